@@ -36,9 +36,9 @@ def elf_sections(data):
 
 
 def without_names(data):
-    """Kernels numbered in the order in which they come, for their names are hashes of what they were made from."""
+    """Kernels and their symbols numbered in the order in which they come: names are hashes of what kernels were made from."""
     numbers = {}
-    return re.sub(rb"k_[0-9a-f]{32}", lambda name: b"k_%032d" % numbers.setdefault(name[0], len(numbers)), data)
+    return re.sub(rb"k_[0-9a-f]{32}\w*", lambda name: b"k_%032d" % numbers.setdefault(name[0], len(numbers)), data)
 
 
 def sections(engine):

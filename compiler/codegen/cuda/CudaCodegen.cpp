@@ -44,24 +44,6 @@ LogicalResult expandMath(ModuleOp module) {
   return applyPatternsGreedily(module, std::move(patterns));
 }
 
-/// What the runtime must know of a launch that only its kernel says.
-void noteLaunches(RegionBuilder &region) {
-  SymbolTable kernels(*region.kernels);
-  for (RegionStep &step : region.code.steps) {
-    LLVM::LLVMFuncOp kernel = kernels.lookup<LLVM::LLVMFuncOp>(step.symbol);
-    if (!kernel) {
-      continue;
-    }
-    if (DenseI32ArrayAttr cluster =
-            kernel->getAttrOfType<DenseI32ArrayAttr>(NVVM::NVVMDialect::getClusterDimAttrName())) {
-      step.cluster = static_cast<uint32_t>(cluster[0]);
-    }
-    kernel.walk([&](NVVM::GriddepcontrolOp op) {
-      step.isDependentLaunch |= op.getKind() == NVVM::GridDepActionKind::wait;
-    });
-  }
-}
-
 } // namespace
 
 LogicalResult lowerKernels(RegionBuilder &region) {
@@ -69,7 +51,6 @@ LogicalResult lowerKernels(RegionBuilder &region) {
     return failure();
   }
   reportFailures(region);
-  noteLaunches(region);
   return lowerToNvvm(*region.kernels, region.indexBits());
 }
 

@@ -7,7 +7,7 @@
 
 // SM80: // kernel attention_flash{clustered=0,{{.*}}split_k=16,stages=3,
 // SM80-NOT: reqnctapercluster
-// SM80: kernel_combine
+// SM80: .entry kernel_1(
 // SM89: // kernel attention_flash{clustered=0,{{.*}}split_k=32,stages=2,
 // SM89-NOT: griddepcontrol
 // SM90A: // kernel attention_flash{clustered=1,{{.*}}keys=128,{{.*}}split_k=8,

@@ -47,8 +47,7 @@ double streamSeconds(RegionBuilder &region, const StreamProblem &problem,
 
 LogicalResult emitStream(RegionBuilder &region, const StreamProblem &problem,
                          const dispatch::KernelChoice &choice) {
-  emitStreamAttention(*region.kernels, region.symbol, problem.attention,
-                      configOf(choice, problem.layout), region.code);
+  emitStreamAttention(region, problem.attention, configOf(choice, problem.layout));
   return success();
 }
 
@@ -78,8 +77,7 @@ double flashSeconds(RegionBuilder &region, const AttentionProblem &problem,
 
 LogicalResult emitFlash(RegionBuilder &region, const AttentionProblem &problem,
                         const dispatch::KernelChoice &choice) {
-  emitTensorCoreAttention(*region.kernels, region.symbol, problem, configOf<AttentionTile>(choice),
-                          region.gpu, region.code);
+  emitTensorCoreAttention(region, problem, configOf<AttentionTile>(choice));
   return success();
 }
 
@@ -103,8 +101,7 @@ double simtSeconds(RegionBuilder &region, const AttentionProblem &problem,
 
 LogicalResult emitSimt(RegionBuilder &region, const AttentionProblem &problem,
                        const dispatch::KernelChoice &choice) {
-  emitSimtAttention(*region.kernels, region.symbol, problem, configOf<SimtTile>(choice), region.gpu,
-                    region.code);
+  emitSimtAttention(region, problem, configOf<SimtTile>(choice));
   return success();
 }
 

@@ -2,7 +2,7 @@
 // the temporaries' layout as AttentionTensorCore.cpp writes them.
 #include "compiler/codegen/cuda/attention/AttentionKernels.h"
 #include "compiler/codegen/cuda/attention/Tuning.h"
-#include "compiler/codegen/cuda/base/KernelShell.h"
+#include "compiler/codegen/cuda/base/KernelFrame.h"
 
 using namespace mlir;
 
@@ -12,37 +12,33 @@ namespace {
 using tuning::kCombineRows;
 
 /// Row number [batch][head][query] as an element offset in the result.
-Value resultOffset(KernelShell &shell, const ThreadBuilder &t, const AttentionProblem &p,
+Value resultOffset(KernelFrame &frame, const ThreadBuilder &t, const AttentionProblem &p,
                    Value row) {
-  Value queries = shell.size(p.queries), heads = shell.size(p.heads);
+  Value queries = frame.size64(p.queries), heads = frame.size64(p.heads);
   Value list = t.div(row, queries);
-  Value at = t.add(shell.size(p.y.offset), t.mul(t.rem(row, queries), shell.size(p.y.strides[2])));
-  at = t.add(at, t.mul(t.rem(list, heads), shell.size(p.y.strides[1])));
-  return t.add(at, t.mul(t.div(list, heads), shell.size(p.y.strides[0])));
+  Value at =
+      t.add(frame.size64(p.y.offset), t.mul(t.rem(row, queries), frame.size64(p.y.strides[2])));
+  at = t.add(at, t.mul(t.rem(list, heads), frame.size64(p.y.strides[1])));
+  return t.add(at, t.mul(t.div(list, heads), frame.size64(p.y.strides[0])));
 }
 
 } // namespace
 
-void emitAttentionCombine(ModuleOp module, StringRef symbol, const AttentionProblem &p,
-                          int64_t splits, const target::Target &gpu, RegionCode &code) {
-  KernelShell shell(module, symbol, {p.firstTemporary, p.firstTemporary + 1, p.y.buffer}, 2,
+void emitAttentionCombine(RegionBuilder &region, const AttentionProblem &p, int64_t splits) {
+  KernelFrame frame(region, {p.firstTemporary, p.firstTemporary + 1, p.y.buffer}, 2,
                     kCombineRows * kWarp);
-  ThreadBuilder t = shell.code();
-  if (gpu.has(target::Feature::DependentLaunch)) {
-    t.waitForPredecessors();
-    t.launchDependents();
-  }
+  ThreadBuilder t = frame.code();
   AffineExpr rowCount = p.batches * p.heads * p.queries;
   int64_t width = *tn::constantDim(p.valueWidth);
   Type real = t.f32Type(), pairType = t.vectorType(2, real);
-  Value rows = shell.size(rowCount);
+  Value rows = frame.size64(rowCount);
   Value row = t.wide(t.add(t.mul(t.block(), kCombineRows), t.div(t.thread(), kWarp)));
   t.when(t.isLess(row, rows), [&](const ThreadBuilder &b) {
     Value factor = b.f32(weightExponent(p)), maximum, total = b.f32(0);
     SmallVector<Value> places, weights, totals;
     for (int64_t s = 0; s < splits; ++s) {
       places.push_back(b.add(row, b.mul(rows, s)));
-      Value mark = b.load(pairType, b.offset(shell.buffer(1), real, b.mul(places[s], 2)), 8);
+      Value mark = b.load(pairType, b.offset(frame.buffer(1), real, b.mul(places[s], 2)), 8);
       weights.push_back(b.extract(mark, 0));
       totals.push_back(b.extract(mark, 1));
       maximum = maximum ? b.maxF(maximum, weights[s]) : weights[s];
@@ -52,14 +48,14 @@ void emitAttentionCombine(ModuleOp module, StringRef symbol, const AttentionProb
       total = b.fma(totals[s], weights[s], total);
     }
     Value inverse = b.divF(b.f32(1), b.maxF(total, b.f32(1e-30)));
-    Value to = b.offset(shell.buffer(2), p.y.element, resultOffset(shell, b, p, row));
+    Value to = b.offset(frame.buffer(2), p.y.element, resultOffset(frame, b, p, row));
     for (int64_t first = 0; first < width; first += kWarp * 2) {
       Value column = b.add(b.mul(b.lane(), 2), first);
       auto store = [&](const ThreadBuilder &c) {
         Value low = c.f32(0), high = low;
         for (int64_t s = 0; s < splits; ++s) {
           Value at = c.add(c.mul(places[s], width), c.wide(column));
-          Value pair = c.load(pairType, c.offset(shell.buffer(0), real, at), 8);
+          Value pair = c.load(pairType, c.offset(frame.buffer(0), real, at), 8);
           low = c.fma(c.extract(pair, 0), weights[s], low);
           high = c.fma(c.extract(pair, 1), weights[s], high);
         }
@@ -73,7 +69,7 @@ void emitAttentionCombine(ModuleOp module, StringRef symbol, const AttentionProb
       }
     }
   });
-  code.steps.push_back(shell.finish(rowCount.ceilDiv(kCombineRows), 0));
+  frame.finish(rowCount.ceilDiv(kCombineRows));
 }
 
 } // namespace tenon::codegen::cuda

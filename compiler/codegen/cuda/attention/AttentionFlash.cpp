@@ -73,7 +73,7 @@ FlashKernel::State FlashKernel::unflatten(ValueRange values) const {
 /// Blocks are numbered [batch][head][block of rows][part of columns][split]: neighbours share keys
 /// and values.
 void FlashKernel::placeBlock(const ThreadBuilder &t) {
-  rows = shell.size32(rowCount());
+  rows = frame.size32(rowCount());
   Value index = t.block();
   split = t.rem(index, tile.splits);
   index = t.div(index, tile.splits);
@@ -88,11 +88,11 @@ void FlashKernel::placeBlock(const ThreadBuilder &t) {
     rowBlock = t.sub(t.sub(rowBlocks, t.i32(1)), rowBlock);
   }
   index = t.div(index, rowBlocks);
-  Value heads = shell.size32(tile.joinsHeads ? p.keyHeads : p.heads);
+  Value heads = frame.size32(tile.joinsHeads ? p.keyHeads : p.heads);
   blockHead = t.rem(index, heads);
   batch = t.div(index, heads);
   bool isShared = !tile.joinsHeads && !tn::sameDim(p.heads, p.keyHeads);
-  keyHead = isShared ? t.div(blockHead, t.div(heads, shell.size32(p.keyHeads))) : blockHead;
+  keyHead = isShared ? t.div(blockHead, t.div(heads, frame.size32(p.keyHeads))) : blockHead;
 
   Value warp = t.div(t.thread(), kWarp);
   lane = t.lane();
@@ -105,7 +105,7 @@ void FlashKernel::placeBlock(const ThreadBuilder &t) {
 
 /// Row `g + 8 half` of each row tile. Rows past the last one read the last and are not stored.
 void FlashKernel::placeRows(const ThreadBuilder &t) {
-  Value queryCount = shell.size32(p.queries), keys = shell.size32(p.keys);
+  Value queryCount = frame.size32(p.queries), keys = frame.size32(p.keys);
   for (int64_t r = 0; r < tile.rowTiles; ++r) {
     std::array<Row, 2> pair;
     for (int64_t part : {0, 1}) {
@@ -136,15 +136,15 @@ void FlashKernel::placeRows(const ThreadBuilder &t) {
 /// The tiles of keys that this block goes over, every `splits`-th from `firstTile`: those below
 /// `fullEnd` without any check of keys, those from there to `tilesEnd` with.
 void FlashKernel::findTiles(const ThreadBuilder &t) {
-  Value keys = shell.size32(p.keys), zero = t.i32(0);
+  Value keys = frame.size32(p.keys), zero = t.i32(0);
   Value keysEnd = keys, fullKeys = keys;
   if (p.causal && !tile.joinsHeads) {
-    Value shift = t.sub(keys, shell.size32(p.queries));
+    Value shift = t.sub(keys, frame.size32(p.queries));
     Value firstSeen = t.add(t.add(firstRow, shift), 1);
     fullKeys = t.max(zero, t.min(keys, firstSeen));
     keysEnd = t.max(zero, t.min(keys, t.add(firstSeen, tile.rows() - 1)));
   } else if (p.causal) {
-    Value firstSeen = t.add(t.sub(keys, shell.size32(p.queries)), 1);
+    Value firstSeen = t.add(t.sub(keys, frame.size32(p.queries)), 1);
     fullKeys = t.max(zero, t.min(keys, firstSeen));
   }
   firstTile = split;
@@ -154,13 +154,8 @@ void FlashKernel::findTiles(const ThreadBuilder &t) {
 
 Value FlashKernel::rowPointer(const ThreadBuilder &t, unsigned position,
                               const StridedTensor &tensor, Value head, Value row) {
-  Value at = shell.size(tensor.offset);
-  at = t.add(at, t.mul(t.wide(batch), shell.size(tensor.strides[0])));
-  at = t.add(at, t.mul(t.wide(head), shell.size(tensor.strides[1])));
-  if (row) {
-    at = t.add(at, t.mul(t.wide(row), shell.size(tensor.strides[2])));
-  }
-  return t.offset(shell.buffer(position), tensor.element, at);
+  return pointerTo(t, frame, position, tensor,
+                   row ? Values{batch, head, row} : Values{batch, head});
 }
 
 Value FlashKernel::columnsPointer(const ThreadBuilder &t, unsigned position,
@@ -200,7 +195,7 @@ void FlashKernel::copyRows(const ThreadBuilder &t, Value pointer, const StridedT
   int64_t lanes = llvm::PowerOf2Ceil(chunks), rowsAtOnce = tile.threads() / lanes;
   Value row = t.div(t.thread(), lanes), chunk = t.rem(t.thread(), lanes);
   Value column = t.mul(chunk, 8);
-  Value keys = shell.size32(p.keys), stride = shell.size(tensor.strides[2]);
+  Value keys = frame.size32(p.keys), stride = frame.size64(tensor.strides[2]);
   bool endsInTile = !p.keys.isMultipleOf(tile.keys);
   auto copy = [&](const ThreadBuilder &inner, Value at) {
     Value key = inner.add(firstKey, at);
@@ -246,17 +241,15 @@ void FlashKernel::copyTile(const ThreadBuilder &t, Value index) const {
            valuePitch);
 }
 
-void FlashKernel::emit(bool isDependentLaunch) {
-  ThreadBuilder t = shell.code();
-  shared = shell.shared(tile.isWarpgroup ? kTileAlignment : 16);
+void FlashKernel::emit() {
+  ThreadBuilder t = frame.code();
+  shared = frame.dynamicShared(tile.isWarpgroup ? kTileAlignment : 16);
   placeBlock(t);
   findTiles(t);
   keyPointer = rowPointer(t, 1, p.k, keyHead, {});
   valuePointer = columnsPointer(t, 2, p.v, keyHead, {});
-  if (isDependentLaunch) {
-    t.waitForPredecessors();
-    t.launchDependents();
-  }
+  frame.waitHere();
+  frame.launchDependentsHere();
   if (tile.isClustered) {
     t.arriveAtCluster();
   }

@@ -5,7 +5,7 @@
 
 #include "compiler/codegen/cuda/attention/AttentionKernels.h"
 #include "compiler/codegen/cuda/attention/Tuning.h"
-#include "compiler/codegen/cuda/base/KernelShell.h"
+#include "compiler/codegen/cuda/base/KernelFrame.h"
 #include "compiler/codegen/cuda/base/TensorCore.h"
 
 namespace tenon::codegen::cuda {
@@ -75,11 +75,11 @@ public:
   using Values = ThreadBuilder::Values;
   template <typename T> using List = llvm::SmallVector<T>;
 
-  FlashKernel(KernelShell &shell, const AttentionProblem &problem, const AttentionTile &tile)
-      : FlashShape(problem, tile), shell(shell), element(p.q.element),
+  FlashKernel(KernelFrame &frame, const AttentionProblem &problem, const AttentionTile &tile)
+      : FlashShape(problem, tile), frame(frame), element(p.q.element),
         half(mlir::IntegerType::get(element.getContext(), 16)) {}
 
-  void emit(bool isDependentLaunch);
+  void emit();
 
 private:
   /// What a thread carries from tile to tile of keys, by row tile: sums of 16 x 8 columns, and for
@@ -161,7 +161,7 @@ private:
   void storeMerged(const ThreadBuilder &t, Value row, Value column, const RowParts &parts,
                    Value low, Value high);
 
-  KernelShell &shell;
+  KernelFrame &frame;
   Type element, half;
 
   Value shared, batch, blockHead, keyHead, split, rowBlock, firstRow, rows;

@@ -17,8 +17,8 @@ constexpr double kUnseen = -1e30;
 } // namespace
 
 Value FlashKernel::maskAt(const ThreadBuilder &t, const Row &row, Value key, bool isEdge) const {
-  Value at = isEdge ? t.min(key, t.sub(shell.size32(p.keys), t.i32(1))) : key;
-  at = t.mul(t.wide(at), shell.size(p.mask->strides[3]));
+  Value at = isEdge ? t.min(key, t.sub(frame.size32(p.keys), t.i32(1))) : key;
+  at = t.mul(t.wide(at), frame.size64(p.mask->strides[3]));
   unsigned bytes = p.mask->element.getIntOrFloatBitWidth() / 8;
   return t.toF32(t.load(p.mask->element, t.offset(row.maskPointer, p.mask->element, at), bytes));
 }
@@ -51,9 +51,9 @@ int64_t FlashKernel::maskLanes() const {
 FlashKernel::MaskPiece FlashKernel::loadMask(const ThreadBuilder &t, Value first) const {
   const StridedTensor &mask = *p.mask;
   int64_t lanes = maskLanes(), bytes = mask.element.getIntOrFloatBitWidth() / 8;
-  Value last = t.sub(shell.size32(p.keys), t.i32(lanes));
+  Value last = t.sub(frame.size32(p.keys), t.i32(lanes));
   Value key = t.min(t.add(t.mul(t.thread(), lanes), first), last);
-  Value at = t.mul(t.wide(key), shell.size(mask.strides[3]));
+  Value at = t.mul(t.wide(key), frame.size64(mask.strides[3]));
   Type type = lanes > 1 ? t.vectorType(lanes, mask.element) : mask.element;
   Value values = t.load(type, t.offset(placed[0][0].maskPointer, mask.element, at), lanes * bytes);
   return {values, t.add(key, lanes)};
@@ -82,7 +82,7 @@ Value FlashKernel::seenEnd(const ThreadBuilder &t, const MaskPiece &piece, Value
 /// Brings the end of the tiles to the last key that the mask lets through. Where it lets none
 /// through, all keys count: the weights of a row whose scores are all as low are not zeros.
 void FlashKernel::endAtMask(const ThreadBuilder &t, ArrayRef<MaskPiece> pieces) {
-  Value end = t.i32(0), keys = shell.size32(p.keys);
+  Value end = t.i32(0), keys = frame.size32(p.keys);
   int64_t stride = tile.threads() * maskLanes();
   for (const MaskPiece &piece : pieces) {
     end = seenEnd(t, piece, end);

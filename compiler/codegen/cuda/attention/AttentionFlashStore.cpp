@@ -28,8 +28,8 @@ void FlashKernel::storeRows(const ThreadBuilder &t, State &state) {
     for (int64_t part : {0, 1}) {
       const Row &row = placed[r][part];
       Value inverse = inverseTotal(t, sumOfLanes(t, state.totals[r][part], 4));
-      Value pointer = t.offset(columnsPointer(t, p.mask ? 4 : 3, p.y, row.head, row.query), element,
-                               laneColumn);
+      Value pointer =
+          t.offset(columnsPointer(t, p.reads(), p.y, row.head, row.query), element, laneColumn);
       t.when(row.valid, [&](const ThreadBuilder &inner) {
         for (int64_t n = 0; n * 8 < valueWidth; ++n) {
           const Values &sums = state.sums[r][n];
@@ -221,11 +221,11 @@ void FlashKernel::storeMerged(const ThreadBuilder &t, Value row, Value column,
                               const RowParts &parts, Value low, Value high) {
   Value index = t.add(firstRow, row), head = blockHead, query = index;
   if (tile.joinsHeads) {
-    Value queryCount = shell.size32(p.queries);
+    Value queryCount = frame.size32(p.queries);
     head = t.add(t.mul(blockHead, group()), t.div(index, queryCount));
     query = t.rem(index, queryCount);
   }
-  unsigned output = p.mask ? 4 : 3;
+  unsigned output = p.reads();
   if (tile.splits == 1 || tile.isClustered) {
     Value scale = inverseTotal(t, parts.total);
     t.store(t.packPair(element, t.mulF(low, scale), t.mulF(high, scale)),
@@ -233,14 +233,14 @@ void FlashKernel::storeMerged(const ThreadBuilder &t, Value row, Value column,
     return;
   }
   Type real = t.f32Type();
-  Value at = t.add(t.mul(t.wide(batch), shell.size(p.heads)), t.wide(head));
-  at = t.add(t.mul(at, shell.size(p.queries)), t.wide(query));
-  at = t.add(at, t.mul(t.wide(split), shell.size(p.batches * p.heads * p.queries)));
-  Value pointer = t.offset(shell.buffer(output), real, t.mul(at, valueWidth));
+  Value at = t.add(t.mul(t.wide(batch), frame.size64(p.heads)), t.wide(head));
+  at = t.add(t.mul(at, frame.size64(p.queries)), t.wide(query));
+  at = t.add(at, t.mul(t.wide(split), frame.size64(p.batches * p.heads * p.queries)));
+  Value pointer = t.offset(frame.buffer(output), real, t.mul(at, valueWidth));
   t.store(t.pack({low, high}), t.offset(pointer, real, column), 8);
   t.when(t.isEqual(column, t.i32(0)), [&](const ThreadBuilder &b) {
     b.store(b.pack({parts.maximum, parts.total}),
-            b.offset(shell.buffer(output + 1), real, b.mul(at, 2)), 8);
+            b.offset(frame.buffer(output + 1), real, b.mul(at, 2)), 8);
   });
 }
 

@@ -34,7 +34,7 @@ void FlashKernel::copyGroupRows(const ThreadBuilder &t, Value pointer, const Str
                                 Value firstRow, Value end, Value to, int64_t columns) const {
   int64_t lanes = columns / 8, rowsAtOnce = kWarpgroup / lanes;
   Value row = t.div(t.thread(), lanes), chunk = t.rem(t.thread(), lanes);
-  Value stride = shell.size(tensor.strides[2]);
+  Value stride = frame.size64(tensor.strides[2]);
   Value from = t.add(t.mul(t.wide(row), stride), t.wide(t.mul(chunk, 8)));
   from = t.offset(t.offset(pointer, element, from), element, t.mul(t.wide(firstRow), stride));
   Value target = t.add(tileOffset(t, row, t.rem(chunk, 8)), t.mul(t.div(chunk, 8), kTileElements));
@@ -52,7 +52,7 @@ void FlashKernel::copyGroupRows(const ThreadBuilder &t, Value pointer, const Str
 
 void FlashKernel::copyGroupTile(const ThreadBuilder &t, Value index) const {
   Value to = stageOf(t, index), firstKey = t.mul(index, tile.keys);
-  Value end = p.keys.isMultipleOf(tile.keys) ? Value() : shell.size32(p.keys);
+  Value end = p.keys.isMultipleOf(tile.keys) ? Value() : frame.size32(p.keys);
   copyGroupRows(t, keyPointer, p.k, firstKey, end, to, width);
   copyGroupRows(t, valuePointer, p.v, firstKey, end, t.offset(to, half, tile.keys * width),
                 valueWidth);
@@ -76,7 +76,7 @@ void FlashKernel::keepMask(const ThreadBuilder &t) const {
     b.store(element, b.offset(keptMask(b), b.f32Type(), key), 4);
     return {};
   };
-  t.loop(t.thread(), shell.size32(p.keys), t.i32(kWarpgroup), {}, keep);
+  t.loop(t.thread(), frame.size32(p.keys), t.i32(kWarpgroup), {}, keep);
 }
 
 /// Of the thread's columns of a tile of keys.

@@ -2,10 +2,8 @@
 // appends its steps.
 #pragma once
 
-#include "compiler/codegen/common/region/RegionCode.h"
 #include "compiler/codegen/cuda/attention/AttentionMatch.h"
-#include "compiler/target/Target.h"
-#include "mlir/IR/BuiltinOps.h"
+#include "compiler/codegen/cuda/base/KernelFrame.h"
 
 #include <vector>
 
@@ -51,23 +49,25 @@ template <typename Visitor> void visitParameters(Visitor &visit, AttentionTile &
 /// The base-2 logarithms of weights are scores of the loop, relative to their maximum, times this.
 double weightExponent(const AttentionProblem &problem);
 
+/// Where the elements at a place of a tensor begin, in the buffer at a position of the kernel's:
+/// batch, head and row (i32), or the first of them.
+mlir::Value pointerTo(const ThreadBuilder &t, KernelFrame &frame, unsigned position,
+                      const StridedTensor &tensor, mlir::ValueRange place);
+
 /// Scores and sums on tensor cores; f16 and bf16 (AttentionTensorCore.cpp).
 bool fitsTensorCores(const AttentionProblem &problem);
 /// All tiles that it can be compiled with for these sizes.
 std::vector<AttentionTile> tilesOf(const AttentionProblem &problem, const target::Target &gpu);
 AttentionTile chooseTile(const AttentionProblem &problem, const target::Target &gpu);
-void emitTensorCoreAttention(mlir::ModuleOp module, llvm::StringRef symbol,
-                             const AttentionProblem &problem, const AttentionTile &tile,
-                             const target::Target &gpu, RegionCode &code);
+void emitTensorCoreAttention(RegionBuilder &region, const AttentionProblem &problem,
+                             const AttentionTile &tile);
 
 /// Whether all queries, and all heads of a block if they are joined, have the same mask.
 bool sharesMask(const AttentionProblem &problem, bool joinsHeads);
 
 /// The sum of the splits: rows of partial sums [splits, rows, valueWidth] and of {maximum, sum of
 /// weights} [splits, rows, 2] to the result (AttentionCombine.cpp).
-void emitAttentionCombine(mlir::ModuleOp module, llvm::StringRef symbol,
-                          const AttentionProblem &problem, int64_t splits,
-                          const target::Target &gpu, RegionCode &code);
+void emitAttentionCombine(RegionBuilder &region, const AttentionProblem &problem, int64_t splits);
 
 /// Queries and keys of a tile of FP32 arithmetic.
 struct SimtTile {
@@ -79,10 +79,9 @@ template <typename Visitor> void visitParameters(Visitor &visit, SimtTile &tile)
 }
 
 /// All float types up to f32, and head sizes up to 256 that fit shared memory; none for others
-/// (AttentionPlain.cpp).
+/// (AttentionSimt.cpp).
 std::optional<SimtTile> plainTile(const AttentionProblem &problem, const target::Target &gpu);
-void emitSimtAttention(mlir::ModuleOp module, llvm::StringRef symbol,
-                       const AttentionProblem &problem, const SimtTile &tile,
-                       const target::Target &gpu, RegionCode &code);
+void emitSimtAttention(RegionBuilder &region, const AttentionProblem &problem,
+                       const SimtTile &tile);
 
 } // namespace tenon::codegen::cuda

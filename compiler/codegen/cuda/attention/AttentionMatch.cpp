@@ -62,6 +62,15 @@ std::optional<StridedTensor> stridedMask(Value mask) {
 
 } // namespace
 
+SmallVector<uint32_t> AttentionProblem::buffers(ArrayRef<uint32_t> written) const {
+  SmallVector<uint32_t> result = {q.buffer, k.buffer, v.buffer};
+  if (mask) {
+    result.push_back(mask->buffer);
+  }
+  result.append(written.begin(), written.end());
+  return result;
+}
+
 MatchResult<AttentionProblem> matchAttention(func::FuncOp region) {
   auto ops = region.getOps<tn::AttentionOp>();
   if (!llvm::hasSingleElement(ops) || region.getNumResults() != 1) {

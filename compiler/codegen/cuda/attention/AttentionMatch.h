@@ -20,6 +20,11 @@ struct AttentionProblem {
   bool causal = false;
   /// Number of the region's first temporary.
   uint32_t firstTemporary = 0;
+
+  /// The buffers of a kernel in their order: q, k, v and the mask, which are only read, then
+  /// others.
+  unsigned reads() const { return mask ? 4 : 3; }
+  llvm::SmallVector<uint32_t> buffers(llvm::ArrayRef<uint32_t> written) const;
 };
 
 /// The problem of a region that holds one tn.attention, movement ops before it and at most

@@ -3,7 +3,7 @@
 // neighbours read neighbouring banks. Relies on nothing of the layout but strides.
 #include "compiler/codegen/cuda/attention/AttentionKernels.h"
 #include "compiler/codegen/cuda/attention/Tuning.h"
-#include "compiler/codegen/cuda/base/KernelShell.h"
+#include "compiler/codegen/cuda/base/KernelFrame.h"
 
 #include <limits>
 
@@ -21,15 +21,15 @@ using tuning::kSimtLoads;
 
 class SimtKernel {
 public:
-  SimtKernel(KernelShell &shell, const AttentionProblem &problem, SimtTile tile)
-      : shell(shell), p(problem), tile(tile), width(*tn::constantDim(p.width)),
+  SimtKernel(KernelFrame &frame, const AttentionProblem &problem, SimtTile tile)
+      : frame(frame), p(problem), tile(tile), width(*tn::constantDim(p.width)),
         valueWidth(*tn::constantDim(p.valueWidth)), pitch((width + 7) / 8 * 8 + 4),
         valuePitch((valueWidth + 15) / 16 * 16), weightPitch(tile.keys + 4) {}
 
   int64_t sharedBytes() const {
     return 4 * (tile.rows * (pitch + weightPitch) + tile.keys * (pitch + valuePitch));
   }
-  void emit(bool isDependentLaunch);
+  void emit();
 
 private:
   /// By row of the thread.
@@ -42,8 +42,6 @@ private:
   Values flatten(const State &state) const;
   State initialState(const ThreadBuilder &t) const;
   void place(const ThreadBuilder &t);
-  Value headPointer(const ThreadBuilder &t, unsigned position, const StridedTensor &tensor,
-                    Value ofHead);
   Value elementPointer(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor,
                        Value row, Value column) const;
   void fill(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor, Value firstRow,
@@ -56,7 +54,7 @@ private:
   void addValues(const ThreadBuilder &t, State &state) const;
   void storeRows(const ThreadBuilder &t, const State &state) const;
 
-  KernelShell &shell;
+  KernelFrame &frame;
   const AttentionProblem &p;
   SimtTile tile;
   int64_t width, valueWidth;
@@ -100,9 +98,9 @@ SimtKernel::State SimtKernel::initialState(const ThreadBuilder &t) const {
 }
 
 void SimtKernel::place(const ThreadBuilder &t) {
-  queryCount = shell.size32(p.queries);
-  keyCount = shell.size32(p.keys);
-  Value rowBlocks = t.ceilDiv(queryCount, tile.rows), heads = shell.size32(p.heads);
+  queryCount = frame.size32(p.queries);
+  keyCount = frame.size32(p.keys);
+  Value rowBlocks = t.ceilDiv(queryCount, tile.rows), heads = frame.size32(p.heads);
   Value list = t.div(t.block(), rowBlocks);
   head = t.rem(list, heads);
   batch = t.div(list, heads);
@@ -119,28 +117,21 @@ void SimtKernel::place(const ThreadBuilder &t) {
   }
   tiles = t.ceilDiv(seen, tile.keys);
   Value keyHead =
-      tn::sameDim(p.heads, p.keyHeads) ? head : t.div(head, t.div(heads, shell.size32(p.keyHeads)));
-  keyPointer = headPointer(t, 1, p.k, keyHead);
-  valuePointer = headPointer(t, 2, p.v, keyHead);
-  maskPointer = p.mask ? headPointer(t, 3, *p.mask, head) : Value();
-  resultPointer = headPointer(t, p.mask ? 4 : 3, p.y, head);
-  queryTile = shell.shared();
+      tn::sameDim(p.heads, p.keyHeads) ? head : t.div(head, t.div(heads, frame.size32(p.keyHeads)));
+  keyPointer = pointerTo(t, frame, 1, p.k, {batch, keyHead});
+  valuePointer = pointerTo(t, frame, 2, p.v, {batch, keyHead});
+  maskPointer = p.mask ? pointerTo(t, frame, 3, *p.mask, {batch, head}) : Value();
+  resultPointer = pointerTo(t, frame, p.reads(), p.y, {batch, head});
+  queryTile = frame.dynamicShared();
   keyTile = t.offset(queryTile, t.f32Type(), tile.rows * pitch);
   valueTile = t.offset(keyTile, t.f32Type(), tile.keys * pitch);
   weightTile = t.offset(valueTile, t.f32Type(), tile.keys * valuePitch);
 }
 
-Value SimtKernel::headPointer(const ThreadBuilder &t, unsigned position,
-                              const StridedTensor &tensor, Value ofHead) {
-  Value at = t.add(shell.size(tensor.offset), t.mul(t.wide(batch), shell.size(tensor.strides[0])));
-  at = t.add(at, t.mul(t.wide(ofHead), shell.size(tensor.strides[1])));
-  return t.offset(shell.buffer(position), tensor.element, at);
-}
-
 Value SimtKernel::elementPointer(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor,
                                  Value row, Value column) const {
-  Value at = t.add(t.mul(t.wide(row), shell.size(tensor.strides[2])),
-                   t.mul(t.wide(column), shell.size(tensor.strides[3])));
+  Value at = t.add(t.mul(t.wide(row), frame.size64(tensor.strides[2])),
+                   t.mul(t.wide(column), frame.size64(tensor.strides[3])));
   return t.offset(pointer, tensor.element, at);
 }
 
@@ -343,15 +334,11 @@ void SimtKernel::storeRows(const ThreadBuilder &t, const State &state) const {
   }
 }
 
-void SimtKernel::emit(bool isDependentLaunch) {
-  ThreadBuilder t = shell.code();
-  if (isDependentLaunch) {
-    t.waitForPredecessors();
-    t.launchDependents();
-  }
+void SimtKernel::emit() {
+  ThreadBuilder t = frame.code();
   place(t);
-  fill(t, headPointer(t, 0, p.q, head), p.q, firstRow, queryCount, tile.rows, width, pitch - 4,
-       pitch, queryTile);
+  fill(t, pointerTo(t, frame, 0, p.q, {batch, head}), p.q, firstRow, queryCount, tile.rows, width,
+       pitch - 4, pitch, queryTile);
   Values last = t.loop(t.i32(0), tiles, t.i32(1), flatten(initialState(t)),
                        [&](const ThreadBuilder &b, Value index, ValueRange carried) {
                          return step(b, index, unflatten(carried));
@@ -379,21 +366,14 @@ std::optional<SimtTile> plainTile(const AttentionProblem &p, const target::Targe
   return bytes > gpu.sharedBytes ? std::nullopt : std::optional(tile);
 }
 
-void emitSimtAttention(ModuleOp module, StringRef symbol, const AttentionProblem &p,
-                       const SimtTile &tile, const target::Target &gpu, RegionCode &code) {
-  SmallVector<uint32_t> buffers = {p.q.buffer, p.k.buffer, p.v.buffer};
-  if (p.mask) {
-    buffers.push_back(p.mask->buffer);
-  }
-  uint32_t reads = buffers.size();
-  buffers.push_back(p.y.buffer);
-  KernelShell shell(module, symbol, buffers, reads, tile.rows / kRowsOfThread * kLanes);
+void emitSimtAttention(RegionBuilder &region, const AttentionProblem &p, const SimtTile &tile) {
+  KernelFrame frame(region, p.buffers(p.y.buffer), p.reads(), tile.rows / kRowsOfThread * kLanes);
   // ptxas by itself spills a word to have room for more blocks.
-  shell.setMinBlocksPerSm(tuning::kSimtBlocks);
-  SimtKernel kernel(shell, p, tile);
-  kernel.emit(/*isDependentLaunch=*/gpu.has(target::Feature::DependentLaunch));
+  frame.setMinBlocksPerSm(tuning::kSimtBlocks);
+  SimtKernel kernel(frame, p, tile);
+  kernel.emit();
   AffineExpr blocks = p.batches * p.heads * p.queries.ceilDiv(tile.rows);
-  code.steps.push_back(shell.finish(blocks, kernel.sharedBytes()));
+  frame.finish(blocks, kernel.sharedBytes());
 }
 
 } // namespace tenon::codegen::cuda

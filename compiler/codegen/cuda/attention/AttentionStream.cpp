@@ -103,18 +103,19 @@ Values StreamKernel::forHeads(const ThreadBuilder &t, ValueRange inits,
 }
 
 void StreamKernel::place(const ThreadBuilder &t) {
-  auto map = [&](unsigned position, const StreamMatrix &m, int64_t boxRows) {
+  auto map = [&](const StridedTensor &tensor, const StreamMatrix &m, int64_t boxRows) {
     auto size = [&](int64_t value) { return getAffineConstantExpr(value, t.builder.getContext()); };
-    return shell.tensorMap(position, size(m.rows), size(m.columns), size(m.rowElements), boxRows);
+    return frame.tensorMap(tensor.buffer, size(m.rows), size(m.columns), size(m.rowElements),
+                           boxRows);
   };
-  qMap = map(0, l.q, kGroupRows);
-  kMap = map(1, l.k, l.tileKeys);
-  vMap = map(2, l.v, l.tileKeys);
+  qMap = map(p.q, l.q, kGroupRows);
+  kMap = map(p.k, l.k, l.tileKeys);
+  vMap = map(p.v, l.v, l.tileKeys);
   bool isShort = l.lastKeys() != l.tileKeys;
-  kLastMap = isShort ? map(1, l.k, l.lastKeys()) : Value();
-  vLastMap = isShort ? map(2, l.v, l.lastKeys()) : Value();
+  kLastMap = isShort ? map(p.k, l.k, l.lastKeys()) : Value();
+  vLastMap = isShort ? map(p.v, l.v, l.lastKeys()) : Value();
   thread = t.thread();
-  shared = shell.shared(kTileAlignment);
+  shared = frame.dynamicShared(kTileAlignment);
   t.when(t.isEqual(thread, t.i32(0)), [&](const ThreadBuilder &c) {
     for (int64_t slot = 0; slot < l.slots; ++slot) {
       // The mask arrives with values: all threads have read it when products with these are done.
@@ -186,14 +187,12 @@ void StreamKernel::copyMask(const ThreadBuilder &t, Value head, Value tile,
   const StridedTensor &mask = *p.mask;
   double infinite = std::numeric_limits<float>::infinity();
   Value batch = t.div(head, l.headsOfBatch), inBatch = t.rem(head, l.headsOfBatch);
-  Value at = t.add(shell.size(mask.offset), t.mul(t.wide(batch), shell.size(mask.strides[0])));
-  at = t.add(at, t.mul(t.wide(inBatch), shell.size(mask.strides[1])));
-  Value pointer = t.offset(shell.buffer(3), mask.element, at);
+  Value pointer = pointerTo(t, frame, 3, mask, {batch, inBatch});
   Value to = maskAt(t, turn.slot), first = t.mul(tile, l.tileKeys);
   unsigned bytes = mask.element.getIntOrFloatBitWidth() / 8;
   auto keep = [&](const ThreadBuilder &c, Value inTile, ValueRange found) -> Values {
     Value key = c.add(first, inTile), read = c.min(key, c.i32(l.keys - 1));
-    Value place = c.mul(c.wide(read), shell.size(mask.strides[3]));
+    Value place = c.mul(c.wide(read), frame.size64(mask.strides[3]));
     Value given = c.toF32(c.load(mask.element, c.offset(pointer, mask.element, place), bytes));
     Value added = c.maxF(c.mulF(given, c.f32(1 / p.scale)), c.f32(kLowestMask));
     added =
@@ -236,10 +235,11 @@ void StreamKernel::copyHeads(const ThreadBuilder &t) {
 }
 
 void StreamKernel::emit() {
-  shell.setMinBlocksPerSm(1);
-  ThreadBuilder t = shell.code();
+  frame.setMinBlocksPerSm(1);
+  ThreadBuilder t = frame.code();
   place(t);
-  t.waitForPredecessors();
+  frame.waitHere();
+  frame.holdDependents();
   t.choose(
       t.isLess(thread, t.i32(kWarpgroup)),
       [&](const ThreadBuilder &c) {

@@ -11,7 +11,7 @@
 #include "compiler/codegen/cuda/attention/AttentionKernels.h"
 #include "compiler/codegen/cuda/attention/Tuning.h"
 #include "compiler/codegen/cuda/base/AsyncCopy.h"
-#include "compiler/codegen/cuda/base/KernelShell.h"
+#include "compiler/codegen/cuda/base/KernelFrame.h"
 #include "compiler/codegen/cuda/base/Warpgroup.h"
 
 namespace tenon::codegen::cuda {
@@ -57,8 +57,8 @@ public:
   using Value = mlir::Value;
   using Values = ThreadBuilder::Values;
 
-  StreamKernel(KernelShell &shell, const AttentionProblem &problem, const StreamLayout &layout)
-      : shell(shell), p(problem), l(layout), element(problem.q.element) {}
+  StreamKernel(KernelFrame &frame, const AttentionProblem &problem, const StreamLayout &layout)
+      : frame(frame), p(problem), l(layout), element(problem.q.element) {}
 
   void emit();
   int64_t sharedBytes() const;
@@ -144,7 +144,7 @@ private:
   Values packed(const ThreadBuilder &t, const Values &weights) const;
   void store(const ThreadBuilder &t, const Unit &unit, State &state);
 
-  KernelShell &shell;
+  KernelFrame &frame;
   const AttentionProblem &p;
   const StreamLayout &l;
   mlir::Type element;
@@ -162,8 +162,7 @@ bool mayTakeTurns(const StreamLayout &layout);
 /// Whether it is faster than blocks of 64 queries: there are so many heads that processors which do
 /// whole ones have little to wait for.
 bool isFasterStreamed(const StreamLayout &layout, const target::Target &gpu);
-void emitStreamAttention(mlir::ModuleOp module, llvm::StringRef symbol,
-                         const AttentionProblem &problem, const StreamLayout &layout,
-                         RegionCode &code);
+void emitStreamAttention(RegionBuilder &region, const AttentionProblem &problem,
+                         const StreamLayout &layout);
 
 } // namespace tenon::codegen::cuda

@@ -105,19 +105,13 @@ bool isFasterStreamed(const StreamLayout &layout, const target::Target &gpu) {
   return layout.heads * 100 >= rounds * processors * tuning::kLeastBusy;
 }
 
-void emitStreamAttention(ModuleOp module, StringRef symbol, const AttentionProblem &p,
-                         const StreamLayout &layout, RegionCode &code) {
-  SmallVector<uint32_t> buffers = {p.q.buffer, p.k.buffer, p.v.buffer};
-  if (p.mask) {
-    buffers.push_back(p.mask->buffer);
-  }
-  uint32_t reads = buffers.size();
-  buffers.push_back(p.y.buffer);
-  KernelShell shell(module, symbol, buffers, reads, kWarpgroup * (1 + kStreamGroups));
-  StreamKernel kernel(shell, p, layout);
+void emitStreamAttention(RegionBuilder &region, const AttentionProblem &p,
+                         const StreamLayout &layout) {
+  KernelFrame frame(region, p.buffers(p.y.buffer), p.reads(), kWarpgroup * (1 + kStreamGroups));
+  StreamKernel kernel(frame, p, layout);
   kernel.emit();
-  code.steps.push_back(shell.finish(getAffineConstantExpr(layout.blocks, module.getContext()),
-                                    kernel.sharedBytes()));
+  frame.finish(getAffineConstantExpr(layout.blocks, region.source.getContext()),
+               kernel.sharedBytes());
 }
 
 } // namespace tenon::codegen::cuda

@@ -331,7 +331,7 @@ void StreamKernel::store(const ThreadBuilder &t, const Unit &unit, State &state)
                     t.add(t.mul(t.div(inGroup, kWarp), kMmaRows), t.div(t.lane(), 4)));
   Corner corner = cornerOf(t, l.y, unit.head, 1);
   Value at = t.add(t.mul(t.add(corner.row, row), l.y.rowElements), corner.column);
-  Value to = t.offset(shell.buffer(p.mask ? 4 : 3), element, t.add(at, t.mul(quad, 8)));
+  Value to = t.offset(frame.buffer(p.reads()), element, t.add(at, t.mul(quad, 8)));
   for (int64_t part : {0, 1}) {
     Value total = state.totals[part];
     total = t.addF(total, t.shuffleXor(total, 1));

@@ -1,6 +1,5 @@
 // Which problems tensor cores do, by which tiles, and the launch. Relies on AttentionFlash.h for
 // the kernel.
-#include "compiler/codegen/common/region/Programs.h"
 #include "compiler/codegen/cuda/attention/AttentionFlash.h"
 #include "compiler/codegen/cuda/attention/Tuning.h"
 #include "compiler/codegen/cuda/base/Warpgroup.h"
@@ -230,41 +229,43 @@ std::vector<AttentionTile> tilesOf(const AttentionProblem &p, const target::Targ
   return tiles;
 }
 
-void emitTensorCoreAttention(ModuleOp module, StringRef symbol, const AttentionProblem &p,
-                             const AttentionTile &tile, const target::Target &gpu,
-                             RegionCode &code) {
-  SmallVector<uint32_t> buffers = {p.q.buffer, p.k.buffer, p.v.buffer};
-  if (p.mask) {
-    buffers.push_back(p.mask->buffer);
+Value pointerTo(const ThreadBuilder &t, KernelFrame &frame, unsigned position,
+                const StridedTensor &tensor, ValueRange place) {
+  Value at = frame.size64(tensor.offset);
+  for (auto [index, stride] : llvm::zip(place, tensor.strides)) {
+    at = t.add(at, t.mul(t.wide(index), frame.size64(stride)));
   }
-  uint32_t reads = buffers.size();
+  return t.offset(frame.buffer(position), tensor.element, at);
+}
+
+void emitTensorCoreAttention(RegionBuilder &region, const AttentionProblem &p,
+                             const AttentionTile &tile) {
   bool isPartial = tile.splits > 1 && !tile.isClustered;
+  SmallVector<uint32_t> written = {p.y.buffer};
   if (isPartial) {
-    buffers.append({p.firstTemporary, p.firstTemporary + 1});
-  } else {
-    buffers.push_back(p.y.buffer);
+    written = {p.firstTemporary, p.firstTemporary + 1};
   }
-  KernelShell shell(module, symbol, buffers, reads, tile.threads());
+  KernelFrame frame(region, p.buffers(written), p.reads(), tile.threads());
   if (tile.isClustered) {
-    shell.setCluster(tile.splits);
+    frame.setCluster(tile.splits);
   }
   // Blocks hide each other's products and softmax where they are warpgroups. Else one has registers
   // for what it loads ahead, which ptxas by itself gives up so that more blocks would fit.
   bool isSlim =
       *tn::constantDim(p.width) + *tn::constantDim(p.valueWidth) <= 2 * tuning::kNarrowHead;
   int64_t ofWarpgroups = isSlim ? tuning::kSlimBlocks : tuning::kWarpgroupBlocks;
-  shell.setMinBlocksPerSm(tile.isWarpgroup ? ofWarpgroups : tuning::kFlashBlocks);
-  FlashKernel kernel(shell, p, tile);
-  kernel.emit(/*isDependentLaunch=*/gpu.has(target::Feature::DependentLaunch));
+  frame.setMinBlocksPerSm(tile.isWarpgroup ? ofWarpgroups : tuning::kFlashBlocks);
+  FlashKernel kernel(frame, p, tile);
+  kernel.emit();
   AffineExpr heads = tile.joinsHeads ? p.keyHeads : p.heads;
   AffineExpr blocks = p.batches * heads * kernel.rowCount().ceilDiv(tile.rows()) *
                       kernel.columnParts() * tile.splits;
-  code.steps.push_back(shell.finish(blocks, kernel.sharedBytes()));
+  frame.finish(blocks, kernel.sharedBytes());
   if (isPartial) {
     AffineExpr rows = p.batches * p.heads * p.queries * tile.splits;
-    code.temporaries.push_back(programOf(rows * p.valueWidth * 4));
-    code.temporaries.push_back(programOf(rows * 8));
-    emitAttentionCombine(module, (symbol + "_combine").str(), p, tile.splits, gpu, code);
+    region.addTemporary(rows * p.valueWidth * 4);
+    region.addTemporary(rows * 8);
+    emitAttentionCombine(region, p, tile.splits);
   }
 }
 

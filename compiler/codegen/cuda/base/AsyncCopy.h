@@ -1,6 +1,6 @@
 // What warps of an sm_90 block that produce and consume tiles are built from: barriers in shared
 // memory that count arrivals and bytes, copies of boxes of a matrix that complete on them, and
-// shares of registers. Relies on tensor maps that KernelShell adds and the runtime encodes.
+// shares of registers. Relies on tensor maps that KernelFrame adds and the runtime encodes.
 //
 // A barrier (mbarrier) is kBarrierBytes of shared memory. A phase of it ends when the number of
 // arrivals that it was made for have come and all bytes that were expected in the phase have
@@ -37,7 +37,7 @@ void waitForPhase(const ThreadBuilder &t, mlir::Value barrier, mlir::Value parit
 /// barrier, which is in the same block; threads there see the word after the phase.
 void storeAsync(const ThreadBuilder &t, mlir::Value target, mlir::Value word, mlir::Value barrier);
 
-/// Brings a tensor map (KernelShell::tensorMap) near, so that the first copy does not wait for it.
+/// Brings a tensor map (KernelFrame::tensorMap) near, so that the first copy does not wait for it.
 /// By one thread.
 void prefetchTensorMap(const ThreadBuilder &t, mlir::Value map);
 /// Copies the box whose first element is at (`column`, `row`) (i32, may lie outside) to `shared`.

@@ -165,7 +165,7 @@ Value ElementEmitter::constantElement(DenseElementsAttr elements, Value tensor,
   Value base = LLVM::AddressOfOp::create(builder, kernel.location, pointer, name);
   Index offset = linear(tensor, place);
   return LLVM::LoadOp::create(builder, kernel.location, type, kernel.address(base, type, offset),
-                              Kernel::alignment(type, offset), /*isVolatile=*/false,
+                              KernelFrame::alignment(type, offset), /*isVolatile=*/false,
                               /*isNonTemporal=*/false, /*isInvariant=*/true);
 }
 

@@ -4,7 +4,7 @@
 // is stored.
 #pragma once
 
-#include "compiler/codegen/cuda/base/Kernel.h"
+#include "compiler/codegen/cuda/base/KernelFrame.h"
 
 #include <functional>
 
@@ -12,7 +12,7 @@ namespace tenon::codegen::cuda {
 
 class ElementEmitter {
 public:
-  explicit ElementEmitter(Kernel &kernel) : kernel(kernel), math(kernel.math) {}
+  explicit ElementEmitter(KernelFrame &kernel) : kernel(kernel), math(kernel.math) {}
 
   /// The elements of a tensor at these places, in the order of the places. Asking for many at once
   /// puts their loads before the arithmetic and lets them share loops. A reduction is computed by a
@@ -62,7 +62,7 @@ public:
   mlir::Value valueOf(mlir::Value value, const Lane &lane);
   Index indexOf(mlir::Value value, const Lane &lane);
 
-  Kernel &kernel;
+  KernelFrame &kernel;
   IndexMath &math;
 
 private:

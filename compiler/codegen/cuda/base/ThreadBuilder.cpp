@@ -209,13 +209,6 @@ Value ThreadBuilder::shuffleFrom(Value value, int64_t lane) const {
                               i32(kWarp - 1), NVVM::ShflKind::idx, UnitAttr());
 }
 
-void ThreadBuilder::waitForPredecessors() const {
-  NVVM::GriddepcontrolOp::create(builder, location, NVVM::GridDepActionKind::wait);
-}
-void ThreadBuilder::launchDependents() const {
-  NVVM::GriddepcontrolOp::create(builder, location, NVVM::GridDepActionKind::launch_dependents);
-}
-
 ThreadBuilder::Values ThreadBuilder::loop(Value first, Value end, Value step, ValueRange inits,
                                           LoopBody body) const {
   scf::ForOp loop = scf::ForOp::create(

@@ -107,9 +107,6 @@ public:
   Value shuffleXor(Value value, int64_t mask) const;
   /// The f32 or i32 of one lane.
   Value shuffleFrom(Value value, int64_t lane) const;
-  /// Waits for the kernels before this one, if it was started early; and lets the next one start.
-  void waitForPredecessors() const;
-  void launchDependents() const;
 
   // Control.
   using LoopBody = llvm::function_ref<Values(const ThreadBuilder &, Value, mlir::ValueRange)>;

@@ -2,7 +2,7 @@
 // from the caches.
 #include "compiler/codegen/cuda/conv/ConvFilter.h"
 
-#include "compiler/codegen/cuda/base/Kernel.h"
+#include "compiler/codegen/cuda/base/KernelFrame.h"
 #include "compiler/codegen/cuda/base/ThreadBuilder.h"
 #include "compiler/codegen/cuda/conv/Tuning.h"
 
@@ -19,7 +19,7 @@ unsigned layOutFilter(RegionBuilder &region, const StridedTensor &from, ArrayRef
   }
   MLIRContext *context = region.source.getContext();
   unsigned to = region.addTemporary(getAffineConstantExpr(count * byteSize(from.element), context));
-  Kernel kernel(region, tuning::kFilterBlock);
+  KernelFrame kernel(region, tuning::kFilterBlock);
   IndexMath &math = kernel.math;
   ThreadBuilder t(kernel.builder, kernel.location);
   Index number = math.add(math.multiply(kernel.block(), Index::constant(tuning::kFilterBlock)),

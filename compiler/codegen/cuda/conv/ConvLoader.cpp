@@ -50,14 +50,14 @@ ConvLoader::ConvLoader(const ConvProblem &problem, const GemmTile &tile,
 }
 
 Value ConvLoader::count(AffineExpr expression) const {
-  return isSmall ? size32(*kernel, expression) : size64(*kernel, expression);
+  return isSmall ? kernel->size32(expression) : kernel->size64(expression);
 }
 
 Value ConvLoader::toCount(const ThreadBuilder &t, Value word) const {
   return isSmall ? word : t.wide(word);
 }
 
-void ConvLoader::place(Kernel &owner, const BlockPlace &place) {
+void ConvLoader::place(KernelFrame &owner, const BlockPlace &place) {
   kernel = &owner;
   isSmall = isSmallInput(owner.region, buffer);
   ThreadBuilder t(owner.builder, owner.location);
@@ -113,12 +113,12 @@ Value PatchLoader::placeLine(const ThreadBuilder &t, const BlockPlace &at, Value
   SmallVector<Value, 3> starts(p.dims.size());
   if (sizes.empty()) {
     for (const ConvDim &dim : p.dims) {
-      sizes.push_back(size32(*kernel, dim.in));
+      sizes.push_back(kernel->size32(dim.in));
     }
   }
   for (size_t i = rowDims.size(); i-- > 1;) {
     const ConvDim &dim = p.dims[i - 1];
-    Value size = size32(*kernel, rowDims[i]);
+    Value size = kernel->size32(rowDims[i]);
     Value start = t.add(t.mul(t.rem(rest, size), dim.stride), -dim.padBegin);
     rest = t.div(rest, size);
     starts[i - 1] = start;

@@ -10,7 +10,7 @@ namespace tenon::codegen::cuda {
 
 class ConvLoader : public TileLoader {
 public:
-  void place(Kernel &kernel, const BlockPlace &place) override;
+  void place(KernelFrame &kernel, const BlockPlace &place) override;
   void copy(const ThreadBuilder &t, mlir::Value depth, mlir::Value to) const override;
 
 protected:
@@ -38,7 +38,7 @@ protected:
 
   const ConvProblem &p;
   const StridedTensor &tensor;
-  Kernel *kernel = nullptr;
+  KernelFrame *kernel = nullptr;
 
 private:
   Place placeOf(const ThreadBuilder &t, Value depth) const;

@@ -6,9 +6,8 @@
 #include "compiler/codegen/cuda/conv/ConvFilter.h"
 #include "compiler/codegen/cuda/conv/Depthwise.h"
 #include "compiler/codegen/cuda/conv/Tuning.h"
-#include "compiler/codegen/cuda/gemm/GemmMatch.h"
+#include "compiler/codegen/cuda/gemm/EpilogueStore.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
 
@@ -54,7 +53,7 @@ private:
     return tile.lanes == 1 ? p.element : Type(VectorType::get(tile.lanes, p.element));
   }
 
-  Kernel kernel;
+  KernelFrame kernel;
   ElementEmitter emitter;
   IndexMath &math;
   ThreadBuilder t;
@@ -229,46 +228,28 @@ Values DepthwiseKernel::addLines() {
 }
 
 void DepthwiseKernel::store(const Values &accumulators) {
-  GemmTensors tensors = *productTensors(kernel.region);
-  tn::Dims dims = kernel.region.dims(tensors.result);
   Index count = kernel.size(last.out);
   Index row = image;
   for (auto [dim, at] : llvm::zip(p.dims, outer)) {
     row = math.add(math.multiply(row, kernel.size(dim.out)), at);
   }
-  SmallVector<Indices> places;
-  SmallVector<Index> linears;
-  SmallVector<Value> conditions;
-  std::map<IndicesKey, Value> held;
-  for (int64_t output = 0; output < tile.width; ++output) {
+  SmallVector<ResultStrip> strips(tile.width);
+  for (auto [output, strip] : llvm::enumerate(strips)) {
     Index at = math.add(firstOutput, Index::constant(output));
-    Value isInside;
     if (!last.out.isMultipleOf(tile.width)) {
-      isInside = t.isLess(math.value(at), math.value(count));
+      strip.isStored = t.isLess(math.value(at), math.value(count));
       // What follows may read there.
       at = {t.min(math.value(at), t.add(math.value(count), -1)), 0, 1, true};
     }
-    conditions.push_back(isInside);
     Index pixel = math.add(math.multiply(row, count), at);
-    Index linear = math.add(math.multiply(pixel, Index::constant(p.channels)), channel);
-    for (int64_t lane = 0; lane < tile.lanes; ++lane) {
-      Indices place = {image};
-      place.append(outer);
-      place.push_back(at);
-      place.push_back(math.add(channel, Index::constant(lane)));
-      linears.push_back(math.add(linear, Index::constant(lane)));
-      emitter.setLinear(dims, place, linears.back());
-      held[keyOf(place)] = accumulators[output * tile.lanes + lane];
-      places.push_back(std::move(place));
-    }
+    strip.linear = math.add(math.multiply(pixel, Index::constant(p.channels)), channel);
+    strip.place = {image};
+    strip.place.append(outer);
+    strip.place.append({at, channel});
+    ArrayRef<Value> own = ArrayRef(accumulators).slice(output * tile.lanes, tile.lanes);
+    strip.accumulators.assign(own.begin(), own.end());
   }
-  emitter.hold(tensors.sum, [held](ArrayRef<Index> at) { return held.at(keyOf(at)); });
-  SmallVector<Value> elements = emitter.elements(tensors.result, places);
-  for (int64_t output = 0; output < tile.width; ++output) {
-    ArrayRef<Value> own = ArrayRef(elements).slice(output * tile.lanes, tile.lanes);
-    kernel.store(kernel.region.output(0), tile.lanes > 1 ? t.pack(own) : own.front(),
-                 linears[output * tile.lanes], conditions[output]);
-  }
+  storeThroughEpilogue(emitter, *productTensors(kernel.region), strips);
 }
 
 bool DepthwiseKernel::run() {
@@ -276,11 +257,7 @@ bool DepthwiseKernel::run() {
   Index unit = math.add(math.multiply(kernel.block(), Index::constant(tuning::kDepthwiseBlock)),
                         kernel.thread());
   Value isInside = t.isLess(math.value(unit), math.value(kernel.size(units())));
-  t.when(isInside, [&](const ThreadBuilder &) {
-    emitter.openScope();
-    store(addLines());
-    emitter.closeScope();
-  });
+  emitter.when(isInside, [&] { store(addLines()); });
   kernel.finish(units().ceilDiv(tuning::kDepthwiseBlock));
   return !emitter.hasFailed();
 }

@@ -1,5 +1,5 @@
 // Products of few rows with constant weights: a step of a decoder is a chain of these, and takes as
-// long as its weights take to come from memory. Relies on ProductMatch.h for the operands and on
+// long as its weights take to come from memory. Relies on GemmMatch.h for the operands and on
 // HalfGemm.h for which products it takes.
 #pragma once
 

@@ -4,9 +4,7 @@
 #include "compiler/codegen/cuda/gemm/GemvKernel.h"
 
 #include "compiler/codegen/cuda/base/CachePolicy.h"
-#include "compiler/codegen/cuda/gemm/TileLoader.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
 using namespace mlir;
 
@@ -39,7 +37,7 @@ GemvKernel::GemvKernel(RegionBuilder &region, const GemvProblem &problem, const 
     : kernel(region, layout.threads()), emitter(kernel), p(problem), layout(layout) {}
 
 void GemvKernel::place() {
-  ThreadBuilder t = code();
+  ThreadBuilder t = kernel.code();
   thread = t.thread();
   block = t.block();
   warp = t.div(thread, kWarp);
@@ -47,23 +45,11 @@ void GemvKernel::place() {
   group = t.div(lane, 4);
   quad = t.rem(lane, 4);
   shared = kernel.dynamicShared();
-  rowCount = size32(kernel, p.rowCount);
+  rowCount = kernel.size32(p.rowCount);
   weightPointer = kernel.orderedPointer(p.weights);
   inputPointer = kernel.orderedPointer(p.input);
   if (p.norm && p.norm->scale) {
     scalePointer = kernel.orderedPointer(*p.norm->scale);
-  }
-}
-
-/// Lets the next kernel start at once, so that its weights are under way too, and puts the wait for
-/// predecessors (both open the frame) behind what has been emitted so far.
-void GemvKernel::waitAfterLoads() {
-  Block &entry = *kernel.builder.getInsertionBlock();
-  SmallVector<NVVM::GriddepcontrolOp> controls(entry.getOps<NVVM::GriddepcontrolOp>());
-  for (NVVM::GriddepcontrolOp control : controls) {
-    if (control.getKind() == NVVM::GridDepActionKind::wait) {
-      control->moveBefore(&entry, kernel.builder.getInsertionPoint());
-    }
   }
 }
 
@@ -257,7 +243,7 @@ GemvKernel::State GemvKernel::addTile(const ThreadBuilder &t, Value tile, State 
 }
 
 void GemvKernel::addTiles(ValueRange weights) {
-  ThreadBuilder t = code();
+  ThreadBuilder t = kernel.code();
   State state;
   state.weights.assign(weights.begin(), weights.end());
   for (int64_t panel = 0; panel < layout.panels; ++panel) {
@@ -269,9 +255,7 @@ void GemvKernel::addTiles(ValueRange weights) {
   }
   t.loop(block, t.i32(p.tiles()), t.i32(layout.blocks), state.all(),
          [&](const ThreadBuilder &c, Value tile, ValueRange before) {
-           OpBuilder::InsertionGuard guard(kernel.builder);
-           kernel.builder.setInsertionPointToEnd(c.builder.getInsertionBlock());
-           return addTile(code(), tile, state.with(before)).all();
+           return addTile(c, tile, state.with(before)).all();
          });
 }
 
@@ -288,20 +272,19 @@ bool GemvKernel::emit() {
     kernel.setMinBlocksPerSm(layout.blocksAtOnce);
   }
   place();
-  ThreadBuilder t = code();
+  ThreadBuilder t = kernel.code();
   Values fetched;
   for (int64_t panel = 0; panel < layout.panels; ++panel) {
     llvm::append_range(fetched, fetchPanel(t, block, t.i32(0), panel));
   }
   fetchScales();
-  waitAfterLoads();
+  // The next kernel may start at once, so that its weights are under way too.
+  kernel.waitHere();
   if (p.norm) {
     normRows();
   }
   addTiles(fetched);
-  MLIRContext *context = kernel.builder.getContext();
-  kernel.finish(getAffineConstantExpr(layout.blocks, context),
-                getAffineConstantExpr(sharedBytes(), context));
+  kernel.finish(getAffineConstantExpr(layout.blocks, kernel.builder.getContext()), sharedBytes());
   return !emitter.hasFailed();
 }
 

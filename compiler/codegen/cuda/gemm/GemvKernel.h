@@ -37,9 +37,7 @@ private:
     State with(mlir::ValueRange values) const;
   };
 
-  ThreadBuilder code() { return ThreadBuilder(kernel.builder, kernel.location); }
   void place();
-  void waitAfterLoads();
   /// Rows of activations that one mma takes are 8.
   int64_t rowGroups() const { return (p.rows + kMmaColumns - 1) / kMmaColumns; }
   /// Whether some of the `p.rows` rows that there is room for may not exist.
@@ -89,7 +87,7 @@ private:
   int64_t bufferSums() const { return layout.warps * warpSums(); }
   int64_t sharedBytes() const;
 
-  Kernel kernel;
+  KernelFrame kernel;
   ElementEmitter emitter;
   const GemvProblem &p;
   GemvLayout layout;

@@ -93,7 +93,7 @@ Value GemvKernel::normPlace(const ThreadBuilder &t, int64_t step, Value &isInsid
 
 /// Scales are weights: they may be read before the rows are there.
 void GemvKernel::fetchScales() {
-  ThreadBuilder t = code();
+  ThreadBuilder t = kernel.code();
   for (int64_t step = 0; scalePointer && step < normSteps(); ++step) {
     Value isInside, place = normPlace(t, step, isInside);
     Type type = t.vectorType(kPart / 2, t.i32Type());
@@ -140,7 +140,7 @@ void GemvKernel::normPass(const ThreadBuilder &t, Value pass) const {
 }
 
 void GemvKernel::normRows() {
-  ThreadBuilder t = code();
+  ThreadBuilder t = kernel.code();
   normedPointer = t.offset(shared, t.f32Type(), 2 * bufferSums());
   int64_t slots = layout.warps / warpsOfRow(), passes = (p.rows + slots - 1) / slots;
   if (passes == 1) {

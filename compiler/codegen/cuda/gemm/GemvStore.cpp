@@ -1,8 +1,7 @@
 // From the warps' accumulators to the result: through shared memory, where the parts of the depth
 // meet, and through the region's elementwise ops. Relies on the region's linalg form.
+#include "compiler/codegen/cuda/gemm/EpilogueStore.h"
 #include "compiler/codegen/cuda/gemm/GemvKernel.h"
-
-#include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
 
@@ -58,8 +57,7 @@ void GemvKernel::finishTile(const ThreadBuilder &t, Value tile, ValueRange accum
 
 /// One element of the tile for each of the first threads.
 void GemvKernel::storeElement(Value tile, Value base) {
-  ThreadBuilder t = code();
-  OpBuilder &builder = kernel.builder;
+  ThreadBuilder t = kernel.code();
   Value row = t.div(thread, tileColumns()), tileColumn = t.rem(thread, tileColumns());
   Value column = t.add(t.mul(tile, tileColumns()), tileColumn);
   int64_t columns = p.partColumns();
@@ -67,35 +65,27 @@ void GemvKernel::storeElement(Value tile, Value base) {
   if (columns % tileColumns() != 0) {
     isStored = t.bitAnd(isStored, t.isLess(column, t.i32(columns)));
   }
-  scf::IfOp branch =
-      scf::IfOp::create(builder, kernel.location, isStored, /*withElseRegion=*/false);
-  OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(branch.thenBlock());
-  emitter.openScope();
-  ThreadBuilder c = code();
-  IndexMath &math = kernel.math;
-  Index rowIndex = math.fromWord(row), columnIndex = math.fromWord(column);
-  std::map<IndicesKey, Value> totals; ///< by column
-  for (int64_t part = 0; part < p.parts; ++part) {
-    Value from = c.add(c.mul(row, sumPitch()), c.add(tileColumn, part * tileColumns()));
-    Value total;
-    for (int64_t i = 0; i < layout.warps; ++i) {
-      Value at = c.offset(base, c.f32Type(), c.add(from, i * warpSums()));
-      Value sum = c.load(c.f32Type(), at, 4);
-      total = total ? c.addF(total, sum) : sum;
+  emitter.when(isStored, [&] {
+    ResultStrip strip;
+    strip.parts = p.parts;
+    strip.partColumns = columns;
+    IndexMath &math = kernel.math;
+    Index rowIndex = math.fromWord(row), columnIndex = math.fromWord(column);
+    for (int64_t part = 0; part < p.parts; ++part) {
+      Value from = t.add(t.mul(row, sumPitch()), t.add(tileColumn, part * tileColumns()));
+      Value total;
+      for (int64_t i = 0; i < layout.warps; ++i) {
+        Value at = t.offset(base, t.f32Type(), t.add(from, i * warpSums()));
+        Value sum = t.load(t.f32Type(), at, 4);
+        total = total ? t.addF(total, sum) : sum;
+      }
+      strip.accumulators.push_back(total);
     }
-    totals[keyOf(math.add(columnIndex, Index::constant(part * columns)))] = total;
-  }
-  // A single column may be asked for as column 0.
-  emitter.hold(tensors.sum, [totals](ArrayRef<Index> at) {
-    return totals.size() == 1 ? totals.begin()->second : totals.at(keyOf(at.back()));
+    strip.place = math.delinearize(rowIndex, kernel.sizes(p.rowDims));
+    strip.place.push_back(columnIndex);
+    strip.linear = math.add(math.multiply(rowIndex, Index::constant(columns)), columnIndex);
+    storeThroughEpilogue(emitter, tensors, strip);
   });
-  Indices at = math.delinearize(rowIndex, kernel.sizes(p.rowDims));
-  at.push_back(columnIndex);
-  Index linear = math.add(math.multiply(rowIndex, Index::constant(columns)), columnIndex);
-  emitter.setLinear(kernel.region.dims(tensors.result), at, linear);
-  kernel.store(kernel.region.output(0), emitter.element(tensors.result, at), linear);
-  emitter.closeScope();
 }
 
 } // namespace tenon::codegen::cuda

@@ -1,9 +1,8 @@
 // The ring of stages: who fills it and who multiplies what is in it. Relies on
-// LargeProductStore.cpp for the way from a tile's accumulators to the result.
+// PersistentGemmStore.cpp for the way from a tile's accumulators to the result.
 #include "compiler/codegen/cuda/gemm/PersistentGemm.h"
 
 #include "compiler/codegen/cuda/KernelFamily.h"
-#include "compiler/codegen/cuda/gemm/TileLoader.h"
 #include "compiler/codegen/cuda/gemm/Tuning.h"
 #include "compiler/dispatch/Strategy.h"
 
@@ -90,7 +89,7 @@ PersistentGemm::PersistentGemm(RegionBuilder &region, const LargeProblem &proble
     : kernel(region, kWarpgroup * (1 + kGroups)), emitter(kernel), p(problem) {}
 
 void PersistentGemm::place() {
-  ThreadBuilder t = code();
+  ThreadBuilder t = kernel.code();
   auto size = [&](int64_t value) {
     return getAffineConstantExpr(value, kernel.builder.getContext());
   };
@@ -99,7 +98,7 @@ void PersistentGemm::place() {
              ? kernel.tensorMap(p.b, size(p.columns), size(p.depth), size(p.depth), kLargeColumns)
              : kernel.tensorMap(p.b, size(p.depth), size(p.columns), size(p.columns), kLargeDepth);
   thread = t.thread();
-  rowCount = size32(kernel, p.rowCount);
+  rowCount = kernel.size32(p.rowCount);
   rowTiles = t.ceilDiv(rowCount, kLargeRows);
   tiles = t.mul(rowTiles, p.columnTiles());
   warpgroup = t.sub(t.div(thread, kWarpgroup), t.i32(1));
@@ -210,7 +209,7 @@ bool PersistentGemm::emit() {
   // few that they take a quarter longer.
   kernel.setMinBlocksPerSm(1);
   place();
-  ThreadBuilder t = code();
+  ThreadBuilder t = kernel.code();
   t.choose(
       t.isLess(thread, t.i32(kWarpgroup)),
       [&](const ThreadBuilder &c) {
@@ -222,9 +221,7 @@ bool PersistentGemm::emit() {
         multiplyTiles(c);
         return Values();
       });
-  MLIRContext *context = kernel.builder.getContext();
-  kernel.finish(getAffineConstantExpr(p.blocks, context),
-                getAffineConstantExpr(kSharedBytes, context));
+  kernel.finish(getAffineConstantExpr(p.blocks, kernel.builder.getContext()), kSharedBytes);
   return !emitter.hasFailed();
 }
 

@@ -70,7 +70,6 @@ private:
     Value row, column;
   };
 
-  ThreadBuilder code() { return ThreadBuilder(kernel.builder, kernel.location); }
   void place();
   Corner cornerOf(const ThreadBuilder &t, Value tile) const;
   Values forTiles(const ThreadBuilder &t, mlir::ValueRange inits, ThreadBuilder::LoopBody body);
@@ -80,7 +79,7 @@ private:
   void multiplyTiles(const ThreadBuilder &t);
   Values addStages(const ThreadBuilder &t, PipelineState &turn) const;
 
-  // From accumulators to the result (LargeProductStore.cpp).
+  // From accumulators to the result (PersistentGemmStore.cpp).
   Value handedTile(const ThreadBuilder &t, Value group) const;
   /// The barrier of a warpgroup that tells that its accumulators are there, and that they have been
   /// taken.
@@ -90,19 +89,9 @@ private:
   void finishTiles(const ThreadBuilder &t);
   void finishHalf(const ThreadBuilder &t, const Corner &corner, Value group, Value parity);
 
-  /// Eight neighbours in a row of the result that a thread finishes.
-  struct Piece {
-    Value accumulators; ///< pointer to shared memory
-    Indices row;        ///< place in the row dims
-    Index column;       ///< of the first, a multiple of 8
-    Index linear;       ///< place of the first in the result
-    Value exists;       ///< whether the row does; null if all do
-  };
-  llvm::SmallVector<Piece> piecesOf(const ThreadBuilder &t, const Corner &corner, Value group,
-                                    Value unit);
-  void finishPieces(llvm::ArrayRef<Piece> pieces);
+  void finishUnit(const ThreadBuilder &t, const Corner &corner, Value group, Value unit);
 
-  Kernel kernel;
+  KernelFrame kernel;
   ElementEmitter emitter;
   const LargeProblem &p;
   GemmTensors tensors;

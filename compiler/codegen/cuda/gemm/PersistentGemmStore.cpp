@@ -4,6 +4,7 @@
 #include "compiler/codegen/cuda/gemm/PersistentGemm.h"
 
 #include "compiler/codegen/cuda/base/TensorCore.h"
+#include "compiler/codegen/cuda/gemm/EpilogueStore.h"
 
 using namespace mlir;
 
@@ -15,7 +16,7 @@ namespace {
 
 /// Elements that a thread finishes at once: 16 bytes, an eighth of a box's row.
 constexpr int64_t kNeighbours = 8, kThreadsOfRow = kTileColumns / kNeighbours;
-/// What a warp finishes in one go: so many rows of a box, in pieces of fewer.
+/// A unit, which a warp finishes in one go: so many rows of a box, in pieces of fewer.
 constexpr int64_t kUnitRows = 16, kPieceRows = kWarp / kThreadsOfRow;
 constexpr int64_t kPieces = kUnitRows / kPieceRows;
 constexpr int64_t kUnitsOfBox = kGroupRows / kUnitRows;
@@ -41,9 +42,9 @@ void PersistentGemm::storeAccumulators(const ThreadBuilder &t, ArrayRef<Value> a
   }
 }
 
-/// Those of unit `unit` of a warpgroup's half of a tile, with rows that follow each other.
-SmallVector<PersistentGemm::Piece>
-PersistentGemm::piecesOf(const ThreadBuilder &t, const Corner &corner, Value group, Value unit) {
+/// Unit `unit` of a warpgroup's half of a tile: strips of rows that follow each other.
+void PersistentGemm::finishUnit(const ThreadBuilder &t, const Corner &corner, Value group,
+                                Value unit) {
   IndexMath &math = kernel.math;
   Value lane = t.lane(), box = t.div(unit, kUnitsOfBox), chunk = t.rem(lane, kThreadsOfRow);
   Value inHalf = t.add(t.mul(t.rem(unit, kUnitsOfBox), kUnitRows), t.div(lane, kThreadsOfRow));
@@ -53,53 +54,33 @@ PersistentGemm::piecesOf(const ThreadBuilder &t, const Corner &corner, Value gro
   Value tile = t.offset(handedTile(t, group), p.element, t.mul(box, kBoxElements));
   bool hasTail = !p.rowCount.isMultipleOf(kLargeRows);
   Index first = math.fromWord(row);
-  SmallVector<Piece> pieces;
-  for (int64_t i = 0; i < kPieces; ++i) {
-    int64_t below = i * kPieceRows;
-    Piece piece;
+  SmallVector<ResultStrip> strips(kPieces);
+  Values handed; ///< pointers
+  for (auto [i, strip] : llvm::enumerate(strips)) {
+    int64_t below = int64_t(i) * kPieceRows;
     // Tiles are laid out alike every eight rows.
-    piece.accumulators =
-        below < 8 ? t.offset(tile, p.element, tileOffset(t, t.add(inHalf, below), chunk))
-                  : t.offset(pieces[i - 8 / kPieceRows].accumulators, p.element, 8 * kTileColumns);
+    handed.push_back(below < 8
+                         ? t.offset(tile, p.element, tileOffset(t, t.add(inHalf, below), chunk))
+                         : t.offset(handed[i - 8 / kPieceRows], p.element, 8 * kTileColumns));
     Index number = math.add(first, Index::constant(below));
     if (hasTail) {
       // Rows that do not exist compute something of the last one.
       Value own = t.add(row, below);
-      piece.exists = t.isLess(own, rowCount);
+      strip.isStored = t.isLess(own, rowCount);
       number = math.fromWord(t.min(own, t.sub(rowCount, t.i32(1))));
     }
-    piece.linear = math.add(math.multiply(number, Index::constant(p.columns)), columnIndex);
-    piece.row = math.delinearize(number, kernel.sizes(p.rowDims));
-    piece.column = columnIndex;
-    pieces.push_back(std::move(piece));
+    strip.readsLinear = false;
+    strip.linear = math.add(math.multiply(number, Index::constant(p.columns)), columnIndex);
+    strip.place = math.delinearize(number, kernel.sizes(p.rowDims));
+    strip.place.push_back(columnIndex);
   }
-  return pieces;
-}
-
-void PersistentGemm::finishPieces(ArrayRef<Piece> pieces) {
-  IndexMath &math = kernel.math;
-  ThreadBuilder t = code();
-  SmallVector<Indices> places;
-  std::map<IndicesKey, Value> accumulators; ///< by place
-  for (const Piece &piece : pieces) {
-    Value vector = t.load(t.vectorType(kNeighbours, p.element), piece.accumulators, 16);
+  for (auto [strip, pointer] : llvm::zip(strips, handed)) {
+    Value vector = t.load(t.vectorType(kNeighbours, p.element), pointer, 16);
     for (int64_t i = 0; i < kNeighbours; ++i) {
-      Indices at = piece.row;
-      at.push_back(math.add(piece.column, Index::constant(i)));
-      accumulators[keyOf(at)] = t.toF32(t.extract(vector, i));
-      places.push_back(at);
+      strip.accumulators.push_back(t.toF32(t.extract(vector, i)));
     }
   }
-  emitter.hold(tensors.sum,
-               [accumulators](ArrayRef<Index> at) { return accumulators.at(keyOf(at)); });
-  SmallVector<Value> elements = emitter.elements(tensors.result, places);
-  if (emitter.hasFailed()) {
-    return;
-  }
-  for (auto [number, piece] : llvm::enumerate(pieces)) {
-    Value stored = t.pack(ArrayRef(elements).slice(number * kNeighbours, kNeighbours));
-    kernel.store(kernel.region.output(0), stored, piece.linear, piece.exists);
-  }
+  storeThroughEpilogue(emitter, tensors, strips);
 }
 
 /// The warp's units of what one warpgroup has handed over.
@@ -111,10 +92,8 @@ void PersistentGemm::finishHalf(const ThreadBuilder &t, const Corner &corner, Va
   waitForPhase(t, accumulatorsFull(t, group), parity);
   t.loop(first, t.i32(kUnits), t.i32(kFinishWarps), {},
          [&](const ThreadBuilder &c, Value unit, ValueRange) -> Values {
-           OpBuilder::InsertionGuard guard(kernel.builder);
-           kernel.builder.setInsertionPointToEnd(c.builder.getInsertionBlock());
            emitter.openScope();
-           finishPieces(piecesOf(code(), corner, group, unit));
+           finishUnit(c, corner, group, unit);
            emitter.closeScope();
            return {};
          });

@@ -1,6 +1,6 @@
 // Products by FP32 arithmetic, for all float types up to f32 and any strides: a thread does parts
 // of 4 x 4 that lie 4 * 16 rows and columns apart, so that neighbours read neighbouring banks.
-// Relies on ProductStore.cpp for the way out.
+// Relies on TiledGemmStore.cpp for the way out.
 #include "compiler/codegen/cuda/gemm/TiledGemmKernel.h"
 
 using namespace mlir;
@@ -18,13 +18,13 @@ constexpr int64_t kPart = kPlainPart, kStride = 64;
 
 /// Threads are 16 x 16; `warpRow` and `warpColumn` are the places of a thread's first part.
 void TiledGemmKernel::placePlain() {
-  ThreadBuilder t = code();
+  ThreadBuilder t = kernel.code();
   warpRow = t.mul(t.div(at.thread, 16), kPart);
   warpColumn = t.mul(t.rem(at.thread, 16), kPart);
 }
 
 Values TiledGemmKernel::addPlainProducts() {
-  ThreadBuilder t = code();
+  ThreadBuilder t = kernel.code();
   Value aTile = shared;
   Value bTile = t.offset(shared, t.f32Type(), tile.depth * (tile.rows + kPart));
   Type four = t.vectorType(kPart, t.f32Type());
@@ -62,7 +62,7 @@ Values TiledGemmKernel::addPlainProducts() {
 }
 
 void TiledGemmKernel::sharePlainSums(ValueRange accumulators) {
-  ThreadBuilder t = code();
+  ThreadBuilder t = kernel.code();
   t.barrier();
   Value base = t.offset(shared, t.f32Type(), t.add(t.mul(warpRow, sumPitch()), warpColumn));
   for (int64_t i = 0; i < tile.warpRows; ++i) {

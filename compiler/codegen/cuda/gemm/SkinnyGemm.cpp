@@ -5,7 +5,7 @@
 #include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/base/TensorCore.h"
-#include "compiler/codegen/cuda/gemm/TileLoader.h"
+#include "compiler/codegen/cuda/gemm/EpilogueStore.h"
 #include "compiler/codegen/cuda/gemm/Tuning.h"
 #include "compiler/dispatch/Strategy.h"
 
@@ -80,7 +80,7 @@ SkinnyGemm::SkinnyGemm(RegionBuilder &region, const SmallProblem &problem)
     : kernel(region, problem.multipliers() + kWarp), emitter(kernel), p(problem) {}
 
 void SkinnyGemm::place() {
-  ThreadBuilder t = code();
+  ThreadBuilder t = kernel.code();
   auto size = [&](int64_t value) {
     return getAffineConstantExpr(value, kernel.builder.getContext());
   };
@@ -88,7 +88,7 @@ void SkinnyGemm::place() {
   bMap = kernel.tensorMap(p.b, size(p.sizes.columns), size(p.sizes.depth), size(p.sizes.depth),
                           p.layout.columns);
   thread = t.thread();
-  rowCount = size32(kernel, p.rowCount);
+  rowCount = kernel.size32(p.rowCount);
   slice = t.rem(t.block(), p.layout.splitK);
   Value tile = t.div(t.block(), p.layout.splitK);
   firstRow = t.mul(t.div(tile, p.columnTiles()), p.layout.rows);
@@ -185,42 +185,29 @@ Values SkinnyGemm::sumsAt(const ThreadBuilder &t, Value row, Value column) const
 
 void SkinnyGemm::finishPiece(Value piece) {
   IndexMath &math = kernel.math;
-  ThreadBuilder t = code();
+  ThreadBuilder t = kernel.code();
   int64_t ofRow = p.layout.columns / kNeighbours;
   Value inBlock = t.div(piece, ofRow), column = t.mul(t.rem(piece, ofRow), kNeighbours);
   Value row = t.add(t.add(firstRow, t.mul(slice, p.finishedRows())), inBlock);
+  ResultStrip strip;
+  strip.readsLinear = false;
   Index number = math.fromWord(row);
-  Value exists;
   if (p.hasRowTail()) {
-    exists = t.isLess(row, rowCount);
+    strip.isStored = t.isLess(row, rowCount);
     number = math.fromWord(t.min(row, t.sub(rowCount, t.i32(1))));
   }
   Index first = math.fromWord(t.add(firstColumn, column), kNeighbours);
-  Indices place = math.delinearize(number, kernel.sizes(p.rowDims));
-  SmallVector<Indices> places;
-  std::map<IndicesKey, Value> accumulators; ///< by place
-  for (auto [i, sum] : llvm::enumerate(sumsAt(t, inBlock, column))) {
-    Indices at = place;
-    at.push_back(math.add(first, Index::constant(i)));
-    accumulators[keyOf(at)] = sum;
-    places.push_back(at);
-  }
-  emitter.hold(tensors.sum,
-               [accumulators](ArrayRef<Index> at) { return accumulators.at(keyOf(at)); });
-  SmallVector<Value> elements = emitter.elements(tensors.result, places);
-  if (emitter.hasFailed()) {
-    return;
-  }
-  Index linear = math.add(math.multiply(number, Index::constant(p.sizes.columns)), first);
-  kernel.store(kernel.region.output(0), t.pack(elements), linear, exists);
+  strip.place = math.delinearize(number, kernel.sizes(p.rowDims));
+  strip.place.push_back(first);
+  strip.linear = math.add(math.multiply(number, Index::constant(p.sizes.columns)), first);
+  strip.accumulators = sumsAt(t, inBlock, column);
+  storeThroughEpilogue(emitter, tensors, strip);
 }
 
 void SkinnyGemm::finishRows(const ThreadBuilder &t) {
   int64_t pieces = p.finishedRows() * p.layout.columns / kNeighbours;
   t.loop(thread, t.i32(pieces), t.i32(p.multipliers() + kWarp), {},
-         [&](const ThreadBuilder &c, Value piece, ValueRange) -> Values {
-           OpBuilder::InsertionGuard guard(kernel.builder);
-           kernel.builder.setInsertionPointToEnd(c.builder.getInsertionBlock());
+         [&](const ThreadBuilder &, Value piece, ValueRange) -> Values {
            emitter.openScope();
            finishPiece(piece);
            emitter.closeScope();
@@ -238,9 +225,8 @@ bool SkinnyGemm::emit() {
   if (isSplitK()) {
     kernel.setCluster(p.layout.splitK);
   }
-  kernel.waitLater();
   place();
-  ThreadBuilder t = code();
+  ThreadBuilder t = kernel.code();
   Value isProducer = t.isEqual(thread, t.i32(p.multipliers()));
   t.when(isProducer, [&](const ThreadBuilder &c) {
     ring.initBarriers(c, p.multipliers() / kWarpgroup);
@@ -249,7 +235,7 @@ bool SkinnyGemm::emit() {
   });
   // Tells the others of the cluster, too, that this block runs.
   syncBlocks(t);
-  t.waitForPredecessors();
+  kernel.waitHere();
   t.choose(
       t.isLess(thread, t.i32(p.multipliers())),
       [&](const ThreadBuilder &c) {
@@ -267,11 +253,9 @@ bool SkinnyGemm::emit() {
       });
   syncBlocks(t);
   finishRows(t);
-  MLIRContext *context = kernel.builder.getContext();
   int64_t bytes = ring.bytes() + p.layout.sumBytes() + ring.barrierBytes();
   AffineExpr rowTiles = p.rowCount.ceilDiv(p.layout.rows);
-  kernel.finish(rowTiles * p.columnTiles() * p.layout.splitK,
-                getAffineConstantExpr(bytes, context));
+  kernel.finish(rowTiles * p.columnTiles() * p.layout.splitK, bytes);
   return !emitter.hasFailed();
 }
 

@@ -49,7 +49,6 @@ private:
   using Values = ThreadBuilder::Values;
   using PipelineState = StageRing::PipelineState;
 
-  ThreadBuilder code() { return ThreadBuilder(kernel.builder, kernel.location); }
   void place();
   void copyA(const ThreadBuilder &t, Value step, Value stage) const;
   void copyB(const ThreadBuilder &t, Value step, Value stage) const;
@@ -73,7 +72,7 @@ private:
   }
   bool isSplitK() const { return p.layout.splitK > 1; }
 
-  Kernel kernel;
+  KernelFrame kernel;
   ElementEmitter emitter;
   const SmallProblem &p;
   GemmTensors tensors;

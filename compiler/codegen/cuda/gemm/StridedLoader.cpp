@@ -1,5 +1,5 @@
 // Tiles of a matrix with strides: by asynchronous copies as wide as its borders allow, or element
-// by element for FP32 arithmetic. Relies on ProductMatch.h for the strides.
+// by element for FP32 arithmetic. Relies on GemmMatch.h for the strides.
 #include "compiler/codegen/cuda/gemm/TileLoader.h"
 
 #include "compiler/codegen/cuda/base/TensorCore.h"
@@ -11,24 +11,6 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 
 using Values = ThreadBuilder::Values;
-
-namespace {
-
-Value sizeAs(Kernel &kernel, AffineExpr expression, Type type) {
-  AffineExpr normal = tn::simplify(expression);
-  Value index = kernel.math.value(kernel.size(normal ? normal : expression));
-  return kernel.builder.createOrFold<arith::IndexCastOp>(kernel.location, type, index);
-}
-
-} // namespace
-
-Value size64(Kernel &kernel, AffineExpr expression) {
-  return sizeAs(kernel, expression, kernel.builder.getI64Type());
-}
-
-Value size32(Kernel &kernel, AffineExpr expression) {
-  return sizeAs(kernel, expression, kernel.builder.getI32Type());
-}
 
 void copyNeighbours(const ThreadBuilder &t, Type element, int64_t width, Value from, Value to,
                     Value isRead, Value isTaken) {
@@ -97,16 +79,16 @@ StridedLoader::StridedLoader(const GemmProblem &problem, const GemmTile &tile, u
   pitch = innerSize + kRowPadding / 2;
 }
 
-void StridedLoader::place(Kernel &owner, const BlockPlace &place) {
+void StridedLoader::place(KernelFrame &owner, const BlockPlace &place) {
   kernel = &owner;
   at = place;
   ThreadBuilder t(owner.builder, owner.location);
-  Value from = size64(owner, operand.at.offset), index = at.batch;
+  Value from = owner.size64(operand.at.offset), index = at.batch;
   for (size_t i = p.batch.size(); i-- > 0;) {
-    Value size = size32(owner, p.batch[i]);
+    Value size = owner.size32(p.batch[i]);
     Value number = i == 0 ? index : t.rem(index, size);
     index = i == 0 ? index : t.div(index, size);
-    from = t.add(from, t.mul(t.wide(number), size64(owner, operand.at.strides[i])));
+    from = t.add(from, t.mul(t.wide(number), owner.size64(operand.at.strides[i])));
   }
   pointer = t.offset(owner.pointer(buffer, /*isWritten=*/false), operand.at.element, from);
 }
@@ -122,9 +104,9 @@ void StridedLoader::copy(const ThreadBuilder &t, Value depth, Value to) const {
   bool hasOuterTail = !outerCount.isMultipleOf(lines);
   bool hasInnerTail = !innerCount.isMultipleOf(innerSize);
   Value insideInner = hasInnerTail ? t.isLess(inner, innerEnd) : Value();
-  Value stride = size64(*kernel, outerStride), along = t.wide(inner);
+  Value stride = kernel->size64(outerStride), along = t.wide(inner);
   if (tn::constantDim(innerStride) != 1) {
-    along = t.mul(along, size64(*kernel, innerStride));
+    along = t.mul(along, kernel->size64(innerStride));
   }
   for (int64_t first = 0; first < lines; first += atOnce) {
     Value tileLine = t.add(line, first), outer = t.add(firstOuter, tileLine);
@@ -144,7 +126,7 @@ void StridedLoader::fill(const ThreadBuilder &t, Value step, Value to) const {
   int64_t size = isA ? tile.rows : tile.columns, linePitch = size + kPlainPart;
   AffineExpr ofFree = isA ? operand.rowStride() : operand.columnStride();
   AffineExpr ofDepth = isA ? operand.columnStride() : operand.rowStride();
-  Value freeStride = size64(*kernel, ofFree), depthStride = size64(*kernel, ofDepth);
+  Value freeStride = kernel->size64(ofFree), depthStride = kernel->size64(ofDepth);
   bool isAlongDepth = tn::constantDim(ofDepth) == 1;
   Type stored = operand.at.element;
   for (int64_t i = 0; i < size * tile.depth; i += tile.threads()) {

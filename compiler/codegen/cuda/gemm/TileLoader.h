@@ -3,7 +3,7 @@
 // the filter of a convolution (conv/ConvLoader.h).
 #pragma once
 
-#include "compiler/codegen/cuda/base/Kernel.h"
+#include "compiler/codegen/cuda/base/KernelFrame.h"
 #include "compiler/codegen/cuda/base/ThreadBuilder.h"
 #include "compiler/codegen/cuda/gemm/GemmMatch.h"
 #include "compiler/codegen/cuda/gemm/TiledGemmTile.h"
@@ -22,7 +22,7 @@ public:
   virtual ~TileLoader() = default;
 
   /// Emits what is the same for all steps of the depth.
-  virtual void place(Kernel &kernel, const BlockPlace &place) = 0;
+  virtual void place(KernelFrame &kernel, const BlockPlace &place) = 0;
   /// Starts the copies of the tile from `depth` on to `to`; what is outside the matrix becomes
   /// zeros, but for rows and columns whose results no one stores.
   virtual void copy(const ThreadBuilder &t, mlir::Value depth, mlir::Value to) const = 0;
@@ -53,7 +53,7 @@ public:
   /// `freeDim` is 0 for A, whose rows are the result's, and 1 for B.
   StridedLoader(const GemmProblem &problem, const GemmTile &tile, unsigned freeDim);
 
-  void place(Kernel &kernel, const BlockPlace &place) override;
+  void place(KernelFrame &kernel, const BlockPlace &place) override;
   void copy(const ThreadBuilder &t, mlir::Value depth, mlir::Value to) const override;
   /// A step's tile as [depth][rows or columns] of f32, by single elements of any float type.
   void fill(const ThreadBuilder &t, mlir::Value step, mlir::Value to) const;
@@ -69,13 +69,9 @@ private:
   mlir::AffineExpr outerCount, innerCount, outerStride, innerStride;
   int64_t innerSize; ///< of a tile
   int64_t width;     ///< of a copy
-  Kernel *kernel = nullptr;
+  KernelFrame *kernel = nullptr;
   BlockPlace at;
   mlir::Value pointer; ///< of the batch's matrix
 };
-
-/// What an expression over the region's symbols is, as i64 and i32.
-mlir::Value size64(Kernel &kernel, mlir::AffineExpr expression);
-mlir::Value size32(Kernel &kernel, mlir::AffineExpr expression);
 
 } // namespace tenon::codegen::cuda

@@ -1,5 +1,5 @@
 // Matrix products as generated kernels, with whatever elementwise ops follow, where no library
-// serves a region. Relies on ProductMatch.h for the operands.
+// serves a region. Relies on GemmMatch.h for the operands.
 #pragma once
 
 #include "compiler/codegen/cuda/gemm/TiledGemmKernel.h"

@@ -56,7 +56,7 @@ Values TiledGemmKernel::multiplyStageFma(const ThreadBuilder &t, Value step,
 
 /// Stores the warp's accumulators as [row][column] of f32.
 void TiledGemmKernel::storeSumsFma(ValueRange accumulators) {
-  ThreadBuilder t = code();
+  ThreadBuilder t = kernel.code();
   int64_t columns = tile.warpColumns / kLaneColumns;
   Value row = t.add(warpRow, laneRow(t)), column = t.add(warpColumn, laneColumn(t));
   Value base = t.offset(shared, t.f32Type(), t.add(t.mul(row, sumPitch()), column));

@@ -1,11 +1,10 @@
-// The main loop of a product: copies, fragments and accumulators. Relies on ProductStore.cpp for
+// The main loop of a product: copies, fragments and accumulators. Relies on TiledGemmStore.cpp for
 // what follows.
 #include "compiler/codegen/cuda/gemm/TiledGemmKernel.h"
 
 #include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/codegen/cuda/gemm/IntegerSums.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
 using namespace mlir;
 
@@ -24,7 +23,8 @@ TiledGemmKernel::TiledGemmKernel(RegionBuilder &region, const GemmProblem &probl
 TiledGemmKernel::TiledGemmKernel(RegionBuilder &region, const GemmProblem &problem,
                                  const GemmTile &tile, std::unique_ptr<TileLoader> left,
                                  std::unique_ptr<TileLoader> right)
-    : kernel(region, tile.threads()), p(problem), tile(tile), element(problem.a.at.element),
+    : kernel(region, tile.threads()), emitter(kernel), p(problem), tile(tile),
+      element(problem.a.at.element),
       stored(IntegerType::get(element.getContext(), element.getIntOrFloatBitWidth())),
       a(std::move(left)), b(std::move(right)) {}
 
@@ -37,10 +37,10 @@ int64_t TiledGemmKernel::sharedBytes() const {
 
 /// Blocks are numbered [batch][columns][rows][split]: neighbours share a tile of B.
 void TiledGemmKernel::place() {
-  ThreadBuilder t = code();
-  at.rowCount = size32(kernel, p.rows);
-  at.columnCount = size32(kernel, p.columns);
-  at.depthCount = size32(kernel, p.depth);
+  ThreadBuilder t = kernel.code();
+  at.rowCount = kernel.size32(p.rows);
+  at.columnCount = kernel.size32(p.columns);
+  at.depthCount = kernel.size32(p.depth);
   at.thread = t.thread();
   Value index = t.block();
   rank = t.rem(index, tile.splits);
@@ -125,19 +125,9 @@ Values TiledGemmKernel::multiplyStage(const ThreadBuilder &t, Value step,
   return result;
 }
 
-/// Moves the wait for predecessors, which the frame puts first, behind what has been emitted so
-/// far.
-void TiledGemmKernel::waitHere() {
-  Block &block = *kernel.builder.getInsertionBlock();
-  SmallVector<NVVM::GriddepcontrolOp> waits(block.getOps<NVVM::GriddepcontrolOp>());
-  for (NVVM::GriddepcontrolOp wait : waits) {
-    wait->moveBefore(&block, kernel.builder.getInsertionPoint());
-  }
-}
-
 /// The accumulators of this block's part of the depth.
 Values TiledGemmKernel::addProducts() {
-  ThreadBuilder t = code();
+  ThreadBuilder t = kernel.code();
   // Weights are there before any kernel runs: their copies start while the predecessor still works.
   func::FuncOp source = kernel.region.source;
   bool isConstant = b->buffer < source.getNumArguments() &&
@@ -148,7 +138,8 @@ Values TiledGemmKernel::addProducts() {
       copyStage(t, t.add(step, i), /*ofA=*/false, /*ofB=*/true);
     }
   }
-  waitHere();
+  kernel.waitHere();
+  kernel.launchDependentsHere();
   for (int64_t i = 0; i + 1 < tile.stages; ++i) {
     copyStage(t, t.add(step, i), /*ofA=*/true, /*ofB=*/!isConstant);
     commitCopies(t);

@@ -30,7 +30,6 @@ private:
   using Value = mlir::Value;
   using Values = ThreadBuilder::Values;
 
-  ThreadBuilder code() { return ThreadBuilder(kernel.builder, kernel.location); }
   int64_t stageElements() const { return a->elements() + b->elements(); }
   int64_t sumPitch() const { return tile.columns + 8; }
   int64_t sharedBytes() const;
@@ -38,7 +37,6 @@ private:
   void copyStage(const ThreadBuilder &t, Value step, bool ofA, bool ofB) const;
   Values multiplyStage(const ThreadBuilder &t, Value step, mlir::ValueRange accumulators) const;
   Values multiplyStageFma(const ThreadBuilder &t, Value step, mlir::ValueRange accumulators) const;
-  void waitHere();
   Values addProducts();
   void placePlain();
   Values addPlainProducts();
@@ -47,11 +45,12 @@ private:
   void storeSumsFma(mlir::ValueRange accumulators);
   void sharePlainSums(mlir::ValueRange accumulators);
   void storeResult();
-  void storeUnit(ElementEmitter &emitter, Value unit, int64_t width);
+  void storeUnit(Value unit, int64_t width);
   Values totalOf(const ThreadBuilder &t, Value row, Value column, int64_t width) const;
   void clusterBarrier();
 
-  Kernel kernel;
+  KernelFrame kernel;
+  ElementEmitter emitter;
   const GemmProblem &p;
   GemmTile tile;
   mlir::Type element, stored; ///< as integers of the same width in shared memory

@@ -1,9 +1,8 @@
 // From the warps' accumulators to the result: through shared memory, where the blocks of a cluster
 // add up their parts, and through the region's elementwise ops. Relies on the region's linalg form.
+#include "compiler/codegen/cuda/gemm/EpilogueStore.h"
 #include "compiler/codegen/cuda/gemm/IntegerSums.h"
 #include "compiler/codegen/cuda/gemm/TiledGemmKernel.h"
-
-#include "mlir/Dialect/SCF/IR/SCF.h"
 
 #include <numeric>
 
@@ -14,13 +13,13 @@ namespace tenon::codegen::cuda {
 using Values = ThreadBuilder::Values;
 
 void TiledGemmKernel::clusterBarrier() {
-  code().arriveAtCluster();
-  code().waitForCluster();
+  kernel.code().arriveAtCluster();
+  kernel.code().waitForCluster();
 }
 
 /// Stores the warp's accumulators as [row][column] of f32.
 void TiledGemmKernel::storeSums(ValueRange accumulators) {
-  ThreadBuilder t = code();
+  ThreadBuilder t = kernel.code();
   Value lane = t.lane();
   Value row = t.add(warpRow, t.div(lane, 4)), column = t.add(warpColumn, t.mul(t.rem(lane, 4), 2));
   Value base = t.offset(shared, t.f32Type(), t.add(t.mul(row, sumPitch()), column));
@@ -34,7 +33,7 @@ void TiledGemmKernel::storeSums(ValueRange accumulators) {
 
 /// Stores the accumulators over the stages, which are done with.
 void TiledGemmKernel::shareSums(ValueRange accumulators) {
-  ThreadBuilder t = code();
+  ThreadBuilder t = kernel.code();
   waitForCopies(t, 0);
   t.barrier();
   if (element.isF32()) {
@@ -78,9 +77,8 @@ Values TiledGemmKernel::totalOf(const ThreadBuilder &t, Value row, Value column,
 
 /// One unit of the tile: `width` neighbours in a row, which all are inside the matrix or all
 /// outside.
-void TiledGemmKernel::storeUnit(ElementEmitter &emitter, Value unit, int64_t width) {
-  ThreadBuilder t = code();
-  OpBuilder &builder = kernel.builder;
+void TiledGemmKernel::storeUnit(Value unit, int64_t width) {
+  ThreadBuilder t = kernel.code();
   int64_t across = tile.columns / width;
   Value tileRow = t.div(unit, across), tileColumn = t.mul(t.rem(unit, across), width);
   Value row = t.add(at.row, tileRow), column = t.add(at.column, tileColumn);
@@ -90,58 +88,38 @@ void TiledGemmKernel::storeUnit(ElementEmitter &emitter, Value unit, int64_t wid
     Value end = t.min(t.i32(units), t.mul(t.add(rank, 1), share));
     inside = t.bitAnd(inside, t.isLess(unit, end));
   }
-  scf::IfOp branch = scf::IfOp::create(builder, kernel.location, inside, /*withElseRegion=*/false);
-  OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(branch.thenBlock());
-  emitter.openScope();
-  Values totals = totalOf(code(), tileRow, tileColumn, width);
-  IndexMath &math = kernel.math;
-  Index rowIndex = math.fromWord(row), columnIndex = math.fromWord(column, width);
-  Index linear;
-  Indices place;
-  if (p.isGrouped) {
-    columnIndex =
-        math.add(math.multiply(math.fromWord(at.batch), kernel.size(p.columns)), columnIndex);
-    place = math.delinearize(rowIndex, kernel.sizes(p.rowDims));
-    linear = math.multiply(rowIndex, kernel.size(p.columns * p.batch.front()));
-  } else {
-    place = math.delinearize(math.fromWord(at.batch), kernel.sizes(p.batch));
-    llvm::append_range(place, math.delinearize(rowIndex, kernel.sizes(p.rowDims)));
-    linear = math.add(math.multiply(math.fromWord(at.batch), kernel.size(p.rows)), rowIndex);
-    linear = math.multiply(linear, kernel.size(p.columns));
-  }
-  linear = math.add(linear, columnIndex);
-  place.push_back(columnIndex);
-  tn::Dims dims = kernel.region.dims(tensors.result);
-  SmallVector<Indices> places;
-  std::map<IndicesKey, Value> accumulators; ///< by column
-  for (int64_t i = 0; i < width; ++i) {
-    place.back() = math.add(columnIndex, Index::constant(i));
-    places.push_back(place);
-    accumulators[keyOf(place.back())] = totals[i];
-    emitter.setLinear(dims, place, math.add(linear, Index::constant(i)));
-  }
-  // A single column may be asked for as column 0.
-  emitter.hold(tensors.sum, [accumulators](ArrayRef<Index> at) {
-    return accumulators.size() == 1 ? accumulators.begin()->second
-                                    : accumulators.at(keyOf(at.back()));
+  emitter.when(inside, [&] {
+    ResultStrip strip;
+    strip.accumulators = totalOf(t, tileRow, tileColumn, width);
+    IndexMath &math = kernel.math;
+    Index rowIndex = math.fromWord(row), columnIndex = math.fromWord(column, width);
+    if (p.isGrouped) {
+      columnIndex =
+          math.add(math.multiply(math.fromWord(at.batch), kernel.size(p.columns)), columnIndex);
+      strip.place = math.delinearize(rowIndex, kernel.sizes(p.rowDims));
+      strip.linear = math.multiply(rowIndex, kernel.size(p.columns * p.batch.front()));
+    } else {
+      strip.place = math.delinearize(math.fromWord(at.batch), kernel.sizes(p.batch));
+      llvm::append_range(strip.place, math.delinearize(rowIndex, kernel.sizes(p.rowDims)));
+      strip.linear =
+          math.add(math.multiply(math.fromWord(at.batch), kernel.size(p.rows)), rowIndex);
+      strip.linear = math.multiply(strip.linear, kernel.size(p.columns));
+    }
+    strip.linear = math.add(strip.linear, columnIndex);
+    strip.place.push_back(columnIndex);
+    storeThroughEpilogue(emitter, tensors, strip);
   });
-  SmallVector<Value> elements = emitter.elements(tensors.result, places);
-  Value stored = width > 1 ? code().pack(elements) : elements.front();
-  kernel.store(kernel.region.output(0), stored, linear);
-  emitter.closeScope();
 }
 
 void TiledGemmKernel::storeResult() {
-  ThreadBuilder t = code();
-  ElementEmitter emitter(kernel);
+  ThreadBuilder t = kernel.code();
   std::optional<int64_t> columns = tn::constantDim(p.columns);
   int64_t width = columns ? std::gcd<int64_t>(*columns, 8) : 1;
   int64_t units = tile.rows * tile.columns / width;
   int64_t share = (units + tile.splits - 1) / tile.splits;
   Value first = t.add(t.mul(rank, share), at.thread);
   for (int64_t unit = 0; unit < share; unit += tile.threads()) {
-    storeUnit(emitter, t.add(first, unit), width);
+    storeUnit(t.add(first, unit), width);
   }
 }
 
@@ -173,8 +151,8 @@ bool TiledGemmKernel::emit() {
   for (AffineExpr size : p.batch) {
     blocks = blocks * size;
   }
-  kernel.finish(blocks, getAffineConstantExpr(sharedBytes(), kernel.builder.getContext()));
-  return true;
+  kernel.finish(blocks, sharedBytes());
+  return !emitter.hasFailed();
 }
 
 } // namespace tenon::codegen::cuda

@@ -11,7 +11,6 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-
 /// Whether a value is carried by the loops of the nest: the tensors that it updates.
 bool isCarried(Value tensor, scf::ForOp nest) {
   if (BlockArgument argument = dyn_cast<BlockArgument>(tensor)) {
@@ -105,7 +104,7 @@ private:
   Index placeOf(Value tensor, ValueRange indices);
 
   ElementEmitter &emitter;
-  Kernel &kernel;
+  KernelFrame &kernel;
   scf::ForOp nest;
   ElementEmitter::Lane lane;
   llvm::DenseMap<Value, Held> buffers;
@@ -208,24 +207,19 @@ Spread spreadOf(RegionBuilder &region, scf::ForOp nest) {
 
 void emitThread(ElementEmitter &emitter, const KernelRoots &group, const Spread &spread,
                 AffineExpr count, unsigned threads, const Index &block) {
-  Kernel &kernel = emitter.kernel;
+  KernelFrame &kernel = emitter.kernel;
   IndexMath &math = kernel.math;
-  OpBuilder &builder = kernel.builder;
   Index number = math.add(math.multiply(block, Index::constant(threads)), kernel.thread());
-  Value isInside = arith::CmpIOp::create(builder, kernel.location, arith::CmpIPredicate::ult,
+  Value isInside = arith::CmpIOp::create(kernel.builder, kernel.location, arith::CmpIPredicate::ult,
                                          math.value(number), math.value(kernel.size(count)));
-  scf::IfOp branch =
-      scf::IfOp::create(builder, kernel.location, isInside, /*withElseRegion=*/false);
-  OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(branch.thenBlock());
-  emitter.openScope();
-  Indices indices = math.delinearize(number, kernel.sizes(spread.sizes));
-  llvm::DenseMap<Operation *, Index> places;
-  for (auto [i, loop] : llvm::enumerate(spread.loops)) {
-    places[loop] = indices[i];
-  }
-  NestEmitter(emitter, cast<scf::ForOp>(group.nest)).run(group.roots, places);
-  emitter.closeScope();
+  emitter.when(isInside, [&] {
+    Indices indices = math.delinearize(number, kernel.sizes(spread.sizes));
+    llvm::DenseMap<Operation *, Index> places;
+    for (auto [i, loop] : llvm::enumerate(spread.loops)) {
+      places[loop] = indices[i];
+    }
+    NestEmitter(emitter, cast<scf::ForOp>(group.nest)).run(group.roots, places);
+  });
 }
 
 } // namespace

@@ -10,13 +10,12 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-
 /// `block` is numbered from the first part's first.
 void emitChoice(ElementEmitter &emitter, ArrayRef<Part> parts, const Index &block) {
   if (parts.size() == 1) {
     return parts.front().emit(emitter, block);
   }
-  Kernel &kernel = emitter.kernel;
+  KernelFrame &kernel = emitter.kernel;
   OpBuilder &builder = kernel.builder;
   Value number = kernel.math.value(block), count = kernel.math.value(kernel.size(parts[0].blocks));
   Value isFirst =
@@ -37,7 +36,7 @@ void emitChoice(ElementEmitter &emitter, ArrayRef<Part> parts, const Index &bloc
 } // namespace
 
 void emitParts(RegionBuilder &region, ArrayRef<Part> parts, unsigned threads, bool &hasFailed) {
-  Kernel kernel(region, threads);
+  KernelFrame kernel(region, threads);
   ElementEmitter emitter(kernel);
   emitChoice(emitter, parts, kernel.block());
   AffineExpr blocks = parts.front().blocks;

@@ -6,7 +6,6 @@
 #include "compiler/dispatch/ElementwiseLaunchConfig.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
@@ -87,7 +86,7 @@ Layout layoutOf(RegionBuilder &region, ArrayRef<Root> roots, unsigned threads) {
 /// The elements of all strips of a thread.
 void emitStrips(ElementEmitter &emitter, ArrayRef<Root> roots, const Layout &layout,
                 ArrayRef<Index> starts) {
-  Kernel &kernel = emitter.kernel;
+  KernelFrame &kernel = emitter.kernel;
   tn::Dims dims = kernel.region.dims(roots.front().tensor);
   Indices sizes = kernel.sizes(dims);
   SmallVector<Indices> places;
@@ -122,9 +121,8 @@ bool isWholeCopy(RegionBuilder &region, ArrayRef<Root> roots) {
 /// The strips of a thread, as far as there are elements.
 void emitThread(ElementEmitter &emitter, ArrayRef<Root> roots, const Layout &layout,
                 const Index &block) {
-  Kernel &kernel = emitter.kernel;
+  KernelFrame &kernel = emitter.kernel;
   IndexMath &math = kernel.math;
-  OpBuilder &builder = kernel.builder;
   Index thread = kernel.thread();
   SmallVector<Index> starts;
   for (int64_t strip = 0; strip < layout.strips; ++strip) {
@@ -138,15 +136,9 @@ void emitThread(ElementEmitter &emitter, ArrayRef<Root> roots, const Layout &lay
     return;
   }
   Value isInside =
-      arith::CmpIOp::create(builder, kernel.location, arith::CmpIPredicate::ult,
+      arith::CmpIOp::create(kernel.builder, kernel.location, arith::CmpIPredicate::ult,
                             math.value(starts.front()), math.value(kernel.size(layout.count)));
-  scf::IfOp branch =
-      scf::IfOp::create(builder, kernel.location, isInside, /*withElseRegion=*/false);
-  OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(branch.thenBlock());
-  emitter.openScope();
-  emitStrips(emitter, roots, layout, starts);
-  emitter.closeScope();
+  emitter.when(isInside, [&] { emitStrips(emitter, roots, layout, starts); });
 }
 
 Part partOf(const KernelRoots &group, const Layout &layout) {

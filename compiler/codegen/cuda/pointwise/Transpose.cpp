@@ -5,7 +5,6 @@
 #include "compiler/codegen/cuda/pointwise/Schedule.h"
 #include "compiler/codegen/cuda/pointwise/Tuning.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
@@ -86,7 +85,7 @@ private:
     return math.add(math.multiply(row, Index::constant(kTile + 1)), column);
   }
 
-  Kernel kernel;
+  KernelFrame kernel;
   ElementEmitter emitter;
   IndexMath &math;
   Root root;
@@ -129,15 +128,7 @@ void TransposeEmitter::whereInside(const Index &across, const Index &along,
     inside =
         inside ? Value(arith::AndIOp::create(builder, kernel.location, inside, isBelow)) : isBelow;
   }
-  if (!inside) {
-    return body();
-  }
-  scf::IfOp branch = scf::IfOp::create(builder, kernel.location, inside, /*withElseRegion=*/false);
-  OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(branch.thenBlock());
-  emitter.openScope();
-  body();
-  emitter.closeScope();
+  emitter.when(inside, body);
 }
 
 /// The threads of a warp read along the operand's last dim.

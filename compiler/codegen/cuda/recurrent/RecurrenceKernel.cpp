@@ -30,8 +30,8 @@ RecurrenceKernel::RecurrenceKernel(RegionBuilder &region, tn::RecurrenceOp op,
                                    const RecurrenceLayout &layout)
     : region(region), op(op), layout(layout),
       element(storageType(getElementTypeOrSelf(op.getInput()))), sum(sumTypeOf(op)),
-      phases(phasesOf(op, layout)), shell(*region.kernels, region.symbol, buffersOf(region),
-                                          region.source.getNumArguments(), layout.threads) {
+      phases(phasesOf(op, layout)),
+      frame(region, buffersOf(region), region.source.getNumArguments(), layout.threads) {
   ArrayRef<int64_t> shape = cast<RankedTensorType>(op.getWeights().getType()).getShape();
   hidden = shape[0];
   gates = shape[1] / hidden;
@@ -55,7 +55,7 @@ void RecurrenceKernel::divideShared(const ThreadBuilder &t, Value base) {
 }
 
 Value RecurrenceKernel::input(Value operand) const {
-  return operand ? shell.buffer(cast<BlockArgument>(operand).getArgNumber()) : Value();
+  return operand ? frame.buffer(cast<BlockArgument>(operand).getArgNumber()) : Value();
 }
 
 /// Null for a result that nobody reads.
@@ -63,7 +63,7 @@ Value RecurrenceKernel::output(Value result) const {
   func::FuncOp source = region.source;
   for (OpOperand &operand : source.getBody().front().getTerminator()->getOpOperands()) {
     if (operand.get() == result) {
-      return shell.buffer(source.getNumArguments() + operand.getOperandNumber());
+      return frame.buffer(source.getNumArguments() + operand.getOperandNumber());
     }
   }
   return Value();
@@ -329,19 +329,18 @@ void RecurrenceKernel::finish(const ThreadBuilder &t) const {
 }
 
 void RecurrenceKernel::emit() {
-  ThreadBuilder t = shell.code();
-  beginKernel(t, region.gpu);
+  ThreadBuilder t = frame.code();
   if (layout.blocks > 1) {
-    shell.setCluster(layout.blocks);
+    frame.setCluster(layout.blocks);
   }
-  shell.setMinBlocksPerSm(1);
+  frame.setMinBlocksPerSm(1);
   tn::Dims dims = tn::getDims(op.getInput().getType());
-  steps = shell.size(dims[0]);
-  batch = shell.size(dims[1]);
+  steps = frame.size64(dims[0]);
+  batch = frame.size64(dims[1]);
   thread = t.thread();
   row = t.wide(t.div(t.block(), layout.blocks));
   rank = t.rem(t.block(), layout.blocks);
-  divideShared(t, shell.shared());
+  divideShared(t, frame.dynamicShared());
   length = steps;
   if (Value lengths = input(op.getLengths())) {
     Value stated = t.load(t.i64Type(), t.offset(lengths, t.i64Type(), row), 8);
@@ -362,7 +361,7 @@ void RecurrenceKernel::emit() {
            return next;
          });
   finish(t);
-  region.code.steps.push_back(shell.finish(dims[1] * layout.blocks, sharedBytesOf(op, layout)));
+  frame.finish(dims[1] * layout.blocks, sharedBytesOf(op, layout));
 }
 
 } // namespace tenon::codegen::cuda

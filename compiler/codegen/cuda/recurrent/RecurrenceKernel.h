@@ -5,7 +5,7 @@
 
 #include "compiler/codegen/common/lower/Reduce.h"
 #include "compiler/codegen/common/math/RecurrentCell.h"
-#include "compiler/codegen/cuda/base/KernelShell.h"
+#include "compiler/codegen/cuda/base/KernelFrame.h"
 #include "compiler/codegen/cuda/recurrent/RecurrenceLayout.h"
 #include "compiler/codegen/cuda/scan/Scan.h"
 
@@ -72,7 +72,7 @@ private:
   mlir::Type element, sum;
   int64_t hidden, gates, units, padded;
   mlir::SmallVector<Phase> phases;
-  KernelShell shell;
+  KernelFrame frame;
   mlir::Value row, rank, thread;    ///< i64; i32
   mlir::Value steps, length, batch; ///< i64
   mlir::Value states, gated,

@@ -59,7 +59,7 @@ private:
   void storeWide();
   void storeNarrow();
 
-  Kernel kernel;
+  KernelFrame kernel;
   ElementEmitter emitter;
   IndexMath &math;
   OpBuilder &builder;

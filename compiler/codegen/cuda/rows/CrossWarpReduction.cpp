@@ -8,7 +8,7 @@ using namespace mlir;
 
 namespace tenon::codegen::cuda {
 
-CrossWarpReduction::CrossWarpReduction(Kernel &kernel, const ColumnsLayout &layout)
+CrossWarpReduction::CrossWarpReduction(KernelFrame &kernel, const ColumnsLayout &layout)
     : kernel(kernel), t(kernel.builder, kernel.location), layout(layout),
       warp(kernel, RowThreads(), kernel.math.value(kernel.thread())), thread(t.thread()),
       inWidth(t.rem(thread, layout.width)), inHeight(t.div(thread, layout.width)) {

@@ -10,7 +10,7 @@ namespace tenon::codegen::cuda {
 class CrossWarpReduction {
 public:
   /// Stands at the kernel's beginning.
-  CrossWarpReduction(Kernel &kernel, const ColumnsLayout &layout);
+  CrossWarpReduction(KernelFrame &kernel, const ColumnsLayout &layout);
 
   /// `own` has the thread's part of each of its columns; every thread gets the whole.
   void reduce(const Combiner &combiner, llvm::SmallVector<Accumulators> &own);
@@ -26,7 +26,7 @@ private:
   /// Runs `body` for each column of the block, shared out among its threads.
   void forColumns(llvm::function_ref<void(mlir::Value column)> body);
 
-  Kernel &kernel;
+  KernelFrame &kernel;
   ThreadBuilder t;
   ColumnsLayout layout;
   ThreadCombiner warp;

@@ -68,7 +68,7 @@ protected:
   mlir::Value isBelow(const Index &index, const Index &bound);
   Index atMost(const Index &index, const Index &bound);
 
-  Kernel kernel;
+  KernelFrame kernel;
   ElementEmitter emitter;
   IndexMath &math;
   mlir::OpBuilder &builder;

@@ -11,7 +11,6 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-
 class LoopRows {
 public:
   LoopRows(RegionBuilder &region, const RowsWork &work, unsigned threads)
@@ -44,7 +43,7 @@ private:
   scf::ForOp loopOver(const Shape &shape, ValueRange carried);
   void branch(Value condition, bool hasElse, llvm::function_ref<void(bool)> body);
 
-  Kernel kernel;
+  KernelFrame kernel;
   ElementEmitter emitter;
   IndexMath &math;
   OpBuilder &builder;

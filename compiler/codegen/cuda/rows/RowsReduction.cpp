@@ -39,15 +39,15 @@ private:
   void choose();
   bool emitParts();
   bool emitSum(ArrayRef<unsigned> partials);
-  Accumulators sumParts(Kernel &kernel, ArrayRef<unsigned> from, const Accumulators &neutral,
+  Accumulators sumParts(KernelFrame &kernel, ArrayRef<unsigned> from, const Accumulators &neutral,
                         const Index &column, const Index &first, int64_t height);
-  SmallVector<Accumulators> reduceOwn(Kernel &kernel, ElementEmitter &emitter,
+  SmallVector<Accumulators> reduceOwn(KernelFrame &kernel, ElementEmitter &emitter,
                                       const Accumulators &neutral, const Index &column, Value first,
                                       Value end);
-  SmallVector<Accumulators> stepThread(Kernel &kernel, ElementEmitter &emitter,
+  SmallVector<Accumulators> stepThread(KernelFrame &kernel, ElementEmitter &emitter,
                                        const Accumulators &neutral, const Index &column,
                                        Value number, Value end, SmallVector<Accumulators> carried);
-  void store(Kernel &kernel, ElementEmitter &emitter, const Accumulators &result,
+  void store(KernelFrame &kernel, ElementEmitter &emitter, const Accumulators &result,
              const Index &number);
 
   RegionBuilder &region;
@@ -87,7 +87,7 @@ void ReductionKernels::choose() {
 }
 
 /// One strip of the reduction for each result of the thread; `number` may lie beyond `end`.
-SmallVector<Accumulators> ReductionKernels::stepThread(Kernel &kernel, ElementEmitter &emitter,
+SmallVector<Accumulators> ReductionKernels::stepThread(KernelFrame &kernel, ElementEmitter &emitter,
                                                        const Accumulators &neutral,
                                                        const Index &column, Value start, Value end,
                                                        SmallVector<Accumulators> carried) {
@@ -142,7 +142,7 @@ SmallVector<Accumulators> ReductionKernels::stepThread(Kernel &kernel, ElementEm
 }
 
 /// What a thread makes of its strips from `first` on.
-SmallVector<Accumulators> ReductionKernels::reduceOwn(Kernel &kernel, ElementEmitter &emitter,
+SmallVector<Accumulators> ReductionKernels::reduceOwn(KernelFrame &kernel, ElementEmitter &emitter,
                                                       const Accumulators &neutral,
                                                       const Index &column, Value first, Value end) {
   OpBuilder &builder = kernel.builder;
@@ -178,8 +178,8 @@ SmallVector<Accumulators> ReductionKernels::reduceOwn(Kernel &kernel, ElementEmi
 }
 
 /// The roots' elements number `number`, given the reduction's.
-void ReductionKernels::store(Kernel &kernel, ElementEmitter &emitter, const Accumulators &result,
-                             const Index &number) {
+void ReductionKernels::store(KernelFrame &kernel, ElementEmitter &emitter,
+                             const Accumulators &result, const Index &number) {
   for (auto [tensor, value] : llvm::zip(op->getResults(), result)) {
     emitter.hold(tensor, [value](ArrayRef<Index>) { return value; });
   }
@@ -191,7 +191,7 @@ void ReductionKernels::store(Kernel &kernel, ElementEmitter &emitter, const Accu
 }
 
 bool ReductionKernels::emitParts() {
-  Kernel kernel(region, spread.width * spread.height);
+  KernelFrame kernel(region, spread.width * spread.height);
   ElementEmitter emitter(kernel);
   IndexMath &math = kernel.math;
   OpBuilder &builder = kernel.builder;
@@ -264,7 +264,7 @@ bool ReductionKernels::emitSum(ArrayRef<unsigned> from) {
   table.width = std::min<int64_t>(kWarp, llvm::PowerOf2Ceil(region.estimate(kept)));
   table.height = std::clamp<int64_t>(llvm::PowerOf2Ceil(spread.parts), kWarp / table.width,
                                      kSpreadThreads / table.width);
-  Kernel kernel(region, table.width * table.height);
+  KernelFrame kernel(region, table.width * table.height);
   ElementEmitter emitter(kernel);
   IndexMath &math = kernel.math;
   OpBuilder &builder = kernel.builder;
@@ -298,7 +298,7 @@ bool ReductionKernels::emitSum(ArrayRef<unsigned> from) {
 }
 
 /// Every `height`-th part of a result from `first` on.
-Accumulators ReductionKernels::sumParts(Kernel &kernel, ArrayRef<unsigned> from,
+Accumulators ReductionKernels::sumParts(KernelFrame &kernel, ArrayRef<unsigned> from,
                                         const Accumulators &neutral, const Index &column,
                                         const Index &first, int64_t height) {
   OpBuilder &builder = kernel.builder;

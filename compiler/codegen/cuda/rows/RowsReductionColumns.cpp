@@ -8,7 +8,7 @@ using namespace mlir;
 
 namespace tenon::codegen::cuda {
 
-void combineColumns(Kernel &kernel, const Combiner &combiner, const Spread &spread,
+void combineColumns(KernelFrame &kernel, const Combiner &combiner, const Spread &spread,
                     const Index &thread, SmallVector<Accumulators> &own) {
   OpBuilder &builder = kernel.builder;
   Location location = kernel.location;

@@ -2,7 +2,7 @@
 // memory.
 #pragma once
 
-#include "compiler/codegen/cuda/base/Kernel.h"
+#include "compiler/codegen/cuda/base/KernelFrame.h"
 #include "compiler/codegen/cuda/rows/RowsCombine.h"
 #include "compiler/codegen/cuda/rows/RowsReductionSpread.h"
 
@@ -10,7 +10,7 @@ namespace tenon::codegen::cuda {
 
 /// Combines, over the threads of each column of the table, the accumulators of each of its lanes;
 /// the threads at the top get the results.
-void combineColumns(Kernel &kernel, const Combiner &combiner, const Spread &spread,
+void combineColumns(KernelFrame &kernel, const Combiner &combiner, const Spread &spread,
                     const Index &thread, llvm::SmallVector<Accumulators> &own);
 
 } // namespace tenon::codegen::cuda

@@ -70,15 +70,14 @@ StagedRows::Groups StagedRows::groups() {
 void StagedRows::finish() {
   AffineExpr groups = groupCount();
   int64_t staged = layout.stagedBytes(work.inputs.size());
-  AffineExpr bytes =
-      getAffineConstantExpr(std::max(layout.sharedBytes, staged), builder.getContext());
+  int64_t bytes = std::max(layout.sharedBytes, staged);
   if (layout.groupsPerBlock != 0) {
     return kernel.finish(groups.ceilDiv(layout.groupsPerBlock) * layout.threads.blocks, bytes);
   }
   if (layout.threads.blocks > 1) {
     // Clusters that start while others still run leave gaps that no cluster fits: layer norm of
     // rows of 65,536 took 1.22 times as long in a graph (an H200), add and norm 1.07.
-    kernel.holdDependents();
+    kernel.launchDependentsHere();
   }
   kernel.finish(groups * layout.threads.blocks, bytes);
   Program &grid = kernel.region.code.steps.back().grid;

@@ -17,7 +17,7 @@ using namespace mlir;
 
 namespace tenon::codegen::cuda {
 
-ThreadCombiner::ThreadCombiner(Kernel &kernel, const RowThreads &threads, Value thread)
+ThreadCombiner::ThreadCombiner(KernelFrame &kernel, const RowThreads &threads, Value thread)
     : kernel(kernel), t(kernel.builder, kernel.location), threads(threads),
       thread(arith::IndexCastOp::create(kernel.builder, kernel.location, t.i32Type(), thread)),
       lane(t.rem(this->thread, kWarp)), place(t.div(this->thread, kWarp)) {

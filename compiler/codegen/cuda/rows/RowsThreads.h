@@ -2,7 +2,7 @@
 // cluster of blocks. Relies on all threads of the row taking part each time.
 #pragma once
 
-#include "compiler/codegen/cuda/base/Kernel.h"
+#include "compiler/codegen/cuda/base/KernelFrame.h"
 #include "compiler/codegen/cuda/base/ThreadBuilder.h"
 #include "compiler/codegen/cuda/rows/RowsCombine.h"
 #include "compiler/codegen/cuda/rows/RowsJoint.h"
@@ -16,7 +16,7 @@ using dispatch::kStagedBytes, dispatch::RowReductionConfig, dispatch::RowThreads
 class ThreadCombiner {
 public:
   /// `thread` is the number of the thread in the block. Stands at the kernel's beginning.
-  ThreadCombiner(Kernel &kernel, const RowThreads &threads, mlir::Value thread);
+  ThreadCombiner(KernelFrame &kernel, const RowThreads &threads, mlir::Value thread);
 
   /// Before a loop over rows, whose rounds are numbered from 0 on (i32).
   void enterLoop();
@@ -92,7 +92,7 @@ private:
                               llvm::ArrayRef<Accumulators> parts,
                               llvm::function_ref<mlir::Value()> first) const;
 
-  Kernel &kernel;
+  KernelFrame &kernel;
   /// Builds where the kernel's builder stands.
   ThreadBuilder t;
   RowThreads threads;

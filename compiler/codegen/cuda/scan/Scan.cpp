@@ -47,18 +47,6 @@ Value zeroSum(const ThreadBuilder &t, Type sum) {
   return arith::ConstantOp::create(t.builder, t.location, t.builder.getZeroAttr(sum));
 }
 
-std::string nextSymbol(const RegionBuilder &region) {
-  size_t steps = region.code.steps.size();
-  return steps == 0 ? region.symbol : region.symbol + "_" + std::to_string(steps);
-}
-
-void beginKernel(const ThreadBuilder &t, const target::Target &gpu) {
-  if (gpu.has(target::Feature::DependentLaunch)) {
-    t.waitForPredecessors();
-    t.launchDependents();
-  }
-}
-
 std::optional<ScanWork> scanOf(RegionBuilder &region) {
   Operation *op = region.source.getBody().front().getTerminator()->getOperand(0).getDefiningOp();
   tn::CumsumOp cumsum = dyn_cast_or_null<tn::CumsumOp>(op);

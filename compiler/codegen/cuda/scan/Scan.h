@@ -2,7 +2,7 @@
 // out.
 #pragma once
 
-#include "compiler/codegen/cuda/base/KernelShell.h"
+#include "compiler/codegen/cuda/base/KernelFrame.h"
 #include "compiler/codegen/cuda/base/Region.h"
 #include "compiler/codegen/cuda/scan/Tuning.h"
 
@@ -53,10 +53,5 @@ inline void emitScan(RegionBuilder &region, const ScanWork &work, const ScanLayo
   bool isInnermost = tn::constantDim(work.inner) == 1;
   isInnermost ? emitRowScan(region, work, layout) : emitColumnScan(region, work, layout);
 }
-
-/// The name of the region's next kernel.
-std::string nextSymbol(const RegionBuilder &region);
-/// Where a kernel may start before those ahead of it end: waits for them.
-void beginKernel(const ThreadBuilder &t, const target::Target &gpu);
 
 } // namespace tenon::codegen::cuda

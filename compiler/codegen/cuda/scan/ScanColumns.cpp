@@ -31,7 +31,7 @@ private:
     Value length, inner;
     Value shared;
   };
-  Place findPlace(const ThreadBuilder &t, KernelShell &shell) const;
+  Place findPlace(const ThreadBuilder &t, KernelFrame &frame) const;
   /// A number of the axis, in the order of the scan, as an element of the thread's first column.
   Value elementAt(const ThreadBuilder &t, const Place &place, Value number) const;
   Value numberOf(const ThreadBuilder &t, const Place &place, Value tile, int64_t step) const;
@@ -61,11 +61,11 @@ private:
   const ScanLayout &layout;
 };
 
-ColumnScan::Place ColumnScan::findPlace(const ThreadBuilder &t, KernelShell &shell) const {
+ColumnScan::Place ColumnScan::findPlace(const ThreadBuilder &t, KernelFrame &frame) const {
   Place place;
-  Value block = t.wide(t.block()), thread = t.wide(t.thread()), groupCount = shell.size(groups());
-  place.length = shell.size(work.length);
-  place.inner = shell.size(work.inner);
+  Value block = t.wide(t.block()), thread = t.wide(t.thread()), groupCount = frame.size64(groups());
+  place.length = frame.size64(work.length);
+  place.inner = frame.size64(work.inner);
   place.height = t.div(thread, layout.width);
   place.slot = t.thread();
   Value group = t.rem(block, groupCount), rest = t.div(block, groupCount);
@@ -78,7 +78,7 @@ ColumnScan::Place ColumnScan::findPlace(const ThreadBuilder &t, KernelShell &she
   Value share = t.ceilDiv(tiles, layout.pieces);
   place.first = t.min(t.mul(place.piece, share), tiles);
   place.end = t.min(t.add(place.first, share), tiles);
-  place.shared = sharedBytes() > 0 ? shell.shared() : Value();
+  place.shared = sharedBytes() > 0 ? frame.dynamicShared() : Value();
   return place;
 }
 
@@ -246,27 +246,25 @@ void ColumnScan::emitScan(std::optional<uint32_t> sums) {
   }
   uint32_t reads = buffers.size();
   buffers.push_back(work.output);
-  KernelShell shell(*region.kernels, nextSymbol(region), buffers, reads, layout.threads());
-  ThreadBuilder t = shell.code();
-  beginKernel(t, region.gpu);
-  Place place = findPlace(t, shell);
-  Values carry = sums ? sumBefore(t, place, shell.buffer(1)) : zeros(t);
+  KernelFrame frame(region, buffers, reads, layout.threads());
+  ThreadBuilder t = frame.code();
+  Place place = findPlace(t, frame);
+  Values carry = sums ? sumBefore(t, place, frame.buffer(1)) : zeros(t);
   t.loop(place.first, place.end, t.i64(1), carry,
          [&](const ThreadBuilder &b, Value tile, ValueRange carried) {
-           return scanTile(b, shell.buffer(0), shell.buffer(reads), place, tile, carried);
+           return scanTile(b, frame.buffer(0), frame.buffer(reads), place, tile, carried);
          });
-  region.code.steps.push_back(shell.finish(blocks(), sharedBytes()));
+  frame.finish(blocks(), sharedBytes());
 }
 
 void ColumnScan::emitSums(uint32_t sums) {
-  KernelShell shell(*region.kernels, nextSymbol(region), {work.input, sums}, 1, layout.threads());
-  ThreadBuilder t = shell.code();
-  beginKernel(t, region.gpu);
-  Place place = findPlace(t, shell);
+  KernelFrame frame(region, {work.input, sums}, 1, layout.threads());
+  ThreadBuilder t = frame.code();
+  Place place = findPlace(t, frame);
   Values own = t.loop(place.first, place.end, t.i64(1), zeros(t),
                       [&](const ThreadBuilder &b, Value tile, ValueRange carried) {
                         Values sum(carried);
-                        for (const Values &strip : loadTile(b, shell.buffer(0), place, tile)) {
+                        for (const Values &strip : loadTile(b, frame.buffer(0), place, tile)) {
                           sum = addStrips(b, sum, strip);
                         }
                         return sum;
@@ -274,12 +272,12 @@ void ColumnScan::emitSums(uint32_t sums) {
   Values all = overThreads(t, place, own).second;
   Value stores = both(t, place.isInside, t.isEqual(place.height, t.i64(0)));
   t.when(stores, [&](const ThreadBuilder &b) {
-    Value at = partialAt(b, place, shell.buffer(1), place.piece);
+    Value at = partialAt(b, place, frame.buffer(1), place.piece);
     for (auto [lane, value] : llvm::enumerate(all)) {
       b.store(value, b.offset(at, work.sum, static_cast<int64_t>(lane)), byteSize(work.sum));
     }
   });
-  region.code.steps.push_back(shell.finish(blocks(), sharedBytes()));
+  frame.finish(blocks(), sharedBytes());
 }
 
 } // namespace

@@ -34,8 +34,8 @@ private:
   int64_t sharedBytes() const {
     return layout.height > kWarp ? 2 * warps() * byteSize(work.sum) : 0;
   }
-  Place findPlace(const ThreadBuilder &t, KernelShell &shell) const;
-  ElementRun rowOf(const ThreadBuilder &t, KernelShell &shell, uint32_t buffer,
+  Place findPlace(const ThreadBuilder &t, KernelFrame &frame) const;
+  ElementRun rowOf(const ThreadBuilder &t, KernelFrame &frame, uint32_t buffer,
                    const Place &place) const;
   /// The number of one of a thread's vectors in a tile, in the order of the scan.
   Value vectorOf(const ThreadBuilder &t, const ElementRun &run, const Place &place, Value tile,
@@ -60,7 +60,7 @@ private:
   int64_t items;
 };
 
-RowScan::Place RowScan::findPlace(const ThreadBuilder &t, KernelShell &shell) const {
+RowScan::Place RowScan::findPlace(const ThreadBuilder &t, KernelFrame &frame) const {
   Place place;
   Value block = t.wide(t.block()), thread = t.wide(t.thread());
   if (layout.rows > 1) {
@@ -74,23 +74,23 @@ RowScan::Place RowScan::findPlace(const ThreadBuilder &t, KernelShell &shell) co
   }
   int64_t tile = layout.height * items;
   // A row that begins within a vector reaches into one more.
-  Value tiles = t.ceilDiv(t.add(shell.size(work.length), lanesOf(work.element) - 1), tile);
+  Value tiles = t.ceilDiv(t.add(frame.size64(work.length), lanesOf(work.element) - 1), tile);
   Value share = t.ceilDiv(tiles, layout.pieces);
   place.first = t.min(t.mul(place.piece, share), tiles);
   place.end = t.min(t.add(place.first, share), tiles);
-  place.shared = sharedBytes() > 0 ? shell.shared() : Value();
+  place.shared = sharedBytes() > 0 ? frame.dynamicShared() : Value();
   return place;
 }
 
 /// Rows behind the last are empty.
-ElementRun RowScan::rowOf(const ThreadBuilder &t, KernelShell &shell, uint32_t buffer,
+ElementRun RowScan::rowOf(const ThreadBuilder &t, KernelFrame &frame, uint32_t buffer,
                           const Place &place) const {
-  Value length = shell.size(work.length);
+  Value length = frame.size64(work.length);
   Value begin = t.mul(place.row, length), end = t.add(begin, length);
   if (layout.rows > 1) {
-    end = t.select(t.isLess(place.row, shell.size(work.outer)), end, begin);
+    end = t.select(t.isLess(place.row, frame.size64(work.outer)), end, begin);
   }
-  return ElementRun(t, shell.buffer(buffer), work.element, begin, end);
+  return ElementRun(t, frame.buffer(buffer), work.element, begin, end);
 }
 
 Value RowScan::vectorOf(const ThreadBuilder &t, const ElementRun &run, const Place &place,
@@ -198,12 +198,11 @@ void RowScan::emitScan(std::optional<uint32_t> sums) {
   }
   uint32_t reads = buffers.size();
   buffers.push_back(work.output);
-  KernelShell shell(*region.kernels, nextSymbol(region), buffers, reads, layout.threads());
-  ThreadBuilder t = shell.code();
-  beginKernel(t, region.gpu);
-  Place place = findPlace(t, shell);
-  ElementRun from = rowOf(t, shell, 0, place), to = rowOf(t, shell, reads, place);
-  Value carry = sums ? sumBefore(t, place, shell.buffer(1)) : zeroSum(t, work.sum);
+  KernelFrame frame(region, buffers, reads, layout.threads());
+  ThreadBuilder t = frame.code();
+  Place place = findPlace(t, frame);
+  ElementRun from = rowOf(t, frame, 0, place), to = rowOf(t, frame, reads, place);
+  Value carry = sums ? sumBefore(t, place, frame.buffer(1)) : zeroSum(t, work.sum);
   if (layout.rows > 1) {
     scanTile(t, from, to, place, t.i64(0), carry);
   } else {
@@ -212,15 +211,14 @@ void RowScan::emitScan(std::optional<uint32_t> sums) {
              return {scanTile(b, from, to, place, tile, carried[0])};
            });
   }
-  region.code.steps.push_back(shell.finish(blocks(), sharedBytes()));
+  frame.finish(blocks(), sharedBytes());
 }
 
 void RowScan::emitSums(uint32_t sums) {
-  KernelShell shell(*region.kernels, nextSymbol(region), {work.input, sums}, 1, layout.threads());
-  ThreadBuilder t = shell.code();
-  beginKernel(t, region.gpu);
-  Place place = findPlace(t, shell);
-  ElementRun from = rowOf(t, shell, 0, place);
+  KernelFrame frame(region, {work.input, sums}, 1, layout.threads());
+  ThreadBuilder t = frame.code();
+  Place place = findPlace(t, frame);
+  ElementRun from = rowOf(t, frame, 0, place);
   Value own = t.loop(place.first, place.end, t.i64(1), zeroSum(t, work.sum),
                      [&](const ThreadBuilder &b, Value tile, ValueRange carried) -> Values {
                        Value sum = carried[0];
@@ -232,9 +230,9 @@ void RowScan::emitSums(uint32_t sums) {
   Value all = overThreads(t, place, own, t.i64(0)).second;
   t.when(t.isEqual(place.thread, t.i64(0)), [&](const ThreadBuilder &b) {
     Value at = b.add(b.mul(place.row, layout.pieces), place.piece);
-    b.store(all, b.offset(shell.buffer(1), work.sum, at), byteSize(work.sum));
+    b.store(all, b.offset(frame.buffer(1), work.sum, at), byteSize(work.sum));
   });
-  region.code.steps.push_back(shell.finish(blocks(), sharedBytes()));
+  frame.finish(blocks(), sharedBytes());
 }
 
 } // namespace

@@ -79,14 +79,15 @@ std::optional<ScatterWork> scatterOf(RegionBuilder &region) {
   return isKnown ? std::optional(work) : std::nullopt;
 }
 
-Value placeOf(const ThreadBuilder &t, KernelShell &shell, const ScatterWork &work, unsigned indices,
+Value placeOf(const ThreadBuilder &t, KernelFrame &frame, const ScatterWork &work, unsigned indices,
               Value update) {
   OpBuilder &builder = t.builder;
   Type index = builder.getIndexType();
   auto chosen = [&](Value at, size_t dim) -> Value {
     Value element =
-        t.load(work.index, t.offset(shell.buffer(indices), work.index, at), byteSize(work.index));
-    Value size = arith::IndexCastOp::create(builder, t.location, index, shell.size(work.data[dim]));
+        t.load(work.index, t.offset(frame.buffer(indices), work.index, at), byteSize(work.index));
+    Value size =
+        arith::IndexCastOp::create(builder, t.location, index, frame.size64(work.data[dim]));
     Value held = indexInDim(builder, t.location, work.positions, element, work.data[dim], size);
     return arith::IndexCastOp::create(builder, t.location, t.i64Type(), held);
   };
@@ -94,17 +95,17 @@ Value placeOf(const ThreadBuilder &t, KernelShell &shell, const ScatterWork &wor
   if (!work.axis) {
     for (int64_t i = 0; i < work.tuple; ++i) {
       Value at = t.add(t.mul(update, work.tuple), i);
-      place = t.add(t.mul(place, shell.size(work.data[i])), chosen(at, i));
+      place = t.add(t.mul(place, frame.size64(work.data[i])), chosen(at, i));
     }
     return place;
   }
   Value rest = update, stride = t.i64(1);
   for (int64_t dim = static_cast<int64_t>(work.data.size()) - 1; dim >= 0; --dim) {
-    Value size = shell.size(work.updates[dim]);
+    Value size = frame.size64(work.updates[dim]);
     Value own = dim == *work.axis ? chosen(update, dim) : t.rem(rest, size);
     place = t.add(place, t.mul(own, stride));
     rest = t.div(rest, size);
-    stride = t.mul(stride, shell.size(work.data[dim]));
+    stride = t.mul(stride, frame.size64(work.data[dim]));
   }
   return place;
 }

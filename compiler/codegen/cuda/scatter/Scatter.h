@@ -1,7 +1,7 @@
 // What a scatter reads and writes, and where its updates go.
 #pragma once
 
-#include "compiler/codegen/cuda/base/KernelShell.h"
+#include "compiler/codegen/cuda/base/KernelFrame.h"
 #include "compiler/codegen/cuda/base/Region.h"
 #include "compiler/codegen/cuda/scatter/Tuning.h"
 
@@ -29,7 +29,7 @@ std::optional<ScatterWork> scatterOf(RegionBuilder &region);
 
 /// The number of the slice of the data that an update (i64) goes to (i64), from the indices in
 /// buffer number `indices` of the kernel. An index outside fails the kernel.
-mlir::Value placeOf(const ThreadBuilder &t, KernelShell &shell, const ScatterWork &work,
+mlir::Value placeOf(const ThreadBuilder &t, KernelFrame &frame, const ScatterWork &work,
                     unsigned indices, mlir::Value update);
 
 /// Adds the steps of a scatter.

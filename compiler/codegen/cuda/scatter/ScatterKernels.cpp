@@ -26,14 +26,14 @@ public:
 
 private:
   /// A kernel with a thread for each of `count`, whose number (i64) `body` gets.
-  using Body = llvm::function_ref<void(const ThreadBuilder &, KernelShell &, Value)>;
+  using Body = llvm::function_ref<void(const ThreadBuilder &, KernelFrame &, Value)>;
   void forEach(ArrayRef<uint32_t> buffers, uint32_t reads, AffineExpr count, Body body);
   void emitSums(uint32_t keys, uint32_t numbers);
   /// A strip of a slice of some buffer.
-  Value stripAt(const ThreadBuilder &t, KernelShell &shell, unsigned buffer, Value slice,
+  Value stripAt(const ThreadBuilder &t, KernelFrame &frame, unsigned buffer, Value slice,
                 Value strip) const {
-    Value first = t.mul(slice, shell.size(work.slice));
-    return t.offset(shell.buffer(buffer), work.element, t.add(first, t.mul(strip, work.lanes())));
+    Value first = t.mul(slice, frame.size64(work.slice));
+    return t.offset(frame.buffer(buffer), work.element, t.add(first, t.mul(strip, work.lanes())));
   }
   Type stripType(const ThreadBuilder &t) const {
     return work.lanes() == 1 ? work.element : t.vectorType(work.lanes(), work.element);
@@ -49,13 +49,12 @@ private:
 
 void ScatterKernels::forEach(ArrayRef<uint32_t> buffers, uint32_t reads, AffineExpr count,
                              Body body) {
-  KernelShell shell(*region.kernels, nextSymbol(region), buffers, reads, tuning::kScatterThreads);
-  ThreadBuilder t = shell.code();
-  beginKernel(t, region.gpu);
+  KernelFrame frame(region, buffers, reads, tuning::kScatterThreads);
+  ThreadBuilder t = frame.code();
   Value number = t.add(t.mul(t.wide(t.block()), tuning::kScatterThreads), t.wide(t.thread()));
-  Value end = shell.size(count);
-  t.when(t.isLess(number, end), [&](const ThreadBuilder &b) { body(b, shell, number); });
-  region.code.steps.push_back(shell.finish(count.ceilDiv(tuning::kScatterThreads), 0));
+  Value end = frame.size64(count);
+  t.when(t.isLess(number, end), [&](const ThreadBuilder &b) { body(b, frame, number); });
+  frame.finish(count.ceilDiv(tuning::kScatterThreads));
 }
 
 /// The data as it lies, by words of 16 bytes and then what is left; left out where the result lies
@@ -67,9 +66,9 @@ void ScatterKernels::emitCopy() {
   AffineExpr words = bytes.floorDiv(wordBytes);
   AffineExpr blocks = (words + 1).ceilDiv(perThread * threads);
   forEach({work.input, work.output}, 1, blocks * threads,
-          [&](const ThreadBuilder &t, KernelShell &shell, Value number) {
+          [&](const ThreadBuilder &t, KernelFrame &frame, Value number) {
             Type byte = t.builder.getI8Type(), word = t.vectorType(4, t.i32Type());
-            Value from = shell.buffer(0), to = shell.buffer(1), end = shell.size(words);
+            Value from = frame.buffer(0), to = frame.buffer(1), end = frame.size64(words);
             // Neighbouring threads take neighbouring words.
             Value first = t.add(t.mul(t.wide(t.block()), threads * perThread), t.wide(t.thread()));
             Values loaded;
@@ -88,7 +87,7 @@ void ScatterKernels::emitCopy() {
               });
             }
             Value rest = t.add(t.mul(end, wordBytes), number);
-            t.when(t.isLess(rest, shell.size(bytes)), [&](const ThreadBuilder &b) {
+            t.when(t.isLess(rest, frame.size64(bytes)), [&](const ThreadBuilder &b) {
               b.store(b.load(byte, b.offset(from, byte, rest), 1), b.offset(to, byte, rest), 1);
             });
           });
@@ -97,30 +96,30 @@ void ScatterKernels::emitCopy() {
 
 void ScatterKernels::emitClaims() {
   uint32_t owners = region.addTemporary(work.places * 4);
-  auto ownerOf = [&](const ThreadBuilder &t, KernelShell &shell, unsigned buffer, Value place) {
-    return t.offset(shell.buffer(buffer), t.i32Type(), place);
+  auto ownerOf = [&](const ThreadBuilder &t, KernelFrame &frame, unsigned buffer, Value place) {
+    return t.offset(frame.buffer(buffer), t.i32Type(), place);
   };
   forEach({work.indices, owners}, 1, work.count,
-          [&](const ThreadBuilder &t, KernelShell &shell, Value update) {
-            Value place = placeOf(t, shell, work, 0, update);
-            t.store(t.i32(-1), ownerOf(t, shell, 1, place), 4);
+          [&](const ThreadBuilder &t, KernelFrame &frame, Value update) {
+            Value place = placeOf(t, frame, work, 0, update);
+            t.store(t.i32(-1), ownerOf(t, frame, 1, place), 4);
           });
   forEach({work.indices, owners}, 1, work.count,
-          [&](const ThreadBuilder &t, KernelShell &shell, Value update) {
-            Value place = placeOf(t, shell, work, 0, update);
+          [&](const ThreadBuilder &t, KernelFrame &frame, Value update) {
+            Value place = placeOf(t, frame, work, 0, update);
             LLVM::AtomicRMWOp::create(t.builder, t.location, LLVM::AtomicBinOp::max,
-                                      ownerOf(t, shell, 1, place), t.word(update),
+                                      ownerOf(t, frame, 1, place), t.word(update),
                                       LLVM::AtomicOrdering::monotonic);
           });
   forEach({work.indices, owners, work.from, work.output}, 3, work.count * strips,
-          [&](const ThreadBuilder &t, KernelShell &shell, Value number) {
-            Value stripCount = shell.size(strips);
+          [&](const ThreadBuilder &t, KernelFrame &frame, Value number) {
+            Value stripCount = frame.size64(strips);
             Value update = t.div(number, stripCount), strip = t.rem(number, stripCount);
-            Value place = placeOf(t, shell, work, 0, update);
-            Value owner = t.load(t.i32Type(), ownerOf(t, shell, 1, place), 4);
+            Value place = placeOf(t, frame, work, 0, update);
+            Value owner = t.load(t.i32Type(), ownerOf(t, frame, 1, place), 4);
             t.when(t.isEqual(owner, t.word(update)), [&](const ThreadBuilder &b) {
-              Value value = b.load(stripType(b), stripAt(b, shell, 2, update, strip), alignment());
-              b.store(value, stripAt(b, shell, 3, place, strip), alignment());
+              Value value = b.load(stripType(b), stripAt(b, frame, 2, update, strip), alignment());
+              b.store(value, stripAt(b, frame, 3, place, strip), alignment());
             });
           });
 }
@@ -151,17 +150,17 @@ Value ScatterKernels::combine(const ThreadBuilder &t, Value old, Value update) c
 /// The thread of the first of equal places goes through all of them.
 void ScatterKernels::emitSums(uint32_t keys, uint32_t numbers) {
   forEach({keys, numbers, work.from, work.output}, 3, work.count * strips,
-          [&](const ThreadBuilder &t, KernelShell &shell, Value number) {
-            Value stripCount = shell.size(strips), count = shell.size(work.count);
+          [&](const ThreadBuilder &t, KernelFrame &frame, Value number) {
+            Value stripCount = frame.size64(strips), count = frame.size64(work.count);
             Value first = t.div(number, stripCount), strip = t.rem(number, stripCount);
             auto word = [&](const ThreadBuilder &b, unsigned buffer, Value at) {
-              return b.load(b.i32Type(), b.offset(shell.buffer(buffer), b.i32Type(), at), 4);
+              return b.load(b.i32Type(), b.offset(frame.buffer(buffer), b.i32Type(), at), 4);
             };
             Value place = word(t, 0, first);
             Value before = word(t, 0, t.max(t.add(first, -1), t.i64(0)));
             Value begins = either(t, t.isEqual(first, t.i64(0)), isNot(t, before, place));
             t.when(begins, [&](const ThreadBuilder &b) {
-              Value to = stripAt(b, shell, 3, b.wide(place), strip);
+              Value to = stripAt(b, frame, 3, b.wide(place), strip);
               Values inits = loadStrip(b, to);
               inits.push_back(first);
               Values sums = loopWhile(
@@ -173,7 +172,7 @@ void ScatterKernels::emitSums(uint32_t keys, uint32_t numbers) {
                   },
                   [&](const ThreadBuilder &c, ValueRange now) {
                     Value update = c.wide(word(c, 1, now.back()));
-                    Values next, values = loadStrip(c, stripAt(c, shell, 2, update, strip));
+                    Values next, values = loadStrip(c, stripAt(c, frame, 2, update, strip));
                     for (auto [old, value] : llvm::zip(now.drop_back(), values)) {
                       next.push_back(combine(c, old, value));
                     }
@@ -201,13 +200,13 @@ void ScatterKernels::emitSorted() {
   job.key = IntegerType::get(context, 32);
   job.bits = llvm::Log2_64_Ceil(places);
   job.read = {work.indices};
-  job.keyOf = [this](const ThreadBuilder &t, KernelShell &shell, unsigned first, Value,
-                     Value number) { return t.word(placeOf(t, shell, work, first, number)); };
+  job.keyOf = [this](const ThreadBuilder &t, KernelFrame &frame, unsigned first, Value,
+                     Value number) { return t.word(placeOf(t, frame, work, first, number)); };
   job.written = {keys, numbers};
-  job.store = [](const ThreadBuilder &t, KernelShell &shell, unsigned first, Value, Value place,
+  job.store = [](const ThreadBuilder &t, KernelFrame &frame, unsigned first, Value, Value place,
                  Value key, Value number) {
-    t.store(key, t.offset(shell.buffer(first), t.i32Type(), place), 4);
-    t.store(number, t.offset(shell.buffer(first + 1), t.i32Type(), place), 4);
+    t.store(key, t.offset(frame.buffer(first), t.i32Type(), place), 4);
+    t.store(number, t.offset(frame.buffer(first + 1), t.i32Type(), place), 4);
   };
   emitRadixSort(region, job);
   emitSums(keys, numbers);

@@ -46,22 +46,22 @@ private:
   SmallVector<uint32_t> buffersOf(const std::optional<List> &from) const {
     return from ? SmallVector<uint32_t>{from->keys, from->numbers} : job.read;
   }
-  Place begin(const ThreadBuilder &t, KernelShell &shell) const;
+  Place begin(const ThreadBuilder &t, KernelFrame &frame) const;
   /// One of a thread's elements: a warp's lie side by side, so that they come in order.
-  Element load(const ThreadBuilder &t, KernelShell &shell, bool isList, const Place &place,
+  Element load(const ThreadBuilder &t, KernelFrame &frame, bool isList, const Place &place,
                int64_t which) const;
   /// All loads come before what is done with them.
-  SmallVector<Element> loadAll(const ThreadBuilder &t, KernelShell &shell, bool isList,
+  SmallVector<Element> loadAll(const ThreadBuilder &t, KernelFrame &frame, bool isList,
                                const Place &place) const {
     SmallVector<Element> elements;
     for (int64_t i = 0; i < kItems; ++i) {
-      elements.push_back(load(t, shell, isList, place, i));
+      elements.push_back(load(t, frame, isList, place, i));
     }
     return elements;
   }
-  Value startOf(const ThreadBuilder &t, KernelShell &shell, const Place &place, Value digit) const {
+  Value startOf(const ThreadBuilder &t, KernelFrame &frame, const Place &place, Value digit) const {
     Value row = t.add(t.mul(place.row, kDigits), t.wide(digit));
-    return t.add(t.mul(row, shell.size(pieces)), place.piece);
+    return t.add(t.mul(row, frame.size64(pieces)), place.piece);
   }
   Value countAt(const ThreadBuilder &t, const Place &place, Value warp, Value digit) const {
     return t.offset(place.shared, t.i32Type(), t.add(t.mul(warp, kCounts), digit));
@@ -77,13 +77,13 @@ private:
   AffineExpr pieces;
 };
 
-RadixPass::Place RadixPass::begin(const ThreadBuilder &t, KernelShell &shell) const {
-  beginKernel(t, region.gpu);
-  Value block = t.wide(t.block()), count = shell.size(pieces);
-  return {t.div(block, count), t.rem(block, count), shell.size(job.length), shell.shared()};
+RadixPass::Place RadixPass::begin(const ThreadBuilder &t, KernelFrame &frame) const {
+  Value block = t.wide(t.block()), count = frame.size64(pieces);
+  return {t.div(block, count), t.rem(block, count), frame.size64(job.length),
+          frame.dynamicShared()};
 }
 
-RadixPass::Element RadixPass::load(const ThreadBuilder &t, KernelShell &shell, bool isList,
+RadixPass::Element RadixPass::load(const ThreadBuilder &t, KernelFrame &frame, bool isList,
                                    const Place &place, int64_t which) const {
   Value warp = t.mul(t.div(t.thread(), kWarp), kItems * kWarp);
   Value within = t.add(t.add(warp, which * kWarp), t.lane());
@@ -95,15 +95,13 @@ RadixPass::Element RadixPass::load(const ThreadBuilder &t, KernelShell &shell, b
       element.isThere,
       [&](const ThreadBuilder &b) -> Values {
         if (!isList) {
-          return {job.keyOf(b, shell, 0, place.row, number), b.word(number)};
+          return {job.keyOf(b, frame, 0, place.row, number), b.word(number)};
         }
         Value at = b.add(b.mul(place.row, place.length), number);
-        Value key = b.load(job.key, b.offset(shell.buffer(0), job.key, at), byteSize(job.key));
-        return {key, b.load(b.i32Type(), b.offset(shell.buffer(1), b.i32Type(), at), 4)};
+        Value key = b.load(job.key, b.offset(frame.buffer(0), job.key, at), byteSize(job.key));
+        return {key, b.load(b.i32Type(), b.offset(frame.buffer(1), b.i32Type(), at), 4)};
       },
-      [&](const ThreadBuilder &b) -> Values {
-        return {none, b.i32(0)};
-      });
+      [&](const ThreadBuilder &b) -> Values { return {none, b.i32(0)}; });
   element.key = loaded[0];
   element.number = loaded[1];
   Value shifted = shiftRight(t, element.key, t.like(element.key, this->number * kDigitBits));
@@ -138,11 +136,11 @@ void RadixPass::emitCount(const std::optional<List> &from, uint32_t counts) {
   SmallVector<uint32_t> buffers = buffersOf(from);
   unsigned reads = buffers.size();
   buffers.push_back(counts);
-  KernelShell shell(*region.kernels, nextSymbol(region), buffers, reads, kThreads);
-  ThreadBuilder t = shell.code();
-  Place place = begin(t, shell);
+  KernelFrame frame(region, buffers, reads, kThreads);
+  ThreadBuilder t = frame.code();
+  Place place = begin(t, frame);
   clear(t, place);
-  for (const Element &element : loadAll(t, shell, from.has_value(), place)) {
+  for (const Element &element : loadAll(t, frame, from.has_value(), place)) {
     rank(t, place, element);
   }
   t.barrier();
@@ -150,8 +148,8 @@ void RadixPass::emitCount(const std::optional<List> &from, uint32_t counts) {
   for (int64_t warp = 0; warp < kWarps; ++warp) {
     all = t.add(all, t.load(t.i32Type(), countAt(t, place, t.i32(warp), digit), 4));
   }
-  t.store(all, t.offset(shell.buffer(reads), t.i32Type(), startOf(t, shell, place, digit)), 4);
-  region.code.steps.push_back(shell.finish(job.rows * pieces, sharedBytes()));
+  t.store(all, t.offset(frame.buffer(reads), t.i32Type(), startOf(t, frame, place, digit)), 4);
+  frame.finish(job.rows * pieces, sharedBytes());
 }
 
 void RadixPass::emitMove(const std::optional<List> &from, uint32_t starts,
@@ -164,11 +162,11 @@ void RadixPass::emitMove(const std::optional<List> &from, uint32_t starts,
   }
   unsigned reads = buffers.size();
   buffers.append(to ? SmallVector<uint32_t>{to->keys, to->numbers} : job.written);
-  KernelShell shell(*region.kernels, nextSymbol(region), buffers, reads, kThreads);
-  ThreadBuilder t = shell.code();
-  Place place = begin(t, shell);
+  KernelFrame frame(region, buffers, reads, kThreads);
+  ThreadBuilder t = frame.code();
+  Place place = begin(t, frame);
   clear(t, place);
-  SmallVector<Element> elements = loadAll(t, shell, from.has_value(), place);
+  SmallVector<Element> elements = loadAll(t, frame, from.has_value(), place);
   Values ranks;
   for (const Element &element : elements) {
     ranks.push_back(rank(t, place, element));
@@ -178,7 +176,7 @@ void RadixPass::emitMove(const std::optional<List> &from, uint32_t starts,
   Value digit = t.thread();
   Value next =
       t.load(t.i32Type(),
-             t.offset(shell.buffer(startsAt), t.i32Type(), startOf(t, shell, place, digit)), 4);
+             t.offset(frame.buffer(startsAt), t.i32Type(), startOf(t, frame, place, digit)), 4);
   for (int64_t warp = 0; warp < kWarps; ++warp) {
     Value at = countAt(t, place, t.i32(warp), digit);
     Value count = t.load(t.i32Type(), at, 4);
@@ -192,14 +190,14 @@ void RadixPass::emitMove(const std::optional<List> &from, uint32_t starts,
       Value first = b.load(b.i32Type(), countAt(b, place, warp, element.digit), 4);
       Value at = b.add(first, own);
       if (!to) {
-        return job.store(b, shell, startsAt + 1, place.row, at, element.key, element.number);
+        return job.store(b, frame, startsAt + 1, place.row, at, element.key, element.number);
       }
       Value number = b.add(b.mul(place.row, place.length), b.wide(at));
-      b.store(element.key, b.offset(shell.buffer(reads), job.key, number), byteSize(job.key));
-      b.store(element.number, b.offset(shell.buffer(reads + 1), b.i32Type(), number), 4);
+      b.store(element.key, b.offset(frame.buffer(reads), job.key, number), byteSize(job.key));
+      b.store(element.number, b.offset(frame.buffer(reads + 1), b.i32Type(), number), 4);
     });
   }
-  region.code.steps.push_back(shell.finish(job.rows * pieces, sharedBytes()));
+  frame.finish(job.rows * pieces, sharedBytes());
 }
 
 } // namespace

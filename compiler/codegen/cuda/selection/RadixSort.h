@@ -2,7 +2,7 @@
 // highest, each time by three kernels.
 #pragma once
 
-#include "compiler/codegen/cuda/base/KernelShell.h"
+#include "compiler/codegen/cuda/base/KernelFrame.h"
 #include "compiler/codegen/cuda/base/Region.h"
 
 #include <functional>
@@ -16,14 +16,14 @@ struct SortJob {
   int64_t bits = 32; ///< of the keys that differ, the lowest
   /// In a kernel whose buffers from `first` on are `read`: the key of an element of a row (i64,
   /// i64).
-  using KeyFn = std::function<mlir::Value(const ThreadBuilder &, KernelShell &, unsigned first,
+  using KeyFn = std::function<mlir::Value(const ThreadBuilder &, KernelFrame &, unsigned first,
                                           mlir::Value row, mlir::Value number)>;
   llvm::SmallVector<uint32_t> read;
   KeyFn keyOf;
   /// In one whose buffers from `first` on are `given`, then `written`: takes what stands at a place
   /// (i32) of a row: its key and its number (i32).
   using StoreFn =
-      std::function<void(const ThreadBuilder &, KernelShell &, unsigned first, mlir::Value row,
+      std::function<void(const ThreadBuilder &, KernelFrame &, unsigned first, mlir::Value row,
                          mlir::Value place, mlir::Value key, mlir::Value number)>;
   llvm::SmallVector<uint32_t> given, written;
   StoreFn store;

@@ -42,9 +42,9 @@ public:
         boxType(getElementTypeOrSelf(op.getBoxes())),
         scoreType(getElementTypeOrSelf(op.getScores())),
         shareType(getElementTypeOrSelf(op.getOverlap())),
-        shell(*region.kernels, region.symbol, ports.buffers, kSelected, kSelectionThreads) {}
+        frame(region, ports.buffers, kSelected, kSelectionThreads) {}
 
-  RegionStep emit(const target::Target &gpu);
+  void emit();
 
 private:
   /// Places in the list of buffers.
@@ -67,7 +67,7 @@ private:
   tn::Dims dims; ///< of the result: batch, class, places
   AffineExpr boxCount;
   Type boxType, scoreType, shareType;
-  KernelShell shell;
+  KernelFrame frame;
   Value thread, count, places; ///< i64
   /// Of the block's batch and class. `open` says of each box whether it may still be selected; only
   /// the thread whose box it is touches it.
@@ -78,20 +78,20 @@ private:
 
 void BoxKernel::findPlaces(const ThreadBuilder &t) {
   thread = t.wide(t.thread());
-  count = shell.size(boxCount);
-  places = shell.size(dims[2]);
+  count = frame.size64(boxCount);
+  places = frame.size64(dims[2]);
   Value row = t.wide(t.block());
-  Value batch = t.div(row, shell.size(dims[1]));
+  Value batch = t.div(row, frame.size64(dims[1]));
   Type byte = t.builder.getI8Type();
   Value first = t.mul(row, count);
-  boxes = t.offset(shell.buffer(kBoxes), boxType, t.mul(t.mul(batch, count), 4));
-  scores = t.offset(shell.buffer(kScores), scoreType, first);
-  candidates = t.offset(shell.buffer(kCandidates), byte, first);
-  open = t.offset(shell.buffer(kOpen), byte, first);
-  selected = t.offset(shell.buffer(kSelected), t.i64Type(), t.mul(row, places));
-  Value stated = t.load(shareType, shell.buffer(kShare), byteSize(shareType));
+  boxes = t.offset(frame.buffer(kBoxes), boxType, t.mul(t.mul(batch, count), 4));
+  scores = t.offset(frame.buffer(kScores), scoreType, first);
+  candidates = t.offset(frame.buffer(kCandidates), byte, first);
+  open = t.offset(frame.buffer(kOpen), byte, first);
+  selected = t.offset(frame.buffer(kSelected), t.i64Type(), t.mul(row, places));
+  Value stated = t.load(shareType, frame.buffer(kShare), byteSize(shareType));
   share = widen(t.builder, t.location, stated);
-  shared = shell.shared();
+  shared = frame.dynamicShared();
 }
 
 /// Nothing is selected yet, and every candidate may be.
@@ -194,15 +194,11 @@ void BoxKernel::select(const ThreadBuilder &t, Value chosen, Value step) const {
   });
 }
 
-RegionStep BoxKernel::emit(const target::Target &gpu) {
-  ThreadBuilder t = shell.code();
-  if (gpu.has(target::Feature::DependentLaunch)) {
-    t.waitForPredecessors();
-    t.launchDependents();
-  }
+void BoxKernel::emit() {
+  ThreadBuilder t = frame.code();
   findPlaces(t);
   begin(t);
-  Value most = t.min(places, t.load(t.i64Type(), shell.buffer(kLimit), 8));
+  Value most = t.min(places, t.load(t.i64Type(), frame.buffer(kLimit), 8));
   Value isAny = arith::ConstantOp::create(t.builder, t.location, t.builder.getBoolAttr(true));
   scf::WhileOp::create(
       t.builder, t.location, TypeRange{t.i64Type(), isAny.getType()}, ValueRange{t.i64(0), isAny},
@@ -218,7 +214,7 @@ RegionStep BoxKernel::emit(const target::Target &gpu) {
         b.when(isFound, [&](const ThreadBuilder &c) { select(c, best.number, carried[0]); });
         scf::YieldOp::create(builder, at, ValueRange{b.add(carried[0], b.i64(1)), isFound});
       });
-  return shell.finish(dims[0] * dims[1], 2 * kWarps * 8);
+  frame.finish(dims[0] * dims[1], 2 * kWarps * 8);
 }
 
 } // namespace
@@ -226,7 +222,7 @@ RegionStep BoxKernel::emit(const target::Target &gpu) {
 void emitSelectBoxes(RegionBuilder &region, tn::SelectBoxesOp op, Ports ports) {
   tn::Dims scores = tn::getDims(op.getScores().getType());
   ports.buffers.push_back(region.addTemporary(scores[0] * scores[1] * scores[2]));
-  region.code.steps.push_back(BoxKernel(region, op, ports).emit(region.gpu));
+  BoxKernel(region, op, ports).emit();
 }
 
 } // namespace tenon::codegen::cuda

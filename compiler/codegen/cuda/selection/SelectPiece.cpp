@@ -28,17 +28,11 @@ public:
   SelectKernel(RegionBuilder &region, const TopKWork &work, const SelectLayout &layout,
                const std::optional<Candidates> &source, const std::optional<Candidates> &sink)
       : region(region), work(work), layout(layout), source(source), sink(sink),
-        team(layout.threads),
-        shell(*region.kernels, nextSymbol(), buffersOf(), readsOf(), layout.threads * layout.rows) {
-  }
+        team(layout.threads), frame(region, buffersOf(), readsOf(), layout.threads * layout.rows) {}
 
-  RegionStep emit();
+  void emit();
 
 private:
-  std::string nextSymbol() const {
-    size_t steps = region.code.steps.size();
-    return steps == 0 ? region.symbol : region.symbol + "_" + std::to_string(steps);
-  }
   SmallVector<uint32_t> buffersOf() const;
   /// Of a source that is no list, only x.
   uint32_t readsOf() const { return source && !sink ? 3 : source ? 2 : 1; }
@@ -70,7 +64,7 @@ private:
   const std::optional<Candidates> &source;
   const std::optional<Candidates> &sink;
   Team team;
-  KernelShell shell;
+  KernelFrame frame;
   Value thread, wanted, length; ///< i32 of the team; i32; i64 of the row
   Value scratch;
   Values keys, indices; ///< of the thread's elements, in the order of indices
@@ -91,7 +85,7 @@ SmallVector<uint32_t> SelectKernel::buffersOf() const {
 
 void SelectKernel::loadElements(const ThreadBuilder &t, Value row, Value piece) {
   Value begin = t.mul(row, length);
-  ElementRun run(t, shell.buffer(0), work.order.storage, begin, t.add(begin, length));
+  ElementRun run(t, frame.buffer(0), work.order.storage, begin, t.add(begin, length));
   Value none =
       arith::ConstantOp::create(t.builder, t.location, t.builder.getZeroAttr(work.order.storage));
   Value first = t.add(t.mul(piece, layout.piece() / run.lanes),
@@ -111,7 +105,7 @@ void SelectKernel::loadElements(const ThreadBuilder &t, Value row, Value piece) 
 
 /// Neighbours along the axis do not lie side by side.
 void SelectKernel::loadStrided(const ThreadBuilder &t, Value row, Value piece) {
-  Value inner = shell.size(work.inner);
+  Value inner = frame.size64(work.inner);
   Value start = rowStart(t, row, length, inner);
   Value first = t.add(t.mul(piece, layout.piece()), t.mul(t.wide(thread), layout.items));
   Value none = noKey(t);
@@ -123,7 +117,7 @@ void SelectKernel::loadStrided(const ThreadBuilder &t, Value row, Value piece) {
           Type storage = work.order.storage;
           Value place = b.add(start, b.mul(index, inner));
           Value value =
-              b.load(storage, b.offset(shell.buffer(0), storage, place), byteSize(storage));
+              b.load(storage, b.offset(frame.buffer(0), storage, place), byteSize(storage));
           return {work.order.keyOf(b, value)};
         },
         [&](const ThreadBuilder &) -> Values { return {none}; })[0]);
@@ -132,10 +126,10 @@ void SelectKernel::loadStrided(const ThreadBuilder &t, Value row, Value piece) {
 }
 
 void SelectKernel::loadList(const ThreadBuilder &t, Value row, Value piece) {
-  Value count = shell.size(source->pieces * work.wanted), start = t.mul(row, count);
+  Value count = frame.size64(source->pieces * work.wanted), start = t.mul(row, count);
   Value first = t.add(t.mul(piece, layout.piece()), t.mul(t.wide(thread), layout.items));
   Value none = noKey(t);
-  List list{shell.buffer(0), shell.buffer(1)};
+  List list{frame.buffer(0), frame.buffer(1)};
   for (int64_t i = 0; i < layout.items; ++i) {
     Value number = t.add(first, i);
     Values loaded = t.choose(
@@ -145,9 +139,7 @@ void SelectKernel::loadList(const ThreadBuilder &t, Value row, Value piece) {
           return {b.load(key(), at(b, list, place, true), keyBytes()),
                   b.load(b.i32Type(), at(b, list, place, false), 4)};
         },
-        [&](const ThreadBuilder &b) -> Values {
-          return {none, b.i32(kNoIndex)};
-        });
+        [&](const ThreadBuilder &b) -> Values { return {none, b.i32(kNoIndex)}; });
     keys.push_back(loaded[0]);
     indices.push_back(loaded[1]);
   }
@@ -273,7 +265,7 @@ void SelectKernel::sort(const ThreadBuilder &t, const List &list) const {
 
 void SelectKernel::finish(const ThreadBuilder &t, Value row, const List &list) {
   unsigned input = source ? 2 : 0;
-  TopKResults results(t, shell, work, row, input, input + 1);
+  TopKResults results(t, frame, work, row, input, input + 1);
   t.loop(thread, wanted, t.i32(layout.threads), {},
          [&](const ThreadBuilder &b, Value i, ValueRange) -> Values {
            results.store(b, i, b.load(b.i32Type(), at(b, list, i, false), 4));
@@ -289,14 +281,14 @@ void SelectKernel::select(const ThreadBuilder &t, Value row, Value piece) {
   team.sync(t);
   Type byte = t.builder.getI8Type();
   if (sink) {
-    Value number = t.add(t.mul(row, shell.size(sink->pieces)), piece);
-    Value start = t.mul(number, shell.size(work.wanted));
-    List to{t.offset(shell.buffer(readsOf()), key(), start),
-            t.offset(shell.buffer(readsOf() + 1), t.i32Type(), start)};
+    Value number = t.add(t.mul(row, frame.size64(sink->pieces)), piece);
+    Value start = t.mul(number, frame.size64(work.wanted));
+    List to{t.offset(frame.buffer(readsOf()), key(), start),
+            t.offset(frame.buffer(readsOf() + 1), t.i32Type(), start)};
     return gather(t, last, to, wanted);
   }
   Value ofTeam = t.mul(t.div(t.thread(), layout.threads), slots() * (keyBytes() + 4));
-  Value sorted = t.offset(t.offset(shell.shared(), byte, team.scratchBytes()), byte, ofTeam);
+  Value sorted = t.offset(t.offset(frame.dynamicShared(), byte, team.scratchBytes()), byte, ofTeam);
   List list{sorted, t.offset(sorted, byte, slots() * keyBytes())};
   gather(t, last, list, t.i32(slots()));
   team.sync(t);
@@ -304,29 +296,25 @@ void SelectKernel::select(const ThreadBuilder &t, Value row, Value piece) {
   finish(t, row, list);
 }
 
-RegionStep SelectKernel::emit() {
-  ThreadBuilder t = shell.code();
-  if (region.gpu.has(target::Feature::DependentLaunch)) {
-    t.waitForPredecessors();
-    t.launchDependents();
-  }
+void SelectKernel::emit() {
+  ThreadBuilder t = frame.code();
   thread = team.thread(t);
-  wanted = t.word(shell.size(work.wanted));
-  length = shell.size(work.length);
-  scratch = team.isWarp() ? Value() : shell.shared();
+  wanted = t.word(frame.size64(work.wanted));
+  length = frame.size64(work.length);
+  scratch = team.isWarp() ? Value() : frame.dynamicShared();
   AffineExpr pieces = sink ? sink->pieces : getAffineConstantExpr(1, region.source.getContext());
   AffineExpr all = work.rows() * pieces;
-  Value number = t.wide(t.block()), count = shell.size(pieces);
+  Value number = t.wide(t.block()), count = frame.size64(pieces);
   int64_t bytes = sink ? team.scratchBytes() : sortedBytes(work, layout);
   if (layout.rows == 1) {
     select(t, t.div(number, count), t.rem(number, count));
-    return shell.finish(all, bytes);
+    return frame.finish(all, bytes);
   }
   number = t.add(t.mul(number, layout.rows), t.wide(t.div(t.thread(), layout.threads)));
-  Value allOfThem = shell.size(all);
+  Value allOfThem = frame.size64(all);
   t.when(t.isLess(number, allOfThem),
          [&](const ThreadBuilder &b) { select(b, b.div(number, count), b.rem(number, count)); });
-  return shell.finish(all.ceilDiv(layout.rows), bytes);
+  frame.finish(all.ceilDiv(layout.rows), bytes);
 }
 
 } // namespace
@@ -349,8 +337,7 @@ int64_t reachOver(const TopKWork &work, const SelectLayout &layout) {
 
 void emitSelect(RegionBuilder &region, const TopKWork &work, const SelectLayout &layout,
                 const std::optional<Candidates> &source, const std::optional<Candidates> &sink) {
-  RegionStep step = SelectKernel(region, work, layout, source, sink).emit();
-  region.code.steps.push_back(std::move(step));
+  SelectKernel(region, work, layout, source, sink).emit();
 }
 
 Value rowStart(const ThreadBuilder &t, Value row, Value length, Value inner) {
@@ -358,15 +345,15 @@ Value rowStart(const ThreadBuilder &t, Value row, Value length, Value inner) {
   return t.add(t.mul(t.mul(outer, length), inner), column);
 }
 
-TopKResults::TopKResults(const ThreadBuilder &t, KernelShell &shell, const TopKWork &work,
+TopKResults::TopKResults(const ThreadBuilder &t, KernelFrame &frame, const TopKWork &work,
                          Value row, unsigned input, unsigned values)
-    : work(work), inner(shell.size(work.inner)) {
+    : work(work), inner(frame.size64(work.inner)) {
   Type element = work.order.storage;
-  Value from = rowStart(t, row, shell.size(work.length), inner);
-  Value to = rowStart(t, row, shell.size(work.wanted), inner);
-  x = t.offset(shell.buffer(input), element, from);
-  this->values = t.offset(shell.buffer(values), element, to);
-  indices = t.offset(shell.buffer(values + 1), t.i64Type(), to);
+  Value from = rowStart(t, row, frame.size64(work.length), inner);
+  Value to = rowStart(t, row, frame.size64(work.wanted), inner);
+  x = t.offset(frame.buffer(input), element, from);
+  this->values = t.offset(frame.buffer(values), element, to);
+  indices = t.offset(frame.buffer(values + 1), t.i64Type(), to);
 }
 
 void TopKResults::store(const ThreadBuilder &t, Value place, Value index) const {

@@ -2,7 +2,7 @@
 // operands lie in buffers.
 #pragma once
 
-#include "compiler/codegen/cuda/base/KernelShell.h"
+#include "compiler/codegen/cuda/base/KernelFrame.h"
 #include "compiler/codegen/cuda/base/Region.h"
 #include "compiler/codegen/cuda/selection/Tuning.h"
 #include "compiler/graph/TnRare.h"

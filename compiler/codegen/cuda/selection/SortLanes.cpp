@@ -50,18 +50,13 @@ Ranked sortLanes(const ThreadBuilder &t, Ranked own, Value lane, int64_t lanes) 
 void emitSortedLanes(RegionBuilder &region, const TopKWork &work) {
   constexpr int64_t threads = 128;
   int64_t lanes = llvm::PowerOf2Ceil(std::max<int64_t>(work.longest, 1)), rows = threads / lanes;
-  KernelShell shell(*region.kernels, region.symbol, {work.input, work.values, work.indices}, 1,
-                    threads);
-  ThreadBuilder t = shell.code();
-  if (region.gpu.has(target::Feature::DependentLaunch)) {
-    t.waitForPredecessors();
-    t.launchDependents();
-  }
+  KernelFrame frame(region, {work.input, work.values, work.indices}, 1, threads);
+  ThreadBuilder t = frame.code();
   const KeyOrder &order = work.order;
   Value thread = t.thread(), lane = t.rem(thread, lanes);
   Value row = t.add(t.mul(t.wide(t.block()), rows), t.wide(t.div(thread, lanes)));
-  Value count = shell.size(work.rows()), length = shell.size(work.length);
-  Value inner = shell.size(work.inner);
+  Value count = frame.size64(work.rows()), length = frame.size64(work.length);
+  Value inner = frame.size64(work.inner);
   Value isRow = t.isLess(row, count);
   Value isReal = both(t, isRow, t.isLess(t.wide(lane), length));
   Value none = arith::ConstantOp::create(t.builder, t.location, t.builder.getZeroAttr(order.key));
@@ -70,7 +65,7 @@ void emitSortedLanes(RegionBuilder &region, const TopKWork &work) {
       [&](const ThreadBuilder &b) -> Values {
         Value start = rowStart(b, row, length, inner);
         Value place = b.add(start, b.mul(b.wide(lane), inner));
-        Value from = b.offset(shell.buffer(0), order.storage, place);
+        Value from = b.offset(frame.buffer(0), order.storage, place);
         return {order.keyOf(b, b.load(order.storage, from, byteSize(order.storage)))};
       },
       [&](const ThreadBuilder &) -> Values { return {none}; })[0];
@@ -82,11 +77,11 @@ void emitSortedLanes(RegionBuilder &region, const TopKWork &work) {
   }
   own = sortLanes(t, own, lane, lanes);
   Value index = isShort ? t.sub(last, t.bitAnd(own.key, last)) : own.index;
-  Value stores = both(t, isRow, t.isLess(t.wide(lane), shell.size(work.wanted)));
+  Value stores = both(t, isRow, t.isLess(t.wide(lane), frame.size64(work.wanted)));
   t.when(stores, [&](const ThreadBuilder &b) {
-    TopKResults(b, shell, work, row, 0, 1).store(b, lane, index);
+    TopKResults(b, frame, work, row, 0, 1).store(b, lane, index);
   });
-  region.code.steps.push_back(shell.finish(work.rows().ceilDiv(rows), 0));
+  frame.finish(work.rows().ceilDiv(rows));
 }
 
 } // namespace tenon::codegen::cuda

@@ -244,22 +244,22 @@ SortJob sortOf(const TopKWork &work) {
   job.key = work.order.key;
   job.bits = work.order.bits;
   job.read = {work.input};
-  job.keyOf = [work](const ThreadBuilder &t, KernelShell &shell, unsigned first, Value row,
+  job.keyOf = [work](const ThreadBuilder &t, KernelFrame &frame, unsigned first, Value row,
                      Value number) {
     Type element = work.order.storage;
-    Value inner = shell.size(work.inner);
-    Value start = rowStart(t, row, shell.size(work.length), inner);
-    Value from = t.offset(shell.buffer(first), element, t.add(start, t.mul(number, inner)));
+    Value inner = frame.size64(work.inner);
+    Value start = rowStart(t, row, frame.size64(work.length), inner);
+    Value from = t.offset(frame.buffer(first), element, t.add(start, t.mul(number, inner)));
     Value key = work.order.keyOf(t, t.load(element, from, byteSize(element)));
     return bitXor(t, key, t.like(key, -1));
   };
   job.given = {work.input};
   job.written = {work.values, work.indices};
-  job.store = [work](const ThreadBuilder &t, KernelShell &shell, unsigned first, Value row,
+  job.store = [work](const ThreadBuilder &t, KernelFrame &frame, unsigned first, Value row,
                      Value place, Value, Value number) {
-    Value isWanted = t.isLess(place, t.word(shell.size(work.wanted)));
+    Value isWanted = t.isLess(place, t.word(frame.size64(work.wanted)));
     t.when(isWanted, [&](const ThreadBuilder &b) {
-      TopKResults(b, shell, work, row, first, first + 1).store(b, place, number);
+      TopKResults(b, frame, work, row, first, first + 1).store(b, place, number);
     });
   };
   return job;

@@ -2,7 +2,7 @@
 // of.
 #pragma once
 
-#include "compiler/codegen/cuda/base/KernelShell.h"
+#include "compiler/codegen/cuda/base/KernelFrame.h"
 #include "compiler/codegen/cuda/base/Region.h"
 #include "compiler/codegen/cuda/selection/Keys.h"
 #include "compiler/codegen/cuda/selection/Team.h"
@@ -58,7 +58,7 @@ void emitSortedLanes(RegionBuilder &region, const TopKWork &work);
 /// Writes the element of a row with this index (i32) as number `place` (i32) of its results.
 class TopKResults {
 public:
-  TopKResults(const ThreadBuilder &t, KernelShell &shell, const TopKWork &work, mlir::Value row,
+  TopKResults(const ThreadBuilder &t, KernelFrame &frame, const TopKWork &work, mlir::Value row,
               unsigned input, unsigned values);
   void store(const ThreadBuilder &t, mlir::Value place, mlir::Value index) const;
 

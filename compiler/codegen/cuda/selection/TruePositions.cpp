@@ -28,7 +28,7 @@ private:
   void emitCounts(uint32_t counts);
   void emitPlaces(uint32_t starts, uint32_t counts);
   /// Whether each of the thread's elements is true (i1), which begin at `first` (i64).
-  Values load(const ThreadBuilder &t, KernelShell &shell, Value &first) const;
+  Values load(const ThreadBuilder &t, KernelFrame &frame, Value &first) const;
   Value countOf(const ThreadBuilder &t, ValueRange areTrue) const {
     Value own = t.i32(0);
     for (Value isTrue : areTrue) {
@@ -43,9 +43,9 @@ private:
   Team team;
 };
 
-Values PositionsKernels::load(const ThreadBuilder &t, KernelShell &shell, Value &first) const {
+Values PositionsKernels::load(const ThreadBuilder &t, KernelFrame &frame, Value &first) const {
   Type byte = t.builder.getI8Type();
-  ElementRun run(t, shell.buffer(0), byte, t.i64(0), shell.size(length));
+  ElementRun run(t, frame.buffer(0), byte, t.i64(0), frame.size64(length));
   Value vector = t.add(t.mul(t.wide(t.block()), kThreads), t.wide(t.thread()));
   first = t.mul(vector, kVector);
   Value none = zeroSum(t, byte);
@@ -57,33 +57,30 @@ Values PositionsKernels::load(const ThreadBuilder &t, KernelShell &shell, Value 
 }
 
 void PositionsKernels::emitCounts(uint32_t counts) {
-  KernelShell shell(*region.kernels, nextSymbol(region), {ports.buffers[0], counts}, 1, kThreads);
-  ThreadBuilder t = shell.code();
-  beginKernel(t, region.gpu);
+  KernelFrame frame(region, {ports.buffers[0], counts}, 1, kThreads);
+  ThreadBuilder t = frame.code();
   Value first;
-  Value own = countOf(t, load(t, shell, first));
-  Value all = team.total(t, own, shell.shared(), t.i32(0));
+  Value own = countOf(t, load(t, frame, first));
+  Value all = team.total(t, own, frame.dynamicShared(), t.i32(0));
   t.when(t.isEqual(t.thread(), t.i32(0)), [&](const ThreadBuilder &b) {
     Value piece = b.wide(b.block());
-    b.store(b.wide(all), b.offset(shell.buffer(1), b.i64Type(), piece), 8);
+    b.store(b.wide(all), b.offset(frame.buffer(1), b.i64Type(), piece), 8);
   });
-  region.code.steps.push_back(shell.finish(pieces, team.scratchBytes()));
+  frame.finish(pieces, team.scratchBytes());
 }
 
 /// Threads behind those of the elements write nothing: there are none of theirs.
 void PositionsKernels::emitPlaces(uint32_t starts, uint32_t counts) {
-  KernelShell shell(*region.kernels, nextSymbol(region),
-                    {ports.buffers[0], starts, counts, ports.buffers[1], ports.buffers[2]}, 3,
-                    kThreads);
-  ThreadBuilder t = shell.code();
-  beginKernel(t, region.gpu);
+  KernelFrame frame(region, {ports.buffers[0], starts, counts, ports.buffers[1], ports.buffers[2]},
+                    3, kThreads);
+  ThreadBuilder t = frame.code();
   Type number = t.i64Type();
   Value first;
-  Values areTrue = load(t, shell, first);
-  Value before = team.prefix(t, countOf(t, areTrue), shell.shared(), t.i32(0)).first;
-  Value piece = t.wide(t.block()), last = t.add(shell.size(pieces), -1);
+  Values areTrue = load(t, frame, first);
+  Value before = team.prefix(t, countOf(t, areTrue), frame.dynamicShared(), t.i32(0)).first;
+  Value piece = t.wide(t.block()), last = t.add(frame.size64(pieces), -1);
   auto at = [&](unsigned buffer, Value place) {
-    return t.offset(shell.buffer(buffer), number, place);
+    return t.offset(frame.buffer(buffer), number, place);
   };
   Value all = t.add(t.load(number, at(1, last), 8), t.load(number, at(2, last), 8));
   Value place = t.add(t.load(number, at(1, piece), 8), t.wide(before));
@@ -93,16 +90,16 @@ void PositionsKernels::emitPlaces(uint32_t starts, uint32_t counts) {
     Value index = t.add(first, static_cast<int64_t>(i));
     Value target = t.select(isTrue, place, behind);
     Value value = t.select(isTrue, index, t.i64(0));
-    t.when(t.isLess(index, shell.size(length)), [&](const ThreadBuilder &b) {
-      b.store(value, b.offset(shell.buffer(3), number, target), 8);
+    t.when(t.isLess(index, frame.size64(length)), [&](const ThreadBuilder &b) {
+      b.store(value, b.offset(frame.buffer(3), number, target), 8);
     });
     Value one = t.i64(1), none = t.i64(0);
     place = t.add(place, t.select(isTrue, one, none));
     behind = t.add(behind, t.select(isTrue, none, one));
   }
   t.when(t.isEqual(t.add(t.wide(t.thread()), piece), t.i64(0)),
-         [&](const ThreadBuilder &b) { b.store(all, shell.buffer(4), 8); });
-  region.code.steps.push_back(shell.finish(pieces, team.scratchBytes()));
+         [&](const ThreadBuilder &b) { b.store(all, frame.buffer(4), 8); });
+  frame.finish(pieces, team.scratchBytes());
 }
 
 void PositionsKernels::emit() {

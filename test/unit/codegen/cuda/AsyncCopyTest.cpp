@@ -5,7 +5,7 @@
 #include "test/unit/codegen/emulator/GpuEmulator.h"
 #include "test/unit/codegen/emulator/HandKernelCheck.h"
 #include "compiler/codegen/cuda/base/EmitPtx.h"
-#include "compiler/codegen/cuda/base/KernelShell.h"
+#include "compiler/codegen/cuda/base/KernelFrame.h"
 #include "compiler/codegen/cuda/base/Warpgroup.h"
 #include "engine/Expr.h"
 
@@ -31,19 +31,18 @@ struct RingOptions {
 /// behind the other to buffer 1.
 class Ring {
 public:
-  Ring(mlir::ModuleOp module, int64_t rows, int64_t columns, const RingOptions &options)
-      : options(options), shell(module, "ring", {0, 1}, 1, kThreads), t(shell.code()),
-        context(module.getContext()) {
-    map = shell.tensorMap(0, constant(rows), constant(columns), constant(columns), kRows);
-    shell.setMinBlocksPerSm(1);
+  Ring(RegionBuilder &region, int64_t rows, int64_t columns, const RingOptions &options)
+      : options(options), frame(region, {0, 1}, 1, kThreads), t(frame.code()), context(region.source.getContext()) {
+    map = frame.tensorMap(0, constant(rows), constant(columns), constant(columns), kRows);
+    frame.setMinBlocksPerSm(1);
   }
 
-  RegionStep finish(int64_t blocks) {
+  void finish(int64_t blocks) {
     prepare();
     t.barrier();
     t.when(t.isLess(t.thread(), t.i32(kWarpgroup)), [&](const ThreadBuilder &b) { consume(b); });
     t.when(isProducing(t), [&](const ThreadBuilder &b) { produce(b); });
-    return shell.finish(constant(blocks), kSharedBytes);
+    frame.finish(constant(blocks), kSharedBytes);
   }
 
 private:
@@ -68,7 +67,7 @@ private:
   }
 
   void prepare() {
-    shared = shell.shared(kTileAlignment);
+    shared = frame.dynamicShared(kTileAlignment);
     t.when(t.isEqual(t.thread(), t.i32(0)), [&](const ThreadBuilder &b) {
       prefetchTensorMap(b, map);
       for (int64_t slot = 0; slot < kSlots; ++slot) {
@@ -132,7 +131,7 @@ private:
           in.load(words, in.offset(slotAt(in, slot), in.builder.getI8Type(), place), 16);
       mlir::Value boxes = in.add(in.mul(in.block(), options.boxes), box);
       in.store(got,
-               in.offset(shell.buffer(1), words, in.add(in.mul(boxes, kWarpgroup), in.thread())),
+               in.offset(frame.buffer(1), words, in.add(in.mul(boxes, kWarpgroup), in.thread())),
                16);
       in.warpBarrier();
       in.when(in.isEqual(in.rem(in.thread(), kWarp), in.i32(0)),
@@ -141,20 +140,19 @@ private:
   }
 
   RingOptions options;
-  KernelShell shell;
+  KernelFrame frame;
   ThreadBuilder t;
   mlir::MLIRContext *context;
   mlir::Value shared, map;
 };
 
 /// The lowered module of a ring.
-struct Built : KernelModule {
-  explicit Built(int64_t blocks, int64_t rows, int64_t columns, const RingOptions &options) {
-    step = Ring(*module, rows, columns, options).finish(blocks);
-    isLowered = mlir::succeeded(lowerToNvvm(*module, 64));
+struct Built : TestRegion {
+  Built(int64_t blocks, int64_t rows, int64_t columns, const RingOptions &options) : TestRegion(emptyRegion("ring")) {
+    Ring(*region, rows, columns, options).finish(blocks);
+    isLowered = mlir::succeeded(lowerToNvvm(kernels(), 64));
   }
 
-  RegionStep step;
   bool isLowered = false;
 };
 
@@ -162,7 +160,7 @@ TEST(AsyncCopyTest, AssemblesWithTheTensorMapAsAnArgument) {
   Built built(2, 32, 320, {});
   ASSERT_TRUE(built.isLowered);
   const target::Target &gpu = target::targetOf("sm_90a");
-  llvm::Expected<std::string> ptx = emitPtx(*built.module, gpu);
+  llvm::Expected<std::string> ptx = emitPtx(built.kernels(), gpu);
   ASSERT_TRUE(static_cast<bool>(ptx)) << llvm::toString(ptx.takeError());
   EXPECT_NE(ptx->find(".param .align 64 .b8 ring_param_2[128]"), std::string::npos) << *ptx;
   EXPECT_EQ(ptx->find(".local"), std::string::npos) << *ptx;
@@ -180,7 +178,7 @@ uint16_t elementOf(int64_t row, int64_t column) {
 std::string runRing(const RingOptions &options, bool reversed) {
   constexpr int64_t blocks = 4;
   Built built(blocks, kMatrixRows, kMatrixColumns, options);
-  llvm::Expected<std::unique_ptr<GpuEmulator>> emulator = GpuEmulator::create(*built.module);
+  llvm::Expected<std::unique_ptr<GpuEmulator>> emulator = GpuEmulator::create(built.kernels());
   if (!built.isLowered || !emulator) {
     return "not lowered: " + llvm::toString(emulator.takeError());
   }
@@ -190,7 +188,7 @@ std::string runRing(const RingOptions &options, bool reversed) {
   for (int64_t i = 0; i < kMatrixRows * kMatrixColumns; ++i) {
     matrix[i] = elementOf(i / kMatrixColumns, i % kMatrixColumns);
   }
-  const TensorMapArgument &map = built.step.tensorMaps[0];
+  const TensorMapArgument &map = built.region->code.steps[0].tensorMaps[0];
   EmulatedTensorMap emulated{static_cast<const char *>(from.data()),
                              *engine::evaluate(map.rows, {}),
                              *engine::evaluate(map.columns, {}),

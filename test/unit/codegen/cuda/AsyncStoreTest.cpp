@@ -5,7 +5,7 @@
 #include "test/unit/codegen/emulator/GpuEmulator.h"
 #include "test/unit/codegen/emulator/HandKernelCheck.h"
 #include "compiler/codegen/cuda/base/EmitPtx.h"
-#include "compiler/codegen/cuda/base/KernelShell.h"
+#include "compiler/codegen/cuda/base/KernelFrame.h"
 #include "compiler/codegen/cuda/base/Warpgroup.h"
 
 namespace tenon::codegen::cuda {
@@ -21,11 +21,11 @@ struct Exchange {
 constexpr int64_t kBarrierAt = 16, kShared = kBarrierAt + kBarrierBytes, kFirst = 7;
 
 /// Buffer 0 gets, by block, what the other one stored: kFirst + its rank.
-void build(mlir::ModuleOp module, const Exchange &options) {
-  KernelShell shell(module, "exchange", {0}, 0, kWarp);
-  shell.setCluster(2);
-  mlir::Value shared = shell.shared(kTileAlignment);
-  ThreadBuilder t = shell.code();
+void build(RegionBuilder &region, const Exchange &options) {
+  KernelFrame frame(region, {0}, 0, kWarp);
+  frame.setCluster(2);
+  mlir::Value shared = frame.dynamicShared(kTileAlignment);
+  ThreadBuilder t = frame.code();
   mlir::Value barrier = t.offset(shared, t.builder.getI8Type(), kBarrierAt);
   mlir::Value rank = t.rem(t.block(), 2), other = t.sub(t.i32(1), rank);
   mlir::Value isFirst = t.isEqual(t.thread(), t.i32(0));
@@ -51,21 +51,21 @@ void build(mlir::ModuleOp module, const Exchange &options) {
   }
   t.when(isFirst, [&](const ThreadBuilder &b) {
     mlir::Value got = b.load(b.i32Type(), shared, 4);
-    b.store(got, b.offset(shell.buffer(0), b.i32Type(), rank), 4);
+    b.store(got, b.offset(frame.buffer(0), b.i32Type(), rank), 4);
   });
   t.arriveAtCluster();
   t.waitForCluster();
-  shell.finish(mlir::getAffineConstantExpr(2, module.getContext()), kShared);
+  frame.finish(mlir::getAffineConstantExpr(2, region.source.getContext()), kShared);
 }
 
 /// The fault of a run, or "wrong" if the numbers are.
 std::string run(const Exchange &options, bool reversed) {
-  KernelModule kernels;
-  build(*kernels.module, options);
-  if (failed(lowerToNvvm(*kernels.module, 64))) {
+  TestRegion tested = emptyRegion("exchange");
+  build(*tested.region, options);
+  if (failed(lowerToNvvm(tested.kernels(), 64))) {
     return "not lowered";
   }
-  llvm::Expected<std::unique_ptr<GpuEmulator>> emulator = GpuEmulator::create(*kernels.module);
+  llvm::Expected<std::unique_ptr<GpuEmulator>> emulator = GpuEmulator::create(tested.kernels());
   if (!emulator) {
     return llvm::toString(emulator.takeError());
   }

@@ -13,8 +13,7 @@ inline const Emitter emitChosen =
 /// Of a tile that would else only be chosen for large shapes.
 inline Emitter emitTile(AttentionTile tile) {
   return [tile](RegionBuilder &region) {
-    emitTensorCoreAttention(*region.kernels, region.symbol, *matchAttention(region.source), tile,
-                            region.gpu, region.code);
+    emitTensorCoreAttention(region, *matchAttention(region.source), tile);
     return true;
   };
 }

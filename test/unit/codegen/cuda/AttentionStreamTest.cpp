@@ -24,7 +24,7 @@ Emitter emitStream(int64_t blocks, bool isShort = false, bool takesTurns = false
     layout->blocks = blocks;
     layout->takesTurns = takesTurns;
     layout->slots = isShort ? 2 * layout->tiles() : layout->slots;
-    emitStreamAttention(*region.kernels, region.symbol, problem, *layout, region.code);
+    emitStreamAttention(region, problem, *layout);
     return true;
   };
 }

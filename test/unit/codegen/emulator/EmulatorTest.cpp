@@ -2,7 +2,7 @@
 #include "test/unit/codegen/emulator/GpuEmulator.h"
 #include "test/unit/codegen/emulator/HandKernelCheck.h"
 #include "compiler/codegen/cuda/base/EmitPtx.h"
-#include "compiler/codegen/cuda/base/KernelShell.h"
+#include "compiler/codegen/cuda/base/KernelFrame.h"
 #include "compiler/codegen/cuda/base/TensorCore.h"
 #include "gtest/gtest.h"
 
@@ -12,18 +12,18 @@
 namespace tenon::codegen::cuda {
 namespace {
 
-using Body = std::function<void(KernelShell &shell, const ThreadBuilder &t)>;
+using Body = std::function<void(KernelFrame &frame, const ThreadBuilder &t)>;
 
 /// Runs a kernel of one block of a warp on buffers of 32 floats: the first holds 0, 1, ...
 std::string run(const Body &body, float *result, uint64_t sharedBytes = 128) {
-  KernelModule kernels;
-  KernelShell shell(*kernels.module, "planted", {0, 1}, 1, 32);
-  body(shell, shell.code());
-  shell.finish(mlir::getAffineConstantExpr(1, kernels.context.get()), sharedBytes);
-  if (mlir::failed(lowerToNvvm(*kernels.module, 64))) {
+  TestRegion tested = emptyRegion("planted");
+  KernelFrame frame(*tested.region, {0, 1}, 1, 32);
+  body(frame, frame.code());
+  frame.finish(mlir::getAffineConstantExpr(1, tested.context.get()), sharedBytes);
+  if (mlir::failed(lowerToNvvm(tested.kernels(), 64))) {
     return "does not lower";
   }
-  llvm::Expected<std::unique_ptr<GpuEmulator>> emulator = GpuEmulator::create(*kernels.module);
+  llvm::Expected<std::unique_ptr<GpuEmulator>> emulator = GpuEmulator::create(tested.kernels());
   if (!emulator) {
     return llvm::toString(emulator.takeError());
   }
@@ -39,11 +39,11 @@ std::string run(const Body &body, float *result, uint64_t sharedBytes = 128) {
 
 /// Copies 16 bytes a thread (for the first 8) through shared memory.
 Body copyThroughShared(bool waits) {
-  return [waits](KernelShell &shell, const ThreadBuilder &t) {
-    mlir::Value thread = t.thread(), shared = shell.shared();
+  return [waits](KernelFrame &frame, const ThreadBuilder &t) {
+    mlir::Value thread = t.thread(), shared = frame.dynamicShared();
     t.when(t.isLess(thread, t.i32(8)), [&](const ThreadBuilder &b) {
       mlir::Value at = b.mul(thread, 4);
-      copyAsync(b, b.offset(shared, b.f32Type(), at), b.offset(shell.buffer(0), b.f32Type(), at),
+      copyAsync(b, b.offset(shared, b.f32Type(), at), b.offset(frame.buffer(0), b.f32Type(), at),
                 {});
     });
     commitCopies(t);
@@ -52,7 +52,7 @@ Body copyThroughShared(bool waits) {
     }
     t.barrier();
     t.store(t.load(t.f32Type(), t.offset(shared, t.f32Type(), thread), 4),
-            t.offset(shell.buffer(1), t.f32Type(), thread), 4);
+            t.offset(frame.buffer(1), t.f32Type(), thread), 4);
   };
 }
 
@@ -80,9 +80,9 @@ TEST(GpuEmulatorTest, MoreSharedMemoryThanAGpuHas) {
 TEST(GpuEmulatorTest, LanesThatDoNotMeet) {
   float result[32];
   std::string fault = run(
-      [](KernelShell &shell, const ThreadBuilder &t) {
+      [](KernelFrame &frame, const ThreadBuilder &t) {
         t.when(t.isLess(t.thread(), t.i32(16)), [&](const ThreadBuilder &b) {
-          b.store(b.shuffleXor(b.f32(1), 1), shell.buffer(1), 4);
+          b.store(b.shuffleXor(b.f32(1), 1), frame.buffer(1), 4);
         });
       },
       result);
@@ -92,8 +92,8 @@ TEST(GpuEmulatorTest, LanesThatDoNotMeet) {
 TEST(GpuEmulatorTest, AccessBeyondABuffer) {
   float result[32];
   EXPECT_DEATH(run(
-                   [](KernelShell &shell, const ThreadBuilder &t) {
-                     t.store(t.f32(1), t.offset(shell.buffer(1), t.f32Type(), 32), 4);
+                   [](KernelFrame &frame, const ThreadBuilder &t) {
+                     t.store(t.f32(1), t.offset(frame.buffer(1), t.f32Type(), 32), 4);
                    },
                    result),
                "");

@@ -43,39 +43,38 @@ reference::Tensor seeded(RankedTensorType type, ArrayRef<int64_t> symbols, uint6
   return *reference::convert(*wide, *reference::dtypeOf(type.getElementType()));
 }
 
-/// The region and the kernels that an emitter makes of it.
-struct Compiled {
-  std::unique_ptr<MLIRContext> context;
-  OwningOpRef<ModuleOp> source;
-  std::unique_ptr<RegionBuilder> region;
-};
-
-llvm::Expected<Compiled> compile(const std::string &text, const Emitter &emitter,
-                                 const target::Target &gpu) {
+llvm::Expected<TestRegion> parse(const std::string &text, const std::string &symbol, const target::Target &gpu) {
   DialectRegistry registry;
-  registerEmitDialects(registry);
-  registry.insert<func::FuncDialect, linalg::LinalgDialect, tensor::TensorDialect, tn::TnDialect>();
-  Compiled result;
+  registerRegionDialects(registry);
+  TestRegion result;
   result.context = std::make_unique<MLIRContext>(registry, MLIRContext::Threading::DISABLED);
   result.context->loadAllAvailableDialects();
   result.source = parseSourceString<ModuleOp>(text, ParserConfig(result.context.get()));
   if (!result.source) {
     return llvm::createStringError("does not parse:\n" + text);
   }
-  result.region = std::make_unique<RegionBuilder>(
-      result.source->lookupSymbol<func::FuncOp>("kernel"), "tested", gpu);
-  FailureOr<bool> taken = emitter(*result.region);
+  result.region = std::make_unique<RegionBuilder>(result.source->lookupSymbol<func::FuncOp>("kernel"), symbol, gpu);
+  return result;
+}
+
+/// A region with the kernels that an emitter makes of it.
+llvm::Expected<TestRegion> compile(const std::string &text, const Emitter &emitter, const target::Target &gpu) {
+  llvm::Expected<TestRegion> result = parse(text, "tested", gpu);
+  if (!result) {
+    return result;
+  }
+  FailureOr<bool> taken = emitter(*result->region);
   if (failed(taken) || !*taken) {
     return llvm::createStringError("the emitter does not take the region");
   }
-  if (failed(verify(*result.region->kernels)) || failed(lowerKernels(*result.region))) {
+  if (failed(verify(result->kernels())) || failed(lowerKernels(*result->region))) {
     return llvm::createStringError("the kernels are not valid");
   }
   return result;
 }
 
 /// `places` are those of the inputs and results.
-std::string launchAll(Compiled &compiled, const std::vector<void *> &places,
+std::string launchAll(TestRegion &compiled, const std::vector<void *> &places,
                       const RunOptions &options) {
   return llvm::toString(runSteps(*compiled.region->kernels, compiled.region->code, places,
                                  options.symbols, options.reversed));
@@ -99,12 +98,8 @@ testing::AssertionResult compareResults(llvm::ArrayRef<reference::Tensor> expect
 
 } // namespace
 
-KernelModule::KernelModule() {
-  DialectRegistry registry;
-  registerEmitDialects(registry);
-  context = std::make_unique<MLIRContext>(registry, MLIRContext::Threading::DISABLED);
-  context->loadAllAvailableDialects();
-  module = ModuleOp::create(UnknownLoc::get(context.get()));
+TestRegion emptyRegion(const std::string &symbol) {
+  return llvm::cantFail(parse("func.func @kernel() { return }", symbol, target::targetOf("sm_90a")));
 }
 
 testing::AssertionResult matchesReference(const std::string &text, const Emitter &emitter,
@@ -119,7 +114,7 @@ testing::AssertionResult matchesReference(const std::string &text, const Emitter
 
 testing::AssertionResult matchesReference(const std::string &text, const Emitter &emitter,
                                           const RunOptions &options) {
-  llvm::Expected<Compiled> compiled = compile(text, emitter, options.gpu);
+  llvm::Expected<TestRegion> compiled = compile(text, emitter, options.gpu);
   if (!compiled) {
     return testing::AssertionFailure() << llvm::toString(compiled.takeError());
   }
@@ -165,7 +160,7 @@ testing::AssertionResult matchesReference(const std::string &text, const Emitter
 
 llvm::Expected<std::string> emitTestPtx(const std::string &text, const Emitter &emitter,
                                         const target::Target &gpu) {
-  llvm::Expected<Compiled> compiled = compile(text, emitter, gpu);
+  llvm::Expected<TestRegion> compiled = compile(text, emitter, gpu);
   if (!compiled) {
     return compiled.takeError();
   }

@@ -14,13 +14,16 @@
 
 namespace tenon::codegen::cuda {
 
-/// An empty module for kernels that are built op by op.
-struct KernelModule {
-  KernelModule();
-
+/// A region in a context of its own.
+struct TestRegion {
   std::unique_ptr<mlir::MLIRContext> context;
-  mlir::OwningOpRef<mlir::ModuleOp> module;
+  mlir::OwningOpRef<mlir::ModuleOp> source;
+  std::unique_ptr<RegionBuilder> region;
+
+  mlir::ModuleOp kernels() const { return *region->kernels; }
 };
+/// One without operations, for kernels that are built op by op.
+TestRegion emptyRegion(const std::string &symbol);
 
 /// Adds a region's steps; false if it does not take the region, failure after a diagnostic.
 using Emitter = std::function<mlir::FailureOr<bool>(RegionBuilder &region)>;

@@ -1,0 +1,53 @@
+// Relies on the linalg form asking for a sum only at the places of the result that it belongs to.
+#include "compiler/codegen/cuda/gemm/EpilogueStore.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+
+void storeThroughEpilogue(ElementEmitter &emitter, const GemmTensors &tensors,
+                          ArrayRef<ResultStrip> strips) {
+  KernelFrame &kernel = emitter.kernel;
+  IndexMath &math = emitter.math;
+  tn::Dims dims = kernel.region.dims(tensors.result);
+  // One strip's accumulators differ by their columns alone.
+  auto keyIn = [isOne = strips.size() == 1](ArrayRef<Index> place) {
+    return keyOf(isOne ? place.take_back() : place);
+  };
+  std::map<IndicesKey, Value> accumulators;
+  SmallVector<Indices> places;
+  for (const ResultStrip &strip : strips) {
+    int64_t width = strip.accumulators.size() / strip.parts;
+    for (auto [i, accumulator] : llvm::enumerate(strip.accumulators)) {
+      int64_t part = int64_t(i) / width, neighbour = int64_t(i) % width;
+      Index distance = Index::constant(part * strip.partColumns + neighbour);
+      Indices place = strip.place;
+      place.back() = math.add(place.back(), distance);
+      accumulators[keyIn(place)] = accumulator;
+      if (part > 0) {
+        continue;
+      }
+      places.push_back(place);
+      if (strip.readsLinear) {
+        emitter.setLinear(dims, place, math.add(strip.linear, distance));
+      }
+    }
+  }
+  emitter.hold(tensors.sum, [accumulators, keyIn](ArrayRef<Index> place) {
+    // A single column may be asked for as column 0.
+    return accumulators.size() == 1 ? accumulators.begin()->second : accumulators.at(keyIn(place));
+  });
+  SmallVector<Value> elements = emitter.elements(tensors.result, places);
+  if (emitter.hasFailed()) {
+    return;
+  }
+  ArrayRef<Value> rest = elements;
+  for (const ResultStrip &strip : strips) {
+    size_t width = strip.accumulators.size() / strip.parts;
+    Value stored = width > 1 ? kernel.code().pack(rest.take_front(width)) : rest.front();
+    kernel.store(kernel.region.output(0), stored, strip.linear, strip.isStored);
+    rest = rest.drop_front(width);
+  }
+}
+
+} // namespace tenon::codegen::cuda
