@@ -6,6 +6,7 @@
 #include "compiler/dispatch/BuildRegions.h"
 #include "compiler/dispatch/Explain.h"
 #include "compiler/dispatch/WeightLayout.h"
+#include "compiler/graph/TensorFacts.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
@@ -35,16 +36,14 @@ void eraseDead(Block *block) {
   }
 }
 
-bool isEmpty(Value value) {
-  return llvm::is_contained(cast<RankedTensorType>(value.getType()).getShape(), 0);
-}
-
 /// Sums over nothing are zeros, with or without the passes of opt: no kernel has blocks of none.
 void replaceEmptyProducts(Block *block) {
   for (Operation &op : llvm::make_early_inc_range(*block)) {
     tn::AttentionOp attention = dyn_cast<tn::AttentionOp>(op);
-    bool isZero = attention ? isEmpty(attention.getV())
-                            : isa<tn::MatmulOp>(op) && llvm::any_of(op.getOperands(), isEmpty);
+    bool isZero = attention ? tn::isEmpty(attention.getV())
+                            : isa<tn::MatmulOp>(op) &&
+                                  llvm::any_of(op.getOperandTypes(),
+                                               [](Type type) { return tn::isEmpty(type); });
     if (!isZero) {
       continue;
     }

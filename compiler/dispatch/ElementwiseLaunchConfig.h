@@ -9,7 +9,7 @@
 namespace tenon::dispatch {
 
 /// What the sharing depends on.
-struct StripFacts {
+struct ElementwiseFacts {
   int64_t widest = 1; ///< bytes of an element of the widest result
   /// Elements of a result, or a guess of it; and their number if it is known.
   int64_t estimate = 1;
@@ -43,22 +43,22 @@ inline constexpr int64_t kStripsOfThread = 2, kLargeBytes = int64_t(8) << 20;
 inline constexpr int64_t kMostDoubled = 7;
 
 /// With blocks of `threads`, or (0) of as many as suit the tensors.
-inline ElementwiseLaunchConfig elementwiseLaunchConfig(const StripFacts &facts,
+inline ElementwiseLaunchConfig elementwiseLaunchConfig(const ElementwiseFacts &facts,
                                                        int64_t threads = 0) {
-  ElementwiseLaunchConfig share;
-  share.lanes = std::min(kAccessBytes / facts.widest, kMostLanes);
-  while (share.lanes > 1 && (facts.isSingle || !facts.along || *facts.along % share.lanes != 0 ||
-                             facts.estimate / share.lanes < kEnoughThreads)) {
-    share.lanes /= 2;
+  ElementwiseLaunchConfig config;
+  config.lanes = std::min(kAccessBytes / facts.widest, kMostLanes);
+  while (config.lanes > 1 && (facts.isSingle || !facts.along || *facts.along % config.lanes != 0 ||
+                              facts.estimate / config.lanes < kEnoughThreads)) {
+    config.lanes /= 2;
   }
-  bool isSmall = facts.estimate / share.lanes < kEnoughThreads * 2;
-  share.threads = threads ? threads : isSmall ? kFewBlockThreads : kBlockThreads;
-  int64_t perBlock = share.lanes * share.threads * kStripsOfThread;
+  bool isSmall = facts.estimate / config.lanes < kEnoughThreads * 2;
+  config.threads = threads ? threads : isSmall ? kFewBlockThreads : kBlockThreads;
+  int64_t perBlock = config.lanes * config.threads * kStripsOfThread;
   bool isLarge = facts.isFlat && facts.count && *facts.count * facts.widest >= kLargeBytes;
   if (isLarge && facts.tensors <= kMostDoubled && *facts.count % perBlock == 0) {
-    share.strips = kStripsOfThread;
+    config.strips = kStripsOfThread;
   }
-  return share;
+  return config;
 }
 
 } // namespace tenon::dispatch

@@ -28,8 +28,8 @@ constexpr int64_t kFreeRegisters = 128;
 constexpr double kOfSpilledByte = 7;
 constexpr int64_t kMostRegisters = 255, kRegisterUnit = 8;
 
-/// How the elements of a kernel are shared out: of one thread, and threads of a block.
-struct Share {
+/// The threads of a kernel: elements of each, and how many a block has.
+struct ThreadLayout {
   int64_t elements = 1;
   int64_t threads = 1;
   int64_t sharedBytes = 0;   ///< of rows that wait in shared memory, where they can be read again
@@ -48,18 +48,18 @@ public:
 
   /// Whether the model knows how codegen lays the kernel out.
   bool isKnown() const { return known; }
-  Share share() const { return root ? shareRows() : sharePoints(); }
-  /// Registers that a thread of such a share wants.
-  int64_t registers(const Share &share) const;
-  double wordsAlive(const Share &share) const;
+  ThreadLayout layout() const { return root ? layoutOfRows() : layoutOfPoints(); }
+  /// Registers that a thread of such a layout wants.
+  int64_t registers(const ThreadLayout &layout) const;
+  double wordsAlive(const ThreadLayout &layout) const;
   /// Bytes that a thread reads for an element.
   int64_t bytesRead() const;
   int64_t count() const { return costs.countOf(dims); }
 
 private:
-  Share sharePoints() const;
+  ThreadLayout layoutOfPoints() const;
   RowFacts rowFacts() const;
-  Share shareRows() const;
+  ThreadLayout layoutOfRows() const;
   bool isWide(Value value) const { return tn::sameDims(tn::getDims(value.getType()), dims); }
   bool variesInRow(Value value) const;
   bool isInside(Value value) const { return llvm::is_contained(ops, value.getDefiningOp()); }
@@ -70,7 +70,7 @@ private:
   SmallVector<Value> results, inputs;
   Operation *root = nullptr; ///< of rows
   size_t rowDims = 0;
-  /// Of the elements that are shared out.
+  /// Of all elements.
   tn::Dims dims;
   bool known = false;
 };
@@ -97,8 +97,8 @@ KernelFacts::KernelFacts(ArrayRef<Operation *> operations, const CostModel &cost
       count() > 0 && (root || llvm::all_of(results, [&](Value result) { return isWide(result); }));
 }
 
-Share KernelFacts::sharePoints() const {
-  StripFacts facts;
+ThreadLayout KernelFacts::layoutOfPoints() const {
+  ElementwiseFacts facts;
   MLIRContext *context = ops.front()->getContext();
   facts.count = tn::constantDim(tn::elementCount(context, dims));
   facts.estimate = count();
@@ -137,10 +137,10 @@ RowFacts KernelFacts::rowFacts() const {
 }
 
 /// Rows of unknown length are taken for rows of their guessed one.
-Share KernelFacts::shareRows() const {
+ThreadLayout KernelFacts::layoutOfRows() const {
   RowFacts facts = rowFacts();
   if (std::optional<RowReductionConfig> staged = layoutStaged(facts)) {
-    int64_t threads = staged->blockThreads() * std::max<int64_t>(staged->blocksOfProcessor, 1);
+    int64_t threads = staged->blockThreads() * std::max<int64_t>(staged->blocksPerSm, 1);
     return {staged->steps * staged->lanes, staged->blockThreads(),
             staged->sharedBytes + kReservedBytes,
             std::min(kMostRegisters, costs.profile().registers / threads)};
@@ -170,8 +170,8 @@ int64_t KernelFacts::bytesRead() const {
 /// Computes values in the order of codegen: of each result first what it reads.
 class Liveness {
 public:
-  Liveness(const KernelFacts &kernelFacts, const Share &kernelShare)
-      : facts(kernelFacts), share(kernelShare) {}
+  Liveness(const KernelFacts &kernelFacts, const ThreadLayout &kernelLayout)
+      : facts(kernelFacts), layout(kernelLayout) {}
 
   double run();
 
@@ -183,7 +183,7 @@ private:
   double wordsOf(Value value) const;
 
   const KernelFacts &facts;
-  Share share;
+  ThreadLayout layout;
   llvm::DenseMap<Value, size_t> readers; ///< that are still to come
   llvm::DenseSet<Value> seen, held;
   double alive = 0, most = 0, loaded = 0;
@@ -192,7 +192,7 @@ private:
 double Liveness::wordsOf(Value value) const {
   double words = static_cast<double>(bitsOf(value)) / 32;
   bool isRow = facts.root && value == facts.root->getOperand(0);
-  return facts.variesInRow(value) ? share.elements * (isRow ? std::max(words, 1.0) : words)
+  return facts.variesInRow(value) ? layout.elements * (isRow ? std::max(words, 1.0) : words)
                                   : std::ceil(words);
 }
 
@@ -265,14 +265,16 @@ double Liveness::run() {
   for (Value result : facts.results) {
     compute(result);
   }
-  double ofRows = share.mostRegisters < kFreeRegisters ? kAheadOfRows : kAheadOfFreeRows;
+  double ofRows = layout.mostRegisters < kFreeRegisters ? kAheadOfRows : kAheadOfFreeRows;
   return std::max(most, std::min(loaded, facts.root ? ofRows : kAheadOfPoints));
 }
 
-double KernelFacts::wordsAlive(const Share &share) const { return Liveness(*this, share).run(); }
+double KernelFacts::wordsAlive(const ThreadLayout &layout) const {
+  return Liveness(*this, layout).run();
+}
 
-int64_t KernelFacts::registers(const Share &share) const {
-  return static_cast<int64_t>(kOwnRegisters + kOfWord * wordsAlive(share));
+int64_t KernelFacts::registers(const ThreadLayout &layout) const {
+  return static_cast<int64_t>(kOwnRegisters + kOfWord * wordsAlive(layout));
 }
 
 } // namespace
@@ -283,26 +285,26 @@ Occupancy occupancyOf(ArrayRef<Operation *> ops, const CostModel &costs) {
   if (!device.isGpu() || !facts.isKnown()) {
     return {};
   }
-  Share share = facts.share();
+  ThreadLayout layout = facts.layout();
   Occupancy occupancy;
-  occupancy.registers = facts.registers(share);
-  if (share.sharedBytes > 0) {
-    occupancy.registers = std::min(occupancy.registers, share.mostRegisters);
+  occupancy.registers = facts.registers(layout);
+  if (layout.sharedBytes > 0) {
+    occupancy.registers = std::min(occupancy.registers, layout.mostRegisters);
   }
-  int64_t limit = std::min(kMostRegisters, device.registers / share.threads);
-  if (occupancy.registers > limit && share.sharedBytes == 0) {
-    occupancy.spilled = kOfSpilledByte * 4 * facts.wordsAlive(share) * facts.count() /
-                        static_cast<double>(share.elements);
+  int64_t limit = std::min(kMostRegisters, device.registers / layout.threads);
+  if (occupancy.registers > limit && layout.sharedBytes == 0) {
+    occupancy.spilled = kOfSpilledByte * 4 * facts.wordsAlive(layout) * facts.count() /
+                        static_cast<double>(layout.elements);
   }
   int64_t taken = llvm::alignTo(std::min(occupancy.registers, limit), kRegisterUnit);
-  int64_t blocks = std::min(
-      {device.registers / (taken * share.threads), device.threads / share.threads, device.blocks});
-  if (share.sharedBytes > 0) {
-    blocks = std::min(blocks, device.sharedBytes / share.sharedBytes);
+  int64_t blocks = std::min({device.registers / (taken * layout.threads),
+                             device.threads / layout.threads, device.blocks});
+  if (layout.sharedBytes > 0) {
+    blocks = std::min(blocks, device.sharedBytes / layout.sharedBytes);
   }
-  int64_t threads = std::max<int64_t>(blocks, 1) * share.threads;
+  int64_t threads = std::max<int64_t>(blocks, 1) * layout.threads;
   occupancy.percent = 100 * threads / device.threads;
-  int64_t onTheWay = threads * share.elements * facts.bytesRead();
+  int64_t onTheWay = threads * layout.elements * facts.bytesRead();
   if (onTheWay > 0) {
     occupancy.readRate = std::min(1.0, static_cast<double>(onTheWay) / device.bytesOnTheWay);
   }

@@ -67,7 +67,7 @@ bool mayCluster(const RowFacts &facts) { return facts.gpu->clusterBlocks >= kMos
 /// Clusters of so many blocks that find room at once if each multiprocessor takes one block: not
 /// every one is part of a whole cluster. An H200 that was asked has room for 15 of eight and 7 of
 /// sixteen blocks on 132; which ones are off differs between GPUs.
-int64_t clustersAtOnce(const target::Target &gpu, int64_t blocks) {
+int64_t concurrentClusters(const target::Target &gpu, int64_t blocks) {
   return std::max<int64_t>(1, gpu.cores * 10 / 11 / blocks);
 }
 
@@ -146,7 +146,7 @@ std::optional<RowReductionConfig> layoutTogether(const RowFacts &facts, RowReduc
   }
   layout.areTogether = true;
   bool isPaired = hasParameters || (layout.strips > kVeryLongStrips && most > kMostBlocks);
-  layout.slots = layout.groupsPerBlock = isPaired ? 2 : 1;
+  layout.stages = layout.groupsPerBlock = isPaired ? 2 : 1;
   layout.steps = layout.strips / layout.threadsOfRow();
   layout.parameterRegisters = kWordsOfStrip * layout.steps * facts.parameters;
   layout.sharedBytes = layout.stagedBytes(1);
@@ -156,15 +156,13 @@ std::optional<RowReductionConfig> layoutTogether(const RowFacts &facts, RowReduc
   const target::Target &gpu = *facts.gpu;
   int64_t bytes = std::min(hasParameters ? kPairedBytes : kSingleBytes, gpu.sharedOfProcessor);
   int64_t registers = hasParameters ? kStagedRegisters : kRegisters;
-  layout.blocksOfProcessor =
-      std::min({bytes / layout.sharedBytes, gpu.threads / layout.blockThreads(),
-                gpu.registers / (registers * layout.blockThreads()), gpu.blocks});
+  layout.blocksPerSm = std::min({bytes / layout.sharedBytes, gpu.threads / layout.blockThreads(),
+                                 gpu.registers / (registers * layout.blockThreads()), gpu.blocks});
   return layout;
 }
 
 /// Blocks that a multiprocessor holds if a thread has no more registers than `registers`.
-int64_t blocksOfProcessor(const RowFacts &facts, const RowReductionConfig &layout,
-                          int64_t registers) {
+int64_t blocksPerSm(const RowFacts &facts, const RowReductionConfig &layout, int64_t registers) {
   int64_t byMemory = facts.gpu->sharedBytes / (layout.sharedBytes + kReservedBytes);
   int64_t byThreads = facts.gpu->threads / layout.blockThreads();
   int64_t byRegisters = facts.gpu->registers / (registers * layout.blockThreads());
@@ -193,7 +191,7 @@ std::optional<RowReductionConfig> layoutStaged(const RowFacts &facts) {
   if (std::optional<RowReductionConfig> together = layoutTogether(facts, layout)) {
     return together;
   }
-  layout.slots = 2;
+  layout.stages = 2;
   layout.groupsPerBlock = 2;
   if (layout.strips <= kWarpLanes * kStagedSteps) {
     layout.threads.perRow = kWarpLanes;
@@ -206,7 +204,7 @@ std::optional<RowReductionConfig> layoutStaged(const RowFacts &facts) {
     // with one of 512 threads 3.96.
     bool isVeryLong = inputs == 1 && layout.strips > kVeryLongStrips;
     layout.threads.blocks = isVeryLong ? mostBlocks(facts) : kMostBlocks;
-    layout.slots = 3;
+    layout.stages = 3;
     int64_t strips = llvm::divideCeil(layout.strips, layout.threads.blocks);
     bool isLong = strips > kClusterThreads * kStagedSteps || layout.threads.blocks > kMostBlocks;
     layout.threads.perRow = threadsFor(strips, isLong ? 2 * kStagedSteps : kStagedSteps);
@@ -215,26 +213,27 @@ std::optional<RowReductionConfig> layoutStaged(const RowFacts &facts) {
   layout.sharedBytes = layout.stagedBytes(inputs);
   bool isTooMuch = layout.sharedBytes + kReservedBytes > facts.gpu->sharedBytes;
   if (layout.threads.blocks > 1 && isTooMuch) {
-    layout.slots = 1;
+    layout.stages = 1;
     layout.sharedBytes = layout.stagedBytes(inputs);
   }
   bool holdsParameters = layout.threads.blocks > 1 && facts.parameters > 0;
-  layout.blocksOfProcessor =
-      blocksOfProcessor(facts, layout, holdsParameters ? kHoldingRegisters : kStagedRegisters);
-  if (layout.threads.perRow > kMostThreads || layout.blocksOfProcessor == 0) {
+  layout.blocksPerSm =
+      blocksPerSm(facts, layout, holdsParameters ? kHoldingRegisters : kStagedRegisters);
+  if (layout.threads.perRow > kMostThreads || layout.blocksPerSm == 0) {
     return std::nullopt;
   }
   if (holdsParameters) {
     // What few blocks leave: layer norm of 262,144 is read at 3.83 TB/s with both held, at 3.51
     // with one; add and layer norm at 3.89 and 3.39.
-    int64_t left = facts.gpu->registers / (layout.blocksOfProcessor * layout.blockThreads());
+    int64_t left = facts.gpu->registers / (layout.blocksPerSm * layout.blockThreads());
     layout.parameterRegisters = std::max(kParameterRegisters, left - kStagedRegisters);
   }
-  if (layout.threads.blocks > 1 || layout.blocksOfProcessor == 1) {
+  if (layout.threads.blocks > 1 || layout.blocksPerSm == 1) {
     layout.groupsPerBlock = 0;
-    int64_t places = layout.threads.blocks > 1 ? clustersAtOnce(*facts.gpu, layout.threads.blocks)
-                                               : facts.gpu->cores;
-    layout.concurrentGroups = layout.blocksOfProcessor * places;
+    int64_t places = layout.threads.blocks > 1
+                         ? concurrentClusters(*facts.gpu, layout.threads.blocks)
+                         : facts.gpu->cores;
+    layout.concurrentGroups = layout.blocksPerSm * places;
     return layout;
   }
   int64_t enough = llvm::divideCeil(kEnoughStaged, layout.sharedBytes);
@@ -248,8 +247,8 @@ std::optional<RowReductionConfig> layoutStaged(const RowFacts &facts) {
   // more; others about as many as ptxas takes by itself (norms of 4,096: 40 to 44).
   bool hasMuch = layout.rowsPerBlock > 1 || enough <= 2;
   int64_t registers = facts.parameters > 3 ? kStagedRegisters : kFewRegisters;
-  layout.blocksOfProcessor = hasMuch ? std::min(enough, layout.blocksOfProcessor)
-                                     : blocksOfProcessor(facts, layout, registers);
+  layout.blocksPerSm =
+      hasMuch ? std::min(enough, layout.blocksPerSm) : blocksPerSm(facts, layout, registers);
   return layout;
 }
 
@@ -258,7 +257,7 @@ bool keepsReads(const RowFacts &facts, const RowReductionConfig &layout) {
   constexpr int64_t kMuch = int64_t(128) << 20;
   int64_t elements = facts.length.value_or(0) * facts.rows;
   // Softmax of 65,536 in the registers of eight blocks: 3.98 TB/s, without 4.06.
-  bool isSpread = layout.slots == 0 && layout.threads.blocks > 2;
+  bool isSpread = layout.stages == 0 && layout.threads.blocks > 2;
   return facts.gpu->has(target::Feature::KeepsReads) && !isSpread && !facts.inputs.empty() &&
          elements * *llvm::min_element(facts.inputs) >= kMuch;
 }
@@ -312,7 +311,7 @@ std::optional<RowReductionConfig> layoutInRegisters(const RowFacts &facts) {
     layout.threads.blocks = blocks;
     layout.threads.perRow = evenThreads(threads, mostThreads, blocks, layout.strips);
     bool isCluster = blocks > 1 && !isFew && threads <= kGoodThreads;
-    layout.blocksOfProcessor = isCluster ? blocksInRegisters(facts) : 0;
+    layout.blocksPerSm = isCluster ? blocksInRegisters(facts) : 0;
   }
   layout.steps = llvm::divideCeil(layout.strips, layout.threadsOfRow());
   return layout;

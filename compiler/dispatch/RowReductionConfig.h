@@ -43,13 +43,13 @@ struct RowReductionConfig {
   int64_t rowsPerBlock = 1;
   /// Of rows that wait in shared memory: how many at once for each thread (0: they do not), and the
   /// groups of rows that a block works on one after the other (0: every so many as run at once).
-  int64_t slots = 0, groupsPerBlock = 1;
-  /// Whether a block's groups, as many as slots, are reduced side by side where one round of its
+  int64_t stages = 0, groupsPerBlock = 1;
+  /// Whether a block's groups, as many as stages, are reduced side by side where one round of its
   /// threads does all reductions.
   bool areTogether = false;
   /// Blocks (or clusters of blocks) that run at once, and blocks for which a multiprocessor must
   /// have room (0: as many as it has).
-  int64_t concurrentGroups = 0, blocksOfProcessor = 0;
+  int64_t concurrentGroups = 0, blocksPerSm = 0;
   /// Registers of a thread for what all rows read.
   int64_t parameterRegisters = 0;
   /// Shared memory that a block asks for so that not too many blocks run at once.
@@ -61,7 +61,7 @@ struct RowReductionConfig {
   int64_t blockThreads() const { return threads.perRow * rowsPerBlock; }
   /// Shared memory of a block for rows of so many inputs that wait there.
   int64_t stagedBytes(int64_t inputs) const {
-    return slots * inputs * steps * blockThreads() * kStagedBytes;
+    return stages * inputs * steps * blockThreads() * kStagedBytes;
   }
 };
 
@@ -72,11 +72,11 @@ template <typename Visitor> void visitParameters(Visitor &visit, RowReductionCon
   visit("threads_per_row", layout.threads.perRow);
   visit("cluster", layout.threads.blocks);
   visit("rows_per_block", layout.rowsPerBlock);
-  visit("slots", layout.slots);
+  visit("stages", layout.stages);
   visit("groups_per_block", layout.groupsPerBlock);
-  visit("groups_at_once", layout.concurrentGroups);
+  visit("concurrent_groups", layout.concurrentGroups);
   visit("together", layout.areTogether);
-  visit("blocks_per_sm", layout.blocksOfProcessor);
+  visit("blocks_per_sm", layout.blocksPerSm);
   visit("parameter_registers", layout.parameterRegisters);
   visit("shared_bytes", layout.sharedBytes);
   visit("keeps_reads", layout.keepsReads);

@@ -1,9 +1,8 @@
-// The pattern groups of the passes that consist of several files.
+// The pattern groups of the passes that consist of several files, and patterns of several passes.
 // Relies on mlir's greedy driver to apply them.
 #pragma once
 
-#include "compiler/graph/WeightStore.h"
-#include "mlir/IR/PatternMatch.h"
+#include "compiler/opt/Match.h"
 
 namespace tenon::opt {
 
@@ -27,5 +26,18 @@ void addIndexingPatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &wei
 
 /// Transposes move behind the operations that use them.
 void addSinkTransposePatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &weights);
+
+/// op(op(x)) -> op(x), of operations whose result's type says all that becomes of x.
+template <typename Op> struct MergeTwice : Pattern<Op> {
+  using Pattern<Op>::Pattern;
+  llvm::LogicalResult matchAndRewrite(Op op, mlir::PatternRewriter &rewriter) const override {
+    Op inner = op.getX().template getDefiningOp<Op>();
+    if (!inner) {
+      return mlir::failure();
+    }
+    rewriter.replaceOpWithNewOp<Op>(op, op.getType(), inner.getX());
+    return mlir::success();
+  }
+};
 
 } // namespace tenon::opt

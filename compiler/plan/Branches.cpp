@@ -188,7 +188,7 @@ std::vector<StepCost> estimateCosts(const engine::Plan &plan, const target::Targ
         std::max(static_cast<double>(placed.value(instruction.bytesMoved)) / gpu.memoryBandwidth,
                  static_cast<double>(placed.value(instruction.flops)) / gpu.halfPeak);
     bool isCall = instruction.kind == InstructionKind::Call;
-    // A spare runs where the call in front of it, with which it shares memory, does not.
+    // A fallback runs where the call in front of it, with which it shares memory, does not.
     bool isSkipped = instruction.isFallback || (instruction.kind == InstructionKind::Launch &&
                                                 placed.value(instruction.grid) == 0);
     costs.push_back(isSkipped ? StepCost()

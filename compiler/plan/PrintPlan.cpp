@@ -106,7 +106,7 @@ private:
       os << "return\n";
       return;
     }
-    os << (instruction.isFallback ? " spare" : "") << (instruction.queue != 0 ? " queue 1" : "")
+    os << (instruction.isFallback ? " fallback" : "") << (instruction.queue != 0 ? " queue 1" : "")
        << " reads " << buffers(ids.take_front(instruction.reads)) << " writes "
        << buffers(ids.drop_front(instruction.reads)) << "  ; " << instruction.label << '\n';
   }

@@ -246,10 +246,10 @@ Status WeightTable::write(const Array &array, ThreadPool &pool, Scratch &scratch
   }
   Packer packer(*array.layout);
   int64_t rowBytes = std::max<int64_t>(1, packer.rowBytes());
-  int64_t atOnce = std::max<int64_t>(1, kPieceBytes / rowBytes);
-  std::vector<std::byte> piece(std::min(atOnce, packer.rows()) * rowBytes);
-  for (int64_t begin = 0; begin < packer.rows(); begin += atOnce) {
-    int64_t count = std::min(atOnce, packer.rows() - begin);
+  int64_t rowsPerPiece = std::max<int64_t>(1, kPieceBytes / rowBytes);
+  std::vector<std::byte> piece(std::min(rowsPerPiece, packer.rows()) * rowBytes);
+  for (int64_t begin = 0; begin < packer.rows(); begin += rowsPerPiece) {
+    int64_t count = std::min(rowsPerPiece, packer.rows() - begin);
     pool.parallelFor(count, [&](int64_t first, int64_t last, unsigned) {
       packer.pack(asBytes(bytes).data(), begin + first, begin + last,
                   piece.data() + first * rowBytes);

@@ -56,7 +56,7 @@ void PlanBuilder::addPieces(engine::Instruction &move) {
   move.grid = plan.exprs.max(plan.exprs.constant(1), pieces);
 }
 
-/// A region's operations are those of its step that moves most, and of the spare that does.
+/// A region's operations are those of its step that moves most, and of the fallback that does.
 void PlanBuilder::addFlops(std::vector<engine::Instruction> &instructions) {
   std::vector<int64_t> symbols = layOutCommon(plan).symbols;
   auto bytesOf = [&](const engine::Instruction &instruction) {

@@ -139,7 +139,7 @@ void decodeInstructions(const fb::Plan &from, Plan &plan, CopyBudget &budget) {
     out.sizes = copyIndices(in.sizes(), budget);
     out.grid = in.grid();
     out.scratch = in.scratch();
-    out.isFallback = in.is_spare();
+    out.isFallback = in.is_fallback();
     out.canFail = in.can_fail();
     out.constraint = copyString(in.constraint(), budget);
     out.label = copyString(in.label(), budget);

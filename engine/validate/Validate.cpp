@@ -270,7 +270,7 @@ private:
     return Status::ok();
   }
 
-  /// Spare launches follow a call, one after the other.
+  /// Fallback launches follow a call, one after the other.
   bool standsForCall(size_t index) const {
     while (plan.instructions[index].isFallback) {
       if (index == 0 || plan.instructions[index].kind != InstructionKind::Launch) {
@@ -295,7 +295,7 @@ private:
                               strCat("clusters of ", instruction.cluster, " blocks"));
     }
     if (instruction.isFallback && !standsForCall(index)) {
-      return instructionError(index, instruction, "it is the spare of no call");
+      return instructionError(index, instruction, "it is the fallback of no call");
     }
     switch (instruction.kind) {
     case InstructionKind::Launch:

@@ -20,7 +20,7 @@ Idle *first = nullptr; ///< never freed: sessions that live in globals may outla
 
 } // namespace
 
-void *takeIdleHandle(const std::string &library, int ordinal) {
+void *acquireIdleHandle(const std::string &library, int ordinal) {
   std::lock_guard<std::mutex> lock(mutex);
   for (Idle **at = &first; *at; at = &(*at)->next) {
     Idle *idle = *at;
@@ -34,7 +34,7 @@ void *takeIdleHandle(const std::string &library, int ordinal) {
   return nullptr;
 }
 
-void giveBackHandle(const std::string &library, int ordinal, void *handle) {
+void releaseHandle(const std::string &library, int ordinal, void *handle) {
   if (!handle) {
     return;
   }

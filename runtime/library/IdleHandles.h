@@ -9,9 +9,9 @@
 
 namespace tenon::library {
 
-/// A handle of the library at that path and of that device that was given back; null without one.
-void *takeIdleHandle(const std::string &library, int ordinal);
+/// A handle of the library at that path and of that device that was released; null without one.
+void *acquireIdleHandle(const std::string &library, int ordinal);
 /// From now on nobody uses the handle, which may be null. Any thread.
-void giveBackHandle(const std::string &library, int ordinal, void *handle);
+void releaseHandle(const std::string &library, int ordinal, void *handle);
 
 } // namespace tenon::library

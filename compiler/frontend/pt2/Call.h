@@ -4,6 +4,7 @@
 
 #include "compiler/frontend/common/Emitter.h"
 #include "compiler/frontend/pt2/Importer.h"
+#include "compiler/graph/TensorFacts.h"
 #include "llvm/ADT/DenseSet.h"
 
 namespace tenon::pt2 {
@@ -134,8 +135,6 @@ private:
   llvm::SmallDenseSet<const Argument *> reads;
 };
 
-inline int64_t rankOf(mlir::Value x) {
-  return mlir::cast<mlir::RankedTensorType>(x.getType()).getRank();
-}
+using tn::rankOf;
 
 } // namespace tenon::pt2

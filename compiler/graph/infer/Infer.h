@@ -2,7 +2,7 @@
 // of attributes that drive arithmetic. Every fault of a model is a diagnostic at `location`.
 #pragma once
 
-#include "compiler/graph/Shape.h"
+#include "compiler/graph/TensorFacts.h"
 
 #include <optional>
 
@@ -18,7 +18,6 @@ inline mlir::RankedTensorType typeOf(mlir::Value value) {
   return mlir::cast<mlir::RankedTensorType>(value.getType());
 }
 inline mlir::Type elementOf(mlir::Value value) { return typeOf(value).getElementType(); }
-inline int64_t rankOf(mlir::Value value) { return typeOf(value).getRank(); }
 inline Dims dimsOf(mlir::Value value) { return getDims(value.getType()); }
 
 /// "[s0, 3, 224]"

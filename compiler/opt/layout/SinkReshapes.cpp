@@ -1,8 +1,8 @@
 // Reshapes that split or merge dims around slices, concatenations and elementwise operations go
 // behind them, so that what stands between (rotary embedding above all) is one index space and so
 // one kernel. Relies on other reshapes being free at the border of a region.
-#include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
+#include "compiler/opt/Patterns.h"
 
 #include "mlir/IR/Dominance.h"
 #include "mlir/Transforms/CSE.h"
@@ -153,24 +153,12 @@ struct SinkAddedDim : RewritePattern {
   }
 };
 
-/// reshape(reshape(x)) -> reshape(x)
-struct MergeReshapes : OpRewritePattern<tn::ReshapeOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(tn::ReshapeOp op, PatternRewriter &rewriter) const override {
-    tn::ReshapeOp inner = op.getX().getDefiningOp<tn::ReshapeOp>();
-    if (!inner) {
-      return failure();
-    }
-    rewriter.replaceOp(op, reshape(rewriter, op.getLoc(), inner.getX(), tn::getDims(op.getType())));
-    return success();
-  }
-};
-
 } // namespace
 
-LogicalResult sinkReshapes(ModuleOp module, tn::WeightStore &) {
+LogicalResult sinkReshapes(ModuleOp module, tn::WeightStore &weights) {
   RewritePatternSet patterns(module.getContext());
-  patterns.add<PickToSlice, ConcatOfParts, SinkAddedDim, MergeReshapes>(module.getContext());
+  patterns.add<PickToSlice, ConcatOfParts, SinkAddedDim>(module.getContext());
+  patterns.add<MergeTwice<tn::ReshapeOp>>(module.getContext(), weights);
   if (failed(runPatterns(module, std::move(patterns)))) {
     return failure();
   }

@@ -37,32 +37,6 @@ private:
   }
 };
 
-/// reshape(reshape(x)) -> reshape(x)
-struct MergeReshapes : Pattern<tn::ReshapeOp> {
-  using Pattern::Pattern;
-  LogicalResult matchAndRewrite(tn::ReshapeOp op, PatternRewriter &rewriter) const override {
-    tn::ReshapeOp inner = op.getX().getDefiningOp<tn::ReshapeOp>();
-    if (!inner) {
-      return failure();
-    }
-    rewriter.replaceOpWithNewOp<tn::ReshapeOp>(op, op.getType(), inner.getX());
-    return success();
-  }
-};
-
-/// broadcast(broadcast(x)) -> broadcast(x)
-struct MergeBroadcasts : Pattern<tn::BroadcastOp> {
-  using Pattern::Pattern;
-  LogicalResult matchAndRewrite(tn::BroadcastOp op, PatternRewriter &rewriter) const override {
-    tn::BroadcastOp inner = op.getX().getDefiningOp<tn::BroadcastOp>();
-    if (!inner) {
-      return failure();
-    }
-    rewriter.replaceOpWithNewOp<tn::BroadcastOp>(op, op.getType(), inner.getX());
-    return success();
-  }
-};
-
 /// A broadcast that only adds dims of one is a reshape.
 struct BroadcastToReshape : Pattern<tn::BroadcastOp> {
   using Pattern::Pattern;
@@ -192,9 +166,9 @@ struct ReshapeWeight : Pattern<tn::ReshapeOp> {
 void addMovementPatterns(RewritePatternSet &patterns, tn::WeightStore &weights) {
   patterns.add<DropIdentity<tn::ReshapeOp>, DropIdentity<tn::CastOp>, DropIdentity<tn::BroadcastOp>,
                DropIdentity<tn::TransposeOp>, DropIdentity<tn::ConcatOp>, DropIdentity<tn::SliceOp>,
-               DropIdentity<tn::PadOp>, MergeReshapes, MergeBroadcasts, BroadcastToReshape,
-               MergeTransposes, TransposeToReshape, TransposeBetweenReshapes, DropCastThere,
-               ReshapeWeight>(patterns.getContext(), weights);
+               DropIdentity<tn::PadOp>, MergeTwice<tn::ReshapeOp>, MergeTwice<tn::BroadcastOp>,
+               BroadcastToReshape, MergeTransposes, TransposeToReshape, TransposeBetweenReshapes,
+               DropCastThere, ReshapeWeight>(patterns.getContext(), weights);
 }
 
 } // namespace tenon::opt

@@ -49,7 +49,7 @@ struct CudaGraph::Streams {
     return mark.open(kEventNoTiming);
   }
   Status part() const { return follow(branch.handle(), main); }
-  Status meet() const { return follow(main, branch.handle()); }
+  Status join() const { return follow(main, branch.handle()); }
 
   const CudaDriver &driver;
   StreamHandle main;
@@ -85,7 +85,7 @@ Status CudaGraph::captureSteps(const BoundPlan &bound, const Streams &streams, S
     nodes.push_back(isKernel ? after : nullptr);
     last[side] = after;
     if (isWithin && i + 1 == section->end) {
-      TENON_TRY(streams.meet());
+      TENON_TRY(streams.join());
       followsOne[0] = false;
       ++section;
     }

@@ -61,7 +61,7 @@ Status CudaExecutor::PlanPart::run(const BoundStep &step, StreamHandle stream, b
     void *workspace = executor.workspace.data() + (isSide ? workspaceBytes : 0);
     auto call = calls.find(step.instruction);
     if (call == calls.end()) {
-      return Status::ok(); // its spares do it
+      return Status::ok(); // its fallbacks do it
     }
     Status status = call->second->run(buffers, workspace, stream);
     return status.isOk() ? std::move(status)

@@ -34,7 +34,7 @@ struct CudaExecutor::PlanPart : DevicePart, StepRunner {
   void **params(const BoundStep &step) override {
     return arguments.data() + step.firstPointer + step.firstSize + step.firstMap + step.firstStatus;
   }
-  /// Launches that are spares of calls which a library does are left out.
+  /// Launches that are fallbacks of calls which a library does are left out.
   void skipSpares();
   /// Makes the tensor maps those of the plan's present addresses.
   Status encodeMaps();

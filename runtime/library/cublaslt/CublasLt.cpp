@@ -313,7 +313,7 @@ std::string MatmulPlan::describe() const {
 Result<std::shared_ptr<CublasLt>> CublasLt::open(const Options &options) {
   TENON_ASSIGN(Api api, openApi(options.folder));
   std::shared_ptr<CublasLt> library(new CublasLt(api, options));
-  void *kept = takeIdleHandle(library->api.library.path, options.ordinal);
+  void *kept = acquireIdleHandle(library->api.library.path, options.ordinal);
   library->context = static_cast<Context *>(kept);
   int status = kept ? kSuccess : library->api.create(&library->context);
   if (status != kSuccess) {
@@ -325,7 +325,7 @@ Result<std::shared_ptr<CublasLt>> CublasLt::open(const Options &options) {
   return library;
 }
 
-CublasLt::~CublasLt() { giveBackHandle(api.library.path, options.ordinal, context); }
+CublasLt::~CublasLt() { releaseHandle(api.library.path, options.ordinal, context); }
 
 Result<std::unique_ptr<Plan>> CublasLt::prepare(const engine::MatmulCall &call,
                                                 std::span<const int64_t> values, size_t alignment) {

@@ -27,7 +27,7 @@ std::optional<DataType> dataTypeOf(DType type) {
 Result<std::shared_ptr<Cudnn>> Cudnn::open(const Options &options) {
   TENON_ASSIGN(Api api, openApi(options.folder));
   std::shared_ptr<Cudnn> library(new Cudnn(api, options));
-  void *kept = takeIdleHandle(library->api.library.path, options.ordinal);
+  void *kept = acquireIdleHandle(library->api.library.path, options.ordinal);
   library->context = static_cast<Context *>(kept);
   int status = kept ? kSuccess : library->api.create(&library->context);
   if (status != kSuccess) {
@@ -39,7 +39,7 @@ Result<std::shared_ptr<Cudnn>> Cudnn::open(const Options &options) {
   return library;
 }
 
-Cudnn::~Cudnn() { giveBackHandle(api.library.path, options.ordinal, context); }
+Cudnn::~Cudnn() { releaseHandle(api.library.path, options.ordinal, context); }
 
 template <typename Call>
 Result<std::unique_ptr<Plan>> Cudnn::prepare(const Call &call, std::span<const int64_t> sizes,

@@ -223,7 +223,7 @@ Result<std::vector<Descriptor>> Graph::heuristics(HeuristicMode mode) {
 }
 
 void Graph::tryConfig(const Descriptor &config, const EngineLimits &limits,
-                      std::vector<Executable> &found, std::optional<Executable> &spare) {
+                      std::vector<Executable> &found, std::optional<Executable> &fallback) {
   Result<Descriptor> engine = Descriptor::create(api, DescriptorType::Engine);
   RawDescriptor raw = engine ? engine->raw() : nullptr;
   int64_t index = -1;
@@ -246,15 +246,15 @@ void Graph::tryConfig(const Descriptor &config, const EngineLimits &limits,
   size_t workspace = static_cast<size_t>(bytes);
   if (use == Use::Gladly && workspace <= limits.workspace) {
     found.emplace_back(std::move(*plan), ids, workspace, index);
-  } else if (!spare || workspace < spare->workspaceBytes()) {
-    spare.emplace(std::move(*plan), ids, workspace, index);
+  } else if (!fallback || workspace < fallback->workspaceBytes()) {
+    fallback.emplace(std::move(*plan), ids, workspace, index);
   }
 }
 
 Result<std::vector<Executable>> Graph::compile(const EngineLimits &limits) {
   TENON_TRY(makeOperationGraph());
   std::vector<Executable> found;
-  std::optional<Executable> spare;
+  std::optional<Executable> fallback;
   for (HeuristicMode mode : {HeuristicMode::A, HeuristicMode::B, HeuristicMode::Fallback}) {
     Result<std::vector<Descriptor>> answers = heuristics(mode);
     if (!answers) {
@@ -262,7 +262,7 @@ Result<std::vector<Executable>> Graph::compile(const EngineLimits &limits) {
     }
     for (Descriptor &answer : *answers) {
       configs.push_back(std::move(answer));
-      tryConfig(configs.back(), limits, found, spare);
+      tryConfig(configs.back(), limits, found, fallback);
       if (found.size() == limits.wanted) {
         return found;
       }
@@ -271,11 +271,11 @@ Result<std::vector<Executable>> Graph::compile(const EngineLimits &limits) {
       return found;
     }
   }
-  if (!spare) {
+  if (!fallback) {
     return Status::error(ErrorId::LibraryUnsupported,
                          strCat("cuDNN ", versionOf(api), " has no engine for the graph"));
   }
-  found.push_back(std::move(*spare));
+  found.push_back(std::move(*fallback));
   return found;
 }
 

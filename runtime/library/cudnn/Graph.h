@@ -85,10 +85,10 @@ private:
   Status addOperation(Descriptor detail, Descriptor operation);
   Status makeOperationGraph();
   Result<std::vector<Descriptor>> heuristics(HeuristicMode mode);
-  /// Adds the executable of a configuration to those that are wanted, or makes it the spare one;
+  /// Adds the executable of a configuration to those that are wanted, or makes it the fallback;
   /// neither if the engine cannot or must not be used.
   void tryConfig(const Descriptor &config, const EngineLimits &limits,
-                 std::vector<Executable> &found, std::optional<Executable> &spare);
+                 std::vector<Executable> &found, std::optional<Executable> &fallback);
 
   // All descriptors stay: it is not stated which of them a finalized plan still refers to.
 

@@ -13,10 +13,10 @@
 // SM80: // kernel rows_staged{blocks_per_sm=2,{{.*}},keeps_reads=0,{{.*}},shared_bytes=65536,
 // SM80: .version 8.0
 // SM80-NEXT: .target sm_80
-// SM86: // kernel rows_staged{blocks_per_sm=1,{{.*}}groups_at_once=84,{{.*}},shared_bytes=65536,
+// SM86: // kernel rows_staged{blocks_per_sm=1,{{.*}}concurrent_groups=84,{{.*}},shared_bytes=65536,
 // SM86: .target sm_86
 // SM86-NOT: griddepcontrol
-// SM89: // kernel rows_staged{blocks_per_sm=1,{{.*}}groups_at_once=142,{{.*}},shared_bytes=65536,
+// SM89: // kernel rows_staged{blocks_per_sm=1,{{.*}}concurrent_groups=142,{{.*}},shared_bytes=65536,
 // SM89: .target sm_89
 // SM90: // kernel rows_staged{blocks_per_sm=2,{{.*}},keeps_reads=1,{{.*}},shared_bytes=77482,
 // SM90: .version 8.1
@@ -26,7 +26,7 @@
 // SM90A: .target sm_90a
 // SM100: // kernel rows_staged{blocks_per_sm=2,{{.*}},keeps_reads=0,{{.*}},shared_bytes=77482,
 // SM100: .version 8.6
-// SM120: // kernel rows_staged{blocks_per_sm=1,{{.*}}groups_at_once=170,{{.*}},shared_bytes=65536,
+// SM120: // kernel rows_staged{blocks_per_sm=1,{{.*}}concurrent_groups=170,{{.*}},shared_bytes=65536,
 // SM120: .version 8.7
 // SM120-NEXT: .target sm_120
 module {

@@ -397,8 +397,8 @@ TEST(Validate, InstructionsOfAGpu) {
   cases.push_back({"a call that waits", bad, [](Plan &p) { p.instructions[5].isDependentLaunch = true; }});
   cases.push_back({"clusters of none", bad, [](Plan &p) { p.instructions[5].cluster = 0; }});
   cases.push_back({"status of a call", bad, [](Plan &p) { p.instructions[5].canFail = true; }});
-  cases.push_back({"spare of no call", bad, [](Plan &p) { p.instructions[0].isFallback = true; }});
-  cases.push_back({"call as a spare", bad, [](Plan &p) { p.instructions[5].isFallback = true; }});
+  cases.push_back({"fallback of no call", bad, [](Plan &p) { p.instructions[0].isFallback = true; }});
+  cases.push_back({"call as a fallback", bad, [](Plan &p) { p.instructions[5].isFallback = true; }});
   cases.push_back({"scale", bad, [](Plan &p) {
                      AttentionCall attention;
                      attention.hasMask = true;

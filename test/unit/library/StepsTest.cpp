@@ -1,5 +1,5 @@
 // Which regions become calls of cuDNN, by size and architecture, and that launches stand behind
-// them as their spares.
+// them as their fallbacks.
 
 #include "compiler/codegen/cuda/CudaCodegen.h"
 #include "compiler/codegen/cuda/library/LibraryMatch.h"
@@ -13,7 +13,7 @@
 namespace tenon::codegen::cuda {
 namespace {
 
-/// "call", "launch" and "spare", in the order of a region's steps.
+/// "call", "launch" and "fallback", in the order of a region's steps.
 std::vector<std::string> stepsOf(const std::string &region, const std::string &strategy,
                                  const std::string &arch) {
   std::string text =
@@ -28,12 +28,12 @@ std::vector<std::string> stepsOf(const std::string &region, const std::string &s
   }
   std::vector<std::string> steps;
   for (const RegionStep &step : compiled->code.steps) {
-    steps.push_back(!step.call.empty() ? "call" : step.isFallback ? "spare" : "launch");
+    steps.push_back(!step.call.empty() ? "call" : step.isFallback ? "fallback" : "launch");
   }
   return steps;
 }
 
-TEST(LibrarySteps, LargeAttentionIsACallWithASpare) {
+TEST(LibrarySteps, LargeAttentionIsACallWithAFallback) {
   auto stepsFor = [](int batch, int length, bool hasMask, const std::string &arch) {
     std::string b = std::to_string(batch), s = std::to_string(length);
     std::string x = "tensor<" + b + "x" + s + "x16x64xf16>",
@@ -48,10 +48,10 @@ TEST(LibrarySteps, LargeAttentionIsACallWithASpare) {
                    "attention", arch);
   };
   using Steps = std::vector<std::string>;
-  EXPECT_EQ((Steps{"call", "spare"}), stepsFor(64, 384, true, "sm_90"));
+  EXPECT_EQ((Steps{"call", "fallback"}), stepsFor(64, 384, true, "sm_90"));
   EXPECT_EQ(Steps{"launch"}, stepsFor(1, 384, true, "sm_90")) << "too small";
   EXPECT_EQ(Steps{"launch"}, stepsFor(64, 384, true, "sm_90a")) << "warpgroups are faster";
-  EXPECT_EQ((Steps{"call", "spare"}), stepsFor(4, 4096, false, "sm_90a"));
+  EXPECT_EQ((Steps{"call", "fallback"}), stepsFor(4, 4096, false, "sm_90a"));
 }
 
 TEST(LibrarySteps, AttentionOfVaryingSizeIsNoCall) {
@@ -65,7 +65,7 @@ TEST(LibrarySteps, AttentionOfVaryingSizeIsNoCall) {
 }
 
 /// What no call computes is a launch of the same kernel.
-TEST(LibrarySteps, ConvolutionIsACallWithASpare) {
+TEST(LibrarySteps, ConvolutionIsACallWithAFallback) {
   auto stepsFor = [](const std::string &activation) {
     std::string x = "tensor<32x56x56x256xf16>", w = "tensor<256x3x3x256xf16>",
                 t = "tensor<256x256x3x3xf16>";
@@ -80,7 +80,7 @@ TEST(LibrarySteps, ConvolutionIsACallWithASpare) {
         "contraction", "sm_90");
   };
   using Steps = std::vector<std::string>;
-  EXPECT_EQ((Steps{"call", "spare"}), stepsFor("relu"));
+  EXPECT_EQ((Steps{"call", "fallback"}), stepsFor("relu"));
   EXPECT_EQ(Steps{"launch"}, stepsFor("silu"));
 }
 

@@ -27,13 +27,13 @@ CompiledRegion example() {
   call.call = {std::byte(0), std::byte(7)};
   call.buffers = {2, 1};
   call.reads = 1;
-  RegionStep spare = launch;
-  spare.isCopy = false;
-  spare.isFallback = true;
-  spare.canFail = true;
-  spare.tensorMaps.clear();
+  RegionStep fallback = launch;
+  fallback.isCopy = false;
+  fallback.isFallback = true;
+  fallback.canFail = true;
+  fallback.tensorMaps.clear();
   CompiledRegion region;
-  region.code.steps = {launch, call, spare};
+  region.code.steps = {launch, call, fallback};
   region.code.temporaries = {{{ExprOp::Constant, 128}}};
   region.object = std::string("\x7f"
                               "ELF\0bytes",

@@ -143,7 +143,7 @@ TEST(PlanBranches, CountOperationsAndBytesOfThePart) {
   ASSERT_EQ(8u, costs.size());
   EXPECT_NEAR(137'438'953'472 / h200().halfPeak, costs[1].work, 1e-9);
   EXPECT_GT(costs[1].alone, costs[1].work + costs[0].alone) << "a call takes longer to begin";
-  EXPECT_EQ(0, costs[2].alone) << "a spare";
+  EXPECT_EQ(0, costs[2].alone) << "a fallback";
   EXPECT_EQ(0, costs[3].alone) << "skipped";
   EXPECT_NEAR(3 * kBytes / h200().memoryBandwidth, costs[4].work, 1e-15);
   const target::Target &slower = *target::findPart("cuda", "l40s");

@@ -29,7 +29,7 @@ SmallVector<AffineExpr> broadcastIndices(Body &body, Value operand, ArrayRef<Aff
   return mapped;
 }
 
-Value accessElementwise(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+Value elementOfElementwise(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   Dims dims = getDims(op->getResult(0).getType());
   SmallVector<Value> args;
   for (Value operand : op->getOperands()) {
@@ -41,7 +41,7 @@ Value accessElementwise(Body &body, Operation *op, ArrayRef<AffineExpr> indices)
   return emitScalarBody(body.builder, body.lowering.location, op, args);
 }
 
-Value accessConstant(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+Value elementOfConstant(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   DenseElementsAttr value = dyn_cast<DenseElementsAttr>(cast<ConstantOp>(op).getValue());
   if (!value) {
     op->emitOpError("holds its elements in a form that codegen does not read");
@@ -69,7 +69,7 @@ Value accessConstant(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
 }
 
 /// A chain of selects over the elements; sizes have few.
-Value accessSizes(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+Value elementOfSizes(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   SizesOp sizes = cast<SizesOp>(op);
   Type storage = storageType(getElementTypeOrSelf(sizes.getY()));
   OpBuilder &builder = body.builder;
@@ -92,11 +92,11 @@ Value accessSizes(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
 }
 
 /// The runtime has read the count: it is the result's first dim.
-Value accessTakeFirst(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+Value elementOfTakeFirst(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   return body.at(cast<TakeFirstOp>(op).getX(), indices);
 }
 
-Value accessTranspose(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+Value elementOfTranspose(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   TransposeOp transpose = cast<TransposeOp>(op);
   SmallVector<AffineExpr> mapped(indices.size());
   for (auto [i, source] : llvm::enumerate(transpose.getPermutation())) {
@@ -105,12 +105,12 @@ Value accessTranspose(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   return body.at(transpose.getX(), mapped);
 }
 
-Value accessBroadcast(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+Value elementOfBroadcast(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   Value x = op->getOperand(0);
   return body.at(x, broadcastIndices(body, x, getDims(op->getResult(0).getType()), indices));
 }
 
-Value accessReshape(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+Value elementOfReshape(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   Dims to = getDims(op->getResult(0).getType());
   Dims from = getDims(op->getOperand(0).getType());
   AffineExpr linear = zeroIndex(body);
@@ -126,7 +126,7 @@ Value accessReshape(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   return body.at(op->getOperand(0), mapped);
 }
 
-Value accessSlice(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+Value elementOfSlice(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   SliceOp slice = cast<SliceOp>(op);
   SmallVector<AffineExpr> mapped;
   for (auto [i, index] : llvm::enumerate(indices)) {
@@ -181,7 +181,7 @@ Value foldPadIndex(Body &body, PadMode mode, Value index, AffineExpr size, bool 
   return arith::MinSIOp::create(b, location, left, right);
 }
 
-Value accessPad(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+Value elementOfPad(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   PadOp pad = cast<PadOp>(op);
   Location location = body.lowering.location;
   Dims dims = getDims(pad.getX().getType());
@@ -222,7 +222,7 @@ Value accessPad(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
 }
 
 /// All operands are read at a position inside them and the right one is selected.
-Value accessConcat(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+Value elementOfConcat(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   ConcatOp concat = cast<ConcatOp>(op);
   size_t axis = concat.getAxis();
   Value position = body.index(indices[axis]);
@@ -250,7 +250,7 @@ Value accessConcat(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   return result ? result : zeroElement(body, concat.getY());
 }
 
-Value accessIota(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+Value elementOfIota(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   IotaOp iota = cast<IotaOp>(op);
   Location location = body.lowering.location;
   OpBuilder &b = body.builder;
@@ -269,7 +269,7 @@ Value accessIota(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   return arith::AddIOp::create(b, location, start, offset);
 }
 
-Value accessTrilu(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+Value elementOfTrilu(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   TriluOp trilu = cast<TriluOp>(op);
   Value element = body.at(trilu.getX(), indices);
   if (!element) {
@@ -286,7 +286,7 @@ Value accessTrilu(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
 }
 
 /// Where the element lies in each dim of what is packed.
-Value accessUnpack(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+Value elementOfUnpack(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   UnpackOp unpack = cast<UnpackOp>(op);
   ArrayRef<int64_t> shape = cast<RankedTensorType>(unpack.getWeight().getType()).getShape();
   SmallVector<AffineExpr> packed;
@@ -302,7 +302,7 @@ Value accessUnpack(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
 }
 
 /// The byte that holds the element, shifted down to it.
-Value accessUnpackBits(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+Value elementOfUnpackBits(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   UnpackBitsOp unpack = cast<UnpackBitsOp>(op);
   OpBuilder &b = body.builder;
   Location location = body.lowering.location;
@@ -323,7 +323,7 @@ Value accessUnpackBits(Body &body, Operation *op, ArrayRef<AffineExpr> indices) 
 }
 
 /// Per-channel form: (x - mean) / sqrt(var + epsilon) * scale + bias.
-Value accessBatchNorm(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+Value elementOfBatchNorm(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   BatchNormOp norm = cast<BatchNormOp>(op);
   OpBuilder &b = body.builder;
   Location location = body.lowering.location;
@@ -348,11 +348,6 @@ Value accessBatchNorm(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
 
 } // namespace
 
-bool isEmpty(Value value) {
-  return llvm::any_of(getDims(value.getType()),
-                      [](AffineExpr dim) { return constantDim(dim) == 0; });
-}
-
 Value zeroElement(Body &body, Value value) {
   Type storage = storageType(getElementTypeOrSelf(value));
   return arith::ConstantOp::create(body.builder, body.lowering.location,
@@ -364,26 +359,26 @@ ElementFn findElementFn(Operation *op) {
     return nullptr;
   }
   if (hasScalarBody(op)) {
-    return accessElementwise;
+    return elementOfElementwise;
   }
   static const std::pair<StringRef, ElementFn> table[] = {
-      {ConstantOp::getOperationName(), accessConstant},
-      {SizesOp::getOperationName(), accessSizes},
-      {TakeFirstOp::getOperationName(), accessTakeFirst},
-      {TransposeOp::getOperationName(), accessTranspose},
-      {BroadcastOp::getOperationName(), accessBroadcast},
-      {ReshapeOp::getOperationName(), accessReshape},
-      {SliceOp::getOperationName(), accessSlice},
-      {PadOp::getOperationName(), accessPad},
-      {ConcatOp::getOperationName(), accessConcat},
+      {ConstantOp::getOperationName(), elementOfConstant},
+      {SizesOp::getOperationName(), elementOfSizes},
+      {TakeFirstOp::getOperationName(), elementOfTakeFirst},
+      {TransposeOp::getOperationName(), elementOfTranspose},
+      {BroadcastOp::getOperationName(), elementOfBroadcast},
+      {ReshapeOp::getOperationName(), elementOfReshape},
+      {SliceOp::getOperationName(), elementOfSlice},
+      {PadOp::getOperationName(), elementOfPad},
+      {ConcatOp::getOperationName(), elementOfConcat},
       {GatherOp::getOperationName(), elementOfGather},
       {GatherElementsOp::getOperationName(), elementOfGatherElements},
       {GatherNdOp::getOperationName(), elementOfGatherNd},
-      {IotaOp::getOperationName(), accessIota},
-      {TriluOp::getOperationName(), accessTrilu},
-      {UnpackOp::getOperationName(), accessUnpack},
-      {UnpackBitsOp::getOperationName(), accessUnpackBits},
-      {BatchNormOp::getOperationName(), accessBatchNorm},
+      {IotaOp::getOperationName(), elementOfIota},
+      {TriluOp::getOperationName(), elementOfTrilu},
+      {UnpackOp::getOperationName(), elementOfUnpack},
+      {UnpackBitsOp::getOperationName(), elementOfUnpackBits},
+      {BatchNormOp::getOperationName(), elementOfBatchNorm},
       {QuantizeOp::getOperationName(), elementOfQuantize},
       {DequantizeOp::getOperationName(), elementOfDequantize},
   };

@@ -1,7 +1,9 @@
-// Accesses and index helpers that stand in files of their own; the table is in Access.cpp.
+// Element functions and index helpers that stand in files of their own; the table is in
+// ElementFn.cpp.
 #pragma once
 
 #include "compiler/codegen/common/lower/Lowering.h"
+#include "compiler/graph/TensorFacts.h"
 
 namespace tenon::codegen {
 
@@ -16,9 +18,6 @@ mlir::Value elementOfGatherElements(Body &body, mlir::Operation *op,
                                     llvm::ArrayRef<mlir::AffineExpr> indices);
 mlir::Value elementOfGatherNd(Body &body, mlir::Operation *op,
                               llvm::ArrayRef<mlir::AffineExpr> indices);
-
-/// Whether a tensor is known to have no elements: nothing may be read of it.
-bool isEmpty(mlir::Value value);
 
 /// Zero, for an element of a tensor that has none and must not be read.
 mlir::Value zeroElement(Body &body, mlir::Value value);

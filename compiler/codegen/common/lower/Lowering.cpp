@@ -1,5 +1,5 @@
 // The mechanism of the lowering: tensors of values, and bodies that grow operands as elements are
-// asked for. What each op does stands in the tables of Access.cpp and Compute*.cpp.
+// asked for. What each op does stands in the tables of ElementFn.cpp and Compute*.cpp.
 #include "compiler/codegen/common/lower/Lowering.h"
 
 #include "compiler/codegen/common/math/ScalarBody.h"

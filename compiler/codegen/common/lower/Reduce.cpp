@@ -63,27 +63,43 @@ Value combineExtreme(OpBuilder &b, Location location, Type element, bool largest
                  : Value(arith::MinSIOp::create(b, location, a, x));
 }
 
-Value reduce(Lowering &lowering, ArrayRef<AffineExpr> dims, const llvm::SmallBitVector &reduced,
-             TypedAttr init, ElementSource element, CombineFn combine) {
-  SmallVector<AffineExpr> kept, map;
-  SmallVector<unsigned> reductions;
-  Body body(lowering, dims, init.getType());
+namespace {
+
+/// What a reduction keeps of its loops: the dims of its result, and how they come from the loops.
+struct KeptLoops {
+  Dims dims;
+  AffineMap map;
+  SmallVector<unsigned> reductions; ///< the other loops
+};
+
+KeptLoops keptLoops(Body &body, ArrayRef<AffineExpr> dims, const llvm::SmallBitVector &reduced) {
+  KeptLoops kept;
+  SmallVector<AffineExpr> loops;
   for (unsigned i = 0; i < dims.size(); ++i) {
-    if (!reduced[i]) {
-      kept.push_back(dims[i]);
-      map.push_back(body.loop(i));
+    if (reduced[i]) {
+      kept.reductions.push_back(i);
       continue;
     }
-    reductions.push_back(i);
+    kept.dims.push_back(dims[i]);
+    loops.push_back(body.loop(i));
   }
+  kept.map = AffineMap::get(dims.size(), 0, loops, body.builder.getContext());
+  return kept;
+}
+
+} // namespace
+
+Value reduce(Lowering &lowering, ArrayRef<AffineExpr> dims, const llvm::SmallBitVector &reduced,
+             TypedAttr init, ElementSource element, CombineFn combine) {
+  Body body(lowering, dims, init.getType());
+  KeptLoops kept = keptLoops(body, dims, reduced);
   Value x = element(body, body.loops());
   if (!x) {
     return {};
   }
   Value combined = combine(body.builder, lowering.location, body.accumulator(0), x);
-  Value start = lowering.filled(kept, init);
-  AffineMap outMap = AffineMap::get(dims.size(), 0, map, lowering.builder.getContext());
-  return body.finish(combined, start, outMap, reductions).getResult(0);
+  Value start = lowering.filled(kept.dims, init);
+  return body.finish(combined, start, kept.map, kept.reductions).getResult(0);
 }
 
 Value wideAt(Body &body, Value value, ArrayRef<AffineExpr> indices) {
@@ -289,22 +305,15 @@ LogicalResult computeArgReduce(Lowering &lowering, Operation *op) {
   better = arith::OrIOp::create(b, location, better, isFirst);
   Value newBest = arith::SelectOp::create(b, location, better, x, best);
   Value newIndex = arith::SelectOp::create(b, location, better, position, body.accumulator(1));
-  SmallVector<AffineExpr> rest, map;
-  for (unsigned i = 0; i < dims.size(); ++i) {
-    if (i != axis) {
-      rest.push_back(dims[i]);
-      map.push_back(body.loop(i));
-    }
-  }
-  Value values = lowering.filled(rest, extremeOf(lowering, element, !arg.getLargest()));
-  Value indices = lowering.filled(rest, lowering.builder.getI64IntegerAttr(0));
-  AffineMap outMap = AffineMap::get(dims.size(), 0, map, lowering.builder.getContext());
+  llvm::SmallBitVector reduced(dims.size());
+  reduced.set(axis);
+  KeptLoops kept = keptLoops(body, dims, reduced);
+  Value values = lowering.filled(kept.dims, extremeOf(lowering, element, !arg.getLargest()));
+  Value indices = lowering.filled(kept.dims, lowering.builder.getI64IntegerAttr(0));
   linalg::GenericOp generic =
-      body.finish({newBest, newIndex}, {values, indices}, {outMap, outMap}, axis);
+      body.finish({newBest, newIndex}, {values, indices}, {kept.map, kept.map}, kept.reductions);
   if (arg.getKeepdims()) {
     Value positions = generic.getResult(1);
-    llvm::SmallBitVector reduced(dims.size());
-    reduced.set(axis);
     Value y = compute(lowering, getDims(arg.getY().getType()), lowering.builder.getI64Type(),
                       [&](Body &outer, ArrayRef<AffineExpr> at) {
                         return outer.load(positions, keptIndices(at, reduced));

@@ -2,7 +2,7 @@
 // regions without it, so its refusal is left out of the record.
 #pragma once
 
-#include "compiler/graph/Shape.h"
+#include "compiler/graph/TensorFacts.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Block.h"
 #include "mlir/IR/Operation.h"
@@ -23,9 +23,7 @@ inline bool holdsAny(mlir::Block &body, llvm::ArrayRef<llvm::StringRef> names) {
 
 /// Whether an input or a result of the region has no elements.
 inline bool hasEmptyBuffer(mlir::func::FuncOp source) {
-  auto isEmpty = [](mlir::Type type) {
-    return llvm::is_contained(llvm::map_range(tn::getDims(type), tn::constantDim), 0);
-  };
+  auto isEmpty = [](mlir::Type type) { return tn::isEmpty(type); };
   return llvm::any_of(source.getArgumentTypes(), isEmpty) ||
          llvm::any_of(source.getResultTypes(), isEmpty);
 }

@@ -20,7 +20,7 @@ namespace tenon::codegen::cpu {
 namespace {
 
 /// Rows between two changes of the largest elements: that costs an exponential beside theirs.
-constexpr int64_t kRowsAtOnce = 8;
+constexpr int64_t kRowsPerStep = 8;
 
 class ColumnSoftmax {
 public:
@@ -204,9 +204,9 @@ AffineExpr ColumnSoftmax::lower() {
                                       splat(in, std::numeric_limits<float>::lowest()), most, place);
               vector::StoreOp::create(in.builder, in.location, splat(in, 0), total, place);
             });
-    Value rest = math.rem(rows, math.constant(kRowsAtOnce)), whole = math.sub(rows, rest);
-    forEach(math, math.constant(0), whole, kRowsAtOnce,
-            [&](const IndexMath &in, Value row) { addRows(in, row, kRowsAtOnce); });
+    Value rest = math.rem(rows, math.constant(kRowsPerStep)), whole = math.sub(rows, rest);
+    forEach(math, math.constant(0), whole, kRowsPerStep,
+            [&](const IndexMath &in, Value row) { addRows(in, row, kRowsPerStep); });
     forEach(math, whole, rows, 1, [&](const IndexMath &in, Value row) { addRows(in, row, 1); });
     finishColumns(math);
     forEach(math, math.constant(0), rows, 1,

@@ -17,8 +17,11 @@ LogicalResult generalize(func::FuncOp function) {
   SmallVector<memref::CopyOp> copies;
   function.walk([&](memref::CopyOp copy) { copies.push_back(copy); });
   for (memref::CopyOp copy : copies) {
-    rewriter.setInsertionPoint(copy);
-    linalg::makeMemRefCopyOp(rewriter, copy.getLoc(), copy.getSource(), copy.getTarget());
+    // A tile that is computed where its result lies is copied to itself.
+    if (copy.getSource() != copy.getTarget()) {
+      rewriter.setInsertionPoint(copy);
+      linalg::makeMemRefCopyOp(rewriter, copy.getLoc(), copy.getSource(), copy.getTarget());
+    }
     rewriter.eraseOp(copy);
   }
   SmallVector<linalg::LinalgOp> named;

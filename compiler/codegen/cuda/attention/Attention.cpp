@@ -86,7 +86,7 @@ FamilyMatch matchSimt(RegionBuilder &region) {
   if (!problem) {
     return FamilyMatch::refuse(problem.why());
   }
-  std::optional<SimtTile> tile = plainTile(*problem, region.gpu);
+  std::optional<SimtTile> tile = simtTile(*problem, region.gpu);
   if (!tile) {
     return FamilyMatch::refuse("head sizes vary, are beyond 256, or do not fit shared memory");
   }

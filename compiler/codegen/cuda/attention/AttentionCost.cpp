@@ -1,4 +1,4 @@
-// Blocks in turns on the multiprocessors; each goes through its keys tile by tile, and a tile takes
+// Waves of blocks on the multiprocessors; each goes through its keys tile by tile, and a tile takes
 // what its products or its loads take and a time of its own for softmax and barriers.
 #include "compiler/codegen/cuda/attention/AttentionCost.h"
 
@@ -33,11 +33,11 @@ struct Sizes {
 /// `blocks` that do `rows` queries against `keys` each, in tiles of `tileKeys`.
 double secondsOf(const Sizes &s, double blocks, double rows, double keys, double tileKeys,
                  double flops, double together, const target::Target &gpu) {
-  double turns = std::ceil(blocks / (static_cast<double>(gpu.cores) * together));
+  double waves = std::ceil(blocks / (static_cast<double>(gpu.cores) * together));
   double tiles = std::ceil(keys / tileKeys);
   double work = 2 * rows * tileKeys * (s.width + s.valueWidth) * gpu.cores / flops * together;
   double loads = tileKeys * (s.width + s.valueWidth) * s.bytes / gpu.coreBandwidth * together;
-  double ofBlocks = turns * tiles * (tuning::kTileSeconds + std::max(work, loads));
+  double ofBlocks = waves * tiles * (tuning::kTileSeconds + std::max(work, loads));
   return tuning::kAttentionSeconds + std::max(ofBlocks, s.memoryBytes() / gpu.memoryBandwidth);
 }
 

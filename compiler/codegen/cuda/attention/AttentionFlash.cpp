@@ -33,7 +33,7 @@ AffineExpr FlashShape::rowCount() const { return p.queries * group(); }
 FlashKernel::State FlashKernel::initialState(const ThreadBuilder &t) const {
   State state;
   Value zero = t.f32(0), lowest = t.f32(lowestScore(p));
-  state.sums.assign(tile.rowTiles, SmallVector<Values>(valueSteps * 2, Values(4, zero)));
+  state.accumulators.assign(tile.rowTiles, SmallVector<Values>(valueSteps * 2, Values(4, zero)));
   state.maxima.assign(tile.rowTiles, Values(2, lowest));
   state.totals.assign(tile.rowTiles, Values(2, zero));
   return state;
@@ -42,8 +42,8 @@ FlashKernel::State FlashKernel::initialState(const ThreadBuilder &t) const {
 Values FlashKernel::flatten(const State &state) const {
   Values all;
   for (int64_t r = 0; r < tile.rowTiles; ++r) {
-    for (const Values &sums : state.sums[r]) {
-      all.append(sums);
+    for (const Values &accumulators : state.accumulators[r]) {
+      all.append(accumulators);
     }
     all.append(state.maxima[r]);
     all.append(state.totals[r]);
@@ -59,11 +59,11 @@ FlashKernel::State FlashKernel::unflatten(ValueRange values) const {
     return part;
   };
   for (int64_t r = 0; r < tile.rowTiles; ++r) {
-    SmallVector<Values> sums;
+    SmallVector<Values> accumulators;
     for (int64_t n = 0; n < valueSteps * 2; ++n) {
-      sums.push_back(take(4));
+      accumulators.push_back(take(4));
     }
-    state.sums.push_back(sums);
+    state.accumulators.push_back(accumulators);
     state.maxima.push_back(take(2));
     state.totals.push_back(take(2));
   }
@@ -192,7 +192,7 @@ void FlashKernel::loadQueries(const ThreadBuilder &t) {
 void FlashKernel::copyRows(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor,
                            Value firstKey, Value to, int64_t columns, int64_t pitch) const {
   int64_t chunks = (columns + 15) / 16 * 2;
-  int64_t lanes = llvm::PowerOf2Ceil(chunks), rowsAtOnce = tile.threads() / lanes;
+  int64_t lanes = llvm::PowerOf2Ceil(chunks), rowsPerStep = tile.threads() / lanes;
   Value row = t.div(t.thread(), lanes), chunk = t.rem(t.thread(), lanes);
   Value column = t.mul(chunk, 8);
   Value keys = frame.size32(p.keys), stride = frame.size64(tensor.strides[2]);
@@ -209,10 +209,10 @@ void FlashKernel::copyRows(const ThreadBuilder &t, Value pointer, const StridedT
     Value target = inner.add(inner.mul(at, pitch), column);
     copyAsync(inner, inner.offset(to, half, target), inner.offset(pointer, element, from), bytes);
   };
-  for (int64_t first = 0; first < tile.keys; first += rowsAtOnce) {
+  for (int64_t first = 0; first < tile.keys; first += rowsPerStep) {
     Value at = t.add(row, first);
     Value needed = chunks < lanes ? t.isLess(chunk, t.i32(chunks)) : Value();
-    if (first + rowsAtOnce > tile.keys) {
+    if (first + rowsPerStep > tile.keys) {
       Value inside = t.isLess(at, t.i32(tile.keys));
       needed = needed ? t.bitAnd(needed, inside) : inside;
     }

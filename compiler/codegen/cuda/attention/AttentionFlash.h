@@ -11,7 +11,7 @@
 namespace tenon::codegen::cuda {
 
 /// What the flash form's block has in shared memory: the stages, a number a warp, and behind them
-/// the sums of the warps that share rows, or a warpgroup's queries and mask.
+/// the accumulators of the warps that share rows, or a warpgroup's queries and mask.
 class FlashShape {
 public:
   FlashShape(const AttentionProblem &problem, const AttentionTile &tile)
@@ -26,7 +26,7 @@ public:
   /// Rows of a block's head: queries, of all heads that share keys if they are joined.
   mlir::AffineExpr rowCount() const;
   /// Blocks that do the same scores, each for a part of the columns of V: the registers of a thread
-  /// hold no more sums. The last part may begin before the one before it ends.
+  /// hold no more accumulators. The last part may begin before the one before it ends.
   int64_t columnParts() const { return valueParts; }
   int64_t sharedBytes() const {
     if (tile.keyWarps == 1) {
@@ -82,10 +82,10 @@ public:
   void emit();
 
 private:
-  /// What a thread carries from tile to tile of keys, by row tile: sums of 16 x 8 columns, and for
-  /// each of its two rows the maximum and its own part of the sum of probabilities.
+  /// What a thread carries from tile to tile of keys, by row tile: accumulators of 16 x 8 columns,
+  /// and for each of its two rows the maximum and its own part of the sum of probabilities.
   struct State {
-    List<List<Values>> sums;
+    List<List<Values>> accumulators;
     List<Values> maxima, totals;
   };
   /// One of the thread's rows.
@@ -148,7 +148,7 @@ private:
   Values groupMask(const ThreadBuilder &t, Value firstKey) const;
   List<List<Values>> groupScores(const ThreadBuilder &t, Value stage) const;
   void addGroupValues(const ThreadBuilder &t, Value stage, const List<Values> &probabilities,
-                      List<Values> &sums) const;
+                      List<Values> &accumulators) const;
 
   void storeRows(const ThreadBuilder &t, State &state);
   void shareParts(const ThreadBuilder &t, State &state);
@@ -176,7 +176,7 @@ private:
 
 /// Whether scores are bare products, with the scale in the exponent: no mask, and a positive scale.
 bool foldsScale(const AttentionProblem &problem);
-/// 1 / total; a row that saw no key has sums of 0 and keeps them.
+/// 1 / total; a row that saw no key has accumulators of 0 and keeps them.
 mlir::Value inverseTotal(const ThreadBuilder &t, mlir::Value total);
 
 } // namespace tenon::codegen::cuda

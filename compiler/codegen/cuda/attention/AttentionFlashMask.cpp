@@ -11,7 +11,7 @@ namespace {
 using Values = ThreadBuilder::Values;
 
 /// A mask at or below it keeps a key from being seen, unless all keys have such a mask. Next to a
-/// key with more the weight of such a key is 0 in f32, whatever their scores.
+/// key with more the probability of such a key is 0 in f32, whatever their scores.
 constexpr double kUnseen = -1e30;
 
 } // namespace
@@ -80,7 +80,7 @@ Value FlashKernel::seenEnd(const ThreadBuilder &t, const MaskPiece &piece, Value
 }
 
 /// Brings the end of the tiles to the last key that the mask lets through. Where it lets none
-/// through, all keys count: the weights of a row whose scores are all as low are not zeros.
+/// through, all keys count: the probabilities of a row whose scores are all as low are not zeros.
 void FlashKernel::endAtMask(const ThreadBuilder &t, ArrayRef<MaskPiece> pieces) {
   Value end = t.i32(0), keys = frame.size32(p.keys);
   int64_t stride = tile.threads() * maskLanes();

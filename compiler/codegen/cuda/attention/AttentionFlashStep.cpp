@@ -66,7 +66,7 @@ void FlashKernel::finishScores(const ThreadBuilder &t, Value firstKey, bool isEd
   }
 }
 
-/// Scores to probabilities relative to the new maxima; older sums are brought to these.
+/// Scores to probabilities relative to the new maxima; older accumulators are brought to these.
 void FlashKernel::weigh(const ThreadBuilder &t, SmallVector<SmallVector<Values>> &scores,
                         State &state) const {
   Value factor = t.f32(weightExponent(p));
@@ -87,21 +87,21 @@ void FlashKernel::weigh(const ThreadBuilder &t, SmallVector<SmallVector<Values>>
       maximum = t.maxF(before, maximum);
       state.maxima[r][part] = maximum;
       Value shift = foldsScale(p) ? t.negF(t.mulF(maximum, factor)) : Value();
-      auto weight = [&](Value score) {
+      auto probability = [&](Value score) {
         return t.exp2(shift ? t.fma(score, factor, shift) : t.mulF(t.subF(score, maximum), factor));
       };
-      Value older = weight(before);
+      Value older = probability(before);
       Value total = t.mulF(state.totals[r][part], older);
       for (Values &columns : scores[r]) {
         for (int64_t i : {part * 2, part * 2 + 1}) {
-          columns[i] = weight(columns[i]);
+          columns[i] = probability(columns[i]);
           total = t.addF(total, columns[i]);
         }
       }
       state.totals[r][part] = total;
-      for (Values &sums : state.sums[r]) {
-        sums[part * 2] = t.mulF(sums[part * 2], older);
-        sums[part * 2 + 1] = t.mulF(sums[part * 2 + 1], older);
+      for (Values &accumulators : state.accumulators[r]) {
+        accumulators[part * 2] = t.mulF(accumulators[part * 2], older);
+        accumulators[part * 2 + 1] = t.mulF(accumulators[part * 2 + 1], older);
       }
     }
   }
@@ -115,12 +115,12 @@ Values FlashKernel::leftOperand(const ThreadBuilder &t, const SmallVector<Values
           t.packPair(element, right[0], right[1]), t.packPair(element, right[2], right[3])};
 }
 
-/// sums += probabilities V.
+/// accumulators += probabilities V.
 void FlashKernel::addValues(const ThreadBuilder &t, Value stage,
                             const SmallVector<SmallVector<Values>> &probabilities,
                             State &state) const {
   if (tile.isWarpgroup) {
-    return addGroupValues(t, stage, probabilities[0], state.sums[0]);
+    return addGroupValues(t, stage, probabilities[0], state.accumulators[0]);
   }
   TileSpot spot = rowsFirst(t);
   Value row = t.add(t.mul(keyWarp, warpKeys), spot.row);
@@ -134,7 +134,8 @@ void FlashKernel::addValues(const ThreadBuilder &t, Value stage,
     for (int64_t step = 0; step < valueSteps; ++step) {
       Values b = loadMatrices(t, t.offset(base, half, keys * valuePitch + step * 16), true);
       for (int64_t r = 0; r < tile.rowTiles; ++r) {
-        Values &left = state.sums[r][step * 2], &right = state.sums[r][step * 2 + 1];
+        Values &left = state.accumulators[r][step * 2],
+               &right = state.accumulators[r][step * 2 + 1];
         left = multiply(t, element, a[r], {b[0], b[1]}, left);
         right = multiply(t, element, a[r], {b[2], b[3]}, right);
       }

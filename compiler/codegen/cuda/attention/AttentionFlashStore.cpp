@@ -1,6 +1,6 @@
-// From a thread's sums to the result: directly, or through shared memory where several warps did
-// parts of the keys, or as partial results where several blocks did. Relies on AttentionCombine.cpp
-// for the latter.
+// From a thread's accumulators to the result: directly, or through shared memory where several
+// warps did parts of the keys, or as partial results where several blocks did. Relies on
+// AttentionCombine.cpp for the latter.
 #include "compiler/codegen/cuda/attention/AttentionFlash.h"
 #include "compiler/codegen/cuda/attention/Tuning.h"
 
@@ -32,9 +32,9 @@ void FlashKernel::storeRows(const ThreadBuilder &t, State &state) {
           t.offset(columnsPointer(t, p.reads(), p.y, row.head, row.query), element, laneColumn);
       t.when(row.valid, [&](const ThreadBuilder &inner) {
         for (int64_t n = 0; n * 8 < valueWidth; ++n) {
-          const Values &sums = state.sums[r][n];
-          Value pair = inner.packPair(element, inner.mulF(sums[part * 2], inverse),
-                                      inner.mulF(sums[part * 2 + 1], inverse));
+          const Values &accumulators = state.accumulators[r][n];
+          Value pair = inner.packPair(element, inner.mulF(accumulators[part * 2], inverse),
+                                      inner.mulF(accumulators[part * 2 + 1], inverse));
           inner.store(pair, inner.offset(pointer, element, n * 8), 4);
         }
       });
@@ -46,21 +46,22 @@ int64_t FlashShape::partRows() const {
   return std::min(tn::constantDim(rowCount()).value_or(tile.rows()), tile.rows());
 }
 
-/// Brings the sums of the warps that share rows into shared memory: {maximum, total} of [key
-/// warp][row], then [key warp][row][column].
+/// Brings the accumulators of the warps that share rows into shared memory: {maximum, total} of
+/// [key warp][row], then [key warp][row][column].
 void FlashKernel::shareParts(const ThreadBuilder &t, State &state) {
   Type real = t.f32Type();
   Value marks = t.offset(shared, t.builder.getI8Type(), partsOffset());
-  Value sums = t.offset(marks, real, tile.keyWarps * partRows() * 2);
+  Value accumulators = t.offset(marks, real, tile.keyWarps * partRows() * 2);
   auto store = [&](const ThreadBuilder &b, Value tileRow, int64_t r, int64_t part, Value total) {
     Value row = b.add(b.mul(keyWarp, partRows()), tileRow);
     b.when(b.isEqual(laneColumn, b.i32(0)), [&](const ThreadBuilder &inner) {
       inner.store(inner.pack({state.maxima[r][part], total}),
                   inner.offset(marks, real, inner.mul(row, 2)), 8);
     });
-    Value to = b.offset(sums, real, b.add(b.mul(row, sumPitch()), laneColumn));
+    Value to = b.offset(accumulators, real, b.add(b.mul(row, sumPitch()), laneColumn));
     for (int64_t n = 0; n < valueSteps * 2; ++n) {
-      Value pair = b.pack({state.sums[r][n][part * 2], state.sums[r][n][part * 2 + 1]});
+      Value pair =
+          b.pack({state.accumulators[r][n][part * 2], state.accumulators[r][n][part * 2 + 1]});
       b.store(pair, b.offset(to, real, n * 8), 8);
     }
   };
@@ -82,13 +83,13 @@ void FlashKernel::shareParts(const ThreadBuilder &t, State &state) {
 FlashKernel::RowParts FlashKernel::weighParts(const ThreadBuilder &t, Value row) const {
   Type real = t.f32Type(), pairType = t.vectorType(2, real);
   Value marks = t.offset(shared, t.builder.getI8Type(), partsOffset());
-  Value sums = t.offset(marks, real, tile.keyWarps * partRows() * 2);
+  Value accumulators = t.offset(marks, real, tile.keyWarps * partRows() * 2);
   RowParts parts;
   Values totals;
   for (int64_t part = 0; part < tile.keyWarps; ++part) {
     Value at = t.add(row, part * partRows());
     Value mark = t.load(pairType, t.offset(marks, real, t.mul(at, 2)), 8);
-    parts.columns.push_back(t.offset(sums, real, t.mul(at, sumPitch())));
+    parts.columns.push_back(t.offset(accumulators, real, t.mul(at, sumPitch())));
     parts.weights.push_back(t.extract(mark, 0));
     totals.push_back(t.extract(mark, 1));
   }
@@ -129,9 +130,10 @@ void FlashKernel::mergeWarps(const ThreadBuilder &t) {
   auto merge = [&](const ThreadBuilder &b, Value pair) {
     Value column = b.mul(pair, 2), low = b.f32(0), high = low;
     for (auto [columns, weight] : llvm::zip(parts.columns, parts.weights)) {
-      Value sums = b.load(b.vectorType(2, b.f32Type()), b.offset(columns, b.f32Type(), column), 8);
-      low = b.fma(b.extract(sums, 0), weight, low);
-      high = b.fma(b.extract(sums, 1), weight, high);
+      Value accumulators =
+          b.load(b.vectorType(2, b.f32Type()), b.offset(columns, b.f32Type(), column), 8);
+      low = b.fma(b.extract(accumulators, 0), weight, low);
+      high = b.fma(b.extract(accumulators, 1), weight, high);
     }
     storeMerged(b, row, column, parts, low, high);
   };
@@ -163,8 +165,10 @@ void FlashKernel::sendParts(const ThreadBuilder &t, State &state) {
         Value place = b.add(b.add(b.mul(row, pairs), b.div(laneColumn, 2)), n * 4);
         Value to = b.remote(area, b.div(place, share()));
         to = b.offset(to, b.f32Type(), b.mul(b.add(sender, b.rem(place, share())), 4));
-        const Values &sums = state.sums[0][n];
-        b.store(b.pack({sums[part * 2], sums[part * 2 + 1], state.maxima[0][part], total}), to, 16);
+        const Values &accumulators = state.accumulators[0][n];
+        b.store(b.pack({accumulators[part * 2], accumulators[part * 2 + 1], state.maxima[0][part],
+                        total}),
+                to, 16);
       }
     };
     if (part * 8 + 8 <= partRows()) {

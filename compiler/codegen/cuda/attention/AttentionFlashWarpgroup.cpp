@@ -32,14 +32,14 @@ int64_t FlashShape::groupBytes() const {
 /// pass has a multiple of 8 rows, so the thread's place in its row is the same in all.
 void FlashKernel::copyGroupRows(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor,
                                 Value firstRow, Value end, Value to, int64_t columns) const {
-  int64_t lanes = columns / 8, rowsAtOnce = kWarpgroup / lanes;
+  int64_t lanes = columns / 8, rowsPerStep = kWarpgroup / lanes;
   Value row = t.div(t.thread(), lanes), chunk = t.rem(t.thread(), lanes);
   Value stride = frame.size64(tensor.strides[2]);
   Value from = t.add(t.mul(t.wide(row), stride), t.wide(t.mul(chunk, 8)));
   from = t.offset(t.offset(pointer, element, from), element, t.mul(t.wide(firstRow), stride));
   Value target = t.add(tileOffset(t, row, t.rem(chunk, 8)), t.mul(t.div(chunk, 8), kTileElements));
   target = t.offset(to, half, target);
-  for (int64_t first = 0; first < kGroupRows; first += rowsAtOnce) {
+  for (int64_t first = 0; first < kGroupRows; first += rowsPerStep) {
     Value bytes;
     if (end) {
       Value isRead = t.isLess(t.add(t.add(firstRow, row), first), end);
@@ -92,23 +92,24 @@ Values FlashKernel::groupMask(const ThreadBuilder &t, Value firstKey) const {
 
 SmallVector<SmallVector<Values>> FlashKernel::groupScores(const ThreadBuilder &t,
                                                           Value stage) const {
-  Values sums = multiplyTiles(t, element, groupQueries, stage, width);
+  Values accumulators = multiplyTiles(t, element, groupQueries, stage, width);
   SmallVector<Values> columns;
-  for (size_t i = 0; i < sums.size(); i += 4) {
-    columns.push_back(Values(ArrayRef(sums).slice(i, 4)));
+  for (size_t i = 0; i < accumulators.size(); i += 4) {
+    columns.push_back(Values(ArrayRef(accumulators).slice(i, 4)));
   }
   return {columns};
 }
 
 void FlashKernel::addGroupValues(const ThreadBuilder &t, Value stage,
                                  const SmallVector<Values> &probabilities,
-                                 SmallVector<Values> &sums) const {
+                                 SmallVector<Values> &accumulators) const {
   Values words;
   for (int64_t keys = 0; keys < tile.keys; keys += kMmaDepth) {
     words.append(leftOperand(t, probabilities, keys));
   }
   for (int64_t column = 0; column < valueWidth; column += kTileColumns) {
-    MutableArrayRef<Values> part = MutableArrayRef(sums).slice(column / 8, kTileColumns / 8);
+    MutableArrayRef<Values> part =
+        MutableArrayRef(accumulators).slice(column / 8, kTileColumns / 8);
     Values before;
     for (const Values &four : part) {
       before.append(four);

@@ -20,7 +20,7 @@ struct AttentionTile {
   /// The heads that share a key head are rows of one block (for few queries).
   bool joinsHeads = false;
   int64_t stages = 2; ///< tiles of keys in shared memory: one in use, the others under way
-  /// The splits are a cluster, whose blocks add up their sums; else a second kernel does.
+  /// The splits are a cluster, whose blocks add up their accumulators; else a second kernel does.
   bool isClustered = false;
   /// Keys behind the last one that the mask lets through are not read.
   bool endsAtMask = false;
@@ -46,7 +46,8 @@ template <typename Visitor> void visitParameters(Visitor &visit, AttentionTile &
   visit("wgmma", tile.isWarpgroup);
 }
 
-/// The base-2 logarithms of weights are scores of the loop, relative to their maximum, times this.
+/// The base-2 logarithms of probabilities are scores of the loop, relative to their maximum, times
+/// this.
 double weightExponent(const AttentionProblem &problem);
 
 /// Where the elements at a place of a tensor begin, in the buffer at a position of the kernel's:
@@ -66,7 +67,7 @@ void emitTensorCoreAttention(RegionBuilder &region, const AttentionProblem &prob
 bool sharesMask(const AttentionProblem &problem, bool joinsHeads);
 
 /// The sum of the splits: rows of partial sums [splits, rows, valueWidth] and of {maximum, sum of
-/// weights} [splits, rows, 2] to the result (AttentionCombine.cpp).
+/// probabilities} [splits, rows, 2] to the result (AttentionCombine.cpp).
 void emitAttentionCombine(RegionBuilder &region, const AttentionProblem &problem, int64_t splits);
 
 /// Queries and keys of a tile of FP32 arithmetic.
@@ -80,7 +81,7 @@ template <typename Visitor> void visitParameters(Visitor &visit, SimtTile &tile)
 
 /// All float types up to f32, and head sizes up to 256 that fit shared memory; none for others
 /// (AttentionSimt.cpp).
-std::optional<SimtTile> plainTile(const AttentionProblem &problem, const target::Target &gpu);
+std::optional<SimtTile> simtTile(const AttentionProblem &problem, const target::Target &gpu);
 void emitSimtAttention(RegionBuilder &region, const AttentionProblem &problem,
                        const SimtTile &tile);
 

@@ -34,7 +34,7 @@ public:
 private:
   /// By row of the thread.
   struct State {
-    SmallVector<Values> sums; ///< by 16 columns
+    SmallVector<Values> accumulators; ///< by 16 columns
     Values maxima, totals;
   };
   int64_t columns() const { return valuePitch / kLanes; }
@@ -70,7 +70,7 @@ private:
 SimtKernel::State SimtKernel::unflatten(ValueRange values) const {
   State state;
   for (int64_t i = 0; i < kRowsOfThread; ++i) {
-    state.sums.push_back(Values(values.take_front(columns())));
+    state.accumulators.push_back(Values(values.take_front(columns())));
     values = values.drop_front(columns());
   }
   state.maxima = Values(values.take_front(kRowsOfThread));
@@ -80,8 +80,8 @@ SimtKernel::State SimtKernel::unflatten(ValueRange values) const {
 
 Values SimtKernel::flatten(const State &state) const {
   Values all;
-  for (const Values &sums : state.sums) {
-    all.append(sums);
+  for (const Values &accumulators : state.accumulators) {
+    all.append(accumulators);
   }
   all.append(state.maxima);
   all.append(state.totals);
@@ -91,7 +91,7 @@ Values SimtKernel::flatten(const State &state) const {
 SimtKernel::State SimtKernel::initialState(const ThreadBuilder &t) const {
   State state;
   Value zero = t.f32(0), lowest = t.f32(-double(std::numeric_limits<float>::max()));
-  state.sums.assign(kRowsOfThread, Values(columns(), zero));
+  state.accumulators.assign(kRowsOfThread, Values(columns(), zero));
   state.maxima.assign(kRowsOfThread, lowest);
   state.totals.assign(kRowsOfThread, zero);
   return state;
@@ -180,7 +180,7 @@ SmallVector<Values> SimtKernel::scores(const ThreadBuilder &t) const {
   Type four = t.vectorType(4, t.f32Type());
   Value rowBase = t.offset(queryTile, t.f32Type(), t.mul(tileRow, pitch));
   Value keyBase = t.offset(keyTile, t.f32Type(), t.mul(lane, pitch));
-  Values sums = t.loop(
+  Values accumulators = t.loop(
       t.i32(0), t.i32((width + 3) / 4 * 4), t.i32(4), Values(kRowsOfThread * keys, t.f32(0)),
       [&](const ThreadBuilder &b, Value column, ValueRange carried) -> Values {
         Values result(carried), left, right;
@@ -205,7 +205,7 @@ SmallVector<Values> SimtKernel::scores(const ThreadBuilder &t) const {
       });
   SmallVector<Values> byRow;
   for (int64_t i = 0; i < kRowsOfThread; ++i) {
-    byRow.push_back(Values(ArrayRef(sums).slice(i * keys, keys)));
+    byRow.push_back(Values(ArrayRef(accumulators).slice(i * keys, keys)));
   }
   return byRow;
 }
@@ -225,8 +225,8 @@ Value SimtKernel::finishScore(const ThreadBuilder &t, Value dot, int64_t row, Va
                   t.f32(-std::numeric_limits<float>::infinity()));
 }
 
-/// Weights relative to the new maxima, for all lanes of the row to read; older sums are brought to
-/// these.
+/// Probabilities relative to the new maxima, for all lanes of the row to read; older accumulators
+/// are brought to these.
 void SimtKernel::weigh(const ThreadBuilder &t, const SmallVector<Values> &scores,
                        State &state) const {
   Value factor = t.f32(kLog2E);
@@ -238,18 +238,18 @@ void SimtKernel::weigh(const ThreadBuilder &t, const SmallVector<Values> &scores
     for (int64_t mask = 1; mask < kLanes; mask *= 2) {
       maximum = t.maxF(maximum, t.shuffleXor(maximum, mask));
     }
-    auto weight = [&](Value score) { return t.exp2(t.mulF(t.subF(score, maximum), factor)); };
-    Value older = weight(state.maxima[i]);
+    auto probability = [&](Value score) { return t.exp2(t.mulF(t.subF(score, maximum), factor)); };
+    Value older = probability(state.maxima[i]);
     state.maxima[i] = maximum;
     Value total = t.mulF(state.totals[i], older);
     Value row = t.add(t.mul(t.add(tileRow, i), weightPitch), lane);
     for (auto [j, score] : llvm::enumerate(scores[i])) {
-      Value current = weight(score);
+      Value current = probability(score);
       total = t.addF(total, current);
       t.store(current, t.offset(weightTile, t.f32Type(), t.add(row, int64_t(j) * kLanes)), 4);
     }
     state.totals[i] = total;
-    for (Value &sum : state.sums[i]) {
+    for (Value &sum : state.accumulators[i]) {
       sum = t.mulF(sum, older);
     }
   }
@@ -260,33 +260,33 @@ void SimtKernel::addValues(const ThreadBuilder &t, State &state) const {
   Type four = t.vectorType(4, t.f32Type());
   Value rowBase = t.offset(weightTile, t.f32Type(), t.mul(tileRow, weightPitch));
   Value columnBase = t.offset(valueTile, t.f32Type(), lane);
-  Values sums;
-  for (const Values &row : state.sums) {
-    sums.append(row);
+  Values accumulators;
+  for (const Values &row : state.accumulators) {
+    accumulators.append(row);
   }
-  sums = t.loop(t.i32(0), t.i32(tile.keys), t.i32(4), sums,
-                [&](const ThreadBuilder &b, Value key, ValueRange carried) -> Values {
-                  Values result(carried), probabilities;
-                  for (int64_t i = 0; i < kRowsOfThread; ++i) {
-                    Value at =
-                        b.offset(b.offset(rowBase, b.f32Type(), key), b.f32Type(), i * weightPitch);
-                    probabilities.push_back(b.load(four, at, 16));
-                  }
-                  Value base = b.offset(columnBase, b.f32Type(), b.mul(key, valuePitch));
-                  for (int64_t k = 0; k < 4; ++k) {
-                    for (int64_t c = 0; c < columns(); ++c) {
-                      Value at = b.offset(base, b.f32Type(), k * valuePitch + c * kLanes);
-                      Value value = b.load(b.f32Type(), at, 4);
-                      for (int64_t i = 0; i < kRowsOfThread; ++i) {
-                        Value &sum = result[i * columns() + c];
-                        sum = b.fma(b.extract(probabilities[i], k), value, sum);
-                      }
-                    }
-                  }
-                  return result;
-                });
+  accumulators = t.loop(t.i32(0), t.i32(tile.keys), t.i32(4), accumulators,
+                        [&](const ThreadBuilder &b, Value key, ValueRange carried) -> Values {
+                          Values result(carried), probabilities;
+                          for (int64_t i = 0; i < kRowsOfThread; ++i) {
+                            Value at = b.offset(b.offset(rowBase, b.f32Type(), key), b.f32Type(),
+                                                i * weightPitch);
+                            probabilities.push_back(b.load(four, at, 16));
+                          }
+                          Value base = b.offset(columnBase, b.f32Type(), b.mul(key, valuePitch));
+                          for (int64_t k = 0; k < 4; ++k) {
+                            for (int64_t c = 0; c < columns(); ++c) {
+                              Value at = b.offset(base, b.f32Type(), k * valuePitch + c * kLanes);
+                              Value value = b.load(b.f32Type(), at, 4);
+                              for (int64_t i = 0; i < kRowsOfThread; ++i) {
+                                Value &sum = result[i * columns() + c];
+                                sum = b.fma(b.extract(probabilities[i], k), value, sum);
+                              }
+                            }
+                          }
+                          return result;
+                        });
   for (int64_t i = 0; i < kRowsOfThread; ++i) {
-    state.sums[i] = Values(ArrayRef(sums).slice(i * columns(), columns()));
+    state.accumulators[i] = Values(ArrayRef(accumulators).slice(i * columns(), columns()));
   }
 }
 
@@ -314,13 +314,13 @@ void SimtKernel::storeRows(const ThreadBuilder &t, const State &state) const {
     for (int64_t mask = 1; mask < kLanes; mask *= 2) {
       total = t.addF(total, t.shuffleXor(total, mask));
     }
-    // A row that saw no key has sums of 0 and keeps them.
+    // A row that saw no key has accumulators of 0 and keeps them.
     Value divisor = t.maxF(total, t.f32(1e-30));
     t.when(t.isLess(rows[i], queryCount), [&](const ThreadBuilder &b) {
       for (int64_t c = 0; c < columns(); ++c) {
         Value column = b.add(lane, c * kLanes);
         auto store = [&](const ThreadBuilder &inner) {
-          Value y = inner.fromF32(p.y.element, inner.divF(state.sums[i][c], divisor));
+          Value y = inner.fromF32(p.y.element, inner.divF(state.accumulators[i][c], divisor));
           inner.store(y, elementPointer(inner, resultPointer, p.y, rows[i], column),
                       p.y.element.getIntOrFloatBitWidth() / 8);
         };
@@ -348,7 +348,7 @@ void SimtKernel::emit() {
 
 } // namespace
 
-std::optional<SimtTile> plainTile(const AttentionProblem &p, const target::Target &gpu) {
+std::optional<SimtTile> simtTile(const AttentionProblem &p, const target::Target &gpu) {
   std::optional<int64_t> width = tn::constantDim(p.width),
                          valueWidth = tn::constantDim(p.valueWidth);
   auto fits = [](const StridedTensor &tensor) {

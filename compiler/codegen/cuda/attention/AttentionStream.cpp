@@ -22,31 +22,31 @@ int64_t StreamKernel::maskOffset() const {
 }
 
 int64_t StreamKernel::marksOffset() const {
-  return maskOffset() + (p.mask ? l.slots / 2 * l.tileKeys * 4 : 0);
+  return maskOffset() + (p.mask ? l.stages / 2 * l.tileKeys * 4 : 0);
 }
 
 int64_t StreamKernel::barriersOffset() const {
-  return llvm::alignTo(marksOffset() + (p.mask ? l.slots / 2 * 4 : 0), kBarrierBytes);
+  return llvm::alignTo(marksOffset() + (p.mask ? l.stages / 2 * 4 : 0), kBarrierBytes);
 }
 
 int64_t StreamKernel::sharedBytes() const {
-  return barriersOffset() + (2 * l.slots + 3 * kStreamGroups) * kBarrierBytes;
+  return barriersOffset() + (2 * l.stages + 3 * kStreamGroups) * kBarrierBytes;
 }
 
 Value StreamKernel::bytesAt(const ThreadBuilder &t, int64_t offset) const {
   return t.offset(shared, t.builder.getI8Type(), offset);
 }
 
-Value StreamKernel::tileAt(const ThreadBuilder &t, Value slot) const {
-  return t.offset(shared, t.builder.getI8Type(), t.mul(slot, l.tileBytes()));
+Value StreamKernel::tileAt(const ThreadBuilder &t, Value stage) const {
+  return t.offset(shared, t.builder.getI8Type(), t.mul(stage, l.tileBytes()));
 }
 
-Value StreamKernel::full(const ThreadBuilder &t, Value slot) const {
-  return t.offset(bytesAt(t, barriersOffset()), t.i64Type(), slot);
+Value StreamKernel::full(const ThreadBuilder &t, Value stage) const {
+  return t.offset(bytesAt(t, barriersOffset()), t.i64Type(), stage);
 }
 
-Value StreamKernel::empty(const ThreadBuilder &t, Value slot) const {
-  return t.offset(bytesAt(t, barriersOffset() + l.slots * kBarrierBytes), t.i64Type(), slot);
+Value StreamKernel::empty(const ThreadBuilder &t, Value stage) const {
+  return t.offset(bytesAt(t, barriersOffset() + l.stages * kBarrierBytes), t.i64Type(), stage);
 }
 
 /// Of this warpgroup's two places for queries.
@@ -56,24 +56,24 @@ Value StreamKernel::queriesAt(const ThreadBuilder &t, Value buffer) const {
 }
 
 Value StreamKernel::queriesFull(const ThreadBuilder &t, Value buffer) const {
-  return t.offset(bytesAt(t, barriersOffset() + 2 * l.slots * kBarrierBytes), t.i64Type(),
+  return t.offset(bytesAt(t, barriersOffset() + 2 * l.stages * kBarrierBytes), t.i64Type(),
                   t.add(t.mul(group, 2), buffer));
 }
 
 /// The barrier by which a warpgroup is told that it may begin products.
-Value StreamKernel::turnOf(const ThreadBuilder &t, Value number) const {
-  int64_t first = barriersOffset() + 2 * (l.slots + kStreamGroups) * kBarrierBytes;
+Value StreamKernel::orderBarrier(const ThreadBuilder &t, Value number) const {
+  int64_t first = barriersOffset() + 2 * (l.stages + kStreamGroups) * kBarrierBytes;
   return t.offset(bytesAt(t, first), t.i64Type(), number);
 }
 
-/// What is added to the scores of the keys whose values are in this slot.
-Value StreamKernel::maskAt(const ThreadBuilder &t, Value slot) const {
-  return t.offset(bytesAt(t, maskOffset()), t.f32Type(), t.mul(t.div(slot, 2), l.tileKeys));
+/// What is added to the scores of the keys whose values are in this stage.
+Value StreamKernel::maskAt(const ThreadBuilder &t, Value stage) const {
+  return t.offset(bytesAt(t, maskOffset()), t.f32Type(), t.mul(t.div(stage, 2), l.tileKeys));
 }
 
 /// A word that is 0 if nothing but zeros is added.
-Value StreamKernel::markAt(const ThreadBuilder &t, Value slot) const {
-  return t.offset(bytesAt(t, marksOffset()), t.i32Type(), t.div(slot, 2));
+Value StreamKernel::markAt(const ThreadBuilder &t, Value stage) const {
+  return t.offset(bytesAt(t, marksOffset()), t.i32Type(), t.div(stage, 2));
 }
 
 /// Of a matrix in which so many heads share one.
@@ -85,16 +85,16 @@ StreamKernel::Corner StreamKernel::cornerOf(const ThreadBuilder &t, const Stream
 }
 
 /// At most once around the ring.
-StreamKernel::PipelineState StreamKernel::advance(const ThreadBuilder &t, const PipelineState &turn,
-                                                  Value slots) const {
-  Value next = t.add(turn.slot, slots), isAround = t.isLess(t.i32(l.slots - 1), next);
-  return {t.select(isAround, t.sub(next, t.i32(l.slots)), next),
-          t.select(isAround, t.sub(t.i32(1), turn.parity), turn.parity)};
+StreamKernel::PipelineState StreamKernel::advance(const ThreadBuilder &t,
+                                                  const PipelineState &state, Value stages) const {
+  Value next = t.add(state.stage, stages), isAround = t.isLess(t.i32(l.stages - 1), next);
+  return {t.select(isAround, t.sub(next, t.i32(l.stages)), next),
+          t.select(isAround, t.sub(t.i32(1), state.parity), state.parity)};
 }
 
-StreamKernel::PipelineState StreamKernel::advance(const ThreadBuilder &t, const PipelineState &turn,
-                                                  int64_t slots) const {
-  return advance(t, turn, t.i32(slots));
+StreamKernel::PipelineState
+StreamKernel::advance(const ThreadBuilder &t, const PipelineState &state, int64_t stages) const {
+  return advance(t, state, t.i32(stages));
 }
 
 Values StreamKernel::forHeads(const ThreadBuilder &t, ValueRange inits,
@@ -117,20 +117,20 @@ void StreamKernel::place(const ThreadBuilder &t) {
   thread = t.thread();
   shared = frame.dynamicShared(kTileAlignment);
   t.when(t.isEqual(thread, t.i32(0)), [&](const ThreadBuilder &c) {
-    for (int64_t slot = 0; slot < l.slots; ++slot) {
+    for (int64_t stage = 0; stage < l.stages; ++stage) {
       // The mask arrives with values: all threads have read it when products with these are done.
-      initBarrier(c, full(c, c.i32(slot)), p.mask && slot % 2 == 1 ? 2 : 1);
-      initBarrier(c, empty(c, c.i32(slot)), kStreamGroups * kWarpsOfGroup);
+      initBarrier(c, full(c, c.i32(stage)), p.mask && stage % 2 == 1 ? 2 : 1);
+      initBarrier(c, empty(c, c.i32(stage)), kStreamGroups * kWarpsOfGroup);
     }
-    Value queries = bytesAt(c, barriersOffset() + 2 * l.slots * kBarrierBytes);
+    Value queries = bytesAt(c, barriersOffset() + 2 * l.stages * kBarrierBytes);
     for (int64_t i = 0; i < 2 * kStreamGroups; ++i) {
       initBarrier(c, c.offset(queries, c.i64Type(), i), 1);
     }
     for (int64_t i = 0; i < kStreamGroups; ++i) {
-      initBarrier(c, turnOf(c, c.i32(i)), 1);
+      initBarrier(c, orderBarrier(c, c.i32(i)), 1);
     }
     publishBarriers(c);
-    arrive(c, turnOf(c, c.i32(0)));
+    arrive(c, orderBarrier(c, c.i32(0)));
     for (Value each : {qMap, kMap, vMap}) {
       prefetchTensorMap(c, each);
     }
@@ -141,16 +141,16 @@ void StreamKernel::place(const ThreadBuilder &t) {
   t.barrier();
 }
 
-/// Slots of a head's last tile are always the same, and get only the rows that there are: those
-/// behind stay zeros, so that a weight of 0 is multiplied with a number.
+/// Stages of a head's last tile are always the same, and get only the rows that there are: those
+/// behind stay zeros, so that a probability of 0 is multiplied with a number.
 void StreamKernel::clearTails(const ThreadBuilder &t) const {
   int64_t chunks = (l.lastColumns() - l.lastKeys()) * (kTileColumns / 8);
   Value zeros = t.pack(Values(4, t.i32(0)));
-  for (int64_t slot = 0; slot < l.slots; ++slot) {
-    if (slot % (2 * l.tiles()) < 2 * l.tiles() - 2) {
+  for (int64_t stage = 0; stage < l.stages; ++stage) {
+    if (stage % (2 * l.tiles()) < 2 * l.tiles() - 2) {
       continue;
     }
-    Value from = bytesAt(t, slot * l.tileBytes() + l.lastKeys() * kTileColumns * 2);
+    Value from = bytesAt(t, stage * l.tileBytes() + l.lastKeys() * kTileColumns * 2);
     t.when(t.isLess(thread, t.i32(chunks)), [&](const ThreadBuilder &c) {
       c.store(zeros, c.offset(from, element, c.mul(thread, 8)), 16);
     });
@@ -159,12 +159,12 @@ void StreamKernel::clearTails(const ThreadBuilder &t) const {
 }
 
 /// A tile of keys or of values, by one thread.
-void StreamKernel::copySlot(const ThreadBuilder &t, Value head, Value tile,
-                            const PipelineState &turn, bool isValues) {
+void StreamKernel::copyStage(const ThreadBuilder &t, Value head, Value tile,
+                             const PipelineState &state, bool isValues) {
   const StreamMatrix &m = isValues ? l.v : l.k;
   Corner corner = cornerOf(t, m, head, l.headsOfKeys);
   Value row = t.add(corner.row, t.mul(tile, l.tileKeys));
-  Value barrier = full(t, turn.slot), to = tileAt(t, turn.slot);
+  Value barrier = full(t, state.stage), to = tileAt(t, state.stage);
   auto copy = [&](Value map, int64_t keys) {
     return [&, map, keys](const ThreadBuilder &c) {
       arriveExpecting(c, barrier, c.i32(keys * kTileColumns * 2));
@@ -183,12 +183,12 @@ void StreamKernel::copySlot(const ThreadBuilder &t, Value head, Value tile,
 
 /// What is added to scores before they are scaled, by a warp.
 void StreamKernel::copyMask(const ThreadBuilder &t, Value head, Value tile,
-                            const PipelineState &turn) {
+                            const PipelineState &state) {
   const StridedTensor &mask = *p.mask;
   double infinite = std::numeric_limits<float>::infinity();
   Value batch = t.div(head, l.headsOfBatch), inBatch = t.rem(head, l.headsOfBatch);
   Value pointer = pointerTo(t, frame, 3, mask, {batch, inBatch});
-  Value to = maskAt(t, turn.slot), first = t.mul(tile, l.tileKeys);
+  Value to = maskAt(t, state.stage), first = t.mul(tile, l.tileKeys);
   unsigned bytes = mask.element.getIntOrFloatBitWidth() / 8;
   auto keep = [&](const ThreadBuilder &c, Value inTile, ValueRange found) -> Values {
     Value key = c.add(first, inTile), read = c.min(key, c.i32(l.keys - 1));
@@ -206,21 +206,21 @@ void StreamKernel::copyMask(const ThreadBuilder &t, Value head, Value tile,
   for (int64_t distance = 1; distance < kWarp; distance *= 2) {
     found = t.max(found, t.shuffleXor(found, distance));
   }
-  t.store(found, markAt(t, turn.slot), 4);
+  t.store(found, markAt(t, state.stage), 4);
   t.warpBarrier();
 }
 
 /// All heads of this block, by one warp.
 void StreamKernel::copyHeads(const ThreadBuilder &t) {
   Value isCopying = t.isEqual(thread, t.i32(0));
-  auto copyTile = [&](const ThreadBuilder &c, Value head, Value tile, const PipelineState &turn) {
+  auto copyTile = [&](const ThreadBuilder &c, Value head, Value tile, const PipelineState &state) {
     for (bool isValues : {false, true}) {
-      PipelineState now = advance(c, turn, isValues ? 1 : 0);
-      waitForPhase(c, empty(c, now.slot), c.sub(c.i32(1), now.parity));
-      c.when(isCopying, [&](const ThreadBuilder &d) { copySlot(d, head, tile, now, isValues); });
+      PipelineState now = advance(c, state, isValues ? 1 : 0);
+      waitForPhase(c, empty(c, now.stage), c.sub(c.i32(1), now.parity));
+      c.when(isCopying, [&](const ThreadBuilder &d) { copyStage(d, head, tile, now, isValues); });
       if (p.mask && isValues) {
         copyMask(c, head, tile, now);
-        c.when(isCopying, [&](const ThreadBuilder &d) { arrive(d, full(d, now.slot)); });
+        c.when(isCopying, [&](const ThreadBuilder &d) { arrive(d, full(d, now.stage)); });
       }
     }
   };

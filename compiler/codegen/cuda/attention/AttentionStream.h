@@ -29,9 +29,9 @@ struct StreamLayout {
   int64_t queries = 0, keys = 0;
   StreamMatrix q, k, v, y;
   int64_t tileKeys = 0; ///< of a tile of the ring: a multiple of 16
-  int64_t slots = 0;    ///< of the ring: tiles of keys and of values in turn
+  int64_t stages = 0;   ///< of the ring: tiles of keys and of values in turn
   int64_t blocks = 0;
-  bool takesTurns = false; ///< of warpgroups at products
+  bool isPingPong = false; ///< the warpgroups begin products one after the other
 
   int64_t tiles() const { return (keys + tileKeys - 1) / tileKeys; } ///< of a head's keys
   int64_t lastKeys() const { return keys - (tiles() - 1) * tileKeys; }
@@ -47,9 +47,9 @@ struct StreamLayout {
 
 template <typename Visitor> void visitParameters(Visitor &visit, StreamLayout &layout) {
   visit("keys", layout.tileKeys);
-  visit("slots", layout.slots);
+  visit("stages", layout.stages);
   visit("blocks", layout.blocks);
-  visit("takes_turns", layout.takesTurns);
+  visit("ping_pong", layout.isPingPong);
 }
 
 class StreamKernel {
@@ -64,11 +64,11 @@ public:
   int64_t sharedBytes() const;
 
 private:
-  /// A slot of the ring, and the parity of the turn that is under way.
+  /// A stage of the ring, and the phase parity.
   struct PipelineState {
-    Value slot, parity;
+    Value stage, parity;
 
-    Values values() const { return {slot, parity}; }
+    Values values() const { return {stage, parity}; }
     static PipelineState of(mlir::ValueRange values) { return {values[0], values[1]}; }
   };
   /// 64 queries of a head: a warpgroup's work from start to store.
@@ -79,12 +79,12 @@ private:
     Value queries;       ///< in shared memory
     PipelineState first; ///< of the head's first tile
   };
-  /// What a thread carries from tile to tile of keys: its sums, of its two rows the maximum and its
-  /// own part of the sum of weights, and weights that are not in the sums: with values of which
-  /// slot they will be.
+  /// What a thread carries from tile to tile of keys: its accumulators, of its two rows the maximum
+  /// and its own part of the sum of probabilities, and those that are not in the accumulators: with
+  /// values of which stage they will be.
   struct State {
     PipelineState keys;
-    Values sums, maxima, totals, words;
+    Values accumulators, maxima, totals, words;
 
     Values values() const;
     static State of(mlir::ValueRange values);
@@ -95,53 +95,53 @@ private:
     Value row, column;
   };
 
-  int64_t queriesOffset() const { return l.slots * l.tileBytes(); }
+  int64_t queriesOffset() const { return l.stages * l.tileBytes(); }
   int64_t maskOffset() const;
   int64_t marksOffset() const;
   int64_t barriersOffset() const;
   void place(const ThreadBuilder &t);
   void clearTails(const ThreadBuilder &t) const;
-  Value turnOf(const ThreadBuilder &t, Value group) const;
+  Value orderBarrier(const ThreadBuilder &t, Value group) const;
   Value bytesAt(const ThreadBuilder &t, int64_t offset) const;
-  Value tileAt(const ThreadBuilder &t, Value slot) const;
-  Value full(const ThreadBuilder &t, Value slot) const;
-  Value empty(const ThreadBuilder &t, Value slot) const;
+  Value tileAt(const ThreadBuilder &t, Value stage) const;
+  Value full(const ThreadBuilder &t, Value stage) const;
+  Value empty(const ThreadBuilder &t, Value stage) const;
   Value queriesAt(const ThreadBuilder &t, Value buffer) const;
   Value queriesFull(const ThreadBuilder &t, Value buffer) const;
-  Value maskAt(const ThreadBuilder &t, Value slot) const;
-  Value markAt(const ThreadBuilder &t, Value slot) const;
+  Value maskAt(const ThreadBuilder &t, Value stage) const;
+  Value markAt(const ThreadBuilder &t, Value stage) const;
   Corner cornerOf(const ThreadBuilder &t, const StreamMatrix &matrix, Value head,
                   int64_t sharing) const;
-  PipelineState advance(const ThreadBuilder &t, const PipelineState &turn, int64_t slots) const;
-  PipelineState advance(const ThreadBuilder &t, const PipelineState &turn, Value slots) const;
+  PipelineState advance(const ThreadBuilder &t, const PipelineState &state, int64_t stages) const;
+  PipelineState advance(const ThreadBuilder &t, const PipelineState &state, Value stages) const;
   Values forHeads(const ThreadBuilder &t, mlir::ValueRange inits, ThreadBuilder::LoopBody body);
 
   // The warp that copies.
   void copyHeads(const ThreadBuilder &t);
-  void copySlot(const ThreadBuilder &t, Value head, Value tile, const PipelineState &turn,
-                bool isValues);
-  void copyMask(const ThreadBuilder &t, Value head, Value tile, const PipelineState &turn);
+  void copyStage(const ThreadBuilder &t, Value head, Value tile, const PipelineState &state,
+                 bool isValues);
+  void copyMask(const ThreadBuilder &t, Value head, Value tile, const PipelineState &state);
 
   // The warpgroups that multiply (AttentionStreamStep.cpp).
   void multiplyHeads(const ThreadBuilder &t);
   void passHead(const ThreadBuilder &t, const PipelineState &first) const;
   void copyQueries(const ThreadBuilder &t, Value head, Value unit, Value count) const;
   void askForNext(const ThreadBuilder &t, const Unit &unit) const;
-  void endTurns(const ThreadBuilder &t, Value done) const;
-  void takeTurn(const ThreadBuilder &t, const Unit &unit, Value number) const;
-  void passTurn(const ThreadBuilder &t) const;
+  void orderEnd(const ThreadBuilder &t, Value done) const;
+  void orderWait(const ThreadBuilder &t, const Unit &unit, Value number) const;
+  void orderArrive(const ThreadBuilder &t) const;
   void doUnit(const ThreadBuilder &t, const Unit &unit);
   State firstTile(const ThreadBuilder &t, const Unit &unit) const;
   State nextTile(const ThreadBuilder &t, const Unit &unit, Value tile, bool isLast,
                  const State &before) const;
   void lastValues(const ThreadBuilder &t, const Unit &unit, State &state) const;
-  void release(const ThreadBuilder &t, const Unit &unit, Value slot) const;
-  Values beginScores(const ThreadBuilder &t, const Unit &unit, Value slot, int64_t columns) const;
+  void release(const ThreadBuilder &t, const Unit &unit, Value stage) const;
+  Values beginScores(const ThreadBuilder &t, const Unit &unit, Value stage, int64_t columns) const;
   Value markOf(const ThreadBuilder &t, const PipelineState &values) const;
-  void addMask(const ThreadBuilder &t, Value slot, Value mark, Values &scores) const;
+  void addMask(const ThreadBuilder &t, Value stage, Value mark, Values &scores) const;
   void hide(const ThreadBuilder &t, Values &scores) const;
-  Values weigh(const ThreadBuilder &t, Values &scores, State &state) const;
-  Values packed(const ThreadBuilder &t, const Values &weights) const;
+  Values exponentiate(const ThreadBuilder &t, Values &scores, State &state) const;
+  Values packed(const ThreadBuilder &t, const Values &probabilities) const;
   void store(const ThreadBuilder &t, const Unit &unit, State &state);
 
   KernelFrame &frame;
@@ -157,8 +157,8 @@ private:
 std::optional<StreamLayout> streamLayout(const AttentionProblem &problem,
                                          const target::Target &gpu);
 /// Whether all warpgroups have work in each head, and a ring that lets one be a tile ahead of
-/// others: else one that waits for a tile would keep the turn from those that give its slot back.
-bool mayTakeTurns(const StreamLayout &layout);
+/// others: else one that waits for a tile would keep products from those that release its stage.
+bool canPingPong(const StreamLayout &layout);
 /// Whether it is faster than blocks of 64 queries: there are so many heads that processors which do
 /// whole ones have little to wait for.
 bool isFasterStreamed(const StreamLayout &layout, const target::Target &gpu);

@@ -40,7 +40,7 @@ void cutKeys(StreamLayout &l, int64_t most) {
   l.tileKeys = llvm::alignTo((l.keys + tiles - 1) / tiles, 16);
 }
 
-/// As many slots as there is room for. False if there is none for the keys and values of one head.
+/// As many stages as there is room for. False if there is none for the keys and values of one head.
 bool placeRing(StreamLayout &l, bool hasMask, int64_t sharedBytes) {
   cutKeys(l, tuning::kMostTileKeys);
   if (l.endsAlone() && (l.tiles() > 2 || hasMask)) {
@@ -50,9 +50,9 @@ bool placeRing(StreamLayout &l, bool hasMask, int64_t sharedBytes) {
   int64_t ofSlot = l.tileBytes() + l.tileKeys * 2 + 2 + 2 * kBarrierBytes;
   // The last tile of a head must find its zeros.
   int64_t step = l.hasTail() ? 2 * l.tiles() : 2;
-  l.slots =
-      std::min((sharedBytes - fixed - kBarrierBytes) / ofSlot, tuning::kMostSlots) / step * step;
-  return l.slots >= 2 * l.tiles();
+  l.stages =
+      std::min((sharedBytes - fixed - kBarrierBytes) / ofSlot, tuning::kMostStages) / step * step;
+  return l.stages >= 2 * l.tiles();
 }
 
 } // namespace
@@ -91,12 +91,12 @@ std::optional<StreamLayout> streamLayout(const AttentionProblem &p, const target
   if (!placeRing(l, p.mask.has_value(), gpu.sharedBytes)) {
     return std::nullopt;
   }
-  l.takesTurns = l.tiles() >= tuning::kTilesOfTurns && mayTakeTurns(l);
+  l.isPingPong = l.tiles() >= tuning::kPingPongTiles && canPingPong(l);
   return l;
 }
 
-bool mayTakeTurns(const StreamLayout &layout) {
-  return layout.units() >= kStreamGroups && layout.slots > 2 * layout.tiles();
+bool canPingPong(const StreamLayout &layout) {
+  return layout.units() >= kStreamGroups && layout.stages > 2 * layout.tiles();
 }
 
 bool isFasterStreamed(const StreamLayout &layout, const target::Target &gpu) {

@@ -1,5 +1,5 @@
-// What a warpgroup does with 64 queries: products with a tile of keys, weights, the product with
-// their values, tile by tile, and the result. Relies on the ring of AttentionStream.cpp.
+// What a warpgroup does with 64 queries: products with a tile of keys, probabilities, the product
+// with their values, tile by tile, and the result. Relies on the ring of AttentionStream.cpp.
 #include "compiler/codegen/cuda/attention/AttentionStream.h"
 
 #include "compiler/codegen/cuda/attention/AttentionFlash.h"
@@ -15,8 +15,8 @@ namespace {
 
 using Values = ThreadBuilder::Values;
 
-/// Columns of values, and a thread's sums of them.
-constexpr int64_t kColumns = kTileColumns, kSums = kGroupRows * kColumns / kWarpgroup;
+/// Columns of values, and a thread's accumulators of them.
+constexpr int64_t kColumns = kTileColumns, kAccumulators = kGroupRows * kColumns / kWarpgroup;
 /// Of rows that have seen no key: below all masks, and finite times the exponent's factor.
 constexpr double kLowestScore = -0x1p127;
 
@@ -24,7 +24,7 @@ constexpr double kLowestScore = -0x1p127;
 
 Values StreamKernel::State::values() const {
   Values all = keys.values();
-  for (const Values *part : {&sums, &maxima, &totals, &words}) {
+  for (const Values *part : {&accumulators, &maxima, &totals, &words}) {
     all.append(*part);
   }
   return all;
@@ -37,8 +37,8 @@ StreamKernel::State StreamKernel::State::of(ValueRange values) {
     return part;
   };
   PipelineState keys = PipelineState::of(take(2));
-  Values sums = take(kSums), maxima = take(2), totals = take(2);
-  return {keys, sums, maxima, totals, Values(values)};
+  Values accumulators = take(kAccumulators), maxima = take(2), totals = take(2);
+  return {keys, accumulators, maxima, totals, Values(values)};
 }
 
 /// The queries of a unit, which is number `count` of this warpgroup; by one thread.
@@ -59,23 +59,23 @@ void StreamKernel::askForNext(const ThreadBuilder &t, const Unit &unit) const {
   });
 }
 
-/// Gives a slot back after the last use of it, for all warps: they did that together.
-void StreamKernel::release(const ThreadBuilder &t, const Unit &unit, Value slot) const {
+/// Releases a stage after the last use of it, for all warps: they did that together.
+void StreamKernel::release(const ThreadBuilder &t, const Unit &unit, Value stage) const {
   t.when(t.bitAnd(isFirst, unit.isLast),
-         [&](const ThreadBuilder &c) { arrive(c, empty(c, slot), kWarpsOfGroup); });
+         [&](const ThreadBuilder &c) { arrive(c, empty(c, stage), kWarpsOfGroup); });
 }
 
-/// A head that this warpgroup does nothing of. Each warp gives slots back by itself, so that none
-/// is a turn of the ring behind the others.
+/// A head that this warpgroup does nothing of. Each warp releases stages by itself, so that none
+/// is once around the ring behind the others.
 void StreamKernel::passHead(const ThreadBuilder &t, const PipelineState &first) const {
   t.loop(t.i32(0), t.i32(2 * l.tiles()), t.i32(1), first.values(),
-         [&](const ThreadBuilder &c, Value, ValueRange state) {
-           PipelineState turn = PipelineState::of(state);
-           waitForPhase(c, full(c, turn.slot), turn.parity);
+         [&](const ThreadBuilder &c, Value, ValueRange carried) {
+           PipelineState state = PipelineState::of(carried);
+           waitForPhase(c, full(c, state.stage), state.parity);
            c.warpBarrier();
            c.when(c.isEqual(c.rem(thread, kWarp), c.i32(0)),
-                  [&](const ThreadBuilder &d) { arrive(d, empty(d, turn.slot)); });
-           return advance(c, turn, 1).values();
+                  [&](const ThreadBuilder &d) { arrive(d, empty(d, state.stage)); });
+           return advance(c, state, 1).values();
          });
 }
 
@@ -106,41 +106,41 @@ void StreamKernel::multiplyHeads(const ThreadBuilder &t) {
                });
         PipelineState next = advance(c, first, 2 * l.tiles());
         Value left = c.sub(c.add(begin, c.mul(units, kStreamGroups)), c.i32(l.units()));
-        return {next.slot, next.parity, left, c.add(done, units)};
+        return {next.stage, next.parity, left, c.add(done, units)};
       });
-  if (l.takesTurns) {
-    endTurns(t, last[3]);
+  if (l.isPingPong) {
+    orderEnd(t, last[3]);
   }
 }
 
-/// Waits until it is this warpgroup's turn for the products number `number` of a unit. Were those
-/// of several under way at once, all would end at the same time and none have weights to compute
-/// meanwhile.
-void StreamKernel::takeTurn(const ThreadBuilder &t, const Unit &unit, Value number) const {
-  if (l.takesTurns) {
-    Value turns = t.add(t.mul(unit.count, l.tiles() + 1), number);
-    waitForPhase(t, turnOf(t, group), t.rem(turns, 2));
+/// Ping-pong: waits until this warpgroup may begin the products number `number` of a unit. Were
+/// those of several under way at once, all would end at the same time and none have probabilities
+/// to compute meanwhile.
+void StreamKernel::orderWait(const ThreadBuilder &t, const Unit &unit, Value number) const {
+  if (l.isPingPong) {
+    Value phase = t.add(t.mul(unit.count, l.tiles() + 1), number);
+    waitForPhase(t, orderBarrier(t, group), t.rem(phase, 2));
   }
 }
 
-void StreamKernel::passTurn(const ThreadBuilder &t) const {
-  if (l.takesTurns) {
+void StreamKernel::orderArrive(const ThreadBuilder &t) const {
+  if (l.isPingPong) {
     t.when(isFirst, [&](const ThreadBuilder &c) {
-      arrive(c, turnOf(c, c.rem(c.add(group, 1), kStreamGroups)));
+      arrive(c, orderBarrier(c, c.rem(c.add(group, 1), kStreamGroups)));
     });
   }
 }
 
-/// Others may have one unit more than this warpgroup has done, and wait for its turns. By one
-/// thread: the others might miss a turn and wait for it for good.
-void StreamKernel::endTurns(const ThreadBuilder &t, Value done) const {
+/// Others may have one unit more than this warpgroup has done, and wait for it to let them. By one
+/// thread: the others might miss a phase and wait for it for good.
+void StreamKernel::orderEnd(const ThreadBuilder &t, Value done) const {
   Value heads = t.div(t.sub(t.i32(l.heads + l.blocks - 1), t.block()), l.blocks);
   Value most = t.ceilDiv(t.mul(heads, l.units()), kStreamGroups);
   t.when(isFirst, [&](const ThreadBuilder &c) {
     c.loop(c.mul(done, l.tiles() + 1), c.mul(most, l.tiles() + 1), c.i32(1), {},
-           [&](const ThreadBuilder &d, Value turn, ValueRange) -> Values {
-             waitForPhase(d, turnOf(d, group), d.rem(turn, 2));
-             passTurn(d);
+           [&](const ThreadBuilder &d, Value phase, ValueRange) -> Values {
+             waitForPhase(d, orderBarrier(d, group), d.rem(phase, 2));
+             orderArrive(d);
              return {};
            });
   });
@@ -166,10 +166,10 @@ void StreamKernel::doUnit(const ThreadBuilder &t, const Unit &unit) {
 }
 
 /// Products of queries and keys.
-Values StreamKernel::beginScores(const ThreadBuilder &t, const Unit &unit, Value slot,
+Values StreamKernel::beginScores(const ThreadBuilder &t, const Unit &unit, Value stage,
                                  int64_t columns) const {
   Values nothing(columns * kGroupRows / kWarpgroup, t.undefined(t.f32Type()));
-  return beginTiles(t, element, unit.queries, tileAt(t, slot), kColumns, t.i32(0), nothing);
+  return beginTiles(t, element, unit.queries, tileAt(t, stage), kColumns, t.i32(0), nothing);
 }
 
 /// What `addMask` begins with: whether there is a mask that adds something.
@@ -177,32 +177,32 @@ Value StreamKernel::markOf(const ThreadBuilder &t, const PipelineState &values) 
   if (!p.mask) {
     return {};
   }
-  waitForPhase(t, full(t, values.slot), values.parity);
-  return t.load(t.i32Type(), markAt(t, values.slot), 4);
+  waitForPhase(t, full(t, values.stage), values.parity);
+  return t.load(t.i32Type(), markAt(t, values.stage), 4);
 }
 
 StreamKernel::State StreamKernel::firstTile(const ThreadBuilder &t, const Unit &unit) const {
   PipelineState keys = unit.first, values = advance(t, keys, 1);
   int64_t columns = l.tiles() == 1 ? l.lastColumns() : l.tileKeys;
-  waitForPhase(t, full(t, keys.slot), keys.parity);
+  waitForPhase(t, full(t, keys.stage), keys.parity);
   Value mark = markOf(t, values);
-  takeTurn(t, unit, t.i32(0));
-  Values scores = beginScores(t, unit, keys.slot, columns);
-  passTurn(t);
+  orderWait(t, unit, t.i32(0));
+  Values scores = beginScores(t, unit, keys.stage, columns);
+  orderArrive(t);
   scores = waitForProducts(t, scores, 0);
-  release(t, unit, keys.slot);
-  addMask(t, values.slot, mark, scores);
+  release(t, unit, keys.stage);
+  addMask(t, values.stage, mark, scores);
   if (l.tiles() == 1 && l.hasTail()) {
     hide(t, scores);
   }
-  State state = {keys, Values(kSums, t.undefined(t.f32Type())), {}, {}, {}};
-  weigh(t, scores, state);
+  State state = {keys, Values(kAccumulators, t.undefined(t.f32Type())), {}, {}, {}};
+  exponentiate(t, scores, state);
   state.words = packed(t, scores);
   return state;
 }
 
-/// One more tile: its products with the queries, and beside these the product of the weights before
-/// with their values, which ends while these weights are computed.
+/// One more tile: its products with the queries, and beside these the product of the
+/// probabilities before with their values, which ends while these are computed.
 StreamKernel::State StreamKernel::nextTile(const ThreadBuilder &t, const Unit &unit, Value tile,
                                            bool isLast, const State &before) const {
   int64_t columns = isLast ? l.lastColumns() : l.tileKeys;
@@ -210,24 +210,24 @@ StreamKernel::State StreamKernel::nextTile(const ThreadBuilder &t, const Unit &u
   PipelineState oldValues = advance(t, before.keys, 1);
   state.keys = advance(t, before.keys, 2);
   PipelineState values = advance(t, state.keys, 1);
-  waitForPhase(t, full(t, oldValues.slot), oldValues.parity);
-  waitForPhase(t, full(t, state.keys.slot), state.keys.parity);
+  waitForPhase(t, full(t, oldValues.stage), oldValues.parity);
+  waitForPhase(t, full(t, state.keys.stage), state.keys.parity);
   Value mark = markOf(t, values);
-  takeTurn(t, unit, tile);
-  Values scores = beginScores(t, unit, state.keys.slot, columns);
-  state.sums = beginProduct(t, element, before.words, tileAt(t, oldValues.slot),
-                            t.sub(tile, t.i32(1)), before.sums);
-  passTurn(t);
+  orderWait(t, unit, tile);
+  Values scores = beginScores(t, unit, state.keys.stage, columns);
+  state.accumulators = beginProduct(t, element, before.words, tileAt(t, oldValues.stage),
+                                    t.sub(tile, t.i32(1)), before.accumulators);
+  orderArrive(t);
   scores = waitForProducts(t, scores, 1);
-  release(t, unit, state.keys.slot);
-  addMask(t, values.slot, mark, scores);
+  release(t, unit, state.keys.stage);
+  addMask(t, values.stage, mark, scores);
   if (isLast && l.hasTail()) {
     hide(t, scores);
   }
-  Values older = weigh(t, scores, state);
-  state.sums = waitForProducts(t, state.sums, 0);
-  release(t, unit, oldValues.slot);
-  for (auto [i, sum] : llvm::enumerate(state.sums)) {
+  Values older = exponentiate(t, scores, state);
+  state.accumulators = waitForProducts(t, state.accumulators, 0);
+  release(t, unit, oldValues.stage);
+  for (auto [i, sum] : llvm::enumerate(state.accumulators)) {
     sum = t.mulF(sum, older[i / 2 % 2]);
   }
   state.words = packed(t, scores);
@@ -236,22 +236,22 @@ StreamKernel::State StreamKernel::nextTile(const ThreadBuilder &t, const Unit &u
 
 void StreamKernel::lastValues(const ThreadBuilder &t, const Unit &unit, State &state) const {
   PipelineState values = advance(t, state.keys, 1);
-  waitForPhase(t, full(t, values.slot), values.parity);
-  takeTurn(t, unit, t.i32(l.tiles()));
-  Values sums = beginProduct(t, element, state.words, tileAt(t, values.slot), t.i32(l.tiles() - 1),
-                             state.sums);
-  passTurn(t);
-  state.sums = waitForProducts(t, sums, 0);
-  release(t, unit, values.slot);
+  waitForPhase(t, full(t, values.stage), values.parity);
+  orderWait(t, unit, t.i32(l.tiles()));
+  Values accumulators = beginProduct(t, element, state.words, tileAt(t, values.stage),
+                                     t.i32(l.tiles() - 1), state.accumulators);
+  orderArrive(t);
+  state.accumulators = waitForProducts(t, accumulators, 0);
+  release(t, unit, values.stage);
 }
 
 /// Most tiles of most masks add nothing.
-void StreamKernel::addMask(const ThreadBuilder &t, Value slot, Value mark, Values &scores) const {
+void StreamKernel::addMask(const ThreadBuilder &t, Value stage, Value mark, Values &scores) const {
   if (!mark) {
     return;
   }
   auto add = [&](const ThreadBuilder &c) {
-    Value from = c.offset(maskAt(c, slot), c.f32Type(), c.mul(c.rem(thread, 4), 2));
+    Value from = c.offset(maskAt(c, stage), c.f32Type(), c.mul(c.rem(thread, 4), 2));
     Values result;
     for (size_t i = 0; i < scores.size(); i += 4) {
       Value pair = c.load(c.vectorType(2, c.f32Type()), c.offset(from, c.f32Type(), i * 2), 8);
@@ -274,9 +274,9 @@ void StreamKernel::hide(const ThreadBuilder &t, Values &scores) const {
   }
 }
 
-/// Scores to weights relative to new maxima. Returns what older sums of both rows are multiplied
-/// with; the totals are.
-Values StreamKernel::weigh(const ThreadBuilder &t, Values &scores, State &state) const {
+/// Scores to probabilities relative to new maxima. Returns what older accumulators of both rows are
+/// multiplied with; the totals are.
+Values StreamKernel::exponentiate(const ThreadBuilder &t, Values &scores, State &state) const {
   Value factor = t.f32(p.scale * std::numbers::log2e);
   bool isFirst = state.maxima.empty();
   Values older, totals, maxima, shifts;
@@ -295,7 +295,7 @@ Values StreamKernel::weigh(const ThreadBuilder &t, Values &scores, State &state)
     maxima.push_back(top);
     shifts.push_back(t.negF(t.mulF(top, factor)));
     if (!isFirst) {
-      // As the weights were: what was rounded must cancel.
+      // As the probabilities were: what was rounded must cancel.
       Value before = t.mulF(state.maxima[part], factor);
       older.push_back(t.exp2(t.addF(shifts[part], before)));
       totals.push_back(t.mulF(state.totals[part], older[part]));
@@ -315,11 +315,11 @@ Values StreamKernel::weigh(const ThreadBuilder &t, Values &scores, State &state)
   return older;
 }
 
-/// The words of a left operand of weights.
-Values StreamKernel::packed(const ThreadBuilder &t, const Values &weights) const {
+/// The words of a left operand of probabilities.
+Values StreamKernel::packed(const ThreadBuilder &t, const Values &probabilities) const {
   Values words;
-  for (size_t i = 0; i < weights.size(); i += 2) {
-    words.push_back(t.packPair(element, weights[i], weights[i + 1]));
+  for (size_t i = 0; i < probabilities.size(); i += 2) {
+    words.push_back(t.packPair(element, probabilities[i], probabilities[i + 1]));
   }
   return words;
 }
@@ -341,8 +341,8 @@ void StreamKernel::store(const ThreadBuilder &t, const Unit &unit, State &state)
     for (int64_t column = 0; column < kColumns; column += 32) {
       Values words;
       for (int64_t i = column / 2 + part * 2; i < column / 2 + 16; i += 4) {
-        words.push_back(t.packPair(element, t.mulF(state.sums[i], inverse),
-                                   t.mulF(state.sums[i + 1], inverse)));
+        words.push_back(t.packPair(element, t.mulF(state.accumulators[i], inverse),
+                                   t.mulF(state.accumulators[i + 1], inverse)));
       }
       chunks.push_back(t.pack(exchangeWords(t, words)));
     }

@@ -18,11 +18,11 @@ inline constexpr int64_t kMostTileKeys = 128;
 /// The same where a last tile of another size is code of its own besides: ptxas 13.0 was seen to
 /// spill a few words a unit with more.
 inline constexpr int64_t kMostKeysBesideLast = 96;
-/// Slots (tiles of K or V) beyond which more brought nothing: two heads of 384 keys.
-inline constexpr int64_t kMostSlots = 24;
-/// Tiles of a head from which on warpgroups take turns at products: 64 x 16 x 384 x 384 in 93 us,
+/// Stages (tiles of K or V) beyond which more brought nothing: two heads of 384 keys.
+inline constexpr int64_t kMostStages = 24;
+/// Tiles of a head from which on warpgroups ping-pong: 64 x 16 x 384 x 384 in 93 us,
 /// 99 without; two tiles 33.5 and 33.7, one 11.9 and 11.6.
-inline constexpr int64_t kTilesOfTurns = 3;
+inline constexpr int64_t kPingPongTiles = 3;
 /// Percent of the multiprocessors that must have work in the last round of heads. Chosen between
 /// the shapes of the zoo, not measured by itself.
 inline constexpr int64_t kLeastBusy = 75;
@@ -50,7 +50,7 @@ inline constexpr int64_t kNarrowHead = 64;
 /// with wider ones, and blocks without warpgroups (ptxas by itself gives up what is loaded ahead).
 inline constexpr int64_t kSlimBlocks = 4, kWarpgroupBlocks = 2, kFlashBlocks = 1;
 /// Columns of Q and of V of the widest heads, and columns of V of which a thread has registers for
-/// sums beside those of Q (derived: 64 of 255 each).
+/// accumulators beside those of Q (derived: 64 of 255 each).
 inline constexpr int64_t kWidestHead = 256, kPartColumns = 128;
 /// Keys of a tile beside heads wider than that: a warp's scores then leave registers for Q.
 inline constexpr int64_t kWideHeadKeys = 32;

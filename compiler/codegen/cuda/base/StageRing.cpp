@@ -12,10 +12,10 @@ void StageRing::initBarriers(const ThreadBuilder &t, int64_t readers) const {
   }
 }
 
-StageRing::PipelineState StageRing::next(const ThreadBuilder &t, const PipelineState &turn) const {
-  Value stage = t.add(turn.stage, 1), isLast = t.isEqual(stage, t.i32(stages));
+StageRing::PipelineState StageRing::next(const ThreadBuilder &t, const PipelineState &state) const {
+  Value stage = t.add(state.stage, 1), isLast = t.isEqual(stage, t.i32(stages));
   return {t.select(isLast, t.i32(0), stage),
-          t.select(isLast, t.sub(t.i32(1), turn.parity), turn.parity)};
+          t.select(isLast, t.sub(t.i32(1), state.parity), state.parity)};
 }
 
 Value StageRing::at(const ThreadBuilder &t, Value stage) const {
@@ -30,12 +30,12 @@ Value StageRing::empty(const ThreadBuilder &t, Value stage) const {
   return t.offset(barriers, t.i64Type(), t.add(stage, stages));
 }
 
-void StageRing::producerAcquire(const ThreadBuilder &t, const PipelineState &turn) const {
-  waitForPhase(t, empty(t, turn.stage), t.sub(t.i32(1), turn.parity));
+void StageRing::producerAcquire(const ThreadBuilder &t, const PipelineState &state) const {
+  waitForPhase(t, empty(t, state.stage), t.sub(t.i32(1), state.parity));
 }
 
-void StageRing::consumerWait(const ThreadBuilder &t, const PipelineState &turn) const {
-  waitForPhase(t, full(t, turn.stage), turn.parity);
+void StageRing::consumerWait(const ThreadBuilder &t, const PipelineState &state) const {
+  waitForPhase(t, full(t, state.stage), state.parity);
 }
 
 void StageRing::consumerRelease(const ThreadBuilder &t, Value stage) const {
@@ -43,32 +43,32 @@ void StageRing::consumerRelease(const ThreadBuilder &t, Value stage) const {
 }
 
 ThreadBuilder::Values StageRing::multiply(const ThreadBuilder &t, const StageOperands &operands,
-                                          Value group, int64_t steps, Value givesBack,
-                                          PipelineState &turn) const {
-  Values state = turn.values();
-  state.append(kGroupRows * operands.columns / kWarpgroup, t.f32(0));
-  state = t.loop(
-      t.i32(0), t.i32(steps), t.i32(1), state,
-      [&](const ThreadBuilder &c, Value step, ValueRange carried) {
-        PipelineState now = PipelineState::of(carried);
-        consumerWait(c, now);
-        Value stage = at(c, now.stage);
-        Value a =
-            c.offset(stage, c.builder.getI8Type(), c.mul(group, kGroupRows * kTileColumns * 2));
-        Value b = c.offset(stage, c.builder.getI8Type(), operands.aBytes());
-        Values sums(carried.drop_front(2));
-        sums = addStage(c, operands.element, a, b, operands.order, operands.columns, step, sums);
-        if (givesBack) {
-          // Its own products have ended when those of the next one have begun.
-          c.when(c.bitAnd(givesBack, c.isLess(c.i32(0), step)),
-                 [&](const ThreadBuilder &d) { consumerRelease(d, now.stage); });
-        }
-        Values result = next(c, now).values();
-        result.append(sums);
-        return result;
-      });
-  turn = PipelineState::of(state);
-  return Values(ArrayRef<Value>(state).drop_front(2));
+                                          Value group, int64_t steps, Value releases,
+                                          PipelineState &state) const {
+  Values carried = state.values();
+  carried.append(kGroupRows * operands.columns / kWarpgroup, t.f32(0));
+  carried = t.loop(t.i32(0), t.i32(steps), t.i32(1), carried,
+                   [&](const ThreadBuilder &c, Value step, ValueRange values) {
+                     PipelineState now = PipelineState::of(values);
+                     consumerWait(c, now);
+                     Value stage = at(c, now.stage);
+                     Value a = c.offset(stage, c.builder.getI8Type(),
+                                        c.mul(group, kGroupRows * kTileColumns * 2));
+                     Value b = c.offset(stage, c.builder.getI8Type(), operands.aBytes());
+                     Values accumulators(values.drop_front(2));
+                     accumulators = addStage(c, operands.element, a, b, operands.order,
+                                             operands.columns, step, accumulators);
+                     if (releases) {
+                       // Its own products have ended when those of the next one have begun.
+                       c.when(c.bitAnd(releases, c.isLess(c.i32(0), step)),
+                              [&](const ThreadBuilder &d) { consumerRelease(d, now.stage); });
+                     }
+                     Values result = next(c, now).values();
+                     result.append(accumulators);
+                     return result;
+                   });
+  state = PipelineState::of(carried);
+  return Values(ArrayRef<Value>(carried).drop_front(2));
 }
 
 } // namespace tenon::codegen::cuda

@@ -21,7 +21,7 @@ struct StageRing {
   using Value = mlir::Value;
   using Values = ThreadBuilder::Values;
 
-  /// A place in the ring: its number, and the parity of the turn that is under way.
+  /// A place in the ring: its stage, and its phase parity.
   struct PipelineState {
     Value stage, parity;
 
@@ -35,23 +35,24 @@ struct StageRing {
 
   int64_t bytes() const { return stages * stageBytes; }
   int64_t barrierBytes() const { return 2 * stages * kBarrierBytes; }
-  /// By one thread; `readers` arrivals give a stage back.
+  /// By one thread; `readers` arrivals release a stage.
   void initBarriers(const ThreadBuilder &t, int64_t readers) const;
   PipelineState first(const ThreadBuilder &t) const { return {t.i32(0), t.i32(0)}; }
-  PipelineState next(const ThreadBuilder &t, const PipelineState &turn) const;
+  PipelineState next(const ThreadBuilder &t, const PipelineState &state) const;
   Value at(const ThreadBuilder &t, Value stage) const;
   /// The barrier of a stage that tells that it is full, and that it is read.
   Value full(const ThreadBuilder &t, Value stage) const;
   Value empty(const ThreadBuilder &t, Value stage) const;
-  /// Waits until the stage of a turn may be filled (at once in the first turn); until it is full.
-  void producerAcquire(const ThreadBuilder &t, const PipelineState &turn) const;
-  void consumerWait(const ThreadBuilder &t, const PipelineState &turn) const;
-  /// Gives back the stage before `stage`.
+  /// Waits until the stage may be filled (the first time at once); until it is full.
+  void producerAcquire(const ThreadBuilder &t, const PipelineState &state) const;
+  void consumerWait(const ThreadBuilder &t, const PipelineState &state) const;
+  /// Releases the stage before `stage`.
   void consumerRelease(const ThreadBuilder &t, Value stage) const;
-  /// The sums of warpgroup `group` (i32) over the next `steps` stages, the last of them under way
-  /// (finishStages). The thread for which `givesBack` (null: none) gives back all but the last.
+  /// The accumulators of warpgroup `group` (i32) over the next `steps` stages, the last of them
+  /// under way (finishStages). The thread for which `releases` (null: none) holds releases all but
+  /// the last.
   Values multiply(const ThreadBuilder &t, const StageOperands &operands, Value group, int64_t steps,
-                  Value givesBack, PipelineState &turn) const;
+                  Value releases, PipelineState &state) const;
 };
 
 } // namespace tenon::codegen::cuda

@@ -12,8 +12,8 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-constexpr int64_t sumsOf(int64_t columns) { return kGroupRows * columns / kWarpgroup; }
-constexpr int64_t kSums = sumsOf(kTileColumns);
+constexpr int64_t accumulatorsOf(int64_t columns) { return kGroupRows * columns / kWarpgroup; }
+constexpr int64_t kAccumulators = accumulatorsOf(kTileColumns);
 constexpr int64_t kRowBytes = kTileColumns * 2;
 /// Depth of a tile with depth along its rows.
 constexpr int64_t kStepsOfTile = kTileColumns / kMmaDepth;
@@ -37,7 +37,7 @@ std::string registers(int64_t first, int64_t count) {
   return list + "}";
 }
 
-/// One piece of assembly whose first operands are `columns` columns of sums.
+/// One piece of assembly whose first operands are `columns` columns of accumulators.
 struct Assembly {
   int64_t columns;
   std::string text = "{\n.reg .pred first, more;\n.reg .b64 a, b;\nsetp.ne.b32 first, 0, 0;\n"
@@ -47,7 +47,7 @@ struct Assembly {
   explicit Assembly(Type element, int64_t columns = kTileColumns)
       : columns(columns), type(element.isBF16() ? "bf16" : "f16") {}
 
-  int64_t sums() const { return sumsOf(columns); }
+  int64_t accumulators() const { return accumulatorsOf(columns); }
 
   void advance(const char *which, int64_t operand, int64_t bytes) {
     text += std::string("add.s64 ") + which + ", $" + std::to_string(operand) + ", " +
@@ -56,20 +56,20 @@ struct Assembly {
   /// `flags` says of operands in shared memory whether they are transposed.
   void multiply(const std::string &a, const char *predicate, const char *flags) {
     text += "wgmma.mma_async.sync.aligned.m64n" + std::to_string(columns) + "k16.f32." + type +
-            "." + type + " " + registers(0, sums()) + ", " + a + ", b, " + predicate + ", 1, 1, " +
-            flags + ";\n";
+            "." + type + " " + registers(0, accumulators()) + ", " + a + ", b, " + predicate +
+            ", 1, 1, " + flags + ";\n";
   }
-  /// Lets the first product begin new sums where this operand (i32) is 0.
+  /// Lets the first product begin new accumulators where this operand (i32) is 0.
   void addFirst(int64_t operand) {
     text += "setp.ne.b32 first, $" + std::to_string(operand) + ", 0;\n";
   }
-  /// The products of `words` words of A, which are operands behind the sums, with the tile whose
-  /// descriptor follows them. Returns the constraints of sums and words.
+  /// The products of `words` words of A, which are operands behind the accumulators, with the tile
+  /// whose descriptor follows them. Returns the constraints of accumulators and words.
   std::string addWords(int64_t words, const char *first) {
-    std::string inputs = tied(sums());
+    std::string inputs = tied(accumulators());
     for (int64_t word = 0; word < words; word += 4) {
-      advance("b", 2 * sums() + words, word / 4 * kMmaDepth * kRowBytes);
-      multiply(registers(2 * sums() + word, 4), word ? "more" : first, "1");
+      advance("b", 2 * accumulators() + words, word / 4 * kMmaDepth * kRowBytes);
+      multiply(registers(2 * accumulators() + word, 4), word ? "more" : first, "1");
       inputs += "r,r,r,r,";
     }
     return inputs;
@@ -77,17 +77,17 @@ struct Assembly {
   ThreadBuilder::Values begin(const ThreadBuilder &t, const std::string &inputs,
                               ValueRange operands) {
     text += "wgmma.commit_group.sync.aligned;\n}";
-    return give(t, text, sums(), inputs, operands);
+    return give(t, text, accumulators(), inputs, operands);
   }
   /// Waits until all products but those of so many pieces are done.
   ThreadBuilder::Values finish(const ThreadBuilder &t, const std::string &inputs,
                                ValueRange operands, int64_t underWay = 0) {
     text += "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned " +
             std::to_string(underWay) + ";\n}";
-    return give(t, text, sums(), inputs, operands);
+    return give(t, text, accumulators(), inputs, operands);
   }
 
-  /// What a piece of assembly makes of `count` sums.
+  /// What a piece of assembly makes of `count` accumulators.
   static ThreadBuilder::Values give(const ThreadBuilder &t, const std::string &text, int64_t count,
                                     const std::string &inputs, ValueRange operands) {
     std::string constraints;
@@ -104,7 +104,7 @@ struct Assembly {
     return values;
   }
 
-  /// The constraints by which sums come in where they go out.
+  /// The constraints by which accumulators come in where they go out.
   static std::string tied(int64_t count) {
     std::string inputs;
     for (int64_t i = 0; i < count; ++i) {
@@ -130,26 +130,26 @@ ThreadBuilder::Values multiplyTiles(const ThreadBuilder &t, Type element, Value 
   Assembly assembly(element);
   for (int64_t step = 0; step < depth / kMmaDepth; ++step) {
     int64_t at = step / kStepsOfTile * kGroupRows * kRowBytes + step % kStepsOfTile * kMmaDepth * 2;
-    assembly.advance("a", kSums, at);
-    assembly.advance("b", kSums + 1, at);
+    assembly.advance("a", kAccumulators, at);
+    assembly.advance("b", kAccumulators + 1, at);
     assembly.multiply("a", step ? "more" : "first", "0, 0");
   }
   return assembly.finish(t, "l,l,", {descriptor(t, a), descriptor(t, b)});
 }
 
 ThreadBuilder::Values addProduct(const ThreadBuilder &t, Type element, ArrayRef<Value> a, Value b,
-                                 ArrayRef<Value> sums) {
+                                 ArrayRef<Value> accumulators) {
   Assembly assembly(element);
   std::string inputs = assembly.addWords(a.size(), "more");
-  ThreadBuilder::Values operands(sums);
+  ThreadBuilder::Values operands(accumulators);
   operands.append(a.begin(), a.end());
   operands.push_back(descriptor(t, b));
   return assembly.finish(t, inputs + "l,", operands);
 }
 
 ThreadBuilder::Values beginTiles(const ThreadBuilder &t, Type element, Value a, Value b,
-                                 int64_t depth, Value number, ArrayRef<Value> sums) {
-  int64_t columns = sums.size() * kWarpgroup / kGroupRows, left = 2 * sums.size();
+                                 int64_t depth, Value number, ArrayRef<Value> accumulators) {
+  int64_t columns = accumulators.size() * kWarpgroup / kGroupRows, left = 2 * accumulators.size();
   Assembly assembly(element, columns);
   assembly.addFirst(left + 2);
   for (int64_t step = 0; step < depth / kMmaDepth; ++step) {
@@ -158,27 +158,27 @@ ThreadBuilder::Values beginTiles(const ThreadBuilder &t, Type element, Value a, 
     assembly.advance("b", left + 1, tile * columns * kRowBytes + inTile);
     assembly.multiply("a", step ? "more" : "first", "0, 0");
   }
-  ThreadBuilder::Values operands(sums);
+  ThreadBuilder::Values operands(accumulators);
   operands.append({descriptor(t, a), descriptor(t, b), number});
-  return assembly.begin(t, Assembly::tied(sums.size()) + "l,l,r,", operands);
+  return assembly.begin(t, Assembly::tied(accumulators.size()) + "l,l,r,", operands);
 }
 
 ThreadBuilder::Values beginProduct(const ThreadBuilder &t, Type element, ArrayRef<Value> a, Value b,
-                                   Value number, ArrayRef<Value> sums) {
+                                   Value number, ArrayRef<Value> accumulators) {
   Assembly assembly(element);
-  assembly.addFirst(2 * kSums + a.size() + 1);
+  assembly.addFirst(2 * kAccumulators + a.size() + 1);
   std::string inputs = assembly.addWords(a.size(), "first");
-  ThreadBuilder::Values operands(sums);
+  ThreadBuilder::Values operands(accumulators);
   operands.append(a.begin(), a.end());
   operands.append({descriptor(t, b), number});
   return assembly.begin(t, inputs + "l,r,", operands);
 }
 
-ThreadBuilder::Values waitForProducts(const ThreadBuilder &t, ArrayRef<Value> sums,
+ThreadBuilder::Values waitForProducts(const ThreadBuilder &t, ArrayRef<Value> accumulators,
                                       int64_t underWay) {
-  int64_t count = sums.size();
+  int64_t count = accumulators.size();
   return Assembly::give(t, "wgmma.wait_group.sync.aligned " + std::to_string(underWay) + ";", count,
-                        Assembly::tied(count), sums);
+                        Assembly::tied(count), accumulators);
 }
 
 ThreadBuilder::Values exchangeWords(const ThreadBuilder &t, ArrayRef<Value> words) {
@@ -202,25 +202,26 @@ ThreadBuilder::Values exchangeWords(const ThreadBuilder &t, ArrayRef<Value> word
 
 ThreadBuilder::Values addStage(const ThreadBuilder &t, Type element, Value a, Value b,
                                RightOrder order, int64_t columns, Value number,
-                               ArrayRef<Value> sums) {
+                               ArrayRef<Value> accumulators) {
   bool depthInner = order == RightOrder::DepthInner;
   Assembly assembly(element, columns);
-  int64_t left = 2 * assembly.sums();
+  int64_t left = 2 * assembly.accumulators();
   assembly.addFirst(left + 2);
   for (int64_t step = 0; step < kStepsOfTile; ++step) {
     assembly.advance("a", left, step * kMmaDepth * 2);
     assembly.advance("b", left + 1, step * kMmaDepth * (depthInner ? 2 : kRowBytes));
     assembly.multiply("a", step ? "more" : "first", depthInner ? "0, 0" : "0, 1");
   }
-  ThreadBuilder::Values operands(sums);
+  ThreadBuilder::Values operands(accumulators);
   operands.push_back(descriptor(t, a));
   operands.push_back(descriptor(t, b, depthInner ? 16 : kTileColumns * kRowBytes));
   operands.push_back(number);
-  return assembly.finish(t, Assembly::tied(assembly.sums()) + "l,l,r,", operands, /*underWay=*/1);
+  return assembly.finish(t, Assembly::tied(assembly.accumulators()) + "l,l,r,", operands,
+                         /*underWay=*/1);
 }
 
-ThreadBuilder::Values finishStages(const ThreadBuilder &t, ArrayRef<Value> sums) {
-  return waitForProducts(t, sums, 0);
+ThreadBuilder::Values finishStages(const ThreadBuilder &t, ArrayRef<Value> accumulators) {
+  return waitForProducts(t, accumulators, 0);
 }
 
 } // namespace tenon::codegen::cuda

@@ -30,38 +30,40 @@ void releaseTiles(const ThreadBuilder &t);
 ThreadBuilder::Values multiplyTiles(const ThreadBuilder &t, mlir::Type element, mlir::Value a,
                                     mlir::Value b, int64_t depth);
 
-/// `sums` + A B for A in registers, 4 words for each 16 of depth, and B stored [depth][64].
+/// `accumulators` + A B for A in registers, 4 words for each 16 of depth, and B stored [depth][64].
 ThreadBuilder::Values addProduct(const ThreadBuilder &t, mlir::Type element,
                                  llvm::ArrayRef<mlir::Value> a, mlir::Value b,
-                                 llvm::ArrayRef<mlir::Value> sums);
+                                 llvm::ArrayRef<mlir::Value> accumulators);
 
-/// `sums` + A B as by multiplyTiles, or A B alone where `number` (i32) is 0, but under way when it
-/// returns, and with as many columns as there are sums for (a multiple of 8, at most 256). What is
-/// returned must not be used but by more of these and waitForProducts.
+/// `accumulators` + A B as by multiplyTiles, or A B alone where `number` (i32) is 0, but under way
+/// when it returns, and with as many columns as there are accumulators for (a multiple of 8, at
+/// most 256). What is returned must not be used but by more of these and waitForProducts.
 ThreadBuilder::Values beginTiles(const ThreadBuilder &t, mlir::Type element, mlir::Value a,
                                  mlir::Value b, int64_t depth, mlir::Value number,
-                                 llvm::ArrayRef<mlir::Value> sums);
+                                 llvm::ArrayRef<mlir::Value> accumulators);
 /// The same of addProduct.
 ThreadBuilder::Values beginProduct(const ThreadBuilder &t, mlir::Type element,
                                    llvm::ArrayRef<mlir::Value> a, mlir::Value b, mlir::Value number,
-                                   llvm::ArrayRef<mlir::Value> sums);
-/// Waits until all products but those of the last `underWay` calls are done: the sums of them,
-/// which may be used now.
-ThreadBuilder::Values waitForProducts(const ThreadBuilder &t, llvm::ArrayRef<mlir::Value> sums,
-                                      int64_t underWay);
+                                   llvm::ArrayRef<mlir::Value> accumulators);
+/// Waits until all products but those of the last `underWay` calls are done: the accumulators of
+/// them, which may be used now.
+ThreadBuilder::Values waitForProducts(const ThreadBuilder &t,
+                                      llvm::ArrayRef<mlir::Value> accumulators, int64_t underWay);
 
 /// How B lies in a stage of products: in rows of 64 of the depth, one for each column; or in rows
 /// of 64 columns, one for each of the depth, tiles of `depth` rows following each other.
 enum class RightOrder { DepthInner, ColumnsInner };
 
-/// `sums` + A B, or A B alone where `number` (i32) is 0, for A [64][64] of depth and B of `columns`
-/// (a multiple of 64, at most 256) columns in shared memory. What is returned must not be used but
-/// by the next of these before `finishStages`; when it returns, the stage before has been read.
+/// `accumulators` + A B, or A B alone where `number` (i32) is 0, for A [64][64] of depth and B of
+/// `columns` (a multiple of 64, at most 256) columns in shared memory. What is returned must not be
+/// used but by the next of these before `finishStages`; when it returns, the stage before has been
+/// read.
 ThreadBuilder::Values addStage(const ThreadBuilder &t, mlir::Type element, mlir::Value a,
                                mlir::Value b, RightOrder order, int64_t columns, mlir::Value number,
-                               llvm::ArrayRef<mlir::Value> sums);
-/// Waits for the last stage: the sums, which may be used now.
-ThreadBuilder::Values finishStages(const ThreadBuilder &t, llvm::ArrayRef<mlir::Value> sums);
+                               llvm::ArrayRef<mlir::Value> accumulators);
+/// Waits for the last stage: the accumulators, which may be used now.
+ThreadBuilder::Values finishStages(const ThreadBuilder &t,
+                                   llvm::ArrayRef<mlir::Value> accumulators);
 
 /// Word i of each of four neighbouring threads becomes the four words of neighbour i.
 ThreadBuilder::Values exchangeWords(const ThreadBuilder &t, llvm::ArrayRef<mlir::Value> words);

@@ -43,7 +43,7 @@ bool isSmallInput(RegionBuilder &region, unsigned buffer) {
 ConvLoader::ConvLoader(const ConvProblem &problem, const GemmTile &tile,
                        const StridedTensor &tensor, int64_t tileLines, int64_t width)
     : p(problem), tensor(tensor), tileDepth(tile.depth), width(width), lanes(tile.depth / width),
-      atOnce(tile.threads() / lanes) {
+      linesPerStep(tile.threads() / lanes) {
   lines = tileLines;
   pitch = tile.depth + kRowPadding / byteSize(tensor.element);
   buffer = tensor.buffer;
@@ -64,7 +64,7 @@ void ConvLoader::place(KernelFrame &owner, const BlockPlace &place) {
   pointer = owner.pointer(buffer, /*isWritten=*/false);
   line = t.div(place.thread, lanes);
   column = t.mul(t.rem(place.thread, lanes), width);
-  for (int64_t first = 0; first < lines; first += atOnce) {
+  for (int64_t first = 0; first < lines; first += linesPerStep) {
     begins.push_back(placeLine(t, place, t.add(line, first)));
   }
 }
@@ -95,10 +95,10 @@ void ConvLoader::copy(const ThreadBuilder &t, Value depth, Value to) const {
   Value isDeep = hasTail ? t.isLess(place.depth, t.i32(p.depth())) : Value();
   Value far = distance(t, place);
   for (auto [number, begin] : llvm::enumerate(begins)) {
-    int64_t first = int64_t(number) * atOnce;
+    int64_t first = int64_t(number) * linesPerStep;
     Value tileLine = t.add(line, first);
     Value isRead = both(t, isDeep, isInside(t, place, number));
-    Value isTaken = first + atOnce > lines ? t.isLess(tileLine, t.i32(lines)) : Value();
+    Value isTaken = first + linesPerStep > lines ? t.isLess(tileLine, t.i32(lines)) : Value();
     Value from = t.offset(pointer, tensor.element, t.add(begin, far));
     Value target = t.offset(to, stored, t.add(t.mul(tileLine, pitch), column));
     copyNeighbours(t, tensor.element, width, from, target, isRead, isTaken);

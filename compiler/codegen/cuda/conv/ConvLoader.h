@@ -43,7 +43,7 @@ protected:
 private:
   Place placeOf(const ThreadBuilder &t, Value depth) const;
 
-  int64_t tileDepth, width, lanes, atOnce;
+  int64_t tileDepth, width, lanes, linesPerStep;
   bool isSmall = true;
   Value pointer, line, column;
   llvm::SmallVector<Value> begins; ///< elements from the pointer, of each of the thread's lines

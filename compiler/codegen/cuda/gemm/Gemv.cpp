@@ -122,23 +122,23 @@ MatchResult<GemvProblem> matchGemv(RegionBuilder &region) {
 
 namespace {
 
-GemvLayout layoutOf(const GemvProblem &problem, int64_t warps, int64_t blocksAtOnce,
+GemvLayout layoutOf(const GemvProblem &problem, int64_t warps, int64_t blocksPerSm,
                     const target::Target &gpu) {
   bool isNarrow = problem.rows <= kMmaColumns;
   GemvLayout layout;
   layout.warps = warps;
-  layout.blocksAtOnce = blocksAtOnce;
+  layout.blocksPerSm = blocksPerSm;
   // With two groups of rows, registers for two blocks of a processor hold half as many panels.
-  bool areFew = warps > tuning::kGemvWarps || (!isNarrow && blocksAtOnce > 1);
+  bool areFew = warps > tuning::kGemvWarps || (!isNarrow && blocksPerSm > 1);
   int64_t most = areFew ? tuning::kGemvFewPanels : tuning::kGemvPanels;
-  int64_t share = llvm::divideCeilSigned(problem.panels(), warps);
-  layout.chunks = llvm::divideCeilSigned(share, most);
-  layout.panels = llvm::divideCeilSigned(share, layout.chunks);
+  int64_t slice = llvm::divideCeilSigned(problem.panels(), warps);
+  layout.chunks = llvm::divideCeilSigned(slice, most);
+  layout.panels = llvm::divideCeilSigned(slice, layout.chunks);
   if (!problem.isPacked) {
     layout.panels = llvm::alignTo(layout.panels, 2); // two lie in a line
   }
-  int64_t turns = llvm::divideCeilSigned(problem.tiles(), gpu.cores * blocksAtOnce);
-  layout.blocks = llvm::divideCeilSigned(problem.tiles(), turns);
+  int64_t waves = llvm::divideCeilSigned(problem.tiles(), gpu.cores * blocksPerSm);
+  layout.blocks = llvm::divideCeilSigned(problem.tiles(), waves);
   return layout;
 }
 
@@ -150,7 +150,7 @@ GemvLayout chooseGemvLayout(const GemvProblem &problem, const target::Target &gp
   bool isLong = problem.panels() > (isNarrow ? tuning::kGemvLongNarrow : tuning::kGemvLongWide);
   bool isShared = !isLong && problem.isPacked && problem.tiles() > gpu.cores;
   return layoutOf(problem, isLong ? tuning::kGemvLongWarps : tuning::kGemvWarps,
-                  isShared ? tuning::kGemvBlocksAtOnce : 1, gpu);
+                  isShared ? tuning::kGemvBlocksPerSm : 1, gpu);
 }
 
 bool emitGemv(RegionBuilder &region, const GemvProblem &problem, const GemvLayout &layout) {
@@ -173,7 +173,7 @@ FamilyMatch matchFamily(RegionBuilder &region) {
 std::vector<dispatch::KernelChoice> gemvConfigs(RegionBuilder &region, const GemvProblem &problem) {
   std::vector<dispatch::KernelChoice> choices;
   for (int64_t warps : {tuning::kGemvWarps, tuning::kGemvLongWarps}) {
-    for (int64_t blocks : {int64_t(1), tuning::kGemvBlocksAtOnce}) {
+    for (int64_t blocks : {int64_t(1), tuning::kGemvBlocksPerSm}) {
       // Two blocks of 16 warps leave a thread 64 registers: too few for what is under way.
       if (warps * blocks <= tuning::kGemvLongWarps) {
         choices.push_back(
@@ -184,15 +184,15 @@ std::vector<dispatch::KernelChoice> gemvConfigs(RegionBuilder &region, const Gem
   return choices;
 }
 
-/// The stream of weights, with turns of blocks that are not all full, and the accumulators that
+/// The stream of weights, with waves of blocks that are not all full, and the accumulators that
 /// meet.
 double gemvSeconds(RegionBuilder &region, const GemvProblem &problem,
                    const dispatch::KernelChoice &choice) {
   GemvLayout layout = configOf<GemvLayout>(choice);
-  double turns = std::ceil(double(problem.tiles()) / layout.blocks);
-  double bytes = 2.0 * problem.depth * turns * 16 * layout.blocks;
+  double waves = std::ceil(double(problem.tiles()) / layout.blocks);
+  double bytes = 2.0 * problem.depth * waves * 16 * layout.blocks;
   double normed = problem.norm ? double(problem.rows * problem.depth) : 0;
-  return tuning::kGemvSeconds + tuning::kGemvTurnSeconds * turns +
+  return tuning::kGemvSeconds + tuning::kGemvWaveSeconds * waves +
          bytes / region.gpu.memoryBandwidth + tuning::kGemvNormedSeconds * normed;
 }
 

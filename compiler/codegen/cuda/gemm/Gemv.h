@@ -48,7 +48,7 @@ struct GemvLayout {
   int64_t panels = 8; ///< that a warp has under way
   int64_t chunks = 1; ///< times that, all warps together, until the depth is through
   int64_t blocks = 1;
-  int64_t blocksAtOnce = 1; ///< that a processor's registers must hold
+  int64_t blocksPerSm = 1; ///< that a processor's registers must hold
 
   unsigned threads() const { return static_cast<unsigned>(warps * kWarp); }
 };
@@ -58,7 +58,7 @@ template <typename Visitor> void visitParameters(Visitor &visit, GemvLayout &lay
   visit("panels", layout.panels);
   visit("chunks", layout.chunks);
   visit("blocks", layout.blocks);
-  visit("blocks_per_sm", layout.blocksAtOnce);
+  visit("blocks_per_sm", layout.blocksPerSm);
 }
 
 /// The problem of a region that this kernel can do.

@@ -269,7 +269,7 @@ bool GemvKernel::emit() {
   // block of 16 warps that each add two groups of rows, it spills.
   bool isTight = p.isPacked && layout.warps == 16 && p.rows > kMmaColumns;
   if (!isTight) {
-    kernel.setMinBlocksPerSm(layout.blocksAtOnce);
+    kernel.setMinBlocksPerSm(layout.blocksPerSm);
   }
   place();
   ThreadBuilder t = kernel.code();

@@ -19,7 +19,7 @@ using tuning::kRowTilesTogether;
 constexpr int64_t kABytes = kLargeRows * kLargeDepth * 2, kBBytes = kLargeColumns * kLargeDepth * 2;
 constexpr int64_t kStageBytes = kABytes + kBBytes;
 constexpr int64_t kSharedBytes = kPersistentStages * (kStageBytes + 2 * kBarrierBytes) +
-                                 kGroups * (kHandedBytes + 2 * kBarrierBytes);
+                                 kGroups * (kExchangeBytes + 2 * kBarrierBytes);
 
 std::optional<RightOrder> orderOf(const GemmOperand &b, int64_t columns, int64_t depth) {
   std::optional<int64_t> row = tn::constantDim(b.rowStride());
@@ -104,9 +104,9 @@ void PersistentGemm::place() {
   warpgroup = t.sub(t.div(thread, kWarpgroup), t.i32(1));
   Type byte = t.builder.getI8Type();
   ring = {kPersistentStages, kStageBytes, kernel.dynamicShared(kTileAlignment), Value()};
-  handedSums = t.offset(ring.memory, byte, ring.bytes());
-  ring.barriers = t.offset(handedSums, byte, kGroups * kHandedBytes);
-  handedBarriers = t.offset(ring.barriers, byte, ring.barrierBytes());
+  exchangedAccumulators = t.offset(ring.memory, byte, ring.bytes());
+  ring.barriers = t.offset(exchangedAccumulators, byte, kGroups * kExchangeBytes);
+  exchangeBarriers = t.offset(ring.barriers, byte, ring.barrierBytes());
   t.when(t.isEqual(thread, t.i32(0)), [&](const ThreadBuilder &c) {
     ring.initBarriers(c, kGroups);
     for (int64_t group = 0; group < kGroups; ++group) {
@@ -120,16 +120,16 @@ void PersistentGemm::place() {
   t.barrier();
 }
 
-Value PersistentGemm::handedTile(const ThreadBuilder &t, Value group) const {
-  return t.offset(handedSums, t.builder.getI8Type(), t.mul(group, kHandedBytes));
+Value PersistentGemm::exchangedTile(const ThreadBuilder &t, Value group) const {
+  return t.offset(exchangedAccumulators, t.builder.getI8Type(), t.mul(group, kExchangeBytes));
 }
 
 Value PersistentGemm::accumulatorsFull(const ThreadBuilder &t, Value group) const {
-  return t.offset(handedBarriers, t.i64Type(), group);
+  return t.offset(exchangeBarriers, t.i64Type(), group);
 }
 
 Value PersistentGemm::accumulatorsEmpty(const ThreadBuilder &t, Value group) const {
-  return t.offset(handedBarriers, t.i64Type(), t.add(group, kGroups));
+  return t.offset(exchangeBarriers, t.i64Type(), t.add(group, kGroups));
 }
 
 /// Down the rows of tiles that are worked through together first.
@@ -147,10 +147,10 @@ Values PersistentGemm::forTiles(const ThreadBuilder &t, ValueRange inits,
 }
 
 void PersistentGemm::copyStage(const ThreadBuilder &t, Value step, const Corner &corner,
-                               const PipelineState &turn) const {
-  Value depth = t.mul(step, kLargeDepth), barrier = ring.full(t, turn.stage);
-  Value a = ring.at(t, turn.stage), b = t.offset(a, t.builder.getI8Type(), kABytes);
-  ring.producerAcquire(t, turn);
+                               const PipelineState &state) const {
+  Value depth = t.mul(step, kLargeDepth), barrier = ring.full(t, state.stage);
+  Value a = ring.at(t, state.stage), b = t.offset(a, t.builder.getI8Type(), kABytes);
+  ring.producerAcquire(t, state);
   arriveExpecting(t, barrier, t.i32(kStageBytes));
   copyBox(t, aMap, depth, corner.row, a, barrier);
   if (p.order == RightOrder::DepthInner) {
@@ -176,26 +176,26 @@ void PersistentGemm::copyTiles(const ThreadBuilder &t) {
 }
 
 /// This warpgroup's accumulators of a tile.
-Values PersistentGemm::addStages(const ThreadBuilder &t, PipelineState &turn) const {
+Values PersistentGemm::addStages(const ThreadBuilder &t, PipelineState &state) const {
   Value isFirst = t.isEqual(t.rem(thread, kWarpgroup), t.i32(0));
   StageOperands operands{p.element, p.order, kGroups, kLargeColumns};
-  Values accumulators = ring.multiply(t, operands, warpgroup, p.steps(), isFirst, turn);
+  Values accumulators = ring.multiply(t, operands, warpgroup, p.steps(), isFirst, state);
   accumulators = finishStages(t, accumulators);
-  t.when(isFirst, [&](const ThreadBuilder &c) { ring.consumerRelease(c, turn.stage); });
+  t.when(isFirst, [&](const ThreadBuilder &c) { ring.consumerRelease(c, state.stage); });
   return accumulators;
 }
 
 void PersistentGemm::multiplyTiles(const ThreadBuilder &t) {
-  // The ring's turn, and the parity of the tile among those handed over.
+  // The state of the ring, and the phase parity of the accumulator exchange.
   Values first = {t.i32(0), t.i32(0), t.i32(0)};
-  forTiles(t, first, [&](const ThreadBuilder &c, Value, ValueRange state) {
-    PipelineState turn = PipelineState::of(state);
-    Values accumulators = addStages(c, turn);
-    Value next = c.sub(c.i32(1), state[2]);
+  forTiles(t, first, [&](const ThreadBuilder &c, Value, ValueRange carried) {
+    PipelineState state = PipelineState::of(carried);
+    Values accumulators = addStages(c, state);
+    Value next = c.sub(c.i32(1), carried[2]);
     waitForPhase(c, accumulatorsEmpty(c, warpgroup), next);
     storeAccumulators(c, accumulators);
     arrive(c, accumulatorsFull(c, warpgroup));
-    return Values{turn.stage, turn.parity, next};
+    return Values{state.stage, state.parity, next};
   });
 }
 
@@ -244,15 +244,15 @@ FamilyMatch matchFamily(RegionBuilder &region) {
                            "no library's call ends with what follows the product");
 }
 
-/// Turns of the blocks, each at a library's rate, or what they read and write; and the first tile's
+/// Waves of the blocks, each at a library's rate, or what they read and write; and the first tile's
 /// way through the ring.
 double persistentSeconds(RegionBuilder &region, const LargeProblem &problem,
                          const dispatch::KernelChoice &) {
   double rows = double(region.estimate(problem.rowCount)), columns = double(problem.columns),
          depth = double(problem.depth);
-  double turns = std::ceil(double(problem.tiles(int64_t(rows))) / double(problem.blocks));
+  double waves = std::ceil(double(problem.tiles(int64_t(rows))) / double(problem.blocks));
   double ofTile = 2.0 * kLargeRows * kLargeColumns * depth;
-  double work = turns * ofTile * double(region.gpu.cores) / region.gpu.halfPeak;
+  double work = waves * ofTile * double(region.gpu.cores) / region.gpu.halfPeak;
   double bytes = 2 * (rows * depth + columns * depth + rows * columns);
   return tuning::kPersistentSeconds + std::max(work, bytes / region.gpu.memoryBandwidth);
 }

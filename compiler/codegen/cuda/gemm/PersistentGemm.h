@@ -8,7 +8,7 @@
 // second-level cache at more than twice the rate at which it serves different ones (measured on an
 // H200: 10.8 TB/s into shared memory, with clusters and multicast 8.2).
 //
-// Sums are handed over in the operands' type: rounded as a product that is stored by itself.
+// Accumulators are exchanged in the operands' type: rounded as a product that is stored by itself.
 #pragma once
 
 #include "compiler/codegen/cuda/base/ElementEmitter.h"
@@ -50,8 +50,8 @@ bool emitPersistentGemm(RegionBuilder &region, const LargeProblem &problem);
 /// copies.
 inline constexpr int64_t kGroups = kLargeRows / kGroupRows;
 inline constexpr int64_t kFinishWarps = kWarpsOfGroup - 1;
-/// What a warpgroup hands over: its half of a tile, in boxes of kTileColumns columns.
-inline constexpr int64_t kHandedBytes = kGroupRows * kLargeColumns * 2;
+/// What a warpgroup exchanges: its half of a tile, in boxes of kTileColumns columns.
+inline constexpr int64_t kExchangeBytes = kGroupRows * kLargeColumns * 2;
 
 class PersistentGemm {
 public:
@@ -75,12 +75,12 @@ private:
   Values forTiles(const ThreadBuilder &t, mlir::ValueRange inits, ThreadBuilder::LoopBody body);
   void copyTiles(const ThreadBuilder &t);
   void copyStage(const ThreadBuilder &t, Value step, const Corner &corner,
-                 const PipelineState &turn) const;
+                 const PipelineState &state) const;
   void multiplyTiles(const ThreadBuilder &t);
-  Values addStages(const ThreadBuilder &t, PipelineState &turn) const;
+  Values addStages(const ThreadBuilder &t, PipelineState &state) const;
 
   // From accumulators to the result (PersistentGemmStore.cpp).
-  Value handedTile(const ThreadBuilder &t, Value group) const;
+  Value exchangedTile(const ThreadBuilder &t, Value group) const;
   /// The barrier of a warpgroup that tells that its accumulators are there, and that they have been
   /// taken.
   Value accumulatorsFull(const ThreadBuilder &t, Value group) const;
@@ -98,8 +98,8 @@ private:
   StageRing ring;
   Value aMap, bMap, thread;
   Value rowCount, rowTiles, tiles;
-  /// Pointers to shared memory: the accumulators that are handed over, and the barriers of that.
-  Value handedSums, handedBarriers;
+  /// Pointers to shared memory: the accumulator exchange, and its barriers.
+  Value exchangedAccumulators, exchangeBarriers;
   Value warpgroup; ///< of those that multiply, from 0
 };
 

@@ -29,7 +29,7 @@ void PersistentGemm::storeAccumulators(const ThreadBuilder &t, ArrayRef<Value> a
   TileSpot spot = rowsFirst(t);
   Value warp = t.div(t.rem(thread, kWarpgroup), kWarp);
   Value row = t.add(t.mul(warp, kMmaRows), spot.row), chunk = t.div(spot.column, 8);
-  Value tile = handedTile(t, warpgroup);
+  Value tile = exchangedTile(t, warpgroup);
   for (size_t i = 0; i < accumulators.size(); i += 8) {
     int64_t group = i / 4;
     Value at = tileOffset(t, row, t.add(chunk, group % kThreadsOfRow));
@@ -51,7 +51,7 @@ void PersistentGemm::finishUnit(const ThreadBuilder &t, const Corner &corner, Va
   Value row = t.add(t.add(corner.row, t.mul(group, kGroupRows)), inHalf);
   Value column = t.add(t.mul(box, kTileColumns), t.mul(chunk, kNeighbours));
   Index columnIndex = math.fromWord(t.add(corner.column, column), kNeighbours);
-  Value tile = t.offset(handedTile(t, group), p.element, t.mul(box, kBoxElements));
+  Value tile = t.offset(exchangedTile(t, group), p.element, t.mul(box, kBoxElements));
   bool hasTail = !p.rowCount.isMultipleOf(kLargeRows);
   Index first = math.fromWord(row);
   SmallVector<ResultStrip> strips(kPieces);

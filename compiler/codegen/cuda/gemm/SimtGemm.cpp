@@ -12,18 +12,18 @@ using Values = ThreadBuilder::Values;
 namespace {
 
 /// Elements of a part, and the distance between a thread's parts.
-constexpr int64_t kPart = kPlainPart, kStride = 64;
+constexpr int64_t kPart = kSimtPart, kStride = 64;
 
 } // namespace
 
 /// Threads are 16 x 16; `warpRow` and `warpColumn` are the places of a thread's first part.
-void TiledGemmKernel::placePlain() {
+void TiledGemmKernel::placeSimt() {
   ThreadBuilder t = kernel.code();
   warpRow = t.mul(t.div(at.thread, 16), kPart);
   warpColumn = t.mul(t.rem(at.thread, 16), kPart);
 }
 
-Values TiledGemmKernel::addPlainProducts() {
+Values TiledGemmKernel::addSimtProducts() {
   ThreadBuilder t = kernel.code();
   Value aTile = shared;
   Value bTile = t.offset(shared, t.f32Type(), tile.depth * (tile.rows + kPart));
@@ -32,8 +32,8 @@ Values TiledGemmKernel::addPlainProducts() {
   auto body = [&](const ThreadBuilder &c, Value step, ValueRange before) {
     Values accumulators(before);
     c.barrier();
-    plainA->fill(c, step, aTile);
-    plainB->fill(c, step, bTile);
+    simtA->fill(c, step, aTile);
+    simtB->fill(c, step, bTile);
     c.barrier();
     Value aBase = c.offset(aTile, c.f32Type(), warpRow);
     Value bBase = c.offset(bTile, c.f32Type(), warpColumn);
@@ -61,7 +61,7 @@ Values TiledGemmKernel::addPlainProducts() {
                 body);
 }
 
-void TiledGemmKernel::sharePlainSums(ValueRange accumulators) {
+void TiledGemmKernel::shareSimtSums(ValueRange accumulators) {
   ThreadBuilder t = kernel.code();
   t.barrier();
   Value base = t.offset(shared, t.f32Type(), t.add(t.mul(warpRow, sumPitch()), warpColumn));

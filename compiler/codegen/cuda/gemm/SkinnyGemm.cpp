@@ -122,20 +122,20 @@ void SkinnyGemm::copyFirst(const ThreadBuilder &t, bool isA) const {
 void SkinnyGemm::copyOthers(const ThreadBuilder &t) const {
   t.loop(t.i32(ring.stages), t.i32(p.steps()), t.i32(1), PipelineState{t.i32(0), t.i32(1)}.values(),
          [&](const ThreadBuilder &c, Value step, ValueRange at) {
-           PipelineState turn = PipelineState::of(at);
-           ring.producerAcquire(c, turn);
-           copyB(c, step, turn.stage);
-           copyA(c, step, turn.stage);
-           return ring.next(c, turn).values();
+           PipelineState state = PipelineState::of(at);
+           ring.producerAcquire(c, state);
+           copyB(c, step, state.stage);
+           copyA(c, step, state.stage);
+           return ring.next(c, state).values();
          });
 }
 
 Values SkinnyGemm::multiply(const ThreadBuilder &t) const {
   Value isFirst = t.isEqual(t.rem(thread, kWarpgroup), t.i32(0));
-  Value givesBack = p.steps() > ring.stages ? isFirst : Value();
-  PipelineState turn = ring.first(t);
+  Value releases = p.steps() > ring.stages ? isFirst : Value();
+  PipelineState state = ring.first(t);
   return finishStages(
-      t, ring.multiply(t, operands(), t.div(thread, kWarpgroup), p.steps(), givesBack, turn));
+      t, ring.multiply(t, operands(), t.div(thread, kWarpgroup), p.steps(), releases, state));
 }
 
 void SkinnyGemm::storeAccumulators(const ThreadBuilder &t, ArrayRef<Value> accumulators) const {
@@ -221,7 +221,7 @@ bool SkinnyGemm::emit() {
     return false;
   }
   tensors = *found;
-  kernel.setMinBlocksPerSm(p.layout.blocksOfProcessor);
+  kernel.setMinBlocksPerSm(p.layout.blocksPerSm);
   if (isSplitK()) {
     kernel.setCluster(p.layout.splitK);
   }

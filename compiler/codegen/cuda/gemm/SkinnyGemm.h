@@ -52,7 +52,7 @@ private:
   void place();
   void copyA(const ThreadBuilder &t, Value step, Value stage) const;
   void copyB(const ThreadBuilder &t, Value step, Value stage) const;
-  /// The stages that are filled in the ring's first turn: B, and once it may be read A.
+  /// The stages that are filled the first time around the ring: B, and once it may be read A.
   void copyFirst(const ThreadBuilder &t, bool isA) const;
   void copyOthers(const ThreadBuilder &t) const;
   Values multiply(const ThreadBuilder &t) const;

@@ -36,8 +36,8 @@ void fitStages(const HalfGemm &product, const target::Target &gpu, SkinnyLayout 
     return std::min(steps, room / layout.stageBytes());
   };
   bool isEnough = stagesOf(blocks) >= std::min(steps, tuning::kSkinnyLeastStages);
-  layout.blocksOfProcessor = isEnough ? blocks : 1;
-  layout.stages = stagesOf(layout.blocksOfProcessor);
+  layout.blocksPerSm = isEnough ? blocks : 1;
+  layout.stages = stagesOf(layout.blocksPerSm);
 }
 
 llvm::SmallVector<SkinnyLayout> skinnyLayoutsOf(const HalfGemm &product,

@@ -15,7 +15,7 @@ inline constexpr int64_t kSmallRows = 64, kSmallDepth = 64;
 /// ring, and for how many such blocks a multiprocessor has room (`fitStages`).
 struct SkinnyLayout {
   int64_t rows = 0, columns = 0, splitK = 1;
-  int64_t stages = 0, blocksOfProcessor = 1;
+  int64_t stages = 0, blocksPerSm = 1;
 
   int64_t blocks(const HalfGemm &product) const {
     return (product.rows + rows - 1) / rows * (product.columns / columns) * splitK;
@@ -33,7 +33,7 @@ template <typename Visitor> void visitParameters(Visitor &visit, SkinnyLayout &l
   visit("tile", layout.rows, layout.columns);
   visit("split_k", layout.splitK);
   visit("stages", layout.stages);
-  visit("blocks_per_sm", layout.blocksOfProcessor);
+  visit("blocks_per_sm", layout.blocksPerSm);
 }
 
 /// Gives the ring what shared memory has room for: half of it, if there is room for `blocks` of 2

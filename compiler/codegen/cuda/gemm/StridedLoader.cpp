@@ -95,7 +95,7 @@ void StridedLoader::place(KernelFrame &owner, const BlockPlace &place) {
 
 void StridedLoader::copy(const ThreadBuilder &t, Value depth, Value to) const {
   Type half = t.builder.getIntegerType(16);
-  int64_t lanes = innerSize / width, atOnce = std::max<int64_t>(tile.threads() / lanes, 1);
+  int64_t lanes = innerSize / width, linesPerStep = std::max<int64_t>(tile.threads() / lanes, 1);
   Value line = t.div(at.thread, lanes), column = t.mul(t.rem(at.thread, lanes), width);
   Value firstOuter = depthIsInner ? free() : depth;
   Value inner = t.add(depthIsInner ? depth : free(), column);
@@ -108,7 +108,7 @@ void StridedLoader::copy(const ThreadBuilder &t, Value depth, Value to) const {
   if (tn::constantDim(innerStride) != 1) {
     along = t.mul(along, kernel->size64(innerStride));
   }
-  for (int64_t first = 0; first < lines; first += atOnce) {
+  for (int64_t first = 0; first < lines; first += linesPerStep) {
     Value tileLine = t.add(line, first), outer = t.add(firstOuter, tileLine);
     Value isRead = insideInner;
     if (hasOuterTail) {
@@ -117,13 +117,13 @@ void StridedLoader::copy(const ThreadBuilder &t, Value depth, Value to) const {
     }
     Value from = t.offset(pointer, operand.at.element, t.add(t.mul(t.wide(outer), stride), along));
     Value target = t.offset(to, half, t.add(t.mul(tileLine, pitch), column));
-    Value isTaken = first + atOnce <= lines ? Value() : t.isLess(tileLine, t.i32(lines));
+    Value isTaken = first + linesPerStep <= lines ? Value() : t.isLess(tileLine, t.i32(lines));
     copyNeighbours(t, operand.at.element, width, from, target, isRead, isTaken);
   }
 }
 
 void StridedLoader::fill(const ThreadBuilder &t, Value step, Value to) const {
-  int64_t size = isA ? tile.rows : tile.columns, linePitch = size + kPlainPart;
+  int64_t size = isA ? tile.rows : tile.columns, linePitch = size + kSimtPart;
   AffineExpr ofFree = isA ? operand.rowStride() : operand.columnStride();
   AffineExpr ofDepth = isA ? operand.columnStride() : operand.rowStride();
   Value freeStride = kernel->size64(ofFree), depthStride = kernel->size64(ofDepth);

@@ -21,7 +21,7 @@ bool fitsSimt(const GemmProblem &problem) {
   return fits(problem.a.at.element) && fits(problem.b.at.element);
 }
 
-GemmTile plainTileOf(int64_t rows) {
+GemmTile simtTileOf(int64_t rows) {
   GemmTile tile;
   tile.isSimt = true;
   tile.stages = 1;
@@ -31,10 +31,10 @@ GemmTile plainTileOf(int64_t rows) {
   return tile;
 }
 
-GemmTile plainTile(const GemmSizes &sizes, const target::Target &gpu) {
+GemmTile simtTile(const GemmSizes &sizes, const target::Target &gpu) {
   int64_t large = ceilDiv(sizes.rows, tuning::kSimtLarge) *
                   ceilDiv(sizes.columns, tuning::kSimtLarge) * sizes.batch;
-  return plainTileOf(large >= gpu.cores ? tuning::kSimtLarge : tuning::kSimtSmall);
+  return simtTileOf(large >= gpu.cores ? tuning::kSimtLarge : tuning::kSimtSmall);
 }
 
 /// All tiles for tensor cores.
@@ -95,13 +95,13 @@ double estimateStaged(const GemmSizes &sizes, const GemmTile &tile, double coreF
   int64_t tiles =
       ceilDiv(sizes.rows, tile.rows) * ceilDiv(sizes.columns, tile.columns) * sizes.batch;
   double blocks = double(tiles * tile.splits);
-  double turns = std::ceil(blocks / double(gpu.cores));
+  double waves = std::ceil(blocks / double(gpu.cores));
   double steps = double(ceilDiv(ceilDiv(sizes.depth, tile.depth), tile.splits));
   double stageBytes = double(sizes.elementBytes) * double((tile.rows + tile.columns) * tile.depth);
   double ofStep = std::max({tuning::kStageSeconds, sizes.copySeconds,
                             stageBytes * double(gpu.cores) / gpu.cacheBandwidth,
                             2 * ofTile * double(tile.depth) / coreFlops});
-  double ofBlocks = turns * (tuning::kFillSeconds + steps * ofStep + ofTile / tuning::kTileOutRate);
+  double ofBlocks = waves * (tuning::kFillSeconds + steps * ofStep + ofTile / tuning::kTileOutRate);
   double cache = blocks * steps * stageBytes / gpu.cacheBandwidth;
   double memory = sizes.memoryBytes / gpu.memoryBandwidth;
   double reduction = tile.splits == 1
@@ -134,7 +134,7 @@ double estimateMma(const GemmProblem &problem, GemmSizes sizes, const GemmTile &
 GemmTile chooseTile(RegionBuilder &region, const GemmProblem &problem) {
   GemmSizes sizes = sizesOf(region, problem);
   if (!fitsTensorCores(problem)) {
-    return plainTile(sizes, region.gpu);
+    return simtTile(sizes, region.gpu);
   }
   GemmTile best;
   double least = std::numeric_limits<double>::max();
@@ -232,8 +232,8 @@ FamilyMatch matchSimt(RegionBuilder &region) {
 }
 
 std::vector<dispatch::KernelChoice> simtConfigs(RegionBuilder &, const GemmProblem &) {
-  return {dispatch::choiceOf(kGemmSimt.name, plainTileOf(tuning::kSimtSmall)),
-          dispatch::choiceOf(kGemmSimt.name, plainTileOf(tuning::kSimtLarge))};
+  return {dispatch::choiceOf(kGemmSimt.name, simtTileOf(tuning::kSimtSmall)),
+          dispatch::choiceOf(kGemmSimt.name, simtTileOf(tuning::kSimtLarge))};
 }
 
 GemmTile simtTileOf(const dispatch::KernelChoice &choice) {
@@ -242,7 +242,7 @@ GemmTile simtTileOf(const dispatch::KernelChoice &choice) {
   return configOf(choice, tile);
 }
 
-/// Turns of blocks at what FP32 code reaches, each with its tile whole.
+/// Waves of blocks at what FP32 code reaches, each with its tile whole.
 double simtSeconds(RegionBuilder &region, const GemmProblem &problem,
                    const dispatch::KernelChoice &choice) {
   GemmTile tile = simtTileOf(choice);
@@ -251,11 +251,11 @@ double simtSeconds(RegionBuilder &region, const GemmProblem &problem,
       double(ceilDiv(sizes.rows, tile.rows) * ceilDiv(sizes.columns, tile.columns) * sizes.batch);
   double ofBlock =
       2.0 * double(tile.rows * tile.columns * ceilDiv(sizes.depth, tile.depth) * tile.depth);
-  double turns = std::ceil(blocks / double(region.gpu.cores));
+  double waves = std::ceil(blocks / double(region.gpu.cores));
   double coreFlops = region.gpu.peak * tuning::kSimtShare / double(region.gpu.cores);
   double bytes = 4.0 * double(sizes.batch * (sizes.rows + sizes.columns) * sizes.depth);
   return tuning::kSimtSeconds +
-         std::max(turns * ofBlock / coreFlops, bytes / region.gpu.memoryBandwidth);
+         std::max(waves * ofBlock / coreFlops, bytes / region.gpu.memoryBandwidth);
 }
 
 LogicalResult emitTensorCore(RegionBuilder &region, const GemmProblem &problem,

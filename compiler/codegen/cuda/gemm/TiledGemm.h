@@ -15,7 +15,7 @@ struct GemmSizes {
 };
 /// A tile for tensor cores, with warps and stages as they suit it.
 GemmTile mmaTile(int64_t rows, int64_t columns, int64_t depth);
-/// Seconds: turns of blocks, each through its share of the depth stage by stage, then its tile's
+/// Seconds: waves of blocks, each through its slice of the depth stage by stage, then its tile's
 /// way out; and what all of them read. `coreFlops` is what one multiprocessor does a second.
 double estimateStaged(const GemmSizes &sizes, const GemmTile &tile, double coreFlops,
                       const target::Target &gpu);

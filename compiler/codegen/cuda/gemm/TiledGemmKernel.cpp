@@ -16,8 +16,8 @@ TiledGemmKernel::TiledGemmKernel(RegionBuilder &region, const GemmProblem &probl
                                  const GemmTile &tile)
     : TiledGemmKernel(region, problem, tile, std::make_unique<StridedLoader>(problem, tile, 0),
                       std::make_unique<StridedLoader>(problem, tile, 1)) {
-  plainA = static_cast<const StridedLoader *>(a.get());
-  plainB = static_cast<const StridedLoader *>(b.get());
+  simtA = static_cast<const StridedLoader *>(a.get());
+  simtB = static_cast<const StridedLoader *>(b.get());
 }
 
 TiledGemmKernel::TiledGemmKernel(RegionBuilder &region, const GemmProblem &problem,
@@ -55,12 +55,12 @@ void TiledGemmKernel::place() {
   b->place(kernel, at);
 
   Value steps = t.ceilDiv(at.depthCount, tile.depth);
-  Value share = t.ceilDiv(steps, tile.splits);
-  firstStep = t.mul(rank, share);
-  lastStep = t.min(steps, t.add(firstStep, share));
+  Value slice = t.ceilDiv(steps, tile.splits);
+  firstStep = t.mul(rank, slice);
+  lastStep = t.min(steps, t.add(firstStep, slice));
   shared = kernel.dynamicShared();
   if (tile.isSimt) {
-    placePlain();
+    placeSimt();
     return;
   }
   Value warp = t.div(at.thread, kWarp);

@@ -38,12 +38,12 @@ private:
   Values multiplyStage(const ThreadBuilder &t, Value step, mlir::ValueRange accumulators) const;
   Values multiplyStageFma(const ThreadBuilder &t, Value step, mlir::ValueRange accumulators) const;
   Values addProducts();
-  void placePlain();
-  Values addPlainProducts();
+  void placeSimt();
+  Values addSimtProducts();
   void shareSums(mlir::ValueRange accumulators);
   void storeSums(mlir::ValueRange accumulators);
   void storeSumsFma(mlir::ValueRange accumulators);
-  void sharePlainSums(mlir::ValueRange accumulators);
+  void shareSimtSums(mlir::ValueRange accumulators);
   void storeResult();
   void storeUnit(Value unit, int64_t width);
   Values totalOf(const ThreadBuilder &t, Value row, Value column, int64_t width) const;
@@ -56,7 +56,7 @@ private:
   mlir::Type element, stored; ///< as integers of the same width in shared memory
   std::unique_ptr<TileLoader> a, b;
   /// Of the plain form.
-  const StridedLoader *plainA = nullptr, *plainB = nullptr;
+  const StridedLoader *simtA = nullptr, *simtB = nullptr;
   GemmTensors tensors;
   BlockPlace at;
   Value shared, rank, warpRow, warpColumn;

@@ -138,7 +138,7 @@ bool TiledGemmKernel::emit() {
   }
   place();
   if (tile.isSimt) {
-    sharePlainSums(addPlainProducts());
+    shareSimtSums(addSimtProducts());
   } else {
     shareSums(addProducts());
   }

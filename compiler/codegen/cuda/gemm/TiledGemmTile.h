@@ -9,7 +9,7 @@
 namespace tenon::codegen::cuda {
 
 /// Neighbours in a row that a thread of the plain form does together.
-inline constexpr int64_t kPlainPart = 4;
+inline constexpr int64_t kSimtPart = 4;
 
 /// How a product is laid out: a warp does warpRows x warpColumns of a block's tile.
 struct GemmTile {

@@ -17,14 +17,14 @@ inline constexpr int64_t kGemvLongNarrow = 64, kGemvLongWide = 128;
 /// Panels that a warp has under way, and where registers are for a second block or more warps.
 inline constexpr int64_t kGemvPanels = 8, kGemvFewPanels = 4;
 /// Blocks that share a multiprocessor where there are more tiles than multiprocessors.
-inline constexpr int64_t kGemvBlocksAtOnce = 2;
+inline constexpr int64_t kGemvBlocksPerSm = 2;
 /// Reads of 16 bytes by a lane for its part of an RMS norm: derived from the registers that weights
 /// leave.
 inline constexpr int64_t kGemvNormSteps = 4;
 
-/// Predicted seconds besides the stream of weights, and for each turn of a block: fitted to 27
+/// Predicted seconds besides the stream of weights, and for each wave of blocks: fitted to 27
 /// kernels on an H200, 8 % off (root mean square).
-inline constexpr double kGemvSeconds = 1.05e-6, kGemvTurnSeconds = 0.067e-6;
+inline constexpr double kGemvSeconds = 1.05e-6, kGemvWaveSeconds = 0.067e-6;
 /// Seconds of an element of all rows where every block norms them: 16 rows of 2,048 take 2.5 to 4
 /// us of a product on an H200.
 inline constexpr double kGemvNormedSeconds = 0.1e-9;
@@ -42,7 +42,7 @@ inline constexpr int64_t kSkinnyInClusters = 96;
 inline constexpr int64_t kSkinnyRowsBeside = 128;
 /// A library's call is as fast from here on.
 inline constexpr int64_t kSkinnyCost = 750000;
-/// Stages that a ring needs: one is read, one given back, one filled.
+/// Stages that a ring needs: one is read, one released, one filled.
 inline constexpr int64_t kSkinnyLeastStages = 3;
 
 // gemm_persistent. On an H200, 24,576 x 4,096 x 1,024 (docs/adr/0005).

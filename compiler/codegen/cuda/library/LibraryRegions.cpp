@@ -231,9 +231,9 @@ double convSeconds(RegionBuilder &region, const LibraryCall &call,
     depth *= double(dim);
   }
   double results = double(region.estimate(tn::getDims(conv.getType())));
-  double turns = std::ceil(results / (128.0 * 64 * double(region.gpu.cores)));
+  double waves = std::ceil(results / (128.0 * 64 * double(region.gpu.cores)));
   return std::max(callSeconds(region, call, choice),
-                  tuning::kConvSeconds + turns * depth * tuning::kConvDepthSeconds);
+                  tuning::kConvSeconds + waves * depth * tuning::kConvDepthSeconds);
 }
 
 /// A call has no configuration of ours: the library's own heuristics choose when the engine loads.

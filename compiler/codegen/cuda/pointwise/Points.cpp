@@ -62,7 +62,7 @@ Layout layoutOf(RegionBuilder &region, ArrayRef<Root> roots, unsigned threads) {
   MLIRContext *context = region.source.getContext();
   Layout layout;
   layout.count = tn::elementCount(context, dims);
-  dispatch::StripFacts facts;
+  dispatch::ElementwiseFacts facts;
   facts.isFlat = true;
   for (const Root &root : roots) {
     facts.widest = std::max(facts.widest, byteSize(getElementTypeOrSelf(root.tensor)));

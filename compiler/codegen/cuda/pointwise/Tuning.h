@@ -1,5 +1,5 @@
 // The numbers that tune pointwise kernels, each with its unit and where it comes from; how threads
-// share elements is in dispatch/Strips, since the cost model counts by it.
+// share elements is in dispatch/ElementwiseLaunchConfig, since the cost model counts by it.
 #pragma once
 
 #include <cstdint>

@@ -29,13 +29,13 @@ FamilyMatch matchRecurrence(RegionBuilder &region) {
                          : "the weights are more than the registers of a cluster hold");
 }
 
-/// Rows of the batch run side by side, in as many turns as their clusters need.
+/// Rows of the batch run side by side, in as many waves as their clusters need.
 double recurrenceSeconds(RegionBuilder &region, const RecurrenceProblem &problem,
                          const dispatch::KernelChoice &) {
   auto [op, layout] = problem;
   tn::Dims dims = tn::getDims(op.getInput().getType());
   double clusters = std::max(1.0, double(region.gpu.cores / layout.blocks));
-  double turns = std::ceil(double(region.estimate(dims[1])) / clusters);
+  double waves = std::ceil(double(region.estimate(dims[1])) / clusters);
   double bytes = 0;
   if (!isHeld(op, layout)) {
     bytes = double(cast<RankedTensorType>(op.getWeights().getType()).getNumElements()) *
@@ -43,7 +43,7 @@ double recurrenceSeconds(RegionBuilder &region, const RecurrenceProblem &problem
   }
   double together = region.gpu.cacheBandwidth * double(layout.blocks) / double(region.gpu.cores);
   double oneStep = tuning::kStepSeconds + bytes / together;
-  return turns * double(region.estimate(dims[0])) * oneStep + region.gpu.launchSeconds;
+  return waves * double(region.estimate(dims[0])) * oneStep + region.gpu.launchSeconds;
 }
 
 LogicalResult emitRecurrence(RegionBuilder &region, const RecurrenceProblem &problem,

@@ -243,8 +243,8 @@ Value RecurrenceKernel::sumOf(const ThreadBuilder &t, const Phase &phase, int64_
 }
 
 /// Stores what belongs to a unit of the block into an array of each block.
-void RecurrenceKernel::share(const ThreadBuilder &t, Value value, Value array,
-                             const Unit &unit) const {
+void RecurrenceKernel::broadcast(const ThreadBuilder &t, Value value, Value array,
+                                 const Unit &unit) const {
   Value at = sharedAt(t, array, unit.global);
   for (int64_t block = 0; block < layout.blocks; ++block) {
     t.store(value, layout.blocks == 1 ? at : t.remote(at, t.i32(block)), byteSize(sum));
@@ -289,14 +289,14 @@ void RecurrenceKernel::step(const ThreadBuilder &t, Value number, ValueRange ahe
       RecurrentCell gru(b.builder, b.location, op);
       Value kept =
           gru.gruReset(sumOf(b, phases[0], 1, unit, true), readShared(b, state, unit.global));
-      share(b, kept, gated, unit);
+      broadcast(b, kept, gated, unit);
     });
     meet(t);
     sumGates(t, phases[1], gated, number, aheads[1]);
   }
   eachUnit(t, [&](const ThreadBuilder &b, const Unit &unit) {
     Value value = newState(b, state, unit);
-    share(b, value, next, unit);
+    broadcast(b, value, next, unit);
     if (Value all = output(op.getStates())) {
       Value at = b.add(b.mul(timeOf(b, number), batch), row);
       write(b, value, all, b.add(b.mul(at, hidden), b.wide(unit.global)));

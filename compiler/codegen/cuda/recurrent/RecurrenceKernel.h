@@ -58,7 +58,8 @@ private:
                     bool isAdded) const;
   mlir::Value inputOf(const ThreadBuilder &t, const Phase &phase, int64_t gate,
                       const Unit &unit) const;
-  void share(const ThreadBuilder &t, mlir::Value value, mlir::Value array, const Unit &unit) const;
+  void broadcast(const ThreadBuilder &t, mlir::Value value, mlir::Value array,
+                 const Unit &unit) const;
   mlir::Value newState(const ThreadBuilder &t, mlir::Value state, const Unit &unit) const;
   void step(const ThreadBuilder &t, mlir::Value number, mlir::ValueRange aheads) const;
   mlir::Value timeOf(const ThreadBuilder &t, mlir::Value number) const {

@@ -82,7 +82,7 @@ FamilyMatch matchInLoops(RegionBuilder &region) {
   return FamilyMatch::take(*work, {kRowsInLoops.name.str(), {}}, "rows of any length, read again");
 }
 
-/// Blocks of a row each in turns, for which rows of the same length wait in registers elsewhere.
+/// Waves of blocks of a row each, for which rows of the same length wait in registers elsewhere.
 double loopsSeconds(RegionBuilder &region, const RowsWork &work, const dispatch::KernelChoice &) {
   dispatch::Cost cost = dispatch::costOfRegion(region.source.getBody().front(), region.gpu,
                                                /*isGenerated=*/true);

@@ -31,16 +31,6 @@ AffineExpr RowsFrame::groupCount() {
   return tn::elementCount(builder.getContext(), work.rows).ceilDiv(layout.rowsPerBlock);
 }
 
-Value RowsFrame::isBelow(const Index &index, const Index &bound) {
-  return arith::CmpIOp::create(builder, location, arith::CmpIPredicate::ult, math.value(index),
-                               math.value(bound));
-}
-
-Index RowsFrame::atMost(const Index &index, const Index &bound) {
-  Value last = math.value(math.add(bound, Index::constant(-1)));
-  return {arith::MinSIOp::create(builder, location, math.value(index), last), 0, 1, true};
-}
-
 Index RowsFrame::rowIn(const Index &group, Value &isRow) {
   isRow = {};
   if (layout.rowsPerBlock == 1) {
@@ -53,9 +43,7 @@ Index RowsFrame::rowIn(const Index &group, Value &isRow) {
   if (count && *count % layout.rowsPerBlock == 0) {
     return result;
   }
-  Index bound = kernel.size(rows);
-  isRow = isBelow(result, bound);
-  return atMost(result, bound);
+  return emitter.atMost(result, kernel.size(rows), isRow, arith::CmpIPredicate::ult);
 }
 
 Index RowsFrame::stripNumber(int64_t step, Value &isInside) {
@@ -65,31 +53,20 @@ Index RowsFrame::stripNumber(int64_t step, Value &isInside) {
   if ((step + 1) * threads <= layout.strips) {
     return number;
   }
-  Index bound = Index::constant(layout.strips);
-  isInside = isBelow(number, bound);
-  return atMost(number, bound);
+  return emitter.atMost(number, Index::constant(layout.strips), isInside,
+                        arith::CmpIPredicate::ult);
 }
 
 void RowsFrame::placeIn(const Index &group) {
   row = rowIn(group, isRow);
-  rowPlace = math.delinearize(row, kernel.sizes(work.rows));
-  Indices inner = kernel.sizes(work.inner);
+  rowPlace.outer = math.delinearize(row, kernel.sizes(work.rows));
   Index rowStart = math.multiply(row, Index::constant(layout.strips * layout.lanes));
-  tn::Dims dims = work.rows;
-  dims.append(work.inner);
   strips.clear();
   for (int64_t step = 0; step < layout.steps; ++step) {
-    Strip strip;
-    Index first = math.multiply(stripNumber(step, strip.isInside), Index::constant(layout.lanes));
-    for (int64_t lane = 0; lane < layout.lanes; ++lane) {
-      Index position = math.add(first, Index::constant(lane));
-      Indices at = rowPlace;
-      at.append(math.delinearize(position, inner));
-      strip.linears.push_back(math.add(rowStart, position));
-      emitter.setLinear(dims, at, strip.linears.back());
-      strip.places.push_back(std::move(at));
-    }
-    strips.push_back(std::move(strip));
+    Value isInside;
+    Index first = math.multiply(stripNumber(step, isInside), Index::constant(layout.lanes));
+    strips.push_back(emitter.strip(work, rowPlace, first, math.add(rowStart, first), layout.lanes));
+    strips.back().isInside = isInside;
   }
 }
 
@@ -115,7 +92,7 @@ std::optional<ThreadCombiner::Round> RowsFrame::onlyRound() {
   round.count = own;
   for (linalg::GenericOp op : work.reductions) {
     round.combiners.push_back(*Combiner::of(op));
-    llvm::append_range(round.neutral, emitter.initial(op, rowPlace));
+    llvm::append_range(round.neutral, emitter.initial(op, rowPlace.outer));
   }
   return round;
 }
@@ -130,8 +107,8 @@ void RowsFrame::reduceRows(ThreadCombiner &threads, const std::optional<Round> &
   threads.setRound(number);
   for (linalg::GenericOp op : work.reductions) {
     Combiner combiner = *Combiner::of(op);
-    Accumulators neutral = emitter.initial(op, rowPlace);
-    hold(op, threads.combine(combiner, reduceOwn(op, combiner, neutral), neutral));
+    Accumulators neutral = emitter.initial(op, rowPlace.outer);
+    emitter.hold(op, threads.combine(combiner, reduceOwn(op, combiner, neutral), neutral));
   }
 }
 
@@ -141,13 +118,13 @@ Accumulators RowsFrame::reduceOfWarp(ThreadCombiner &threads, const Round &round
 
 Accumulators RowsFrame::reduceOwn(const Round &round) {
   linalg::GenericOp first = work.reductions[0];
-  Accumulators own = reduceOwn(first, round.combiners[0], emitter.initial(first, rowPlace));
+  Accumulators own = reduceOwn(first, round.combiners[0], emitter.initial(first, rowPlace.outer));
   if (round.joint) {
     linalg::GenericOp second = work.reductions[1];
-    hold(first, {round.joint->assumed(builder, location, own[0], round.count)});
+    emitter.hold(first, {round.joint->assumed(builder, location, own[0], round.count)});
     // What is computed of that is not what the row's result makes of it.
     emitter.openScope();
-    Value other = reduceOwn(second, round.combiners[1], emitter.initial(second, rowPlace))[0];
+    Value other = reduceOwn(second, round.combiners[1], emitter.initial(second, rowPlace.outer))[0];
     emitter.closeScope();
     own.push_back(round.joint->reduced(builder, location, own[0], other));
   }
@@ -156,25 +133,7 @@ Accumulators RowsFrame::reduceOwn(const Round &round) {
 
 void RowsFrame::holdResults(ArrayRef<Value> ofRound) {
   for (auto [op, result] : llvm::zip(work.reductions, ofRound)) {
-    hold(op, {result});
-  }
-}
-
-Accumulators RowsFrame::combineStrip(const Combiner &combiner, const Strip &strip,
-                                     ArrayRef<Accumulators> elements, const Accumulators &neutral) {
-  Accumulators part = combiner.combine(builder, location,
-                                       SmallVector<Accumulators>(elements.begin(), elements.end()));
-  for (auto [value, other] : llvm::zip(part, neutral)) {
-    if (strip.isInside) {
-      value = arith::SelectOp::create(builder, location, strip.isInside, value, other);
-    }
-  }
-  return part;
-}
-
-void RowsFrame::hold(linalg::GenericOp op, const Accumulators &values) {
-  for (auto [result, value] : llvm::zip(op->getResults(), values)) {
-    emitter.hold(result, [value](ArrayRef<Index>) { return value; });
+    emitter.hold(op, {result});
   }
 }
 
@@ -194,33 +153,6 @@ void RowsFrame::holdVectors(Value tensor, ArrayRef<Value> vectors, ArrayRef<Indi
   });
 }
 
-void RowsFrame::store(const Strip &strip, ArrayRef<SmallVector<Value>> ofRoots) {
-  emitter.when(strip.isInside, [&] {
-    for (auto [root, elements] : llvm::zip(work.wide, ofRoots)) {
-      for (auto [element, linear] : llvm::zip(elements, strip.linears)) {
-        kernel.store(root.buffer, element, linear);
-      }
-    }
-  });
-}
-
-void RowsFrame::storeNarrow() {
-  if (work.narrow.empty()) {
-    return;
-  }
-  SmallVector<Value> values;
-  for (const Root &root : work.narrow) {
-    Indices at = rowPlace;
-    at.resize(kernel.region.dims(root.tensor).size(), Index::constant(0));
-    values.push_back(emitter.element(root.tensor, at));
-  }
-  emitter.when(isRow, [&] {
-    emitter.when(layout.threadsOfRow() == 1 ? Value() : isBelow(inRow, Index::constant(1)), [&] {
-      for (auto [root, value] : llvm::zip(work.narrow, values)) {
-        kernel.store(root.buffer, value, row);
-      }
-    });
-  });
-}
+void RowsFrame::storeNarrow() { emitter.storeNarrow(work.narrow, 1, row, rowPlace, isRow, inRow); }
 
 } // namespace tenon::codegen::cuda

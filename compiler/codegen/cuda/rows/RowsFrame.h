@@ -3,8 +3,8 @@
 // rows.
 #pragma once
 
-#include "compiler/codegen/cuda/base/ElementEmitter.h"
 #include "compiler/codegen/cuda/rows/Rows.h"
+#include "compiler/codegen/cuda/rows/StripEmitter.h"
 
 namespace tenon::codegen::cuda {
 
@@ -12,13 +12,6 @@ class RowsFrame {
 protected:
   RowsFrame(RegionBuilder &region, const RowsWork &work, const RowReductionConfig &layout);
   virtual ~RowsFrame() = default;
-
-  /// The elements of one strip: where they are in the row's tensors, and their number in them.
-  struct Strip {
-    llvm::SmallVector<Indices> places;
-    llvm::SmallVector<Index> linears;
-    mlir::Value isInside; ///< null if the strip is always part of the row
-  };
 
   /// Groups of rows that a block works on at once, in all.
   mlir::AffineExpr groupCount();
@@ -28,7 +21,7 @@ protected:
   struct Place {
     Index row;
     mlir::Value isRow;
-    Indices rowPlace;
+    RowPlace rowPlace;
     llvm::SmallVector<Strip> strips;
   };
   Place here() const { return {row, isRow, rowPlace, strips}; }
@@ -52,24 +45,15 @@ protected:
                                  const Accumulators &neutral) = 0;
   void holdResults(llvm::ArrayRef<mlir::Value> ofRound);
 
-  /// What the elements of a strip come to.
-  Accumulators combineStrip(const Combiner &combiner, const Strip &strip,
-                            llvm::ArrayRef<Accumulators> elements, const Accumulators &neutral);
-  /// From here on the results of `op` are these values of the row.
-  void hold(mlir::linalg::GenericOp op, const Accumulators &values);
   /// From here on the elements of `tensor` at these places are those of the vectors, one behind the
   /// other.
   void holdVectors(mlir::Value tensor, llvm::ArrayRef<mlir::Value> vectors,
                    llvm::ArrayRef<Indices> places);
-  void store(const Strip &strip, llvm::ArrayRef<llvm::SmallVector<mlir::Value>> ofRoots);
   /// By the first thread of each row.
   void storeNarrow();
 
-  mlir::Value isBelow(const Index &index, const Index &bound);
-  Index atMost(const Index &index, const Index &bound);
-
   KernelFrame kernel;
-  ElementEmitter emitter;
+  StripEmitter emitter;
   IndexMath &math;
   mlir::OpBuilder &builder;
   mlir::Location location;
@@ -81,7 +65,7 @@ protected:
   Index thread, inRow, firstGroup;
   Index row;
   mlir::Value isRow; ///< null if every thread has a row
-  Indices rowPlace;
+  RowPlace rowPlace;
   llvm::SmallVector<Strip> strips;
 
 private:

@@ -13,16 +13,13 @@ class RegisterRows : RowsFrame {
 public:
   RegisterRows(RegionBuilder &region, const RowsWork &work, const RowReductionConfig &layout)
       : RowsFrame(region, work, layout) {
-    if (layout.blocksOfProcessor != 0) {
-      kernel.setMinBlocksPerSm(layout.blocksOfProcessor);
+    if (layout.blocksPerSm != 0) {
+      kernel.setMinBlocksPerSm(layout.blocksPerSm);
     }
   }
 
   bool run() {
     placeIn(firstGroup);
-    for (const Strip &strip : strips) {
-      llvm::append_range(places, strip.places);
-    }
     if (layout.keepsReads) {
       loadKeptInputs();
     }
@@ -30,7 +27,7 @@ public:
     // Within a block a barrier more costs less than to compute twice what both reductions need.
     std::optional<Round> round = layout.threads.blocks > 1 ? onlyRound() : std::nullopt;
     reduceRows(threads, round, /*number=*/Value());
-    storeWide();
+    emitter.storeStrips(work.wide, strips, isRow);
     storeNarrow();
     kernel.finish(groupCount() * layout.threads.blocks);
     return !emitter.hasFailed();
@@ -40,25 +37,14 @@ private:
   using RowsFrame::reduceOwn;
   Accumulators reduceOwn(linalg::GenericOp op, const Combiner &combiner,
                          const Accumulators &neutral) override;
-  void storeWide();
   /// What the strips, if they are whole, have of the inputs, by the policy of tensors that no cache
   /// holds.
   void loadKeptInputs();
-
-  /// Of all strips.
-  SmallVector<Indices> places;
 };
 
 Accumulators RegisterRows::reduceOwn(linalg::GenericOp op, const Combiner &combiner,
                                      const Accumulators &neutral) {
-  SmallVector<Accumulators> starts(places.size(), combiner.start(builder, location, neutral));
-  SmallVector<SmallVector<Value>> results = emitter.steps(op, places, starts);
-  SmallVector<Accumulators> parts;
-  for (auto [i, strip] : llvm::enumerate(strips)) {
-    ArrayRef<Accumulators> own = ArrayRef(results).slice(i * layout.lanes, layout.lanes);
-    parts.push_back(combineStrip(combiner, strip, own, neutral));
-  }
-  return combiner.combine(builder, location, std::move(parts));
+  return emitter.reduceStrips(op, combiner, neutral, strips, 1)[0];
 }
 
 void RegisterRows::loadKeptInputs() {
@@ -72,32 +58,14 @@ void RegisterRows::loadKeptInputs() {
     }
     Value source = kernel.pointer(*kernel.region.bufferOf(input), /*isWritten=*/false);
     SmallVector<Value> vectors;
+    SmallVector<Indices> places;
     for (const Strip &strip : strips) {
+      llvm::append_range(places, strip.places);
       Value four = loadKept(t, kernel.address(source, element, strip.linears.front()), policy);
       vectors.push_back(t.bitcast(VectorType::get(layout.lanes, element), four));
     }
     holdVectors(input, vectors, places);
   }
-}
-
-void RegisterRows::storeWide() {
-  SmallVector<SmallVector<Value>> values;
-  for (const Root &root : work.wide) {
-    values.push_back(emitter.elements(root.tensor, places));
-  }
-  if (values.empty()) {
-    return;
-  }
-  emitter.when(isRow, [&] {
-    for (auto [i, strip] : llvm::enumerate(strips)) {
-      SmallVector<SmallVector<Value>> own;
-      for (ArrayRef<Value> elements : values) {
-        ArrayRef<Value> part = elements.slice(i * layout.lanes, layout.lanes);
-        own.emplace_back(part.begin(), part.end());
-      }
-      store(strip, own);
-    }
-  });
 }
 
 } // namespace

@@ -4,9 +4,9 @@
 // other loops in order.
 #include "compiler/codegen/cuda/rows/RowsReduction.h"
 
-#include "compiler/codegen/cuda/base/ElementEmitter.h"
 #include "compiler/codegen/cuda/rows/RowsReductionColumns.h"
 #include "compiler/codegen/cuda/rows/RowsThreads.h"
+#include "compiler/codegen/cuda/rows/StripEmitter.h"
 #include "compiler/codegen/cuda/rows/Tuning.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -39,16 +39,14 @@ private:
   void choose();
   bool emitParts();
   bool emitSum(ArrayRef<unsigned> partials);
-  Accumulators sumParts(KernelFrame &kernel, ArrayRef<unsigned> from, const Accumulators &neutral,
+  Accumulators sumParts(StripEmitter &emitter, ArrayRef<unsigned> from, const Accumulators &neutral,
                         const Index &column, const Index &first, int64_t height);
-  SmallVector<Accumulators> reduceOwn(KernelFrame &kernel, ElementEmitter &emitter,
-                                      const Accumulators &neutral, const Index &column, Value first,
-                                      Value end);
-  SmallVector<Accumulators> stepThread(KernelFrame &kernel, ElementEmitter &emitter,
-                                       const Accumulators &neutral, const Index &column,
-                                       Value number, Value end, SmallVector<Accumulators> carried);
-  void store(KernelFrame &kernel, ElementEmitter &emitter, const Accumulators &result,
-             const Index &number);
+  SmallVector<Accumulators> reduceOwn(StripEmitter &emitter, const Accumulators &neutral,
+                                      const Index &column, Value first, Value end);
+  SmallVector<Strip> strips(StripEmitter &emitter, const Index &column, const Index &start,
+                            const Index &end);
+  int64_t ahead() const { return stripsAhead(spread.lanes * spread.steps); }
+  void store(StripEmitter &emitter, const Accumulators &result, const Index &number);
 
   RegionBuilder &region;
   ArrayRef<Root> roots;
@@ -86,26 +84,16 @@ void ReductionKernels::choose() {
   spread = spreadOut(facts);
 }
 
-/// One strip of the reduction for each result of the thread; `number` may lie beyond `end`.
-SmallVector<Accumulators> ReductionKernels::stepThread(KernelFrame &kernel, ElementEmitter &emitter,
-                                                       const Accumulators &neutral,
-                                                       const Index &column, Value start, Value end,
-                                                       SmallVector<Accumulators> carried) {
-  OpBuilder &builder = kernel.builder;
-  Location location = kernel.location;
-  IndexMath &math = kernel.math;
-  Indices keptSizes = kernel.sizes(kept), reducedSizes = kernel.sizes(reduced);
-  Value last = math.value(math.add({end, 0, 1, false}, Index::constant(-1)));
-  int64_t elements = spread.lanes * spread.steps;
-  int64_t ahead = std::clamp<int64_t>(tuning::kElementsAhead / elements, 1, tuning::kMostAhead);
-  SmallVector<Indices> places;
-  SmallVector<Value> inside;
-  for (int64_t i = 0; i < ahead; ++i) {
-    Value number = math.value(math.add({start, 0, 1, true}, Index::constant(i * spread.height)));
-    inside.push_back(
-        arith::CmpIOp::create(builder, location, arith::CmpIPredicate::sle, number, last));
-    Value clamped = arith::MinSIOp::create(builder, location, number, last);
-    Index first = math.multiply({clamped, 0, 1, true}, Index::constant(spread.steps));
+/// The next steps of a thread, for each of its results; `start` may lie beyond `end`.
+SmallVector<Strip> ReductionKernels::strips(StripEmitter &emitter, const Index &column,
+                                            const Index &start, const Index &end) {
+  IndexMath &math = emitter.math;
+  Indices keptSizes = emitter.kernel.sizes(kept), reducedSizes = emitter.kernel.sizes(reduced);
+  SmallVector<Strip> all(ahead());
+  for (auto [i, strip] : llvm::enumerate(all)) {
+    Index number = math.add(start, Index::constant(static_cast<int64_t>(i) * spread.height));
+    Index inside = emitter.atMost(number, end, strip.isInside);
+    Index first = math.multiply(inside, Index::constant(spread.steps));
     for (int64_t step = 0; step < spread.steps; ++step) {
       Indices reducedPlace = math.delinearize(math.add(first, Index::constant(step)), reducedSizes);
       for (int64_t lane = 0; lane < spread.lanes; ++lane) {
@@ -117,72 +105,31 @@ SmallVector<Accumulators> ReductionKernels::stepThread(KernelFrame &kernel, Elem
         for (auto [loop, index] : llvm::zip(reducedLoops, reducedPlace)) {
           place[loop] = index;
         }
-        places.push_back(std::move(place));
+        strip.places.push_back(std::move(place));
       }
     }
   }
-  SmallVector<Accumulators> starts(places.size(), combiner.start(builder, location, neutral));
-  SmallVector<SmallVector<Value>> values = emitter.steps(op, places, starts);
-  for (int64_t lane = 0; lane < spread.lanes; ++lane) {
-    SmallVector<Accumulators> parts(1, carried[lane]);
-    for (int64_t i = 0; i < ahead; ++i) {
-      SmallVector<Accumulators> strip;
-      for (int64_t step = 0; step < spread.steps; ++step) {
-        strip.push_back(Accumulators(values[(i * spread.steps + step) * spread.lanes + lane]));
-      }
-      Accumulators part = combiner.combine(builder, location, std::move(strip));
-      for (auto [value, other] : llvm::zip(part, neutral)) {
-        value = arith::SelectOp::create(builder, location, inside[i], value, other);
-      }
-      parts.push_back(std::move(part));
-    }
-    carried[lane] = combiner.combine(builder, location, std::move(parts));
-  }
-  return carried;
+  return all;
 }
 
 /// What a thread makes of its strips from `first` on.
-SmallVector<Accumulators> ReductionKernels::reduceOwn(KernelFrame &kernel, ElementEmitter &emitter,
+SmallVector<Accumulators> ReductionKernels::reduceOwn(StripEmitter &emitter,
                                                       const Accumulators &neutral,
                                                       const Index &column, Value first, Value end) {
-  OpBuilder &builder = kernel.builder;
-  int64_t elements = spread.lanes * spread.steps;
-  int64_t ahead = std::clamp<int64_t>(tuning::kElementsAhead / elements, 1, tuning::kMostAhead);
-  SmallVector<Value> inits;
-  for (int64_t lane = 0; lane < spread.lanes; ++lane) {
-    llvm::append_range(inits, neutral);
-  }
-  size_t results = neutral.size();
-  auto unflatten = [&](ValueRange flat) {
-    SmallVector<Accumulators> values;
-    for (int64_t lane = 0; lane < spread.lanes; ++lane) {
-      values.push_back(Accumulators(flat.slice(lane * results, results)));
-    }
-    return values;
-  };
-  scf::ForOp loop = scf::ForOp::create(builder, kernel.location, first, end,
-                                       kernel.math.constant(spread.height * ahead), inits);
-  OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(loop.getBody());
-  emitter.openScope();
-  SmallVector<Accumulators> next =
-      stepThread(kernel, emitter, neutral, column, loop.getInductionVar(), end,
-                 unflatten(loop.getRegionIterArgs()));
-  SmallVector<Value> yielded;
-  for (const Accumulators &values : next) {
-    llvm::append_range(yielded, values);
-  }
-  scf::YieldOp::create(builder, kernel.location, yielded);
-  emitter.closeScope();
-  return unflatten(loop.getResults());
+  SmallVector<Accumulators> inits(spread.lanes, neutral);
+  return emitter.loop(first, end, spread.height * ahead(), inits,
+                      [&](const Index &start, ArrayRef<Accumulators> carried) {
+                        return emitter.reduceStrips(op, combiner, neutral,
+                                                    strips(emitter, column, start, {end, 0, 1}),
+                                                    spread.lanes, carried);
+                      });
 }
 
 /// The roots' elements number `number`, given the reduction's.
-void ReductionKernels::store(KernelFrame &kernel, ElementEmitter &emitter,
-                             const Accumulators &result, const Index &number) {
-  for (auto [tensor, value] : llvm::zip(op->getResults(), result)) {
-    emitter.hold(tensor, [value](ArrayRef<Index>) { return value; });
-  }
+void ReductionKernels::store(StripEmitter &emitter, const Accumulators &result,
+                             const Index &number) {
+  KernelFrame &kernel = emitter.kernel;
+  emitter.hold(op, result);
   for (const Root &root : roots) {
     tn::Dims dims = region.dims(root.tensor);
     Indices place = kernel.math.delinearize(number, kernel.sizes(dims));
@@ -192,7 +139,7 @@ void ReductionKernels::store(KernelFrame &kernel, ElementEmitter &emitter,
 
 bool ReductionKernels::emitParts() {
   KernelFrame kernel(region, spread.width * spread.height);
-  ElementEmitter emitter(kernel);
+  StripEmitter emitter(kernel);
   IndexMath &math = kernel.math;
   OpBuilder &builder = kernel.builder;
   Location location = kernel.location;
@@ -205,12 +152,9 @@ bool ReductionKernels::emitParts() {
   // Strips of results; threads beyond the last repeat it and store nothing.
   AffineExpr strips = resultCount.floorDiv(spread.lanes);
   Index strip = math.add(math.multiply(group, Index::constant(spread.width)), inWidth);
-  Value bound = math.value(kernel.size(strips));
-  Value isInside =
-      arith::CmpIOp::create(builder, location, arith::CmpIPredicate::slt, math.value(strip), bound);
-  Value lastStrip = math.value(math.add({bound, 0, 1, true}, Index::constant(-1)));
-  Value clamped = arith::MinSIOp::create(builder, location, math.value(strip), lastStrip);
-  Index column = math.multiply({clamped, 0, 1, true}, Index::constant(spread.lanes));
+  Value isInside;
+  strip = emitter.atMost(strip, kernel.size(strips), isInside, arith::CmpIPredicate::slt);
+  Index column = math.multiply(strip, Index::constant(spread.lanes));
 
   // This block's part of the reduction.
   AffineExpr all = stepCount.floorDiv(spread.steps);
@@ -223,7 +167,7 @@ bool ReductionKernels::emitParts() {
 
   Indices none(kept.size(), Index::constant(0));
   Accumulators neutral = emitter.initial(op, none);
-  SmallVector<Accumulators> own = reduceOwn(kernel, emitter, neutral, column, first, end);
+  SmallVector<Accumulators> own = reduceOwn(emitter, neutral, column, first, end);
   if (spread.width == 1 && spread.lanes == 1) {
     RowThreads threads;
     threads.perRow = spread.height;
@@ -234,16 +178,11 @@ bool ReductionKernels::emitParts() {
   }
   Value isTop = arith::CmpIOp::create(builder, location, arith::CmpIPredicate::eq,
                                       math.value(inHeight), math.constant(0));
-  Value stores = arith::AndIOp::create(builder, location, isTop, isInside);
-  scf::IfOp branch = scf::IfOp::create(builder, location, stores, /*withElseRegion=*/false);
-  {
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(branch.thenBlock());
-    emitter.openScope();
+  emitter.when(arith::AndIOp::create(builder, location, isTop, isInside), [&] {
     for (int64_t lane = 0; lane < spread.lanes; ++lane) {
       Index number = math.add(column, Index::constant(lane));
       if (spread.parts == 1) {
-        store(kernel, emitter, own[lane], number);
+        store(emitter, own[lane], number);
         continue;
       }
       Index place = math.add(math.multiply(part, kernel.size(resultCount)), number);
@@ -251,8 +190,7 @@ bool ReductionKernels::emitParts() {
         kernel.store(buffer, value, place);
       }
     }
-    emitter.closeScope();
-  }
+  });
   kernel.finish(strips.ceilDiv(spread.width) * spread.parts);
   return !emitter.hasFailed();
 }
@@ -265,7 +203,7 @@ bool ReductionKernels::emitSum(ArrayRef<unsigned> from) {
   table.height = std::clamp<int64_t>(llvm::PowerOf2Ceil(spread.parts), kWarp / table.width,
                                      kSpreadThreads / table.width);
   KernelFrame kernel(region, table.width * table.height);
-  ElementEmitter emitter(kernel);
+  StripEmitter emitter(kernel);
   IndexMath &math = kernel.math;
   OpBuilder &builder = kernel.builder;
   Location location = kernel.location;
@@ -273,63 +211,48 @@ bool ReductionKernels::emitSum(ArrayRef<unsigned> from) {
   Index inWidth = math.mod(thread, Index::constant(table.width));
   Index inHeight = math.floorDiv(thread, Index::constant(table.width));
   Index number = math.add(math.multiply(kernel.block(), Index::constant(table.width)), inWidth);
-  Value count = math.value(kernel.size(resultCount));
-  Value isInside = arith::CmpIOp::create(builder, location, arith::CmpIPredicate::slt,
-                                         math.value(number), count);
-  Value last = math.value(math.add({count, 0, 1, true}, Index::constant(-1)));
-  Index column = {arith::MinSIOp::create(builder, location, math.value(number), last), 0, 1, true};
+  Value isInside;
+  Index column =
+      emitter.atMost(number, kernel.size(resultCount), isInside, arith::CmpIPredicate::slt);
   Indices none(kept.size(), Index::constant(0));
   Accumulators neutral = emitter.initial(op, none);
-  SmallVector<Accumulators> own = {sumParts(kernel, from, neutral, column, inHeight, table.height)};
+  SmallVector<Accumulators> own = {
+      sumParts(emitter, from, neutral, column, inHeight, table.height)};
   combineColumns(kernel, combiner, table, thread, own);
   Value isTop = arith::CmpIOp::create(builder, location, arith::CmpIPredicate::eq,
                                       math.value(inHeight), math.constant(0));
-  Value stores = arith::AndIOp::create(builder, location, isTop, isInside);
-  scf::IfOp branch = scf::IfOp::create(builder, location, stores, /*withElseRegion=*/false);
-  {
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(branch.thenBlock());
-    emitter.openScope();
-    store(kernel, emitter, own[0], column);
-    emitter.closeScope();
-  }
+  emitter.when(arith::AndIOp::create(builder, location, isTop, isInside),
+               [&] { store(emitter, own[0], column); });
   kernel.finish(resultCount.ceilDiv(table.width));
   return !emitter.hasFailed();
 }
 
 /// Every `height`-th part of a result from `first` on.
-Accumulators ReductionKernels::sumParts(KernelFrame &kernel, ArrayRef<unsigned> from,
+Accumulators ReductionKernels::sumParts(StripEmitter &emitter, ArrayRef<unsigned> from,
                                         const Accumulators &neutral, const Index &column,
                                         const Index &first, int64_t height) {
-  OpBuilder &builder = kernel.builder;
-  Location location = kernel.location;
+  KernelFrame &kernel = emitter.kernel;
   IndexMath &math = kernel.math;
+  OpBuilder &builder = kernel.builder;
   int64_t ahead = std::min<int64_t>(tuning::kPartsAhead, llvm::divideCeil(spread.parts, height));
-  scf::ForOp loop =
-      scf::ForOp::create(builder, location, math.value(first), math.constant(spread.parts),
-                         math.constant(height * ahead), neutral);
-  OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(loop.getBody());
-  math.openScope();
-  SmallVector<Accumulators> parts = {Accumulators(loop.getRegionIterArgs())};
-  Value last = math.constant(spread.parts - 1);
-  for (int64_t i = 0; i < ahead; ++i) {
-    Value part =
-        math.value(math.add({loop.getInductionVar(), 0, 1, true}, Index::constant(i * height)));
-    Value isInside =
-        arith::CmpIOp::create(builder, location, arith::CmpIPredicate::sle, part, last);
-    Value clamped = arith::MinSIOp::create(builder, location, part, last);
-    Index place = math.add(math.multiply({clamped, 0, 1, true}, kernel.size(resultCount)), column);
-    Accumulators values;
-    for (auto [buffer, other] : llvm::zip(from, neutral)) {
-      Value value = kernel.load(buffer, other.getType(), place);
-      values.push_back(arith::SelectOp::create(builder, location, isInside, value, other));
+  auto addParts = [&](const Index &start, ArrayRef<Accumulators> carried) {
+    SmallVector<Accumulators> parts(carried);
+    for (int64_t i = 0; i < ahead; ++i) {
+      Value isInside;
+      Index part = emitter.atMost(math.add(start, Index::constant(i * height)),
+                                  Index::constant(spread.parts), isInside);
+      Index place = math.add(math.multiply(part, kernel.size(resultCount)), column);
+      Accumulators values;
+      for (auto [buffer, other] : llvm::zip(from, neutral)) {
+        Value value = kernel.load(buffer, other.getType(), place);
+        values.push_back(arith::SelectOp::create(builder, kernel.location, isInside, value, other));
+      }
+      parts.push_back(std::move(values));
     }
-    parts.push_back(std::move(values));
-  }
-  scf::YieldOp::create(builder, location, combiner.combine(builder, location, std::move(parts)));
-  math.closeScope();
-  return Accumulators(loop.getResults());
+    return SmallVector<Accumulators>{combiner.combine(builder, kernel.location, std::move(parts))};
+  };
+  return emitter.loop(math.value(first), math.constant(spread.parts), height * ahead, neutral,
+                      addParts)[0];
 }
 
 bool ReductionKernels::run() {

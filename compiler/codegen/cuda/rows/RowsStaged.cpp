@@ -12,8 +12,8 @@ namespace tenon::codegen::cuda {
 StagedRows::StagedRows(RegionBuilder &region, const RowsWork &work,
                        const RowReductionConfig &layout)
     : RowsFrame(region, work, layout), memory(kernel.dynamicShared()) {
-  if (layout.blocksOfProcessor != 0) {
-    kernel.setMinBlocksPerSm(layout.blocksOfProcessor);
+  if (layout.blocksPerSm != 0) {
+    kernel.setMinBlocksPerSm(layout.blocksPerSm);
   }
   if (layout.keepsReads) {
     ThreadBuilder t(builder, location);
@@ -80,17 +80,18 @@ Value StagedRows::parameterAt(const Parameter &parameter, int64_t step) {
   return LLVM::BitcastOp::create(builder, location, type, result);
 }
 
-Value StagedRows::stagedAt(size_t input, int64_t step, Value slot) {
+Value StagedRows::stagedAt(size_t input, int64_t step, Value stage) {
   int64_t ofStep = layout.blockThreads() * kStagedBytes;
-  bool hasOne = layout.slots == 1;
-  int64_t ofSlot = hasOne ? 0 : ofStep * layout.steps * static_cast<int64_t>(work.inputs.size());
+  bool hasOne = layout.stages == 1;
+  int64_t ofStage = hasOne ? 0 : ofStep * layout.steps * static_cast<int64_t>(work.inputs.size());
   int64_t fixed = ofStep * (static_cast<int64_t>(input) * layout.steps + step);
   auto scaled = [&](Value value, int64_t by) -> Value {
     return arith::MulIOp::create(builder, location, value, i32(by));
   };
   Value own =
       arith::IndexCastOp::create(builder, location, builder.getI32Type(), math.value(thread));
-  Value place = add(scaled(hidden ? add(slot, hidden) : slot, ofSlot), scaled(own, kStagedBytes));
+  Value place =
+      add(scaled(hidden ? add(stage, hidden) : stage, ofStage), scaled(own, kStagedBytes));
   Type byte = builder.getI8Type();
   Value start = LLVM::GEPOp::create(builder, location, memory.getType(), byte, memory,
                                     ArrayRef<LLVM::GEPArg>{place});
@@ -98,7 +99,7 @@ Value StagedRows::stagedAt(size_t input, int64_t step, Value slot) {
                              ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(fixed)});
 }
 
-void StagedRows::copy(const Index &group, Value isThere, Value slot) {
+void StagedRows::copy(const Index &group, Value isThere, Value stage) {
   Value ignored;
   Index length = Index::constant(layout.strips * layout.lanes);
   Index rowStart = math.multiply(rowIn(group, ignored), length);
@@ -109,7 +110,7 @@ void StagedRows::copy(const Index &group, Value isThere, Value slot) {
       unsigned buffer = *kernel.region.bufferOf(input);
       Value source = kernel.pointer(buffer, kernel.writes(buffer));
       Value from = kernel.address(source, getElementTypeOrSelf(input), math.add(rowStart, first));
-      Value to = stagedAt(i, step, slot);
+      Value to = stagedAt(i, step, stage);
       if (keeping) {
         copyKept(ThreadBuilder(builder, location), to, from, bytes, keeping);
       } else {
@@ -129,7 +130,7 @@ void StagedRows::openPass(const Strip &strip, int64_t step) {
   for (auto [i, input] : llvm::enumerate(work.inputs)) {
     VectorType type = VectorType::get(layout.lanes, getElementTypeOrSelf(input));
     // Else ptxas keeps in registers what it has read once.
-    Value vector = LLVM::LoadOp::create(builder, location, type, stagedAt(i, step, currentSlot),
+    Value vector = LLVM::LoadOp::create(builder, location, type, stagedAt(i, step, currentStage),
                                         kStagedBytes, /*isVolatile=*/layout.areTogether);
     holdVectors(input, vector, strip.places);
   }

@@ -16,11 +16,11 @@ public:
 private:
   // What comes from memory (RowsStaged.cpp).
 
-  /// Starts copies of a group's rows to a slot, if there is such a group. Each strip can be waited
+  /// Starts copies of a group's rows to a stage, if there is such a group. Each strip can be waited
   /// for by itself.
-  void copy(const Index &group, mlir::Value isThere, mlir::Value slot);
+  void copy(const Index &group, mlir::Value isThere, mlir::Value stage);
   /// The address of a strip of one of the inputs in shared memory.
-  mlir::Value stagedAt(size_t input, int64_t step, mlir::Value slot);
+  mlir::Value stagedAt(size_t input, int64_t step, mlir::Value stage);
 
   /// A tensor that all rows read: its strips of this thread, or a copy of its pointer that is made
   /// for each row. Held wider than in memory a row of it would take too many registers.
@@ -78,9 +78,9 @@ private:
   void storeWide();
 
   /// Whether the next row takes the place of this one.
-  bool isRefilled() const { return layout.slots == 1 && layout.groupsPerBlock == 0; }
-  /// The slot `distance` after one.
-  mlir::Value slotAfter(mlir::Value slot, int64_t distance);
+  bool isRefilled() const { return layout.stages == 1 && layout.groupsPerBlock == 0; }
+  /// The stage `distance` after one.
+  mlir::Value stageAfter(mlir::Value stage, int64_t distance);
   mlir::Value i32(int64_t value);
   mlir::Value add(mlir::Value a, mlir::Value b);
 
@@ -88,7 +88,7 @@ private:
   /// Of copies that the cache keeps: the policy, and a part of their addresses. Else null.
   mlir::Value keeping, hidden;
   /// Of the rows that are worked on.
-  mlir::Value currentSlot;
+  mlir::Value currentStage;
   std::optional<int64_t> rowsBehind;
   llvm::SmallVector<Parameter> parameters;
 };

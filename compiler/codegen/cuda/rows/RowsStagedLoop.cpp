@@ -17,10 +17,7 @@ Accumulators StagedRows::reduceOwn(linalg::GenericOp op, const Combiner &combine
   for (auto [i, strip] : llvm::enumerate(strips)) {
     emitter.openScope();
     openPass(strip, i);
-    SmallVector<Accumulators> starts(strip.places.size(),
-                                     combiner.start(builder, location, neutral));
-    SmallVector<SmallVector<Value>> results = emitter.steps(op, strip.places, starts);
-    parts.push_back(combineStrip(combiner, strip, results, neutral));
+    parts.push_back(emitter.reduceStrips(op, combiner, neutral, strip, 1)[0]);
     emitter.closeScope();
   }
   endPass();
@@ -28,14 +25,9 @@ Accumulators StagedRows::reduceOwn(linalg::GenericOp op, const Combiner &combine
 }
 
 void StagedRows::storeStrip(int64_t step) {
-  const Strip &strip = strips[step];
   emitter.openScope();
-  openPass(strip, step);
-  SmallVector<SmallVector<Value>> values;
-  for (const Root &root : work.wide) {
-    values.push_back(emitter.elements(root.tensor, strip.places));
-  }
-  store(strip, values);
+  openPass(strips[step], step);
+  emitter.storeStrips(work.wide, strips[step], Value());
   emitter.closeScope();
 }
 
@@ -90,27 +82,27 @@ Value StagedRows::isThere(const Groups &all, const Index &group) {
                                math.value(all.end));
 }
 
-Value StagedRows::slotAfter(Value slot, int64_t distance) {
-  int64_t slots = layout.slots;
-  Value after = add(slot, i32(distance % slots));
+Value StagedRows::stageAfter(Value stage, int64_t distance) {
+  int64_t stages = layout.stages;
+  Value after = add(stage, i32(distance % stages));
   Value isBeyond =
-      arith::CmpIOp::create(builder, location, arith::CmpIPredicate::sge, after, i32(slots));
-  return arith::SelectOp::create(builder, location, isBeyond, add(after, i32(-slots)), after);
+      arith::CmpIOp::create(builder, location, arith::CmpIPredicate::sge, after, i32(stages));
+  return arith::SelectOp::create(builder, location, isBeyond, add(after, i32(-stages)), after);
 }
 
-/// Reduces rows in the loop's order, each before it is stored. Where there is one slot the next row
-/// takes the place of this one once all of it is stored: reads among the stores cost 1 to 2 % (add
-/// and layer norm of 262,144 on an H200).
+/// Reduces rows in the loop's order, each before it is stored. Where there is one stage the next
+/// row takes the place of this one once all of it is stored: reads among the stores cost 1 to 2 %
+/// (add and layer norm of 262,144 on an H200).
 void StagedRows::emitRounds(ThreadCombiner &threads, const std::optional<Round> &round,
                             const Groups &all, const Index &group, Value number) {
-  expectRows(layout.slots - 1);
+  expectRows(layout.stages - 1);
   placeIn(group);
   copyPointers();
   reduceRows(threads, round, number);
   storeWide();
   if (isRefilled()) {
     Index next = math.add(group, all.step);
-    copy(next, isThere(all, next), currentSlot);
+    copy(next, isThere(all, next), currentStage);
   }
   storeNarrow();
 }
@@ -120,15 +112,15 @@ void StagedRows::emitRounds(ThreadCombiner &threads, const std::optional<Round> 
 /// last row it does so once more for nothing.
 void StagedRows::emitOverlapped(ThreadCombiner &threads, const Round &round, const Groups &all,
                                 const Index &group, Value number) {
-  expectRows(layout.slots - 2);
-  Value slot = currentSlot;
+  expectRows(layout.stages - 2);
+  Value stage = currentStage;
   copyPointers();
-  currentSlot = slotAfter(slot, 1);
-  placeIn(atMost(math.add(group, all.step), all.end));
+  currentStage = stageAfter(stage, 1);
+  placeIn(emitter.atMost(math.add(group, all.step), all.end));
   Accumulators next = beginReduction(threads, round);
   Accumulators results = threads.receive(round, number);
   threads.send(finishReduction(threads, round, std::move(next)), add(number, i32(1)));
-  currentSlot = slot;
+  currentStage = stage;
   placeIn(group);
   holdResults(results);
   storeWide();
@@ -147,38 +139,38 @@ bool StagedRows::run() {
     }
   }
   Index ahead = all.first;
-  for (int64_t slot = 0; slot + 1 < (isRefilled() ? 2 : layout.slots); ++slot) {
-    copy(ahead, isThere(all, ahead), i32(slot));
+  for (int64_t stage = 0; stage + 1 < (isRefilled() ? 2 : layout.stages); ++stage) {
+    copy(ahead, isThere(all, ahead), i32(stage));
     ahead = math.add(ahead, all.step);
   }
   holdParameters();
   threads.enterLoop();
-  currentSlot = i32(0);
+  currentStage = i32(0);
   placeIn(all.first);
   // In a block one round gains 0.7 % for one input (layer norm of 4,096 and 16,384); of several it
   // takes registers that cost a block of the multiprocessor's.
   bool hasRound = layout.threads.blocks > 1 || work.inputs.size() == 1;
   std::optional<Round> round = hasRound ? onlyRound() : std::nullopt;
-  bool isOverlapped = round && layout.threads.blocks > 1 && layout.slots > 2;
+  bool isOverlapped = round && layout.threads.blocks > 1 && layout.stages > 2;
   if (isOverlapped) {
-    expectRows(layout.slots - 2);
+    expectRows(layout.stages - 2);
     copyPointers();
     threads.send(reduceOfWarp(threads, *round), i32(0));
   }
   scf::ForOp loop =
       scf::ForOp::create(builder, location, math.value(all.first), math.value(all.end),
-                         math.value(all.step), ValueRange{currentSlot, i32(0)});
+                         math.value(all.step), ValueRange{currentStage, i32(0)});
   {
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToStart(loop.getBody());
     emitter.openScope();
     Index group{loop.getInductionVar(), 0, 1, true};
-    Value slot = currentSlot = loop.getRegionIterArg(0), number = loop.getRegionIterArg(1);
+    Value stage = currentStage = loop.getRegionIterArg(0), number = loop.getRegionIterArg(1);
     // As it is in a register of its own, copies differ by constants that fit in an instruction.
-    int64_t distance = all.step.offset * (layout.slots - 1);
+    int64_t distance = all.step.offset * (layout.stages - 1);
     Index next = opaque(math.add(group, Index::constant(distance)));
     if (!isRefilled()) {
-      copy(next, isThere(all, next), slotAfter(slot, layout.slots - 1));
+      copy(next, isThere(all, next), stageAfter(stage, layout.stages - 1));
     }
     if (isOverlapped) {
       emitOverlapped(threads, *round, all, group, number);
@@ -186,7 +178,7 @@ bool StagedRows::run() {
       emitRounds(threads, round, all, group, number);
     }
     emitter.closeScope();
-    scf::YieldOp::create(builder, location, ValueRange{slotAfter(slot, 1), add(number, i32(1))});
+    scf::YieldOp::create(builder, location, ValueRange{stageAfter(stage, 1), add(number, i32(1))});
   }
   if (isOverlapped) {
     threads.receive(*round, loop.getResult(1));

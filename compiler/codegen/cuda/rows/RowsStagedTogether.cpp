@@ -17,15 +17,15 @@ void StagedRows::emitTogether(ThreadCombiner &threads, const Round &round, const
   for (int64_t i = 0; i < count; ++i) {
     Index group = math.add(all.first, Index::constant(i));
     areThere.push_back(isThere(all, group));
-    places.push_back(hasRest ? atMost(group, all.end) : group);
+    places.push_back(hasRest ? emitter.atMost(group, all.end) : group);
     copy(places[i], areThere[i], i32(i));
   }
   holdParameters();
   copyPointers();
-  SmallVector<Place> rows;
+  std::vector<Place> rows;
   for (int64_t i = 0; i < count; ++i) {
     expectRows(count - 1 - i);
-    currentSlot = i32(i);
+    currentStage = i32(i);
     placeIn(places[i]);
     rows.push_back(here());
     threads.send(reduceOfWarp(threads, round), Value());
@@ -36,7 +36,7 @@ void StagedRows::emitTogether(ThreadCombiner &threads, const Round &round, const
   }
   auto eachRow = [&](llvm::function_ref<void()> body) {
     for (int64_t i = 0; i < count; ++i) {
-      currentSlot = i32(i);
+      currentStage = i32(i);
       returnTo(rows[i]);
       holdResults(results[i]);
       emitter.when(hasRest ? areThere[i] : Value(), body);

@@ -75,7 +75,7 @@ std::optional<ScatterWork> scatterOf(RegionBuilder &region) {
   work.output = region.output(0);
   readShape(work, op->getContext(), op->getOperand(0).getType(), op->getOperand(1).getType(),
             op->getOperand(2).getType());
-  bool isKnown = work.tuple > 0 && isNumbered(region, work) && !isEmpty(op->getOperand(0));
+  bool isKnown = work.tuple > 0 && isNumbered(region, work) && !tn::isEmpty(op->getOperand(0));
   return isKnown ? std::optional(work) : std::nullopt;
 }
 

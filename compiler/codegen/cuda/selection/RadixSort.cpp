@@ -234,8 +234,8 @@ void emitRadixSort(RegionBuilder &region, const SortJob &job) {
 double radixSortSeconds(RegionBuilder &region, const SortJob &job) {
   double rows = double(region.estimate(job.rows)), length = double(region.estimate(job.length));
   double bytes = rows * length * (3 * double(byteSize(job.key)) + 8);
-  double atOnce = double(region.gpu.cores) * double(region.gpu.threads) / double(kThreads);
-  double rounds = std::ceil(rows * std::ceil(length / double(kPiece)) / atOnce);
+  double residentBlocks = double(region.gpu.cores) * double(region.gpu.threads) / double(kThreads);
+  double rounds = std::ceil(rows * std::ceil(length / double(kPiece)) / residentBlocks);
   double kernels = 4;
   return double(job.passes()) *
          (bytes / region.gpu.memoryBandwidth + 2 * rounds * tuning::kSortBlockSeconds +

@@ -157,9 +157,9 @@ FamilyMatch matchTopK(RegionBuilder &region) {
 /// at work at once as a GPU has threads for.
 double teamSeconds(const target::Target &gpu, const SelectLayout &layout, double teams,
                    double steps) {
-  double atOnce = double(gpu.cores) * double(gpu.threads) / double(layout.threads);
+  double residentBlocks = double(gpu.cores) * double(gpu.threads) / double(layout.threads);
   double step = layout.threads > kWarp ? tuning::kTeamStepSeconds : tuning::kWarpStepSeconds;
-  return std::ceil(teams / atOnce) * steps * step;
+  return std::ceil(teams / residentBlocks) * steps * step;
 }
 
 double topKSeconds(RegionBuilder &region, const TopKWork &work,

@@ -3,6 +3,8 @@
 // Relies on zero points being given: where ONNX leaves one out, it is a zero of the quantized type.
 #include "compiler/frontend/onnx/ops/Quantizing.h"
 
+#include "compiler/graph/TensorFacts.h"
+
 using namespace mlir;
 
 namespace tenon::onnx {
@@ -66,19 +68,20 @@ Value alongOperand(NodeContext &c, Value parameter, int64_t axis, int64_t rank) 
              : scalarIfSingle(c, parameter);
 }
 
-int64_t rankOf(Value x) { return x ? cast<RankedTensorType>(x.getType()).getRank() : 2; }
-
 } // namespace
 
 Value centered(NodeContext &c, Value x, Value zero, int64_t axis) {
   Type wide = c.builder().getI32Type();
   Value y = c.cast(x, wide);
-  return zero ? c.sub(y, alongOperand(c, c.cast(zero, wide), axis, rankOf(x))) : y;
+  return y && zero ? c.sub(y, alongOperand(c, c.cast(zero, wide), axis, tn::rankOf(x))) : y;
 }
 
 Value scaledProduct(NodeContext &c, Value a, Value b, Value scaleA, Value scaleB) {
+  if (!a || !b) {
+    return {};
+  }
   Type real = c.builder().getF32Type();
-  int64_t rank = std::max(rankOf(a), rankOf(b));
+  int64_t rank = std::max(tn::rankOf(a), tn::rankOf(b));
   Value scale = c.mul(alongOperand(c, c.cast(scaleA, real), rank - 2, rank),
                       alongOperand(c, c.cast(scaleB, real), rank - 1, rank));
   return c.mul(c.cast(c.make<tn::MatmulOp>(a, b, false, false), real), scale);

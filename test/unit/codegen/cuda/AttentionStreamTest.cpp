@@ -14,7 +14,7 @@ namespace {
 const target::Target &kGpu = target::targetOf("sm_90a");
 
 /// With so many blocks, a ring that holds one head if `isShort`, and warpgroups that take turns.
-Emitter emitStream(int64_t blocks, bool isShort = false, bool takesTurns = false) {
+Emitter emitStream(int64_t blocks, bool isShort = false, bool isPingPong = false) {
   return [=](RegionBuilder &region) -> mlir::FailureOr<bool> {
     AttentionProblem problem = *matchAttention(region.source);
     std::optional<StreamLayout> layout = streamLayout(problem, kGpu);
@@ -22,8 +22,8 @@ Emitter emitStream(int64_t blocks, bool isShort = false, bool takesTurns = false
       return false;
     }
     layout->blocks = blocks;
-    layout->takesTurns = takesTurns;
-    layout->slots = isShort ? 2 * layout->tiles() : layout->slots;
+    layout->isPingPong = isPingPong;
+    layout->stages = isShort ? 2 * layout->tiles() : layout->stages;
     emitStreamAttention(region, problem, *layout);
     return true;
   };
@@ -74,7 +74,7 @@ TEST(CudaAttentionStreamTest, Turns) {
     AttentionCase c = plainAttention("f16", 1, heads, queries, keys, 64, 64);
     for (const std::string &mask : {std::string(), "tensor<" + std::to_string(keys) + "xf16>"}) {
       EXPECT_TRUE(matchesReference(attentionText(masked(c, mask)),
-                                   emitStream(1, false, /*takesTurns=*/true),
+                                   emitStream(1, false, /*isPingPong=*/true),
                                    options(/*reversed=*/!mask.empty())));
     }
   }
@@ -150,7 +150,7 @@ TEST(CudaAttentionStreamTest, WhatFollowsASequence) {
   EXPECT_TRUE(matchesReference(source, emitStream(1), run));
 }
 
-/// The ring is full for ever where a slot is not given back; products that are not waited for, and
+/// The ring is full for ever where a stage is not released; products that are not waited for, and
 /// keys that are used before they came, are found.
 TEST(CudaAttentionStreamTest, WhatIsLeftOut) {
   std::string text = attentionText(plainAttention("f16", 1, 3, 64, 128, 64, 64));

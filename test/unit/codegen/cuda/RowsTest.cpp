@@ -123,20 +123,20 @@ testing::AssertionResult stagedMatches(const std::string &text, const RowReducti
   return forward ? matchesReference(text, emitter, options) : forward;
 }
 
-RowReductionConfig stagedLayout(RowThreads threads, int64_t slots, int64_t groupsPerBlock,
+RowReductionConfig stagedLayout(RowThreads threads, int64_t stages, int64_t groupsPerBlock,
                         int64_t concurrentGroups = 0) {
   RowReductionConfig layout;
   layout.threads = threads;
   layout.rowsPerBlock = threads.perRow == 32 && threads.blocks == 1 ? 4 : 1;
-  layout.slots = slots;
+  layout.stages = stages;
   layout.groupsPerBlock = groupsPerBlock;
   layout.concurrentGroups = concurrentGroups;
-  layout.blocksOfProcessor = 1;
+  layout.blocksPerSm = 1;
   layout.parameterRegisters = groupsPerBlock == 0 ? 8 : 0;
   return layout;
 }
 
-/// As many rows as slots that are reduced side by side.
+/// As many rows as stages that are reduced side by side.
 RowReductionConfig sideBySide(RowThreads threads, int64_t rows, int64_t parameterRegisters) {
   RowReductionConfig layout = stagedLayout(threads, rows, rows);
   layout.areTogether = true;
@@ -154,7 +154,7 @@ TEST(Rows, RowsThatWaitInSharedMemory) {
       // threads.
       {"11x512", stagedLayout({32, 1}, 2, 2)},
       {"5x1040", stagedLayout({64, 1}, 2, 2)},
-      // Blocks that stay: fewer rows than blocks, and several rounds; one slot, and three.
+      // Blocks that stay: fewer rows than blocks, and several rounds; one stage, and three.
       {"1x1024", stagedLayout({64, 1}, 2, 0, 2)},
       {"9x1024", stagedLayout({64, 1}, 3, 0, 2)},
       {"7x2048", stagedLayout({64, 2}, 3, 0, 2)},
@@ -275,8 +275,8 @@ TEST(Rows, MomentsOfAnyElements) {
   });
   for (const RowReductionConfig &layout : {stagedLayout({64, 2}, 3, 0, 2), stagedLayout({64, 2}, 1, 0, 2),
                                    sideBySide({64, 4}, 1, 0)}) {
-    EXPECT_TRUE(stagedMatches(norm("3", "4096", "f32"), layout, floats)) << layout.slots;
-    EXPECT_TRUE(stagedMatches(norm("3", "4096", "f16"), layout, halves)) << layout.slots;
+    EXPECT_TRUE(stagedMatches(norm("3", "4096", "f32"), layout, floats)) << layout.stages;
+    EXPECT_TRUE(stagedMatches(norm("3", "4096", "f16"), layout, halves)) << layout.stages;
   }
 }
 

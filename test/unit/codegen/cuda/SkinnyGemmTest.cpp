@@ -75,7 +75,7 @@ TEST(CudaSkinnyGemmTest, Assembles) {
 TEST(CudaSkinnyGemmTest, LayoutsAsMeasured) {
   struct Case {
     HalfGemm product;
-    int64_t rows, columns, splitK, blocksOfProcessor;
+    int64_t rows, columns, splitK, blocksPerSm;
   };
   for (const Case &c : {Case{{128, 2304, 768}, 64, 48, 1, 2}, Case{{128, 768, 768}, 64, 16, 1, 2},
                         Case{{128, 768, 3072}, 64, 64, 4, 2}, Case{{197, 768, 3072}, 64, 64, 2, 1},
@@ -85,13 +85,13 @@ TEST(CudaSkinnyGemmTest, LayoutsAsMeasured) {
     EXPECT_EQ(layout->rows, c.rows);
     EXPECT_EQ(layout->columns, c.columns);
     EXPECT_EQ(layout->splitK, c.splitK);
-    EXPECT_EQ(layout->blocksOfProcessor, c.blocksOfProcessor);
+    EXPECT_EQ(layout->blocksPerSm, c.blocksPerSm);
   }
   // Half of the memory would hold one stage of this tile: nothing would ever be given back.
   std::optional<SkinnyLayout> wide = skinnyLayoutOf({128, 16384, 1024}, target::targetOf("sm_90a"));
   ASSERT_TRUE(wide);
   EXPECT_EQ(wide->rows * wide->columns, 128 * 128);
-  EXPECT_EQ(wide->blocksOfProcessor, 1);
+  EXPECT_EQ(wide->blocksPerSm, 1);
   EXPECT_GE(wide->stages, 3);
   for (HalfGemm product : {HalfGemm{384, 1024, 4096}, HalfGemm{16, 768, 768},
                               HalfGemm{1024, 768, 768}, HalfGemm{128, 768, 770}}) {
