@@ -332,7 +332,8 @@ def Tn_MatmulOp : Tn_InferredOp<"matmul", [Tn_Contraction]> {
   let summary = "Matrix product with numpy's batch broadcast";
   let description = [{
     `transposeA` and `transposeB` swap the last two dims of an operand of rank 2 or more. 1-D operands are not
-    allowed: import reshapes them.
+    allowed: import reshapes them. Both operands have one element type, which is the result's, but for ui8 by i8,
+    as quantized numbers are: their products are summed in i32.
   }];
   let arguments = (ins Tn_NumberTensor:$a, Tn_NumberTensor:$b, UnitAttr:$transposeA, UnitAttr:$transposeB);
   let results = (outs Tn_NumberTensor:$y);

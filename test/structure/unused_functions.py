@@ -13,7 +13,8 @@ SOURCE = pathlib.Path(os.environ["TENON_SOURCE_DIR"])
 CHECKED = ("compiler", "engine", "runtime", "support", "tools")
 USERS = (*CHECKED, "bindings", "examples", "include", "test")
 # Called by who is none of the project's sources.
-CALLED_FROM_OUTSIDE = {"fromJSON": "llvm::json", "to_json": "nlohmann::json", "from_json": "nlohmann::json"}
+CALLED_FROM_OUTSIDE = {"fromJSON": "llvm::json", "to_json": "nlohmann::json", "from_json": "nlohmann::json",
+                       "matchAndRewrite": "mlir's pattern drivers"}
 
 WORD = re.compile(r"[A-Za-z_]\w*")
 # A type, perhaps qualifiers of the name, the name, its parameters.

@@ -1,8 +1,8 @@
 // Products of quantized numbers with constant weights become products of u8 by s8 that are summed
 // in i32, as quantized models mean them: what the scales and zero points do stands behind the sums.
 // With
-//   x = (p - zp) sx,  w = (q - zq) sw:  x w = (p q - zp sum(q) + c (sum(p) - K zp)) sx sw
-// where q holds the weights less their zero points and less c, which is 0 where that fits 8 bits.
+//   x = (p - zp) sx,  w = (q + c) sw:  x w = (p q + c sum(p) - zp sum(q + c)) sx sw
+// where q + c are the weights less their zero points, and c is 0 for columns that fit s8 without.
 // Relies on weights behind tn.dequantize being left so by constant folding.
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
@@ -19,8 +19,8 @@ constexpr llvm::StringLiteral kPass = "integer-products";
 constexpr int kMostSteps = 16;
 /// What a u8 is more than the s8 of the same bits but the first.
 constexpr int64_t kUnsignedShift = 128;
-/// Most of the sums of floats, whose products are exact in integers up to here.
-constexpr double kMostSum = 2147483647.0;
+/// Of two 8-bit numbers, and of an i32: sums of products of floats must not wrap.
+constexpr double kMostDifference = 255, kMostSum = 2147483647;
 
 bool isByte(Type element) { return element.isInteger(8) || element.isUnsignedInteger(8); }
 
@@ -69,11 +69,39 @@ struct Quantized {
   int64_t axis = 0;
 };
 
-/// Weights less their zero points.
+/// Weights less their zero points, which are s8 once `shifts` are taken off.
 struct Levels {
   RankedTensorType type;
+  int64_t columnDim = 1;
   std::vector<int64_t> values; ///< row-major
+  std::vector<int64_t> shifts; ///< of each column; 0 where its values are s8 as they are
   Value scale;                 ///< f32: one, or one for each column; null for none
+
+  int64_t columns() const { return type.getDimSize(columnDim); }
+  int64_t depth() const { return type.getDimSize(1 - columnDim); }
+  int64_t columnOf(size_t i) const {
+    return columnDim == 1 ? int64_t(i) % columns() : int64_t(i) / depth();
+  }
+
+  void findShifts() {
+    std::vector<int64_t> least(columns(), 0), most(columns(), 0);
+    for (auto [i, value] : llvm::enumerate(values)) {
+      least[columnOf(i)] = std::min(least[columnOf(i)], value);
+      most[columnOf(i)] = std::max(most[columnOf(i)], value);
+    }
+    for (auto [low, high] : llvm::zip_equal(least, most)) {
+      bool isSigned = low >= -kUnsignedShift && high < kUnsignedShift;
+      shifts.push_back(isSigned ? 0 : low + kUnsignedShift);
+    }
+  }
+
+  /// Weights from elsewhere than 8 bits may have a wider range.
+  bool fits() const {
+    return llvm::all_of(llvm::enumerate(values), [&](auto each) {
+      int64_t value = each.value() - shifts[columnOf(each.index())];
+      return value >= -kUnsignedShift && value < kUnsignedShift;
+    });
+  }
 
   int64_t most() const {
     int64_t most = 0;
@@ -97,15 +125,13 @@ public:
     }
     std::optional<Quantized> x = isFloat ? dequantized(op.getA()) : centered(op.getA());
     std::optional<Levels> w = x ? levelsOf(op, isFloat) : std::nullopt;
-    std::optional<int64_t> shift = w ? shiftOf(*w) : std::nullopt;
-    if (!shift) {
+    if (!w || !w->fits()) {
       return failure();
     }
-    int64_t depth = w->type.getDimSize(op.getTransposeB() ? 1 : 0);
-    if (isFloat && 255.0 * double(w->most()) * double(depth) > kMostSum) {
+    if (isFloat && kMostDifference * double(w->most()) * double(w->depth()) > kMostSum) {
       return failure();
     }
-    rewriter.replaceOp(op, product(op, *x, *w, *shift, rewriter));
+    rewriter.replaceOp(op, product(op, *x, *w, rewriter));
     return success();
   }
 
@@ -169,24 +195,17 @@ private:
     if (isPerColumn && static_cast<int64_t>(source.getAxis()) != columns) {
       return std::nullopt;
     }
-    Levels levels{type, {}, source ? source.getScale() : Value()};
-    int64_t row = type.getDimSize(1);
+    Levels levels{.type = type,
+                  .columnDim = columns,
+                  .values = {},
+                  .shifts = {},
+                  .scale = source ? source.getScale() : Value()};
     for (auto [i, value] : llvm::enumerate(*values)) {
-      int64_t column = columns == 1 ? int64_t(i) % row : int64_t(i) / row;
-      double zero = (*zeros)[zeros->size() == 1 ? 0 : column];
+      double zero = (*zeros)[zeros->size() == 1 ? 0 : levels.columnOf(i)];
       levels.values.push_back(static_cast<int64_t>(value - zero));
     }
+    levels.findShifts();
     return levels;
-  }
-
-  /// What the levels are moved down by, so that they are s8; none if they have too wide a range.
-  static std::optional<int64_t> shiftOf(const Levels &levels) {
-    auto [least, most] = std::minmax_element(levels.values.begin(), levels.values.end());
-    if (*least >= -kUnsignedShift && *most < kUnsignedShift) {
-      return 0;
-    }
-    return *most - *least < 2 * kUnsignedShift ? std::optional(*least + kUnsignedShift)
-                                               : std::nullopt;
   }
 
   /// Numbers as u8: those of s8 with 128 more. What quantizes them does so at once.
@@ -238,7 +257,7 @@ private:
                           (weight ? weight.getId() + "." + what : llvm::Twine(what)).str(), kPass);
   }
 
-  Value product(tn::MatmulOp op, const Quantized &x, const Levels &w, int64_t shift,
+  Value product(tn::MatmulOp op, const Quantized &x, const Levels &w,
                 PatternRewriter &rewriter) const {
     Location location = op.getLoc();
     bool isSigned = elementOf(x.numbers).isInteger(8) && !elementOf(x.numbers).isUnsignedInteger();
@@ -252,28 +271,23 @@ private:
       zero = tn::AddOp::create(rewriter, location, zero.getType(), zero,
                                number(rewriter, location, kUnsignedShift));
     }
-    std::vector<int64_t> levels(w.values);
-    int64_t columnDim = op.getTransposeB() ? 0 : 1;
-    int64_t columns = w.type.getDimSize(columnDim), depth = w.type.getDimSize(1 - columnDim);
-    std::vector<int64_t> columnSums(columns, depth * shift);
+    std::vector<int64_t> levels(w.values), columnSums(w.columns(), 0);
     for (auto [i, level] : llvm::enumerate(levels)) {
-      level -= shift;
-      columnSums[columnDim == 1 ? i % columns : i / depth] += level;
+      columnSums[w.columnOf(i)] += level;
+      level -= w.shifts[w.columnOf(i)];
     }
     Value weight = integers<int8_t>(
         rewriter, op, RankedTensorType::get(w.type.getShape(), rewriter.getI8Type()), levels, "s8");
     Type sumType = tn::withElement(op.getType(), rewriter.getI32Type());
     Value sums = tn::MatmulOp::create(rewriter, location, sumType, numbers, weight,
                                       /*transposeA=*/false, op.getTransposeB());
-    Value columnSum =
-        integers<int32_t>(rewriter, op, RankedTensorType::get({columns}, rewriter.getI32Type()),
-                          columnSums, "column_sums");
+    RankedTensorType ofColumns = RankedTensorType::get({w.columns()}, rewriter.getI32Type());
+    Value columnSum = integers<int32_t>(rewriter, op, ofColumns, columnSums, "column_sums");
     Value offset = multiply(rewriter, location, zero, columnSum);
     sums = tn::SubOp::create(rewriter, location, sumType, sums, offset);
-    if (shift != 0) {
-      Value rowSum = sumOfRows(rewriter, location, numbers);
-      Value more = tn::MulOp::create(rewriter, location, rowSum.getType(), rowSum,
-                                     number(rewriter, location, shift));
+    if (llvm::any_of(w.shifts, [](int64_t shift) { return shift != 0; })) {
+      Value shift = integers<int32_t>(rewriter, op, ofColumns, w.shifts, "shifts");
+      Value more = multiply(rewriter, location, sumOfRows(rewriter, location, numbers), shift);
       sums = tn::AddOp::create(rewriter, location, sumType, sums, more);
     }
     if (!scale) {

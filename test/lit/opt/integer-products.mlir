@@ -40,7 +40,7 @@ func.func @signed_per_column(%x: tensor<2x5xf32>) -> tensor<5x3xf32> {
   return %4 : tensor<5x3xf32>
 }
 
-// Unsigned weights that no s8 holds less their zero point are moved down, and the sums of rows make up for it.
+// Columns that no s8 holds less their zero point are moved down, and the sums of rows make up for it.
 // CHECK-LABEL: @unsigned_weights
 func.func @unsigned_weights(%x: tensor<5x2xui8>, %z: tensor<5x1xi32>) -> tensor<5x3xi32> {
   // CHECK: tn.matmul %arg0, {{.*}} : (tensor<5x2xui8>, tensor<2x3xi8>) -> tensor<5x3xi32>

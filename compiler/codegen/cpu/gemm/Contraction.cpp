@@ -3,6 +3,7 @@
 // constant.
 #include "compiler/codegen/cpu/gemm/Contraction.h"
 
+#include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/codegen/cpu/conv/ConvTiles.h"
@@ -159,6 +160,20 @@ LogicalResult checkBuffers(Operation *root) {
     }
   }
   return success();
+}
+
+bool canLowerMatmul(tn::MatmulOp matmul) {
+  Type element = getElementTypeOrSelf(matmul.getType());
+  return element.isF32() || element.isF16() || element.isBF16() ||
+         storageType(element).isInteger(32);
+}
+
+ProductType productType(tn::MatmulOp matmul) {
+  if (isa<FloatType>(getElementTypeOrSelf(matmul.getType()))) {
+    return ProductType::F32;
+  }
+  bool isByte = getElementTypeOrSelf(matmul.getA().getType()).getIntOrFloatBitWidth() == 8;
+  return isByte ? ProductType::U8S8 : ProductType::I32;
 }
 
 std::optional<dispatch::WeightLayout> panelsOfWeight(func::FuncOp source) {

@@ -383,20 +383,6 @@ FailureOr<AffineExpr> MatmulLowering::lower() {
 
 } // namespace
 
-bool canLowerMatmul(tn::MatmulOp matmul) {
-  Type element = getElementTypeOrSelf(matmul.getType());
-  return element.isF32() || element.isF16() || element.isBF16() ||
-         storageType(element).isInteger(32);
-}
-
-ProductType productType(tn::MatmulOp matmul) {
-  if (isa<FloatType>(getElementTypeOrSelf(matmul.getType()))) {
-    return ProductType::F32;
-  }
-  bool isByte = getElementTypeOrSelf(matmul.getA().getType()).getIntOrFloatBitWidth() == 8;
-  return isByte ? ProductType::U8S8 : ProductType::I32;
-}
-
 FailureOr<AffineExpr> lowerMatmul(KernelBuilder &kernel, func::FuncOp source, tn::MatmulOp matmul,
                                   int64_t tileRows) {
   return MatmulLowering(kernel, source, matmul, tileRows).lower();

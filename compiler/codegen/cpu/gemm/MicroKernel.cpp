@@ -4,13 +4,11 @@
 #include "compiler/codegen/cpu/gemm/MicroKernel.h"
 
 #include "compiler/codegen/cpu/gemm/DotStep.h"
-#include "engine/Level.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/IR/Builders.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -346,8 +344,7 @@ private:
   Type pointer;
   Type element;
   VectorType vector;
-  int64_t rows = 0;
-  int64_t vectors = 0;
+  int64_t rows = 0, vectors = 0;
   Value lda, lda3, ldb, ldc, k;
 };
 

@@ -43,8 +43,8 @@ public:
   /// with dims of 1 there.
   Indices narrowPlace(mlir::Value tensor, const RowPlace &place, int64_t lane);
 
-  /// What the strips' elements come to, with what they came to `before` if that is not empty: for
-  /// each of `columns` results, whose elements take turns in each strip.
+  /// What the strips' elements come to, with what they came to `before` if that is not empty, for
+  /// each of `columns` results: element i of a strip belongs to result i modulo `columns`.
   llvm::SmallVector<Accumulators> reduceStrips(mlir::linalg::GenericOp op, const Combiner &combiner,
                                                const Accumulators &neutral,
                                                llvm::ArrayRef<Strip> strips, int64_t columns,

@@ -1,5 +1,6 @@
 // Every product micro-kernel of every level against the definition, with odd strides and canaries
 // around C. Relies on LoadedCode to run generated code.
+#include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/codegen/cpu/gemm/MicroKernel.h"
 #include "test/unit/codegen/LoadedCode.h"
 
@@ -154,6 +155,28 @@ TEST(MicroKernel, ByteProductsAreExact) {
       }
     }
   }
+}
+
+/// Whether an object has VNNI's product of bytes on 512 bits: map 0F38 and opcode 50 in an EVEX prefix of that length.
+bool multipliesBytes(engine::CpuLevel level) {
+  llvm::Expected<std::string> object = supportObject(level, anyRowsSymbol(ProductType::U8S8));
+  if (!object) {
+    ADD_FAILURE() << llvm::toString(object.takeError());
+    return false;
+  }
+  for (size_t i = 0; i + 4 < object->size(); ++i) {
+    auto byte = [&](size_t at) { return static_cast<uint8_t>((*object)[i + at]); };
+    if (byte(0) == 0x62 && (byte(1) & 0x0f) == 0x02 && (byte(3) & 0x60) == 0x40 && byte(4) == 0x50) {
+      return true;
+    }
+  }
+  return false;
+}
+
+TEST(MicroKernel, LevelsWithVnniMultiplyByIt) {
+  EXPECT_TRUE(multipliesBytes(engine::CpuLevel::Avx512Vnni));
+  EXPECT_TRUE(multipliesBytes(engine::CpuLevel::Amx));
+  EXPECT_FALSE(multipliesBytes(engine::CpuLevel::Avx512));
 }
 
 TEST(MicroKernel, PacksTransposedPanels) {

@@ -1,0 +1,117 @@
+"""Products of quantized numbers as quantizers write them, against the integers and scales that they stand for, on every CPU level
+that this machine runs: depths that fill no word and columns that fill no panel, signed and unsigned numbers and weights, one scale
+or one for each column, zero points of both sides, and numbers quantized by a range found at run time.
+"""
+
+import itertools
+import sys
+import unittest
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from tool import ToolTest
+
+SHAPES = ((7, 64, 32), (37, 61, 45), (1, 130, 97), (130, 384, 33))
+# quantized numbers, weights, whether each column has a scale, whether the weights are stored transposed
+FORMS = ((np.uint8, np.int8, False, False), (np.uint8, np.int8, True, True), (np.int8, np.int8, False, True),
+         (np.int8, np.int8, True, False), (np.uint8, np.uint8, False, False), (np.int8, np.uint8, True, True))
+
+
+class Model:
+    """Nodes, and for each output what it must be."""
+
+    def __init__(self):
+        self.random = np.random.default_rng(0)
+        self.nodes, self.constants, self.inputs, self.wanted = [], [], {}, {}
+
+    def node(self, op, operands, *names, **attributes):
+        self.nodes.append(helper.make_node(op, operands, list(names), **attributes))
+        return names[0]
+
+    def constant(self, name, value):
+        self.constants.append(numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+    def numbers(self, kind, *dims):
+        limits = np.iinfo(kind)
+        return self.random.integers(limits.min, limits.max + 1, dims).astype(kind)
+
+    def add_static(self, label, shape, form):
+        (rows, depth, columns), (kind, weight_kind, is_per_column, is_transposed) = shape, form
+        x = self.inputs[f"x{label}"] = (2 * self.random.standard_normal((rows, depth))).astype(np.float32)
+        scale, zero = np.float32(0.025), kind(np.iinfo(kind).min + 100)
+        weights = self.numbers(weight_kind, depth, columns)
+        extent = columns if is_per_column else ()
+        scales = self.random.uniform(0.001, 0.01, extent).astype(np.float32)
+        zeros = np.asarray(self.random.integers(0, 90, extent)).astype(weight_kind)
+        parameters = [self.constant(f"s{label}", scale), self.constant(f"z{label}", zero)]
+        q = self.node("QuantizeLinear", [f"x{label}", *parameters], f"q{label}")
+        a = self.node("DequantizeLinear", [q, *parameters], f"a{label}")
+        stored = self.constant(f"w{label}", weights.T if is_transposed else weights)
+        axis = {"axis": 0 if is_transposed else 1} if is_per_column else {}
+        b = self.node("DequantizeLinear", [stored, self.constant(f"sw{label}", scales), self.constant(f"zw{label}", zeros)],
+                      f"b{label}", **axis)
+        y = f"y{label}"
+        self.node("Gemm", [a, b], y, transB=1) if is_transposed else self.node("MatMul", [a, b], y)
+        limits = np.iinfo(kind)
+        levels = np.clip(np.rint(x / scale) + int(zero), limits.min, limits.max).astype(np.int64) - int(zero)
+        sums = levels @ (weights.astype(np.int64) - zeros.astype(np.int64))
+        self.wanted[y] = sums * (np.float64(scale) * scales.astype(np.float64))
+
+    def add_dynamic(self, label, shape, weight_kind):
+        rows, depth, columns = shape
+        x = self.inputs[f"x{label}"] = self.random.standard_normal((rows, depth)).astype(np.float32)
+        weights = self.numbers(weight_kind, depth, columns)
+        self.node("DynamicQuantizeLinear", [f"x{label}"], f"q{label}", f"s{label}", f"z{label}")
+        zero = weight_kind(3)
+        operands = [f"q{label}", self.constant(f"w{label}", weights), f"z{label}", self.constant(f"zw{label}", zero)]
+        y = self.node("MatMulInteger", operands, f"y{label}")
+        low, high = min(x.min(), np.float32(0)), max(x.max(), np.float32(0))
+        scale = (high - low) / np.float32(255)
+        start = np.rint(np.clip(-low / scale, 0, 255))
+        levels = np.clip(np.rint(x / scale) + start, 0, 255).astype(np.int64) - int(start)
+        self.wanted[y] = levels @ (weights.astype(np.int64) - int(zero))
+
+    def save(self, path):
+        graph = helper.make_graph(
+            self.nodes, "g", [helper.make_tensor_value_info(n, TensorProto.FLOAT, v.shape) for n, v in self.inputs.items()],
+            [helper.make_tensor_value_info(n, TensorProto.INT32 if v.dtype == np.int64 else TensorProto.FLOAT, v.shape)
+             for n, v in self.wanted.items()], self.constants)
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+class Quantized(ToolTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.model = Model()
+        for (i, shape), (j, form) in itertools.product(enumerate(SHAPES), enumerate(FORMS)):
+            cls.model.add_static(f"{i}_{j}", shape, form)
+        for (i, shape), kind in itertools.product(enumerate(SHAPES), (np.int8, np.uint8)):
+            cls.model.add_dynamic(f"{i}_{kind.__name__}", shape, kind)
+        cls.model.save(cls.folder / "m.onnx")
+        np.savez(cls.folder / "in.npz", **cls.model.inputs)
+
+    def test_every_level_of_this_machine(self):
+        levels = [level["level"] for level in self.json("doctor")["levels"] if level["usable"]]
+        self.assertIn("x86-64-v3", levels)
+        self.succeed("compile", "m.onnx", "-o", "m.tenon", "--target", "cpu:" + ",".join(levels))
+        for level in levels:
+            self.succeed("run", "m.tenon", "--variant", level, "--inputs", "in.npz", "-o", "out.npz")
+            found = np.load(self.folder / "out.npz")
+            for name, wanted in self.model.wanted.items():
+                with self.subTest(level=level, output=name):
+                    if wanted.dtype == np.int64:
+                        np.testing.assert_array_equal(found[name], wanted)
+                    else:
+                        np.testing.assert_allclose(found[name], wanted, rtol=1e-6, atol=1e-6 * np.abs(wanted).max())
+
+    def test_weights_stay_narrow(self):
+        self.succeed("compile", "m.onnx", "-o", "m.tenon", "--target", "cpu:avx2")
+        panels = sum(-(-depth // 4) * 4 * -(-columns // 32) * 32 for _, depth, columns in SHAPES) * (len(FORMS) + 2)
+        self.assertLess(self.json("inspect", "m.tenon")["weights_bytes"], 1.5 * panels)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
