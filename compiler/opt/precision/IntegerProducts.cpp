@@ -8,6 +8,8 @@
 #include "compiler/opt/Passes.h"
 #include "mlir/IR/TypeUtilities.h"
 
+#include <cstring>
+
 using namespace mlir;
 
 namespace tenon::opt {
@@ -73,7 +75,7 @@ struct Quantized {
 struct Levels {
   RankedTensorType type;
   int64_t columnDim = 1;
-  std::vector<int64_t> values; ///< row-major
+  std::vector<int16_t> values; ///< row-major
   std::vector<int64_t> shifts; ///< of each column; 0 where its values are s8 as they are
   Value scale;                 ///< f32: one, or one for each column; null for none
 
@@ -84,7 +86,7 @@ struct Levels {
   }
 
   void findShifts() {
-    std::vector<int64_t> least(columns(), 0), most(columns(), 0);
+    std::vector<int16_t> least(columns(), 0), most(columns(), 0);
     for (auto [i, value] : llvm::enumerate(values)) {
       least[columnOf(i)] = std::min(least[columnOf(i)], value);
       most[columnOf(i)] = std::max(most[columnOf(i)], value);
@@ -106,7 +108,7 @@ struct Levels {
   int64_t most() const {
     int64_t most = 0;
     for (int64_t value : values) {
-      most = std::max(most, std::abs(value));
+      most = std::max(most, value < 0 ? -value : value);
     }
     return most;
   }
@@ -172,6 +174,29 @@ private:
     return result;
   }
 
+  template <typename T> static std::vector<int16_t> narrowed(ArrayRef<char> bytes) {
+    std::vector<int16_t> numbers;
+    numbers.reserve(bytes.size() / sizeof(T));
+    for (size_t i = 0; i + sizeof(T) <= bytes.size(); i += sizeof(T)) {
+      T number;
+      std::memcpy(&number, bytes.data() + i, sizeof(T));
+      if (number < -kMostDifference || number > kMostDifference) {
+        return {};
+      }
+      numbers.push_back(static_cast<int16_t>(number));
+    }
+    return numbers;
+  }
+
+  /// A constant of 8-bit numbers, or of differences of such in i32; empty for others.
+  std::vector<int16_t> numbersOf(Value constant) const {
+    std::vector<char> bytes = constants.bytes(constant);
+    Type element = elementOf(constant);
+    return element.isUnsignedInteger(8) ? narrowed<uint8_t>(bytes)
+           : element.isInteger(8)       ? narrowed<int8_t>(bytes)
+                                        : narrowed<int32_t>(bytes);
+  }
+
   std::optional<Levels> levelsOf(tn::MatmulOp op, bool isFloat) const {
     Value numbers = op.getB();
     tn::DequantizeOp source = isFloat ? dequantizeOf(numbers) : tn::DequantizeOp();
@@ -184,10 +209,10 @@ private:
       return std::nullopt;
     }
     int64_t columns = op.getTransposeB() ? 0 : 1;
-    std::optional<std::vector<double>> values = constants.elements(numbers);
+    std::vector<int16_t> values = numbersOf(numbers);
     std::optional<std::vector<double>> zeros =
         source ? constants.elements(source.getZeroPoint()) : std::vector<double>{0};
-    if (!values || !zeros || zeros->empty()) {
+    if (values.empty() || !zeros || zeros->empty()) {
       return std::nullopt;
     }
     bool isPerColumn =
@@ -197,12 +222,11 @@ private:
     }
     Levels levels{.type = type,
                   .columnDim = columns,
-                  .values = {},
+                  .values = std::move(values),
                   .shifts = {},
                   .scale = source ? source.getScale() : Value()};
-    for (auto [i, value] : llvm::enumerate(*values)) {
-      double zero = (*zeros)[zeros->size() == 1 ? 0 : levels.columnOf(i)];
-      levels.values.push_back(static_cast<int64_t>(value - zero));
+    for (auto [i, value] : llvm::enumerate(levels.values)) {
+      value -= static_cast<int16_t>((*zeros)[zeros->size() == 1 ? 0 : levels.columnOf(i)]);
     }
     levels.findShifts();
     return levels;
@@ -245,9 +269,9 @@ private:
         DenseElementsAttr::get(type, rewriter.getI32IntegerAttr(static_cast<int32_t>(value))));
   }
 
-  template <typename T>
+  template <typename T, typename From>
   Value integers(PatternRewriter &rewriter, tn::MatmulOp op, RankedTensorType type,
-                 ArrayRef<int64_t> values, StringRef what) const {
+                 const std::vector<From> &values, StringRef what) const {
     std::vector<T> narrow(values.begin(), values.end());
     const char *bytes = reinterpret_cast<const char *>(narrow.data());
     tn::DequantizeOp source = dequantizeOf(op.getB());
@@ -271,10 +295,11 @@ private:
       zero = tn::AddOp::create(rewriter, location, zero.getType(), zero,
                                number(rewriter, location, kUnsignedShift));
     }
-    std::vector<int64_t> levels(w.values), columnSums(w.columns(), 0);
+    std::vector<int16_t> levels(w.values);
+    std::vector<int64_t> columnSums(w.columns(), 0);
     for (auto [i, level] : llvm::enumerate(levels)) {
       columnSums[w.columnOf(i)] += level;
-      level -= w.shifts[w.columnOf(i)];
+      level -= static_cast<int16_t>(w.shifts[w.columnOf(i)]);
     }
     Value weight = integers<int8_t>(
         rewriter, op, RankedTensorType::get(w.type.getShape(), rewriter.getI8Type()), levels, "s8");
