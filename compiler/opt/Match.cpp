@@ -51,6 +51,10 @@ std::optional<SmallVector<int64_t>> staticShape(Value value) {
 
 bool isOne(AffineExpr dim) { return dim && tn::constantDim(dim) == 1; }
 
+bool isMoved(Operation *op) {
+  return isa_and_nonnull<tn::TransposeOp, tn::ReshapeOp, tn::BroadcastOp, tn::SliceOp>(op);
+}
+
 bool sameShape(Value a, Value b) {
   return tn::sameDims(tn::getDims(a.getType()), tn::getDims(b.getType()));
 }

@@ -64,6 +64,10 @@ std::optional<llvm::SmallVector<int64_t>> staticShape(mlir::Value value);
 
 bool isOne(mlir::AffineExpr dim);
 
+/// Whether each element of the result is one of its first operand: what a scale or zero point of
+/// the whole tensor passes through. False for null.
+bool isMoved(mlir::Operation *op);
+
 /// Operand and result have the same rank and sizes.
 bool sameShape(mlir::Value a, mlir::Value b);
 

@@ -13,6 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 from tool import ToolTest
 
 SHAPES = ((7, 64, 32), (37, 61, 45), (1, 130, 97), (130, 384, 33))
+# products of a batch, whose leading sizes the model leaves free
+FREE = ((2, 7), 61, 45)
 # quantized numbers, weights, whether each column has a scale, whether the weights are stored transposed
 FORMS = ((np.uint8, np.int8, False, False), (np.uint8, np.int8, True, True), (np.int8, np.int8, False, True),
          (np.int8, np.int8, True, False), (np.uint8, np.uint8, False, False), (np.int8, np.uint8, True, True))
@@ -23,7 +25,7 @@ class Model:
 
     def __init__(self):
         self.random = np.random.default_rng(0)
-        self.nodes, self.constants, self.inputs, self.wanted = [], [], {}, {}
+        self.nodes, self.constants, self.inputs, self.wanted, self.free = [], [], {}, {}, set()
 
     def node(self, op, operands, *names, **attributes):
         self.nodes.append(helper.make_node(op, operands, list(names), **attributes))
@@ -39,7 +41,8 @@ class Model:
 
     def add_static(self, label, shape, form):
         (rows, depth, columns), (kind, weight_kind, is_per_column, is_transposed) = shape, form
-        x = self.inputs[f"x{label}"] = (2 * self.random.standard_normal((rows, depth))).astype(np.float32)
+        dims = (*rows, depth) if isinstance(rows, tuple) else (rows, depth)
+        x = self.inputs[f"x{label}"] = (2 * self.random.standard_normal(dims)).astype(np.float32)
         scale, zero = np.float32(0.025), kind(np.iinfo(kind).min + 100)
         weights = self.numbers(weight_kind, depth, columns)
         extent = columns if is_per_column else ()
@@ -74,9 +77,12 @@ class Model:
         self.wanted[y] = levels @ (weights.astype(np.int64) - int(zero))
 
     def save(self, path):
+        def dims(name, value):
+            return ["n", "m", value.shape[-1]] if name in self.free else value.shape
+
         graph = helper.make_graph(
-            self.nodes, "g", [helper.make_tensor_value_info(n, TensorProto.FLOAT, v.shape) for n, v in self.inputs.items()],
-            [helper.make_tensor_value_info(n, TensorProto.INT32 if v.dtype == np.int64 else TensorProto.FLOAT, v.shape)
+            self.nodes, "g", [helper.make_tensor_value_info(n, TensorProto.FLOAT, dims(n, v)) for n, v in self.inputs.items()],
+            [helper.make_tensor_value_info(n, TensorProto.INT32 if v.dtype == np.int64 else TensorProto.FLOAT, dims(n, v))
              for n, v in self.wanted.items()], self.constants)
         onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
 
@@ -90,6 +96,10 @@ class Quantized(ToolTest):
             cls.model.add_static(f"{i}_{j}", shape, form)
         for (i, shape), kind in itertools.product(enumerate(SHAPES), (np.int8, np.uint8)):
             cls.model.add_dynamic(f"{i}_{kind.__name__}", shape, kind)
+        for j, form in enumerate(FORMS):
+            if not form[3]:
+                cls.model.add_static(f"free_{j}", FREE, form)
+                cls.model.free |= {f"xfree_{j}", f"yfree_{j}"}
         cls.model.save(cls.folder / "m.onnx")
         np.savez(cls.folder / "in.npz", **cls.model.inputs)
 
@@ -109,7 +119,7 @@ class Quantized(ToolTest):
 
     def test_weights_stay_narrow(self):
         self.succeed("compile", "m.onnx", "-o", "m.tenon", "--target", "cpu:avx2")
-        panels = sum(-(-depth // 4) * 4 * -(-columns // 32) * 32 for _, depth, columns in SHAPES) * (len(FORMS) + 2)
+        panels = sum(-(-depth // 4) * 4 * -(-columns // 32) * 32 for _, depth, columns in (*SHAPES, FREE)) * (len(FORMS) + 2)
         self.assertLess(self.json("inspect", "m.tenon")["weights_bytes"], 1.5 * panels)
 
 

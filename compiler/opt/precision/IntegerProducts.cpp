@@ -26,10 +26,6 @@ constexpr double kMostDifference = 255, kMostSum = 2147483647;
 
 bool isByte(Type element) { return element.isInteger(8) || element.isUnsignedInteger(8); }
 
-bool isMoved(Operation *op) {
-  return isa_and_nonnull<tn::TransposeOp, tn::ReshapeOp, tn::BroadcastOp, tn::SliceOp>(op);
-}
-
 /// tn.dequantize of 8-bit numbers by one scale, or null.
 tn::DequantizeOp dequantizeOf(Value value) {
   tn::DequantizeOp op = value.getDefiningOp<tn::DequantizeOp>();

@@ -56,7 +56,7 @@ bool widensQuantized(Operation *op) {
 /// Of 8 bits, through what moves it.
 bool isDequantized(Value value) {
   Operation *op = value.getDefiningOp();
-  while (isa_and_nonnull<tn::TransposeOp, tn::ReshapeOp, tn::BroadcastOp, tn::SliceOp>(op)) {
+  while (isMoved(op)) {
     op = op->getOperand(0).getDefiningOp();
   }
   tn::DequantizeOp dequantize = dyn_cast_or_null<tn::DequantizeOp>(op);
