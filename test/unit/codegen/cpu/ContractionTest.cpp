@@ -46,6 +46,33 @@ TEST(ContractionTest, Epilogues) {
   EXPECT_TRUE(matchesReference(packedMatmul(129, 40, 33, true), {}, 4));
 }
 
+/// u8 by s8 where B is no weight: in both orders, of depths that fill words and that do not.
+TEST(ContractionTest, BytesOfComputedOperands) {
+  for (auto [depth, columns] : {std::pair(8, 32), {64, 45}, {13, 32}, {130, 7}, {3, 70}}) {
+    for (bool transposeA : {false, true}) {
+      for (bool transposeB : {false, true}) {
+        std::string a = llvm::formatv(transposeA ? "tensor<2x{0}x37xui8>" : "tensor<2x37x{0}xui8>", depth);
+        std::string b = llvm::formatv(transposeB ? "tensor<2x{1}x{0}xi8>" : "tensor<2x{0}x{1}xi8>", depth, columns);
+        std::string y = llvm::formatv("tensor<2x37x{0}xi32>", columns);
+        std::string flags = transposeA && transposeB ? " {transposeA, transposeB}"
+                            : transposeA             ? " {transposeA}"
+                            : transposeB             ? " {transposeB}"
+                                                     : "";
+        std::string product = "%y = tn.matmul %a, %b" + flags + " : (" + a + ", " + b + ") -> " + y;
+        std::string text = kernelText("contraction", "(%a: " + a + ", %b: " + b + ") -> " + y, product + "\nreturn %y : " + y);
+        EXPECT_TRUE(matchesReference(text, {}, 3)) << text;
+      }
+    }
+  }
+  std::string a = "tensor<9x?xui8, #tn.shape<()[s0] -> (9, s0)>>", b = "tensor<?x45xi8, #tn.shape<()[s0] -> (s0, 45)>>";
+  std::string text = kernelText("contraction", "(%a: " + a + ", %b: " + b + ") -> tensor<9x45xi32>",
+                                "%y = tn.matmul %a, %b : (" + a + ", " + b + ") -> tensor<9x45xi32>\nreturn %y : tensor<9x45xi32>",
+                                "#tn.symbol<\"s0\", 0, 512>");
+  for (int64_t depth : {0, 1, 4, 6, 129}) {
+    EXPECT_TRUE(matchesReference(text, {depth})) << depth;
+  }
+}
+
 TEST(ContractionTest, RowsOfABadStrideAreCopied) {
   EXPECT_TRUE(matchesReference(packedMatmul(15, 1024, 3, true), {}, 3));
 }
