@@ -242,7 +242,7 @@ Status CudaExecutor::finishOutputs() {
 Status CudaExecutor::runPlan(BoundPlan &bound, StreamHandle target) {
   PlanPart &part = static_cast<PlanPart &>(*bound.devicePart);
   if (bound.fixedSteps() < bound.steps.size()) {
-    part.skipSpares(); // the session has bound the sizes anew
+    part.skipFallbacks(); // the session has bound the sizes anew
   }
   TENON_TRY(part.encodeMaps());
   // The first run may load code, which a capture must not.

@@ -76,7 +76,7 @@ Status CudaExecutor::PlanPart::run(const BoundStep &step, StreamHandle stream, b
   return Status::ok();
 }
 
-void CudaExecutor::PlanPart::skipSpares() {
+void CudaExecutor::PlanPart::skipFallbacks() {
   bool isServed = false; // the last call, by a library
   for (BoundStep &step : bound.steps) {
     if (step.kind == InstructionKind::Call) {
@@ -194,7 +194,7 @@ Status CudaExecutor::prepareSteps(BoundPlan &bound, PlanPart &part, size_t first
       ++call;
     }
   }
-  part.skipSpares();
+  part.skipFallbacks();
   uint64_t workspaces = part.sideInstructions.empty() ? 1 : 2;
   return grow(workspace, workspaces * part.workspaceBytes, "the libraries' workspace");
 }

@@ -35,7 +35,7 @@ struct CudaExecutor::PlanPart : DevicePart, StepRunner {
     return arguments.data() + step.firstPointer + step.firstSize + step.firstMap + step.firstStatus;
   }
   /// Launches that are fallbacks of calls which a library does are left out.
-  void skipSpares();
+  void skipFallbacks();
   /// Makes the tensor maps those of the plan's present addresses.
   Status encodeMaps();
   int launch(const BoundStep &step, StreamHandle stream, bool mayStartEarly);
