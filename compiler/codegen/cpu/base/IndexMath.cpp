@@ -2,7 +2,7 @@
 #include "compiler/codegen/cpu/base/IndexMath.h"
 
 #include "compiler/codegen/common/lower/Reduce.h"
-#include "compiler/codegen/cpu/gemm/MicroKernel.h"
+#include "compiler/codegen/cpu/gemm/PanelPacking.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -68,6 +68,13 @@ Value IndexMath::pointer(Value buffer, Value element) const {
   Value start = memref::ExtractAlignedPointerAsIndexOp::create(builder, location, buffer);
   Value base = LLVM::IntToPtrOp::create(builder, location, type, word(start));
   return offset(base, element);
+}
+
+Value IndexMath::elementPointer(Value buffer, Value element) const {
+  Type stored = builder.getIntegerType(cast<MemRefType>(buffer.getType()).getElementTypeBitWidth());
+  Value start = pointer(buffer, constant(0));
+  return LLVM::GEPOp::create(builder, location, start.getType(), stored, start,
+                             ArrayRef<LLVM::GEPArg>{word(element)});
 }
 
 Value IndexMath::offset(Value pointer, Value elements) const {
@@ -199,6 +206,12 @@ void callPackTransposed(const IndexMath &math, func::FuncOp kernel, Value from, 
                         Value to, Value k, Value count) {
   callSupport(math, kernel, kPackTransposed,
               {from, math.word(stride), to, math.word(k), math.word(count)});
+}
+
+void callPackRows(const IndexMath &math, func::FuncOp kernel, int64_t elements, Value from,
+                  Value stride, Value to, Value depth) {
+  callSupport(math, kernel, packRowsSymbol(elements),
+              {from, math.word(stride), to, math.word(depth)});
 }
 
 void copyElements(const IndexMath &math, Value from, Value to, AffineMap map) {

@@ -34,6 +34,9 @@ public:
   /// view).
   mlir::Value pointer(mlir::Value buffer, mlir::Value element) const;
 
+  /// The same of an element of the buffer's own width.
+  mlir::Value elementPointer(mlir::Value buffer, mlir::Value element) const;
+
   /// `elements` of 32 bits behind a pointer.
   mlir::Value offset(mlir::Value pointer, mlir::Value elements) const;
 
@@ -74,9 +77,13 @@ struct Product {
 
 void callProduct(const IndexMath &math, mlir::func::FuncOp kernel, const Product &product);
 
-/// Calls kPackTransposed (MicroKernel.h): pointers, and values of index type.
+/// Calls kPackTransposed (PanelPacking.h): pointers, and values of index type.
 void callPackTransposed(const IndexMath &math, mlir::func::FuncOp kernel, mlir::Value from,
                         mlir::Value stride, mlir::Value to, mlir::Value k, mlir::Value count);
+
+/// Calls packRowsSymbol(elements) (PanelPacking.h): pointers, and values of index type.
+void callPackRows(const IndexMath &math, mlir::func::FuncOp kernel, int64_t elements,
+                  mlir::Value from, mlir::Value stride, mlir::Value to, mlir::Value depth);
 
 /// to(i...) = from(map(i...)) for all elements of `to`, widened if `from` is of narrower floats.
 void copyElements(const IndexMath &math, mlir::Value from, mlir::Value to, mlir::AffineMap map);

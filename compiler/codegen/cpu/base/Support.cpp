@@ -3,6 +3,7 @@
 #include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/codegen/cpu/base/Emit.h"
 #include "compiler/codegen/cpu/gemm/MicroKernel.h"
+#include "compiler/codegen/cpu/gemm/PanelPacking.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/AsmParser/Parser.h"
 #include "llvm/IR/LLVMContext.h"
@@ -130,6 +131,9 @@ std::vector<std::string> supportNames() {
   std::vector<std::string> names = {kCalled.str(), kPackTransposed.str()};
   for (ProductType type : kProductTypes) {
     names.push_back(anyRowsSymbol(type));
+  }
+  for (int64_t elements : kPackedWords) {
+    names.push_back(packRowsSymbol(elements));
   }
   for (int64_t columns : kNarrowColumns) {
     names.push_back(anyRowsSymbol(ProductType::F32, columns));

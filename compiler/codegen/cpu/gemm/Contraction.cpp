@@ -169,8 +169,9 @@ bool canLowerMatmul(tn::MatmulOp matmul) {
 }
 
 ProductType productType(tn::MatmulOp matmul) {
-  if (isa<FloatType>(getElementTypeOrSelf(matmul.getType()))) {
-    return ProductType::F32;
+  Type element = getElementTypeOrSelf(matmul.getType());
+  if (isa<FloatType>(element)) {
+    return element.isBF16() ? ProductType::BF16 : ProductType::F32;
   }
   bool isByte = getElementTypeOrSelf(matmul.getA().getType()).getIntOrFloatBitWidth() == 8;
   return isByte ? ProductType::U8S8 : ProductType::I32;
