@@ -8,6 +8,16 @@ using namespace mlir;
 using namespace tenon::tn;
 using namespace tenon::tn::infer;
 
+/// What sums of products of these elements are; null after an error. Those of ui8 by i8, as
+/// quantized numbers are, are i32.
+static Type sumElement(infer::Location location, Value data, Value weight) {
+  Type element = elementOf(data), other = elementOf(weight);
+  if (element.isUnsignedInteger(8) && other.isInteger(8) && !other.isUnsignedInteger()) {
+    return IntegerType::get(element.getContext(), 32);
+  }
+  return succeeded(checkSameElement(location, data, weight)) ? element : Type();
+}
+
 LogicalResult MatmulOp::inferReturnTypes(MLIRContext *, infer::Location location, Adaptor adaptor,
                                          Types &types) {
   Dims a = dimsOf(adaptor.getA());
@@ -22,16 +32,9 @@ LogicalResult MatmulOp::inferReturnTypes(MLIRContext *, infer::Location location
   if (adaptor.getTransposeB()) {
     std::swap(b[b.size() - 1], b[b.size() - 2]);
   }
-  Type element = elementOf(adaptor.getA());
-  bool isQuantized = element.isUnsignedInteger(8) && elementOf(adaptor.getB()).isInteger(8) &&
-                     !elementOf(adaptor.getB()).isUnsignedInteger();
-  if (isQuantized) {
-    element = IntegerType::get(element.getContext(), 32);
-  } else if (failed(checkSameElement(location, adaptor.getA(), adaptor.getB()))) {
-    return failure();
-  }
-  if (failed(checkSameDim(location, a.back(), b[b.size() - 2],
-                          "the dims that a matrix product sums over"))) {
+  Type element = sumElement(location, adaptor.getA(), adaptor.getB());
+  if (!element || failed(checkSameDim(location, a.back(), b[b.size() - 2],
+                                      "the dims that a matrix product sums over"))) {
     return failure();
   }
   FailureOr<Dims> dims = broadcast(location, ArrayRef(a).drop_back(2), ArrayRef(b).drop_back(2));
@@ -47,18 +50,22 @@ namespace {
 
 /// What convolution and its transposed form check alike.
 struct Convolution {
-  Dims x; // N, C, spatial...
+  Dims x;       // N, C, spatial...
+  Type element; ///< of the sums
   SmallVector<int64_t> weight;
   SmallVector<Window> windows;
 };
 
-LogicalResult checkBias(infer::Location location, Value x, Value bias, int64_t channels) {
+/// A bias has the result's element type.
+LogicalResult checkBias(infer::Location location, Type element, Value bias, int64_t channels) {
   if (!bias) {
     return success();
   }
-  AffineExpr dim = getAffineConstantExpr(channels, x.getContext());
-  return success(succeeded(checkSameElement(location, x, bias)) &&
-                 succeeded(checkDims(location, bias, dim, "bias")));
+  if (elementOf(bias) != element) {
+    return emitOptionalError(location, "a bias of element type ", elementOf(bias),
+                             " does not fit a result of ", element);
+  }
+  return checkDims(location, bias, getAffineConstantExpr(channels, element.getContext()), "bias");
 }
 
 FailureOr<Convolution> checkConvolution(infer::Location location, Value x, Value weight,
@@ -86,7 +93,8 @@ FailureOr<Convolution> checkConvolution(infer::Location location, Value x, Value
   }
   FailureOr<SmallVector<Window>> windows = makeWindows(
       location, rank - 2, ArrayRef(result.weight).drop_front(2), strides, pads, dilations);
-  if (failed(windows) || failed(checkSameElement(location, x, weight))) {
+  result.element = sumElement(location, x, weight);
+  if (failed(windows) || !result.element) {
     return failure();
   }
   result.windows = std::move(*windows);
@@ -112,7 +120,7 @@ LogicalResult ConvOp::inferReturnTypes(MLIRContext *context, infer::Location loc
   AffineExpr in = getAffineConstantExpr(conv->weight[1] * groups, context);
   if (failed(checkSameDim(location, conv->x[1], in,
                           "channels of the data and of the weight (times groups)")) ||
-      failed(checkBias(location, adaptor.getX(), adaptor.getBias(), out))) {
+      failed(checkBias(location, conv->element, adaptor.getBias(), out))) {
     return failure();
   }
   Dims dims = {conv->x[0], getAffineConstantExpr(out, context)};
@@ -126,7 +134,7 @@ LogicalResult ConvOp::inferReturnTypes(MLIRContext *context, infer::Location loc
   if (adaptor.getChannelsLast()) {
     std::rotate(dims.begin() + 1, dims.begin() + 2, dims.end());
   }
-  return append(location, dims, elementOf(adaptor.getX()), types);
+  return append(location, dims, conv->element, types);
 }
 
 LogicalResult ConvTransposeOp::inferReturnTypes(MLIRContext *context, infer::Location location,
@@ -134,8 +142,9 @@ LogicalResult ConvTransposeOp::inferReturnTypes(MLIRContext *context, infer::Loc
   FailureOr<Convolution> conv =
       checkConvolution(location, adaptor.getX(), adaptor.getWeight(), false, adaptor.getStrides(),
                        adaptor.getPads(), adaptor.getDilations());
-  if (failed(conv) || failed(checkExtents(location, adaptor.getOutputPadding(),
-                                          conv->windows.size(), 0, "output padding"))) {
+  if (failed(conv) || failed(checkSameElement(location, adaptor.getX(), adaptor.getWeight())) ||
+      failed(checkExtents(location, adaptor.getOutputPadding(), conv->windows.size(), 0,
+                          "output padding"))) {
     return failure();
   }
   int64_t groups = adaptor.getGroups();
@@ -147,7 +156,7 @@ LogicalResult ConvTransposeOp::inferReturnTypes(MLIRContext *context, infer::Loc
   int64_t out = conv->weight[1] * groups;
   if (failed(checkSameDim(location, conv->x[1], getAffineConstantExpr(in, context),
                           "channels of the data and of the weight")) ||
-      failed(checkBias(location, adaptor.getX(), adaptor.getBias(), out))) {
+      failed(checkBias(location, conv->element, adaptor.getBias(), out))) {
     return failure();
   }
   Dims dims = {conv->x[0], getAffineConstantExpr(out, context)};
@@ -163,7 +172,7 @@ LogicalResult ConvTransposeOp::inferReturnTypes(MLIRContext *context, infer::Loc
     }
     dims.push_back(size);
   }
-  return append(location, dims, elementOf(adaptor.getX()), types);
+  return append(location, dims, conv->element, types);
 }
 
 LogicalResult AttentionOp::inferReturnTypes(MLIRContext *, infer::Location location,

@@ -106,6 +106,22 @@ private:
   }
 };
 
+/// quantize(transpose(x)) -> transpose(quantize(x)), and the way back
+template <typename Op> struct SinkThroughQuantization : OpRewritePattern<Op> {
+  using OpRewritePattern<Op>::OpRewritePattern;
+  LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
+    tn::TransposeOp transposed = op.getX().template getDefiningOp<tn::TransposeOp>();
+    if (!transposed) {
+      return failure();
+    }
+    Permutation permutation(transposed.getPermutation());
+    Op moved = cast<Op>(rebuild(rewriter, op, {transposed.getX(), op.getScale(), op.getZeroPoint()},
+                                untransposed(op.getY(), permutation)));
+    moved.setAxis(permutation[op.getAxis()]);
+    return replaceByTranspose(rewriter, op, moved, permutation);
+  }
+};
+
 /// reduce(transpose(x)) -> transpose(reduce(x)), over the axes where the transpose took them from
 struct SinkThroughReduce : OpRewritePattern<tn::ReduceOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -276,7 +292,8 @@ private:
 
 void addSinkTransposePatterns(RewritePatternSet &patterns, tn::WeightStore &weights) {
   patterns.add<SinkThroughElementwise, SinkThroughReduce, SinkThroughConcat, SinkThroughPad,
-               SinkThroughSlice, SinkThroughReshape>(patterns.getContext());
+               SinkThroughSlice, SinkThroughReshape, SinkThroughQuantization<tn::QuantizeOp>,
+               SinkThroughQuantization<tn::DequantizeOp>>(patterns.getContext());
   addMovementPatterns(patterns, weights);
 }
 

@@ -53,10 +53,10 @@ bool widensQuantized(Operation *op) {
   return isa<tn::DequantizeOp, tn::CastOp>(op) && from.isInteger(8);
 }
 
-/// Of 8 bits, through what moves it.
+/// Of 8 bits, through what moves it or takes the largest of some.
 bool isDequantized(Value value) {
   Operation *op = value.getDefiningOp();
-  while (isMoved(op)) {
+  while (isMoved(op) || isa_and_nonnull<tn::MaxPoolOp>(op)) {
     op = op->getOperand(0).getDefiningOp();
   }
   tn::DequantizeOp dequantize = dyn_cast_or_null<tn::DequantizeOp>(op);
@@ -66,9 +66,10 @@ bool isDequantized(Value value) {
 /// Weights of a product with quantized numbers, which integers can compute (IntegerProducts.cpp).
 bool isOfIntegerProduct(Value weight) {
   return llvm::any_of(weight.getUsers(), [&](Operation *user) {
-    tn::MatmulOp product = dyn_cast<tn::MatmulOp>(user);
-    return product ? product.getB() == weight && isDequantized(product.getA())
-                   : isa<tn::TransposeOp>(user) && isOfIntegerProduct(user->getResult(0));
+    if (isa<tn::MatmulOp, tn::ConvOp>(user)) {
+      return user->getOperand(1) == weight && isDequantized(user->getOperand(0));
+    }
+    return isa<tn::TransposeOp>(user) && isOfIntegerProduct(user->getResult(0));
   });
 }
 

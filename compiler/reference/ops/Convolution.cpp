@@ -84,9 +84,9 @@ void packWindows(const T *data, const Image &image, const Windows &windows, int6
   }
 }
 
-template <typename T>
+template <typename X, typename F, typename T>
 void convolve(ThreadPool &pool, const Image &x, const Image &y, const Windows &windows,
-              int64_t groups, const T *xData, const T *weight, const T *bias, T *yData) {
+              int64_t groups, const X *xData, const F *weight, const T *bias, T *yData) {
   using W = std::conditional_t<kIsFloat<T>, double, uint64_t>;
   int64_t inPerGroup = x.channels / groups;
   int64_t outPerGroup = y.channels / groups;
@@ -94,7 +94,7 @@ void convolve(ThreadPool &pool, const Image &x, const Image &y, const Windows &w
   multiply<W>(
       pool, {x.batch * groups, outPerGroup, y.positions(), depth},
       [&](const PackRequest &request, W *out) {
-        const T *rows = weight + (request.batch % groups * outPerGroup + request.line) * depth;
+        const F *rows = weight + (request.batch % groups * outPerGroup + request.line) * depth;
         for (int64_t i = 0; i < request.lines; ++i) {
           for (int64_t k = 0; k < request.depths; ++k) {
             out[k * request.stride + i] = W(widen(rows[i * depth + request.depth + k]));
@@ -130,6 +130,11 @@ Status evaluateConv(Evaluation &evaluation) {
   if (in.channels != weight.dims()[1] * groups || out.channels != weight.dims()[0] ||
       in.batch != out.batch || (bias && bias->count() != out.channels)) {
     return badOperand("the shapes of data, weight and bias do not fit");
+  }
+  if (x.dtype() != weight.dtype()) {
+    convolve(evaluation.pool, in, out, windows, groups, x.as<uint8_t>(), weight.as<int8_t>(),
+             bias ? bias->as<int32_t>() : nullptr, y.as<int32_t>());
+    return evaluation.finish(std::move(y));
   }
   auto run = [&](auto tag) {
     using T = typename decltype(tag)::Type;

@@ -39,8 +39,14 @@ LogicalResult bindSum(Lowering &lowering, Value y, Value sum, Value bias, bool c
   return success();
 }
 
-Value multiply(Body &body, Value a, Value b) {
+/// The product of two elements as it is summed for `y`: of ui8 by i8 in i32.
+Value multiply(Body &body, Value a, Value b, Value y) {
   Location location = body.lowering.location;
+  Type sum = storageType(getElementTypeOrSelf(y));
+  if (sum.isInteger(32) && a.getType().isInteger(8)) {
+    a = arith::ExtUIOp::create(body.builder, location, sum, a);
+    b = arith::ExtSIOp::create(body.builder, location, sum, b);
+  }
   if (!isa<FloatType>(a.getType())) {
     return arith::MulIOp::create(body.builder, location, a, b);
   }
@@ -79,7 +85,7 @@ LogicalResult computeMatmul(Lowering &lowering, Operation *op) {
                                                                 : operandIndices(aDims, at, m, k));
         Value b = body.at(matmul.getB(), matmul.getTransposeB() ? operandIndices(bDims, at, n, k)
                                                                 : operandIndices(bDims, at, k, n));
-        return a && b ? multiply(body, a, b) : Value();
+        return a && b ? multiply(body, a, b, matmul.getY()) : Value();
       },
       combineSum);
   return sum ? bindSum(lowering, matmul.getY(), sum, Value(), false) : failure();
@@ -126,7 +132,7 @@ LogicalResult computeConv(Lowering &lowering, Operation *op) {
           return {};
         }
         x = selectInside(body, clamped.inside, x, zeroOf(body, x.getType()));
-        return multiply(body, x, w);
+        return multiply(body, x, w, conv.getY());
       },
       combineSum);
   return sum ? bindSum(lowering, conv.getY(), sum, conv.getBias(), last) : failure();
@@ -170,7 +176,8 @@ LogicalResult computeConvTranspose(Lowering &lowering, Operation *op) {
         if (!x || !w) {
           return {};
         }
-        return multiply(body, selectInside(body, inside, x, zeroOf(body, x.getType())), w);
+        x = selectInside(body, inside, x, zeroOf(body, x.getType()));
+        return multiply(body, x, w, conv.getY());
       },
       combineSum);
   return sum ? bindSum(lowering, conv.getY(), sum, conv.getBias(), false) : failure();

@@ -25,7 +25,8 @@ tn::Packing panelsOfWords(int64_t dim, int64_t panel, int64_t elements) {
           .innerTiles = {panel, elements}};
 }
 
-tn::Packing panelsOfOutputs(RankedTensorType weight, int64_t panel, int64_t groups) {
+tn::Packing panelsOfOutputs(RankedTensorType weight, int64_t panel, int64_t groups,
+                            int64_t elements) {
   int64_t rank = weight.getRank();
   tn::Packing packing{.outerDimsPerm = {0}, .innerDimsPos = {0}, .innerTiles = {panel}};
   if (groups > 1) {
@@ -37,17 +38,22 @@ tn::Packing panelsOfOutputs(RankedTensorType weight, int64_t panel, int64_t grou
     packing.outerDimsPerm.push_back(spatial);
   }
   packing.outerDimsPerm.push_back(1);
+  if (elements > 1) {
+    packing.innerDimsPos.push_back(1);
+    packing.innerTiles.push_back(elements);
+  }
   return packing;
 }
 
-std::optional<dispatch::WeightLayout> layoutInPanels(tn::ConvOp conv, int64_t panel,
-                                                     int64_t groups) {
+std::optional<dispatch::WeightLayout> layoutInPanels(tn::ConvOp conv, int64_t panel, int64_t groups,
+                                                     int64_t elements) {
   std::optional<unsigned> input = packableInput(conv.getWeight());
   if (!input) {
     return std::nullopt;
   }
   RankedTensorType weight = cast<RankedTensorType>(conv.getWeight().getType());
-  return dispatch::WeightLayout{.input = *input, .packing = panelsOfOutputs(weight, panel, groups)};
+  return dispatch::WeightLayout{.input = *input,
+                                .packing = panelsOfOutputs(weight, panel, groups, elements)};
 }
 
 std::optional<dispatch::WeightLayout> layoutOfDepthwise(tn::ConvOp conv) {

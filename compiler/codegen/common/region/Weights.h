@@ -20,11 +20,13 @@ tn::Packing panelsOfWords(int64_t dim, int64_t panel, int64_t elements);
 
 /// The weight of a convolution in panels of `panel` output channels, each of one of `groups` parts
 /// of the output channels: [group, panel, kernel..., input channel, output channel]; without the
-/// first dim if there is one group.
-tn::Packing panelsOfOutputs(mlir::RankedTensorType weight, int64_t panel, int64_t groups);
+/// first dim if there is one group. With words of several input channels, these count words, and
+/// the elements of a word are the last dim.
+tn::Packing panelsOfOutputs(mlir::RankedTensorType weight, int64_t panel, int64_t groups,
+                            int64_t elements = 1);
 /// None if it may not be laid out.
-std::optional<dispatch::WeightLayout> layoutInPanels(tn::ConvOp conv, int64_t panel,
-                                                     int64_t groups);
+std::optional<dispatch::WeightLayout> layoutInPanels(tn::ConvOp conv, int64_t panel, int64_t groups,
+                                                     int64_t elements = 1);
 /// That of a depthwise one in a single panel, so that the weights of a tap lie as the data does.
 std::optional<dispatch::WeightLayout> layoutOfDepthwise(tn::ConvOp conv);
 

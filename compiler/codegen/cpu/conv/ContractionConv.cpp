@@ -15,7 +15,8 @@ namespace tenon::codegen::cpu {
 
 ConvLowering::ConvLowering(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv,
                            int64_t tileRows)
-    : ConvTiles(kernel, conv, tileRows), epilogue(kernel, source, conv, conv.getBias()),
+    : ConvTiles(kernel, conv, tileRows, elementsOfWord(*productType(conv))),
+      type(*productType(conv)), epilogue(kernel, source, conv, conv.getBias()),
       joinsLine(g.joinsKernelLine() && g.width.kernel > 1) {
   bool isBadStride = g.channels % kBadStride == 0;
   copiesLines = !g.isPointwise() && (joinsLine ? g.width.isPadded() : isBadStride);
@@ -40,9 +41,9 @@ void ConvLowering::loop(const IndexMath &math, Value from, Value to,
 /// A product of no depth writes zeros.
 void ConvLowering::clearSums(const IndexMath &math, const Sums &sums, Value rows) {
   Value none = math.constant(0);
-  callProduct(
-      math, kernel.function(),
-      {sums.pointer, none, sums.pointer, none, sums.pointer, sums.stride, none, rows, Value()});
+  callProduct(math, kernel.function(),
+              {sums.pointer, none, sums.pointer, none, sums.pointer, sums.stride, none, rows,
+               Value(), type});
 }
 
 void ConvLowering::buildProducts(const IndexMath &math, const Sums &sums, const Part &part,
@@ -100,7 +101,7 @@ void ConvLowering::buildTap(const IndexMath &math, const Sums &sums, const Reads
                 {inner.pointer(strip ? strip : input, at),
                  inner.constant(g.width.stride * pixelStride), weight, inner.constant(kPanel),
                  inner.offset(sums.pointer, inner.mul(row, sums.stride)), sums.stride, depth,
-                 pixels, isAdded(inner, reads, tap, line)});
+                 pixels, isAdded(inner, reads, tap, line), type});
   });
 }
 
@@ -142,15 +143,35 @@ LogicalResult ConvLowering::buildTile(const IndexMath &math, const GridPoint &po
     callProduct(inner, kernel.function(),
                 {inner.pointer(pixels ? pixels : input, begin), stride, panel,
                  inner.constant(kPanel), sums.pointer, sums.stride,
-                 inner.constant(g.groupChannels()), rows, Value()});
+                 inner.constant(g.groupChannels()), rows, Value(), type});
   });
+}
+
+Type ConvLowering::wordType() const {
+  OpBuilder &builder = kernel.builder;
+  return type == ProductType::F32 ? Type(builder.getF32Type()) : builder.getI32Type();
+}
+
+Value ConvLowering::inputWords(const IndexMath &math) {
+  Value buffer = kernel.input(cast<BlockArgument>(conv.getX()).getArgNumber());
+  if (elementsOfWord(type) == 1) {
+    return buffer;
+  }
+  tn::Dims dims = tn::getDims(conv.getX().getType());
+  SmallVector<OpFoldResult> sizes;
+  for (AffineExpr dim : ArrayRef(dims).drop_back()) {
+    sizes.push_back(getAsOpFoldResult(size(math, dim)));
+  }
+  sizes.push_back(math.builder.getIndexAttr(g.channels));
+  return memrefAt(math.builder, math.location, math.pointer(buffer, math.constant(0)), wordType(),
+                  sizes);
 }
 
 LogicalResult ConvLowering::lower() {
   IndexMath math(kernel.builder, kernel.location);
-  input = kernel.input(cast<BlockArgument>(conv.getX()).getArgNumber());
+  input = inputWords(math);
   weights = packedBuffer(kernel, conv.getWeight());
-  writer.emplace(kernel, epilogue, mostLines * linePixels);
+  writer.emplace(kernel, epilogue, mostLines * linePixels, getElementTypeOrSelf(conv.getType()));
   if (!weights) {
     SmallVector<Value> sizes;
     RankedTensorType type = cast<RankedTensorType>(conv.getWeight().getType());
@@ -166,30 +187,42 @@ LogicalResult ConvLowering::lower() {
   llvm::function_ref<void(const IndexMath &, const GridPoint &)> none;
   if (g.copiesPixels()) {
     pixels = allocate(
-        kernel, {math.constant(mostLines * linePixels), math.constant(g.channels + kStridePad)});
+        kernel, {math.constant(mostLines * linePixels), math.constant(g.channels + kStridePad)},
+        wordType());
     auto copy = [&](const IndexMath &inner, const GridPoint &point) { copyPixels(inner, point); };
     return buildGridLoop(kernel, grid, copy, tile);
   }
   if (!copiesLines) {
     return buildGridLoop(kernel, grid, none, tile);
   }
-  strip = allocate(kernel, {math.constant(g.depth.kernel * stripLines), math.constant(stripWidth),
-                            math.constant(pixelStride)});
+  strip = allocate(kernel,
+                   {math.constant(g.depth.kernel * stripLines), math.constant(stripWidth),
+                    math.constant(pixelStride)},
+                   wordType());
   auto prepare = [&](const IndexMath &inner, const GridPoint &point) { copyStrip(inner, point); };
   return buildGridLoop(kernel, grid, prepare, tile);
 }
 
-bool hasWeight(tn::ConvOp conv, int64_t panel, int64_t groups) {
-  tn::UnpackOp unpack = conv.getWeight().getDefiningOp<tn::UnpackOp>();
-  return unpack ? unpack.packing() == panelsOfOutputs(unpack.getType(), panel, groups)
-                : isa<BlockArgument>(conv.getWeight());
+bool hasWeight(tn::ConvOp conv, int64_t panel, int64_t groups, int64_t elements) {
+  Value weight = conv.getWeight();
+  tn::UnpackOp unpack = weight.getDefiningOp<tn::UnpackOp>();
+  if (unpack) {
+    return unpack.packing() == panelsOfOutputs(unpack.getType(), panel, groups, elements);
+  }
+  return elements == 1 ? isa<BlockArgument>(weight) : packableInput(weight).has_value();
+}
+
+bool hasConstantSizes(tn::ConvOp conv) {
+  RankedTensorType weight = cast<RankedTensorType>(conv.getWeight().getType());
+  return productType(conv) && conv.getChannelsLast() && weight.hasStaticShape() &&
+         weight.getNumElements() > 0 && tn::constantDim(tn::getDims(conv.getX().getType()).back());
 }
 
 bool canLowerConv(tn::ConvOp conv) {
-  RankedTensorType weight = cast<RankedTensorType>(conv.getWeight().getType());
-  return conv.getChannelsLast() && weight.hasStaticShape() && weight.getNumElements() > 0 &&
-         weight.getElementType().isF32() &&
-         tn::constantDim(tn::getDims(conv.getX().getType()).back());
+  return hasConstantSizes(conv) &&
+         cast<RankedTensorType>(conv.getWeight().getType()).getDimSize(1) %
+                 elementsOfWord(*productType(conv)) ==
+             0;
 }
 
 FailureOr<AffineExpr> lowerConv(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv,

@@ -37,6 +37,8 @@ std::optional<int64_t> lanesOf(const Geometry &g) {
 
 /// Computed weights that are laid out as a whole: a quarter of the smallest L2 cache in use.
 constexpr int64_t kMostCopied = 64 << 10;
+/// Of a u8 and an s8, and the integers that f32 holds exactly.
+constexpr int64_t kMostProduct = 255 * 128, kMostExact = int64_t(1) << 24;
 /// Output pixels for which laying out a weight, which each thread does, is little work.
 constexpr int64_t kManyPixels = 1024;
 
@@ -73,6 +75,7 @@ GroupedConv::GroupedConv(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp 
   std::optional<int64_t> width =
       tn::constantDim(segments) == 1 && !isFlat ? std::optional(linePixels) : std::nullopt;
   blockPixels = pixelsOfBlock(width, mostPixels(level, lanes));
+  isOfBytes = *productType(conv) != ProductType::F32;
   // Channels that the last vector reads beyond those of its pixel are masked.
   isMasked = spansGroups && (g.outChannels % lanes != 0 || inputLanes() != lanes);
 }
@@ -82,11 +85,14 @@ GroupedConv::Channels GroupedConv::channelsOf(const IndexMath &math, Value first
   Value inputs = math.mul(group, g.groupChannels());
   int64_t elements = g.taps() * g.groupChannels(); // of one output channel
   Value own = math.mul(first, elements);
-  if (!weights) {
+  if (wide) {
+    own = math.mul(math.rem(first, math.constant(kPanel)), elements);
+  } else if (!weights) {
     Value lane = math.rem(first, math.constant(kPanel));
     own = copiesAll ? math.add(math.mul(math.sub(first, lane), elements), lane) : lane;
   }
-  Channels channels{inputs, math.pointer(weights ? weights : panelCopy, own), Value()};
+  Value from = wide ? wide : weights ? weights : panelCopy;
+  Channels channels{inputs, math.pointer(from, own), Value()};
   if (isMasked) {
     Value left = math.sub(math.constant(g.channels), inputs);
     Value count = math.min(left, math.constant(inputLanes()));
@@ -94,6 +100,22 @@ GroupedConv::Channels GroupedConv::channelsOf(const IndexMath &math, Value first
         math.builder, math.location, VectorType::get(lanes, math.builder.getI1Type()), count);
   }
   return channels;
+}
+
+/// The weights of some vectors of output channels from `first` on as f32.
+void GroupedConv::widenWeights(const IndexMath &math, Value first, Value vectors) {
+  int64_t elements = g.taps() * g.groupChannels();
+  Value from = stored(math, math.pointer(weights, math.constant(0)), math.mul(first, elements));
+  forEach(math, math.constant(0), math.mul(vectors, elements), 1,
+          [&](const IndexMath &inner, Value number) {
+            Value at = inner.mul(number, lanes);
+            Value bytes = LLVM::LoadOp::create(inner.builder, inner.location, storedAs(vector),
+                                               stored(inner, from, at), /*alignment=*/1);
+            LLVM::StoreOp::create(
+                inner.builder, inner.location,
+                arith::SIToFPOp::create(inner.builder, inner.location, vector, bytes),
+                inner.pointer(wide, at), /*alignment=*/4);
+          });
 }
 
 /// The pixels of a line by blocks, of which the last may begin before the one before it ends; lines
@@ -135,6 +157,9 @@ LogicalResult GroupedConv::buildTile(const IndexMath &math, const GridPoint &poi
   Value vectors = math.div(math.add(wanted, math.constant(lanes - 1)), math.constant(lanes));
   TileWriter::Columns columns{math.constant(0), point.panel,
                               getAffineConstantExpr(g.outChannels, context)};
+  if (wide) {
+    widenWeights(math, first, vectors);
+  }
   Value lineCount = isFlat ? math.constant(1) : part.lines;
   Value rows = math.mul(part.lines, part.pixels);
   return writer->write(
@@ -159,7 +184,10 @@ LogicalResult GroupedConv::lower() {
   IndexMath math(kernel.builder, kernel.location);
   input = kernel.input(cast<BlockArgument>(conv.getX()).getArgNumber());
   weights = packedBuffer(kernel, conv.getWeight());
-  writer.emplace(kernel, epilogue, mostLines * linePixels);
+  writer.emplace(kernel, epilogue, mostLines * linePixels, getElementTypeOrSelf(conv.getType()));
+  if (isOfBytes) {
+    wide = allocate(kernel, {math.constant(g.taps() * g.groupChannels()), math.constant(kPanel)});
+  }
   if (g.width.isPadded()) {
     Value buffer = allocate(kernel, {math.constant(std::max(lanes, g.groupChannels()))});
     clear(math, buffer);
@@ -229,10 +257,15 @@ FamilyMatch matchGrouped(Region &region) {
   if (!conv) {
     return FamilyMatch::refuse("not a convolution");
   }
-  if (!canLowerConv(conv)) {
-    return FamilyMatch::refuse("channels first, of a weight whose sizes vary, or not of f32");
+  if (!hasConstantSizes(conv)) {
+    return FamilyMatch::refuse(
+        "channels first, of a weight whose sizes vary, or neither of f32 nor of bytes");
   }
   Geometry g = geometryOf(conv);
+  bool isOfBytes = productType(conv) == ProductType::U8S8;
+  if (isOfBytes && g.taps() * g.groupChannels() * kMostProduct > kMostExact) {
+    return FamilyMatch::refuse("sums of bytes that f32 does not hold");
+  }
   std::optional<int64_t> lanes = lanesOf(g);
   if (!lanes) {
     return FamilyMatch::refuse(
@@ -240,7 +273,9 @@ FamilyMatch matchGrouped(Region &region) {
                       : "vectors of 16 or 8 channels neither hold whole groups nor parts of one");
   }
   bool isPacked = conv.getWeight().getDefiningOp() != nullptr;
-  if (isPacked && !hasWeight(conv, *lanes, /*groups=*/1)) {
+  bool isWanted = isPacked ? hasWeight(conv, *lanes, /*groups=*/1)
+                           : !isOfBytes || packableInput(conv.getWeight());
+  if (!isWanted) {
     return FamilyMatch::refuse("the weight is laid out for another kernel");
   }
   // Of 32 channels and more, those that fill panels are products like others.

@@ -1,5 +1,6 @@
 // A convolution on the product kernel: the lowering that ContractionConv.cpp and ConvCopies.cpp
-// define.
+// define. What it reads and copies are words of the product type, of 32 bits: an f32, or several
+// input channels of a narrower type.
 #pragma once
 
 #include "compiler/codegen/cpu/conv/ConvTiles.h"
@@ -17,8 +18,8 @@ private:
   /// What the products of a tile share.
   struct Reads {
     Part part;
-    mlir::Value origin;     ///< the first element that they read, or would without padding
-    mlir::Value lineStride; ///< elements from one line of `source` to the next
+    mlir::Value origin;     ///< the first word that they read, or would without padding
+    mlir::Value lineStride; ///< words from one line of `source` to the next
     mlir::Value panel;      ///< pointer to the weights
     mlir::Value firstPlane; ///< the first plane of the kernel that lies inside the input
   };
@@ -27,6 +28,8 @@ private:
     mlir::Value plane, line, column; ///< of the kernel
   };
 
+  mlir::Value inputWords(const IndexMath &math);
+  mlir::Type wordType() const;
   void copyStrip(const IndexMath &math, const GridPoint &point);
   void copyBlock(const IndexMath &math, const Part &part, int64_t kernelPlane, int64_t block);
   void clearColumns(const IndexMath &math, mlir::Value line, mlir::Value column, mlir::Value lines,
@@ -43,9 +46,10 @@ private:
   void loop(const IndexMath &math, mlir::Value from, mlir::Value to,
             llvm::function_ref<void(const IndexMath &, mlir::Value)> body) const;
 
+  ProductType type;
   Epilogue epilogue;
   std::optional<TileWriter> writer;
-  mlir::Value input;
+  mlir::Value input;     ///< its last dim counts words
   mlir::Value weights;   ///< packed at compile time, or null
   mlir::Value panelCopy; ///< scratch for one panel of the weights, or null
   mlir::Value strip;     ///< scratch for copied input, or null
@@ -54,7 +58,7 @@ private:
   /// next. Lines of the kernel further apart than the lines of a chunk reach have lines of their
   /// own.
   int64_t stripWidth, stripLines, stripPitch;
-  int64_t pixelStride; ///< elements from one pixel to the next of what products read
+  int64_t pixelStride; ///< words from one pixel to the next of what products read
   bool joinsLine;      ///< the taps of a kernel line are multiplied together
   bool copiesLines;    ///< to the strip
   /// Products are added to cleared sums; else all pixels have a first product, which writes.

@@ -18,7 +18,7 @@ bool ConvDim::isCovered() const {
   });
 }
 
-Geometry geometryOf(tn::ConvOp conv) {
+Geometry geometryOf(tn::ConvOp conv, int64_t elements) {
   tn::Dims x = tn::getDims(conv.getX().getType()), y = tn::getDims(conv.getType());
   ArrayRef<int64_t> weight = cast<RankedTensorType>(conv.getWeight().getType()).getShape();
   AffineExpr one = getAffineConstantExpr(1, conv.getContext());
@@ -26,7 +26,7 @@ Geometry geometryOf(tn::ConvOp conv) {
              .depth = {one, one},
              .height = {one, one},
              .width = {one, one},
-             .channels = *tn::constantDim(x.back()),
+             .channels = *tn::constantDim(x.back()) / elements,
              .outChannels = weight.front(),
              .groups = static_cast<int64_t>(conv.getGroups())};
   size_t spatial = x.size() - 2;
@@ -43,8 +43,8 @@ Geometry geometryOf(tn::ConvOp conv) {
   return g;
 }
 
-ConvTiles::ConvTiles(KernelBuilder &kernel, tn::ConvOp conv, int64_t tileRows)
-    : kernel(kernel), conv(conv), g(geometryOf(conv)), context(conv.getContext()),
+ConvTiles::ConvTiles(KernelBuilder &kernel, tn::ConvOp conv, int64_t tileRows, int64_t elements)
+    : kernel(kernel), conv(conv), g(geometryOf(conv, elements)), context(conv.getContext()),
       isFlat(g.isPointwise() && !g.isStrided()) {
   AffineExpr one = getAffineConstantExpr(1, context);
   std::optional<int64_t> width = tn::constantDim(g.width.out);

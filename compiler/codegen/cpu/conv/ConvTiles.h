@@ -39,7 +39,8 @@ struct Geometry {
   bool joinsKernelLine() const { return groups == 1 && width.dilation == 1; }
 };
 
-Geometry geometryOf(tn::ConvOp conv);
+/// Input channels are counted in words of so many elements.
+Geometry geometryOf(tn::ConvOp conv, int64_t elements = 1);
 
 /// The first tap inside the input of an output position, and the end of those: of a dim.
 std::pair<mlir::Value, mlir::Value> tapsInside(const IndexMath &math, const KernelBuilder &kernel,
@@ -48,8 +49,8 @@ std::pair<mlir::Value, mlir::Value> tapsInside(const IndexMath &math, const Kern
 /// Output pixels by lines: a chunk of the grid is some lines of a plane, or a part of one.
 class ConvTiles {
 public:
-  /// `tileRows` are the most pixels of a chunk.
-  ConvTiles(KernelBuilder &kernel, tn::ConvOp conv, int64_t tileRows);
+  /// `tileRows` are the most pixels of a chunk; input channels are counted in words of `elements`.
+  ConvTiles(KernelBuilder &kernel, tn::ConvOp conv, int64_t tileRows, int64_t elements = 1);
 
   /// The grid for `panels` panels of output channels; gives its number of points.
   mlir::AffineExpr chooseGrid(int64_t panels);

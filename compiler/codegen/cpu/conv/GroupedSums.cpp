@@ -21,6 +21,33 @@ Value GroupedConv::load(const IndexMath &math, Type type, Value address) const {
   return LLVM::LoadOp::create(math.builder, math.location, type, address, /*alignment=*/4);
 }
 
+/// What lies in memory for a scalar or vector of f32.
+Type GroupedConv::storedAs(Type type) const {
+  Type byte = kernel.builder.getI8Type();
+  return !isOfBytes ? type : type == f32 ? byte : VectorType::get(lanes, byte);
+}
+
+/// Input channels as f32; zeros where the mask, if there is one, is off.
+Value GroupedConv::loadInput(const IndexMath &math, Type type, Value address, Value mask) const {
+  OpBuilder &builder = math.builder;
+  Type from = storedAs(type);
+  unsigned alignment = isOfBytes ? 1 : 4;
+  Value x;
+  if (mask) {
+    Value zero = arith::ConstantOp::create(builder, math.location, builder.getZeroAttr(from));
+    x = LLVM::MaskedLoadOp::create(builder, math.location, from, address, mask, zero, alignment);
+  } else {
+    x = LLVM::LoadOp::create(builder, math.location, from, address, alignment);
+  }
+  return isOfBytes ? arith::UIToFPOp::create(builder, math.location, type, x).getResult() : x;
+}
+
+/// The address of an element of the input, or of packed weights, so many behind another.
+Value GroupedConv::stored(const IndexMath &math, Value base, Value elements) const {
+  return LLVM::GEPOp::create(math.builder, math.location, base.getType(), storedAs(f32), base,
+                             ArrayRef<LLVM::GEPArg>{math.word(elements)});
+}
+
 GroupedConv::Vectors
 GroupedConv::loop(const IndexMath &math, Value from, Value to, Vectors state,
                   llvm::function_ref<Vectors(const IndexMath &, Value, Vectors)> body) const {
@@ -55,14 +82,11 @@ GroupedConv::Vectors GroupedConv::addChannel(const IndexMath &math, const Taps &
   for (auto [column, pointer] : columns) {
     Value x;
     if (!spansGroups) {
-      x = vector::BroadcastOp::create(builder, math.location, vector,
-                                      load(math, f32, math.offset(pointer, channel)));
-    } else if (channels.mask) {
-      Value zero = arith::ConstantOp::create(builder, math.location, builder.getZeroAttr(vector));
-      x = LLVM::MaskedLoadOp::create(builder, math.location, vector, pointer, channels.mask, zero,
-                                     /*alignment=*/4);
+      x = vector::BroadcastOp::create(
+          builder, math.location, vector,
+          loadInput(math, f32, stored(math, pointer, channel), /*mask=*/Value()));
     } else {
-      x = load(math, vector, pointer);
+      x = loadInput(math, vector, pointer, channels.mask);
     }
     if (spansGroups && g.groupOutChannels() > 1) {
       x = vector::ShuffleOp::create(builder, math.location, x, x, pattern);
@@ -85,7 +109,7 @@ GroupedConv::Vectors GroupedConv::addColumns(const IndexMath &math, const Taps &
   std::map<int64_t, Value> columns;
   Value first = math.mul(math.add(taps.row, taps.column), g.channels);
   Value start =
-      math.offset(math.pointer(input, math.constant(0)), math.add(first, channels.inputs));
+      stored(math, math.pointer(input, math.constant(0)), math.add(first, channels.inputs));
   for (size_t pixel = 0; pixel < sums.size(); ++pixel) {
     for (int64_t tap = 0; tap < taps.count; ++tap) {
       int64_t column = pixel * g.width.stride + tap * g.width.dilation;
@@ -93,7 +117,7 @@ GroupedConv::Vectors GroupedConv::addColumns(const IndexMath &math, const Taps &
       if (pointer) {
         continue;
       }
-      pointer = math.offset(start, math.constant(column * g.channels));
+      pointer = stored(math, start, math.constant(column * g.channels));
       if (!isInside) {
         Value at = math.add(taps.column, math.constant(column));
         Value isHere = arith::CmpIOp::create(math.builder, math.location, arith::CmpIPredicate::ult,
@@ -167,6 +191,10 @@ void GroupedConv::buildBlock(const IndexMath &math, const Pixels &pixels, int64_
     });
   });
   for (auto [pixel, sum] : llvm::enumerate(state)) {
+    if (isOfBytes) {
+      VectorType integers = VectorType::get(lanes, math.builder.getI32Type());
+      sum = arith::FPToSIOp::create(math.builder, math.location, integers, sum);
+    }
     Value to = math.offset(sums, math.mul(stride, pixel));
     LLVM::StoreOp::create(math.builder, math.location, sum, to, /*alignment=*/4);
   }

@@ -232,6 +232,9 @@ FamilyMatch matchPatchConv(Region &region) {
     return FamilyMatch::refuse("no convolution of an input, or with channels first or depthwise");
   }
   Type stored = getElementTypeOrSelf(conv.getType());
+  if (stored != getElementTypeOrSelf(conv.getX().getType())) {
+    return FamilyMatch::refuse("of elements narrower than their sums");
+  }
   return stored.isF16() || stored.isBF16() || storageType(stored).isInteger(32)
              ? FamilyMatch::take(conv)
              : FamilyMatch::refuse("neither of 16-bit floats nor of 32-bit integers");

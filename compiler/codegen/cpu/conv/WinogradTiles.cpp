@@ -61,7 +61,8 @@ WinogradTiles::WinogradTiles(tn::ConvOp conv, int64_t m, int64_t most)
 int64_t WinogradTiles::leastLines() const { return llvm::divideCeil(kLeastTiles, lineTiles); }
 
 StringRef refuseWinograd(tn::ConvOp conv, int64_t m) {
-  if (!conv || !canLowerConv(conv) || conv.getGroups() != 1) {
+  if (!conv || !canLowerConv(conv) || productType(conv) != ProductType::F32 ||
+      conv.getGroups() != 1) {
     return "no convolution of f32 with channels last, one group and a weight of constant sizes";
   }
   Geometry g = geometryOf(conv);

@@ -177,10 +177,20 @@ ProductType productType(tn::MatmulOp matmul) {
   return isByte ? ProductType::U8S8 : ProductType::I32;
 }
 
+std::optional<ProductType> productType(tn::ConvOp conv) {
+  Type element = getElementTypeOrSelf(conv.getWeight());
+  if (element.isF32()) {
+    return ProductType::F32;
+  }
+  bool isBytes = element.isInteger(8) && getElementTypeOrSelf(conv.getType()).isInteger(32);
+  return isBytes ? std::optional(ProductType::U8S8) : std::nullopt;
+}
+
 std::optional<dispatch::WeightLayout> panelsOfWeight(func::FuncOp source) {
   for (Operation &op : source.getBody().front()) {
     if (tn::ConvOp conv = dyn_cast<tn::ConvOp>(op)) {
-      return layoutInPanels(conv, kPanel, conv.getGroups());
+      ProductType type = productType(conv).value_or(ProductType::F32);
+      return layoutInPanels(conv, kPanel, conv.getGroups(), elementsOfWord(type));
     }
     tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(op);
     std::optional<unsigned> input = matmul ? packableInput(matmul.getB()) : std::nullopt;
@@ -203,7 +213,8 @@ bool isPackedProduct(Operation &op) {
   tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
   tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(op);
   return (matmul && canLowerMatmul(matmul)) ||
-         (conv && canLowerConv(conv) && hasWeight(conv, kPanel, conv.getGroups()));
+         (conv && canLowerConv(conv) &&
+          hasWeight(conv, kPanel, conv.getGroups(), elementsOfWord(*productType(conv))));
 }
 
 FamilyMatch matchPacked(Region &region) {
@@ -211,7 +222,8 @@ FamilyMatch matchPacked(Region &region) {
   auto root = llvm::find_if(body, isPackedProduct);
   return root == body.end()
              ? FamilyMatch::refuse("a product of 64-bit elements, or a convolution with channels "
-                                   "first, of a weight whose sizes vary, or not of f32")
+                                   "first, of a weight whose sizes vary, not of f32, or of bytes "
+                                   "that fill no words")
              : FamilyMatch::take(&*root);
 }
 

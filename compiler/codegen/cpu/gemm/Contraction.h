@@ -89,14 +89,19 @@ mlir::LogicalResult checkBuffers(mlir::Operation *root);
 bool canLowerMatmul(tn::MatmulOp matmul);
 /// What its micro-kernels multiply: f16 is widened before.
 ProductType productType(tn::MatmulOp matmul);
+/// What they multiply of a convolution whose elements are not widened before; none for others.
+std::optional<ProductType> productType(tn::ConvOp conv);
 /// `tileRows` are the most rows of a tile.
 mlir::FailureOr<mlir::AffineExpr> lowerMatmul(KernelBuilder &kernel, mlir::func::FuncOp source,
                                               tn::MatmulOp matmul, int64_t tileRows);
-/// Convolutions of f32, channels last, whose weight has constant sizes (canLowerConv).
+/// Convolutions of whole words, channels last, whose weight has constant sizes (canLowerConv).
 mlir::FailureOr<mlir::AffineExpr> lowerConv(KernelBuilder &kernel, mlir::func::FuncOp source,
                                             tn::ConvOp conv, int64_t tileRows);
 bool canLowerConv(tn::ConvOp conv);
-/// Whether the weight is an argument as it lies, or laid out in such panels (common/Weights.h).
-bool hasWeight(tn::ConvOp conv, int64_t panel, int64_t groups);
+/// The same, whether or not the channels of a group fill words.
+bool hasConstantSizes(tn::ConvOp conv);
+/// Whether the weight is an argument as it lies, or laid out in such panels (common/Weights.h). Of
+/// several elements a word it must be laid out, or be an argument that may be.
+bool hasWeight(tn::ConvOp conv, int64_t panel, int64_t groups, int64_t elements = 1);
 
 } // namespace tenon::codegen::cpu

@@ -1,0 +1,158 @@
+// Convolutions of quantized numbers with constant weights, channels last, as those of u8 by s8 (see
+// IntegerProducts.cpp). At the borders the padding is the zero point: tn.pad puts it there, and
+// only a zero point of zero is left to the convolution. Relies on the zero point being one number.
+#include "compiler/opt/precision/IntegerOperands.h"
+
+using namespace mlir;
+
+namespace tenon::opt {
+namespace {
+
+/// Input channels of one group are filled up to a multiple of this, which kernels multiply as one.
+constexpr int64_t kWord = 4;
+/// Of convolutions with several groups, output channels of one that vectors hold whole.
+constexpr int64_t kMostInVector = 16;
+
+/// Whether there are kernels for bytes: all channels or those of a group fill words, or vectors
+/// hold whole groups, as of depthwise ones. Others are faster as products of floats.
+bool hasKernel(tn::ConvOp op, const Levels &w) {
+  int64_t groups = static_cast<int64_t>(op.getGroups());
+  int64_t inputs = w.type.getDimSize(1), outputs = w.columns() / groups;
+  bool isInVectors = inputs <= outputs && outputs <= kMostInVector && llvm::isPowerOf2_64(outputs);
+  return groups == 1 ? 2 * inputs >= kWord : inputs % kWord == 0 || isInVectors;
+}
+
+class ConvPattern : public OpRewritePattern<tn::ConvOp> {
+public:
+  ConvPattern(MLIRContext *context, tn::WeightStore &weights)
+      : OpRewritePattern(context), operands(weights) {}
+
+  LogicalResult matchAndRewrite(tn::ConvOp op, PatternRewriter &rewriter) const override {
+    Type element = op.getType().getElementType();
+    bool isFloat = element.isF32();
+    if ((!isFloat && !element.isInteger(32)) || !op.getChannelsLast() ||
+        isByte(getElementTypeOrSelf(op.getX()))) {
+      return failure();
+    }
+    std::optional<Quantized> x =
+        isFloat ? IntegerOperands::dequantized(op.getX()) : IntegerOperands::centered(op.getX());
+    if (!x || (x->scale && tensorType(x->scale).getRank() != 0) ||
+        (x->zero && !llvm::all_of(tn::getDims(x->zero.getType()), isOne))) {
+      return failure();
+    }
+    std::optional<Levels> w = operands.levelsOf(op.getWeight(), /*columnDim=*/0, isFloat);
+    if (!w || !w->fits() || (isFloat && !w->sumsFit()) || !hasKernel(op, *w) ||
+        (w->isShifted() && op.getGroups() != 1)) {
+      return failure();
+    }
+    rewriter.replaceOp(op, convolution(op, *x, *w, rewriter));
+    return success();
+  }
+
+private:
+  Value convolution(tn::ConvOp op, const Quantized &x, const Levels &w,
+                    PatternRewriter &rewriter) const {
+    Location location = op.getLoc();
+    Value zero = x.zero ? reshape(rewriter, location, x.zero, {}) : Value();
+    zero = operands.unsignedZero(rewriter, x, zero);
+    int64_t channels = w.type.getDimSize(1);
+    int64_t filled = op.getGroups() == 1 ? llvm::alignTo(channels, kWord) : channels;
+    bool isZero = operands.constants.scalar(zero) == 0.0;
+    bool isPadded = llvm::any_of(op.getPads(), [](int64_t pad) { return pad != 0; }) && !isZero;
+    Value numbers = operands.asUnsigned(rewriter, x.numbers);
+    if (isPadded || filled != channels) {
+      numbers = padded(op, numbers, zero, isPadded, filled - channels, rewriter);
+    }
+    Value sums = sumsOf(op, numbers, isPadded, weightOf(op, w, filled, rewriter), rewriter);
+    if (!isZero) {
+      Value columnSums =
+          operands.ofColumns(rewriter, op.getWeight(), w.columnSums(), "column_sums");
+      Value offset = multiplyParameters(rewriter, location, zero, columnSums);
+      sums = tn::SubOp::create(rewriter, location, sums.getType(), sums, offset);
+    }
+    if (w.isShifted()) {
+      Value shift = operands.ofColumns(rewriter, op.getWeight(), w.shifts, "shifts");
+      Value windows = sumsOf(op, numbers, isPadded, ones(op, w, filled, rewriter), rewriter);
+      Value more = multiplyParameters(rewriter, location, windows, shift);
+      sums = tn::AddOp::create(rewriter, location, sums.getType(), sums, more);
+    }
+    Value result = x.scale ? operands.scaled(rewriter, sums, x.scale, w.scale) : sums;
+    return op.getBias() ? tn::AddOp::create(rewriter, location, op.getType(), result, op.getBias())
+                        : result;
+  }
+
+  /// Zero points around the numbers, and behind the channels of each position, where weights are 0.
+  static Value padded(tn::ConvOp op, Value numbers, Value zero, bool isPadded, int64_t channels,
+                      PatternRewriter &rewriter) {
+    tn::Dims dims = tn::getDims(numbers.getType());
+    SmallVector<int64_t> begins(dims.size(), 0), ends(dims.size(), 0);
+    size_t spatial = dims.size() - 2;
+    for (size_t i = 0; isPadded && i < spatial; ++i) {
+      begins[1 + i] = op.getPads()[i];
+      ends[1 + i] = op.getPads()[spatial + i];
+    }
+    ends.back() = channels;
+    for (auto [dim, begin, end] : llvm::zip_equal(dims, begins, ends)) {
+      dim = tn::addDims(dim, rewriter.getAffineConstantExpr(begin + end));
+    }
+    Type element = getElementTypeOrSelf(numbers);
+    return tn::PadOp::create(rewriter, op.getLoc(), tn::makeTensor(dims, element), numbers,
+                             castTo(rewriter, op.getLoc(), zero, element),
+                             rewriter.getDenseI64ArrayAttr(begins),
+                             rewriter.getDenseI64ArrayAttr(ends),
+                             tn::PadModeAttr::get(rewriter.getContext(), tn::PadMode::constant));
+  }
+
+  /// The convolution itself; its padding is left where the zero point is none.
+  static Value sumsOf(tn::ConvOp op, Value numbers, bool isPadded, Value weight,
+                      PatternRewriter &rewriter) {
+    tn::Dims dims = tn::getDims(op.getType());
+    dims.back() = tn::getDims(weight.getType()).front();
+    SmallVector<int64_t> pads(op.getPads());
+    if (isPadded) {
+      pads.assign(pads.size(), 0);
+    }
+    return tn::ConvOp::create(rewriter, op.getLoc(), tn::makeTensor(dims, rewriter.getI32Type()),
+                              numbers, weight, Value(), op.getStrides(), pads, op.getDilations(),
+                              op.getGroups(), /*channelsLast=*/true);
+  }
+
+  RankedTensorType filledType(const Levels &w, int64_t outputs, int64_t filled,
+                              PatternRewriter &rewriter) const {
+    SmallVector<int64_t> shape(w.type.getShape());
+    shape[0] = outputs;
+    shape[1] = filled;
+    return RankedTensorType::get(shape, rewriter.getI8Type());
+  }
+
+  /// The weights as s8, with zeros for channels that are filled up.
+  Value weightOf(tn::ConvOp op, const Levels &w, int64_t filled, PatternRewriter &rewriter) const {
+    RankedTensorType type = filledType(w, w.columns(), filled, rewriter);
+    std::vector<int8_t> bytes(type.getNumElements(), 0);
+    int64_t depth = w.depth(), filledDepth = type.getNumElements() / w.columns();
+    for (auto [i, level] : llvm::enumerate(w.values)) {
+      int64_t column = w.columnOf(i);
+      bytes[column * filledDepth + int64_t(i) % depth] =
+          static_cast<int8_t>(level - w.shifts[column]);
+    }
+    return operands.integers<int8_t>(rewriter, op.getWeight(), type, bytes, "s8");
+  }
+
+  /// One output channel that sums what lies in a window, without the channels that are filled up.
+  Value ones(tn::ConvOp op, const Levels &w, int64_t filled, PatternRewriter &rewriter) const {
+    RankedTensorType type = filledType(w, 1, filled, rewriter);
+    std::vector<int8_t> bytes(type.getNumElements(), 0);
+    std::fill_n(bytes.begin(), w.depth(), 1);
+    return operands.integers<int8_t>(rewriter, op.getWeight(), type, bytes, "ones");
+  }
+
+  IntegerOperands operands;
+};
+
+} // namespace
+
+void addIntegerConvolutionPatterns(RewritePatternSet &patterns, tn::WeightStore &weights) {
+  patterns.add<ConvPattern>(patterns.getContext(), weights);
+}
+
+} // namespace tenon::opt
