@@ -84,6 +84,10 @@ llvm::LogicalResult mergeProducts(mlir::ModuleOp module, tn::WeightStore &weight
 /// scales and zero points stand behind them.
 llvm::LogicalResult integerProducts(mlir::ModuleOp module, tn::WeightStore &weights);
 
+/// Elementwise operations with a transcendental function among them, from one tensor of 8-bit
+/// numbers to another, become tables.
+llvm::LogicalResult tabulateChains(mlir::ModuleOp module, tn::WeightStore &weights);
+
 /// Quantization and its inverse, also of inputs, as the elementwise operations that they are made
 /// of.
 llvm::LogicalResult expandAllQuantize(mlir::ModuleOp module, tn::WeightStore &weights);

@@ -25,6 +25,10 @@ constexpr int64_t kConfigBytes = 64;
 /// stay in the L1 cache, for one reading and writing of C.
 constexpr int64_t kDepthBlock = 12 * kTile;
 
+/// Blocks of rows over which the fetching of what comes next is spread: it comes from behind the L2
+/// cache.
+constexpr int64_t kFetchingBlocks = 4;
+
 class TileProduct {
 public:
   TileProduct(ModuleOp module, ProductType type)
@@ -120,7 +124,7 @@ private:
                          offset(operands.c, arith::MulIOp::create(builder, loc, row, ldc))};
           auto multiplyBlock = [&](int64_t tiles) {
             return [&, tiles](OpBuilder &, Location) {
-              buildBlock(block, depth, tiles);
+              buildBlock(block, depth, row, tiles);
               scf::YieldOp::create(builder, loc);
             };
           };
@@ -166,8 +170,22 @@ private:
     call("llvm.x86.ldtilecfg", {config});
   }
 
-  /// C[rows x 32] of one or two tiles of rows.
-  void buildBlock(const Operands &operands, const Depth &depth, int64_t rowTiles) {
+  /// The rows of B one block of the depth behind those of a step, which are the next panel's behind
+  /// the last block: a part of them for each of kFetchingBlocks blocks of rows.
+  void fetchAhead(Value b, const Depth &depth, Value row) {
+    Value block = arith::DivUIOp::create(builder, loc, row, constant(2 * kTile));
+    Value part = arith::RemUIOp::create(builder, loc, block, constant(kFetchingBlocks));
+    constexpr int64_t rowsOfPart = kTile / kFetchingBlocks;
+    Value ahead = plus(depth.words, times(part, rowsOfPart));
+    Value first = offset(b, arith::MulIOp::create(builder, loc, ahead, ldb));
+    for (int64_t i = 0; i < 2 * rowsOfPart; ++i) {
+      Value line = offset(offset(first, times(ldb, i / 2)), constant(i % 2 * kTile));
+      LLVM::Prefetch::create(builder, loc, line, /*rw=*/0, /*hint=*/2, /*cache=*/1);
+    }
+  }
+
+  /// C[rows x 32] of one or two tiles of rows from `row` on.
+  void buildBlock(const Operands &operands, const Depth &depth, Value row, int64_t rowTiles) {
     Value lineOfA = times(lda, kWordBytes), lineOfB = times(ldb, kWordBytes);
     Value lineOfC = times(ldc, kWordBytes);
     auto forC = [&](llvm::function_ref<void(int64_t, Value)> body) {
@@ -190,14 +208,15 @@ private:
         builder, loc, constant(0), depth.words, depth.step, ValueRange(),
         [&](OpBuilder &, Location, Value word, ValueRange) {
           Operands step = at(operands, word);
-          for (int64_t row = 0; row < rowTiles; ++row) {
-            load(kFirstA + row, offset(step.a, times(lda, row * kTile)), lineOfA);
+          fetchAhead(step.b, depth, row);
+          for (int64_t tile = 0; tile < rowTiles; ++tile) {
+            load(kFirstA + tile, offset(step.a, times(lda, tile * kTile)), lineOfA);
             for (int64_t column = 0; column < 2; ++column) {
-              if (row == 0) {
+              if (tile == 0) {
                 load(kFirstB + column, offset(step.b, constant(column * kTile)), lineOfB);
               }
               call(type == ProductType::BF16 ? "llvm.x86.tdpbf16ps" : "llvm.x86.tdpbusd",
-                   {number(2 * row + column), number(kFirstA + row), number(kFirstB + column)});
+                   {number(2 * tile + column), number(kFirstA + tile), number(kFirstB + column)});
             }
           }
           scf::YieldOp::create(builder, loc);
