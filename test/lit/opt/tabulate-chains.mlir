@@ -3,7 +3,7 @@
 
 // CHECK-LABEL: @steps
 func.func @steps(%x: tensor<5x6xui8>) -> tensor<5x6xi8> {
-  // CHECK: %[[TABLE:.*]] = tn.constant {{.*}} : tensor<256xi8>
+  // CHECK: %[[TABLE:.*]] = tn.weight {{.*}} : tensor<256xi8>
   // CHECK: %[[INDEX:.*]] = tn.cast %arg0 : (tensor<5x6xui8>)
   // CHECK: %[[Y:.*]] = tn.gather %[[TABLE]], %[[INDEX]] {axis = 0 : i64}
   // CHECK: return %[[Y]]
