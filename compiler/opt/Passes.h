@@ -80,8 +80,8 @@ llvm::LogicalResult convsToProducts(mlir::ModuleOp module, tn::WeightStore &weig
 /// `splitProducts`, for devices that read slices in place.
 llvm::LogicalResult mergeProducts(mlir::ModuleOp module, tn::WeightStore &weights);
 
-/// Products of quantized numbers with constant weights become products of 8-bit integers, whose
-/// scales and zero points stand behind them.
+/// Products and convolutions of quantized numbers with constant weights become those of 8-bit
+/// integers, whose scales and zero points stand behind them; activations between stay in 8 bits.
 llvm::LogicalResult integerProducts(mlir::ModuleOp module, tn::WeightStore &weights);
 
 /// Elementwise operations with a transcendental function among them, from one tensor of 8-bit

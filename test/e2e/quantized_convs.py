@@ -30,8 +30,9 @@ CASES = {
     "signal": ((2, 8, 19), (12, 8, 5), {"pads": [2, 2]}),
     "volume": ((1, 4, 5, 6, 7), (9, 4, 2, 3, 3), {"pads": [1, 1, 0, 0, 1, 2], "strides": [1, 2, 1]}),
 }
-# numbers, weights, whether each output channel has a scale
-FORMS = ((np.uint8, np.int8, True), (np.int8, np.int8, False), (np.uint8, np.uint8, False), (np.int8, np.uint8, True))
+# numbers, the zero point of those from the least on, weights, whether each output channel has a scale
+FORMS = ((np.uint8, 100, np.int8, True), (np.int8, 100, np.int8, False), (np.uint8, 0, np.uint8, False),
+         (np.int8, 0, np.uint8, True))
 
 
 def convolve(x, w, group=1, strides=None, pads=None, dilations=None):
@@ -71,10 +72,10 @@ class Model:
         limits = np.iinfo(kind)
         return self.random.integers(limits.min, limits.max + 1, dims).astype(kind)
 
-    def data(self, label, dims, kind):
+    def data(self, label, dims, kind, start):
         """What is quantized, the names of that and of its parameters, and its numbers less the zero point."""
         x = self.inputs[f"x{label}"] = (2 * self.random.standard_normal(dims)).astype(np.float32)
-        scale, zero = np.float32(0.025), kind(np.iinfo(kind).min + 100)
+        scale, zero = np.float32(0.025), kind(np.iinfo(kind).min + start)
         parameters = [self.constant(f"s{label}", scale), self.constant(f"z{label}", zero)]
         q = self.node("QuantizeLinear", [f"x{label}", *parameters], f"q{label}")
         limits = np.iinfo(kind)
@@ -94,8 +95,8 @@ class Model:
     def add_static(self, label, case, form):
         """Between quantization and its inverse, with a bias."""
         dims, weight_dims, attributes = case
-        kind, weight_kind, is_per_channel = form
-        q, parameters, levels, scale = self.data(label, dims, kind)
+        kind, start, weight_kind, is_per_channel = form
+        q, parameters, levels, scale = self.data(label, dims, kind, start)
         a = self.node("DequantizeLinear", [q, *parameters], f"a{label}")
         names, weights, scales = self.weights(label, weight_dims, weight_kind, is_per_channel)
         b = self.node("DequantizeLinear", names, f"b{label}", **({"axis": 0} if is_per_channel else {}))
@@ -109,7 +110,7 @@ class Model:
     def add_integer(self, label, case, form):
         """ConvInteger of numbers and a zero point that are found at run time."""
         dims, weight_dims, attributes = case
-        weight_kind = form[1]
+        weight_kind = form[2]
         x = self.inputs[f"x{label}"] = self.random.standard_normal(dims).astype(np.float32)
         self.node("DynamicQuantizeLinear", [f"x{label}"], f"q{label}", f"s{label}", f"z{label}")
         names, weights, _ = self.weights(label, weight_dims, weight_kind, False)
@@ -123,8 +124,8 @@ class Model:
     def add_linear(self, label, case, form):
         """QLinearConv, whose result may be one off where its quotient is close to a half."""
         dims, weight_dims, attributes = case
-        kind, weight_kind, is_per_channel = form
-        q, parameters, levels, scale = self.data(label, dims, kind)
+        kind, start, weight_kind, is_per_channel = form
+        q, parameters, levels, scale = self.data(label, dims, kind, start)
         names, weights, scales = self.weights(label, weight_dims, weight_kind, is_per_channel)
         bias = self.random.integers(-1000, 1000, weight_dims[0]).astype(np.int32)
         channels = [-1, *[1] * (len(dims) - 2)]

@@ -109,6 +109,8 @@ mlir::Value multiplyParameters(mlir::PatternRewriter &rewriter, mlir::Location l
 
 /// What IntegerConvolutions.cpp makes of convolutions.
 void addIntegerConvolutionPatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &weights);
+/// Quantization behind such products by their own factors (see Requantize.cpp).
+void addRequantizePatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &weights);
 /// Activations between products of quantized numbers stay in 8 bits, unsigned (see
 /// QuantizedActivations.cpp).
 mlir::LogicalResult keepActivationsQuantized(mlir::ModuleOp module, tn::WeightStore &weights);

@@ -189,7 +189,12 @@ LogicalResult integerProducts(ModuleOp module, tn::WeightStore &weights) {
                                       : WalkResult::advance();
                          })
                          .wasInterrupted();
-  return hasProducts ? foldConstants(module, weights) : success();
+  if (!hasProducts || failed(foldConstants(module, weights))) {
+    return success(!hasProducts);
+  }
+  RewritePatternSet requantize(module.getContext());
+  addRequantizePatterns(requantize, weights);
+  return runPatterns(module, std::move(requantize));
 }
 
 } // namespace tenon::opt

@@ -17,6 +17,22 @@ func.func @conv(%x: tensor<1x1x4xf32>, %w: tensor<1x1x1xf32>) {
 
 // -----
 
+// CHECK: a bias of element type 'f32' does not fit a result of 'i32'
+func.func @bias_of_bytes(%x: tensor<1x4x4xui8>, %w: tensor<2x4x1xi8>, %b: tensor<2xf32>) {
+  %y = tn.conv %x, %w bias %b {strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, groups = 1 : i64, channelsLast = false} : (tensor<1x4x4xui8>, tensor<2x4x1xi8>, tensor<2xf32>) -> tensor<1x2x4xi32>
+  return
+}
+
+// -----
+
+// CHECK: different element types, 'i8' and 'ui8'
+func.func @signed_bytes(%x: tensor<1x4x4xi8>, %w: tensor<2x4x1xui8>) {
+  %y = tn.conv %x, %w {strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, groups = 1 : i64, channelsLast = false} : (tensor<1x4x4xi8>, tensor<2x4x1xui8>) -> tensor<1x2x4xi32>
+  return
+}
+
+// -----
+
 // CHECK: #tn.shape has 1 dims, the tensor 2
 func.func @encoding(%x: tensor<?x3xf32, #tn.shape<()[s0] -> (s0)>>) {
   return

@@ -38,9 +38,10 @@ inline PackedText panelsText(const std::vector<int64_t> &matrix, int64_t dim, in
 }
 
 /// A convolution's weight [O, I / groups, taps...]: [group, panel, taps..., input channel, output channel], without the
-/// first of one group. The last two dims of taps come first if `squareFirst`.
+/// first of one group. The last two dims of taps come first if `squareFirst`. With words of so many `elements` of input
+/// channels, which are the last dim then.
 inline PackedText outputPanelsText(const std::vector<int64_t> &weight, int64_t panel, int64_t groups = 1,
-                                   const std::string &element = "f32", bool squareFirst = false) {
+                                   const std::string &element = "f32", bool squareFirst = false, int64_t elements = 1) {
   int64_t rank = weight.size(), outputs = weight[0] / groups;
   std::vector<int64_t> order, packed = {(outputs + panel - 1) / panel};
   for (int64_t dim = 2; dim < rank; ++dim) {
@@ -50,6 +51,7 @@ inline PackedText outputPanelsText(const std::vector<int64_t> &weight, int64_t p
   for (int64_t dim : order) {
     packed.push_back(weight[dim]);
   }
+  packed.back() = (packed.back() + elements - 1) / elements;
   packed.push_back(panel);
   std::string first = "0, ", tiled = "0", tiles = std::to_string(panel);
   if (groups > 1) {
@@ -57,6 +59,11 @@ inline PackedText outputPanelsText(const std::vector<int64_t> &weight, int64_t p
     first += std::to_string(rank) + ", ";
     tiled = "0, 0";
     tiles = std::to_string(outputs) + ", " + tiles;
+  }
+  if (elements > 1) {
+    packed.push_back(elements);
+    tiled += ", 1";
+    tiles += ", " + std::to_string(elements);
   }
   return {tensorText(packed, element),
           "outer_dims_perm = [" + first + joinedBy(order, ", ") + "] inner_dims_pos = [" + tiled + "] inner_tiles = [" +

@@ -193,6 +193,19 @@ TEST_F(ReferenceTest, ConvolutionsOfIntegersAreExact) {
                dims, naiveConv(c, dims, valuesOf(x), valuesOf(weight), none));
 }
 
+TEST_F(ReferenceTest, ConvolutionsOfBytesAreSummedInWords) {
+  for (const Case &c : kConvs) {
+    std::vector<int64_t> dims = convResult(c);
+    SCOPED_TRACE(attributes(c));
+    Tensor x = random(DType::U8, c.x, 1);
+    Tensor weight = random(DType::I8, c.weight, 2);
+    Tensor bias = random(DType::I32, {c.weight[0]}, 3);
+    expectTensor(evaluate("tn.conv %0, %1 bias %2 {" + attributes(c) + ", channelsLast = false}",
+                          {x, weight, bias}, type(dims, "i32")),
+                 dims, naiveConv(c, dims, valuesOf(x), valuesOf(weight), valuesOf(bias)));
+  }
+}
+
 TEST_F(ReferenceTest, TransposedConvolutionsFollowTheDefinition) {
   const Case cases[] = {
       {{1, 1, 3}, {1, 1, 2}, {1}, {0, 0}, {1}, {0}, 1},

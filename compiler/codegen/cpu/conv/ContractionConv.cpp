@@ -154,15 +154,16 @@ Type ConvLowering::wordType() const {
 
 Value ConvLowering::inputWords(const IndexMath &math) {
   Value buffer = kernel.input(cast<BlockArgument>(conv.getX()).getArgNumber());
-  if (elementsOfWord(type) == 1) {
-    return buffer;
-  }
   tn::Dims dims = tn::getDims(conv.getX().getType());
+  dims.back() = math.builder.getAffineConstantExpr(g.channels);
+  if (copiesLines && joinsLine) {
+    dims.pop_back();
+    dims.back() = dims.back() * g.channels;
+  }
   SmallVector<OpFoldResult> sizes;
-  for (AffineExpr dim : ArrayRef(dims).drop_back()) {
+  for (AffineExpr dim : dims) {
     sizes.push_back(getAsOpFoldResult(size(math, dim)));
   }
-  sizes.push_back(math.builder.getIndexAttr(g.channels));
   return memrefAt(math.builder, math.location, math.pointer(buffer, math.constant(0)), wordType(),
                   sizes);
 }
@@ -195,10 +196,13 @@ LogicalResult ConvLowering::lower() {
   if (!copiesLines) {
     return buildGridLoop(kernel, grid, none, tile);
   }
-  strip = allocate(kernel,
-                   {math.constant(g.depth.kernel * stripLines), math.constant(stripWidth),
-                    math.constant(pixelStride)},
-                   wordType());
+  SmallVector<Value> sizes = {math.constant(g.depth.kernel * stripLines)};
+  if (joinsLine) {
+    sizes.push_back(math.constant(stripWidth * pixelStride));
+  } else {
+    sizes.append({math.constant(stripWidth), math.constant(pixelStride)});
+  }
+  strip = allocate(kernel, sizes, wordType());
   auto prepare = [&](const IndexMath &inner, const GridPoint &point) { copyStrip(inner, point); };
   return buildGridLoop(kernel, grid, prepare, tile);
 }

@@ -59,39 +59,49 @@ void ConvLowering::copyBlock(const IndexMath &math, const Part &part, int64_t ke
     return; // all padding, which no product reads; a view of it would begin behind the input's end
   }
   if (joinsLine) {
+    // Lines of words, as few channels alone would be copied one by one.
     Value end = math.add(left, columns.count);
     clearColumns(math, at, zero, count, left);
     clearColumns(math, at, end, count, math.sub(reach, end));
+    left = math.mul(left, channels);
+    columns = {math.mul(columns.first, channels), math.mul(columns.count, channels)};
   }
   if (getConstantIntValue(columns.count) == 0) {
     return;
   }
-  Value to = math.view(strip, {at, left, zero}, {count, columns.count, channels});
+  SmallVector<Value> toOffsets = {at, left}, toSizes = {count, columns.count};
+  if (!joinsLine) {
+    toOffsets.push_back(zero);
+    toSizes.push_back(channels);
+  }
+  Value to = math.view(strip, toOffsets, toSizes);
   // The input's spatial dims are the last of these.
   Value offsets[] = {planes.first, lines.first, columns.first};
   Value sizes[] = {one, count, columns.count};
   AffineExpr first = math.builder.getAffineConstantExpr(0);
   AffineExpr positions[] = {first, math.builder.getAffineDimExpr(0),
                             math.builder.getAffineDimExpr(1)};
-  size_t spatial = cast<MemRefType>(input.getType()).getRank() - 2;
+  size_t spatial = cast<MemRefType>(input.getType()).getRank() - (joinsLine ? 1 : 2);
   SmallVector<Value> fromOffsets = {part.image}, fromSizes = {one};
   SmallVector<AffineExpr> map = {first};
   llvm::append_range(fromOffsets, ArrayRef(offsets).take_back(spatial));
   llvm::append_range(fromSizes, ArrayRef(sizes).take_back(spatial));
   llvm::append_range(map, ArrayRef(positions).take_back(spatial));
-  fromOffsets.push_back(zero);
-  fromSizes.push_back(channels);
-  map.push_back(math.builder.getAffineDimExpr(2));
+  if (!joinsLine) {
+    fromOffsets.push_back(zero);
+    fromSizes.push_back(channels);
+    map.push_back(math.builder.getAffineDimExpr(2));
+  }
   copyElements(math, math.view(input, fromOffsets, fromSizes), to,
-               AffineMap::get(3, 0, map, context));
+               AffineMap::get(toSizes.size(), 0, map, context));
 }
 
-/// Zeros into columns of some lines of the strip.
+/// Zeros into columns of some lines of the strip, which are lines of words.
 void ConvLowering::clearColumns(const IndexMath &math, Value line, Value column, Value lines,
                                 Value columns) {
   if (getConstantIntValue(columns) != 0) {
-    clear(math, math.view(strip, {line, column, math.constant(0)},
-                          {lines, columns, math.constant(g.channels)}));
+    clear(math, math.view(strip, {line, math.mul(column, g.channels)},
+                          {lines, math.mul(columns, g.channels)}));
   }
 }
 

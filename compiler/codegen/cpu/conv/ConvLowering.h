@@ -49,10 +49,10 @@ private:
   ProductType type;
   Epilogue epilogue;
   std::optional<TileWriter> writer;
-  mlir::Value input;     ///< its last dim counts words
+  mlir::Value input;     ///< its last dim counts words: of a pixel, or of a line that is copied
   mlir::Value weights;   ///< packed at compile time, or null
   mlir::Value panelCopy; ///< scratch for one panel of the weights, or null
-  mlir::Value strip;     ///< scratch for copied input, or null
+  mlir::Value strip;     ///< scratch for copied input, as `input`, or null
   mlir::Value pixels;    ///< scratch for copied pixels, or null
   /// Of the strip: pixels of a line, lines of a plane, lines from one line of the kernel to the
   /// next. Lines of the kernel further apart than the lines of a chunk reach have lines of their

@@ -24,7 +24,7 @@ struct Grouped {
   int64_t lanes = 16;
 };
 
-std::string tensorOf(llvm::ArrayRef<std::string> dims) {
+std::string tensorOf(llvm::ArrayRef<std::string> dims, const std::string &element = "f32") {
   std::string sizes, shape;
   bool isDynamic = false;
   for (const std::string &dim : dims) {
@@ -33,11 +33,12 @@ std::string tensorOf(llvm::ArrayRef<std::string> dims) {
     sizes += (isNumber ? dim : "?") + "x";
     shape += (shape.empty() ? "" : ", ") + dim;
   }
-  return "tensor<" + sizes + "f32" +
+  return "tensor<" + sizes + element +
          (isDynamic ? ", #tn.shape<()[s0] -> (" + shape + ")>>" : std::string(">"));
 }
 
-std::string regionText(const Grouped &g, bool hasEpilogue, bool isComputed = false) {
+/// Of f32, or of u8 by s8.
+std::string regionText(const Grouped &g, bool hasEpilogue, bool isComputed = false, bool isOfBytes = false) {
   std::vector<std::string> x = {"2"}, y = {"2"},
                            w = {std::to_string(g.outChannels),
                                 std::to_string(g.channels / g.groups)};
@@ -59,8 +60,9 @@ std::string regionText(const Grouped &g, bool hasEpilogue, bool isComputed = fal
   }
   x.push_back(std::to_string(g.channels));
   y.push_back(std::to_string(g.outChannels));
-  std::string input = tensorOf(x), output = tensorOf(y), weight = tensorOf(w);
-  PackedText panels = outputPanelsText(sizes, g.lanes);
+  std::string input = tensorOf(x, isOfBytes ? "ui8" : "f32"), output = tensorOf(y, isOfBytes ? "i32" : "f32");
+  std::string weight = tensorOf(w, isOfBytes ? "i8" : "f32");
+  PackedText panels = outputPanelsText(sizes, g.lanes, 1, isOfBytes ? "i8" : "f32");
   std::string packed = panels.type, body = panels.unpack();
   if (isComputed) {
     body = "";
@@ -89,8 +91,9 @@ std::string regionText(const Grouped &g, bool hasEpilogue, bool isComputed = fal
 }
 
 void expectRight(const Grouped &g, llvm::ArrayRef<Sizes> symbols = {Sizes()}) {
-  for (int form : {0, 1, 2, 3}) {
-    std::string text = regionText(g, /*hasEpilogue=*/form % 2 == 1, /*isComputed=*/form >= 2);
+  for (int form : {0, 1, 2, 3, 4}) {
+    std::string text = regionText(g, /*hasEpilogue=*/form % 2 == 1, /*isComputed=*/form == 2 || form == 3,
+                                  /*isOfBytes=*/form == 4);
     llvm::Expected<dispatch::KernelSelection> selection =
         selectKernel(text, target::cpuTarget(), {});
     ASSERT_TRUE(static_cast<bool>(selection)) << llvm::toString(selection.takeError());
@@ -153,6 +156,17 @@ TEST(ConvGroupedTest, SizesThatVary) {
   expectRight({{{6}, {0}}, 24, 24, 24}, widths);
   expectRight({{{0}, {9}}, 32, 32, 4}, widths);
   expectRight({{{0, 1, 1, 0}, {9, 1, 1, 0}}, 32, 32, 8}, widths);
+}
+
+/// f32 holds no sum of more than 514 products of bytes.
+TEST(ConvGroupedTest, LongSumsOfBytesAreLeftToOthers) {
+  for (auto [channels, isTaken] : {std::pair(57, true), {58, false}}) {
+    std::string text = regionText({{{6}, {7}}, channels, 8, 1, 8}, false, false, /*isOfBytes=*/true);
+    llvm::Expected<dispatch::KernelSelection> selection = selectKernel(text, target::cpuTarget(), {});
+    ASSERT_TRUE(static_cast<bool>(selection)) << llvm::toString(selection.takeError());
+    EXPECT_EQ(isTaken, selection->chosen.family == "conv_grouped");
+    EXPECT_TRUE(matchesReference(text, {}, 3)) << text;
+  }
 }
 
 TEST(ConvGroupedTest, LeavesToOthers) {
