@@ -11,12 +11,14 @@
 namespace tenon::tn {
 
 struct BlockRows {
-  int64_t bits = 4;   ///< of a number, 4 or 8: signed, the first in the lowest bits of its word
+  int64_t bits = 4;   ///< of a number, 4 or 8: unsigned, the first in the lowest bits of its word
   int64_t block = 32; ///< numbers that share a scale: a multiple of elementsOfWord()
   bool hasZeroPoints = false;
   int64_t depth = 0; ///< numbers of a row; the last block may be short
 
   int64_t elementsOfWord() const { return 32 / bits; }
+  /// Of all blocks where they have none of their own: what makes signed numbers unsigned.
+  int64_t commonZeroPoint() const { return int64_t(1) << (bits - 1); }
   /// The scale, and the zero point if there are any: f32, before a block's numbers.
   int64_t headerWords() const { return hasZeroPoints ? 2 : 1; }
   int64_t blocks() const { return llvm::divideCeilSigned(depth, block); }

@@ -45,8 +45,8 @@ def Tn_DecodeRowsOp : Tn_Op<"decode_rows", [Pure, Tn_StoredForm]> {
   let summary = "A matrix behind rows of numbers of 4 or 8 bits with a scale for each block of a row";
   let description = [{
     A row is a list of blocks of words of 32 bits (graph/BlockRows.h): the scale as an f32, with `zero_points` a zero point as
-    an f32, then the numbers, signed, the first in the lowest bits; the last block may be short. A number stands for
-    (number - zero point) * scale.
+    an f32, then the numbers, unsigned, the first in the lowest bits; the last block may be short. A number stands for
+    (number - zero point) * scale; without `zero_points` the zero point is 8 or 128.
 
     It stands before the product that reads the matrix, whose kernel takes it apart: products of so stored weights read as
     many bytes as the engine has.

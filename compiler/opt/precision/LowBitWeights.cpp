@@ -9,7 +9,6 @@
 #include "compiler/reference/Interpreter.h"
 #include "mlir/IR/TypeUtilities.h"
 
-#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -178,16 +177,14 @@ std::optional<int64_t> blockOf(const Levels &levels, int64_t elementsOfWord) {
 struct Storing {
   int64_t bits;
   bool hasZeroPoints;
-  int64_t shift; ///< taken off numbers and zero points
+  int64_t shift; ///< that numbers and zero points, or differences, get to be unsigned
 };
 
 Storing storingOf(const Levels &levels) {
   double least = 0, most = 0;
   int16_t leastNumber = 0, mostNumber = 0;
-  bool areWhole = true;
   for (auto [i, number] : llvm::enumerate(levels.numbers)) {
     double difference = number - levels.zeroOf(i);
-    areWhole &= difference == std::floor(difference);
     least = std::min(least, difference);
     most = std::max(most, difference);
     leastNumber = std::min(leastNumber, number);
@@ -195,13 +192,13 @@ Storing storingOf(const Levels &levels) {
   }
   for (int64_t bits : {4, 8}) {
     int64_t half = int64_t(1) << (bits - 1);
-    if (areWhole && least >= -half && most < half) {
-      return {bits, false, 0};
-    }
-    if (leastNumber >= -half && mostNumber < half) {
-      return {bits, true, 0};
+    if (least >= -half && most < half) {
+      return {bits, false, half};
     }
     if (leastNumber >= 0 && mostNumber < 2 * half) {
+      return {bits, true, 0};
+    }
+    if (leastNumber >= -half && mostNumber < half) {
       return {bits, true, half};
     }
   }
@@ -220,15 +217,15 @@ std::vector<char> rowsOf(const Levels &levels, const Storing &storing,
       if (inBlock == 0) {
         float scale = static_cast<float>(levels.scaleOf(at));
         std::memcpy(words, &scale, sizeof(float));
-        float zero = static_cast<float>(levels.zeroOf(at) - static_cast<double>(storing.shift));
+        float zero = static_cast<float>(levels.zeroOf(at) + static_cast<double>(storing.shift));
         if (layout.hasZeroPoints) {
           std::memcpy(words + sizeof(float), &zero, sizeof(float));
         }
       }
-      int64_t number = levels.numbers[at] - storing.shift;
+      int64_t number = levels.numbers[at] + storing.shift;
       number -= storing.hasZeroPoints ? 0 : static_cast<int64_t>(levels.zeroOf(at));
-      int64_t bit = inBlock * layout.bits, mask = (int64_t(1) << layout.bits) - 1;
-      words[4 * layout.headerWords() + bit / 8] |= static_cast<char>((number & mask) << (bit % 8));
+      int64_t bit = inBlock * layout.bits;
+      words[4 * layout.headerWords() + bit / 8] |= static_cast<char>(number << (bit % 8));
     }
   }
   return bytes;

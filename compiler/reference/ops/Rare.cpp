@@ -52,16 +52,15 @@ Status evaluateDecodeRows(Evaluation &evaluation) {
       int64_t row = i / layout.depth, at = i % layout.depth, inBlock = at % layout.block;
       const uint8_t *words = rows.as<uint8_t>() + row * layout.rowBytes() +
                              4 * layout.blockWords() * (at / layout.block);
-      float scale = 0, zero = 0;
+      float scale = 0, zero = static_cast<float>(layout.commonZeroPoint());
       std::memcpy(&scale, words, sizeof(float));
       if (layout.hasZeroPoints) {
         std::memcpy(&zero, words + sizeof(float), sizeof(float));
       }
       int64_t bit = inBlock * layout.bits;
-      uint8_t byte = words[4 * layout.headerWords() + bit / 8];
-      int64_t spare = 8 - layout.bits;
-      int8_t number = static_cast<int8_t>(static_cast<uint8_t>(byte << (spare - bit % 8)));
-      y.as<To>()[i] = narrow<To>((double(number >> spare) - zero) * scale);
+      int64_t byte = words[4 * layout.headerWords() + bit / 8];
+      int64_t number = byte >> bit % 8 & ((int64_t(1) << layout.bits) - 1);
+      y.as<To>()[i] = narrow<To>((double(number) - zero) * scale);
     }
     return Status::ok();
   }));

@@ -53,19 +53,59 @@ private:
   Value inputOfA() { return kernel.input(cast<BlockArgument>(matmul.getA()).getArgNumber()); }
 
   /// The chunk's rows of A as f32, with a stride that spreads them over the cache.
-  void copyRows(const IndexMath &math, const GridPoint &point) {
-    Range range = rowsOf(math, point);
+  void copyRows(const IndexMath &math, const Range &range) {
     Value zero = math.constant(0), depth = math.constant(layout.depth);
     Value from = math.view(math.asRows(inputOfA()), {range.first, zero}, {range.count, depth});
     Value to = math.view(rowCopy, {zero, zero}, {range.count, depth});
     copyElements(math, from, to, math.builder.getMultiDimIdentityMap(2));
   }
 
-  void multiplyFew(const IndexMath &math, Value a, Value panel, const Sums &sums, Value count) {
+  Value rowsOfA(const IndexMath &math, const Range &range) {
+    return rowCopy ? math.pointer(rowCopy, math.constant(0))
+                   : math.pointer(inputOfA(), math.mul(range.first, layout.depth));
+  }
+
+  /// Calls `few` for a chunk of at most kLowBitRows rows, else `many`, which may be null.
+  void chooseByRows(const IndexMath &math, Value count,
+                    llvm::function_ref<void(const IndexMath &)> few,
+                    llvm::function_ref<void(const IndexMath &)> many) {
+    if (!panelCopy) {
+      return few(math);
+    }
+    Value isFew = math.isLess(count, math.constant(kLowBitRows + 1));
+    scf::IfOp::create(
+        math.builder, math.location, isFew,
+        [&](OpBuilder &then, Location at) {
+          few(IndexMath(then, at));
+          scf::YieldOp::create(then, at);
+        },
+        [&](OpBuilder &otherwise, Location at) {
+          many(IndexMath(otherwise, at));
+          scf::YieldOp::create(otherwise, at);
+        });
+  }
+
+  void prepareChunk(const IndexMath &math, const GridPoint &point) {
+    Range range = rowsOf(math, point);
+    if (rowCopy) {
+      copyRows(math, range);
+    }
+    auto scale = [&](const IndexMath &in) {
+      callSupport(in, kernel.function(), scaleSymbol(layout),
+                  {rowsOfA(in, range), in.word(rowStride), in.pointer(fewRows, in.constant(0)),
+                   in.word(in.constant(LowBitRows{layout}.stride())),
+                   in.word(in.constant(layout.depth)), in.word(in.constant(layout.block)),
+                   in.word(range.count)});
+    };
+    chooseByRows(math, range.count, scale, [](const IndexMath &) {});
+  }
+
+  void multiplyFew(const IndexMath &math, Value panel, const Sums &sums, Value count) {
     callSupport(math, kernel.function(), lowBitSymbol(layout),
-                {a, math.word(rowStride), panel, sums.pointer, math.word(sums.stride),
-                 math.word(math.constant(layout.depth)), math.word(math.constant(layout.block)),
-                 math.word(count)});
+                {math.pointer(fewRows, math.constant(0)),
+                 math.word(math.constant(LowBitRows{layout}.stride())), panel, sums.pointer,
+                 math.word(sums.stride), math.word(math.constant(layout.depth)),
+                 math.word(math.constant(layout.block)), math.word(count)});
   }
 
   void multiplyMany(const IndexMath &math, Value a, Value panel, const Sums &sums, Value count) {
@@ -87,25 +127,15 @@ private:
   LogicalResult buildTile(const IndexMath &math, const GridPoint &point) {
     Range range = rowsOf(math, point);
     Value panel = math.pointer(packed, math.mul(point.panel, layout.rowWords() * kPanel));
-    Value a = rowCopy ? math.pointer(rowCopy, math.constant(0))
-                      : math.pointer(inputOfA(), math.mul(range.first, layout.depth));
-    return writer.write(math, range.first, range.count, {math.constant(0), point.panel, n},
-                        [&](const IndexMath &inner, const Sums &sums) {
-                          if (!panelCopy) {
-                            return multiplyFew(inner, a, panel, sums, range.count);
-                          }
-                          Value isFew = inner.isLess(range.count, inner.constant(kLowBitRows + 1));
-                          scf::IfOp::create(
-                              inner.builder, inner.location, isFew,
-                              [&](OpBuilder &then, Location at) {
-                                multiplyFew(IndexMath(then, at), a, panel, sums, range.count);
-                                scf::YieldOp::create(then, at);
-                              },
-                              [&](OpBuilder &otherwise, Location at) {
-                                multiplyMany(IndexMath(otherwise, at), a, panel, sums, range.count);
-                                scf::YieldOp::create(otherwise, at);
-                              });
-                        });
+    Value a = rowsOfA(math, range);
+    return writer.write(
+        math, range.first, range.count, {math.constant(0), point.panel, n},
+        [&](const IndexMath &inner, const Sums &sums) {
+          chooseByRows(
+              inner, range.count,
+              [&](const IndexMath &in) { multiplyFew(in, panel, sums, range.count); },
+              [&](const IndexMath &in) { multiplyMany(in, a, panel, sums, range.count); });
+        });
   }
 
   KernelBuilder &kernel;
@@ -121,6 +151,7 @@ private:
   Value packed;    ///< panels of rows of blocks
   Value rowCopy;   ///< scratch for a chunk of A's rows, or null
   Value rowStride; ///< of A's rows as the kernel reads them
+  Value fewRows;   ///< scratch for a chunk's rows of A as few of them are multiplied
   Value panelCopy; ///< scratch for a part of a panel; null where all tiles have few rows
 };
 
@@ -141,13 +172,15 @@ FailureOr<AffineExpr> LowBitMatmul::lower() {
     rowStride = math.constant(layout.depth + kStridePad);
     rowCopy = allocate(kernel, {math.constant(tileRows), rowStride});
   }
-  auto prepare = [&](const IndexMath &inner, const GridPoint &point) { copyRows(inner, point); };
+  fewRows =
+      allocate(kernel, {math.constant(kLowBitRows), math.constant(LowBitRows{layout}.stride())});
+  auto prepare = [&](const IndexMath &inner, const GridPoint &point) {
+    prepareChunk(inner, point);
+  };
   auto tile = [&](const IndexMath &inner, const GridPoint &point) {
     return buildTile(inner, point);
   };
-  llvm::function_ref<void(const IndexMath &, const GridPoint &)> none;
-  if (failed(rowCopy ? buildGridLoop(kernel, grid, prepare, tile)
-                     : buildGridLoop(kernel, grid, none, tile))) {
+  if (failed(buildGridLoop(kernel, grid, prepare, tile))) {
     return failure();
   }
   return grid.points();
