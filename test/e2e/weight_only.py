@@ -186,6 +186,45 @@ class WeightOnly(ToolTest):
                 with self.subTest(rows=rows, output=name):
                     np.testing.assert_allclose(found[name], wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
 
+    def test_bad_input_is_an_error_that_names_the_node(self):
+        def dequantize(scale, zero=None, **attributes):
+            values = [np.ones((64, 32), np.int8), np.asarray(scale, np.float32)] + ([] if zero is None else [zero])
+            return "DequantizeLinear", values, attributes
+
+        def n_bits(scales=np.ones(64), zero=None, shape=(32, 2, 16), extra=()):
+            values = [np.ones(shape, np.uint8), np.asarray(scales, np.float32)] + ([] if zero is None else [zero])
+            return "MatMulNBits", [*values, *extra], {"K": 64, "N": 32, "bits": 4, "block_size": 32}
+
+        grid = np.ones((2, 32))
+        cases = [(dequantize(0.1, np.uint8(1)), "TN0236", "different element types"), (dequantize(np.ones(32), axis=5), "TN0219", "axis 5"),
+                 (dequantize(np.ones(31), axis=1), "TN0236", "31 and 32 differ"),
+                 (dequantize(grid, axis=0, block_size=24), "TN0301", "not one a block"),
+                 (dequantize(np.ones((2, 31)), axis=0, block_size=32), "TN0301", "not one a block"),
+                 (dequantize(grid, np.ones((1, 32), np.int8), axis=0, block_size=32), "TN0236", "64 scales, but 32 zero points"),
+                 (dequantize(grid, np.ones((2, 32), np.uint8), axis=0, block_size=32), "TN0236", "different element types"),
+                 (dequantize(np.nan), "TN0236", "its scale is nan"), (dequantize([[np.inf] * 32] * 2, axis=0, block_size=32), "TN0236", "its scale is inf"),
+                 (n_bits(np.full(64, np.nan)), "TN0236", "its scale is nan"), (n_bits(np.ones(63)), "TN0236", "weights or scales"), (n_bits(shape=(32, 2, 15)), "TN0236", "weights or scales"),
+                 (n_bits(zero=np.ones(31, np.uint8)), "TN0236", "zero points"), (n_bits(zero=np.ones(64, np.int32)), "TN0236", "zero points"),
+                 (n_bits(zero=np.ones(32, np.uint8), extra=[np.zeros(64, np.int32)]), "TN0301", "input 4")]
+        for scale in (0, np.nan, -0.5, 1e-42):
+            cases.append((("QuantizeLinear", [np.float32(scale)], {}), "TN0236", "its scale is"))
+        for (operator, values, attributes), code, text in cases:
+            names = [f"v{i}" for i in range(len(values))]
+            constants = [numpy_helper.from_array(np.asarray(v), n) for v, n in zip(values, names)]
+            operands = names if operator == "DequantizeLinear" else ["x", *names]
+            domain = MICROSOFT if operator == "MatMulNBits" else ""
+            nodes = [helper.make_node(operator, operands, ["y"], name="the_node", domain=domain, **attributes)]
+            kind = TensorProto.UINT8 if operator == "QuantizeLinear" else TensorProto.FLOAT
+            graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 64])],
+                                      [helper.make_tensor_value_info("y", kind, None)], constants)
+            imports = [helper.make_opsetid("", 21), helper.make_opsetid(MICROSOFT, 1)]
+            onnx.save(helper.make_model(graph, opset_imports=imports, ir_version=10), self.folder / "bad.onnx")
+            with self.subTest(operator=operator, attributes=attributes, text=text):
+                done = self.call("compile", "bad.onnx", "-o", "bad.tenon", "--target", "cpu:avx2")
+                self.assertIn(done.returncode, (3, 5))
+                for part in (code, "the_node", text):
+                    self.assertIn(part, done.stderr)
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])

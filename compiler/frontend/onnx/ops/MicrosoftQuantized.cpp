@@ -185,7 +185,8 @@ Value dequantized(NodeContext &c, const Packing &p, Value numbers) {
 
 void matMulNBits(NodeContext &c) {
   std::optional<Packing> p = readPacking(c);
-  if (!p) {
+  checkScales(c, 2, /*divides=*/false);
+  if (!p || c.failed()) {
     return;
   }
   AffineExpr n = c.constantSize(p->n), blocks = c.constantSize(p->blocks);

@@ -39,10 +39,16 @@ std::optional<Granularity> readGranularity(NodeContext &c) {
   }
   if (isBlocked && !c.failed()) {
     granularity.block = block;
-    AffineExpr blocks = c.dims(1)[granularity.axis];
-    if (!tn::sameDim(blocks, c.dims(0)[granularity.axis].ceilDiv(block))) {
+    tn::Dims blocks = c.dims(0);
+    blocks[granularity.axis] = blocks[granularity.axis].ceilDiv(block);
+    if (!tn::sameDims(c.dims(1), blocks)) {
       c.gap("its scales are not one a block of the axis", "correct block_size");
     }
+  }
+  bool hasZeros = c.has(2) && c.type(1).hasStaticShape() && c.type(2).hasStaticShape();
+  if (hasZeros && c.type(1).getNumElements() != c.type(2).getNumElements()) {
+    c.error(ErrorId::OnnxBadNode, "it has " + Twine(c.type(1).getNumElements()) + " scales, but " +
+                                      Twine(c.type(2).getNumElements()) + " zero points");
   }
   return c.failed() ? std::nullopt : std::optional(granularity);
 }
@@ -164,6 +170,7 @@ void quantizeLinear(NodeContext &c) {
   }
   Type real = quotientType(c);
   std::optional<Granularity> granularity = readGranularity(c);
+  checkScales(c, 1, /*divides=*/true);
   if (!granularity || c.failed()) {
     return;
   }
@@ -195,6 +202,7 @@ void dequantizeLinear(NodeContext &c) {
     element = c.element(1);
   }
   std::optional<Granularity> granularity = readGranularity(c);
+  checkScales(c, 1, /*divides=*/false);
   if (!granularity || c.failed()) {
     return;
   }
