@@ -69,6 +69,8 @@ const Pass kCpuOrder[] = {
     {"integer-products", integerProducts},
     // Behind that, which moves quantization to where chains of it begin and end.
     {"tabulate-chains", tabulateChains},
+    // Behind that, which multiplies weights as integers where both operands are quantized.
+    {"low-bit-weights", lowBitWeights},
     // It leaves elementwise operations, which the others look through.
     {"expand-all-quantize", expandAllQuantize},
     {"dot-products", dotProducts},
@@ -101,6 +103,7 @@ const Pass kAll[] = {
     {"expand-all-quantize", expandAllQuantize},
     {"integer-products", integerProducts},
     {"tabulate-chains", tabulateChains},
+    {"low-bit-weights", lowBitWeights},
     {"narrow-integer-products", narrowIntegerProducts},
     {"fit-products", fitProducts},
     {"dot-products", dotProducts},

@@ -7,6 +7,7 @@
 // Of two computed operands, x = (p - zp) sx and w = (q - zq) sw with q in s8, the sums of rows and
 // columns are computed too:  x w = (p q - zq sum(p) - zp sum(q) + K zp zq) sx sw.
 #include "compiler/opt/Passes.h"
+#include "compiler/opt/Patterns.h"
 #include "compiler/opt/precision/IntegerOperands.h"
 
 using namespace mlir;
@@ -189,8 +190,13 @@ LogicalResult integerProducts(ModuleOp module, tn::WeightStore &weights) {
                                       : WalkResult::advance();
                          })
                          .wasInterrupted();
-  if (!hasProducts || failed(foldConstants(module, weights))) {
-    return success(!hasProducts);
+  if (!hasProducts) {
+    return success();
+  }
+  RewritePatternSet constants(module.getContext());
+  addConstantPatterns(constants, weights, QuantizedWeights::Keep);
+  if (failed(runPatterns(module, std::move(constants)))) {
+    return failure();
   }
   RewritePatternSet requantize(module.getContext());
   addRequantizePatterns(requantize, weights);

@@ -4,6 +4,7 @@
 // the end, where the table has the entries of negative numbers.
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
+#include "compiler/opt/Patterns.h"
 #include "compiler/opt/precision/IntegerOperands.h"
 #include "mlir/IR/IRMapping.h"
 
@@ -136,7 +137,12 @@ LogicalResult tabulateChains(ModuleOp module, tn::WeightStore &weights) {
   for (func::FuncOp function : module.getOps<func::FuncOp>()) {
     hasTables |= Tabulation(function, weights).run();
   }
-  return hasTables ? foldConstants(module, weights) : success();
+  if (!hasTables) {
+    return success();
+  }
+  RewritePatternSet constants(module.getContext());
+  addConstantPatterns(constants, weights, QuantizedWeights::Keep);
+  return runPatterns(module, std::move(constants));
 }
 
 } // namespace tenon::opt
