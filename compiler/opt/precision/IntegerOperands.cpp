@@ -17,8 +17,6 @@ constexpr double kMostDifference = 255, kMostSum = 2147483647;
 
 Type elementOf(Value value) { return getElementTypeOrSelf(value); }
 
-bool isSingle(Value value) { return llvm::all_of(tn::getDims(value.getType()), isOne); }
-
 template <typename T> std::vector<int16_t> narrowed(ArrayRef<char> bytes) {
   std::vector<int16_t> numbers;
   numbers.reserve(bytes.size() / sizeof(T));

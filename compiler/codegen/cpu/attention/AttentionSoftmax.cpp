@@ -56,8 +56,8 @@ Value AttentionLowering::larger(const IndexMath &math, Value a, Value b) const {
 }
 
 Value AttentionLowering::reduceLargest(const IndexMath &math, Value x) const {
-  return vector::ReductionOp::create(math.builder, math.location, vector::CombiningKind::MAXNUMF,
-                                     x);
+  return combineLanes(math.builder, math.location, x,
+                      [&](Value a, Value b) { return larger(math, a, b); });
 }
 
 /// Nothing seen yet.
@@ -191,7 +191,9 @@ Value AttentionLowering::sumOfExponentials(const IndexMath &math, Value row, Val
                                    scf::YieldOp::create(b, location, next);
                                  })
                   .getResult(0);
-  return vector::ReductionOp::create(math.builder, location, vector::CombiningKind::ADD, sum);
+  return combineLanes(math.builder, location, sum, [&](Value a, Value b) -> Value {
+    return arith::AddFOp::create(math.builder, location, a, b);
+  });
 }
 
 /// What a row added up so far, by a smaller unit.

@@ -142,6 +142,18 @@ Value loadLanes(const IndexMath &math, VectorType wide, Value buffer, ValueRange
                         : arith::ExtFOp::create(b, math.location, wide, vector).getResult();
 }
 
+Value combineLanes(OpBuilder &builder, Location location, Value vector,
+                   llvm::function_ref<Value(Value, Value)> combine) {
+  for (int64_t lanes = cast<VectorType>(vector.getType()).getDimSize(0); lanes > 1; lanes /= 2) {
+    auto half = [&](int64_t first) {
+      SmallVector<int64_t> picked = llvm::to_vector(llvm::seq(first, first + lanes / 2));
+      return vector::ShuffleOp::create(builder, location, vector, vector, picked).getResult();
+    };
+    vector = combine(half(0), half(lanes / 2));
+  }
+  return vector::ExtractOp::create(builder, location, vector, 0);
+}
+
 void storeLanes(const IndexMath &math, Value vector, Value buffer, ValueRange place, Value active) {
   VectorType stored = VectorType::get(cast<VectorType>(vector.getType()).getShape(),
                                       cast<MemRefType>(buffer.getType()).getElementType());

@@ -64,6 +64,11 @@ mlir::Value loadLanes(const IndexMath &math, mlir::VectorType wide, mlir::Value 
 void storeLanes(const IndexMath &math, mlir::Value vector, mlir::Value buffer,
                 mlir::ValueRange place, mlir::Value active);
 
+/// All lanes of a vector as one by `combine`, halves with each other: LLVM's reductions of floats
+/// go lane by lane where order or NaN count.
+mlir::Value combineLanes(mlir::OpBuilder &builder, mlir::Location location, mlir::Value vector,
+                         llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine);
+
 /// The operands of one call of the product kernel (MicroKernel.h): pointers, and values of index
 /// type that count words.
 struct Product {

@@ -180,8 +180,8 @@ ProductType productType(tn::MatmulOp matmul) {
 
 std::optional<ProductType> productType(tn::ConvOp conv) {
   Type element = getElementTypeOrSelf(conv.getWeight());
-  if (element.isF32()) {
-    return ProductType::F32;
+  if (element.isF32() || element.isBF16()) {
+    return element.isF32() ? ProductType::F32 : ProductType::BF16;
   }
   bool isBytes = element.isInteger(8) && getElementTypeOrSelf(conv.getType()).isInteger(32);
   return isBytes ? std::optional(ProductType::U8S8) : std::nullopt;
@@ -224,8 +224,8 @@ FamilyMatch matchPacked(Region &region) {
   auto root = llvm::find_if(body, isPackedProduct);
   return root == body.end()
              ? FamilyMatch::refuse("a product of 64-bit elements, or a convolution with channels "
-                                   "first, of a weight whose sizes vary, not of f32, or of bytes "
-                                   "that fill no words")
+                                   "first, of a weight whose sizes vary, of f16, or of bytes or "
+                                   "bf16 that fill no words")
              : FamilyMatch::take(&*root);
 }
 
