@@ -76,6 +76,8 @@ const Pass kCpuOrder[] = {
     {"dot-products", dotProducts},
     // Behind that, which makes reductions.
     {"split-reductions", splitReductions},
+    // Last: patterns look at constants.
+    {"share-parameters", shareParameters},
 };
 
 const Pass kAll[] = {
@@ -102,6 +104,7 @@ const Pass kAll[] = {
     {"expand-quantize", expandQuantize},
     {"expand-all-quantize", expandAllQuantize},
     {"integer-products", integerProducts},
+    {"share-parameters", shareParameters},
     {"tabulate-chains", tabulateChains},
     {"low-bit-weights", lowBitWeights},
     {"narrow-integer-products", narrowIntegerProducts},

@@ -92,6 +92,9 @@ llvm::LogicalResult tabulateChains(mlir::ModuleOp module, tn::WeightStore &weigh
 /// bits, which the products' kernels take apart; all other constants behind scales become floats.
 llvm::LogicalResult lowBitWeights(mlir::ModuleOp module, tn::WeightStore &weights);
 
+/// Scalars that elementwise operations of quantized models add and multiply by become weights.
+llvm::LogicalResult shareParameters(mlir::ModuleOp module, tn::WeightStore &weights);
+
 /// Quantization and its inverse, also of inputs, as the elementwise operations that they are made
 /// of.
 llvm::LogicalResult expandAllQuantize(mlir::ModuleOp module, tn::WeightStore &weights);

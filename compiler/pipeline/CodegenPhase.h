@@ -1,6 +1,6 @@
 // Runs codegen for a dispatched module: each different region once a target, in parallel, through
-// the compile cache. Relies on CodeTarget's functions being pure, so results do not depend on threads
-// or order.
+// the compile cache. Relies on CodeTarget's functions being pure, so results do not depend on
+// threads or order.
 #pragma once
 
 #include "compiler/pipeline/CodeTarget.h"

@@ -73,6 +73,7 @@ private:
   Status optimize();
   Status runUserPasses();
   Status convertPrecision();
+  void addLevels(TargetGroup &group) const;
   Status dispatch();
   void noteApproximations(mlir::ModuleOp regions);
   Status codegen();

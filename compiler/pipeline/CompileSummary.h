@@ -1,5 +1,5 @@
-// What a compilation gave, for the compiler's callers and for the tools that print it. Free of MLIR, so that
-// code that is built with exceptions can include it.
+// What a compilation gave, for the compiler's callers and for the tools that print it. Free of
+// MLIR, so that code that is built with exceptions can include it.
 #pragma once
 
 #include <cstdint>

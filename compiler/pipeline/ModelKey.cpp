@@ -92,6 +92,7 @@ std::string describeOptions(const CompileOptions &options) {
                          {"precision", options.precision ? nameOf(*options.precision) : "keep"},
                          {"allow_tf32", options.allowTf32},
                          {"allow_tanh_gelu", options.allowTanhGelu},
+                         {"adds_levels", options.addsLevels},
                          {"optimize", options.optimize},
                          {"guard", options.guard},
                          {"profile", hashText(profiles).hex()}};

@@ -132,6 +132,30 @@ void Compilation::noteApproximations(ModuleOp regions) {
   });
 }
 
+/// Levels that a group gains by and has not: of the model's products of bytes and of bf16.
+void Compilation::addLevels(TargetGroup &group) const {
+  uint32_t units = 0;
+  group.module->walk([&](Operation *op) {
+    if (isa<tn::MatmulOp, tn::ConvOp, tn::AttentionOp>(op)) {
+      Type element = getElementTypeOrSelf(op->getOperand(1));
+      units |= element.isBF16() ? engine::x86::kAmxBf16 : 0;
+      units |= element.isInteger(8) ? engine::x86::kAvxVnni | engine::x86::kAmxInt8 : 0;
+    }
+  });
+  std::vector<engine::CpuLevel> levels(options.levels);
+  for (const engine::CpuLevelRow &row : engine::kCpuLevels) {
+    bool isOfGroup = row.architecture == engine::rowOf(levels.front()).architecture;
+    if (isOfGroup && (row.features & units) != 0 && !llvm::is_contained(levels, row.level)) {
+      levels.push_back(row.level);
+    }
+  }
+  llvm::sort(levels);
+  group.targets.clear();
+  for (engine::CpuLevel level : levels) {
+    group.targets.push_back(cpuTarget(level, options.cpu, options.guard));
+  }
+}
+
 /// `tn` → `tn.region`: what runs as one kernel, how, and why.
 Status Compilation::dispatch() {
   DiagnosticText diagnostics(context);
@@ -141,6 +165,9 @@ Status Compilation::dispatch() {
     auto optimizeFor = group.profile.isGpu() ? opt::optimizeForGpu : opt::optimizeForCpu;
     if (failed(optimizeFor(*group.module, weights, {}))) {
       return diagnostics.status("optimize for the device");
+    }
+    if (options.addsLevels && !group.profile.isGpu()) {
+      addLevels(group);
     }
     KernelSelector selector(group.targets.front(), wanted);
     if (failed(selector.formRegions(*group.module, group.profile, group.fusion)) ||

@@ -91,6 +91,8 @@ struct CompileOptions {
   /// CPU levels to make variants for; all three by default.
   std::vector<engine::CpuLevel> levels = {engine::CpuLevel::X86_64_V3, engine::CpuLevel::Avx512,
                                           engine::CpuLevel::Avx512VnniBf16};
+  /// Also those with units for products of 8 bits or bf16, if the model has such.
+  bool addsLevels = false;
   /// What decides for them: their levels share regions and plan.
   target::Target cpu = target::cpuTarget();
   /// GPUs to make variants for, each of another architecture.

@@ -30,7 +30,8 @@ private:
 /// TN0742 if a dim is neither a constant nor an expression.
 Status checkDims(mlir::ModuleOp module);
 
-/// The texts that the model carries (class names, preprocessing) as a JSON object; none without any.
+/// The texts that the model carries (class names, preprocessing) as a JSON object; none without
+/// any.
 std::optional<std::string> metadataRecord(mlir::ModuleOp module);
 
 /// Whether the path names a phase written by --dump-phases.

@@ -223,6 +223,7 @@ pipeline::CompileOptions compileOptionsOf(const CompileRequest &request) {
     options.states.push_back({input, output});
   }
   options.levels = request.levels;
+  options.addsLevels = request.addsLevels;
   options.cpu = request.cpu;
   options.gpus = request.gpus;
   options.precision = toPrecision(request.precision);

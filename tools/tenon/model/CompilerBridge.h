@@ -34,6 +34,7 @@ struct CompileRequest {
   /// Inputs and the outputs that replace them: state of the session.
   std::vector<std::pair<std::string, std::string>> states;
   std::vector<engine::CpuLevel> levels;
+  bool addsLevels = false;                  ///< as pipeline::CompileOptions::addsLevels
   target::Target cpu = target::cpuTarget(); ///< as pipeline::CompileOptions::cpu
   std::vector<target::Target> gpus;
   std::string precision = "keep"; ///< as in --precision

@@ -139,6 +139,7 @@ Status addTarget(std::string_view text, Targets &targets) {
     size_t comma = text.find(',');
     std::string_view word = text.substr(0, comma);
     if (word == "cpu") {
+      targets.addsLevels = true;
       std::vector<CpuLevel> levels = allLevels();
       targets.levels.insert(targets.levels.end(), levels.begin(), levels.end());
     } else if (word == "cuda") {

@@ -16,6 +16,7 @@ namespace tenon::tool {
 /// What an engine gets variants for: levels worst first, architectures oldest first, each once.
 struct Targets {
   std::vector<engine::CpuLevel> levels;
+  bool addsLevels = false; ///< as pipeline::CompileOptions::addsLevels: `cpu` names no level
   /// What decides for the levels, which share a plan.
   target::Target cpu = target::cpuTarget();
   std::vector<target::Target> gpus;

@@ -62,6 +62,7 @@ Status applyTarget(const TargetFlags &flags, CompileRequest &request, Terminal &
     terminal.note(note);
   }
   request.levels = std::move(targets.levels);
+  request.addsLevels = targets.addsLevels;
   request.cpu = std::move(targets.cpu);
   request.gpus = std::move(targets.gpus);
   request.precision = flags.precision;

@@ -29,9 +29,7 @@ Value widen(OpBuilder &builder, Location location, Value value) {
 }
 
 Value narrow(OpBuilder &builder, Location location, Value value, Type storage) {
-  return value.getType() == storage
-             ? value
-             : arith::TruncFOp::create(builder, location, storage, value).getResult();
+  return value.getType() == storage ? value : roundForStorage(builder, location, storage, value);
 }
 
 Value combineSum(OpBuilder &builder, Location location, Value a, Value b) {

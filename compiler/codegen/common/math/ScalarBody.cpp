@@ -250,6 +250,12 @@ Value emitBinary(ScalarEmitter &e, Operation *op, Value a, Value b) {
 
 } // namespace
 
+Value roundForStorage(OpBuilder &builder, Location location, Type stored, Value value) {
+  return arith::TruncFOp::create(
+      builder, location, stored, value, arith::RoundingModeAttr(),
+      arith::FastMathFlagsAttr::get(builder.getContext(), arith::FastMathFlags::contract));
+}
+
 Type storageType(Type element) {
   if (element.isInteger(1) || tn::isLowBit(element)) {
     return IntegerType::get(element.getContext(), 8);

@@ -11,6 +11,11 @@ namespace tenon::codegen {
 /// signless, wider floats unchanged.
 mlir::Type storageType(mlir::Type element);
 
+/// A wide float as one of the narrow type that it is stored in. Marked `contract`: between fused
+/// operations the digits may stay, which a cast of the model's may not.
+mlir::Value roundForStorage(mlir::OpBuilder &builder, mlir::Location location, mlir::Type stored,
+                            mlir::Value value);
+
 /// An element of a constant as it lies in memory.
 mlir::TypedAttr storedElement(mlir::Attribute element, mlir::Type storage);
 

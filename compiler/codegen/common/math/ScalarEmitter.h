@@ -47,7 +47,7 @@ public:
     }
     mlir::Type stored = storageType(element);
     if (value.getType() != stored) {
-      return mlir::arith::TruncFOp::create(builder, location, stored, value);
+      return roundForStorage(builder, location, stored, value);
     }
     return value;
   }

@@ -52,6 +52,14 @@ bool isExact(Value wide, FloatType narrow, int steps = kMostSteps) {
                       [&](Value operand) { return isExact(operand, narrow, steps - 1); });
 }
 
+/// Whether a value is rounded only because it would be stored so, not because the model asks for
+/// it: between operations that are fused, bf16 keeps the digits of f32.
+bool isOfStorage(arith::TruncFOp rounded) {
+  return getElementTypeOrSelf(rounded.getType()).isBF16() &&
+         arith::bitEnumContainsAny(rounded.getFastmath().value_or(arith::FastMathFlags::none),
+                                   arith::FastMathFlags::contract);
+}
+
 /// widen(round(x)) -> x
 struct DropRounding : OpRewritePattern<arith::ExtFOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -60,7 +68,7 @@ struct DropRounding : OpRewritePattern<arith::ExtFOp> {
     arith::TruncFOp rounded = op.getIn().getDefiningOp<arith::TruncFOp>();
     FloatType narrow = cast<FloatType>(getElementTypeOrSelf(op.getIn()));
     if (!rounded || rounded.getIn().getType() != op.getType() || narrow.getWidth() != 16 ||
-        !isExact(rounded.getIn(), narrow)) {
+        !(isOfStorage(rounded) || isExact(rounded.getIn(), narrow))) {
       return failure();
     }
     rewriter.replaceOp(op, rounded.getIn());
