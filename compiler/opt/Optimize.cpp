@@ -67,6 +67,10 @@ const Pass kGpuOrder[] = {
 const Pass kCpuOrder[] = {
     // First: it matches on quantization as such, and leaves weights that constants can be.
     {"integer-products", integerProducts},
+    // Behind that, which moves quantization to where chains of it begin and end.
+    {"tabulate-chains", tabulateChains},
+    // Behind that, which multiplies weights as integers where both operands are quantized.
+    {"low-bit-weights", lowBitWeights},
     // It leaves elementwise operations, which the others look through.
     {"expand-all-quantize", expandAllQuantize},
     {"dot-products", dotProducts},
@@ -98,6 +102,8 @@ const Pass kAll[] = {
     {"expand-quantize", expandQuantize},
     {"expand-all-quantize", expandAllQuantize},
     {"integer-products", integerProducts},
+    {"tabulate-chains", tabulateChains},
+    {"low-bit-weights", lowBitWeights},
     {"narrow-integer-products", narrowIntegerProducts},
     {"fit-products", fitProducts},
     {"dot-products", dotProducts},

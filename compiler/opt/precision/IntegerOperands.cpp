@@ -17,8 +17,6 @@ constexpr double kMostDifference = 255, kMostSum = 2147483647;
 
 Type elementOf(Value value) { return getElementTypeOrSelf(value); }
 
-bool isSingle(Value value) { return llvm::all_of(tn::getDims(value.getType()), isOne); }
-
 template <typename T> std::vector<int16_t> narrowed(ArrayRef<char> bytes) {
   std::vector<int16_t> numbers;
   numbers.reserve(bytes.size() / sizeof(T));
@@ -166,11 +164,16 @@ std::optional<Levels> IntegerOperands::levelsOf(Value weight, int64_t columnDim,
 }
 
 Value IntegerOperands::asUnsigned(PatternRewriter &rewriter, Value numbers) const {
-  return asUnsigned(rewriter, numbers, kMostSteps);
+  return retyped(rewriter, numbers, rewriter.getIntegerType(8, /*isSigned=*/false), kUnsignedShift,
+                 kMostSteps);
 }
 
-Value IntegerOperands::asUnsigned(PatternRewriter &rewriter, Value numbers, int steps) const {
-  Type byte = rewriter.getIntegerType(8, /*isSigned=*/false);
+Value IntegerOperands::asSigned(PatternRewriter &rewriter, Value numbers) const {
+  return retyped(rewriter, numbers, rewriter.getI8Type(), -kUnsignedShift, kMostSteps);
+}
+
+Value IntegerOperands::retyped(PatternRewriter &rewriter, Value numbers, Type byte, int64_t by,
+                               int steps) const {
   if (elementOf(numbers) == byte) {
     return numbers;
   }
@@ -178,23 +181,24 @@ Value IntegerOperands::asUnsigned(PatternRewriter &rewriter, Value numbers, int 
   Operation *op = numbers.getDefiningOp();
   if (steps > 0 && isMoved(op)) {
     SmallVector<Value> operands(op->getOperands());
-    operands[0] = asUnsigned(rewriter, operands[0], steps - 1);
+    operands[0] = retyped(rewriter, operands[0], byte, by, steps - 1);
     return rebuild(rewriter, op, operands, type)->getResult(0);
   }
   if (tn::QuantizeOp quantize = numbers.getDefiningOp<tn::QuantizeOp>()) {
-    Value zero = shifted(rewriter, quantize.getZeroPoint(), byte);
+    Value zero = shifted(rewriter, quantize.getZeroPoint(), byte, by);
     return tn::QuantizeOp::create(rewriter, numbers.getLoc(), type, quantize.getX(),
                                   quantize.getScale(), zero, quantize.getAxis());
   }
-  return shifted(rewriter, numbers, byte);
+  return shifted(rewriter, numbers, byte, by);
 }
 
-Value IntegerOperands::shifted(PatternRewriter &rewriter, Value numbers, Type element) const {
+Value IntegerOperands::shifted(PatternRewriter &rewriter, Value numbers, Type element,
+                               int64_t by) const {
   Location location = numbers.getLoc();
   std::optional<double> known =
       tensorType(numbers).getRank() == 0 ? constants.scalar(numbers) : std::nullopt;
   if (known) {
-    int64_t value = static_cast<int64_t>(*known) + kUnsignedShift;
+    int64_t value = static_cast<int64_t>(*known) + by;
     RankedTensorType type = RankedTensorType::get({}, element);
     return tn::ConstantOp::create(
         rewriter, location, type,
@@ -202,7 +206,7 @@ Value IntegerOperands::shifted(PatternRewriter &rewriter, Value numbers, Type el
   }
   Value wide = castTo(rewriter, location, numbers, rewriter.getI32Type());
   Value more = tn::AddOp::create(rewriter, location, wide.getType(), wide,
-                                 integerNumber(rewriter, location, kUnsignedShift));
+                                 integerNumber(rewriter, location, by));
   return castTo(rewriter, location, more, element);
 }
 

@@ -64,9 +64,12 @@ public:
 
   /// Numbers as u8: those of s8 with 128 more. What quantizes them does so at once.
   mlir::Value asUnsigned(mlir::PatternRewriter &rewriter, mlir::Value numbers) const;
-  /// A zero point or other numbers with 128 more, in another type; a constant for a constant.
-  mlir::Value shifted(mlir::PatternRewriter &rewriter, mlir::Value numbers,
-                      mlir::Type element) const;
+  /// The same as s8, those of u8 with 128 less.
+  mlir::Value asSigned(mlir::PatternRewriter &rewriter, mlir::Value numbers) const;
+  /// A zero point or other numbers with 128 more, or `by`, in another type; a constant for a
+  /// constant.
+  mlir::Value shifted(mlir::PatternRewriter &rewriter, mlir::Value numbers, mlir::Type element,
+                      int64_t by = kUnsignedShift) const;
   /// The zero point of what asUnsigned gives as i32.
   mlir::Value unsignedZero(mlir::PatternRewriter &rewriter, const Quantized &x,
                            mlir::Value zero) const;
@@ -92,7 +95,8 @@ public:
   Constants constants;
 
 private:
-  mlir::Value asUnsigned(mlir::PatternRewriter &rewriter, mlir::Value numbers, int steps) const;
+  mlir::Value retyped(mlir::PatternRewriter &rewriter, mlir::Value numbers, mlir::Type byte,
+                      int64_t by, int steps) const;
   mlir::Value make(mlir::PatternRewriter &rewriter, mlir::Value weight, mlir::RankedTensorType type,
                    std::vector<char> bytes, llvm::StringRef what) const;
 };

@@ -4,13 +4,25 @@
 //   x = (p - zp) sx,  w = (q + c) sw:  x w = (p q + c sum(p) - zp sum(q + c)) sx sw
 // where q + c are the weights less their zero points, and c is 0 for columns that fit s8 without.
 // Relies on weights behind tn.dequantize being left so by constant folding.
+// Of two computed operands, x = (p - zp) sx and w = (q - zq) sw with q in s8, the sums of rows and
+// columns are computed too:  x w = (p q - zq sum(p) - zp sum(q) + K zp zq) sx sw.
 #include "compiler/opt/Passes.h"
+#include "compiler/opt/Patterns.h"
 #include "compiler/opt/precision/IntegerOperands.h"
 
 using namespace mlir;
 
 namespace tenon::opt {
 namespace {
+
+/// Of numbers as i32, along a dim, which stays as 1.
+Value sumAlong(PatternRewriter &rewriter, Location location, Value numbers, int64_t dim) {
+  Value wide = castTo(rewriter, location, numbers, rewriter.getI32Type());
+  tn::Dims dims = tn::getDims(wide.getType());
+  dims[dim] = rewriter.getAffineConstantExpr(1);
+  return tn::ReduceOp::create(rewriter, location, tn::makeTensor(dims, rewriter.getI32Type()), wide,
+                              tn::ReduceKind::sum, ArrayRef<int64_t>{dim}, /*keepdims=*/true);
+}
 
 class ProductPattern : public OpRewritePattern<tn::MatmulOp> {
 public:
@@ -71,8 +83,9 @@ private:
     sums = tn::SubOp::create(rewriter, location, sumType, sums, offset);
     if (w.isShifted()) {
       Value shift = operands.ofColumns(rewriter, op.getB(), w.shifts, "shifts");
-      Value more =
-          multiplyParameters(rewriter, location, sumOfRows(rewriter, location, numbers), shift);
+      Value more = multiplyParameters(
+          rewriter, location,
+          sumAlong(rewriter, location, numbers, tensorType(numbers).getRank() - 1), shift);
       sums = tn::AddOp::create(rewriter, location, sumType, sums, more);
     }
     return scale ? operands.scaled(rewriter, sums, scale, w.scale) : sums;
@@ -89,14 +102,69 @@ private:
     return reshape(rewriter, op.getLoc(), parameter, dims);
   }
 
-  static Value sumOfRows(PatternRewriter &rewriter, Location location, Value numbers) {
-    Value wide = castTo(rewriter, location, numbers, rewriter.getI32Type());
-    tn::Dims dims = tn::getDims(wide.getType());
-    int64_t last = static_cast<int64_t>(dims.size()) - 1;
-    dims.back() = rewriter.getAffineConstantExpr(1);
-    return tn::ReduceOp::create(rewriter, location, tn::makeTensor(dims, rewriter.getI32Type()),
-                                wide, tn::ReduceKind::sum, ArrayRef<int64_t>{last},
-                                /*keepdims=*/true);
+  IntegerOperands operands;
+};
+
+/// Of two operands of one scale each, both computed.
+class ComputedPattern : public OpRewritePattern<tn::MatmulOp> {
+public:
+  ComputedPattern(MLIRContext *context, tn::WeightStore &weights)
+      : OpRewritePattern(context), operands(weights) {}
+
+  LogicalResult matchAndRewrite(tn::MatmulOp op, PatternRewriter &rewriter) const override {
+    std::optional<Quantized> x = IntegerOperands::dequantized(op.getA());
+    std::optional<Quantized> w = IntegerOperands::dequantized(op.getB());
+    bool arePerTensor =
+        x && w && isPerTensor(op.getA().getDefiningOp()) && isPerTensor(op.getB().getDefiningOp());
+    if (!op.getType().getElementType().isF32() || op.getTransposeA() || !arePerTensor) {
+      return failure();
+    }
+    std::optional<double> zeroOfX = operands.constants.scalar(x->zero);
+    std::optional<double> zeroOfW = operands.constants.scalar(w->zero);
+    tn::Dims dims = tn::getDims(op.getA().getType());
+    std::optional<int64_t> depth = tn::constantDim(dims.back());
+    if (!zeroOfX || !zeroOfW || !depth || *depth > kMostDepth) {
+      return failure();
+    }
+    rewriter.replaceOp(op, product(op, *x, *w, *zeroOfX, *zeroOfW, *depth, rewriter));
+    return success();
+  }
+
+private:
+  /// Whose sums of products and zero points i32 holds.
+  static constexpr int64_t kMostDepth = (int64_t(1) << 31) / (4 * 256 * 256);
+
+  Value product(tn::MatmulOp op, const Quantized &x, const Quantized &w, double zeroOfX,
+                double zeroOfW, int64_t depth, PatternRewriter &rewriter) const {
+    Location location = op.getLoc();
+    Value p = operands.asUnsigned(rewriter, x.numbers), q = operands.asSigned(rewriter, w.numbers);
+    int64_t zp = int64_t(zeroOfX) + (p == x.numbers ? 0 : kUnsignedShift);
+    int64_t zq = int64_t(zeroOfW) - (q == w.numbers ? 0 : kUnsignedShift);
+    RankedTensorType sumType = tn::withElement(op.getType(), rewriter.getI32Type());
+    Value sums = tn::MatmulOp::create(rewriter, location, sumType, p, q, /*transposeA=*/false,
+                                      op.getTransposeB());
+    int64_t rank = tensorType(q).getRank();
+    if (zq != 0) {
+      Value rows = sumAlong(rewriter, location, p, tensorType(p).getRank() - 1);
+      Value part = tn::MulOp::create(rewriter, location, rows.getType(), rows,
+                                     integerNumber(rewriter, location, zq));
+      sums = tn::SubOp::create(rewriter, location, sumType, sums, part);
+    }
+    if (zp != 0) {
+      Value columns = sumAlong(rewriter, location, q, op.getTransposeB() ? rank - 1 : rank - 2);
+      if (op.getTransposeB()) {
+        Permutation swapped = swapLast(rank);
+        columns = transpose(rewriter, location, columns, swapped);
+      }
+      Value part = tn::MulOp::create(rewriter, location, columns.getType(), columns,
+                                     integerNumber(rewriter, location, zp));
+      sums = tn::SubOp::create(rewriter, location, sumType, sums, part);
+    }
+    if (zp != 0 && zq != 0) {
+      sums = tn::AddOp::create(rewriter, location, sumType, sums,
+                               integerNumber(rewriter, location, depth * zp * zq));
+    }
+    return operands.scaled(rewriter, sums, x.scale, w.scale);
   }
 
   IntegerOperands operands;
@@ -107,6 +175,7 @@ private:
 LogicalResult integerProducts(ModuleOp module, tn::WeightStore &weights) {
   RewritePatternSet patterns(module.getContext());
   patterns.add<ProductPattern>(module.getContext(), weights);
+  patterns.add<ComputedPattern>(module.getContext(), weights);
   addIntegerConvolutionPatterns(patterns, weights);
   if (failed(keepActivationsQuantized(module, weights)) ||
       failed(runPatterns(module, std::move(patterns)))) {
@@ -121,8 +190,13 @@ LogicalResult integerProducts(ModuleOp module, tn::WeightStore &weights) {
                                       : WalkResult::advance();
                          })
                          .wasInterrupted();
-  if (!hasProducts || failed(foldConstants(module, weights))) {
-    return success(!hasProducts);
+  if (!hasProducts) {
+    return success();
+  }
+  RewritePatternSet constants(module.getContext());
+  addConstantPatterns(constants, weights, QuantizedWeights::Keep);
+  if (failed(runPatterns(module, std::move(constants)))) {
+    return failure();
   }
   RewritePatternSet requantize(module.getContext());
   addRequantizePatterns(requantize, weights);

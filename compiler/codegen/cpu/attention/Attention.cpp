@@ -10,6 +10,8 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
+#include <cmath>
+
 using namespace mlir;
 
 namespace tenon::codegen::cpu {
@@ -42,7 +44,7 @@ AttentionLowering::AttentionLowering(KernelBuilder &kernel, tn::AttentionOp atte
                                      engine::CpuLevel level, int64_t most)
     : kernel(kernel), mostRows(most),
       vector(VectorType::get(floatLanes(level), kernel.builder.getF32Type())),
-      causal(attention.getCausal()), scale(attention.getScale().convertToDouble()) {
+      causal(attention.getCausal()), scale(attention.getScale().convertToDouble()), scoreFactor(1) {
   auto buffer = [&](Value operand) {
     return kernel.input(cast<BlockArgument>(operand).getArgNumber());
   };
@@ -55,7 +57,16 @@ AttentionLowering::AttentionLowering(KernelBuilder &kernel, tn::AttentionOp atte
     mask = buffer(attention.getMask());
     maskDims = tn::getDims(attention.getMask().getType());
   }
-  isNarrow = !cast<MemRefType>(q.buffer.getType()).getElementType().isF32();
+  Type element = cast<MemRefType>(q.buffer.getType()).getElementType();
+  type = element.isBF16() ? ProductType::BF16 : ProductType::F32;
+  perWord = elementsOfWord(type);
+  isNarrow = element.isF16();
+  if (type == ProductType::BF16 && scale > 0 && std::isnormal(scale)) {
+    // By a power of two queries are scaled without being rounded.
+    double power = std::exp2(std::round(std::log2(scale)));
+    scoreFactor = scale / power;
+    scale = power;
+  }
   bool sharesNone = tn::sameDim(q.heads(), k.heads());
   sharing =
       sharesNone ? getAffineConstantExpr(1, attention.getContext()) : q.heads().floorDiv(k.heads());
@@ -80,16 +91,34 @@ void AttentionLowering::allocateScratch(const IndexMath &math) {
                         ? getAffineConstantExpr(blockKeys, q.width().getContext())
                         : k.length().ceilDiv(blockKeys) * blockKeys;
   Value panel = math.constant(kPanel), most = math.constant(mostRows);
-  packedKeys = allocate(kernel, {math.size(kernel, held * q.width())});
-  packedValues = allocate(kernel, {math.size(kernel, held * v.width().ceilDiv(kPanel)), panel});
-  rowsOfQueries = allocate(kernel, {most, depth});
+  depthWords = math.size(kernel, q.width().ceilDiv(perWord));
+  AffineExpr valueWords = held.ceilDiv(perWord) * v.width().ceilDiv(kPanel);
+  packedKeys = allocate(kernel, {math.size(kernel, held * q.width().ceilDiv(perWord))});
+  packedValues = allocate(kernel, {math.size(kernel, valueWords), panel});
+  Type element = type == ProductType::F32 ? Type(math.builder.getF32Type())
+                                          : cast<MemRefType>(q.buffer.getType()).getElementType();
+  Value depthOfWords = math.mul(depthWords, perWord);
+  bool isWholeDepth = tn::constantDim(q.width()).value_or(1) % perWord == 0;
+  rowsOfQueries = allocate(kernel, {most, depthOfWords}, element);
   // One panel more, so that the rows do not all fall into the same cache sets.
   scores = allocate(kernel, {most, math.constant(blockKeys + kPanel)});
   sums = allocate(kernel, {most, math.size(kernel, v.width().ceilDiv(kPanel) * kPanel)});
   largest = allocate(kernel, {most});
   total = allocate(kernel, {most});
-  if (isNarrow) {
-    wideKeys = allocate(kernel, {panel, depth});
+  exponentials = scores;
+  if (perWord > 1) {
+    exponentials = allocate(kernel, {most, math.constant(blockKeys + kPanel)}, element);
+    if (tn::constantDim(v.width()).value_or(1) % kPanel != 0) {
+      valueRows = allocate(kernel, {math.constant(blockKeys), panel}, element);
+      clear(math, valueRows);
+    }
+  }
+  if (isNarrow || !isWholeDepth) {
+    keyRows = allocate(kernel, {panel, depthOfWords}, element);
+  }
+  if (!isWholeDepth) {
+    clear(math, rowsOfQueries);
+    clear(math, keyRows);
   }
 }
 
@@ -171,9 +200,9 @@ void AttentionLowering::computeScores(const IndexMath &math, const QueryBlock &b
   Value count = math.div(math.add(part.count, math.constant(kPanel - 1)), panel);
   forEach(math, count, [&](const IndexMath &inner, Value index) {
     callProduct(inner, kernel.function(),
-                {a, depth, keysAt(inner, part, index), panel,
-                 inner.pointer(scores, inner.mul(index, kPanel)), strip, depth, block.count,
-                 Value()});
+                {a, depthWords, keysAt(inner, part, index), panel,
+                 inner.pointer(scores, inner.mul(index, kPanel)), strip, depthWords, block.count,
+                 Value(), type});
   });
 }
 
@@ -186,7 +215,7 @@ void AttentionLowering::addValuePanel(const IndexMath &math, const QueryBlock &b
   std::optional<int64_t> constantWidth = getConstantIntValue(width);
   bool isWhole = constantWidth && *constantWidth % kPanel == 0;
   Value columns = isWhole ? Value() : math.sub(width, math.mul(index, kPanel));
-  Value packed = math.add(valueRow(math, part, index), keysOfPart.first);
+  Value packed = math.add(valueRow(math, part, index), wordsOf(math, keysOfPart.first));
   Value b = math.pointer(packedValues, math.mul(packed, kPanel));
   Value ldb = math.constant(kPanel);
   if (getConstantIntValue(isPacked) != 1) {
@@ -200,12 +229,12 @@ void AttentionLowering::addValuePanel(const IndexMath &math, const QueryBlock &b
   }
   Value accumulates = isSingle ? math.isLess(math.constant(0), keysOfPart.first)
                                : math.isLess(math.constant(0), math.constant(1));
-  Value strip = math.builder.createOrFold<memref::DimOp>(math.location, scores, 1);
+  Value strip = math.builder.createOrFold<memref::DimOp>(math.location, exponentials, 1);
   Value stride = math.builder.createOrFold<memref::DimOp>(math.location, sums, 1);
   callProduct(math, kernel.function(),
-              {math.pointer(scores, keysOfPart.first), strip, b, ldb,
-               math.pointer(sums, math.mul(index, kPanel)), stride, keysOfPart.count, block.count,
-               accumulates, ProductType::F32, columns});
+              {math.pointer(exponentials, wordsOf(math, keysOfPart.first)), wordsOf(math, strip), b,
+               ldb, math.pointer(sums, math.mul(index, kPanel)), stride,
+               wordsOf(math, keysOfPart.count), block.count, accumulates, type, columns});
 }
 
 /// Values that are read in place are read row by row of some, as memory streams them.

@@ -74,6 +74,9 @@ private:
   void packValues(const IndexMath &math, mlir::Value batch, mlir::Value head, const KeyBlock &keys);
   mlir::Value readsInPlace(const IndexMath &math) const;
   mlir::Value packsPanel(const IndexMath &math, mlir::Value panel) const;
+  void weaveValues(const IndexMath &math, mlir::Value batch, mlir::Value head, const KeyBlock &keys,
+                   mlir::Value panel, mlir::Value to) const;
+  mlir::Value wordsOf(const IndexMath &math, mlir::Value elements) const;
   void takeQueries(const IndexMath &math, const QueryBlock &block);
   void writeResult(const IndexMath &math, const QueryBlock &block);
   void forParts(
@@ -90,6 +93,8 @@ private:
                            mlir::Value row, mlir::Value seen);
   mlir::Value sumOfExponentials(const IndexMath &math, mlir::Value row, mlir::Value end,
                                 mlir::Value shift);
+  void storeExponentials(const IndexMath &math, mlir::Value x, mlir::Value row,
+                         mlir::Value column) const;
   void addToRow(const IndexMath &math, mlir::Value row, mlir::Value before, mlir::Value most,
                 mlir::Value sum);
   void rescale(const IndexMath &math, mlir::Value row, mlir::Value factor);
@@ -118,7 +123,8 @@ private:
   int64_t mostRows; ///< of a grid point
   mlir::VectorType vector;
   bool causal;
-  double scale;
+  double scale;       ///< of the queries
+  double scoreFactor; ///< what of the attention's scale the queries have not
   HeadRows q, k, v, result;
   mlir::Value mask; ///< buffer, or null
   tn::Dims maskDims;
@@ -130,12 +136,18 @@ private:
   mlir::Value depth, width;   ///< D, Dv
   mlir::Value valuePanels;    ///< of 32 columns
   mlir::Value isPrepared;     ///< i1: all keys and values of a head are packed before its rows
-  bool isNarrow;              ///< elements of 16 bits, which are widened
-  mlir::Value packedKeys;     ///< [keys in scratch * D]: panels of 32 keys
-  mlir::Value packedValues;   ///< [keys in scratch * value panels, 32]: panels of each block
-  mlir::Value rowsOfQueries;  ///< [most rows, D], scaled
-  mlir::Value wideKeys;       ///< [32, D]: of narrow elements, else null
+  ProductType type;           ///< of both products
+  int64_t perWord;            ///< elements of the depth in a word
+  bool isNarrow;              ///< elements of f16, which are widened
+  mlir::Value depthWords;     ///< that hold D
+  mlir::Value packedKeys;     ///< [keys in scratch * words of D]: panels of 32 keys
+  mlir::Value packedValues;   ///< [words of keys in scratch * value panels, 32]: panels of a block
+  mlir::Value rowsOfQueries;  ///< [most rows, words of D], scaled
+  mlir::Value keyRows;        ///< [32, words of D]: of keys that cannot be read as words, else null
+  mlir::Value valueRows;      ///< [keys of a block, 32]: of values that are woven into words from
+                              ///< fewer columns, else null
   mlir::Value scores;         ///< [most rows, keys of a block and a panel]
+  mlir::Value exponentials;   ///< the same in words; of f32 the scores themselves
   mlir::Value sums;           ///< [most rows, value panels * 32]
   mlir::Value largest, total; ///< [most rows]: the largest score so far; the exponentials' sum
 };

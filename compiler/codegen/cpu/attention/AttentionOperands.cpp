@@ -5,6 +5,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
 
@@ -63,14 +64,22 @@ Value AttentionLowering::keysAt(const IndexMath &math, const KeyBlock &part, Val
   Value start = math.builder.createOrFold<arith::SelectOp>(math.location, isPrepared, part.first,
                                                            math.constant(0));
   Value key = math.add(start, math.mul(panel, kPanel));
-  return math.pointer(packedKeys, math.mul(key, depth));
+  return math.pointer(packedKeys, math.mul(key, depthWords));
 }
 
 /// The row of packedValues at which a panel of a block's values begins.
 Value AttentionLowering::valueRow(const IndexMath &math, const KeyBlock &part, Value panel) const {
   Value start = math.builder.createOrFold<arith::SelectOp>(math.location, isPrepared, part.first,
                                                            math.constant(0));
-  return math.add(math.mul(start, valuePanels), math.mul(panel, blockKeys));
+  Value row = math.add(math.mul(start, valuePanels), math.mul(panel, blockKeys));
+  return wordsOf(math, row);
+}
+
+/// Words that hold so many elements of a depth.
+Value AttentionLowering::wordsOf(const IndexMath &math, Value elements) const {
+  return perWord == 1
+             ? elements
+             : math.div(math.add(elements, math.constant(perWord - 1)), math.constant(perWord));
 }
 
 void AttentionLowering::packKeys(const IndexMath &math, Value batch, Value head,
@@ -81,16 +90,17 @@ void AttentionLowering::packKeys(const IndexMath &math, Value batch, Value head,
     Value first = inner.add(part.first, inner.mul(index, kPanel));
     Value count = inner.min(panel, inner.sub(inner.add(part.first, part.count), first));
     Value to = keysAt(inner, part, index);
-    if (isNarrow) {
+    if (keyRows) {
       Value rows = rowsView(inner, k, batch, head, first, count, zero, depth);
-      copyElements(inner, rows, inner.view(wideKeys, {zero, zero}, {count, depth}),
+      copyElements(inner, rows, inner.view(keyRows, {zero, zero}, {count, depth}),
                    inner.builder.getMultiDimIdentityMap(2));
-      callPackTransposed(inner, kernel.function(), inner.pointer(wideKeys, zero), depth, to, depth,
-                         count);
+      callPackTransposed(inner, kernel.function(), inner.pointer(keyRows, zero), depthWords, to,
+                         depthWords, count);
       return;
     }
-    Value from = inner.pointer(k.buffer, rowOffset(inner, k, batch, head, first));
-    callPackTransposed(inner, kernel.function(), from, rowStride(inner, k), to, depth, count);
+    Value from = inner.elementPointer(k.buffer, rowOffset(inner, k, batch, head, first));
+    callPackTransposed(inner, kernel.function(), from, wordsOf(inner, rowStride(inner, k)), to,
+                       depthWords, count);
   });
 }
 
@@ -98,7 +108,7 @@ void AttentionLowering::packKeys(const IndexMath &math, Value batch, Value head,
 /// read them, and nothing must be widened. Of type i1.
 Value AttentionLowering::readsInPlace(const IndexMath &math) const {
   Value no = math.isLess(math.constant(1), math.constant(0));
-  if (isNarrow) {
+  if (isNarrow || perWord > 1) {
     return no;
   }
   Value rows = math.mul(math.size(kernel, sharing), queries);
@@ -123,6 +133,11 @@ void AttentionLowering::packValues(const IndexMath &math, Value batch, Value hea
   Value zero = math.constant(0), panel = math.constant(kPanel);
   forEach(math, valuePanels, [&](const IndexMath &inner, Value index) {
     when(inner, packsPanel(inner, index), [&](const IndexMath &then) {
+      if (perWord > 1) {
+        Value to = then.pointer(packedValues, then.mul(valueRow(then, part, index), kPanel));
+        weaveValues(then, batch, head, part, index, to);
+        return;
+      }
       Value first = then.mul(index, kPanel);
       std::optional<int64_t> columns = getConstantIntValue(width);
       bool isWhole = columns && *columns % kPanel == 0;
@@ -136,6 +151,39 @@ void AttentionLowering::packValues(const IndexMath &math, Value batch, Value hea
       copyElements(then, from, to, then.builder.getMultiDimIdentityMap(2));
     });
   });
+}
+
+/// A panel of values in words of some keys each.
+void AttentionLowering::weaveValues(const IndexMath &math, Value batch, Value head,
+                                    const KeyBlock &part, Value panel, Value to) const {
+  Value first = math.mul(panel, kPanel), zero = math.constant(0);
+  auto weave = [&](const IndexMath &in, Value from, Value stride) {
+    callPackRows(in, kernel.function(), perWord, from, stride, to, part.count);
+  };
+  auto inPlace = [&](const IndexMath &in) {
+    Value start = in.add(rowOffset(in, v, batch, head, part.first), first);
+    weave(in, in.elementPointer(v.buffer, start), rowStride(in, v));
+  };
+  if (!valueRows) {
+    inPlace(math);
+    return;
+  }
+  Value isTail = math.isLess(width, math.add(first, math.constant(kPanel)));
+  scf::IfOp::create(
+      math.builder, math.location, isTail,
+      [&](OpBuilder &then, Location at) {
+        IndexMath in(then, at);
+        Value count = in.sub(width, first);
+        Value rows = rowsView(in, v, batch, head, part.first, part.count, first, count);
+        copyElements(in, rows, in.view(valueRows, {zero, zero}, {part.count, count}),
+                     then.getMultiDimIdentityMap(2));
+        weave(in, in.pointer(valueRows, zero), in.constant(kPanel));
+        scf::YieldOp::create(then, at);
+      },
+      [&](OpBuilder &otherwise, Location at) {
+        inPlace(IndexMath(otherwise, at));
+        scf::YieldOp::create(otherwise, at);
+      });
 }
 
 void AttentionLowering::packAll(const IndexMath &math, const GridPoint &point) {
@@ -178,6 +226,7 @@ void AttentionLowering::takeQueries(const IndexMath &math, const QueryBlock &blo
                                 Value factor = arith::ConstantOp::create(
                                     body, location, body.getF32FloatAttr(float(scale)));
                                 Value scaled = arith::MulFOp::create(body, location, wide, factor);
+                                scaled = narrow(body, location, scaled, args[1].getType());
                                 linalg::YieldOp::create(body, location, scaled);
                               });
   });

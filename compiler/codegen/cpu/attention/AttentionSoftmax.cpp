@@ -56,8 +56,8 @@ Value AttentionLowering::larger(const IndexMath &math, Value a, Value b) const {
 }
 
 Value AttentionLowering::reduceLargest(const IndexMath &math, Value x) const {
-  return vector::ReductionOp::create(math.builder, math.location, vector::CombiningKind::MAXNUMF,
-                                     x);
+  return combineLanes(math.builder, math.location, x,
+                      [&](Value a, Value b) { return larger(math, a, b); });
 }
 
 /// Nothing seen yet.
@@ -150,6 +150,9 @@ Value AttentionLowering::largestScore(const IndexMath &math, const QueryBlock &b
   auto element = [&](const IndexMath &inner, Value column, Value active) -> Value {
     OpBuilder &b = inner.builder;
     Value x = vector::LoadOp::create(b, inner.location, vector, scores, ValueRange{row, column});
+    if (scoreFactor != 1) {
+      x = arith::MulFOp::create(b, inner.location, x, broadcast(inner, number(inner, scoreFactor)));
+    }
     if (mask) {
       Value key = inner.add(part.first, column);
       x = arith::AddFOp::create(b, inner.location, x, maskAt(inner, block, place, key, active));
@@ -158,7 +161,7 @@ Value AttentionLowering::largestScore(const IndexMath &math, const QueryBlock &b
       Value none = broadcast(inner, number(inner, -kInfinity));
       x = arith::SelectOp::create(b, inner.location, lanesOf(inner, active), x, none);
     }
-    if (mask || active) {
+    if (mask || active || scoreFactor != 1) {
       vector::StoreOp::create(b, inner.location, x, scores, ValueRange{row, column});
     }
     return x;
@@ -166,24 +169,31 @@ Value AttentionLowering::largestScore(const IndexMath &math, const QueryBlock &b
   return reduceLargest(math, largestOf(math, seen, element));
 }
 
-/// exp(score - shift) in the scores' place.
+void AttentionLowering::storeExponentials(const IndexMath &math, Value x, Value row,
+                                          Value column) const {
+  storeLanes(math, x, exponentials, ValueRange{row, column}, /*active=*/Value());
+}
+
+/// exp(score - shift), for the product with the values.
 Value AttentionLowering::sumOfExponentials(const IndexMath &math, Value row, Value end,
                                            Value shift) {
   Location location = math.location;
   Value all = broadcast(math, shift), zero = broadcast(math, number(math, 0));
-  Value sum =
-      scf::ForOp::create(
-          math.builder, location, math.constant(0), end, lanes(math), ValueRange{zero},
-          [&](OpBuilder &b, Location, Value column, ValueRange state) {
-            Value x = vector::LoadOp::create(b, location, vector, scores, ValueRange{row, column});
-            x = arith::SubFOp::create(b, location, x, all);
-            Value e = math::ExpOp::create(b, location, x);
-            vector::StoreOp::create(b, location, e, scores, ValueRange{row, column});
-            Value next = arith::AddFOp::create(b, location, state[0], e);
-            scf::YieldOp::create(b, location, next);
-          })
-          .getResult(0);
-  return vector::ReductionOp::create(math.builder, location, vector::CombiningKind::ADD, sum);
+  Value sum = scf::ForOp::create(math.builder, location, math.constant(0), end, lanes(math),
+                                 ValueRange{zero},
+                                 [&](OpBuilder &b, Location, Value column, ValueRange state) {
+                                   Value x = vector::LoadOp::create(b, location, vector, scores,
+                                                                    ValueRange{row, column});
+                                   x = arith::SubFOp::create(b, location, x, all);
+                                   Value e = math::ExpOp::create(b, location, x);
+                                   storeExponentials(IndexMath(b, location), e, row, column);
+                                   Value next = arith::AddFOp::create(b, location, state[0], e);
+                                   scf::YieldOp::create(b, location, next);
+                                 })
+                  .getResult(0);
+  return combineLanes(math.builder, location, sum, [&](Value a, Value b) -> Value {
+    return arith::AddFOp::create(math.builder, location, a, b);
+  });
 }
 
 /// What a row added up so far, by a smaller unit.
@@ -244,7 +254,7 @@ void AttentionLowering::softmaxRow(const IndexMath &math, const QueryBlock &bloc
     Value nothing = broadcast(math, number(math, 0));
     scf::ForOp::create(builder, location, end, part.count, width, ValueRange(),
                        [&](OpBuilder &b, Location at, Value column, ValueRange) {
-                         vector::StoreOp::create(b, at, nothing, scores, ValueRange{row, column});
+                         storeExponentials(IndexMath(b, at), nothing, row, column);
                          scf::YieldOp::create(b, at);
                        });
   }

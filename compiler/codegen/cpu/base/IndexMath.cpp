@@ -2,7 +2,7 @@
 #include "compiler/codegen/cpu/base/IndexMath.h"
 
 #include "compiler/codegen/common/lower/Reduce.h"
-#include "compiler/codegen/cpu/gemm/MicroKernel.h"
+#include "compiler/codegen/cpu/gemm/PanelPacking.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -70,6 +70,13 @@ Value IndexMath::pointer(Value buffer, Value element) const {
   return offset(base, element);
 }
 
+Value IndexMath::elementPointer(Value buffer, Value element) const {
+  Type stored = builder.getIntegerType(cast<MemRefType>(buffer.getType()).getElementTypeBitWidth());
+  Value start = pointer(buffer, constant(0));
+  return LLVM::GEPOp::create(builder, location, start.getType(), stored, start,
+                             ArrayRef<LLVM::GEPArg>{word(element)});
+}
+
 Value IndexMath::offset(Value pointer, Value elements) const {
   return LLVM::GEPOp::create(builder, location, pointer.getType(), builder.getF32Type(), pointer,
                              ArrayRef<LLVM::GEPArg>{word(elements)});
@@ -135,6 +142,18 @@ Value loadLanes(const IndexMath &math, VectorType wide, Value buffer, ValueRange
                         : arith::ExtFOp::create(b, math.location, wide, vector).getResult();
 }
 
+Value combineLanes(OpBuilder &builder, Location location, Value vector,
+                   llvm::function_ref<Value(Value, Value)> combine) {
+  for (int64_t lanes = cast<VectorType>(vector.getType()).getDimSize(0); lanes > 1; lanes /= 2) {
+    auto half = [&](int64_t first) {
+      SmallVector<int64_t> picked = llvm::to_vector(llvm::seq(first, first + lanes / 2));
+      return vector::ShuffleOp::create(builder, location, vector, vector, picked).getResult();
+    };
+    vector = combine(half(0), half(lanes / 2));
+  }
+  return vector::ExtractOp::create(builder, location, vector, 0);
+}
+
 void storeLanes(const IndexMath &math, Value vector, Value buffer, ValueRange place, Value active) {
   VectorType stored = VectorType::get(cast<VectorType>(vector.getType()).getShape(),
                                       cast<MemRefType>(buffer.getType()).getElementType());
@@ -147,9 +166,6 @@ void storeLanes(const IndexMath &math, Value vector, Value buffer, ValueRange pl
   }
 }
 
-namespace {
-
-/// Calls a function of the support object, declared in the kernel's module at its first call.
 void callSupport(const IndexMath &math, func::FuncOp kernel, StringRef name, ValueRange arguments) {
   ModuleOp module = kernel->getParentOfType<ModuleOp>();
   if (!module.lookupSymbol(name)) {
@@ -160,8 +176,6 @@ void callSupport(const IndexMath &math, func::FuncOp kernel, StringRef name, Val
   }
   func::CallOp::create(math.builder, math.location, name, TypeRange(), arguments);
 }
-
-} // namespace
 
 void callProduct(const IndexMath &math, func::FuncOp kernel, const Product &product) {
   auto call = [&](const IndexMath &in, int64_t columns) {
@@ -199,6 +213,12 @@ void callPackTransposed(const IndexMath &math, func::FuncOp kernel, Value from, 
                         Value to, Value k, Value count) {
   callSupport(math, kernel, kPackTransposed,
               {from, math.word(stride), to, math.word(k), math.word(count)});
+}
+
+void callPackRows(const IndexMath &math, func::FuncOp kernel, int64_t elements, Value from,
+                  Value stride, Value to, Value depth) {
+  callSupport(math, kernel, packRowsSymbol(elements),
+              {from, math.word(stride), to, math.word(depth)});
 }
 
 void copyElements(const IndexMath &math, Value from, Value to, AffineMap map) {

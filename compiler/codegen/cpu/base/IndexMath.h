@@ -34,6 +34,9 @@ public:
   /// view).
   mlir::Value pointer(mlir::Value buffer, mlir::Value element) const;
 
+  /// The same of an element of the buffer's own width.
+  mlir::Value elementPointer(mlir::Value buffer, mlir::Value element) const;
+
   /// `elements` of 32 bits behind a pointer.
   mlir::Value offset(mlir::Value pointer, mlir::Value elements) const;
 
@@ -61,6 +64,11 @@ mlir::Value loadLanes(const IndexMath &math, mlir::VectorType wide, mlir::Value 
 void storeLanes(const IndexMath &math, mlir::Value vector, mlir::Value buffer,
                 mlir::ValueRange place, mlir::Value active);
 
+/// All lanes of a vector as one by `combine`, halves with each other: LLVM's reductions of floats
+/// go lane by lane where order or NaN count.
+mlir::Value combineLanes(mlir::OpBuilder &builder, mlir::Location location, mlir::Value vector,
+                         llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine);
+
 /// The operands of one call of the product kernel (MicroKernel.h): pointers, and values of index
 /// type that count words.
 struct Product {
@@ -72,11 +80,19 @@ struct Product {
   mlir::Value columns = {};
 };
 
+/// Calls a function of the support object, declared in the kernel's module at its first call.
+void callSupport(const IndexMath &math, mlir::func::FuncOp kernel, llvm::StringRef name,
+                 mlir::ValueRange arguments);
+
 void callProduct(const IndexMath &math, mlir::func::FuncOp kernel, const Product &product);
 
-/// Calls kPackTransposed (MicroKernel.h): pointers, and values of index type.
+/// Calls kPackTransposed (PanelPacking.h): pointers, and values of index type.
 void callPackTransposed(const IndexMath &math, mlir::func::FuncOp kernel, mlir::Value from,
                         mlir::Value stride, mlir::Value to, mlir::Value k, mlir::Value count);
+
+/// Calls packRowsSymbol(elements) (PanelPacking.h): pointers, and values of index type.
+void callPackRows(const IndexMath &math, mlir::func::FuncOp kernel, int64_t elements,
+                  mlir::Value from, mlir::Value stride, mlir::Value to, mlir::Value depth);
 
 /// to(i...) = from(map(i...)) for all elements of `to`, widened if `from` is of narrower floats.
 void copyElements(const IndexMath &math, mlir::Value from, mlir::Value to, mlir::AffineMap map);

@@ -2,7 +2,9 @@
 // Those are LLVM IR because they must not be compiled into calls of themselves.
 #include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/codegen/cpu/base/Emit.h"
+#include "compiler/codegen/cpu/gemm/LowBitKernels.h"
 #include "compiler/codegen/cpu/gemm/MicroKernel.h"
+#include "compiler/codegen/cpu/gemm/PanelPacking.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/AsmParser/Parser.h"
 #include "llvm/IR/LLVMContext.h"
@@ -131,9 +133,13 @@ std::vector<std::string> supportNames() {
   for (ProductType type : kProductTypes) {
     names.push_back(anyRowsSymbol(type));
   }
+  for (int64_t elements : kPackedWords) {
+    names.push_back(packRowsSymbol(elements));
+  }
   for (int64_t columns : kNarrowColumns) {
     names.push_back(anyRowsSymbol(ProductType::F32, columns));
   }
+  llvm::append_range(names, lowBitSymbols());
   return names;
 }
 

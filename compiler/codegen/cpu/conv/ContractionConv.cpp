@@ -172,7 +172,8 @@ LogicalResult ConvLowering::lower() {
   IndexMath math(kernel.builder, kernel.location);
   input = inputWords(math);
   weights = packedBuffer(kernel, conv.getWeight());
-  writer.emplace(kernel, epilogue, mostLines * linePixels, getElementTypeOrSelf(conv.getType()));
+  Type sums = sumsFloats(type) ? Type(math.builder.getF32Type()) : math.builder.getI32Type();
+  writer.emplace(kernel, epilogue, mostLines * linePixels, sums);
   if (!weights) {
     SmallVector<Value> sizes;
     RankedTensorType type = cast<RankedTensorType>(conv.getWeight().getType());

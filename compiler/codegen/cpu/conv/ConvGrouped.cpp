@@ -3,6 +3,7 @@
 // padding, and the sums of neighbouring pixels stay in registers. Constant weights of each vector
 // lie side by side (groupedWeight), computed ones are laid out by panels as the kernel runs.
 #include "compiler/codegen/cpu/conv/ConvGrouped.h"
+#include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "engine/Level.h"
@@ -75,7 +76,7 @@ GroupedConv::GroupedConv(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp 
   std::optional<int64_t> width =
       tn::constantDim(segments) == 1 && !isFlat ? std::optional(linePixels) : std::nullopt;
   blockPixels = pixelsOfBlock(width, mostPixels(level, lanes));
-  isOfBytes = *productType(conv) != ProductType::F32;
+  element = storageType(getElementTypeOrSelf(conv.getX().getType()));
   // Channels that the last vector reads beyond those of its pixel are masked.
   isMasked = spansGroups && (g.outChannels % lanes != 0 || inputLanes() != lanes);
 }
@@ -111,10 +112,9 @@ void GroupedConv::widenWeights(const IndexMath &math, Value first, Value vectors
             Value at = inner.mul(number, lanes);
             Value bytes = LLVM::LoadOp::create(inner.builder, inner.location, storedAs(vector),
                                                stored(inner, from, at), /*alignment=*/1);
-            LLVM::StoreOp::create(
-                inner.builder, inner.location,
-                arith::SIToFPOp::create(inner.builder, inner.location, vector, bytes),
-                inner.pointer(wide, at), /*alignment=*/4);
+            LLVM::StoreOp::create(inner.builder, inner.location,
+                                  widened(inner, vector, bytes, /*isSigned=*/true),
+                                  inner.pointer(wide, at), /*alignment=*/4);
           });
 }
 
@@ -184,8 +184,9 @@ LogicalResult GroupedConv::lower() {
   IndexMath math(kernel.builder, kernel.location);
   input = kernel.input(cast<BlockArgument>(conv.getX()).getArgNumber());
   weights = packedBuffer(kernel, conv.getWeight());
-  writer.emplace(kernel, epilogue, mostLines * linePixels, getElementTypeOrSelf(conv.getType()));
-  if (isOfBytes) {
+  Type sums = element.isInteger(8) ? Type(math.builder.getI32Type()) : f32;
+  writer.emplace(kernel, epilogue, mostLines * linePixels, sums);
+  if (isWidened()) {
     wide = allocate(kernel, {math.constant(g.taps() * g.groupChannels()), math.constant(kPanel)});
   }
   if (g.width.isPadded()) {
@@ -258,8 +259,7 @@ FamilyMatch matchGrouped(Region &region) {
     return FamilyMatch::refuse("not a convolution");
   }
   if (!hasConstantSizes(conv)) {
-    return FamilyMatch::refuse(
-        "channels first, of a weight whose sizes vary, or neither of f32 nor of bytes");
+    return FamilyMatch::refuse("channels first, of a weight whose sizes vary, or of f16");
   }
   Geometry g = geometryOf(conv);
   bool isOfBytes = productType(conv) == ProductType::U8S8;
@@ -273,8 +273,9 @@ FamilyMatch matchGrouped(Region &region) {
                       : "vectors of 16 or 8 channels neither hold whole groups nor parts of one");
   }
   bool isPacked = conv.getWeight().getDefiningOp() != nullptr;
-  bool isWanted = isPacked ? hasWeight(conv, *lanes, /*groups=*/1)
-                           : !isOfBytes || packableInput(conv.getWeight());
+  bool isWanted = isPacked
+                      ? hasWeight(conv, *lanes, /*groups=*/1)
+                      : productType(conv) == ProductType::F32 || packableInput(conv.getWeight());
   if (!isWanted) {
     return FamilyMatch::refuse("the weight is laid out for another kernel");
   }

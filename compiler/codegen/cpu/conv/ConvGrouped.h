@@ -1,5 +1,5 @@
 // Convolutions of few channels a group: the lowering that ConvGrouped.cpp and GroupedSums.cpp
-// define. Bytes are multiplied as f32, in which their sums are exact.
+// define. Bytes are multiplied as f32, in which their sums are exact, and so is bf16.
 #pragma once
 
 #include "compiler/codegen/cpu/conv/ConvTiles.h"
@@ -54,7 +54,9 @@ private:
   Channels channelsOf(const IndexMath &math, mlir::Value firstChannel) const;
   void widenWeights(const IndexMath &math, mlir::Value first, mlir::Value vectors);
   mlir::Value load(const IndexMath &math, mlir::Type type, mlir::Value address) const;
+  bool isWidened() const { return element != f32; }
   mlir::Type storedAs(mlir::Type type) const;
+  mlir::Value widened(const IndexMath &math, mlir::Type type, mlir::Value x, bool isSigned) const;
   mlir::Value loadInput(const IndexMath &math, mlir::Type type, mlir::Value address,
                         mlir::Value mask) const;
   mlir::Value stored(const IndexMath &math, mlir::Value base, mlir::Value elements) const;
@@ -66,13 +68,13 @@ private:
   int64_t lanes;
   bool spansGroups; ///< a vector holds whole groups, else a part of one
   bool isMasked;
-  bool isOfBytes;
+  mlir::Type element; ///< of what is read: f32, or bf16 or bytes, which are widened
   int64_t blockPixels;
   mlir::Type f32;
   mlir::VectorType vector;
   mlir::Value input;
   mlir::Value weights;   ///< packed at compile time, or null
-  mlir::Value wide;      ///< scratch for a panel of these as f32, of bytes
+  mlir::Value wide;      ///< scratch for a panel of these as f32, of others
   mlir::Value panelCopy; ///< scratch for the weights of a panel or of all, or null
   bool copiesAll = false;
   int64_t tapStride, channelStride; ///< of a vector's weights, in elements

@@ -23,15 +23,26 @@ Value GroupedConv::load(const IndexMath &math, Type type, Value address) const {
 
 /// What lies in memory for a scalar or vector of f32.
 Type GroupedConv::storedAs(Type type) const {
-  Type byte = kernel.builder.getI8Type();
-  return !isOfBytes ? type : type == f32 ? byte : VectorType::get(lanes, byte);
+  return type == f32 ? element : VectorType::get(lanes, element);
+}
+
+Value GroupedConv::widened(const IndexMath &math, Type type, Value x, bool isSigned) const {
+  OpBuilder &builder = math.builder;
+  if (!isWidened()) {
+    return x;
+  }
+  if (isa<FloatType>(element)) {
+    return arith::ExtFOp::create(builder, math.location, type, x);
+  }
+  return isSigned ? arith::SIToFPOp::create(builder, math.location, type, x).getResult()
+                  : arith::UIToFPOp::create(builder, math.location, type, x).getResult();
 }
 
 /// Input channels as f32; zeros where the mask, if there is one, is off.
 Value GroupedConv::loadInput(const IndexMath &math, Type type, Value address, Value mask) const {
   OpBuilder &builder = math.builder;
   Type from = storedAs(type);
-  unsigned alignment = isOfBytes ? 1 : 4;
+  unsigned alignment = element.getIntOrFloatBitWidth() / 8;
   Value x;
   if (mask) {
     Value zero = arith::ConstantOp::create(builder, math.location, builder.getZeroAttr(from));
@@ -39,7 +50,7 @@ Value GroupedConv::loadInput(const IndexMath &math, Type type, Value address, Va
   } else {
     x = LLVM::LoadOp::create(builder, math.location, from, address, alignment);
   }
-  return isOfBytes ? arith::UIToFPOp::create(builder, math.location, type, x).getResult() : x;
+  return widened(math, type, x, /*isSigned=*/false);
 }
 
 /// The address of an element of the input, or of packed weights, so many behind another.
@@ -191,7 +202,7 @@ void GroupedConv::buildBlock(const IndexMath &math, const Pixels &pixels, int64_
     });
   });
   for (auto [pixel, sum] : llvm::enumerate(state)) {
-    if (isOfBytes) {
+    if (element.isInteger(8)) {
       VectorType integers = VectorType::get(lanes, math.builder.getI32Type());
       sum = arith::FPToSIOp::create(math.builder, math.location, integers, sum);
     }

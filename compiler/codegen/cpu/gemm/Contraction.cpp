@@ -7,6 +7,7 @@
 #include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/codegen/cpu/conv/ConvTiles.h"
+#include "compiler/graph/TnRare.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -169,8 +170,9 @@ bool canLowerMatmul(tn::MatmulOp matmul) {
 }
 
 ProductType productType(tn::MatmulOp matmul) {
-  if (isa<FloatType>(getElementTypeOrSelf(matmul.getType()))) {
-    return ProductType::F32;
+  Type element = getElementTypeOrSelf(matmul.getType());
+  if (isa<FloatType>(element)) {
+    return element.isBF16() ? ProductType::BF16 : ProductType::F32;
   }
   bool isByte = getElementTypeOrSelf(matmul.getA().getType()).getIntOrFloatBitWidth() == 8;
   return isByte ? ProductType::U8S8 : ProductType::I32;
@@ -178,8 +180,8 @@ ProductType productType(tn::MatmulOp matmul) {
 
 std::optional<ProductType> productType(tn::ConvOp conv) {
   Type element = getElementTypeOrSelf(conv.getWeight());
-  if (element.isF32()) {
-    return ProductType::F32;
+  if (element.isF32() || element.isBF16()) {
+    return element.isF32() ? ProductType::F32 : ProductType::BF16;
   }
   bool isBytes = element.isInteger(8) && getElementTypeOrSelf(conv.getType()).isInteger(32);
   return isBytes ? std::optional(ProductType::U8S8) : std::nullopt;
@@ -211,7 +213,8 @@ namespace {
 bool isPackedProduct(Operation &op) {
   tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
   tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(op);
-  return (matmul && canLowerMatmul(matmul)) ||
+  bool isDecoded = matmul && matmul.getB().getDefiningOp<tn::DecodeRowsOp>(); // LowBitMatmul.cpp
+  return (matmul && !isDecoded && canLowerMatmul(matmul)) ||
          (conv && canLowerConv(conv) &&
           hasWeight(conv, kPanel, conv.getGroups(), elementsOfWord(*productType(conv))));
 }
@@ -221,8 +224,8 @@ FamilyMatch matchPacked(Region &region) {
   auto root = llvm::find_if(body, isPackedProduct);
   return root == body.end()
              ? FamilyMatch::refuse("a product of 64-bit elements, or a convolution with channels "
-                                   "first, of a weight whose sizes vary, not of f32, or of bytes "
-                                   "that fill no words")
+                                   "first, of a weight whose sizes vary, of f16, or of bytes or "
+                                   "bf16 that fill no words")
              : FamilyMatch::take(&*root);
 }
 

@@ -87,7 +87,7 @@ mlir::LogicalResult checkBuffers(mlir::Operation *root);
 
 /// Products of f32, f16 and bf16, of 32-bit integers, and of u8 by s8.
 bool canLowerMatmul(tn::MatmulOp matmul);
-/// What its micro-kernels multiply: floats of 16 bits are widened before.
+/// What its micro-kernels multiply: f16 is widened before.
 ProductType productType(tn::MatmulOp matmul);
 /// What they multiply of a convolution whose elements are not widened before; none for others.
 std::optional<ProductType> productType(tn::ConvOp conv);

@@ -1,9 +1,9 @@
 // Matrix products: A's rows are read where they lie unless their stride would fill one cache set; B
-// comes in panels, packed at compile time or one panel at a time into scratch. Floats of 16 bits
-// are widened on the way into scratch; integers of 8 bits are read as words of four of the depth.
+// comes in panels, packed at compile time or one panel at a time into scratch. f16 is widened on
+// the way into scratch; bf16 and integers of 8 bits are read as words of two or four of the depth.
 #include "compiler/codegen/common/lower/Reduce.h"
 #include "compiler/codegen/common/math/ScalarBody.h"
-#include "compiler/codegen/cpu/gemm/Contraction.h"
+#include "compiler/codegen/cpu/gemm/MatmulLowering.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -26,59 +26,14 @@ constexpr int64_t kPanelsInPlace = 8, kDepthInPlace = 128;
 /// Fewest columns of such a B, and grid points that let several threads share the work.
 constexpr int64_t kLeastColumnsInPlace = 256, kEnoughPoints = 16;
 
-class MatmulLowering {
-public:
-  MatmulLowering(KernelBuilder &kernel, func::FuncOp source, tn::MatmulOp matmul, int64_t tileRows);
-
-  FailureOr<AffineExpr> lower();
-
-private:
-  Value batchOffset(const IndexMath &math, Value operand, Value batch) const;
-  Value inputOf(Value operand) const {
-    return kernel.input(cast<BlockArgument>(operand).getArgNumber());
-  }
-  void packRows(const IndexMath &math, const GridPoint &point);
-  Value packWords(const IndexMath &math, Value matrix, Value first, Value count);
-  Value packPanel(const IndexMath &math, const GridPoint &point);
-  LogicalResult buildTile(const IndexMath &math, const GridPoint &point);
-  int64_t panelsInPlace();
-  LogicalResult buildTilesInPlace(const IndexMath &math, const GridPoint &point);
-  void multiplyInPlace(const IndexMath &math, const GridPoint &point, Value firstPanel,
-                       Value panels);
-  Value rowsOfA(const IndexMath &math, const GridPoint &point);
-  struct Range {
-    Value first, count;
-  };
-  Range rowsOf(const IndexMath &math, const GridPoint &point) const;
-
-  KernelBuilder &kernel;
-  int64_t tileRows;
-  tn::MatmulOp matmul;
-  Type element; ///< in which sums are taken: f32 or i32
-  ProductType type;
-  bool isNarrow; ///< whether the operands' is another, and widened
-  Epilogue epilogue;
-  TileWriter writer;
-  MLIRContext *context;
-  tn::Dims dims, batchDims;
-  AffineExpr m, n, k;
-  ContractionGrid grid;
-  int64_t group = 1; ///< panels of a grid point, if it reads B in place; else 1
-  Value groupSums;   ///< [rows, group * 32] if so, or null
-  Value rows, columns, depth;
-  Value words;     ///< that hold the depth: one for each element but of 8 bits
-  Value packedB;   ///< panels packed at compile time, or null
-  Value panelCopy; ///< scratch for one panel of B, or null
-  Value wideRows;  ///< scratch for rows of a transposed B of narrow elements, or null
-  Value rowCopy;   ///< scratch for a chunk of A's rows, or null
-  Value rowStride; ///< of A's rows as the kernel reads them, in words
-};
+} // namespace
 
 MatmulLowering::MatmulLowering(KernelBuilder &kernel, func::FuncOp source, tn::MatmulOp matmul,
                                int64_t tileRows)
     : kernel(kernel), tileRows(tileRows), matmul(matmul),
       element(accumulatorType(getElementTypeOrSelf(matmul.getType()))), type(productType(matmul)),
-      isNarrow(element != storageType(getElementTypeOrSelf(matmul.getType()))),
+      perWord(elementsOfWord(type)),
+      isNarrow(perWord == 1 && element != storageType(getElementTypeOrSelf(matmul.getType()))),
       epilogue(kernel, source, matmul, Value()), writer(kernel, epilogue, tileRows, element),
       context(matmul.getContext()), dims(tn::getDims(matmul.getType())) {
   tn::Dims a = tn::getDims(matmul.getA().getType());
@@ -105,7 +60,7 @@ MatmulLowering::MatmulLowering(KernelBuilder &kernel, func::FuncOp source, tn::M
 /// Panels of a grid point where B is read in place; 1 where it is not.
 int64_t MatmulLowering::panelsInPlace() {
   std::optional<int64_t> rowCount = tn::constantDim(m), columnCount = tn::constantDim(n);
-  bool isPlain = !packedB && !isNarrow && type != ProductType::U8S8 && !matmul.getTransposeB();
+  bool isPlain = !packedB && !isNarrow && perWord == 1 && !matmul.getTransposeB();
   if (!isPlain || !rowCount || *rowCount > kMostRowsInPlace || !columnCount ||
       *columnCount < kLeastColumnsInPlace) {
     return 1;
@@ -114,140 +69,11 @@ int64_t MatmulLowering::panelsInPlace() {
   return std::clamp<int64_t>(points / kEnoughPoints, 1, kPanelsInPlace);
 }
 
-/// Which of an operand's matrices belongs to a batch of the result.
-Value MatmulLowering::batchOffset(const IndexMath &math, Value operand, Value batch) const {
-  Value offset = math.constant(0), stride = math.constant(1), rest = batch;
-  tn::Dims own = tn::getDims(operand.getType());
-  own.resize(own.size() - 2);
-  size_t missing = batchDims.size() - std::min(own.size(), batchDims.size());
-  for (size_t i = batchDims.size(); i-- > missing;) {
-    Value size = math.size(kernel, batchDims[i]);
-    if (tn::constantDim(own[i - missing]) != 1) {
-      Value index = i == 0 ? rest : math.rem(rest, size);
-      offset = math.add(offset, math.mul(index, stride));
-      stride = math.mul(stride, size);
-    }
-    rest = math.div(rest, size);
-  }
-  return offset;
-}
-
 MatmulLowering::Range MatmulLowering::rowsOf(const IndexMath &math, const GridPoint &point) const {
   Value chunks = math.size(kernel, grid.chunks);
   Value first = math.div(math.mul(point.chunk, rows), chunks);
   Value next = math.div(math.mul(math.add(point.chunk, math.constant(1)), rows), chunks);
   return {first, math.sub(next, first)};
-}
-
-/// The chunk's rows of A, side by side in k, with a stride that spreads them over the cache.
-void MatmulLowering::packRows(const IndexMath &math, const GridPoint &point) {
-  Range range = rowsOf(math, point);
-  Value matrix = batchOffset(math, matmul.getA(), point.batch);
-  Value a = math.asRows(inputOf(matmul.getA()));
-  Value zero = math.constant(0);
-  Value to = math.view(rowCopy, {zero, zero}, {range.count, depth});
-  AffineExpr row = math.builder.getAffineDimExpr(0), column = math.builder.getAffineDimExpr(1);
-  if (matmul.getTransposeA()) {
-    Value from = math.view(a, {math.mul(matrix, depth), range.first}, {depth, range.count});
-    copyElements(math, from, to, AffineMap::get(2, 0, {column, row}, context));
-    return;
-  }
-  Value first = math.add(math.mul(matrix, rows), range.first);
-  Value from = math.view(a, {first, zero}, {range.count, depth});
-  copyElements(math, from, to, AffineMap::get(2, 0, {row, column}, context));
-}
-
-/// The same of 8-bit elements, four of a column to a word; the last word is filled up with zeros.
-Value MatmulLowering::packWords(const IndexMath &math, Value matrix, Value first, Value count) {
-  Value zero = math.constant(0), four = math.constant(elementsOfWord(type));
-  Value pointer = math.pointer(panelCopy, zero);
-  bool isWhole = tn::constantDim(k).value_or(1) % elementsOfWord(type) == 0;
-  Value b = inputOf(matmul.getB());
-  if (matmul.getTransposeB() && isWhole) {
-    Value row = math.add(math.mul(matrix, columns), first);
-    callPackTransposed(math, kernel.function(), math.pointer(b, math.mul(row, words)), words,
-                       pointer, words, count);
-    return pointer;
-  }
-  clear(math, panelCopy);
-  AffineExpr word = math.builder.getAffineDimExpr(0), column = math.builder.getAffineDimExpr(1);
-  AffineExpr element = math.builder.getAffineDimExpr(2);
-  // Whole words first, then the elements behind them.
-  Value whole = math.div(depth, four), begin = zero;
-  for (bool isRest : {false, true}) {
-    Value size = isRest ? math.sub(depth, begin) : math.mul(whole, four);
-    AffineExpr inDepth = isRest ? element : word * elementsOfWord(type) + element;
-    Value from = matmul.getTransposeB()
-                     ? math.view(math.asRows(b),
-                                 {math.add(math.mul(matrix, columns), first), begin}, {count, size})
-                     : math.view(math.asRows(b), {math.add(math.mul(matrix, depth), begin), first},
-                                 {size, count});
-    Value to = isRest ? math.view(panelCopy, {whole, zero, zero}, {math.constant(1), count, size})
-                      : math.view(panelCopy, {zero, zero, zero}, {whole, count, four});
-    SmallVector<AffineExpr> place = {inDepth, column};
-    if (matmul.getTransposeB()) {
-      std::swap(place[0], place[1]);
-    }
-    copyElements(math, from, to, AffineMap::get(3, 0, place, context));
-    if (isWhole) {
-      break;
-    }
-    begin = size;
-  }
-  return pointer;
-}
-
-/// One panel of B into scratch, its missing columns zero; the address of the panel.
-Value MatmulLowering::packPanel(const IndexMath &math, const GridPoint &point) {
-  Value matrix = batchOffset(math, matmul.getB(), point.batch);
-  Value zero = math.constant(0);
-  Value first = math.mul(point.panel, kPanel);
-  Value count = math.min(math.constant(kPanel), math.sub(columns, first));
-  std::optional<int64_t> constantColumns = tn::constantDim(n);
-  bool isWhole = constantColumns && *constantColumns % kPanel == 0;
-  if (type == ProductType::U8S8) {
-    return packWords(math, matrix, first, count);
-  }
-  Value pointer = math.pointer(panelCopy, zero);
-  AffineMap identity = math.builder.getMultiDimIdentityMap(2);
-  if (packedB) {
-    Value from = math.view(math.asRows(packedB), {math.mul(point.panel, depth), zero},
-                           {depth, math.constant(kPanel)});
-    copyElements(math, from, panelCopy, identity);
-    return pointer;
-  }
-  if (matmul.getTransposeB()) {
-    Value row = math.add(math.mul(matrix, columns), first);
-    Value from;
-    if (wideRows) {
-      Value rows = math.view(math.asRows(inputOf(matmul.getB())), {row, zero}, {count, depth});
-      copyElements(math, rows, math.view(wideRows, {zero, zero}, {count, depth}), identity);
-      from = math.pointer(wideRows, zero);
-    } else {
-      from = math.pointer(inputOf(matmul.getB()), math.mul(row, depth));
-    }
-    callPackTransposed(math, kernel.function(), from, depth, pointer, depth, count);
-    return pointer;
-  }
-  if (isWhole) {
-    count = math.constant(kPanel);
-  } else {
-    clear(math, panelCopy);
-  }
-  Value b = math.asRows(inputOf(matmul.getB()));
-  Value from = math.view(b, {math.mul(matrix, depth), first}, {depth, count});
-  Value to = math.view(panelCopy, {zero, zero}, {depth, count});
-  copyElements(math, from, to, identity);
-  return pointer;
-}
-
-Value MatmulLowering::rowsOfA(const IndexMath &math, const GridPoint &point) {
-  if (rowCopy) {
-    return math.pointer(rowCopy, math.constant(0));
-  }
-  Value matrix = batchOffset(math, matmul.getA(), point.batch);
-  Value first = math.add(math.mul(matrix, rows), rowsOf(math, point).first);
-  return math.pointer(inputOf(matmul.getA()), math.mul(first, words));
 }
 
 /// Of a group of panels all products, by blocks of the depth: a row of B is read for all of them
@@ -341,18 +167,16 @@ FailureOr<AffineExpr> MatmulLowering::lower() {
   rows = math.size(kernel, m);
   columns = math.size(kernel, n);
   depth = math.size(kernel, k);
-  words = math.size(kernel, k.ceilDiv(elementsOfWord(type)));
+  words = math.size(kernel, k.ceilDiv(perWord));
   rowStride = words;
   bool hasTail = tn::constantDim(n).value_or(1) % kPanel != 0;
   if (group > 1) {
     groupSums = allocate(kernel, {rows, math.constant(group * kPanel)}, element);
   }
-  if (type == ProductType::U8S8) {
-    panelCopy =
-        packedB
-            ? Value()
-            : allocate(kernel, {words, math.constant(kPanel), math.constant(elementsOfWord(type))},
-                       math.builder.getI8Type());
+  Type stored = perWord > 1 ? storageType(getElementTypeOrSelf(matmul.getA().getType())) : element;
+  if (perWord > 1) {
+    SmallVector<Value> sizes = {words, math.constant(kPanel), math.constant(perWord)};
+    panelCopy = packedB ? Value() : allocate(kernel, sizes, stored);
   } else if (group > 1 ? hasTail : !packedB || isNarrow) {
     panelCopy = allocate(kernel, {depth, math.constant(kPanel)}, element);
   }
@@ -360,14 +184,16 @@ FailureOr<AffineExpr> MatmulLowering::lower() {
     wideRows = allocate(kernel, {math.constant(kPanel), depth}, element);
   }
   std::optional<int64_t> constantDepth = tn::constantDim(k), constantRows = tn::constantDim(m);
-  bool isBadStride = constantDepth && *constantDepth % (kBadStride * elementsOfWord(type)) == 0 &&
+  bool isBadStride = constantDepth && *constantDepth % (kBadStride * perWord) == 0 &&
                      !(constantRows && *constantRows < kLeastRows);
-  bool isWhole = constantDepth.value_or(1) % elementsOfWord(type) == 0;
+  bool isWhole = constantDepth.value_or(1) % perWord == 0;
   if (matmul.getTransposeA() || isBadStride || isNarrow || !isWhole) {
     rowStride = math.add(words, math.constant(kStridePad));
-    Type stored = type == ProductType::U8S8 ? Type(math.builder.getI8Type()) : element;
-    rowCopy = allocate(kernel, {math.constant(tileRows), math.mul(rowStride, elementsOfWord(type))},
-                       stored);
+    rowCopy = allocate(kernel, {math.constant(tileRows), math.mul(rowStride, perWord)}, stored);
+    if (!isWhole) {
+      // What lies behind a row is multiplied by zeros: it must be finite.
+      clear(math, rowCopy);
+    }
   }
   auto prepare = [&](const IndexMath &inner, const GridPoint &point) { packRows(inner, point); };
   auto tile = [&](const IndexMath &inner, const GridPoint &point) {
@@ -380,8 +206,6 @@ FailureOr<AffineExpr> MatmulLowering::lower() {
   }
   return grid.points();
 }
-
-} // namespace
 
 FailureOr<AffineExpr> lowerMatmul(KernelBuilder &kernel, func::FuncOp source, tn::MatmulOp matmul,
                                   int64_t tileRows) {

@@ -12,8 +12,8 @@ public:
           ProductType type)
       : builder(builder), location(location), level(level), type(type) {}
 
-  /// Whether the level multiplies and sums four 8-bit elements by one instruction.
-  static bool isOneInstruction(engine::CpuLevel level);
+  /// Whether the level multiplies and sums the elements of a word by one instruction.
+  static bool isOneInstruction(engine::CpuLevel level, ProductType type);
 
   /// A vector of words of A (one word in all lanes) or of B, taken apart as `multiplyAdd` wants it.
   using Factor = llvm::SmallVector<mlir::Value, 2>;
@@ -24,9 +24,11 @@ public:
   mlir::Value multiplyAdd(const Factor &a, const Factor &b, mlir::Value sum) const;
 
 private:
-  bool isInPairs() const;
+  bool isSplit() const { return !isOneInstruction(level, type); }
+  Factor splitFloats(mlir::Value words) const;
   mlir::Value call(llvm::StringRef intrinsic, mlir::Type result, mlir::ValueRange operands) const;
   mlir::Value multiplyAddBytes(mlir::Value a, mlir::Value b, mlir::Value sum) const;
+  mlir::Value multiplyAddFloats(mlir::Value a, mlir::Value b, mlir::Value sum) const;
 
   mlir::OpBuilder &builder;
   mlir::Location location;

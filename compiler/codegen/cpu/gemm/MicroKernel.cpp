@@ -4,6 +4,9 @@
 #include "compiler/codegen/cpu/gemm/MicroKernel.h"
 
 #include "compiler/codegen/cpu/gemm/DotStep.h"
+#include "compiler/codegen/cpu/gemm/LowBitKernels.h"
+#include "compiler/codegen/cpu/gemm/PanelPacking.h"
+#include "compiler/codegen/cpu/gemm/TileProduct.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -24,7 +27,10 @@ bool hasWideRegisters(engine::CpuLevel level) { return floatLanes(level) >= 16; 
 } // namespace
 
 int64_t maxRows(engine::CpuLevel level, ProductType type) {
-  if (type == ProductType::U8S8 && !DotStep::isOneInstruction(level)) {
+  if (multipliesOnTiles(level, type)) {
+    return kLeastTileRows - 1;
+  }
+  if (!DotStep::isOneInstruction(level, type)) {
     // Two registers for each of a row and of a vector of B, and one more for a mask.
     return hasWideRegisters(level) ? 10 : 4;
   }
@@ -32,7 +38,7 @@ int64_t maxRows(engine::CpuLevel level, ProductType type) {
 }
 
 std::string anyRowsSymbol(ProductType type, int64_t columns) {
-  constexpr llvm::StringRef names[] = {"f32", "i32", "u8s8"};
+  constexpr llvm::StringRef names[] = {"f32", "i32", "u8s8", "bf16"};
   std::string name = ("tenon_product_" + names[static_cast<size_t>(type)]).str();
   return columns == kPanel ? name : name + "_by" + std::to_string(columns);
 }
@@ -58,17 +64,13 @@ int64_t vectorsPerPart(engine::CpuLevel level, int64_t rows, int64_t columns) {
   return !hasWideRegisters(level) && rows > 2 ? std::min(whole, most) : whole;
 }
 
-/// Rows up to this long are fetched a panel ahead when they are transposed: hardware foresees
-/// nothing of short rows far apart, and a panel of longer ones does not fit the L1 cache.
-constexpr int64_t kFetchedDepth = 256;
-
 class ProductBuilder {
 public:
   ProductBuilder(ModuleOp module, engine::CpuLevel level, ProductType type,
                  int64_t columns = kPanel)
       : builder(module.getBodyRegion()), loc(builder.getUnknownLoc()), level(level), type(type),
         columns(columns), pointer(LLVM::LLVMPointerType::get(builder.getContext())),
-        element(type == ProductType::F32 ? Type(builder.getF32Type()) : Type(builder.getI32Type())),
+        element(sumsFloats(type) ? Type(builder.getF32Type()) : Type(builder.getI32Type())),
         vector(VectorType::get(std::min(columns, floatLanes(level)), element)) {}
 
   void build(int64_t rowCount, bool accumulate) {
@@ -93,12 +95,13 @@ public:
     func::ReturnOp::create(builder, loc);
   }
 
-  /// The function of any number of rows: blocks of the depth, and within each all rows.
-  void buildAnyRows() {
+  /// The function of any number of rows, of that name: blocks of the depth, and within each all
+  /// rows.
+  void buildAnyRows(StringRef name) {
     Type i64 = builder.getI64Type();
     OpBuilder::InsertionGuard guard(builder);
     func::FuncOp function = func::FuncOp::create(
-        builder, loc, anyRowsSymbol(type, columns),
+        builder, loc, name,
         builder.getFunctionType({pointer, i64, pointer, i64, pointer, i64, i64, i64, i64}, {}));
     Block *entry = function.addEntryBlock();
     builder.setInsertionPointToStart(entry);
@@ -126,85 +129,7 @@ public:
     func::ReturnOp::create(builder, loc);
   }
 
-  /// The function kPackTransposed: squares of as many rows as a register has lanes, then single
-  /// elements.
-  void buildPackTransposed() {
-    Type i64 = builder.getI64Type();
-    OpBuilder::InsertionGuard guard(builder);
-    func::FuncOp function =
-        func::FuncOp::create(builder, loc, kPackTransposed,
-                             builder.getFunctionType({pointer, i64, pointer, i64, i64}, {}));
-    Block *entry = function.addEntryBlock();
-    builder.setInsertionPointToStart(entry);
-    Value from = entry->getArgument(0), stride = entry->getArgument(1);
-    Value to = entry->getArgument(2), depth = entry->getArgument(3);
-    Value count = entry->getArgument(4);
-    int64_t width = vector.getDimSize(0);
-    Value rest = arith::RemUIOp::create(builder, loc, depth, constant(width));
-    Value whole = arith::SubIOp::create(builder, loc, depth, rest);
-    auto packWhole = [&](bool fetches) {
-      for (int64_t first = 0; first < kPanel; first += width) {
-        scf::ForOp::create(builder, loc, constant(0), whole, constant(width), ValueRange(),
-                           [&](OpBuilder &, Location, Value i, ValueRange) {
-                             packSquare(offset(from, i), stride, count, first,
-                                        offset(to, panelElement(i, first)), fetches);
-                             scf::YieldOp::create(builder, loc);
-                           });
-      }
-    };
-    Value isShort = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sle, depth,
-                                          constant(kFetchedDepth));
-    scf::IfOp choice = scf::IfOp::create(builder, loc, isShort, /*withElseRegion=*/true);
-    for (bool fetches : {true, false}) {
-      OpBuilder::InsertionGuard inBranch(builder);
-      builder.setInsertionPointToStart(fetches ? choice.thenBlock() : choice.elseBlock());
-      packWhole(fetches);
-    }
-    scf::ForOp::create(builder, loc, whole, depth, constant(1), ValueRange(),
-                       [&](OpBuilder &, Location, Value i, ValueRange) {
-                         for (int64_t j = 0; j < kPanel; ++j) {
-                           Value single = loadRow(element, offset(from, i), stride, count, j);
-                           LLVM::StoreOp::create(builder, loc, single,
-                                                 offset(to, panelElement(i, j)), 4);
-                         }
-                         scf::YieldOp::create(builder, loc);
-                       });
-    func::ReturnOp::create(builder, loc);
-  }
-
 private:
-  Value panelElement(Value row, int64_t column) {
-    Value start = arith::MulIOp::create(builder, loc, row, constant(kPanel));
-    return arith::AddIOp::create(builder, loc, start, constant(column));
-  }
-
-  /// What row `j` holds at `from`; zero from row `count` on.
-  Value loadRow(Type type, Value from, Value stride, Value count, int64_t j) {
-    Value isRow =
-        arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::slt, constant(j), count);
-    Value row = arith::SelectOp::create(builder, loc, isRow, constant(j), constant(0));
-    Value value = load(type, offset(from, arith::MulIOp::create(builder, loc, row, stride)));
-    Value zero = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(type));
-    return arith::SelectOp::create(builder, loc, isRow, value, zero);
-  }
-
-  void packSquare(Value from, Value stride, Value count, int64_t first, Value to, bool fetches) {
-    int64_t width = vector.getDimSize(0);
-    SmallVector<Value> square;
-    for (int64_t j = 0; j < width; ++j) {
-      square.push_back(loadRow(vector, from, stride, count, first + j));
-      if (fetches) {
-        // It may lie behind the last row, which a prefetch may.
-        Value next = arith::MulIOp::create(builder, loc, stride, constant(first + j + kPanel));
-        LLVM::Prefetch::create(builder, loc, offset(from, next), /*rw=*/0, /*hint=*/3, /*cache=*/1);
-      }
-    }
-    square = transposeSquare(builder, loc, std::move(square));
-    for (int64_t i = 0; i < width; ++i) {
-      LLVM::StoreOp::create(builder, loc, square[i], offset(to, constant(i * kPanel)), 4);
-    }
-  }
-
   /// All rows for one block of the depth. Blocks of rows differ by one row at most: 128 rows are 8
   /// x 13 and 2 x 12, not 9 x 14 and 1 x 2.
   void buildRowBlocks(ValueRange arguments) {
@@ -305,8 +230,8 @@ private:
         Value sum = sums[row * vectors + column];
         if (accumulate) {
           Value before = load(vector, address);
-          sum = type == ProductType::F32 ? Value(arith::AddFOp::create(builder, loc, before, sum))
-                                         : Value(arith::AddIOp::create(builder, loc, before, sum));
+          sum = sumsFloats(type) ? Value(arith::AddFOp::create(builder, loc, before, sum))
+                                 : Value(arith::AddIOp::create(builder, loc, before, sum));
         }
         LLVM::StoreOp::create(builder, loc, sum, address, /*alignment=*/4);
       }
@@ -350,32 +275,15 @@ private:
 
 } // namespace
 
-/// Interleaving the two halves log2(lanes) times does it.
-SmallVector<Value> transposeSquare(OpBuilder &builder, Location location,
-                                   SmallVector<Value> square) {
-  int64_t lanes = square.size();
-  SmallVector<int64_t> low, high;
-  for (int64_t lane = 0; lane < lanes / 2; ++lane) {
-    low.append({lane, lane + lanes});
-    high.append({lane + lanes / 2, lane + lanes / 2 + lanes});
-  }
-  for (int64_t step = 1; step < lanes; step *= 2) {
-    SmallVector<Value> next;
-    for (int64_t row = 0; row < lanes / 2; ++row) {
-      Value a = square[row], b = square[row + lanes / 2];
-      next.push_back(vector::ShuffleOp::create(builder, location, a, b, low));
-      next.push_back(vector::ShuffleOp::create(builder, location, a, b, high));
-    }
-    square = std::move(next);
-  }
-  return square;
-}
-
 OwningOpRef<ModuleOp> buildGemmKernels(MLIRContext *context, engine::CpuLevel level,
                                        StringRef name) {
   context->loadDialect<arith::ArithDialect, func::FuncDialect, LLVM::LLVMDialect, scf::SCFDialect,
                        vector::VectorDialect>();
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(context));
+  if (llvm::is_contained(lowBitSymbols(), name)) {
+    buildLowBitKernel(*module, level, name);
+    return module;
+  }
   ProductType type = ProductType::F32;
   for (ProductType other : kProductTypes) {
     type = name == anyRowsSymbol(other) ? other : type;
@@ -384,16 +292,21 @@ OwningOpRef<ModuleOp> buildGemmKernels(MLIRContext *context, engine::CpuLevel le
   for (int64_t narrow : kNarrowColumns) {
     columns = name == anyRowsSymbol(ProductType::F32, narrow) ? narrow : columns;
   }
-  ProductBuilder builder(*module, level, type, columns);
-  if (name == kPackTransposed) {
-    builder.buildPackTransposed();
+  if (buildPanelPacking(*module, level, name)) {
     return module;
   }
+  ProductBuilder builder(*module, level, type, columns);
   for (int64_t rows = 1; rows <= maxRows(level, type); ++rows) {
     builder.build(rows, /*accumulate=*/false);
     builder.build(rows, /*accumulate=*/true);
   }
-  builder.buildAnyRows();
+  if (multipliesOnTiles(level, type)) {
+    std::string fewRows = (name + "_few").str();
+    builder.buildAnyRows(fewRows);
+    buildTileProduct(*module, type, name, fewRows);
+  } else {
+    builder.buildAnyRows(name);
+  }
   return module;
 }
 

@@ -13,14 +13,21 @@ namespace tenon::codegen::cpu {
 /// Columns of a panel of packed weights, for every level.
 inline constexpr int64_t kPanel = 32;
 
-/// What is multiplied, in words of 32 bits: one element of f32 or i32, summed in itself, or four of
-/// the depth of u8 (A) and s8 (B), summed in i32. Strides and depths of kernels count words.
-enum class ProductType : uint8_t { F32, I32, U8S8 };
+/// What is multiplied, in words of 32 bits: one element of f32 or i32, summed in itself, four of
+/// the depth of u8 (A) and s8 (B), summed in i32, or two of bf16, summed in f32. Strides and depths
+/// of kernels count words.
+enum class ProductType : uint8_t { F32, I32, U8S8, BF16 };
 inline constexpr ProductType kProductTypes[] = {ProductType::F32, ProductType::I32,
-                                                ProductType::U8S8};
+                                                ProductType::U8S8, ProductType::BF16};
 
 /// Elements of the depth in a word.
-constexpr int64_t elementsOfWord(ProductType type) { return type == ProductType::U8S8 ? 4 : 1; }
+constexpr int64_t elementsOfWord(ProductType type) {
+  return type == ProductType::U8S8 ? 4 : type == ProductType::BF16 ? 2 : 1;
+}
+/// Whether sums are f32; else they are i32.
+constexpr bool sumsFloats(ProductType type) {
+  return type == ProductType::F32 || type == ProductType::BF16;
+}
 
 /// Most rows one call computes (any m from 1 to this has its own symbol).
 int64_t maxRows(engine::CpuLevel level, ProductType type);
@@ -33,7 +40,7 @@ inline constexpr int64_t kNarrowColumns[] = {8, 16};
 /// `..._acc_<rows>`; of few columns: `tenon_product_f32_by8_<rows>`). C type: void(const float *a,
 /// int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc, int64_t k). B's row i is
 /// b[i * ldb .. +31]; A's row stride may be any value (rows may overlap). No alignment is assumed.
-/// Of i32 and u8s8 the same with these names for f32 and int32_t for float.
+/// Of other types the same with their names for f32 and words and sums of theirs for float.
 std::string productSymbol(int64_t rows, bool accumulate, ProductType type = ProductType::F32,
                           int64_t columns = kPanel);
 
@@ -42,17 +49,8 @@ std::string productSymbol(int64_t rows, bool accumulate, ProductType type = Prod
 /// float *c, int64_t ldc, int64_t k, int64_t rows, int64_t accumulate)
 std::string anyRowsSymbol(ProductType type, int64_t columns = kPanel);
 
-/// Lays out a panel from rows of a transposed B: to[i * 32 + j] = from[j * stride + i] for i < k, j
-/// < count; 0 for j from count to 31. 1 <= count <= 32. void(const float *from, int64_t stride,
-/// float *to, int64_t k, int64_t count). Also for other words, as it only moves.
-inline constexpr llvm::StringLiteral kPackTransposed = "tenon_product_pack_transposed_f32";
-
-/// Vectors of as many lanes as there are of them, transposed.
-llvm::SmallVector<mlir::Value> transposeSquare(mlir::OpBuilder &builder, mlir::Location location,
-                                               llvm::SmallVector<mlir::Value> square);
-
-/// A module with the function of that name, one of anyRowsSymbol's or kPackTransposed, and what it
-/// calls, in `vector` and `llvm` form.
+/// A module with the function of that name, one of anyRowsSymbol's or of PanelPacking.h, and what
+/// it calls, in `vector` and `llvm` form.
 mlir::OwningOpRef<mlir::ModuleOp> buildGemmKernels(mlir::MLIRContext *context,
                                                    engine::CpuLevel level, llvm::StringRef name);
 

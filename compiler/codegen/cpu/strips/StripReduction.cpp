@@ -1,4 +1,5 @@
 // Sums along the strip: vectors of partial sums, several at a time, folded at the end.
+#include "compiler/codegen/cpu/base/IndexMath.h"
 #include "compiler/codegen/cpu/strips/HoistUniform.h"
 #include "compiler/codegen/cpu/strips/StripNest.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -91,9 +92,9 @@ void StripNest::buildReductionStrip() {
     for (int64_t copy = 1; copy < kAccumulators; ++copy) {
       sum = combine(builder, location, combiners[i], sum, sums[copy * results + i]);
     }
-    std::optional<vector::CombiningKind> kind = linalg::getCombinerOpKind(combiners[i]);
-    Value folded =
-        vector::ReductionOp::create(builder, location, *kind, sum, arith::FastMathFlags::reassoc);
+    Value folded = combineLanes(builder, location, sum, [&](Value a, Value b) {
+      return combine(builder, location, combiners[i], a, b);
+    });
     totals[i] = combine(builder, location, combiners[i], totals[i], folded);
   }
   outside.storeResults(totals);

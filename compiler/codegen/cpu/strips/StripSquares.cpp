@@ -1,7 +1,7 @@
 // Transposition in registers: squares where both loops have enough left, and squares under masks at
 // their ends. Relies on the body having no reduction.
 #include "compiler/codegen/cpu/strips/StripSquares.h"
-#include "compiler/codegen/cpu/gemm/MicroKernel.h"
+#include "compiler/codegen/cpu/gemm/PanelPacking.h"
 
 #include "compiler/codegen/cpu/strips/StripBody.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"

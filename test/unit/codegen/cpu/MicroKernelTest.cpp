@@ -2,8 +2,10 @@
 // around C. Relies on LoadedCode to run generated code.
 #include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/codegen/cpu/gemm/MicroKernel.h"
+#include "compiler/codegen/cpu/gemm/PanelPacking.h"
 #include "test/unit/codegen/LoadedCode.h"
 
+#include <bit>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <random>
@@ -146,8 +148,8 @@ TEST(MicroKernel, ByteProductsAreExact) {
     std::string symbol = anyRowsSymbol(ProductType::U8S8);
     LoadedCode code(level, {}, {symbol});
     AnyRows *product = code.function<AnyRows>(symbol);
-    for (int64_t rows : {1, 2, 3, 4, 5, 10, 11, 14, 29}) {
-      for (int64_t words : {1, 3, 16, 200}) {
+    for (int64_t rows : {1, 2, 3, 4, 5, 10, 11, 14, 16, 17, 29, 32, 33, 70}) {
+      for (int64_t words : {1, 3, 16, 40, 200, 400}) {
         for (bool accumulate : {false, true}) {
           EXPECT_EQ(wrongByteProduct(product, rows, words, accumulate), -1)
               << nameOf(level) << " rows " << rows << " words " << words << " accumulate " << accumulate;
@@ -157,26 +159,106 @@ TEST(MicroKernel, ByteProductsAreExact) {
   }
 }
 
-/// Whether an object has VNNI's product of bytes on 512 bits: map 0F38 and opcode 50 in an EVEX prefix of that length.
-bool multipliesBytes(engine::CpuLevel level) {
-  llvm::Expected<std::string> object = supportObject(level, anyRowsSymbol(ProductType::U8S8));
+/// Upper half of a float's bits.
+uint16_t toBf16(float value) {
+  return static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
+}
+double fromBf16(uint16_t bits) {
+  return std::bit_cast<float>(uint32_t(bits) << 16);
+}
+
+TEST(MicroKernel, ProductsOfBf16) {
+  using AnyRows = void(const uint16_t *a, int64_t lda, const uint16_t *b, int64_t ldb, float *c, int64_t ldc,
+                       int64_t k, int64_t rows, int64_t accumulate);
+  for (engine::CpuLevel level : machineLevels()) {
+    std::string symbol = anyRowsSymbol(ProductType::BF16);
+    LoadedCode code(level, {}, {symbol});
+    AnyRows *product = code.function<AnyRows>(symbol);
+    for (int64_t rows : {1, 3, 4, 5, 11, 16, 17, 32, 50}) {
+      for (int64_t words : {0, 1, 7, 16, 33, 200}) {
+        std::vector<uint16_t> a, b;
+        for (float value : randomFloats(rows * words * 2, 1)) {
+          a.push_back(toBf16(value));
+        }
+        for (float value : randomFloats(words * kPanel * 2, 2)) {
+          b.push_back(toBf16(value));
+        }
+        std::vector<float> c((rows + 1) * kPanel, 3.0f);
+        product(a.data(), words, b.data(), kPanel, c.data(), kPanel, words, rows, 0);
+        product(a.data(), words, b.data(), kPanel, c.data(), kPanel, words, rows, 1);
+        for (int64_t i = 0; i < (rows + 1) * kPanel; ++i) {
+          double expected = i / kPanel < rows ? 0 : 3;
+          for (int64_t j = 0; i / kPanel < rows && j < words * 2; ++j) {
+            expected += 2 * fromBf16(a[i / kPanel * words * 2 + j]) *
+                        fromBf16(b[(j / 2 * kPanel + i % kPanel) * 2 + j % 2]);
+          }
+          ASSERT_NEAR(c[i], expected, 1e-4) << nameOf(level) << " rows " << rows << " words " << words << " at " << i;
+        }
+      }
+    }
+  }
+}
+
+/// Whether an object has an instruction of that opcode of map 0F38 behind a prefix of four bytes, EVEX of 512 bits,
+/// or of three, VEX.
+bool hasInstruction(engine::CpuLevel level, ProductType type, bool isEvex, uint8_t opcode) {
+  llvm::Expected<std::string> object = supportObject(level, anyRowsSymbol(type));
   if (!object) {
     ADD_FAILURE() << llvm::toString(object.takeError());
     return false;
   }
   for (size_t i = 0; i + 4 < object->size(); ++i) {
     auto byte = [&](size_t at) { return static_cast<uint8_t>((*object)[i + at]); };
-    if (byte(0) == 0x62 && (byte(1) & 0x0f) == 0x02 && (byte(3) & 0x60) == 0x40 && byte(4) == 0x50) {
+    bool isLong = byte(0) == 0x62 && (byte(1) & 0x0f) == 0x02 && (byte(3) & 0x60) == 0x40 && byte(4) == opcode;
+    bool isShort = byte(0) == 0xc4 && (byte(1) & 0x1f) == 0x02 && byte(3) == opcode;
+    if (isEvex ? isLong : isShort) {
       return true;
     }
   }
   return false;
 }
 
-TEST(MicroKernel, LevelsWithVnniMultiplyByIt) {
-  EXPECT_TRUE(multipliesBytes(engine::CpuLevel::Avx512Vnni));
-  EXPECT_TRUE(multipliesBytes(engine::CpuLevel::Amx));
-  EXPECT_FALSE(multipliesBytes(engine::CpuLevel::Avx512));
+TEST(MicroKernel, LevelsMultiplyByTheirInstructions) {
+  constexpr uint8_t vpdpbusd = 0x50, vdpbf16ps = 0x52, tdpbusd = 0x5e, tdpbf16ps = 0x5c;
+  using enum engine::CpuLevel;
+  using enum ProductType;
+  EXPECT_TRUE(hasInstruction(Avx512Vnni, U8S8, true, vpdpbusd));
+  EXPECT_TRUE(hasInstruction(Amx, U8S8, true, vpdpbusd)); // of few rows
+  EXPECT_FALSE(hasInstruction(Avx512, U8S8, true, vpdpbusd));
+  EXPECT_TRUE(hasInstruction(AvxVnni, U8S8, false, vpdpbusd));
+  EXPECT_TRUE(hasInstruction(Avx512VnniBf16, BF16, true, vdpbf16ps));
+  EXPECT_FALSE(hasInstruction(Avx512Vnni, BF16, true, vdpbf16ps));
+  EXPECT_TRUE(hasInstruction(Amx, U8S8, false, tdpbusd));
+  EXPECT_TRUE(hasInstruction(Amx, BF16, false, tdpbf16ps));
+  EXPECT_FALSE(hasInstruction(Avx512Fp16, BF16, false, tdpbf16ps));
+}
+
+template <typename Element>
+void expectRowsPacked(engine::CpuLevel level) {
+  using Pack = void(const Element *from, int64_t stride, Element *to, int64_t depth);
+  constexpr int64_t perWord = 4 / sizeof(Element), stride = kPanel + 3;
+  LoadedCode code(level, {}, {packRowsSymbol(perWord)});
+  Pack *pack = code.function<Pack>(packRowsSymbol(perWord));
+  for (int64_t depth : {0, 1, 2, 3, 4, 5, 8, 31}) {
+    int64_t words = (depth + perWord - 1) / perWord;
+    std::vector<Element> from(depth * stride), to(words * kPanel * perWord + 1, 7), expected = to;
+    for (size_t i = 0; i < from.size(); ++i) {
+      from[i] = static_cast<Element>(0x9e3779b9u * (i + 1) >> 13);
+    }
+    pack(from.data(), stride, to.data(), depth);
+    for (int64_t i = 0; i < words * kPanel * perWord; ++i) {
+      int64_t row = i / (kPanel * perWord) * perWord + i % perWord, column = i / perWord % kPanel;
+      expected[i] = row < depth ? from[row * stride + column] : Element(0);
+    }
+    EXPECT_EQ(to, expected) << nameOf(level) << " of " << sizeof(Element) << " bytes, depth " << depth;
+  }
+}
+
+TEST(MicroKernel, WeavesRowsIntoWords) {
+  for (engine::CpuLevel level : machineLevels()) {
+    expectRowsPacked<uint8_t>(level);
+    expectRowsPacked<uint16_t>(level);
+  }
 }
 
 TEST(MicroKernel, PacksTransposedPanels) {

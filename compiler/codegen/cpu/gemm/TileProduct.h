@@ -1,0 +1,20 @@
+// The product micro-kernels on AMX's tiles: blocks of 32 x 32 of C in four tiles, a step of the
+// depth of 16 words. They read the same panels as the kernels in vector registers.
+#pragma once
+
+#include "compiler/codegen/cpu/gemm/MicroKernel.h"
+
+namespace tenon::codegen::cpu {
+
+/// Fewer rows are multiplied in vector registers: a tile costs the same for one row as for 16.
+inline constexpr int64_t kLeastTileRows = 4;
+
+/// Whether the level multiplies the type on tiles.
+bool multipliesOnTiles(engine::CpuLevel level, ProductType type);
+
+/// Adds the function `name`, of the type of anyRowsSymbol's; calls `fewRows`, of the same type, for
+/// fewer rows than kLeastTileRows.
+void buildTileProduct(mlir::ModuleOp module, ProductType type, llvm::StringRef name,
+                      llvm::StringRef fewRows);
+
+} // namespace tenon::codegen::cpu
