@@ -299,7 +299,7 @@ double groupedSeconds(Region &region, const tn::ConvOp &, const dispatch::Kernel
     }
     double channels = double(geometryOf(conv).outChannels);
     double padded = (channels <= 8 ? 8 : 16) / channels;
-    return productType(conv) == ProductType::F32 ? padded : kOfSingleBytes * padded;
+    return productType(conv) == ProductType::U8S8 ? kOfSingleBytes * padded : padded;
   });
 }
 
