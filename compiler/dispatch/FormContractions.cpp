@@ -43,26 +43,6 @@ double timeOf(Formation &formation, const Group &group, ArrayRef<Operation *> op
   return microseconds;
 }
 
-/// Elementwise operations without a group that are computed for `ops` alone, none before one that
-/// it reads from: a kernel of their own, unless a loop over `ops` takes them in.
-SmallVector<Operation *> sidesOf(Formation &formation, ArrayRef<Operation *> ops) {
-  SmallVector<Operation *> sides;
-  SmallVector<Operation *> open(ops);
-  while (!open.empty()) {
-    for (Value operand : open.pop_back_val()->getOperands()) {
-      Operation *side = operand.getDefiningOp();
-      bool isSide = side && isElementwise(side) && side->hasOneUse() &&
-                    !formation.grouping.groupOf(side) &&
-                    tn::sameDims(resultDims(side), resultDims(ops.back()));
-      if (isSide) {
-        sides.insert(sides.begin(), side);
-        open.push_back(side);
-      }
-    }
-  }
-  return sides;
-}
-
 /// Predicted microseconds of the first `count` operations of a group as one kernel, the others as a
 /// loop behind it, and what is computed for them alone.
 double timeOfCut(Formation &formation, const Group &group, size_t count) {
@@ -285,7 +265,17 @@ void takeEpilogue(Formation &formation, Group *group) {
   if (takeHalves(formation, group)) {
     dims = resultDims(group->ops.back());
   }
-  cutWhereFastest(formation, group, takeConsumers(formation, group, dims, alone));
+  SmallVector<size_t> closed = takeConsumers(formation, group, dims, alone);
+  bool widensApart = !formation.device().isGpu();
+  if (size_t ends = widensApart ? endsWithBytes(*group, closed) : closed.size();
+      ends < closed.size()) {
+    closed.truncate(ends);
+    giveUp(formation, group, closed.back(), kWidens);
+  }
+  cutWhereFastest(formation, group, closed);
+  if (widensApart) {
+    takeWidening(formation, group, alone);
+  }
   group->reason = group->ops.size() == 1
                       ? "a contraction; nothing around it joined"
                       : "a contraction; what is around it runs with it, which is the fastest";

@@ -36,6 +36,16 @@ void formElementwise(Formation &formation, mlir::Block *block);
 void formScatters(Formation &formation, mlir::Block *block);
 void formSingles(Formation &formation, mlir::Block *block);
 
+/// Elementwise operations without a group that are computed for `ops` alone, none before one that
+/// it reads from: a kernel of their own, unless a loop over `ops` takes them in.
+llvm::SmallVector<mlir::Operation *> sidesOf(Formation &formation,
+                                             llvm::ArrayRef<mlir::Operation *> ops);
+/// How many of the numbers of operations with which a group may end are left if it stores bytes
+/// that what reads its result can widen: fewer are written, and they are widened as often.
+size_t endsWithBytes(const Group &group, llvm::ArrayRef<size_t> closed);
+/// Takes operations that widen bytes for those of a group behind the first `count` alone.
+void takeWidening(Formation &formation, Group *group, size_t count);
+
 /// Whether so few updates of a scatter may meet that a thread writes them one after another.
 bool hasFewUpdates(const CostModel &costs, mlir::Operation *scatter);
 

@@ -37,6 +37,8 @@ inline constexpr Rule kContractionReads = {
 inline constexpr Rule kTakesLonger = {
     "takes-longer",
     "the fastest kernel that computes both is predicted to take longer than two kernels"};
+inline constexpr Rule kWidens = {
+    "widens", "the first stores 8-bit numbers, which what reads them widens as well as this could"};
 inline constexpr Rule kAddedInRows = {
     "added-in-rows",
     "the kernel of whole rows behind it, its only reader, adds a residual for less than the call"};

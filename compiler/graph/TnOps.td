@@ -343,7 +343,8 @@ def Tn_ConvOp : Tn_InferredOp<"conv", [Tn_Contraction]> {
   let summary = "Convolution over 1 to 3 spatial dims";
   let description = [{
     The weight is [O, I / groups, spatial...] in either layout of the data: NC... or, with
-    `channelsLast`, N...C. `pads` lists all begins, then all ends.
+    `channelsLast`, N...C. `pads` lists all begins, then all ends. Data and weight have one element type, which is
+    the bias's and the result's, but for ui8 by i8, as quantized numbers are: their products are summed in i32.
   }];
   let arguments = (ins Tn_NumberTensor:$x, Tn_NumberTensor:$weight, Optional<Tn_NumberTensor>:$bias,
                        DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$pads,

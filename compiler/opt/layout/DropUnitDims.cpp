@@ -70,9 +70,14 @@ std::optional<UnitAxis> unitAxis(tn::ConvOp conv) {
   return std::nullopt;
 }
 
-/// The weights of the tap alone.
-Value weightOfTap(PatternRewriter &rewriter, tn::ConvOp conv, UnitAxis unit) {
-  Value weight = conv.getWeight();
+/// The weights of the tap alone; quantized ones stay so, whose parameters belong to no tap.
+Value weightOfTap(PatternRewriter &rewriter, tn::ConvOp conv, Value weight, UnitAxis unit) {
+  if (tn::DequantizeOp source = weight.getDefiningOp<tn::DequantizeOp>()) {
+    Value moved = weightOfTap(rewriter, conv, source.getX(), unit);
+    Type type = tn::withElement(moved.getType(), getElementTypeOrSelf(weight));
+    return rebuild(rewriter, source, {moved, source.getScale(), source.getZeroPoint()}, type)
+        ->getResult(0);
+  }
   tn::Dims dims = tn::getDims(weight.getType());
   size_t position = 2 + unit.axis;
   if (!isOne(dims[position])) {
@@ -98,7 +103,7 @@ struct DropConvAxis : OpRewritePattern<tn::ConvOp> {
     SmallVector<Value> operands(op->getOperands());
     size_t position = 2 + unit->axis;
     operands[0] = dropDim(rewriter, op.getLoc(), op.getX(), position);
-    operands[1] = weightOfTap(rewriter, op, *unit);
+    operands[1] = weightOfTap(rewriter, op, op.getWeight(), *unit);
     tn::ConvOp narrow = cast<tn::ConvOp>(
         rebuild(rewriter, op, operands,
                 tn::makeTensor(dimsWithout(op, position), op.getType().getElementType())));

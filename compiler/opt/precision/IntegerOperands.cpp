@@ -69,6 +69,12 @@ bool isPerTensor(Operation *quantization) {
                       [](Value parameter) { return tensorType(parameter).getRank() == 0; });
 }
 
+bool isUsualScale(const Constants &constants, Value scale) {
+  constexpr double kLeast = 1e-30, kMost = 1e30;
+  std::optional<double> value = constants.scalar(scale);
+  return value && *value > kLeast && *value < kMost;
+}
+
 int64_t Levels::columnOf(size_t i) const {
   int64_t inner = 1;
   for (int64_t size : type.getShape().drop_front(columnDim + 1)) {

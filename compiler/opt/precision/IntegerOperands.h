@@ -19,6 +19,9 @@ tn::DequantizeOp dequantizeOf(mlir::Value value);
 /// Of one scale and one zero point.
 bool isPerTensor(mlir::Operation *quantization);
 
+/// A constant positive scale whose products with 8-bit numbers are far from the ends of f32.
+bool isUsualScale(const Constants &constants, mlir::Value scale);
+
 /// 8-bit numbers with their zero point, and their scale if the product is one of floats. A
 /// parameter of one dim belongs to indices of `axis`.
 struct Quantized {

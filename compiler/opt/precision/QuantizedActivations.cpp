@@ -111,7 +111,7 @@ struct CancelQuantization : Pattern<tn::QuantizeOp> {
     tn::DequantizeOp source = dequantizeOf(op.getX());
     if (!source || source.getX().getType() != op.getY().getType() || !isPerTensor(op) ||
         !isPerTensor(source) || !getElementTypeOrSelf(op.getX()).isF32() ||
-        !isPositive(constants, op.getScale()) ||
+        !isUsualScale(constants, op.getScale()) ||
         constants.bytes(op.getScale()) != constants.bytes(source.getScale()) ||
         constants.bytes(op.getZeroPoint()) != constants.bytes(source.getZeroPoint())) {
       return failure();

@@ -18,13 +18,12 @@ public:
   using Pattern::Pattern;
 
   LogicalResult matchAndRewrite(tn::QuantizeOp op, PatternRewriter &rewriter) const override {
-    std::optional<double> scale = constants.scalar(op.getScale());
-    if (!scale || *scale <= 0 || *scale == 1 || !isPerTensor(op) ||
-        !getElementTypeOrSelf(op.getX()).isF32() || !isByte(getElementTypeOrSelf(op.getY())) ||
-        !isDivisible(op.getX(), kMostSteps)) {
+    if (!isUsualScale(constants, op.getScale()) || constants.scalar(op.getScale()) == 1.0 ||
+        !isPerTensor(op) || !getElementTypeOrSelf(op.getX()).isF32() ||
+        !isByte(getElementTypeOrSelf(op.getY())) || !isDivisible(op.getX(), kMostSteps)) {
       return failure();
     }
-    Value levels = divided(rewriter, op.getX(), *scale);
+    Value levels = divided(rewriter, op.getX(), *constants.scalar(op.getScale()));
     Value one = number(rewriter, op.getScale(), {1.0});
     rewriter.replaceOpWithNewOp<tn::QuantizeOp>(op, op.getY().getType(), levels, one,
                                                 op.getZeroPoint(), op.getAxis());

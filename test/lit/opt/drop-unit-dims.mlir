@@ -56,3 +56,17 @@ func.func @refused(%x: tensor<1x3x1x6xf32>, %y: tensor<1x3x3x6xf32>) -> (tensor<
   %2 = tn.conv %y, %w {strides = array<i64: 1, 1>, pads = array<i64: 0, 1, 0, 1>, dilations = array<i64: 1, 1>, groups = 1 : i64, channelsLast = false} : (tensor<1x3x3x6xf32>, tensor<4x3x3x3xf32>) -> tensor<1x4x1x6xf32>
   return %0, %1, %2 : tensor<1x4x3x6xf32>, tensor<1x4x1x6xf32>, tensor<1x4x1x6xf32>
 }
+
+// Weights of quantized numbers stay so without the axis.
+// CHECK-LABEL: @quantized
+func.func @quantized(%x: tensor<2x3x7x1xui8>, %s: tensor<f32>, %z: tensor<ui8>) -> tensor<2x4x7x1xf32> {
+  // CHECK: %[[W:.*]] = tn.dequantize %{{.*}} {axis = 0 : i64} : (tensor<4x3x5xi8>, tensor<4xf32>, tensor<4xi8>) -> tensor<4x3x5xf32>
+  // CHECK: tn.conv %{{.*}}, %[[W]]
+  %w = tn.weight "w8" : tensor<4x3x5x1xi8>
+  %t = tn.weight "t" : tensor<4xf32>
+  %o = tn.weight "o" : tensor<4xi8>
+  %0 = tn.dequantize %x, %s, %z {axis = 0 : i64} : (tensor<2x3x7x1xui8>, tensor<f32>, tensor<ui8>) -> tensor<2x3x7x1xf32>
+  %1 = tn.dequantize %w, %t, %o {axis = 0 : i64} : (tensor<4x3x5x1xi8>, tensor<4xf32>, tensor<4xi8>) -> tensor<4x3x5x1xf32>
+  %2 = tn.conv %0, %1 {strides = array<i64: 1, 1>, pads = array<i64: 2, 0, 2, 0>, dilations = array<i64: 1, 1>, groups = 1 : i64, channelsLast = false} : (tensor<2x3x7x1xf32>, tensor<4x3x5x1xf32>) -> tensor<2x4x7x1xf32>
+  return %2 : tensor<2x4x7x1xf32>
+}

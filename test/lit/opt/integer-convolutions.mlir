@@ -99,3 +99,21 @@ func.func @left(%x: tensor<1x6x6xui8>, %v: tensor<4x4x1xi8>, %y: tensor<1x6x4xui
   %9 = tn.conv %7, %8 {strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, groups = 1 : i64, channelsLast = true} : (tensor<1x6x4xf32>, tensor<4x4x1xf32>) -> tensor<1x6x4xf32>
   return %2, %4, %6, %9 : tensor<1x6x6xf32>, tensor<1x6x6xf32>, tensor<1x6x6xf32>, tensor<1x6x4xf32>
 }
+
+// Numbers that are quantized as they were are these, but for scales at the ends of f32 and other zero points.
+// CHECK-LABEL: @again
+func.func @again(%x: tensor<4xui8>) -> (tensor<4xui8>, tensor<4xui8>, tensor<4xui8>) {
+  // CHECK-COUNT-2: tn.quantize
+  // CHECK-NOT: tn.quantize
+  // CHECK: return %arg0, %{{.*}}, %{{.*}}
+  %s = tn.constant dense<5.000000e-01> : tensor<f32> : tensor<f32>
+  %t = tn.constant dense<1.000000e-40> : tensor<f32> : tensor<f32>
+  %z = tn.constant dense<3> : tensor<ui8> : tensor<ui8>
+  %u = tn.constant dense<4> : tensor<ui8> : tensor<ui8>
+  %0 = tn.dequantize %x, %s, %z {axis = 0 : i64} : (tensor<4xui8>, tensor<f32>, tensor<ui8>) -> tensor<4xf32>
+  %1 = tn.quantize %0, %s, %z {axis = 0 : i64} : (tensor<4xf32>, tensor<f32>, tensor<ui8>) -> tensor<4xui8>
+  %2 = tn.dequantize %x, %t, %z {axis = 0 : i64} : (tensor<4xui8>, tensor<f32>, tensor<ui8>) -> tensor<4xf32>
+  %3 = tn.quantize %2, %t, %z {axis = 0 : i64} : (tensor<4xf32>, tensor<f32>, tensor<ui8>) -> tensor<4xui8>
+  %4 = tn.quantize %0, %s, %u {axis = 0 : i64} : (tensor<4xf32>, tensor<f32>, tensor<ui8>) -> tensor<4xui8>
+  return %1, %3, %4 : tensor<4xui8>, tensor<4xui8>, tensor<4xui8>
+}

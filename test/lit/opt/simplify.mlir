@@ -185,3 +185,24 @@ func.func @other_positions(%x: tensor<3x3xf32>, %y: tensor<6xf32>) -> (tensor<3x
   return %7, %9, %11 : tensor<3x3xf32>, tensor<3xf32>, tensor<3xf32>
 }
 }
+
+// -----
+// Weights of a convolution of quantized numbers stay quantized, also where the largest of some stand between; others do not.
+// CHECK-LABEL: @weights_of_convolutions
+func.func @weights_of_convolutions(%x: tensor<1x4x8xui8>, %y: tensor<1x4x4xf32>, %s: tensor<f32>, %z: tensor<ui8>) -> (tensor<1x2x4xf32>, tensor<1x2x4xf32>) {
+  // CHECK: %[[W:.*]] = tn.dequantize {{.*}} : (tensor<2x4x1xi8>
+  // CHECK: tn.conv %{{.*}}, %[[W]]
+  // CHECK-NOT: tn.dequantize
+  // CHECK: return
+  %t = tn.constant dense<5.000000e-01> : tensor<f32> : tensor<f32>
+  %o = tn.constant dense<1> : tensor<i8> : tensor<i8>
+  %w = tn.weight "w" : tensor<2x4x1xi8>
+  %v = tn.weight "v" : tensor<2x4x1xi8>
+  %0 = tn.dequantize %x, %s, %z {axis = 0 : i64} : (tensor<1x4x8xui8>, tensor<f32>, tensor<ui8>) -> tensor<1x4x8xf32>
+  %1 = tn.max_pool %0 {kernel = array<i64: 2>, strides = array<i64: 2>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, ceilMode = false, channelsLast = false} : (tensor<1x4x8xf32>) -> tensor<1x4x4xf32>
+  %2 = tn.dequantize %w, %t, %o {axis = 0 : i64} : (tensor<2x4x1xi8>, tensor<f32>, tensor<i8>) -> tensor<2x4x1xf32>
+  %3 = tn.conv %1, %2 {strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, groups = 1 : i64, channelsLast = false} : (tensor<1x4x4xf32>, tensor<2x4x1xf32>) -> tensor<1x2x4xf32>
+  %4 = tn.dequantize %v, %t, %o {axis = 0 : i64} : (tensor<2x4x1xi8>, tensor<f32>, tensor<i8>) -> tensor<2x4x1xf32>
+  %5 = tn.conv %y, %4 {strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, groups = 1 : i64, channelsLast = false} : (tensor<1x4x4xf32>, tensor<2x4x1xf32>) -> tensor<1x2x4xf32>
+  return %3, %5 : tensor<1x2x4xf32>, tensor<1x2x4xf32>
+}

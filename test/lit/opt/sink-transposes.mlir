@@ -62,3 +62,16 @@ func.func @refused(%x: tensor<2x3x5x4xf32>, %z: tensor<2x5x3x4xf32>) -> (tensor<
   %2 = tn.add %0, %z : (tensor<2x5x3x4xf32>, tensor<2x5x3x4xf32>) -> tensor<2x5x3x4xf32>
   return %1, %2 : tensor<2x5x12xf32>, tensor<2x5x3x4xf32>
 }
+
+// Quantization and the way back, also along an axis: a convolution's transposes meet behind it.
+// CHECK-LABEL: @quantization
+func.func @quantization(%x: tensor<2x5x3xf32>, %s: tensor<3xf32>, %z: tensor<3xi8>) -> tensor<2x5x3xf32> {
+  // CHECK: %[[Q:.*]] = tn.quantize %arg0, %arg1, %arg2 {axis = 2 : i64} : (tensor<2x5x3xf32>
+  // CHECK: %[[D:.*]] = tn.dequantize %[[Q]], %arg1, %arg2 {axis = 2 : i64} : (tensor<2x5x3xi8>
+  // CHECK: return %[[D]]
+  %0 = tn.transpose %x [0, 2, 1] : (tensor<2x5x3xf32>) -> tensor<2x3x5xf32>
+  %1 = tn.quantize %0, %s, %z {axis = 1 : i64} : (tensor<2x3x5xf32>, tensor<3xf32>, tensor<3xi8>) -> tensor<2x3x5xi8>
+  %2 = tn.dequantize %1, %s, %z {axis = 1 : i64} : (tensor<2x3x5xi8>, tensor<3xf32>, tensor<3xi8>) -> tensor<2x3x5xf32>
+  %3 = tn.transpose %2 [0, 2, 1] : (tensor<2x3x5xf32>) -> tensor<2x5x3xf32>
+  return %3 : tensor<2x5x3xf32>
+}

@@ -286,12 +286,20 @@ FamilyMatch matchGrouped(Region &region) {
              : FamilyMatch::take(conv);
 }
 
+/// Bytes of a single group are widened one by one, which takes several times as long as multiplying
+/// them.
+constexpr double kOfSingleBytes = 4;
+
 /// A single group is padded to whole vectors.
 double groupedSeconds(Region &region, const tn::ConvOp &, const dispatch::KernelChoice &) {
   return secondsWithWork(region, [](Operation &op) {
     tn::ConvOp conv = cast<tn::ConvOp>(op);
-    double channels = conv.getGroups() == 1 ? double(geometryOf(conv).outChannels) : 16;
-    return (channels <= 8 ? 8 : 16) / channels;
+    if (conv.getGroups() > 1) {
+      return 1.0;
+    }
+    double channels = double(geometryOf(conv).outChannels);
+    double padded = (channels <= 8 ? 8 : 16) / channels;
+    return productType(conv) == ProductType::U8S8 ? kOfSingleBytes * padded : padded;
   });
 }
 
