@@ -2,6 +2,7 @@
 
 #include "tools/tenon/print/ExplainText.h"
 
+#include "tools/tenon/print/ExplainParts.h"
 #include "tools/tenon/print/JsonFields.h"
 #include "tools/view/Sizes.h"
 
@@ -13,12 +14,6 @@
 #include <map>
 
 namespace tenon::tool {
-namespace {
-
-/// Lines of a screen, and how many rows its tables have: together they fit.
-constexpr size_t kScreenLines = 40;
-constexpr size_t kMostStrategies = 7, kMostRegions = 8, kMostRules = 7, kMostFamilies = 14;
-
 std::string joinTexts(const Json &list) {
   std::vector<std::string> texts;
   for (const Json &item : list) {
@@ -27,30 +22,12 @@ std::string joinTexts(const Json &list) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-std::string costText(const Json &cost) {
-  std::string text =
-      fmt::format("{:.2f} us ({}, {} launches", cost.value("us", 0.0),
-                  formatBytes(static_cast<uint64_t>(std::max<int64_t>(numberAt(cost, "bytes"), 0))),
-                  numberAt(cost, "launches"));
-  if (numberAt(cost, "registers") > 0) {
-    text += fmt::format(", {} registers, occupancy {} %", numberAt(cost, "registers"),
-                        numberAt(cost, "occupancy"));
-  }
-  return text + ")";
-}
-
-double microsecondsOf(const Json &region) {
-  return region.value("cost", Json::object()).value("us", 0.0);
-}
-
-/// "12.34 us", "1.23 ms", "2.34 s".
 std::string timeText(double microseconds) {
   return microseconds < 1e3   ? fmt::format("{:.2f} us", microseconds)
          : microseconds < 1e6 ? fmt::format("{:.2f} ms", microseconds / 1e3)
                               : fmt::format("{:.2f} s", microseconds / 1e6);
 }
 
-/// What the figures are for, in a sentence or two.
 std::string basisText(const Json &record) {
   std::string text = fmt::format("times are estimates for '{}', each of the chosen kernel",
                                  textAt(record, "profile"));
@@ -68,6 +45,28 @@ std::string basisText(const Json &record) {
             "general one";
   }
   return text + "\n";
+}
+
+namespace {
+
+/// Lines of a screen, and how many rows its tables have: together they fit.
+constexpr size_t kScreenLines = 40;
+constexpr size_t kMostStrategies = 7, kMostRegions = 8, kMostRules = 7, kMostFamilies = 14;
+
+std::string costText(const Json &cost) {
+  std::string text =
+      fmt::format("{:.2f} us ({}, {} launches", cost.value("us", 0.0),
+                  formatBytes(static_cast<uint64_t>(std::max<int64_t>(numberAt(cost, "bytes"), 0))),
+                  numberAt(cost, "launches"));
+  if (numberAt(cost, "registers") > 0) {
+    text += fmt::format(", {} registers, occupancy {} %", numberAt(cost, "registers"),
+                        numberAt(cost, "occupancy"));
+  }
+  return text + ")";
+}
+
+double microsecondsOf(const Json &region) {
+  return region.value("cost", Json::object()).value("us", 0.0);
 }
 
 /// The name of the longest region's first node as an argument, or NODE where it has none or a shell
@@ -335,85 +334,6 @@ std::string placementText(const Explained &what) {
     text += "\n";
   }
   return text;
-}
-
-namespace {
-
-/// How many regions compute in which numbers, and what they are predicted to take.
-std::string numbersText(const Json &products, const Json &conversions, double converting) {
-  std::map<std::string, std::pair<size_t, double>> sums;
-  for (const Json &row : products) {
-    auto &[count, microseconds] = sums[textAt(row, "computes")];
-    ++count;
-    microseconds += row.value("us", 0.0);
-  }
-  std::string text = fmt::format("{:>7}  {:>10}  {}\n", "regions", "time", "computed in");
-  for (const auto &[name, sum] : sums) {
-    text += fmt::format("{:>7}  {:>10}  {}\n", sum.first, timeText(sum.second), name);
-  }
-  return text + fmt::format("{:>7}  {:>10}  quantization and casts between them\n", conversions.size(), timeText(converting));
-}
-
-/// What --precision did, and what is approximated.
-std::string changesText(const Json &record) {
-  std::string text;
-  if (textAt(record, "precision") != "keep") {
-    text += fmt::format("\n{}: {} operations are narrow, {} weights take {}\n", textAt(record, "precision"),
-                        numberAt(record, "narrow_operations"), numberAt(record, "narrow_weights"),
-                        formatBytes(static_cast<uint64_t>(std::max<int64_t>(numberAt(record, "narrow_weights_bytes"), 0))));
-  }
-  constexpr std::array<std::pair<const char *, std::string_view>, 3> lists = {{
-      {"wider", "operations stay in fp32"},
-      {"clamped", "values are clamped"},
-      {"approximated", "operations are approximated"},
-  }};
-  for (const auto &[list, what] : lists) {
-    Json rows = listAt(record, list);
-    bool isSaid = !rows.empty() || textAt(record, "precision") != "keep";
-    text += isSaid ? fmt::format("\n{} {}\n", rows.size(), what) : "";
-    for (const Json &row : rows) {
-      Json nodes = listAt(row, "nodes");
-      text +=
-          fmt::format("{}\n  {}: {}\n", nodes.empty() ? textAt(row, "operation") : joinTexts(nodes),
-                      textAt(row, "rule"), textAt(row, "why"));
-    }
-  }
-  return text;
-}
-
-} // namespace
-
-std::string precisionText(const Explained &what) {
-  const Json &record = what.record;
-  Json products = listAt(record, "products"), conversions = listAt(record, "conversions");
-  std::string text;
-  if (what.extent != Extent::Chosen) {
-    text = basisText(record) + "\n" + numbersText(products, conversions, record.value("conversions_us", 0.0));
-  }
-  size_t wide = static_cast<size_t>(
-      std::count_if(products.begin(), products.end(), [](const Json &row) { return !textAt(row, "why_wide").empty(); }));
-  if (wide > 0) {
-    text += fmt::format("\n{} of floats though an operand is quantized\n", wide);
-    for (const Json &row : products) {
-      text += textAt(row, "why_wide").empty()
-                  ? ""
-                  : fmt::format("{}\n  {}, {}: {}\n", textAt(row, "label"), textAt(row, "computes"),
-                                timeText(row.value("us", 0.0)), textAt(row, "why_wide"));
-    }
-  }
-  text += changesText(record);
-  std::string rows;
-  for (const Json &row : products) {
-    double other = row.value("wide_us", 0.0);
-    rows += textAt(row, "why_wide").empty()
-                ? fmt::format("{}\n  {}, {}{}\n", textAt(row, "label"), textAt(row, "computes"), timeText(row.value("us", 0.0)),
-                              other > 0 ? fmt::format("; in fp32 {}", timeText(other)) : "")
-                : "";
-  }
-  for (const Json &row : conversions) {
-    rows += fmt::format("{}\n  conversion, {}\n", textAt(row, "label"), timeText(row.value("us", 0.0)));
-  }
-  return rows.empty() ? text : text + "\n" + rows;
 }
 
 std::string passesText(const Explained &what) {
