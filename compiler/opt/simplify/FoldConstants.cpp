@@ -62,7 +62,8 @@ bool isOfProduct(Value weight) {
     if (product) {
       return product.getB() == weight && !Constants::isConstant(product.getA());
     }
-    return (isMoved(user) || isa<tn::CastOp>(user)) && isOfProduct(user->getResult(0));
+    bool isMore = isa<tn::SubOp>(user) && Constants::isConstant(user->getOperand(1));
+    return (isMoved(user) || isMore || isa<tn::CastOp>(user)) && isOfProduct(user->getResult(0));
   });
 }
 
