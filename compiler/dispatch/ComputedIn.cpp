@@ -99,7 +99,9 @@ bool isConversion(const Group &group) {
   return factorsOf(group.root).empty() && llvm::all_of(group.ops, [&](Operation *op) {
            tn::NodeOrigin origin = tn::originOf(op->getLoc());
            return !origin.kinds.empty() && llvm::all_of(origin.kinds, [&](const std::string &kind) {
-             return llvm::is_contained(kinds, StringRef(kind));
+             // Those of PyTorch have several forms each.
+             return llvm::is_contained(kinds, StringRef(kind)) ||
+                    StringRef(kind).contains("quantized_decomposed");
            });
          });
 }

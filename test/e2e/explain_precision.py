@@ -8,7 +8,7 @@ import unittest
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from tool import ToolTest
+from tool import SOURCE, ToolTest
 
 # what each product of the model computes in, and what says why it is none of integers
 PRODUCTS = {
@@ -69,6 +69,12 @@ class ExplainPrecision(ToolTest):
         self.assertEqual([["quantize", "dequantize"]], [row["nodes"] for row in self.record["conversions"]])
         self.assertAlmostEqual(self.record["conversions_us"], sum(row["us"] for row in self.record["conversions"]))
         self.assertGreater(self.record["conversions_us"], 0)
+
+    def test_programs_of_pt2e(self):
+        self.succeed("compile", SOURCE / "test/data/pt2/quantized.pt2", "-o", "p.tenon", "--target", "cpu:avx2")
+        record = self.json("explain", "precision", "p.tenon")
+        self.assertEqual(["u8 x s8, sums of i32"] * 2, [product["computes"] for product in record["products"]])
+        self.assertIn(["quantize_per_tensor_2"], [row["nodes"] for row in record["conversions"]])
 
     def test_text(self):
         text = self.succeed("explain", "precision", "m.tenon", "--all").stdout

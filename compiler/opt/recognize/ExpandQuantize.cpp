@@ -72,6 +72,15 @@ bool isExpanded(Value x, Extent extent) {
   return (extent == Extent::All || x.getDefiningOp()) && !Constants::isConstant(x);
 }
 
+/// A scale that divides nothing: numbers of PyTorch were multiplied by its inverse.
+bool isOnes(Value scale) {
+  tn::ConstantOp constant = scale.getDefiningOp<tn::ConstantOp>();
+  DenseElementsAttr values =
+      constant ? dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();
+  return values && values.isSplat() && isa<FloatType>(values.getElementType()) &&
+         values.getSplatValue<APFloat>().isExactlyValue(1);
+}
+
 /// quantize(x) -> cast(max(min(round(x / scale) + zero, most), least))
 struct ExpandQuantize : OpRewritePattern<tn::QuantizeOp> {
   ExpandQuantize(MLIRContext *context, Extent extent) : OpRewritePattern(context), extent(extent) {}
@@ -85,7 +94,9 @@ struct ExpandQuantize : OpRewritePattern<tn::QuantizeOp> {
     }
     int64_t axis = static_cast<int64_t>(op.getAxis());
     Steps steps(rewriter, op, op.getX().getType());
-    Value level = steps.make<tn::DivOp>(op.getX(), steps.parameter(op.getScale(), axis));
+    Value level = isOnes(op.getScale())
+                      ? op.getX()
+                      : steps.make<tn::DivOp>(op.getX(), steps.parameter(op.getScale(), axis));
     level = steps.cast(level, rewriter.getF32Type());
     level = tn::RoundOp::create(rewriter, op.getLoc(), level.getType(), level);
     Value zero = steps.cast(steps.parameter(op.getZeroPoint(), axis), rewriter.getF32Type());
