@@ -172,6 +172,16 @@ class WeightOnly(ToolTest):
         self.check(model)
         self.assertLess(self.bytes_of_weights(), 1.8 * model.weight_count())
 
+    def test_a_projection_that_is_read_in_parts(self):
+        model = Model()
+        model.n_bits((3,), 256, 1536, 4, 32, "packed", has_bias=True)
+        (name, whole), = model.wanted.items()
+        parts = {f"part{i}": whole[:, 512 * i:512 * (i + 1)] for i in range(3)}
+        model.nodes.append(helper.make_node("Split", [name], list(parts), axis=1, num_outputs=3))
+        count, model.wanted = model.weight_count(), parts
+        self.check(model)
+        self.assertLess(self.bytes_of_weights(), 1.1 * count)
+
     def test_free_rows(self):
         model = Model(free=True)
         for bits, zero in itertools.product((4, 8), ("none", "packed")):
