@@ -116,16 +116,16 @@ public:
       size = from.getDimSize(axis);
       inner = productOf(from.getShape().drop_front(axis + 1));
     }
-    levels.numbers.reserve(places->size());
-    levels.parameters.reserve(places->size());
-    for (int64_t column = 0; column < levels.columns; ++column) {
-      for (int64_t i = 0; i < levels.depth; ++i) {
-        int64_t place = depthDim == 1 ? column * levels.depth + i : i * levels.columns + column;
-        int32_t at = (*places)[place];
-        int16_t number = isUnsigned ? int16_t(uint8_t(bytes[at])) : int16_t(int8_t(bytes[at]));
-        levels.numbers.push_back(number);
-        levels.parameters.push_back(static_cast<int32_t>(at / inner % size));
-      }
+    // In place where it can be: large models have weights of a billion numbers.
+    if (depthDim == 0) {
+      transpose(*places, levels.columns);
+    }
+    levels.parameters = std::move(*places);
+    levels.numbers.reserve(levels.parameters.size());
+    for (int32_t &place : levels.parameters) {
+      char byte = bytes[place];
+      levels.numbers.push_back(isUnsigned ? int16_t(uint8_t(byte)) : int16_t(int8_t(byte)));
+      place = static_cast<int32_t>(place / inner % size);
     }
     return levels;
   }
@@ -142,6 +142,18 @@ private:
     return true;
   }
 
+  /// Rows of so many become columns.
+  static void transpose(std::vector<int32_t> &places, int64_t width) {
+    int64_t height = static_cast<int64_t>(places.size()) / width;
+    std::vector<int32_t> result(places.size());
+    for (int64_t i = 0; i < height; ++i) {
+      for (int64_t j = 0; j < width; ++j) {
+        result[j * height + i] = places[i * width + j];
+      }
+    }
+    places = std::move(result);
+  }
+
   static int64_t productOf(ArrayRef<int64_t> sizes) {
     return std::accumulate(sizes.begin(), sizes.end(), int64_t(1), std::multiplies<>());
   }
@@ -150,11 +162,10 @@ private:
   /// indices.
   std::optional<std::vector<int32_t>> placesOf(Value matrix, Origin &origin) {
     RankedTensorType from = tensorType(origin.source.getX());
-    std::vector<int32_t> indices(from.getNumElements());
-    std::iota(indices.begin(), indices.end(), 0);
-    const char *bytes = reinterpret_cast<const char *>(indices.data());
-    Result<reference::Tensor> tensor = reference::Tensor::copy(
-        DType::I32, from.getShape(), ArrayRef(bytes, indices.size() * sizeof(int32_t)));
+    Result<reference::Tensor> tensor = reference::Tensor::create(DType::I32, from.getShape());
+    if (tensor) {
+      std::iota(tensor->as<int32_t>(), tensor->as<int32_t>() + tensor->count(), 0);
+    }
     // The interpreter goes by types, so it gets the movement of such a tensor.
     OpBuilder builder(origin.source);
     Type i32 = builder.getI32Type();
