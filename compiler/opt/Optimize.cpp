@@ -69,7 +69,10 @@ const Pass kCpuOrder[] = {
     {"integer-products", integerProducts},
     // Behind that, which moves quantization to where chains of it begin and end.
     {"tabulate-chains", tabulateChains},
-    // Behind that, which multiplies weights as integers where both operands are quantized.
+    // What that left: quantization is not expanded yet.
+    {"note-wide-products", noteWideProducts},
+    // Behind integer-products, which multiplies weights as integers where both operands are
+    // quantized.
     {"low-bit-weights", lowBitWeights},
     // It leaves elementwise operations, which the others look through.
     {"expand-all-quantize", expandAllQuantize},
@@ -106,6 +109,7 @@ const Pass kAll[] = {
     {"integer-products", integerProducts},
     {"share-parameters", shareParameters},
     {"tabulate-chains", tabulateChains},
+    {"note-wide-products", noteWideProducts},
     {"low-bit-weights", lowBitWeights},
     {"narrow-integer-products", narrowIntegerProducts},
     {"fit-products", fitProducts},

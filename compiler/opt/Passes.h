@@ -95,6 +95,9 @@ llvm::LogicalResult lowBitWeights(mlir::ModuleOp module, tn::WeightStore &weight
 /// Scalars that elementwise operations of quantized models add and multiply by become weights.
 llvm::LogicalResult shareParameters(mlir::ModuleOp module, tn::WeightStore &weights);
 
+/// Says of products with a quantized operand that compute in floats why they do.
+llvm::LogicalResult noteWideProducts(mlir::ModuleOp module, tn::WeightStore &weights);
+
 /// Quantization and its inverse, also of inputs, as the elementwise operations that they are made
 /// of.
 llvm::LogicalResult expandAllQuantize(mlir::ModuleOp module, tn::WeightStore &weights);

@@ -9,6 +9,7 @@
 #include "compiler/reference/Interpreter.h"
 #include "mlir/IR/TypeUtilities.h"
 
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -35,7 +36,18 @@ constexpr int64_t kFewRows = 8;
 /// Where the matrix B of a product comes from: 8-bit numbers behind tn.dequantize, moved and cast.
 struct Origin {
   tn::DequantizeOp source;
+  Value rest; ///< constant of [rows, 1] that is taken off rows of numbers, or null
   SmallVector<Operation *> moves; ///< from there to the product
+
+  /// What is left of zero points that are no integers, times their scales.
+  static bool isRestOfZeroPoints(tn::SubOp op) {
+    tn::DequantizeOp source = op.getA().getDefiningOp<tn::DequantizeOp>();
+    RankedTensorType rest = tensorType(op.getB());
+    return source && tensorType(source.getScale()).getRank() == 1 && source.getAxis() == 0 &&
+           Constants::isConstant(op.getB()) && rest.getRank() == 2 && rest.getDimSize(1) == 1 &&
+           rest.getDimSize(0) == tensorType(source.getScale()).getDimSize(0) &&
+           tensorType(source.getX()).getRank() == 2;
+  }
 
   static std::optional<Origin> of(Value matrix) {
     Origin origin;
@@ -45,6 +57,12 @@ struct Origin {
         origin.source = source;
         std::reverse(origin.moves.begin(), origin.moves.end());
         return origin;
+      }
+      tn::SubOp difference = dyn_cast_or_null<tn::SubOp>(op);
+      if (difference && isRestOfZeroPoints(difference)) {
+        origin.rest = difference.getB();
+        matrix = difference.getA();
+        continue;
       }
       if (!isMoved(op) && !isa_and_nonnull<tn::CastOp>(op)) {
         return std::nullopt;
@@ -78,6 +96,9 @@ public:
     std::optional<std::vector<double>> zeros = constants.elements(source.getZeroPoint());
     std::vector<char> bytes = constants.bytes(source.getX());
     std::optional<std::vector<int32_t>> places = placesOf(product.getB(), origin);
+    if (origin.rest && scales && zeros && !addRest(origin.rest, *scales, *zeros)) {
+      return std::nullopt;
+    }
     if (!scales || !zeros || scales->empty() || zeros->empty() || bytes.empty() || !places) {
       return std::nullopt;
     }
@@ -95,21 +116,44 @@ public:
       size = from.getDimSize(axis);
       inner = productOf(from.getShape().drop_front(axis + 1));
     }
-    levels.numbers.reserve(places->size());
-    levels.parameters.reserve(places->size());
-    for (int64_t column = 0; column < levels.columns; ++column) {
-      for (int64_t i = 0; i < levels.depth; ++i) {
-        int64_t place = depthDim == 1 ? column * levels.depth + i : i * levels.columns + column;
-        int32_t at = (*places)[place];
-        int16_t number = isUnsigned ? int16_t(uint8_t(bytes[at])) : int16_t(int8_t(bytes[at]));
-        levels.numbers.push_back(number);
-        levels.parameters.push_back(static_cast<int32_t>(at / inner % size));
-      }
+    // In place where it can be: large models have weights of a billion numbers.
+    if (depthDim == 0) {
+      transpose(*places, levels.columns);
+    }
+    levels.parameters = std::move(*places);
+    levels.numbers.reserve(levels.parameters.size());
+    for (int32_t &place : levels.parameters) {
+      char byte = bytes[place];
+      levels.numbers.push_back(isUnsigned ? int16_t(uint8_t(byte)) : int16_t(int8_t(byte)));
+      place = static_cast<int32_t>(place / inner % size);
     }
     return levels;
   }
 
 private:
+  bool addRest(Value rest, ArrayRef<double> scales, std::vector<double> &zeros) const {
+    std::optional<std::vector<double>> scaled = constants.elements(rest);
+    if (!scaled || scaled->size() != scales.size() || zeros.size() != scales.size()) {
+      return false;
+    }
+    for (auto [zero, part, scale] : llvm::zip_equal(zeros, *scaled, scales)) {
+      zero += scale == 0 ? 0 : part / scale;
+    }
+    return true;
+  }
+
+  /// Rows of so many become columns.
+  static void transpose(std::vector<int32_t> &places, int64_t width) {
+    int64_t height = static_cast<int64_t>(places.size()) / width;
+    std::vector<int32_t> result(places.size());
+    for (int64_t i = 0; i < height; ++i) {
+      for (int64_t j = 0; j < width; ++j) {
+        result[j * height + i] = places[i * width + j];
+      }
+    }
+    places = std::move(result);
+  }
+
   static int64_t productOf(ArrayRef<int64_t> sizes) {
     return std::accumulate(sizes.begin(), sizes.end(), int64_t(1), std::multiplies<>());
   }
@@ -118,11 +162,10 @@ private:
   /// indices.
   std::optional<std::vector<int32_t>> placesOf(Value matrix, Origin &origin) {
     RankedTensorType from = tensorType(origin.source.getX());
-    std::vector<int32_t> indices(from.getNumElements());
-    std::iota(indices.begin(), indices.end(), 0);
-    const char *bytes = reinterpret_cast<const char *>(indices.data());
-    Result<reference::Tensor> tensor = reference::Tensor::copy(
-        DType::I32, from.getShape(), ArrayRef(bytes, indices.size() * sizeof(int32_t)));
+    Result<reference::Tensor> tensor = reference::Tensor::create(DType::I32, from.getShape());
+    if (tensor) {
+      std::iota(tensor->as<int32_t>(), tensor->as<int32_t>() + tensor->count(), 0);
+    }
     // The interpreter goes by types, so it gets the movement of such a tensor.
     OpBuilder builder(origin.source);
     Type i32 = builder.getI32Type();
@@ -182,6 +225,7 @@ struct Storing {
 
 Storing storingOf(const Levels &levels) {
   double least = 0, most = 0;
+  bool areWhole = llvm::all_of(levels.zeros, [](double zero) { return zero == std::floor(zero); });
   int16_t leastNumber = 0, mostNumber = 0;
   for (auto [i, number] : llvm::enumerate(levels.numbers)) {
     double difference = number - levels.zeroOf(i);
@@ -192,7 +236,7 @@ Storing storingOf(const Levels &levels) {
   }
   for (int64_t bits : {4, 8}) {
     int64_t half = int64_t(1) << (bits - 1);
-    if (least >= -half && most < half) {
+    if (areWhole && least >= -half && most < half) {
       return {bits, false, half};
     }
     if (leastNumber >= 0 && mostNumber < 2 * half) {

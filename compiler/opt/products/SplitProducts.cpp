@@ -108,6 +108,25 @@ std::optional<DimSlice> beforeReshape(tn::ReshapeOp op, DimSlice part) {
   return std::nullopt;
 }
 
+/// What a value is dequantized from, through movement and casts; null if it is not.
+tn::DequantizeOp dequantizeBehind(Value value) {
+  Operation *op = value.getDefiningOp();
+  for (unsigned depth = 0; depth < kMostDepth && (isMoved(op) || isa_and_nonnull<tn::CastOp>(op));
+       ++depth) {
+    op = op->getOperand(0).getDefiningOp();
+  }
+  return dyn_cast_or_null<tn::DequantizeOp>(op);
+}
+
+/// Whether B is constant: as it is, or behind scales beside an operand that is not quantized, where
+/// no product of integers looks for them.
+bool isWeight(tn::MatmulOp product) {
+  tn::DequantizeOp source = dequantizeBehind(product.getB());
+  return Constants::isConstant(product.getB()) ||
+         (source && llvm::all_of(source->getOperands(), Constants::isConstant) &&
+          !dequantizeBehind(product.getA()));
+}
+
 /// Builds the slice of a value from a slice of the weights behind it. With a null builder it only
 /// says (by the value itself) that this can be done.
 Value sliceAtSource(OpBuilder *builder, Value value, DimSlice part, unsigned depth = 0) {
@@ -126,8 +145,7 @@ Value sliceAtSource(OpBuilder *builder, Value value, DimSlice part, unsigned dep
 
   if (tn::MatmulOp product = dyn_cast<tn::MatmulOp>(op)) {
     int64_t rank = product.getType().getRank();
-    if (!Constants::isConstant(product.getB()) || tensorType(product.getB()).getRank() != 2 ||
-        part.axis != rank - 1) {
+    if (!isWeight(product) || tensorType(product.getB()).getRank() != 2 || part.axis != rank - 1) {
       return nullptr;
     }
     part.axis = product.getTransposeB() ? 0 : 1;

@@ -65,15 +65,21 @@ bool isDequantized(Value value) {
 }
 
 /// Weights of products, which kernels can take apart (LowBitWeights.cpp) or multiply as integers
-/// (IntegerProducts.cpp), and of convolutions that can.
-bool isOfProduct(Value weight) {
+/// (IntegerProducts.cpp), those of convolutions that can, and tables that are gathered from
+/// (DequantizeGathered.cpp).
+bool isReadQuantized(Value weight) {
   return llvm::any_of(weight.getUsers(), [&](Operation *user) {
     if (isa<tn::MatmulOp, tn::ConvOp>(user)) {
       bool isTaken = isa<tn::ConvOp>(user) ? isDequantized(user->getOperand(0))
                                            : !Constants::isConstant(user->getOperand(0));
       return user->getOperand(1) == weight && isTaken;
     }
-    return (isMoved(user) || isa<tn::CastOp>(user)) && isOfProduct(user->getResult(0));
+    if (tn::GatherOp gather = dyn_cast<tn::GatherOp>(user)) {
+      return gather.getX() == weight && !Constants::isConstant(gather.getIndices());
+    }
+    bool isMore = isa<tn::SubOp>(user) && Constants::isConstant(user->getOperand(1));
+    return (isMoved(user) || isMore || isa<tn::CastOp>(user)) &&
+           isReadQuantized(user->getResult(0));
   });
 }
 
@@ -108,7 +114,7 @@ bool isWorthFolding(Operation *op, QuantizedWeights quantized) {
     after += byteCount(type);
   }
   if (quantized == QuantizedWeights::Keep && isa<tn::DequantizeOp>(op) &&
-      isOfProduct(op->getResult(0))) {
+      isReadQuantized(op->getResult(0))) {
     return false;
   }
   return after <= std::max(before, kGrowthBytes) || widensQuantized(op) ||

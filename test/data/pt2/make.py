@@ -14,6 +14,7 @@ import zipfile
 import numpy as np
 import torch
 from torch import nn
+from torch.ao.quantization.fx import _decomposed  # noqa: F401, has the forms of PT2E
 from torch.export import Dim
 from torchvision.ops import roi_align
 
@@ -48,6 +49,30 @@ class Writes(nn.Module):
         second.copy_(first + 1)
         y[y > 6] = 6
         return y, row, second
+
+
+@program(randn(5, 24))
+class Quantized(nn.Module):
+    """The quantized forms of PT2E: a scale known ahead and one found at run time, weights with a scale for each output, a range that is
+    narrower than its type."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("weight", torch.arange(-384, 384).remainder(251).sub(125).to(torch.int8).reshape(32, 24))
+        self.register_buffer("scales", torch.linspace(0.001, 0.004, 32))
+        self.register_buffer("zeros", torch.zeros(32, dtype=torch.int64))
+
+    def forward(self, x):
+        ops = torch.ops.quantized_decomposed
+        weight = ops.dequantize_per_channel(self.weight, self.scales, self.zeros, 0, -127, 127, torch.int8)
+        q = ops.quantize_per_tensor(x, 0.03, 117, 0, 255, torch.uint8)
+        known = nn.functional.linear(ops.dequantize_per_tensor(q, 0.03, 117, 0, 255, torch.uint8), weight)
+        scale, zero = ops.choose_qparams(x, 0, 255, 1e-6, torch.uint8)
+        q = ops.quantize_per_tensor(x, scale, zero, 0, 255, torch.uint8)
+        found = nn.functional.linear(ops.dequantize_per_tensor(q, scale, zero, 0, 255, torch.uint8), weight)
+        narrow = ops.quantize_per_tensor(x, 0.02, 0, -100, 90, torch.int8)
+        channels = ops.quantize_per_channel(x, self.scales[:24] * 9, self.zeros[:24] + 3, 1, -128, 127, torch.int8)
+        return known, found, narrow, channels
 
 
 @program(randn(3, 4), calls=3)

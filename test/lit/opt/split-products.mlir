@@ -53,3 +53,23 @@ func.func @refused(%x: tensor<6x16xf32>) -> (tensor<6x20xf32>, tensor<6x20xf32>,
   %7 = tn.slice %6 {starts = affine_map<() -> (0, 0)>, steps = array<i64: 1, 1>} : (tensor<6x16xf32>) -> tensor<6x8xf32>
   return %1, %2, %4, %5, %7, %6 : tensor<6x20xf32>, tensor<6x20xf32>, tensor<3x8xf32>, tensor<3x8xf32>, tensor<6x8xf32>, tensor<6x16xf32>
 }
+// -----
+// Quantized weights beside floats are sliced behind their scales; beside quantized numbers they are left to products of integers.
+// CHECK-LABEL: @quantized_weights
+func.func @quantized_weights(%x: tensor<5x16xf32>, %q: tensor<5x16xui8>) -> (tensor<5x24xf32>, tensor<5x24xf32>, tensor<5x24xf32>, tensor<5x24xf32>) {
+  // CHECK-COUNT-2: tn.matmul %arg0, %{{.*}} : (tensor<5x16xf32>, tensor<16x24xf32>)
+  // CHECK: tn.matmul %{{.*}} : (tensor<5x16xf32>, tensor<16x48xf32>)
+  %w = tn.weight "w" : tensor<16x48xi8>
+  %s = tn.constant dense<5.000000e-01> : tensor<f32> : tensor<f32>
+  %z = tn.constant dense<0> : tensor<i8> : tensor<i8>
+  %u = tn.constant dense<9> : tensor<ui8> : tensor<ui8>
+  %0 = tn.dequantize %w, %s, %z {axis = 0 : i64} : (tensor<16x48xi8>, tensor<f32>, tensor<i8>) -> tensor<16x48xf32>
+  %1 = tn.matmul %x, %0 : (tensor<5x16xf32>, tensor<16x48xf32>) -> tensor<5x48xf32>
+  %2 = tn.slice %1 {starts = affine_map<() -> (0, 0)>, steps = array<i64: 1, 1>} : (tensor<5x48xf32>) -> tensor<5x24xf32>
+  %3 = tn.slice %1 {starts = affine_map<() -> (0, 24)>, steps = array<i64: 1, 1>} : (tensor<5x48xf32>) -> tensor<5x24xf32>
+  %4 = tn.dequantize %q, %s, %u {axis = 0 : i64} : (tensor<5x16xui8>, tensor<f32>, tensor<ui8>) -> tensor<5x16xf32>
+  %5 = tn.matmul %4, %0 : (tensor<5x16xf32>, tensor<16x48xf32>) -> tensor<5x48xf32>
+  %6 = tn.slice %5 {starts = affine_map<() -> (0, 0)>, steps = array<i64: 1, 1>} : (tensor<5x48xf32>) -> tensor<5x24xf32>
+  %7 = tn.slice %5 {starts = affine_map<() -> (0, 24)>, steps = array<i64: 1, 1>} : (tensor<5x48xf32>) -> tensor<5x24xf32>
+  return %2, %3, %6, %7 : tensor<5x24xf32>, tensor<5x24xf32>, tensor<5x24xf32>, tensor<5x24xf32>
+}
