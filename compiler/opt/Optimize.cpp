@@ -1,6 +1,7 @@
 // The order in which the passes run, with the reason for each place.
 // Relies on every pass keeping the module valid on its own, so that it can be checked after each.
 #include "compiler/opt/Passes.h"
+#include "compiler/opt/precision/Float8Products.h"
 #include "compiler/opt/products/GpuProducts.h"
 
 #include "mlir/IR/Verifier.h"
@@ -74,6 +75,13 @@ const Pass kCpuOrder[] = {
     {"split-reductions", splitReductions},
 };
 
+/// By name, for tools and tests: on a Hopper GPU, all that may.
+LogicalResult float8OnHopper(ModuleOp module, tn::WeightStore &weights) {
+  PrecisionRecord record;
+  return float8Products(module, weights, target::targetOf("sm_90a"),
+                        {.quantizes = true, .isAlways = true}, record);
+}
+
 const Pass kAll[] = {
     kSimplify,
     {"fold-constants", foldConstants},
@@ -104,6 +112,7 @@ const Pass kAll[] = {
     {"split-reductions", splitReductions},
     {"convert-to-fp16", convertToFp16},
     {"convert-to-bf16", convertToBf16},
+    {"float8-products", float8OnHopper},
 };
 
 LogicalResult runPass(const Pass &pass, ModuleOp module, tn::WeightStore &weights,

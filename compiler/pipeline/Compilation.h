@@ -73,6 +73,7 @@ private:
   Status optimize();
   Status runUserPasses();
   Status convertPrecision();
+  Status useFloat8(const TargetGroup &group);
   Status dispatch();
   void noteApproximations(mlir::ModuleOp regions);
   Status codegen();

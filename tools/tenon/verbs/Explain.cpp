@@ -126,10 +126,11 @@ constexpr Topic kTopics[] = {
      [](const Json &record, const std::string &node) {
        return selectLists(
            record, node,
-           {{"wider", {"operation"}}, {"clamped", {"operation"}}, {"approximated", {"operation"}}});
+           {{"wider", {"operation"}}, {"clamped", {"operation"}}, {"approximated", {"operation"}},
+            {"not_float8", {"operation"}}});
      },
      precisionText, "computes in the model's own precision",
-     "tenon compile --precision fp16 or bf16 makes values narrow"},
+     "tenon compile --precision fp16, bf16 or fp8 makes values narrow"},
     {"passes", "passes",
      [](const Json &record, const std::string &node) {
        return selectLists(record, node, {{"passes", {"name"}}});

@@ -4,6 +4,7 @@
 
 #include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cuda/base/ElementEmitter.h"
+#include "compiler/graph/Float8.h"
 #include "compiler/graph/NarrowIntegers.h"
 #include "compiler/graph/Tn.h"
 
@@ -78,13 +79,22 @@ MatchResult<GemmProblem> matchGemm(func::FuncOp region) {
   tn::Dims result = tn::getDims(op.getY().getType());
   size_t batchRank = result.size() - 2;
   Value left = tn::narrowOperand(op, op.getA()), right = tn::narrowOperand(op, op.getB());
+  GemmProblem problem;
+  if (tn::isFloat8Product(op)) {
+    std::optional<tn::Float8Operand> codes[] = {tn::float8Operand(left), tn::float8Operand(right)};
+    if (!codes[0] || !codes[1]) {
+      return MatchFailure{"an operand of a product of 8-bit floats is not of these"};
+    }
+    left = codes[0]->codes;
+    right = codes[1]->codes;
+    problem.factor = codes[0]->factor * codes[1]->factor;
+  }
   std::optional<GemmOperand> a = operandOf(left, op.getTransposeA(), batchRank);
   std::optional<GemmOperand> b = operandOf(right, op.getTransposeB(), batchRank);
   if (!a || !b) {
     return MatchFailure{"an operand is computed in the region, not read from memory by strides"};
   }
   tn::Dims aDims = tn::getDims(op.getA().getType());
-  GemmProblem problem;
   problem.batch.assign(result.begin(), result.end() - 2);
   problem.rows = result[batchRank];
   problem.columns = result.back();

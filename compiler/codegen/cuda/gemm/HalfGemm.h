@@ -2,6 +2,7 @@
 // can be: what GEMV and the skinny GEMM take.
 #pragma once
 
+#include "compiler/graph/Float8.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/Tn.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -60,7 +61,8 @@ inline std::optional<HalfGemm> halfGemmOf(tn::MatmulOp matmul) {
   mlir::RankedTensorType b = mlir::cast<mlir::RankedTensorType>(matmul.getB().getType());
   mlir::Type element = b.getElementType();
   bool isHalf = element.isF16() || element.isBF16();
-  if (!isHalf || mlir::getElementTypeOrSelf(matmul.getA()) != element || b.getRank() != 2 ||
+  if (tn::isFloat8Product(matmul) || !isHalf ||
+      mlir::getElementTypeOrSelf(matmul.getA()) != element || b.getRank() != 2 ||
       !b.hasStaticShape() || matmul.getTransposeA() ||
       tn::getDims(matmul.getA().getType()).size() < 2) {
     return std::nullopt;

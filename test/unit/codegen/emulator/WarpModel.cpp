@@ -2,6 +2,7 @@
 #include "test/unit/codegen/emulator/WarpModel.h"
 
 #include "test/unit/codegen/emulator/ClusterRun.h"
+#include "compiler/reference/LowBits.h"
 
 #include <algorithm>
 #include <cmath>
@@ -221,6 +222,12 @@ const std::map<std::string, Single> &singles() {
       {"llvm.nvvm.ff2bf16x2.rn",
        [](void *r, const void *a) {
          give(r, toHalf(as<float>(a)[1], true) | uint32_t(toHalf(as<float>(a)[0], true)) << 16);
+       }},
+      {"llvm.nvvm.ff.to.e4m3x2.rn",
+       [](void *r, const void *a) {
+         auto code = [&](int i) { return reference::lowBitCode(DType::F8E4M3FN, as<float>(a)[i]); };
+         uint16_t pair = static_cast<uint16_t>(code(1) | code(0) << 8);
+         memcpy(r, &pair, 2);
        }},
       {"llvm.nvvm.cp.async.cg.shared.global.16",
        [](void *, const void *a) { startCopy(a, false); }},
