@@ -229,6 +229,14 @@ const std::map<std::string, Single> &singles() {
          uint16_t pair = static_cast<uint16_t>(code(1) | code(0) << 8);
          memcpy(r, &pair, 2);
        }},
+      {"llvm.nvvm.f16x2.to.e4m3x2.rn",
+       [](void *r, const void *a) {
+         auto code = [&](int i) {
+           return reference::lowBitCode(DType::F8E4M3FN, double(fromHalf(as<uint16_t>(a)[i], false)));
+         };
+         uint16_t pair = static_cast<uint16_t>(code(0) | code(1) << 8);
+         memcpy(r, &pair, 2);
+       }},
       {"llvm.nvvm.cp.async.cg.shared.global.16",
        [](void *, const void *a) { startCopy(a, false); }},
       {"llvm.nvvm.cp.async.cg.shared.global.16.s",
