@@ -7,6 +7,7 @@
 #include "compiler/dispatch/Strategy.h"
 #include "compiler/graph/Float8.h"
 #include "compiler/graph/NarrowIntegers.h"
+#include "compiler/graph/TnRare.h"
 
 #include <cmath>
 
@@ -279,6 +280,21 @@ void takeNarrowOperands(Formation &formation, Group *group) {
   }
 }
 
+/// Takes what a product reads weights of few bits through: its kernel takes them apart.
+void takeDecodedWeights(Formation &formation, Group *group) {
+  tn::MatmulOp root = dyn_cast<tn::MatmulOp>(group->root);
+  tn::DecodeRowsOp rows = root ? root.getB().getDefiningOp<tn::DecodeRowsOp>() : tn::DecodeRowsOp();
+  if (!rows) {
+    return;
+  }
+  if (!rows->hasOneUse()) {
+    OpBuilder builder(root);
+    rows = cast<tn::DecodeRowsOp>(builder.clone(*rows));
+    root.getBMutable().assign(rows.getMatrix());
+  }
+  formation.grouping.absorbProducer(group, rows);
+}
+
 void takeEpilogue(Formation &formation, Group *group) {
   size_t alone = group->ops.size();
   tn::Dims dims = resultDims(group->root);
@@ -343,6 +359,7 @@ void formContractions(Formation &formation, Block *block) {
   }
   for (Group *group : groups) {
     takeNarrowOperands(formation, group);
+    takeDecodedWeights(formation, group);
   }
   // A norm in front of a product cannot take the residual that another product could add.
   for (Group *group : groups) {

@@ -27,9 +27,12 @@ bool isWeightOfConv(OpOperand &use) {
   return conv && &use == &conv.getWeightMutable();
 }
 
+/// Whether the weight is rows of blocks, which the product behind tn.decode_rows reads.
+bool isRowsOfProduct(OpOperand &use) { return isa<tn::DecodeRowsOp>(use.getOwner()); }
+
 /// Whether the weight is read in its layout here, once there is one.
 bool isLaidOut(OpOperand &use) {
-  return productOf(use) || isWeightOfConv(use) || isWeightOfRecurrence(use);
+  return productOf(use) || isWeightOfConv(use) || isWeightOfRecurrence(use) || isRowsOfProduct(use);
 }
 
 /// On a GPU a second copy of a product's weight would cost more memory than the layout gains: a
@@ -40,7 +43,8 @@ bool mayBeLaidOut(Value weight, const target::Target &device) {
                    [&](OpOperand &use) { return isWeightOfConv(use) && isRoot(use); })) {
     return true;
   }
-  if (!device.isGpu() && llvm::any_of(weight.getUses(), isWeightOfRecurrence)) {
+  auto isOfCpu = [](OpOperand &use) { return isWeightOfRecurrence(use) || isRowsOfProduct(use); };
+  if (!device.isGpu() && llvm::any_of(weight.getUses(), isOfCpu)) {
     return true;
   }
   auto isProduct = [&](OpOperand &use) { return productOf(use) && isRoot(use); };

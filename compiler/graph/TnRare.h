@@ -2,6 +2,7 @@
 // includes.
 #pragma once
 
+#include "compiler/graph/BlockRows.h"
 #include "compiler/graph/Tn.h"
 
 #define GET_OP_CLASSES

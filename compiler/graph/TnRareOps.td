@@ -41,6 +41,25 @@ def Tn_UnpackBitsOp : Tn_Op<"unpack_bits", [Pure]> {
   let assemblyFormat = "$x attr-dict `:` functional-type($x, $y)";
   let hasVerifier = 1;
 }
+def Tn_DecodeRowsOp : Tn_Op<"decode_rows", [Pure, Tn_StoredForm]> {
+  let summary = "A matrix behind rows of numbers of 4 or 8 bits with a scale for each block of a row";
+  let description = [{
+    A row is a list of blocks of words of 32 bits (graph/BlockRows.h): the scale as an f32, with `zero_points` a zero point as
+    an f32, then the numbers, unsigned, the first in the lowest bits; the last block may be short. A number stands for
+    (number - zero point) * scale; without `zero_points` the zero point is 8 or 128.
+
+    It stands before the product that reads the matrix, whose kernel takes it apart: products of so stored weights read as
+    many bytes as the engine has.
+    `%w = tn.decode_rows %rows {bits = 4 : i64, block = 32 : i64, zero_points = false} : (tensor<64x40xui8>) -> tensor<64x64xf32>`
+  }];
+  let arguments = (ins Tn_ByteTensor:$rows, I64Attr:$bits, I64Attr:$block, BoolAttr:$zero_points);
+  let results = (outs AnyStaticShapeTensor:$matrix);
+  let assemblyFormat = "$rows attr-dict `:` functional-type($rows, $matrix)";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::tenon::tn::BlockRows layout();
+  }];
+}
 def Tn_BitcastOp : Tn_Op<"bitcast", [Pure, Tn_Elementwise, SameOperandsAndResultShape]> {
   let summary = "The same bits as another element type of the same width";
   let arguments = (ins Tn_ValueTensor:$x);

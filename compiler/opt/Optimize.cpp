@@ -68,6 +68,8 @@ const Pass kGpuOrder[] = {
 const Pass kCpuOrder[] = {
     // First: it matches on quantization as such, and leaves weights that constants can be.
     {"integer-products", integerProducts},
+    // Behind that, which multiplies weights as integers where both operands are quantized.
+    {"low-bit-weights", lowBitWeights},
     // It leaves elementwise operations, which the others look through.
     {"expand-all-quantize", expandAllQuantize},
     {"dot-products", dotProducts},
@@ -106,6 +108,7 @@ const Pass kAll[] = {
     {"expand-quantize", expandQuantize},
     {"expand-all-quantize", expandAllQuantize},
     {"integer-products", integerProducts},
+    {"low-bit-weights", lowBitWeights},
     {"narrow-integer-products", narrowIntegerProducts},
     {"fit-products", fitProducts},
     {"dot-products", dotProducts},

@@ -84,6 +84,10 @@ llvm::LogicalResult mergeProducts(mlir::ModuleOp module, tn::WeightStore &weight
 /// scales and zero points stand behind them.
 llvm::LogicalResult integerProducts(mlir::ModuleOp module, tn::WeightStore &weights);
 
+/// Weights of products of floats that are integers behind scales become rows of blocks of 4 or 8
+/// bits, which the products' kernels take apart; all other constants behind scales become floats.
+llvm::LogicalResult lowBitWeights(mlir::ModuleOp module, tn::WeightStore &weights);
+
 /// Quantization and its inverse, also of inputs, as the elementwise operations that they are made
 /// of.
 llvm::LogicalResult expandAllQuantize(mlir::ModuleOp module, tn::WeightStore &weights);

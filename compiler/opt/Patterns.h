@@ -12,7 +12,7 @@ void addArithmeticPatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &w
 /// Identities and chains of reshape, transpose, broadcast, slice, pad, concat and cast.
 void addMovementPatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &weights);
 
-/// What becomes of 8-bit weights behind tn.dequantize that meet quantized numbers in a product.
+/// What becomes of 8-bit weights behind tn.dequantize that products read.
 enum class QuantizedWeights { Keep, Fold };
 /// Evaluation of operations on constants.
 void addConstantPatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &weights,

@@ -10,10 +10,10 @@ namespace {
 
 std::vector<const KernelFamily *> &rows() {
   static std::vector<const KernelFamily *> all = {
-      &kConvGrouped,    &kGemmPacked,  &kConvWinograd2, &kConvWinograd4,
-      &kAttentionFlash, &kConvPatches, &kScan,          &kRecurrence,
-      &kTopKVectors,    &kSortRadix,   &kTopKHeap,      &kConcatCopy,
-      &kSoftmaxColumns, &kResizeRows,  &kScatterOwned,  &kTiled,
+      &kConvGrouped,    &kGemmPacked,  &kGemmLowBits, &kConvWinograd2,  &kConvWinograd4,
+      &kAttentionFlash, &kConvPatches, &kScan,        &kRecurrence,     &kTopKVectors,
+      &kSortRadix,      &kTopKHeap,    &kConcatCopy,  &kSoftmaxColumns, &kResizeRows,
+      &kScatterOwned,   &kTiled,
   };
   return all;
 }

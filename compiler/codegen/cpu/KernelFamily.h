@@ -77,8 +77,8 @@ template <typename Op> Op firstOp(mlir::func::FuncOp source) {
 }
 
 // gemm/, conv/, attention/
-extern const KernelFamily kGemmPacked, kConvGrouped, kConvWinograd2, kConvWinograd4, kConvPatches,
-    kAttentionFlash;
+extern const KernelFamily kGemmPacked, kGemmLowBits, kConvGrouped, kConvWinograd2, kConvWinograd4,
+    kConvPatches, kAttentionFlash;
 // rows/, recurrent/, selection/, movement/
 extern const KernelFamily kScan, kSoftmaxColumns, kRecurrence, kTopKVectors, kSortRadix, kTopKHeap,
     kConcatCopy, kResizeRows, kScatterOwned;

@@ -44,6 +44,29 @@ LogicalResult UnpackBitsOp::verify() {
   return success();
 }
 
+BlockRows DecodeRowsOp::layout() {
+  return {.bits = static_cast<int64_t>(getBits()),
+          .block = static_cast<int64_t>(getBlock()),
+          .hasZeroPoints = getZeroPoints(),
+          .depth = typeOf(getMatrix()).getDimSize(1)};
+}
+
+LogicalResult DecodeRowsOp::verify() {
+  if (rankOf(getRows()) != 2 || rankOf(getMatrix()) != 2 ||
+      !isa<FloatType>(elementOf(getMatrix()))) {
+    return emitOpError("makes a matrix of floats of rows of bytes");
+  }
+  if (!layout().isSound()) {
+    return emitOpError("needs numbers of 4 or 8 bits and blocks of whole words");
+  }
+  ArrayRef<int64_t> rows = typeOf(getRows()).getShape();
+  if (rows[0] != typeOf(getMatrix()).getDimSize(0) || rows[1] != layout().rowBytes()) {
+    return emitOpError("needs ") << typeOf(getMatrix()).getDimSize(0) << " rows of "
+                                 << layout().rowBytes() << " bytes";
+  }
+  return success();
+}
+
 LogicalResult BitcastOp::verify() {
   // A bool is held in a byte.
   auto width = [](Value value) { return std::max(elementOf(value).getIntOrFloatBitWidth(), 8u); };

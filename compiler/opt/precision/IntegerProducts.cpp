@@ -6,6 +6,7 @@
 // Relies on weights behind tn.dequantize being left so by constant folding.
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
+#include "compiler/opt/Patterns.h"
 #include "mlir/IR/TypeUtilities.h"
 
 #include <cstring>
@@ -370,7 +371,12 @@ LogicalResult integerProducts(ModuleOp module, tn::WeightStore &weights) {
                                                                           : WalkResult::advance();
                          })
                          .wasInterrupted();
-  return hasProducts ? foldConstants(module, weights) : success();
+  if (!hasProducts) {
+    return success();
+  }
+  RewritePatternSet constants(module.getContext());
+  addConstantPatterns(constants, weights, QuantizedWeights::Keep);
+  return runPatterns(module, std::move(constants));
 }
 
 } // namespace tenon::opt

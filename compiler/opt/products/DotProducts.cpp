@@ -1,6 +1,7 @@
 // Products with one column, or of one row with a transposed operand, are sums along rows that lie
 // contiguous: no tile of columns fills a vector there, and the rows take what stands before and
 // behind them. Relies on rows being fused in dispatch.
+#include "compiler/graph/TnRare.h"
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
 
@@ -21,7 +22,7 @@ struct DotProduct : OpRewritePattern<tn::MatmulOp> {
     std::optional<int64_t> depth = tn::constantDim(a.back());
     if (op.getTransposeA() || a.size() < 2 || b.size() < 2 || !depth || *depth < kLeastDepth ||
         !(element.isF32() || element.isF64()) || getElementTypeOrSelf(op.getA()) != element ||
-        getElementTypeOrSelf(op.getB()) != element) {
+        getElementTypeOrSelf(op.getB()) != element || op.getB().getDefiningOp<tn::DecodeRowsOp>()) {
       return failure();
     }
     size_t rank = result.size();

@@ -2,6 +2,7 @@
 // Relies on the interpreter being the truth; an evaluation that fails leaves the operation to run
 // time.
 #include "compiler/graph/Flops.h"
+#include "compiler/graph/TnRare.h"
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
 #include "compiler/opt/Patterns.h"
@@ -53,23 +54,24 @@ bool widensQuantized(Operation *op) {
   return isa<tn::DequantizeOp, tn::CastOp>(op) && from.isInteger(8);
 }
 
-/// Of 8 bits, through what moves it.
-bool isDequantized(Value value) {
-  Operation *op = value.getDefiningOp();
-  while (isMoved(op)) {
-    op = op->getOperand(0).getDefiningOp();
-  }
-  tn::DequantizeOp dequantize = dyn_cast_or_null<tn::DequantizeOp>(op);
-  return dequantize && getElementTypeOrSelf(dequantize.getX()).getIntOrFloatBitWidth() == 8;
-}
-
-/// Weights of a product with quantized numbers, which integers can compute (IntegerProducts.cpp).
-bool isOfIntegerProduct(Value weight) {
+/// Weights of products, which kernels can take apart (LowBitWeights.cpp) or multiply as integers
+/// (IntegerProducts.cpp).
+bool isOfProduct(Value weight) {
   return llvm::any_of(weight.getUsers(), [&](Operation *user) {
     tn::MatmulOp product = dyn_cast<tn::MatmulOp>(user);
-    return product ? product.getB() == weight && isDequantized(product.getA())
-                   : isa<tn::TransposeOp>(user) && isOfIntegerProduct(user->getResult(0));
+    if (product) {
+      return product.getB() == weight && !Constants::isConstant(product.getA());
+    }
+    return (isMoved(user) || isa<tn::CastOp>(user)) && isOfProduct(user->getResult(0));
   });
+}
+
+/// Numbers of 4 bits that only tn.dequantize reads: bytes until the engine is written.
+bool isUnpackedForDequantize(Operation *op) {
+  return (isa<tn::UnpackBitsOp, tn::DecodeOp>(op) || isMoved(op)) &&
+         llvm::all_of(op->getUsers(), [](Operation *user) {
+           return isa<tn::DequantizeOp>(user) || isUnpackedForDequantize(user);
+         });
 }
 
 /// All operands are constants, and the results do not weigh much more.
@@ -95,10 +97,11 @@ bool isWorthFolding(Operation *op, QuantizedWeights quantized) {
     after += byteCount(type);
   }
   if (quantized == QuantizedWeights::Keep && isa<tn::DequantizeOp>(op) &&
-      isOfIntegerProduct(op->getResult(0))) {
+      isOfProduct(op->getResult(0))) {
     return false;
   }
-  return after <= std::max(before, kGrowthBytes) || widensQuantized(op);
+  return after <= std::max(before, kGrowthBytes) || widensQuantized(op) ||
+         isUnpackedForDequantize(op);
 }
 
 /// Operations of a contraction, which cost time here; 0 of anything else.

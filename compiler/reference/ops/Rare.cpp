@@ -42,6 +42,31 @@ Status evaluateUnpackBits(Evaluation &evaluation) {
   return evaluation.finish(std::move(y));
 }
 
+Status evaluateDecodeRows(Evaluation &evaluation) {
+  const tn::BlockRows layout = cast<tn::DecodeRowsOp>(evaluation.op).layout();
+  const Tensor &rows = evaluation.operands[0];
+  TENON_ASSIGN(Tensor y, evaluation.makeResult());
+  TENON_TRY(visitFloat(y.dtype(), [&](auto to) {
+    using To = typename decltype(to)::Type;
+    for (int64_t i = 0; i < y.count(); ++i) {
+      int64_t row = i / layout.depth, at = i % layout.depth, inBlock = at % layout.block;
+      const uint8_t *words = rows.as<uint8_t>() + row * layout.rowBytes() +
+                             4 * layout.blockWords() * (at / layout.block);
+      float scale = 0, zero = static_cast<float>(layout.commonZeroPoint());
+      std::memcpy(&scale, words, sizeof(float));
+      if (layout.hasZeroPoints) {
+        std::memcpy(&zero, words + sizeof(float), sizeof(float));
+      }
+      int64_t bit = inBlock * layout.bits;
+      int64_t byte = words[4 * layout.headerWords() + bit / 8];
+      int64_t number = byte >> bit % 8 & ((int64_t(1) << layout.bits) - 1);
+      y.as<To>()[i] = narrow<To>((double(number) - zero) * scale);
+    }
+    return Status::ok();
+  }));
+  return evaluation.finish(std::move(y));
+}
+
 /// The bytes stay, in the types as the model has them; a bool is any byte but zero.
 Status evaluateBitcast(Evaluation &evaluation) {
   tn::BitcastOp op = cast<tn::BitcastOp>(evaluation.op);
@@ -198,6 +223,7 @@ constexpr OpRow kRows[] = {
     {"tn.encode", evaluateEncode},
     {"tn.decode", evaluateDecode},
     {"tn.unpack_bits", evaluateUnpackBits},
+    {"tn.decode_rows", evaluateDecodeRows},
     {"tn.bitcast", evaluateBitcast},
     {"tn.max_pool_index", evaluateMaxPoolIndex},
     {"tn.true_positions", evaluateTruePositions},

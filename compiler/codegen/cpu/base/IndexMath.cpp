@@ -147,9 +147,6 @@ void storeLanes(const IndexMath &math, Value vector, Value buffer, ValueRange pl
   }
 }
 
-namespace {
-
-/// Calls a function of the support object, declared in the kernel's module at its first call.
 void callSupport(const IndexMath &math, func::FuncOp kernel, StringRef name, ValueRange arguments) {
   ModuleOp module = kernel->getParentOfType<ModuleOp>();
   if (!module.lookupSymbol(name)) {
@@ -160,8 +157,6 @@ void callSupport(const IndexMath &math, func::FuncOp kernel, StringRef name, Val
   }
   func::CallOp::create(math.builder, math.location, name, TypeRange(), arguments);
 }
-
-} // namespace
 
 void callProduct(const IndexMath &math, func::FuncOp kernel, const Product &product) {
   auto call = [&](const IndexMath &in, int64_t columns) {

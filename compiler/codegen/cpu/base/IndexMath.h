@@ -72,6 +72,10 @@ struct Product {
   mlir::Value columns = {};
 };
 
+/// Calls a function of the support object, declared in the kernel's module at its first call.
+void callSupport(const IndexMath &math, mlir::func::FuncOp kernel, llvm::StringRef name,
+                 mlir::ValueRange arguments);
+
 void callProduct(const IndexMath &math, mlir::func::FuncOp kernel, const Product &product);
 
 /// Calls kPackTransposed (MicroKernel.h): pointers, and values of index type.

@@ -2,6 +2,7 @@
 // Those are LLVM IR because they must not be compiled into calls of themselves.
 #include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/codegen/cpu/base/Emit.h"
+#include "compiler/codegen/cpu/gemm/LowBitKernels.h"
 #include "compiler/codegen/cpu/gemm/MicroKernel.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/AsmParser/Parser.h"
@@ -134,6 +135,7 @@ std::vector<std::string> supportNames() {
   for (int64_t columns : kNarrowColumns) {
     names.push_back(anyRowsSymbol(ProductType::F32, columns));
   }
+  llvm::append_range(names, lowBitSymbols());
   return names;
 }
 

@@ -7,6 +7,7 @@
 #include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/codegen/cpu/conv/ConvTiles.h"
+#include "compiler/graph/TnRare.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -201,7 +202,8 @@ namespace {
 bool isPackedProduct(Operation &op) {
   tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
   tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(op);
-  return (matmul && canLowerMatmul(matmul)) ||
+  bool isDecoded = matmul && matmul.getB().getDefiningOp<tn::DecodeRowsOp>(); // LowBitMatmul.cpp
+  return (matmul && !isDecoded && canLowerMatmul(matmul)) ||
          (conv && canLowerConv(conv) && hasWeight(conv, kPanel, conv.getGroups()));
 }
 

@@ -3,6 +3,9 @@
 // once, when constants are folded.
 #include "compiler/frontend/onnx/Windows.h"
 #include "compiler/frontend/onnx/ops/Quantizing.h"
+#include "compiler/graph/TnRare.h"
+
+#include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 
@@ -87,21 +90,28 @@ void concat(NodeContext &c) {
 
 //===--- Products with weights of a few bits ---===//
 
-/// Bytes [rows, n, bytes] as the numbers of `bits` bits in them, the lowest bits first, in f32.
+/// Bytes of rank 3 as the numbers of `bits` bits in them, the lowest bits first, in ui8.
 Value unpack(NodeContext &c, Value x, int64_t bits) {
-  Type real = c.builder().getF32Type();
   if (!x || bits == 8) {
-    return c.cast(x, real);
+    return x;
   }
   tn::Dims dims = tn::getDims(x.getType());
   Type byte = c.builder().getIntegerType(8, false);
+  dims.back() = multiplySizes(dims.back(), c.constantSize(2));
+  tn::ReshapeOp reshaped = x.getDefiningOp<tn::ReshapeOp>();
+  Value source = reshaped ? reshaped.getX() : x;
+  if (isa_and_nonnull<tn::ConstantOp, tn::WeightOp>(source.getDefiningOp())) {
+    Value line =
+        c.reshape(x, {tn::elementCount(c.builder().getContext(), tn::getDims(x.getType()))});
+    Type packed = tn::makeTensor(dims, c.builder().getIntegerType(4, false));
+    return c.cast(c.makeTyped<tn::UnpackBitsOp>(packed, line), byte);
+  }
+  tn::Dims apart = tn::getDims(x.getType());
   Value low = c.make<tn::AndOp>(x, c.scalar(15, byte));
   Value high = c.make<tn::ShiftOp>(x, c.scalar(4, byte), false);
-  tn::Dims apart = dims;
   apart.push_back(c.constantSize(1));
   Value both = c.concat({c.reshape(low, apart), c.reshape(high, apart)}, 3);
-  dims.back() = multiplySizes(dims.back(), c.constantSize(2));
-  return c.cast(c.reshape(both, dims), real);
+  return c.reshape(both, dims);
 }
 
 /// What the attributes of MatMulNBits say.
@@ -136,37 +146,55 @@ std::optional<Packing> readPacking(NodeContext &c) {
   return p;
 }
 
-/// The zero points as [N, blocks, 1] in f32; they are packed as the weights, or floats.
+/// The zero points as [N * blocks] in ui8, or floats; they are packed as the weights if they are
+/// integers.
 Value zeroPoints(NodeContext &c, const Packing &p) {
-  tn::Dims each = {c.constantSize(p.n), c.constantSize(p.blocks), c.constantSize(1)};
+  AffineExpr n = c.constantSize(p.n), blocks = c.constantSize(p.blocks), one = c.constantSize(1);
+  tn::Dims each = {c.constantSize(p.n * p.blocks)};
   if (!c.has(3)) {
-    return c.scalar(p.bits == 4 ? 8 : 128, c.builder().getF32Type());
+    return c.broadcast(c.scalar(p.bits == 4 ? 8 : 128, c.builder().getIntegerType(8, false)), each);
   }
-  if (isa<FloatType>(c.element(3))) {
-    return c.cast(c.reshape(c.value(3), each), c.builder().getF32Type());
-  }
-  int64_t bytes = (p.blocks * p.bits + 7) / 8;
+  bool isFloat = isa<FloatType>(c.element(3));
+  int64_t bytes = isFloat ? p.blocks : (p.blocks * p.bits + 7) / 8;
   if (!c.type(3).hasStaticShape() || c.type(3).getNumElements() != p.n * bytes) {
     c.error(ErrorId::OnnxBadNode, "its zero points do not have the size that N, K and bits say");
     return Value();
   }
-  Value packed = c.reshape(c.value(3), {each[0], each[2], c.constantSize(bytes)});
-  return c.reshape(c.sliceAxis(unpack(c, packed, p.bits), 2, c.constantSize(0), each[1]), each);
+  if (isFloat) {
+    return c.reshape(c.value(3), each);
+  }
+  Value packed = c.reshape(c.value(3), {n, one, c.constantSize(bytes)});
+  return c.reshape(c.sliceAxis(unpack(c, packed, p.bits), 2, c.constantSize(0), blocks), each);
+}
+
+/// The weights as [N * blocks, block] in f32.
+Value dequantized(NodeContext &c, const Packing &p, Value numbers) {
+  Type real = c.builder().getF32Type();
+  AffineExpr rows = c.constantSize(p.n * p.blocks);
+  Value zero = zeroPoints(c, p), scale = c.cast(c.reshape(c.value(2), {rows}), real);
+  if (!zero || !numbers) {
+    return Value();
+  }
+  if (!isa<FloatType>(getElementTypeOrSelf(zero))) {
+    return emitDequantize(c, numbers, scale, zero, /*axis=*/0);
+  }
+  tn::Dims column = {rows, c.constantSize(1)};
+  Value levels = c.sub(c.cast(numbers, real), c.reshape(c.cast(zero, real), column));
+  return c.mul(levels, c.reshape(scale, column));
 }
 
 void matMulNBits(NodeContext &c) {
   std::optional<Packing> p = readPacking(c);
-  if (!p) {
+  checkScales(c, 2, /*divides=*/false);
+  if (!p || c.failed()) {
     return;
   }
-  Type element = c.element(0);
   AffineExpr n = c.constantSize(p->n), blocks = c.constantSize(p->blocks);
   Value bytes = c.reshape(c.value(1), {n, blocks, c.constantSize(p->block * p->bits / 8)});
-  Value levels = c.sub(unpack(c, bytes, p->bits), zeroPoints(c, *p));
-  Value scales =
-      c.cast(c.reshape(c.value(2), {n, blocks, c.constantSize(1)}), c.builder().getF32Type());
-  Value weight = c.reshape(c.mul(levels, scales), {n, c.constantSize(p->blocks * p->block)});
-  weight = c.cast(c.sliceAxis(weight, 1, c.constantSize(0), c.constantSize(p->k)), element);
+  Value numbers = c.reshape(unpack(c, bytes, p->bits),
+                            {c.constantSize(p->n * p->blocks), c.constantSize(p->block)});
+  Value weight = c.reshape(dequantized(c, *p, numbers), {n, c.constantSize(p->blocks * p->block)});
+  weight = c.cast(c.sliceAxis(weight, 1, c.constantSize(0), c.constantSize(p->k)), c.element(0));
   Value y = c.make<tn::MatmulOp>(c.value(0), weight, false, true);
   c.setOutput(0, c.has(5) ? c.add(y, c.value(5)) : y);
 }

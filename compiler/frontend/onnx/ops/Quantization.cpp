@@ -4,6 +4,10 @@
 #include "compiler/frontend/onnx/ops/Quantizing.h"
 
 #include "compiler/graph/TensorFacts.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <cmath>
+#include <limits>
 
 using namespace mlir;
 
@@ -41,6 +45,17 @@ Value emitDequantize(NodeContext &c, Value x, Value scale, Value zero, int64_t a
   return x && element ? c.makeTyped<tn::DequantizeOp>(tn::withElement(x.getType(), element), x,
                                                       scale, zero, axis)
                       : Value();
+}
+
+void checkScales(NodeContext &c, unsigned i, bool divides) {
+  std::optional<SmallVector<double>> scales = c.reals(i);
+  for (double scale : scales.value_or(SmallVector<double>())) {
+    if (!std::isfinite(scale) || (divides && scale < std::numeric_limits<float>::min())) {
+      std::string text = StringRef(llvm::formatv("{0:g}", scale).str()).lower();
+      return c.error(ErrorId::OnnxBadNode,
+                     "its scale is " + text + ", which stands for no step between numbers");
+    }
+  }
 }
 
 RangeQuantized quantizeByRange(NodeContext &c, Value x) {

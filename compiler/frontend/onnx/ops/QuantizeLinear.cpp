@@ -3,6 +3,7 @@
 // everything else by arithmetic. Relies on casts for how a number becomes one of a low-bit type.
 #include "compiler/frontend/onnx/OpTable.h"
 #include "compiler/frontend/onnx/ops/Quantizing.h"
+#include "compiler/graph/TnRare.h"
 
 #include "mlir/IR/TypeUtilities.h"
 
@@ -38,10 +39,16 @@ std::optional<Granularity> readGranularity(NodeContext &c) {
   }
   if (isBlocked && !c.failed()) {
     granularity.block = block;
-    AffineExpr blocks = c.dims(1)[granularity.axis];
-    if (!tn::sameDim(blocks, c.dims(0)[granularity.axis].ceilDiv(block))) {
+    tn::Dims blocks = c.dims(0);
+    blocks[granularity.axis] = blocks[granularity.axis].ceilDiv(block);
+    if (!tn::sameDims(c.dims(1), blocks)) {
       c.gap("its scales are not one a block of the axis", "correct block_size");
     }
+  }
+  bool hasZeros = c.has(2) && c.type(1).hasStaticShape() && c.type(2).hasStaticShape();
+  if (hasZeros && c.type(1).getNumElements() != c.type(2).getNumElements()) {
+    c.error(ErrorId::OnnxBadNode, "it has " + Twine(c.type(1).getNumElements()) + " scales, but " +
+                                      Twine(c.type(2).getNumElements()) + " zero points");
   }
   return c.failed() ? std::nullopt : std::optional(granularity);
 }
@@ -66,6 +73,51 @@ Value spread(NodeContext &c, Value parameter, const Granularity &granularity) {
   repeated = c.reshape(repeated, blocks);
   return tn::sameDim(blocks[axis], size) ? repeated
                                          : c.sliceAxis(repeated, axis, c.constantSize(0), size);
+}
+
+/// Whether the tensor is weights of 4 or 8 bits.
+bool isLowBitWeight(NodeContext &c) {
+  IntegerType element = dyn_cast<IntegerType>(c.element(0));
+  Value x = c.value(0);
+  return element && (element.getWidth() == 4 || element.getWidth() == 8) && x &&
+         isa_and_nonnull<tn::ConstantOp, tn::WeightOp, tn::UnpackBitsOp>(x.getDefiningOp());
+}
+
+/// An integer of 4 bits as one of 8.
+Value asByte(NodeContext &c, Value x) {
+  bool isUnsigned = x && getElementTypeOrSelf(x).isUnsignedInteger();
+  return c.cast(x, isUnsigned ? c.builder().getIntegerType(8, false) : c.builder().getI8Type());
+}
+
+/// Blocks along an axis as rows [others, block] with a scale for each, and back. Null where the
+/// axis is no whole number of blocks.
+Value dequantizeBlocks(NodeContext &c, const Granularity &granularity, Value scale) {
+  ArrayRef<int64_t> shape = c.type(0).getShape();
+  int64_t axis = granularity.axis, rank = c.rank(0), block = granularity.block;
+  if (!c.type(0).hasStaticShape() || shape[axis] % block != 0) {
+    return Value();
+  }
+  tn::Dims apart = c.dims(0);
+  apart[axis] = c.constantSize(shape[axis] / block);
+  apart.insert(apart.begin() + axis + 1, c.constantSize(block));
+  SmallVector<int64_t> last = llvm::to_vector(llvm::seq<int64_t>(0, rank + 1)), back(rank + 1);
+  last.erase(last.begin() + axis + 1);
+  last.push_back(axis + 1);
+  for (auto [to, from] : llvm::enumerate(last)) {
+    back[from] = static_cast<int64_t>(to);
+  }
+  Value x = c.transpose(c.reshape(asByte(c, c.value(0)), apart), last);
+  if (!x) {
+    return x;
+  }
+  tn::Dims moved = tn::getDims(x.getType());
+  AffineExpr rows = c.constantSize(c.type(0).getNumElements() / block);
+  auto flat = [&](Value parameter) { return c.reshape(parameter, {rows}); };
+  Value zero = c.has(2) ? asByte(c, flat(c.value(2)))
+                        : c.broadcast(c.scalar(0, getElementTypeOrSelf(x)), {rows});
+  Value y =
+      emitDequantize(c, c.reshape(x, {rows, c.constantSize(block)}), flat(scale), zero, /*axis=*/0);
+  return c.reshape(c.transpose(c.reshape(y, moved), back), c.dims(0));
 }
 
 bool isComputedFloat(Type element) {
@@ -118,6 +170,7 @@ void quantizeLinear(NodeContext &c) {
   }
   Type real = quotientType(c);
   std::optional<Granularity> granularity = readGranularity(c);
+  checkScales(c, 1, /*divides=*/true);
   if (!granularity || c.failed()) {
     return;
   }
@@ -149,6 +202,7 @@ void dequantizeLinear(NodeContext &c) {
     element = c.element(1);
   }
   std::optional<Granularity> granularity = readGranularity(c);
+  checkScales(c, 1, /*divides=*/false);
   if (!granularity || c.failed()) {
     return;
   }
@@ -158,11 +212,18 @@ void dequantizeLinear(NodeContext &c) {
   Type scaleType = isComputedFloat(c.element(1)) ? c.element(1) : Type(c.builder().getF32Type());
   bool isWide = element.getIntOrFloatBitWidth() > scaleType.getIntOrFloatBitWidth();
   Type real = isWide ? element : scaleType;
-  if (isComputedInteger(c.element(0)) && granularity->block == 0) {
-    Value scale = c.cast(c.value(1), real);
+  Value scale = c.cast(c.value(1), real);
+  if ((isComputedInteger(c.element(0)) || isLowBitWeight(c)) && granularity->block == 0) {
+    bool isWide = isComputedInteger(c.element(0));
+    Value x = isWide ? c.value(0) : asByte(c, c.value(0));
     Value zero = zeroPoint(c, 2, scale, c.element(0));
-    Value y = emitDequantize(c, c.value(0), scale, zero, granularity->axis);
-    return c.setOutput(0, c.cast(y, element));
+    zero = isWide ? zero : asByte(c, zero);
+    return c.setOutput(0, c.cast(emitDequantize(c, x, scale, zero, granularity->axis), element));
+  }
+  if (isLowBitWeight(c)) {
+    if (Value y = dequantizeBlocks(c, *granularity, scale)) {
+      return c.setOutput(0, c.cast(y, element));
+    }
   }
   // Differences and products of such numbers are rounded once, at the end.
   bool isExact = c.element(0).getIntOrFloatBitWidth() <= 16 && !real.isF64();

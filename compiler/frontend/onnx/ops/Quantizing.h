@@ -13,6 +13,11 @@ mlir::Value emitQuantize(NodeContext &c, mlir::Value x, mlir::Value scale, mlir:
 mlir::Value emitDequantize(NodeContext &c, mlir::Value x, mlir::Value scale, mlir::Value zero,
                            int64_t axis);
 
+/// An error for a constant scale, input `i`, that stands for no step between numbers: where numbers
+/// are divided by it, one that is not positive and normal, as no quantizer writes it; else one that
+/// is not finite.
+void checkScales(NodeContext &c, unsigned i, bool divides);
+
 /// A tensor as uint8, with the scale and zero point that its range at run time asks for.
 struct RangeQuantized {
   mlir::Value x;

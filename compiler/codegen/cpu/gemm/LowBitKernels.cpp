@@ -1,0 +1,480 @@
+// Builds the micro-kernels of low-bit weights: for each block a loop over its words. Where few rows
+// multiply, a number becomes a float where it stands in its word, by a mask and a conversion: what
+// it is shifted by was taken off the rows, and zero points off the sums of a block, which are
+// scaled once. Relies on the backend keeping iter_args in registers.
+#include "compiler/codegen/cpu/gemm/LowBitKernels.h"
+
+#include "compiler/codegen/cpu/gemm/MicroKernel.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace tenon::codegen::cpu {
+namespace {
+
+constexpr int64_t kWordBits = 32;
+/// Words of a panel asked for ahead: a stream of one core that has to cross pages in time.
+constexpr int64_t kFetchedWords = 24;
+
+std::string symbolOf(StringRef verb, const tn::BlockRows &layout) {
+  return llvm::formatv("tenon_product_{0}_u{1}{2}", verb, layout.bits,
+                       layout.hasZeroPoints ? "_zero" : "");
+}
+
+class LowBitBuilder {
+public:
+  LowBitBuilder(ModuleOp module, engine::CpuLevel level, const tn::BlockRows &layout)
+      : builder(module.getBodyRegion()), loc(builder.getUnknownLoc()), level(level), layout(layout),
+        pointer(LLVM::LLVMPointerType::get(builder.getContext())), i32(builder.getI32Type()),
+        f32(builder.getF32Type()), lanes(floatLanes(level)), words(VectorType::get(lanes, i32)),
+        floats(VectorType::get(lanes, f32)) {}
+
+  void buildDecode() {
+    Type i64 = builder.getI64Type();
+    OpBuilder::InsertionGuard guard(builder);
+    func::FuncOp function =
+        func::FuncOp::create(builder, loc, decodeSymbol(layout),
+                             builder.getFunctionType({pointer, pointer, i64, i64}, {}));
+    Block *entry = function.addEntryBlock();
+    builder.setInsertionPointToStart(entry);
+    Value to = entry->getArgument(1);
+    forEachBlock(entry->getArgument(0), entry->getArgument(2), entry->getArgument(3),
+                 [&](Value block, Value first, Value count) {
+                   Value target = offset(to, mul(first, constant(kPanel)));
+                   for (int64_t column = 0; column < kPanel; column += lanes) {
+                     decodeBlock(block, target, count, column);
+                   }
+                 });
+    func::ReturnOp::create(builder, loc);
+  }
+
+  void buildProduct(int64_t rowCount) {
+    Type i64 = builder.getI64Type();
+    OpBuilder::InsertionGuard guard(builder);
+    func::FuncOp function = func::FuncOp::create(
+        builder, loc, productName(rowCount),
+        builder.getFunctionType({pointer, i64, pointer, pointer, i64, i64, i64}, {}));
+    Block *entry = function.addEntryBlock();
+    builder.setInsertionPointToStart(entry);
+    rows = rowCount;
+    vectors = vectorsOfPart();
+    lda = entry->getArgument(1);
+    c = entry->getArgument(3);
+    ldc = entry->getArgument(4);
+    Value zero = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(floats));
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t column = 0; column < kPanel; column += lanes) {
+        LLVM::StoreOp::create(builder, loc, zero, cAddress(row, column), 4);
+      }
+    }
+    Value a = entry->getArgument(0), depth = entry->getArgument(5), size = entry->getArgument(6);
+    Value sums = offset(a, sumsOf(depth));
+    forEachBlock(entry->getArgument(2), depth, size, [&](Value block, Value first, Value count) {
+      Value sum = offset(sums, arith::DivUIOp::create(builder, loc, first, size));
+      for (int64_t column = 0; column < kPanel; column += vectors * lanes) {
+        multiplyBlock(offset(a, first), sum, block, count, column);
+      }
+    });
+    func::ReturnOp::create(builder, loc);
+  }
+
+  void buildScale() {
+    Type i64 = builder.getI64Type();
+    OpBuilder::InsertionGuard guard(builder);
+    func::FuncOp function = func::FuncOp::create(
+        builder, loc, scaleSymbol(layout),
+        builder.getFunctionType({pointer, i64, pointer, i64, i64, i64, i64}, {}));
+    Block *entry = function.addEntryBlock();
+    builder.setInsertionPointToStart(entry);
+    ValueRange arguments = entry->getArguments();
+    Value depth = arguments[4], size = arguments[5];
+    scf::ForOp::create(builder, loc, constant(0), arguments[6], constant(1), ValueRange(),
+                       [&](OpBuilder &, Location, Value row, ValueRange) {
+                         Value from = offset(arguments[0], mul(row, arguments[1]));
+                         Value to = offset(arguments[2], mul(row, arguments[3]));
+                         Value sums = offset(to, sumsOf(depth));
+                         scf::ForOp::create(
+                             builder, loc, constant(0), depth, size, ValueRange(),
+                             [&](OpBuilder &, Location, Value first, ValueRange) {
+                               Value rest = arith::SubIOp::create(builder, loc, depth, first);
+                               Value count = arith::MinSIOp::create(builder, loc, rest, size);
+                               Value sum =
+                                   scaleBlock(offset(from, first), offset(to, first), count);
+                               Value index = arith::DivUIOp::create(builder, loc, first, size);
+                               LLVM::StoreOp::create(builder, loc, sum, offset(sums, index), 4);
+                               scf::YieldOp::create(builder, loc);
+                             });
+                         scf::YieldOp::create(builder, loc);
+                       });
+    func::ReturnOp::create(builder, loc);
+  }
+
+  /// The function of 1 to kLowBitRows rows.
+  void buildAnyRows() {
+    Type i64 = builder.getI64Type();
+    OpBuilder::InsertionGuard guard(builder);
+    func::FuncOp function = func::FuncOp::create(
+        builder, loc, lowBitSymbol(layout),
+        builder.getFunctionType({pointer, i64, pointer, pointer, i64, i64, i64, i64}, {}));
+    Block *entry = function.addEntryBlock();
+    builder.setInsertionPointToStart(entry);
+    SmallVector<Value> arguments(entry->getArguments().drop_back());
+    Value index = arith::IndexCastOp::create(builder, loc, builder.getIndexType(),
+                                             entry->getArguments().back());
+    SmallVector<int64_t> cases = llvm::to_vector(llvm::seq<int64_t>(1, kLowBitRows + 1));
+    scf::IndexSwitchOp chosen =
+        scf::IndexSwitchOp::create(builder, loc, TypeRange(), index, cases, cases.size());
+    for (auto [number, region] : llvm::zip(cases, chosen.getCaseRegions())) {
+      OpBuilder::InsertionGuard inCase(builder);
+      builder.createBlock(&region);
+      func::CallOp::create(builder, loc, productName(number), TypeRange(), arguments);
+      scf::YieldOp::create(builder, loc);
+    }
+    {
+      OpBuilder::InsertionGuard inDefault(builder);
+      builder.createBlock(&chosen.getDefaultRegion());
+      scf::YieldOp::create(builder, loc);
+    }
+    func::ReturnOp::create(builder, loc);
+  }
+
+private:
+  std::string productName(int64_t rowCount) const {
+    return lowBitSymbol(layout) + "_" + std::to_string(rowCount);
+  }
+
+  /// Vectors of columns whose sums, words and numbers stay in registers.
+  int64_t vectorsOfPart() const {
+    constexpr int64_t kOthers = 3;
+    bool isX86 = engine::rowOf(level).architecture == engine::Architecture::X86_64;
+    int64_t registers = isX86 && lanes < 16 ? 16 : 32;
+    int64_t count = kPanel / lanes;
+    while (count > 1 && (rows + 1) * count + kOthers > registers) {
+      count /= 2;
+    }
+    return count;
+  }
+
+  Value constant(int64_t value) {
+    return arith::ConstantOp::create(builder, loc, builder.getI64IntegerAttr(value));
+  }
+  /// Where the sums of a row's blocks begin.
+  Value sumsOf(Value depth) {
+    Value more = add(depth, constant(LowBitRows::kAlign - 1));
+    return arith::AndIOp::create(builder, loc, more, constant(-LowBitRows::kAlign));
+  }
+  Value mul(Value a, Value b) { return arith::MulIOp::create(builder, loc, a, b); }
+  Value add(Value a, Value b) { return arith::AddIOp::create(builder, loc, a, b); }
+  /// `elements` of 32 bits behind a pointer.
+  Value offset(Value base, Value elements) {
+    return LLVM::GEPOp::create(builder, loc, pointer, i32, base, ArrayRef<LLVM::GEPArg>{elements});
+  }
+  Value load(Type type, Value address) {
+    return LLVM::LoadOp::create(builder, loc, type, address, /*alignment=*/4);
+  }
+  Value cAddress(int64_t row, int64_t column) {
+    return offset(offset(c, mul(ldc, constant(row))), constant(column));
+  }
+  /// Word `word` of a block, from column `column` of the panel on.
+  Value wordAddress(Value block, Value word, int64_t column) {
+    return offset(block, add(mul(word, constant(kPanel)), constant(column)));
+  }
+
+  /// body(block, first, count): its words, and the range of its numbers in the depth.
+  void forEachBlock(Value b, Value depth, Value block,
+                    llvm::function_ref<void(Value, Value, Value)> body) {
+    Value wordsOfBlock =
+        add(arith::DivUIOp::create(builder, loc, block, constant(layout.elementsOfWord())),
+            constant(layout.headerWords()));
+    Value step = mul(wordsOfBlock, constant(kPanel));
+    scf::ForOp::create(builder, loc, constant(0), depth, block, ValueRange{b},
+                       [&](OpBuilder &, Location, Value first, ValueRange state) {
+                         Value rest = arith::SubIOp::create(builder, loc, depth, first);
+                         body(state[0], first, arith::MinSIOp::create(builder, loc, rest, block));
+                         scf::YieldOp::create(builder, loc, offset(state[0], step));
+                       });
+  }
+
+  Value word(int64_t value) {
+    return arith::ConstantOp::create(builder, loc, builder.getI32IntegerAttr(value));
+  }
+  Value splat(Value scalar) { return vector::BroadcastOp::create(builder, loc, words, scalar); }
+  Value shiftRight(Value value, Value bits) {
+    return arith::ShRUIOp::create(builder, loc, value, splat(bits));
+  }
+  Value mask(Value value, Value bits) {
+    return arith::AndIOp::create(builder, loc, value, splat(bits));
+  }
+  int64_t all() const { return (int64_t(1) << layout.bits) - 1; }
+  Value real(Value integers) { return arith::SIToFPOp::create(builder, loc, floats, integers); }
+
+  /// Number `index` of each word.
+  Value number(Value read, Value index) {
+    Value bits = arith::MulIOp::create(builder, loc, index, word(layout.bits));
+    return real(mask(shiftRight(read, bits), word(all())));
+  }
+  /// The same times what it is shifted by, but the last, which would lie in the bit of the sign.
+  Value shiftedNumber(Value read, Value index) {
+    Value bits = arith::MulIOp::create(builder, loc, index, word(layout.bits));
+    return real(mask(read, arith::ShLIOp::create(builder, loc, word(all()), bits)));
+  }
+  Value lastNumber(Value read) { return real(shiftRight(read, word(kWordBits - layout.bits))); }
+  /// What an element of A at number `index` of a word is multiplied by.
+  float factor(int64_t index) const {
+    bool isLast = index == layout.elementsOfWord() - 1;
+    return isLast ? 1.0F : std::ldexp(1.0F, static_cast<int>(-index * layout.bits));
+  }
+
+  Value scaleOf(Value block, int64_t column) {
+    return load(floats, wordAddress(block, constant(0), column));
+  }
+  Value zeroOf(Value block, int64_t column) {
+    if (layout.hasZeroPoints) {
+      return load(floats, wordAddress(block, constant(1), column));
+    }
+    return arith::ConstantOp::create(
+        builder, loc, DenseElementsAttr::get(floats, static_cast<float>(layout.commonZeroPoint())));
+  }
+
+  /// A loop over the whole words of `count` numbers, and one over those of a last word that is not
+  /// full. body(word, first number in it, how many or 0 for all, state) gives the next state.
+  SmallVector<Value>
+  forEachWord(Value count, ValueRange state,
+              llvm::function_ref<SmallVector<Value>(Value, Value, ValueRange)> whole,
+              llvm::function_ref<SmallVector<Value>(Value, Value, Value, ValueRange)> single) {
+    Value each = constant(layout.elementsOfWord());
+    Value full = arith::DivUIOp::create(builder, loc, count, each);
+    scf::ForOp loop =
+        scf::ForOp::create(builder, loc, constant(0), full, constant(1), state,
+                           [&](OpBuilder &, Location, Value word, ValueRange args) {
+                             scf::YieldOp::create(builder, loc, whole(word, mul(word, each), args));
+                           });
+    Value begin = mul(full, each);
+    scf::ForOp rest =
+        scf::ForOp::create(builder, loc, begin, count, constant(1), loop.getResults(),
+                           [&](OpBuilder &, Location, Value at, ValueRange args) {
+                             Value index = arith::TruncIOp::create(
+                                 builder, loc, i32, arith::SubIOp::create(builder, loc, at, begin));
+                             scf::YieldOp::create(builder, loc, single(full, at, index, args));
+                           });
+    return SmallVector<Value>(rest.getResults());
+  }
+
+  void decodeBlock(Value block, Value to, Value count, int64_t column) {
+    Value scale = scaleOf(block, column), zero = zeroOf(block, column);
+    auto store = [&](Value read, Value index, Value at) {
+      Value level = arith::SubFOp::create(builder, loc, number(read, index), zero);
+      Value place = add(mul(at, constant(kPanel)), constant(column));
+      LLVM::StoreOp::create(builder, loc, arith::MulFOp::create(builder, loc, level, scale),
+                            offset(to, place), 4);
+    };
+    auto wordsAt = [&](Value index) {
+      return load(words, wordAddress(block, add(index, constant(layout.headerWords())), column));
+    };
+    forEachWord(
+        count, {},
+        [&](Value at, Value first, ValueRange) {
+          Value read = wordsAt(at);
+          for (int64_t i = 0; i < layout.elementsOfWord(); ++i) {
+            store(read, word(i), add(first, constant(i)));
+          }
+          return SmallVector<Value>();
+        },
+        [&](Value last, Value at, Value index, ValueRange) {
+          store(wordsAt(last), index, at);
+          return SmallVector<Value>();
+        });
+  }
+
+  /// `a` is the block's first element of row 0, `sum` the sum of the block's elements of row 0.
+  void multiplyBlock(Value a, Value sum, Value block, Value count, int64_t column) {
+    Value nothing = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(floats));
+    SmallVector<Value> sums(rows * vectors, nothing);
+    auto wordsAt = [&](Value index) {
+      SmallVector<Value> read;
+      Value from = add(index, constant(layout.headerWords()));
+      for (int64_t v = 0; v < vectors; ++v) {
+        read.push_back(load(words, wordAddress(block, from, column + v * lanes)));
+      }
+      return read;
+    };
+    auto multiply = [&](ArrayRef<Value> numbers, Value at, ArrayRef<Value> state) {
+      SmallVector<Value> next;
+      for (int64_t row = 0; row < rows; ++row) {
+        Value element = everyLane(offset(a, mul(lda, constant(row))), at);
+        for (int64_t v = 0; v < vectors; ++v) {
+          next.push_back(
+              vector::FMAOp::create(builder, loc, element, numbers[v], state[row * vectors + v]));
+        }
+      }
+      return next;
+    };
+    int64_t last = layout.elementsOfWord() - 1;
+    sums = forEachWord(
+        count, sums,
+        [&](Value at, Value first, ValueRange args) {
+          SmallVector<Value> read = wordsAt(at), state(args);
+          fetchAhead(block, at, column);
+          for (int64_t i = 0; i <= last; ++i) {
+            SmallVector<Value> numbers = llvm::map_to_vector(read, [&](Value each) {
+              return i == last ? lastNumber(each) : shiftedNumber(each, word(i));
+            });
+            state = multiply(numbers, add(first, constant(i)), state);
+          }
+          return state;
+        },
+        [&](Value lastWord, Value at, Value index, ValueRange args) {
+          SmallVector<Value> numbers = llvm::map_to_vector(
+              wordsAt(lastWord), [&](Value each) { return shiftedNumber(each, index); });
+          return multiply(numbers, at, SmallVector<Value>(args));
+        });
+    for (int64_t row = 0; row < rows; ++row) {
+      Value ofRow = everyLane(offset(sum, mul(lda, constant(row))), constant(0));
+      Value negative = arith::NegFOp::create(builder, loc, ofRow);
+      for (int64_t v = 0; v < vectors; ++v) {
+        int64_t from = column + v * lanes;
+        Value levels = vector::FMAOp::create(builder, loc, negative, zeroOf(block, from),
+                                             sums[row * vectors + v]);
+        Value address = cAddress(row, from);
+        Value result = vector::FMAOp::create(builder, loc, levels, scaleOf(block, from),
+                                             load(floats, address));
+        LLVM::StoreOp::create(builder, loc, result, address, 4);
+      }
+    }
+  }
+
+  Value everyLane(Value base, Value at) {
+    return vector::BroadcastOp::create(builder, loc, floats, load(f32, offset(base, at)));
+  }
+
+  /// Elements [first, first + count) of a row, from the beginning of a block on, and their sum.
+  Value scaleBlock(Value from, Value to, Value count) {
+    int64_t step = std::max(lanes, layout.elementsOfWord());
+    Value nothing = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(floats));
+    Value rest = arith::RemUIOp::create(builder, loc, count, constant(step));
+    Value whole = arith::SubIOp::create(builder, loc, count, rest);
+    scf::ForOp vectorLoop = scf::ForOp::create(
+        builder, loc, constant(0), whole, constant(step), ValueRange{nothing},
+        [&](OpBuilder &, Location, Value at, ValueRange args) {
+          Value sum = args[0];
+          for (int64_t i = 0; i < step; i += lanes) {
+            SmallVector<float> factors;
+            for (int64_t lane = 0; lane < lanes; ++lane) {
+              factors.push_back(factor((i + lane) % layout.elementsOfWord()));
+            }
+            Value place = add(at, constant(i));
+            Value elements = load(floats, offset(from, place));
+            Value scaled = arith::MulFOp::create(
+                builder, loc, elements,
+                arith::ConstantOp::create(
+                    builder, loc, DenseElementsAttr::get(floats, ArrayRef<float>(factors))));
+            LLVM::StoreOp::create(builder, loc, scaled, offset(to, place), 4);
+            sum = arith::AddFOp::create(builder, loc, sum, elements);
+          }
+          scf::YieldOp::create(builder, loc, sum);
+        });
+    Value sum = vector::ReductionOp::create(builder, loc, vector::CombiningKind::ADD,
+                                            vectorLoop.getResult(0));
+    // The last elements one by one, of which each word begins with the factor 1.
+    Value one = arith::ConstantOp::create(builder, loc, builder.getF32FloatAttr(1));
+    Value next = arith::ConstantOp::create(
+        builder, loc, builder.getF32FloatAttr(std::ldexp(1.0F, static_cast<int>(-layout.bits))));
+    Value each = constant(layout.elementsOfWord());
+    scf::ForOp single = scf::ForOp::create(
+        builder, loc, whole, count, constant(1), ValueRange{sum, one},
+        [&](OpBuilder &, Location, Value at, ValueRange args) {
+          Value index = arith::RemUIOp::create(builder, loc, at, each);
+          auto is = [&](int64_t value) {
+            return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, index,
+                                         constant(value));
+          };
+          Value own = arith::SelectOp::create(builder, loc, is(0), one, args[1]);
+          Value used =
+              arith::SelectOp::create(builder, loc, is(layout.elementsOfWord() - 1), one, own);
+          Value element = load(f32, offset(from, at));
+          LLVM::StoreOp::create(builder, loc, arith::MulFOp::create(builder, loc, element, used),
+                                offset(to, at), 4);
+          scf::YieldOp::create(builder, loc,
+                               ValueRange{arith::AddFOp::create(builder, loc, args[0], element),
+                                          arith::MulFOp::create(builder, loc, own, next)});
+        });
+    return single.getResult(0);
+  }
+
+  /// The lines of a word further on, which may lie behind the panel, as a prefetch may.
+  void fetchAhead(Value block, Value word, int64_t column) {
+    constexpr int64_t kLine = 16;
+    if (column != 0) {
+      return;
+    }
+    Value ahead = add(word, constant(kFetchedWords));
+    for (int64_t line = 0; line < kPanel; line += kLine) {
+      LLVM::Prefetch::create(builder, loc, wordAddress(block, ahead, line), /*rw=*/0, /*hint=*/3,
+                             /*cache=*/1);
+    }
+  }
+
+  OpBuilder builder;
+  Location loc;
+  engine::CpuLevel level;
+  tn::BlockRows layout;
+  Type pointer, i32, f32;
+  int64_t lanes;
+  VectorType words, floats;
+  int64_t rows = 0, vectors = 0;
+  Value lda, c, ldc;
+};
+
+/// All kinds of panels that differ in code.
+std::vector<tn::BlockRows> kinds() {
+  std::vector<tn::BlockRows> all;
+  for (int64_t bits : {4, 8}) {
+    for (bool hasZeroPoints : {false, true}) {
+      all.push_back({.bits = bits, .hasZeroPoints = hasZeroPoints});
+    }
+  }
+  return all;
+}
+
+} // namespace
+
+std::string decodeSymbol(const tn::BlockRows &layout) { return symbolOf("decode", layout); }
+
+std::string scaleSymbol(const tn::BlockRows &layout) { return symbolOf("scale_rows", layout); }
+
+std::string lowBitSymbol(const tn::BlockRows &layout) { return symbolOf("low_bits", layout); }
+
+std::vector<std::string> lowBitSymbols() {
+  std::vector<std::string> names;
+  for (const tn::BlockRows &kind : kinds()) {
+    names.push_back(decodeSymbol(kind));
+    names.push_back(scaleSymbol(kind));
+    names.push_back(lowBitSymbol(kind));
+  }
+  return names;
+}
+
+void buildLowBitKernel(ModuleOp module, engine::CpuLevel level, StringRef name) {
+  for (const tn::BlockRows &kind : kinds()) {
+    LowBitBuilder builder(module, level, kind);
+    if (name == decodeSymbol(kind)) {
+      builder.buildDecode();
+    } else if (name == scaleSymbol(kind)) {
+      builder.buildScale();
+    } else if (name == lowBitSymbol(kind)) {
+      for (int64_t rows = 1; rows <= kLowBitRows; ++rows) {
+        builder.buildProduct(rows);
+      }
+      builder.buildAnyRows();
+    }
+  }
+}
+
+} // namespace tenon::codegen::cpu

@@ -1,0 +1,239 @@
+// Products by weights of 4 or 8 bits: tiles of few rows multiply by panels as they lie, which is
+// bound by the stream of weights; tiles of more rows take a part of a panel into scratch and
+// multiply it by the micro-kernel of f32.
+#include "compiler/codegen/common/lower/Reduce.h"
+#include "compiler/codegen/common/math/ScalarBody.h"
+#include "compiler/codegen/common/region/Weights.h"
+#include "compiler/codegen/cpu/KernelFamily.h"
+#include "compiler/codegen/cpu/gemm/Contraction.h"
+#include "compiler/codegen/cpu/gemm/LowBitKernels.h"
+#include "compiler/graph/TnRare.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cpu {
+namespace {
+
+/// Fewest rows of a chunk worth a grid point of its own.
+constexpr int64_t kLeastRows = 14;
+/// Numbers of a column that are in scratch at a time: 32 columns of f32 are half of the smallest L2
+/// cache's share, and stay in it.
+constexpr int64_t kDepthPart = 256;
+
+class LowBitMatmul {
+public:
+  LowBitMatmul(KernelBuilder &kernel, func::FuncOp source, tn::MatmulOp matmul, int64_t tileRows)
+      : kernel(kernel), tileRows(tileRows), matmul(matmul),
+        layout(matmul.getB().getDefiningOp<tn::DecodeRowsOp>().layout()),
+        epilogue(kernel, source, matmul, Value()), writer(kernel, epilogue, tileRows),
+        dims(tn::getDims(matmul.getType())), n(dims.back()) {
+    m = tn::elementCount(matmul.getContext(), ArrayRef(dims).drop_back());
+    grid.batches = getAffineConstantExpr(1, matmul.getContext());
+    grid.panels = n.ceilDiv(kPanel);
+    grid.chunks = chunkCount(m, tileRows, kLeastRows, grid.panels);
+    depthPart = layout.block * std::max<int64_t>(1, kDepthPart / layout.block);
+  }
+
+  FailureOr<AffineExpr> lower();
+
+private:
+  struct Range {
+    Value first, count;
+  };
+  Range rowsOf(const IndexMath &math, const GridPoint &point) const {
+    Value chunks = math.size(kernel, grid.chunks), rows = math.size(kernel, m);
+    Value first = math.div(math.mul(point.chunk, rows), chunks);
+    Value next = math.div(math.mul(math.add(point.chunk, math.constant(1)), rows), chunks);
+    return {first, math.sub(next, first)};
+  }
+
+  Value inputOfA() { return kernel.input(cast<BlockArgument>(matmul.getA()).getArgNumber()); }
+
+  /// The chunk's rows of A as f32, with a stride that spreads them over the cache.
+  void copyRows(const IndexMath &math, const Range &range) {
+    Value zero = math.constant(0), depth = math.constant(layout.depth);
+    Value from = math.view(math.asRows(inputOfA()), {range.first, zero}, {range.count, depth});
+    Value to = math.view(rowCopy, {zero, zero}, {range.count, depth});
+    copyElements(math, from, to, math.builder.getMultiDimIdentityMap(2));
+  }
+
+  Value rowsOfA(const IndexMath &math, const Range &range) {
+    return rowCopy ? math.pointer(rowCopy, math.constant(0))
+                   : math.pointer(inputOfA(), math.mul(range.first, layout.depth));
+  }
+
+  /// Calls `few` for a chunk of at most kLowBitRows rows, else `many`, which may be null.
+  void chooseByRows(const IndexMath &math, Value count,
+                    llvm::function_ref<void(const IndexMath &)> few,
+                    llvm::function_ref<void(const IndexMath &)> many) {
+    if (!panelCopy) {
+      return few(math);
+    }
+    Value isFew = math.isLess(count, math.constant(kLowBitRows + 1));
+    scf::IfOp::create(
+        math.builder, math.location, isFew,
+        [&](OpBuilder &then, Location at) {
+          few(IndexMath(then, at));
+          scf::YieldOp::create(then, at);
+        },
+        [&](OpBuilder &otherwise, Location at) {
+          many(IndexMath(otherwise, at));
+          scf::YieldOp::create(otherwise, at);
+        });
+  }
+
+  void prepareChunk(const IndexMath &math, const GridPoint &point) {
+    Range range = rowsOf(math, point);
+    if (rowCopy) {
+      copyRows(math, range);
+    }
+    auto scale = [&](const IndexMath &in) {
+      callSupport(in, kernel.function(), scaleSymbol(layout),
+                  {rowsOfA(in, range), in.word(rowStride), in.pointer(fewRows, in.constant(0)),
+                   in.word(in.constant(LowBitRows{layout}.stride())),
+                   in.word(in.constant(layout.depth)), in.word(in.constant(layout.block)),
+                   in.word(range.count)});
+    };
+    chooseByRows(math, range.count, scale, [](const IndexMath &) {});
+  }
+
+  void multiplyFew(const IndexMath &math, Value panel, const Sums &sums, Value count) {
+    callSupport(math, kernel.function(), lowBitSymbol(layout),
+                {math.pointer(fewRows, math.constant(0)),
+                 math.word(math.constant(LowBitRows{layout}.stride())), panel, sums.pointer,
+                 math.word(sums.stride), math.word(math.constant(layout.depth)),
+                 math.word(math.constant(layout.block)), math.word(count)});
+  }
+
+  void multiplyMany(const IndexMath &math, Value a, Value panel, const Sums &sums, Value count) {
+    Value depth = math.constant(layout.depth);
+    int64_t partWords = depthPart / layout.block * layout.blockWords();
+    forEach(math, math.constant(0), depth, depthPart, [&](const IndexMath &in, Value first) {
+      Value length = in.min(in.constant(depthPart), in.sub(depth, first));
+      Value part = in.div(first, in.constant(depthPart));
+      Value from = in.offset(panel, in.mul(part, partWords * kPanel));
+      Value to = in.pointer(panelCopy, in.constant(0));
+      callSupport(in, kernel.function(), decodeSymbol(layout),
+                  {from, to, in.word(length), in.word(in.constant(layout.block))});
+      callProduct(in, kernel.function(),
+                  {in.offset(a, first), rowStride, to, in.constant(kPanel), sums.pointer,
+                   sums.stride, length, count, in.isLess(in.constant(0), first)});
+    });
+  }
+
+  LogicalResult buildTile(const IndexMath &math, const GridPoint &point) {
+    Range range = rowsOf(math, point);
+    Value panel = math.pointer(packed, math.mul(point.panel, layout.rowWords() * kPanel));
+    Value a = rowsOfA(math, range);
+    return writer.write(
+        math, range.first, range.count, {math.constant(0), point.panel, n},
+        [&](const IndexMath &inner, const Sums &sums) {
+          chooseByRows(
+              inner, range.count,
+              [&](const IndexMath &in) { multiplyFew(in, panel, sums, range.count); },
+              [&](const IndexMath &in) { multiplyMany(in, a, panel, sums, range.count); });
+        });
+  }
+
+  KernelBuilder &kernel;
+  int64_t tileRows;
+  tn::MatmulOp matmul;
+  tn::BlockRows layout;
+  Epilogue epilogue;
+  TileWriter writer;
+  tn::Dims dims;
+  AffineExpr m, n;
+  ContractionGrid grid;
+  int64_t depthPart;
+  Value packed;    ///< panels of rows of blocks
+  Value rowCopy;   ///< scratch for a chunk of A's rows, or null
+  Value rowStride; ///< of A's rows as the kernel reads them
+  Value fewRows;   ///< scratch for a chunk's rows of A as few of them are multiplied
+  Value panelCopy; ///< scratch for a part of a panel; null where all tiles have few rows
+};
+
+FailureOr<AffineExpr> LowBitMatmul::lower() {
+  IndexMath math(kernel.builder, kernel.location);
+  packed = packedBuffer(kernel, matmul.getB().getDefiningOp<tn::DecodeRowsOp>().getRows());
+  if (!packed) {
+    return matmul.emitOpError("reads weights that are not in panels");
+  }
+  std::optional<int64_t> constantRows = tn::constantDim(m);
+  if (!constantRows || *constantRows > kLowBitRows) {
+    panelCopy = allocate(kernel, {math.constant(depthPart), math.constant(kPanel)});
+  }
+  bool isNarrow = !getElementTypeOrSelf(matmul.getType()).isF32();
+  bool isBadStride = panelCopy && layout.depth % kBadStride == 0;
+  rowStride = math.constant(layout.depth);
+  if (isNarrow || isBadStride) {
+    rowStride = math.constant(layout.depth + kStridePad);
+    rowCopy = allocate(kernel, {math.constant(tileRows), rowStride});
+  }
+  fewRows =
+      allocate(kernel, {math.constant(kLowBitRows), math.constant(LowBitRows{layout}.stride())});
+  auto prepare = [&](const IndexMath &inner, const GridPoint &point) {
+    prepareChunk(inner, point);
+  };
+  auto tile = [&](const IndexMath &inner, const GridPoint &point) {
+    return buildTile(inner, point);
+  };
+  if (failed(buildGridLoop(kernel, grid, prepare, tile))) {
+    return failure();
+  }
+  return grid.points();
+}
+
+/// The product of a region by decoded weights, or null.
+tn::MatmulOp lowBitProduct(func::FuncOp source) {
+  tn::MatmulOp matmul = firstOp<tn::MatmulOp>(source);
+  bool isDecoded = matmul && matmul.getB().getDefiningOp<tn::DecodeRowsOp>();
+  return isDecoded ? matmul : tn::MatmulOp();
+}
+
+FamilyMatch matchLowBits(Region &region) {
+  tn::MatmulOp matmul = lowBitProduct(region.source);
+  return matmul ? FamilyMatch::take(matmul.getOperation())
+                : FamilyMatch::refuse("its weights are no rows of 4-bit or 8-bit numbers");
+}
+
+double lowBitSeconds(Region &region, Operation *const &, const dispatch::KernelChoice &) {
+  return ratedSeconds(region);
+}
+
+std::optional<dispatch::WeightLayout> lowBitWeights(Region &, Operation *const &root) {
+  Value rows = cast<tn::MatmulOp>(root).getB().getDefiningOp<tn::DecodeRowsOp>().getRows();
+  std::optional<unsigned> input = packableInput(rows);
+  return input ? std::optional(dispatch::WeightLayout{
+                     .input = *input, .packing = panelsOfWords(/*dim=*/0, kPanel, /*elements=*/4)})
+               : std::nullopt;
+}
+
+FailureOr<AffineExpr> lowerLowBits(KernelBuilder &kernel, Region &region, Operation *const &root,
+                                   int64_t tileRows) {
+  tn::MatmulOp matmul = cast<tn::MatmulOp>(root);
+  if (!isa<BlockArgument>(matmul.getA())) {
+    return matmul.emitOpError("reads a value that has no buffer");
+  }
+  return LowBitMatmul(kernel, region.source, matmul, tileRows).lower();
+}
+
+} // namespace
+
+constexpr KernelFamily kGemmLowBits = {
+    .name = "gemm_low_bits",
+    .what = "GEMM by weights of 4 or 8 bits with a scale for each block: few rows by panels as "
+            "they lie, more by parts of a panel taken apart, the epilogue on the tile",
+    .strategies = {dispatch::kContraction},
+    .needs = {"tn.decode_rows"},
+    .needsElements = true,
+    .match = matchLowBits,
+    .parameter = "tile_rows",
+    .candidates = {128, 64, 32, 16},
+    .seconds = on<lowBitSeconds>,
+    .weights = on<lowBitWeights>,
+    .emit = emitKernel<lowerLowBits>};
+
+} // namespace tenon::codegen::cpu

@@ -1,0 +1,344 @@
+// Products of floats with weights that are integers of few bits behind scales: the weights stay so
+// small in the engine, as rows of blocks (graph/BlockRows.h) that the product's kernel takes apart.
+// Relies on constant folding leaving tn.dequantize of such weights, and on integer-products having
+// taken what it multiplies as integers.
+#include "compiler/graph/TnRare.h"
+#include "compiler/opt/Match.h"
+#include "compiler/opt/Passes.h"
+#include "compiler/opt/Patterns.h"
+#include "compiler/reference/Interpreter.h"
+#include "mlir/IR/TypeUtilities.h"
+
+#include <cstring>
+#include <numeric>
+
+using namespace mlir;
+
+namespace tenon::opt {
+namespace {
+
+constexpr llvm::StringLiteral kPass = "low-bit-weights";
+
+/// Weights of all such products that take no more than this in FP32 stay in the cache of one core
+/// from run to run, where reading them costs less than taking numbers apart.
+constexpr int64_t kCached = 1 << 20;
+/// Movement and casts looked through between a product and its weights.
+constexpr int kMostSteps = 16;
+/// Numbers of a block: more would be summed in too long a chain, and fewer weigh less than their
+/// scale.
+constexpr int64_t kMostOfBlock = 256, kLeastOfBlock = 16;
+constexpr int64_t kMostElements = int64_t(1) << 31;
+/// Rows up to which a product of bf16 is bound by the stream of weights, not by its arithmetic,
+/// which levels have instructions for.
+constexpr int64_t kFewRows = 8;
+
+/// Where the matrix B of a product comes from: 8-bit numbers behind tn.dequantize, moved and cast.
+struct Origin {
+  tn::DequantizeOp source;
+  SmallVector<Operation *> moves; ///< from there to the product
+
+  static std::optional<Origin> of(Value matrix) {
+    Origin origin;
+    for (int steps = 0; steps < kMostSteps; ++steps) {
+      Operation *op = matrix.getDefiningOp();
+      if (tn::DequantizeOp source = dyn_cast_or_null<tn::DequantizeOp>(op)) {
+        origin.source = source;
+        std::reverse(origin.moves.begin(), origin.moves.end());
+        return origin;
+      }
+      if (!isMoved(op) && !isa_and_nonnull<tn::CastOp>(op)) {
+        return std::nullopt;
+      }
+      origin.moves.push_back(op);
+      matrix = op->getOperand(0);
+    }
+    return std::nullopt;
+  }
+};
+
+/// A matrix of numbers, row by row [columns of the product, depth], each with the index of its
+/// scale and zero point.
+struct Levels {
+  int64_t columns = 0, depth = 0;
+  std::vector<int16_t> numbers;
+  std::vector<int32_t> parameters;
+  std::vector<double> scales, zeros; ///< zeros: one, or one for each scale
+
+  double zeroOf(size_t i) const { return zeros[zeros.size() == 1 ? 0 : parameters[i]]; }
+  double scaleOf(size_t i) const { return scales[scales.size() == 1 ? 0 : parameters[i]]; }
+};
+
+class Reader {
+public:
+  Reader(tn::WeightStore &weights) : constants(weights) {}
+
+  std::optional<Levels> read(tn::MatmulOp product, Origin &origin) {
+    tn::DequantizeOp source = origin.source;
+    std::optional<std::vector<double>> scales = constants.elements(source.getScale());
+    std::optional<std::vector<double>> zeros = constants.elements(source.getZeroPoint());
+    std::vector<char> bytes = constants.bytes(source.getX());
+    std::optional<std::vector<int32_t>> places = placesOf(product.getB(), origin);
+    if (!scales || !zeros || scales->empty() || zeros->empty() || bytes.empty() || !places) {
+      return std::nullopt;
+    }
+    RankedTensorType type = tensorType(product.getB()), from = tensorType(source.getX());
+    bool isUnsigned = from.getElementType().isUnsignedInteger();
+    int64_t depthDim = product.getTransposeB() ? 1 : 0;
+    Levels levels{.columns = type.getDimSize(1 - depthDim),
+                  .depth = type.getDimSize(depthDim),
+                  .numbers = {},
+                  .parameters = {},
+                  .scales = std::move(*scales),
+                  .zeros = std::move(*zeros)};
+    int64_t axis = static_cast<int64_t>(source.getAxis()), inner = 1, size = 1;
+    if (tensorType(source.getScale()).getRank() == 1) {
+      size = from.getDimSize(axis);
+      inner = productOf(from.getShape().drop_front(axis + 1));
+    }
+    levels.numbers.reserve(places->size());
+    levels.parameters.reserve(places->size());
+    for (int64_t column = 0; column < levels.columns; ++column) {
+      for (int64_t i = 0; i < levels.depth; ++i) {
+        int64_t place = depthDim == 1 ? column * levels.depth + i : i * levels.columns + column;
+        int32_t at = (*places)[place];
+        int16_t number = isUnsigned ? int16_t(uint8_t(bytes[at])) : int16_t(int8_t(bytes[at]));
+        levels.numbers.push_back(number);
+        levels.parameters.push_back(static_cast<int32_t>(at / inner % size));
+      }
+    }
+    return levels;
+  }
+
+private:
+  static int64_t productOf(ArrayRef<int64_t> sizes) {
+    return std::accumulate(sizes.begin(), sizes.end(), int64_t(1), std::multiplies<>());
+  }
+
+  /// Which element of what is dequantized each element of the matrix is: the movement, applied to
+  /// indices.
+  std::optional<std::vector<int32_t>> placesOf(Value matrix, Origin &origin) {
+    RankedTensorType from = tensorType(origin.source.getX());
+    std::vector<int32_t> indices(from.getNumElements());
+    std::iota(indices.begin(), indices.end(), 0);
+    const char *bytes = reinterpret_cast<const char *>(indices.data());
+    Result<reference::Tensor> tensor = reference::Tensor::copy(
+        DType::I32, from.getShape(), ArrayRef(bytes, indices.size() * sizeof(int32_t)));
+    // The interpreter goes by types, so it gets the movement of such a tensor.
+    OpBuilder builder(origin.source);
+    Type i32 = builder.getI32Type();
+    Value moved = castTo(builder, matrix.getLoc(), origin.source.getX(), i32);
+    SmallVector<Operation *> made = {moved.getDefiningOp()};
+    reference::Interpreter interpreter(&constants.weights, {});
+    for (Operation *move : origin.moves) {
+      if (isa<tn::CastOp>(move) || !tensor) {
+        continue;
+      }
+      made.push_back(
+          rebuild(builder, move, moved, tn::withElement(move->getResult(0).getType(), i32)));
+      moved = made.back()->getResult(0);
+      Result<std::vector<reference::Tensor>> results =
+          interpreter.evaluateOp(made.back(), {*tensor});
+      tensor = results ? Result<reference::Tensor>(std::move(results->front()))
+                       : Result<reference::Tensor>(results.takeStatus());
+    }
+    for (Operation *op : llvm::reverse(made)) {
+      op->erase();
+    }
+    if (!tensor || tensor->count() != tensorType(matrix).getNumElements()) {
+      return std::nullopt;
+    }
+    return std::vector<int32_t>(tensor->as<int32_t>(), tensor->as<int32_t>() + tensor->count());
+  }
+
+  Constants constants;
+};
+
+/// The largest block that the scales of all columns allow, none where it is too small. Blocks of
+/// the model that are larger are cut into equal ones.
+std::optional<int64_t> blockOf(const Levels &levels, int64_t elementsOfWord) {
+  int64_t whole = llvm::alignTo(levels.depth, elementsOfWord), common = 0;
+  for (int64_t column = 0; column < levels.columns; ++column) {
+    const int32_t *row = levels.parameters.data() + column * levels.depth;
+    for (int64_t i = 1; i < levels.depth; ++i) {
+      common = row[i] != row[i - 1] ? std::gcd(common, i) : common;
+    }
+  }
+  if (common == 0) {
+    return std::min(whole, kMostOfBlock);
+  }
+  int64_t block = std::min(common, kMostOfBlock) / elementsOfWord * elementsOfWord;
+  while (block >= kLeastOfBlock && common % block != 0) {
+    block -= elementsOfWord;
+  }
+  return block >= kLeastOfBlock ? std::optional(block) : std::nullopt;
+}
+
+/// How the numbers are stored: in the fewest bits, without zero points where the differences fit.
+struct Storing {
+  int64_t bits;
+  bool hasZeroPoints;
+  int64_t shift; ///< that numbers and zero points, or differences, get to be unsigned
+};
+
+Storing storingOf(const Levels &levels) {
+  double least = 0, most = 0;
+  int16_t leastNumber = 0, mostNumber = 0;
+  for (auto [i, number] : llvm::enumerate(levels.numbers)) {
+    double difference = number - levels.zeroOf(i);
+    least = std::min(least, difference);
+    most = std::max(most, difference);
+    leastNumber = std::min(leastNumber, number);
+    mostNumber = std::max(mostNumber, number);
+  }
+  for (int64_t bits : {4, 8}) {
+    int64_t half = int64_t(1) << (bits - 1);
+    if (least >= -half && most < half) {
+      return {bits, false, half};
+    }
+    if (leastNumber >= 0 && mostNumber < 2 * half) {
+      return {bits, true, 0};
+    }
+    if (leastNumber >= -half && mostNumber < half) {
+      return {bits, true, half};
+    }
+  }
+  llvm_unreachable("numbers of 8 bits fit 8 bits");
+}
+
+std::vector<char> rowsOf(const Levels &levels, const Storing &storing,
+                         const tn::BlockRows &layout) {
+  std::vector<char> bytes(levels.columns * layout.rowBytes(), 0);
+  for (int64_t column = 0; column < levels.columns; ++column) {
+    for (int64_t i = 0; i < levels.depth; ++i) {
+      size_t at = column * levels.depth + i;
+      char *words =
+          bytes.data() + column * layout.rowBytes() + 4 * layout.blockWords() * (i / layout.block);
+      int64_t inBlock = i % layout.block;
+      if (inBlock == 0) {
+        float scale = static_cast<float>(levels.scaleOf(at));
+        std::memcpy(words, &scale, sizeof(float));
+        float zero = static_cast<float>(levels.zeroOf(at) + static_cast<double>(storing.shift));
+        if (layout.hasZeroPoints) {
+          std::memcpy(words + sizeof(float), &zero, sizeof(float));
+        }
+      }
+      int64_t number = levels.numbers[at] + storing.shift;
+      number -= storing.hasZeroPoints ? 0 : static_cast<int64_t>(levels.zeroOf(at));
+      int64_t bit = inBlock * layout.bits;
+      words[4 * layout.headerWords() + bit / 8] |= static_cast<char>(number << (bit % 8));
+    }
+  }
+  return bytes;
+}
+
+bool isTaken(tn::MatmulOp product) {
+  Type element = product.getType().getElementType();
+  RankedTensorType matrix = tensorType(product.getB());
+  if (product.getTransposeA() || Constants::isConstant(product.getA()) || matrix.getRank() != 2 ||
+      !matrix.hasStaticShape() || matrix.getNumElements() == 0 ||
+      matrix.getNumElements() > kMostElements ||
+      matrix.getDimSize(product.getTransposeB() ? 0 : 1) == 1) {
+    return false;
+  }
+  if (element.isBF16()) {
+    std::optional<int64_t> rows = 1;
+    for (AffineExpr dim : ArrayRef(tn::getDims(product.getType())).drop_back()) {
+      std::optional<int64_t> size = tn::constantDim(dim);
+      rows = rows && size && *size <= kFewRows ? std::optional(*rows * *size) : std::nullopt;
+    }
+    return rows && *rows <= kFewRows;
+  }
+  return element.isF32() || element.isF16();
+}
+
+struct Candidate {
+  tn::MatmulOp product;
+  Origin origin;
+};
+
+SmallVector<Candidate> candidatesOf(ModuleOp module) {
+  SmallVector<Candidate> candidates;
+  int64_t bytes = 0;
+  module.walk([&](tn::MatmulOp product) {
+    std::optional<Origin> origin =
+        isTaken(product) ? Origin::of(product.getB()) : std::optional<Origin>();
+    bool isConstant = origin && Constants::isConstant(origin->source.getX()) &&
+                      getElementTypeOrSelf(origin->source.getX()).getIntOrFloatBitWidth() == 8 &&
+                      tensorType(origin->source.getX()).getNumElements() <= kMostElements;
+    if (isConstant) {
+      candidates.push_back({product, *origin});
+      bytes += tensorType(product.getB()).getNumElements() * int64_t(sizeof(float));
+    }
+  });
+  return bytes > kCached ? candidates : SmallVector<Candidate>();
+}
+
+class Rewriter {
+public:
+  explicit Rewriter(tn::WeightStore &weights) : constants(weights), reader(weights) {}
+
+  void rewrite(Candidate &candidate) {
+    tn::MatmulOp product = candidate.product;
+    std::optional<Rows> &rows = made[{product.getB(), product.getTransposeB() ? 1 : 0}];
+    rows = rows ? rows : store(candidate);
+    if (!rows) {
+      return;
+    }
+    // Each product has its own, which goes into its kernel.
+    OpBuilder builder(product);
+    Type element = product.getType().getElementType();
+    Value matrix = tn::DecodeRowsOp::create(
+        builder, product.getLoc(),
+        RankedTensorType::get({tensorType(rows->bytes).getDimSize(0), rows->layout.depth}, element),
+        rows->bytes, rows->layout.bits, rows->layout.block, rows->layout.hasZeroPoints);
+    product.getBMutable().assign(matrix);
+    product.setTransposeB(true);
+  }
+
+private:
+  struct Rows {
+    tn::BlockRows layout;
+    Value bytes;
+  };
+
+  std::optional<Rows> store(Candidate &candidate) {
+    std::optional<Levels> levels = reader.read(candidate.product, candidate.origin);
+    if (!levels) {
+      return std::nullopt;
+    }
+    Storing storing = storingOf(*levels);
+    tn::BlockRows layout{
+        .bits = storing.bits, .hasZeroPoints = storing.hasZeroPoints, .depth = levels->depth};
+    std::optional<int64_t> block = blockOf(*levels, layout.elementsOfWord());
+    if (!block) {
+      return std::nullopt;
+    }
+    layout.block = *block;
+    tn::DequantizeOp source = candidate.origin.source;
+    OpBuilder builder(source);
+    tn::WeightOp weight = source.getX().getDefiningOp<tn::WeightOp>();
+    RankedTensorType type = RankedTensorType::get({levels->columns, layout.rowBytes()},
+                                                  builder.getIntegerType(8, /*isSigned=*/false));
+    std::string name = (weight ? weight.getId() + ".rows" : llvm::Twine("rows")).str();
+    return Rows{layout, constants.make(builder, source.getLoc(), type,
+                                       rowsOf(*levels, storing, layout), name, kPass)};
+  }
+
+  Constants constants;
+  Reader reader;
+  llvm::DenseMap<std::pair<Value, int>, std::optional<Rows>> made;
+};
+
+} // namespace
+
+LogicalResult lowBitWeights(ModuleOp module, tn::WeightStore &weights) {
+  SmallVector<Candidate> candidates = candidatesOf(module);
+  Rewriter rewriter(weights);
+  for (Candidate &candidate : candidates) {
+    rewriter.rewrite(candidate);
+  }
+  // What no such product reads becomes floats.
+  return foldConstants(module, weights);
+}
+
+} // namespace tenon::opt
