@@ -102,8 +102,9 @@ const Rule *refusalOf(Formation &formation, const Group &group, Operation *user,
   if (!tn::sameDims(resultDims(user), dims)) {
     return &kDimsDiffer;
   }
-  bool isComputed =
-      tn::isNarrowProduct(group.root) ? areNumbers(user) : allFused(user, formation.device());
+  bool isOfIntegers = tn::isNarrowProduct(group.root) || tn::isByteProduct(group.root);
+  bool isComputed = isOfIntegers && formation.device().isGpu() ? areNumbers(user)
+                                                               : allFused(user, formation.device());
   if (!isComputed) {
     return &kElementType;
   }
@@ -329,7 +330,7 @@ static bool isProductElement(Type element) {
 }
 
 bool isContractionRoot(Operation *op, const target::Target &device) {
-  if (device.isGpu() && tn::isNarrowProduct(op)) {
+  if (device.isGpu() && (tn::isNarrowProduct(op) || tn::isByteProduct(op))) {
     return true;
   }
   tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);

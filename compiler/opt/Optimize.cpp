@@ -49,7 +49,10 @@ const Pass kOrder[] = {
 
 /// The passes for a GPU, after those.
 const Pass kGpuOrder[] = {
-    // First: transposes around convolutions meet where no quantization stands between.
+    // First: what follows folds weights behind scales.
+    {"integer-products-of-gpu", integerProductsOfGpu},
+    {"low-bit-weights-of-gpu", lowBitWeightsOfGpu},
+    // Then this: transposes around convolutions meet where no quantization stands between.
     {"expand-quantize", expandQuantize},
     {"expand-attention", expandAttention},
     // Rotary embedding reads and writes heads as the projections give them.
@@ -116,6 +119,8 @@ const Pass kAll[] = {
     {"convert-to-fp16", convertToFp16},
     {"convert-to-bf16", convertToBf16},
     {"float8-products", float8OnHopper},
+    {"low-bit-weights-of-gpu", lowBitWeightsOfGpu},
+    {"integer-products-of-gpu", integerProductsOfGpu},
 };
 
 LogicalResult runPass(const Pass &pass, ModuleOp module, tn::WeightStore &weights,

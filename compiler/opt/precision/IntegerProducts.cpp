@@ -6,6 +6,7 @@
 // Relies on weights behind tn.dequantize being left so by constant folding.
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
+#include "compiler/opt/products/GpuProducts.h"
 #include "compiler/opt/Patterns.h"
 #include "mlir/IR/TypeUtilities.h"
 
@@ -111,9 +112,20 @@ struct Levels {
   }
 };
 
+/// What GPUs multiply by tensor cores: copies of 16 bytes along the depth of both operands, and so
+/// many rows that arithmetic takes the time.
+bool fitsGpu(tn::MatmulOp op, const Levels &levels) {
+  constexpr int64_t kBorder = 16, kLeastRows = 16;
+  AffineExpr rows =
+      tn::elementCount(op.getContext(), ArrayRef(tn::getDims(op.getType())).drop_back());
+  tn::SymbolList symbols(op->getParentOfType<ModuleOp>());
+  return levels.depth() % kBorder == 0 && rows && symbols.bounds(rows).min >= kLeastRows;
+}
+
 class ProductPattern : public Pattern<tn::MatmulOp> {
 public:
-  using Pattern::Pattern;
+  ProductPattern(MLIRContext *context, tn::WeightStore &weights, bool isGpu = false)
+      : Pattern(context, weights), isGpu(isGpu) {}
 
   LogicalResult matchAndRewrite(tn::MatmulOp op, PatternRewriter &rewriter) const override {
     Type element = op.getType().getElementType();
@@ -124,7 +136,7 @@ public:
     }
     std::optional<Quantized> x = isFloat ? dequantized(op.getA()) : centered(op.getA());
     std::optional<Levels> w = x ? levelsOf(op, isFloat) : std::nullopt;
-    if (!w || !w->fits()) {
+    if (!w || !w->fits() || (isGpu && !fitsGpu(op, *w))) {
       return failure();
     }
     if (isFloat && kMostDifference * double(w->most()) * double(w->depth()) > kMostSum) {
@@ -298,11 +310,18 @@ private:
       columnSums[w.columnOf(i)] += level;
       level -= static_cast<int16_t>(w.shifts[w.columnOf(i)]);
     }
+    bool isTransposed = op.getTransposeB();
+    SmallVector<int64_t> shape(w.type.getShape());
+    if (isGpu && !isTransposed) {
+      levels = columnsFirst(levels, w);
+      std::swap(shape[0], shape[1]);
+      isTransposed = true;
+    }
     Value weight = integers<int8_t>(
-        rewriter, op, RankedTensorType::get(w.type.getShape(), rewriter.getI8Type()), levels, "s8");
+        rewriter, op, RankedTensorType::get(shape, rewriter.getI8Type()), levels, "s8");
     Type sumType = tn::withElement(op.getType(), rewriter.getI32Type());
     Value sums = tn::MatmulOp::create(rewriter, location, sumType, numbers, weight,
-                                      /*transposeA=*/false, op.getTransposeB());
+                                      /*transposeA=*/false, isTransposed);
     RankedTensorType ofColumns = RankedTensorType::get({w.columns()}, rewriter.getI32Type());
     Value columnSum = integers<int32_t>(rewriter, op, ofColumns, columnSums, "column_sums");
     Value offset = multiply(rewriter, location, zero, columnSum);
@@ -325,6 +344,16 @@ private:
       result = tn::MulOp::create(rewriter, location, op.getType(), result, factor);
     }
     return result;
+  }
+
+  /// [depth, columns] as [columns, depth].
+  static std::vector<int16_t> columnsFirst(const std::vector<int16_t> &levels, const Levels &w) {
+    std::vector<int16_t> moved(levels.size());
+    for (size_t i = 0; i < levels.size(); ++i) {
+      int64_t column = int64_t(i) % w.columns(), place = int64_t(i) / w.columns();
+      moved[column * w.depth() + place] = levels[i];
+    }
+    return moved;
   }
 
   /// A parameter that belongs to indices of an axis of the product's operand, shaped so.
@@ -353,14 +382,17 @@ private:
                                 wide, tn::ReduceKind::sum, ArrayRef<int64_t>{last},
                                 /*keepdims=*/true);
   }
+
+  bool isGpu;
 };
 
-} // namespace
-
-LogicalResult integerProducts(ModuleOp module, tn::WeightStore &weights) {
+LogicalResult makeProducts(ModuleOp module, tn::WeightStore &weights, bool isGpu) {
   RewritePatternSet patterns(module.getContext());
-  patterns.add<HoistMovement>(module.getContext());
-  patterns.add<ProductPattern>(module.getContext(), weights);
+  if (!isGpu) {
+    // A GPU's transposes around convolutions meet where no quantization stands between.
+    patterns.add<HoistMovement>(module.getContext());
+  }
+  patterns.add<ProductPattern>(module.getContext(), weights, isGpu);
   if (failed(runPatterns(module, std::move(patterns)))) {
     return failure();
   }
@@ -377,6 +409,16 @@ LogicalResult integerProducts(ModuleOp module, tn::WeightStore &weights) {
   RewritePatternSet constants(module.getContext());
   addConstantPatterns(constants, weights, QuantizedWeights::Keep);
   return runPatterns(module, std::move(constants));
+}
+
+} // namespace
+
+LogicalResult integerProducts(ModuleOp module, tn::WeightStore &weights) {
+  return makeProducts(module, weights, /*isGpu=*/false);
+}
+
+LogicalResult integerProductsOfGpu(ModuleOp module, tn::WeightStore &weights) {
+  return makeProducts(module, weights, /*isGpu=*/true);
 }
 
 } // namespace tenon::opt

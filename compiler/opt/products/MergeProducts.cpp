@@ -1,6 +1,7 @@
 // Products of one value with several constants become one product, read in slices: a projection to
 // queries, keys and values, or the two halves of a gated layer. Relies on a GPU's attention and
 // elementwise regions reading slices in place, so that no part is copied.
+#include "compiler/graph/NarrowIntegers.h"
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
 #include "compiler/opt/simplify/DerivedWeights.h"
@@ -101,9 +102,10 @@ bool isReadInPlace(Part &part) {
   });
 }
 
+/// What follows a product of bytes belongs to its tile, and would not to a slice.
 bool isCandidate(tn::MatmulOp product) {
-  return Constants::isConstant(product.getB()) && tensorType(product.getB()).getRank() == 2 &&
-         !product->use_empty();
+  return !tn::isByteProduct(product) && Constants::isConstant(product.getB()) &&
+         tensorType(product.getB()).getRank() == 2 && !product->use_empty();
 }
 
 /// The products that can be computed together with `first`, itself included, in block order.

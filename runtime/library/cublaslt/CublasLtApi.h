@@ -44,6 +44,7 @@ enum DescAttribute : int {
   kDescTransB = 4,
   kDescEpilogue = 7,
   kDescBiasPointer = 8,
+  kDescFastAccum = 25,
   kDescBiasType = 26,
 };
 

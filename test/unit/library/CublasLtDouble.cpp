@@ -31,6 +31,7 @@ struct Desc {
   uint32_t epilogue = 1;
   const void *bias = nullptr;
   int32_t biasType = -1;
+  int8_t isFast = 0;
 };
 
 struct Preference {
@@ -141,6 +142,8 @@ EXPORT int cublasLtMatmulDescSetAttribute(Desc *desc, int name, const void *valu
     return take(desc->epilogue, value, bytes);
   case 8:
     return take(desc->bias, value, bytes);
+  case 25:
+    return take(desc->isFast, value, bytes);
   case 26:
     return take(desc->biasType, value, bytes);
   default:
@@ -170,7 +173,7 @@ EXPORT int cublasLtMatmulPreferenceSetAttribute(Preference *preference, int name
 static bool takesFloat8(const Desc &desc, const Layout &a, const Layout &b, const Layout &d) {
   auto isOnBorder = [](const Layout &layout) { return layout.rows % 16 == 0 && layout.leading % 16 == 0; };
   bool hasBias = (desc.epilogue & 4) != 0;
-  return b.type == 28 && desc.transA == 1 && desc.transB == 0 && desc.compute == 68 && desc.scale == 0 &&
+  return b.type == 28 && desc.isFast == 1 && desc.transA == 1 && desc.transB == 0 && desc.compute == 68 && desc.scale == 0 &&
          isOnBorder(a) && isOnBorder(b) && isOnBorder(d) && (!hasBias || (d.type != 0 && desc.biasType == d.type));
 }
 

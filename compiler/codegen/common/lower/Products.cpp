@@ -48,6 +48,18 @@ Value multiply(Body &body, Value a, Value b) {
                                widen(body.builder, location, b));
 }
 
+/// A byte of a product whose sums are i32; anything else as it is.
+Value asSummed(Body &body, Value x, MatmulOp matmul, Value operand) {
+  if (!x || !x.getType().isInteger(8) || !matmul.getType().getElementType().isInteger(32)) {
+    return x;
+  }
+  Location location = body.lowering.location;
+  Type type = body.builder.getI32Type();
+  return getElementTypeOrSelf(operand).isUnsignedInteger()
+             ? Value(arith::ExtUIOp::create(body.builder, location, type, x))
+             : Value(arith::ExtSIOp::create(body.builder, location, type, x));
+}
+
 } // namespace
 
 LogicalResult computeMatmul(Lowering &lowering, Operation *op) {
@@ -79,6 +91,8 @@ LogicalResult computeMatmul(Lowering &lowering, Operation *op) {
                                                                 : operandIndices(aDims, at, m, k));
         Value b = body.at(matmul.getB(), matmul.getTransposeB() ? operandIndices(bDims, at, n, k)
                                                                 : operandIndices(bDims, at, k, n));
+        a = asSummed(body, a, matmul, matmul.getA());
+        b = asSummed(body, b, matmul, matmul.getB());
         return a && b ? multiply(body, a, b) : Value();
       },
       combineSum);

@@ -55,6 +55,33 @@ bool continuesRows(const GemmProblem &problem) {
   return true;
 }
 
+/// Two neighbours of 8 bits along the depth are moved as one of 16. False where they do not lie so.
+bool pairBytes(GemmProblem &problem) {
+  AffineExpr one = getAffineConstantExpr(1, problem.depth.getContext());
+  size_t rank = problem.a.at.strides.size();
+  bool isAlongDepth =
+      tn::constantDim(problem.a.columnStride()) == 1 && tn::constantDim(problem.b.rowStride()) == 1;
+  if (!isAlongDepth || !problem.depth.isMultipleOf(2)) {
+    return false;
+  }
+  for (GemmOperand *operand : {&problem.a, &problem.b}) {
+    size_t along = operand == &problem.a ? rank - 1 : rank - 2;
+    for (auto [i, stride] : llvm::enumerate(operand->at.strides)) {
+      if (i != along && !stride.isMultipleOf(2)) {
+        return false;
+      }
+      stride = i == along ? one : stride.floorDiv(2);
+    }
+    if (!operand->at.offset.isMultipleOf(2)) {
+      return false;
+    }
+    operand->at.offset = operand->at.offset.floorDiv(2);
+    operand->at.element = IntegerType::get(one.getContext(), 16);
+  }
+  problem.depth = problem.depth.floorDiv(2);
+  return true;
+}
+
 } // namespace
 
 bool isElementwiseBehind(Operation *root) {
@@ -102,6 +129,9 @@ MatchResult<GemmProblem> matchGemm(func::FuncOp region) {
   problem.a = *a;
   problem.b = *b;
   problem.rowDims = {problem.rows};
+  if (tn::isByteProduct(op) && !pairBytes(problem)) {
+    return MatchFailure{"bytes of a product do not lie side by side along the depth"};
+  }
   if (isBroadcast(*b) && continuesRows(problem)) {
     problem.rowDims.assign(result.begin(), result.end() - 1);
     problem.rows = tn::elementCount(region.getContext(), problem.rowDims);
