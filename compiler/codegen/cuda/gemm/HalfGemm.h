@@ -73,6 +73,10 @@ inline std::optional<HalfGemm> halfGemmOf(tn::MatmulOp matmul) {
   return HalfGemm{rows.most, b.getDimSize(1 - ofDepth), b.getDimSize(ofDepth)};
 }
 
+/// The parts of the accumulators that an element of the result is made of; 0 if they are not equal
+/// slices of the columns (Gemv.cpp).
+int64_t partsOfColumns(tn::MatmulOp op, mlir::Value result);
+
 /// Whether a product with a constant B is streamed, by its sizes and types alone.
 inline bool isStreamed(tn::MatmulOp matmul) {
   std::optional<HalfGemm> product = halfGemmOf(matmul);

@@ -88,13 +88,15 @@ void LowBitGemv::place() {
   group = t.div(t.lane(), 4);
   quad = t.rem(t.lane(), 4);
   rowCount = kernel.size32(p.rowCount);
-  firstColumn = t.mul(t.block(), kColumns);
+  firstColumn = t.mul(t.block(), p.tileColumns());
   inputPointer = kernel.orderedPointer(p.input);
   Value weights = kernel.orderedPointer(p.weights);
   for (int64_t half : {0, 1}) {
-    Value column = t.add(firstColumn, t.add(group, half * 8));
+    Value column = t.add(firstColumn, t.add(group, p.parts == 1 ? half * 8 : 0));
     // What is computed of the last column once more is not stored.
-    column = p.columns % kColumns == 0 ? column : t.min(column, t.i32(p.columns - 1));
+    bool hasTail = p.partColumns() % p.tileColumns() != 0;
+    column = hasTail ? t.min(column, t.i32(p.partColumns() - 1)) : column;
+    column = p.parts == 1 ? column : t.add(column, half * p.partColumns());
     columnPointers[half] =
         t.offset(weights, t.i32Type(), t.mul(t.wide(column), p.layout.rowWords()));
   }
@@ -272,26 +274,33 @@ void LowBitGemv::finish(ValueRange accumulators) {
     t.store(sum, t.offset(to, t.f32Type(), inGroup / 2 * 8), 4);
   }
   t.barrier();
-  for (int64_t first = 0; first < rowGroups() * kMmaColumns * kColumns;
+  int64_t columns = p.tileColumns();
+  for (int64_t first = 0; first < rowGroups() * kMmaColumns * columns;
        first += layout.warps * kWarp) {
     Value index = t.add(thread, first);
-    Value row = t.div(index, kColumns), tileColumn = t.rem(index, kColumns);
+    Value row = t.div(index, columns), tileColumn = t.rem(index, columns);
     Value column = t.add(firstColumn, tileColumn);
-    Value isStored = t.bitAnd(t.isLess(row, rowCount), t.isLess(column, t.i32(p.columns)));
+    Value isStored = t.bitAnd(t.isLess(row, rowCount), t.isLess(column, t.i32(p.partColumns())));
     emitter.when(isStored, [&] {
-      Value total;
-      for (int64_t i = 0; i < layout.warps; ++i) {
-        Value from = t.add(t.add(t.mul(row, sumPitch()), tileColumn), i * ofWarp);
-        Value sum = t.load(t.f32Type(), t.offset(shared, t.f32Type(), from), 4);
-        total = total ? t.addF(total, sum) : sum;
+      ResultStrip strip;
+      strip.parts = p.parts;
+      strip.partColumns = p.partColumns();
+      for (int64_t part = 0; part < p.parts; ++part) {
+        Value total;
+        for (int64_t i = 0; i < layout.warps; ++i) {
+          Value from =
+              t.add(t.add(t.mul(row, sumPitch()), tileColumn), i * ofWarp + part * columns);
+          Value sum = t.load(t.f32Type(), t.offset(shared, t.f32Type(), from), 4);
+          total = total ? t.addF(total, sum) : sum;
+        }
+        strip.accumulators.push_back(total);
       }
       IndexMath &math = kernel.math;
       Index rowIndex = math.fromWord(row), columnIndex = math.fromWord(column);
-      ResultStrip strip;
-      strip.accumulators = {total};
       strip.place = math.delinearize(rowIndex, kernel.sizes(p.rowDims));
       strip.place.push_back(columnIndex);
-      strip.linear = math.add(math.multiply(rowIndex, Index::constant(p.columns)), columnIndex);
+      strip.linear =
+          math.add(math.multiply(rowIndex, Index::constant(p.partColumns())), columnIndex);
       storeThroughEpilogue(emitter, tensors, strip);
     });
   }
@@ -336,11 +345,13 @@ MatchResult<LowBitProblem> matchLowBitGemv(RegionBuilder &region) {
   tn::DecodeRowsOp rows = op.getB().getDefiningOp<tn::DecodeRowsOp>();
   BlockArgument a = dyn_cast<BlockArgument>(op.getA());
   BlockArgument weights = rows ? dyn_cast<BlockArgument>(rows.getRows()) : BlockArgument();
-  if (!a || !weights || !op.getTransposeB() || op.getTransposeA() || !isElementwiseBehind(op)) {
-    return MatchFailure{"it is no product of an input by weights of 4 or 8 bits with elementwise "
-                        "operations behind"};
-  }
   LowBitProblem problem;
+  Operation *exit = region.source.getBody().front().getTerminator();
+  problem.parts = partsOfColumns(op, exit->getOperand(0));
+  if (!a || !weights || !op.getTransposeB() || op.getTransposeA() || problem.parts == 0) {
+    return MatchFailure{"it is no product of an input by weights of 4 or 8 bits with elementwise "
+                        "operations behind the whole or the two halves of its columns"};
+  }
   problem.element = op.getType().getElementType();
   problem.layout = rows.layout();
   tn::Dims dims = tn::getDims(op.getType());

@@ -22,9 +22,13 @@ struct LowBitProblem {
   tn::Dims rowDims;
   mlir::AffineExpr rowCount;
   int64_t rows = 0, columns = 0; ///< rows at most
+  /// Sums that make one element of the result: they lie columns / parts apart.
+  int64_t parts = 1;
   tn::BlockRows layout;
 
-  int64_t tiles() const { return (columns + 15) / 16; }
+  int64_t partColumns() const { return columns / parts; }
+  int64_t tileColumns() const { return 16 / parts; } ///< of the result
+  int64_t tiles() const { return (partColumns() + tileColumns() - 1) / tileColumns(); }
 };
 
 /// The blocks of a column that a warp has under way, and the warps side by side along the depth.

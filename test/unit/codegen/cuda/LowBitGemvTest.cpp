@@ -89,6 +89,29 @@ TEST(CudaLowBitGemvTest, Blocks) {
   EXPECT_TRUE(isRight({"bf16", 1, 16, {4, 32, false, 32 * 37}}));
 }
 
+/// The first half of the columns times the relu of the second.
+std::string gatedText(const Shape &s) {
+  std::string text = textOf({s.type, s.rows, s.columns, s.layout});
+  std::string y = "tensor<" + std::to_string(s.rows) + "x" + std::to_string(s.columns) + "x" + s.type + ">",
+              half = "tensor<" + std::to_string(s.rows) + "x" + std::to_string(s.columns / 2) + "x" + s.type + ">";
+  size_t from = text.find("\n%1 = "), to = text.find("\nreturn ");
+  size_t end = text.find("\n", to + 1);
+  std::string start = std::to_string(s.columns / 2);
+  text.replace(from, end - from,
+               "\n%1 = tn.slice %0 {starts = affine_map<() -> (0, 0)>, steps = array<i64: 1, 1>} : (" + y + ") -> " + half +
+                   "\n%2 = tn.slice %0 {starts = affine_map<() -> (0, " + start + ")>, steps = array<i64: 1, 1>} : (" + y + ") -> " + half +
+                   "\n%3 = tn.relu %2 : " + half + "\n%4 = tn.mul %1, %3 : (" + half + ", " + half + ") -> " + half + "\nreturn %4 : " + half);
+  size_t result = text.find(") -> " + y + " attributes");
+  text.replace(result, 5 + y.size(), ") -> " + half);
+  return text;
+}
+
+TEST(CudaLowBitGemvTest, Halves) {
+  for (const Shape &s : {Shape{"f16", 1, 64, {4, 32, false, 512}}, Shape{"bf16", 3, 2 * 21, {4, 128, true, 256}}}) {
+    EXPECT_TRUE(matchesReference(gatedText(s), emitChosen, optionsOf(s))) << gatedText(s);
+  }
+}
+
 TEST(CudaLowBitGemvTest, Tails) {
   EXPECT_TRUE(isRight({"f16", 1, 21, {4, 32, false, 256}}));
   EXPECT_TRUE(isRight({"f16", 9, 40, {4, 32, false, 256}}, true));
