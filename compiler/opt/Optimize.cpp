@@ -3,6 +3,7 @@
 #include "compiler/opt/Passes.h"
 #include "compiler/opt/precision/Float8Products.h"
 #include "compiler/opt/products/GpuProducts.h"
+#include "compiler/target/Float8.h"
 
 #include "mlir/IR/Verifier.h"
 
@@ -83,7 +84,7 @@ const Pass kCpuOrder[] = {
 /// By name, for tools and tests: on a Hopper GPU, all that may.
 LogicalResult float8OnHopper(ModuleOp module, tn::WeightStore &weights) {
   PrecisionRecord record;
-  return float8Products(module, weights, target::targetOf("sm_90a"),
+  return float8Products(module, weights, target::float8Target(),
                         {.quantizes = true, .isAlways = true}, record);
 }
 

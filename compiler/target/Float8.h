@@ -7,6 +7,9 @@ namespace tenon::target {
 
 inline bool hasFloat8(const Target &target) { return target.isGpu() && target.arch->number >= 89; }
 
+/// One that does, for tools and tests.
+inline const Target &float8Target() { return targetOf("sm_90a"); }
+
 /// How much faster a library's products of 8-bit floats are than those of f16, where operations
 /// take the time: all products of 24 layers of BERT-large (64 sequences of 384) on an H100, 21.1
 /// and 12.7 ms by torch 2.11.

@@ -8,12 +8,12 @@
 #include "compiler/graph/Shape.h"
 #include "compiler/opt/Match.h"
 #include "compiler/opt/precision/Float8Bounds.h"
+#include "compiler/opt/precision/Float8Codes.h"
 #include "compiler/target/Float8.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/TypeUtilities.h"
 
 #include <cmath>
-#include <cstring>
 
 using namespace mlir;
 
@@ -44,23 +44,6 @@ constexpr double kMostFactor = 64;
 constexpr double kLeastGain = 12e-6;
 /// What stands for a size that varies.
 constexpr int64_t kRepresentative = 128;
-
-/// The nearest code to a float, to even; beyond the finite range the largest.
-uint8_t float8Of(float number) {
-  constexpr uint32_t kSmallestNormal = (127 - 6) << 23, kOverflow = 0x43E80000; // 2^-6, 464
-  uint32_t bits;
-  std::memcpy(&bits, &number, sizeof(bits));
-  uint8_t sign = bits >> 24 & 0x80;
-  uint32_t magnitude = bits & 0x7FFFFFFF;
-  if (magnitude >= kOverflow) {
-    return sign | (magnitude > 0x7F800000 ? 0x7F : 0x7E);
-  }
-  if (magnitude < kSmallestNormal) {
-    return sign | static_cast<uint8_t>(std::nearbyint(std::fabs(number) * 512));
-  }
-  uint32_t rounded = magnitude + 0x7FFFF + (magnitude >> 20 & 1);
-  return sign | static_cast<uint8_t>((rounded >> 20) - ((127 - 7) << 3));
-}
 
 /// The largest power of two by which `magnitude` stays in the finite range.
 double factorFor(double magnitude) {
@@ -331,13 +314,8 @@ Value Conversion::weightCodes(Value weight, bool isTransposed, double &factor) {
     double scale = factorFor(most);
     RankedTensorType type = tensorType(weight);
     int64_t outer = type.getDimSize(0), inner = type.getDimSize(1);
-    std::vector<char> bytes(numbers.size());
-    for (int64_t i = 0; i < outer; ++i) {
-      for (int64_t j = 0; j < inner; ++j) {
-        float scaled = numbers[i * inner + j] * static_cast<float>(scale);
-        bytes[isTransposed ? i * inner + j : j * outer + i] = static_cast<char>(float8Of(scaled));
-      }
-    }
+    std::vector<char> bytes =
+        codesOfWeight(numbers, outer, inner, isTransposed, static_cast<float>(scale));
     SmallVector<int64_t> dims = {isTransposed ? outer : inner, isTransposed ? inner : outer};
     tn::WeightOp stored = weight.getDefiningOp<tn::WeightOp>();
     OpBuilder::InsertionGuard guard(builder);

@@ -4,6 +4,7 @@
 //   x = (p - zp) sx,  w = (q + c) sw:  x w = (p q + c sum(p) - zp sum(q + c)) sx sw
 // where q + c are the weights less their zero points, and c is 0 for columns that fit s8 without.
 // Relies on weights behind tn.dequantize being left so by constant folding.
+// One file: what is read of a product and what is made of it are two sides of that equation.
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
 #include "compiler/opt/products/GpuProducts.h"

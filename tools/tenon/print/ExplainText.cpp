@@ -354,11 +354,8 @@ std::string precisionText(const Explained &what) {
       {"not_float8", "products are not of 8-bit floats"},
   }};
   for (const auto &[list, what] : lists) {
-    if (!record.contains(list)) {
-      continue;
-    }
     Json rows = listAt(record, list);
-    text += fmt::format("\n{} {}\n", rows.size(), what);
+    text += record.contains(list) ? fmt::format("\n{} {}\n", rows.size(), what) : "";
     for (const Json &row : rows) {
       Json nodes = listAt(row, "nodes");
       text +=

@@ -15,6 +15,9 @@
 
 namespace tenon::codegen::cuda {
 
+/// Depth of a panel: blocks are whole ones.
+inline constexpr int64_t kLowBitPanel = 32;
+
 /// Y[rows, columns] = A[rows, depth] B[columns, depth] for B of words; at most 16 rows.
 struct LowBitProblem {
   uint32_t input = 0, weights = 0; ///< buffers
