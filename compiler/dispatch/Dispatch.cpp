@@ -7,6 +7,7 @@
 #include "compiler/dispatch/Explain.h"
 #include "compiler/dispatch/WeightLayout.h"
 #include "compiler/graph/TensorFacts.h"
+#include "compiler/graph/WideReason.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
@@ -86,6 +87,7 @@ LogicalResult dispatch(ModuleOp module, const target::Target &profile, KernelTim
   formSingles(formation, block);
   formBundles(formation);
   records = explain(formation, tn::SymbolList(module).symbols(), profile.device());
+  block->walk([](Operation *op) { op->removeAttr(tn::kWideReason); });
   buildRegions(formation.grouping, profile.device());
   return success();
 }

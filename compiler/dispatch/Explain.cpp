@@ -3,8 +3,10 @@
 // step tried is judged by its two ends.
 #include "compiler/dispatch/Explain.h"
 
+#include "compiler/dispatch/ComputedIn.h"
 #include "compiler/dispatch/Names.h"
 #include "compiler/dispatch/Strategy.h"
+#include "compiler/graph/WideReason.h"
 
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -76,6 +78,12 @@ RegionRecord describe(const Formation &formation, Group *group, llvm::StringRef 
   record.strategy = group->strategy.str();
   record.reason = group->reason;
   record.cost = formation.costs.costOf(group->ops);
+  record.computes = computedIn(*group);
+  StringAttr wide =
+      group->root ? group->root->getAttrOfType<StringAttr>(tn::kWideReason) : StringAttr();
+  record.wideMicroseconds = wideMicroseconds(*group, formation.costs);
+  record.wide = wide && record.wideMicroseconds == 0 ? wide.str() : "";
+  record.converts = isConversion(*group);
   return record;
 }
 

@@ -76,6 +76,10 @@ std::string Records::toJson() const {
                                               {"cost", std::move(cost)},
                                               {"kernel", region.kernel},
                                               {"candidates", std::move(candidates)},
+                                              {"computes", region.computes},
+                                              {"wide", region.wide},
+                                              {"wide_us", rounded(region.wideMicroseconds)},
+                                              {"converts", region.converts},
                                               {"slow", region.slow}});
   }
   llvm::json::Array edgeValues;

@@ -72,7 +72,10 @@ const Pass kGpuOrder[] = {
 const Pass kCpuOrder[] = {
     // First: it matches on quantization as such, and leaves weights that constants can be.
     {"integer-products", integerProducts},
-    // Behind that, which multiplies weights as integers where both operands are quantized.
+    // What that left: quantization is not expanded yet.
+    {"note-wide-products", noteWideProducts},
+    // Behind integer-products, which multiplies weights as integers where both operands are
+    // quantized.
     {"low-bit-weights", lowBitWeights},
     // It leaves elementwise operations, which the others look through.
     {"expand-all-quantize", expandAllQuantize},
@@ -112,6 +115,7 @@ const Pass kAll[] = {
     {"expand-quantize", expandQuantize},
     {"expand-all-quantize", expandAllQuantize},
     {"integer-products", integerProducts},
+    {"note-wide-products", noteWideProducts},
     {"low-bit-weights", lowBitWeights},
     {"narrow-integer-products", narrowIntegerProducts},
     {"fit-products", fitProducts},

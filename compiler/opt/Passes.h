@@ -88,6 +88,9 @@ llvm::LogicalResult integerProducts(mlir::ModuleOp module, tn::WeightStore &weig
 /// bits, which the products' kernels take apart; all other constants behind scales become floats.
 llvm::LogicalResult lowBitWeights(mlir::ModuleOp module, tn::WeightStore &weights);
 
+/// Says of products with a quantized operand that compute in floats why they do.
+llvm::LogicalResult noteWideProducts(mlir::ModuleOp module, tn::WeightStore &weights);
+
 /// Quantization and its inverse, also of inputs, as the elementwise operations that they are made
 /// of.
 llvm::LogicalResult expandAllQuantize(mlir::ModuleOp module, tn::WeightStore &weights);

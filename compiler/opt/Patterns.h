@@ -12,7 +12,7 @@ void addArithmeticPatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &w
 /// Identities and chains of reshape, transpose, broadcast, slice, pad, concat and cast.
 void addMovementPatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &weights);
 
-/// What becomes of 8-bit weights behind tn.dequantize that products read.
+/// What becomes of 8-bit weights behind tn.dequantize that products and gathers read.
 enum class QuantizedWeights { Keep, Fold };
 /// Evaluation of operations on constants.
 void addConstantPatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &weights,
@@ -23,6 +23,9 @@ void addBroadcastPatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &we
 
 /// Gathers that read everything in order are reshapes.
 void addIndexingPatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &weights);
+
+/// Tables of quantized numbers are gathered from before they are dequantized.
+void addDequantizePatterns(mlir::RewritePatternSet &patterns);
 
 /// Transposes move behind the operations that use them.
 void addSinkTransposePatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &weights);

@@ -313,7 +313,10 @@ class Engines(ToolTest):
         self.assertIn("winograd", self.succeed("explain", "precision", self.engine).stdout)
         direct = self.folder / "direct.tenon"
         self.succeed("compile", CNN, "-o", direct, "--quiet", "--disable-family", "conv_winograd2", "--disable-family", "conv_winograd4")
-        self.refuse(2, "TN0105", "explain", "precision", direct)
+        kept = self.json("explain", "precision", direct)
+        self.assertEqual(("keep", []), (kept["precision"], kept["approximated"]))
+        self.assertEqual({"f32"}, {product["computes"] for product in kept["products"]})
+        self.assertNotIn("winograd", self.succeed("explain", "precision", direct).stdout)
 
     def test_precision(self):
         numbers = {}

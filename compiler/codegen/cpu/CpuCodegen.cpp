@@ -10,7 +10,7 @@
 #include "compiler/codegen/cpu/base/KernelBuilder.h"
 #include "compiler/codegen/cpu/base/ReturnFailures.h"
 #include "compiler/codegen/cpu/base/Scratch.h"
-#include "compiler/codegen/cpu/gemm/MicroKernel.h"
+#include "compiler/codegen/cpu/gemm/LowBitKernels.h"
 #include "compiler/codegen/cpu/strips/ExactConversions.h"
 #include "compiler/codegen/cpu/strips/RegionShapes.h"
 #include "compiler/codegen/cpu/strips/VectorizeStrips.h"
@@ -143,7 +143,7 @@ LogicalResult includeProducts(ModuleOp module, engine::CpuLevel level) {
   }
   for (LLVM::LLVMFuncOp declared : called) {
     OwningOpRef<ModuleOp> products =
-        buildGemmKernels(module.getContext(), level, declared.getName());
+        buildProductKernels(module.getContext(), level, declared.getName());
     if (failed(lowerToLlvmDialect(*products))) {
       return failure();
     }

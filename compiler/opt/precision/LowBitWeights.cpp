@@ -10,6 +10,7 @@
 #include "compiler/reference/Interpreter.h"
 #include "mlir/IR/TypeUtilities.h"
 
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -36,7 +37,18 @@ constexpr int64_t kFewRows = 8;
 /// Where the matrix B of a product comes from: 8-bit numbers behind tn.dequantize, moved and cast.
 struct Origin {
   tn::DequantizeOp source;
+  Value rest; ///< constant of [rows, 1] that is taken off rows of numbers, or null
   SmallVector<Operation *> moves; ///< from there to the product
+
+  /// What is left of zero points that are no integers, times their scales.
+  static bool isRestOfZeroPoints(tn::SubOp op) {
+    tn::DequantizeOp source = op.getA().getDefiningOp<tn::DequantizeOp>();
+    RankedTensorType rest = tensorType(op.getB());
+    return source && tensorType(source.getScale()).getRank() == 1 && source.getAxis() == 0 &&
+           Constants::isConstant(op.getB()) && rest.getRank() == 2 && rest.getDimSize(1) == 1 &&
+           rest.getDimSize(0) == tensorType(source.getScale()).getDimSize(0) &&
+           tensorType(source.getX()).getRank() == 2;
+  }
 
   static std::optional<Origin> of(Value matrix) {
     Origin origin;
@@ -46,6 +58,12 @@ struct Origin {
         origin.source = source;
         std::reverse(origin.moves.begin(), origin.moves.end());
         return origin;
+      }
+      tn::SubOp difference = dyn_cast_or_null<tn::SubOp>(op);
+      if (difference && isRestOfZeroPoints(difference)) {
+        origin.rest = difference.getB();
+        matrix = difference.getA();
+        continue;
       }
       if (!isMoved(op) && !isa_and_nonnull<tn::CastOp>(op)) {
         return std::nullopt;
@@ -79,6 +97,9 @@ public:
     std::optional<std::vector<double>> zeros = constants.elements(source.getZeroPoint());
     std::vector<char> bytes = constants.bytes(source.getX());
     std::optional<std::vector<int32_t>> places = placesOf(product.getB(), origin);
+    if (origin.rest && scales && zeros && !addRest(origin.rest, *scales, *zeros)) {
+      return std::nullopt;
+    }
     if (!scales || !zeros || scales->empty() || zeros->empty() || bytes.empty() || !places) {
       return std::nullopt;
     }
@@ -111,6 +132,17 @@ public:
   }
 
 private:
+  bool addRest(Value rest, ArrayRef<double> scales, std::vector<double> &zeros) const {
+    std::optional<std::vector<double>> scaled = constants.elements(rest);
+    if (!scaled || scaled->size() != scales.size() || zeros.size() != scales.size()) {
+      return false;
+    }
+    for (auto [zero, part, scale] : llvm::zip_equal(zeros, *scaled, scales)) {
+      zero += scale == 0 ? 0 : part / scale;
+    }
+    return true;
+  }
+
   static int64_t productOf(ArrayRef<int64_t> sizes) {
     return std::accumulate(sizes.begin(), sizes.end(), int64_t(1), std::multiplies<>());
   }
@@ -183,6 +215,7 @@ struct Storing {
 
 Storing storingOf(const Levels &levels) {
   double least = 0, most = 0;
+  bool areWhole = llvm::all_of(levels.zeros, [](double zero) { return zero == std::floor(zero); });
   int16_t leastNumber = 0, mostNumber = 0;
   for (auto [i, number] : llvm::enumerate(levels.numbers)) {
     double difference = number - levels.zeroOf(i);
@@ -193,7 +226,7 @@ Storing storingOf(const Levels &levels) {
   }
   for (int64_t bits : {4, 8}) {
     int64_t half = int64_t(1) << (bits - 1);
-    if (least >= -half && most < half) {
+    if (areWhole && least >= -half && most < half) {
       return {bits, false, half};
     }
     if (leastNumber >= 0 && mostNumber < 2 * half) {

@@ -55,14 +55,19 @@ bool widensQuantized(Operation *op) {
 }
 
 /// Weights of products, which kernels can take apart (LowBitWeights.cpp) or multiply as integers
-/// (IntegerProducts.cpp).
-bool isOfProduct(Value weight) {
+/// (IntegerProducts.cpp), and tables that are gathered from (DequantizeGathered.cpp).
+bool isReadQuantized(Value weight) {
   return llvm::any_of(weight.getUsers(), [&](Operation *user) {
     tn::MatmulOp product = dyn_cast<tn::MatmulOp>(user);
     if (product) {
       return product.getB() == weight && !Constants::isConstant(product.getA());
     }
-    return (isMoved(user) || isa<tn::CastOp>(user)) && isOfProduct(user->getResult(0));
+    if (tn::GatherOp gather = dyn_cast<tn::GatherOp>(user)) {
+      return gather.getX() == weight && !Constants::isConstant(gather.getIndices());
+    }
+    bool isMore = isa<tn::SubOp>(user) && Constants::isConstant(user->getOperand(1));
+    return (isMoved(user) || isMore || isa<tn::CastOp>(user)) &&
+           isReadQuantized(user->getResult(0));
   });
 }
 
@@ -97,7 +102,7 @@ bool isWorthFolding(Operation *op, QuantizedWeights quantized) {
     after += byteCount(type);
   }
   if (quantized == QuantizedWeights::Keep && isa<tn::DequantizeOp>(op) &&
-      isOfProduct(op->getResult(0))) {
+      isReadQuantized(op->getResult(0))) {
     return false;
   }
   return after <= std::max(before, kGrowthBytes) || widensQuantized(op) ||

@@ -22,6 +22,7 @@ LogicalResult simplify(ModuleOp module, tn::WeightStore &weights) {
     addMovementPatterns(patterns, weights);
     addBroadcastPatterns(patterns, weights);
     addIndexingPatterns(patterns, weights);
+    addDequantizePatterns(patterns);
     addConstantPatterns(patterns, weights, QuantizedWeights::Keep);
     if (failed(runPatterns(module, std::move(patterns)))) {
       return failure();

@@ -2,6 +2,7 @@
 
 #include "tools/tenon/print/ExplainText.h"
 
+#include "tools/tenon/print/ExplainParts.h"
 #include "tools/tenon/print/JsonFields.h"
 #include "tools/view/Sizes.h"
 
@@ -13,12 +14,6 @@
 #include <map>
 
 namespace tenon::tool {
-namespace {
-
-/// Lines of a screen, and how many rows its tables have: together they fit.
-constexpr size_t kScreenLines = 40;
-constexpr size_t kMostStrategies = 7, kMostRegions = 8, kMostRules = 7, kMostFamilies = 14;
-
 std::string joinTexts(const Json &list) {
   std::vector<std::string> texts;
   for (const Json &item : list) {
@@ -27,30 +22,12 @@ std::string joinTexts(const Json &list) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-std::string costText(const Json &cost) {
-  std::string text =
-      fmt::format("{:.2f} us ({}, {} launches", cost.value("us", 0.0),
-                  formatBytes(static_cast<uint64_t>(std::max<int64_t>(numberAt(cost, "bytes"), 0))),
-                  numberAt(cost, "launches"));
-  if (numberAt(cost, "registers") > 0) {
-    text += fmt::format(", {} registers, occupancy {} %", numberAt(cost, "registers"),
-                        numberAt(cost, "occupancy"));
-  }
-  return text + ")";
-}
-
-double microsecondsOf(const Json &region) {
-  return region.value("cost", Json::object()).value("us", 0.0);
-}
-
-/// "12.34 us", "1.23 ms", "2.34 s".
 std::string timeText(double microseconds) {
   return microseconds < 1e3   ? fmt::format("{:.2f} us", microseconds)
          : microseconds < 1e6 ? fmt::format("{:.2f} ms", microseconds / 1e3)
                               : fmt::format("{:.2f} s", microseconds / 1e6);
 }
 
-/// What the figures are for, in a sentence or two.
 std::string basisText(const Json &record) {
   std::string text = fmt::format("times are estimates for '{}', each of the chosen kernel",
                                  textAt(record, "profile"));
@@ -68,6 +45,28 @@ std::string basisText(const Json &record) {
             "general one";
   }
   return text + "\n";
+}
+
+namespace {
+
+/// Lines of a screen, and how many rows its tables have: together they fit.
+constexpr size_t kScreenLines = 40;
+constexpr size_t kMostStrategies = 7, kMostRegions = 8, kMostRules = 7, kMostFamilies = 14;
+
+std::string costText(const Json &cost) {
+  std::string text =
+      fmt::format("{:.2f} us ({}, {} launches", cost.value("us", 0.0),
+                  formatBytes(static_cast<uint64_t>(std::max<int64_t>(numberAt(cost, "bytes"), 0))),
+                  numberAt(cost, "launches"));
+  if (numberAt(cost, "registers") > 0) {
+    text += fmt::format(", {} registers, occupancy {} %", numberAt(cost, "registers"),
+                        numberAt(cost, "occupancy"));
+  }
+  return text + ")";
+}
+
+double microsecondsOf(const Json &region) {
+  return region.value("cost", Json::object()).value("us", 0.0);
 }
 
 /// The name of the longest region's first node as an argument, or NODE where it has none or a shell
@@ -333,35 +332,6 @@ std::string placementText(const Explained &what) {
       text += fmt::format("  (over {})", textAt(row, "grid"));
     }
     text += "\n";
-  }
-  return text;
-}
-
-std::string precisionText(const Explained &what) {
-  const Json &record = what.record;
-  std::string text =
-      fmt::format("{}: {} operations are narrow, {} weights take {}\n", textAt(record, "precision"),
-                  numberAt(record, "narrow_operations"), numberAt(record, "narrow_weights"),
-                  formatBytes(static_cast<uint64_t>(
-                      std::max<int64_t>(numberAt(record, "narrow_weights_bytes"), 0))));
-  if (record.contains("float8_products")) {
-    text += fmt::format("{} products multiply 8-bit floats\n", numberAt(record, "float8_products"));
-  }
-  constexpr std::array<std::pair<const char *, std::string_view>, 4> lists = {{
-      {"wider", "operations stay in fp32"},
-      {"clamped", "values are clamped"},
-      {"approximated", "operations are approximated"},
-      {"not_float8", "products are not of 8-bit floats"},
-  }};
-  for (const auto &[list, what] : lists) {
-    Json rows = listAt(record, list);
-    text += record.contains(list) ? fmt::format("\n{} {}\n", rows.size(), what) : "";
-    for (const Json &row : rows) {
-      Json nodes = listAt(row, "nodes");
-      text +=
-          fmt::format("{}\n  {}: {}\n", nodes.empty() ? textAt(row, "operation") : joinTexts(nodes),
-                      textAt(row, "rule"), textAt(row, "why"));
-    }
   }
   return text;
 }

@@ -122,15 +122,17 @@ constexpr Topic kTopics[] = {
        return selectLists(record, node, {{"instructions", {"label", "kernel"}}});
      },
      placementText, nullptr, nullptr},
-    {"precision", "precision",
+    {"precision", "fusion",
      [](const Json &record, const std::string &node) {
-       return selectLists(
-           record, node,
-           {{"wider", {"operation"}}, {"clamped", {"operation"}}, {"approximated", {"operation"}},
-            {"not_float8", {"operation"}}});
+       return selectLists(record, node,
+                          {{"products", {"label"}},
+                           {"conversions", {"label"}},
+                           {"wider", {"operation"}},
+                           {"clamped", {"operation"}},
+                           {"approximated", {"operation"}},
+                            {"not_float8", {"operation"}}});
      },
-     precisionText, "computes in the model's own precision",
-     "tenon compile --precision fp16, bf16 or fp8 makes values narrow"},
+     precisionText, nullptr, nullptr},
     {"passes", "passes",
      [](const Json &record, const std::string &node) {
        return selectLists(record, node, {{"passes", {"name"}}});
@@ -176,6 +178,47 @@ Status chooseSizes(const ExplainFlags &flags, const engine::EngineFile &file,
   }
 }
 
+/// In which numbers the regions of a record "fusion" compute, beside what --precision did, if
+/// anything: the engine's record "precision".
+Result<Json> precisionOf(const engine::EngineFile &file, const Json &fusion) {
+  Json record = {{"schema", kSupportedSchema}, {"precision", "keep"}, {"narrow_operations", 0},
+                 {"narrow_weights", 0},        {"narrow_weights_bytes", 0}};
+  for (const char *list : {"wider", "clamped", "approximated", "products", "conversions"}) {
+    record[list] = Json::array();
+  }
+  if (file.record("precision").isOk()) {
+    TENON_ASSIGN(Json own, readBeside(file, "precision"));
+    if (own.is_object()) {
+      record.update(own);
+    }
+  }
+  double converting = 0;
+  for (const Json &region : listAt(fusion, "regions")) {
+    Json cost = region.value("cost", Json::object());
+    double microseconds = cost.value("us", 0.0);
+    Json row = {{"label", textAt(region, "label")},
+                {"nodes", listAt(region, "nodes")},
+                {"kernel", textAt(region, "kernel")},
+                {"us", microseconds}};
+    if (region.value("converts", false)) {
+      record["conversions"].push_back(row);
+      converting += microseconds;
+    } else if (!textAt(region, "computes").empty()) {
+      row["computes"] = textAt(region, "computes");
+      row["why_wide"] = textAt(region, "wide");
+      row["wide_us"] = region.value("wide_us", 0.0);
+      record["products"].push_back(row);
+    }
+  }
+  record["conversions_us"] = converting;
+  for (const char *key : {"profile", "sizes", "own_plan", "decided_at"}) {
+    if (fusion.contains(key)) {
+      record[key] = fusion[key];
+    }
+  }
+  return record;
+}
+
 Result<Json> readRecord(const ExplainFlags &flags) {
   const Topic &topic = topicOf(flags);
   if (!flags.shapes.empty() && std::string_view(topic.record) != "fusion") {
@@ -205,12 +248,15 @@ Result<Json> readRecord(const ExplainFlags &flags) {
   if (std::string_view(topic.record) == "fusion") {
     TENON_TRY(chooseSizes(flags, *file, suffix, record));
   }
-  return record;
+  return flags.topic == "precision" ? precisionOf(*file, record) : Result<Json>(record);
 }
 
+/// The lists of all records whose rows are about parts of the model.
+constexpr const char *kLists[] = {"regions",  "edges",       "buffers", "instructions", "products",
+                                  "conversions", "wider", "clamped", "approximated", "passes"};
+
 bool isEmptySelection(const Json &record) {
-  for (const char *list : {"regions", "edges", "buffers", "instructions", "wider", "clamped",
-                           "approximated", "passes"}) {
+  for (const char *list : kLists) {
     if (!listAt(record, list).empty()) {
       return false;
     }
@@ -221,8 +267,7 @@ bool isEmptySelection(const Json &record) {
 /// What a NODE can be called in this record.
 std::vector<std::string> namesIn(const Json &record) {
   std::vector<std::string> names;
-  for (const char *list : {"regions", "edges", "buffers", "instructions", "wider", "clamped",
-                           "approximated", "passes"}) {
+  for (const char *list : kLists) {
     for (const Json &row : listAt(record, list)) {
       for (const char *key : {"label", "producer", "consumer", "value", "operation", "name"}) {
         names.push_back(textAt(row, key));

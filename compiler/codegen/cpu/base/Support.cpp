@@ -168,7 +168,7 @@ llvm::Expected<std::string> supportObject(engine::CpuLevel level, llvm::StringRe
   mlir::DialectRegistry registry;
   registerEmitDialects(registry);
   mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
-  mlir::OwningOpRef<mlir::ModuleOp> kernels = buildGemmKernels(&context, level, name);
+  mlir::OwningOpRef<mlir::ModuleOp> kernels = buildProductKernels(&context, level, name);
   if (mlir::failed(lowerToLlvmDialect(*kernels))) {
     return llvm::createStringError("cannot lower the product kernels");
   }

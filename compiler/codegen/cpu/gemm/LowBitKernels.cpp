@@ -4,15 +4,10 @@
 // scaled once. Relies on the backend keeping iter_args in registers.
 #include "compiler/codegen/cpu/gemm/LowBitKernels.h"
 
-#include "compiler/codegen/cpu/gemm/MicroKernel.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "compiler/codegen/cpu/gemm/LowBitEmitter.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/Support/FormatVariadic.h"
-
-#include <cmath>
 
 using namespace mlir;
 
@@ -28,13 +23,9 @@ std::string symbolOf(StringRef verb, const tn::BlockRows &layout) {
                        layout.hasZeroPoints ? "_zero" : "");
 }
 
-class LowBitBuilder {
+class LowBitBuilder : public LowBitEmitter {
 public:
-  LowBitBuilder(ModuleOp module, engine::CpuLevel level, const tn::BlockRows &layout)
-      : builder(module.getBodyRegion()), loc(builder.getUnknownLoc()), level(level), layout(layout),
-        pointer(LLVM::LLVMPointerType::get(builder.getContext())), i32(builder.getI32Type()),
-        f32(builder.getF32Type()), lanes(floatLanes(level)), words(VectorType::get(lanes, i32)),
-        floats(VectorType::get(lanes, f32)) {}
+  using LowBitEmitter::LowBitEmitter;
 
   void buildDecode() {
     Type i64 = builder.getI64Type();
@@ -85,37 +76,6 @@ public:
     func::ReturnOp::create(builder, loc);
   }
 
-  void buildScale() {
-    Type i64 = builder.getI64Type();
-    OpBuilder::InsertionGuard guard(builder);
-    func::FuncOp function = func::FuncOp::create(
-        builder, loc, scaleSymbol(layout),
-        builder.getFunctionType({pointer, i64, pointer, i64, i64, i64, i64}, {}));
-    Block *entry = function.addEntryBlock();
-    builder.setInsertionPointToStart(entry);
-    ValueRange arguments = entry->getArguments();
-    Value depth = arguments[4], size = arguments[5];
-    scf::ForOp::create(builder, loc, constant(0), arguments[6], constant(1), ValueRange(),
-                       [&](OpBuilder &, Location, Value row, ValueRange) {
-                         Value from = offset(arguments[0], mul(row, arguments[1]));
-                         Value to = offset(arguments[2], mul(row, arguments[3]));
-                         Value sums = offset(to, sumsOf(depth));
-                         scf::ForOp::create(
-                             builder, loc, constant(0), depth, size, ValueRange(),
-                             [&](OpBuilder &, Location, Value first, ValueRange) {
-                               Value rest = arith::SubIOp::create(builder, loc, depth, first);
-                               Value count = arith::MinSIOp::create(builder, loc, rest, size);
-                               Value sum =
-                                   scaleBlock(offset(from, first), offset(to, first), count);
-                               Value index = arith::DivUIOp::create(builder, loc, first, size);
-                               LLVM::StoreOp::create(builder, loc, sum, offset(sums, index), 4);
-                               scf::YieldOp::create(builder, loc);
-                             });
-                         scf::YieldOp::create(builder, loc);
-                       });
-    func::ReturnOp::create(builder, loc);
-  }
-
   /// The function of 1 to kLowBitRows rows.
   void buildAnyRows() {
     Type i64 = builder.getI64Type();
@@ -162,23 +122,6 @@ private:
     return count;
   }
 
-  Value constant(int64_t value) {
-    return arith::ConstantOp::create(builder, loc, builder.getI64IntegerAttr(value));
-  }
-  /// Where the sums of a row's blocks begin.
-  Value sumsOf(Value depth) {
-    Value more = add(depth, constant(LowBitRows::kAlign - 1));
-    return arith::AndIOp::create(builder, loc, more, constant(-LowBitRows::kAlign));
-  }
-  Value mul(Value a, Value b) { return arith::MulIOp::create(builder, loc, a, b); }
-  Value add(Value a, Value b) { return arith::AddIOp::create(builder, loc, a, b); }
-  /// `elements` of 32 bits behind a pointer.
-  Value offset(Value base, Value elements) {
-    return LLVM::GEPOp::create(builder, loc, pointer, i32, base, ArrayRef<LLVM::GEPArg>{elements});
-  }
-  Value load(Type type, Value address) {
-    return LLVM::LoadOp::create(builder, loc, type, address, /*alignment=*/4);
-  }
   Value cAddress(int64_t row, int64_t column) {
     return offset(offset(c, mul(ldc, constant(row))), constant(column));
   }
@@ -226,12 +169,6 @@ private:
     return real(mask(read, arith::ShLIOp::create(builder, loc, word(all()), bits)));
   }
   Value lastNumber(Value read) { return real(shiftRight(read, word(kWordBits - layout.bits))); }
-  /// What an element of A at number `index` of a word is multiplied by.
-  float factor(int64_t index) const {
-    bool isLast = index == layout.elementsOfWord() - 1;
-    return isLast ? 1.0F : std::ldexp(1.0F, static_cast<int>(-index * layout.bits));
-  }
-
   Value scaleOf(Value block, int64_t column) {
     return load(floats, wordAddress(block, constant(0), column));
   }
@@ -350,64 +287,6 @@ private:
     }
   }
 
-  Value everyLane(Value base, Value at) {
-    return vector::BroadcastOp::create(builder, loc, floats, load(f32, offset(base, at)));
-  }
-
-  /// Elements [first, first + count) of a row, from the beginning of a block on, and their sum.
-  Value scaleBlock(Value from, Value to, Value count) {
-    int64_t step = std::max(lanes, layout.elementsOfWord());
-    Value nothing = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(floats));
-    Value rest = arith::RemUIOp::create(builder, loc, count, constant(step));
-    Value whole = arith::SubIOp::create(builder, loc, count, rest);
-    scf::ForOp vectorLoop = scf::ForOp::create(
-        builder, loc, constant(0), whole, constant(step), ValueRange{nothing},
-        [&](OpBuilder &, Location, Value at, ValueRange args) {
-          Value sum = args[0];
-          for (int64_t i = 0; i < step; i += lanes) {
-            SmallVector<float> factors;
-            for (int64_t lane = 0; lane < lanes; ++lane) {
-              factors.push_back(factor((i + lane) % layout.elementsOfWord()));
-            }
-            Value place = add(at, constant(i));
-            Value elements = load(floats, offset(from, place));
-            Value scaled = arith::MulFOp::create(
-                builder, loc, elements,
-                arith::ConstantOp::create(
-                    builder, loc, DenseElementsAttr::get(floats, ArrayRef<float>(factors))));
-            LLVM::StoreOp::create(builder, loc, scaled, offset(to, place), 4);
-            sum = arith::AddFOp::create(builder, loc, sum, elements);
-          }
-          scf::YieldOp::create(builder, loc, sum);
-        });
-    Value sum = vector::ReductionOp::create(builder, loc, vector::CombiningKind::ADD,
-                                            vectorLoop.getResult(0));
-    // The last elements one by one, of which each word begins with the factor 1.
-    Value one = arith::ConstantOp::create(builder, loc, builder.getF32FloatAttr(1));
-    Value next = arith::ConstantOp::create(
-        builder, loc, builder.getF32FloatAttr(std::ldexp(1.0F, static_cast<int>(-layout.bits))));
-    Value each = constant(layout.elementsOfWord());
-    scf::ForOp single = scf::ForOp::create(
-        builder, loc, whole, count, constant(1), ValueRange{sum, one},
-        [&](OpBuilder &, Location, Value at, ValueRange args) {
-          Value index = arith::RemUIOp::create(builder, loc, at, each);
-          auto is = [&](int64_t value) {
-            return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, index,
-                                         constant(value));
-          };
-          Value own = arith::SelectOp::create(builder, loc, is(0), one, args[1]);
-          Value used =
-              arith::SelectOp::create(builder, loc, is(layout.elementsOfWord() - 1), one, own);
-          Value element = load(f32, offset(from, at));
-          LLVM::StoreOp::create(builder, loc, arith::MulFOp::create(builder, loc, element, used),
-                                offset(to, at), 4);
-          scf::YieldOp::create(builder, loc,
-                               ValueRange{arith::AddFOp::create(builder, loc, args[0], element),
-                                          arith::MulFOp::create(builder, loc, own, next)});
-        });
-    return single.getResult(0);
-  }
-
   /// The lines of a word further on, which may lie behind the panel, as a prefetch may.
   void fetchAhead(Value block, Value word, int64_t column) {
     constexpr int64_t kLine = 16;
@@ -421,13 +300,6 @@ private:
     }
   }
 
-  OpBuilder builder;
-  Location loc;
-  engine::CpuLevel level;
-  tn::BlockRows layout;
-  Type pointer, i32, f32;
-  int64_t lanes;
-  VectorType words, floats;
   int64_t rows = 0, vectors = 0;
   Value lda, c, ldc;
 };
@@ -461,20 +333,31 @@ std::vector<std::string> lowBitSymbols() {
   return names;
 }
 
-void buildLowBitKernel(ModuleOp module, engine::CpuLevel level, StringRef name) {
+OwningOpRef<ModuleOp> buildProductKernels(MLIRContext *context, engine::CpuLevel level,
+                                          StringRef name) {
   for (const tn::BlockRows &kind : kinds()) {
-    LowBitBuilder builder(module, level, kind);
+    bool isOfKind =
+        name == decodeSymbol(kind) || name == scaleSymbol(kind) || name == lowBitSymbol(kind);
+    if (!isOfKind) {
+      continue;
+    }
+    context->loadDialect<arith::ArithDialect, func::FuncDialect, LLVM::LLVMDialect, scf::SCFDialect,
+                         vector::VectorDialect>();
+    OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(context));
+    LowBitBuilder builder(*module, level, kind);
     if (name == decodeSymbol(kind)) {
       builder.buildDecode();
     } else if (name == scaleSymbol(kind)) {
-      builder.buildScale();
-    } else if (name == lowBitSymbol(kind)) {
+      buildScaleRows(*module, level, kind);
+    } else {
       for (int64_t rows = 1; rows <= kLowBitRows; ++rows) {
         builder.buildProduct(rows);
       }
       builder.buildAnyRows();
     }
+    return module;
   }
+  return buildGemmKernels(context, level, name);
 }
 
 } // namespace tenon::codegen::cpu

@@ -38,10 +38,14 @@ std::string scaleSymbol(const tn::BlockRows &layout);
 /// ldc, int64_t k, int64_t block, int64_t rows). No alignment is assumed.
 std::string lowBitSymbol(const tn::BlockRows &layout);
 
-/// All symbols that buildLowBitKernel knows.
+/// All these symbols.
 std::vector<std::string> lowBitSymbols();
 
-/// Adds the function of that name, and what it calls, to a module.
-void buildLowBitKernel(mlir::ModuleOp module, engine::CpuLevel level, llvm::StringRef name);
+/// Adds the kernel of scaleSymbol to a module.
+void buildScaleRows(mlir::ModuleOp module, engine::CpuLevel level, const tn::BlockRows &layout);
+
+/// A module with the function of that name, one of these or of MicroKernel.h's, and what it calls.
+mlir::OwningOpRef<mlir::ModuleOp> buildProductKernels(mlir::MLIRContext *context,
+                                                      engine::CpuLevel level, llvm::StringRef name);
 
 } // namespace tenon::codegen::cpu

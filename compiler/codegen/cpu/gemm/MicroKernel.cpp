@@ -4,7 +4,6 @@
 #include "compiler/codegen/cpu/gemm/MicroKernel.h"
 
 #include "compiler/codegen/cpu/gemm/DotStep.h"
-#include "compiler/codegen/cpu/gemm/LowBitKernels.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -377,10 +376,6 @@ OwningOpRef<ModuleOp> buildGemmKernels(MLIRContext *context, engine::CpuLevel le
   context->loadDialect<arith::ArithDialect, func::FuncDialect, LLVM::LLVMDialect, scf::SCFDialect,
                        vector::VectorDialect>();
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(context));
-  if (llvm::is_contained(lowBitSymbols(), name)) {
-    buildLowBitKernel(*module, level, name);
-    return module;
-  }
   ProductType type = ProductType::F32;
   for (ProductType other : kProductTypes) {
     type = name == anyRowsSymbol(other) ? other : type;

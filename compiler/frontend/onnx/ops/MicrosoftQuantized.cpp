@@ -178,9 +178,14 @@ Value dequantized(NodeContext &c, const Packing &p, Value numbers) {
   if (!isa<FloatType>(getElementTypeOrSelf(zero))) {
     return emitDequantize(c, numbers, scale, zero, /*axis=*/0);
   }
-  tn::Dims column = {rows, c.constantSize(1)};
-  Value levels = c.sub(c.cast(numbers, real), c.reshape(c.cast(zero, real), column));
-  return c.mul(levels, c.reshape(scale, column));
+  // The nearest integer is a zero point like others; the rest is taken off scaled.
+  zero = c.cast(zero, real);
+  Value level =
+      c.unary<tn::ClampOp>(c.unary<tn::RoundOp>(zero), llvm::APFloat(0.0), llvm::APFloat(255.0));
+  Value whole = c.cast(level, getElementTypeOrSelf(numbers));
+  Value rest = c.mul(c.sub(zero, c.cast(whole, real)), scale);
+  Value y = emitDequantize(c, numbers, scale, whole, /*axis=*/0);
+  return c.sub(y, c.reshape(rest, {rows, c.constantSize(1)}));
 }
 
 void matMulNBits(NodeContext &c) {

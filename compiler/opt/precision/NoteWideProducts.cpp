@@ -1,0 +1,102 @@
+// Says of each product, convolution and attention that computes in floats though an operand is
+// quantized why it does (graph/WideReason.h). Relies on the passes that make operations of integers
+// having run, and on quantization not being expanded yet.
+#include "compiler/graph/TnRare.h"
+#include "compiler/graph/WideReason.h"
+#include "compiler/opt/Match.h"
+#include "compiler/opt/Passes.h"
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+
+namespace tenon::opt {
+namespace {
+
+/// Movement and casts looked through between an operand and what it is dequantized from.
+constexpr int kMostSteps = 16;
+
+/// What an operand is: behind tn.dequantize, and whether the numbers there, or it, are constants.
+struct Operand {
+  tn::DequantizeOp source; ///< null if it is not quantized
+  bool isConstant = false;
+};
+
+Operand operandOf(Value value) {
+  Operand operand;
+  for (int steps = 0; steps < kMostSteps; ++steps) {
+    Operation *op = value.getDefiningOp();
+    if (tn::DequantizeOp source = dyn_cast_or_null<tn::DequantizeOp>(op)) {
+      return {source, Constants::isConstant(source.getX())};
+    }
+    operand.isConstant = Constants::isConstant(value);
+    if (!isMoved(op) && !isa_and_nonnull<tn::CastOp>(op)) {
+      break;
+    }
+    value = op->getOperand(0);
+  }
+  return operand;
+}
+
+/// Whether the scale or zero point belongs to an index of the depth, which is dim `depth`.
+bool variesAlong(tn::DequantizeOp source, Value operand, int64_t depth) {
+  bool isPerTensor = tensorType(source.getScale()).getRank() == 0 &&
+                     tensorType(source.getZeroPoint()).getRank() == 0;
+  return !isPerTensor && source.getResult() == operand &&
+         static_cast<int64_t>(source.getAxis()) == depth;
+}
+
+StringRef reasonOf(Value a, Value b, int64_t depthOfA, int64_t depthOfB) {
+  Operand left = operandOf(a), right = operandOf(b);
+  if (!left.source && !right.source) {
+    return "";
+  }
+  if (!left.source) {
+    return right.isConstant ? "the other operand of its quantized weights is not quantized"
+                            : "the other operand is not quantized";
+  }
+  if (!right.source) {
+    return right.isConstant ? "its weights are not quantized"
+                            : "the other operand is not quantized";
+  }
+  if (!left.isConstant && !right.isConstant) {
+    return "both operands are computed";
+  }
+  if (variesAlong(left.source, a, depthOfA) || variesAlong(right.source, b, depthOfB)) {
+    return "a scale or zero point differs along the depth";
+  }
+  return "its numbers or their sums do not fit those of the integer kernels";
+}
+
+StringRef reasonOf(Operation *op) {
+  if (tn::MatmulOp product = dyn_cast<tn::MatmulOp>(op)) {
+    int64_t rankA = tensorType(product.getA()).getRank();
+    int64_t rankB = tensorType(product.getB()).getRank();
+    return reasonOf(product.getA(), product.getB(), rankA - (product.getTransposeA() ? 2 : 1),
+                    rankB - (product.getTransposeB() ? 1 : 2));
+  }
+  if (tn::ConvOp conv = dyn_cast<tn::ConvOp>(op)) {
+    int64_t channels = conv.getChannelsLast() ? tensorType(conv.getX()).getRank() - 1 : 1;
+    return reasonOf(conv.getX(), conv.getWeight(), channels, /*depthOfB=*/1);
+  }
+  bool isQuantized = isa<tn::AttentionOp>(op) && llvm::any_of(op->getOperands(), [](Value value) {
+                       return operandOf(value).source != nullptr;
+                     });
+  return isQuantized ? "softmax stands between its products, of which both operands are computed"
+                     : "";
+}
+
+} // namespace
+
+LogicalResult noteWideProducts(ModuleOp module, tn::WeightStore &) {
+  module.walk([](Operation *op) {
+    bool isOfFloats =
+        op->getNumResults() > 0 && isa<FloatType>(getElementTypeOrSelf(op->getResult(0)));
+    StringRef reason = isOfFloats ? reasonOf(op) : "";
+    if (!reason.empty()) {
+      op->setAttr(tn::kWideReason, StringAttr::get(op->getContext(), reason));
+    }
+  });
+  return success();
+}
+
+} // namespace tenon::opt

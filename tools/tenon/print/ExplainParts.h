@@ -1,0 +1,19 @@
+// What the texts of several topics of `tenon explain` are made of.
+#pragma once
+
+#include "tools/tenon/print/ExplainText.h"
+
+#include <string>
+
+namespace tenon::tool {
+
+/// The texts of a list, and other values as JSON, with commas between.
+std::string joinTexts(const Json &list);
+
+/// "12.34 us", "1.23 ms", "2.34 s".
+std::string timeText(double microseconds);
+
+/// What the figures of a record are for, in a sentence or two.
+std::string basisText(const Json &record);
+
+} // namespace tenon::tool
