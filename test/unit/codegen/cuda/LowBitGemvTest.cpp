@@ -106,6 +106,13 @@ std::string gatedText(const Shape &s) {
   return text;
 }
 
+/// More steps than stages of a warp's ring, which goes around.
+TEST(CudaLowBitGemvTest, Rings) {
+  EXPECT_TRUE(isRight({"f16", 1, 16, {4, 32, false, 8192}}, true));
+  EXPECT_TRUE(isRight({"bf16", 2, 21, {4, 32, true, 8192}}));
+  EXPECT_TRUE(isRight({"bf16", 1, 32, {8, 64, false, 8192}}, true));
+}
+
 TEST(CudaLowBitGemvTest, Halves) {
   for (const Shape &s : {Shape{"f16", 1, 64, {4, 32, false, 512}}, Shape{"bf16", 3, 2 * 21, {4, 128, true, 256}}}) {
     EXPECT_TRUE(matchesReference(gatedText(s), emitChosen, optionsOf(s))) << gatedText(s);

@@ -66,7 +66,7 @@ TEST(CudaPersistentGemmTest, ProductsOfFloat8) {
   llvm::Expected<std::string> ptx = emitTestPtx(float8Gemm(24576, 4096, 1024, "f8E4M3FN"), emitWhole, kWarpgroupGpu);
   ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
   EXPECT_NE(ptx->find("wgmma.mma_async.sync.aligned.m64n256k32.f32.e4m3.e4m3"), std::string::npos);
-  EXPECT_NE(ptx->find("cvt.rn.satfinite.e4m3x2.f32"), std::string::npos);
+  EXPECT_NE(ptx->find("cvt.rn.satfinite.e4m3x2.f16x2"), std::string::npos);
   EXPECT_TRUE(assembles(*ptx, kWarpgroupGpu));
 }
 
