@@ -11,7 +11,7 @@
 namespace tenon::engine {
 
 /// First byte of every descriptor. Values are stored in engine files.
-enum class LibraryOp : uint8_t { Matmul = 0, Conv = 1, Attention = 2 };
+enum class LibraryOp : uint8_t { Matmul = 0, Conv = 1, Attention = 2, ScaledMatmul = 3 };
 
 /// Applied to the sum of product, bias and residual. Values are stored in engine files.
 enum class LibraryActivation : uint8_t { None = 0, Relu = 1, GeluTanh = 2 };
@@ -44,6 +44,21 @@ struct MatmulCall {
   MatmulHint hint = {};
 };
 inline constexpr size_t kMatmulSizes = 10;
+
+/// D = activation(factor · A · Bᵀ + bias + residual) for A [m, k] and B [n, k] of F8E4M3FN with
+/// sums in FP32. D [m, n], bias [n] and residual [m, n] are F16 or BF16, or F32 without a bias.
+/// buffers as of MatmulCall; sizes = {m, n, k, lda, ldb}. n and k, and the distances of rows, are
+/// multiples of 16.
+struct ScaledMatmulCall {
+  LibraryOp op = LibraryOp::ScaledMatmul;
+  DType type = DType::F16; ///< of all but A and B
+  bool hasBias = false;
+  bool hasResidual = false;
+  LibraryActivation activation = LibraryActivation::None;
+  uint8_t reserved[3] = {0, 0, 0};
+  float factor = 1;
+};
+inline constexpr size_t kScaledMatmulSizes = 5;
 
 /// Y = activation(conv(X, W) + bias + residual), two spatial dims, dense. buffers = {X, W, bias if
 /// hasBias, residual if hasResidual, Y}, all of the type. X is [n, h, w, c], W [k, r, s, c /

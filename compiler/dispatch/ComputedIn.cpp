@@ -2,6 +2,7 @@
 #include "compiler/dispatch/ComputedIn.h"
 
 #include "compiler/dispatch/Strategy.h"
+#include "compiler/graph/Float8.h"
 #include "compiler/graph/NarrowIntegers.h"
 #include "compiler/graph/NodeOrigin.h"
 #include "compiler/graph/TnRare.h"
@@ -63,6 +64,9 @@ std::string computedIn(const Group &group) {
   Type sums = getElementTypeOrSelf(group.root->getResult(0));
   if (tn::isNarrowProduct(group.root)) {
     return "8-bit integers as f16, sums of i32";
+  }
+  if (tn::isFloat8Product(group.root)) {
+    return "f8e4m3, sums of f32";
   }
   if (isByte(element) || isByte(other)) {
     return llvm::formatv("{0} x {1}, sums of {2}", textOf(element), textOf(other), textOf(sums));

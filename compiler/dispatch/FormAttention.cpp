@@ -1,9 +1,13 @@
 // Attention. On a GPU it reads and writes through strides, so the slices and transposes that only
 // choose which part of a tensor an operand is, and in which order, join its region and move
 // nothing.
+#include "compiler/dispatch/BuildRegions.h"
 #include "compiler/dispatch/FormRegions.h"
 #include "compiler/dispatch/Strategy.h"
+#include "compiler/graph/Float8.h"
 #include "mlir/IR/TypeUtilities.h"
+
+#include <cmath>
 
 using namespace mlir;
 
@@ -61,6 +65,32 @@ void takeTranspose(Formation &formation, Group *group) {
   }
 }
 
+/// Takes what makes codes of 8-bit floats of the result where a kernel stores them.
+void takeCodes(Formation &formation, Group *group) {
+  Operation *last = group->ops.back();
+  Operation *next = last->hasOneUse() ? *last->user_begin() : nullptr;
+  tn::MulOp scaled = dyn_cast_or_null<tn::MulOp>(next);
+  if (scaled && !(tn::splatNumber(scaled.getB()) && scaled->hasOneUse())) {
+    return;
+  }
+  tn::EncodeOp encode = dyn_cast_or_null<tn::EncodeOp>(scaled ? *scaled->user_begin() : next);
+  if (!encode || !isFusedType(encode.getType(), formation.device())) {
+    return;
+  }
+  size_t alone = group->ops.size();
+  for (Operation *op : {scaled.getOperation(), encode.getOperation()}) {
+    if (op && formation.grouping.absorbConsumer(group, op)) {
+      return formation.grouping.truncate(group, alone);
+    }
+  }
+  tn::RegionOp region = createRegion(group->ops, group->strategy, formation.device().device());
+  bool isComputed = std::isfinite(formation.kernelTimes(region));
+  region.erase();
+  if (!isComputed) {
+    formation.grouping.truncate(group, alone);
+  }
+}
+
 } // namespace
 
 void formAttention(Formation &formation, Block *block) {
@@ -75,6 +105,7 @@ void formAttention(Formation &formation, Block *block) {
       takeViews(formation, group, *operand);
     }
     takeTranspose(formation, group);
+    takeCodes(formation, group);
     group->reason = "attention, tiled over keys; it reads and writes slices and transposes of its "
                     "operands by strides";
   }

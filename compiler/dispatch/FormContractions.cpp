@@ -5,6 +5,7 @@
 #include "compiler/dispatch/BuildRegions.h"
 #include "compiler/dispatch/FormRegions.h"
 #include "compiler/dispatch/Strategy.h"
+#include "compiler/graph/Float8.h"
 #include "compiler/graph/NarrowIntegers.h"
 #include "compiler/graph/TnRare.h"
 
@@ -81,8 +82,9 @@ const Rule *refusalOf(Formation &formation, const Group &group, Operation *user,
   if (!tn::sameDims(resultDims(user), dims)) {
     return &kDimsDiffer;
   }
-  bool isComputed =
-      tn::isNarrowProduct(group.root) ? areNumbers(user) : allFused(user, formation.device());
+  bool isOfIntegers = tn::isNarrowProduct(group.root) || tn::isByteProduct(group.root);
+  bool isComputed = isOfIntegers && formation.device().isGpu() ? areNumbers(user)
+                                                               : allFused(user, formation.device());
   if (!isComputed) {
     return &kElementType;
   }
@@ -227,8 +229,23 @@ void takeNorm(Formation &formation, Group *group) {
   }
 }
 
+/// Takes what a product of 8-bit floats reads them through (graph/Float8.h).
+void takeFloat8Operands(Formation &formation, Group *group) {
+  SmallVector<Value> open(group->root->getOperands());
+  while (!open.empty()) {
+    Operation *op = open.pop_back_val().getDefiningOp();
+    if (isa_and_nonnull<tn::MulOp, tn::DecodeOp>(op) &&
+        !formation.grouping.absorbProducer(group, op) && isa<tn::MulOp>(op)) {
+      open.push_back(op->getOperand(0));
+    }
+  }
+}
+
 /// Takes what a product of small integers reads them through (graph/NarrowIntegers.h).
 void takeNarrowOperands(Formation &formation, Group *group) {
+  if (tn::isFloat8Product(group->root)) {
+    return takeFloat8Operands(formation, group);
+  }
   if (!tn::isNarrowProduct(group->root)) {
     return;
   }
@@ -303,7 +320,7 @@ static bool isProductElement(Type element) {
 }
 
 bool isContractionRoot(Operation *op, const target::Target &device) {
-  if (device.isGpu() && tn::isNarrowProduct(op)) {
+  if (device.isGpu() && (tn::isNarrowProduct(op) || tn::isByteProduct(op))) {
     return true;
   }
   tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);

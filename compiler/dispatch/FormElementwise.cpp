@@ -3,6 +3,7 @@
 // is read once.
 #include "compiler/dispatch/FormRegions.h"
 #include "compiler/dispatch/Strategy.h"
+#include "compiler/target/Float8.h"
 
 using namespace mlir;
 
@@ -108,7 +109,9 @@ tn::Dims resultDims(Operation *op) { return tn::getDims(op->getResult(0).getType
 
 bool isFusedType(Type tensor, const target::Target &device) {
   Type element = cast<RankedTensorType>(tensor).getElementType();
-  return !device.isGpu() || (isa<FloatType>(element) && element.getIntOrFloatBitWidth() >= 16);
+  bool isFloat8 = isa<Float8E4M3FNType>(element) && target::hasFloat8(device);
+  return !device.isGpu() || isFloat8 ||
+         (isa<FloatType>(element) && element.getIntOrFloatBitWidth() >= 16);
 }
 
 void formElementwise(Formation &formation, Block *block) {

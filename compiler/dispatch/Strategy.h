@@ -55,8 +55,10 @@ inline constexpr llvm::StringLiteral kDepthwise = "depthwise";
 /// On a GPU q, k and v (not the mask) may each be a chain of tn.slice with steps of one and
 /// tn.transpose of an input (of rank 4, as all values of the chain), so a stride and an offset a
 /// dim say where an element is; the strides of the innermost dim need not be one. A tn.transpose of
-/// the result that keeps the innermost dim may follow, whose result is then the region's. Several
-/// operands may be parts of one input: q, k and v of a merged projection [B, S, H + 2 * Hk, D].
+/// the result that keeps the innermost dim may follow, then codes of 8-bit floats of that (a
+/// tn.encode, of it or of it times a number) if a kernel stores them; what is last is the region's
+/// result. Several operands may be parts of one input: q, k and v of a merged projection [B, S, H +
+/// 2 * Hk, D].
 inline constexpr llvm::StringLiteral kAttention = "attention";
 /// One op of any other kind (also `tn.sizes`, which has no operand).
 ///

@@ -14,6 +14,16 @@ inline constexpr int64_t kMostNarrow = 255;
 
 inline bool isNarrowProduct(mlir::Operation *op) { return op->hasAttr(kNarrowIntegers); }
 
+/// Of ui8 by i8 with sums of i32: as quantized numbers come (docs/adr/0021).
+inline bool isByteProduct(mlir::Operation *op) {
+  MatmulOp product = mlir::dyn_cast<MatmulOp>(op);
+  auto element = [](mlir::Value value) {
+    return mlir::cast<mlir::RankedTensorType>(value.getType()).getElementType();
+  };
+  return product && element(product.getA()).isUnsignedInteger(8) &&
+         element(product.getY()).isInteger(32);
+}
+
 /// The f16 behind an operand of a marked product; the operand of any other.
 inline mlir::Value narrowOperand(mlir::Operation *product, mlir::Value operand) {
   CastOp cast = operand.getDefiningOp<CastOp>();

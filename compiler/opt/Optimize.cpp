@@ -1,7 +1,9 @@
 // The order in which the passes run, with the reason for each place.
 // Relies on every pass keeping the module valid on its own, so that it can be checked after each.
 #include "compiler/opt/Passes.h"
+#include "compiler/opt/precision/Float8Products.h"
 #include "compiler/opt/products/GpuProducts.h"
+#include "compiler/target/Float8.h"
 
 #include "mlir/IR/Verifier.h"
 
@@ -48,7 +50,10 @@ const Pass kOrder[] = {
 
 /// The passes for a GPU, after those.
 const Pass kGpuOrder[] = {
-    // First: transposes around convolutions meet where no quantization stands between.
+    // First: what follows folds weights behind scales.
+    {"integer-products-of-gpu", integerProductsOfGpu},
+    {"low-bit-weights-of-gpu", lowBitWeightsOfGpu},
+    // Then this: transposes around convolutions meet where no quantization stands between.
     {"expand-quantize", expandQuantize},
     {"expand-attention", expandAttention},
     // Rotary embedding reads and writes heads as the projections give them.
@@ -82,6 +87,13 @@ const Pass kCpuOrder[] = {
     // Last: patterns look at constants.
     {"share-parameters", shareParameters},
 };
+
+/// By name, for tools and tests: on a Hopper GPU, all that may.
+LogicalResult float8OnHopper(ModuleOp module, tn::WeightStore &weights) {
+  PrecisionRecord record;
+  return float8Products(module, weights, target::float8Target(),
+                        {.quantizes = true, .isAlways = true}, record);
+}
 
 const Pass kAll[] = {
     kSimplify,
@@ -117,6 +129,9 @@ const Pass kAll[] = {
     {"split-reductions", splitReductions},
     {"convert-to-fp16", convertToFp16},
     {"convert-to-bf16", convertToBf16},
+    {"float8-products", float8OnHopper},
+    {"low-bit-weights-of-gpu", lowBitWeightsOfGpu},
+    {"integer-products-of-gpu", integerProductsOfGpu},
 };
 
 LogicalResult runPass(const Pass &pass, ModuleOp module, tn::WeightStore &weights,

@@ -74,6 +74,7 @@ private:
   Status runUserPasses();
   Status convertPrecision();
   void addLevels(TargetGroup &group) const;
+  Status useFloat8(const TargetGroup &group);
   Status dispatch();
   void noteApproximations(mlir::ModuleOp regions);
   Status codegen();

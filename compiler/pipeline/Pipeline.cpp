@@ -10,6 +10,7 @@
 #include "compiler/graph/GraphFacts.h"
 #include "compiler/graph/State.h"
 #include "compiler/graph/Tn.h"
+#include "compiler/opt/precision/Float8Products.h"
 #include "compiler/pipeline/Reports.h"
 #include "compiler/pipeline/SelectKernels.h"
 #include "compiler/pipeline/SizeSets.h"
@@ -119,6 +120,23 @@ Status Compilation::convertPrecision() {
   return numbers ? numbers->checkLowered("convert-precision", *module, computed) : Status::ok();
 }
 
+/// Products of 8-bit floats, for a device that has them. The record has those of the first group.
+Status Compilation::useFloat8(const TargetGroup &group) {
+  opt::PrecisionRecord record;
+  opt::Float8Options request{.quantizes = options.precision == opt::Precision::Fp8};
+  DiagnosticText diagnostics(context);
+  if (failed(opt::float8Products(*group.module, weights, group.profile, request, record)) ||
+      failed(verify(*group.module))) {
+    return diagnostics.status("products of 8-bit floats");
+  }
+  if (&group == &groups.front()) {
+    precision.float8 = record.float8;
+    precision.notFloat8 = std::move(record.notFloat8);
+  }
+  // By permission, so that what follows is compared with this.
+  return numbers && request.quantizes ? numbers->start(*group.module) : Status::ok();
+}
+
 /// Regions whose kernel needs no permission but has other roundings than a direct sum.
 void Compilation::noteApproximations(ModuleOp regions) {
   regions.walk([&](tn::RegionOp region) {
@@ -166,6 +184,7 @@ Status Compilation::dispatch() {
     if (failed(optimizeFor(*group.module, weights, {}))) {
       return diagnostics.status("optimize for the device");
     }
+    TENON_TRY(useFloat8(group));
     if (options.addsLevels && !group.profile.isGpu()) {
       addLevels(group);
     }
@@ -321,7 +340,7 @@ Status Compilation::exportEngine() {
     content.records.push_back({strCat("memory", suffix), group.built.memoryRecord});
     content.records.push_back({strCat("placement", suffix), group.built.placementRecord});
   }
-  if (options.precision || !precision.approximated.empty()) {
+  if (options.precision || !precision.approximated.empty() || precision.float8 > 0) {
     content.records.push_back({"precision", precision.toJson(dispatch::nodeNames)});
   }
   if (!options.passes.empty()) {

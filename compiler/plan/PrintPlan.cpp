@@ -123,6 +123,8 @@ private:
     switch (static_cast<engine::LibraryOp>(instruction.call.front())) {
     case engine::LibraryOp::Matmul:
       return "matmul";
+    case engine::LibraryOp::ScaledMatmul:
+      return "scaled_matmul";
     case engine::LibraryOp::Conv:
       return "conv";
     case engine::LibraryOp::Attention:

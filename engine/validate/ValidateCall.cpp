@@ -59,6 +59,26 @@ std::optional<std::string> faultOfMatmul(const Instruction &instruction) {
   return checkOperands(instruction, size_t(3) + matmul.hasBias + matmul.hasResidual, kMatmulSizes);
 }
 
+std::optional<std::string> faultOfScaledMatmul(const Instruction &instruction) {
+  std::span<const std::byte> call = instruction.call;
+  if (call.size() != sizeof(ScaledMatmulCall) || !isType(call[offsetof(ScaledMatmulCall, type)]) ||
+      !areAtMost(call,
+                 {offsetof(ScaledMatmulCall, hasBias), offsetof(ScaledMatmulCall, hasResidual)},
+                 1) ||
+      !areAtMost(call, {offsetof(ScaledMatmulCall, activation)}, kLastActivation)) {
+    return kBadForm;
+  }
+  ScaledMatmulCall matmul;
+  std::memcpy(&matmul, call.data(), sizeof(matmul));
+  bool isZero = std::all_of(std::begin(matmul.reserved), std::end(matmul.reserved),
+                            [](uint8_t byte) { return byte == 0; });
+  if (!isZero || !std::isfinite(matmul.factor)) {
+    return kBadForm;
+  }
+  return checkOperands(instruction, size_t(3) + matmul.hasBias + matmul.hasResidual,
+                       kScaledMatmulSizes);
+}
+
 std::optional<std::string> faultOfConv(const Instruction &instruction) {
   std::span<const std::byte> call = instruction.call;
   if (call.size() != sizeof(ConvCall) || !isType(call[offsetof(ConvCall, type)]) ||
@@ -103,6 +123,8 @@ std::optional<std::string> faultOfCall(const Instruction &instruction) {
     switch (static_cast<LibraryOp>(instruction.call[0])) {
     case LibraryOp::Matmul:
       return faultOfMatmul(instruction);
+    case LibraryOp::ScaledMatmul:
+      return faultOfScaledMatmul(instruction);
     case LibraryOp::Conv:
       return faultOfConv(instruction);
     case LibraryOp::Attention:

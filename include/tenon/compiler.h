@@ -48,7 +48,7 @@ typedef int32_t (*tenon_progress)(void *user, const char *phase, double fraction
 typedef struct tenon_compile_options {
   size_t struct_size;
   const char *const *targets; /* "cpu", "cpu:avx2", "cuda:sm_90"; "cpu" by default */
-  const char *precision;      /* "keep", "fp16" or "bf16" */
+  const char *precision;      /* "keep", "fp16", "bf16" or "fp8" */
   const char *const *allow;   /* "tf32", "tanh-gelu" */
   const char *const *shapes;  /* dims of inputs: "x:1x128", "x:[1..8]x[1..512]", "x:?x3" */
   const char *const *states;  /* "input=output": one buffer of the session */

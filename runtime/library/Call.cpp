@@ -13,7 +13,7 @@ namespace tenon::library {
 namespace {
 
 static_assert(sizeof(engine::MatmulCall) == 28 && sizeof(engine::ConvCall) == 44 &&
-              sizeof(engine::AttentionCall) == 8);
+              sizeof(engine::AttentionCall) == 8 && sizeof(engine::ScaledMatmulCall) == 12);
 
 Status malformed(std::string_view what) {
   return Status::error(ErrorId::EngineBadInstruction, strCat("library call: ", what),
@@ -88,6 +88,22 @@ Result<engine::MatmulCall> decodeMatmul(Bytes call) {
   result.hint = {hint[0], hint[1], hint[2], hint[3], hint[4]};
   return fields.isDone() ? Result<engine::MatmulCall>(result)
                          : malformed("the descriptor is not one of a matrix product");
+}
+
+Result<engine::ScaledMatmulCall> decodeScaledMatmul(Bytes call) {
+  Fields fields(call);
+  engine::ScaledMatmulCall result;
+  fields.readOp(engine::LibraryOp::ScaledMatmul);
+  fields.read(result.type);
+  fields.read(result.hasBias);
+  fields.read(result.hasResidual);
+  fields.read(result.activation);
+  for (size_t i = 0; i < sizeof(result.reserved); ++i) {
+    fields.byteUpTo(0);
+  }
+  fields.read(result.factor);
+  return fields.isDone() ? Result<engine::ScaledMatmulCall>(result)
+                         : malformed("the descriptor is not one of a product of 8-bit floats");
 }
 
 Result<engine::ConvCall> decodeConv(Bytes call) {

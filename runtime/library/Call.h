@@ -12,6 +12,7 @@
 namespace tenon::library {
 
 Result<engine::MatmulCall> decodeMatmul(Bytes call);
+Result<engine::ScaledMatmulCall> decodeScaledMatmul(Bytes call);
 Result<engine::ConvCall> decodeConv(Bytes call);
 Result<engine::AttentionCall> decodeAttention(Bytes call);
 

@@ -43,6 +43,15 @@ public:
       TENON_TRY(open(cublasLt));
       return cublasLt->prepare(matmul, sizes, alignment);
     }
+    if (!call.empty() && call[0] == std::byte(engine::LibraryOp::ScaledMatmul)) {
+      TENON_ASSIGN(engine::ScaledMatmulCall matmul, decodeScaledMatmul(call));
+      TENON_TRY(checkSizes(sizes, engine::kScaledMatmulSizes));
+      if (isEmpty(sizes, {0, 1})) {
+        return std::unique_ptr<Plan>(new EmptyPlan());
+      }
+      TENON_TRY(open(cublasLt));
+      return cublasLt->prepare(matmul, sizes, alignment);
+    }
     if (!call.empty() && call[0] == std::byte(engine::LibraryOp::Attention)) {
       TENON_ASSIGN(engine::AttentionCall attention, decodeAttention(call));
       TENON_TRY(checkSizes(sizes, engine::kAttentionSizes));
@@ -101,6 +110,7 @@ const LibraryName *libraryOf(Bytes call) {
   }
   switch (static_cast<engine::LibraryOp>(call[0])) {
   case engine::LibraryOp::Matmul:
+  case engine::LibraryOp::ScaledMatmul:
     return &kCublasLt;
   case engine::LibraryOp::Conv:
   case engine::LibraryOp::Attention:

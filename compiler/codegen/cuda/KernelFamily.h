@@ -18,8 +18,8 @@ const FamilyTable<RegionBuilder> &kernelFamilies();
 double epilogueSeconds(RegionBuilder &region);
 
 // gemm/
-extern const KernelFamily kGemmBuckets, kGemmBucketsGenerated, kGemv, kGemmSkinny, kGemmPersistent,
-    kGemmTensorCore, kGemmSimt;
+extern const KernelFamily kGemmBuckets, kGemmBucketsGenerated, kGemv, kGemvLowBit, kGemmSkinny,
+    kGemmPersistent, kGemmTensorCore, kGemmSimt;
 // conv/
 extern const KernelFamily kConvTensorCore, kConvSimt, kConvDepthwise;
 // attention/

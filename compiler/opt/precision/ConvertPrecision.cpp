@@ -193,23 +193,27 @@ std::string
 PrecisionRecord::toJson(llvm::function_ref<std::vector<std::string>(Location)> nodesOf) const {
   std::string text;
   llvm::raw_string_ostream stream(text);
-  stream << llvm::json::Value(
-      llvm::json::Object{{"schema", 1},
-                         {"precision", precision ? nameOf(*precision) : "keep"},
-                         {"narrow_operations", narrow},
-                         {"wider", toJsonArray(wider, nodesOf)},
-                         {"clamped", toJsonArray(clamped, nodesOf)},
-                         {"approximated", toJsonArray(approximated, nodesOf)},
-                         {"narrow_weights", weights},
-                         {"narrow_weights_bytes", weightBytes}});
+  llvm::json::Object record{{"schema", 1},
+                            {"precision", precision ? nameOf(*precision) : "keep"},
+                            {"narrow_operations", narrow},
+                            {"wider", toJsonArray(wider, nodesOf)},
+                            {"clamped", toJsonArray(clamped, nodesOf)},
+                            {"approximated", toJsonArray(approximated, nodesOf)},
+                            {"narrow_weights", weights},
+                            {"narrow_weights_bytes", weightBytes}};
+  if (precision == Precision::Fp8 || float8 > 0) {
+    record["float8_products"] = float8;
+    record["not_float8"] = toJsonArray(notFloat8, nodesOf);
+  }
+  stream << llvm::json::Value(std::move(record));
   return text;
 }
 
 LogicalResult convertPrecision(ModuleOp module, tn::WeightStore &weights, Precision precision,
                                PrecisionRecord &record) {
   MLIRContext *context = module.getContext();
-  FloatType narrow = precision == Precision::Fp16 ? FloatType(Float16Type::get(context))
-                                                  : FloatType(BFloat16Type::get(context));
+  FloatType narrow = precision == Precision::Bf16 ? FloatType(BFloat16Type::get(context))
+                                                  : FloatType(Float16Type::get(context));
   record.precision = precision;
   for (func::FuncOp function : module.getOps<func::FuncOp>()) {
     Conversion(function, weights, narrow, record).run();

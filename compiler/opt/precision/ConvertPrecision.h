@@ -1,5 +1,6 @@
-// `--precision fp16|bf16`: values become narrow where that is safe; what stays in f32, and why, is
-// a record of the engine. Relies on optimized `tn`, where norms, softmax and attention have names.
+// `--precision fp16|bf16|fp8`: values become narrow where that is safe; what stays in f32, and why,
+// is a record of the engine. Relies on optimized `tn`, where norms, softmax and attention have
+// names.
 #pragma once
 
 #include "compiler/graph/WeightStore.h"
@@ -12,11 +13,12 @@
 
 namespace tenon::opt {
 
-enum class Precision { Fp16, Bf16 };
+/// Fp8 is Fp16 of which products may be of 8-bit floats (Float8Products.h).
+enum class Precision { Fp16, Bf16, Fp8 };
 
 /// As `--precision` takes it.
 inline llvm::StringRef nameOf(Precision precision) {
-  return precision == Precision::Fp16 ? "fp16" : "bf16";
+  return precision == Precision::Fp16 ? "fp16" : precision == Precision::Bf16 ? "bf16" : "fp8";
 }
 
 /// Why a value is not narrow. Names are stable; tests and users refer to them.
@@ -39,7 +41,9 @@ struct PrecisionRecord {
   std::vector<Entry> wider;
   std::vector<Entry> clamped;
   std::vector<Entry> approximated;
-  int64_t weights = 0; ///< converted, equal ones once
+  int64_t float8 = 0;           ///< products of 8-bit floats
+  std::vector<Entry> notFloat8; ///< products that are not, though that was asked for
+  int64_t weights = 0;          ///< converted, equal ones once
   int64_t weightBytes = 0;
 
   /// The record "precision" (docs/explain.md). `nodesOf` gives the model nodes of a location.

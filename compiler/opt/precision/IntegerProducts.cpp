@@ -9,6 +9,7 @@
 #include "compiler/opt/Passes.h"
 #include "compiler/opt/Patterns.h"
 #include "compiler/opt/precision/IntegerOperands.h"
+#include "compiler/opt/products/GpuProducts.h"
 
 using namespace mlir;
 
@@ -24,10 +25,20 @@ Value sumAlong(PatternRewriter &rewriter, Location location, Value numbers, int6
                               tn::ReduceKind::sum, ArrayRef<int64_t>{dim}, /*keepdims=*/true);
 }
 
+/// What GPUs multiply by tensor cores: copies of 16 bytes along the depth of both operands, and so
+/// many rows that arithmetic takes the time.
+bool fitsGpu(tn::MatmulOp op, const Levels &levels) {
+  constexpr int64_t kBorder = 16, kLeastRows = 16;
+  AffineExpr rows =
+      tn::elementCount(op.getContext(), ArrayRef(tn::getDims(op.getType())).drop_back());
+  tn::SymbolList symbols(op->getParentOfType<ModuleOp>());
+  return levels.depth() % kBorder == 0 && rows && symbols.bounds(rows).min >= kLeastRows;
+}
+
 class ProductPattern : public OpRewritePattern<tn::MatmulOp> {
 public:
-  ProductPattern(MLIRContext *context, tn::WeightStore &weights)
-      : OpRewritePattern(context), operands(weights) {}
+  ProductPattern(MLIRContext *context, tn::WeightStore &weights, bool isGpu)
+      : OpRewritePattern(context), operands(weights), isGpu(isGpu) {}
 
   LogicalResult matchAndRewrite(tn::MatmulOp op, PatternRewriter &rewriter) const override {
     Type element = op.getType().getElementType();
@@ -42,7 +53,7 @@ public:
       return failure();
     }
     std::optional<Levels> w = operands.levelsOf(op.getB(), op.getTransposeB() ? 0 : 1, isFloat);
-    if (!w || !w->fits() || (isFloat && !w->sumsFit())) {
+    if (!w || !w->fits() || (isFloat && !w->sumsFit()) || (isGpu && !fitsGpu(op, *w))) {
       return failure();
     }
     rewriter.replaceOp(op, product(op, *x, *w, rewriter));
@@ -72,12 +83,18 @@ private:
     for (auto [i, level] : llvm::enumerate(levels)) {
       level -= static_cast<int16_t>(w.shifts[w.columnOf(i)]);
     }
+    bool isTransposed = op.getTransposeB();
+    SmallVector<int64_t> shape(w.type.getShape());
+    if (isGpu && !isTransposed) {
+      levels = columnsFirst(levels, w);
+      std::swap(shape[0], shape[1]);
+      isTransposed = true;
+    }
     Value weight = operands.integers<int8_t>(
-        rewriter, op.getB(), RankedTensorType::get(w.type.getShape(), rewriter.getI8Type()), levels,
-        "s8");
+        rewriter, op.getB(), RankedTensorType::get(shape, rewriter.getI8Type()), levels, "s8");
     Type sumType = tn::withElement(op.getType(), rewriter.getI32Type());
     Value sums = tn::MatmulOp::create(rewriter, location, sumType, numbers, weight,
-                                      /*transposeA=*/false, op.getTransposeB());
+                                      /*transposeA=*/false, isTransposed);
     Value columnSums = operands.ofColumns(rewriter, op.getB(), w.columnSums(), "column_sums");
     Value offset = multiplyParameters(rewriter, location, zero, columnSums);
     sums = tn::SubOp::create(rewriter, location, sumType, sums, offset);
@@ -89,6 +106,16 @@ private:
       sums = tn::AddOp::create(rewriter, location, sumType, sums, more);
     }
     return scale ? operands.scaled(rewriter, sums, scale, w.scale) : sums;
+  }
+
+  /// [depth, columns] as [columns, depth].
+  static std::vector<int16_t> columnsFirst(const std::vector<int16_t> &levels, const Levels &w) {
+    std::vector<int16_t> moved(levels.size());
+    for (size_t i = 0; i < levels.size(); ++i) {
+      int64_t column = int64_t(i) % w.columns(), place = int64_t(i) / w.columns();
+      moved[column * w.depth() + place] = levels[i];
+    }
+    return moved;
   }
 
   /// A parameter that belongs to indices of an axis of the product's operand, shaped so.
@@ -103,6 +130,7 @@ private:
   }
 
   IntegerOperands operands;
+  bool isGpu;
 };
 
 /// Of two operands of one scale each, both computed.
@@ -170,15 +198,18 @@ private:
   IntegerOperands operands;
 };
 
-} // namespace
-
-LogicalResult integerProducts(ModuleOp module, tn::WeightStore &weights) {
+LogicalResult makeProducts(ModuleOp module, tn::WeightStore &weights, bool isGpu) {
   RewritePatternSet patterns(module.getContext());
-  patterns.add<ProductPattern>(module.getContext(), weights);
-  patterns.add<ComputedPattern>(module.getContext(), weights);
-  addIntegerConvolutionPatterns(patterns, weights);
-  if (failed(keepActivationsQuantized(module, weights)) ||
-      failed(runPatterns(module, std::move(patterns)))) {
+  patterns.add<ProductPattern>(module.getContext(), weights, isGpu);
+  if (!isGpu) {
+    // A GPU's transposes around convolutions meet where no quantization stands between.
+    if (failed(keepActivationsQuantized(module, weights))) {
+      return failure();
+    }
+    patterns.add<ComputedPattern>(module.getContext(), weights);
+    addIntegerConvolutionPatterns(patterns, weights);
+  }
+  if (failed(runPatterns(module, std::move(patterns)))) {
     return failure();
   }
   // What zero points and scales have become is constant for the most part.
@@ -201,6 +232,16 @@ LogicalResult integerProducts(ModuleOp module, tn::WeightStore &weights) {
   RewritePatternSet requantize(module.getContext());
   addRequantizePatterns(requantize, weights);
   return runPatterns(module, std::move(requantize));
+}
+
+} // namespace
+
+LogicalResult integerProducts(ModuleOp module, tn::WeightStore &weights) {
+  return makeProducts(module, weights, /*isGpu=*/false);
+}
+
+LogicalResult integerProductsOfGpu(ModuleOp module, tn::WeightStore &weights) {
+  return makeProducts(module, weights, /*isGpu=*/true);
 }
 
 } // namespace tenon::opt

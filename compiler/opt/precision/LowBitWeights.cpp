@@ -5,6 +5,7 @@
 #include "compiler/graph/TnRare.h"
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
+#include "compiler/opt/products/GpuProducts.h"
 #include "compiler/opt/Patterns.h"
 #include "compiler/reference/Interpreter.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -275,6 +276,40 @@ std::vector<char> rowsOf(const Levels &levels, const Storing &storing,
   return bytes;
 }
 
+/// Of a GPU, whose kernel of few rows takes panels of 32 of the depth: whole blocks of these.
+std::optional<int64_t> gpuBlockOf(const Levels &levels) {
+  constexpr int64_t kPanel = 32;
+  int64_t common = levels.depth;
+  for (int64_t column = 0; column < levels.columns; ++column) {
+    const int32_t *row = levels.parameters.data() + column * levels.depth;
+    for (int64_t i = 1; i < levels.depth; ++i) {
+      common = row[i] != row[i - 1] ? std::gcd(common, i) : common;
+    }
+  }
+  int64_t block = kMostOfBlock;
+  while (block > 0 && common % block != 0) {
+    block -= kPanel;
+  }
+  return block > 0 ? std::optional(block) : std::nullopt;
+}
+
+/// Of a GPU: few rows of 16-bit floats, which the stream of weights bounds; more rows are
+/// multiplied faster by weights as floats.
+bool isTakenByGpu(tn::MatmulOp product) {
+  constexpr int64_t kMostRows = 16;
+  Type element = product.getType().getElementType();
+  RankedTensorType matrix = tensorType(product.getB());
+  AffineExpr rows =
+      tn::elementCount(product.getContext(), ArrayRef(tn::getDims(product.getType())).drop_back());
+  if (!(element.isF16() || element.isBF16()) || product.getTransposeA() || !rows ||
+      matrix.getRank() != 2 || !matrix.hasStaticShape() || matrix.getNumElements() == 0 ||
+      matrix.getNumElements() > kMostElements || Constants::isConstant(product.getA())) {
+    return false;
+  }
+  tn::SymbolList::Range count = tn::SymbolList(product->getParentOfType<ModuleOp>()).bounds(rows);
+  return count.min >= 1 && count.max <= kMostRows;
+}
+
 bool isTaken(tn::MatmulOp product) {
   Type element = product.getType().getElementType();
   RankedTensorType matrix = tensorType(product.getB());
@@ -300,12 +335,13 @@ struct Candidate {
   Origin origin;
 };
 
-SmallVector<Candidate> candidatesOf(ModuleOp module) {
+SmallVector<Candidate> candidatesOf(ModuleOp module, bool isGpu) {
   SmallVector<Candidate> candidates;
   int64_t bytes = 0;
   module.walk([&](tn::MatmulOp product) {
-    std::optional<Origin> origin =
-        isTaken(product) ? Origin::of(product.getB()) : std::optional<Origin>();
+    std::optional<Origin> origin = (isGpu ? isTakenByGpu(product) : isTaken(product))
+                                       ? Origin::of(product.getB())
+                                       : std::optional<Origin>();
     bool isConstant = origin && Constants::isConstant(origin->source.getX()) &&
                       getElementTypeOrSelf(origin->source.getX()).getIntOrFloatBitWidth() == 8 &&
                       tensorType(origin->source.getX()).getNumElements() <= kMostElements;
@@ -314,12 +350,13 @@ SmallVector<Candidate> candidatesOf(ModuleOp module) {
       bytes += tensorType(product.getB()).getNumElements() * int64_t(sizeof(float));
     }
   });
-  return bytes > kCached ? candidates : SmallVector<Candidate>();
+  return isGpu || bytes > kCached ? candidates : SmallVector<Candidate>();
 }
 
 class Rewriter {
 public:
-  explicit Rewriter(tn::WeightStore &weights) : constants(weights), reader(weights) {}
+  Rewriter(tn::WeightStore &weights, bool isGpu)
+      : constants(weights), reader(weights), isGpu(isGpu) {}
 
   void rewrite(Candidate &candidate) {
     tn::MatmulOp product = candidate.product;
@@ -353,7 +390,8 @@ private:
     Storing storing = storingOf(*levels);
     tn::BlockRows layout{
         .bits = storing.bits, .hasZeroPoints = storing.hasZeroPoints, .depth = levels->depth};
-    std::optional<int64_t> block = blockOf(*levels, layout.elementsOfWord());
+    std::optional<int64_t> block =
+        isGpu ? gpuBlockOf(*levels) : blockOf(*levels, layout.elementsOfWord());
     if (!block) {
       return std::nullopt;
     }
@@ -370,19 +408,28 @@ private:
 
   Constants constants;
   Reader reader;
+  bool isGpu;
   llvm::DenseMap<std::pair<Value, int>, std::optional<Rows>> made;
 };
 
-} // namespace
-
-LogicalResult lowBitWeights(ModuleOp module, tn::WeightStore &weights) {
-  SmallVector<Candidate> candidates = candidatesOf(module);
-  Rewriter rewriter(weights);
+LogicalResult rewriteAll(ModuleOp module, tn::WeightStore &weights, bool isGpu) {
+  SmallVector<Candidate> candidates = candidatesOf(module, isGpu);
+  Rewriter rewriter(weights, isGpu);
   for (Candidate &candidate : candidates) {
     rewriter.rewrite(candidate);
   }
   // What no such product reads becomes floats.
   return foldConstants(module, weights);
+}
+
+} // namespace
+
+LogicalResult lowBitWeights(ModuleOp module, tn::WeightStore &weights) {
+  return rewriteAll(module, weights, /*isGpu=*/false);
+}
+
+LogicalResult lowBitWeightsOfGpu(ModuleOp module, tn::WeightStore &weights) {
+  return rewriteAll(module, weights, /*isGpu=*/true);
 }
 
 } // namespace tenon::opt

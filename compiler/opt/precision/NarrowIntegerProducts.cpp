@@ -36,8 +36,8 @@ template <typename Op> struct NarrowProduct : Pattern<Op> {
 
   LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
     Value left = op->getOperand(0), right = op->getOperand(1);
-    if (!op.getType().getElementType().isInteger(32) || tn::isNarrowProduct(op) || !isProduct(op) ||
-        !isNarrow(left) || !isNarrow(right)) {
+    if (!op.getType().getElementType().isInteger(32) || tn::isNarrowProduct(op) ||
+        tn::isByteProduct(op) || !isProduct(op) || !isNarrow(left) || !isNarrow(right)) {
       return failure();
     }
     rewriter.setInsertionPoint(op);

@@ -10,6 +10,14 @@ namespace tenon::opt {
 /// made of; transposes move through these.
 llvm::LogicalResult expandQuantize(mlir::ModuleOp module, tn::WeightStore &weights);
 
+/// As `integerProducts` (Passes.h) where tensor cores multiply bytes: of 16 rows and more, over
+/// depths of a multiple of 16.
+llvm::LogicalResult integerProductsOfGpu(mlir::ModuleOp module, tn::WeightStore &weights);
+
+/// Weights of few bits behind scales stay so where products of few rows read them, as by
+/// `lowBitWeights` (Passes.h); all other constants behind scales become floats.
+llvm::LogicalResult lowBitWeightsOfGpu(mlir::ModuleOp module, tn::WeightStore &weights);
+
 /// Products and convolutions of 8-bit numbers less their zero points read these as f16, which holds
 /// them exactly (graph/NarrowIntegers.h): tensor cores multiply f16.
 llvm::LogicalResult narrowIntegerProducts(mlir::ModuleOp module, tn::WeightStore &weights);

@@ -1,6 +1,8 @@
 // Products of one value with several constants become one product, read in slices: a projection to
 // queries, keys and values, or the two halves of a gated layer. Relies on a GPU's attention and
 // elementwise regions reading slices in place, so that no part is copied.
+#include "compiler/graph/NarrowIntegers.h"
+#include "compiler/graph/TnRare.h"
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
 #include "compiler/opt/simplify/DerivedWeights.h"
@@ -101,9 +103,23 @@ bool isReadInPlace(Part &part) {
   });
 }
 
+/// Weights of few bits as they are stored, or what they are read through.
+Value storedOf(Value weight) {
+  tn::DecodeRowsOp rows = weight.getDefiningOp<tn::DecodeRowsOp>();
+  return rows ? rows.getRows() : weight;
+}
+
+/// Whether two weights may lie one behind the other.
+bool areAlike(Value a, Value b) {
+  tn::DecodeRowsOp left = a.getDefiningOp<tn::DecodeRowsOp>(),
+                   right = b.getDefiningOp<tn::DecodeRowsOp>();
+  return left && right ? left->getAttrDictionary() == right->getAttrDictionary() : !left && !right;
+}
+
+/// What follows a product of bytes belongs to its tile, and would not to a slice.
 bool isCandidate(tn::MatmulOp product) {
-  return Constants::isConstant(product.getB()) && tensorType(product.getB()).getRank() == 2 &&
-         !product->use_empty();
+  return !tn::isByteProduct(product) && Constants::isConstant(storedOf(product.getB())) &&
+         tensorType(product.getB()).getRank() == 2 && !product->use_empty();
 }
 
 /// The products that can be computed together with `first`, itself included, in block order.
@@ -114,7 +130,7 @@ SmallVector<Part> partsOf(tn::MatmulOp first) {
     bool fits = product && product.getA() == first.getA() && isCandidate(product) &&
                 product.getTransposeA() == first.getTransposeA() &&
                 product.getTransposeB() == first.getTransposeB() &&
-                product->getBlock() == first->getBlock();
+                areAlike(product.getB(), first.getB()) && product->getBlock() == first->getBlock();
     Part part = fits ? makePart(product) : Part();
     if (fits && isReadInPlace(part)) {
       parts.push_back(part);
@@ -175,7 +191,7 @@ private:
     SmallVector<Value> factors, biases;
     for (Part &part : parts) {
       locations.push_back(part.product.getLoc());
-      factors.push_back(part.product.getB());
+      factors.push_back(storedOf(part.product.getB()));
       biases.push_back(part.bias);
     }
     location = builder.getFusedLoc(locations);
@@ -184,6 +200,13 @@ private:
     RankedTensorType type = tn::makeTensor(dims, first.getType().getElementType());
     unsigned dim = first.getTransposeB() ? 0 : 1;
     Value factor = weights.concat(builder, *location, factors, dim);
+    if (tn::DecodeRowsOp rows = first.getB().getDefiningOp<tn::DecodeRowsOp>()) {
+      RankedTensorType matrix = tensorType(rows.getMatrix());
+      factor =
+          rebuild(builder, rows, factor,
+                  RankedTensorType::get({columns, matrix.getDimSize(1)}, matrix.getElementType()))
+              ->getResult(0);
+    }
     Value product = rebuild(builder, first, {first.getA(), factor}, type)->getResult(0);
     product.getDefiningOp()->setLoc(*location);
     if (llvm::none_of(biases, [](Value bias) { return bias != nullptr; })) {

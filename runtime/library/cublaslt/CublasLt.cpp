@@ -7,6 +7,7 @@
 #include "support/text/Text.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace tenon::library::cublaslt {
@@ -26,6 +27,8 @@ std::optional<DataType> dataTypeOf(DType type) {
     return kR16F;
   case DType::BF16:
     return kR16BF;
+  case DType::F8E4M3FN:
+    return kR8FE4M3;
   default:
     return std::nullopt;
   }
@@ -51,9 +54,12 @@ public:
 
 class MatmulPlan final : public Plan {
 public:
+  /// `operands` is the type of A and B, `sumFactor` what their product is multiplied by.
   MatmulPlan(std::shared_ptr<const void> owner, const Api &functions, Context *handle,
-             const engine::MatmulCall &descriptor, const Sizes &dims)
-      : library(std::move(owner)), api(functions), context(handle), call(descriptor), sizes(dims) {}
+             const engine::MatmulCall &descriptor, const Sizes &dims, DType operands,
+             float sumFactor)
+      : library(std::move(owner)), api(functions), context(handle), call(descriptor), sizes(dims),
+        operandType(operands), factor(sumFactor) {}
   ~MatmulPlan() override;
 
   Status build(size_t alignment);
@@ -72,8 +78,8 @@ public:
 
 private:
   Status runAlgorithm(size_t index, std::span<void *const> buffers, void *workspace, void *stream);
-  Status makeLayout(MatrixLayout *&layout, int64_t rows, int64_t columns, int64_t leading,
-                    int64_t stride);
+  Status makeLayout(MatrixLayout *&layout, DType type, int64_t rows, int64_t columns,
+                    int64_t leading, int64_t stride);
   Status makePreference(MatmulPreference *preference, uint64_t workspaceLimit, uint32_t alignment);
   Status check(int status, std::string_view function) const;
   int32_t configOf(size_t index, AlgoConfig attribute) const;
@@ -89,6 +95,8 @@ private:
   Context *context;
   engine::MatmulCall call;
   Sizes sizes;
+  DType operandType;
+  float factor;
   MatmulDesc *desc = nullptr;
   MatrixLayout *layoutA = nullptr;
   MatrixLayout *layoutB = nullptr;
@@ -112,7 +120,7 @@ Status MatmulPlan::check(int status, std::string_view function) const {
   if (status == kSuccess) {
     return Status::ok();
   }
-  std::string product = strCat(nameOf(call.type), " product of ", sizes.m, " x ", sizes.n, " x ",
+  std::string product = strCat(nameOf(operandType), " product of ", sizes.m, " x ", sizes.n, " x ",
                                sizes.k, ", batch ", sizes.batch);
   if (status == kNotSupported) {
     return Status::error(ErrorId::LibraryUnsupported,
@@ -124,10 +132,10 @@ Status MatmulPlan::check(int status, std::string_view function) const {
 }
 
 /// `rows` and `columns` are those of the row-major matrix as it is stored.
-Status MatmulPlan::makeLayout(MatrixLayout *&layout, int64_t rows, int64_t columns, int64_t leading,
-                              int64_t stride) {
+Status MatmulPlan::makeLayout(MatrixLayout *&layout, DType type, int64_t rows, int64_t columns,
+                              int64_t leading, int64_t stride) {
   int64_t width = rows == 1 ? std::max(leading, columns) : leading;
-  TENON_TRY(check(api.layoutCreate(&layout, *dataTypeOf(call.type), columns, rows, width),
+  TENON_TRY(check(api.layoutCreate(&layout, *dataTypeOf(type), columns, rows, width),
                   "cublasLtMatrixLayoutCreate"));
   int32_t count = static_cast<int32_t>(sizes.batch);
   int status = api.layoutSet(layout, kLayoutBatchCount, &count, sizeof(count));
@@ -150,17 +158,25 @@ Status MatmulPlan::build(size_t alignment) {
   if (status == kSuccess) {
     status = setDesc(kDescEpilogue, epilogueOf(call));
   }
+  if (status == kSuccess && operandType == DType::F8E4M3FN) {
+    // Sums stay in the tensor core, where they have 14 bits and more: 16 times the precision of
+    // what is multiplied. 4 to 8 % faster on an H100, and what our own kernel does.
+    status = setDesc(kDescFastAccum, int8_t(1));
+  }
   if (status == kSuccess && call.hasBias) {
     // The heuristics read the alignment from the pointer; `run` puts the real one.
     status = setDesc(kDescBiasPointer, reinterpret_cast<const void *>(alignment));
+    if (status == kSuccess && operandType != call.type) {
+      status = setDesc(kDescBiasType, int32_t(*dataTypeOf(call.type)));
+    }
   }
   TENON_TRY(check(status, "cublasLtMatmulDescSetAttribute"));
   const Sizes &s = sizes;
-  TENON_TRY(makeLayout(layoutA, call.transposeA ? s.k : s.m, call.transposeA ? s.m : s.k, s.lda,
-                       s.strideA));
-  TENON_TRY(makeLayout(layoutB, call.transposeB ? s.n : s.k, call.transposeB ? s.k : s.n, s.ldb,
-                       s.strideB));
-  return makeLayout(layoutD, s.m, s.n, s.ldd, s.strideD);
+  TENON_TRY(makeLayout(layoutA, operandType, call.transposeA ? s.k : s.m,
+                       call.transposeA ? s.m : s.k, s.lda, s.strideA));
+  TENON_TRY(makeLayout(layoutB, operandType, call.transposeB ? s.n : s.k,
+                       call.transposeB ? s.k : s.n, s.ldb, s.strideB));
+  return makeLayout(layoutD, call.type, s.m, s.n, s.ldd, s.strideD);
 }
 
 Status MatmulPlan::makePreference(MatmulPreference *preference, uint64_t workspaceLimit,
@@ -228,18 +244,19 @@ size_t MatmulPlan::firstChoice() const {
 }
 
 std::vector<size_t> MatmulPlan::bufferBytes() const {
-  auto extent = [&](int64_t rows, int64_t columns, int64_t leading, int64_t stride) {
+  auto extent = [&](DType type, int64_t rows, int64_t columns, int64_t leading, int64_t stride) {
     int64_t elements = (sizes.batch - 1) * stride + (rows - 1) * leading + columns;
-    return static_cast<size_t>(elements) * bitWidth(call.type) / 8;
+    return static_cast<size_t>(elements) * bitWidth(type) / 8;
   };
   const Sizes &s = sizes;
-  std::vector<size_t> bytes = {
-      extent(call.transposeA ? s.k : s.m, call.transposeA ? s.m : s.k, s.lda, s.strideA),
-      extent(call.transposeB ? s.n : s.k, call.transposeB ? s.k : s.n, s.ldb, s.strideB)};
+  std::vector<size_t> bytes = {extent(operandType, call.transposeA ? s.k : s.m,
+                                      call.transposeA ? s.m : s.k, s.lda, s.strideA),
+                               extent(operandType, call.transposeB ? s.n : s.k,
+                                      call.transposeB ? s.k : s.n, s.ldb, s.strideB)};
   if (call.hasBias) {
-    bytes.push_back(extent(1, s.n, s.n, 0));
+    bytes.push_back(extent(call.type, 1, s.n, s.n, 0));
   }
-  bytes.resize(bufferCount(), extent(s.m, s.n, s.ldd, s.strideD));
+  bytes.resize(bufferCount(), extent(call.type, s.m, s.n, s.ldd, s.strideD));
   return bytes;
 }
 
@@ -289,7 +306,7 @@ Status MatmulPlan::runAlgorithm(size_t index, std::span<void *const> buffers, vo
   }
   void *d = buffers.back();
   const void *c = call.hasResidual ? buffers[buffers.size() - 2] : d;
-  float factors[] = {1, call.hasResidual ? 1.0f : 0.0f};
+  float factors[] = {factor, call.hasResidual ? 1.0f : 0.0f};
   double doubles[] = {factors[0], factors[1]};
   bool isDouble = call.type == DType::F64;
   const void *alpha = isDouble ? static_cast<const void *>(&doubles[0]) : &factors[0];
@@ -329,9 +346,29 @@ CublasLt::~CublasLt() { releaseHandle(api.library.path, options.ordinal, context
 
 Result<std::unique_ptr<Plan>> CublasLt::prepare(const engine::MatmulCall &call,
                                                 std::span<const int64_t> values, size_t alignment) {
+  return prepare(call, call.type, 1, std::as_bytes(std::span(&call, 1)), values, alignment);
+}
+
+Result<std::unique_ptr<Plan>> CublasLt::prepare(const engine::ScaledMatmulCall &call,
+                                                std::span<const int64_t> values, size_t alignment) {
+  engine::MatmulCall product{.type = call.type,
+                             .transposeB = true,
+                             .hasBias = call.hasBias,
+                             .hasResidual = call.hasResidual,
+                             .activation = call.activation};
+  int64_t m = values[0], n = values[1], k = values[2];
+  std::array<int64_t, engine::kMatmulSizes> sizes = {m, n, k, 1, values[3], values[4], n, 0, 0, 0};
+  return prepare(product, DType::F8E4M3FN, call.factor, std::as_bytes(std::span(&call, 1)), sizes,
+                 alignment);
+}
+
+Result<std::unique_ptr<Plan>> CublasLt::prepare(const engine::MatmulCall &call, DType operands,
+                                                float factor, Bytes descriptor,
+                                                std::span<const int64_t> values, size_t alignment) {
   Sizes sizes{values[0], values[1], values[2], values[3], values[4],
               values[5], values[6], values[7], values[8], values[9]};
-  if (!dataTypeOf(call.type) || sizes.k == 0 || sizes.batch > INT32_MAX) {
+  bool isCalled = dataTypeOf(call.type) && call.type != DType::F8E4M3FN;
+  if (!isCalled || sizes.k == 0 || sizes.batch > INT32_MAX) {
     return Status::error(ErrorId::LibraryUnsupported,
                          strCat("cuBLASLt is not called for products of type ", nameOf(call.type),
                                 " with a depth of ", sizes.k, " and a batch of ", sizes.batch),
@@ -340,9 +377,10 @@ Result<std::unique_ptr<Plan>> CublasLt::prepare(const engine::MatmulCall &call,
   if (sizes.m == 0 || sizes.n == 0 || sizes.batch == 0) {
     return std::unique_ptr<Plan>(new EmptyPlan);
   }
-  std::unique_ptr<MatmulPlan> plan(new MatmulPlan(shared_from_this(), api, context, call, sizes));
+  std::unique_ptr<MatmulPlan> plan(
+      new MatmulPlan(shared_from_this(), api, context, call, sizes, operands, factor));
   TENON_TRY(plan->build(alignment));
-  std::string key = cache.keyOf(std::as_bytes(std::span(&call, 1)), values, alignment);
+  std::string key = cache.keyOf(descriptor, values, alignment);
   std::optional<std::vector<std::byte>> kept = options.meter ? std::nullopt : cache.find(key);
   if (kept && plan->restore(*kept, options.workspaceLimit)) {
     return std::unique_ptr<Plan>(std::move(plan));

@@ -21,8 +21,15 @@ public:
 
   Result<std::unique_ptr<Plan>> prepare(const engine::MatmulCall &call,
                                         std::span<const int64_t> sizes, size_t alignment);
+  Result<std::unique_ptr<Plan>> prepare(const engine::ScaledMatmulCall &call,
+                                        std::span<const int64_t> sizes, size_t alignment);
 
 private:
+  /// `descriptor` is what was asked for, as the key of what is kept.
+  Result<std::unique_ptr<Plan>> prepare(const engine::MatmulCall &call, DType operands,
+                                        float factor, Bytes descriptor,
+                                        std::span<const int64_t> sizes, size_t alignment);
+
   CublasLt(const Api &functions, const Options &given)
       : api(functions), options(given), memory(given.meter),
         cache(given, "cuBLASLt " + versionOf(api)) {}

@@ -31,7 +31,7 @@ struct HeuristicResult {
 inline constexpr int kSuccess = 0;
 inline constexpr int kNotSupported = 15;
 
-enum DataType : int { kR32F = 0, kR64F = 1, kR16F = 2, kR16BF = 14 };
+enum DataType : int { kR32F = 0, kR64F = 1, kR16F = 2, kR16BF = 14, kR8FE4M3 = 28 };
 
 enum ComputeType : int { kCompute32F = 68, kCompute64F = 70, kCompute32FFastTF32 = 77 };
 
@@ -44,6 +44,8 @@ enum DescAttribute : int {
   kDescTransB = 4,
   kDescEpilogue = 7,
   kDescBiasPointer = 8,
+  kDescFastAccum = 25,
+  kDescBiasType = 26,
 };
 
 enum PreferenceAttribute : int {

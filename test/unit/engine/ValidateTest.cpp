@@ -340,6 +340,36 @@ TEST(Validate, Sections) {
                 kGpu);
 }
 
+TEST(Validate, ProductsOf8BitFloats) {
+  const ErrorId bad = ErrorId::EngineBadInstruction;
+  Plan plan = goodGpuPlan();
+  ScaledMatmulCall product;
+  product.hasBias = true;
+  Instruction &call = plan.instructions[4];
+  call.call = stored(product);
+  call.sizes.resize(kScaledMatmulSizes, call.sizes[0]);
+  std::vector<Case> cases = {
+      {"short", bad, [](Plan &p) { p.instructions[4].call.pop_back(); }},
+      {"buffers", bad, [](Plan &p) { p.instructions[4].buffers.push_back(6); }},
+      {"sizes", bad, [](Plan &p) { p.instructions[4].sizes.pop_back(); }}};
+  auto spoil = [&](size_t offset, uint8_t value) {
+    cases.push_back(
+        {"field", bad, [=](Plan &p) { p.instructions[4].call[offset] = std::byte(value); }});
+  };
+  spoil(offsetof(ScaledMatmulCall, type), 0);
+  spoil(offsetof(ScaledMatmulCall, hasBias), 2);
+  spoil(offsetof(ScaledMatmulCall, hasResidual), 2);
+  spoil(offsetof(ScaledMatmulCall, activation), 3);
+  spoil(offsetof(ScaledMatmulCall, reserved) + 2, 1);
+  cases.push_back({"factor", bad, [](Plan &p) {
+                     ScaledMatmulCall endless;
+                     endless.hasBias = true;
+                     endless.factor = std::numeric_limits<float>::infinity();
+                     p.instructions[4].call = stored(endless);
+                   }});
+  expectRefused(plan, cases, kGpu);
+}
+
 TEST(Validate, InstructionsOfAGpu) {
   const ErrorId bad = ErrorId::EngineBadInstruction;
   std::vector<Case> cases = {
@@ -350,7 +380,7 @@ TEST(Validate, InstructionsOfAGpu) {
       {"no threads", bad, [](Plan &p) { p.instructions[0].threads = 0; }},
       {"too many threads", bad, [](Plan &p) { p.instructions[0].threads = 1025; }},
       {"no descriptor", bad, [](Plan &p) { p.instructions[4].call.clear(); }},
-      {"unknown library", bad, [](Plan &p) { p.instructions[4].call[0] = std::byte(3); }}};
+      {"unknown library", bad, [](Plan &p) { p.instructions[4].call[0] = std::byte(4); }}};
   for (size_t call : {4, 5, 6}) {
     cases.push_back({"short", bad, [=](Plan &p) { p.instructions[call].call.pop_back(); }});
     cases.push_back({"long", bad, [=](Plan &p) { p.instructions[call].call.push_back({}); }});

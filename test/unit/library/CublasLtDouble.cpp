@@ -30,6 +30,8 @@ struct Desc {
   int32_t transA = 0, transB = 0;
   uint32_t epilogue = 1;
   const void *bias = nullptr;
+  int32_t biasType = -1;
+  int8_t isFast = 0;
 };
 
 struct Preference {
@@ -51,7 +53,11 @@ struct Heuristic {
 };
 
 DType typeOf(int type) {
-  return type == 0 ? DType::F32 : type == 1 ? DType::F64 : type == 2 ? DType::F16 : DType::BF16;
+  return type == 0    ? DType::F32
+         : type == 1  ? DType::F64
+         : type == 2  ? DType::F16
+         : type == 28 ? DType::F8E4M3FN
+                      : DType::BF16;
 }
 
 /// False, without reading, if the attribute has another size.
@@ -136,6 +142,10 @@ EXPORT int cublasLtMatmulDescSetAttribute(Desc *desc, int name, const void *valu
     return take(desc->epilogue, value, bytes);
   case 8:
     return take(desc->bias, value, bytes);
+  case 25:
+    return take(desc->isFast, value, bytes);
+  case 26:
+    return take(desc->biasType, value, bytes);
   default:
     return kInvalid;
   }
@@ -159,11 +169,19 @@ EXPORT int cublasLtMatmulPreferenceSetAttribute(Preference *preference, int name
                      : kInvalid;
 }
 
+/// What the documentation asks of products of 8-bit floats on GPUs before sm_100.
+static bool takesFloat8(const Desc &desc, const Layout &a, const Layout &b, const Layout &d) {
+  auto isOnBorder = [](const Layout &layout) { return layout.rows % 16 == 0 && layout.leading % 16 == 0; };
+  bool hasBias = (desc.epilogue & 4) != 0;
+  return b.type == 28 && desc.isFast == 1 && desc.transA == 1 && desc.transB == 0 && desc.compute == 68 && desc.scale == 0 &&
+         isOnBorder(a) && isOnBorder(b) && isOnBorder(d) && (!hasBias || (d.type != 0 && desc.biasType == d.type));
+}
+
 // The first answer asks for more workspace than is allowed, as a careless library might.
-EXPORT int cublasLtMatmulAlgoGetHeuristic(void *, Desc *desc, Layout *a, Layout *, Layout *,
-                                          Layout *, Preference *preference, int wanted,
+EXPORT int cublasLtMatmulAlgoGetHeuristic(void *, Desc *desc, Layout *a, Layout *b, Layout *,
+                                          Layout *d, Preference *preference, int wanted,
                                           Heuristic *results, int *count) {
-  if (tenonDoubleState.refuse) {
+  if (tenonDoubleState.refuse || (a->type == 28 && !takesFloat8(*desc, *a, *b, *d))) {
     return 15;
   }
   ++tenonDoubleState.heuristics;

@@ -52,6 +52,20 @@ template <typename From> double loadAs(const std::byte *from) {
   return static_cast<double>(value);
 }
 
+/// Of a sign, 4 bits of an exponent whose bias is 7, and 3 of a fraction.
+uint8_t toFloat8(double value) {
+  int exponent = 0;
+  double fraction = std::frexp(std::fabs(value), &exponent); // of 0.5 and more
+  int code = value == 0 ? 0 : ((exponent + 6) << 3) + static_cast<int>(fraction * 16) - 8;
+  return static_cast<uint8_t>(code | (std::signbit(value) ? 0x80 : 0));
+}
+
+double fromFloat8(uint8_t code) {
+  int exponent = code >> 3 & 15, fraction = code & 7;
+  double value = exponent == 0 ? std::ldexp(fraction, -9) : std::ldexp(8 + fraction, exponent - 10);
+  return code & 0x80 ? -value : value;
+}
+
 uint16_t toBFloat16(double value) {
   uint32_t bits = std::bit_cast<uint32_t>(static_cast<float>(value));
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
@@ -92,6 +106,35 @@ void runOnHost(const engine::MatmulCall &call, std::span<const int64_t> sizes,
         }
         rest.store(static_cast<size_t>(g * sizes[9] + i * ldd + j), static_cast<size_t>(j), sum);
       }
+    }
+  }
+}
+
+std::vector<size_t> bufferElements(const engine::ScaledMatmulCall &call,
+                                   std::span<const int64_t> sizes) {
+  size_t n = static_cast<size_t>(sizes[1]), result = static_cast<size_t>(sizes[0]) * n;
+  std::vector<size_t> elements = {static_cast<size_t>((sizes[0] - 1) * sizes[3] + sizes[2]),
+                                  static_cast<size_t>((sizes[1] - 1) * sizes[4] + sizes[2])};
+  if (call.hasBias) {
+    elements.push_back(n);
+  }
+  elements.resize(3u + call.hasBias + call.hasResidual, result);
+  return elements;
+}
+
+void runOnHost(const engine::ScaledMatmulCall &call, std::span<const int64_t> sizes,
+               std::span<HostBuffer> buffers) {
+  int64_t m = sizes[0], n = sizes[1], k = sizes[2];
+  Rest rest(call, buffers);
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t j = 0; j < n; ++j) {
+      double sum = 0;
+      for (int64_t l = 0; l < k; ++l) {
+        sum += buffers[0][static_cast<size_t>(i * sizes[3] + l)] *
+               buffers[1][static_cast<size_t>(j * sizes[4] + l)];
+      }
+      rest.store(static_cast<size_t>(i * n + j), static_cast<size_t>(j),
+                 sum * static_cast<double>(call.factor));
     }
   }
 }
@@ -234,6 +277,9 @@ std::vector<std::byte> encode(DType type, std::span<const double> values) {
     case DType::BF16:
       storeAs<uint16_t>(to, toBFloat16(values[i]));
       break;
+    case DType::F8E4M3FN:
+      storeAs<uint8_t>(to, toFloat8(values[i]));
+      break;
     default:
       storeAs<float>(to, values[i]);
     }
@@ -255,6 +301,9 @@ HostBuffer decode(DType type, Bytes bytes) {
       break;
     case DType::BF16:
       values[i] = std::bit_cast<float>(static_cast<uint32_t>(loadAs<uint16_t>(from)) << 16);
+      break;
+    case DType::F8E4M3FN:
+      values[i] = fromFloat8(static_cast<uint8_t>(*from));
       break;
     default:
       values[i] = loadAs<float>(from);

@@ -37,7 +37,7 @@ struct LibraryTest : testing::Test {
         seed = seed * 6364136223846793005u + 1442695040888963407u;
         value = static_cast<double>(seed >> 60) / 8 - 1; // exact in every type
       }
-      stored.push_back(encode(call.type, values));
+      stored.push_back(encode(bufferType(call, buffers.size()), values));
       buffers.push_back(std::move(values));
     }
     for (std::vector<std::byte> &bytes : stored) {

@@ -43,6 +43,26 @@ TEST_F(MatmulTest, EveryEpilogue) {
   }
 }
 
+TEST_F(MatmulTest, ProductsOfFloat8) {
+  for (DType type : {DType::F32, DType::F16, DType::BF16}) {
+    for (int operands = 0; operands < 4; ++operands) {
+      engine::ScaledMatmulCall call{.type = type,
+                                    .hasBias = operands % 2 == 1 && type != DType::F32,
+                                    .hasResidual = operands > 1,
+                                    .activation = engine::LibraryActivation::Relu,
+                                    .factor = 0.25f};
+      EXPECT_TRUE(matchesHost(call, {5, 32, 48, 48, 64})) << nameOf(type) << operands;
+      engine::ScaledMatmulCall other = call;
+      other.factor = 0.5f;
+      EXPECT_FALSE(matchesHost(call, {5, 32, 48, 48, 64}, &other)) << "the comparison sees a factor";
+    }
+  }
+  engine::ScaledMatmulCall call;
+  Status status = makeHandles(options)->prepare(bytesOf(call), std::vector<int64_t>{5, 24, 48, 48, 48}).takeStatus();
+  EXPECT_EQ(ErrorId::LibraryUnsupported, status.id());
+  EXPECT_NE(std::string_view::npos, status.message().find("f8e4m3fn product of 5 x 24 x 48"));
+}
+
 TEST_F(MatmulTest, BroadcastBatchAndSingleRows) {
   engine::MatmulCall call{.transposeB = true};
   std::vector<int64_t> sizes = sizesOf(call, 3, 4, 5, 6);

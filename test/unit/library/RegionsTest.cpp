@@ -8,6 +8,7 @@
 #include "compiler/graph/Tn.h"
 #include "compiler/reference/Compare.h"
 #include "compiler/reference/Interpreter.h"
+#include "compiler/reference/LowBits.h"
 #include "mlir/Parser/Parser.h"
 #include "gtest/gtest.h"
 
@@ -66,7 +67,9 @@ reference::Tensor seeded(RankedTensorType type, ArrayRef<int64_t> symbols, uint6
     seed = seed * 6364136223846793005u + 1442695040888963407u;
     value = static_cast<double>(seed >> 60) / 8 - 1;
   }
-  return *reference::convert(wide, *reference::dtypeOf(type.getElementType()));
+  DType element = *reference::dtypeOf(type.getElementType());
+  return element == DType::F8E4M3FN ? *reference::encode(wide, element)
+                                    : *reference::convert(wide, element);
 }
 
 template <typename Call>
@@ -115,6 +118,9 @@ testing::AssertionResult RegionsTest::agrees(func::FuncOp kernel, const RegionSt
   switch (static_cast<engine::LibraryOp>(step.call[0])) {
   case engine::LibraryOp::Matmul:
     runCall<engine::MatmulCall>(step, sizes, buffers);
+    break;
+  case engine::LibraryOp::ScaledMatmul:
+    runCall<engine::ScaledMatmulCall>(step, sizes, buffers);
     break;
   case engine::LibraryOp::Conv:
     runCall<engine::ConvCall>(step, sizes, buffers);
@@ -260,6 +266,38 @@ TEST_F(RegionsTest, OtherEpiloguesAreGenerated) {
                       "%0 = tn.matmul %a, %b : (tensor<4x6xf16>, tensor<6x8xf16>) -> "
                       "tensor<4x8xf16>\n%1 = tn.cast %0 : (tensor<4x8xf16>) -> tensor<4x8xf32>\n"
                       "return %1 : tensor<4x8xf32>"));
+}
+
+/// A product of 8-bit floats of depth 32 to `columns` columns, and what follows %0.
+std::string float8Product(const std::string &type, const std::string &rest, int columns = 48) {
+  std::string a = "tensor<2x3x32x", b = "tensor<" + std::to_string(columns) + "x32x",
+              y = "tensor<2x3x" + std::to_string(columns) + "x" + type + ">", e = type + ">";
+  return "%p = tn.constant dense<0.5> : tensor<" + e + " : tensor<" + e + "\n%q = tn.constant dense<0.25> : tensor<" + e +
+         " : tensor<" + e + "\n%da = tn.decode %a : (" + a + "f8E4M3FN>) -> " + a + e + "\n%ma = tn.mul %da, %p : (" + a + e +
+         ", tensor<" + e + ") -> " + a + e + "\n%db = tn.decode %b : (" + b + "f8E4M3FN>) -> " + b + e +
+         "\n%mb = tn.mul %db, %q : (" + b + e + ", tensor<" + e + ") -> " + b + e +
+         "\n%0 = tn.matmul %ma, %mb {tn.float8, transposeB} : (" + a + e + ", " + b + e + ") -> " + y + "\n" + rest;
+}
+
+TEST_F(RegionsTest, ProductsOfFloat8) {
+  std::string half = "tensor<2x3x48xf16>";
+  std::string signature = "(%a: tensor<2x3x32xf8E4M3FN>, %b: tensor<48x32xf8E4M3FN>, %c: tensor<48xf16>, %r: " + half + ") -> " + half;
+  EXPECT_TRUE(isCall(signature, float8Product("f16", "%1 = tn.add %0, %c : (" + half + ", tensor<48xf16>) -> " + half +
+                                                         "\n%2 = tn.add %1, %r : (" + half + ", " + half + ") -> " + half +
+                                                         "\n%3 = tn.relu %2 : " + half + "\nreturn %3 : " + half)));
+  std::string wide = "tensor<2x3x48xf32>", plain = "(%a: tensor<2x3x32xf8E4M3FN>, %b: tensor<48x32xf8E4M3FN>) -> ";
+  EXPECT_TRUE(isCall(plain + wide, float8Product("f32", "return %0 : " + wide)));
+  std::optional<RegionStep> step = stepOf(plain + wide, float8Product("f32", "return %0 : " + wide));
+  ASSERT_TRUE(step);
+  engine::ScaledMatmulCall call;
+  std::memcpy(&call, step->call.data(), sizeof(call));
+  EXPECT_EQ(0.125f, call.factor);
+  // Of f32 the library has no bias.
+  EXPECT_FALSE(stepOf("(%a: tensor<2x3x32xf8E4M3FN>, %b: tensor<48x32xf8E4M3FN>, %c: tensor<48xf32>) -> " + wide,
+                      float8Product("f32", "%1 = tn.add %0, %c : (" + wide + ", tensor<48xf32>) -> " + wide + "\nreturn %1 : " + wide)));
+  EXPECT_FALSE(stepOf("(%a: tensor<2x3x32xf8E4M3FN>, %b: tensor<40x32xf8E4M3FN>) -> tensor<2x3x40xf16>",
+                      float8Product("f16", "return %0 : tensor<2x3x40xf16>", 40)))
+      << "columns that are no multiple of 16";
 }
 
 /// A 3x3 convolution of 4 channels to 8 in two groups; `weight` makes %w, `rest` follows %0.

@@ -4,6 +4,7 @@
 #include "compiler/graph/Tn.h"
 #include "compiler/opt/precision/ConvertPrecision.h"
 #include "compiler/opt/Passes.h"
+#include "compiler/opt/precision/Float8Products.h"
 #include "tools/tenon-opt/CheckNumbers.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -103,6 +104,45 @@ TEST_F(PrecisionTest, TransformersAreNarrowButForTheirMask) {
   EXPECT_EQ(object.getString("precision"), "fp16");
   EXPECT_EQ(object.getInteger("narrow_weights"), record.weights);
   EXPECT_EQ(object.getArray("wider")->size(), 1u);
+}
+
+TEST_F(PrecisionTest, TransformersMultiplyFloat8WithoutCalibration) {
+  import("graphs/minilm_l6.torchscript");
+  Result<std::vector<reference::Tensor>> exact = tools::evaluateSeeded(*module, weights);
+  ASSERT_TRUE(exact);
+  ASSERT_TRUE(succeeded(opt::convertPrecision(*module, weights, Precision::Fp8, record)));
+  ASSERT_TRUE(succeeded(opt::optimizeForGpu(*module, weights, {})));
+  ASSERT_TRUE(succeeded(opt::float8Products(*module, weights, target::targetOf("sm_90a"),
+                                            {.quantizes = true, .isAlways = true}, record)));
+  // Four products a layer: merged projections, output, and two of the feed-forward block.
+  EXPECT_EQ(record.float8, 24);
+  EXPECT_EQ(count("tn.encode"), 24);
+  for (const opt::PrecisionRecord::Entry &entry : record.notFloat8) {
+    ADD_FAILURE() << entry.rule.name.str();
+  }
+  Result<std::vector<reference::Tensor>> got = tools::evaluateSeeded(*module, weights);
+  ASSERT_TRUE(got);
+  double error = 0, length = 0;
+  for (int64_t i = 0; i < exact->front().count(); ++i) {
+    double truth = exact->front().as<float>()[i];
+    double difference = got->front().as<float>()[i] - truth;
+    error += difference * difference;
+    length += truth * truth;
+  }
+  // Roundings to 4 bits of both operands: 0.096, and no less with scales that are 8 times larger or smaller
+  // (0.098, 0.101), so that no number of weight is saturated or too small.
+  EXPECT_GT(std::sqrt(error / length), 0.01);
+  EXPECT_LT(std::sqrt(error / length), 0.105);
+}
+
+TEST_F(PrecisionTest, OlderGpusStayInFp16) {
+  import("graphs/minilm_l6.torchscript");
+  ASSERT_TRUE(succeeded(opt::convertPrecision(*module, weights, Precision::Fp8, record)));
+  ASSERT_TRUE(succeeded(opt::float8Products(*module, weights, target::targetOf("sm_86"),
+                                            {.quantizes = true, .isAlways = true}, record)));
+  EXPECT_EQ(record.float8, 0);
+  ASSERT_FALSE(record.notFloat8.empty());
+  EXPECT_EQ(record.notFloat8.front().rule.name, "float8-architecture");
 }
 
 TEST_F(PrecisionTest, TanhGeluOfNarrowValuesOnly) {

@@ -36,14 +36,18 @@ std::string changesText(const Json &record) {
                         numberAt(record, "narrow_operations"), numberAt(record, "narrow_weights"),
                         formatBytes(static_cast<uint64_t>(std::max<int64_t>(numberAt(record, "narrow_weights_bytes"), 0))));
   }
-  constexpr std::array<std::pair<const char *, std::string_view>, 3> lists = {{
+  if (record.contains("float8_products")) {
+    text += fmt::format("{} products multiply 8-bit floats\n", numberAt(record, "float8_products"));
+  }
+  constexpr std::array<std::pair<const char *, std::string_view>, 4> lists = {{
       {"wider", "operations stay in fp32"},
       {"clamped", "values are clamped"},
       {"approximated", "operations are approximated"},
+      {"not_float8", "products are not of 8-bit floats"},
   }};
   for (const auto &[list, what] : lists) {
     Json rows = listAt(record, list);
-    bool isSaid = !rows.empty() || textAt(record, "precision") != "keep";
+    bool isSaid = record.contains(list) && (!rows.empty() || textAt(record, "precision") != "keep");
     text += isSaid ? fmt::format("\n{} {}\n", rows.size(), what) : "";
     for (const Json &row : rows) {
       Json nodes = listAt(row, "nodes");

@@ -19,8 +19,9 @@ void declareTargetFlags(CLI::App &command, TargetFlags &flags) {
       ->allow_extra_args(false);
   command.add_option("--device-profile", flags.deviceProfile,
                      "A file written by doctor --calibrate; its rates and sizes replace those of the built-in table");
-  addChoice(command, "--precision", flags.precision, {"keep", "fp16", "bf16"},
-            "Keep the types of the model, or store and multiply in fp16 or bf16");
+  addChoice(command, "--precision", flags.precision, {"keep", "fp16", "bf16", "fp8"},
+            "Keep the types of the model, or store and multiply in fp16 or bf16; fp8: fp16 whose large products multiply "
+            "8-bit floats on GPUs that have them (sm_89 and later)");
   addChoices(command, "--allow", flags.allow, {"tf32", "tanh-gelu"},
              "Allow an approximation. tf32: products of fp32 may round their operands to TF32; tanh-gelu: GELU of "
              "fp16 and bf16 may use its tanh form, off by at most 4.8e-4");

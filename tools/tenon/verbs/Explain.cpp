@@ -129,7 +129,8 @@ constexpr Topic kTopics[] = {
                            {"conversions", {"label"}},
                            {"wider", {"operation"}},
                            {"clamped", {"operation"}},
-                           {"approximated", {"operation"}}});
+                           {"approximated", {"operation"}},
+                            {"not_float8", {"operation"}}});
      },
      precisionText, nullptr, nullptr},
     {"passes", "passes",

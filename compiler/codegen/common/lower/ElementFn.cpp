@@ -301,27 +301,6 @@ Value elementOfUnpack(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   return body.at(unpack.getPacked(), packed);
 }
 
-/// The byte that holds the element, shifted down to it.
-Value elementOfUnpackBits(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
-  UnpackBitsOp unpack = cast<UnpackBitsOp>(op);
-  OpBuilder &b = body.builder;
-  Location location = body.lowering.location;
-  AffineExpr number = zeroIndex(body);
-  for (auto [dim, index] : llvm::zip(getDims(unpack.getY().getType()), indices)) {
-    number = number * dim + index;
-  }
-  int64_t bits = getElementTypeOrSelf(unpack.getY()).getIntOrFloatBitWidth();
-  Value byte = body.at(unpack.getX(), number.floorDiv(8 / bits));
-  if (!byte) {
-    return {};
-  }
-  Value place = body.index(number % (8 / bits) * bits);
-  Value shift = arith::IndexCastOp::create(b, location, b.getI8Type(), place);
-  Value shifted = arith::ShRUIOp::create(b, location, byte, shift);
-  Value mask = arith::ConstantOp::create(b, location, b.getI8IntegerAttr((1 << bits) - 1));
-  return arith::AndIOp::create(b, location, shifted, mask);
-}
-
 /// Per-channel form: (x - mean) / sqrt(var + epsilon) * scale + bias.
 Value elementOfBatchNorm(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   BatchNormOp norm = cast<BatchNormOp>(op);
@@ -378,6 +357,7 @@ ElementFn findElementFn(Operation *op) {
       {TriluOp::getOperationName(), elementOfTrilu},
       {UnpackOp::getOperationName(), elementOfUnpack},
       {UnpackBitsOp::getOperationName(), elementOfUnpackBits},
+      {DecodeRowsOp::getOperationName(), elementOfDecodeRows},
       {BatchNormOp::getOperationName(), elementOfBatchNorm},
       {QuantizeOp::getOperationName(), elementOfQuantize},
       {DequantizeOp::getOperationName(), elementOfDequantize},

@@ -12,6 +12,11 @@ mlir::Value elementOfQuantize(Body &body, mlir::Operation *op,
 mlir::Value elementOfDequantize(Body &body, mlir::Operation *op,
                                 llvm::ArrayRef<mlir::AffineExpr> indices);
 
+mlir::Value elementOfUnpackBits(Body &body, mlir::Operation *op,
+                                llvm::ArrayRef<mlir::AffineExpr> indices);
+mlir::Value elementOfDecodeRows(Body &body, mlir::Operation *op,
+                                llvm::ArrayRef<mlir::AffineExpr> indices);
+
 mlir::Value elementOfGather(Body &body, mlir::Operation *op,
                             llvm::ArrayRef<mlir::AffineExpr> indices);
 mlir::Value elementOfGatherElements(Body &body, mlir::Operation *op,

@@ -192,6 +192,10 @@ Value emitEncode(OpBuilder &b, Location location, tn::EncodeOp op, Value stored)
   if (isa<IntegerType>(element)) {
     return encodeInteger(b, location, element, x);
   }
+  if (op->hasAttr(kEncodesByInstruction) && x.getType().isF32()) {
+    Value code = arith::TruncFOp::create(b, location, element, x);
+    return arith::BitcastOp::create(b, location, b.getI8Type(), code);
+  }
   bool isPower = isa<Float8E8M0FNUType>(element);
   if (isPower && !x.getType().isF64()) {
     x = arith::ExtFOp::create(b, location, b.getF64Type(), x);
@@ -201,15 +205,19 @@ Value emitEncode(OpBuilder &b, Location location, tn::EncodeOp op, Value stored)
   return arith::TruncIOp::create(b, location, b.getI8Type(), code);
 }
 
+Value decodedFloat(OpBuilder &b, Location location, Type element, Value code) {
+  Bits word(b, location, 32);
+  Value wide = arith::ExtUIOp::create(b, location, b.getI32Type(), code);
+  return isa<Float8E8M0FNUType>(element) ? decodePower(word, wide)
+                                         : decodeFloat(word, element, wide);
+}
+
 Value emitDecode(OpBuilder &b, Location location, tn::DecodeOp op, Value code) {
   Type element = getElementTypeOrSelf(op.getX());
   if (isa<IntegerType>(element)) {
     return decodeInteger(b, location, element, code);
   }
-  Bits word(b, location, 32);
-  Value wide = arith::ExtUIOp::create(b, location, b.getI32Type(), code);
-  Value number =
-      isa<Float8E8M0FNUType>(element) ? decodePower(word, wide) : decodeFloat(word, element, wide);
+  Value number = decodedFloat(b, location, element, code);
   Type type = getElementTypeOrSelf(op.getY());
   if (type.isF32()) {
     return number;

@@ -12,5 +12,12 @@ mlir::Value emitEncode(mlir::OpBuilder &builder, mlir::Location location, tn::En
                        mlir::Value stored);
 mlir::Value emitDecode(mlir::OpBuilder &builder, mlir::Location location, tn::DecodeOp op,
                        mlir::Value code);
+/// The f32 for a code (i8) of a float type.
+mlir::Value decodedFloat(mlir::OpBuilder &builder, mlir::Location location, mlir::Type element,
+                         mlir::Value code);
+
+/// Unit attribute of a tn.encode of f8E4M3FN that the target does by one instruction: its code is
+/// the arith.bitcast of an arith.truncf, which the target's lowering knows.
+inline constexpr llvm::StringLiteral kEncodesByInstruction = "tn.by_instruction";
 
 } // namespace tenon::codegen

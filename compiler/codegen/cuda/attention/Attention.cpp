@@ -8,8 +8,8 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-MatchResult<AttentionProblem> matchTensorCores(RegionBuilder &region) {
-  MatchResult<AttentionProblem> problem = matchAttention(region.source);
+MatchResult<AttentionProblem> matchTensorCores(RegionBuilder &region, bool mayEncode = false) {
+  MatchResult<AttentionProblem> problem = matchAttention(region.source, mayEncode);
   return problem && !fitsTensorCores(*problem)
              ? MatchFailure{"tensor cores need f16 or bf16 and heads in rows on borders of 16 "
                             "bytes"}
@@ -22,7 +22,7 @@ struct StreamProblem {
 };
 
 FamilyMatch matchStream(RegionBuilder &region) {
-  MatchResult<AttentionProblem> problem = matchTensorCores(region);
+  MatchResult<AttentionProblem> problem = matchTensorCores(region, /*mayEncode=*/true);
   if (!problem) {
     return FamilyMatch::refuse(problem.why());
   }

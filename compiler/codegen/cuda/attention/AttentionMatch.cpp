@@ -2,28 +2,29 @@
 // for ranks and on dims being expressions over the region's symbols.
 #include "compiler/codegen/cuda/attention/AttentionMatch.h"
 
-#include "compiler/graph/Tn.h"
+#include "compiler/graph/Float8.h"
 
 using namespace mlir;
 
 namespace tenon::codegen::cuda {
 namespace {
 
-/// The result's strides, in the region's output: what is returned is row-major.
-std::optional<StridedTensor> stridedResult(Value value, uint32_t output) {
+/// The result's strides, in the region's output: what is returned, or `last` if given, is
+/// row-major.
+std::optional<StridedTensor> stridedResult(Value value, uint32_t output, Value last) {
   if (!value.hasOneUse()) {
     return std::nullopt;
   }
   Operation *user = *value.getUsers().begin();
   MLIRContext *context = user->getContext();
-  if (isa<func::ReturnOp>(user)) {
+  if (last ? value == last : isa<func::ReturnOp>(user)) {
     Type element = getElementTypeOrSelf(value.getType());
     return StridedTensor{output, element, getAffineConstantExpr(0, context),
                          rowMajor(tn::getDims(value.getType()), context)};
   }
   tn::TransposeOp transpose = dyn_cast<tn::TransposeOp>(user);
   std::optional<StridedTensor> to =
-      transpose ? stridedResult(transpose.getY(), output) : std::nullopt;
+      transpose ? stridedResult(transpose.getY(), output, last) : std::nullopt;
   if (!to) {
     return std::nullopt;
   }
@@ -33,6 +34,24 @@ std::optional<StridedTensor> stridedResult(Value value, uint32_t output) {
   }
   to->strides = strides;
   return to;
+}
+
+/// A value whose codes of 8-bit floats are what the region gives, times a factor.
+struct Encoded {
+  Value value;
+  double factor = 1;
+};
+
+std::optional<Encoded> encodedOf(func::FuncOp region) {
+  Value result = region.getBody().front().getTerminator()->getOperand(0);
+  tn::EncodeOp encode = result.getDefiningOp<tn::EncodeOp>();
+  if (!encode || !encode.getSaturate() ||
+      !isa<Float8E4M3FNType>(getElementTypeOrSelf(result.getType()))) {
+    return std::nullopt;
+  }
+  tn::MulOp scaled = encode.getX().getDefiningOp<tn::MulOp>();
+  std::optional<double> factor = scaled ? tn::splatNumber(scaled.getB()) : std::nullopt;
+  return factor ? Encoded{scaled.getA(), *factor} : Encoded{encode.getX()};
 }
 
 /// [batch, head, row, column] from the stored order.
@@ -71,19 +90,22 @@ SmallVector<uint32_t> AttentionProblem::buffers(ArrayRef<uint32_t> written) cons
   return result;
 }
 
-MatchResult<AttentionProblem> matchAttention(func::FuncOp region) {
+MatchResult<AttentionProblem> matchAttention(func::FuncOp region, bool mayEncode) {
   auto ops = region.getOps<tn::AttentionOp>();
   if (!llvm::hasSingleElement(ops) || region.getNumResults() != 1) {
     return MatchFailure{"it is not one attention with one result"};
   }
   tn::AttentionOp op = *ops.begin();
+  std::optional<Encoded> encoded = mayEncode ? encodedOf(region) : std::nullopt;
+  Value last = encoded ? encoded->value : Value();
   std::optional<StridedTensor> q = stridedInput(op.getQ()), k = stridedInput(op.getK()),
                                v = stridedInput(op.getV()),
-                               y = stridedResult(op.getY(), region.getNumArguments());
+                               y = stridedResult(op.getY(), region.getNumArguments(), last);
   if (!q || !k || !v || !y) {
     return MatchFailure{"an operand or the result cannot be reached by strides"};
   }
   AttentionProblem problem;
+  problem.codesFactor = encoded ? encoded->factor : 0;
   ArrayRef<bool> inner = op.getHeadsInner();
   problem.q = logical(*q, inner[0]);
   problem.k = logical(*k, inner[1]);

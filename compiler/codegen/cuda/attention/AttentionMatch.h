@@ -18,6 +18,9 @@ struct AttentionProblem {
   std::optional<StridedTensor> mask;
   double scale = 1;
   bool causal = false;
+  /// By what the result is multiplied on its way to codes of 8-bit floats; 0 where it is stored as
+  /// it is.
+  double codesFactor = 0;
   /// Number of the region's first temporary.
   uint32_t firstTemporary = 0;
 
@@ -28,7 +31,7 @@ struct AttentionProblem {
 };
 
 /// The problem of a region that holds one tn.attention, movement ops before it and at most
-/// transposes after it.
-MatchResult<AttentionProblem> matchAttention(mlir::func::FuncOp region);
+/// transposes after it; with `mayEncode` also the codes of 8-bit floats of that.
+MatchResult<AttentionProblem> matchAttention(mlir::func::FuncOp region, bool mayEncode = false);
 
 } // namespace tenon::codegen::cuda

@@ -142,6 +142,7 @@ private:
   void hide(const ThreadBuilder &t, Values &scores) const;
   Values exponentiate(const ThreadBuilder &t, Values &scores, State &state) const;
   Values packed(const ThreadBuilder &t, const Values &probabilities) const;
+  Value codesOf(const ThreadBuilder &t, mlir::ArrayRef<Value> pairs) const;
   void store(const ThreadBuilder &t, const Unit &unit, State &state);
 
   KernelFrame &frame;

@@ -65,9 +65,9 @@ std::optional<StreamLayout> streamLayout(const AttentionProblem &p, const target
       tn::constantDim(p.width) == kTileColumns && tn::constantDim(p.valueWidth) == kTileColumns;
   // The scale is taken out of the mask, which must stay finite.
   bool maskFits = !p.mask || tn::constantDim(p.mask->strides[2]) == 0;
-  if (!gpu.has(target::Feature::WarpgroupMma) || !isWide || !maskFits || p.causal ||
-      p.scale <= 1e-3 || p.scale > 1 || !batches || !heads || !keyHeads || !queries || !keys ||
-      *queries < kGroupRows) {
+  if ((p.codesFactor != 0 && !p.y.element.isF16()) || !gpu.has(target::Feature::WarpgroupMma) ||
+      !isWide || !maskFits || p.causal || p.scale <= 1e-3 || p.scale > 1 || !batches || !heads ||
+      !keyHeads || !queries || !keys || *queries < kGroupRows) {
     return std::nullopt;
   }
   std::optional<StreamMatrix> q = matrixOf(p.q, *batches, *heads, *queries),

@@ -324,19 +324,34 @@ Values StreamKernel::packed(const ThreadBuilder &t, const Values &probabilities)
   return words;
 }
 
-/// A thread stores 16 bytes of each 32 columns of its two rows.
+/// Codes of 8-bit floats for pairs of halves.
+Value StreamKernel::codesOf(const ThreadBuilder &t, ArrayRef<Value> pairs) const {
+  Values codes;
+  for (Value pair : pairs) {
+    Value halves = t.bitcast(t.vectorType(2, element), pair);
+    codes.push_back(t.intrinsic("llvm.nvvm.f16x2.to.e4m3x2.rn", t.builder.getI16Type(), halves));
+  }
+  return t.pack(codes);
+}
+
+/// A thread stores 8 neighbours of each 32 columns of its two rows.
 void StreamKernel::store(const ThreadBuilder &t, const Unit &unit, State &state) {
   Value inGroup = t.rem(thread, kWarpgroup), quad = t.rem(thread, 4);
   Value row = t.add(t.mul(unit.index, kGroupRows),
                     t.add(t.mul(t.div(inGroup, kWarp), kMmaRows), t.div(t.lane(), 4)));
   Corner corner = cornerOf(t, l.y, unit.head, 1);
   Value at = t.add(t.mul(t.add(corner.row, row), l.y.rowElements), corner.column);
-  Value to = t.offset(frame.buffer(p.reads()), element, t.add(at, t.mul(quad, 8)));
+  bool isEncoded = p.codesFactor != 0;
+  Type stored = isEncoded ? t.builder.getI8Type() : element;
+  Value to = t.offset(frame.buffer(p.reads()), stored, t.add(at, t.mul(quad, 8)));
   for (int64_t part : {0, 1}) {
     Value total = state.totals[part];
     total = t.addF(total, t.shuffleXor(total, 1));
     Value inverse = inverseTotal(t, t.addF(total, t.shuffleXor(total, 2)));
-    Value place = t.offset(to, element, part * 8 * l.y.rowElements);
+    if (isEncoded && p.codesFactor != 1) {
+      inverse = t.mulF(inverse, t.f32(p.codesFactor));
+    }
+    Value place = t.offset(to, stored, part * 8 * l.y.rowElements);
     Values chunks;
     for (int64_t column = 0; column < kColumns; column += 32) {
       Values words;
@@ -344,11 +359,12 @@ void StreamKernel::store(const ThreadBuilder &t, const Unit &unit, State &state)
         words.push_back(t.packPair(element, t.mulF(state.accumulators[i], inverse),
                                    t.mulF(state.accumulators[i + 1], inverse)));
       }
-      chunks.push_back(t.pack(exchangeWords(t, words)));
+      words = exchangeWords(t, words);
+      chunks.push_back(isEncoded ? codesOf(t, words) : t.pack(words));
     }
     auto store = [&](const ThreadBuilder &c) {
       for (auto [i, chunk] : llvm::enumerate(chunks)) {
-        c.store(chunk, c.offset(place, element, i * 32), 16);
+        c.store(chunk, c.offset(place, stored, i * 32), 8 * byteSize(stored));
       }
     };
     if (l.queries % kGroupRows == 0) {

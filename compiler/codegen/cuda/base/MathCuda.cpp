@@ -313,6 +313,29 @@ template <typename Op> struct Rewrite : OpRewritePattern<Op> {
   Function function;
 };
 
+/// The code of an 8-bit float (common/math/LowBits.h): one instruction, which makes two of them and
+/// holds them to the finite range.
+struct EncodeFloat8 : OpRewritePattern<arith::BitcastOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(arith::BitcastOp op, PatternRewriter &rewriter) const override {
+    arith::TruncFOp rounded = op.getIn().getDefiningOp<arith::TruncFOp>();
+    if (!rounded || !isa<Float8E4M3FNType>(rounded.getType()) || !op.getType().isInteger(8)) {
+      return failure();
+    }
+    Location loc = op.getLoc();
+    Value x = rounded.getIn();
+    Value zero = arith::ConstantOp::create(rewriter, loc, rewriter.getF32FloatAttr(0));
+    // The upper half first.
+    Value pair = LLVM::CallIntrinsicOp::create(rewriter, loc, rewriter.getI16Type(),
+                                               rewriter.getStringAttr("llvm.nvvm.ff.to.e4m3x2.rn"),
+                                               ValueRange{zero, x})
+                     .getResult(0);
+    rewriter.replaceOpWithNewOp<arith::TruncIOp>(op, rewriter.getI8Type(), pair);
+    return success();
+  }
+};
+
 } // namespace
 
 void populateMathCudaPatterns(RewritePatternSet &patterns) {
@@ -323,7 +346,7 @@ void populateMathCudaPatterns(RewritePatternSet &patterns) {
   patterns.add<Rewrite<math::RsqrtOp>>(context, rewriteRsqrt);
   patterns.add<Rewrite<math::TanhOp>>(context, rewriteTanh);
   patterns.add<Rewrite<math::ErfOp>>(context, rewriteErf);
-  patterns.add<WholeGelu>(context);
+  patterns.add<WholeGelu, EncodeFloat8>(context);
   patterns.add<Rewrite<math::LogOp>>(context, rewriteLog);
   patterns.add<Rewrite<math::AsinhOp>>(context, rewriteAsinh);
   patterns.add<Rewrite<math::AcoshOp>>(context, rewriteAcosh);

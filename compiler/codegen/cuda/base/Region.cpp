@@ -2,13 +2,17 @@
 #include "compiler/codegen/cuda/base/Region.h"
 
 #include "compiler/codegen/common/lower/Lowering.h"
+#include "compiler/codegen/common/math/LowBits.h"
 #include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/common/region/Programs.h"
 #include "compiler/dispatch/Strategy.h"
+#include "compiler/graph/TnRare.h"
+#include "compiler/target/Float8.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 
@@ -67,6 +71,13 @@ FailureOr<func::FuncOp> RegionBuilder::linalg() {
                                            builder.getFunctionType(arguments, results));
   Block *entry = made.addEntryBlock();
   builder.setInsertionPointToEnd(entry);
+  if (target::hasFloat8(gpu)) {
+    source.walk([&](tn::EncodeOp encode) {
+      if (encode.getSaturate() && isa<Float8E4M3FNType>(getElementTypeOrSelf(encode.getY()))) {
+        encode->setAttr(kEncodesByInstruction, builder.getUnitAttr());
+      }
+    });
+  }
   Lowering lowering(builder, location, entry->getArguments().drop_front(source.getNumArguments()));
   for (auto [i, argument] : llvm::enumerate(source.getArguments())) {
     lowering.bind(argument, entry->getArgument(i));

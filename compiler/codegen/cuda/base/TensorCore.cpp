@@ -8,8 +8,24 @@ using namespace mlir;
 
 namespace tenon::codegen::cuda {
 
+/// Words of four bytes, unsigned of A and signed of B: twice the depth.
+static ThreadBuilder::Values multiplyBytes(const ThreadBuilder &t, ArrayRef<Value> a,
+                                           ArrayRef<Value> b, ArrayRef<Value> c) {
+  Type result =
+      LLVM::LLVMStructType::getLiteral(t.builder.getContext(), SmallVector<Type>(4, t.i32Type()));
+  std::array<NVVM::MMATypes, 2> types = {NVVM::MMATypes::u8, NVVM::MMATypes::s8};
+  std::array<NVVM::MMALayout, 2> layouts = {NVVM::MMALayout::row, NVVM::MMALayout::col};
+  Value d = NVVM::MmaOp::create(t.builder, t.location, result, a, b, c,
+                                {kMmaRows, kMmaColumns, 2 * kMmaDepth}, std::nullopt,
+                                NVVM::MMAIntOverflow::wrapped, types, layouts);
+  return {t.member(d, 0), t.member(d, 1), t.member(d, 2), t.member(d, 3)};
+}
+
 ThreadBuilder::Values multiply(const ThreadBuilder &t, Type element, ArrayRef<Value> a,
                                ArrayRef<Value> b, ArrayRef<Value> c) {
+  if (element.isInteger()) {
+    return multiplyBytes(t, a, b, c);
+  }
   bool isBrain = element.isBF16();
   NVVM::MMATypes type = isBrain ? NVVM::MMATypes::bf16 : NVVM::MMATypes::f16;
   auto operands = [&](ArrayRef<Value> words) {

@@ -45,7 +45,9 @@ struct Assembly {
   std::string type;
 
   explicit Assembly(Type element, int64_t columns = kTileColumns)
-      : columns(columns), type(element.isBF16() ? "bf16" : "f16") {}
+      : columns(columns), type(element.isBF16()                       ? "bf16"
+                               : element.getIntOrFloatBitWidth() == 8 ? "e4m3"
+                                                                      : "f16") {}
 
   int64_t accumulators() const { return accumulatorsOf(columns); }
 
@@ -53,11 +55,14 @@ struct Assembly {
     text += std::string("add.s64 ") + which + ", $" + std::to_string(operand) + ", " +
             std::to_string(bytes / 16) + ";\n";
   }
-  /// `flags` says of operands in shared memory whether they are transposed.
+  /// `flags` says of operands in shared memory whether they are transposed, as 8-bit ones never
+  /// are.
   void multiply(const std::string &a, const char *predicate, const char *flags) {
-    text += "wgmma.mma_async.sync.aligned.m64n" + std::to_string(columns) + "k16.f32." + type +
-            "." + type + " " + registers(0, accumulators()) + ", " + a + ", b, " + predicate +
-            ", 1, 1, " + flags + ";\n";
+    bool isFloat8 = type == "e4m3";
+    text += "wgmma.mma_async.sync.aligned.m64n" + std::to_string(columns) +
+            (isFloat8 ? "k32.f32." : "k16.f32.") + type + "." + type + " " +
+            registers(0, accumulators()) + ", " + a + ", b, " + predicate + ", 1, 1" +
+            (isFloat8 ? std::string() : std::string(", ") + flags) + ";\n";
   }
   /// Lets the first product begin new accumulators where this operand (i32) is 0.
   void addFirst(int64_t operand) {

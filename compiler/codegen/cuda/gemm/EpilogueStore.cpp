@@ -1,9 +1,38 @@
 // Relies on the linalg form asking for a sum only at the places of the result that it belongs to.
 #include "compiler/codegen/cuda/gemm/EpilogueStore.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
 using namespace mlir;
 
 namespace tenon::codegen::cuda {
+namespace {
+
+/// The f16 whose code of an 8-bit float an element is (common/math/LowBits.h), or null.
+Value encodedHalf(Value element) {
+  arith::BitcastOp bits = element.getDefiningOp<arith::BitcastOp>();
+  arith::TruncFOp code = bits ? bits.getIn().getDefiningOp<arith::TruncFOp>() : arith::TruncFOp();
+  bool isCode = code && isa<Float8E4M3FNType>(code.getType());
+  arith::ExtFOp widened = isCode ? code.getIn().getDefiningOp<arith::ExtFOp>() : arith::ExtFOp();
+  return widened && widened.getIn().getType().isF16() ? widened.getIn() : Value();
+}
+
+/// Neighbours as a vector. Codes are made two at a time of vectors, from which LLVM makes vectors
+/// of the arithmetic before them.
+Value packed(const ThreadBuilder &t, ArrayRef<Value> elements) {
+  if (elements.size() % 2 != 0 || !llvm::all_of(elements, encodedHalf)) {
+    return t.pack(elements);
+  }
+  ThreadBuilder::Values codes;
+  for (size_t i = 0; i < elements.size(); i += 2) {
+    Value pair = t.pack({encodedHalf(elements[i]), encodedHalf(elements[i + 1])});
+    codes.push_back(t.intrinsic("llvm.nvvm.f16x2.to.e4m3x2.rn", t.builder.getI16Type(), pair));
+  }
+  Value all = codes.size() > 1 ? t.pack(codes) : codes.front();
+  return t.bitcast(t.vectorType(static_cast<int64_t>(elements.size()), t.builder.getI8Type()), all);
+}
+
+} // namespace
 
 void storeThroughEpilogue(ElementEmitter &emitter, const GemmTensors &tensors,
                           ArrayRef<ResultStrip> strips) {
@@ -44,7 +73,7 @@ void storeThroughEpilogue(ElementEmitter &emitter, const GemmTensors &tensors,
   ArrayRef<Value> rest = elements;
   for (const ResultStrip &strip : strips) {
     size_t width = strip.accumulators.size() / strip.parts;
-    Value stored = width > 1 ? kernel.code().pack(rest.take_front(width)) : rest.front();
+    Value stored = width > 1 ? packed(kernel.code(), rest.take_front(width)) : rest.front();
     kernel.store(kernel.region.output(0), stored, strip.linear, strip.isStored);
     rest = rest.drop_front(width);
   }

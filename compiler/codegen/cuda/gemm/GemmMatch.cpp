@@ -4,6 +4,7 @@
 
 #include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cuda/base/ElementEmitter.h"
+#include "compiler/graph/Float8.h"
 #include "compiler/graph/NarrowIntegers.h"
 #include "compiler/graph/Tn.h"
 
@@ -54,6 +55,33 @@ bool continuesRows(const GemmProblem &problem) {
   return true;
 }
 
+/// Two neighbours of 8 bits along the depth are moved as one of 16. False where they do not lie so.
+bool pairBytes(GemmProblem &problem) {
+  AffineExpr one = getAffineConstantExpr(1, problem.depth.getContext());
+  size_t rank = problem.a.at.strides.size();
+  bool isAlongDepth =
+      tn::constantDim(problem.a.columnStride()) == 1 && tn::constantDim(problem.b.rowStride()) == 1;
+  if (!isAlongDepth || !problem.depth.isMultipleOf(2)) {
+    return false;
+  }
+  for (GemmOperand *operand : {&problem.a, &problem.b}) {
+    size_t along = operand == &problem.a ? rank - 1 : rank - 2;
+    for (auto [i, stride] : llvm::enumerate(operand->at.strides)) {
+      if (i != along && !stride.isMultipleOf(2)) {
+        return false;
+      }
+      stride = i == along ? one : stride.floorDiv(2);
+    }
+    if (!operand->at.offset.isMultipleOf(2)) {
+      return false;
+    }
+    operand->at.offset = operand->at.offset.floorDiv(2);
+    operand->at.element = IntegerType::get(one.getContext(), 16);
+  }
+  problem.depth = problem.depth.floorDiv(2);
+  return true;
+}
+
 } // namespace
 
 bool isElementwiseBehind(Operation *root) {
@@ -78,13 +106,22 @@ MatchResult<GemmProblem> matchGemm(func::FuncOp region) {
   tn::Dims result = tn::getDims(op.getY().getType());
   size_t batchRank = result.size() - 2;
   Value left = tn::narrowOperand(op, op.getA()), right = tn::narrowOperand(op, op.getB());
+  GemmProblem problem;
+  if (tn::isFloat8Product(op)) {
+    std::optional<tn::Float8Operand> codes[] = {tn::float8Operand(left), tn::float8Operand(right)};
+    if (!codes[0] || !codes[1]) {
+      return MatchFailure{"an operand of a product of 8-bit floats is not of these"};
+    }
+    left = codes[0]->codes;
+    right = codes[1]->codes;
+    problem.factor = codes[0]->factor * codes[1]->factor;
+  }
   std::optional<GemmOperand> a = operandOf(left, op.getTransposeA(), batchRank);
   std::optional<GemmOperand> b = operandOf(right, op.getTransposeB(), batchRank);
   if (!a || !b) {
     return MatchFailure{"an operand is computed in the region, not read from memory by strides"};
   }
   tn::Dims aDims = tn::getDims(op.getA().getType());
-  GemmProblem problem;
   problem.batch.assign(result.begin(), result.end() - 2);
   problem.rows = result[batchRank];
   problem.columns = result.back();
@@ -92,6 +129,9 @@ MatchResult<GemmProblem> matchGemm(func::FuncOp region) {
   problem.a = *a;
   problem.b = *b;
   problem.rowDims = {problem.rows};
+  if (tn::isByteProduct(op) && !pairBytes(problem)) {
+    return MatchFailure{"bytes of a product do not lie side by side along the depth"};
+  }
   if (isBroadcast(*b) && continuesRows(problem)) {
     problem.rowDims.assign(result.begin(), result.end() - 1);
     problem.rows = tn::elementCount(region.getContext(), problem.rowDims);

@@ -28,6 +28,8 @@ struct GemmProblem {
   bool isGrouped = false;
   mlir::AffineExpr rows, columns, depth;
   GemmOperand a, b;
+  /// Of the sums before anything else is done with them: 8-bit floats stand for multiples.
+  double factor = 1;
 };
 
 /// Whether what stands behind a product or a convolution has its dims, element by element.

@@ -58,9 +58,9 @@ std::optional<Value> readNorm(GemvProblem &problem, Value a) {
   return norm.getX();
 }
 
-/// The parts of the accumulators that an element of the result is made of; 0 if they are not equal
-/// slices of the columns.
-int64_t partsOf(tn::MatmulOp op, Value result) {
+} // namespace
+
+int64_t partsOfColumns(tn::MatmulOp op, Value result) {
   tn::Dims whole = tn::getDims(op.getType()), dims = tn::getDims(result.getType());
   if (tn::sameDims(whole, dims)) {
     return 1;
@@ -82,8 +82,6 @@ int64_t partsOf(tn::MatmulOp op, Value result) {
   return part && *part * 2 == columns && llvm::all_of(op.getY().getUsers(), isPart) ? 2 : 0;
 }
 
-} // namespace
-
 MatchResult<GemvProblem> matchGemv(RegionBuilder &region) {
   auto ops = region.source.getOps<tn::MatmulOp>();
   if (!llvm::hasSingleElement(ops) || region.source.getNumResults() != 1) {
@@ -104,7 +102,7 @@ MatchResult<GemvProblem> matchGemv(RegionBuilder &region) {
   problem.columns = sizes->columns;
   problem.depth = sizes->depth;
   Operation *exit = region.source.getBody().front().getTerminator();
-  problem.parts = partsOf(op, exit->getOperand(0));
+  problem.parts = partsOfColumns(op, exit->getOperand(0));
   if (problem.parts == 0) {
     return MatchFailure{
         "what follows reads other parts than the whole or the two halves of the columns"};

@@ -2,6 +2,7 @@
 // can be: what GEMV and the skinny GEMM take.
 #pragma once
 
+#include "compiler/graph/Float8.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/Tn.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -60,7 +61,8 @@ inline std::optional<HalfGemm> halfGemmOf(tn::MatmulOp matmul) {
   mlir::RankedTensorType b = mlir::cast<mlir::RankedTensorType>(matmul.getB().getType());
   mlir::Type element = b.getElementType();
   bool isHalf = element.isF16() || element.isBF16();
-  if (!isHalf || mlir::getElementTypeOrSelf(matmul.getA()) != element || b.getRank() != 2 ||
+  if (tn::isFloat8Product(matmul) || !isHalf ||
+      mlir::getElementTypeOrSelf(matmul.getA()) != element || b.getRank() != 2 ||
       !b.hasStaticShape() || matmul.getTransposeA() ||
       tn::getDims(matmul.getA().getType()).size() < 2) {
     return std::nullopt;
@@ -70,6 +72,10 @@ inline std::optional<HalfGemm> halfGemmOf(tn::MatmulOp matmul) {
       rowRangeOf(matmul->getParentOfType<mlir::func::FuncOp>(), matmul.getA().getType());
   return HalfGemm{rows.most, b.getDimSize(1 - ofDepth), b.getDimSize(ofDepth)};
 }
+
+/// The parts of the accumulators that an element of the result is made of; 0 if they are not equal
+/// slices of the columns (Gemv.cpp).
+int64_t partsOfColumns(tn::MatmulOp op, mlir::Value result);
 
 /// Whether a product with a constant B is streamed, by its sizes and types alone.
 inline bool isStreamed(tn::MatmulOp matmul) {

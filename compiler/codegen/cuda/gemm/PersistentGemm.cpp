@@ -5,6 +5,8 @@
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/gemm/Tuning.h"
 #include "compiler/dispatch/Strategy.h"
+#include "compiler/graph/Float8.h"
+#include "compiler/target/Float8.h"
 
 using namespace mlir;
 
@@ -30,6 +32,8 @@ std::optional<RightOrder> orderOf(const GemmOperand &b, int64_t columns, int64_t
   return row == 1 && column == depth ? std::optional(RightOrder::DepthInner) : std::nullopt;
 }
 
+bool isHalf(Type element) { return element.isF16() || element.isBF16(); }
+
 /// Rows whose tiles are numbered in 32 bits.
 constexpr int64_t kMostLargeRows = int64_t(1) << 24;
 
@@ -53,26 +57,33 @@ MatchResult<LargeProblem> matchPersistentGemm(RegionBuilder &region) {
   RowRange rows = rowRangeOf(region.source, op.getA().getType());
   std::optional<int64_t> columns = tn::constantDim(product->columns);
   std::optional<int64_t> depth = tn::constantDim(product->depth);
-  Type element = product->a.at.element;
+  Type element = product->a.at.element, sum = getElementTypeOrSelf(op.getType());
+  bool isFloat8 = tn::isFloat8Product(op);
+  int64_t ofUnit = isFloat8 ? 2 : 1;
   if (rows.least < 1 || rows.most > kMostLargeRows || !columns || !depth ||
-      *columns % kLargeColumns != 0 || *depth % kLargeDepth != 0) {
+      *columns % kLargeColumns != 0 || *depth % (kLargeDepth * ofUnit) != 0) {
     return MatchFailure{
-        "there may be no rows, or columns and depth are not multiples of 256 and 64"};
+        "there may be no rows, or columns and depth are not multiples of 256 and 64 "
+        "(128 of 8-bit floats)"};
   }
-  Type sum = getElementTypeOrSelf(op.getType());
-  if (!(element.isF16() || element.isBF16()) || product->b.at.element != element ||
-      sum != element || tn::constantDim(product->a.rowStride()) != depth ||
+  if (!isHalf(sum) || (element != sum && !isFloat8) || product->b.at.element != element ||
+      tn::constantDim(product->a.rowStride()) != depth ||
       tn::constantDim(product->a.columnStride()) != 1) {
     return MatchFailure{
         "A is not rows of f16 or bf16 that lie one after the other, or B has another type"};
   }
   std::optional<RightOrder> order = orderOf(product->b, *columns, *depth);
-  Operation *exit = region.source.getBody().front().getTerminator();
-  if (!order || getElementTypeOrSelf(exit->getOperand(0)) != element || !productTensors(region)) {
+  Type result = getElementTypeOrSelf(
+      region.source.getBody().front().getTerminator()->getOperand(0).getType());
+  bool isStored = result == sum || (isFloat8 && result == element);
+  if (!order || (isFloat8 && order != RightOrder::DepthInner) || !isStored ||
+      !productTensors(region)) {
     return MatchFailure{
         "B does not lie row by row or column by column, or the result has another type"};
   }
   LargeProblem problem{element,
+                       sum,
+                       product->factor,
                        product->a.at.buffer,
                        product->b.at.buffer,
                        *order,
@@ -80,7 +91,7 @@ MatchResult<LargeProblem> matchPersistentGemm(RegionBuilder &region) {
                        product->rows,
                        rows,
                        *columns,
-                       *depth};
+                       *depth / ofUnit};
   problem.blocks = std::min<int64_t>(problem.tiles(rows.most), region.gpu.cores);
   return problem;
 }
@@ -252,7 +263,11 @@ double persistentSeconds(RegionBuilder &region, const LargeProblem &problem,
          depth = double(problem.depth);
   double waves = std::ceil(double(problem.tiles(int64_t(rows))) / double(problem.blocks));
   double ofTile = 2.0 * kLargeRows * kLargeColumns * depth;
-  double work = waves * ofTile * double(region.gpu.cores) / region.gpu.halfPeak;
+  // Of 8-bit floats a unit of the depth is two.
+  double flops = problem.element.getIntOrFloatBitWidth() == 8
+                     ? region.gpu.halfPeak * target::kFloat8Speed / 2
+                     : region.gpu.halfPeak;
+  double work = waves * ofTile * double(region.gpu.cores) / flops;
   double bytes = 2 * (rows * depth + columns * depth + rows * columns);
   return tuning::kPersistentSeconds + std::max(work, bytes / region.gpu.memoryBandwidth);
 }

@@ -1,14 +1,18 @@
-// A large product of 16-bit floats on sm_90a with an epilogue of our own: one block a processor
-// goes from tile to tile. One thread of it copies boxes of both operands into a ring of stages, two
-// warpgroups multiply them, each for half of a tile's rows, and hand their accumulators over in
-// shared memory to three warps that finish them while the next tile is multiplied. Relies on
-// Warpgroup.h for products, AsyncCopy.h for copies and barriers, ElementEmitter for the epilogue.
+// A large product of 16-bit floats, or of 8-bit ones (graph/Float8.h), on sm_90a with an epilogue
+// of our own: one block a processor goes from tile to tile. One thread of it copies boxes of both
+// operands into a ring of stages, two warpgroups multiply them, each for half of a tile's rows, and
+// hand their accumulators over in shared memory to three warps that finish them while the next tile
+// is multiplied. Relies on Warpgroup.h for products, AsyncCopy.h for copies and barriers,
+// ElementEmitter for the epilogue.
 //
 // Blocks do not form clusters: those that read the same boxes at the same time get them from the
 // second-level cache at more than twice the rate at which it serves different ones (measured on an
 // H200: 10.8 TB/s into shared memory, with clusters and multicast 8.2).
 //
-// Accumulators are exchanged in the operands' type: rounded as a product that is stored by itself.
+// Accumulators are exchanged in the product's type: rounded as one that is stored by itself.
+//
+// Two neighbours of 8 bits along the depth are one of 16 wherever they are only moved: boxes,
+// stages and descriptors are the same, an instruction multiplies twice as many.
 #pragma once
 
 #include "compiler/codegen/cuda/base/ElementEmitter.h"
@@ -19,20 +23,22 @@
 
 namespace tenon::codegen::cuda {
 
-/// A block's tile of the result, and the depth of a stage of its operands.
+/// A block's tile of the result, and the depth of a stage of its operands in units of 16 bits.
 inline constexpr int64_t kLargeRows = 128, kLargeColumns = 256, kLargeDepth = 64;
 
 /// Y[rows, columns] = A[rows, depth] B[depth, columns]; A is row-major. Columns and depth are
 /// multiples of those of a tile.
 struct LargeProblem {
-  mlir::Type element;
+  mlir::Type element;                          ///< of the operands
+  mlir::Type sum;                              ///< of the product: 16-bit floats
+  double factor = 1;                           ///< of the sums
   uint32_t a = 0, b = 0;                       ///< buffers
   RightOrder order = RightOrder::ColumnsInner; ///< of B
   tn::Dims rowDims;
-  mlir::AffineExpr rowCount; ///< which may vary
-  RowRange rows;             ///< what it can be
-  int64_t columns = 0, depth = 0;
-  int64_t blocks = 0; ///< at most one a processor
+  mlir::AffineExpr rowCount;      ///< which may vary
+  RowRange rows;                  ///< what it can be
+  int64_t columns = 0, depth = 0; ///< the depth in units of 16 bits
+  int64_t blocks = 0;             ///< at most one a processor
 
   int64_t columnTiles() const { return columns / kLargeColumns; }
   int64_t tiles(int64_t ofRows) const {

@@ -35,10 +35,12 @@ void PersistentGemm::storeAccumulators(const ThreadBuilder &t, ArrayRef<Value> a
     Value at = tileOffset(t, row, t.add(chunk, group % kThreadsOfRow));
     int64_t fixed = group / kThreadsOfRow * kBoxElements;
     Values words;
+    auto scaled = [&](Value sum) { return p.factor == 1 ? sum : t.mulF(sum, t.f32(p.factor)); };
     for (size_t word = i; word < i + 8; word += 2) {
-      words.push_back(t.packPair(p.element, accumulators[word], accumulators[word + 1]));
+      words.push_back(
+          t.packPair(p.sum, scaled(accumulators[word]), scaled(accumulators[word + 1])));
     }
-    storeMatrices(t, t.offset(t.offset(tile, p.element, at), p.element, fixed), words);
+    storeMatrices(t, t.offset(t.offset(tile, p.sum, at), p.sum, fixed), words);
   }
 }
 
@@ -51,7 +53,7 @@ void PersistentGemm::finishUnit(const ThreadBuilder &t, const Corner &corner, Va
   Value row = t.add(t.add(corner.row, t.mul(group, kGroupRows)), inHalf);
   Value column = t.add(t.mul(box, kTileColumns), t.mul(chunk, kNeighbours));
   Index columnIndex = math.fromWord(t.add(corner.column, column), kNeighbours);
-  Value tile = t.offset(exchangedTile(t, group), p.element, t.mul(box, kBoxElements));
+  Value tile = t.offset(exchangedTile(t, group), p.sum, t.mul(box, kBoxElements));
   bool hasTail = !p.rowCount.isMultipleOf(kLargeRows);
   Index first = math.fromWord(row);
   SmallVector<ResultStrip> strips(kPieces);
@@ -59,9 +61,8 @@ void PersistentGemm::finishUnit(const ThreadBuilder &t, const Corner &corner, Va
   for (auto [i, strip] : llvm::enumerate(strips)) {
     int64_t below = int64_t(i) * kPieceRows;
     // Tiles are laid out alike every eight rows.
-    handed.push_back(below < 8
-                         ? t.offset(tile, p.element, tileOffset(t, t.add(inHalf, below), chunk))
-                         : t.offset(handed[i - 8 / kPieceRows], p.element, 8 * kTileColumns));
+    handed.push_back(below < 8 ? t.offset(tile, p.sum, tileOffset(t, t.add(inHalf, below), chunk))
+                               : t.offset(handed[i - 8 / kPieceRows], p.sum, 8 * kTileColumns));
     Index number = math.add(first, Index::constant(below));
     if (hasTail) {
       // Rows that do not exist compute something of the last one.
@@ -75,7 +76,7 @@ void PersistentGemm::finishUnit(const ThreadBuilder &t, const Corner &corner, Va
     strip.place.push_back(columnIndex);
   }
   for (auto [strip, pointer] : llvm::zip(strips, handed)) {
-    Value vector = t.load(t.vectorType(kNeighbours, p.element), pointer, 16);
+    Value vector = t.load(t.vectorType(kNeighbours, p.sum), pointer, 16);
     for (int64_t i = 0; i < kNeighbours; ++i) {
       strip.accumulators.push_back(t.toF32(t.extract(vector, i)));
     }

@@ -64,11 +64,15 @@ Values TiledGemmKernel::addSimtProducts() {
 void TiledGemmKernel::shareSimtSums(ValueRange accumulators) {
   ThreadBuilder t = kernel.code();
   t.barrier();
+  Values sums(accumulators);
+  for (Value &sum : sums) {
+    sum = p.factor == 1 ? sum : t.mulF(sum, t.f32(p.factor));
+  }
   Value base = t.offset(shared, t.f32Type(), t.add(t.mul(warpRow, sumPitch()), warpColumn));
   for (int64_t i = 0; i < tile.warpRows; ++i) {
     int64_t row = i / kPart * kStride + i % kPart;
     for (int64_t j = 0; j < tile.warpColumns; j += kPart) {
-      Values part(accumulators.slice(i * tile.warpColumns + j, kPart));
+      ArrayRef<Value> part = ArrayRef<Value>(sums).slice(i * tile.warpColumns + j, kPart);
       int64_t at = row * sumPitch() + j / kPart * kStride;
       t.store(t.pack(part), t.offset(base, t.f32Type(), at), 16);
     }

@@ -2,6 +2,8 @@
 // by element for FP32 arithmetic. Relies on GemmMatch.h for the strides.
 #include "compiler/codegen/cuda/gemm/TileLoader.h"
 
+#include "compiler/codegen/common/math/LowBits.h"
+#include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/cuda/base/TensorCore.h"
 #include "compiler/graph/Tn.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -90,7 +92,8 @@ void StridedLoader::place(KernelFrame &owner, const BlockPlace &place) {
     index = i == 0 ? index : t.div(index, size);
     from = t.add(from, t.mul(t.wide(number), owner.size64(operand.at.strides[i])));
   }
-  pointer = t.offset(owner.pointer(buffer, /*isWritten=*/false), operand.at.element, from);
+  pointer =
+      t.offset(owner.pointer(buffer, /*isWritten=*/false), storageType(operand.at.element), from);
 }
 
 void StridedLoader::copy(const ThreadBuilder &t, Value depth, Value to) const {
@@ -128,7 +131,8 @@ void StridedLoader::fill(const ThreadBuilder &t, Value step, Value to) const {
   AffineExpr ofDepth = isA ? operand.columnStride() : operand.rowStride();
   Value freeStride = kernel->size64(ofFree), depthStride = kernel->size64(ofDepth);
   bool isAlongDepth = tn::constantDim(ofDepth) == 1;
-  Type stored = operand.at.element;
+  // 8-bit floats are codes in memory.
+  Type stored = operand.at.element, held = storageType(stored);
   for (int64_t i = 0; i < size * tile.depth; i += tile.threads()) {
     Value index = t.add(at.thread, i);
     // Neighbours read neighbours.
@@ -140,8 +144,9 @@ void StridedLoader::fill(const ThreadBuilder &t, Value step, Value to) const {
         inside,
         [&](const ThreadBuilder &c) -> Values {
           Value from = c.add(c.mul(c.wide(row), freeStride), c.mul(c.wide(column), depthStride));
-          unsigned bytes = stored.getIntOrFloatBitWidth() / 8;
-          return {c.toF32(c.load(stored, c.offset(pointer, stored, from), bytes))};
+          Value element = c.load(held, c.offset(pointer, held, from), byteSize(held));
+          return {held == stored ? c.toF32(element)
+                                 : decodedFloat(c.builder, c.location, stored, element)};
         },
         [](const ThreadBuilder &c) -> Values { return {c.f32(0)}; });
     t.store(element[0], t.offset(to, t.f32Type(), t.add(t.mul(depth, linePitch), line)), 4);

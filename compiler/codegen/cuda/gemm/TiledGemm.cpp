@@ -113,7 +113,9 @@ double estimateStaged(const GemmSizes &sizes, const GemmTile &tile, double coreF
 
 bool fitsTensorCores(const GemmProblem &problem) {
   Type element = problem.a.at.element;
-  return (element.isF16() || element.isBF16()) && problem.b.at.element == element;
+  // Of bytes two are one.
+  bool isMultiplied = element.isF16() || element.isBF16() || element.isInteger(16);
+  return isMultiplied && problem.b.at.element == element;
 }
 
 namespace {
@@ -180,7 +182,7 @@ MatchResult<GemmProblem> matchGenerated(RegionBuilder &region, bool isSimt) {
     return problem;
   }
   layOutWeights(region, *problem);
-  if (!fitsSimt(*problem) || !productTensors(region)) {
+  if (!(fitsSimt(*problem) || fitsTensorCores(*problem)) || !productTensors(region)) {
     return MatchFailure{"the operands are not floats of up to 32 bits"};
   }
   if (isSimt == fitsTensorCores(*problem)) {

@@ -153,7 +153,7 @@ Values TiledGemmKernel::addProducts() {
                   c.barrier();
                   copyStage(c, c.add(index, tile.stages - 1), true, true);
                   commitCopies(c);
-                  if (isInteger) {
+                  if (isInteger && !element.isInteger()) {
                     return addIntegers(c, accumulators, [&](ValueRange zeros) {
                       return multiplyStage(c, index, zeros);
                     });

@@ -64,6 +64,8 @@ std::optional<DType> libraryType(mlir::Type tensor);
 /// The readers of the kinds of root (LibraryMatmul.cpp, LibraryConv.cpp, LibraryAttention.cpp).
 std::optional<RegionStep> matmulStep(mlir::func::FuncOp kernel, mlir::Operation *root,
                                      bool allowTf32);
+/// Of 8-bit floats (graph/Float8.h).
+std::optional<RegionStep> scaledMatmulStep(mlir::func::FuncOp kernel, tn::MatmulOp product);
 std::optional<RegionStep> convStep(mlir::func::FuncOp kernel, mlir::Operation *root,
                                    bool allowTf32);
 std::optional<RegionStep> attentionStep(mlir::func::FuncOp kernel);

@@ -2,6 +2,7 @@
 // stride a batch: dims that cannot be walked by one stride are left to generated code.
 #include "compiler/codegen/common/region/Programs.h"
 #include "compiler/codegen/cuda/library/LibraryMatch.h"
+#include "compiler/graph/Float8.h"
 
 using namespace mlir;
 
@@ -186,6 +187,59 @@ std::optional<RegionStep> matmulStep(func::FuncOp kernel, Operation *root, bool 
   step.buffers = {a->argument, b->argument};
   for (AffineExpr size : {a->rows, b->columns, a->columns, batch->count, a->leading, b->leading,
                           b->columns, batch->strides[0], batch->strides[1], batch->strides[2]}) {
+    step.sizes.push_back(programOf(size));
+  }
+  match.complete(step, call);
+  return step;
+}
+
+namespace {
+
+/// Covers what stands between a product of 8-bit floats and the codes of an operand.
+void coverOperand(Match &match, Value operand) {
+  while (Operation *op = operand.getDefiningOp()) {
+    match.cover(op);
+    if (tn::MulOp scaled = dyn_cast<tn::MulOp>(op)) {
+      match.cover(scaled.getB().getDefiningOp());
+    }
+    operand = op->getOperand(0);
+  }
+}
+
+/// Whether rows of 8-bit floats begin on borders that the library asks for.
+bool isOnBorders(const Matrix &matrix) {
+  return !matrix.isTransposed && matrix.leading.isMultipleOf(tn::kFloat8Border);
+}
+
+} // namespace
+
+std::optional<RegionStep> scaledMatmulStep(func::FuncOp kernel, tn::MatmulOp product) {
+  Match match(kernel);
+  std::optional<tn::Float8Operand> left = tn::float8Operand(product.getA()),
+                                   right = tn::float8Operand(product.getB());
+  std::optional<DType> type = libraryType(product.getType());
+  if (!type || *type == DType::F64 || !left || !right || !product.getTransposeB()) {
+    return std::nullopt;
+  }
+  std::optional<Matrix> a = matrixOf(match, left->codes, /*transpose=*/false),
+                        b = matrixOf(match, right->codes, /*transpose=*/false);
+  coverOperand(match, product.getA());
+  coverOperand(match, product.getB());
+  if (!a || !b || !match.readEpilogue(product) || !match.isWhole() || !foldBatch(*a) ||
+      !b->batch.empty() || !isOnBorders(*a) || !isOnBorders(*b) ||
+      !b->rows.isMultipleOf(tn::kFloat8Border) || !b->columns.isMultipleOf(tn::kFloat8Border) ||
+      (*type == DType::F32 && match.bias) || isZero(a->rows)) {
+    return std::nullopt;
+  }
+  engine::ScaledMatmulCall call;
+  call.type = *type;
+  call.hasBias = match.bias.has_value();
+  call.hasResidual = match.residual.has_value();
+  call.activation = match.activation;
+  call.factor = static_cast<float>(left->factor * right->factor);
+  RegionStep step;
+  step.buffers = {a->argument, b->argument};
+  for (AffineExpr size : {a->rows, b->rows, b->columns, a->leading, b->leading}) {
     step.sizes.push_back(programOf(size));
   }
   match.complete(step, call);

@@ -11,6 +11,8 @@
 #include "compiler/codegen/cuda/library/Tuning.h"
 #include "compiler/dispatch/Cost.h"
 #include "compiler/dispatch/Strategy.h"
+#include "compiler/graph/Float8.h"
+#include "compiler/target/Float8.h"
 
 using namespace mlir;
 
@@ -172,6 +174,9 @@ std::optional<RegionStep> libraryStep(func::FuncOp kernel) {
     if (maySumNothing(kernel, op)) {
       return std::nullopt;
     }
+    if (tn::isFloat8Product(&op)) {
+      return scaledMatmulStep(kernel, cast<tn::MatmulOp>(op));
+    }
     if (isa<tn::MatmulOp>(op)) {
       return matmulStep(kernel, &op, allowTf32);
     }
@@ -208,7 +213,11 @@ double matmulSeconds(RegionBuilder &region, const LibraryCall &call,
          batch = double(region.estimate(problem->batch));
   bool isAligned = problem->columns.isMultipleOf(8) && problem->depth.isMultipleOf(8);
   bool isHalf = problem->a.at.element.getIntOrFloatBitWidth() == 16;
+  bool isFloat8 = problem->a.at.element.getIntOrFloatBitWidth() == 8;
   double bytes = (isHalf ? 2 : 4) * batch * (rows * depth + columns * depth + rows * columns);
+  if (isFloat8) {
+    bytes = rows * depth + columns * depth + 2 * rows * columns;
+  }
   double stream = bytes / region.gpu.memoryBandwidth +
                   tuning::kFewBytesSeconds * std::min(bytes, tuning::kFewBytes);
   double flops = 2 * batch * rows * columns * depth;
@@ -218,7 +227,9 @@ double matmulSeconds(RegionBuilder &region, const LibraryCall &call,
   }
   return tuning::kMatmulSeconds +
          std::max({tuning::kDepthSeconds * depth, stream * (isAligned ? 1 : tuning::kOddRows),
-                   flops / (isHalf ? region.gpu.halfPeak : region.gpu.peak)});
+                   flops / (isFloat8 ? region.gpu.halfPeak * target::kFloat8Speed
+                            : isHalf ? region.gpu.halfPeak
+                                     : region.gpu.peak)});
 }
 
 /// By the steps of an implicit GEMM of 128 x 64 results, each through all of the filter.

@@ -16,7 +16,7 @@ const target::Target &kGpu = target::targetOf("sm_90a");
 /// With so many blocks, a ring that holds one head if `isShort`, and warpgroups that take turns.
 Emitter emitStream(int64_t blocks, bool isShort = false, bool isPingPong = false) {
   return [=](RegionBuilder &region) -> mlir::FailureOr<bool> {
-    AttentionProblem problem = *matchAttention(region.source);
+    AttentionProblem problem = *matchAttention(region.source, /*mayEncode=*/true);
     std::optional<StreamLayout> layout = streamLayout(problem, kGpu);
     if (!layout) {
       return false;
@@ -166,6 +166,34 @@ TEST(CudaAttentionStreamTest, WhatIsLeftOut) {
             "fence.proxy.async.shared::cta;")}) {
     EXPECT_FALSE(matchesReference(text, changed(emitter, from, to), options())) << from;
   }
+}
+
+/// The codes of 8-bit floats of twice the result.
+std::string codesText(const AttentionCase &c) {
+  std::string text = attentionText(c), codes = c.y.substr(0, c.y.rfind("f16")) + "f8E4M3FN>";
+  auto replaceAll = [&](const std::string &from, const std::string &to) {
+    size_t at = text.find(from);
+    text.replace(at, from.size(), to);
+  };
+  replaceAll(") -> " + c.y + " attributes", ") -> " + codes + " attributes");
+  replaceAll("\nreturn %0 : " + c.y, "\n%two = tn.constant dense<2.0> : tensor<f16> : tensor<f16>\n%1 = tn.mul %0, %two : (" + c.y +
+                                         ", tensor<f16>) -> " + c.y + "\n%2 = tn.encode %1 : (" + c.y + ") -> " + codes +
+                                         "\nreturn %2 : " + codes);
+  return text;
+}
+
+TEST(CudaAttentionStreamTest, Codes) {
+  EXPECT_TRUE(matchesReference(codesText(plainAttention("f16", 1, 3, 70, 150, 64, 64)), emitStream(1), options()));
+  EXPECT_TRUE(matchesReference(codesText(plainAttention("f16", 1, 2, 128, 128, 64, 64)), emitStream(2), options(true)));
+  std::string large = codesText(plainAttention("f16", 64, 16, 384, 384, 64, 64));
+  llvm::Expected<std::string> ptx = emitTestPtx(large, emitChosen, kGpu);
+  ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
+  EXPECT_NE(ptx->find("cvt.rn.satfinite.e4m3x2.f16x2"), std::string::npos);
+  EXPECT_TRUE(assembles(*ptx, kGpu));
+  // No other kernel of attention stores codes.
+  llvm::Expected<std::string> few = emitTestPtx(codesText(plainAttention("f16", 1, 2, 128, 128, 64, 64)), emitChosen, kGpu);
+  EXPECT_FALSE(bool(few));
+  llvm::consumeError(few.takeError());
 }
 
 TEST(CudaAttentionStreamTest, Assembles) {

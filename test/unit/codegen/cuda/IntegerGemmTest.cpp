@@ -17,6 +17,34 @@ std::string tensor(const std::vector<int64_t> &dims, const std::string &type) {
   return text + type + ">";
 }
 
+/// Bytes as they are: relu of the sums, cast and scaled, or the sums.
+std::string bytesText(int64_t m, int64_t n, int64_t k, bool isRequantized) {
+  std::string a = tensor({m, k}, "ui8"), b = tensor({n, k}, "i8"), y = tensor({m, n}, "i32"), f = tensor({m, n}, "f32"),
+              s = tensor({n}, "f32"), out = isRequantized ? tensor({m, n}, "ui8") : y;
+  std::string body = "%0 = tn.matmul %a, %b {transposeB} : (" + a + ", " + b + ") -> " + y + "\n";
+  body += isRequantized ? "%1 = tn.cast %0 : (" + y + ") -> " + f + "\n%2 = tn.mul %1, %s : (" + f + ", " + s + ") -> " + f +
+                              "\n%3 = tn.clamp %2 {lo = 0.0 : f64, hi = 255.0 : f64} : " + f + "\n%4 = tn.round %3 : " + f +
+                              "\n%5 = tn.cast %4 : (" + f + ") -> " + out + "\nreturn %5 : " + out
+                        : "return %0 : " + out;
+  return regionText("contraction", "(%a: " + a + ", %b: " + b + " {tn.constant}" + (isRequantized ? ", %s: " + s : "") + ") -> " + out, body);
+}
+
+/// All values of both types.
+RunOptions bytes() {
+  RunOptions options;
+  options.inputScale = 0.02;
+  options.gpu = target::targetOf("sm_80");
+  options.edit = [](llvm::MutableArrayRef<reference::Tensor> inputs) {
+    for (reference::Tensor &input : inputs.take_front(2)) {
+      uint8_t *numbers = reinterpret_cast<uint8_t *>(input.mutableBytes());
+      for (size_t i = 0; i < input.byteCount(); ++i) {
+        numbers[i] = uint8_t((i * 2654435761u) >> 11);
+      }
+    }
+  };
+  return options;
+}
+
 struct Case {
   int64_t m, n, k;
   bool transposeA = false, transposeB = false;
@@ -72,6 +100,19 @@ RunOptions integers(bool areLargest = false) {
 }
 
 const Emitter emitChosen = byFamily({"gemm_tensorcore", "gemm_simt"});
+
+TEST(CudaIntegerGemmTest, Bytes) {
+  Emitter cores = byFamily({"gemm_tensorcore"});
+  for (bool isRequantized : {false, true}) {
+    EXPECT_TRUE(matchesReference(bytesText(64, 64, 256, isRequantized), cores, bytes()));
+    EXPECT_TRUE(matchesReference(bytesText(37, 72, 144, isRequantized), cores, bytes()));
+    EXPECT_TRUE(matchesReference(bytesText(200, 40, 1024, isRequantized), cores, bytes()));
+  }
+  llvm::Expected<std::string> ptx = emitTestPtx(bytesText(4096, 1024, 1024, true), cores, target::targetOf("sm_80"));
+  ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
+  EXPECT_NE(ptx->find("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32"), std::string::npos);
+  EXPECT_TRUE(assembles(*ptx, target::targetOf("sm_80")));
+}
 
 TEST(CudaIntegerGemmTest, TensorCores) {
   for (bool transposeA : {false, true}) {

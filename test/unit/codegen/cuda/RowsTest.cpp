@@ -68,6 +68,16 @@ std::string rmsNorm(const std::string &dims, const std::string &length,
                     tensor, scale));
 }
 
+/// A norm's rows, and their codes of 8-bit floats beside.
+std::string normWithCodes(const std::string &dims, const std::string &length) {
+  std::string tensor = "tensor<" + dims + "xf16>", codes = "tensor<" + dims + "xf8E4M3FN>";
+  return regionText("rows", "(%a: " + tensor + ", %s: tensor<" + length + "xf16>) -> (" + tensor + ", " + codes + ")",
+                    llvm::formatv("%0 = tn.rms_norm %a scale %s {{axis = 1 : i64, epsilon = 1.0e-05 : f64} : ({0}, tensor<{2}xf16>) -> {0}\n"
+                                  "%f = tn.constant dense<4.0> : tensor<f16> : tensor<f16>\n%1 = tn.mul %0, %f : ({0}, tensor<f16>) -> {0}\n"
+                                  "%2 = tn.encode %1 : ({0}) -> {1}\nreturn %0, %2 : {0}, {1}",
+                                  tensor, codes, length));
+}
+
 std::string reduce(const std::string &kind, const std::string &from, const std::string &axes,
                    const std::string &to, bool keepdims = false) {
   return regionText(
@@ -102,6 +112,12 @@ TEST(Rows, FusedNorm) {
   EXPECT_TRUE(rowsMatch(fused("3", "768", "f16")));
   EXPECT_TRUE(rowsMatch(fused("2", "3072", "bf16")));
   EXPECT_TRUE(rowsMatch(fused("2", "1536", "f32")));
+}
+
+TEST(Rows, CodesOfANorm) {
+  EXPECT_TRUE(rowsMatch(normWithCodes("5x768", "768")));
+  EXPECT_TRUE(rowsMatch(normWithCodes("3x1024", "1024")));
+  EXPECT_TRUE(rowsMatch(normWithCodes("3x77", "77")));
 }
 
 /// By rows that wait in shared memory, in a layout that GPUs get for far larger tensors.

@@ -10,6 +10,7 @@
 #include "compiler/graph/Tn.h"
 #include "compiler/reference/Compare.h"
 #include "compiler/reference/Interpreter.h"
+#include "compiler/reference/LowBits.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Verifier.h"
@@ -40,7 +41,8 @@ reference::Tensor seeded(RankedTensorType type, ArrayRef<int64_t> symbols, uint6
     wide->as<double>()[i] = isa<FloatType>(type.getElementType()) ? (uniform * 2 - 1) * scale
                                                                   : double(int64_t(uniform * 3));
   }
-  return *reference::convert(*wide, *reference::dtypeOf(type.getElementType()));
+  DType element = *reference::dtypeOf(type.getElementType());
+  return element == DType::F8E4M3FN ? *reference::encode(*wide, element) : *reference::convert(*wide, element);
 }
 
 llvm::Expected<TestRegion> parse(const std::string &text, const std::string &symbol, const target::Target &gpu) {
@@ -80,11 +82,31 @@ std::string launchAll(TestRegion &compiled, const std::vector<void *> &places,
                                  options.symbols, options.reversed));
 }
 
+/// Numbers next to a border between two codes may take either, which few are.
+testing::AssertionResult compareCodes(const reference::Tensor &expected, const reference::Tensor &actual) {
+  int64_t different = 0;
+  for (size_t i = 0; i < expected.byteCount(); ++i) {
+    different += expected.bytes()[i] != actual.bytes()[i];
+  }
+  reference::Comparison comparison =
+      reference::compareTensors(*reference::decode(expected), *reference::decode(actual), {0.13, 0.002});
+  if (comparison.equal() && different <= expected.count() / 50) {
+    return testing::AssertionSuccess();
+  }
+  return testing::AssertionFailure() << different << " codes differ; " << comparison.text(actual.dims());
+}
+
 testing::AssertionResult compareResults(llvm::ArrayRef<reference::Tensor> expected,
                                         llvm::ArrayRef<void *> places) {
   for (auto [i, result] : llvm::enumerate(expected)) {
     reference::Tensor actual = *reference::Tensor::create(result.dtype(), result.dims());
     memcpy(actual.mutableBytes(), places[i], actual.byteCount());
+    if (result.dtype() == DType::F8E4M3FN) {
+      if (testing::AssertionResult same = compareCodes(result, actual); !same) {
+        return same;
+      }
+      continue;
+    }
     reference::Comparison comparison = reference::compareTensors(result, actual);
     if (!comparison.equal()) {
       return testing::AssertionFailure()

@@ -85,4 +85,37 @@ void multiplyMatrices(Lanes lanes, bool isBrain) {
   }
 }
 
+/// Bytes where halves are above, each word with four of them (section mma.m16n8k32).
+void multiplyBytes(Lanes lanes) {
+  struct Operands {
+    uint8_t a[4][4];
+    int8_t b[2][4];
+    int32_t c[4];
+  };
+  int32_t a[16][32], b[32][8];
+  for (unsigned lane = 0; lane < kWarpSize; ++lane) {
+    const Operands &operands = *static_cast<const Operands *>(lanes(lane).arguments);
+    unsigned group = lane / 4, first = lane % 4 * 4;
+    for (unsigned i = 0; i < 4; ++i) {
+      for (unsigned word = 0; word < 4; ++word) {
+        a[group + word % 2 * 8][first + word / 2 * 16 + i] = operands.a[word][i];
+      }
+      for (unsigned word = 0; word < 2; ++word) {
+        b[first + word * 16 + i][group] = operands.b[word][i];
+      }
+    }
+  }
+  for (unsigned lane = 0; lane < kWarpSize; ++lane) {
+    const Operands &operands = *static_cast<const Operands *>(lanes(lane).arguments);
+    for (unsigned i = 0; i < 4; ++i) {
+      unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+      int32_t sum = operands.c[i];
+      for (unsigned k = 0; k < 32; ++k) {
+        sum += a[row][k] * b[k][column];
+      }
+      static_cast<int32_t *>(lanes(lane).result)[i] = sum;
+    }
+  }
+}
+
 } // namespace tenon::codegen::cuda

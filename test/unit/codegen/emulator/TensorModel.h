@@ -24,5 +24,7 @@ uint16_t toHalf(float value, bool isBrain);
 
 /// mma.m16n8k16.
 void multiplyMatrices(Lanes lanes, bool isBrain);
+/// The same of unsigned by signed bytes, of twice the depth.
+void multiplyBytes(Lanes lanes);
 
 } // namespace tenon::codegen::cuda

@@ -2,6 +2,7 @@
 #include "test/unit/codegen/emulator/WarpModel.h"
 
 #include "test/unit/codegen/emulator/ClusterRun.h"
+#include "compiler/reference/LowBits.h"
 
 #include <algorithm>
 #include <cmath>
@@ -222,6 +223,20 @@ const std::map<std::string, Single> &singles() {
        [](void *r, const void *a) {
          give(r, toHalf(as<float>(a)[1], true) | uint32_t(toHalf(as<float>(a)[0], true)) << 16);
        }},
+      {"llvm.nvvm.ff.to.e4m3x2.rn",
+       [](void *r, const void *a) {
+         auto code = [&](int i) { return reference::lowBitCode(DType::F8E4M3FN, as<float>(a)[i]); };
+         uint16_t pair = static_cast<uint16_t>(code(1) | code(0) << 8);
+         memcpy(r, &pair, 2);
+       }},
+      {"llvm.nvvm.f16x2.to.e4m3x2.rn",
+       [](void *r, const void *a) {
+         auto code = [&](int i) {
+           return reference::lowBitCode(DType::F8E4M3FN, double(fromHalf(as<uint16_t>(a)[i], false)));
+         };
+         uint16_t pair = static_cast<uint16_t>(code(0) | code(1) << 8);
+         memcpy(r, &pair, 2);
+       }},
       {"llvm.nvvm.cp.async.cg.shared.global.16",
        [](void *, const void *a) { startCopy(a, false); }},
       {"llvm.nvvm.cp.async.cg.shared.global.16.s",
@@ -314,6 +329,7 @@ using Together = void (*)(Lanes lanes);
 const std::map<std::string, Together> &togethers() {
   static const std::map<std::string, Together> table = {
       {"llvm.nvvm.mma.m16n8k16.row.col.f32.f32", [](Lanes l) { multiplyMatrices(l, false); }},
+      {"llvm.nvvm.mma.m16n8k32.row.col.u8.s8", multiplyBytes},
       {"llvm.nvvm.mma.m16n8k16.row.col.bf16", [](Lanes l) { multiplyMatrices(l, true); }},
       {"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16.p3", [](Lanes l) { loadMatrices(l, false); }},
       {"llvm.nvvm.stmatrix.sync.aligned.m8n8.x4.b16.p3", storeMatrices},

@@ -3,10 +3,12 @@
 #include "test/unit/codegen/emulator/WarpgroupModel.h"
 
 #include "test/unit/codegen/emulator/PtxPiece.h"
+#include "compiler/reference/LowBits.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <optional>
 
@@ -153,11 +155,13 @@ private:
     StringRef shape = StringRef(statement.name).substr(strlen("wgmma.mma_async.sync.aligned.m64n"));
     unsigned columns = 0;
     bool isShape = !shape.consumeInteger(10, columns) && columns % 8 == 0 && columns <= 256;
-    bool isBrain = shape == "k16.f32.bf16.bf16";
+    bool isBrain = shape == "k16.f32.bf16.bf16", isFloat8 = shape == "k32.f32.e4m3.e4m3";
     llvm::ArrayRef<std::string> operands = statement.operands;
     bool inRegisters = operands.size() == 7;
-    if (!isShape || (!isBrain && shape != "k16.f32.f16.f16") || operands.size() < 7 ||
-        operands.size() > 8 || operands[4] != "1" || operands[5] != "1") {
+    // Operands of 8 bits lie in shared memory here, and have no flags.
+    bool hasOperands = isFloat8 ? operands.size() == 6 : operands.size() == 7 || operands.size() == 8;
+    if (!isShape || !(isBrain || isFloat8 || shape == "k16.f32.f16.f16") || !hasOperands ||
+        operands[4] != "1" || operands[5] != "1") {
       fault = "an instruction that the model does not know: " + statement.name;
       return;
     }
@@ -167,11 +171,23 @@ private:
       return;
     }
     Sums &sums = sumsOf(registers, columns, scalar(operands[3]) != 0);
+    sums.group = model.committed;
+    if (isFloat8) {
+      Codes a = codes(scalar(operands[1]), kRows), b = codes(scalar(operands[2]), columns);
+      // Two products for each unit of 16 bits.
+      for (unsigned byte = 0; byte < 2; ++byte) {
+        add(sums, a[byte], b[byte], columns);
+      }
+      return;
+    }
     std::vector<float> a = inRegisters
                                ? lanesOf(registersOf(operands[1]), isBrain)
                                : tile(scalar(operands[1]), kRows, operands[6] == "1", isBrain);
     std::vector<float> b = tile(scalar(operands[2]), columns, operands.back() == "1", isBrain);
-    sums.group = model.committed;
+    add(sums, a, b, columns);
+  }
+
+  void add(Sums &sums, const std::vector<float> &a, const std::vector<float> &b, unsigned columns) {
     for (unsigned row = 0; row < kRows && fault.empty(); ++row) {
       for (unsigned k = 0; k < kDepth; ++k) {
         for (unsigned column = 0; column < columns; ++column) {
@@ -251,13 +267,36 @@ private:
     return a;
   }
 
+  /// As `tile` of one stored [extent][depth], of the lower and of the upper bytes of its elements.
+  using Codes = std::array<std::vector<float>, 2>;
+  Codes codes(uint64_t descriptor, unsigned extent) {
+    Codes numbers;
+    std::vector<uint16_t> bits = bitsOfTile(descriptor, extent, /*isTransposed=*/false);
+    for (uint16_t both : bits) {
+      for (unsigned byte = 0; byte < 2; ++byte) {
+        uint8_t code = static_cast<uint8_t>(both >> 8 * byte);
+        numbers[byte].push_back(
+            static_cast<float>(reference::lowBitNumber(DType::F8E4M3FN, code)));
+      }
+    }
+    return numbers;
+  }
+
   /// [depth][extent] of a tile that is stored [extent][depth], or as it is if transposed.
   std::vector<float> tile(uint64_t descriptor, unsigned extent, bool isTransposed, bool isBrain) {
+    std::vector<float> elements;
+    for (uint16_t bits : bitsOfTile(descriptor, extent, isTransposed)) {
+      elements.push_back(fromHalf(bits, isBrain));
+    }
+    return elements;
+  }
+
+  std::vector<uint16_t> bitsOfTile(uint64_t descriptor, unsigned extent, bool isTransposed) {
     Read read{.descriptor = descriptor,
               .rows = isTransposed ? kDepth : extent,
               .columns = isTransposed ? extent : kDepth,
               .group = model.committed};
-    std::vector<float> elements(kDepth * extent);
+    std::vector<uint16_t> elements(kDepth * extent);
     std::string wrong = faultOf(descriptor);
     if (!wrong.empty()) {
       fault = fault.empty() ? wrong : fault;
@@ -265,9 +304,8 @@ private:
     }
     for (unsigned i = 0; i < extent; ++i) {
       for (unsigned k = 0; k < kDepth; ++k) {
-        uint16_t bits = isTransposed ? elementAt(shared, descriptor, k, i)
-                                     : elementAt(shared, descriptor, i, k);
-        elements[k * extent + i] = fromHalf(bits, isBrain);
+        elements[k * extent + i] = isTransposed ? elementAt(shared, descriptor, k, i)
+                                                : elementAt(shared, descriptor, i, k);
       }
     }
     read.digest = digestOf(read);

@@ -1,0 +1,107 @@
+// Which regions are products of few rows by weights of few bits, and how long they take. Relies on
+// LowBitGemvKernel.cpp for the kernel.
+#include "compiler/codegen/cuda/gemm/LowBitGemv.h"
+#include "compiler/codegen/common/region/RegionSource.h"
+#include "compiler/codegen/cuda/KernelFamily.h"
+#include "compiler/codegen/cuda/gemm/HalfGemm.h"
+#include "compiler/dispatch/Strategy.h"
+#include "compiler/graph/TnRare.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+
+/// Panels under way in a warp, to keep the memory busy with 4 bytes a load.
+constexpr int64_t kPanelsUnderWay = 8;
+
+MatchResult<LowBitProblem> matchLowBitGemv(RegionBuilder &region) {
+  auto ops = region.source.getOps<tn::MatmulOp>();
+  if (!llvm::hasSingleElement(ops) || region.source.getNumResults() != 1) {
+    return MatchFailure{"it is not one product with one result"};
+  }
+  tn::MatmulOp op = *ops.begin();
+  tn::DecodeRowsOp rows = op.getB().getDefiningOp<tn::DecodeRowsOp>();
+  BlockArgument a = dyn_cast<BlockArgument>(op.getA());
+  BlockArgument weights = rows ? dyn_cast<BlockArgument>(rows.getRows()) : BlockArgument();
+  LowBitProblem problem;
+  Operation *exit = region.source.getBody().front().getTerminator();
+  problem.parts = partsOfColumns(op, exit->getOperand(0));
+  if (!a || !weights || !op.getTransposeB() || op.getTransposeA() || problem.parts == 0) {
+    return MatchFailure{"it is no product of an input by weights of 4 or 8 bits with elementwise "
+                        "operations behind the whole or the two halves of its columns"};
+  }
+  problem.element = op.getType().getElementType();
+  problem.layout = rows.layout();
+  tn::Dims dims = tn::getDims(op.getType());
+  RowRange range = rowRangeOf(region.source, op.getA().getType());
+  problem.rowCount = rowCountOf(op.getA().getType());
+  bool isHalf = problem.element.isF16() || problem.element.isBF16();
+  const tn::BlockRows &layout = problem.layout;
+  if (!isHalf || range.least < 1 || range.most > kMostStreamedRows ||
+      layout.block % kLowBitPanel != 0 || layout.depth % layout.block != 0 ||
+      !productTensors(region)) {
+    return MatchFailure{"only 1 to 16 rows of f16 or bf16 by whole blocks of a multiple of 32 are "
+                        "bound by the stream of weights"};
+  }
+  problem.input = a.getArgNumber();
+  problem.weights = weights.getArgNumber();
+  problem.rowDims.assign(dims.begin(), dims.end() - 1);
+  problem.rows = range.most;
+  problem.columns = *tn::constantDim(dims.back());
+  return problem;
+}
+
+/// Enough panels under way, and no more than a warp has.
+LowBitLayout chooseLowBitLayout(const LowBitProblem &problem) {
+  LowBitLayout layout;
+  while (layout.warps > 1 && problem.layout.blocks() < layout.warps) {
+    layout.warps /= 2;
+  }
+  int64_t ofWarp = llvm::divideCeilSigned(problem.layout.blocks(), layout.warps);
+  layout.blocks =
+      std::clamp<int64_t>(kPanelsUnderWay * kLowBitPanel / problem.layout.block, 1, ofWarp);
+  return layout;
+}
+
+namespace {
+
+FamilyMatch matchFamily(RegionBuilder &region) {
+  MatchResult<LowBitProblem> problem = matchLowBitGemv(region);
+  if (!problem) {
+    return FamilyMatch::refuse(problem.why());
+  }
+  return FamilyMatch::take(*problem,
+                           dispatch::choiceOf(kGemvLowBit.name, chooseLowBitLayout(*problem)),
+                           "few rows: weights of few bits stream from memory once");
+}
+
+/// The stream of weights, at what loads of 4 bytes reach of the memory, or the conversion of their
+/// numbers: about 45 instructions of a warp for 16 columns of a panel.
+double lowBitSeconds(RegionBuilder &region, const LowBitProblem &problem,
+                     const dispatch::KernelChoice &) {
+  constexpr double kSeconds = 2.5e-6, kOfMemory = 0.7, kInstructions = 45, kPerSecond = 4 * 1.6e9;
+  double bytes = double(problem.columns) * double(problem.layout.rowBytes());
+  double panels = double(problem.tiles()) * double(problem.layout.depth / kLowBitPanel);
+  double work = panels * kInstructions / (kPerSecond * double(region.gpu.cores));
+  return kSeconds + std::max(bytes / (kOfMemory * region.gpu.memoryBandwidth), work);
+}
+
+LogicalResult emitChosen(RegionBuilder &region, const LowBitProblem &problem,
+                         const dispatch::KernelChoice &choice) {
+  return success(emitLowBitGemv(region, problem, configOf<LowBitLayout>(choice)));
+}
+
+} // namespace
+
+constexpr KernelFamily kGemvLowBit = {
+    .name = "gemv_low_bit",
+    .what = "GEMV and skinny GEMM of up to 16 rows by weights of 4 or 8 bits, which become MMA "
+            "fragments in registers",
+    .strategies = {dispatch::kContraction},
+    .needs = {"matmul"},
+    .match = matchFamily,
+    .seconds = on<lowBitSeconds>,
+    .epilogueSeconds = epilogueSeconds,
+    .emit = on<emitChosen>};
+
+} // namespace tenon::codegen::cuda

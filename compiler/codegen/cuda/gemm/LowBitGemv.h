@@ -1,0 +1,54 @@
+// Products of few rows by weights of 4 or 8 bits behind scales (tn.decode_rows): a step of a
+// decoder whose weights stream from memory as small as they are in the engine. Relies on
+// graph/BlockRows.h for how a column's numbers lie and on ElementEmitter for the epilogue.
+//
+// The weights are A of each mma, so a tile's 16 columns are its rows; the activations are B. Of a
+// panel of 32 of the depth lane 4 g + t takes the numbers 8 t .. 8 t + 7 of columns g and g + 8,
+// from words to fragments in registers; what a block's numbers sum to is multiplied by the block's
+// scale.
+#pragma once
+
+#include "compiler/codegen/common/region/KernelFamily.h"
+#include "compiler/codegen/cuda/base/ElementEmitter.h"
+#include "compiler/codegen/cuda/gemm/GemmMatch.h"
+#include "compiler/graph/BlockRows.h"
+
+namespace tenon::codegen::cuda {
+
+/// Depth of a panel: blocks are whole ones.
+inline constexpr int64_t kLowBitPanel = 32;
+
+/// Y[rows, columns] = A[rows, depth] B[columns, depth] for B of words; at most 16 rows.
+struct LowBitProblem {
+  uint32_t input = 0, weights = 0; ///< buffers
+  mlir::Type element;              ///< of A and Y: f16 or bf16
+  tn::Dims rowDims;
+  mlir::AffineExpr rowCount;
+  int64_t rows = 0, columns = 0; ///< rows at most
+  /// Sums that make one element of the result: they lie columns / parts apart.
+  int64_t parts = 1;
+  tn::BlockRows layout;
+
+  int64_t partColumns() const { return columns / parts; }
+  int64_t tileColumns() const { return 16 / parts; } ///< of the result
+  int64_t tiles() const { return (partColumns() + tileColumns() - 1) / tileColumns(); }
+};
+
+/// The blocks of a column that a warp has under way, and the warps side by side along the depth.
+struct LowBitLayout {
+  int64_t warps = 8;
+  int64_t blocks = 4;
+};
+
+template <typename Visitor> void visitParameters(Visitor &visit, LowBitLayout &layout) {
+  visit("warps", layout.warps);
+  visit("blocks", layout.blocks);
+}
+
+MatchResult<LowBitProblem> matchLowBitGemv(RegionBuilder &region);
+LowBitLayout chooseLowBitLayout(const LowBitProblem &problem);
+/// One kernel. False after a diagnostic.
+bool emitLowBitGemv(RegionBuilder &region, const LowBitProblem &problem,
+                    const LowBitLayout &layout);
+
+} // namespace tenon::codegen::cuda

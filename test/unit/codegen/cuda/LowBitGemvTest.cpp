@@ -1,0 +1,154 @@
+// Products of few rows by weights of 4 and 8 bits on the emulated GPU: blocks of all sizes, zero points,
+// columns and rows that end inside a tile, and epilogues.
+#include "compiler/codegen/cuda/gemm/LowBitGemv.h"
+#include "test/unit/codegen/emulator/HandKernelCheck.h"
+
+#include <cmath>
+#include <cstring>
+
+namespace tenon::codegen::cuda {
+namespace {
+
+struct Shape {
+  std::string type;
+  int64_t rows, columns;
+  tn::BlockRows layout;
+};
+
+std::string textOf(const Shape &s) {
+  auto tensor = [](std::initializer_list<int64_t> dims, const std::string &type) {
+    std::string text = "tensor<";
+    for (int64_t dim : dims) {
+      text += std::to_string(dim) + "x";
+    }
+    return text + type + ">";
+  };
+  std::string a = tensor({s.rows, s.layout.depth}, s.type), b = tensor({s.columns, s.layout.rowBytes()}, "ui8"),
+              w = tensor({s.columns, s.layout.depth}, s.type), y = tensor({s.rows, s.columns}, s.type),
+              c = tensor({s.columns}, s.type);
+  return regionText("contraction", "(%a: " + a + ", %b: " + b + " {tn.constant}, %c: " + c + ") -> " + y,
+                    "%w = tn.decode_rows %b {bits = " + std::to_string(s.layout.bits) + " : i64, block = " +
+                        std::to_string(s.layout.block) + " : i64, zero_points = " +
+                        (s.layout.hasZeroPoints ? "true" : "false") + "} : (" + b + ") -> " + w +
+                        "\n%0 = tn.matmul %a, %w {transposeB} : (" + a + ", " + w + ") -> " + y + "\n%1 = tn.add %0, %c : (" + y +
+                        ", " + c + ") -> " + y + "\n%2 = tn.relu %1 : " + y + "\nreturn %2 : " + y);
+}
+
+/// Numbers of all values, and scales and zero points that differ between blocks: scales by which weights are
+/// exact in 16 bits, as kernels have them.
+RunOptions optionsOf(const Shape &s, bool reversed = false) {
+  RunOptions options;
+  options.inputScale = 1;
+  options.reversed = reversed;
+  options.edit = [s](llvm::MutableArrayRef<reference::Tensor> inputs) {
+    uint64_t seed = 7;
+    auto next = [&] { return seed = seed * 6364136223846793005u + 1442695040888963407u, uint32_t(seed >> 32); };
+    uint8_t *rows = inputs[1].as<uint8_t>();
+    for (int64_t column = 0; column < s.columns; ++column) {
+      for (int64_t block = 0; block < s.layout.blocks(); ++block) {
+        uint8_t *words = rows + column * s.layout.rowBytes() + 4 * block * s.layout.blockWords();
+        float scale = std::ldexp(1.0f, int((column + 3 * block) % 3) - 9), zero = float(next() % (1 << s.layout.bits));
+        std::memcpy(words, &scale, 4);
+        if (s.layout.hasZeroPoints) {
+          std::memcpy(words + 4, &zero, 4);
+        }
+        for (int64_t i = 4 * s.layout.headerWords(); i < 4 * s.layout.blockWords(); ++i) {
+          words[i] = uint8_t(next());
+        }
+      }
+    }
+  };
+  return options;
+}
+
+mlir::FailureOr<bool> emitChosen(RegionBuilder &region) {
+  MatchResult<LowBitProblem> problem = matchLowBitGemv(region);
+  return problem && emitLowBitGemv(region, *problem, chooseLowBitLayout(*problem));
+}
+
+testing::AssertionResult isRight(const Shape &s, bool reversed = false) {
+  return matchesReference(textOf(s), emitChosen, optionsOf(s, reversed));
+}
+
+TEST(CudaLowBitGemvTest, Bits) {
+  for (int64_t bits : {4, 8}) {
+    for (const char *type : {"f16", "bf16"}) {
+      EXPECT_TRUE(isRight({type, 1, 48, {bits, 32, false, 1024}})) << bits << type;
+      EXPECT_TRUE(isRight({type, 5, 32, {bits, 32, true, 512}}, true)) << bits << type;
+    }
+  }
+}
+
+TEST(CudaLowBitGemvTest, Blocks) {
+  for (int64_t block : {64, 128, 256}) {
+    EXPECT_TRUE(isRight({"f16", 1, 32, {4, block, false, 1280}})) << block;
+    EXPECT_TRUE(isRight({"f16", 3, 32, {8, block, true, 768}})) << block;
+  }
+  // Fewer blocks than warps, and warps with fewer blocks than others.
+  EXPECT_TRUE(isRight({"f16", 1, 16, {4, 32, false, 32}}));
+  EXPECT_TRUE(isRight({"bf16", 1, 16, {4, 32, false, 32 * 37}}));
+}
+
+/// The first half of the columns times the relu of the second.
+std::string gatedText(const Shape &s) {
+  std::string text = textOf({s.type, s.rows, s.columns, s.layout});
+  std::string y = "tensor<" + std::to_string(s.rows) + "x" + std::to_string(s.columns) + "x" + s.type + ">",
+              half = "tensor<" + std::to_string(s.rows) + "x" + std::to_string(s.columns / 2) + "x" + s.type + ">";
+  size_t from = text.find("\n%1 = "), to = text.find("\nreturn ");
+  size_t end = text.find("\n", to + 1);
+  std::string start = std::to_string(s.columns / 2);
+  text.replace(from, end - from,
+               "\n%1 = tn.slice %0 {starts = affine_map<() -> (0, 0)>, steps = array<i64: 1, 1>} : (" + y + ") -> " + half +
+                   "\n%2 = tn.slice %0 {starts = affine_map<() -> (0, " + start + ")>, steps = array<i64: 1, 1>} : (" + y + ") -> " + half +
+                   "\n%3 = tn.relu %2 : " + half + "\n%4 = tn.mul %1, %3 : (" + half + ", " + half + ") -> " + half + "\nreturn %4 : " + half);
+  size_t result = text.find(") -> " + y + " attributes");
+  text.replace(result, 5 + y.size(), ") -> " + half);
+  return text;
+}
+
+/// More steps than stages of a warp's ring, which goes around.
+TEST(CudaLowBitGemvTest, Rings) {
+  EXPECT_TRUE(isRight({"f16", 1, 16, {4, 32, false, 8192}}, true));
+  EXPECT_TRUE(isRight({"bf16", 2, 21, {4, 32, true, 8192}}));
+  EXPECT_TRUE(isRight({"bf16", 1, 32, {8, 64, false, 8192}}, true));
+}
+
+TEST(CudaLowBitGemvTest, Halves) {
+  for (const Shape &s : {Shape{"f16", 1, 64, {4, 32, false, 512}}, Shape{"bf16", 3, 2 * 21, {4, 128, true, 256}}}) {
+    EXPECT_TRUE(matchesReference(gatedText(s), emitChosen, optionsOf(s))) << gatedText(s);
+  }
+}
+
+TEST(CudaLowBitGemvTest, Tails) {
+  EXPECT_TRUE(isRight({"f16", 1, 21, {4, 32, false, 256}}));
+  EXPECT_TRUE(isRight({"f16", 9, 40, {4, 32, false, 256}}, true));
+  EXPECT_TRUE(isRight({"bf16", 16, 7, {8, 64, true, 256}}));
+}
+
+TEST(CudaLowBitGemvTest, Assembles) {
+  for (const Shape &s : {Shape{"bf16", 1, 2048, {4, 32, false, 2048}}, Shape{"bf16", 1, 8192, {4, 128, true, 2048}},
+                         Shape{"f16", 16, 2048, {8, 32, false, 8192}}, Shape{"bf16", 8, 128256, {8, 256, true, 2048}}}) {
+    for (const char *arch : {"sm_80", "sm_90a"}) {
+      llvm::Expected<std::string> ptx = emitTestPtx(textOf(s), emitChosen, target::targetOf(arch));
+      ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
+      EXPECT_TRUE(assembles(*ptx, target::targetOf(arch))) << arch;
+    }
+  }
+}
+
+TEST(CudaLowBitGemvTest, RefusesWhatItCannotDo) {
+  auto isRefused = [](const Shape &s) {
+    llvm::Expected<std::string> ptx = emitTestPtx(textOf(s), emitChosen, target::targetOf("sm_90"));
+    bool refused = !ptx;
+    llvm::consumeError(ptx.takeError());
+    return refused;
+  };
+  EXPECT_FALSE(isRefused({"f16", 16, 16, {4, 32, false, 64}}));
+  EXPECT_TRUE(isRefused({"f16", 17, 16, {4, 32, false, 64}}));
+  EXPECT_TRUE(isRefused({"f32", 1, 16, {4, 32, false, 64}}));
+  EXPECT_TRUE(isRefused({"f16", 1, 16, {4, 16, false, 64}}));
+  EXPECT_TRUE(isRefused({"f16", 1, 16, {4, 64, false, 96}}));
+}
+
+} // namespace
+} // namespace tenon::codegen::cuda
