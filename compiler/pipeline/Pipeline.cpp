@@ -152,18 +152,25 @@ void Compilation::noteApproximations(ModuleOp regions) {
 
 /// Levels that a group gains by and has not: of the model's products of bytes and of bf16.
 void Compilation::addLevels(TargetGroup &group) const {
+  constexpr uint32_t kUnitsOfBytes =
+      engine::x86::kVnni | engine::x86::kAvxVnni | engine::x86::kAmxInt8;
   uint32_t units = 0;
   group.module->walk([&](Operation *op) {
     if (isa<tn::MatmulOp, tn::ConvOp, tn::AttentionOp>(op)) {
       Type element = getElementTypeOrSelf(op->getOperand(1));
       units |= element.isBF16() ? engine::x86::kAmxBf16 : 0;
-      units |= element.isInteger(8) ? engine::x86::kAvxVnni | engine::x86::kAmxInt8 : 0;
+      units |= element.isInteger(8) ? kUnitsOfBytes : 0;
     }
   });
   std::vector<engine::CpuLevel> levels(options.levels);
   for (const engine::CpuLevelRow &row : engine::kCpuLevels) {
-    bool isOfGroup = row.architecture == engine::rowOf(levels.front()).architecture;
-    if (isOfGroup && (row.features & units) != 0 && !llvm::is_contained(levels, row.level)) {
+    // Units that no worse level has.
+    uint32_t gained = row.features & units;
+    for (engine::CpuLevel level : levels) {
+      uint32_t has = engine::rowOf(level).features;
+      gained &= (has & ~row.features) == 0 ? ~has : ~uint32_t(0);
+    }
+    if (gained != 0 && row.architecture == engine::rowOf(levels.front()).architecture) {
       levels.push_back(row.level);
     }
   }

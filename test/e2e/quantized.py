@@ -62,6 +62,36 @@ class Model:
         sums = levels @ (weights.astype(np.int64) - zeros.astype(np.int64))
         self.wanted[y] = sums * (np.float64(scale) * scales.astype(np.float64))
 
+    def quantize(self, name, x, scale, zero, like):
+        """The nodes, and the real numbers that the levels stand for."""
+        parameters = [self.constant(f"{name}s", np.float32(scale)), self.constant(f"{name}z", like(zero))]
+        q = self.node("QuantizeLinear", [name, *parameters], f"{name}q")
+        limits = np.iinfo(like)
+        levels = np.clip(np.rint(x / np.float32(scale)) + zero, limits.min, limits.max) - zero
+        return self.node("DequantizeLinear", [q, *parameters], f"{name}d"), levels * np.float64(np.float32(scale))
+
+    def add_computed(self, label, kinds, zeros, is_transposed):
+        """Of two activations, as attention multiplies them."""
+        x = self.inputs[f"x{label}"] = self.random.standard_normal((2, 3, 19, 30)).astype(np.float32)
+        w = self.inputs[f"w{label}"] = self.random.standard_normal((2, 3, 37, 30) if is_transposed else (2, 3, 30, 37)).astype(np.float32)
+        a, real_x = self.quantize(f"x{label}", x, 0.021, zeros[0], kinds[0])
+        b, real_w = self.quantize(f"w{label}", w, 0.017, zeros[1], kinds[1])
+        if is_transposed:
+            b = self.node("Transpose", [b], f"t{label}", perm=[0, 1, 3, 2])
+            real_w = real_w.transpose(0, 1, 3, 2)
+        self.node("MatMul", [a, b], f"y{label}")
+        self.wanted[f"y{label}"] = real_x @ real_w
+
+    def add_table(self, label, kind, zero):
+        """x * sigmoid(x) with each step quantized."""
+        x = self.inputs[f"x{label}"] = (2 * self.random.standard_normal((5, 77))).astype(np.float32)
+        start, real = self.quantize(f"x{label}", x, 0.05, zero, kind)
+        self.node("Sigmoid", [start], f"g{label}")
+        gate, real_gate = self.quantize(f"g{label}", (1 / (1 + np.exp(-real))).astype(np.float32), 1 / 128, 0, np.uint8)
+        self.node("Mul", [start, gate], f"m{label}")
+        y, self.wanted[f"y{label}"] = self.quantize(f"m{label}", (real * real_gate).astype(np.float32), 0.04, zero, kind)
+        self.node("Identity", [y], f"y{label}")
+
     def add_dynamic(self, label, shape, weight_kind):
         rows, depth, columns = shape
         x = self.inputs[f"x{label}"] = self.random.standard_normal((rows, depth)).astype(np.float32)
@@ -96,6 +126,12 @@ class Quantized(ToolTest):
             cls.model.add_static(f"{i}_{j}", shape, form)
         for (i, shape), kind in itertools.product(enumerate(SHAPES), (np.int8, np.uint8)):
             cls.model.add_dynamic(f"{i}_{kind.__name__}", shape, kind)
+        kinds = (np.uint8, np.int8)
+        for (i, pair), is_transposed in itertools.product(enumerate(itertools.product(kinds, kinds)), (False, True)):
+            zeros = [101 if kind == np.uint8 else (-7 if i else 0) for kind in pair]
+            cls.model.add_computed(f"c{i}_{is_transposed}", pair, zeros, is_transposed)
+        for kind in kinds:
+            cls.model.add_table(f"t_{kind.__name__}", kind, 99 if kind == np.uint8 else -9)
         for j, form in enumerate(FORMS):
             if not form[3]:
                 cls.model.add_static(f"free_{j}", FREE, form)
@@ -121,6 +157,23 @@ class Quantized(ToolTest):
         self.succeed("compile", "m.onnx", "-o", "m.tenon", "--target", "cpu:avx2")
         panels = sum(-(-depth // 4) * 4 * -(-columns // 32) * 32 for _, depth, columns in (*SHAPES, FREE)) * (len(FORMS) + 2)
         self.assertLess(self.json("inspect", "m.tenon")["weights_bytes"], 1.5 * panels)
+
+
+    def test_levels_that_a_model_gains_by(self):
+        def levels(*arguments):
+            self.succeed("compile", *arguments, "-o", "levels.tenon")
+            return [variant["level"] for variant in self.json("inspect", "levels.tenon")["variants"]]
+
+        weights = numpy_helper.from_array(np.ones((40, 8), np.float32), "w")
+        graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g",
+                                  [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 40])],
+                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 8])], [weights])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), self.folder / "f.onnx")
+        common = ["x86-64-v3", "avx512", "avx512-vnni-bf16"]
+        self.assertEqual(levels("f.onnx"), common)
+        self.assertEqual(levels("f.onnx", "--precision", "bf16"), [*common, "amx"])
+        self.assertEqual(levels("m.onnx"), ["x86-64-v3", "avx-vnni", "avx512", "avx512-vnni", "avx512-vnni-bf16", "amx"])
+        self.assertEqual(levels("m.onnx", "--target", "cpu:avx2"), ["x86-64-v3"])
 
 
 if __name__ == "__main__":
