@@ -38,7 +38,7 @@ constexpr uint32_t kHopper = kLater | Feature::KeepsReads;
 constexpr std::array<ArchRow, 8> kArchs = {{
     {"sm_80", "a100", kAmpere, 2048, 32, 163, 164, 1, 80},
     {"sm_86", "a40", kAmpere, 1536, 16, 99, 100, 1, 80},
-    {"sm_89", "l40s", kAmpere, 1536, 24, 99, 100, 1, 80},
+    {"sm_89", "l40s", kAmpere, 1536, 24, 99, 100, 1, 81}, // conversions to 8-bit floats
     {"sm_90", "h200", kHopper, 2048, 32, 227, 228, 8, 81},
     {"sm_90a", "h200", kHopper | Feature::WarpgroupMma, 2048, 32, 227, 228, 16, 81},
     {"sm_100", "b200", kLater, 2048, 32, 227, 228, 8, 86},

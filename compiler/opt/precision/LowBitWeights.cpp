@@ -1,12 +1,13 @@
 // Products of floats with weights that are integers of few bits behind scales: the weights stay so
 // small in the engine, as rows of blocks (graph/BlockRows.h) that the product's kernel takes apart.
 // Relies on constant folding leaving tn.dequantize of such weights, and on integer-products having
-// taken what it multiplies as integers.
+// taken what it multiplies as integers. One file: reading levels and storing them are two sides of
+// one form.
 #include "compiler/graph/TnRare.h"
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
-#include "compiler/opt/products/GpuProducts.h"
 #include "compiler/opt/Patterns.h"
+#include "compiler/opt/products/GpuProducts.h"
 #include "compiler/reference/Interpreter.h"
 #include "mlir/IR/TypeUtilities.h"
 

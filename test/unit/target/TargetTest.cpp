@@ -39,7 +39,7 @@ struct Limits {
 TEST(Targets, EachArchitectureHasItsOwnLimits) {
   for (const Limits &row : {Limits{"sm_80", 2048, 32, 166912, 108, 1, 80},
                             Limits{"sm_86", 1536, 16, 101376, 84, 1, 80},
-                            Limits{"sm_89", 1536, 24, 101376, 142, 1, 80},
+                            Limits{"sm_89", 1536, 24, 101376, 142, 1, 81},
                             Limits{"sm_90", 2048, 32, 232448, 132, 8, 81},
                             Limits{"sm_90a", 2048, 32, 232448, 132, 16, 81},
                             Limits{"sm_100", 2048, 32, 232448, 148, 8, 86},
