@@ -81,6 +81,7 @@ const Pass kCpuOrder[] = {
     {"low-bit-weights", lowBitWeights},
     // It leaves elementwise operations, which the others look through.
     {"expand-all-quantize", expandAllQuantize},
+    {"fill-words", fillWords},
     {"dot-products", dotProducts},
     // Behind that, which makes reductions.
     {"split-reductions", splitReductions},
@@ -116,6 +117,7 @@ const Pass kAll[] = {
     {"convs-to-products", convsToProducts},
     {"merge-products", mergeProducts},
     {"fit-convs", fitConvs},
+    {"fill-words", fillWords},
     {"expand-quantize", expandQuantize},
     {"expand-all-quantize", expandAllQuantize},
     {"integer-products", integerProducts},

@@ -116,6 +116,9 @@ llvm::LogicalResult expandAttention(mlir::ModuleOp module, tn::WeightStore &weig
 /// bf16 channels in multiples of 8.
 llvm::LogicalResult fitConvs(mlir::ModuleOp module, tn::WeightStore &weights);
 
+/// Convolutions of bf16 get as many input channels as CPUs multiply at once.
+llvm::LogicalResult fillWords(mlir::ModuleOp module, tn::WeightStore &weights);
+
 /// `convertPrecision` (ConvertPrecision.h) without its record: for tools and tests, by name.
 llvm::LogicalResult convertToFp16(mlir::ModuleOp module, tn::WeightStore &weights);
 llvm::LogicalResult convertToBf16(mlir::ModuleOp module, tn::WeightStore &weights);

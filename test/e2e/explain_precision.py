@@ -15,7 +15,7 @@ PRODUCTS = {
     "integers": ("u8 x s8, sums of i32", ""),
     "float_weights": ("f32", "its weights are not quantized"),
     "along_depth": ("f32", "differs along the depth"),
-    "computed": ("f32", "both operands are computed"),
+    "computed": ("u8 x s8, sums of i32", ""),
     "weights_alone": ("f32 x weights of 4 bits in blocks of 32", ""),
     "in_two_ways": ("f32", "the other operand is not quantized"),
     "floats": ("f32", ""),
@@ -78,10 +78,10 @@ class ExplainPrecision(ToolTest):
 
     def test_text(self):
         text = self.succeed("explain", "precision", "m.tenon", "--all").stdout
-        for part in ("u8 x s8, sums of i32", "4 of floats though an operand is quantized", "both operands are computed", "in fp32", "quantization and casts"):
+        for part in ("u8 x s8, sums of i32", "3 of floats though an operand is quantized", "the other operand is not quantized", "in fp32", "quantization and casts"):
             self.assertIn(part, text)
-        one = self.succeed("explain", "precision", "m.tenon", "computed").stdout
-        self.assertIn("both operands are computed", one)
+        one = self.succeed("explain", "precision", "m.tenon", "in_two_ways").stdout
+        self.assertIn("the other operand is not quantized", one)
         self.assertNotIn("weights are not quantized", one)
         self.assertIn("TN0105", self.call("explain", "precision", "m.tenon", "nothing").stderr)
 

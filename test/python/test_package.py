@@ -213,7 +213,7 @@ class Errors(unittest.TestCase):
         self.assertEqual(tenon.check(MODELS / "gaps.onnx")["gaps"], error.gaps)
 
     def test_options(self):
-        self.expect(tenon.UsageError, "TN0105", lambda: compiled("linear", precision="fp8"))
+        self.expect(tenon.UsageError, "TN0105", lambda: compiled("linear", precision="fp4"))
         self.expect(tenon.UnsupportedError, "TN0302", lambda: compiled("linear", target="tpu"))
         self.expect(tenon.UsageError, "TN0237", lambda: compiled("linear", dynamic_shapes={"q": "1x8"}))
         self.expect(tenon.UsageError, "TN0105", lambda: compiled("linear", max_weights=0.5))

@@ -72,9 +72,17 @@ LogicalResult bufferize(func::FuncOp kernel) {
   return bufferization::runOneShotBufferize(kernel, options, state);
 }
 
-LogicalResult dropExactConversions(ModuleOp module) {
+bool endsProduct(func::FuncOp source) {
+  return llvm::any_of(source.getBody().front(),
+                      [](Operation &op) { return isa<tn::MatmulOp, tn::ConvOp>(op); });
+}
+
+LogicalResult dropConversions(ModuleOp module, bool endsProduct) {
   RewritePatternSet patterns(module->getContext());
   populateExactConversionPatterns(patterns);
+  if (endsProduct) {
+    populateStorageConversionPatterns(patterns);
+  }
   return applyPatternsGreedily(module, std::move(patterns));
 }
 
@@ -119,7 +127,7 @@ FailureOr<Lowered> lowerRegion(ModuleOp source, ModuleOp module, StringRef symbo
   FailureOr<AffineExpr> scratch = assignScratch(kernel);
   if (failed(scratch) || failed(vectorizeStrips(kernel, floatLanes(target.level))) ||
       failed(runPasses(module, {createCanonicalizerPass, createCSEPass})) ||
-      failed(dropExactConversions(module)) || failed(expandMath(module))) {
+      failed(dropConversions(module, endsProduct(region.source))) || failed(expandMath(module))) {
     return failure();
   }
   returnFailures(kernel);

@@ -59,7 +59,9 @@ StringRef reasonOf(Value a, Value b, int64_t depthOfA, int64_t depthOfB) {
                             : "the other operand is not quantized";
   }
   if (!left.isConstant && !right.isConstant) {
-    return "both operands are computed";
+    return "both operands are computed, and a scale is not one number, or a zero point or the "
+           "depth "
+           "is known in each run only";
   }
   if (variesAlong(left.source, a, depthOfA) || variesAlong(right.source, b, depthOfB)) {
     return "a scale or zero point differs along the depth";

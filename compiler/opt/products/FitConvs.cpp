@@ -195,31 +195,39 @@ struct EvenPads : OpRewritePattern<tn::ConvOp> {
   }
 };
 
+int64_t channelsOf(tn::ConvOp op) { return tensorType(op.getWeight()).getDimSize(1); }
+
 /// Channels that copies can take: over two dims the library's. Over three a single one is left
 /// alone, since the filter is longer by what is added.
-int64_t alignedChannels(int64_t channels, int64_t rank) {
+int64_t channelsForGpu(tn::ConvOp op) {
+  int64_t channels = channelsOf(op), rank = op.getType().getRank();
+  if (!isLibraryType(op) || rank < 4 || op.getType().getElementType().isF32()) {
+    return channels;
+  }
   if (rank == 4) {
     return llvm::alignTo(channels, kNarrowChannels);
   }
   return channels == 1 ? 1 : llvm::alignTo(channels, channels % 4 == 3 ? 4 : 2);
 }
 
+/// Channels that fill the words of two that kernels of bf16 multiply.
+int64_t channelsForCpu(tn::ConvOp op) {
+  bool isTaken = isLibraryType(op) && op.getType().getElementType().isBF16();
+  return isTaken ? llvm::alignTo(channelsOf(op), 2) : channelsOf(op);
+}
+
 /// conv(x, w) -> conv(pad(x), pad(w)) with channels that are aligned
 struct PadConv : OpRewritePattern<tn::ConvOp> {
-  PadConv(MLIRContext *context, DerivedWeights &weights)
-      : OpRewritePattern(context), weights(weights) {}
+  PadConv(MLIRContext *context, DerivedWeights &weights, int64_t (*alignedChannels)(tn::ConvOp))
+      : OpRewritePattern(context), weights(weights), alignedChannels(alignedChannels) {}
 
   LogicalResult matchAndRewrite(tn::ConvOp op, PatternRewriter &rewriter) const override {
-    RankedTensorType weight = tensorType(op.getWeight());
-    Type element = weight.getElementType();
-    int64_t channels = weight.getDimSize(1);
-    int64_t aligned = alignedChannels(channels, weight.getRank());
-    if (!isLibraryType(op) || weight.getRank() < 4 || op.getGroups() != 1 || element.isF32() ||
-        aligned == channels) {
+    int64_t aligned = alignedChannels(op), rank = op.getType().getRank();
+    if (op.getGroups() != 1 || aligned == channelsOf(op)) {
       return failure();
     }
-    SmallVector<int64_t> begins(weight.getRank(), 0), ends(weight.getRank(), 0);
-    ends.back() = aligned - channels;
+    SmallVector<int64_t> begins(rank, 0), ends(rank, 0);
+    ends.back() = aligned - channelsOf(op);
     Value x = padded(rewriter, op.getLoc(), op.getX(), begins, ends);
     Value filter = weights.pad(rewriter, op.getLoc(), op.getWeight(), 1, aligned);
     rewriter.modifyOpInPlace(op, [&] {
@@ -231,9 +239,17 @@ struct PadConv : OpRewritePattern<tn::ConvOp> {
 
 private:
   DerivedWeights &weights;
+  int64_t (*alignedChannels)(tn::ConvOp);
 };
 
 } // namespace
+
+LogicalResult fillWords(ModuleOp module, tn::WeightStore &store) {
+  DerivedWeights weights(store);
+  RewritePatternSet patterns(module.getContext());
+  patterns.add<PadConv>(module.getContext(), weights, channelsForCpu);
+  return runPatterns(module, std::move(patterns));
+}
 
 LogicalResult fitConvs(ModuleOp module, tn::WeightStore &store) {
   DerivedWeights weights(store);
@@ -241,7 +257,7 @@ LogicalResult fitConvs(ModuleOp module, tn::WeightStore &store) {
   patterns
       .add<SinkCast<tn::TransposeOp>, SinkCast<tn::ReshapeOp>, WidenConv, SinkNarrowing, EvenPads>(
           module.getContext());
-  patterns.add<PadConv>(module.getContext(), weights);
+  patterns.add<PadConv>(module.getContext(), weights, channelsForGpu);
   return runPatterns(module, std::move(patterns));
 }
 

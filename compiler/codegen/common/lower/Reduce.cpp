@@ -23,9 +23,7 @@ Type accumulatorType(Type element) {
 
 Value widen(OpBuilder &builder, Location location, Value value) {
   Type type = accumulatorType(value.getType());
-  return type == value.getType()
-             ? value
-             : arith::ExtFOp::create(builder, location, type, value).getResult();
+  return type == value.getType() ? value : widenStored(builder, location, type, value);
 }
 
 Value narrow(OpBuilder &builder, Location location, Value value, Type storage) {

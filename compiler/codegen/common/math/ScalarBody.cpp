@@ -80,12 +80,16 @@ Value emitMod(ScalarEmitter &e, Value a, Value b, bool fmod) {
   return e.select(adjust, e.add(remainder, b), remainder);
 }
 
+/// No rounding here is one of storage (kForStorage): the model asks for it.
 Value emitCast(OpBuilder &builder, Location location, CastOp op, Value stored) {
   Type from = getElementTypeOrSelf(op.getX());
   Type to = getElementTypeOrSelf(op.getY());
   ScalarEmitter source(builder, location, from);
   ScalarEmitter target(builder, location, to);
-  Value x = source.load(stored);
+  bool isWidened = source.isFloat() && stored.getType() != source.computed();
+  Value x = isWidened
+                ? arith::ExtFOp::create(builder, location, source.computed(), stored).getResult()
+                : source.load(stored);
   Type type = target.computed();
   Value y = x;
   if (to.isInteger(1)) {
@@ -111,7 +115,9 @@ Value emitCast(OpBuilder &builder, Location location, CastOp op, Value stored) {
   } else if (x.getType() != type) {
     y = arith::TruncIOp::create(builder, location, type, x);
   }
-  return target.store(y);
+  bool isRounded = target.isFloat() && y.getType() != storageType(to);
+  return isRounded ? arith::TruncFOp::create(builder, location, storageType(to), y).getResult()
+                   : target.store(y);
 }
 
 /// A bool is a byte that is 0 or 1.
@@ -251,9 +257,13 @@ Value emitBinary(ScalarEmitter &e, Operation *op, Value a, Value b) {
 } // namespace
 
 Value roundForStorage(OpBuilder &builder, Location location, Type stored, Value value) {
-  return arith::TruncFOp::create(
-      builder, location, stored, value, arith::RoundingModeAttr(),
-      arith::FastMathFlagsAttr::get(builder.getContext(), arith::FastMathFlags::contract));
+  return arith::TruncFOp::create(builder, location, stored, value, arith::RoundingModeAttr(),
+                                 arith::FastMathFlagsAttr::get(builder.getContext(), kForStorage));
+}
+
+Value widenStored(OpBuilder &builder, Location location, Type wide, Value value) {
+  return arith::ExtFOp::create(builder, location, wide, value,
+                               arith::FastMathFlagsAttr::get(builder.getContext(), kForStorage));
 }
 
 Type storageType(Type element) {

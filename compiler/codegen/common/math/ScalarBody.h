@@ -3,6 +3,7 @@
 #pragma once
 
 #include "compiler/graph/Tn.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Builders.h"
 
 namespace tenon::codegen {
@@ -11,10 +12,17 @@ namespace tenon::codegen {
 /// signless, wider floats unchanged.
 mlir::Type storageType(mlir::Type element);
 
-/// A wide float as one of the narrow type that it is stored in. Marked `contract`: between fused
-/// operations the digits may stay, which a cast of the model's may not.
+/// How roundings to the type that a value is stored in are marked, and the ways back: a kernel may
+/// leave out such a pair, but not a cast of the model's. (Upstream folds pairs that are marked
+/// `contract`, in every kernel.)
+inline constexpr mlir::arith::FastMathFlags kForStorage = mlir::arith::FastMathFlags::afn;
+
+/// A wide float as one of the narrow type that it is stored in.
 mlir::Value roundForStorage(mlir::OpBuilder &builder, mlir::Location location, mlir::Type stored,
                             mlir::Value value);
+/// The way back.
+mlir::Value widenStored(mlir::OpBuilder &builder, mlir::Location location, mlir::Type wide,
+                        mlir::Value value);
 
 /// An element of a constant as it lies in memory.
 mlir::TypedAttr storedElement(mlir::Attribute element, mlir::Type storage);

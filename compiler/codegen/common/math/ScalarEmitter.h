@@ -36,7 +36,7 @@ public:
                                          zero);
     }
     if (stored.getType() != type) {
-      return mlir::arith::ExtFOp::create(builder, location, type, stored);
+      return widenStored(builder, location, type, stored);
     }
     return stored;
   }

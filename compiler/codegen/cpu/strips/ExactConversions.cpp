@@ -2,6 +2,7 @@
 // becomes an integer is held in its range. What follows from the operations before is left out
 // here. Relies on ScalarBody's forms of rounding and saturation.
 #include "compiler/codegen/cpu/strips/ExactConversions.h"
+#include "compiler/codegen/common/math/ScalarBody.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -52,12 +53,8 @@ bool isExact(Value wide, FloatType narrow, int steps = kMostSteps) {
                       [&](Value operand) { return isExact(operand, narrow, steps - 1); });
 }
 
-/// Whether a value is rounded only because it would be stored so, not because the model asks for
-/// it: between operations that are fused, bf16 keeps the digits of f32.
-bool isOfStorage(arith::TruncFOp rounded) {
-  return getElementTypeOrSelf(rounded.getType()).isBF16() &&
-         arith::bitEnumContainsAny(rounded.getFastmath().value_or(arith::FastMathFlags::none),
-                                   arith::FastMathFlags::contract);
+bool isMarked(std::optional<arith::FastMathFlags> flags) {
+  return flags && arith::bitEnumContainsAny(*flags, kForStorage);
 }
 
 /// widen(round(x)) -> x
@@ -68,7 +65,24 @@ struct DropRounding : OpRewritePattern<arith::ExtFOp> {
     arith::TruncFOp rounded = op.getIn().getDefiningOp<arith::TruncFOp>();
     FloatType narrow = cast<FloatType>(getElementTypeOrSelf(op.getIn()));
     if (!rounded || rounded.getIn().getType() != op.getType() || narrow.getWidth() != 16 ||
-        !(isOfStorage(rounded) || isExact(rounded.getIn(), narrow))) {
+        !isExact(rounded.getIn(), narrow)) {
+      return failure();
+    }
+    rewriter.replaceOp(op, rounded.getIn());
+    return success();
+  }
+};
+
+/// The same of bf16 that is rounded only because it would be stored so, not because the model casts
+/// to it or from it.
+struct DropStorage : OpRewritePattern<arith::ExtFOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(arith::ExtFOp op, PatternRewriter &rewriter) const override {
+    arith::TruncFOp rounded = op.getIn().getDefiningOp<arith::TruncFOp>();
+    if (!rounded || rounded.getIn().getType() != op.getType() ||
+        !getElementTypeOrSelf(op.getIn()).isBF16() || !isMarked(rounded.getFastmath()) ||
+        !isMarked(op.getFastmath())) {
       return failure();
     }
     rewriter.replaceOp(op, rounded.getIn());
@@ -192,6 +206,10 @@ struct DropTop : OpRewritePattern<arith::SelectOp> {
 };
 
 } // namespace
+
+void populateStorageConversionPatterns(RewritePatternSet &patterns) {
+  patterns.add<DropStorage>(patterns.getContext());
+}
 
 void populateExactConversionPatterns(RewritePatternSet &patterns) {
   patterns.add<DropRounding, DropBound<arith::MaxNumFOp>, DropBound<arith::MinNumFOp>, DropNanTest,

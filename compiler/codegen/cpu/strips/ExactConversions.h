@@ -10,4 +10,8 @@ namespace tenon::codegen::cpu {
 /// conversions of bf16 are expanded.
 void populateExactConversionPatterns(mlir::RewritePatternSet &patterns);
 
+/// The same of a kernel that ends a product of bf16: what its sums become keeps the digits of f32
+/// until it is stored, as they do in the libraries' kernels.
+void populateStorageConversionPatterns(mlir::RewritePatternSet &patterns);
+
 } // namespace tenon::codegen::cpu
