@@ -150,7 +150,8 @@ void Compilation::noteApproximations(ModuleOp regions) {
   });
 }
 
-/// Levels that a group gains by and has not: of the model's products of bytes and of bf16.
+/// Levels of x86-64 that a group gains by and has not: of the model's products of bytes and of
+/// bf16.
 void Compilation::addLevels(TargetGroup &group) const {
   constexpr uint32_t kUnitsOfBytes =
       engine::x86::kVnni | engine::x86::kAvxVnni | engine::x86::kAmxInt8;
@@ -162,23 +163,27 @@ void Compilation::addLevels(TargetGroup &group) const {
       units |= element.isInteger(8) ? kUnitsOfBytes : 0;
     }
   });
-  std::vector<engine::CpuLevel> levels(options.levels);
+  std::vector<engine::CpuLevel> levels;
+  for (const CodeTarget &target : group.targets) {
+    levels.push_back(*engine::parseCpuLevel(target.level));
+  }
   for (const engine::CpuLevelRow &row : engine::kCpuLevels) {
+    bool isOfGroup = row.architecture == engine::Architecture::X86_64 &&
+                     groupsOfLevels({levels.front(), row.level}).size() == 1;
     // Units that no worse level has.
     uint32_t gained = row.features & units;
     for (engine::CpuLevel level : levels) {
       uint32_t has = engine::rowOf(level).features;
       gained &= (has & ~row.features) == 0 ? ~has : ~uint32_t(0);
     }
-    if (gained != 0 && row.architecture == engine::rowOf(levels.front()).architecture) {
+    if (isOfGroup && gained != 0) {
       levels.push_back(row.level);
+      group.targets.push_back(cpuTarget(row.level, options.cpu, options.guard));
     }
   }
-  llvm::sort(levels);
-  group.targets.clear();
-  for (engine::CpuLevel level : levels) {
-    group.targets.push_back(cpuTarget(level, options.cpu, options.guard));
-  }
+  llvm::sort(group.targets, [](const CodeTarget &a, const CodeTarget &b) {
+    return *engine::parseCpuLevel(a.level) < *engine::parseCpuLevel(b.level);
+  });
 }
 
 /// `tn` → `tn.region`: what runs as one kernel, how, and why.

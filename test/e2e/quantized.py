@@ -174,6 +174,11 @@ class Quantized(ToolTest):
         self.assertEqual(levels("f.onnx", "--precision", "bf16"), [*common, "amx"])
         self.assertEqual(levels("m.onnx"), ["x86-64-v3", "avx-vnni", "avx512", "avx512-vnni", "avx512-vnni-bf16", "amx"])
         self.assertEqual(levels("m.onnx", "--target", "cpu:avx2"), ["x86-64-v3"])
+        # Another architecture beside it has what was named.
+        self.assertEqual(levels("f.onnx", "--target", "cpu,armv8-a"), [*common, "armv8-a"])
+        self.assertEqual(levels("f.onnx", "--precision", "bf16", "--target", "cpu,armv8-a"), [*common, "amx", "armv8-a"])
+        self.assertEqual(levels("m.onnx", "--target", "armv8-a,cpu"),
+                         ["x86-64-v3", "avx-vnni", "avx512", "avx512-vnni", "avx512-vnni-bf16", "amx", "armv8-a"])
 
 
 if __name__ == "__main__":
