@@ -18,8 +18,6 @@ namespace {
 
 constexpr int64_t kWideBytes = 4;
 
-bool isByte(Type element) { return element.isInteger(8) || element.isUnsignedInteger(8); }
-
 /// As people write it: u8, s8, i32, f32, bf16.
 std::string textOf(Type element) {
   unsigned width = element.getIntOrFloatBitWidth();
@@ -28,7 +26,7 @@ std::string textOf(Type element) {
   }
   StringRef kind = isa<FloatType>(element)       ? "f"
                    : element.isUnsignedInteger() ? "u"
-                   : isByte(element)             ? "s"
+                   : element.isInteger(8)        ? "s"
                                                  : "i";
   return llvm::formatv("{0}{1}", kind, width);
 }
@@ -68,7 +66,7 @@ std::string computedIn(const Group &group) {
   if (tn::isFloat8Product(group.root)) {
     return "f8e4m3, sums of f32";
   }
-  if (isByte(element) || isByte(other)) {
+  if (element.isInteger(8) || other.isInteger(8)) {
     return llvm::formatv("{0} x {1}, sums of {2}", textOf(element), textOf(other), textOf(sums));
   }
   if (tn::DecodeRowsOp rows = factors[1].getDefiningOp<tn::DecodeRowsOp>()) {
@@ -83,7 +81,7 @@ double wideMicroseconds(const Group &group, const CostModel &costs) {
   int64_t more = 0;
   for (Value factor : factorsOf(group.root)) {
     int64_t wide = kWideBytes * costs.countOf(tn::getDims(factor.getType()));
-    bool isStored = isByte(getElementTypeOrSelf(storedOf(factor)));
+    bool isStored = getElementTypeOrSelf(storedOf(factor)).isInteger(8);
     more += isStored ? std::max<int64_t>(wide - costs.bytesOf(storedOf(factor)), 0) : 0;
   }
   if (more == 0) {

@@ -103,6 +103,18 @@ Value reshape(OpBuilder &builder, Location location, Value value, ArrayRef<Affin
   return tn::ReshapeOp::create(builder, location, type, value);
 }
 
+Value pad(OpBuilder &builder, Location location, Value value, ArrayRef<int64_t> begins,
+          ArrayRef<int64_t> ends, Value number) {
+  tn::Dims dims = tn::getDims(value.getType());
+  for (auto [dim, begin, end] : llvm::zip_equal(dims, begins, ends)) {
+    dim = tn::addDims(dim, builder.getAffineConstantExpr(begin + end));
+  }
+  return tn::PadOp::create(builder, location,
+                           tn::makeTensor(dims, tensorType(value).getElementType()), value, number,
+                           builder.getDenseI64ArrayAttr(begins), builder.getDenseI64ArrayAttr(ends),
+                           tn::PadModeAttr::get(builder.getContext(), tn::PadMode::constant));
+}
+
 Value castTo(OpBuilder &builder, Location location, Value value, Type element) {
   RankedTensorType type = tn::withElement(value.getType(), element);
   return type == value.getType() ? value : tn::CastOp::create(builder, location, type, value);

@@ -97,6 +97,12 @@ mlir::Value transpose(mlir::OpBuilder &builder, mlir::Location location, mlir::V
 mlir::Value reshape(mlir::OpBuilder &builder, mlir::Location location, mlir::Value value,
                     llvm::ArrayRef<mlir::AffineExpr> dims);
 
+/// A pad by constants: of `number`, a scalar of the value's element type, or of zero where it is
+/// null.
+mlir::Value pad(mlir::OpBuilder &builder, mlir::Location location, mlir::Value value,
+                llvm::ArrayRef<int64_t> begins, llvm::ArrayRef<int64_t> ends,
+                mlir::Value number = {});
+
 /// A cast to this element type; the value itself if it has it.
 mlir::Value castTo(mlir::OpBuilder &builder, mlir::Location location, mlir::Value value,
                    mlir::Type element);

@@ -92,7 +92,7 @@ llvm::LogicalResult tabulateChains(mlir::ModuleOp module, tn::WeightStore &weigh
 /// bits, which the products' kernels take apart; all other constants behind scales become floats.
 llvm::LogicalResult lowBitWeights(mlir::ModuleOp module, tn::WeightStore &weights);
 
-/// Scalars that elementwise operations of quantized models add and multiply by become weights.
+/// Scalars that quantized models add, multiply and divide by become weights.
 llvm::LogicalResult shareParameters(mlir::ModuleOp module, tn::WeightStore &weights);
 
 /// Says of products with a quantized operand that compute in floats why they do.

@@ -84,23 +84,16 @@ private:
   /// Zero points around the numbers, and behind the channels of each position, where weights are 0.
   static Value padded(tn::ConvOp op, Value numbers, Value zero, bool isPadded, int64_t channels,
                       PatternRewriter &rewriter) {
-    tn::Dims dims = tn::getDims(numbers.getType());
-    SmallVector<int64_t> begins(dims.size(), 0), ends(dims.size(), 0);
-    size_t spatial = dims.size() - 2;
+    int64_t rank = tensorType(numbers).getRank();
+    SmallVector<int64_t> begins(rank, 0), ends(rank, 0);
+    size_t spatial = rank - 2;
     for (size_t i = 0; isPadded && i < spatial; ++i) {
       begins[1 + i] = op.getPads()[i];
       ends[1 + i] = op.getPads()[spatial + i];
     }
     ends.back() = channels;
-    for (auto [dim, begin, end] : llvm::zip_equal(dims, begins, ends)) {
-      dim = tn::addDims(dim, rewriter.getAffineConstantExpr(begin + end));
-    }
-    Type element = getElementTypeOrSelf(numbers);
-    return tn::PadOp::create(rewriter, op.getLoc(), tn::makeTensor(dims, element), numbers,
-                             castTo(rewriter, op.getLoc(), zero, element),
-                             rewriter.getDenseI64ArrayAttr(begins),
-                             rewriter.getDenseI64ArrayAttr(ends),
-                             tn::PadModeAttr::get(rewriter.getContext(), tn::PadMode::constant));
+    return pad(rewriter, op.getLoc(), numbers, begins, ends,
+               castTo(rewriter, op.getLoc(), zero, getElementTypeOrSelf(numbers)));
   }
 
   /// The convolution itself; its padding is left where the zero point is none.

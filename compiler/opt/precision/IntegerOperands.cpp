@@ -55,7 +55,7 @@ void findShifts(Levels &levels) {
 
 } // namespace
 
-bool isByte(Type element) { return element.isInteger(8) || element.isUnsignedInteger(8); }
+bool isByte(Type element) { return element.isInteger(8); }
 
 bool isSignedByte(Type element) { return element.isInteger(8) && !element.isUnsignedInteger(); }
 

@@ -37,7 +37,7 @@ LogicalResult shareParameters(ModuleOp module, tn::WeightStore &weights) {
   Constants constants(weights);
   OpBuilder builder(module.getContext());
   module.walk([&](Operation *op) {
-    if (!isa<tn::MulOp, tn::AddOp, tn::SubOp>(op)) {
+    if (!isa<tn::MulOp, tn::DivOp, tn::AddOp, tn::SubOp>(op)) {
       return;
     }
     builder.setInsertionPoint(op);

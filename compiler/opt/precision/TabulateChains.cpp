@@ -85,8 +85,11 @@ private:
     return chain.start ? std::optional(chain) : std::nullopt;
   }
 
+  /// One number for all elements, of a rank that no table lacks.
   static bool isScalar(Value value) {
-    return Constants::isConstant(value) && tensorType(value).getRank() == 0;
+    RankedTensorType type = tensorType(value);
+    return Constants::isConstant(value) && type.getRank() <= 1 &&
+           llvm::all_of(tn::getDims(type), isOne);
   }
 
   /// A copy of what makes `value`, of a tensor with one dim.

@@ -41,18 +41,6 @@ bool isDepthwise(tn::ConvOp op) {
   return op.getGroups() > 1 && tensorType(op.getWeight()).getDimSize(1) == 1;
 }
 
-Value padded(PatternRewriter &rewriter, Location location, Value x, ArrayRef<int64_t> begins,
-             ArrayRef<int64_t> ends) {
-  tn::Dims dims = tn::getDims(x.getType());
-  for (auto [dim, begin, end] : llvm::zip_equal(dims, begins, ends)) {
-    dim = tn::addDims(dim, rewriter.getAffineConstantExpr(begin + end));
-  }
-  return tn::PadOp::create(rewriter, location, tn::makeTensor(dims, tensorType(x).getElementType()),
-                           x, Value(), rewriter.getDenseI64ArrayAttr(begins),
-                           rewriter.getDenseI64ArrayAttr(ends),
-                           tn::PadModeAttr::get(rewriter.getContext(), tn::PadMode::constant));
-}
-
 /// conv over one dim -> conv over two, of which the first is one
 struct WidenConv : OpRewritePattern<tn::ConvOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -186,7 +174,7 @@ struct EvenPads : OpRewritePattern<tn::ConvOp> {
     begins.push_back(0);
     ends.push_back(0);
     pads.append(pads.begin(), pads.begin() + spatial);
-    Value x = padded(rewriter, op.getLoc(), op.getX(), begins, ends);
+    Value x = pad(rewriter, op.getLoc(), op.getX(), begins, ends);
     rewriter.modifyOpInPlace(op, [&] {
       op.getXMutable().set(x);
       op.setPads(pads);
@@ -228,7 +216,7 @@ struct PadConv : OpRewritePattern<tn::ConvOp> {
     }
     SmallVector<int64_t> begins(rank, 0), ends(rank, 0);
     ends.back() = aligned - channelsOf(op);
-    Value x = padded(rewriter, op.getLoc(), op.getX(), begins, ends);
+    Value x = pad(rewriter, op.getLoc(), op.getX(), begins, ends);
     Value filter = weights.pad(rewriter, op.getLoc(), op.getWeight(), 1, aligned);
     rewriter.modifyOpInPlace(op, [&] {
       op.getXMutable().set(x);

@@ -138,12 +138,7 @@ private:
     }
     SmallVector<int64_t> begins(rank, 0), ends(rank, 0);
     ends[dim] = missing;
-    tn::Dims dims = tn::getDims(value.getType());
-    dims[dim] = rewriter.getAffineConstantExpr(depth);
-    return tn::PadOp::create(
-        rewriter, op.getLoc(), tn::makeTensor(dims, tensorType(value).getElementType()), value,
-        Value(), rewriter.getDenseI64ArrayAttr(begins), rewriter.getDenseI64ArrayAttr(ends),
-        tn::PadModeAttr::get(rewriter.getContext(), tn::PadMode::constant));
+    return pad(rewriter, op.getLoc(), value, begins, ends);
   }
 
   DerivedWeights &weights;

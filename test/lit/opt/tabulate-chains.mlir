@@ -34,3 +34,17 @@ func.func @left(%x: tensor<6xui8>, %y: tensor<6xui8>) -> (tensor<6xui8>, tensor<
   %6 = tn.quantize %5, %s, %u {axis = 0 : i64} : (tensor<6xf32>, tensor<f32>, tensor<ui8>) -> tensor<6xui8>
   return %2, %6, %4 : tensor<6xui8>, tensor<6xui8>, tensor<6xf32>
 }
+
+// A constant of one element is one number, whatever its rank is.
+// CHECK-LABEL: @constant
+func.func @constant(%x: tensor<5x6xui8>) -> tensor<5x6xui8> {
+  // CHECK: tn.gather
+  %s = tn.constant dense<2.500000e-01> : tensor<f32> : tensor<f32>
+  %u = tn.constant dense<9> : tensor<ui8> : tensor<ui8>
+  %c = tn.constant dense<1.500000e+00> : tensor<1xf32> : tensor<1xf32>
+  %0 = tn.dequantize %x, %s, %u {axis = 0 : i64} : (tensor<5x6xui8>, tensor<f32>, tensor<ui8>) -> tensor<5x6xf32>
+  %1 = tn.tanh %0 : tensor<5x6xf32>
+  %2 = tn.mul %1, %c : (tensor<5x6xf32>, tensor<1xf32>) -> tensor<5x6xf32>
+  %3 = tn.quantize %2, %s, %u {axis = 0 : i64} : (tensor<5x6xf32>, tensor<f32>, tensor<ui8>) -> tensor<5x6xui8>
+  return %3 : tensor<5x6xui8>
+}
