@@ -1,6 +1,8 @@
 // Links, writes to a memfd and opens it with dlopen. Relies on /proc being mounted.
 #include "test/unit/codegen/LoadedCode.h"
 
+#include "runtime/device/cpu/CpuFeatures.h"
+
 #include <cstdio>
 #include <cstdlib>
 #include <dlfcn.h>
@@ -10,18 +12,22 @@
 
 namespace tenon::codegen::cpu {
 
-std::vector<engine::CpuLevel> machineLevels() {
+static std::vector<engine::CpuLevel> levelsHere(bool withRare) {
   std::vector<engine::CpuLevel> levels;
-  if (__builtin_cpu_supports("x86-64-v3")) {
-    levels.push_back(engine::CpuLevel::X86_64_V3);
-  }
-  if (__builtin_cpu_supports("x86-64-v4")) {
-    levels.push_back(engine::CpuLevel::Avx512);
-    if (__builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16")) {
-      levels.push_back(engine::CpuLevel::Avx512VnniBf16);
+  for (const engine::CpuLevelRow &row : engine::kCpuLevels) {
+    if ((withRare || row.isDefault) && runtime::runsHere(row.level) && runtime::acquireFeatures(row.features)) {
+      levels.push_back(row.level);
     }
   }
   return levels;
+}
+
+std::vector<engine::CpuLevel> machineLevels() {
+  return levelsHere(false);
+}
+
+std::vector<engine::CpuLevel> allMachineLevels() {
+  return levelsHere(true);
 }
 
 static std::string valueOrAbort(llvm::Expected<std::string> value) {

@@ -9,8 +9,10 @@
 
 namespace tenon::codegen::cpu {
 
-/// The levels that this machine has, lowest first.
+/// The common levels that this machine has, lowest first.
 std::vector<engine::CpuLevel> machineLevels();
+/// All that it has, those with rare units too: for what multiplies by these.
+std::vector<engine::CpuLevel> allMachineLevels();
 
 class LoadedCode {
 public:

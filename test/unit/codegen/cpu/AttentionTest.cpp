@@ -126,6 +126,9 @@ TEST(AttentionTest, HalvesAndBrains) {
     EXPECT_TRUE(
         matchesReference(attentionText(plainAttention(type, 1, 4, 1, 600, 24, 40, 2)), {}, 3));
     EXPECT_TRUE(matchesReference(attentionText(plainAttention(type, 1, 2, 80, 90, 16, 32)), {}, 3));
+    // Heads, values and keys that fill no words.
+    EXPECT_TRUE(matchesReference(attentionText(plainAttention(type, 1, 2, 7, 33, 15, 17)), {}, 3));
+    EXPECT_TRUE(matchesReference(attentionText(plainAttention(type, 2, 2, 70, 1, 9, 70)), {}, 3));
   }
 }
 

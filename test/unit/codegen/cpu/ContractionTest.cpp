@@ -46,14 +46,14 @@ TEST(ContractionTest, Epilogues) {
   EXPECT_TRUE(matchesReference(packedMatmul(129, 40, 33, true), {}, 4));
 }
 
-/// u8 by s8 where B is no weight: in both orders, of depths that fill words and that do not.
-TEST(ContractionTest, BytesOfComputedOperands) {
+/// Of words of several elements, where B is no weight: in both orders, of depths that fill words and that do not.
+void expectProductsOfWords(llvm::StringRef ofA, llvm::StringRef ofB, llvm::StringRef sums) {
   for (auto [depth, columns] : {std::pair(8, 32), {64, 45}, {13, 32}, {130, 7}, {3, 70}}) {
     for (bool transposeA : {false, true}) {
       for (bool transposeB : {false, true}) {
-        std::string a = llvm::formatv(transposeA ? "tensor<2x{0}x37xui8>" : "tensor<2x37x{0}xui8>", depth);
-        std::string b = llvm::formatv(transposeB ? "tensor<2x{1}x{0}xi8>" : "tensor<2x{0}x{1}xi8>", depth, columns);
-        std::string y = llvm::formatv("tensor<2x37x{0}xi32>", columns);
+        std::string a = llvm::formatv(transposeA ? "tensor<2x{0}x37x{1}>" : "tensor<2x37x{0}x{1}>", depth, ofA);
+        std::string b = llvm::formatv(transposeB ? "tensor<2x{1}x{0}x{2}>" : "tensor<2x{0}x{1}x{2}>", depth, columns, ofB);
+        std::string y = llvm::formatv("tensor<2x37x{0}x{1}>", columns, sums);
         std::string flags = transposeA && transposeB ? " {transposeA, transposeB}"
                             : transposeA             ? " {transposeA}"
                             : transposeB             ? " {transposeB}"
@@ -64,13 +64,23 @@ TEST(ContractionTest, BytesOfComputedOperands) {
       }
     }
   }
-  std::string a = "tensor<9x?xui8, #tn.shape<()[s0] -> (9, s0)>>", b = "tensor<?x45xi8, #tn.shape<()[s0] -> (s0, 45)>>";
-  std::string text = kernelText("contraction", "(%a: " + a + ", %b: " + b + ") -> tensor<9x45xi32>",
-                                "%y = tn.matmul %a, %b : (" + a + ", " + b + ") -> tensor<9x45xi32>\nreturn %y : tensor<9x45xi32>",
+  std::string a = llvm::formatv("tensor<9x?x{0}, #tn.shape<()[s0] -> (9, s0)>>", ofA);
+  std::string b = llvm::formatv("tensor<?x45x{0}, #tn.shape<()[s0] -> (s0, 45)>>", ofB);
+  std::string y = llvm::formatv("tensor<9x45x{0}>", sums);
+  std::string text = kernelText("contraction", "(%a: " + a + ", %b: " + b + ") -> " + y,
+                                "%y = tn.matmul %a, %b : (" + a + ", " + b + ") -> " + y + "\nreturn %y : " + y,
                                 "#tn.symbol<\"s0\", 0, 512>");
   for (int64_t depth : {0, 1, 4, 6, 129}) {
-    EXPECT_TRUE(matchesReference(text, {depth})) << depth;
+    EXPECT_TRUE(matchesReference(text, {depth})) << text << depth;
   }
+}
+
+TEST(ContractionTest, BytesOfComputedOperands) {
+  expectProductsOfWords("ui8", "i8", "i32");
+}
+
+TEST(ContractionTest, Bf16OfComputedOperands) {
+  expectProductsOfWords("bf16", "bf16", "bf16");
 }
 
 TEST(ContractionTest, RowsOfABadStrideAreCopied) {

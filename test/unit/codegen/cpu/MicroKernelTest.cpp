@@ -67,7 +67,7 @@ double productError(Product *product, int64_t rows, int64_t k, bool accumulate,
 }
 
 TEST(MicroKernel, EqualsDefinition) {
-  for (engine::CpuLevel level : machineLevels()) {
+  for (engine::CpuLevel level : allMachineLevels()) {
     LoadedCode code(level, {}, productSymbols(level));
     for (int64_t rows = 1; rows <= maxRows(level, ProductType::F32); ++rows) {
       for (bool accumulate : {false, true}) {
@@ -88,7 +88,7 @@ TEST(MicroKernel, EqualsDefinition) {
 TEST(MicroKernel, AnyNumberOfRows) {
   using AnyRows = void(const float *a, int64_t lda, const float *b, int64_t ldb, float *c,
                        int64_t ldc, int64_t k, int64_t rows, int64_t accumulate);
-  for (engine::CpuLevel level : machineLevels()) {
+  for (engine::CpuLevel level : allMachineLevels()) {
     std::string symbol = anyRowsSymbol(ProductType::F32);
     LoadedCode code(level, {}, {symbol});
     AnyRows *product = code.function<AnyRows>(symbol);
@@ -144,7 +144,7 @@ int64_t wrongByteProduct(AnyRows *product, int64_t rows, int64_t words, bool acc
 TEST(MicroKernel, ByteProductsAreExact) {
   using AnyRows = void(const uint8_t *a, int64_t lda, const int8_t *b, int64_t ldb, int32_t *c,
                        int64_t ldc, int64_t k, int64_t rows, int64_t accumulate);
-  for (engine::CpuLevel level : machineLevels()) {
+  for (engine::CpuLevel level : allMachineLevels()) {
     std::string symbol = anyRowsSymbol(ProductType::U8S8);
     LoadedCode code(level, {}, {symbol});
     AnyRows *product = code.function<AnyRows>(symbol);
@@ -170,7 +170,7 @@ double fromBf16(uint16_t bits) {
 TEST(MicroKernel, ProductsOfBf16) {
   using AnyRows = void(const uint16_t *a, int64_t lda, const uint16_t *b, int64_t ldb, float *c, int64_t ldc,
                        int64_t k, int64_t rows, int64_t accumulate);
-  for (engine::CpuLevel level : machineLevels()) {
+  for (engine::CpuLevel level : allMachineLevels()) {
     std::string symbol = anyRowsSymbol(ProductType::BF16);
     LoadedCode code(level, {}, {symbol});
     AnyRows *product = code.function<AnyRows>(symbol);
@@ -255,7 +255,7 @@ void expectRowsPacked(engine::CpuLevel level) {
 }
 
 TEST(MicroKernel, WeavesRowsIntoWords) {
-  for (engine::CpuLevel level : machineLevels()) {
+  for (engine::CpuLevel level : allMachineLevels()) {
     expectRowsPacked<uint8_t>(level);
     expectRowsPacked<uint16_t>(level);
   }
@@ -263,7 +263,7 @@ TEST(MicroKernel, WeavesRowsIntoWords) {
 
 TEST(MicroKernel, PacksTransposedPanels) {
   using Pack = void(const float *from, int64_t stride, float *to, int64_t k, int64_t count);
-  for (engine::CpuLevel level : machineLevels()) {
+  for (engine::CpuLevel level : allMachineLevels()) {
     LoadedCode code(level, {}, {kPackTransposed.str()});
     Pack *pack = code.function<Pack>(kPackTransposed.str());
     for (int64_t k : {1, 7, 16, 64, 77}) {

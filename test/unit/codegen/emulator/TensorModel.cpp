@@ -1,6 +1,8 @@
 // Products by the definitions of fragments in the PTX manual, all lanes' parts at once.
 #include "test/unit/codegen/emulator/TensorModel.h"
 
+#include "llvm/ADT/STLFunctionalExtras.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -53,22 +55,26 @@ uint16_t toHalf(float value, bool isBrain) {
   return sign | uint16_t((uint32_t(exponent + 14) << 10) + units);
 }
 
-/// Fragments as TensorCore.h and the manual (section mma.m16n8k16) have them.
-void multiplyMatrices(Lanes lanes, bool isBrain) {
+/// Fragments as TensorCore.h and the manual (sections mma.m16n8k16 and mma.m16n8k32) have them: words that hold
+/// kPerWord elements of A and B each, widened by `ofA` and `ofB` to the type of the sums.
+template <unsigned kPerWord, typename A, typename B, typename Sum>
+static void multiplyFragments(Lanes lanes, llvm::function_ref<Sum(A)> ofA, llvm::function_ref<Sum(B)> ofB) {
   struct Operands {
-    uint16_t a[4][2], b[2][2];
-    float c[4];
+    A a[4][kPerWord];
+    B b[2][kPerWord];
+    Sum c[4];
   };
-  float a[16][16], b[16][8];
+  constexpr unsigned half = 4 * kPerWord, depth = 2 * half;
+  Sum a[16][depth], b[depth][8];
   for (unsigned lane = 0; lane < kWarpSize; ++lane) {
     const Operands &operands = *static_cast<const Operands *>(lanes(lane).arguments);
-    unsigned group = lane / 4, pair = lane % 4 * 2;
-    for (unsigned i = 0; i < 2; ++i) {
+    unsigned group = lane / 4, first = lane % 4 * kPerWord;
+    for (unsigned i = 0; i < kPerWord; ++i) {
       for (unsigned word = 0; word < 4; ++word) {
-        a[group + word % 2 * 8][pair + word / 2 * 8 + i] = fromHalf(operands.a[word][i], isBrain);
+        a[group + word % 2 * 8][first + word / 2 * half + i] = ofA(operands.a[word][i]);
       }
       for (unsigned word = 0; word < 2; ++word) {
-        b[pair + word * 8 + i][group] = fromHalf(operands.b[word][i], isBrain);
+        b[first + word * half + i][group] = ofB(operands.b[word][i]);
       }
     }
   }
@@ -76,46 +82,23 @@ void multiplyMatrices(Lanes lanes, bool isBrain) {
     const Operands &operands = *static_cast<const Operands *>(lanes(lane).arguments);
     for (unsigned i = 0; i < 4; ++i) {
       unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-      float sum = operands.c[i];
-      for (unsigned k = 0; k < 16; ++k) {
+      Sum sum = operands.c[i];
+      for (unsigned k = 0; k < depth; ++k) {
         sum += a[row][k] * b[k][column];
       }
-      static_cast<float *>(lanes(lane).result)[i] = sum;
+      static_cast<Sum *>(lanes(lane).result)[i] = sum;
     }
   }
 }
 
-/// Bytes where halves are above, each word with four of them (section mma.m16n8k32).
+void multiplyMatrices(Lanes lanes, bool isBrain) {
+  auto widen = [&](uint16_t bits) { return fromHalf(bits, isBrain); };
+  multiplyFragments<2, uint16_t, uint16_t, float>(lanes, widen, widen);
+}
+
 void multiplyBytes(Lanes lanes) {
-  struct Operands {
-    uint8_t a[4][4];
-    int8_t b[2][4];
-    int32_t c[4];
-  };
-  int32_t a[16][32], b[32][8];
-  for (unsigned lane = 0; lane < kWarpSize; ++lane) {
-    const Operands &operands = *static_cast<const Operands *>(lanes(lane).arguments);
-    unsigned group = lane / 4, first = lane % 4 * 4;
-    for (unsigned i = 0; i < 4; ++i) {
-      for (unsigned word = 0; word < 4; ++word) {
-        a[group + word % 2 * 8][first + word / 2 * 16 + i] = operands.a[word][i];
-      }
-      for (unsigned word = 0; word < 2; ++word) {
-        b[first + word * 16 + i][group] = operands.b[word][i];
-      }
-    }
-  }
-  for (unsigned lane = 0; lane < kWarpSize; ++lane) {
-    const Operands &operands = *static_cast<const Operands *>(lanes(lane).arguments);
-    for (unsigned i = 0; i < 4; ++i) {
-      unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-      int32_t sum = operands.c[i];
-      for (unsigned k = 0; k < 32; ++k) {
-        sum += a[row][k] * b[k][column];
-      }
-      static_cast<int32_t *>(lanes(lane).result)[i] = sum;
-    }
-  }
+  multiplyFragments<4, uint8_t, int8_t, int32_t>(
+      lanes, [](uint8_t x) { return int32_t(x); }, [](int8_t x) { return int32_t(x); });
 }
 
 } // namespace tenon::codegen::cuda
