@@ -10,7 +10,7 @@ import unittest
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from tool import ToolTest
+from quantized_model import QuantizedModel, QuantizedTest
 
 SHAPES = ((7, 64, 32), (37, 61, 45), (1, 130, 97), (130, 384, 33))
 # products of a batch, whose leading sizes the model leaves free
@@ -20,24 +20,9 @@ FORMS = ((np.uint8, np.int8, False, False), (np.uint8, np.int8, True, True), (np
          (np.int8, np.int8, True, False), (np.uint8, np.uint8, False, False), (np.int8, np.uint8, True, True))
 
 
-class Model:
-    """Nodes, and for each output what it must be."""
-
-    def __init__(self):
-        self.random = np.random.default_rng(0)
-        self.nodes, self.constants, self.inputs, self.wanted, self.free = [], [], {}, {}, set()
-
-    def node(self, op, operands, *names, **attributes):
-        self.nodes.append(helper.make_node(op, operands, list(names), **attributes))
-        return names[0]
-
-    def constant(self, name, value):
-        self.constants.append(numpy_helper.from_array(np.asarray(value), name))
-        return name
-
-    def numbers(self, kind, *dims):
-        limits = np.iinfo(kind)
-        return self.random.integers(limits.min, limits.max + 1, dims).astype(kind)
+class Model(QuantizedModel):
+    def free_dims(self, name, value):
+        return ["n", "m", value.shape[-1]]
 
     def add_static(self, label, shape, form):
         (rows, depth, columns), (kind, weight_kind, is_per_column, is_transposed) = shape, form
@@ -106,18 +91,8 @@ class Model:
         levels = np.clip(np.rint(x / scale) + start, 0, 255).astype(np.int64) - int(start)
         self.wanted[y] = levels @ (weights.astype(np.int64) - int(zero))
 
-    def save(self, path):
-        def dims(name, value):
-            return ["n", "m", value.shape[-1]] if name in self.free else value.shape
 
-        graph = helper.make_graph(
-            self.nodes, "g", [helper.make_tensor_value_info(n, TensorProto.FLOAT, dims(n, v)) for n, v in self.inputs.items()],
-            [helper.make_tensor_value_info(n, TensorProto.INT32 if v.dtype == np.int64 else TensorProto.FLOAT, dims(n, v))
-             for n, v in self.wanted.items()], self.constants)
-        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-
-
-class Quantized(ToolTest):
+class Quantized(QuantizedTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -136,22 +111,10 @@ class Quantized(ToolTest):
             if not form[3]:
                 cls.model.add_static(f"free_{j}", FREE, form)
                 cls.model.free |= {f"xfree_{j}", f"yfree_{j}"}
-        cls.model.save(cls.folder / "m.onnx")
-        np.savez(cls.folder / "in.npz", **cls.model.inputs)
+        cls.save(cls.model)
 
     def test_every_level_of_this_machine(self):
-        levels = [level["level"] for level in self.json("doctor")["levels"] if level["usable"]]
-        self.assertIn("x86-64-v3", levels)
-        self.succeed("compile", "m.onnx", "-o", "m.tenon", "--target", "cpu:" + ",".join(levels))
-        for level in levels:
-            self.succeed("run", "m.tenon", "--variant", level, "--inputs", "in.npz", "-o", "out.npz")
-            found = np.load(self.folder / "out.npz")
-            for name, wanted in self.model.wanted.items():
-                with self.subTest(level=level, output=name):
-                    if wanted.dtype == np.int64:
-                        np.testing.assert_array_equal(found[name], wanted)
-                    else:
-                        np.testing.assert_allclose(found[name], wanted, rtol=1e-6, atol=1e-6 * np.abs(wanted).max())
+        self.check_levels(self.model)
 
     def test_weights_stay_narrow(self):
         self.succeed("compile", "m.onnx", "-o", "m.tenon", "--target", "cpu:avx2")

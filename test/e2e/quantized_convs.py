@@ -8,9 +8,7 @@ import sys
 import unittest
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
-from tool import ToolTest
+from quantized_model import QuantizedModel, QuantizedTest
 
 # data, weights, and what the convolution has beyond its defaults
 CASES = {
@@ -53,24 +51,9 @@ def convolve(x, w, group=1, strides=None, pads=None, dilations=None):
     return y
 
 
-class Model:
-    """Nodes, and for each output what it must be."""
-
-    def __init__(self):
-        self.random = np.random.default_rng(0)
-        self.nodes, self.constants, self.inputs, self.wanted, self.free = [], [], {}, {}, set()
-
-    def node(self, op, operands, *names, **attributes):
-        self.nodes.append(helper.make_node(op, operands, list(names), **attributes))
-        return names[0]
-
-    def constant(self, name, value):
-        self.constants.append(numpy_helper.from_array(np.asarray(value), name))
-        return name
-
-    def numbers(self, kind, dims):
-        limits = np.iinfo(kind)
-        return self.random.integers(limits.min, limits.max + 1, dims).astype(kind)
+class Model(QuantizedModel):
+    def free_dims(self, name, value):
+        return [f"{name[1:]}_n", value.shape[1], *(f"{name}{i}" for i in range(value.ndim - 2))]
 
     def data(self, label, dims, kind, start):
         """What is quantized, the names of that and of its parameters, and its numbers less the zero point."""
@@ -84,7 +67,7 @@ class Model:
 
     def weights(self, label, dims, kind, is_per_channel):
         extent = dims[:1] if is_per_channel else ()
-        values = self.numbers(kind, dims)
+        values = self.numbers(kind, *dims)
         scales = self.random.uniform(0.001, 0.01, extent).astype(np.float32)
         middle = 128 if kind == np.uint8 else 0
         zeros = np.asarray(middle + self.random.integers(-2, 3, extent)).astype(kind)
@@ -141,18 +124,8 @@ class Model:
         levels = np.clip(np.rint(real / out_scale) + int(out_zero), limits.min, limits.max) - int(out_zero)
         self.wanted[f"y{label}"] = levels * np.float64(out_scale)
 
-    def save(self, path):
-        def dims(name, value):
-            return [f"{name[1:]}_n", value.shape[1], *(f"{name}{i}" for i in range(value.ndim - 2))] if name in self.free else value.shape
 
-        graph = helper.make_graph(
-            self.nodes, "g", [helper.make_tensor_value_info(n, TensorProto.FLOAT, dims(n, v)) for n, v in self.inputs.items()],
-            [helper.make_tensor_value_info(n, TensorProto.INT32 if v.dtype == np.int64 else TensorProto.FLOAT, dims(n, v))
-             for n, v in self.wanted.items()], self.constants)
-        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-
-
-class QuantizedConvs(ToolTest):
+class QuantizedConvs(QuantizedTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -165,23 +138,10 @@ class QuantizedConvs(ToolTest):
         for name in ("padded", "depthwise", "grouped"):
             cls.model.add_static(f"free_{name}", CASES[name], FORMS[0])
             cls.model.free |= {f"xfree_{name}", f"yfree_{name}"}
-        cls.model.save(cls.folder / "m.onnx")
-        np.savez(cls.folder / "in.npz", **cls.model.inputs)
+        cls.save(cls.model)
 
     def test_every_level_of_this_machine(self):
-        levels = [level["level"] for level in self.json("doctor")["levels"] if level["usable"]]
-        self.assertIn("x86-64-v3", levels)
-        self.succeed("compile", "m.onnx", "-o", "m.tenon", "--target", "cpu:" + ",".join(levels))
-        for level in levels:
-            self.succeed("run", "m.tenon", "--variant", level, "--inputs", "in.npz", "-o", "out.npz")
-            found = np.load(self.folder / "out.npz")
-            for name, wanted in self.model.wanted.items():
-                with self.subTest(level=level, output=name):
-                    if wanted.dtype == np.int64:
-                        np.testing.assert_array_equal(found[name], wanted)
-                    else:
-                        step = np.abs(wanted).max() / 90 if name.endswith("linear") else 0
-                        np.testing.assert_allclose(found[name], wanted, rtol=1e-6, atol=step + 1e-6 * np.abs(wanted).max())
+        self.check_levels(self.model, lambda name, wanted: np.abs(wanted).max() / 90 if name.endswith("linear") else 0)
 
 
 if __name__ == "__main__":
