@@ -49,8 +49,13 @@ double timeOf(Formation &formation, const Group &group, ArrayRef<Operation *> op
 double timeOfCut(Formation &formation, const Group &group, size_t count) {
   ArrayRef<Operation *> head = ArrayRef(group.ops).take_front(count);
   ArrayRef<Operation *> tail = ArrayRef(group.ops).drop_front(count);
-  double microseconds = timeOf(formation, group, head);
-  SmallVector<Operation *> loop = sidesOf(formation, head);
+  SmallVector<Operation *> loop = sidesOf(formation, head), kernel;
+  if (!formation.device().isGpu()) {
+    kernel = wideningOf(loop);
+    llvm::erase_if(loop, [&](Operation *side) { return llvm::is_contained(kernel, side); });
+  }
+  llvm::append_range(kernel, head);
+  double microseconds = timeOf(formation, group, kernel);
   if (!loop.empty()) {
     microseconds += formation.costs.costOf(loop).microseconds;
   }

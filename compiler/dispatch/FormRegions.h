@@ -43,6 +43,8 @@ llvm::SmallVector<mlir::Operation *> sidesOf(Formation &formation,
 /// How many of the numbers of operations with which a group may end are left if it stores bytes
 /// that what reads its result can widen: fewer are written, and they are widened as often.
 size_t endsWithBytes(const Group &group, llvm::ArrayRef<size_t> closed);
+/// Of sides those that widen bytes: they run in the kernel that reads them.
+llvm::SmallVector<mlir::Operation *> wideningOf(llvm::ArrayRef<mlir::Operation *> sides);
 /// Takes operations that widen bytes for those of a group behind the first `count` alone.
 void takeWidening(Formation &formation, Group *group, size_t count);
 

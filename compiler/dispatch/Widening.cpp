@@ -63,15 +63,20 @@ size_t endsWithBytes(const Group &group, ArrayRef<size_t> closed) {
   return closed.size();
 }
 
-void takeWidening(Formation &formation, Group *group, size_t count) {
+SmallVector<Operation *> wideningOf(ArrayRef<Operation *> sides) {
   SmallVector<Operation *> widening;
-  for (Operation *side : sidesOf(formation, ArrayRef(group->ops).drop_front(count))) {
+  for (Operation *side : sides) {
     Value from = onlyWholeOperand(side);
     if (from && (isByte(from) || llvm::is_contained(widening, from.getDefiningOp()))) {
       widening.push_back(side);
     }
   }
-  for (Operation *side : llvm::reverse(widening)) {
+  return widening;
+}
+
+void takeWidening(Formation &formation, Group *group, size_t count) {
+  SmallVector<Operation *> sides = sidesOf(formation, ArrayRef(group->ops).drop_front(count));
+  for (Operation *side : llvm::reverse(wideningOf(sides))) {
     if (group->ops.size() >= kMostOperations || formation.grouping.absorbProducer(group, side)) {
       return;
     }
