@@ -72,6 +72,8 @@ bool isExpanded(Value x, Extent extent) {
   return (extent == Extent::All || x.getDefiningOp()) && !Constants::isConstant(x);
 }
 
+bool isOfOne(Value parameter) { return tensorType(parameter).getRank() == 0; }
+
 /// The constant 1, which divides nothing.
 bool isUnit(Value scale) {
   tn::ConstantOp constant = scale.getDefiningOp<tn::ConstantOp>();
@@ -111,6 +113,54 @@ private:
   Extent extent;
 };
 
+/// Whether no product is computed from the operation to its only user: both run in one kernel, and
+/// nothing in between is stored.
+bool isReadAtOnce(Operation *op, Operation *user) {
+  if (op->getBlock() != user->getBlock()) {
+    return false;
+  }
+  while (op != user && !isa<tn::MatmulOp, tn::ConvOp>(op)) {
+    op = op->getNextNode();
+  }
+  return op == user;
+}
+
+/// A level that is not stored needs no zero point:
+/// dequantize(quantize(x)) -> max(min(round(x / scale), most - zero), least - zero) * scale
+struct ExpandBoth : OpRewritePattern<tn::DequantizeOp> {
+  ExpandBoth(MLIRContext *context, Extent extent)
+      : OpRewritePattern(context, /*benefit=*/2), extent(extent) {}
+
+  LogicalResult matchAndRewrite(tn::DequantizeOp op, PatternRewriter &rewriter) const override {
+    tn::QuantizeOp quantize = op.getX().getDefiningOp<tn::QuantizeOp>();
+    std::optional<std::pair<double, double>> bounds = boundsOf(getElementTypeOrSelf(op.getX()));
+    if (extent != Extent::All || !quantize || !quantize->hasOneUse() || !op->hasOneUse() ||
+        !isReadAtOnce(quantize, *op->user_begin()) || !bounds || !isOfOne(op.getZeroPoint()) ||
+        op.getZeroPoint() != quantize.getZeroPoint() || !isOfOne(op.getScale()) ||
+        !getElementTypeOrSelf(op.getY()).isF32() ||
+        !getElementTypeOrSelf(quantize.getX()).isF32()) {
+      return failure();
+    }
+    Steps steps(rewriter, op, op.getX().getType());
+    Value level = isUnit(quantize.getScale())
+                      ? quantize.getX()
+                      : steps.make<tn::DivOp>(quantize.getX(), quantize.getScale());
+    level = tn::RoundOp::create(rewriter, op.getLoc(), level.getType(), level);
+    Value zero = steps.cast(op.getZeroPoint(), rewriter.getF32Type());
+    auto moved = [&](double bound) {
+      Value number = steps.number(bound);
+      return tn::SubOp::create(rewriter, op.getLoc(), number.getType(), number, zero);
+    };
+    level = steps.chosen(level, moved(bounds->first), tn::Predicate::gt);
+    level = steps.chosen(level, moved(bounds->second), tn::Predicate::lt);
+    rewriter.replaceOp(op, steps.make<tn::MulOp>(level, op.getScale()));
+    return success();
+  }
+
+private:
+  Extent extent;
+};
+
 /// dequantize(x) -> cast((x - zero) * scale)
 struct ExpandDequantize : OpRewritePattern<tn::DequantizeOp> {
   ExpandDequantize(MLIRContext *context, Extent extent)
@@ -140,7 +190,7 @@ private:
 
 LogicalResult expand(ModuleOp module, tn::WeightStore &weights, Extent extent) {
   RewritePatternSet patterns(module.getContext());
-  patterns.add<ExpandQuantize, ExpandDequantize>(module.getContext(), extent);
+  patterns.add<ExpandQuantize, ExpandBoth, ExpandDequantize>(module.getContext(), extent);
   if (failed(runPatterns(module, std::move(patterns)))) {
     return failure();
   }

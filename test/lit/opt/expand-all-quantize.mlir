@@ -24,3 +24,22 @@ func.func @left(%q: tensor<4xi16>, %h: tensor<f16>, %z: tensor<i16>, %x: tensor<
   %1 = tn.quantize %x, %s, %w {axis = 0 : i64} : (tensor<4xf32>, tensor<f32>, tensor<i32>) -> tensor<4xi32>
   return %0, %1 : tensor<4xf16>, tensor<4xi32>
 }
+
+// A level that nothing stores has no zero point: it is added where the level is stored for another product.
+// CHECK-LABEL: @levels
+func.func @levels(%x: tensor<4xf32>, %w: tensor<4x4xf32>, %s: tensor<f32>, %z: tensor<ui8>) -> (tensor<4xf32>, tensor<4x4xf32>) {
+  // CHECK: tn.round
+  // CHECK-NOT: tensor<4xui8>
+  // CHECK: tn.mul
+  // CHECK: tn.round
+  // CHECK: tn.cast {{.*}} -> tensor<4x4xui8>
+  // CHECK: tn.matmul
+  %0 = tn.quantize %x, %s, %z {axis = 0 : i64} : (tensor<4xf32>, tensor<f32>, tensor<ui8>) -> tensor<4xui8>
+  %1 = tn.dequantize %0, %s, %z {axis = 0 : i64} : (tensor<4xui8>, tensor<f32>, tensor<ui8>) -> tensor<4xf32>
+  %2 = tn.neg %1 : tensor<4xf32>
+  %3 = tn.quantize %w, %s, %z {axis = 0 : i64} : (tensor<4x4xf32>, tensor<f32>, tensor<ui8>) -> tensor<4x4xui8>
+  %4 = tn.matmul %w, %w : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %5 = tn.dequantize %3, %s, %z {axis = 0 : i64} : (tensor<4x4xui8>, tensor<f32>, tensor<ui8>) -> tensor<4x4xf32>
+  %6 = tn.add %4, %5 : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  return %2, %6 : tensor<4xf32>, tensor<4x4xf32>
+}
