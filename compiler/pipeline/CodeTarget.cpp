@@ -23,6 +23,7 @@ codegen::CompiledRegion asRegion(codegen::cpu::Kernel kernel, const RegionShape 
   }
   step.grid = std::move(kernel.grid);
   step.scratch = std::move(kernel.scratch);
+  step.mayOverwriteInputs = kernel.mayOverwriteInputs;
   codegen::CompiledRegion region;
   region.code.steps.push_back(std::move(step));
   region.object = std::move(kernel.object);

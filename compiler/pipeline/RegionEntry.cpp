@@ -99,6 +99,7 @@ template <typename Archive> void visit(Archive &archive, codegen::RegionStep &st
   visit(archive, step.scratch);
   archive.integer(step.threads);
   archive.integer(step.isCopy);
+  archive.integer(step.mayOverwriteInputs);
   archive.integer(step.isFallback);
   archive.integer(step.canFail);
   archive.integer(step.cluster);

@@ -114,7 +114,7 @@ void PlanBuilder::addRegion(tn::RegionOp region, size_t regionIndex, int64_t pos
     regionBuffers.push_back(bufferOf(storageOf(input)));
   }
   for (Value output : region.getOutputs()) {
-    regionBuffers.push_back(makeOutput(region, output, position));
+    regionBuffers.push_back(makeOutput(region, regionIndex, output, position));
   }
   for (const codegen::Program &bytes : code.temporaries) {
     regionBuffers.push_back(addTemporary(bytes, symbols));

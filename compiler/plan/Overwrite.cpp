@@ -1,5 +1,6 @@
 // Tells from a region's body and strategy whether it reads an operand only where it writes.
-// Relies on codegen keeping to that: elementwise kernels by position, scatters by a copy first.
+// Relies on codegen keeping to that: elementwise kernels by position, ends of products on tiles,
+// scatters by a copy first.
 #include "compiler/plan/Overwrite.h"
 
 #include "compiler/dispatch/Strategy.h"
@@ -33,7 +34,7 @@ bool isReadInPlace(Value value) {
 
 } // namespace
 
-bool mayWriteOver(tn::RegionOp region, unsigned number, Value output) {
+bool mayWriteOver(tn::RegionOp region, unsigned number, bool readsAtEnds, Value output) {
   bool hasOne = region.getNumResults() == 1;
   if (!output && !hasOne) {
     return false;
@@ -49,7 +50,7 @@ bool mayWriteOver(tn::RegionOp region, unsigned number, Value output) {
   if (llvm::count_if(region.getInputs(), reads) != 1) {
     return false;
   }
-  if (region.getStrategy() == dispatch::kElementwise) {
+  if (region.getStrategy() == dispatch::kElementwise || readsAtEnds) {
     return hasOne && isReadInPlace(argument);
   }
   Value result = region.getBody().front().getTerminator()->getOperand(

@@ -107,13 +107,26 @@ uint32_t PlanBuilder::bufferOf(Value storage) {
   return entry->second;
 }
 
-uint32_t PlanBuilder::bufferToReuse(tn::RegionOp region, int64_t position) const {
+/// Whether the kernels of all variants, which share the plan, read what they may overwrite in time.
+bool PlanBuilder::readsAtEnds(size_t regionIndex) const {
+  return llvm::all_of(request.levels, [&](const LevelCode &level) {
+    const std::vector<codegen::RegionStep> &steps = level.regions[regionIndex].steps;
+    return steps.size() == 1 && steps.front().mayOverwriteInputs;
+  });
+}
+
+uint32_t PlanBuilder::bufferToReuse(tn::RegionOp region, size_t regionIndex,
+                                    int64_t position) const {
+  bool atEnds = readsAtEnds(regionIndex);
+  if (region.getStrategy() != dispatch::kElementwise && !atEnds) {
+    return engine::kNone;
+  }
   for (auto [number, input] : llvm::enumerate(region.getInputs())) {
     Value storage = storageOf(input);
     DenseMap<Value, uint32_t>::const_iterator found = buffers.find(storage);
     bool dies = found != buffers.end() && lastRead.lookup(storage) == position &&
                 plan.buffers[found->second].space == engine::Space::Arena;
-    if (dies && region.getStrategy() == dispatch::kElementwise && mayWriteOver(region, number)) {
+    if (dies && mayWriteOver(region, number, atEnds)) {
       return found->second;
     }
   }
@@ -131,7 +144,8 @@ uint32_t PlanBuilder::stateToWrite(tn::RegionOp region, Value output, int64_t po
     int64_t last = read == lastRead.end() ? -1 : read->second;
     bool isOverwritten = false;
     for (auto [number, input] : llvm::enumerate(region.getInputs())) {
-      isOverwritten |= storageOf(input) == state.argument && mayWriteOver(region, number, output);
+      isOverwritten |= storageOf(input) == state.argument &&
+                       mayWriteOver(region, number, /*readsAtEnds=*/false, output);
     }
     if (last < position || (last == position && isOverwritten)) {
       return buffers.lookup(state.argument);
@@ -140,7 +154,8 @@ uint32_t PlanBuilder::stateToWrite(tn::RegionOp region, Value output, int64_t po
   return engine::kNone;
 }
 
-uint32_t PlanBuilder::makeOutput(tn::RegionOp region, Value output, int64_t position) {
+uint32_t PlanBuilder::makeOutput(tn::RegionOp region, size_t regionIndex, Value output,
+                                 int64_t position) {
   DenseMap<Value, size_t>::iterator claim = claimed.find(output);
   uint32_t buffer = engine::kNone;
   if (uint32_t state = stateToWrite(region, output, position); state != engine::kNone) {
@@ -149,7 +164,8 @@ uint32_t PlanBuilder::makeOutput(tn::RegionOp region, Value output, int64_t posi
   } else if (claim != claimed.end()) {
     buffer = addBuffer(engine::Space::Output, output.getType());
     outputBuffers[claim->second] = buffer;
-  } else if (uint32_t reused = bufferToReuse(region, position); reused != engine::kNone) {
+  } else if (uint32_t reused = bufferToReuse(region, regionIndex, position);
+             reused != engine::kNone) {
     buffer = reused;
     notes.buffers[buffer].inPlace.push_back(labelOf(region));
   } else {

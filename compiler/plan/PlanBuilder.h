@@ -34,8 +34,10 @@ private:
   uint32_t addBuffer(engine::Space space, mlir::Type type);
   uint32_t bufferOf(mlir::Value storage);
   uint32_t addTemporary(const codegen::Program &bytes, llvm::ArrayRef<engine::ExprId> symbols);
-  uint32_t makeOutput(tn::RegionOp region, mlir::Value output, int64_t position);
-  uint32_t bufferToReuse(tn::RegionOp region, int64_t position) const;
+  uint32_t makeOutput(tn::RegionOp region, size_t regionIndex, mlir::Value output,
+                      int64_t position);
+  bool readsAtEnds(size_t regionIndex) const;
+  uint32_t bufferToReuse(tn::RegionOp region, size_t regionIndex, int64_t position) const;
   uint32_t stateToWrite(tn::RegionOp region, mlir::Value output, int64_t position) const;
   void addRegion(tn::RegionOp region, size_t regionIndex, int64_t position);
   void addSizes(tn::RegionOp region, size_t regionIndex);

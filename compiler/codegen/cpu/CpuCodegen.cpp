@@ -11,6 +11,7 @@
 #include "compiler/codegen/cpu/base/ReturnFailures.h"
 #include "compiler/codegen/cpu/base/Scratch.h"
 #include "compiler/codegen/cpu/gemm/LowBitKernels.h"
+#include "compiler/codegen/cpu/gemm/TileProduct.h"
 #include "compiler/codegen/cpu/strips/ExactConversions.h"
 #include "compiler/codegen/cpu/strips/RegionShapes.h"
 #include "compiler/codegen/cpu/strips/VectorizeStrips.h"
@@ -86,16 +87,22 @@ LogicalResult dropConversions(ModuleOp module, bool endsProduct) {
   return applyPatternsGreedily(module, std::move(patterns));
 }
 
-LogicalResult expandMath(ModuleOp module) {
+/// What ends a product of bf16 is rounded by the instruction, as in the libraries' kernels, which
+/// have no subnormal numbers either; elsewhere conversions are exact on all levels.
+LogicalResult expandMath(ModuleOp module, engine::CpuLevel level, bool endsProduct) {
+  const engine::CpuLevelRow &row = engine::rowOf(level);
+  bool hasBf16 =
+      row.architecture == engine::Architecture::X86_64 && (row.features & engine::x86::kBf16) != 0;
   RewritePatternSet patterns(module->getContext());
   populateExpandMathPatterns(patterns);
-  populateExpandRoundingPatterns(patterns);
+  populateExpandRoundingPatterns(patterns, hasBf16 && endsProduct);
   return applyPatternsGreedily(module, std::move(patterns));
 }
 
 struct Lowered {
   AffineExpr grid;
   AffineExpr scratch;
+  bool mayOverwriteInputs;
 };
 
 /// All of the way within MLIR; `module` holds the kernel in the LLVM dialect afterwards.
@@ -125,17 +132,19 @@ FailureOr<Lowered> lowerRegion(ModuleOp source, ModuleOp module, StringRef symbo
     return failure();
   }
   FailureOr<AffineExpr> scratch = assignScratch(kernel);
+  bool isEnd = endsProduct(region.source);
   if (failed(scratch) || failed(vectorizeStrips(kernel, floatLanes(target.level))) ||
       failed(runPasses(module, {createCanonicalizerPass, createCSEPass})) ||
-      failed(dropConversions(module, endsProduct(region.source))) || failed(expandMath(module))) {
+      failed(dropConversions(module, isEnd)) || failed(expandMath(module, target.level, isEnd))) {
     return failure();
   }
+  releaseTiles(kernel, target.level);
   returnFailures(kernel);
   if (failed(runPasses(module, {affine::createAffineExpandIndexOpsPass})) ||
       failed(lowerToLlvmDialect(module))) {
     return failure();
   }
-  return Lowered{region.grid, *scratch};
+  return Lowered{region.grid, *scratch, region.mayOverwriteInputs};
 }
 
 /// A guarded kernel has the product micro-kernels that it calls inside, so that their accesses are
@@ -193,7 +202,7 @@ llvm::Expected<Kernel> compileRegion(llvm::StringRef text, llvm::StringRef symbo
     return object.takeError();
   }
   return Kernel{symbol.str(), std::move(*object), programOf(lowered->grid),
-                programOf(lowered->scratch)};
+                programOf(lowered->scratch), lowered->mayOverwriteInputs};
 }
 
 } // namespace tenon::codegen::cpu

@@ -25,6 +25,8 @@ struct Kernel {
   /// Over `sizes`: grid points, and bytes of scratch a thread.
   std::vector<engine::ExprTerm> grid;
   std::vector<engine::ExprTerm> scratch;
+  /// As of codegen::RegionStep.
+  bool mayOverwriteInputs = false;
 };
 
 /// Of the kernel families of CPUs.

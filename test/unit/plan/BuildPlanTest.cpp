@@ -23,7 +23,7 @@ using tenon::Status;
 namespace {
 
 class BuildPlanTest : public ::testing::Test {
-protected:
+public:
   BuildPlanTest() { context.loadDialect<tn::TnDialect, func::FuncDialect>(); }
 
   /// A region that is one kernel, as CPU codegen makes them.
@@ -115,6 +115,56 @@ TEST_F(BuildPlanTest, ResultsAreWrittenInPlaceOfTheCaller) {
   EXPECT_EQ(countSpace(made, engine::Space::Arena), 1u);
   EXPECT_EQ(made.arenaBytes, 4 * 8 * 4);
   EXPECT_EQ(made.exprs.constantValue(made.instructions[0].grid), 3);
+}
+
+/// As oneKernel, of kernels that read residuals at their ends.
+codegen::RegionCode readingAtEnds(tn::RegionOp region, size_t symbols,
+                                  const codegen::Program &grid) {
+  codegen::RegionCode code = BuildPlanTest::oneKernel(region, symbols, grid);
+  code.steps.front().mayOverwriteInputs = true;
+  return code;
+}
+
+constexpr const char *kResidual =
+    R"((%x: tensor<8x8xf32> {tn.name = "x"}) -> (tensor<8x8xf32> {tn.name = "y"}) {
+    %w = tn.weight "w" : tensor<8x8xf32>
+    %0 = tn.softmax %x {axis = 0 : i64} : tensor<8x8xf32>
+    %1 = tn.softmax %0 {axis = 1 : i64} : tensor<8x8xf32>
+    %2 = tn.matmul %1, %w : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+    %3 = tn.add %2, %0 : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+    %4 = tn.softmax %3 {axis = 0 : i64} : tensor<8x8xf32>
+    return %4 : tensor<8x8xf32>
+  })";
+
+TEST_F(BuildPlanTest, ProductsWriteOverResidualsThatTheyReadAtTheirEnds) {
+  makeCode = readingAtEnds;
+  engine::Plan made = build(kResidual);
+  ASSERT_EQ(made.instructions.size(), 4u);
+  const std::vector<uint32_t> &product = made.instructions[2].buffers;
+  EXPECT_EQ(product.back(), made.instructions[0].buffers.back());
+  EXPECT_EQ(made.arenaBytes, 2 * 8 * 8 * 4);
+}
+
+TEST_F(BuildPlanTest, OtherProductsKeepResiduals) {
+  engine::Plan made = build(kResidual);
+  ASSERT_EQ(made.instructions.size(), 4u);
+  EXPECT_NE(made.instructions[2].buffers.back(), made.instructions[0].buffers.back());
+  EXPECT_EQ(made.arenaBytes, 3 * 8 * 8 * 4);
+}
+
+TEST_F(BuildPlanTest, NoProductWritesOverWhatItMultiplies) {
+  makeCode = readingAtEnds;
+  engine::Plan made =
+      build(R"((%x: tensor<8x8xf32> {tn.name = "x"}) -> (tensor<8x8xf32> {tn.name = "y"}) {
+    %w = tn.weight "w" : tensor<8x8xf32>
+    %0 = tn.softmax %x {axis = 0 : i64} : tensor<8x8xf32>
+    %1 = tn.matmul %0, %w : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+    %2 = tn.add %1, %0 : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+    %3 = tn.softmax %2 {axis = 0 : i64} : tensor<8x8xf32>
+    return %3 : tensor<8x8xf32>
+  })");
+  ASSERT_EQ(made.instructions.size(), 3u);
+  EXPECT_NE(made.instructions[1].buffers.back(), made.instructions[0].buffers.back());
 }
 
 TEST_F(BuildPlanTest, ReshapesAreViews) {

@@ -267,10 +267,13 @@ void populateExpandMathPatterns(RewritePatternSet &patterns) {
   patterns.add<SmallPower, ExpandRsqrt, ExpandIntegerPower>(context);
 }
 
-void populateExpandRoundingPatterns(RewritePatternSet &patterns) {
+void populateExpandRoundingPatterns(RewritePatternSet &patterns, bool hasBf16) {
   patterns.getContext()->loadDialect<arith::ArithDialect>();
-  patterns.add<RoundThroughF32, RoundToBf16>(patterns.getContext());
-  arith::populateExpandBFloat16Patterns(patterns);
+  patterns.add<RoundThroughF32>(patterns.getContext());
+  if (!hasBf16) {
+    patterns.add<RoundToBf16>(patterns.getContext());
+    arith::populateExpandBFloat16Patterns(patterns);
+  }
 }
 
 } // namespace tenon::codegen

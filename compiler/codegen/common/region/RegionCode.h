@@ -49,6 +49,9 @@ struct RegionStep {
   /// It fills its last buffer with the contents of its first and does nothing else: left out where
   /// the plan makes both one.
   bool isCopy = false;
+  /// Each element of the only result is written once, and inputs with the result's dims that only
+  /// elementwise operations read are read at that place and before: it may lie over one of them.
+  bool mayOverwriteInputs = false;
   /// Launches behind a call: they do the same where no library can (engine/Plan.h).
   bool isFallback = false;
   /// Launches on a GPU: the kernel can fail and takes the place for its status behind all else.

@@ -23,6 +23,9 @@ public:
   /// Of index type: the grid slice [begin, end) and the values of the region's symbols.
   mlir::Value begin, end;
   mlir::SmallVector<mlir::Value> symbols;
+  /// Each element of the result is written once, and inputs with the result's dims are read only at
+  /// that place and before.
+  bool mayOverwriteInputs = false;
 
 private:
   mlir::Value buffer(unsigned position, mlir::Type tensor);

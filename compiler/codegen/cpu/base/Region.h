@@ -24,6 +24,7 @@ public:
                              mlir::FailureOr<mlir::AffineExpr> points) {
     kernel = builder.function();
     grid = points.value_or(mlir::AffineExpr());
+    mayOverwriteInputs = builder.mayOverwriteInputs;
     return mlir::success(mlir::succeeded(points));
   }
 
@@ -34,6 +35,7 @@ public:
   /// What it has added: the function, and the number of grid points over the region's symbols.
   mlir::func::FuncOp kernel;
   mlir::AffineExpr grid;
+  bool mayOverwriteInputs = false; ///< KernelBuilder.h
 
 private:
   const target::Target &cpu;

@@ -155,6 +155,8 @@ FailureOr<Value> Epilogue::compute(OpBuilder &body, llvm::DenseMap<Value, Value>
 
 LogicalResult Epilogue::emit(const IndexMath &math, Value sums, const Tile &tile) {
   OpBuilder &builder = math.builder;
+  // Tiles do not overlap, and all that is computed before them is in scratch.
+  kernel.mayOverwriteInputs = true;
   AffineMap identity = builder.getMultiDimIdentityMap(2);
   SmallVector<Operand> operands = {{root->getResult(0), sums, identity}};
   for (Value argument : source.getArguments()) {
