@@ -4,6 +4,7 @@
 // the pixels under which it lies inside the input. Lines and planes of padding are skipped.
 #include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cpu/conv/ConvLowering.h"
+#include "compiler/codegen/cpu/gemm/TileProduct.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -12,9 +13,17 @@
 using namespace mlir;
 
 namespace tenon::codegen::cpu {
+namespace {
+
+/// Words of a kernel line that are not worth a product on tiles of its own.
+constexpr int64_t kFewWords = 3 * kTileWords;
+/// Bytes of a chunk's patches, which are to stay in the L2 cache.
+constexpr int64_t kMostPatchBytes = 640 << 10;
+
+} // namespace
 
 ConvLowering::ConvLowering(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv,
-                           int64_t tileRows)
+                           engine::CpuLevel level, int64_t tileRows)
     : ConvTiles(kernel, conv, tileRows, elementsOfWord(*productType(conv))),
       type(*productType(conv)), epilogue(kernel, source, conv, conv.getBias()),
       joinsLine(g.joinsKernelLine() && g.width.kernel > 1) {
@@ -27,6 +36,27 @@ ConvLowering::ConvLowering(KernelBuilder &kernel, func::FuncOp source, tn::ConvO
   int64_t apart = (mostLines - 1) * g.height.stride + 1;
   stripPitch = std::min(g.height.dilation, apart);
   stripLines = (g.height.kernel - 1) * stripPitch + apart;
+  std::optional<int64_t> width =
+      copiesLines ? std::optional(stripWidth) : tn::constantDim(g.width.in);
+  bool isOnTiles = multipliesOnTiles(level, type);
+  copiesPatches = isOnTiles && !g.isPointwise() && g.joinsKernelLine() && lineWords() < kFewWords &&
+                  mostLines * linePixels * (patchWords() + kStridePad) * 4 <= kMostPatchBytes;
+  if (copiesPatches) {
+    joinsLine = true;
+    copiesLines = g.width.isPadded();
+    pixelStride = g.channels;
+    startsCleared = false;
+  }
+  bool isJoined = isOnTiles && !copiesPatches && joinsLine && mostLines > 1 && width &&
+                  g.width.stride == 1 && g.height.stride == 1;
+  sumsPitch = isJoined ? *width : linePixels;
+  startsCleared |= joinsOutputLines() && g.height.isPadded();
+}
+
+/// Rows of the sums from the first pixel of the first of some lines to the last of the last.
+Value ConvLowering::sumsOf(const IndexMath &math, Value lines, Value pixels) const {
+  Value before = math.mul(math.sub(lines, math.constant(1)), sumsPitch);
+  return math.max(math.add(before, pixels), math.constant(0));
 }
 
 void ConvLowering::loop(const IndexMath &math, Value from, Value to,
@@ -56,7 +86,7 @@ void ConvLowering::buildProducts(const IndexMath &math, const Sums &sums, const 
     origin = math.add(origin, math.mul(inputPixel(math, part, part.firstLine), pixelStride));
   }
   if (startsCleared) {
-    clearSums(math, sums, math.mul(part.lines, part.pixels));
+    clearSums(math, sums, sumsOf(math, part.lines, part.pixels));
   }
   auto [firstPlane, endPlane] = tapsInside(math, g.depth, part.plane);
   Reads reads{part, origin, lineStride, panel, firstPlane};
@@ -94,6 +124,16 @@ void ConvLowering::buildTap(const IndexMath &math, const Sums &sums, const Reads
                 : positionsInside(math, g.width, tap.column, part.firstPixel, part.pixels);
   begin = math.add(begin, math.mul(firstPixel, g.width.stride * pixelStride));
   auto [firstLine, lines] = positionsInside(math, g.height, tap.line, part.firstLine, part.lines);
+  if (joinsOutputLines()) {
+    Value at = math.add(begin, math.mul(firstLine, reads.lineStride));
+    callProduct(math, kernel.function(),
+                {math.pointer(strip ? strip : input, at), math.constant(pixelStride), weight,
+                 math.constant(kPanel),
+                 math.offset(sums.pointer, math.mul(math.mul(firstLine, sumsPitch), sums.stride)),
+                 sums.stride, depth, sumsOf(math, lines, pixels),
+                 isAdded(math, reads, tap, firstLine), type});
+    return;
+  }
   loop(math, firstLine, math.add(firstLine, lines), [&](const IndexMath &inner, Value line) {
     Value at = inner.add(begin, inner.mul(inner.mul(line, g.height.stride), reads.lineStride));
     Value row = inner.add(inner.mul(line, part.pixels), firstPixel);
@@ -132,19 +172,25 @@ LogicalResult ConvLowering::buildTile(const IndexMath &math, const GridPoint &po
   Value rows = math.mul(part.lines, part.pixels);
   TileWriter::Columns columns{math.mul(group, g.groupOutChannels()), number,
                               getAffineConstantExpr(g.groupOutChannels(), context)};
-  return writer->write(math, first, rows, columns, [&](const IndexMath &inner, const Sums &sums) {
-    if (!g.isPointwise()) {
+  std::optional<TileWriter::Lines> lines;
+  if (joinsOutputLines()) {
+    lines = {part.lines, part.pixels, sumsPitch};
+  }
+  auto products = [&](const IndexMath &inner, const Sums &sums) {
+    if (!g.isPointwise() && !copiesPatches) {
       buildProducts(inner, sums, part, group, panel);
       return;
     }
-    Value stride = inner.constant(g.channels + (pixels ? kStridePad : 0));
+    Value stride = inner.constant(pixelWords() + (pixels ? kStridePad : 0));
     Value begin = pixels ? inner.constant(0) : inner.mul(first, stride);
     begin = inner.add(begin, inner.mul(group, g.groupChannels()));
+    int64_t depth = copiesPatches ? patchWords() : g.groupChannels();
     callProduct(inner, kernel.function(),
                 {inner.pointer(pixels ? pixels : input, begin), stride, panel,
-                 inner.constant(kPanel), sums.pointer, sums.stride,
-                 inner.constant(g.groupChannels()), rows, Value(), type});
-  });
+                 inner.constant(kPanel), sums.pointer, sums.stride, inner.constant(depth), rows,
+                 Value(), type});
+  };
+  return writer->write(math, first, rows, columns, products, lines);
 }
 
 Type ConvLowering::wordType() const {
@@ -156,7 +202,7 @@ Value ConvLowering::inputWords(const IndexMath &math) {
   Value buffer = kernel.input(cast<BlockArgument>(conv.getX()).getArgNumber());
   tn::Dims dims = tn::getDims(conv.getX().getType());
   dims.back() = math.builder.getAffineConstantExpr(g.channels);
-  if (copiesLines && joinsLine) {
+  if (copiesPatches || (copiesLines && joinsLine)) {
     dims.pop_back();
     dims.back() = dims.back() * g.channels;
   }
@@ -173,7 +219,7 @@ LogicalResult ConvLowering::lower() {
   input = inputWords(math);
   weights = packedBuffer(kernel, conv.getWeight());
   Type sums = sumsFloats(type) ? Type(math.builder.getF32Type()) : math.builder.getI32Type();
-  writer.emplace(kernel, epilogue, mostLines * linePixels, sums);
+  writer.emplace(kernel, epilogue, mostLines * sumsPitch, sums);
   if (!weights) {
     SmallVector<Value> sizes;
     RankedTensorType type = cast<RankedTensorType>(conv.getWeight().getType());
@@ -187,12 +233,18 @@ LogicalResult ConvLowering::lower() {
     return buildTile(inner, point);
   };
   llvm::function_ref<void(const IndexMath &, const GridPoint &)> none;
-  if (g.copiesPixels()) {
+  if (g.copiesPixels() || copiesPatches) {
     pixels = allocate(
-        kernel, {math.constant(mostLines * linePixels), math.constant(g.channels + kStridePad)},
+        kernel, {math.constant(mostLines * linePixels), math.constant(pixelWords() + kStridePad)},
         wordType());
+  }
+  if (g.copiesPixels()) {
     auto copy = [&](const IndexMath &inner, const GridPoint &point) { copyPixels(inner, point); };
     return buildGridLoop(kernel, grid, copy, tile);
+  }
+  auto patches = [&](const IndexMath &inner, const GridPoint &point) { copyPatches(inner, point); };
+  if (copiesPatches && !copiesLines) {
+    return buildGridLoop(kernel, grid, patches, tile);
   }
   if (!copiesLines) {
     return buildGridLoop(kernel, grid, none, tile);
@@ -204,7 +256,12 @@ LogicalResult ConvLowering::lower() {
     sizes.append({math.constant(stripWidth), math.constant(pixelStride)});
   }
   strip = allocate(kernel, sizes, wordType());
-  auto prepare = [&](const IndexMath &inner, const GridPoint &point) { copyStrip(inner, point); };
+  auto prepare = [&](const IndexMath &inner, const GridPoint &point) {
+    copyStrip(inner, point);
+    if (copiesPatches) {
+      copyPatches(inner, point);
+    }
+  };
   return buildGridLoop(kernel, grid, prepare, tile);
 }
 
@@ -231,8 +288,8 @@ bool canLowerConv(tn::ConvOp conv) {
 }
 
 FailureOr<AffineExpr> lowerConv(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv,
-                                int64_t tileRows) {
-  ConvLowering lowering(kernel, source, conv, tileRows);
+                                engine::CpuLevel level, int64_t tileRows) {
+  ConvLowering lowering(kernel, source, conv, level, tileRows);
   AffineExpr points = lowering.chooseGrid(lowering.panels());
   if (failed(lowering.lower())) {
     return failure();

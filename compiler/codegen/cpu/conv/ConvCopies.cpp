@@ -1,7 +1,9 @@
 // What a convolution copies to scratch: padded input a strip at a time, pixels that do not lie side
-// by side, and weights that are computed.
+// by side, patches for tiles, and weights that are computed.
 #include "compiler/codegen/cpu/conv/ConvLowering.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
@@ -133,6 +135,75 @@ void ConvLowering::copyPixels(const IndexMath &math, const GridPoint &point) {
                      AffineMap::get(2, 0, {pixel * g.width.stride, channel}, context));
         scf::YieldOp::create(body, location);
       });
+}
+
+/// Of each of the chunk's pixels the words under the kernel, kernel line by kernel line.
+void ConvLowering::copyPatches(const IndexMath &math, const GridPoint &point) {
+  Part part = partOf(math, point);
+  loop(math, math.constant(0), math.constant(g.depth.kernel), [&](const IndexMath &a, Value plane) {
+    loop(a, a.constant(0), a.constant(g.height.kernel), [&](const IndexMath &b, Value line) {
+      loop(b, b.constant(0), part.lines, [&](const IndexMath &c, Value output) {
+        copyPatchLine(c, part, {plane, line, c.constant(0)}, output);
+      });
+    });
+  });
+}
+
+/// The words under a kernel line of the pixels of an output line; zeros outside the input.
+void ConvLowering::copyPatchLine(const IndexMath &math, const Part &part, const Tap &tap,
+                                 Value line) {
+  auto inputOf = [&](const ConvDim &dim, Value position, Value kernelPosition) {
+    Value at = math.sub(math.mul(position, dim.stride), math.constant(dim.padBegin));
+    return math.add(at, math.mul(kernelPosition, dim.dilation));
+  };
+  Value plane = inputOf(g.depth, part.plane, tap.plane);
+  Value row = inputOf(g.height, math.add(part.firstLine, line), tap.line);
+  Value words = math.constant(lineWords());
+  Value number = math.add(math.mul(tap.plane, g.height.kernel), tap.line);
+  Value to = math.view(pixels, {math.mul(line, part.pixels), math.mul(number, lineWords())},
+                       {part.pixels, words});
+  auto copy = [&](const IndexMath &in) {
+    int64_t pitch = g.width.stride * g.channels;
+    Value at;
+    if (strip) {
+      at = in.add(in.mul(tap.plane, stripLines), in.mul(tap.line, stripPitch));
+      at = in.mul(in.add(at, in.mul(line, g.height.stride)), stripWidth * pixelStride);
+    } else {
+      at = in.add(in.mul(part.image, size(in, g.depth.in)), plane);
+      at = in.add(in.mul(at, size(in, g.height.in)), row);
+      at = in.mul(in.mul(at, size(in, g.width.in)), g.channels);
+      at = in.add(at, in.mul(part.firstPixel, pitch));
+    }
+    // Pixels overlap.
+    OpBuilder &builder = in.builder;
+    OpFoldResult sizes[] = {getAsOpFoldResult(part.pixels), getAsOpFoldResult(words)};
+    OpFoldResult strides[] = {builder.getIndexAttr(pitch), builder.getIndexAttr(1)};
+    Value first = memrefAt(builder, in.location, in.pointer(strip ? strip : input, at), wordType(),
+                           ArrayRef(sizes).take_back());
+    Value from = memref::ReinterpretCastOp::create(builder, in.location, first,
+                                                   OpFoldResult(builder.getIndexAttr(0)),
+                                                   ArrayRef(sizes), ArrayRef(strides));
+    copyElements(in, from, to, builder.getMultiDimIdentityMap(2));
+  };
+  if (!g.depth.isPadded() && !g.height.isPadded()) {
+    copy(math);
+    return;
+  }
+  auto isInside = [&](const ConvDim &dim, Value position) {
+    Value begins = math.isLess(math.constant(-1), position);
+    return math.builder.createOrFold<arith::AndIOp>(math.location, begins,
+                                                    math.isLess(position, size(math, dim.in)));
+  };
+  Value inside = math.builder.createOrFold<arith::AndIOp>(math.location, isInside(g.depth, plane),
+                                                          isInside(g.height, row));
+  auto branch = [&](bool copies) {
+    return [&, copies](OpBuilder &body, Location location) {
+      IndexMath in(body, location);
+      copies ? copy(in) : clear(in, to);
+      scf::YieldOp::create(body, location);
+    };
+  };
+  scf::IfOp::create(math.builder, math.location, inside, branch(true), branch(false));
 }
 
 /// One panel of weights that are not constant into scratch, its missing columns zero.

@@ -9,7 +9,8 @@ namespace tenon::codegen::cpu {
 
 class ConvLowering : public ConvTiles {
 public:
-  ConvLowering(KernelBuilder &kernel, mlir::func::FuncOp source, tn::ConvOp conv, int64_t tileRows);
+  ConvLowering(KernelBuilder &kernel, mlir::func::FuncOp source, tn::ConvOp conv,
+               engine::CpuLevel level, int64_t tileRows);
 
   int64_t panels() const { return g.groups * g.panelsPerGroup(); }
   mlir::LogicalResult lower();
@@ -35,11 +36,19 @@ private:
   void clearColumns(const IndexMath &math, mlir::Value line, mlir::Value column, mlir::Value lines,
                     mlir::Value columns);
   void copyPixels(const IndexMath &math, const GridPoint &point);
+  void copyPatches(const IndexMath &math, const GridPoint &point);
+  void copyPatchLine(const IndexMath &math, const Part &part, const Tap &tap, mlir::Value line);
   mlir::Value packPanel(const IndexMath &math, mlir::Value group, mlir::Value panel);
   mlir::LogicalResult buildTile(const IndexMath &math, const GridPoint &point);
   void buildProducts(const IndexMath &math, const Sums &sums, const Part &part, mlir::Value group,
                      mlir::Value panel);
   void buildTap(const IndexMath &math, const Sums &sums, const Reads &reads, const Tap &tap);
+  /// Words under a line of the kernel, and under all of it.
+  int64_t lineWords() const { return g.width.kernel * g.channels; }
+  int64_t patchWords() const { return g.depth.kernel * g.height.kernel * lineWords(); }
+  int64_t pixelWords() const { return copiesPatches ? patchWords() : g.channels; }
+  bool joinsOutputLines() const { return sumsPitch > linePixels; }
+  mlir::Value sumsOf(const IndexMath &math, mlir::Value lines, mlir::Value pixels) const;
   mlir::Value isAdded(const IndexMath &math, const Reads &reads, const Tap &tap,
                       mlir::Value line) const;
   void clearSums(const IndexMath &math, const Sums &sums, mlir::Value rows);
@@ -53,7 +62,7 @@ private:
   mlir::Value weights;   ///< packed at compile time, or null
   mlir::Value panelCopy; ///< scratch for one panel of the weights, or null
   mlir::Value strip;     ///< scratch for copied input, as `input`, or null
-  mlir::Value pixels;    ///< scratch for copied pixels, or null
+  mlir::Value pixels;    ///< scratch for copied pixels or patches, or null
   /// Of the strip: pixels of a line, lines of a plane, lines from one line of the kernel to the
   /// next. Lines of the kernel further apart than the lines of a chunk reach have lines of their
   /// own.
@@ -61,6 +70,12 @@ private:
   int64_t pixelStride; ///< words from one pixel to the next of what products read
   bool joinsLine;      ///< the taps of a kernel line are multiplied together
   bool copiesLines;    ///< to the strip
+  /// All words under the kernel are copied side by side, pixel by pixel, for tiles to multiply in
+  /// one product: where a kernel line fills few steps.
+  bool copiesPatches = false;
+  /// Rows of the sums from one output line to the next. More than a line has: lines meet a kernel
+  /// line in one product, together with what lies between them, as tiles want full.
+  int64_t sumsPitch;
   /// Products are added to cleared sums; else all pixels have a first product, which writes.
   bool startsCleared;
 };

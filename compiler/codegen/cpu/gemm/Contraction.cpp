@@ -98,14 +98,27 @@ TileWriter::TileWriter(KernelBuilder &kernel, Epilogue &epilogue, int64_t rows, 
   scratch = allocate(kernel, {math.constant(rows), math.constant(kPanel)}, element);
 }
 
-LogicalResult TileWriter::finish(const IndexMath &math, const Tile &tile) {
+LogicalResult TileWriter::finish(const IndexMath &math, const Tile &tile,
+                                 const std::optional<Lines> &lines) {
   Value zero = math.constant(0);
-  return epilogue.emit(math, math.view(scratch, {zero, zero}, {tile.rows, tile.columns}), tile);
+  if (!lines) {
+    return epilogue.emit(math, math.view(scratch, {zero, zero}, {tile.rows, tile.columns}), tile);
+  }
+  LogicalResult status = success();
+  forEach(math, zero, lines->count, 1, [&](const IndexMath &inner, Value line) {
+    Value from = inner.mul(line, lines->pitch);
+    Tile own = tile;
+    own.firstRow = inner.add(tile.firstRow, inner.mul(line, lines->rows));
+    own.rows = lines->rows;
+    status = epilogue.emit(inner, inner.view(scratch, {from, zero}, {own.rows, own.columns}), own);
+  });
+  return status;
 }
 
-LogicalResult
-TileWriter::write(const IndexMath &math, Value firstRow, Value rows, const Columns &columns,
-                  llvm::function_ref<void(const IndexMath &, const Sums &)> products) {
+LogicalResult TileWriter::write(const IndexMath &math, Value firstRow, Value rows,
+                                const Columns &columns,
+                                llvm::function_ref<void(const IndexMath &, const Sums &)> products,
+                                const std::optional<Lines> &lines) {
   OpBuilder &builder = math.builder;
   Value width = math.constant(kPanel);
   Value first = math.add(columns.begin, math.mul(columns.panel, kPanel));
@@ -122,7 +135,7 @@ TileWriter::write(const IndexMath &math, Value firstRow, Value rows, const Colum
   }
 
   Sums sums{math.pointer(scratch, math.constant(0)), width};
-  bool isDirect = epilogue.isTrivial();
+  bool isDirect = epilogue.isTrivial() && !lines;
   if (isDirect && !alwaysTail) {
     Value output = kernel.output(0);
     int64_t rank = cast<MemRefType>(output.getType()).getRank();
@@ -137,17 +150,17 @@ TileWriter::write(const IndexMath &math, Value firstRow, Value rows, const Colum
   products(math, sums);
   Tile whole{firstRow, rows, first, width}, last{firstRow, rows, first, tail};
   if (!isTail) {
-    return isDirect && neverTail ? success() : finish(math, neverTail ? whole : last);
+    return isDirect && neverTail ? success() : finish(math, neverTail ? whole : last, lines);
   }
   bool failedInside = false;
   scf::IfOp::create(
       builder, math.location, isTail,
       [&](OpBuilder &then, Location location) {
-        failedInside |= failed(finish(IndexMath(then, location), last));
+        failedInside |= failed(finish(IndexMath(then, location), last, lines));
         scf::YieldOp::create(then, location);
       },
       [&](OpBuilder &otherwise, Location location) {
-        failedInside |= !isDirect && failed(finish(IndexMath(otherwise, location), whole));
+        failedInside |= !isDirect && failed(finish(IndexMath(otherwise, location), whole, lines));
         scf::YieldOp::create(otherwise, location);
       });
   return failure(failedInside);
@@ -253,7 +266,7 @@ FailureOr<AffineExpr> lowerPacked(KernelBuilder &kernel, Region &region, Operati
   if (tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(root)) {
     return lowerMatmul(kernel, region.source, matmul, tileRows);
   }
-  return lowerConv(kernel, region.source, cast<tn::ConvOp>(root), tileRows);
+  return lowerConv(kernel, region.source, cast<tn::ConvOp>(root), region.level(), tileRows);
 }
 
 } // namespace

@@ -60,12 +60,20 @@ public:
     mlir::Value begin, panel;
     mlir::AffineExpr count;
   };
+  /// Rows in lines of so many, each `pitch` rows of the sums behind the one before: what lies
+  /// between them belongs to nothing.
+  struct Lines {
+    mlir::Value count, rows;
+    int64_t pitch;
+  };
   mlir::LogicalResult write(const IndexMath &math, mlir::Value firstRow, mlir::Value rows,
                             const Columns &columns,
-                            llvm::function_ref<void(const IndexMath &, const Sums &)> products);
+                            llvm::function_ref<void(const IndexMath &, const Sums &)> products,
+                            const std::optional<Lines> &lines = {});
 
 private:
-  mlir::LogicalResult finish(const IndexMath &math, const Tile &tile);
+  mlir::LogicalResult finish(const IndexMath &math, const Tile &tile,
+                             const std::optional<Lines> &lines);
 
   KernelBuilder &kernel;
   Epilogue &epilogue;
@@ -96,7 +104,8 @@ mlir::FailureOr<mlir::AffineExpr> lowerMatmul(KernelBuilder &kernel, mlir::func:
                                               tn::MatmulOp matmul, int64_t tileRows);
 /// Convolutions of whole words, channels last, whose weight has constant sizes (canLowerConv).
 mlir::FailureOr<mlir::AffineExpr> lowerConv(KernelBuilder &kernel, mlir::func::FuncOp source,
-                                            tn::ConvOp conv, int64_t tileRows);
+                                            tn::ConvOp conv, engine::CpuLevel level,
+                                            int64_t tileRows);
 bool canLowerConv(tn::ConvOp conv);
 /// The same, whether or not the channels of a group fill words.
 bool hasConstantSizes(tn::ConvOp conv);

@@ -16,14 +16,10 @@ namespace tenon::codegen::cpu {
 namespace {
 
 /// Rows of a tile; words of one of its rows.
-constexpr int64_t kTile = 16;
-constexpr int64_t kWordBytes = 4, kTileRowBytes = kTile * kWordBytes;
+constexpr int64_t kTile = kTileWords;
+constexpr int64_t kWordBytes = 4;
 constexpr int64_t kFirstA = 4, kFirstB = 6;
 constexpr int64_t kConfigBytes = 64;
-
-/// Words of the depth for which all rows meet a panel of B before the next: 24 KiB of it, which
-/// stay in the L1 cache, for one reading and writing of C.
-constexpr int64_t kDepthBlock = 12 * kTile;
 
 /// Blocks of rows over which the fetching of what comes next is spread: it comes from behind the L2
 /// cache.
@@ -37,6 +33,7 @@ public:
 
   void build(StringRef name, StringRef fewRows) {
     Type i64 = builder.getI64Type();
+    shapes = makeShapes();
     func::FuncOp function = func::FuncOp::create(
         builder, loc, name,
         builder.getFunctionType({pointer, i64, pointer, i64, pointer, i64, i64, i64, i64}, {}));
@@ -46,8 +43,6 @@ public:
     ldb = entry->getArgument(3);
     ldc = entry->getArgument(5);
     rows = entry->getArgument(7);
-    config = LLVM::AllocaOp::create(builder, loc, pointer, builder.getI8Type(),
-                                    constant(kConfigBytes), /*alignment=*/kConfigBytes);
     Value areFew = isLess(rows, constant(kLeastTileRows));
     scf::IfOp choice = scf::IfOp::create(builder, loc, areFew, /*withElseRegion=*/true);
     builder.setInsertionPointToStart(choice.thenBlock());
@@ -55,46 +50,124 @@ public:
     builder.setInsertionPointToStart(choice.elseBlock());
     multiply({entry->getArgument(0), entry->getArgument(2), entry->getArgument(4)},
              entry->getArgument(6), entry->getArgument(8));
-    call("llvm.x86.tilerelease", {});
     builder.setInsertionPointToEnd(entry);
     func::ReturnOp::create(builder, loc);
   }
 
 private:
+  /// What ldtilecfg takes, for each number of words of a step and of rows of a block: from byte 16
+  /// on the bytes of a row of tiles 0 to 7 in 16 bits each, from byte 48 on their rows in 8 bits
+  /// each.
+  LLVM::GlobalOp makeShapes() {
+    std::vector<int8_t> table;
+    for (int64_t words = 1; words <= kTile; ++words) {
+      for (int64_t rows = 1; rows <= kTileBlockRows; ++rows) {
+        std::array<int8_t, kConfigBytes> shape = {/*palette=*/1};
+        auto set = [&](int64_t tile, int64_t tileRows, int64_t rowWords) {
+          shape[16 + 2 * tile] = static_cast<int8_t>(rowWords * kWordBytes);
+          shape[48 + tile] = static_cast<int8_t>(tileRows);
+        };
+        // Tiles of no rows are refused.
+        int64_t upper = std::min(rows, kTile), lower = std::max<int64_t>(rows - kTile, 1);
+        for (int64_t i : {0, 1}) {
+          set(i, upper, kTile);
+          set(2 + i, lower, kTile);
+          set(kFirstA + i, i == 0 ? upper : lower, words);
+          set(kFirstB + i, words, kTile);
+        }
+        table.insert(table.end(), shape.begin(), shape.end());
+      }
+    }
+    RankedTensorType type =
+        RankedTensorType::get({static_cast<int64_t>(table.size())}, builder.getI8Type());
+    return LLVM::GlobalOp::create(
+        builder, loc, LLVM::LLVMArrayType::get(builder.getI8Type(), table.size()),
+        /*isConstant=*/true, LLVM::Linkage::Internal, "tile_shapes",
+        DenseElementsAttr::get(type, ArrayRef(table)), /*alignment=*/kConfigBytes);
+  }
+
   struct Operands {
     Value a, b, c;
   };
-  /// Words of the depth: `step` of them are a row of a tile of A.
+  /// The depth in words: steps of so many, which are a row of a tile of A, and what is left.
   struct Depth {
+    Value whole, step, rest;
+    Value accumulates; ///< i1
+  };
+  /// A part of it of whole steps.
+  struct DepthBlock {
     Value words, step;
     Value accumulates; ///< i1
   };
+  /// Rows in blocks of `count`, of one or two tiles.
+  struct Rows {
+    Value first, end, count;
+    int64_t tiles;
+  };
+
+  /// All whole blocks of rows, then the rows behind them: tiles are shaped once for each.
+  void multiply(const Operands &operands, Value depth, Value accumulate) {
+    Value zero = constant(0), block = constant(kTileBlockRows);
+    Value tail = arith::RemUIOp::create(builder, loc, rows, block);
+    Value whole = arith::SubIOp::create(builder, loc, rows, tail);
+    Depth all = stepsOf(depth, accumulate);
+    scf::IfOp::create(builder, loc, isLess(zero, whole), [&](OpBuilder &, Location) {
+      multiplyRows(operands, all, {zero, whole, block, 2});
+      scf::YieldOp::create(builder, loc);
+    });
+    auto last = [&](int64_t tiles) {
+      return [&, tiles](OpBuilder &, Location) {
+        multiplyRows(operands, all, {whole, rows, tail, tiles});
+        scf::YieldOp::create(builder, loc);
+      };
+    };
+    scf::IfOp::create(builder, loc, isLess(zero, tail), [&](OpBuilder &, Location) {
+      scf::IfOp::create(builder, loc, isLess(constant(kTile), tail), last(2), last(1));
+      scf::YieldOp::create(builder, loc);
+    });
+  }
+
+  /// Steps of 16 words, then the words behind them; shorter ones that leave none if as many do.
+  Depth stepsOf(Value words, Value accumulate) {
+    Value zero = constant(0), one = constant(1);
+    Value count = arith::MaxUIOp::create(
+        builder, loc, arith::CeilDivUIOp::create(builder, loc, words, constant(kTile)), one);
+    Value isEven = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq,
+                                         arith::RemUIOp::create(builder, loc, words, count), zero);
+    Value even = arith::MaxUIOp::create(builder, loc,
+                                        arith::DivUIOp::create(builder, loc, words, count), one);
+    Value step = arith::SelectOp::create(builder, loc, isEven, even, constant(kTile));
+    Value rest = arith::RemUIOp::create(builder, loc, words, step);
+    return {arith::SubIOp::create(builder, loc, words, rest), step, rest, isLess(zero, accumulate)};
+  }
 
   /// Blocks of whole steps, almost equal, then the words behind them.
-  void multiply(const Operands &operands, Value depth, Value accumulate) {
-    Value tile = constant(kTile), zero = constant(0), one = constant(1);
-    Value rest = arith::RemUIOp::create(builder, loc, depth, tile);
-    Value whole = arith::SubIOp::create(builder, loc, depth, rest);
-    Value blocks = arith::CeilDivUIOp::create(builder, loc, whole, constant(kDepthBlock));
-    Value length = arith::CeilDivUIOp::create(builder, loc, whole,
-                                              arith::MaxUIOp::create(builder, loc, blocks, one));
-    Value steps = arith::CeilDivUIOp::create(builder, loc, length, tile);
-    Value stride = times(arith::MaxUIOp::create(builder, loc, steps, one), kTile);
+  void multiplyRows(const Operands &operands, const Depth &depth, const Rows &block) {
+    Value zero = constant(0), one = constant(1);
+    Value blocks = arith::MaxUIOp::create(
+        builder, loc, arith::CeilDivUIOp::create(builder, loc, depth.whole, constant(kTileDepth)),
+        one);
+    Value length = arith::CeilDivUIOp::create(builder, loc, depth.whole, blocks);
+    Value steps = arith::CeilDivUIOp::create(builder, loc, length, depth.step);
+    Value stride = arith::MulIOp::create(
+        builder, loc, arith::MaxUIOp::create(builder, loc, steps, one), depth.step);
     // Of no depth there is one block, which writes zeros.
-    Value isNone = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, depth, zero);
-    Value end = arith::SelectOp::create(builder, loc, isNone, one, whole);
-    Value accumulates = isLess(zero, accumulate);
+    Value isNone = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq,
+                                         plus(depth.whole, depth.rest), zero);
+    Value end = arith::SelectOp::create(builder, loc, isNone, one, depth.whole);
+    configure(block.count, depth.step);
     Value added =
-        scf::ForOp::create(builder, loc, zero, end, stride, ValueRange{accumulates},
+        scf::ForOp::create(builder, loc, zero, end, stride, ValueRange{depth.accumulates},
                            [&](OpBuilder &, Location, Value start, ValueRange state) {
-                             Value left = arith::SubIOp::create(builder, loc, whole, start);
+                             Value left = arith::SubIOp::create(builder, loc, depth.whole, start);
                              Value words = arith::MinUIOp::create(builder, loc, left, stride);
-                             multiplyRows(at(operands, start), {words, tile, state[0]});
+                             buildBlocks(at(operands, start), {words, depth.step, state[0]}, block);
                              scf::YieldOp::create(builder, loc, isLess(zero, one));
                            })
             .getResult(0);
-    scf::IfOp::create(builder, loc, isLess(zero, rest), [&](OpBuilder &, Location) {
-      multiplyRows(at(operands, whole), {rest, rest, added});
+    scf::IfOp::create(builder, loc, isLess(zero, depth.rest), [&](OpBuilder &, Location) {
+      configure(block.count, depth.rest);
+      buildBlocks(at(operands, depth.whole), {depth.rest, depth.rest, added}, block);
       scf::YieldOp::create(builder, loc);
     });
   }
@@ -105,74 +178,33 @@ private:
     return {offset(operands.a, word), offset(operands.b, row), operands.c};
   }
 
-  void multiplyRows(const Operands &operands, const Depth &depth) {
-    Value most = constant(2 * kTile);
-    scf::ForOp::create(
-        builder, loc, constant(0), rows, most, ValueRange(),
-        [&](OpBuilder &, Location, Value row, ValueRange) {
-          Value left = arith::SubIOp::create(builder, loc, rows, row);
-          Value count = arith::MinUIOp::create(builder, loc, left, most);
-          Value isFirst =
-              arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, row, constant(0));
-          Value isNew = arith::OrIOp::create(builder, loc, isFirst, isLess(count, most));
-          scf::IfOp::create(builder, loc, isNew, [&](OpBuilder &, Location) {
-            configure(count, depth.step);
-            scf::YieldOp::create(builder, loc);
-          });
-          Operands block{offset(operands.a, arith::MulIOp::create(builder, loc, row, lda)),
-                         operands.b,
-                         offset(operands.c, arith::MulIOp::create(builder, loc, row, ldc))};
-          auto multiplyBlock = [&](int64_t tiles) {
-            return [&, tiles](OpBuilder &, Location) {
-              buildBlock(block, depth, row, tiles);
-              scf::YieldOp::create(builder, loc);
-            };
-          };
-          scf::IfOp::create(builder, loc, isLess(constant(kTile), count), multiplyBlock(2),
-                            multiplyBlock(1));
-          scf::YieldOp::create(builder, loc);
-        });
+  void buildBlocks(const Operands &operands, const DepthBlock &depth, const Rows &rows) {
+    scf::ForOp::create(builder, loc, rows.first, rows.end, constant(kTileBlockRows), ValueRange(),
+                       [&](OpBuilder &, Location, Value row, ValueRange) {
+                         Operands block{
+                             offset(operands.a, arith::MulIOp::create(builder, loc, row, lda)),
+                             operands.b,
+                             offset(operands.c, arith::MulIOp::create(builder, loc, row, ldc))};
+                         buildBlock(block, depth, row, rows.tiles);
+                         scf::YieldOp::create(builder, loc);
+                       });
   }
 
-  /// Shapes of the tiles for `count` rows, 1 to 32, and steps of `words`: the bytes of a row of
-  /// tiles 0 to 7 in 16 bits each from byte 16 on, their rows in 8 bits each from byte 48 on.
+  /// Shapes of the tiles for `count` rows, 1 to 32, and steps of `words`. They come from a table:
+  /// loading what was just stored would wait for all stores before it.
   void configure(Value count, Value words) {
-    auto repeated = [](int64_t value, int64_t bits, int64_t first, int64_t tiles) {
-      int64_t result = 0;
-      for (int64_t i = first; i < first + tiles; ++i) {
-        result |= value << (i * bits);
-      }
-      return result;
-    };
-    Value upper = arith::MinUIOp::create(builder, loc, count, constant(kTile));
-    // Tiles of no rows are refused.
-    Value lower = arith::MaxSIOp::create(
-        builder, loc, arith::SubIOp::create(builder, loc, count, constant(kTile)), constant(1));
-    Value bytes = times(words, kWordBytes * repeated(1, 16, 0, 2));
-    bytes = plus(bytes, constant(repeated(kTileRowBytes, 16, 2, 2)));
-    Value shape = plus(times(upper, repeated(1, 8, 0, 2) | repeated(1, 8, kFirstA, 1)),
-                       times(lower, repeated(1, 8, 2, 2) | repeated(1, 8, kFirstA + 1, 1)));
-    shape = plus(shape, times(words, repeated(1, 8, kFirstB, 2)));
-    Value zero = constant(0);
-    Value content[] = {constant(/*palette=*/1),
-                       zero,
-                       constant(repeated(kTileRowBytes, 16, 0, 4)),
-                       bytes,
-                       zero,
-                       zero,
-                       shape,
-                       zero};
-    for (auto [i, word] : llvm::enumerate(content)) {
-      Value to = LLVM::GEPOp::create(builder, loc, pointer, builder.getI64Type(), config,
-                                     ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
-      LLVM::StoreOp::create(builder, loc, word, to);
-    }
-    call("llvm.x86.ldtilecfg", {config});
+    Value one = constant(1);
+    Value number = plus(arith::SubIOp::create(builder, loc, count, one),
+                        times(arith::SubIOp::create(builder, loc, words, one), kTileBlockRows));
+    Value table = LLVM::AddressOfOp::create(builder, loc, shapes);
+    Value shape = LLVM::GEPOp::create(builder, loc, pointer, builder.getI8Type(), table,
+                                      ArrayRef<LLVM::GEPArg>{times(number, kConfigBytes)});
+    call("llvm.x86.ldtilecfg", {shape});
   }
 
   /// The rows of B one block of the depth behind those of a step, which are the next panel's behind
   /// the last block: a part of them for each of kFetchingBlocks blocks of rows.
-  void fetchAhead(Value b, const Depth &depth, Value row) {
+  void fetchAhead(Value b, const DepthBlock &depth, Value row) {
     Value block = arith::DivUIOp::create(builder, loc, row, constant(2 * kTile));
     Value part = arith::RemUIOp::create(builder, loc, block, constant(kFetchingBlocks));
     constexpr int64_t rowsOfPart = kTile / kFetchingBlocks;
@@ -185,7 +217,7 @@ private:
   }
 
   /// C[rows x 32] of one or two tiles of rows from `row` on.
-  void buildBlock(const Operands &operands, const Depth &depth, Value row, int64_t rowTiles) {
+  void buildBlock(const Operands &operands, const DepthBlock &depth, Value row, int64_t rowTiles) {
     Value lineOfA = times(lda, kWordBytes), lineOfB = times(ldb, kWordBytes);
     Value lineOfC = times(ldc, kWordBytes);
     auto forC = [&](llvm::function_ref<void(int64_t, Value)> body) {
@@ -256,7 +288,7 @@ private:
   ProductType type;
   Type pointer;
   Value lda, ldb, ldc, rows;
-  Value config; ///< scratch of kConfigBytes
+  LLVM::GlobalOp shapes;
 };
 
 } // namespace
@@ -271,6 +303,22 @@ bool multipliesOnTiles(engine::CpuLevel level, ProductType type) {
 
 void buildTileProduct(ModuleOp module, ProductType type, StringRef name, StringRef fewRows) {
   TileProduct(module, type).build(name, fewRows);
+}
+
+void releaseTiles(func::FuncOp kernel, engine::CpuLevel level) {
+  bool usesTiles = false;
+  kernel.walk([&](CallOpInterface call) {
+    SymbolRefAttr callee = dyn_cast<SymbolRefAttr>(call.getCallableForCallee());
+    for (ProductType type : {ProductType::U8S8, ProductType::BF16}) {
+      usesTiles |= callee && callee.getLeafReference() == anyRowsSymbol(type) &&
+                   multipliesOnTiles(level, type);
+    }
+  });
+  if (usesTiles) {
+    OpBuilder builder(kernel.getBody().back().getTerminator());
+    LLVM::CallIntrinsicOp::create(builder, kernel.getLoc(),
+                                  builder.getStringAttr("llvm.x86.tilerelease"), ValueRange());
+  }
 }
 
 } // namespace tenon::codegen::cpu

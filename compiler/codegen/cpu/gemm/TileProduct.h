@@ -9,6 +9,10 @@ namespace tenon::codegen::cpu {
 /// Fewer rows are multiplied in vector registers: a tile costs the same for one row as for 16.
 inline constexpr int64_t kLeastTileRows = 4;
 
+/// Rows of a block; words of a step; words of the depth for which all rows meet a panel of B before
+/// the next: 24 KiB of it, which stay in the L1 cache, for one reading and writing of C.
+inline constexpr int64_t kTileBlockRows = 32, kTileWords = 16, kTileDepth = 12 * kTileWords;
+
 /// Whether the level multiplies the type on tiles.
 bool multipliesOnTiles(engine::CpuLevel level, ProductType type);
 
@@ -16,5 +20,9 @@ bool multipliesOnTiles(engine::CpuLevel level, ProductType type);
 /// fewer rows than kLeastTileRows.
 void buildTileProduct(mlir::ModuleOp module, ProductType type, llvm::StringRef name,
                       llvm::StringRef fewRows);
+
+/// Gives the tiles back before a kernel that calls such products returns: after each product they
+/// would have to be taken again for the next.
+void releaseTiles(mlir::func::FuncOp kernel, engine::CpuLevel level);
 
 } // namespace tenon::codegen::cpu
