@@ -103,12 +103,12 @@ def export(model, path, test_accuracy):
     onnx.save(proto, path)
 
 
-def main():
+def main(make_model, name, description):
     here = pathlib.Path(__file__).resolve().parent
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--data", type=pathlib.Path,
                         default=pathlib.Path("/usr/share/datasets/fashion-mnist"))
-    parser.add_argument("-o", "--output", type=pathlib.Path, default=here / "fashion_cnn.onnx")
+    parser.add_argument("-o", "--output", type=pathlib.Path, default=here / name)
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--seed", type=int, default=1)
@@ -117,7 +117,7 @@ def main():
 
     torch.manual_seed(options.seed)
     torch.set_num_threads(options.threads)
-    model = FashionCnn().to(memory_format=torch.channels_last)
+    model = make_model().to(memory_format=torch.channels_last)
     train(model, *load_split(options.data, "train"), options.epochs, options.batch)
     test_accuracy = accuracy(model, *load_split(options.data, "t10k"))
     print(f"test accuracy {test_accuracy:.4f}")
@@ -125,4 +125,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(FashionCnn, "fashion_cnn.onnx", __doc__)
