@@ -90,6 +90,7 @@ Result<Batch> Dataset::read(size_t first, size_t most) const {
   Batch batch;
   batch.first = first;
   batch.samples = count;
+  batch.rows = rows;
   for (size_t i = 0; i < wanted.size(); ++i) {
     std::span<const int64_t> dims = samplesOf->dimsOf(i, first);
     bool isWhole = dims.size() == wanted[i].dims.size();

@@ -29,6 +29,7 @@ struct WantedInput {
   /// What dim 0 may be; both are dims[0] where that is fixed.
   int64_t leastRows = 1;
   int64_t mostRows = std::numeric_limits<int64_t>::max();
+  bool operator==(const WantedInput &) const = default;
 };
 
 /// The inputs of a plan, in its order.
@@ -40,6 +41,8 @@ struct Batch {
   size_t first = 0;
   /// Those that count: a model of a fixed batch gets the last one again and again to fill it.
   size_t samples = 0;
+  /// Of the batch: more than `samples` where it was filled; 1 where a sample is a whole input.
+  size_t rows = 1;
 };
 
 class Dataset {
