@@ -85,7 +85,7 @@ Interval shareInterval(double right, double samples) {
 Interval intervalOf(const Scores &scores) {
   if (scores.isShare()) {
     double samples = static_cast<double>(scores.samples());
-    return shareInterval(scores.value() * samples, samples);
+    return shareInterval(scores.overall() * samples, samples);
   }
   return bootstrap(scores.samples(), scores.parts(),
                    [&](std::span<const uint32_t> times) { return scores.value(times); });

@@ -48,7 +48,7 @@ public:
   virtual ~Scorer() = default;
   virtual Status add(const Answer &answer) = 0;
   /// After all samples: the metric.
-  virtual Result<double> value() { return scores()->value(); }
+  virtual Result<double> value() { return scores()->overall(); }
   /// None where only the whole has a score.
   virtual const Scores *scores() const = 0;
   /// Samples whose outputs were not finite.

@@ -23,7 +23,7 @@ public:
   virtual bool isShare() const { return false; }
   virtual bool isRight(size_t) const { return false; }
 
-  double value() const { return value(std::vector<uint32_t>(samples(), 1)); }
+  double overall() const { return value(std::vector<uint32_t>(samples(), 1)); }
 };
 
 /// The sum of `part` over that of `whole`: a mean, or with `isExponential` its exponential, as

@@ -22,6 +22,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <set>
 
@@ -116,7 +117,9 @@ Status Accuracy::matchData(Entry &entry) {
       return Status::ok();
     }
   }
-  TENON_ASSIGN(Dataset opened, Dataset::open(flags.data, std::move(wanted)));
+  std::map<std::string, std::string> metadata = metadataOf(entry.engine->file());
+  ModelHints hints = {metadata["preprocessing"], metadata["classes"]};
+  TENON_ASSIGN(Dataset opened, Dataset::open(flags.data, std::move(wanted), hints));
   entry.data = std::make_shared<const Dataset>(std::move(opened));
   return Status::ok();
 }
@@ -390,7 +393,8 @@ Status Accuracy::run() {
     metrics.push_back(std::move(described));
   }
   TENON_ASSIGN(std::vector<Json> costs, describeCosts());
-  Json result = {{"data", flags.data}, {"samples", data().samples()}, {"metrics", std::move(metrics)}, {"models", std::move(costs)}};
+  TENON_ASSIGN(std::string fingerprint, data().fingerprint());
+  Json result = {{"data", flags.data}, {"samples", data().samples()}, {"fingerprint", fingerprint}, {"metrics", std::move(metrics)}, {"models", std::move(costs)}};
   terminal.json() ? terminal.printJson("accuracy", std::move(result)) : terminal.print(accuracyText(result));
   return Status::ok();
 }
@@ -402,7 +406,7 @@ Action declareAccuracy(CLI::App &command) {
   command.add_option("MODEL", flags->models,
                      "Engines, or models (ONNX, .pt2) to compile first; the others are compared with the first")
       ->required();
-  command.add_option("--data", flags->data, "Samples and labels: an npz with an array for each input and 'labels'; docs/accuracy.md")
+  command.add_option("--data", flags->data, "Samples and labels: an npz with an array for each input and 'labels', a .jsonl, or a folder of pictures; docs/accuracy.md")
       ->required();
   command.add_option("--metric", flags->metrics,
                      "top1, top5, f1, perplexity, mse, mae; cosine or relative (to --reference); cmd:PROGRAM, which gets the "
