@@ -54,6 +54,7 @@ Result<std::vector<Tensor>> Player::run(const Batch &batch) {
     inputs.push_back({tensor.data.data(), tensor.dims});
   }
   TENON_TRY(session->prepare(dims));
+  TENON_TRY(session->resetState()); // samples are apart
   std::vector<Tensor> outputs;
   std::vector<runtime::OutputBinding> bindings;
   for (const engine::Port &port : engine().plan().outputs) {

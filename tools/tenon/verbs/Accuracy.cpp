@@ -3,28 +3,22 @@
 
 #include "support/text/NearestName.h"
 #include "tools/tenon/accuracy/Intervals.h"
-#include "tools/tenon/accuracy/Memory.h"
 #include "tools/tenon/accuracy/Metric.h"
 #include "tools/tenon/accuracy/Player.h"
 #include "tools/tenon/accuracy/Report.h"
-#include "tools/tenon/bench/InTurn.h"
-#include "tools/tenon/bench/Statistics.h"
 #include "tools/tenon/data/Dataset.h"
 #include "tools/tenon/inputs/Inputs.h"
 #include "tools/tenon/inputs/Options.h"
-#include "tools/tenon/model/CompilerBridge.h"
 #include "tools/tenon/print/Terminal.h"
-#include "tools/tenon/verbs/ChildProcess.h"
+#include "tools/tenon/verbs/AccuracyCosts.h"
 #include "tools/tenon/verbs/EngineSource.h"
 #include "tools/tenon/Verb.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <memory>
-#include <set>
 
 namespace tenon::tool {
 namespace {
@@ -71,7 +65,6 @@ private:
   Status prepareReference();
   Result<Entry> open(const std::string &path, bool isMeasured);
   Status matchData(Entry &entry);
-  Status measureMemory(Entry &entry) const;
   Result<size_t> outputOf(const MetricSpec &spec, const Entry &entry) const;
   void warnOfData() const;
   Status warnOfCalibration(Entry &entry) const;
@@ -124,26 +117,6 @@ Status Accuracy::matchData(Entry &entry) {
   return Status::ok();
 }
 
-/// In a process of its own, before this one has sessions: what opening and a first run add. On a GPU
-/// the session tells.
-Status Accuracy::measureMemory(Entry &entry) const {
-  auto runOnce = [&]() -> Status {
-    TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine, entry.source->open());
-    TENON_ASSIGN(Player player, Player::create(std::move(engine), *entry.data, 1, flags.session));
-    return player.outputsOf(0, 1).takeStatus();
-  };
-  auto work = [&]() -> Json {
-    Status status;
-    uint64_t bytes = peakMemoryOf([&] { status = runOnce(); });
-    return status.isOk() ? Json{{"bytes", bytes}} : describeError(status);
-  };
-  Status silence = Status::error(ErrorId::InternalError, fmt::format("{}: the first run ended without an answer", entry.path),
-                                 "run tenon run on it to see where, and report it");
-  TENON_ASSIGN(Json answer, inChild(work, silence));
-  entry.peakMemory = answer.value("bytes", uint64_t(0));
-  return Status::ok();
-}
-
 Result<Entry> Accuracy::open(const std::string &path, bool isMeasured) {
   Entry entry;
   entry.path = path;
@@ -164,7 +137,7 @@ Result<Entry> Accuracy::open(const std::string &path, bool isMeasured) {
     }
   }
   if (isMeasured && !entry.engine->gpu()) {
-    TENON_TRY(measureMemory(entry));
+    TENON_ASSIGN(entry.peakMemory, memoryOfFirstRun(path, *entry.source, *entry.data, flags.session));
   }
   return entry;
 }
@@ -325,61 +298,16 @@ Result<Json> Accuracy::describeMetric(size_t metric) {
               {"models", std::move(models)}};
 }
 
-uint64_t fileBytes(const std::string &path) {
-  std::error_code ignored;
-  uintmax_t bytes = std::filesystem::file_size(path, ignored);
-  return ignored ? 0 : bytes;
-}
-
-/// Of a model also the files of its weights.
-uint64_t bytesOfModel(const std::string &path) {
-  uint64_t bytes = fileBytes(path);
-  std::set<std::string> files;
-  std::ranges::move(dataFilesOf(path), std::inserter(files, files.end()));
-  for (const std::string &file : files) {
-    bytes += fileBytes(file);
-  }
-  return bytes;
-}
-
 /// Latency of one sample, in turn, and the sizes.
 Result<std::vector<Json>> Accuracy::describeCosts() {
-  std::vector<Contender> contenders;
+  std::vector<CostSubject> subjects;
   for (Entry &entry : entries) {
-    Contender contender;
-    contender.path = entry.path;
-    contender.engine = entry.engine;
     TENON_ASSIGN(Batch batch, entry.data->read(0, 1));
-    TENON_ASSIGN(Runner runner, Runner::create(entry.engine, std::move(batch.inputs), flags.session));
-    TENON_TRY(runner.run());
-    contender.runner = std::make_unique<Runner>(std::move(runner));
-    if (contender.isGpu()) {
-      TENON_TRY(contender.prepareGpu(false, flags.session));
-      runtime::MemoryUse use = contender.runner->session().memoryUse();
-      entry.peakMemory = use.weightBytes + use.arenaBytes + use.stateBytes + use.workspaceBytes + use.portBytes;
-    }
-    contenders.push_back(std::move(contender));
+    subjects.push_back({entry.path, entry.source->path(), entry.engine, std::move(batch.inputs), entry.peakMemory});
   }
-  TENON_TRY(measureInTurn(flags.budget, contenders, terminal));
-  terminal.clearProgress();
-  std::vector<Json> costs;
+  TENON_ASSIGN(std::vector<Json> costs, measureCosts(std::move(subjects), flags.session, flags.budget, terminal));
   for (size_t i = 0; i < entries.size(); ++i) {
-    LatencySummary latency = summarizeLatency(contenders[i].samples());
-    bool isEngine = entries[i].source->path() == entries[i].path;
-    uint64_t engineBytes = fileBytes(entries[i].source->path());
-    Json row = {{"model", entries[i].path},
-                {"isa", entries[i].engine->variant().level},
-                {"threads", contenders[i].runner->session().threads()},
-                {"latency_ms", {{"min", latency.min}, {"median", latency.median}, {"p90", latency.p90}, {"p99", latency.p99}}},
-                {"file_bytes", isEngine ? engineBytes : bytesOfModel(entries[i].path)},
-                {"engine_bytes", engineBytes},
-                {"peak_memory_bytes", entries[i].peakMemory},
-                {"calibration_share", entries[i].calibrationShare}};
-    if (i > 0) {
-      RatioSummary ratio = compareLatency(contenders[0].samples(), contenders[i].samples());
-      row["latency_ratio"] = {{"of_medians", ratio.ofMedians}, {"interval_95", {ratio.low, ratio.high}}, {"differs", ratio.differs()}};
-    }
-    costs.push_back(std::move(row));
+    costs[i]["calibration_share"] = entries[i].calibrationShare;
   }
   return costs;
 }
