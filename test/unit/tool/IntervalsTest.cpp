@@ -37,7 +37,7 @@ TEST(Intervals, WilsonsAreThoseOfTheTables) {
 
 TEST(Intervals, OfSharesHoldTheTruth) {
   double held = coverage(0.9, [](std::mt19937_64 &random) {
-    RatioScores scores;
+    RatioScores scores(RatioKind::Share);
     for (int i = 0; i < 100; ++i) {
       scores.add(uniform(random) < 0.9 ? 1 : 0, 1);
     }
@@ -50,7 +50,7 @@ TEST(Intervals, OfSharesHoldTheTruth) {
 TEST(Intervals, OfDifferencesOfPairsHoldTheTruth) {
   // Both models know 80 %; of the rest the first knows a half, the other three of ten.
   auto draw = [](std::mt19937_64 &random) {
-    RatioScores first, other;
+    RatioScores first(RatioKind::Share), other(RatioKind::Share);
     for (int i = 0; i < 200; ++i) {
       bool isEasy = uniform(random) < 0.8;
       first.add(isEasy || uniform(random) < 0.5 ? 1 : 0, 1);
@@ -69,7 +69,7 @@ TEST(Intervals, OfDifferencesOfPairsHoldTheTruth) {
 
 TEST(Intervals, OfMeansHoldTheTruth) {
   double held = coverage(-0.1, [](std::mt19937_64 &random) {
-    RatioScores first, other;
+    RatioScores first(RatioKind::Mean), other(RatioKind::Mean);
     std::normal_distribution<double> normal;
     for (int i = 0; i < 60; ++i) {
       double common = 5 * normal(random);
@@ -83,13 +83,21 @@ TEST(Intervals, OfMeansHoldTheTruth) {
 }
 
 TEST(Intervals, EqualModelsDoNotDiffer) {
-  RatioScores scores;
+  RatioScores scores(RatioKind::Share);
   for (int i = 0; i < 1000; ++i) {
     scores.add(i % 10 == 0 ? 0 : 1, 1);
   }
   Interval interval = intervalOfDifference(scores, scores);
   EXPECT_TRUE(interval.contains(0));
   EXPECT_LT(interval.high, 0.005);
+}
+
+TEST(Intervals, MeansThatAreAllZeroAreNoShares) {
+  RatioScores scores(RatioKind::Mean);
+  for (int i = 0; i < 6; ++i) {
+    scores.add(0, 1);
+  }
+  EXPECT_EQ(intervalOf(scores).high, 0);
 }
 
 TEST(Scores, F1IsTheMeanOverClasses) {
@@ -102,7 +110,7 @@ TEST(Scores, F1IsTheMeanOverClasses) {
 }
 
 TEST(Scores, PerplexityIsOfAllTokensTogether) {
-  RatioScores scores(true);
+  RatioScores scores(RatioKind::Exponential);
   scores.add(std::log(2.0) * 3, 3);
   scores.add(std::log(8.0), 1);
   EXPECT_NEAR(scores.overall(), std::exp((std::log(2.0) * 3 + std::log(8.0)) / 4), 1e-12);

@@ -76,7 +76,7 @@ private:
   size_t output;
   const Tensor &labels;
   int64_t perSample;
-  RatioScores shares;
+  RatioScores shares{RatioKind::Share};
   F1Scores f1;
 };
 

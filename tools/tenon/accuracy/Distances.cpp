@@ -55,7 +55,7 @@ private:
   MetricSpec spec;
   size_t output;
   const Tensor *labels;
-  RatioScores ratio;
+  RatioScores ratio{RatioKind::Mean};
 };
 
 Result<std::vector<double>> DistanceScorer::wanted(const Answer &answer) const {

@@ -39,7 +39,7 @@ const Tensor *findInput(std::span<const Tensor> inputs, std::string_view part) {
 
 class PerplexityScorer final : public Scorer {
 public:
-  PerplexityScorer(size_t number, const Tensor *truth) : output(number), labels(truth), ratio(true) {}
+  PerplexityScorer(size_t number, const Tensor *truth) : output(number), labels(truth), ratio(RatioKind::Exponential) {}
 
   Status add(const Answer &answer) override;
   const Scores *scores() const override { return &ratio; }

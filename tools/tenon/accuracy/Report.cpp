@@ -60,11 +60,14 @@ size_t widthOf(const Json &models) {
   return width;
 }
 
+/// A line without spaces at its end.
+std::string withoutEnd(const std::string &row) { return row.substr(0, row.find_last_not_of(' ') + 1) + "\n"; }
+
 std::string metricText(const Json &metric, size_t width) {
   bool isPercent = metric["unit"] == "share";
   std::string name = view::shortened(view::visible(metric["metric"].get<std::string>()), kMostName);
-  std::string text = fmt::format("{:<{}}  {:>10}  {:<18}  {}\n", name, width + 2, "", "95 % interval",
-                                 metric["models"].size() > 1 ? "difference to the first" : "");
+  std::string text = withoutEnd(fmt::format("{:<{}}  {:>10}  {:<18}  {}", name, width + 2, "", "95 % interval",
+                                            metric["models"].size() > 1 ? "difference to the first" : ""));
   for (const Json &model : metric["models"]) {
     std::string row = fmt::format("  {:<{}}  {:>10}  {:<18}", nameOf(model), width, numberText(model["value"], isPercent),
                                   intervalText(model["interval_95"], isPercent));
@@ -75,7 +78,7 @@ std::string metricText(const Json &metric, size_t width) {
                          interval.empty() ? "" : fmt::format(" ({})", interval),
                          verdictOf(difference, metric["better"]));
     }
-    text += row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
+    text += withoutEnd(row);
   }
   return text;
 }

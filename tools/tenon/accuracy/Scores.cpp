@@ -21,7 +21,7 @@ double RatioScores::value(std::span<const uint32_t> times) const {
       wholes += whole[i] * times[i];
     }
   }
-  return isExponential ? std::exp(parts / wholes) : parts / wholes;
+  return kind == RatioKind::Exponential ? std::exp(parts / wholes) : parts / wholes;
 }
 
 void F1Scores::add(int64_t label, int64_t predicted) {

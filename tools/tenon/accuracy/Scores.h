@@ -26,22 +26,24 @@ public:
   double overall() const { return value(std::vector<uint32_t>(samples(), 1)); }
 };
 
-/// The sum of `part` over that of `whole`: a mean, or with `isExponential` its exponential, as
-/// perplexity is.
+/// What a ratio of sums is: what is right of all, a mean of any numbers, or the exponential of one.
+enum class RatioKind : uint8_t { Share, Mean, Exponential };
+
+/// The sum of `part` over that of `whole`.
 class RatioScores final : public Scores {
 public:
-  explicit RatioScores(bool exponential = false) : isExponential(exponential) {}
+  explicit RatioScores(RatioKind ofWhat) : kind(ofWhat) {}
 
   void add(double part, double whole);
   size_t samples() const override { return part.size(); }
   double value(std::span<const uint32_t> times) const override;
-  bool isShare() const override { return isOneOrZero && !isExponential; }
+  bool isShare() const override { return isOneOrZero && kind == RatioKind::Share; }
   bool isRight(size_t sample) const override { return part[sample] == 1; }
 
 private:
   std::vector<double> part;
   std::vector<double> whole;
-  bool isExponential;
+  RatioKind kind;
   bool isOneOrZero = true;
 };
 
