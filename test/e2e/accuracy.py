@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
-from tool import ToolTest
+from tool import SOURCE, ToolTest
 
 FAST = ("--target", "cpu:avx2", "--seconds", "0.02")
 F32, I64 = TensorProto.FLOAT, TensorProto.INT64
@@ -196,9 +196,22 @@ class OtherMetrics(AccuracyTest):
         rows, _ = self.rows("m.onnx", "--data", "test.npz", "--metric", f"cmd:{sys.executable} score.py")
         self.assertAlmostEqual(self.rows("m.onnx", "--data", "test.npz")[0][0]["value"], rows[0]["value"], 9)
         self.assertIsNone(rows[0]["interval_95"])
-        for program in ("false", "echo nothing", "true", "kill -9 $$;"):
+        for program, part in (("echo 1; false", "ended with exit code 1"), ("echo nothing", "is no number"), ("true", "is no number"),
+                              ("kill -9 $$;", "ended by a signal")):
             with self.subTest(program=program):
-                self.refuse(5, "TN0115", "accuracy", "m.onnx", "--data", "test.npz", "--metric", f"cmd:{program}", *FAST)
+                done = self.refuse(5, "TN0115", "accuracy", "m.onnx", "--data", "test.npz", "--metric", f"cmd:{program}", *FAST)
+                self.assertIn(part, done.stderr)
+
+    def test_programs_of_torch(self):
+        """Each sample is a whole input; the first of several outputs is scored."""
+        program = SOURCE / "test/data/pt2/layers.pt2"
+        inputs = {}
+        for entry in self.json("inspect", program)["inputs"]:
+            dims = entry["type"][entry["type"].index("[") + 1:-1].split(", ")
+            inputs[entry["name"]] = np.random.default_rng(1).standard_normal((3, *map(int, dims))).astype(np.float32)
+        np.savez(self.folder / "layers.npz", **inputs)
+        rows, _ = self.rows(program, program, "--data", "layers.npz", "--metric", "relative")
+        self.assertEqual([0, 0], [row["value"] for row in rows])
 
 
 class Forms(AccuracyTest):
@@ -222,19 +235,23 @@ class Forms(AccuracyTest):
         save(self.folder / "image.onnx", nodes, {"image": (F32, ["b", 3, 6, 6])}, {"y": (F32, ["b", 3])}, {"k": kernel})
         mean, deviation = [0.4, 0.5, 0.6], [0.2, 0.3, 0.25]
         folder = self.folder / "pictures"
-        right = []
+        right, sums = [], []
         for number, name in enumerate(("ant", "bee", "cat")):
             (folder / name).mkdir(parents=True)
             for i in range(6):
                 pixels = random.integers(0, 256, (8, 10, 3), np.uint8)
                 (folder / name / f"{i}.{'png' if i % 2 else 'ppm'}").write_bytes(png(pixels) if i % 2 else ppm(pixels))
                 values = (pixels[1:7, 2:8] / 255 - mean) / deviation
-                right.append((values @ kernel[:, :, 0, 0].T).max((0, 1)).argmax() == number)
+                scores = (values @ kernel[:, :, 0, 0].T).max((0, 1))
+                right.append(scores.argmax() == number)
+                sums.append(scores.sum())
         self.refuse(5, "TN0113", "accuracy", "image.onnx", "--data", "pictures", *FAST)
         settings = {"crop": 6, "mean": mean, "std": deviation, "layout": "nchw"}
         (folder / "preprocessing.json").write_text(json.dumps(settings))
-        rows, _ = self.rows("image.onnx", "--data", "pictures")
-        self.assertAlmostEqual(np.mean(right), rows[0]["value"], 9)
+        program = "import sys, numpy; print(numpy.load(sys.argv[1])['y'].astype(float).sum())"
+        _, result = self.rows("image.onnx", "--data", "pictures", "--metric", "top1", "--metric", f"cmd:{sys.executable} -c \"{program}\"")
+        self.assertAlmostEqual(np.mean(right), result["metrics"][0]["models"][0]["value"], 9)
+        self.assertAlmostEqual(sum(sums), result["metrics"][1]["models"][0]["value"], 3)
         (folder / "preprocessing.json").write_text(json.dumps({**settings, "meen": [0]}))
         self.assertIn("did you mean 'mean'", self.refuse(5, "TN0113", "accuracy", "image.onnx", "--data", "pictures", *FAST).stderr)
         (folder / "preprocessing.json").write_text(json.dumps({**settings, "crop": 12}))
