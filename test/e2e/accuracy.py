@@ -272,7 +272,8 @@ class Faults(AccuracyTest):
                  ("TN0113", 5, "samples of 7", dict(x=self.x[:, :7], y=self.y)), ("TN0113", 5, "a label for each sample", dict(x=self.x, y=self.y[:5])),
                  ("TN0108", 2, "numpy.float32", dict(x=self.x.astype(np.float64), y=self.y)), ("TN0114", 5, "in sample 17, element 3", dict(x=nan, y=self.y)),
                  ("TN0115", 5, "needs labels", dict(x=self.x)), ("TN0115", 5, "labels count from 0 to 9", dict(x=self.x, y=self.y + 1)),
-                 ("TN0115", 5, "no number of a class", dict(x=self.x, y=self.y + 0.5))]
+                 ("TN0115", 5, "no number of a class", dict(x=self.x, y=self.y + 0.5)), ("TN0113", 5, "complex64", dict(x=self.x, y=self.y.astype("c8"))),
+                 ("TN0106", 5, "'<U5'", dict(x=self.x, y=np.array(["class"] * SAMPLES)))]
         for error, exit_code, part, arrays in cases:
             with self.subTest(part=part):
                 self.save(**arrays)
@@ -280,7 +281,7 @@ class Faults(AccuracyTest):
 
     def test_what_is_only_odd(self):
         for part, arrays in (("everywhere", dict(x=self.x * 0 + 2, y=self.y)), ("every label is 4", dict(x=self.x, y=self.y * 0 + 4)),
-                             ("'more' is not used", dict(x=self.x, y=self.y, more=self.y))):
+                             ("'more' is not used", dict(x=self.x, y=self.y, more=np.array(["text"] * SAMPLES)))):
             with self.subTest(part=part):
                 self.save(**arrays)
                 self.assertIn(part, self.succeed("accuracy", "m.onnx", "--data", "bad.npz", *FAST).stderr)
@@ -297,6 +298,25 @@ class Faults(AccuracyTest):
                 done = self.succeed("accuracy", "calibrated.onnx", "--data", f"{name}.npz", "--json", *FAST)
                 self.assertAlmostEqual(share, json.loads(done.stdout)["models"][0]["calibration_share"], delta=0.03)
                 self.assertEqual(share > 0, "was calibrated on data" in done.stderr)
+
+    def test_lines(self):
+        good = json.dumps({"x": self.x[0].tolist(), "label": 1})
+        for error, exit_code, part, line in (("TN0113", 5, "line 2 is not an object", "[1, 2]"), ("TN0113", 5, "line 2 is not an object", '{"x": NaN}'),
+                                             ("TN0113", 5, "line 2: 'x' has samples of 2", '{"x": [1, 2], "label": 1}'), ("TN0113", 5, "has no 'x'", '{"label": 1}'),
+                                             ("TN0113", 5, "lists in it differ", '{"x": [[1], [2, 3]], "label": 1}'),
+                                             ("TN0113", 5, "lists in it differ", '{"x": ' + "[" * 5000 + "]" * 5000 + "}"),
+                                             ("TN0113", 5, "not every sample has a label", json.dumps({"x": self.x[0].tolist()}))):
+            with self.subTest(line=line[:40]):
+                (self.folder / "bad.jsonl").write_text(f"{good}\n{line}\n")
+                self.assertIn(part, self.refuse(exit_code, error, "accuracy", "m.onnx", "--data", "bad.jsonl", *FAST).stderr)
+        (self.folder / "bad.jsonl").write_text("\n")
+        self.refuse(5, "TN0113", "accuracy", "m.onnx", "--data", "bad.jsonl", *FAST)
+
+    def test_labels_that_are_no_numbers(self):
+        truth = np.zeros((SAMPLES, CLASSES), np.float32)
+        truth[3, 2] = np.nan
+        self.save(x=self.x, y=truth)
+        self.assertIn("of sample 3", self.refuse(5, "TN0115", "accuracy", "m.onnx", "--data", "bad.npz", "--metric", "mse", *FAST).stderr)
 
     def test_arguments(self):
         self.assertIn("did you mean 'top1'", self.refuse(2, "TN0105", "accuracy", "m.onnx", "--data", "test.npz", "--metric", "topl", *FAST).stderr)

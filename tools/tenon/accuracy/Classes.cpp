@@ -13,6 +13,9 @@
 namespace tenon::tool {
 namespace {
 
+/// Of outputs that hold classes themselves.
+constexpr int64_t kMostClasses = 1 << 20;
+
 /// Where the scores of the classes stand in the output of a sample.
 struct Layout {
   int64_t places = 1;
@@ -99,10 +102,11 @@ Result<int64_t> ClassScorer::labelAt(const Layout &layout, size_t sample, int64_
                     "mse and mae are metrics of other numbers");
   }
   int64_t label = static_cast<int64_t>(value);
-  if (!layout.areChosen && label >= layout.classes) {
-    return noMetric(fmt::format("the label of sample {} is {}, the model has {} classes", sample, label,
-                                layout.classes),
-                    fmt::format("labels count from 0 to {}", layout.classes - 1));
+  int64_t classes = layout.areChosen ? kMostClasses : layout.classes;
+  if (label >= classes) {
+    return noMetric(fmt::format("the label of sample {} is {}, there are {}{} classes", sample, label,
+                                layout.areChosen ? "at most " : "", classes),
+                    fmt::format("labels count from 0 to {}", classes - 1));
   }
   return label;
 }
@@ -134,7 +138,8 @@ Status ClassScorer::add(const Answer &answer) {
     }
     int64_t chosen = -1, rank = spec.top;
     if (layout.areChosen) {
-      chosen = static_cast<int64_t>(elementAsDouble(said, place));
+      double number = elementAsDouble(said, place);
+      chosen = number >= 0 && number < static_cast<double>(kMostClasses) ? static_cast<int64_t>(number) : -1;
       rank = chosen == label ? 0 : 1;
     } else {
       readElements(said, layout.isClassFirst ? place : place * layout.classes,
@@ -146,7 +151,7 @@ Status ClassScorer::add(const Answer &answer) {
     }
     right += rank < spec.top ? 1 : 0;
     counted += 1;
-    f1.add(label, std::max<int64_t>(chosen, -1));
+    f1.add(label, chosen);
   }
   shares.add(right, counted);
   strange += isStrange ? 1 : 0;

@@ -78,6 +78,10 @@ Result<std::vector<double>> DistanceScorer::wanted(const Answer &answer) const {
   }
   std::vector<double> row(static_cast<size_t>(perSample));
   readElements(*labels, static_cast<int64_t>(answer.sample) * perSample, 1, row);
+  if (!areFinite(row)) {
+    return noMetric(fmt::format("the label of sample {} holds a value that is not finite", answer.sample),
+                    "numpy.isfinite finds such values");
+  }
   return row;
 }
 

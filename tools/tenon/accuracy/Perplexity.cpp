@@ -14,6 +14,7 @@ namespace tenon::tool {
 namespace {
 
 constexpr double kProbabilityError = 1e-3;
+constexpr double kMostTokens = 1e15;
 
 /// -log of the probability of `target`. Rows that are probabilities already are taken as such: a
 /// softmax of them would be near uniform.
@@ -84,7 +85,9 @@ Result<std::vector<int64_t>> PerplexityScorer::targets(const Answer &answer, int
   int64_t ahead = isMoved ? 1 : 0;
   for (int64_t i = ahead; i < places; ++i) {
     bool isPadding = mask && mask->elements() == places && elementAsDouble(*mask, i) == 0;
-    result[static_cast<size_t>(i - ahead)] = isPadding ? -1 : static_cast<int64_t>(truth[static_cast<size_t>(i)]);
+    double token = truth[static_cast<size_t>(i)];
+    bool counts = !isPadding && token >= 0 && token < kMostTokens;
+    result[static_cast<size_t>(i - ahead)] = counts ? static_cast<int64_t>(token) : -1;
   }
   return result;
 }

@@ -24,6 +24,10 @@ struct Row {
 
 /// Nested lists of numbers, all lists of a depth equally long; false where they are not.
 bool flatten(const Value &value, size_t depth, Row &row) {
+  constexpr size_t kMostDims = 32;
+  if (depth > kMostDims) {
+    return false;
+  }
   if (!value.is_array()) {
     bool isNumber = value.is_number() || value.is_boolean();
     if (isNumber) {

@@ -88,9 +88,13 @@ Result<size_t> Accuracy::outputOf(const MetricSpec &spec, const Entry &entry) co
   std::vector<std::string> names;
   for (size_t i = 0; i < ports.size(); ++i) {
     names.push_back(ports[i].name);
-    bool isAnyNumber = spec.kind == MetricKind::Command || ((spec.isPercent() && spec.top == 1) && isNumeric(ports[i].dtype));
-    if (flags.output == ports[i].name || (flags.output.empty() && (isAnyNumber || isFloating(ports[i].dtype)))) {
-      return i;
+    bool isAny = spec.kind == MetricKind::Command || (spec.isPercent() && spec.top == 1 && isNumeric(ports[i].dtype));
+    bool isFit = isAny || isFloating(ports[i].dtype);
+    if (flags.output.empty() ? isFit : flags.output == ports[i].name) {
+      return isFit ? Result<size_t>(i)
+                   : noMetric(fmt::format("output '{}' of {} is {}, of which {} cannot be computed", ports[i].name,
+                                          entry.path, nameOf(ports[i].dtype), spec.name),
+                              "tenon inspect lists the outputs");
     }
   }
   if (flags.output.empty()) {
