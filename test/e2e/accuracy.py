@@ -261,6 +261,30 @@ class Forms(AccuracyTest):
         self.refuse(5, "TN0106", "accuracy", "image.onnx", "--data", "pictures", *FAST)
 
 
+    def test_resizing_is_that_of_pillow(self):
+        """Smaller and larger, upright and across, and what a crop leaves over uneven: to one level of 255."""
+        from PIL import Image
+        random = np.random.default_rng(6)
+        coarse = np.kron(random.integers(20, 236, (30, 41, 3)), np.ones((10, 10, 1), int))
+        pixels = (coarse + random.integers(-20, 20, coarse.shape)).astype(np.uint8)
+        (self.folder / "sizes").mkdir()
+        wanted = []
+        for number, picture in enumerate((pixels, pixels.transpose(1, 0, 2), pixels[:77, :92], pixels[:20, :31])):
+            image = Image.fromarray(picture)
+            image.save(self.folder / f"sizes/{number}.png")
+            scale = 63 / min(image.size)
+            image = image.resize([int(side * scale + 1e-9) for side in image.size], Image.BILINEAR)
+            left, top = (round((side - 56) / 2) for side in image.size)
+            wanted.append(np.array(image)[top:top + 56, left:left + 56].transpose(2, 0, 1) / 255)
+        np.save(self.folder / "wanted.npy", wanted)
+        (self.folder / "sizes/preprocessing.json").write_text(json.dumps({"size": 63, "crop": 56, "mean": [0], "std": [1], "layout": "nchw"}))
+        save(self.folder / "same_picture.onnx", [helper.make_node("Identity", ["x"], ["y"])], {"x": (F32, ["b", 3, "h", "w"])},
+             {"y": (F32, ["b", 3, "h", "w"])}, {})
+        program = "import sys, numpy; print(float(abs(numpy.load(sys.argv[1])['y'] - numpy.load('wanted.npy')).max()) * 255)"
+        rows, _ = self.rows("same_picture.onnx", "--data", "sizes", "--metric", f'cmd:{sys.executable} -c "{program}"')
+        self.assertLess(rows[0]["value"], 1.01)
+
+
 class Faults(AccuracyTest):
     def save(self, **arrays):
         np.savez(self.folder / "bad.npz", **arrays)
