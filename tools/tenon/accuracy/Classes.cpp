@@ -1,9 +1,9 @@
 // top-k and F1: which class the outputs choose, and which is right. A sample has one place or many
 // (tokens, pixels), each with a label of its own; labels below 0, as PyTorch's -100, do not count.
 
+#include "support/Shape.h"
 #include "tools/tenon/accuracy/Metric.h"
 #include "tools/tenon/accuracy/Rows.h"
-#include "support/Shape.h"
 
 #include <fmt/format.h>
 
@@ -91,7 +91,8 @@ Result<int64_t> ClassScorer::labelAt(const Layout &layout, size_t sample, int64_
     int64_t ones = std::ranges::count(row, 1.0), zeros = std::ranges::count(row, 0.0);
     if (ones != 1 || zeros != perSample - 1) {
       return noMetric(fmt::format("the label of sample {} has a column for each class, but is not 1 in one and 0 in "
-                                  "the others", sample),
+                                  "the others",
+                                  sample),
                       "give the number of the class");
     }
     return std::ranges::find(row, 1.0) - row.begin();
@@ -142,8 +143,8 @@ Status ClassScorer::add(const Answer &answer) {
       chosen = number >= 0 && number < static_cast<double>(kMostClasses) ? static_cast<int64_t>(number) : -1;
       rank = chosen == label ? 0 : 1;
     } else {
-      readElements(said, layout.isClassFirst ? place : place * layout.classes,
-                   layout.isClassFirst ? layout.places : 1, scores);
+      readElements(said, layout.isClassFirst ? place : place * layout.classes, layout.isClassFirst ? layout.places : 1,
+                   scores);
       bool isNumber = std::ranges::none_of(scores, [](double score) { return std::isnan(score); });
       isStrange |= !areFinite(scores);
       chosen = isNumber ? std::ranges::max_element(scores) - scores.begin() : -1;

@@ -1,10 +1,10 @@
 // `cmd:PROGRAM`: a metric of the user's. The outputs of all samples, and the labels, go to the program
 // as an npz whose path is its last argument; the last line that it prints is the metric.
 
-#include "tools/tenon/accuracy/Metric.h"
-#include "tools/tenon/accuracy/Rows.h"
 #include "runtime/tensors/Npy.h"
 #include "support/files/ScratchFolder.h"
+#include "tools/tenon/accuracy/Metric.h"
+#include "tools/tenon/accuracy/Rows.h"
 
 #include <fmt/format.h>
 

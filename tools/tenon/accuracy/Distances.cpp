@@ -1,8 +1,8 @@
 // Metrics of numbers: how far an output is from the reference model's, or from the label.
 
+#include "support/Shape.h"
 #include "tools/tenon/accuracy/Metric.h"
 #include "tools/tenon/accuracy/Rows.h"
-#include "support/Shape.h"
 
 #include <fmt/format.h>
 
@@ -71,10 +71,10 @@ Result<std::vector<double>> DistanceScorer::wanted(const Answer &answer) const {
   }
   int64_t perSample = productOf(rowDims(*labels));
   if (perSample != said.elements()) {
-    return noMetric(fmt::format("output '{}' is {} for a sample, its label {}", said.name, formatDims(said.dims),
-                                formatDims(rowDims(*labels))),
-                    fmt::format("{} takes a number for each element of the output; --output names another output",
-                                spec.name));
+    return noMetric(
+        fmt::format("output '{}' is {} for a sample, its label {}", said.name, formatDims(said.dims),
+                    formatDims(rowDims(*labels))),
+        fmt::format("{} takes a number for each element of the output; --output names another output", spec.name));
   }
   std::vector<double> row(static_cast<size_t>(perSample));
   readElements(*labels, static_cast<int64_t>(answer.sample) * perSample, 1, row);

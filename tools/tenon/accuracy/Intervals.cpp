@@ -51,8 +51,8 @@ struct Pairs {
 
 /// The correlation of the pairs, corrected for continuity as method 10 has it.
 double correlation(const Pairs &pairs) {
-  double margins = (pairs.both + pairs.firstOnly) * (pairs.otherOnly + pairs.none) *
-                   (pairs.both + pairs.otherOnly) * (pairs.firstOnly + pairs.none);
+  double margins = (pairs.both + pairs.firstOnly) * (pairs.otherOnly + pairs.none) * (pairs.both + pairs.otherOnly) *
+                   (pairs.firstOnly + pairs.none);
   if (margins == 0) {
     return 0;
   }
@@ -93,9 +93,8 @@ Interval intervalOf(const Scores &scores) {
 
 Interval intervalOfDifference(const Scores &first, const Scores &other) {
   if (!first.isShare() || !other.isShare()) {
-    return bootstrap(first.samples(), first.parts() + other.parts(), [&](std::span<const uint32_t> times) {
-      return other.value(times) - first.value(times);
-    });
+    return bootstrap(first.samples(), first.parts() + other.parts(),
+                     [&](std::span<const uint32_t> times) { return other.value(times) - first.value(times); });
   }
   Pairs pairs;
   for (size_t i = 0; i < first.samples(); ++i) {

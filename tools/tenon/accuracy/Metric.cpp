@@ -20,8 +20,9 @@ struct NamedKind {
   MetricKind kind;
 };
 constexpr NamedKind kKinds[] = {
-    {"f1", MetricKind::F1},           {"perplexity", MetricKind::Perplexity}, {"cosine", MetricKind::Cosine},
-    {"relative", MetricKind::Relative}, {"mse", MetricKind::Mse},             {"mae", MetricKind::Mae},
+    {"f1", MetricKind::F1},         {"perplexity", MetricKind::Perplexity},
+    {"cosine", MetricKind::Cosine}, {"relative", MetricKind::Relative},
+    {"mse", MetricKind::Mse},       {"mae", MetricKind::Mae},
 };
 
 } // namespace

@@ -1,9 +1,9 @@
 // Perplexity of a language model: the exponential of the mean negative logarithm of the probability of
 // what is right. Right is the next token of the input ids, or what the labels say.
 
+#include "support/Shape.h"
 #include "tools/tenon/accuracy/Metric.h"
 #include "tools/tenon/accuracy/Rows.h"
-#include "support/Shape.h"
 
 #include <fmt/format.h>
 

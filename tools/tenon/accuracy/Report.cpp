@@ -69,14 +69,14 @@ std::string metricText(const Json &metric, size_t width) {
   std::string text = withoutEnd(fmt::format("{:<{}}  {:>10}  {:<18}  {}", name, width + 2, "", "95 % interval",
                                             metric["models"].size() > 1 ? "difference to the first" : ""));
   for (const Json &model : metric["models"]) {
-    std::string row = fmt::format("  {:<{}}  {:>10}  {:<18}", nameOf(model), width, numberText(model["value"], isPercent),
-                                  intervalText(model["interval_95"], isPercent));
+    std::string row = fmt::format("  {:<{}}  {:>10}  {:<18}", nameOf(model), width,
+                                  numberText(model["value"], isPercent), intervalText(model["interval_95"], isPercent));
     if (model.contains("difference")) {
       const Json &difference = model["difference"];
       std::string interval = intervalText(difference["interval_95"], isPercent);
-      row += fmt::format("  {}{}  {}", numberText(difference["value"], isPercent, true),
-                         interval.empty() ? "" : fmt::format(" ({})", interval),
-                         verdictOf(difference, metric["better"]));
+      row +=
+          fmt::format("  {}{}  {}", numberText(difference["value"], isPercent, true),
+                      interval.empty() ? "" : fmt::format(" ({})", interval), verdictOf(difference, metric["better"]));
     }
     text += withoutEnd(row);
   }
@@ -93,11 +93,10 @@ std::string costText(const Json &models, size_t width) {
       ratio = fmt::format("{:.2f} ({:.2f} .. {:.2f})", model["latency_ratio"]["of_medians"].get<double>(),
                           interval[0].get<double>(), interval[1].get<double>());
     }
-    text += fmt::format("  {:<{}}  {:>7.3f} ms  {:<18}  {:>10}  {:>10}  {:>12}\n", nameOf(model), width,
-                        model["latency_ms"]["median"].get<double>(), ratio,
-                        formatBytes(model["file_bytes"].get<uint64_t>()),
-                        formatBytes(model["engine_bytes"].get<uint64_t>()),
-                        formatBytes(model["peak_memory_bytes"].get<uint64_t>()));
+    text += fmt::format(
+        "  {:<{}}  {:>7.3f} ms  {:<18}  {:>10}  {:>10}  {:>12}\n", nameOf(model), width,
+        model["latency_ms"]["median"].get<double>(), ratio, formatBytes(model["file_bytes"].get<uint64_t>()),
+        formatBytes(model["engine_bytes"].get<uint64_t>()), formatBytes(model["peak_memory_bytes"].get<uint64_t>()));
   }
   return text;
 }

@@ -35,8 +35,7 @@ Status measureInTurn(const MeasureBudget &allowed, std::vector<Contender> &conte
   double budget = allowed.seconds * 1000;
   double warmup = budget * kWarmupShare;
   BenchClock::time_point start = BenchClock::now();
-  for (int round = 0; round < 3 || (allowed.runs == 0 && millisecondsSince(start) < warmup);
-       ++round) {
+  for (int round = 0; round < 3 || (allowed.runs == 0 && millisecondsSince(start) < warmup); ++round) {
     for (Contender &contender : contenders) {
       TENON_TRY(contender.runOnce(false));
     }
@@ -47,16 +46,14 @@ Status measureInTurn(const MeasureBudget &allowed, std::vector<Contender> &conte
   size_t wanted = allowed.runs > 0 ? ceilDiv(allowed.runs, sample) : kMaxRuns;
   size_t least = allowed.runs > 0 ? wanted : first.isGpu() ? ceilDiv(kMinGpuRuns, sample) : kMinRuns;
   const std::vector<double> &counted = first.samples();
-  for (size_t round = 0;
-       counted.size() < wanted && (counted.size() < least || millisecondsSince(start) < budget);
+  for (size_t round = 0; counted.size() < wanted && (counted.size() < least || millisecondsSince(start) < budget);
        ++round) {
     size_t runs = std::min(kBlock, wanted - counted.size());
     for (size_t i = 0; i < contenders.size(); ++i) {
-      TENON_TRY(
-          runBlock(contenders[(i + round) % contenders.size()], runs, contenders.size() == 1));
+      TENON_TRY(runBlock(contenders[(i + round) % contenders.size()], runs, contenders.size() == 1));
     }
     double part = allowed.runs > 0 ? static_cast<double>(counted.size()) / static_cast<double>(wanted)
-                                 : millisecondsSince(start) / budget;
+                                   : millisecondsSince(start) / budget;
     terminal.progress("bench", std::min(part, 1.0));
   }
   return Status::ok();

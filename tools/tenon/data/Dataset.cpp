@@ -40,8 +40,9 @@ Result<std::unique_ptr<SampleSource>> openSource(const std::string &path, std::s
     return openJsonLines(path, wanted);
   }
   std::string is = content.what.empty() ? "" : fmt::format(": it is {}", content.what);
-  return badData(fmt::format("'{}' is no data set{}", path, is),
-                 "give an npz with an array for each input, a .jsonl with a line for each sample, or a folder of pictures");
+  return badData(
+      fmt::format("'{}' is no data set{}", path, is),
+      "give an npz with an array for each input, a .jsonl with a line for each sample, or a folder of pictures");
 }
 
 } // namespace

@@ -1,6 +1,6 @@
 // Samples with labels, as `accuracy` and `quantize` take them: from an npz, lines of JSON or a folder of
-// pictures, matched to the inputs of a model by name and read in batches that the model takes. It relies on no model, only on what its
-// inputs are; everything that is wrong with the data is said when it is opened.
+// pictures, matched to the inputs of a model by name and read in batches that the model takes. It relies on no model,
+// only on what its inputs are; everything that is wrong with the data is said when it is opened.
 
 #pragma once
 

@@ -110,8 +110,9 @@ Result<const Value *> JsonLines::valueFor(const WantedInput &input, const Value 
   if (wanted.size() == 1 && others == 1) {
     return only;
   }
-  return badData(fmt::format("{} has no '{}'", where, input.name),
-                 fmt::format("each line is an object with the inputs by name: {{\"{}\": [...], \"label\": 0}}", input.name));
+  return badData(
+      fmt::format("{} has no '{}'", where, input.name),
+      fmt::format("each line is an object with the inputs by name: {{\"{}\": [...], \"label\": 0}}", input.name));
 }
 
 Status JsonLines::addInput(size_t input, const Value &value, const std::string &where) {
@@ -126,7 +127,8 @@ Status JsonLines::addInput(size_t input, const Value &value, const std::string &
   for (size_t i = 0; i < row.numbers.size(); ++i) {
     if (!isNumeric(want.dtype) || !holds(want.dtype, row.numbers[i])) {
       return Status::error(ErrorId::WrongTensorType,
-                           fmt::format("{}: '{}' has {:g}, the input is {}", where, want.name, row.numbers[i], tenon::nameOf(want.dtype)),
+                           fmt::format("{}: '{}' has {:g}, the input is {}", where, want.name, row.numbers[i],
+                                       tenon::nameOf(want.dtype)),
                            "give numbers that the type of the input has");
     }
     setElement(tensor, static_cast<int64_t>(i), row.numbers[i]);

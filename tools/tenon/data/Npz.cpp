@@ -1,11 +1,11 @@
 // Data sets in one npz. Arrays that are stored as they are stay in the file and are read sample by
 // sample, so that a set larger than memory can be used; packed ones are unpacked once.
 
+#include "runtime/tensors/Npy.h"
 #include "support/Shape.h"
 #include "support/files/MappedFile.h"
 #include "support/text/NearestName.h"
 #include "support/zip/Zip.h"
-#include "runtime/tensors/Npy.h"
 #include "tools/tenon/data/SampleSource.h"
 
 #include <algorithm>
@@ -20,9 +20,9 @@ struct Array {
   std::string name;
   zip::Entry entry;
   NpyHeader header;
-  uint64_t offset = 0;  ///< in the file, where the elements are stored as they are
-  AlignedBuffer owned;  ///< the elements otherwise
-  Status fault;         ///< why its header cannot be used, as that of text
+  uint64_t offset = 0; ///< in the file, where the elements are stored as they are
+  AlignedBuffer owned; ///< the elements otherwise
+  Status fault;        ///< why its header cannot be used, as that of text
   bool isStored() const { return entry.method == zip::kStored; }
 };
 

@@ -1,10 +1,10 @@
 // Data sets that are folders of pictures: a subfolder for each class, or none without labels. What makes
 // an input of a picture is written in the folder's preprocessing.json, or else carried by the model.
 
-#include "tools/tenon/data/SampleSource.h"
 #include "runtime/tensors/Image.h"
 #include "support/files/MappedFile.h"
 #include "support/text/NearestName.h"
+#include "tools/tenon/data/SampleSource.h"
 #include "tools/tenon/inputs/FileKind.h"
 
 #include <fmt/format.h>
@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 using Value = nlohmann::json;
 
 constexpr const char *kSettings = "preprocessing.json";
-constexpr const char *kExample = R"({"size": 256, "crop": 224, "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225], "layout": "nchw"})";
+constexpr const char *kExample =
+    R"({"size": 256, "crop": 224, "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225], "layout": "nchw"})";
 
 bool areNumbers(const Value &value, bool isWhole, size_t most) {
   auto isOne = [&](const Value &item) {
@@ -42,13 +43,13 @@ Status checkSettings(const std::string &path, const Value &settings) {
     return badSettings(path, "not an object of JSON");
   }
   for (const auto &[key, value] : settings.items()) {
-    bool isGood = key == "size" || key == "crop"   ? areNumbers(value, true, 2)
-                  : key == "mean"                  ? areNumbers(value, false, 3)
-                  : key == "std"                   ? areNumbers(value, false, 3)
-                  : key == "layout"                ? value == "nchw" || value == "nhwc"
-                  : key == "resize"                ? value.is_boolean()
-                  : key == "classes"               ? value.is_array()
-                                                   : true;
+    bool isGood = key == "size" || key == "crop" ? areNumbers(value, true, 2)
+                  : key == "mean"                ? areNumbers(value, false, 3)
+                  : key == "std"                 ? areNumbers(value, false, 3)
+                  : key == "layout"              ? value == "nchw" || value == "nhwc"
+                  : key == "resize"              ? value.is_boolean()
+                  : key == "classes"             ? value.is_array()
+                                                 : true;
     if (std::ranges::find(known, key) == known.end()) {
       return badData(fmt::format("{}: there is no setting '{}'", path, key),
                      didYouMean(key, known, fmt::format("settings are {}", fmt::join(known, ", "))));
@@ -148,7 +149,8 @@ Status Pictures::addFolder(const fs::path &path) {
   }
   return files.size() > before || names.empty()
              ? Status::ok()
-             : badData(fmt::format("{} has no pictures", path.string()), "remove the folder, or put PNG, JPEG, PPM or PGM files in it");
+             : badData(fmt::format("{} has no pictures", path.string()),
+                       "remove the folder, or put PNG, JPEG, PPM or PGM files in it");
 }
 
 Status Pictures::findFiles() {
@@ -162,7 +164,8 @@ Status Pictures::findFiles() {
     }
   }
   if (files.empty()) {
-    return badData(fmt::format("{} has no pictures", folder), "put PNG, JPEG, PPM or PGM files in a subfolder for each class");
+    return badData(fmt::format("{} has no pictures", folder),
+                   "put PNG, JPEG, PPM or PGM files in a subfolder for each class");
   }
   return loose == 0 || names.empty()
              ? Status::ok()
@@ -178,7 +181,8 @@ Result<int64_t> Pictures::numberOf(const std::string &name) const {
     if (found != classes.end()) {
       return found - classes.begin();
     }
-    bool isAnyKnown = std::ranges::any_of(names, [&](const std::string &each) { return std::ranges::find(classes, each) != classes.end(); });
+    bool isAnyKnown = std::ranges::any_of(
+        names, [&](const std::string &each) { return std::ranges::find(classes, each) != classes.end(); });
     if (isAnyKnown) {
       return badData(fmt::format("{}: '{}' is no class of the model", folder, name),
                      didYouMean(name, classes, fmt::format("its classes are {}", fmt::join(classes, ", "))));
@@ -211,7 +215,8 @@ Status Pictures::setLabels() {
 
 Status Pictures::open(std::span<const WantedInput> wanted, const ModelHints &hints) {
   if (wanted.size() != 1) {
-    return badData(fmt::format("{} is a folder of pictures, the model has {} inputs", folder, wanted.size()), "give an npz");
+    return badData(fmt::format("{} is a folder of pictures, the model has {} inputs", folder, wanted.size()),
+                   "give an npz");
   }
   dtype = wanted[0].dtype;
   dims = wanted[0].dims;

@@ -44,11 +44,13 @@ std::string hintOfDims(const WantedInput &input, std::span<const int64_t> row, s
   if (row.size() == 3 && wanted.size() == 3) {
     if (fits(std::vector<int64_t>{row[2], row[0], row[1]}, wanted)) {
       return fmt::format("the array has channels last (NHWC), '{}' takes them first (NCHW): "
-                         "numpy.ascontiguousarray(x.transpose(0, 3, 1, 2))", input.name);
+                         "numpy.ascontiguousarray(x.transpose(0, 3, 1, 2))",
+                         input.name);
     }
     if (fits(std::vector<int64_t>{row[1], row[2], row[0]}, wanted)) {
       return fmt::format("the array has channels first (NCHW), '{}' takes them last (NHWC): "
-                         "numpy.ascontiguousarray(x.transpose(0, 2, 3, 1))", input.name);
+                         "numpy.ascontiguousarray(x.transpose(0, 2, 3, 1))",
+                         input.name);
     }
   }
   return "dim 0 of an array counts the samples, the others are those of the input";
@@ -71,10 +73,9 @@ Status checkRows(const WantedInput &input, DType dtype, std::span<const int64_t>
     std::string hint = arePixels ? "are these pixels? scale them as for the model's training, for instance "
                                    "(x.astype(numpy.float32) / 255 - mean) / std"
                                  : fmt::format("convert the array: x.astype(numpy.{})", numpyName(input.dtype));
-    return Status::error(ErrorId::WrongTensorType,
-                         fmt::format("{} is {}, the input '{}' is {}", where, nameOf(dtype), input.name,
-                                     nameOf(input.dtype)),
-                         hint);
+    return Status::error(
+        ErrorId::WrongTensorType,
+        fmt::format("{} is {}, the input '{}' is {}", where, nameOf(dtype), input.name, nameOf(input.dtype)), hint);
   }
   std::span<const int64_t> wanted = input.dims;
   bool isWhole = row.size() == wanted.size();

@@ -2,6 +2,7 @@
 // models see the same samples, so that differences are of pairs; latency is measured in turn.
 
 #include "support/text/NearestName.h"
+#include "tools/tenon/Verb.h"
 #include "tools/tenon/accuracy/Intervals.h"
 #include "tools/tenon/accuracy/Metric.h"
 #include "tools/tenon/accuracy/Player.h"
@@ -12,7 +13,6 @@
 #include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/verbs/AccuracyCosts.h"
 #include "tools/tenon/verbs/EngineSource.h"
-#include "tools/tenon/Verb.h"
 
 #include <fmt/format.h>
 
@@ -79,7 +79,7 @@ private:
   Terminal &terminal;
   std::vector<MetricSpec> specs;
   std::vector<Entry> entries;
-  Entry reference;              ///< its player is there where a metric needs it
+  Entry reference; ///< its player is there where a metric needs it
 };
 
 /// The first output that the metric can be computed of.
@@ -101,7 +101,8 @@ Result<size_t> Accuracy::outputOf(const MetricSpec &spec, const Entry &entry) co
     return noMetric(fmt::format("{} has no output of numbers that {} could be computed of", entry.path, spec.name),
                     "tenon inspect lists the outputs");
   }
-  return Status::error(ErrorId::BadArgument, fmt::format("--output {}: {} has no such output", flags.output, entry.path),
+  return Status::error(ErrorId::BadArgument,
+                       fmt::format("--output {}: {} has no such output", flags.output, entry.path),
                        didYouMean(flags.output, names, "tenon inspect lists the outputs"));
 }
 
@@ -161,7 +162,8 @@ void Accuracy::warnOfData() const {
       return;
     }
   }
-  terminal.note(fmt::format("{}: every label is {:g}: a model that always says so would seem perfect", flags.data, first));
+  terminal.note(
+      fmt::format("{}: every label is {:g}: a model that always says so would seem perfect", flags.data, first));
 }
 
 /// Data that the ranges of a quantized model were chosen by say too much good of it.
@@ -169,10 +171,9 @@ Status Accuracy::warnOfCalibration(Entry &entry) const {
   std::string fingerprint = metadataOf(entry.engine->file())[kCalibrationKey];
   TENON_ASSIGN(entry.calibrationShare, entry.data->shareOf(fingerprint));
   if (entry.calibrationShare > 0) {
-    terminal.note(fmt::format("{} was calibrated on data of which {} is among the samples of {}: keep data for the test apart",
-                              entry.path,
-                              entry.calibrationShare == 1 ? "all" : fmt::format("about {:.0f} %", entry.calibrationShare * 100),
-                              flags.data));
+    terminal.note(fmt::format(
+        "{} was calibrated on data of which {} is among the samples of {}: keep data for the test apart", entry.path,
+        entry.calibrationShare == 1 ? "all" : fmt::format("about {:.0f} %", entry.calibrationShare * 100), flags.data));
   }
   return Status::ok();
 }
@@ -229,7 +230,8 @@ Status Accuracy::scoreChunk(size_t first, size_t count) {
   if (reference.player) {
     TENON_ASSIGN(right, reference.player->outputsOf(first, count));
   }
-  bool needsInputs = std::ranges::any_of(specs, [](const MetricSpec &spec) { return spec.kind == MetricKind::Perplexity; });
+  bool needsInputs =
+      std::ranges::any_of(specs, [](const MetricSpec &spec) { return spec.kind == MetricKind::Perplexity; });
   for (Entry &entry : entries) {
     TENON_ASSIGN(Rows said, entry.player->outputsOf(first, count));
     for (size_t i = 0; i < count; ++i) {
@@ -326,7 +328,11 @@ Status Accuracy::run() {
   }
   TENON_ASSIGN(std::vector<Json> costs, describeCosts());
   TENON_ASSIGN(std::string fingerprint, data().fingerprint());
-  Json result = {{"data", flags.data}, {"samples", data().samples()}, {"fingerprint", fingerprint}, {"metrics", std::move(metrics)}, {"models", std::move(costs)}};
+  Json result = {{"data", flags.data},
+                 {"samples", data().samples()},
+                 {"fingerprint", fingerprint},
+                 {"metrics", std::move(metrics)},
+                 {"models", std::move(costs)}};
   terminal.json() ? terminal.printJson("accuracy", std::move(result)) : terminal.print(accuracyText(result));
   return Status::ok();
 }
@@ -335,23 +341,33 @@ Status Accuracy::run() {
 
 Action declareAccuracy(CLI::App &command) {
   std::shared_ptr<AccuracyFlags> flags = std::make_shared<AccuracyFlags>();
-  command.add_option("MODEL", flags->models,
-                     "Engines, or models (ONNX, .pt2) to compile first; the others are compared with the first")
+  command
+      .add_option("MODEL", flags->models,
+                  "Engines, or models (ONNX, .pt2) to compile first; the others are compared with the first")
       ->required();
-  command.add_option("--data", flags->data, "Samples and labels: an npz with an array for each input and 'labels', a .jsonl, or a folder of pictures; docs/accuracy.md")
+  command
+      .add_option("--data", flags->data,
+                  "Samples and labels: an npz with an array for each input and 'labels', a .jsonl, or a folder of "
+                  "pictures; docs/accuracy.md")
       ->required();
-  command.add_option("--metric", flags->metrics,
-                     "top1, top5, f1, perplexity, mse, mae; cosine or relative (to --reference); cmd:PROGRAM, which gets the "
-                     "outputs as an npz and prints a number (repeat for more; top1 by default)")
+  command
+      .add_option(
+          "--metric", flags->metrics,
+          "top1, top5, f1, perplexity, mse, mae; cosine or relative (to --reference); cmd:PROGRAM, which gets the "
+          "outputs as an npz and prints a number (repeat for more; top1 by default)")
       ->allow_extra_args(false);
-  command.add_option("--reference", flags->reference, "For cosine and relative: the model to be near to; the first by default");
+  command.add_option("--reference", flags->reference,
+                     "For cosine and relative: the model to be near to; the first by default");
   command.add_option("--output", flags->output, "The output that is scored; by default the first");
   addNumber(
       command, "--batch", {1, kMostBatch}, [flags](uint64_t number) { flags->batch = number; },
       "Samples run at once where the model takes any number; 32 by default");
-  command.add_option("--shape", flags->open.shapes, "Dimensions of an input when a model is compiled: name:[1..32]x128 (repeat for more)")
+  command
+      .add_option("--shape", flags->open.shapes,
+                  "Dimensions of an input when a model is compiled: name:[1..32]x128 (repeat for more)")
       ->allow_extra_args(false);
-  addSeconds(command, "--seconds", {kShortestSeconds, kLongestSeconds}, flags->budget.seconds, "How long to measure latency");
+  addSeconds(command, "--seconds", {kShortestSeconds, kLongestSeconds}, flags->budget.seconds,
+             "How long to measure latency");
   declareThreadsFlag(command, flags->session.threads, "Threads; all usable CPUs by default");
   declareOpenFlags(command, flags->open);
   declareTargetFlags(command, flags->open.target);

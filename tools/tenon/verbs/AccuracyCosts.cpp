@@ -50,13 +50,14 @@ Result<Contender> contenderOf(CostSubject &subject, const runtime::SessionOption
 Json describe(const CostSubject &subject, const Contender &contender) {
   LatencySummary latency = summarizeLatency(contender.samples());
   bool isEngine = subject.enginePath == subject.path;
-  return {{"model", subject.path},
-          {"isa", subject.engine->variant().level},
-          {"threads", contender.runner->session().threads()},
-          {"latency_ms", {{"min", latency.min}, {"median", latency.median}, {"p90", latency.p90}, {"p99", latency.p99}}},
-          {"file_bytes", isEngine ? fileBytes(subject.path) : bytesOfModel(subject.path)},
-          {"engine_bytes", fileBytes(subject.enginePath)},
-          {"peak_memory_bytes", subject.peakMemory}};
+  return {
+      {"model", subject.path},
+      {"isa", subject.engine->variant().level},
+      {"threads", contender.runner->session().threads()},
+      {"latency_ms", {{"min", latency.min}, {"median", latency.median}, {"p90", latency.p90}, {"p99", latency.p99}}},
+      {"file_bytes", isEngine ? fileBytes(subject.path) : bytesOfModel(subject.path)},
+      {"engine_bytes", fileBytes(subject.enginePath)},
+      {"peak_memory_bytes", subject.peakMemory}};
 }
 
 } // namespace
@@ -93,7 +94,8 @@ Result<std::vector<Json>> measureCosts(std::vector<CostSubject> subjects, const 
     Json row = describe(subjects[i], contenders[i]);
     if (i > 0) {
       RatioSummary ratio = compareLatency(contenders[0].samples(), contenders[i].samples());
-      row["latency_ratio"] = {{"of_medians", ratio.ofMedians}, {"interval_95", {ratio.low, ratio.high}}, {"differs", ratio.differs()}};
+      row["latency_ratio"] = {
+          {"of_medians", ratio.ofMedians}, {"interval_95", {ratio.low, ratio.high}}, {"differs", ratio.differs()}};
     }
     costs.push_back(std::move(row));
   }
