@@ -47,12 +47,12 @@ class FashionCnn(nn.Module):
         return self.classifier(x)
 
 
-def load_split(folder, prefix):
+def load_split(folder, prefix, device):
     with gzip.open(folder / f"{prefix}-images-idx3-ubyte.gz") as stream:
         images = np.frombuffer(stream.read(), np.uint8, offset=16).reshape(-1, 1, 28, 28)
     with gzip.open(folder / f"{prefix}-labels-idx1-ubyte.gz") as stream:
         labels = np.frombuffer(stream.read(), np.uint8, offset=8)
-    return torch.from_numpy(images.copy()), torch.from_numpy(labels.astype(np.int64))
+    return torch.from_numpy(images.copy()).to(device), torch.from_numpy(labels.astype(np.int64)).to(device)
 
 
 def accuracy(model, images, labels):
@@ -103,26 +103,27 @@ def export(model, path, test_accuracy):
     onnx.save(proto, path)
 
 
-def main():
+def main(make_model, name, description, epochs):
     here = pathlib.Path(__file__).resolve().parent
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--data", type=pathlib.Path,
                         default=pathlib.Path("/usr/share/datasets/fashion-mnist"))
-    parser.add_argument("-o", "--output", type=pathlib.Path, default=here / "fashion_cnn.onnx")
-    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("-o", "--output", type=pathlib.Path, default=here / name)
+    parser.add_argument("--epochs", type=int, default=epochs)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
     options = parser.parse_args()
 
     torch.manual_seed(options.seed)
     torch.set_num_threads(options.threads)
-    model = FashionCnn().to(memory_format=torch.channels_last)
-    train(model, *load_split(options.data, "train"), options.epochs, options.batch)
-    test_accuracy = accuracy(model, *load_split(options.data, "t10k"))
+    model = make_model().to(options.device, memory_format=torch.channels_last)
+    train(model, *load_split(options.data, "train", options.device), options.epochs, options.batch)
+    test_accuracy = accuracy(model, *load_split(options.data, "t10k", options.device))
     print(f"test accuracy {test_accuracy:.4f}")
-    export(model.to(memory_format=torch.contiguous_format), str(options.output), test_accuracy)
+    export(model.to("cpu", memory_format=torch.contiguous_format), str(options.output), test_accuracy)
 
 
 if __name__ == "__main__":
-    main()
+    main(FashionCnn, "fashion_cnn.onnx", __doc__, epochs=6)
