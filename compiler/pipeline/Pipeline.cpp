@@ -105,8 +105,11 @@ Status Compilation::convertPrecision() {
     (*module)->setAttr("tn.allow_tf32", UnitAttr::get(&context));
   }
   DiagnosticText diagnostics(context);
+  // GPUs multiply what is quantized faster in 16 bits than in FP32 where they have no integers.
+  opt::QuantizedProducts quantized =
+      options.gpus.empty() ? opt::QuantizedProducts::Keep : opt::QuantizedProducts::Convert;
   if (options.precision &&
-      (failed(opt::convertPrecision(*module, weights, *options.precision, precision)) ||
+      (failed(opt::convertPrecision(*module, weights, *options.precision, quantized, precision)) ||
        failed(verify(*module)))) {
     return diagnostics.status("convert-precision");
   }
@@ -151,11 +154,11 @@ void Compilation::noteApproximations(ModuleOp regions) {
 }
 
 /// Levels of x86-64 that a group gains by and has not: of the model's products of bytes and of
-/// bf16.
-void Compilation::addLevels(TargetGroup &group) const {
+/// bf16. `hasByteProducts`: also if all of them are faster in FP32 on the group's first level.
+void Compilation::addLevels(TargetGroup &group, bool hasByteProducts) const {
   constexpr uint32_t kUnitsOfBytes =
       engine::x86::kVnni | engine::x86::kAvxVnni | engine::x86::kAmxInt8;
-  uint32_t units = 0;
+  uint32_t units = hasByteProducts ? kUnitsOfBytes : 0;
   group.module->walk([&](Operation *op) {
     if (isa<tn::MatmulOp, tn::ConvOp, tn::AttentionOp>(op)) {
       Type element = getElementTypeOrSelf(op->getOperand(1));
@@ -186,19 +189,47 @@ void Compilation::addLevels(TargetGroup &group) const {
   });
 }
 
+/// Levels on which other products are faster in FP32 than on the first one become a group of their
+/// own: with all others they share regions and plan.
+void Compilation::splitLevels(TargetGroup &group, const ProductPrices &prices) {
+  auto other = std::stable_partition(
+      group.targets.begin() + 1, group.targets.end(),
+      [&](const CodeTarget &target) { return prices.areDecidedAlike(target); });
+  if (other == group.targets.end()) {
+    return;
+  }
+  std::vector<CodeTarget> others(std::make_move_iterator(other),
+                                 std::make_move_iterator(group.targets.end()));
+  group.targets.erase(other, group.targets.end());
+  engine::CpuLevel level = *engine::parseCpuLevel(others.front().level);
+  groups.emplace_back(target::atLevel(options.cpu, level), engine::kHost, std::move(others));
+  groups.back().isSplitOff = true;
+}
+
 /// `tn` → `tn.region`: what runs as one kernel, how, and why.
 Status Compilation::dispatch() {
   DiagnosticText diagnostics(context);
   TENON_ASSIGN(WantedKernels wanted, WantedKernels::create(options));
-  for (TargetGroup &group : groups) {
+  // Levels that are split off come behind.
+  for (size_t index = 0; index < groups.size(); ++index) {
+    TargetGroup &group = groups[index];
     group.module = module->clone();
-    auto optimizeFor = group.profile.isGpu() ? opt::optimizeForGpu : opt::optimizeForCpu;
-    if (failed(optimizeFor(*group.module, weights, {}))) {
+    bool isGpu = group.profile.isGpu();
+    auto optimizeFor = isGpu ? opt::optimizeForGpu : opt::optimizeForCpu;
+    ProductPrices prices(*group.module, group.profile, group.targets.front());
+    opt::OptimizeOptions passes;
+    passes.price = [&](Operation *product, int64_t channels) {
+      return prices.priced(product, channels);
+    };
+    if (failed(optimizeFor(*group.module, weights, passes))) {
       return diagnostics.status("optimize for the device");
     }
     TENON_TRY(useFloat8(group));
-    if (options.addsLevels && !group.profile.isGpu()) {
-      addLevels(group);
+    if (options.addsLevels && !isGpu && !group.isSplitOff) {
+      addLevels(group, prices.hasBytes());
+    }
+    if (!isGpu) {
+      splitLevels(group, prices);
     }
     KernelSelector selector(group.targets.front(), wanted);
     if (failed(selector.formRegions(*group.module, group.profile, group.fusion)) ||
