@@ -77,7 +77,7 @@ private:
   Status optimize();
   Status runUserPasses();
   Status convertPrecision();
-  void addLevels(TargetGroup &group, bool hasByteProducts) const;
+  void addLevels(TargetGroup &group, const ProductPrices &prices) const;
   void splitLevels(TargetGroup &group, const ProductPrices &prices);
   Status useFloat8(const TargetGroup &group);
   Status dispatch();

@@ -101,7 +101,7 @@ opt::ProductTimes ProductPrices::priced(Operation *product, int64_t channels) {
   Builder builder(product->getContext());
   Type real = builder.getF32Type(), element = getElementTypeOrSelf(product->getOperand(0));
   bool isOfBytes = !element.isBF16();
-  isAnyOfBytes |= isOfBytes;
+  (isOfBytes ? isAnyOfBytes : isAnyOfBf16) = true;
   Elements narrow = isOfBytes ? Elements{builder.getIntegerType(8, /*isSigned=*/false),
                                          builder.getI8Type(), builder.getI32Type()}
                               : Elements{element, element, element};

@@ -19,8 +19,9 @@ public:
   /// As opt::PriceProduct, of a tn.matmul or tn.conv.
   opt::ProductTimes priced(mlir::Operation *product, int64_t channels);
 
-  /// Whether there are products of quantized numbers among them.
+  /// Whether products of quantized numbers, or of bf16, were priced.
   bool hasBytes() const { return isAnyOfBytes; }
+  bool hasBf16() const { return isAnyOfBf16; }
   /// Whether the same products are faster in FP32 on another level.
   bool areDecidedAlike(const CodeTarget &other) const;
 
@@ -36,7 +37,7 @@ private:
   dispatch::CostModel costs;
   const CodeTarget &target;
   std::vector<Product> products;
-  bool isAnyOfBytes = false;
+  bool isAnyOfBytes = false, isAnyOfBf16 = false;
   llvm::StringMap<double> known;
 };
 
