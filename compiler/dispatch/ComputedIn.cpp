@@ -6,6 +6,7 @@
 #include "compiler/graph/NarrowIntegers.h"
 #include "compiler/graph/NodeOrigin.h"
 #include "compiler/graph/TnRare.h"
+#include "compiler/graph/WideReason.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -77,6 +78,10 @@ std::string computedIn(const Group &group) {
 }
 
 double wideMicroseconds(const Group &group, const CostModel &costs) {
+  if (FloatAttr priced =
+          group.root ? group.root->getAttrOfType<FloatAttr>(tn::kWideMicroseconds) : FloatAttr()) {
+    return priced.getValueAsDouble();
+  }
   Cost cost = costs.costOf(group.ops);
   int64_t more = 0;
   for (Value factor : factorsOf(group.root)) {
@@ -92,7 +97,9 @@ double wideMicroseconds(const Group &group, const CostModel &costs) {
   bool fitsCache = bytes <= device.cacheBytes * static_cast<int64_t>(device.cores);
   double bandwidth = fitsCache ? device.cacheBandwidth : device.memoryBandwidth;
   double moving = static_cast<double>(bytes) / bandwidth * 1e6;
-  return std::max(moving, cost.workMicroseconds) + device.launchSeconds * 1e6;
+  double slower = costs.workOf(group.root) * (1 - 1 / narrowRate(group.root, device));
+  double working = cost.workMicroseconds + slower / device.peak * 1e6;
+  return std::max(moving, working) + device.launchSeconds * 1e6;
 }
 
 bool isConversion(const Group &group) {

@@ -5,6 +5,7 @@
 #include "compiler/dispatch/Occupancy.h"
 #include "compiler/dispatch/OpKinds.h"
 #include "compiler/graph/Tn.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -96,10 +97,21 @@ double CostModel::workOf(Operation *op) const {
       });
 }
 
+double narrowRate(Operation *op, const target::Target &cpu) {
+  if (cpu.isGpu() || !op->hasTrait<tn::TnContraction>() || op->getNumOperands() < 2) {
+    return 1;
+  }
+  Type element = getElementTypeOrSelf(op->getOperand(1));
+  return element.isInteger(8) ? cpu.byteRate : element.isBF16() ? cpu.bf16Rate : 1;
+}
+
 /// Operations a second of the unit that computes `op`.
 double CostModel::peakOf(Operation *op, bool isGenerated) const {
   if (!op->hasTrait<tn::TnContraction>()) {
     return device.peak;
+  }
+  if (!device.isGpu()) {
+    return device.peak * narrowRate(op, device);
   }
   Type element = cast<RankedTensorType>(op->getResult(0).getType()).getElementType();
   bool isHalf = element.isF16() || element.isBF16();

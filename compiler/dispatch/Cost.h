@@ -53,6 +53,10 @@ private:
   llvm::SmallVector<int64_t> symbols;
 };
 
+/// Operations of `op` in the time of one of FP32, on a CPU: 1 but for products of 8-bit integers
+/// and of bf16.
+double narrowRate(mlir::Operation *op, const target::Target &cpu);
+
 /// The cost of a region that was cut out of the model, as one kernel.
 Cost costOfRegion(mlir::Block &body, const target::Target &target, bool isGenerated);
 

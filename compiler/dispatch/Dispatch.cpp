@@ -87,7 +87,10 @@ LogicalResult dispatch(ModuleOp module, const target::Target &profile, KernelTim
   formSingles(formation, block);
   formBundles(formation);
   records = explain(formation, tn::SymbolList(module).symbols(), profile.device());
-  block->walk([](Operation *op) { op->removeAttr(tn::kWideReason); });
+  block->walk([](Operation *op) {
+    op->removeAttr(tn::kWideReason);
+    op->removeAttr(tn::kWideMicroseconds);
+  });
   buildRegions(formation.grouping, profile.device());
   return success();
 }

@@ -1,4 +1,5 @@
-// Why a product of a quantized model computes in floats: noted where that is known, for people.
+// Why a product of a quantized model computes in floats, and what it would take there: noted where
+// that is known, for people.
 #pragma once
 
 #include "llvm/ADT/StringRef.h"
@@ -9,5 +10,10 @@ namespace tenon::tn {
 /// of floats: the reason in words, as what follows "it computes in floats because". Dispatch puts
 /// it into the records and takes it off.
 inline constexpr llvm::StringLiteral kWideReason = "tn.wide_reason";
+
+/// Number attribute of a product or convolution that was priced both ways and is one of narrow
+/// numbers: the predicted microseconds of the one of FP32, with its conversions. Dispatch puts it
+/// into the records and takes it off.
+inline constexpr llvm::StringLiteral kWideMicroseconds = "tn.wide_us";
 
 } // namespace tenon::tn

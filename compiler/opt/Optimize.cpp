@@ -68,11 +68,10 @@ const Pass kGpuOrder[] = {
     {"fit-products", fitProducts},
 };
 
-/// The passes for a CPU, after those.
+/// The passes for a CPU, after those, integer-products, which matches on quantization as such and
+/// leaves weights that constants can be, and widen-products.
 const Pass kCpuOrder[] = {
-    // First: it matches on quantization as such, and leaves weights that constants can be.
-    {"integer-products", integerProducts},
-    // Behind that, which moves quantization to where chains of it begin and end.
+    // First: behind that, which moves quantization to where chains of it begin and end.
     {"tabulate-chains", tabulateChains},
     // What that left: quantization is not expanded yet.
     {"note-wide-products", noteWideProducts},
@@ -136,15 +135,17 @@ const Pass kAll[] = {
     {"integer-products-of-gpu", integerProductsOfGpu},
 };
 
+/// What stands behind every pass.
+LogicalResult finishPass(StringRef name, ModuleOp module, const OptimizeOptions &options) {
+  if (failed(verify(module))) {
+    return module.emitError() << "internal: pass " << name << " left an invalid graph";
+  }
+  return options.afterPass ? options.afterPass(name, module) : success();
+}
+
 LogicalResult runPass(const Pass &pass, ModuleOp module, tn::WeightStore &weights,
                       const OptimizeOptions &options) {
-  if (failed(pass.run(module, weights))) {
-    return failure();
-  }
-  if (failed(verify(module))) {
-    return module.emitError() << "internal: pass " << pass.name << " left an invalid graph";
-  }
-  return options.afterPass ? options.afterPass(pass.name, module) : success();
+  return failed(pass.run(module, weights)) ? failure() : finishPass(pass.name, module, options);
 }
 
 } // namespace
@@ -173,7 +174,11 @@ LogicalResult optimizeForGpu(ModuleOp module, tn::WeightStore &weights,
 
 LogicalResult optimizeForCpu(ModuleOp module, tn::WeightStore &weights,
                              const OptimizeOptions &options) {
-  return runAll(kCpuOrder, module, weights, options);
+  return success(succeeded(integerProducts(module, weights, options.price)) &&
+                 succeeded(finishPass("integer-products", module, options)) &&
+                 succeeded(widenProducts(module, weights, options.price)) &&
+                 succeeded(finishPass("widen-products", module, options)) &&
+                 succeeded(runAll(kCpuOrder, module, weights, options)));
 }
 
 } // namespace tenon::opt

@@ -131,11 +131,34 @@ struct Pass {
 /// Every pass by its name, for tools and tests.
 llvm::ArrayRef<Pass> allPasses();
 
+/// Predicted microseconds of a product or convolution of narrow numbers, and of FP32 with what it
+/// takes to widen its operands.
+struct ProductTimes {
+  double narrow = 0, wide = 0;
+  /// Predictions are 10 to 20 % off, and narrow weights and activations also spare memory.
+  bool isWideFaster() const { return wide < 0.9 * narrow; }
+};
+/// Of a product of floats with two quantized operands, or of bf16. `channels` are the input
+/// channels of a group of a convolution's narrow form, filled up to what its kernels multiply at
+/// once.
+using PriceProduct = std::function<ProductTimes(mlir::Operation *product, int64_t channels)>;
+
+/// The same, but for products that are faster as those of FP32: these stay, with the reason
+/// (graph/WideReason.h).
+llvm::LogicalResult integerProducts(mlir::ModuleOp module, tn::WeightStore &weights,
+                                    const PriceProduct &price);
+
+/// Products of bf16 with constant weights that are faster as those of FP32 become such.
+llvm::LogicalResult widenProducts(mlir::ModuleOp module, tn::WeightStore &weights,
+                                  const PriceProduct &price);
+
 struct OptimizeOptions {
   /// Called after each pass with its name; failure stops. `--verify` compares numbers here.
   std::function<llvm::LogicalResult(llvm::StringRef pass, mlir::ModuleOp module)> afterPass;
   /// Run after the others. Tests plant a wrong pass here that `--verify` must catch.
   std::vector<Pass> extraPasses;
+  /// On CPUs: without, no product is one of FP32 for its price.
+  PriceProduct price;
 };
 
 /// The forms that one kind of device likes: for its own copy of the optimized module, after any

@@ -47,9 +47,7 @@ llvm::Expected<std::string> supportCode(const CodeTarget &target, engine::CpuLev
 } // namespace
 
 CodeTarget cpuTarget(engine::CpuLevel level, const target::Target &rates, bool guarded) {
-  target::Target cpu = rates;
-  cpu.level = level;
-  cpu.cpuFeatures = engine::rowOf(level).features;
+  target::Target cpu = target::atLevel(rates, level);
   CodeTarget target{.level = std::string(engine::nameOf(level)),
                     .mode = guarded ? "guarded" : "",
                     .compile = {},

@@ -14,17 +14,15 @@ using namespace mlir;
 
 namespace tenon::pipeline {
 
-std::vector<TargetGroup> targetGroups(const CompileOptions &options) {
-  std::vector<TargetGroup> groups;
+std::deque<TargetGroup> targetGroups(const CompileOptions &options) {
+  std::deque<TargetGroup> groups;
   for (const std::vector<engine::CpuLevel> &levels : groupsOfLevels(options.levels)) {
     std::vector<CodeTarget> targets;
     for (engine::CpuLevel level : levels) {
       targets.push_back(cpuTarget(level, options.cpu, options.guard));
     }
-    target::Target profile = options.cpu;
-    profile.level = levels.front();
-    profile.cpuFeatures = engine::rowOf(levels.front()).features;
-    groups.emplace_back(profile, engine::kHost, std::move(targets));
+    groups.emplace_back(target::atLevel(options.cpu, levels.front()), engine::kHost,
+                        std::move(targets));
   }
   for (const target::Target &gpu : options.gpus) {
     groups.emplace_back(gpu, engine::kGpu, std::vector<CodeTarget>{cudaTarget(gpu)});

@@ -10,6 +10,7 @@
 #include "compiler/pipeline/NumericCheck.h"
 #include "compiler/pipeline/PhaseDump.h"
 #include "compiler/pipeline/Pipeline.h"
+#include "compiler/pipeline/ProductPrices.h"
 #include "compiler/pipeline/UserPasses.h"
 #include "compiler/plan/BuildPlan.h"
 #include "engine/Writer.h"
@@ -33,13 +34,16 @@ struct TargetGroup {
   target::Target profile;
   uint16_t device;
   std::vector<CodeTarget> targets;
+  /// Whether these are levels of another group for which other products are faster in FP32.
+  bool isSplitOff = false;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   dispatch::Records fusion;
   CompiledRegions compiled;
   plan::BuiltPlan built;
 };
 
-std::vector<TargetGroup> targetGroups(const CompileOptions &options);
+/// More may be added while the others are in use.
+std::deque<TargetGroup> targetGroups(const CompileOptions &options);
 
 /// The weights of an engine, which all its plans share.
 struct EngineWeights {
@@ -73,7 +77,8 @@ private:
   Status optimize();
   Status runUserPasses();
   Status convertPrecision();
-  void addLevels(TargetGroup &group) const;
+  void addLevels(TargetGroup &group, const ProductPrices &prices) const;
+  void splitLevels(TargetGroup &group, const ProductPrices &prices);
   Status useFloat8(const TargetGroup &group);
   Status dispatch();
   void noteApproximations(mlir::ModuleOp regions);
@@ -104,7 +109,7 @@ private:
   UserPasses userPasses{options, weights};
   std::optional<NumericCheck> numbers;
   opt::PrecisionRecord precision;
-  std::vector<TargetGroup> groups;
+  std::deque<TargetGroup> groups;
   /// The compilations for the sizes of `optimizeFor`, and their options.
   std::list<CompileOptions> narrowed;
   std::list<Compilation> forSizes;

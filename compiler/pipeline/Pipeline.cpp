@@ -105,8 +105,11 @@ Status Compilation::convertPrecision() {
     (*module)->setAttr("tn.allow_tf32", UnitAttr::get(&context));
   }
   DiagnosticText diagnostics(context);
+  // GPUs multiply what is quantized faster in 16 bits than in FP32 where they have no integers.
+  opt::QuantizedProducts quantized =
+      options.gpus.empty() ? opt::QuantizedProducts::Keep : opt::QuantizedProducts::Convert;
   if (options.precision &&
-      (failed(opt::convertPrecision(*module, weights, *options.precision, precision)) ||
+      (failed(opt::convertPrecision(*module, weights, *options.precision, quantized, precision)) ||
        failed(verify(*module)))) {
     return diagnostics.status("convert-precision");
   }
@@ -150,55 +153,30 @@ void Compilation::noteApproximations(ModuleOp regions) {
   });
 }
 
-/// Levels of x86-64 that a group gains by and has not: of the model's products of bytes and of
-/// bf16.
-void Compilation::addLevels(TargetGroup &group) const {
-  constexpr uint32_t kUnitsOfBytes =
-      engine::x86::kVnni | engine::x86::kAvxVnni | engine::x86::kAmxInt8;
-  uint32_t units = 0;
-  group.module->walk([&](Operation *op) {
-    if (isa<tn::MatmulOp, tn::ConvOp, tn::AttentionOp>(op)) {
-      Type element = getElementTypeOrSelf(op->getOperand(1));
-      units |= element.isBF16() ? engine::x86::kAmxBf16 : 0;
-      units |= element.isInteger(8) ? kUnitsOfBytes : 0;
-    }
-  });
-  std::vector<engine::CpuLevel> levels;
-  for (const CodeTarget &target : group.targets) {
-    levels.push_back(*engine::parseCpuLevel(target.level));
-  }
-  for (const engine::CpuLevelRow &row : engine::kCpuLevels) {
-    bool isOfGroup = row.architecture == engine::Architecture::X86_64 &&
-                     groupsOfLevels({levels.front(), row.level}).size() == 1;
-    // Units that no worse level has.
-    uint32_t gained = row.features & units;
-    for (engine::CpuLevel level : levels) {
-      uint32_t has = engine::rowOf(level).features;
-      gained &= (has & ~row.features) == 0 ? ~has : ~uint32_t(0);
-    }
-    if (isOfGroup && gained != 0) {
-      levels.push_back(row.level);
-      group.targets.push_back(cpuTarget(row.level, options.cpu, options.guard));
-    }
-  }
-  llvm::sort(group.targets, [](const CodeTarget &a, const CodeTarget &b) {
-    return *engine::parseCpuLevel(a.level) < *engine::parseCpuLevel(b.level);
-  });
-}
-
 /// `tn` → `tn.region`: what runs as one kernel, how, and why.
 Status Compilation::dispatch() {
   DiagnosticText diagnostics(context);
   TENON_ASSIGN(WantedKernels wanted, WantedKernels::create(options));
-  for (TargetGroup &group : groups) {
+  // Levels that are split off come behind.
+  for (size_t index = 0; index < groups.size(); ++index) {
+    TargetGroup &group = groups[index];
     group.module = module->clone();
-    auto optimizeFor = group.profile.isGpu() ? opt::optimizeForGpu : opt::optimizeForCpu;
-    if (failed(optimizeFor(*group.module, weights, {}))) {
+    bool isGpu = group.profile.isGpu();
+    auto optimizeFor = isGpu ? opt::optimizeForGpu : opt::optimizeForCpu;
+    ProductPrices prices(*group.module, group.profile, group.targets.front());
+    opt::OptimizeOptions passes;
+    passes.price = [&](Operation *product, int64_t channels) {
+      return prices.priced(product, channels);
+    };
+    if (failed(optimizeFor(*group.module, weights, passes))) {
       return diagnostics.status("optimize for the device");
     }
     TENON_TRY(useFloat8(group));
-    if (options.addsLevels && !group.profile.isGpu()) {
-      addLevels(group);
+    if (options.addsLevels && !isGpu && !group.isSplitOff) {
+      addLevels(group, prices);
+    }
+    if (!isGpu) {
+      splitLevels(group, prices);
     }
     KernelSelector selector(group.targets.front(), wanted);
     if (failed(selector.formRegions(*group.module, group.profile, group.fusion)) ||

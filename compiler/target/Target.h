@@ -48,6 +48,8 @@ struct Target {
   double peak = 0, halfPeak = 0;
   /// Operations a second of products in generated code without tensor cores, and by mma.sync.
   double generatedPeak = 0, generatedHalfPeak = 0;
+  /// Of a CPU: operations of products of 8-bit integers and of BF16 in the time of one of FP32.
+  double byteRate = 1, bf16Rate = 1;
   /// Bytes a second that a library's product moves, and one in generated code.
   double productBandwidth = 0, generatedBandwidth = 0;
   /// Seconds from one kernel to the next.
@@ -79,6 +81,8 @@ struct Target {
 
 /// The row of a CPU level: an x86-64 server of which two cores are used.
 const Target &cpuTarget(engine::CpuLevel level = engine::CpuLevel::X86_64_V3);
+/// The same part by code of another level: its features, and its rates of narrow products.
+Target atLevel(Target cpu, engine::CpuLevel level);
 /// The row of an architecture: the part of it that docs/targets.md says. Every architecture of
 /// engine/CudaArch.h has one.
 const Target &targetOf(const engine::CudaArch &arch);

@@ -78,12 +78,82 @@ class ExplainPrecision(ToolTest):
 
     def test_text(self):
         text = self.succeed("explain", "precision", "m.tenon", "--all").stdout
-        for part in ("u8 x s8, sums of i32", "3 of floats though an operand is quantized", "the other operand is not quantized", "in fp32", "quantization and casts"):
+        for part in ("u8 x s8, sums of i32", "3 wider than an operand could be", "the other operand is not quantized", "in fp32", "quantization and casts"):
             self.assertIn(part, text)
         one = self.succeed("explain", "precision", "m.tenon", "in_two_ways").stdout
         self.assertIn("the other operand is not quantized", one)
         self.assertNotIn("weights are not quantized", one)
         self.assertIn("TN0105", self.call("explain", "precision", "m.tenon", "nothing").stderr)
+
+
+# convolutions of 3 x 3 by channels and size of the picture: the first is faster in FP32 by Winograd's filtering than in 8 bits without VNNI,
+# the second has too few tiles for it
+PRICED = {"many_tiles": (64, 32), "few_tiles": (512, 4)}
+
+
+def priced_model():
+    random = np.random.default_rng(1)
+    nodes, inputs, constants = [], [], [numpy_helper.from_array(np.float32(0.02), "s"), numpy_helper.from_array(np.uint8(128), "z"),
+                                        numpy_helper.from_array(np.float32(0.001), "t"), numpy_helper.from_array(np.int8(0), "o")]
+    for name, (channels, size) in PRICED.items():
+        inputs.append(helper.make_tensor_value_info("x_" + name, TensorProto.FLOAT, [1, channels, size, size]))
+        constants.append(numpy_helper.from_array(random.integers(-127, 128, (channels, channels, 3, 3)).astype(np.int8), "w_" + name))
+        nodes += [helper.make_node("QuantizeLinear", ["x_" + name, "s", "z"], ["q_" + name]),
+                  helper.make_node("DequantizeLinear", ["q_" + name, "s", "z"], ["a_" + name]),
+                  helper.make_node("DequantizeLinear", ["w_" + name, "t", "o"], ["d_" + name]),
+                  helper.make_node("Conv", ["a_" + name, "d_" + name], ["y_" + name], name=name, pads=[1, 1, 1, 1])]
+    outputs = [helper.make_tensor_value_info("y_" + name, TensorProto.FLOAT, None) for name in PRICED]
+    return helper.make_model(helper.make_graph(nodes, "g", inputs, outputs, constants), opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+class WideWhereFaster(ToolTest):
+    """Each product is one of integers or of FP32 by what either takes on the level that will run it, with what converting takes."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        onnx.save(priced_model(), cls.folder / "m.onnx")
+        random = np.random.default_rng(2)
+        cls.inputs = {"x_" + name: random.standard_normal((1, c, s, s)).astype(np.float32) for name, (c, s) in PRICED.items()}
+        np.savez(cls.folder / "in.npz", **cls.inputs)
+
+    def products(self, engine, level):
+        return {product["nodes"][0]: product for product in self.json("explain", "precision", engine, "--variant", level)["products"]}
+
+    def test_by_level(self):
+        self.succeed("compile", "m.onnx", "-o", "m.tenon", "--target", "cpu:avx2,avx512,avx512-vnni,amx")
+        for level, has_wide in (("x86-64-v3", True), ("avx512", True), ("avx512-vnni", False), ("amx", False)):
+            found = self.products("m.tenon", level)
+            for name in PRICED:
+                with self.subTest(level=level, product=name):
+                    is_wide = has_wide and name == "many_tiles"
+                    self.assertEqual("f32" if is_wide else "u8 x s8, sums of i32", found[name]["computes"])
+                    self.assertEqual(is_wide, "us in 8-bit integers" in found[name]["why_wide"])
+                    self.assertEqual(not is_wide, found[name]["wide_us"] > 0)
+
+    def test_levels_that_the_model_gains_by_are_added(self):
+        self.succeed("compile", "m.onnx", "-o", "all.tenon", "--target", "cpu")
+        self.assertEqual("f32", self.products("all.tenon", "x86-64-v3")["many_tiles"]["computes"])
+        for level in ("avx-vnni", "avx512-vnni", "avx512-vnni-bf16", "amx"):
+            self.assertEqual("u8 x s8, sums of i32", self.products("all.tenon", level)["many_tiles"]["computes"])
+
+    def test_both_are_right(self):
+        self.succeed("compile", "m.onnx", "-o", "m.tenon", "--target", "cpu:native")
+        self.succeed("run", "m.tenon", "--inputs", "in.npz", "-o", "out.npz")
+        found = np.load(self.folder / "out.npz")
+        constants = {c.name: numpy_helper.to_array(c) for c in priced_model().graph.initializer}
+        for name, (channels, size) in PRICED.items():
+            numbers = np.clip(np.rint(self.inputs["x_" + name] / np.float32(0.02)) + 128, 0, 255) - 128
+            padded = np.pad(numbers[0], ((0, 0), (1, 1), (1, 1)))
+            windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))
+            wanted = np.einsum("chwij,ocij->ohw", windows, constants["w_" + name].astype(np.float64)) * 0.02 * 0.001
+            np.testing.assert_allclose(found["y_" + name][0], wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
+
+    def test_bf16(self):
+        self.succeed("compile", "m.onnx", "-o", "b.tenon", "--target", "cpu:avx2,amx", "--precision", "bf16")
+        # what is quantized stays so
+        self.assertEqual("u8 x s8, sums of i32", self.products("b.tenon", "x86-64-v3")["few_tiles"]["computes"])
+        self.assertEqual("u8 x s8, sums of i32", self.products("b.tenon", "amx")["many_tiles"]["computes"])
 
 
 if __name__ == "__main__":

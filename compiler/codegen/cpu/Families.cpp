@@ -51,7 +51,7 @@ double secondsWithWork(Region &region, llvm::function_ref<double(Operation &)> t
   double extra = 0;
   for (Operation &op : region.source.getBody().front().without_terminator()) {
     if (op.hasTrait<tn::TnContraction>()) {
-      extra += (times(op) - 1) * costs.workOf(&op);
+      extra += (times(op) - 1 / dispatch::narrowRate(&op, region.target())) * costs.workOf(&op);
     }
   }
   return ratedSeconds(region) + extra / region.target().peak;

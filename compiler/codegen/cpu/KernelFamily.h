@@ -61,7 +61,7 @@ inline double ratedSeconds(Region &region) {
              .microseconds *
          1e-6;
 }
-/// Seconds of a region whose contractions do `times` their operations.
+/// Seconds of a region whose contractions take as long as `times` their operations in FP32.
 double secondsWithWork(Region &region, llvm::function_ref<double(mlir::Operation &)> times);
 
 /// The only operation of a region besides the terminator, if it is of that kind.

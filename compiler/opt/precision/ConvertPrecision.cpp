@@ -21,10 +21,10 @@ namespace {
 class Conversion {
 public:
   Conversion(func::FuncOp model, tn::WeightStore &weights, FloatType narrowType,
-             PrecisionRecord &conversionRecord)
+             QuantizedProducts quantized, PrecisionRecord &conversionRecord)
       : function(model), block(model.getBody().front()), constants(weights),
-        rules(model, constants, narrowType), narrowed(weights, narrowType), narrow(narrowType),
-        f32(Float32Type::get(model.getContext())), record(conversionRecord) {}
+        rules(model, constants, narrowType, quantized), narrowed(weights, narrowType),
+        narrow(narrowType), f32(Float32Type::get(model.getContext())), record(conversionRecord) {}
 
   void run();
 
@@ -210,25 +210,25 @@ PrecisionRecord::toJson(llvm::function_ref<std::vector<std::string>(Location)> n
 }
 
 LogicalResult convertPrecision(ModuleOp module, tn::WeightStore &weights, Precision precision,
-                               PrecisionRecord &record) {
+                               QuantizedProducts quantized, PrecisionRecord &record) {
   MLIRContext *context = module.getContext();
   FloatType narrow = precision == Precision::Bf16 ? FloatType(BFloat16Type::get(context))
                                                   : FloatType(Float16Type::get(context));
   record.precision = precision;
   for (func::FuncOp function : module.getOps<func::FuncOp>()) {
-    Conversion(function, weights, narrow, record).run();
+    Conversion(function, weights, narrow, quantized, record).run();
   }
   return simplify(module, weights);
 }
 
 LogicalResult convertToFp16(ModuleOp module, tn::WeightStore &weights) {
   PrecisionRecord record;
-  return convertPrecision(module, weights, Precision::Fp16, record);
+  return convertPrecision(module, weights, Precision::Fp16, QuantizedProducts::Convert, record);
 }
 
 LogicalResult convertToBf16(ModuleOp module, tn::WeightStore &weights) {
   PrecisionRecord record;
-  return convertPrecision(module, weights, Precision::Bf16, record);
+  return convertPrecision(module, weights, Precision::Bf16, QuantizedProducts::Convert, record);
 }
 
 } // namespace tenon::opt

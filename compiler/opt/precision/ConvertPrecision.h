@@ -21,6 +21,9 @@ inline llvm::StringRef nameOf(Precision precision) {
   return precision == Precision::Fp16 ? "fp16" : precision == Precision::Bf16 ? "bf16" : "fp8";
 }
 
+/// Whether products of which both operands are quantized stay, to become those of integers.
+enum class QuantizedProducts { Keep, Convert };
+
 /// Why a value is not narrow. Names are stable; tests and users refer to them.
 struct PrecisionRule {
   llvm::StringLiteral name;
@@ -53,7 +56,8 @@ struct PrecisionRecord {
 /// Gives every f32 value that no rule keeps the narrow type. Inputs and outputs keep theirs; states
 /// (graph/State.h) do not.
 llvm::LogicalResult convertPrecision(mlir::ModuleOp module, tn::WeightStore &weights,
-                                     Precision precision, PrecisionRecord &record);
+                                     Precision precision, QuantizedProducts quantized,
+                                     PrecisionRecord &record);
 
 /// Gives GELU of 16-bit floats its tanh form, as only the user may allow.
 void approximateGelu(mlir::ModuleOp module, PrecisionRecord &record);

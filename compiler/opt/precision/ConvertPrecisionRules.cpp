@@ -38,6 +38,21 @@ bool isProduct(Operation *op) {
   return op->hasTrait<tn::TnContraction>() || isa<tn::ConvTransposeOp>(op);
 }
 
+/// Of 8 bits, through what moves it or takes the largest of some.
+bool isDequantized(Value value) {
+  Operation *op = value.getDefiningOp();
+  while (isMoved(op) || isa_and_nonnull<tn::MaxPoolOp>(op)) {
+    op = op->getOperand(0).getDefiningOp();
+  }
+  tn::DequantizeOp dequantize = dyn_cast_or_null<tn::DequantizeOp>(op);
+  return dequantize && getElementTypeOrSelf(dequantize.getX()).isInteger(8);
+}
+
+bool isQuantizedProduct(Operation *op) {
+  return isa<tn::MatmulOp, tn::ConvOp>(op) && isDequantized(op->getOperand(0)) &&
+         isDequantized(op->getOperand(1));
+}
+
 /// Results stay near one, or grow like a logarithm, whatever the operand.
 bool compresses(Operation *op) {
   return isa<tn::SigmoidOp, tn::HardSigmoidOp, tn::TanhOp, tn::ErfOp, tn::SinOp, tn::CosOp,
@@ -52,9 +67,10 @@ bool normalizes(Operation *op) {
 } // namespace
 
 PrecisionRules::PrecisionRules(func::FuncOp function, Constants &weightConstants,
-                               FloatType narrowType)
+                               FloatType narrowType, QuantizedProducts quantized)
     : constants(weightConstants), symbols(function->getParentOfType<ModuleOp>()),
       ranges(weightConstants), isHalf(narrowType.isF16()),
+      keepsQuantized(quantized == QuantizedProducts::Keep),
       largest(isHalf ? tn::kLargestHalf : tn::kLargestBFloat), largestInteger(isHalf ? 2048 : 256) {
   Block &block = function.getBody().front();
   for (Operation &op : llvm::reverse(block)) {
@@ -73,6 +89,12 @@ const PrecisionRule *PrecisionRules::demandOf(Operation *op) const {
   if (isa<tn::LogOp>(op)) {
     return &kFeedsLog;
   }
+  if (isa<tn::QuantizeOp>(op) && keepsQuantized) {
+    return &kFeedsQuantization;
+  }
+  if (keepsQuantized && isQuantizedProduct(op)) {
+    return &kIntegers;
+  }
   bool toInteger = isa<tn::CastOp>(op) && !isa<FloatType>(getElementTypeOrSelf(op->getResult(0)));
   return toInteger ? &kFeedsInteger : demanded.lookup(op);
 }
@@ -84,7 +106,8 @@ void PrecisionRules::demandThrough(Operation *op) {
   }
   for (Value operand : op->getOperands()) {
     Operation *producer = operand.getDefiningOp();
-    if (isF32(operand) && producer && passesPrecision(producer)) {
+    bool passes = producer && (passesPrecision(producer) || isa<tn::MaxPoolOp>(producer));
+    if (isF32(operand) && passes) {
       demanded.try_emplace(producer, rule);
     }
   }
@@ -178,7 +201,9 @@ const PrecisionRule *PrecisionRules::ownRule(Operation *op) const {
         return combines ? &kAccumulates : nullptr;
       })
       .Case<tn::QuantizeOp, tn::DequantizeOp>([](Operation *) { return &kQuantizes; })
-      .Default([](Operation *) { return nullptr; });
+      .Default([&](Operation *other) {
+        return keepsQuantized && isQuantizedProduct(other) ? &kIntegers : nullptr;
+      });
 }
 
 /// A value of ordinary range times or over another, as where a norm divides by its deviation: the

@@ -36,6 +36,10 @@ inline constexpr PrecisionRule kFeedsLog = {
     "feeds-log", "it leads to a logarithm, whose argument may be close to zero"};
 inline constexpr PrecisionRule kQuantizes = {
     "quantization", "scales and zero points of quantized values are exact in f32"};
+inline constexpr PrecisionRule kIntegers = {
+    "integers", "both of its operands are quantized: it multiplies 8-bit integers"};
+inline constexpr PrecisionRule kFeedsQuantization = {
+    "feeds-quantization", "it leads to quantization, where rounding would give another number"};
 inline constexpr PrecisionRule kFollows = {
     "reads-wider", "it reads a value that stays in f32 for its range or its exactness"};
 /// For the list of what is clamped.
@@ -44,7 +48,8 @@ inline constexpr PrecisionRule kClamped = {
 
 class PrecisionRules {
 public:
-  PrecisionRules(mlir::func::FuncOp function, Constants &constants, mlir::FloatType narrowType);
+  PrecisionRules(mlir::func::FuncOp function, Constants &constants, mlir::FloatType narrowType,
+                 QuantizedProducts quantizedProducts);
 
   /// Why the operation computes in f32; null if it is narrow.
   const PrecisionRule *of(mlir::Operation *op) const { return wide.lookup(op); }
@@ -71,7 +76,7 @@ private:
   Constants &constants;
   tn::SymbolList symbols;
   Ranges ranges;
-  bool isHalf;
+  bool isHalf, keepsQuantized;
   double largest;
   double largestInteger; ///< up to here every integer is exact
   llvm::DenseMap<mlir::Operation *, const PrecisionRule *> demanded;

@@ -3,6 +3,8 @@
 // only a zero point of zero is left to the convolution. Relies on the zero point being one number.
 #include "compiler/opt/precision/IntegerOperands.h"
 
+#include <algorithm>
+
 using namespace mlir;
 
 namespace tenon::opt {
@@ -13,25 +15,29 @@ constexpr int64_t kWord = 4;
 /// Of convolutions with several groups, output channels of one that vectors hold whole.
 constexpr int64_t kMostInVector = 16;
 
-/// Whether there are kernels for bytes: all channels or those of a group fill words, or vectors
-/// hold whole groups, as of depthwise ones. Others are faster as products of floats.
-bool hasKernel(tn::ConvOp op, const Levels &w) {
+/// Input channels of a group once they are filled up: all of them or those of a group fill words,
+/// or vectors hold whole groups, as of depthwise ones.
+int64_t filledChannels(tn::ConvOp op, const Levels &w) {
   int64_t groups = static_cast<int64_t>(op.getGroups());
   int64_t inputs = w.type.getDimSize(1), outputs = w.columns() / groups;
-  bool isInVectors = inputs <= outputs && outputs <= kMostInVector && llvm::isPowerOf2_64(outputs);
-  return groups == 1 ? 2 * inputs >= kWord : inputs % kWord == 0 || isInVectors;
+  bool isInVectors =
+      groups > 1 && inputs <= outputs && outputs <= kMostInVector && llvm::isPowerOf2_64(outputs);
+  return isInVectors ? inputs : llvm::alignTo(inputs, kWord);
 }
+
+/// The most that two s8 sum to, and the least.
+constexpr int64_t kMostOfTwo = 254, kLeastOfTwo = -256;
 
 class ConvPattern : public OpRewritePattern<tn::ConvOp> {
 public:
-  ConvPattern(MLIRContext *context, tn::WeightStore &weights)
-      : OpRewritePattern(context), operands(weights) {}
+  ConvPattern(MLIRContext *context, tn::WeightStore &weights, const PriceProduct &price)
+      : OpRewritePattern(context), operands(weights), price(price) {}
 
   LogicalResult matchAndRewrite(tn::ConvOp op, PatternRewriter &rewriter) const override {
     Type element = op.getType().getElementType();
     bool isFloat = element.isF32();
     if ((!isFloat && !element.isInteger(32)) || !op.getChannelsLast() ||
-        isByte(getElementTypeOrSelf(op.getX()))) {
+        isByte(getElementTypeOrSelf(op.getX())) || isKeptWide(op)) {
       return failure();
     }
     std::optional<Quantized> x =
@@ -41,36 +47,52 @@ public:
       return failure();
     }
     std::optional<Levels> w = operands.levelsOf(op.getWeight(), /*columnDim=*/0, isFloat);
-    if (!w || !w->fits() || (isFloat && !w->sumsFit()) || !hasKernel(op, *w) ||
-        (w->isShifted() && op.getGroups() != 1)) {
+    if (!w || !w->fits() || (isFloat && !w->sumsFit()) || (op.getGroups() != 1 && !isOfTwo(*w))) {
       return failure();
     }
-    rewriter.replaceOp(op, convolution(op, *x, *w, rewriter));
+    PricedProduct priced(isFloat ? price : nullptr, op, filledChannels(op, *w));
+    if (priced.isWide()) {
+      priced.keep(rewriter, op, "8-bit integers");
+    } else {
+      rewriter.replaceOp(op, convolution(op, *x, *w, priced, rewriter));
+    }
     return success();
   }
 
 private:
-  Value convolution(tn::ConvOp op, const Quantized &x, const Levels &w,
+  static bool isOfTwo(const Levels &w) {
+    return llvm::all_of(w.values,
+                        [](int64_t value) { return value >= kLeastOfTwo && value <= kMostOfTwo; });
+  }
+
+  Value convolution(tn::ConvOp op, const Quantized &x, const Levels &w, const PricedProduct &priced,
                     PatternRewriter &rewriter) const {
     Location location = op.getLoc();
     Value zero = x.zero ? reshape(rewriter, location, x.zero, {}) : Value();
     zero = operands.unsignedZero(rewriter, x, zero);
-    int64_t channels = w.type.getDimSize(1);
-    int64_t filled = op.getGroups() == 1 ? llvm::alignTo(channels, kWord) : channels;
+    int64_t channels = w.type.getDimSize(1), filled = filledChannels(op, w);
     bool isZero = operands.constants.scalar(zero) == 0.0;
     bool isPadded = llvm::any_of(op.getPads(), [](int64_t pad) { return pad != 0; }) && !isZero;
     Value numbers = operands.asUnsigned(rewriter, x.numbers);
     if (isPadded || filled != channels) {
       numbers = padded(op, numbers, zero, isPadded, filled - channels, rewriter);
     }
-    Value sums = sumsOf(op, numbers, isPadded, weightOf(op, w, filled, rewriter), rewriter);
+    bool isInTwo = w.isShifted() && op.getGroups() != 1;
+    Levels first = isInTwo ? firstOfTwo(w) : w;
+    Value sums = sumsOf(op, numbers, isPadded, weightOf(op, first, filled, rewriter), rewriter);
+    priced.noteWide(sums.getDefiningOp());
+    if (isInTwo) {
+      Value rest = weightOf(op, secondOfTwo(w, first), filled, rewriter);
+      Value more = sumsOf(op, numbers, isPadded, rest, rewriter);
+      sums = tn::AddOp::create(rewriter, location, sums.getType(), sums, more);
+    }
     if (!isZero) {
       Value columnSums =
           operands.ofColumns(rewriter, op.getWeight(), w.columnSums(), "column_sums");
       Value offset = multiplyParameters(rewriter, location, zero, columnSums);
       sums = tn::SubOp::create(rewriter, location, sums.getType(), sums, offset);
     }
-    if (w.isShifted()) {
+    if (w.isShifted() && !isInTwo) {
       Value shift = operands.ofColumns(rewriter, op.getWeight(), w.shifts, "shifts");
       Value windows = sumsOf(op, numbers, isPadded, ones(op, w, filled, rewriter), rewriter);
       Value more = multiplyParameters(rewriter, location, windows, shift);
@@ -81,19 +103,53 @@ private:
                         : result;
   }
 
-  /// Zero points around the numbers, and behind the channels of each position, where weights are 0.
+  /// Of weights beyond s8, what of each is s8, and the rest.
+  static Levels firstOfTwo(const Levels &w) {
+    Levels first = w;
+    first.shifts.assign(w.columns(), 0);
+    for (int16_t &value : first.values) {
+      value = std::clamp<int16_t>(value, -kUnsignedShift, kUnsignedShift - 1);
+    }
+    return first;
+  }
+  static Levels secondOfTwo(const Levels &w, const Levels &first) {
+    Levels second = first;
+    for (auto [rest, value] : llvm::zip_equal(second.values, w.values)) {
+      rest = static_cast<int16_t>(value - rest);
+    }
+    return second;
+  }
+
+  /// Zero points around the numbers, and behind the channels of each group of each position, where
+  /// weights are 0.
   static Value padded(tn::ConvOp op, Value numbers, Value zero, bool isPadded, int64_t channels,
                       PatternRewriter &rewriter) {
-    int64_t rank = tensorType(numbers).getRank();
-    SmallVector<int64_t> begins(rank, 0), ends(rank, 0);
-    size_t spatial = rank - 2;
+    Location location = op.getLoc();
+    tn::Dims dims = tn::getDims(numbers.getType());
+    size_t spatial = dims.size() - 2;
+    int64_t groups = static_cast<int64_t>(op.getGroups());
+    bool isSplit = channels > 0 && groups > 1;
+    if (isSplit) {
+      AffineExpr ofGroup = dims.back().floorDiv(groups);
+      dims.back() = rewriter.getAffineConstantExpr(groups);
+      dims.push_back(ofGroup);
+      numbers = reshape(rewriter, location, numbers, dims);
+    }
+    SmallVector<int64_t> begins(dims.size(), 0), ends(dims.size(), 0);
     for (size_t i = 0; isPadded && i < spatial; ++i) {
       begins[1 + i] = op.getPads()[i];
       ends[1 + i] = op.getPads()[spatial + i];
     }
     ends.back() = channels;
-    return pad(rewriter, op.getLoc(), numbers, begins, ends,
-               castTo(rewriter, op.getLoc(), zero, getElementTypeOrSelf(numbers)));
+    numbers = pad(rewriter, location, numbers, begins, ends,
+                  castTo(rewriter, location, zero, getElementTypeOrSelf(numbers)));
+    if (isSplit) {
+      dims = tn::getDims(numbers.getType());
+      AffineExpr ofGroup = dims.pop_back_val();
+      dims.back() = ofGroup * groups;
+      numbers = reshape(rewriter, location, numbers, dims);
+    }
+    return numbers;
   }
 
   /// The convolution itself; its padding is left where the zero point is none.
@@ -140,12 +196,14 @@ private:
   }
 
   IntegerOperands operands;
+  const PriceProduct &price;
 };
 
 } // namespace
 
-void addIntegerConvolutionPatterns(RewritePatternSet &patterns, tn::WeightStore &weights) {
-  patterns.add<ConvPattern>(patterns.getContext(), weights);
+void addIntegerConvolutionPatterns(RewritePatternSet &patterns, tn::WeightStore &weights,
+                                   const PriceProduct &price) {
+  patterns.add<ConvPattern>(patterns.getContext(), weights, price);
 }
 
 } // namespace tenon::opt

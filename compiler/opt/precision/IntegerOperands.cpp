@@ -1,6 +1,9 @@
 // Relies on weights behind tn.dequantize being left so by constant folding.
 #include "compiler/opt/precision/IntegerOperands.h"
 
+#include "compiler/graph/WideReason.h"
+#include "llvm/Support/FormatVariadic.h"
+
 #include <cstring>
 
 using namespace mlir;
@@ -259,6 +262,25 @@ Value IntegerOperands::scaled(PatternRewriter &rewriter, Value sums, Value scale
   }
   return result;
 }
+
+PricedProduct::PricedProduct(const PriceProduct &price, Operation *op, int64_t channels)
+    : times(price ? price(op, channels) : ProductTimes()) {}
+
+void PricedProduct::keep(PatternRewriter &rewriter, Operation *op, StringRef narrow) const {
+  std::string reason = llvm::formatv("it is predicted to take {0:F0} us, and {1:F0} us in {2}",
+                                     times.wide, times.narrow, narrow);
+  rewriter.modifyOpInPlace(op,
+                           [&] { op->setAttr(tn::kWideReason, rewriter.getStringAttr(reason)); });
+}
+
+void PricedProduct::noteWide(Operation *product) const {
+  if (times.wide > 0) {
+    product->setAttr(tn::kWideMicroseconds,
+                     FloatAttr::get(Float64Type::get(product->getContext()), times.wide));
+  }
+}
+
+bool isKeptWide(Operation *op) { return op->hasAttr(tn::kWideReason); }
 
 Value integerNumber(PatternRewriter &rewriter, Location location, int64_t value) {
   RankedTensorType type = RankedTensorType::get({}, rewriter.getI32Type());

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "compiler/opt/Match.h"
+#include "compiler/opt/Passes.h"
 #include "mlir/IR/TypeUtilities.h"
 
 namespace tenon::opt {
@@ -110,8 +111,25 @@ mlir::Value integerNumber(mlir::PatternRewriter &rewriter, mlir::Location locati
 mlir::Value multiplyParameters(mlir::PatternRewriter &rewriter, mlir::Location location,
                                mlir::Value a, mlir::Value b);
 
+/// Of a product or convolution that could be one of narrow numbers: whether its price makes it one
+/// of FP32. It then says so, and is not asked about again. `price` may be null.
+struct PricedProduct {
+  PricedProduct(const PriceProduct &price, mlir::Operation *op, int64_t channels);
+
+  bool isWide() const { return times.isWideFaster(); }
+  /// On the product of FP32; `narrow` is what it would be else.
+  void keep(mlir::PatternRewriter &rewriter, mlir::Operation *op, llvm::StringRef narrow) const;
+  /// On the product of narrow numbers.
+  void noteWide(mlir::Operation *product) const;
+
+  ProductTimes times;
+};
+/// Whether an earlier answer keeps it so.
+bool isKeptWide(mlir::Operation *op);
+
 /// What IntegerConvolutions.cpp makes of convolutions.
-void addIntegerConvolutionPatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &weights);
+void addIntegerConvolutionPatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &weights,
+                                   const PriceProduct &price);
 /// Quantization behind such products by their own factors (see Requantize.cpp).
 void addRequantizePatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &weights);
 /// Activations between products of quantized numbers stay in 8 bits, unsigned (see

@@ -37,14 +37,16 @@ bool fitsGpu(tn::MatmulOp op, const Levels &levels) {
 
 class ProductPattern : public OpRewritePattern<tn::MatmulOp> {
 public:
-  ProductPattern(MLIRContext *context, tn::WeightStore &weights, bool isGpu)
-      : OpRewritePattern(context), operands(weights), isGpu(isGpu) {}
+  ProductPattern(MLIRContext *context, tn::WeightStore &weights, const PriceProduct &price,
+                 bool isGpu)
+      : OpRewritePattern(context), operands(weights), price(price), isGpu(isGpu) {}
 
   LogicalResult matchAndRewrite(tn::MatmulOp op, PatternRewriter &rewriter) const override {
     Type element = op.getType().getElementType();
     bool isFloat = element.isF32();
     if ((!isFloat && !element.isInteger(32)) || op.getTransposeA() ||
-        isByte(getElementTypeOrSelf(op.getA())) || tensorType(op.getB()).getRank() != 2) {
+        isByte(getElementTypeOrSelf(op.getA())) || tensorType(op.getB()).getRank() != 2 ||
+        isKeptWide(op)) {
       return failure();
     }
     std::optional<Quantized> x =
@@ -56,7 +58,12 @@ public:
     if (!w || !w->fits() || (isFloat && !w->sumsFit()) || (isGpu && !fitsGpu(op, *w))) {
       return failure();
     }
-    rewriter.replaceOp(op, product(op, *x, *w, rewriter));
+    PricedProduct priced(isFloat ? price : nullptr, op, w->depth());
+    if (priced.isWide()) {
+      priced.keep(rewriter, op, "8-bit integers");
+    } else {
+      rewriter.replaceOp(op, product(op, *x, *w, priced, rewriter));
+    }
     return success();
   }
 
@@ -72,7 +79,7 @@ private:
            (zero.getRank() <= rank && isOne(tn::getDims(zero).back()));
   }
 
-  Value product(tn::MatmulOp op, const Quantized &x, const Levels &w,
+  Value product(tn::MatmulOp op, const Quantized &x, const Levels &w, const PricedProduct &priced,
                 PatternRewriter &rewriter) const {
     Location location = op.getLoc();
     Value numbers = operands.asUnsigned(rewriter, x.numbers);
@@ -95,6 +102,7 @@ private:
     Type sumType = tn::withElement(op.getType(), rewriter.getI32Type());
     Value sums = tn::MatmulOp::create(rewriter, location, sumType, numbers, weight,
                                       /*transposeA=*/false, isTransposed);
+    priced.noteWide(sums.getDefiningOp());
     Value columnSums = operands.ofColumns(rewriter, op.getB(), w.columnSums(), "column_sums");
     Value offset = multiplyParameters(rewriter, location, zero, columnSums);
     sums = tn::SubOp::create(rewriter, location, sumType, sums, offset);
@@ -130,25 +138,27 @@ private:
   }
 
   IntegerOperands operands;
+  const PriceProduct &price;
   bool isGpu;
 };
 
-/// Of two operands of one scale each, both computed.
+/// Of two operands of one scale, or none, and one zero point each, both computed.
 class ComputedPattern : public OpRewritePattern<tn::MatmulOp> {
 public:
   ComputedPattern(MLIRContext *context, tn::WeightStore &weights)
       : OpRewritePattern(context), operands(weights) {}
 
   LogicalResult matchAndRewrite(tn::MatmulOp op, PatternRewriter &rewriter) const override {
-    std::optional<Quantized> x = IntegerOperands::dequantized(op.getA());
-    std::optional<Quantized> w = IntegerOperands::dequantized(op.getB());
-    bool arePerTensor =
-        x && w && isPerTensor(op.getA().getDefiningOp()) && isPerTensor(op.getB().getDefiningOp());
-    if (!op.getType().getElementType().isF32() || op.getTransposeA() || !arePerTensor) {
+    Type element = op.getType().getElementType();
+    if ((!element.isF32() && !element.isInteger(32)) || op.getTransposeA()) {
       return failure();
     }
-    std::optional<double> zeroOfX = operands.constants.scalar(x->zero);
-    std::optional<double> zeroOfW = operands.constants.scalar(w->zero);
+    std::optional<Quantized> x = operandOf(op.getA(), element.isF32());
+    std::optional<Quantized> w = operandOf(op.getB(), element.isF32());
+    if (!x || !w) {
+      return failure();
+    }
+    std::optional<double> zeroOfX = zeroOf(*x), zeroOfW = zeroOf(*w);
     tn::Dims dims = tn::getDims(op.getA().getType());
     std::optional<int64_t> depth = tn::constantDim(dims.back());
     if (!zeroOfX || !zeroOfW || !depth || *depth > kMostDepth) {
@@ -159,6 +169,17 @@ public:
   }
 
 private:
+  static std::optional<Quantized> operandOf(Value value, bool isFloat) {
+    if (!isFloat) {
+      return IntegerOperands::centered(value);
+    }
+    std::optional<Quantized> operand = IntegerOperands::dequantized(value);
+    return operand && isPerTensor(value.getDefiningOp()) ? operand : std::nullopt;
+  }
+  std::optional<double> zeroOf(const Quantized &operand) const {
+    return operand.zero ? operands.constants.scalar(operand.zero) : 0.0;
+  }
+
   /// Whose sums of products and zero points i32 holds.
   static constexpr int64_t kMostDepth = (int64_t(1) << 31) / (4 * 256 * 256);
 
@@ -192,22 +213,23 @@ private:
       sums = tn::AddOp::create(rewriter, location, sumType, sums,
                                integerNumber(rewriter, location, depth * zp * zq));
     }
-    return operands.scaled(rewriter, sums, x.scale, w.scale);
+    return x.scale ? operands.scaled(rewriter, sums, x.scale, w.scale) : sums;
   }
 
   IntegerOperands operands;
 };
 
-LogicalResult makeProducts(ModuleOp module, tn::WeightStore &weights, bool isGpu) {
+LogicalResult makeProducts(ModuleOp module, tn::WeightStore &weights, const PriceProduct &price,
+                           bool isGpu) {
   RewritePatternSet patterns(module.getContext());
-  patterns.add<ProductPattern>(module.getContext(), weights, isGpu);
+  patterns.add<ProductPattern>(module.getContext(), weights, price, isGpu);
   if (!isGpu) {
     // A GPU's transposes around convolutions meet where no quantization stands between.
     if (failed(keepActivationsQuantized(module, weights))) {
       return failure();
     }
     patterns.add<ComputedPattern>(module.getContext(), weights);
-    addIntegerConvolutionPatterns(patterns, weights);
+    addIntegerConvolutionPatterns(patterns, weights, price);
   }
   if (failed(runPatterns(module, std::move(patterns)))) {
     return failure();
@@ -237,11 +259,16 @@ LogicalResult makeProducts(ModuleOp module, tn::WeightStore &weights, bool isGpu
 } // namespace
 
 LogicalResult integerProducts(ModuleOp module, tn::WeightStore &weights) {
-  return makeProducts(module, weights, /*isGpu=*/false);
+  return makeProducts(module, weights, nullptr, /*isGpu=*/false);
+}
+
+LogicalResult integerProducts(ModuleOp module, tn::WeightStore &weights,
+                              const PriceProduct &price) {
+  return makeProducts(module, weights, price, /*isGpu=*/false);
 }
 
 LogicalResult integerProductsOfGpu(ModuleOp module, tn::WeightStore &weights) {
-  return makeProducts(module, weights, /*isGpu=*/true);
+  return makeProducts(module, weights, nullptr, /*isGpu=*/true);
 }
 
 } // namespace tenon::opt

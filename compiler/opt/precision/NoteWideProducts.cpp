@@ -93,7 +93,8 @@ LogicalResult noteWideProducts(ModuleOp module, tn::WeightStore &) {
   module.walk([](Operation *op) {
     bool isOfFloats =
         op->getNumResults() > 0 && isa<FloatType>(getElementTypeOrSelf(op->getResult(0)));
-    StringRef reason = isOfFloats ? reasonOf(op) : "";
+    bool isNoted = op->hasAttr(tn::kWideReason);
+    StringRef reason = isOfFloats && !isNoted ? reasonOf(op) : "";
     if (!reason.empty()) {
       op->setAttr(tn::kWideReason, StringAttr::get(op->getContext(), reason));
     }

@@ -14,6 +14,9 @@ namespace tenon::opt {
 namespace {
 
 constexpr int64_t kEntries = 256;
+/// Quantizations one behind the other that take longer than reading a table (1.0 and 0.53 ns an
+/// element, a hard swish with AVX2).
+constexpr int kSlowQuantizations = 2;
 
 /// Operations that take longer than reading a table.
 bool isSlow(Operation *op) {
@@ -38,7 +41,7 @@ public:
       if (std::optional<Chain> chain = chainOf(&op)) {
         Value result = op.getResult(0);
         chains[result] = *chain;
-        if (isByte(getElementTypeOrSelf(result)) && chain->isSlow) {
+        if (isByte(getElementTypeOrSelf(result)) && chain->isWorthTable()) {
           ends.push_back(result);
         }
       }
@@ -54,6 +57,9 @@ private:
   struct Chain {
     Value start; ///< 8-bit numbers of the value's shape
     bool isSlow = false;
+    int quantizations = 0; ///< most on a way from there
+
+    bool isWorthTable() const { return isSlow || quantizations >= kSlowQuantizations; }
   };
 
   static bool isStep(Operation *op) {
@@ -80,8 +86,12 @@ private:
         return std::nullopt;
       }
       chain.start = start;
-      chain.isSlow |= !isStart && known->second.isSlow;
+      if (!isStart) {
+        chain.isSlow |= known->second.isSlow;
+        chain.quantizations = std::max(chain.quantizations, known->second.quantizations);
+      }
     }
+    chain.quantizations += isa<tn::QuantizeOp>(op);
     return chain.start ? std::optional(chain) : std::nullopt;
   }
 

@@ -7,6 +7,7 @@
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
 
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <numeric>
@@ -93,7 +94,8 @@ class TransposedConv {
 public:
   TransposedConv(tn::ConvTransposeOp op, OpBuilder &builder)
       : op(op), builder(builder), location(op.getLoc()), groups(op.getGroups()),
-        dims(tn::getDims(op.getX().getType())), filter(tensorType(op.getWeight()).getShape()) {
+        dims(tn::getDims(op.getX().getType())), filter(tensorType(op.getWeight()).getShape()),
+        quantized(quantizedWeight(op)) {
     tn::Dims out = tn::getDims(op.getType());
     size_t spatial = dims.size() - 2;
     for (size_t i = 0; i < spatial; ++i) {
@@ -112,6 +114,17 @@ public:
     }
   }
 
+  /// Constants of 8 bits with one scale, or one for each output channel of a group; else null.
+  static tn::DequantizeOp quantizedWeight(tn::ConvTransposeOp op) {
+    tn::DequantizeOp source = op.getWeight().getDefiningOp<tn::DequantizeOp>();
+    bool isTaken = source && getElementTypeOrSelf(source.getX()).isInteger(8) &&
+                   Constants::isConstant(source.getX()) &&
+                   llvm::all_of(source->getOperands().drop_front(), [&](Value parameter) {
+                     return tensorType(parameter).getRank() == 0 || source.getAxis() == 1;
+                   });
+    return isTaken ? source : tn::DequantizeOp();
+  }
+
   bool isSupported();
   /// The result in the layout N, spatial..., C.
   Value build();
@@ -123,6 +136,7 @@ private:
   tn::Dims resultOf(ArrayRef<Phases> chosen) const;
   Value tapsOf(Value weight, size_t axis, const Phases &set);
   Value weightOf(ArrayRef<Phases> chosen);
+  Value ofChannels(Value parameter, int64_t copies);
   Value biasOf(int64_t phases);
 
   tn::ConvTransposeOp op;
@@ -133,6 +147,8 @@ private:
   ArrayRef<int64_t> filter;
   SmallVector<Axis> axes;
   Value x; ///< channels last
+  /// Weights of 8 bits are moved as such: the convolutions may multiply them.
+  tn::DequantizeOp quantized;
 };
 
 bool TransposedConv::isSupported() {
@@ -179,7 +195,7 @@ Value TransposedConv::tapsOf(Value weight, size_t axis, const Phases &set) {
 /// The taps of the chosen phases in reverse order, as [O, C / groups, taps...], where O counts
 /// groups, phases and a group's channels.
 Value TransposedConv::weightOf(ArrayRef<Phases> chosen) {
-  Value weight = op.getWeight();
+  Value weight = quantized ? quantized.getX() : op.getWeight();
   // [groups, C / groups, O / groups, taps and phases of each axis]
   int64_t in = filter[0] / groups, out = filter[1];
   tn::Dims split = {constant(builder, groups), constant(builder, in), constant(builder, out)};
@@ -212,7 +228,26 @@ Value TransposedConv::weightOf(ArrayRef<Phases> chosen) {
   order.append({2, 1});
   order.append(tapDims);
   joined.insert(joined.begin(), constant(builder, channels));
-  return reshape(builder, location, transpose(builder, location, weight, order), joined);
+  weight = reshape(builder, location, transpose(builder, location, weight, order), joined);
+  if (!quantized) {
+    return weight;
+  }
+  int64_t copies = channels / out;
+  Type type = tn::withElement(weight.getType(), getElementTypeOrSelf(quantized.getResult()));
+  return tn::DequantizeOp::create(builder, location, type, weight,
+                                  ofChannels(quantized.getScale(), copies),
+                                  ofChannels(quantized.getZeroPoint(), copies), /*axis=*/0);
+}
+
+/// A parameter for each output channel of a group, or one for all, as one of `copies` as many.
+Value TransposedConv::ofChannels(Value parameter, int64_t copies) {
+  if (tensorType(parameter).getRank() == 0) {
+    return parameter;
+  }
+  AffineExpr count = constant(builder, copies), out = constant(builder, filter[1]);
+  RankedTensorType repeated = tn::makeTensor({count, out}, tensorType(parameter).getElementType());
+  Value parts = tn::BroadcastOp::create(builder, location, repeated, parameter);
+  return reshape(builder, location, parts, {constant(builder, copies * filter[1])});
 }
 
 Value TransposedConv::biasOf(int64_t phases) {

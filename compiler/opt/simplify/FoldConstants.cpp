@@ -69,9 +69,9 @@ bool isDequantized(Value value) {
 /// (DequantizeGathered.cpp).
 bool isReadQuantized(Value weight) {
   return llvm::any_of(weight.getUsers(), [&](Operation *user) {
-    if (isa<tn::MatmulOp, tn::ConvOp>(user)) {
-      bool isTaken = isa<tn::ConvOp>(user) ? isDequantized(user->getOperand(0))
-                                           : !Constants::isConstant(user->getOperand(0));
+    if (isa<tn::MatmulOp, tn::ConvOp, tn::ConvTransposeOp>(user)) {
+      bool isTaken = isa<tn::MatmulOp>(user) ? !Constants::isConstant(user->getOperand(0))
+                                             : isDequantized(user->getOperand(0));
       return user->getOperand(1) == weight && isTaken;
     }
     if (tn::GatherOp gather = dyn_cast<tn::GatherOp>(user)) {

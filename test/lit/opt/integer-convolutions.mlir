@@ -76,10 +76,15 @@ func.func @moved(%x: tensor<1x4x6xui8>, %z: tensor<i32>) -> tensor<1x6x2xi32> {
   return %3 : tensor<1x6x2xi32>
 }
 
-// Not with channels first, a scale for each channel of the data, groups that fill neither words nor vectors, or computed weights.
+// Not with channels first, a scale for each channel of the data, or computed weights. Groups that fill neither words nor vectors are
+// filled up.
 // CHECK-LABEL: @left
 func.func @left(%x: tensor<1x6x6xui8>, %v: tensor<4x4x1xi8>, %y: tensor<1x6x4xui8>) -> (tensor<1x6x6xf32>, tensor<1x6x6xf32>, tensor<1x6x6xf32>, tensor<1x6x4xf32>) {
-  // CHECK-COUNT-4: tn.conv {{.*}} -> tensor<1x6x{{.}}xf32>
+  // CHECK-COUNT-2: tn.conv {{.*}} -> tensor<1x6x6xf32>
+  // CHECK: tn.reshape {{.*}} -> tensor<1x6x2x3xui8>
+  // CHECK: tn.pad <constant> {{.*}} ends = array<i64: 0, 0, 0, 1>{{.*}} -> tensor<1x6x2x4xui8>
+  // CHECK: tn.conv {{.*}} : (tensor<1x6x8xui8>, tensor<6x4x1xi8>) -> tensor<1x6x6xi32>
+  // CHECK: tn.conv {{.*}} -> tensor<1x6x4xf32>
   %s = tn.constant dense<5.000000e-01> : tensor<f32> : tensor<f32>
   %z = tn.constant dense<3> : tensor<ui8> : tensor<ui8>
   %ss = tn.constant dense<5.000000e-01> : tensor<6xf32> : tensor<6xf32>
@@ -98,6 +103,19 @@ func.func @left(%x: tensor<1x6x6xui8>, %v: tensor<4x4x1xi8>, %y: tensor<1x6x4xui
   %8 = tn.dequantize %v, %s, %o {axis = 0 : i64} : (tensor<4x4x1xi8>, tensor<f32>, tensor<i8>) -> tensor<4x4x1xf32>
   %9 = tn.conv %7, %8 {strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, groups = 1 : i64, channelsLast = true} : (tensor<1x6x4xf32>, tensor<4x4x1xf32>) -> tensor<1x6x4xf32>
   return %2, %4, %6, %9 : tensor<1x6x6xf32>, tensor<1x6x6xf32>, tensor<1x6x6xf32>, tensor<1x6x4xf32>
+}
+
+// Weights of groups that no s8 holds are the sum of two.
+// CHECK-LABEL: @in_two
+func.func @in_two(%x: tensor<1x6x8xui8>) -> tensor<1x6x2xi32> {
+  // CHECK-COUNT-2: tn.conv {{.*}} groups = 2 : i64{{.*}} : (tensor<1x6x8xui8>, tensor<2x4x1xi8>) -> tensor<1x6x2xi32>
+  // CHECK: tn.add
+  // CHECK-NOT: tn.conv
+  // CHECK: return
+  %w = tn.constant dense<200> : tensor<2x4x1xi32> : tensor<2x4x1xi32>
+  %0 = tn.cast %x : (tensor<1x6x8xui8>) -> tensor<1x6x8xi32>
+  %1 = tn.conv %0, %w {strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, groups = 2 : i64, channelsLast = true} : (tensor<1x6x8xi32>, tensor<2x4x1xi32>) -> tensor<1x6x2xi32>
+  return %1 : tensor<1x6x2xi32>
 }
 
 // Numbers that are quantized as they were are these, but for scales at the ends of f32 and other zero points.

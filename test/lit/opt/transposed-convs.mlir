@@ -87,3 +87,19 @@ func.func @dilated_and_strided(%x: tensor<1x2x6xf32>) -> tensor<1x3x20xf32> {
   %0 = tn.conv_transpose %x, %w {strides = array<i64: 2>, pads = array<i64: 0, 0>, dilations = array<i64: 3>, outputPadding = array<i64: 0>, groups = 1 : i64} : (tensor<1x2x6xf32>, tensor<2x3x4xf32>) -> tensor<1x3x20xf32>
   return %0 : tensor<1x3x20xf32>
 }
+// -----
+// Weights of 8 bits are moved as such, with a scale for each output channel of the convolution: it may be one of integers.
+// CHECK-LABEL: @quantized
+func.func @quantized(%q: tensor<1x4x6x6xui8>) -> tensor<1x6x12x12xf32> {
+  // CHECK: %[[D:.*]] = tn.dequantize %{{.*}} {axis = 0 : i64} : (tensor<24x2x1x1xi8>, tensor<24xf32>, tensor<24xi8>) -> tensor<24x2x1x1xf32>
+  // CHECK: tn.conv %{{.*}}, %[[D]] {{.*}}groups = 2 : i64
+  %t = tn.constant dense<0.5> : tensor<f32> : tensor<f32>
+  %o = tn.constant dense<3> : tensor<ui8> : tensor<ui8>
+  %x = tn.dequantize %q, %t, %o {axis = 0 : i64} : (tensor<1x4x6x6xui8>, tensor<f32>, tensor<ui8>) -> tensor<1x4x6x6xf32>
+  %w = tn.weight "w" : tensor<4x3x2x2xi8>
+  %s = tn.constant dense<[0.5, 0.25, 1.0]> : tensor<3xf32> : tensor<3xf32>
+  %z = tn.constant dense<[0, 1, 2]> : tensor<3xi8> : tensor<3xi8>
+  %0 = tn.dequantize %w, %s, %z {axis = 1 : i64} : (tensor<4x3x2x2xi8>, tensor<3xf32>, tensor<3xi8>) -> tensor<4x3x2x2xf32>
+  %1 = tn.conv_transpose %x, %0 {strides = array<i64: 2, 2>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, outputPadding = array<i64: 0, 0>, groups = 2 : i64} : (tensor<1x4x6x6xf32>, tensor<4x3x2x2xf32>) -> tensor<1x6x12x12xf32>
+  return %1 : tensor<1x6x12x12xf32>
+}

@@ -46,7 +46,7 @@ TEST_P(GpuModel, HasTheseRegions) {
   opt::PrecisionRecord precision;
   dispatch::Records records;
   ASSERT_TRUE(succeeded(opt::optimize(*module, weights, {})));
-  ASSERT_TRUE(succeeded(opt::convertPrecision(*module, weights, GetParam().type, precision)));
+  ASSERT_TRUE(succeeded(opt::convertPrecision(*module, weights, GetParam().type, opt::QuantizedProducts::Convert, precision)));
   ASSERT_TRUE(succeeded(opt::optimizeForGpu(*module, weights, {})));
   const target::Target &gpu = target::targetOf("sm_90");
   pipeline::CodeTarget code = pipeline::cudaTarget(gpu);

@@ -120,7 +120,7 @@ TEST_F(NumericCheckTest, LowerPrecisionMayRoundButNotBeWrong) {
     NumericCheck check(store, 1);
     ASSERT_TRUE(check.start(*model).isOk());
     opt::PrecisionRecord record;
-    ASSERT_TRUE(succeeded(opt::convertPrecision(*model, store, precision, record)));
+    ASSERT_TRUE(succeeded(opt::convertPrecision(*model, store, precision, opt::QuantizedProducts::Convert, record)));
     EXPECT_FALSE(check.check("convert-precision", *model).isOk()); // rounds more than f32 does
     Status lowered = check.checkLowered("convert-precision", *model, dtype);
     EXPECT_TRUE(lowered.isOk()) << lowered.toString();

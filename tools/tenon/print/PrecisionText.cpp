@@ -71,7 +71,7 @@ std::string precisionText(const Explained &what) {
   size_t wide = static_cast<size_t>(
       std::count_if(products.begin(), products.end(), [](const Json &row) { return !textAt(row, "why_wide").empty(); }));
   if (wide > 0) {
-    text += fmt::format("\n{} of floats though an operand is quantized\n", wide);
+    text += fmt::format("\n{} wider than an operand could be\n", wide);
     for (const Json &row : products) {
       text += textAt(row, "why_wide").empty()
                   ? ""

@@ -20,13 +20,19 @@ namespace {
 
 /// Output channels of a vector: whole groups, or a part of one group; none if neither divides. All
 /// of a convolution of one group if they are few, where a panel of gemm_packed would be half empty.
-std::optional<int64_t> lanesOf(const Geometry &g) {
+/// Below AVX-512 a masked load of bytes or halves is one of single elements: vectors of those fill
+/// all channels where they can.
+std::optional<int64_t> lanesOf(tn::ConvOp conv) {
+  Geometry g = geometryOf(conv);
   if (g.groups == 1) {
     return g.outChannels <= 8    ? std::optional(8)
            : g.outChannels <= 16 ? std::optional(16)
                                  : std::nullopt;
   }
-  for (int64_t lanes : {16, 8}) {
+  constexpr int64_t kWide = 16, kNarrow = 8;
+  bool isNarrow = getElementTypeOrSelf(conv.getX().getType()).getIntOrFloatBitWidth() < 32;
+  bool fillsNarrow = g.outChannels % kWide != 0 && g.outChannels % kNarrow == 0;
+  for (int64_t lanes : {isNarrow && fillsNarrow ? kNarrow : kWide, kNarrow}) {
     bool spansGroups = g.groupOutChannels() < lanes && lanes % g.groupOutChannels() == 0 &&
                        g.groupChannels() <= g.groupOutChannels();
     if (spansGroups || g.groupOutChannels() % lanes == 0) {
@@ -70,7 +76,7 @@ int64_t pixelsOfBlock(std::optional<int64_t> line, int64_t most) {
 GroupedConv::GroupedConv(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv,
                          engine::CpuLevel level, int64_t tileRows)
     : ConvTiles(kernel, conv, tileRows), epilogue(kernel, source, conv, conv.getBias()),
-      lanes(*lanesOf(g)), spansGroups(g.groups > 1 && g.groupOutChannels() < lanes) {
+      lanes(*lanesOf(conv)), spansGroups(g.groups > 1 && g.groupOutChannels() < lanes) {
   f32 = kernel.builder.getF32Type();
   vector = VectorType::get(lanes, f32);
   std::optional<int64_t> width =
@@ -266,7 +272,7 @@ FamilyMatch matchGrouped(Region &region) {
   if (isOfBytes && g.taps() * g.groupChannels() * kMostProduct > kMostExact) {
     return FamilyMatch::refuse("sums of bytes that f32 does not hold");
   }
-  std::optional<int64_t> lanes = lanesOf(g);
+  std::optional<int64_t> lanes = lanesOf(conv);
   if (!lanes) {
     return FamilyMatch::refuse(
         g.groups == 1 ? "more than 16 output channels of one group"
@@ -305,7 +311,7 @@ double groupedSeconds(Region &region, const tn::ConvOp &, const dispatch::Kernel
 
 /// The weights of each vector of output channels together.
 std::optional<dispatch::WeightLayout> groupedWeights(Region &, const tn::ConvOp &conv) {
-  return layoutInPanels(conv, *lanesOf(geometryOf(conv)), /*groups=*/1);
+  return layoutInPanels(conv, *lanesOf(conv), /*groups=*/1);
 }
 
 FailureOr<AffineExpr> lowerGrouped(KernelBuilder &kernel, Region &region, const tn::ConvOp &op,

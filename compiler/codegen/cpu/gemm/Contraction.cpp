@@ -244,13 +244,14 @@ FamilyMatch matchPacked(Region &region) {
 
 /// Groups are padded to whole panels.
 double packedSeconds(Region &region, Operation *const &, const dispatch::KernelChoice &) {
-  return secondsWithWork(region, [](Operation &op) {
+  return secondsWithWork(region, [&](Operation &op) {
+    double rate = dispatch::narrowRate(&op, region.target());
     tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
     if (!conv || !canLowerConv(conv)) {
-      return 1.0;
+      return 1 / rate;
     }
     Geometry g = geometryOf(conv);
-    return double(g.panelsPerGroup() * kPanel) / double(g.groupOutChannels());
+    return double(g.panelsPerGroup() * kPanel) / double(g.groupOutChannels()) / rate;
   });
 }
 

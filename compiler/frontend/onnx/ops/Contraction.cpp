@@ -13,6 +13,7 @@ void matmul(NodeContext &c) { c.setOutput(0, matrixProduct(c, c.value(0), c.valu
 
 void matmulInteger(NodeContext &c) {
   // A per-row zero point of A belongs to the last but one dim; one of B to the last.
+  checkQuantization(c, {{0, -1, 2}, {1, -1, 3}});
   Value a = centered(c, c.value(0), c.value(2), c.rank(0) - 2);
   Value b = centered(c, c.value(1), c.value(3), c.rank(1) - 1);
   c.setOutput(0, matrixProduct(c, a, b));

@@ -2,6 +2,7 @@
 // Relies on Windows.h for the window attributes; data is NC... in ONNX.
 #include "compiler/frontend/onnx/Windows.h"
 #include "compiler/frontend/onnx/ops/FusedActivation.h"
+#include "compiler/frontend/onnx/ops/Quantizing.h"
 
 using namespace mlir;
 
@@ -72,10 +73,12 @@ Value centered(NodeContext &c, unsigned input, unsigned zeroPoint, int64_t axis)
 }
 
 void convInteger(NodeContext &c) {
+  checkQuantization(c, {{0, -1, 2}, {1, -1, 3}});
   c.setOutput(0, emitConv(c, centered(c, 0, 2, 1), centered(c, 1, 3, 0), Value(), 1));
 }
 
 void qlinearConv(NodeContext &c) {
+  checkQuantization(c, {{0, 1, 2}, {3, 4, 5}, {-1, 6, 7}});
   Type real = c.builder().getF32Type();
   Value sum = emitConv(c, centered(c, 0, 2, 1), centered(c, 3, 5, 0), c.value(8), 3);
   Value scale = c.value(4);

@@ -23,6 +23,7 @@ void setWithBias(NodeContext &c, Value y, unsigned bias) {
 
 void dynamicQuantizeMatMul(NodeContext &c) {
   if (areMatrices(c, 0, 1)) {
+    checkQuantization(c, {{1, 2, 3}});
     RangeQuantized a = quantizeByRange(c, c.value(0));
     Value b = centered(c, c.value(1), c.value(3), c.rank(1) - 1);
     setWithBias(c, scaledProduct(c, centered(c, a.x, a.zero, 0), b, a.scale, c.value(2)), 4);
@@ -31,6 +32,7 @@ void dynamicQuantizeMatMul(NodeContext &c) {
 
 void matMulIntegerToFloat(NodeContext &c) {
   if (areMatrices(c, 0, 1)) {
+    checkQuantization(c, {{0, 2, 4}, {1, 3, 5}});
     Value a = centered(c, c.value(0), c.value(4), c.rank(0) - 2);
     Value b = centered(c, c.value(1), c.value(5), c.rank(1) - 1);
     setWithBias(c, scaledProduct(c, a, b, c.value(2), c.value(3)), 6);
@@ -43,6 +45,7 @@ void qGemm(NodeContext &c) {
   if (c.rank(0) != 2 || c.rank(3) != 2) {
     return c.error(ErrorId::OnnxBadNode, "its operands are not matrices");
   }
+  checkQuantization(c, {{0, 1, 2}, {3, 4, 5}, {-1, 7, 8}});
   Type real = c.builder().getF32Type();
   bool isTransposed = c.integer("transB", 0) != 0;
   Value a = centered(c, c.value(0), c.value(2), 0);

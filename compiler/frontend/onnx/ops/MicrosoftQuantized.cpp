@@ -14,12 +14,15 @@ namespace {
 
 /// Input `i` with its scale and zero point in the two inputs after it, as floats.
 Value real(NodeContext &c, unsigned i) {
+  int first = static_cast<int>(i);
+  checkQuantization(c, {{first, first + 1, first + 2}});
   Value scale = c.value(i + 1);
   return emitDequantize(c, c.value(i), scale, zeroPoint(c, i + 2, scale, c.element(i)), 0);
 }
 
 /// Output 0 is y with the scale and zero point of inputs `i` and `i + 1`.
 void setQuantized(NodeContext &c, Value y, unsigned i, Type element) {
+  checkQuantization(c, {{-1, static_cast<int>(i), static_cast<int>(i) + 1}});
   Value scale = c.value(i);
   c.setOutput(0, emitQuantize(c, y, scale, zeroPoint(c, i + 1, scale, element), 0, element));
 }

@@ -99,6 +99,7 @@ void attention(NodeContext &c) {
 void qAttention(NodeContext &c) {
   constexpr unsigned kNone = 9;
   if (!readsUnsupported(c)) {
+    checkQuantization(c, {{0, 3, 6}, {1, 4, 7}});
     Value x = centered(c, c.value(0), c.value(6), 1);
     Value weights = centered(c, c.value(1), c.value(7), 1);
     Value product = scaledProduct(c, x, weights, c.value(3), c.value(4));

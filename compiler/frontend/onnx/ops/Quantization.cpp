@@ -58,6 +58,20 @@ void checkScales(NodeContext &c, unsigned i, bool divides) {
   }
 }
 
+void checkQuantization(NodeContext &c, std::initializer_list<QuantizationInputs> inputs) {
+  auto isGiven = [&](int i) { return i >= 0 && c.has(i); };
+  for (const QuantizationInputs &each : inputs) {
+    if (isGiven(each.scale)) {
+      checkScales(c, each.scale, /*divides=*/each.numbers < 0);
+    }
+    if (isGiven(each.numbers) && isGiven(each.zero) &&
+        c.element(each.numbers) != c.element(each.zero)) {
+      c.error(ErrorId::OnnxBadNode, "the type of input " + Twine(each.zero) +
+                                        ", a zero point, is not that of its numbers");
+    }
+  }
+}
+
 RangeQuantized quantizeByRange(NodeContext &c, Value x) {
   Type byte = c.builder().getIntegerType(8, false);
   int64_t rank = x ? cast<RankedTensorType>(x.getType()).getRank() : 0;
@@ -116,6 +130,7 @@ void qlinearMatmul(NodeContext &c) {
   if (rankA < 2 || rankB < 2) {
     return c.gap("one-dimensional operands are not supported", "add a dimension");
   }
+  checkQuantization(c, {{0, 1, 2}, {3, 4, 5}, {-1, 6, 7}});
   Value a = centered(c, c.value(0), c.value(2), rankA - 2);
   Value b = centered(c, c.value(3), c.value(5), rankB - 1);
   Value y = scaledProduct(c, a, b, c.value(1), c.value(4));

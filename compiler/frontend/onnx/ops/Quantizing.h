@@ -13,6 +13,14 @@ mlir::Value emitQuantize(NodeContext &c, mlir::Value x, mlir::Value scale, mlir:
 mlir::Value emitDequantize(NodeContext &c, mlir::Value x, mlir::Value scale, mlir::Value zero,
                            int64_t axis);
 
+/// Inputs that say what quantized numbers stand for; -1 for none. Without `numbers` they are those
+/// of a result, which is divided by the scale.
+struct QuantizationInputs {
+  int numbers = -1, scale = -1, zero = -1;
+};
+/// An error for a zero point of another type than its numbers, and as checkScales.
+void checkQuantization(NodeContext &c, std::initializer_list<QuantizationInputs> inputs);
+
 /// An error for a constant scale, input `i`, that stands for no step between numbers: where numbers
 /// are divided by it, one that is not positive and normal, as no quantizer writes it; else one that
 /// is not finite.

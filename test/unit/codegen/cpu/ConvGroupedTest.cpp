@@ -62,7 +62,9 @@ std::string regionText(const Grouped &g, bool hasEpilogue, bool isComputed = fal
   y.push_back(std::to_string(g.outChannels));
   std::string input = tensorOf(x, isOfBytes ? "ui8" : "f32"), output = tensorOf(y, isOfBytes ? "i32" : "f32");
   std::string weight = tensorOf(w, isOfBytes ? "i8" : "f32");
-  PackedText panels = outputPanelsText(sizes, g.lanes, 1, isOfBytes ? "i8" : "f32");
+  // Bytes have no masked loads: vectors of eight where these fill all channels.
+  bool isInEights = isOfBytes && g.groups > 1 && g.outChannels % 16 != 0 && g.outChannels % 8 == 0;
+  PackedText panels = outputPanelsText(sizes, isInEights ? 8 : g.lanes, 1, isOfBytes ? "i8" : "f32");
   std::string packed = panels.type, body = panels.unpack();
   if (isComputed) {
     body = "";

@@ -1,0 +1,68 @@
+// Which CPU levels a compilation adds and which of them share regions and plan. Relies on the
+// group's module being optimized, and on what its products were priced at.
+#include "compiler/pipeline/Compilation.h"
+
+#include "compiler/graph/TnRare.h"
+#include "mlir/IR/TypeUtilities.h"
+
+#include <algorithm>
+
+using namespace mlir;
+
+namespace tenon::pipeline {
+
+/// Levels of x86-64 that a group gains by and has not: of the model's products of bytes and of
+/// bf16, also where all of them are faster in FP32 on the group's first level.
+void Compilation::addLevels(TargetGroup &group, const ProductPrices &prices) const {
+  constexpr uint32_t kUnitsOfBytes =
+      engine::x86::kVnni | engine::x86::kAvxVnni | engine::x86::kAmxInt8;
+  uint32_t units =
+      (prices.hasBytes() ? kUnitsOfBytes : 0) | (prices.hasBf16() ? engine::x86::kAmxBf16 : 0);
+  group.module->walk([&](Operation *op) {
+    if (isa<tn::MatmulOp, tn::ConvOp, tn::AttentionOp>(op)) {
+      Type element = getElementTypeOrSelf(op->getOperand(1));
+      units |= element.isBF16() ? engine::x86::kAmxBf16 : 0;
+      units |= element.isInteger(8) ? kUnitsOfBytes : 0;
+    }
+  });
+  std::vector<engine::CpuLevel> levels;
+  for (const CodeTarget &target : group.targets) {
+    levels.push_back(*engine::parseCpuLevel(target.level));
+  }
+  for (const engine::CpuLevelRow &row : engine::kCpuLevels) {
+    bool isOfGroup = row.architecture == engine::Architecture::X86_64 &&
+                     groupsOfLevels({levels.front(), row.level}).size() == 1;
+    // Units that no worse level has.
+    uint32_t gained = row.features & units;
+    for (engine::CpuLevel level : levels) {
+      uint32_t has = engine::rowOf(level).features;
+      gained &= (has & ~row.features) == 0 ? ~has : ~uint32_t(0);
+    }
+    if (isOfGroup && gained != 0) {
+      levels.push_back(row.level);
+      group.targets.push_back(cpuTarget(row.level, options.cpu, options.guard));
+    }
+  }
+  llvm::sort(group.targets, [](const CodeTarget &a, const CodeTarget &b) {
+    return *engine::parseCpuLevel(a.level) < *engine::parseCpuLevel(b.level);
+  });
+}
+
+/// Levels on which other products are faster in FP32 than on the first one become a group of their
+/// own: with all others they share regions and plan.
+void Compilation::splitLevels(TargetGroup &group, const ProductPrices &prices) {
+  auto other = std::stable_partition(
+      group.targets.begin() + 1, group.targets.end(),
+      [&](const CodeTarget &target) { return prices.areDecidedAlike(target); });
+  if (other == group.targets.end()) {
+    return;
+  }
+  std::vector<CodeTarget> others(std::make_move_iterator(other),
+                                 std::make_move_iterator(group.targets.end()));
+  group.targets.erase(other, group.targets.end());
+  engine::CpuLevel level = *engine::parseCpuLevel(others.front().level);
+  groups.emplace_back(target::atLevel(options.cpu, level), engine::kHost, std::move(others));
+  groups.back().isSplitOff = true;
+}
+
+} // namespace tenon::pipeline
