@@ -22,10 +22,16 @@ bool hasKernel(tn::ConvOp op, const Levels &w) {
   return groups == 1 ? 2 * inputs >= kWord : inputs % kWord == 0 || isInVectors;
 }
 
+/// Whether a GPU's tensor cores multiply bytes: channels of a group fill copies of a word.
+bool hasKernelOnGpu(tn::ConvOp op, const Levels &w) {
+  int64_t inputs = w.type.getDimSize(1);
+  return op.getGroups() == 1 ? 2 * inputs >= kWord : inputs % kWord == 0;
+}
+
 class ConvPattern : public OpRewritePattern<tn::ConvOp> {
 public:
-  ConvPattern(MLIRContext *context, tn::WeightStore &weights)
-      : OpRewritePattern(context), operands(weights) {}
+  ConvPattern(MLIRContext *context, tn::WeightStore &weights, bool isGpu)
+      : OpRewritePattern(context), operands(weights), isGpu(isGpu) {}
 
   LogicalResult matchAndRewrite(tn::ConvOp op, PatternRewriter &rewriter) const override {
     Type element = op.getType().getElementType();
@@ -41,7 +47,8 @@ public:
       return failure();
     }
     std::optional<Levels> w = operands.levelsOf(op.getWeight(), /*columnDim=*/0, isFloat);
-    if (!w || !w->fits() || (isFloat && !w->sumsFit()) || !hasKernel(op, *w) ||
+    if (!w || !w->fits() || (isFloat && !w->sumsFit()) ||
+        !(isGpu ? hasKernelOnGpu(op, *w) : hasKernel(op, *w)) ||
         (w->isShifted() && op.getGroups() != 1)) {
       return failure();
     }
@@ -54,12 +61,15 @@ private:
                     PatternRewriter &rewriter) const {
     Location location = op.getLoc();
     Value zero = x.zero ? reshape(rewriter, location, x.zero, {}) : Value();
-    zero = operands.unsignedZero(rewriter, x, zero);
+    // Signed numbers of a symmetric scale need no padding of their own.
+    bool isSigned = isGpu && isSignedByte(getElementTypeOrSelf(x.numbers));
+    zero = isSigned ? operands.wideZero(rewriter, x, zero)
+                    : operands.unsignedZero(rewriter, x, zero);
     int64_t channels = w.type.getDimSize(1);
     int64_t filled = op.getGroups() == 1 ? llvm::alignTo(channels, kWord) : channels;
     bool isZero = operands.constants.scalar(zero) == 0.0;
     bool isPadded = llvm::any_of(op.getPads(), [](int64_t pad) { return pad != 0; }) && !isZero;
-    Value numbers = operands.asUnsigned(rewriter, x.numbers);
+    Value numbers = isSigned ? x.numbers : operands.asUnsigned(rewriter, x.numbers);
     if (isPadded || filled != channels) {
       numbers = padded(op, numbers, zero, isPadded, filled - channels, rewriter);
     }
@@ -140,12 +150,14 @@ private:
   }
 
   IntegerOperands operands;
+  bool isGpu;
 };
 
 } // namespace
 
-void addIntegerConvolutionPatterns(RewritePatternSet &patterns, tn::WeightStore &weights) {
-  patterns.add<ConvPattern>(patterns.getContext(), weights);
+void addIntegerConvolutionPatterns(RewritePatternSet &patterns, tn::WeightStore &weights,
+                                   bool isGpu) {
+  patterns.add<ConvPattern>(patterns.getContext(), weights, isGpu);
 }
 
 } // namespace tenon::opt

@@ -3,6 +3,7 @@
 // by IntegerProducts.cpp, IntegerConvolutions.cpp and QuantizedActivations.cpp.
 #pragma once
 
+#include "compiler/graph/NarrowIntegers.h"
 #include "compiler/opt/Match.h"
 #include "mlir/IR/TypeUtilities.h"
 
@@ -11,8 +12,8 @@ namespace tenon::opt {
 /// What a u8 is more than the s8 of the same bits but the first.
 inline constexpr int64_t kUnsignedShift = 128;
 
+using tn::isSignedByte;
 bool isByte(mlir::Type element);
-bool isSignedByte(mlir::Type element);
 
 /// tn.dequantize of 8-bit numbers, or null.
 tn::DequantizeOp dequantizeOf(mlir::Value value);
@@ -73,6 +74,8 @@ public:
   /// constant.
   mlir::Value shifted(mlir::PatternRewriter &rewriter, mlir::Value numbers, mlir::Type element,
                       int64_t by = kUnsignedShift) const;
+  /// The zero point of the numbers as they are, as i32.
+  mlir::Value wideZero(mlir::PatternRewriter &rewriter, const Quantized &x, mlir::Value zero) const;
   /// The zero point of what asUnsigned gives as i32.
   mlir::Value unsignedZero(mlir::PatternRewriter &rewriter, const Quantized &x,
                            mlir::Value zero) const;
@@ -111,11 +114,13 @@ mlir::Value multiplyParameters(mlir::PatternRewriter &rewriter, mlir::Location l
                                mlir::Value a, mlir::Value b);
 
 /// What IntegerConvolutions.cpp makes of convolutions.
-void addIntegerConvolutionPatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &weights);
+void addIntegerConvolutionPatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &weights,
+                                   bool isGpu);
 /// Quantization behind such products by their own factors (see Requantize.cpp).
 void addRequantizePatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &weights);
-/// Activations between products of quantized numbers stay in 8 bits, unsigned (see
-/// QuantizedActivations.cpp).
-mlir::LogicalResult keepActivationsQuantized(mlir::ModuleOp module, tn::WeightStore &weights);
+/// Activations between products of quantized numbers stay in 8 bits (see QuantizedActivations.cpp),
+/// unsigned where `areUnsigned`.
+mlir::LogicalResult keepActivationsQuantized(mlir::ModuleOp module, tn::WeightStore &weights,
+                                             bool areUnsigned);
 
 } // namespace tenon::opt

@@ -201,13 +201,13 @@ private:
 LogicalResult makeProducts(ModuleOp module, tn::WeightStore &weights, bool isGpu) {
   RewritePatternSet patterns(module.getContext());
   patterns.add<ProductPattern>(module.getContext(), weights, isGpu);
+  // A GPU's convolutions multiply signed numbers too.
+  if (failed(keepActivationsQuantized(module, weights, /*areUnsigned=*/!isGpu))) {
+    return failure();
+  }
+  addIntegerConvolutionPatterns(patterns, weights, isGpu);
   if (!isGpu) {
-    // A GPU's transposes around convolutions meet where no quantization stands between.
-    if (failed(keepActivationsQuantized(module, weights))) {
-      return failure();
-    }
     patterns.add<ComputedPattern>(module.getContext(), weights);
-    addIntegerConvolutionPatterns(patterns, weights);
   }
   if (failed(runPatterns(module, std::move(patterns)))) {
     return failure();

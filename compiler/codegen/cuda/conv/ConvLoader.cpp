@@ -65,7 +65,8 @@ void ConvLoader::place(KernelFrame &owner, const BlockPlace &place) {
   line = t.div(place.thread, lanes);
   column = t.mul(t.rem(place.thread, lanes), width);
   for (int64_t first = 0; first < lines; first += linesPerStep) {
-    begins.push_back(placeLine(t, place, t.add(line, first)));
+    Value tileLine = t.add(line, first);
+    begins.push_back(placeLine(t, place, isInOrderOfLanes ? inOrderOfLanes(t, tileLine) : tileLine));
   }
 }
 

@@ -32,7 +32,8 @@ int64_t TiledGemmKernel::sharedBytes() const {
   if (tile.isSimt) {
     return 4 * std::max(tile.rows * sumPitch(), tile.depth * (tile.rows + tile.columns + 8));
   }
-  return std::max(tile.stages * stageElements() * byteSize(stored), tile.rows * sumPitch() * 4);
+  int64_t ofStages = tile.stages * stageElements() * byteSize(stored);
+  return storesFromRegisters() ? ofStages : std::max(ofStages, tile.rows * sumPitch() * 4);
 }
 
 /// Blocks are numbered [batch][columns][rows][split]: neighbours share a tile of B.
@@ -117,7 +118,10 @@ Values TiledGemmKernel::multiplyStage(const ThreadBuilder &t, Value step,
         const Values &words = right[c / 2];
         MutableArrayRef<Value> sum =
             MutableArrayRef<Value>(result).slice((r * columnTiles + c) * 4, 4);
-        Values next = multiply(t, element, left[r], {words[c % 2 * 2], words[c % 2 * 2 + 1]}, sum);
+        Value columnWords[] = {words[c % 2 * 2], words[c % 2 * 2 + 1]};
+        Values next = element.isInteger()
+                          ? multiplyBytes(t, p.isSigned, left[r], columnWords, sum)
+                          : multiply(t, element, left[r], columnWords, sum);
         llvm::copy(next, sum.begin());
       }
     }

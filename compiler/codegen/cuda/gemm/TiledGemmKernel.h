@@ -44,6 +44,9 @@ private:
   void storeSums(mlir::ValueRange accumulators);
   void storeSumsFma(mlir::ValueRange accumulators);
   void shareSimtSums(mlir::ValueRange accumulators);
+  bool storesFromRegisters() const;
+  void storeStrips(mlir::ValueRange accumulators);
+  Indices placeOf(const Index &row, const Index &column, Index &linear);
   void storeResult();
   void storeUnit(Value unit, int64_t width);
   Values totalOf(const ThreadBuilder &t, Value row, Value column, int64_t width) const;

@@ -2,6 +2,7 @@
 // arithmetic, tails, batches, splits of the depth, the largest sums that a stage can have,
 // epilogues.
 #include "test/unit/codegen/emulator/HandKernelCheck.h"
+#include "compiler/codegen/cuda/conv/Conv.h"
 #include "compiler/codegen/cuda/gemm/TiledGemm.h"
 
 #include <cmath>
@@ -225,6 +226,88 @@ TEST(CudaIntegerGemmTest, Convolutions) {
   EXPECT_TRUE(matchesReference(convText(16, 24, 1), conv, integers()));
   EXPECT_TRUE(matchesReference(convText(3, 8, 1), conv, integers(/*areLargest=*/true)));
   EXPECT_TRUE(matchesReference(convText(8, 12, 4), conv, integers()));
+}
+
+/// Convolutions of bytes, the ends of a quantized model behind: scaled, a bias, a residual of bytes, to bytes.
+struct ByteConv {
+  std::string type = "ui8";
+  int64_t height = 9, width = 7, channels = 16, columns = 32, groups = 1, taps = 3, stride = 1, pad = 1;
+  bool isRequantized = true;
+  int64_t images = 2;
+};
+
+std::string byteConvText(const ByteConv &c) {
+  auto out = [&](int64_t size) { return (size + 2 * c.pad - c.taps) / c.stride + 1; };
+  std::vector<int64_t> dims = {c.images, out(c.height), out(c.width), c.columns};
+  std::string x = tensor({c.images, c.height, c.width, c.channels}, c.type), w = tensor({c.columns, c.channels / c.groups, c.taps, c.taps}, "i8"),
+              y = tensor(dims, "i32"), f = tensor(dims, "f32"), q = tensor(dims, c.type), s = tensor({c.columns}, "f32"), flag = tensor(dims, "i1"),
+              one = "tensor<f32>", result = c.isRequantized ? q : y;
+  std::string stored = tensor({c.columns, c.taps, c.taps, c.channels / c.groups}, "i8");
+  std::string pad = std::to_string(c.pad), stride = std::to_string(c.stride);
+  bool isSigned = c.type == "i8";
+  auto number = [&](const std::string &name, const std::string &value) {
+    return "%" + name + " = tn.constant dense<" + value + "> : " + one + " : " + one + "\n";
+  };
+  auto binary = [&](const std::string &name, const std::string &op, const std::string &a, const std::string &b, const std::string &type) {
+    return "%" + name + " = tn." + op + " %" + a + ", %" + b + " : (" + f + ", " + type + ") -> " + f + "\n";
+  };
+  std::string body = number("lo", isSigned ? "-128.0" : "0.0") + number("hi", isSigned ? "127.0" : "255.0") + number("z", isSigned ? "-3.0" : "5.0") +
+                     "%b = tn.unpack %p outer_dims_perm = [0, 2, 3, 1] : (" + stored + ") -> " + w + "\n%0 = tn.conv %a, %b {strides = array<i64: " + stride + ", " + stride + ">, pads = array<i64: " + pad + ", " + pad + ", " + pad + ", " + pad +
+                     ">, dilations = array<i64: 1, 1>, groups = " + std::to_string(c.groups) + " : i64, channelsLast = true} : (" + x + ", " + w + ") -> " + y + "\n";
+  if (c.isRequantized) {
+    body += "%1 = tn.cast %0 : (" + y + ") -> " + f + "\n" + binary("2", "mul", "1", "s", s) + binary("3", "add", "2", "s", s) + "%4 = tn.cast %r : (" + q + ") -> " + f +
+            "\n" + binary("5", "sub", "4", "z", one) + binary("6", "mul", "5", "s", s) + binary("7", "add", "3", "6", f) + "%8 = tn.relu %7 : " + f +
+            "\n%9 = tn.round %8 : " + f + "\n" + binary("10", "add", "9", "z", one) + "%11 = tn.compare %10 <gt> %lo : (" + f + ", " + one + ") -> " + flag +
+            "\n%12 = tn.select %11, %10, %lo : (" + flag + ", " + f + ", " + one + ") -> " + f + "\n%13 = tn.compare %12 <lt> %hi : (" + f + ", " + one + ") -> " + flag +
+            "\n%14 = tn.select %13, %12, %hi : (" + flag + ", " + f + ", " + one + ") -> " + f + "\n%15 = tn.cast %14 : (" + f + ") -> " + q + "\n";
+  }
+  return regionText("contraction",
+                    "(%a: " + x + ", %p: " + stored + " {tn.constant}" + (c.isRequantized ? ", %r: " + q + ", %s: " + s : "") + ") -> " + result,
+                    body + "return " + (c.isRequantized ? "%15" : "%0") + " : " + result);
+}
+
+/// All bytes, and scales that leave most results within the range of one.
+RunOptions convBytes() {
+  RunOptions options = bytes();
+  std::function<void(llvm::MutableArrayRef<reference::Tensor>)> two = options.edit;
+  options.edit = [two](llvm::MutableArrayRef<reference::Tensor> inputs) {
+    two(inputs);
+    if (inputs.size() > 3) {
+      two(inputs.slice(1, 2));
+      for (float &scale : llvm::MutableArrayRef(inputs[3].as<float>(), inputs[3].count())) {
+        scale = 0.001f + std::abs(scale) * 0.01f;
+      }
+    }
+  };
+  return options;
+}
+
+TEST(CudaIntegerGemmTest, ConvolutionsOfBytes) {
+  Emitter conv = byFamily({"conv_tensorcore"});
+  for (const char *type : {"ui8", "i8"}) {
+    RunOptions options = convBytes();
+    EXPECT_TRUE(matchesReference(byteConvText({.type = type}), conv, options));
+    EXPECT_TRUE(matchesReference(byteConvText({.type = type, .isRequantized = false}), conv, options));
+    EXPECT_TRUE(matchesReference(byteConvText({.type = type, .channels = 64, .columns = 72, .taps = 1, .pad = 0}), conv, options));
+    EXPECT_TRUE(matchesReference(byteConvText({.type = type, .channels = 4, .columns = 40, .taps = 5, .stride = 2, .pad = 2}), conv, options));
+    EXPECT_TRUE(matchesReference(byteConvText({.type = type, .channels = 16, .columns = 24, .groups = 4}), conv, options));
+    EXPECT_TRUE(matchesReference(byteConvText({.type = type, .channels = 20, .columns = 13}), conv, options));
+  }
+  // Tiles whose sums stay in registers, with tails of both kinds and two strips a lane.
+  for (auto [rows, columns] : {std::pair<int64_t, int64_t>(64, 64), {128, 64}, {128, 128}, {64, 32}}) {
+    Emitter tile = [rows = rows, columns = columns](RegionBuilder &region) -> mlir::FailureOr<bool> {
+      return emitConv(region, *matchConv(region, /*isHalf=*/true), mmaTile(rows, columns, 64));
+    };
+    EXPECT_TRUE(matchesReference(byteConvText({.height = 10, .width = 8, .channels = 32, .columns = 136}), tile, convBytes()));
+    EXPECT_TRUE(matchesReference(byteConvText({.type = "i8", .height = 8, .width = 8, .channels = 32, .columns = 64}), tile, convBytes()));
+  }
+  llvm::Expected<std::string> ptx = emitTestPtx(byteConvText({.type = "i8", .height = 56, .width = 56, .channels = 64, .columns = 64}), conv, target::targetOf("sm_80"));
+  ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
+  EXPECT_NE(ptx->find("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"), std::string::npos);
+  // Neither roundings nor conversions to and from bytes.
+  for (const char *slow : {"cvt.rni.f32.f32", "cvt.rn.f32.u8", "cvt.rn.f32.s8", "cvt.rzi"}) {
+    EXPECT_EQ(ptx->find(slow), std::string::npos) << slow;
+  }
 }
 
 TEST(CudaIntegerGemmTest, Assembles) {
