@@ -154,10 +154,29 @@ template <typename Op> struct WidenByte : OpRewritePattern<Op> {
   }
 };
 
+/// A byte as f32 less its zero point: one subtraction, which is exact.
+struct JoinZeroPoint : OpRewritePattern<arith::SubFOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(arith::SubFOp op, PatternRewriter &rewriter) const override {
+    arith::SubFOp level = op.getLhs().getDefiningOp<arith::SubFOp>();
+    std::optional<double> base = level ? constantOf(level.getRhs()) : std::nullopt;
+    std::optional<double> zero = constantOf(op.getRhs());
+    bool isByte = base && (*base == kByteZero || *base == kByteZero + 128) &&
+                  level.getLhs().getDefiningOp<arith::BitcastOp>();
+    if (!isByte || !zero || *zero != std::nearbyint(*zero) || std::abs(*zero) > 255) {
+      return failure();
+    }
+    rewriter.replaceOpWithNewOp<arith::SubFOp>(op, level.getLhs(),
+                                               number(rewriter, op.getLoc(), *base + *zero));
+    return success();
+  }
+};
+
 } // namespace
 
 void populateBytePatterns(RewritePatternSet &patterns) {
-  patterns.add<NarrowLevel, WidenByte<arith::UIToFPOp>, WidenByte<arith::SIToFPOp>>(
+  patterns.add<NarrowLevel, JoinZeroPoint, WidenByte<arith::UIToFPOp>, WidenByte<arith::SIToFPOp>>(
       patterns.getContext(), kBenefit);
 }
 
