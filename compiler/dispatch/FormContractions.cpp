@@ -233,7 +233,9 @@ void takeNorm(Formation &formation, Group *group) {
   if (!mayJoin) {
     return;
   }
-  double fused = timeOf(formation, *group, {norm, root});
+  SmallVector<Operation *> both{norm};
+  llvm::append_range(both, group->ops);
+  double fused = timeOf(formation, *group, both);
   double apart =
       formation.costs.costOf({norm}).microseconds + timeOf(formation, *group, group->ops);
   if (fused <= apart) {

@@ -63,8 +63,8 @@ private:
     Value zero = x.zero ? reshape(rewriter, location, x.zero, {}) : Value();
     // Signed numbers of a symmetric scale need no padding of their own.
     bool isSigned = isGpu && isSignedByte(getElementTypeOrSelf(x.numbers));
-    zero = isSigned ? operands.wideZero(rewriter, x, zero)
-                    : operands.unsignedZero(rewriter, x, zero);
+    zero =
+        isSigned ? operands.wideZero(rewriter, x, zero) : operands.unsignedZero(rewriter, x, zero);
     int64_t channels = w.type.getDimSize(1);
     int64_t filled = op.getGroups() == 1 ? llvm::alignTo(channels, kWord) : channels;
     bool isZero = operands.constants.scalar(zero) == 0.0;

@@ -24,9 +24,8 @@ constexpr int32_t kByteZeroBits = 0x4b000000;
 
 std::optional<double> constantOf(Value value) {
   FloatAttr attribute;
-  return matchPattern(value, m_Constant(&attribute))
-             ? std::optional(attribute.getValueAsDouble())
-             : std::nullopt;
+  return matchPattern(value, m_Constant(&attribute)) ? std::optional(attribute.getValueAsDouble())
+                                                     : std::nullopt;
 }
 
 Value number(PatternRewriter &rewriter, Location location, double value) {
@@ -77,8 +76,7 @@ struct NarrowLevel : OpRewritePattern<arith::SelectOp> {
   LogicalResult matchAndRewrite(arith::SelectOp op, PatternRewriter &rewriter) const override {
     Value x = op.getType().isInteger(8) ? saturated(op) : Value();
     std::optional<Held> most = x ? heldBy(x, arith::CmpFPredicate::OLT) : std::nullopt;
-    std::optional<Held> least =
-        most ? heldBy(most->x, arith::CmpFPredicate::OGT) : std::nullopt;
+    std::optional<Held> least = most ? heldBy(most->x, arith::CmpFPredicate::OGT) : std::nullopt;
     if (!least || !x.getType().isF32() || least->bound < -128 || most->bound > 255) {
       return failure();
     }
@@ -103,8 +101,8 @@ struct NarrowLevel : OpRewritePattern<arith::SelectOp> {
                                    number(rewriter, location, least->bound - zero));
     level = LLVM::MinNumOp::create(rewriter, location, level.getType(), level,
                                    number(rewriter, location, most->bound - zero));
-    level = arith::AddFOp::create(rewriter, location, level,
-                                  number(rewriter, location, kIntegerZero));
+    level =
+        arith::AddFOp::create(rewriter, location, level, number(rewriter, location, kIntegerZero));
     Value bits = arith::BitcastOp::create(rewriter, location, rewriter.getI32Type(), level);
     if (zero != 0) {
       Value more = arith::ConstantOp::create(

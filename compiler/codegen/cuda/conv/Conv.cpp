@@ -71,8 +71,12 @@ GemmSizes sizesOf(RegionBuilder &region, const ConvProblem &problem, Count count
   for (unsigned buffer : {problem.x.buffer, problem.filter.buffer}) {
     bytes += bytesOf(region.source.getArgument(buffer).getType());
   }
-  return {count(product.rowDims), count({product.columns}),    problem.depth(),
-          count(product.batch),   bytes, byteSize(problem.element())};
+  return {count(product.rowDims),
+          count({product.columns}),
+          problem.depth(),
+          count(product.batch),
+          bytes,
+          byteSize(problem.element())};
 }
 
 double estimate(const ConvProblem &problem, GemmSizes sizes, const GemmTile &tile,

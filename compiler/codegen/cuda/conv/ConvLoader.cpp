@@ -66,7 +66,8 @@ void ConvLoader::place(KernelFrame &owner, const BlockPlace &place) {
   column = t.mul(t.rem(place.thread, lanes), width);
   for (int64_t first = 0; first < lines; first += linesPerStep) {
     Value tileLine = t.add(line, first);
-    begins.push_back(placeLine(t, place, isInOrderOfLanes ? inOrderOfLanes(t, tileLine) : tileLine));
+    begins.push_back(
+        placeLine(t, place, isInOrderOfLanes ? inOrderOfLanes(t, tileLine) : tileLine));
   }
 }
 

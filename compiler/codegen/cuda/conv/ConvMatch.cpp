@@ -178,7 +178,8 @@ MatchResult<ConvProblem> matchConv(RegionBuilder &region, bool isHalf) {
     input = pairedBytes(*input, x.size() - 1);
     filter = pairedBytes(*filter, 1);
     if (!input || !filter || weight.getDimSize(1) % kBytesOfCopy != 0) {
-      return MatchFailure{"bytes do not lie side by side along the channels, four and more of them"};
+      return MatchFailure{
+          "bytes do not lie side by side along the channels, four and more of them"};
     }
   }
   int64_t most = 16 / byteSize(input->element);

@@ -119,9 +119,8 @@ Values TiledGemmKernel::multiplyStage(const ThreadBuilder &t, Value step,
         MutableArrayRef<Value> sum =
             MutableArrayRef<Value>(result).slice((r * columnTiles + c) * 4, 4);
         Value columnWords[] = {words[c % 2 * 2], words[c % 2 * 2 + 1]};
-        Values next = element.isInteger()
-                          ? multiplyBytes(t, p.isSigned, left[r], columnWords, sum)
-                          : multiply(t, element, left[r], columnWords, sum);
+        Values next = element.isInteger() ? multiplyBytes(t, p.isSigned, left[r], columnWords, sum)
+                                          : multiply(t, element, left[r], columnWords, sum);
         llvm::copy(next, sum.begin());
       }
     }

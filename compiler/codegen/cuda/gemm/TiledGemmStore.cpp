@@ -133,7 +133,8 @@ void TiledGemmKernel::storeStrips(ValueRange accumulators) {
       int64_t below = rows % kMmaRows / (kMmaRows / 2);
       int64_t first = rows / kMmaRows * columnTiles + part * kStripColumns / kMmaColumns;
       for (int64_t tiles = 0; tiles < kStripColumns / kMmaColumns; ++tiles) {
-        llvm::append_range(strip.accumulators, accumulators.slice((first + tiles) * 4 + below * 2, 2));
+        llvm::append_range(strip.accumulators,
+                           accumulators.slice((first + tiles) * 4 + below * 2, 2));
       }
       strip.place = placeOf(math.fromWord(row), columnIndex, strip.linear);
       strips.push_back(strip);

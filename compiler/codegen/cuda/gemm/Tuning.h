@@ -29,6 +29,13 @@ inline constexpr double kGemvSeconds = 1.05e-6, kGemvWaveSeconds = 0.067e-6;
 /// us of a product on an H200.
 inline constexpr double kGemvNormedSeconds = 0.1e-9;
 
+// gemv_low_bit. Chosen, not measured.
+
+/// Panels of the depth from which on a block has as many warps as a long GEMV.
+inline constexpr int64_t kLowBitLongPanels = 128;
+/// Stages of a warp's ring at most.
+inline constexpr int64_t kLowBitStages = 3;
+
 // gemm_skinny. Measured on an H200 (docs/adr/0007).
 
 /// Rows at most.
