@@ -53,6 +53,8 @@ const Pass kGpuOrder[] = {
     // First: what follows folds weights behind scales.
     {"integer-products-of-gpu", integerProductsOfGpu},
     {"low-bit-weights-of-gpu", lowBitWeightsOfGpu},
+    // What those left: quantization is not expanded yet.
+    {"note-wide-products-of-gpu", noteWideProductsOfGpu},
     // Then this: transposes around convolutions meet where no quantization stands between.
     {"expand-quantize", expandQuantize},
     {"expand-attention", expandAttention},
@@ -134,6 +136,7 @@ const Pass kAll[] = {
     {"float8-products", float8OnHopper},
     {"low-bit-weights-of-gpu", lowBitWeightsOfGpu},
     {"integer-products-of-gpu", integerProductsOfGpu},
+    {"note-wide-products-of-gpu", noteWideProductsOfGpu},
 };
 
 LogicalResult runPass(const Pass &pass, ModuleOp module, tn::WeightStore &weights,

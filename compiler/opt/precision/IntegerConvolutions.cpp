@@ -22,10 +22,13 @@ bool hasKernel(tn::ConvOp op, const Levels &w) {
   return groups == 1 ? 2 * inputs >= kWord : inputs % kWord == 0 || isInVectors;
 }
 
-/// Whether a GPU's tensor cores multiply bytes: channels of a group fill copies of a word.
+/// Whether a GPU has a kernel for bytes: channels of a group fill copies of a word for tensor
+/// cores, or it is depthwise with sums that f32 holds. Others are faster as products of floats.
 bool hasKernelOnGpu(tn::ConvOp op, const Levels &w) {
+  constexpr int64_t kMostTaps = 128;
   int64_t inputs = w.type.getDimSize(1);
-  return op.getGroups() == 1 ? 2 * inputs >= kWord : inputs % kWord == 0;
+  bool isDepthwise = op.getGroups() > 1 && inputs == 1 && w.depth() <= kMostTaps;
+  return op.getGroups() == 1 ? 2 * inputs >= kWord : inputs % kWord == 0 || isDepthwise;
 }
 
 class ConvPattern : public OpRewritePattern<tn::ConvOp> {

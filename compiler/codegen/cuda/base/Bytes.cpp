@@ -101,19 +101,36 @@ struct NarrowLevel : OpRewritePattern<arith::SelectOp> {
                                    number(rewriter, location, least->bound - zero));
     level = LLVM::MinNumOp::create(rewriter, location, level.getType(), level,
                                    number(rewriter, location, most->bound - zero));
-    level =
-        arith::AddFOp::create(rewriter, location, level, number(rewriter, location, kIntegerZero));
+    int32_t more = static_cast<int32_t>(zero);
+    double base = kIntegerZero;
+    if (more == 0 && !isCombined(op)) {
+      // An even number more, so that halves are rounded as before, which integers take off again.
+      base += 2;
+      more = -2;
+    }
+    level = arith::AddFOp::create(rewriter, location, level, number(rewriter, location, base));
     Value bits = arith::BitcastOp::create(rewriter, location, rewriter.getI32Type(), level);
-    if (zero != 0) {
-      Value more = arith::ConstantOp::create(
-          rewriter, location, rewriter.getI32IntegerAttr(static_cast<int32_t>(zero)));
-      bits = arith::AddIOp::create(rewriter, location, bits, more);
+    if (more != 0) {
+      Value difference =
+          arith::ConstantOp::create(rewriter, location, rewriter.getI32IntegerAttr(more));
+      bits = arith::AddIOp::create(rewriter, location, bits, difference);
     }
     rewriter.replaceOpWithNewOp<arith::TruncIOp>(op, op.getType(), bits);
     return success();
   }
 
 private:
+  /// Whether bits of words are made of the byte. Where it is stored alone, ptxas (13.0) takes the
+  /// register for the number that it is as a float, and converts it.
+  static bool isCombined(Value byte) {
+    constexpr int64_t kWord = 4;
+    return llvm::all_of(byte.getUsers(), [](Operation *user) {
+      LLVM::InsertElementOp packed = dyn_cast<LLVM::InsertElementOp>(user);
+      return isa<arith::UIToFPOp, arith::SIToFPOp, arith::ExtUIOp>(user) ||
+             (packed && cast<VectorType>(packed.getType()).getNumElements() % kWord == 0);
+    });
+  }
+
   /// What a bound of 0 and more makes of negative numbers anyway.
   static Value withoutRelu(Value x, double least) {
     arith::SelectOp select = x.getDefiningOp<arith::SelectOp>();

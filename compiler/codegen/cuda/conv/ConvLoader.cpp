@@ -62,6 +62,8 @@ void ConvLoader::place(KernelFrame &owner, const BlockPlace &place) {
   isSmall = isSmallInput(owner.region, buffer);
   ThreadBuilder t(owner.builder, owner.location);
   pointer = owner.pointer(buffer, /*isWritten=*/false);
+  begins.clear();
+  forgetLines();
   line = t.div(place.thread, lanes);
   column = t.mul(t.rem(place.thread, lanes), width);
   for (int64_t first = 0; first < lines; first += linesPerStep) {

@@ -3,6 +3,7 @@
 #include "compiler/codegen/cuda/gemm/EpilogueStore.h"
 #include "compiler/codegen/cuda/gemm/IntegerSums.h"
 #include "compiler/codegen/cuda/gemm/TiledGemmKernel.h"
+#include "compiler/codegen/cuda/gemm/Tuning.h"
 
 #include <numeric>
 
@@ -103,6 +104,67 @@ bool TiledGemmKernel::storesFromRegisters() const {
          tile.warpColumns % kStripColumns == 0 && p.columns.isMultipleOf(kLaneStrip);
 }
 
+/// Of the whole product; none if it varies.
+std::optional<int64_t> TiledGemmKernel::tileCount() const {
+  std::optional<int64_t> rows = tn::constantDim(p.rows), columns = tn::constantDim(p.columns);
+  if (!rows || !columns) {
+    return std::nullopt;
+  }
+  int64_t count =
+      llvm::divideCeilSigned(*rows, tile.rows) * llvm::divideCeilSigned(*columns, tile.columns);
+  for (AffineExpr size : p.batch) {
+    std::optional<int64_t> known = tn::constantDim(size);
+    if (!known) {
+      return std::nullopt;
+    }
+    count *= *known;
+  }
+  return count;
+}
+
+int64_t TiledGemmKernel::blocksPerSm() const {
+  int64_t blocks = tuning::kTiledThreads / tile.threads();
+  while (blocks > 1 && sharedBytes() > kernel.region.gpu.sharedOfBlock(blocks)) {
+    --blocks;
+  }
+  return blocks;
+}
+
+/// How many blocks go from tile to tile, the next one's first stages on their way while sums go
+/// through the epilogue; 0 where each block has one tile.
+int64_t TiledGemmKernel::blocksAtOnce() const {
+  std::optional<int64_t> tiles = storesFromRegisters() ? tileCount() : std::nullopt;
+  if (!tiles) {
+    return 0;
+  }
+  int64_t waves = llvm::divideCeilSigned(*tiles, kernel.region.gpu.cores * blocksPerSm());
+  return waves > 1 ? llvm::divideCeilSigned(*tiles, waves) : 0;
+}
+
+void TiledGemmKernel::goThroughTiles(int64_t tiles, int64_t blocks) {
+  ThreadBuilder t = kernel.code();
+  auto body = [&](const ThreadBuilder &c, Value index, ValueRange) -> Values {
+    emitter.openScope();
+    placeTile(c, index);
+    Values sums = addProducts();
+    // All warps are done with the stages.
+    c.barrier();
+    BlockPlace own = at;
+    Value next = c.add(index, blocks);
+    c.when(c.isLess(next, c.i32(tiles)), [&](const ThreadBuilder &d) {
+      emitter.openScope();
+      placeTile(d, next);
+      startCopies(d, /*ofB=*/true);
+      emitter.closeScope();
+    });
+    at = own;
+    storeStrips(sums);
+    emitter.closeScope();
+    return {};
+  };
+  t.loop(t.block(), t.i32(tiles), t.i32(blocks), {}, body);
+}
+
 void TiledGemmKernel::storeStrips(ValueRange accumulators) {
   ThreadBuilder t = kernel.code();
   IndexMath &math = kernel.math;
@@ -191,16 +253,23 @@ bool TiledGemmKernel::emit() {
     kernel.setMinBlocksPerSm(1);
   }
   b->isInOrderOfLanes = storesFromRegisters();
+  if (blocksAtOnce() > 0) {
+    kernel.setMinBlocksPerSm(static_cast<int>(blocksPerSm()));
+  }
   place();
-  if (storesFromRegisters()) {
-    storeStrips(addProducts());
+  if (tile.isSimt) {
+    shareSimtSums(addSimtProducts());
+    storeResult();
   } else {
-    if (tile.isSimt) {
-      shareSimtSums(addSimtProducts());
+    startProducts();
+    if (int64_t blocks = blocksAtOnce()) {
+      goThroughTiles(*tileCount(), blocks);
+    } else if (storesFromRegisters()) {
+      storeStrips(addProducts());
     } else {
       shareSums(addProducts());
+      storeResult();
     }
-    storeResult();
   }
   if (tile.splits > 1) {
     // No block ends while another one reads its memory.
@@ -209,6 +278,9 @@ bool TiledGemmKernel::emit() {
   AffineExpr blocks = p.rows.ceilDiv(tile.rows) * p.columns.ceilDiv(tile.columns) * tile.splits;
   for (AffineExpr size : p.batch) {
     blocks = blocks * size;
+  }
+  if (int64_t atOnce = blocksAtOnce()) {
+    blocks = getAffineConstantExpr(atOnce, blocks.getContext());
   }
   kernel.finish(blocks, sharedBytes());
   return !emitter.hasFailed();

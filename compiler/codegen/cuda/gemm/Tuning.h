@@ -79,6 +79,8 @@ inline constexpr int64_t kTileSplits[] = {1, 2, 3, 4, 6, 8};
 inline constexpr int64_t kManyWarpsTile = 8192, kLargeWarpTile = 16384;
 /// Bytes of the ring of stages, and stages at least and at most.
 inline constexpr int64_t kRingBytes = 65536, kLeastStages = 3, kMostStages = 6;
+/// Threads of a multiprocessor whose blocks go from tile to tile: derived, 128 registers each.
+inline constexpr int64_t kTiledThreads = 512;
 /// Bytes of shared memory that a block has besides its stages.
 inline constexpr int64_t kBesideStages = 4096;
 /// Of the estimate, fitted to 720 kernels on an H200, 20 % off (root mean square). Seconds: from
