@@ -95,24 +95,44 @@ int64_t stagesThatFit(const LowBitProblem &problem, LowBitLayout layout, int64_t
 
 } // namespace
 
-/// Enough panels under way, and no more than a warp has; all thread blocks at once.
+/// Where one wave holds all tiles, as many warps share a column as still have a few panels each:
+/// what one of them does is all that is waited for. Else a block's warps are few, and its tiles
+/// follow each other.
 LowBitLayout chooseLowBitLayout(const LowBitProblem &problem, const target::Target &gpu) {
   LowBitLayout layout;
   int64_t panels = problem.layout.depth / kLowBitPanel;
-  bool isLong = panels >= tuning::kLowBitLongPanels;
-  layout.warps = isLong ? tuning::kGemvLongWarps : tuning::kGemvWarps;
+  bool isOneWave = problem.tiles() <= gpu.cores * tuning::kGemvBlocksPerSm;
+  if (isOneWave) {
+    // 32 warps leave a thread 64 registers, too few for two groups of rows.
+    bool areFew = problem.tiles() <= gpu.cores && problem.rowGroups() == 1;
+    int64_t most = areFew ? tuning::kLowBitMostWarps : tuning::kGemvLongWarps;
+    while (layout.warps < most && panels >= 2 * layout.warps * tuning::kLowBitLeastPanels) {
+      layout.warps *= 2;
+    }
+  } else if (panels >= tuning::kLowBitLongPanels) {
+    layout.warps = tuning::kGemvLongWarps;
+  }
   while (layout.warps > 1 && problem.layout.blocks() < layout.warps) {
     layout.warps /= 2;
   }
-  int64_t ofWarp = llvm::divideCeilSigned(problem.layout.blocks(), layout.warps);
-  layout.blocks =
-      std::clamp<int64_t>(kPanelsUnderWay * kLowBitPanel / problem.layout.block, 1, ofWarp);
+  auto setBlocks = [&] {
+    int64_t ofWarp = llvm::divideCeilSigned(problem.layout.blocks(), layout.warps);
+    layout.blocks =
+        std::clamp<int64_t>(kPanelsUnderWay * kLowBitPanel / problem.layout.block, 1, ofWarp);
+  };
+  setBlocks();
+  while (layout.warps > tuning::kGemvWarps && !fitsStages(problem, layout)) {
+    layout.warps /= 2;
+    setBlocks();
+  }
+  bool isShared = layout.warps <= tuning::kGemvWarps ||
+                  (isOneWave && problem.tiles() > gpu.cores && problem.rows <= kMmaColumns);
+  layout.blocksPerSm = isShared ? tuning::kGemvBlocksPerSm : 1;
   layout.grid = problem.tiles();
   if (fitsStages(problem, layout)) {
-    int64_t blocksPerSm = isLong ? 1 : tuning::kGemvBlocksPerSm;
-    int64_t waves = llvm::divideCeilSigned(problem.tiles(), gpu.cores * blocksPerSm);
+    int64_t waves = llvm::divideCeilSigned(problem.tiles(), gpu.cores * layout.blocksPerSm);
     layout.grid = llvm::divideCeilSigned(problem.tiles(), waves);
-    layout.stages = stagesThatFit(problem, layout, blocksPerSm, gpu);
+    layout.stages = stagesThatFit(problem, layout, layout.blocksPerSm, gpu);
     layout.grid = layout.stages > 0 ? layout.grid : problem.tiles();
   }
   return layout;

@@ -50,6 +50,7 @@ struct LowBitLayout {
   /// Of a warp's ring in shared memory; 0: words come straight into registers, and a thread block
   /// has one tile.
   int64_t stages = 0;
+  int64_t blocksPerSm = 1; ///< that a processor's registers must hold
 };
 
 template <typename Visitor> void visitParameters(Visitor &visit, LowBitLayout &layout) {
@@ -57,6 +58,7 @@ template <typename Visitor> void visitParameters(Visitor &visit, LowBitLayout &l
   visit("blocks", layout.blocks);
   visit("grid", layout.grid);
   visit("stages", layout.stages);
+  visit("blocks_per_sm", layout.blocksPerSm);
 }
 
 MatchResult<LowBitProblem> matchLowBitGemv(RegionBuilder &region);

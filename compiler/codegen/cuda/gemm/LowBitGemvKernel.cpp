@@ -220,6 +220,7 @@ bool LowBitGemv::emit() {
     return false;
   }
   tensors = *found;
+  kernel.setMinBlocksPerSm(layout.blocksPerSm);
   place();
   ThreadBuilder t = kernel.code();
   std::optional<RowNorm> norm;

@@ -178,7 +178,8 @@ TEST(CudaLowBitGemvTest, Assembles) {
     for (const char *arch : {"sm_80", "sm_90a"}) {
       llvm::Expected<std::string> ptx = emitTestPtx(textOf(s), emitChosen, target::targetOf(arch));
       ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
-      EXPECT_TRUE(assembles(*ptx, target::targetOf(arch))) << arch;
+      testing::AssertionResult result = assembles(*ptx, target::targetOf(arch));
+      EXPECT_TRUE(result) << arch << result.message();
     }
   }
 }
