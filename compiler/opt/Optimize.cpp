@@ -52,9 +52,9 @@ const Pass kOrder[] = {
 const Pass kGpuOrder[] = {
     // First: what follows folds weights behind scales.
     {"integer-products-of-gpu", integerProductsOfGpu},
-    {"low-bit-weights-of-gpu", lowBitWeightsOfGpu},
-    // What those left: quantization is not expanded yet.
+    // What that left: quantization is not expanded yet, and weights are not folded.
     {"note-wide-products-of-gpu", noteWideProductsOfGpu},
+    {"low-bit-weights-of-gpu", lowBitWeightsOfGpu},
     // Then this: transposes around convolutions meet where no quantization stands between.
     {"expand-quantize", expandQuantize},
     {"expand-attention", expandAttention},
