@@ -176,6 +176,18 @@ void cutWhereFastest(Formation &formation, Group *group, ArrayRef<size_t> closed
   giveUp(formation, group, closed[best], Refusal(kTakesLonger, times.back(), times[best]));
 }
 
+/// Leaves a group what stands before the last bytes that it makes: sums never leave a kernel where
+/// bytes can. False if it makes none.
+bool endAtBytes(Formation &formation, Group *group, ArrayRef<size_t> closed) {
+  for (size_t count : llvm::reverse(closed)) {
+    if (getElementTypeOrSelf(group->ops[count - 1]->getResult(0)).isInteger(8)) {
+      giveUp(formation, group, count, kWidens);
+      return true;
+    }
+  }
+  return false;
+}
+
 /// A slice of one half of the root's columns, and all of its rows.
 bool isHalf(Operation *user, tn::MatmulOp root) {
   tn::SliceOp slice = dyn_cast<tn::SliceOp>(user);
@@ -226,7 +238,9 @@ void takeNorm(Formation &formation, Group *group) {
   if (!mayJoin) {
     return;
   }
-  double fused = timeOf(formation, *group, {norm, root});
+  SmallVector<Operation *> both{norm};
+  llvm::append_range(both, group->ops);
+  double fused = timeOf(formation, *group, both);
   double apart =
       formation.costs.costOf({norm}).microseconds + timeOf(formation, *group, group->ops);
   if (fused <= apart) {
@@ -288,13 +302,16 @@ void takeEpilogue(Formation &formation, Group *group) {
     dims = resultDims(group->ops.back());
   }
   SmallVector<size_t> closed = takeConsumers(formation, group, dims, alone);
-  bool widensApart = !formation.device().isGpu();
+  bool areBytes = tn::isByteProduct(group->root);
+  bool widensApart = !formation.device().isGpu() || areBytes;
   if (size_t ends = widensApart ? endsWithBytes(*group, closed) : closed.size();
       ends < closed.size()) {
     closed.truncate(ends);
     giveUp(formation, group, closed.back(), kWidens);
   }
-  cutWhereFastest(formation, group, closed);
+  if (!formation.device().isGpu() || !areBytes || !endAtBytes(formation, group, closed)) {
+    cutWhereFastest(formation, group, closed);
+  }
   if (widensApart) {
     takeWidening(formation, group, alone);
   }

@@ -14,14 +14,18 @@ inline constexpr int64_t kMostNarrow = 255;
 
 inline bool isNarrowProduct(mlir::Operation *op) { return op->hasAttr(kNarrowIntegers); }
 
-/// Of ui8 by i8 with sums of i32: as quantized numbers come (docs/adr/0021).
+/// Of 8-bit numbers with sums of i32: ui8 by i8, as quantized numbers come, and of convolutions i8
+/// by i8 too (docs/adr/0021).
 inline bool isByteProduct(mlir::Operation *op) {
-  MatmulOp product = mlir::dyn_cast<MatmulOp>(op);
   auto element = [](mlir::Value value) {
     return mlir::cast<mlir::RankedTensorType>(value.getType()).getElementType();
   };
-  return product && element(product.getA()).isUnsignedInteger(8) &&
-         element(product.getY()).isInteger(32);
+  return mlir::isa<MatmulOp, ConvOp>(op) && element(op->getOperand(0)).isInteger(8) &&
+         element(op->getResult(0)).isInteger(32);
+}
+
+inline bool isSignedByte(mlir::Type element) {
+  return element.isInteger(8) && !element.isUnsignedInteger();
 }
 
 /// The f16 behind an operand of a marked product; the operand of any other.

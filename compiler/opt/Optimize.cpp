@@ -52,6 +52,8 @@ const Pass kOrder[] = {
 const Pass kGpuOrder[] = {
     // First: what follows folds weights behind scales.
     {"integer-products-of-gpu", integerProductsOfGpu},
+    // What that left: quantization is not expanded yet, and weights are not folded.
+    {"note-wide-products-of-gpu", noteWideProductsOfGpu},
     {"low-bit-weights-of-gpu", lowBitWeightsOfGpu},
     // Then this: transposes around convolutions meet where no quantization stands between.
     {"expand-quantize", expandQuantize},
@@ -133,6 +135,7 @@ const Pass kAll[] = {
     {"float8-products", float8OnHopper},
     {"low-bit-weights-of-gpu", lowBitWeightsOfGpu},
     {"integer-products-of-gpu", integerProductsOfGpu},
+    {"note-wide-products-of-gpu", noteWideProductsOfGpu},
 };
 
 /// What stands behind every pass.

@@ -65,6 +65,21 @@ class ExplainPrecision(ToolTest):
         alone = found["weights_alone"]
         self.assertLess(2 * alone["us"], alone["wide_us"])
 
+    def test_on_gpus(self):
+        """Kernels there take no two computed operands, and weights of 4 bits beside 16-bit floats only."""
+        self.succeed("compile", "m.onnx", "-o", "g.tenon", "--target", "cuda:sm_90a")
+        record = self.json("explain", "precision", "g.tenon")
+        found = {product["nodes"][0]: product for product in record["products"]}
+        there = PRODUCTS | {"computed": ("f32", "both operands are computed"), "weights_alone": ("f32", "the other operand of its quantized weights")}
+        self.assertEqual(set(there), set(found))
+        for name, (computes, why) in there.items():
+            with self.subTest(product=name):
+                self.assertEqual(computes, found[name]["computes"])
+                self.assertIn(why, found[name]["why_wide"])
+                self.assertEqual(not why, not found[name]["why_wide"])
+        self.assertGreater(found["integers"]["wide_us"], 0)
+        self.assertEqual(["quantize", "dequantize"], [name for row in record["conversions"] for name in row["nodes"]])
+
     def test_conversions(self):
         self.assertEqual([["quantize", "dequantize"]], [row["nodes"] for row in self.record["conversions"]])
         self.assertAlmostEqual(self.record["conversions_us"], sum(row["us"] for row in self.record["conversions"]))

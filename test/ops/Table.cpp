@@ -148,9 +148,15 @@ const std::vector<OpRow> &opTable() {
       {"tn.matmul", kNumbers, {{"2, N, 21"}, {"21, 33"}}, {{"2, N, 33"}}},
       {"tn.matmul", "f32 f16 i32", {{"2, 21, N"}, {"2, 33, 21"}}, {{"2, N, 33"}},
        "transposeA, transposeB"},
-      {"tn.conv", kNumbers, {{"2, 4, 9, N"}, {"6, 4, 3, 3"}, {"6"}}, {{"2, 6, 9, N"}},
+      {"tn.conv", "f32 f64 f16 bf16 i16 i32 i64 ui8 ui16 ui32 ui64", {{"2, 4, 9, N"}, {"6, 4, 3, 3"}, {"6"}}, {{"2, 6, 9, N"}},
        "strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, "
        "groups = 1 : i64, channelsLast = false"},
+      {"tn.conv", "ui8 i8", {{"2, 4, 9, N"}, {"6, 4, 3, 3", "i8"}, {"6", "i32"}}, {{"2, 6, 9, N", "i32"}},
+       "strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, "
+       "groups = 1 : i64, channelsLast = false"},
+      {"tn.conv", "i8", {{"2, N, 9, 8"}, {"12, 8, 3, 3", "i8"}}, {{"2, N, 9, 12", "i32"}},
+       "strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, "
+       "groups = 1 : i64, channelsLast = true"},
       {"tn.conv", "f32 f16 i32", {{"2, N, 9, 4"}, {"6, 2, 3, 1"}}, {{"2, (N - 1) floordiv 2 + 1, 9, 6"}},
        "strides = array<i64: 2, 1>, pads = array<i64: 1, 0, 1, 0>, dilations = array<i64: 1, 1>, "
        "groups = 2 : i64, channelsLast = true"},

@@ -40,6 +40,7 @@ LogicalResult emitSteps(RegionBuilder &region) {
 LogicalResult expandMath(ModuleOp module) {
   RewritePatternSet patterns(module->getContext());
   populateMathCudaPatterns(patterns);
+  populateBytePatterns(patterns);
   populateExpandMathPatterns(patterns);
   return applyPatternsGreedily(module, std::move(patterns));
 }

@@ -1,5 +1,6 @@
 // Shape rules of products: matmul, convolution, transposed convolution, attention.
 // Relies on channel counts and kernel sizes being constants, which it checks.
+#include "compiler/graph/NarrowIntegers.h"
 #include "compiler/graph/infer/Infer.h"
 
 #include "mlir/IR/Builders.h"
@@ -110,6 +111,10 @@ LogicalResult ConvOp::inferReturnTypes(MLIRContext *context, infer::Location loc
                        adaptor.getStrides(), adaptor.getPads(), adaptor.getDilations());
   if (failed(conv)) {
     return failure();
+  }
+  // Signed numbers are those whose zero point the padding is.
+  if (isSignedByte(conv->element)) {
+    conv->element = IntegerType::get(context, 32);
   }
   int64_t groups = adaptor.getGroups();
   int64_t out = conv->weight[0];

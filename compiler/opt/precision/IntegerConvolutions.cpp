@@ -28,10 +28,19 @@ int64_t filledChannels(tn::ConvOp op, const Levels &w) {
 /// The most that two s8 sum to, and the least.
 constexpr int64_t kMostOfTwo = 254, kLeastOfTwo = -256;
 
+/// Whether a GPU has a kernel for bytes: channels of a group fill copies of a word for tensor
+/// cores, or it is depthwise with sums that f32 holds. Others are faster as products of floats.
+bool hasKernelOnGpu(tn::ConvOp op, const Levels &w) {
+  constexpr int64_t kMostTaps = 128;
+  int64_t inputs = w.type.getDimSize(1);
+  bool isDepthwise = op.getGroups() > 1 && inputs == 1 && w.depth() <= kMostTaps;
+  return op.getGroups() == 1 ? 2 * inputs >= kWord : inputs % kWord == 0 || isDepthwise;
+}
+
 class ConvPattern : public OpRewritePattern<tn::ConvOp> {
 public:
-  ConvPattern(MLIRContext *context, tn::WeightStore &weights, const PriceProduct &price)
-      : OpRewritePattern(context), operands(weights), price(price) {}
+  ConvPattern(MLIRContext *context, tn::WeightStore &weights, const PriceProduct &price, bool isGpu)
+      : OpRewritePattern(context), operands(weights), price(price), isGpu(isGpu) {}
 
   LogicalResult matchAndRewrite(tn::ConvOp op, PatternRewriter &rewriter) const override {
     Type element = op.getType().getElementType();
@@ -47,10 +56,10 @@ public:
       return failure();
     }
     std::optional<Levels> w = operands.levelsOf(op.getWeight(), /*columnDim=*/0, isFloat);
-    if (!w || !w->fits() || (isFloat && !w->sumsFit()) || (op.getGroups() != 1 && !isOfTwo(*w))) {
+    if (!w || !w->fits() || (isFloat && !w->sumsFit()) || !hasKernel(op, *w)) {
       return failure();
     }
-    PricedProduct priced(isFloat ? price : nullptr, op, filledChannels(op, *w));
+    PricedProduct priced(isFloat ? price : nullptr, op, filled(op, *w));
     if (priced.isWide()) {
       priced.keep(rewriter, op, "8-bit integers");
     } else {
@@ -60,6 +69,14 @@ public:
   }
 
 private:
+  bool hasKernel(tn::ConvOp op, const Levels &w) const {
+    bool isOfOneGroup = op.getGroups() == 1;
+    return isGpu ? hasKernelOnGpu(op, w) && (isOfOneGroup || !w.isShifted())
+                 : isOfOneGroup || isOfTwo(w);
+  }
+  int64_t filled(tn::ConvOp op, const Levels &w) const {
+    return isGpu && op.getGroups() != 1 ? w.type.getDimSize(1) : filledChannels(op, w);
+  }
   static bool isOfTwo(const Levels &w) {
     return llvm::all_of(w.values,
                         [](int64_t value) { return value >= kLeastOfTwo && value <= kMostOfTwo; });
@@ -69,11 +86,14 @@ private:
                     PatternRewriter &rewriter) const {
     Location location = op.getLoc();
     Value zero = x.zero ? reshape(rewriter, location, x.zero, {}) : Value();
-    zero = operands.unsignedZero(rewriter, x, zero);
-    int64_t channels = w.type.getDimSize(1), filled = filledChannels(op, w);
+    // Signed numbers of a symmetric scale need no padding of their own.
+    bool isSigned = isGpu && isSignedByte(getElementTypeOrSelf(x.numbers));
+    zero =
+        isSigned ? operands.wideZero(rewriter, x, zero) : operands.unsignedZero(rewriter, x, zero);
+    int64_t channels = w.type.getDimSize(1), filled = this->filled(op, w);
     bool isZero = operands.constants.scalar(zero) == 0.0;
     bool isPadded = llvm::any_of(op.getPads(), [](int64_t pad) { return pad != 0; }) && !isZero;
-    Value numbers = operands.asUnsigned(rewriter, x.numbers);
+    Value numbers = isSigned ? x.numbers : operands.asUnsigned(rewriter, x.numbers);
     if (isPadded || filled != channels) {
       numbers = padded(op, numbers, zero, isPadded, filled - channels, rewriter);
     }
@@ -197,13 +217,14 @@ private:
 
   IntegerOperands operands;
   const PriceProduct &price;
+  bool isGpu;
 };
 
 } // namespace
 
 void addIntegerConvolutionPatterns(RewritePatternSet &patterns, tn::WeightStore &weights,
-                                   const PriceProduct &price) {
-  patterns.add<ConvPattern>(patterns.getContext(), weights, price);
+                                   const PriceProduct &price, bool isGpu) {
+  patterns.add<ConvPattern>(patterns.getContext(), weights, price, isGpu);
 }
 
 } // namespace tenon::opt

@@ -60,8 +60,6 @@ void findShifts(Levels &levels) {
 
 bool isByte(Type element) { return element.isInteger(8); }
 
-bool isSignedByte(Type element) { return element.isInteger(8) && !element.isUnsignedInteger(); }
-
 tn::DequantizeOp dequantizeOf(Value value) {
   tn::DequantizeOp op = value.getDefiningOp<tn::DequantizeOp>();
   return op && isByte(elementOf(op.getX())) ? op : tn::DequantizeOp();
@@ -219,18 +217,24 @@ Value IntegerOperands::shifted(PatternRewriter &rewriter, Value numbers, Type el
   return castTo(rewriter, location, more, element);
 }
 
-Value IntegerOperands::unsignedZero(PatternRewriter &rewriter, const Quantized &x,
-                                    Value zero) const {
+Value IntegerOperands::wideZero(PatternRewriter &rewriter, const Quantized &x, Value zero) const {
   Location location = x.numbers.getLoc();
-  zero = zero ? zero : integerNumber(rewriter, location, 0);
-  Type wide = rewriter.getI32Type();
-  if (isSignedByte(elementOf(x.numbers))) {
-    return shifted(rewriter, zero, wide);
+  if (!zero) {
+    return integerNumber(rewriter, location, 0);
   }
   std::optional<double> known =
       tensorType(zero).getRank() == 0 ? constants.scalar(zero) : std::nullopt;
   return known ? integerNumber(rewriter, location, static_cast<int64_t>(*known))
-               : castTo(rewriter, location, zero, wide);
+               : castTo(rewriter, location, zero, rewriter.getI32Type());
+}
+
+Value IntegerOperands::unsignedZero(PatternRewriter &rewriter, const Quantized &x,
+                                    Value zero) const {
+  if (!isSignedByte(elementOf(x.numbers))) {
+    return wideZero(rewriter, x, zero);
+  }
+  zero = zero ? zero : integerNumber(rewriter, x.numbers.getLoc(), 0);
+  return shifted(rewriter, zero, rewriter.getI32Type());
 }
 
 Value IntegerOperands::make(PatternRewriter &rewriter, Value weight, RankedTensorType type,

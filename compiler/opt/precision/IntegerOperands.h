@@ -3,6 +3,7 @@
 // by IntegerProducts.cpp, IntegerConvolutions.cpp and QuantizedActivations.cpp.
 #pragma once
 
+#include "compiler/graph/NarrowIntegers.h"
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -12,8 +13,8 @@ namespace tenon::opt {
 /// What a u8 is more than the s8 of the same bits but the first.
 inline constexpr int64_t kUnsignedShift = 128;
 
+using tn::isSignedByte;
 bool isByte(mlir::Type element);
-bool isSignedByte(mlir::Type element);
 
 /// tn.dequantize of 8-bit numbers, or null.
 tn::DequantizeOp dequantizeOf(mlir::Value value);
@@ -74,6 +75,8 @@ public:
   /// constant.
   mlir::Value shifted(mlir::PatternRewriter &rewriter, mlir::Value numbers, mlir::Type element,
                       int64_t by = kUnsignedShift) const;
+  /// The zero point of the numbers as they are, as i32.
+  mlir::Value wideZero(mlir::PatternRewriter &rewriter, const Quantized &x, mlir::Value zero) const;
   /// The zero point of what asUnsigned gives as i32.
   mlir::Value unsignedZero(mlir::PatternRewriter &rewriter, const Quantized &x,
                            mlir::Value zero) const;
@@ -129,11 +132,12 @@ bool isKeptWide(mlir::Operation *op);
 
 /// What IntegerConvolutions.cpp makes of convolutions.
 void addIntegerConvolutionPatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &weights,
-                                   const PriceProduct &price);
+                                   const PriceProduct &price, bool isGpu);
 /// Quantization behind such products by their own factors (see Requantize.cpp).
 void addRequantizePatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &weights);
-/// Activations between products of quantized numbers stay in 8 bits, unsigned (see
-/// QuantizedActivations.cpp).
-mlir::LogicalResult keepActivationsQuantized(mlir::ModuleOp module, tn::WeightStore &weights);
+/// Activations between products of quantized numbers stay in 8 bits (see QuantizedActivations.cpp),
+/// unsigned where `areUnsigned`.
+mlir::LogicalResult keepActivationsQuantized(mlir::ModuleOp module, tn::WeightStore &weights,
+                                             bool areUnsigned);
 
 } // namespace tenon::opt

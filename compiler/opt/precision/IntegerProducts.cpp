@@ -223,13 +223,13 @@ LogicalResult makeProducts(ModuleOp module, tn::WeightStore &weights, const Pric
                            bool isGpu) {
   RewritePatternSet patterns(module.getContext());
   patterns.add<ProductPattern>(module.getContext(), weights, price, isGpu);
+  // A GPU's convolutions multiply signed numbers too.
+  if (failed(keepActivationsQuantized(module, weights, /*areUnsigned=*/!isGpu))) {
+    return failure();
+  }
+  addIntegerConvolutionPatterns(patterns, weights, price, isGpu);
   if (!isGpu) {
-    // A GPU's transposes around convolutions meet where no quantization stands between.
-    if (failed(keepActivationsQuantized(module, weights))) {
-      return failure();
-    }
     patterns.add<ComputedPattern>(module.getContext(), weights);
-    addIntegerConvolutionPatterns(patterns, weights, price);
   }
   if (failed(runPatterns(module, std::move(patterns)))) {
     return failure();

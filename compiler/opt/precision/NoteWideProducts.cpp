@@ -5,6 +5,7 @@
 #include "compiler/graph/WideReason.h"
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
+#include "compiler/opt/products/GpuProducts.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
@@ -45,7 +46,7 @@ bool variesAlong(tn::DequantizeOp source, Value operand, int64_t depth) {
          static_cast<int64_t>(source.getAxis()) == depth;
 }
 
-StringRef reasonOf(Value a, Value b, int64_t depthOfA, int64_t depthOfB) {
+StringRef reasonOf(Value a, Value b, int64_t depthOfA, int64_t depthOfB, bool isGpu) {
   Operand left = operandOf(a), right = operandOf(b);
   if (!left.source && !right.source) {
     return "";
@@ -59,6 +60,9 @@ StringRef reasonOf(Value a, Value b, int64_t depthOfA, int64_t depthOfB) {
                             : "the other operand is not quantized";
   }
   if (!left.isConstant && !right.isConstant) {
+    if (isGpu) {
+      return "both operands are computed, which no kernel of integers takes";
+    }
     return "both operands are computed, and a scale is not one number, or a zero point or the "
            "depth "
            "is known in each run only";
@@ -66,19 +70,21 @@ StringRef reasonOf(Value a, Value b, int64_t depthOfA, int64_t depthOfB) {
   if (variesAlong(left.source, a, depthOfA) || variesAlong(right.source, b, depthOfB)) {
     return "a scale or zero point differs along the depth";
   }
-  return "its numbers or their sums do not fit those of the integer kernels";
+  return isGpu ? "its rows, depth, channels or groups, or its numbers, do not fit the kernels of "
+                 "integers: 16 rows and more, depths of 16 and channels of 4 or their multiples"
+               : "its numbers or their sums do not fit those of the integer kernels";
 }
 
-StringRef reasonOf(Operation *op) {
+StringRef reasonOf(Operation *op, bool isGpu) {
   if (tn::MatmulOp product = dyn_cast<tn::MatmulOp>(op)) {
     int64_t rankA = tensorType(product.getA()).getRank();
     int64_t rankB = tensorType(product.getB()).getRank();
     return reasonOf(product.getA(), product.getB(), rankA - (product.getTransposeA() ? 2 : 1),
-                    rankB - (product.getTransposeB() ? 1 : 2));
+                    rankB - (product.getTransposeB() ? 1 : 2), isGpu);
   }
   if (tn::ConvOp conv = dyn_cast<tn::ConvOp>(op)) {
     int64_t channels = conv.getChannelsLast() ? tensorType(conv.getX()).getRank() - 1 : 1;
-    return reasonOf(conv.getX(), conv.getWeight(), channels, /*depthOfB=*/1);
+    return reasonOf(conv.getX(), conv.getWeight(), channels, /*depthOfB=*/1, isGpu);
   }
   bool isQuantized = isa<tn::AttentionOp>(op) && llvm::any_of(op->getOperands(), [](Value value) {
                        return operandOf(value).source != nullptr;
@@ -87,19 +93,27 @@ StringRef reasonOf(Operation *op) {
                      : "";
 }
 
-} // namespace
-
-LogicalResult noteWideProducts(ModuleOp module, tn::WeightStore &) {
-  module.walk([](Operation *op) {
+LogicalResult note(ModuleOp module, bool isGpu) {
+  module.walk([&](Operation *op) {
     bool isOfFloats =
         op->getNumResults() > 0 && isa<FloatType>(getElementTypeOrSelf(op->getResult(0)));
     bool isNoted = op->hasAttr(tn::kWideReason);
-    StringRef reason = isOfFloats && !isNoted ? reasonOf(op) : "";
+    StringRef reason = isOfFloats && !isNoted ? reasonOf(op, isGpu) : "";
     if (!reason.empty()) {
       op->setAttr(tn::kWideReason, StringAttr::get(op->getContext(), reason));
     }
   });
   return success();
+}
+
+} // namespace
+
+LogicalResult noteWideProducts(ModuleOp module, tn::WeightStore &) {
+  return note(module, /*isGpu=*/false);
+}
+
+LogicalResult noteWideProductsOfGpu(ModuleOp module, tn::WeightStore &) {
+  return note(module, /*isGpu=*/true);
 }
 
 } // namespace tenon::opt

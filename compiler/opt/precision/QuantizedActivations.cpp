@@ -204,14 +204,17 @@ private:
 
 } // namespace
 
-LogicalResult keepActivationsQuantized(ModuleOp module, tn::WeightStore &weights) {
+LogicalResult keepActivationsQuantized(ModuleOp module, tn::WeightStore &weights,
+                                       bool areUnsigned) {
   RewritePatternSet patterns(module.getContext());
   patterns.add<HoistMovement, SinkMovement, CancelQuantization>(module.getContext(), weights);
   patterns.add<HoistCentered>(module.getContext());
   if (failed(runPatterns(module, std::move(patterns)))) {
     return failure();
   }
-  UnsignedNumbers(module, weights).run();
+  if (areUnsigned) {
+    UnsignedNumbers(module, weights).run();
+  }
   return success();
 }
 

@@ -1,6 +1,7 @@
 // Convolutions that are products: over single positions, and over patches that do not overlap.
 // Relies on the libraries' products being at least as fast as their convolutions, and chosen in
 // less time.
+#include "compiler/graph/WideReason.h"
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
 
@@ -33,9 +34,13 @@ Value flatWeight(OpBuilder &builder, Value weight) {
 
 /// x * weightᵀ + bias in place of the convolution.
 void replaceByProduct(PatternRewriter &rewriter, tn::ConvOp conv, Value x) {
-  Value result = tn::MatmulOp::create(rewriter, conv.getLoc(), conv.getType(), x,
-                                      flatWeight(rewriter, conv.getWeight()),
-                                      /*transposeA=*/UnitAttr(), rewriter.getUnitAttr());
+  tn::MatmulOp product = tn::MatmulOp::create(rewriter, conv.getLoc(), conv.getType(), x,
+                                              flatWeight(rewriter, conv.getWeight()),
+                                              /*transposeA=*/UnitAttr(), rewriter.getUnitAttr());
+  if (Attribute reason = conv->getAttr(tn::kWideReason)) {
+    product->setAttr(tn::kWideReason, reason);
+  }
+  Value result = product;
   if (conv.getBias()) {
     result = tn::AddOp::create(rewriter, conv.getLoc(), conv.getType(), result, conv.getBias());
   }

@@ -10,9 +10,13 @@ namespace tenon::opt {
 /// made of; transposes move through these.
 llvm::LogicalResult expandQuantize(mlir::ModuleOp module, tn::WeightStore &weights);
 
-/// As `integerProducts` (Passes.h) where tensor cores multiply bytes: of 16 rows and more, over
-/// depths of a multiple of 16.
+/// As `integerProducts` (Passes.h) where tensor cores multiply bytes: products of 16 rows and more,
+/// over depths of a multiple of 16; convolutions whose groups have multiples of 4 channels, of one
+/// group, or depthwise, signed numbers as they are.
 llvm::LogicalResult integerProductsOfGpu(mlir::ModuleOp module, tn::WeightStore &weights);
+
+/// As `noteWideProducts` (Passes.h), by what the kernels of GPUs take.
+llvm::LogicalResult noteWideProductsOfGpu(mlir::ModuleOp module, tn::WeightStore &weights);
 
 /// Weights of few bits behind scales stay so where products of few rows read them, as by
 /// `lowBitWeights` (Passes.h); all other constants behind scales become floats.

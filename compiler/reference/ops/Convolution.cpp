@@ -131,9 +131,16 @@ Status evaluateConv(Evaluation &evaluation) {
       in.batch != out.batch || (bias && bias->count() != out.channels)) {
     return badOperand("the shapes of data, weight and bias do not fit");
   }
-  if (x.dtype() != weight.dtype()) {
-    convolve(evaluation.pool, in, out, windows, groups, x.as<uint8_t>(), weight.as<int8_t>(),
-             bias ? bias->as<int32_t>() : nullptr, y.as<int32_t>());
+  if (y.dtype() == DType::I32 && weight.dtype() == DType::I8) {
+    auto ofBytes = [&](const auto *numbers) {
+      convolve(evaluation.pool, in, out, windows, groups, numbers, weight.as<int8_t>(),
+               bias ? bias->as<int32_t>() : nullptr, y.as<int32_t>());
+    };
+    if (x.dtype() == DType::I8) {
+      ofBytes(x.as<int8_t>());
+    } else {
+      ofBytes(x.as<uint8_t>());
+    }
     return evaluation.finish(std::move(y));
   }
   auto run = [&](auto tag) {

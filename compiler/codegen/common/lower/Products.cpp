@@ -5,6 +5,7 @@
 #include "compiler/codegen/common/lower/Reduce.h"
 #include "compiler/codegen/common/lower/Window.h"
 #include "compiler/codegen/common/math/ScalarBody.h"
+#include "compiler/graph/NarrowIntegers.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
@@ -39,12 +40,14 @@ LogicalResult bindSum(Lowering &lowering, Value y, Value sum, Value bias, bool c
   return success();
 }
 
-/// The product of two elements as it is summed for `y`: of ui8 by i8 in i32.
-Value multiply(Body &body, Value a, Value b, Value y) {
+/// The product of two elements, the first one of `x`, as it is summed for `y`: of bytes in i32.
+Value multiply(Body &body, Value a, Value b, Value x, Value y) {
   Location location = body.lowering.location;
   Type sum = storageType(getElementTypeOrSelf(y));
   if (sum.isInteger(32) && a.getType().isInteger(8)) {
-    a = arith::ExtUIOp::create(body.builder, location, sum, a);
+    a = isSignedByte(getElementTypeOrSelf(x))
+            ? arith::ExtSIOp::create(body.builder, location, sum, a).getResult()
+            : arith::ExtUIOp::create(body.builder, location, sum, a).getResult();
     b = arith::ExtSIOp::create(body.builder, location, sum, b);
   }
   if (!isa<FloatType>(a.getType())) {
@@ -85,7 +88,7 @@ LogicalResult computeMatmul(Lowering &lowering, Operation *op) {
                                                                 : operandIndices(aDims, at, m, k));
         Value b = body.at(matmul.getB(), matmul.getTransposeB() ? operandIndices(bDims, at, n, k)
                                                                 : operandIndices(bDims, at, k, n));
-        return a && b ? multiply(body, a, b, matmul.getY()) : Value();
+        return a && b ? multiply(body, a, b, matmul.getA(), matmul.getY()) : Value();
       },
       combineSum);
   return sum ? bindSum(lowering, matmul.getY(), sum, Value(), false) : failure();
@@ -132,7 +135,7 @@ LogicalResult computeConv(Lowering &lowering, Operation *op) {
           return {};
         }
         x = selectInside(body, clamped.inside, x, zeroOf(body, x.getType()));
-        return multiply(body, x, w, conv.getY());
+        return multiply(body, x, w, conv.getX(), conv.getY());
       },
       combineSum);
   return sum ? bindSum(lowering, conv.getY(), sum, conv.getBias(), last) : failure();
@@ -177,7 +180,7 @@ LogicalResult computeConvTranspose(Lowering &lowering, Operation *op) {
           return {};
         }
         x = selectInside(body, inside, x, zeroOf(body, x.getType()));
-        return multiply(body, x, w, conv.getY());
+        return multiply(body, x, w, conv.getX(), conv.getY());
       },
       combineSum);
   return sum ? bindSum(lowering, conv.getY(), sum, conv.getBias(), false) : failure();

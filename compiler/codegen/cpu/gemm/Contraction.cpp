@@ -196,7 +196,8 @@ std::optional<ProductType> productType(tn::ConvOp conv) {
   if (element.isF32() || element.isBF16()) {
     return element.isF32() ? ProductType::F32 : ProductType::BF16;
   }
-  bool isBytes = element.isInteger(8) && getElementTypeOrSelf(conv.getType()).isInteger(32);
+  bool isBytes = element.isInteger(8) && getElementTypeOrSelf(conv.getType()).isInteger(32) &&
+                 getElementTypeOrSelf(conv.getX()).isUnsignedInteger();
   return isBytes ? std::optional(ProductType::U8S8) : std::nullopt;
 }
 

@@ -128,11 +128,41 @@ Index ElementEmitter::linear(Value tensor, ArrayRef<Index> place) {
   return math.linearize(place, kernel.sizes(dims));
 }
 
+/// As many of the first places as follow each other from a border of as many on: 8, 4, 2 or 1. LLVM
+/// joins wider elements by itself, of bytes not all.
+static int64_t neighboursOf(ArrayRef<Index> at) {
+  constexpr int64_t kMost = 8;
+  int64_t width = 1;
+  while (width < kMost && 2 * width <= static_cast<int64_t>(at.size()) &&
+         at.front().commonDivisor() % (2 * width) == 0) {
+    width *= 2;
+  }
+  for (int64_t i = 1; i < width; ++i) {
+    if (at[i].base != at.front().base || at[i].offset != at.front().offset + i) {
+      return 1;
+    }
+  }
+  return width;
+}
+
 SmallVector<Value> ElementEmitter::loads(Value tensor, unsigned buffer, ArrayRef<Indices> places) {
   Type type = getElementTypeOrSelf(tensor);
-  return llvm::map_to_vector(places, [&](const Indices &place) {
-    return kernel.load(buffer, type, linear(tensor, place));
-  });
+  SmallVector<Index> at =
+      llvm::map_to_vector(places, [&](const Indices &place) { return linear(tensor, place); });
+  SmallVector<Value> elements;
+  while (elements.size() < at.size()) {
+    ArrayRef<Index> rest = ArrayRef(at).drop_front(elements.size());
+    int64_t width = byteSize(type) == 1 ? neighboursOf(rest) : 1;
+    if (width == 1) {
+      elements.push_back(kernel.load(buffer, type, rest.front()));
+      continue;
+    }
+    Value loaded = kernel.load(buffer, VectorType::get(width, type), rest.front());
+    for (int64_t i = 0; i < width; ++i) {
+      elements.push_back(kernel.code().extract(loaded, i));
+    }
+  }
+  return elements;
 }
 
 /// An array in constant memory.

@@ -14,5 +14,7 @@ namespace tenon::codegen::cuda {
 /// divisor between 2^-126 and 2^126). Maxima and minima are one instruction. All other quotients
 /// and roots stay those of IEEE.
 void populateMathCudaPatterns(mlir::RewritePatternSet &patterns);
+/// Bytes as f32 and quantized numbers as bytes, exactly (Bytes.cpp).
+void populateBytePatterns(mlir::RewritePatternSet &patterns);
 
 } // namespace tenon::codegen::cuda

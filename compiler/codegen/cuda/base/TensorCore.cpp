@@ -8,12 +8,12 @@ using namespace mlir;
 
 namespace tenon::codegen::cuda {
 
-/// Words of four bytes, unsigned of A and signed of B: twice the depth.
-static ThreadBuilder::Values multiplyBytes(const ThreadBuilder &t, ArrayRef<Value> a,
-                                           ArrayRef<Value> b, ArrayRef<Value> c) {
+ThreadBuilder::Values multiplyBytes(const ThreadBuilder &t, bool isSigned, ArrayRef<Value> a,
+                                    ArrayRef<Value> b, ArrayRef<Value> c) {
   Type result =
       LLVM::LLVMStructType::getLiteral(t.builder.getContext(), SmallVector<Type>(4, t.i32Type()));
-  std::array<NVVM::MMATypes, 2> types = {NVVM::MMATypes::u8, NVVM::MMATypes::s8};
+  std::array<NVVM::MMATypes, 2> types = {isSigned ? NVVM::MMATypes::s8 : NVVM::MMATypes::u8,
+                                         NVVM::MMATypes::s8};
   std::array<NVVM::MMALayout, 2> layouts = {NVVM::MMALayout::row, NVVM::MMALayout::col};
   Value d = NVVM::MmaOp::create(t.builder, t.location, result, a, b, c,
                                 {kMmaRows, kMmaColumns, 2 * kMmaDepth}, std::nullopt,
@@ -23,9 +23,6 @@ static ThreadBuilder::Values multiplyBytes(const ThreadBuilder &t, ArrayRef<Valu
 
 ThreadBuilder::Values multiply(const ThreadBuilder &t, Type element, ArrayRef<Value> a,
                                ArrayRef<Value> b, ArrayRef<Value> c) {
-  if (element.isInteger()) {
-    return multiplyBytes(t, a, b, c);
-  }
   bool isBrain = element.isBF16();
   NVVM::MMATypes type = isBrain ? NVVM::MMATypes::bf16 : NVVM::MMATypes::f16;
   auto operands = [&](ArrayRef<Value> words) {

@@ -23,6 +23,11 @@ inline constexpr int64_t kRowPadding = 16;
 ThreadBuilder::Values multiply(const ThreadBuilder &t, mlir::Type element,
                                llvm::ArrayRef<mlir::Value> a, llvm::ArrayRef<mlir::Value> b,
                                llvm::ArrayRef<mlir::Value> c);
+/// The same of words of four bytes with sums of i32, signed of B and, if `isSigned`, of A: twice
+/// the depth.
+ThreadBuilder::Values multiplyBytes(const ThreadBuilder &t, bool isSigned,
+                                    llvm::ArrayRef<mlir::Value> a, llvm::ArrayRef<mlir::Value> b,
+                                    llvm::ArrayRef<mlir::Value> c);
 
 /// Four 8 x 8 matrices of 16-bit elements from shared memory. Lane l gives the address of row l % 8
 /// (16 bytes, 16-byte aligned) of matrix l / 8. Word m of a lane holds elements [g][2 t + {0, 1}]

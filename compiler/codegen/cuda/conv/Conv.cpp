@@ -2,6 +2,7 @@
 // Relies on the estimate of products (gemm/Product.h), to which it adds what copies take.
 #include "compiler/codegen/cuda/conv/Conv.h"
 
+#include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/conv/ConvFilter.h"
 #include "compiler/codegen/cuda/conv/ConvLoader.h"
@@ -62,13 +63,20 @@ using Count = llvm::function_ref<int64_t(ArrayRef<AffineExpr>)>;
 
 GemmSizes sizesOf(RegionBuilder &region, const ConvProblem &problem, Count count) {
   const GemmProblem &product = problem.product;
-  int64_t bytes = byteSize(problem.element());
-  double elements = double(count(tn::getDims(region.source.getResultTypes().front())));
+  auto bytesOf = [&](Type tensor) {
+    int64_t element = byteSize(storageType(getElementTypeOrSelf(tensor)));
+    return double(count(tn::getDims(tensor)) * element);
+  };
+  double bytes = bytesOf(region.source.getResultTypes().front());
   for (unsigned buffer : {problem.x.buffer, problem.filter.buffer}) {
-    elements += double(count(tn::getDims(region.source.getArgument(buffer).getType())));
+    bytes += bytesOf(region.source.getArgument(buffer).getType());
   }
-  return {count(product.rowDims), count({product.columns}), problem.depth(),
-          count(product.batch),   elements * double(bytes), bytes};
+  return {count(product.rowDims),
+          count({product.columns}),
+          problem.depth(),
+          count(product.batch),
+          bytes,
+          byteSize(problem.element())};
 }
 
 double estimate(const ConvProblem &problem, GemmSizes sizes, const GemmTile &tile,

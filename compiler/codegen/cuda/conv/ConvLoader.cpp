@@ -62,10 +62,14 @@ void ConvLoader::place(KernelFrame &owner, const BlockPlace &place) {
   isSmall = isSmallInput(owner.region, buffer);
   ThreadBuilder t(owner.builder, owner.location);
   pointer = owner.pointer(buffer, /*isWritten=*/false);
+  begins.clear();
+  forgetLines();
   line = t.div(place.thread, lanes);
   column = t.mul(t.rem(place.thread, lanes), width);
   for (int64_t first = 0; first < lines; first += linesPerStep) {
-    begins.push_back(placeLine(t, place, t.add(line, first)));
+    Value tileLine = t.add(line, first);
+    begins.push_back(
+        placeLine(t, place, isInOrderOfLanes ? inOrderOfLanes(t, tileLine) : tileLine));
   }
 }
 

@@ -25,6 +25,8 @@ protected:
   ConvLoader(const ConvProblem &problem, const GemmTile &tile, const StridedTensor &tensor,
              int64_t lines, int64_t width);
 
+  /// A kernel that goes from tile to tile places lines again.
+  virtual void forgetLines() = 0;
   /// Takes one more of the thread's lines, which is this one of its tile; gives where it begins.
   virtual Value placeLine(const ThreadBuilder &t, const BlockPlace &at, Value line) = 0;
   /// Elements from the beginning of a line to a place of the depth.
@@ -56,6 +58,7 @@ public:
       : ConvLoader(problem, tile, problem.x, tile.rows, problem.patchWidth) {}
 
 private:
+  void forgetLines() override { firsts.clear(); }
   Value placeLine(const ThreadBuilder &t, const BlockPlace &at, Value line) override;
   Value distance(const ThreadBuilder &t, const Place &place) const override;
   Value isInside(const ThreadBuilder &t, const Place &place, size_t number) const override;
@@ -71,6 +74,7 @@ public:
   FilterLoader(const ConvProblem &problem, const GemmTile &tile);
 
 private:
+  void forgetLines() override { groups.clear(); }
   Value placeLine(const ThreadBuilder &t, const BlockPlace &at, Value line) override;
   Value distance(const ThreadBuilder &t, const Place &place) const override;
   Value isInside(const ThreadBuilder &t, const Place &place, size_t number) const override;

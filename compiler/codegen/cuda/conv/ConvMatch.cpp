@@ -15,6 +15,9 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
+/// The shortest asynchronous copy.
+constexpr int64_t kBytesOfCopy = 4;
+
 /// Where the filter lies once it is laid out for this family, or as it is.
 std::optional<StridedTensor> filterOf(tn::ConvOp conv) {
   Value weight = tn::narrowOperand(conv, conv.getWeight());
@@ -152,10 +155,11 @@ MatchResult<ConvProblem> matchConv(RegionBuilder &region, bool isHalf) {
   Value data = tn::narrowOperand(conv, conv.getX());
   Value taps = tn::narrowOperand(conv, conv.getWeight());
   Type element = getElementTypeOrSelf(data);
+  bool areBytes = tn::isByteProduct(conv);
   bool fits = isHalf ? element.isF16() || element.isBF16() : element.isF32();
   bool isSummedAs = tn::isNarrowProduct(conv) || conv.getType().getElementType() == element;
-  if (!fits || !isSummedAs || getElementTypeOrSelf(taps) != element) {
-    return isHalf ? MatchFailure{"the operands are not f16 or bf16"}
+  if (areBytes ? !isHalf : !fits || !isSummedAs || getElementTypeOrSelf(taps) != element) {
+    return isHalf ? MatchFailure{"the operands are not f16, bf16 or bytes"}
                   : MatchFailure{"the operands are not f32"};
   }
   if (!isElementwiseBehind(conv)) {
@@ -168,18 +172,31 @@ MatchResult<ConvProblem> matchConv(RegionBuilder &region, bool isHalf) {
   if (!productTensors(region)) {
     return MatchFailure{"it has no form as loops"};
   }
-  int64_t groups = static_cast<int64_t>(conv.getGroups()), most = 16 / byteSize(element);
+  int64_t groups = static_cast<int64_t>(conv.getGroups());
+  int64_t together = areBytes ? 2 : 1; // bytes that are one element of 16 bits
+  if (areBytes) {
+    input = pairedBytes(*input, x.size() - 1);
+    filter = pairedBytes(*filter, 1);
+    if (!input || !filter || weight.getDimSize(1) % kBytesOfCopy != 0) {
+      return MatchFailure{
+          "bytes do not lie side by side along the channels, four and more of them"};
+    }
+  }
+  int64_t most = 16 / byteSize(input->element);
   ConvProblem problem;
   problem.x = *input;
   problem.filter = *filter;
   problem.dims = dimsOf(conv);
-  problem.groupChannels = weight.getDimSize(1);
+  problem.groupChannels = weight.getDimSize(1) / together;
   problem.groupColumns = weight.getDimSize(0) / groups;
   problem.joined = joinedGroups(groups, problem.groupChannels, problem.groupColumns, most);
   problem.patchWidth = widthOf(problem.x, x.size() - 1, problem.channels());
   problem.filterWidth = widthOf(problem.filter, 1, problem.groupChannels);
-  layOutComputed(problem, weight.getShape());
+  if (!areBytes) {
+    layOutComputed(problem, weight.getShape());
+  }
   problem.product = productOf(conv, problem);
+  problem.product.isSigned = areBytes && tn::isSignedByte(element);
   return problem;
 }
 

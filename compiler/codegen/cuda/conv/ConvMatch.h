@@ -21,7 +21,7 @@ struct ConvProblem {
   llvm::SmallVector<ConvDim, 3> dims;
   StridedTensor x;      ///< [N, spatial..., C]
   StridedTensor filter; ///< [O, C / groups, taps...]
-  /// Of one group.
+  /// Of one group. Bytes are counted in pairs, as elements of 16 bits.
   int64_t groupChannels = 0, groupColumns = 0;
   /// Groups that share a tile, as the blocks of a diagonal of the filter's matrix: a few channels
   /// alone fill no tile.
@@ -40,7 +40,7 @@ struct ConvProblem {
   mlir::Type element() const { return x.element; }
 };
 
-/// The problem of the region's only convolution, of f16 or bf16, or of f32.
+/// The problem of the region's only convolution, of 16-bit floats or pairs of bytes, or of f32.
 MatchResult<ConvProblem> matchConv(RegionBuilder &region, bool isHalf);
 
 } // namespace tenon::codegen::cuda

@@ -8,6 +8,7 @@
 #include "compiler/codegen/cuda/gemm/GemmMatch.h"
 #include "compiler/dispatch/OpKinds.h"
 #include "compiler/dispatch/Strategy.h"
+#include "compiler/graph/NarrowIntegers.h"
 #include "mlir/IR/TypeUtilities.h"
 
 #include <numeric>
@@ -70,11 +71,14 @@ MatchResult<DepthwiseProblem> matchDepthwise(RegionBuilder &region) {
     return MatchFailure{
         "it is not depthwise with channels last, or its filter's size is not known"};
   }
-  Type element = conv.getType().getElementType();
+  Type element = weight.getElementType();
+  bool areBytes = tn::isByteProduct(conv);
   bool isFloat = element.isF32() || element.isF16() || element.isBF16();
   BlockArgument x = dyn_cast<BlockArgument>(conv.getX());
-  if (!isFloat || !x || getElementTypeOrSelf(x) != element || weight.getElementType() != element) {
-    return MatchFailure{"the operands are no inputs of one type, f32, f16 or bf16"};
+  bool isOneType = isFloat && conv.getType().getElementType() == element && x &&
+                   getElementTypeOrSelf(x) == element;
+  if (!x || !(areBytes || isOneType)) {
+    return MatchFailure{"the operands are no inputs of one type, f32, f16 or bf16, nor bytes"};
   }
   if (!isElementwiseBehind(conv) || !productTensors(region)) {
     return MatchFailure{"what follows is not elementwise on the whole convolution"};
@@ -89,6 +93,11 @@ MatchResult<DepthwiseProblem> matchDepthwise(RegionBuilder &region) {
   problem.channels = weight.getDimSize(0);
   problem.multiplier = problem.channels / static_cast<int64_t>(conv.getGroups());
   problem.element = element;
+  problem.areBytes = areBytes;
+  problem.isSigned = areBytes && tn::isSignedByte(getElementTypeOrSelf(x));
+  if (areBytes && problem.taps() > kMostByteTaps) {
+    return MatchFailure{"f32 does not hold all sums of so many bytes"};
+  }
   return problem;
 }
 
@@ -108,7 +117,9 @@ int64_t threadsOf(RegionBuilder &region, const DepthwiseProblem &problem,
 /// or most of the last tile of a line is empty.
 DepthwiseTile tileOf(RegionBuilder &region, const DepthwiseProblem &problem) {
   DepthwiseTile tile;
-  tile.lanes = std::gcd(problem.channels, 16 / byteSize(problem.element));
+  // Bytes take registers of f32 each: more outputs beside each other use them more often.
+  int64_t most = problem.areBytes ? tuning::kDepthwiseByteLanes : 16 / byteSize(problem.element);
+  tile.lanes = std::gcd(problem.channels, most);
   tile.width = tuning::kDepthwiseSums / tile.lanes;
   tile.width = std::min(tile.width, tuning::kDepthwiseWidth);
   int64_t outputs = std::max<int64_t>(region.estimate(problem.dims.back().out), 1);

@@ -8,6 +8,9 @@
 
 namespace tenon::codegen::cuda {
 
+/// Taps of a window of bytes whose sums stay below 2^22 (gemm/IntegerSums.h).
+inline constexpr int64_t kMostByteTaps = 128;
+
 struct DepthwiseDim {
   mlir::AffineExpr in, out;
   int64_t taps = 1, stride = 1, dilation = 1, before = 0;
@@ -22,7 +25,9 @@ struct DepthwiseProblem {
   mlir::AffineExpr images;
   int64_t channels = 1;   ///< of the result
   int64_t multiplier = 1; ///< of the result for one of the input
-  mlir::Type element;
+  mlir::Type element; ///< of the filter, as it is stored; of the input too but for its sign
+  /// Bytes, which are multiplied as f32 and whose sums are i32; those of the input are signed.
+  bool areBytes = false, isSigned = false;
 
   int64_t taps() const;
 };

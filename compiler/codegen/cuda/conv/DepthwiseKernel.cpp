@@ -7,6 +7,7 @@
 #include "compiler/codegen/cuda/conv/Depthwise.h"
 #include "compiler/codegen/cuda/conv/Tuning.h"
 #include "compiler/codegen/cuda/gemm/EpilogueStore.h"
+#include "compiler/codegen/cuda/gemm/IntegerSums.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
@@ -43,7 +44,8 @@ private:
   Values addLine(const Line &line, const Values &accumulators);
   Values loadPlace(const Line &line, int64_t distance);
   Values loadTap(const Line &line, int64_t tap);
-  Values wide(Value loaded);
+  Values wide(Value loaded, bool isSigned);
+  Value wideElement(Value element, bool isSigned);
   Values addLines();
   void store(const Values &accumulators);
   Value isBelow(Value a, Value bound) {
@@ -129,10 +131,19 @@ DepthwiseKernel::Line DepthwiseKernel::lineAt(Value number) {
   return line;
 }
 
-Values DepthwiseKernel::wide(Value loaded) {
+Value DepthwiseKernel::wideElement(Value element, bool isSigned) {
+  if (!p.areBytes) {
+    return t.toF32(element);
+  }
+  return isSigned
+             ? arith::SIToFPOp::create(t.builder, t.location, t.f32Type(), element).getResult()
+             : arith::UIToFPOp::create(t.builder, t.location, t.f32Type(), element).getResult();
+}
+
+Values DepthwiseKernel::wide(Value loaded, bool isSigned) {
   Values elements;
   for (int64_t lane = 0; lane < tile.lanes; ++lane) {
-    elements.push_back(t.toF32(tile.lanes == 1 ? loaded : t.extract(loaded, lane)));
+    elements.push_back(wideElement(tile.lanes == 1 ? loaded : t.extract(loaded, lane), isSigned));
   }
   return elements;
 }
@@ -154,12 +165,13 @@ Values DepthwiseKernel::loadPlace(const Line &line, int64_t distance) {
     return isInside ? t.select(isInside, loaded, zero) : loaded;
   };
   if (p.multiplier == 1) {
-    return wide(load(stripType(), channel));
+    return wide(load(stripType(), channel), p.isSigned);
   }
   Values elements;
   for (int64_t lane = 0; lane < tile.lanes; ++lane) {
     Index own = math.add(channel, Index::constant(lane));
-    elements.push_back(t.toF32(load(p.element, math.floorDiv(own, Index::constant(p.multiplier)))));
+    Value element = load(p.element, math.floorDiv(own, Index::constant(p.multiplier)));
+    elements.push_back(wideElement(element, p.isSigned));
   }
   return elements;
 }
@@ -171,7 +183,8 @@ Values DepthwiseKernel::loadTap(const Line &line, int64_t tap) {
     at = t.select(isInside, at, math.constant(0));
   }
   Index start = math.multiply({at, 0, 1, true}, Index::constant(p.channels));
-  Values weights = wide(kernel.load(filter, stripType(), math.add(start, channel)));
+  Values weights =
+      wide(kernel.load(filter, stripType(), math.add(start, channel)), /*isSigned=*/true);
   for (Value &weight : weights) {
     weight = isInside ? t.select(isInside, weight, t.f32(0)) : weight;
   }
@@ -203,7 +216,8 @@ Values DepthwiseKernel::addLine(const Line &line, const Values &accumulators) {
 }
 
 Values DepthwiseKernel::addLines() {
-  Values zeros(tile.width * tile.lanes, t.f32(0));
+  // Sums of bytes are the low bits of floats.
+  Values zeros(tile.width * tile.lanes, t.f32(p.areBytes ? kIntegerZero : 0));
   auto add = [&](const ThreadBuilder &, Value number, ValueRange carried) -> Values {
     math.openScope();
     Line line = lineAt(number);
@@ -247,7 +261,10 @@ void DepthwiseKernel::store(const Values &accumulators) {
     strip.place.append(outer);
     strip.place.append({at, channel});
     ArrayRef<Value> own = ArrayRef(accumulators).slice(output * tile.lanes, tile.lanes);
-    strip.accumulators.assign(own.begin(), own.end());
+    for (Value sum : own) {
+      strip.accumulators.push_back(
+          p.areBytes ? t.sub(t.bitcast(t.i32Type(), sum), t.i32(kIntegerZeroBits)) : sum);
+    }
   }
   storeThroughEpilogue(emitter, *productTensors(kernel.region), strips);
 }

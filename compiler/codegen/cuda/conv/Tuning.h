@@ -31,6 +31,8 @@ inline constexpr int64_t kDepthwiseBlock = 256, kDepthwiseThreads = 512;
 inline constexpr int64_t kDepthwiseBytes = 128;
 /// Sums of a thread, and its outputs beside each other, at most.
 inline constexpr int64_t kDepthwiseSums = 32, kDepthwiseWidth = 8;
+/// Channels of a thread whose elements are bytes.
+inline constexpr int64_t kDepthwiseByteLanes = 8;
 /// Taps of a line that are written out.
 inline constexpr int64_t kDepthwiseLine = 11;
 

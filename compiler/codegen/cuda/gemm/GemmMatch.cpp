@@ -57,32 +57,34 @@ bool continuesRows(const GemmProblem &problem) {
 
 /// Two neighbours of 8 bits along the depth are moved as one of 16. False where they do not lie so.
 bool pairBytes(GemmProblem &problem) {
-  AffineExpr one = getAffineConstantExpr(1, problem.depth.getContext());
   size_t rank = problem.a.at.strides.size();
-  bool isAlongDepth =
-      tn::constantDim(problem.a.columnStride()) == 1 && tn::constantDim(problem.b.rowStride()) == 1;
-  if (!isAlongDepth || !problem.depth.isMultipleOf(2)) {
+  std::optional<StridedTensor> a = pairedBytes(problem.a.at, rank - 1);
+  std::optional<StridedTensor> b = pairedBytes(problem.b.at, rank - 2);
+  if (!a || !b || !problem.depth.isMultipleOf(2)) {
     return false;
   }
-  for (GemmOperand *operand : {&problem.a, &problem.b}) {
-    size_t along = operand == &problem.a ? rank - 1 : rank - 2;
-    for (auto [i, stride] : llvm::enumerate(operand->at.strides)) {
-      if (i != along && !stride.isMultipleOf(2)) {
-        return false;
-      }
-      stride = i == along ? one : stride.floorDiv(2);
-    }
-    if (!operand->at.offset.isMultipleOf(2)) {
-      return false;
-    }
-    operand->at.offset = operand->at.offset.floorDiv(2);
-    operand->at.element = IntegerType::get(one.getContext(), 16);
-  }
+  problem.a.at = *a;
+  problem.b.at = *b;
   problem.depth = problem.depth.floorDiv(2);
   return true;
 }
 
 } // namespace
+
+std::optional<StridedTensor> pairedBytes(StridedTensor tensor, size_t along) {
+  if (tn::constantDim(tensor.strides[along]) != 1 || !tensor.offset.isMultipleOf(2)) {
+    return std::nullopt;
+  }
+  for (auto [i, stride] : llvm::enumerate(tensor.strides)) {
+    if (i != along && !stride.isMultipleOf(2)) {
+      return std::nullopt;
+    }
+    stride = i == along ? stride : stride.floorDiv(2);
+  }
+  tensor.offset = tensor.offset.floorDiv(2);
+  tensor.element = IntegerType::get(tensor.offset.getContext(), 16);
+  return tensor;
+}
 
 bool isElementwiseBehind(Operation *root) {
   Block::iterator next = std::next(root->getIterator());

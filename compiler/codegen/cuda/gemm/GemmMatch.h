@@ -28,10 +28,15 @@ struct GemmProblem {
   bool isGrouped = false;
   mlir::AffineExpr rows, columns, depth;
   GemmOperand a, b;
+  /// Of bytes, of which two along the depth are one element of i16: whether those of A are signed.
+  bool isSigned = false;
   /// Of the sums before anything else is done with them: 8-bit floats stand for multiples.
   double factor = 1;
 };
 
+/// The same places of a tensor of bytes as elements of 16 bits, two neighbours along dim `along`
+/// each. None where they do not lie so.
+std::optional<StridedTensor> pairedBytes(StridedTensor tensor, size_t along);
 /// Whether what stands behind a product or a convolution has its dims, element by element.
 bool isElementwiseBehind(mlir::Operation *root);
 /// The problem of the region's only matmul.

@@ -40,24 +40,6 @@ bool readWeights(GemvProblem &problem, tn::MatmulOp op) {
   return !unpack || isPackedInPanels(unpack, op.getTransposeB(), kGemvPanel);
 }
 
-/// A is an input, or the RMS norm of one over its last dim.
-std::optional<Value> readNorm(GemvProblem &problem, Value a) {
-  tn::RmsNormOp norm = a.getDefiningOp<tn::RmsNormOp>();
-  if (!norm) {
-    return a;
-  }
-  Value scale = norm.getScale();
-  if (!isStreamedNorm(norm) || (scale && !isArgument(scale))) {
-    return std::nullopt;
-  }
-  problem.norm = GemvNorm{};
-  problem.norm->epsilon = norm.getEpsilon().convertToDouble();
-  if (scale) {
-    problem.norm->scale = numberOf(scale);
-  }
-  return norm.getX();
-}
-
 } // namespace
 
 int64_t partsOfColumns(tn::MatmulOp op, Value result) {
@@ -110,11 +92,11 @@ MatchResult<GemvProblem> matchGemv(RegionBuilder &region) {
   if (!readWeights(problem, op) || !region.source.getArgAttr(problem.weights, kConstantArgument)) {
     return MatchFailure{"B is not a constant that lies as [columns, depth] or in panels of 32"};
   }
-  std::optional<Value> a = readNorm(problem, op.getA());
-  if (!a || !isArgument(*a) || !productTensors(region)) {
+  Value a = readStreamedNorm(op.getA(), problem.norm);
+  if (!a || !isArgument(a) || !productTensors(region)) {
     return MatchFailure{"A is computed by something else than an RMS norm of its rows"};
   }
-  problem.input = numberOf(*a);
+  problem.input = numberOf(a);
   return problem;
 }
 

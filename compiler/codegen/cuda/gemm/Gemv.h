@@ -7,6 +7,7 @@
 #include "compiler/codegen/cuda/base/ThreadBuilder.h"
 #include "compiler/codegen/cuda/gemm/GemmMatch.h"
 #include "compiler/codegen/cuda/gemm/HalfGemm.h"
+#include "compiler/codegen/cuda/gemm/RowNorm.h"
 
 #include <optional>
 
@@ -14,12 +15,6 @@ namespace tenon::codegen::cuda {
 
 /// Depth of a panel: 16 bytes for each of the four lanes that share a row of an mma.
 inline constexpr int64_t kGemvPanel = 32;
-
-/// The RMS norm of A's rows before the product.
-struct GemvNorm {
-  std::optional<uint32_t> scale; ///< a buffer of `depth` elements
-  double epsilon = 0;
-};
 
 /// Y[rows, columns] = A[rows, depth] B[depth, columns]; at least one row.
 struct GemvProblem {

@@ -1,5 +1,5 @@
 // The main loop of a product with few rows: weights of the next tile are asked for as soon as those
-// of this one are in use. Relies on GemvNorm.cpp for what precedes and GemvStore.cpp for what
+// of this one are in use. Relies on RowNorm.h for what precedes and GemvStore.cpp for what
 // follows.
 #include "compiler/codegen/cuda/gemm/GemvKernel.h"
 
@@ -48,9 +48,6 @@ void GemvKernel::place() {
   rowCount = kernel.size32(p.rowCount);
   weightPointer = kernel.orderedPointer(p.weights);
   inputPointer = kernel.orderedPointer(p.input);
-  if (p.norm && p.norm->scale) {
-    scalePointer = kernel.orderedPointer(*p.norm->scale);
-  }
 }
 
 /// The panel of activations, of all those of the depth.
@@ -127,7 +124,7 @@ Values GemvKernel::activations(const ThreadBuilder &t, Value chunk, int64_t pane
     // What is computed of the last row once more is not stored.
     Value row = t.min(t.add(group, i * kMmaColumns), t.sub(rowCount, t.i32(1)));
     Value pointer = t.offset(p.norm ? normedPointer : inputPointer, p.element,
-                             t.add(t.mul(row, p.norm ? normedPitch() : p.depth), along));
+                             t.add(t.mul(row, p.norm ? normedPitchOf(p.depth) : p.depth), along));
     Value words = t.load(type, t.offset(pointer, p.element, known), 16);
     result.push_back(hasTail() ? t.select(isInside(t, number), words, zeros(t)) : words);
   }
@@ -277,11 +274,18 @@ bool GemvKernel::emit() {
   for (int64_t panel = 0; panel < layout.panels; ++panel) {
     llvm::append_range(fetched, fetchPanel(t, block, t.i32(0), panel));
   }
-  fetchScales();
+  std::optional<RowNorm> norm;
+  if (p.norm) {
+    RowNorm::Rows rows{p.rows, p.depth, !tn::constantDim(p.rowCount), layout.warps, p.element};
+    norm.emplace(kernel, *p.norm, rows);
+    norm->fetchScales();
+  }
   // The next kernel may start at once, so that its weights are under way too.
   kernel.waitHere();
-  if (p.norm) {
-    normRows();
+  if (norm) {
+    // Where accumulators of tiles will lie later.
+    normedPointer = t.offset(shared, t.f32Type(), 2 * bufferSums());
+    norm->normRows(inputPointer, rowCount, shared, normedPointer);
   }
   addTiles(fetched);
   kernel.finish(getAffineConstantExpr(layout.blocks, kernel.builder.getContext()), sharedBytes());

@@ -65,19 +65,6 @@ private:
   void addTiles(mlir::ValueRange weights);
   Values joinLines(const ThreadBuilder &t, mlir::ValueRange accumulators) const;
 
-  // The norm before the product (GemvNorm.cpp).
-  void fetchScales();
-  void normRows();
-  Value normPlace(const ThreadBuilder &t, int64_t step, Value &isInside) const;
-  void normPass(const ThreadBuilder &t, Value pass) const;
-  Values numbersOf(const ThreadBuilder &t, Value vector) const;
-  Value normalized(const ThreadBuilder &t, Value words, Value factor, Value factors) const;
-  Value rowFactor(const ThreadBuilder &t, Value square, Value row, Value part) const;
-  int64_t warpsOfRow() const;
-  int64_t normSteps() const;
-  /// Elements from a row to the next, in shared memory: neighbours lie in different banks.
-  int64_t normedPitch() const { return p.depth + kRowPadding / 2; }
-
   // From accumulators to the result (GemvStore.cpp).
   void finishTile(const ThreadBuilder &t, Value tile, mlir::ValueRange accumulators);
   void shareSums(const ThreadBuilder &t, Value base, mlir::ValueRange accumulators) const;
@@ -94,8 +81,7 @@ private:
   GemmTensors tensors;
   Value shared, thread, warp, group, quad; ///< lane 4 group + quad
   Value block, rowCount;
-  Value weightPointer, inputPointer, scalePointer, normedPointer;
-  Values scales; ///< of the norm, this lane's
+  Value weightPointer, inputPointer, normedPointer;
 };
 
 } // namespace tenon::codegen::cuda

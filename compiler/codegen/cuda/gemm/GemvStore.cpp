@@ -11,7 +11,7 @@ using Values = ThreadBuilder::Values;
 
 /// Two buffers of accumulators, so that a tile needs one barrier; then the normed rows.
 int64_t GemvKernel::sharedBytes() const {
-  return 4 * 2 * bufferSums() + (p.norm ? 2 * p.rows * normedPitch() : 0);
+  return 4 * 2 * bufferSums() + (p.norm ? 2 * p.rows * normedPitchOf(p.depth) : 0);
 }
 
 /// Stores a warp's accumulators as [warp][row][column].

@@ -4,6 +4,7 @@
 #include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/gemm/HalfGemm.h"
+#include "compiler/codegen/cuda/gemm/Tuning.h"
 #include "compiler/dispatch/Strategy.h"
 #include "compiler/graph/TnRare.h"
 
@@ -21,14 +22,16 @@ MatchResult<LowBitProblem> matchLowBitGemv(RegionBuilder &region) {
   }
   tn::MatmulOp op = *ops.begin();
   tn::DecodeRowsOp rows = op.getB().getDefiningOp<tn::DecodeRowsOp>();
-  BlockArgument a = dyn_cast<BlockArgument>(op.getA());
-  BlockArgument weights = rows ? dyn_cast<BlockArgument>(rows.getRows()) : BlockArgument();
   LowBitProblem problem;
+  Value input = readStreamedNorm(op.getA(), problem.norm);
+  BlockArgument a = input ? dyn_cast<BlockArgument>(input) : BlockArgument();
+  BlockArgument weights = rows ? dyn_cast<BlockArgument>(rows.getRows()) : BlockArgument();
   Operation *exit = region.source.getBody().front().getTerminator();
   problem.parts = partsOfColumns(op, exit->getOperand(0));
   if (!a || !weights || !op.getTransposeB() || op.getTransposeA() || problem.parts == 0) {
-    return MatchFailure{"it is no product of an input by weights of 4 or 8 bits with elementwise "
-                        "operations behind the whole or the two halves of its columns"};
+    return MatchFailure{
+        "it is no product of an input, or its RMS norm, by weights of 4 or 8 bits with elementwise "
+        "operations behind the whole or the two halves of its columns"};
   }
   problem.element = op.getType().getElementType();
   problem.layout = rows.layout();
@@ -51,15 +54,87 @@ MatchResult<LowBitProblem> matchLowBitGemv(RegionBuilder &region) {
   return problem;
 }
 
-/// Enough panels under way, and no more than a warp has.
-LowBitLayout chooseLowBitLayout(const LowBitProblem &problem) {
+/// An odd number of 16 bytes, so that the words of 8 columns lie in different banks.
+int64_t lowBitChunkPitch(const LowBitProblem &problem, const LowBitLayout &layout) {
+  int64_t words = layout.blocks * problem.layout.blockWords();
+  return words / 4 % 2 ? words : words + 4;
+}
+
+LowBitMemory lowBitMemory(const LowBitProblem &problem, const LowBitLayout &layout) {
+  int64_t depth = problem.layout.depth, buffers = layout.grid < problem.tiles() ? 2 : 1;
+  LowBitMemory memory;
+  memory.sums = 4 * buffers * layout.warps * problem.rowGroups() * kMmaColumns * kLowBitSumPitch;
+  memory.rows =
+      problem.rows * depth <= kMostNormedElements ? 2 * problem.rows * normedPitchOf(depth) : 0;
+  memory.stages =
+      4 * layout.warps * layout.stages * kLowBitColumns * lowBitChunkPitch(problem, layout);
+  return memory;
+}
+
+namespace {
+
+/// Whether words lie on borders of 16 bytes and every warp has whole steps of them.
+bool fitsStages(const LowBitProblem &problem, const LowBitLayout &layout) {
+  int64_t blocks = problem.layout.blocks(), ofStep = layout.blocks * layout.warps;
+  return blocks % ofStep == 0 && layout.blocks * problem.layout.blockWords() % 4 == 0 &&
+         problem.layout.rowWords() % 4 == 0;
+}
+
+/// As many stages as there is room for, where `blocksPerSm` share a multiprocessor.
+int64_t stagesThatFit(const LowBitProblem &problem, LowBitLayout layout, int64_t blocksPerSm,
+                      const target::Target &gpu) {
+  int64_t steps = problem.layout.blocks() / (layout.blocks * layout.warps);
+  int64_t tiles = llvm::divideCeilSigned(problem.tiles(), layout.grid);
+  layout.stages = std::min(steps * tiles, tuning::kLowBitStages);
+  while (layout.stages > 0 &&
+         lowBitMemory(problem, layout).total() > gpu.sharedOfBlock(blocksPerSm)) {
+    --layout.stages;
+  }
+  return layout.stages;
+}
+
+} // namespace
+
+/// Where one wave holds all tiles, as many warps share a column as still have a few panels each:
+/// what one of them does is all that is waited for. Else a block's warps are few, and its tiles
+/// follow each other.
+LowBitLayout chooseLowBitLayout(const LowBitProblem &problem, const target::Target &gpu) {
   LowBitLayout layout;
+  int64_t panels = problem.layout.depth / kLowBitPanel;
+  bool isOneWave = problem.tiles() <= gpu.cores * tuning::kGemvBlocksPerSm;
+  if (isOneWave) {
+    // 32 warps leave a thread 64 registers, too few for two groups of rows.
+    bool areFew = problem.tiles() <= gpu.cores && problem.rowGroups() == 1;
+    int64_t most = areFew ? tuning::kLowBitMostWarps : tuning::kGemvLongWarps;
+    while (layout.warps < most && panels >= 2 * layout.warps * tuning::kLowBitLeastPanels) {
+      layout.warps *= 2;
+    }
+  } else if (panels >= tuning::kLowBitLongPanels) {
+    layout.warps = tuning::kGemvLongWarps;
+  }
   while (layout.warps > 1 && problem.layout.blocks() < layout.warps) {
     layout.warps /= 2;
   }
-  int64_t ofWarp = llvm::divideCeilSigned(problem.layout.blocks(), layout.warps);
-  layout.blocks =
-      std::clamp<int64_t>(kPanelsUnderWay * kLowBitPanel / problem.layout.block, 1, ofWarp);
+  auto setBlocks = [&] {
+    int64_t ofWarp = llvm::divideCeilSigned(problem.layout.blocks(), layout.warps);
+    layout.blocks =
+        std::clamp<int64_t>(kPanelsUnderWay * kLowBitPanel / problem.layout.block, 1, ofWarp);
+  };
+  setBlocks();
+  while (layout.warps > tuning::kGemvWarps && !fitsStages(problem, layout)) {
+    layout.warps /= 2;
+    setBlocks();
+  }
+  bool isShared = layout.warps <= tuning::kGemvWarps ||
+                  (isOneWave && problem.tiles() > gpu.cores && problem.rows <= kMmaColumns);
+  layout.blocksPerSm = isShared ? tuning::kGemvBlocksPerSm : 1;
+  layout.grid = problem.tiles();
+  if (fitsStages(problem, layout)) {
+    int64_t waves = llvm::divideCeilSigned(problem.tiles(), gpu.cores * layout.blocksPerSm);
+    layout.grid = llvm::divideCeilSigned(problem.tiles(), waves);
+    layout.stages = stagesThatFit(problem, layout, layout.blocksPerSm, gpu);
+    layout.grid = layout.stages > 0 ? layout.grid : problem.tiles();
+  }
   return layout;
 }
 
@@ -70,9 +145,9 @@ FamilyMatch matchFamily(RegionBuilder &region) {
   if (!problem) {
     return FamilyMatch::refuse(problem.why());
   }
-  return FamilyMatch::take(*problem,
-                           dispatch::choiceOf(kGemvLowBit.name, chooseLowBitLayout(*problem)),
-                           "few rows: weights of few bits stream from memory once");
+  return FamilyMatch::take(
+      *problem, dispatch::choiceOf(kGemvLowBit.name, chooseLowBitLayout(*problem, region.gpu)),
+      "few rows: weights of few bits stream from memory once");
 }
 
 /// The stream of weights, at what loads of 4 bytes reach of the memory, or the conversion of their
@@ -82,8 +157,10 @@ double lowBitSeconds(RegionBuilder &region, const LowBitProblem &problem,
   constexpr double kSeconds = 2.5e-6, kOfMemory = 0.7, kInstructions = 45, kPerSecond = 4 * 1.6e9;
   double bytes = double(problem.columns) * double(problem.layout.rowBytes());
   double panels = double(problem.tiles()) * double(problem.layout.depth / kLowBitPanel);
+  double normed = problem.norm ? double(problem.rows * problem.layout.depth) : 0;
   double work = panels * kInstructions / (kPerSecond * double(region.gpu.cores));
-  return kSeconds + std::max(bytes / (kOfMemory * region.gpu.memoryBandwidth), work);
+  return kSeconds + tuning::kGemvNormedSeconds * normed +
+         std::max(bytes / (kOfMemory * region.gpu.memoryBandwidth), work);
 }
 
 LogicalResult emitChosen(RegionBuilder &region, const LowBitProblem &problem,

@@ -10,13 +10,18 @@
 
 #include "compiler/codegen/common/region/KernelFamily.h"
 #include "compiler/codegen/cuda/base/ElementEmitter.h"
+#include "compiler/codegen/cuda/base/TensorCore.h"
 #include "compiler/codegen/cuda/gemm/GemmMatch.h"
+#include "compiler/codegen/cuda/gemm/HalfGemm.h"
+#include "compiler/codegen/cuda/gemm/RowNorm.h"
 #include "compiler/graph/BlockRows.h"
 
 namespace tenon::codegen::cuda {
 
 /// Depth of a panel: blocks are whole ones.
 inline constexpr int64_t kLowBitPanel = 32;
+/// Columns of a tile, and floats from a row of accumulators to the next.
+inline constexpr int64_t kLowBitColumns = 16, kLowBitSumPitch = kLowBitColumns + 4;
 
 /// Y[rows, columns] = A[rows, depth] B[columns, depth] for B of words; at most 16 rows.
 struct LowBitProblem {
@@ -28,25 +33,47 @@ struct LowBitProblem {
   /// Sums that make one element of the result: they lie columns / parts apart.
   int64_t parts = 1;
   tn::BlockRows layout;
+  std::optional<GemvNorm> norm;
 
   int64_t partColumns() const { return columns / parts; }
-  int64_t tileColumns() const { return 16 / parts; } ///< of the result
+  int64_t tileColumns() const { return kLowBitColumns / parts; } ///< of the result
+  int64_t rowGroups() const { return (rows + kMmaColumns - 1) / kMmaColumns; }
   int64_t tiles() const { return (partColumns() + tileColumns() - 1) / tileColumns(); }
 };
 
-/// The blocks of a column that a warp has under way, and the warps side by side along the depth.
+/// The blocks of a column that are a step of a warp, the warps side by side along the depth, and
+/// the thread blocks, which go from tile to tile.
 struct LowBitLayout {
   int64_t warps = 8;
   int64_t blocks = 4;
+  int64_t grid = 1;
+  /// Of a warp's ring in shared memory; 0: words come straight into registers, and a thread block
+  /// has one tile.
+  int64_t stages = 0;
+  int64_t blocksPerSm = 1; ///< that a processor's registers must hold
 };
 
 template <typename Visitor> void visitParameters(Visitor &visit, LowBitLayout &layout) {
   visit("warps", layout.warps);
   visit("blocks", layout.blocks);
+  visit("grid", layout.grid);
+  visit("stages", layout.stages);
+  visit("blocks_per_sm", layout.blocksPerSm);
 }
 
 MatchResult<LowBitProblem> matchLowBitGemv(RegionBuilder &region);
-LowBitLayout chooseLowBitLayout(const LowBitProblem &problem);
+LowBitLayout chooseLowBitLayout(const LowBitProblem &problem, const target::Target &gpu);
+
+/// Bytes of shared memory, in this order: accumulators, twice if a thread block has several tiles,
+/// so that each needs one barrier; the rows where they are few; the stages.
+struct LowBitMemory {
+  int64_t sums = 0, rows = 0, stages = 0;
+
+  int64_t total() const { return sums + rows + stages; }
+};
+LowBitMemory lowBitMemory(const LowBitProblem &problem, const LowBitLayout &layout);
+/// Words from a column's part of a stage to the next one's.
+int64_t lowBitChunkPitch(const LowBitProblem &problem, const LowBitLayout &layout);
 /// One kernel. False after a diagnostic.
 bool emitLowBitGemv(RegionBuilder &region, const LowBitProblem &problem,
                     const LowBitLayout &layout);

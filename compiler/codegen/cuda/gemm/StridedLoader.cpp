@@ -42,6 +42,12 @@ void copyNeighbours(const ThreadBuilder &t, Type element, int64_t width, Value f
   ifTaken([&](const ThreadBuilder &c) { c.store(loaded, to, size); });
 }
 
+Value inOrderOfLanes(const ThreadBuilder &t, Value line) {
+  Value rest = t.rem(line, kStripColumns), part = t.div(rest, 8), place = t.rem(rest, 8);
+  Value column = t.add(t.mul(t.div(place, 2), kLaneStrip), t.add(t.mul(part, 2), t.rem(place, 2)));
+  return t.add(t.sub(line, rest), column);
+}
+
 int64_t copyWidth(const GemmProblem &problem, bool isA) {
   const GemmOperand &operand = isA ? problem.a : problem.b;
   AffineExpr ofDepth = isA ? operand.columnStride() : operand.rowStride();
@@ -112,7 +118,8 @@ void StridedLoader::copy(const ThreadBuilder &t, Value depth, Value to) const {
     along = t.mul(along, kernel->size64(innerStride));
   }
   for (int64_t first = 0; first < lines; first += linesPerStep) {
-    Value tileLine = t.add(line, first), outer = t.add(firstOuter, tileLine);
+    Value tileLine = t.add(line, first);
+    Value outer = t.add(firstOuter, isInOrderOfLanes ? inOrderOfLanes(t, tileLine) : tileLine);
     Value isRead = insideInner;
     if (hasOuterTail) {
       Value inside = t.isLess(outer, outerEnd);

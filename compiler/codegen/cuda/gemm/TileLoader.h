@@ -31,11 +31,20 @@ public:
 
   /// Of a tile: its lines and the elements from one to the next.
   int64_t lines = 0, pitch = 0;
+  /// Whether lines stand in the order of inOrderOfLanes.
+  bool isInOrderOfLanes = false;
   /// Whether a line is a row of A or a column of B, and not a place of the depth.
   bool depthIsInner = true;
   /// The region's input that it reads.
   unsigned buffer = 0;
 };
+
+/// Columns that a warp's lanes share out as strips of neighbours, and those of a strip.
+inline constexpr int64_t kStripColumns = 32, kLaneStrip = 8;
+/// The column of B that stands at a line of its tile, where lane 4 g + q is to have the sums of 8
+/// neighbours: mma gives it columns 2 q and 2 q + 1 of each 8 lines, so that line 8 c + 2 q + i of
+/// 32 has column 8 q + 2 c + i.
+mlir::Value inOrderOfLanes(const ThreadBuilder &t, mlir::Value line);
 
 /// Starts the copy of `width` neighbours from global to shared memory where `isRead` (null:
 /// always), else of zeros, if the thread has a place for them (`isTaken`; null: it has). Single

@@ -32,27 +32,38 @@ int64_t TiledGemmKernel::sharedBytes() const {
   if (tile.isSimt) {
     return 4 * std::max(tile.rows * sumPitch(), tile.depth * (tile.rows + tile.columns + 8));
   }
-  return std::max(tile.stages * stageElements() * byteSize(stored), tile.rows * sumPitch() * 4);
+  int64_t ofStages = tile.stages * stageElements() * byteSize(stored);
+  return storesFromRegisters() ? ofStages : std::max(ofStages, tile.rows * sumPitch() * 4);
 }
 
-/// Blocks are numbered [batch][columns][rows][split]: neighbours share a tile of B.
+/// Tiles are numbered [batch][columns][rows]: neighbours share a tile of B; where blocks go through
+/// them, [batch][rows][columns]: neighbours share a tile of A, which is the larger one.
+void TiledGemmKernel::placeTile(const ThreadBuilder &t, Value index) {
+  Value rowTiles = t.ceilDiv(at.rowCount, tile.rows);
+  Value columnTiles = t.ceilDiv(at.columnCount, tile.columns);
+  if (blocksAtOnce() > 0) {
+    at.column = t.mul(t.rem(index, columnTiles), tile.columns);
+    index = t.div(index, columnTiles);
+    at.row = t.mul(t.rem(index, rowTiles), tile.rows);
+    at.batch = p.batch.empty() ? t.i32(0) : t.div(index, rowTiles);
+  } else {
+    at.row = t.mul(t.rem(index, rowTiles), tile.rows);
+    index = t.div(index, rowTiles);
+    at.column = t.mul(t.rem(index, columnTiles), tile.columns);
+    at.batch = p.batch.empty() ? t.i32(0) : t.div(index, columnTiles);
+  }
+  a->place(kernel, at);
+  b->place(kernel, at);
+}
+
 void TiledGemmKernel::place() {
   ThreadBuilder t = kernel.code();
   at.rowCount = kernel.size32(p.rows);
   at.columnCount = kernel.size32(p.columns);
   at.depthCount = kernel.size32(p.depth);
   at.thread = t.thread();
-  Value index = t.block();
-  rank = t.rem(index, tile.splits);
-  index = t.div(index, tile.splits);
-  Value rowTiles = t.ceilDiv(at.rowCount, tile.rows);
-  at.row = t.mul(t.rem(index, rowTiles), tile.rows);
-  index = t.div(index, rowTiles);
-  Value columnTiles = t.ceilDiv(at.columnCount, tile.columns);
-  at.column = t.mul(t.rem(index, columnTiles), tile.columns);
-  at.batch = p.batch.empty() ? t.i32(0) : t.div(index, columnTiles);
-  a->place(kernel, at);
-  b->place(kernel, at);
+  rank = t.rem(t.block(), tile.splits);
+  placeTile(t, t.div(t.block(), tile.splits));
 
   Value steps = t.ceilDiv(at.depthCount, tile.depth);
   Value slice = t.ceilDiv(steps, tile.splits);
@@ -117,7 +128,9 @@ Values TiledGemmKernel::multiplyStage(const ThreadBuilder &t, Value step,
         const Values &words = right[c / 2];
         MutableArrayRef<Value> sum =
             MutableArrayRef<Value>(result).slice((r * columnTiles + c) * 4, 4);
-        Values next = multiply(t, element, left[r], {words[c % 2 * 2], words[c % 2 * 2 + 1]}, sum);
+        Value columnWords[] = {words[c % 2 * 2], words[c % 2 * 2 + 1]};
+        Values next = element.isInteger() ? multiplyBytes(t, p.isSigned, left[r], columnWords, sum)
+                                          : multiply(t, element, left[r], columnWords, sum);
         llvm::copy(next, sum.begin());
       }
     }
@@ -125,25 +138,33 @@ Values TiledGemmKernel::multiplyStage(const ThreadBuilder &t, Value step,
   return result;
 }
 
-/// The accumulators of this block's part of the depth.
-Values TiledGemmKernel::addProducts() {
+/// The copies of a tile's first stages.
+void TiledGemmKernel::startCopies(const ThreadBuilder &t, bool ofB) const {
+  for (int64_t i = 0; i + 1 < tile.stages; ++i) {
+    copyStage(t, t.add(firstStep, i), /*ofA=*/true, ofB);
+    commitCopies(t);
+  }
+}
+
+void TiledGemmKernel::startProducts() {
   ThreadBuilder t = kernel.code();
   // Weights are there before any kernel runs: their copies start while the predecessor still works.
   func::FuncOp source = kernel.region.source;
   bool isConstant = b->buffer < source.getNumArguments() &&
                     source.getArgAttr(b->buffer, kConstantArgument) && tile.stages > 1;
-  Value step = firstStep;
   if (isConstant) {
     for (int64_t i = 0; i + 1 < tile.stages; ++i) {
-      copyStage(t, t.add(step, i), /*ofA=*/false, /*ofB=*/true);
+      copyStage(t, t.add(firstStep, i), /*ofA=*/false, /*ofB=*/true);
     }
   }
   kernel.waitHere();
   kernel.launchDependentsHere();
-  for (int64_t i = 0; i + 1 < tile.stages; ++i) {
-    copyStage(t, t.add(step, i), /*ofA=*/true, /*ofB=*/!isConstant);
-    commitCopies(t);
-  }
+  startCopies(t, /*ofB=*/!isConstant);
+}
+
+/// The accumulators of this block's part of the depth.
+Values TiledGemmKernel::addProducts() {
+  ThreadBuilder t = kernel.code();
   bool isFma = element.isF32(), isInteger = sumsIntegers(tensors);
   int64_t count = tile.warpRows * tile.warpColumns / kWarp;
   return t.loop(firstStep, lastStep, t.i32(1), Values(count, isInteger ? t.i32(0) : t.f32(0)),

@@ -34,9 +34,12 @@ private:
   int64_t sumPitch() const { return tile.columns + 8; }
   int64_t sharedBytes() const;
   void place();
+  void placeTile(const ThreadBuilder &t, Value index);
   void copyStage(const ThreadBuilder &t, Value step, bool ofA, bool ofB) const;
   Values multiplyStage(const ThreadBuilder &t, Value step, mlir::ValueRange accumulators) const;
   Values multiplyStageFma(const ThreadBuilder &t, Value step, mlir::ValueRange accumulators) const;
+  void startCopies(const ThreadBuilder &t, bool ofB) const;
+  void startProducts();
   Values addProducts();
   void placeSimt();
   Values addSimtProducts();
@@ -44,6 +47,13 @@ private:
   void storeSums(mlir::ValueRange accumulators);
   void storeSumsFma(mlir::ValueRange accumulators);
   void shareSimtSums(mlir::ValueRange accumulators);
+  bool storesFromRegisters() const;
+  std::optional<int64_t> tileCount() const;
+  int64_t blocksPerSm() const;
+  int64_t blocksAtOnce() const;
+  void goThroughTiles(int64_t tiles, int64_t blocks);
+  void storeStrips(mlir::ValueRange accumulators);
+  Indices placeOf(const Index &row, const Index &column, Index &linear);
   void storeResult();
   void storeUnit(Value unit, int64_t width);
   Values totalOf(const ThreadBuilder &t, Value row, Value column, int64_t width) const;

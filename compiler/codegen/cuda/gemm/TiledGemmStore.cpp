@@ -3,6 +3,7 @@
 #include "compiler/codegen/cuda/gemm/EpilogueStore.h"
 #include "compiler/codegen/cuda/gemm/IntegerSums.h"
 #include "compiler/codegen/cuda/gemm/TiledGemmKernel.h"
+#include "compiler/codegen/cuda/gemm/Tuning.h"
 
 #include <numeric>
 
@@ -75,6 +76,135 @@ Values TiledGemmKernel::totalOf(const ThreadBuilder &t, Value row, Value column,
   return totals;
 }
 
+/// A place of the result, and its number in row-major order.
+Indices TiledGemmKernel::placeOf(const Index &row, const Index &column, Index &linear) {
+  IndexMath &math = kernel.math;
+  Index batch = math.fromWord(at.batch), inRow = column;
+  Indices place;
+  if (p.isGrouped) {
+    inRow = math.add(math.multiply(batch, kernel.size(p.columns)), column);
+    place = math.delinearize(row, kernel.sizes(p.rowDims));
+    linear = math.multiply(row, kernel.size(p.columns * p.batch.front()));
+  } else {
+    place = math.delinearize(batch, kernel.sizes(p.batch));
+    llvm::append_range(place, math.delinearize(row, kernel.sizes(p.rowDims)));
+    linear = math.add(math.multiply(batch, kernel.size(p.rows)), row);
+    linear = math.multiply(linear, kernel.size(p.columns));
+  }
+  linear = math.add(linear, inRow);
+  place.push_back(inRow);
+  return place;
+}
+
+/// Whether a lane's accumulators are strips of neighbours (inOrderOfLanes) that go through the
+/// epilogue where they are: all of the depth is the block's own, and bytes are stored, of which a
+/// way through shared memory would take longer than the product.
+bool TiledGemmKernel::storesFromRegisters() const {
+  return element.isInteger() && tile.splits == 1 && b->depthIsInner &&
+         tile.warpColumns % kStripColumns == 0 && p.columns.isMultipleOf(kLaneStrip);
+}
+
+/// Of the whole product; none if it varies.
+std::optional<int64_t> TiledGemmKernel::tileCount() const {
+  std::optional<int64_t> rows = tn::constantDim(p.rows), columns = tn::constantDim(p.columns);
+  if (!rows || !columns) {
+    return std::nullopt;
+  }
+  int64_t count =
+      llvm::divideCeilSigned(*rows, tile.rows) * llvm::divideCeilSigned(*columns, tile.columns);
+  for (AffineExpr size : p.batch) {
+    std::optional<int64_t> known = tn::constantDim(size);
+    if (!known) {
+      return std::nullopt;
+    }
+    count *= *known;
+  }
+  return count;
+}
+
+int64_t TiledGemmKernel::blocksPerSm() const {
+  int64_t blocks = tuning::kTiledThreads / tile.threads();
+  while (blocks > 1 && sharedBytes() > kernel.region.gpu.sharedOfBlock(blocks)) {
+    --blocks;
+  }
+  return blocks;
+}
+
+/// How many blocks go from tile to tile, the next one's first stages on their way while sums go
+/// through the epilogue; 0 where each block has one tile.
+int64_t TiledGemmKernel::blocksAtOnce() const {
+  std::optional<int64_t> tiles = storesFromRegisters() ? tileCount() : std::nullopt;
+  if (!tiles) {
+    return 0;
+  }
+  int64_t waves = llvm::divideCeilSigned(*tiles, kernel.region.gpu.cores * blocksPerSm());
+  return waves > 1 ? llvm::divideCeilSigned(*tiles, waves) : 0;
+}
+
+void TiledGemmKernel::goThroughTiles(int64_t tiles, int64_t blocks) {
+  ThreadBuilder t = kernel.code();
+  auto body = [&](const ThreadBuilder &c, Value index, ValueRange) -> Values {
+    emitter.openScope();
+    placeTile(c, index);
+    Values sums = addProducts();
+    // All warps are done with the stages.
+    c.barrier();
+    BlockPlace own = at;
+    Value next = c.add(index, blocks);
+    c.when(c.isLess(next, c.i32(tiles)), [&](const ThreadBuilder &d) {
+      emitter.openScope();
+      placeTile(d, next);
+      startCopies(d, /*ofB=*/true);
+      emitter.closeScope();
+    });
+    at = own;
+    storeStrips(sums);
+    emitter.closeScope();
+    return {};
+  };
+  t.loop(t.block(), t.i32(tiles), t.i32(blocks), {}, body);
+}
+
+void TiledGemmKernel::storeStrips(ValueRange accumulators) {
+  ThreadBuilder t = kernel.code();
+  IndexMath &math = kernel.math;
+  Value group = t.div(t.lane(), 4), quad = t.rem(t.lane(), 4);
+  int64_t columnTiles = tile.warpColumns / kMmaColumns;
+  bool hasRowTail = !p.rows.isMultipleOf(tile.rows);
+  bool hasColumnTail = !p.columns.isMultipleOf(tile.columns);
+  SmallVector<ResultStrip> strips;
+  for (int64_t part = 0; part < tile.warpColumns / kStripColumns; ++part) {
+    Value column = t.add(at.column, t.add(warpColumn, part * kStripColumns));
+    column = t.add(column, t.mul(quad, kLaneStrip));
+    Value isInside;
+    if (hasColumnTail) {
+      isInside = t.isLess(column, at.columnCount);
+      // What follows may read there.
+      column = t.min(column, t.sub(at.columnCount, t.i32(kLaneStrip)));
+    }
+    Index columnIndex = math.fromWord(column, kLaneStrip);
+    for (int64_t rows = 0; rows < tile.warpRows; rows += kMmaRows / 2) {
+      Value row = t.add(at.row, t.add(t.add(warpRow, group), rows));
+      ResultStrip strip;
+      strip.isStored = isInside;
+      if (hasRowTail) {
+        Value isRow = t.isLess(row, at.rowCount);
+        strip.isStored = isInside ? t.bitAnd(isInside, isRow) : isRow;
+        row = t.min(row, t.sub(at.rowCount, t.i32(1)));
+      }
+      int64_t below = rows % kMmaRows / (kMmaRows / 2);
+      int64_t first = rows / kMmaRows * columnTiles + part * kStripColumns / kMmaColumns;
+      for (int64_t tiles = 0; tiles < kStripColumns / kMmaColumns; ++tiles) {
+        llvm::append_range(strip.accumulators,
+                           accumulators.slice((first + tiles) * 4 + below * 2, 2));
+      }
+      strip.place = placeOf(math.fromWord(row), columnIndex, strip.linear);
+      strips.push_back(strip);
+    }
+  }
+  storeThroughEpilogue(emitter, tensors, strips);
+}
+
 /// One unit of the tile: `width` neighbours in a row, which all are inside the matrix or all
 /// outside.
 void TiledGemmKernel::storeUnit(Value unit, int64_t width) {
@@ -92,21 +222,7 @@ void TiledGemmKernel::storeUnit(Value unit, int64_t width) {
     ResultStrip strip;
     strip.accumulators = totalOf(t, tileRow, tileColumn, width);
     IndexMath &math = kernel.math;
-    Index rowIndex = math.fromWord(row), columnIndex = math.fromWord(column, width);
-    if (p.isGrouped) {
-      columnIndex =
-          math.add(math.multiply(math.fromWord(at.batch), kernel.size(p.columns)), columnIndex);
-      strip.place = math.delinearize(rowIndex, kernel.sizes(p.rowDims));
-      strip.linear = math.multiply(rowIndex, kernel.size(p.columns * p.batch.front()));
-    } else {
-      strip.place = math.delinearize(math.fromWord(at.batch), kernel.sizes(p.batch));
-      llvm::append_range(strip.place, math.delinearize(rowIndex, kernel.sizes(p.rowDims)));
-      strip.linear =
-          math.add(math.multiply(math.fromWord(at.batch), kernel.size(p.rows)), rowIndex);
-      strip.linear = math.multiply(strip.linear, kernel.size(p.columns));
-    }
-    strip.linear = math.add(strip.linear, columnIndex);
-    strip.place.push_back(columnIndex);
+    strip.place = placeOf(math.fromWord(row), math.fromWord(column, width), strip.linear);
     storeThroughEpilogue(emitter, tensors, strip);
   });
 }
@@ -136,13 +252,25 @@ bool TiledGemmKernel::emit() {
     // ptxas by itself spills a word to have room for more blocks.
     kernel.setMinBlocksPerSm(1);
   }
+  b->isInOrderOfLanes = storesFromRegisters();
+  if (blocksAtOnce() > 0) {
+    kernel.setMinBlocksPerSm(static_cast<int>(blocksPerSm()));
+  }
   place();
   if (tile.isSimt) {
     shareSimtSums(addSimtProducts());
+    storeResult();
   } else {
-    shareSums(addProducts());
+    startProducts();
+    if (int64_t blocks = blocksAtOnce()) {
+      goThroughTiles(*tileCount(), blocks);
+    } else if (storesFromRegisters()) {
+      storeStrips(addProducts());
+    } else {
+      shareSums(addProducts());
+      storeResult();
+    }
   }
-  storeResult();
   if (tile.splits > 1) {
     // No block ends while another one reads its memory.
     clusterBarrier();
@@ -150,6 +278,9 @@ bool TiledGemmKernel::emit() {
   AffineExpr blocks = p.rows.ceilDiv(tile.rows) * p.columns.ceilDiv(tile.columns) * tile.splits;
   for (AffineExpr size : p.batch) {
     blocks = blocks * size;
+  }
+  if (int64_t atOnce = blocksAtOnce()) {
+    blocks = getAffineConstantExpr(atOnce, blocks.getContext());
   }
   kernel.finish(blocks, sharedBytes());
   return !emitter.hasFailed();

@@ -29,6 +29,15 @@ inline constexpr double kGemvSeconds = 1.05e-6, kGemvWaveSeconds = 0.067e-6;
 /// us of a product on an H200.
 inline constexpr double kGemvNormedSeconds = 0.1e-9;
 
+// gemv_low_bit. Chosen, not measured.
+
+/// Panels of the depth from which on a block has as many warps as a long GEMV.
+inline constexpr int64_t kLowBitLongPanels = 128;
+/// Where one wave of blocks has all tiles: warps of a block at most, and panels of each at least.
+inline constexpr int64_t kLowBitMostWarps = 32, kLowBitLeastPanels = 4;
+/// Stages of a warp's ring at most.
+inline constexpr int64_t kLowBitStages = 3;
+
 // gemm_skinny. Measured on an H200 (docs/adr/0007).
 
 /// Rows at most.
@@ -72,6 +81,8 @@ inline constexpr int64_t kTileSplits[] = {1, 2, 3, 4, 6, 8};
 inline constexpr int64_t kManyWarpsTile = 8192, kLargeWarpTile = 16384;
 /// Bytes of the ring of stages, and stages at least and at most.
 inline constexpr int64_t kRingBytes = 65536, kLeastStages = 3, kMostStages = 6;
+/// Threads of a multiprocessor whose blocks go from tile to tile: derived, 128 registers each.
+inline constexpr int64_t kTiledThreads = 512;
 /// Bytes of shared memory that a block has besides its stages.
 inline constexpr int64_t kBesideStages = 4096;
 /// Of the estimate, fitted to 720 kernels on an H200, 20 % off (root mean square). Seconds: from

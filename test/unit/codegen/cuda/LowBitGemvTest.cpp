@@ -63,7 +63,7 @@ RunOptions optionsOf(const Shape &s, bool reversed = false) {
 
 mlir::FailureOr<bool> emitChosen(RegionBuilder &region) {
   MatchResult<LowBitProblem> problem = matchLowBitGemv(region);
-  return problem && emitLowBitGemv(region, *problem, chooseLowBitLayout(*problem));
+  return problem && emitLowBitGemv(region, *problem, chooseLowBitLayout(*problem, region.gpu));
 }
 
 testing::AssertionResult isRight(const Shape &s, bool reversed = false) {
@@ -113,6 +113,53 @@ TEST(CudaLowBitGemvTest, Rings) {
   EXPECT_TRUE(isRight({"bf16", 1, 32, {8, 64, false, 8192}}, true));
 }
 
+/// Fewer thread blocks than tiles: rings go on from tile to tile, the last of which not every block has.
+TEST(CudaLowBitGemvTest, TilesOfABlock) {
+  for (auto [grid, stages] : {std::pair<int64_t, int64_t>(1, 3), {2, 1}, {5, 2}}) {
+    Emitter emitter = [grid = grid, stages = stages](RegionBuilder &region) -> mlir::FailureOr<bool> {
+      MatchResult<LowBitProblem> problem = matchLowBitGemv(region);
+      LowBitLayout layout = chooseLowBitLayout(*problem, region.gpu);
+      layout.grid = grid;
+      layout.stages = stages;
+      while (lowBitMemory(*problem, layout).total() > region.gpu.sharedBytes) {
+        --layout.stages;
+      }
+      return emitLowBitGemv(region, *problem, layout);
+    };
+    Shape one{"bf16", 1, 16 * 7, {4, 32, false, 1024}}, many{"f16", 3, 16 * 7 + 5, {4, 32, true, 8192}}, whole{"f16", 2, 16 * 6, {8, 64, false, 4096}};
+    for (const Shape &s : {one, many, whole}) {
+      EXPECT_TRUE(matchesReference(textOf(s), emitter, optionsOf(s))) << grid;
+      EXPECT_TRUE(matchesReference(textOf(s), emitter, optionsOf(s, /*reversed=*/true))) << grid;
+    }
+  }
+}
+
+/// The rows are the RMS norm of others, with a scale or without.
+std::string normedText(const Shape &s, bool hasScale) {
+  std::string text = textOf(s), type = "tensor<" + std::to_string(s.rows) + "x" + std::to_string(s.layout.depth) + "x" + s.type + ">",
+              scale = "tensor<" + std::to_string(s.layout.depth) + "x" + s.type + ">";
+  size_t at = text.find("%w = ");
+  text.insert(at, "%n = tn.rms_norm %a" + std::string(hasScale ? " scale %s" : "") + " {axis = 1 : i64, epsilon = 1.0e-05 : f64} : (" + type +
+                      (hasScale ? ", " + scale : "") + ") -> " + type + "\n");
+  text.replace(text.find("tn.matmul %a"), 12, "tn.matmul %n");
+  if (hasScale) {
+    size_t end = text.find(") -> ");
+    text.insert(end, ", %s: " + scale + " {tn.constant}");
+  }
+  return text;
+}
+
+TEST(CudaLowBitGemvTest, Norms) {
+  for (bool hasScale : {false, true}) {
+    for (const Shape &s : {Shape{"bf16", 1, 48, {4, 32, false, 2048}}, Shape{"f16", 3, 40, {8, 32, true, 1024}}, Shape{"f16", 2, 24, {4, 32, false, 32 * 37}}}) {
+      EXPECT_TRUE(matchesReference(normedText(s, hasScale), emitChosen, optionsOf(s))) << normedText(s, hasScale);
+    }
+  }
+  // Too many numbers for every block to norm.
+  Shape large{"f16", 9, 48, {4, 32, false, 1024}};
+  EXPECT_FALSE(matchesReference(normedText(large, true), emitChosen, optionsOf(large)));
+}
+
 TEST(CudaLowBitGemvTest, Halves) {
   for (const Shape &s : {Shape{"f16", 1, 64, {4, 32, false, 512}}, Shape{"bf16", 3, 2 * 21, {4, 128, true, 256}}}) {
     EXPECT_TRUE(matchesReference(gatedText(s), emitChosen, optionsOf(s))) << gatedText(s);
@@ -131,7 +178,8 @@ TEST(CudaLowBitGemvTest, Assembles) {
     for (const char *arch : {"sm_80", "sm_90a"}) {
       llvm::Expected<std::string> ptx = emitTestPtx(textOf(s), emitChosen, target::targetOf(arch));
       ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
-      EXPECT_TRUE(assembles(*ptx, target::targetOf(arch))) << arch;
+      testing::AssertionResult result = assembles(*ptx, target::targetOf(arch));
+      EXPECT_TRUE(result) << arch << result.message();
     }
   }
 }

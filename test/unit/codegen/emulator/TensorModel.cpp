@@ -96,9 +96,11 @@ void multiplyMatrices(Lanes lanes, bool isBrain) {
   multiplyFragments<2, uint16_t, uint16_t, float>(lanes, widen, widen);
 }
 
-void multiplyBytes(Lanes lanes) {
-  multiplyFragments<4, uint8_t, int8_t, int32_t>(
-      lanes, [](uint8_t x) { return int32_t(x); }, [](int8_t x) { return int32_t(x); });
+template <typename A> void multiplyBytes(Lanes lanes) {
+  multiplyFragments<4, A, int8_t, int32_t>(
+      lanes, [](A x) { return int32_t(x); }, [](int8_t x) { return int32_t(x); });
 }
+template void multiplyBytes<uint8_t>(Lanes lanes);
+template void multiplyBytes<int8_t>(Lanes lanes);
 
 } // namespace tenon::codegen::cuda

@@ -24,7 +24,7 @@ uint16_t toHalf(float value, bool isBrain);
 
 /// mma.m16n8k16.
 void multiplyMatrices(Lanes lanes, bool isBrain);
-/// The same of unsigned by signed bytes, of twice the depth.
-void multiplyBytes(Lanes lanes);
+/// The same of bytes (A is uint8_t or int8_t) by signed ones, of twice the depth.
+template <typename A> void multiplyBytes(Lanes lanes);
 
 } // namespace tenon::codegen::cuda

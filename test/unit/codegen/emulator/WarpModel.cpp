@@ -329,7 +329,8 @@ using Together = void (*)(Lanes lanes);
 const std::map<std::string, Together> &togethers() {
   static const std::map<std::string, Together> table = {
       {"llvm.nvvm.mma.m16n8k16.row.col.f32.f32", [](Lanes l) { multiplyMatrices(l, false); }},
-      {"llvm.nvvm.mma.m16n8k32.row.col.u8.s8", multiplyBytes},
+      {"llvm.nvvm.mma.m16n8k32.row.col.u8.s8", multiplyBytes<uint8_t>},
+      {"llvm.nvvm.mma.m16n8k32.row.col.s8", multiplyBytes<int8_t>},
       {"llvm.nvvm.mma.m16n8k16.row.col.bf16", [](Lanes l) { multiplyMatrices(l, true); }},
       {"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16.p3", [](Lanes l) { loadMatrices(l, false); }},
       {"llvm.nvvm.stmatrix.sync.aligned.m8n8.x4.b16.p3", storeMatrices},

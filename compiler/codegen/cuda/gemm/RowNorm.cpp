@@ -1,7 +1,8 @@
-// The norm before a product with few rows: while the weights are on their way, every block norms
-// all rows into shared memory, one or more warps a row. Relies on 16-bit elements and rows of a
-// multiple of eight.
-#include "compiler/codegen/cuda/gemm/GemvKernel.h"
+// A lane reads eight neighbours at a time and keeps them until the sum of squares is known. Relies
+// on scales being there before any kernel runs.
+#include "compiler/codegen/cuda/gemm/RowNorm.h"
+
+#include "compiler/codegen/cuda/gemm/HalfGemm.h"
 #include "compiler/codegen/cuda/gemm/Tuning.h"
 
 using namespace mlir;
@@ -17,19 +18,36 @@ constexpr int64_t kPart = 8;
 
 } // namespace
 
-int64_t GemvKernel::warpsOfRow() const {
+Value readStreamedNorm(Value a, std::optional<GemvNorm> &norm) {
+  tn::RmsNormOp op = a.getDefiningOp<tn::RmsNormOp>();
+  if (!op) {
+    return a;
+  }
+  Value scale = op.getScale();
+  if (!isStreamedNorm(op) || (scale && !isa<BlockArgument>(scale))) {
+    return {};
+  }
+  norm = GemvNorm{};
+  norm->epsilon = op.getEpsilon().convertToDouble();
+  if (scale) {
+    norm->scale = cast<BlockArgument>(scale).getArgNumber();
+  }
+  return op.getX();
+}
+
+int64_t RowNorm::warpsOfRow() const {
   int64_t warps = 1;
   auto isFew = [&] {
-    return warps * 2 * p.rows > layout.warps &&
+    return warps * 2 * p.count > p.warps &&
            p.depth <= warps * kWarp * kPart * tuning::kGemvNormSteps;
   };
-  while (!isFew() && warps < layout.warps) {
+  while (!isFew() && warps < p.warps) {
     warps *= 2;
   }
   return warps;
 }
 
-Values GemvKernel::numbersOf(const ThreadBuilder &t, Value vector) const {
+Values RowNorm::numbersOf(const ThreadBuilder &t, Value vector) const {
   Values numbers;
   for (int64_t i = 0; i < kPart / 2; ++i) {
     Value pair = t.bitcast(t.vectorType(2, p.element), t.extract(vector, i));
@@ -40,8 +58,7 @@ Values GemvKernel::numbersOf(const ThreadBuilder &t, Value vector) const {
 }
 
 /// `factors`, the words of the scale, may be null.
-Value GemvKernel::normalized(const ThreadBuilder &t, Value words, Value factor,
-                             Value factors) const {
+Value RowNorm::normalized(const ThreadBuilder &t, Value words, Value factor, Value factors) const {
   Values numbers = numbersOf(t, words), packed;
   Values scaled = factors ? numbersOf(t, factors) : Values();
   for (auto [i, number] : llvm::enumerate(numbers)) {
@@ -51,12 +68,12 @@ Value GemvKernel::normalized(const ThreadBuilder &t, Value words, Value factor,
   for (int64_t i = 0; i < kPart; i += 2) {
     packed.push_back(t.packPair(p.element, numbers[i], numbers[i + 1]));
   }
-  return t.pack(packed);
+  return t.pack(order ? order(t, packed) : packed);
 }
 
 /// What a row is multiplied by, from a lane's sum of squares. The warps of a row meet where
 /// accumulators of tiles will lie later.
-Value GemvKernel::rowFactor(const ThreadBuilder &t, Value square, Value row, Value part) const {
+Value RowNorm::rowFactor(const ThreadBuilder &t, Value square, Value row, Value part) const {
   for (int64_t mask = kWarp / 2; mask > 0; mask /= 2) {
     square = t.addF(square, t.shuffleXor(square, mask));
   }
@@ -69,21 +86,21 @@ Value GemvKernel::rowFactor(const ThreadBuilder &t, Value square, Value row, Val
       square = t.addF(square, t.load(t.f32Type(), t.offset(base, t.f32Type(), i), 4));
     }
   }
-  Value mean = t.fma(square, t.f32(1.0 / p.depth), t.f32(p.norm->epsilon));
+  Value mean = t.fma(square, t.f32(1.0 / p.depth), t.f32(norm.epsilon));
   return t.intrinsic("llvm.nvvm.rsqrt.approx.f", t.f32Type(), {mean});
 }
 
 /// How often the lanes of a row read.
-int64_t GemvKernel::normSteps() const {
+int64_t RowNorm::steps() const {
   int64_t lanes = warpsOfRow() * kWarp;
   return (p.depth / kPart + lanes - 1) / lanes;
 }
 
 /// The place in a row of what a lane reads, and whether it is one (null: always).
-Value GemvKernel::normPlace(const ThreadBuilder &t, int64_t step, Value &isInside) const {
+Value RowNorm::placeOf(const ThreadBuilder &t, int64_t step, Value &isInside) const {
   int64_t parts = p.depth / kPart, lanes = warpsOfRow() * kWarp;
-  Value part = t.rem(warp, warpsOfRow());
-  Value number = t.add(t.add(t.mul(part, kWarp), t.rem(thread, kWarp)), step * lanes);
+  Value part = t.rem(t.div(t.thread(), kWarp), warpsOfRow());
+  Value number = t.add(t.add(t.mul(part, kWarp), t.lane()), step * lanes);
   if ((step + 1) * lanes > parts) {
     isInside = t.isLess(number, t.i32(parts));
     number = t.min(number, t.i32(parts - 1));
@@ -91,27 +108,28 @@ Value GemvKernel::normPlace(const ThreadBuilder &t, int64_t step, Value &isInsid
   return t.mul(number, kPart);
 }
 
-/// Scales are weights: they may be read before the rows are there.
-void GemvKernel::fetchScales() {
+void RowNorm::fetchScales() {
   ThreadBuilder t = kernel.code();
-  for (int64_t step = 0; scalePointer && step < normSteps(); ++step) {
-    Value isInside, place = normPlace(t, step, isInside);
+  Value scalePointer = norm.scale ? kernel.orderedPointer(*norm.scale) : Value();
+  for (int64_t step = 0; scalePointer && step < steps(); ++step) {
+    Value isInside, place = placeOf(t, step, isInside);
     Type type = t.vectorType(kPart / 2, t.i32Type());
     scales.push_back(t.load(type, t.offset(scalePointer, p.element, place), 16));
   }
 }
 
 /// One row of each group of warps.
-void GemvKernel::normPass(const ThreadBuilder &t, Value pass) const {
-  int64_t slots = layout.warps / warpsOfRow();
-  Value row = t.add(t.div(warp, warpsOfRow()), t.mul(pass, slots));
+void RowNorm::pass(const ThreadBuilder &t, Value number) const {
+  int64_t slots = p.warps / warpsOfRow();
+  Value warp = t.div(t.thread(), kWarp);
+  Value row = t.add(t.div(warp, warpsOfRow()), t.mul(number, slots));
   Value readRow = t.min(row, t.sub(rowCount, t.i32(1)));
   Type type = t.vectorType(kPart / 2, t.i32Type());
   Value nothing = t.pack(Values(kPart / 2, t.i32(0)));
   Values words;
   Value square = t.f32(0);
-  for (int64_t step = 0; step < normSteps(); ++step) {
-    Value isInside, place = normPlace(t, step, isInside);
+  for (int64_t step = 0; step < steps(); ++step) {
+    Value isInside, place = placeOf(t, step, isInside);
     Value at = t.offset(inputPointer, p.element, t.add(t.mul(readRow, p.depth), place));
     Value read = t.load(type, at, 16);
     words.push_back(isInside ? t.select(isInside, read, nothing) : read);
@@ -120,12 +138,12 @@ void GemvKernel::normPass(const ThreadBuilder &t, Value pass) const {
     }
   }
   Value factor = rowFactor(t, square, row, t.rem(warp, warpsOfRow()));
-  Value isRow = hasRowTail(slots) ? t.isLess(row, rowCount) : Value();
-  for (int64_t step = 0; step < normSteps(); ++step) {
-    Value isStored, place = normPlace(t, step, isStored);
-    Value result = normalized(t, words[step], factor, scalePointer ? scales[step] : Value());
+  Value isRow = p.count % slots != 0 || p.mayBeFewer ? t.isLess(row, rowCount) : Value();
+  for (int64_t step = 0; step < steps(); ++step) {
+    Value isStored, place = placeOf(t, step, isStored);
+    Value result = normalized(t, words[step], factor, norm.scale ? scales[step] : Value());
     auto store = [&](const ThreadBuilder &c) {
-      Value at = c.add(c.mul(row, normedPitch()), place);
+      Value at = c.add(c.mul(row, normedPitchOf(p.depth)), place);
       c.store(result, c.offset(normedPointer, p.element, at), 16);
     };
     if (isRow) {
@@ -139,16 +157,19 @@ void GemvKernel::normPass(const ThreadBuilder &t, Value pass) const {
   }
 }
 
-void GemvKernel::normRows() {
+void RowNorm::normRows(Value input, Value rows, Value scratch, Value normed) {
   ThreadBuilder t = kernel.code();
-  normedPointer = t.offset(shared, t.f32Type(), 2 * bufferSums());
-  int64_t slots = layout.warps / warpsOfRow(), passes = (p.rows + slots - 1) / slots;
+  inputPointer = input;
+  rowCount = rows;
+  shared = scratch;
+  normedPointer = normed;
+  int64_t slots = p.warps / warpsOfRow(), passes = (p.count + slots - 1) / slots;
   if (passes == 1) {
-    normPass(t, t.i32(0));
+    pass(t, t.i32(0));
   } else {
     t.loop(t.i32(0), t.i32(passes), t.i32(1), {},
-           [&](const ThreadBuilder &c, Value pass, ValueRange) -> Values {
-             normPass(c, pass);
+           [&](const ThreadBuilder &c, Value number, ValueRange) -> Values {
+             pass(c, number);
              return {};
            });
   }
