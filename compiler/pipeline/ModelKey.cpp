@@ -124,6 +124,9 @@ std::string describeOptions(const CompileOptions &options) {
   if (!options.taps.empty()) {
     all["taps"] = llvm::json::Array(options.taps);
   }
+  if (!options.observed.empty()) {
+    all["observed"] = llvm::json::Array(options.observed);
+  }
   for (const UserPass &pass : options.passes) {
     all.try_emplace("passes", llvm::json::Array{}).first->second.getAsArray()->push_back(pass.name);
   }

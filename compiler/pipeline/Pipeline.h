@@ -110,6 +110,9 @@ struct CompileOptions {
   /// Values of an ONNX model that become outputs too, by their names; "*" stands for all that are
   /// tensors.
   std::vector<std::string> taps;
+  /// Inputs and outputs, taps among them, whose ranges and histograms become the outputs in place
+  /// of the model's own (opt/precision/Observe.h); none for a model that is not calibrated.
+  std::vector<std::string> observed;
   /// Numeric check after every pass against the reference, with seeded inputs.
   bool verify = false;
   std::optional<Phase> stopAfter;

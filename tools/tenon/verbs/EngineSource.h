@@ -23,6 +23,7 @@ struct OpenRequest {
   TargetFlags target;
   std::string variant; ///< as on the command line; empty for the best that this machine runs
   bool useCache = true;
+  std::vector<std::string> taps, observed; ///< as CompileRequest's
   bool verifyWeights = true; ///< of an engine; one that is compiled now is not read back for it
 };
 

@@ -1,0 +1,49 @@
+"""Post-training quantization: `tenon.quantize`, over the verb of the command line."""
+
+import os
+import tempfile
+from typing import Any, Dict, Iterable, Mapping, Optional, Sequence, Union
+
+import numpy as np
+
+from . import _errors
+from ._compile import verb
+
+Samples = Union[str, "os.PathLike[str]", Mapping[str, Any], Iterable[Mapping[str, Any]]]
+
+
+def quantize(
+    model: Union[str, "os.PathLike[str]"],
+    data: Samples,
+    output: Optional[Union[str, "os.PathLike[str]"]] = None,
+    *,
+    ranges: str = "mse",
+    percentile: Optional[float] = None,
+    samples: Optional[int] = None,
+    keep: Sequence[str] = (),
+    threads: Optional[int] = None,
+) -> Dict[str, Any]:
+    """Writes the ONNX model with 8-bit weights and activations, calibrated with the data, and gives the report: the treatment of
+    each layer with its reason, the range of each tensor, the size before and after. `data` is an .npz, a dict with an array for
+    each input whose first dim counts the samples, or an iterable of such dicts, one after the other. `output` is by default the
+    model's name with .int8.onnx. Layers named in `keep` stay wide."""
+    with tempfile.TemporaryDirectory(prefix="tenon-quantize-") as scratch:
+        path = os.fspath(data) if isinstance(data, (str, os.PathLike)) else _save(data, os.path.join(scratch, "samples.npz"))
+        arguments = ["quantize", f"--data={path}", f"--ranges={ranges}", *(f"--keep={name}" for name in keep)]
+        for flag, value in (("percentile", percentile), ("samples", samples), ("threads", threads)):
+            if value is not None:
+                arguments.append(f"--{flag}={value}")
+        if output is not None:
+            arguments.append(f"--output={os.fspath(output)}")
+        return verb(*arguments, "--", os.fspath(model))
+
+
+def _save(data: Union[Mapping[str, Any], Iterable[Mapping[str, Any]]], path: str) -> str:
+    parts = [data] if isinstance(data, Mapping) else list(data)
+    if not parts:
+        raise _errors.usage("TN0105", "there are no samples", "give a dict with an array for each input, or several")
+    names = list(parts[0])
+    if any(list(part) != names for part in parts):
+        raise _errors.usage("TN0105", "samples have arrays of different names", "give each the same inputs")
+    np.savez(path, **{name: np.concatenate([np.asarray(part[name]) for part in parts]) for name in names})
+    return path

@@ -1,0 +1,192 @@
+// Forms that ONNX Runtime, OpenVINO and Tenon read alike: weights stored as int8 behind
+// DequantizeLinear, biases as int32 with the scale of the sums that they are added to.
+#include "compiler/quant/QdqWriter.h"
+
+#include "support/text/Text.h"
+
+#include <cmath>
+#include <limits>
+
+namespace tenon::quant {
+namespace {
+
+using onnx::DataType;
+using onnx::Message;
+using std::string_view;
+
+template <typename T> string_view bytesOf(const std::vector<T> &values) {
+  return {reinterpret_cast<const char *>(values.data()), values.size() * sizeof(T)};
+}
+
+} // namespace
+
+Status QdqWriter::foldNorm(const Layer &layer, Floats &weight, std::vector<float> &bias) {
+  const onnx::Node &norm = graph.node(*layer.norm);
+  Floats parameters[4];
+  for (size_t i = 0; i < 4; ++i) {
+    TENON_ASSIGN(parameters[i], loadFloats(*graph.constant(norm.inputs[i + 1]), files));
+  }
+  quant::foldNorm(weight, bias, parameters[0].values, parameters[1].values, parameters[2].values,
+                  parameters[3].values, realOf(norm, "epsilon", 1e-5F));
+  edit.drop(*layer.norm);
+  edit.setResult(layer.node, layer.output);
+  return Status::ok();
+}
+
+/// As int32 where the operands are 8 bits, else as it is. A bias that 32 bits do not hold stays
+/// too: then its channel has nearly no weights.
+void QdqWriter::writeBias(const Layer &layer, const std::vector<float> &bias,
+                          std::span<const float> scales) {
+  const onnx::Node &node = graph.node(layer.node);
+  std::string base = strCat(nameOf(node), "_bias");
+  std::vector<int64_t> dims = {static_cast<int64_t>(bias.size())};
+  std::vector<int32_t> integers;
+  std::vector<float> steps;
+  bool isNarrow = layer.treatment == Treatment::Narrow && scales.size() == bias.size() &&
+                  realOf(node, "alpha", 1) == 1 && realOf(node, "beta", 1) == 1;
+  for (size_t c = 0; isNarrow && c < bias.size(); ++c) {
+    float step = affines[plan.groupOf.at(node.inputs.front())].scale * scales[c];
+    double value = std::nearbyint(double(bias[c]) / step);
+    isNarrow = std::fabs(value) <= std::numeric_limits<int32_t>::max();
+    steps.push_back(step);
+    integers.push_back(isNarrow ? static_cast<int32_t>(value) : 0);
+  }
+  std::string name = edit.freshName(base);
+  if (isNarrow) {
+    std::string quantized = edit.freshName(base + "_quantized");
+    std::string scale = edit.freshName(base + "_scale"),
+                zero = edit.freshName(base + "_zero_point");
+    edit.addConstant(quantized, DataType::Int32, dims, bytesOf(integers));
+    edit.addConstant(scale, DataType::Float, dims, bytesOf(steps));
+    edit.addConstant(zero, DataType::Int32, dims, bytesOf(std::vector<int32_t>(bias.size())));
+    std::string inputs[] = {quantized, scale, zero};
+    edit.insertBefore(layer.node,
+                      nodeMessage("DequantizeLinear", edit.freshName(base + "_DequantizeLinear"),
+                                  inputs, name, "axis", 0));
+  } else if (layer.norm) {
+    edit.addConstant(name, DataType::Float, dims, bytesOf(bias));
+  } else {
+    return;
+  }
+  if (node.inputs.size() > 2) {
+    edit.setOperand({layer.node, 2}, name);
+  } else {
+    edit.addOperand(layer.node, name);
+  }
+}
+
+Status QdqWriter::writeLayer(const Layer &layer, LayerFacts &facts) {
+  if (layer.treatment == Treatment::Wide || !layer.weight) {
+    return Status::ok();
+  }
+  const onnx::Node &node = graph.node(layer.node);
+  TENON_ASSIGN(Floats weight, loadFloats(*layer.weight->tensor, files));
+  std::vector<float> bias;
+  const onnx::Tensor *old = graph.constant(layer.bias);
+  if (old && old->type == DataType::Float && old->dims.size() == 1) {
+    TENON_ASSIGN(Floats values, loadFloats(*old, files));
+    bias = values.values;
+  }
+  if (layer.norm) {
+    TENON_TRY(foldNorm(layer, weight, bias));
+  }
+  QuantizedWeight narrow = quantizeWeight(weight, layer.weight->axis);
+  facts.weightError = narrow.error;
+  std::string base = strCat(nameOf(node), "_weight");
+  std::string quantized = edit.freshName(base + "_quantized");
+  std::string scale = edit.freshName(base + "_scale"), zero = edit.freshName(base + "_zero_point");
+  std::string name = edit.freshName(base);
+  std::vector<int64_t> dims = {static_cast<int64_t>(narrow.scales.size())};
+  edit.addConstant(quantized, DataType::Int8, narrow.dims, bytesOf(narrow.values));
+  edit.addConstant(scale, DataType::Float, dims, bytesOf(narrow.scales));
+  edit.addConstant(zero, DataType::Int8, dims, bytesOf(std::vector<int8_t>(narrow.scales.size())));
+  std::string inputs[] = {quantized, scale, zero};
+  edit.insertBefore(layer.weight->use.node,
+                    nodeMessage("DequantizeLinear", edit.freshName(base + "_DequantizeLinear"),
+                                inputs, name, "axis", layer.weight->axis));
+  edit.setOperand(layer.weight->use, name);
+  if (!bias.empty()) {
+    writeBias(layer, bias, narrow.scales);
+  }
+  return Status::ok();
+}
+
+/// Rows of 8 bits with a scale each, which are read and only then become floats: a table behind
+/// DequantizeLinear would be dequantized as a whole in each run.
+Status QdqWriter::writeEmbedding(const Embedding &embedding) {
+  const onnx::Node &node = graph.node(embedding.node);
+  TENON_ASSIGN(Floats table, loadFloats(*embedding.tensor, files));
+  QuantizedWeight narrow = quantizeWeight(table, 0);
+  std::string base(embedding.table), output(node.outputs.front());
+  std::string quantized = edit.freshName(base + "_quantized");
+  std::string scale = edit.freshName(base + "_scale");
+  edit.addConstant(quantized, DataType::Int8, narrow.dims, bytesOf(narrow.values));
+  std::vector<int64_t> dims = {narrow.dims[0], 1};
+  edit.addConstant(scale, DataType::Float, dims, bytesOf(narrow.scales));
+  std::string rows = edit.freshName(output + "_quantized");
+  std::string steps = edit.freshName(output + "_scale"), wide = edit.freshName(output + "_cast");
+  edit.setOperand({embedding.node, 0}, quantized);
+  edit.setResult(embedding.node, rows);
+  std::string gathered[] = {scale, std::string(node.inputs[1])}, factors[] = {wide, steps};
+  edit.insertAfter(embedding.node,
+                   nodeMessage("Gather", edit.freshName(output + "_Gather"), gathered, steps));
+  edit.insertAfter(embedding.node,
+                   nodeMessage("Cast", edit.freshName(output + "_Cast"), std::span(&rows, 1), wide,
+                               "to", static_cast<int64_t>(DataType::Float)));
+  edit.insertAfter(embedding.node,
+                   nodeMessage("Mul", edit.freshName(output + "_Mul"), factors, output));
+  return Status::ok();
+}
+
+/// QuantizeLinear and DequantizeLinear behind each tensor of a group; of a group all have the same
+/// scale and zero point.
+void QdqWriter::writeQuantizers() {
+  std::vector<Parameters> parameters;
+  for (size_t i = 0; i < plan.groups.size(); ++i) {
+    std::string base(plan.groups[i].tensors.front());
+    parameters.push_back({edit.freshName(base + "_scale"), edit.freshName(base + "_zero_point")});
+    edit.addScalar(parameters[i].scale, affines[i].scale);
+    edit.addConstant(parameters[i].zero, DataType::UInt8, {},
+                     string_view(reinterpret_cast<const char *>(&affines[i].zero), 1));
+  }
+  std::map<string_view, std::string> narrow;
+  for (const Use &use : plan.uses) {
+    string_view tensor = graph.node(use.node).inputs[use.operand];
+    std::string &name = narrow[tensor];
+    if (!name.empty()) {
+      edit.setOperand(use, name);
+      continue;
+    }
+    std::string base(tensor);
+    std::string quantized = edit.freshName(base + "_quantized");
+    name = edit.freshName(base + "_dequantized");
+    const Parameters &own = parameters[plan.groupOf.at(tensor)];
+    std::string inputs[] = {base, own.scale, own.zero}, back[] = {quantized, own.scale, own.zero};
+    Message nodes[] = {
+        nodeMessage("QuantizeLinear", edit.freshName(base + "_QuantizeLinear"), inputs, quantized),
+        nodeMessage("DequantizeLinear", edit.freshName(base + "_DequantizeLinear"), back, name)};
+    std::optional<size_t> producer = graph.producer(tensor);
+    for (Message &node : nodes) {
+      producer ? edit.insertAfter(*producer, std::move(node)) : edit.insertFirst(std::move(node));
+    }
+    edit.setOperand(use, name);
+  }
+}
+
+Status QdqWriter::run(Facts &facts) {
+  for (const Layer &layer : plan.layers) {
+    const onnx::Node &node = graph.node(layer.node);
+    LayerFacts own{std::string(nameOf(node)), std::string(node.opType), layer.treatment,
+                   layer.reason, 0};
+    TENON_TRY(writeLayer(layer, own));
+    facts.layers.push_back(std::move(own));
+  }
+  for (const Embedding &embedding : plan.embeddings) {
+    TENON_TRY(writeEmbedding(embedding));
+  }
+  facts.embeddings = plan.embeddings.size();
+  writeQuantizers();
+  return Status::ok();
+}
+
+} // namespace tenon::quant

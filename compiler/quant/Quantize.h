@@ -1,0 +1,87 @@
+// Post-training quantization of an ONNX model: what to observe, and the model with QuantizeLinear
+// and DequantizeLinear once it was observed. Free of MLIR; who runs the model is the caller's
+// affair.
+#pragma once
+
+#include "compiler/quant/Plan.h"
+#include "compiler/quant/Range.h"
+#include "support/DType.h"
+#include "support/Result.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tenon::quant {
+
+/// The key of a quantized model's metadata that says which samples it was calibrated with.
+inline constexpr std::string_view kSamplesKey = "tenon.calibration";
+
+struct Settings {
+  RangeMethod method = RangeMethod::Mse;
+  double percentile = 99.99;
+  /// Treatments of layers by the names of their nodes, which replace the first guess.
+  Overrides overrides;
+};
+
+/// What became of a layer.
+struct LayerFacts {
+  std::string name, op;
+  Treatment treatment = Treatment::Narrow;
+  std::string reason;     ///< why it is not narrow
+  double weightError = 0; ///< squared, relative; of weights that stay wide 0
+};
+
+/// What became of a quantization group.
+struct TensorFacts {
+  std::string name; ///< of the first of its tensors
+  size_t tensors = 1;
+  Range seen, range;
+  Affine affine;
+  std::vector<std::string> readers; ///< the narrow layers that read it
+  double decibels = 0;              ///< signal to quantization noise
+  double levels = 0;                ///< levels that the middle 95 % of the values lie on
+  bool isRefused = false; ///< whether entropy's range was worse than min-max's, which it got then
+};
+
+struct Facts {
+  std::vector<LayerFacts> layers;
+  std::vector<TensorFacts> tensors;
+  size_t embeddings = 0;
+};
+
+/// An input of the model; -1 is a free dim.
+struct InputFacts {
+  std::string name;
+  DType dtype = DType::F32;
+  std::vector<int64_t> dims;
+};
+
+class Quantizer {
+public:
+  /// An error for a model that is quantized already, that has no layer to quantize, or of an old
+  /// opset that cannot be raised to 13 (Opset.h).
+  static Result<Quantizer> open(const std::string &path, const Settings &settings);
+  Quantizer(Quantizer &&) noexcept;
+  Quantizer &operator=(Quantizer &&) noexcept;
+  ~Quantizer();
+
+  Result<std::vector<InputFacts>> inputs() const;
+  /// The tensors to observe, and those of them that are no inputs of the model.
+  std::vector<std::string> observed() const;
+  std::vector<std::string> innerObserved() const;
+
+  /// Finds the ranges: a histogram for each observed tensor over `runs` runs.
+  Status calibrate(const std::vector<Histogram> &histograms, size_t runs);
+  /// The quantized model, with a text for `kSamplesKey`. After calibrate.
+  Result<std::string> write(const std::string &samples);
+  /// After write.
+  const Facts &facts() const;
+
+private:
+  struct Impl;
+  explicit Quantizer(std::unique_ptr<Impl> implementation);
+  std::unique_ptr<Impl> impl;
+};
+
+} // namespace tenon::quant
