@@ -18,9 +18,10 @@ using std::string_view;
 
 // Field numbers of onnx.proto.
 constexpr unsigned kModelIr = 1, kModelGraph = 7, kModelOpset = 8, kModelMetadata = 14;
-constexpr unsigned kOpsetVersion = 2;
+constexpr unsigned kOpsetDomain = 1, kOpsetVersion = 2;
 constexpr unsigned kGraphNode = 1, kGraphInitializer = 5, kGraphInput = 11, kGraphValue = 13;
-constexpr unsigned kNodeInput = 1, kNodeOutput = 2, kNodeName = 3, kNodeOp = 4, kNodeAttribute = 5;
+constexpr unsigned kNodeInput = 1, kNodeOutput = 2, kNodeName = 3, kNodeOp = 4, kNodeAttribute = 5,
+                   kNodeDomain = 7;
 constexpr unsigned kAttributeName = 1, kAttributeInteger = 3, kAttributeType = 20;
 constexpr unsigned kIntegerType = 2;
 /// Protobuf's own limit on a file.
@@ -82,6 +83,14 @@ void ModelEdit::insertBefore(size_t node, Message added) {
 }
 void ModelEdit::insertAfter(size_t node, Message added) { after[node].push_back(std::move(added)); }
 void ModelEdit::insertFirst(Message added) { first.push_back(std::move(added)); }
+void ModelEdit::setDomain(Message &node, string_view domain) {
+  node.text(kNodeDomain, domain);
+  bool isImported = std::any_of(model.opsets.begin(), model.opsets.end(),
+                                [&](const onnx::OpsetImport &own) { return own.domain == domain; });
+  if (!isImported) {
+    domains.emplace(domain);
+  }
+}
 void ModelEdit::addMetadata(string_view key, string_view value) {
   metadata.push_back(Message().text(1, key).text(2, value));
 }
@@ -229,6 +238,9 @@ Result<std::string> ModelEdit::write(onnx::ExternalFiles &files) const {
     message.add(kModelGraph, changed);
     return Status::ok();
   }));
+  for (const std::string &domain : domains) {
+    message.add(kModelOpset, Message().text(kOpsetDomain, domain).varint(kOpsetVersion, 1));
+  }
   for (const Message &entry : metadata) {
     message.add(kModelMetadata, entry);
   }
@@ -239,6 +251,14 @@ Result<std::string> ModelEdit::write(onnx::ExternalFiles &files) const {
                          "quantize more of it: weights that stay wide come into the file");
   }
   return message.str();
+}
+
+void addInteger(Message &node, string_view attribute, int64_t value) {
+  Message integer;
+  integer.text(kAttributeName, attribute)
+      .varint(kAttributeInteger, static_cast<uint64_t>(value))
+      .varint(kAttributeType, kIntegerType);
+  node.add(kNodeAttribute, integer);
 }
 
 onnx::Message nodeMessage(string_view op, const std::string &name,
@@ -253,11 +273,9 @@ onnx::Message nodeMessage(string_view op, const std::string &name,
 onnx::Message nodeMessage(string_view op, const std::string &name,
                           std::span<const std::string> inputs, const std::string &output,
                           string_view attribute, int64_t value) {
-  Message integer;
-  integer.text(kAttributeName, attribute)
-      .varint(kAttributeInteger, static_cast<uint64_t>(value))
-      .varint(kAttributeType, kIntegerType);
-  return nodeMessage(op, name, inputs, output).add(kNodeAttribute, integer);
+  Message node = nodeMessage(op, name, inputs, output);
+  addInteger(node, attribute, value);
+  return node;
 }
 
 } // namespace tenon::quant

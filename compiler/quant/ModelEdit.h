@@ -42,6 +42,8 @@ public:
   /// Before all nodes.
   void insertFirst(onnx::Message added);
 
+  /// Makes an added node one of another domain, which the model imports then.
+  void setDomain(onnx::Message &node, std::string_view domain);
   /// A key and a text of the model's own.
   void addMetadata(std::string_view key, std::string_view value);
 
@@ -62,6 +64,7 @@ private:
   std::map<size_t, std::vector<std::string>> moreOperands;
   std::map<size_t, std::set<std::string_view>> withoutAttributes;
   std::optional<int64_t> opsetVersion, irVersion;
+  std::set<std::string, std::less<>> domains; ///< that were not imported
   std::map<size_t, std::string> results;
   std::set<size_t> dropped;
   std::map<size_t, std::vector<onnx::Message>> before, after;
@@ -71,6 +74,7 @@ private:
 /// A node of ONNX's own domain.
 onnx::Message nodeMessage(std::string_view op, const std::string &name,
                           std::span<const std::string> inputs, const std::string &output);
+void addInteger(onnx::Message &node, std::string_view attribute, int64_t value);
 /// The same with an integer attribute.
 onnx::Message nodeMessage(std::string_view op, const std::string &name,
                           std::span<const std::string> inputs, const std::string &output,

@@ -17,8 +17,14 @@ constexpr int64_t kSmallTable = 1 << 14;
 
 class Planner {
 public:
-  Planner(const Graph &graph, const Overrides &overrides) : graph(graph) {
+  Planner(const Graph &graph, const Overrides &overrides, Mode mode) : graph(graph) {
     plan.layers = findLayers(graph, overrides);
+    for (Layer &layer : plan.layers) {
+      if (mode == Mode::WeightsOnly && layer.treatment == Treatment::Narrow) {
+        layer.treatment = layer.weight ? Treatment::WeightsOnly : Treatment::Wide;
+        layer.reason = layer.weight ? "" : "it has no weights";
+      }
+    }
   }
 
   Plan run();
@@ -191,8 +197,8 @@ std::string_view nameOf(Treatment treatment) {
   return "";
 }
 
-Plan makePlan(const Graph &graph, const Overrides &overrides) {
-  return Planner(graph, overrides).run();
+Plan makePlan(const Graph &graph, const Overrides &overrides, Mode mode) {
+  return Planner(graph, overrides, mode).run();
 }
 
 } // namespace tenon::quant

@@ -60,6 +60,9 @@ struct Plan {
   std::vector<Use> uses;                      ///< operands that read the quantized form
 };
 
-Plan makePlan(const Graph &graph, const Overrides &overrides);
+/// Whether layers of weights keep wide activations all, whatever the rules say.
+enum class Mode : uint8_t { Narrow, WeightsOnly };
+
+Plan makePlan(const Graph &graph, const Overrides &overrides, Mode mode = Mode::Narrow);
 
 } // namespace tenon::quant

@@ -2,6 +2,7 @@
 // DequantizeLinear, biases as int32 with the scale of the sums that they are added to.
 #include "compiler/quant/QdqWriter.h"
 
+#include "compiler/quant/Blocks.h"
 #include "support/text/Text.h"
 
 #include <cmath>
@@ -33,10 +34,58 @@ Status QdqWriter::foldNorm(const Layer &layer, Floats &weight, std::vector<float
   return Status::ok();
 }
 
+/// Takes off the mean of what rounding the weights adds to each output channel (Nagel et al.,
+/// 2019). A shift that is large beside the channel's own spread is left: the samples do not support
+/// it.
+void QdqWriter::correctBias(const Layer &layer, const Floats &weight, const QuantizedWeight &narrow,
+                            std::vector<float> &bias, LayerFacts &facts) const {
+  constexpr double kBound = 0.25;
+  const onnx::Node &node = graph.node(layer.node);
+  bool isConv = graph.isOp(layer.node, "Conv");
+  bool isGemm = graph.isOp(layer.node, "Gemm") && realOf(node, "alpha", 1) == 1 &&
+                realOf(node, "beta", 1) == 1;
+  auto known = channels.find(node.inputs.front());
+  bool hasBias = !bias.empty() || layer.bias.empty();
+  if ((!isConv && !isGemm) || known == channels.end() || !hasBias ||
+      layer.treatment != Treatment::Narrow) {
+    return;
+  }
+  const Channels &inputs = *known->second;
+  size_t axis = static_cast<size_t>(layer.weight->axis), outputs = narrow.scales.size();
+  size_t depth = static_cast<size_t>(weight.dims[1 - axis]);
+  size_t each = weight.values.size() / (outputs * depth); // taps of a convolution
+  size_t groups = isConv ? static_cast<size_t>(integerOf(node, "group", 1)) : 1;
+  auto factors = smoothed.find(node.inputs.front());
+  if (inputs.means.size() != depth * groups) {
+    return;
+  }
+  bias.resize(outputs);
+  for (size_t output = 0; output < outputs; ++output) {
+    double shift = 0, spread = 0;
+    for (size_t k = 0; k < depth; ++k) {
+      size_t channel = output / (outputs / groups) * depth + k;
+      double factor = factors == smoothed.end() ? 1 : factors->second.factors[channel];
+      for (size_t tap = 0; tap < each; ++tap) {
+        size_t i = axis == 0 ? (output * depth + k) * each + tap : k * outputs + output;
+        double kept = double(narrow.values[i]) * narrow.scales[output];
+        shift += (kept - weight.values[i]) * inputs.means[channel] / factor;
+        spread += double(weight.values[i]) * weight.values[i] * inputs.squares[channel] /
+                  (factor * factor);
+      }
+    }
+    double relative = std::fabs(shift) / std::max(std::sqrt(spread), 1e-30);
+    if (shift != 0 && relative < kBound) {
+      bias[output] -= static_cast<float>(shift);
+      ++facts.corrected;
+      facts.correction = std::max(facts.correction, relative);
+    }
+  }
+}
+
 /// As int32 where the operands are 8 bits, else as it is. A bias that 32 bits do not hold stays
 /// too: then its channel has nearly no weights.
 void QdqWriter::writeBias(const Layer &layer, const std::vector<float> &bias,
-                          std::span<const float> scales) {
+                          std::span<const float> scales, const LayerFacts &facts) {
   const onnx::Node &node = graph.node(layer.node);
   std::string base = strCat(nameOf(node), "_bias");
   std::vector<int64_t> dims = {static_cast<int64_t>(bias.size())};
@@ -63,7 +112,7 @@ void QdqWriter::writeBias(const Layer &layer, const std::vector<float> &bias,
     edit.insertBefore(layer.node,
                       nodeMessage("DequantizeLinear", edit.freshName(base + "_DequantizeLinear"),
                                   inputs, name, "axis", 0));
-  } else if (layer.norm) {
+  } else if (layer.norm || facts.corrected != 0) {
     edit.addConstant(name, DataType::Float, dims, bytesOf(bias));
   } else {
     return;
@@ -90,8 +139,18 @@ Status QdqWriter::writeLayer(const Layer &layer, LayerFacts &facts) {
   if (layer.norm) {
     TENON_TRY(foldNorm(layer, weight, bias));
   }
+  if (usesBlocks && layer.treatment == Treatment::WeightsOnly && graph.isOp(layer.node, "MatMul") &&
+      weight.dims.size() == 2) {
+    writeBlocks(layer, weight, facts);
+    return Status::ok();
+  }
+  auto factors = smoothed.find(node.inputs.front());
+  if (factors != smoothed.end() && layer.treatment == Treatment::Narrow) {
+    smooth(weight, 1 - static_cast<size_t>(layer.weight->axis), factors->second.factors);
+  }
   QuantizedWeight narrow = quantizeWeight(weight, layer.weight->axis);
   facts.weightError = narrow.error;
+  correctBias(layer, weight, narrow, bias, facts);
   std::string base = strCat(nameOf(node), "_weight");
   std::string quantized = edit.freshName(base + "_quantized");
   std::string scale = edit.freshName(base + "_scale"), zero = edit.freshName(base + "_zero_point");
@@ -106,9 +165,40 @@ Status QdqWriter::writeLayer(const Layer &layer, LayerFacts &facts) {
                                 inputs, name, "axis", layer.weight->axis));
   edit.setOperand(layer.weight->use, name);
   if (!bias.empty()) {
-    writeBias(layer, bias, narrow.scales);
+    writeBias(layer, bias, narrow.scales, facts);
   }
   return Status::ok();
+}
+
+/// MatMulNBits in place of the product.
+void QdqWriter::writeBlocks(const Layer &layer, const Floats &weight, LayerFacts &facts) {
+  const onnx::Node &node = graph.node(layer.node);
+  BlockWeight narrow = quantizeBlocks(weight, static_cast<size_t>(layer.weight->axis));
+  facts.weightError = narrow.error;
+  facts.bits = 4;
+  std::string base = strCat(nameOf(node), "_weight");
+  std::string quantized = edit.freshName(base + "_quantized");
+  std::string scale = edit.freshName(base + "_scale"), zero = edit.freshName(base + "_zero_point");
+  std::vector<int64_t> dims = {narrow.columns, narrow.blocks, kBlock / 2};
+  edit.addConstant(quantized, DataType::UInt8, dims, bytesOf(narrow.values));
+  dims = {narrow.columns * narrow.blocks};
+  edit.addConstant(scale, DataType::Float, dims, bytesOf(narrow.scales));
+  dims = {static_cast<int64_t>(narrow.zeros.size())};
+  edit.addConstant(zero, DataType::UInt8, dims, bytesOf(narrow.zeros));
+  std::string inputs[] = {std::string(node.inputs.front()), quantized, scale, zero};
+  Message product = nodeMessage("MatMulNBits", std::string(nameOf(node)), inputs,
+                                std::string(node.outputs.front()));
+  addInteger(product, "K", narrow.depth);
+  addInteger(product, "N", narrow.columns);
+  addInteger(product, "bits", 4);
+  addInteger(product, "block_size", kBlock);
+  edit.setDomain(product, "com.microsoft");
+  edit.drop(layer.node);
+  size_t reader = layer.weight->use.node;
+  if (reader != layer.node && graph.onlyReader(graph.node(reader).outputs.front())) {
+    edit.drop(reader);
+  }
+  edit.insertBefore(layer.node, std::move(product));
 }
 
 /// Rows of 8 bits with a scale each, which are read and only then become floats: a table behind
@@ -138,6 +228,31 @@ Status QdqWriter::writeEmbedding(const Embedding &embedding) {
   return Status::ok();
 }
 
+/// The tensor divided by its factors.
+std::string QdqWriter::writeSmoothing(string_view tensor) {
+  auto found = smoothed.find(tensor);
+  std::string base(tensor);
+  if (found == smoothed.end()) {
+    return base;
+  }
+  std::vector<float> inverse;
+  for (float factor : found->second.factors) {
+    inverse.push_back(1 / factor);
+  }
+  std::string factors = edit.freshName(base + "_smoothing");
+  std::string result = edit.freshName(base + "_smoothed");
+  std::vector<int64_t> dims = {static_cast<int64_t>(inverse.size())};
+  edit.addConstant(factors, DataType::Float, dims, bytesOf(inverse));
+  std::string inputs[] = {base, factors};
+  insertBehind(tensor, nodeMessage("Mul", edit.freshName(base + "_Mul"), inputs, result));
+  return result;
+}
+
+void QdqWriter::insertBehind(string_view tensor, Message node) {
+  std::optional<size_t> producer = graph.producer(tensor);
+  producer ? edit.insertAfter(*producer, std::move(node)) : edit.insertFirst(std::move(node));
+}
+
 /// QuantizeLinear and DequantizeLinear behind each tensor of a group; of a group all have the same
 /// scale and zero point.
 void QdqWriter::writeQuantizers() {
@@ -161,14 +276,12 @@ void QdqWriter::writeQuantizers() {
     std::string quantized = edit.freshName(base + "_quantized");
     name = edit.freshName(base + "_dequantized");
     const Parameters &own = parameters[plan.groupOf.at(tensor)];
-    std::string inputs[] = {base, own.scale, own.zero}, back[] = {quantized, own.scale, own.zero};
-    Message nodes[] = {
-        nodeMessage("QuantizeLinear", edit.freshName(base + "_QuantizeLinear"), inputs, quantized),
-        nodeMessage("DequantizeLinear", edit.freshName(base + "_DequantizeLinear"), back, name)};
-    std::optional<size_t> producer = graph.producer(tensor);
-    for (Message &node : nodes) {
-      producer ? edit.insertAfter(*producer, std::move(node)) : edit.insertFirst(std::move(node));
-    }
+    std::string inputs[] = {writeSmoothing(tensor), own.scale, own.zero};
+    std::string back[] = {quantized, own.scale, own.zero};
+    insertBehind(tensor, nodeMessage("QuantizeLinear", edit.freshName(base + "_QuantizeLinear"),
+                                     inputs, quantized));
+    insertBehind(tensor, nodeMessage("DequantizeLinear", edit.freshName(base + "_DequantizeLinear"),
+                                     back, name));
     edit.setOperand(use, name);
   }
 }
@@ -176,8 +289,11 @@ void QdqWriter::writeQuantizers() {
 Status QdqWriter::run(Facts &facts) {
   for (const Layer &layer : plan.layers) {
     const onnx::Node &node = graph.node(layer.node);
-    LayerFacts own{std::string(nameOf(node)), std::string(node.opType), layer.treatment,
-                   layer.reason, 0};
+    LayerFacts own;
+    own.name = nameOf(node);
+    own.op = node.opType;
+    own.treatment = layer.treatment;
+    own.reason = layer.reason;
     TENON_TRY(writeLayer(layer, own));
     facts.layers.push_back(std::move(own));
   }

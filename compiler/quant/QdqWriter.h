@@ -11,11 +11,17 @@ namespace tenon::quant {
 
 class QdqWriter {
 public:
-  /// `affines` has an element for each group of the plan.
-  QdqWriter(const Graph &graph, const Plan &plan, std::span<const Affine> affines, ModelEdit &edit,
+  /// `affines` has an element for each group of the plan, of smoothed tensors behind the factors.
+  /// `channels` has what is known of the operands of layers; their biases are corrected by it.
+  QdqWriter(const Graph &graph, const Plan &plan, std::span<const Affine> affines,
+            const std::map<std::string_view, Smoothing> &smoothed,
+            const std::map<std::string_view, const Channels *> &channels, ModelEdit &edit,
             onnx::ExternalFiles &files)
-      : graph(graph), plan(plan), affines(affines), edit(edit), files(files) {}
+      : graph(graph), plan(plan), affines(affines), smoothed(smoothed), channels(channels),
+        edit(edit), files(files) {}
 
+  /// Weights of products that are stored in few bits have 4 of them.
+  void useBlocks(bool isOn) { usesBlocks = isOn; }
   /// Collects all changes in the edit, and says what the weights lost.
   Status run(Facts &facts);
 
@@ -25,15 +31,24 @@ private:
   };
   Status writeLayer(const Layer &layer, LayerFacts &facts);
   Status foldNorm(const Layer &layer, Floats &weight, std::vector<float> &bias);
-  void writeBias(const Layer &layer, const std::vector<float> &bias, std::span<const float> scales);
+  void correctBias(const Layer &layer, const Floats &weight, const QuantizedWeight &narrow,
+                   std::vector<float> &bias, LayerFacts &facts) const;
+  void writeBias(const Layer &layer, const std::vector<float> &bias, std::span<const float> scales,
+                 const LayerFacts &facts);
+  void writeBlocks(const Layer &layer, const Floats &weight, LayerFacts &facts);
   Status writeEmbedding(const Embedding &embedding);
   void writeQuantizers();
+  std::string writeSmoothing(std::string_view tensor);
+  void insertBehind(std::string_view tensor, onnx::Message node);
 
   const Graph &graph;
   const Plan &plan;
   std::span<const Affine> affines;
+  const std::map<std::string_view, Smoothing> &smoothed;
+  const std::map<std::string_view, const Channels *> &channels;
   ModelEdit &edit;
   onnx::ExternalFiles &files;
+  bool usesBlocks = false;
 };
 
 } // namespace tenon::quant

@@ -41,12 +41,18 @@ struct Quantizer::Impl {
   std::optional<Graph> graph;
   Settings settings;
   Plan plan;
-  std::vector<string_view> observed;
+  std::vector<opt::Observation> observations;
   std::vector<Affine> affines;
+  std::map<string_view, Smoothing> smoothed;
+  std::map<string_view, Channels> channels;
   Facts facts;
 
   Status checkPlan() const;
-  void leaveRows(const std::vector<Histogram> &histograms, size_t runs);
+  void observe(string_view tensor, bool hasHistogram, std::optional<int64_t> axis);
+  void listObservations();
+  void leaveRows(const std::vector<Observed> &seen, size_t runs);
+  Status smooth(size_t group, double error, TensorFacts &tensorFacts);
+  bool canSmooth(const Group &group) const;
   bool hasFixedBatch() const;
 };
 
@@ -67,11 +73,10 @@ Result<Quantizer> Quantizer::open(const std::string &path, const Settings &setti
   // Said before any work.
   ModelEdit trial(impl->file.bytes(), impl->model, *impl->graph);
   TENON_TRY(raiseOpset(impl->model, *impl->graph, trial));
-  impl->plan = makePlan(*impl->graph, settings.overrides);
+  impl->plan = makePlan(*impl->graph, settings.overrides,
+                        settings.weightBits == 0 ? Mode::Narrow : Mode::WeightsOnly);
   TENON_TRY(impl->checkPlan());
-  for (const Group &group : impl->plan.groups) {
-    impl->observed.insert(impl->observed.end(), group.sources.begin(), group.sources.end());
-  }
+  impl->listObservations();
   return Quantizer(std::move(impl));
 }
 
@@ -120,15 +125,43 @@ Result<std::vector<InputFacts>> Quantizer::inputs() const {
   return result;
 }
 
-std::vector<std::string> Quantizer::observed() const {
-  return {impl->observed.begin(), impl->observed.end()};
+void Quantizer::Impl::observe(string_view tensor, bool hasHistogram, std::optional<int64_t> axis) {
+  for (opt::Observation &observation : observations) {
+    if (observation.name == tensor) {
+      observation.hasHistogram = observation.hasHistogram || hasHistogram;
+      observation.channels = axis ? axis : observation.channels;
+      return;
+    }
+  }
+  observations.push_back({std::string(tensor), hasHistogram, axis});
 }
+
+/// Histograms of what others are taken from, and the channels of what convolutions and products
+/// with weights read.
+void Quantizer::Impl::listObservations() {
+  for (const Group &group : plan.groups) {
+    for (string_view source : group.sources) {
+      observe(source, true, std::nullopt);
+    }
+  }
+  for (const Layer &layer : plan.layers) {
+    const onnx::Node &node = graph->node(layer.node);
+    bool isRows = graph->isOp(layer.node, "MatMul") ||
+                  (graph->isOp(layer.node, "Gemm") && integerOf(node, "transA", 0) == 0);
+    bool isConv = graph->isOp(layer.node, "Conv");
+    if (layer.treatment == Treatment::Narrow && layer.weight && (isRows || isConv)) {
+      observe(node.inputs.front(), false, isConv ? 1 : -1);
+    }
+  }
+}
+
+const std::vector<opt::Observation> &Quantizer::observations() const { return impl->observations; }
 
 std::vector<std::string> Quantizer::innerObserved() const {
   std::vector<std::string> names;
-  for (string_view name : impl->observed) {
-    if (!impl->graph->isInput(name)) {
-      names.emplace_back(name);
+  for (const opt::Observation &observation : impl->observations) {
+    if (!impl->graph->isInput(observation.name)) {
+      names.push_back(observation.name);
     }
   }
   return names;
@@ -143,25 +176,25 @@ bool Quantizer::Impl::hasFixedBatch() const {
 
 /// Products of one row, which reading weights bounds, keep wide activations: known once their
 /// operands were counted.
-void Quantizer::Impl::leaveRows(const std::vector<Histogram> &histograms, size_t runs) {
-  if (!hasFixedBatch()) {
+void Quantizer::Impl::leaveRows(const std::vector<Observed> &seen, size_t runs) {
+  if (!hasFixedBatch() || settings.weightBits != 0) {
     return;
   }
   std::map<string_view, uint64_t> elements;
-  for (size_t i = 0; i < observed.size(); ++i) {
-    elements[observed[i]] = histograms[i].elements();
+  for (size_t i = 0; i < observations.size(); ++i) {
+    elements[observations[i].name] = seen[i].histogram.elements();
   }
   for (const Layer &layer : plan.layers) {
     const onnx::Node &node = graph->node(layer.node);
     bool isProduct = graph->isOp(layer.node, "MatMul") || graph->isOp(layer.node, "Gemm");
-    auto seen = elements.find(node.inputs.front());
+    auto counted = elements.find(node.inputs.front());
     if (layer.treatment != Treatment::Narrow || !isProduct || !layer.weight ||
-        seen == elements.end()) {
+        counted == elements.end()) {
       continue;
     }
     const std::vector<int64_t> &dims = layer.weight->tensor->dims;
     size_t depth = static_cast<size_t>(layer.weight->axis) + 1 == dims.size() ? 0 : dims.size() - 1;
-    if (seen->second == runs * static_cast<uint64_t>(dims[depth])) {
+    if (counted->second == runs * static_cast<uint64_t>(dims[depth])) {
       settings.overrides.emplace(nameOf(node),
                                  std::pair(Treatment::WeightsOnly, "one row: a GEMV"));
     }
@@ -169,24 +202,74 @@ void Quantizer::Impl::leaveRows(const std::vector<Histogram> &histograms, size_t
   plan = makePlan(*graph, settings.overrides);
 }
 
-Status Quantizer::calibrate(const std::vector<Histogram> &histograms, size_t runs) {
-  std::map<string_view, const Histogram *> seen;
-  for (size_t i = 0; i < impl->observed.size(); ++i) {
-    seen[impl->observed[i]] = &histograms[i];
-    if (uint64_t count = histograms[i].notFinite(); count != 0) {
+/// Whether the only tensor of a group is read by products with weights of rank 2 alone.
+bool Quantizer::Impl::canSmooth(const Group &group) const {
+  if (group.tensors.size() != 1 || !channels.contains(group.tensors.front())) {
+    return false;
+  }
+  return std::all_of(plan.uses.begin(), plan.uses.end(), [&](const Use &use) {
+    if (graph->node(use.node).inputs[use.operand] != group.tensors.front()) {
+      return true;
+    }
+    auto reader = std::find_if(plan.layers.begin(), plan.layers.end(),
+                               [&](const Layer &layer) { return layer.node == use.node; });
+    return reader != plan.layers.end() && reader->weight && !graph->isOp(use.node, "Conv") &&
+           reader->weight->tensor->dims.size() == 2 && use.operand == 0;
+  });
+}
+
+/// Divides a tensor by factors of its channels where the products of its readers gain by it.
+Status Quantizer::Impl::smooth(size_t group, double error, TensorFacts &tensorFacts) {
+  string_view tensor = plan.groups[group].tensors.front();
+  onnx::ExternalFiles files(folder);
+  std::vector<Reader> readers;
+  for (const Layer &layer : plan.layers) {
+    if (layer.treatment == Treatment::Narrow && graph->node(layer.node).inputs.front() == tensor) {
+      TENON_ASSIGN(Floats weight, loadFloats(*layer.weight->tensor, files));
+      readers.push_back({std::move(weight), 1 - static_cast<size_t>(layer.weight->axis)});
+      if (static_cast<size_t>(readers.back().weight.dims[readers.back().axis]) !=
+          channels.at(tensor).means.size()) {
+        return Status::ok();
+      }
+    }
+  }
+  std::optional<Smoothing> found = findSmoothing(channels.at(tensor), readers, error);
+  if (found) {
+    tensorFacts.alpha = found->alpha;
+    tensorFacts.gain = found->after - found->before;
+    tensorFacts.range = found->range;
+    affines[group] = affineOf(found->range);
+    smoothed[tensor] = std::move(*found);
+  }
+  return Status::ok();
+}
+
+Status Quantizer::calibrate(const std::vector<Observed> &seen, size_t runs) {
+  std::map<string_view, const Histogram *> histograms;
+  for (size_t i = 0; i < impl->observations.size(); ++i) {
+    const opt::Observation &observation = impl->observations[i];
+    if (observation.channels) {
+      impl->channels[observation.name] = seen[i].channels;
+    }
+    if (!observation.hasHistogram) {
+      continue;
+    }
+    histograms[observation.name] = &seen[i].histogram;
+    if (uint64_t count = seen[i].histogram.notFinite(); count != 0) {
       return Status::error(ErrorId::BadArgument,
-                           strCat("'", impl->observed[i], "' has ", count,
+                           strCat("'", observation.name, "' has ", count,
                                   " values that are not finite for these samples"),
                            "look at the samples and the model: tenon compare --layers shows where "
                            "such values begin");
     }
   }
-  impl->leaveRows(histograms, runs);
+  impl->leaveRows(seen, runs);
   impl->affines.clear();
-  for (const Group &group : impl->plan.groups) {
+  for (size_t i = 0; i < impl->plan.groups.size(); ++i) {
+    const Group &group = impl->plan.groups[i];
     Histogram histogram;
     for (string_view source : group.sources) {
-      histogram.merge(*seen.at(source));
+      histogram.merge(*histograms.at(source));
     }
     TensorFacts facts;
     facts.name = group.sources.front();
@@ -212,6 +295,10 @@ Status Quantizer::calibrate(const std::vector<Histogram> &histograms, size_t run
       }
     }
     impl->affines.push_back(facts.affine);
+    if (impl->settings.smooths && impl->canSmooth(group)) {
+      TENON_TRY(impl->smooth(i, squaredError(histogram, facts.range), facts));
+      facts.affine = impl->affines.back();
+    }
     impl->facts.tensors.push_back(std::move(facts));
   }
   return Status::ok();
@@ -221,9 +308,18 @@ Result<std::string> Quantizer::write(const std::string &samples) {
   onnx::ExternalFiles files(impl->folder);
   ModelEdit edit(impl->file.bytes(), impl->model, *impl->graph);
   TENON_TRY(raiseOpset(impl->model, *impl->graph, edit));
-  QdqWriter writer(*impl->graph, impl->plan, impl->affines, edit, files);
+  std::map<string_view, const Channels *> channels;
+  for (const auto &[name, known] : impl->channels) {
+    if (impl->settings.correctsBias) {
+      channels[name] = &known;
+    }
+  }
+  QdqWriter writer(*impl->graph, impl->plan, impl->affines, impl->smoothed, channels, edit, files);
+  writer.useBlocks(impl->settings.weightBits == 4);
   TENON_TRY(writer.run(impl->facts));
-  edit.addMetadata(kSamplesKey, samples);
+  if (!samples.empty()) {
+    edit.addMetadata(kSamplesKey, samples);
+  }
   return edit.write(files);
 }
 

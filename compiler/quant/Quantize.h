@@ -3,8 +3,10 @@
 // affair.
 #pragma once
 
+#include "compiler/opt/precision/Observation.h"
 #include "compiler/quant/Plan.h"
 #include "compiler/quant/Range.h"
+#include "compiler/quant/Smoothing.h"
 #include "support/DType.h"
 #include "support/Result.h"
 
@@ -20,8 +22,18 @@ inline constexpr std::string_view kSamplesKey = "tenon.calibration";
 struct Settings {
   RangeMethod method = RangeMethod::Mse;
   double percentile = 99.99;
+  /// 8 or 4: weights only, which needs no samples; products of 4 bits, other layers of 8.
+  unsigned weightBits = 0;
+  bool smooths = true;      ///< SmoothQuant, where it is predicted to help
+  bool correctsBias = true; ///< where the samples support it
   /// Treatments of layers by the names of their nodes, which replace the first guess.
   Overrides overrides;
+};
+
+/// What observers say of a tensor.
+struct Observed {
+  Histogram histogram;
+  Channels channels;
 };
 
 /// What became of a layer.
@@ -29,7 +41,12 @@ struct LayerFacts {
   std::string name, op;
   Treatment treatment = Treatment::Narrow;
   std::string reason;     ///< why it is not narrow
+  unsigned bits = 8;      ///< of the weights, unless it is wide
   double weightError = 0; ///< squared, relative; of weights that stay wide 0
+  /// Channels whose bias takes off the mean of what rounding the weights adds, and the largest of
+  /// these in terms of the standard deviation of the channel.
+  size_t corrected = 0;
+  double correction = 0;
 };
 
 /// What became of a quantization group.
@@ -41,6 +58,8 @@ struct TensorFacts {
   std::vector<std::string> readers; ///< the narrow layers that read it
   double decibels = 0;              ///< signal to quantization noise
   double levels = 0;                ///< levels that the middle 95 % of the values lie on
+  double alpha = 0;                 ///< of SmoothQuant; 0 where it is not used
+  double gain = 0;        ///< what that adds to the signal over noise of the products, in decibels
   bool isRefused = false; ///< whether entropy's range was worse than min-max's, which it got then
 };
 
@@ -67,12 +86,12 @@ public:
   ~Quantizer();
 
   Result<std::vector<InputFacts>> inputs() const;
-  /// The tensors to observe, and those of them that are no inputs of the model.
-  std::vector<std::string> observed() const;
+  /// What to observe, and the names among it that are no inputs of the model.
+  const std::vector<opt::Observation> &observations() const;
   std::vector<std::string> innerObserved() const;
 
-  /// Finds the ranges: a histogram for each observed tensor over `runs` runs.
-  Status calibrate(const std::vector<Histogram> &histograms, size_t runs);
+  /// Finds the ranges: what was seen by each observation over `runs` runs.
+  Status calibrate(const std::vector<Observed> &seen, size_t runs);
   /// The quantized model, with a text for `kSamplesKey`. After calibrate.
   Result<std::string> write(const std::string &samples);
   /// After write.

@@ -223,7 +223,7 @@ class Quantize(ToolTest):
         data = {"ids": np.random.default_rng(4).integers(0, 1000, (16, 16))}
         ranges = {}
         for method in ("minmax", "moving-average", "percentile", "mse", "entropy"):
-            report = self.quantize(model, data, f"{method}.onnx", "--ranges", method)
+            report = self.quantize(model, data, f"{method}.onnx", "--ranges", method, "--no-smoothing")
             ranges[method] = {tensor["name"]: tensor for tensor in report["tensors"]}
         for name, tensor in ranges["minmax"].items():
             self.assertLessEqual(tensor["range"][0], 0)
@@ -253,11 +253,74 @@ class Quantize(ToolTest):
         weight.CopyFrom(numpy_helper.from_array(values, "up1_w"))
         path = self.save(model, "outlier.onnx")
         np.savez(self.folder / "calib.npz", ids=np.random.default_rng(4).integers(0, 1000, (16, 16)))
-        text = self.succeed("quantize", path, "--data", "calib.npz", "-o", "outlier8.onnx", "--ranges", "minmax").stdout
+        text = self.succeed("quantize", path, "--data", "calib.npz", "-o", "outlier8.onnx", "--ranges", "minmax", "--no-smoothing").stdout
         self.assertIn("act1", text.splitlines()[0])
         self.assertIn("down1", text.splitlines()[0])
-        kept = self.succeed("quantize", path, "--data", "calib.npz", "-o", "outlier8.onnx", "--keep", "down1").stdout
+        kept = self.succeed("quantize", path, "--data", "calib.npz", "-o", "outlier8.onnx", "--no-smoothing", "--keep", "down1").stdout
         self.assertNotIn("act1", kept.splitlines()[0])
+
+    def test_smoothing_moves_outliers_into_the_weights(self):
+        model = transformer()
+        for tensor in model.graph.initializer:
+            if tensor.name in ("norm0_g", "norm0b_g"):
+                values = np.ones(64, np.float32)
+                values[[3, 40]] = 80
+                tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+        path = self.save(model, "channels.onnx")
+        random = np.random.default_rng(4)
+        data, inputs = {"ids": random.integers(0, 1000, (32, 16))}, {"ids": random.integers(0, 1000, (8, 16))}
+        expected = by_peer(path, inputs)
+        losses = {}
+        for flags in ((), ("--no-smoothing",)):
+            report = self.quantize(path, data, "channels8.onnx", *flags)
+            losses[flags] = loss(self.agree(self.folder / "channels8.onnx", inputs), expected)
+            smoothed = [tensor for tensor in report["tensors"] if tensor["smooth_alpha"] > 0]
+            self.assertEqual(bool(smoothed), not flags)
+            self.assertTrue(all(tensor["smooth_gain"] > 0.9 for tensor in smoothed))
+        self.assertLess(losses[()], 0.5 * losses[("--no-smoothing",)])
+
+    def test_bias_correction_takes_off_the_mean(self):
+        net = Net(5)
+        x = net.conv("image", "first", 3, 64, 3)
+        net.conv(x, "second", 64, 64, 3, relu=False)
+        model = self.save(net.model([helper.make_tensor_value_info("image", TensorProto.FLOAT, ["n", 3, 16, 16])],
+                                    [helper.make_tensor_value_info("second", TensorProto.FLOAT, ["n", 64, 16, 16])]), "shift.onnx")
+        random = np.random.default_rng(4)
+        data, inputs = ({"image": random.uniform(0, 2, (count, 3, 16, 16)).astype(np.float32)} for count in (32, 16))
+        expected = by_peer(model, inputs)[:, :, 2:-2, 2:-2]  # borders have other means
+        shifts = {}
+        for flags in ((), ("--no-bias-correction",)):
+            # The only layer would be the last one, which stays wide.
+            report = self.quantize(model, data, "shift8.onnx", "--narrow", "second", *flags)
+            self.assertEqual(sum(layer["bias_corrected"] for layer in report["layers"]), 0 if flags else 64)
+            actual = by_peer(self.folder / "shift8.onnx", inputs)[:, :, 2:-2, 2:-2]
+            shifts[flags] = np.abs((actual - expected).mean((0, 2, 3))).mean()
+        self.assertLess(shifts[()], 0.6 * shifts[("--no-bias-correction",)])
+
+    def test_weights_only(self):
+        model = self.save(transformer(width=256, words=4000, layers=1), "large.onnx")
+        inputs = {"ids": np.random.default_rng(4).integers(0, 4000, (4, 16))}
+        expected = by_peer(model, inputs)
+        for bits, most, share in ((8, 2e-4, 0.28), (4, 2e-2, 0.24)):
+            output = self.folder / f"large{bits}.onnx"
+            report = json.loads(self.succeed("quantize", model, "--weights-only", bits, "-o", output, "--json").stdout)
+            self.assertEqual({layer["treatment"] for layer in report["layers"] if layer["op"] == "MatMul" and layer["reason"] == ""}, {"weights only"})
+            self.assertEqual({layer["bits"] for layer in report["layers"] if layer["treatment"] == "weights only"}, {bits})
+            self.assertLess(output.stat().st_size, share * model.stat().st_size)
+            self.assertLess(loss(self.agree(output, inputs), expected), most)
+        self.assertIn("--weights-only", self.refused("TN0105", model, "-o", "new.onnx"))
+
+    def test_weights_only_of_odd_sizes(self):
+        net = Net(3)
+        transposed = net.node("Transpose", [net.weight("w", 130, 150, depth=150)], "turned", perm=[1, 0])
+        net.node("MatMul", ["x", transposed], "y")
+        model = self.save(net.model([helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 5, 150])],
+                                    [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 5, 130])]), "odd.onnx")
+        inputs = {"x": np.random.default_rng(4).standard_normal((2, 5, 150)).astype(np.float32)}
+        for bits, most in ((8, 2e-4), (4, 2e-2)):
+            output = self.folder / f"odd{bits}.onnx"
+            self.succeed("quantize", model, "--weights-only", bits, "-o", output)
+            self.assertLess(loss(self.agree(output, inputs), by_peer(model, inputs)), most)
 
     def test_old_opsets_are_raised(self):
         net = Net()

@@ -21,15 +21,21 @@ def quantize(
     percentile: Optional[float] = None,
     samples: Optional[int] = None,
     keep: Sequence[str] = (),
+    narrow: Sequence[str] = (),
+    smoothing: bool = True,
+    bias_correction: bool = True,
     threads: Optional[int] = None,
 ) -> Dict[str, Any]:
     """Writes the ONNX model with 8-bit weights and activations, calibrated with the data, and gives the report: the treatment of
     each layer with its reason, the range of each tensor, the size before and after. `data` is an .npz, a dict with an array for
     each input whose first dim counts the samples, or an iterable of such dicts, one after the other. `output` is by default the
-    model's name with .int8.onnx. Layers named in `keep` stay wide."""
+    model's name with .int8.onnx. Layers named in `keep` stay wide, those in
+    `narrow` do not."""
     with tempfile.TemporaryDirectory(prefix="tenon-quantize-") as scratch:
         path = os.fspath(data) if isinstance(data, (str, os.PathLike)) else _save(data, os.path.join(scratch, "samples.npz"))
         arguments = ["quantize", f"--data={path}", f"--ranges={ranges}", *(f"--keep={name}" for name in keep)]
+        arguments += [f"--narrow={name}" for name in narrow]
+        arguments += ([] if smoothing else ["--no-smoothing"]) + ([] if bias_correction else ["--no-bias-correction"])
         for flag, value in (("percentile", percentile), ("samples", samples), ("threads", threads)):
             if value is not None:
                 arguments.append(f"--{flag}={value}")

@@ -1,4 +1,5 @@
-// Relies on the observers' outputs coming in the order of the tensors observed, three for each.
+// Relies on the observers' outputs coming in the order of observations: three for a histogram, four for
+// channels.
 
 #include "tools/tenon/quant/Calibrate.h"
 
@@ -15,7 +16,7 @@
 namespace tenon::tool {
 namespace {
 
-using quant::Histogram;
+using quant::Observed;
 
 /// Samples of a run at most: more take memory and gain no speed.
 constexpr size_t kMostRows = 4;
@@ -42,7 +43,7 @@ public:
   Status compile(const quant::Quantizer &quantizer, const CalibrationRequest &request, const Batch &batch,
                  Terminal &terminal);
   bool takes(const Batch &batch) const;
-  Status run(const Batch &batch, std::vector<Histogram> &histograms);
+  Status run(const Batch &batch, const std::vector<opt::Observation> &asked, std::vector<Observed> &seen);
 
 private:
   std::vector<std::vector<int64_t>> dims;
@@ -59,7 +60,7 @@ Status Observer::compile(const quant::Quantizer &quantizer, const CalibrationReq
   open.target.targets = {"cpu:native"};
   open.useCache = request.useCache;
   open.verifyWeights = false;
-  open.observed = quantizer.observed();
+  open.observed = quantizer.observations();
   open.taps = quantizer.innerObserved();
   for (const Tensor &input : batch.inputs) {
     dims.push_back(input.dims);
@@ -94,17 +95,27 @@ bool Observer::takes(const Batch &batch) const {
   return session != nullptr;
 }
 
-Status Observer::run(const Batch &batch, std::vector<Histogram> &histograms) {
+Status Observer::run(const Batch &batch, const std::vector<opt::Observation> &asked, std::vector<Observed> &seen) {
   std::vector<runtime::InputBinding> inputs;
   for (const Tensor &input : batch.inputs) {
     inputs.push_back({input.data.data(), input.dims});
   }
   TENON_TRY(session->run(inputs, bindings));
-  for (size_t i = 0; i < histograms.size(); ++i) {
-    const Tensor &low = outputs[3 * i], &high = outputs[3 * i + 1], &counts = outputs[3 * i + 2];
-    const int32_t *bins = reinterpret_cast<const int32_t *>(counts.data.data());
-    histograms[i].add({bins, static_cast<size_t>(counts.elements())}, *reinterpret_cast<const float *>(low.data.data()),
-                      *reinterpret_cast<const float *>(high.data.data()));
+  size_t output = 0;
+  auto next = [&] {
+    const Tensor &tensor = outputs[output++];
+    return std::span(reinterpret_cast<const float *>(tensor.data.data()), static_cast<size_t>(tensor.elements()));
+  };
+  for (size_t i = 0; i < asked.size(); ++i) {
+    if (asked[i].hasHistogram) {
+      float low = next()[0], high = next()[0];
+      std::span<const float> bits = next();
+      seen[i].histogram.add({reinterpret_cast<const int32_t *>(bits.data()), bits.size()}, low, high);
+    }
+    if (asked[i].channels) {
+      std::span<const float> means = next(), lows = next(), highs = next(), squares = next();
+      seen[i].channels.add(means, lows, highs, squares);
+    }
   }
   return Status::ok();
 }
@@ -128,8 +139,8 @@ Result<Calibration> calibrate(const quant::Quantizer &quantizer, const Calibrati
   result.warnings.assign(data.warnings().begin(), data.warnings().end());
   result.samples = request.mostSamples == 0 ? data.samples() : std::min(request.mostSamples, data.samples());
   TENON_ASSIGN(result.fingerprint, data.fingerprint());
-  result.histograms.resize(quantizer.observed().size());
-  if (result.histograms.empty()) {
+  result.seen.resize(quantizer.observations().size());
+  if (result.seen.empty()) {
     return result;
   }
   size_t rows = rowsOfRuns(result.samples);
@@ -146,7 +157,7 @@ Result<Calibration> calibrate(const quant::Quantizer &quantizer, const Calibrati
       result.compileSeconds += since(start);
     }
     Clock::time_point start = Clock::now();
-    TENON_TRY((*fitting)->run(batch, result.histograms));
+    TENON_TRY((*fitting)->run(batch, quantizer.observations(), result.seen));
     result.runSeconds += since(start);
     first += batch.samples;
     ++result.runs;

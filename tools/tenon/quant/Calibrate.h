@@ -22,7 +22,7 @@ struct CalibrationRequest {
 };
 
 struct Calibration {
-  std::vector<quant::Histogram> histograms; ///< of the quantizer's observed tensors
+  std::vector<quant::Observed> seen; ///< by the quantizer's observations
   size_t runs = 0;
   size_t samples = 0;
   std::string fingerprint; ///< of the samples

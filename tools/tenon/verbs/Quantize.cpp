@@ -34,9 +34,10 @@ struct QuantizeFlags {
   CalibrationRequest request;
   std::string output, ranges = "mse";
   uint64_t samples = 0;
+  std::string weightsOnly; ///< "8", "4", or empty
   double percentile = 99.99;
-  std::vector<std::string> keep;
-  bool noCache = false;
+  std::vector<std::string> keep, narrow;
+  bool noCache = false, noSmoothing = false, noBiasCorrection = false;
 };
 
 /// "model.int8.onnx" beside "model.onnx".
@@ -52,8 +53,14 @@ Result<quant::Settings> settingsOf(const QuantizeFlags &flags) {
     }
   }
   settings.percentile = flags.percentile;
+  settings.weightBits = flags.weightsOnly.empty() ? 0 : flags.weightsOnly == "8" ? 8 : 4;
+  settings.smooths = !flags.noSmoothing;
+  settings.correctsBias = !flags.noBiasCorrection;
   for (const std::string &name : flags.keep) {
     settings.overrides[name] = {Treatment::Wide, "--keep"};
+  }
+  for (const std::string &name : flags.narrow) {
+    settings.overrides[name] = {Treatment::Narrow, ""};
   }
   return settings;
 }
@@ -75,7 +82,8 @@ struct Outcome {
 
 /// How far a tensor is from what 8 bits can keep; above 0 for those that are worth a word.
 double badness(const quant::TensorFacts &tensor) {
-  return std::max(1 - tensor.decibels / kPoorDecibels, 1 - tensor.levels / kPoorLevels);
+  // Smoothing deals with outliers of channels, and was predicted to gain.
+  return tensor.alpha > 0 ? 0 : std::max(1 - tensor.decibels / kPoorDecibels, 1 - tensor.levels / kPoorLevels);
 }
 
 const quant::TensorFacts *worstTensor(const quant::Facts &facts) {
@@ -103,7 +111,10 @@ Json toJson(const QuantizeFlags &flags, const Outcome &outcome) {
                       {"op", layer.op},
                       {"treatment", quant::nameOf(layer.treatment)},
                       {"reason", layer.reason},
-                      {"weight_error", layer.weightError}});
+                      {"bits", layer.bits},
+                      {"weight_error", layer.weightError},
+                      {"bias_corrected", layer.corrected},
+                      {"largest_correction", layer.correction}});
   }
   for (const quant::TensorFacts &tensor : outcome.facts.tensors) {
     tensors.push_back({{"name", tensor.name},
@@ -115,6 +126,8 @@ Json toJson(const QuantizeFlags &flags, const Outcome &outcome) {
                        {"decibels", tensor.decibels},
                        {"levels", tensor.levels},
                        {"readers", tensor.readers},
+                       {"smooth_alpha", tensor.alpha},
+                       {"smooth_gain", tensor.gain},
                        {"entropy_refused", tensor.isRefused}});
   }
   const quant::TensorFacts *worst = worstTensor(outcome.facts);
@@ -131,6 +144,32 @@ Json toJson(const QuantizeFlags &flags, const Outcome &outcome) {
           {"compile_seconds", outcome.calibration.compileSeconds},
           {"run_seconds", outcome.calibration.runSeconds},
           {"warnings", outcome.calibration.warnings}};
+}
+
+/// What was done beside ranges and weights, with what it gains.
+std::string describeAlgorithms(const quant::Facts &facts) {
+  size_t smoothed = 0, channels = 0, layers = 0;
+  const quant::TensorFacts *most = nullptr;
+  for (const quant::TensorFacts &tensor : facts.tensors) {
+    smoothed += tensor.alpha > 0;
+    most = tensor.alpha > 0 && (!most || tensor.gain > most->gain) ? &tensor : most;
+  }
+  double largest = 0;
+  for (const quant::LayerFacts &layer : facts.layers) {
+    layers += layer.corrected > 0;
+    channels += layer.corrected;
+    largest = std::max(largest, layer.correction);
+  }
+  std::string text;
+  if (most) {
+    text += fmt::format("smoothing: {} tensors; most gains '{}', {:.1f} dB in the products that read it, with alpha {:.1f}\n", smoothed,
+                        view::visible(most->name), most->gain, most->alpha);
+  }
+  if (layers > 0) {
+    text += fmt::format("bias correction: {} channels of {} layers, by at most {:.4f} of a channel's deviation\n", channels, layers,
+                        largest);
+  }
+  return text;
 }
 
 std::string toText(const QuantizeFlags &flags, const Outcome &outcome) {
@@ -157,9 +196,11 @@ std::string toText(const QuantizeFlags &flags, const Outcome &outcome) {
   }
   width = std::min<size_t>(width, 60);
   for (const quant::LayerFacts &layer : outcome.facts.layers) {
+    std::string_view bits = layer.bits == 4 ? "4 bits" : "";
     text += fmt::format("  {:<{}}  {:<13} {:<12}  {}\n", view::visible(layer.name), width, layer.op,
-                        quant::nameOf(layer.treatment), layer.reason);
+                        quant::nameOf(layer.treatment), layer.reason.empty() ? bits : layer.reason);
   }
+  text += describeAlgorithms(outcome.facts);
   for (const quant::TensorFacts &tensor : outcome.facts.tensors) {
     if (tensor.isRefused) {
       text += fmt::format("entropy is refused for '{}': its error is larger than that of minmax, which it got\n",
@@ -177,16 +218,27 @@ Status quantize(QuantizeFlags &flags, Terminal &terminal) {
     flags.output = defaultOutput(request.model);
   }
   TENON_TRY(isModel(request.model, Takes::Model).takeStatus());
-  TENON_TRY(checkOutput(flags.output, request.model, {request.data}));
+  if (request.data.empty() && flags.weightsOnly.empty()) {
+    return Status::error(ErrorId::BadArgument, "there are no samples to calibrate with",
+                         "give them with --data, or store the weights alone in few bits: --weights-only 8");
+  }
+  std::vector<std::string> reads;
+  if (!request.data.empty()) {
+    reads.push_back(request.data);
+  }
+  TENON_TRY(checkOutput(flags.output, request.model, reads));
   TENON_ASSIGN(quant::Settings settings, settingsOf(flags));
   TENON_ASSIGN(quant::Quantizer quantizer, quant::Quantizer::open(request.model, settings));
-  std::string inputs[] = {request.model, request.data};
-  TENON_ASSIGN(AtomicFile file, AtomicFile::create(flags.output, inputs));
-  TENON_ASSIGN(Calibration calibration, calibrate(quantizer, request, terminal));
+  reads.push_back(request.model);
+  TENON_ASSIGN(AtomicFile file, AtomicFile::create(flags.output, reads));
+  Calibration calibration;
+  if (flags.weightsOnly.empty()) {
+    TENON_ASSIGN(calibration, calibrate(quantizer, request, terminal));
+  }
   for (const std::string &warning : calibration.warnings) {
     terminal.note(warning);
   }
-  TENON_TRY(quantizer.calibrate(calibration.histograms, calibration.runs));
+  TENON_TRY(quantizer.calibrate(calibration.seen, calibration.runs));
   TENON_ASSIGN(std::string bytes, quantizer.write(calibration.fingerprint));
   TENON_TRY(file.append(std::as_bytes(std::span(bytes))));
   TENON_TRY(file.commit());
@@ -205,8 +257,7 @@ Action declareQuantize(CLI::App &command) {
   std::shared_ptr<QuantizeFlags> flags = std::make_shared<QuantizeFlags>();
   flags->request.threads = usableCpus();
   command.add_option("MODEL", flags->request.model, "A trained model (ONNX, FP32)")->required();
-  command.add_option("--data", flags->request.data, "Samples to calibrate with: x.npz with an array for each input")
-      ->required();
+  command.add_option("--data", flags->request.data, "Samples to calibrate with: x.npz with an array for each input");
   addOutput(command, flags->output, "Where to write the quantized model; by default the model's name with .int8.onnx");
   std::vector<std::string> methods;
   for (quant::RangeMethod method : quant::kRangeMethods) {
@@ -220,8 +271,16 @@ Action declareQuantize(CLI::App &command) {
   addNumber(
       command, "--samples", {1, uint64_t(1) << 40}, [flags](uint64_t number) { flags->samples = number; },
       "Use only so many samples, the first ones");
+  addChoice(command, "--weights-only", flags->weightsOnly, {"8", "4"},
+            "Store weights in 8 bits, or those of products in 4 (MatMulNBits), and compute wide: needs no samples");
   command.add_option("--keep", flags->keep, "Leave the layer of this node wide (repeat for more)")
       ->allow_extra_args(false);
+  command.add_option("--narrow", flags->narrow, "Make the layer of this node int8, against the first guess (repeat for more)")
+      ->allow_extra_args(false);
+  command.add_flag("--no-smoothing", flags->noSmoothing,
+                   "Do not move outliers of activations into the weights of products (SmoothQuant)");
+  command.add_flag("--no-bias-correction", flags->noBiasCorrection,
+                   "Do not take off the mean error of rounded weights from biases");
   declareThreadsFlag(command, flags->request.threads, "Threads; all usable CPUs by default");
   command.add_flag("--no-cache", flags->noCache, "Do not use the compile cache");
   return [flags](Terminal &terminal) { return quantize(*flags, terminal); };
