@@ -124,6 +124,23 @@ void QdqWriter::writeBias(const Layer &layer, const std::vector<float> &bias,
   }
 }
 
+QdqWriter::Stored QdqWriter::store(const std::string &base, QuantizedWeight weight) {
+  Stored parts{edit.freshName(base + "_quantized"), "", "", std::move(weight)};
+  edit.addConstant(parts.quantized, DataType::Int8, parts.weight.dims,
+                   bytesOf(parts.weight.values));
+  return parts;
+}
+
+/// What DequantizeLinear reads beside the numbers.
+void QdqWriter::storeScales(const std::string &base, Stored &parts) {
+  parts.scale = edit.freshName(base + "_scale");
+  parts.zero = edit.freshName(base + "_zero_point");
+  std::vector<int64_t> dims = {static_cast<int64_t>(parts.weight.scales.size())};
+  edit.addConstant(parts.scale, DataType::Float, dims, bytesOf(parts.weight.scales));
+  edit.addConstant(parts.zero, DataType::Int8, dims,
+                   bytesOf(std::vector<int8_t>(parts.weight.scales.size())));
+}
+
 Status QdqWriter::writeLayer(const Layer &layer, LayerFacts &facts) {
   if (layer.treatment == Treatment::Wide || !layer.weight) {
     return Status::ok();
@@ -148,24 +165,30 @@ Status QdqWriter::writeLayer(const Layer &layer, LayerFacts &facts) {
   if (factors != smoothed.end() && layer.treatment == Treatment::Narrow) {
     smooth(weight, 1 - static_cast<size_t>(layer.weight->axis), factors->second.factors);
   }
-  QuantizedWeight narrow = quantizeWeight(weight, layer.weight->axis);
+  bool isOwn = layer.norm || (factors != smoothed.end() && layer.treatment == Treatment::Narrow);
+  std::pair<string_view, int64_t> key(layer.weight->name, layer.weight->axis);
+  std::string base = strCat(nameOf(node), "_weight");
+  auto known = isOwn ? stored.end() : stored.find(key);
+  Stored parts = known != stored.end()
+                     ? known->second
+                     : store(base, quantizeWeight(weight, layer.weight->axis, mostWeight));
+  if (parts.scale.empty()) {
+    storeScales(base, parts);
+  }
+  const QuantizedWeight &narrow = parts.weight;
   facts.weightError = narrow.error;
   correctBias(layer, weight, narrow, bias, facts);
-  std::string base = strCat(nameOf(node), "_weight");
-  std::string quantized = edit.freshName(base + "_quantized");
-  std::string scale = edit.freshName(base + "_scale"), zero = edit.freshName(base + "_zero_point");
   std::string name = edit.freshName(base);
-  std::vector<int64_t> dims = {static_cast<int64_t>(narrow.scales.size())};
-  edit.addConstant(quantized, DataType::Int8, narrow.dims, bytesOf(narrow.values));
-  edit.addConstant(scale, DataType::Float, dims, bytesOf(narrow.scales));
-  edit.addConstant(zero, DataType::Int8, dims, bytesOf(std::vector<int8_t>(narrow.scales.size())));
-  std::string inputs[] = {quantized, scale, zero};
+  std::string inputs[] = {parts.quantized, parts.scale, parts.zero};
   edit.insertBefore(layer.weight->use.node,
                     nodeMessage("DequantizeLinear", edit.freshName(base + "_DequantizeLinear"),
                                 inputs, name, "axis", layer.weight->axis));
   edit.setOperand(layer.weight->use, name);
   if (!bias.empty()) {
     writeBias(layer, bias, narrow.scales, facts);
+  }
+  if (!isOwn && graph.uses(layer.weight->name).size() > 1) {
+    stored.emplace(key, std::move(parts));
   }
   return Status::ok();
 }
@@ -205,17 +228,21 @@ void QdqWriter::writeBlocks(const Layer &layer, const Floats &weight, LayerFacts
 /// DequantizeLinear would be dequantized as a whole in each run.
 Status QdqWriter::writeEmbedding(const Embedding &embedding) {
   const onnx::Node &node = graph.node(embedding.node);
-  TENON_ASSIGN(Floats table, loadFloats(*embedding.tensor, files));
-  QuantizedWeight narrow = quantizeWeight(table, 0);
   std::string base(embedding.table), output(node.outputs.front());
-  std::string quantized = edit.freshName(base + "_quantized");
-  std::string scale = edit.freshName(base + "_scale");
-  edit.addConstant(quantized, DataType::Int8, narrow.dims, bytesOf(narrow.values));
-  std::vector<int64_t> dims = {narrow.dims[0], 1};
-  edit.addConstant(scale, DataType::Float, dims, bytesOf(narrow.scales));
+  // A head that shares the table has a scale for each of its rows too.
+  auto known = stored.find({embedding.table, 0});
+  if (known == stored.end()) {
+    TENON_ASSIGN(Floats table, loadFloats(*embedding.tensor, files));
+    known =
+        stored.emplace(std::pair(embedding.table, 0), store(base, quantizeWeight(table, 0))).first;
+  }
+  const Stored &parts = known->second;
+  std::string scale = edit.freshName(base + "_row_scale");
+  std::vector<int64_t> dims = {parts.weight.dims[0], 1};
+  edit.addConstant(scale, DataType::Float, dims, bytesOf(parts.weight.scales));
   std::string rows = edit.freshName(output + "_quantized");
   std::string steps = edit.freshName(output + "_scale"), wide = edit.freshName(output + "_cast");
-  edit.setOperand({embedding.node, 0}, quantized);
+  edit.setOperand({embedding.node, 0}, parts.quantized);
   edit.setResult(embedding.node, rows);
   std::string gathered[] = {scale, std::string(node.inputs[1])}, factors[] = {wide, steps};
   edit.insertAfter(embedding.node,

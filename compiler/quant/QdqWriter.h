@@ -22,6 +22,7 @@ public:
 
   /// Weights of products that are stored in few bits have 4 of them.
   void useBlocks(bool isOn) { usesBlocks = isOn; }
+  void limitWeights(int most) { mostWeight = most; }
   /// Collects all changes in the edit, and says what the weights lost.
   Status run(Facts &facts);
 
@@ -29,6 +30,13 @@ private:
   struct Parameters {
     std::string scale, zero;
   };
+  /// Names of a weight's parts, and what rounding it lost.
+  struct Stored {
+    std::string quantized, scale, zero;
+    QuantizedWeight weight;
+  };
+  Stored store(const std::string &base, QuantizedWeight weight);
+  void storeScales(const std::string &base, Stored &parts);
   Status writeLayer(const Layer &layer, LayerFacts &facts);
   Status foldNorm(const Layer &layer, Floats &weight, std::vector<float> &bias);
   void correctBias(const Layer &layer, const Floats &weight, const QuantizedWeight &narrow,
@@ -49,6 +57,9 @@ private:
   ModelEdit &edit;
   onnx::ExternalFiles &files;
   bool usesBlocks = false;
+  int mostWeight = kMostWeight;
+  /// Constants as they were stored for the first of their readers, by name and axis.
+  std::map<std::pair<std::string_view, int64_t>, Stored> stored;
 };
 
 } // namespace tenon::quant

@@ -316,6 +316,7 @@ Result<std::string> Quantizer::write(const std::string &samples) {
   }
   QdqWriter writer(*impl->graph, impl->plan, impl->affines, impl->smoothed, channels, edit, files);
   writer.useBlocks(impl->settings.weightBits == 4);
+  writer.limitWeights(impl->settings.reducesRange ? kMostReduced : kMostWeight);
   TENON_TRY(writer.run(impl->facts));
   if (!samples.empty()) {
     edit.addMetadata(kSamplesKey, samples);

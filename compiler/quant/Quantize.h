@@ -17,15 +17,16 @@
 namespace tenon::quant {
 
 /// The key of a quantized model's metadata that says which samples it was calibrated with.
-inline constexpr std::string_view kSamplesKey = "tenon.calibration";
+inline constexpr std::string_view kSamplesKey = "tenon.calibration_data";
 
 struct Settings {
   RangeMethod method = RangeMethod::Mse;
   double percentile = 99.99;
   /// 8 or 4: weights only, which needs no samples; products of 4 bits, other layers of 8.
   unsigned weightBits = 0;
-  bool smooths = true;      ///< SmoothQuant, where it is predicted to help
-  bool correctsBias = true; ///< where the samples support it
+  bool reducesRange = false; ///< weights up to kMostReduced
+  bool smooths = true;       ///< SmoothQuant, where it is predicted to help
+  bool correctsBias = true;  ///< where the samples support it
   /// Treatments of layers by the names of their nodes, which replace the first guess.
   Overrides overrides;
 };

@@ -8,7 +8,7 @@
 namespace tenon::quant {
 namespace {
 
-constexpr double kLevels = 255, kMostWeight = 127;
+constexpr double kLevels = 255;
 /// Noise that is left at most where smoothing is worth a multiplication: a decibel less.
 constexpr double kWorth = 0.8;
 

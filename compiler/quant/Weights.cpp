@@ -11,7 +11,6 @@
 namespace tenon::quant {
 namespace {
 
-constexpr float kMost = 127; ///< -128 is left out, so that signs are symmetric
 /// Shares of a channel's largest weight that its range may end at.
 constexpr double kShares[] = {1.0, 0.95, 0.9, 0.85, 0.8, 0.72, 0.64, 0.56};
 
@@ -36,8 +35,8 @@ struct Layout {
   }
 };
 
-float rounded(float value, float inverse) {
-  return std::clamp(std::nearbyintf(value * inverse), -kMost, kMost);
+float rounded(float value, float inverse, float bound) {
+  return std::clamp(std::nearbyintf(value * inverse), -bound, bound);
 }
 
 } // namespace
@@ -61,7 +60,8 @@ Result<Floats> loadFloats(const onnx::Tensor &tensor, onnx::ExternalFiles &files
   return floats;
 }
 
-QuantizedWeight quantizeWeight(const Floats &weight, int64_t axis) {
+QuantizedWeight quantizeWeight(const Floats &weight, int64_t axis, int bound) {
+  float end = static_cast<float>(bound);
   Layout layout(weight.dims, axis);
   size_t channels = static_cast<size_t>(layout.channels);
   const std::vector<float> &values = weight.values;
@@ -71,12 +71,12 @@ QuantizedWeight quantizeWeight(const Floats &weight, int64_t axis) {
   for (double share : kShares) {
     std::vector<float> tried(channels);
     for (size_t c = 0; c < channels; ++c) {
-      tried[c] = most[c] > 0 ? static_cast<float>(most[c] * share) / kMost : 1;
+      tried[c] = most[c] > 0 ? static_cast<float>(most[c] * share) / end : 1;
       inverse[c] = 1 / tried[c];
     }
     std::vector<float> errors(channels);
     layout.forEach([&](size_t i, size_t c) {
-      float error = values[i] - rounded(values[i], inverse[c]) * tried[c];
+      float error = values[i] - rounded(values[i], inverse[c], end) * tried[c];
       errors[c] += error * error;
     });
     for (size_t c = 0; c < channels; ++c) {
@@ -91,7 +91,7 @@ QuantizedWeight quantizeWeight(const Floats &weight, int64_t axis) {
     inverse[c] = 1 / scales[c];
   }
   layout.forEach([&](size_t i, size_t c) {
-    result.values[i] = static_cast<int8_t>(rounded(values[i], inverse[c]));
+    result.values[i] = static_cast<int8_t>(rounded(values[i], inverse[c], end));
   });
   double energy = 0, error = 0;
   for (float value : values) {

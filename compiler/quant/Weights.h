@@ -25,8 +25,14 @@ struct QuantizedWeight {
   double error = 0;          ///< mean square of the difference over the mean square of the weights
 };
 
+/// The largest weight; -128 is left out, so that signs are symmetric.
+inline constexpr int kMostWeight = 127;
+/// The largest for which x86 without VNNI does not saturate where it adds two products of u8 and s8
+/// in 16 bits: 2 * 255 * 64 fits.
+inline constexpr int kMostReduced = 64;
+
 /// The scale of each channel is the one of the least squared error.
-QuantizedWeight quantizeWeight(const Floats &weight, int64_t axis);
+QuantizedWeight quantizeWeight(const Floats &weight, int64_t axis, int most = kMostWeight);
 
 /// Scale and shift of an inference BatchNormalization as a convolution's weights take them in.
 /// `bias` gets an element for each output channel. Axis 0 of the weights counts those.

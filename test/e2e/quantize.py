@@ -196,6 +196,9 @@ class Quantize(ToolTest):
             self.assertEqual(treatment.pop(f"scores{i}"), ("wide", "scores of attention"))
         self.assertEqual({what for what, _ in treatment.values()}, {"int8"})
         self.assertEqual(report["embeddings"], 1)
+        written = onnx.load(self.folder / "transformer8.onnx")
+        read = {name for node in written.graph.node for name in node.input}
+        self.assertEqual({tensor.name for tensor in written.graph.initializer} - read, set())
         inputs = {"ids": random.integers(0, 1000, (8, 16))}
         self.assertLess(loss(self.agree(self.folder / "transformer8.onnx", inputs), by_peer(model, inputs)), 5e-3)
 
@@ -321,6 +324,31 @@ class Quantize(ToolTest):
             output = self.folder / f"odd{bits}.onnx"
             self.succeed("quantize", model, "--weights-only", bits, "-o", output)
             self.assertLess(loss(self.agree(output, inputs), by_peer(model, inputs)), most)
+
+    def test_reduced_range_saturates_nowhere(self):
+        model = self.save(cnn(), "cnn.onnx")
+        random = np.random.default_rng(3)
+        data = {"image": random.standard_normal((16, 3, 32, 32)).astype(np.float32)}
+        self.quantize(model, data, "cnn7.onnx", "--reduce-range")
+        written = onnx.load(self.folder / "cnn7.onnx")
+        weights = [numpy_helper.to_array(t) for t in written.graph.initializer if t.data_type == TensorProto.INT8 and t.name.endswith("_weight_quantized")]
+        self.assertTrue(weights)
+        self.assertEqual(max(np.abs(w.astype(int)).max() for w in weights), 64)
+        inputs = {"image": random.standard_normal((4, 3, 32, 32)).astype(np.float32)}
+        session = onnxruntime.InferenceSession(str(self.folder / "cnn7.onnx"), providers=["CPUExecutionProvider"])
+        self.assertLess(loss(self.agree(self.folder / "cnn7.onnx", inputs), session.run(None, inputs)[0]), 2e-4)
+
+    def test_a_table_that_the_head_shares_is_stored_once(self):
+        net = Net(2)
+        table = net.constant("table", net.random.standard_normal((2000, 64)).astype(np.float32))
+        x = net.dense(net.node("Gather", [table, "ids"], "embedded"), "inner", 64, 64)
+        net.node("MatMul", [x, net.node("Transpose", [table], "turned", perm=[1, 0])], "logits")
+        model = self.save(net.model([helper.make_tensor_value_info("ids", TensorProto.INT64, ["n", 8])],
+                                    [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["n", 8, 2000])]), "tied.onnx")
+        data = {"ids": np.random.default_rng(4).integers(0, 2000, (8, 8))}
+        report = self.quantize(model, data, "tied8.onnx")
+        self.assertLess(report["bytes_after"], 0.3 * report["bytes_before"])
+        self.assertLess(loss(self.agree(self.folder / "tied8.onnx", data), by_peer(model, data)), 5e-3)
 
     def test_old_opsets_are_raised(self):
         net = Net()

@@ -14,7 +14,7 @@ Samples = Union[str, "os.PathLike[str]", Mapping[str, Any], Iterable[Mapping[str
 
 def quantize(
     model: Union[str, "os.PathLike[str]"],
-    data: Samples,
+    data: Optional[Samples] = None,
     output: Optional[Union[str, "os.PathLike[str]"]] = None,
     *,
     ranges: str = "mse",
@@ -24,19 +24,25 @@ def quantize(
     narrow: Sequence[str] = (),
     smoothing: bool = True,
     bias_correction: bool = True,
+    reduce_range: bool = False,
+    weights_only: Optional[int] = None,
     threads: Optional[int] = None,
 ) -> Dict[str, Any]:
     """Writes the ONNX model with 8-bit weights and activations, calibrated with the data, and gives the report: the treatment of
     each layer with its reason, the range of each tensor, the size before and after. `data` is an .npz, a dict with an array for
     each input whose first dim counts the samples, or an iterable of such dicts, one after the other. `output` is by default the
     model's name with .int8.onnx. Layers named in `keep` stay wide, those in
-    `narrow` do not."""
+    `narrow` do not. With `weights_only` (8 or 4 bits) no data are needed."""
     with tempfile.TemporaryDirectory(prefix="tenon-quantize-") as scratch:
-        path = os.fspath(data) if isinstance(data, (str, os.PathLike)) else _save(data, os.path.join(scratch, "samples.npz"))
-        arguments = ["quantize", f"--data={path}", f"--ranges={ranges}", *(f"--keep={name}" for name in keep)]
+        arguments = ["quantize", f"--ranges={ranges}", *(f"--keep={name}" for name in keep)]
         arguments += [f"--narrow={name}" for name in narrow]
         arguments += ([] if smoothing else ["--no-smoothing"]) + ([] if bias_correction else ["--no-bias-correction"])
-        for flag, value in (("percentile", percentile), ("samples", samples), ("threads", threads)):
+        arguments += ["--reduce-range"] if reduce_range else []
+        if data is not None:
+            is_file = isinstance(data, (str, os.PathLike))
+            path = os.fspath(data) if is_file else _save(data, os.path.join(scratch, "samples.npz"))
+            arguments.append(f"--data={path}")
+        for flag, value in (("weights-only", weights_only), ("percentile", percentile), ("samples", samples), ("threads", threads)):
             if value is not None:
                 arguments.append(f"--{flag}={value}")
         if output is not None:

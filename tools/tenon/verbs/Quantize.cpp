@@ -37,7 +37,7 @@ struct QuantizeFlags {
   std::string weightsOnly; ///< "8", "4", or empty
   double percentile = 99.99;
   std::vector<std::string> keep, narrow;
-  bool noCache = false, noSmoothing = false, noBiasCorrection = false;
+  bool noCache = false, reduceRange = false, noSmoothing = false, noBiasCorrection = false;
 };
 
 /// "model.int8.onnx" beside "model.onnx".
@@ -54,6 +54,7 @@ Result<quant::Settings> settingsOf(const QuantizeFlags &flags) {
   }
   settings.percentile = flags.percentile;
   settings.weightBits = flags.weightsOnly.empty() ? 0 : flags.weightsOnly == "8" ? 8 : 4;
+  settings.reducesRange = flags.reduceRange;
   settings.smooths = !flags.noSmoothing;
   settings.correctsBias = !flags.noBiasCorrection;
   for (const std::string &name : flags.keep) {
@@ -277,6 +278,8 @@ Action declareQuantize(CLI::App &command) {
       ->allow_extra_args(false);
   command.add_option("--narrow", flags->narrow, "Make the layer of this node int8, against the first guess (repeat for more)")
       ->allow_extra_args(false);
+  command.add_flag("--reduce-range", flags->reduceRange,
+                   "Weights of 7 bits, for other programs that saturate on x86 without VNNI; Tenon does not");
   command.add_flag("--no-smoothing", flags->noSmoothing,
                    "Do not move outliers of activations into the weights of products (SmoothQuant)");
   command.add_flag("--no-bias-correction", flags->noBiasCorrection,
