@@ -155,6 +155,15 @@ void Quantizer::Impl::listObservations() {
   }
 }
 
+std::string Quantizer::metadata(string_view key) const {
+  for (const onnx::KeyValue &entry : impl->model.metadata) {
+    if (entry.key == key) {
+      return std::string(entry.value);
+    }
+  }
+  return "";
+}
+
 const std::vector<opt::Observation> &Quantizer::observations() const { return impl->observations; }
 
 std::vector<std::string> Quantizer::innerObserved() const {

@@ -87,6 +87,8 @@ public:
   ~Quantizer();
 
   Result<std::vector<InputFacts>> inputs() const;
+  /// A text of the model's own; empty where it has none of that key.
+  std::string metadata(std::string_view key) const;
   /// What to observe, and the names among it that are no inputs of the model.
   const std::vector<opt::Observation> &observations() const;
   std::vector<std::string> innerObserved() const;

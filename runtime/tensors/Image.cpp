@@ -2,20 +2,21 @@
 
 #include "runtime/tensors/Image.h"
 
+#include "runtime/tensors/WholePicture.h"
 #include "support/files/MappedFile.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <zlib.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
-#include <cstring>
-#include <functional>
 #include <memory>
+#include <string_view>
 
 #define STBI_ONLY_PNG
 #define STBI_ONLY_JPEG
+#define STBI_ONLY_PNM
 #define STBI_NO_STDIO
 #define STBI_MAX_DIMENSIONS 16384
 // What a file leaves undefined is zeros, not what memory held before.
@@ -42,125 +43,7 @@ struct Picture {
 Status badPicture(const std::string &path, std::string_view why) {
   return Status::error(ErrorId::BadTensorFile,
                        fmt::format("{}: not a picture that can be read: {}", path, why),
-                       "pass a PNG or JPEG file");
-}
-
-uint32_t bigEndian(Bytes bytes, size_t at) {
-  uint32_t value = 0;
-  for (size_t i = 0; i < sizeof(value); ++i) {
-    value = value << 8 | static_cast<uint32_t>(bytes[at + i]);
-  }
-  return value;
-}
-
-bool startsWith(Bytes bytes, std::string_view start) {
-  return bytes.size() >= start.size() && std::memcmp(bytes.data(), start.data(), start.size()) == 0;
-}
-
-/// Whether every chunk has its checksum and the last one is there.
-bool isWholePng(Bytes bytes) {
-  constexpr size_t kSignature = 8;
-  constexpr size_t kAround = 12; // length and name before the content, checksum behind it
-  for (Bytes rest = bytes.subspan(kSignature); rest.size() >= kAround;) {
-    uint32_t length = bigEndian(rest, 0);
-    if (length > rest.size() - kAround) {
-      return false;
-    }
-    const Bytef *named = reinterpret_cast<const Bytef *>(rest.data() + 4);
-    if (crc32_z(0, named, size_t(length) + 4) != bigEndian(rest, size_t(length) + 8)) {
-      return false;
-    }
-    if (std::memcmp(named, "IEND", 4) == 0) {
-      return true;
-    }
-    rest = rest.subspan(length + kAround);
-  }
-  return false;
-}
-
-/// The Huffman tables of a JPEG that segments have defined so far: a bit for each class and number.
-using HuffmanTables = unsigned;
-constexpr HuffmanTables tableBit(bool isAc, unsigned number) {
-  return 1u << (4 * unsigned(isAc) + (number & 3));
-}
-
-/// Whether the Huffman tables of a JPEG segment name no more symbols than a byte has values, for
-/// which the decoder has room; adds them to `defined`.
-bool areSoundTables(Bytes segment, HuffmanTables &defined) {
-  constexpr size_t kLengths = 16;
-  constexpr size_t kMostSymbols = 256;
-  while (segment.size() > kLengths) {
-    size_t symbols = 0;
-    for (std::byte count : segment.subspan(1, kLengths)) {
-      symbols += static_cast<size_t>(count);
-    }
-    if (symbols > kMostSymbols || symbols > segment.size() - 1 - kLengths) {
-      return false;
-    }
-    unsigned place = static_cast<unsigned>(segment[0]);
-    defined |= tableBit(place >> 4 != 0, place);
-    segment = segment.subspan(1 + kLengths + symbols);
-  }
-  return segment.empty();
-}
-
-/// Whether a scan of a JPEG, by its header, uses none but defined tables: DC tables where it begins
-/// with coefficient 0 and refines none, AC tables where it has others.
-bool hasItsTables(Bytes header, HuffmanTables defined) {
-  auto at = [&](size_t i) { return static_cast<unsigned>(header[i]); };
-  size_t components = header.empty() ? 0 : at(0);
-  if (header.size() < 4 + 2 * components) {
-    return false;
-  }
-  unsigned first = at(1 + 2 * components), last = at(2 + 2 * components);
-  bool isRefined = at(3 + 2 * components) >> 4 != 0;
-  HuffmanTables used = 0;
-  for (size_t i = 0; i < components; ++i) {
-    unsigned tables = at(2 + 2 * i);
-    used |= first == 0 && !isRefined ? tableBit(false, tables >> 4) : 0;
-    used |= last > 0 ? tableBit(true, tables) : 0;
-  }
-  return (used & ~defined) == 0;
-}
-
-/// Whether segment follows segment to the end of the picture, and scans find their tables.
-bool isWholeJpeg(Bytes bytes) {
-  HuffmanTables defined = 0;
-  constexpr unsigned kTables = 0xc4, kRestart = 0xd0, kEnd = 0xd9, kScan = 0xda, kMarker = 0xff;
-  auto at = [&](size_t i) { return static_cast<unsigned>(bytes[i]); };
-  auto isMarker = [&](size_t i) {
-    return at(i) == kMarker && at(i + 1) != 0 && (at(i + 1) & ~7u) != kRestart;
-  };
-  for (size_t i = 2; i + 1 < bytes.size() && isMarker(i);) {
-    unsigned kind = at(i + 1);
-    if (kind == kEnd) {
-      return true;
-    }
-    if (kind == kMarker) {
-      ++i; // padding
-      continue;
-    }
-    size_t length = i + 3 < bytes.size() ? at(i + 2) << 8 | at(i + 3) : 0;
-    if (length < 2 || length > bytes.size() - i - 2 ||
-        (kind == kTables && !areSoundTables(bytes.subspan(i + 4, length - 2), defined)) ||
-        (kind == kScan && !hasItsTables(bytes.subspan(i + 4, length - 2), defined))) {
-      return false;
-    }
-    i += 2 + length;
-    while (kind == kScan && i + 1 < bytes.size() && !isMarker(i)) {
-      ++i; // compressed pixels
-    }
-  }
-  return false;
-}
-
-/// The decoder checks neither a PNG's checksums nor that a JPEG ends: damage would be another
-/// picture.
-bool isWhole(Bytes bytes) {
-  constexpr std::string_view kPng = "\x89PNG\r\n\x1a\n";
-  constexpr std::string_view kJpeg = "\xff\xd8";
-  return startsWith(bytes, kPng) ? isWholePng(bytes)
-                                 : startsWith(bytes, kJpeg) && isWholeJpeg(bytes);
+                       "pass a PNG, JPEG, PPM or PGM file");
 }
 
 /// What a file of this size may unpack to: photographs take far less.
@@ -171,11 +54,15 @@ bool isCredible(size_t fileBytes, int width, int height, int stored) {
          kFree + kMostExpansion * static_cast<int64_t>(fileBytes);
 }
 
-/// `wanted` is asked with height and width before anything is unpacked.
-Result<Picture> decode(const std::string &path, Bytes bytes, int64_t channels,
-                       const std::function<Status(int64_t height, int64_t width)> &wanted) {
-  if (!isWhole(bytes)) {
-    return badPicture(path, "it is no PNG or JPEG file, or damaged or cut off");
+struct Size {
+  int64_t height = 0;
+  int64_t width = 0;
+};
+
+/// The size of a picture that is whole, before anything is unpacked.
+Result<Size> sizeOf(const std::string &path, Bytes bytes) {
+  if (!isWholePicture(bytes)) {
+    return badPicture(path, "it is no PNG, JPEG, PPM or PGM file, or damaged or cut off");
   }
   int width = 0;
   int height = 0;
@@ -188,7 +75,15 @@ Result<Picture> decode(const std::string &path, Bytes bytes, int64_t channels,
   if (!isCredible(bytes.size(), width, height, stored)) {
     return badPicture(path, fmt::format("{}x{} pixels in {} bytes", width, height, bytes.size()));
   }
-  TENON_TRY(wanted(height, width));
+  return Size{height, width};
+}
+
+Result<Picture> unpack(const std::string &path, Bytes bytes, int64_t channels) {
+  int width = 0;
+  int height = 0;
+  int stored = 0;
+  const stbi_uc *start = reinterpret_cast<const stbi_uc *>(bytes.data());
+  int size = static_cast<int>(std::min<size_t>(bytes.size(), INT32_MAX));
   std::unique_ptr<stbi_uc, void (*)(void *)> pixels(
       stbi_load_from_memory(start, size, &width, &height, &stored, static_cast<int>(channels)),
       stbi_image_free);
@@ -247,6 +142,38 @@ Status fitSize(const std::string &path, int64_t height, int64_t width, Picture &
   return Status::ok();
 }
 
+/// Of a picture of `size` after `size` and `crop` of the preprocessing.
+Size sizeBeforeCrop(const Preprocessing &preprocessing, Size size) {
+  if (preprocessing.size.empty()) {
+    return size;
+  }
+  if (preprocessing.size.size() > 1) {
+    return {preprocessing.size[0], preprocessing.size[1]};
+  }
+  int64_t shorter = preprocessing.size[0];
+  bool isWide = size.width > size.height;
+  int64_t longer = isWide ? shorter * size.width / size.height : shorter * size.height / size.width;
+  return isWide ? Size{shorter, longer} : Size{longer, shorter};
+}
+
+Size cropOf(const Preprocessing &preprocessing, Size size) {
+  return preprocessing.crop.empty() ? size
+                                    : Size{preprocessing.crop.front(), preprocessing.crop.back()};
+}
+
+/// The middle of a picture; what is left over is halved, and halves are rounded to even.
+void cropMiddle(Size wanted, Picture &picture) {
+  int64_t top = std::lrint(static_cast<double>(picture.height - wanted.height) / 2);
+  int64_t left = std::lrint(static_cast<double>(picture.width - wanted.width) / 2);
+  std::vector<unsigned char> kept;
+  for (int64_t row = 0; row < wanted.height; ++row) {
+    std::vector<unsigned char>::iterator start =
+        picture.pixels.begin() + ((top + row) * picture.width + left) * picture.channels;
+    kept.insert(kept.end(), start, start + wanted.width * picture.channels);
+  }
+  picture = {wanted.height, wanted.width, picture.channels, std::move(kept)};
+}
+
 using Json = nlohmann::json;
 
 std::vector<double> numbersOf(const Json &value) {
@@ -279,39 +206,88 @@ Preprocessing parsePreprocessing(const std::string &json) {
     result.layout = layout == "nchw" ? ImageLayout::Nchw : ImageLayout::Nhwc;
   }
   result.resize = value.value("resize", Json()) == true;
+  for (double number : numbersOf(value.value("size", Json()))) {
+    result.size.push_back(static_cast<int64_t>(number));
+  }
+  for (double number : numbersOf(value.value("crop", Json()))) {
+    result.crop.push_back(static_cast<int64_t>(number));
+  }
   return result;
 }
 
-Result<Tensor> loadImage(const std::string &path, const Preprocessing &preprocessing, DType dtype,
-                         const std::vector<int64_t> &dims) {
+namespace {
+
+/// What a picture becomes.
+struct Steps {
+  bool isNchw = true;
+  int64_t channels = 0;
+  Size resized;
+  Size cropped;
+  Size final;
+};
+
+Result<Steps> planSteps(const std::string &path, Bytes bytes, const Preprocessing &preprocessing,
+                        DType dtype, const std::vector<int64_t> &dims) {
   if (dims.size() != 4 || !isFloating(dtype)) {
     return Status::error(
         ErrorId::BadArgument,
         fmt::format("{}: a picture fits an input of 4 floating-point dimensions only", path));
   }
-  bool isNchw = preprocessing.layout != ImageLayout::Nhwc;
-  int64_t channels = dims[isNchw ? 1 : 3];
-  TENON_TRY(checkComplete(path, preprocessing, channels));
-  if (channels != 1 && channels != 3) {
+  Steps steps;
+  steps.isNchw = preprocessing.layout != ImageLayout::Nhwc;
+  steps.channels = dims[steps.isNchw ? 1 : 3];
+  TENON_TRY(checkComplete(path, preprocessing, steps.channels));
+  if (steps.channels != 1 && steps.channels != 3) {
     return needs(path, fmt::format("in layout {} the input has {} channels, a picture 1 or 3",
-                                   isNchw ? "nchw" : "nhwc", channels));
+                                   steps.isNchw ? "nchw" : "nhwc", steps.channels));
   }
-  int64_t height = dims[isNchw ? 2 : 1];
-  int64_t width = dims[isNchw ? 3 : 2];
-  auto takeSize = [&](int64_t pictureHeight, int64_t pictureWidth) {
-    height = height < 0 ? pictureHeight : height;
-    width = width < 0 ? pictureWidth : width;
-    bool fits = preprocessing.resize || (height == pictureHeight && width == pictureWidth);
-    return fits ? Status::ok()
-                : needs(path, fmt::format("the picture has {}x{} pixels, the input {}x{}",
-                                          pictureWidth, pictureHeight, width, height));
-  };
+  TENON_ASSIGN(Size own, sizeOf(path, bytes));
+  steps.resized = sizeBeforeCrop(preprocessing, own);
+  steps.cropped = cropOf(preprocessing, steps.resized);
+  for (int64_t side :
+       {steps.resized.height, steps.resized.width, steps.cropped.height, steps.cropped.width}) {
+    if (side < 1 || side > STBI_MAX_DIMENSIONS) {
+      return needs(path, fmt::format("size and crop give a picture {} pixels long", side));
+    }
+  }
+  if (steps.cropped.height > steps.resized.height || steps.cropped.width > steps.resized.width) {
+    return needs(path, fmt::format("the crop of {}x{} is larger than the picture of {}x{}",
+                                   steps.cropped.width, steps.cropped.height, steps.resized.width,
+                                   steps.resized.height));
+  }
+  int64_t height = dims[steps.isNchw ? 2 : 1];
+  int64_t width = dims[steps.isNchw ? 3 : 2];
+  steps.final = {height < 0 ? steps.cropped.height : height,
+                 width < 0 ? steps.cropped.width : width};
+  bool fits =
+      steps.final.height == steps.cropped.height && steps.final.width == steps.cropped.width;
+  if (!fits && !preprocessing.resize) {
+    return needs(path, fmt::format("the picture has {}x{} pixels, the input {}x{}",
+                                   steps.cropped.width, steps.cropped.height, width, height));
+  }
+  return steps;
+}
+
+} // namespace
+
+Status checkImage(const std::string &path, const Preprocessing &preprocessing, DType dtype,
+                  const std::vector<int64_t> &dims) {
   TENON_ASSIGN(MappedFile file, MappedFile::open(path));
-  TENON_ASSIGN(Picture picture, decode(path, file.bytes(), channels, takeSize));
+  return planSteps(path, file.bytes(), preprocessing, dtype, dims).takeStatus();
+}
+
+Result<Tensor> loadImage(const std::string &path, const Preprocessing &preprocessing, DType dtype,
+                         const std::vector<int64_t> &dims) {
+  TENON_ASSIGN(MappedFile file, MappedFile::open(path));
+  TENON_ASSIGN(Steps steps, planSteps(path, file.bytes(), preprocessing, dtype, dims));
+  int64_t channels = steps.channels, height = steps.final.height, width = steps.final.width;
+  TENON_ASSIGN(Picture picture, unpack(path, file.bytes(), channels));
+  TENON_TRY(fitSize(path, steps.resized.height, steps.resized.width, picture));
+  cropMiddle(steps.cropped, picture);
   TENON_TRY(fitSize(path, height, width, picture));
 
   std::vector<int64_t> shape = {1, height, width, channels};
-  if (isNchw) {
+  if (steps.isNchw) {
     shape = {1, channels, height, width};
   }
   TENON_ASSIGN(Tensor tensor, Tensor::create("", dtype, shape));
@@ -321,7 +297,7 @@ Result<Tensor> loadImage(const std::string &path, const Preprocessing &preproces
       double value = picture.pixels[static_cast<size_t>(pixel * channels + channel)] / 255.0;
       value = (value - channelValue(preprocessing.mean, channel)) /
               channelValue(preprocessing.deviation, channel);
-      setElement(tensor, isNchw ? channel * area + pixel : pixel * channels + channel, value);
+      setElement(tensor, steps.isNchw ? channel * area + pixel : pixel * channels + channel, value);
     }
   }
   return tensor;

@@ -1,5 +1,5 @@
-// Turns a picture (PNG or JPEG) into an input tensor: decode, resize, scale to [0, 1], subtract the
-// mean, divide by the deviation. What is to be done is never guessed.
+// Turns a picture (PNG, JPEG, PPM or PGM) into an input tensor: decode, resize, crop, scale to [0,
+// 1], subtract the mean, divide by the deviation. What is to be done is never guessed.
 
 #pragma once
 
@@ -19,9 +19,15 @@ struct Preprocessing {
   std::vector<double> deviation;
   std::optional<ImageLayout> layout;
   bool resize = false; ///< stretch to the input's size instead of refusing another size
+  /// Before anything else: one number for the length of the shorter side, or height and width to
+  /// stretch to. Empty to leave pictures as they are.
+  std::vector<int64_t> size;
+  /// Then the middle of the picture: height and width, or one number for both. Empty for all of it.
+  std::vector<int64_t> crop;
 };
 
-/// Reads the JSON that a model carries: {"mean":[…],"std":[…],"layout":"nchw","resize":true}.
+/// Reads the JSON that a model carries: {"mean":[…],"std":[…],"layout":"nchw","resize":true,
+/// "size":256,"crop":224}.
 /// Text that is not such JSON gives an empty Preprocessing.
 Preprocessing parsePreprocessing(const std::string &json);
 
@@ -29,5 +35,8 @@ Preprocessing parsePreprocessing(const std::string &json);
 /// then the picture's own size is taken. The dtype is a floating one.
 Result<Tensor> loadImage(const std::string &path, const Preprocessing &preprocessing, DType dtype,
                          const std::vector<int64_t> &dims);
+/// What loadImage would say of the picture and its size, without unpacking it.
+Status checkImage(const std::string &path, const Preprocessing &preprocessing, DType dtype,
+                  const std::vector<int64_t> &dims);
 
 } // namespace tenon

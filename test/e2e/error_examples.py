@@ -163,6 +163,9 @@ EXAMPLES = {
     "TN0108": "tenon run cnn.tenon --inputs doubles.npy",
     "TN0111": "tenon compile cnn.onnx -o ./cnn.onnx",
     "TN0112": "tenon compile cnn.onnx -o folder",
+    "TN0113": "tenon accuracy cnn.tenon --data nhwc.npz",
+    "TN0114": "tenon accuracy cnn.tenon --data nan.npz",
+    "TN0115": "tenon accuracy cnn.tenon --data unlabelled.npz",
     "TN0201": "tenon check empty.onnx", "TN0202": "tenon check cut.onnx", "TN0203": "tenon check varint.onnx",
     "TN0204": "tenon check tag.onnx", "TN0205": "tenon check group.onnx", "TN0206": "tenon check wire.onnx",
     "TN0207": "tenon check twice.onnx", "TN0208": "tenon check deep.onnx", "TN0209": "tenon check sparse.onnx",
@@ -215,6 +218,10 @@ class Runs:
         (self.folder / "ptxas").chmod(0o755)
         from PIL import Image
         Image.fromarray(np.zeros((8, 8), np.uint8)).save(self.folder / "cat.png")
+        pictures = np.zeros((4, 1, 28, 28), np.float32)
+        np.savez(self.folder / "unlabelled.npz", image=pictures)
+        np.savez(self.folder / "nhwc.npz", image=pictures.transpose(0, 2, 3, 1))
+        np.savez(self.folder / "nan.npz", image=pictures * np.nan)
         np.save(self.folder / "x.npy", np.zeros((2, 3), np.float32))
         np.save(self.folder / "three.npy", np.array([3]))
         np.save(self.folder / "z.npy", np.zeros((5, 3), np.float32))

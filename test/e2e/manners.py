@@ -273,12 +273,14 @@ class Help(Manners):
         graph = helper.make_graph([helper.make_node("Gather", ["table", "input_ids"], ["y"])], "g", [ids], [out], [table])
         onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
                   self.folder / "bert.onnx")
+        pictures = np.random.default_rng(0).standard_normal((5, 3, 8, 8)).astype(np.float32)
+        np.savez(self.folder / "test.npz", image=pictures, labels=np.arange(5) % 4)
         environment = dict(self.environment, PATH=f"{TENON.parent}:/usr/bin:/bin")
         for verb in re.findall(r"^  (\w+)  ", self.succeed("--help").stdout.split("Subcommands:")[1], re.M):
             examples = self.succeed(verb, "--help").stdout.split("Example:\n")[1].strip().splitlines()
             for line in examples:
                 self.assertEqual("tenon", shlex.split(line)[0])
-                line += " --seconds 0.1" if verb == "bench" else ""
+                line += " --seconds 0.1" if verb in ("bench", "accuracy") else ""
                 done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, cwd=self.folder,
                                       env=environment, timeout=60)
                 # Nothing is wrong with these models, which is what `debug` says with 1.

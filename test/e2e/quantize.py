@@ -5,14 +5,19 @@ error before work, and nothing is left of it.
 
 import gzip
 import json
+import os
 import pathlib
+import re
+import shutil
+import subprocess
+import sys
 import unittest
 
 import numpy as np
 import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
-from tool import CNN, ToolTest
+from tool import CNN, SOURCE, TENON, ToolTest
 
 PICTURES = pathlib.Path("/usr/share/datasets/fashion-mnist")
 LEVELS = 255
@@ -221,6 +226,26 @@ class Quantize(ToolTest):
         self.assertGreater(after, before - 0.005)
         self.agree(self.folder / "demo8.onnx", {"image": pictures[300:364]})
 
+    @unittest.skipUnless(PICTURES.exists(), "dataset-fashion-mnist is not installed")
+    def test_page(self):
+        """docs/quantize.md as it stands."""
+        page = (SOURCE / "docs/quantize.md").read_text()
+        folder = self.folder / "page"
+        folder.mkdir()
+        shutil.copy(CNN, folder / "model.onnx")
+        environment = dict(self.environment, PATH=f"{TENON.parent}:{os.environ['PATH']}")
+        printed = ""
+        for kind, code in re.findall(r"^```(sh|python)\n(.*?)^```", page, re.M | re.S):
+            command = ["sh", "-e", "-c", code] if kind == "sh" else [sys.executable, "-c", code]
+            done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, f"{code}\n{done.stderr}")
+            printed += done.stdout
+        shown = re.search(r"^```\n(model.*?)^```", page, re.M | re.S)[1]
+        for line in shown.splitlines()[1:]:
+            self.assertIn(line.rstrip(), [printed_line.rstrip() for printed_line in printed.splitlines()])
+        self.assertLess((folder / "model.int8.onnx").stat().st_size, 0.3 * CNN.stat().st_size)
+        self.assertTrue((folder / "model.tenon").exists())
+
     def test_range_methods(self):
         model = self.save(transformer(), "transformer.onnx")
         data = {"ids": np.random.default_rng(4).integers(0, 1000, (16, 16))}
@@ -349,6 +374,24 @@ class Quantize(ToolTest):
         report = self.quantize(model, data, "tied8.onnx")
         self.assertLess(report["bytes_after"], 0.3 * report["bytes_before"])
         self.assertLess(loss(self.agree(self.folder / "tied8.onnx", data), by_peer(model, data)), 5e-3)
+
+    def test_samples_of_many_lengths(self):
+        net = Net(2)
+        x = net.dense(net.node("Gather", [net.constant("table", net.random.standard_normal((50, 64)).astype(np.float32)), "ids"], "embedded"), "inner", 64, 64)
+        net.dense(net.node("Relu", [x], "act"), "outer", 64, 64)
+        model = self.save(net.model([helper.make_tensor_value_info("ids", TensorProto.INT64, ["n", "words"])],
+                                    [helper.make_tensor_value_info("outer_sum", TensorProto.FLOAT, ["n", "words", 64])]), "words.onnx")
+        random = np.random.default_rng(4)
+        samples = [random.integers(0, 50, length) for length in (3, 5, 9, 17, 4, 4, 30)]
+        (self.folder / "lines.jsonl").write_text("".join(json.dumps({"ids": sample.tolist()}) + "\n" for sample in samples))
+        report = json.loads(self.succeed("quantize", model, "--data", "lines.jsonl", "-o", "words8.onnx", "--narrow", "outer", "--json").stdout)
+        self.assertEqual(report["samples"], 7)
+        seen = {tensor["name"]: tensor["seen"] for tensor in report["tensors"]}
+        ids = {"ids": np.concatenate(samples)[None]}
+        exact = onnx.load(model)
+        exact.graph.output.append(helper.make_tensor_value_info("act", TensorProto.FLOAT, None))
+        act = onnxruntime.InferenceSession(exact.SerializeToString(), providers=["CPUExecutionProvider"]).run(["act"], ids)[0]
+        np.testing.assert_allclose(seen["act"], [act.min(), act.max()], rtol=1e-5)
 
     def test_old_opsets_are_raised(self):
         net = Net()

@@ -118,6 +118,49 @@ class Running(unittest.TestCase):
         y = compiled("scalar")(np.ones(4, np.float32))
         self.assertEqual((y.shape, float(y)), ((), 4.0))
 
+    def test_accuracy(self):
+        x = np.random.default_rng(1).standard_normal((60, 8), np.float32)
+        labels = np.maximum(x @ self.weight, 0).argmax(1)
+        labels[:15] = (labels[:15] + 1) % 3
+        samples = [{"x": row, "label": label} for row, label in zip(x, labels)]
+        lists = [{"x": row.tolist(), "label": int(label)} for row, label in zip(x, labels)]
+        for data in ({"x": x, "labels": labels}, samples, iter(samples), lambda: (sample for sample in samples), lists):
+            result = tenon.accuracy(self.engine, data, seconds=0.01)
+            self.assertAlmostEqual(result["metrics"][0]["models"][0]["value"], 0.75)
+        result = tenon.accuracy([self.engine, MODELS / "linear.onnx"], {"x": x}, metric=["cosine", "relative"], seconds=0.01)
+        self.assertEqual(len(result["metrics"]), 2)
+        self.assertAlmostEqual(result["metrics"][0]["models"][1]["value"], 1, 5)
+        for data in ([], [samples[0], {"x": x[0]}]):
+            with self.assertRaises(tenon.UsageError):
+                tenon.accuracy(self.engine, data)
+        with self.assertRaises(tenon.BadInputError) as caught:
+            tenon.accuracy(self.engine, {"x": x[:, :7], "labels": labels})
+        self.assertEqual(caught.exception.id, "TN0113")
+
+    def test_quantize(self):
+        pictures = np.random.default_rng(1).random((8, 1, 28, 28), np.float32)
+        samples = [{"image": picture} for picture in pictures]
+        model = SOURCE / "models/fashion_cnn.onnx"
+        with tempfile.TemporaryDirectory() as folder:
+            output = pathlib.Path(folder) / "small.onnx"
+            for data in ({"image": pictures}, samples, lambda: iter(samples)):
+                report = tenon.quantize(model, data, output, keep=["/deep/deep.0/Conv"], smoothing=False)
+                self.assertEqual(report["samples"], 8)
+                self.assertEqual({layer["name"]: layer["reason"] for layer in report["layers"]}["/deep/deep.0/Conv"], "--keep")
+            near = tenon.accuracy([model, output], {"image": pictures}, metric="cosine", seconds=0.01)
+            self.assertGreater(near["metrics"][0]["models"][1]["value"], 0.99)
+            with self.assertRaises(tenon.UsageError):
+                tenon.quantize(output, {"image": pictures})
+            tenon.quantize(model, None, output, weights_only=8)
+            with self.assertRaises(tenon.UsageError):
+                tenon.quantize(model, None, output)
+
+    def test_accuracy_of_samples_of_other_lengths(self):
+        samples = [{"x": np.ones((rows, 8), np.float32) * rows} for rows in (1, 3)]
+        result = tenon.accuracy([self.engine, MODELS / "linear.onnx"], samples, metric="relative", seconds=0.01)
+        self.assertEqual(result["samples"], 2)
+        self.assertLess(result["metrics"][0]["models"][1]["value"], 1e-5)
+
     def test_state_belongs_to_the_session(self):
         engine = compiled("running", states={"before": "after"})
         one = np.ones(2, np.float32)

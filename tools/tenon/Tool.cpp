@@ -49,6 +49,10 @@ constexpr Verb kVerbs[] = {
      "tenon compare compiled:model.onnx model.onnx --layers\n"
      "tenon compare model.tenon model.onnx --inputs x.npz",
      declareCompare},
+    {"accuracy", "measure how well models do on labelled data, with intervals, and what they cost",
+     "tenon accuracy model.onnx new.tenon --data test.npz --metric top1\n"
+     "tenon accuracy new.tenon --data test.npz --metric cosine --reference model.onnx",
+     declareAccuracy},
     {"explain", "explain what the compiler decided and why: fusion, kernels, memory, placement, precision, passes",
      "tenon explain fusion model.tenon /layer1/conv1/Conv\ntenon explain memory model.tenon",
      declareExplain},

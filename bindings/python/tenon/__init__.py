@@ -18,6 +18,7 @@ from ._errors import (
 )  # fmt: skip
 
 if TYPE_CHECKING:  # imported when they are first used: see __getattr__
+    from ._accuracy import accuracy
     from ._compile import check, compile, doctor, inspect
     from ._graph import Graph, graph
     from ._quantize import quantize
@@ -27,8 +28,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BadInputError", "CancelledError", "CheckFailedError", "DeviceError", "Engine", "Error", "ExhaustedError", "Graph",
-    "InternalError", "Port", "Session", "UnsupportedError", "UsageError", "check", "compile", "doctor", "graph", "inspect",
-    "load", "quantize", "report", "reset",
+    "InternalError", "Port", "Session", "UnsupportedError", "UsageError", "accuracy", "check", "compile", "doctor", "graph",
+    "inspect", "load", "quantize", "report", "reset",
 ]  # fmt: skip
 
 
@@ -38,6 +39,8 @@ def __getattr__(name):
         from . import _compile
 
         value = getattr(_compile, name)
+    elif name == "accuracy":
+        from ._accuracy import accuracy as value
     elif name in ("graph", "Graph"):
         from . import _graph
 

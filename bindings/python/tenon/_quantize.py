@@ -2,19 +2,15 @@
 
 import os
 import tempfile
-from typing import Any, Dict, Iterable, Mapping, Optional, Sequence, Union
+from typing import Any, Dict, Optional, Sequence, Union
 
-import numpy as np
-
-from . import _errors
+from . import _data
 from ._compile import verb
-
-Samples = Union[str, "os.PathLike[str]", Mapping[str, Any], Iterable[Mapping[str, Any]]]
 
 
 def quantize(
     model: Union[str, "os.PathLike[str]"],
-    data: Optional[Samples] = None,
+    data: Optional[_data.Data] = None,
     output: Optional[Union[str, "os.PathLike[str]"]] = None,
     *,
     ranges: str = "mse",
@@ -29,8 +25,9 @@ def quantize(
     threads: Optional[int] = None,
 ) -> Dict[str, Any]:
     """Writes the ONNX model with 8-bit weights and activations, calibrated with the data, and gives the report: the treatment of
-    each layer with its reason, the range of each tensor, the size before and after. `data` is an .npz, a dict with an array for
-    each input whose first dim counts the samples, or an iterable of such dicts, one after the other. `output` is by default the
+    each layer with its reason, the range of each tensor, the size before and after. `data` is a path as for --data, a dict with
+    an array for each input whose first dim counts the samples, or samples as dicts, without the dim of the batch: a list, a
+    generator, a function that gives them. `output` is by default the
     model's name with .int8.onnx. Layers named in `keep` stay wide, those in
     `narrow` do not. With `weights_only` (8 or 4 bits) no data are needed."""
     with tempfile.TemporaryDirectory(prefix="tenon-quantize-") as scratch:
@@ -39,9 +36,7 @@ def quantize(
         arguments += ([] if smoothing else ["--no-smoothing"]) + ([] if bias_correction else ["--no-bias-correction"])
         arguments += ["--reduce-range"] if reduce_range else []
         if data is not None:
-            is_file = isinstance(data, (str, os.PathLike))
-            path = os.fspath(data) if is_file else _save(data, os.path.join(scratch, "samples.npz"))
-            arguments.append(f"--data={path}")
+            arguments.append(f"--data={_data.path(data, scratch)}")
         for flag, value in (("weights-only", weights_only), ("percentile", percentile), ("samples", samples), ("threads", threads)):
             if value is not None:
                 arguments.append(f"--{flag}={value}")
@@ -49,13 +44,3 @@ def quantize(
             arguments.append(f"--output={os.fspath(output)}")
         return verb(*arguments, "--", os.fspath(model))
 
-
-def _save(data: Union[Mapping[str, Any], Iterable[Mapping[str, Any]]], path: str) -> str:
-    parts = [data] if isinstance(data, Mapping) else list(data)
-    if not parts:
-        raise _errors.usage("TN0105", "there are no samples", "give a dict with an array for each input, or several")
-    names = list(parts[0])
-    if any(list(part) != names for part in parts):
-        raise _errors.usage("TN0105", "samples have arrays of different names", "give each the same inputs")
-    np.savez(path, **{name: np.concatenate([np.asarray(part[name]) for part in parts]) for name in names})
-    return path

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <set>
 
 namespace tenon::tool {
@@ -25,13 +26,22 @@ size_t bytesOf(DType dtype, std::span<const int64_t> dims) {
   return static_cast<size_t>(byteSize(dtype, dims).value_or(0));
 }
 
-Result<std::unique_ptr<SampleSource>> openSource(const std::string &path, std::span<const WantedInput> wanted) {
+Result<std::unique_ptr<SampleSource>> openSource(const std::string &path, std::span<const WantedInput> wanted,
+                                                 const ModelHints &hints) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return openPictures(path, wanted, hints);
+  }
   TENON_ASSIGN(FileContent content, contentOf(path));
   if (content.kind == FileKind::Npz) {
     return openNpz(path, wanted);
   }
+  if (path.ends_with(".jsonl") && (content.what == "text" || content.kind == FileKind::Empty)) {
+    return openJsonLines(path, wanted);
+  }
   std::string is = content.what.empty() ? "" : fmt::format(": it is {}", content.what);
-  return badData(fmt::format("'{}' is no data set{}", path, is), "give an npz with an array for each input");
+  return badData(fmt::format("'{}' is no data set{}", path, is),
+                 "give an npz with an array for each input, a .jsonl with a line for each sample, or a folder of pictures");
 }
 
 } // namespace
@@ -65,8 +75,8 @@ Dataset::~Dataset() = default;
 size_t Dataset::samples() const { return samplesOf->samples(); }
 const std::optional<Tensor> &Dataset::labels() const { return samplesOf->labels; }
 
-Result<Dataset> Dataset::open(const std::string &path, std::vector<WantedInput> inputs) {
-  TENON_ASSIGN(std::unique_ptr<SampleSource> source, openSource(path, inputs));
+Result<Dataset> Dataset::open(const std::string &path, std::vector<WantedInput> inputs, const ModelHints &hints) {
+  TENON_ASSIGN(std::unique_ptr<SampleSource> source, openSource(path, inputs, hints));
   Dataset dataset(path, std::move(inputs), std::move(source));
   TENON_TRY(dataset.check());
   return dataset;
@@ -90,6 +100,7 @@ Result<Batch> Dataset::read(size_t first, size_t most) const {
   Batch batch;
   batch.first = first;
   batch.samples = count;
+  batch.rows = rows;
   for (size_t i = 0; i < wanted.size(); ++i) {
     std::span<const int64_t> dims = samplesOf->dimsOf(i, first);
     bool isWhole = dims.size() == wanted[i].dims.size();

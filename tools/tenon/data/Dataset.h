@@ -1,5 +1,5 @@
-// Samples with labels, as `accuracy` and `quantize` take them: from an npz, matched to the inputs of a
-// model by name and read in batches that the model takes. It relies on no model, only on what its
+// Samples with labels, as `accuracy` and `quantize` take them: from an npz, lines of JSON or a folder of
+// pictures, matched to the inputs of a model by name and read in batches that the model takes. It relies on no model, only on what its
 // inputs are; everything that is wrong with the data is said when it is opened.
 
 #pragma once
@@ -29,10 +29,17 @@ struct WantedInput {
   /// What dim 0 may be; both are dims[0] where that is fixed.
   int64_t leastRows = 1;
   int64_t mostRows = std::numeric_limits<int64_t>::max();
+  bool operator==(const WantedInput &) const = default;
 };
 
 /// The inputs of a plan, in its order.
 std::vector<WantedInput> wantedInputs(const engine::Plan &plan);
+
+/// What a model carries for people's pictures, as its metadata have it; empty where it carries none.
+struct ModelHints {
+  std::string preprocessing;
+  std::string classes;
+};
 
 /// Samples in a row, as one run of the model takes them.
 struct Batch {
@@ -40,6 +47,8 @@ struct Batch {
   size_t first = 0;
   /// Those that count: a model of a fixed batch gets the last one again and again to fill it.
   size_t samples = 0;
+  /// Of the batch: more than `samples` where it was filled; 1 where a sample is a whole input.
+  size_t rows = 1;
 };
 
 class Dataset {
@@ -47,7 +56,10 @@ public:
   /// An npz: an array for each input, by its name (a model of one input takes the only array,
   /// whatever its name), and `labels`, `label`, `targets` or `y`. Dim 0 of each counts the samples;
   /// an array of one dim more than its input holds a whole input for each sample.
-  static Result<Dataset> open(const std::string &path, std::vector<WantedInput> inputs);
+  /// Text: a line of JSON for each sample, {"x": [...], "label": 0}, without the dim of the batch.
+  /// A folder: pictures, in a subfolder for each class where they have labels, and how they become
+  /// inputs in preprocessing.json or else as the model's hints say.
+  static Result<Dataset> open(const std::string &path, std::vector<WantedInput> inputs, const ModelHints &hints = {});
   Dataset(Dataset &&) noexcept;
   Dataset &operator=(Dataset &&) noexcept;
   ~Dataset();

@@ -22,6 +22,7 @@ struct Array {
   NpyHeader header;
   uint64_t offset = 0;  ///< in the file, where the elements are stored as they are
   AlignedBuffer owned;  ///< the elements otherwise
+  Status fault;         ///< why its header cannot be used, as that of text
   bool isStored() const { return entry.method == zip::kStored; }
 };
 
@@ -59,7 +60,7 @@ private:
   std::optional<Array> labelArray;
 };
 
-/// The arrays by their headers; those of types that no model takes are left out.
+/// The arrays by their headers. A fault of one, as a type that no model takes, matters if it is used.
 Result<std::vector<Array>> NpzSource::directory(const zip::Archive &archive) {
   TENON_ASSIGN(std::vector<zip::Entry> entries, archive.entries());
   std::vector<Array> found;
@@ -72,8 +73,10 @@ Result<std::vector<Array>> NpzSource::directory(const zip::Archive &archive) {
     }
     Array array;
     array.name = entry.name.substr(0, entry.name.size() - (entry.name.ends_with(".npy") ? 4 : 0));
-    TENON_ASSIGN(array.header, parseNpyHeader(start, fmt::format("{}: {}", path, entry.name)));
-    if (array.header.dataBytes != entry.unpacked - array.header.bytes) {
+    Result<NpyHeader> header = parseNpyHeader(start, fmt::format("{}: {}", path, entry.name));
+    array.fault = header.status();
+    array.header = header ? std::move(*header) : NpyHeader();
+    if (header && array.header.dataBytes != entry.unpacked - array.header.bytes) {
       return archive.bad(fmt::format("{}: the size of its data does not fit its shape", entry.name));
     }
     array.entry = std::move(entry);
@@ -122,6 +125,7 @@ Status NpzSource::match(std::vector<Array> found, std::span<const WantedInput> w
 Status NpzSource::checkCounts(std::span<const WantedInput> wanted) {
   for (size_t i = 0; i < arrays.size(); ++i) {
     const Array &array = arrays[i];
+    TENON_TRY(array.fault);
     const std::vector<int64_t> &dims = array.header.dims;
     if (dims.empty()) {
       return badData(fmt::format("{} is a single number", where(array)), "dim 0 of an array counts the samples");
@@ -141,7 +145,12 @@ Status NpzSource::checkCounts(std::span<const WantedInput> wanted) {
   if (!labelArray) {
     return Status::ok();
   }
+  TENON_TRY(labelArray->fault);
   const std::vector<int64_t> &dims = labelArray->header.dims;
+  if (!isNumeric(labelArray->header.dtype)) {
+    return badData(fmt::format("{} is {}", where(*labelArray), nameOf(labelArray->header.dtype)),
+                   "labels are real numbers: those of classes, or what the outputs should be");
+  }
   if (dims.empty() || static_cast<size_t>(dims[0]) != count) {
     return badData(fmt::format("{} is {}, but there are {} samples", where(*labelArray), formatDims(dims), count),
                    "give a label for each sample");

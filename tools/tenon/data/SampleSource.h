@@ -27,7 +27,11 @@ public:
   std::vector<std::string> notes;
 };
 
+/// Each form of data in a file of its own.
 Result<std::unique_ptr<SampleSource>> openNpz(const std::string &path, std::span<const WantedInput> wanted);
+Result<std::unique_ptr<SampleSource>> openJsonLines(const std::string &path, std::span<const WantedInput> wanted);
+Result<std::unique_ptr<SampleSource>> openPictures(const std::string &path, std::span<const WantedInput> wanted,
+                                                   const ModelHints &hints);
 
 /// Names that the labels of a data set go by.
 bool isLabelName(std::string_view name);

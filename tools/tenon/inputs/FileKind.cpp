@@ -28,6 +28,8 @@ constexpr Signature kSignatures[] = {
     {0, "\x93NUMPY"sv, {FileKind::Npy, "an npy file"}},
     {0, "\x89PNG\r\n\x1a\n"sv, {FileKind::Picture, "a PNG picture"}},
     {0, "\xff\xd8\xff"sv, {FileKind::Picture, "a JPEG picture"}},
+    {0, "P5\n"sv, {FileKind::Picture, "a PGM picture"}},
+    {0, "P6\n"sv, {FileKind::Picture, "a PPM picture"}},
     {0, "\x1f\x8b"sv, {FileKind::Other, "a gzip archive"}},
     {0, "\x28\xb5\x2f\xfd"sv, {FileKind::Other, "a zstd archive"}},
     {0, "BZh"sv, {FileKind::Other, "a bzip2 archive"}},

@@ -151,7 +151,7 @@ public:
     default:
       std::string is = content.what.empty() ? "" : fmt::format(": it is {}", content.what);
       return Status::error(ErrorId::BadTensorFile,
-                           fmt::format("'{}' is not an npz, npy, PNG or JPEG file{}", path, is),
+                           fmt::format("'{}' is not an npz, npy, PNG, JPEG, PPM or PGM file{}", path, is),
                            "convert the file, for instance with numpy.save");
     }
   }

@@ -37,15 +37,20 @@ Result<std::vector<WantedInput>> wantedInputs(const quant::Quantizer &quantizer)
   return wanted;
 }
 
-/// The engine with observers for inputs of some dims.
+/// Engines for dims of their own; samples of other dims run in one for all that the model takes.
+constexpr size_t kMostEngines = 2;
+
+/// The engine with observers for inputs of some dims, or of any.
 class Observer {
 public:
+  explicit Observer(bool takesAny) : takesAny(takesAny) {}
   Status compile(const quant::Quantizer &quantizer, const CalibrationRequest &request, const Batch &batch,
                  Terminal &terminal);
   bool takes(const Batch &batch) const;
   Status run(const Batch &batch, const std::vector<opt::Observation> &asked, std::vector<Observed> &seen);
 
 private:
+  bool takesAny;
   std::vector<std::vector<int64_t>> dims;
   std::optional<EngineSource> source;
   std::unique_ptr<runtime::Session> session;
@@ -64,7 +69,7 @@ Status Observer::compile(const quant::Quantizer &quantizer, const CalibrationReq
   open.taps = quantizer.innerObserved();
   for (const Tensor &input : batch.inputs) {
     dims.push_back(input.dims);
-    if (!input.dims.empty()) {
+    if (!input.dims.empty() && !takesAny) {
       open.shapes.push_back(fmt::format("{}:{}", input.name, fmt::join(input.dims, "x")));
     }
   }
@@ -88,11 +93,11 @@ Status Observer::compile(const quant::Quantizer &quantizer, const CalibrationReq
 
 bool Observer::takes(const Batch &batch) const {
   for (size_t i = 0; i < batch.inputs.size(); ++i) {
-    if (i >= dims.size() || batch.inputs[i].dims != dims[i]) {
+    if (!takesAny && batch.inputs[i].dims != dims[i]) {
       return false;
     }
   }
-  return session != nullptr;
+  return true;
 }
 
 Status Observer::run(const Batch &batch, const std::vector<opt::Observation> &asked, std::vector<Observed> &seen) {
@@ -134,7 +139,8 @@ size_t rowsOfRuns(size_t samples) {
 Result<Calibration> calibrate(const quant::Quantizer &quantizer, const CalibrationRequest &request,
                               Terminal &terminal) {
   TENON_ASSIGN(std::vector<WantedInput> wanted, wantedInputs(quantizer));
-  TENON_ASSIGN(Dataset data, Dataset::open(request.data, std::move(wanted)));
+  TENON_ASSIGN(Dataset data, Dataset::open(request.data, std::move(wanted),
+                                           {quantizer.metadata("preprocessing"), quantizer.metadata("classes")}));
   Calibration result;
   result.warnings.assign(data.warnings().begin(), data.warnings().end());
   result.samples = request.mostSamples == 0 ? data.samples() : std::min(request.mostSamples, data.samples());
@@ -151,7 +157,7 @@ Result<Calibration> calibrate(const quant::Quantizer &quantizer, const Calibrati
     auto fitting = std::find_if(observers.begin(), observers.end(), [&](const auto &one) { return one->takes(batch); });
     if (fitting == observers.end()) {
       Clock::time_point start = Clock::now();
-      observers.push_back(std::make_unique<Observer>());
+      observers.push_back(std::make_unique<Observer>(observers.size() == kMostEngines));
       TENON_TRY(observers.back()->compile(quantizer, request, batch, terminal));
       fitting = observers.end() - 1;
       result.compileSeconds += since(start);

@@ -4,6 +4,7 @@
 
 #include "support/files/MappedFile.h"
 #include "tools/tenon/bench/Contender.h"
+#include "tools/tenon/bench/InTurn.h"
 #include "tools/tenon/verbs/EngineSource.h"
 #include "tools/tenon/inputs/Inputs.h"
 #include "tools/tenon/bench/KernelBench.h"
@@ -23,12 +24,6 @@ namespace {
 
 using Clock = BenchClock;
 
-constexpr size_t kMinRuns = 10;
-constexpr size_t kMaxRuns = 100000;
-/// Runs in a row before the other contender has its turn.
-constexpr size_t kBlock = 5;
-constexpr double kWarmupShare = 0.2;
-constexpr size_t kMinGpuRuns = 200;
 constexpr double kShortestSeconds = 0.001;
 /// Of --runs: each is kept until the end.
 constexpr uint64_t kMostRuns = 10'000'000;
@@ -39,8 +34,7 @@ struct BenchFlags {
   std::string other;
   runtime::SessionOptions session;
   bool isSerial = false;
-  double seconds = 2;
-  size_t runs = 0;
+  MeasureBudget budget;
   bool noCache = false;
   bool isCold = false;
   BenchDetails details;
@@ -48,8 +42,6 @@ struct BenchFlags {
   std::string kernelsOf; ///< a node, or "all"; empty for whole runs
   size_t mostOfFamily = 0;
 };
-
-size_t ceilDiv(size_t a, size_t b) { return (a + b - 1) / b; }
 
 /// Reads the file once so that `load` measures loading, not the disk.
 Status readThrough(const std::string &path) {
@@ -99,50 +91,6 @@ Result<Contender> load(const BenchFlags &flags, const std::string &path, Termina
   return contender;
 }
 
-/// A few runs in a row, the first of which only brings back the caches and threads that the other
-/// used.
-Status runBlock(Contender &contender, size_t runs, bool isAlone) {
-  if (!isAlone) {
-    TENON_TRY(contender.runOnce(false));
-  }
-  for (size_t i = 0; i < runs; ++i) {
-    TENON_TRY(contender.runOnce(true));
-  }
-  return Status::ok();
-}
-
-/// Runs the contenders in turn until the time or the number of runs is reached.
-Status measure(const BenchFlags &flags, std::vector<Contender> &contenders, Terminal &terminal) {
-  double budget = flags.seconds * 1000;
-  double warmup = budget * kWarmupShare;
-  Clock::time_point start = Clock::now();
-  for (int round = 0; round < 3 || (flags.runs == 0 && millisecondsSince(start) < warmup);
-       ++round) {
-    for (Contender &contender : contenders) {
-      TENON_TRY(contender.runOnce(false));
-    }
-  }
-  start = Clock::now();
-  const Contender &first = contenders.front();
-  size_t sample = first.runsOfSample();
-  size_t wanted = flags.runs > 0 ? ceilDiv(flags.runs, sample) : kMaxRuns;
-  size_t least = flags.runs > 0 ? wanted : first.isGpu() ? ceilDiv(kMinGpuRuns, sample) : kMinRuns;
-  const std::vector<double> &counted = first.samples();
-  for (size_t round = 0;
-       counted.size() < wanted && (counted.size() < least || millisecondsSince(start) < budget);
-       ++round) {
-    size_t runs = std::min(kBlock, wanted - counted.size());
-    for (size_t i = 0; i < contenders.size(); ++i) {
-      TENON_TRY(
-          runBlock(contenders[(i + round) % contenders.size()], runs, contenders.size() == 1));
-    }
-    double part = flags.runs > 0 ? static_cast<double>(counted.size()) / static_cast<double>(wanted)
-                                 : millisecondsSince(start) / budget;
-    terminal.progress("bench", std::min(part, 1.0));
-  }
-  return Status::ok();
-}
-
 Status report(std::vector<Contender> &contenders, const BenchFlags &flags, Terminal &terminal) {
   std::vector<Json> results;
   for (Contender &contender : contenders) {
@@ -180,7 +128,7 @@ Status bench(BenchFlags &flags, Terminal &terminal) {
   if (!flags.peers.against.empty()) {
     flags.peers.model = flags.open.path;
     flags.peers.shapes = flags.inputs.shapes;
-    flags.peers.seconds = flags.seconds;
+    flags.peers.seconds = flags.budget.seconds;
     flags.peers.threads = flags.session.threads;
     return comparePeers(flags.peers, terminal);
   }
@@ -202,7 +150,7 @@ Status bench(BenchFlags &flags, Terminal &terminal) {
     TENON_ASSIGN(Contender second, load(flags, flags.other, terminal));
     contenders.push_back(std::move(second));
   }
-  TENON_TRY(measure(flags, contenders, terminal));
+  TENON_TRY(measureInTurn(flags.budget, contenders, terminal));
   return report(contenders, flags, terminal);
 }
 
@@ -224,11 +172,11 @@ Action declareBench(CLI::App &command) {
   declareFileFlags(command, flags->inputs);
   declareThreadsFlag(command, flags->session.threads, "Threads; all usable CPUs by default");
   declareOpenFlags(command, flags->open);
-  addSeconds(command, "--seconds", {kShortestSeconds, kLongestSeconds}, flags->seconds,
+  addSeconds(command, "--seconds", {kShortestSeconds, kLongestSeconds}, flags->budget.seconds,
              "How long to measure");
   addNumber(
       command, "--runs", {1, kMostRuns},
-      [flags](uint64_t number) { flags->runs = static_cast<size_t>(number); },
+      [flags](uint64_t number) { flags->budget.runs = static_cast<size_t>(number); },
       "Measure exactly this many runs instead");
   command.add_flag("--cold", flags->isCold,
                    "On a GPU: through more tensors in turn than its caches hold");

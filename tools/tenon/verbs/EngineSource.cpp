@@ -9,13 +9,8 @@
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/target/Target.h"
 #include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/verbs/ChildProcess.h"
 
-#include <fmt/format.h>
-
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <filesystem>
 #include <utility>
 
@@ -36,61 +31,15 @@ Result<ScratchFolder> makeFolder(const std::string &cache) {
   return ScratchFolder::create("tenon-run");
 }
 
-/// What the child tells the parent: an error, or the seconds that it took.
-Json describe(const Result<pipeline::CompileSummary> &result) {
-  if (result) {
-    return {{"seconds", result->compileSeconds}};
-  }
-  return {{"error", static_cast<int>(result.status().id())},
-          {"message", result.status().message()},
-          {"hint", result.status().hint()}};
-}
-
-std::string readAll(int descriptor) {
-  std::string text;
-  char buffer[4096];
-  ssize_t got = 0;
-  while ((got = read(descriptor, buffer, sizeof(buffer))) > 0 || (got < 0 && errno == EINTR)) {
-    text.append(buffer, got > 0 ? static_cast<size_t>(got) : 0);
-  }
-  return text;
-}
-
-Result<double> readReport(const std::string &text) {
-  Json report = Json::parse(text, nullptr, false);
-  if (!report.is_object()) {
-    return Status::error(ErrorId::InternalError, "the compiler ended without an answer",
-                         "run tenon compile on the model to see where, and report it");
-  }
-  if (report.contains("error")) {
-    return Status::error(static_cast<ErrorId>(report.value("error", 0)),
-                         report.value("message", ""), report.value("hint", ""));
-  }
-  return report.value("seconds", 0.0);
-}
-
 Result<double> compileInChild(const CompileRequest &request) {
-  int ends[2];
-  if (pipe(ends) != 0) {
-    return Status::error(ErrorId::OutOfMemory, "cannot make a pipe");
-  }
-  pid_t child = fork();
-  if (child < 0) {
-    close(ends[0]);
-    close(ends[1]);
-    return Status::error(ErrorId::OutOfMemory, "cannot start a process for the compilation");
-  }
-  if (child == 0) {
-    close(ends[0]);
-    std::string text = dumpJson(describe(compileModel(request)));
-    ssize_t written = write(ends[1], text.data(), text.size());
-    _exit(written == static_cast<ssize_t>(text.size()) ? 0 : 1);
-  }
-  close(ends[1]);
-  std::string text = readAll(ends[0]);
-  close(ends[0]);
-  waitpid(child, nullptr, 0);
-  return readReport(text);
+  auto compile = [&]() -> Json {
+    Result<pipeline::CompileSummary> compiled = compileModel(request);
+    return compiled ? Json{{"seconds", compiled->compileSeconds}} : describeError(compiled.status());
+  };
+  Status silence = Status::error(ErrorId::InternalError, "the compiler ended without an answer",
+                                 "run tenon compile on the model to see where, and report it");
+  TENON_ASSIGN(Json report, inChild(compile, silence));
+  return report.value("seconds", 0.0);
 }
 
 } // namespace

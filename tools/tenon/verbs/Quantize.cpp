@@ -258,7 +258,7 @@ Action declareQuantize(CLI::App &command) {
   std::shared_ptr<QuantizeFlags> flags = std::make_shared<QuantizeFlags>();
   flags->request.threads = usableCpus();
   command.add_option("MODEL", flags->request.model, "A trained model (ONNX, FP32)")->required();
-  command.add_option("--data", flags->request.data, "Samples to calibrate with: x.npz with an array for each input");
+  command.add_option("--data", flags->request.data, "Samples to calibrate with: x.npz with an array for each input, lines of JSON, or a folder of pictures");
   addOutput(command, flags->output, "Where to write the quantized model; by default the model's name with .int8.onnx");
   std::vector<std::string> methods;
   for (quant::RangeMethod method : quant::kRangeMethods) {

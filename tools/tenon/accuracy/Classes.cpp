@@ -1,0 +1,167 @@
+// top-k and F1: which class the outputs choose, and which is right. A sample has one place or many
+// (tokens, pixels), each with a label of its own; labels below 0, as PyTorch's -100, do not count.
+
+#include "tools/tenon/accuracy/Metric.h"
+#include "tools/tenon/accuracy/Rows.h"
+#include "support/Shape.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tenon::tool {
+namespace {
+
+/// Of outputs that hold classes themselves.
+constexpr int64_t kMostClasses = 1 << 20;
+
+/// Where the scores of the classes stand in the output of a sample.
+struct Layout {
+  int64_t places = 1;
+  int64_t classes = 0;
+  bool areChosen = false;    ///< the output holds the classes themselves, not their scores
+  bool isOneHot = false;     ///< labels have a column for each class
+  bool isClassFirst = false; ///< as in pictures of classes x height x width
+};
+
+std::vector<int64_t> withoutOnes(std::span<const int64_t> dims) {
+  std::vector<int64_t> result;
+  std::ranges::copy_if(dims, std::back_inserter(result), [](int64_t dim) { return dim != 1; });
+  return result;
+}
+
+Result<Layout> layoutOf(const Tensor &output, const Tensor &labels) {
+  std::vector<int64_t> scores = withoutOnes(output.dims);
+  std::vector<int64_t> truth = withoutOnes(rowDims(labels));
+  Layout layout;
+  layout.places = productOf(truth);
+  if (!isFloating(output.dtype) && scores == truth) {
+    layout.areChosen = true;
+    return layout;
+  }
+  if (scores.size() == 1 && scores == truth && isFloating(output.dtype)) {
+    layout.isOneHot = true;
+    layout.places = 1;
+    layout.classes = scores[0];
+    return layout;
+  }
+  std::span<const int64_t> dims = scores;
+  if (dims.size() == truth.size() + 1) {
+    bool isLast = std::ranges::equal(dims.first(truth.size()), truth);
+    layout.isClassFirst = !isLast && std::ranges::equal(dims.subspan(1), truth);
+    layout.classes = isLast ? dims.back() : dims.front();
+    if (isLast || layout.isClassFirst) {
+      return layout;
+    }
+  }
+  bool isColumn = productOf(scores) == 1 && truth.empty();
+  return noMetric(fmt::format("output '{}' is {} for a sample, its label {}", output.name, formatDims(output.dims),
+                              formatDims(rowDims(labels))),
+                  isColumn ? "one column is no choice between classes; cmd:PROGRAM can apply the threshold"
+                           : "top1 and f1 take a score for each class of each label; --output names another output");
+}
+
+class ClassScorer final : public Scorer {
+public:
+  ClassScorer(const MetricSpec &metric, size_t number, const Tensor &truth)
+      : spec(metric), output(number), labels(truth), perSample(productOf(rowDims(truth))) {}
+
+  Status add(const Answer &answer) override;
+  const Scores *scores() const override {
+    return spec.kind == MetricKind::F1 ? static_cast<const Scores *>(&f1) : &shares;
+  }
+
+private:
+  Result<int64_t> labelAt(const Layout &layout, size_t sample, int64_t place) const;
+
+  MetricSpec spec;
+  size_t output;
+  const Tensor &labels;
+  int64_t perSample;
+  RatioScores shares{RatioKind::Share};
+  F1Scores f1;
+};
+
+Result<int64_t> ClassScorer::labelAt(const Layout &layout, size_t sample, int64_t place) const {
+  int64_t first = static_cast<int64_t>(sample) * perSample;
+  if (layout.isOneHot) {
+    std::vector<double> row(static_cast<size_t>(perSample));
+    readElements(labels, first, 1, row);
+    int64_t ones = std::ranges::count(row, 1.0), zeros = std::ranges::count(row, 0.0);
+    if (ones != 1 || zeros != perSample - 1) {
+      return noMetric(fmt::format("the label of sample {} has a column for each class, but is not 1 in one and 0 in "
+                                  "the others", sample),
+                      "give the number of the class");
+    }
+    return std::ranges::find(row, 1.0) - row.begin();
+  }
+  double value = elementAsDouble(labels, first + place);
+  if (value != std::floor(value) || std::abs(value) > 1e15) {
+    return noMetric(fmt::format("the label of sample {} is {:g}, which is no number of a class", sample, value),
+                    "mse and mae are metrics of other numbers");
+  }
+  int64_t label = static_cast<int64_t>(value);
+  int64_t classes = layout.areChosen ? kMostClasses : layout.classes;
+  if (label >= classes) {
+    return noMetric(fmt::format("the label of sample {} is {}, there are {}{} classes", sample, label,
+                                layout.areChosen ? "at most " : "", classes),
+                    fmt::format("labels count from 0 to {}", classes - 1));
+  }
+  return label;
+}
+
+/// How many classes stand before this one; the first of equal scores is before the others.
+int64_t rankOf(std::span<const double> scores, size_t label) {
+  int64_t before = 0;
+  for (size_t i = 0; i < scores.size(); ++i) {
+    before += scores[i] > scores[label] || (scores[i] == scores[label] && i < label) ? 1 : 0;
+  }
+  return before;
+}
+
+Status ClassScorer::add(const Answer &answer) {
+  const Tensor &said = answer.outputs[output];
+  TENON_ASSIGN(Layout layout, layoutOf(said, labels));
+  if (layout.areChosen && spec.kind == MetricKind::Top && spec.top > 1) {
+    return noMetric(fmt::format("output '{}' holds classes, not their scores", said.name),
+                    "top1 and f1 can be computed from it; --output names another output");
+  }
+  f1.beginSample();
+  double right = 0, counted = 0;
+  bool isStrange = false;
+  std::vector<double> scores(static_cast<size_t>(layout.classes));
+  for (int64_t place = 0; place < layout.places; ++place) {
+    TENON_ASSIGN(int64_t label, labelAt(layout, answer.sample, place));
+    if (label < 0) {
+      continue;
+    }
+    int64_t chosen = -1, rank = spec.top;
+    if (layout.areChosen) {
+      double number = elementAsDouble(said, place);
+      chosen = number >= 0 && number < static_cast<double>(kMostClasses) ? static_cast<int64_t>(number) : -1;
+      rank = chosen == label ? 0 : 1;
+    } else {
+      readElements(said, layout.isClassFirst ? place : place * layout.classes,
+                   layout.isClassFirst ? layout.places : 1, scores);
+      bool isNumber = std::ranges::none_of(scores, [](double score) { return std::isnan(score); });
+      isStrange |= !areFinite(scores);
+      chosen = isNumber ? std::ranges::max_element(scores) - scores.begin() : -1;
+      rank = isNumber ? rankOf(scores, static_cast<size_t>(label)) : spec.top;
+    }
+    right += rank < spec.top ? 1 : 0;
+    counted += 1;
+    f1.add(label, chosen);
+  }
+  shares.add(right, counted);
+  strange += isStrange ? 1 : 0;
+  return Status::ok();
+}
+
+} // namespace
+
+std::unique_ptr<Scorer> makeClassScorer(const MetricSpec &spec, size_t output, const Tensor &labels) {
+  return std::make_unique<ClassScorer>(spec, output, labels);
+}
+
+} // namespace tenon::tool

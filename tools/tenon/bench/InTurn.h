@@ -1,0 +1,19 @@
+// Several engines measured in turn, so that what disturbs the machine disturbs all of them alike.
+
+#pragma once
+
+#include "tools/tenon/bench/Contender.h"
+
+#include <vector>
+
+namespace tenon::tool {
+
+struct MeasureBudget {
+  double seconds = 2;
+  size_t runs = 0; ///< of each, exactly; 0 for what the time allows
+};
+
+/// Fills the times of each contender, after runs that warm up. There is one at least.
+Status measureInTurn(const MeasureBudget &budget, std::vector<Contender> &contenders, Terminal &terminal);
+
+} // namespace tenon::tool

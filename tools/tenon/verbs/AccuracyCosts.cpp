@@ -1,0 +1,103 @@
+// Implements the costs over what `bench` has for several engines.
+
+#include "tools/tenon/verbs/AccuracyCosts.h"
+
+#include "tools/tenon/accuracy/Memory.h"
+#include "tools/tenon/accuracy/Player.h"
+#include "tools/tenon/bench/Statistics.h"
+#include "tools/tenon/model/CompilerBridge.h"
+#include "tools/tenon/verbs/ChildProcess.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <set>
+
+namespace tenon::tool {
+namespace {
+
+uint64_t fileBytes(const std::string &path) {
+  std::error_code error;
+  uintmax_t bytes = std::filesystem::file_size(path, error);
+  return error ? 0 : bytes;
+}
+
+/// Of a model also the files of its weights.
+uint64_t bytesOfModel(const std::string &path) {
+  uint64_t bytes = fileBytes(path);
+  std::vector<std::string> named = dataFilesOf(path);
+  for (const std::string &file : std::set<std::string>(named.begin(), named.end())) {
+    bytes += fileBytes(file);
+  }
+  return bytes;
+}
+
+Result<Contender> contenderOf(CostSubject &subject, const runtime::SessionOptions &options) {
+  Contender contender;
+  contender.path = subject.path;
+  contender.engine = subject.engine;
+  TENON_ASSIGN(Runner runner, Runner::create(subject.engine, std::move(subject.inputs), options));
+  TENON_TRY(runner.run());
+  contender.runner = std::make_unique<Runner>(std::move(runner));
+  if (contender.isGpu()) {
+    TENON_TRY(contender.prepareGpu(false, options));
+    runtime::MemoryUse use = contender.runner->session().memoryUse();
+    subject.peakMemory = use.weightBytes + use.arenaBytes + use.stateBytes + use.workspaceBytes + use.portBytes;
+  }
+  return contender;
+}
+
+Json describe(const CostSubject &subject, const Contender &contender) {
+  LatencySummary latency = summarizeLatency(contender.samples());
+  bool isEngine = subject.enginePath == subject.path;
+  return {{"model", subject.path},
+          {"isa", subject.engine->variant().level},
+          {"threads", contender.runner->session().threads()},
+          {"latency_ms", {{"min", latency.min}, {"median", latency.median}, {"p90", latency.p90}, {"p99", latency.p99}}},
+          {"file_bytes", isEngine ? fileBytes(subject.path) : bytesOfModel(subject.path)},
+          {"engine_bytes", fileBytes(subject.enginePath)},
+          {"peak_memory_bytes", subject.peakMemory}};
+}
+
+} // namespace
+
+Result<uint64_t> memoryOfFirstRun(const std::string &path, const EngineSource &source, const Dataset &data,
+                                  const runtime::SessionOptions &options) {
+  auto runOnce = [&]() -> Status {
+    TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine, source.open());
+    TENON_ASSIGN(Player player, Player::create(std::move(engine), data, 1, options));
+    return player.outputsOf(0, 1).takeStatus();
+  };
+  auto work = [&]() -> Json {
+    Status status;
+    uint64_t bytes = peakMemoryOf([&] { status = runOnce(); });
+    return status.isOk() ? Json{{"bytes", bytes}} : describeError(status);
+  };
+  Status silence = Status::error(ErrorId::InternalError, fmt::format("{}: the first run ended without an answer", path),
+                                 "run tenon run on it to see where, and report it");
+  TENON_ASSIGN(Json answer, inChild(work, silence));
+  return answer.value("bytes", uint64_t(0));
+}
+
+Result<std::vector<Json>> measureCosts(std::vector<CostSubject> subjects, const runtime::SessionOptions &options,
+                                       const MeasureBudget &budget, Terminal &terminal) {
+  std::vector<Contender> contenders;
+  for (CostSubject &subject : subjects) {
+    TENON_ASSIGN(Contender contender, contenderOf(subject, options));
+    contenders.push_back(std::move(contender));
+  }
+  TENON_TRY(measureInTurn(budget, contenders, terminal));
+  terminal.clearProgress();
+  std::vector<Json> costs;
+  for (size_t i = 0; i < subjects.size(); ++i) {
+    Json row = describe(subjects[i], contenders[i]);
+    if (i > 0) {
+      RatioSummary ratio = compareLatency(contenders[0].samples(), contenders[i].samples());
+      row["latency_ratio"] = {{"of_medians", ratio.ofMedians}, {"interval_95", {ratio.low, ratio.high}}, {"differs", ratio.differs()}};
+    }
+    costs.push_back(std::move(row));
+  }
+  return costs;
+}
+
+} // namespace tenon::tool
