@@ -50,7 +50,7 @@ FailureOr<AffineExpr> lowerHistogram(KernelBuilder &kernel, Region &,
 
 } // namespace
 
-constexpr KernelFamily kHistogram = {.name = "histogram",
+constexpr KernelFamily kHistogram = {.name = "histogram_rows",
                                      .what = "histograms: each grid point counts a row",
                                      .strategies = {dispatch::kSingle},
                                      .needs = {"histogram"},
