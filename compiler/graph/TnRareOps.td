@@ -68,6 +68,21 @@ def Tn_BitcastOp : Tn_Op<"bitcast", [Pure, Tn_Elementwise, SameOperandsAndResult
   let hasVerifier = 1;
 }
 
+//===--- Calibration -------------------------------------------------------------------------------------------===//
+
+def Tn_HistogramOp : Tn_Op<"histogram", [Pure]> {
+  let summary = "How many elements of each row begin with each pattern of bits";
+  let description = [{
+    Of `x` [rows, n], `counts` [rows, 2^bits] holds at b the number of elements whose highest `bits` bits (sign,
+    exponent, then the mantissa) are b: a logarithmic grid of 2^(bits - 9) bins for each power of two that fits any
+    range, so that histograms of several inputs add up. Infinities and NaN have bins of their own.
+  }];
+  let arguments = (ins RankedTensorOf<[F32]>:$x, I64Attr:$bits);
+  let results = (outs RankedTensorOf<[I32]>:$counts);
+  let assemblyFormat = "$x attr-dict `:` functional-type($x, $counts)";
+  let hasVerifier = 1;
+}
+
 //===--- Sizes that data decides ---------------------------------------------------------------------------------===//
 
 def Tn_TruePositionsOp : Tn_Op<"true_positions", [Pure]> {

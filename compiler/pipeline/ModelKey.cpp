@@ -124,6 +124,11 @@ std::string describeOptions(const CompileOptions &options) {
   if (!options.taps.empty()) {
     all["taps"] = llvm::json::Array(options.taps);
   }
+  for (const opt::Observation &observation : options.observed) {
+    all.try_emplace("observed", llvm::json::Array{})
+        .first->second.getAsArray()
+        ->push_back(observation.text());
+  }
   for (const UserPass &pass : options.passes) {
     all.try_emplace("passes", llvm::json::Array{}).first->second.getAsArray()->push_back(pass.name);
   }

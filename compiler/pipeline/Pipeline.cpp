@@ -11,6 +11,7 @@
 #include "compiler/graph/State.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/opt/precision/Float8Products.h"
+#include "compiler/opt/precision/Observe.h"
 #include "compiler/pipeline/Reports.h"
 #include "compiler/pipeline/SelectKernels.h"
 #include "compiler/pipeline/SizeSets.h"
@@ -37,7 +38,7 @@ Status Compilation::importModel() {
     return gapReport(options.model, imported.gaps);
   }
   module = std::move(imported.module);
-  return Status::ok();
+  return options.observed.empty() ? Status::ok() : opt::observe(*module, options.observed);
 }
 
 /// `tn` → `tn` with every dim a constant or an expression over declared symbols: all later phases

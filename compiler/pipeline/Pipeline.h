@@ -5,6 +5,7 @@
 #include "compiler/graph/WeightStore.h"
 #include "compiler/opt/Passes.h"
 #include "compiler/opt/precision/ConvertPrecision.h"
+#include "compiler/opt/precision/Observation.h"
 #include "compiler/pipeline/CompileSummary.h"
 #include "compiler/target/Target.h"
 #include "engine/Level.h"
@@ -110,6 +111,9 @@ struct CompileOptions {
   /// Values of an ONNX model that become outputs too, by their names; "*" stands for all that are
   /// tensors.
   std::vector<std::string> taps;
+  /// What is counted of inputs and outputs, taps among them, and becomes the outputs in place of
+  /// the model's own (opt/precision/Observe.h); nothing for a model that is not calibrated.
+  std::vector<opt::Observation> observed;
   /// Numeric check after every pass against the reference, with seeded inputs.
   bool verify = false;
   std::optional<Phase> stopAfter;

@@ -18,7 +18,7 @@ from PIL import Image
 
 from tool import CNN, TENON, ToolTest
 
-VERBS = ["doctor", "inspect", "check", "compile", "run", "bench", "compare", "explain", "debug", "help"]
+VERBS = ["doctor", "inspect", "check", "compile", "quantize", "run", "bench", "compare", "explain", "debug", "help"]
 
 
 def pictures(count):

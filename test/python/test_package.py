@@ -137,6 +137,24 @@ class Running(unittest.TestCase):
             tenon.accuracy(self.engine, {"x": x[:, :7], "labels": labels})
         self.assertEqual(caught.exception.id, "TN0113")
 
+    def test_quantize(self):
+        pictures = np.random.default_rng(1).random((8, 1, 28, 28), np.float32)
+        samples = [{"image": picture} for picture in pictures]
+        model = SOURCE / "models/fashion_cnn.onnx"
+        with tempfile.TemporaryDirectory() as folder:
+            output = pathlib.Path(folder) / "small.onnx"
+            for data in ({"image": pictures}, samples, lambda: iter(samples)):
+                report = tenon.quantize(model, data, output, keep=["/deep/deep.0/Conv"], smoothing=False)
+                self.assertEqual(report["samples"], 8)
+                self.assertEqual({layer["name"]: layer["reason"] for layer in report["layers"]}["/deep/deep.0/Conv"], "--keep")
+            near = tenon.accuracy([model, output], {"image": pictures}, metric="cosine", seconds=0.01)
+            self.assertGreater(near["metrics"][0]["models"][1]["value"], 0.99)
+            with self.assertRaises(tenon.UsageError):
+                tenon.quantize(output, {"image": pictures})
+            tenon.quantize(model, None, output, weights_only=8)
+            with self.assertRaises(tenon.UsageError):
+                tenon.quantize(model, None, output)
+
     def test_accuracy_of_samples_of_other_lengths(self):
         samples = [{"x": np.ones((rows, 8), np.float32) * rows} for rows in (1, 3)]
         result = tenon.accuracy([self.engine, MODELS / "linear.onnx"], samples, metric="relative", seconds=0.01)

@@ -30,6 +30,7 @@ Action declareInspect(CLI::App &command);
 Action declareCheck(CLI::App &command);
 Action declareCompare(CLI::App &command);
 Action declareCompile(CLI::App &command);
+Action declareQuantize(CLI::App &command);
 Action declareRun(CLI::App &command);
 Action declareBench(CLI::App &command);
 Action declareAccuracy(CLI::App &command);

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # imported when they are first used: see __getattr__
     from ._accuracy import accuracy
     from ._compile import check, compile, doctor, inspect
     from ._graph import Graph, graph
+    from ._quantize import quantize
     from .torch import report, reset
 
 __version__ = "0.1.0"
@@ -28,7 +29,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BadInputError", "CancelledError", "CheckFailedError", "DeviceError", "Engine", "Error", "ExhaustedError", "Graph",
     "InternalError", "Port", "Session", "UnsupportedError", "UsageError", "accuracy", "check", "compile", "doctor", "graph",
-    "inspect", "load", "report", "reset",
+    "inspect", "load", "quantize", "report", "reset",
 ]  # fmt: skip
 
 
@@ -44,6 +45,8 @@ def __getattr__(name):
         from . import _graph
 
         value = getattr(_graph, name)
+    elif name == "quantize":
+        from ._quantize import quantize as value
     elif name in ("report", "reset"):
         from . import torch as backend
 

@@ -13,7 +13,7 @@ std::vector<const KernelFamily *> &rows() {
       &kConvGrouped,    &kGemmPacked,  &kGemmLowBits, &kConvWinograd2,  &kConvWinograd4,
       &kAttentionFlash, &kConvPatches, &kScan,        &kRecurrence,     &kTopKVectors,
       &kSortRadix,      &kTopKHeap,    &kConcatCopy,  &kSoftmaxColumns, &kResizeRows,
-      &kScatterOwned,   &kTiled,
+      &kScatterOwned,   &kHistogram,   &kTiled,
   };
   return all;
 }

@@ -76,6 +76,16 @@ LogicalResult BitcastOp::verify() {
   return checkDims(getLoc(), getY(), dimsOf(getX()), "the result of a bit cast");
 }
 
+LogicalResult HistogramOp::verify() {
+  Dims dims = dimsOf(getX());
+  // Of 9 bits on there is a bin for each power of two; beyond 20 they are more than a cache holds.
+  if (dims.size() != 2 || getBits() < 9 || getBits() > 20) {
+    return emitOpError("needs rows of elements, and 9 to 20 bits");
+  }
+  dims[1] = getAffineConstantExpr(int64_t{1} << getBits(), getContext());
+  return checkDims(getLoc(), getCounts(), dims, "the counts of a histogram");
+}
+
 LogicalResult TruePositionsOp::verify() {
   if (rankOf(getX()) != 1 || rankOf(getCount()) != 0) {
     return emitOpError("needs a list, and counts in a scalar");

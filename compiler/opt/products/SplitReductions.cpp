@@ -1,6 +1,8 @@
 // Reductions as two, whose first step runs better. Of long rows to a few numbers: parts of the
 // rows, which threads share and which take the elementwise operations before them. Of few columns:
-// rows side by side, which fill vectors. Relies on the order of sums being free.
+// rows side by side, which fill vectors. Histograms in parts for threads. Relies on the order of
+// sums being free.
+#include "compiler/graph/TnRare.h"
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
 
@@ -107,6 +109,48 @@ struct SplitRows : OpRewritePattern<tn::ReduceOp> {
   }
 };
 
+/// Rows of a histogram that threads share.
+constexpr int64_t kHistogramRows = 8;
+
+/// The value before operations that only give its elements another order or shape.
+Value unordered(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (!isa<tn::ReshapeOp, tn::TransposeOp>(op)) {
+      break;
+    }
+    value = op->getOperand(0);
+  }
+  return value;
+}
+
+/// A histogram of all elements, in whatever order they lie, is the sum of those of its parts.
+struct SplitHistogram : OpRewritePattern<tn::HistogramOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(tn::HistogramOp op, PatternRewriter &rewriter) const override {
+    Value x = unordered(op.getX());
+    std::optional<SmallVector<int64_t>> shape = staticShape(x);
+    if (!shape || tn::constantDim(tn::getDims(op.getX().getType())[0]) != 1) {
+      return failure();
+    }
+    int64_t elements = llvm::product_of(*shape);
+    int64_t rows = std::clamp<int64_t>(elements / kLeastOfPart, 1, kHistogramRows);
+    while (elements % rows != 0) {
+      --rows;
+    }
+    if (rows == 1) {
+      return failure();
+    }
+    RankedTensorType sum = cast<RankedTensorType>(op.getType());
+    RankedTensorType each = RankedTensorType::get({rows, sum.getDimSize(1)}, sum.getElementType());
+    RankedTensorType parts = RankedTensorType::get({rows, elements / rows}, rewriter.getF32Type());
+    Value part = reshape(rewriter, op.getLoc(), x, tn::getDims(parts));
+    Value counts = tn::HistogramOp::create(rewriter, op.getLoc(), each, part, op.getBits());
+    rewriter.replaceOpWithNewOp<tn::ReduceOp>(op, sum, counts, tn::ReduceKind::sum,
+                                              ArrayRef<int64_t>{0}, /*keepdims=*/true);
+    return success();
+  }
+};
+
 /// Elements of neighbouring rows that are added up side by side, and the columns that fill a vector
 /// by themselves.
 constexpr int64_t kSideBySide = 64, kEnoughColumns = 16;
@@ -150,7 +194,7 @@ struct JoinRows : OpRewritePattern<tn::ReduceOp> {
 
 LogicalResult splitReductions(ModuleOp module, tn::WeightStore &) {
   RewritePatternSet patterns(module.getContext());
-  patterns.add<SplitRows, JoinRows>(module.getContext());
+  patterns.add<SplitRows, SplitHistogram, JoinRows>(module.getContext());
   return runPatterns(module, std::move(patterns));
 }
 

@@ -130,6 +130,18 @@ Status evaluateMaxPoolIndex(Evaluation &evaluation) {
   return evaluation.finish(std::move(y));
 }
 
+Status evaluateHistogram(Evaluation &evaluation) {
+  tn::HistogramOp op = cast<tn::HistogramOp>(evaluation.op);
+  TENON_ASSIGN(Tensor x, convert(evaluation.operands[0], DType::F32));
+  int64_t rows = x.dims()[0], length = x.dims()[1], bins = int64_t{1} << op.getBits();
+  TENON_ASSIGN(Tensor counts, Tensor::create(DType::I32, {rows, bins}));
+  const uint32_t *words = reinterpret_cast<const uint32_t *>(x.bytes());
+  for (int64_t i = 0; i < x.count(); ++i) {
+    ++counts.as<int32_t>()[i / length * bins + (words[i] >> (32 - op.getBits()))];
+  }
+  return evaluation.finish(std::move(counts));
+}
+
 Status evaluateTruePositions(Evaluation &evaluation) {
   const Tensor &x = evaluation.operands[0];
   TENON_ASSIGN(Tensor positions, Tensor::create(DType::I64, x.dims()));
@@ -220,15 +232,11 @@ Status evaluateSelectBoxes(Evaluation &evaluation) {
 }
 
 constexpr OpRow kRows[] = {
-    {"tn.encode", evaluateEncode},
-    {"tn.decode", evaluateDecode},
-    {"tn.unpack_bits", evaluateUnpackBits},
-    {"tn.decode_rows", evaluateDecodeRows},
-    {"tn.bitcast", evaluateBitcast},
-    {"tn.max_pool_index", evaluateMaxPoolIndex},
-    {"tn.true_positions", evaluateTruePositions},
-    {"tn.take_first", evaluateTakeFirst},
-    {"tn.select_boxes", evaluateSelectBoxes},
+    {"tn.encode", evaluateEncode},          {"tn.decode", evaluateDecode},
+    {"tn.unpack_bits", evaluateUnpackBits}, {"tn.decode_rows", evaluateDecodeRows},
+    {"tn.bitcast", evaluateBitcast},        {"tn.max_pool_index", evaluateMaxPoolIndex},
+    {"tn.histogram", evaluateHistogram},    {"tn.true_positions", evaluateTruePositions},
+    {"tn.take_first", evaluateTakeFirst},   {"tn.select_boxes", evaluateSelectBoxes},
 };
 
 } // namespace

@@ -77,3 +77,11 @@ func.func @select_boxes(%b: tensor<1x9x4xf32>, %s: tensor<1x3x9xf32>, %c: tensor
   %y = tn.select_boxes %b, %s, %c, %n, %o : (tensor<1x9x4xf32>, tensor<1x3x9xf32>, tensor<1x3x9xi1>, tensor<i64>, tensor<f32>) -> tensor<1x2x3xi64>
   return
 }
+
+// -----
+
+// CHECK: needs rows of elements, and 9 to 20 bits
+func.func @histogram(%x: tensor<2x5xf32>) {
+  %c = tn.histogram %x {bits = 4 : i64} : (tensor<2x5xf32>) -> tensor<2x16xi32>
+  return
+}

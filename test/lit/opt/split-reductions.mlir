@@ -57,3 +57,22 @@ func.func @few_columns(%a: tensor<2x22000x3xf32>, %b: tensor<4x5x22000x1x3xf32>)
   %1 = tn.reduce <sum> %b {axes = array<i64: 0, 2>, keepdims = true} : (tensor<4x5x22000x1x3xf32>) -> tensor<1x5x1x1x3xf32>
   return %0, %1 : tensor<2x3xf32>, tensor<1x5x1x1x3xf32>
 }
+// The order of elements does not matter to the histogram of all of them: transposes and reshapes before it go.
+// CHECK-LABEL: @histogram
+func.func @histogram(%x: tensor<2x64x32x16xf32>) -> tensor<1x8192xi32> {
+  // CHECK-NOT: tn.transpose
+  // CHECK: %[[R:.*]] = tn.reshape %arg0 : {{.*}} -> tensor<8x8192xf32>
+  // CHECK-NEXT: %[[C:.*]] = tn.histogram %[[R]] {bits = 13 : i64} : (tensor<8x8192xf32>) -> tensor<8x8192xi32>
+  // CHECK-NEXT: tn.reduce <sum> %[[C]] {axes = array<i64: 0>, keepdims = true}
+  %0 = tn.transpose %x [0, 2, 3, 1] : (tensor<2x64x32x16xf32>) -> tensor<2x32x16x64xf32>
+  %1 = tn.reshape %0 : (tensor<2x32x16x64xf32>) -> tensor<1x65536xf32>
+  %2 = tn.histogram %1 {bits = 13 : i64} : (tensor<1x65536xf32>) -> tensor<1x8192xi32>
+  return %2 : tensor<1x8192xi32>
+}
+// Rows that somebody reads one by one stay.
+// CHECK-LABEL: @histograms
+// CHECK: tn.histogram %arg0
+func.func @histograms(%x: tensor<2x65536xf32>) -> tensor<2x8192xi32> {
+  %0 = tn.histogram %x {bits = 13 : i64} : (tensor<2x65536xf32>) -> tensor<2x8192xi32>
+  return %0 : tensor<2x8192xi32>
+}

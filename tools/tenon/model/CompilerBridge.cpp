@@ -239,6 +239,7 @@ pipeline::CompileOptions compileOptionsOf(const CompileRequest &request) {
   options.verify = request.verify;
   options.guard = request.guard;
   options.taps = request.taps;
+  options.observed = request.observed;
   for (const auto &[node, kernel] : request.kernels) {
     options.kernels.push_back({node, kernel});
   }

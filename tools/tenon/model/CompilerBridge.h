@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include "compiler/opt/precision/Observation.h"
 #include "compiler/pipeline/CompileSummary.h"
 #include "compiler/pipeline/KernelTrials.h"
 #include "compiler/target/Target.h"
@@ -45,6 +46,7 @@ struct CompileRequest {
   std::vector<tenon_pass> passes; ///< of the user's, accepted by checkPass
   std::string passDump;           ///< as pipeline::CompileOptions::passDump
   std::vector<std::string> taps;  ///< as pipeline::CompileOptions::taps
+  std::vector<opt::Observation> observed; ///< as pipeline::CompileOptions::observed
   std::vector<std::pair<std::string, std::string>> kernels; ///< as CompileOptions::kernels
   std::vector<std::string> disabledFamilies;                ///< as CompileOptions::disabledFamilies
   std::optional<double> maxWeights;                         ///< as CompileOptions::maxWeights

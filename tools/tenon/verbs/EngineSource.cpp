@@ -63,6 +63,8 @@ Result<EngineSource> EngineSource::prepare(const OpenRequest &request, Terminal 
   std::string cache = userCacheFolder();
   compile.cacheFolder = request.useCache ? cache : "";
   compile.threads = usableCpus();
+  compile.taps = request.taps;
+  compile.observed = request.observed;
   compile.progress = [&](std::string_view phase, double fraction) {
     terminal.progress(phase, fraction);
   };

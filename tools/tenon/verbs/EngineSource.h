@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include "compiler/opt/precision/Observation.h"
 #include "runtime/core/Engine.h"
 #include "support/Result.h"
 #include "support/files/ScratchFolder.h"
@@ -23,6 +24,8 @@ struct OpenRequest {
   TargetFlags target;
   std::string variant; ///< as on the command line; empty for the best that this machine runs
   bool useCache = true;
+  std::vector<std::string> taps;          ///< as CompileRequest's
+  std::vector<opt::Observation> observed; ///< as CompileRequest's
   bool verifyWeights = true; ///< of an engine; one that is compiled now is not read back for it
 };
 

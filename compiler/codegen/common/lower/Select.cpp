@@ -1,5 +1,6 @@
-// Selections whose every step depends on those before it: the true elements of a list, and boxes
-// that overlap no better one. Loop nests; relies on bufferization updating their lists in place.
+// Loops whose every step depends on those before it: histograms, the true elements of a list, and
+// boxes that overlap no better one. Loop nests; relies on bufferization updating their lists in
+// place.
 #include "compiler/codegen/common/lower/Boxes.h"
 #include "compiler/codegen/common/lower/Compute.h"
 #include "compiler/codegen/common/lower/Heap.h"
@@ -133,6 +134,42 @@ LogicalResult BoxSelection::bind() {
 }
 
 } // namespace
+
+Value binOf(OpBuilder &b, Location location, Value element, int64_t bits) {
+  Value word = arith::BitcastOp::create(b, location, b.getI32Type(), element);
+  Value shift = arith::ConstantOp::create(b, location, b.getI32IntegerAttr(32 - bits));
+  Value bin = arith::ShRUIOp::create(b, location, word, shift);
+  return arith::IndexCastUIOp::create(b, location, b.getIndexType(), bin);
+}
+
+LogicalResult computeHistogram(Lowering &lowering, Operation *op) {
+  HistogramOp histogram = cast<HistogramOp>(op);
+  Value x = lowering.materialize(histogram.getX());
+  if (!x) {
+    return failure();
+  }
+  OpBuilder &b = lowering.builder;
+  Dims dims = getDims(histogram.getX().getType());
+  Value zeros = lowering.filled(getDims(histogram.getCounts().getType()), b.getI32IntegerAttr(0));
+  Value length = Code::sizeOf(lowering, dims[1]);
+  ResultRange counts =
+      Code(b, lowering.location)
+          .loop(Code::sizeOf(lowering, dims[0]), zeros,
+                [&](Code outer, Value row, ValueRange state) {
+                  ResultRange counted =
+                      outer.loop(length, state, [&](Code inner, Value i, ValueRange carried) {
+                        Value bin = binOf(inner.b, inner.location, inner.at(x, {row, i}),
+                                          histogram.getBits());
+                        Value one = arith::ConstantOp::create(inner.b, inner.location,
+                                                              inner.b.getI32IntegerAttr(1));
+                        Value count = inner.add(inner.at(carried[0], {row, bin}), one);
+                        return SmallVector<Value>{inner.put(count, carried[0], {row, bin})};
+                      });
+                  return SmallVector<Value>{counted[0]};
+                });
+  lowering.bind(histogram.getCounts(), counts[0]);
+  return success();
+}
 
 LogicalResult computeTruePositions(Lowering &lowering, Operation *op) {
   TruePositionsOp find = cast<TruePositionsOp>(op);

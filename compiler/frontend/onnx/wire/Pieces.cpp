@@ -75,6 +75,8 @@ Result<Message> valueInfo(const Port &port) {
   return Message().text(1, port.name).add(2, Message().add(1, tensor));
 }
 
+} // namespace
+
 Message rawTensor(std::string_view name, int32_t type, std::span<const int64_t> dims,
                   std::string_view bytes) {
   Message tensor;
@@ -86,7 +88,6 @@ Message rawTensor(std::string_view name, int32_t type, std::span<const int64_t> 
       .text(kTensorRaw, bytes);
 }
 
-/// The initializer with its elements, wherever they are. Seeded ones have none.
 Result<std::string> embedded(std::string_view bytes, ExternalFiles &files) {
   TENON_ASSIGN(Tensor tensor, readTensor(std::as_bytes(std::span(bytes))));
   if (!tensor.external) {
@@ -99,8 +100,6 @@ Result<std::string> embedded(std::string_view bytes, ExternalFiles &files) {
   std::string_view elements(reinterpret_cast<const char *>(data.view.data()), data.view.size());
   return rawTensor(tensor.name, static_cast<int32_t>(tensor.type), tensor.dims, elements).str();
 }
-
-} // namespace
 
 Result<Pieces> Pieces::read(Bytes file) {
   TENON_ASSIGN(Model model, readModel(file));

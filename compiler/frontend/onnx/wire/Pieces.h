@@ -4,6 +4,7 @@
 #pragma once
 
 #include "compiler/frontend/onnx/wire/ExternalData.h"
+#include "compiler/frontend/onnx/wire/Message.h"
 #include "support/DType.h"
 #include "support/Result.h"
 #include "support/memory/ByteSpan.h"
@@ -75,5 +76,11 @@ private:
   std::vector<Initializer> initializers;
   std::vector<std::string_view> outputNames;
 };
+
+/// A TensorProto of row-major elements; `type` is its number in ONNX.
+Message rawTensor(std::string_view name, int32_t type, std::span<const int64_t> dims,
+                  std::string_view bytes);
+/// A TensorProto with its elements, wherever `files` has them. Seeded ones stay without.
+Result<std::string> embedded(std::string_view tensor, ExternalFiles &files);
 
 } // namespace tenon::onnx

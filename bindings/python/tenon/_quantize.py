@@ -1,0 +1,46 @@
+"""Post-training quantization: `tenon.quantize`, over the verb of the command line."""
+
+import os
+import tempfile
+from typing import Any, Dict, Optional, Sequence, Union
+
+from . import _data
+from ._compile import verb
+
+
+def quantize(
+    model: Union[str, "os.PathLike[str]"],
+    data: Optional[_data.Data] = None,
+    output: Optional[Union[str, "os.PathLike[str]"]] = None,
+    *,
+    ranges: str = "mse",
+    percentile: Optional[float] = None,
+    samples: Optional[int] = None,
+    keep: Sequence[str] = (),
+    narrow: Sequence[str] = (),
+    smoothing: bool = True,
+    bias_correction: bool = True,
+    reduce_range: bool = False,
+    weights_only: Optional[int] = None,
+    threads: Optional[int] = None,
+) -> Dict[str, Any]:
+    """Writes the ONNX model with 8-bit weights and activations, calibrated with the data, and gives the report: the treatment of
+    each layer with its reason, the range of each tensor, the size before and after. `data` is a path as for --data, a dict with
+    an array for each input whose first dim counts the samples, or samples as dicts, without the dim of the batch: a list, a
+    generator, a function that gives them. `output` is by default the
+    model's name with .int8.onnx. Layers named in `keep` stay wide, those in
+    `narrow` do not. With `weights_only` (8 or 4 bits) no data are needed."""
+    with tempfile.TemporaryDirectory(prefix="tenon-quantize-") as scratch:
+        arguments = ["quantize", f"--ranges={ranges}", *(f"--keep={name}" for name in keep)]
+        arguments += [f"--narrow={name}" for name in narrow]
+        arguments += ([] if smoothing else ["--no-smoothing"]) + ([] if bias_correction else ["--no-bias-correction"])
+        arguments += ["--reduce-range"] if reduce_range else []
+        if data is not None:
+            arguments.append(f"--data={_data.path(data, scratch)}")
+        for flag, value in (("weights-only", weights_only), ("percentile", percentile), ("samples", samples), ("threads", threads)):
+            if value is not None:
+                arguments.append(f"--{flag}={value}")
+        if output is not None:
+            arguments.append(f"--output={os.fspath(output)}")
+        return verb(*arguments, "--", os.fspath(model))
+

@@ -1,0 +1,59 @@
+// An ONNX model as quantization looks at it: who makes a value, who reads it, and what is constant.
+// Relies on the model's views staying valid.
+#pragma once
+
+#include "compiler/frontend/onnx/wire/Model.h"
+
+#include <optional>
+#include <set>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace tenon::quant {
+
+/// A node that reads a value, and as which of its operands.
+struct Use {
+  size_t node = 0;
+  size_t operand = 0;
+};
+
+class Graph {
+public:
+  explicit Graph(const onnx::Model &model);
+
+  const onnx::Node &node(size_t index) const { return nodes[index]; }
+  std::span<const onnx::Node> all() const { return nodes; }
+  /// Of ONNX's own domain.
+  bool isOp(size_t index, std::string_view op) const;
+  bool isOneOf(size_t index, std::span<const std::string_view> ops) const;
+
+  /// None for inputs, initializers and what is not there.
+  std::optional<size_t> producer(std::string_view value) const;
+  const std::vector<Use> &uses(std::string_view value) const;
+  /// An initializer or the tensor of a Constant; null if the value is computed.
+  const onnx::Tensor *constant(std::string_view value) const;
+  bool isInput(std::string_view value) const { return inputs.contains(value); }
+  /// An output of the model, or read by a graph inside of a node: its name has to stay.
+  bool isKept(std::string_view value) const { return kept.contains(value); }
+  /// The only reader of a value that nothing else needs.
+  std::optional<size_t> onlyReader(std::string_view value) const;
+
+private:
+  void keepReads(const onnx::Graph &inner);
+
+  const std::vector<onnx::Node> &nodes;
+  std::unordered_map<std::string_view, size_t> producers;
+  std::unordered_map<std::string_view, std::vector<Use>> readers;
+  std::unordered_map<std::string_view, const onnx::Tensor *> constants;
+  std::set<std::string_view> inputs, kept;
+};
+
+/// The name of a node, or of its first result where it has none.
+std::string_view nameOf(const onnx::Node &node);
+const onnx::Attribute *attributeOf(const onnx::Node &node, std::string_view name);
+int64_t integerOf(const onnx::Node &node, std::string_view name, int64_t fallback);
+float realOf(const onnx::Node &node, std::string_view name, float fallback);
+
+} // namespace tenon::quant

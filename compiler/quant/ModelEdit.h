@@ -1,0 +1,83 @@
+// Changes to an ONNX file, collected and then written: operands renamed, nodes inserted, constants
+// replaced. What is not named stays byte for byte. Relies on the file staying mapped.
+#pragma once
+
+#include "compiler/frontend/onnx/wire/ExternalData.h"
+#include "compiler/frontend/onnx/wire/Message.h"
+#include "compiler/quant/Graph.h"
+#include "support/Result.h"
+#include "support/memory/ByteSpan.h"
+
+#include <map>
+#include <set>
+#include <string>
+
+namespace tenon::quant {
+
+class ModelEdit {
+public:
+  ModelEdit(Bytes file, const onnx::Model &model, const Graph &graph);
+
+  /// A name that no value of the model has, beginning with `base`.
+  std::string freshName(std::string_view base);
+  /// A constant of raw elements; `type` as in TensorProto.
+  void addConstant(const std::string &name, onnx::DataType type, std::span<const int64_t> dims,
+                   std::string_view bytes);
+  void addScalar(const std::string &name, float value);
+  /// The node reads another value there.
+  void setOperand(Use use, const std::string &value);
+  /// Operands that the node has not so far come behind the others; for the bias of a convolution.
+  void addOperand(size_t node, const std::string &value);
+  void dropAttribute(size_t node, std::string_view name) { withoutAttributes[node].insert(name); }
+  /// Of ONNX's own operators, and of the file's form.
+  void setVersions(int64_t opset, int64_t ir) {
+    opsetVersion = opset;
+    irVersion = ir;
+  }
+  void setResult(size_t node, std::string_view value);
+  /// The node goes; who reads its results has to be told.
+  void drop(size_t node);
+  void insertBefore(size_t node, onnx::Message added);
+  void insertAfter(size_t node, onnx::Message added);
+  /// Before all nodes.
+  void insertFirst(onnx::Message added);
+
+  /// Makes an added node one of another domain, which the model imports then.
+  void setDomain(onnx::Message &node, std::string_view domain);
+  /// A key and a text of the model's own.
+  void addMetadata(std::string_view key, std::string_view value);
+
+  /// The file with the changes. Constants that nobody reads any more are left out, external ones
+  /// come into the file.
+  Result<std::string> write(onnx::ExternalFiles &files) const;
+
+private:
+  Result<onnx::Message> graphMessage(std::string_view old, onnx::ExternalFiles &files) const;
+  std::string nodeMessage(size_t index, std::string_view old) const;
+  std::set<std::string_view> unread() const;
+
+  std::string_view file;
+  const onnx::Model &model;
+  const Graph &graph;
+  std::set<std::string, std::less<>> names;
+  std::map<size_t, std::map<size_t, std::string>> operands;
+  std::map<size_t, std::vector<std::string>> moreOperands;
+  std::map<size_t, std::set<std::string_view>> withoutAttributes;
+  std::optional<int64_t> opsetVersion, irVersion;
+  std::set<std::string, std::less<>> domains; ///< that were not imported
+  std::map<size_t, std::string> results;
+  std::set<size_t> dropped;
+  std::map<size_t, std::vector<onnx::Message>> before, after;
+  std::vector<onnx::Message> first, constants, metadata;
+};
+
+/// A node of ONNX's own domain.
+onnx::Message nodeMessage(std::string_view op, const std::string &name,
+                          std::span<const std::string> inputs, const std::string &output);
+void addInteger(onnx::Message &node, std::string_view attribute, int64_t value);
+/// The same with an integer attribute.
+onnx::Message nodeMessage(std::string_view op, const std::string &name,
+                          std::span<const std::string> inputs, const std::string &output,
+                          std::string_view attribute, int64_t value);
+
+} // namespace tenon::quant

@@ -1,0 +1,65 @@
+// Writes the quantizers of a plan into a model: QuantizeLinear and DequantizeLinear, weights and
+// biases as integers, embedding tables in 8 bits.
+#pragma once
+
+#include "compiler/quant/ModelEdit.h"
+#include "compiler/quant/Plan.h"
+#include "compiler/quant/Quantize.h"
+#include "compiler/quant/Weights.h"
+
+namespace tenon::quant {
+
+class QdqWriter {
+public:
+  /// `affines` has an element for each group of the plan, of smoothed tensors behind the factors.
+  /// `channels` has what is known of the operands of layers; their biases are corrected by it.
+  QdqWriter(const Graph &graph, const Plan &plan, std::span<const Affine> affines,
+            const std::map<std::string_view, Smoothing> &smoothed,
+            const std::map<std::string_view, const Channels *> &channels, ModelEdit &edit,
+            onnx::ExternalFiles &files)
+      : graph(graph), plan(plan), affines(affines), smoothed(smoothed), channels(channels),
+        edit(edit), files(files) {}
+
+  /// Weights of products that are stored in few bits have 4 of them.
+  void useBlocks(bool isOn) { usesBlocks = isOn; }
+  void limitWeights(int most) { mostWeight = most; }
+  /// Collects all changes in the edit, and says what the weights lost.
+  Status run(Facts &facts);
+
+private:
+  struct Parameters {
+    std::string scale, zero;
+  };
+  /// Names of a weight's parts, and what rounding it lost.
+  struct Stored {
+    std::string quantized, scale, zero;
+    QuantizedWeight weight;
+  };
+  Stored store(const std::string &base, QuantizedWeight weight);
+  void storeScales(const std::string &base, Stored &parts);
+  Status writeLayer(const Layer &layer, LayerFacts &facts);
+  Status foldNorm(const Layer &layer, Floats &weight, std::vector<float> &bias);
+  void correctBias(const Layer &layer, const Floats &weight, const QuantizedWeight &narrow,
+                   std::vector<float> &bias, LayerFacts &facts) const;
+  void writeBias(const Layer &layer, const std::vector<float> &bias, std::span<const float> scales,
+                 const LayerFacts &facts);
+  void writeBlocks(const Layer &layer, const Floats &weight, LayerFacts &facts);
+  Status writeEmbedding(const Embedding &embedding);
+  void writeQuantizers();
+  std::string writeSmoothing(std::string_view tensor);
+  void insertBehind(std::string_view tensor, onnx::Message node);
+
+  const Graph &graph;
+  const Plan &plan;
+  std::span<const Affine> affines;
+  const std::map<std::string_view, Smoothing> &smoothed;
+  const std::map<std::string_view, const Channels *> &channels;
+  ModelEdit &edit;
+  onnx::ExternalFiles &files;
+  bool usesBlocks = false;
+  int mostWeight = kMostWeight;
+  /// Constants as they were stored for the first of their readers, by name and axis.
+  std::map<std::pair<std::string_view, int64_t>, Stored> stored;
+};
+
+} // namespace tenon::quant

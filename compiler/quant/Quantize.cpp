@@ -1,0 +1,338 @@
+// The way in order: read and plan; ranges of what was observed; the changed model.
+#include "compiler/quant/Quantize.h"
+
+#include "compiler/frontend/onnx/wire/ModelReader.h"
+#include "compiler/quant/Opset.h"
+#include "compiler/quant/QdqWriter.h"
+#include "support/files/MappedFile.h"
+#include "support/text/Text.h"
+
+#include <algorithm>
+#include <set>
+
+namespace tenon::quant {
+namespace {
+
+using std::string_view;
+
+Status refuseQuantized(const Graph &graph) {
+  constexpr string_view kinds[] = {"QuantizeLinear",       "DequantizeLinear", "QLinearConv",
+                                   "QLinearMatMul",        "MatMulInteger",    "ConvInteger",
+                                   "DynamicQuantizeLinear"};
+  for (size_t i = 0; i < graph.all().size(); ++i) {
+    const onnx::Node &node = graph.node(i);
+    if (graph.isOneOf(i, kinds) || node.opType == "MatMulNBits" ||
+        node.opType.starts_with("QLinear")) {
+      return Status::error(
+          ErrorId::BadArgument,
+          strCat("the model is quantized already: it has ", node.opType, " '", nameOf(node), "'"),
+          "quantize the FP32 model that it was made from");
+    }
+  }
+  return Status::ok();
+}
+
+} // namespace
+
+struct Quantizer::Impl {
+  std::string folder;
+  MappedFile file;
+  onnx::Model model;
+  std::optional<Graph> graph;
+  Settings settings;
+  Plan plan;
+  std::vector<opt::Observation> observations;
+  std::vector<Affine> affines;
+  std::map<string_view, Smoothing> smoothed;
+  std::map<string_view, Channels> channels;
+  Facts facts;
+
+  Status checkPlan() const;
+  void observe(string_view tensor, bool hasHistogram, std::optional<int64_t> axis);
+  void listObservations();
+  void leaveRows(const std::vector<Observed> &seen, size_t runs);
+  Status smooth(size_t group, double error, TensorFacts &tensorFacts);
+  bool canSmooth(const Group &group) const;
+  bool hasFixedBatch() const;
+};
+
+Quantizer::Quantizer(std::unique_ptr<Impl> implementation) : impl(std::move(implementation)) {}
+Quantizer::Quantizer(Quantizer &&) noexcept = default;
+Quantizer &Quantizer::operator=(Quantizer &&) noexcept = default;
+Quantizer::~Quantizer() = default;
+
+Result<Quantizer> Quantizer::open(const std::string &path, const Settings &settings) {
+  std::unique_ptr<Impl> impl = std::make_unique<Impl>();
+  size_t slash = path.rfind('/');
+  impl->folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  TENON_ASSIGN(impl->file, MappedFile::open(path));
+  TENON_ASSIGN(impl->model, onnx::readModel(impl->file.bytes()));
+  impl->graph.emplace(impl->model);
+  impl->settings = settings;
+  TENON_TRY(refuseQuantized(*impl->graph));
+  // Said before any work.
+  ModelEdit trial(impl->file.bytes(), impl->model, *impl->graph);
+  TENON_TRY(raiseOpset(impl->model, *impl->graph, trial));
+  impl->plan = makePlan(*impl->graph, settings.overrides,
+                        settings.weightBits == 0 ? Mode::Narrow : Mode::WeightsOnly);
+  TENON_TRY(impl->checkPlan());
+  impl->listObservations();
+  return Quantizer(std::move(impl));
+}
+
+Status Quantizer::Impl::checkPlan() const {
+  for (const Overrides::value_type &decided : settings.overrides) {
+    bool isLayer = std::any_of(plan.layers.begin(), plan.layers.end(), [&](const Layer &layer) {
+      return nameOf(graph->node(layer.node)) == decided.first;
+    });
+    if (!isLayer) {
+      return Status::error(
+          ErrorId::BadArgument,
+          strCat("no convolution or product of the model is called '", decided.first, "'"),
+          "'tenon inspect MODEL' lists the nodes");
+    }
+  }
+  bool isAny = std::any_of(plan.layers.begin(), plan.layers.end(),
+                           [](const Layer &layer) { return layer.treatment != Treatment::Wide; });
+  if (isAny || !plan.embeddings.empty()) {
+    return Status::ok();
+  }
+  std::string why = plan.layers.empty() ? "it has no convolution or product of FP32"
+                                        : strCat("of ", nameOf(graph->node(plan.layers[0].node)),
+                                                 ": ", plan.layers[0].reason);
+  return Status::error(ErrorId::BadArgument, strCat("nothing in the model can be quantized: ", why),
+                       "'tenon inspect MODEL' shows its operations");
+}
+
+Result<std::vector<InputFacts>> Quantizer::inputs() const {
+  std::vector<InputFacts> result;
+  for (const onnx::ValueInfo &info : impl->model.graph.inputs) {
+    if (!impl->graph->isInput(info.name)) {
+      continue;
+    }
+    std::optional<DType> dtype = onnx::toDType(info.type);
+    if (info.kind != onnx::ValueInfo::Kind::Tensor || !dtype || !info.hasShape) {
+      return Status::error(ErrorId::BadArgument,
+                           strCat("input '", info.name, "' is no tensor of a known rank"),
+                           "'tenon check MODEL' says what Tenon needs of inputs");
+    }
+    InputFacts facts{std::string(info.name), *dtype, {}};
+    for (const onnx::Dimension &dim : info.dims) {
+      facts.dims.push_back(dim.kind == onnx::Dimension::Kind::Value ? dim.value : -1);
+    }
+    result.push_back(std::move(facts));
+  }
+  return result;
+}
+
+void Quantizer::Impl::observe(string_view tensor, bool hasHistogram, std::optional<int64_t> axis) {
+  for (opt::Observation &observation : observations) {
+    if (observation.name == tensor) {
+      observation.hasHistogram = observation.hasHistogram || hasHistogram;
+      observation.channels = axis ? axis : observation.channels;
+      return;
+    }
+  }
+  observations.push_back({std::string(tensor), hasHistogram, axis});
+}
+
+/// Histograms of what others are taken from, and the channels of what convolutions and products
+/// with weights read.
+void Quantizer::Impl::listObservations() {
+  for (const Group &group : plan.groups) {
+    for (string_view source : group.sources) {
+      observe(source, true, std::nullopt);
+    }
+  }
+  for (const Layer &layer : plan.layers) {
+    const onnx::Node &node = graph->node(layer.node);
+    bool isRows = graph->isOp(layer.node, "MatMul") ||
+                  (graph->isOp(layer.node, "Gemm") && integerOf(node, "transA", 0) == 0);
+    bool isConv = graph->isOp(layer.node, "Conv");
+    if (layer.treatment == Treatment::Narrow && layer.weight && (isRows || isConv)) {
+      observe(node.inputs.front(), false, isConv ? 1 : -1);
+    }
+  }
+}
+
+std::string Quantizer::metadata(string_view key) const {
+  for (const onnx::KeyValue &entry : impl->model.metadata) {
+    if (entry.key == key) {
+      return std::string(entry.value);
+    }
+  }
+  return "";
+}
+
+const std::vector<opt::Observation> &Quantizer::observations() const { return impl->observations; }
+
+std::vector<std::string> Quantizer::innerObserved() const {
+  std::vector<std::string> names;
+  for (const opt::Observation &observation : impl->observations) {
+    if (!impl->graph->isInput(observation.name)) {
+      names.push_back(observation.name);
+    }
+  }
+  return names;
+}
+
+bool Quantizer::Impl::hasFixedBatch() const {
+  return std::all_of(
+      model.graph.inputs.begin(), model.graph.inputs.end(), [](const onnx::ValueInfo &info) {
+        return !info.dims.empty() && info.dims[0].kind == onnx::Dimension::Kind::Value;
+      });
+}
+
+/// Products of one row, which reading weights bounds, keep wide activations: known once their
+/// operands were counted.
+void Quantizer::Impl::leaveRows(const std::vector<Observed> &seen, size_t runs) {
+  if (!hasFixedBatch() || settings.weightBits != 0) {
+    return;
+  }
+  std::map<string_view, uint64_t> elements;
+  for (size_t i = 0; i < observations.size(); ++i) {
+    elements[observations[i].name] = seen[i].histogram.elements();
+  }
+  for (const Layer &layer : plan.layers) {
+    const onnx::Node &node = graph->node(layer.node);
+    bool isProduct = graph->isOp(layer.node, "MatMul") || graph->isOp(layer.node, "Gemm");
+    auto counted = elements.find(node.inputs.front());
+    if (layer.treatment != Treatment::Narrow || !isProduct || !layer.weight ||
+        counted == elements.end()) {
+      continue;
+    }
+    const std::vector<int64_t> &dims = layer.weight->tensor->dims;
+    size_t depth = static_cast<size_t>(layer.weight->axis) + 1 == dims.size() ? 0 : dims.size() - 1;
+    if (counted->second == runs * static_cast<uint64_t>(dims[depth])) {
+      settings.overrides.emplace(nameOf(node),
+                                 std::pair(Treatment::WeightsOnly, "one row: a GEMV"));
+    }
+  }
+  plan = makePlan(*graph, settings.overrides);
+}
+
+/// Whether the only tensor of a group is read by products with weights of rank 2 alone.
+bool Quantizer::Impl::canSmooth(const Group &group) const {
+  if (group.tensors.size() != 1 || !channels.contains(group.tensors.front())) {
+    return false;
+  }
+  return std::all_of(plan.uses.begin(), plan.uses.end(), [&](const Use &use) {
+    if (graph->node(use.node).inputs[use.operand] != group.tensors.front()) {
+      return true;
+    }
+    auto reader = std::find_if(plan.layers.begin(), plan.layers.end(),
+                               [&](const Layer &layer) { return layer.node == use.node; });
+    return reader != plan.layers.end() && reader->weight && !graph->isOp(use.node, "Conv") &&
+           reader->weight->tensor->dims.size() == 2 && use.operand == 0;
+  });
+}
+
+/// Divides a tensor by factors of its channels where the products of its readers gain by it.
+Status Quantizer::Impl::smooth(size_t group, double error, TensorFacts &tensorFacts) {
+  string_view tensor = plan.groups[group].tensors.front();
+  onnx::ExternalFiles files(folder);
+  std::vector<Reader> readers;
+  for (const Layer &layer : plan.layers) {
+    if (layer.treatment == Treatment::Narrow && graph->node(layer.node).inputs.front() == tensor) {
+      TENON_ASSIGN(Floats weight, loadFloats(*layer.weight->tensor, files));
+      readers.push_back({std::move(weight), 1 - static_cast<size_t>(layer.weight->axis)});
+      if (static_cast<size_t>(readers.back().weight.dims[readers.back().axis]) !=
+          channels.at(tensor).means.size()) {
+        return Status::ok();
+      }
+    }
+  }
+  std::optional<Smoothing> found = findSmoothing(channels.at(tensor), readers, error);
+  if (found) {
+    tensorFacts.alpha = found->alpha;
+    tensorFacts.gain = found->after - found->before;
+    tensorFacts.range = found->range;
+    affines[group] = affineOf(found->range);
+    smoothed[tensor] = std::move(*found);
+  }
+  return Status::ok();
+}
+
+Status Quantizer::calibrate(const std::vector<Observed> &seen, size_t runs) {
+  std::map<string_view, const Histogram *> histograms;
+  for (size_t i = 0; i < impl->observations.size(); ++i) {
+    const opt::Observation &observation = impl->observations[i];
+    if (observation.channels) {
+      impl->channels[observation.name] = seen[i].channels;
+    }
+    if (!observation.hasHistogram) {
+      continue;
+    }
+    histograms[observation.name] = &seen[i].histogram;
+    if (uint64_t count = seen[i].histogram.notFinite(); count != 0) {
+      return Status::error(ErrorId::BadArgument,
+                           strCat("'", observation.name, "' has ", count,
+                                  " values that are not finite for these samples"),
+                           "look at the samples and the model: tenon compare --layers shows where "
+                           "such values begin");
+    }
+  }
+  impl->leaveRows(seen, runs);
+  impl->affines.clear();
+  for (size_t i = 0; i < impl->plan.groups.size(); ++i) {
+    const Group &group = impl->plan.groups[i];
+    Histogram histogram;
+    for (string_view source : group.sources) {
+      histogram.merge(*histograms.at(source));
+    }
+    TensorFacts facts;
+    facts.name = group.sources.front();
+    facts.tensors = group.tensors.size();
+    facts.seen = {histogram.low(), histogram.high()};
+    RangeMethod method = impl->settings.method;
+    facts.range = estimateRange(histogram, method, impl->settings.percentile);
+    if (method == RangeMethod::Entropy) {
+      Range whole = estimateRange(histogram, RangeMethod::MinMax, 0);
+      facts.isRefused = squaredError(histogram, facts.range) > squaredError(histogram, whole);
+      facts.range = facts.isRefused ? whole : facts.range;
+    }
+    facts.affine = affineOf(facts.range);
+    facts.decibels = signalToNoise(histogram, facts.range);
+    facts.levels = levelsOfMost(histogram, facts.range);
+    for (const Layer &layer : impl->plan.layers) {
+      const onnx::Node &node = impl->graph->node(layer.node);
+      bool reads = std::any_of(group.tensors.begin(), group.tensors.end(), [&](string_view tensor) {
+        return node.inputs[0] == tensor || node.inputs[1] == tensor;
+      });
+      if (reads && layer.treatment == Treatment::Narrow) {
+        facts.readers.emplace_back(nameOf(node));
+      }
+    }
+    impl->affines.push_back(facts.affine);
+    if (impl->settings.smooths && impl->canSmooth(group)) {
+      TENON_TRY(impl->smooth(i, squaredError(histogram, facts.range), facts));
+      facts.affine = impl->affines.back();
+    }
+    impl->facts.tensors.push_back(std::move(facts));
+  }
+  return Status::ok();
+}
+
+Result<std::string> Quantizer::write(const std::string &samples) {
+  onnx::ExternalFiles files(impl->folder);
+  ModelEdit edit(impl->file.bytes(), impl->model, *impl->graph);
+  TENON_TRY(raiseOpset(impl->model, *impl->graph, edit));
+  std::map<string_view, const Channels *> channels;
+  for (const auto &[name, known] : impl->channels) {
+    if (impl->settings.correctsBias) {
+      channels[name] = &known;
+    }
+  }
+  QdqWriter writer(*impl->graph, impl->plan, impl->affines, impl->smoothed, channels, edit, files);
+  writer.useBlocks(impl->settings.weightBits == 4);
+  writer.limitWeights(impl->settings.reducesRange ? kMostReduced : kMostWeight);
+  TENON_TRY(writer.run(impl->facts));
+  if (!samples.empty()) {
+    edit.addMetadata(kSamplesKey, samples);
+  }
+  return edit.write(files);
+}
+
+const Facts &Quantizer::facts() const { return impl->facts; }
+
+} // namespace tenon::quant

@@ -1,0 +1,109 @@
+// Post-training quantization of an ONNX model: what to observe, and the model with QuantizeLinear
+// and DequantizeLinear once it was observed. Free of MLIR; who runs the model is the caller's
+// affair.
+#pragma once
+
+#include "compiler/opt/precision/Observation.h"
+#include "compiler/quant/Plan.h"
+#include "compiler/quant/Range.h"
+#include "compiler/quant/Smoothing.h"
+#include "support/DType.h"
+#include "support/Result.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tenon::quant {
+
+/// The key of a quantized model's metadata that says which samples it was calibrated with.
+inline constexpr std::string_view kSamplesKey = "tenon.calibration_data";
+
+struct Settings {
+  RangeMethod method = RangeMethod::Mse;
+  double percentile = 99.99;
+  /// 8 or 4: weights only, which needs no samples; products of 4 bits, other layers of 8.
+  unsigned weightBits = 0;
+  bool reducesRange = false; ///< weights up to kMostReduced
+  bool smooths = true;       ///< SmoothQuant, where it is predicted to help
+  bool correctsBias = true;  ///< where the samples support it
+  /// Treatments of layers by the names of their nodes, which replace the first guess.
+  Overrides overrides;
+};
+
+/// What observers say of a tensor.
+struct Observed {
+  Histogram histogram;
+  Channels channels;
+};
+
+/// What became of a layer.
+struct LayerFacts {
+  std::string name, op;
+  Treatment treatment = Treatment::Narrow;
+  std::string reason;     ///< why it is not narrow
+  unsigned bits = 8;      ///< of the weights, unless it is wide
+  double weightError = 0; ///< squared, relative; of weights that stay wide 0
+  /// Channels whose bias takes off the mean of what rounding the weights adds, and the largest of
+  /// these in terms of the standard deviation of the channel.
+  size_t corrected = 0;
+  double correction = 0;
+};
+
+/// What became of a quantization group.
+struct TensorFacts {
+  std::string name; ///< of the first of its tensors
+  size_t tensors = 1;
+  Range seen, range;
+  Affine affine;
+  std::vector<std::string> readers; ///< the narrow layers that read it
+  double decibels = 0;              ///< signal to quantization noise
+  double levels = 0;                ///< levels that the middle 95 % of the values lie on
+  double alpha = 0;                 ///< of SmoothQuant; 0 where it is not used
+  double gain = 0;        ///< what that adds to the signal over noise of the products, in decibels
+  bool isRefused = false; ///< whether entropy's range was worse than min-max's, which it got then
+};
+
+struct Facts {
+  std::vector<LayerFacts> layers;
+  std::vector<TensorFacts> tensors;
+  size_t embeddings = 0;
+};
+
+/// An input of the model; -1 is a free dim.
+struct InputFacts {
+  std::string name;
+  DType dtype = DType::F32;
+  std::vector<int64_t> dims;
+};
+
+class Quantizer {
+public:
+  /// An error for a model that is quantized already, that has no layer to quantize, or of an old
+  /// opset that cannot be raised to 13 (Opset.h).
+  static Result<Quantizer> open(const std::string &path, const Settings &settings);
+  Quantizer(Quantizer &&) noexcept;
+  Quantizer &operator=(Quantizer &&) noexcept;
+  ~Quantizer();
+
+  Result<std::vector<InputFacts>> inputs() const;
+  /// A text of the model's own; empty where it has none of that key.
+  std::string metadata(std::string_view key) const;
+  /// What to observe, and the names among it that are no inputs of the model.
+  const std::vector<opt::Observation> &observations() const;
+  std::vector<std::string> innerObserved() const;
+
+  /// Finds the ranges: what was seen by each observation over `runs` runs.
+  Status calibrate(const std::vector<Observed> &seen, size_t runs);
+  /// The quantized model, with a text for `kSamplesKey`. After calibrate.
+  Result<std::string> write(const std::string &samples);
+  /// After write.
+  const Facts &facts() const;
+
+private:
+  struct Impl;
+  explicit Quantizer(std::unique_ptr<Impl> implementation);
+  std::unique_ptr<Impl> impl;
+};
+
+} // namespace tenon::quant

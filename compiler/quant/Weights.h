@@ -1,0 +1,43 @@
+// Weights in 8 bits: signed and symmetric, a scale for each output channel.
+#pragma once
+
+#include "compiler/frontend/onnx/wire/TensorData.h"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tenon::quant {
+
+/// A constant of FP32 in memory.
+struct Floats {
+  std::vector<int64_t> dims;
+  std::vector<float> values;
+};
+/// An error for seeded weights, which have no bytes, and for values that are not finite.
+Result<Floats> loadFloats(const onnx::Tensor &tensor, onnx::ExternalFiles &files);
+
+struct QuantizedWeight {
+  std::vector<int64_t> dims;
+  std::vector<int8_t> values;
+  std::vector<float> scales; ///< one for each index along the axis
+  double error = 0;          ///< mean square of the difference over the mean square of the weights
+};
+
+/// The largest weight; -128 is left out, so that signs are symmetric.
+inline constexpr int kMostWeight = 127;
+/// The largest for which x86 without VNNI does not saturate where it adds two products of u8 and s8
+/// in 16 bits: 2 * 255 * 64 fits.
+inline constexpr int kMostReduced = 64;
+
+/// The scale of each channel is the one of the least squared error.
+QuantizedWeight quantizeWeight(const Floats &weight, int64_t axis, int most = kMostWeight);
+
+/// Scale and shift of an inference BatchNormalization as a convolution's weights take them in.
+/// `bias` gets an element for each output channel. Axis 0 of the weights counts those.
+void foldNorm(Floats &weight, std::vector<float> &bias, std::span<const float> scale,
+              std::span<const float> shift, std::span<const float> mean,
+              std::span<const float> variance, double epsilon);
+
+} // namespace tenon::quant

@@ -1,0 +1,175 @@
+// Relies on the observers' outputs coming in the order of observations: three for a histogram, four for
+// channels.
+
+#include "tools/tenon/quant/Calibrate.h"
+
+#include "runtime/core/Session.h"
+#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/verbs/EngineSource.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <chrono>
+#include <memory>
+
+namespace tenon::tool {
+namespace {
+
+using quant::Observed;
+
+/// Samples of a run at most: more take memory and gain no speed.
+constexpr size_t kMostRows = 4;
+
+using Clock = std::chrono::steady_clock;
+double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+Result<std::vector<WantedInput>> wantedInputs(const quant::Quantizer &quantizer) {
+  TENON_ASSIGN(std::vector<quant::InputFacts> inputs, quantizer.inputs());
+  std::vector<WantedInput> wanted;
+  for (quant::InputFacts &input : inputs) {
+    WantedInput own{input.name, input.dtype, input.dims};
+    if (!own.dims.empty() && own.dims[0] >= 0) {
+      own.leastRows = own.mostRows = own.dims[0];
+    }
+    wanted.push_back(std::move(own));
+  }
+  return wanted;
+}
+
+/// Engines for dims of their own; samples of other dims run in one for all that the model takes.
+constexpr size_t kMostEngines = 2;
+
+/// The engine with observers for inputs of some dims, or of any.
+class Observer {
+public:
+  explicit Observer(bool takesAny) : takesAny(takesAny) {}
+  Status compile(const quant::Quantizer &quantizer, const CalibrationRequest &request, const Batch &batch,
+                 Terminal &terminal);
+  bool takes(const Batch &batch) const;
+  Status run(const Batch &batch, const std::vector<opt::Observation> &asked, std::vector<Observed> &seen);
+
+private:
+  bool takesAny;
+  std::vector<std::vector<int64_t>> dims;
+  std::optional<EngineSource> source;
+  std::unique_ptr<runtime::Session> session;
+  std::vector<Tensor> outputs;
+  std::vector<runtime::OutputBinding> bindings;
+};
+
+Status Observer::compile(const quant::Quantizer &quantizer, const CalibrationRequest &request, const Batch &batch,
+                         Terminal &terminal) {
+  OpenRequest open;
+  open.path = request.model;
+  open.target.targets = {"cpu:native"};
+  open.useCache = request.useCache;
+  open.verifyWeights = false;
+  open.observed = quantizer.observations();
+  open.taps = quantizer.innerObserved();
+  for (const Tensor &input : batch.inputs) {
+    dims.push_back(input.dims);
+    if (!input.dims.empty() && !takesAny) {
+      open.shapes.push_back(fmt::format("{}:{}", input.name, fmt::join(input.dims, "x")));
+    }
+  }
+  TENON_ASSIGN(EngineSource compiled, EngineSource::prepare(open, terminal));
+  source.emplace(std::move(compiled));
+  TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine, source->open());
+  runtime::SessionOptions options;
+  options.threads = request.threads;
+  TENON_ASSIGN(session, runtime::Session::create(engine, options));
+  std::vector<std::span<const int64_t>> views(dims.begin(), dims.end());
+  TENON_TRY(session->prepare(views));
+  for (size_t i = 0; i < engine->plan().outputs.size(); ++i) {
+    const engine::Port &port = engine->plan().outputs[i];
+    std::span<const int64_t> shape = session->outputDims(i);
+    TENON_ASSIGN(Tensor output, Tensor::create(port.name, port.dtype, {shape.begin(), shape.end()}));
+    outputs.push_back(std::move(output));
+    bindings.push_back({outputs.back().data.data(), outputs.back().data.size()});
+  }
+  return Status::ok();
+}
+
+bool Observer::takes(const Batch &batch) const {
+  for (size_t i = 0; i < batch.inputs.size(); ++i) {
+    if (!takesAny && batch.inputs[i].dims != dims[i]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+Status Observer::run(const Batch &batch, const std::vector<opt::Observation> &asked, std::vector<Observed> &seen) {
+  std::vector<runtime::InputBinding> inputs;
+  for (const Tensor &input : batch.inputs) {
+    inputs.push_back({input.data.data(), input.dims});
+  }
+  TENON_TRY(session->run(inputs, bindings));
+  size_t output = 0;
+  auto next = [&] {
+    const Tensor &tensor = outputs[output++];
+    return std::span(reinterpret_cast<const float *>(tensor.data.data()), static_cast<size_t>(tensor.elements()));
+  };
+  for (size_t i = 0; i < asked.size(); ++i) {
+    if (asked[i].hasHistogram) {
+      float low = next()[0], high = next()[0];
+      std::span<const float> bits = next();
+      seen[i].histogram.add({reinterpret_cast<const int32_t *>(bits.data()), bits.size()}, low, high);
+    }
+    if (asked[i].channels) {
+      std::span<const float> means = next(), lows = next(), highs = next(), squares = next();
+      seen[i].channels.add(means, lows, highs, squares);
+    }
+  }
+  return Status::ok();
+}
+
+/// Rows of each run: of so many samples as few runs as kMostRows allows, all alike.
+size_t rowsOfRuns(size_t samples) {
+  size_t rows = std::min(kMostRows, samples);
+  while (samples % rows != 0) {
+    --rows;
+  }
+  return rows;
+}
+
+} // namespace
+
+Result<Calibration> calibrate(const quant::Quantizer &quantizer, const CalibrationRequest &request,
+                              Terminal &terminal) {
+  TENON_ASSIGN(std::vector<WantedInput> wanted, wantedInputs(quantizer));
+  TENON_ASSIGN(Dataset data, Dataset::open(request.data, std::move(wanted),
+                                           {quantizer.metadata("preprocessing"), quantizer.metadata("classes")}));
+  Calibration result;
+  result.warnings.assign(data.warnings().begin(), data.warnings().end());
+  result.samples = request.mostSamples == 0 ? data.samples() : std::min(request.mostSamples, data.samples());
+  TENON_ASSIGN(result.fingerprint, data.fingerprint());
+  result.seen.resize(quantizer.observations().size());
+  if (result.seen.empty()) {
+    return result;
+  }
+  size_t rows = rowsOfRuns(result.samples);
+  std::vector<std::unique_ptr<Observer>> observers;
+  for (size_t first = 0; first < result.samples;) {
+    terminal.progress("calibrate", double(first) / double(result.samples));
+    TENON_ASSIGN(Batch batch, data.read(first, std::min(rows, result.samples - first)));
+    auto fitting = std::find_if(observers.begin(), observers.end(), [&](const auto &one) { return one->takes(batch); });
+    if (fitting == observers.end()) {
+      Clock::time_point start = Clock::now();
+      observers.push_back(std::make_unique<Observer>(observers.size() == kMostEngines));
+      TENON_TRY(observers.back()->compile(quantizer, request, batch, terminal));
+      fitting = observers.end() - 1;
+      result.compileSeconds += since(start);
+    }
+    Clock::time_point start = Clock::now();
+    TENON_TRY((*fitting)->run(batch, quantizer.observations(), result.seen));
+    result.runSeconds += since(start);
+    first += batch.samples;
+    ++result.runs;
+  }
+  terminal.clearProgress();
+  return result;
+}
+
+} // namespace tenon::tool

@@ -1,0 +1,36 @@
+// Calibration: the model, compiled with observers in place of its outputs, runs once over the samples.
+// No activation leaves the engine, so that memory does not grow with samples or layers.
+
+#pragma once
+
+#include "compiler/quant/Quantize.h"
+#include "tools/tenon/data/Dataset.h"
+
+#include <string>
+#include <vector>
+
+namespace tenon::tool {
+
+class Terminal;
+
+struct CalibrationRequest {
+  std::string model;
+  std::string data;
+  size_t mostSamples = 0; ///< 0 for all
+  unsigned threads = 0;
+  bool useCache = true;
+};
+
+struct Calibration {
+  std::vector<quant::Observed> seen; ///< by the quantizer's observations
+  size_t runs = 0;
+  size_t samples = 0;
+  std::string fingerprint; ///< of the samples
+  std::vector<std::string> warnings;
+  double compileSeconds = 0, runSeconds = 0;
+};
+
+Result<Calibration> calibrate(const quant::Quantizer &quantizer, const CalibrationRequest &request,
+                              Terminal &terminal);
+
+} // namespace tenon::tool

@@ -1,0 +1,292 @@
+// `tenon quantize`: a model and samples become a model in 8 bits, with a reason for each layer that
+// stays wide.
+
+#include "compiler/quant/Quantize.h"
+#include "runtime/tensors/Tensor.h"
+#include "support/files/AtomicFile.h"
+#include "support/files/MappedFile.h"
+#include "support/threads/ThreadPool.h"
+#include "tools/tenon/inputs/FileKind.h"
+#include "tools/tenon/inputs/Options.h"
+#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/quant/Calibrate.h"
+#include "tools/tenon/target/TargetFlags.h"
+#include "tools/tenon/Verb.h"
+#include "tools/tenon/verbs/OutputCheck.h"
+#include "tools/view/Escape.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+namespace tenon::tool {
+namespace {
+
+using quant::Treatment;
+
+/// Below these a tensor is named first: 8 bits keep about 40 dB of values that fill their range, and
+/// most values of a bell lie on 100 levels and more.
+constexpr double kPoorDecibels = 20, kPoorLevels = 12;
+
+struct QuantizeFlags {
+  CalibrationRequest request;
+  std::string output, ranges = "mse";
+  uint64_t samples = 0;
+  std::string weightsOnly; ///< "8", "4", or empty
+  double percentile = 99.99;
+  std::vector<std::string> keep, narrow;
+  bool noCache = false, reduceRange = false, noSmoothing = false, noBiasCorrection = false;
+};
+
+/// "model.int8.onnx" beside "model.onnx".
+std::string defaultOutput(const std::string &model) {
+  return (model.ends_with(".onnx") ? model.substr(0, model.size() - 5) : model) + ".int8.onnx";
+}
+
+Result<quant::Settings> settingsOf(const QuantizeFlags &flags) {
+  quant::Settings settings;
+  for (quant::RangeMethod method : quant::kRangeMethods) {
+    if (quant::nameOf(method) == flags.ranges) {
+      settings.method = method;
+    }
+  }
+  settings.percentile = flags.percentile;
+  settings.weightBits = flags.weightsOnly.empty() ? 0 : flags.weightsOnly == "8" ? 8 : 4;
+  settings.reducesRange = flags.reduceRange;
+  settings.smooths = !flags.noSmoothing;
+  settings.correctsBias = !flags.noBiasCorrection;
+  for (const std::string &name : flags.keep) {
+    settings.overrides[name] = {Treatment::Wide, "--keep"};
+  }
+  for (const std::string &name : flags.narrow) {
+    settings.overrides[name] = {Treatment::Narrow, ""};
+  }
+  return settings;
+}
+
+uint64_t sizeOfModel(const std::string &model) {
+  std::error_code error;
+  uint64_t bytes = std::filesystem::file_size(model, error);
+  for (const std::string &file : dataFilesOf(model)) {
+    bytes += std::filesystem::file_size(file, error);
+  }
+  return bytes;
+}
+
+struct Outcome {
+  const quant::Facts &facts;
+  const Calibration &calibration;
+  uint64_t before = 0, after = 0;
+};
+
+/// How far a tensor is from what 8 bits can keep; above 0 for those that are worth a word.
+double badness(const quant::TensorFacts &tensor) {
+  // Smoothing deals with outliers of channels, and was predicted to gain.
+  return tensor.alpha > 0 ? 0 : std::max(1 - tensor.decibels / kPoorDecibels, 1 - tensor.levels / kPoorLevels);
+}
+
+const quant::TensorFacts *worstTensor(const quant::Facts &facts) {
+  auto worst = std::max_element(facts.tensors.begin(), facts.tensors.end(),
+                                [](const auto &a, const auto &b) { return badness(a) < badness(b); });
+  return worst == facts.tensors.end() ? nullptr : &*worst;
+}
+
+std::string describeWorst(const quant::TensorFacts &tensor) {
+  std::string readers;
+  for (const std::string &reader : tensor.readers) {
+    readers += fmt::format("{}'{}'", readers.empty() ? "" : ", ", view::visible(reader));
+  }
+  return fmt::format("'{}' loses most: 95 % of its values share {:.1f} of 256 levels, {:.1f} dB of signal over noise; "
+                     "it goes from {:.4g} to {:.4g}, the levels from {:.4g} to {:.4g}; --keep leaves what reads it "
+                     "wide: {}\n",
+                     view::visible(tensor.name), tensor.levels, tensor.decibels, tensor.seen.low, tensor.seen.high,
+                     tensor.range.low, tensor.range.high, readers);
+}
+
+Json toJson(const QuantizeFlags &flags, const Outcome &outcome) {
+  Json layers = Json::array(), tensors = Json::array();
+  for (const quant::LayerFacts &layer : outcome.facts.layers) {
+    layers.push_back({{"name", layer.name},
+                      {"op", layer.op},
+                      {"treatment", quant::nameOf(layer.treatment)},
+                      {"reason", layer.reason},
+                      {"bits", layer.bits},
+                      {"weight_error", layer.weightError},
+                      {"bias_corrected", layer.corrected},
+                      {"largest_correction", layer.correction}});
+  }
+  for (const quant::TensorFacts &tensor : outcome.facts.tensors) {
+    tensors.push_back({{"name", tensor.name},
+                       {"tensors", tensor.tensors},
+                       {"seen", {tensor.seen.low, tensor.seen.high}},
+                       {"range", {tensor.range.low, tensor.range.high}},
+                       {"scale", tensor.affine.scale},
+                       {"zero_point", tensor.affine.zero},
+                       {"decibels", tensor.decibels},
+                       {"levels", tensor.levels},
+                       {"readers", tensor.readers},
+                       {"smooth_alpha", tensor.alpha},
+                       {"smooth_gain", tensor.gain},
+                       {"entropy_refused", tensor.isRefused}});
+  }
+  const quant::TensorFacts *worst = worstTensor(outcome.facts);
+  return {{"model", flags.request.model},
+          {"output", flags.output},
+          {"ranges", flags.ranges},
+          {"samples", outcome.calibration.samples},
+          {"worst", worst ? Json(worst->name) : Json()},
+          {"layers", layers},
+          {"tensors", tensors},
+          {"embeddings", outcome.facts.embeddings},
+          {"bytes_before", outcome.before},
+          {"bytes_after", outcome.after},
+          {"compile_seconds", outcome.calibration.compileSeconds},
+          {"run_seconds", outcome.calibration.runSeconds},
+          {"warnings", outcome.calibration.warnings}};
+}
+
+/// What was done beside ranges and weights, with what it gains.
+std::string describeAlgorithms(const quant::Facts &facts) {
+  size_t smoothed = 0, channels = 0, layers = 0;
+  const quant::TensorFacts *most = nullptr;
+  for (const quant::TensorFacts &tensor : facts.tensors) {
+    smoothed += tensor.alpha > 0;
+    most = tensor.alpha > 0 && (!most || tensor.gain > most->gain) ? &tensor : most;
+  }
+  double largest = 0;
+  for (const quant::LayerFacts &layer : facts.layers) {
+    layers += layer.corrected > 0;
+    channels += layer.corrected;
+    largest = std::max(largest, layer.correction);
+  }
+  std::string text;
+  if (most) {
+    text += fmt::format("smoothing: {} tensors; most gains '{}', {:.1f} dB in the products that read it, with alpha {:.1f}\n", smoothed,
+                        view::visible(most->name), most->gain, most->alpha);
+  }
+  if (layers > 0) {
+    text += fmt::format("bias correction: {} channels of {} layers, by at most {:.4f} of a channel's deviation\n", channels, layers,
+                        largest);
+  }
+  return text;
+}
+
+std::string toText(const QuantizeFlags &flags, const Outcome &outcome) {
+  std::string text;
+  const quant::TensorFacts *worst = worstTensor(outcome.facts);
+  if (worst && badness(*worst) > 0) {
+    text += describeWorst(*worst);
+  }
+  size_t narrow = 0, stored = 0;
+  for (const quant::LayerFacts &layer : outcome.facts.layers) {
+    narrow += layer.treatment == Treatment::Narrow;
+    stored += layer.treatment == Treatment::WeightsOnly;
+  }
+  text += fmt::format("{}: {} of {} layers in int8, {} with weights in int8 only{}; {} ranges by {} of {} samples; {} "
+                      "after {}, {:.2f} of it\n",
+                      flags.output, narrow, outcome.facts.layers.size(), stored,
+                      outcome.facts.embeddings ? fmt::format(", {} embedding tables", outcome.facts.embeddings) : "",
+                      outcome.facts.tensors.size(), flags.ranges, outcome.calibration.samples,
+                      formatBytes(outcome.after), formatBytes(outcome.before),
+                      double(outcome.after) / double(std::max<uint64_t>(outcome.before, 1)));
+  size_t width = 0;
+  for (const quant::LayerFacts &layer : outcome.facts.layers) {
+    width = std::max(width, layer.name.size());
+  }
+  width = std::min<size_t>(width, 60);
+  for (const quant::LayerFacts &layer : outcome.facts.layers) {
+    std::string_view bits = layer.bits == 4 ? "4 bits" : "";
+    text += fmt::format("  {:<{}}  {:<13} {:<12}  {}\n", view::visible(layer.name), width, layer.op,
+                        quant::nameOf(layer.treatment), layer.reason.empty() ? bits : layer.reason);
+  }
+  text += describeAlgorithms(outcome.facts);
+  for (const quant::TensorFacts &tensor : outcome.facts.tensors) {
+    if (tensor.isRefused) {
+      text += fmt::format("entropy is refused for '{}': its error is larger than that of minmax, which it got\n",
+                          view::visible(tensor.name));
+    }
+  }
+  return text;
+}
+
+Status quantize(QuantizeFlags &flags, Terminal &terminal) {
+  CalibrationRequest &request = flags.request;
+  request.mostSamples = flags.samples;
+  request.useCache = !flags.noCache;
+  if (flags.output.empty()) {
+    flags.output = defaultOutput(request.model);
+  }
+  TENON_TRY(isModel(request.model, Takes::Model).takeStatus());
+  if (request.data.empty() && flags.weightsOnly.empty()) {
+    return Status::error(ErrorId::BadArgument, "there are no samples to calibrate with",
+                         "give them with --data, or store the weights alone in few bits: --weights-only 8");
+  }
+  std::vector<std::string> reads;
+  if (!request.data.empty()) {
+    reads.push_back(request.data);
+  }
+  TENON_TRY(checkOutput(flags.output, request.model, reads));
+  TENON_ASSIGN(quant::Settings settings, settingsOf(flags));
+  TENON_ASSIGN(quant::Quantizer quantizer, quant::Quantizer::open(request.model, settings));
+  reads.push_back(request.model);
+  TENON_ASSIGN(AtomicFile file, AtomicFile::create(flags.output, reads));
+  Calibration calibration;
+  if (flags.weightsOnly.empty()) {
+    TENON_ASSIGN(calibration, calibrate(quantizer, request, terminal));
+  }
+  for (const std::string &warning : calibration.warnings) {
+    terminal.note(warning);
+  }
+  TENON_TRY(quantizer.calibrate(calibration.seen, calibration.runs));
+  TENON_ASSIGN(std::string bytes, quantizer.write(calibration.fingerprint));
+  TENON_TRY(file.append(std::as_bytes(std::span(bytes))));
+  TENON_TRY(file.commit());
+  Outcome outcome{quantizer.facts(), calibration, sizeOfModel(request.model), bytes.size()};
+  if (terminal.json()) {
+    terminal.printJson("quantize", toJson(flags, outcome));
+  } else {
+    terminal.print(toText(flags, outcome));
+  }
+  return Status::ok();
+}
+
+} // namespace
+
+Action declareQuantize(CLI::App &command) {
+  std::shared_ptr<QuantizeFlags> flags = std::make_shared<QuantizeFlags>();
+  flags->request.threads = usableCpus();
+  command.add_option("MODEL", flags->request.model, "A trained model (ONNX, FP32)")->required();
+  command.add_option("--data", flags->request.data, "Samples to calibrate with: x.npz with an array for each input, lines of JSON, or a folder of pictures");
+  addOutput(command, flags->output, "Where to write the quantized model; by default the model's name with .int8.onnx");
+  std::vector<std::string> methods;
+  for (quant::RangeMethod method : quant::kRangeMethods) {
+    methods.emplace_back(quant::nameOf(method));
+  }
+  addChoice(command, "--ranges", flags->ranges, methods,
+            "How ranges are estimated: mse has the least squared error; entropy is refused where its error exceeds "
+            "that of minmax");
+  command.add_option("--percentile", flags->percentile, "Share of the values that --ranges percentile keeps, of 100")
+      ->check(CLI::Range(50.0, 100.0));
+  addNumber(
+      command, "--samples", {1, uint64_t(1) << 40}, [flags](uint64_t number) { flags->samples = number; },
+      "Use only so many samples, the first ones");
+  addChoice(command, "--weights-only", flags->weightsOnly, {"8", "4"},
+            "Store weights in 8 bits, or those of products in 4 (MatMulNBits), and compute wide: needs no samples");
+  command.add_option("--keep", flags->keep, "Leave the layer of this node wide (repeat for more)")
+      ->allow_extra_args(false);
+  command.add_option("--narrow", flags->narrow, "Make the layer of this node int8, against the first guess (repeat for more)")
+      ->allow_extra_args(false);
+  command.add_flag("--reduce-range", flags->reduceRange,
+                   "Weights of 7 bits, for other programs that saturate on x86 without VNNI; Tenon does not");
+  command.add_flag("--no-smoothing", flags->noSmoothing,
+                   "Do not move outliers of activations into the weights of products (SmoothQuant)");
+  command.add_flag("--no-bias-correction", flags->noBiasCorrection,
+                   "Do not take off the mean error of rounded weights from biases");
+  declareThreadsFlag(command, flags->request.threads, "Threads; all usable CPUs by default");
+  command.add_flag("--no-cache", flags->noCache, "Do not use the compile cache");
+  return [flags](Terminal &terminal) { return quantize(*flags, terminal); };
+}
+
+} // namespace tenon::tool
