@@ -10,7 +10,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstring>
+#include <map>
 #include <memory>
 
 namespace tenon::tool {
@@ -125,6 +128,26 @@ Status Observer::run(const Batch &batch, const std::vector<opt::Observation> &as
   return Status::ok();
 }
 
+/// Whether all inputs of all batches have one value each, of which no range can be learned.
+class ConstantCheck {
+public:
+  void add(const Batch &batch) {
+    for (const Tensor &input : batch.inputs) {
+      Bytes bytes = input.bytes();
+      size_t width = input.elements() > 0 ? bytes.size() / static_cast<size_t>(input.elements()) : 0;
+      std::span<const std::byte> value = bytes.subspan(0, width);
+      std::vector<std::byte> &first = values.try_emplace(input.name, value.begin(), value.end()).first->second;
+      varies = varies || !std::equal(first.begin(), first.end(), value.begin(), value.end()) ||
+               std::memcmp(bytes.data(), bytes.data() + width, bytes.size() - width) != 0;
+    }
+  }
+  bool isConstant() const { return !varies; }
+
+private:
+  bool varies = false;
+  std::map<std::string, std::vector<std::byte>> values; ///< the first of each input
+};
+
 /// Rows of each run: of so many samples as few runs as kMostRows allows, all alike.
 size_t rowsOfRuns(size_t samples) {
   size_t rows = std::min(kMostRows, samples);
@@ -151,9 +174,11 @@ Result<Calibration> calibrate(const quant::Quantizer &quantizer, const Calibrati
   }
   size_t rows = rowsOfRuns(result.samples);
   std::vector<std::unique_ptr<Observer>> observers;
+  ConstantCheck constant;
   for (size_t first = 0; first < result.samples;) {
     terminal.progress("calibrate", double(first) / double(result.samples));
     TENON_ASSIGN(Batch batch, data.read(first, std::min(rows, result.samples - first)));
+    constant.add(batch);
     auto fitting = std::find_if(observers.begin(), observers.end(), [&](const auto &one) { return one->takes(batch); });
     if (fitting == observers.end()) {
       Clock::time_point start = Clock::now();
@@ -169,6 +194,12 @@ Result<Calibration> calibrate(const quant::Quantizer &quantizer, const Calibrati
     ++result.runs;
   }
   terminal.clearProgress();
+  if (constant.isConstant()) {
+    return Status::error(ErrorId::BadDataset,
+                         fmt::format("{}: each input has one value in all samples, of which no range can be learned",
+                                     request.data),
+                         "take samples of what the model will see");
+  }
   return result;
 }
 
