@@ -13,6 +13,8 @@ from quantized_model import QuantizedModel, QuantizedTest
 # data, weights, and what the convolution has beyond its defaults
 CASES = {
     "padded": ((2, 8, 9, 7), (35, 8, 3, 3), {"pads": [1, 1, 1, 1]}),
+    "deep": ((2, 68, 7, 7), (33, 68, 3, 3), {"pads": [1, 1, 1, 1]}),
+    "deep_without_padding": ((1, 72, 9, 5), (20, 72, 3, 3), {}),
     "pointwise": ((2, 16, 5, 6), (33, 16, 1, 1), {}),
     "pointwise_strided": ((1, 8, 9, 9), (32, 8, 1, 1), {"strides": [2, 2]}),
     "long_rows": ((1, 4096, 2, 3), (5, 4096, 1, 1), {}),

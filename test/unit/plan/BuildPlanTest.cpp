@@ -213,8 +213,8 @@ TEST_F(BuildPlanTest, NoOverwritingOfWhatMovesInsideARegion) {
                                        &context);
   ASSERT_TRUE(module);
   module->walk([](tn::RegionOp region) {
-    EXPECT_FALSE(plan::mayWriteOver(region, 0));
-    EXPECT_TRUE(plan::mayWriteOver(region, 1));
+    EXPECT_FALSE(plan::mayWriteOver(region, 0, /*readsAtEnds=*/false));
+    EXPECT_TRUE(plan::mayWriteOver(region, 1, /*readsAtEnds=*/false));
   });
 }
 
