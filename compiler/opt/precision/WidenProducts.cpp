@@ -10,8 +10,14 @@ namespace {
 
 constexpr llvm::StringLiteral kPass = "widen-products";
 
-/// Input channels that words of bf16 hold.
+/// Elements of the depth that a word of bf16 holds: fill-words fills those of one group.
 constexpr int64_t kWord = 2;
+
+int64_t filledDepth(Operation *op) {
+  int64_t own = tensorType(op->getOperand(1)).getDimSize(1);
+  tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
+  return conv && conv.getGroups() != 1 ? own : llvm::alignTo(own, kWord);
+}
 
 bool isBf16(Value value) { return getElementTypeOrSelf(value).isBF16(); }
 
@@ -25,8 +31,7 @@ template <typename Op> struct Widen : Pattern<Op> {
         Constants::isConstant(x) || isKeptWide(op)) {
       return failure();
     }
-    int64_t channels = llvm::alignTo(tensorType(weight).getDimSize(1), kWord);
-    PricedProduct priced(price, op, channels);
+    PricedProduct priced(price, op, filledDepth(op));
     if (!priced.isWide()) {
       return failure();
     }

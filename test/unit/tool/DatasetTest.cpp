@@ -23,7 +23,7 @@ protected:
   static Tensor counting(const std::string &name, DType dtype, std::vector<int64_t> dims) {
     Tensor tensor = std::move(*Tensor::create(name, dtype, std::move(dims)));
     for (int64_t i = 0; i < tensor.elements(); ++i) {
-      setElement(tensor, i, static_cast<double>(i));
+      setElement(tensor, i, static_cast<double>(dtype == DType::U8 ? i % 256 : i));
     }
     return tensor;
   }
