@@ -109,6 +109,20 @@ TEST(Scores, F1IsTheMeanOverClasses) {
   EXPECT_NEAR(scores.overall(), (2.0 / 3 + 2.0 / 3 + 0) / 3, 1e-12);
 }
 
+TEST(Scores, F1KeepsClassesOfASampleAndNotItsPlaces) {
+  F1Scores scores;
+  for (int sample = 0; sample < 2; ++sample) {
+    scores.beginSample();
+    for (int64_t place = 0; place < 3000; ++place) {
+      scores.add(place % 3, sample == 0 ? place % 3 : -1);
+    }
+  }
+  EXPECT_EQ(scores.parts(), 6u);
+  EXPECT_NEAR(scores.overall(), 2.0 / 3, 1e-12);
+  EXPECT_EQ(scores.value(std::vector<uint32_t>{1, 0}), 1);
+  EXPECT_EQ(scores.value(std::vector<uint32_t>{0, 3}), 0);
+}
+
 TEST(Scores, PerplexityIsOfAllTokensTogether) {
   RatioScores scores(RatioKind::Exponential);
   scores.add(std::log(2.0) * 3, 3);

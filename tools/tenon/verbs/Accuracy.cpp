@@ -8,6 +8,7 @@
 #include "tools/tenon/accuracy/Player.h"
 #include "tools/tenon/accuracy/Report.h"
 #include "tools/tenon/data/Dataset.h"
+#include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/inputs/Inputs.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/Terminal.h"
@@ -17,6 +18,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <filesystem>
 #include <map>
 #include <memory>
 
@@ -205,6 +208,10 @@ Status Accuracy::prepare() {
     TENON_ASSIGN(MetricSpec spec, parseMetric(metric));
     specs.push_back(std::move(spec));
   }
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(flags.data, ignored)) {
+    TENON_TRY(contentOf(flags.data).status()); // a wrong path is said before models are compiled
+  }
   for (const std::string &path : flags.models) {
     TENON_ASSIGN(Entry entry, open(path, true));
     entries.push_back(std::move(entry));
@@ -269,6 +276,13 @@ Status Accuracy::score() {
 
 Json pairOf(const Interval &interval) { return {finiteOrNull(interval.low), finiteOrNull(interval.high)}; }
 
+/// Null where neither value is a finite number. Where one is none, as of outputs that are not finite, no interval has
+/// to say that the models differ.
+Json differs(double first, double other, const Interval &ofDifference) {
+  bool isFirst = std::isfinite(first), isOther = std::isfinite(other);
+  return isFirst != isOther ? Json(true) : isFirst ? Json(!ofDifference.contains(0)) : Json();
+}
+
 Result<Json> Accuracy::describeMetric(size_t metric) {
   const MetricSpec &spec = specs[metric];
   std::optional<bool> better = spec.isHigherBetter();
@@ -289,7 +303,7 @@ Result<Json> Accuracy::describeMetric(size_t metric) {
       if (scores) {
         Interval interval = intervalOfDifference(*entries.front().scorers[metric]->scores(), *scores);
         difference["interval_95"] = pairOf(interval);
-        difference["differs"] = !interval.contains(0);
+        difference["differs"] = differs(firstValue, value, interval);
       }
       row["difference"] = std::move(difference);
     }
