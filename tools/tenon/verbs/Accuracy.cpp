@@ -276,11 +276,15 @@ Status Accuracy::score() {
 
 Json pairOf(const Interval &interval) { return {finiteOrNull(interval.low), finiteOrNull(interval.high)}; }
 
-/// Null where neither value is a finite number. Where one is none, as of outputs that are not finite, no interval has
-/// to say that the models differ.
+/// Null where nothing can be said: neither value is a finite number, or the interval has an end that is none. Where
+/// one value is none, as of outputs that are not finite, no interval has to say that the models differ.
 Json differs(double first, double other, const Interval &ofDifference) {
   bool isFirst = std::isfinite(first), isOther = std::isfinite(other);
-  return isFirst != isOther ? Json(true) : isFirst ? Json(!ofDifference.contains(0)) : Json();
+  if (isFirst != isOther) {
+    return true;
+  }
+  bool isKnown = isFirst && !std::isnan(ofDifference.low) && !std::isnan(ofDifference.high);
+  return isKnown ? Json(!ofDifference.contains(0)) : Json();
 }
 
 Result<Json> Accuracy::describeMetric(size_t metric) {
