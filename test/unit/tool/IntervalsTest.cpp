@@ -92,6 +92,16 @@ TEST(Intervals, EqualModelsDoNotDiffer) {
   EXPECT_LT(interval.high, 0.005);
 }
 
+TEST(Intervals, ValuesThatAreNoNumbersDifferFromThoseThatAre) {
+  double nan = std::nan("");
+  EXPECT_EQ(differ(1, 2, {0.5, 1.5}), true);
+  EXPECT_EQ(differ(1, 2, {-0.5, 1.5}), false);
+  EXPECT_EQ(differ(1, nan, {nan, nan}), true);
+  EXPECT_EQ(differ(INFINITY, 1, {-INFINITY, 1}), true);
+  EXPECT_EQ(differ(nan, INFINITY, {nan, nan}), std::nullopt);
+  EXPECT_EQ(differ(1, 2, {0.5, nan}), std::nullopt);
+}
+
 TEST(Intervals, MeansThatAreAllZeroAreNoShares) {
   RatioScores scores(RatioKind::Mean);
   for (int i = 0; i < 6; ++i) {

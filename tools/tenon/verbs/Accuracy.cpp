@@ -18,7 +18,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -276,17 +275,6 @@ Status Accuracy::score() {
 
 Json pairOf(const Interval &interval) { return {finiteOrNull(interval.low), finiteOrNull(interval.high)}; }
 
-/// Null where nothing can be said: neither value is a finite number, or the interval has an end that is none. Where
-/// one value is none, as of outputs that are not finite, no interval has to say that the models differ.
-Json differs(double first, double other, const Interval &ofDifference) {
-  bool isFirst = std::isfinite(first), isOther = std::isfinite(other);
-  if (isFirst != isOther) {
-    return true;
-  }
-  bool isKnown = isFirst && !std::isnan(ofDifference.low) && !std::isnan(ofDifference.high);
-  return isKnown ? Json(!ofDifference.contains(0)) : Json();
-}
-
 Result<Json> Accuracy::describeMetric(size_t metric) {
   const MetricSpec &spec = specs[metric];
   std::optional<bool> better = spec.isHigherBetter();
@@ -307,7 +295,8 @@ Result<Json> Accuracy::describeMetric(size_t metric) {
       if (scores) {
         Interval interval = intervalOfDifference(*entries.front().scorers[metric]->scores(), *scores);
         difference["interval_95"] = pairOf(interval);
-        difference["differs"] = differs(firstValue, value, interval);
+        std::optional<bool> isOther = differ(firstValue, value, interval);
+        difference["differs"] = isOther ? Json(*isOther) : Json();
       }
       row["difference"] = std::move(difference);
     }
