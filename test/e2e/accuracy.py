@@ -147,6 +147,17 @@ class Classes(AccuracyTest):
              {"x": (F32, ["b", FEATURES])}, {"logits": (F32, ["b", CLASSES])}, {"w": self.weight.astype(np.float32)})
         done = self.succeed("accuracy", "nan.onnx", "--data", "test.npz", *FAST)
         self.assertIn("are not finite", done.stderr)
+        np.savez(self.folder / "numbers.npz", x=self.x, targets=self.x @ self.weight)
+        for metric in ("mse", "relative", "top1"):
+            data = "test.npz" if metric == "top1" else "numbers.npz"
+            flags = ("--data", data, "--metric", metric, "--reference", "m.onnx")
+            for models, verdict in ((("m.onnx", "nan.onnx"), "worse"), (("nan.onnx", "worse.onnx"), "better")):
+                with self.subTest(metric=metric, models=models):
+                    (_, other), _ = self.rows(*models, *flags)
+                    self.assertIs(True, other["difference"]["differs"])
+                    self.assertRegex(self.succeed("accuracy", *models, *flags, *FAST).stdout, rf"{models[1]} .* {verdict}\n")
+        (_, other), _ = self.rows("nan.onnx", "nan.onnx", "--data", "numbers.npz", "--metric", "mse")
+        self.assertIsNone(other["difference"]["differs"])
 
 
 class OtherMetrics(AccuracyTest):
@@ -189,6 +200,29 @@ class OtherMetrics(AccuracyTest):
                 np.savez(self.folder / "text.npz", input_ids=ids, **more)
                 rows, _ = self.rows("lm.onnx", "--data", "text.npz", "--metric", "perplexity")
                 self.assertAlmostEqual(1, rows[0]["value"] / expected, 5)
+
+    def test_which_integers_are_the_tokens(self):
+        """Of several inputs that fit the one that exporters call so, wherever it stands; else none is guessed."""
+        random = np.random.default_rng(9)
+        table = (3 * random.standard_normal((12, 12))).astype(np.float32)
+        tokens, positions = random.integers(0, 12, (30, 9)), np.tile(np.arange(9), (30, 1))
+        surprise = np.log(np.exp(table).sum(1, keepdims=True)) - table
+        expected = np.exp(surprise[tokens[:, :-1], tokens[:, 1:]].mean())
+
+        def case(other, name, values, **labels):
+            nodes = [helper.make_node("Mul", [other, "zero"], ["nothing"]), helper.make_node("Add", [name, "nothing"], ["ids"]),
+                     helper.make_node("Gather", ["table", "ids"], ["logits"])]
+            save(self.folder / "two.onnx", nodes, {other: (I64, ["b", "s"]), name: (I64, ["b", "s"])}, {"logits": (F32, ["b", "s", 12])},
+                 {"table": table, "zero": np.array(0)})
+            np.savez(self.folder / "two.npz", **{other: values, name: tokens}, **labels)
+            return ("two.onnx", "--data", "two.npz", "--metric", "perplexity")
+
+        for other, name, values, labels in (("position_ids", "input_ids", positions, {}), ("input_ids", "decoder_input_ids", positions, {}),
+                                            ("mask", "words", np.ones_like(tokens), {}), ("position_ids", "words", positions, {"labels": tokens})):
+            with self.subTest(inputs=(other, name)):
+                self.assertAlmostEqual(1, self.rows(*case(other, name, values, **labels))[0][0]["value"] / expected, 5)
+        done = self.refuse(5, "TN0115", "accuracy", *case("position_ids", "words", positions), *FAST)
+        self.assertIn("'position_ids' and 'words' could both be", done.stderr)
 
     def test_a_program(self):
         pathlib.Path(self.folder / "score.py").write_text(
@@ -235,7 +269,7 @@ class Forms(AccuracyTest):
         save(self.folder / "image.onnx", nodes, {"image": (F32, ["b", 3, 6, 6])}, {"y": (F32, ["b", 3])}, {"k": kernel})
         mean, deviation = [0.4, 0.5, 0.6], [0.2, 0.3, 0.25]
         folder = self.folder / "pictures"
-        right, sums = [], []
+        right, sums, peaks = [], [], 0
         for number, name in enumerate(("ant", "bee", "cat")):
             (folder / name).mkdir(parents=True)
             for i in range(6):
@@ -245,6 +279,7 @@ class Forms(AccuracyTest):
                 scores = (values @ kernel[:, :, 0, 0].T).max((0, 1))
                 right.append(scores.argmax() == number)
                 sums.append(scores.sum())
+                peaks += values.max((0, 1)).sum()
         self.refuse(5, "TN0113", "accuracy", "image.onnx", "--data", "pictures", *FAST)
         settings = {"crop": 6, "mean": mean, "std": deviation, "layout": "nchw"}
         (folder / "preprocessing.json").write_text(json.dumps(settings))
@@ -252,6 +287,10 @@ class Forms(AccuracyTest):
         _, result = self.rows("image.onnx", "--data", "pictures", "--metric", "top1", "--metric", f"cmd:{sys.executable} -c \"{program}\"")
         self.assertAlmostEqual(np.mean(right), result["metrics"][0]["models"][0]["value"], 9)
         self.assertAlmostEqual(sum(sums), result["metrics"][1]["models"][0]["value"], 3)
+        save(self.folder / "whole.onnx", [helper.make_node("ReduceMax", ["image"], ["y"], axes=[1, 2], keepdims=0)], {"image": (F32, [3, 6, 6])}, {"y": (F32, [3])}, {})
+        highest = "import sys, numpy; y = numpy.load(sys.argv[1])['y']; print(y.astype(float).sum() if y.shape == (18, 3) else y.shape)"
+        rows, _ = self.rows("whole.onnx", "--data", "pictures", "--metric", f'cmd:{sys.executable} -c "{highest}"')
+        self.assertAlmostEqual(peaks, rows[0]["value"], 3)
         (folder / "preprocessing.json").write_text(json.dumps({**settings, "meen": [0]}))
         self.assertIn("did you mean 'mean'", self.refuse(5, "TN0113", "accuracy", "image.onnx", "--data", "pictures", *FAST).stderr)
         (folder / "preprocessing.json").write_text(json.dumps({**settings, "crop": 12}))
@@ -345,7 +384,8 @@ class Faults(AccuracyTest):
     def test_arguments(self):
         self.assertIn("did you mean 'top1'", self.refuse(2, "TN0105", "accuracy", "m.onnx", "--data", "test.npz", "--metric", "topl", *FAST).stderr)
         self.refuse(2, "TN0105", "accuracy", "m.onnx", "--data", "test.npz", "--output", "logit", *FAST)
-        self.refuse(2, "TN0101", "accuracy", "m.onnx", "--data", "none.npz", *FAST)
+        (self.folder / "broken.onnx").write_bytes(b"\x08\x08\xff")  # which is never read
+        self.assertIn("none.npz", self.refuse(2, "TN0101", "accuracy", "broken.onnx", "--data", "none.npz", *FAST).stderr)
         self.refuse(5, "TN0113", "accuracy", "m.onnx", "--data", "m.onnx", *FAST)
         self.refuse(5, "TN0115", "accuracy", "m.onnx", "--data", "test.npz", "--metric", "cosine", *FAST)
 

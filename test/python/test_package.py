@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tracemalloc
 import unittest
 
 MODELS = pathlib.Path(os.environ["TENON_MODELS"])
@@ -18,6 +19,7 @@ import tenon  # noqa: E402
 IMPORTED = set(sys.modules)
 
 import numpy as np  # noqa: E402
+from tenon import _data  # noqa: E402
 
 SOURCE = pathlib.Path(os.environ["TENON_SOURCE_DIR"])
 
@@ -136,6 +138,22 @@ class Running(unittest.TestCase):
         with self.assertRaises(tenon.BadInputError) as caught:
             tenon.accuracy(self.engine, {"x": x[:, :7], "labels": labels})
         self.assertEqual(caught.exception.id, "TN0113")
+
+    def test_data_of_any_name_and_of_a_generator(self):
+        """An input may have the name of an argument of numpy's, and samples need not fit into memory together."""
+        result = tenon.accuracy([self.engine, MODELS / "linear.onnx"], {"file": np.ones((3, 8), np.float32)}, metric="relative", seconds=0.01)
+        self.assertEqual(result["samples"], 3)
+        kinds = (1, 0.5, True)
+        samples = ({"x": np.full(1 << 18, i, np.float32), "label": kinds[i % 3]} for i in range(48))
+        with tempfile.TemporaryDirectory() as folder:
+            tracemalloc.start()
+            path = _data.path(samples, folder)
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            self.assertLess(peak, 12 << 20)
+            with np.load(path) as arrays:
+                np.testing.assert_array_equal(arrays["x"][:, -1], np.arange(48))
+                np.testing.assert_array_equal(arrays["label"], [1, 0.5, 1] * 16)
 
     def test_quantize(self):
         pictures = np.random.default_rng(1).random((8, 1, 28, 28), np.float32)

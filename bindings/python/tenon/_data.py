@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Union
+import zipfile
+from typing import IO, Any, Callable, Dict, Iterable, Iterator, Mapping, Union
 
 from . import _errors
 
@@ -19,23 +21,9 @@ def path(data: Data, scratch: str) -> str:
         return os.fspath(data)
     import numpy
 
-    arrays = dict(data) if isinstance(data, Mapping) else None
-    if arrays is None:
-        samples = [{name: _array(numpy, value) for name, value in sample.items()} for sample in (data() if callable(data) else data)]
-        if not samples:
-            raise _errors.usage("TN0105", "the data are empty", "give at least one sample")
-        for number, sample in enumerate(samples):
-            if sample.keys() != samples[0].keys():
-                raise _errors.usage(
-                    "TN0105", f"sample {number} has {', '.join(sample)}, the first {', '.join(samples[0])}", "give each sample the same names"
-                )
-        names = samples[0].keys()
-        if any(sample[name].shape != samples[0][name].shape for sample in samples for name in names):
-            return _write_lines(samples, scratch)
-        arrays = {name: numpy.stack([sample[name] for sample in samples]) for name in names}
-    file = os.path.join(scratch, "data.npz")
-    numpy.savez(file, **arrays)
-    return file
+    if not isinstance(data, Mapping):
+        return _write_samples(numpy, data() if callable(data) else data, scratch)
+    return _write_arrays(numpy, {name: _array_writer(numpy, numpy.asanyarray(array)) for name, array in data.items()}, scratch)
 
 
 def _array(numpy: Any, value: Any) -> Any:
@@ -44,9 +32,81 @@ def _array(numpy: Any, value: Any) -> Any:
     return array.astype(numpy.float32) if array.dtype == numpy.float64 and not hasattr(value, "dtype") else array
 
 
-def _write_lines(samples: List[Dict[str, Any]], scratch: str) -> str:
-    lines = os.path.join(scratch, "data.jsonl")
-    with open(lines, "w") as file:
-        for sample in samples:
-            file.write(json.dumps({name: value.tolist() for name, value in sample.items()}) + "\n")
-    return lines
+def _array_writer(numpy: Any, array: Any) -> Callable[[IO[bytes]], None]:
+    return lambda file: numpy.lib.format.write_array(file, array)
+
+
+def _write_arrays(numpy: Any, writers: Mapping[str, Callable[[IO[bytes]], None]], scratch: str) -> str:
+    """An npz as numpy.savez writes it, which takes no array of the name `file` and none that is not in memory."""
+    path = os.path.join(scratch, "data.npz")
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, write in writers.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                write(file)
+    return path
+
+
+class _Spool:
+    """The arrays of one name, one for each sample, in a file: a generator's samples together may not fit into memory."""
+
+    def __init__(self, numpy: Any, path: str) -> None:
+        self.numpy = numpy
+        self.file = open(path, "w+b")
+        self.count = 0
+        self.shape: Any = None
+        self.dtype: Any = None
+        self.is_even = True  # all of one shape
+
+    def add(self, array: Any) -> None:
+        self.is_even = self.is_even and (self.count == 0 or array.shape == self.shape)
+        self.dtype = array.dtype if self.count == 0 else self.numpy.promote_types(self.dtype, array.dtype)
+        self.shape = array.shape
+        self.count += 1
+        self.numpy.save(self.file, array)
+
+    def __iter__(self) -> Iterator[Any]:
+        self.file.seek(0)
+        for _ in range(self.count):
+            yield self.numpy.load(self.file)
+
+    def write(self, file: IO[bytes]) -> None:
+        """All as one array with a row for each."""
+        format = self.numpy.lib.format
+        header = {"descr": format.dtype_to_descr(self.dtype), "fortran_order": False, "shape": (self.count, *self.shape)}
+        format.write_array_header_1_0(file, header)
+        for array in self:
+            file.write(array.astype(self.dtype).tobytes())
+
+
+def _write_samples(numpy: Any, samples: Iterable[Sample], scratch: str) -> str:
+    spools: Dict[str, _Spool] = {}
+    with contextlib.ExitStack() as files:
+        for number, sample in enumerate(samples):
+            if number == 0:
+                spools = {name: _Spool(numpy, os.path.join(scratch, f"samples{i}.npy")) for i, name in enumerate(sample)}
+                for spool in spools.values():
+                    files.enter_context(spool.file)
+            if sample.keys() != spools.keys():
+                raise _errors.usage(
+                    "TN0105", f"sample {number} has {', '.join(sample)}, the first {', '.join(spools)}", "give each sample the same names"
+                )
+            for name, value in sample.items():
+                array = _array(numpy, value)
+                if array.dtype.hasobject:
+                    raise _errors.usage(
+                        "TN0105", f"'{name}' of sample {number} is no array of numbers", "give numbers, or lists of equal lengths"
+                    )
+                spools[name].add(array)
+        if not spools:
+            raise _errors.usage("TN0105", "the data are empty", "give at least one sample")
+        if all(spool.is_even for spool in spools.values()):
+            return _write_arrays(numpy, {name: spool.write for name, spool in spools.items()}, scratch)
+        return _write_lines(spools, scratch)
+
+
+def _write_lines(spools: Mapping[str, Iterable[Any]], scratch: str) -> str:
+    path = os.path.join(scratch, "data.jsonl")
+    with open(path, "w") as file:
+        for values in zip(*spools.values()):
+            file.write(json.dumps({name: value.tolist() for name, value in zip(spools, values)}) + "\n")
+    return path

@@ -92,6 +92,16 @@ TEST(Intervals, EqualModelsDoNotDiffer) {
   EXPECT_LT(interval.high, 0.005);
 }
 
+TEST(Intervals, ValuesThatAreNoNumbersDifferFromThoseThatAre) {
+  double nan = std::nan("");
+  EXPECT_EQ(differ(1, 2, {0.5, 1.5}), true);
+  EXPECT_EQ(differ(1, 2, {-0.5, 1.5}), false);
+  EXPECT_EQ(differ(1, nan, {nan, nan}), true);
+  EXPECT_EQ(differ(INFINITY, 1, {-INFINITY, 1}), true);
+  EXPECT_EQ(differ(nan, INFINITY, {nan, nan}), std::nullopt);
+  EXPECT_EQ(differ(1, 2, {0.5, nan}), std::nullopt);
+}
+
 TEST(Intervals, MeansThatAreAllZeroAreNoShares) {
   RatioScores scores(RatioKind::Mean);
   for (int i = 0; i < 6; ++i) {
@@ -107,6 +117,20 @@ TEST(Scores, F1IsTheMeanOverClasses) {
     scores.add(label, predicted);
   }
   EXPECT_NEAR(scores.overall(), (2.0 / 3 + 2.0 / 3 + 0) / 3, 1e-12);
+}
+
+TEST(Scores, F1KeepsClassesOfASampleAndNotItsPlaces) {
+  F1Scores scores;
+  for (int sample = 0; sample < 2; ++sample) {
+    scores.beginSample();
+    for (int64_t place = 0; place < 3000; ++place) {
+      scores.add(place % 3, sample == 0 ? place % 3 : -1);
+    }
+  }
+  EXPECT_EQ(scores.parts(), 6u);
+  EXPECT_NEAR(scores.overall(), 2.0 / 3, 1e-12);
+  EXPECT_EQ(scores.value(std::vector<uint32_t>{1, 0}), 1);
+  EXPECT_EQ(scores.value(std::vector<uint32_t>{0, 3}), 0);
 }
 
 TEST(Scores, PerplexityIsOfAllTokensTogether) {

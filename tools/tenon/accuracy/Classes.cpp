@@ -128,9 +128,12 @@ Status ClassScorer::add(const Answer &answer) {
     return noMetric(fmt::format("output '{}' holds classes, not their scores", said.name),
                     "top1 and f1 can be computed from it; --output names another output");
   }
-  f1.beginSample();
+  bool isF1 = spec.kind == MetricKind::F1;
+  if (isF1) {
+    f1.beginSample();
+  }
   double right = 0, counted = 0;
-  bool isStrange = false;
+  bool isFinite = true;
   std::vector<double> scores(static_cast<size_t>(layout.classes));
   for (int64_t place = 0; place < layout.places; ++place) {
     TENON_ASSIGN(int64_t label, labelAt(layout, answer.sample, place));
@@ -146,16 +149,20 @@ Status ClassScorer::add(const Answer &answer) {
       readElements(said, layout.isClassFirst ? place : place * layout.classes, layout.isClassFirst ? layout.places : 1,
                    scores);
       bool isNumber = std::ranges::none_of(scores, [](double score) { return std::isnan(score); });
-      isStrange |= !areFinite(scores);
+      isFinite &= areFinite(scores);
       chosen = isNumber ? std::ranges::max_element(scores) - scores.begin() : -1;
       rank = isNumber ? rankOf(scores, static_cast<size_t>(label)) : spec.top;
     }
     right += rank < spec.top ? 1 : 0;
     counted += 1;
-    f1.add(label, chosen);
+    if (isF1) {
+      f1.add(label, chosen);
+    }
   }
-  shares.add(right, counted);
-  strange += isStrange ? 1 : 0;
+  if (!isF1) {
+    shares.add(right, counted);
+  }
+  nonFinite += isFinite ? 0 : 1;
   return Status::ok();
 }
 

@@ -25,9 +25,9 @@ Result<Tensor> copyOf(const Tensor &tensor, std::string name, std::vector<int64_
   return copy;
 }
 
-/// One array with a row for each sample; where their dims differ, an array NAME.i for each.
-Result<std::vector<Tensor>> stack(std::span<const Tensor> rows) {
-  std::vector<Tensor> result;
+/// One array with a row for each sample; where their dims differ, an array NAME.i for each. Rows are freed as they are
+/// copied, so that a data set's outputs are in memory once.
+Result<std::vector<Tensor>> stack(std::vector<Tensor> rows) {
   bool areSame = std::ranges::all_of(rows, [&](const Tensor &row) { return row.dims == rows[0].dims; });
   if (areSame) {
     std::vector<int64_t> dims = rows[0].dims;
@@ -36,15 +36,16 @@ Result<std::vector<Tensor>> stack(std::span<const Tensor> rows) {
     size_t bytes = rows[0].bytes().size();
     for (size_t i = 0; i < rows.size(); ++i) {
       std::ranges::copy(rows[i].bytes(), all.data.bytes().begin() + static_cast<std::ptrdiff_t>(i * bytes));
+      rows[i].data = AlignedBuffer();
     }
-    result.push_back(std::move(all));
-    return result;
+    rows.clear();
+    rows.push_back(std::move(all));
+    return rows;
   }
   for (size_t i = 0; i < rows.size(); ++i) {
-    TENON_ASSIGN(Tensor copy, copyOf(rows[i], fmt::format("{}.{}", rows[i].name, i), rows[i].dims));
-    result.push_back(std::move(copy));
+    rows[i].name += fmt::format(".{}", i);
   }
-  return result;
+  return rows;
 }
 
 std::string shellWord(const std::string &path) {
@@ -94,16 +95,16 @@ Status CommandScorer::add(const Answer &answer) {
     outputs[i].push_back(std::move(copy));
     isFinite &= !isFloating(said.dtype) || areFinite(allElements(said));
   }
-  strange += isFinite ? 0 : 1;
+  nonFinite += isFinite ? 0 : 1;
   return Status::ok();
 }
 
 Result<double> CommandScorer::value() {
   std::vector<Tensor> arrays;
   bool isLabelFree = labels != nullptr;
-  for (const std::vector<Tensor> &rows : outputs) {
+  for (std::vector<Tensor> &rows : outputs) {
     isLabelFree = isLabelFree && rows[0].name != "labels";
-    TENON_ASSIGN(std::vector<Tensor> stacked, stack(rows));
+    TENON_ASSIGN(std::vector<Tensor> stacked, stack(std::move(rows)));
     std::ranges::move(stacked, std::back_inserter(arrays));
   }
   if (isLabelFree) {

@@ -89,7 +89,7 @@ Status DistanceScorer::add(const Answer &answer) {
   TENON_ASSIGN(std::vector<double> right, wanted(answer));
   std::vector<double> said = allElements(answer.outputs[output]);
   bool isFinite = areFinite(said);
-  strange += isFinite ? 0 : 1;
+  nonFinite += isFinite ? 0 : 1;
   double score = 0;
   switch (spec.kind) {
   case MetricKind::Cosine:

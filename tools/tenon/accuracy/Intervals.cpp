@@ -104,4 +104,13 @@ Interval intervalOfDifference(const Scores &first, const Scores &other) {
   return pairedShares(pairs);
 }
 
+std::optional<bool> differ(double first, double other, const Interval &ofDifference) {
+  bool isFirst = std::isfinite(first), isOther = std::isfinite(other);
+  if (isFirst != isOther) {
+    return true;
+  }
+  bool isKnown = isFirst && !std::isnan(ofDifference.low) && !std::isnan(ofDifference.high);
+  return isKnown ? std::optional(!ofDifference.contains(0)) : std::nullopt;
+}
+
 } // namespace tenon::tool

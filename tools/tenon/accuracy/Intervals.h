@@ -11,6 +11,8 @@
 
 #include "tools/tenon/accuracy/Scores.h"
 
+#include <optional>
+
 namespace tenon::tool {
 
 struct Interval {
@@ -22,6 +24,11 @@ struct Interval {
 Interval intervalOf(const Scores &scores);
 /// Of `other` minus `first`. Both are of the same samples.
 Interval intervalOfDifference(const Scores &first, const Scores &other);
+
+/// Whether the values of two models differ, by the interval of their difference. A value that is no finite number, as
+/// of outputs that are none, differs from any that is one; none where nothing can be said: both values are such, or an
+/// end of the interval is not a number.
+std::optional<bool> differ(double first, double other, const Interval &ofDifference);
 
 /// Wilson's, of `right` of `samples`.
 Interval shareInterval(double right, double samples);

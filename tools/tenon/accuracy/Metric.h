@@ -52,10 +52,10 @@ public:
   /// None where only the whole has a score.
   virtual const Scores *scores() const = 0;
   /// Samples whose outputs were not finite.
-  size_t notFinite() const { return strange; }
+  size_t notFinite() const { return nonFinite; }
 
 protected:
-  size_t strange = 0;
+  size_t nonFinite = 0;
 };
 
 /// `output` is the number of the output that is scored; `labels` may be null where none are needed.

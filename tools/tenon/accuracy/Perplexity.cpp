@@ -29,13 +29,38 @@ double surprise(std::span<const double> scores, size_t target) {
   return areProbabilities ? -std::log(scores[target]) : std::log(sum) + highest - scores[target];
 }
 
-const Tensor *findInput(std::span<const Tensor> inputs, std::string_view part) {
+bool isMask(const Tensor &input) { return input.name.find("mask") != std::string::npos; }
+
+/// Inputs of integers with one for each place.
+std::vector<const Tensor *> integersOf(std::span<const Tensor> inputs, int64_t places) {
+  std::vector<const Tensor *> found;
   for (const Tensor &input : inputs) {
-    if (!isFloating(input.dtype) && isNumeric(input.dtype) && input.name.find(part) != std::string::npos) {
-      return &input;
+    if (!isFloating(input.dtype) && isNumeric(input.dtype) && input.elements() == places) {
+      found.push_back(&input);
     }
   }
-  return nullptr;
+  return found;
+}
+
+/// What could be the ids of the tokens that are scored: by the names that exporters give them (of an encoder and a
+/// decoder the latter's), else any integers but a mask.
+std::vector<const Tensor *> idsAmong(std::span<const Tensor *const> integers) {
+  for (std::string_view name : {"decoder_input_ids", "input_ids"}) {
+    for (const Tensor *input : integers) {
+      if (input->name == name) {
+        return {input};
+      }
+    }
+  }
+  std::vector<const Tensor *> found;
+  std::ranges::copy_if(integers, std::back_inserter(found), [](const Tensor *input) { return !isMask(*input); });
+  return found;
+}
+
+/// Whether labels are the tokens themselves, less those that do not count.
+bool repeats(std::span<const double> labels, const Tensor &ids) {
+  std::vector<double> tokens = allElements(ids);
+  return std::ranges::equal(labels, tokens, [](double label, double token) { return label < 0 || label == token; });
 }
 
 class PerplexityScorer final : public Scorer {
@@ -56,11 +81,9 @@ private:
 /// What is right at each place, below 0 where nothing counts. Labels that repeat the ids are those of
 /// Hugging Face, which are moved by one like the ids; others stand where they belong.
 Result<std::vector<int64_t>> PerplexityScorer::targets(const Answer &answer, int64_t places) const {
-  const Tensor *ids = findInput(answer.inputs, "ids");
-  ids = ids ? ids : findInput(answer.inputs, "");
-  bool haveIds = ids && ids->elements() == places;
-  std::vector<double> tokens = haveIds ? allElements(*ids) : std::vector<double>();
-  std::vector<double> truth = tokens;
+  std::vector<const Tensor *> integers = integersOf(answer.inputs, places);
+  std::vector<const Tensor *> ids = idsAmong(integers);
+  std::vector<double> truth;
   bool isMoved = true;
   if (labels) {
     int64_t perSample = productOf(rowDims(*labels));
@@ -71,20 +94,23 @@ Result<std::vector<int64_t>> PerplexityScorer::targets(const Answer &answer, int
     }
     truth.resize(static_cast<size_t>(places));
     readElements(*labels, static_cast<int64_t>(answer.sample) * perSample, 1, truth);
-    isMoved = haveIds && places > 1;
-    for (size_t i = 0; i < tokens.size() && isMoved; ++i) {
-      isMoved = truth[i] < 0 || truth[i] == tokens[i];
-    }
-  } else if (!haveIds || places < 2) {
+    isMoved = places > 1 && std::ranges::any_of(ids, [&](const Tensor *input) { return repeats(truth, *input); });
+  } else if (ids.empty() || places < 2) {
     return noMetric(fmt::format("output '{}' is {} for a sample, and no input has the ids of its {} tokens",
                                 answer.outputs[output].name, formatDims(answer.outputs[output].dims), places),
                     "add an array 'labels' with the right token of each place");
+  } else if (ids.size() > 1) {
+    return noMetric(fmt::format("'{}' and '{}' could both be the ids of the tokens", ids[0]->name, ids[1]->name),
+                    "name the right one input_ids, or add an array 'labels' that repeats the ids");
+  } else {
+    truth = allElements(*ids[0]);
   }
-  const Tensor *mask = isMoved ? findInput(answer.inputs, "mask") : nullptr;
+  std::vector<const Tensor *>::const_iterator mask =
+      isMoved ? std::ranges::find_if(integers, [](const Tensor *input) { return isMask(*input); }) : integers.end();
   std::vector<int64_t> result(static_cast<size_t>(places), -1);
   int64_t ahead = isMoved ? 1 : 0;
   for (int64_t i = ahead; i < places; ++i) {
-    bool isPadding = mask && mask->elements() == places && elementAsDouble(*mask, i) == 0;
+    bool isPadding = mask != integers.end() && elementAsDouble(**mask, i) == 0;
     double token = truth[static_cast<size_t>(i)];
     bool counts = !isPadding && token >= 0 && token < kMostTokens;
     result[static_cast<size_t>(i - ahead)] = counts ? static_cast<int64_t>(token) : -1;
@@ -117,7 +143,7 @@ Status PerplexityScorer::add(const Answer &answer) {
     sum += surprise(scores, static_cast<size_t>(target));
     counted += 1;
   }
-  strange += std::isfinite(sum) ? 0 : 1;
+  nonFinite += std::isfinite(sum) ? 0 : 1;
   ratio.add(sum, counted);
   return Status::ok();
 }

@@ -35,15 +35,20 @@ std::string intervalText(const Json &interval, bool isPercent) {
   return fmt::format("{} .. {}", end(interval[0]), end(interval[1]));
 }
 
-std::string verdictOf(const Json &difference, const Json &better) {
-  if (difference["interval_95"].is_null()) {
+/// A metric that is no finite number, as of outputs that are none, is worse than any that is one.
+std::string verdictOf(const Json &difference, const Json &value, const Json &better) {
+  if (difference["differs"].is_null()) {
     return "";
   }
   if (!difference["differs"].get<bool>()) {
     return "no difference shown";
   }
-  bool isHigher = difference["value"].is_number() && difference["value"].get<double>() > 0;
-  return better.is_null() ? "differs" : isHigher == (better == "higher") ? "better" : "worse";
+  if (better.is_null()) {
+    return "differs";
+  }
+  bool isFinite = difference["value"].is_number();
+  bool isBetter = isFinite ? (difference["value"].get<double>() > 0) == (better == "higher") : value.is_number();
+  return isBetter ? "better" : "worse";
 }
 
 constexpr size_t kMostName = 40;
@@ -76,7 +81,7 @@ std::string metricText(const Json &metric, size_t width) {
       std::string interval = intervalText(difference["interval_95"], isPercent);
       row +=
           fmt::format("  {}{}  {}", numberText(difference["value"], isPercent, true),
-                      interval.empty() ? "" : fmt::format(" ({})", interval), verdictOf(difference, metric["better"]));
+                      interval.empty() ? "" : fmt::format(" ({})", interval), verdictOf(difference, model["value"], metric["better"]));
     }
     text += withoutEnd(row);
   }

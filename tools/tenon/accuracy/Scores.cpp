@@ -24,27 +24,42 @@ double RatioScores::value(std::span<const uint32_t> times) const {
   return kind == RatioKind::Exponential ? std::exp(parts / wholes) : parts / wholes;
 }
 
+void F1Scores::beginSample() {
+  starts.push_back(counts.size());
+  places.clear();
+}
+
+F1Scores::Count &F1Scores::countOf(int64_t number) {
+  auto [place, isNew] = places.try_emplace(number, counts.size());
+  if (isNew) {
+    counts.push_back({.number = static_cast<size_t>(number)});
+    classes = std::max(classes, counts.back().number + 1);
+  }
+  return counts[place->second];
+}
+
 void F1Scores::add(int64_t label, int64_t predicted) {
-  labels.push_back(label);
-  predictions.push_back(predicted);
-  classes = std::max({classes, label + 1, predicted + 1});
+  countOf(label).labelled += 1;
+  if (predicted >= 0) {
+    countOf(predicted).predicted += 1;
+  }
+  countOf(label).right += label == predicted ? 1 : 0;
 }
 
 double F1Scores::value(std::span<const uint32_t> times) const {
-  size_t count = static_cast<size_t>(classes);
-  std::vector<double> right(count), labelled(count), predicted(count);
+  std::vector<double> right(classes), labelled(classes), predicted(classes);
   for (size_t sample = 0; sample < starts.size(); ++sample) {
-    size_t end = sample + 1 < starts.size() ? starts[sample + 1] : labels.size();
-    for (size_t i = starts[sample]; i < end && times[sample] > 0; ++i) {
-      labelled[static_cast<size_t>(labels[i])] += times[sample];
-      if (predictions[i] >= 0) {
-        predicted[static_cast<size_t>(predictions[i])] += times[sample];
-      }
-      right[static_cast<size_t>(labels[i])] += labels[i] == predictions[i] ? times[sample] : 0;
+    size_t end = sample + 1 < starts.size() ? starts[sample + 1] : counts.size();
+    double weight = times[sample];
+    for (size_t i = starts[sample]; i < end && weight > 0; ++i) {
+      const Count &count = counts[i];
+      labelled[count.number] += weight * count.labelled;
+      predicted[count.number] += weight * count.predicted;
+      right[count.number] += weight * count.right;
     }
   }
   double sum = 0, seen = 0;
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < classes; ++i) {
     double both = labelled[i] + predicted[i];
     sum += both > 0 ? 2 * right[i] / both : 0;
     seen += both > 0 ? 1 : 0;

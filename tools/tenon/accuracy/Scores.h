@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 namespace tenon::tool {
@@ -47,21 +48,31 @@ private:
   bool isOneOrZero = true;
 };
 
-/// F1 of each class that is a label or was predicted, averaged over the classes ("macro").
+/// F1 of each class that is a label or was predicted, averaged over the classes ("macro"). It keeps counts of the
+/// classes of each sample, not its places: a picture has few classes and many pixels.
 class F1Scores final : public Scores {
 public:
-  void beginSample() { starts.push_back(labels.size()); }
+  void beginSample();
   /// A prediction of the sample begun last; one that is none, as of values that are not numbers, is -1.
   void add(int64_t label, int64_t predicted);
   size_t samples() const override { return starts.size(); }
-  size_t parts() const override { return labels.size(); }
+  size_t parts() const override { return counts.size(); }
   double value(std::span<const uint32_t> times) const override;
 
 private:
-  std::vector<size_t> starts;
-  std::vector<int64_t> labels;
-  std::vector<int64_t> predictions;
-  int64_t classes = 0;
+  /// Of a class in a sample.
+  struct Count {
+    size_t number = 0; ///< of the class
+    uint32_t labelled = 0;
+    uint32_t predicted = 0;
+    uint32_t right = 0;
+  };
+  Count &countOf(int64_t number);
+
+  std::vector<size_t> starts; ///< for each sample its first count
+  std::vector<Count> counts;
+  std::unordered_map<int64_t, size_t> places; ///< of the classes of the sample begun last, in `counts`
+  size_t classes = 0;
 };
 
 } // namespace tenon::tool

@@ -80,7 +80,7 @@ public:
   Status open(std::span<const WantedInput> wanted, const ModelHints &hints);
 
   size_t samples() const override { return files.size(); }
-  std::span<const int64_t> dimsOf(size_t, size_t) const override { return std::span(dims).subspan(hasRows ? 1 : 0); }
+  std::span<const int64_t> dimsOf(size_t, size_t) const override { return std::span(dims).subspan(1); }
   bool needsCheck() const override { return false; }
   Status read(size_t, size_t first, size_t count, MutableBytes out) const override {
     for (size_t i = 0; i < count; ++i) {
@@ -106,7 +106,6 @@ private:
   std::vector<size_t> nameOfFile;
   std::vector<int64_t> dims; ///< of a picture, the batch as 1
   DType dtype = DType::F32;
-  bool hasRows = true;
 };
 
 Status Pictures::readSettings(const ModelHints &hints) {
@@ -220,7 +219,6 @@ Status Pictures::open(std::span<const WantedInput> wanted, const ModelHints &hin
   }
   dtype = wanted[0].dtype;
   dims = wanted[0].dims;
-  hasRows = dims.size() == 4;
   if (dims.size() == 3) {
     dims.insert(dims.begin(), 1);
   }

@@ -8,6 +8,7 @@
 #include "tools/tenon/accuracy/Player.h"
 #include "tools/tenon/accuracy/Report.h"
 #include "tools/tenon/data/Dataset.h"
+#include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/inputs/Inputs.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/Terminal.h"
@@ -17,6 +18,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <memory>
 
@@ -205,6 +207,10 @@ Status Accuracy::prepare() {
     TENON_ASSIGN(MetricSpec spec, parseMetric(metric));
     specs.push_back(std::move(spec));
   }
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(flags.data, ignored)) {
+    TENON_TRY(contentOf(flags.data).status()); // a wrong path is said before models are compiled
+  }
   for (const std::string &path : flags.models) {
     TENON_ASSIGN(Entry entry, open(path, true));
     entries.push_back(std::move(entry));
@@ -289,7 +295,8 @@ Result<Json> Accuracy::describeMetric(size_t metric) {
       if (scores) {
         Interval interval = intervalOfDifference(*entries.front().scorers[metric]->scores(), *scores);
         difference["interval_95"] = pairOf(interval);
-        difference["differs"] = !interval.contains(0);
+        std::optional<bool> isOther = differ(firstValue, value, interval);
+        difference["differs"] = isOther ? Json(*isOther) : Json();
       }
       row["difference"] = std::move(difference);
     }
