@@ -67,6 +67,7 @@ Result<Quantizer> Quantizer::open(const std::string &path, const Settings &setti
   impl->folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   TENON_ASSIGN(impl->file, MappedFile::open(path));
   TENON_ASSIGN(impl->model, onnx::readModel(impl->file.bytes()));
+  TENON_TRY(checkNodes(impl->model.graph.nodes));
   impl->graph.emplace(impl->model);
   impl->settings = settings;
   TENON_TRY(refuseQuantized(*impl->graph));

@@ -327,7 +327,7 @@ Status Accuracy::run() {
     metrics.push_back(std::move(described));
   }
   TENON_ASSIGN(std::vector<Json> costs, describeCosts());
-  TENON_ASSIGN(std::string fingerprint, data().fingerprint());
+  TENON_ASSIGN(std::string fingerprint, data().fingerprint(data().samples()));
   Json result = {{"data", flags.data},
                  {"samples", data().samples()},
                  {"fingerprint", fingerprint},
