@@ -21,7 +21,8 @@ bool isAmong(string_view op, std::span<const string_view> ops) {
 /// Operands that quantization reads without a look at their number.
 size_t leastOperands(string_view op) {
   constexpr string_view none[] = {"Constant",      "RandomNormal", "RandomUniform",
-                                  "SequenceEmpty", "Optional",     "Loop"};
+                                  "SequenceEmpty", "Optional",     "OptionalHasElement",
+                                  "Loop"};
   constexpr string_view two[] = {"Conv", "ConvTranspose", "Gemm", "MatMul", "Gather",
                                  "Add",  "Sub",           "Mul",  "Div"};
   return isAmong(op, none) ? 0 : isAmong(op, two) ? 2 : op == "Where" ? 3 : 1;
@@ -119,7 +120,9 @@ DataType Graph::typeOfResult(size_t index) const {
 void Graph::setTypes(const onnx::Graph &main) {
   for (const std::vector<onnx::ValueInfo> *infos : {&main.inputs, &main.outputs, &main.values}) {
     for (const onnx::ValueInfo &info : *infos) {
-      types.emplace(info.name, info.type);
+      if (info.type != DataType::Undefined) {
+        types.emplace(info.name, info.type);
+      }
     }
   }
   for (const auto &[name, tensor] : constants) {

@@ -259,7 +259,10 @@ void QdqWriter::leaveTranspose(const Layer &layer) {
 
 /// Rows of 8 bits with a scale each, which are read and only then become floats: a table behind
 /// DequantizeLinear would be dequantized as a whole in each run.
-Status QdqWriter::writeEmbedding(const Embedding &embedding) {
+Status QdqWriter::writeEmbedding(const Embedding &embedding, LayerFacts &facts) {
+  if (embedding.treatment == Treatment::Wide) {
+    return Status::ok();
+  }
   const onnx::Node &node = graph.node(embedding.node);
   std::string base(embedding.table), output(node.outputs.front());
   // A head that shares the table has a scale for each of its rows too.
@@ -270,6 +273,7 @@ Status QdqWriter::writeEmbedding(const Embedding &embedding) {
         stored.emplace(std::pair(embedding.table, 0), store(base, quantizeWeight(table, 0))).first;
   }
   const Stored &parts = known->second;
+  facts.weightError = parts.weight.error;
   std::string scale = edit.freshName(base + "_row_scale");
   std::vector<int64_t> dims = {parts.weight.dims[0], 1};
   edit.addConstant(scale, DataType::Float, dims, bytesOf(parts.weight.scales));
@@ -347,20 +351,24 @@ void QdqWriter::writeQuantizers() {
 }
 
 Status QdqWriter::run(Facts &facts) {
-  for (const Layer &layer : plan.layers) {
-    const onnx::Node &node = graph.node(layer.node);
+  auto factsOf = [&](size_t node, Treatment treatment, const std::string &reason) {
     LayerFacts own;
-    own.name = nameOf(node);
-    own.op = node.opType;
-    own.treatment = layer.treatment;
-    own.reason = layer.reason;
+    own.name = nameOf(graph.node(node));
+    own.op = graph.node(node).opType;
+    own.treatment = treatment;
+    own.reason = reason;
+    return own;
+  };
+  for (const Layer &layer : plan.layers) {
+    LayerFacts own = factsOf(layer.node, layer.treatment, layer.reason);
     TENON_TRY(writeLayer(layer, own));
     facts.layers.push_back(std::move(own));
   }
   for (const Embedding &embedding : plan.embeddings) {
-    TENON_TRY(writeEmbedding(embedding));
+    LayerFacts own = factsOf(embedding.node, embedding.treatment, embedding.reason);
+    TENON_TRY(writeEmbedding(embedding, own));
+    facts.tables.push_back(std::move(own));
   }
-  facts.embeddings = plan.embeddings.size();
   writeQuantizers();
   return Status::ok();
 }

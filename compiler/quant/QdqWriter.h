@@ -46,7 +46,7 @@ private:
   void writeBlocks(const Layer &layer, const Floats &weight, LayerFacts &facts);
   bool sharesTranspose(const Layer &layer) const;
   void leaveTranspose(const Layer &layer);
-  Status writeEmbedding(const Embedding &embedding);
+  Status writeEmbedding(const Embedding &embedding, LayerFacts &facts);
   void writeQuantizers();
   std::string writeSmoothing(std::string_view tensor);
   void insertBehind(std::string_view tensor, onnx::Message node);

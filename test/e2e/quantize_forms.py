@@ -185,6 +185,48 @@ class QuantizeForms(ToolTest):
         self.quantize(model, None, "--weights-only", 8)
         self.assertLess(self.loss(model, {"image": np.random.default_rng(0).standard_normal((2, 16, 8, 8)).astype(np.float32)}), 1e-3)
 
+    def test_tables_can_stay_wide(self):
+        boxes = np.stack([np.arange(4096), np.arange(4096) / 2, np.ones(4096), np.full(4096, 2)], 1).astype(np.float32)
+        net = Net(3)
+        found = net.node("Gather", [net.constant("boxes", boxes), "ids"], "box")
+        word = net.node("Gather", [net.constant("words", net.random.standard_normal((4096, 64)).astype(np.float32)), "ids"], "word")
+        x = net.node("MatMul", [word, net.weight("w", 64, 256, depth=64)], "inner")
+        net.node("Concat", [net.node("Relu", [x], "relu"), found], "y", axis=1)
+        model = self.save(net.model([value("ids", ["n"], INT64)], [value("y", ["n", 260])]))
+        few = {"name": "box", "treatment": "wide", "reason": "fewer than 16 columns", "weight_error": 0}
+        report = self.quantize(model, None, "--weights-only", 8)
+        tables = {table["name"]: table for table in report["tables"]}
+        self.assertEqual((tables["box"], tables["word"]["treatment"], report["embeddings"]), (few, "weights only", 1))
+        self.assertTrue(0 < tables["word"]["weight_error"] < 1e-3)
+        ids = {"ids": np.arange(2000, 4000, 7)}
+        np.testing.assert_array_equal(by_peer(self.folder / "net8.onnx", ids)[:, 256:], boxes[ids["ids"]])
+        report = self.quantize(model, None, "--weights-only", 8, "--keep", "word")
+        self.assertEqual(report["embeddings"], 0)
+        text = self.succeed("quantize", model, "--weights-only", 4).stdout
+        self.assertTrue((self.folder / "net.w4.onnx").exists())
+        self.assertIn("weights of 1 of 1 layers in few bits, 1 embedding tables; ", text.splitlines()[0])
+        self.assertRegex(text, r"box +Gather +wide +fewer than 16 columns")
+
+    def test_options_that_say_nothing_are_refused(self):
+        model = self.save(transformer(), "transformer.onnx")
+        np.savez(self.folder / "calib.npz", ids=np.random.default_rng(0).integers(0, 1000, (4, 16)))
+        self.refused("TN0105", "--narrow asks", model, "--weights-only", 8, "--narrow", "q0")
+        self.refused("TN0105", "--data gives some", model, "--weights-only", 8, "--data", "calib.npz")
+        self.refused("TN0105", "both name 'q0'", model, "--data", "calib.npz", "--keep", "q0", "--narrow", "q0")
+        self.refused("TN0105", "--percentile says nothing", model, "--data", "calib.npz", "--percentile", 99)
+
+    def test_zeros_lose_nothing(self):
+        net = Net(3)
+        x = net.node("MatMul", ["x", net.weight("a", 64, 64, depth=64)], "first")
+        x = net.node("Relu", [net.node("Sub", [x, net.constant("far", np.float32(1e6))], "below")], "zeros")
+        x = net.node("MatMul", [x, net.weight("b", 64, 64, depth=64)], "second")
+        net.node("MatMul", [net.node("Relu", [x], "relu"), net.weight("c", 64, 64, depth=64)], "third")
+        model = self.save(net.model([value("x", ["n", 64])], [value("third", ["n", 64])]))
+        np.savez(self.folder / "calib.npz", x=np.random.default_rng(0).standard_normal((16, 64)).astype(np.float32))
+        for ranges in ("mse", "entropy"):
+            text = self.succeed("quantize", model, "--data", "calib.npz", "-o", "net8.onnx", "--ranges", ranges).stdout
+            self.assertTrue(text.startswith("net8.onnx: "), text)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -21,6 +21,10 @@ namespace tenon::tool {
 
 class SampleSource;
 
+/// The key of a quantized model's metadata that says which samples it was calibrated with: a
+/// fingerprint of these.
+inline constexpr const char *kCalibrationKey = "tenon.calibration_data";
+
 /// An input of a model, which a data set has to fill.
 struct WantedInput {
   std::string name;

@@ -26,7 +26,6 @@ namespace {
 constexpr double kShortestSeconds = 0.001;
 constexpr uint64_t kMostBatch = 1 << 16;
 /// The key under which `quantize` leaves the fingerprint of its data in a model.
-constexpr const char *kCalibrationKey = "tenon.calibration_data";
 
 struct AccuracyFlags {
   OpenRequest open;
