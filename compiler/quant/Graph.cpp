@@ -2,9 +2,61 @@
 // read has to keep its name.
 #include "compiler/quant/Graph.h"
 
+#include "support/text/Text.h"
+
 #include <algorithm>
 
 namespace tenon::quant {
+namespace {
+
+using onnx::DataType;
+using std::string_view;
+
+bool isOwn(const onnx::Node &node) { return node.domain.empty() || node.domain == "ai.onnx"; }
+
+bool isAmong(string_view op, std::span<const string_view> ops) {
+  return std::find(ops.begin(), ops.end(), op) != ops.end();
+}
+
+/// Operands that quantization reads without a look at their number.
+size_t leastOperands(string_view op) {
+  constexpr string_view none[] = {"Constant",      "RandomNormal", "RandomUniform",
+                                  "SequenceEmpty", "Optional",     "OptionalHasElement",
+                                  "Loop"};
+  constexpr string_view two[] = {"Conv", "ConvTranspose", "Gemm", "MatMul", "Gather",
+                                 "Add",  "Sub",           "Mul",  "Div"};
+  return isAmong(op, none) ? 0 : isAmong(op, two) ? 2 : op == "Where" ? 3 : 1;
+}
+
+} // namespace
+
+Status checkNodes(const std::vector<onnx::Node> &nodes) {
+  std::unordered_map<string_view, size_t> makers;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    for (string_view output : nodes[i].outputs) {
+      makers[output] = i;
+    }
+  }
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const onnx::Node &node = nodes[i];
+    std::string what = strCat(node.opType, " '", nameOf(node), "'");
+    if (isOwn(node) && (node.inputs.size() < leastOperands(node.opType) || node.outputs.empty())) {
+      return Status::error(ErrorId::OnnxBadArity,
+                           strCat(what, " has ", node.inputs.size(), " inputs and ",
+                                  node.outputs.size(), " outputs"),
+                           "export the model again; onnx.checker says what else is wrong");
+    }
+    for (string_view input : node.inputs) {
+      auto maker = makers.find(input);
+      if (!input.empty() && maker != makers.end() && maker->second >= i) {
+        return Status::error(ErrorId::OnnxNotSorted,
+                             strCat(what, " reads '", input, "', which is made later"),
+                             "export the model again; onnx.checker says what else is wrong");
+      }
+    }
+  }
+  return Status::ok();
+}
 
 Graph::Graph(const onnx::Model &model) : nodes(model.graph.nodes) {
   for (const onnx::Tensor &tensor : model.graph.initializers) {
@@ -35,6 +87,58 @@ Graph::Graph(const onnx::Model &model) : nodes(model.graph.nodes) {
       }
     }
   }
+  setTypes(model.graph);
+}
+
+/// What a node's results are by its operator; those of unknown operators are like its first
+/// operand.
+DataType Graph::typeOfResult(size_t index) const {
+  constexpr string_view integers[] = {"Shape",  "Size",    "ArgMax",
+                                      "ArgMin", "NonZero", "NonMaxSuppression"};
+  constexpr string_view truths[] = {
+      "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or",
+      "Xor",   "Not",     "IsNaN",          "IsInf"};
+  constexpr string_view chosen[] = {"Cast", "RandomNormal", "RandomUniform", "EyeLike"};
+  constexpr string_view second[] = {"Where", "CastLike"};
+  constexpr string_view unknown[] = {"If", "Loop", "Scan", "Constant", "SequenceAt"};
+  const onnx::Node &node = nodes[index];
+  if (isOneOf(index, chosen)) {
+    int64_t type = integerOf(node, isOp(index, "Cast") ? "to" : "dtype", int64_t(DataType::Float));
+    return static_cast<DataType>(type);
+  }
+  if (isOp(index, "ConstantOfShape")) {
+    const onnx::Attribute *value = attributeOf(node, "value");
+    return value && value->tensor ? value->tensor->type : DataType::Float;
+  }
+  size_t operand = isOneOf(index, second) ? 1 : isOp(index, "OneHot") ? 2 : 0;
+  return isOneOf(index, integers)                                   ? DataType::Int64
+         : isOneOf(index, truths)                                   ? DataType::Bool
+         : isOneOf(index, unknown) || operand >= node.inputs.size() ? DataType::Undefined
+                                                                    : typeOf(node.inputs[operand]);
+}
+
+void Graph::setTypes(const onnx::Graph &main) {
+  for (const std::vector<onnx::ValueInfo> *infos : {&main.inputs, &main.outputs, &main.values}) {
+    for (const onnx::ValueInfo &info : *infos) {
+      if (info.type != DataType::Undefined) {
+        types.emplace(info.name, info.type);
+      }
+    }
+  }
+  for (const auto &[name, tensor] : constants) {
+    types[name] = tensor->type;
+  }
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    DataType type = typeOfResult(i);
+    for (string_view output : nodes[i].outputs) {
+      types.emplace(output, type);
+    }
+  }
+}
+
+DataType Graph::typeOf(string_view value) const {
+  auto found = types.find(value);
+  return found == types.end() ? DataType::Undefined : found->second;
 }
 
 void Graph::keepReads(const onnx::Graph &inner) {
@@ -52,8 +156,7 @@ void Graph::keepReads(const onnx::Graph &inner) {
 }
 
 bool Graph::isOp(size_t index, std::string_view op) const {
-  std::string_view domain = nodes[index].domain;
-  return nodes[index].opType == op && (domain.empty() || domain == "ai.onnx");
+  return nodes[index].opType == op && isOwn(nodes[index]);
 }
 
 bool Graph::isOneOf(size_t index, std::span<const std::string_view> ops) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "compiler/frontend/onnx/wire/Model.h"
+#include "support/Result.h"
 
 #include <optional>
 #include <set>
@@ -34,6 +35,8 @@ public:
   const std::vector<Use> &uses(std::string_view value) const;
   /// An initializer or the tensor of a Constant; null if the value is computed.
   const onnx::Tensor *constant(std::string_view value) const;
+  /// As far as it follows from what the model says; else Undefined.
+  onnx::DataType typeOf(std::string_view value) const;
   bool isInput(std::string_view value) const { return inputs.contains(value); }
   /// An output of the model, or read by a graph inside of a node: its name has to stay.
   bool isKept(std::string_view value) const { return kept.contains(value); }
@@ -42,13 +45,20 @@ public:
 
 private:
   void keepReads(const onnx::Graph &inner);
+  void setTypes(const onnx::Graph &main);
+  onnx::DataType typeOfResult(size_t index) const;
 
   const std::vector<onnx::Node> &nodes;
   std::unordered_map<std::string_view, size_t> producers;
   std::unordered_map<std::string_view, std::vector<Use>> readers;
   std::unordered_map<std::string_view, const onnx::Tensor *> constants;
+  std::unordered_map<std::string_view, onnx::DataType> types;
   std::set<std::string_view> inputs, kept;
 };
+
+/// An error for nodes that lack an operand or result that quantization looks at, and for nodes that
+/// are not sorted. Before a Graph is made of them.
+Status checkNodes(const std::vector<onnx::Node> &nodes);
 
 /// The name of a node, or of its first result where it has none.
 std::string_view nameOf(const onnx::Node &node);

@@ -35,7 +35,8 @@ constexpr string_view kPoolings[] = {"GlobalAveragePool", "GlobalMaxPool", "Redu
 class LayerFinder {
 public:
   LayerFinder(const Graph &graph, const Overrides &overrides)
-      : graph(graph), overrides(overrides), below(graph.all().size()), above(graph.all().size()) {}
+      : graph(graph), overrides(overrides), below(graph.all().size()), above(below), pooled(below),
+        probable(below), ending(below) {}
 
   std::vector<Layer> run();
 
@@ -46,11 +47,19 @@ private:
   }
   void markDepths();
   Layer describe(size_t node);
+  void markOrigins();
+  void markEnds();
+  bool canRead(size_t node, size_t transpose) const;
   std::optional<Weight> weightOf(size_t node) const;
-  std::optional<size_t> normBehind(size_t node) const;
+  std::optional<size_t> normBehind(size_t node, int64_t channels) const;
   std::string whyWide(const Layer &layer) const;
-  bool isPooled(string_view value) const;
-  bool comesFromSoftmax(string_view value) const;
+  std::string whyNever(const Layer &layer) const;
+  bool isPooled(string_view value) const { return isMarked(pooled, value); }
+  bool comesFromSoftmax(string_view value) const { return isMarked(probable, value); }
+  bool isMarked(const std::vector<bool> &nodes, string_view value) const {
+    std::optional<size_t> producer = graph.producer(value);
+    return producer && nodes[*producer];
+  }
   bool leadsToSoftmax(string_view value) const;
   bool endsAtOutput(string_view value) const;
   bool readsInput(string_view value) const;
@@ -59,6 +68,9 @@ private:
   const Overrides &overrides;
   std::vector<bool> below; ///< whether a layer reads the node's results, near or far
   std::vector<bool> above; ///< whether a layer makes what the node reads
+  /// Whether the result is one place of each channel, behind a pooling over all places; is one of
+  /// a softmax; has nothing but activations and shapes before an output.
+  std::vector<bool> pooled, probable, ending;
 };
 
 void LayerFinder::markDepths() {
@@ -78,6 +90,16 @@ void LayerFinder::markDepths() {
   }
 }
 
+/// Whether scales along one axis of a constant fit a layer behind its Transpose. Kernels of
+/// convolutions are read as they are stored, and who shares a Transpose gets one that reverses.
+bool LayerFinder::canRead(size_t node, size_t transpose) const {
+  const onnx::Attribute *order = attributeOf(graph.node(transpose), "perm");
+  bool reverses = !order || std::is_sorted(order->ints.rbegin(), order->ints.rend());
+  bool isAlone = graph.onlyReader(graph.node(transpose).outputs.front()).has_value();
+  bool isProduct = graph.isOp(node, "MatMul") || graph.isOp(node, "Gemm");
+  return isProduct && (isAlone || reverses);
+}
+
 /// A constant, or a transposed one, and the axis of its output channels.
 std::optional<Weight> LayerFinder::weightOf(size_t node) const {
   string_view value = graph.node(node).inputs.size() > 1 ? graph.node(node).inputs[1] : "";
@@ -86,6 +108,9 @@ std::optional<Weight> LayerFinder::weightOf(size_t node) const {
   std::optional<size_t> producer = graph.producer(value);
   bool isTransposed = producer && graph.isOp(*producer, "Transpose");
   if (isTransposed) {
+    if (!canRead(node, *producer)) {
+      return std::nullopt;
+    }
     value = graph.node(*producer).inputs.front();
     weight.use = {*producer, 0};
   }
@@ -109,7 +134,7 @@ std::optional<Weight> LayerFinder::weightOf(size_t node) const {
 }
 
 /// The BatchNormalization of constants that alone reads a convolution.
-std::optional<size_t> LayerFinder::normBehind(size_t node) const {
+std::optional<size_t> LayerFinder::normBehind(size_t node, int64_t channels) const {
   std::optional<size_t> reader = graph.onlyReader(graph.node(node).outputs.front());
   if (!reader || !graph.isOp(*reader, "BatchNormalization") ||
       integerOf(graph.node(*reader), "training_mode", 0) != 0) {
@@ -120,43 +145,44 @@ std::optional<size_t> LayerFinder::normBehind(size_t node) const {
     const onnx::Tensor *tensor = graph.constant(name);
     return tensor && tensor->type == onnx::DataType::Float;
   };
-  bool isConstant =
-      norm.inputs.size() == 5 && std::all_of(norm.inputs.begin() + 1, norm.inputs.end(), isFloat);
+  auto isParameter = [&](string_view name) {
+    return isFloat(name) && graph.constant(name)->dims == std::vector{channels};
+  };
+  bool isConstant = norm.inputs.size() == 5 &&
+                    std::all_of(norm.inputs.begin() + 1, norm.inputs.end(), isParameter);
   bool isRead = graph.node(node).inputs.size() < 3 || graph.node(node).inputs[2].empty() ||
                 isFloat(graph.node(node).inputs[2]);
   return isConstant && isRead ? reader : std::nullopt;
 }
 
-/// Whether it is one place of each channel: behind a pooling over all places.
-bool LayerFinder::isPooled(string_view value) const {
-  std::optional<size_t> producer = graph.producer(value);
-  if (!producer) {
-    return false;
+void LayerFinder::markOrigins() {
+  constexpr string_view passed[] = {"Dropout", "Cast", "Identity", "Reshape", "Transpose"};
+  for (size_t i = 0; i < graph.all().size(); ++i) {
+    const std::vector<string_view> &inputs = graph.node(i).inputs;
+    if (graph.isOneOf(i, kPoolings)) {
+      pooled[i] = true;
+    } else if (graph.isOp(i, "Mul") || graph.isOp(i, "Add")) {
+      pooled[i] = std::all_of(inputs.begin(), inputs.end(), [&](string_view input) {
+        return graph.constant(input) || isPooled(input);
+      });
+    } else if (graph.isOneOf(i, kUnary) || (isLayer(i) && weightOf(i))) {
+      pooled[i] = isPooled(inputs.front());
+    }
+    if (graph.isOp(i, "Where")) {
+      probable[i] = comesFromSoftmax(inputs[1]) || comesFromSoftmax(inputs[2]);
+    } else {
+      probable[i] = graph.isOp(i, "Softmax") ||
+                    (graph.isOneOf(i, passed) && comesFromSoftmax(inputs.front()));
+    }
   }
-  if (graph.isOneOf(*producer, kPoolings)) {
-    return true;
-  }
-  bool isUnary = graph.isOneOf(*producer, kUnary) || (isLayer(*producer) && weightOf(*producer));
-  if (graph.isOp(*producer, "Mul") || graph.isOp(*producer, "Add")) {
-    const std::vector<string_view> &inputs = graph.node(*producer).inputs;
-    return std::all_of(inputs.begin(), inputs.end(),
-                       [&](string_view input) { return graph.constant(input) || isPooled(input); });
-  }
-  return isUnary && isPooled(graph.node(*producer).inputs.front());
 }
 
-bool LayerFinder::comesFromSoftmax(string_view value) const {
-  std::optional<size_t> producer = graph.producer(value);
-  if (!producer) {
-    return false;
+void LayerFinder::markEnds() {
+  for (size_t i = graph.all().size(); i-- > 0;) {
+    const std::vector<string_view> &outputs = graph.node(i).outputs;
+    ending[i] = std::any_of(outputs.begin(), outputs.end(),
+                            [&](string_view output) { return endsAtOutput(output); });
   }
-  constexpr string_view passed[] = {"Dropout", "Cast", "Identity", "Reshape", "Transpose"};
-  if (graph.isOp(*producer, "Where")) {
-    const std::vector<string_view> &inputs = graph.node(*producer).inputs;
-    return comesFromSoftmax(inputs[1]) || comesFromSoftmax(inputs[2]);
-  }
-  return graph.isOp(*producer, "Softmax") ||
-         (graph.isOneOf(*producer, passed) && comesFromSoftmax(graph.node(*producer).inputs[0]));
 }
 
 /// Whether it is scaled, masked and normalized only.
@@ -184,9 +210,7 @@ bool LayerFinder::endsAtOutput(string_view value) const {
       std::optional<size_t> producer = graph.producer(input);
       return input != value && !graph.constant(input) && producer && above[*producer];
     });
-    const std::vector<string_view> &outputs = graph.node(use.node).outputs;
-    if (!joins && std::any_of(outputs.begin(), outputs.end(),
-                              [&](string_view output) { return endsAtOutput(output); })) {
+    if (!joins && ending[use.node]) {
       return true;
     }
   }
@@ -205,6 +229,32 @@ bool LayerFinder::readsInput(string_view value) const {
   std::optional<size_t> producer = graph.producer(value);
   return producer && graph.isOneOf(*producer, passed) &&
          readsInput(graph.node(*producer).inputs.front());
+}
+
+/// What keeps a layer wide whatever is asked for; else empty.
+std::string LayerFinder::whyNever(const Layer &layer) const {
+  const std::vector<string_view> &inputs = graph.node(layer.node).inputs;
+  if (layer.weight) {
+    const onnx::Tensor &tensor = *layer.weight->tensor;
+    bool isEmpty = std::find(tensor.dims.begin(), tensor.dims.end(), 0) != tensor.dims.end();
+    return tensor.type != onnx::DataType::Float ? strCat("its weights are ", nameOf(tensor.type))
+           : tensor.dims.size() < 2 || isEmpty  ? "its weights are no matrix"
+                                                : "";
+  }
+  std::optional<size_t> producer = graph.producer(inputs[1]);
+  if (producer && graph.isOp(*producer, "Transpose") &&
+      graph.constant(graph.node(*producer).inputs.front())) {
+    return "its weights stand behind a Transpose";
+  }
+  for (size_t operand : {size_t{0}, size_t{1}}) {
+    onnx::DataType type = graph.typeOf(inputs[operand]);
+    if (type != onnx::DataType::Float) {
+      return type == onnx::DataType::Undefined
+                 ? strCat("the type of '", inputs[operand], "' is not known")
+                 : strCat("it multiplies ", nameOf(type));
+    }
+  }
+  return "";
 }
 
 /// The first guess; empty for a layer that is to be narrow.
@@ -248,11 +298,9 @@ Layer LayerFinder::describe(size_t index) {
   if (!graph.isOp(index, "MatMul") && node.inputs.size() > 2) {
     layer.bias = node.inputs[2];
   }
-  bool isFloat = layer.weight && layer.weight->tensor->type == onnx::DataType::Float;
-  if (layer.weight && (!isFloat || layer.weight->tensor->dims.size() < 2)) {
+  layer.reason = whyNever(layer);
+  if (!layer.reason.empty()) {
     layer.treatment = Treatment::Wide;
-    layer.reason = isFloat ? "its weights are no matrix"
-                           : strCat("its weights are ", onnx::nameOf(layer.weight->tensor->type));
     return layer;
   }
   layer.reason = whyWide(layer);
@@ -270,7 +318,7 @@ Layer LayerFinder::describe(size_t index) {
     layer.treatment = Treatment::WeightsOnly;
   }
   if (layer.treatment != Treatment::Wide && layer.weight && graph.isOp(index, "Conv")) {
-    layer.norm = normBehind(index);
+    layer.norm = normBehind(index, layer.weight->tensor->dims[0]);
     layer.output = layer.norm ? graph.node(*layer.norm).outputs.front() : layer.output;
   }
   return layer;
@@ -278,6 +326,8 @@ Layer LayerFinder::describe(size_t index) {
 
 std::vector<Layer> LayerFinder::run() {
   markDepths();
+  markOrigins();
+  markEnds();
   std::vector<Layer> layers;
   for (size_t i = 0; i < graph.all().size(); ++i) {
     if (isLayer(i)) {

@@ -24,6 +24,8 @@ constexpr unsigned kNodeInput = 1, kNodeOutput = 2, kNodeName = 3, kNodeOp = 4, 
                    kNodeDomain = 7;
 constexpr unsigned kAttributeName = 1, kAttributeInteger = 3, kAttributeType = 20;
 constexpr unsigned kIntegerType = 2;
+/// From this version on initializers need not be inputs too.
+constexpr int64_t kIrOfFreeInitializers = 4;
 /// Protobuf's own limit on a file.
 constexpr size_t kMostBytes = (size_t{1} << 31) - 1;
 
@@ -226,8 +228,10 @@ Result<std::string> ModelEdit::write(onnx::ExternalFiles &files) const {
           : message.raw(whole);
       return Status::ok();
     }
-    if (field.number == kModelIr && irVersion) {
-      message.varint(kModelIr, static_cast<uint64_t>(*irVersion));
+    if (field.number == kModelIr) {
+      // What is added is an initializer and no input.
+      int64_t ir = std::max(irVersion.value_or(model.irVersion), kIrOfFreeInitializers);
+      message.varint(kModelIr, static_cast<uint64_t>(ir));
       return Status::ok();
     }
     if (field.number != kModelGraph) {

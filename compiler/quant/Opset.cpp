@@ -24,7 +24,6 @@ constexpr string_view kSame[] = {"Abs",
                                  "Asin",
                                  "Atan",
                                  "AveragePool",
-
                                  "Cast",
                                  "Ceil",
                                  "Concat",
@@ -33,6 +32,7 @@ constexpr string_view kSame[] = {"Abs",
                                  "Conv",
                                  "ConvTranspose",
                                  "Cos",
+                                 "CumSum",
                                  "DepthToSpace",
                                  "Div",
                                  "Elu",
@@ -77,12 +77,18 @@ constexpr string_view kSame[] = {"Abs",
                                  "Pow",
                                  "RNN",
                                  "Reciprocal",
+                                 "ReduceL1",
+                                 "ReduceL2",
+                                 "ReduceLogSum",
+                                 "ReduceLogSumExp",
                                  "ReduceMax",
                                  "ReduceMean",
                                  "ReduceMin",
                                  "ReduceProd",
+                                 "ReduceSumSquare",
                                  "Relu",
                                  "Reshape",
+                                 "Round",
                                  "ScatterElements",
                                  "ScatterND",
                                  "Selu",
@@ -142,7 +148,7 @@ private:
         ErrorId::BadArgument,
         strCat("the model is of opset ", version, ", scales for each channel exist from opset ",
                kOpset, " on, and ", graph.node(index).opType, " '", nameOf(graph.node(index)),
-               "' means something else there"),
+               "' is not known to mean the same there"),
         "export it again with a newer opset, or raise it with onnx.version_converter");
   }
   std::optional<size_t> rankOf(string_view value) const;
@@ -166,7 +172,7 @@ std::optional<size_t> OpsetRaiser::rankOf(string_view value) const {
   const std::vector<string_view> &inputs = graph.node(*producer).inputs;
   constexpr string_view kSums[] = {"Add", "Sub", "Mul", "Div"};
   if (graph.isOp(*producer, "Reshape")) {
-    const onnx::Tensor *shape = graph.constant(inputs[1]);
+    const onnx::Tensor *shape = inputs.size() > 1 ? graph.constant(inputs[1]) : nullptr;
     return shape && shape->dims.size() == 1 ? std::optional(size_t(shape->dims[0])) : std::nullopt;
   }
   if (graph.isOneOf(*producer, kSums)) {
@@ -186,13 +192,15 @@ Status OpsetRaiser::raise(size_t index) {
   if (hasGraph) {
     return refuse(index);
   }
-  if (graph.isOneOf(index, kSame)) {
+  constexpr string_view kSameFrom11[] = {"Resize", "TopK"};
+  if (graph.isOneOf(index, kSame) || (version >= 11 && graph.isOneOf(index, kSameFrom11))) {
     return Status::ok();
   }
   constexpr string_view kAxes[] = {"Squeeze", "Unsqueeze", "ReduceSum"};
   if (graph.isOneOf(index, kAxes)) {
     moveIntegers(index, "axes");
-  } else if (graph.isOp(index, "BatchNormalization") && node.outputs.size() == 1) {
+  } else if (graph.isOp(index, "BatchNormalization") && node.outputs.size() == 1 &&
+             integerOf(node, "spatial", 1) == 1) {
     edit.dropAttribute(index, "spatial");
   } else if (graph.isOp(index, "Split")) {
     moveIntegers(index, "split");

@@ -3,6 +3,7 @@
 #include "compiler/quant/Plan.h"
 
 #include "compiler/quant/Layers.h"
+#include "support/text/Text.h"
 
 #include <algorithm>
 #include <numeric>
@@ -14,10 +15,13 @@ using std::string_view;
 
 /// Tables of fewer elements are not worth three nodes.
 constexpr int64_t kSmallTable = 1 << 14;
+/// Rows of fewer numbers are coordinates or the like, which one scale does not fit.
+constexpr int64_t kFewColumns = 16;
 
 class Planner {
 public:
-  Planner(const Graph &graph, const Overrides &overrides, Mode mode) : graph(graph) {
+  Planner(const Graph &graph, const Overrides &overrides, Mode mode)
+      : graph(graph), overrides(overrides) {
     plan.layers = findLayers(graph, overrides);
     for (Layer &layer : plan.layers) {
       if (mode == Mode::WeightsOnly && layer.treatment == Treatment::Narrow) {
@@ -40,6 +44,7 @@ private:
   const Layer *convBehind(string_view tensor) const;
 
   const Graph &graph;
+  const Overrides &overrides;
   Plan plan;
   std::map<string_view, size_t> wanted; ///< tensors with a quantizer, and their sets
   std::vector<size_t> parents;
@@ -141,7 +146,21 @@ void Planner::findEmbeddings() {
     const onnx::Tensor *table = graph.constant(graph.node(i).inputs.front());
     if (table && table->type == onnx::DataType::Float && table->dims.size() == 2 &&
         table->dims[0] * table->dims[1] >= kSmallTable) {
-      plan.embeddings.push_back({i, graph.node(i).inputs.front(), table});
+      Embedding embedding;
+      embedding.node = i;
+      embedding.table = graph.node(i).inputs.front();
+      embedding.tensor = table;
+      if (table->dims[1] < kFewColumns) {
+        embedding.treatment = Treatment::Wide;
+        embedding.reason = strCat("fewer than ", kFewColumns, " columns");
+      }
+      auto decided = overrides.find(nameOf(graph.node(i)));
+      if (decided != overrides.end()) {
+        bool isKept = decided->second.first == Treatment::Wide;
+        embedding.treatment = isKept ? Treatment::Wide : Treatment::WeightsOnly;
+        embedding.reason = decided->second.second;
+      }
+      plan.embeddings.push_back(std::move(embedding));
     }
   }
 }

@@ -45,11 +45,13 @@ struct Group {
 /// An embedding table, of which rows are read.
 struct Embedding {
   size_t node = 0;
+  Treatment treatment = Treatment::WeightsOnly;
+  std::string reason; ///< why it is wide
   std::string_view table;
   const onnx::Tensor *tensor = nullptr;
 };
 
-/// What the user, or a search, decides about a layer by the name of its node.
+/// What the user, or a search, decides about a layer or table by the name of its node.
 using Overrides = std::map<std::string, std::pair<Treatment, std::string>, std::less<>>;
 
 struct Plan {

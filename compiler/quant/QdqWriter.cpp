@@ -152,6 +152,11 @@ Status QdqWriter::writeLayer(const Layer &layer, LayerFacts &facts) {
   if (old && old->type == DataType::Float && old->dims.size() == 1) {
     TENON_ASSIGN(Floats values, loadFloats(*old, files));
     bias = values.values;
+    // Gemm adds a bias of one number to all channels.
+    if (bias.size() == 1) {
+      bias.assign(static_cast<size_t>(weight.dims[static_cast<size_t>(layer.weight->axis)]),
+                  bias[0]);
+    }
   }
   if (layer.norm) {
     TENON_TRY(foldNorm(layer, weight, bias));
@@ -180,14 +185,24 @@ Status QdqWriter::writeLayer(const Layer &layer, LayerFacts &facts) {
   correctBias(layer, weight, narrow, bias, facts);
   std::string name = edit.freshName(base);
   std::string inputs[] = {parts.quantized, parts.scale, parts.zero};
-  edit.insertBefore(layer.weight->use.node,
-                    nodeMessage("DequantizeLinear", edit.freshName(base + "_DequantizeLinear"),
-                                inputs, name, "axis", layer.weight->axis));
-  edit.setOperand(layer.weight->use, name);
+  Message wide = nodeMessage("DequantizeLinear", edit.freshName(base + "_DequantizeLinear"), inputs,
+                             name, "axis", layer.weight->axis);
+  if (sharesTranspose(layer)) {
+    // Each layer gets a Transpose of its own: the others may read other weights, or the wide ones.
+    std::string turned = edit.freshName(base + "_transposed");
+    edit.insertBefore(layer.node, std::move(wide));
+    edit.insertBefore(layer.node, nodeMessage("Transpose", edit.freshName(base + "_Transpose"),
+                                              std::span(&name, 1), turned));
+    edit.setOperand({layer.node, 1}, turned);
+  } else {
+    edit.insertBefore(layer.weight->use.node, std::move(wide));
+    edit.setOperand(layer.weight->use, name);
+  }
+  leaveTranspose(layer);
   if (!bias.empty()) {
     writeBias(layer, bias, narrow.scales, facts);
   }
-  if (!isOwn && graph.uses(layer.weight->name).size() > 1) {
+  if (!isOwn && (graph.uses(layer.weight->name).size() > 1 || sharesTranspose(layer))) {
     stored.emplace(key, std::move(parts));
   }
   return Status::ok();
@@ -217,16 +232,37 @@ void QdqWriter::writeBlocks(const Layer &layer, const Floats &weight, LayerFacts
   addInteger(product, "block_size", kBlock);
   edit.setDomain(product, "com.microsoft");
   edit.drop(layer.node);
+  edit.insertBefore(layer.node, std::move(product));
   size_t reader = layer.weight->use.node;
-  if (reader != layer.node && graph.onlyReader(graph.node(reader).outputs.front())) {
+  if (reader != layer.node && !sharesTranspose(layer)) {
     edit.drop(reader);
   }
-  edit.insertBefore(layer.node, std::move(product));
+  leaveTranspose(layer);
+}
+
+bool QdqWriter::sharesTranspose(const Layer &layer) const {
+  size_t reader = layer.weight->use.node;
+  return reader != layer.node && !graph.onlyReader(graph.node(reader).outputs.front());
+}
+
+/// A shared Transpose goes with the last of its readers.
+void QdqWriter::leaveTranspose(const Layer &layer) {
+  size_t transpose = layer.weight->use.node;
+  if (sharesTranspose(layer)) {
+    std::string_view turned = graph.node(transpose).outputs.front();
+    size_t left = ++leavers[transpose];
+    if (left == graph.uses(turned).size() && !graph.isKept(turned)) {
+      edit.drop(transpose);
+    }
+  }
 }
 
 /// Rows of 8 bits with a scale each, which are read and only then become floats: a table behind
 /// DequantizeLinear would be dequantized as a whole in each run.
-Status QdqWriter::writeEmbedding(const Embedding &embedding) {
+Status QdqWriter::writeEmbedding(const Embedding &embedding, LayerFacts &facts) {
+  if (embedding.treatment == Treatment::Wide) {
+    return Status::ok();
+  }
   const onnx::Node &node = graph.node(embedding.node);
   std::string base(embedding.table), output(node.outputs.front());
   // A head that shares the table has a scale for each of its rows too.
@@ -237,6 +273,7 @@ Status QdqWriter::writeEmbedding(const Embedding &embedding) {
         stored.emplace(std::pair(embedding.table, 0), store(base, quantizeWeight(table, 0))).first;
   }
   const Stored &parts = known->second;
+  facts.weightError = parts.weight.error;
   std::string scale = edit.freshName(base + "_row_scale");
   std::vector<int64_t> dims = {parts.weight.dims[0], 1};
   edit.addConstant(scale, DataType::Float, dims, bytesOf(parts.weight.scales));
@@ -314,20 +351,24 @@ void QdqWriter::writeQuantizers() {
 }
 
 Status QdqWriter::run(Facts &facts) {
-  for (const Layer &layer : plan.layers) {
-    const onnx::Node &node = graph.node(layer.node);
+  auto factsOf = [&](size_t node, Treatment treatment, const std::string &reason) {
     LayerFacts own;
-    own.name = nameOf(node);
-    own.op = node.opType;
-    own.treatment = layer.treatment;
-    own.reason = layer.reason;
+    own.name = nameOf(graph.node(node));
+    own.op = graph.node(node).opType;
+    own.treatment = treatment;
+    own.reason = reason;
+    return own;
+  };
+  for (const Layer &layer : plan.layers) {
+    LayerFacts own = factsOf(layer.node, layer.treatment, layer.reason);
     TENON_TRY(writeLayer(layer, own));
     facts.layers.push_back(std::move(own));
   }
   for (const Embedding &embedding : plan.embeddings) {
-    TENON_TRY(writeEmbedding(embedding));
+    LayerFacts own = factsOf(embedding.node, embedding.treatment, embedding.reason);
+    TENON_TRY(writeEmbedding(embedding, own));
+    facts.tables.push_back(std::move(own));
   }
-  facts.embeddings = plan.embeddings.size();
   writeQuantizers();
   return Status::ok();
 }

@@ -44,7 +44,9 @@ private:
   void writeBias(const Layer &layer, const std::vector<float> &bias, std::span<const float> scales,
                  const LayerFacts &facts);
   void writeBlocks(const Layer &layer, const Floats &weight, LayerFacts &facts);
-  Status writeEmbedding(const Embedding &embedding);
+  bool sharesTranspose(const Layer &layer) const;
+  void leaveTranspose(const Layer &layer);
+  Status writeEmbedding(const Embedding &embedding, LayerFacts &facts);
   void writeQuantizers();
   std::string writeSmoothing(std::string_view tensor);
   void insertBehind(std::string_view tensor, onnx::Message node);
@@ -58,6 +60,7 @@ private:
   onnx::ExternalFiles &files;
   bool usesBlocks = false;
   int mostWeight = kMostWeight;
+  std::map<size_t, size_t> leavers; ///< readers of a shared Transpose that have their own now
   /// Constants as they were stored for the first of their readers, by name and axis.
   std::map<std::pair<std::string_view, int64_t>, Stored> stored;
 };

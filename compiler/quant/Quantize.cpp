@@ -67,6 +67,7 @@ Result<Quantizer> Quantizer::open(const std::string &path, const Settings &setti
   impl->folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   TENON_ASSIGN(impl->file, MappedFile::open(path));
   TENON_ASSIGN(impl->model, onnx::readModel(impl->file.bytes()));
+  TENON_TRY(checkNodes(impl->model.graph.nodes));
   impl->graph.emplace(impl->model);
   impl->settings = settings;
   TENON_TRY(refuseQuantized(*impl->graph));
@@ -85,16 +86,23 @@ Status Quantizer::Impl::checkPlan() const {
     bool isLayer = std::any_of(plan.layers.begin(), plan.layers.end(), [&](const Layer &layer) {
       return nameOf(graph->node(layer.node)) == decided.first;
     });
-    if (!isLayer) {
-      return Status::error(
-          ErrorId::BadArgument,
-          strCat("no convolution or product of the model is called '", decided.first, "'"),
-          "'tenon inspect MODEL' lists the nodes");
+    bool isTable =
+        std::any_of(plan.embeddings.begin(), plan.embeddings.end(), [&](const Embedding &table) {
+          return nameOf(graph->node(table.node)) == decided.first;
+        });
+    if (!isLayer && !isTable) {
+      return Status::error(ErrorId::BadArgument,
+                           strCat("no convolution, product or embedding of the model is called '",
+                                  decided.first, "'"),
+                           "'tenon inspect MODEL' lists the nodes");
     }
   }
   bool isAny = std::any_of(plan.layers.begin(), plan.layers.end(),
                            [](const Layer &layer) { return layer.treatment != Treatment::Wide; });
-  if (isAny || !plan.embeddings.empty()) {
+  bool isAnyTable =
+      std::any_of(plan.embeddings.begin(), plan.embeddings.end(),
+                  [](const Embedding &table) { return table.treatment != Treatment::Wide; });
+  if (isAny || isAnyTable) {
     return Status::ok();
   }
   std::string why = plan.layers.empty() ? "it has no convolution or product of FP32"
@@ -253,7 +261,7 @@ Status Quantizer::Impl::smooth(size_t group, double error, TensorFacts &tensorFa
   return Status::ok();
 }
 
-Status Quantizer::calibrate(const std::vector<Observed> &seen, size_t runs) {
+Status Quantizer::chooseRanges(const std::vector<Observed> &seen, size_t runs) {
   std::map<string_view, const Histogram *> histograms;
   for (size_t i = 0; i < impl->observations.size(); ++i) {
     const opt::Observation &observation = impl->observations[i];
@@ -313,7 +321,7 @@ Status Quantizer::calibrate(const std::vector<Observed> &seen, size_t runs) {
   return Status::ok();
 }
 
-Result<std::string> Quantizer::write(const std::string &samples) {
+Result<std::string> Quantizer::write(string_view key, const std::string &text) {
   onnx::ExternalFiles files(impl->folder);
   ModelEdit edit(impl->file.bytes(), impl->model, *impl->graph);
   TENON_TRY(raiseOpset(impl->model, *impl->graph, edit));
@@ -327,8 +335,8 @@ Result<std::string> Quantizer::write(const std::string &samples) {
   writer.useBlocks(impl->settings.weightBits == 4);
   writer.limitWeights(impl->settings.reducesRange ? kMostReduced : kMostWeight);
   TENON_TRY(writer.run(impl->facts));
-  if (!samples.empty()) {
-    edit.addMetadata(kSamplesKey, samples);
+  if (!text.empty()) {
+    edit.addMetadata(key, text);
   }
   return edit.write(files);
 }

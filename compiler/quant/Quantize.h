@@ -1,6 +1,11 @@
 // Post-training quantization of an ONNX model: what to observe, and the model with QuantizeLinear
 // and DequantizeLinear once it was observed. Free of MLIR; who runs the model is the caller's
 // affair.
+//
+// Of the other files, in the order of reading: Graph (who makes and reads a value), Layers (what is
+// multiplied, and why it is to stay wide), Plan (tensors that share a range), Range and Smoothing
+// (what was observed becomes scales), Weights and Blocks (constants in 8 and 4 bits), QdqWriter
+// (the new nodes) and ModelEdit (the changed file); Opset raises old models first.
 #pragma once
 
 #include "compiler/opt/precision/Observation.h"
@@ -16,9 +21,6 @@
 
 namespace tenon::quant {
 
-/// The key of a quantized model's metadata that says which samples it was calibrated with.
-inline constexpr std::string_view kSamplesKey = "tenon.calibration_data";
-
 struct Settings {
   RangeMethod method = RangeMethod::Mse;
   double percentile = 99.99;
@@ -27,7 +29,7 @@ struct Settings {
   bool reducesRange = false; ///< weights up to kMostReduced
   bool smooths = true;       ///< SmoothQuant, where it is predicted to help
   bool correctsBias = true;  ///< where the samples support it
-  /// Treatments of layers by the names of their nodes, which replace the first guess.
+  /// Treatments of layers and tables by the names of their nodes, which replace the first guess.
   Overrides overrides;
 };
 
@@ -37,7 +39,7 @@ struct Observed {
   Channels channels;
 };
 
-/// What became of a layer.
+/// What became of a layer, or of an embedding table by the node that reads it.
 struct LayerFacts {
   std::string name, op;
   Treatment treatment = Treatment::Narrow;
@@ -67,7 +69,7 @@ struct TensorFacts {
 struct Facts {
   std::vector<LayerFacts> layers;
   std::vector<TensorFacts> tensors;
-  size_t embeddings = 0;
+  std::vector<LayerFacts> tables;
 };
 
 /// An input of the model; -1 is a free dim.
@@ -94,9 +96,10 @@ public:
   std::vector<std::string> innerObserved() const;
 
   /// Finds the ranges: what was seen by each observation over `runs` runs.
-  Status calibrate(const std::vector<Observed> &seen, size_t runs);
-  /// The quantized model, with a text for `kSamplesKey`. After calibrate.
-  Result<std::string> write(const std::string &samples);
+  Status chooseRanges(const std::vector<Observed> &seen, size_t runs);
+  /// The quantized model, with a text of the caller's in its metadata unless that is empty. After
+  /// chooseRanges.
+  Result<std::string> write(std::string_view key, const std::string &text);
   /// After write.
   const Facts &facts() const;
 

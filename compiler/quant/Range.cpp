@@ -269,6 +269,9 @@ std::string_view nameOf(RangeMethod method) {
 
 Range estimateRange(const Histogram &histogram, RangeMethod method, double percentile) {
   Range whole{std::min(histogram.low(), 0.0), std::max(histogram.high(), 0.0)};
+  if (whole.low == whole.high) {
+    return whole;
+  }
   Bins bins = histogram.bins();
   switch (method) {
   case RangeMethod::MinMax:

@@ -28,8 +28,8 @@ def quantize(
     each layer with its reason, the range of each tensor, the size before and after. `data` is a path as for --data, a dict with
     an array for each input whose first dim counts the samples, or samples as dicts, without the dim of the batch: a list, a
     generator, a function that gives them. `output` is by default the
-    model's name with .int8.onnx. Layers named in `keep` stay wide, those in
-    `narrow` do not. With `weights_only` (8 or 4 bits) no data are needed."""
+    model's name with .int8.onnx, .w8.onnx or .w4.onnx. Layers and tables named in `keep` stay wide, layers in
+    `narrow` do not. With `weights_only` (8 or 4 bits) no data are given."""
     with tempfile.TemporaryDirectory(prefix="tenon-quantize-") as scratch:
         arguments = ["quantize", f"--ranges={ranges}", *(f"--keep={name}" for name in keep)]
         arguments += [f"--narrow={name}" for name in narrow]

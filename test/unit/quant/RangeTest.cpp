@@ -124,6 +124,15 @@ TEST(Range, MovingAverageIsOfRuns) {
   EXPECT_EQ(histogram.high(), 11);
 }
 
+TEST(Range, OfZerosIsEmpty) {
+  Histogram histogram = observe(std::vector<float>(100, 0.0F));
+  for (RangeMethod method : kRangeMethods) {
+    Range range = estimateRange(histogram, method, 99);
+    EXPECT_EQ(range.low, 0);
+    EXPECT_EQ(range.high, 0);
+  }
+}
+
 TEST(Range, EntropyCanBeWorseThanMinMax) {
   // Most values are small, and what matters is far from them.
   std::vector<float> values = normal(100000, 0.01F);
@@ -133,7 +142,9 @@ TEST(Range, EntropyCanBeWorseThanMinMax) {
   Histogram histogram = observe(values);
   Range entropy = estimateRange(histogram, RangeMethod::Entropy, 0);
   Range mse = estimateRange(histogram, RangeMethod::Mse, 0);
-  EXPECT_LE(exactError(values, mse), exactError(values, entropy) * 1.01);
+  Range whole = estimateRange(histogram, RangeMethod::MinMax, 0);
+  EXPECT_GT(exactError(values, entropy), exactError(values, whole));
+  EXPECT_LE(exactError(values, mse), exactError(values, whole) * 1.01);
 }
 
 TEST(Histogram, MergesByAddition) {

@@ -134,11 +134,15 @@ TEST_F(DatasetTest, SharedSamplesAreFoundWhateverTheirPlace) {
   std::vector<WantedInput> wanted = {{"x", DType::F32, {-1, 3}}};
   Result<Dataset> all = open(wanted, list(counting("x", DType::F32, {300, 3})));
   ASSERT_TRUE(all.isOk());
-  Result<std::string> fingerprint = all->fingerprint();
+  Result<std::string> fingerprint = all->fingerprint(all->samples());
   EXPECT_EQ(*all->shareOf(*fingerprint), 1);
   Result<Dataset> half = open(wanted, list(counting("x", DType::F32, {150, 3})));
   EXPECT_NEAR(*half->shareOf(*fingerprint), 0.5, 0.02);
-  EXPECT_EQ(*all->shareOf(*half->fingerprint()), 1);
+  EXPECT_EQ(*all->shareOf(*half->fingerprint(half->samples())), 1);
+  // That of the first samples does not know the others.
+  std::string first = *all->fingerprint(8);
+  EXPECT_EQ(*half->shareOf(first), 1);
+  EXPECT_EQ(*open(wanted, list(counting("x", DType::F32, {8, 3})))->shareOf(first), 1);
   Tensor others = counting("x", DType::F32, {300, 3});
   for (int64_t i = 0; i < others.elements(); ++i) {
     setElement(others, i, -1 - static_cast<double>(i));

@@ -178,11 +178,12 @@ Result<uint64_t> Dataset::hashOf(size_t sample) const {
   return hasher.digest().low;
 }
 
-Result<std::string> Dataset::fingerprint() const {
-  size_t count = std::min(kHashedSamples, samples());
+Result<std::string> Dataset::fingerprint(size_t count) const {
+  count = std::min(count, samples());
+  size_t hashes = std::min(kHashedSamples, count);
   std::string text;
-  for (size_t i = 0; i < count; ++i) {
-    TENON_ASSIGN(uint64_t hash, hashOf(i * samples() / count));
+  for (size_t i = 0; i < hashes; ++i) {
+    TENON_ASSIGN(uint64_t hash, hashOf(i * count / hashes));
     text += fmt::format("{:016x}", hash);
   }
   return text;

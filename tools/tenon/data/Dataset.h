@@ -21,6 +21,10 @@ namespace tenon::tool {
 
 class SampleSource;
 
+/// The key of a quantized model's metadata that says which samples it was calibrated with: a
+/// fingerprint of these.
+inline constexpr const char *kCalibrationKey = "tenon.calibration_data";
+
 /// An input of a model, which a data set has to fill.
 struct WantedInput {
   std::string name;
@@ -76,8 +80,8 @@ public:
   std::span<const std::string> warnings() const { return notes; }
 
   /// Which samples these are, by the bytes that the model is given, whatever file they came from:
-  /// hashes of some of them, as text for a model's metadata.
-  Result<std::string> fingerprint() const;
+  /// hashes of some of the first `count`, as text for a model's metadata.
+  Result<std::string> fingerprint(size_t count) const;
   /// The share of the samples of a fingerprint that are among these (0 to 1).
   Result<double> shareOf(std::string_view fingerprint) const;
 

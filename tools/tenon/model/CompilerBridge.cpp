@@ -24,6 +24,7 @@
 
 #include <array>
 #include <filesystem>
+#include <set>
 
 namespace tenon::tool {
 namespace {
@@ -294,6 +295,20 @@ std::vector<std::string> dataFilesOf(const std::string &model) {
     files.push_back(file.path);
   }
   return files;
+}
+
+uint64_t bytesOfModel(const std::string &model) {
+  auto bytesOf = [](const std::string &path) -> uint64_t {
+    std::error_code error;
+    uintmax_t bytes = std::filesystem::file_size(path, error);
+    return error ? 0 : bytes;
+  };
+  uint64_t bytes = bytesOf(model);
+  std::vector<std::string> named = dataFilesOf(model);
+  for (const std::string &file : std::set<std::string>(named.begin(), named.end())) {
+    bytes += bytesOf(file);
+  }
+  return bytes;
 }
 
 namespace {

@@ -87,6 +87,8 @@ Result<std::vector<pipeline::RegionTrials>> measureKernels(const CompileRequest 
 /// The files with weights that a model names, or that lie beside a dumped phase; none for a file
 /// that cannot be read.
 std::vector<std::string> dataFilesOf(const std::string &model);
+/// Of a model file and those of its weights; 0 for what cannot be read.
+uint64_t bytesOfModel(const std::string &model);
 
 /// Something that a model needs and Tenon lacks; see frontend::Gap.
 struct ModelGap {

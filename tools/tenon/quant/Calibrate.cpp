@@ -148,13 +148,31 @@ private:
   std::map<std::string, std::vector<std::byte>> values; ///< the first of each input
 };
 
-/// Rows of each run: of so many samples as few runs as kMostRows allows, all alike.
-size_t rowsOfRuns(size_t samples) {
+/// Rows of each run: those of a fixed batch, or of so many samples as few runs as kMostRows allows, all alike.
+size_t rowsOfRuns(const Dataset &data, size_t samples) {
+  for (const WantedInput &input : data.inputs()) {
+    if (input.leastRows > int64_t(kMostRows)) {
+      return size_t(input.leastRows);
+    }
+  }
   size_t rows = std::min(kMostRows, samples);
   while (samples % rows != 0) {
     --rows;
   }
   return rows;
+}
+
+/// The rows that fill a batch become its samples in turn, as all rows are counted.
+void fillInTurn(Batch &batch) {
+  for (Tensor &input : batch.inputs) {
+    if (batch.samples == 1 || input.dims.empty() || input.dims[0] != int64_t(batch.rows)) {
+      continue;
+    }
+    size_t row = input.bytes().size() / batch.rows;
+    for (size_t i = batch.samples; i < batch.rows; ++i) {
+      std::memcpy(input.data.data() + i * row, input.data.data() + (i - batch.samples) * row, row);
+    }
+  }
 }
 
 } // namespace
@@ -167,17 +185,29 @@ Result<Calibration> calibrate(const quant::Quantizer &quantizer, const Calibrati
   Calibration result;
   result.warnings.assign(data.warnings().begin(), data.warnings().end());
   result.samples = request.mostSamples == 0 ? data.samples() : std::min(request.mostSamples, data.samples());
-  TENON_ASSIGN(result.fingerprint, data.fingerprint());
+  TENON_ASSIGN(result.fingerprint, data.fingerprint(result.samples));
   result.seen.resize(quantizer.observations().size());
   if (result.seen.empty()) {
     return result;
   }
-  size_t rows = rowsOfRuns(result.samples);
+  size_t rows = rowsOfRuns(data, result.samples);
   std::vector<std::unique_ptr<Observer>> observers;
   ConstantCheck constant;
+  bool hasFull = false;
+  size_t left = 0; // what does not fill a batch, and would count more than others
   for (size_t first = 0; first < result.samples;) {
     terminal.progress("calibrate", double(first) / double(result.samples));
     TENON_ASSIGN(Batch batch, data.read(first, std::min(rows, result.samples - first)));
+    first += batch.samples;
+    bool isFull = batch.samples == batch.rows;
+    if (!isFull && hasFull) {
+      left += batch.samples;
+      continue;
+    }
+    hasFull = isFull;
+    if (!isFull) {
+      fillInTurn(batch);
+    }
     constant.add(batch);
     auto fitting = std::find_if(observers.begin(), observers.end(), [&](const auto &one) { return one->takes(batch); });
     if (fitting == observers.end()) {
@@ -190,10 +220,14 @@ Result<Calibration> calibrate(const quant::Quantizer &quantizer, const Calibrati
     Clock::time_point start = Clock::now();
     TENON_TRY((*fitting)->run(batch, quantizer.observations(), result.seen));
     result.runSeconds += since(start);
-    first += batch.samples;
     ++result.runs;
   }
   terminal.clearProgress();
+  if (left > 0) {
+    result.samples -= left;
+    result.warnings.push_back(
+        fmt::format("{}: {} samples do not fill a batch of the model's, and are left out", request.data, left));
+  }
   if (constant.isConstant()) {
     return Status::error(ErrorId::BadDataset,
                          fmt::format("{}: each input has one value in all samples, of which no range can be learned",

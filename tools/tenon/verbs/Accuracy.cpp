@@ -28,7 +28,6 @@ namespace {
 constexpr double kShortestSeconds = 0.001;
 constexpr uint64_t kMostBatch = 1 << 16;
 /// The key under which `quantize` leaves the fingerprint of its data in a model.
-constexpr const char *kCalibrationKey = "tenon.calibration_data";
 
 struct AccuracyFlags {
   OpenRequest open;
@@ -334,7 +333,7 @@ Status Accuracy::run() {
     metrics.push_back(std::move(described));
   }
   TENON_ASSIGN(std::vector<Json> costs, describeCosts());
-  TENON_ASSIGN(std::string fingerprint, data().fingerprint());
+  TENON_ASSIGN(std::string fingerprint, data().fingerprint(data().samples()));
   Json result = {{"data", flags.data},
                  {"samples", data().samples()},
                  {"fingerprint", fingerprint},

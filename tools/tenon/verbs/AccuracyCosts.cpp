@@ -11,7 +11,6 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <set>
 
 namespace tenon::tool {
 namespace {
@@ -20,16 +19,6 @@ uint64_t fileBytes(const std::string &path) {
   std::error_code error;
   uintmax_t bytes = std::filesystem::file_size(path, error);
   return error ? 0 : bytes;
-}
-
-/// Of a model also the files of its weights.
-uint64_t bytesOfModel(const std::string &path) {
-  uint64_t bytes = fileBytes(path);
-  std::vector<std::string> named = dataFilesOf(path);
-  for (const std::string &file : std::set<std::string>(named.begin(), named.end())) {
-    bytes += fileBytes(file);
-  }
-  return bytes;
 }
 
 Result<Contender> contenderOf(CostSubject &subject, const runtime::SessionOptions &options) {

@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 namespace tenon::tool {
 namespace {
@@ -35,14 +36,44 @@ struct QuantizeFlags {
   std::string output, ranges = "mse";
   uint64_t samples = 0;
   std::string weightsOnly; ///< "8", "4", or empty
-  double percentile = 99.99;
+  std::optional<double> percentile;
   std::vector<std::string> keep, narrow;
   bool noCache = false, reduceRange = false, noSmoothing = false, noBiasCorrection = false;
 };
 
-/// "model.int8.onnx" beside "model.onnx".
-std::string defaultOutput(const std::string &model) {
-  return (model.ends_with(".onnx") ? model.substr(0, model.size() - 5) : model) + ".int8.onnx";
+/// "model.int8.onnx" beside "model.onnx", or "model.w4.onnx" for weights alone.
+std::string defaultOutput(const QuantizeFlags &flags) {
+  std::string_view model = flags.request.model;
+  model.remove_suffix(model.ends_with(".onnx") ? 5 : 0);
+  return fmt::format("{}.{}.onnx", model, flags.weightsOnly.empty() ? "int8" : "w" + flags.weightsOnly);
+}
+
+/// Options that would do nothing, or say two things of a layer.
+Status checkFlags(const QuantizeFlags &flags) {
+  auto refuse = [](std::string what, std::string next) {
+    return Status::error(ErrorId::BadArgument, std::move(what), std::move(next));
+  };
+  bool isWeightsOnly = !flags.weightsOnly.empty();
+  if (flags.request.data.empty() && !isWeightsOnly) {
+    return refuse("there are no samples to calibrate with",
+                  "give them with --data, or store the weights alone in few bits: --weights-only 8");
+  }
+  if (isWeightsOnly && !flags.request.data.empty()) {
+    return refuse("--weights-only needs no samples, and --data gives some", "leave one of both out");
+  }
+  if (isWeightsOnly && !flags.narrow.empty()) {
+    return refuse("--weights-only computes every layer wide, and --narrow asks for one in int8",
+                  "leave one of both out");
+  }
+  if (flags.percentile && flags.ranges != "percentile") {
+    return refuse(fmt::format("--percentile says nothing to --ranges {}", flags.ranges), "add --ranges percentile");
+  }
+  for (const std::string &name : flags.keep) {
+    if (std::ranges::count(flags.narrow, name) > 0) {
+      return refuse(fmt::format("--keep and --narrow both name '{}'", view::visible(name)), "leave one of both out");
+    }
+  }
+  return Status::ok();
 }
 
 Result<quant::Settings> settingsOf(const QuantizeFlags &flags) {
@@ -52,7 +83,7 @@ Result<quant::Settings> settingsOf(const QuantizeFlags &flags) {
       settings.method = method;
     }
   }
-  settings.percentile = flags.percentile;
+  settings.percentile = flags.percentile.value_or(settings.percentile);
   settings.weightBits = flags.weightsOnly.empty() ? 0 : flags.weightsOnly == "8" ? 8 : 4;
   settings.reducesRange = flags.reduceRange;
   settings.smooths = !flags.noSmoothing;
@@ -66,15 +97,6 @@ Result<quant::Settings> settingsOf(const QuantizeFlags &flags) {
   return settings;
 }
 
-uint64_t sizeOfModel(const std::string &model) {
-  std::error_code error;
-  uint64_t bytes = std::filesystem::file_size(model, error);
-  for (const std::string &file : dataFilesOf(model)) {
-    bytes += std::filesystem::file_size(file, error);
-  }
-  return bytes;
-}
-
 struct Outcome {
   const quant::Facts &facts;
   const Calibration &calibration;
@@ -83,8 +105,11 @@ struct Outcome {
 
 /// How far a tensor is from what 8 bits can keep; above 0 for those that are worth a word.
 double badness(const quant::TensorFacts &tensor) {
-  // Smoothing deals with outliers of channels, and was predicted to gain.
-  return tensor.alpha > 0 ? 0 : std::max(1 - tensor.decibels / kPoorDecibels, 1 - tensor.levels / kPoorLevels);
+  // Smoothing deals with outliers of channels, and was predicted to gain; zeros are kept exactly.
+  bool isZero = tensor.seen.low == 0 && tensor.seen.high == 0;
+  return tensor.alpha > 0 || isZero
+             ? 0
+             : std::max(1 - tensor.decibels / kPoorDecibels, 1 - tensor.levels / kPoorLevels);
 }
 
 const quant::TensorFacts *worstTensor(const quant::Facts &facts) {
@@ -105,8 +130,13 @@ std::string describeWorst(const quant::TensorFacts &tensor) {
                      tensor.range.low, tensor.range.high, readers);
 }
 
+size_t narrowTables(const quant::Facts &facts) {
+  return static_cast<size_t>(std::ranges::count_if(
+      facts.tables, [](const auto &table) { return table.treatment != Treatment::Wide; }));
+}
+
 Json toJson(const QuantizeFlags &flags, const Outcome &outcome) {
-  Json layers = Json::array(), tensors = Json::array();
+  Json layers = Json::array(), tables = Json::array(), tensors = Json::array();
   for (const quant::LayerFacts &layer : outcome.facts.layers) {
     layers.push_back({{"name", layer.name},
                       {"op", layer.op},
@@ -116,6 +146,12 @@ Json toJson(const QuantizeFlags &flags, const Outcome &outcome) {
                       {"weight_error", layer.weightError},
                       {"bias_corrected", layer.corrected},
                       {"largest_correction", layer.correction}});
+  }
+  for (const quant::LayerFacts &table : outcome.facts.tables) {
+    tables.push_back({{"name", table.name},
+                      {"treatment", quant::nameOf(table.treatment)},
+                      {"reason", table.reason},
+                      {"weight_error", table.weightError}});
   }
   for (const quant::TensorFacts &tensor : outcome.facts.tensors) {
     tensors.push_back({{"name", tensor.name},
@@ -139,7 +175,8 @@ Json toJson(const QuantizeFlags &flags, const Outcome &outcome) {
           {"worst", worst ? Json(worst->name) : Json()},
           {"layers", layers},
           {"tensors", tensors},
-          {"embeddings", outcome.facts.embeddings},
+          {"tables", tables},
+          {"embeddings", narrowTables(outcome.facts)},
           {"bytes_before", outcome.before},
           {"bytes_after", outcome.after},
           {"compile_seconds", outcome.calibration.compileSeconds},
@@ -163,12 +200,13 @@ std::string describeAlgorithms(const quant::Facts &facts) {
   }
   std::string text;
   if (most) {
-    text += fmt::format("smoothing: {} tensors; most gains '{}', {:.1f} dB in the products that read it, with alpha {:.1f}\n", smoothed,
-                        view::visible(most->name), most->gain, most->alpha);
+    text += fmt::format("smoothing: {} tensors; most gains '{}', {:.1f} dB in the products that read it, with alpha "
+                        "{:.1f}\n",
+                        smoothed, view::visible(most->name), most->gain, most->alpha);
   }
   if (layers > 0) {
-    text += fmt::format("bias correction: {} channels of {} layers, by at most {:.4f} of a channel's deviation\n", channels, layers,
-                        largest);
+    text += fmt::format("bias correction: {} channels of {} layers, by at most {:.4f} of a channel's deviation\n",
+                        channels, layers, largest);
   }
   return text;
 }
@@ -179,27 +217,35 @@ std::string toText(const QuantizeFlags &flags, const Outcome &outcome) {
   if (worst && badness(*worst) > 0) {
     text += describeWorst(*worst);
   }
-  size_t narrow = 0, stored = 0;
+  size_t narrow = 0, stored = 0, tables = narrowTables(outcome.facts);
   for (const quant::LayerFacts &layer : outcome.facts.layers) {
     narrow += layer.treatment == Treatment::Narrow;
     stored += layer.treatment == Treatment::WeightsOnly;
   }
-  text += fmt::format("{}: {} of {} layers in int8, {} with weights in int8 only{}; {} ranges by {} of {} samples; {} "
-                      "after {}, {:.2f} of it\n",
-                      flags.output, narrow, outcome.facts.layers.size(), stored,
-                      outcome.facts.embeddings ? fmt::format(", {} embedding tables", outcome.facts.embeddings) : "",
-                      outcome.facts.tensors.size(), flags.ranges, outcome.calibration.samples,
-                      formatBytes(outcome.after), formatBytes(outcome.before),
+  std::string ranges;
+  if (flags.weightsOnly.empty()) {
+    text += fmt::format("{}: {} of {} layers in int8, {} with weights in int8 only", flags.output, narrow,
+                        outcome.facts.layers.size(), stored);
+    ranges = fmt::format("{} ranges by {} of {} samples; ", outcome.facts.tensors.size(), flags.ranges,
+                         outcome.calibration.samples);
+  } else {
+    text += fmt::format("{}: weights of {} of {} layers in few bits", flags.output, stored,
+                        outcome.facts.layers.size());
+  }
+  text += fmt::format("{}; {}{} after {}, {:.2f} of it\n", tables ? fmt::format(", {} embedding tables", tables) : "",
+                      ranges, formatBytes(outcome.after), formatBytes(outcome.before),
                       double(outcome.after) / double(std::max<uint64_t>(outcome.before, 1)));
+  std::vector<quant::LayerFacts> rows = outcome.facts.layers;
+  rows.insert(rows.end(), outcome.facts.tables.begin(), outcome.facts.tables.end());
   size_t width = 0;
-  for (const quant::LayerFacts &layer : outcome.facts.layers) {
-    width = std::max(width, layer.name.size());
+  for (const quant::LayerFacts &row : rows) {
+    width = std::max(width, row.name.size());
   }
   width = std::min<size_t>(width, 60);
-  for (const quant::LayerFacts &layer : outcome.facts.layers) {
-    std::string_view bits = layer.bits == 4 ? "4 bits" : "";
-    text += fmt::format("  {:<{}}  {:<13} {:<12}  {}\n", view::visible(layer.name), width, layer.op,
-                        quant::nameOf(layer.treatment), layer.reason.empty() ? bits : layer.reason);
+  for (const quant::LayerFacts &row : rows) {
+    std::string_view bits = row.bits == 4 ? "4 bits" : "";
+    text += fmt::format("  {:<{}}  {:<13} {:<12}  {}\n", view::visible(row.name), width, row.op,
+                        quant::nameOf(row.treatment), row.reason.empty() ? bits : row.reason);
   }
   text += describeAlgorithms(outcome.facts);
   for (const quant::TensorFacts &tensor : outcome.facts.tensors) {
@@ -216,13 +262,10 @@ Status quantize(QuantizeFlags &flags, Terminal &terminal) {
   request.mostSamples = flags.samples;
   request.useCache = !flags.noCache;
   if (flags.output.empty()) {
-    flags.output = defaultOutput(request.model);
+    flags.output = defaultOutput(flags);
   }
+  TENON_TRY(checkFlags(flags));
   TENON_TRY(isModel(request.model, Takes::Model).takeStatus());
-  if (request.data.empty() && flags.weightsOnly.empty()) {
-    return Status::error(ErrorId::BadArgument, "there are no samples to calibrate with",
-                         "give them with --data, or store the weights alone in few bits: --weights-only 8");
-  }
   std::vector<std::string> reads;
   if (!request.data.empty()) {
     reads.push_back(request.data);
@@ -239,11 +282,11 @@ Status quantize(QuantizeFlags &flags, Terminal &terminal) {
   for (const std::string &warning : calibration.warnings) {
     terminal.note(warning);
   }
-  TENON_TRY(quantizer.calibrate(calibration.seen, calibration.runs));
-  TENON_ASSIGN(std::string bytes, quantizer.write(calibration.fingerprint));
+  TENON_TRY(quantizer.chooseRanges(calibration.seen, calibration.runs));
+  TENON_ASSIGN(std::string bytes, quantizer.write(kCalibrationKey, calibration.fingerprint));
   TENON_TRY(file.append(std::as_bytes(std::span(bytes))));
   TENON_TRY(file.commit());
-  Outcome outcome{quantizer.facts(), calibration, sizeOfModel(request.model), bytes.size()};
+  Outcome outcome{quantizer.facts(), calibration, bytesOfModel(request.model), bytes.size()};
   if (terminal.json()) {
     terminal.printJson("quantize", toJson(flags, outcome));
   } else {
@@ -258,8 +301,12 @@ Action declareQuantize(CLI::App &command) {
   std::shared_ptr<QuantizeFlags> flags = std::make_shared<QuantizeFlags>();
   flags->request.threads = usableCpus();
   command.add_option("MODEL", flags->request.model, "A trained model (ONNX, FP32)")->required();
-  command.add_option("--data", flags->request.data, "Samples to calibrate with: x.npz with an array for each input, lines of JSON, or a folder of pictures");
-  addOutput(command, flags->output, "Where to write the quantized model; by default the model's name with .int8.onnx");
+  command.add_option("--data", flags->request.data, 
+                     "Samples to calibrate with: x.npz with an array for each input, lines of JSON, or a folder of "
+                     "pictures");
+  addOutput(command, flags->output,
+            "Where to write the quantized model; by default the model's name with .int8.onnx, or .w8.onnx or .w4.onnx "
+            "for weights alone");
   std::vector<std::string> methods;
   for (quant::RangeMethod method : quant::kRangeMethods) {
     methods.emplace_back(quant::nameOf(method));
@@ -274,9 +321,11 @@ Action declareQuantize(CLI::App &command) {
       "Use only so many samples, the first ones");
   addChoice(command, "--weights-only", flags->weightsOnly, {"8", "4"},
             "Store weights in 8 bits, or those of products in 4 (MatMulNBits), and compute wide: needs no samples");
-  command.add_option("--keep", flags->keep, "Leave the layer of this node wide (repeat for more)")
+  command.add_option("--keep", flags->keep, "Leave the layer or embedding table of this node wide (repeat for more)")
       ->allow_extra_args(false);
-  command.add_option("--narrow", flags->narrow, "Make the layer of this node int8, against the first guess (repeat for more)")
+  command
+      .add_option("--narrow", flags->narrow,
+                  "Make the layer of this node int8, against the first guess (repeat for more)")
       ->allow_extra_args(false);
   command.add_flag("--reduce-range", flags->reduceRange,
                    "Weights of 7 bits, for other programs that saturate on x86 without VNNI; Tenon does not");
