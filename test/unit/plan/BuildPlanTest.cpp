@@ -126,8 +126,7 @@ codegen::RegionCode readingAtEnds(tn::RegionOp region, size_t symbols,
 }
 
 constexpr const char *kResidual =
-    R"((%x: tensor<8x8xf32> {tn.name = "x"}) -> (tensor<8x8xf32> {tn.name = "y"}) {
-    %w = tn.weight "w" : tensor<8x8xf32>
+    R"((%x: tensor<8x8xf32> {tn.name = "x"}, %w: tensor<8x8xf32> {tn.name = "w"}) -> (tensor<8x8xf32> {tn.name = "y"}) {
     %0 = tn.softmax %x {axis = 0 : i64} : tensor<8x8xf32>
     %1 = tn.softmax %0 {axis = 1 : i64} : tensor<8x8xf32>
     %2 = tn.matmul %1, %w : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
@@ -139,7 +138,7 @@ constexpr const char *kResidual =
 TEST_F(BuildPlanTest, ProductsWriteOverResidualsThatTheyReadAtTheirEnds) {
   makeCode = readingAtEnds;
   engine::Plan made = build(kResidual);
-  ASSERT_EQ(made.instructions.size(), 4u);
+  ASSERT_EQ(made.instructions.size(), 5u);
   const std::vector<uint32_t> &product = made.instructions[2].buffers;
   EXPECT_EQ(product.back(), made.instructions[0].buffers.back());
   EXPECT_EQ(made.arenaBytes, 2 * 8 * 8 * 4);
@@ -147,7 +146,7 @@ TEST_F(BuildPlanTest, ProductsWriteOverResidualsThatTheyReadAtTheirEnds) {
 
 TEST_F(BuildPlanTest, OtherProductsKeepResiduals) {
   engine::Plan made = build(kResidual);
-  ASSERT_EQ(made.instructions.size(), 4u);
+  ASSERT_EQ(made.instructions.size(), 5u);
   EXPECT_NE(made.instructions[2].buffers.back(), made.instructions[0].buffers.back());
   EXPECT_EQ(made.arenaBytes, 3 * 8 * 8 * 4);
 }
@@ -155,15 +154,14 @@ TEST_F(BuildPlanTest, OtherProductsKeepResiduals) {
 TEST_F(BuildPlanTest, NoProductWritesOverWhatItMultiplies) {
   makeCode = readingAtEnds;
   engine::Plan made =
-      build(R"((%x: tensor<8x8xf32> {tn.name = "x"}) -> (tensor<8x8xf32> {tn.name = "y"}) {
-    %w = tn.weight "w" : tensor<8x8xf32>
+      build(R"((%x: tensor<8x8xf32> {tn.name = "x"}, %w: tensor<8x8xf32> {tn.name = "w"}) -> (tensor<8x8xf32> {tn.name = "y"}) {
     %0 = tn.softmax %x {axis = 0 : i64} : tensor<8x8xf32>
     %1 = tn.matmul %0, %w : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
     %2 = tn.add %1, %0 : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
     %3 = tn.softmax %2 {axis = 0 : i64} : tensor<8x8xf32>
     return %3 : tensor<8x8xf32>
   })");
-  ASSERT_EQ(made.instructions.size(), 3u);
+  ASSERT_EQ(made.instructions.size(), 4u);
   EXPECT_NE(made.instructions[1].buffers.back(), made.instructions[0].buffers.back());
 }
 
