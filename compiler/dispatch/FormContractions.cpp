@@ -44,13 +44,18 @@ double timeOf(Formation &formation, const Group &group, ArrayRef<Operation *> op
   return microseconds;
 }
 
+/// Whether the kernel also widens bytes that its end alone reads.
+bool widensInside(Formation &formation, const Group &group) {
+  return !formation.device().isGpu() || tn::isByteProduct(group.root);
+}
+
 /// Predicted microseconds of the first `count` operations of a group as one kernel, the others as a
 /// loop behind it, and what is computed for them alone.
 double timeOfCut(Formation &formation, const Group &group, size_t count) {
   ArrayRef<Operation *> head = ArrayRef(group.ops).take_front(count);
   ArrayRef<Operation *> tail = ArrayRef(group.ops).drop_front(count);
   SmallVector<Operation *> loop = sidesOf(formation, head), kernel;
-  if (!formation.device().isGpu()) {
+  if (widensInside(formation, group)) {
     kernel = wideningOf(loop);
     llvm::erase_if(loop, [&](Operation *side) { return llvm::is_contained(kernel, side); });
   }
@@ -302,17 +307,16 @@ void takeEpilogue(Formation &formation, Group *group) {
     dims = resultDims(group->ops.back());
   }
   SmallVector<size_t> closed = takeConsumers(formation, group, dims, alone);
-  bool areBytes = tn::isByteProduct(group->root);
-  bool widensApart = !formation.device().isGpu() || areBytes;
-  if (size_t ends = widensApart ? endsWithBytes(*group, closed) : closed.size();
-      ends < closed.size()) {
+  bool widens = widensInside(formation, *group);
+  if (size_t ends = widens ? endsWithBytes(*group, closed) : closed.size(); ends < closed.size()) {
     closed.truncate(ends);
     giveUp(formation, group, closed.back(), kWidens);
   }
-  if (!formation.device().isGpu() || !areBytes || !endAtBytes(formation, group, closed)) {
+  bool isOfBytesOnGpu = formation.device().isGpu() && tn::isByteProduct(group->root);
+  if (!isOfBytesOnGpu || !endAtBytes(formation, group, closed)) {
     cutWhereFastest(formation, group, closed);
   }
-  if (widensApart) {
+  if (widens) {
     takeWidening(formation, group, alone);
   }
   group->reason = group->ops.size() == 1

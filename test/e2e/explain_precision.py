@@ -170,6 +170,25 @@ class WideWhereFaster(ToolTest):
         self.assertEqual("u8 x s8, sums of i32", self.products("b.tenon", "x86-64-v3")["few_tiles"]["computes"])
         self.assertEqual("u8 x s8, sums of i32", self.products("b.tenon", "amx")["many_tiles"]["computes"])
 
+    def test_depthwise_convolutions_of_bf16(self):
+        """They are priced with their own channels: words of bf16 are filled in convolutions of one group alone."""
+        cases = {"plain": (32, 32, 3), "large": (48, 48, 5), "twice": (16, 32, 3)}
+        nodes, weights = [], []
+        for name, (inputs, outputs, kernel) in cases.items():
+            random = np.random.default_rng(len(nodes))
+            weights.append(numpy_helper.from_array(random.standard_normal((outputs, 1, kernel, kernel)).astype(np.float32), "w_" + name))
+            nodes.append(helper.make_node("Conv", ["x_" + name, "w_" + name], ["y_" + name], name=name, group=inputs,
+                                          pads=[kernel // 2] * 4))
+        graph = helper.make_graph(nodes, "g",
+                                  [helper.make_tensor_value_info("x_" + n, TensorProto.FLOAT, (1, c[0], 28, 28)) for n, c in cases.items()],
+                                  [helper.make_tensor_value_info("y_" + n, TensorProto.FLOAT, (1, c[1], 28, 28)) for n, c in cases.items()],
+                                  weights)
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), self.folder / "d.onnx")
+        self.succeed("compile", "d.onnx", "-o", "d.tenon", "--target", "cpu:amx", "--precision", "bf16")
+        found = self.products("d.tenon", "amx")
+        for name in cases:
+            self.assertEqual("bf16", found[name]["computes"], name)
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])

@@ -10,6 +10,7 @@
 #include "compiler/codegen/cpu/base/KernelBuilder.h"
 #include "compiler/codegen/cpu/base/ReturnFailures.h"
 #include "compiler/codegen/cpu/base/Scratch.h"
+#include "compiler/codegen/cpu/gemm/DotStep.h"
 #include "compiler/codegen/cpu/gemm/LowBitKernels.h"
 #include "compiler/codegen/cpu/gemm/TileProduct.h"
 #include "compiler/codegen/cpu/strips/ExactConversions.h"
@@ -90,9 +91,8 @@ LogicalResult dropConversions(ModuleOp module, bool endsProduct) {
 /// What ends a product of bf16 is rounded by the instruction, as in the libraries' kernels, which
 /// have no subnormal numbers either; elsewhere conversions are exact on all levels.
 LogicalResult expandMath(ModuleOp module, engine::CpuLevel level, bool endsProduct) {
-  const engine::CpuLevelRow &row = engine::rowOf(level);
-  bool hasBf16 =
-      row.architecture == engine::Architecture::X86_64 && (row.features & engine::x86::kBf16) != 0;
+  // The products come with the rounding.
+  bool hasBf16 = DotStep::isOneInstruction(level, ProductType::BF16);
   RewritePatternSet patterns(module->getContext());
   populateExpandMathPatterns(patterns);
   populateExpandRoundingPatterns(patterns, hasBf16 && endsProduct);
