@@ -22,11 +22,6 @@ namespace {
 constexpr mode_t kMode = 0666;
 constexpr int kMostTries = 100;
 
-std::string folderOf(const std::string &path) {
-  size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "." : path.substr(0, std::max<size_t>(slash, 1));
-}
-
 std::string nameBeside(const std::string &path) {
   return strCat(path, ".tmp", ::getpid(), '-', std::random_device()());
 }

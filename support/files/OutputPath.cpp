@@ -38,11 +38,6 @@ Status notRegular(const std::string &path, std::string_view what) {
                        "name a file, which is then made or replaced");
 }
 
-std::string folderOf(const std::string &path) {
-  size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "." : path.substr(0, std::max<size_t>(slash, 1));
-}
-
 /// The end of a chain of links that leads to nothing yet, or `path` itself where it is no link.
 Result<std::string> followDangling(const std::string &path) {
   std::string target = path;
@@ -108,6 +103,11 @@ Status checkAgainst(const std::string &path, const struct stat &file,
 }
 
 } // namespace
+
+std::string folderOf(const std::string &path) {
+  size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, std::max<size_t>(slash, 1));
+}
 
 Result<std::string> resolveOutput(const std::string &path, std::span<const std::string> inputs) {
   struct stat file = {};

@@ -10,6 +10,9 @@
 
 namespace tenon {
 
+/// The folder that holds `path`, as it is written: "." for a bare name.
+std::string folderOf(const std::string &path);
+
 /// Where an output called `path` is made: symbolic links are followed to their end, which need not
 /// exist yet. Refused are a folder, device, FIFO or socket, a folder that may not be written to,
 /// and a file that is one of `inputs` or that the results are printed to, under whichever name.

@@ -13,7 +13,6 @@ namespace tenon::test {
 constexpr int kInvalidValue = 1;
 constexpr int kInvalidPtx = 218;
 constexpr int kNotFoundCode = 500;
-constexpr int kIllegalAddress = 700;
 constexpr int kCaptureUnsupported = 900;
 constexpr int kCaptureUnjoined = 904;
 constexpr int kInvalidContext = 201;

@@ -12,9 +12,6 @@ namespace {
 
 using runtime::cuda::kSuccess;
 
-/// As a real driver calls a fault of a kernel.
-constexpr int kIllegalAddress = 700;
-
 template <typename T> T *at(const KernelCall &call, size_t index) {
   return reinterpret_cast<T *>(call.arguments[index]);
 }

@@ -9,6 +9,9 @@
 
 namespace tenon::test {
 
+/// As a real driver calls a fault of a kernel.
+constexpr int kIllegalAddress = 700;
+
 /// What the stand-in encodes a tensor map as.
 struct FakeTensorMap {
   uint64_t address, columns, rows, rowBytes;

@@ -77,7 +77,7 @@ public:
     OpBuilder::InsertionGuard guard(builder);
     func::FuncOp function = func::FuncOp::create(
         builder, loc, productSymbol(rowCount, accumulate, type, columns),
-        builder.getFunctionType({pointer, i64, pointer, i64, pointer, i64, i64}, {}));
+        builder.getFunctionType({pointer, i64, pointer, i64, pointer, i64, i64, pointer, i64}, {}));
     Block *entry = function.addEntryBlock();
     builder.setInsertionPointToStart(entry);
     rows = rowCount;
@@ -86,10 +86,11 @@ public:
     ldb = entry->getArgument(3);
     ldc = entry->getArgument(5);
     k = entry->getArgument(6);
+    fetchStep = entry->getArgument(8);
     lda3 = arith::MulIOp::create(builder, loc, lda, constant(3));
     for (int64_t column = 0; column < columns; column += vectors * vector.getDimSize(0)) {
       buildPart(entry->getArgument(0), offset(entry->getArgument(2), constant(column)),
-                offset(entry->getArgument(4), constant(column)), accumulate);
+                offset(entry->getArgument(4), constant(column)), entry->getArgument(7), accumulate);
     }
     func::ReturnOp::create(builder, loc);
   }
@@ -135,8 +136,10 @@ private:
     Type i64 = builder.getI64Type();
     Value total = arguments[7];
     Value blocks = arith::CeilDivSIOp::create(builder, loc, total, constant(maxRows(level, type)));
+    Fetching fetching = fetchingOf(arguments, blocks);
     scf::ForOp::create(
-        builder, loc, constant(0), blocks, constant(1), ValueRange{arguments[0], arguments[4]},
+        builder, loc, constant(0), blocks, constant(1),
+        ValueRange{arguments[0], arguments[4], fetching.first},
         [&](OpBuilder &, Location, Value block, ValueRange state) {
           Value smaller = arith::DivUIOp::create(builder, loc, total, blocks);
           Value rest = arith::RemUIOp::create(builder, loc, total, blocks);
@@ -144,18 +147,46 @@ private:
               arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::slt, block, rest);
           Value more = arith::ExtUIOp::create(builder, loc, i64, isLarger);
           Value count = arith::AddIOp::create(builder, loc, smaller, more);
-          callKernel(arguments, state[0], state[1], count);
+          callKernel(arguments, {state[0], state[1], count, state[2], fetching.step});
           Value a = offset(state[0], arith::MulIOp::create(builder, loc, count, arguments[1]));
           Value c = offset(state[1], arith::MulIOp::create(builder, loc, count, arguments[5]));
-          scf::YieldOp::create(builder, loc, ValueRange{a, c});
+          Value next = addBytes(state[2], fetching.ofBlock);
+          scf::YieldOp::create(builder, loc, ValueRange{a, c, next});
         });
   }
 
-  /// Calls the kernel for `count` rows (accumulating if argument 8 is not 0).
-  void callKernel(ValueRange arguments, Value a, Value c, Value count) {
+  /// What of B is read ahead while one block of it is multiplied, in bytes.
+  struct Fetching {
+    Value first;   ///< where it begins
+    Value ofBlock; ///< for each block of rows
+    Value step;    ///< for each step of the depth
+  };
+
+  /// Weights come from memory once a run, and where pages end the processor does not foresee them:
+  /// the block behind this one, which is the next panel's behind the last, is fetched meanwhile, an
+  /// equal part of it with each block of rows. Rows of B that lie apart are not fetched.
+  Fetching fetchingOf(ValueRange arguments, Value blocks) {
+    Value ldb = arguments[3], depth = arguments[6];
+    Value isPacked =
+        arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, ldb, constant(kPanel));
+    Value atLeastOne = arith::MaxSIOp::create(builder, loc, blocks, constant(1));
+    Value step = arith::DivUIOp::create(
+        builder, loc, constant(kPanel * static_cast<int64_t>(sizeof(float))), atLeastOne);
+    step = arith::SelectOp::create(builder, loc, isPacked, step, constant(0));
+    return {offset(arguments[2], arith::MulIOp::create(builder, loc, ldb, depth)),
+            arith::MulIOp::create(builder, loc, step, depth), step};
+  }
+
+  /// One call of a kernel, in the words of productSymbol.
+  struct RowBlock {
+    Value a, c, rows, next, step;
+  };
+
+  /// Calls the kernel for a block of rows (accumulating if argument 8 is not 0).
+  void callKernel(ValueRange arguments, const RowBlock &block) {
     int64_t most = maxRows(level, type);
     Value accumulates = arith::MulIOp::create(builder, loc, arguments[8], constant(most));
-    Value number = arith::AddIOp::create(builder, loc, count, accumulates);
+    Value number = arith::AddIOp::create(builder, loc, block.rows, accumulates);
     Value index = arith::IndexCastOp::create(builder, loc, builder.getIndexType(), number);
     SmallVector<int64_t> cases = llvm::to_vector(llvm::seq<int64_t>(1, 2 * most + 1));
     scf::IndexSwitchOp chosen =
@@ -168,7 +199,8 @@ private:
           builder, loc,
           productSymbol(accumulate ? number - most : number, accumulate, type, columns),
           TypeRange(),
-          ValueRange{a, arguments[1], arguments[2], arguments[3], c, arguments[5], arguments[6]});
+          ValueRange{block.a, arguments[1], arguments[2], arguments[3], block.c, arguments[5],
+                     arguments[6], block.next, block.step});
       scf::YieldOp::create(builder, loc);
     }
     builder.createBlock(&chosen.getDefaultRegion());
@@ -181,6 +213,10 @@ private:
   Value offset(Value base, Value elements) {
     return LLVM::GEPOp::create(builder, loc, pointer, element, base,
                                ArrayRef<LLVM::GEPArg>{elements});
+  }
+  Value addBytes(Value base, Value bytes) {
+    return LLVM::GEPOp::create(builder, loc, pointer, builder.getI8Type(), base,
+                               ArrayRef<LLVM::GEPArg>{bytes});
   }
   Value load(Type type, Value address) {
     return LLVM::LoadOp::create(builder, loc, type, address, /*alignment=*/4);
@@ -206,13 +242,13 @@ private:
     return vector::BroadcastOp::create(builder, loc, vector, load(element, base));
   }
 
-  void buildPart(Value a, Value b, Value c, bool accumulate) {
+  void buildPart(Value a, Value b, Value c, Value next, bool accumulate) {
     SmallVector<Value> state;
     for (int64_t row = 0; row < rows; row += kRowGroup) {
       state.push_back(offset(a, arith::MulIOp::create(builder, loc, lda, constant(row))));
     }
     size_t groupCount = state.size();
-    state.push_back(b);
+    state.append({b, next});
     Value zero = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(vector));
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t column = 0; column < vectors; ++column) {
@@ -222,7 +258,7 @@ private:
     scf::ForOp loop = scf::ForOp::create(
         builder, loc, constant(0), k, constant(1), state,
         [&](OpBuilder &, Location, Value, ValueRange args) { buildStep(args, groupCount); });
-    ValueRange sums = loop.getResults().drop_front(groupCount + 1);
+    ValueRange sums = loop.getResults().drop_front(groupCount + 2);
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t column = 0; column < vectors; ++column) {
         Value address = cAddress(c, row, column);
@@ -239,12 +275,15 @@ private:
 
   void buildStep(ValueRange args, size_t groupCount) {
     SmallVector<Value> groups(args.take_front(groupCount));
-    Value b = args[groupCount];
+    Value b = args[groupCount], ahead = args[groupCount + 1];
+    if (hasWideRegisters(level)) {
+      LLVM::Prefetch::create(builder, loc, ahead, /*rw=*/0, /*hint=*/2, /*cache=*/1);
+    }
     SmallVector<Value> next;
     for (Value group : groups) {
       next.push_back(offset(group, constant(1)));
     }
-    next.push_back(offset(b, ldb));
+    next.append({offset(b, ldb), addBytes(ahead, fetchStep)});
     DotStep step(builder, loc, level, type);
     SmallVector<DotStep::Factor> bRow;
     for (int64_t column = 0; column < vectors; ++column) {
@@ -253,7 +292,7 @@ private:
     for (int64_t row = 0; row < rows; ++row) {
       DotStep::Factor factor = step.ofA(aElement(groups, row));
       for (int64_t column = 0; column < vectors; ++column) {
-        Value sum = args[groupCount + 1 + row * vectors + column];
+        Value sum = args[groupCount + 2 + row * vectors + column];
         next.push_back(step.multiplyAdd(factor, bRow[column], sum));
       }
     }
@@ -269,7 +308,7 @@ private:
   Type element;
   VectorType vector;
   int64_t rows = 0, vectors = 0;
-  Value lda, lda3, ldb, ldc, k;
+  Value lda, lda3, ldb, ldc, k, fetchStep;
 };
 
 } // namespace

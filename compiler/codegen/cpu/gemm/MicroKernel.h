@@ -38,8 +38,10 @@ inline constexpr int64_t kNarrowColumns[] = {8, 16};
 
 /// Symbol of the kernel for `rows` rows: `tenon_product_f32_<rows>` (accumulating:
 /// `..._acc_<rows>`; of few columns: `tenon_product_f32_by8_<rows>`). C type: void(const float *a,
-/// int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc, int64_t k). B's row i is
-/// b[i * ldb .. +31]; A's row stride may be any value (rows may overlap). No alignment is assumed.
+/// int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc, int64_t k, const void *next,
+/// int64_t step). B's row i is b[i * ldb .. +31]; A's row stride may be any value (rows may
+/// overlap). No alignment is assumed. Meanwhile `step` bytes from `next` on are fetched with each
+/// step of k, where registers are wide; nothing need be there.
 /// Of other types the same with their names for f32 and words and sums of theirs for float.
 std::string productSymbol(int64_t rows, bool accumulate, ProductType type = ProductType::F32,
                           int64_t columns = kPanel);

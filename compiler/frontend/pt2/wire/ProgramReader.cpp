@@ -14,7 +14,7 @@ namespace {
 using Kind = Argument::Kind;
 
 /// Graphs are nested in graphs at most this deep.
-constexpr unsigned kMaxDepth = 32;
+constexpr unsigned kMaxNesting = 32;
 constexpr size_t kMaxNodes = size_t{1} << 20;
 
 /// What a tag of the schema's union of arguments holds.
@@ -251,7 +251,7 @@ Node ProgramReader::node(const Json &value) {
 
 Graph ProgramReader::graph(const Json &value) {
   Graph result;
-  if (++depth > kMaxDepth) {
+  if (++depth > kMaxNesting) {
     json.fail("graph", "is nested too deeply");
   }
   for (const Json &input : json.array(value, "inputs")) {

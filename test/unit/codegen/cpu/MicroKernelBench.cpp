@@ -12,7 +12,7 @@ using namespace tenon;
 using namespace tenon::codegen::cpu;
 
 using Product = void(const float *a, int64_t lda, const float *b, int64_t ldb, float *c,
-                     int64_t ldc, int64_t k);
+                     int64_t ldc, int64_t k, const void *next, int64_t step);
 
 static double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -53,7 +53,7 @@ static double productRate(Product *product, int64_t rows, int64_t k) {
   int64_t calls = 200'000'000 / (rows * k * kPanel) + 1;
   double start = seconds();
   for (int64_t i = 0; i < calls; ++i) {
-    product(a.data(), k, b.data(), kPanel, c.data(), kPanel, k);
+    product(a.data(), k, b.data(), kPanel, c.data(), kPanel, k, b.data(), 0);
   }
   return 2.0 * calls * rows * k * kPanel / (seconds() - start) * 1e-9;
 }

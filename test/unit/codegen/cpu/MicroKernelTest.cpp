@@ -14,7 +14,7 @@ namespace tenon::codegen::cpu {
 namespace {
 
 using Product = void(const float *a, int64_t lda, const float *b, int64_t ldb, float *c,
-                     int64_t ldc, int64_t k);
+                     int64_t ldc, int64_t k, const void *next, int64_t step);
 
 constexpr int64_t kAllColumns[] = {8, 16, kPanel};
 
@@ -48,7 +48,8 @@ double productError(Product *product, int64_t rows, int64_t k, bool accumulate,
   std::vector<float> b = randomFloats(k * ldb, 2);
   std::vector<float> before = randomFloats((rows + 1) * ldc, 3);
   std::vector<float> c = before;
-  product(a.data(), lda, b.data(), ldb, c.data(), ldc, k);
+  // Nothing is at the address that is fetched ahead.
+  product(a.data(), lda, b.data(), ldb, c.data(), ldc, k, nullptr, 64);
   double worst = 0;
   for (size_t index = 0; index < c.size(); ++index) {
     int64_t row = index / ldc, column = index % ldc;
