@@ -83,7 +83,7 @@ TEST(Scan, OfVaryingSizes) {
 }
 
 TEST(Scan, AssemblesForEveryGeneration) {
-  for (const char *name : {"sm_80", "sm_90", "sm_90a", "sm_120"}) {
+  for (const char *name : {"sm_80", "sm_90", "sm_120"}) {
     const target::Target &gpu = target::targetOf(name);
     for (const std::string &text :
          {scanText("tensor<256x8192xf16>", 1), scanText("tensor<1x2097152xf32>", 1),

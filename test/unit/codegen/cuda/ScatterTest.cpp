@@ -75,7 +75,7 @@ TEST(Scatter, OverItsData) {
 }
 
 TEST(Scatter, AssemblesForEveryGeneration) {
-  for (const char *name : {"sm_80", "sm_90", "sm_90a", "sm_120"}) {
+  for (const char *name : {"sm_80", "sm_90", "sm_120"}) {
     const target::Target &gpu = target::targetOf(name);
     for (const char *kind : {"none", "add"}) {
       for (const Case &each :
