@@ -135,6 +135,12 @@ Status Shrinker::cutConstant(size_t node, size_t operand) {
   }
   known->groups = std::max(known->groups, groups);
   edit.setOperand({node, operand}, known->newName);
+  // Exporters store equal parameters once and give the others as the results of Identity nodes.
+  if (graph.isOp(node, "Identity")) {
+    ShrunkTensor other = *known;
+    other.name = graph.node(node).outputs.front();
+    tensors.push_back(std::move(other));
+  }
   return Status::ok();
 }
 

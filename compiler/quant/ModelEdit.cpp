@@ -177,9 +177,10 @@ std::string ModelEdit::nodeMessage(size_t index, string_view old) const {
     }
     return Status::ok();
   });
-  for (auto given = attributes.find(index); const Message &own :
-       given == attributes.end() ? std::vector<Message>() : given->second) {
-    message.add(kNodeAttribute, own);
+  if (auto given = attributes.find(index); given != attributes.end()) {
+    for (const Message &own : given->second) {
+      message.add(kNodeAttribute, own);
+    }
   }
   return status ? message.str() : std::string(old);
 }

@@ -333,6 +333,10 @@ def masked(model, recipe):
     copy.CopyFrom(model)
     tensors = {tensor.name: tensor for tensor in copy.graph.initializer}
     for name, entry in recipe["parameters"].items():
+        if name not in tensors and entry["tensor"] not in recipe["parameters"]:
+            raise ValueError(f"{name} is a part of {entry['tensor']}, whose other readers keep another")
+        if name not in tensors:  # the result of an Identity, with the same places as its operand
+            continue
         array = onnx.numpy_helper.to_array(tensors[name]).copy()
         for axis, kept in entry["kept"].items():
             gone = np.setdiff1d(np.arange(array.shape[int(axis)]), kept)

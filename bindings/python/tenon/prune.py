@@ -130,7 +130,9 @@ def _check_heads(module: "torch.nn.Module", path: str) -> None:
 
     for at in (path, path.rpartition(".")[0]):
         owner = module.get_submodule(at)
-        if hasattr(owner, "num_heads") and not isinstance(owner, torch.nn.MultiheadAttention):
+        if isinstance(owner, torch.nn.MultiheadAttention):
+            return
+        if hasattr(owner, "num_heads"):
             raise usage(
                 "TN0105", f"the recipe removes heads of '{at}', a {type(owner).__name__}, whose code has their number in its own way",
                 "prune without its heads: --keep the nodes that the report lists with them",

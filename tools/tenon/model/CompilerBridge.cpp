@@ -70,7 +70,8 @@ pipeline::ShapeOption toShapeOption(const ShapeArgument &shape) {
 
 /// None keeps the model's own types.
 std::optional<opt::Precision> toPrecision(std::string_view name) {
-  for (opt::Precision precision : {opt::Precision::Fp16, opt::Precision::Bf16, opt::Precision::Fp8}) {
+  for (opt::Precision precision :
+       {opt::Precision::Fp16, opt::Precision::Bf16, opt::Precision::Fp8}) {
     if (name == std::string_view(nameOf(precision))) {
       return precision;
     }
