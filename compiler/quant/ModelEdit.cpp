@@ -22,8 +22,9 @@ constexpr unsigned kOpsetDomain = 1, kOpsetVersion = 2;
 constexpr unsigned kGraphNode = 1, kGraphInitializer = 5, kGraphInput = 11, kGraphValue = 13;
 constexpr unsigned kNodeInput = 1, kNodeOutput = 2, kNodeName = 3, kNodeOp = 4, kNodeAttribute = 5,
                    kNodeDomain = 7;
-constexpr unsigned kAttributeName = 1, kAttributeInteger = 3, kAttributeType = 20;
-constexpr unsigned kIntegerType = 2;
+constexpr unsigned kAttributeName = 1, kAttributeInteger = 3, kAttributeIntegers = 8,
+                   kAttributeType = 20;
+constexpr unsigned kIntegerType = 2, kIntegersType = 7;
 /// From this version on initializers need not be inputs too.
 constexpr int64_t kIrOfFreeInitializers = 4;
 /// Protobuf's own limit on a file.
@@ -77,6 +78,22 @@ void ModelEdit::setOperand(Use use, const std::string &value) {
 }
 void ModelEdit::addOperand(size_t node, const std::string &value) {
   moreOperands[node].push_back(value);
+}
+void ModelEdit::setInteger(size_t node, string_view attribute, int64_t value) {
+  setIntegers(node, attribute, {});
+  attributes[node].back() = Message()
+                                .text(kAttributeName, attribute)
+                                .varint(kAttributeInteger, static_cast<uint64_t>(value))
+                                .varint(kAttributeType, kIntegerType);
+}
+void ModelEdit::setIntegers(size_t node, string_view attribute, std::span<const int64_t> values) {
+  dropAttribute(node, attribute);
+  Message message;
+  message.text(kAttributeName, attribute);
+  for (int64_t value : values) {
+    message.varint(kAttributeIntegers, static_cast<uint64_t>(value));
+  }
+  attributes[node].push_back(message.varint(kAttributeType, kIntegersType));
 }
 void ModelEdit::setResult(size_t node, string_view value) { results[node] = value; }
 void ModelEdit::drop(size_t node) { dropped.insert(node); }
@@ -160,6 +177,11 @@ std::string ModelEdit::nodeMessage(size_t index, string_view old) const {
     }
     return Status::ok();
   });
+  if (auto given = attributes.find(index); given != attributes.end()) {
+    for (const Message &own : given->second) {
+      message.add(kNodeAttribute, own);
+    }
+  }
   return status ? message.str() : std::string(old);
 }
 
@@ -167,6 +189,7 @@ Result<Message> ModelEdit::graphMessage(string_view old, onnx::ExternalFiles &fi
   std::set<string_view> gone = unread();
   // Values that only a dropped node, or one with another result, gave.
   std::set<string_view> stale = gone;
+  stale.insert(shapeless.begin(), shapeless.end());
   for (const auto &[node, name] : results) {
     stale.insert(graph.node(node).outputs.front());
   }

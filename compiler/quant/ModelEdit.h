@@ -29,6 +29,11 @@ public:
   /// Operands that the node has not so far come behind the others; for the bias of a convolution.
   void addOperand(size_t node, const std::string &value);
   void dropAttribute(size_t node, std::string_view name) { withoutAttributes[node].insert(name); }
+  /// In place of the attribute of that name, if the node has it.
+  void setInteger(size_t node, std::string_view attribute, int64_t value);
+  void setIntegers(size_t node, std::string_view attribute, std::span<const int64_t> values);
+  /// What the file says of the value's shape is left out.
+  void forgetShape(std::string_view value) { shapeless.insert(value); }
   /// Of ONNX's own operators, and of the file's form.
   void setVersions(int64_t opset, int64_t ir) {
     opsetVersion = opset;
@@ -63,6 +68,8 @@ private:
   std::map<size_t, std::map<size_t, std::string>> operands;
   std::map<size_t, std::vector<std::string>> moreOperands;
   std::map<size_t, std::set<std::string_view>> withoutAttributes;
+  std::map<size_t, std::vector<onnx::Message>> attributes;
+  std::set<std::string_view> shapeless;
   std::optional<int64_t> opsetVersion, irVersion;
   std::set<std::string, std::less<>> domains; ///< that were not imported
   std::map<size_t, std::string> results;

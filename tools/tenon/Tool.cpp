@@ -37,6 +37,8 @@ constexpr Verb kVerbs[] = {
      "tenon compile bert.onnx -o bert.tenon --shape input_ids:[1..8]x[1..512]", declareCompile},
     {"quantize", "make a model of 8-bit integers from a trained one and samples",
      "tenon quantize model.onnx --data calib.npz -o model.int8.onnx", declareQuantize},
+    {"prune", "make a narrower model: channels, attention heads and FFN widths are removed",
+     "tenon prune model.onnx --ratio 30% -o narrow.onnx", declarePrune},
     {"run", "run an engine or a model once",
      "tenon run model.tenon --inputs x.npz -o out.npz\n"
      "tenon run model.tenon --inputs image=cat.png --resize --mean 0.485,0.456,0.406 "

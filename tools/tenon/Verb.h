@@ -31,6 +31,7 @@ Action declareCheck(CLI::App &command);
 Action declareCompare(CLI::App &command);
 Action declareCompile(CLI::App &command);
 Action declareQuantize(CLI::App &command);
+Action declarePrune(CLI::App &command);
 Action declareRun(CLI::App &command);
 Action declareBench(CLI::App &command);
 Action declareAccuracy(CLI::App &command);

@@ -145,6 +145,11 @@ struct ModelFacts {
   std::string graph; ///< JSON of tn::graphFacts; empty with gaps
 };
 
+/// The dims of every tensor that the nodes of an ONNX model make, and of its inputs; -1 for a free
+/// size. Values that are no tensors of numbers are left out. A model with gaps is an error.
+Result<std::map<std::string, std::vector<int64_t>>>
+dimsOfValues(const std::string &path, const std::vector<ShapeArgument> &shapes);
+
 /// `withRanges` reads all weights for the least and the largest element of each.
 Result<ModelFacts> importModel(const std::string &path, const std::vector<ShapeArgument> &shapes,
                                bool withRanges = false);

@@ -1,0 +1,207 @@
+"""Structured pruning: the verb, and what belongs to it on the side of PyTorch.
+
+    tenon.prune.export(module, (x,), "model.onnx")               # with the names of its parameters
+    tenon.prune.prune("model.onnx", "narrow.onnx", ratio=0.3, recipe="r.json")
+    tenon.prune.apply(module, "r.json")                          # the same on the module, to train it on
+
+Relies on torch for all but `prune`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+
+from ._compile import verb
+from ._errors import usage
+
+if TYPE_CHECKING:
+    import numpy
+    import torch
+
+Path = Union[str, "os.PathLike[str]"]
+
+__all__ = ["apply", "export", "prune", "taylor"]
+
+
+def prune(
+    model: Path,
+    output: Optional[Path] = None,
+    *,
+    ratio: Optional[float] = None,
+    latency: Optional[float] = None,
+    recipe: Optional[Path] = None,
+    importance: str = "magnitude",
+    scores: Optional[Path] = None,
+    keep: Sequence[str] = (),
+    multiple: Optional[int] = None,
+    timing: bool = True,
+    threads: Optional[int] = None,
+) -> Dict[str, Any]:
+    """Writes the ONNX model without the channels, attention heads and FFN widths that matter least, and gives the report: what
+    is left of each group of layers, why others stay, times before and after. `ratio` is the share that goes (0 to 1), `latency` the
+    milliseconds that the model is to take here: one of both. `output` is by default the model's name with .pruned.onnx; the nodes
+    of `keep` keep their widths."""
+    arguments = ["prune", f"--importance={importance}", *(f"--keep={name}" for name in keep)]
+    latency_text = None if latency is None else f"{latency}ms"
+    flags = {"ratio": ratio, "latency": latency_text, "recipe": recipe, "scores": scores, "multiple": multiple, "threads": threads, "output": output}
+    arguments += [f"--{name}={os.fspath(value) if isinstance(value, os.PathLike) else value}" for name, value in flags.items() if value is not None]
+    return verb(*arguments, *([] if timing else ["--no-timing"]), "--", os.fspath(model))
+
+
+def export(module: "torch.nn.Module", example_inputs: Any, path: Path, **options: Any) -> None:
+    """Writes the module as ONNX so that every parameter keeps its name and no norm is folded: what `apply` and `taylor` find
+    their tensors by. `options` go to torch.onnx.export (dynamic_axes, input_names, opset_version)."""
+    import torch
+
+    module.eval()
+    args = (example_inputs,) if isinstance(example_inputs, torch.Tensor) else tuple(example_inputs)
+    torch.onnx.export(module, args, os.fspath(path), dynamo=False, do_constant_folding=False, training=torch.onnx.TrainingMode.PRESERVE,
+                      **{"opset_version": 17, **options})  # fmt: skip
+
+
+def taylor(
+    module: "torch.nn.Module",
+    data: Iterable[Tuple[Any, Any]],
+    loss: Optional[Callable[[Any, Any], "torch.Tensor"]] = None,
+    path: Optional[Path] = None,
+) -> Dict[str, "numpy.ndarray"]:
+    """What the loss would change by each weight becoming zero, to first order: |weight * gradient|, the mean over batches, in FP32
+    and in the parameter's shape. `data` gives (inputs, targets); `loss` is by default cross-entropy of logits. With `path` it is
+    also written for `tenon prune --importance scores --scores PATH`. Gradients of the module are cleared."""
+    import numpy
+    import torch
+
+    loss = loss or torch.nn.functional.cross_entropy
+    training = module.training
+    module.eval()
+    sums: Dict[str, torch.Tensor] = {name: torch.zeros_like(parameter) for name, parameter in module.named_parameters()}
+    batches = 0
+    for inputs, targets in data:
+        module.zero_grad(set_to_none=True)
+        loss(module(*inputs) if isinstance(inputs, (tuple, list)) else module(inputs), targets).backward()
+        for name, parameter in module.named_parameters():
+            if parameter.grad is not None:
+                sums[name] += (parameter.detach() * parameter.grad).abs()
+        batches += 1
+    if batches == 0:
+        raise usage("TN0105", "there are no batches to take gradients of", "give pairs of inputs and targets")
+    module.zero_grad(set_to_none=True)
+    module.train(training)
+    scores = {name: (total / batches).to(torch.float32).cpu().numpy() for name, total in sums.items()}
+    if path is not None:
+        numpy.savez(os.fspath(path), **scores)
+    return scores
+
+
+def _tensors(module: "torch.nn.Module") -> Dict[str, "torch.Tensor"]:
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def _crc(tensor: "torch.Tensor") -> int:
+    return zlib.crc32(tensor.detach().cpu().contiguous().numpy().tobytes())
+
+
+def _find(tensors: Mapping[str, "torch.Tensor"], name: str, entry: Mapping[str, Any]) -> Tuple[str, bool]:
+    """The parameter that a tensor of the model is, and whether the model has it transposed. By name; else by its elements, since
+    exporters transpose the weights of products and call them something else."""
+    dims = list(entry["dims"])
+    if name in tensors and list(tensors[name].shape) == dims:
+        return name, False
+    found: List[Tuple[str, bool]] = []
+    for own, tensor in tensors.items():
+        if list(tensor.shape) == dims and _crc(tensor) == entry["crc32"]:
+            found.append((own, False))
+        elif tensor.dim() == 2 and list(tensor.shape) == dims[::-1] and _crc(tensor.t()) == entry["crc32"]:
+            found.append((own, True))
+    if len(found) != 1:
+        raise usage(
+            "TN0105", f"the module has {len(found) or 'no'} parameters that can be '{name}' of the recipe",
+            "make the recipe of the file that tenon.prune.export(module, …) writes, and apply it to that module as it was",
+        )  # fmt: skip
+    return found[0]
+
+
+def _check_heads(module: "torch.nn.Module", path: str) -> None:
+    """Heads can go where the attention is torch's own; other code has their number in its own way."""
+    import torch
+
+    for at in (path, path.rpartition(".")[0]):
+        owner = module.get_submodule(at)
+        if isinstance(owner, torch.nn.MultiheadAttention):
+            return
+        if hasattr(owner, "num_heads"):
+            raise usage(
+                "TN0105", f"the recipe removes heads of '{at}', a {type(owner).__name__}, whose code has their number in its own way",
+                "prune without its heads: --keep the nodes that the report lists with them",
+            )  # fmt: skip
+
+
+def _set_sizes(owner: "torch.nn.Module", groups: int) -> None:
+    """Attributes that say what the tensors now are."""
+    import torch
+
+    nn, weight = torch.nn, getattr(owner, "weight", None)
+    if isinstance(owner, nn.modules.conv._ConvNd):
+        if groups:
+            owner.groups = groups
+        first, second = (1, 0) if owner.transposed else (0, 1)
+        sizes = {first: weight.shape[first], second: weight.shape[second]}
+        owner.out_channels = sizes[0] if not owner.transposed else sizes[1] * owner.groups
+        owner.in_channels = sizes[1] * owner.groups if not owner.transposed else sizes[0]
+    elif isinstance(owner, nn.Linear):
+        owner.out_features, owner.in_features = weight.shape
+    elif isinstance(owner, (nn.modules.batchnorm._NormBase,)):
+        owner.num_features = (weight if weight is not None else owner.running_mean).shape[0]
+    elif isinstance(owner, nn.GroupNorm):
+        owner.num_groups = weight.shape[0] // (owner.num_channels // owner.num_groups)
+        owner.num_channels = weight.shape[0]
+    elif isinstance(owner, nn.Embedding):
+        owner.embedding_dim = weight.shape[1]
+    elif isinstance(owner, nn.PReLU):
+        owner.num_parameters = weight.shape[0]
+    elif isinstance(owner, nn.MultiheadAttention):
+        from ._heads import HeadAttention
+
+        HeadAttention.take(owner)
+
+
+def apply(module: "torch.nn.Module", recipe: Union[Path, Mapping[str, Any]]) -> "torch.nn.Module":
+    """Removes from the module what `tenon prune --recipe` removed from the model that it was exported to, in place: parameters,
+    buffers, and attributes such as out_channels, groups and num_features. Nothing is changed where it does not fit. An
+    attention of torch.nn.MultiheadAttention that loses heads becomes one that gives no weights. Optimizers must be made anew."""
+    import torch
+
+    if not isinstance(recipe, Mapping):
+        with open(recipe, encoding="utf-8") as file:
+            recipe = json.load(file)
+    if recipe.get("schema") != "tenon.recipe/1":
+        raise usage("TN0105", "this is no recipe of tenon prune", "give the file of --recipe")
+    tensors = _tensors(module)
+    cuts: Dict[str, Dict[int, List[int]]] = {}
+    groups: Dict[str, int] = {}
+    for name, entry in recipe["parameters"].items():
+        own, is_transposed = _find(tensors, name, entry)
+        kept = {(1 - int(axis) if is_transposed else int(axis)): indices for axis, indices in entry["kept"].items()}
+        if own in cuts and cuts[own] != kept:
+            raise usage("TN0105", f"the recipe keeps different parts of '{own}' for different readers",
+                        "untie the parameter in the module, and export it again")  # fmt: skip
+        cuts[own] = kept
+        groups[own.rpartition(".")[0]] = max(groups.get(own.rpartition(".")[0], 0), entry.get("groups", 0))
+    for own in cuts:
+        _check_heads(module, own.rpartition(".")[0])
+    for own, kept in cuts.items():
+        path, _, name = own.rpartition(".")
+        owner = module.get_submodule(path)
+        tensor = tensors[own].detach()
+        for axis, indices in kept.items():
+            tensor = tensor.index_select(axis, torch.tensor(indices, device=tensor.device))
+        if name in owner._parameters:
+            owner._parameters[name] = torch.nn.Parameter(tensor.contiguous(), requires_grad=tensors[own].requires_grad)
+        else:
+            owner._buffers[name] = tensor.contiguous()
+    for path in {own.rpartition(".")[0] for own in cuts}:
+        _set_sizes(module.get_submodule(path), groups.get(path, 0))
+    return module

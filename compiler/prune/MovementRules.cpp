@@ -1,0 +1,411 @@
+// Operators that move elements: each says which index of its operand an index of its result is. A
+// reshape is both sides as products of the factors that they share, row-major.
+#include "compiler/prune/Rules.h"
+
+#include <algorithm>
+
+namespace tenon::prune {
+namespace {
+
+using std::string_view;
+using Indices = std::vector<int64_t>;
+
+constexpr string_view kUnknownRank = "has operands of unknown rank";
+
+void transpose(Site &site) {
+  const Axes *x = site.operand(0), *y = site.result();
+  if (!x || !y || x->size() != y->size()) {
+    return site.keepNode(kUnknownRank);
+  }
+  const onnx::Attribute *perm = quant::attributeOf(site.own(), "perm");
+  for (size_t i = 0; i < y->size(); ++i) {
+    size_t from =
+        perm && i < perm->ints.size() ? static_cast<size_t>(perm->ints[i]) : y->size() - 1 - i;
+    if (from < x->size()) {
+      site.tie((*x)[from], (*y)[i]);
+    }
+  }
+}
+
+/// The products of the last dims, from the shortest: the places where factors end.
+bool addEnds(const Axes &axes, std::vector<uint64_t> &ends) {
+  uint64_t product = 1;
+  for (size_t i = axes.size(); i-- > 0;) {
+    product *= axes[i].size;
+    ends.push_back(product);
+  }
+  return product != 0;
+}
+
+/// Gives each axis its factors, of which those between the same ends are the same.
+void factorize(Site &site, const Axes &axes, const std::vector<uint64_t> &ends,
+               const std::vector<Axis> &factors) {
+  uint64_t product = 1;
+  for (size_t i = axes.size(); i-- > 0;) {
+    uint64_t begin = product;
+    product *= axes[i].size;
+    std::vector<Axis> own;
+    for (size_t f = factors.size(); f-- > 0;) {
+      if (ends[f] >= begin && ends[f + 1] <= product) {
+        own.push_back(factors[f]);
+      }
+    }
+    if (own.size() == 1) {
+      site.tie(axes[i], own.front());
+    } else if (!own.empty()) {
+      site.product(axes[i], own);
+    }
+  }
+}
+
+void reshape(Site &site) {
+  const Axes *x = site.operand(0), *y = site.result();
+  std::vector<uint64_t> ends = {1};
+  if (!x || !y || !addEnds(*x, ends) || !addEnds(*y, ends)) {
+    return site.keepNode("reshapes sizes that data decide");
+  }
+  std::sort(ends.begin(), ends.end());
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  for (size_t i = 0; i + 1 < ends.size(); ++i) {
+    if (ends[i + 1] % ends[i] != 0) {
+      return site.keepNode("reshapes across its dims");
+    }
+  }
+  std::vector<Axis> factors;
+  for (size_t i = 0; i + 1 < ends.size(); ++i) {
+    factors.push_back(site.ties.add(static_cast<uint32_t>(ends[i + 1] / ends[i])));
+  }
+  factorize(site, *x, ends, factors);
+  factorize(site, *y, ends, factors);
+}
+
+/// Ties all axes but one.
+bool tieBeside(Site &site, const Axes *x, const Axes *y, size_t axis) {
+  if (!x || !y || x->size() != y->size() || axis >= x->size()) {
+    site.keepNode(kUnknownRank);
+    return false;
+  }
+  for (size_t i = 0; i < x->size(); ++i) {
+    if (i != axis) {
+      site.tie((*x)[i], (*y)[i]);
+    }
+  }
+  return true;
+}
+
+/// Index `begin + i` of the whole is index i of the part.
+void tiePart(Site &site, Axis whole, uint32_t begin, Axis part) {
+  if (begin + part.size > whole.size || part.size == 0) {
+    site.keep(whole, "reads it in another size");
+    site.keep(part, "reads it in another size");
+    return;
+  }
+  site.ties.tie({whole.at(begin), part.size}, part);
+}
+
+void concat(Site &site) {
+  const Axes *y = site.result();
+  size_t axis = y ? fromFront(site.integer("axis", 0), y->size()) : 0;
+  uint32_t begin = 0;
+  for (size_t i = 0; i < site.own().inputs.size(); ++i) {
+    const Axes *x = site.operand(i);
+    if (!tieBeside(site, x, y, axis)) {
+      return;
+    }
+    tiePart(site, (*y)[axis], begin, (*x)[axis]);
+    begin += (*x)[axis].size;
+  }
+}
+
+void split(Site &site) {
+  const Axes *x = site.operand(0);
+  size_t axis = x ? fromFront(site.integer("axis", 0), x->size()) : 0;
+  uint32_t begin = 0;
+  for (size_t i = 0; i < site.own().outputs.size(); ++i) {
+    const Axes *y = site.result(i);
+    if (!tieBeside(site, x, y, axis)) {
+      return;
+    }
+    tiePart(site, (*x)[axis], begin, (*y)[axis]);
+    begin += (*y)[axis].size;
+  }
+}
+
+void slice(Site &site) {
+  const Axes *x = site.operand(0), *y = site.result();
+  if (!x || !y || x->size() != y->size()) {
+    return site.keepNode(kUnknownRank);
+  }
+  std::optional<Indices> starts = site.integers(1, "starts"), ends = site.integers(2, "ends"),
+                         axes = site.integers(3, "axes"), steps = site.integers(4, "steps");
+  starts = ends ? starts : std::nullopt;
+  bool hasAxes = quant::attributeOf(site.own(), "axes") || site.own().inputs.size() > 3;
+  std::vector<bool> isCut(x->size(), false);
+  for (size_t i = 0; starts && i < starts->size() && (axes || !hasAxes); ++i) {
+    size_t axis = axes && i < axes->size() ? fromFront((*axes)[i], x->size()) : i;
+    bool isRun = !steps || i >= steps->size() || (*steps)[i] == 1;
+    if (axis >= x->size() || !isRun || (site.own().inputs.size() > 4 && !steps)) {
+      continue;
+    }
+    int64_t size = (*x)[axis].size, start = (*starts)[i];
+    start = std::clamp<int64_t>(start < 0 ? start + size : start, 0, size);
+    tiePart(site, (*x)[axis], static_cast<uint32_t>(start), (*y)[axis]);
+    isCut[axis] = true;
+  }
+  for (size_t i = 0; i < x->size(); ++i) {
+    bool isListed = axes && std::any_of(axes->begin(), axes->end(), [&](int64_t axis) {
+                      return fromFront(axis, x->size()) == i;
+                    });
+    bool isWhole = !isListed && (*x)[i].size == (*y)[i].size && (axes || (!hasAxes && starts));
+    if (isWhole && !isCut[i]) {
+      site.tie((*x)[i], (*y)[i]);
+    } else if (!isCut[i]) {
+      site.keep((*x)[i], "takes a part of it");
+      site.keep((*y)[i], "takes a part of it");
+    }
+  }
+}
+
+void gather(Site &site) {
+  const Axes *x = site.operand(0), *indices = site.operand(1), *y = site.result();
+  // Indices of rank 0 have no axes, and are there.
+  size_t more = indices ? indices->size() : 0;
+  size_t axis = x ? fromFront(site.integer("axis", 0), x->size()) : 0;
+  if (!x || !y || axis >= x->size() || y->size() + 1 != x->size() + more) {
+    return site.keepNode(kUnknownRank);
+  }
+  for (size_t i = 0; i < x->size(); ++i) {
+    if (i != axis) {
+      site.tie((*x)[i], (*y)[i < axis ? i : i - 1 + more]);
+    }
+  }
+  std::optional<Indices> known = site.elements(site.own().inputs[1]);
+  if (more == 1 && known && known->size() == (*y)[axis].size) {
+    for (uint32_t i = 0; i < known->size(); ++i) {
+      size_t from = fromFront((*known)[i], (*x)[axis].size);
+      if (from >= (*x)[axis].size) {
+        return site.keep((*x)[axis], "picks from it");
+      }
+      site.ties.tie((*y)[axis].at(i), (*x)[axis].at(static_cast<uint32_t>(from)));
+    }
+    return;
+  }
+  site.keep((*x)[axis], "picks from it");
+  for (size_t i = 0; i < more; ++i) {
+    if (indices) {
+      site.tie((*indices)[i], (*y)[axis + i]);
+    }
+    site.keep((*y)[axis + i], "picks by it");
+  }
+}
+
+void expand(Site &site) {
+  const Axes *x = site.operand(0), *y = site.result();
+  if (!x || !y || x->size() > y->size()) {
+    return site.keepNode(kUnknownRank);
+  }
+  size_t missing = y->size() - x->size();
+  for (size_t i = 0; i < x->size(); ++i) {
+    if ((*x)[i].size != 1) {
+      site.tie((*x)[i], (*y)[missing + i]);
+    }
+  }
+}
+
+void tile(Site &site) {
+  const Axes *x = site.operand(0), *y = site.result();
+  if (!x || !y || x->size() != y->size()) {
+    return site.keepNode(kUnknownRank);
+  }
+  for (size_t i = 0; i < x->size(); ++i) {
+    uint32_t size = (*x)[i].size;
+    if (size == 0 || (*y)[i].size % size != 0) {
+      site.tie((*x)[i], (*y)[i]);
+      continue;
+    }
+    for (uint32_t begin = 0; begin < (*y)[i].size; begin += size) {
+      tiePart(site, (*y)[i], begin, (*x)[i]);
+    }
+  }
+}
+
+void pad(Site &site) {
+  const Axes *x = site.operand(0), *y = site.result();
+  std::optional<Indices> pads = site.integers(1, "pads"), axes = site.integers(3, "axes");
+  bool hasAxes = site.own().inputs.size() > 3 && !site.own().inputs[3].empty();
+  if (!x || !y || x->size() != y->size() || !pads || (hasAxes && !axes)) {
+    return site.keepNode("pads by sizes that data decide");
+  }
+  size_t count = pads->size() / 2;
+  std::vector<int64_t> before(x->size(), 0);
+  for (size_t i = 0; i < count; ++i) {
+    size_t axis = axes && i < axes->size() ? fromFront((*axes)[i], x->size()) : i;
+    if (axis < before.size()) {
+      before[axis] = (*pads)[i];
+    }
+  }
+  bool isConstant = site.text("mode", "constant") == "constant";
+  for (size_t i = 0; i < x->size(); ++i) {
+    if ((*x)[i].size == (*y)[i].size && before[i] == 0) {
+      site.tie((*x)[i], (*y)[i]);
+    } else if (isConstant && before[i] >= 0 && (*x)[i].size > 0) {
+      tiePart(site, (*y)[i], static_cast<uint32_t>(before[i]), (*x)[i]);
+    } else {
+      site.keep((*x)[i], "pads it with its own elements");
+      site.keep((*y)[i], "pads it with its own elements");
+    }
+  }
+}
+
+/// Of an axis whose size stays, linear and cubic interpolation are the identity.
+void resize(Site &site) {
+  const Axes *x = site.operand(0), *y = site.result();
+  if (!x || !y || x->size() != y->size() ||
+      site.text("coordinate_transformation_mode", "") == "tf_crop_and_resize") {
+    return site.keepNode("resizes a part of it");
+  }
+  for (size_t i = 0; i < x->size(); ++i) {
+    if (i < 2) {
+      site.tie((*x)[i], (*y)[i]);
+    } else {
+      site.keep((*x)[i], "resizes it");
+      site.keep((*y)[i], "resizes it");
+    }
+  }
+}
+
+/// The axis of channels is blocks and what stays: in the order (blocks, rest), or (rest, blocks).
+void blocks(Site &site, bool isDepthToSpace) {
+  const Axes *x = site.operand(0), *y = site.result();
+  uint32_t block = static_cast<uint32_t>(site.integer("blocksize", 1));
+  if (!x || !y || x->size() != 4 || y->size() != 4) {
+    return site.keepNode(kUnknownRank);
+  }
+  Axis across = site.ties.add(block), down = site.ties.add(block);
+  site.keep(across, "makes space of it");
+  site.keep(down, "makes space of it");
+  Axis deep = (*(isDepthToSpace ? x : y))[1], flat = (*(isDepthToSpace ? y : x))[1];
+  site.text("mode", "DCR") == "CRD" ? site.product(deep, {flat, across, down})
+                                    : site.product(deep, {across, down, flat});
+  site.tie((*x)[0], (*y)[0]);
+  for (size_t i : {size_t{2}, size_t{3}}) {
+    site.keep((*x)[i], "makes space of it");
+    site.keep((*y)[i], "makes space of it");
+  }
+}
+
+void depthToSpace(Site &site) { blocks(site, true); }
+void spaceToDepth(Site &site) { blocks(site, false); }
+
+/// Which of `rank` dims a reader of them takes, where constants say so: a Gather or a Slice.
+std::optional<Indices> dimsRead(const Site &site, quant::Use use, size_t rank) {
+  const onnx::Node &reader = site.graph.node(use.node);
+  auto constant = [&](size_t operand) {
+    bool isThere = operand < reader.inputs.size() && !reader.inputs[operand].empty();
+    return isThere ? site.elements(reader.inputs[operand]) : std::nullopt;
+  };
+  if (use.operand != 0) {
+    return std::nullopt;
+  }
+  if (reader.opType == "Gather") {
+    return constant(1);
+  }
+  std::optional<Indices> starts = constant(1), ends = constant(2), steps = constant(4);
+  bool isRun = reader.inputs.size() < 5 || (steps && *steps == Indices{1});
+  if (reader.opType != "Slice" || !starts || !ends || starts->size() != 1 || !isRun) {
+    return std::nullopt;
+  }
+  int64_t size = static_cast<int64_t>(rank);
+  auto place = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size); };
+  Indices read;
+  for (int64_t i = place((*starts)[0]); i < place((*ends)[0]); ++i) {
+    read.push_back(i);
+  }
+  return read;
+}
+
+/// Sizes that other nodes compute with have to stay.
+void shape(Site &site) {
+  constexpr string_view reads = "reads its size";
+  const Axes *x = site.operand(0);
+  site.keepAll(site.result(), "counts dims");
+  if (!x || site.graph.isKept(site.own().outputs[0])) {
+    return site.keepNode(reads);
+  }
+  size_t first = std::min(fromFront(site.integer("start", 0), x->size()), x->size());
+  for (quant::Use use : site.graph.uses(site.own().outputs[0])) {
+    std::optional<Indices> read = dimsRead(site, use, x->size() - first);
+    for (size_t i = 0; i < x->size() && !read; ++i) {
+      site.keep((*x)[i], reads);
+    }
+    for (int64_t index : read.value_or(Indices())) {
+      size_t axis = first + fromFront(index, x->size() - first);
+      if (axis < x->size()) {
+        site.keep((*x)[axis], reads);
+      }
+    }
+  }
+}
+
+/// Channels pass; the places that are sampled are computed.
+void sample(Site &site) {
+  const Axes *x = site.operand(0), *y = site.result();
+  if (!x || !y || x->size() < 2 || y->size() < 2) {
+    return site.keepNode(kUnknownRank);
+  }
+  Axis in = (*x)[1], out = (*y)[1];
+  site.tie(in, out);
+  for (size_t i = 0; i < site.own().inputs.size(); ++i) {
+    for (const Axis &axis : site.operand(i) ? *site.operand(i) : Axes()) {
+      if (axis.first != in.first) {
+        site.keep(axis, "samples at it");
+      }
+    }
+  }
+  for (const Axis &axis : *y) {
+    if (axis.first != out.first) {
+      site.keep(axis, "samples at it");
+    }
+  }
+}
+
+/// The axes of a tensor are those of whoever reads it.
+void constant(Site &site) {
+  if (!site.graph.constant(site.own().outputs[0])) {
+    site.keepNode("is a constant that is no tensor");
+  }
+}
+
+constexpr std::pair<string_view, Rule> kRules[] = {{"Transpose", transpose},
+                                                   {"Reshape", reshape},
+                                                   {"Flatten", reshape},
+                                                   {"Squeeze", reshape},
+                                                   {"Unsqueeze", reshape},
+                                                   {"Concat", concat},
+                                                   {"Split", split},
+                                                   {"Slice", slice},
+                                                   {"Gather", gather},
+                                                   {"Expand", expand},
+                                                   {"Tile", tile},
+                                                   {"Pad", pad},
+                                                   {"Resize", resize},
+                                                   {"DepthToSpace", depthToSpace},
+                                                   {"SpaceToDepth", spaceToDepth},
+                                                   {"Shape", shape},
+                                                   {"GridSample", sample},
+                                                   {"RoiAlign", sample},
+                                                   {"MaxRoiPool", sample},
+                                                   {"Constant", constant}};
+
+} // namespace
+
+Rule movementRule(string_view op) {
+  for (const auto &[name, rule] : kRules) {
+    if (name == op) {
+      return rule;
+    }
+  }
+  return nullptr;
+}
+
+} // namespace tenon::prune

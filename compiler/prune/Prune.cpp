@@ -1,0 +1,286 @@
+// The way in order: read; axes, rules and groups; widths by the ratio; the changed model.
+#include "compiler/prune/Prune.h"
+
+#include "compiler/frontend/onnx/wire/ModelReader.h"
+#include "compiler/quant/Opset.h"
+#include "support/files/MappedFile.h"
+#include "support/text/Text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace tenon::prune {
+namespace {
+
+using std::string_view;
+
+/// Rules and edits are of the forms from here on: sizes are operands.
+constexpr int64_t kOldestOpset = 13;
+
+Status refuseQuantized(const quant::Graph &graph) {
+  for (size_t i = 0; i < graph.all().size(); ++i) {
+    string_view op = graph.node(i).opType;
+    if (op.starts_with("QLinear") || op.ends_with("QuantizeLinear") || op == "DequantizeLinear" ||
+        op == "MatMulNBits" || op == "MatMulInteger" || op == "ConvInteger") {
+      return Status::error(
+          ErrorId::BadArgument,
+          strCat("the model is quantized: it has ", op, " '", quant::nameOf(graph.node(i)), "'"),
+          "prune the FP32 model that it was made from, then quantize");
+    }
+  }
+  return Status::ok();
+}
+
+} // namespace
+
+struct Pruner::Impl {
+  std::string folder;
+  MappedFile file;
+  std::string raised; ///< in place of the file, for a model of an old opset
+  onnx::Model model;
+  std::optional<quant::Graph> graph;
+  ValueDims dims;
+  Settings settings;
+  Ties ties;
+  std::optional<Values> values;
+  CountedAxes counted;
+  std::vector<Parameter> parameters;
+  Groups groups;
+  std::vector<Ranking> rankings;
+  std::optional<Removal> removal;
+  Facts facts;
+
+  Bytes bytes() const { return raised.empty() ? file.bytes() : std::as_bytes(std::span(raised)); }
+  Status read();
+  Status raise();
+  Status describe();
+  Status chooseWidths(double ratio);
+  void describeGroup(const Group &group);
+  Status keepNamed();
+};
+
+Pruner::Pruner(std::unique_ptr<Impl> implementation) : impl(std::move(implementation)) {}
+Pruner::Pruner(Pruner &&) noexcept = default;
+Pruner &Pruner::operator=(Pruner &&) noexcept = default;
+Pruner::~Pruner() = default;
+
+Status Pruner::Impl::read() {
+  TENON_ASSIGN(model, onnx::readModel(bytes()));
+  TENON_TRY(quant::checkNodes(model.graph.nodes));
+  graph.emplace(model);
+  return Status::ok();
+}
+
+/// A model of an old opset is written once as one of opset 13.
+Status Pruner::Impl::raise() {
+  bool isOld =
+      std::any_of(model.opsets.begin(), model.opsets.end(), [](const onnx::OpsetImport &own) {
+        return (own.domain.empty() || own.domain == "ai.onnx") && own.version < kOldestOpset;
+      });
+  if (!isOld) {
+    return Status::ok();
+  }
+  quant::ModelEdit edit(bytes(), model, *graph);
+  TENON_TRY(quant::raiseOpset(model, *graph, edit));
+  onnx::ExternalFiles files(folder);
+  TENON_ASSIGN(raised, edit.write(files));
+  return read();
+}
+
+Result<Pruner> Pruner::open(const std::string &path) {
+  std::unique_ptr<Impl> impl = std::make_unique<Impl>();
+  size_t slash = path.rfind('/');
+  impl->folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  TENON_ASSIGN(impl->file, MappedFile::open(path));
+  TENON_TRY(impl->read());
+  TENON_TRY(refuseQuantized(*impl->graph));
+  TENON_TRY(impl->raise());
+  return Pruner(std::move(impl));
+}
+
+std::vector<std::string> Pruner::inputNames() const {
+  std::vector<std::string> names;
+  for (const onnx::ValueInfo &input : impl->model.graph.inputs) {
+    if (impl->graph->isInput(input.name)) {
+      names.emplace_back(input.name);
+    }
+  }
+  return names;
+}
+
+void Pruner::Impl::describeGroup(const Group &group) {
+  GroupFacts own;
+  for (const Producer &producer : group.producers) {
+    own.nodes.emplace_back(quant::nameOf(graph->node(producer.node)));
+  }
+  own.width = own.kept = static_cast<uint32_t>(group.classes.size());
+  own.unit = group.unit;
+  own.step = settings.multiple / std::gcd(settings.multiple, own.unit);
+  if (own.width <= own.step) {
+    own.reason = "it is as narrow as what a kernel computes at once";
+  }
+  facts.groups.push_back(std::move(own));
+}
+
+Status Pruner::Impl::keepNamed() {
+  for (const std::string &name : settings.keep) {
+    bool isKnown = std::any_of(facts.fixed.begin(), facts.fixed.end(),
+                               [&](const FixedFacts &own) { return own.node == name; });
+    for (GroupFacts &group : facts.groups) {
+      if (std::find(group.nodes.begin(), group.nodes.end(), name) != group.nodes.end()) {
+        group.reason = "--keep";
+        isKnown = true;
+      }
+    }
+    if (!isKnown) {
+      return Status::error(ErrorId::BadArgument,
+                           strCat("no convolution or product with weights is called '", name, "'"),
+                           "'tenon inspect MODEL' lists the nodes");
+    }
+  }
+  return Status::ok();
+}
+
+Status Pruner::Impl::describe() {
+  for (const Group &group : groups.groups) {
+    describeGroup(group);
+  }
+  for (const Producer &producer : groups.fixed) {
+    const onnx::Node &node = graph->node(producer.node);
+    std::string reason =
+        producer.axis.size == 0 ? "its size is not known" : ties.reasonOf(producer.axis.first);
+    facts.fixed.push_back(
+        {std::string(quant::nameOf(node)), std::string(node.opType), reason, producer.axis.size});
+  }
+  TENON_TRY(keepNamed());
+  bool isAny = std::any_of(facts.groups.begin(), facts.groups.end(),
+                           [](const GroupFacts &own) { return own.reason.empty(); });
+  if (isAny) {
+    return Status::ok();
+  }
+  std::string why = !facts.groups.empty()
+                        ? strCat("of '", facts.groups[0].nodes[0], "': ", facts.groups[0].reason)
+                    : !facts.fixed.empty()
+                        ? strCat("of '", facts.fixed[0].node, "': ", facts.fixed[0].reason)
+                        : std::string("it has no convolution or product with weights");
+  return Status::error(ErrorId::NothingToPrune, strCat("nothing of the model can be pruned: ", why),
+                       "'tenon help TN0130' lists what keeps a width");
+}
+
+Status Pruner::analyze(const ValueDims &dims, Settings settings) {
+  impl->dims = dims;
+  impl->settings = std::move(settings);
+  impl->values.emplace(*impl->graph, impl->dims, impl->ties);
+  onnx::ExternalFiles files(impl->folder);
+  impl->counted = applyRules(impl->model, *impl->graph, *impl->values, impl->ties, files);
+  impl->parameters = parametersOf(*impl->graph, *impl->values);
+  impl->groups = groupsOf(*impl->graph, *impl->values, impl->ties, impl->settings.multiple);
+  TENON_TRY(impl->describe());
+  TENON_ASSIGN(impl->rankings, rank(*impl->graph, impl->ties, impl->groups.groups, impl->parameters,
+                                    impl->settings.importance, impl->settings.scores, files));
+  for (size_t i = 0; i < impl->rankings.size(); ++i) {
+    impl->facts.groups[i].isFallback = impl->rankings[i].isFallback;
+  }
+  for (const Parameter &parameter : impl->parameters) {
+    uint64_t elements = 1;
+    for (int64_t dim : parameter.tensor->dims) {
+      elements *= static_cast<uint64_t>(dim);
+    }
+    impl->facts.parametersBefore += elements;
+  }
+  return Status::ok();
+}
+
+/// Every group gets the steps that fit in its share; those with the largest remainders get one
+/// more, until the share of all together is the ratio.
+Status Pruner::Impl::chooseWidths(double ratio) {
+  double missing = 0;
+  std::vector<std::pair<double, size_t>> remainders;
+  for (size_t g = 0; g < facts.groups.size(); ++g) {
+    GroupFacts &own = facts.groups[g];
+    own.kept = own.width;
+    if (!own.reason.empty()) {
+      continue;
+    }
+    double asked = own.width * (1 - ratio);
+    if (asked < 0.5) {
+      return Status::error(
+          ErrorId::BadPruneRatio,
+          strCat("this ratio leaves no channel of '", own.nodes[0], "', which has ", own.width),
+          "take a smaller ratio, or --keep the layer");
+    }
+    double steps = std::max(1.0, std::floor(asked / own.step));
+    own.kept = static_cast<uint32_t>(steps) * own.step;
+    remainders.push_back({own.kept / double(own.step) - asked / own.step, g});
+    missing += asked - own.kept;
+  }
+  std::sort(remainders.begin(), remainders.end());
+  for (const auto &[negative, g] : remainders) {
+    GroupFacts &own = facts.groups[g];
+    if (negative < 0 && missing >= own.step / 2.0) {
+      own.kept = std::min(own.width, own.kept + own.step);
+      missing -= own.step;
+    }
+  }
+  return Status::ok();
+}
+
+Status Pruner::choose(double ratio) {
+  impl->removal.emplace(impl->ties);
+  TENON_TRY(impl->chooseWidths(ratio));
+  bool removesAny = false;
+  for (size_t g = 0; g < impl->groups.groups.size(); ++g) {
+    const GroupFacts &own = impl->facts.groups[g];
+    const std::vector<double> &scores = impl->rankings[g].scores;
+    std::vector<size_t> order(scores.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return std::pair(scores[a], a) < std::pair(scores[b], b);
+    });
+    for (size_t i = 0; i < own.width - own.kept; ++i) {
+      impl->removal->remove(impl->groups.groups[g].classes[order[i]]);
+      removesAny = true;
+    }
+  }
+  if (!removesAny) {
+    return Status::error(ErrorId::BadPruneRatio,
+                         "this ratio removes nothing: widths go by steps that a kernel fills",
+                         "take a larger ratio, or allow any width: --multiple 1");
+  }
+  return Status::ok();
+}
+
+Result<std::string> Pruner::write() {
+  onnx::ExternalFiles files(impl->folder);
+  quant::ModelEdit edit(impl->bytes(), impl->model, *impl->graph);
+  Shrinker shrinker(*impl->graph, *impl->values, *impl->removal, impl->counted, edit, files);
+  TENON_ASSIGN(impl->facts.tensors, shrinker.run());
+  impl->facts.parametersAfter = 0;
+  for (const Parameter &parameter : impl->parameters) {
+    uint64_t elements = 1;
+    for (size_t i = 0; i < parameter.axes->size(); ++i) {
+      Axis axis = (*parameter.axes)[i];
+      int64_t dim = parameter.tensor->dims[i];
+      elements *=
+          static_cast<uint64_t>(impl->removal->touches(axis) ? impl->removal->size(axis) : dim);
+    }
+    impl->facts.parametersAfter += elements;
+  }
+  return edit.write(files);
+}
+
+ValueDims Pruner::dimsAfter() const {
+  ValueDims result = impl->dims;
+  for (auto &[name, dims] : result) {
+    const Axes *axes = impl->values->named(name);
+    for (size_t i = 0; axes && i < dims.size(); ++i) {
+      dims[i] = impl->removal->touches((*axes)[i]) ? impl->removal->size((*axes)[i]) : dims[i];
+    }
+  }
+  return result;
+}
+
+const Facts &Pruner::facts() const { return impl->facts; }
+
+} // namespace tenon::prune

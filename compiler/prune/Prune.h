@@ -1,0 +1,82 @@
+// Structured pruning of an ONNX model: which channels, heads and widths can go, which matter least,
+// and the narrower model. Free of MLIR; dims of values and measured times are the caller's affair.
+//
+// Of the other files, in the order of reading: Ties (what goes together), Values (the axes of a
+// model), Rules with PointwiseRules, ProductRules, MovementRules and NormRules (what each operator
+// ties), Groups (what can take another's place), Importance, and Shrink (the changed file).
+#pragma once
+
+#include "compiler/prune/Importance.h"
+#include "compiler/prune/Shrink.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tenon::prune {
+
+struct Settings {
+  Importance importance = Importance::Magnitude;
+  std::vector<ScoreTensor> scores; ///< for Importance::Scores
+  /// Widths are multiples of it, where the width was one: what a kernel computes at once.
+  uint32_t multiple = 8;
+  /// Nodes whose groups stay as they are.
+  std::vector<std::string> keep;
+};
+
+/// A layer, or layers that can only shrink together.
+struct GroupFacts {
+  std::vector<std::string> nodes; ///< that make it, in the model's order
+  uint32_t width = 0;             ///< classes: channels, heads
+  uint32_t unit = 1;              ///< indices of the widest node that go with one
+  uint32_t step = 1;              ///< classes that are removed at once
+  uint32_t kept = 0;              ///< after choose
+  std::string reason;             ///< why all are kept, though they need not be
+  bool isFallback = false;        ///< judged by magnitude, for want of what was asked for
+};
+
+/// A layer whose width stays.
+struct FixedFacts {
+  std::string node, op, reason;
+  uint32_t width = 0;
+};
+
+struct Facts {
+  std::vector<GroupFacts> groups;
+  std::vector<FixedFacts> fixed;
+  std::vector<ShrunkTensor> tensors; ///< after write
+  uint64_t parametersBefore = 0,
+           parametersAfter = 0; ///< elements of constants of floats; after write
+};
+
+class Pruner {
+public:
+  /// An error for a model that is quantized.
+  static Result<Pruner> open(const std::string &path);
+  Pruner(Pruner &&) noexcept;
+  Pruner &operator=(Pruner &&) noexcept;
+  ~Pruner();
+
+  /// Of the model, without those that are constants.
+  std::vector<std::string> inputNames() const;
+  /// Finds groups and ranks their classes. `dims` are those of all computed values and inputs. An
+  /// error where nothing can be pruned, for scores that do not fit, and for names in `keep` that no
+  /// layer has.
+  Status analyze(const ValueDims &dims, Settings settings);
+  /// Decides how wide each group becomes: of all together about this share is removed (0 to 1,
+  /// exclusive). An error for a ratio that leaves no class of a group, or removes none at all.
+  Status choose(double ratio);
+  /// The narrower model, with all weights in the file. After choose.
+  Result<std::string> write();
+  /// The dims that values have in it; those that stay included.
+  ValueDims dimsAfter() const;
+  const Facts &facts() const;
+
+private:
+  struct Impl;
+  explicit Pruner(std::unique_ptr<Impl> implementation);
+  std::unique_ptr<Impl> impl;
+};
+
+} // namespace tenon::prune

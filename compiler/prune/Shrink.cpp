@@ -1,0 +1,305 @@
+// Relies on the rules: whatever reads an axis that shrinks is a node of which a rule knows what its
+// sizes and indices become. Both list the same operators; the check of the written model's dims
+// finds what one of them has forgotten.
+#include "compiler/prune/Shrink.h"
+
+#include "compiler/frontend/onnx/wire/TensorData.h"
+#include "compiler/prune/Integers.h"
+#include "support/text/Text.h"
+#include "support/zip/Zip.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tenon::prune {
+namespace {
+
+using std::string_view;
+using Indices = std::vector<int64_t>;
+
+/// The elements at the kept indices of each axis, row-major.
+std::string cut(const onnx::TensorData &data, const std::map<size_t, Indices> &kept) {
+  size_t width = static_cast<size_t>(data.size / std::max<uint64_t>(data.elements, 1));
+  std::string bytes(reinterpret_cast<const char *>(data.view.data()), data.size);
+  std::vector<int64_t> dims = data.dims;
+  for (const auto &[axis, indices] : kept) {
+    size_t inner = width, outer = 1;
+    for (size_t i = 0; i < axis; ++i) {
+      outer *= static_cast<size_t>(dims[i]);
+    }
+    for (size_t i = axis + 1; i < dims.size(); ++i) {
+      inner *= static_cast<size_t>(dims[i]);
+    }
+    std::string smaller;
+    smaller.reserve(outer * indices.size() * inner);
+    for (size_t o = 0; o < outer; ++o) {
+      for (int64_t index : indices) {
+        smaller.append(bytes,
+                       (o * static_cast<size_t>(dims[axis]) + static_cast<size_t>(index)) * inner,
+                       inner);
+      }
+    }
+    bytes = std::move(smaller);
+    dims[axis] = static_cast<int64_t>(indices.size());
+  }
+  return bytes;
+}
+
+string_view bytesOf(const Indices &values) {
+  return {reinterpret_cast<const char *>(values.data()), values.size() * sizeof(int64_t)};
+}
+
+} // namespace
+
+Indices Removal::kept(Axis axis) const {
+  Indices result;
+  for (uint32_t i = 0; i < axis.size; ++i) {
+    if (!isRemoved(axis.at(i))) {
+      result.push_back(i);
+    }
+  }
+  return result;
+}
+
+int64_t Removal::keptBefore(Axis axis, int64_t end) const {
+  int64_t count = 0;
+  for (uint32_t i = 0; i < axis.size && i < end; ++i) {
+    count += !isRemoved(axis.at(i));
+  }
+  return count;
+}
+
+bool Removal::touches(const Axes *axes) const {
+  return axes && std::any_of(axes->begin(), axes->end(), [&](Axis axis) { return touches(axis); });
+}
+
+Result<std::vector<ShrunkTensor>> Shrinker::run() {
+  for (size_t node = 0; node < graph.all().size(); ++node) {
+    for (size_t operand = 0; operand < graph.node(node).inputs.size(); ++operand) {
+      if (graph.constant(graph.node(node).inputs[operand])) {
+        TENON_TRY(cutConstant(node, operand));
+      } else if (removal.touches(values.operand({node, operand}))) {
+        edit.forgetShape(graph.node(node).inputs[operand]);
+      }
+    }
+    changeNode(node);
+  }
+  return std::move(tensors);
+}
+
+/// The node reads the kept part of a constant. It has the old name where all that read it read
+/// that.
+Status Shrinker::cutConstant(size_t node, size_t operand) {
+  string_view name = graph.node(node).inputs[operand];
+  const Axes *axes = values.operand({node, operand});
+  if (!removal.touches(axes)) {
+    return Status::ok();
+  }
+  std::map<size_t, Indices> kept;
+  for (size_t i = 0; i < axes->size(); ++i) {
+    if (removal.touches((*axes)[i])) {
+      kept[i] = removal.kept((*axes)[i]);
+    }
+  }
+  auto known = std::find_if(tensors.begin(), tensors.end(), [&](const ShrunkTensor &own) {
+    return own.name == name && own.kept == kept;
+  });
+  int64_t groups = 0;
+  if (auto own = counted.find(node);
+      own != counted.end() && operand == 1 && own->second.attribute == "group") {
+    groups = removal.size(own->second.axis);
+  }
+  if (known == tensors.end()) {
+    TENON_ASSIGN(onnx::TensorData data, onnx::loadTensor(*graph.constant(name), files));
+    if (data.seeded) {
+      return Status::error(ErrorId::BadArgument,
+                           strCat("the weights '", name, "' are seeded: they have no values"),
+                           "prune a trained model");
+    }
+    bool isShared = graph.isKept(name);
+    for (quant::Use use : graph.uses(name)) {
+      const Axes *other = values.operand(use);
+      for (size_t i = 0; !isShared && i < axes->size(); ++i) {
+        isShared = !other || removal.kept((*other)[i]) != removal.kept((*axes)[i]);
+      }
+    }
+    ShrunkTensor tensor{std::string(name), data.dims, kept, "", zip::crcOf(data.view), groups};
+    tensor.newName = isShared ? edit.freshName(strCat(name, "_pruned")) : tensor.name;
+    std::vector<int64_t> dims = data.dims;
+    for (const auto &[axis, indices] : kept) {
+      dims[axis] = static_cast<int64_t>(indices.size());
+    }
+    edit.addConstant(tensor.newName, graph.constant(name)->type, dims, cut(data, kept));
+    tensors.push_back(std::move(tensor));
+    known = tensors.end() - 1;
+  }
+  known->groups = std::max(known->groups, groups);
+  edit.setOperand({node, operand}, known->newName);
+  // Exporters store equal parameters once and give the others as the results of Identity nodes.
+  if (graph.isOp(node, "Identity")) {
+    ShrunkTensor other = *known;
+    other.name = graph.node(node).outputs.front();
+    tensors.push_back(std::move(other));
+  }
+  return Status::ok();
+}
+
+/// None where it is computed, or not there.
+std::optional<Indices> Shrinker::constantOf(size_t node, size_t operand) const {
+  const onnx::Node &own = graph.node(node);
+  return operand < own.inputs.size() ? integersOf(graph, own.inputs[operand], files) : std::nullopt;
+}
+
+/// A constant of its own for this operand, of the type that it had.
+void Shrinker::setIntegers(size_t node, size_t operand, const Indices &numbers) {
+  const onnx::Node &own = graph.node(node);
+  string_view old = operand < own.inputs.size() ? own.inputs[operand] : "";
+  std::string name = edit.freshName(strCat(old.empty() ? quant::nameOf(own) : old, "_pruned"));
+  const onnx::Tensor *tensor = graph.constant(old);
+  std::vector<int64_t> dims =
+      tensor ? tensor->dims : std::vector{static_cast<int64_t>(numbers.size())};
+  if (dims.size() == 1) {
+    dims[0] = static_cast<int64_t>(numbers.size());
+  }
+  if (tensor && tensor->type == onnx::DataType::Int32) {
+    std::vector<int32_t> narrow(numbers.begin(), numbers.end());
+    edit.addConstant(
+        name, tensor->type, dims,
+        {reinterpret_cast<const char *>(narrow.data()), narrow.size() * sizeof(int32_t)});
+  } else {
+    edit.addConstant(name, onnx::DataType::Int64, dims, bytesOf(numbers));
+  }
+  operand < own.inputs.size() ? edit.setOperand({node, operand}, name)
+                              : edit.addOperand(node, name);
+}
+
+/// The operand is the dims of a result: those that shrink are set, also where it is computed.
+void Shrinker::setSizes(size_t node, size_t operand, const Axes &axes) {
+  const onnx::Node &own = graph.node(node);
+  if (operand >= own.inputs.size() || own.inputs[operand].empty()) {
+    return;
+  }
+  if (std::optional<Indices> sizes = constantOf(node, operand)) {
+    for (size_t i = 0; i < axes.size() && i < sizes->size(); ++i) {
+      (*sizes)[i] = removal.touches(axes[i]) ? removal.size(axes[i]) : (*sizes)[i];
+    }
+    return setIntegers(node, operand, *sizes);
+  }
+  std::string mask;
+  Indices sizes;
+  for (Axis axis : axes) {
+    mask += removal.touches(axis) ? '\1' : '\0';
+    sizes.push_back(removal.size(axis));
+  }
+  std::string base(quant::nameOf(own));
+  std::string maskName = edit.freshName(base + "_shrinks"),
+              sizesName = edit.freshName(base + "_sizes"), result = edit.freshName(base + "_dims");
+  const int64_t count[] = {static_cast<int64_t>(axes.size())};
+  edit.addConstant(maskName, onnx::DataType::Bool, count, mask);
+  edit.addConstant(sizesName, onnx::DataType::Int64, count, bytesOf(sizes));
+  const std::string operands[] = {maskName, sizesName, std::string(own.inputs[operand])};
+  edit.insertBefore(node, quant::nodeMessage("Where", result, operands, result));
+  edit.setOperand({node, operand}, result);
+}
+
+void Shrinker::changeNode(size_t node) {
+  auto [begin, end] = counted.equal_range(node);
+  for (auto own = begin; own != end; ++own) {
+    if (removal.touches(own->second.axis)) {
+      edit.setInteger(node, own->second.attribute, removal.size(own->second.axis));
+    }
+  }
+  const Axes *x = values.operand({node, 0}), *y = values.result(node, 0);
+  bool isTouched = removal.touches(y);
+  for (size_t i = 0; i < graph.node(node).outputs.size(); ++i) {
+    if (removal.touches(values.result(node, i))) {
+      edit.forgetShape(graph.node(node).outputs[i]);
+    }
+  }
+  constexpr string_view sized[] = {"Reshape", "Expand"};
+  if (graph.isOneOf(node, sized) && isTouched) {
+    setSizes(node, 1, *y);
+  } else if (graph.isOp(node, "Resize") && isTouched) {
+    setSizes(node, 3, *y);
+  } else if (graph.isOp(node, "Split") && removal.touches(x)) {
+    changeSplit(node);
+  } else if (graph.isOp(node, "Slice") && removal.touches(x)) {
+    changeSlice(node);
+  } else if (graph.isOp(node, "Gather") && removal.touches(x)) {
+    changeGather(node);
+  } else if (graph.isOp(node, "Pad") && isTouched) {
+    changePad(node);
+  }
+}
+
+void Shrinker::changeSplit(size_t node) {
+  const onnx::Node &own = graph.node(node);
+  size_t axis = fromFront(quant::integerOf(own, "axis", 0), values.operand({node, 0})->size());
+  if (!removal.touches((*values.operand({node, 0}))[axis])) {
+    return;
+  }
+  Indices sizes;
+  for (size_t i = 0; i < own.outputs.size(); ++i) {
+    sizes.push_back(removal.size((*values.result(node, i))[axis]));
+  }
+  edit.dropAttribute(node, "num_outputs");
+  setIntegers(node, 1, sizes);
+}
+
+void Shrinker::changeSlice(size_t node) {
+  std::optional<Indices> starts = constantOf(node, 1), ends = constantOf(node, 2),
+                         axes = constantOf(node, 3);
+  const Axes &x = *values.operand({node, 0}), &y = *values.result(node, 0);
+  bool changes = false;
+  for (size_t i = 0; starts && ends && i < starts->size(); ++i) {
+    size_t axis = axes ? fromFront((*axes)[i], x.size()) : i;
+    if (axis < x.size() && removal.touches(x[axis])) {
+      int64_t size = x[axis].size, start = (*starts)[i];
+      start = std::clamp<int64_t>(start < 0 ? start + size : start, 0, size);
+      (*starts)[i] = removal.keptBefore(x[axis], start);
+      (*ends)[i] = (*starts)[i] + removal.size(y[axis]);
+      changes = true;
+    }
+  }
+  if (changes) {
+    setIntegers(node, 1, *starts);
+    setIntegers(node, 2, *ends);
+  }
+}
+
+/// Constant indices along an axis that shrinks: those that stay, by their new places.
+void Shrinker::changeGather(size_t node) {
+  const Axes &x = *values.operand({node, 0}), &y = *values.result(node, 0);
+  size_t axis = fromFront(quant::integerOf(graph.node(node), "axis", 0), x.size());
+  std::optional<Indices> indices = constantOf(node, 1);
+  if (!removal.touches(x[axis]) || !indices) {
+    return;
+  }
+  Indices places;
+  for (uint32_t i = 0; i < indices->size(); ++i) {
+    if (!removal.isRemoved(y[axis].at(i))) {
+      int64_t from = static_cast<int64_t>(fromFront((*indices)[i], x[axis].size));
+      places.push_back(removal.keptBefore(x[axis], from));
+    }
+  }
+  setIntegers(node, 1, places);
+}
+
+void Shrinker::changePad(size_t node) {
+  std::optional<Indices> pads = constantOf(node, 1), axes = constantOf(node, 3);
+  const Axes &x = *values.operand({node, 0}), &y = *values.result(node, 0);
+  size_t count = pads ? pads->size() / 2 : 0;
+  for (size_t i = 0; i < count; ++i) {
+    size_t axis = axes ? fromFront((*axes)[i], x.size()) : i;
+    if (removal.touches(y[axis])) {
+      int64_t before = (*pads)[i], inside = x[axis].size;
+      (*pads)[i] = removal.keptBefore(y[axis], before);
+      (*pads)[count + i] = removal.size(y[axis]) - removal.keptBefore(y[axis], before + inside);
+    }
+  }
+  if (count > 0) {
+    setIntegers(node, 1, *pads);
+  }
+}
+
+} // namespace tenon::prune

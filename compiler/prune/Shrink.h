@@ -1,0 +1,68 @@
+// Removes indices for real: smaller constants, and nodes whose sizes say the new dims.
+#pragma once
+
+#include "compiler/prune/Rules.h"
+#include "compiler/quant/ModelEdit.h"
+
+#include <map>
+#include <vector>
+
+namespace tenon::prune {
+
+/// Which classes are removed.
+class Removal {
+public:
+  explicit Removal(const Ties &ties) : ties(ties), removed(ties.size(), false) {}
+  void remove(uint32_t group) { removed[group] = true; }
+  bool isRemoved(uint32_t index) const { return removed[ties.classOf(index)]; }
+  std::vector<int64_t> kept(Axis axis) const;
+  /// Of the first indices of an axis those that stay.
+  int64_t keptBefore(Axis axis, int64_t end) const;
+  int64_t size(Axis axis) const { return keptBefore(axis, axis.size); }
+  bool touches(Axis axis) const { return size(axis) < axis.size; }
+  bool touches(const Axes *axes) const;
+
+private:
+  const Ties &ties;
+  std::vector<bool> removed;
+};
+
+/// What became of a tensor of the model.
+struct ShrunkTensor {
+  std::string name; ///< in the model that was pruned
+  std::vector<int64_t> dims;
+  std::map<size_t, std::vector<int64_t>> kept; ///< by axis; those that stay whole are left out
+  std::string newName;                         ///< where nodes read different parts of it
+  uint32_t crc = 0;                            ///< of the elements before, as zip and zlib have it
+  int64_t groups = 0; ///< of the convolution that it is the weight of, afterwards; 0 for none
+};
+
+class Shrinker {
+public:
+  Shrinker(const quant::Graph &graph, const Values &values, const Removal &removal,
+           const CountedAxes &counted, quant::ModelEdit &edit, onnx::ExternalFiles &files)
+      : graph(graph), values(values), removal(removal), counted(counted), edit(edit), files(files) {
+  }
+  Result<std::vector<ShrunkTensor>> run();
+
+private:
+  Status cutConstant(size_t node, size_t operand);
+  void changeNode(size_t node);
+  void setSizes(size_t node, size_t operand, const Axes &axes);
+  void changeSplit(size_t node);
+  void changeSlice(size_t node);
+  void changeGather(size_t node);
+  void changePad(size_t node);
+  std::optional<std::vector<int64_t>> constantOf(size_t node, size_t operand) const;
+  void setIntegers(size_t node, size_t operand, const std::vector<int64_t> &values);
+
+  const quant::Graph &graph;
+  const Values &values;
+  const Removal &removal;
+  const CountedAxes &counted;
+  quant::ModelEdit &edit;
+  onnx::ExternalFiles &files;
+  std::vector<ShrunkTensor> tensors;
+};
+
+} // namespace tenon::prune

@@ -1,0 +1,72 @@
+// Axes are numbered in the order of the nodes, so that reports name the first of each class.
+#include "compiler/prune/Values.h"
+
+namespace tenon::prune {
+namespace {
+
+/// Longer ones count positions or boxes, never channels.
+constexpr int64_t kMostIndices = 1 << 16;
+
+Axes addAxes(Ties &ties, const std::vector<int64_t> &dims) {
+  Axes axes;
+  for (int64_t dim : dims) {
+    axes.push_back(ties.add(dim < 0 || dim > kMostIndices ? 0 : static_cast<uint32_t>(dim)));
+  }
+  return axes;
+}
+
+} // namespace
+
+Values::Values(const quant::Graph &graph, const ValueDims &dims, Ties &ties) : graph(graph) {
+  auto addNamed = [&](std::string_view name) {
+    auto known = dims.find(std::string(name));
+    if (known != dims.end() && !byName.contains(name)) {
+      byName[name] = addAxes(ties, known->second);
+    }
+  };
+  for (size_t node = 0; node < graph.all().size(); ++node) {
+    const onnx::Node &own = graph.node(node);
+    bool isParameter = true;
+    for (size_t i = 0; i < own.inputs.size(); ++i) {
+      std::string_view name = own.inputs[i];
+      const onnx::Tensor *constant = graph.constant(name);
+      isParameter = isParameter && (name.empty() || constant || parameters.contains(name));
+      if (constant && constant->dims.size() < 2) {
+        byUse[{node, i}] = addAxes(ties, constant->dims);
+      } else if (constant && !byName.contains(name)) {
+        byName[name] = addAxes(ties, constant->dims);
+      } else if (!constant) {
+        addNamed(name);
+      }
+    }
+    for (std::string_view name : own.outputs) {
+      if (isParameter) {
+        parameters.insert(name);
+      }
+      if (!graph.constant(name)) {
+        addNamed(name);
+      }
+    }
+  }
+}
+
+const Axes *Values::named(std::string_view name) const {
+  auto found = byName.find(name);
+  return found == byName.end() ? nullptr : &found->second;
+}
+
+const Axes *Values::operand(quant::Use use) const {
+  const onnx::Node &node = graph.node(use.node);
+  if (use.operand >= node.inputs.size() || node.inputs[use.operand].empty()) {
+    return nullptr;
+  }
+  auto found = byUse.find({use.node, use.operand});
+  return found == byUse.end() ? named(node.inputs[use.operand]) : &found->second;
+}
+
+const Axes *Values::result(size_t node, size_t output) const {
+  const onnx::Node &own = graph.node(node);
+  return output < own.outputs.size() ? named(own.outputs[output]) : nullptr;
+}
+
+} // namespace tenon::prune

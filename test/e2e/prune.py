@@ -1,0 +1,113 @@
+"""`tenon prune`: for each way in which axes depend on each other, the smaller model equals the one with zeros in the places that were removed, as
+ONNX Runtime computes both, and its tensors have the dims that they must have. Bad input is an error before work.
+"""
+
+import json
+import unittest
+
+import numpy as np
+import onnx
+import onnxruntime
+import prune_nets
+from onnx import numpy_helper
+from prune_nets import NETS, masked
+from tool import CNN, ToolTest, tiny_model
+
+
+def by_peer(model, inputs):
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return session.run(None, inputs)
+
+
+def seeded(model):
+    random = np.random.default_rng(5)
+    return {port.name: random.standard_normal([dim.dim_value or 2 for dim in port.type.tensor_type.shape.dim]).astype(np.float32) for port in model.graph.input}
+
+
+def dims_of(model):
+    return {tensor.name: list(tensor.dims) for tensor in model.graph.initializer}
+
+
+class Prune(ToolTest):
+    def prune(self, model, *flags):
+        path = self.folder / "model.onnx"
+        onnx.save(model, path)
+        report = self.json("prune", path, "-o", "narrow.onnx", "--recipe", "r.json", "--no-timing", *flags)
+        narrow = onnx.load(self.folder / "narrow.onnx")
+        onnx.checker.check_model(narrow, full_check=True)
+        return report, narrow, json.loads((self.folder / "r.json").read_text())
+
+    def equals_masked(self, model, narrow, recipe):
+        inputs = seeded(model)
+        expected, actual, whole = (by_peer(each, inputs)[0] for each in (masked(model, recipe), narrow, model))
+        np.testing.assert_allclose(actual, expected, atol=2e-5 * float(np.abs(expected).max()), rtol=1e-4)
+        self.assertGreater(float(np.abs(actual - whole).max()), 1e-3 * float(np.abs(whole).max()), "nothing was removed")
+
+    def test_classes_of_graphs(self):
+        for build in NETS:
+            with self.subTest(build.__name__):
+                model, expected = build()
+                report, narrow, recipe = self.prune(model, "--ratio", "50%", "--multiple", 1)
+                dims = dims_of(narrow)
+                for name, wanted in expected.items():
+                    self.assertEqual([own if wanted[i] is None else wanted[i] for i, own in enumerate(dims[name])], dims[name], name)
+                self.equals_masked(model, narrow, recipe)
+                self.assertLess(report["parameters_after"], report["parameters_before"])
+
+    def test_importance(self):
+        """The channel whose weights, norm or scores are smallest goes; a layer that is kept stays."""
+        model, _ = prune_nets.chain()
+        tensors = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+        scores = {name: np.ones_like(array) for name, array in tensors.items()}
+        scores["a_w"][:8] = 1e-3
+        np.savez(self.folder / "s.npz", **scores)
+        _, _, recipe = self.prune(model, "--ratio", "50%", "--multiple", 1, "--importance", "scores", "--scores", "s.npz")
+        self.assertEqual(recipe["parameters"]["a_w"]["kept"]["0"], list(range(8, 16)))
+        _, _, recipe = self.prune(model, "--ratio", "50%", "--multiple", 1, "--importance", "bn-scale")
+        smallest = np.argsort(tensors["a_gamma"] ** 2)[:8]
+        self.assertEqual(recipe["parameters"]["a_w"]["kept"]["0"], sorted(set(range(16)) - set(smallest.tolist())))
+        report, narrow, _ = self.prune(model, "--ratio", "50%", "--multiple", 1, "--keep", "a")
+        self.assertEqual(dims_of(narrow)["a_w"], [16, 3, 3, 3])
+        self.assertEqual(["--keep", ""], [group["reason"] for group in report["groups"]])
+
+    def test_multiples(self):
+        model, _ = prune_nets.chain()
+        _, narrow, _ = self.prune(model, "--ratio", "40%", "--multiple", 8)
+        self.assertEqual([dims_of(narrow)[name][0] % 8 for name in ("a_w", "b_w")], [0, 0])
+
+    def test_time(self):
+        report = self.json("prune", CNN, "--ratio", "50%", "-o", "narrow.onnx", "--seconds", 0.2)
+        self.assertGreater(report["timing"]["before_ms"], 0)
+        self.assertGreater(report["timing"]["predicted_ms"], 0)
+        self.assertLess(report["timing"]["ratio"], 1)
+
+    def test_then_quantize(self):
+        self.succeed("prune", CNN, "--ratio", "30%", "-o", "narrow.onnx", "--no-timing")
+        np.savez(self.folder / "calib.npz", image=np.random.default_rng(0).random((16, 1, 28, 28)).astype(np.float32))
+        self.succeed("quantize", "narrow.onnx", "--data", "calib.npz", "-o", "narrow8.onnx")
+        onnx.checker.check_model(onnx.load(self.folder / "narrow8.onnx"))
+        self.refuse(2, "TN0105", "prune", "narrow8.onnx", "--ratio", "30%")
+
+    def test_bad_input(self):
+        np.savez(self.folder / "other.npz", odd=np.zeros(3, np.float32))
+        np.savez(self.folder / "dims.npz", **{"stem.0.weight": np.zeros(3, np.float32)})
+        (self.folder / "p.pt2").write_bytes(b"PK")
+        cases = [(2, "TN0105"), (2, "TN0105", "--ratio", "30%", "--latency", "1ms"), (2, "TN0131", "--ratio", "0"), (2, "TN0131", "--ratio", "100%"),
+                 (2, "TN0131", "--ratio", "99.9%"), (2, "TN0131", "--ratio", "1%"), (2, "TN0131", "--ratio=-5%"),
+                 (2, "TN0105", "--latency", "1ms", "--no-timing"), (2, "TN0105", "--ratio", "30%", "--scores", "other.npz"),
+                 (5, "TN0132", "--ratio", "30%", "--importance", "scores", "--scores", "other.npz"),
+                 (2, "TN0105", "--ratio", "30%", "--keep", "nothing"), (2, "TN0105", "--latency", "1000s", "--seconds", "0.1")]
+        for code, error, *flags in cases:
+            with self.subTest(flags):
+                self.refuse(code, error, "prune", CNN, *flags, "-o", "none.onnx")
+                self.assertFalse((self.folder / "none.onnx").exists())
+        self.refuse(3, "TN0134", "prune", "p.pt2", "--ratio", "30%")
+        self.assertEqual(2, self.call("prune", CNN, "--ratio", "a third").returncode)
+        onnx.save(tiny_model(), self.folder / "tiny.onnx")
+        self.assertIn("'features'", self.refuse(3, "TN0130", "prune", "tiny.onnx", "--ratio", "30%").stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,95 @@
+// Relies on both models being measured in turn, so that what disturbs the machine disturbs both.
+
+#include "tools/tenon/prune/Timing.h"
+
+#include "tools/tenon/inputs/Inputs.h"
+#include "tools/view/EngineGraph.h"
+
+#include <utility>
+
+namespace tenon::tool {
+namespace {
+
+/// The sum over the regions of an engine, of the variant that runs here.
+Result<double> predictedMicroseconds(const runtime::Engine &engine) {
+  TENON_ASSIGN(std::string suffix, view::recordSuffix(engine.file(), std::string(engine.variant().level)));
+  TENON_ASSIGN(std::string_view text, engine.file().record("fusion" + suffix));
+  Json record = Json::parse(text, nullptr, false);
+  double sum = 0;
+  if (record.is_object() && record.contains("regions")) {
+    for (const Json &region : record["regions"]) {
+      sum += region.value("cost", Json::object()).value("us", 0.0);
+    }
+  }
+  return sum;
+}
+
+double medianOf(const Contender &contender) { return summarizeLatency(contender.samples()).median; }
+
+} // namespace
+
+Result<Stopwatch::Entry> Stopwatch::load(const std::string &path, Terminal &terminal) const {
+  OpenRequest open;
+  open.path = path;
+  open.shapes = request.shapes;
+  open.target = request.target;
+  open.useCache = request.useCache;
+  open.verifyWeights = false;
+  TENON_ASSIGN(EngineSource source, EngineSource::prepare(open, terminal));
+  Entry entry;
+  entry.contender.path = path;
+  TENON_ASSIGN(entry.contender.engine, source.open());
+  TENON_ASSIGN(entry.predicted, predictedMicroseconds(*entry.contender.engine));
+  TENON_ASSIGN(std::vector<Tensor> inputs, makeInputs(InputFlags(), *entry.contender.engine));
+  TENON_ASSIGN(Runner runner, Runner::create(entry.contender.engine, std::move(inputs), request.session));
+  TENON_TRY(runner.run());
+  entry.contender.runner = std::make_unique<Runner>(std::move(runner));
+  if (entry.contender.isGpu()) {
+    TENON_TRY(entry.contender.prepareGpu(false, request.session));
+  }
+  return entry;
+}
+
+Result<Stopwatch> Stopwatch::start(const std::string &model, const TimingRequest &request, Terminal &terminal) {
+  Stopwatch watch;
+  watch.request = request;
+  watch.model = model;
+  TENON_ASSIGN(Entry entry, watch.load(model, terminal));
+  watch.predictedBefore = entry.predicted;
+  watch.first.push_back(std::move(entry.contender));
+  return watch;
+}
+
+Result<double> Stopwatch::before(Terminal &terminal) {
+  MeasureBudget budget;
+  budget.seconds = request.seconds;
+  first[0].times.clear();
+  first[0].gpuTimes.clear();
+  TENON_TRY(measureInTurn(budget, first, terminal));
+  return medianOf(first[0]);
+}
+
+Result<Timing> Stopwatch::measure(const std::string &pruned, Terminal &terminal) {
+  TENON_ASSIGN(Entry entry, load(pruned, terminal));
+  std::vector<Contender> both;
+  first[0].times.clear();
+  first[0].gpuTimes.clear();
+  both.push_back(std::move(first[0]));
+  both.push_back(std::move(entry.contender));
+  MeasureBudget budget;
+  budget.seconds = request.seconds;
+  Status status = measureInTurn(budget, both, terminal);
+  Timing timing;
+  if (status.isOk()) {
+    timing.before = medianOf(both[0]);
+    timing.after = medianOf(both[1]);
+    timing.ratio = compareLatency(both[0].samples(), both[1].samples());
+    double saved = predictedBefore > 0 ? entry.predicted / predictedBefore : 1;
+    timing.predicted = timing.before * saved;
+  }
+  first[0] = std::move(both[0]);
+  TENON_TRY(std::move(status));
+  return timing;
+}
+
+} // namespace tenon::tool

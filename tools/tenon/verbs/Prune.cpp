@@ -1,0 +1,481 @@
+// `tenon prune`: a model becomes a narrower one, whose channels, attention heads and FFN widths that matter
+// least are gone; by a ratio, or by the latency that it is to have.
+
+#include "compiler/prune/Prune.h"
+#include "runtime/device/cpu/CpuFeatures.h"
+#include "runtime/tensors/Npy.h"
+#include "support/LikelySize.h"
+#include "support/files/AtomicFile.h"
+#include "support/files/ScratchFolder.h"
+#include "support/threads/ThreadPool.h"
+#include "tools/tenon/inputs/FileKind.h"
+#include "tools/tenon/inputs/Options.h"
+#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/prune/Timing.h"
+#include "tools/tenon/target/TargetFlags.h"
+#include "tools/tenon/Verb.h"
+#include "tools/tenon/verbs/OutputCheck.h"
+#include "tools/view/Escape.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+namespace tenon::tool {
+namespace {
+
+/// The search for a latency: how near it goes, how much it prunes at most, how often it compiles.
+constexpr double kNearTarget = 0.95, kMostRatio = 0.9;
+constexpr int kMostTries = 8;
+
+struct PruneFlags {
+  std::string model, output, recipe, scores, importance = "magnitude";
+  std::optional<double> ratio, latency; ///< of 1, and ms
+  std::vector<std::string> shapes, keep;
+  uint64_t multiple = 0;
+  TargetFlags target;
+  runtime::SessionOptions session;
+  double seconds = 1;
+  bool noTiming = false, noCache = false;
+};
+
+Status refuse(std::string what, std::string next) {
+  return Status::error(ErrorId::BadArgument, std::move(what), std::move(next));
+}
+
+Status checkFlags(const PruneFlags &flags) {
+  if (flags.ratio.has_value() == flags.latency.has_value()) {
+    return refuse("either --ratio or --latency says how narrow the model is to be",
+                  "tenon prune model.onnx --ratio 30% -o narrow.onnx");
+  }
+  if (flags.ratio && (*flags.ratio <= 0 || *flags.ratio >= 1)) {
+    return Status::error(ErrorId::BadPruneRatio,
+                         fmt::format("a ratio of {:g} % {}", *flags.ratio * 100,
+                                     *flags.ratio <= 0 ? "takes nothing away" : "leaves no channel"),
+                         "give the share of the channels that goes: --ratio 30%");
+  }
+  if (flags.latency && flags.noTiming) {
+    return refuse("--latency is reached by measuring, and --no-timing forbids it", "leave one of both out");
+  }
+  if (flags.scores.empty() != (flags.importance != "scores")) {
+    return refuse("--importance scores and --scores belong together", "give both, or neither");
+  }
+  if (flags.model.ends_with(".pt2")) {
+    return Status::error(ErrorId::PruneFormat, fmt::format("'{}' is a program of torch.export", flags.model),
+                         "export the module as ONNX, prune that with --recipe r.json, carry the recipe out with "
+                         "tenon.prune.apply(module, recipe), and export the module again");
+  }
+  return Status::ok();
+}
+
+/// The scores of an npz, all as FP32.
+Result<std::vector<prune::ScoreTensor>> readScores(const std::string &path) {
+  AcceptArray accept = [&](const std::string &name, const NpyHeader &header) {
+    return header.dtype == DType::F32
+               ? Status::ok()
+               : Status::error(ErrorId::BadImportance, fmt::format("{}: the scores of '{}' are not float32", path, name),
+                               "tenon.prune.taylor(module, data) makes such files");
+  };
+  TENON_ASSIGN(std::vector<Tensor> arrays, readNpz(path, accept));
+  std::vector<prune::ScoreTensor> scores;
+  for (const Tensor &array : arrays) {
+    prune::ScoreTensor own{array.name, array.dims, std::vector<float>(static_cast<size_t>(array.elements()))};
+    std::memcpy(own.values.data(), array.data.data(), own.values.size() * sizeof(float));
+    scores.push_back(std::move(own));
+  }
+  return scores;
+}
+
+/// What a kernel of this machine, or of the target that is named, computes at once: the cost of a
+/// convolution or product steps where its width passes a multiple of it.
+uint32_t multipleOf(const PruneFlags &flags) {
+  constexpr uint32_t kGpu = 8; ///< what a tensor core takes
+  if (flags.multiple != 0) {
+    return static_cast<uint32_t>(flags.multiple);
+  }
+  std::optional<engine::CpuLevel> level = runtime::bestCpuLevel();
+  if (flags.target.targets[0].starts_with("cpu") && level) {
+    return static_cast<uint32_t>(std::max<int64_t>(engine::floatLanes(*level), kGpu));
+  }
+  return kGpu;
+}
+
+using Dims = prune::ValueDims;
+
+/// All inputs with constant dims: those of --shape, else those of the model, else likely ones.
+Result<std::vector<ShapeArgument>> shapesOf(const PruneFlags &flags, const prune::Pruner &pruner, Dims &dims) {
+  TENON_ASSIGN(std::vector<ShapeArgument> given, parseShapeArguments(flags.shapes));
+  TENON_ASSIGN(dims, dimsOfValues(flags.model, given));
+  std::vector<ShapeArgument> shapes;
+  bool isFree = false;
+  for (const std::string &name : pruner.inputNames()) {
+    ShapeArgument shape{name, {}};
+    for (uint32_t i = 0; i < dims[name].size(); ++i) {
+      int64_t size = dims[name][i];
+      isFree = isFree || size < 0;
+      size = size < 0 ? likelySize(i, 1, 1 << 16) : size;
+      shape.dims.push_back({size, size, false});
+    }
+    if (!shape.dims.empty()) {
+      shapes.push_back(std::move(shape));
+    }
+  }
+  if (isFree) {
+    TENON_ASSIGN(dims, dimsOfValues(flags.model, shapes));
+  }
+  return shapes;
+}
+
+std::vector<std::string> textsOf(const std::vector<ShapeArgument> &shapes) {
+  std::vector<std::string> texts;
+  for (const ShapeArgument &shape : shapes) {
+    std::vector<int64_t> sizes;
+    for (const ShapeArgument::Dim &dim : shape.dims) {
+      sizes.push_back(dim.min);
+    }
+    texts.push_back(fmt::format("{}:{}", shape.input, fmt::join(sizes, "x")));
+  }
+  return texts;
+}
+
+/// The work of one command.
+class Work {
+public:
+  Work(const PruneFlags &flags, prune::Pruner &pruner, std::vector<ShapeArgument> shapes, ScratchFolder &folder,
+       Terminal &terminal)
+      : flags(flags), pruner(pruner), shapes(std::move(shapes)), path(folder.path() + "/pruned.onnx"),
+        terminal(terminal) {}
+
+  Status byRatio(double share);
+  Status byLatency(double target);
+
+  double ratio = 0;
+  std::string bytes;
+  std::optional<Timing> timing;
+
+private:
+  Status make(double share);
+  Status check();
+  Status startTiming();
+
+  const PruneFlags &flags;
+  prune::Pruner &pruner;
+  std::vector<ShapeArgument> shapes;
+  std::string path;
+  Terminal &terminal;
+  std::optional<Stopwatch> watch;
+};
+
+/// Every value has the dims that were planned: what a rule and the edit of a node disagree on shows here.
+Status Work::check() {
+  auto failed = [](std::string what) {
+    return Status::error(ErrorId::PruneCheckFailed, std::move(what), "report this with the model; --keep leaves a layer as it is");
+  };
+  Result<Dims> dims = dimsOfValues(path, shapes);
+  if (!dims) {
+    return failed(fmt::format("the pruned model cannot be read: {}", dims.status().message()));
+  }
+  for (const auto &[name, planned] : pruner.dimsAfter()) {
+    auto own = dims->find(name);
+    if (own != dims->end() && own->second != planned) {
+      return failed(fmt::format("'{}' has dims {} in the pruned model, planned were {}", name, own->second, planned));
+    }
+  }
+  return Status::ok();
+}
+
+Status Work::make(double share) {
+  TENON_TRY(pruner.choose(share));
+  TENON_ASSIGN(bytes, pruner.write());
+  TENON_ASSIGN(AtomicFile file, AtomicFile::create(path));
+  TENON_TRY(file.append(std::as_bytes(std::span(bytes))));
+  TENON_TRY(file.commit());
+  ratio = share;
+  return check();
+}
+
+Status Work::startTiming() {
+  TimingRequest request{textsOf(shapes), flags.target, flags.session, !flags.noCache, flags.seconds};
+  TENON_ASSIGN(Stopwatch started, Stopwatch::start(flags.model, request, terminal));
+  watch.emplace(std::move(started));
+  return Status::ok();
+}
+
+Status Work::byRatio(double share) {
+  TENON_TRY(make(share));
+  if (!flags.noTiming) {
+    TENON_TRY(startTiming());
+    TENON_ASSIGN(timing, watch->measure(path, terminal));
+  }
+  return Status::ok();
+}
+
+/// The least ratio whose time is within the target: halves the interval, and begins where the square of what
+/// is kept, which the operations go with, says.
+Status Work::byLatency(double target) {
+  TENON_TRY(startTiming());
+  TENON_ASSIGN(double before, watch->before(terminal));
+  if (before <= target) {
+    return refuse(fmt::format("the model takes {:.3g} ms as it is, which is within {:.3g} ms", before, target),
+                  "give a shorter --latency, or a --ratio");
+  }
+  double low = 0, high = kMostRatio, next = std::min(1 - std::sqrt(target / before), kMostRatio), best = 0;
+  double least = before, leastRatio = 0;
+  std::optional<double> bestTime;
+  for (int i = 0; i < kMostTries && high - low > 0.01; ++i) {
+    Status made = make(next);
+    double time = before;
+    if (made.isOk()) {
+      TENON_ASSIGN(timing, watch->measure(path, terminal));
+      time = timing->after;
+    } else if (made.id() != ErrorId::BadPruneRatio) {
+      return made;
+    }
+    bool isTooMuch = !made.isOk() && next > 0.5;
+    if (made.isOk() && time < least) {
+      least = time;
+      leastRatio = next;
+    }
+    if (!isTooMuch && time > target) {
+      low = next;
+    } else {
+      high = next;
+      if (!isTooMuch && (!bestTime || time > *bestTime)) {
+        best = next;
+        bestTime = time;
+      }
+      if (!isTooMuch && time >= kNearTarget * target) {
+        break;
+      }
+    }
+    next = (low + high) / 2;
+  }
+  if (!bestTime) {
+    return Status::error(ErrorId::PruneTargetMissed,
+                         fmt::format("{:.3g} ms is not reached: the model takes {:.3g} ms, and {:.3g} ms with {:.0f} % "
+                                     "of its channels removed",
+                                     target, before, least, leastRatio * 100),
+                         "allow more, or quantize the pruned model: tenon quantize");
+  }
+  if (ratio != best) {
+    TENON_TRY(make(best));
+    TENON_ASSIGN(timing, watch->measure(path, terminal));
+  }
+  return Status::ok();
+}
+
+Json toJson(const PruneFlags &flags, const Work &work, const prune::Facts &facts, uint64_t before) {
+  Json groups = Json::array(), fixed = Json::array();
+  for (const prune::GroupFacts &own : facts.groups) {
+    groups.push_back({{"nodes", own.nodes},
+                      {"width", own.width},
+                      {"kept", own.kept},
+                      {"unit", own.unit},
+                      {"step", own.step},
+                      {"reason", own.reason},
+                      {"by_magnitude", own.isFallback}});
+  }
+  for (const prune::FixedFacts &own : facts.fixed) {
+    fixed.push_back({{"node", own.node}, {"op", own.op}, {"width", own.width}, {"reason", own.reason}});
+  }
+  Json json = {{"model", flags.model},
+               {"output", flags.output},
+               {"importance", flags.importance},
+               {"ratio", work.ratio},
+               {"parameters_before", facts.parametersBefore},
+               {"parameters_after", facts.parametersAfter},
+               {"bytes_before", before},
+               {"bytes_after", work.bytes.size()},
+               {"timing", nullptr},
+               {"groups", groups},
+               {"fixed", fixed}};
+  if (work.timing) {
+    json["timing"] = {{"before_ms", work.timing->before},
+                      {"after_ms", work.timing->after},
+                      {"predicted_ms", work.timing->predicted},
+                      {"ratio", work.timing->ratio.ofMedians},
+                      {"interval_95", {work.timing->ratio.low, work.timing->ratio.high}}};
+  }
+  return json;
+}
+
+/// What tenon.prune.apply carries out on the module that the model was exported from.
+Json recipeOf(const PruneFlags &flags, const Work &work, const prune::Facts &facts) {
+  Json parameters = Json::object();
+  for (const prune::ShrunkTensor &tensor : facts.tensors) {
+    Json kept = Json::object();
+    for (const auto &[axis, indices] : tensor.kept) {
+      kept[std::to_string(axis)] = indices;
+    }
+    // Parts of one tensor for different readers get names of their own.
+    std::string key = parameters.contains(tensor.name) ? tensor.newName : tensor.name;
+    parameters[key] = {{"tensor", tensor.name}, {"dims", tensor.dims}, {"kept", kept}, {"crc32", tensor.crc}};
+    if (tensor.groups > 0) {
+      parameters[key]["groups"] = tensor.groups;
+    }
+  }
+  return {{"schema", "tenon.recipe/1"}, {"model", flags.model}, {"ratio", work.ratio}, {"parameters", parameters}};
+}
+
+std::string toText(const PruneFlags &flags, const Work &work, const prune::Facts &facts, uint64_t before) {
+  uint64_t width = 0, kept = 0;
+  size_t longest = 0;
+  auto title = [](const prune::GroupFacts &own) {
+    std::string more = own.nodes.size() > 1 ? fmt::format(" and {} more", own.nodes.size() - 1) : "";
+    return view::visible(own.nodes[0]) + more;
+  };
+  for (const prune::GroupFacts &own : facts.groups) {
+    width += own.width;
+    kept += own.kept;
+    longest = std::max(longest, title(own).size());
+  }
+  std::string text = fmt::format(
+      "{}: {} of {} channels and heads kept in {} groups of layers; {} of {} parameters, {} after {}\n", flags.output, kept,
+      width, facts.groups.size(), facts.parametersAfter, facts.parametersBefore, formatBytes(work.bytes.size()),
+      formatBytes(before));
+  if (work.timing) {
+    text += fmt::format("time: {:.3f} ms measured, {:.3f} ms predicted; {:.3f} ms before, {:.3f} x of it (95 % between "
+                        "{:.3f} and {:.3f})\n",
+                        work.timing->after, work.timing->predicted, work.timing->before, work.timing->ratio.ofMedians,
+                        work.timing->ratio.low, work.timing->ratio.high);
+  }
+  longest = std::min<size_t>(longest, 60);
+  for (const prune::GroupFacts &own : facts.groups) {
+    std::string unit = own.unit > 1 ? fmt::format(" of {}", own.unit) : "";
+    std::string note = own.isFallback ? "by magnitude: nothing else is known of it" : own.reason;
+    text += fmt::format("  {:<{}}  {:>5} -> {:<5}{}  {}\n", title(own), longest, own.width, own.kept, unit, note);
+  }
+  for (const prune::FixedFacts &own : facts.fixed) {
+    text += fmt::format("  {:<{}}  {:>5} stays  {}\n", view::visible(own.node), longest, own.width,
+                        view::visible(own.reason));
+  }
+  return text;
+}
+
+Status prune(PruneFlags &flags, Terminal &terminal) {
+  if (flags.output.empty()) {
+    flags.output = fmt::format("{}.pruned.onnx", flags.model.ends_with(".onnx")
+                                                     ? flags.model.substr(0, flags.model.size() - 5)
+                                                     : flags.model);
+  }
+  TENON_TRY(checkFlags(flags));
+  TENON_TRY(isModel(flags.model, Takes::Model).takeStatus());
+  std::vector<std::string> reads = {flags.model};
+  prune::Settings settings;
+  settings.multiple = multipleOf(flags);
+  settings.keep = flags.keep;
+  settings.importance = flags.importance == "scores"     ? prune::Importance::Scores
+                        : flags.importance == "bn-scale" ? prune::Importance::NormScale
+                                                         : prune::Importance::Magnitude;
+  if (!flags.scores.empty()) {
+    reads.push_back(flags.scores);
+    TENON_ASSIGN(settings.scores, readScores(flags.scores));
+  }
+  TENON_TRY(checkOutput(flags.output, flags.model, reads));
+  TENON_TRY(checkOutput(flags.recipe, flags.model, reads));
+  TENON_ASSIGN(prune::Pruner pruner, prune::Pruner::open(flags.model));
+  Dims dims;
+  TENON_ASSIGN(std::vector<ShapeArgument> shapes, shapesOf(flags, pruner, dims));
+  TENON_TRY(pruner.analyze(dims, std::move(settings)));
+  if (flags.ratio) {
+    TENON_TRY(pruner.choose(*flags.ratio));
+  }
+  TENON_ASSIGN(AtomicFile file, AtomicFile::create(flags.output, reads));
+  TENON_ASSIGN(ScratchFolder folder, ScratchFolder::create("tenon-prune"));
+  Work work(flags, pruner, std::move(shapes), folder, terminal);
+  TENON_TRY(flags.ratio ? work.byRatio(*flags.ratio) : work.byLatency(*flags.latency));
+  if (!flags.recipe.empty()) {
+    TENON_ASSIGN(AtomicFile recipe, AtomicFile::create(flags.recipe, reads));
+    std::string text = recipeOf(flags, work, pruner.facts()).dump(1) + "\n";
+    TENON_TRY(recipe.append(std::as_bytes(std::span(text))));
+    TENON_TRY(recipe.commit());
+  }
+  TENON_TRY(file.append(std::as_bytes(std::span(work.bytes))));
+  TENON_TRY(file.commit());
+  uint64_t before = bytesOfModel(flags.model);
+  if (terminal.json()) {
+    terminal.printJson("prune", toJson(flags, work, pruner.facts(), before));
+  } else {
+    terminal.print(toText(flags, work, pruner.facts(), before));
+  }
+  return Status::ok();
+}
+
+/// "30%" or "0.3"; any number, of which checkFlags says what it would do.
+double parseRatio(const std::string &text) {
+  size_t end = 0;
+  double value = 0;
+  try {
+    value = std::stod(text, &end);
+  } catch (const std::exception &) {
+    throw CLI::ValidationError("--ratio", fmt::format("'{}' is no share: write 30% or 0.3", text));
+  }
+  bool isPercent = text.substr(end) == "%";
+  if ((!isPercent && end != text.size()) || !std::isfinite(value)) {
+    throw CLI::ValidationError("--ratio", fmt::format("'{}' is no share: write 30% or 0.3", text));
+  }
+  return isPercent ? value / 100 : value;
+}
+
+/// "3ms", "500us", "1s".
+double parseLatency(const std::string &text) {
+  size_t end = 0;
+  double value = 0;
+  try {
+    value = std::stod(text, &end);
+  } catch (const std::exception &) {
+    end = 0;
+  }
+  std::string unit = text.substr(end);
+  double scale = unit == "ms" ? 1 : unit == "us" ? 1e-3 : unit == "s" ? 1e3 : 0;
+  if (end == 0 || scale == 0 || !(value > 0) || !std::isfinite(value)) {
+    throw CLI::ValidationError("--latency", fmt::format("'{}' is no time: write 3ms, 500us or 1s", text));
+  }
+  return value * scale;
+}
+
+} // namespace
+
+Action declarePrune(CLI::App &command) {
+  std::shared_ptr<PruneFlags> flags = std::make_shared<PruneFlags>();
+  flags->session.threads = usableCpus();
+  flags->target.targets = {"cpu:native"};
+  command.add_option("MODEL", flags->model, "A trained model (ONNX, FP32)")->required();
+  command.add_option_function<std::string>(
+      "--ratio", [flags](const std::string &text) { flags->ratio = parseRatio(text); },
+      "How many of the channels, heads and FFN widths go: 30%");
+  command.add_option_function<std::string>(
+      "--latency", [flags](const std::string &text) { flags->latency = parseLatency(text); },
+      "Remove as few as the model needs to take so long, measured here: 3ms");
+  addOutput(command, flags->output,
+            "Where to write the pruned model; by default the model's name with .pruned.onnx");
+  command
+      .add_option("--recipe", flags->recipe,
+                  "Also write what is kept of each tensor, as JSON: for tenon.prune.apply(module, recipe)")
+      ->check(CLI::Validator([](const std::string &text) { return text.empty() ? "give the name of a file" : ""; }, ""));
+  addChoice(command, "--importance", flags->importance, {"magnitude", "bn-scale", "scores"},
+            "What of a group goes first: that of the smallest weights, of the smallest scales of BatchNormalization, or "
+            "of the smallest --scores");
+  command.add_option("--scores", flags->scores,
+                     "With --importance scores: an npz with an array for each parameter, as tenon.prune.taylor makes it");
+  command.add_option("--keep", flags->keep, "Leave the width of this node's layer (repeat for more)")
+      ->allow_extra_args(false);
+  addNumber(
+      command, "--multiple", {1, 1024}, [flags](uint64_t number) { flags->multiple = number; },
+      "Widths become multiples of this; by default of what a kernel of the target computes at once");
+  command.add_option("--shape", flags->shapes, "Dims of an input with free sizes: x:1x3x224x224 (repeat for more)")
+      ->allow_extra_args(false);
+  addSeconds(command, "--seconds", {0.01, kLongestSeconds}, flags->seconds, "How long to measure each model");
+  command.add_flag("--no-timing", flags->noTiming, "Do not compile and measure the models");
+  declareThreadsFlag(command, flags->session.threads, "Threads; all usable CPUs by default");
+  declareTargetFlags(command, flags->target);
+  command.add_flag("--no-cache", flags->noCache, "Do not use the compile cache");
+  return [flags](Terminal &terminal) { return prune(*flags, terminal); };
+}
+
+} // namespace tenon::tool
