@@ -166,6 +166,7 @@ EXAMPLES = {
     "TN0113": "tenon accuracy cnn.tenon --data nhwc.npz",
     "TN0114": "tenon accuracy cnn.tenon --data nan.npz",
     "TN0115": "tenon accuracy cnn.tenon --data unlabelled.npz",
+    "TN0117": "tenon quantize cnn.onnx --data unlabelled.npz --accuracy-drop 1% --state notes.txt",
     "TN0201": "tenon check empty.onnx", "TN0202": "tenon check cut.onnx", "TN0203": "tenon check varint.onnx",
     "TN0204": "tenon check tag.onnx", "TN0205": "tenon check group.onnx", "TN0206": "tenon check wire.onnx",
     "TN0207": "tenon check twice.onnx", "TN0208": "tenon check deep.onnx", "TN0209": "tenon check sparse.onnx",
