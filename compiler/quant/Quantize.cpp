@@ -45,6 +45,7 @@ struct Quantizer::Impl {
   std::vector<Affine> affines;
   std::map<string_view, Smoothing> smoothed;
   std::map<string_view, Channels> channels;
+  std::vector<std::pair<std::string, std::string>> metadata; ///< of what is written
   Facts facts;
 
   Status checkPlan() const;
@@ -102,7 +103,7 @@ Status Quantizer::Impl::checkPlan() const {
   bool isAnyTable =
       std::any_of(plan.embeddings.begin(), plan.embeddings.end(),
                   [](const Embedding &table) { return table.treatment != Treatment::Wide; });
-  if (isAny || isAnyTable) {
+  if (isAny || isAnyTable || settings.mayBeNone) {
     return Status::ok();
   }
   std::string why = plan.layers.empty() ? "it has no convolution or product of FP32"
@@ -170,6 +171,14 @@ std::string Quantizer::metadata(string_view key) const {
     }
   }
   return "";
+}
+
+const Graph &Quantizer::graph() const { return *impl->graph; }
+
+const Plan &Quantizer::plan() const { return impl->plan; }
+
+void Quantizer::addMetadata(std::string key, std::string text) {
+  impl->metadata.emplace_back(std::move(key), std::move(text));
 }
 
 const std::vector<opt::Observation> &Quantizer::observations() const { return impl->observations; }
@@ -302,6 +311,7 @@ Status Quantizer::chooseRanges(const std::vector<Observed> &seen, size_t runs) {
     facts.affine = affineOf(facts.range);
     facts.decibels = signalToNoise(histogram, facts.range);
     facts.levels = levelsOfMost(histogram, facts.range);
+    facts.clipped = shareOutside(histogram, facts.range);
     for (const Layer &layer : impl->plan.layers) {
       const onnx::Node &node = impl->graph->node(layer.node);
       bool reads = std::any_of(group.tensors.begin(), group.tensors.end(), [&](string_view tensor) {
@@ -337,6 +347,9 @@ Result<std::string> Quantizer::write(string_view key, const std::string &text) {
   TENON_TRY(writer.run(impl->facts));
   if (!text.empty()) {
     edit.addMetadata(key, text);
+  }
+  for (const auto &[ownKey, ownText] : impl->metadata) {
+    edit.addMetadata(ownKey, ownText);
   }
   return edit.write(files);
 }

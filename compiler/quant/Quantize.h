@@ -29,6 +29,7 @@ struct Settings {
   bool reducesRange = false; ///< weights up to kMostReduced
   bool smooths = true;       ///< SmoothQuant, where it is predicted to help
   bool correctsBias = true;  ///< where the samples support it
+  bool mayBeNone = false;    ///< whether a model of which nothing is quantized is no error
   /// Treatments of layers and tables by the names of their nodes, which replace the first guess.
   Overrides overrides;
 };
@@ -61,6 +62,7 @@ struct TensorFacts {
   std::vector<std::string> readers; ///< the narrow layers that read it
   double decibels = 0;              ///< signal to quantization noise
   double levels = 0;                ///< levels that the middle 95 % of the values lie on
+  double clipped = 0;               ///< share of the values outside of the range
   double alpha = 0;                 ///< of SmoothQuant; 0 where it is not used
   double gain = 0;        ///< what that adds to the signal over noise of the products, in decibels
   bool isRefused = false; ///< whether entropy's range was worse than min-max's, which it got then
@@ -91,12 +93,17 @@ public:
   Result<std::vector<InputFacts>> inputs() const;
   /// A text of the model's own; empty where it has none of that key.
   std::string metadata(std::string_view key) const;
+  const Graph &graph() const;
+  /// What is decided so far: chooseRanges may leave more wide.
+  const Plan &plan() const;
   /// What to observe, and the names among it that are no inputs of the model.
   const std::vector<opt::Observation> &observations() const;
   std::vector<std::string> innerObserved() const;
 
   /// Finds the ranges: what was seen by each observation over `runs` runs.
   Status chooseRanges(const std::vector<Observed> &seen, size_t runs);
+  /// A text for the metadata of what is written, beside that of `write`.
+  void addMetadata(std::string key, std::string text);
   /// The quantized model, with a text of the caller's in its metadata unless that is empty. After
   /// chooseRanges.
   Result<std::string> write(std::string_view key, const std::string &text);

@@ -304,6 +304,18 @@ double levelsOfMost(const Histogram &histogram, Range range) {
   return std::min((high - low) / affineOf(range).scale, double(kLevels));
 }
 
+double shareOutside(const Histogram &histogram, Range range) {
+  double outside = 0;
+  for (const Histogram::Bin &bin : histogram.bins()) {
+    double inside = std::min(bin.high, range.high) - std::max(bin.low, range.low);
+    double width = bin.high - bin.low;
+    bool isPoint = width <= 0;
+    double share = isPoint ? double(inside < 0) : 1 - std::clamp(inside / width, 0.0, 1.0);
+    outside += share * static_cast<double>(bin.count);
+  }
+  return outside / static_cast<double>(std::max<uint64_t>(histogram.elements(), 1));
+}
+
 double signalToNoise(const Histogram &histogram, Range range) {
   double signal = 0;
   Bins bins = histogram.bins();

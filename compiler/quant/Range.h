@@ -68,6 +68,8 @@ double squaredError(const Histogram &histogram, Range range);
 /// On how many of the levels the middle 95 % of the values lie: few where an outlier stretches the
 /// range.
 double levelsOfMost(const Histogram &histogram, Range range);
+/// Share of the values that the range leaves out; within a bin they count as evenly spread.
+double shareOutside(const Histogram &histogram, Range range);
 /// Signal to quantization noise in decibels: the mean square of x over that error.
 double signalToNoise(const Histogram &histogram, Range range);
 

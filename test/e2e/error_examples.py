@@ -170,6 +170,7 @@ EXAMPLES = {
     "TN0131": "tenon prune cnn.onnx --ratio 100%",
     "TN0132": "tenon prune cnn.onnx --ratio 30% --importance scores --scores unlabelled.npz",
     "TN0134": "tenon prune program.pt2 --ratio 30%",
+    "TN0117": "tenon quantize cnn.onnx --data unlabelled.npz --accuracy-drop 1% --state notes.txt",
     "TN0201": "tenon check empty.onnx", "TN0202": "tenon check cut.onnx", "TN0203": "tenon check varint.onnx",
     "TN0204": "tenon check tag.onnx", "TN0205": "tenon check group.onnx", "TN0206": "tenon check wire.onnx",
     "TN0207": "tenon check twice.onnx", "TN0208": "tenon check deep.onnx", "TN0209": "tenon check sparse.onnx",

@@ -27,19 +27,6 @@ constexpr size_t kMostRows = 4;
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-Result<std::vector<WantedInput>> wantedInputs(const quant::Quantizer &quantizer) {
-  TENON_ASSIGN(std::vector<quant::InputFacts> inputs, quantizer.inputs());
-  std::vector<WantedInput> wanted;
-  for (quant::InputFacts &input : inputs) {
-    WantedInput own{input.name, input.dtype, input.dims};
-    if (!own.dims.empty() && own.dims[0] >= 0) {
-      own.leastRows = own.mostRows = own.dims[0];
-    }
-    wanted.push_back(std::move(own));
-  }
-  return wanted;
-}
-
 /// Engines for dims of their own; samples of other dims run in one for all that the model takes.
 constexpr size_t kMostEngines = 2;
 
@@ -176,6 +163,19 @@ void fillInTurn(Batch &batch) {
 }
 
 } // namespace
+
+Result<std::vector<WantedInput>> wantedInputs(const quant::Quantizer &quantizer) {
+  TENON_ASSIGN(std::vector<quant::InputFacts> inputs, quantizer.inputs());
+  std::vector<WantedInput> wanted;
+  for (quant::InputFacts &input : inputs) {
+    WantedInput own{input.name, input.dtype, input.dims};
+    if (!own.dims.empty() && own.dims[0] >= 0) {
+      own.leastRows = own.mostRows = own.dims[0];
+    }
+    wanted.push_back(std::move(own));
+  }
+  return wanted;
+}
 
 Result<Calibration> calibrate(const quant::Quantizer &quantizer, const CalibrationRequest &request,
                               Terminal &terminal) {

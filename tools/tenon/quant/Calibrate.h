@@ -30,6 +30,9 @@ struct Calibration {
   double compileSeconds = 0, runSeconds = 0;
 };
 
+/// The inputs of the model, which a data set has to fill.
+Result<std::vector<WantedInput>> wantedInputs(const quant::Quantizer &quantizer);
+
 Result<Calibration> calibrate(const quant::Quantizer &quantizer, const CalibrationRequest &request,
                               Terminal &terminal);
 

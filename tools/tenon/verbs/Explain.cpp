@@ -9,6 +9,7 @@
 #include "tools/tenon/print/JsonFields.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/quant/SearchRecord.h"
 #include "tools/tenon/Verb.h"
 #include "tools/view/EngineGraph.h"
 #include "tools/view/Escape.h"
@@ -130,7 +131,8 @@ constexpr Topic kTopics[] = {
                            {"wider", {"operation"}},
                            {"clamped", {"operation"}},
                            {"approximated", {"operation"}},
-                            {"not_float8", {"operation"}}});
+                           {"not_float8", {"operation"}},
+                           {"layers", {"name"}}});
      },
      precisionText, nullptr, nullptr},
     {"passes", "passes",
@@ -216,6 +218,11 @@ Result<Json> precisionOf(const engine::EngineFile &file, const Json &fusion) {
       record[key] = fusion[key];
     }
   }
+  if (Json search = readSearchRecord(file); search.is_object()) {
+    record["layers"] = std::move(search["layers"]);
+    search.erase("layers");
+    record["search"] = std::move(search);
+  }
   return record;
 }
 
@@ -253,7 +260,7 @@ Result<Json> readRecord(const ExplainFlags &flags) {
 
 /// The lists of all records whose rows are about parts of the model.
 constexpr const char *kLists[] = {"regions",  "edges",       "buffers", "instructions", "products",
-                                  "conversions", "wider", "clamped", "approximated", "passes"};
+                                  "conversions", "wider", "clamped", "approximated", "passes", "layers"};
 
 bool isEmptySelection(const Json &record) {
   for (const char *list : kLists) {

@@ -10,6 +10,8 @@
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/quant/Calibrate.h"
+#include "tools/tenon/quant/SearchFlags.h"
+#include "tools/tenon/quant/SearchText.h"
 #include "tools/tenon/target/TargetFlags.h"
 #include "tools/tenon/Verb.h"
 #include "tools/tenon/verbs/OutputCheck.h"
@@ -39,6 +41,7 @@ struct QuantizeFlags {
   std::optional<double> percentile;
   std::vector<std::string> keep, narrow;
   bool noCache = false, reduceRange = false, noSmoothing = false, noBiasCorrection = false;
+  SearchFlags search;
 };
 
 /// "model.int8.onnx" beside "model.onnx", or "model.w4.onnx" for weights alone.
@@ -68,6 +71,7 @@ Status checkFlags(const QuantizeFlags &flags) {
   if (flags.percentile && flags.ranges != "percentile") {
     return refuse(fmt::format("--percentile says nothing to --ranges {}", flags.ranges), "add --ranges percentile");
   }
+  TENON_TRY(checkSearchFlags(flags.search, isWeightsOnly));
   for (const std::string &name : flags.keep) {
     if (std::ranges::count(flags.narrow, name) > 0) {
       return refuse(fmt::format("--keep and --narrow both name '{}'", view::visible(name)), "leave one of both out");
@@ -257,6 +261,32 @@ std::string toText(const QuantizeFlags &flags, const Outcome &outcome) {
   return text;
 }
 
+/// What a search chose, or the front and why it chose nothing.
+Status searchAndWrite(const QuantizeFlags &flags, const quant::Settings &settings, AtomicFile &file,
+                      Terminal &terminal) {
+  TENON_ASSIGN(SearchRequest request, searchRequest(flags.search, flags.request, settings, flags.output));
+  TENON_ASSIGN(Searched searched, search(request, terminal));
+  for (const std::vector<std::string> *warnings : {&searched.calibration.warnings, &searched.warnings}) {
+    std::ranges::for_each(*warnings, [&](const std::string &warning) { terminal.note(warning); });
+  }
+  Json json = {{"search", searchJson(searched)}};
+  std::string text = searchText(searched);
+  if (searched.facts) {
+    TENON_TRY(file.append(std::as_bytes(std::span(searched.bytes))));
+    TENON_TRY(file.commit());
+    forgetState(flags.search, request);
+    Outcome outcome{*searched.facts, searched.calibration, bytesOfModel(flags.request.model), searched.bytes.size()};
+    json.update(toJson(flags, outcome));
+    text += toText(flags, outcome);
+  }
+  if (terminal.json()) {
+    terminal.printJson("quantize", std::move(json));
+  } else {
+    terminal.print(text);
+  }
+  return searched.refusal;
+}
+
 Status quantize(QuantizeFlags &flags, Terminal &terminal) {
   CalibrationRequest &request = flags.request;
   request.mostSamples = flags.samples;
@@ -275,6 +305,9 @@ Status quantize(QuantizeFlags &flags, Terminal &terminal) {
   TENON_ASSIGN(quant::Quantizer quantizer, quant::Quantizer::open(request.model, settings));
   reads.push_back(request.model);
   TENON_ASSIGN(AtomicFile file, AtomicFile::create(flags.output, reads));
+  if (flags.search.isAsked()) {
+    return searchAndWrite(flags, settings, file, terminal);
+  }
   Calibration calibration;
   if (flags.weightsOnly.empty()) {
     TENON_ASSIGN(calibration, calibrate(quantizer, request, terminal));
@@ -333,6 +366,7 @@ Action declareQuantize(CLI::App &command) {
                    "Do not move outliers of activations into the weights of products (SmoothQuant)");
   command.add_flag("--no-bias-correction", flags->noBiasCorrection,
                    "Do not take off the mean error of rounded weights from biases");
+  declareSearchFlags(command, flags->search);
   declareThreadsFlag(command, flags->request.threads, "Threads; all usable CPUs by default");
   command.add_flag("--no-cache", flags->noCache, "Do not use the compile cache");
   return [flags](Terminal &terminal) { return quantize(*flags, terminal); };

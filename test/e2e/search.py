@@ -1,0 +1,206 @@
+"""`tenon quantize --accuracy-drop, --latency`: the search keeps what it was asked for and wide what loses much, says the error of each layer as
+others measure it, goes on after a kill, ends at its budget, and refuses what cannot be before work.
+
+Times are those of the machine, so nothing here depends on what is faster on it.
+"""
+
+import json
+import shutil
+import signal
+import subprocess
+import time
+import unittest
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper
+
+from float_nets import Net
+from tool import TENON, ToolTest
+
+DATA = ("--data", "calib.npz", "--test", "test.npz")
+
+
+def planted(kind):
+    """Four convolutions, of which `spoiled` reads what 8 bits do not hold: one channel that is much larger than all others, or values of which
+    nearly all are small and a few are not."""
+    net = Net(5)
+    x = net.conv("image", "stem", 3, 32, 3)
+    x = net.conv(x, "before", 32, 32, 3)
+    if kind == "outlier":
+        gain = np.ones((1, 32, 1, 1), np.float32)
+        gain[0, 7] = 4000
+        y = net.conv(net.node("Mul", [x, net.constant("gain", gain)], "driven"), "spoiled", 32, 32, 1, relu=False)
+        weight = next(i for i, constant in enumerate(net.constants) if constant.name == "spoiled_w")
+        values = onnx.numpy_helper.to_array(net.constants[weight]).copy()
+        values[:, 7] = 0  # what the others say is what counts
+        net.constants[weight] = onnx.numpy_helper.from_array(values, "spoiled_w")
+    else:
+        steep = net.node("Exp", [net.node("Mul", [x, net.constant("steep", np.float32(4))], "scaled")], "driven")
+        y = net.node("Log", [net.node("Add", [net.node("Abs", [net.conv(steep, "spoiled", 32, 32, 1, relu=False)], "size"),
+                                              net.constant("one", np.float32(1))], "above")], "squeezed")
+    x = net.node("Add", [y, x], "sum")
+    x = net.conv(net.node("Relu", [x], "sum_relu"), "after", 32, 64, 3, relu=False)
+    x = net.node("Flatten", [net.node("GlobalAveragePool", [x], "mean")], "features")
+    return net.model([helper.make_tensor_value_info("image", TensorProto.FLOAT, ["batch", 3, 16, 16])],
+                     [helper.make_tensor_value_info("features", TensorProto.FLOAT, ["batch", 64])])
+
+
+def by_peer(path, image):
+    return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, {"image": image})[0]
+
+
+class Search(ToolTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        random = np.random.default_rng(1)
+        cls.image = random.standard_normal((32, 3, 16, 16)).astype(np.float32)
+        np.savez(cls.folder / "calib.npz", image=cls.image)
+        np.savez(cls.folder / "test.npz", image=random.standard_normal((40, 3, 16, 16)).astype(np.float32))
+        cls.found = {}
+        for kind in ("outlier", "saturated"):
+            onnx.save(planted(kind), cls.folder / f"{kind}.onnx")
+            cls.found[kind] = cls.again(f"{kind}.onnx", f"{kind}8.onnx", "--accuracy-drop", "0.5%", state=f"{kind}.json", budget="250s")
+
+    @classmethod
+    def again(cls, model, output, *flags, state=None, budget="1ms"):
+        """What the search says, from what it has measured before: no time is left for more."""
+        state = ("--state", state) if state else ()
+        return cls.json("quantize", model, *DATA, "-o", output, *flags, *state, "--budget", budget)
+
+    def copied(self, name, kind="outlier"):
+        shutil.copy(self.folder / f"{kind}.json", self.folder / name)
+        return name
+
+    def test_what_loses_most_is_named_first_and_stays_wide(self):
+        for kind, report in self.found.items():
+            with self.subTest(kind):
+                found = report["search"]
+                self.assertEqual("cosine", found["metric"])
+                self.assertEqual("spoiled", found["worst"])
+                treatment = {layer["name"]: layer["treatment"] for layer in report["layers"]}
+                self.assertEqual("wide", treatment["spoiled"])
+                chosen = next(form for form in found["forms"] if form["chosen"])
+                self.assertTrue(chosen["fits"] and chosen["drop"] <= 0.005)
+                fitting = [form["latency_ms"] for form in found["forms"] if form["fits"]]
+                self.assertLessEqual(chosen["latency_ms"], 1.011 * min(fitting))
+                spoiled = [form for form in found["forms"] if form["treatments"][2] == "n"]
+                self.assertTrue(spoiled and all(form["drop"] > 0.005 and not form["fits"] for form in spoiled))
+                text = self.succeed("quantize", f"{kind}.onnx", *DATA, "-o", f"{kind}8.onnx", "--accuracy-drop", "0.5%", "--state",
+                                    self.copied(f"{kind}.copy", kind), "--budget", "1ms").stdout
+                self.assertIn("'spoiled' loses most: int8 there alone moves the outputs by", text.splitlines()[0])
+                self.assertIn("'driven'", text.splitlines()[0])
+                self.assertIn("it stays wide", text.splitlines()[0])
+                # What the loss is said to be is what `accuracy` measures of the file that was written.
+                measured = self.json("accuracy", f"{kind}8.onnx", "--reference", f"{kind}.onnx", "--data", "test.npz", "--metric", "cosine", "--seconds",
+                                     "0.01", "--target", "cpu:native")["metrics"][0]["models"][0]["value"]
+                self.assertAlmostEqual(1 - measured, chosen["drop"], delta=1e-6)
+
+    def test_errors_are_those_of_a_candidate_alone(self):
+        found = self.found["outlier"]["search"]
+        expected = by_peer(self.folder / "outlier.onnx", self.image)
+        for candidate in found["candidates"]:
+            names = [layer["name"] for layer in candidate["layers"]]
+            others = [layer["name"] for other in found["candidates"] for layer in other["layers"] if layer["name"] not in names]
+            self.succeed("quantize", "outlier.onnx", "--data", "calib.npz", "-o", "alone.onnx", *(f"--narrow={name}" for name in names),
+                         *(f"--keep={name}" for name in others))
+            actual = by_peer(self.folder / "alone.onnx", self.image)
+            error = np.sqrt(np.mean(np.sum((actual - expected) ** 2, 1) / np.sum(expected ** 2, 1)))
+            narrow = candidate["treatments"][-1]
+            self.assertFalse(narrow["estimated"])
+            self.assertAlmostEqual(narrow["error"] / error, 1, delta=0.1, msg=names)
+            self.assertGreater(narrow["us"], 0)
+
+    def test_what_was_found_is_explained(self):
+        self.succeed("compile", "saturated8.onnx", "-o", "explained.tenon", "--target", "cpu:native")
+        record = self.json("explain", "precision", "explained.tenon")
+        treatment = {layer["name"]: layer["treatment"] for layer in self.found["saturated"]["layers"]}
+        self.assertEqual(treatment, {layer["name"]: layer["dtype"] for layer in record["layers"]})
+        for layer in record["layers"]:
+            self.assertGreater(layer["us"], 0)
+            self.assertRegex(layer["rule"], r"int8 [\d.]+ us, wide [\d.]+ us; error of int8 alone")
+            self.assertEqual(layer["error"] > 0, layer["dtype"] != "wide")
+        text = self.succeed("explain", "precision", "explained.tenon", "spoiled").stdout
+        self.assertIn("error of int8 alone", text)
+        self.assertNotIn("before", text)
+
+    def test_foreign_records_are_only_text(self):
+        model = onnx.load(self.folder / "outlier.onnx")
+        for value in ('{"schema": 1, "layers": [{"name": 3, "us": "x", "rule": ["\\u001b[31m"]}, 7]}', '{"schema": 1, "layers": 5}', "[", "3"):
+            del model.metadata_props[:]
+            model.metadata_props.add(key="tenon.search", value=value)
+            onnx.save(model, self.folder / "foreign.onnx")
+            self.succeed("compile", "foreign.onnx", "-o", "foreign.tenon", "--target", "cpu:native")
+            self.assertNotIn("\x1b", self.succeed("explain", "precision", "foreign.tenon").stdout)
+
+    def test_goes_on_after_a_kill(self):
+        command = ["quantize", "outlier.onnx", *DATA, "-o", "killed.onnx", "--accuracy-drop", "0.5%"]
+        state = self.folder / "killed.onnx.search.json"
+        running = subprocess.Popen([str(TENON), *command], cwd=self.folder, env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        end = time.monotonic() + 60
+        while not state.exists() and time.monotonic() < end:
+            time.sleep(0.01)
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+        self.assertFalse((self.folder / "killed.onnx").exists())
+        known = json.loads(state.read_text())
+        known["model_ms"] = 1234.5  # what only the file can say
+        state.write_text(json.dumps(known))
+        done = self.refuse(6, "TN0118", *command, "--budget", "1ms")
+        self.assertIn("goes on from killed.onnx.search.json", done.stderr)
+        first, _ = json.JSONDecoder().raw_decode(self.call(*command, "--budget", "1ms", "--json").stdout)
+        self.assertEqual(1234.5, first["search"]["model_latency_ms"])
+        # With all that is needed it ends well, and its own file goes.
+        self.copied(state.name)
+        self.again("outlier.onnx", "killed.onnx", "--accuracy-drop", "0.5%")
+        self.assertTrue((self.folder / "killed.onnx").exists())
+        self.assertFalse(state.exists())
+
+    def test_nothing_fits(self):
+        flags = ("quantize", "outlier.onnx", *DATA, "-o", "none.onnx", "--state", self.copied("none.json"), "--budget", "1ms")
+        done = self.refuse(1, "TN0116", *flags, "--latency", "0.01us")
+        self.assertIn("not as asked", done.stdout)
+        self.refuse(1, "TN0116", *flags, "--latency", "0.01us", "--accuracy-drop", "0.5%")
+        self.assertFalse((self.folder / "none.onnx").exists())
+        # The model itself is the most accurate form that keeps a loose limit.
+        done = self.succeed(*flags, "--latency", "10s")
+        self.assertIn("no form in 8 bits is better", done.stderr)
+        np.testing.assert_allclose(by_peer(self.folder / "none.onnx", self.image), by_peer(self.folder / "outlier.onnx", self.image), rtol=1e-5)
+        both = self.again("outlier.onnx", "both.onnx", "--accuracy-drop", "0.5%", "--latency", "10s", state="none.json")
+        self.assertTrue(next(form for form in both["search"]["forms"] if form["chosen"])["fits"])
+
+    def test_bad_input_is_an_error_before_work(self):
+        base = ("quantize", "outlier.onnx", "--data", "calib.npz", "-o", "bad.onnx")
+        asked = (*base, "--accuracy-drop", "1%")
+        for error, code, words, flags in (
+                ("TN0105", 2, "as 0.5%", (*base, "--accuracy-drop", "0.5")), ("TN0105", 2, "as 0.5%", (*base, "--accuracy-drop", "-1%")),
+                ("TN0105", 2, "as 4ms", (*base, "--latency", "4")), ("TN0105", 2, "as 4ms", (*base, "--latency", "0ms")),
+                ("TN0105", 2, "without a search", (*base, "--budget", "5s")), ("TN0105", 2, "without a search", (*base, "--metric", "top1")),
+                ("TN0105", 2, "--weights-only", ("quantize", "outlier.onnx", "--weights-only", "8", "--accuracy-drop", "1%")),
+                ("TN0105", 2, "no such metric", (*asked, "--metric", "top0")), ("TN0115", 5, "needs labels", (*asked, "--metric", "f1")),
+                ("TN0101", 2, "nowhere.npz", (*asked, "--test", "nowhere.npz")), ("TN0117", 5, "is none", (*asked, "--state", "outlier.onnx"))):
+            with self.subTest(flags[5:]):
+                self.assertIn(words, self.refuse(code, error, *flags).stderr)
+        everything = [f"--keep={name}" for name in ("stem", "before", "spoiled", "after")]
+        self.assertIn("nothing in the model can be quantized", self.refuse(2, "TN0105", *asked, *everything).stderr)
+        self.assertEqual([], list(self.folder.glob("bad.onnx*")))
+
+    def test_states_are_checked(self):
+        state = self.folder / "state.json"
+        flags = ("quantize", "outlier.onnx", *DATA, "-o", "stated.onnx", "--accuracy-drop", "1%", "--state", self.copied("state.json"), "--budget", "1ms")
+        good = json.loads(state.read_text())
+        fewer = dict(good, treatments=good["treatments"][1:])
+        text = dict(good, treatments=[[{"ms": "1"}, {"ms": 2}] for _ in good["treatments"]])
+        below = dict(good, model_ms=-1)
+        letters = dict(good, forms={"x" * len(good["treatments"]): {"value": 1, "drop": 0, "ms": 1, "ratio": 1, "low": 1, "high": 1}})
+        for what, damaged in (("cut", state.read_text()[:-30]), ("empty", ""), ("other", json.dumps(dict(good, key="0" * 32))), ("fewer", json.dumps(fewer)),
+                              ("text", json.dumps(text)), ("below", json.dumps(below)), ("letters", json.dumps(letters)), ("list", "[1]")):
+            with self.subTest(what):
+                state.write_text(damaged)
+                self.refuse(5, "TN0117", *flags)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,162 @@
+// Implements compiling, running and timing over what `run`, `accuracy` and `bench` have.
+
+#include "tools/tenon/quant/Form.h"
+
+#include "tools/tenon/accuracy/Player.h"
+#include "tools/tenon/accuracy/Rows.h"
+#include "tools/tenon/bench/InTurn.h"
+#include "tools/tenon/bench/Statistics.h"
+#include "tools/tenon/print/JsonFields.h"
+#include "tools/view/EngineGraph.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace tenon::tool {
+namespace {
+
+/// The nodes of each instruction of an engine.
+Result<std::vector<std::vector<std::string>>> nodesOfInstructions(const runtime::Engine &engine) {
+  TENON_ASSIGN(std::string suffix, view::recordSuffix(engine.file(), engine.variant().level));
+  Json records[2];
+  const char *names[] = {"fusion", "placement"};
+  for (size_t i = 0; i < 2; ++i) {
+    TENON_ASSIGN(std::string_view text, engine.file().record(names[i] + suffix));
+    records[i] = Json::parse(text, nullptr, false);
+  }
+  Json regions = listAt(records[0], "regions");
+  std::vector<std::vector<std::string>> nodes(engine.plan().instructions.size());
+  for (const Json &row : listAt(records[1], "instructions")) {
+    size_t instruction = static_cast<size_t>(numberAt(row, "instruction"));
+    size_t region = static_cast<size_t>(numberAt(row, "region"));
+    bool hasRegion = row.contains("region") && row["region"].is_number() && region < regions.size();
+    for (const Json &node : hasRegion ? listAt(regions[region], "nodes") : Json::array()) {
+      if (instruction < nodes.size() && node.is_string()) {
+        nodes[instruction].push_back(node.get<std::string>());
+      }
+    }
+  }
+  return nodes;
+}
+
+Result<Runner> runnerOf(const Form &form, const Dataset &data, const FormOptions &options) {
+  TENON_ASSIGN(Batch batch, data.read(0, 1));
+  TENON_ASSIGN(Runner runner, Runner::create(form.engine, std::move(batch.inputs), options.session()));
+  TENON_TRY(runner.run());
+  return runner;
+}
+
+} // namespace
+
+runtime::SessionOptions FormOptions::session() const {
+  runtime::SessionOptions result;
+  result.threads = threads;
+  return result;
+}
+
+Result<Form> Form::compile(const std::string &model, const FormOptions &options, Terminal &terminal) {
+  OpenRequest open;
+  open.path = model;
+  open.target.targets = {"cpu:native"};
+  open.useCache = options.useCache;
+  open.verifyWeights = false;
+  TENON_ASSIGN(EngineSource source, EngineSource::prepare(open, terminal));
+  TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine, source.open());
+  return Form{std::move(source), std::move(engine)};
+}
+
+Result<Rows> rowsOf(const Form &form, const Dataset &data, std::span<const size_t> samples, const FormOptions &options) {
+  TENON_ASSIGN(Player player, Player::create(form.engine, data, 1, options.session()));
+  Rows rows;
+  for (size_t sample : samples) {
+    TENON_ASSIGN(std::vector<std::vector<Tensor>> outputs, player.outputsOf(sample, 1));
+    std::vector<double> row;
+    for (const Tensor &output : outputs.front()) {
+      if (isFloating(output.dtype)) {
+        std::vector<double> elements = allElements(output);
+        row.insert(row.end(), elements.begin(), elements.end());
+      }
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+double squaredDistance(const Rows &rows, const Rows &right) {
+  double sum = 0;
+  for (size_t sample = 0; sample < right.size(); ++sample) {
+    const std::vector<double> &row = rows[sample], &wanted = right[sample];
+    if (row.size() != wanted.size() || !areFinite(row)) {
+      return std::numeric_limits<double>::infinity();
+    }
+    double apart = 0, size = 0;
+    for (size_t i = 0; i < row.size(); ++i) {
+      apart += (row[i] - wanted[i]) * (row[i] - wanted[i]);
+      size += wanted[i] * wanted[i];
+    }
+    sum += apart == 0 ? 0 : apart / size;
+  }
+  return sum / static_cast<double>(std::max<size_t>(right.size(), 1));
+}
+
+Result<std::vector<std::vector<RegionTime>>> timeRegions(std::span<const Form *const> forms, const Dataset &data,
+                                                         size_t rounds, const FormOptions &options) {
+  std::vector<Runner> runners;
+  std::vector<std::vector<std::vector<double>>> times; // of each form and step
+  for (const Form *form : forms) {
+    TENON_ASSIGN(Runner runner, runnerOf(*form, data, options));
+    runners.push_back(std::move(runner));
+  }
+  times.resize(forms.size());
+  std::vector<std::vector<runtime::StepTime>> last(forms.size());
+  for (size_t round = 0; round < rounds; ++round) {
+    for (size_t i = 0; i < forms.size(); ++i) {
+      size_t form = (i + round) % forms.size();
+      TENON_TRY(runners[form].run()); // caches and threads come back
+      TENON_ASSIGN(last[form], runners[form].session().timeSteps(1));
+      times[form].resize(last[form].size());
+      for (size_t step = 0; step < last[form].size(); ++step) {
+        times[form][step].push_back(last[form][step].seconds * 1000);
+      }
+    }
+  }
+  std::vector<std::vector<RegionTime>> result(forms.size());
+  for (size_t form = 0; form < forms.size(); ++form) {
+    TENON_ASSIGN(std::vector<std::vector<std::string>> nodes, nodesOfInstructions(*forms[form]->engine));
+    for (size_t step = 0; step < last[form].size(); ++step) {
+      std::ranges::sort(times[form][step]);
+      result[form].push_back({nodes[last[form][step].instruction], quantile(times[form][step], 0.25)});
+    }
+  }
+  return result;
+}
+
+Result<std::vector<Latency>> timeInTurn(std::span<const Form *const> forms, const Dataset &data, double seconds,
+                                        const FormOptions &options, Terminal &terminal) {
+  std::vector<Contender> contenders;
+  for (const Form *form : forms) {
+    Contender contender;
+    contender.engine = form->engine;
+    TENON_ASSIGN(Runner runner, runnerOf(*form, data, options));
+    contender.runner = std::make_unique<Runner>(std::move(runner));
+    contenders.push_back(std::move(contender));
+  }
+  TENON_TRY(measureInTurn({seconds, 0}, contenders, terminal));
+  terminal.clearProgress();
+  std::vector<Latency> result;
+  for (const Contender &contender : contenders) {
+    Latency latency;
+    latency.milliseconds = summarizeLatency(contender.samples()).median;
+    if (!result.empty()) {
+      RatioSummary ratio = compareLatency(contenders[0].samples(), contender.samples());
+      latency.ratio = ratio.ofMedians;
+      latency.low = ratio.low;
+      latency.high = ratio.high;
+    }
+    result.push_back(latency);
+  }
+  return result;
+}
+
+} // namespace tenon::tool

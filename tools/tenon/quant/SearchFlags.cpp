@@ -1,0 +1,134 @@
+// Implements reading the flags.
+
+#include "tools/tenon/quant/SearchFlags.h"
+
+#include "tools/tenon/accuracy/Metric.h"
+#include "tools/tenon/inputs/Options.h"
+#include "tools/view/Escape.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+
+namespace tenon::tool {
+namespace {
+
+constexpr double kDefaultBudget = 300;
+constexpr uint64_t kDefaultSamples = 32, kMostSamples = 4096;
+
+/// A number above or equal to 0 before one of these units, each of so many of the last.
+struct Unit {
+  std::string_view name;
+  double size;
+};
+
+std::optional<double> numberWithUnit(std::string_view text, std::span<const Unit> units) {
+  for (const Unit &unit : units) {
+    if (!text.ends_with(unit.name)) {
+      continue;
+    }
+    std::string_view number = text.substr(0, text.size() - unit.name.size());
+    double value = 0;
+    auto parsed = std::from_chars(number.data(), number.data() + number.size(), value);
+    if (parsed.ec == std::errc() && parsed.ptr == number.data() + number.size() && value >= 0 && value < 1e9) {
+      return value * unit.size;
+    }
+  }
+  return std::nullopt;
+}
+
+Status refuse(std::string what, std::string next) {
+  return Status::error(ErrorId::BadArgument, std::move(what), std::move(next));
+}
+
+} // namespace
+
+void declareSearchFlags(CLI::App &command, SearchFlags &flags) {
+  command.add_option("--accuracy-drop", flags.drop,
+                     "Search for the fastest form that loses at most this: 0.5% is half a point of top1");
+  command.add_option("--latency", flags.latency,
+                     "Search for the most accurate form that takes at most this for a sample, on this machine: 4ms");
+  command.add_option("--test", flags.test,
+                     "Of the search: samples, with labels if there are any, that the loss is measured on; by default "
+                     "those of --data");
+  command.add_option("--metric", flags.metric,
+                     "Of the search: as of accuracy; by default top1 where samples have a class, else cosine to the "
+                     "model's outputs");
+  command
+      .add_option_function<std::string>("--budget",
+                                        [&flags](const std::string &text) {
+                                          constexpr Unit kUnits[] = {{"ms", 1e-3}, {"s", 1}, {"m", 60}, {"", 1}};
+                                          flags.budget = numberWithUnit(text, kUnits);
+                                          if (!flags.budget) {
+                                            throw CLI::ValidationError("--budget", text + ": give seconds, as 120s or 5m");
+                                          }
+                                        },
+                                        "Of the search: how long it may take; 300s by default")
+      ->type_name("SECONDS");
+  addNumber(
+      command, "--error-samples", {1, kMostSamples}, [&flags](uint64_t number) { flags.samples = number; },
+      "Of the search: samples, spread over --data, for the error of one layer; 32 by default");
+  command.add_option("--state", flags.state,
+                     "Of the search: the file that it goes on from when it is called again, and that is kept; by default "
+                     "the output's name with .search.json, removed with success");
+}
+
+Status checkSearchFlags(const SearchFlags &flags, bool isWeightsOnly) {
+  if (flags.isAsked() && isWeightsOnly) {
+    return refuse("a search chooses between int8 and wide, and --weights-only computes every layer wide",
+                  "leave one of both out");
+  }
+  std::pair<const char *, bool> ofSearch[] = {{"--test", !flags.test.empty()},
+                                              {"--metric", !flags.metric.empty()},
+                                              {"--budget", flags.budget.has_value()},
+                                              {"--error-samples", flags.samples.has_value()},
+                                              {"--state", !flags.state.empty()}};
+  for (auto [name, isGiven] : ofSearch) {
+    if (isGiven && !flags.isAsked()) {
+      return refuse(fmt::format("{} says nothing without a search", name), "add --accuracy-drop or --latency");
+    }
+  }
+  return Status::ok();
+}
+
+Result<SearchRequest> searchRequest(const SearchFlags &flags, const CalibrationRequest &calibration,
+                                    const quant::Settings &settings, const std::string &output) {
+  SearchRequest request;
+  request.calibration = calibration;
+  request.settings = settings;
+  request.test = flags.test;
+  request.metric = flags.metric;
+  request.budget = flags.budget.value_or(kDefaultBudget);
+  request.samples = flags.samples.value_or(kDefaultSamples);
+  request.statePath = flags.state.empty() ? output + ".search.json" : flags.state;
+  if (!flags.drop.empty()) {
+    constexpr Unit kPercent[] = {{"%", 0.01}};
+    request.drop = numberWithUnit(flags.drop, kPercent);
+    if (!request.drop) {
+      return refuse(fmt::format("--accuracy-drop {}: not a share of 100", view::visible(flags.drop)),
+                    "give it with its sign, as 0.5%");
+    }
+  }
+  if (!flags.latency.empty()) {
+    constexpr Unit kTimes[] = {{"us", 1e-3}, {"ms", 1}, {"s", 1e3}};
+    request.milliseconds = numberWithUnit(flags.latency, kTimes);
+    if (!request.milliseconds || *request.milliseconds == 0) {
+      return refuse(fmt::format("--latency {}: not a time", view::visible(flags.latency)),
+                    "give it with its unit, as 4ms or 800us");
+    }
+  }
+  if (!flags.metric.empty()) {
+    TENON_TRY(parseMetric(flags.metric).takeStatus());
+  }
+  return request;
+}
+
+void forgetState(const SearchFlags &flags, const SearchRequest &request) {
+  std::error_code ignored; // of no use to anyone, and in nobody's way
+  if (flags.state.empty()) {
+    std::filesystem::remove(request.statePath, ignored);
+  }
+}
+
+} // namespace tenon::tool

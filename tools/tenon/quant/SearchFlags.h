@@ -1,0 +1,28 @@
+// The flags of `tenon quantize` that make it search, and what they ask for.
+
+#pragma once
+
+#include "tools/tenon/quant/Search.h"
+
+#include <CLI/CLI.hpp>
+
+namespace tenon::tool {
+
+struct SearchFlags {
+  std::string drop, latency; ///< "0.5%", "4ms"; empty where they were not given
+  std::string test, metric, state;
+  std::optional<double> budget;
+  std::optional<uint64_t> samples;
+
+  bool isAsked() const { return !drop.empty() || !latency.empty(); }
+};
+
+void declareSearchFlags(CLI::App &command, SearchFlags &flags);
+/// Flags that would do nothing.
+Status checkSearchFlags(const SearchFlags &flags, bool isWeightsOnly);
+Result<SearchRequest> searchRequest(const SearchFlags &flags, const CalibrationRequest &calibration,
+                                    const quant::Settings &settings, const std::string &output);
+/// Removes a state that was not asked for by its name: the answer is written.
+void forgetState(const SearchFlags &flags, const SearchRequest &request);
+
+} // namespace tenon::tool
