@@ -192,6 +192,10 @@ void Session::setTiming(bool isOn) {
   }
 }
 
+const engine::Plan &Session::activePlan() const {
+  return impl->active ? impl->active->plan() : impl->plan();
+}
+
 RunFacts Session::facts() const {
   return impl->current() ? impl->executor().facts(*impl->current()) : RunFacts();
 }
@@ -209,12 +213,12 @@ Result<double> Session::timeRuns(unsigned count) {
   return impl->current() ? impl->executor().timeRuns(*impl->current(), count) : nothingToTime();
 }
 
-Result<std::vector<StepTime>> Session::timeSteps(unsigned count) {
+Result<std::vector<StepTime>> Session::timeSteps(unsigned count, StepOrder order) {
   BoundPlan *current = impl->current();
   if (!current) {
     return nothingToTime();
   }
-  TENON_ASSIGN(std::vector<StepTime> times, impl->executor().timeSteps(*current, count));
+  TENON_ASSIGN(std::vector<StepTime> times, impl->executor().timeSteps(*current, count, order));
   for (StepTime &time : times) {
     const engine::Instruction &instruction = impl->active->plan().instructions[time.instruction];
     time.flops = current->valueOf(instruction.flops);

@@ -27,6 +27,8 @@ public:
   Status prepare(std::span<const std::span<const int64_t>> inputDims);
   /// Whether dims are prepared: after a successful prepare or run, and at once when all are fixed.
   bool isPrepared() const;
+  /// Of Engine::plan(choice), the one that the dims prepared last take.
+  const engine::Plan &activePlan() const;
   /// Dims and bytes of an output for the dims last prepared or run: what the run made, and before
   /// it the largest that it can make, for which a binding has room. They differ where data decides
   /// sizes. Valid until the next prepare or run.
@@ -53,9 +55,9 @@ public:
   /// On a GPU: device seconds of one run, over `count` runs in a row on the tensors of the last
   /// run.
   Result<double> timeRuns(unsigned count);
-  /// On a GPU: device seconds of each instruction by itself, over `count` runs of it in a row. What
-  /// outputs and state then hold is undefined.
-  Result<std::vector<StepTime>> timeSteps(unsigned count);
+  /// Seconds of each instruction, the mean of `count` times; see Executor::timeSteps. On a GPU, and
+  /// after steps in a row, what outputs and state then hold is undefined.
+  Result<std::vector<StepTime>> timeSteps(unsigned count, StepOrder order = StepOrder::WithinRuns);
 
 private:
   struct Impl;

@@ -64,6 +64,8 @@ Status notTimed() {
 
 Result<double> Executor::timeRuns(BoundPlan &, unsigned) { return notTimed(); }
 
-Result<std::vector<StepTime>> Executor::timeSteps(BoundPlan &, unsigned) { return notTimed(); }
+Result<std::vector<StepTime>> Executor::timeSteps(BoundPlan &, unsigned, StepOrder) {
+  return notTimed();
+}
 
 } // namespace tenon::runtime

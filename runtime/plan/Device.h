@@ -81,10 +81,19 @@ struct RunFacts {
   double gpuSeconds = 0;    ///< of the last run's plan by the GPU's clock, while timing is on
 };
 
+/// How the instructions of a plan follow each other while they are timed.
+enum class StepOrder : uint8_t {
+  WithinRuns, ///< each once, then the next one: weights as cold as in a run
+  InARow,     ///< each several times before the next one: operands as warm as they get
+};
+
 /// Device time of one instruction of the plan.
 struct StepTime {
   uint32_t instruction = 0;
   double seconds = 0;
+  /// On a CPU: of all threads together, inside of kernels. What they lack to `seconds` times the
+  /// threads is starting, waiting and meeting.
+  double busySeconds = 0;
   /// What the plan says is done in it, for the dims of the run; none where it does not.
   std::optional<int64_t> flops = std::nullopt;
   std::optional<int64_t> bytesMoved = std::nullopt;
@@ -125,9 +134,10 @@ public:
   virtual RunFacts facts(const BoundPlan &bound) const;
   /// Device seconds of one run, over `count` runs in a row on the tensors bound last.
   virtual Result<double> timeRuns(BoundPlan &bound, unsigned count);
-  /// Mean of `count` times. On a GPU each step by itself in a row, and what the tensors then hold
-  /// is undefined; on a CPU as a part of whole runs.
-  virtual Result<std::vector<StepTime>> timeSteps(BoundPlan &bound, unsigned count);
+  /// Mean of `count` times. On a GPU always in a row. What the tensors hold after steps in a row is
+  /// undefined.
+  virtual Result<std::vector<StepTime>> timeSteps(BoundPlan &bound, unsigned count,
+                                                  StepOrder order);
 };
 
 /// A variant's code and weights on their device, shared by the sessions of an engine. Immutable.

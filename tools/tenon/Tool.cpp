@@ -47,6 +47,8 @@ constexpr Verb kVerbs[] = {
     {"bench", "measure latency, throughput, load time and memory",
      "tenon bench model.tenon --threads 2 --batch 8\ntenon bench new.tenon --ab old.tenon",
      declareBench},
+    {"profile", "say what the model's operators cost, what holds each back, and what to try",
+     "tenon profile model.tenon --top 5\ntenon profile bert.onnx --shape input_ids:1x128", declareProfile},
     {"compare", "measure how far the results of two engines or models differ, layer by layer",
      "tenon compare compiled:model.onnx model.onnx --layers\n"
      "tenon compare model.tenon model.onnx --inputs x.npz",

@@ -34,6 +34,7 @@ Action declareQuantize(CLI::App &command);
 Action declarePrune(CLI::App &command);
 Action declareRun(CLI::App &command);
 Action declareBench(CLI::App &command);
+Action declareProfile(CLI::App &command);
 Action declareAccuracy(CLI::App &command);
 Action declareExplain(CLI::App &command);
 Action declareDebug(CLI::App &command);

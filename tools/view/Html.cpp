@@ -3,6 +3,7 @@
 
 #include "tools/view/Escape.h"
 #include "tools/view/Render.h"
+#include "tools/view/Template.h"
 
 namespace tenon::view {
 namespace {
@@ -21,24 +22,6 @@ constexpr std::string_view kScripts[] = {
 #include "tools/view/panel.js.inc"
     ,
 #include "tools/view/page.js.inc"
-};
-
-/// The template has each mark once; what is put in is not searched for marks.
-class Template {
-public:
-  explicit Template(std::string_view source) : rest(source) {}
-
-  void put(std::string_view mark, std::string_view text) {
-    size_t at = rest.find(mark);
-    page += rest.substr(0, at);
-    page += text;
-    rest.remove_prefix(at + mark.size());
-  }
-  std::string finish() { return page + std::string(rest); }
-
-private:
-  std::string page;
-  std::string_view rest;
 };
 
 } // namespace

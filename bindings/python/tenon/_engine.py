@@ -13,10 +13,13 @@ import os
 import sys
 import threading
 import weakref
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _abi, _errors, _types
 from ._errors import check, usage
+
+if TYPE_CHECKING:
+    from ._profile import Profile
 
 _runtime = _abi.runtime
 _run = _runtime.tenon_session_run
@@ -401,12 +404,20 @@ class Engine:
         flags += [f"--threads={threads or self._threads}"] if threads or self._threads else []
         return _compile.verb("bench", self._file(), *flags)
 
-    def profile(self, *, seconds: float = 2.0) -> Dict[str, Any]:
-        """As `bench`, and the time of each instruction: `["regions"]`."""
-        from . import _compile
+    def profile(
+        self, *, seconds: float = 2.0, threads: Optional[int] = None, shapes: Sequence[str] = (), html: Optional[str] = None
+    ) -> "Profile":
+        """What the model's operators cost, what holds each back and what to try, as `tenon profile --json` says it.
 
-        flags = [f"--seconds={seconds}", f"--variant={self.variant}", "--regions"]
-        return _compile.verb("bench", self._file(), *flags)
+        A notebook shows it as a table; `html` names a file that takes the whole page. Seeded inputs, of the likely sizes without `shapes`.
+        """
+        from . import _compile
+        from ._profile import Profile
+
+        flags = [f"--seconds={seconds}", f"--variant={self.variant}", *(f"--shape={shape}" for shape in shapes)]
+        flags += [f"--threads={threads or self._threads}"] if threads or self._threads else []
+        flags += [f"--html={html}"] if html else []
+        return Profile(_compile.verb("profile", self._file(), *flags))
 
     def save(self, path: Union[str, os.PathLike]) -> None:
         """Writes the engine to a file of its own."""

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 namespace tenon::runtime {
 
@@ -16,7 +17,13 @@ using engine::Space;
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr uint64_t kPage = 4096;
+
+double secondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 Status notOnHost() {
   return Status::error(ErrorId::RunBadBinding,
@@ -155,9 +162,23 @@ MemoryUse CpuExecutor::memoryUse() const {
 }
 
 int32_t CpuExecutor::call(const BoundPlan &bound, const BoundStep &step, int64_t begin, int64_t end,
-                          unsigned thread) const {
-  return variant.kernel(step.kernel)(&contexts[thread], bound.pointers.data() + step.firstPointer,
-                                     bound.sizes.data() + step.firstSize, begin, end);
+                          unsigned thread) {
+  Clock::time_point start = busy.empty() ? Clock::time_point() : Clock::now();
+  int32_t code =
+      variant.kernel(step.kernel)(&contexts[thread], bound.pointers.data() + step.firstPointer,
+                                  bound.sizes.data() + step.firstSize, begin, end);
+  if (!busy.empty()) {
+    busy[thread].seconds += secondsSince(start);
+  }
+  return code;
+}
+
+double CpuExecutor::takeBusySeconds() {
+  double sum = 0;
+  for (BusyTime &time : busy) {
+    sum += std::exchange(time.seconds, 0);
+  }
+  return sum;
 }
 
 /// What guarded code may touch: the launch's buffers, and each thread its scratch.
@@ -245,21 +266,30 @@ Status CpuExecutor::execute(BoundPlan &bound, const RunOptions &options) {
   return Status::ok();
 }
 
-Result<std::vector<StepTime>> CpuExecutor::timeSteps(BoundPlan &bound, unsigned count) {
-  using Clock = std::chrono::steady_clock;
+Result<std::vector<StepTime>> CpuExecutor::timeSteps(BoundPlan &bound, unsigned count,
+                                                     StepOrder order) {
   failure.store(0, std::memory_order_relaxed);
   ThreadPool::Caller caller(*pool);
+  busy.assign(pool->threads(), {});
   std::vector<StepTime> times(bound.steps.size());
-  for (unsigned run = 0; run < count; ++run) {
+  bool isInARow = order == StepOrder::InARow;
+  unsigned passes = isInARow ? 1 : count, inARow = isInARow ? count : 1;
+  Status status = Status::ok();
+  for (unsigned pass = 0; pass < passes && status.isOk(); ++pass) {
     Clock::time_point start = Clock::now();
-    for (size_t i = 0; i < times.size(); ++i) {
+    for (size_t i = 0; i < times.size() && status.isOk(); ++i) {
       times[i].instruction = bound.steps[i].instruction;
-      TENON_TRY(runStep(bound, bound.steps[i]));
+      for (unsigned time = 0; time < inARow && status.isOk(); ++time) {
+        status = runStep(bound, bound.steps[i]);
+      }
       Clock::time_point end = Clock::now();
       times[i].seconds += std::chrono::duration<double>(end - start).count() / count;
+      times[i].busySeconds += takeBusySeconds() / count;
       start = end;
     }
   }
+  busy.clear();
+  TENON_TRY(std::move(status));
   return times;
 }
 

@@ -32,7 +32,8 @@ public:
                     std::byte *&root) override;
   Status execute(BoundPlan &bound, const RunOptions &options) override;
   const void *outputData(size_t index) const override;
-  Result<std::vector<StepTime>> timeSteps(BoundPlan &bound, unsigned count) override;
+  Result<std::vector<StepTime>> timeSteps(BoundPlan &bound, unsigned count,
+                                          StepOrder order) override;
   Status resetState() override;
   MemoryUse memoryUse() const override;
 
@@ -46,7 +47,13 @@ private:
   void setRanges(const BoundPlan &bound, const BoundStep &step);
   void copy(const BoundPlan &bound, const BoundStep &step);
   int32_t call(const BoundPlan &bound, const BoundStep &step, int64_t begin, int64_t end,
-               unsigned thread) const;
+               unsigned thread);
+  double takeBusySeconds();
+
+  /// Seconds of a thread inside of kernels, on a cache line of its own.
+  struct alignas(64) BusyTime {
+    double seconds = 0;
+  };
 
   const CpuVariant &variant;
   std::shared_ptr<ThreadPool> pool;
@@ -57,6 +64,7 @@ private:
   std::vector<TenonKernelContext> contexts; ///< by thread
   std::vector<TenonRange> ranges;           ///< of guarded code, by thread
   std::atomic<int32_t> failure = 0;         ///< of the running launch
+  std::vector<BusyTime> busy;               ///< by thread, while steps are timed; else empty
 };
 
 } // namespace tenon::runtime

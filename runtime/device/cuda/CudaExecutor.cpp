@@ -33,8 +33,7 @@ CudaExecutor::CudaExecutor(const CudaVariant &loaded, const SessionOptions &opti
       done(device), planStart(device), planEnd(device), arena(device, MemoryKind::Device),
       state(device, MemoryKind::Device), workspace(device, MemoryKind::Device),
       statuses(device, MemoryKind::Pinned), selected(device, MemoryKind::Pinned),
-      overlaps(options.overlapBranches),
-      calls(loaded, options.measureSeconds) {
+      overlaps(options.overlapBranches), calls(loaded, options.measureSeconds) {
   for (size_t i = 0; i < variant.plan().inputs.size(); ++i) {
     inputs.emplace_back(device);
   }
@@ -270,10 +269,10 @@ Status CudaExecutor::bindSize(BoundPlan &bound, size_t index, StreamHandle targe
   PlanPart &part = static_cast<PlanPart &>(*bound.devicePart);
   int64_t count = 0;
   TENON_TRY(selected.reserve(sizeof(count), "sizes that data decides"));
-  TENON_TRY(driver.check(
-      driver.memcpyDtoHAsync(selected.data(), toDevice(bound.pointers[step.firstPointer]),
-                             sizeof(count), target),
-      "fetching a size from the GPU"));
+  TENON_TRY(driver.check(driver.memcpyDtoHAsync(selected.data(),
+                                                toDevice(bound.pointers[step.firstPointer]),
+                                                sizeof(count), target),
+                         "fetching a size from the GPU"));
   TENON_TRY(driver.check(driver.streamSynchronize(target), "waiting for a size"));
   TENON_TRY(takeFailure());
   std::memcpy(&count, selected.data(), sizeof(count));
@@ -365,7 +364,7 @@ Result<double> CudaExecutor::timeRuns(BoundPlan &bound, unsigned count) {
   return seconds / std::max(count, 1u);
 }
 
-Result<std::vector<StepTime>> CudaExecutor::timeSteps(BoundPlan &bound, unsigned count) {
+Result<std::vector<StepTime>> CudaExecutor::timeSteps(BoundPlan &bound, unsigned count, StepOrder) {
   ContextScope scope(*device);
   TENON_TRY(waitUntilIdle());
   CudaBuffer lead(device, MemoryKind::Device);
@@ -388,7 +387,7 @@ Result<std::vector<StepTime>> CudaExecutor::timeSteps(BoundPlan &bound, unsigned
     TENON_TRY(planEnd.record(target, "timing steps"));
     TENON_TRY(stream.wait("timing steps"));
     TENON_ASSIGN(double seconds, CudaEvent::secondsBetween(planStart, planEnd));
-    times.push_back({step.instruction, seconds / std::max(count, 1u)});
+    times.push_back({.instruction = step.instruction, .seconds = seconds / std::max(count, 1u)});
   }
   // Steps that are repeated by themselves may read anything.
   (void)takeFailure().isOk();

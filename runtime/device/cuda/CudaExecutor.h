@@ -1,5 +1,5 @@
-// Runs bound plans on a GPU: a stream, the session's memory there, and one graph launch a run. Where
-// data decides sizes, the host waits for each and launches what follows step by step.
+// Runs bound plans on a GPU: a stream, the session's memory there, and one graph launch a run.
+// Where data decides sizes, the host waits for each and launches what follows step by step.
 
 #pragma once
 
@@ -38,7 +38,8 @@ public:
   void setTiming(bool isOn) override { isTimed = isOn; }
   RunFacts facts(const BoundPlan &bound) const override;
   Result<double> timeRuns(BoundPlan &bound, unsigned count) override;
-  Result<std::vector<StepTime>> timeSteps(BoundPlan &bound, unsigned count) override;
+  Result<std::vector<StepTime>> timeSteps(BoundPlan &bound, unsigned count,
+                                          StepOrder order) override;
 
 private:
   /// An input or output of the plan, and how it gets to the plan's memory and back.

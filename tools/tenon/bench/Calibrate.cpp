@@ -3,6 +3,7 @@
 
 #include "tools/tenon/bench/Calibrate.h"
 
+#include "runtime/device/cpu/CpuFeatures.h"
 #include "tools/tenon/bench/CpuProbe.h"
 #include "tools/tenon/target/DeviceProfile.h"
 #include "tools/tenon/bench/GpuBench.h"
@@ -14,8 +15,8 @@ namespace tenon::tool {
 namespace {
 
 /// On a CPU one unit computes all products, and what a product reads is not held back.
-Json cpuSection(const std::string &name) {
-  CpuProbe probe = probeCpu();
+Result<Json> cpuSection(const std::string &name) {
+  TENON_ASSIGN(CpuProbe probe, probeCpu());
   Json section = {{"name", name},
                   {"cores", probe.threads},
                   {"memory_bytes_per_s", probe.memoryBytes},
@@ -23,8 +24,10 @@ Json cpuSection(const std::string &name) {
   if (probe.cacheOfCore > 0) {
     section["cache_bytes_per_core"] = probe.cacheOfCore;
   }
-  for (const char *key : {"fp32_flops", "half_flops", "generated_fp32_flops", "generated_half_flops"}) {
-    section[key] = probe.fp32Operations;
+  if (const UnitRate *fp32 = probe.best(Numbers::F32, runtime::hostFeatures())) {
+    for (const char *key : {"fp32_flops", "half_flops", "generated_fp32_flops", "generated_half_flops"}) {
+      section[key] = fp32->operations;
+    }
   }
   for (const char *key : {"product_bytes_per_s", "generated_bytes_per_s"}) {
     section[key] = probe.memoryBytes;
@@ -52,7 +55,8 @@ Result<Json> gpuSection(const target::Target &gpu, Terminal &terminal) {
 
 Result<Json> calibrate(const std::string &cpuName, Terminal &terminal) {
   terminal.progress("measuring the CPU", 0);
-  Json profile = {{"schema", kProfileSchema}, {"cpu", cpuSection(cpuName)}};
+  TENON_ASSIGN(Json cpu, cpuSection(cpuName));
+  Json profile = {{"schema", kProfileSchema}, {"cpu", std::move(cpu)}};
   Result<target::Target> gpu = localGpu();
   if (gpu) {
     terminal.progress("measuring the GPU", 0.5);

@@ -223,7 +223,7 @@ Result<Json> Contender::describeRegions() {
   TENON_ASSIGN(std::vector<runtime::StepTime> steps, runner->session().timeSteps(kRegionRuns));
   Json regions = Json::array();
   for (const runtime::StepTime &step : steps) {
-    const engine::Instruction &instruction = engine->plan().instructions[step.instruction];
+    const engine::Instruction &instruction = runner->session().activePlan().instructions[step.instruction];
     bool isCall = instruction.kind == engine::InstructionKind::Call;
     bool isLaunch = instruction.kind == engine::InstructionKind::Launch;
     regions.push_back({{"instruction", step.instruction},

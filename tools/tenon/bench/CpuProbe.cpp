@@ -1,5 +1,5 @@
-// Small loops, the best of a few rounds each: sums of vectors that lie in memory or in caches, and
-// chains of multiply-adds in registers.
+// Small loops, the best of a few rounds each: sums of vectors that lie in memory or in caches, the
+// arithmetic units (CpuUnits.h), and empty tasks of the runtime's own pool.
 
 #include "tools/tenon/bench/CpuProbe.h"
 
@@ -11,24 +11,19 @@
 #include <chrono>
 #include <functional>
 #include <thread>
-#include <vector>
 
 #include <unistd.h>
 
 namespace tenon::tool {
 namespace {
 
-constexpr int kRounds = 5;
-/// Of all threads together: more than any last-level cache.
-constexpr size_t kMemoryBytes = size_t(1) << 30;
-constexpr size_t kUnknownCache = size_t(1) << 20;
-/// Loads of caches, and multiply-adds, of one round.
-constexpr size_t kCacheReads = size_t(1) << 31;
-constexpr size_t kAdds = size_t(1) << 24;
-/// Chains that hide the latency of a multiply-add: 4 or 5 cycles, two a cycle.
-constexpr size_t kChains = 12;
+using Clock = std::chrono::steady_clock;
 
-typedef float Wide __attribute__((vector_size(64), aligned(64)));
+constexpr size_t kUnknownCache = size_t(1) << 20;
+/// Of a last-level cache, which others share, at most so much is counted on.
+constexpr size_t kMostOfLastCache = size_t(16) << 20;
+constexpr int kMeetings = 200;
+
 typedef float Half __attribute__((vector_size(32), aligned(32)));
 
 /// Keeps the compiler from leaving out what makes `value`.
@@ -44,39 +39,14 @@ __attribute__((target("avx2,fma"))) void sum(const Half *data, size_t count) {
   use(sums);
 }
 
-__attribute__((target("avx2,fma"))) void multiplyAddHalf(float by) {
-  Half sums[kChains] = {};
-  Half factor = {};
-  factor += by;
-  for (size_t i = 0; i < kAdds; ++i) {
-    for (Half &value : sums) {
-      value = value * factor + factor;
-    }
-  }
-  use(sums);
-}
-
-__attribute__((target("avx512f"))) void multiplyAddWide(float by) {
-  Wide sums[kChains] = {};
-  Wide factor = {};
-  factor += by;
-  for (size_t i = 0; i < kAdds; ++i) {
-    for (Wide &value : sums) {
-      value = value * factor + factor;
-    }
-  }
-  use(sums);
-}
-
 /// Least seconds in which every thread has done `work` once.
-double bestSeconds(unsigned threads, const std::function<void(unsigned)> &work) {
-  using Clock = std::chrono::steady_clock;
+double bestSeconds(const CpuProbeRequest &request, const std::function<void(unsigned)> &work) {
   double best = 0;
   Clock::time_point start;
   int round = 0;
   // Entered with all threads waiting: first when a round starts, then when it ends.
   bool runs = false;
-  std::barrier meet(threads, [&]() noexcept {
+  std::barrier meet(request.threads, [&]() noexcept {
     if (runs) {
       double seconds = std::chrono::duration<double>(Clock::now() - start).count();
       best = round++ == 0 ? seconds : std::min(best, seconds);
@@ -86,9 +56,9 @@ double bestSeconds(unsigned threads, const std::function<void(unsigned)> &work) 
     runs = !runs;
   });
   std::vector<std::jthread> pool;
-  for (unsigned thread = 0; thread < threads; ++thread) {
+  for (unsigned thread = 0; thread < request.threads; ++thread) {
     pool.emplace_back([&, thread] {
-      for (int i = 0; i < kRounds; ++i) {
+      for (int i = 0; i < request.rounds; ++i) {
         meet.arrive_and_wait();
         work(thread);
         meet.arrive_and_wait();
@@ -100,10 +70,10 @@ double bestSeconds(unsigned threads, const std::function<void(unsigned)> &work) 
 }
 
 /// Bytes a second that threads read of `each` bytes of their own, `times` over.
-double readRate(unsigned threads, size_t each, size_t times) {
+double readRate(const CpuProbeRequest &request, size_t each, size_t times) {
   size_t count = each / sizeof(Half);
-  std::vector<std::vector<Half>> data(threads);
-  double seconds = bestSeconds(threads, [&](unsigned thread) {
+  std::vector<std::vector<Half>> data(request.threads);
+  double seconds = bestSeconds(request, [&](unsigned thread) {
     if (data[thread].empty()) {
       data[thread].assign(count, Half{}); // by the thread that reads it: near to it
     }
@@ -111,30 +81,67 @@ double readRate(unsigned threads, size_t each, size_t times) {
       sum(data[thread].data(), count);
     }
   });
-  return static_cast<double>(threads * count * sizeof(Half) * times) / seconds;
+  return static_cast<double>(request.threads * count * sizeof(Half) * times) / seconds;
+}
+
+void probeCaches(const CpuProbeRequest &request, CpuProbe &probe) {
+  probe.cacheOfCore = std::max(sysconf(_SC_LEVEL2_CACHE_SIZE), 0l);
+  probe.lastCache = std::max(sysconf(_SC_LEVEL3_CACHE_SIZE), 0l);
+  // Half of it, which is more than the first level has.
+  size_t second = (probe.cacheOfCore > 0 ? static_cast<size_t>(probe.cacheOfCore) : kUnknownCache);
+  size_t reads = request.cacheReads / request.threads;
+  probe.cacheBytes = readRate(request, second / 2, std::max<size_t>(reads / (second / 2), 1));
+  size_t last = std::min(static_cast<size_t>(probe.lastCache) / 2, kMostOfLastCache) / request.threads;
+  if (last > 2 * second) {
+    probe.lastCacheBytes = readRate(request, last, std::max<size_t>(reads / 4 / last, 2));
+  }
+}
+
+void probeUnits(const CpuProbeRequest &request, CpuProbe &probe) {
+  uint32_t features = runtime::hostFeatures();
+  for (const CpuUnit &unit : cpuUnits()) {
+    if ((unit.features & ~features) == 0 && runtime::acquireFeatures(unit.features)) {
+      double seconds = bestSeconds(request, [&](unsigned) { unit.loop(); });
+      probe.units.push_back({&unit, unit.operations * request.threads / seconds});
+    }
+  }
+}
+
+Result<double> probeMeeting(const CpuProbeRequest &request) {
+  TENON_ASSIGN(std::unique_ptr<ThreadPool> pool, ThreadPool::create(request.threads));
+  ThreadPool::Caller caller(*pool);
+  double best = 0;
+  for (int round = 0; round <= request.rounds; ++round) {
+    Clock::time_point start = Clock::now();
+    for (int i = 0; i < kMeetings; ++i) {
+      pool->parallelFor(request.threads, [](int64_t, int64_t, unsigned) {});
+    }
+    double seconds = std::chrono::duration<double>(Clock::now() - start).count() / kMeetings;
+    best = round == 0 ? seconds : std::min(best, seconds);
+  }
+  return best;
 }
 
 } // namespace
 
-CpuProbe probeCpu() {
+const UnitRate *CpuProbe::best(Numbers numbers, uint32_t features) const {
+  const UnitRate *fastest = nullptr;
+  for (const UnitRate &rate : units) {
+    bool isOf = rate.unit->numbers == numbers && (rate.unit->features & ~features) == 0;
+    fastest = isOf && (!fastest || rate.operations > fastest->operations) ? &rate : fastest;
+  }
+  return fastest;
+}
+
+Result<CpuProbe> probeCpu(const CpuProbeRequest &asked) {
+  CpuProbeRequest request = asked;
+  request.threads = asked.threads > 0 ? asked.threads : usableCpus();
   CpuProbe probe;
-  probe.threads = usableCpus();
-  probe.memoryBytes = readRate(probe.threads, kMemoryBytes / probe.threads, 1);
-  long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
-  probe.cacheOfCore = std::max(cache, 0l);
-  // Half of it, which is more than the first level has.
-  size_t each = (cache > 0 ? static_cast<size_t>(cache) : kUnknownCache) / 2;
-  probe.cacheBytes = readRate(probe.threads, each, kCacheReads / each);
-  bool isWide = floatLanes(runtime::bestCpuLevel().value_or(engine::CpuLevel::X86_64_V3)) >= 16;
-  double seconds = bestSeconds(probe.threads, [&](unsigned) {
-    if (isWide) {
-      multiplyAddWide(0.5f);
-    } else {
-      multiplyAddHalf(0.5f);
-    }
-  });
-  size_t lanes = (isWide ? sizeof(Wide) : sizeof(Half)) / sizeof(float);
-  probe.fp32Operations = static_cast<double>(2 * kAdds * kChains * lanes * probe.threads) / seconds;
+  probe.threads = request.threads;
+  probe.memoryBytes = readRate(request, request.memoryBytes / request.threads, 1);
+  probeCaches(request, probe);
+  probeUnits(request, probe);
+  TENON_ASSIGN(probe.meetSeconds, probeMeeting(request));
   return probe;
 }
 

@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""Engines with one known defect each: does the first advice of `tenon profile` name it, and does following it gain what it predicts?
+
+    scripts/planted_causes.py --tenon build/dev/bin/tenon -o causes.json
+
+Relies on a machine that does nothing else: rows whose profile was disturbed are marked and are no evidence. Both engines of a row are
+measured in turn by `tenon bench --ab`; where the advice is another way to run, by runs of `tenon bench` in turn. Defects that need a machine with more
+than AVX2 are left out where it has no more.
+"""
+
+import argparse
+import json
+import pathlib
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+ROUNDS = 5
+# Of what is saved, as a part of what was predicted.
+NEAR = (0.7, 1.3)
+
+
+def value(name, dims):
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)
+
+
+def model(nodes, weights, inputs, outputs):
+    return helper.make_model(helper.make_graph(nodes, "g", inputs, outputs, weights), opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+
+def products(length, width, rows):
+    """x [rows, width] through products with GELU between; the nodes have the names of layers."""
+    rng = np.random.default_rng(1)
+    weights, nodes, last = [], [], "x"
+    for index in range(length):
+        weights.append(numpy_helper.from_array(rng.standard_normal((width, width), np.float32) / np.float32(width**0.5), f"w{index}"))
+        nodes += [helper.make_node("MatMul", [last, f"w{index}"], [f"p{index}"], name=f"/layer.{index}/dense/MatMul"),
+                  helper.make_node("Gelu", [f"p{index}"], [f"g{index}"], name=f"/layer.{index}/act/Gelu")]
+        last = f"g{index}"
+    return model(nodes, weights, [value("x", [rows, width])], [value(last, [rows, width])])
+
+
+def chain(length, rows, width):
+    """Elementwise operations that are one kernel."""
+    nodes, last = [], "x"
+    for index in range(length):
+        nodes.append(helper.make_node("Relu" if index % 2 else "Neg", [last], [f"v{index}"], name=f"/step.{index}"))
+        last = f"v{index}"
+    return model(nodes, [], [value("x", [rows, width])], [value(last, [rows, width])])
+
+
+def convolutions(length):
+    """Of 3 x 3 on 64 channels, whose Winograd form wants larger weights."""
+    rng = np.random.default_rng(2)
+    weights, nodes, last = [], [], "x"
+    for index in range(length):
+        weights.append(numpy_helper.from_array(rng.standard_normal((64, 64, 3, 3), np.float32) / 24, f"w{index}"))
+        nodes += [helper.make_node("Conv", [last, f"w{index}"], [f"c{index}"], name=f"/block.{index}/Conv", pads=[1] * 4),
+                  helper.make_node("Relu", [f"c{index}"], [f"r{index}"], name=f"/block.{index}/Relu")]
+        last = f"r{index}"
+    return model(nodes, weights, [value("x", [1, 64, 56, 56])], [value(last, [1, 64, 56, 56])])
+
+
+class Cause:
+    """One defect: `rule` has to be the first advice."""
+
+    def __init__(self, name, rule, graph, compile_flags=(), run_flags=(), needs=""):
+        self.name, self.rule, self.graph = name, rule, graph
+        self.compile_flags, self.run_flags, self.needs = list(compile_flags), list(run_flags), needs
+
+
+CAUSES = [
+    Cause("guard", "guard", lambda: products(4, 512, 128), ["--guard"]),
+    Cause("disabled family", "forbidden-kernels", lambda: products(4, 512, 128), ["--disable-family", "gemm_packed"]),
+    Cause("kernel by hand", "forbidden-kernels", lambda: products(2, 512, 128), ["--kernel", "/layer.0/dense/MatMul=tiled"]),
+    Cause("taps", "taps", lambda: chain(8, 2048, 2048), ["--tap", "all"]),
+    Cause("one thread", "threads", lambda: products(4, 768, 256), run_flags=["--threads", "1"]),
+    Cause("threads for nothing", "threads", lambda: chain(2, 4, 64), run_flags=[]),
+    Cause("other sizes", "sizes", lambda: products(4, 768, "rows"), run_flags=["--shape", "x:1x768"]),
+    Cause("weights of 1x", "forbidden-kernels", lambda: convolutions(6), ["--max-weights", "1x"]),
+    Cause("old level", "level", lambda: products(4, 768, 256), ["--target", "cpu:avx2"], needs="avx512"),
+    Cause("FP32 beside AMX", "bf16", lambda: products(4, 1024, 256), needs="amx"),
+]
+
+
+class Bench:
+    def __init__(self, tenon, folder):
+        self.tenon, self.folder = pathlib.Path(tenon).resolve(), pathlib.Path(folder)
+
+    def run(self, *arguments):
+        done = subprocess.run([self.tenon, *arguments], capture_output=True, text=True, cwd=self.folder)
+        if done.returncode:
+            raise RuntimeError(f"tenon {shlex.join(arguments)}: {done.stderr}")
+        return done.stdout
+
+    def json(self, *arguments):
+        return json.loads(self.run(*arguments, "--json"))
+
+    def follow(self, command, run_flags):
+        """How many times as fast the run is after the command of the advice."""
+        words = shlex.split(command)[1:]
+        if words[0] == "compile":
+            self.run(*words)
+            return self.json("bench", "cause.tenon", "--ab", "faster.tenon", "--seconds", "2", *run_flags)["ab"]["ratio_of_medians"] ** -1
+        if words[0] != "bench":
+            return None
+        before, after = [], []
+        for _ in range(ROUNDS):
+            before.append(self.json("bench", "cause.tenon", "--seconds", "0.5", *run_flags)["latency_ms"]["median"])
+            after.append(self.json(*words, "--seconds", "0.5")["latency_ms"]["median"])
+        return statistics.median(b / a for b, a in zip(before, after))
+
+    def row(self, cause):
+        onnx.save(cause.graph(), self.folder / "cause.onnx")
+        flags = cause.compile_flags if "--target" in cause.compile_flags else [*cause.compile_flags, "--target", "cpu:native"]
+        self.run("compile", "cause.onnx", "-o", "cause.tenon", *flags)
+        report = self.json("profile", "cause.tenon", *cause.run_flags)
+        first = report["advice"][0] if report["advice"] else {"rule": "none", "speedup": 1, "command": ""}
+        row = {"cause": cause.name, "expected": cause.rule, "named": first["rule"], "command": first["command"], "predicted": first["speedup"],
+               "disturbed": report["measured"]["disturbed"]}
+        if first["rule"] == cause.rule:
+            row["measured"] = self.follow(first["command"], cause.run_flags)
+        if row.get("measured"):
+            row["of_prediction"] = (1 - 1 / row["measured"]) / (1 - 1 / row["predicted"])
+        return row
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tenon", default="tenon", help="the program")
+    parser.add_argument("-o", "--output", help="JSON of the rows")
+    parser.add_argument("--only", help="causes whose names contain this")
+    options = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(options.tenon, folder)
+        levels = json.dumps(bench.json("doctor"))
+        for cause in CAUSES:
+            if (options.only and options.only not in cause.name) or (cause.needs and cause.needs not in levels):
+                continue
+            row = bench.row(cause)
+            rows.append(row)
+            near = "" if "of_prediction" not in row else f"gained {row['measured']:.2f} x, {row['of_prediction']:.2f} of the prediction"
+            print(f"{row['cause']:<22} {row['named']:<18} predicted {row['predicted']:.2f} x  {near}{'  DISTURBED' if row['disturbed'] else ''}", flush=True)
+    named = sum(row["named"] == row["expected"] for row in rows)
+    held = sum(NEAR[0] <= row.get("of_prediction", 0) <= NEAR[1] for row in rows)
+    print(f"{named} of {len(rows)} named first, {held} gain {NEAR[0]} to {NEAR[1]} of the prediction")
+    if options.output:
+        pathlib.Path(options.output).write_text(json.dumps(rows, indent=1) + "\n")
+    return 0 if named == len(rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

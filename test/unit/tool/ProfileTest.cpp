@@ -1,0 +1,166 @@
+// The classes and the splitting of `tenon profile` on numbers whose answer is known by hand.
+
+#include "tools/tenon/profile/Commands.h"
+#include "tools/tenon/profile/Outputs.h"
+#include "tools/tenon/profile/Profile.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+using namespace tenon;
+using namespace tenon::tool;
+
+namespace {
+
+/// Two threads: 100 GFLOP/s, caches of 1 MB at 100 GB/s, memory at 10 GB/s, 1 us to meet.
+Profile machine() {
+  Profile profile;
+  profile.features = 1;
+  profile.limits.threads = 2;
+  profile.limits.compute = {{"FMA", Numbers::F32, 1, 100e9}, {"dot", Numbers::I8, 1, 400e9}, {"wide", Numbers::F32, 2, 200e9}};
+  profile.limits.memory = {{"L2", 1e6, 100e9}, {"memory", HUGE_VAL, 10e9}};
+  profile.limits.launchSeconds = 1e-6;
+  return profile;
+}
+
+/// A product that takes `seconds`, with all threads busy.
+RegionFigures product(double flops, double bytes, double weights, double seconds) {
+  RegionFigures region;
+  region.label = "product";
+  region.computes = "f32";
+  region.kernel = "gemm";
+  region.instructions = {0};
+  region.flops = flops;
+  region.bytes = bytes;
+  region.weightBytes = weights;
+  region.seconds = seconds;
+  region.busySeconds = 2 * seconds;
+  return region;
+}
+
+OperatorFigures node(std::string name, std::string kind, size_t region, double flops, double bytes) {
+  OperatorFigures made;
+  made.name = std::move(name);
+  made.kind = std::move(kind);
+  made.region = region;
+  made.flops = flops;
+  made.bytes = bytes;
+  return made;
+}
+
+RegionFigures classified(Profile profile, RegionFigures region) {
+  profile.regions = {std::move(region)};
+  classify(profile);
+  return profile.regions.front();
+}
+
+TEST(ProfileTest, NearestLimitIsTheClass) {
+  RegionFigures compute = classified(machine(), product(80e6, 1e5, 5e4, 1e-3));
+  EXPECT_EQ(compute.bound, Bound::Compute);
+  EXPECT_NEAR(compute.limitShare, 0.8, 1e-6);
+  EXPECT_EQ(compute.limit, "FMA") << "the unit of the code's own level, not the machine's best";
+
+  RegionFigures memory = classified(machine(), product(1e6, 8e6, 8e6, 1e-3));
+  EXPECT_EQ(memory.bound, Bound::Memory);
+  EXPECT_EQ(memory.limit, "memory");
+  EXPECT_NEAR(memory.limitShare, 0.8, 1e-6);
+
+  // The same bytes out of a cache are ten times as fast: then they are no limit.
+  RegionFigures cached = classified(machine(), product(1e6, 8e5, 8e5, 1e-5));
+  EXPECT_EQ(cached.limit, "FMA");
+}
+
+TEST(ProfileTest, ThreadsThatIdle) {
+  RegionFigures serial = product(10e6, 1e5, 0, 1e-3);
+  serial.busySeconds = serial.seconds;
+  EXPECT_EQ(classified(machine(), serial).bound, Bound::Serial);
+
+  RegionFigures uneven = product(10e6, 1e5, 0, 1e-3);
+  uneven.busySeconds = 1.4 * uneven.seconds;
+  EXPECT_EQ(classified(machine(), uneven).bound, Bound::Imbalance);
+
+  RegionFigures tiny = product(1e3, 1e3, 0, 2e-6);
+  tiny.busySeconds = 1e-6;
+  EXPECT_EQ(classified(machine(), tiny).bound, Bound::Launch);
+}
+
+TEST(ProfileTest, ExperimentsTellLatencyApart) {
+  RegionFigures far = product(10e6, 1e6, 1e6, 1e-3);
+  EXPECT_EQ(classified(machine(), far).bound, Bound::Latency);
+  far.inARowSeconds = 0.3e-3;
+  EXPECT_EQ(classified(machine(), far).bound, Bound::Memory) << "in caches it is three times as fast";
+  far.inARowSeconds = 0.98e-3;
+  far.oneThreadSeconds = 1.05e-3;
+  EXPECT_NE(classified(machine(), far).cause.find("share a unit"), std::string::npos);
+}
+
+TEST(ProfileTest, ABusyMachineGivesNoWrongClass) {
+  Profile busy = machine();
+  busy.measured.isDisturbed = true;
+  RegionFigures serial = product(10e6, 1e5, 0, 1e-3);
+  serial.busySeconds = serial.seconds;
+  EXPECT_EQ(classified(busy, serial).bound, Bound::Unknown);
+  EXPECT_EQ(classified(busy, product(80e6, 1e5, 0, 1e-3)).bound, Bound::Compute) << "near to a limit is near";
+  EXPECT_EQ(classified(machine(), product(1, 1, 0, 1e-8)).bound, Bound::Short);
+}
+
+TEST(ProfileTest, OperatorsOfARegionShareItsTime) {
+  Profile profile = machine();
+  RegionFigures region = product(80e6, 1e5, 5e4, 1e-3);
+  region.operators = {0, 1};
+  profile.regions = {region};
+  profile.operators = {node("layer.0/dense/MatMul", "matmul", 0, 80e6, 1e5), node("layer.0/dense/Add", "add", 0, 1e5, 1e5)};
+  classify(profile);
+  splitOperators(profile);
+  EXPECT_NEAR(profile.operators[0].seconds + profile.operators[1].seconds, 1e-3, 1e-12);
+  EXPECT_GT(profile.operators[0].seconds, 0.9e-3);
+  EXPECT_TRUE(profile.operators[0].isSplit);
+}
+
+TEST(ProfileTest, OperatorsThatAreAlikeAreOneRow) {
+  Profile profile = machine();
+  for (size_t i = 0; i < 3; ++i) {
+    RegionFigures region = product(80e6, 1e5, 5e4, 1e-3);
+    region.operators = {i};
+    profile.regions.push_back(region);
+    profile.operators.push_back(node("block1/layer." + std::to_string(i + 9) + "/MatMul", "matmul", i, 80e6, 1e5));
+  }
+  classify(profile);
+  splitOperators(profile);
+  ASSERT_EQ(profile.groups.size(), 1u);
+  EXPECT_EQ(profile.groups[0].name, "block1/layer.*/MatMul") << "numbers that all share stay";
+  EXPECT_NEAR(profile.groups[0].seconds, 3e-3, 1e-12);
+}
+
+TEST(ProfileTest, CommandsKeepTheOptionsOfTheEngine) {
+  Profile profile = machine();
+  profile.model = "my model.onnx";
+  profile.options = Json::parse(R"({"levels": ["x86-64-v3"], "shapes": {"x": [[1, 8], 4, "keep"]}, "precision": "keep",
+      "guard": true, "kernels": ["/a/MatMul=tiled"], "states": {"in": "out"}, "optimize_for": [8, {"x": [2, 4, "keep"]}], "max_weights": 1.5})");
+  EXPECT_EQ(compileCommand(profile, {.without = {"guard", "kernels"}}),
+            "tenon compile 'my model.onnx' -o faster.tenon --target cpu:x86-64-v3 --shape 'x:[1..8]x4x?' --state in=out "
+            "--optimize-for 8 --optimize-for 'x:2x4x?' --max-weights 1.5x");
+  EXPECT_EQ(quoted("it's"), "'it'\\''s'");
+}
+
+TEST(ProfileTest, AdviceNamesWhatTheEngineWasCompiledWith) {
+  Profile profile = machine();
+  RegionFigures region = product(10e6, 1e5, 5e4, 1e-3);
+  region.operators = {0};
+  region.candidates = Json::parse(R"([{"kernel": "fast", "us": 100, "verdict": "disabled"}, {"kernel": "slow", "us": 1000, "verdict": "chosen"},
+                                      {"kernel": "none", "us": 0, "verdict": "refused"}])");
+  profile.regions = {region};
+  profile.operators = {node("m", "matmul", 0, 10e6, 1e5)};
+  profile.measured.timedSeconds = profile.measured.runSeconds = 1e-3;
+  profile.options = Json::parse(R"({"disabled_families": ["fast"], "precision": "keep"})");
+  classify(profile);
+  splitOperators(profile);
+  advise(profile);
+  ASSERT_FALSE(profile.advice.empty());
+  EXPECT_EQ(profile.advice.front().rule, "forbidden-kernels");
+  EXPECT_NEAR(profile.advice.front().gainSeconds, 0.9e-3, 1e-9);
+}
+
+} // namespace

@@ -1,0 +1,376 @@
+// The table of rules: each looks at a profile and says what would help, by what evidence, how much
+// of a run's time that would save, and the command that does it. A new rule is a function and a row.
+
+#include "tools/tenon/profile/Commands.h"
+#include "tools/tenon/profile/Profile.h"
+
+#include "engine/Level.h"
+#include "runtime/device/cpu/CpuFeatures.h"
+#include "support/threads/ThreadPool.h"
+#include "tools/tenon/print/JsonFields.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tenon::tool {
+namespace {
+
+/// Below it an advice is not worth a command.
+constexpr double kLeastGain = 0.02;
+/// What code is taken to reach of a limit that it does not reach now.
+constexpr double kReached = 0.7;
+/// Code that checks each access, against code that does not, measured on products and rows.
+constexpr double kGuardCosts = 3;
+constexpr double kDisturbedMargin = 1.5;
+
+double microsecondsOf(const Json &candidate) { return candidate.value("us", 0.0); }
+
+/// Seconds of a region with another limit under its operations and another number of weights' bytes.
+double secondsWith(const RegionFigures &region, double computeFactor, double weightFactor) {
+  // How far the region is from its floor now is how far it is taken to stay.
+  double now = std::max({region.floors.compute, region.floors.memory, region.floors.launch});
+  double weights = region.bytes > 0 ? region.floors.memory * region.weightBytes / region.bytes : 0;
+  double memory = region.floors.memory - weights + weights * weightFactor;
+  double then = std::max({region.floors.compute * computeFactor, memory, region.floors.launch});
+  return now > 0 ? region.seconds * std::min(then / now, 1.0) : region.seconds;
+}
+
+bool isProduct(const RegionFigures &region) { return !region.computes.empty(); }
+
+std::vector<size_t> allRegions(const Profile &profile) {
+  std::vector<size_t> all;
+  for (size_t i = 0; i < profile.regions.size(); ++i) {
+    all.push_back(i);
+  }
+  return all;
+}
+
+/// Regions for which `secondsThen` says less than they take, and what that saves.
+template <typename Then> Advice gainOf(const Profile &profile, Then secondsThen) {
+  Advice advice;
+  for (size_t i = 0; i < profile.regions.size(); ++i) {
+    double gain = profile.regions[i].seconds - secondsThen(profile.regions[i]);
+    if (gain > 0) {
+      advice.gainSeconds += gain;
+      advice.regions.push_back(i);
+    }
+  }
+  return advice;
+}
+
+Advice withText(const Advice &gain, const char *rule, std::string evidence, std::string command) {
+  Advice advice = gain;
+  advice.rule = rule;
+  advice.evidence = std::move(evidence);
+  advice.command = std::move(command);
+  return advice;
+}
+
+// What the engine was compiled with that costs time.
+
+std::optional<Advice> ofGuard(const Profile &profile) {
+  if (!profile.options.value("guard", false)) {
+    return std::nullopt;
+  }
+  Advice advice = gainOf(profile, [&](const RegionFigures &region) { return region.seconds / kGuardCosts; });
+  return withText(advice, "guard",
+                  "the engine was compiled with --guard: its code checks every load and store",
+                  compileCommand(profile, {.without = {"guard"}}));
+}
+
+/// What the fastest kernel that could compute the region takes of the time of the chosen one, by
+/// their predictions.
+double bestCandidate(const RegionFigures &region, bool isForbiddenToo) {
+  double chosen = 0, best = HUGE_VAL;
+  for (const Json &candidate : region.candidates) {
+    double time = microsecondsOf(candidate);
+    std::string verdict = textAt(candidate, "verdict");
+    chosen = verdict == "chosen" ? time : chosen;
+    bool isOpen = verdict == "chosen" || verdict == "possible" || (isForbiddenToo && verdict != "refused");
+    best = isOpen && time > 0 ? std::min(best, time) : best;
+  }
+  return chosen > 0 ? std::min(best / chosen, 1.0) : 1;
+}
+
+std::optional<Advice> ofForbiddenKernels(const Profile &profile) {
+  std::vector<std::string> given;
+  for (const auto &[key, flag] : {std::pair("disabled_families", "--disable-family"),
+                                  std::pair("kernels", "--kernel"), std::pair("max_weights", "--max-weights")}) {
+    if (profile.options.contains(key)) {
+      given.push_back(flag);
+    }
+  }
+  if (given.empty()) {
+    return std::nullopt;
+  }
+  Advice advice = gainOf(profile, [&](const RegionFigures &region) {
+    return region.seconds * bestCandidate(region, /*isForbiddenToo=*/true);
+  });
+  return withText(advice, "forbidden-kernels",
+                  fmt::format("{} kept faster kernels from {} regions", fmt::join(given, " and "), advice.regions.size()),
+                  compileCommand(profile, {.without = {"disabled_families", "kernels", "max_weights"}}));
+}
+
+std::optional<Advice> ofTaps(const Profile &profile) {
+  Json taps = listAt(profile.options, "taps");
+  if (taps.empty()) {
+    return std::nullopt;
+  }
+  Advice advice = gainOf(profile, [&](const RegionFigures &region) {
+    // By the cost model, for every neighbour from which only an output keeps it apart.
+    double saved = 0;
+    for (const Json &edge : region.apart) {
+      double apart = edge.value("apart_us", 0.0), fused = edge.value("fused_us", 0.0);
+      bool isTap = textAt(edge, "rule").find("output") != std::string::npos;
+      saved = isTap && apart > 0 ? std::max(saved, (apart - fused) / apart / 2) : saved;
+    }
+    return region.seconds * (1 - saved);
+  });
+  return withText(advice, "taps",
+                  fmt::format("--tap makes {} inner values outputs: they are written, and kept from being fused",
+                              taps.size()),
+                  compileCommand(profile, {.without = {"taps"}}));
+}
+
+std::optional<Advice> ofLevel(const Profile &profile) {
+  std::optional<engine::CpuLevel> best = runtime::bestCpuLevel();
+  uint32_t here = best ? engine::rowOf(*best).features : 0;
+  if (profile.isGpu || (here & ~profile.features) == 0) {
+    return std::nullopt;
+  }
+  Advice advice = gainOf(profile, [&](const RegionFigures &region) {
+    const ComputeLimit *own = profile.limits.best(region.numbers(), profile.features);
+    const ComputeLimit *other = profile.limits.best(region.numbers(), here);
+    return own && other ? secondsWith(region, own->operations / other->operations, 1) : region.seconds;
+  });
+  return withText(advice, "level",
+                  fmt::format("the code is for {}, this machine runs {}", profile.level, engine::nameOf(*best)),
+                  compileCommand(profile, {.target = fmt::format("cpu:{}", engine::nameOf(*best))}));
+}
+
+// How it is run.
+
+std::optional<Advice> ofThreads(const Profile &profile) {
+  const Measurement &measured = profile.measured;
+  double threads = profile.limits.threads;
+  if (measured.runs.empty()) {
+    return std::nullopt;
+  }
+  // The least of each; on a busy machine another number of threads has to be much faster to be so.
+  double own = std::ranges::min(measured.runs);
+  double margin = measured.isDisturbed ? kDisturbedMargin : 1;
+  bool wantsMore = measured.allThreadsRun && *measured.allThreadsRun * margin < own;
+  bool wantsOne = measured.oneThreadRun && *measured.oneThreadRun * margin < own;
+  if (!wantsMore && !wantsOne) {
+    return std::nullopt;
+  }
+  double then = wantsMore ? *measured.allThreadsRun : *measured.oneThreadRun;
+  Advice advice;
+  advice.gainSeconds = (1 - then / own) * measured.timedSeconds;
+  advice.regions = allRegions(profile);
+  unsigned count = wantsMore ? usableCpus() : 1;
+  return withText(advice, "threads",
+                  fmt::format("measured: a run takes {:.3f} ms with {} threads, {:.3f} ms with {}",
+                              own * 1e3, threads, then * 1e3, count),
+                  runCommand(profile, fmt::format("--threads {}", count)));
+}
+
+std::optional<Advice> ofSizes(const Profile &profile) {
+  if (profile.sizes.empty() || profile.options.contains("optimize_for")) {
+    return std::nullopt;
+  }
+  Advice advice = gainOf(profile, [&](const RegionFigures &region) {
+    return region.seconds * bestCandidate(region, /*isForbiddenToo=*/false);
+  });
+  return withText(advice, "sizes",
+                  fmt::format("kernels were chosen for other sizes than {}; at these, others are predicted to be faster in {} regions",
+                              profile.sizes, advice.regions.size()),
+                  compileCommand(profile, {.more = "--optimize-for " + firstShape(profile)}));
+}
+
+std::optional<Advice> ofBatch(const Profile &profile) {
+  constexpr int64_t kBatch = 8;
+  if (!hasFreeBatch(profile) || profile.inputs.empty() || profile.inputs.front().second.empty() ||
+      profile.inputs.front().second.front() > 1) {
+    return std::nullopt;
+  }
+  // Weights are read once for all samples; operations are each sample's own.
+  Advice advice = gainOf(profile, [&](const RegionFigures &region) {
+    if (region.weightBytes == 0 || region.bound == Bound::Compute) {
+      return region.seconds;
+    }
+    double other = std::max(region.floors.compute, region.floors.memory * (1 - region.weightBytes / region.bytes));
+    double now = std::max({region.floors.compute, region.floors.memory, region.floors.launch, 1e-12});
+    double shared = region.floors.memory / kBatch + region.floors.launch / kBatch;
+    return region.seconds * std::min(1.0, std::max(other, shared) / now / (region.floors.compute > other * 0.99 ? kReached : 1));
+  });
+  advice.isOfSample = true;
+  return withText(advice, "batch",
+                  fmt::format("weights are read once a run, for one sample: {} regions wait for them", advice.regions.size()),
+                  runCommand(profile, fmt::format("--batch {}", kBatch)));
+}
+
+// In which numbers.
+
+std::optional<Advice> ofBf16(const Profile &profile) {
+  const ComputeLimit *unit = profile.limits.best(Numbers::Bf16, runtime::hostFeatures());
+  if (profile.isGpu || textAt(profile.options, "precision") != "keep" || !unit) {
+    return std::nullopt;
+  }
+  const ComputeLimit *fp32 = profile.limits.best(Numbers::F32, profile.features);
+  double factor = unit->numbers == Numbers::Bf16 ? fp32->operations / unit->operations : 1;
+  if (factor >= 1) {
+    return std::nullopt;
+  }
+  Advice advice = gainOf(profile, [&](const RegionFigures &region) {
+    bool isWide = isProduct(region) && region.numbers() == Numbers::F32;
+    // Other units are seldom as near to their limit.
+    return isWide ? std::max(secondsWith(region, factor, 0.5), region.floors.compute * factor / kReached) : region.seconds;
+  });
+  return withText(advice, "bf16",
+                  fmt::format("{} multiplies {:.1f} x as fast as FP32, and weights take half the bytes", unit->unit, 1 / factor),
+                  compileCommand(profile, {.more = "--precision bf16"}));
+}
+
+std::optional<Advice> ofInt8(const Profile &profile) {
+  const ComputeLimit *unit = profile.limits.best(Numbers::I8, runtime::hostFeatures());
+  const ComputeLimit *fp32 = profile.limits.best(Numbers::F32, profile.features);
+  if (profile.isGpu || !unit || !fp32 || unit->numbers != Numbers::I8) {
+    return std::nullopt;
+  }
+  double factor = fp32->operations / unit->operations;
+  Advice advice = gainOf(profile, [&](const RegionFigures &region) {
+    bool isWide = isProduct(region) && region.numbers() == Numbers::F32 && region.weightBytes > 0;
+    return isWide ? std::max(secondsWith(region, factor, 0.25), region.floors.compute * factor / kReached) : region.seconds;
+  });
+  return withText(advice, "int8",
+                  fmt::format("{} multiplies {:.1f} x as fast as FP32, and weights take a quarter of the bytes; "
+                              "needs samples, and costs accuracy",
+                              unit->unit, 1 / factor),
+                  fmt::format("tenon quantize {} --data {} -o {}", quoted(profile.model), "calib.npz", "model.int8.onnx"));
+}
+
+// What the model asks for.
+
+std::optional<Advice> ofConversions(const Profile &profile) {
+  Advice advice = gainOf(profile, [&](const RegionFigures &region) {
+    return region.converts ? 0 : region.seconds;
+  });
+  return withText(advice, "conversions", "the model converts between types of numbers in kernels of their own",
+                  explainCommand(profile, "precision", ""));
+}
+
+/// One for the longest region where `isOf` says yes.
+template <typename Is, typename Then> std::optional<Advice> longestOf(const Profile &profile, Is isOf, Then secondsThen) {
+  std::optional<Advice> best;
+  for (size_t i = 0; i < profile.regions.size(); ++i) {
+    const RegionFigures &region = profile.regions[i];
+    double gain = isOf(region) ? region.seconds - secondsThen(region) : 0;
+    if (gain > 0 && (!best || gain > best->gainSeconds)) {
+      best = Advice{.rule = "", .evidence = "", .command = "", .gainSeconds = gain, .regions = {i}};
+    }
+  }
+  return best;
+}
+
+std::optional<Advice> ofLayout(const Profile &profile) {
+  Advice advice = gainOf(profile, [&](const RegionFigures &region) {
+    bool isLayout = !region.operators.empty() && std::ranges::all_of(region.operators, [&](size_t node) {
+      const std::string &kind = profile.operators[node].kind;
+      return kind == "transpose" || kind == "reshape" || kind == "to_layout";
+    });
+    return isLayout ? 0 : region.seconds;
+  });
+  if (advice.regions.empty()) {
+    return std::nullopt;
+  }
+  std::string name = nodeOf(profile, advice.regions.front());
+  return withText(advice, "layout", "transposes of the model are kernels of their own; explain says what keeps each from its neighbour",
+                  explainCommand(profile, "fusion", name));
+}
+
+std::optional<Advice> ofSlowFamily(const Profile &profile) {
+  auto floorOf = [](const RegionFigures &region) {
+    return std::max({region.floors.compute, region.floors.memory, region.floors.launch}) / kReached;
+  };
+  std::optional<Advice> advice =
+      longestOf(profile, [](const RegionFigures &region) { return !region.slow.empty(); }, floorOf);
+  if (!advice) {
+    return std::nullopt;
+  }
+  const RegionFigures &region = profile.regions[advice->regions.front()];
+  return withText(*advice, "slow-family", region.slow, explainCommand(profile, "kernels", nodeOf(profile, advice->regions.front())));
+}
+
+std::optional<Advice> ofUnfused(const Profile &profile) {
+  auto edgeOf = [](const RegionFigures &region) -> const Json * {
+    const Json *best = nullptr;
+    double most = 0;
+    for (const Json &edge : region.apart) {
+      double saved = edge.value("apart_us", 0.0) - edge.value("fused_us", 0.0);
+      if (saved > most) {
+        most = saved;
+        best = &edge;
+      }
+    }
+    return best;
+  };
+  std::optional<Advice> advice = longestOf(
+      profile,
+      [&](const RegionFigures &region) { return edgeOf(region) && (region.bound == Bound::Memory || region.bound == Bound::Launch); },
+      [&](const RegionFigures &region) {
+        const Json &edge = *edgeOf(region);
+        return region.seconds * edge.value("fused_us", 0.0) / edge.value("apart_us", 1.0);
+      });
+  if (!advice) {
+    return std::nullopt;
+  }
+  const Json &edge = *edgeOf(profile.regions[advice->regions.front()]);
+  return withText(*advice, "unfused",
+                  fmt::format("{} and {} are apart: {} (rule {})", textAt(edge, "producer"), textAt(edge, "consumer"),
+                              textAt(edge, "why"), textAt(edge, "rule")),
+                  explainCommand(profile, "fusion", textAt(edge, "producer")));
+}
+
+struct Rule {
+  std::optional<Advice> (*look)(const Profile &profile);
+  /// Whether following it is one command that changes the time; others tell where to look.
+  bool isRemedy;
+};
+
+constexpr Rule kRules[] = {
+    {ofGuard, true},       {ofForbiddenKernels, true}, {ofTaps, true},  {ofLevel, true},
+    {ofThreads, true},     {ofSizes, true},            {ofBf16, true},  {ofBatch, true},
+    {ofInt8, false},       {ofConversions, false},     {ofLayout, false}, {ofSlowFamily, false},
+    {ofUnfused, false},
+};
+
+} // namespace
+
+const Advice *Profile::adviceFor(size_t region) const {
+  for (const Advice &known : advice) {
+    if (std::ranges::find(known.regions, region) != known.regions.end()) {
+      return &known;
+    }
+  }
+  return nullptr;
+}
+
+void advise(Profile &profile) {
+  std::vector<Advice> remedies, others;
+  for (const Rule &rule : kRules) {
+    std::optional<Advice> advice = rule.look(profile);
+    if (advice && !advice->regions.empty() && profile.share(advice->gainSeconds) >= kLeastGain) {
+      (rule.isRemedy && !advice->isOfSample ? remedies : others).push_back(*std::move(advice));
+    }
+  }
+  for (std::vector<Advice> *list : {&remedies, &others}) {
+    std::ranges::sort(*list, std::greater(), &Advice::gainSeconds);
+    profile.advice.insert(profile.advice.end(), list->begin(), list->end());
+  }
+}
+
+} // namespace tenon::tool

@@ -1,0 +1,194 @@
+// The floors of each region by the limits of the run, and its class: the nearest limit if it is
+// near, else what the experiments say.
+
+#include "tools/tenon/profile/Profile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tenon::tool {
+namespace {
+
+/// What practitioners call near to a limit.
+constexpr double kNear = 0.6;
+/// Nothing is above a limit, but by what the clock is off.
+constexpr double kAbove = 1.1;
+/// A step below it is mostly the clock.
+constexpr double kShortest = 0.5e-6;
+/// Of the threads, busy on average: one of them alone, and all of them.
+constexpr double kOneThread = 1.2, kAllThreads = 0.75;
+/// Time beside kernels that is starting and meeting rather than waiting for the last thread.
+constexpr double kMeetings = 3;
+/// A step of one thread below so many meetings is better left to one.
+constexpr double kWorthSharing = 10;
+/// In caches a step takes less than this part of its time if it waits for memory.
+constexpr double kWarm = 0.75;
+/// Threads gain less than this if they share what holds them back.
+constexpr double kThreadsGain = 1.3;
+
+std::string percent(double part) { return fmt::format("{:.0f} %", part * 100); }
+
+/// Weights come from where all of a run's weights lie, the rest from where the region's own bytes do.
+void setFloors(const Profile &profile, double allWeights, double lanes, RegionFigures &region) {
+  const Limits &limits = profile.limits;
+  Floors &floors = region.floors;
+  double part = lanes / limits.threads;
+  if (const ComputeLimit *unit = limits.best(region.numbers(), profile.features)) {
+    // Without products an operation takes the place of a multiply-add, which counts as two.
+    double rate = unit->operations * (region.computes.empty() ? 0.5 : 1) * part;
+    floors.compute = region.flops / rate;
+    floors.unit = unit->unit;
+  }
+  double others = region.bytes - region.weightBytes;
+  const MemoryLimit &ofWeights = limits.holding(std::max(allWeights, region.bytes));
+  const MemoryLimit &ofOthers = limits.holding(others);
+  double weights = region.weightBytes / ofWeights.bytes;
+  // A core alone reads more than its part from what all share.
+  double rest = others / (ofOthers.bytes * (ofOthers.level == "L2" ? part : 1));
+  floors.memory = weights + rest;
+  floors.level = weights > rest ? ofWeights.level : ofOthers.level;
+  floors.launch = profile.isGpu || (region.isParallel && lanes > 1) ? limits.launchSeconds : 0;
+}
+
+struct Nearest {
+  Bound bound;
+  double floor;
+  std::string limit;
+};
+
+Nearest nearestOf(const Floors &floors) {
+  Nearest nearest = {Bound::Compute, floors.compute, floors.unit};
+  if (floors.memory > nearest.floor) {
+    nearest = {Bound::Memory, floors.memory, floors.level};
+  }
+  if (floors.launch > nearest.floor) {
+    nearest = {Bound::Launch, floors.launch, "launch"};
+  }
+  return nearest;
+}
+
+void set(RegionFigures &region, Bound bound, std::string cause) {
+  region.bound = bound;
+  region.cause = std::move(cause);
+}
+
+/// What the experiments tell of a region that is far from every limit.
+void explainLatency(const Profile &profile, double busyThreads, RegionFigures &region) {
+  double warm = region.inARowSeconds ? *region.inARowSeconds / region.seconds : 1;
+  if (warm < kWarm) {
+    set(region, Bound::Memory,
+        fmt::format("waits for {}: with its operands in caches it takes {} of the time", region.floors.level,
+                    percent(warm)));
+    return;
+  }
+  if (!region.slow.empty()) {
+    set(region, Bound::Latency, region.slow);
+    return;
+  }
+  double gain = region.oneThreadSeconds ? *region.oneThreadSeconds / region.seconds : 0;
+  if (profile.limits.threads > 1 && gain > 0 && gain < kThreadsGain && busyThreads > kAllThreads * profile.limits.threads) {
+    set(region, Bound::Latency,
+        fmt::format("all threads are busy, but {} of them are only {:.2f} x as fast as one: they share a unit or a CPU",
+                    profile.limits.threads, gain));
+    return;
+  }
+  set(region, Bound::Latency,
+      fmt::format("below 60 % of every limit, also with its operands in caches: {} reaches {} of {}",
+                  region.kernel, percent(region.limitShare), region.limit));
+}
+
+std::string causeOf(const RegionFigures &region) {
+  switch (region.bound) {
+  case Bound::Compute:
+    return fmt::format("{} is at {} of what it can do", region.limit, percent(region.limitShare));
+  case Bound::Memory:
+    return fmt::format("reads {} at {} of its rate; {} of the bytes are weights", region.limit,
+                       percent(region.limitShare), percent(region.weightBytes / region.bytes));
+  default:
+    return "starting the kernel takes most of the time";
+  }
+}
+
+/// What a busy machine leaves to be said: its limits are the best of several rounds, so that what is
+/// near to one is so. Threads that wait for a CPU look idle, and times say nothing of latency.
+void classifyDisturbed(const Nearest &nearest, RegionFigures &region) {
+  if (region.limitShare >= kNear) {
+    region.bound = nearest.bound;
+    region.cause = causeOf(region);
+    return;
+  }
+  set(region, Bound::Unknown,
+      fmt::format("the machine was too busy to tell: {} of {} even so", percent(region.limitShare), region.limit));
+}
+
+void classifyRegion(const Profile &profile, double allWeights, RegionFigures &region) {
+  double threads = profile.limits.threads;
+  bool isCounted = !profile.isGpu && !profile.measured.isDisturbed && region.busySeconds > 0;
+  double busyThreads = isCounted ? region.busySeconds / region.seconds : threads;
+  bool isOneThread = threads > 1 && busyThreads < kOneThread;
+  setFloors(profile, allWeights, isOneThread ? 1 : threads, region);
+  Nearest nearest = nearestOf(region.floors);
+  region.limit = nearest.limit;
+  region.limitShare = region.seconds > 0 ? nearest.floor / region.seconds : 0;
+  if (region.seconds < kShortest) {
+    set(region, Bound::Short, "shorter than what the clock tells apart");
+    return;
+  }
+  if (profile.measured.isDisturbed) {
+    classifyDisturbed(nearest, region);
+    return;
+  }
+  if (region.limitShare > kAbove && isOneThread) {
+    // More than one thread's limit: then a neighbour lowered the limit, or the count of busy threads.
+    classifyDisturbed(nearest, region);
+    return;
+  }
+  double lost = region.seconds - region.busySeconds / threads;
+  bool isIdle = busyThreads < kAllThreads * threads;
+  if (isIdle && region.isParallel && lost < kMeetings * profile.limits.launchSeconds && lost > region.seconds / 3) {
+    set(region, Bound::Launch,
+        fmt::format("threads start and meet in {} of the time", percent(lost / region.seconds)));
+    return;
+  }
+  if (isOneThread && region.seconds > kWorthSharing * profile.limits.launchSeconds) {
+    set(region, Bound::Serial,
+        region.isParallel ? fmt::format("one of {} threads does nearly all of it", profile.limits.threads)
+                          : fmt::format("one of {} threads does it: there is one part to share", profile.limits.threads));
+    return;
+  }
+  if (isIdle && !isOneThread) {
+    set(region, Bound::Imbalance,
+        fmt::format("{:.1f} of {} threads are busy on average: the others wait for the last", busyThreads,
+                    profile.limits.threads));
+    return;
+  }
+  if (region.limitShare >= kNear) {
+    region.bound = nearest.bound;
+    region.cause = causeOf(region);
+    return;
+  }
+  explainLatency(profile, busyThreads, region);
+}
+
+} // namespace
+
+Numbers RegionFigures::numbers() const {
+  bool isInteger = computes.starts_with("s8") || computes.starts_with("u8");
+  return isInteger                                                  ? Numbers::I8
+         : computes.find("bf16") != std::string::npos ||
+                 computes.find("f16") != std::string::npos ? Numbers::Bf16
+                                                                    : Numbers::F32;
+}
+
+void classify(Profile &profile) {
+  double allWeights = 0;
+  for (const RegionFigures &region : profile.regions) {
+    allWeights += region.weightBytes;
+  }
+  for (RegionFigures &region : profile.regions) {
+    classifyRegion(profile, allWeights, region);
+  }
+}
+
+} // namespace tenon::tool
