@@ -16,6 +16,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper
 
+import browser
 from float_nets import Net
 from tool import TENON, ToolTest
 
@@ -170,6 +171,72 @@ class Search(ToolTest):
         np.testing.assert_allclose(by_peer(self.folder / "none.onnx", self.image), by_peer(self.folder / "outlier.onnx", self.image), rtol=1e-5)
         both = self.again("outlier.onnx", "both.onnx", "--accuracy-drop", "0.5%", "--latency", "10s", state="none.json")
         self.assertTrue(next(form for form in both["search"]["forms"] if form["chosen"])["fits"])
+
+    def open_report(self, name):
+        page = browser.Browser()
+        self.addCleanup(page.__exit__)
+        page.open(self.folder / name)
+        self.assertEqual([], page.errors)
+        self.assertEqual([], [address for address in page.requests if not address.startswith("file:")])
+        return page
+
+    def test_report_of_a_search(self):
+        found = self.again("saturated.onnx", "reported.onnx", "--accuracy-drop", "0.5%", "--report", "search.html", state=self.copied("r.json", "saturated"))
+        page = self.open_report("search.html")
+        text = page.evaluate("document.body.innerText")
+        self.assertIn("int8 in spoiled loses most", text)
+        rows = page.evaluate("[...document.querySelectorAll('#cost tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))")
+        self.assertEqual(["cosine", "latency", "file", "engine", "peak memory"], [row[0] for row in rows])
+        self.assertEqual("1", rows[0][1])
+        chosen = next(form for form in found["search"]["forms"] if form["chosen"])
+        self.assertAlmostEqual(1 - chosen["drop"], float(rows[0][2]), delta=1e-4)
+        self.assertTrue(all(float(cell.split()[0]) > 0 for row in rows[1:] for cell in row[1:3]), rows)
+        self.assertEqual(len(found["search"]["forms"]), page.evaluate("document.querySelectorAll('#front circle').length"))
+        self.assertEqual(1, page.evaluate("document.querySelectorAll('#front circle.chosen').length"))
+        self.assertEqual(len(found["layers"]), page.evaluate("document.querySelectorAll('#layers tbody tr').length"))
+        # Sorted by the error, the planted layer is first.
+        self.assertEqual("stem", page.evaluate("document.querySelector('#layers tbody td').textContent"))
+        page.evaluate("[...document.querySelectorAll('#layers th button')].find((button) => button.textContent.startsWith('error')).click()")
+        self.assertEqual("spoiled", page.evaluate("document.querySelector('#layers tbody td').textContent"))
+        for width in (1280, 400):
+            page.resize(width, 800, dark=width == 400)
+            self.assertLessEqual(page.evaluate("document.documentElement.scrollWidth"), width)
+
+    def test_report_of_what_fits_nothing(self):
+        self.refuse(1, "TN0116", "quantize", "outlier.onnx", *DATA, "-o", "no.onnx", "--latency", "0.01us", "--state", self.copied("no.json"), "--budget",
+                    "1ms", "--report", "no.html")
+        page = self.open_report("no.html")
+        self.assertIn("nothing that keeps what was asked for", page.evaluate("document.body.innerText"))
+        self.assertLess(1, page.evaluate("document.querySelectorAll('#front circle').length"))
+
+    def test_report_of_ranges(self):
+        model = onnx.load(self.folder / "saturated.onnx")
+        hostile = "<img src=x onerror='window.broken = 1'></script>\u202eleft"
+        next(node for node in model.graph.node if node.name == "after").name = hostile
+        onnx.save(model, self.folder / "hostile.onnx")
+        report = self.json("quantize", "hostile.onnx", *DATA, "-o", "hostile8.onnx", "--report", "plain.html", "--ranges", "percentile", "--percentile", "98")
+        page = self.open_report("plain.html")
+        self.assertTrue(page.evaluate("window.broken === undefined && document.querySelectorAll('img').length === 0"))
+        self.assertIn("onerror", page.evaluate("document.getElementById('layers').innerText"))
+        self.assertNotIn("\u202e", page.evaluate("document.body.innerText"))
+        rows = page.evaluate("[...document.querySelectorAll('#tensors tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))")
+        self.assertEqual(len(report["tensors"]), len(rows))
+        driven = next(tensor for tensor in report["tensors"] if tensor["name"] == "driven")
+        # What is clipped is what numpy counts outside of the range.
+        extended = onnx.load(self.folder / "hostile.onnx")
+        extended.graph.output.append(helper.make_tensor_value_info("driven", TensorProto.FLOAT, None))
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        values = onnxruntime.InferenceSession(extended.SerializeToString(), options).run(["driven"], {"image": self.image})[0]
+        clipped = np.mean((values < driven["range"][0]) | (values > driven["range"][1]))
+        self.assertGreater(clipped, 0)
+        self.assertAlmostEqual(driven["clipped"], clipped, delta=0.1 * clipped + 1e-6)
+        row = next(row for row in rows if row[0].startswith("driven"))
+        self.assertAlmostEqual(float(row[4].removesuffix(" %")) / 100, driven["clipped"], delta=1e-2 * driven["clipped"])
+        self.assertTrue(page.evaluate("document.querySelectorAll('#tensors line.lost').length") > 0)
+        self.assertEqual(5, page.evaluate("document.querySelectorAll('#cost tbody tr').length"))
+        self.refuse(2, "TN0111", "quantize", "hostile.onnx", *DATA, "-o", "hostile9.onnx", "--report", "hostile.onnx")
+        self.assertFalse((self.folder / "hostile9.onnx").exists())
 
     def test_bad_input_is_an_error_before_work(self):
         base = ("quantize", "outlier.onnx", "--data", "calib.npz", "-o", "bad.onnx")

@@ -173,6 +173,23 @@ class Running(unittest.TestCase):
             with self.assertRaises(tenon.UsageError):
                 tenon.quantize(model, None, output)
 
+    def test_quantize_searches(self):
+        pictures = np.random.default_rng(1).random((8, 1, 28, 28), np.float32)
+        model, keep = SOURCE / "models/fashion_cnn.onnx", ["/stem/stem.0/Conv", "/widen/widen.0/Conv", "/inner/inner.0/Conv"]
+        with tempfile.TemporaryDirectory() as folder:
+            output, page = pathlib.Path(folder) / "fast.onnx", pathlib.Path(folder) / "r.html"
+            test = {"image": pictures[:4] + 1, "labels": np.arange(4)}
+            # The model itself is the most accurate form that keeps ten seconds.
+            report = tenon.quantize(model, {"image": pictures}, output, keep=keep, test=test, latency=10, budget=20, error_samples=3, report=page)
+            search = report["search"]
+            self.assertEqual(("top1", 4, 3, 2), (search["metric"], search["test_samples"], search["error_samples"], len(search["candidates"])))
+            self.assertTrue(output.exists() and page.read_text().startswith("<!DOCTYPE html>"))
+            with self.assertRaises(tenon.Error) as caught:
+                tenon.quantize(model, {"image": pictures}, output, keep=keep, latency="0.001us", metric="cosine", budget=20, state=f"{folder}/state.json")
+            self.assertEqual("TN0116", caught.exception.id)
+            with self.assertRaises(tenon.UsageError):
+                tenon.quantize(model, {"image": pictures}, output, accuracy_drop=-0.5)
+
     def test_accuracy_of_samples_of_other_lengths(self):
         samples = [{"x": np.ones((rows, 8), np.float32) * rows} for rows in (1, 3)]
         result = tenon.accuracy([self.engine, MODELS / "linear.onnx"], samples, metric="relative", seconds=0.01)

@@ -74,6 +74,18 @@ std::string visible(std::string_view text) {
   return result;
 }
 
+void makeVisible(Json &json) {
+  if (json.is_string()) {
+    json = visible(json.get<std::string>());
+    return;
+  }
+  if (json.is_structured()) {
+    for (Json &part : json) {
+      makeVisible(part);
+    }
+  }
+}
+
 std::string xml(std::string_view text) {
   std::string result;
   for (char character : visible(text)) {

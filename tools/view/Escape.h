@@ -13,6 +13,8 @@ namespace tenon::view {
 /// The text as one line of printable UTF-8: control characters, marks that change the direction,
 /// and what has no width are written as \u202E, bytes that are no UTF-8 as U+FFFD.
 std::string visible(std::string_view text);
+/// Every text in it, names of fields apart.
+void makeVisible(Json &json);
 /// For the content and the quoted attributes of XML and HTML.
 std::string xml(std::string_view text);
 /// JSON that can stand in an HTML script element.

@@ -2,8 +2,8 @@
 // embeds; the graph is JSON in a script element, which browsers do not run.
 
 #include "tools/view/Escape.h"
+#include "tools/view/Page.h"
 #include "tools/view/Render.h"
-#include "tools/view/Template.h"
 
 namespace tenon::view {
 namespace {
@@ -27,16 +27,14 @@ constexpr std::string_view kScripts[] = {
 } // namespace
 
 std::string renderHtml(const Graph &graph) {
-  Template page(kPage);
-  page.put("{{title}}", xml(graph.title));
-  page.put("{{style}}", kStyle);
-  page.put("{{graph}}", scriptJson(toJson(graph)));
   std::string scripts;
   for (std::string_view script : kScripts) {
     scripts += script;
   }
-  page.put("{{scripts}}", scripts);
-  return page.finish();
+  return fillPage(kPage, {{"{{title}}", xml(graph.title)},
+                          {"{{style}}", std::string(kStyle)},
+                          {"{{graph}}", scriptJson(toJson(graph))},
+                          {"{{scripts}}", std::move(scripts)}});
 }
 
 } // namespace tenon::view

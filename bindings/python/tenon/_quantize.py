@@ -22,6 +22,14 @@ def quantize(
     bias_correction: bool = True,
     reduce_range: bool = False,
     weights_only: Optional[int] = None,
+    accuracy_drop: Union[float, str, None] = None,
+    latency: Union[float, str, None] = None,
+    test: Optional[_data.Data] = None,
+    metric: Optional[str] = None,
+    budget: Optional[float] = None,
+    error_samples: Optional[int] = None,
+    state: Optional[Union[str, "os.PathLike[str]"]] = None,
+    report: Optional[Union[str, "os.PathLike[str]"]] = None,
     threads: Optional[int] = None,
 ) -> Dict[str, Any]:
     """Writes the ONNX model with 8-bit weights and activations, calibrated with the data, and gives the report: the treatment of
@@ -29,7 +37,13 @@ def quantize(
     an array for each input whose first dim counts the samples, or samples as dicts, without the dim of the batch: a list, a
     generator, a function that gives them. `output` is by default the
     model's name with .int8.onnx, .w8.onnx or .w4.onnx. Layers and tables named in `keep` stay wide, layers in
-    `narrow` do not. With `weights_only` (8 or 4 bits) no data are given."""
+    `narrow` do not. With `weights_only` (8 or 4 bits) no data are given.
+
+    With `accuracy_drop` (a share: 0.005, or "0.5%" as on the command line) or `latency` (seconds: 0.004, or "4ms") it searches
+    for the fastest form that loses at most that, or the most accurate that takes at most that: docs/quantize.md. Losses are
+    measured on `test`, data as above with `labels` if there are any, by `metric`; `budget` is in seconds, `state` the path of a
+    file that a search goes on from. A search that finds nothing raises Error with id "TN0116". `report` is the path of a page
+    in HTML."""
     with tempfile.TemporaryDirectory(prefix="tenon-quantize-") as scratch:
         arguments = ["quantize", f"--ranges={ranges}", *(f"--keep={name}" for name in keep)]
         arguments += [f"--narrow={name}" for name in narrow]
@@ -37,7 +51,18 @@ def quantize(
         arguments += ["--reduce-range"] if reduce_range else []
         if data is not None:
             arguments.append(f"--data={_data.path(data, scratch)}")
-        for flag, value in (("weights-only", weights_only), ("percentile", percentile), ("samples", samples), ("threads", threads)):
+        if test is not None:
+            arguments.append(f"--test={_data.path(test, tempfile.mkdtemp(dir=scratch))}")
+        if accuracy_drop is not None:
+            text = accuracy_drop if isinstance(accuracy_drop, str) else f"{accuracy_drop * 100:.9f}%"
+            arguments.append(f"--accuracy-drop={text}")
+        if latency is not None:
+            arguments.append(f"--latency={latency}" if isinstance(latency, str) else f"--latency={latency * 1000:.9f}ms")
+        for flag, path in (("state", state), ("report", report)):
+            if path is not None:
+                arguments.append(f"--{flag}={os.fspath(path)}")
+        for flag, value in (("metric", metric), ("budget", budget), ("error-samples", error_samples),
+                            ("weights-only", weights_only), ("percentile", percentile), ("samples", samples), ("threads", threads)):
             if value is not None:
                 arguments.append(f"--{flag}={value}")
         if output is not None:

@@ -3,7 +3,7 @@
 #include "tools/tenon/profile/Outputs.h"
 
 #include "tools/view/Escape.h"
-#include "tools/view/Template.h"
+#include "tools/view/Page.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -55,12 +55,10 @@ std::vector<const RegionFigures *> inOrder(const Profile &profile) {
 } // namespace
 
 std::string pageOf(const Profile &profile) {
-  view::Template page(kPage);
-  page.put("{{title}}", view::xml(std::filesystem::path(profile.path).filename().string()));
-  page.put("{{style}}", kStyle);
-  page.put("{{profile}}", view::scriptJson(toJson(profile)));
-  page.put("{{script}}", kScript);
-  return page.finish();
+  return view::fillPage(kPage, {{"{{title}}", view::xml(std::filesystem::path(profile.path).filename().string())},
+                                {"{{style}}", std::string(kStyle)},
+                                {"{{profile}}", view::scriptJson(toJson(profile))},
+                                {"{{script}}", std::string(kScript)}});
 }
 
 std::string traceOf(const Profile &profile) {

@@ -49,11 +49,14 @@ void declareSearchFlags(CLI::App &command, SearchFlags &flags) {
                      "Search for the fastest form that loses at most this: 0.5% is half a point of top1");
   command.add_option("--latency", flags.latency,
                      "Search for the most accurate form that takes at most this for a sample, on this machine: 4ms");
+  command.add_option("--report", flags.report,
+                     "Also a page r.html: ranges and clipping, error of each layer, the front of a search, and accuracy, "
+                     "latency, file and memory before and after");
   command.add_option("--test", flags.test,
-                     "Of the search: samples, with labels if there are any, that the loss is measured on; by default "
-                     "those of --data");
+                     "Of the search and the report: samples, with labels if there are any, that the loss is measured on; "
+                     "by default those of --data");
   command.add_option("--metric", flags.metric,
-                     "Of the search: as of accuracy; by default top1 where samples have a class, else cosine to the "
+                     "Of the search and the report: as of accuracy; by default top1 where samples have a class, else cosine to the "
                      "model's outputs");
   command
       .add_option_function<std::string>("--budget",
@@ -79,8 +82,9 @@ Status checkSearchFlags(const SearchFlags &flags, bool isWeightsOnly) {
     return refuse("a search chooses between int8 and wide, and --weights-only computes every layer wide",
                   "leave one of both out");
   }
-  std::pair<const char *, bool> ofSearch[] = {{"--test", !flags.test.empty()},
-                                              {"--metric", !flags.metric.empty()},
+  bool isJudged = !flags.report.empty(); // by the report
+  std::pair<const char *, bool> ofSearch[] = {{"--test", !flags.test.empty() && !isJudged},
+                                              {"--metric", !flags.metric.empty() && !isJudged},
                                               {"--budget", flags.budget.has_value()},
                                               {"--error-samples", flags.samples.has_value()},
                                               {"--state", !flags.state.empty()}};

@@ -11,6 +11,7 @@ namespace tenon::tool {
 struct SearchFlags {
   std::string drop, latency; ///< "0.5%", "4ms"; empty where they were not given
   std::string test, metric, state;
+  std::string report; ///< a page, with or without a search
   std::optional<double> budget;
   std::optional<uint64_t> samples;
 
@@ -18,7 +19,7 @@ struct SearchFlags {
 };
 
 void declareSearchFlags(CLI::App &command, SearchFlags &flags);
-/// Flags that would do nothing.
+/// Flags that would do nothing. With a report, samples and metric are its too.
 Status checkSearchFlags(const SearchFlags &flags, bool isWeightsOnly);
 Result<SearchRequest> searchRequest(const SearchFlags &flags, const CalibrationRequest &calibration,
                                     const quant::Settings &settings, const std::string &output);

@@ -287,19 +287,6 @@ std::vector<std::string> namesIn(const Json &record) {
   return names;
 }
 
-/// Every text of a record as one line: names are the model's.
-void makeVisible(Json &json) {
-  if (json.is_string()) {
-    json = view::visible(json.get<std::string>());
-    return;
-  }
-  if (json.is_structured()) {
-    for (Json &part : json) {
-      makeVisible(part);
-    }
-  }
-}
-
 Status explain(const ExplainFlags &flags, Terminal &terminal) {
   TENON_ASSIGN(Json record, readRecord(flags));
   const Topic &topic = topicOf(flags);
@@ -317,7 +304,7 @@ Status explain(const ExplainFlags &flags, Terminal &terminal) {
     terminal.printJson("explain-" + flags.topic, selected);
     return Status::ok();
   }
-  makeVisible(selected);
+  view::makeVisible(selected);
   Extent extent = isChosen ? Extent::Chosen : flags.all ? Extent::All : Extent::Screen;
   std::string text = topic.text({selected, view::visible(flags.engine), extent});
   terminal.print(extent == Extent::Screen

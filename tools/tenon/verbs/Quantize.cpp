@@ -10,6 +10,7 @@
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/quant/Calibrate.h"
+#include "tools/tenon/quant/BeforeAfter.h"
 #include "tools/tenon/quant/SearchFlags.h"
 #include "tools/tenon/quant/SearchText.h"
 #include "tools/tenon/target/TargetFlags.h"
@@ -166,6 +167,7 @@ Json toJson(const QuantizeFlags &flags, const Outcome &outcome) {
                        {"zero_point", tensor.affine.zero},
                        {"decibels", tensor.decibels},
                        {"levels", tensor.levels},
+                       {"clipped", tensor.clipped},
                        {"readers", tensor.readers},
                        {"smooth_alpha", tensor.alpha},
                        {"smooth_gain", tensor.gain},
@@ -261,9 +263,15 @@ std::string toText(const QuantizeFlags &flags, const Outcome &outcome) {
   return text;
 }
 
+/// What the page measures.
+BeforeAfterRequest reportOf(const QuantizeFlags &flags) {
+  const std::string &data = flags.search.test.empty() ? flags.request.data : flags.search.test;
+  return {flags.request.model, flags.output, data, flags.search.metric, {flags.request.threads, flags.request.useCache}};
+}
+
 /// What a search chose, or the front and why it chose nothing.
 Status searchAndWrite(const QuantizeFlags &flags, const quant::Settings &settings, AtomicFile &file,
-                      Terminal &terminal) {
+                      std::optional<AtomicFile> &page, Terminal &terminal) {
   TENON_ASSIGN(SearchRequest request, searchRequest(flags.search, flags.request, settings, flags.output));
   TENON_ASSIGN(Searched searched, search(request, terminal));
   for (const std::vector<std::string> *warnings : {&searched.calibration.warnings, &searched.warnings}) {
@@ -279,6 +287,7 @@ Status searchAndWrite(const QuantizeFlags &flags, const quant::Settings &setting
     json.update(toJson(flags, outcome));
     text += toText(flags, outcome);
   }
+  TENON_TRY(writeReport(reportOf(flags), page, json, terminal));
   if (terminal.json()) {
     terminal.printJson("quantize", std::move(json));
   } else {
@@ -305,8 +314,13 @@ Status quantize(QuantizeFlags &flags, Terminal &terminal) {
   TENON_ASSIGN(quant::Quantizer quantizer, quant::Quantizer::open(request.model, settings));
   reads.push_back(request.model);
   TENON_ASSIGN(AtomicFile file, AtomicFile::create(flags.output, reads));
+  std::optional<AtomicFile> page;
+  if (!flags.search.report.empty()) {
+    reads.push_back(flags.output);
+    TENON_ASSIGN(page, AtomicFile::create(flags.search.report, reads));
+  }
   if (flags.search.isAsked()) {
-    return searchAndWrite(flags, settings, file, terminal);
+    return searchAndWrite(flags, settings, file, page, terminal);
   }
   Calibration calibration;
   if (flags.weightsOnly.empty()) {
@@ -320,6 +334,7 @@ Status quantize(QuantizeFlags &flags, Terminal &terminal) {
   TENON_TRY(file.append(std::as_bytes(std::span(bytes))));
   TENON_TRY(file.commit());
   Outcome outcome{quantizer.facts(), calibration, bytesOfModel(request.model), bytes.size()};
+  TENON_TRY(writeReport(reportOf(flags), page, toJson(flags, outcome), terminal));
   if (terminal.json()) {
     terminal.printJson("quantize", toJson(flags, outcome));
   } else {

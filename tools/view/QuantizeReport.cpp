@@ -1,0 +1,30 @@
+// Puts the page about a quantized model together. Its scripts set names as text, never as markup.
+
+#include "tools/view/Escape.h"
+#include "tools/view/Page.h"
+
+namespace tenon::view {
+namespace {
+
+constexpr std::string_view kPage =
+#include "tools/view/report.html.inc"
+    ;
+constexpr std::string_view kStyle =
+#include "tools/view/report.css.inc"
+    ;
+constexpr std::string_view kScript =
+#include "tools/view/report.js.inc"
+    ;
+
+} // namespace
+
+std::string renderQuantizeReport(Json facts) {
+  makeVisible(facts);
+  std::string title = facts.value("output", facts.value("model", std::string()));
+  return fillPage(kPage, {{"{{title}}", xml(title)},
+                          {"{{style}}", std::string(kStyle)},
+                          {"{{facts}}", scriptJson(facts)},
+                          {"{{script}}", std::string(kScript)}});
+}
+
+} // namespace tenon::view
