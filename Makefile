@@ -27,7 +27,7 @@ setup:
 
 # What only tests need.
 setup-tests:
-	@scripts/setup.sh torch programs
+	@scripts/setup.sh torch programs serving
 
 setup-torch:
 	@scripts/setup.sh torch

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what building and testing Tenon needs: Debian packages and a Python environment in .venv; with the arguments
-# `torch` and `programs` also .venv-torch and .venv-programs, which only tests need.
+# `torch`, `programs` and `serving` also .venv-torch, .venv-programs and .venv-serving, which only tests need.
 # Relies on apt (as root or through sudo) and pip; it does nothing, in well under a second, when all is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -64,6 +64,7 @@ for wanted in "$@"; do
   torch) install_torch ;;
   # The file lists every package: programs ask for builds with windows and GPUs, which they do not need here.
   programs) make_environment .venv-programs scripts/requirements-programs.txt --no-deps ;;
+  serving) make_environment .venv-serving scripts/requirements-serving.txt ;;
   *) say "there is no environment '$wanted'" && exit 2 ;;
   esac
 done

@@ -197,6 +197,8 @@ EXAMPLES = {
     "TN0611": "tenon run best.onnx --inputs x=x.npy --inputs k=three.npy", "TN0612": "tenon run sum.onnx --batch 3",
     "TN0721": "tenon compile cnn.onnx --target cuda:sm_90 --ptxas /bin/true",
     "TN0722": "tenon compile cnn.onnx -o gpu.tenon --target cuda:sm_90 --ptxas ./ptxas --no-cache",
+    "TN0801": "tenon serve cnn.tenon --address 0.0.0.0", "TN0802": "tenon serve cnn.tenon --address host.example",
+    "TN0803": "tenon serve cnn.tenon --token-file notes.txt", "TN0804": "tenon serve folder --port 0",
     "TN0901": "tenon run wide.onnx --shape x:[1..2000000000]x1000000 --batch 2000000000",
 }
 

@@ -282,6 +282,8 @@ class Help(Manners):
             for line in examples:
                 self.assertEqual("tenon", shlex.split(line)[0])
                 line += " --seconds 0.1" if verb in ("bench", "accuracy") else ""
+                # A server has no end of its own; test/serving runs them.
+                line += " --routes" if verb == "serve" else ""
                 # Its only convolution is the first and the last layer, which the first guess leaves.
                 line += " --narrow /layer1/conv1/Conv" if verb == "quantize" else ""
                 done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, cwd=self.folder,

@@ -64,6 +64,8 @@ constexpr Verb kVerbs[] = {
      "tenon debug reduce model.onnx -o small.onnx\n"
      "tenon debug bisect model.onnx --inputs x.npz",
      declareDebug},
+    {"serve", "serve engines over HTTP, as KServe v2 and Triton's clients speak it",
+     "tenon serve model.tenon\ntenon serve models/ --port 9000\ntenon serve models/ --address 0.0.0.0 --token-file tokens", declareServe},
     {"help", "show the page of an error, or the flags of a verb",
      "tenon help TN0301\ntenon help compile", declareHelp},
 };

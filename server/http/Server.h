@@ -1,0 +1,43 @@
+// The front process: an HTTP server over Models, with one thread for all of it.
+
+#pragma once
+
+#include "support/Result.h"
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenon::server {
+
+struct ServerOptions {
+  std::string folder; ///< an engine file, a folder of them, or a Triton folder
+  bool isLenient = false;
+  std::string address = "127.0.0.1";
+  uint16_t port = 8000; ///< 0: one that is free
+  std::string tokenFile;
+  bool isInsecure = false; ///< another address than loopback is allowed without tokens
+  uint64_t mostBody = uint64_t(64) << 20;
+  /// Bodies of all requests together; more is refused.
+  uint64_t mostBodies = uint64_t(1) << 30;
+  size_t mostConnections = 1024;
+  size_t mostQueued = 256;
+  unsigned threads = 0; ///< of a run; 0: all usable CPUs
+  /// How long a client may take for the header of a request, and between two pieces of its body or of the reply.
+  std::chrono::milliseconds slowest{10'000};
+  std::chrono::milliseconds idle{75'000};  ///< a connection without a request
+  std::chrono::milliseconds drain{30'000}; ///< for requests accepted before the end
+  std::vector<std::string> workerCommand;  ///< a program that calls runWorker
+  std::string version;                     ///< of the server
+  std::function<void(std::string_view)> log;
+  /// Told once the server listens: its port.
+  std::function<void(uint16_t)> onListening;
+};
+
+/// Serves until SIGTERM or SIGINT, then answers what was accepted and returns. TN0801 to TN0804 before anything is served.
+Status serve(const ServerOptions &options);
+
+} // namespace tenon::server

@@ -1,0 +1,224 @@
+// A message is a fixed header and its text; numbers in texts are of 64 bits.
+
+#include "server/ipc/Control.h"
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+namespace tenon::server {
+namespace {
+
+constexpr size_t kMostText = 256 << 10;
+/// The system passes at most 253 at once.
+constexpr size_t kMostDescriptors = 200;
+
+struct Header {
+  uint32_t kind;
+  uint32_t descriptors;
+  uint64_t key;
+  uint64_t value;
+};
+
+Status lost(std::string_view what) { return Status::error(ErrorId::InternalError, what); }
+
+void putNumber(std::string &out, uint64_t number) { out.append(reinterpret_cast<const char *>(&number), sizeof(number)); }
+
+void putString(std::string &out, std::string_view text) {
+  putNumber(out, text.size());
+  out += text;
+}
+
+bool takeNumber(std::string_view &in, uint64_t &number) {
+  if (in.size() < sizeof(number)) {
+    return false;
+  }
+  std::memcpy(&number, in.data(), sizeof(number));
+  in.remove_prefix(sizeof(number));
+  return true;
+}
+
+bool takeString(std::string_view &in, std::string &text) {
+  uint64_t bytes = 0;
+  if (!takeNumber(in, bytes) || bytes > in.size()) {
+    return false;
+  }
+  text = in.substr(0, bytes);
+  in.remove_prefix(bytes);
+  return true;
+}
+
+bool takeDims(std::string_view &in, std::vector<int64_t> &dims, uint64_t rank) {
+  for (uint64_t i = 0; i < rank; ++i) {
+    uint64_t dim = 0;
+    if (!takeNumber(in, dim)) {
+      return false;
+    }
+    dims.push_back(static_cast<int64_t>(dim));
+  }
+  return true;
+}
+
+void putPorts(std::string &out, const std::vector<ModelPort> &ports) {
+  putNumber(out, ports.size());
+  for (const ModelPort &port : ports) {
+    putString(out, port.name);
+    putNumber(out, static_cast<uint64_t>(port.dtype));
+    putNumber(out, port.least.size());
+    for (const std::vector<int64_t> *dims : {&port.least, &port.most}) {
+      for (int64_t dim : *dims) {
+        putNumber(out, static_cast<uint64_t>(dim));
+      }
+    }
+  }
+}
+
+bool takePorts(std::string_view &in, std::vector<ModelPort> &ports) {
+  uint64_t count = 0, dtype = 0, rank = 0;
+  if (!takeNumber(in, count)) {
+    return false;
+  }
+  for (uint64_t i = 0; i < count; ++i) {
+    ModelPort port;
+    bool isRead = takeString(in, port.name) && takeNumber(in, dtype) && dtype <= kLastDType && isDType(static_cast<uint8_t>(dtype)) && takeNumber(in, rank) &&
+                  takeDims(in, port.least, rank) && takeDims(in, port.most, rank);
+    if (!isRead) {
+      return false;
+    }
+    port.dtype = static_cast<DType>(dtype);
+    ports.push_back(std::move(port));
+  }
+  return true;
+}
+
+using ControlBuffer = std::array<char, CMSG_SPACE(kMostDescriptors * sizeof(int))>;
+
+/// Takes over what came beside a message, all of it, also of one that is refused.
+void takeDescriptors(msghdr &received, ControlMessage &message) {
+  for (cmsghdr *part = CMSG_FIRSTHDR(&received); part; part = CMSG_NXTHDR(&received, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) {
+      continue;
+    }
+    size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof(int));
+      message.descriptors.emplace_back(fd);
+    }
+  }
+}
+
+} // namespace
+
+Status sendControl(int socket, const ControlMessage &message) {
+  Header header = {static_cast<uint32_t>(message.kind), static_cast<uint32_t>(message.descriptors.size()), message.key, message.value};
+  if (message.text.size() > kMostText || message.descriptors.size() > kMostDescriptors) {
+    return lost("a message between front and worker is too large");
+  }
+  iovec parts[2] = {{&header, sizeof(header)}, {const_cast<char *>(message.text.data()), message.text.size()}};
+  msghdr sent = {};
+  sent.msg_iov = parts;
+  sent.msg_iovlen = 2;
+  alignas(cmsghdr) ControlBuffer buffer = {};
+  if (!message.descriptors.empty()) {
+    sent.msg_control = buffer.data();
+    sent.msg_controllen = CMSG_SPACE(message.descriptors.size() * sizeof(int));
+    cmsghdr *part = CMSG_FIRSTHDR(&sent);
+    part->cmsg_level = SOL_SOCKET;
+    part->cmsg_type = SCM_RIGHTS;
+    part->cmsg_len = CMSG_LEN(message.descriptors.size() * sizeof(int));
+    for (size_t i = 0; i < message.descriptors.size(); ++i) {
+      int fd = message.descriptors[i].get();
+      std::memcpy(CMSG_DATA(part) + i * sizeof(int), &fd, sizeof(int));
+    }
+  }
+  ssize_t done;
+  do {
+    done = sendmsg(socket, &sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+  } while (done < 0 && errno == EINTR);
+  return done >= 0 ? Status::ok() : lost("a message between front and worker cannot be sent");
+}
+
+Status receiveControl(int socket, bool waits, ControlMessage &message, bool *isEnd, bool *isNone) {
+  message = {};
+  *isEnd = *isNone = false;
+  Header header = {};
+  std::string text(kMostText, '\0');
+  iovec parts[2] = {{&header, sizeof(header)}, {text.data(), text.size()}};
+  alignas(cmsghdr) ControlBuffer buffer = {};
+  msghdr received = {};
+  received.msg_iov = parts;
+  received.msg_iovlen = 2;
+  received.msg_control = buffer.data();
+  received.msg_controllen = buffer.size();
+  ssize_t bytes;
+  do {
+    bytes = recvmsg(socket, &received, MSG_CMSG_CLOEXEC | (waits ? 0 : MSG_DONTWAIT));
+  } while (bytes < 0 && errno == EINTR);
+  if (bytes < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+    *isNone = true;
+    return Status::ok();
+  }
+  if (bytes <= 0) {
+    *isEnd = true;
+    return Status::ok();
+  }
+  takeDescriptors(received, message);
+  bool isWhole = (received.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 && static_cast<size_t>(bytes) >= sizeof(header);
+  if (!isWhole || header.kind > static_cast<uint32_t>(ControlMessage::Kind::Unloaded) || header.descriptors != message.descriptors.size()) {
+    return lost("a message between front and worker is damaged");
+  }
+  message.kind = static_cast<ControlMessage::Kind>(header.kind);
+  message.key = header.key;
+  message.value = header.value;
+  text.resize(static_cast<size_t>(bytes) - sizeof(header));
+  message.text = std::move(text);
+  return Status::ok();
+}
+
+std::string encodePorts(const ModelPorts &ports) {
+  std::string text;
+  putPorts(text, ports.inputs);
+  putPorts(text, ports.outputs);
+  return text;
+}
+
+Result<ModelPorts> decodePorts(std::string_view text) {
+  ModelPorts ports;
+  if (!takePorts(text, ports.inputs) || !takePorts(text, ports.outputs) || !text.empty()) {
+    return lost("the description of a model from a worker is damaged");
+  }
+  return ports;
+}
+
+std::string encodeError(std::string_view message, std::string_view hint) {
+  std::string text;
+  putString(text, message);
+  putString(text, hint);
+  return text;
+}
+
+Status decodeError(uint64_t number, std::string_view text) {
+  std::string message, hint;
+  if (!takeString(text, message) || !takeString(text, hint)) {
+    return lost("an error from a worker is damaged");
+  }
+  return Status::error(errorNumbered(number), message, hint);
+}
+
+ErrorId errorNumbered(uint64_t number) {
+  switch (number) {
+#define TENON_ERROR(known, name, code, title)                                                                                                                \
+  case known:                                                                                                                                                \
+    return ErrorId::name;
+#include "support/Errors.def"
+#undef TENON_ERROR
+  default:
+    return ErrorId::InternalError;
+  }
+}
+
+} // namespace tenon::server

@@ -1,0 +1,68 @@
+// The messages between the front and a worker besides runs: loading, unloading, slabs. They go over a Unix socket that keeps their
+// borders (SOCK_SEQPACKET) and carries descriptors.
+
+#pragma once
+
+#include "server/ipc/Descriptor.h"
+#include "support/DType.h"
+#include "support/Result.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenon::server {
+
+/// Descriptors that a worker process starts with.
+inline constexpr int kWorkerSocket = 3;
+inline constexpr int kWorkerDoneEvent = 4;
+
+struct ControlMessage {
+  enum class Kind : uint32_t {
+    // To the worker.
+    Slab,     ///< number `key`, `value` bytes; descriptor
+    DropSlab, ///< number `key`
+    Load,     ///< version `key`, `value` threads a run; descriptors: engine file, then mailbox and eventfd of each instance
+    Unload,   ///< version `key`
+    // To the front.
+    Loaded,     ///< version `key`; text: its ports
+    LoadFailed, ///< version `key`, `value` the error's number; text: encodeError
+    Unloaded,   ///< version `key`
+  };
+  Kind kind = Kind::Slab;
+  uint64_t key = 0;
+  uint64_t value = 0;
+  std::string text;
+  std::vector<Descriptor> descriptors;
+};
+
+/// Sends without waiting; TN0902 when the other side has gone or lets messages pile up. Descriptors are copied to it.
+Status sendControl(int socket, const ControlMessage &message);
+/// Receives one message, waiting only if `waits`. `*isEnd` when the other side has gone; `*isNone` when nothing is there.
+Status receiveControl(int socket, bool waits, ControlMessage &message, bool *isEnd, bool *isNone);
+
+/// An input or output of a loaded engine.
+struct ModelPort {
+  std::string name;
+  DType dtype = DType::F32;
+  std::vector<int64_t> least; ///< dims; equal to `most` where they are fixed
+  std::vector<int64_t> most;
+};
+
+struct ModelPorts {
+  std::vector<ModelPort> inputs;
+  std::vector<ModelPort> outputs;
+};
+
+std::string encodePorts(const ModelPorts &ports);
+/// TN0902 for text that encodePorts does not write.
+Result<ModelPorts> decodePorts(std::string_view text);
+
+/// An error's message and hint, as `text` of a message; its number goes beside it.
+std::string encodeError(std::string_view message, std::string_view hint);
+Status decodeError(uint64_t number, std::string_view text);
+/// The error with this number; InternalError for a number that no error has.
+ErrorId errorNumbered(uint64_t number);
+
+} // namespace tenon::server

@@ -1,0 +1,65 @@
+// A request for an inference as KServe v2 has it over HTTP: JSON first, then the tensors that are binary, one behind the other.
+// Source: "Open Inference Protocol" and its extension for binary tensors, as Triton's clients speak it.
+
+#pragma once
+
+#include "server/protocol/Json.h"
+#include "support/memory/ByteSpan.h"
+#include "support/Result.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenon::server {
+
+struct RequestInput {
+  std::string name;
+  DType dtype = DType::F32;
+  std::vector<int64_t> dims;
+  uint64_t bytes = 0; ///< of its elements: dims times type
+  /// Either the elements as they are, in the body of the request, or a number list.
+  Bytes binary;
+  std::optional<size_t> list;
+};
+
+struct RequestedOutput {
+  std::string name;
+  bool isBinary = false;
+};
+
+struct InferRequest {
+  std::string id;
+  std::vector<RequestInput> inputs;
+  /// Empty: all outputs, binary where `binaryByDefault`.
+  std::vector<RequestedOutput> outputs;
+  bool binaryByDefault = false;
+  uint64_t priority = 0;
+  uint64_t timeoutMicroseconds = 0; ///< 0: none
+  std::vector<NumberList> lists;
+};
+
+/// Parses `body`, of which the first `jsonBytes` are JSON (all where none); the result refers to it. What does not depend on the
+/// model is checked: every input has as many elements as its dims say, and nothing of the body is left.
+Result<InferRequest> parseInferRequest(std::string_view body, std::optional<uint64_t> jsonBytes);
+
+/// An output for a reply; `bytes` are its elements.
+struct ReplyOutput {
+  std::string_view name;
+  DType dtype;
+  std::vector<int64_t> dims;
+  Bytes bytes;
+  bool isBinary;
+};
+
+struct InferReply {
+  std::string json;
+  /// Whether tensors follow, in the order of the outputs; then the header Inference-Header-Content-Length says how long the JSON is.
+  bool hasBinary = false;
+};
+
+Result<InferReply> writeInferReply(std::string_view model, std::string_view version, std::string_view id, const std::vector<ReplyOutput> &outputs);
+
+} // namespace tenon::server

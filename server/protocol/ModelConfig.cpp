@@ -1,0 +1,207 @@
+// One function for each message of the file; all of them end in Reader::unknown for what they do not have.
+
+#include "server/protocol/ModelConfig.h"
+
+#include "server/protocol/DataType.h"
+#include "server/protocol/TextProto.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+namespace tenon::server {
+namespace {
+
+constexpr uint64_t kMostInstances = 64;
+constexpr uint64_t kMostBatch = 1 << 20;
+
+class Reader {
+public:
+  Reader(std::string_view file, bool isLenient) : file(file), isLenient(isLenient) {}
+
+  Status read(const std::vector<TextField> &fields) {
+    for (const TextField &field : fields) {
+      if (field.name == "name") {
+        TENON_TRY(readString(field, config.name));
+      } else if (field.name == "platform") {
+        TENON_TRY(readString(field, config.platform));
+      } else if (field.name == "backend") {
+        TENON_TRY(readString(field, config.backend));
+      } else if (field.name == "default_model_filename") {
+        TENON_TRY(readString(field, ignored));
+        config.notes.push_back(fmt::format("{}:{}: default_model_filename is passed over: a version is the one model.* in its folder", file, field.line));
+      } else if (field.name == "max_batch_size") {
+        TENON_TRY(readNumber(field, kMostBatch, config.maxBatchSize));
+      } else if (field.name == "input") {
+        TENON_TRY(readPort(field, config.inputs));
+      } else if (field.name == "output") {
+        TENON_TRY(readPort(field, config.outputs));
+      } else if (field.name == "version_policy") {
+        TENON_TRY(readVersions(field));
+      } else if (field.name == "instance_group") {
+        TENON_TRY(readInstances(field));
+      } else if (field.name == "parameters") {
+        TENON_TRY(readParameter(field));
+      } else if (field.name == "dynamic_batching" && field.isMessage) {
+        config.notes.push_back(fmt::format("{}:{}: dynamic_batching is passed over: requests run one by one", file, field.line));
+      } else {
+        TENON_TRY(unknown(field));
+      }
+    }
+    return Status::ok();
+  }
+
+  ModelConfig config;
+
+private:
+  Status fault(const TextField &field, std::string_view what) const {
+    return Status::error(ErrorId::BadModelConfig, fmt::format("{}:{}: {}", file, field.line, what));
+  }
+
+  Status unknown(const TextField &field) {
+    std::string what = fmt::format("'{}' is not a field that Tenon serves", field.name.substr(0, 64));
+    if (!isLenient) {
+      return Status::error(ErrorId::BadModelConfig, fmt::format("{}:{}: {}", file, field.line, what),
+                           "remove it, or pass over such fields with --lenient");
+    }
+    config.notes.push_back(fmt::format("{}:{}: {}; it is passed over", file, field.line, what));
+    return Status::ok();
+  }
+
+  Status readString(const TextField &field, std::string &value) const {
+    if (!field.isString) {
+      return fault(field, fmt::format("'{}' is not a string", field.name));
+    }
+    value = field.value;
+    return Status::ok();
+  }
+
+  Status readInteger(const TextField &field, int64_t least, int64_t most, int64_t &value) const {
+    const char *end = field.value.data() + field.value.size();
+    std::from_chars_result result = std::from_chars(field.value.data(), end, value);
+    bool isNumber = !field.isString && !field.isMessage && result.ec == std::errc() && result.ptr == end;
+    if (!isNumber || value < least || value > most) {
+      return fault(field, fmt::format("'{}' is not a whole number from {} to {}", field.name, least, most));
+    }
+    return Status::ok();
+  }
+
+  Status readNumber(const TextField &field, uint64_t most, uint64_t &value) const {
+    int64_t number = 0;
+    TENON_TRY(readInteger(field, 0, static_cast<int64_t>(most), number));
+    value = static_cast<uint64_t>(number);
+    return Status::ok();
+  }
+
+  Status expectMessage(const TextField &field) const {
+    return field.isMessage ? Status::ok() : fault(field, fmt::format("'{}' is not a message in braces", field.name));
+  }
+
+  Status readPort(const TextField &field, std::vector<ConfigPort> &ports) {
+    TENON_TRY(expectMessage(field));
+    ConfigPort port;
+    port.line = field.line;
+    bool hasType = false;
+    for (const TextField &member : field.fields) {
+      if (member.name == "name") {
+        TENON_TRY(readString(member, port.name));
+      } else if (member.name == "data_type") {
+        std::optional<DType> dtype = member.value.starts_with("TYPE_") ? parseProtocolName(std::string_view(member.value).substr(5)) : std::nullopt;
+        if (!dtype) {
+          return fault(member, fmt::format("'{}' is not a type that an engine has", member.value.substr(0, 64)));
+        }
+        port.dtype = *dtype;
+        hasType = true;
+      } else if (member.name == "dims") {
+        int64_t dim = 0;
+        TENON_TRY(readInteger(member, -1, INT64_MAX, dim));
+        port.dims.push_back(dim);
+      } else {
+        TENON_TRY(unknown(member));
+      }
+    }
+    if (port.name.empty() || !hasType) {
+      return fault(field, fmt::format("an {} needs a name and a data_type", field.name));
+    }
+    ports.push_back(std::move(port));
+    return Status::ok();
+  }
+
+  Status readVersions(const TextField &field) {
+    TENON_TRY(expectMessage(field));
+    for (const TextField &policy : field.fields) {
+      TENON_TRY(expectMessage(policy));
+      VersionPolicy &versions = config.versions;
+      versions = {};
+      if (policy.name == "all") {
+        versions.kind = VersionPolicy::Kind::All;
+      } else if (policy.name == "specific") {
+        versions.kind = VersionPolicy::Kind::Specific;
+      } else if (policy.name != "latest") {
+        TENON_TRY(unknown(policy));
+      }
+      for (const TextField &member : policy.fields) {
+        if (policy.name == "latest" && member.name == "num_versions") {
+          TENON_TRY(readNumber(member, UINT32_MAX, versions.latest));
+        } else if (policy.name == "specific" && member.name == "versions") {
+          versions.specific.emplace_back();
+          TENON_TRY(readInteger(member, 0, INT64_MAX, versions.specific.back()));
+        } else {
+          TENON_TRY(unknown(member));
+        }
+      }
+    }
+    return Status::ok();
+  }
+
+  Status readInstances(const TextField &field) {
+    TENON_TRY(expectMessage(field));
+    for (const TextField &member : field.fields) {
+      if (member.name == "count") {
+        TENON_TRY(readNumber(member, kMostInstances, config.instances));
+        config.instances = std::max<uint64_t>(config.instances, 1);
+      } else if (member.name == "kind" && (member.value == "KIND_CPU" || member.value == "KIND_AUTO")) {
+        continue; // the engine knows where it runs
+      } else if (member.name == "name") {
+        TENON_TRY(readString(member, ignored));
+      } else {
+        TENON_TRY(unknown(member));
+      }
+    }
+    return Status::ok();
+  }
+
+  Status readParameter(const TextField &field) {
+    TENON_TRY(expectMessage(field));
+    std::pair<std::string, std::string> parameter;
+    for (const TextField &member : field.fields) {
+      if (member.name == "key") {
+        TENON_TRY(readString(member, parameter.first));
+      } else if (member.name == "value") {
+        TENON_TRY(expectMessage(member));
+        for (const TextField &value : member.fields) {
+          TENON_TRY(value.name == "string_value" ? readString(value, parameter.second) : unknown(value));
+        }
+      } else {
+        TENON_TRY(unknown(member));
+      }
+    }
+    config.parameters.push_back(std::move(parameter));
+    return Status::ok();
+  }
+
+  std::string_view file;
+  bool isLenient;
+  std::string ignored;
+};
+
+} // namespace
+
+Result<ModelConfig> parseModelConfig(std::string_view text, std::string_view file, bool isLenient) {
+  TENON_ASSIGN(std::vector<TextField> fields, parseTextProto(text, file));
+  Reader reader(file, isLenient);
+  TENON_TRY(reader.read(fields));
+  return std::move(reader.config);
+}
+
+} // namespace tenon::server

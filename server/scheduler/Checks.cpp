@@ -1,0 +1,142 @@
+// What a request or a configuration says against what the engine says.
+
+#include "server/scheduler/Version.h"
+
+#include "server/protocol/DataType.h"
+#include "support/text/NearestName.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace tenon::server {
+namespace {
+
+std::string rangeText(const ModelPort &port) {
+  std::string text = "[";
+  for (size_t i = 0; i < port.least.size(); ++i) {
+    text += i == 0 ? "" : ",";
+    text += port.least[i] == port.most[i] ? fmt::format("{}", port.most[i])
+            : port.most[i] == INT64_MAX  ? fmt::format("{}..", port.least[i])
+                                         : fmt::format("{}..{}", port.least[i], port.most[i]);
+  }
+  return text + "]";
+}
+
+std::vector<std::string> namesOf(const std::vector<ModelPort> &ports) {
+  std::vector<std::string> names;
+  for (const ModelPort &port : ports) {
+    names.push_back(port.name);
+  }
+  return names;
+}
+
+const ModelPort *findPort(const std::vector<ModelPort> &ports, std::string_view name) {
+  for (const ModelPort &port : ports) {
+    if (port.name == name) {
+      return &port;
+    }
+  }
+  return nullptr;
+}
+
+Status checkConfigPorts(const Version &version, const std::vector<ConfigPort> &configured, const std::vector<ModelPort> &ports, std::string_view kind) {
+  for (const ConfigPort &each : configured) {
+    auto fault = [&](std::string_view what) {
+      return Status::error(ErrorId::BadModelConfig, fmt::format("config.pbtxt:{}: {} '{}' {}", each.line, kind, each.name, what));
+    };
+    const ModelPort *port = findPort(ports, each.name);
+    if (!port) {
+      return fault("is not one of the engine; " + didYouMean(each.name, namesOf(ports), fmt::format("it has {}", fmt::join(namesOf(ports), ", "))));
+    }
+    if (port->dtype != each.dtype) {
+      return fault(fmt::format("is TYPE_{}, but the engine has {}", protocolName(each.dtype), protocolName(port->dtype)));
+    }
+    size_t batch = version.config.maxBatchSize > 0 ? 1 : 0;
+    bool fits = each.dims.size() + batch == port->most.size();
+    for (size_t i = 0; fits && i < each.dims.size(); ++i) {
+      int64_t least = port->least[i + batch], most = port->most[i + batch];
+      fits = each.dims[i] == -1 ? least != most : each.dims[i] >= least && each.dims[i] <= most;
+    }
+    if (!fits) {
+      return fault(fmt::format("has dims [{}]{}, but the engine has {}", fmt::join(each.dims, ","), batch ? " besides the batch" : "", rangeText(*port)));
+    }
+  }
+  return Status::ok();
+}
+
+Status badInput(std::string_view name, std::string_view what, std::string_view hint = {}) {
+  return Status::error(ErrorId::BadRequestTensor, fmt::format("input '{}' {}", name, what), hint);
+}
+
+Status checkInput(const RequestInput &input, const ModelPort &port) {
+  if (input.dtype != port.dtype) {
+    return badInput(input.name, fmt::format("is {}, but the model takes {}", protocolName(input.dtype), protocolName(port.dtype)));
+  }
+  bool fits = input.dims.size() == port.most.size();
+  for (size_t i = 0; fits && i < input.dims.size(); ++i) {
+    fits = input.dims[i] >= port.least[i] && input.dims[i] <= port.most[i];
+  }
+  if (!fits) {
+    return badInput(input.name, fmt::format("has shape [{}], but the model takes {}", fmt::join(input.dims, ","), rangeText(port)));
+  }
+  bool hasOtherBools = port.dtype == DType::Bool && std::any_of(input.binary.begin(), input.binary.end(), [](std::byte b) { return b > std::byte(1); });
+  return hasOtherBools ? badInput(input.name, "holds a truth value that is neither 0 nor 1") : Status::ok();
+}
+
+} // namespace
+
+Status checkConfig(const Version &version) {
+  for (const std::vector<ModelPort> *ports : {&version.ports.inputs, &version.ports.outputs}) {
+    for (const ModelPort &port : *ports) {
+      if (protocolName(port.dtype).empty()) {
+        return Status::error(ErrorId::NotServed, fmt::format("'{}' has elements of {}, which the protocol has no name for", port.name, nameOf(port.dtype)),
+                             "convert them to a wider type within the model");
+      }
+      bool hasBatch = !port.most.empty() && port.least[0] <= 1 && static_cast<uint64_t>(port.most[0]) >= version.config.maxBatchSize;
+      if (version.config.maxBatchSize > 0 && !hasBatch) {
+        return Status::error(ErrorId::BadModelConfig, fmt::format("max_batch_size is {}, but '{}' has the dims {}", version.config.maxBatchSize, port.name, rangeText(port)),
+                             fmt::format("compile with --shape, dim 0 being [1..{}]", version.config.maxBatchSize));
+      }
+    }
+  }
+  TENON_TRY(checkConfigPorts(version, version.config.inputs, version.ports.inputs, "input"));
+  return checkConfigPorts(version, version.config.outputs, version.ports.outputs, "output");
+}
+
+Status checkRequest(const Version &version, Job &job) {
+  const std::vector<ModelPort> &ports = version.ports.inputs;
+  for (const RequestInput &input : job.request.inputs) {
+    if (!findPort(ports, input.name)) {
+      return badInput(input.name.substr(0, 255), "is not one of the model", didYouMean(input.name.substr(0, 255), namesOf(ports), fmt::format("it takes {}", fmt::join(namesOf(ports), ", "))));
+    }
+  }
+  for (const ModelPort &port : ports) {
+    size_t at = 0;
+    while (at < job.request.inputs.size() && job.request.inputs[at].name != port.name) {
+      ++at;
+    }
+    if (at == job.request.inputs.size()) {
+      return badInput(port.name, "is missing");
+    }
+    TENON_TRY(checkInput(job.request.inputs[at], port));
+    job.order.push_back(at);
+  }
+  for (const RequestedOutput &output : job.request.outputs) {
+    if (!findPort(version.ports.outputs, output.name)) {
+      std::vector<std::string> names = namesOf(version.ports.outputs);
+      return Status::error(ErrorId::BadRequestTensor, fmt::format("output '{}' is not one of the model", output.name.substr(0, 255)),
+                           didYouMean(output.name.substr(0, 255), names, fmt::format("it gives {}", fmt::join(names, ", "))));
+    }
+  }
+  if (version.config.maxBatchSize > 0 && !job.order.empty()) {
+    job.rows = static_cast<uint64_t>(job.request.inputs[job.order[0]].dims[0]);
+    if (job.rows == 0 || job.rows > version.config.maxBatchSize) {
+      return Status::error(ErrorId::BadRequestTensor, fmt::format("the batch has {} rows, but the model takes 1 to {}", job.rows, version.config.maxBatchSize), "send several requests");
+    }
+  }
+  return Status::ok();
+}
+
+} // namespace tenon::server

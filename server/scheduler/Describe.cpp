@@ -1,0 +1,248 @@
+// nlohmann-json keeps the order in which keys are written here.
+
+#include "server/scheduler/Describe.h"
+
+#include "server/protocol/DataType.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+namespace tenon::server {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kPlatform = "tenon";
+
+std::string textOf(const Json &value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+/// Dims as metadata tell them: -1 where a dim varies.
+Json shapeOf(const ModelPort &port) {
+  Json shape = Json::array();
+  for (size_t i = 0; i < port.least.size(); ++i) {
+    shape.push_back(port.least[i] == port.most[i] ? port.most[i] : -1);
+  }
+  return shape;
+}
+
+Json portsOf(const std::vector<ModelPort> &ports) {
+  Json list = Json::array();
+  for (const ModelPort &port : ports) {
+    list.push_back({{"name", port.name}, {"datatype", protocolName(port.dtype)}, {"shape", shapeOf(port)}});
+  }
+  return list;
+}
+
+Json configPortsOf(const Version &version, const std::vector<ModelPort> &ports) {
+  Json list = Json::array();
+  for (const ModelPort &port : ports) {
+    Json dims = shapeOf(port);
+    if (version.config.maxBatchSize > 0) {
+      dims.erase(dims.begin());
+    }
+    list.push_back({{"name", port.name}, {"data_type", fmt::format("TYPE_{}", protocolName(port.dtype))}, {"dims", dims}});
+  }
+  return list;
+}
+
+Json policyOf(const VersionPolicy &policy) {
+  switch (policy.kind) {
+  case VersionPolicy::Kind::All:
+    return {{"all", Json::object()}};
+  case VersionPolicy::Kind::Specific:
+    return {{"specific", {{"versions", policy.specific}}}};
+  case VersionPolicy::Kind::Latest:
+    break;
+  }
+  return {{"latest", {{"num_versions", policy.latest}}}};
+}
+
+Json sumOf(const DurationSum &sum) { return {{"count", sum.count}, {"ns", sum.nanoseconds}}; }
+
+Json statisticsOf(const Version &version) {
+  const VersionStatistics &counted = version.statistics;
+  Json none = {{"count", 0}, {"ns", 0}};
+  return {{"name", version.model},
+          {"version", version.number},
+          {"last_inference", counted.lastInference},
+          {"inference_count", counted.inferences},
+          {"execution_count", counted.executions},
+          {"inference_stats",
+           {{"success", sumOf(counted.success)},
+            {"fail", sumOf(counted.failure)},
+            {"queue", sumOf(counted.queue.sum())},
+            {"compute_input", sumOf(counted.copyIn.sum())},
+            {"compute_infer", sumOf(counted.compute.sum())},
+            {"compute_output", sumOf(counted.copyOut.sum())},
+            {"cache_hit", none},
+            {"cache_miss", none}}},
+          {"batch_stats", Json::array()},
+          {"memory_usage", Json::array()},
+          {"response_stats", Json::object()}};
+}
+
+std::string_view stateName(VersionState state) {
+  switch (state) {
+  case VersionState::Ready:
+    return "READY";
+  case VersionState::Loading:
+    return "LOADING";
+  case VersionState::Unloading:
+    return "UNLOADING";
+  case VersionState::Unloaded:
+  case VersionState::Failed:
+    break;
+  }
+  return "UNAVAILABLE";
+}
+
+/// Appends families of metrics, each with a line for each version.
+class MetricsText {
+public:
+  explicit MetricsText(const Models &models) : models(models) {}
+
+  template <typename Value> void family(std::string_view name, std::string_view type, std::string_view help, const Value &value) {
+    head(name, type, help);
+    each([&](const Version &version, const std::string &labels) { fmt::format_to(std::back_inserter(text), "{}{{{}}} {}\n", name, labels, value(version)); });
+  }
+
+  void outcomes() {
+    head("tenon_requests_total", "counter", "Requests by how they ended.");
+    each([&](const Version &version, const std::string &labels) {
+      const VersionStatistics &counted = version.statistics;
+      const std::pair<std::string_view, uint64_t> rows[] = {{"ok", counted.success.count},
+                                                            {"rejected", counted.rejected},
+                                                            {"timed_out", counted.timedOut},
+                                                            {"cancelled", counted.cancelled},
+                                                            {"failed", counted.failure.count - counted.rejected - counted.timedOut}};
+      for (const auto &[outcome, count] : rows) {
+        fmt::format_to(std::back_inserter(text), "tenon_requests_total{{{},outcome=\"{}\"}} {}\n", labels, outcome, count);
+      }
+    });
+  }
+
+  void histograms(std::string_view name, std::string_view help, std::initializer_list<std::pair<std::string_view, Histogram VersionStatistics::*>> stages) {
+    head(name, "histogram", help);
+    each([&](const Version &version, const std::string &labels) {
+      for (const auto &[stage, member] : stages) {
+        std::string all = stage.empty() ? labels : fmt::format("{},stage=\"{}\"", labels, stage);
+        histogram(name, all, version.statistics.*member);
+      }
+    });
+  }
+
+  void head(std::string_view name, std::string_view type, std::string_view help) {
+    fmt::format_to(std::back_inserter(text), "# HELP {0} {2}\n# TYPE {0} {1}\n", name, type, help);
+  }
+
+  std::string text;
+
+private:
+  template <typename Action> void each(const Action &action) {
+    for (const auto &[name, model] : models.all()) {
+      for (const auto &[number, version] : model.versions) {
+        // Names have no characters that a label escapes.
+        action(*version, fmt::format("model=\"{}\",version=\"{}\"", name, version->number));
+      }
+    }
+  }
+
+  void histogram(std::string_view name, const std::string &labels, const Histogram &histogram) {
+    for (size_t bin = 0; bin < Histogram::kBounds.size(); ++bin) {
+      fmt::format_to(std::back_inserter(text), "{}_bucket{{{},le=\"{}\"}} {}\n", name, labels, static_cast<double>(Histogram::kBounds[bin]) / 1e6, histogram.upTo(bin));
+    }
+    const DurationSum &sum = histogram.sum();
+    fmt::format_to(std::back_inserter(text), "{0}_bucket{{{1},le=\"+Inf\"}} {2}\n{0}_sum{{{1}}} {3}\n{0}_count{{{1}}} {2}\n", name, labels, sum.count,
+                   static_cast<double>(sum.nanoseconds) / 1e9);
+  }
+
+  const Models &models;
+};
+
+} // namespace
+
+std::string describeServer(std::string_view version) {
+  return textOf({{"name", "tenon"}, {"version", version}, {"extensions", {"binary_tensor_data", "model_configuration", "model_repository", "statistics", "schedule_policy"}}});
+}
+
+std::string describeModel(const Models &models, const Version &version) {
+  Json versions = Json::array();
+  for (const auto &[number, each] : models.all().at(version.model).versions) {
+    versions.push_back(each->number);
+  }
+  return textOf({{"name", version.model}, {"versions", versions}, {"platform", kPlatform}, {"inputs", portsOf(version.ports.inputs)}, {"outputs", portsOf(version.ports.outputs)}});
+}
+
+std::string describeConfig(const Version &version) {
+  Json parameters = Json::object();
+  for (const auto &[key, value] : version.config.parameters) {
+    parameters[key] = {{"string_value", value}};
+  }
+  return textOf({{"name", version.model},
+                 {"platform", version.config.platform.empty() ? kPlatform : std::string_view(version.config.platform)},
+                 {"backend", version.config.backend.empty() ? kPlatform : std::string_view(version.config.backend)},
+                 {"version_policy", policyOf(version.config.versions)},
+                 {"max_batch_size", version.config.maxBatchSize},
+                 {"input", configPortsOf(version, version.ports.inputs)},
+                 {"output", configPortsOf(version, version.ports.outputs)},
+                 {"instance_group", {{{"name", version.model}, {"kind", "KIND_AUTO"}, {"count", version.config.instances}}}},
+                 {"parameters", parameters}});
+}
+
+Result<std::string> describeStatistics(const Models &models, const std::string &model, const std::string &version) {
+  Json list = Json::array();
+  if (!model.empty()) {
+    TENON_ASSIGN(std::shared_ptr<Version> asked, models.find(model, version)); // whether there is one
+    if (!version.empty()) {
+      list.push_back(statisticsOf(*asked));
+      return textOf({{"model_stats", list}});
+    }
+  }
+  for (const auto &[name, each] : models.all()) {
+    for (const auto &[number, counted] : each.versions) {
+      if (model.empty() || name == model) {
+        list.push_back(statisticsOf(*counted));
+      }
+    }
+  }
+  return textOf({{"model_stats", list}});
+}
+
+std::string describeIndex(const Models &models, bool onlyReady) {
+  Json list = Json::array();
+  for (const auto &[name, model] : models.all()) {
+    if (!model.problem.isOk() && !onlyReady) {
+      list.push_back({{"name", name}, {"version", ""}, {"state", "UNAVAILABLE"}, {"reason", model.problem.toString()}});
+    }
+    for (const auto &[number, version] : model.versions) {
+      if (onlyReady && version->state != VersionState::Ready) {
+        continue;
+      }
+      std::string reason = version->state == VersionState::Unloaded ? "unloaded" : version->problem.isOk() ? "" : version->problem.toString();
+      list.push_back({{"name", name}, {"version", version->number}, {"state", stateName(version->state)}, {"reason", reason}});
+    }
+  }
+  return textOf(list);
+}
+
+std::string describeMetrics(const Models &models) {
+  MetricsText metrics(models);
+  metrics.outcomes();
+  metrics.family("tenon_inferences_total", "counter", "Rows of batches that were computed.", [](const Version &version) { return version.statistics.inferences; });
+  metrics.family("tenon_executions_total", "counter", "Runs of the model.", [](const Version &version) { return version.statistics.executions; });
+  metrics.family("tenon_queue_length", "gauge", "Requests that wait.", [](const Version &version) { return version.queue.size(); });
+  metrics.family("tenon_requests_running", "gauge", "Requests that instances of the model run.", [](const Version &version) {
+    return std::count_if(version.instances.begin(), version.instances.end(), [](const std::unique_ptr<Instance> &instance) { return instance->job != nullptr; });
+  });
+  metrics.family("tenon_model_ready", "gauge", "Whether the version takes requests.", [](const Version &version) { return version.state == VersionState::Ready ? 1 : 0; });
+  metrics.histograms("tenon_request_seconds", "From the arrival of a request to its reply.", {{"", &VersionStatistics::request}});
+  metrics.histograms("tenon_stage_seconds", "Time of a request in a stage: queue, copy_in, compute, copy_out.",
+                     {{"queue", &VersionStatistics::queue}, {"copy_in", &VersionStatistics::copyIn}, {"compute", &VersionStatistics::compute}, {"copy_out", &VersionStatistics::copyOut}});
+  metrics.head("tenon_worker_starts_total", "counter", "Starts of worker processes.");
+  fmt::format_to(std::back_inserter(metrics.text), "tenon_worker_starts_total {}\n", models.workerStarts());
+  return std::move(metrics.text);
+}
+
+} // namespace tenon::server

@@ -1,0 +1,108 @@
+// The models of a server: loads and unloads them in a worker process, queues requests, hands them to instances and back, and starts the
+// worker again when it ends. One thread, that of the executor: it never waits and never runs code of an engine.
+
+#pragma once
+
+#include "server/scheduler/ModelFolder.h"
+#include "server/scheduler/Version.h"
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tenon::server {
+
+struct ModelsOptions {
+  std::vector<std::string> workerCommand;
+  /// Threads of a run; 0: the number of usable CPUs.
+  unsigned threads = 0;
+  /// Requests that wait for an instance of a version.
+  size_t mostQueued = 256;
+  /// Told what the operator should know, in one line.
+  std::function<void(std::string_view)> log;
+};
+
+struct Model {
+  std::string name;
+  Status problem; ///< of the folder or the configuration
+  std::map<int64_t, std::shared_ptr<Version>> versions;
+};
+
+class Models {
+public:
+  Models(boost::asio::any_io_executor executor, ModelFolder folder, ModelsOptions options);
+  ~Models();
+
+  /// Starts the worker and the loads of all models of the folder.
+  Status start();
+
+  /// Loads a model as it now is in the folder; `onEnd` is told when all its versions are loaded, or why one is not. What is loaded
+  /// serves until the new is ready.
+  void load(const std::string &name, std::function<void(Status)> onEnd);
+  /// Takes no more requests for the model, and forgets it when those that it has are answered.
+  void unload(const std::string &name, std::function<void(Status)> onEnd);
+
+  /// Queues a request. Null, and nothing is called, where the error is given.
+  Result<std::shared_ptr<Job>> submit(const std::string &model, const std::string &version, InferRequest request, std::function<void(Result<InferResult>)> onEnd);
+  /// The caller has gone: its place in the queue is free again, onEnd is not called any more.
+  void cancel(const std::shared_ptr<Job> &job);
+  /// A result was turned into a reply.
+  void countReply(InferResult &result, uint64_t copyOutNanoseconds);
+
+  /// New requests are refused from now on (TN0817), and the server is not ready.
+  void drain() { draining = true; }
+
+  /// Whether every model that is to be served is.
+  bool isReady() const;
+  bool isDraining() const { return draining; }
+  const std::map<std::string, Model> &all() const { return models; }
+  /// TN0810; an empty version means the newest that is ready, or else the newest.
+  Result<std::shared_ptr<Version>> find(const std::string &model, const std::string &version) const;
+  /// ok, or why the version takes no requests: TN0811, TN0821.
+  Status readiness(const Version &version) const;
+  uint64_t workerStarts() const { return starts; }
+
+private:
+  void startWorker();
+  void workerEnded(int how);
+  /// Versions of `found` under way to the worker; each settles once.
+  std::vector<std::shared_ptr<Version>> beginLoads(FoundModel found);
+  void sendLoad(const std::shared_ptr<Version> &version);
+  /// A load ended: well, or with `problem`.
+  void settle(const std::shared_ptr<Version> &version, Status problem);
+  void retire(const std::shared_ptr<Version> &version);
+  /// Unloads a version that is to go once nothing of it is queued or runs.
+  void finishRetired(Version &version);
+  /// The same version under another key, for a worker that has not seen it.
+  void loadAgain(const std::shared_ptr<Version> &version);
+  void handle(ControlMessage message);
+  void collectAnswers();
+  void dispatch(Version &version);
+  Status fill(Instance &instance, Job &job);
+  Status provideRoom(Instance &instance, uint64_t bytes);
+  void signalRun(Instance &instance);
+  void finish(Version &version, Instance &instance);
+  Result<InferResult> readResult(Version &version, Instance &instance);
+  void end(const std::shared_ptr<Job> &job, Result<InferResult> result);
+  void armDeadline();
+
+  boost::asio::any_io_executor executor;
+  ModelFolder folder;
+  ModelsOptions options;
+  std::unique_ptr<WorkerProcess> worker;
+  boost::asio::steady_timer restart, deadline;
+  std::map<std::string, Model> models;
+  std::map<uint64_t, std::shared_ptr<Version>> byKey; ///< those that a worker has or loads
+  std::vector<std::pair<Version *, Instance *>> running;
+  std::multimap<Clock::time_point, std::weak_ptr<Job>> deadlines;
+  uint64_t lastKey = 0;
+  uint64_t starts = 0;
+  Clock::time_point lastStart;
+  bool draining = false;
+};
+
+} // namespace tenon::server

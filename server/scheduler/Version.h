@@ -1,0 +1,81 @@
+// A version of a model while the server has it: its state, its queue, its instances in the worker, and what was counted.
+
+#pragma once
+
+#include "server/ipc/Mailbox.h"
+#include "server/protocol/InferRequest.h"
+#include "server/protocol/ModelConfig.h"
+#include "server/scheduler/Statistics.h"
+#include "server/scheduler/WorkerProcess.h"
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tenon::server {
+
+using Clock = std::chrono::steady_clock;
+
+struct Version;
+
+/// What a request gave: the outputs lie in a slab, which this keeps.
+struct InferResult {
+  std::shared_ptr<Version> version;
+  std::shared_ptr<Slab> slab;
+  std::vector<TensorPlace> outputs; ///< in the order of the model's ports
+  StageTimes times;
+  Clock::time_point arrival;
+};
+
+/// A request from its arrival to its answer.
+struct Job {
+  /// Refers to the body of the request, which the caller keeps until it is told of the end.
+  InferRequest request;
+  std::shared_ptr<Version> version;
+  std::function<void(Result<InferResult>)> onEnd; ///< called once
+  Clock::time_point arrival;
+  std::vector<size_t> order; ///< of the model's inputs in the request's
+  uint64_t rows = 1;
+  StageTimes times;
+  bool isCancelled = false;
+};
+
+/// A session of the model in the worker, which runs one request at a time.
+struct Instance {
+  std::unique_ptr<SharedMemory> memory; ///< its mailbox
+  Descriptor wake;
+  std::shared_ptr<Job> job; ///< the one that runs
+  std::shared_ptr<Slab> inputSlab, outputSlab;
+  Mailbox &mailbox() const { return *reinterpret_cast<Mailbox *>(memory->data()); }
+};
+
+enum class VersionState { Unloaded, Loading, Ready, Unloading, Failed };
+
+struct Version {
+  std::string model;
+  std::string number;
+  std::string path;
+  ModelConfig config;
+  /// Names the version to workers; another after each load, so that late messages are told apart.
+  uint64_t key = 0;
+  VersionState state = VersionState::Unloaded;
+  Status problem; ///< of a failed load
+  ModelPorts ports;
+  std::vector<std::unique_ptr<Instance>> instances;
+  std::deque<std::shared_ptr<Job>> queue;
+  /// Called once when the load that goes on has ended.
+  std::vector<std::function<void()>> onSettled;
+  uint64_t outputRoom = 0; ///< that outputs took before
+  unsigned crashes = 0;    ///< of the worker while the version ran or was loaded
+  VersionStatistics statistics;
+};
+
+/// Checks a loaded version against its configuration; TN0805, or TN0818 for types that the protocol lacks.
+Status checkConfig(const Version &version);
+/// Checks a request against the version's ports and fills `order` and `rows`; TN0807.
+Status checkRequest(const Version &version, Job &job);
+
+} // namespace tenon::server

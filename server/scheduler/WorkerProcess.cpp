@@ -1,0 +1,202 @@
+// posix_spawn with exactly the descriptors of Control.h; a pidfd tells of the end.
+
+#include "server/scheduler/WorkerProcess.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <csignal>
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+namespace tenon::server {
+namespace {
+
+namespace asio = boost::asio;
+
+constexpr uint64_t kLeastSlab = 64 << 10;
+constexpr uint64_t kMostSlab = uint64_t(4) << 30;
+/// Slabs beyond this are freed when they come back.
+constexpr uint64_t kMostIdle = 256 << 20;
+constexpr int kSocketBuffer = 1 << 20;
+
+Status notStarted(std::string_view what) {
+  return Status::error(ErrorId::ThreadStartFailed, fmt::format("a worker process cannot be started: {}", what), "look at the limits of processes, memory and open files (ulimit -a)");
+}
+
+Result<pid_t> spawn(const std::vector<std::string> &command, int socket, int doneEvent) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  // Both targets lie above 2, and both sources above both targets: see the caller.
+  posix_spawn_file_actions_adddup2(&actions, socket, kWorkerSocket);
+  posix_spawn_file_actions_adddup2(&actions, doneEvent, kWorkerDoneEvent);
+  posix_spawn_file_actions_addclosefrom_np(&actions, kWorkerDoneEvent + 1);
+  std::vector<char *> arguments;
+  for (const std::string &argument : command) {
+    arguments.push_back(const_cast<char *>(argument.c_str()));
+  }
+  arguments.push_back(nullptr);
+  pid_t process = -1;
+  int error = posix_spawn(&process, arguments[0], &actions, nullptr, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) {
+    return notStarted(std::generic_category().message(error));
+  }
+  return process;
+}
+
+/// The same descriptor above those that a worker starts with.
+Descriptor above(Descriptor descriptor) { return Descriptor(fcntl(descriptor.get(), F_DUPFD_CLOEXEC, kWorkerDoneEvent + 1)); }
+
+} // namespace
+
+Result<std::shared_ptr<Slab>> SlabPool::take(uint64_t bytes) {
+  if (bytes > kMostSlab) {
+    return Status::error(ErrorId::RequestTooLarge, fmt::format("inputs or outputs of the request take {} bytes, more than {}", bytes, kMostSlab));
+  }
+  uint64_t size = std::max(kLeastSlab, std::bit_ceil(bytes));
+  std::unique_ptr<Slab> slab;
+  std::vector<std::unique_ptr<Slab>> &stack = idle[size];
+  if (!stack.empty()) {
+    slab = std::move(stack.back());
+    stack.pop_back();
+    idleBytes -= size;
+  } else {
+    slab = std::make_unique<Slab>();
+    slab->number = ++lastNumber;
+    TENON_ASSIGN(slab->memory, SharedMemory::create(size));
+    ControlMessage message = {ControlMessage::Kind::Slab, slab->number, size, "", {}};
+    message.descriptors.emplace_back(dup(slab->memory->descriptor()));
+    TENON_TRY(sendControl(socket, message));
+  }
+  return std::shared_ptr<Slab>(slab.release(), [pool = weak_from_this()](Slab *back) {
+    std::unique_ptr<Slab> owned(back);
+    if (std::shared_ptr<SlabPool> alive = pool.lock()) {
+      alive->giveBack(std::move(owned));
+    }
+  });
+}
+
+void SlabPool::giveBack(std::unique_ptr<Slab> slab) {
+  uint64_t size = slab->memory->bytes().size();
+  if (socket < 0) {
+    return;
+  }
+  if (idleBytes + size > kMostIdle) {
+    // Where the message is lost the worker keeps a mapping; it is about to end then.
+    static_cast<void>(sendControl(socket, {ControlMessage::Kind::DropSlab, slab->number, 0, "", {}}));
+    return;
+  }
+  idleBytes += size;
+  idle[size].push_back(std::move(slab));
+}
+
+Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(asio::any_io_executor executor, const std::vector<std::string> &command, Events events) {
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
+    return notStarted("no socket");
+  }
+  Descriptor ours = above(Descriptor(pair[0])), theirs = above(Descriptor(pair[1]));
+  Descriptor done = above(Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+  if (!ours.isOpen() || !theirs.isOpen() || !done.isOpen()) {
+    return notStarted("no descriptor");
+  }
+  for (int socket : {ours.get(), theirs.get()}) {
+    setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &kSocketBuffer, sizeof(kSocketBuffer));
+  }
+  TENON_ASSIGN(pid_t process, spawn(command, theirs.get(), done.get()));
+  std::unique_ptr<WorkerProcess> worker(new WorkerProcess(executor, std::move(events)));
+  worker->process = process;
+  Descriptor exited(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
+  if (!exited.isOpen()) {
+    return notStarted("no descriptor of the process");
+  }
+  worker->pool = std::make_shared<SlabPool>(ours.get());
+  worker->socket.assign(ours.release());
+  worker->done.assign(done.release());
+  worker->exited.assign(exited.release());
+  worker->awaitMessage();
+  worker->awaitAnswers();
+  worker->awaitEnd();
+  return worker;
+}
+
+WorkerProcess::~WorkerProcess() {
+  *isAlive = false;
+  if (pool) {
+    pool->close();
+  }
+  if (process > 0) {
+    kill(process, SIGKILL);
+    waitpid(process, nullptr, 0);
+  }
+}
+
+void WorkerProcess::send(const ControlMessage &message) {
+  if (process > 0 && !sendControl(socket.native_handle(), message).isOk()) {
+    kill(process, SIGKILL);
+  }
+}
+
+void WorkerProcess::awaitMessage() {
+  socket.async_wait(asio::posix::stream_descriptor::wait_read, [this, alive = isAlive](boost::system::error_code error) {
+    bool isEnd = false, isNone = false;
+    while (*alive && !error && !isNone) {
+      ControlMessage message;
+      Status status = receiveControl(socket.native_handle(), false, message, &isEnd, &isNone);
+      if (isEnd) {
+        return; // awaitEnd tells of it
+      }
+      if (!status.isOk()) {
+        kill(process, SIGKILL);
+        return;
+      }
+      if (!isNone) {
+        events.onMessage(std::move(message));
+      }
+    }
+    if (*alive && !error) {
+      awaitMessage();
+    }
+  });
+}
+
+void WorkerProcess::awaitAnswers() {
+  done.async_wait(asio::posix::stream_descriptor::wait_read, [this, alive = isAlive](boost::system::error_code error) {
+    if (!*alive || error) {
+      return;
+    }
+    uint64_t count = 0;
+    if (read(done.native_handle(), &count, sizeof(count)) == sizeof(count)) {
+      events.onAnswers();
+    }
+    if (*alive) {
+      awaitAnswers();
+    }
+  });
+}
+
+void WorkerProcess::awaitEnd() {
+  exited.async_wait(asio::posix::stream_descriptor::wait_read, [this, alive = isAlive](boost::system::error_code error) {
+    if (!*alive || error) {
+      return;
+    }
+    int how = 0;
+    waitpid(process, &how, 0);
+    process = -1;
+    pool->close();
+    std::function<void(int)> onEnd = std::move(events.onEnd);
+    onEnd(how);
+  });
+}
+
+} // namespace tenon::server

@@ -1,0 +1,77 @@
+// A worker process as the front sees it: its start and its end, the messages to it, and the slabs that both map.
+// One thread, that of the executor.
+
+#pragma once
+
+#include "server/ipc/Control.h"
+#include "server/ipc/SharedMemory.h"
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tenon::server {
+
+struct Slab {
+  uint32_t number = 0;
+  std::unique_ptr<SharedMemory> memory;
+};
+
+/// Slabs of one worker by size, used again when nobody holds them any more.
+class SlabPool : public std::enable_shared_from_this<SlabPool> {
+public:
+  /// Messages about slabs go over `socket`.
+  explicit SlabPool(int socket) : socket(socket) {}
+  /// A slab of `bytes` or more, whose contents are undefined. It comes back when the last pointer to it goes.
+  Result<std::shared_ptr<Slab>> take(uint64_t bytes);
+  /// From now on slabs that come back are freed: the worker is gone.
+  void close() { socket = -1; }
+
+private:
+  void giveBack(std::unique_ptr<Slab> slab);
+
+  int socket;
+  uint32_t lastNumber = 0;
+  uint64_t idleBytes = 0;
+  std::map<uint64_t, std::vector<std::unique_ptr<Slab>>> idle; ///< by size
+};
+
+class WorkerProcess {
+public:
+  struct Events {
+    std::function<void(ControlMessage)> onMessage;
+    std::function<void()> onAnswers; ///< instances have answered in their mailboxes
+    /// The process is gone; `how` is as waitpid gives it. The object may be destroyed in it.
+    std::function<void(int how)> onEnd;
+  };
+
+  /// Starts `command`, which ends up in runWorker.
+  static Result<std::unique_ptr<WorkerProcess>> start(boost::asio::any_io_executor executor, const std::vector<std::string> &command, Events events);
+  /// Kills the process if it still is.
+  ~WorkerProcess();
+
+  /// A worker that cannot take a message is killed, and onEnd tells of it.
+  void send(const ControlMessage &message);
+  SlabPool &slabs() { return *pool; }
+  int id() const { return process; }
+
+private:
+  WorkerProcess(boost::asio::any_io_executor executor, Events events) : events(std::move(events)), socket(executor), done(executor), exited(executor) {}
+  void awaitMessage();
+  void awaitAnswers();
+  void awaitEnd();
+
+  Events events;
+  int process = -1; ///< -1 once it was waited for
+  boost::asio::posix::stream_descriptor socket, done, exited;
+  std::shared_ptr<SlabPool> pool;
+  /// Handlers of waits that outlive the object see it empty.
+  std::shared_ptr<bool> isAlive = std::make_shared<bool>(true);
+};
+
+} // namespace tenon::server

@@ -1,0 +1,236 @@
+// Runs go by the C interface: prepare tells how large the outputs are, then the run writes them into the slab.
+
+#include "server/worker/LoadedModel.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace tenon::server {
+namespace {
+
+void signal(int event) {
+  uint64_t one = 1;
+  [[maybe_unused]] ssize_t written = write(event, &one, sizeof(one));
+}
+
+/// False when the event can never come.
+bool await(int event) {
+  uint64_t count = 0;
+  ssize_t bytes;
+  do {
+    bytes = read(event, &count, sizeof(count));
+  } while (bytes < 0 && errno == EINTR);
+  return bytes == sizeof(count);
+}
+
+Status portOf(const tenon_engine *engine, bool isInput, size_t index, ModelPort &port) {
+  tenon_port_info info = {};
+  info.struct_size = sizeof(info);
+  TENON_TRY(takeStatus(isInput ? tenon_engine_input(engine, index, &info) : tenon_engine_output(engine, index, &info)));
+  port.name = info.name;
+  port.dtype = static_cast<DType>(info.dtype);
+  port.least.assign(info.min_dims, info.min_dims + info.rank);
+  port.most.assign(info.max_dims, info.max_dims + info.rank);
+  return Status::ok();
+}
+
+void putError(Mailbox &mailbox, const Status &status) {
+  mailbox.outcome = Mailbox::Outcome::Failed;
+  mailbox.errorId = static_cast<uint32_t>(status.id());
+  mailbox.messageBytes = static_cast<uint32_t>(std::min(status.message().size(), Mailbox::kTextBytes));
+  mailbox.hintBytes = static_cast<uint32_t>(std::min(status.hint().size(), Mailbox::kTextBytes - mailbox.messageBytes));
+  std::memcpy(mailbox.text, status.message().data(), mailbox.messageBytes);
+  std::memcpy(mailbox.text + mailbox.messageBytes, status.hint().data(), mailbox.hintBytes);
+}
+
+} // namespace
+
+void SlabTable::add(uint32_t number, std::unique_ptr<SharedMemory> slab) {
+  std::lock_guard guard(lock);
+  slabs[number] = std::move(slab);
+  added.notify_all();
+}
+
+void SlabTable::drop(uint32_t number) {
+  std::lock_guard guard(lock);
+  slabs.erase(number);
+}
+
+std::shared_ptr<SharedMemory> SlabTable::find(uint32_t number) {
+  std::unique_lock guard(lock);
+  added.wait(guard, [&] { return slabs.contains(number); });
+  return slabs[number];
+}
+
+Status takeStatus(tenon_status *status) {
+  if (!status) {
+    return Status::ok();
+  }
+  std::string_view id = tenon_status_id(status), hint = tenon_status_hint(status), text = tenon_status_text(status);
+  uint64_t number = id.size() > 2 ? std::strtoull(id.data() + 2, nullptr, 10) : 0;
+  // "TN0603: message (hint)"
+  std::string_view message = text.substr(std::min(text.size(), id.size() + 2));
+  if (!hint.empty() && message.size() > hint.size() + 3) {
+    message.remove_suffix(hint.size() + 3);
+  }
+  Status result = Status::error(errorNumbered(number), message, hint);
+  tenon_status_destroy(status);
+  return result;
+}
+
+Result<std::unique_ptr<LoadedModel>> LoadedModel::load(ControlMessage &request, SlabTable &slabs, int doneEvent) {
+  std::vector<Descriptor> &descriptors = request.descriptors;
+  if (descriptors.size() < 3 || descriptors.size() % 2 == 0) {
+    return Status::error(ErrorId::InternalError, "a request to load lacks descriptors");
+  }
+  std::unique_ptr<LoadedModel> model(new LoadedModel(slabs, doneEvent));
+  TENON_TRY(model->open(std::move(descriptors[0])));
+  TENON_TRY(model->describe());
+  for (size_t i = 1; i < descriptors.size(); i += 2) {
+    TENON_TRY(model->addInstance(std::move(descriptors[i]), std::move(descriptors[i + 1]), static_cast<unsigned>(request.value)));
+  }
+  for (std::unique_ptr<Instance> &instance : model->instances) {
+    instance->thread = std::thread([raw = instance.get(), self = model.get()] { self->serve(*raw); });
+  }
+  return model;
+}
+
+LoadedModel::~LoadedModel() {
+  isEnding = true;
+  for (std::unique_ptr<Instance> &instance : instances) {
+    if (instance->thread.joinable()) {
+      signal(instance->wake.get());
+      instance->thread.join();
+    }
+  }
+}
+
+Status LoadedModel::open(Descriptor file) {
+  // A copy: a file that is replaced or cut short while it is served changes nothing here.
+  struct stat facts = {};
+  if (fstat(file.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) {
+    return Status::error(ErrorId::FileNotRegular, "the engine is not a regular file");
+  }
+  TENON_ASSIGN(image, AlignedBuffer::create(static_cast<uint64_t>(facts.st_size)));
+  for (uint64_t at = 0; at < image.size();) {
+    ssize_t bytes = pread(file.get(), image.data() + at, image.size() - at, static_cast<off_t>(at));
+    if (bytes < 0 && errno == EINTR) {
+      continue;
+    }
+    if (bytes <= 0) {
+      return Status::error(ErrorId::FileReadFailed, "the engine file cannot be read to its end");
+    }
+    at += static_cast<uint64_t>(bytes);
+  }
+  tenon_engine *opened = nullptr;
+  // Of an empty file the address is null, which would be an error of ours.
+  const void *data = image.size() ? static_cast<const void *>(image.data()) : "";
+  TENON_TRY(takeStatus(tenon_engine_open_memory(data, image.size(), nullptr, &opened)));
+  engine.reset(opened);
+  return Status::ok();
+}
+
+Status LoadedModel::describe() {
+  modelPorts.inputs.resize(tenon_engine_input_count(engine.get()));
+  modelPorts.outputs.resize(tenon_engine_output_count(engine.get()));
+  for (size_t i = 0; i < modelPorts.inputs.size(); ++i) {
+    TENON_TRY(portOf(engine.get(), true, i, modelPorts.inputs[i]));
+  }
+  for (size_t i = 0; i < modelPorts.outputs.size(); ++i) {
+    TENON_TRY(portOf(engine.get(), false, i, modelPorts.outputs[i]));
+  }
+  return Status::ok();
+}
+
+Status LoadedModel::addInstance(Descriptor mailbox, Descriptor wake, unsigned threads) {
+  std::unique_ptr<Instance> instance = std::make_unique<Instance>();
+  TENON_ASSIGN(instance->memory, SharedMemory::open(std::move(mailbox), kMailboxBytes));
+  instance->wake = std::move(wake);
+  tenon_session_options options = {};
+  options.struct_size = sizeof(options);
+  options.threads = threads;
+  tenon_session *session = nullptr;
+  TENON_TRY(takeStatus(tenon_session_create(engine.get(), &options, &session)));
+  instance->session.reset(session);
+  instances.push_back(std::move(instance));
+  return Status::ok();
+}
+
+void LoadedModel::serve(Instance &instance) {
+  Mailbox &mailbox = *reinterpret_cast<Mailbox *>(instance.memory->data());
+  while (await(instance.wake.get())) {
+    if (mailbox.requests.load(std::memory_order_acquire) == mailbox.answers.load(std::memory_order_relaxed)) {
+      if (isEnding) {
+        return;
+      }
+      continue;
+    }
+    std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+    Status status;
+    try {
+      status = run(instance, mailbox);
+    } catch (const std::exception &) {
+      status = Status::error(ErrorId::OutOfMemory, "no memory for a run");
+    }
+    if (!status.isOk()) {
+      putError(mailbox, status);
+    }
+    mailbox.computeNanoseconds = static_cast<uint64_t>((std::chrono::steady_clock::now() - start).count());
+    mailbox.answers.fetch_add(1, std::memory_order_release);
+    signal(doneEvent);
+  }
+}
+
+Status LoadedModel::run(Instance &instance, Mailbox &mailbox) {
+  tenon_session *session = instance.session.get();
+  std::shared_ptr<SharedMemory> inputSlab = slabs.find(mailbox.inputSlab), outputSlab = slabs.find(mailbox.outputSlab);
+  TENON_ASSIGN(std::vector<TensorPlace> places, readTable(inputSlab->bytes(), 0, mailbox.inputCount));
+  std::vector<tenon_input> inputs;
+  for (const TensorPlace &place : places) {
+    inputs.push_back({inputSlab->data() + place.offset, place.dims.data(), place.dims.size()});
+  }
+  TENON_TRY(takeStatus(tenon_session_prepare(session, inputs.data(), inputs.size())));
+
+  std::vector<TensorPlace> results(modelPorts.outputs.size());
+  auto readShape = [&](size_t i) -> Status {
+    const int64_t *dims = nullptr;
+    size_t rank = 0, bytes = 0;
+    TENON_TRY(takeStatus(tenon_session_output_shape(session, i, &dims, &rank, &bytes)));
+    results[i].dims.assign(dims, dims + rank);
+    results[i].bytes = bytes;
+    return Status::ok();
+  };
+  for (size_t i = 0; i < results.size(); ++i) {
+    TENON_TRY(readShape(i));
+  }
+  uint64_t end = mailbox.outputOffset + tableBytes(results);
+  for (TensorPlace &result : results) {
+    result.offset = alignTensor(end);
+    end = result.offset + result.bytes;
+  }
+  if (end > mailbox.outputEnd || mailbox.outputEnd > outputSlab->bytes().size()) {
+    mailbox.outcome = Mailbox::Outcome::NeedsRoom;
+    mailbox.roomNeeded = end - mailbox.outputOffset;
+    return Status::ok();
+  }
+  std::vector<tenon_output> outputs;
+  for (const TensorPlace &result : results) {
+    outputs.push_back({outputSlab->data() + result.offset, result.bytes});
+  }
+  TENON_TRY(takeStatus(tenon_session_run(session, inputs.data(), inputs.size(), outputs.data(), outputs.size())));
+  // Where data decide how large an output is, only now it is known.
+  for (size_t i = 0; i < results.size(); ++i) {
+    TENON_TRY(readShape(i));
+  }
+  writeTable(outputSlab->bytes(), mailbox.outputOffset, results);
+  mailbox.outcome = Mailbox::Outcome::Done;
+  return Status::ok();
+}
+
+} // namespace tenon::server

@@ -1,0 +1,78 @@
+// An engine in a worker and its instances: threads with a session each that wait at their mailboxes.
+
+#pragma once
+
+#include "server/ipc/Control.h"
+#include "server/ipc/Mailbox.h"
+#include "server/ipc/SharedMemory.h"
+#include "support/memory/AlignedBuffer.h"
+#include "tenon/tenon.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace tenon::server {
+
+/// The slabs of a worker by number. Any thread.
+class SlabTable {
+public:
+  void add(uint32_t number, std::unique_ptr<SharedMemory> slab);
+  /// A run that uses it keeps it.
+  void drop(uint32_t number);
+  /// Waits for the slab: it is on its way over the socket while the run that names it comes through shared memory.
+  std::shared_ptr<SharedMemory> find(uint32_t number);
+
+private:
+  std::mutex lock;
+  std::condition_variable added;
+  std::map<uint32_t, std::shared_ptr<SharedMemory>> slabs;
+};
+
+/// What a call of the C interface gave, as a Status; frees it.
+Status takeStatus(tenon_status *status);
+
+class LoadedModel {
+public:
+  /// Reads the engine from the message's descriptor and makes a session and a thread for each instance. `doneEvent` is told of answers.
+  static Result<std::unique_ptr<LoadedModel>> load(ControlMessage &request, SlabTable &slabs, int doneEvent);
+  /// Waits for runs that go on.
+  ~LoadedModel();
+
+  const ModelPorts &ports() const { return modelPorts; }
+
+private:
+  struct Destroy {
+    void operator()(tenon_engine *engine) const { tenon_engine_destroy(engine); }
+    void operator()(tenon_session *session) const { tenon_session_destroy(session); }
+  };
+  struct Instance {
+    std::unique_ptr<SharedMemory> memory; ///< the mailbox
+    Descriptor wake;
+    std::unique_ptr<tenon_session, Destroy> session;
+    std::thread thread;
+  };
+
+  LoadedModel(SlabTable &slabs, int doneEvent) : slabs(slabs), doneEvent(doneEvent) {}
+  Status open(Descriptor file);
+  Status describe();
+  Status addInstance(Descriptor mailbox, Descriptor wake, unsigned threads);
+  /// The thread of an instance.
+  void serve(Instance &instance);
+  /// The outputs, or that they need more room, are in the mailbox when this returns ok.
+  Status run(Instance &instance, Mailbox &mailbox);
+
+  SlabTable &slabs;
+  int doneEvent;
+  AlignedBuffer image; ///< the engine file; it outlives the engine
+  std::unique_ptr<tenon_engine, Destroy> engine;
+  ModelPorts modelPorts;
+  std::vector<std::unique_ptr<Instance>> instances;
+  std::atomic<bool> isEnding = false;
+};
+
+} // namespace tenon::server

@@ -1,0 +1,114 @@
+// Two threads besides those of models: this one listens to the front, the other loads and unloads, so that a load that takes long
+// delays no slab and no end.
+
+#include "server/worker/Worker.h"
+
+#include "server/ipc/Control.h"
+#include "server/worker/LoadedModel.h"
+
+#include <csignal>
+#include <deque>
+#include <unistd.h>
+
+#include <sys/prctl.h>
+
+namespace tenon::server {
+namespace {
+
+class Loader {
+public:
+  explicit Loader(SlabTable &slabs) : slabs(slabs), thread([this] { work(); }) { thread.detach(); }
+
+  void add(ControlMessage message) {
+    std::lock_guard guard(lock);
+    jobs.push_back(std::move(message));
+    added.notify_one();
+  }
+
+private:
+  [[noreturn]] void work() {
+    for (;;) {
+      ControlMessage job;
+      {
+        std::unique_lock guard(lock);
+        added.wait(guard, [&] { return !jobs.empty(); });
+        job = std::move(jobs.front());
+        jobs.pop_front();
+      }
+      ControlMessage answer = perform(job);
+      if (!sendControl(kWorkerSocket, answer).isOk()) {
+        _exit(1); // the front would wait for the answer for ever
+      }
+    }
+  }
+
+  ControlMessage perform(ControlMessage &job) {
+    ControlMessage answer;
+    answer.key = job.key;
+    if (job.kind == ControlMessage::Kind::Unload) {
+      models.erase(job.key);
+      answer.kind = ControlMessage::Kind::Unloaded;
+      return answer;
+    }
+    Status failure = load(job, answer);
+    if (!failure.isOk()) {
+      answer.kind = ControlMessage::Kind::LoadFailed;
+      answer.value = static_cast<uint64_t>(failure.id());
+      answer.text = encodeError(failure.message(), failure.hint());
+    }
+    return answer;
+  }
+
+  Status load(ControlMessage &job, ControlMessage &answer) {
+    try {
+      TENON_ASSIGN(std::unique_ptr<LoadedModel> model, LoadedModel::load(job, slabs, kWorkerDoneEvent));
+      answer.kind = ControlMessage::Kind::Loaded;
+      answer.text = encodePorts(model->ports());
+      models[job.key] = std::move(model);
+      return Status::ok();
+    } catch (const std::exception &) {
+      return Status::error(ErrorId::OutOfMemory, "no memory to load the model");
+    }
+  }
+
+  SlabTable &slabs;
+  std::mutex lock;
+  std::condition_variable added;
+  std::deque<ControlMessage> jobs;
+  std::map<uint64_t, std::unique_ptr<LoadedModel>> models; ///< of the loader's thread
+  std::thread thread;
+};
+
+} // namespace
+
+int runWorker() {
+  // Ctrl-C reaches the whole group; the front decides when the worker ends.
+  std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGTERM, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
+  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  SlabTable slabs;
+  Loader loader(slabs);
+  for (;;) {
+    ControlMessage message;
+    bool isEnd = false, isNone = false;
+    Status received = receiveControl(kWorkerSocket, true, message, &isEnd, &isNone);
+    if (isEnd || !received.isOk()) {
+      // Threads may be within a run: nothing is taken apart under them.
+      _exit(isEnd ? 0 : 1);
+    }
+    if (message.kind == ControlMessage::Kind::Slab && message.descriptors.size() == 1) {
+      Result<std::unique_ptr<SharedMemory>> slab = SharedMemory::open(std::move(message.descriptors[0]), message.value);
+      if (!slab.isOk()) {
+        _exit(1);
+      }
+      slabs.add(static_cast<uint32_t>(message.key), std::move(*slab));
+    } else if (message.kind == ControlMessage::Kind::DropSlab) {
+      slabs.drop(static_cast<uint32_t>(message.key));
+    } else {
+      loader.add(std::move(message));
+    }
+  }
+}
+
+} // namespace tenon::server

@@ -1,0 +1,193 @@
+"""Requests that are malformed or hostile: each is answered with its error at once, and the server goes on.
+
+Classes of the list in docs/adr/0027: JSON, tensors, lengths, encodings, framing, paths, slow clients.
+"""
+
+import gzip
+import json
+import random
+import time
+import unittest
+import zlib
+
+from server import PIXELS, Server, ServingTest, input_of
+
+INFER = "/v2/models/cnn/infer"
+MOST_BODY = 1 << 20
+
+
+def message(*lines, body=b"", host=True):
+    """A request with these lines of its header."""
+    head = [lines[0]] + (["Host: localhost"] if host else []) + list(lines[1:])
+    return "\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + body
+
+
+def post(*headers, body=b"", **more):
+    return message(f"POST {INFER} HTTP/1.1", *headers, body=body, **more)
+
+
+def sized(body, *headers):
+    return post(f"Content-Length: {len(body)}", *headers, body=body)
+
+
+def infer(**changes):
+    return json.dumps({"inputs": [input_of(**changes)]}).encode()
+
+
+BINARY = json.dumps({"inputs": [input_of(data=None, parameters={"binary_data_size": 4 * PIXELS})]}).encode()
+BINARY_SIZE = f"Inference-Header-Content-Length: {len(BINARY)}"
+VALID = infer()
+
+BODIES = {  # name: (body, status, error)
+    "empty": (b"", 400, "TN0806"),
+    "no object": (b"[]", 400, "TN0806"),
+    "no inputs": (b"{}", 400, "TN0806"),
+    "cut": (VALID[:-2], 400, "TN0806"),
+    "trailing": (VALID + b"x", 400, "TN0806"),
+    "depth of values": (b'{"a":' + b"[" * 100_000, 400, "TN0806"),
+    "depth of objects": (b'{"a":' * 100_000, 400, "TN0806"),
+    "depth of data": (b'{"inputs":[{"data":' + b"[" * 100_000, 400, "TN0806"),
+    "many values": (b'{"a":[' + b"{}," * 200_000 + b"{}]}", 400, "TN0806"),
+    "duplicate keys": (b'{"inputs":[],"inputs":[]}', 400, "TN0806"),
+    "lone surrogate": (b'{"id":"\\ud800","inputs":[]}', 400, "TN0806"),
+    "not UTF-8": (b'{"id":"\xff","inputs":[]}', 400, "TN0806"),
+    "1e400": (VALID.replace(b"0]", b"1e400]"), 400, "TN0806"),
+    "NaN": (VALID.replace(b"0]", b"NaN]"), 400, "TN0806"),
+    "beyond the type": (infer(data=[1e39] * PIXELS), 400, "TN0807"),
+    "truth values": (infer(data=[True] * PIXELS), 400, "TN0807"),
+    "text as data": (infer(data="x"), 400, "TN0806"),
+    "text in data": (infer(data=["x"] * PIXELS), 400, "TN0806"),
+    "number as data": (infer(data=0), 400, "TN0806"),
+    "wrong type": (infer(datatype="INT64"), 400, "TN0807"),
+    "unknown type": (infer(datatype="FP33"), 400, "TN0807"),
+    "type of text": (infer(datatype="BYTES"), 400, "TN0807"),
+    "unknown input": (infer(name="imag"), 400, "TN0807"),
+    "input missing": (b'{"inputs":[]}', 400, "TN0807"),
+    "input twice": (json.dumps({"inputs": [input_of(), input_of()]}).encode(), 400, "TN0807"),
+    "unknown output": (json.dumps({"inputs": [input_of()], "outputs": [{"name": "logit"}]}).encode(), 400, "TN0807"),
+    "wrong rank": (infer(shape=[PIXELS]), 400, "TN0807"),
+    "high rank": (infer(shape=[1] * 33), 400, "TN0807"),
+    "wrong count": (infer(data=[0]), 400, "TN0807"),
+    "dim out of range": (infer(shape=[1, 2, 28, 14]), 400, "TN0807"),
+    "no rows": (infer(shape=[0, 1, 28, 28], data=[]), 400, "TN0807"),
+    "negative dim": (infer(shape=[-1, -1, 28, 28]), 400, "TN0807"),
+    "product over 2^63": (infer(shape=[1 << 62, 4, 28, 28]), 400, "TN0807"),
+    "dim over 2^64": (infer(shape=[1 << 70, 1, 28, 28]), 400, "TN0807"),
+    "dim with a point": (infer(shape=[1.0, 1, 28, 28]), 400, "TN0807"),
+    "binary size is not the shape's": (infer(data=None, parameters={"binary_data_size": 4}), 400, "TN0807"),
+    "both forms of data": (infer(parameters={"binary_data_size": 4 * PIXELS}), 400, "TN0807"),
+    "shared memory": (infer(data=None, parameters={"shared_memory_region": "a", "shared_memory_byte_size": 4}), 501, "TN0818"),
+    "sequence": (json.dumps({"inputs": [input_of()], "parameters": {"sequence_id": 1}}).encode(), 501, "TN0818"),
+}
+
+MESSAGES = {  # name: (message, status, error)
+    "binary data missing": (sized(BINARY, BINARY_SIZE), 400, "TN0806"),
+    "binary data too long": (sized(BINARY + bytes(4 * PIXELS + 1), BINARY_SIZE), 400, "TN0806"),
+    "header length over the body": (sized(BINARY, "Inference-Header-Content-Length: 1000000"), 400, "TN0806"),
+    "header length over 2^64": (sized(BINARY, f"Inference-Header-Content-Length: {1 << 70}"), 400, "TN0806"),
+    "negative header length": (sized(BINARY, "Inference-Header-Content-Length: -1"), 400, "TN0806"),
+    "gzip bomb": (sized(gzip.compress(bytes(64 << 20)), "Content-Encoding: gzip"), 413, "TN0808"),
+    "zlib bomb": (sized(zlib.compress(bytes(64 << 20)), "Content-Encoding: deflate"), 413, "TN0808"),
+    "gzip cut": (sized(gzip.compress(VALID)[:-4], "Content-Encoding: gzip"), 400, "TN0806"),
+    "gzip with more behind": (sized(gzip.compress(VALID) + b"x", "Content-Encoding: gzip"), 400, "TN0806"),
+    "unknown encoding": (sized(VALID, "Content-Encoding: br"), 415, "TN0819"),
+    "two encodings": (sized(VALID, "Content-Encoding: gzip, gzip"), 415, "TN0819"),
+    "length with chunks": (post("Content-Length: 5", "Transfer-Encoding: chunked", body=b"0\r\n\r\n"), 400, "TN0806"),
+    "chunks with length": (post("Transfer-Encoding: chunked", "Content-Length: 5", body=b"0\r\n\r\n"), 400, "TN0806"),
+    "other transfer encoding": (post("Transfer-Encoding: gzip", body=b"0\r\n\r\n"), 400, "TN0806"),
+    "two transfer encodings": (post("Transfer-Encoding: gzip, chunked", body=b"0\r\n\r\n"), 400, "TN0806"),
+    "two lengths": (post("Content-Length: 5", "Content-Length: 6", body=b"abcde"), 400, "TN0806"),
+    "length over the cap": (post("Content-Length: 99999999999", body=b"abc"), 413, "TN0808"),
+    "length over 2^64": (post("Content-Length: 99999999999999999999", body=b"abc"), 400, "TN0806"),
+    "negative length": (post("Content-Length: -1", body=b"abc"), 400, "TN0806"),
+    "chunk size over 2^64": (post("Transfer-Encoding: chunked", body=b"fffffffffffffffff\r\n"), 400, "TN0806"),
+    "chunk extension without end": (post("Transfer-Encoding: chunked", body=b"1;" + b"e" * 300_000), 413, "TN0808"),
+    "chunks over the cap": (post("Transfer-Encoding: chunked", body=(b"10000\r\n" + bytes(0x10000) + b"\r\n") * 20), 413, "TN0808"),
+    "no host": (message("GET /v2 HTTP/1.1", host=False), 400, "TN0806"),
+    "two hosts": (message("GET /v2 HTTP/1.1", "Host: other"), 400, "TN0806"),
+    "header over the cap": (message("GET /v2 HTTP/1.1", "X: " + "y" * 70_000), 413, "TN0808"),
+    "many headers": (message("GET /v2 HTTP/1.1", *["X: y"] * 50_000), 413, "TN0808"),
+    "zero byte in a header": (message("GET /v2 HTTP/1.1", "A: \0"), 400, "TN0806"),
+    "TLS": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500), 400, "TN0806"),
+    "other version": (message("GET /v2 HTTP/3.0"), 400, "TN0806"),
+    "unknown path": (message("GET /nothing HTTP/1.1"), 404, "TN0809"),
+    "other method": (message("DELETE /v2 HTTP/1.1"), 404, "TN0809"),
+    "unknown model": (message("GET /v2/models/other HTTP/1.1"), 404, "TN0810"),
+    "unknown version": (message("GET /v2/models/cnn/versions/2 HTTP/1.1"), 404, "TN0810"),
+    "page of another site": (message("POST /v2/repository/models/cnn/unload HTTP/1.1", "Origin: http://evil.example", "Content-Length: 0"), 403, "TN0816"),
+    **{f"path {name[:12]}": (message(f"GET /v2/models/{name} HTTP/1.1"), 400, "TN0806")
+       for name in ["..", "%2e%2e", "a%2fb", "%00", "%0a", "%7f", "%5c", "%", "%zz", "a/../b", "m" * 60_000]},
+}
+
+
+class Hostile(ServingTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.server = Server(cls.folder / "models", "--max-body", MOST_BODY >> 20, "--client-timeout", "2s").__enter__()
+        cls.addClassCleanup(cls.server.__exit__)
+
+    def answer(self, *pieces, **more):
+        head, _, body = self.server.raw(*pieces, **more).partition(b"\r\n\r\n")
+        self.assertTrue(head, "no answer")
+        return int(head.split()[1]), body
+
+    def test_bodies(self):
+        for name, (body, status, error) in BODIES.items():
+            with self.subTest(name):
+                self.refused(self.answer(sized(body)), status, error)
+        self.assertEqual(200, self.answer(sized(VALID))[0])
+
+    def test_messages(self):
+        for name, (sent, status, error) in MESSAGES.items():
+            with self.subTest(name):
+                start = time.monotonic()
+                self.refused(self.answer(sent), status, error)
+                self.assertLess(time.monotonic() - start, 5)
+        self.assertEqual(200, self.answer(sized(VALID))[0])
+
+    def test_valid_forms(self):
+        chunked = b"".join(b"1\r\n" + VALID[i:i + 1] + b"\r\n" for i in range(len(VALID))) + b"0\r\n\r\n"
+        for sent in [sized(VALID), sized(gzip.compress(VALID), "Content-Encoding: gzip"), sized(BINARY + bytes(4 * PIXELS), BINARY_SIZE),
+                     post("Transfer-Encoding: chunked", body=chunked), sized(VALID, "Expect: 100-continue")]:
+            answer = self.server.raw(sent)
+            self.assertTrue(answer.startswith(b"HTTP/1.1 100 " if b"100-continue" in sent else b"HTTP/1.1 200 "), answer[:200])
+            self.assertIn(b"HTTP/1.1 200 ", answer)
+
+    def test_pipelined(self):
+        """Two requests at once get two answers, in order; what follows a framing error is not taken for a request."""
+        both = message("GET /v2/health/live HTTP/1.1") + message("GET /v2 HTTP/1.1", "Connection: close")
+        answer = self.server.raw(both, to_end=True)
+        self.assertEqual(2, answer.count(b"HTTP/1.1 200 "), answer)
+        self.assertLess(answer.index(b"live"), answer.index(b"extensions"))
+        smuggled = post("Transfer-Encoding: gzip", body=message("GET /v2/health/live HTTP/1.1"))
+        self.assertNotIn(b"live", self.server.raw(smuggled, to_end=True))
+
+    def test_slow_clients(self):
+        start = time.monotonic()
+        self.refused(self.answer(b"GET /v2 HT"), 408, "TN0820")
+        self.refused(self.answer(post("Content-Length: 1000", body=b"{")), 408, "TN0820")
+        self.assertLess(time.monotonic() - start, 8)
+
+    def test_early_close(self):
+        valid = sized(VALID)
+        for length in range(0, len(valid), 97):
+            self.server.raw(valid[:length], shuts=True)
+        self.assertEqual(200, self.answer(valid)[0])
+
+    def test_random_bytes(self):
+        """Valid requests with bytes replaced: every one is answered or closed, and none takes the server or the worker with it."""
+        seed = random.randrange(1 << 32)
+        chance, worker = random.Random(seed), self.server.worker()
+        for base in [sized(VALID[:200]), sized(BINARY + bytes(4 * PIXELS), BINARY_SIZE), MESSAGES["gzip cut"][0]]:
+            for _ in range(60):
+                sent = bytearray(base)
+                for _ in range(chance.randrange(1, 6)):
+                    sent[chance.randrange(min(len(sent), 600))] = chance.randrange(256)
+                self.server.raw(bytes(sent), shuts=True)
+        self.assertEqual(200, self.answer(sized(VALID))[0], f"seed {seed}")
+        self.assertEqual(worker, self.server.worker(), f"seed {seed}")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,215 @@
+"""What changes while a server runs: loads, versions, queues, clients that go, workers that end, and the server's own end."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import threading
+import time
+import unittest
+
+from server import PIXELS, Server, ServingTest, input_of, request
+
+ROWS = 1500  # keep the worker busy for a while
+
+
+def slow_body():
+    head = {"inputs": [input_of(shape=[ROWS, 1, 28, 28], data=None, parameters={"binary_data_size": 4 * ROWS * PIXELS})]}
+    text = json.dumps(head).encode()
+    return text + bytes(4 * ROWS * PIXELS), {"Inference-Header-Content-Length": str(len(text))}
+
+
+class InBackground(threading.Thread):
+    """A call in a thread of its own; `result` when it is done."""
+
+    def __init__(self, call):
+        super().__init__()
+        self.function, self.result = call, None
+        self.start()
+
+    def run(self):
+        self.result = self.function()
+
+    def wait(self):
+        self.join(60)
+        return self.result
+
+
+class Lifecycle(ServingTest):
+    def slow(self, server, waits=True):
+        """A request that takes a while; with `waits` it runs when this returns."""
+        body, headers = slow_body()
+        call = InBackground(lambda: server.post("/v2/models/cnn/infer", body, headers=headers))
+        if waits:
+            server.wait_until(lambda: server.metric("tenon_requests_running") == 1)
+        return call
+
+    def test_queue_and_timeouts(self):
+        with Server(self.folder / "models", "--queue", 2, "--threads", 1) as server:
+            slow = [self.slow(server)]
+            slow += [self.slow(server, waits=False) for _ in range(2)]
+            server.wait_until(lambda: server.metric("tenon_queue_length") == 2)
+            start = time.monotonic()
+            status, headers, body = server.call("POST", "/v2/models/cnn/infer", json.dumps(request()).encode())
+            self.assertLess(time.monotonic() - start, 0.5)
+            self.refused((status, body), 429, "TN0812")
+            self.assertEqual("1", headers["Retry-After"])
+            self.assertEqual([200] * 3, [each.wait()[0] for each in slow])
+
+            running = self.slow(server)
+            status, value = server.post("/v2/models/cnn/infer", dict(request(), parameters={"timeout": 1000}))
+            self.refused((status, value), 504, "TN0813")
+            self.assertEqual(200, running.wait()[0])
+            text = server.get("/metrics")[1]
+            self.assertIn(b'outcome="rejected"} 1', text)
+            self.assertIn(b'outcome="timed_out"} 1', text)
+
+    def test_client_that_goes(self):
+        with Server(self.folder / "models", "--threads", 1) as server:
+            running = self.slow(server)
+            body = json.dumps(request()).encode()
+            for _ in range(5):
+                gone = socket.create_connection(("127.0.0.1", server.port))
+                gone.sendall(b"POST /v2/models/cnn/infer HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+                server.wait_until(lambda: server.metric("tenon_queue_length") == 1)
+                gone.close()
+                server.wait_until(lambda: server.metric("tenon_queue_length") == 0)
+            self.assertEqual(200, running.wait()[0])
+            self.assertIn(b'outcome="cancelled"} 5', server.get("/metrics")[1])
+
+    def test_worker_that_ends(self):
+        """The request that runs is answered once with an error, the queued ones by the next worker, which is there within a second."""
+        with Server(self.folder / "models", "--threads", 1) as server:
+            for _ in range(3):
+                running = self.slow(server)
+                queued = InBackground(server.infer)
+                server.wait_until(lambda: server.metric("tenon_queue_length") == 1)
+                os.kill(server.worker(), signal.SIGKILL)
+                start = time.monotonic()
+                self.refused(running.wait(), 500, "TN0814")
+                self.assertEqual(200, queued.wait()[0])
+                self.assertLess(time.monotonic() - start, 5)  # 0.3 s alone, on a machine that does nothing else
+                server.wait_until(lambda: server.get("/v2/health/ready")[0] == 200)
+            self.assertIn(b"tenon_worker_starts_total 4", server.get("/metrics")[1])
+
+    def test_crashes(self):
+        """A model that ends its worker twice by a fault is not loaded again until somebody asks for it."""
+        with Server(self.folder / "models", "--threads", 1) as server:
+            for _ in range(2):
+                server.wait_until(lambda: server.get("/v2/health/ready")[0] == 200)
+                running = self.slow(server)
+                os.kill(server.worker(), signal.SIGSEGV)
+                self.refused(running.wait(), 500, "TN0814")
+            server.wait_until(lambda: server.infer()[0] != 200)
+            self.refused(server.infer(), 503, "TN0821")
+            self.assertEqual(503, server.get("/v2/health/ready")[0])
+            self.assertIn("TN0821", server.post("/v2/repository/index")[1][0]["reason"])
+            server.wait_until(lambda: server.worker() is not None)
+            self.assertEqual(200, server.post("/v2/repository/models/cnn/load")[0])
+            self.assertEqual(200, server.infer()[0])
+
+    def test_end(self):
+        """SIGTERM: what was accepted is answered, new requests are not, and the server ends by itself."""
+        with Server(self.folder / "models", "--threads", 1) as server:
+            running = [self.slow(server), self.slow(server, waits=False)]
+            server.wait_until(lambda: server.metric("tenon_queue_length") == 1)
+            server.process.send_signal(signal.SIGTERM)
+            self.assertEqual([200, 200], [each.wait()[0] for each in running])
+            self.assertEqual(0, server.process.wait(10))
+            with self.assertRaises(OSError):
+                server.get("/v2/health/live")
+
+    def test_loads(self):
+        models = self.folder / "triton"
+        (models / "cnn/1").mkdir(parents=True)
+        shutil.copy(self.folder / "models/cnn.tenon", models / "cnn/1/model.tenon")
+        (models / "cnn/config.pbtxt").write_text('name: "cnn"\nmax_batch_size: 8\ninput { name: "image" data_type: TYPE_FP32 dims: [1, 28, 28] }\n')
+        (models / "broken/1").mkdir(parents=True)
+        (models / "broken/1/model.tenon").write_bytes((models / "cnn/1/model.tenon").read_bytes()[:1000])
+        (models / "strange/1").mkdir(parents=True)
+        (models / "strange/config.pbtxt").write_text('name: "strange"\nmax_bath_size: 8\n')
+        with Server(models, waits=False) as server:
+            index = lambda: {row["name"]: row for row in server.post("/v2/repository/index")[1]}
+            server.wait_until(lambda: index()["cnn"]["state"] == "READY" and index()["broken"]["state"] == "UNAVAILABLE")
+            # The reason of each failed load stands in the index, in the answers, and not ready is not ready.
+            self.assertIn("TN0501", index()["broken"]["reason"])
+            self.assertIn("config.pbtxt:2: 'max_bath_size'", index()["strange"]["reason"])
+            self.refused(server.infer("broken"), 503, "TN0811")
+            self.refused(server.infer("strange"), 400, "TN0805")
+            self.refused(server.post("/v2/repository/models/broken/load"), 400, "TN0501")
+            self.refused(server.post("/v2/repository/models/absent/load"), 404, "TN0810")
+            self.assertEqual(503, server.get("/v2/health/ready")[0])
+            self.assertEqual(200, server.infer()[0])
+            # The batch of the configuration.
+            self.assertEqual(8, json.loads(server.get("/v2/models/cnn/config")[1])["max_batch_size"])
+            nine = {"inputs": [input_of(shape=[9, 1, 28, 28], data=[0] * 9 * PIXELS)]}
+            self.refused(server.post("/v2/models/cnn/infer", nine), 400, "TN0807")
+            # Mended, they load; the server is ready.
+            shutil.copy(models / "cnn/1/model.tenon", models / "broken/1/model.tenon")
+            (models / "strange/config.pbtxt").write_text('name: "strange"\n')
+            shutil.copy(models / "cnn/1/model.tenon", models / "strange/1/model.tenon")
+            for name in ["broken", "strange"]:
+                self.assertEqual((200, {}), server.post(f"/v2/repository/models/{name}/load"))
+                self.assertEqual(200, server.infer(name)[0])
+            self.assertEqual(200, server.get("/v2/health/ready")[0])
+            # A new version replaces the old one, which is then gone: the policy asks for the latest.
+            shutil.copytree(models / "cnn/1", models / "cnn/2")
+            self.assertEqual(200, server.post("/v2/repository/models/cnn/load")[0])
+            self.assertEqual("2", server.infer()[1]["model_version"])
+            self.refused(server.post("/v2/models/cnn/versions/1/infer", request()), 404, "TN0810")
+            # A load that fails leaves what serves.
+            (models / "cnn/2/model.tenon").write_bytes(b"no engine")
+            self.assertEqual(400, server.post("/v2/repository/models/cnn/load")[0])
+            self.assertEqual(200, server.infer()[0])
+            # Unloaded.
+            self.assertEqual((200, {}), server.post("/v2/repository/models/broken/unload"))
+            self.refused(server.infer("broken"), 503, "TN0811")
+            self.assertEqual("unloaded", index()["broken"]["reason"])
+            self.assertEqual(200, server.get("/v2/health/ready")[0])
+            self.refused(server.post("/v2/repository/models/cnn/load", {"parameters": {"config": "{}"}}), 501, "TN0818")
+
+    def test_engine_changed_on_disk(self):
+        models = self.folder / "changing"
+        models.mkdir()
+        shutil.copy(self.folder / "models/cnn.tenon", models / "cnn.tenon")
+        with Server(models) as server:
+            before = server.infer()
+            with open(models / "cnn.tenon", "r+b") as file:
+                file.truncate(100)
+            self.assertEqual(before, server.infer())
+            (models / "cnn.tenon").unlink()
+            self.assertEqual(before, server.infer())
+
+    def test_lenient(self):
+        models = self.folder / "lenient"
+        (models / "cnn/1").mkdir(parents=True)
+        shutil.copy(self.folder / "models/cnn.tenon", models / "cnn/1/model.tenon")
+        (models / "cnn/config.pbtxt").write_text("optimization { priority: PRIORITY_MAX }\n")
+        with Server(models, "--lenient") as server:
+            self.assertEqual(200, server.infer()[0])
+            self.assertTrue(any("config.pbtxt:1: 'optimization'" in line for line in server.log), server.log)
+
+    def test_swaps_under_load(self):
+        with Server(self.folder / "models") as server:
+            statuses = []
+            ends = threading.Event()
+
+            def ask():
+                while not ends.is_set():
+                    statuses.append(server.infer()[0])
+
+            clients = [threading.Thread(target=ask) for _ in range(2)]
+            for client in clients:
+                client.start()
+            for _ in range(10):
+                self.assertEqual(200, server.post("/v2/repository/models/cnn/load")[0])
+            ends.set()
+            for client in clients:
+                client.join()
+            self.assertGreater(len(statuses), 20)
+            self.assertEqual({200}, set(statuses))
+
+
+if __name__ == "__main__":
+    unittest.main()

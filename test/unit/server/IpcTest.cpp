@@ -1,0 +1,87 @@
+// What front and worker tell each other: it comes back as it was, and damage is refused.
+
+#include "server/ipc/Control.h"
+#include "server/ipc/Mailbox.h"
+#include "server/ipc/SharedMemory.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+namespace tenon::server {
+namespace {
+
+TEST(Mailbox, TablesComeBackAndDamageIsRefused) {
+  std::vector<std::byte> slab(256);
+  std::vector<TensorPlace> tensors = {{128, 8, {2, 1}}, {192, 64, {}}};
+  ASSERT_EQ(tableBytes(tensors), 64u);
+  writeTable(slab, 0, tensors);
+  Result<std::vector<TensorPlace>> read = readTable(slab, 0, 2);
+  ASSERT_TRUE(read.isOk());
+  EXPECT_EQ((*read)[0].dims, tensors[0].dims);
+  EXPECT_EQ((*read)[1].bytes, 64u);
+  EXPECT_FALSE(readTable(slab, 240, 1).isOk());
+  EXPECT_FALSE(readTable(slab, UINT64_MAX - 3, 1).isOk());
+  for (size_t word : {0u, 1u, 2u}) { // offset, bytes and rank beyond all bounds
+    std::vector<std::byte> damaged = slab;
+    std::memset(damaged.data() + word * 8, 0xff, 8);
+    EXPECT_FALSE(readTable(damaged, 0, 2).isOk()) << word;
+  }
+}
+
+TEST(Control, PortsComeBackAndEveryTruncationIsRefused) {
+  ModelPorts ports = {{{"a", DType::F32, {1, 3}, {8, 3}}, {"", DType::Bool, {}, {}}}, {{"y", DType::I64, {1}, {8}}}};
+  std::string text = encodePorts(ports);
+  Result<ModelPorts> read = decodePorts(text);
+  ASSERT_TRUE(read.isOk());
+  EXPECT_EQ(read->inputs[0].most, ports.inputs[0].most);
+  EXPECT_EQ(read->outputs[0].name, "y");
+  for (size_t length = 0; length < text.size(); ++length) {
+    EXPECT_FALSE(decodePorts(text.substr(0, length)).isOk()) << length;
+    std::string changed = text;
+    changed[length] = '\xff';
+    (void)decodePorts(changed).isOk();
+  }
+  EXPECT_FALSE(decodePorts(text + "x").isOk());
+  Status error = decodeError(807, encodeError("what", "how"));
+  EXPECT_EQ(error.toString(), "TN0807: what (how)");
+  EXPECT_EQ(decodeError(9999, encodeError("what", "")).id(), ErrorId::InternalError);
+}
+
+TEST(Control, MessagesCarryDescriptors) {
+  int pair[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+  Descriptor ours(pair[0]), theirs(pair[1]);
+  Result<std::unique_ptr<SharedMemory>> memory = SharedMemory::create(8192);
+  ASSERT_TRUE(memory.isOk());
+  (*memory)->data()[5] = std::byte(7);
+  ControlMessage sent = {ControlMessage::Kind::Slab, 3, 8192, "text", {}};
+  sent.descriptors.emplace_back(dup((*memory)->descriptor()));
+  ASSERT_TRUE(sendControl(ours.get(), sent).isOk());
+  ControlMessage got;
+  bool isEnd = false, isNone = false;
+  ASSERT_TRUE(receiveControl(theirs.get(), false, got, &isEnd, &isNone).isOk());
+  ASSERT_EQ(got.descriptors.size(), 1u);
+  EXPECT_EQ(got.text, "text");
+  Result<std::unique_ptr<SharedMemory>> mapped = SharedMemory::open(std::move(got.descriptors[0]), 8192);
+  ASSERT_TRUE(mapped.isOk());
+  EXPECT_EQ((*mapped)->data()[5], std::byte(7));
+  EXPECT_FALSE(SharedMemory::open(Descriptor(dup((*memory)->descriptor())), 4096).isOk());
+  // Memory that could still shrink is not mapped.
+  Descriptor unsealed(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(ftruncate(unsealed.get(), 8192), 0);
+  EXPECT_FALSE(SharedMemory::open(std::move(unsealed), 8192).isOk());
+  ASSERT_TRUE(receiveControl(theirs.get(), false, got, &isEnd, &isNone).isOk());
+  EXPECT_TRUE(isNone);
+  ASSERT_EQ(write(ours.get(), "short", 5), 5);
+  EXPECT_FALSE(receiveControl(theirs.get(), false, got, &isEnd, &isNone).isOk());
+  ours = Descriptor();
+  ASSERT_TRUE(receiveControl(theirs.get(), true, got, &isEnd, &isNone).isOk());
+  EXPECT_TRUE(isEnd);
+}
+
+} // namespace
+} // namespace tenon::server

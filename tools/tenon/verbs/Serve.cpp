@@ -1,0 +1,102 @@
+// `tenon serve`: engines behind HTTP. The front process is this one; it starts the same program again as its worker.
+
+#include "server/http/Server.h"
+#include "server/protocol/Routes.h"
+#include "server/worker/Worker.h"
+#include "tools/tenon/inputs/Options.h"
+#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/Tool.h"
+#include "tools/tenon/Verb.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+namespace tenon::tool {
+namespace {
+
+constexpr const char *kWorkerFlag = "--as-worker";
+
+struct ServeFlags {
+  server::ServerOptions options;
+  uint64_t mostBodyMebibytes = 64;
+  uint64_t mostBodiesMebibytes = 1024;
+  double slowestSeconds = 10;
+  double drainSeconds = 30;
+  bool printsRoutes = false;
+  bool isWorker = false;
+};
+
+void printRoutes(Terminal &terminal) {
+  Json list = Json::array();
+  std::string text;
+  for (const server::Route &route : server::httpRoutes()) {
+    list.push_back({{"method", nameOf(route.method)}, {"path", fmt::format("/{}", route.path)}, {"transport", "http"}, {"role", nameOf(route.role)}, {"operation", nameOf(route.operation)}});
+    text += fmt::format("{:<5} {:<50} {}\n", nameOf(route.method), fmt::format("/{}", route.path), nameOf(route.role));
+  }
+  terminal.json() ? terminal.printJson("tenon.serve.routes/1", {{"routes", list}}) : terminal.print(text);
+}
+
+std::chrono::milliseconds milliseconds(double seconds) { return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000)); }
+
+Status runServe(ServeFlags &flags, Terminal &terminal) {
+  if (flags.isWorker) {
+    // It shares the streams of the front and has nothing to print: whatever it does ends here.
+    std::_Exit(server::runWorker());
+  }
+  if (flags.printsRoutes) {
+    printRoutes(terminal);
+    return Status::ok();
+  }
+  server::ServerOptions &options = flags.options;
+  if (options.folder.empty()) {
+    return Status::error(ErrorId::BadArgument, "there is nothing to serve", "give an engine file or a folder of them");
+  }
+  if (!terminal.ownsProcess()) {
+    return Status::error(ErrorId::BadArgument, "a server is a process of its own", "run `tenon serve`");
+  }
+  options.mostBody = flags.mostBodyMebibytes << 20;
+  options.mostBodies = flags.mostBodiesMebibytes << 20;
+  options.slowest = milliseconds(flags.slowestSeconds);
+  options.drain = milliseconds(flags.drainSeconds);
+  options.workerCommand = {"/proc/self/exe", "serve", kWorkerFlag};
+  options.version = version();
+  options.log = [&](std::string_view line) { terminal.note(line); };
+  options.onListening = [&](uint16_t port) {
+    std::string host = options.address.find(':') == std::string::npos ? options.address : fmt::format("[{}]", options.address);
+    terminal.json() ? terminal.printJson("tenon.serve/1", {{"address", options.address}, {"port", port}}) : terminal.print(fmt::format("listening at http://{}:{}\n", host, port));
+    static_cast<void>(terminal.finish()); // a reader waits for the line
+  };
+  return server::serve(options);
+}
+
+} // namespace
+
+Action declareServe(CLI::App &command) {
+  std::shared_ptr<ServeFlags> flags = std::make_shared<ServeFlags>();
+  server::ServerOptions &options = flags->options;
+  command.add_option("MODELS", options.folder, "An engine, a folder of engines, or a folder as Triton has it: MODEL/VERSION/model.tenon with MODEL/config.pbtxt");
+  command.add_flag("--lenient", options.isLenient, "Pass over fields of a config.pbtxt that Tenon does not know");
+  command.add_option("--address", options.address, "IP address to listen at")->capture_default_str();
+  command.add_option("--token-file", options.tokenFile, "File of tokens, which requests must have: lines of a token and its roles (infer, read, admin)");
+  command.add_flag("--insecure", options.isInsecure, "Allow an address that others reach without tokens");
+  auto number = [&](const char *name, Range<uint64_t> range, auto &value, const char *description) {
+    using Value = std::remove_reference_t<decltype(value)>;
+    addNumber(command, name, range, [flags, &value](uint64_t given) { value = static_cast<Value>(given); }, description);
+  };
+  number("--port", {0, 65535}, options.port, "Port to listen at, 8000 by default; 0 takes a free one");
+  number("--threads", kThreads, options.threads, "Threads of a run; all usable CPUs by default");
+  number("--queue", {1, 1'000'000}, options.mostQueued, "Requests that may wait for each model, 256 by default; more are refused (429)");
+  number("--max-body", {1, 4095}, flags->mostBodyMebibytes, "Largest body of a request in MiB, also when decompressed; 64 by default");
+  number("--max-bodies", {1, 1 << 20}, flags->mostBodiesMebibytes, "Bodies of all requests together in MiB, 1024 by default; more are refused (429)");
+  number("--max-connections", {1, 100'000}, options.mostConnections, "Connections at once, 1024 by default; more are closed");
+  addSeconds(command, "--client-timeout", {0.1, 3600}, flags->slowestSeconds, "What a client may take for a request's header, and between pieces of its body; 10s by default");
+  addSeconds(command, "--drain", {0, 3600}, flags->drainSeconds, "How long accepted requests may take after SIGTERM; 30s by default");
+  command.add_flag("--routes", flags->printsRoutes, "List the paths that the server has, with method and role, and serve nothing");
+  command.add_flag(kWorkerFlag, flags->isWorker, "")->group("");
+  return [flags](Terminal &terminal) { return runServe(*flags, terminal); };
+}
+
+} // namespace tenon::tool
