@@ -2,8 +2,9 @@
 // and the narrower model. Free of MLIR; dims of values and measured times are the caller's affair.
 //
 // Of the other files, in the order of reading: Ties (what goes together), Values (the axes of a
-// model), Rules with PointwiseRules, ProductRules, MovementRules and NormRules (what each operator
-// ties), Groups (what can take another's place), Importance, and Shrink (the changed file).
+// model), Rules with PointwiseRules, ProductRules, MovementRules, SizeRules and NormRules (what
+// each operator ties), Groups (what can take another's place), Importance, and Shrink (the changed
+// file).
 #pragma once
 
 #include "compiler/prune/Importance.h"

@@ -106,7 +106,8 @@ CountedAxes applyRules(const onnx::Model &model, const quant::Graph &graph, cons
     const onnx::Node &own = site.own();
     bool isOnnx = own.domain.empty() || own.domain == "ai.onnx";
     Rule rule = nullptr;
-    for (Rule (*family)(string_view) : {pointwiseRule, productRule, movementRule, normRule}) {
+    for (Rule (*family)(string_view) :
+         {pointwiseRule, productRule, movementRule, normRule, sizeRule}) {
       rule = isOnnx && !rule ? family(own.opType) : rule;
     }
     rule ? rule(site) : site.keepNode("has no rule for pruning");

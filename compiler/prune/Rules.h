@@ -69,6 +69,7 @@ Rule pointwiseRule(std::string_view op);
 Rule productRule(std::string_view op);
 Rule movementRule(std::string_view op);
 Rule normRule(std::string_view op);
+Rule sizeRule(std::string_view op);
 
 /// All nodes of the model; its inputs and outputs stay as they are. Settles the ties.
 CountedAxes applyRules(const onnx::Model &model, const quant::Graph &graph, const Values &values,

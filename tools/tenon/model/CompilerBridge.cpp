@@ -3,7 +3,6 @@
 #include "tools/tenon/model/CompilerBridge.h"
 
 #include "compiler/frontend/Frontend.h"
-#include "compiler/frontend/onnx/Tapped.h"
 #include "compiler/frontend/onnx/wire/ModelReader.h"
 #include "compiler/graph/DimText.h"
 #include "compiler/graph/GraphFacts.h"
@@ -15,7 +14,6 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "support/files/MappedFile.h"
-#include "support/text/Text.h"
 #include "tools/plugin/GraphApi.h"
 #include "tools/tenon/model/CompileOptionsOf.h"
 #include "tools/tenon/model/DeclaredFacts.h"
@@ -77,18 +75,6 @@ std::optional<opt::Precision> toPrecision(std::string_view name) {
     }
   }
   return std::nullopt;
-}
-
-frontend::ShapeOverride toOverride(const ShapeArgument &shape) {
-  frontend::ShapeOverride result;
-  result.input = shape.input;
-  for (const ShapeArgument::Dim &dim : shape.dims) {
-    frontend::DimOverride::Kind kind = dim.keep             ? frontend::DimOverride::Kind::Keep
-                                       : dim.min == dim.max ? frontend::DimOverride::Kind::Constant
-                                                            : frontend::DimOverride::Kind::Range;
-    result.dims.push_back({kind, dim.min, dim.max});
-  }
-  return result;
 }
 
 std::string printType(mlir::Type type, llvm::ArrayRef<tn::Symbol> symbols) {
@@ -205,6 +191,18 @@ std::vector<std::string> phaseNames() {
     names.emplace_back(name);
   }
   return names;
+}
+
+frontend::ShapeOverride toOverride(const ShapeArgument &shape) {
+  frontend::ShapeOverride result;
+  result.input = shape.input;
+  for (const ShapeArgument::Dim &dim : shape.dims) {
+    frontend::DimOverride::Kind kind = dim.keep             ? frontend::DimOverride::Kind::Keep
+                                       : dim.min == dim.max ? frontend::DimOverride::Kind::Constant
+                                                            : frontend::DimOverride::Kind::Range;
+    result.dims.push_back({kind, dim.min, dim.max});
+  }
+  return result;
 }
 
 pipeline::CompileOptions compileOptionsOf(const CompileRequest &request) {
@@ -356,62 +354,11 @@ Result<ModelFacts> readFacts(const std::string &path, const std::vector<ShapeArg
   return facts;
 }
 
-Result<std::map<std::string, std::vector<int64_t>>>
-readDims(const std::string &path, const std::vector<ShapeArgument> &shapes) {
-  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
-  context.loadDialect<tn::TnDialect, mlir::func::FuncDialect>();
-  tn::WeightStore store;
-  frontend::ImportOptions options;
-  for (const ShapeArgument &shape : shapes) {
-    options.shapes.push_back(toOverride(shape));
-  }
-  TENON_ASSIGN(frontend::ImportResult imported,
-               onnx::importTapped(path, {"*"}, options, context, store));
-  if (!imported.module) {
-    const frontend::Gap &gap = imported.gaps.front();
-    return Status::error(ErrorId::ModelHasGaps,
-                         strCat("Tenon lacks ", gap.opType, " '", gap.node, "': ", gap.why),
-                         "'tenon check MODEL' lists all that is missing");
-  }
-  mlir::func::FuncOp main = imported.module->lookupSymbol<mlir::func::FuncOp>("main");
-  std::map<std::string, std::vector<int64_t>> dims;
-  auto add = [&](mlir::StringAttr name, mlir::Type type) {
-    if (!name || !llvm::isa<mlir::RankedTensorType>(type)) {
-      return;
-    }
-    std::vector<int64_t> sizes;
-    for (mlir::AffineExpr dim : tn::getDims(type)) {
-      mlir::AffineConstantExpr size = llvm::dyn_cast<mlir::AffineConstantExpr>(dim);
-      sizes.push_back(size ? size.getValue() : -1);
-    }
-    dims[name.str()] = std::move(sizes);
-  };
-  for (unsigned i = 0; i < main.getNumArguments(); ++i) {
-    add(main.getArgAttrOfType<mlir::StringAttr>(i, "tn.name"), main.getArgument(i).getType());
-  }
-  for (unsigned i = 0; i < main.getNumResults(); ++i) {
-    add(main.getResultAttrOfType<mlir::StringAttr>(i, "tn.name"), main.getResultTypes()[i]);
-  }
-  return dims;
-}
-
 } // namespace
 
 void containCrashes() { pipeline::containCrashes(); }
 ContainedCrashes::ContainedCrashes() { pipeline::beginContaining(); }
 ContainedCrashes::~ContainedCrashes() { pipeline::endContaining(); }
-
-Result<std::map<std::string, std::vector<int64_t>>>
-dimsOfValues(const std::string &path, const std::vector<ShapeArgument> &shapes) {
-  Result<std::map<std::string, std::vector<int64_t>>> dims =
-      Status::error(ErrorId::InternalError, "no dims");
-  if (std::optional<std::string> crash =
-          pipeline::crashOf([&] { dims = readDims(path, shapes); })) {
-    return Status::error(ErrorId::CompilerFault, "in phase 'import': " + *crash,
-                         "report this with the model");
-  }
-  return dims;
-}
 
 Result<ModelFacts> importModel(const std::string &path, const std::vector<ShapeArgument> &shapes,
                                bool withRanges) {

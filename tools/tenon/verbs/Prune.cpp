@@ -11,11 +11,10 @@
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/Terminal.h"
-#include "tools/tenon/prune/Timing.h"
+#include "tools/tenon/prune/Report.h"
 #include "tools/tenon/target/TargetFlags.h"
 #include "tools/tenon/Verb.h"
 #include "tools/tenon/verbs/OutputCheck.h"
-#include "tools/view/Escape.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -269,94 +268,6 @@ Status Work::byLatency(double target) {
   return Status::ok();
 }
 
-Json toJson(const PruneFlags &flags, const Work &work, const prune::Facts &facts, uint64_t before) {
-  Json groups = Json::array(), fixed = Json::array();
-  for (const prune::GroupFacts &own : facts.groups) {
-    groups.push_back({{"nodes", own.nodes},
-                      {"width", own.width},
-                      {"kept", own.kept},
-                      {"unit", own.unit},
-                      {"step", own.step},
-                      {"reason", own.reason},
-                      {"by_magnitude", own.isFallback}});
-  }
-  for (const prune::FixedFacts &own : facts.fixed) {
-    fixed.push_back({{"node", own.node}, {"op", own.op}, {"width", own.width}, {"reason", own.reason}});
-  }
-  Json json = {{"model", flags.model},
-               {"output", flags.output},
-               {"importance", flags.importance},
-               {"ratio", work.ratio},
-               {"parameters_before", facts.parametersBefore},
-               {"parameters_after", facts.parametersAfter},
-               {"bytes_before", before},
-               {"bytes_after", work.bytes.size()},
-               {"timing", nullptr},
-               {"groups", groups},
-               {"fixed", fixed}};
-  if (work.timing) {
-    json["timing"] = {{"before_ms", work.timing->before},
-                      {"after_ms", work.timing->after},
-                      {"predicted_ms", work.timing->predicted},
-                      {"ratio", work.timing->ratio.ofMedians},
-                      {"interval_95", {work.timing->ratio.low, work.timing->ratio.high}}};
-  }
-  return json;
-}
-
-/// What tenon.prune.apply carries out on the module that the model was exported from.
-Json recipeOf(const PruneFlags &flags, const Work &work, const prune::Facts &facts) {
-  Json parameters = Json::object();
-  for (const prune::ShrunkTensor &tensor : facts.tensors) {
-    Json kept = Json::object();
-    for (const auto &[axis, indices] : tensor.kept) {
-      kept[std::to_string(axis)] = indices;
-    }
-    // Parts of one tensor for different readers get names of their own.
-    std::string key = parameters.contains(tensor.name) ? tensor.newName : tensor.name;
-    parameters[key] = {{"tensor", tensor.name}, {"dims", tensor.dims}, {"kept", kept}, {"crc32", tensor.crc}};
-    if (tensor.groups > 0) {
-      parameters[key]["groups"] = tensor.groups;
-    }
-  }
-  return {{"schema", "tenon.recipe/1"}, {"model", flags.model}, {"ratio", work.ratio}, {"parameters", parameters}};
-}
-
-std::string toText(const PruneFlags &flags, const Work &work, const prune::Facts &facts, uint64_t before) {
-  uint64_t width = 0, kept = 0;
-  size_t longest = 0;
-  auto title = [](const prune::GroupFacts &own) {
-    std::string more = own.nodes.size() > 1 ? fmt::format(" and {} more", own.nodes.size() - 1) : "";
-    return view::visible(own.nodes[0]) + more;
-  };
-  for (const prune::GroupFacts &own : facts.groups) {
-    width += own.width;
-    kept += own.kept;
-    longest = std::max(longest, title(own).size());
-  }
-  std::string text = fmt::format(
-      "{}: {} of {} channels and heads kept in {} groups of layers; {} of {} parameters, {} after {}\n", flags.output, kept,
-      width, facts.groups.size(), facts.parametersAfter, facts.parametersBefore, formatBytes(work.bytes.size()),
-      formatBytes(before));
-  if (work.timing) {
-    text += fmt::format("time: {:.3f} ms measured, {:.3f} ms predicted; {:.3f} ms before, {:.3f} x of it (95 % between "
-                        "{:.3f} and {:.3f})\n",
-                        work.timing->after, work.timing->predicted, work.timing->before, work.timing->ratio.ofMedians,
-                        work.timing->ratio.low, work.timing->ratio.high);
-  }
-  longest = std::min<size_t>(longest, 60);
-  for (const prune::GroupFacts &own : facts.groups) {
-    std::string unit = own.unit > 1 ? fmt::format(" of {}", own.unit) : "";
-    std::string note = own.isFallback ? "by magnitude: nothing else is known of it" : own.reason;
-    text += fmt::format("  {:<{}}  {:>5} -> {:<5}{}  {}\n", title(own), longest, own.width, own.kept, unit, note);
-  }
-  for (const prune::FixedFacts &own : facts.fixed) {
-    text += fmt::format("  {:<{}}  {:>5} stays  {}\n", view::visible(own.node), longest, own.width,
-                        view::visible(own.reason));
-  }
-  return text;
-}
-
 Status prune(PruneFlags &flags, Terminal &terminal) {
   if (flags.output.empty()) {
     flags.output = fmt::format("{}.pruned.onnx", flags.model.ends_with(".onnx")
@@ -389,19 +300,20 @@ Status prune(PruneFlags &flags, Terminal &terminal) {
   TENON_ASSIGN(ScratchFolder folder, ScratchFolder::create("tenon-prune"));
   Work work(flags, pruner, std::move(shapes), folder, terminal);
   TENON_TRY(flags.ratio ? work.byRatio(*flags.ratio) : work.byLatency(*flags.latency));
+  PruneOutcome outcome{pruner.facts(), flags.model, flags.output, flags.importance, work.ratio, bytesOfModel(flags.model),
+                       work.bytes.size(), work.timing};
   if (!flags.recipe.empty()) {
     TENON_ASSIGN(AtomicFile recipe, AtomicFile::create(flags.recipe, reads));
-    std::string text = recipeOf(flags, work, pruner.facts()).dump(1) + "\n";
+    std::string text = recipeOf(outcome).dump(1) + "\n";
     TENON_TRY(recipe.append(std::as_bytes(std::span(text))));
     TENON_TRY(recipe.commit());
   }
   TENON_TRY(file.append(std::as_bytes(std::span(work.bytes))));
   TENON_TRY(file.commit());
-  uint64_t before = bytesOfModel(flags.model);
   if (terminal.json()) {
-    terminal.printJson("prune", toJson(flags, work, pruner.facts(), before));
+    terminal.printJson("prune", pruneJson(outcome));
   } else {
-    terminal.print(toText(flags, work, pruner.facts(), before));
+    terminal.print(pruneText(outcome));
   }
   return Status::ok();
 }

@@ -1,0 +1,142 @@
+// Operators that change or read sizes: resizing, pixels and channels, sampling, Shape.
+#include "compiler/prune/Rules.h"
+
+#include <algorithm>
+
+namespace tenon::prune {
+namespace {
+
+using std::string_view;
+using Indices = std::vector<int64_t>;
+
+constexpr string_view kUnknownRank = "has operands of unknown rank";
+
+/// Of an axis whose size stays, linear and cubic interpolation are the identity.
+void resize(Site &site) {
+  const Axes *x = site.operand(0), *y = site.result();
+  if (!x || !y || x->size() != y->size() ||
+      site.text("coordinate_transformation_mode", "") == "tf_crop_and_resize") {
+    return site.keepNode("resizes a part of it");
+  }
+  for (size_t i = 0; i < x->size(); ++i) {
+    if (i < 2) {
+      site.tie((*x)[i], (*y)[i]);
+    } else {
+      site.keep((*x)[i], "resizes it");
+      site.keep((*y)[i], "resizes it");
+    }
+  }
+}
+
+/// The axis of channels is blocks and what stays: in the order (blocks, rest), or (rest, blocks).
+void blocks(Site &site, bool isDepthToSpace) {
+  const Axes *x = site.operand(0), *y = site.result();
+  uint32_t block = static_cast<uint32_t>(site.integer("blocksize", 1));
+  if (!x || !y || x->size() != 4 || y->size() != 4) {
+    return site.keepNode(kUnknownRank);
+  }
+  Axis across = site.ties.add(block), down = site.ties.add(block);
+  site.keep(across, "makes space of it");
+  site.keep(down, "makes space of it");
+  Axis deep = (*(isDepthToSpace ? x : y))[1], flat = (*(isDepthToSpace ? y : x))[1];
+  site.text("mode", "DCR") == "CRD" ? site.product(deep, {flat, across, down})
+                                    : site.product(deep, {across, down, flat});
+  site.tie((*x)[0], (*y)[0]);
+  for (size_t i : {size_t{2}, size_t{3}}) {
+    site.keep((*x)[i], "makes space of it");
+    site.keep((*y)[i], "makes space of it");
+  }
+}
+
+void depthToSpace(Site &site) { blocks(site, true); }
+void spaceToDepth(Site &site) { blocks(site, false); }
+
+/// Which of `rank` dims a reader of them takes, where constants say so: a Gather or a Slice.
+std::optional<Indices> dimsRead(const Site &site, quant::Use use, size_t rank) {
+  const onnx::Node &reader = site.graph.node(use.node);
+  auto constant = [&](size_t operand) {
+    bool isThere = operand < reader.inputs.size() && !reader.inputs[operand].empty();
+    return isThere ? site.elements(reader.inputs[operand]) : std::nullopt;
+  };
+  if (use.operand != 0) {
+    return std::nullopt;
+  }
+  if (reader.opType == "Gather") {
+    return constant(1);
+  }
+  std::optional<Indices> starts = constant(1), ends = constant(2), steps = constant(4);
+  bool isRun = reader.inputs.size() < 5 || (steps && *steps == Indices{1});
+  if (reader.opType != "Slice" || !starts || !ends || starts->size() != 1 || !isRun) {
+    return std::nullopt;
+  }
+  int64_t size = static_cast<int64_t>(rank);
+  auto place = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size); };
+  Indices read;
+  for (int64_t i = place((*starts)[0]); i < place((*ends)[0]); ++i) {
+    read.push_back(i);
+  }
+  return read;
+}
+
+/// Sizes that other nodes compute with have to stay.
+void shape(Site &site) {
+  constexpr string_view reads = "reads its size";
+  const Axes *x = site.operand(0);
+  site.keepAll(site.result(), "counts dims");
+  if (!x || site.graph.isKept(site.own().outputs[0])) {
+    return site.keepNode(reads);
+  }
+  size_t first = std::min(fromFront(site.integer("start", 0), x->size()), x->size());
+  for (quant::Use use : site.graph.uses(site.own().outputs[0])) {
+    std::optional<Indices> read = dimsRead(site, use, x->size() - first);
+    for (size_t i = 0; i < x->size() && !read; ++i) {
+      site.keep((*x)[i], reads);
+    }
+    for (int64_t index : read.value_or(Indices())) {
+      size_t axis = first + fromFront(index, x->size() - first);
+      if (axis < x->size()) {
+        site.keep((*x)[axis], reads);
+      }
+    }
+  }
+}
+
+/// Channels pass; the places that are sampled are computed.
+void sample(Site &site) {
+  const Axes *x = site.operand(0), *y = site.result();
+  if (!x || !y || x->size() < 2 || y->size() < 2) {
+    return site.keepNode(kUnknownRank);
+  }
+  Axis in = (*x)[1], out = (*y)[1];
+  site.tie(in, out);
+  for (size_t i = 0; i < site.own().inputs.size(); ++i) {
+    for (const Axis &axis : site.operand(i) ? *site.operand(i) : Axes()) {
+      if (axis.first != in.first) {
+        site.keep(axis, "samples at it");
+      }
+    }
+  }
+  for (const Axis &axis : *y) {
+    if (axis.first != out.first) {
+      site.keep(axis, "samples at it");
+    }
+  }
+}
+
+constexpr std::pair<string_view, Rule> kRules[] = {
+    {"Resize", resize},    {"DepthToSpace", depthToSpace}, {"SpaceToDepth", spaceToDepth},
+    {"Shape", shape},      {"GridSample", sample},         {"RoiAlign", sample},
+    {"MaxRoiPool", sample}};
+
+} // namespace
+
+Rule sizeRule(string_view op) {
+  for (const auto &[name, rule] : kRules) {
+    if (name == op) {
+      return rule;
+    }
+  }
+  return nullptr;
+}
+
+} // namespace tenon::prune
