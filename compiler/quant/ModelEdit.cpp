@@ -22,8 +22,9 @@ constexpr unsigned kOpsetDomain = 1, kOpsetVersion = 2;
 constexpr unsigned kGraphNode = 1, kGraphInitializer = 5, kGraphInput = 11, kGraphValue = 13;
 constexpr unsigned kNodeInput = 1, kNodeOutput = 2, kNodeName = 3, kNodeOp = 4, kNodeAttribute = 5,
                    kNodeDomain = 7;
-constexpr unsigned kAttributeName = 1, kAttributeInteger = 3, kAttributeType = 20;
-constexpr unsigned kIntegerType = 2;
+constexpr unsigned kAttributeName = 1, kAttributeInteger = 3, kAttributeIntegers = 8,
+                   kAttributeType = 20;
+constexpr unsigned kIntegerType = 2, kIntegersType = 7;
 /// From this version on initializers need not be inputs too.
 constexpr int64_t kIrOfFreeInitializers = 4;
 /// Protobuf's own limit on a file.
@@ -78,6 +79,9 @@ void ModelEdit::setOperand(Use use, const std::string &value) {
 void ModelEdit::addOperand(size_t node, const std::string &value) {
   moreOperands[node].push_back(value);
 }
+void ModelEdit::addAttribute(size_t node, string_view name, int64_t value) {
+  addInteger(moreAttributes[node], name, value);
+}
 void ModelEdit::setResult(size_t node, string_view value) { results[node] = value; }
 void ModelEdit::drop(size_t node) { dropped.insert(node); }
 void ModelEdit::insertBefore(size_t node, Message added) {
@@ -108,7 +112,8 @@ std::set<string_view> ModelEdit::unread() const {
   auto look = [&](string_view name) {
     const std::vector<Use> &uses = graph.uses(name);
     // What nobody read from the beginning is the model's own affair.
-    if (!uses.empty() && !graph.isKept(name) && std::none_of(uses.begin(), uses.end(), isRead)) {
+    if (!uses.empty() && !wanted.contains(name) && !graph.isKept(name) &&
+        std::none_of(uses.begin(), uses.end(), isRead)) {
       result.insert(name);
     }
   };
@@ -128,8 +133,9 @@ std::string ModelEdit::nodeMessage(size_t index, string_view old) const {
   auto result = results.find(index);
   auto added = moreOperands.find(index);
   auto without = withoutAttributes.find(index);
+  auto attributes = moreAttributes.find(index);
   if (renamed == operands.end() && result == results.end() && added == moreOperands.end() &&
-      without == withoutAttributes.end()) {
+      without == withoutAttributes.end() && attributes == moreAttributes.end()) {
     return std::string(old);
   }
   Message message;
@@ -160,6 +166,9 @@ std::string ModelEdit::nodeMessage(size_t index, string_view old) const {
     }
     return Status::ok();
   });
+  if (attributes != moreAttributes.end()) {
+    message.raw(attributes->second.str());
+  }
   return status ? message.str() : std::string(old);
 }
 
@@ -265,13 +274,31 @@ void addInteger(Message &node, string_view attribute, int64_t value) {
   node.add(kNodeAttribute, integer);
 }
 
+void addIntegers(Message &node, string_view attribute, std::span<const int64_t> values) {
+  Message integers;
+  integers.text(kAttributeName, attribute);
+  for (int64_t value : values) {
+    integers.varint(kAttributeIntegers, static_cast<uint64_t>(value));
+  }
+  node.add(kNodeAttribute, integers.varint(kAttributeType, kIntegersType));
+}
+
 onnx::Message nodeMessage(string_view op, const std::string &name,
-                          std::span<const std::string> inputs, const std::string &output) {
+                          std::span<const std::string> inputs,
+                          std::span<const std::string> outputs) {
   Message message;
   for (const std::string &input : inputs) {
     message.text(kNodeInput, input);
   }
-  return message.text(kNodeOutput, output).text(kNodeName, name).text(kNodeOp, op);
+  for (const std::string &output : outputs) {
+    message.text(kNodeOutput, output);
+  }
+  return message.text(kNodeName, name).text(kNodeOp, op);
+}
+
+onnx::Message nodeMessage(string_view op, const std::string &name,
+                          std::span<const std::string> inputs, const std::string &output) {
+  return nodeMessage(op, name, inputs, std::span(&output, 1));
 }
 
 onnx::Message nodeMessage(string_view op, const std::string &name,

@@ -2,6 +2,7 @@
 #include "compiler/quant/Quantize.h"
 
 #include "compiler/frontend/onnx/wire/ModelReader.h"
+#include "compiler/quant/Float8.h"
 #include "compiler/quant/Opset.h"
 #include "compiler/quant/QdqWriter.h"
 #include "support/files/MappedFile.h"
@@ -32,6 +33,13 @@ Status refuseQuantized(const Graph &graph) {
   return Status::ok();
 }
 
+/// The least one that knows the form.
+int64_t opsetOf(const Settings &settings) {
+  constexpr int64_t kChannelScales = 13, kFloat8 = 19, kBlocks = 21;
+  bool isBlocked = settings.weightBits == 4 && settings.blockForm == BlockForm::Dequantize;
+  return isBlocked ? kBlocks : settings.form == Form::Float8 ? kFloat8 : kChannelScales;
+}
+
 } // namespace
 
 struct Quantizer::Impl {
@@ -46,6 +54,7 @@ struct Quantizer::Impl {
   std::map<string_view, Smoothing> smoothed;
   std::map<string_view, Channels> channels;
   Facts facts;
+  Grams grams;
 
   Status checkPlan() const;
   void observe(string_view tensor, bool hasHistogram, std::optional<int64_t> axis);
@@ -73,9 +82,11 @@ Result<Quantizer> Quantizer::open(const std::string &path, const Settings &setti
   TENON_TRY(refuseQuantized(*impl->graph));
   // Said before any work.
   ModelEdit trial(impl->file.bytes(), impl->model, *impl->graph);
-  TENON_TRY(raiseOpset(impl->model, *impl->graph, trial));
+  TENON_TRY(raiseOpset(impl->model, *impl->graph, trial, opsetOf(settings)).takeStatus());
   impl->plan = makePlan(*impl->graph, settings.overrides,
-                        settings.weightBits == 0 ? Mode::Narrow : Mode::WeightsOnly);
+                        settings.weightBits != 0   ? Mode::WeightsOnly
+                        : isDynamic(settings.form) ? Mode::Dynamic
+                                                   : Mode::Narrow);
   TENON_TRY(impl->checkPlan());
   impl->listObservations();
   return Quantizer(std::move(impl));
@@ -152,6 +163,9 @@ void Quantizer::Impl::listObservations() {
       observe(source, true, std::nullopt);
     }
   }
+  if (settings.form != Form::Static) {
+    return;
+  }
   for (const Layer &layer : plan.layers) {
     const onnx::Node &node = graph->node(layer.node);
     bool isRows = graph->isOp(layer.node, "MatMul") ||
@@ -194,7 +208,7 @@ bool Quantizer::Impl::hasFixedBatch() const {
 /// Products of one row, which reading weights bounds, keep wide activations: known once their
 /// operands were counted.
 void Quantizer::Impl::leaveRows(const std::vector<Observed> &seen, size_t runs) {
-  if (!hasFixedBatch() || settings.weightBits != 0) {
+  if (!hasFixedBatch() || settings.weightBits != 0 || isDynamic(settings.form)) {
     return;
   }
   std::map<string_view, uint64_t> elements;
@@ -261,6 +275,21 @@ Status Quantizer::Impl::smooth(size_t group, double error, TensorFacts &tensorFa
   return Status::ok();
 }
 
+std::map<std::string, size_t> Quantizer::gramTensors() const {
+  std::map<std::string, size_t> result;
+  for (const Layer &layer : impl->plan.layers) {
+    if (impl->settings.weightBits == 4 && layer.treatment == Treatment::WeightsOnly &&
+        isRowsByMatrix(*impl->graph, layer)) {
+      size_t axis = static_cast<size_t>(layer.weight->axis);
+      result[std::string(impl->graph->node(layer.node).inputs.front())] =
+          static_cast<size_t>(layer.weight->tensor->dims[1 - axis]);
+    }
+  }
+  return result;
+}
+
+void Quantizer::setGrams(Grams known) { impl->grams = std::move(known); }
+
 Status Quantizer::chooseRanges(const std::vector<Observed> &seen, size_t runs) {
   std::map<string_view, const Histogram *> histograms;
   for (size_t i = 0; i < impl->observations.size(); ++i) {
@@ -302,6 +331,12 @@ Status Quantizer::chooseRanges(const std::vector<Observed> &seen, size_t runs) {
     facts.affine = affineOf(facts.range);
     facts.decibels = signalToNoise(histogram, facts.range);
     facts.levels = levelsOfMost(histogram, facts.range);
+    if (impl->settings.form == Form::Float8) {
+      facts.range = facts.seen;
+      facts.affine = {scaleOfFloat8(histogram), 0};
+      facts.decibels = signalToNoiseFloat8(histogram, facts.affine.scale);
+      facts.levels = 256; // all: their distances are relative to the value
+    }
     for (const Layer &layer : impl->plan.layers) {
       const onnx::Node &node = impl->graph->node(layer.node);
       bool reads = std::any_of(group.tensors.begin(), group.tensors.end(), [&](string_view tensor) {
@@ -312,7 +347,8 @@ Status Quantizer::chooseRanges(const std::vector<Observed> &seen, size_t runs) {
       }
     }
     impl->affines.push_back(facts.affine);
-    if (impl->settings.smooths && impl->canSmooth(group)) {
+    bool canSmooth = impl->settings.smooths && impl->settings.form == Form::Static;
+    if (canSmooth && impl->canSmooth(group)) {
       TENON_TRY(impl->smooth(i, squaredError(histogram, facts.range), facts));
       facts.affine = impl->affines.back();
     }
@@ -324,7 +360,7 @@ Status Quantizer::chooseRanges(const std::vector<Observed> &seen, size_t runs) {
 Result<std::string> Quantizer::write(string_view key, const std::string &text) {
   onnx::ExternalFiles files(impl->folder);
   ModelEdit edit(impl->file.bytes(), impl->model, *impl->graph);
-  TENON_TRY(raiseOpset(impl->model, *impl->graph, edit));
+  TENON_ASSIGN(int64_t opset, raiseOpset(impl->model, *impl->graph, edit, opsetOf(impl->settings)));
   std::map<string_view, const Channels *> channels;
   for (const auto &[name, known] : impl->channels) {
     if (impl->settings.correctsBias) {
@@ -332,7 +368,8 @@ Result<std::string> Quantizer::write(string_view key, const std::string &text) {
     }
   }
   QdqWriter writer(*impl->graph, impl->plan, impl->affines, impl->smoothed, channels, edit, files);
-  writer.useBlocks(impl->settings.weightBits == 4);
+  writer.useForm(impl->settings.form, opset);
+  writer.useBlocks(impl->settings, impl->grams);
   writer.limitWeights(impl->settings.reducesRange ? kMostReduced : kMostWeight);
   TENON_TRY(writer.run(impl->facts));
   if (!text.empty()) {
