@@ -1,24 +1,41 @@
-// Weights of 4 bits: blocks along the depth of a product, each with a scale and a zero point, in
-// the layout of com.microsoft's MatMulNBits.
+// Weights of 4 bits: blocks along the depth of a product, each with a scale and a zero point, and
+// the two layouts in which models hold them.
 #pragma once
 
+#include "compiler/quant/Gram.h"
 #include "compiler/quant/Weights.h"
 
 namespace tenon::quant {
 
-struct BlockWeight {
-  int64_t depth = 0, columns = 0, blocks = 0;
-  std::vector<uint8_t> values; ///< [columns, blocks, kBlock / 2], the first number in the low bits
-  std::vector<float> scales;   ///< [columns, blocks]
-  std::vector<uint8_t> zeros;  ///< [columns, blocks / 2 rounded up], the first in the low bits
-  double error = 0;            ///< as QuantizedWeight::error
-};
-
 /// Numbers of a block.
 inline constexpr int64_t kBlock = 32;
 
+struct BlockWeight {
+  int64_t depth = 0, columns = 0, blocks = 0;
+  std::vector<uint8_t>
+      levels; ///< [columns, blocks * kBlock]; what lacks at the end is the zero point
+  std::vector<float> scales;  ///< [columns, blocks]
+  std::vector<uint8_t> zeros; ///< [columns, blocks]
+  double error = 0;           ///< as QuantizedWeight::error
+  double gain = 0;            ///< of rounding by samples: decibels that the product's error falls
+};
+
 /// Of weights of rank 2 whose columns are counted along `axis`. Each block gets the range of the
-/// least squared error.
-BlockWeight quantizeBlocks(const Floats &weight, size_t axis);
+/// least squared error; with a Gram matrix of the rows that they multiply, that of the product.
+BlockWeight quantizeBlocks(const Floats &weight, size_t axis, const Gram *gram = nullptr);
+
+/// For com.microsoft's MatMulNBits, the first number in the low bits: [columns, blocks, kBlock /
+/// 2], and zero points [columns, blocks / 2 rounded up].
+std::vector<uint8_t> packForProduct(const BlockWeight &weight);
+std::vector<uint8_t> packZerosForProduct(const BlockWeight &weight);
+
+/// For DequantizeLinear with block_size along the other axis than `axis`: the levels in the order
+/// of the weights, and scales and zero points likewise, two numbers of 4 bits in a byte.
+struct PackedBlocks {
+  std::vector<int64_t> scaleDims;
+  std::vector<uint8_t> levels, zeros;
+  std::vector<float> scales;
+};
+PackedBlocks packForDequantize(const BlockWeight &weight, size_t axis);
 
 } // namespace tenon::quant

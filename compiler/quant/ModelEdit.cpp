@@ -80,20 +80,12 @@ void ModelEdit::addOperand(size_t node, const std::string &value) {
   moreOperands[node].push_back(value);
 }
 void ModelEdit::setInteger(size_t node, string_view attribute, int64_t value) {
-  setIntegers(node, attribute, {});
-  attributes[node].back() = Message()
-                                .text(kAttributeName, attribute)
-                                .varint(kAttributeInteger, static_cast<uint64_t>(value))
-                                .varint(kAttributeType, kIntegerType);
+  dropAttribute(node, attribute);
+  addInteger(attributes[node], attribute, value);
 }
 void ModelEdit::setIntegers(size_t node, string_view attribute, std::span<const int64_t> values) {
   dropAttribute(node, attribute);
-  Message message;
-  message.text(kAttributeName, attribute);
-  for (int64_t value : values) {
-    message.varint(kAttributeIntegers, static_cast<uint64_t>(value));
-  }
-  attributes[node].push_back(message.varint(kAttributeType, kIntegersType));
+  addIntegers(attributes[node], attribute, values);
 }
 void ModelEdit::setResult(size_t node, string_view value) { results[node] = value; }
 void ModelEdit::drop(size_t node) { dropped.insert(node); }
@@ -125,7 +117,8 @@ std::set<string_view> ModelEdit::unread() const {
   auto look = [&](string_view name) {
     const std::vector<Use> &uses = graph.uses(name);
     // What nobody read from the beginning is the model's own affair.
-    if (!uses.empty() && !graph.isKept(name) && std::none_of(uses.begin(), uses.end(), isRead)) {
+    if (!uses.empty() && !wanted.contains(name) && !graph.isKept(name) &&
+        std::none_of(uses.begin(), uses.end(), isRead)) {
       result.insert(name);
     }
   };
@@ -178,9 +171,7 @@ std::string ModelEdit::nodeMessage(size_t index, string_view old) const {
     return Status::ok();
   });
   if (auto given = attributes.find(index); given != attributes.end()) {
-    for (const Message &own : given->second) {
-      message.add(kNodeAttribute, own);
-    }
+    message.raw(given->second.str());
   }
   return status ? message.str() : std::string(old);
 }
@@ -288,13 +279,31 @@ void addInteger(Message &node, string_view attribute, int64_t value) {
   node.add(kNodeAttribute, integer);
 }
 
+void addIntegers(Message &node, string_view attribute, std::span<const int64_t> values) {
+  Message integers;
+  integers.text(kAttributeName, attribute);
+  for (int64_t value : values) {
+    integers.varint(kAttributeIntegers, static_cast<uint64_t>(value));
+  }
+  node.add(kNodeAttribute, integers.varint(kAttributeType, kIntegersType));
+}
+
 onnx::Message nodeMessage(string_view op, const std::string &name,
-                          std::span<const std::string> inputs, const std::string &output) {
+                          std::span<const std::string> inputs,
+                          std::span<const std::string> outputs) {
   Message message;
   for (const std::string &input : inputs) {
     message.text(kNodeInput, input);
   }
-  return message.text(kNodeOutput, output).text(kNodeName, name).text(kNodeOp, op);
+  for (const std::string &output : outputs) {
+    message.text(kNodeOutput, output);
+  }
+  return message.text(kNodeName, name).text(kNodeOp, op);
+}
+
+onnx::Message nodeMessage(string_view op, const std::string &name,
+                          std::span<const std::string> inputs, const std::string &output) {
+  return nodeMessage(op, name, inputs, std::span(&output, 1));
 }
 
 onnx::Message nodeMessage(string_view op, const std::string &name,

@@ -14,6 +14,11 @@
 
 namespace tenon::quant {
 
+/// The elements as a tensor's raw data.
+template <typename T> std::string_view bytesOf(const std::vector<T> &values) {
+  return {reinterpret_cast<const char *>(values.data()), values.size() * sizeof(T)};
+}
+
 class ModelEdit {
 public:
   ModelEdit(Bytes file, const onnx::Model &model, const Graph &graph);
@@ -28,6 +33,8 @@ public:
   void setOperand(Use use, const std::string &value);
   /// Operands that the node has not so far come behind the others; for the bias of a convolution.
   void addOperand(size_t node, const std::string &value);
+  /// A constant stays, since an added node reads it.
+  void keep(std::string_view constant) { wanted.insert(constant); }
   void dropAttribute(size_t node, std::string_view name) { withoutAttributes[node].insert(name); }
   /// In place of the attribute of that name, if the node has it.
   void setInteger(size_t node, std::string_view attribute, int64_t value);
@@ -68,12 +75,13 @@ private:
   std::map<size_t, std::map<size_t, std::string>> operands;
   std::map<size_t, std::vector<std::string>> moreOperands;
   std::map<size_t, std::set<std::string_view>> withoutAttributes;
-  std::map<size_t, std::vector<onnx::Message>> attributes;
+  std::map<size_t, onnx::Message> attributes; ///< that are set
   std::set<std::string_view> shapeless;
   std::optional<int64_t> opsetVersion, irVersion;
   std::set<std::string, std::less<>> domains; ///< that were not imported
   std::map<size_t, std::string> results;
   std::set<size_t> dropped;
+  std::set<std::string_view> wanted;
   std::map<size_t, std::vector<onnx::Message>> before, after;
   std::vector<onnx::Message> first, constants, metadata;
 };
@@ -81,7 +89,12 @@ private:
 /// A node of ONNX's own domain.
 onnx::Message nodeMessage(std::string_view op, const std::string &name,
                           std::span<const std::string> inputs, const std::string &output);
+/// One with several results.
+onnx::Message nodeMessage(std::string_view op, const std::string &name,
+                          std::span<const std::string> inputs,
+                          std::span<const std::string> outputs);
 void addInteger(onnx::Message &node, std::string_view attribute, int64_t value);
+void addIntegers(onnx::Message &node, std::string_view attribute, std::span<const int64_t> values);
 /// The same with an integer attribute.
 onnx::Message nodeMessage(std::string_view op, const std::string &name,
                           std::span<const std::string> inputs, const std::string &output,

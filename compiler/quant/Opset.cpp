@@ -13,7 +13,10 @@ namespace {
 using onnx::DataType;
 using std::string_view;
 
-constexpr int64_t kOpset = 13, kOldest = 7, kIrVersion = 7;
+constexpr int64_t kOpset = 13, kOldest = 7;
+
+/// That came with an opset (docs/Versioning.md of onnx).
+int64_t irVersionOf(int64_t opset) { return opset >= 21 ? 10 : opset >= 19 ? 9 : 7; }
 
 constexpr string_view kSame[] = {"Abs",
                                  "Acos",
@@ -113,10 +116,11 @@ constexpr string_view kSame[] = {"Abs",
 
 class OpsetRaiser {
 public:
-  OpsetRaiser(const Graph &graph, int64_t version, ModelEdit &edit)
-      : graph(graph), version(version), edit(edit) {}
+  OpsetRaiser(const Graph &graph, int64_t version, int64_t least, ModelEdit &edit)
+      : graph(graph), version(version), least(least), edit(edit) {}
 
   Status raise(size_t index);
+  Status raiseLater(size_t index);
 
 private:
   std::string integers(size_t index, string_view attribute, const std::vector<int64_t> &values) {
@@ -146,15 +150,15 @@ private:
   Status refuse(size_t index) const {
     return Status::error(
         ErrorId::BadArgument,
-        strCat("the model is of opset ", version, ", scales for each channel exist from opset ",
-               kOpset, " on, and ", graph.node(index).opType, " '", nameOf(graph.node(index)),
+        strCat("the model is of opset ", version, ", what is to be written exists from opset ",
+               least, " on, and ", graph.node(index).opType, " '", nameOf(graph.node(index)),
                "' is not known to mean the same there"),
         "export it again with a newer opset, or raise it with onnx.version_converter");
   }
   std::optional<size_t> rankOf(string_view value) const;
 
   const Graph &graph;
-  int64_t version;
+  int64_t version, least;
   ModelEdit &edit;
 };
 
@@ -237,11 +241,21 @@ Status OpsetRaiser::raise(size_t index) {
   return Status::ok();
 }
 
+Status OpsetRaiser::raiseLater(size_t index) {
+  return raiseLaterNode(graph, index, version, least, edit) ? Status::ok() : refuse(index);
+}
+
 } // namespace
 
-Status raiseOpset(const onnx::Model &model, const Graph &graph, ModelEdit &edit) {
+Result<int64_t> raiseOpset(const onnx::Model &model, const Graph &graph, ModelEdit &edit,
+                           int64_t least) {
+  int64_t result = least;
   for (const onnx::OpsetImport &opset : model.opsets) {
-    if (!opset.domain.empty() || opset.version >= kOpset) {
+    if (!opset.domain.empty()) {
+      continue;
+    }
+    result = std::max(least, opset.version);
+    if (opset.version >= least) {
       continue;
     }
     if (opset.version < kOldest) {
@@ -250,13 +264,18 @@ Status raiseOpset(const onnx::Model &model, const Graph &graph, ModelEdit &edit)
                                   kOldest, " on can be quantized"),
                            "export it again with a newer opset");
     }
-    OpsetRaiser raiser(graph, opset.version, edit);
+    OpsetRaiser raiser(graph, opset.version, least, edit);
     for (size_t i = 0; i < graph.all().size(); ++i) {
-      TENON_TRY(raiser.raise(i));
+      if (opset.version < kOpset) {
+        TENON_TRY(raiser.raise(i));
+      }
+      if (least > kOpset) {
+        TENON_TRY(raiser.raiseLater(i));
+      }
     }
-    edit.setVersions(kOpset, std::max(model.irVersion, kIrVersion));
+    edit.setVersions(least, std::max(model.irVersion, irVersionOf(least)));
   }
-  return Status::ok();
+  return result;
 }
 
 } // namespace tenon::quant

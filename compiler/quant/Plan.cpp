@@ -21,12 +21,15 @@ constexpr int64_t kFewColumns = 16;
 class Planner {
 public:
   Planner(const Graph &graph, const Overrides &overrides, Mode mode)
-      : graph(graph), overrides(overrides) {
+      : graph(graph), overrides(overrides), mode(mode) {
     plan.layers = findLayers(graph, overrides);
     for (Layer &layer : plan.layers) {
-      if (mode == Mode::WeightsOnly && layer.treatment == Treatment::Narrow) {
+      bool isDynamic = mode == Mode::Dynamic && isRowsByMatrix(graph, layer);
+      if (mode != Mode::Narrow && layer.treatment == Treatment::Narrow && !isDynamic) {
         layer.treatment = layer.weight ? Treatment::WeightsOnly : Treatment::Wide;
-        layer.reason = layer.weight ? "" : "it has no weights";
+        layer.reason = !layer.weight           ? "it has no weights"
+                       : mode == Mode::Dynamic ? "no product of rows by a matrix"
+                                               : "";
       }
     }
   }
@@ -45,6 +48,7 @@ private:
 
   const Graph &graph;
   const Overrides &overrides;
+  Mode mode;
   Plan plan;
   std::map<string_view, size_t> wanted; ///< tensors with a quantizer, and their sets
   std::vector<size_t> parents;
@@ -167,7 +171,8 @@ void Planner::findEmbeddings() {
 
 Plan Planner::run() {
   for (const Layer &layer : plan.layers) {
-    for (size_t operand = 0; layer.treatment == Treatment::Narrow && operand < 2; ++operand) {
+    bool isNarrow = layer.treatment == Treatment::Narrow && mode == Mode::Narrow;
+    for (size_t operand = 0; isNarrow && operand < 2; ++operand) {
       if (operand == 0 || !layer.weight) {
         want(graph.node(layer.node).inputs[operand]);
         plan.uses.push_back({layer.node, operand});
@@ -214,6 +219,14 @@ std::string_view nameOf(Treatment treatment) {
     return "wide";
   }
   return "";
+}
+
+bool isRowsByMatrix(const Graph &graph, const Layer &layer) {
+  const onnx::Node &node = graph.node(layer.node);
+  bool isGemm = graph.isOp(layer.node, "Gemm") && integerOf(node, "transA", 0) == 0 &&
+                realOf(node, "alpha", 1) == 1 && realOf(node, "beta", 1) == 1;
+  return layer.weight && layer.weight->tensor->dims.size() == 2 &&
+         (isGemm || graph.isOp(layer.node, "MatMul"));
 }
 
 Plan makePlan(const Graph &graph, const Overrides &overrides, Mode mode) {

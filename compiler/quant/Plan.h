@@ -62,8 +62,16 @@ struct Plan {
   std::vector<Use> uses;                      ///< operands that read the quantized form
 };
 
-/// Whether layers of weights keep wide activations all, whatever the rules say.
-enum class Mode : uint8_t { Narrow, WeightsOnly };
+/// What becomes of layers that the rules do not leave wide.
+enum class Mode : uint8_t {
+  Narrow,      ///< activations have ranges that samples tell
+  WeightsOnly, ///< activations stay wide
+  Dynamic, ///< products find the scale of each row when they run; the rest keeps wide activations
+};
+
+/// A product of rows by a constant matrix, and at most a bias behind it: what other operators than
+/// MatMul and Gemm can say.
+bool isRowsByMatrix(const Graph &graph, const Layer &layer);
 
 Plan makePlan(const Graph &graph, const Overrides &overrides, Mode mode = Mode::Narrow);
 

@@ -3,23 +3,20 @@
 #include "compiler/quant/QdqWriter.h"
 
 #include "compiler/quant/Blocks.h"
+#include "compiler/quant/Float8.h"
 #include "support/text/Text.h"
 
 #include <cmath>
 #include <limits>
 
 namespace tenon::quant {
-namespace {
 
 using onnx::DataType;
 using onnx::Message;
 using std::string_view;
 
-template <typename T> string_view bytesOf(const std::vector<T> &values) {
-  return {reinterpret_cast<const char *>(values.data()), values.size() * sizeof(T)};
-}
-
-} // namespace
+/// Of weights that are stored alone: 0.01 is a signal 20 dB above the noise for every input.
+constexpr double kMostLoss = 0.01;
 
 Status QdqWriter::foldNorm(const Layer &layer, Floats &weight, std::vector<float> &bias) {
   const onnx::Node &norm = graph.node(*layer.norm);
@@ -34,54 +31,6 @@ Status QdqWriter::foldNorm(const Layer &layer, Floats &weight, std::vector<float
   return Status::ok();
 }
 
-/// Takes off the mean of what rounding the weights adds to each output channel (Nagel et al.,
-/// 2019). A shift that is large beside the channel's own spread is left: the samples do not support
-/// it.
-void QdqWriter::correctBias(const Layer &layer, const Floats &weight, const QuantizedWeight &narrow,
-                            std::vector<float> &bias, LayerFacts &facts) const {
-  constexpr double kBound = 0.25;
-  const onnx::Node &node = graph.node(layer.node);
-  bool isConv = graph.isOp(layer.node, "Conv");
-  bool isGemm = graph.isOp(layer.node, "Gemm") && realOf(node, "alpha", 1) == 1 &&
-                realOf(node, "beta", 1) == 1;
-  auto known = channels.find(node.inputs.front());
-  bool hasBias = !bias.empty() || layer.bias.empty();
-  if ((!isConv && !isGemm) || known == channels.end() || !hasBias ||
-      layer.treatment != Treatment::Narrow) {
-    return;
-  }
-  const Channels &inputs = *known->second;
-  size_t axis = static_cast<size_t>(layer.weight->axis), outputs = narrow.scales.size();
-  size_t depth = static_cast<size_t>(weight.dims[1 - axis]);
-  size_t each = weight.values.size() / (outputs * depth); // taps of a convolution
-  size_t groups = isConv ? static_cast<size_t>(integerOf(node, "group", 1)) : 1;
-  auto factors = smoothed.find(node.inputs.front());
-  if (inputs.means.size() != depth * groups) {
-    return;
-  }
-  bias.resize(outputs);
-  for (size_t output = 0; output < outputs; ++output) {
-    double shift = 0, spread = 0;
-    for (size_t k = 0; k < depth; ++k) {
-      size_t channel = output / (outputs / groups) * depth + k;
-      double factor = factors == smoothed.end() ? 1 : factors->second.factors[channel];
-      for (size_t tap = 0; tap < each; ++tap) {
-        size_t i = axis == 0 ? (output * depth + k) * each + tap : k * outputs + output;
-        double kept = double(narrow.values[i]) * narrow.scales[output];
-        shift += (kept - weight.values[i]) * inputs.means[channel] / factor;
-        spread += double(weight.values[i]) * weight.values[i] * inputs.squares[channel] /
-                  (factor * factor);
-      }
-    }
-    double relative = std::fabs(shift) / std::max(std::sqrt(spread), 1e-30);
-    if (shift != 0 && relative < kBound) {
-      bias[output] -= static_cast<float>(shift);
-      ++facts.corrected;
-      facts.correction = std::max(facts.correction, relative);
-    }
-  }
-}
-
 /// As int32 where the operands are 8 bits, else as it is. A bias that 32 bits do not hold stays
 /// too: then its channel has nearly no weights.
 void QdqWriter::writeBias(const Layer &layer, const std::vector<float> &bias,
@@ -91,8 +40,9 @@ void QdqWriter::writeBias(const Layer &layer, const std::vector<float> &bias,
   std::vector<int64_t> dims = {static_cast<int64_t>(bias.size())};
   std::vector<int32_t> integers;
   std::vector<float> steps;
-  bool isNarrow = layer.treatment == Treatment::Narrow && scales.size() == bias.size() &&
-                  realOf(node, "alpha", 1) == 1 && realOf(node, "beta", 1) == 1;
+  bool isNarrow = layer.treatment == Treatment::Narrow && scheme == Scheme::Static &&
+                  scales.size() == bias.size() && realOf(node, "alpha", 1) == 1 &&
+                  realOf(node, "beta", 1) == 1;
   for (size_t c = 0; isNarrow && c < bias.size(); ++c) {
     float step = affines[plan.groupOf.at(node.inputs.front())].scale * scales[c];
     double value = std::nearbyint(double(bias[c]) / step);
@@ -124,10 +74,9 @@ void QdqWriter::writeBias(const Layer &layer, const std::vector<float> &bias,
   }
 }
 
-QdqWriter::Stored QdqWriter::store(const std::string &base, QuantizedWeight weight) {
-  Stored parts{edit.freshName(base + "_quantized"), "", "", std::move(weight)};
-  edit.addConstant(parts.quantized, DataType::Int8, parts.weight.dims,
-                   bytesOf(parts.weight.values));
+QdqWriter::Stored QdqWriter::store(const std::string &base, QuantizedWeight weight, DataType type) {
+  Stored parts{edit.freshName(base + "_quantized"), "", "", std::move(weight), type};
+  edit.addConstant(parts.quantized, type, parts.weight.dims, bytesOf(parts.weight.values));
   return parts;
 }
 
@@ -137,7 +86,7 @@ void QdqWriter::storeScales(const std::string &base, Stored &parts) {
   parts.zero = edit.freshName(base + "_zero_point");
   std::vector<int64_t> dims = {static_cast<int64_t>(parts.weight.scales.size())};
   edit.addConstant(parts.scale, DataType::Float, dims, bytesOf(parts.weight.scales));
-  edit.addConstant(parts.zero, DataType::Int8, dims,
+  edit.addConstant(parts.zero, parts.type, dims,
                    bytesOf(std::vector<int8_t>(parts.weight.scales.size())));
 }
 
@@ -147,6 +96,13 @@ Status QdqWriter::writeLayer(const Layer &layer, LayerFacts &facts) {
   }
   const onnx::Node &node = graph.node(layer.node);
   TENON_ASSIGN(Floats weight, loadFloats(*layer.weight->tensor, files));
+  bool isBlocked = usesBlocks && isRowsByMatrix(graph, layer);
+  if (layer.treatment == Treatment::WeightsOnly && !isBlocked &&
+      lossOfInputs(weight, layer.weight->axis) > kMostLoss) {
+    facts.treatment = Treatment::Wide;
+    facts.reason = "8 bits lose its small weights beside large ones";
+    return Status::ok();
+  }
   std::vector<float> bias;
   const onnx::Tensor *old = graph.constant(layer.bias);
   if (old && old->type == DataType::Float && old->dims.size() == 1) {
@@ -161,8 +117,7 @@ Status QdqWriter::writeLayer(const Layer &layer, LayerFacts &facts) {
   if (layer.norm) {
     TENON_TRY(foldNorm(layer, weight, bias));
   }
-  if (usesBlocks && layer.treatment == Treatment::WeightsOnly && graph.isOp(layer.node, "MatMul") &&
-      weight.dims.size() == 2) {
+  if (isBlocked && layer.treatment == Treatment::WeightsOnly) {
     writeBlocks(layer, weight, facts);
     return Status::ok();
   }
@@ -174,87 +129,38 @@ Status QdqWriter::writeLayer(const Layer &layer, LayerFacts &facts) {
   std::pair<string_view, int64_t> key(layer.weight->name, layer.weight->axis);
   std::string base = strCat(nameOf(node), "_weight");
   auto known = isOwn ? stored.end() : stored.find(key);
-  Stored parts = known != stored.end()
-                     ? known->second
-                     : store(base, quantizeWeight(weight, layer.weight->axis, mostWeight));
+  bool isNarrow = layer.treatment == Treatment::Narrow;
+  if (isNarrow && isDynamic(scheme)) {
+    writeDynamic(layer, weight, facts);
+    return Status::ok();
+  }
+  bool isFloat8 = isNarrow && scheme == Scheme::Float8;
+  // Weights in two forms are not shared.
+  known = isFloat8 ? stored.end() : known;
+  Stored parts = known != stored.end() ? known->second
+                 : isFloat8 ? store(base, quantizeWeightFloat8(weight, layer.weight->axis),
+                                    DataType::Float8E4M3FN)
+                            : store(base, quantizeWeight(weight, layer.weight->axis, mostWeight));
   if (parts.scale.empty()) {
     storeScales(base, parts);
   }
   const QuantizedWeight &narrow = parts.weight;
   facts.weightError = narrow.error;
   correctBias(layer, weight, narrow, bias, facts);
+  TENON_TRY(correctSum(layer, weight, narrow, facts));
   std::string name = edit.freshName(base);
   std::string inputs[] = {parts.quantized, parts.scale, parts.zero};
   Message wide = nodeMessage("DequantizeLinear", edit.freshName(base + "_DequantizeLinear"), inputs,
                              name, "axis", layer.weight->axis);
-  if (sharesTranspose(layer)) {
-    // Each layer gets a Transpose of its own: the others may read other weights, or the wide ones.
-    std::string turned = edit.freshName(base + "_transposed");
-    edit.insertBefore(layer.node, std::move(wide));
-    edit.insertBefore(layer.node, nodeMessage("Transpose", edit.freshName(base + "_Transpose"),
-                                              std::span(&name, 1), turned));
-    edit.setOperand({layer.node, 1}, turned);
-  } else {
-    edit.insertBefore(layer.weight->use.node, std::move(wide));
-    edit.setOperand(layer.weight->use, name);
-  }
-  leaveTranspose(layer);
+  readThrough(layer, std::move(wide), name, base);
   if (!bias.empty()) {
     writeBias(layer, bias, narrow.scales, facts);
   }
-  if (!isOwn && (graph.uses(layer.weight->name).size() > 1 || sharesTranspose(layer))) {
+  if (!isOwn && !isFloat8 &&
+      (graph.uses(layer.weight->name).size() > 1 || sharesTranspose(layer))) {
     stored.emplace(key, std::move(parts));
   }
   return Status::ok();
-}
-
-/// MatMulNBits in place of the product.
-void QdqWriter::writeBlocks(const Layer &layer, const Floats &weight, LayerFacts &facts) {
-  const onnx::Node &node = graph.node(layer.node);
-  BlockWeight narrow = quantizeBlocks(weight, static_cast<size_t>(layer.weight->axis));
-  facts.weightError = narrow.error;
-  facts.bits = 4;
-  std::string base = strCat(nameOf(node), "_weight");
-  std::string quantized = edit.freshName(base + "_quantized");
-  std::string scale = edit.freshName(base + "_scale"), zero = edit.freshName(base + "_zero_point");
-  std::vector<int64_t> dims = {narrow.columns, narrow.blocks, kBlock / 2};
-  edit.addConstant(quantized, DataType::UInt8, dims, bytesOf(narrow.values));
-  dims = {narrow.columns * narrow.blocks};
-  edit.addConstant(scale, DataType::Float, dims, bytesOf(narrow.scales));
-  dims = {static_cast<int64_t>(narrow.zeros.size())};
-  edit.addConstant(zero, DataType::UInt8, dims, bytesOf(narrow.zeros));
-  std::string inputs[] = {std::string(node.inputs.front()), quantized, scale, zero};
-  Message product = nodeMessage("MatMulNBits", std::string(nameOf(node)), inputs,
-                                std::string(node.outputs.front()));
-  addInteger(product, "K", narrow.depth);
-  addInteger(product, "N", narrow.columns);
-  addInteger(product, "bits", 4);
-  addInteger(product, "block_size", kBlock);
-  edit.setDomain(product, "com.microsoft");
-  edit.drop(layer.node);
-  edit.insertBefore(layer.node, std::move(product));
-  size_t reader = layer.weight->use.node;
-  if (reader != layer.node && !sharesTranspose(layer)) {
-    edit.drop(reader);
-  }
-  leaveTranspose(layer);
-}
-
-bool QdqWriter::sharesTranspose(const Layer &layer) const {
-  size_t reader = layer.weight->use.node;
-  return reader != layer.node && !graph.onlyReader(graph.node(reader).outputs.front());
-}
-
-/// A shared Transpose goes with the last of its readers.
-void QdqWriter::leaveTranspose(const Layer &layer) {
-  size_t transpose = layer.weight->use.node;
-  if (sharesTranspose(layer)) {
-    std::string_view turned = graph.node(transpose).outputs.front();
-    size_t left = ++leavers[transpose];
-    if (left == graph.uses(turned).size() && !graph.isKept(turned)) {
-      edit.drop(transpose);
-    }
-  }
 }
 
 /// Rows of 8 bits with a scale each, which are read and only then become floats: a table behind
@@ -325,7 +231,8 @@ void QdqWriter::writeQuantizers() {
     std::string base(plan.groups[i].tensors.front());
     parameters.push_back({edit.freshName(base + "_scale"), edit.freshName(base + "_zero_point")});
     edit.addScalar(parameters[i].scale, affines[i].scale);
-    edit.addConstant(parameters[i].zero, DataType::UInt8, {},
+    edit.addConstant(parameters[i].zero,
+                     scheme == Scheme::Float8 ? DataType::Float8E4M3FN : DataType::UInt8, {},
                      string_view(reinterpret_cast<const char *>(&affines[i].zero), 1));
   }
   std::map<string_view, std::string> narrow;

@@ -2,6 +2,8 @@
 // biases as integers, embedding tables in 8 bits.
 #pragma once
 
+#include "compiler/quant/Blocks.h"
+#include "compiler/quant/DynamicProducts.h"
 #include "compiler/quant/ModelEdit.h"
 #include "compiler/quant/Plan.h"
 #include "compiler/quant/Quantize.h"
@@ -20,8 +22,17 @@ public:
       : graph(graph), plan(plan), affines(affines), smoothed(smoothed), channels(channels),
         edit(edit), files(files) {}
 
+  /// `opset` is that of the written model.
+  void useScheme(Scheme wanted, int64_t opset) {
+    scheme = wanted;
+    opsetVersion = opset;
+  }
   /// Weights of products that are stored in few bits have 4 of them.
-  void useBlocks(bool isOn) { usesBlocks = isOn; }
+  void useBlocks(const Settings &settings, const Grams &known) {
+    usesBlocks = settings.weightBits == 4;
+    blockForm = settings.blockForm;
+    grams = &known;
+  }
   void limitWeights(int most) { mostWeight = most; }
   /// Collects all changes in the edit, and says what the weights lost.
   Status run(Facts &facts);
@@ -34,16 +45,28 @@ private:
   struct Stored {
     std::string quantized, scale, zero;
     QuantizedWeight weight;
+    onnx::DataType type = onnx::DataType::Int8;
   };
-  Stored store(const std::string &base, QuantizedWeight weight);
+  Stored store(const std::string &base, QuantizedWeight weight,
+               onnx::DataType type = onnx::DataType::Int8);
   void storeScales(const std::string &base, Stored &parts);
   Status writeLayer(const Layer &layer, LayerFacts &facts);
   Status foldNorm(const Layer &layer, Floats &weight, std::vector<float> &bias);
   void correctBias(const Layer &layer, const Floats &weight, const QuantizedWeight &narrow,
                    std::vector<float> &bias, LayerFacts &facts) const;
+  Status correctSum(const Layer &layer, const Floats &weight, const QuantizedWeight &narrow,
+                    LayerFacts &facts);
+  void takeOff(const Layer &layer, const Floats &weight, const QuantizedWeight &narrow,
+               std::vector<float> &bias, LayerFacts &facts) const;
   void writeBias(const Layer &layer, const std::vector<float> &bias, std::span<const float> scales,
                  const LayerFacts &facts);
+  void writeDynamic(const Layer &layer, const Floats &weight, LayerFacts &facts);
   void writeBlocks(const Layer &layer, const Floats &weight, LayerFacts &facts);
+  void writeBlockProduct(const Layer &layer, const BlockWeight &weight);
+  void writeBlockDequantize(const Layer &layer, const BlockWeight &weight);
+  void leaveWeight(const Layer &layer);
+  void readThrough(const Layer &layer, onnx::Message wide, const std::string &name,
+                   const std::string &base);
   bool sharesTranspose(const Layer &layer) const;
   void leaveTranspose(const Layer &layer);
   Status writeEmbedding(const Embedding &embedding, LayerFacts &facts);
@@ -58,7 +81,12 @@ private:
   const std::map<std::string_view, const Channels *> &channels;
   ModelEdit &edit;
   onnx::ExternalFiles &files;
+  Scheme scheme = Scheme::Static;
+  int64_t opsetVersion = 0;
+  std::map<std::string_view, DynamicRows> dynamicRows; ///< quantized operands of dynamic products
   bool usesBlocks = false;
+  BlockForm blockForm = BlockForm::Product;
+  const Grams *grams = nullptr;
   int mostWeight = kMostWeight;
   std::map<size_t, size_t> leavers; ///< readers of a shared Transpose that have their own now
   /// Constants as they were stored for the first of their readers, by name and axis.

@@ -2,6 +2,7 @@
 #include "compiler/quant/Quantize.h"
 
 #include "compiler/frontend/onnx/wire/ModelReader.h"
+#include "compiler/quant/Float8.h"
 #include "compiler/quant/Opset.h"
 #include "compiler/quant/QdqWriter.h"
 #include "support/files/MappedFile.h"
@@ -32,6 +33,13 @@ Status refuseQuantized(const Graph &graph) {
   return Status::ok();
 }
 
+/// The least one that knows the scheme.
+int64_t opsetOf(const Settings &settings) {
+  constexpr int64_t kChannelScales = 13, kFloat8 = 19, kBlocks = 21;
+  bool isBlocked = settings.weightBits == 4 && settings.blockForm == BlockForm::Dequantize;
+  return isBlocked ? kBlocks : settings.scheme == Scheme::Float8 ? kFloat8 : kChannelScales;
+}
+
 } // namespace
 
 struct Quantizer::Impl {
@@ -47,6 +55,7 @@ struct Quantizer::Impl {
   std::map<string_view, Channels> channels;
   std::vector<std::pair<std::string, std::string>> metadata; ///< of what is written
   Facts facts;
+  Grams grams;
 
   Status checkPlan() const;
   void observe(string_view tensor, bool hasHistogram, std::optional<int64_t> axis);
@@ -74,9 +83,11 @@ Result<Quantizer> Quantizer::open(const std::string &path, const Settings &setti
   TENON_TRY(refuseQuantized(*impl->graph));
   // Said before any work.
   ModelEdit trial(impl->file.bytes(), impl->model, *impl->graph);
-  TENON_TRY(raiseOpset(impl->model, *impl->graph, trial));
+  TENON_TRY(raiseOpset(impl->model, *impl->graph, trial, opsetOf(settings)).takeStatus());
   impl->plan = makePlan(*impl->graph, settings.overrides,
-                        settings.weightBits == 0 ? Mode::Narrow : Mode::WeightsOnly);
+                        settings.weightBits != 0     ? Mode::WeightsOnly
+                        : isDynamic(settings.scheme) ? Mode::Dynamic
+                                                     : Mode::Narrow);
   TENON_TRY(impl->checkPlan());
   impl->listObservations();
   return Quantizer(std::move(impl));
@@ -153,6 +164,9 @@ void Quantizer::Impl::listObservations() {
       observe(source, true, std::nullopt);
     }
   }
+  if (settings.scheme != Scheme::Static) {
+    return;
+  }
   for (const Layer &layer : plan.layers) {
     const onnx::Node &node = graph->node(layer.node);
     bool isRows = graph->isOp(layer.node, "MatMul") ||
@@ -203,7 +217,7 @@ bool Quantizer::Impl::hasFixedBatch() const {
 /// Products of one row, which reading weights bounds, keep wide activations: known once their
 /// operands were counted.
 void Quantizer::Impl::leaveRows(const std::vector<Observed> &seen, size_t runs) {
-  if (!hasFixedBatch() || settings.weightBits != 0) {
+  if (!hasFixedBatch() || settings.weightBits != 0 || isDynamic(settings.scheme)) {
     return;
   }
   std::map<string_view, uint64_t> elements;
@@ -270,6 +284,21 @@ Status Quantizer::Impl::smooth(size_t group, double error, TensorFacts &tensorFa
   return Status::ok();
 }
 
+std::map<std::string, size_t> Quantizer::gramTensors() const {
+  std::map<std::string, size_t> result;
+  for (const Layer &layer : impl->plan.layers) {
+    if (impl->settings.weightBits == 4 && layer.treatment == Treatment::WeightsOnly &&
+        isRowsByMatrix(*impl->graph, layer)) {
+      size_t axis = static_cast<size_t>(layer.weight->axis);
+      result[std::string(impl->graph->node(layer.node).inputs.front())] =
+          static_cast<size_t>(layer.weight->tensor->dims[1 - axis]);
+    }
+  }
+  return result;
+}
+
+void Quantizer::setGrams(Grams known) { impl->grams = std::move(known); }
+
 Status Quantizer::chooseRanges(const std::vector<Observed> &seen, size_t runs) {
   std::map<string_view, const Histogram *> histograms;
   for (size_t i = 0; i < impl->observations.size(); ++i) {
@@ -312,6 +341,12 @@ Status Quantizer::chooseRanges(const std::vector<Observed> &seen, size_t runs) {
     facts.decibels = signalToNoise(histogram, facts.range);
     facts.levels = levelsOfMost(histogram, facts.range);
     facts.clipped = shareOutside(histogram, facts.range);
+    if (impl->settings.scheme == Scheme::Float8) {
+      facts.range = facts.seen;
+      facts.affine = {scaleOfFloat8(histogram), 0};
+      facts.decibels = signalToNoiseFloat8(histogram, facts.affine.scale);
+      facts.levels = 256; // all: their distances are relative to the value
+    }
     for (const Layer &layer : impl->plan.layers) {
       const onnx::Node &node = impl->graph->node(layer.node);
       bool reads = std::any_of(group.tensors.begin(), group.tensors.end(), [&](string_view tensor) {
@@ -322,7 +357,8 @@ Status Quantizer::chooseRanges(const std::vector<Observed> &seen, size_t runs) {
       }
     }
     impl->affines.push_back(facts.affine);
-    if (impl->settings.smooths && impl->canSmooth(group)) {
+    bool canSmooth = impl->settings.smooths && impl->settings.scheme == Scheme::Static;
+    if (canSmooth && impl->canSmooth(group)) {
       TENON_TRY(impl->smooth(i, squaredError(histogram, facts.range), facts));
       facts.affine = impl->affines.back();
     }
@@ -334,7 +370,7 @@ Status Quantizer::chooseRanges(const std::vector<Observed> &seen, size_t runs) {
 Result<std::string> Quantizer::write(string_view key, const std::string &text) {
   onnx::ExternalFiles files(impl->folder);
   ModelEdit edit(impl->file.bytes(), impl->model, *impl->graph);
-  TENON_TRY(raiseOpset(impl->model, *impl->graph, edit));
+  TENON_ASSIGN(int64_t opset, raiseOpset(impl->model, *impl->graph, edit, opsetOf(impl->settings)));
   std::map<string_view, const Channels *> channels;
   for (const auto &[name, known] : impl->channels) {
     if (impl->settings.correctsBias) {
@@ -342,7 +378,8 @@ Result<std::string> Quantizer::write(string_view key, const std::string &text) {
     }
   }
   QdqWriter writer(*impl->graph, impl->plan, impl->affines, impl->smoothed, channels, edit, files);
-  writer.useBlocks(impl->settings.weightBits == 4);
+  writer.useScheme(impl->settings.scheme, opset);
+  writer.useBlocks(impl->settings, impl->grams);
   writer.limitWeights(impl->settings.reducesRange ? kMostReduced : kMostWeight);
   TENON_TRY(writer.run(impl->facts));
   if (!text.empty()) {

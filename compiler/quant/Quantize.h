@@ -9,6 +9,7 @@
 #pragma once
 
 #include "compiler/opt/precision/Observation.h"
+#include "compiler/quant/Gram.h"
 #include "compiler/quant/Plan.h"
 #include "compiler/quant/Range.h"
 #include "compiler/quant/Smoothing.h"
@@ -21,15 +22,34 @@
 
 namespace tenon::quant {
 
+/// How narrow layers say their numbers.
+enum class Scheme : uint8_t {
+  Static,        ///< QuantizeLinear and DequantizeLinear, activations u8, weights s8
+  Float8,        ///< the same with E4M3 on both sides, of opset 19
+  DynamicToken,  ///< products of s8 by s8 whose rows find their scales when they run
+  DynamicTensor, ///< DynamicQuantizeLinear and MatMulInteger: one scale for all that a run reads
+};
+inline bool isDynamic(Scheme scheme) {
+  return scheme == Scheme::DynamicToken || scheme == Scheme::DynamicTensor;
+}
+
+/// How a model says weights of 4 bits.
+enum class BlockForm : uint8_t {
+  Product,   ///< com.microsoft's MatMulNBits
+  Dequantize ///< DequantizeLinear with block_size, of opset 21
+};
+
 struct Settings {
+  Scheme scheme = Scheme::Static;
   RangeMethod method = RangeMethod::Mse;
   double percentile = 99.99;
   /// 8 or 4: weights only, which needs no samples; products of 4 bits, other layers of 8.
   unsigned weightBits = 0;
-  bool reducesRange = false; ///< weights up to kMostReduced
-  bool smooths = true;       ///< SmoothQuant, where it is predicted to help
-  bool correctsBias = true;  ///< where the samples support it
-  bool mayBeNone = false;    ///< whether a model of which nothing is quantized is no error
+  BlockForm blockForm = BlockForm::Product; ///< of those of 4 bits
+  bool reducesRange = false;                ///< weights up to kMostReduced
+  bool smooths = true;                      ///< SmoothQuant, where it is predicted to help
+  bool correctsBias = true;                 ///< where the samples support it
+  bool mayBeNone = false; ///< whether a model of which nothing is quantized is no error
   /// Treatments of layers and tables by the names of their nodes, which replace the first guess.
   Overrides overrides;
 };
@@ -44,13 +64,16 @@ struct Observed {
 struct LayerFacts {
   std::string name, op;
   Treatment treatment = Treatment::Narrow;
-  std::string reason;     ///< why it is not narrow
-  unsigned bits = 8;      ///< of the weights, unless it is wide
+  std::string reason; ///< why it is not narrow
+  unsigned bits = 8;  ///< of the weights, unless it is wide
+  double roundingGain =
+      0;                  ///< of 4 bits rounded by samples: decibels that the product's error falls
   double weightError = 0; ///< squared, relative; of weights that stay wide 0
   /// Channels whose bias takes off the mean of what rounding the weights adds, and the largest of
   /// these in terms of the standard deviation of the channel.
   size_t corrected = 0;
   double correction = 0;
+  double correctionGain = 0; ///< decibels that the error of the rounded weights falls by it
 };
 
 /// What became of a quantization group.
@@ -99,6 +122,11 @@ public:
   /// What to observe, and the names among it that are no inputs of the model.
   const std::vector<opt::Observation> &observations() const;
   std::vector<std::string> innerObserved() const;
+
+  /// Tensors of whose rows a Gram matrix helps to round, with the depth of each; empty but for
+  /// weights of 4 bits.
+  std::map<std::string, size_t> gramTensors() const;
+  void setGrams(Grams known);
 
   /// Finds the ranges: what was seen by each observation over `runs` runs.
   Status chooseRanges(const std::vector<Observed> &seen, size_t runs);

@@ -60,6 +60,17 @@ Result<Floats> loadFloats(const onnx::Tensor &tensor, onnx::ExternalFiles &files
   return floats;
 }
 
+Floats transposed(const Floats &weight) {
+  size_t rows = static_cast<size_t>(weight.dims[0]), columns = static_cast<size_t>(weight.dims[1]);
+  Floats result{{weight.dims[1], weight.dims[0]}, std::vector<float>(weight.values.size())};
+  for (size_t row = 0; row < rows; ++row) {
+    for (size_t column = 0; column < columns; ++column) {
+      result.values[column * rows + row] = weight.values[row * columns + column];
+    }
+  }
+  return result;
+}
+
 QuantizedWeight quantizeWeight(const Floats &weight, int64_t axis, int bound) {
   float end = static_cast<float>(bound);
   Layout layout(weight.dims, axis);
@@ -102,6 +113,27 @@ QuantizedWeight quantizeWeight(const Floats &weight, int64_t axis, int bound) {
   }
   result.error = energy > 0 ? error / energy : 0;
   return result;
+}
+
+double lossOfInputs(const Floats &weight, int64_t axis) {
+  QuantizedWeight kept = quantizeWeight(weight, axis);
+  Layout layout(weight.dims, axis);
+  size_t inner = static_cast<size_t>(layout.inner);
+  size_t inputs = static_cast<size_t>(layout.outer) * inner, present = 0;
+  size_t channels = static_cast<size_t>(layout.channels);
+  std::vector<double> errors(inputs), energies(inputs);
+  layout.forEach([&](size_t i, size_t c) {
+    size_t input = i / (inner * channels) * inner + i % inner;
+    double error = weight.values[i] - double(kept.values[i]) * kept.scales[c];
+    errors[input] += error * error;
+    energies[input] += double(weight.values[i]) * weight.values[i];
+  });
+  double sum = 0;
+  for (size_t input = 0; input < inputs; ++input) {
+    sum += energies[input] > 0 ? errors[input] / energies[input] : 0;
+    present += energies[input] > 0;
+  }
+  return present > 0 ? sum / static_cast<double>(present) : 0;
 }
 
 void foldNorm(Floats &weight, std::vector<float> &bias, std::span<const float> scale,

@@ -18,6 +18,9 @@ struct Floats {
 /// An error for seeded weights, which have no bytes, and for values that are not finite.
 Result<Floats> loadFloats(const onnx::Tensor &tensor, onnx::ExternalFiles &files);
 
+/// Of rank 2.
+Floats transposed(const Floats &weight);
+
 struct QuantizedWeight {
   std::vector<int64_t> dims;
   std::vector<int8_t> values;
@@ -33,6 +36,11 @@ inline constexpr int kMostReduced = 64;
 
 /// The scale of each channel is the one of the least squared error.
 QuantizedWeight quantizeWeight(const Floats &weight, int64_t axis, int most = kMostWeight);
+
+/// What 8 bits with a scale for each index of `axis` lose of the weights of each input, as squares
+/// relative to these weights, on average over inputs: an outlier takes the levels of the others,
+/// which the error of all weights does not show.
+double lossOfInputs(const Floats &weight, int64_t axis);
 
 /// Scale and shift of an inference BatchNormalization as a convolution's weights take them in.
 /// `bias` gets an element for each output channel. Axis 0 of the weights counts those.

@@ -6,6 +6,7 @@ from typing import Any, Dict, Optional, Sequence, Union
 
 from . import _data
 from ._compile import verb
+from ._onnx_export import is_program, onnx_of
 
 
 def quantize(
@@ -22,6 +23,10 @@ def quantize(
     bias_correction: bool = True,
     reduce_range: bool = False,
     weights_only: Optional[int] = None,
+    precision: str = "int8",
+    dynamic: bool = False,
+    per_tensor: bool = False,
+    int4_form: str = "nbits",
     accuracy_drop: Union[float, str, None] = None,
     latency: Union[float, str, None] = None,
     test: Optional[_data.Data] = None,
@@ -32,12 +37,15 @@ def quantize(
     report: Optional[Union[str, "os.PathLike[str]"]] = None,
     threads: Optional[int] = None,
 ) -> Dict[str, Any]:
-    """Writes the ONNX model with 8-bit weights and activations, calibrated with the data, and gives the report: the treatment of
-    each layer with its reason, the range of each tensor, the size before and after. `data` is a path as for --data, a dict with
+    """Writes an ONNX model, or a .pt2 that is exported to ONNX first (which needs torch and onnxscript), with 8-bit weights and
+    activations, calibrated with the data, and gives the report: the treatment of each layer with its reason, the range of each tensor, the size before and after. `data` is a path as for --data, a dict with
     an array for each input whose first dim counts the samples, or samples as dicts, without the dim of the batch: a list, a
     generator, a function that gives them. `output` is by default the
     model's name with .int8.onnx, .w8.onnx or .w4.onnx. Layers and tables named in `keep` stay wide, layers in
-    `narrow` do not. With `weights_only` (8 or 4 bits) no data are given.
+    `narrow` do not. `precision` is what they compute in, "int8" or "fp8" (E4M3). With `dynamic` products find a scale for each
+    row when they run, or with `per_tensor` one for all of them, and no data are given. With `weights_only=8` no data are given
+    either; weights of 4 bits are rounded by them where there are some, and stored as MatMulNBits or, with `int4_form="qdq"`, as
+    DequantizeLinear with block_size.
 
     With `accuracy_drop` (a share: 0.005, or "0.5%" as on the command line) or `latency` (seconds: 0.004, or "4ms") it searches
     for the fastest form that loses at most that, or the most accurate that takes at most that: docs/quantize.md. Losses are
@@ -49,6 +57,8 @@ def quantize(
         arguments += [f"--narrow={name}" for name in narrow]
         arguments += ([] if smoothing else ["--no-smoothing"]) + ([] if bias_correction else ["--no-bias-correction"])
         arguments += ["--reduce-range"] if reduce_range else []
+        arguments += [*(["--dynamic"] if dynamic else []), *(["--per-tensor"] if per_tensor else [])]
+        arguments += [f"--precision={precision}", f"--int4-form={int4_form}"]
         if data is not None:
             arguments.append(f"--data={_data.path(data, scratch)}")
         if test is not None:
@@ -65,7 +75,11 @@ def quantize(
                             ("weights-only", weights_only), ("percentile", percentile), ("samples", samples), ("threads", threads)):
             if value is not None:
                 arguments.append(f"--{flag}={value}")
+        path = os.fspath(model)
+        if os.path.isfile(path) and is_program(path):
+            output = output or f"{os.path.splitext(path)[0]}.quantized.onnx"
+            path = onnx_of(path, scratch)
         if output is not None:
             arguments.append(f"--output={os.fspath(output)}")
-        return verb(*arguments, "--", os.fspath(model))
+        return verb(*arguments, "--", path)
 

@@ -74,3 +74,14 @@ TEST(Weights, NormalizationGoesIntoTheWeights) {
     EXPECT_NEAR(actual, expected, 1e-5);
   }
 }
+
+TEST(Weights, AnOutlierTakesTheLevelsOfOtherInputs) {
+  Floats weight = random({16, 64});
+  EXPECT_LT(lossOfInputs(weight, 0), 1e-3);
+  for (size_t row = 0; row < 16; ++row) {
+    weight.values[row * 64 + 5] = 400;
+  }
+  EXPECT_GT(lossOfInputs(weight, 0), 0.1);
+  // The error of all weights stays small: the outlier is most of them.
+  EXPECT_LT(quantizeWeight(weight, 0).error, 1e-3);
+}

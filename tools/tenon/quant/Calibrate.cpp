@@ -37,7 +37,7 @@ public:
   Status compile(const quant::Quantizer &quantizer, const CalibrationRequest &request, const Batch &batch,
                  Terminal &terminal);
   bool takes(const Batch &batch) const;
-  Status run(const Batch &batch, const std::vector<opt::Observation> &asked, std::vector<Observed> &seen);
+  Status run(const Batch &batch, const std::vector<opt::Observation> &asked, Calibration &result);
 
 private:
   bool takesAny;
@@ -57,6 +57,12 @@ Status Observer::compile(const quant::Quantizer &quantizer, const CalibrationReq
   open.verifyWeights = false;
   open.observed = quantizer.observations();
   open.taps = quantizer.innerObserved();
+  TENON_ASSIGN(std::vector<quant::InputFacts> inputs, quantizer.inputs());
+  for (const auto &[name, depth] : quantizer.gramTensors()) {
+    if (std::ranges::none_of(inputs, [&](const quant::InputFacts &input) { return input.name == name; })) {
+      open.taps.push_back(name);
+    }
+  }
   for (const Tensor &input : batch.inputs) {
     dims.push_back(input.dims);
     if (!input.dims.empty() && !takesAny) {
@@ -90,12 +96,31 @@ bool Observer::takes(const Batch &batch) const {
   return true;
 }
 
-Status Observer::run(const Batch &batch, const std::vector<opt::Observation> &asked, std::vector<Observed> &seen) {
+/// Rows of a tensor for its Gram matrix, as long as that has fewer than it needs.
+void addRows(const Tensor &tensor, quant::Grams &grams) {
+  // Some of them for each number of a row tell which errors matter.
+  constexpr size_t kLeastRows = 4096, kRowsOfDepth = 4;
+  auto known = grams.find(tensor.name);
+  if (known != grams.end() && tensor.dtype == DType::F32 && !tensor.dims.empty() &&
+      tensor.dims.back() == int64_t(known->second.depth()) &&
+      known->second.rows() < std::max(kLeastRows, kRowsOfDepth * known->second.depth())) {
+    known->second.add({reinterpret_cast<const float *>(tensor.data.data()), size_t(tensor.elements())});
+  }
+}
+
+Status Observer::run(const Batch &batch, const std::vector<opt::Observation> &asked, Calibration &result) {
   std::vector<runtime::InputBinding> inputs;
   for (const Tensor &input : batch.inputs) {
     inputs.push_back({input.data.data(), input.dims});
   }
   TENON_TRY(session->run(inputs, bindings));
+  for (const Tensor &tensor : batch.inputs) {
+    addRows(tensor, result.grams);
+  }
+  for (const Tensor &tensor : outputs) {
+    addRows(tensor, result.grams);
+  }
+  std::vector<Observed> &seen = result.seen;
   size_t output = 0;
   auto next = [&] {
     const Tensor &tensor = outputs[output++];
@@ -187,7 +212,10 @@ Result<Calibration> calibrate(const quant::Quantizer &quantizer, const Calibrati
   result.samples = request.mostSamples == 0 ? data.samples() : std::min(request.mostSamples, data.samples());
   TENON_ASSIGN(result.fingerprint, data.fingerprint(result.samples));
   result.seen.resize(quantizer.observations().size());
-  if (result.seen.empty()) {
+  for (const auto &[name, depth] : quantizer.gramTensors()) {
+    result.grams.emplace(name, quant::Gram(depth));
+  }
+  if (result.seen.empty() && result.grams.empty()) {
     return result;
   }
   size_t rows = rowsOfRuns(data, result.samples);
@@ -218,7 +246,7 @@ Result<Calibration> calibrate(const quant::Quantizer &quantizer, const Calibrati
       result.compileSeconds += since(start);
     }
     Clock::time_point start = Clock::now();
-    TENON_TRY((*fitting)->run(batch, quantizer.observations(), result.seen));
+    TENON_TRY((*fitting)->run(batch, quantizer.observations(), result));
     result.runSeconds += since(start);
     ++result.runs;
   }

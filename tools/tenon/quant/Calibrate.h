@@ -23,6 +23,7 @@ struct CalibrationRequest {
 
 struct Calibration {
   std::vector<quant::Observed> seen; ///< by the quantizer's observations
+  quant::Grams grams;                ///< of its gramTensors
   size_t runs = 0;
   size_t samples = 0;
   std::string fingerprint; ///< of the samples

@@ -77,9 +77,10 @@ void declareSearchFlags(CLI::App &command, SearchFlags &flags) {
                      "the output's name with .search.json, removed with success");
 }
 
-Status checkSearchFlags(const SearchFlags &flags, bool isWeightsOnly) {
-  if (flags.isAsked() && isWeightsOnly) {
-    return refuse("a search chooses between int8 and wide, and --weights-only computes every layer wide",
+Status checkSearchFlags(const SearchFlags &flags, bool isOtherForm) {
+  if (flags.isAsked() && isOtherForm) {
+    return refuse("a search chooses between int8 with calibrated ranges and wide, and --weights-only, --dynamic and --precision fp8 are "
+                  "neither",
                   "leave one of both out");
   }
   bool isJudged = !flags.report.empty(); // by the report

@@ -9,9 +9,8 @@
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/Terminal.h"
-#include "tools/tenon/quant/Calibrate.h"
 #include "tools/tenon/quant/BeforeAfter.h"
-#include "tools/tenon/quant/SearchFlags.h"
+#include "tools/tenon/quant/QuantizeFlags.h"
 #include "tools/tenon/quant/SearchText.h"
 #include "tools/tenon/target/TargetFlags.h"
 #include "tools/tenon/Verb.h"
@@ -33,74 +32,6 @@ using quant::Treatment;
 /// Below these a tensor is named first: 8 bits keep about 40 dB of values that fill their range, and
 /// most values of a bell lie on 100 levels and more.
 constexpr double kPoorDecibels = 20, kPoorLevels = 12;
-
-struct QuantizeFlags {
-  CalibrationRequest request;
-  std::string output, ranges = "mse";
-  uint64_t samples = 0;
-  std::string weightsOnly; ///< "8", "4", or empty
-  std::optional<double> percentile;
-  std::vector<std::string> keep, narrow;
-  bool noCache = false, reduceRange = false, noSmoothing = false, noBiasCorrection = false;
-  SearchFlags search;
-};
-
-/// "model.int8.onnx" beside "model.onnx", or "model.w4.onnx" for weights alone.
-std::string defaultOutput(const QuantizeFlags &flags) {
-  std::string_view model = flags.request.model;
-  model.remove_suffix(model.ends_with(".onnx") ? 5 : 0);
-  return fmt::format("{}.{}.onnx", model, flags.weightsOnly.empty() ? "int8" : "w" + flags.weightsOnly);
-}
-
-/// Options that would do nothing, or say two things of a layer.
-Status checkFlags(const QuantizeFlags &flags) {
-  auto refuse = [](std::string what, std::string next) {
-    return Status::error(ErrorId::BadArgument, std::move(what), std::move(next));
-  };
-  bool isWeightsOnly = !flags.weightsOnly.empty();
-  if (flags.request.data.empty() && !isWeightsOnly) {
-    return refuse("there are no samples to calibrate with",
-                  "give them with --data, or store the weights alone in few bits: --weights-only 8");
-  }
-  if (isWeightsOnly && !flags.request.data.empty()) {
-    return refuse("--weights-only needs no samples, and --data gives some", "leave one of both out");
-  }
-  if (isWeightsOnly && !flags.narrow.empty()) {
-    return refuse("--weights-only computes every layer wide, and --narrow asks for one in int8",
-                  "leave one of both out");
-  }
-  if (flags.percentile && flags.ranges != "percentile") {
-    return refuse(fmt::format("--percentile says nothing to --ranges {}", flags.ranges), "add --ranges percentile");
-  }
-  TENON_TRY(checkSearchFlags(flags.search, isWeightsOnly));
-  for (const std::string &name : flags.keep) {
-    if (std::ranges::count(flags.narrow, name) > 0) {
-      return refuse(fmt::format("--keep and --narrow both name '{}'", view::visible(name)), "leave one of both out");
-    }
-  }
-  return Status::ok();
-}
-
-Result<quant::Settings> settingsOf(const QuantizeFlags &flags) {
-  quant::Settings settings;
-  for (quant::RangeMethod method : quant::kRangeMethods) {
-    if (quant::nameOf(method) == flags.ranges) {
-      settings.method = method;
-    }
-  }
-  settings.percentile = flags.percentile.value_or(settings.percentile);
-  settings.weightBits = flags.weightsOnly.empty() ? 0 : flags.weightsOnly == "8" ? 8 : 4;
-  settings.reducesRange = flags.reduceRange;
-  settings.smooths = !flags.noSmoothing;
-  settings.correctsBias = !flags.noBiasCorrection;
-  for (const std::string &name : flags.keep) {
-    settings.overrides[name] = {Treatment::Wide, "--keep"};
-  }
-  for (const std::string &name : flags.narrow) {
-    settings.overrides[name] = {Treatment::Narrow, ""};
-  }
-  return settings;
-}
 
 struct Outcome {
   const quant::Facts &facts;
@@ -135,6 +66,11 @@ std::string describeWorst(const quant::TensorFacts &tensor) {
                      tensor.range.low, tensor.range.high, readers);
 }
 
+/// What a narrow layer computes in.
+std::string_view nameOf(Treatment treatment, const QuantizeFlags &flags) {
+  return treatment == Treatment::Narrow ? std::string_view(flags.precision) : quant::nameOf(treatment);
+}
+
 size_t narrowTables(const quant::Facts &facts) {
   return static_cast<size_t>(std::ranges::count_if(
       facts.tables, [](const auto &table) { return table.treatment != Treatment::Wide; }));
@@ -145,12 +81,14 @@ Json toJson(const QuantizeFlags &flags, const Outcome &outcome) {
   for (const quant::LayerFacts &layer : outcome.facts.layers) {
     layers.push_back({{"name", layer.name},
                       {"op", layer.op},
-                      {"treatment", quant::nameOf(layer.treatment)},
+                      {"treatment", nameOf(layer.treatment, flags)},
                       {"reason", layer.reason},
                       {"bits", layer.bits},
                       {"weight_error", layer.weightError},
+                      {"rounding_gain", layer.roundingGain},
                       {"bias_corrected", layer.corrected},
-                      {"largest_correction", layer.correction}});
+                      {"largest_correction", layer.correction},
+                      {"correction_gain", layer.correctionGain}});
   }
   for (const quant::LayerFacts &table : outcome.facts.tables) {
     tables.push_back({{"name", table.name},
@@ -176,6 +114,8 @@ Json toJson(const QuantizeFlags &flags, const Outcome &outcome) {
   const quant::TensorFacts *worst = worstTensor(outcome.facts);
   return {{"model", flags.request.model},
           {"output", flags.output},
+          {"precision", flags.precision},
+          {"dynamic", !flags.dynamic ? Json() : Json(flags.perTensor ? "tensor" : "token")},
           {"ranges", flags.ranges},
           {"samples", outcome.calibration.samples},
           {"worst", worst ? Json(worst->name) : Json()},
@@ -198,21 +138,33 @@ std::string describeAlgorithms(const quant::Facts &facts) {
     smoothed += tensor.alpha > 0;
     most = tensor.alpha > 0 && (!most || tensor.gain > most->gain) ? &tensor : most;
   }
-  double largest = 0;
+  double largest = 0, correctionGain = 0;
   for (const quant::LayerFacts &layer : facts.layers) {
     layers += layer.corrected > 0;
     channels += layer.corrected;
+    correctionGain += layer.corrected > 0 ? layer.correctionGain : 0;
     largest = std::max(largest, layer.correction);
   }
   std::string text;
+  double roundingGain = 0;
+  size_t rounded = 0;
+  for (const quant::LayerFacts &layer : facts.layers) {
+    rounded += layer.roundingGain > 0;
+    roundingGain += layer.roundingGain;
+  }
+  if (rounded > 0) {
+    text += fmt::format("rounding by samples: {} layers, {:.1f} dB less error of their products on average\n", rounded,
+                        roundingGain / double(rounded));
+  }
   if (most) {
     text += fmt::format("smoothing: {} tensors; most gains '{}', {:.1f} dB in the products that read it, with alpha "
                         "{:.1f}\n",
                         smoothed, view::visible(most->name), most->gain, most->alpha);
   }
   if (layers > 0) {
-    text += fmt::format("bias correction: {} channels of {} layers, by at most {:.4f} of a channel's deviation\n",
-                        channels, layers, largest);
+    text += fmt::format("bias correction: {} channels of {} layers, by at most {:.4f} of a channel's deviation; {:.1f} dB "
+                        "less error of rounded weights on average\n",
+                        channels, layers, largest, correctionGain / double(layers));
   }
   return text;
 }
@@ -230,13 +182,18 @@ std::string toText(const QuantizeFlags &flags, const Outcome &outcome) {
   }
   std::string ranges;
   if (flags.weightsOnly.empty()) {
-    text += fmt::format("{}: {} of {} layers in int8, {} with weights in int8 only", flags.output, narrow,
-                        outcome.facts.layers.size(), stored);
+    text += fmt::format("{}: {} of {} layers in {}, {} with weights in int8 only", flags.output, narrow,
+                        outcome.facts.layers.size(), flags.precision, stored);
+  }
+  if (flags.dynamic) {
+    ranges = flags.perTensor ? "scales of tensors found at run time; " : "scales of rows found at run time; ";
+  } else if (flags.weightsOnly.empty()) {
     ranges = fmt::format("{} ranges by {} of {} samples; ", outcome.facts.tensors.size(), flags.ranges,
                          outcome.calibration.samples);
   } else {
     text += fmt::format("{}: weights of {} of {} layers in few bits", flags.output, stored,
                         outcome.facts.layers.size());
+    ranges = outcome.calibration.samples ? fmt::format("rounded by {} samples; ", outcome.calibration.samples) : "";
   }
   text += fmt::format("{}; {}{} after {}, {:.2f} of it\n", tables ? fmt::format(", {} embedding tables", tables) : "",
                       ranges, formatBytes(outcome.after), formatBytes(outcome.before),
@@ -251,7 +208,8 @@ std::string toText(const QuantizeFlags &flags, const Outcome &outcome) {
   for (const quant::LayerFacts &row : rows) {
     std::string_view bits = row.bits == 4 ? "4 bits" : "";
     text += fmt::format("  {:<{}}  {:<13} {:<12}  {}\n", view::visible(row.name), width, row.op,
-                        quant::nameOf(row.treatment), row.reason.empty() ? bits : row.reason);
+                        nameOf(row.treatment, flags),
+                        row.reason.empty() ? bits : row.reason);
   }
   text += describeAlgorithms(outcome.facts);
   for (const quant::TensorFacts &tensor : outcome.facts.tensors) {
@@ -305,12 +263,13 @@ Status quantize(QuantizeFlags &flags, Terminal &terminal) {
   }
   TENON_TRY(checkFlags(flags));
   TENON_TRY(isModel(request.model, Takes::Model).takeStatus());
+  TENON_TRY(checkIsOnnx(request.model));
   std::vector<std::string> reads;
   if (!request.data.empty()) {
     reads.push_back(request.data);
   }
   TENON_TRY(checkOutput(flags.output, request.model, reads));
-  TENON_ASSIGN(quant::Settings settings, settingsOf(flags));
+  quant::Settings settings = settingsOf(flags);
   TENON_ASSIGN(quant::Quantizer quantizer, quant::Quantizer::open(request.model, settings));
   reads.push_back(request.model);
   TENON_ASSIGN(AtomicFile file, AtomicFile::create(flags.output, reads));
@@ -323,12 +282,13 @@ Status quantize(QuantizeFlags &flags, Terminal &terminal) {
     return searchAndWrite(flags, settings, file, page, terminal);
   }
   Calibration calibration;
-  if (flags.weightsOnly.empty()) {
+  if (!request.data.empty()) {
     TENON_ASSIGN(calibration, calibrate(quantizer, request, terminal));
   }
   for (const std::string &warning : calibration.warnings) {
     terminal.note(warning);
   }
+  quantizer.setGrams(std::move(calibration.grams));
   TENON_TRY(quantizer.chooseRanges(calibration.seen, calibration.runs));
   TENON_ASSIGN(std::string bytes, quantizer.write(kCalibrationKey, calibration.fingerprint));
   TENON_TRY(file.append(std::as_bytes(std::span(bytes))));
@@ -349,12 +309,12 @@ Action declareQuantize(CLI::App &command) {
   std::shared_ptr<QuantizeFlags> flags = std::make_shared<QuantizeFlags>();
   flags->request.threads = usableCpus();
   command.add_option("MODEL", flags->request.model, "A trained model (ONNX, FP32)")->required();
-  command.add_option("--data", flags->request.data, 
+  command.add_option("--data", flags->request.data,
                      "Samples to calibrate with: x.npz with an array for each input, lines of JSON, or a folder of "
                      "pictures");
   addOutput(command, flags->output,
-            "Where to write the quantized model; by default the model's name with .int8.onnx, or .w8.onnx or .w4.onnx "
-            "for weights alone");
+            "Where to write the quantized model; by default the model's name with .int8.onnx, .fp8.onnx, .dynamic.onnx, or "
+            ".w8.onnx or .w4.onnx for weights alone");
   std::vector<std::string> methods;
   for (quant::RangeMethod method : quant::kRangeMethods) {
     methods.emplace_back(quant::nameOf(method));
@@ -367,8 +327,17 @@ Action declareQuantize(CLI::App &command) {
   addNumber(
       command, "--samples", {1, uint64_t(1) << 40}, [flags](uint64_t number) { flags->samples = number; },
       "Use only so many samples, the first ones");
+  addChoice(command, "--precision", flags->precision, {"int8", "fp8"},
+            "What narrow layers compute in: fp8 is E4M3 on both sides, for GPUs (opset 19)");
+  command.add_flag("--dynamic", flags->dynamic,
+                   "Products of int8 whose activations find a scale for each row when they run: needs no samples");
+  command.add_flag("--per-tensor", flags->perTensor,
+                   "--dynamic with one scale for all rows of a run (DynamicQuantizeLinear), which ONNX Runtime fuses");
   addChoice(command, "--weights-only", flags->weightsOnly, {"8", "4"},
-            "Store weights in 8 bits, or those of products in 4 (MatMulNBits), and compute wide: needs no samples");
+            "Store weights in 8 bits, or those of products in 4, and compute wide: needs no samples, but 4 bits are "
+            "rounded by them where --data gives some (GPTQ)");
+  addChoice(command, "--int4-form", flags->int4Form, {"nbits", "qdq"},
+            "Weights of 4 bits as MatMulNBits, or as DequantizeLinear with block_size (opset 21)");
   command.add_option("--keep", flags->keep, "Leave the layer or embedding table of this node wide (repeat for more)")
       ->allow_extra_args(false);
   command

@@ -1,0 +1,147 @@
+// Products that other operators stand for: MatMulInteger, MatMulNBits, and weights of 4 bits behind
+// DequantizeLinear. With them what becomes of a Transpose that weights stand behind.
+#include "compiler/quant/QdqWriter.h"
+
+#include "support/text/Text.h"
+
+namespace tenon::quant {
+
+using onnx::DataType;
+using onnx::Message;
+using std::string_view;
+
+/// MatMulInteger in place of the product; its weights are stored as [depth, columns].
+void QdqWriter::writeDynamic(const Layer &layer, const Floats &weight, LayerFacts &facts) {
+  const onnx::Node &node = graph.node(layer.node);
+  Floats turned = layer.weight->axis == 0 ? transposed(weight) : weight;
+  std::string base = strCat(nameOf(node), "_weight");
+  Stored parts = store(base, quantizeWeight(turned, 1, mostWeight));
+  facts.weightError = parts.weight.error;
+  parts.scale = edit.freshName(base + "_scale");
+  std::vector<int64_t> dims = {static_cast<int64_t>(parts.weight.scales.size())};
+  edit.addConstant(parts.scale, DataType::Float, dims, bytesOf(parts.weight.scales));
+  string_view value = node.inputs.front();
+  auto rows = dynamicRows.find(value);
+  if (rows == dynamicRows.end()) {
+    std::string name(value);
+    rows = dynamicRows
+               .emplace(value, scheme == Scheme::DynamicToken
+                                   ? quantizeTokens(edit, layer.node, name, opsetVersion)
+                                   : quantizeTensor(edit, layer.node, name))
+               .first;
+  }
+  if (!layer.bias.empty()) {
+    edit.keep(layer.bias);
+  }
+  replaceProduct(edit, graph, layer.node,
+                 {rows->second, parts.quantized, parts.scale, std::string(layer.bias)});
+  leaveWeight(layer);
+}
+
+void QdqWriter::writeBlocks(const Layer &layer, const Floats &weight, LayerFacts &facts) {
+  auto known = grams->find(graph.node(layer.node).inputs.front());
+  bool fits = known != grams->end() && known->second.rows() > 0 &&
+              known->second.depth() ==
+                  static_cast<size_t>(weight.dims[1 - static_cast<size_t>(layer.weight->axis)]);
+  BlockWeight narrow = quantizeBlocks(weight, static_cast<size_t>(layer.weight->axis),
+                                      fits ? &known->second : nullptr);
+  facts.weightError = narrow.error;
+  facts.roundingGain = narrow.gain;
+  facts.bits = 4;
+  blockForm == BlockForm::Product ? writeBlockProduct(layer, narrow)
+                                  : writeBlockDequantize(layer, narrow);
+}
+
+/// MatMulNBits in place of the product, and a sum behind it where a Gemm has a bias.
+void QdqWriter::writeBlockProduct(const Layer &layer, const BlockWeight &weight) {
+  const onnx::Node &node = graph.node(layer.node);
+  std::string base = strCat(nameOf(node), "_weight"), result(node.outputs.front());
+  std::string quantized = edit.freshName(base + "_quantized");
+  std::string scale = edit.freshName(base + "_scale"), zero = edit.freshName(base + "_zero_point");
+  std::vector<int64_t> dims = {weight.columns, weight.blocks, kBlock / 2};
+  edit.addConstant(quantized, DataType::UInt8, dims, bytesOf(packForProduct(weight)));
+  dims = {weight.columns * weight.blocks};
+  edit.addConstant(scale, DataType::Float, dims, bytesOf(weight.scales));
+  std::vector<uint8_t> zeros = packZerosForProduct(weight);
+  dims = {static_cast<int64_t>(zeros.size())};
+  edit.addConstant(zero, DataType::UInt8, dims, bytesOf(zeros));
+  std::string inputs[] = {std::string(node.inputs.front()), quantized, scale, zero};
+  std::string sums = layer.bias.empty() ? result : edit.freshName(result + "_product");
+  Message product = nodeMessage("MatMulNBits", std::string(nameOf(node)), inputs, sums);
+  addInteger(product, "K", weight.depth);
+  addInteger(product, "N", weight.columns);
+  addInteger(product, "bits", 4);
+  addInteger(product, "block_size", kBlock);
+  edit.setDomain(product, "com.microsoft");
+  edit.drop(layer.node);
+  edit.insertBefore(layer.node, std::move(product));
+  if (!layer.bias.empty()) {
+    std::string operands[] = {sums, std::string(layer.bias)};
+    edit.insertBefore(layer.node, nodeMessage("Add", edit.freshName(strCat(nameOf(node), "_Add")),
+                                              operands, result));
+    edit.keep(layer.bias);
+  }
+  leaveWeight(layer);
+}
+
+/// DequantizeLinear with blocks of 4-bit integers, which the product reads as it read its weights.
+void QdqWriter::writeBlockDequantize(const Layer &layer, const BlockWeight &weight) {
+  size_t axis = static_cast<size_t>(layer.weight->axis);
+  PackedBlocks parts = packForDequantize(weight, axis);
+  std::string base = strCat(nameOf(graph.node(layer.node)), "_weight");
+  std::string inputs[] = {edit.freshName(base + "_quantized"), edit.freshName(base + "_scale"),
+                          edit.freshName(base + "_zero_point")};
+  edit.addConstant(inputs[0], DataType::UInt4, layer.weight->tensor->dims, bytesOf(parts.levels));
+  edit.addConstant(inputs[1], DataType::Float, parts.scaleDims, bytesOf(parts.scales));
+  edit.addConstant(inputs[2], DataType::UInt4, parts.scaleDims, bytesOf(parts.zeros));
+  std::string name = edit.freshName(base);
+  Message wide = nodeMessage("DequantizeLinear", edit.freshName(base + "_DequantizeLinear"), inputs,
+                             name, "axis", static_cast<int64_t>(1 - axis));
+  addInteger(wide, "block_size", kBlock);
+  readThrough(layer, std::move(wide), name, base);
+}
+
+/// The product of a layer is gone, and a Transpose of its weights with it.
+void QdqWriter::leaveWeight(const Layer &layer) {
+  size_t reader = layer.weight->use.node;
+  if (reader != layer.node && !sharesTranspose(layer)) {
+    edit.drop(reader);
+  }
+  leaveTranspose(layer);
+}
+
+/// The layer reads dequantized weights.
+void QdqWriter::readThrough(const Layer &layer, Message wide, const std::string &name,
+                            const std::string &base) {
+  if (sharesTranspose(layer)) {
+    // Each layer gets a Transpose of its own: the others may read other weights, or the wide ones.
+    std::string turned = edit.freshName(base + "_transposed");
+    edit.insertBefore(layer.node, std::move(wide));
+    edit.insertBefore(layer.node, nodeMessage("Transpose", edit.freshName(base + "_Transpose"),
+                                              std::span(&name, 1), turned));
+    edit.setOperand({layer.node, 1}, turned);
+  } else {
+    edit.insertBefore(layer.weight->use.node, std::move(wide));
+    edit.setOperand(layer.weight->use, name);
+  }
+  leaveTranspose(layer);
+}
+
+bool QdqWriter::sharesTranspose(const Layer &layer) const {
+  size_t reader = layer.weight->use.node;
+  return reader != layer.node && !graph.onlyReader(graph.node(reader).outputs.front());
+}
+
+/// A shared Transpose goes with the last of its readers.
+void QdqWriter::leaveTranspose(const Layer &layer) {
+  size_t transpose = layer.weight->use.node;
+  if (sharesTranspose(layer)) {
+    std::string_view turned = graph.node(transpose).outputs.front();
+    size_t left = ++leavers[transpose];
+    if (left == graph.uses(turned).size() && !graph.isKept(turned)) {
+      edit.drop(transpose);
+    }
+  }
+}
+
+} // namespace tenon::quant
