@@ -1,6 +1,6 @@
 """Requests that are malformed or hostile: each is answered with its error at once, and the server goes on.
 
-Classes of the list in docs/adr/0027: JSON, tensors, lengths, encodings, framing, paths, slow clients.
+Classes: JSON, tensors, lengths, encodings, framing, paths, slow clients.
 """
 
 import gzip

@@ -89,7 +89,7 @@ class Lifecycle(ServingTest):
                 start = time.monotonic()
                 self.refused(running.wait(), 500, "TN0814")
                 self.assertEqual(200, queued.wait()[0])
-                self.assertLess(time.monotonic() - start, 5)  # 0.3 s alone, on a machine that does nothing else
+                self.assertLess(time.monotonic() - start, 5)
                 server.wait_until(lambda: server.get("/v2/health/ready")[0] == 200)
             self.assertIn(b"tenon_worker_starts_total 4", server.get("/metrics")[1])
 
