@@ -82,7 +82,7 @@ Status Pruner::Impl::raise() {
     return Status::ok();
   }
   quant::ModelEdit edit(bytes(), model, *graph);
-  TENON_TRY(quant::raiseOpset(model, *graph, edit));
+  TENON_TRY(quant::raiseOpset(model, *graph, edit, kOldestOpset).takeStatus());
   onnx::ExternalFiles files(folder);
   TENON_ASSIGN(raised, edit.write(files));
   return read();
