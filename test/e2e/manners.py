@@ -286,6 +286,8 @@ class Help(Manners):
                 line += " --routes" if verb == "serve" else ""
                 # Its only convolution is the first and the last layer, which the first guess leaves.
                 line += " --narrow /layer1/conv1/Conv" if verb == "quantize" else ""
+                # All channels of model.onnx are those of its outputs, which stay.
+                line = line.replace("model.onnx", shlex.quote(str(CNN))) if verb == "prune" else line
                 done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, cwd=self.folder,
                                       env=environment, timeout=60)
                 # Nothing is wrong with these models, which is what `debug` says with 1.
