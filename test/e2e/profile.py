@@ -73,6 +73,18 @@ class ProfileTest(ToolTest):
         self.assertIn("(4 of them)", text)
         self.assertNotIn(" 2. ", text)
 
+    def test_nodes_of_one_name(self):
+        names = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 16]), helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 32])]
+        weights = [numpy_helper.from_array(np.ones(dims, np.float32), name) for name, dims in (("a", (16, 512)), ("b", (512, 32)))]
+        nodes = [helper.make_node("MatMul", ["x", "a"], ["p"], name="same"), helper.make_node("MatMul", ["p", "b"], ["y"], name="same")]
+        onnx.save(helper.make_model(helper.make_graph(nodes, "g", names[:1], names[1:], weights), opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+                  self.folder / "same.onnx")
+        self.succeed("compile", "same.onnx", "-o", "same.tenon", "--target", "cpu:native", "--optimize-for", "x:8x16")
+        for batch in (4, 8):  # the plan for all sizes, and that for known ones
+            report = self.json("profile", "same.tenon", *FAST, "--shape", f"x:{batch}x16")
+            self.assertEqual(sorted(2 * batch * count for count in (16 * 512, 512 * 32)), sorted(region["flops"] for region in report["regions"]))
+            self.assertEqual(2, sum(region["time_us"] > 0 for region in report["regions"]), report["regions"])
+
     def test_a_screen(self):
         text = self.succeed("profile", "transformer.tenon", *FAST).stdout
         self.assertLessEqual(len(text.splitlines()), 40)

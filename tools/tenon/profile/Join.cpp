@@ -67,19 +67,33 @@ std::vector<RegionFigures> regionsOf(const Records &records) {
   return regions;
 }
 
-/// Where each instruction of the general plan belongs. Plans for known sizes have no records: their
-/// instructions are found by their labels.
-struct Places {
-  std::map<std::string, Json> byLabel;
-
-  explicit Places(const Json &placement) {
-    for (const Json &row : placement.at("instructions")) {
-      if (row.contains("region")) {
-        byLabel.emplace(row.at("label").get<std::string>(), row);
-      }
+/// The rows of the record "placement" by the plan's instructions; null for copies, which are of no region.
+/// The record is of the general plan. One for known sizes has the same regions in the same order, but
+/// perhaps other numbers of steps for them, and several regions may have one label, that of the model's
+/// node: the rows of a label are spread evenly over the steps of that label, which for the general plan
+/// gives each step its own row.
+std::vector<const Json *> rowsOf(const engine::Plan &plan, const Json &placement) {
+  std::map<std::string, std::vector<const Json *>> rows;
+  for (const Json &row : placement.at("instructions")) {
+    if (row.contains("region")) {
+      rows[row.at("label").get<std::string>()].push_back(&row);
     }
   }
-};
+  std::map<std::string, std::vector<size_t>> steps;
+  for (size_t i = 0; i < plan.instructions.size(); ++i) {
+    if (plan.instructions[i].kind != engine::InstructionKind::Copy) {
+      steps[plan.instructions[i].label].push_back(i);
+    }
+  }
+  std::vector<const Json *> found(plan.instructions.size(), nullptr);
+  for (const auto &[label, own] : steps) {
+    const std::vector<const Json *> &known = rows[label];
+    for (size_t i = 0; i < own.size() && !known.empty(); ++i) {
+      found[own[i]] = known[i * known.size() / own.size()];
+    }
+  }
+  return found;
+}
 
 TensorFigures tensorOf(const Records &records, int64_t index) {
   const view::Value &value = records.graph.values.at(static_cast<size_t>(index));
@@ -212,15 +226,12 @@ Status joinRecords(const engine::EngineFile &file, const engine::Plan &plan, Pro
     profile.regions = regionsOf(records);
     addOperators(records, profile);
     addTensors(records, profile);
-    Places places(records.placement);
+    std::vector<const Json *> rows = rowsOf(plan, records.placement);
     for (const StepFigures &step : profile.measured.steps) {
-      const engine::Instruction &instruction = plan.instructions.at(step.instruction);
-      std::map<std::string, Json>::const_iterator found = places.byLabel.find(instruction.label);
-      bool isKnown = found != places.byLabel.end();
-      RegionFigures &region =
-          isKnown ? profile.regions.at(found->second.at("region").get<size_t>())
-                  : regionOfStep(instruction, profile);
-      addStep(step, isKnown ? &found->second : nullptr, records.sizes, region);
+      const Json *row = rows.at(step.instruction);
+      RegionFigures &region = row ? profile.regions.at(row->at("region").get<size_t>())
+                                  : regionOfStep(plan.instructions[step.instruction], profile);
+      addStep(step, row, records.sizes, region);
     }
   } catch (const Json::exception &) {
     return unfit();
