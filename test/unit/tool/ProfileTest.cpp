@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 #include <string>
 
 using namespace tenon;
@@ -132,6 +133,23 @@ TEST(ProfileTest, OperatorsThatAreAlikeAreOneRow) {
   ASSERT_EQ(profile.groups.size(), 1u);
   EXPECT_EQ(profile.groups[0].name, "block1/layer.*/MatMul") << "numbers that all share stay";
   EXPECT_NEAR(profile.groups[0].seconds, 3e-3, 1e-12);
+}
+
+TEST(ProfileTest, NamesMayHaveStars) {
+  Profile profile = machine();
+  for (const char *name : {"a1", "a*", "a2*", "a*7"}) {
+    RegionFigures region = product(80e6, 1e5, 5e4, 1e-3);
+    region.operators = {profile.operators.size()};
+    profile.operators.push_back(node(name, "relu", profile.regions.size(), 1e5, 1e5));
+    profile.regions.push_back(region);
+  }
+  classify(profile);
+  splitOperators(profile);
+  std::set<std::string> names;
+  for (const OperatorGroup &group : profile.groups) {
+    names.insert(group.name);
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"a1", "a*", "a2*", "a*7"})) << "a star is no number";
 }
 
 TEST(ProfileTest, CommandsKeepTheOptionsOfTheEngine) {
