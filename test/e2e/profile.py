@@ -118,6 +118,14 @@ class ProfileTest(ToolTest):
                 self.assertNotIn(rule, [advice["rule"] for advice in mended["advice"]])
         self.succeed("compile", "chain.onnx", "-o", "chain.tenon", "--target", "cpu:native")
 
+    def test_a_batch_that_the_engine_takes(self):
+        onnx.save(products(1, 4096, 4096), self.folder / "heavy.onnx")
+        self.succeed("compile", "heavy.onnx", "-o", "heavy.tenon", "--target", "cpu:native", "--shape", "x:[1..3]x4096")
+        report = self.json("profile", "heavy.tenon", *FAST, "--batch", "1")
+        commands = [advice["command"] for advice in report["advice"] if advice["rule"] == "batch"]
+        self.assertEqual(["tenon bench heavy.tenon --shape x:3x4096"], commands, report["advice"])
+        self.succeed(*shlex.split(commands[0])[1:], "--seconds", "0.05")
+
     def test_files_for_other_programs(self):
         self.succeed("profile", "transformer.tenon", *FAST, "--trace", "t.json", "--layers", "layers.json", "--layer-times", "times.json")
         read = lambda name: json.loads((self.folder / name).read_text())

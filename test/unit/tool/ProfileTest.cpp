@@ -4,9 +4,13 @@
 #include "tools/tenon/profile/Outputs.h"
 #include "tools/tenon/profile/Profile.h"
 
+#include "engine/Level.h"
+#include "runtime/device/cpu/CpuFeatures.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -161,6 +165,59 @@ TEST(ProfileTest, CommandsKeepTheOptionsOfTheEngine) {
             "tenon compile 'my model.onnx' -o faster.tenon --target cpu:x86-64-v3 --shape 'x:[1..8]x4x?' --state in=out "
             "--optimize-for 8 --optimize-for 'x:2x4x?' --max-weights 1.5x");
   EXPECT_EQ(quoted("it's"), "'it'\\''s'");
+}
+
+/// The advice of a rule for a product that waits for its weights; null for none.
+const Advice *adviceOf(Profile &profile, const std::string &rule) {
+  RegionFigures region = product(1e6, 8e6, 8e6, 1e-3);
+  region.operators = {0};
+  profile.regions = {region};
+  profile.operators = {node("m", "matmul", 0, 1e6, 8e6)};
+  profile.measured.timedSeconds = profile.measured.runSeconds = 1e-3;
+  classify(profile);
+  splitOperators(profile);
+  advise(profile);
+  for (const Advice &advice : profile.advice) {
+    if (advice.rule == rule) {
+      return &advice;
+    }
+  }
+  return nullptr;
+}
+
+TEST(ProfileTest, Bf16IsCompiledForTheUnitThatIsPromised) {
+  std::optional<engine::CpuLevel> best = runtime::bestCpuLevel();
+  if (!best) {
+    GTEST_SKIP() << "the compiler has no level for this machine";
+  }
+  Profile profile = machine();
+  profile.model = "m.onnx";
+  profile.features = 0;
+  profile.limits.compute = {{"FMA", Numbers::F32, 0, 100e9}, {"pairs", Numbers::Bf16, engine::rowOf(*best).features, 400e9}};
+  profile.options = Json::parse(R"({"levels": ["x86-64-v3"], "precision": "keep"})");
+  const Advice *advice = adviceOf(profile, "bf16");
+  ASSERT_TRUE(advice);
+  EXPECT_EQ(advice->command, "tenon compile m.onnx -o faster.tenon --target cpu:" + std::string(engine::nameOf(*best)) + " --precision bf16");
+
+  // A unit that no level's code may use here is promised to nobody, nor one in place of nothing.
+  profile.advice.clear();
+  profile.limits.compute[1].features = ~0u;
+  EXPECT_FALSE(adviceOf(profile, "bf16"));
+  profile.limits.compute = {{"pairs", Numbers::Bf16, 0, 400e9}};
+  EXPECT_FALSE(adviceOf(profile, "bf16"));
+}
+
+TEST(ProfileTest, BatchIsWhatTheEngineTakes) {
+  Profile profile = machine();
+  profile.engine = "e.tenon";
+  profile.sizes = "batch=1, length=16";
+  profile.inputs = {{"x", {1, 16}}, {"mask", {1, 16}}};
+  profile.batch = 2;
+  profile.batchInputs = {{"x", {2, 16}}, {"mask", {2, 16}}};
+  const Advice *advice = adviceOf(profile, "batch");
+  ASSERT_TRUE(advice);
+  EXPECT_EQ(advice->command, "tenon bench e.tenon --shape x:2x16 --shape mask:2x16");
+  EXPECT_NEAR(advice->gainSeconds, 0.5e-3, 0.01e-3) << "half of the weights for each of two samples";
 }
 
 TEST(ProfileTest, AdviceNamesWhatTheEngineWasCompiledWith) {

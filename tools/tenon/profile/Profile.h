@@ -103,6 +103,9 @@ struct Advice {
   std::vector<size_t> regions; ///< that would gain
 };
 
+/// Names of inputs and what they are run with.
+using InputDims = std::vector<std::pair<std::string, std::vector<int64_t>>>;
+
 struct Profile {
   std::string path;   ///< as the user gave it
   std::string model;  ///< of the commands: a path, or "MODEL" where it is not known
@@ -111,8 +114,11 @@ struct Profile {
   uint32_t features = 0;
   std::string sizes;    ///< "batch=1, sequence=128"; empty where all are fixed
   bool areSizesLikely = false; ///< whether they were chosen for the user
-  int64_t batchLimit = 1; ///< the most that the first dim of the first input may be
-  std::vector<std::pair<std::string, std::vector<int64_t>>> inputs;
+  InputDims inputs;
+  /// As many samples as advice would run at once, which is the first dim of the first input, and the
+  /// inputs for them; 1 and none where the engine takes only what was run.
+  int64_t batch = 1;
+  InputDims batchInputs;
   std::vector<std::string> ports; ///< names of the model's inputs and outputs
   Json options = Json::object();  ///< the engine's
   bool isGpu = false;
