@@ -100,12 +100,18 @@ class ProfileTest(ToolTest):
         yield "guard", "chain.onnx", ["--guard"], []
         yield "forbidden-kernels", "wide.onnx", ["--disable-family", "gemm_packed"], []
         yield "forbidden-kernels", "wide.onnx", [f"--kernel={product}=tiled"], []
+        yield "taps", "chain.onnx", ["--tap", "all"], []
+        yield "taps", "steps.onnx", ["--tap", "all"], []
 
     def test_planted_causes_are_named_first(self):
         onnx.save(products(1, 512, 512), self.folder / "wide.onnx")
+        steps = [helper.make_node("Neg" if index % 2 else "Relu", [f"v{index}"], [f"v{index + 1}"], name=f"/step.{index}") for index in range(6)]
+        ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 512]) for name in ("v0", "v6")]
+        onnx.save(helper.make_model(helper.make_graph(steps, "g", ports[:1], ports[1:]), opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+                  self.folder / "steps.onnx")
         for rule, model, flags, run in self.defects():
             with self.subTest(flags):
-                self.succeed("compile", model, "-o", f"{model[:-5]}.tenon", "--target", "cpu:native", "--shape", "x:64x" + ("512" if model == "wide.onnx" else "64"), *flags)
+                self.succeed("compile", model, "-o", f"{model[:-5]}.tenon", "--target", "cpu:native", "--shape", {"wide.onnx": "x:64x512", "steps.onnx": "v0:512x512", "chain.onnx": "x:64x64"}[model], *flags)
                 report = self.json("profile", f"{model[:-5]}.tenon", *FAST, *run)
                 named = [advice["rule"] for advice in report["advice"] if advice["rule"] != "threads"]
                 self.assertEqual(rule, named[0], report["advice"])

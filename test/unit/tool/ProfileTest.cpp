@@ -220,6 +220,33 @@ TEST(ProfileTest, BatchIsWhatTheEngineTakes) {
   EXPECT_NEAR(advice->gainSeconds, 0.5e-3, 0.01e-3) << "half of the weights for each of two samples";
 }
 
+TEST(ProfileTest, TapsKeepNeighboursApart) {
+  Profile profile = machine();
+  profile.options = Json::parse(R"({"taps": ["v"]})");
+  profile.tapped = {"mm"};
+  profile.measured.timedSeconds = 2e-3;
+  profile.regions = {product(1e6, 8e6, 8e6, 1e-3), product(1e6, 8e6, 0, 1e-3)};
+  auto apart = [](const char *producer) {
+    return Json::array({{{"producer", producer}, {"consumer", "gelu"}, {"rule", "second-result"}, {"apart_us", 10.0}, {"fused_us", 4.0}}});
+  };
+  auto gainOfTaps = [](Profile of) {
+    classify(of);
+    advise(of);
+    for (const Advice &advice : of.advice) {
+      if (advice.rule == "taps") {
+        return advice.gainSeconds;
+      }
+    }
+    return 0.0;
+  };
+  profile.regions[0].apart = apart("mm");
+  EXPECT_NEAR(gainOfTaps(profile), 0.3e-3, 1e-9) << "half of what the two save";
+  profile.regions[0].apart = apart("branches");
+  EXPECT_EQ(gainOfTaps(profile), 0) << "the model itself uses that value twice";
+  profile.regions[1].tapBytes = 2e6;
+  EXPECT_NEAR(gainOfTaps(profile), 0.25e-3, 1e-9) << "a quarter of what it moves is a tap";
+}
+
 TEST(ProfileTest, AdviceNamesWhatTheEngineWasCompiledWith) {
   Profile profile = machine();
   RegionFigures region = product(10e6, 1e5, 5e4, 1e-3);

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 namespace tenon::tool {
 namespace {
@@ -25,6 +26,8 @@ constexpr double kReached = 0.7;
 /// Code that checks each access, against code that does not, measured on products and rows.
 constexpr double kGuardCosts = 3;
 constexpr double kDisturbedMargin = 1.5;
+/// Of compiler/dispatch/Rules.h: two stay apart as what lies between them is also used elsewhere.
+constexpr std::string_view kSecondResultRule = "second-result";
 
 double microsecondsOf(const Json &candidate) { return candidate.value("us", 0.0); }
 
@@ -115,23 +118,28 @@ std::optional<Advice> ofForbiddenKernels(const Profile &profile) {
 }
 
 std::optional<Advice> ofTaps(const Profile &profile) {
-  Json taps = listAt(profile.options, "taps");
-  if (taps.empty()) {
+  if (profile.tapped.empty()) {
     return std::nullopt;
   }
   Advice advice = gainOf(profile, [&](const RegionFigures &region) {
-    // By the cost model, for every neighbour from which only an output keeps it apart.
+    // By the cost model, for every neighbour from which a tapped value between the two keeps it apart.
     double saved = 0;
     for (const Json &edge : region.apart) {
       double apart = edge.value("apart_us", 0.0), fused = edge.value("fused_us", 0.0);
-      bool isTap = textAt(edge, "rule").find("output") != std::string::npos;
+      bool isTap = textAt(edge, "rule") == kSecondResultRule &&
+                   std::ranges::find(profile.tapped, textAt(edge, "producer")) != profile.tapped.end();
       saved = isTap && apart > 0 ? std::max(saved, (apart - fused) / apart / 2) : saved;
     }
-    return region.seconds * (1 - saved);
+    // Where they did not keep it apart, they are written all the same.
+    const Floors &floors = region.floors;
+    double memory = region.bytes > 0 ? floors.memory * (1 - std::min(region.tapBytes / region.bytes, 1.0)) : 0;
+    double now = std::max({floors.compute, floors.memory, floors.launch});
+    double unwritten = now > 0 ? std::max({floors.compute, memory, floors.launch}) / now : 1;
+    return region.seconds * (1 - saved) * unwritten;
   });
   return withText(advice, "taps",
-                  fmt::format("--tap makes {} inner values outputs: they are written, and kept from being fused",
-                              taps.size()),
+                  fmt::format("--tap makes {} inner values outputs: they are written, or keep neighbours apart",
+                              profile.tapped.size()),
                   compileCommand(profile, {.without = {"taps"}}));
 }
 

@@ -3,6 +3,7 @@
 
 #include "tools/tenon/profile/Profile.h"
 
+#include "support/DType.h"
 #include "tools/tenon/print/JsonFields.h"
 
 #include <fmt/format.h>
@@ -139,6 +140,44 @@ void addTensors(const Records &records, Profile &profile) {
   }
 }
 
+double bytesOf(const TensorFigures &tensor) {
+  std::optional<DType> dtype = parseDType(tensor.dtype);
+  double bytes = dtype ? bitWidth(*dtype) / 8.0 : 0;
+  for (int64_t dim : tensor.dims) {
+    bytes *= static_cast<double>(std::max<int64_t>(dim, 0));
+  }
+  return bytes;
+}
+
+/// What --tap makes outputs. Of `--tap all`, which engines record as "*", these are the outputs that
+/// nodes read: the record does not tell them from outputs of the model, which are seldom read within it.
+void addTaps(const Records &records, Profile &profile) {
+  const view::Graph &graph = records.graph;
+  Json taps = listAt(profile.options, "taps");
+  auto isNamed = [&](const std::string &name) { return std::ranges::find(taps, Json(name)) != taps.end(); };
+  std::set<int64_t> read, readElsewhere;
+  for (const view::Node &node : graph.nodes) {
+    for (int64_t input : node.inputs) {
+      int64_t producer = input < 0 ? -1 : graph.values.at(static_cast<size_t>(input)).node;
+      bool isElsewhere = producer >= 0 && graph.nodes.at(static_cast<size_t>(producer)).region != node.region;
+      read.insert(input);
+      readElsewhere.insert(isElsewhere ? input : -1);
+    }
+  }
+  for (const view::Port &output : graph.outputs) {
+    int64_t producer = graph.values.at(static_cast<size_t>(output.value)).node;
+    bool isTap = isNamed(output.name) || (isNamed("*") && read.contains(output.value));
+    if (!isTap || producer < 0) {
+      continue;
+    }
+    const view::Node &node = graph.nodes.at(static_cast<size_t>(producer));
+    profile.tapped.push_back(node.name);
+    if (node.region >= 0 && !readElsewhere.contains(output.value)) {
+      profile.regions.at(static_cast<size_t>(node.region)).tapBytes += bytesOf(tensorOf(records, output.value));
+    }
+  }
+}
+
 void addOperators(const Records &records, Profile &profile) {
   for (const view::Node &node : records.graph.nodes) {
     if (node.region < 0) {
@@ -226,6 +265,7 @@ Status joinRecords(const engine::EngineFile &file, const engine::Plan &plan, Pro
     profile.regions = regionsOf(records);
     addOperators(records, profile);
     addTensors(records, profile);
+    addTaps(records, profile);
     std::vector<const Json *> rows = rowsOf(plan, records.placement);
     for (const StepFigures &step : profile.measured.steps) {
       const Json *row = rows.at(step.instruction);
