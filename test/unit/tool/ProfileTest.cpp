@@ -94,6 +94,9 @@ TEST(ProfileTest, ThreadsThatIdle) {
 TEST(ProfileTest, ExperimentsTellLatencyApart) {
   RegionFigures far = product(10e6, 1e6, 1e6, 1e-3);
   EXPECT_EQ(classified(machine(), far).bound, Bound::Latency);
+  EXPECT_EQ(classified(machine(), far).cause.find("in caches"), std::string::npos) << "nobody tried";
+  far.inARowSeconds = 0.98e-3;
+  EXPECT_NE(classified(machine(), far).cause.find("also with its operands in caches"), std::string::npos);
   far.inARowSeconds = 0.3e-3;
   EXPECT_EQ(classified(machine(), far).bound, Bound::Memory) << "in caches it is three times as fast";
   far.inARowSeconds = 0.98e-3;
@@ -109,6 +112,24 @@ TEST(ProfileTest, ABusyMachineGivesNoWrongClass) {
   EXPECT_EQ(classified(busy, serial).bound, Bound::Unknown);
   EXPECT_EQ(classified(busy, product(80e6, 1e5, 0, 1e-3)).bound, Bound::Compute) << "near to a limit is near";
   EXPECT_EQ(classified(machine(), product(1, 1, 0, 1e-8)).bound, Bound::Short);
+}
+
+TEST(ProfileTest, LimitsThatWereNotMeasuredGiveNoClass) {
+  // 8 MB in 0.4 ms: twice what memory gives, as a cache that is no limit here holds them.
+  RegionFigures cached = product(1e6, 8e6, 8e6, 0.4e-3);
+  EXPECT_EQ(classified(machine(), cached).bound, Bound::Unknown);
+  Profile busy = machine();
+  busy.measured.isDisturbed = true;
+  EXPECT_EQ(classified(busy, cached).bound, Bound::Unknown);
+
+  Profile gpu = machine();
+  gpu.isGpu = true;
+  gpu.limits.compute = {{"tensor cores", Numbers::Bf16, 0, 100e9}};
+  EXPECT_EQ(classified(gpu, product(80e6, 1e5, 5e4, 1e-3)).bound, Bound::Unknown) << "a product of FP32";
+  EXPECT_EQ(classified(gpu, product(80e6, 8e6, 5e4, 1e-3)).bound, Bound::Memory);
+  RegionFigures bf16 = product(80e6, 1e5, 5e4, 1e-3);
+  bf16.computes = "bf16";
+  EXPECT_EQ(classified(gpu, bf16).bound, Bound::Compute);
 }
 
 TEST(ProfileTest, OperatorsOfARegionShareItsTime) {

@@ -24,7 +24,7 @@ enum class Bound {
   Serial,    ///< one thread does it
   Latency,   ///< none of these: below 60 % of every limit
   Short,     ///< shorter than what the clock tells apart
-  Unknown,   ///< the machine was too busy to tell
+  Unknown,   ///< the machine was too busy to tell, or the limit that holds it was not measured
 };
 inline constexpr std::array<std::string_view, 8> kBoundNames = {
     "compute", "memory", "launch", "imbalance", "serial", "latency", "too short", "unknown"};
@@ -129,7 +129,7 @@ struct Profile {
   std::vector<RegionFigures> regions;
   std::vector<OperatorFigures> operators;
   std::vector<OperatorGroup> groups; ///< the longest first
-  std::vector<Advice> advice;        ///< the largest gain first
+  std::vector<Advice> advice; ///< remedies before what tells where to look; of each the largest gain first
 
   double share(double seconds) const {
     return measured.timedSeconds > 0 ? seconds / measured.timedSeconds : 0;
