@@ -3,6 +3,7 @@
 The machine that runs this may be busy: nothing here relies on how long a thing takes.
 """
 
+import importlib.util
 import json
 import shlex
 import unittest
@@ -13,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import browser
 from kernels import small_transformer
-from tool import CNN, ToolTest
+from tool import CNN, SOURCE, ToolTest
 
 FAST = ["--seconds", "0.1"]
 
@@ -90,6 +91,17 @@ class ProfileTest(ToolTest):
         self.assertLessEqual(len(text.splitlines()), 40)
         for word in ("limits", "by kind", "(likely ones; --shape sets others)", "GFLOP/s"):
             self.assertIn(word, text)
+
+    def test_a_table_of_notebooks(self):
+        spec = importlib.util.spec_from_file_location("rendering", SOURCE / "bindings/python/tenon/_profile.py")
+        rendering = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(rendering)
+        shown = rendering.Profile(self.json("profile", "chain.tenon", *FAST))
+        group = shown["groups"][0]
+        self.assertIn(f"{group['share']:.1%}  {group['name']} (4 of them)", str(shown))
+        self.assertEqual(2, shown._repr_html_().count("<tr><td"))
+        shown["groups"][0]["cause"] = "<b>x"
+        self.assertIn("&lt;b&gt;x", shown._repr_html_())
 
     def test_models_are_compiled_first(self):
         self.assertIn("conv", {kind["kind"] for kind in self.json("profile", CNN, *FAST)["kinds"]})
@@ -169,7 +181,7 @@ class ProfileTest(ToolTest):
             damaged = bytearray(engine)
             damaged[engine.index(record) + 1] ^= 32
             (self.folder / "damaged.tenon").write_bytes(damaged)
-            self.refuse(5, "TN0520", "profile", "damaged.tenon", *FAST)
+            self.refuse(5, "TN0520", "profile", "damaged.tenon", "--html", "out.html", *FAST)
         self.assertFalse((self.folder / "out.html").exists())
 
     def test_runs_shorter_than_the_clock(self):

@@ -177,6 +177,30 @@ TEST(ProfileTest, NamesMayHaveStars) {
   EXPECT_EQ(names, (std::set<std::string>{"a1", "a*", "a2*", "a*7"})) << "a star is no number";
 }
 
+TEST(ProfileTest, RowsWithoutTimeHaveNoRates) {
+  Profile profile = machine();
+  RegionFigures region = product(0, 0, 0, 0);
+  region.operators = {0};
+  profile.regions = {region};
+  profile.operators = {node("elided", "reshape", 0, 0, 0)};
+  classify(profile);
+  splitOperators(profile);
+  std::string text = profileText(profile, 5);
+  EXPECT_NE(text.find("elided"), std::string::npos);
+  EXPECT_EQ(text.find("nan"), std::string::npos) << text;
+  EXPECT_EQ(text.find("inf"), std::string::npos) << text;
+}
+
+TEST(ProfileTest, LayerTimesHaveMeanAndMedian) {
+  Profile profile = machine();
+  RegionFigures region = product(80e6, 1e5, 5e4, 1e-3);
+  region.medianSeconds = 0.75e-3;
+  profile.regions = {region};
+  Json rows = Json::parse(layerTimesOf(profile));
+  EXPECT_EQ(rows[1]["averageMs"], 1.0);
+  EXPECT_EQ(rows[1]["medianMs"], 0.75);
+}
+
 TEST(ProfileTest, CommandsKeepTheOptionsOfTheEngine) {
   Profile profile = machine();
   profile.model = "my model.onnx";
@@ -215,10 +239,17 @@ TEST(ProfileTest, Bf16IsCompiledForTheUnitThatIsPromised) {
   profile.model = "m.onnx";
   profile.features = 0;
   profile.limits.compute = {{"FMA", Numbers::F32, 0, 100e9}, {"pairs", Numbers::Bf16, engine::rowOf(*best).features, 400e9}};
-  profile.options = Json::parse(R"({"levels": ["x86-64-v3"], "precision": "keep"})");
+  profile.options = Json::parse(R"({"levels": ["another"], "precision": "keep"})");
   const Advice *advice = adviceOf(profile, "bf16");
   ASSERT_TRUE(advice);
   EXPECT_EQ(advice->command, "tenon compile m.onnx -o faster.tenon --target cpu:" + std::string(engine::nameOf(*best)) + " --precision bf16");
+
+  // Where no level was named, or the engine's has the unit, the target stays.
+  profile.advice.clear();
+  profile.features = engine::rowOf(*best).features;
+  advice = adviceOf(profile, "bf16");
+  ASSERT_TRUE(advice);
+  EXPECT_NE(advice->command.find("--target cpu:another "), std::string::npos);
 
   // A unit that no level's code may use here is promised to nobody, nor one in place of nothing.
   profile.advice.clear();

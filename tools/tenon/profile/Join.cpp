@@ -231,6 +231,7 @@ void addStep(const StepFigures &step, const Json *row, const view::Sizes &sizes,
   bool isFirst = region.instructions.empty();
   region.instructions.push_back(step.instruction);
   region.seconds += step.seconds;
+  region.medianSeconds += step.medianSeconds;
   region.busySeconds += step.busySeconds;
   region.flops += step.flops;
   region.bytes += step.bytes;

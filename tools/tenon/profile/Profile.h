@@ -56,6 +56,7 @@ struct RegionFigures {
   std::vector<TensorFigures> reads, writes; ///< of other regions, of the model's inputs, outputs and weights
 
   double seconds = 0, busySeconds = 0;
+  double medianSeconds = 0; ///< the medians of its steps together
   std::optional<double> oneThreadSeconds, inARowSeconds;
   double flops = 0, bytes = 0, weightBytes = 0;
   double tapBytes = 0;         ///< of values that are written only as --tap makes them outputs
