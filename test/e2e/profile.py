@@ -125,7 +125,8 @@ class ProfileTest(ToolTest):
             with self.subTest(flags):
                 self.succeed("compile", model, "-o", f"{model[:-5]}.tenon", "--target", "cpu:native", "--shape", {"wide.onnx": "x:64x512", "steps.onnx": "v0:512x512", "chain.onnx": "x:64x64"}[model], *flags)
                 report = self.json("profile", f"{model[:-5]}.tenon", *FAST, *run)
-                named = [advice["rule"] for advice in report["advice"] if advice["rule"] != "threads"]
+                # What this machine could do besides is no planted cause.
+                named = [advice["rule"] for advice in report["advice"] if advice["rule"] not in ("threads", "bf16")]
                 self.assertEqual(rule, named[0], report["advice"])
                 advice = next(advice for advice in report["advice"] if advice["rule"] == rule)
                 self.assertGreater(advice["speedup"], 1.02)
