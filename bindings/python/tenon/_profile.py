@@ -14,7 +14,7 @@ class Profile(Dict[str, Any]):
     top = 5
 
     def advice_for(self, region: int) -> Dict[str, Any] | None:
-        """The best advice of which a region would gain, or None."""
+        """The first advice (docs/profile.md has their order) of which a region would gain, or None."""
         return next((advice for advice in self["advice"] if region in advice["regions"]), None)
 
     def _rows(self):

@@ -4,9 +4,14 @@
 #include "tools/tenon/profile/Outputs.h"
 #include "tools/tenon/profile/Profile.h"
 
+#include "engine/Level.h"
+#include "runtime/device/cpu/CpuFeatures.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
+#include <set>
 #include <string>
 
 using namespace tenon;
@@ -89,6 +94,9 @@ TEST(ProfileTest, ThreadsThatIdle) {
 TEST(ProfileTest, ExperimentsTellLatencyApart) {
   RegionFigures far = product(10e6, 1e6, 1e6, 1e-3);
   EXPECT_EQ(classified(machine(), far).bound, Bound::Latency);
+  EXPECT_EQ(classified(machine(), far).cause.find("in caches"), std::string::npos) << "nobody tried";
+  far.inARowSeconds = 0.98e-3;
+  EXPECT_NE(classified(machine(), far).cause.find("also with its operands in caches"), std::string::npos);
   far.inARowSeconds = 0.3e-3;
   EXPECT_EQ(classified(machine(), far).bound, Bound::Memory) << "in caches it is three times as fast";
   far.inARowSeconds = 0.98e-3;
@@ -104,6 +112,24 @@ TEST(ProfileTest, ABusyMachineGivesNoWrongClass) {
   EXPECT_EQ(classified(busy, serial).bound, Bound::Unknown);
   EXPECT_EQ(classified(busy, product(80e6, 1e5, 0, 1e-3)).bound, Bound::Compute) << "near to a limit is near";
   EXPECT_EQ(classified(machine(), product(1, 1, 0, 1e-8)).bound, Bound::Short);
+}
+
+TEST(ProfileTest, LimitsThatWereNotMeasuredGiveNoClass) {
+  // 8 MB in 0.4 ms: twice what memory gives, as a cache that is no limit here holds them.
+  RegionFigures cached = product(1e6, 8e6, 8e6, 0.4e-3);
+  EXPECT_EQ(classified(machine(), cached).bound, Bound::Unknown);
+  Profile busy = machine();
+  busy.measured.isDisturbed = true;
+  EXPECT_EQ(classified(busy, cached).bound, Bound::Unknown);
+
+  Profile gpu = machine();
+  gpu.isGpu = true;
+  gpu.limits.compute = {{"tensor cores", Numbers::Bf16, 0, 100e9}};
+  EXPECT_EQ(classified(gpu, product(80e6, 1e5, 5e4, 1e-3)).bound, Bound::Unknown) << "a product of FP32";
+  EXPECT_EQ(classified(gpu, product(80e6, 8e6, 5e4, 1e-3)).bound, Bound::Memory);
+  RegionFigures bf16 = product(80e6, 1e5, 5e4, 1e-3);
+  bf16.computes = "bf16";
+  EXPECT_EQ(classified(gpu, bf16).bound, Bound::Compute);
 }
 
 TEST(ProfileTest, OperatorsOfARegionShareItsTime) {
@@ -134,6 +160,47 @@ TEST(ProfileTest, OperatorsThatAreAlikeAreOneRow) {
   EXPECT_NEAR(profile.groups[0].seconds, 3e-3, 1e-12);
 }
 
+TEST(ProfileTest, NamesMayHaveStars) {
+  Profile profile = machine();
+  for (const char *name : {"a1", "a*", "a2*", "a*7"}) {
+    RegionFigures region = product(80e6, 1e5, 5e4, 1e-3);
+    region.operators = {profile.operators.size()};
+    profile.operators.push_back(node(name, "relu", profile.regions.size(), 1e5, 1e5));
+    profile.regions.push_back(region);
+  }
+  classify(profile);
+  splitOperators(profile);
+  std::set<std::string> names;
+  for (const OperatorGroup &group : profile.groups) {
+    names.insert(group.name);
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"a1", "a*", "a2*", "a*7"})) << "a star is no number";
+}
+
+TEST(ProfileTest, RowsWithoutTimeHaveNoRates) {
+  Profile profile = machine();
+  RegionFigures region = product(0, 0, 0, 0);
+  region.operators = {0};
+  profile.regions = {region};
+  profile.operators = {node("elided", "reshape", 0, 0, 0)};
+  classify(profile);
+  splitOperators(profile);
+  std::string text = profileText(profile, 5);
+  EXPECT_NE(text.find("elided"), std::string::npos);
+  EXPECT_EQ(text.find("nan"), std::string::npos) << text;
+  EXPECT_EQ(text.find("inf"), std::string::npos) << text;
+}
+
+TEST(ProfileTest, LayerTimesHaveMeanAndMedian) {
+  Profile profile = machine();
+  RegionFigures region = product(80e6, 1e5, 5e4, 1e-3);
+  region.medianSeconds = 0.75e-3;
+  profile.regions = {region};
+  Json rows = Json::parse(layerTimesOf(profile));
+  EXPECT_EQ(rows[1]["averageMs"], 1.0);
+  EXPECT_EQ(rows[1]["medianMs"], 0.75);
+}
+
 TEST(ProfileTest, CommandsKeepTheOptionsOfTheEngine) {
   Profile profile = machine();
   profile.model = "my model.onnx";
@@ -143,6 +210,93 @@ TEST(ProfileTest, CommandsKeepTheOptionsOfTheEngine) {
             "tenon compile 'my model.onnx' -o faster.tenon --target cpu:x86-64-v3 --shape 'x:[1..8]x4x?' --state in=out "
             "--optimize-for 8 --optimize-for 'x:2x4x?' --max-weights 1.5x");
   EXPECT_EQ(quoted("it's"), "'it'\\''s'");
+}
+
+/// The advice of a rule for a product that waits for its weights; null for none.
+const Advice *adviceOf(Profile &profile, const std::string &rule) {
+  RegionFigures region = product(1e6, 8e6, 8e6, 1e-3);
+  region.operators = {0};
+  profile.regions = {region};
+  profile.operators = {node("m", "matmul", 0, 1e6, 8e6)};
+  profile.measured.timedSeconds = profile.measured.runSeconds = 1e-3;
+  classify(profile);
+  splitOperators(profile);
+  advise(profile);
+  for (const Advice &advice : profile.advice) {
+    if (advice.rule == rule) {
+      return &advice;
+    }
+  }
+  return nullptr;
+}
+
+TEST(ProfileTest, Bf16IsCompiledForTheUnitThatIsPromised) {
+  std::optional<engine::CpuLevel> best = runtime::bestCpuLevel();
+  if (!best) {
+    GTEST_SKIP() << "the compiler has no level for this machine";
+  }
+  Profile profile = machine();
+  profile.model = "m.onnx";
+  profile.features = 0;
+  profile.limits.compute = {{"FMA", Numbers::F32, 0, 100e9}, {"pairs", Numbers::Bf16, engine::rowOf(*best).features, 400e9}};
+  profile.options = Json::parse(R"({"levels": ["another"], "precision": "keep"})");
+  const Advice *advice = adviceOf(profile, "bf16");
+  ASSERT_TRUE(advice);
+  EXPECT_EQ(advice->command, "tenon compile m.onnx -o faster.tenon --target cpu:" + std::string(engine::nameOf(*best)) + " --precision bf16");
+
+  // Where no level was named, or the engine's has the unit, the target stays.
+  profile.advice.clear();
+  profile.features = engine::rowOf(*best).features;
+  advice = adviceOf(profile, "bf16");
+  ASSERT_TRUE(advice);
+  EXPECT_NE(advice->command.find("--target cpu:another "), std::string::npos);
+
+  // A unit that no level's code may use here is promised to nobody, nor one in place of nothing.
+  profile.advice.clear();
+  profile.limits.compute[1].features = ~0u;
+  EXPECT_FALSE(adviceOf(profile, "bf16"));
+  profile.limits.compute = {{"pairs", Numbers::Bf16, 0, 400e9}};
+  EXPECT_FALSE(adviceOf(profile, "bf16"));
+}
+
+TEST(ProfileTest, BatchIsWhatTheEngineTakes) {
+  Profile profile = machine();
+  profile.engine = "e.tenon";
+  profile.sizes = "batch=1, length=16";
+  profile.inputs = {{"x", {1, 16}}, {"mask", {1, 16}}};
+  profile.batch = 2;
+  profile.batchInputs = {{"x", {2, 16}}, {"mask", {2, 16}}};
+  const Advice *advice = adviceOf(profile, "batch");
+  ASSERT_TRUE(advice);
+  EXPECT_EQ(advice->command, "tenon bench e.tenon --shape x:2x16 --shape mask:2x16");
+  EXPECT_NEAR(advice->gainSeconds, 0.5e-3, 0.01e-3) << "half of the weights for each of two samples";
+}
+
+TEST(ProfileTest, TapsKeepNeighboursApart) {
+  Profile profile = machine();
+  profile.options = Json::parse(R"({"taps": ["v"]})");
+  profile.tapped = {"mm"};
+  profile.measured.timedSeconds = 2e-3;
+  profile.regions = {product(1e6, 8e6, 8e6, 1e-3), product(1e6, 8e6, 0, 1e-3)};
+  auto apart = [](const char *producer) {
+    return Json::array({{{"producer", producer}, {"consumer", "gelu"}, {"rule", "second-result"}, {"apart_us", 10.0}, {"fused_us", 4.0}}});
+  };
+  auto gainOfTaps = [](Profile of) {
+    classify(of);
+    advise(of);
+    for (const Advice &advice : of.advice) {
+      if (advice.rule == "taps") {
+        return advice.gainSeconds;
+      }
+    }
+    return 0.0;
+  };
+  profile.regions[0].apart = apart("mm");
+  EXPECT_NEAR(gainOfTaps(profile), 0.3e-3, 1e-9) << "half of what the two save";
+  profile.regions[0].apart = apart("branches");
+  EXPECT_EQ(gainOfTaps(profile), 0) << "the model itself uses that value twice";
+  profile.regions[1].tapBytes = 2e6;
+  EXPECT_NEAR(gainOfTaps(profile), 0.25e-3, 1e-9) << "a quarter of what it moves is a tap";
 }
 
 TEST(ProfileTest, AdviceNamesWhatTheEngineWasCompiledWith) {

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 namespace tenon::tool {
 namespace {
@@ -25,6 +26,8 @@ constexpr double kReached = 0.7;
 /// Code that checks each access, against code that does not: a careful guess, on products it was 12.
 constexpr double kGuardCosts = 3;
 constexpr double kDisturbedMargin = 1.5;
+/// Of compiler/dispatch/Rules.h: two stay apart as what lies between them is also used elsewhere.
+constexpr std::string_view kSecondResultRule = "second-result";
 
 double microsecondsOf(const Json &candidate) { return candidate.value("us", 0.0); }
 
@@ -115,23 +118,28 @@ std::optional<Advice> ofForbiddenKernels(const Profile &profile) {
 }
 
 std::optional<Advice> ofTaps(const Profile &profile) {
-  Json taps = listAt(profile.options, "taps");
-  if (taps.empty()) {
+  if (profile.tapped.empty()) {
     return std::nullopt;
   }
   Advice advice = gainOf(profile, [&](const RegionFigures &region) {
-    // By the cost model, for every neighbour from which only an output keeps it apart.
+    // By the cost model, for every neighbour from which a tapped value between the two keeps it apart.
     double saved = 0;
     for (const Json &edge : region.apart) {
       double apart = edge.value("apart_us", 0.0), fused = edge.value("fused_us", 0.0);
-      bool isTap = textAt(edge, "rule").find("output") != std::string::npos;
+      bool isTap = textAt(edge, "rule") == kSecondResultRule &&
+                   std::ranges::find(profile.tapped, textAt(edge, "producer")) != profile.tapped.end();
       saved = isTap && apart > 0 ? std::max(saved, (apart - fused) / apart / 2) : saved;
     }
-    return region.seconds * (1 - saved);
+    // Where they did not keep it apart, they are written all the same.
+    const Floors &floors = region.floors;
+    double memory = region.bytes > 0 ? floors.memory * (1 - std::min(region.tapBytes / region.bytes, 1.0)) : 0;
+    double now = std::max({floors.compute, floors.memory, floors.launch});
+    double unwritten = now > 0 ? std::max({floors.compute, memory, floors.launch}) / now : 1;
+    return region.seconds * (1 - saved) * unwritten;
   });
   return withText(advice, "taps",
-                  fmt::format("--tap makes {} inner values outputs: they are written, and kept from being fused",
-                              taps.size()),
+                  fmt::format("--tap makes {} inner values outputs: they are written, or keep neighbours apart",
+                              profile.tapped.size()),
                   compileCommand(profile, {.without = {"taps"}}));
 }
 
@@ -175,7 +183,7 @@ std::optional<Advice> ofThreads(const Profile &profile) {
   return withText(advice, "threads",
                   fmt::format("measured: a run takes {:.3f} ms with {} threads, {:.3f} ms with {}",
                               own * 1e3, threads, then * 1e3, count),
-                  runCommand(profile, fmt::format("--threads {}", count)));
+                  runCommand(profile, profile.inputs, fmt::format("--threads {}", count)));
 }
 
 std::optional<Advice> ofSizes(const Profile &profile) {
@@ -192,47 +200,53 @@ std::optional<Advice> ofSizes(const Profile &profile) {
 }
 
 std::optional<Advice> ofBatch(const Profile &profile) {
-  constexpr int64_t kBatch = 8;
-  if (!hasFreeBatch(profile) || profile.inputs.empty() || profile.inputs.front().second.empty() ||
+  if (profile.batch <= 1 || profile.inputs.empty() || profile.inputs.front().second.empty() ||
       profile.inputs.front().second.front() > 1) {
     return std::nullopt;
   }
+  double batch = static_cast<double>(profile.batch);
   // Weights are read once for all samples; operations are each sample's own.
   Advice advice = gainOf(profile, [&](const RegionFigures &region) {
     if (region.weightBytes == 0 || region.bound == Bound::Compute) {
       return region.seconds;
     }
-    double other = std::max(region.floors.compute, region.floors.memory * (1 - region.weightBytes / region.bytes));
-    double now = std::max({region.floors.compute, region.floors.memory, region.floors.launch, 1e-12});
-    double shared = region.floors.memory / kBatch + region.floors.launch / kBatch;
-    return region.seconds * std::min(1.0, std::max(other, shared) / now / (region.floors.compute > other * 0.99 ? kReached : 1));
+    const Floors &floors = region.floors;
+    double weights = region.weightBytes / region.bytes;
+    double memory = floors.memory * (1 - weights + weights / batch);
+    double now = std::max({floors.compute, floors.memory, floors.launch, 1e-12});
+    double then = std::max({floors.compute / kReached, memory, floors.launch / batch});
+    return region.seconds * std::min(1.0, then / now);
   });
   advice.isOfSample = true;
   return withText(advice, "batch",
                   fmt::format("weights are read once a run, for one sample: {} regions wait for them", advice.regions.size()),
-                  runCommand(profile, fmt::format("--batch {}", kBatch)));
+                  runCommand(profile, profile.batchInputs, ""));
 }
 
 // In which numbers.
 
 std::optional<Advice> ofBf16(const Profile &profile) {
-  const ComputeLimit *unit = profile.limits.best(Numbers::Bf16, runtime::hostFeatures());
-  if (profile.isGpu || textAt(profile.options, "precision") != "keep" || !unit) {
+  std::optional<engine::CpuLevel> best = runtime::bestCpuLevel();
+  if (profile.isGpu || !best || textAt(profile.options, "precision") != "keep") {
     return std::nullopt;
   }
+  const ComputeLimit *unit = profile.limits.best(Numbers::Bf16, engine::rowOf(*best).features);
   const ComputeLimit *fp32 = profile.limits.best(Numbers::F32, profile.features);
-  double factor = unit->numbers == Numbers::Bf16 ? fp32->operations / unit->operations : 1;
-  if (factor >= 1) {
+  if (!unit || !fp32 || unit->numbers != Numbers::Bf16 || unit->operations <= fp32->operations) {
     return std::nullopt;
   }
+  double factor = fp32->operations / unit->operations;
   Advice advice = gainOf(profile, [&](const RegionFigures &region) {
     bool isWide = isProduct(region) && region.numbers() == Numbers::F32;
     // Other units are seldom as near to their limit.
     return isWide ? std::max(secondsWith(region, factor, 0.5), region.floors.compute * factor / kReached) : region.seconds;
   });
+  // Levels that were named stay the only ones; without names the compiler adds what pays.
+  bool isOpen = profile.options.value("adds_levels", false) || (unit->features & ~profile.features) == 0;
   return withText(advice, "bf16",
                   fmt::format("{} multiplies {:.1f} x as fast as FP32, and weights take half the bytes", unit->unit, 1 / factor),
-                  compileCommand(profile, {.more = "--precision bf16"}));
+                  compileCommand(profile, {.target = isOpen ? "" : fmt::format("cpu:{}", engine::nameOf(*best)),
+                                           .more = "--precision bf16"}));
 }
 
 std::optional<Advice> ofInt8(const Profile &profile) {

@@ -12,7 +12,7 @@ namespace {
 
 /// What practitioners call near to a limit.
 constexpr double kNear = 0.6;
-/// Nothing is above a limit, but by what the clock is off.
+/// Nothing is above its own limit, but by what the clock is off.
 constexpr double kAbove = 1.1;
 /// A step below it is mostly the clock.
 constexpr double kShortest = 0.5e-6;
@@ -86,6 +86,12 @@ void explainLatency(const Profile &profile, double busyThreads, RegionFigures &r
     set(region, Bound::Latency, region.slow);
     return;
   }
+  if (!region.computes.empty() && region.floors.unit.empty()) {
+    set(region, Bound::Unknown,
+        fmt::format("no unit that multiplies {} was measured: {} of {}", region.computes, percent(region.limitShare),
+                    region.limit));
+    return;
+  }
   double gain = region.oneThreadSeconds ? *region.oneThreadSeconds / region.seconds : 0;
   if (profile.limits.threads > 1 && gain > 0 && gain < kThreadsGain && busyThreads > kAllThreads * profile.limits.threads) {
     set(region, Bound::Latency,
@@ -94,8 +100,9 @@ void explainLatency(const Profile &profile, double busyThreads, RegionFigures &r
     return;
   }
   set(region, Bound::Latency,
-      fmt::format("below 60 % of every limit, also with its operands in caches: {} reaches {} of {}",
-                  region.kernel, percent(region.limitShare), region.limit));
+      fmt::format("below 60 % of every limit that was measured{}: {} reaches {} of {}",
+                  region.inARowSeconds ? ", also with its operands in caches" : "", region.kernel,
+                  percent(region.limitShare), region.limit));
 }
 
 std::string causeOf(const RegionFigures &region) {
@@ -135,12 +142,13 @@ void classifyRegion(const Profile &profile, double allWeights, RegionFigures &re
     set(region, Bound::Short, "shorter than what the clock tells apart");
     return;
   }
-  if (profile.measured.isDisturbed) {
-    classifyDisturbed(nearest, region);
+  if (region.limitShare > kAbove) {
+    // Its bytes were nearer than the floor says, or a neighbour lowered the limit while it was measured.
+    set(region, Bound::Unknown,
+        fmt::format("faster than {}, {} of it: that limit is not what holds it back", region.limit, percent(region.limitShare)));
     return;
   }
-  if (region.limitShare > kAbove && isOneThread) {
-    // More than one thread's limit: then a neighbour lowered the limit, or the count of busy threads.
+  if (profile.measured.isDisturbed) {
     classifyDisturbed(nearest, region);
     return;
   }

@@ -116,11 +116,10 @@ std::string compileCommand(const Profile &profile, const CompileChange &change) 
   return words.take();
 }
 
-std::string runCommand(const Profile &profile, const std::string &flags) {
+std::string runCommand(const Profile &profile, const InputDims &inputs, const std::string &flags) {
   Words words("tenon bench " + quoted(profile.engine));
-  bool isBatch = flags.find("--batch") != std::string::npos;
-  for (const auto &[name, dims] : profile.inputs) {
-    if (!profile.sizes.empty() && !isBatch) {
+  for (const auto &[name, dims] : inputs) {
+    if (!profile.sizes.empty()) {
       words.add("--shape", name + ':' + formatDims(dims));
     }
   }
@@ -142,8 +141,6 @@ std::string firstShape(const Profile &profile) {
   const auto &[name, dims] = profile.inputs.front();
   return quoted(name + ':' + formatDims(dims));
 }
-
-bool hasFreeBatch(const Profile &profile) { return profile.batchLimit > 1; }
 
 std::string nodeOf(const Profile &profile, size_t region) {
   const std::vector<size_t> &nodes = profile.regions[region].operators;

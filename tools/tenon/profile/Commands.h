@@ -20,14 +20,12 @@ struct CompileChange {
   std::string output = "faster.tenon";
 };
 std::string compileCommand(const Profile &profile, const CompileChange &change);
-/// `tenon bench` of the engine at the sizes of the profile.
-std::string runCommand(const Profile &profile, const std::string &flags);
+/// `tenon bench` of the engine with these inputs.
+std::string runCommand(const Profile &profile, const InputDims &inputs, const std::string &flags);
 std::string explainCommand(const Profile &profile, const std::string &topic, const std::string &node);
 
 /// "ids:1x128" of the input that decides most sizes.
 std::string firstShape(const Profile &profile);
-/// Whether the first dim of the first input may be larger.
-bool hasFreeBatch(const Profile &profile);
 /// The model's name of the node of a region that takes longest.
 std::string nodeOf(const Profile &profile, size_t region);
 

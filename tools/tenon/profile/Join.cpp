@@ -3,6 +3,7 @@
 
 #include "tools/tenon/profile/Profile.h"
 
+#include "support/DType.h"
 #include "tools/tenon/print/JsonFields.h"
 
 #include <fmt/format.h>
@@ -67,19 +68,33 @@ std::vector<RegionFigures> regionsOf(const Records &records) {
   return regions;
 }
 
-/// Where each instruction of the general plan belongs. Plans for known sizes have no records: their
-/// instructions are found by their labels.
-struct Places {
-  std::map<std::string, Json> byLabel;
-
-  explicit Places(const Json &placement) {
-    for (const Json &row : placement.at("instructions")) {
-      if (row.contains("region")) {
-        byLabel.emplace(row.at("label").get<std::string>(), row);
-      }
+/// The rows of the record "placement" by the plan's instructions; null for copies, which are of no region.
+/// The record is of the general plan. One for known sizes has the same regions in the same order, but
+/// perhaps other numbers of steps for them, and several regions may have one label, that of the model's
+/// node: the rows of a label are spread evenly over the steps of that label, which for the general plan
+/// gives each step its own row.
+std::vector<const Json *> rowsOf(const engine::Plan &plan, const Json &placement) {
+  std::map<std::string, std::vector<const Json *>> rows;
+  for (const Json &row : placement.at("instructions")) {
+    if (row.contains("region")) {
+      rows[row.at("label").get<std::string>()].push_back(&row);
     }
   }
-};
+  std::map<std::string, std::vector<size_t>> steps;
+  for (size_t i = 0; i < plan.instructions.size(); ++i) {
+    if (plan.instructions[i].kind != engine::InstructionKind::Copy) {
+      steps[plan.instructions[i].label].push_back(i);
+    }
+  }
+  std::vector<const Json *> found(plan.instructions.size(), nullptr);
+  for (const auto &[label, own] : steps) {
+    const std::vector<const Json *> &known = rows[label];
+    for (size_t i = 0; i < own.size() && !known.empty(); ++i) {
+      found[own[i]] = known[i * known.size() / own.size()];
+    }
+  }
+  return found;
+}
 
 TensorFigures tensorOf(const Records &records, int64_t index) {
   const view::Value &value = records.graph.values.at(static_cast<size_t>(index));
@@ -121,6 +136,44 @@ void addTensors(const Records &records, Profile &profile) {
   for (const std::vector<view::Port> *ports : {&graph.inputs, &graph.outputs}) {
     for (const view::Port &port : *ports) {
       profile.ports.push_back(port.name);
+    }
+  }
+}
+
+double bytesOf(const TensorFigures &tensor) {
+  std::optional<DType> dtype = parseDType(tensor.dtype);
+  double bytes = dtype ? bitWidth(*dtype) / 8.0 : 0;
+  for (int64_t dim : tensor.dims) {
+    bytes *= static_cast<double>(std::max<int64_t>(dim, 0));
+  }
+  return bytes;
+}
+
+/// What --tap makes outputs. Of `--tap all`, which engines record as "*", these are the outputs that
+/// nodes read: the record does not tell them from outputs of the model, which are seldom read within it.
+void addTaps(const Records &records, Profile &profile) {
+  const view::Graph &graph = records.graph;
+  Json taps = listAt(profile.options, "taps");
+  auto isNamed = [&](const std::string &name) { return std::ranges::find(taps, Json(name)) != taps.end(); };
+  std::set<int64_t> read, readElsewhere;
+  for (const view::Node &node : graph.nodes) {
+    for (int64_t input : node.inputs) {
+      int64_t producer = input < 0 ? -1 : graph.values.at(static_cast<size_t>(input)).node;
+      bool isElsewhere = producer >= 0 && graph.nodes.at(static_cast<size_t>(producer)).region != node.region;
+      read.insert(input);
+      readElsewhere.insert(isElsewhere ? input : -1);
+    }
+  }
+  for (const view::Port &output : graph.outputs) {
+    int64_t producer = graph.values.at(static_cast<size_t>(output.value)).node;
+    bool isTap = isNamed(output.name) || (isNamed("*") && read.contains(output.value));
+    if (!isTap || producer < 0) {
+      continue;
+    }
+    const view::Node &node = graph.nodes.at(static_cast<size_t>(producer));
+    profile.tapped.push_back(node.name);
+    if (node.region >= 0 && !readElsewhere.contains(output.value)) {
+      profile.regions.at(static_cast<size_t>(node.region)).tapBytes += bytesOf(tensorOf(records, output.value));
     }
   }
 }
@@ -178,6 +231,7 @@ void addStep(const StepFigures &step, const Json *row, const view::Sizes &sizes,
   bool isFirst = region.instructions.empty();
   region.instructions.push_back(step.instruction);
   region.seconds += step.seconds;
+  region.medianSeconds += step.medianSeconds;
   region.busySeconds += step.busySeconds;
   region.flops += step.flops;
   region.bytes += step.bytes;
@@ -212,15 +266,13 @@ Status joinRecords(const engine::EngineFile &file, const engine::Plan &plan, Pro
     profile.regions = regionsOf(records);
     addOperators(records, profile);
     addTensors(records, profile);
-    Places places(records.placement);
+    addTaps(records, profile);
+    std::vector<const Json *> rows = rowsOf(plan, records.placement);
     for (const StepFigures &step : profile.measured.steps) {
-      const engine::Instruction &instruction = plan.instructions.at(step.instruction);
-      std::map<std::string, Json>::const_iterator found = places.byLabel.find(instruction.label);
-      bool isKnown = found != places.byLabel.end();
-      RegionFigures &region =
-          isKnown ? profile.regions.at(found->second.at("region").get<size_t>())
-                  : regionOfStep(instruction, profile);
-      addStep(step, isKnown ? &found->second : nullptr, records.sizes, region);
+      const Json *row = rows.at(step.instruction);
+      RegionFigures &region = row ? profile.regions.at(row->at("region").get<size_t>())
+                                  : regionOfStep(plan.instructions[step.instruction], profile);
+      addStep(step, row, records.sizes, region);
     }
   } catch (const Json::exception &) {
     return unfit();

@@ -7,6 +7,7 @@
 #include "support/threads/ThreadPool.h"
 #include "tools/tenon/bench/Contender.h"
 #include "tools/tenon/bench/CpuUnits.h"
+#include "tools/tenon/bench/Statistics.h"
 
 #include <fmt/format.h>
 
@@ -106,11 +107,6 @@ template <typename Key> double meanOf(const std::vector<const Pass *> &passes, K
   return sum / static_cast<double>(passes.size());
 }
 
-double medianOf(std::vector<double> values) {
-  std::ranges::nth_element(values, values.begin() + static_cast<ptrdiff_t>(values.size() / 2));
-  return values[values.size() / 2];
-}
-
 std::vector<const Pass *> quietOf(const std::vector<Pass> &passes, Measurement &found) {
   std::vector<const Pass *> all, quiet;
   std::vector<double> canaries;
@@ -130,7 +126,7 @@ std::vector<const Pass *> quietOf(const std::vector<Pass> &passes, Measurement &
   }
   found.passes = passes.size();
   found.discarded = passes.size() - quiet.size();
-  found.slowdown = fastest > 0 ? medianOf(canaries) / fastest : 1;
+  found.slowdown = fastest > 0 ? summarizeLatency(canaries).median / fastest : 1;
   found.isDisturbed = quiet.size() < std::min(kLeastQuiet, passes.size());
   return found.isDisturbed ? all : quiet;
 }
@@ -143,9 +139,14 @@ void summarize(const std::vector<Pass> &passes, Measurement &found) {
   found.runSeconds = meanOf(fastestOf(counted, run), run);
   for (size_t i = 0; i < passes.front().steps.size(); ++i) {
     const runtime::StepTime &step = passes.front().steps[i];
+    std::vector<double> seconds;
+    for (const Pass *pass : timed) {
+      seconds.push_back(pass->steps[i].seconds);
+    }
     found.steps.push_back(
         {.instruction = step.instruction,
          .seconds = meanOf(timed, [&](const Pass *pass) { return pass->steps[i].seconds; }),
+         .medianSeconds = summarizeLatency(seconds).median,
          .busySeconds = meanOf(timed, [&](const Pass *pass) { return pass->steps[i].busySeconds; }),
          .flops = static_cast<double>(step.flops.value_or(0)),
          .bytes = static_cast<double>(step.bytesMoved.value_or(0)),
@@ -231,6 +232,7 @@ Result<Measurement> measureGpu(Runner &runner) {
   for (const runtime::StepTime &step : steps) {
     found.steps.push_back({.instruction = step.instruction,
                            .seconds = step.seconds,
+                           .medianSeconds = step.seconds,
                            .flops = static_cast<double>(step.flops.value_or(0)),
                            .bytes = static_cast<double>(step.bytesMoved.value_or(0)),
                            .oneThreadSeconds = std::nullopt,

@@ -13,10 +13,11 @@
 
 namespace tenon::tool {
 
-/// A step of the plan. Seconds are means over the passes that count.
+/// A step of the plan. Seconds are means over the passes that count, but for the median over these.
 struct StepFigures {
   uint32_t instruction = 0;
   double seconds = 0;
+  double medianSeconds = 0;
   double busySeconds = 0; ///< of all threads together inside of the kernel; on a CPU
   double flops = 0;
   double bytes = 0;

@@ -59,63 +59,47 @@ void splitRegion(Profile &profile, const RegionFigures &region) {
   }
 }
 
-/// A name with * for each run of digits.
-std::string patternOf(const std::string &name) {
-  std::string pattern;
+/// A name as the texts around its runs of digits: one more of them than of the runs.
+struct NameParts {
+  std::vector<std::string> texts = {""}, numbers;
+};
+
+NameParts partsOf(const std::string &name) {
+  NameParts parts;
+  bool wasDigit = false;
   for (char letter : name) {
     bool isDigit = std::isdigit(static_cast<unsigned char>(letter)) != 0;
-    if (!isDigit) {
-      pattern += letter;
-    } else if (!pattern.ends_with('*')) {
-      pattern += '*';
+    if (isDigit && !wasDigit) {
+      parts.numbers.emplace_back();
+      parts.texts.emplace_back();
     }
+    (isDigit ? parts.numbers : parts.texts).back() += letter;
+    wasDigit = isDigit;
   }
-  return pattern;
+  return parts;
 }
 
-/// The names of a group as one: the parts that all share, and * for numbers that differ.
+/// The names of a group as one: the texts, which all share, and * for numbers that differ.
 std::string nameOf(const Profile &profile, const OperatorGroup &group) {
-  const std::string &first = profile.operators[group.operators.front()].name;
-  bool isOne = std::ranges::all_of(group.operators, [&](size_t index) { return profile.operators[index].name == first; });
-  if (isOne) {
-    return first;
-  }
-  // Position by position of the runs of digits: kept where they are equal everywhere.
-  auto runsOf = [](const std::string &name) {
-    std::vector<std::string> runs;
-    bool wasDigit = false;
-    for (char letter : name) {
-      bool isDigit = std::isdigit(static_cast<unsigned char>(letter)) != 0;
-      if (isDigit && !wasDigit) {
-        runs.emplace_back();
-      }
-      if (isDigit) {
-        runs.back() += letter;
-      }
-      wasDigit = isDigit;
-    }
-    return runs;
-  };
-  std::vector<std::string> common = runsOf(first);
+  NameParts common = partsOf(profile.operators[group.operators.front()].name);
   for (size_t index : group.operators) {
-    std::vector<std::string> own = runsOf(profile.operators[index].name);
-    for (size_t i = 0; i < common.size(); ++i) {
-      common[i] = common[i] == own[i] ? common[i] : "*";
+    NameParts own = partsOf(profile.operators[index].name);
+    for (size_t i = 0; i < common.numbers.size(); ++i) {
+      common.numbers[i] = common.numbers[i] == own.numbers[i] ? common.numbers[i] : "*";
     }
   }
-  std::string text;
-  size_t run = 0;
-  for (char letter : patternOf(first)) {
-    text += letter == '*' && run < common.size() ? common[run++] : std::string(1, letter);
+  std::string text = common.texts.front();
+  for (size_t i = 0; i < common.numbers.size(); ++i) {
+    text += common.numbers[i] + common.texts[i + 1];
   }
   return text;
 }
 
 void addGroups(Profile &profile) {
-  std::map<std::string, OperatorGroup> groups;
+  std::map<std::pair<std::string, std::vector<std::string>>, OperatorGroup> groups;
   for (size_t i = 0; i < profile.operators.size(); ++i) {
     const OperatorFigures &node = profile.operators[i];
-    OperatorGroup &group = groups[node.kind + ' ' + patternOf(node.name)];
+    OperatorGroup &group = groups[{node.kind, partsOf(node.name).texts}];
     group.operators.push_back(i);
     group.seconds += node.seconds;
     group.flops += node.flops;

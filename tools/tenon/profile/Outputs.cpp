@@ -114,7 +114,7 @@ std::string layerTimesOf(const Profile &profile) {
     rows.push_back({{"name", region->label},
                     {"timeMs", milliseconds * static_cast<double>(runs)},
                     {"averageMs", milliseconds},
-                    {"medianMs", milliseconds},
+                    {"medianMs", region->medianSeconds * 1e3},
                     {"percentage", profile.share(region->seconds) * 100}});
   }
   return dumpJson(rows) + "\n";

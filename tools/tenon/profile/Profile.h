@@ -24,7 +24,7 @@ enum class Bound {
   Serial,    ///< one thread does it
   Latency,   ///< none of these: below 60 % of every limit
   Short,     ///< shorter than what the clock tells apart
-  Unknown,   ///< the machine was too busy to tell
+  Unknown,   ///< the machine was too busy to tell, or the limit that holds it was not measured
 };
 inline constexpr std::array<std::string_view, 8> kBoundNames = {
     "compute", "memory", "launch", "imbalance", "serial", "latency", "too short", "unknown"};
@@ -56,8 +56,10 @@ struct RegionFigures {
   std::vector<TensorFigures> reads, writes; ///< of other regions, of the model's inputs, outputs and weights
 
   double seconds = 0, busySeconds = 0;
+  double medianSeconds = 0; ///< the medians of its steps together
   std::optional<double> oneThreadSeconds, inARowSeconds;
   double flops = 0, bytes = 0, weightBytes = 0;
+  double tapBytes = 0;         ///< of values that are written only as --tap makes them outputs
   bool isParallel = true;    ///< whether there is more than one part to share
   double predictedSeconds = 0; ///< by the cost model
 
@@ -103,6 +105,9 @@ struct Advice {
   std::vector<size_t> regions; ///< that would gain
 };
 
+/// Names of inputs and what they are run with.
+using InputDims = std::vector<std::pair<std::string, std::vector<int64_t>>>;
+
 struct Profile {
   std::string path;   ///< as the user gave it
   std::string model;  ///< of the commands: a path, or "MODEL" where it is not known
@@ -111,9 +116,13 @@ struct Profile {
   uint32_t features = 0;
   std::string sizes;    ///< "batch=1, sequence=128"; empty where all are fixed
   bool areSizesLikely = false; ///< whether they were chosen for the user
-  int64_t batchLimit = 1; ///< the most that the first dim of the first input may be
-  std::vector<std::pair<std::string, std::vector<int64_t>>> inputs;
+  InputDims inputs;
+  /// As many samples as advice would run at once, which is the first dim of the first input, and the
+  /// inputs for them; 1 and none where the engine takes only what was run.
+  int64_t batch = 1;
+  InputDims batchInputs;
   std::vector<std::string> ports; ///< names of the model's inputs and outputs
+  std::vector<std::string> tapped; ///< names of the nodes whose results are outputs by --tap
   Json options = Json::object();  ///< the engine's
   bool isGpu = false;
   Limits limits;
@@ -121,7 +130,7 @@ struct Profile {
   std::vector<RegionFigures> regions;
   std::vector<OperatorFigures> operators;
   std::vector<OperatorGroup> groups; ///< the longest first
-  std::vector<Advice> advice;        ///< the largest gain first
+  std::vector<Advice> advice; ///< remedies before what tells where to look; of each the largest gain first
 
   double share(double seconds) const {
     return measured.timedSeconds > 0 ? seconds / measured.timedSeconds : 0;

@@ -129,6 +129,9 @@ std::string countText(double count, const char *unit) {
   return fmt::format("{:.0f} {}", count, unit);
 }
 
+/// A second; 0 for what took no time, as a copy that was left out.
+double rateOf(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
+
 std::string gainText(const Profile &profile, const Advice &advice) {
   double after = std::max(1 - profile.share(advice.gainSeconds), 1e-3);
   return fmt::format("{} {:.2f} x as fast, predicted", advice.isOfSample ? "a sample" : "the run", 1 / after);
@@ -141,8 +144,8 @@ std::string groupText(const Profile &profile, const OperatorGroup &group, size_t
   std::string text = fmt::format("{:>2}. {:>5.1f} %  {}{}{}\n", number, profile.share(group.seconds) * 100, name, count,
                                  group.isSplit ? "  [split by the model]" : "");
   text += fmt::format("    {}  {}, {}, {:.3g} GFLOP/s, {:.3g} GB/s; {:.0f} % of {}\n", profile.operators[group.operators.front()].kind,
-                      countText(group.flops, "FLOP"), countText(group.bytes, "B"), group.flops / group.seconds * 1e-9,
-                      group.bytes / group.seconds * 1e-9, limitShareOf(group, profile) * 100, region.limit);
+                      countText(group.flops, "FLOP"), countText(group.bytes, "B"), rateOf(group.flops, group.seconds) * 1e-9,
+                      rateOf(group.bytes, group.seconds) * 1e-9, limitShareOf(group, profile) * 100, region.limit);
   text += fmt::format("    {}: {}\n", nameOf(region.bound), view::visible(region.cause));
   const Advice *advice = profile.adviceFor(group.region);
   text += advice ? fmt::format("    try  {}\n         {} ({})\n", view::visible(advice->command), gainText(profile, *advice), advice->rule)

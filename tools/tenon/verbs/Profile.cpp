@@ -1,6 +1,8 @@
 // `tenon profile`: what the model's operators cost, what holds each back, and what would help. It
 // opens and measures; the parts in tools/tenon/profile find out and say.
 
+#include "engine/Expr.h"
+#include "runtime/tensors/Seeded.h"
 #include "support/files/AtomicFile.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/inputs/Inputs.h"
@@ -15,6 +17,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 
@@ -59,10 +62,29 @@ void describeInputs(const ProfileFlags &flags, const Runner &runner, Profile &pr
     profile.inputs.emplace_back(input.name, input.dims);
   }
   profile.areSizesLikely = flags.inputs.shapes.empty() && flags.inputs.files.empty() && flags.inputs.batch == 0;
-  const engine::Plan &plan = runner.plan();
-  for (const engine::Symbol &symbol : plan.symbols) {
-    bool isBatch = !symbol.isDataDependent() && symbol.input == 0 && symbol.dim == 0;
-    profile.batchLimit = isBatch ? symbol.max : profile.batchLimit;
+}
+
+/// What advice would run at once: the other dims stay, and follow the batch where the model says so.
+void chooseBatch(const engine::Plan &plan, Profile &profile) {
+  constexpr int64_t kBatch = 8;
+  std::vector<int64_t> sizes(plan.symbols.size(), 0);
+  for (size_t i = 0; i < plan.symbols.size(); ++i) {
+    const engine::Symbol &symbol = plan.symbols[i];
+    if (symbol.isDataDependent()) {
+      continue;
+    }
+    bool isBatch = symbol.input == 0 && symbol.dim == 0;
+    sizes[i] = isBatch ? std::min(kBatch, symbol.max) : profile.inputs[symbol.input].second[symbol.dim];
+    profile.batch = isBatch ? sizes[i] : profile.batch;
+  }
+  for (uint32_t input = 0; profile.batch > 1 && input < plan.inputs.size(); ++input) {
+    const engine::Port &port = plan.inputs[input];
+    std::vector<int64_t> dims = profile.inputs[input].second;
+    for (uint32_t dim = 0; dim < dims.size(); ++dim) {
+      std::optional<uint32_t> symbol = symbolAt(plan, input, dim);
+      dims[dim] = symbol ? sizes[*symbol] : engine::evaluate(plan.exprs.program(port.dims[dim]), sizes).value_or(dims[dim]);
+    }
+    profile.batchInputs.emplace_back(port.name, std::move(dims));
   }
 }
 
@@ -94,6 +116,7 @@ Result<Profiled> profileOf(const ProfileFlags &flags, const std::string &path, T
     profile.options = Json::object();
   }
   describeInputs(flags, runner, profile);
+  chooseBatch(runner.plan(), profile);
   terminal.progress("limits", 0);
   TENON_ASSIGN(profile.limits, profile.isGpu ? measureGpuLimits(*engine->gpu())
                                              : measureCpuLimits(runner.session().threads()));
