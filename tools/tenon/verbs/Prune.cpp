@@ -3,7 +3,6 @@
 
 #include "compiler/prune/Prune.h"
 #include "runtime/device/cpu/CpuFeatures.h"
-#include "runtime/tensors/Npy.h"
 #include "support/LikelySize.h"
 #include "support/files/AtomicFile.h"
 #include "support/files/OutputPath.h"
@@ -12,6 +11,7 @@
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/prune/Arguments.h"
 #include "tools/tenon/prune/Report.h"
 #include "tools/tenon/target/Target.h"
 #include "tools/tenon/target/TargetFlags.h"
@@ -23,7 +23,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -75,24 +74,6 @@ Status checkFlags(const PruneFlags &flags) {
                          "tenon.prune.apply(module, recipe), and export the module again");
   }
   return Status::ok();
-}
-
-/// The scores of an npz, all as FP32.
-Result<std::vector<prune::ScoreTensor>> readScores(const std::string &path) {
-  AcceptArray accept = [&](const std::string &name, const NpyHeader &header) {
-    return header.dtype == DType::F32
-               ? Status::ok()
-               : Status::error(ErrorId::BadImportance, fmt::format("{}: the scores of '{}' are not float32", path, name),
-                               "tenon.prune.taylor(module, data) makes such files");
-  };
-  TENON_ASSIGN(std::vector<Tensor> arrays, readNpz(path, accept));
-  std::vector<prune::ScoreTensor> scores;
-  for (const Tensor &array : arrays) {
-    prune::ScoreTensor own{array.name, array.dims, std::vector<float>(static_cast<size_t>(array.elements()))};
-    std::memcpy(own.values.data(), array.data.data(), own.values.size() * sizeof(float));
-    scores.push_back(std::move(own));
-  }
-  return scores;
 }
 
 /// What a kernel of the target computes at once: the cost of a convolution or product steps where
@@ -348,46 +329,13 @@ Status prune(PruneFlags &flags, Terminal &terminal) {
   return Status::ok();
 }
 
-/// "30%" or "0.3"; any number, of which checkFlags says what it would do.
-double parseRatio(const std::string &text) {
-  size_t end = 0;
-  double value = 0;
-  try {
-    value = std::stod(text, &end);
-  } catch (const std::exception &) {
-    throw CLI::ValidationError("--ratio", fmt::format("'{}' is no share: write 30% or 0.3", text));
-  }
-  bool isPercent = text.substr(end) == "%";
-  if ((!isPercent && end != text.size()) || !std::isfinite(value)) {
-    throw CLI::ValidationError("--ratio", fmt::format("'{}' is no share: write 30% or 0.3", text));
-  }
-  return isPercent ? value / 100 : value;
-}
-
-/// "3ms", "500us", "1s".
-double parseLatency(const std::string &text) {
-  size_t end = 0;
-  double value = 0;
-  try {
-    value = std::stod(text, &end);
-  } catch (const std::exception &) {
-    end = 0;
-  }
-  std::string unit = text.substr(end);
-  double scale = unit == "ms" ? 1 : unit == "us" ? 1e-3 : unit == "s" ? 1e3 : 0;
-  if (end == 0 || scale == 0 || !(value > 0) || !std::isfinite(value)) {
-    throw CLI::ValidationError("--latency", fmt::format("'{}' is no time: write 3ms, 500us or 1s", text));
-  }
-  return value * scale;
-}
-
 } // namespace
 
 Action declarePrune(CLI::App &command) {
   std::shared_ptr<PruneFlags> flags = std::make_shared<PruneFlags>();
   flags->session.threads = usableCpus();
   flags->target.targets = {"cpu:native"};
-  command.add_option("MODEL", flags->model, "A trained model (ONNX, FP32)")->required();
+  command.add_option("MODEL", flags->model, "A trained model (ONNX, of floats)")->required();
   command.add_option_function<std::string>(
       "--ratio", [flags](const std::string &text) { flags->ratio = parseRatio(text); },
       "How many of the channels, heads and FFN widths go: 30%");
