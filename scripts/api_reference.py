@@ -15,7 +15,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "bindings/python/tenon"
-MODULES = {"tenon": "__init__.py", "tenon.passes": "passes.py", "tenon.torch": "torch.py", "tenon.compare": "compare/__init__.py"}
+MODULES = {"tenon": "__init__.py", "tenon.passes": "passes.py", "tenon.prune": "prune.py", "tenon.torch": "torch.py",
+           "tenon.compare": "compare/__init__.py"}  # fmt: skip
 HEADERS = ["tenon.h", "compiler.h", "graph.h"]
 NOTE = "<!-- Written by scripts/api_reference.py. -->\n"
 
@@ -89,6 +90,8 @@ def python_page():
         module = parsed(path)
         text += f"\n## {name}\n\n{documentation(module)}"
         for member in exported(module):
+            if f"{name}.{member}" in MODULES:  # has a part of its own
+                continue
             node = definition(module, member, path.parent)
             text += "\n" + (render_class(node) if isinstance(node, ast.ClassDef) else f"### `{signature(node)}`\n\n{documentation(node)}")
     return tidy(text)

@@ -113,20 +113,15 @@ private:
 };
 
 /// The classes of a component in parts that stand in the same axes of the same values, as the
-/// halves of a split do: each part has a width of its own then. None where one of them would be too
-/// narrow.
+/// halves of a split do: each part can have a width of its own then.
 std::vector<std::vector<uint32_t>> partsOf(const std::vector<uint32_t> &classes,
-                                           const std::map<uint32_t, std::vector<size_t>> &places,
-                                           size_t least) {
+                                           const std::map<uint32_t, std::vector<size_t>> &places) {
   std::map<std::vector<size_t>, std::vector<uint32_t>> parts;
   for (uint32_t index : classes) {
     parts[places.at(index)].push_back(index);
   }
   std::vector<std::vector<uint32_t>> result;
   for (auto &[where, part] : parts) {
-    if (part.size() < least) {
-      return {classes};
-    }
     result.push_back(std::move(part));
   }
   std::sort(result.begin(), result.end());
@@ -157,9 +152,19 @@ Groups groupsOf(const quant::Graph &graph, const Values &values, const Ties &tie
     }
   });
   for (const auto &[first, classes] : components.all()) {
-    for (std::vector<uint32_t> &part : partsOf(classes, places, size_t{2} * multiple)) {
-      Group group;
-      group.classes = std::move(part);
+    std::vector<std::vector<uint32_t>> parts = partsOf(classes, places);
+    bool isWide = std::all_of(parts.begin(), parts.end(), [&](const std::vector<uint32_t> &part) {
+      return part.size() >= size_t{2} * multiple;
+    });
+    std::vector<Group> groups;
+    if (isWide) {
+      for (std::vector<uint32_t> &part : parts) {
+        groups.push_back({{}, part, {part}});
+      }
+    } else {
+      groups.push_back({{}, classes, std::move(parts)});
+    }
+    for (Group &group : groups) {
       for (size_t place : places.at(group.classes.front())) {
         if (place >= members.size()) {
           continue;

@@ -23,6 +23,8 @@ struct Producer {
 struct Group {
   std::vector<Producer> producers; ///< in the order of the nodes; of the first of its classes
   std::vector<uint32_t> classes;   ///< in the order of their indices
+  /// The same in parts that stand in the same axes: of each something has to be left.
+  std::vector<std::vector<uint32_t>> parts;
   /// Indices of the widest producer that go with a class: the size of a head, or 1.
   uint32_t unit = 1;
 };

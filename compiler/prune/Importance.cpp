@@ -1,10 +1,12 @@
 // One pass over the elements of each tensor for each of its axes that a group has a part in.
 #include "compiler/prune/Importance.h"
 
+#include "compiler/frontend/onnx/wire/TensorData.h"
 #include "support/text/Text.h"
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 namespace tenon::prune {
 namespace {
@@ -101,9 +103,38 @@ bool isNormScale(const quant::Graph &graph, const Parameter &parameter) {
   return graph.isOp(parameter.use.node, "BatchNormalization") && parameter.use.operand == 1;
 }
 
-/// Of FP32; others have no magnitudes here.
-bool hasFloats(const Parameter &parameter) {
-  return parameter.tensor->type == onnx::DataType::Float;
+template <typename Element> std::vector<float> widened(const onnx::TensorData &data) {
+  std::vector<float> values(data.elements);
+  for (size_t i = 0; i < values.size(); ++i) {
+    Element element;
+    std::memcpy(&element, data.view.data() + i * sizeof(element), sizeof(element));
+    values[i] = static_cast<float>(element);
+  }
+  return values;
+}
+
+/// As quant::loadFloats, which reads FP32, of all types that parameters have.
+Result<quant::Floats> loadParameter(const onnx::Tensor &tensor, onnx::ExternalFiles &files) {
+  if (tensor.type == onnx::DataType::Float) {
+    return quant::loadFloats(tensor, files);
+  }
+  TENON_ASSIGN(onnx::TensorData data, onnx::loadTensor(tensor, files));
+  if (data.seeded) {
+    return Status::error(ErrorId::BadArgument,
+                         strCat("the weights '", tensor.name, "' are seeded: they have no values"),
+                         "prune a trained model");
+  }
+  quant::Floats floats{data.dims, tensor.type == onnx::DataType::Float16 ? widened<_Float16>(data)
+                                  : tensor.type == onnx::DataType::BFloat16
+                                      ? widened<__bf16>(data)
+                                      : widened<double>(data)};
+  if (!std::all_of(floats.values.begin(), floats.values.end(),
+                   [](float value) { return std::isfinite(value); })) {
+    return Status::error(ErrorId::BadArgument,
+                         strCat("the weights '", tensor.name, "' hold what is not finite"),
+                         "train or export the model again");
+  }
+  return floats;
 }
 
 Status addMagnitudes(const quant::Graph &graph, std::span<const Parameter> parameters,
@@ -111,12 +142,11 @@ Status addMagnitudes(const quant::Graph &graph, std::span<const Parameter> param
   for (const Parameter &parameter : parameters) {
     bool isScale = isNormScale(graph, parameter);
     bool isWeight = !onlyScales && parameter.axes->size() > 1;
-    if ((!isScale && !isWeight) || !hasFloats(parameter) ||
-        std::none_of(parameter.axes->begin(), parameter.axes->end(),
-                     [&](Axis axis) { return judge.concerns(axis); })) {
+    if ((!isScale && !isWeight) || std::none_of(parameter.axes->begin(), parameter.axes->end(),
+                                                [&](Axis axis) { return judge.concerns(axis); })) {
       continue;
     }
-    TENON_ASSIGN(quant::Floats floats, quant::loadFloats(*parameter.tensor, files));
+    TENON_ASSIGN(quant::Floats floats, loadParameter(*parameter.tensor, files));
     for (size_t axis = 0; axis < parameter.axes->size(); ++axis) {
       if (judge.concerns((*parameter.axes)[axis])) {
         judge.add(
@@ -180,11 +210,12 @@ Result<std::vector<Ranking>> rank(const quant::Graph &graph, const Ties &ties,
   std::vector<Ranking> result;
   bool isAny = false;
   for (size_t g = 0; g < groups.size(); ++g) {
-    bool isKnown = asked.hasAny(g) || importance == Importance::Magnitude;
+    bool isKnown = asked.hasAny(g), isFallback = !isKnown && importance != Importance::Magnitude;
     isAny = isAny || isKnown;
-    result.push_back({isKnown ? asked.scores(g) : magnitudes.scores(g), !isKnown});
+    result.push_back({isFallback ? magnitudes.scores(g) : asked.scores(g), isFallback,
+                      isKnown || magnitudes.hasAny(g)});
   }
-  if (!isAny) {
+  if (!isAny && importance != Importance::Magnitude) {
     bool isScores = importance == Importance::Scores;
     return Status::error(
         ErrorId::BadImportance,

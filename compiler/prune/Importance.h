@@ -26,6 +26,7 @@ struct ScoreTensor {
 struct Ranking {
   std::vector<double> scores; ///< one for each of Group::classes
   bool isFallback = false;    ///< by magnitude, since nothing else is known of it
+  bool isKnown = false;       ///< some tensor says which matter
 };
 
 /// An error for scores of other dims than their tensor, of values that are not finite, and where no

@@ -3,6 +3,7 @@
 #include "compiler/prune/Rules.h"
 
 #include <map>
+#include <set>
 
 namespace tenon::prune {
 namespace {
@@ -92,6 +93,9 @@ void matMul(Site &site) {
     site.keep(depth, kDepth);
     site.keep(b->back(), kDepth);
     site.keep((*a)[a->size() - std::min<size_t>(2, a->size())], kDepth);
+    for (size_t i = 0; y && i + 2 < y->size(); ++i) {
+      site.ties.markHeads((*y)[i]);
+    }
   }
   // The result has rows unless a is a vector, columns unless b is one, and the batches before them.
   size_t rows = a->size() > 1, columns = b->size() > 1;
@@ -141,6 +145,7 @@ void einsum(Site &site) {
   };
   size_t begin = 0, computed = 0;
   std::map<char, size_t> readers;
+  std::set<char> weighted;
   for (size_t i = 0; i < site.own().inputs.size() && begin <= arrow; ++i) {
     size_t end = std::min(equation.find(',', begin), arrow);
     string_view names = string_view(equation).substr(begin, end - begin);
@@ -150,6 +155,9 @@ void einsum(Site &site) {
     computed += isComputed;
     for (char name : names) {
       readers[name] += isComputed;
+      if (!isComputed) {
+        weighted.insert(name);
+      }
     }
     begin = end + 1;
   }
@@ -159,6 +167,13 @@ void einsum(Site &site) {
     bool isBatch = kept.find(letter) != string_view::npos && readers[letter] == computed;
     if (computed > 1 && readers[letter] > 0 && !isBatch) {
       site.keep(axis, kDepth);
+    }
+    if (computed > 1 && isBatch) {
+      site.ties.markHeads(axis);
+    }
+    // What no weight multiplies needs not be zero.
+    if (kept.find(letter) == string_view::npos && !weighted.contains(letter)) {
+      site.keep(axis, "sums over it");
     }
   }
 }
@@ -173,6 +188,7 @@ void attention(Site &site) {
   if (!isPlain || site.own().outputs.size() > 1 || site.own().inputs.size() > 4) {
     return site.keepNode("has caches, or operands of unknown rank");
   }
+  Axis heads = (*q)[1];
   if (q->size() == 4) {
     Axis each = site.ties.add((*q)[1].size / std::max(1U, (*k)[1].size));
     site.product((*q)[1], {(*k)[1], each});
@@ -183,15 +199,16 @@ void attention(Site &site) {
       keepFrom(site, axes, 2, "has a head of this size");
     }
   } else {
-    int64_t heads = site.integer("q_num_heads", 0), shared = site.integer("kv_num_heads", 0);
-    if (heads < 1 || shared < 1 || heads % shared != 0 || (*q)[2].size % heads != 0 ||
+    int64_t queries = site.integer("q_num_heads", 0), shared = site.integer("kv_num_heads", 0);
+    if (queries < 1 || shared < 1 || queries % shared != 0 || (*q)[2].size % queries != 0 ||
         (*v)[2].size % shared != 0) {
       return site.keepNode("does not say how many heads it has");
     }
     Axis number = site.count("kv_num_heads", static_cast<uint32_t>(shared));
-    Axis all = site.count("q_num_heads", static_cast<uint32_t>(heads));
-    Axis each = site.ties.add(static_cast<uint32_t>(heads / shared));
-    Axis depth = site.ties.add((*q)[2].size / static_cast<uint32_t>(heads));
+    Axis all = site.count("q_num_heads", static_cast<uint32_t>(queries));
+    heads = all;
+    Axis each = site.ties.add(static_cast<uint32_t>(queries / shared));
+    Axis depth = site.ties.add((*q)[2].size / static_cast<uint32_t>(queries));
     Axis width = site.ties.add((*v)[2].size / static_cast<uint32_t>(shared));
     site.keep(depth, "has a head of this size");
     site.keep(width, "has a head of this size");
@@ -205,10 +222,12 @@ void attention(Site &site) {
       site.keep((*axes)[1], "runs over it");
     }
   }
+  site.ties.markHeads(heads);
+  // Aligned from the last dim with [batch, heads, queries, keys].
   const Axes *mask = site.operand(3);
   for (size_t i = 0; mask && i < mask->size(); ++i) {
-    bool isHeads = mask->size() == 4 && i == 1 && q->size() == 4 && (*mask)[1].size == (*q)[1].size;
-    isHeads ? site.tie((*mask)[1], (*q)[1]) : site.keep((*mask)[i], "masks by it");
+    bool isHeads = i + 3 == mask->size() && (*mask)[i].size == heads.size;
+    isHeads ? site.tie((*mask)[i], heads) : site.keep((*mask)[i], "masks by it");
   }
 }
 

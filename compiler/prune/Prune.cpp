@@ -55,7 +55,8 @@ struct Pruner::Impl {
   Status read();
   Status raise();
   Status describe();
-  Status chooseWidths(double ratio);
+  Result<std::vector<uint32_t>> widthsOf(double ratio) const;
+  std::vector<uint32_t> smallest(size_t group, size_t count) const;
   void describeGroup(const Group &group);
   Status keepNamed();
 };
@@ -180,7 +181,13 @@ Status Pruner::analyze(const ValueDims &dims, Settings settings) {
   TENON_ASSIGN(impl->rankings, rank(*impl->graph, impl->ties, impl->groups.groups, impl->parameters,
                                     impl->settings.importance, impl->settings.scores, files));
   for (size_t i = 0; i < impl->rankings.size(); ++i) {
-    impl->facts.groups[i].isFallback = impl->rankings[i].isFallback;
+    GroupFacts &own = impl->facts.groups[i];
+    own.isFallback = impl->rankings[i].isFallback;
+    if (own.reason.empty() && !impl->rankings[i].isKnown) {
+      return Status::error(ErrorId::BadImportance,
+                           strCat("no weights say which channels of '", own.nodes[0], "' matter"),
+                           "leave the layer as it is with --keep, or give --scores for it");
+    }
   }
   for (const Parameter &parameter : impl->parameters) {
     uint64_t elements = 1;
@@ -194,12 +201,13 @@ Status Pruner::analyze(const ValueDims &dims, Settings settings) {
 
 /// Every group gets the steps that fit in its share; those with the largest remainders get one
 /// more, until the share of all together is the ratio.
-Status Pruner::Impl::chooseWidths(double ratio) {
+Result<std::vector<uint32_t>> Pruner::Impl::widthsOf(double ratio) const {
+  std::vector<uint32_t> kept;
   double missing = 0;
   std::vector<std::pair<double, size_t>> remainders;
   for (size_t g = 0; g < facts.groups.size(); ++g) {
-    GroupFacts &own = facts.groups[g];
-    own.kept = own.width;
+    const GroupFacts &own = facts.groups[g];
+    kept.push_back(own.width);
     if (!own.reason.empty()) {
       continue;
     }
@@ -211,35 +219,61 @@ Status Pruner::Impl::chooseWidths(double ratio) {
           "take a smaller ratio, or --keep the layer");
     }
     double steps = std::max(1.0, std::floor(asked / own.step));
-    own.kept = static_cast<uint32_t>(steps) * own.step;
-    remainders.push_back({own.kept / double(own.step) - asked / own.step, g});
-    missing += asked - own.kept;
+    kept[g] = static_cast<uint32_t>(steps) * own.step;
+    remainders.push_back({kept[g] / double(own.step) - asked / own.step, g});
+    missing += asked - kept[g];
   }
   std::sort(remainders.begin(), remainders.end());
   for (const auto &[negative, g] : remainders) {
-    GroupFacts &own = facts.groups[g];
+    const GroupFacts &own = facts.groups[g];
     if (negative < 0 && missing >= own.step / 2.0) {
-      own.kept = std::min(own.width, own.kept + own.step);
+      kept[g] = std::min(own.width, kept[g] + own.step);
       missing -= own.step;
     }
   }
-  return Status::ok();
+  return kept;
+}
+
+/// The classes of the smallest scores: as many as asked, or fewer, since of each part as much stays
+/// as a kernel computes at once.
+std::vector<uint32_t> Pruner::Impl::smallest(size_t group, size_t count) const {
+  const Group &own = groups.groups[group];
+  std::map<uint32_t, size_t> partOf;
+  std::vector<size_t> spare;
+  for (size_t part = 0; part < own.parts.size(); ++part) {
+    size_t size = own.parts[part].size();
+    spare.push_back(size - std::min<size_t>(size, facts.groups[group].step));
+    for (uint32_t index : own.parts[part]) {
+      partOf[index] = part;
+    }
+  }
+  const std::vector<double> &scores = rankings[group].scores;
+  std::vector<size_t> order(scores.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return std::pair(scores[a], a) < std::pair(scores[b], b); });
+  std::vector<uint32_t> result;
+  for (size_t i : order) {
+    size_t &left = spare[partOf.at(own.classes[i])];
+    if (result.size() < count && left > 0) {
+      result.push_back(own.classes[i]);
+      --left;
+    }
+  }
+  return result;
 }
 
 Status Pruner::choose(double ratio) {
-  impl->removal.emplace(impl->ties);
-  TENON_TRY(impl->chooseWidths(ratio));
+  // Taken over only where it succeeds: a search goes on from what was chosen before.
+  TENON_ASSIGN(std::vector<uint32_t> kept, impl->widthsOf(ratio));
+  Removal removal(impl->ties);
   bool removesAny = false;
-  for (size_t g = 0; g < impl->groups.groups.size(); ++g) {
-    const GroupFacts &own = impl->facts.groups[g];
-    const std::vector<double> &scores = impl->rankings[g].scores;
-    std::vector<size_t> order(scores.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      return std::pair(scores[a], a) < std::pair(scores[b], b);
-    });
-    for (size_t i = 0; i < own.width - own.kept; ++i) {
-      impl->removal->remove(impl->groups.groups[g].classes[order[i]]);
+  for (size_t g = 0; g < kept.size(); ++g) {
+    uint32_t width = impl->facts.groups[g].width;
+    std::vector<uint32_t> gone = impl->smallest(g, width - kept[g]);
+    kept[g] = width - static_cast<uint32_t>(gone.size());
+    for (uint32_t index : gone) {
+      removal.remove(index);
       removesAny = true;
     }
   }
@@ -247,6 +281,10 @@ Status Pruner::choose(double ratio) {
     return Status::error(ErrorId::BadPruneRatio,
                          "this ratio removes nothing: widths go by steps that a kernel fills",
                          "take a larger ratio, or allow any width: --multiple 1");
+  }
+  impl->removal.emplace(std::move(removal));
+  for (size_t g = 0; g < kept.size(); ++g) {
+    impl->facts.groups[g].kept = kept[g];
   }
   return Status::ok();
 }

@@ -66,7 +66,8 @@ public:
   /// layer has.
   Status analyze(const ValueDims &dims, Settings settings);
   /// Decides how wide each group becomes: of all together about this share is removed (0 to 1,
-  /// exclusive). An error for a ratio that leaves no class of a group, or removes none at all.
+  /// exclusive). An error for a ratio that leaves no class of a group, or removes none at all; what
+  /// was chosen before holds then.
   Status choose(double ratio);
   /// The narrower model, with all weights in the file. After choose.
   Result<std::string> write();

@@ -73,6 +73,17 @@ bool Removal::touches(const Axes *axes) const {
   return axes && std::any_of(axes->begin(), axes->end(), [&](Axis axis) { return touches(axis); });
 }
 
+bool Removal::removesHeads(Axis axis) const {
+  std::set<uint32_t> seen;
+  for (uint32_t i = 0; i < axis.size; ++i) {
+    uint32_t own = ties.classOf(axis.at(i));
+    if (removed[own] && heads.contains(own) && !seen.insert(own).second) {
+      return true;
+    }
+  }
+  return false;
+}
+
 Result<std::vector<ShrunkTensor>> Shrinker::run() {
   for (size_t node = 0; node < graph.all().size(); ++node) {
     for (size_t operand = 0; operand < graph.node(node).inputs.size(); ++operand) {
@@ -124,6 +135,9 @@ Status Shrinker::cutConstant(size_t node, size_t operand) {
       }
     }
     ShrunkTensor tensor{std::string(name), data.dims, kept, "", zip::crcOf(data.view), groups};
+    tensor.losesHeads = std::any_of(axes->begin(), axes->end(),
+                                    [&](Axis axis) { return removal.removesHeads(axis); });
+    tensor.isNode = graph.producer(name).has_value();
     tensor.newName = isShared ? edit.freshName(strCat(name, "_pruned")) : tensor.name;
     std::vector<int64_t> dims = data.dims;
     for (const auto &[axis, indices] : kept) {
@@ -139,6 +153,7 @@ Status Shrinker::cutConstant(size_t node, size_t operand) {
   if (graph.isOp(node, "Identity")) {
     ShrunkTensor other = *known;
     other.name = graph.node(node).outputs.front();
+    other.isNode = false;
     tensors.push_back(std::move(other));
   }
   return Status::ok();
@@ -174,16 +189,33 @@ void Shrinker::setIntegers(size_t node, size_t operand, const Indices &numbers) 
 }
 
 /// The operand is the dims of a result: those that shrink are set, also where it is computed.
-void Shrinker::setSizes(size_t node, size_t operand, const Axes &axes) {
+void Shrinker::setSizes(size_t node, size_t operand, Axes axes) {
   const onnx::Node &own = graph.node(node);
   if (operand >= own.inputs.size() || own.inputs[operand].empty()) {
     return;
   }
-  if (std::optional<Indices> sizes = constantOf(node, operand)) {
-    for (size_t i = 0; i < axes.size() && i < sizes->size(); ++i) {
-      (*sizes)[i] = removal.touches(axes[i]) ? removal.size(axes[i]) : (*sizes)[i];
+  const onnx::Attribute *listed = quant::attributeOf(own, "axes");
+  const Axes *list = values.operand({node, operand});
+  std::optional<Indices> known = constantOf(node, operand);
+  if (listed && graph.isOp(node, "Resize")) {
+    Axes some;
+    for (int64_t axis : listed->ints) {
+      some.push_back(axes[fromFront(axis, axes.size())]);
     }
-    return setIntegers(node, operand, *sizes);
+    axes = std::move(some);
+  } else if (graph.isOp(node, "Expand")) {
+    // The last sizes are those of the last dims.
+    size_t count = known ? known->size() : list && list->size() == 1 ? list->front().size : 0;
+    axes.erase(axes.begin(), axes.end() - static_cast<int64_t>(std::min(count, axes.size())));
+  }
+  if (!removal.touches(&axes)) {
+    return;
+  }
+  if (known) {
+    for (size_t i = 0; i < axes.size() && i < known->size(); ++i) {
+      (*known)[i] = removal.touches(axes[i]) ? removal.size(axes[i]) : (*known)[i];
+    }
+    return setIntegers(node, operand, *known);
   }
   std::string mask;
   Indices sizes;

@@ -5,6 +5,7 @@
 #include "compiler/quant/ModelEdit.h"
 
 #include <map>
+#include <set>
 #include <vector>
 
 namespace tenon::prune {
@@ -12,7 +13,8 @@ namespace tenon::prune {
 /// Which classes are removed.
 class Removal {
 public:
-  explicit Removal(const Ties &ties) : ties(ties), removed(ties.size(), false) {}
+  explicit Removal(const Ties &ties)
+      : ties(ties), removed(ties.size(), false), heads(ties.headClasses()) {}
   void remove(uint32_t group) { removed[group] = true; }
   bool isRemoved(uint32_t index) const { return removed[ties.classOf(index)]; }
   std::vector<int64_t> kept(Axis axis) const;
@@ -21,10 +23,13 @@ public:
   int64_t size(Axis axis) const { return keptBefore(axis, axis.size); }
   bool touches(Axis axis) const { return size(axis) < axis.size; }
   bool touches(const Axes *axes) const;
+  /// Whether heads of several indices of this axis go.
+  bool removesHeads(Axis axis) const;
 
 private:
   const Ties &ties;
   std::vector<bool> removed;
+  std::set<uint32_t> heads; ///< classes
 };
 
 /// What became of a tensor of the model.
@@ -35,6 +40,9 @@ struct ShrunkTensor {
   std::string newName;                         ///< where nodes read different parts of it
   uint32_t crc = 0;                            ///< of the elements before, as zip and zlib have it
   int64_t groups = 0; ///< of the convolution that it is the weight of, afterwards; 0 for none
+  /// It loses heads, of whose number other code may know.
+  bool losesHeads = false;
+  bool isNode = false; ///< the result of a Constant node, which no parameter of a module is
 };
 
 class Shrinker {
@@ -48,7 +56,7 @@ public:
 private:
   Status cutConstant(size_t node, size_t operand);
   void changeNode(size_t node);
-  void setSizes(size_t node, size_t operand, const Axes &axes);
+  void setSizes(size_t node, size_t operand, Axes axes);
   void changeSplit(size_t node);
   void changeSlice(size_t node);
   void changeGather(size_t node);

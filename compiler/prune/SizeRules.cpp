@@ -78,6 +78,15 @@ std::optional<Indices> dimsRead(const Site &site, quant::Use use, size_t rank) {
   return read;
 }
 
+/// Whether the node gives its result the dims of x, whose axes then shrink alike.
+bool takesDims(const Site &site, quant::Use use, const Axes &x) {
+  constexpr string_view sized[] = {"Reshape", "Expand"};
+  const Axes *y = site.values.result(use.node, 0);
+  return site.graph.isOneOf(use.node, sized) && use.operand == 1 && y &&
+         std::equal(x.begin(), x.end(), y->begin(), y->end(),
+                    [](Axis one, Axis other) { return one.size == other.size && one.size > 0; });
+}
+
 /// Sizes that other nodes compute with have to stay.
 void shape(Site &site) {
   constexpr string_view reads = "reads its size";
@@ -86,15 +95,22 @@ void shape(Site &site) {
   if (!x || site.graph.isKept(site.own().outputs[0])) {
     return site.keepNode(reads);
   }
-  size_t first = std::min(fromFront(site.integer("start", 0), x->size()), x->size());
+  int64_t rank = static_cast<int64_t>(x->size());
+  auto place = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank); };
+  size_t first = static_cast<size_t>(place(site.integer("start", 0)));
+  size_t last = std::max(first, static_cast<size_t>(place(site.integer("end", rank))));
   for (quant::Use use : site.graph.uses(site.own().outputs[0])) {
-    std::optional<Indices> read = dimsRead(site, use, x->size() - first);
-    for (size_t i = 0; i < x->size() && !read; ++i) {
+    if (first == 0 && last == x->size() && takesDims(site, use, *x)) {
+      site.tieAll(*x, *site.values.result(use.node, 0));
+      continue;
+    }
+    std::optional<Indices> read = dimsRead(site, use, last - first);
+    for (size_t i = first; i < last && !read; ++i) {
       site.keep((*x)[i], reads);
     }
     for (int64_t index : read.value_or(Indices())) {
-      size_t axis = first + fromFront(index, x->size() - first);
-      if (axis < x->size()) {
+      size_t axis = first + fromFront(index, last - first);
+      if (axis < last) {
         site.keep((*x)[axis], reads);
       }
     }

@@ -79,6 +79,16 @@ bool Ties::isFixed(Axis axis) const {
   return true;
 }
 
+std::set<uint32_t> Ties::headClasses() const {
+  std::set<uint32_t> classes;
+  for (Axis axis : heads) {
+    for (uint32_t i = 0; i < axis.size; ++i) {
+      classes.insert(classOf(axis.at(i)));
+    }
+  }
+  return classes;
+}
+
 void Ties::product(Axis whole, std::vector<Axis> factors, std::string where) {
   products.push_back({whole, std::move(factors), std::move(where)});
 }

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,8 @@ public:
   /// factor removes all of the whole that have it. Of the factors one can be pruned at most; where
   /// several could, `settle` chooses the one with most indices, the first of equal ones.
   void product(Axis whole, std::vector<Axis> factors, std::string where);
+  /// The axis counts heads: code around the model has their number too.
+  void markHeads(Axis axis) { heads.push_back(axis); }
   /// Takes products in; after all ties.
   void settle();
 
@@ -40,6 +43,8 @@ public:
   bool isFixed(Axis axis) const;
   /// Why the index stays; empty for one that need not.
   const std::string &reasonOf(uint32_t index) const { return texts[reasons[classOf(index)]]; }
+  /// The classes of heads; after settle.
+  std::set<uint32_t> headClasses() const;
   size_t size() const { return parents.size(); }
 
 private:
@@ -59,6 +64,7 @@ private:
   std::vector<uint32_t> reasons;         ///< of roots: into texts
   std::vector<std::string> texts = {""};
   std::vector<Product> products;
+  std::vector<Axis> heads;
 };
 
 } // namespace tenon::prune

@@ -11,7 +11,7 @@ import onnxruntime
 import prune_nets
 from onnx import numpy_helper
 from prune_nets import NETS, masked
-from tool import CNN, ToolTest, tiny_model
+from tool import CNN, ToolTest, last_json, tiny_model
 
 
 def by_peer(model, inputs):
@@ -76,6 +76,80 @@ class Prune(ToolTest):
         model, _ = prune_nets.chain()
         _, narrow, _ = self.prune(model, "--ratio", "40%", "--multiple", 8)
         self.assertEqual([dims_of(narrow)[name][0] % 8 for name in ("a_w", "b_w")], [0, 0])
+
+    def test_default_multiple(self):
+        """Of a target that is named, on whatever machine."""
+        onnx.save(prune_nets.chain()[0], self.folder / "model.onnx")
+        for target, multiple in (("cpu:avx2", 8), ("cpu:avx512", 16), ("cpu:avx2,cpu:avx512", 16), ("cpu:armv8-a", 8)):
+            report = self.json("prune", "model.onnx", "--ratio", "60%", "-o", "narrow.onnx", "--no-timing", "--target", target, "--keep", "a")
+            self.assertEqual(multiple, report["groups"][1]["step"], target)
+
+    def test_half_weights(self):
+        """Magnitudes of FP16 are those of the numbers."""
+        half, small = prune_nets.chain()[0], [1, 2, 5, 6, 9, 12, 14, 15]
+        for tensor in half.graph.initializer:
+            array = numpy_helper.to_array(tensor).copy()
+            if tensor.name in ("a_w", "a_gamma"):
+                array[small] *= 0.01
+            if tensor.name == "b_w":
+                array[:, small] *= 0.01
+            tensor.CopyFrom(numpy_helper.from_array(array.astype(np.float16), tensor.name))
+        for port in (*half.graph.input, *half.graph.output):
+            port.type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
+        _, _, recipe = self.prune(half, "--ratio", "50%", "--multiple", 1)
+        self.assertEqual(sorted(set(range(16)) - set(small)), recipe["parameters"]["a_w"]["kept"]["0"])
+
+    def test_unknown_weights(self):
+        """Of weights that are computed of integers no magnitudes are known."""
+        g = prune_nets.Graph()
+        a, b = (g.node("Cast", [g.constant(name, g.random.integers(-9, 9, dims).astype(np.int8))], name + "_float", to=onnx.TensorProto.FLOAT)
+                for name, dims in (("a_w", (16, 3, 1, 1)), ("b_w", (4, 16, 1, 1))))
+        x = g.node("Conv", [g.node("Relu", [g.node("Conv", ["x", a], "a")], "r"), b], "b")
+        onnx.save(g.finish(x, [1, 3, 8, 8], [1, 4, 8, 8]), self.folder / "model.onnx")
+        done = self.refuse(5, "TN0132", "prune", "model.onnx", "--ratio", "50%", "--multiple", 1, "--no-timing", "-o", "none.onnx")
+        self.assertIn("'a'", done.stderr)
+
+    def test_short_part(self):
+        """Of a part of a split that is narrower than what goes, as much stays as a kernel computes at once."""
+        report, narrow, recipe = self.prune(prune_nets.short_part(), "--ratio", "50%", "--multiple", 8)
+        self.assertEqual((24, 8), (dims_of(narrow)["a_w"][0], dims_of(narrow)["c_w"][1]))
+        self.assertEqual(24, report["groups"][0]["kept"])
+        self.equals_masked(prune_nets.short_part(), narrow, recipe)
+
+    def test_recipe(self):
+        """It is no file that the model is, and none is left where the other cannot be written; what loses heads says so."""
+        for path in ("r.onnx", "./r.onnx"):
+            self.refuse(2, "TN0105", "prune", CNN, "--ratio", "30%", "--no-timing", "-o", "r.onnx", "--recipe", path)
+            self.assertFalse((self.folder / "r.onnx").exists())
+        _, _, recipe = self.prune(prune_nets.fused_attention()[0], "--ratio", "50%", "--multiple", 1)
+        self.assertEqual({"qkv_w", "qkv_b", "out_w"}, {name for name, entry in recipe["parameters"].items() if entry.get("heads")})
+        _, _, recipe = self.prune(prune_nets.flattened()[0], "--ratio", "50%", "--multiple", 1)
+        self.assertFalse(any(entry.get("heads") for entry in recipe["parameters"].values()))
+
+    def test_latency(self):
+        """The report is of the model that is written, also where a later try removes nothing."""
+        g = prune_nets.Graph()
+        x = g.node("Relu", [g.dense("x", "a", 64, 1024)], "a_relu")
+        x = g.node("Relu", [g.dense(x, "b", 1024, 1024)], "b_relu")
+        onnx.save(g.finish(g.dense(x, "c", 1024, 64), [1, 64, 64], [1, 64, 64]), self.folder / "model.onnx")
+        before = self.json("prune", "model.onnx", "--ratio", "50%", "-o", "half.onnx", "--seconds", 0.2)["timing"]["before_ms"]
+        # A try that halves one of the widths, then those that remove nothing.
+        target, reached = before * 0.75, 0
+        for _ in range(8):
+            done = self.call("prune", "model.onnx", "--latency", f"{target}ms", "-o", "narrow.onnx", "--multiple", 512, "--seconds", 0.1, "--json")
+            if done.returncode != 0:  # the machine is faster or slower than it was
+                code = last_json(done.stdout)["code"]
+                self.assertIn(code, ("TN0105", "TN0133"))
+                target *= 0.7 if code == "TN0105" else 1.3
+                continue
+            report = json.loads(done.stdout)
+            dims = dims_of(onnx.load(self.folder / "narrow.onnx"))
+            self.assertEqual([dims["a_w"][1], dims["b_w"][1]], [group["kept"] for group in report["groups"]])
+            self.assertLessEqual(report["timing"]["after_ms"], target)
+            reached += 1
+            if reached == 3:
+                break
+        self.assertGreater(reached, 0)
 
     def test_time(self):
         report = self.json("prune", CNN, "--ratio", "50%", "-o", "narrow.onnx", "--seconds", 0.2)

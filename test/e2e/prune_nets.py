@@ -313,6 +313,86 @@ def means():
     return g.finish(g.head(x, 16), IMAGE, OUT), {"a_w": [8, 3, 3, 3], "b_w": [16, 8, 1, 1]}
 
 
+def short_part():
+    """A part of a split whose 8 channels matter least."""
+    g = Graph()
+    x = g.conv("x", "a", 3, 40, 3)
+    g.constants[-2].CopyFrom(onnx.numpy_helper.from_array(np.concatenate([np.full((32, 3, 3, 3), 1, np.float32), np.full((8, 3, 3, 3), 1e-3, np.float32)]) *
+                                                          g.random.standard_normal((40, 3, 3, 3)).astype(np.float32), "a_w"))
+    left = g.node("Split", [x, g.numbers("sizes", 32, 8)], "left", ["left", "right"], axis=1)
+    left, right = g.conv(left, "b", 32, 8), g.conv("right", "c", 8, 8)
+    return g.finish(g.head(g.node("Add", [left, right], "sum"), 8), IMAGE, OUT)
+
+
+def resized_axes(computed=False):
+    """Sizes of the two last dims alone, constant or computed."""
+    g = Graph()
+    x = g.conv("x", "a", 3, 16, 3)
+    sizes = g.node("Slice", [g.node("Shape", [x], "dims"), g.numbers("s", 2), g.numbers("e", 4)], "sizes") if computed else g.numbers("sizes", 12, 12)
+    y = g.node("Resize", [g.conv(x, "b", 16, 16, 3, strides=[2, 2]), "", "", sizes], "up", mode="linear", axes=[2, 3])
+    return g.finish(g.head(g.node("Add", [x, y], "sum"), 16), IMAGE, OUT), {"a_w": [8, 3, 3, 3], "b_w": [8, 8, 3, 3]}
+
+
+def resized_axes_computed():
+    return resized_axes(True)
+
+
+def expanded():
+    """The sizes of an Expand are those of the last dims."""
+    g = Graph()
+    x = g.node("GlobalAveragePool", [g.conv("x", "a", 3, 16, 3)], "mean1")
+    x = g.node("Expand", [x, g.numbers("sizes", 16, 12, 12)], "wide")
+    return g.finish(g.head(g.conv(x, "b", 16, 16), 16), IMAGE, OUT), {"a_w": [8, 3, 3, 3], "b_w": [8, 8, 1, 1]}
+
+
+def masked_attention(rank):
+    g = Graph()
+    q, k, v = g.dense("x", "q", WIDTH, WIDTH), g.dense("x", "k", WIDTH, 2 * SIZE), g.dense("x", "v", WIDTH, 2 * SIZE)
+    mask = g.weight("mask", *[2, HEADS, 6, 6][4 - rank:], depth=1)
+    y = g.node("Attention", [q, k, v, mask], "attention", q_num_heads=HEADS, kv_num_heads=2)
+    x = g.node("Add", [g.dense(y, "out", WIDTH, WIDTH), "x"], "attended")
+    return g.finish(x, TOKENS, TOKENS, 23), {"q_w": [32, 16], "k_w": [32, 8], "out_w": [16, 32], "mask": [2, 2, 6, 6][4 - rank:]}
+
+
+def mask_of_heads():
+    return masked_attention(3)
+
+
+def mask_of_samples_and_heads():
+    return masked_attention(4)
+
+
+def group_norm_of_torch():
+    """As its exporter writes it: the dims behind are read from what is before."""
+    g = Graph()
+    x = g.conv("x", "a", 3, 32, 3)
+    y = g.node("Reshape", [x, g.numbers("apart", 0, 8, -1)], "grouped")
+    y = g.node("InstanceNormalization", [y, g.constant("one", np.ones(8, np.float32)), g.constant("zero", np.zeros(8, np.float32))], "norm")
+    y = g.node("Reshape", [y, g.node("Shape", [x], "dims")], "whole")
+    y = g.node("Mul", [y, g.weight("scale", 32, 1, 1, depth=1)], "scaled")
+    return g.finish(g.head(y, 32), IMAGE, OUT), {"a_w": [16, 3, 3, 3], "scale": [16, 1, 1], "one": [4]}
+
+
+def part_of_shape():
+    """Of a list of dims with a start and an end, only those are read: places count from its own ends."""
+    g = Graph()
+    x = g.conv("x", "a", 3, 16, 3)
+    sizes = g.node("Shape", [x], "sizes", start=2, end=4)
+    y = g.node("Resize", [g.conv(x, "b", 16, 16, 3, strides=[2, 2]), "", "", sizes], "up", mode="linear", axes=[2, 3])
+    x = g.node("Add", [x, y], "sum")
+    last = g.node("Gather", [g.node("Shape", [x], "batch_channels", end=2), g.constant("minus", np.int64(-2))], "batch")
+    x = g.node("Mul", [x, g.node("Cast", [last], "factor", to=TensorProto.FLOAT)], "by_batch")
+    return g.finish(g.head(x, 16), IMAGE, OUT), {"a_w": [8, 3, 3, 3], "b_w": [8, 8, 3, 3]}
+
+
+def summed_letter():
+    """A sum without weights keeps what it sums over: behind a Sigmoid the missing would not be zero."""
+    g = Graph()
+    x = g.node("Sigmoid", [g.node("Relu", [g.dense("x", "a", WIDTH, 48)], "r")], "s")
+    x = g.node("Mul", [g.dense(x, "b", 48, 64), g.node("Unsqueeze", [g.node("Einsum", [x], "total", equation="bnc->bn"), g.numbers("at", 2)], "column")], "by_total")
+    return g.finish(g.dense(x, "c", 64, WIDTH), TOKENS, TOKENS), {"a_w": [32, 48], "b_w": [48, 32], "c_w": [32, 32]}
+
+
 def old_opset():
     g = Graph()
     left = g.node("Split", [g.conv("x", "a", 3, 32)], "left", ["left", "right"], axis=1, split=[16, 16])
@@ -324,7 +404,8 @@ def old_opset():
 
 NETS = [chain, residual, dense, whole_groups, within_groups, depthwise, gate, shuffle, flattened, split_attention, fused_attention, sliced_attention,
         grouped_queries, attention_operator, group_norm, group_norm_operator, transposed, one_dim, three_dims, padded_shortcut, rolled, windows, pixels,
-        computed_dims, resized, picked, shared_weight, einsum, unknown, means, old_opset]
+        computed_dims, resized, picked, shared_weight, einsum, unknown, means, old_opset, resized_axes, resized_axes_computed, expanded, mask_of_heads, mask_of_samples_and_heads, group_norm_of_torch,
+        part_of_shape, summed_letter]
 
 
 def masked(model, recipe):

@@ -18,6 +18,7 @@ from ._errors import (
 )  # fmt: skip
 
 if TYPE_CHECKING:  # imported when they are first used: see __getattr__
+    from . import prune
     from ._accuracy import accuracy
     from ._compile import check, compile, doctor, inspect
     from ._graph import Graph, graph
@@ -29,7 +30,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BadInputError", "CancelledError", "CheckFailedError", "DeviceError", "Engine", "Error", "ExhaustedError", "Graph",
     "InternalError", "Port", "Session", "UnsupportedError", "UsageError", "accuracy", "check", "compile", "doctor", "graph",
-    "inspect", "load", "quantize", "report", "reset",
+    "inspect", "load", "prune", "quantize", "report", "reset",
 ]  # fmt: skip
 
 
@@ -47,6 +48,11 @@ def __getattr__(name):
         value = getattr(_graph, name)
     elif name == "quantize":
         from ._quantize import quantize as value
+    elif name == "prune":
+        import importlib
+
+        # Not `from . import`, which asks this function again.
+        value = importlib.import_module(".prune", __name__)
     elif name in ("report", "reset"):
         from . import torch as backend
 

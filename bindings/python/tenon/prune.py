@@ -31,7 +31,7 @@ def prune(
     output: Optional[Path] = None,
     *,
     ratio: Optional[float] = None,
-    latency: Optional[float] = None,
+    latency: Union[float, str, None] = None,
     recipe: Optional[Path] = None,
     importance: str = "magnitude",
     scores: Optional[Path] = None,
@@ -41,11 +41,11 @@ def prune(
     threads: Optional[int] = None,
 ) -> Dict[str, Any]:
     """Writes the ONNX model without the channels, attention heads and FFN widths that matter least, and gives the report: what
-    is left of each group of layers, why others stay, times before and after. `ratio` is the share that goes (0 to 1), `latency` the
-    milliseconds that the model is to take here: one of both. `output` is by default the model's name with .pruned.onnx; the nodes
-    of `keep` keep their widths."""
+    is left of each group of layers, why others stay, times before and after. `ratio` is the share that goes (0 to 1), `latency` how
+    long the model is to take here (seconds: 0.004, or "4ms" as on the command line): one of both. `output` is by default the
+    model's name with .pruned.onnx; the nodes of `keep` keep their widths."""
     arguments = ["prune", f"--importance={importance}", *(f"--keep={name}" for name in keep)]
-    latency_text = None if latency is None else f"{latency}ms"
+    latency_text = latency if latency is None or isinstance(latency, str) else f"{latency * 1000:.9f}ms"
     flags = {"ratio": ratio, "latency": latency_text, "recipe": recipe, "scores": scores, "multiple": multiple, "threads": threads, "output": output}
     arguments += [f"--{name}={os.fspath(value) if isinstance(value, os.PathLike) else value}" for name, value in flags.items() if value is not None]
     return verb(*arguments, *([] if timing else ["--no-timing"]), "--", os.fspath(model))
@@ -97,7 +97,8 @@ def taylor(
 
 
 def _tensors(module: "torch.nn.Module") -> Dict[str, "torch.Tensor"]:
-    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    """By all names: a tied parameter has one in each of its owners."""
+    return {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers(remove_duplicate=False))}
 
 
 def _crc(tensor: "torch.Tensor") -> int:
@@ -111,7 +112,11 @@ def _find(tensors: Mapping[str, "torch.Tensor"], name: str, entry: Mapping[str, 
     if name in tensors and list(tensors[name].shape) == dims:
         return name, False
     found: List[Tuple[str, bool]] = []
+    seen = set()
     for own, tensor in tensors.items():
+        if id(tensor) in seen:
+            continue
+        seen.add(id(tensor))
         if list(tensor.shape) == dims and _crc(tensor) == entry["crc32"]:
             found.append((own, False))
         elif tensor.dim() == 2 and list(tensor.shape) == dims[::-1] and _crc(tensor.t()) == entry["crc32"]:
@@ -128,15 +133,22 @@ def _check_heads(module: "torch.nn.Module", path: str) -> None:
     """Heads can go where the attention is torch's own; other code has their number in its own way."""
     import torch
 
+    from ._heads import HeadAttention
+
     for at in (path, path.rpartition(".")[0]):
-        owner = module.get_submodule(at)
-        if isinstance(owner, torch.nn.MultiheadAttention):
+        if type(module.get_submodule(at)).forward in (torch.nn.MultiheadAttention.forward, HeadAttention.forward):
             return
-        if hasattr(owner, "num_heads"):
-            raise usage(
-                "TN0105", f"the recipe removes heads of '{at}', a {type(owner).__name__}, whose code has their number in its own way",
-                "prune without its heads: --keep the nodes that the report lists with them",
-            )  # fmt: skip
+    at = path.rpartition(".")[0]
+    raise usage(
+        "TN0105", f"the recipe removes heads of '{path}', part of a {type(module.get_submodule(at)).__name__}, whose code has their number in its own way",
+        "prune without its heads: --keep the nodes that the report lists with them",
+    )  # fmt: skip
+
+
+def _owners(module: "torch.nn.Module", tensor: "torch.Tensor") -> List[Tuple[str, Dict[str, Any], str]]:
+    """All that have the tensor: path, the dict that holds it, and its name there."""
+    return [(path, held, name) for path, owner in module.named_modules() for held in (owner._parameters, owner._buffers)
+            for name, own in held.items() if own is tensor]  # fmt: skip
 
 
 def _set_sizes(owner: "torch.nn.Module", groups: int) -> None:
@@ -174,34 +186,44 @@ def apply(module: "torch.nn.Module", recipe: Union[Path, Mapping[str, Any]]) -> 
     attention of torch.nn.MultiheadAttention that loses heads becomes one that gives no weights. Optimizers must be made anew."""
     import torch
 
+    from ._heads import HeadAttention
+
     if not isinstance(recipe, Mapping):
         with open(recipe, encoding="utf-8") as file:
             recipe = json.load(file)
     if recipe.get("schema") != "tenon.recipe/1":
         raise usage("TN0105", "this is no recipe of tenon prune", "give the file of --recipe")
     tensors = _tensors(module)
-    cuts: Dict[str, Dict[int, List[int]]] = {}
+    cuts: Dict[int, Tuple["torch.Tensor", Dict[int, List[int]]]] = {}
     groups: Dict[str, int] = {}
     for name, entry in recipe["parameters"].items():
+        if entry.get("constant") and name not in tensors:
+            continue
         own, is_transposed = _find(tensors, name, entry)
+        tensor = tensors[own]
         kept = {(1 - int(axis) if is_transposed else int(axis)): indices for axis, indices in entry["kept"].items()}
-        if own in cuts and cuts[own] != kept:
+        if id(tensor) in cuts and cuts[id(tensor)][1] != kept:
             raise usage("TN0105", f"the recipe keeps different parts of '{own}' for different readers",
                         "untie the parameter in the module, and export it again")  # fmt: skip
-        cuts[own] = kept
-        groups[own.rpartition(".")[0]] = max(groups.get(own.rpartition(".")[0], 0), entry.get("groups", 0))
-    for own in cuts:
-        _check_heads(module, own.rpartition(".")[0])
-    for own, kept in cuts.items():
-        path, _, name = own.rpartition(".")
+        cuts[id(tensor)] = tensor, kept
+        for path, _, _ in _owners(module, tensor):
+            groups[path] = max(groups.get(path, 0), entry.get("groups", 0))
+            if entry.get("heads"):
+                _check_heads(module, path)
+    for path in groups:
         owner = module.get_submodule(path)
-        tensor = tensors[own].detach()
+        if isinstance(owner, torch.nn.MultiheadAttention):
+            HeadAttention.check(owner, path)
+    for tensor, kept in cuts.values():
+        owners = _owners(module, tensor)
+        smaller = tensor.detach()
         for axis, indices in kept.items():
-            tensor = tensor.index_select(axis, torch.tensor(indices, device=tensor.device))
-        if name in owner._parameters:
-            owner._parameters[name] = torch.nn.Parameter(tensor.contiguous(), requires_grad=tensors[own].requires_grad)
-        else:
-            owner._buffers[name] = tensor.contiguous()
-    for path in {own.rpartition(".")[0] for own in cuts}:
-        _set_sizes(module.get_submodule(path), groups.get(path, 0))
+            smaller = smaller.index_select(axis, torch.tensor(indices, device=smaller.device))
+        smaller = smaller.contiguous()
+        if isinstance(tensor, torch.nn.Parameter):
+            smaller = torch.nn.Parameter(smaller, requires_grad=tensor.requires_grad)
+        for _, held, name in owners:
+            held[name] = smaller
+    for path, number in groups.items():
+        _set_sizes(module.get_submodule(path), number)
     return module

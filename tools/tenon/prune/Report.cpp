@@ -58,6 +58,12 @@ Json recipeOf(const PruneOutcome &outcome) {
     if (tensor.groups > 0) {
       parameters[key]["groups"] = tensor.groups;
     }
+    if (tensor.losesHeads) {
+      parameters[key]["heads"] = true;
+    }
+    if (tensor.isNode) {
+      parameters[key]["constant"] = true;
+    }
   }
   return {{"schema", "tenon.recipe/1"}, {"model", outcome.model}, {"ratio", outcome.ratio}, {"parameters", parameters}};
 }

@@ -3,15 +3,17 @@
 
 #include "compiler/prune/Prune.h"
 #include "runtime/device/cpu/CpuFeatures.h"
-#include "runtime/tensors/Npy.h"
 #include "support/LikelySize.h"
 #include "support/files/AtomicFile.h"
+#include "support/files/OutputPath.h"
 #include "support/files/ScratchFolder.h"
 #include "support/threads/ThreadPool.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/prune/Arguments.h"
 #include "tools/tenon/prune/Report.h"
+#include "tools/tenon/target/Target.h"
 #include "tools/tenon/target/TargetFlags.h"
 #include "tools/tenon/Verb.h"
 #include "tools/tenon/verbs/OutputCheck.h"
@@ -21,7 +23,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -72,36 +76,23 @@ Status checkFlags(const PruneFlags &flags) {
   return Status::ok();
 }
 
-/// The scores of an npz, all as FP32.
-Result<std::vector<prune::ScoreTensor>> readScores(const std::string &path) {
-  AcceptArray accept = [&](const std::string &name, const NpyHeader &header) {
-    return header.dtype == DType::F32
-               ? Status::ok()
-               : Status::error(ErrorId::BadImportance, fmt::format("{}: the scores of '{}' are not float32", path, name),
-                               "tenon.prune.taylor(module, data) makes such files");
-  };
-  TENON_ASSIGN(std::vector<Tensor> arrays, readNpz(path, accept));
-  std::vector<prune::ScoreTensor> scores;
-  for (const Tensor &array : arrays) {
-    prune::ScoreTensor own{array.name, array.dims, std::vector<float>(static_cast<size_t>(array.elements()))};
-    std::memcpy(own.values.data(), array.data.data(), own.values.size() * sizeof(float));
-    scores.push_back(std::move(own));
-  }
-  return scores;
-}
-
-/// What a kernel of this machine, or of the target that is named, computes at once: the cost of a
-/// convolution or product steps where its width passes a multiple of it.
-uint32_t multipleOf(const PruneFlags &flags) {
-  constexpr uint32_t kGpu = 8; ///< what a tensor core takes
+/// What a kernel of the target computes at once: the cost of a convolution or product steps where
+/// its width passes a multiple of it. Of several levels the widest decides, of all those of `cpu` this machine's.
+Result<uint32_t> multipleOf(const PruneFlags &flags) {
+  constexpr int64_t kGpu = 8; ///< what a tensor core takes
   if (flags.multiple != 0) {
     return static_cast<uint32_t>(flags.multiple);
   }
-  std::optional<engine::CpuLevel> level = runtime::bestCpuLevel();
-  if (flags.target.targets[0].starts_with("cpu") && level) {
-    return static_cast<uint32_t>(std::max<int64_t>(engine::floatLanes(*level), kGpu));
+  TENON_ASSIGN(Targets targets, parseTargets(flags.target.targets));
+  std::optional<engine::CpuLevel> local = runtime::bestCpuLevel();
+  if (targets.addsLevels && local) {
+    targets.levels = {*local};
   }
-  return kGpu;
+  int64_t multiple = kGpu;
+  for (engine::CpuLevel level : targets.levels) {
+    multiple = std::max(multiple, engine::floatLanes(level));
+  }
+  return static_cast<uint32_t>(multiple);
 }
 
 using Dims = prune::ValueDims;
@@ -223,9 +214,9 @@ Status Work::byLatency(double target) {
     return refuse(fmt::format("the model takes {:.3g} ms as it is, which is within {:.3g} ms", before, target),
                   "give a shorter --latency, or a --ratio");
   }
-  double low = 0, high = kMostRatio, next = std::min(1 - std::sqrt(target / before), kMostRatio), best = 0;
+  double low = 0, high = kMostRatio, next = std::min(1 - std::sqrt(target / before), kMostRatio);
   double least = before, leastRatio = 0;
-  std::optional<double> bestTime;
+  std::map<double, double, std::greater<>> within; ///< ratios by their times, the slowest first
   for (int i = 0; i < kMostTries && high - low > 0.01; ++i) {
     Status made = make(next);
     double time = before;
@@ -244,9 +235,8 @@ Status Work::byLatency(double target) {
       low = next;
     } else {
       high = next;
-      if (!isTooMuch && (!bestTime || time > *bestTime)) {
-        best = next;
-        bestTime = time;
+      if (!isTooMuch) {
+        within.emplace(time, next);
       }
       if (!isTooMuch && time >= kNearTarget * target) {
         break;
@@ -254,18 +244,23 @@ Status Work::byLatency(double target) {
     }
     next = (low + high) / 2;
   }
-  if (!bestTime) {
-    return Status::error(ErrorId::PruneTargetMissed,
-                         fmt::format("{:.3g} ms is not reached: the model takes {:.3g} ms, and {:.3g} ms with {:.0f} % "
-                                     "of its channels removed",
-                                     target, before, least, leastRatio * 100),
-                         "allow more, or quantize the pruned model: tenon quantize");
+  // A form that is made again is measured again, and may take longer than it did.
+  for (const auto &[time, share] : within) {
+    if (ratio != share) {
+      TENON_TRY(make(share));
+      TENON_ASSIGN(timing, watch->measure(path, terminal));
+    }
+    least = timing->after;
+    leastRatio = share;
+    if (least <= target) {
+      return Status::ok();
+    }
   }
-  if (ratio != best) {
-    TENON_TRY(make(best));
-    TENON_ASSIGN(timing, watch->measure(path, terminal));
-  }
-  return Status::ok();
+  return Status::error(ErrorId::PruneTargetMissed,
+                       fmt::format("{:.3g} ms is not reached: the model takes {:.3g} ms, and {:.3g} ms with {:.0f} % "
+                                   "of its channels removed",
+                                   target, before, least, leastRatio * 100),
+                       "allow more, or quantize the pruned model: tenon quantize");
 }
 
 Status prune(PruneFlags &flags, Terminal &terminal) {
@@ -278,7 +273,7 @@ Status prune(PruneFlags &flags, Terminal &terminal) {
   TENON_TRY(isModel(flags.model, Takes::Model).takeStatus());
   std::vector<std::string> reads = {flags.model};
   prune::Settings settings;
-  settings.multiple = multipleOf(flags);
+  TENON_ASSIGN(settings.multiple, multipleOf(flags));
   settings.keep = flags.keep;
   settings.importance = flags.importance == "scores"     ? prune::Importance::Scores
                         : flags.importance == "bn-scale" ? prune::Importance::NormScale
@@ -289,6 +284,17 @@ Status prune(PruneFlags &flags, Terminal &terminal) {
   }
   TENON_TRY(checkOutput(flags.output, flags.model, reads));
   TENON_TRY(checkOutput(flags.recipe, flags.model, reads));
+  if (!flags.recipe.empty()) {
+    TENON_ASSIGN(std::string output, resolveOutput(flags.output, reads));
+    TENON_ASSIGN(std::string recipe, resolveOutput(flags.recipe, reads));
+    auto placeOf = [](const std::string &path) {
+      std::error_code ignored; // what cannot be looked up is refused where it is made
+      return std::filesystem::weakly_canonical(std::filesystem::absolute(path, ignored), ignored);
+    };
+    if (placeOf(output) == placeOf(recipe)) {
+      return refuse(fmt::format("the model and its recipe would both be '{}'", flags.recipe), "name another file with --recipe");
+    }
+  }
   TENON_ASSIGN(prune::Pruner pruner, prune::Pruner::open(flags.model));
   Dims dims;
   TENON_ASSIGN(std::vector<ShapeArgument> shapes, shapesOf(flags, pruner, dims));
@@ -297,19 +303,24 @@ Status prune(PruneFlags &flags, Terminal &terminal) {
     TENON_TRY(pruner.choose(*flags.ratio));
   }
   TENON_ASSIGN(AtomicFile file, AtomicFile::create(flags.output, reads));
+  std::optional<AtomicFile> recipe;
+  if (!flags.recipe.empty()) {
+    TENON_ASSIGN(recipe, AtomicFile::create(flags.recipe, reads));
+  }
   TENON_ASSIGN(ScratchFolder folder, ScratchFolder::create("tenon-prune"));
   Work work(flags, pruner, std::move(shapes), folder, terminal);
   TENON_TRY(flags.ratio ? work.byRatio(*flags.ratio) : work.byLatency(*flags.latency));
   PruneOutcome outcome{pruner.facts(), flags.model, flags.output, flags.importance, work.ratio, bytesOfModel(flags.model),
                        work.bytes.size(), work.timing};
   if (!flags.recipe.empty()) {
-    TENON_ASSIGN(AtomicFile recipe, AtomicFile::create(flags.recipe, reads));
     std::string text = recipeOf(outcome).dump(1) + "\n";
-    TENON_TRY(recipe.append(std::as_bytes(std::span(text))));
-    TENON_TRY(recipe.commit());
+    TENON_TRY(recipe->append(std::as_bytes(std::span(text))));
   }
   TENON_TRY(file.append(std::as_bytes(std::span(work.bytes))));
   TENON_TRY(file.commit());
+  if (recipe) {
+    TENON_TRY(recipe->commit());
+  }
   if (terminal.json()) {
     terminal.printJson("prune", pruneJson(outcome));
   } else {
@@ -318,46 +329,13 @@ Status prune(PruneFlags &flags, Terminal &terminal) {
   return Status::ok();
 }
 
-/// "30%" or "0.3"; any number, of which checkFlags says what it would do.
-double parseRatio(const std::string &text) {
-  size_t end = 0;
-  double value = 0;
-  try {
-    value = std::stod(text, &end);
-  } catch (const std::exception &) {
-    throw CLI::ValidationError("--ratio", fmt::format("'{}' is no share: write 30% or 0.3", text));
-  }
-  bool isPercent = text.substr(end) == "%";
-  if ((!isPercent && end != text.size()) || !std::isfinite(value)) {
-    throw CLI::ValidationError("--ratio", fmt::format("'{}' is no share: write 30% or 0.3", text));
-  }
-  return isPercent ? value / 100 : value;
-}
-
-/// "3ms", "500us", "1s".
-double parseLatency(const std::string &text) {
-  size_t end = 0;
-  double value = 0;
-  try {
-    value = std::stod(text, &end);
-  } catch (const std::exception &) {
-    end = 0;
-  }
-  std::string unit = text.substr(end);
-  double scale = unit == "ms" ? 1 : unit == "us" ? 1e-3 : unit == "s" ? 1e3 : 0;
-  if (end == 0 || scale == 0 || !(value > 0) || !std::isfinite(value)) {
-    throw CLI::ValidationError("--latency", fmt::format("'{}' is no time: write 3ms, 500us or 1s", text));
-  }
-  return value * scale;
-}
-
 } // namespace
 
 Action declarePrune(CLI::App &command) {
   std::shared_ptr<PruneFlags> flags = std::make_shared<PruneFlags>();
   flags->session.threads = usableCpus();
   flags->target.targets = {"cpu:native"};
-  command.add_option("MODEL", flags->model, "A trained model (ONNX, FP32)")->required();
+  command.add_option("MODEL", flags->model, "A trained model (ONNX, of floats)")->required();
   command.add_option_function<std::string>(
       "--ratio", [flags](const std::string &text) { flags->ratio = parseRatio(text); },
       "How many of the channels, heads and FFN widths go: 30%");
