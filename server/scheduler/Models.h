@@ -69,6 +69,10 @@ public:
 private:
   void startWorker();
   void workerEnded(int how);
+  /// The version that a worker loads now, or will first; null where there is none.
+  Version *firstLoading() const;
+  /// Ends runsAfterLoads when nothing is loaded any more.
+  void releaseRuns();
   /// Versions of `found` under way to the worker; each settles once.
   std::vector<std::shared_ptr<Version>> beginLoads(FoundModel found);
   void sendLoad(const std::shared_ptr<Version> &version);
@@ -89,6 +93,8 @@ private:
   Result<InferResult> readResult(Version &version, Instance &instance);
   void end(const std::shared_ptr<Job> &job, Result<InferResult> result);
   void armDeadline();
+  /// The job does not wait any more.
+  void dropDeadline(Job &job);
 
   boost::asio::any_io_executor executor;
   ModelFolder folder;
@@ -98,11 +104,13 @@ private:
   std::map<std::string, Model> models;
   std::map<uint64_t, std::shared_ptr<Version>> byKey; ///< those that a worker has or loads
   std::vector<std::pair<Version *, Instance *>> running;
-  std::multimap<Clock::time_point, std::weak_ptr<Job>> deadlines;
+  Deadlines deadlines; ///< of queued jobs
   uint64_t lastKey = 0;
   uint64_t starts = 0;
   Clock::time_point lastStart;
   bool draining = false;
+  /// After a crash that may be of a load or of a run: nothing runs until all loads have ended.
+  bool runsAfterLoads = false;
 };
 
 } // namespace tenon::server

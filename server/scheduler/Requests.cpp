@@ -69,7 +69,7 @@ Result<std::shared_ptr<Job>> Models::submit(const std::string &model, const std:
   target.queue.push_back(job);
   if (job->request.timeoutMicroseconds > 0) {
     constexpr uint64_t kMostWait = uint64_t(1) << 40; // of microseconds: no sum overflows
-    deadlines.emplace(job->arrival + std::chrono::microseconds(std::min(job->request.timeoutMicroseconds, kMostWait)), job);
+    job->deadline = deadlines.emplace(job->arrival + std::chrono::microseconds(std::min(job->request.timeoutMicroseconds, kMostWait)), job);
     armDeadline();
   }
   // Later: the caller must have the job before it ends.
@@ -77,10 +77,17 @@ Result<std::shared_ptr<Job>> Models::submit(const std::string &model, const std:
   return job;
 }
 
+void Models::dropDeadline(Job &job) {
+  if (job.deadline) {
+    deadlines.erase(*std::exchange(job.deadline, std::nullopt));
+  }
+}
+
 void Models::cancel(const std::shared_ptr<Job> &job) {
   if (!job->onEnd) {
     return;
   }
+  dropDeadline(*job);
   job->onEnd = nullptr;
   job->isCancelled = true;
   ++job->version->statistics.cancelled;
@@ -89,6 +96,7 @@ void Models::cancel(const std::shared_ptr<Job> &job) {
 }
 
 void Models::end(const std::shared_ptr<Job> &job, Result<InferResult> result) {
+  dropDeadline(*job);
   if (!result.isOk()) {
     job->version->statistics.failure.add(nanosecondsSince(job->arrival));
   }
@@ -108,8 +116,12 @@ void Models::armDeadline() {
     }
     while (!deadlines.empty() && deadlines.begin()->first <= Clock::now()) {
       std::shared_ptr<Job> job = deadlines.begin()->second.lock();
-      deadlines.erase(deadlines.begin());
-      if (job && std::erase(job->version->queue, job) > 0) {
+      if (!job) {
+        deadlines.erase(deadlines.begin());
+        continue;
+      }
+      dropDeadline(*job);
+      if (std::erase(job->version->queue, job) > 0) {
         ++job->version->statistics.timedOut;
         end(job, Status::error(ErrorId::RequestTimedOut, fmt::format("the request waited longer than its time-out of {} µs", job->request.timeoutMicroseconds)));
         finishRetired(*job->version);
@@ -120,12 +132,13 @@ void Models::armDeadline() {
 }
 
 void Models::dispatch(Version &version) {
-  bool takesRuns = worker && (version.state == VersionState::Ready || version.state == VersionState::Unloading);
+  bool takesRuns = worker && worker->id() > 0 && !runsAfterLoads && (version.state == VersionState::Ready || version.state == VersionState::Unloading);
   for (size_t i = 0; takesRuns && i < version.instances.size() && !version.queue.empty(); ++i) {
     Instance &instance = *version.instances[i];
     while (!instance.job && !version.queue.empty()) {
       std::shared_ptr<Job> job = std::move(version.queue.front());
       version.queue.pop_front();
+      dropDeadline(*job);
       job->times.queue = nanosecondsSince(job->arrival);
       Status status = fill(instance, *job);
       if (!status.isOk()) {

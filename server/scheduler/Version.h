@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include "server/ipc/Descriptor.h"
 #include "server/ipc/Mailbox.h"
 #include "server/protocol/InferRequest.h"
 #include "server/protocol/ModelConfig.h"
@@ -11,15 +12,21 @@
 #include <chrono>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include <sys/stat.h>
 
 namespace tenon::server {
 
 using Clock = std::chrono::steady_clock;
 
 struct Version;
+struct Job;
+using Deadlines = std::multimap<Clock::time_point, std::weak_ptr<Job>>;
 
 /// What a request gave: the outputs lie in a slab, which this keeps.
 struct InferResult {
@@ -40,6 +47,7 @@ struct Job {
   std::vector<size_t> order; ///< of the model's inputs in the request's
   uint64_t rows = 1;
   StageTimes times;
+  std::optional<Deadlines::iterator> deadline; ///< while it waits and has one
   bool isCancelled = false;
 };
 
@@ -58,9 +66,13 @@ struct Version {
   std::string model;
   std::string number;
   std::string path;
+  /// The engine's file as it was when a worker first loaded it, for the workers after that one.
+  Descriptor file;
+  struct stat facts = {};
   ModelConfig config;
   /// Names the version to workers; another after each load, so that late messages are told apart.
   uint64_t key = 0;
+  bool awaitsLoad = false; ///< the worker has not answered the load yet
   VersionState state = VersionState::Unloaded;
   Status problem; ///< of a failed load
   ModelPorts ports;

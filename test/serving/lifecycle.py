@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -109,6 +110,51 @@ class Lifecycle(ServingTest):
             self.assertEqual(200, server.post("/v2/repository/models/cnn/load")[0])
             self.assertEqual(200, server.infer()[0])
 
+    def test_crash_beside_a_load(self):
+        """A crash while one model is loaded and another runs blames neither: the next worker tells which it was."""
+        models = self.folder / "pair"
+        models.mkdir()
+        shutil.copy(self.folder / "models/cnn.tenon", models / "cnn.tenon")
+        with Server(models, "--threads", 1) as server:
+            shutil.copy(models / "cnn.tenon", models / "other.tenon")
+            for _ in range(2):
+                running = self.slow(server)
+                with server.paused() as worker:
+                    load = InBackground(lambda: server.post("/v2/repository/models/other/load"))
+                    server.wait_until(lambda: b"other" in server.call("POST", "/v2/repository/index", b"")[2] and server.state("other") == "LOADING")
+                    os.kill(worker, signal.SIGSEGV)
+                self.refused(running.wait(), 500, "TN0814")
+                self.assertEqual(200, load.wait()[0])
+                self.assertEqual(200, server.infer()[0])
+                self.assertEqual(200, server.post("/v2/repository/models/other/unload")[0])
+
+    def test_worker_ends_during_an_unload(self):
+        with Server(self.folder / "models", "--threads", 1) as server:
+            running = self.slow(server)
+            unload = InBackground(lambda: server.post("/v2/repository/models/cnn/unload", timeout=10))
+            server.wait_until(lambda: server.state() == "UNLOADING")
+            os.kill(server.worker(), signal.SIGKILL)
+            self.refused(running.wait(), 500, "TN0814")
+            self.assertEqual((200, {}), unload.wait())
+
+    def test_loads_at_once(self):
+        """Two loads of a model that is not loaded leave one version that serves; an unload goes over a load that is under way."""
+        with Server(self.folder / "models") as server:
+            load = lambda: server.post("/v2/repository/models/cnn/load")
+            self.assertEqual(200, server.post("/v2/repository/models/cnn/unload")[0])
+            with server.paused():
+                loads = [InBackground(load) for _ in range(2)]
+                time.sleep(0.5)
+            self.assertEqual([(200, {})] * 2, [each.wait() for each in loads])
+            self.assertEqual(200, server.infer()[0])
+            self.assertEqual("READY", server.state())
+            with server.paused():
+                loads = [InBackground(load)]
+                time.sleep(0.5)
+                self.assertEqual(200, server.post("/v2/repository/models/cnn/unload")[0])
+            loads[0].wait()
+            self.refused(server.infer(), 503, "TN0811")
+
     def test_end(self):
         """SIGTERM: what was accepted is answered, new requests are not, and the server ends by itself."""
         with Server(self.folder / "models", "--threads", 1) as server:
@@ -180,6 +226,44 @@ class Lifecycle(ServingTest):
             self.assertEqual(before, server.infer())
             (models / "cnn.tenon").unlink()
             self.assertEqual(before, server.infer())
+
+    def restart(self, server):
+        os.kill(server.worker(), signal.SIGKILL)
+        server.wait_until(lambda: server.metric("tenon_worker_starts_total", None) > 1 and server.state() != "LOADING")
+
+    def test_engine_changed_before_a_restart(self):
+        """The next worker loads the file that was loaded first, not the one that took its name; one that was written into is told."""
+        models = self.folder / "replaced"
+        models.mkdir()
+        shutil.copy(self.folder / "models/cnn.tenon", models / "cnn.tenon")
+        with Server(models) as server:
+            before = server.infer()
+            (models / "new").write_bytes(b"no engine")
+            (models / "new").replace(models / "cnn.tenon")
+            self.restart(server)
+            self.assertEqual(before, server.infer())
+        shutil.copy(self.folder / "models/cnn.tenon", models / "cnn.tenon")
+        with Server(models) as server:
+            os.truncate(models / "cnn.tenon", 100)
+            self.restart(server)
+            self.assertIn("was changed", self.refused(server.infer(), 503, "TN0811"))
+            shutil.copy(self.folder / "models/cnn.tenon", models / "cnn.tenon")
+            self.assertEqual(200, server.post("/v2/repository/models/cnn/load")[0])
+            self.assertEqual(200, server.infer()[0])
+
+    def test_few_descriptors(self):
+        """The soft limit of open files, as low as shells set it, does not bound the connections."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+        try:
+            server = Server(self.folder / "models")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        with server:
+            idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(80)]
+            self.assertEqual(200, server.infer(timeout=10)[0])
+            for connection in idle:
+                connection.close()
 
     def test_lenient(self):
         models = self.folder / "lenient"
