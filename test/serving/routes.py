@@ -21,7 +21,9 @@ def fill(path):
 
 def routes():
     listed = subprocess.run([TENON, "serve", "--routes", "--json"], check=True, capture_output=True, text=True)
-    return json.loads(listed.stdout)["routes"]
+    value = json.loads(listed.stdout)
+    assert value["schema"] == "tenon.serve.routes/1", value["schema"]
+    return value["routes"]
 
 
 class Table(ServingTest):
@@ -162,6 +164,14 @@ class Doors(ServingTest):
         with Server(self.folder / "models", "--address", "0.0.0.0", "--insecure") as server:
             self.refuses("TN0802", "--port", server.port)
             self.assertEqual(200, server.infer()[0])
+
+    def test_first_line_as_json(self):
+        with subprocess.Popen([TENON, "serve", self.folder / "models", "--port", "0", "--json"], stdout=subprocess.PIPE, text=True) as process:
+            lines = [process.stdout.readline()]
+            while lines[-1] not in ("}\n", ""):
+                lines.append(process.stdout.readline())
+            process.terminate()
+        self.assertEqual("tenon.serve/1", json.loads("".join(lines))["schema"])
 
     def test_token_files(self):
         file = self.folder / "bad"
