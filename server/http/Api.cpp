@@ -195,13 +195,17 @@ std::shared_ptr<Job> Api::infer(const HttpRequest &request, std::function<void(H
   }
   // The job keeps what the reply needs of the request.
   std::shared_ptr<std::weak_ptr<Job>> self = std::make_shared<std::weak_ptr<Job>>();
-  Result<std::shared_ptr<Job>> job = models.submit(request.match.model, request.match.version, std::move(*parsed), [self, onReply](Result<InferResult> result) {
+  Result<std::shared_ptr<Job>> job = models.submit(request.match.model, request.match.version, std::move(*parsed), [this, self, onReply](Result<InferResult> result) {
     std::shared_ptr<Job> job = self->lock();
+    bool isResult = result.isOk();
     Result<HttpReply> reply = Status::error(ErrorId::OutOfMemory, "no memory for the reply", "ask for fewer outputs, or for binary data");
     try {
-      reply = result.isOk() ? inferReply(std::move(*result), job->request) : Result<HttpReply>(result.takeStatus());
+      reply = isResult ? inferReply(std::move(*result), job->request) : Result<HttpReply>(result.takeStatus());
     } catch (const std::bad_alloc &) {
       // The others are served on.
+    }
+    if (isResult && !reply.isOk()) {
+      models.countFailure(*job);
     }
     onReply(reply.isOk() ? std::move(*reply) : errorReply(reply.status()));
   });

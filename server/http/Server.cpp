@@ -428,7 +428,12 @@ asio::awaitable<void> watchDeadlines(std::shared_ptr<Front> front) {
 asio::awaitable<void> awaitEnd(std::shared_ptr<Front> front) {
   asio::signal_set signals(front->context, SIGTERM, SIGINT);
   co_await signals.async_wait(use_awaitable);
-  front->options.log("the server answers what it has accepted, then it ends");
+  front->options.log("the server answers what it has accepted, then it ends; a second signal ends it at once");
+  signals.async_wait([front](Error error, int) {
+    if (!error) {
+      front->context.stop();
+    }
+  });
   front->models.drain();
   front->isDraining = true;
   front->acceptor.close();

@@ -175,7 +175,6 @@ Status readRequestParameters(const Json &root, InferRequest &request) {
   std::optional<uint64_t> priority, timeout;
   TENON_TRY(readNumber(parameters, "priority", priority));
   TENON_TRY(readNumber(parameters, "timeout", timeout));
-  request.priority = priority.value_or(0);
   request.timeoutMicroseconds = timeout.value_or(0);
   for (const char *key : {"sequence_id", "sequence_start", "sequence_end"}) {
     Json::const_iterator found = parameters.find(key);

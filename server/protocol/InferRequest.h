@@ -36,7 +36,6 @@ struct InferRequest {
   /// Empty: all outputs, binary where `binaryByDefault`.
   std::vector<RequestedOutput> outputs;
   bool binaryByDefault = false;
-  uint64_t priority = 0;
   uint64_t timeoutMicroseconds = 0; ///< 0: none
   std::vector<NumberList> lists;
 

@@ -206,10 +206,10 @@ std::vector<std::shared_ptr<Version>> Models::beginLoads(FoundModel found) {
     version->path = each.path;
     version->config = found.config;
     std::shared_ptr<Version> &present = model.versions[numberOf(each.version)];
+    if (present) {
+      version->statistics = present->statistics;
+    }
     if (!present || present->state != VersionState::Ready) {
-      if (present) {
-        std::swap(present->statistics, version->statistics); // counters go on
-      }
       present = version; // else it takes its place once it is ready
     }
     begun.push_back(version);
@@ -295,7 +295,6 @@ void Models::settle(const std::shared_ptr<Version> &version, Status problem) {
     if (present->key > version->key) {
       retire(version); // a later load is under way
     } else if (present != version) {
-      std::swap(present->statistics, version->statistics); // counters of a version go on
       std::shared_ptr<Version> old = std::exchange(present, version);
       retire(old);
     }
@@ -379,6 +378,7 @@ void Models::load(const std::string &name, std::function<void(Status)> onEnd) {
       if (--*pending > 0) {
         return;
       }
+      models[version->model].problem = *first;
       // A load that a later one or an unload overtook decides nothing.
       bool isCurrent = std::all_of(begun.begin(), begun.end(), [](const auto &each) { return each->state == VersionState::Ready; });
       if (first->isOk() && isCurrent) {
@@ -440,9 +440,15 @@ bool Models::isReady() const {
     return false;
   }
   return std::all_of(models.begin(), models.end(), [](const auto &model) {
-    return model.second.problem.isOk() && std::all_of(model.second.versions.begin(), model.second.versions.end(), [](const auto &each) {
-             return each.second->state == VersionState::Ready || each.second->state == VersionState::Unloaded;
-           });
+    // A load that failed while another version serves leaves the model as it was.
+    bool isProblem = !model.second.problem.isOk();
+    for (const auto &[number, version] : model.second.versions) {
+      if (version->state != VersionState::Ready && version->state != VersionState::Unloaded) {
+        return false;
+      }
+      isProblem = isProblem && version->state != VersionState::Ready;
+    }
+    return !isProblem;
   });
 }
 

@@ -28,7 +28,7 @@ struct ModelsOptions {
 
 struct Model {
   std::string name;
-  Status problem; ///< of the folder or the configuration
+  Status problem; ///< of the last load, and of the folder or the configuration
   std::map<int64_t, std::shared_ptr<Version>> versions;
 };
 
@@ -50,6 +50,8 @@ public:
   Result<std::shared_ptr<Job>> submit(const std::string &model, const std::string &version, InferRequest request, std::function<void(Result<InferResult>)> onEnd);
   /// The caller has gone: its place in the queue is free again, onEnd is not called any more.
   void cancel(const std::shared_ptr<Job> &job);
+  /// A result could not be turned into a reply.
+  void countFailure(const Job &job);
   /// A result was turned into a reply.
   void countReply(InferResult &result, uint64_t copyOutNanoseconds);
 

@@ -58,11 +58,11 @@ Result<std::shared_ptr<Job>> Models::submit(const std::string &model, const std:
   job->request = std::move(request);
   Status problem = checkRequest(target, *job);
   if (problem.isOk() && target.queue.size() >= options.mostQueued) {
-    ++target.statistics.rejected;
+    ++target.statistics->rejected;
     problem = Status::error(ErrorId::QueueFull, fmt::format("{} requests wait for model '{}' already", target.queue.size(), target.model), "send fewer at once, or try again later");
   }
   if (!problem.isOk()) {
-    target.statistics.failure.add(nanosecondsSince(job->arrival));
+    countFailure(*job);
     return problem;
   }
   job->onEnd = std::move(onEnd);
@@ -90,15 +90,15 @@ void Models::cancel(const std::shared_ptr<Job> &job) {
   dropDeadline(*job);
   job->onEnd = nullptr;
   job->isCancelled = true;
-  ++job->version->statistics.cancelled;
+  ++job->version->statistics->cancelled;
   std::erase(job->version->queue, job);
   finishRetired(*job->version);
 }
 
 void Models::end(const std::shared_ptr<Job> &job, Result<InferResult> result) {
   dropDeadline(*job);
-  if (!result.isOk()) {
-    job->version->statistics.failure.add(nanosecondsSince(job->arrival));
+  if (!result.isOk() && !job->isCancelled) { // that is counted already
+    countFailure(*job);
   }
   if (std::function<void(Result<InferResult>)> tell = std::exchange(job->onEnd, nullptr)) {
     tell(std::move(result));
@@ -122,7 +122,7 @@ void Models::armDeadline() {
       }
       dropDeadline(*job);
       if (std::erase(job->version->queue, job) > 0) {
-        ++job->version->statistics.timedOut;
+        ++job->version->statistics->timedOut;
         end(job, Status::error(ErrorId::RequestTimedOut, fmt::format("the request waited longer than its time-out of {} µs", job->request.timeoutMicroseconds)));
         finishRetired(*job->version);
       }
@@ -261,13 +261,15 @@ Result<InferResult> Models::readResult(Version &version, Instance &instance) {
       return damaged("an output does not fit the model");
     }
   }
-  version.statistics.inferences += job.rows;
-  ++version.statistics.executions;
+  version.statistics->inferences += job.rows;
+  ++version.statistics->executions;
   return result;
 }
 
+void Models::countFailure(const Job &job) { job.version->statistics->failure.add(nanosecondsSince(job.arrival)); }
+
 void Models::countReply(InferResult &result, uint64_t copyOutNanoseconds) {
-  VersionStatistics &statistics = result.version->statistics;
+  VersionStatistics &statistics = *result.version->statistics;
   uint64_t total = nanosecondsSince(result.arrival);
   statistics.success.add(total);
   statistics.request.add(total);

@@ -82,7 +82,8 @@ struct Version {
   std::vector<std::function<void()>> onSettled;
   uint64_t outputRoom = 0; ///< that outputs took before
   unsigned crashes = 0;    ///< of the worker while the version ran or was loaded
-  VersionStatistics statistics;
+  /// Of the model and the number: those that are loaded after one another share it.
+  std::shared_ptr<VersionStatistics> statistics = std::make_shared<VersionStatistics>();
 };
 
 /// Checks a loaded version against its configuration; TN0805, or TN0818 for types that the protocol lacks.

@@ -274,6 +274,45 @@ class Lifecycle(ServingTest):
             self.assertEqual(200, server.infer()[0])
             self.assertTrue(any("config.pbtxt:1: 'optimization'" in line for line in server.log), server.log)
 
+    def test_failed_reload(self):
+        """The model serves on and is ready; the index has the reason."""
+        models = self.folder / "reloaded"
+        (models / "cnn/1").mkdir(parents=True)
+        shutil.copy(self.folder / "models/cnn.tenon", models / "cnn/1/model.tenon")
+        (models / "new").write_bytes(b"no engine")
+        with Server(models, "--lenient") as server:
+            for code, spoil in [("TN0805", lambda: (models / "cnn/config.pbtxt").write_text("name: 3\n")),
+                                ("TN0502", lambda: ((models / "cnn/config.pbtxt").unlink(), (models / "new").replace(models / "cnn/1/model.tenon")))]:
+                spoil()
+                self.assertEqual(400, server.post("/v2/repository/models/cnn/load")[0])
+                self.assertEqual(200, server.get("/v2/health/ready")[0])
+                rows = server.post("/v2/repository/index")[1]
+                self.assertEqual(["READY"], [row["state"] for row in rows])
+                self.assertIn(code, rows[0]["reason"])
+                self.assertEqual(200, server.infer()[0])
+            shutil.copy(self.folder / "models/cnn.tenon", models / "cnn/1/model.tenon")
+            self.assertEqual(200, server.post("/v2/repository/models/cnn/load")[0])
+            self.assertEqual("", server.post("/v2/repository/index")[1][0]["reason"])
+
+    def test_counters_go_on(self):
+        """What the old version answers after a swap is counted."""
+        with Server(self.folder / "models", "--threads", 1) as server:
+            running = self.slow(server)
+            self.assertEqual(200, server.post("/v2/repository/models/cnn/load")[0])
+            self.assertEqual(200, running.wait()[0])
+            self.assertEqual(1, server.metric("tenon_requests_total", 'model="cnn",version="1",outcome="ok"'))
+
+    def test_second_signal(self):
+        with Server(self.folder / "models") as server, server.paused():
+            with socket.create_connection(("127.0.0.1", server.port)) as waiting:
+                body = json.dumps(request()).encode()
+                waiting.sendall(b"POST /v2/models/cnn/infer HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+                server.wait_until(lambda: server.metric("tenon_requests_running") == 1)
+                server.process.send_signal(signal.SIGTERM)
+                server.wait_until(lambda: any("has accepted" in line for line in server.log))
+                server.process.send_signal(signal.SIGTERM)
+                server.process.wait(5)
+
     def test_swaps_under_load(self):
         with Server(self.folder / "models") as server:
             statuses = []

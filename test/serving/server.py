@@ -109,7 +109,8 @@ class Server:
         try:
             yield worker
         finally:
-            os.kill(worker, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGCONT)
 
     def state(self, model="cnn"):
         """The state of a model's only version in the index."""
