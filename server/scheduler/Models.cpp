@@ -135,6 +135,7 @@ void Models::workerEnded(int how) {
   options.log(fmt::format("the worker process {}; it is started again", describeEnd(how)));
   collectAnswers(); // those that it gave before its end
   worker.reset();
+  sentKey = 0;
   std::vector<std::shared_ptr<Job>> lost;
   std::vector<Version *> blamed;
   for (auto &[version, instance] : running) {
@@ -223,9 +224,21 @@ void Models::loadAgain(const std::shared_ptr<Version> &version) {
   if (version->state != VersionState::Unloading) {
     version->state = VersionState::Loading;
   }
+  version->needsLoad = true;
   byKey[version->key] = version;
-  if (worker) {
-    sendLoad(version); // else it is sent once there is a worker
+  sendNextLoad();
+}
+
+void Models::sendNextLoad() {
+  // One after the other: the socket holds few messages, and few descriptors that are on their way.
+  while (worker && sentKey == 0) {
+    std::map<uint64_t, std::shared_ptr<Version>>::iterator next = std::find_if(byKey.begin(), byKey.end(), [](const auto &each) { return each.second->needsLoad; });
+    if (next == byKey.end()) {
+      return;
+    }
+    std::shared_ptr<Version> version = next->second;
+    version->needsLoad = false;
+    sendLoad(version);
   }
 }
 
@@ -250,23 +263,32 @@ void Models::sendLoad(const std::shared_ptr<Version> &version) {
     settle(version, std::move(problem));
     return;
   }
-  version->awaitsLoad = true;
+  sentKey = version->key;
   worker->send(load);
 }
 
 void Models::handle(ControlMessage message) {
+  if (message.kind != ControlMessage::Kind::Loaded && message.kind != ControlMessage::Kind::LoadFailed) {
+    return;
+  }
+  if (sentKey == 0 || message.key != sentKey) {
+    return; // an answer that nobody asked for, of a worker that engines may have taken over: a version that runs stays as it is
+  }
+  sentKey = 0;
+  loadAnswered(std::move(message));
+  sendNextLoad();
+}
+
+void Models::loadAnswered(ControlMessage message) {
   std::map<uint64_t, std::shared_ptr<Version>>::iterator found = byKey.find(message.key);
   if (found == byKey.end()) {
     return;
   }
   std::shared_ptr<Version> version = found->second;
-  if (!std::exchange(version->awaitsLoad, false)) {
-    return; // an answer that nobody asked for, of a worker that engines may have taken over: a version that runs stays as it is
-  }
   if (message.kind == ControlMessage::Kind::LoadFailed) {
     byKey.erase(found);
     settle(version, decodeError(message.value, message.text).prefix(fmt::format("model '{}' version {}", version->model, version->number)));
-  } else if (message.kind == ControlMessage::Kind::Loaded) {
+  } else {
     Result<ModelPorts> ports = decodePorts(message.text);
     Status problem = ports.isOk() ? Status::ok() : ports.takeStatus();
     if (problem.isOk()) {

@@ -77,6 +77,8 @@ private:
   void releaseRuns();
   /// Versions of `found` under way to the worker; each settles once.
   std::vector<std::shared_ptr<Version>> beginLoads(FoundModel found);
+  /// Tells the worker of the next load, unless it has one to answer.
+  void sendNextLoad();
   void sendLoad(const std::shared_ptr<Version> &version);
   /// A load ended: well, or with `problem`.
   void settle(const std::shared_ptr<Version> &version, Status problem);
@@ -86,6 +88,7 @@ private:
   /// The same version under another key, for a worker that has not seen it.
   void loadAgain(const std::shared_ptr<Version> &version);
   void handle(ControlMessage message);
+  void loadAnswered(ControlMessage message);
   void collectAnswers();
   void dispatch(Version &version);
   Status fill(Instance &instance, Job &job);
@@ -108,6 +111,7 @@ private:
   std::vector<std::pair<Version *, Instance *>> running;
   Deadlines deadlines; ///< of queued jobs
   uint64_t lastKey = 0;
+  uint64_t sentKey = 0; ///< of the load that the worker has not answered; 0: none
   uint64_t starts = 0;
   Clock::time_point lastStart;
   bool draining = false;

@@ -72,7 +72,7 @@ struct Version {
   ModelConfig config;
   /// Names the version to workers; another after each load, so that late messages are told apart.
   uint64_t key = 0;
-  bool awaitsLoad = false; ///< the worker has not answered the load yet
+  bool needsLoad = false; ///< the worker has not been told of it
   VersionState state = VersionState::Unloaded;
   Status problem; ///< of a failed load
   ModelPorts ports;

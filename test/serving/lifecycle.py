@@ -1,5 +1,6 @@
 """What changes while a server runs: loads, versions, queues, clients that go, workers that end, and the server's own end."""
 
+import contextlib
 import json
 import os
 import resource
@@ -250,6 +251,27 @@ class Lifecycle(ServingTest):
             shutil.copy(self.folder / "models/cnn.tenon", models / "cnn.tenon")
             self.assertEqual(200, server.post("/v2/repository/models/cnn/load")[0])
             self.assertEqual(200, server.infer()[0])
+
+    def test_many_loads(self):
+        """However many loads are asked for at once, the worker gets them as it can take them."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if hard < 7000:
+            self.skipTest("6000 callers need more open files than are allowed")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        models = self.folder / "many"
+        models.mkdir()
+        shutil.copy(self.folder / "models/cnn.tenon", models / "cnn.tenon")
+        with Server(models, "--max-connections", 8000) as server, contextlib.ExitStack() as callers:
+            with server.paused():
+                waiting = []
+                for i in range(6000):
+                    (models / f"m{i}.tenon").write_bytes(b"no engine")
+                    waiting.append(callers.enter_context(socket.create_connection(("127.0.0.1", server.port))))
+                    waiting[-1].sendall(f"POST /v2/repository/models/m{i}/load HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n".encode())
+                server.wait_until(lambda: len(server.post("/v2/repository/index")[1]) == 6001)
+            self.assertEqual({b"HTTP/1.1 400"}, {each.recv(12) for each in waiting})
+            self.assertEqual(1, server.metric("tenon_worker_starts_total", None))
 
     def test_few_descriptors(self):
         """The soft limit of open files, as low as shells set it, does not bound the connections."""
