@@ -8,11 +8,15 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <new>
+
 namespace tenon::server {
 namespace {
 
 /// Smaller replies gain nothing.
 constexpr uint64_t kLeastCompressed = 1024;
+/// Of outputs as JSON in one reply; some hundred MiB of text.
+constexpr uint64_t kMostElements = 16 << 20;
 
 HttpReply jsonReply(std::string body, unsigned status = 200) {
   HttpReply reply;
@@ -59,7 +63,7 @@ Result<HttpReply> inferReply(InferResult result, const InferRequest &request) {
       }
     }
   }
-  TENON_ASSIGN(InferReply written, writeInferReply(version.model, version.number, request.id, outputs));
+  TENON_ASSIGN(InferReply written, writeInferReply(version.model, version.number, request.id, outputs, kMostElements));
   if (written.hasBinary) {
     reply.contentType = "application/octet-stream";
     reply.extraHeaders = fmt::format("Inference-Header-Content-Length: {}\r\n", written.json.size());
@@ -182,15 +186,27 @@ HttpReply Api::performNow(const HttpRequest &request) {
 
 std::shared_ptr<Job> Api::infer(const HttpRequest &request, std::function<void(HttpReply)> onReply) {
   Result<InferRequest> parsed = parseInferRequest(request.body, request.jsonBytes);
+  if (parsed.isOk() && parsed->listBytes() > request.mostLists) {
+    parsed = Status::error(ErrorId::QueueFull, "the requests that wait take all memory that they may", "try again later, or send tensors as binary data");
+  }
   if (!parsed.isOk()) {
     onReply(errorReply(parsed.status()));
     return nullptr;
   }
   // The job keeps what the reply needs of the request.
   std::shared_ptr<std::weak_ptr<Job>> self = std::make_shared<std::weak_ptr<Job>>();
-  Result<std::shared_ptr<Job>> job = models.submit(request.match.model, request.match.version, std::move(*parsed), [self, onReply](Result<InferResult> result) {
+  Result<std::shared_ptr<Job>> job = models.submit(request.match.model, request.match.version, std::move(*parsed), [this, self, onReply](Result<InferResult> result) {
     std::shared_ptr<Job> job = self->lock();
-    Result<HttpReply> reply = result.isOk() ? inferReply(std::move(*result), job->request) : Result<HttpReply>(result.takeStatus());
+    bool isResult = result.isOk();
+    Result<HttpReply> reply = Status::error(ErrorId::OutOfMemory, "no memory for the reply", "ask for fewer outputs, or for binary data");
+    try {
+      reply = isResult ? inferReply(std::move(*result), job->request) : Result<HttpReply>(result.takeStatus());
+    } catch (const std::bad_alloc &) {
+      // The others are served on.
+    }
+    if (isResult && !reply.isOk()) {
+      models.countFailure(*job);
+    }
     onReply(reply.isOk() ? std::move(*reply) : errorReply(reply.status()));
   });
   if (!job.isOk()) {

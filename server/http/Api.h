@@ -39,6 +39,7 @@ struct HttpRequest {
   RouteMatch match;
   std::string body; ///< decompressed
   std::optional<uint64_t> jsonBytes;
+  uint64_t mostLists = 0; ///< bytes that number lists of the body may take in memory
 };
 
 class Api {

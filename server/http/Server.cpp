@@ -24,10 +24,13 @@
 #include <boost/beast/http/string_body.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <csignal>
 #include <optional>
 #include <set>
+
+#include <sys/resource.h>
 
 namespace tenon::server {
 namespace {
@@ -64,7 +67,7 @@ struct Front {
   Api api;
   std::optional<Tokens> tokens;
   std::set<Connection *> connections;
-  uint64_t bodies = 0; ///< bytes of bodies that are read or held
+  uint64_t bodies = 0; ///< bytes of bodies that are held: received, decompressed, and number lists made from them
   bool isDraining = false;
   asio::steady_timer drained; ///< cancelled when the last connection ends
 };
@@ -72,14 +75,27 @@ struct Front {
 /// The part of Front::bodies that one request takes.
 class BodyShare {
 public:
-  BodyShare(Front &front, uint64_t bytes) : front(front), bytes(bytes) { front.bodies += bytes; }
+  explicit BodyShare(Front &front) : front(front) {}
   ~BodyShare() { front.bodies -= bytes; }
   BodyShare(const BodyShare &) = delete;
   BodyShare &operator=(const BodyShare &) = delete;
 
+  /// How large it may become.
+  uint64_t most() const { return std::max(front.options.mostBodies, front.bodies) - front.bodies + bytes; }
+  uint64_t size() const { return bytes; }
+  /// TN0812 where that is more than `most`.
+  Status resize(uint64_t to) {
+    if (to > most()) {
+      return Status::error(ErrorId::QueueFull, "the bodies of the requests that wait take all memory that they may", "try again later");
+    }
+    front.bodies += to - bytes;
+    bytes = to;
+    return Status::ok();
+  }
+
 private:
   Front &front;
-  uint64_t bytes;
+  uint64_t bytes = 0;
 };
 
 class Connection {
@@ -119,6 +135,9 @@ private:
   asio::awaitable<bool> serveOne() {
     Error error;
     if (buffer.size() == 0) {
+      if (front.isDraining) {
+        co_return false; // awaitEnd interrupted those that were idle when it began
+      }
       idle = true;
       deadline = Clock::now() + front.options.idle;
       size_t bytes = co_await socket.async_read_some(buffer.prepare(kReadStep), redirect_error(use_awaitable, error));
@@ -138,25 +157,25 @@ private:
     }
     HttpRequest request;
     Status status = checkHeader(parser, request);
-    uint64_t length = parser.content_length().value_or(parser.chunked() ? front.options.mostBody : 0);
-    if (status.isOk() && front.bodies + length > front.options.mostBodies) {
-      status = Status::error(ErrorId::QueueFull, "the bodies of the requests that wait take all memory that they may", "try again later");
+    BodyShare share(front);
+    if (status.isOk()) {
+      // What is announced takes no memory yet, but is refused at once where it cannot come.
+      status = share.resize(parser.content_length().value_or(0));
     }
     if (!status.isOk()) {
       // Where the form is wrong it is not known where the next request begins.
-      bool hasBody = !parser.is_done() && length > 0;
+      bool hasBody = !parser.is_done() && (parser.chunked() || parser.content_length().value_or(0) > 0);
       co_return co_await write(parser, errorReply(status, hasBody || status.id() == ErrorId::BadRequest));
     }
-    BodyShare share(front, length);
-    status = co_await readBody(parser);
+    status = co_await readBody(parser, share);
     if (!status.isOk()) {
       co_return co_await refuse(status);
     }
-    status = takeBody(parser, request);
+    status = takeBody(parser, share, request);
     if (!status.isOk()) {
       co_return co_await write(parser, errorReply(status));
     }
-    std::optional<HttpReply> reply = co_await perform(request);
+    std::optional<HttpReply> reply = co_await perform(request, share);
     if (!reply) {
       co_return false; // the client has gone
     }
@@ -220,7 +239,7 @@ private:
     return badRequest(error.message());
   }
 
-  asio::awaitable<Status> readBody(Parser &parser) {
+  asio::awaitable<Status> readBody(Parser &parser, BodyShare &share) {
     Error error;
     if (parser.get()[http::field::expect] == "100-continue" && !parser.is_done()) {
       constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -228,7 +247,11 @@ private:
     }
     Clock::time_point start = Clock::now();
     uint64_t received = 0;
-    while (!error && !parser.is_done()) {
+    for (;;) {
+      Status status = share.resize(parser.get().body().size());
+      if (error || !status.isOk() || parser.is_done()) {
+        co_return error ? parseFailure(error) : status;
+      }
       if (received > 2 * front.options.mostBody + kReadStep) {
         co_return tooLarge(); // in chunks, which take more room than what they carry
       }
@@ -236,21 +259,29 @@ private:
       deadline = std::min(Clock::now() + front.options.slowest, slowest);
       received += co_await http::async_read_some(socket, buffer, parser, redirect_error(use_awaitable, error));
     }
-    co_return error ? parseFailure(error) : Status::ok();
   }
 
-  Status takeBody(Parser &parser, HttpRequest &request) {
+  Status takeBody(Parser &parser, BodyShare &share, HttpRequest &request) {
     TENON_ASSIGN(Encoding encoding, parseEncoding(viewOf(parser.get()[http::field::content_encoding])));
     if (encoding == Encoding::Identity) {
       request.body = std::move(parser.get().body());
       return Status::ok();
     }
-    TENON_ASSIGN(request.body, decompress(encoding, parser.get().body(), front.options.mostBody));
-    return Status::ok();
+    // The compressed form goes when the other is there.
+    std::string compressed = std::move(parser.get().body());
+    uint64_t most = std::min(front.options.mostBody, share.most());
+    Result<std::string> body = decompress(encoding, compressed, most);
+    if (!body.isOk()) {
+      bool isShareOver = body.status().id() == ErrorId::RequestTooLarge && most < front.options.mostBody;
+      return isShareOver ? share.resize(most + 1) : body.takeStatus();
+    }
+    request.body = std::move(*body);
+    return share.resize(request.body.size());
   }
 
   /// None when the client went away before the reply.
-  asio::awaitable<std::optional<HttpReply>> perform(const HttpRequest &request) {
+  asio::awaitable<std::optional<HttpReply>> perform(HttpRequest &request, BodyShare &share) {
+    request.mostLists = share.most() - share.size();
     deadline = Clock::time_point::max(); // it is the server's turn
     struct Waiting {
       std::optional<HttpReply> reply;
@@ -264,6 +295,9 @@ private:
     });
     if (waiting->reply) {
       co_return std::move(waiting->reply);
+    }
+    if (job) {
+      static_cast<void>(share.resize(share.size() + job->request.listBytes())); // not more than mostLists
     }
     watch(waiting);
     Error ignored;
@@ -309,13 +343,17 @@ private:
     if (reply.result || reply.bytes() > 0) {
       reply.compress(chooseEncoding(viewOf(header[http::field::accept_encoding])));
     }
+    bool isHead = header.method() == http::verb::head; // its reply is all but the body
     bool goesOn = !reply.closes && header.keep_alive() && !front.isDraining;
     uint64_t bytes = reply.bytes();
     std::string head = fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}{}\r\n", reply.status, reasonOf(reply.status), reply.contentType, bytes,
                                    reply.extraHeaders, goesOn ? (header.version() < 11 ? "Connection: keep-alive\r\n" : "") : "Connection: close\r\n");
-    std::vector<asio::const_buffer> parts = {asio::buffer(head), asio::buffer(reply.body)};
-    for (Bytes tensor : reply.tensors) {
-      parts.push_back(asio::buffer(tensor.data(), tensor.size()));
+    std::vector<asio::const_buffer> parts = {asio::buffer(head)};
+    if (!isHead) {
+      parts.push_back(asio::buffer(reply.body));
+      for (Bytes tensor : reply.tensors) {
+        parts.push_back(asio::buffer(tensor.data(), tensor.size()));
+      }
     }
     if (reply.result) {
       uint64_t copyOut = static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - reply.begun).count());
@@ -390,7 +428,12 @@ asio::awaitable<void> watchDeadlines(std::shared_ptr<Front> front) {
 asio::awaitable<void> awaitEnd(std::shared_ptr<Front> front) {
   asio::signal_set signals(front->context, SIGTERM, SIGINT);
   co_await signals.async_wait(use_awaitable);
-  front->options.log("the server answers what it has accepted, then it ends");
+  front->options.log("the server answers what it has accepted, then it ends; a second signal ends it at once");
+  signals.async_wait([front](Error error, int) {
+    if (!error) {
+      front->context.stop();
+    }
+  });
   front->models.drain();
   front->isDraining = true;
   front->acceptor.close();
@@ -437,6 +480,15 @@ Status listen(tcp::acceptor &acceptor, const tcp::endpoint &endpoint) {
                : Status::ok();
 }
 
+/// Each connection takes a descriptor, each model several, here and in the worker, which inherits the limit.
+void raiseFileLimit() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+}
+
 } // namespace
 
 Status serve(const ServerOptions &options) {
@@ -450,6 +502,7 @@ Status serve(const ServerOptions &options) {
   std::shared_ptr<Front> front = std::make_shared<Front>(options, context, std::move(folder), std::move(tokens));
   TENON_TRY(listen(front->acceptor, endpoint));
   std::signal(SIGPIPE, SIG_IGN);
+  raiseFileLimit();
   TENON_TRY(front->models.start());
   asio::co_spawn(context, acceptAll(front), asio::detached);
   asio::co_spawn(context, watchDeadlines(front), asio::detached);

@@ -4,12 +4,12 @@
 
 #include "server/protocol/DataType.h"
 #include "server/protocol/JsonText.h"
-#include "support/text/Printable.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <limits>
+#include <set>
 
 namespace tenon::server {
 namespace {
@@ -128,7 +128,8 @@ Status readElements(const Json &object, const Json &parameters, InferRequest &re
   return Status::ok();
 }
 
-Status readInput(const Json &object, InferRequest &request, std::string_view &rest) {
+/// `names` are those of the inputs before.
+Status readInput(const Json &object, InferRequest &request, std::set<std::string> &names, std::string_view &rest) {
   if (!object.is_object()) {
     return malformed("an input is not an object");
   }
@@ -136,10 +137,8 @@ Status readInput(const Json &object, InferRequest &request, std::string_view &re
   std::string dtype;
   TENON_TRY(readString(object, "name", input.name));
   TENON_TRY(readString(object, "datatype", dtype));
-  for (const RequestInput &other : request.inputs) {
-    if (other.name == input.name) {
-      return badTensor(input.name, "it is given twice");
-    }
+  if (!names.insert(input.name).second) {
+    return badTensor(input.name, "it is given twice");
   }
   std::optional<DType> parsed = parseProtocolName(dtype);
   if (!parsed) {
@@ -176,7 +175,6 @@ Status readRequestParameters(const Json &root, InferRequest &request) {
   std::optional<uint64_t> priority, timeout;
   TENON_TRY(readNumber(parameters, "priority", priority));
   TENON_TRY(readNumber(parameters, "timeout", timeout));
-  request.priority = priority.value_or(0);
   request.timeoutMicroseconds = timeout.value_or(0);
   for (const char *key : {"sequence_id", "sequence_start", "sequence_end"}) {
     Json::const_iterator found = parameters.find(key);
@@ -207,8 +205,9 @@ Result<InferRequest> parseInferRequest(std::string_view body, std::optional<uint
   if (inputs == root.end() || !inputs->is_array()) {
     return malformed("'inputs' is not an array");
   }
+  std::set<std::string> names;
   for (const Json &input : *inputs) {
-    TENON_TRY(readInput(input, request, rest));
+    TENON_TRY(readInput(input, request, names, rest));
   }
   if (!rest.empty()) {
     return malformed(fmt::format("the body has {} bytes more than its inputs", rest.size()));
@@ -225,7 +224,22 @@ Result<InferRequest> parseInferRequest(std::string_view body, std::optional<uint
   return request;
 }
 
-Result<InferReply> writeInferReply(std::string_view model, std::string_view version, std::string_view id, const std::vector<ReplyOutput> &outputs) {
+uint64_t InferRequest::listBytes() const {
+  uint64_t sum = 0;
+  for (const NumberList &list : lists) {
+    sum += list.bytes();
+  }
+  return sum;
+}
+
+Result<InferReply> writeInferReply(std::string_view model, std::string_view version, std::string_view id, const std::vector<ReplyOutput> &outputs, uint64_t mostElements) {
+  uint64_t elements = 0;
+  for (const ReplyOutput &output : outputs) {
+    elements += output.isBinary ? 0 : output.bytes.size() / (bitWidth(output.dtype) / 8);
+  }
+  if (elements > mostElements) {
+    return Status::error(ErrorId::RequestTooLarge, fmt::format("the outputs have {} elements, but a reply has at most {} as JSON", elements, mostElements), "ask for the outputs as binary data");
+  }
   InferReply reply;
   std::string &json = reply.json;
   json = "{";

@@ -36,9 +36,11 @@ struct InferRequest {
   /// Empty: all outputs, binary where `binaryByDefault`.
   std::vector<RequestedOutput> outputs;
   bool binaryByDefault = false;
-  uint64_t priority = 0;
   uint64_t timeoutMicroseconds = 0; ///< 0: none
   std::vector<NumberList> lists;
+
+  /// Memory of the lists.
+  uint64_t listBytes() const;
 };
 
 /// Parses `body`, of which the first `jsonBytes` are JSON (all where none); the result refers to it. What does not depend on the
@@ -60,6 +62,7 @@ struct InferReply {
   bool hasBinary = false;
 };
 
-Result<InferReply> writeInferReply(std::string_view model, std::string_view version, std::string_view id, const std::vector<ReplyOutput> &outputs);
+/// TN0808 where outputs that are not binary have more elements together than `mostElements`: a number takes up to 25 bytes as text.
+Result<InferReply> writeInferReply(std::string_view model, std::string_view version, std::string_view id, const std::vector<ReplyOutput> &outputs, uint64_t mostElements);
 
 } // namespace tenon::server

@@ -24,6 +24,8 @@ public:
     values.push_back(bits);
   }
   size_t size() const { return kinds.size(); }
+  /// Memory that it takes.
+  uint64_t bytes() const { return kinds.capacity() * sizeof(Kind) + values.capacity() * sizeof(uint64_t); }
   /// Writes the elements as `dtype` to `out`, which holds size() of them. BadRequestTensor for a value that the type does not have,
   /// and for types that JSON has no numbers for; `name` is the tensor's.
   Status store(DType dtype, MutableBytes out, std::string_view name) const;

@@ -1,4 +1,4 @@
-// The one table of what the server answers: path, method, transport, role and operation. Matching a request, the answers 404 and 405,
+// The one table of what the server answers: path, method, transport, role and operation. Matching a request, the answers 404,
 // the rights of tokens and the test of all paths are made from it.
 
 #pragma once

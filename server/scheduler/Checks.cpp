@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 namespace tenon::server {
 namespace {
@@ -123,11 +124,16 @@ Status checkRequest(const Version &version, Job &job) {
     TENON_TRY(checkInput(job.request.inputs[at], port));
     job.order.push_back(at);
   }
+  std::set<const ModelPort *> asked;
   for (const RequestedOutput &output : job.request.outputs) {
-    if (!findPort(version.ports.outputs, output.name)) {
+    const ModelPort *port = findPort(version.ports.outputs, output.name);
+    if (!port) {
       std::vector<std::string> names = namesOf(version.ports.outputs);
       return Status::error(ErrorId::BadRequestTensor, fmt::format("output '{}' is not one of the model", output.name.substr(0, 255)),
                            didYouMean(output.name.substr(0, 255), names, fmt::format("it gives {}", fmt::join(names, ", "))));
+    }
+    if (!asked.insert(port).second) {
+      return Status::error(ErrorId::BadRequestTensor, fmt::format("output '{}' is asked for twice", output.name));
     }
   }
   if (version.config.maxBatchSize > 0 && !job.order.empty()) {

@@ -62,7 +62,7 @@ Json policyOf(const VersionPolicy &policy) {
 Json sumOf(const DurationSum &sum) { return {{"count", sum.count}, {"ns", sum.nanoseconds}}; }
 
 Json statisticsOf(const Version &version) {
-  const VersionStatistics &counted = version.statistics;
+  const VersionStatistics &counted = *version.statistics;
   Json none = {{"count", 0}, {"ns", 0}};
   return {{"name", version.model},
           {"version", version.number},
@@ -111,7 +111,7 @@ public:
   void outcomes() {
     head("tenon_requests_total", "counter", "Requests by how they ended.");
     each([&](const Version &version, const std::string &labels) {
-      const VersionStatistics &counted = version.statistics;
+      const VersionStatistics &counted = *version.statistics;
       const std::pair<std::string_view, uint64_t> rows[] = {{"ok", counted.success.count},
                                                             {"rejected", counted.rejected},
                                                             {"timed_out", counted.timedOut},
@@ -128,7 +128,7 @@ public:
     each([&](const Version &version, const std::string &labels) {
       for (const auto &[stage, member] : stages) {
         std::string all = stage.empty() ? labels : fmt::format("{},stage=\"{}\"", labels, stage);
-        histogram(name, all, version.statistics.*member);
+        histogram(name, all, (*version.statistics).*member);
       }
     });
   }
@@ -164,7 +164,7 @@ private:
 } // namespace
 
 std::string describeServer(std::string_view version) {
-  return textOf({{"name", "tenon"}, {"version", version}, {"extensions", {"binary_tensor_data", "model_configuration", "model_repository", "statistics", "schedule_policy"}}});
+  return textOf({{"name", "tenon"}, {"version", version}, {"extensions", {"binary_tensor_data", "model_configuration", "model_repository", "statistics"}}});
 }
 
 std::string describeModel(const Models &models, const Version &version) {
@@ -213,14 +213,15 @@ Result<std::string> describeStatistics(const Models &models, const std::string &
 std::string describeIndex(const Models &models, bool onlyReady) {
   Json list = Json::array();
   for (const auto &[name, model] : models.all()) {
-    if (!model.problem.isOk() && !onlyReady) {
+    if (!model.problem.isOk() && model.versions.empty() && !onlyReady) {
       list.push_back({{"name", name}, {"version", ""}, {"state", "UNAVAILABLE"}, {"reason", model.problem.toString()}});
     }
     for (const auto &[number, version] : model.versions) {
       if (onlyReady && version->state != VersionState::Ready) {
         continue;
       }
-      std::string reason = version->state == VersionState::Unloaded ? "unloaded" : version->problem.isOk() ? "" : version->problem.toString();
+      const Status &problem = model.problem.isOk() ? version->problem : model.problem;
+      std::string reason = !problem.isOk() ? problem.toString() : version->state == VersionState::Unloaded ? "unloaded" : "";
       list.push_back({{"name", name}, {"version", version->number}, {"state", stateName(version->state)}, {"reason", reason}});
     }
   }
@@ -230,8 +231,8 @@ std::string describeIndex(const Models &models, bool onlyReady) {
 std::string describeMetrics(const Models &models) {
   MetricsText metrics(models);
   metrics.outcomes();
-  metrics.family("tenon_inferences_total", "counter", "Rows of batches that were computed.", [](const Version &version) { return version.statistics.inferences; });
-  metrics.family("tenon_executions_total", "counter", "Runs of the model.", [](const Version &version) { return version.statistics.executions; });
+  metrics.family("tenon_inferences_total", "counter", "Rows of batches that were computed.", [](const Version &version) { return version.statistics->inferences; });
+  metrics.family("tenon_executions_total", "counter", "Runs of the model.", [](const Version &version) { return version.statistics->executions; });
   metrics.family("tenon_queue_length", "gauge", "Requests that wait.", [](const Version &version) { return version.queue.size(); });
   metrics.family("tenon_requests_running", "gauge", "Requests that instances of the model run.", [](const Version &version) {
     return std::count_if(version.instances.begin(), version.instances.end(), [](const std::unique_ptr<Instance> &instance) { return instance->job != nullptr; });

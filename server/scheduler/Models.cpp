@@ -1,12 +1,24 @@
 // Loading, unloading and the life of the worker; requests are in Requests.cpp. One file, since each of the three changes the states of the others.
+//
+//   state      held by                     left by
+//   Loading    byKey; Model::versions,     settle: Ready or Failed; retire (an unload): Unloaded
+//              unless one there is Ready
+//   Ready      byKey, Model::versions      retire: Unloading; the worker's end: Loading again
+//   Unloading  byKey                       finishRetired, when nothing of it waits or runs: Unloaded
+//   Failed     Model::versions             a new load, which takes its place
+//   Unloaded   Model::versions             a new load, which takes its place
+//
+// A version whose instance runs is in byKey: Models::running points into it.
 
 #include "server/scheduler/Models.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <csignal>
+#include <system_error>
 
 #include <fcntl.h>
 #include <sys/eventfd.h>
@@ -42,16 +54,36 @@ int64_t numberOf(const std::string &version) {
   return result.ec == std::errc() && result.ptr == version.data() + version.size() ? number : -1;
 }
 
+Status noDescriptors() { return Status::error(ErrorId::TooManyFiles, "no descriptors for a model's engine and instances", "raise the limit with `ulimit -n`"); }
+
 Result<std::unique_ptr<Instance>> makeInstance(ControlMessage &load) {
   std::unique_ptr<Instance> instance = std::make_unique<Instance>();
   TENON_ASSIGN(instance->memory, SharedMemory::create(kMailboxBytes));
-  instance->wake = Descriptor(eventfd(0, EFD_CLOEXEC));
+  instance->wake = Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   load.descriptors.emplace_back(dup(instance->memory->descriptor()));
   load.descriptors.emplace_back(dup(instance->wake.get()));
   if (!instance->wake.isOpen() || !load.descriptors.back().isOpen()) {
-    return Status::error(ErrorId::TooManyFiles, "no descriptors for an instance of a model", "raise the limit with `ulimit -n`");
+    return noDescriptors();
   }
   return instance;
+}
+
+/// Opens the engine's file for the first worker; for the next ones it is that file, whatever has its name by then.
+Status openEngine(Version &version) {
+  struct stat facts = {};
+  if (version.file.isOpen()) {
+    bool isSame = fstat(version.file.get(), &facts) == 0 && facts.st_size == version.facts.st_size && facts.st_mtim.tv_sec == version.facts.st_mtim.tv_sec &&
+                  facts.st_mtim.tv_nsec == version.facts.st_mtim.tv_nsec;
+    return isSame ? Status::ok() : Status::error(ErrorId::FileReadFailed, fmt::format("the engine '{}' was changed after it was loaded", version.path), "load the model again");
+  }
+  version.file = Descriptor(open(version.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (version.file.isOpen() && fstat(version.file.get(), &version.facts) == 0) {
+    return Status::ok();
+  }
+  if (errno == EMFILE || errno == ENFILE) {
+    return noDescriptors();
+  }
+  return Status::error(ErrorId::FileNotFound, fmt::format("the engine '{}' cannot be opened: {}", version.path, std::generic_category().message(errno)), "mend that, then load the model again");
 }
 
 } // namespace
@@ -101,7 +133,9 @@ void Models::startWorker() {
 
 void Models::workerEnded(int how) {
   options.log(fmt::format("the worker process {}; it is started again", describeEnd(how)));
+  collectAnswers(); // those that it gave before its end
   worker.reset();
+  sentKey = 0;
   std::vector<std::shared_ptr<Job>> lost;
   std::vector<Version *> blamed;
   for (auto &[version, instance] : running) {
@@ -109,14 +143,16 @@ void Models::workerEnded(int how) {
     blamed.push_back(version);
   }
   running.clear();
-  if (blamed.empty()) {
-    // Loads go one by one, in the order of their keys.
-    for (auto &[key, version] : byKey) {
-      if (version->state == VersionState::Loading) {
-        blamed.push_back(version.get());
-        break;
-      }
-    }
+  for (std::shared_ptr<Job> &job : lost) {
+    end(job, Status::error(ErrorId::WorkerLost, fmt::format("the worker process {} while it ran the request", describeEnd(how)), "the server's log tells more; the worker is started again"));
+  }
+  Version *loading = firstLoading();
+  if (loading && !blamed.empty() && isCrash(how)) {
+    // The one that loads or one of those that run: the next worker loads all before it runs any, and so tells which.
+    runsAfterLoads = true;
+    blamed.clear();
+  } else if (loading && blamed.empty()) {
+    blamed.push_back(loading);
   }
   std::sort(blamed.begin(), blamed.end());
   blamed.erase(std::unique(blamed.begin(), blamed.end()), blamed.end());
@@ -130,13 +166,9 @@ void Models::workerEnded(int how) {
       byKey.erase(key);
       settle(version, Status::error(ErrorId::ModelQuarantined, fmt::format("model '{}' version {} ended its worker process {} times and is not loaded again", version->model, version->number, version->crashes),
                                     "load it again once the engine was replaced"));
-    } else if (version->state == VersionState::Unloading && version->queue.empty()) {
-      byKey.erase(key);
-      version->state = VersionState::Unloaded;
+    } else {
+      finishRetired(*version); // what it ran is answered
     }
-  }
-  for (std::shared_ptr<Job> &job : lost) {
-    end(job, Status::error(ErrorId::WorkerLost, fmt::format("the worker process {} while it ran the request", describeEnd(how)), "the server's log tells more; the worker is started again"));
   }
   restart.expires_at(std::max(Clock::now(), lastStart + kRestartPeriod));
   restart.async_wait([this](boost::system::error_code error) {
@@ -144,6 +176,16 @@ void Models::workerEnded(int how) {
       startWorker();
     }
   });
+}
+
+Version *Models::firstLoading() const {
+  // Loads go one by one, in the order of their keys.
+  for (auto &[key, version] : byKey) {
+    if (version->state == VersionState::Loading) {
+      return version.get();
+    }
+  }
+  return nullptr;
 }
 
 std::vector<std::shared_ptr<Version>> Models::beginLoads(FoundModel found) {
@@ -165,10 +207,10 @@ std::vector<std::shared_ptr<Version>> Models::beginLoads(FoundModel found) {
     version->path = each.path;
     version->config = found.config;
     std::shared_ptr<Version> &present = model.versions[numberOf(each.version)];
+    if (present) {
+      version->statistics = present->statistics;
+    }
     if (!present || present->state != VersionState::Ready) {
-      if (present) {
-        std::swap(present->statistics, version->statistics); // counters go on
-      }
       present = version; // else it takes its place once it is ready
     }
     begun.push_back(version);
@@ -182,18 +224,30 @@ void Models::loadAgain(const std::shared_ptr<Version> &version) {
   if (version->state != VersionState::Unloading) {
     version->state = VersionState::Loading;
   }
+  version->needsLoad = true;
   byKey[version->key] = version;
-  if (worker) {
-    sendLoad(version); // else it is sent once there is a worker
+  sendNextLoad();
+}
+
+void Models::sendNextLoad() {
+  // One after the other: the socket holds few messages, and few descriptors that are on their way.
+  while (worker && sentKey == 0) {
+    std::map<uint64_t, std::shared_ptr<Version>>::iterator next = std::find_if(byKey.begin(), byKey.end(), [](const auto &each) { return each.second->needsLoad; });
+    if (next == byKey.end()) {
+      return;
+    }
+    std::shared_ptr<Version> version = next->second;
+    version->needsLoad = false;
+    sendLoad(version);
   }
 }
 
 void Models::sendLoad(const std::shared_ptr<Version> &version) {
   ControlMessage load = {ControlMessage::Kind::Load, version->key, options.threads, "", {}};
-  load.descriptors.emplace_back(open(version->path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  Status problem = Status::ok();
-  if (!load.descriptors[0].isOpen()) {
-    problem = Status::error(ErrorId::FileNotFound, fmt::format("the engine '{}' cannot be opened", version->path), "put it back, then load the model again");
+  Status problem = openEngine(*version);
+  load.descriptors.emplace_back(dup(version->file.get()));
+  if (problem.isOk() && !load.descriptors[0].isOpen()) {
+    problem = noDescriptors();
   }
   version->instances.clear();
   for (uint64_t i = 0; i < version->config.instances && problem.isOk(); ++i) {
@@ -209,10 +263,23 @@ void Models::sendLoad(const std::shared_ptr<Version> &version) {
     settle(version, std::move(problem));
     return;
   }
+  sentKey = version->key;
   worker->send(load);
 }
 
 void Models::handle(ControlMessage message) {
+  if (message.kind != ControlMessage::Kind::Loaded && message.kind != ControlMessage::Kind::LoadFailed) {
+    return;
+  }
+  if (sentKey == 0 || message.key != sentKey) {
+    return; // an answer that nobody asked for, of a worker that engines may have taken over: a version that runs stays as it is
+  }
+  sentKey = 0;
+  loadAnswered(std::move(message));
+  sendNextLoad();
+}
+
+void Models::loadAnswered(ControlMessage message) {
   std::map<uint64_t, std::shared_ptr<Version>>::iterator found = byKey.find(message.key);
   if (found == byKey.end()) {
     return;
@@ -221,7 +288,7 @@ void Models::handle(ControlMessage message) {
   if (message.kind == ControlMessage::Kind::LoadFailed) {
     byKey.erase(found);
     settle(version, decodeError(message.value, message.text).prefix(fmt::format("model '{}' version {}", version->model, version->number)));
-  } else if (message.kind == ControlMessage::Kind::Loaded) {
+  } else {
     Result<ModelPorts> ports = decodePorts(message.text);
     Status problem = ports.isOk() ? Status::ok() : ports.takeStatus();
     if (problem.isOk()) {
@@ -250,13 +317,13 @@ void Models::settle(const std::shared_ptr<Version> &version, Status problem) {
     if (present->key > version->key) {
       retire(version); // a later load is under way
     } else if (present != version) {
-      std::swap(present->statistics, version->statistics); // counters of a version go on
       std::shared_ptr<Version> old = std::exchange(present, version);
       retire(old);
     }
     dispatch(*version);
   } else {
     version->instances.clear();
+    version->file = Descriptor();
     std::deque<std::shared_ptr<Job>> queued = std::move(version->queue);
     version->queue.clear();
     for (std::shared_ptr<Job> &job : queued) {
@@ -267,6 +334,18 @@ void Models::settle(const std::shared_ptr<Version> &version, Status problem) {
   version->onSettled.clear();
   for (std::function<void()> &tell : told) {
     tell();
+  }
+  releaseRuns();
+}
+
+void Models::releaseRuns() {
+  if (!runsAfterLoads || firstLoading()) {
+    return;
+  }
+  runsAfterLoads = false;
+  std::map<uint64_t, std::shared_ptr<Version>> held = byKey;
+  for (auto &[key, version] : held) {
+    dispatch(*version);
   }
 }
 
@@ -290,12 +369,14 @@ void Models::finishRetired(Version &version) {
     worker->send({ControlMessage::Kind::Unload, version.key, 0, "", {}});
   }
   version.instances.clear();
+  version.file = Descriptor();
   std::vector<std::function<void()>> told = std::move(version.onSettled);
   version.onSettled.clear();
   byKey.erase(version.key); // may be the last pointer
   for (std::function<void()> &tell : told) {
     tell();
   }
+  releaseRuns();
 }
 
 void Models::load(const std::string &name, std::function<void(Status)> onEnd) {
@@ -319,11 +400,14 @@ void Models::load(const std::string &name, std::function<void(Status)> onEnd) {
       if (--*pending > 0) {
         return;
       }
-      if (first->isOk()) {
-        // What the folder does not ask for any more goes.
+      models[version->model].problem = *first;
+      // A load that a later one or an unload overtook decides nothing.
+      bool isCurrent = std::all_of(begun.begin(), begun.end(), [](const auto &each) { return each->state == VersionState::Ready; });
+      if (first->isOk() && isCurrent) {
+        // What the folder does not ask for any more goes; what a later load asked for has a later key.
         std::map<int64_t, std::shared_ptr<Version>> present = models[version->model].versions;
         for (auto &[number, other] : present) {
-          if (std::find(begun.begin(), begun.end(), other) == begun.end()) {
+          if (std::find(begun.begin(), begun.end(), other) == begun.end() && other->key < begun.back()->key) {
             models[version->model].versions.erase(number);
             retire(other);
           }
@@ -353,8 +437,17 @@ void Models::unload(const std::string &name, std::function<void(Status)> onEnd) 
       onEnd(Status::ok());
     }
   };
-  std::map<int64_t, std::shared_ptr<Version>> versions = found->second.versions;
-  for (auto &[number, version] : versions) {
+  std::vector<std::shared_ptr<Version>> versions;
+  for (auto &[number, version] : found->second.versions) {
+    versions.push_back(version);
+  }
+  // Those that are loaded to take the place of one.
+  for (auto &[key, version] : byKey) {
+    if (version->model == name && version->state == VersionState::Loading && std::find(versions.begin(), versions.end(), version) == versions.end()) {
+      versions.push_back(version);
+    }
+  }
+  for (std::shared_ptr<Version> &version : versions) {
     retire(version);
     if (version->state == VersionState::Unloading) {
       ++*pending;
@@ -369,9 +462,15 @@ bool Models::isReady() const {
     return false;
   }
   return std::all_of(models.begin(), models.end(), [](const auto &model) {
-    return model.second.problem.isOk() && std::all_of(model.second.versions.begin(), model.second.versions.end(), [](const auto &each) {
-             return each.second->state == VersionState::Ready || each.second->state == VersionState::Unloaded;
-           });
+    // A load that failed while another version serves leaves the model as it was.
+    bool isProblem = !model.second.problem.isOk();
+    for (const auto &[number, version] : model.second.versions) {
+      if (version->state != VersionState::Ready && version->state != VersionState::Unloaded) {
+        return false;
+      }
+      isProblem = isProblem && version->state != VersionState::Ready;
+    }
+    return !isProblem;
   });
 }
 

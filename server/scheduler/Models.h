@@ -28,7 +28,7 @@ struct ModelsOptions {
 
 struct Model {
   std::string name;
-  Status problem; ///< of the folder or the configuration
+  Status problem; ///< of the last load, and of the folder or the configuration
   std::map<int64_t, std::shared_ptr<Version>> versions;
 };
 
@@ -50,6 +50,8 @@ public:
   Result<std::shared_ptr<Job>> submit(const std::string &model, const std::string &version, InferRequest request, std::function<void(Result<InferResult>)> onEnd);
   /// The caller has gone: its place in the queue is free again, onEnd is not called any more.
   void cancel(const std::shared_ptr<Job> &job);
+  /// A result could not be turned into a reply.
+  void countFailure(const Job &job);
   /// A result was turned into a reply.
   void countReply(InferResult &result, uint64_t copyOutNanoseconds);
 
@@ -69,8 +71,14 @@ public:
 private:
   void startWorker();
   void workerEnded(int how);
+  /// The version that a worker loads now, or will first; null where there is none.
+  Version *firstLoading() const;
+  /// Ends runsAfterLoads when nothing is loaded any more.
+  void releaseRuns();
   /// Versions of `found` under way to the worker; each settles once.
   std::vector<std::shared_ptr<Version>> beginLoads(FoundModel found);
+  /// Tells the worker of the next load, unless it has one to answer.
+  void sendNextLoad();
   void sendLoad(const std::shared_ptr<Version> &version);
   /// A load ended: well, or with `problem`.
   void settle(const std::shared_ptr<Version> &version, Status problem);
@@ -80,6 +88,7 @@ private:
   /// The same version under another key, for a worker that has not seen it.
   void loadAgain(const std::shared_ptr<Version> &version);
   void handle(ControlMessage message);
+  void loadAnswered(ControlMessage message);
   void collectAnswers();
   void dispatch(Version &version);
   Status fill(Instance &instance, Job &job);
@@ -89,6 +98,8 @@ private:
   Result<InferResult> readResult(Version &version, Instance &instance);
   void end(const std::shared_ptr<Job> &job, Result<InferResult> result);
   void armDeadline();
+  /// The job does not wait any more.
+  void dropDeadline(Job &job);
 
   boost::asio::any_io_executor executor;
   ModelFolder folder;
@@ -98,11 +109,14 @@ private:
   std::map<std::string, Model> models;
   std::map<uint64_t, std::shared_ptr<Version>> byKey; ///< those that a worker has or loads
   std::vector<std::pair<Version *, Instance *>> running;
-  std::multimap<Clock::time_point, std::weak_ptr<Job>> deadlines;
+  Deadlines deadlines; ///< of queued jobs
   uint64_t lastKey = 0;
+  uint64_t sentKey = 0; ///< of the load that the worker has not answered; 0: none
   uint64_t starts = 0;
   Clock::time_point lastStart;
   bool draining = false;
+  /// After a crash that may be of a load or of a run: nothing runs until all loads have ended.
+  bool runsAfterLoads = false;
 };
 
 } // namespace tenon::server

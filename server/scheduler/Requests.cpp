@@ -58,18 +58,18 @@ Result<std::shared_ptr<Job>> Models::submit(const std::string &model, const std:
   job->request = std::move(request);
   Status problem = checkRequest(target, *job);
   if (problem.isOk() && target.queue.size() >= options.mostQueued) {
-    ++target.statistics.rejected;
+    ++target.statistics->rejected;
     problem = Status::error(ErrorId::QueueFull, fmt::format("{} requests wait for model '{}' already", target.queue.size(), target.model), "send fewer at once, or try again later");
   }
   if (!problem.isOk()) {
-    target.statistics.failure.add(nanosecondsSince(job->arrival));
+    countFailure(*job);
     return problem;
   }
   job->onEnd = std::move(onEnd);
   target.queue.push_back(job);
   if (job->request.timeoutMicroseconds > 0) {
     constexpr uint64_t kMostWait = uint64_t(1) << 40; // of microseconds: no sum overflows
-    deadlines.emplace(job->arrival + std::chrono::microseconds(std::min(job->request.timeoutMicroseconds, kMostWait)), job);
+    job->deadline = deadlines.emplace(job->arrival + std::chrono::microseconds(std::min(job->request.timeoutMicroseconds, kMostWait)), job);
     armDeadline();
   }
   // Later: the caller must have the job before it ends.
@@ -77,20 +77,28 @@ Result<std::shared_ptr<Job>> Models::submit(const std::string &model, const std:
   return job;
 }
 
+void Models::dropDeadline(Job &job) {
+  if (job.deadline) {
+    deadlines.erase(*std::exchange(job.deadline, std::nullopt));
+  }
+}
+
 void Models::cancel(const std::shared_ptr<Job> &job) {
   if (!job->onEnd) {
     return;
   }
+  dropDeadline(*job);
   job->onEnd = nullptr;
   job->isCancelled = true;
-  ++job->version->statistics.cancelled;
+  ++job->version->statistics->cancelled;
   std::erase(job->version->queue, job);
   finishRetired(*job->version);
 }
 
 void Models::end(const std::shared_ptr<Job> &job, Result<InferResult> result) {
-  if (!result.isOk()) {
-    job->version->statistics.failure.add(nanosecondsSince(job->arrival));
+  dropDeadline(*job);
+  if (!result.isOk() && !job->isCancelled) { // that is counted already
+    countFailure(*job);
   }
   if (std::function<void(Result<InferResult>)> tell = std::exchange(job->onEnd, nullptr)) {
     tell(std::move(result));
@@ -108,9 +116,13 @@ void Models::armDeadline() {
     }
     while (!deadlines.empty() && deadlines.begin()->first <= Clock::now()) {
       std::shared_ptr<Job> job = deadlines.begin()->second.lock();
-      deadlines.erase(deadlines.begin());
-      if (job && std::erase(job->version->queue, job) > 0) {
-        ++job->version->statistics.timedOut;
+      if (!job) {
+        deadlines.erase(deadlines.begin());
+        continue;
+      }
+      dropDeadline(*job);
+      if (std::erase(job->version->queue, job) > 0) {
+        ++job->version->statistics->timedOut;
         end(job, Status::error(ErrorId::RequestTimedOut, fmt::format("the request waited longer than its time-out of {} µs", job->request.timeoutMicroseconds)));
         finishRetired(*job->version);
       }
@@ -120,12 +132,13 @@ void Models::armDeadline() {
 }
 
 void Models::dispatch(Version &version) {
-  bool takesRuns = worker && (version.state == VersionState::Ready || version.state == VersionState::Unloading);
+  bool takesRuns = worker && worker->id() > 0 && !runsAfterLoads && (version.state == VersionState::Ready || version.state == VersionState::Unloading);
   for (size_t i = 0; takesRuns && i < version.instances.size() && !version.queue.empty(); ++i) {
     Instance &instance = *version.instances[i];
     while (!instance.job && !version.queue.empty()) {
       std::shared_ptr<Job> job = std::move(version.queue.front());
       version.queue.pop_front();
+      dropDeadline(*job);
       job->times.queue = nanosecondsSince(job->arrival);
       Status status = fill(instance, *job);
       if (!status.isOk()) {
@@ -248,13 +261,15 @@ Result<InferResult> Models::readResult(Version &version, Instance &instance) {
       return damaged("an output does not fit the model");
     }
   }
-  version.statistics.inferences += job.rows;
-  ++version.statistics.executions;
+  version.statistics->inferences += job.rows;
+  ++version.statistics->executions;
   return result;
 }
 
+void Models::countFailure(const Job &job) { job.version->statistics->failure.add(nanosecondsSince(job.arrival)); }
+
 void Models::countReply(InferResult &result, uint64_t copyOutNanoseconds) {
-  VersionStatistics &statistics = result.version->statistics;
+  VersionStatistics &statistics = *result.version->statistics;
   uint64_t total = nanosecondsSince(result.arrival);
   statistics.success.add(total);
   statistics.request.add(total);

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include "server/ipc/Descriptor.h"
 #include "server/ipc/Mailbox.h"
 #include "server/protocol/InferRequest.h"
 #include "server/protocol/ModelConfig.h"
@@ -11,15 +12,21 @@
 #include <chrono>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include <sys/stat.h>
 
 namespace tenon::server {
 
 using Clock = std::chrono::steady_clock;
 
 struct Version;
+struct Job;
+using Deadlines = std::multimap<Clock::time_point, std::weak_ptr<Job>>;
 
 /// What a request gave: the outputs lie in a slab, which this keeps.
 struct InferResult {
@@ -40,6 +47,7 @@ struct Job {
   std::vector<size_t> order; ///< of the model's inputs in the request's
   uint64_t rows = 1;
   StageTimes times;
+  std::optional<Deadlines::iterator> deadline; ///< while it waits and has one
   bool isCancelled = false;
 };
 
@@ -58,9 +66,13 @@ struct Version {
   std::string model;
   std::string number;
   std::string path;
+  /// The engine's file as it was when a worker first loaded it, for the workers after that one.
+  Descriptor file;
+  struct stat facts = {};
   ModelConfig config;
   /// Names the version to workers; another after each load, so that late messages are told apart.
   uint64_t key = 0;
+  bool needsLoad = false; ///< the worker has not been told of it
   VersionState state = VersionState::Unloaded;
   Status problem; ///< of a failed load
   ModelPorts ports;
@@ -70,7 +82,8 @@ struct Version {
   std::vector<std::function<void()>> onSettled;
   uint64_t outputRoom = 0; ///< that outputs took before
   unsigned crashes = 0;    ///< of the worker while the version ran or was loaded
-  VersionStatistics statistics;
+  /// Of the model and the number: those that are loaded after one another share it.
+  std::shared_ptr<VersionStatistics> statistics = std::make_shared<VersionStatistics>();
 };
 
 /// Checks a loaded version against its configuration; TN0805, or TN0818 for types that the protocol lacks.

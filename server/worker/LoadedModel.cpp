@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,8 +25,11 @@ bool await(int event) {
   uint64_t count = 0;
   ssize_t bytes;
   do {
+    // The event does not block, since the front writes to it and must not be stopped by what a worker did with it.
+    pollfd ready = {event, POLLIN, 0};
+    poll(&ready, 1, -1);
     bytes = read(event, &count, sizeof(count));
-  } while (bytes < 0 && errno == EINTR);
+  } while (bytes < 0 && (errno == EINTR || errno == EAGAIN));
   return bytes == sizeof(count);
 }
 

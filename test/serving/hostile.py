@@ -6,6 +6,7 @@ Classes: JSON, tensors, lengths, encodings, framing, paths, slow clients.
 import gzip
 import json
 import random
+import socket
 import time
 import unittest
 import zlib
@@ -65,6 +66,7 @@ BODIES = {  # name: (body, status, error)
     "input missing": (b'{"inputs":[]}', 400, "TN0807"),
     "input twice": (json.dumps({"inputs": [input_of(), input_of()]}).encode(), 400, "TN0807"),
     "unknown output": (json.dumps({"inputs": [input_of()], "outputs": [{"name": "logit"}]}).encode(), 400, "TN0807"),
+    "output twice": (json.dumps({"inputs": [input_of()], "outputs": [{"name": "logits"}] * 2}).encode(), 400, "TN0807"),
     "wrong rank": (infer(shape=[PIXELS]), 400, "TN0807"),
     "high rank": (infer(shape=[1] * 33), 400, "TN0807"),
     "wrong count": (infer(data=[0]), 400, "TN0807"),
@@ -160,6 +162,10 @@ class Hostile(ServingTest):
         answer = self.server.raw(both, to_end=True)
         self.assertEqual(2, answer.count(b"HTTP/1.1 200 "), answer)
         self.assertLess(answer.index(b"live"), answer.index(b"extensions"))
+        # The answer to HEAD has no body, so the next one begins behind its header.
+        both = message("HEAD /v2/health/live HTTP/1.1") + message("GET /v2 HTTP/1.1", "Connection: close")
+        second = self.server.raw(both, to_end=True).partition(b"\r\n\r\n")[2]
+        self.assertTrue(second.startswith(b"HTTP/1.1 200 "), second)
         smuggled = post("Transfer-Encoding: gzip", body=message("GET /v2/health/live HTTP/1.1"))
         self.assertNotIn(b"live", self.server.raw(smuggled, to_end=True))
 
@@ -187,6 +193,35 @@ class Hostile(ServingTest):
                 self.server.raw(bytes(sent), shuts=True)
         self.assertEqual(200, self.answer(sized(VALID))[0], f"seed {seed}")
         self.assertEqual(worker, self.server.worker(), f"seed {seed}")
+
+
+class Memory(ServingTest):
+    """--max-bodies bounds what requests hold, and nothing that they only announce."""
+
+    def test_announced(self):
+        for header in ["Transfer-Encoding: chunked", "Content-Length: 1000000"]:
+            with self.subTest(header), Server(self.folder / "models", "--max-body", 1, "--max-bodies", 1) as server:
+                with socket.create_connection(("127.0.0.1", server.port)) as slow:
+                    slow.sendall(post(header))
+                    time.sleep(0.3)
+                    self.assertIn(b" 200 OK", server.raw(post("Transfer-Encoding: chunked", body=b"%x\r\n%s\r\n0\r\n\r\n" % (len(VALID), VALID)))[:20])
+
+    def hold(self, most, body, *headers):
+        """Sends the request to a server that cannot answer it yet, and then a second time; the second answer."""
+        with Server(self.folder / "models", "--max-body", most, "--max-bodies", most) as server:
+            with server.paused(), socket.create_connection(("127.0.0.1", server.port)) as first:
+                first.sendall(sized(body, *headers))
+                server.wait_until(lambda: server.metric("tenon_requests_running") == 1)
+                answer = server.raw(sized(body, *headers), timeout=5)
+            return answer
+
+    def test_decompressed(self):
+        self.assertIn(b"TN0812", self.hold(4, gzip.compress(VALID + b" " * (3 << 20)), "Content-Encoding: gzip"))
+
+    def test_number_lists(self):
+        """Nine bytes an element, of which the text has two."""
+        rows = 200
+        self.assertIn(b"TN0812", self.hold(3, infer(shape=[rows, 1, 28, 28], data=[0] * rows * PIXELS).replace(b" ", b"")))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 """What changes while a server runs: loads, versions, queues, clients that go, workers that end, and the server's own end."""
 
+import contextlib
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -109,6 +111,51 @@ class Lifecycle(ServingTest):
             self.assertEqual(200, server.post("/v2/repository/models/cnn/load")[0])
             self.assertEqual(200, server.infer()[0])
 
+    def test_crash_beside_a_load(self):
+        """A crash while one model is loaded and another runs blames neither: the next worker tells which it was."""
+        models = self.folder / "pair"
+        models.mkdir()
+        shutil.copy(self.folder / "models/cnn.tenon", models / "cnn.tenon")
+        with Server(models, "--threads", 1) as server:
+            shutil.copy(models / "cnn.tenon", models / "other.tenon")
+            for _ in range(2):
+                running = self.slow(server)
+                with server.paused() as worker:
+                    load = InBackground(lambda: server.post("/v2/repository/models/other/load"))
+                    server.wait_until(lambda: b"other" in server.call("POST", "/v2/repository/index", b"")[2] and server.state("other") == "LOADING")
+                    os.kill(worker, signal.SIGSEGV)
+                self.refused(running.wait(), 500, "TN0814")
+                self.assertEqual(200, load.wait()[0])
+                self.assertEqual(200, server.infer()[0])
+                self.assertEqual(200, server.post("/v2/repository/models/other/unload")[0])
+
+    def test_worker_ends_during_an_unload(self):
+        with Server(self.folder / "models", "--threads", 1) as server:
+            running = self.slow(server)
+            unload = InBackground(lambda: server.post("/v2/repository/models/cnn/unload", timeout=10))
+            server.wait_until(lambda: server.state() == "UNLOADING")
+            os.kill(server.worker(), signal.SIGKILL)
+            self.refused(running.wait(), 500, "TN0814")
+            self.assertEqual((200, {}), unload.wait())
+
+    def test_loads_at_once(self):
+        """Two loads of a model that is not loaded leave one version that serves; an unload goes over a load that is under way."""
+        with Server(self.folder / "models") as server:
+            load = lambda: server.post("/v2/repository/models/cnn/load")
+            self.assertEqual(200, server.post("/v2/repository/models/cnn/unload")[0])
+            with server.paused():
+                loads = [InBackground(load) for _ in range(2)]
+                time.sleep(0.5)
+            self.assertEqual([(200, {})] * 2, [each.wait() for each in loads])
+            self.assertEqual(200, server.infer()[0])
+            self.assertEqual("READY", server.state())
+            with server.paused():
+                loads = [InBackground(load)]
+                time.sleep(0.5)
+                self.assertEqual(200, server.post("/v2/repository/models/cnn/unload")[0])
+            loads[0].wait()
+            self.refused(server.infer(), 503, "TN0811")
+
     def test_end(self):
         """SIGTERM: what was accepted is answered, new requests are not, and the server ends by itself."""
         with Server(self.folder / "models", "--threads", 1) as server:
@@ -181,6 +228,65 @@ class Lifecycle(ServingTest):
             (models / "cnn.tenon").unlink()
             self.assertEqual(before, server.infer())
 
+    def restart(self, server):
+        os.kill(server.worker(), signal.SIGKILL)
+        server.wait_until(lambda: server.metric("tenon_worker_starts_total", None) > 1 and server.state() != "LOADING")
+
+    def test_engine_changed_before_a_restart(self):
+        """The next worker loads the file that was loaded first, not the one that took its name; one that was written into is told."""
+        models = self.folder / "replaced"
+        models.mkdir()
+        shutil.copy(self.folder / "models/cnn.tenon", models / "cnn.tenon")
+        with Server(models) as server:
+            before = server.infer()
+            (models / "new").write_bytes(b"no engine")
+            (models / "new").replace(models / "cnn.tenon")
+            self.restart(server)
+            self.assertEqual(before, server.infer())
+        shutil.copy(self.folder / "models/cnn.tenon", models / "cnn.tenon")
+        with Server(models) as server:
+            os.truncate(models / "cnn.tenon", 100)
+            self.restart(server)
+            self.assertIn("was changed", self.refused(server.infer(), 503, "TN0811"))
+            shutil.copy(self.folder / "models/cnn.tenon", models / "cnn.tenon")
+            self.assertEqual(200, server.post("/v2/repository/models/cnn/load")[0])
+            self.assertEqual(200, server.infer()[0])
+
+    def test_many_loads(self):
+        """However many loads are asked for at once, the worker gets them as it can take them."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if hard < 7000:
+            self.skipTest("6000 callers need more open files than are allowed")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        models = self.folder / "many"
+        models.mkdir()
+        shutil.copy(self.folder / "models/cnn.tenon", models / "cnn.tenon")
+        with Server(models, "--max-connections", 8000) as server, contextlib.ExitStack() as callers:
+            with server.paused():
+                waiting = []
+                for i in range(6000):
+                    (models / f"m{i}.tenon").write_bytes(b"no engine")
+                    waiting.append(callers.enter_context(socket.create_connection(("127.0.0.1", server.port))))
+                    waiting[-1].sendall(f"POST /v2/repository/models/m{i}/load HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n".encode())
+                server.wait_until(lambda: len(server.post("/v2/repository/index")[1]) == 6001)
+            self.assertEqual({b"HTTP/1.1 400"}, {each.recv(12) for each in waiting})
+            self.assertEqual(1, server.metric("tenon_worker_starts_total", None))
+
+    def test_few_descriptors(self):
+        """The soft limit of open files, as low as shells set it, does not bound the connections."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+        try:
+            server = Server(self.folder / "models")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        with server:
+            idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(80)]
+            self.assertEqual(200, server.infer(timeout=10)[0])
+            for connection in idle:
+                connection.close()
+
     def test_lenient(self):
         models = self.folder / "lenient"
         (models / "cnn/1").mkdir(parents=True)
@@ -189,6 +295,45 @@ class Lifecycle(ServingTest):
         with Server(models, "--lenient") as server:
             self.assertEqual(200, server.infer()[0])
             self.assertTrue(any("config.pbtxt:1: 'optimization'" in line for line in server.log), server.log)
+
+    def test_failed_reload(self):
+        """The model serves on and is ready; the index has the reason."""
+        models = self.folder / "reloaded"
+        (models / "cnn/1").mkdir(parents=True)
+        shutil.copy(self.folder / "models/cnn.tenon", models / "cnn/1/model.tenon")
+        (models / "new").write_bytes(b"no engine")
+        with Server(models, "--lenient") as server:
+            for code, spoil in [("TN0805", lambda: (models / "cnn/config.pbtxt").write_text("name: 3\n")),
+                                ("TN0502", lambda: ((models / "cnn/config.pbtxt").unlink(), (models / "new").replace(models / "cnn/1/model.tenon")))]:
+                spoil()
+                self.assertEqual(400, server.post("/v2/repository/models/cnn/load")[0])
+                self.assertEqual(200, server.get("/v2/health/ready")[0])
+                rows = server.post("/v2/repository/index")[1]
+                self.assertEqual(["READY"], [row["state"] for row in rows])
+                self.assertIn(code, rows[0]["reason"])
+                self.assertEqual(200, server.infer()[0])
+            shutil.copy(self.folder / "models/cnn.tenon", models / "cnn/1/model.tenon")
+            self.assertEqual(200, server.post("/v2/repository/models/cnn/load")[0])
+            self.assertEqual("", server.post("/v2/repository/index")[1][0]["reason"])
+
+    def test_counters_go_on(self):
+        """What the old version answers after a swap is counted."""
+        with Server(self.folder / "models", "--threads", 1) as server:
+            running = self.slow(server)
+            self.assertEqual(200, server.post("/v2/repository/models/cnn/load")[0])
+            self.assertEqual(200, running.wait()[0])
+            self.assertEqual(1, server.metric("tenon_requests_total", 'model="cnn",version="1",outcome="ok"'))
+
+    def test_second_signal(self):
+        with Server(self.folder / "models") as server, server.paused():
+            with socket.create_connection(("127.0.0.1", server.port)) as waiting:
+                body = json.dumps(request()).encode()
+                waiting.sendall(b"POST /v2/models/cnn/infer HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+                server.wait_until(lambda: server.metric("tenon_requests_running") == 1)
+                server.process.send_signal(signal.SIGTERM)
+                server.wait_until(lambda: any("has accepted" in line for line in server.log))
+                server.process.send_signal(signal.SIGTERM)
+                server.process.wait(5)
 
     def test_swaps_under_load(self):
         with Server(self.folder / "models") as server:

@@ -21,7 +21,9 @@ def fill(path):
 
 def routes():
     listed = subprocess.run([TENON, "serve", "--routes", "--json"], check=True, capture_output=True, text=True)
-    return json.loads(listed.stdout)["routes"]
+    value = json.loads(listed.stdout)
+    assert value["schema"] == "tenon.serve.routes/1", value["schema"]
+    return value["routes"]
 
 
 class Table(ServingTest):
@@ -94,6 +96,7 @@ class Answers(ServingTest):
     def test_metadata(self):
         server = json.loads(self.server.get("/v2")[1])
         self.assertIn("statistics", server["extensions"])
+        self.assertNotIn("schedule_policy", server["extensions"])  # priorities are passed over
         model = json.loads(self.server.get("/v2/models/cnn/versions/1")[1])
         self.assertEqual(["1"], model["versions"])
         self.assertEqual([{"name": "image", "datatype": "FP32", "shape": [-1, 1, 28, 28]}], model["inputs"])
@@ -124,12 +127,16 @@ class Answers(ServingTest):
         for _ in range(3):
             self.assertEqual(200, self.server.infer()[0])
         self.assertEqual(400, self.server.post("/v2/models/cnn/infer", {"inputs": []})[0])
+        # It runs, and its outputs have no form in JSON.
+        head = json.dumps({"inputs": [input_of(data=None, parameters={"binary_data_size": 4 * PIXELS})]}).encode()
+        sizes = {"Inference-Header-Content-Length": str(len(head))}
+        self.assertEqual(400, self.server.post("/v2/models/cnn/infer", head + b"\xff" * 4 * PIXELS, headers=sizes)[0])
         after = statistics()
-        self.assertEqual(3, after["inference_count"] - before["inference_count"])
-        self.assertEqual(3, after["execution_count"] - before["execution_count"])
+        self.assertEqual(4, after["inference_count"] - before["inference_count"])
+        self.assertEqual(4, after["execution_count"] - before["execution_count"])
         for name in ["success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss"]:
             grown = after["inference_stats"][name]["count"] - before["inference_stats"][name]["count"]
-            self.assertEqual({"fail": 1, "cache_hit": 0, "cache_miss": 0}.get(name, 3), grown, name)
+            self.assertEqual({"fail": 2, "cache_hit": 0, "cache_miss": 0}.get(name, 3), grown, name)
         self.assertGreater(after["last_inference"], 1_600_000_000_000)
         metrics = self.server.get("/metrics")[1].decode()
         count = after["inference_stats"]["success"]["count"]
@@ -162,6 +169,14 @@ class Doors(ServingTest):
         with Server(self.folder / "models", "--address", "0.0.0.0", "--insecure") as server:
             self.refuses("TN0802", "--port", server.port)
             self.assertEqual(200, server.infer()[0])
+
+    def test_first_line_as_json(self):
+        with subprocess.Popen([TENON, "serve", self.folder / "models", "--port", "0", "--json"], stdout=subprocess.PIPE, text=True) as process:
+            lines = [process.stdout.readline()]
+            while lines[-1] not in ("}\n", ""):
+                lines.append(process.stdout.readline())
+            process.terminate()
+        self.assertEqual("tenon.serve/1", json.loads("".join(lines))["schema"])
 
     def test_token_files(self):
         file = self.folder / "bad"

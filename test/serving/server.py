@@ -3,6 +3,7 @@
 Relies on the standard library and numpy only, so that every environment can use it.
 """
 
+import contextlib
 import http.client
 import json
 import os
@@ -99,6 +100,21 @@ class Server:
         """The process id of the worker."""
         children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         return int(children[0]) if children else None
+
+    @contextlib.contextmanager
+    def paused(self):
+        """The worker, which does nothing meanwhile: what is sent to it waits."""
+        worker = self.worker()
+        os.kill(worker, signal.SIGSTOP)
+        try:
+            yield worker
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGCONT)
+
+    def state(self, model="cnn"):
+        """The state of a model's only version in the index."""
+        return next(row["state"] for row in self.post("/v2/repository/index")[1] if row["name"] == model)
 
     def raw(self, *pieces, shuts=False, to_end=False, timeout=20):
         """Sends bytes as they are and gives what comes back: one whole answer, or with `to_end` all until the server closes."""

@@ -55,7 +55,9 @@ TEST(ModelConfig, RefusesWithLine) {
 }
 
 TEST(ModelConfig, AnyTextEnds) {
-  std::mt19937 random(std::random_device{}());
+  unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
   for (size_t length = 0; length < kConfig.size(); ++length) {
     (void)parseModelConfig(kConfig.substr(0, length), "f", true).isOk();
     std::string changed(kConfig);

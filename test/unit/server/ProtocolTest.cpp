@@ -6,10 +6,12 @@
 #include "server/protocol/JsonText.h"
 #include "server/protocol/Routes.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include <cstring>
+#include <ctime>
 #include <random>
 
 namespace tenon::server {
@@ -35,7 +37,9 @@ TEST(InferRequest, Reads) {
 
 TEST(InferRequest, NoTruncationAndNoByteEndsTheParser) {
   std::string body = std::string(kRequest) + "12345678";
-  std::mt19937 random(std::random_device{}());
+  unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
   for (size_t length = 0; length < body.size(); ++length) {
     EXPECT_FALSE(parseInferRequest(std::string_view(body).substr(0, length), kRequest.size()).isOk()) << length;
     std::string changed = body;
@@ -43,6 +47,29 @@ TEST(InferRequest, NoTruncationAndNoByteEndsTheParser) {
     (void)parseInferRequest(changed, kRequest.size()).isOk();
     (void)parseInferRequest(changed, length).isOk();
   }
+}
+
+TEST(InferRequest, ManyNamesTakeNoLongerThanTheyAreLong) {
+  std::string body = R"({"inputs":[)", prefix(1000, 'n');
+  constexpr int kInputs = 19'500;
+  for (int i = 0; i < kInputs; ++i) {
+    body += fmt::format("{}{{\"name\":\"{}{}\",\"datatype\":\"FP32\",\"shape\":[0],\"data\":[]}}", i ? "," : "", prefix, i);
+  }
+  body += "]}";
+  std::clock_t start = std::clock();
+  Result<InferRequest> request = parseInferRequest(body, std::nullopt);
+  ASSERT_TRUE(request.isOk()) << request.status().toString();
+  EXPECT_EQ(request->inputs.size(), static_cast<size_t>(kInputs));
+  EXPECT_LT(std::clock() - start, 2 * CLOCKS_PER_SEC); // seconds of the processor, so that others on the machine do not count
+}
+
+TEST(InferReply, BoundsNumbersAsText) {
+  std::vector<std::byte> bytes(40);
+  std::vector<ReplyOutput> outputs = {{"y", DType::F32, {10}, bytes, false}, {"z", DType::F32, {10}, bytes, false}};
+  EXPECT_TRUE(writeInferReply("m", "1", "", outputs, 20).isOk());
+  EXPECT_EQ(writeInferReply("m", "1", "", outputs, 19).status().id(), ErrorId::RequestTooLarge);
+  outputs[1].isBinary = true;
+  EXPECT_TRUE(writeInferReply("m", "1", "", outputs, 10).isOk());
 }
 
 TEST(JsonText, WritesWhatReadsBack) {

@@ -36,7 +36,7 @@ void printRoutes(Terminal &terminal) {
     list.push_back({{"method", nameOf(route.method)}, {"path", fmt::format("/{}", route.path)}, {"transport", "http"}, {"role", nameOf(route.role)}, {"operation", nameOf(route.operation)}});
     text += fmt::format("{:<5} {:<50} {}\n", nameOf(route.method), fmt::format("/{}", route.path), nameOf(route.role));
   }
-  terminal.json() ? terminal.printJson("tenon.serve.routes/1", {{"routes", list}}) : terminal.print(text);
+  terminal.json() ? terminal.printJson("serve.routes", {{"routes", list}}) : terminal.print(text);
 }
 
 std::chrono::milliseconds milliseconds(double seconds) { return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000)); }
@@ -66,7 +66,7 @@ Status runServe(ServeFlags &flags, Terminal &terminal) {
   options.log = [&](std::string_view line) { terminal.note(line); };
   options.onListening = [&](uint16_t port) {
     std::string host = options.address.find(':') == std::string::npos ? options.address : fmt::format("[{}]", options.address);
-    terminal.json() ? terminal.printJson("tenon.serve/1", {{"address", options.address}, {"port", port}}) : terminal.print(fmt::format("listening at http://{}:{}\n", host, port));
+    terminal.json() ? terminal.printJson("serve", {{"address", options.address}, {"port", port}}) : terminal.print(fmt::format("listening at http://{}:{}\n", host, port));
     static_cast<void>(terminal.finish()); // a reader waits for the line
   };
   return server::serve(options);
