@@ -45,10 +45,6 @@ std::string cut(const onnx::TensorData &data, const std::map<size_t, Indices> &k
   return bytes;
 }
 
-string_view bytesOf(const Indices &values) {
-  return {reinterpret_cast<const char *>(values.data()), values.size() * sizeof(int64_t)};
-}
-
 } // namespace
 
 Indices Removal::kept(Axis axis) const {
@@ -182,7 +178,7 @@ void Shrinker::setIntegers(size_t node, size_t operand, const Indices &numbers) 
         name, tensor->type, dims,
         {reinterpret_cast<const char *>(narrow.data()), narrow.size() * sizeof(int32_t)});
   } else {
-    edit.addConstant(name, onnx::DataType::Int64, dims, bytesOf(numbers));
+    edit.addConstant(name, onnx::DataType::Int64, dims, quant::bytesOf(numbers));
   }
   operand < own.inputs.size() ? edit.setOperand({node, operand}, name)
                               : edit.addOperand(node, name);
@@ -228,7 +224,7 @@ void Shrinker::setSizes(size_t node, size_t operand, Axes axes) {
               sizesName = edit.freshName(base + "_sizes"), result = edit.freshName(base + "_dims");
   const int64_t count[] = {static_cast<int64_t>(axes.size())};
   edit.addConstant(maskName, onnx::DataType::Bool, count, mask);
-  edit.addConstant(sizesName, onnx::DataType::Int64, count, bytesOf(sizes));
+  edit.addConstant(sizesName, onnx::DataType::Int64, count, quant::bytesOf(sizes));
   const std::string operands[] = {maskName, sizesName, std::string(own.inputs[operand])};
   edit.insertBefore(node, quant::nodeMessage("Where", result, operands, result));
   edit.setOperand({node, operand}, result);

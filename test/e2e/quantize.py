@@ -18,17 +18,10 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 from float_nets import Net, cnn, transformer
+from peer import by_peer
 from tool import CNN, SOURCE, TENON, ToolTest
 
 PICTURES = pathlib.Path("/usr/share/datasets/fashion-mnist")
-
-
-def by_peer(path, inputs):
-    """What the file says by its own: without rewriting, ONNX Runtime computes each node as it stands."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    return session.run(None, inputs)[0]
 
 
 def loss(actual, expected):

@@ -7,21 +7,10 @@ import unittest
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 from float_nets import cnn, transformer
+from peer import by_peer, distance
 from tool import ToolTest
-
-
-def by_peer(path, inputs):
-    """Without rewriting: ONNX Runtime's fusion of 8-bit floats makes an operator that it has not."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"]).run(None, inputs)[0]
-
-
-def distance(actual, expected):
-    return float(np.linalg.norm(actual - expected) / np.linalg.norm(expected))
 
 
 def gemms(opset=13):

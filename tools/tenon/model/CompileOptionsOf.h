@@ -9,6 +9,7 @@ namespace tenon::tool {
 
 pipeline::CompileOptions compileOptionsOf(const CompileRequest &request);
 
-frontend::ShapeOverride toOverride(const ShapeArgument &shape);
+/// To import a model with these shapes.
+frontend::ImportOptions importOptionsOf(const std::vector<ShapeArgument> &shapes);
 
 } // namespace tenon::tool

@@ -183,16 +183,6 @@ private:
   ModelFacts facts;
 };
 
-} // namespace
-
-std::vector<std::string> phaseNames() {
-  std::vector<std::string> names;
-  for (const auto &[name, phase] : kPhases) {
-    names.emplace_back(name);
-  }
-  return names;
-}
-
 frontend::ShapeOverride toOverride(const ShapeArgument &shape) {
   frontend::ShapeOverride result;
   result.input = shape.input;
@@ -203,6 +193,24 @@ frontend::ShapeOverride toOverride(const ShapeArgument &shape) {
     result.dims.push_back({kind, dim.min, dim.max});
   }
   return result;
+}
+
+} // namespace
+
+std::vector<std::string> phaseNames() {
+  std::vector<std::string> names;
+  for (const auto &[name, phase] : kPhases) {
+    names.emplace_back(name);
+  }
+  return names;
+}
+
+frontend::ImportOptions importOptionsOf(const std::vector<ShapeArgument> &shapes) {
+  frontend::ImportOptions options;
+  for (const ShapeArgument &shape : shapes) {
+    options.shapes.push_back(toOverride(shape));
+  }
+  return options;
 }
 
 pipeline::CompileOptions compileOptionsOf(const CompileRequest &request) {
@@ -319,10 +327,7 @@ Result<ModelFacts> readFacts(const std::string &path, const std::vector<ShapeArg
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   context.loadDialect<tn::TnDialect, mlir::func::FuncDialect>();
   tn::WeightStore store;
-  frontend::ImportOptions options;
-  for (const ShapeArgument &shape : shapes) {
-    options.shapes.push_back(toOverride(shape));
-  }
+  frontend::ImportOptions options = importOptionsOf(shapes);
   TENON_ASSIGN(frontend::ImportResult imported,
                frontend::importModel(path, options, context, store));
   ModelFacts declared;

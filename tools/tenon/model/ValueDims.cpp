@@ -17,10 +17,7 @@ readDims(const std::string &path, const std::vector<ShapeArgument> &shapes) {
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   context.loadDialect<tn::TnDialect, mlir::func::FuncDialect>();
   tn::WeightStore store;
-  frontend::ImportOptions options;
-  for (const ShapeArgument &shape : shapes) {
-    options.shapes.push_back(toOverride(shape));
-  }
+  frontend::ImportOptions options = importOptionsOf(shapes);
   TENON_ASSIGN(frontend::ImportResult imported,
                onnx::importTapped(path, {"*"}, options, context, store));
   if (!imported.module) {

@@ -3,6 +3,7 @@
 #include "tools/tenon/prune/Arguments.h"
 
 #include "runtime/tensors/Npy.h"
+#include "tools/tenon/inputs/Units.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -28,19 +29,11 @@ double parseRatio(const std::string &text) {
 }
 
 double parseLatency(const std::string &text) {
-  size_t end = 0;
-  double value = 0;
-  try {
-    value = std::stod(text, &end);
-  } catch (const std::exception &) {
-    end = 0;
-  }
-  std::string unit = text.substr(end);
-  double scale = unit == "ms" ? 1 : unit == "us" ? 1e-3 : unit == "s" ? 1e3 : 0;
-  if (end == 0 || scale == 0 || !(value > 0) || !std::isfinite(value)) {
+  std::optional<double> milliseconds = numberWithUnit(text, kTimes);
+  if (!milliseconds || *milliseconds == 0) {
     throw CLI::ValidationError("--latency", fmt::format("'{}' is no time: write 3ms, 500us or 1s", text));
   }
-  return value * scale;
+  return *milliseconds;
 }
 
 Result<std::vector<prune::ScoreTensor>> readScores(const std::string &path) {

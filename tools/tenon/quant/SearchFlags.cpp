@@ -4,11 +4,11 @@
 
 #include "tools/tenon/accuracy/Metric.h"
 #include "tools/tenon/inputs/Options.h"
+#include "tools/tenon/inputs/Units.h"
 #include "tools/view/Escape.h"
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <filesystem>
 
 namespace tenon::tool {
@@ -16,27 +16,6 @@ namespace {
 
 constexpr double kDefaultBudget = 300;
 constexpr uint64_t kDefaultSamples = 32, kMostSamples = 4096;
-
-/// A number above or equal to 0 before one of these units, each of so many of the last.
-struct Unit {
-  std::string_view name;
-  double size;
-};
-
-std::optional<double> numberWithUnit(std::string_view text, std::span<const Unit> units) {
-  for (const Unit &unit : units) {
-    if (!text.ends_with(unit.name)) {
-      continue;
-    }
-    std::string_view number = text.substr(0, text.size() - unit.name.size());
-    double value = 0;
-    auto parsed = std::from_chars(number.data(), number.data() + number.size(), value);
-    if (parsed.ec == std::errc() && parsed.ptr == number.data() + number.size() && value >= 0 && value < 1e9) {
-      return value * unit.size;
-    }
-  }
-  return std::nullopt;
-}
 
 Status refuse(std::string what, std::string next) {
   return Status::error(ErrorId::BadArgument, std::move(what), std::move(next));
@@ -116,7 +95,6 @@ Result<SearchRequest> searchRequest(const SearchFlags &flags, const CalibrationR
     }
   }
   if (!flags.latency.empty()) {
-    constexpr Unit kTimes[] = {{"us", 1e-3}, {"ms", 1}, {"s", 1e3}};
     request.milliseconds = numberWithUnit(flags.latency, kTimes);
     if (!request.milliseconds || *request.milliseconds == 0) {
       return refuse(fmt::format("--latency {}: not a time", view::visible(flags.latency)),

@@ -3,7 +3,6 @@
 
 #include "tools/tenon/verbs/Inspect.h"
 
-#include "support/files/AtomicFile.h"
 #include "support/files/MappedFile.h"
 #include "tools/tenon/model/CompilerBridge.h"
 #include "tools/tenon/print/EngineFacts.h"
@@ -12,6 +11,7 @@
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/verbs/OutputCheck.h"
 #include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/print/TextFile.h"
 #include "tools/tenon/Verb.h"
 #include "tools/view/EngineGraph.h"
 #include "tools/view/Escape.h"
@@ -22,7 +22,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <span>
 
 namespace tenon::tool {
 namespace {
@@ -256,12 +255,6 @@ Result<Inspection> inspectFile(const InspectRequest &request) {
 
 namespace {
 
-Status writeFile(const std::string &path, const std::string &text) {
-  TENON_ASSIGN(AtomicFile file, AtomicFile::create(path));
-  TENON_TRY(file.append(std::as_bytes(std::span(text.data(), text.size()))));
-  return file.commit();
-}
-
 /// The first lines of a text.
 std::string firstLines(const std::string &text, size_t count) {
   size_t end = 0;
@@ -301,7 +294,7 @@ Status inspect(InspectFlags &flags, Terminal &terminal) {
   TENON_ASSIGN(Inspection shown, inspectFile(flags.request));
   if (!flags.output.empty()) {
     std::string text = shown.schema.empty() ? shown.text : jsonText(shown.schema, shown.json);
-    TENON_TRY(writeFile(flags.output, text));
+    TENON_TRY(writeTextFile(flags.output, text));
     terminal.note(fmt::format("{}: {}", flags.output, formatBytes(text.size())));
     return Status::ok();
   }

@@ -3,12 +3,12 @@
 
 #include "engine/Expr.h"
 #include "runtime/tensors/Seeded.h"
-#include "support/files/AtomicFile.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/inputs/Inputs.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/FigureSizes.h"
 #include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/print/TextFile.h"
 #include "tools/tenon/profile/Compare.h"
 #include "tools/tenon/profile/Outputs.h"
 #include "tools/tenon/verbs/EngineSource.h"
@@ -134,12 +134,6 @@ Result<Profiled> profileOf(const ProfileFlags &flags, const std::string &path, T
   return Profiled{std::move(profile), std::move(source), std::make_unique<Runner>(std::move(runner))};
 }
 
-Status writeFile(const std::string &path, const std::string &text) {
-  TENON_ASSIGN(AtomicFile file, AtomicFile::create(path));
-  TENON_TRY(file.append(std::as_bytes(std::span(text.data(), text.size()))));
-  return file.commit();
-}
-
 Status writeFiles(const ProfileFlags &flags, const Profile &profile, Terminal &terminal) {
   struct Output {
     const std::string &path;
@@ -148,7 +142,7 @@ Status writeFiles(const ProfileFlags &flags, const Profile &profile, Terminal &t
   for (const auto &[path, textOf] : {Output{flags.page, pageOf}, Output{flags.trace, traceOf}, Output{flags.layers, layersOf},
                                      Output{flags.layerTimes, layerTimesOf}}) {
     if (!path.empty()) {
-      TENON_TRY(writeFile(path, textOf(profile)));
+      TENON_TRY(writeTextFile(path, textOf(profile)));
       terminal.note(fmt::format("wrote {}", path));
     }
   }
