@@ -246,13 +246,14 @@ class Search(ToolTest):
                 ("TN0105", 2, "as 4ms", (*base, "--latency", "4")), ("TN0105", 2, "as 4ms", (*base, "--latency", "0ms")),
                 ("TN0105", 2, "without a search", (*base, "--budget", "5s")), ("TN0105", 2, "without a search", (*base, "--metric", "top1")),
                 ("TN0105", 2, "--weights-only", ("quantize", "outlier.onnx", "--weights-only", "8", "--accuracy-drop", "1%")),
+                ("TN0105", 2, "no such metric", (*base, "--report", "bad.html", "--metric", "top0")),
                 ("TN0105", 2, "no such metric", (*asked, "--metric", "top0")), ("TN0115", 5, "needs labels", (*asked, "--metric", "f1")),
                 ("TN0101", 2, "nowhere.npz", (*asked, "--test", "nowhere.npz")), ("TN0117", 5, "is none", (*asked, "--state", "outlier.onnx"))):
             with self.subTest(flags[5:]):
                 self.assertIn(words, self.refuse(code, error, *flags).stderr)
         everything = [f"--keep={name}" for name in ("stem", "before", "spoiled", "after")]
         self.assertIn("nothing in the model can be quantized", self.refuse(2, "TN0105", *asked, *everything).stderr)
-        self.assertEqual([], list(self.folder.glob("bad.onnx*")))
+        self.assertEqual([], list(self.folder.glob("bad.*")))
 
     def test_states_are_checked(self):
         state = self.folder / "state.json"

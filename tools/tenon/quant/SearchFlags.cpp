@@ -73,7 +73,7 @@ Status checkSearchFlags(const SearchFlags &flags, bool isOtherForm) {
       return refuse(fmt::format("{} says nothing without a search", name), "add --accuracy-drop or --latency");
     }
   }
-  return Status::ok();
+  return flags.metric.empty() ? Status::ok() : parseMetric(flags.metric).takeStatus();
 }
 
 Result<SearchRequest> searchRequest(const SearchFlags &flags, const CalibrationRequest &calibration,
@@ -100,9 +100,6 @@ Result<SearchRequest> searchRequest(const SearchFlags &flags, const CalibrationR
       return refuse(fmt::format("--latency {}: not a time", view::visible(flags.latency)),
                     "give it with its unit, as 4ms or 800us");
     }
-  }
-  if (!flags.metric.empty()) {
-    TENON_TRY(parseMetric(flags.metric).takeStatus());
   }
   return request;
 }
