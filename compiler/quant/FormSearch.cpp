@@ -17,6 +17,32 @@ Choice FormSearch::predicted(const Form &form) const {
   return sum;
 }
 
+namespace {
+
+/// How often, along the order of the groups, wide meets narrow; before the first and behind the
+/// last one all is wide.
+double changesOf(const Form &form) {
+  double changes = 0;
+  bool wasNarrow = false;
+  for (uint8_t choice : form) {
+    changes += (choice != 0) != wasNarrow;
+    wasNarrow = choice != 0;
+  }
+  return changes + wasNarrow;
+}
+
+} // namespace
+
+double FormSearch::secondsOfChange() const {
+  double together = 0, squares = 0;
+  for (const auto &[form, cost] : costs) {
+    double changes = changesOf(form);
+    together += changes * (cost.time - widestTime - predicted(form).time);
+    squares += changes * changes;
+  }
+  return squares > 0 ? std::max(together / squares, 0.0) : 0;
+}
+
 FormSearch::Rank FormSearch::rankOf(const Form &form) const {
   const FormCost &cost = costs.at(form);
   return limits.drop
@@ -85,15 +111,21 @@ Status FormSearch::bisect(const std::vector<Selection> &front) {
 /// its neighbour it does not; and one can be narrow for another.
 std::vector<Form> FormSearch::neighbours(const Form &form) const {
   bool wantsTime = limits.drop || !keepsTime(costs.at(form));
-  Choice own = predicted(form);
+  double ofChange = secondsOfChange();
+  auto predict = [&](const Form &of) {
+    Choice sum = predicted(of);
+    sum.time += ofChange * changesOf(of);
+    return sum;
+  };
+  Choice own = predict(form);
   double slack = kCloseness * widestTime; // times can be off by as much as they were so far
   for (const auto &[other, cost] : costs) {
-    slack = std::max(slack, std::abs(cost.time - widestTime - predicted(other).time));
+    slack = std::max(slack, std::abs(cost.time - widestTime - predict(other).time));
   }
   double dropOfError = own.error > 0 ? std::max(costs.at(form).drop, 0.0) / own.error : 0;
   std::vector<std::tuple<bool, double, Form>> found;
   auto consider = [&](const Form &other) {
-    Choice changed = predicted(other);
+    Choice changed = predict(other);
     double gain = changed.time - own.time, loss = changed.error - own.error;
     bool isPromising = wantsTime ? gain < slack : loss < 0;
     if (isPromising && !costs.contains(other)) {
@@ -148,7 +180,13 @@ Status FormSearch::run(const Form &guess) {
   if (hasTime()) {
     TENON_TRY(visit(guess));
   }
-  return climb();
+  TENON_TRY(climb());
+  // What was measured by now tells what conversions cost, and with that the front is another one.
+  if (double ofChange = secondsOfChange(); ofChange > 0 && hasTime()) {
+    TENON_TRY(bisect(findFront(groups, ofChange)));
+    TENON_TRY(climb());
+  }
+  return Status::ok();
 }
 
 } // namespace tenon::quant

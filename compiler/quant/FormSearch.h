@@ -1,5 +1,6 @@
 // The order in which whole forms of a model are measured, to find the best one within limits: the
-// front of the knapsack by bisection, then single changes to the best. What is predicted of parts
+// front of the knapsack by bisection, then one or two changes to the best; and the same again with
+// what conversions cost, which by then is known. What is predicted of parts
 // leads, what is measured of wholes decides: conversions between neighbours and errors that do not
 // add up are in the latter only.
 #pragma once
@@ -68,6 +69,9 @@ private:
   Status climb();
   std::vector<Form> neighbours(const Form &form) const;
   Choice predicted(const Form &form) const;
+  /// What conversions cost, by the forms that were measured: where wide meets narrow along the
+  /// order of the groups, which is that of the model. 0 where times do not show it.
+  double secondsOfChange() const;
   bool keepsDrop(const FormCost &cost) const { return !limits.drop || cost.drop <= *limits.drop; }
   bool keepsTime(const FormCost &cost) const { return !limits.time || cost.time <= *limits.time; }
 

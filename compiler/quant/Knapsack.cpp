@@ -3,6 +3,7 @@
 #include "compiler/quant/Knapsack.h"
 
 #include <algorithm>
+#include <array>
 #include <tuple>
 
 namespace tenon::quant {
@@ -44,23 +45,34 @@ void thinOut(std::vector<Partial> &selections, size_t most) {
 
 } // namespace
 
-std::vector<Selection> findFront(std::span<const std::vector<Choice>> groups,
+std::vector<Selection> findFront(std::span<const std::vector<Choice>> groups, double changeTime,
                                  size_t mostSelections) {
   std::vector<std::vector<Partial>> stages = {{Partial{}}};
   for (const std::vector<Choice> &choices : groups) {
-    std::vector<Partial> next;
+    // What the next group adds depends on whether this one is the widest: where that counts, one is
+    // not beaten by the other.
+    std::array<std::vector<Partial>, 2> next;
     const std::vector<Partial> &before = stages.back();
     for (size_t i = 0; i < before.size(); ++i) {
       for (size_t choice = 0; choice < choices.size(); ++choice) {
-        next.push_back({before[i].error + choices[choice].error,
-                        before[i].time + choices[choice].time, static_cast<uint32_t>(i),
-                        static_cast<uint8_t>(choice)});
+        bool isChange = (choice != 0) != (before[i].choice != 0);
+        next[changeTime > 0 && choice != 0].push_back(
+            {before[i].error + choices[choice].error,
+             before[i].time + choices[choice].time + (isChange ? changeTime : 0),
+             static_cast<uint32_t>(i), static_cast<uint8_t>(choice)});
       }
     }
-    dropBeaten(next);
-    thinOut(next, std::max<size_t>(mostSelections, 2));
-    stages.push_back(std::move(next));
+    for (std::vector<Partial> &part : next) {
+      dropBeaten(part);
+      thinOut(part, std::max<size_t>(mostSelections, 2));
+    }
+    next[0].insert(next[0].end(), next[1].begin(), next[1].end());
+    stages.push_back(std::move(next[0]));
   }
+  for (Partial &last : stages.back()) {
+    last.time += last.choice != 0 ? changeTime : 0;
+  }
+  dropBeaten(stages.back());
   std::vector<Selection> front;
   for (const Partial &last : stages.back()) {
     Selection selection{last.time, last.error, std::vector<uint8_t>(groups.size())};

@@ -27,9 +27,11 @@ struct Selection {
 inline constexpr size_t kMostSelections = 1 << 13;
 
 /// The front, from the least error to the least time; of selections that are equal in both the one
-/// with the lower choices. A group has a choice at least. (Nemhauser and Ullmann, Management
-/// Science 15, 1969: selections that are beaten are dropped after each group.)
-std::vector<Selection> findFront(std::span<const std::vector<Choice>> groups,
+/// with the lower choices. A group has a choice at least. Time grows by `changeTime` wherever one
+/// of two groups in a row has choice 0 and the other has not; before the first and behind the last
+/// one stands choice 0. (Nemhauser and Ullmann, Management Science 15, 1969: selections that are
+/// beaten are dropped after each group.)
+std::vector<Selection> findFront(std::span<const std::vector<Choice>> groups, double changeTime = 0,
                                  size_t mostSelections = kMostSelections);
 
 } // namespace tenon::quant

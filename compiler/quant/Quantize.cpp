@@ -346,6 +346,7 @@ Status Quantizer::chooseRanges(const std::vector<Observed> &seen, size_t runs) {
       facts.affine = {scaleOfFloat8(histogram), 0};
       facts.decibels = signalToNoiseFloat8(histogram, facts.affine.scale);
       facts.levels = 256; // all: their distances are relative to the value
+      facts.clipped = 0;
     }
     for (const Layer &layer : impl->plan.layers) {
       const onnx::Node &node = impl->graph->node(layer.node);

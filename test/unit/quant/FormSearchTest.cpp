@@ -95,7 +95,7 @@ std::vector<Asked> askedOf(const Net &net, size_t count) {
 TEST(FormSearch, MeetsWhatExhaustiveSearchMeets) {
   constexpr size_t kCount = 12;
   std::mt19937 random(7);
-  size_t measured = 0, searches = 0;
+  size_t measured = 0, searches = 0, missed = 0;
   for (double conversion : {0.0, 0.1, 0.3}) {
     for (int repeat = 0; repeat < 10; ++repeat) {
       Net net(random, kCount, conversion);
@@ -116,10 +116,15 @@ TEST(FormSearch, MeetsWhatExhaustiveSearchMeets) {
         EXPECT_TRUE(search.fits(cost));
         if (asked.limits.drop) {
           EXPECT_LE(cost.time, 1.03 * asked.best) << "conversion " << conversion << ", drop " << *asked.limits.drop;
+        } else {
+          // Where neighbours strengthen each other's errors, a few need more than two changes at once.
+          missed += cost.drop > 1.03 * asked.best + 1e-9;
+          EXPECT_LE(cost.drop, 1.3 * asked.best + 1e-9) << "conversion " << conversion << ", time " << *asked.limits.time;
         }
       }
     }
   }
+  EXPECT_LE(missed, searches / 2 / 50) << "of searches with a time";
   std::printf("%zu forms measured for a search, of 4096\n", measured / searches);
   EXPECT_LT(measured / searches, 60U); // of 4096
 }

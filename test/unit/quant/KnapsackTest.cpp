@@ -72,10 +72,33 @@ TEST(Knapsack, FrontIsThatOfAllSelections) {
   }
 }
 
+TEST(Knapsack, ChangesBetweenGroupsCost) {
+  std::mt19937 random(2);
+  constexpr double kChange = 0.2;
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    Groups groups = randomGroups(random, 10, 2);
+    std::vector<Choice> all;
+    for (size_t bits = 0; bits < 1024; ++bits) {
+      Choice sum;
+      for (size_t group = 0; group <= groups.size(); ++group) {
+        size_t choice = group < groups.size() ? bits >> group & 1 : 0, before = group > 0 ? bits >> (group - 1) & 1 : 0;
+        sum.time += choice != before ? kChange : 0;
+        sum.time += group < groups.size() ? groups[group][choice].time : 0;
+        sum.error += group < groups.size() ? groups[group][choice].error : 0;
+      }
+      all.push_back(sum);
+    }
+    std::vector<Selection> front = findFront(groups, kChange);
+    for (double error : {0.0, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 100.0}) {
+      EXPECT_NEAR(leastTime(front, error * 1.000001), leastTime(all, error * 1.000001), 1e-9);
+    }
+  }
+}
+
 TEST(Knapsack, ManyGroupsAreThinnedOut) {
   std::mt19937 random(2);
   Groups groups = randomGroups(random, 60, 3);
-  std::vector<Selection> front = findFront(groups, 256), finer = findFront(groups, 4096);
+  std::vector<Selection> front = findFront(groups, 0, 256), finer = findFront(groups, 0, 4096);
   EXPECT_LE(front.size(), 256U);
   EXPECT_EQ(front.front().error, 0);
   EXPECT_NEAR(front.back().time, finer.back().time, 1e-9);

@@ -84,20 +84,18 @@ Result<Rows> rowsOf(const Form &form, const Dataset &data, std::span<const size_
 }
 
 double squaredDistance(const Rows &rows, const Rows &right) {
-  double sum = 0;
+  double apart = 0, size = 0;
   for (size_t sample = 0; sample < right.size(); ++sample) {
     const std::vector<double> &row = rows[sample], &wanted = right[sample];
     if (row.size() != wanted.size() || !areFinite(row)) {
       return std::numeric_limits<double>::infinity();
     }
-    double apart = 0, size = 0;
     for (size_t i = 0; i < row.size(); ++i) {
       apart += (row[i] - wanted[i]) * (row[i] - wanted[i]);
       size += wanted[i] * wanted[i];
     }
-    sum += apart == 0 ? 0 : apart / size;
   }
-  return sum / static_cast<double>(std::max<size_t>(right.size(), 1));
+  return size == 0 ? apart : apart / size;
 }
 
 Result<std::vector<std::vector<RegionTime>>> timeRegions(std::span<const Form *const> forms, const Dataset &data,

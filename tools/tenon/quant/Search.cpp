@@ -11,6 +11,7 @@
 #include "tools/tenon/quant/Judge.h"
 #include "tools/tenon/quant/SearchRecord.h"
 #include "tools/tenon/quant/SearchText.h"
+#include "tools/tenon/target/CpuInfo.h"
 
 #include <fmt/format.h>
 
@@ -107,7 +108,7 @@ Status Search::open() {
   return Status::ok();
 }
 
-/// All that measurements depend on.
+/// All that measurements depend on, but what the program of a metric `cmd:` does.
 Result<std::string> Search::keyOf(const ErrorMeter &meter) const {
   Hasher hasher;
   std::vector<std::string> files = dataFilesOf(request.calibration.model);
@@ -118,7 +119,8 @@ Result<std::string> Search::keyOf(const ErrorMeter &meter) const {
   }
   TENON_ASSIGN(std::string test, testData->fingerprint(testData->samples()));
   const quant::Settings &own = request.settings;
-  std::string text = fmt::format("{} {} {} {} {} {} {} {} {} {} {} {}", TENON_VERSION, result.calibration.fingerprint, test,
+  std::string text = fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {}", TENON_VERSION, cpuInfo("model name"),
+                                 result.calibration.fingerprint, test,
                                  result.metric, meter.samples(), result.level, result.threads,
                                  quant::nameOf(own.method), own.percentile, own.reducesRange, own.smooths,
                                  own.correctsBias);

@@ -22,6 +22,7 @@ function draw(tag, attributes, text) {
   return element;
 }
 
+const narrowName = facts.precision === "fp8" ? "fp8" : "int8";
 const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 const number = (value, digits = 4) => isNumber(value) ? String(Number(value.toPrecision(digits))) : "–";
 const percent = (value, digits = 3) => isNumber(value) ? `${number(value * 100, digits)} %` : "–";
@@ -178,8 +179,12 @@ function layers() {
   table(part, [...facts.layers, ...(facts.tables ?? [])], columns);
 }
 
-/// What was seen in grey; of it what the levels keep in green, and what they cut off in red.
+/// What was seen in grey; of it what the levels keep in green, and what they cut off in red. The range of a smoothed tensor is
+/// that after the division, which nothing was seen of.
 function rangeOf(tensor) {
+  if (tensor.smooth_alpha > 0) {
+    return make("span", `smoothed with alpha ${number(tensor.smooth_alpha, 2)}`);
+  }
   const width = 180, [low, high] = tensor.seen, svg = draw("svg", {viewBox: `0 0 ${width} 12`, width, height: 12, role: "img", "aria-label": "range"});
   const least = Math.min(low, tensor.range[0]), most = Math.max(high, tensor.range[1]);
   const x = (value) => 4 + (value - least) / (most - least || 1) * (width - 8);
@@ -195,7 +200,7 @@ function tensors() {
     return;
   }
   const part = section("tensors", "Ranges",
-      `By ${facts.ranges} of ${facts.samples} samples. Green is what the 256 levels stand for, red what was seen and is cut off. Levels: on how many of them the middle 95 % of the values lie.`);
+      `${facts.precision === "fp8" ? "Scaled by what was seen in" : `By ${facts.ranges} of`} ${facts.samples} samples. Green is what the 256 values of ${narrowName} stand for, red what was seen and is cut off. Levels: on how many of them the middle 95 % of the values lie. What stands beside a smoothed tensor was seen before it was smoothed.`);
   table(part, facts.tensors, [
     {title: "tensor", show: (tensor) => tensor.name + (tensor.tensors > 1 ? ` and ${tensor.tensors - 1} that share its scale` : ""), kind: "name"},
     {title: "", show: rangeOf},
@@ -209,9 +214,9 @@ function tensors() {
 }
 
 document.getElementById("title").textContent = `${facts.model} → ${facts.output ?? "nothing that keeps what was asked for"}`;
-const narrowLayers = (facts.layers ?? []).filter((layer) => layer.treatment === "int8").length;
+const narrowLayers = (facts.layers ?? []).filter((layer) => layer.treatment === narrowName).length;
 document.getElementById("summary").textContent = facts.layers
-  ? `${narrowLayers} of ${facts.layers.length} layers in int8; ${bytes(facts.bytes_after)} after ${bytes(facts.bytes_before)}` + (facts.search?.worst ? `; int8 in ${facts.search.worst} loses most` : facts.worst ? `; ${facts.worst} loses most` : "")
+  ? `${narrowLayers} of ${facts.layers.length} layers in ${narrowName}; ${bytes(facts.bytes_after)} after ${bytes(facts.bytes_before)}` + (facts.search?.worst ? `; int8 in ${facts.search.worst} loses most` : facts.worst ? `; ${facts.worst} loses most` : "")
   : "";
 for (const part of [costs, front, layers, tensors]) {
   part();
