@@ -17,7 +17,6 @@ namespace {
 constexpr uint32_t kMostBlockThreads = 1024;
 constexpr uint32_t kMostClusterBlocks = 16;
 constexpr uint16_t kLastQueue = 1;
-constexpr const char *kAgain = "the engine is damaged or from a faulty compiler; compile it again";
 
 class PlanValidator {
 public:

@@ -11,8 +11,6 @@
 namespace tenon::engine {
 namespace {
 
-constexpr const char *kAgain = "the engine is damaged or from a faulty compiler; compile it again";
-
 class BufferValidator {
 public:
   BufferValidator(const Plan &validatedPlan, std::span<const Weight> engineWeights,

@@ -11,6 +11,10 @@
 
 namespace tenon::engine {
 
+/// What a user does about a plan that is not valid.
+inline constexpr const char *kAgain =
+    "the engine is damaged or from a faulty compiler; compile it again";
+
 /// Checks all buffers of a plan whose expressions are valid, and sets for each buffer the one at
 /// the end of its chain of views.
 Status validateBuffers(const Plan &plan, std::span<const Weight> weights, uint16_t device,

@@ -65,7 +65,9 @@ class Zoo(ToolTest):
     def test_fixed_size(self):
         case, arrays = self.cases[-1], self.arrays[-1]
         shapes = [f"{name}:{'x'.join(map(str, array.shape))}" for name, array in arrays.items()]
-        engine = self.compiled("fixed.tenon", *expectations.UNFILTERED, *(part for shape in shapes for part in ("--shape", shape)))
+        # All levels are compiled for above, by the engine of free sizes.
+        levels = "cpu:" + ",".join(self.levels)
+        engine = self.compiled("fixed.tenon", "--target", levels, *expectations.UNFILTERED, *(part for shape in shapes for part in ("--shape", shape)))
         self.assertFalse(self.filters(engine))
         self.hold(engine, case, arrays)
 
