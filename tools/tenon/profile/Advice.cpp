@@ -21,13 +21,21 @@ namespace {
 
 /// Below it an advice is not worth a command.
 constexpr double kLeastGain = 0.02;
-/// What code is taken to reach of a limit that it does not reach now.
-constexpr double kReached = 0.7;
-/// Code that checks each access, against code that does not: a careful guess, on products it was 12.
-constexpr double kGuardCosts = 3;
+/// What code is taken to reach of a limit that it does not reach now: in general, and products by the best kernel.
+constexpr double kReached = 0.7, kReachedByBest = 0.8;
+/// The same of units that are done before their operands are there and their results are stored: whole nets in bf16 ran at
+/// 0.37 to 0.41 of what AMX does in a loop of registers.
+constexpr double kReachedByTiles = 0.4;
+/// Code that checks each access, against code that does not: between 3 and 12 were measured.
+constexpr double kGuardCosts = 4;
 constexpr double kDisturbedMargin = 1.5;
 /// Of compiler/dispatch/Rules.h: two stay apart as what lies between them is also used elsewhere.
 constexpr std::string_view kSecondResultRule = "second-result";
+
+double reachedOf(const ComputeLimit &unit, bool isGpu) {
+  bool isTiles = isGpu || (unit.features & (engine::x86::kAmxBf16 | engine::x86::kAmxInt8)) != 0;
+  return isTiles ? kReachedByTiles : kReached;
+}
 
 double microsecondsOf(const Json &candidate) { return candidate.value("us", 0.0); }
 
@@ -39,6 +47,14 @@ double secondsWith(const RegionFigures &region, double computeFactor, double wei
   double memory = region.floors.memory - weights + weights * weightFactor;
   double then = std::max({region.floors.compute * computeFactor, memory, region.floors.launch});
   return now > 0 ? region.seconds * std::min(then / now, 1.0) : region.seconds;
+}
+
+/// Seconds of a product by another unit that takes weights of so many bytes more or less.
+double secondsBy(const RegionFigures &region, const ComputeLimit &own, const ComputeLimit &other, double weightFactor, bool isGpu) {
+  double factor = own.operations / other.operations;
+  // Other units are seldom as near to their limit.
+  double least = region.floors.compute * factor / reachedOf(other, isGpu);
+  return std::min(std::max(secondsWith(region, factor, weightFactor), least), region.seconds);
 }
 
 bool isProduct(const RegionFigures &region) { return !region.computes.empty(); }
@@ -84,9 +100,9 @@ std::optional<Advice> ofGuard(const Profile &profile) {
                   compileCommand(profile, {.without = {"guard"}}));
 }
 
-/// What the fastest kernel that could compute the region takes of the time of the chosen one, by
-/// their predictions.
-double bestCandidate(const RegionFigures &region, bool isForbiddenToo) {
+/// What the fastest kernel that could compute the region would take, by the ratio of its prediction to that of the chosen
+/// one; no better than kernels are.
+double secondsByBest(const RegionFigures &region, bool isForbiddenToo) {
   double chosen = 0, best = HUGE_VAL;
   for (const Json &candidate : region.candidates) {
     double time = microsecondsOf(candidate);
@@ -95,7 +111,9 @@ double bestCandidate(const RegionFigures &region, bool isForbiddenToo) {
     bool isOpen = verdict == "chosen" || verdict == "possible" || (isForbiddenToo && verdict != "refused");
     best = isOpen && time > 0 ? std::min(best, time) : best;
   }
-  return chosen > 0 ? std::min(best / chosen, 1.0) : 1;
+  double least = std::max(region.floors.compute, region.floors.memory) / kReachedByBest;
+  double then = chosen > 0 ? std::max(region.seconds * best / chosen, least) : region.seconds;
+  return std::min(then, region.seconds);
 }
 
 std::optional<Advice> ofForbiddenKernels(const Profile &profile) {
@@ -110,7 +128,7 @@ std::optional<Advice> ofForbiddenKernels(const Profile &profile) {
     return std::nullopt;
   }
   Advice advice = gainOf(profile, [&](const RegionFigures &region) {
-    return region.seconds * bestCandidate(region, /*isForbiddenToo=*/true);
+    return secondsByBest(region, /*isForbiddenToo=*/true);
   });
   return withText(advice, "forbidden-kernels",
                   fmt::format("{} kept faster kernels from {} regions", fmt::join(given, " and "), advice.regions.size()),
@@ -191,7 +209,7 @@ std::optional<Advice> ofSizes(const Profile &profile) {
     return std::nullopt;
   }
   Advice advice = gainOf(profile, [&](const RegionFigures &region) {
-    return region.seconds * bestCandidate(region, /*isForbiddenToo=*/false);
+    return secondsByBest(region, /*isForbiddenToo=*/false);
   });
   return withText(advice, "sizes",
                   fmt::format("kernels were chosen for other sizes than {}; at these, others are predicted to be faster in {} regions",
@@ -235,18 +253,42 @@ std::optional<Advice> ofBf16(const Profile &profile) {
   if (!unit || !fp32 || unit->numbers != Numbers::Bf16 || unit->operations <= fp32->operations) {
     return std::nullopt;
   }
-  double factor = fp32->operations / unit->operations;
   Advice advice = gainOf(profile, [&](const RegionFigures &region) {
     bool isWide = isProduct(region) && region.numbers() == Numbers::F32;
-    // Other units are seldom as near to their limit.
-    return isWide ? std::max(secondsWith(region, factor, 0.5), region.floors.compute * factor / kReached) : region.seconds;
+    return isWide ? secondsBy(region, *fp32, *unit, 0.5, false) : region.seconds;
   });
   // Levels that were named stay the only ones; without names the compiler adds what pays.
   bool isOpen = profile.options.value("adds_levels", false) || (unit->features & ~profile.features) == 0;
   return withText(advice, "bf16",
-                  fmt::format("{} multiplies {:.1f} x as fast as FP32, and weights take half the bytes", unit->unit, 1 / factor),
+                  fmt::format("{} multiplies {:.1f} x as fast as FP32, and weights take half the bytes", unit->unit,
+                              unit->operations / fp32->operations),
                   compileCommand(profile, {.target = isOpen ? "" : fmt::format("cpu:{}", engine::nameOf(*best)),
                                            .more = "--precision bf16"}));
+}
+
+/// Products of a GPU by tensor cores that take other numbers than the engine gives them.
+std::optional<Advice> ofTensorCores(const Profile &profile, Numbers numbers, const char *rule, double weightFactor, std::string evidence,
+                                    std::string flag) {
+  const ComputeLimit *unit = profile.limits.best(numbers, profile.features);
+  if (!profile.isGpu || !unit || unit->numbers != numbers || textAt(profile.options, "precision") != "keep") {
+    return std::nullopt;
+  }
+  Advice advice = gainOf(profile, [&](const RegionFigures &region) {
+    const ComputeLimit *own = profile.limits.best(region.numbers(), profile.features);
+    bool isWider = own && (own->numbers == Numbers::F32 || own->numbers == Numbers::Tf32) && own->operations < unit->operations;
+    return isProduct(region) && isWider ? secondsBy(region, *own, *unit, weightFactor, true) : region.seconds;
+  });
+  return withText(advice, rule, std::move(evidence), compileCommand(profile, {.more = std::move(flag)}));
+}
+
+std::optional<Advice> ofHalf(const Profile &profile) {
+  return ofTensorCores(profile, Numbers::Bf16, "half", 0.5, "tensor cores multiply numbers of 16 bits, and weights take half the bytes",
+                       "--precision fp16");
+}
+
+std::optional<Advice> ofTf32(const Profile &profile) {
+  return ofTensorCores(profile, Numbers::Tf32, "tf32", 1,
+                       "tensor cores multiply FP32 whose factors are rounded to 10 bits", "--allow tf32");
 }
 
 std::optional<Advice> ofInt8(const Profile &profile) {
@@ -255,15 +297,14 @@ std::optional<Advice> ofInt8(const Profile &profile) {
   if (profile.isGpu || !unit || !fp32 || unit->numbers != Numbers::I8) {
     return std::nullopt;
   }
-  double factor = fp32->operations / unit->operations;
   Advice advice = gainOf(profile, [&](const RegionFigures &region) {
     bool isWide = isProduct(region) && region.numbers() == Numbers::F32 && region.weightBytes > 0;
-    return isWide ? std::max(secondsWith(region, factor, 0.25), region.floors.compute * factor / kReached) : region.seconds;
+    return isWide ? secondsBy(region, *fp32, *unit, 0.25, false) : region.seconds;
   });
   return withText(advice, "int8",
                   fmt::format("{} multiplies {:.1f} x as fast as FP32, and weights take a quarter of the bytes; "
                               "needs samples, and costs accuracy",
-                              unit->unit, 1 / factor),
+                              unit->unit, unit->operations / fp32->operations),
                   fmt::format("tenon quantize {} --data {} -o {}", quoted(profile.model), "calib.npz", "model.int8.onnx"));
 }
 
@@ -349,17 +390,23 @@ std::optional<Advice> ofUnfused(const Profile &profile) {
                   explainCommand(profile, "fusion", textAt(edge, "producer")));
 }
 
+/// In the order in which they are given.
+enum class Kind {
+  Remedy,  ///< one command that changes the time alone
+  Numbers, ///< one command that changes results too, by their rounding
+  Hint,    ///< where to look, or what needs something of the user
+};
+
 struct Rule {
   std::optional<Advice> (*look)(const Profile &profile);
-  /// Whether following it is one command that changes the time; others tell where to look.
-  bool isRemedy;
+  Kind kind;
 };
 
 constexpr Rule kRules[] = {
-    {ofGuard, true},       {ofForbiddenKernels, true}, {ofTaps, true},  {ofLevel, true},
-    {ofThreads, true},     {ofSizes, true},            {ofBf16, true},  {ofBatch, true},
-    {ofInt8, false},       {ofConversions, false},     {ofLayout, false}, {ofSlowFamily, false},
-    {ofUnfused, false},
+    {ofGuard, Kind::Remedy},   {ofForbiddenKernels, Kind::Remedy}, {ofTaps, Kind::Remedy},     {ofLevel, Kind::Remedy},
+    {ofThreads, Kind::Remedy}, {ofSizes, Kind::Remedy},            {ofBf16, Kind::Numbers},    {ofHalf, Kind::Numbers},
+    {ofTf32, Kind::Numbers},   {ofBatch, Kind::Hint},              {ofInt8, Kind::Hint},       {ofConversions, Kind::Hint},
+    {ofLayout, Kind::Hint},    {ofSlowFamily, Kind::Hint},         {ofUnfused, Kind::Hint},
 };
 
 } // namespace
@@ -374,16 +421,19 @@ const Advice *Profile::adviceFor(size_t region) const {
 }
 
 void advise(Profile &profile) {
-  std::vector<Advice> remedies, others;
+  std::vector<std::pair<Kind, Advice>> found;
   for (const Rule &rule : kRules) {
     std::optional<Advice> advice = rule.look(profile);
     if (advice && !advice->regions.empty() && profile.share(advice->gainSeconds) >= kLeastGain) {
-      (rule.isRemedy && !advice->isOfSample ? remedies : others).push_back(*std::move(advice));
+      advice->changesNumbers = rule.kind == Kind::Numbers;
+      found.emplace_back(rule.kind, *std::move(advice));
     }
   }
-  for (std::vector<Advice> *list : {&remedies, &others}) {
-    std::ranges::sort(*list, std::greater(), &Advice::gainSeconds);
-    profile.advice.insert(profile.advice.end(), list->begin(), list->end());
+  std::ranges::stable_sort(found, [](const auto &a, const auto &b) {
+    return std::pair(a.first, -a.second.gainSeconds) < std::pair(b.first, -b.second.gainSeconds);
+  });
+  for (auto &[kind, advice] : found) {
+    profile.advice.push_back(std::move(advice));
   }
 }
 

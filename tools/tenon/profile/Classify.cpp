@@ -183,10 +183,11 @@ void classifyRegion(const Profile &profile, double allWeights, RegionFigures &re
 
 Numbers RegionFigures::numbers() const {
   bool isInteger = computes.starts_with("s8") || computes.starts_with("u8");
-  return isInteger                                                  ? Numbers::I8
-         : computes.find("bf16") != std::string::npos ||
-                 computes.find("f16") != std::string::npos ? Numbers::Bf16
-                                                                    : Numbers::F32;
+  return isInteger                                       ? Numbers::I8
+         : computes.starts_with("f8")                    ? Numbers::F8
+         : computes.starts_with("tf32")                  ? Numbers::Tf32
+         : computes.find("f16") != std::string::npos     ? Numbers::Bf16
+                                                         : Numbers::F32;
 }
 
 void classify(Profile &profile) {

@@ -264,6 +264,11 @@ Status joinRecords(const engine::EngineFile &file, const engine::Plan &plan, Pro
     TENON_ASSIGN(Records records, readRecords(file, profile));
     profile.sizes = view::sizesText(records.graph);
     profile.regions = regionsOf(records);
+    if (profile.isGpu && profile.options.value("allow_tf32", false)) {
+      for (RegionFigures &region : profile.regions) {
+        region.computes = region.computes == "f32" ? "tf32" : region.computes;
+      }
+    }
     addOperators(records, profile);
     addTensors(records, profile);
     addTaps(records, profile);

@@ -4,6 +4,7 @@
 
 #include "tools/tenon/bench/CpuProbe.h"
 #include "tools/tenon/bench/GpuBench.h"
+#include "tools/tenon/target/LocalGpu.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,6 +16,7 @@ namespace {
 constexpr int kRounds = 3;
 constexpr size_t kCacheReads = size_t(1) << 29;
 constexpr size_t kMemoryBytes = size_t(1) << 28;
+constexpr int kFirstWithFloat8 = 89;
 
 } // namespace
 
@@ -68,9 +70,18 @@ Result<Limits> measureGpuLimits(int gpu) {
   TENON_ASSIGN(GpuProbe probe, probeGpu(gpu));
   Limits limits;
   limits.launchSeconds = probe.kernelSeconds;
+  Result<target::Target> part = localGpu();
+  if (part) {
+    limits.compute.push_back({"FP32 cores (by the table of parts)", Numbers::F32, 0, part->peak});
+  }
   if (probe.productTeraflops) {
-    limits.compute.push_back(
-        {"tensor cores (cuBLASLt, bf16)", Numbers::Bf16, 0, *probe.productTeraflops * 1e12});
+    double bf16 = *probe.productTeraflops * 1e12;
+    limits.compute.push_back({"tensor cores (cuBLASLt, bf16)", Numbers::Bf16, 0, bf16});
+    limits.compute.push_back({"tensor cores (tf32: half of bf16)", Numbers::Tf32, 0, bf16 / 2});
+    limits.compute.push_back({"tensor cores (int8: twice bf16)", Numbers::I8, 0, bf16 * 2});
+    if (part && part->arch && part->arch->number >= kFirstWithFloat8) {
+      limits.compute.push_back({"tensor cores (f8: twice bf16)", Numbers::F8, 0, bf16 * 2});
+    }
   }
   limits.memory.push_back({"memory", HUGE_VAL, probe.copyTerabytes * 1e12});
   return limits;

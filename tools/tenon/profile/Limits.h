@@ -25,7 +25,8 @@ struct MemoryLimit {
   double bytes = 0;           ///< read a second by all threads
 };
 
-/// All rates are measured within the run of the profile.
+/// Rates are measured within the run of the profile, but those of a GPU's FP32 cores, which are the table's, and of numbers whose
+/// rate has a fixed ratio to bf16's; their names say so.
 struct Limits {
   unsigned threads = 1;
   std::vector<ComputeLimit> compute;

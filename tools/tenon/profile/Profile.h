@@ -102,6 +102,7 @@ struct Advice {
   double gainSeconds = 0; ///< of a run, predicted
   /// Whether the gain is of the time of a sample where several are run at once.
   bool isOfSample = false;
+  bool changesNumbers = false; ///< whether results are rounded otherwise after it
   std::vector<size_t> regions; ///< that would gain
 };
 
@@ -130,7 +131,8 @@ struct Profile {
   std::vector<RegionFigures> regions;
   std::vector<OperatorFigures> operators;
   std::vector<OperatorGroup> groups; ///< the longest first
-  std::vector<Advice> advice; ///< remedies before what tells where to look; of each the largest gain first
+  /// What changes the time alone, then what changes results too, then what tells where to look; of each the largest gain first.
+  std::vector<Advice> advice;
 
   double share(double seconds) const {
     return measured.timedSeconds > 0 ? seconds / measured.timedSeconds : 0;

@@ -25,6 +25,7 @@ Json toJson(const Advice &advice, const Profile &profile) {
           {"gain_us", advice.gainSeconds * 1e6},
           {"speedup", profile.measured.timedSeconds / std::max(profile.measured.timedSeconds - advice.gainSeconds, 1e-12)},
           {"of", advice.isOfSample ? "sample" : "run"},
+          {"changes_numbers", advice.changesNumbers},
           {"regions", advice.regions}};
 }
 
@@ -137,6 +138,8 @@ std::string gainText(const Profile &profile, const Advice &advice) {
   return fmt::format("{} {:.2f} x as fast, predicted", advice.isOfSample ? "a sample" : "the run", 1 / after);
 }
 
+std::string ruleText(const Advice &advice) { return advice.rule + (advice.changesNumbers ? ", rounds otherwise" : ""); }
+
 std::string groupText(const Profile &profile, const OperatorGroup &group, size_t number) {
   const RegionFigures &region = profile.regions[group.region];
   std::string name = view::visible(group.name);
@@ -148,9 +151,24 @@ std::string groupText(const Profile &profile, const OperatorGroup &group, size_t
                       rateOf(group.bytes, group.seconds) * 1e-9, limitShareOf(group, profile) * 100, region.limit);
   text += fmt::format("    {}: {}\n", nameOf(region.bound), view::visible(region.cause));
   const Advice *advice = profile.adviceFor(group.region);
-  text += advice ? fmt::format("    try  {}\n         {} ({})\n", view::visible(advice->command), gainText(profile, *advice), advice->rule)
+  text += advice ? fmt::format("    try  {}\n         {} ({})\n", view::visible(advice->command), gainText(profile, *advice), ruleText(*advice))
                  : fmt::format("    nothing better is known for it\n");
   return text;
+}
+
+/// What no group above shows, as others come first for all that it would help.
+std::string otherAdviceText(const Profile &profile, size_t shownGroups) {
+  std::string text;
+  for (const Advice &advice : profile.advice) {
+    bool isShown = false;
+    for (size_t i = 0; i < std::min(shownGroups, profile.groups.size()); ++i) {
+      isShown = isShown || profile.adviceFor(profile.groups[i].region) == &advice;
+    }
+    if (!isShown) {
+      text += fmt::format("    {}\n         {} ({})\n", view::visible(advice.command), gainText(profile, advice), ruleText(advice));
+    }
+  }
+  return text.empty() ? text : "besides\n" + text;
 }
 
 std::string limitsText(const Limits &limits, uint32_t features) {
@@ -246,7 +264,7 @@ std::string profileText(const Profile &profile, size_t top) {
   for (size_t i = 0; i < std::min(top, profile.groups.size()); ++i) {
     text += groupText(profile, profile.groups[i], i + 1);
   }
-  return text;
+  return text + otherAdviceText(profile, top);
 }
 
 } // namespace tenon::tool
