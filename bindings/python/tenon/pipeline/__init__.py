@@ -49,7 +49,7 @@ def run(
 
     pipeline: the path of a file, or what `load` gave.
     jobs: steps at once; 0 is one for each usable CPU. Steps that measure time run alone.
-    executor: "local", "ray", or an object with jobs, submit(task, progress) that gives a future, and stop().
+    executor: "local", "ray", or an object with jobs, ahead, submit(task, progress) that gives a future, and stop().
     tool: the program `tenon` to use; by default the package's.
     again: names of steps that run although they have a result.
     progress: told {"step", "state", "ended", "steps"} from the threads of the run.

@@ -97,9 +97,15 @@ def _register() -> None:
          **_flags("kind meta* note registry gate promote reason seconds")},
         {"version": "version.json"},
     )  # fmt: skip
+    found["mlflow-fetch"] = ({"uri": Option(TEXT, required=True), "tracking_uri": Option(TEXT)}, {"model": "model.onnx"})
+    found["mlflow-publish"] = (
+        {"file": Option(FILE, required=True), "name": Option(TEXT, required=True), "reports": Option(FILES), **_flags("alias experiment tracking_uri tags*")},
+        {"version": "version.json"},
+    )  # fmt: skip
     never = lambda options: False  # noqa: E731
     for name, (options, outputs) in found.items():
-        BUILTIN[name] = Step(name, options, outputs, symbol=name if name not in _VERB_OF else "verb", alone=_ALONE.get(name, never), machine=_MACHINE.get(name, never))
+        BUILTIN[name] = Step(name, options, outputs, symbol=name.replace("-", "_") if name not in _VERB_OF else "verb",
+                             alone=_ALONE.get(name, never), machine=_MACHINE.get(name, never), volatile=name == "mlflow-fetch")  # fmt: skip
 
 
 def outputs_of(step: Step, options: Mapping[str, Any], inputs: Mapping[str, List[str]]) -> Dict[str, str]:
@@ -279,6 +285,46 @@ def push(run: Run, file: str, name: str, parent: str = "", data: str = "", regis
         facts["alias"] = promote
     _write(run.output("version"), {key: version[key] for key in sorted(version) if key != "existing"})
     return facts
+
+
+def mlflow_fetch(run: Run, **options: str) -> Dict[str, Any]:
+    """The model of a version of MLflow's registry, which always is asked for: an alias moves."""
+    return own_process(run, {"source": "", "symbol": "mlflow_fetch_here", "arguments": options})
+
+
+def mlflow_fetch_here(run: Run, uri: str, tracking_uri: str = "") -> Dict[str, Any]:
+    from .. import mlflow
+
+    folder = os.path.dirname(run.output("model"))
+    found = mlflow.fetch(uri, folder, tracking_uri=tracking_uri or None)
+    os.replace(found["model"], run.output("model"))
+    return {"name": found["name"], "version": found["version"], **found["metrics"]}
+
+
+def mlflow_publish(run: Run, **options: Any) -> Dict[str, Any]:
+    """A file as a version of MLflow's registry, with the figures of reports as metrics of its run."""
+    return own_process(run, {"source": "", "symbol": "mlflow_publish_here", "arguments": options})
+
+
+def mlflow_publish_here(run: Run, file: str, name: str, reports: List[str] = [], alias: str = "", experiment: str = "tenon", tracking_uri: str = "", tags: List[str] = []) -> Dict[str, Any]:
+    from .. import mlflow
+
+    metrics: Dict[str, float] = {}
+    for path in reports:
+        with open(path) as source:
+            metrics.update(_figures(json.load(source)))
+    named = dict(each.partition("=")[::2] for each in tags)
+    found = mlflow.publish(name, file, metrics=metrics, tags=named, alias=alias or None, experiment=experiment, tracking_uri=tracking_uri or None)
+    _write(run.output("version"), {key: found[key] for key in ("name", "version")})
+    return {**found, **metrics}
+
+
+def _figures(report: Mapping[str, Any]) -> Dict[str, float]:
+    """The numbers of a report of `bench`, `accuracy` or `validate`: those of its first level, and the metrics of its last model."""
+    found = {key: float(value) for key, value in _few(report).items() if isinstance(value, (int, float)) and not isinstance(value, bool)}
+    for each in (report.get("accuracy") or report).get("metrics") or []:
+        found[each["metric"]] = each["models"][-1]["value"]
+    return found
 
 
 def _reference(value: str) -> str:

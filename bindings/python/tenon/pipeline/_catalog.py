@@ -52,13 +52,14 @@ class Step:
     alone: bool = False  # it measures time: nothing runs beside it
     machine: bool = False  # its result is about this machine
     program: bool = False
+    volatile: bool = False  # it reads what is no input, such as a server, and always runs
 
 
 BUILTIN: Dict[str, Step] = {}
 OWN: Dict[str, Step] = {}
 
 
-def step(name: str, *, outputs: Mapping[str, str] = {}, alone: bool = False, machine: bool = False) -> Callable[[Callable], Callable]:
+def step(name: str, *, outputs: Mapping[str, str] = {}, alone: bool = False, machine: bool = False, volatile: bool = False) -> Callable[[Callable], Callable]:
     """Registers a function as a step of pipelines, in files that `import` its file and in this process.
 
         @step("distill", outputs={"student": "student.onnx"})
@@ -66,6 +67,7 @@ def step(name: str, *, outputs: Mapping[str, str] = {}, alone: bool = False, mac
 
     outputs: {name: file name}; an argument of that name gets the path to write to, and `$distill` in other steps stands for the first.
     alone: it measures time, so that nothing runs beside it. machine: its result holds for this machine only.
+    volatile: it reads what is no input, such as a server, so that it always runs; what needs it runs only where its bytes changed.
     Other arguments are its options; annotated File or Files they are inputs, with str, int, float, bool, List[str] or Literal their
     type is checked before anything runs. A dict that it returns is shown in the report. Raise any exception to fail.
     """
@@ -73,7 +75,7 @@ def step(name: str, *, outputs: Mapping[str, str] = {}, alone: bool = False, mac
     def register(function: Callable) -> Callable:
         source = os.path.abspath(inspect.getsourcefile(function) or "")
         OWN[name] = Step(name, _options(ast.parse(inspect.getsource(function).lstrip()).body[0], outputs), dict(outputs), source=source,
-                         symbol=function.__qualname__, alone=alone, machine=machine)  # fmt: skip
+                         symbol=function.__qualname__, alone=alone, machine=machine, volatile=volatile)  # fmt: skip
         return function
 
     return register
@@ -127,7 +129,7 @@ def imported(source: str, where: str) -> Dict[str, Step]:
             title = names[0] if names else flags.pop("name", name)
             outputs = flags.get("outputs", {})
             found[title] = Step(title, _options(function, outputs), outputs, source=source, symbol=name,
-                                alone=flags.get("alone", False), machine=flags.get("machine", False))  # fmt: skip
+                                alone=flags.get("alone", False), machine=flags.get("machine", False), volatile=flags.get("volatile", False))  # fmt: skip
     return found
 
 

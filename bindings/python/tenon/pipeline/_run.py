@@ -26,9 +26,10 @@ Event = Dict[str, Any]
 
 
 class Executor(Protocol):
-    """Where tasks are performed. submit gives a future of the result; stop ends those that run."""
+    """Where tasks are performed. submit gives a future of the result; stop ends those that run. ahead: how many are submitted at once, of which jobs run."""
 
     jobs: int
+    ahead: int
 
     def submit(self, task: Dict[str, Any], progress: Callable[[str, float], None]) -> "concurrent.futures.Future[Dict[str, Any]]": ...
 
@@ -39,7 +40,7 @@ class LocalExecutor:
     """Threads of this process, each of which waits for the programs of one step."""
 
     def __init__(self, jobs: int):
-        self.jobs, self._stop = jobs, _task.Stop()
+        self.jobs, self.ahead, self._stop = jobs, jobs, _task.Stop()
         self._pool = concurrent.futures.ThreadPoolExecutor(jobs, "tenon-pipeline")
 
     def submit(self, task, progress):
@@ -142,7 +143,7 @@ class _Runner:
         marks += [mark for path in step.depends for mark in self.content(path)[1]]
         task = {
             "key": key, "name": step.name, "step": step.step.name, "work": self.store.folder, "folder": os.path.abspath(self.plan.folder), "tool": self.tool,
-            "outputs": step.outputs, "timeout": step.timeout, "marks": marks, "inputs": list(dict.fromkeys(each for name in sorted(paths) for each in paths[name])), "origins": self.origins(step), "arguments": arguments, "again": step.base in self.again,
+            "outputs": step.outputs, "timeout": step.timeout, "marks": marks, "inputs": list(dict.fromkeys(each for name in sorted(paths) for each in paths[name])), "origins": self.origins(step), "arguments": arguments, "again": self._runs_anyway(step),
             "threads": max(1, len(os.sched_getaffinity(0)) // self.executor.jobs), "tool_version": self.version(),
         }  # fmt: skip
         if step.step.program:
@@ -163,6 +164,9 @@ class _Runner:
                 continue
             words.append(_plan.PLACEHOLDER.sub(lambda match: {"{{": "{", "}}": "}"}.get(match[0]) or out.get(match[1]) or paths[match[1]][0], word))
         return words
+
+    def _runs_anyway(self, step: Planned) -> bool:
+        return step.base in self.again or step.step.volatile
 
     # All of them.
 
@@ -196,7 +200,7 @@ class _Runner:
                 if states & {"failed", "skipped"}:
                     del waiting[step.name]
                     self._end(step, "skipped")
-                elif states <= {"done", "cached"} and len(self.running) < self.executor.jobs and not any(measured(each.step, each.options)[0] for each in self.running.values()):
+                elif states <= {"done", "cached"} and len(self.running) < self.executor.ahead and not any(measured(each.step, each.options)[0] for each in self.running.values()):
                     del waiting[step.name]
                     moved |= self._begin(step, ready_alone)
 
@@ -208,7 +212,7 @@ class _Runner:
             self._fail(step, StepError(f"'{error.filename}' cannot be read: {error.strerror}"))
             return True
         self.rows[step.name]["key"] = key
-        found = self.store.result(key) if step.base not in self.again else None
+        found = None if self._runs_anyway(step) else self.store.result(key)
         if found:
             self.results[step.name] = found
             self._save(step, "cached")

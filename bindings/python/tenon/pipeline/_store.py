@@ -86,12 +86,17 @@ class Store:
         self.folder = os.path.abspath(folder)
         for name in ("objects", "results", "running"):
             os.makedirs(os.path.join(self.folder, name), exist_ok=True)
-        self._hashes: Dict[str, Any] = {}
-        with contextlib.suppress(OSError, ValueError):
-            with open(os.path.join(self.folder, "hashes.json"), "rb") as file:
-                known = json.load(file)
-                self._hashes = known if isinstance(known, dict) else {}
+        self._known: Optional[Dict[str, Any]] = None
         self._changed = False
+
+    @property
+    def _hashes(self) -> Dict[str, Any]:
+        if self._known is None:
+            self._known = {}
+            with contextlib.suppress(OSError, ValueError), open(self.path("hashes.json"), "rb") as file:
+                known = json.load(file)
+                self._known = known if isinstance(known, dict) else {}
+        return self._known
 
     def path(self, *names: str) -> str:
         return os.path.join(self.folder, *names)

@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -98,13 +99,18 @@ class Run:
 
     def _wait(self, process: subprocess.Popen) -> int:
         """Waits, and tells meanwhile how far the log says that it is."""
-        pause = 0.005
-        while True:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                return process.wait(pause)
-            pause = min(pause * 1.5, 0.2)
-            if found := re.findall(rb'\{"phase":"([^"]*)","fraction":([0-9.e+-]+)', _end_of(self.log)):
-                self._progress(found[-1][0].decode(), float(found[-1][1]))
+        ended, handle = select.poll(), os.pidfd_open(process.pid)
+        ended.register(handle, select.POLLIN)
+        try:
+            while not ended.poll(200):
+                self._tell_progress()
+        finally:
+            os.close(handle)
+        return process.wait()
+
+    def _tell_progress(self) -> None:
+        if found := re.findall(rb'\{"phase":"([^"]*)","fraction":([0-9.e+-]+)', _end_of(self.log)):
+            self._progress(found[-1][0].decode(), float(found[-1][1]))
 
     def tail(self) -> str:
         """The last lines that programs printed, without their progress."""
