@@ -190,8 +190,8 @@ class Running(PipelineTest):
     def test_what_measures_runs_alone(self):
         events = []
         path = self.write("steps:\n  engine: {step: compile, model: linear.onnx, target: 'cpu:avx2'}\n"
-                          "  bench: {engine: $engine, runs: 2, batch: 1}\n  more: {step: bench, engine: $engine, runs: 3, batch: 1}\n"
-                          "  slow: {run: [sleep, '0.3'], after: engine}\n  slower: {run: [sleep, '0.4'], after: engine}\n")  # fmt: skip
+                          "  slow: {run: [sleep, '0.3'], after: engine}\n  slower: {run: [sleep, '0.4'], after: engine}\n"
+                          "  bench: {engine: $engine, runs: 2, batch: 1}\n  more: {step: bench, engine: $engine, runs: 3, batch: 1}\n")  # fmt: skip
         pipeline.run(path, jobs=4, progress=events.append)
         running = set()
         for event in events:
