@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -245,6 +246,17 @@ class Failing(PipelineTest):
         done = self.command("run", "q.yaml", "--json")
         self.assertEqual((5, "TN1101"), (done.returncode, json.loads(done.stdout)["code"]))
 
+    def test_the_pages_of_the_errors_show_what_is_printed(self):
+        self.write("name: f\nsteps:\n  compile:\n    model: linear.onnx\n    targt: cpu\n", "fashion.yaml")
+        self.page("TN1101")
+        self.write("# a model of one layer\nname: f\nsteps:\n  ingest:\n    model: linear.onnx\n  check:\n    model: $ingest\n\n  narrow: {step: quantize, model: $ingest, weights-only: 8}\n", "fashion.yaml")
+        self.page("TN1102")
+
+    def page(self, code):
+        example = re.search(r"```\n\$ python (.*)\n([^`]*)```", (SOURCE / f"docs/errors/{code}.md").read_text())
+        done = self.command(*example[1].split()[2:], "--progress=none")
+        self.assertEqual(example[2] + f"  see: tenon help {code}\n", done.stderr)
+
     def test_names_do_not_write_into_logs_and_pages(self):
         (self.folder / "x<b>\n&.txt").write_text("")
         path = self.write('steps:\n  a: {run: [cat, "{x}"], each: {x: ["x<b>\\n&.txt"]}}\n')
@@ -376,8 +388,6 @@ class Options(unittest.TestCase):
 
     def test_every_flag_of_a_verb_is_an_option(self):
         """The table of steps and the command line have the same flags."""
-        import re
-
         from tenon.pipeline import _builtin
 
         for verb, (step, inputs, *_) in _builtin._VERBS.items():

