@@ -245,6 +245,22 @@ class Failing(PipelineTest):
         self.write("steps: {a: {run: ['true']}, a: {run: ['true']}}")
         done = self.command("run", "q.yaml", "--json")
         self.assertEqual((5, "TN1101"), (done.returncode, json.loads(done.stdout)["code"]))
+        self.write("steps: {a: {run: ['true']}}")
+        for more in (["--report", "gone/r.html"], ["--again", "b"], ["--jobs", "0"], ["--work", "own.py/x"]):
+            self.assertEqual(2, self.command("run", "q.yaml", *more).returncode, more)
+
+    def test_interrupted(self):
+        """Ctrl-C ends the steps that run and leaves nothing of them."""
+        self.write("steps: {a: {run: [sh, -c, 'echo $$ > pid; sleep 60; true']}}")
+        child = subprocess.Popen([sys.executable, "-m", "tenon.pipeline", "run", "q.yaml", "--progress=none"], cwd=self.folder, stderr=subprocess.PIPE)
+        while not (self.folder / "pid").exists() or not (self.folder / "pid").read_text():
+            time.sleep(0.01)
+        child.send_signal(signal.SIGINT)
+        self.assertIn(b"interrupted", child.communicate()[1])
+        self.assertEqual(130, child.returncode)
+        with self.assertRaises(ProcessLookupError):
+            os.kill(int((self.folder / "pid").read_text()), 0)
+        self.assertEqual([], os.listdir(self.folder / ".q.work/running"))
 
     def test_the_pages_of_the_errors_show_what_is_printed(self):
         self.write("name: f\nsteps:\n  compile:\n    model: linear.onnx\n    targt: cpu\n", "fashion.yaml")

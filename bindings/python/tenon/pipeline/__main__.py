@@ -61,6 +61,13 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in text)
 
 
+def jobs(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= 1024:
+        raise ValueError
+    return value
+
+
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m tenon.pipeline", description="Runs pipelines of optimization steps: docs/pipeline.md.", allow_abbrev=False)
     verbs = parser.add_subparsers(dest="verb", required=True)
@@ -70,7 +77,7 @@ def arguments() -> argparse.ArgumentParser:
         each.add_argument("file", metavar="FILE.yaml")
         each.add_argument("--work", metavar="DIR", help="the work folder; by default what the file says, or .NAME.work beside it")
         each.add_argument("--json", action="store_true", help="print the report as JSON")
-    run.add_argument("--jobs", type=int, default=0, metavar="N", help="steps at once; by default one for each usable CPU")
+    run.add_argument("--jobs", type=jobs, default=0, metavar="N", help="steps at once; by default one for each usable CPU")
     run.add_argument("--executor", choices=("local", "ray"), default="local", help="where steps run: processes of this machine, or a cluster of Ray that sees the work folder")
     run.add_argument("--again", action="append", default=[], metavar="STEP", help="run this step although it has a result (repeat for more)")
     run.add_argument("--report", metavar="FILE.html", help="also write a page with the graph")
@@ -96,6 +103,8 @@ def run(given: argparse.Namespace) -> int:
     unknown = set(given.again) - {each.base for each in plan.steps}
     if unknown:
         raise _errors.usage("TN0105", f"--again: there is no step '{min(unknown)}'", _plan.nearest(min(unknown), {each.base for each in plan.steps}))
+    if given.report and not os.path.isdir(os.path.dirname(given.report) or "."):
+        raise _errors.usage("TN0103", f"cannot create '{given.report}': No such file or directory", "check the path and its folder")
     report = _run.run(plan, jobs=given.jobs, executor=given.executor, tool=given.tenon, again=given.again, told=Progress(given.progress, plan))
     if given.report:
         write_whole(given.report, page(report).encode())
@@ -140,6 +149,13 @@ def main() -> int:
             show_steps(given.name)
             return 0
         return run(given) if given.verb == "run" else check(given)
+    except BrokenPipeError:  # as `tenon` ends when nobody reads any more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 6
+    except OSError as error:  # of the work folder or the report; what steps meet is theirs
+        text = f"cannot write '{error.filename}': {error.strerror}" if error.filename else str(error)
+        tell(_errors.usage("TN0103", text, "check the path, its permissions and the disk"), getattr(given, "json", False))
+        return 2
     except _errors.Error as error:
         tell(error, getattr(given, "json", False))
         return error.code

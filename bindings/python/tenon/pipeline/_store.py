@@ -125,7 +125,8 @@ class Store:
 
     def save_hashes(self) -> None:
         if self._changed:
-            write_whole(self.path("hashes.json"), canonical(self._hashes))
+            with contextlib.suppress(OSError):  # without it the next run hashes again
+                write_whole(self.path("hashes.json"), canonical(self._hashes))
             self._changed = False
 
     # Results.
