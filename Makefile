@@ -27,7 +27,7 @@ setup:
 
 # What only tests need.
 setup-tests:
-	@scripts/setup.sh torch programs serving
+	@scripts/setup.sh torch programs serving platform
 
 setup-torch:
 	@scripts/setup.sh torch

@@ -61,6 +61,8 @@ Requires-Python: >=3.10
 Requires-Dist: numpy
 Provides-Extra: torch
 Requires-Dist: torch; extra == "torch"
+Provides-Extra: pipeline
+Requires-Dist: pyyaml; extra == "pipeline"
 Description-Content-Type: text/markdown
 
 {(ROOT / "README.md").read_text()}"""

@@ -1,6 +1,6 @@
 """Runs a test script in an environment made from the wheel: `in_wheel.py SCRIPT [PYTHON [ARGUMENT...]]`.
 
-Without PYTHON the environment is a new one with the wheel and numpy only, kept in the build folder until the wheel
+Without PYTHON the environment is a new one with the wheel, numpy and PyYAML only, kept in the build folder until the wheel
 changes. With PYTHON, which has torch, the wheel is unpacked beside it; without that program the test is skipped. The models
 are made here, since the environment has no onnx. Relies on the target `wheel` being built.
 """
@@ -17,6 +17,7 @@ import zipfile
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = pathlib.Path(os.environ["TENON_BUILD_DIR"])
 FOLDER = BUILD / "test/python/work"
+PACKAGES = ["numpy", "pyyaml"]
 
 
 def wheel():
@@ -30,12 +31,13 @@ def environment(path, stamp):
     """The python of a clean environment with the wheel."""
     folder = FOLDER / "env"
     python = folder / "bin/python"
+    stamp = f"{stamp} {' '.join(PACKAGES)}"
     if (folder / "stamp").exists() and (folder / "stamp").read_text() == stamp:
         return python
     if not python.exists():
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "numpy"], check=True)
+    subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *PACKAGES], check=True)
     install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--force-reinstall", path]
     subprocess.run(install, check=True)
     (folder / "stamp").write_text(stamp)

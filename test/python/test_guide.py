@@ -1,6 +1,6 @@
 """The guides of docs run as they stand: `test_guide.py PAGE...`, one folder a page. Runs with a Python that has what the page asks for: see in_wheel.py.
 
-Blocks of sh and python run in their order, python in one process until sh comes between; one that begins with "# FILE.py" becomes that file.
+Blocks of sh and python run in their order, python in one process until sh comes between; one that begins with "# FILE.py" or "# FILE.yaml" becomes that file.
 """
 
 import os
@@ -17,6 +17,8 @@ import tenon
 SOURCE = pathlib.Path(os.environ["TENON_SOURCE_DIR"])
 # A line of code that looks at what a page's block has written; the pages themselves check their numbers.
 AFTER = {
+    "drift.md": "import json; assert [json.load(open(name))['drift'] for name in ('same.json', 'darker.json')] == [False, True]",
+    "pipeline.md": "import os; assert all(os.path.exists(name) for name in ('out/fashion.zip', 'out/fashion-cpu-avx512.tenon', 'fashion.html', 'functions.html'))",
     "transformers.md": "import os; assert os.path.exists('encoder.tenon')",
     "start.md": "import os; assert all(os.path.exists(name) for name in ('model.html', 'bert.tenon', 'bert.html', 'module.tenon'))",
     "guides.md": """
@@ -32,8 +34,8 @@ assert client.post("/classify", json=[[0.5] * 5] * 5).status_code == 422
 def steps(text):
     """(kind, code): "sh", "python", or a file's name."""
     found = []
-    for kind, code in re.findall(r"^```(sh|python)\n(.*?)^```", text, re.M | re.S):
-        if file := re.match(r"# (\w+\.py)\n", code):
+    for kind, code in re.findall(r"^```(sh|python|yaml)\n(.*?)^```", text, re.M | re.S):
+        if file := re.match(r"# (\w+\.(?:py|yaml))\n", code):
             found.append((file[1], code))
         elif kind == "python" and found and found[-1][0] == "python":
             found[-1] = (kind, found[-1][1] + code)
@@ -50,7 +52,7 @@ class Guide(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             shutil.copy(SOURCE / "models/fashion_cnn.onnx", pathlib.Path(folder) / "model.onnx")
             for kind, code in [*steps((SOURCE / "docs" / name).read_text()), ("python", AFTER[name])]:
-                if kind.endswith(".py"):
+                if kind.endswith((".py", ".yaml")):
                     (pathlib.Path(folder) / kind).write_text(code)
                     continue
                 command = ["bash", "-e", "-c", code] if kind == "sh" else [sys.executable, "-c", code]

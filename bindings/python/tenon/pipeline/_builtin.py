@@ -1,0 +1,339 @@
+"""The steps that come with Tenon. Most are a verb of the command line with its flags as options; a few are functions over several verbs.
+
+Each calls the program `tenon`, as any other orchestrator can.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import zipfile
+from typing import Any, Dict, List, Mapping
+
+from . import _onnx_files
+from ._catalog import ANY, BUILTIN, CALLABLE, FILE, FILES, FLAG, TEXT, TEXTS, Option, Step
+from ._faults import StepError
+from ._store import canonical, hash_file
+from ._task import Run, own_process
+
+# What compiles a model has these too.
+_COMPILING = "target* precision allow* state* device_profile:file no_cache!"
+# verb: (step, inputs, flags, outputs). NAME is a text, NAME* several, NAME! a switch, NAME:KIND another kind of option.
+_VERBS = {
+    "check": ("check", {"model": FILE}, "target* shape*", {"report": "report.json"}),
+    "inspect": ("graph", {"model": FILE}, "shape* variant profile:file", {"page": "graph.html"}),
+    "quantize": (
+        "quantize", {"model": FILE},
+        "data:file test:file ranges percentile:number samples:integer precision dynamic! per_tensor! weights_only int4_form keep* narrow* reduce_range! "
+        "no_smoothing! no_bias_correction! accuracy_drop latency metric budget error_samples:integer threads:integer no_cache!",
+        {"model": "model.onnx", "report": "report.json"},
+    ),
+    "prune": (
+        "prune", {"model": FILE},
+        f"ratio latency importance scores:file keep* multiple:integer shape* seconds no_timing! threads:integer {_COMPILING}",
+        {"model": "model.onnx", "recipe": "recipe.json", "report": "report.json"},
+    ),
+    "compile": (
+        "compile", {"model": FILE},
+        f"shape* optimize_for* cubin! ptxas guard! tap* plugin:files kernel* disable_family* max_weights verify! threads:integer {_COMPILING}",
+        {"engine": "engine.tenon", "report": "report.json"},
+    ),
+    "bench": (
+        "bench", {"engine": FILE},
+        "ab:file shape* batch:integer fill* seed inputs:files mean std layout resize! threads:integer variant no_verify_weights! seconds runs:integer cold! "
+        f"no_overlap! regions! probes! budget {_COMPILING}",
+        {"report": "report.json"},
+    ),
+    "accuracy": (
+        "accuracy", {"models": FILES},
+        f"data:file metric* reference:file output batch:integer shape* seconds threads:integer variant no_verify_weights! {_COMPILING}",
+        {"report": "report.json"},
+    ),
+}  # fmt: skip
+_SUFFIXES = {"*": TEXTS, "!": FLAG}
+_VERB_OF = {step: verb for verb, (step, *_) in _VERBS.items()}
+_WRITES_TO = {"compile": "engine", "quantize": "model", "prune": "model"}  # the output of -o
+
+
+def _flags(text: str) -> Dict[str, Option]:
+    found = {}
+    for word in text.split():
+        name, _, kind = word.partition(":")
+        found[name.rstrip("*!")] = Option(kind or _SUFFIXES.get(word[-1], TEXT))
+    return found
+
+
+def _searches(options: Mapping[str, Any]) -> bool:
+    return bool(options.get("accuracy_drop") or options.get("latency"))
+
+
+def _own_target(options: Mapping[str, Any]) -> bool:
+    """Whether the result depends on this machine's CPU or GPU."""
+    parts = ",".join(options.get("target") or []).split(",")
+    return any(part == "cuda" or "native" in part for part in parts)
+
+
+# Whether nothing may run beside it, and whether its result holds for this machine only: by its options.
+_ALONE = {"bench": lambda options: True, "accuracy": lambda options: True, "quantize": _searches, "prune": lambda options: not options.get("no_timing"),
+          "validate": lambda options: "data" in options}  # fmt: skip
+_MACHINE = {**_ALONE, "compile": _own_target}
+
+
+def _register() -> None:
+    found = {
+        name: ({**{each: Option(kind, required=True) for each, kind in inputs.items()}, **_flags(flags)}, outputs)
+        for name, inputs, flags, outputs in _VERBS.values()
+    }
+    found["ingest"] = ({"model": Option(FILE), "callable": Option(CALLABLE), "format": Option(TEXT, choices=("pt2", "onnx"))}, {"model": "model.onnx"})
+    found["validate"] = (
+        {"engine": Option(FILE, required=True), "model": Option(FILE, required=True), "at_least": Option(TEXT), "drop": Option(TEXT),
+         **_flags("inputs:files rtol atol data:file metric* output shape* fill* seed batch:integer seconds threads:integer")},
+        {"report": "report.json"},
+    )  # fmt: skip
+    found["package"] = ({"files": Option(FILES, required=True)}, {"package": "package.zip"})
+    found["push"] = (
+        {"file": Option(FILE, required=True), "name": Option(TEXT, required=True), "parent": Option(ANY), "data": Option(ANY), "gate_data": Option(FILE),
+         **_flags("kind meta* note registry gate promote reason seconds")},
+        {"version": "version.json"},
+    )  # fmt: skip
+    found["mlflow-fetch"] = ({"uri": Option(TEXT, required=True), "tracking_uri": Option(TEXT)}, {"model": "model.onnx"})
+    found["mlflow-publish"] = (
+        {"file": Option(FILE, required=True), "name": Option(TEXT, required=True), "reports": Option(FILES), **_flags("alias experiment tracking_uri tags*")},
+        {"version": "version.json"},
+    )  # fmt: skip
+    never = lambda options: False  # noqa: E731
+    for name, (options, outputs) in found.items():
+        BUILTIN[name] = Step(name, options, outputs, symbol=name.replace("-", "_") if name not in _VERB_OF else "verb",
+                             alone=_ALONE.get(name, never), machine=_MACHINE.get(name, never), volatile=name == "mlflow-fetch")  # fmt: skip
+
+
+def outputs_of(step: Step, options: Mapping[str, Any], inputs: Mapping[str, List[str]]) -> Dict[str, str]:
+    """The outputs with the names of their files, which for a model that is taken in is its own."""
+    if step.name != "ingest":
+        return dict(step.outputs)
+    return {"model": os.path.basename(inputs["model"][0]) if inputs.get("model") else f"model.{options.get('format', 'pt2')}"}
+
+
+def _arguments(options: Mapping[str, Any], without: tuple = ()) -> List[str]:
+    found = []
+    for name, value in options.items():
+        flag = f"--{name.replace('_', '-')}"
+        if name in without or value is False:
+            continue
+        found += [flag] if value is True else [f"{flag}={each}" for each in (value if isinstance(value, list) else [value])]
+    return found
+
+
+def verb(run: Run, **options: Any) -> Dict[str, Any]:
+    """A step that is a verb of the command line."""
+    name = run.task["step"]
+    _, inputs, _, outputs = _VERBS[_VERB_OF[name]]
+    positional = [each for key in inputs for each in ([options[key]] if isinstance(options[key], str) else options[key])]
+    more = []
+    if name in _WRITES_TO:
+        more += [f"--output={run.output(_WRITES_TO[name])}"]
+    if name == "prune":
+        more += [f"--recipe={run.output('recipe')}"]
+    if name == "quantize" and _searches(options):
+        # A search that is killed goes on where it was.
+        more += [f"--state={os.path.join(run.task['work'], 'results', run.task['key'])}.search"]
+    if name == "compile" and "threads" not in options:
+        more += [f"--threads={run.task['threads']}"]
+    if name == "graph":
+        more += ["--format=html", f"--output={run.output('page')}"]
+    answer = run.tenon(_VERB_OF[name], *_arguments(options, tuple(inputs)), *more, "--", *positional, answers=(3,) if name == "check" else ())
+    if "report" in outputs:
+        _write(run.output("report"), answer)
+    if name == "check" and answer.get("gaps"):
+        lines = [f"{gap['op']} '{gap['node']}': {gap['why']}; {gap['workaround']}" for gap in answer["gaps"]]
+        raise StepError(f"Tenon does not support {len(lines)} nodes of the model", "\n".join(lines))
+    return _few(answer)
+
+
+def _write(path: str, answer: Any) -> None:
+    with open(path, "w") as file:
+        json.dump(answer, file, indent=2)
+        file.write("\n")
+
+
+def _few(answer: Mapping[str, Any]) -> Dict[str, Any]:
+    """Of an answer what the report shows: numbers and short texts of the first level, and latencies."""
+    found = {key: value for key, value in answer.items() if isinstance(value, (int, float, bool)) or (isinstance(value, str) and len(value) < 80 and key != "schema")}
+    found.update({f"latency_{key}_ms": value for key, value in (answer.get("latency_ms") or {}).items()} if isinstance(answer.get("latency_ms"), dict) else {})
+    return found
+
+
+def ingest(run: Run, model: str = "", callable: Mapping[str, str] = {}, format: str = "pt2") -> Dict[str, Any]:
+    """A model file with its files of weights, or what a function makes: a module with example inputs, or an ExportedProgram."""
+    if bool(model) == bool(callable):
+        raise StepError("it takes one of 'model' and 'callable'")
+    target = run.output("model")
+    if callable:
+        return own_process(run, {"source": "", "symbol": "export", "arguments": {"callable": dict(callable), "format": format}})
+    shutil.copyfile(model, target)
+    for name in _onnx_files.weights_of(model):
+        beside = os.path.join(os.path.dirname(target), name)
+        os.makedirs(os.path.dirname(beside), exist_ok=True)
+        shutil.copyfile(os.path.join(os.path.dirname(model), name), beside)
+    return {}
+
+
+def export(run: Run, callable: Mapping[str, str], format: str) -> Dict[str, Any]:
+    """Runs in a process of its own, since it imports torch and the user's file."""
+    from .. import _export, prune
+    from ._child import load
+
+    made = getattr(load(callable["source"]), callable["symbol"])()
+    parts = made if isinstance(made, tuple) else (made,)
+    module, inputs, shapes = (*parts, None, None)[:3]
+    if format == "onnx":
+        prune.export(module, inputs, run.output("model"), **({"dynamic_shapes": shapes} if shapes else {}))
+    else:
+        _export.save(module, inputs, shapes, run.output("model"))
+    return {}
+
+
+def validate(run: Run, engine: str, model: str, data: str = "", metric: List[str] = [], at_least: str = "", drop: str = "", output: str = "", **options: Any) -> Dict[str, Any]:
+    """The engine's numbers beside those of the model's interpreter; with data also its accuracy, by the ends of 95 % intervals."""
+    if (at_least or drop) and not data:
+        raise StepError("'at_least' and 'drop' are about accuracy, which needs 'data'")
+    only_accuracy = ("seconds",)
+    found = run.tenon("compare", *_arguments(options, only_accuracy), "--", engine, model, answers=(1,))
+    facts: Dict[str, Any] = {"max_abs": max((layer["max_abs"] for layer in found["layers"]), default=0.0)}
+    beyond = [f"{layer['name']}: off by {layer['max_abs']:.3g}, relative {layer['max_rel']:.3g}; {layer['mismatch']}" for layer in found["layers"] if layer["beyond"] or layer["mismatch"]]
+    if beyond:
+        raise StepError("the engine's outputs differ from the model's", "\n".join(beyond))
+    report = {"schema": "tenon.pipeline.validate/1", "compare": found}
+    if data:
+        kept = {key: options[key] for key in ("shape", "batch", "seconds", "threads") if key in options}
+        kept.update({key: value for key, value in (("metric", metric), ("output", output)) if value})
+        report["accuracy"] = run.tenon("accuracy", *_arguments(kept), f"--data={data}", "--", model, engine)
+        for each in report["accuracy"]["metrics"]:
+            facts[each["metric"]] = each["models"][1]["value"]
+            _judge(each, at_least, drop)
+    _write(run.output("report"), report)
+    return facts
+
+
+def _judge(metric: Mapping[str, Any], at_least: str, drop: str) -> None:
+    sign = 1 if metric["better"] == "higher" else -1
+    of_engine = metric["models"][1]
+    rules = [(at_least, of_engine, sign * _number(at_least)), (drop, of_engine.get("difference", {}), -_number(drop))]
+    for text, facts, limit in rules:
+        if not text:
+            continue
+        low, high = sorted(sign * end for end in facts.get("interval_95") or [float("nan")] * 2)
+        if not low >= limit:
+            verdict = "is worse" if high < limit else "is not shown to hold it: more data decide"
+            what = f"{metric['metric']} {facts.get('value')} (95 % interval {facts.get('interval_95')})"
+            raise StepError(f"the limit {text} on {what} {verdict}")
+
+
+def _number(text: str) -> float:
+    try:
+        return (float(text.rstrip("%")) / 100 if text.endswith("%") else float(text)) if text else 0.0
+    except ValueError as error:
+        raise StepError(f"'{text}' is neither a number nor a share such as 0.5%") from error
+
+
+def package(run: Run, files: List[str]) -> Dict[str, Any]:
+    """A zip of files and folders with a manifest of their hashes; the same bytes for the same contents."""
+    entries: Dict[str, str] = {}
+    for path, origin in zip(files, run.task["origins"]["files"]):
+        for name, whole in _named(path, origin):
+            if name in entries:
+                raise StepError(f"two files would be '{name}' in the package")
+            entries[name] = whole
+    manifest = {"schema": "tenon.package/1", "tenon": run.task["tool_version"],
+                "files": {name: {"sha256": hash_file(path), "bytes": os.path.getsize(path)} for name, path in sorted(entries.items())}}  # fmt: skip
+    with zipfile.ZipFile(run.output("package"), "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(_entry("manifest.json"), canonical(manifest))
+        for name, path in sorted(entries.items()):
+            with archive.open(_entry(name), "w", force_zip64=os.path.getsize(path) >= 1 << 31) as to, open(path, "rb") as source:
+                shutil.copyfileobj(source, to, 1 << 20)
+    return {"files": len(entries)}
+
+
+def _named(path: str, origin: str):
+    """(name in the package, path) of a file, of its weights, or of all in a folder; those of steps in a folder of the step's name."""
+    head = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in origin).strip("-.")
+    base = os.path.dirname(path)
+    names = [os.path.basename(path), *(_onnx_files.weights_of(path) if os.path.isfile(path) else [])]
+    if os.path.isdir(path):
+        names = [os.path.relpath(os.path.join(folder, name), base) for folder, _, files in os.walk(path) for name in files]
+    return [(f"{head}/{name}" if head else name, os.path.join(base, name)) for name in names]
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    return zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+
+
+def push(run: Run, file: str, name: str, parent: str = "", data: str = "", registry: str = "", gate: str = "", gate_data: str = "", promote: str = "", reason: str = "",
+         seconds: str = "", **options: Any) -> Dict[str, Any]:  # fmt: skip
+    """A version of the registry; then, where they are asked for, its gate and its promotion."""
+    place = [f"--registry={registry if '://' in registry else os.path.join(run.task['folder'], registry)}"] if registry else []
+    references = {key: _reference(value) for key, value in (("parent", parent), ("data", data)) if value}
+    version = run.tenon("registry", "push", *place, *_arguments({**references, **options}), "--", name, file)
+    reference = f"{version['name']}:{version['version']}"
+    facts = {"version": reference, "existing": bool(version.get("existing"))}
+    if gate:
+        more = _arguments({key: value for key, value in (("data", gate_data), ("seconds", seconds)) if value})
+        facts["gate"] = run.tenon("registry", "gate", *place, *more, "--", reference, gate)["verdict"]
+    if promote:
+        run.tenon("registry", "promote", *place, *([f"--reason={reason}"] if reason else []), "--", reference, promote)
+        facts["alias"] = promote
+    _write(run.output("version"), {key: version[key] for key in sorted(version) if key != "existing"})
+    return facts
+
+
+def mlflow_fetch(run: Run, **options: str) -> Dict[str, Any]:
+    """The model of a version of MLflow's registry, which always is asked for: an alias moves."""
+    return own_process(run, {"source": "", "symbol": "mlflow_fetch_here", "arguments": options})
+
+
+def mlflow_fetch_here(run: Run, uri: str, tracking_uri: str = "") -> Dict[str, Any]:
+    from .. import mlflow
+
+    folder = os.path.dirname(run.output("model"))
+    found = mlflow.fetch(uri, folder, tracking_uri=tracking_uri or None)
+    os.replace(found["model"], run.output("model"))
+    return {"name": found["name"], "version": found["version"], **found["metrics"]}
+
+
+def mlflow_publish(run: Run, **options: Any) -> Dict[str, Any]:
+    """A file as a version of MLflow's registry, with the figures of reports as metrics of its run."""
+    return own_process(run, {"source": "", "symbol": "mlflow_publish_here", "arguments": options})
+
+
+def mlflow_publish_here(run: Run, file: str, name: str, reports: List[str] = [], alias: str = "", experiment: str = "tenon", tracking_uri: str = "", tags: List[str] = []) -> Dict[str, Any]:
+    from .. import mlflow
+
+    metrics: Dict[str, float] = {}
+    for path in reports:
+        with open(path) as source:
+            metrics.update(_figures(json.load(source)))
+    named = dict(each.partition("=")[::2] for each in tags)
+    found = mlflow.publish(name, file, metrics=metrics, tags=named, alias=alias or None, experiment=experiment, tracking_uri=tracking_uri or None)
+    _write(run.output("version"), {key: found[key] for key in ("name", "version")})
+    return {**found, **metrics}
+
+
+def _figures(report: Mapping[str, Any]) -> Dict[str, float]:
+    """The numbers of a report of `bench`, `accuracy` or `validate`: those of its first level, and the metrics of its last model."""
+    found = {key: float(value) for key, value in _few(report).items() if isinstance(value, (int, float)) and not isinstance(value, bool)}
+    for each in (report.get("accuracy") or report).get("metrics") or []:
+        found[each["metric"]] = each["models"][-1]["value"]
+    return found
+
+
+def _reference(value: str) -> str:
+    """NAME:VERSION as it was given, or of what another push wrote."""
+    if not os.path.isfile(value):
+        return value
+    with open(value) as file:
+        version = json.load(file)
+    return f"{version['name']}:{version['version']}"
+
+
+_register()

@@ -1,0 +1,417 @@
+"""tenon.pipeline: runs and reruns, what is run again after a change, kills, faults of the file with their lines, steps side by side, steps of users.
+
+Runs in the environment of in_wheel.py, which has PyYAML. Nothing here depends on how long something takes, but that steps overlap.
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import zipfile
+
+import tenon
+from tenon import pipeline
+
+MODELS = pathlib.Path(os.environ["TENON_MODELS"])
+SOURCE = pathlib.Path(os.environ["TENON_SOURCE_DIR"])
+
+WHOLE = """\
+name: cnn
+steps:
+  ingest: {model: cnn.onnx}
+  check: {model: $ingest, target: cpu}
+  narrow: {step: quantize, model: $ingest, weights-only: 8}
+  graph: {model: $narrow, after: check}
+  engine:
+    step: compile
+    model: $narrow
+    each: {target: [cpu:avx2, cpu:avx512]}
+    save: out/{label}.tenon
+  validate: {engine: "$engine[cpu:avx2]", model: $narrow, batch: 2}
+  bench: {engine: "$engine[cpu:avx2]", runs: 3, batch: 1}
+  count:
+    run: [sh, -c, "cat {graph} {model} > {out}"]
+    inputs: {graph: $graph, model: $narrow}
+    outputs: {out: both.bin}
+  mine: {step: "own.py:halve", model: $narrow, times: 2, outputs: {out: half.bin}}
+  package:
+    files: [$engine, $graph, $count, $mine]
+    after: [validate, bench]
+    save: out/cnn.zip
+"""
+OWN = '''\
+from tenon import pipeline
+def halve(model: pipeline.File, out, times: int = 1):
+    data = open(model, "rb").read()
+    open(out, "wb").write(data[: len(data) // 2] * times)
+    return {"halves": times}
+'''
+
+
+def digests(folder):
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+class PipelineTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) if hasattr(self, "enterContext") else pathlib.Path(tempfile.mkdtemp())
+        shutil.copy(MODELS / "linear.onnx", self.folder)
+        shutil.copy(SOURCE / "models/fashion_cnn.onnx", self.folder / "cnn.onnx")
+        (self.folder / "own.py").write_text(OWN)
+        (self.folder / "p.yaml").write_text(WHOLE)
+
+    def change(self, old, new, name="p.yaml"):
+        text = (self.folder / name).read_text()
+        self.assertIn(old, text)
+        (self.folder / name).write_text(text.replace(old, new))
+
+    def run_it(self, name="p.yaml", **options):
+        return pipeline.run(self.folder / name, **options)
+
+    def ran(self, report):
+        return {row["name"] for row in report["steps"] if row["state"] == "done"}
+
+    def command(self, *arguments, **options):
+        return subprocess.run([sys.executable, "-m", "tenon.pipeline", *arguments], cwd=self.folder, capture_output=True, text=True, **options)
+
+    def write(self, text, name="q.yaml"):
+        (self.folder / name).write_text(text)
+        return self.folder / name
+
+
+class Running(PipelineTest):
+    def test_run_and_rerun(self):
+        done = self.command("run", "p.yaml", "--json", "--report", "r.html", "--progress=json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        first = json.loads(done.stdout)
+        self.assertEqual((first["schema"], first["state"], first["executed"], first["cached"]), ("tenon.pipeline/1", "done", 11, 0))
+        events = [json.loads(line) for line in done.stderr.splitlines()]
+        self.assertEqual(11, events[-1]["ended"])
+        out = digests(self.folder / "out")
+        self.assertEqual({"cpu-avx2.tenon", "cpu-avx512.tenon", "cnn.zip"}, set(out))
+        self.assertEqual(2, next(row for row in first["steps"] if row["name"] == "mine")["facts"]["halves"])
+        with zipfile.ZipFile(self.folder / "out/cnn.zip") as archive:
+            manifest = json.loads(archive.read("manifest.json"))
+            self.assertEqual(set(archive.namelist()), {"manifest.json", *manifest["files"]})
+            self.assertEqual({"engine-cpu-avx2/engine.tenon", "engine-cpu-avx512/engine.tenon", "graph/graph.html", "count/both.bin", "mine/half.bin"}, set(manifest["files"]))
+            for name, facts in manifest["files"].items():
+                self.assertEqual(hashlib.sha256(archive.read(name)).hexdigest(), facts["sha256"])
+        text = (self.folder / "r.html").read_text()
+        self.assertIn("engine[cpu:avx512]", text)
+        self.assertNotIn("<script", text)
+
+        again = self.run_it()
+        self.assertEqual((again["executed"], again["cached"]), (0, 11))
+        self.assertEqual(out, digests(self.folder / "out"))
+        # A touched file has the same content; a removed result is written once more from the objects.
+        os.utime(self.folder / "cnn.onnx")
+        (self.folder / "out/cnn.zip").unlink()
+        self.assertEqual(self.run_it()["executed"], 0)
+        self.assertEqual(out, digests(self.folder / "out"))
+        self.assertEqual(self.ran(self.run_it(again=["count"])), {"count"})
+        # Elsewhere the bytes are the same.
+        self.run_it(work="elsewhere", jobs=1)
+        self.assertEqual(out, digests(self.folder / "out"))
+
+    def test_a_change_runs_what_depends_on_it(self):
+        self.run_it()
+        for old, new, expected in (
+            ("runs: 3", "runs: 4", {"bench"}),
+            ("target: cpu}", "target: cpu:avx2}", {"check"}),
+            ("batch: 2", "batch: 3", {"validate"}),
+            ("times: 2", "times: 3", {"mine", "package"}),
+            ("cat {graph} {model}", "cat {model} {graph}", {"count", "package"}),
+            ("[cpu:avx2, cpu:avx512]", "[cpu:avx2, cpu:avx-vnni]", {"engine[cpu:avx-vnni]", "package"}),
+            ("weights-only: 8", "weights-only: 8, keep: none_such", {"narrow"}),
+        ):
+            with self.subTest(new):
+                self.change(old, new)
+                if "none_such" in new:  # refused by the tool, so that nothing below runs
+                    with self.assertRaises(tenon.CheckFailedError) as caught:
+                        self.run_it()
+                    states = {row["name"]: row["state"] for row in caught.exception.report["steps"]}
+                    self.assertEqual(("failed", "skipped", "cached"), (states["narrow"], states["package"], states["check"]))
+                    self.change(new, old)
+                    continue
+                self.assertEqual(self.ran(self.run_it()), expected)
+        (self.folder / "own.py").write_text(OWN.replace("* times", "* (times + 1)"))
+        self.assertEqual(self.ran(self.run_it()), {"mine", "package"})
+        (self.folder / "own.py").write_text(OWN + "# the same bytes come out\n")
+        self.change("times: 3", "times: 4")
+        self.assertEqual(self.ran(self.run_it()), {"mine"})
+        shutil.copy(SOURCE / "models/resnet20_fashion.onnx", self.folder / "cnn.onnx")
+        self.assertEqual(self.ran(self.run_it()), {row["name"] for row in self.run_it()["steps"]})
+
+    def test_a_damaged_object_is_made_again(self):
+        report = self.run_it()
+        path = pathlib.Path(next(row for row in report["steps"] if row["name"] == "count")["outputs"]["out"]["path"])
+        path.chmod(0o600)
+        path.write_bytes(b"short")
+        self.assertEqual(self.ran(self.run_it()), {"count"})
+
+    def test_kill_at_each_step(self):
+        self.run_it()
+        wanted = digests(self.folder / "out")
+        names = [row["name"] for row in self.run_it()["steps"]]
+        for name in names:
+            with self.subTest(name):
+                work = f"killed-{names.index(name)}"
+                shutil.rmtree(self.folder / "out")
+                child = subprocess.Popen([sys.executable, "-m", "tenon.pipeline", "run", "p.yaml", "--work", work, "--progress=json", "--jobs=2"], cwd=self.folder,
+                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
+                for line in child.stderr:
+                    event = json.loads(line)
+                    if event["step"] == name and event["state"] == "started":
+                        time.sleep(0.02 * (names.index(name) % 4))
+                        child.kill()
+                        break
+                self.assertEqual(child.wait(), -signal.SIGKILL)
+                child.stderr.close()
+                report = self.run_it(work=work)
+                self.assertEqual(wanted, digests(self.folder / "out"))
+                self.assertEqual([], os.listdir(self.folder / work / "running"))
+                self.assertEqual(11, report["executed"] + report["cached"])
+                shutil.rmtree(self.folder / work)
+
+    def test_steps_overlap(self):
+        """Each of two waits for what the other writes when it starts, so neither would end alone."""
+        wait = "touch {0}; for i in $(seq 600); do [ -e {1} ] && exit 0; sleep 0.05; done; exit 1"
+        path = self.write("steps:\n" + "".join(
+            f"  {a}: {{run: [sh, -c, '{wait.format(self.folder / a, self.folder / b)}']}}\n" for a, b in (("a", "b"), ("b", "a"))))
+        self.assertEqual(self.ran(pipeline.run(path, jobs=2)), {"a", "b"})
+
+    def test_what_measures_runs_alone(self):
+        events = []
+        path = self.write("steps:\n  engine: {step: compile, model: linear.onnx, target: 'cpu:avx2'}\n"
+                          "  slow: {run: [sleep, '0.3'], after: engine}\n  slower: {run: [sleep, '0.4'], after: engine}\n"
+                          "  bench: {engine: $engine, runs: 2, batch: 1}\n  more: {step: bench, engine: $engine, runs: 3, batch: 1}\n")  # fmt: skip
+        pipeline.run(path, jobs=4, progress=events.append)
+        running = set()
+        for event in events:
+            running = running | {event["step"]} if event["state"] == "started" else running - {event["step"]} if event["state"] == "done" else running
+            if running & {"bench", "more"}:
+                self.assertEqual(1, len(running), running)
+
+
+class Failing(PipelineTest):
+    def failing(self, text, **options):
+        with self.assertRaises(tenon.CheckFailedError) as caught:
+            pipeline.run(self.write(text), **options)
+        self.assertEqual("TN1102", caught.exception.id)
+        return caught.exception
+
+    def test_the_last_lines_and_the_place(self):
+        error = self.failing("steps:\n  bad:\n    run: [sh, -c, 'echo said; exit 3']\n  good: {run: ['true']}\n  below: {run: ['true'], after: bad}\n")
+        self.assertRegex(str(error), r"^TN1102: .*q\.yaml:2: the step 'bad' failed: 'sh' ended with 3\n  \| said \(")
+        self.assertEqual({"bad": "failed", "good": "done", "below": "skipped"}, {row["name"]: row["state"] for row in error.report["steps"]})
+
+    def test_killed(self):
+        self.assertIn("was killed by SIGKILL", str(self.failing("steps: {a: {run: [sh, -c, 'kill -9 $$']}}")))
+
+    def test_timeout(self):
+        self.assertIn("took longer than 0.2 s", str(self.failing("steps: {a: {run: [sleep, '60'], timeout: 0.2s}}")))
+
+    def test_an_output_is_missing(self):
+        self.assertIn("without writing its output 'x'", str(self.failing("steps: {a: {run: ['true'], outputs: {x: x.bin}}}")))
+
+    def test_an_output_is_a_link(self):
+        self.assertIn("no regular file", str(self.failing("steps: {a: {run: [ln, -s, /etc/passwd, '{x}'], outputs: {x: x.bin}}}")))
+
+    def test_the_tools_error(self):
+        error = self.failing("steps:\n  check: {model: gaps.onnx}\n" if shutil.copy(MODELS / "gaps.onnx", self.folder) else "")
+        self.assertIn("the_one", str(error))
+        self.assertIn("error TN0302", str(self.failing("steps: {compile: {model: linear.onnx, target: 'cuda:sm_20'}}")))
+
+    def test_an_exception_of_a_function(self):
+        (self.folder / "own.py").write_text("def fail():\n    raise ValueError('the reason')\n")
+        self.assertIn("ValueError: the reason", str(self.failing("steps: {a: {step: 'own:fail'}}")))
+
+    def test_an_input_that_changes_meanwhile(self):
+        (self.folder / "x.txt").write_text("before")
+        error = self.failing("steps: {a: {run: [sh, -c, 'sleep 0.1; echo more >> x.txt'], inputs: {x: x.txt}}}")
+        self.assertIn("was changed while the step read it", str(error))
+
+    def test_the_exit_code(self):
+        self.write("steps: {a: {run: ['false']}}")
+        self.assertEqual(1, self.command("run", "q.yaml").returncode)
+        self.write("steps: {a: {run: ['true']}, a: {run: ['true']}}")
+        done = self.command("run", "q.yaml", "--json")
+        self.assertEqual((5, "TN1101"), (done.returncode, json.loads(done.stdout)["code"]))
+        self.write("steps: {a: {run: ['true']}}")
+        for more in (["--report", "gone/r.html"], ["--again", "b"], ["--jobs", "0"], ["--work", "own.py/x"]):
+            self.assertEqual(2, self.command("run", "q.yaml", *more).returncode, more)
+
+    def test_interrupted(self):
+        """Ctrl-C ends the steps that run and leaves nothing of them."""
+        self.write("steps: {a: {run: [sh, -c, 'echo $$ > pid; sleep 60; true']}}")
+        child = subprocess.Popen([sys.executable, "-m", "tenon.pipeline", "run", "q.yaml", "--progress=none"], cwd=self.folder, stderr=subprocess.PIPE)
+        while not (self.folder / "pid").exists() or not (self.folder / "pid").read_text():
+            time.sleep(0.01)
+        child.send_signal(signal.SIGINT)
+        self.assertIn(b"interrupted", child.communicate()[1])
+        self.assertEqual(130, child.returncode)
+        with self.assertRaises(ProcessLookupError):
+            os.kill(int((self.folder / "pid").read_text()), 0)
+        self.assertEqual([], os.listdir(self.folder / ".q.work/running"))
+
+    def test_the_pages_of_the_errors_show_what_is_printed(self):
+        self.write("name: f\nsteps:\n  compile:\n    model: linear.onnx\n    targt: cpu\n", "fashion.yaml")
+        self.page("TN1101")
+        self.write("# a model of one layer\nname: f\nsteps:\n  ingest:\n    model: linear.onnx\n  check:\n    model: $ingest\n\n  narrow: {step: quantize, model: $ingest, weights-only: 8}\n", "fashion.yaml")
+        self.page("TN1102")
+
+    def page(self, code):
+        example = re.search(r"```\n\$ python (.*)\n([^`]*)```", (SOURCE / f"docs/errors/{code}.md").read_text())
+        done = self.command(*example[1].split()[2:], "--progress=none")
+        self.assertEqual(example[2] + f"  see: tenon help {code}\n", done.stderr)
+
+    def test_names_do_not_write_into_logs_and_pages(self):
+        (self.folder / "x<b>\n&.txt").write_text("")
+        path = self.write('steps:\n  a: {run: [cat, "{x}"], each: {x: ["x<b>\\n&.txt"]}}\n')
+        report = pipeline.run(path)
+        self.assertNotIn("<b>", pipeline.page(report))
+        done = self.command("run", "q.yaml", "--again", "a")
+        self.assertEqual(1, len([line for line in done.stderr.splitlines() if line]), done.stderr)
+
+
+class BadFiles(PipelineTest):
+    # (line, words of the message, text)
+    FAULTS = (
+        (1, "the key 'steps'", "[]\n"),
+        (1, "the key 'steps'", ""),
+        (1, "has no 'stebs'", "stebs: {}\n"),
+        (2, "has no 'extra'", "steps: {a: {run: ['true']}}\nextra: 1\n"),
+        (1, "has steps", "steps: {}\n"),
+        (3, "no step 'compil' (did you mean 'compile'", "steps:\n  a:\n    step: compil\n"),
+        (2, "no step 'zebra'", "steps:\n  zebra: {}\n"),
+        (4, "no option 'targt' (did you mean 'target'", "steps:\n  compile:\n    model: linear.onnx\n    targt: cpu\n"),
+        (2, "lacks 'model'", "steps:\n  compile: {target: cpu}\n"),
+        (4, "a whole number, not 'two'", "steps:\n  compile:\n    model: linear.onnx\n    threads: two\n"),
+        (4, "a number, not 'nan'", "steps:\n  quantize:\n    model: linear.onnx\n    percentile: nan\n"),
+        (4, "true or false, not 'yes'", "steps:\n  compile:\n    model: linear.onnx\n    verify: yes\n"),
+        (5, "is text, not a list", "steps:\n  compile:\n    model: linear.onnx\n    precision:\n      [fp16]\n"),
+        (3, "'gone.onnx' does not exist", "steps:\n  compile:\n    model: gone.onnx\n"),
+        (3, "no step 'gone'", "steps:\n  compile:\n    model: $gone\n"),
+        (3, "no output 'oops'", "steps:\n  ingest: {model: linear.onnx}\n  compile: {model: $ingest.oops}\n"),
+        (5, "a cycle of steps: a needs b needs a", "steps:\n  a:\n    run: ['true']\n    after: b\n  b: {run: ['true'], after: a}\n"),
+        (3, "a cycle of steps: a needs a", "steps:\n  a:\n    after: a\n    run: ['true']\n"),
+        (3, "the key 'a' stands twice, first in line 2", "steps:\n  a: {run: ['true']}\n  a: {run: ['true']}\n"),
+        (4, "the key 'model' stands twice, first in line 3", "steps:\n  compile:\n    model: linear.onnx\n    model: linear.onnx\n"),
+        (2, "the tag tag:yaml.org,2002:python", "steps:\n  a: !!python/object/apply:os.system ['true']\n"),
+        (2, "alias *x is inside of itself", "steps:\n  a: &x [*x]\n"),
+        (2, "alias *y has no anchor", "steps:\n  a: *y\n"),
+        (6, "values, with what aliases repeat", "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(f"{b}: &{b} [{','.join(['*' + a] * 10)}]\n" for a, b in zip("abcdefghi", "bcdefghij"))),
+        (1, "levels inside of each other", "steps: " + "[" * 100 + "\n"),
+        (3, "not YAML", "steps:\n  a: [1, 2\n"),
+        (2, "not YAML", "steps:\n\ta: 1\n"),
+        (2, "not YAML: a character", "steps:\n  a: \x01\n"),
+        (2, "a second document", "steps: {a: {run: ['true']}}\n---\nsteps: {}\n"),
+        (2, "'step' or 'run', not both", "steps:\n  a: {step: compile, run: ['true']}\n"),
+        (2, "no program 'no-such-program'", "steps:\n  a: {run: [no-such-program]}\n"),
+        (2, "{x} is neither an input nor an output", "steps:\n  a: {run: [echo, '{x}']}\n"),
+        (2, "is not the name of a file", "steps:\n  a: {run: ['true'], outputs: {x: ../x}}\n"),
+        (2, "is not a name of a step", "steps:\n  'a b': {run: ['true']}\n"),
+        (2, "is a time, not 'soon'", "steps:\n  a: {run: ['true'], timeout: soon}\n"),
+        (3, "takes one file, and $e are 2", "steps:\n  e: {step: compile, model: linear.onnx, each: {target: [cpu:avx2, cpu:avx512]}}\n  bench: {engine: $e}\n"),
+        (3, "no repetition 'cpu:avx'", "steps:\n  e: {step: compile, model: linear.onnx, each: {target: [cpu:avx2]}}\n  bench: {engine: '$e[cpu:avx]'}\n"),
+        (2, "would be saved to 'x'", "steps:\n  e: {step: compile, model: linear.onnx, save: x, each: {target: [cpu:avx2, cpu:avx512]}}\n"),
+        (3, "is saved by 'b' and is saved by 'a'", "steps:\n  a: {step: ingest, model: linear.onnx, save: x}\n  b: {step: ingest, model: linear.onnx, save: ./x}\n"),
+        (2, "is saved by 'ingest' and read by 'ingest'", "steps:\n  ingest: {model: linear.onnx, save: linear.onnx}\n"),
+        (2, "defines no function 'gone'", "steps:\n  a: {step: 'own.py:gone'}\n"),
+        (2, "no module 'nothing'", "steps:\n  a: {step: 'nothing:gone'}\n"),
+        (2, "lacks 'model'", "steps:\n  a: {step: 'own.py:halve', outputs: {out: x}}\n"),
+        (2, "'times' of the step 'a' is a whole number", "steps:\n  a: {step: 'own.py:halve', model: linear.onnx, times: 1.5, outputs: {out: x}}\n"),
+        (2, "belongs to 'run'", "steps:\n  compile: {model: linear.onnx, inputs: {x: linear.onnx}}\n"),
+        (2, "is not 'pdf'", "steps:\n  ingest: {model: linear.onnx, format: pdf}\n"),
+    )
+
+    def test_each_names_its_line(self):
+        for line, words, text in self.FAULTS:
+            with self.subTest(words):
+                path = self.write(text)
+                with self.assertRaises(tenon.BadInputError) as caught:
+                    pipeline.load(path)
+                self.assertIn(f"q.yaml:{line}: ", str(caught.exception))
+                self.assertIn(words, str(caught.exception))
+                self.assertEqual("TN1101", caught.exception.id)
+                self.assertFalse((self.folder / ".q.work").exists())
+
+    def test_bytes_that_are_no_text(self):
+        (self.folder / "q.yaml").write_bytes(b"steps:\n  a: \xff\n")
+        with self.assertRaisesRegex(tenon.BadInputError, "q.yaml:2: the file is not UTF-8"):
+            pipeline.load(self.folder / "q.yaml")
+
+    def test_what_is_not_a_fault(self):
+        """Words keep their text, `<<` merges, and a pipeline of functions says the line of the call."""
+        plan = pipeline.load(self.write("steps:\n  a: &a {step: compile, model: linear.onnx, precision: fp16}\n  b: {<<: *a, tap: [no, 0x10], state: 1e3}\n"))
+        self.assertEqual({"precision": "fp16", "tap": ["no", "0x10"], "state": ["1e3"]}, plan.steps[1].options)
+        with self.assertRaisesRegex(tenon.BadInputError, r"TN1101: test_pipeline.py:\d+: the step 'compile' lacks 'model'"):
+            made = pipeline.Pipeline("x", folder=self.folder)
+            made.add("compile")
+            made.plan()
+
+
+@pipeline.step("double", outputs={"twice": "twice.bin"})
+def double(run, twice, source: pipeline.File, times: int = 2):
+    pathlib.Path(twice).write_bytes(pathlib.Path(source).read_bytes() * times)
+    return {"bytes": os.path.getsize(twice)}
+
+
+class Extending(PipelineTest):
+    def test_functions_do_as_files_do(self):
+        made = pipeline.Pipeline("made", folder=self.folder)
+        model = made.add("ingest", model="linear.onnx")
+        made.add("double", source=model, times=3, save="x.bin")
+        report = made.run()
+        self.assertEqual(3 * (self.folder / "linear.onnx").stat().st_size, (self.folder / "x.bin").stat().st_size)
+        self.assertEqual(report["executed"], 2)
+        shutil.copy(__file__, self.folder / "steps.py")
+        path = self.write("import: steps.py\nsteps:\n  ingest: {model: linear.onnx}\n  double: {source: $ingest, times: 3, save: y.bin}\n")
+        self.assertEqual(pipeline.run(path)["executed"], 2)
+        self.assertEqual((self.folder / "x.bin").read_bytes(), (self.folder / "y.bin").read_bytes())
+
+    def test_push_calls_the_registry(self):
+        """By a program in the place of tenon: which command lines a push makes."""
+        stub = self.folder / "stub"
+        stub.write_text("#!/bin/sh\n[ \"$1\" = --version ] && { echo 0; exit; }\necho \"$@\" >> " + str(self.folder / "calls") + "\n"
+                        "case $2 in push) echo '{\"schema\":\"x\",\"name\":\"cnn\",\"version\":3,\"existing\":false}';; gate) echo '{\"verdict\":\"passed\"}';; esac\n")  # fmt: skip
+        stub.chmod(0o755)
+        path = self.write("steps:\n  model: {step: push, file: linear.onnx, name: cnn-model}\n"
+                          "  push: {file: linear.onnx, name: cnn, kind: engine, parent: $model, meta: [a=b], registry: reg, gate: production, promote: production, reason: r}\n")  # fmt: skip
+        report = pipeline.run(path, tool=str(stub))
+        calls = [line.replace(str(self.folder) + "/", "") for line in (self.folder / "calls").read_text().splitlines()]
+        self.assertEqual([
+            "registry push --json --progress=json -- cnn-model in/0/linear.onnx",
+            "registry push --json --progress=json --registry=reg --parent=cnn:3 --kind=engine --meta=a=b -- cnn in/0/linear.onnx",
+            "registry gate --json --progress=json --registry=reg -- cnn:3 production",
+            "registry promote --json --progress=json --registry=reg --reason=r -- cnn:3 production",
+        ], calls)  # fmt: skip
+        self.assertEqual({"version": "cnn:3", "existing": False, "gate": "passed", "alias": "production"}, report["steps"][1]["facts"])
+
+
+class Options(unittest.TestCase):
+    # What a pipeline decides itself, and what needs a file that it has no place for.
+    LEFT = {"help", "json", "quiet", "progress", "output", "report", "recipe", "state", "no-cache", "against", "device", "format", "kernels", "per-family", "stop-after",
+            "dump-phases", "reproducer", "force", "all", "isa", "h"}  # fmt: skip
+
+    def test_every_flag_of_a_verb_is_an_option(self):
+        """The table of steps and the command line have the same flags."""
+        from tenon.pipeline import _builtin
+
+        for verb, (step, inputs, *_) in _builtin._VERBS.items():
+            said = subprocess.run([sys.executable, "-m", "tenon", verb, "--help"], capture_output=True, text=True, check=True).stdout
+            flags = {flag for line in said.splitlines() if re.match(r"  -", line) for flag in re.findall(r"--([a-z0-9-]+)", line.split("  ")[1])}
+            options = {name.replace("_", "-") for name in _builtin.BUILTIN[step].options if name not in inputs}
+            self.assertEqual(set(), (flags ^ options) - self.LEFT, verb)
+
+
+if __name__ == "__main__":
+    unittest.main()
