@@ -103,7 +103,7 @@ TEST(Compression, BothWaysAndBounded) {
 }
 
 TEST(Routes, EachMatchesItselfAlone) {
-  for (const Route &route : httpRoutes()) {
+  for (const Route &route : allRoutes()) {
     std::string target = "/" + std::string(route.path);
     for (std::string_view place : {"{model}", "{version}"}) {
       if (size_t at = target.find(place); at != std::string::npos) {
