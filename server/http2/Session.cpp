@@ -9,6 +9,11 @@
 #include <cctype>
 #include <cstring>
 
+/// What nghttp2's own tests print to: see server/CMakeLists.txt.
+extern "C" {
+void *tenon_nghttp2_stderr = nullptr;
+}
+
 namespace tenon::server {
 namespace {
 

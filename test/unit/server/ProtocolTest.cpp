@@ -110,6 +110,12 @@ TEST(Routes, EachMatchesItselfAlone) {
         target.replace(at, place.size(), "m%2e1");
       }
     }
+    if (route.transport == Transport::Grpc) {
+      EXPECT_EQ(matchGrpcRoute(target)->route, &route);
+      EXPECT_EQ(matchRoute("POST", target).status().id(), ErrorId::NoSuchRoute);
+      continue;
+    }
+    EXPECT_EQ(matchGrpcRoute(target).status().id(), ErrorId::NoSuchRoute);
     Result<RouteMatch> match = matchRoute(nameOf(route.method), target + "?query=1");
     ASSERT_TRUE(match.isOk()) << target;
     EXPECT_EQ(match->route, &route) << target;
