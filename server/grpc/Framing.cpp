@@ -15,7 +15,7 @@ namespace {
 /// Most of an error's text, which goes into a header.
 constexpr size_t kMostText = 2 << 10;
 /// Room that a message takes before its bytes are there.
-constexpr uint64_t kMostReserved = 1 << 20;
+constexpr uint64_t kMostReserved = 64 << 10;
 
 Status malformed(std::string_view what) { return Status::error(ErrorId::BadGrpcMessage, fmt::format("the gRPC message is not valid: {}", what)); }
 

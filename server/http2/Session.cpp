@@ -148,6 +148,7 @@ struct Session::Callbacks {
     if (type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
       stream->lastTaken = Clock::now();
       stream->handler = session.makeHandler(*stream);
+      stream->header = {}; // streams that wait for their body would keep some MiB of it
     }
     if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) && !stream->requestEnded) {
       stream->requestEnded = true;

@@ -58,7 +58,7 @@ class Session;
 /// One request as its receiver sees it. Valid until the handler's `closed`.
 class Stream {
 public:
-  /// A field of the request; empty where missing. Several are joined by ", ".
+  /// A field of the request while its handler is made; empty where missing. Several are joined by ", ".
   std::string field(std::string_view name) const;
   /// The request's header was larger than is taken: only some of it is there.
   bool isHeaderCut() const { return headerCut; }

@@ -6,7 +6,10 @@ Inferences are compared with `tenon run` on the same input, all other answers wi
 import asyncio
 import json
 import queue
+import re
+import signal
 import subprocess
+import sys
 import threading
 import time
 import unittest
@@ -15,12 +18,14 @@ import grpc
 import numpy as np
 import tritonclient.grpc as triton
 import tritonclient.grpc.aio
+from google.protobuf import descriptor_pb2
 from google.protobuf.json_format import MessageToDict
+from tritonclient.grpc import model_config_pb2
 from tritonclient.grpc import service_pb2 as messages
 from tritonclient.utils import InferenceServerException
 
 from routes import TOKENS, routes
-from server import PIXELS, TENON, Server, ServingTest
+from server import SOURCE, TENON, Server, ServingTest
 
 IMAGE = np.random.default_rng(7).random((3, 1, 28, 28), dtype=np.float32)
 SERVICE = "/inference.GRPCInferenceService/"
@@ -236,6 +241,71 @@ class Clients(ServingTest):
                 seen.put(each)
         except grpc.RpcError as error:
             seen.put(error.code())
+
+
+class End(ServingTest):
+    def test_sigterm(self):
+        """What was accepted is answered, watches and streams end, and nobody waits for clients that are idle."""
+        with Server(self.folder / "models") as server, triton.InferenceServerClient(f"127.0.0.1:{server.port}") as client, grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+            results, stream = queue.Queue(), queue.Queue()
+            seen = queue.Queue()
+            watch = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"")
+            threading.Thread(target=Clients.collect, args=(watch, seen), daemon=True).start()
+            self.assertEqual(b"\x08\x01", seen.get(timeout=10))
+            client.start_stream(lambda result, error: stream.put(error or result))
+            client.async_stream_infer("cnn", [image_input()])
+            self.assertEqual((3, 10), stream.get(timeout=10).as_numpy("logits").shape)
+            with server.paused():
+                for _ in range(3):
+                    client.async_infer("cnn", [image_input()], lambda result, error: results.put(error or result))
+                client.async_stream_infer("cnn", [image_input()])
+                server.wait_until(lambda: server.metric("tenon_queue_length") == 3)
+                server.process.send_signal(signal.SIGTERM)
+                self.assertEqual(b"\x08\x02", seen.get(timeout=10))
+                self.assertEqual(grpc.StatusCode.UNAVAILABLE, seen.get(timeout=10))
+            for _ in range(3):
+                self.assertEqual((3, 10), results.get(timeout=10).as_numpy("logits").shape)
+            self.assertEqual((3, 10), stream.get(timeout=10).as_numpy("logits").shape)
+            self.assertEqual(0, server.process.wait(10))
+
+
+class Text(ServingTest):
+    def test_page(self):
+        """The example of docs/serving.md as it stands there, but for the port."""
+        page = (SOURCE / "docs/serving.md").read_text()
+        program = next(block for block in re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S) if "tritonclient.grpc" in block)
+        with Server(self.folder / "models") as server:
+            done = subprocess.run([sys.executable, "-c", program.replace("localhost:8000", f"127.0.0.1:{server.port}")], capture_output=True, text=True, timeout=60)
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertRegex(done.stdout, r"^\[\[ *-?\d")
+
+    def test_proto(self):
+        """Our text of the protocol against the messages of tritonclient: every field that it has has the same name, number and type."""
+        compiled = self.folder / "proto.bin"
+        folder = SOURCE / "server/grpc"
+        subprocess.run([sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", f"--descriptor_set_out={compiled}", "inference.proto"], check=True)
+        file = descriptor_pb2.FileDescriptorSet.FromString(compiled.read_bytes()).file[0]
+        theirs = {**messages.DESCRIPTOR.message_types_by_name, **model_config_pb2.DESCRIPTOR.message_types_by_name}
+        compared = 0
+
+        def compare(ours, their, where):
+            nonlocal compared
+            for field in ours.field:
+                other = their.fields_by_name[field.name]
+                self.assertEqual((field.number, field.type, field.label == field.LABEL_REPEATED), (other.number, other.type, other.is_repeated), f"{where}.{field.name}")
+                compared += 1
+            for nested in ours.nested_type:
+                compare(nested, their.nested_types_by_name[nested.name], f"{where}.{nested.name}")
+
+        for message in file.message_type:
+            compare(message, theirs[message.name], message.name)
+        self.assertGreater(compared, 150)
+        for enum in [*file.enum_type]:
+            self.assertEqual({value.name: value.number for value in enum.value}, {value.name: value.number for value in model_config_pb2.DataType.DESCRIPTOR.values})
+        calls = messages.DESCRIPTOR.services_by_name["GRPCInferenceService"].methods_by_name
+        table = {route["path"].rpartition("/")[2] for route in routes() if "GRPCInferenceService" in route["path"]}
+        self.assertEqual(set(calls), table)
+        self.assertLess({method.name for method in file.service[0].method}, table)
 
 
 class Doors(ServingTest):

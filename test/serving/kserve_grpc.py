@@ -5,6 +5,9 @@ does here, it does in one of its own. Runs in .venv-serving.
 """
 
 import asyncio
+import http.client
+import json
+import ssl
 import subprocess
 import sys
 import unittest
@@ -12,7 +15,7 @@ import unittest
 import numpy as np
 from kserve import InferenceGRPCClient, InferInput, InferRequest
 
-from server import TENON, Server, ServingTest
+from server import TENON, Server, ServingTest, request
 
 IMAGE = np.random.default_rng(7).random((3, 1, 28, 28), dtype=np.float32)
 
@@ -82,6 +85,14 @@ class Clients(ServingTest):
             out = self.folder / "logits.npy"
             subprocess.run([sys.executable, "-c", TRITON, f"localhost:{server.port}", certificate, self.folder / "image.npy", out], check=True)
             np.testing.assert_array_equal(self.expected, np.load(out))
+            # Many requests on one connection, of which the server reads the next while one waits.
+            connection = http.client.HTTPSConnection("localhost", server.port, context=ssl.create_default_context(cafile=certificate), timeout=20)
+            for _ in range(50):
+                connection.request("POST", "/v2/models/cnn/infer", json.dumps(request()))
+                answer = connection.getresponse()
+                self.assertEqual(200, answer.status)
+                self.assertEqual([1, 10], json.loads(answer.read())["outputs"][0]["shape"])
+            connection.close()
             # Without TLS, or of an old version, nobody is served.
             self.assertNotIn(b"HTTP/1.1", server.raw(b"GET /v2 HTTP/1.1\r\nHost: a\r\n\r\n", to_end=True))
             old = subprocess.run(["openssl", "s_client", "-connect", f"127.0.0.1:{server.port}", "-tls1_1", "-cipher", "DEFAULT:@SECLEVEL=0"], input=b"", capture_output=True)

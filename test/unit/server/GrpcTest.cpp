@@ -60,7 +60,7 @@ TEST(Framing, Timeouts) {
 TEST(Framing, TextOfErrorsIsPlainAscii) {
   HeaderFields fields = statusFields(Status::error(ErrorId::QueueFull, "100 % of \xc3\xa9\n"));
   EXPECT_EQ(fields[0].second, "8");
-  EXPECT_EQ(fields[1].second, "TN0812: 100 %25 of %C3%A9%0A");
+  EXPECT_EQ(fields[1].second, "TN0812: 100 %25 of %C3%A9\\u000A");
   EXPECT_EQ(statusFields(Status::ok()).size(), 1u);
 }
 
