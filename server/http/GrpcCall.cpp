@@ -32,11 +32,11 @@ public:
     if (isOver) {
       return;
     }
+    last = Clock::now();
     if (!reader.isWithinMessage()) {
-      start = Clock::now();
+      start = last;
       messageBytes = 0;
     }
-    last = Clock::now();
     messageBytes += data.size();
     Status status = reader.feed(data, [this](std::string message, bool isCompressed) { return take(std::move(message), isCompressed); });
     if (status.isOk()) {
@@ -136,6 +136,8 @@ private:
     if (isOver) {
       return Status::ok();
     }
+    start = last; // of the next
+    messageBytes = 0;
     if (!isStream() && std::exchange(hasMessage, true)) {
       return Status::error(ErrorId::BadGrpcMessage, "the call has more than one message");
     }

@@ -226,8 +226,11 @@ struct Session::Callbacks {
     return 0;
   }
 
-  /// A client that has the whole reply need not send the rest. Source: RFC 9113, section 8.1.
   static int frameSent(nghttp2_session *native, const nghttp2_frame *frame, void *user) {
+    if (frame->hd.type == NGHTTP2_RST_STREAM && frame->rst_stream.error_code == NGHTTP2_PROTOCOL_ERROR) {
+      self(user).countControlFrame(); // a client can have its streams reset, too (CVE-2025-8671)
+    }
+    // A client that has the whole reply need not send the rest. Source: RFC 9113, section 8.1.
     bool ends = (frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) && (frame->hd.flags & NGHTTP2_FLAG_END_STREAM);
     Stream *stream = ends ? find(user, frame->hd.stream_id) : nullptr;
     if (stream && !stream->requestEnded) {
@@ -311,13 +314,13 @@ bool Session::countControlFrame() {
   Clock::time_point now = Clock::now();
   controlAllowance = std::min(kControlBurst, controlAllowance + std::chrono::duration<double>(now - lastControl).count() * kControlRate) - 1;
   lastControl = now;
-  isFlooded = controlAllowance < 0;
+  isFlooded = isFlooded || controlAllowance < 0;
   return !isFlooded;
 }
 
 bool Session::receive(std::string_view bytes) {
   ssize_t taken = nghttp2_session_mem_recv(native, reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size());
-  if (taken < 0) {
+  if (taken < 0 || isFlooded) {
     nghttp2_session_terminate_session(native, isFlooded ? NGHTTP2_ENHANCE_YOUR_CALM : NGHTTP2_PROTOCOL_ERROR);
     return false;
   }

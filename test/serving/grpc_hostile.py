@@ -212,6 +212,15 @@ class Hostile(ServingTest):
                     break
             self.assertNotIn(client.until_closed(), (http2.NO_ERROR, 0))
 
+    def test_made_to_reset(self):
+        """Streams that break the protocol, so that the server resets them itself."""
+        with Client(self.server.port) as client:
+            head = http2.header_block([*http2.call_fields(INFER), ("X-Upper-Case", "a")])
+            for i in range(20_000):
+                if not client.send(http2.headers(2 * i + 1, head)):
+                    break
+            self.assertNotEqual(http2.NO_ERROR, client.until_closed())
+
     def test_floods(self):
         for name, one in {"ping": frame(http2.PING, 0, 0, bytes(8)), "settings": frame(http2.SETTINGS, 0, 0), "priority": frame(http2.PRIORITY, 0, 1, bytes(4) + b"\x10")}.items():
             with self.subTest(name), Client(self.server.port) as client:
