@@ -66,6 +66,7 @@ class Answer:
 class Client:
     def __init__(self, port, preface=True, timeout=20):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.decoder = hpack.Decoder()
         self.rest = b""
         self.answers = {}
