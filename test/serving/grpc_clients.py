@@ -243,6 +243,26 @@ class Clients(ServingTest):
             seen.put(error.code())
 
 
+class Overload(ServingTest):
+    def test_full_queue(self):
+        """More than the queue holds is refused at once, by a code that no client sends again by itself; those that wait are answered."""
+        with Server(self.folder / "models", "--queue", 2) as server, triton.InferenceServerClient(f"127.0.0.1:{server.port}") as client:
+            results = queue.Queue()
+            with server.paused():
+                for i in range(3):
+                    client.async_infer("cnn", [image_input()], lambda result, error: results.put(error or result))
+                    server.wait_until(lambda: server.metric("tenon_queue_length") + server.metric("tenon_requests_running") == i + 1)
+                times = []
+                for _ in range(20):
+                    start = time.monotonic()
+                    with self.assertRaisesRegex(InferenceServerException, "RESOURCE_EXHAUSTED.*TN0812"):
+                        client.infer("cnn", [image_input()])
+                    times.append(time.monotonic() - start)
+                self.assertLess(sorted(times)[10], 1)
+            for _ in range(3):
+                self.assertEqual((3, 10), results.get(timeout=10).as_numpy("logits").shape)
+
+
 class End(ServingTest):
     def test_sigterm(self):
         """What was accepted is answered, watches and streams end, and nobody waits for clients that are idle."""
