@@ -2,219 +2,131 @@
 
 #include "server/http/Api.h"
 
-#include "server/protocol/ErrorMap.h"
 #include "server/scheduler/Describe.h"
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
-
-#include <new>
 
 namespace tenon::server {
 namespace {
 
-/// Smaller replies gain nothing.
-constexpr uint64_t kLeastCompressed = 1024;
-/// Of outputs as JSON in one reply; some hundred MiB of text.
-constexpr uint64_t kMostElements = 16 << 20;
-
-HttpReply jsonReply(std::string body, unsigned status = 200) {
-  HttpReply reply;
-  reply.status = status;
-  reply.body = std::move(body);
-  return reply;
-}
-
-HttpReply resultReply(Result<std::string> body) { return body.isOk() ? jsonReply(std::move(*body)) : errorReply(body.status()); }
-
-std::string_view textOf(Bytes bytes) { return {reinterpret_cast<const char *>(bytes.data()), bytes.size()}; }
-
 /// The optional body of operations that take settings.
-Status parseSettings(const std::string &body, nlohmann::json &settings) {
+Status parseSettings(std::string_view text, nlohmann::json &settings) {
   settings = nlohmann::json::object();
-  if (body.empty()) {
+  if (text.empty()) {
     return Status::ok();
   }
-  TENON_TRY(parseJson(body, settings));
+  TENON_TRY(parseJson(text, settings));
   return settings.is_object() ? Status::ok() : Status::error(ErrorId::BadRequest, "the JSON of the request is not an object");
-}
-
-Result<HttpReply> inferReply(InferResult result, const InferRequest &request) {
-  HttpReply reply;
-  reply.begun = Clock::now();
-  const Version &version = *result.version;
-  const std::vector<ModelPort> &ports = version.ports.outputs;
-  std::vector<ReplyOutput> outputs;
-  auto add = [&](size_t i, bool isBinary) {
-    const TensorPlace &place = result.outputs[i];
-    Bytes bytes = Bytes(result.slab->memory->bytes()).subspan(place.offset, place.bytes);
-    outputs.push_back({ports[i].name, ports[i].dtype, place.dims, bytes, isBinary});
-    if (isBinary) {
-      reply.tensors.push_back(bytes);
-    }
-  };
-  for (size_t i = 0; i < ports.size() && request.outputs.empty(); ++i) {
-    add(i, request.binaryByDefault);
-  }
-  for (const RequestedOutput &asked : request.outputs) {
-    for (size_t i = 0; i < ports.size(); ++i) {
-      if (ports[i].name == asked.name) {
-        add(i, asked.isBinary);
-      }
-    }
-  }
-  TENON_ASSIGN(InferReply written, writeInferReply(version.model, version.number, request.id, outputs, kMostElements));
-  if (written.hasBinary) {
-    reply.contentType = "application/octet-stream";
-    reply.extraHeaders = fmt::format("Inference-Header-Content-Length: {}\r\n", written.json.size());
-  }
-  reply.body = std::move(written.json);
-  reply.result = std::move(result);
-  return reply;
 }
 
 } // namespace
 
-uint64_t HttpReply::bytes() const {
-  uint64_t sum = body.size();
-  for (Bytes tensor : tensors) {
-    sum += tensor.size();
-  }
-  return sum;
-}
-
-void HttpReply::compress(Encoding encoding) {
-  if (encoding == Encoding::Identity || bytes() < kLeastCompressed) {
-    return;
-  }
-  Compressor compressor(encoding);
-  std::string compressed;
-  compressor.append(body, tensors.empty(), compressed);
-  for (Bytes &tensor : tensors) {
-    compressor.append(textOf(tensor), &tensor == &tensors.back(), compressed);
-  }
-  body = std::move(compressed);
-  tensors.clear();
-  extraHeaders += fmt::format("Content-Encoding: {}\r\n", nameOf(encoding));
-}
-
-HttpReply errorReply(const Status &status, bool closes) {
-  HttpReply reply = jsonReply(errorBody(status), wireStatusOf(status.id()).http);
-  reply.closes = closes;
-  if (reply.status == 429 || reply.status == 503) {
-    reply.extraHeaders = "Retry-After: 1\r\n";
-  } else if (reply.status == 401) {
-    reply.extraHeaders = "WWW-Authenticate: Bearer\r\n";
-  }
-  return reply;
-}
-
-std::shared_ptr<Job> Api::perform(const HttpRequest &request, std::function<void(HttpReply)> onReply) {
-  std::function<void(Status)> onStatus = [onReply](Status status) { onReply(status.isOk() ? jsonReply("{}") : errorReply(status)); };
-  switch (request.match.route->operation) {
-  case Operation::ModelInfer:
-    return infer(request, std::move(onReply));
+void Api::perform(const RouteMatch &match, std::string_view text, std::function<void(Result<std::string>)> onAnswer) {
+  std::function<void(Status)> onStatus = [onAnswer](Status status) { onAnswer(status.isOk() ? Result<std::string>("{}") : Result<std::string>(std::move(status))); };
+  switch (match.route->operation) {
   case Operation::RepositoryLoad: {
     nlohmann::json settings;
-    Status status = parseSettings(request.body, settings);
+    Status status = parseSettings(text, settings);
     if (status.isOk() && settings.contains("parameters") && !settings["parameters"].empty()) {
       status = Status::error(ErrorId::NotServed, "a load takes no configuration and no files from the request", "put them into the folder of the model, then load it");
     }
-    status.isOk() ? models.load(request.match.model, std::move(onStatus)) : onStatus(std::move(status));
-    return nullptr;
+    status.isOk() ? models.load(match.model, std::move(onStatus)) : onStatus(std::move(status));
+    return;
   }
   case Operation::RepositoryUnload:
-    models.unload(request.match.model, std::move(onStatus));
-    return nullptr;
+    models.unload(match.model, std::move(onStatus));
+    return;
   default:
-    onReply(performNow(request));
-    return nullptr;
+    onAnswer(answer(match, text));
   }
 }
 
-HttpReply Api::performNow(const HttpRequest &request) {
-  const RouteMatch &match = request.match;
-  Result<std::shared_ptr<Version>> asked = match.model.empty() ? Status::error(ErrorId::NoSuchModel, "no model") : models.find(match.model, match.version);
-  if (!match.model.empty() && !asked.isOk()) {
-    return errorReply(asked.status());
+Result<std::string> Api::answer(const RouteMatch &match, std::string_view text) {
+  std::shared_ptr<Version> asked;
+  if (!match.model.empty()) {
+    TENON_ASSIGN(asked, models.find(match.model, match.version));
   }
   switch (match.route->operation) {
   case Operation::ServerLive:
-    return jsonReply(R"({"live":true})");
+    return std::string(R"({"live":true})");
   case Operation::ServerReady:
-    return models.isReady() ? jsonReply(R"({"ready":true})") : jsonReply(R"({"ready":false})", 503);
+    return std::string(models.isReady() ? R"({"ready":true})" : R"({"ready":false})");
   case Operation::ServerMetadata:
-    return jsonReply(describeServer(version));
-  case Operation::ModelReady: {
-    Status status = models.isDraining() ? Status::error(ErrorId::ServerStopping, "the server is stopping") : models.readiness(**asked);
-    return status.isOk() ? jsonReply(R"({"ready":true})") : errorReply(status);
-  }
+    return describeServer(version);
+  case Operation::ModelReady:
   case Operation::ModelMetadata:
   case Operation::ModelConfig: {
-    Status status = models.readiness(**asked);
-    if (!status.isOk()) {
-      return errorReply(status);
+    if (!asked) {
+      return Status::error(ErrorId::NoSuchModel, "the request names no model");
     }
-    bool isConfig = match.route->operation == Operation::ModelConfig;
-    return jsonReply(isConfig ? describeConfig(**asked) : describeModel(models, **asked));
+    bool asksReady = match.route->operation == Operation::ModelReady;
+    if (asksReady && models.isDraining()) {
+      return Status::error(ErrorId::ServerStopping, "the server is stopping");
+    }
+    TENON_TRY(models.readiness(*asked));
+    return asksReady ? R"({"ready":true})" : match.route->operation == Operation::ModelConfig ? describeConfig(*asked) : describeModel(models, *asked);
   }
   case Operation::ModelStatistics:
-    return resultReply(describeStatistics(models, match.model, match.version));
+    return describeStatistics(models, match.model, match.version);
   case Operation::RepositoryIndex: {
     nlohmann::json settings;
-    Status status = parseSettings(request.body, settings);
-    return status.isOk() ? jsonReply(describeIndex(models, settings.value("ready", nlohmann::json(false)) == true)) : errorReply(status);
+    TENON_TRY(parseSettings(text, settings));
+    return describeIndex(models, settings.value("ready", nlohmann::json(false)) == true);
   }
-  case Operation::Metrics: {
-    HttpReply reply = jsonReply(describeMetrics(models));
-    reply.contentType = "text/plain; version=0.0.4; charset=utf-8";
-    return reply;
-  }
+  case Operation::Metrics:
+    return describeMetrics(models);
   case Operation::TraceSetting:
   case Operation::Logging: {
     bool isTrace = match.route->operation == Operation::TraceSetting;
-    if (match.route->method == Method::Get) {
-      return jsonReply(isTrace ? R"({"trace_level":["OFF"],"trace_rate":"0","trace_count":"-1","log_frequency":"0","trace_file":""})"
-                               : R"({"log_file":"","log_info":true,"log_warning":true,"log_error":true,"log_verbose_level":0,"log_format":"default"})");
+    if (match.route->method == Method::Get || (match.route->transport == Transport::Grpc && text.empty())) {
+      return std::string(isTrace ? R"({"trace_level":["OFF"],"trace_rate":"0","trace_count":"-1","log_frequency":"0","trace_file":""})"
+                                 : R"({"log_file":"","log_info":true,"log_warning":true,"log_error":true,"log_verbose_level":0,"log_format":"default"})");
     }
-    return errorReply(Status::error(ErrorId::NotServed, isTrace ? "tracing cannot be set" : "logging cannot be set while the server runs", "the server's log goes to its stderr"));
+    return Status::error(ErrorId::NotServed, isTrace ? "tracing cannot be set" : "logging cannot be set while the server runs", "the server's log goes to its stderr");
   }
   default:
-    return errorReply(Status::error(ErrorId::NotServed, "shared-memory regions are not served", "send tensors in the body of the request"));
+    return Status::error(ErrorId::NotServed, "shared-memory regions are not served", "send tensors in the body of the request");
   }
 }
 
-std::shared_ptr<Job> Api::infer(const HttpRequest &request, std::function<void(HttpReply)> onReply) {
-  Result<InferRequest> parsed = parseInferRequest(request.body, request.jsonBytes);
-  if (parsed.isOk() && parsed->listBytes() > request.mostLists) {
-    parsed = Status::error(ErrorId::QueueFull, "the requests that wait take all memory that they may", "try again later, or send tensors as binary data");
-  }
-  if (!parsed.isOk()) {
-    onReply(errorReply(parsed.status()));
-    return nullptr;
-  }
+Result<std::shared_ptr<Job>> Api::infer(const RouteMatch &match, InferRequest request, OnResult onResult) {
   // The job keeps what the reply needs of the request.
   std::shared_ptr<std::weak_ptr<Job>> self = std::make_shared<std::weak_ptr<Job>>();
-  Result<std::shared_ptr<Job>> job = models.submit(request.match.model, request.match.version, std::move(*parsed), [this, self, onReply](Result<InferResult> result) {
-    std::shared_ptr<Job> job = self->lock();
-    bool isResult = result.isOk();
-    Result<HttpReply> reply = Status::error(ErrorId::OutOfMemory, "no memory for the reply", "ask for fewer outputs, or for binary data");
-    try {
-      reply = isResult ? inferReply(std::move(*result), job->request) : Result<HttpReply>(result.takeStatus());
-    } catch (const std::bad_alloc &) {
-      // The others are served on.
-    }
-    if (isResult && !reply.isOk()) {
-      models.countFailure(*job);
-    }
-    onReply(reply.isOk() ? std::move(*reply) : errorReply(reply.status()));
-  });
-  if (!job.isOk()) {
-    onReply(errorReply(job.status()));
-    return nullptr;
+  TENON_ASSIGN(std::shared_ptr<Job> job, models.submit(match.model, match.version, std::move(request), [this, self, onResult = std::move(onResult)](Result<InferResult> result) {
+                 std::shared_ptr<Job> job = self->lock();
+                 bool isResult = result.isOk();
+                 Status status = onResult(std::move(result), job->request);
+                 if (isResult && !status.isOk()) {
+                   models.countFailure(*job);
+                 }
+               }));
+  *self = job;
+  return job;
+}
+
+void Api::countReply(InferResult &result, Clock::time_point begun) {
+  models.countReply(result, static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - begun).count()));
+}
+
+std::vector<AskedOutput> askedOutputs(const Version &version, const InferRequest &request) {
+  const std::vector<ModelPort> &ports = version.ports.outputs;
+  std::vector<AskedOutput> asked;
+  for (size_t i = 0; i < ports.size() && request.outputs.empty(); ++i) {
+    asked.push_back({i, request.binaryByDefault});
   }
-  *self = *job;
-  return std::move(*job);
+  for (const RequestedOutput &output : request.outputs) {
+    for (size_t i = 0; i < ports.size(); ++i) {
+      if (ports[i].name == output.name) {
+        asked.push_back({i, output.isBinary});
+      }
+    }
+  }
+  return asked;
+}
+
+Bytes elementsOf(const InferResult &result, size_t port) {
+  const TensorPlace &place = result.outputs[port];
+  return Bytes(result.slab->memory->bytes()).subspan(place.offset, place.bytes);
 }
 
 } // namespace tenon::server

@@ -1,61 +1,51 @@
-// The operations of the server as requests and replies of HTTP, free of sockets: what is read, what is answered with which headers.
+// The operations of the server, free of transports: each is asked by a row of the table of routes, and answers with JSON or with outputs.
+// HTTP sends that JSON as it is, gRPC as messages with the same fields.
 
 #pragma once
 
-#include "server/protocol/Compression.h"
 #include "server/protocol/Routes.h"
 #include "server/scheduler/Models.h"
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace tenon::server {
-
-struct HttpReply {
-  unsigned status = 200;
-  std::string_view contentType = "application/json";
-  std::string extraHeaders; ///< lines that end in CRLF
-  std::string body;
-  /// Follow the body: outputs in a slab, which `result` keeps.
-  std::vector<Bytes> tensors;
-  std::optional<InferResult> result;
-  Clock::time_point begun; ///< when the reply's making began, for the stage copy_out
-  bool closes = false;     ///< the connection ends with it
-
-  uint64_t bytes() const;
-  /// Replaces body and tensors by their compressed form where that is asked for and pays.
-  void compress(Encoding encoding);
-};
-
-/// `closes`: the body of the request was not read, so no other can follow on the connection.
-HttpReply errorReply(const Status &status, bool closes = false);
-
-/// What of a request's header an operation looks at.
-struct HttpRequest {
-  RouteMatch match;
-  std::string body; ///< decompressed
-  std::optional<uint64_t> jsonBytes;
-  uint64_t mostLists = 0; ///< bytes that number lists of the body may take in memory
-};
 
 class Api {
 public:
   Api(Models &models, std::string version) : models(models), version(std::move(version)) {}
 
-  /// Calls `onReply` once, now or later, unless the job that it returns (null where there is none) is cancelled before. `request`
-  /// stays until then.
-  std::shared_ptr<Job> perform(const HttpRequest &request, std::function<void(HttpReply)> onReply);
+  /// Everything but inferences. `settings` is the JSON object of operations that take one, or empty; `onAnswer` is called once, now or
+  /// later, with JSON (Metrics: Prometheus' text).
+  void perform(const RouteMatch &match, std::string_view settings, std::function<void(Result<std::string>)> onAnswer);
+
+  /// Makes and sends the reply; what it returns is not ok where a result could not be turned into one.
+  using OnResult = std::function<Status(Result<InferResult>, const InferRequest &)>;
+  /// Queues an inference for the model and version of `match`. `onResult` is called once, unless the job is cancelled before; never
+  /// where this gives an error. What `request` refers to stays until then.
+  Result<std::shared_ptr<Job>> infer(const RouteMatch &match, InferRequest request, OnResult onResult);
+  void cancel(const std::shared_ptr<Job> &job) { models.cancel(job); }
+  /// The reply to a result is written: `begun` is when its making began.
+  void countReply(InferResult &result, Clock::time_point begun);
+
+  bool isReady() const { return models.isReady(); }
 
 private:
-  HttpReply performNow(const HttpRequest &request);
-  std::shared_ptr<Job> infer(const HttpRequest &request, std::function<void(HttpReply)> onReply);
+  Result<std::string> answer(const RouteMatch &match, std::string_view settings);
 
   Models &models;
   std::string version;
 };
+
+/// The places of a result's outputs among the model's ports that the request asks for, with how it wants them.
+struct AskedOutput {
+  size_t port;
+  bool isBinary;
+};
+std::vector<AskedOutput> askedOutputs(const Version &version, const InferRequest &request);
+/// The elements of an output, in its slab.
+Bytes elementsOf(const InferResult &result, size_t port);
 
 } // namespace tenon::server

@@ -1,4 +1,4 @@
-// The front process: an HTTP server over Models, with one thread for all of it.
+// The front process: a server of HTTP/1.1, HTTP/2 and gRPC over Models, at one port, with one thread for all of it.
 
 #pragma once
 
@@ -20,6 +20,8 @@ struct ServerOptions {
   uint16_t port = 8000; ///< 0: one that is free
   std::string tokenFile;
   bool isInsecure = false; ///< another address than loopback is allowed without tokens
+  /// PEM files of TLS, both or none.
+  std::string certificates, key;
   uint64_t mostBody = uint64_t(64) << 20;
   /// Bodies of all requests together; more is refused.
   uint64_t mostBodies = uint64_t(1) << 30;

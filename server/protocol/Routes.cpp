@@ -10,6 +10,7 @@ namespace tenon::server {
 namespace {
 
 using enum Method;
+using enum Transport;
 
 // Health tells no more than that the server runs, which probes ask without a token.
 constexpr Route kRoutes[] = {
@@ -39,6 +40,29 @@ constexpr Route kRoutes[] = {
     {Get, "v2/systemsharedmemory/status", Role::Read, Operation::SharedMemory},
     {Get, "v2/cudasharedmemory/status", Role::Read, Operation::SharedMemory},
     {Get, "metrics", Role::Read, Operation::Metrics},
+    // TraceSetting and LogSettings read and set by one call; since nothing can be set, they take the role of reading.
+    {Post, "inference.GRPCInferenceService/ServerLive", Role::Open, Operation::ServerLive, Grpc},
+    {Post, "inference.GRPCInferenceService/ServerReady", Role::Open, Operation::ServerReady, Grpc},
+    {Post, "inference.GRPCInferenceService/ServerMetadata", Role::Read, Operation::ServerMetadata, Grpc},
+    {Post, "inference.GRPCInferenceService/ModelReady", Role::Read, Operation::ModelReady, Grpc},
+    {Post, "inference.GRPCInferenceService/ModelMetadata", Role::Read, Operation::ModelMetadata, Grpc},
+    {Post, "inference.GRPCInferenceService/ModelConfig", Role::Read, Operation::ModelConfig, Grpc},
+    {Post, "inference.GRPCInferenceService/ModelStatistics", Role::Read, Operation::ModelStatistics, Grpc},
+    {Post, "inference.GRPCInferenceService/ModelInfer", Role::Infer, Operation::ModelInfer, Grpc},
+    {Post, "inference.GRPCInferenceService/ModelStreamInfer", Role::Infer, Operation::ModelStreamInfer, Grpc},
+    {Post, "inference.GRPCInferenceService/RepositoryIndex", Role::Read, Operation::RepositoryIndex, Grpc},
+    {Post, "inference.GRPCInferenceService/RepositoryModelLoad", Role::Admin, Operation::RepositoryLoad, Grpc},
+    {Post, "inference.GRPCInferenceService/RepositoryModelUnload", Role::Admin, Operation::RepositoryUnload, Grpc},
+    {Post, "inference.GRPCInferenceService/TraceSetting", Role::Read, Operation::TraceSetting, Grpc},
+    {Post, "inference.GRPCInferenceService/LogSettings", Role::Read, Operation::Logging, Grpc},
+    {Post, "inference.GRPCInferenceService/SystemSharedMemoryStatus", Role::Read, Operation::SharedMemory, Grpc},
+    {Post, "inference.GRPCInferenceService/SystemSharedMemoryRegister", Role::Admin, Operation::SharedMemory, Grpc},
+    {Post, "inference.GRPCInferenceService/SystemSharedMemoryUnregister", Role::Admin, Operation::SharedMemory, Grpc},
+    {Post, "inference.GRPCInferenceService/CudaSharedMemoryStatus", Role::Read, Operation::SharedMemory, Grpc},
+    {Post, "inference.GRPCInferenceService/CudaSharedMemoryRegister", Role::Admin, Operation::SharedMemory, Grpc},
+    {Post, "inference.GRPCInferenceService/CudaSharedMemoryUnregister", Role::Admin, Operation::SharedMemory, Grpc},
+    {Post, "grpc.health.v1.Health/Check", Role::Open, Operation::HealthCheck, Grpc},
+    {Post, "grpc.health.v1.Health/Watch", Role::Open, Operation::HealthWatch, Grpc},
 };
 
 /// Longer segments name nothing here; a name of a model has at most 255 bytes.
@@ -130,14 +154,14 @@ bool matches(const Route &route, std::span<const std::string> segments, RouteMat
 
 } // namespace
 
-std::span<const Route> httpRoutes() { return kRoutes; }
+std::span<const Route> allRoutes() { return kRoutes; }
 
 Result<RouteMatch> matchRoute(std::string_view method, std::string_view target) {
   bool otherMethod = false;
   TENON_ASSIGN(std::vector<std::string> segments, splitTarget(target));
   RouteMatch match;
   for (const Route &route : kRoutes) {
-    if (!matches(route, segments, match)) {
+    if (route.transport != Http || !matches(route, segments, match)) {
       continue;
     }
     if (nameOf(route.method) == method) {
@@ -152,6 +176,19 @@ Result<RouteMatch> matchRoute(std::string_view method, std::string_view target) 
   return Status::error(ErrorId::NoSuchRoute, "the server has no such path", "`tenon serve --routes` lists paths and methods");
 }
 
+Result<RouteMatch> matchGrpcRoute(std::string_view path) {
+  for (const Route &route : kRoutes) {
+    if (route.transport == Grpc && path.starts_with('/') && path.substr(1) == route.path) {
+      RouteMatch match;
+      match.route = &route;
+      return match;
+    }
+  }
+  return Status::error(ErrorId::NoSuchRoute, "the server has no such method", "`tenon serve --routes` lists services and methods");
+}
+
+std::string_view nameOf(Transport transport) { return transport == Http ? "http" : "grpc"; }
+
 std::string_view nameOf(Method method) { return method == Get ? "GET" : "POST"; }
 
 std::string_view nameOf(Role role) {
@@ -162,7 +199,8 @@ std::string_view nameOf(Role role) {
 std::string_view nameOf(Operation operation) {
   constexpr std::string_view kNames[] = {
       "ServerLive",      "ServerReady",    "ServerMetadata",   "ModelReady",   "ModelMetadata", "ModelConfig",  "ModelStatistics", "ModelInfer",
-      "RepositoryIndex", "RepositoryLoad", "RepositoryUnload", "TraceSetting", "Logging",       "SharedMemory", "Metrics"};
+      "RepositoryIndex", "RepositoryLoad", "RepositoryUnload", "TraceSetting", "Logging",       "SharedMemory", "Metrics",
+      "ModelStreamInfer", "HealthCheck", "HealthWatch"};
   return kNames[static_cast<size_t>(operation)];
 }
 

@@ -1,5 +1,5 @@
-// The one table of what the server answers: path, method, transport, role and operation. Matching a request, the answers 404,
-// the rights of tokens and the test of all paths are made from it.
+// The one table of what the server answers: path, method, transport, role and operation. Matching a request, the answers 404 and
+// UNIMPLEMENTED, the rights of tokens and the test of all paths are made from it.
 
 #pragma once
 
@@ -13,6 +13,7 @@
 namespace tenon::server {
 
 enum class Method : uint8_t { Get, Post };
+enum class Transport : uint8_t { Http, Grpc };
 /// Who may call a route: anybody (health only), or tokens that have the role.
 enum class Role : uint8_t { Open, Infer, Read, Admin };
 
@@ -32,18 +33,22 @@ enum class Operation : uint8_t {
   Logging,
   SharedMemory,
   Metrics,
+  ModelStreamInfer,
+  HealthCheck,
+  HealthWatch,
 };
 
 struct Route {
   Method method;
-  /// Segments between slashes; {model} and {version} match one segment each.
+  /// Segments between slashes; {model} and {version} match one segment each. In gRPC, service and method.
   std::string_view path;
   Role role;
   Operation operation;
+  Transport transport = Transport::Http;
 };
 
-/// All routes of HTTP, in the order in which they are tried.
-std::span<const Route> httpRoutes();
+/// All routes, in the order in which they are tried.
+std::span<const Route> allRoutes();
 
 /// A route with what stands at its placeholders, percent-decoded.
 struct RouteMatch {
@@ -55,8 +60,11 @@ struct RouteMatch {
 /// Finds the route of a request's target; a query is ignored. TN0809 when no path matches, or when one does with another method;
 /// TN0806 for a target that is not valid: encoded slashes and control characters, dots alone.
 Result<RouteMatch> matchRoute(std::string_view method, std::string_view target);
+/// The route of a gRPC call: `path` is "/SERVICE/METHOD", matched as it stands. TN0809.
+Result<RouteMatch> matchGrpcRoute(std::string_view path);
 
 std::string_view nameOf(Method method);
+std::string_view nameOf(Transport transport);
 std::string_view nameOf(Role role);
 std::string_view nameOf(Operation operation);
 

@@ -198,7 +198,7 @@ EXAMPLES = {
     "TN0721": "tenon compile cnn.onnx --target cuda:sm_90 --ptxas /bin/true",
     "TN0722": "tenon compile cnn.onnx -o gpu.tenon --target cuda:sm_90 --ptxas ./ptxas --no-cache",
     "TN0801": "tenon serve cnn.tenon --address 0.0.0.0", "TN0802": "tenon serve cnn.tenon --address host.example",
-    "TN0803": "tenon serve cnn.tenon --token-file notes.txt", "TN0804": "tenon serve folder --port 0",
+    "TN0803": "tenon serve cnn.tenon --token-file notes.txt", "TN0804": "tenon serve folder --port 0", "TN0831": "tenon serve cnn.tenon --tls-cert notes.txt --tls-key notes.txt",
     "TN0901": "tenon run wide.onnx --shape x:[1..2000000000]x1000000 --batch 2000000000",
 }
 

@@ -103,13 +103,19 @@ TEST(Compression, BothWaysAndBounded) {
 }
 
 TEST(Routes, EachMatchesItselfAlone) {
-  for (const Route &route : httpRoutes()) {
+  for (const Route &route : allRoutes()) {
     std::string target = "/" + std::string(route.path);
     for (std::string_view place : {"{model}", "{version}"}) {
       if (size_t at = target.find(place); at != std::string::npos) {
         target.replace(at, place.size(), "m%2e1");
       }
     }
+    if (route.transport == Transport::Grpc) {
+      EXPECT_EQ(matchGrpcRoute(target)->route, &route);
+      EXPECT_EQ(matchRoute("POST", target).status().id(), ErrorId::NoSuchRoute);
+      continue;
+    }
+    EXPECT_EQ(matchGrpcRoute(target).status().id(), ErrorId::NoSuchRoute);
     Result<RouteMatch> match = matchRoute(nameOf(route.method), target + "?query=1");
     ASSERT_TRUE(match.isOk()) << target;
     EXPECT_EQ(match->route, &route) << target;

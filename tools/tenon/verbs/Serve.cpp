@@ -1,4 +1,4 @@
-// `tenon serve`: engines behind HTTP. The front process is this one; it starts the same program again as its worker.
+// `tenon serve`: engines behind HTTP and gRPC. The front process is this one; it starts the same program again as its worker.
 
 #include "server/http/Server.h"
 #include "server/protocol/Routes.h"
@@ -32,9 +32,9 @@ struct ServeFlags {
 void printRoutes(Terminal &terminal) {
   Json list = Json::array();
   std::string text;
-  for (const server::Route &route : server::httpRoutes()) {
-    list.push_back({{"method", nameOf(route.method)}, {"path", fmt::format("/{}", route.path)}, {"transport", "http"}, {"role", nameOf(route.role)}, {"operation", nameOf(route.operation)}});
-    text += fmt::format("{:<5} {:<50} {}\n", nameOf(route.method), fmt::format("/{}", route.path), nameOf(route.role));
+  for (const server::Route &route : server::allRoutes()) {
+    list.push_back({{"method", nameOf(route.method)}, {"path", fmt::format("/{}", route.path)}, {"transport", nameOf(route.transport)}, {"role", nameOf(route.role)}, {"operation", nameOf(route.operation)}});
+    text += fmt::format("{:<5} {:<5} {:<60} {}\n", nameOf(route.transport), nameOf(route.method), fmt::format("/{}", route.path), nameOf(route.role));
   }
   terminal.json() ? terminal.printJson("serve.routes", {{"routes", list}}) : terminal.print(text);
 }
@@ -54,6 +54,9 @@ Status runServe(ServeFlags &flags, Terminal &terminal) {
   if (options.folder.empty()) {
     return Status::error(ErrorId::BadArgument, "there is nothing to serve", "give an engine file or a folder of them");
   }
+  if (options.certificates.empty() != options.key.empty()) {
+    return Status::error(ErrorId::BadCertificate, "TLS takes a certificate and its key", "give both --tls-cert and --tls-key");
+  }
   if (!terminal.ownsProcess()) {
     return Status::error(ErrorId::BadArgument, "a server is a process of its own", "run `tenon serve`");
   }
@@ -66,7 +69,7 @@ Status runServe(ServeFlags &flags, Terminal &terminal) {
   options.log = [&](std::string_view line) { terminal.note(line); };
   options.onListening = [&](uint16_t port) {
     std::string host = options.address.find(':') == std::string::npos ? options.address : fmt::format("[{}]", options.address);
-    terminal.json() ? terminal.printJson("serve", {{"address", options.address}, {"port", port}}) : terminal.print(fmt::format("listening at http://{}:{}\n", host, port));
+    terminal.json() ? terminal.printJson("serve", {{"address", options.address}, {"port", port}}) : terminal.print(fmt::format("listening at http{}://{}:{}\n", options.key.empty() ? "" : "s", host, port));
     static_cast<void>(terminal.finish()); // a reader waits for the line
   };
   return server::serve(options);
@@ -81,6 +84,8 @@ Action declareServe(CLI::App &command) {
   command.add_flag("--lenient", options.isLenient, "Pass over fields of a config.pbtxt that Tenon does not know");
   command.add_option("--address", options.address, "IP address to listen at")->capture_default_str();
   command.add_option("--token-file", options.tokenFile, "File of tokens, which requests must have: lines of a token and its roles (infer, read, admin)");
+  command.add_option("--tls-cert", options.certificates, "PEM file of the server's certificate and of those that signed it: connections are by TLS");
+  command.add_option("--tls-key", options.key, "PEM file of the certificate's private key");
   command.add_flag("--insecure", options.isInsecure, "Allow an address that others reach without tokens");
   auto number = [&](const char *name, Range<uint64_t> range, auto &value, const char *description) {
     using Value = std::remove_reference_t<decltype(value)>;

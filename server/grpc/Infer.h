@@ -1,0 +1,40 @@
+// ModelInferRequest and ModelInferResponse, read and written where they lie: tensors are views of the message, and of the slab.
+// Source: grpc_service.proto of KServe v2 ("Open Inference Protocol") with Triton's fields; server/grpc/inference.proto is our text of it.
+
+#pragma once
+
+#include "server/http2/Session.h"
+#include "server/protocol/InferRequest.h"
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenon::server {
+
+struct GrpcInferRequest {
+  std::string model, version;
+  InferRequest request;
+  /// Elements that came as numbers, which `request` refers to.
+  std::deque<std::string> numbers;
+  uint64_t numberBytes = 0;
+};
+
+/// Parses a message; the result refers to it. Elements that come as numbers take at most `mostNumbers` bytes (TN0812). TN0830 for what is
+/// no such message, TN0806 and TN0807 as for JSON, TN0818.
+Result<GrpcInferRequest> parseGrpcInfer(std::string_view message, uint64_t mostNumbers);
+
+struct GrpcOutput {
+  std::string_view name, datatype;
+  std::vector<int64_t> dims;
+  Bytes bytes;
+};
+
+/// A message with its prefix. `owner` keeps the outputs. For a stream it is a ModelStreamInferResponse.
+std::vector<Piece> writeGrpcInfer(std::string_view model, std::string_view version, std::string_view id, const std::vector<GrpcOutput> &outputs, bool isStream, std::shared_ptr<const void> owner);
+/// A ModelStreamInferResponse that tells an error of the request `id`.
+std::vector<Piece> writeGrpcInferError(const Status &status, std::string_view id);
+
+} // namespace tenon::server

@@ -1,0 +1,52 @@
+// A connection's bytes, with or without TLS. Boost.Asio's sockets and streams; one thread.
+
+#pragma once
+
+#include "support/Result.h"
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/ip/tcp.hpp>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace boost::asio::ssl {
+class context;
+} // namespace boost::asio::ssl
+
+namespace tenon::server {
+
+class ClientSocket {
+public:
+  using Error = boost::system::error_code;
+
+  /// With TLS where `tls` is not null; it stays as long as the socket.
+  ClientSocket(boost::asio::ip::tcp::socket socket, boost::asio::ssl::context *tls);
+  ~ClientSocket();
+  ClientSocket(const ClientSocket &) = delete;
+  ClientSocket &operator=(const ClientSocket &) = delete;
+
+  /// What comes before the first byte of the client's: nothing without TLS.
+  boost::asio::awaitable<void> handshake(Error &error);
+  boost::asio::awaitable<size_t> readSome(boost::asio::mutable_buffer into, Error &error);
+  /// As readSome, but `onEnd` is told of it. One read at a time.
+  void beginRead(boost::asio::mutable_buffer into, std::function<void(Error, size_t)> onEnd);
+  boost::asio::awaitable<void> write(const std::vector<boost::asio::const_buffer> &parts, Error &error);
+  /// Ends the server's side, then reads for a moment what the client still sends: closing at once would take the last reply from it.
+  boost::asio::awaitable<void> linger();
+  /// Reads and writes that go on end with operation_aborted.
+  void cancel();
+
+private:
+  struct Tls;
+  boost::asio::ip::tcp::socket plain;
+  std::unique_ptr<Tls> tls;
+};
+
+/// The certificates and the key of the server, as PEM files, with what it offers: TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1 by ALPN. TN0831.
+Result<std::shared_ptr<boost::asio::ssl::context>> loadTls(const std::string &certificates, const std::string &key);
+
+} // namespace tenon::server

@@ -1,0 +1,384 @@
+// A call of gRPC: one request and one reply, a stream of inferences, or a watch of the server's health.
+
+#include "server/grpc/Framing.h"
+#include "server/grpc/Infer.h"
+#include "server/grpc/Messages.h"
+#include "server/http/Exchange.h"
+#include "server/http/Http2.h"
+#include "server/protocol/DataType.h"
+
+#include <fmt/format.h>
+
+#include <deque>
+#include <new>
+#include <optional>
+
+namespace tenon::server {
+namespace {
+
+/// Replies of one stream that are computed, or wait for the client to take them.
+constexpr size_t kMostReplies = 1024;
+
+class GrpcCall : public StreamHandler {
+public:
+  GrpcCall(Front &front, Stream &stream) : front(front), stream(stream), start(Clock::now()), last(start), reader(front.options.mostBody) {
+    Status status = begin();
+    if (!status.isOk()) {
+      finish(status);
+    }
+  }
+
+  void received(std::string_view data) override {
+    if (isOver) {
+      return;
+    }
+    last = Clock::now();
+    if (!reader.isWithinMessage()) {
+      start = last;
+      messageBytes = 0;
+    }
+    messageBytes += data.size();
+    Status status = reader.feed(data, [this](std::string message, bool isCompressed) { return take(std::move(message), isCompressed); });
+    if (status.isOk()) {
+      status = incoming.resize(reader.heldBytes());
+    }
+    if (!status.isOk()) {
+      finish(status);
+    }
+  }
+
+  void ended() override {
+    isWhole = true;
+    if (isOver) {
+      return;
+    }
+    Status status = reader.end();
+    if (status.isOk() && !isStream() && !hasMessage) {
+      status = Status::error(ErrorId::BadGrpcMessage, "the call has no message");
+    }
+    if (!status.isOk()) {
+      finish(status);
+    } else if (isStream()) {
+      endStream();
+    } else {
+      perform();
+    }
+  }
+
+  void closed() override {
+    isOver = true;
+    dropInferences();
+  }
+
+  void tick(Clock::time_point now) override {
+    if (isOver) {
+      return;
+    }
+    if (deadline < now) {
+      finish(Status::error(ErrorId::RequestTimedOut, "the call took longer than its grpc-timeout"));
+    } else if (awaitsMessage() && bodyDeadline(front.options, start, last, messageBytes) < now) {
+      finish(Status::error(ErrorId::ClientTooSlow, "the message did not come in time"));
+    } else if (watched) {
+      tellHealth();
+    }
+  }
+
+  void drain() override {
+    if (isOver || !stream.hasResponded()) {
+      return; // it is answered as those of HTTP are
+    }
+    if (watched) {
+      tellHealth();
+      finish(Status::error(ErrorId::ServerStopping, "the server is stopping"));
+    } else if (isStream()) {
+      isWhole = true; // what it has is answered
+      endStream();
+    }
+  }
+
+private:
+  /// An inference of the call: until its reply is written, all that it refers to.
+  struct Inference {
+    Inference(Front &front, std::string text) : share(front), message(std::move(text)) {}
+    BodyShare share;
+    std::string message;
+    std::deque<std::string> numbers;
+    std::string id;
+    std::shared_ptr<Job> job;
+    std::optional<std::vector<Piece>> reply; ///< waits for those before it
+  };
+
+  bool isStream() const { return match.route && match.route->operation == Operation::ModelStreamInfer; }
+  /// The client is in the middle of a message, or has not sent the only one.
+  bool awaitsMessage() const { return !isWhole && !watched && (reader.isWithinMessage() || !isStream()); }
+
+  Status begin() {
+    if (stream.isHeaderCut()) {
+      return Status::error(ErrorId::RequestTooLarge, fmt::format("the metadata of the call has more than {} bytes", kMostHeader));
+    }
+    Result<RouteMatch> found = stream.field(":method") == "POST" ? matchGrpcRoute(stream.field(":path")) : Status::error(ErrorId::NoSuchRoute, "a call of gRPC is a POST");
+    TENON_TRY(checkRights(front.rights(), stream.field("authorization"), found));
+    if (!found.isOk()) {
+      return found.takeStatus();
+    }
+    match = std::move(*found);
+    std::string encodingName = stream.field("grpc-encoding"), timeout = stream.field("grpc-timeout");
+    TENON_ASSIGN(encoding, parseEncoding(encodingName));
+    if (!timeout.empty()) {
+      TENON_ASSIGN(std::chrono::nanoseconds duration, parseTimeout(timeout));
+      deadline = start + duration;
+    }
+    return Status::ok();
+  }
+
+  /// A whole message.
+  Status take(std::string message, bool isCompressed) {
+    if (isOver) {
+      return Status::ok();
+    }
+    start = last; // of the next
+    messageBytes = 0;
+    if (!isStream() && std::exchange(hasMessage, true)) {
+      return Status::error(ErrorId::BadGrpcMessage, "the call has more than one message");
+    }
+    if (isCompressed && encoding == Encoding::Identity) {
+      return Status::error(ErrorId::BadGrpcMessage, "a message is compressed, but the call has no grpc-encoding");
+    }
+    std::shared_ptr<Inference> inference = std::make_shared<Inference>(front, std::string());
+    TENON_TRY(incoming.resize(0));
+    TENON_TRY(inference->share.resize(message.size()));
+    TENON_ASSIGN(inference->message, inference->share.decode(isCompressed ? encoding : Encoding::Identity, std::move(message)));
+    if (!isStream()) {
+      unary = std::move(inference);
+      return Status::ok();
+    }
+    if (!stream.hasResponded()) {
+      respond(); // clients wait for it before they send more
+    }
+    if (inferences.size() + stream.pendingPieces() >= kMostReplies) {
+      return Status::error(ErrorId::QueueFull, fmt::format("the client has not taken {} replies of the stream", kMostReplies), "read the replies while you send");
+    }
+    inferences.push_back(inference);
+    infer(inference);
+    return Status::ok();
+  }
+
+  void perform() {
+    switch (match.route->operation) {
+    case Operation::ModelInfer:
+      inferences.push_back(unary);
+      infer(unary);
+      return;
+    case Operation::HealthCheck:
+    case Operation::HealthWatch:
+      checkHealth();
+      return;
+    default:
+      ask();
+    }
+  }
+
+  /// Everything that Api answers by JSON.
+  void ask() {
+    std::string settings;
+    Status status = readGrpcRequest(unary->message, match, settings);
+    if (!status.isOk()) {
+      finish(status);
+      return;
+    }
+    front.api.perform(match, settings, [alive = std::weak_ptr<GrpcCall *>(self), this](Result<std::string> answer) {
+      if (alive.expired() || isOver) {
+        return; // a load goes on without its caller
+      }
+      bool isUnready = match.route->operation == Operation::ModelReady && !answer.isOk();
+      Result<std::string> message = isUnready      ? writeGrpcAnswer(Operation::ModelReady, R"({"ready":false})")
+                                    : answer.isOk() ? writeGrpcAnswer(match.route->operation, *answer)
+                                                    : answer.takeStatus();
+      if (!message.isOk()) {
+        finish(message.status());
+        return;
+      }
+      respond();
+      stream.send({messagePrefix(message->size()) + *message, {}, nullptr});
+      finish(Status::ok());
+    });
+  }
+
+  // Inferences.
+
+  void infer(const std::shared_ptr<Inference> &inference) {
+    Result<GrpcInferRequest> parsed = parseGrpcInfer(inference->message, inference->share.rest());
+    Status status = parsed.isOk() ? inference->share.resize(inference->share.size() + parsed->numberBytes) : parsed.takeStatus();
+    if (status.isOk()) {
+      inference->id = parsed->request.id;
+      inference->numbers = std::move(parsed->numbers);
+      status = submit(inference, *parsed);
+    }
+    if (!status.isOk()) {
+      answer(*inference, status);
+    }
+  }
+
+  Status submit(const std::shared_ptr<Inference> &inference, GrpcInferRequest &parsed) {
+    if (deadline != Clock::time_point::max()) {
+      // What waits until then is taken out of the queue at once; the clock of connections ends what runs.
+      std::chrono::microseconds left = std::chrono::duration_cast<std::chrono::microseconds>(deadline - Clock::now());
+      if (left.count() <= 0) {
+        return Status::error(ErrorId::RequestTimedOut, "the call took longer than its grpc-timeout");
+      }
+      uint64_t &timeout = parsed.request.timeoutMicroseconds;
+      timeout = timeout == 0 ? static_cast<uint64_t>(left.count()) : std::min<uint64_t>(timeout, static_cast<uint64_t>(left.count()));
+    }
+    RouteMatch target = match;
+    target.model = std::move(parsed.model);
+    target.version = std::move(parsed.version);
+    // The call is there: closed() cancels the job.
+    TENON_ASSIGN(inference->job, front.api.infer(target, std::move(parsed.request), [this, inference](Result<InferResult> result, const InferRequest &request) {
+                   Status status = result.isOk() ? Status::ok() : result.takeStatus();
+                   try {
+                     status.isOk() ? sendResult(*inference, *result, request) : answer(*inference, status);
+                   } catch (const std::bad_alloc &) {
+                     status = Status::error(ErrorId::OutOfMemory, "no memory for the reply", "ask for fewer outputs");
+                     finish(status);
+                   }
+                   return status;
+                 }));
+    return Status::ok();
+  }
+
+  void sendResult(Inference &inference, InferResult &result, const InferRequest &request) {
+    Clock::time_point begun = Clock::now();
+    const Version &version = *result.version;
+    std::vector<GrpcOutput> outputs;
+    for (const AskedOutput &asked : askedOutputs(version, request)) {
+      const ModelPort &port = version.ports.outputs[asked.port];
+      outputs.push_back({port.name, protocolName(port.dtype), result.outputs[asked.port].dims, elementsOf(result, asked.port)});
+    }
+    std::vector<Piece> reply = writeGrpcInfer(version.model, version.number, request.id, outputs, isStream(), result.slab);
+    front.api.countReply(result, begun);
+    answer(inference, std::move(reply));
+  }
+
+  /// An error of one inference: of a stream, the others go on.
+  void answer(Inference &inference, const Status &status) {
+    if (!isStream()) {
+      finish(status);
+      return;
+    }
+    answer(inference, writeGrpcInferError(status, inference.id));
+  }
+
+  void answer(Inference &inference, std::vector<Piece> reply) {
+    inference.job = nullptr;
+    inference.reply = std::move(reply);
+    while (!inferences.empty() && inferences.front()->reply) {
+      if (!stream.hasResponded()) {
+        respond();
+      }
+      for (Piece &piece : *inferences.front()->reply) {
+        stream.send(std::move(piece));
+      }
+      inferences.pop_front();
+    }
+    if (!isStream()) {
+      finish(Status::ok());
+    } else {
+      endStream();
+    }
+  }
+
+  /// Ends a stream whose client has sent all and has all replies.
+  void endStream() {
+    if (isWhole && inferences.empty() && !isOver) {
+      finish(Status::ok());
+    }
+  }
+
+  void dropInferences() {
+    for (const std::shared_ptr<Inference> &inference : inferences) {
+      if (inference->job) {
+        front.api.cancel(inference->job);
+      }
+    }
+    inferences.clear();
+  }
+
+  // Health.
+
+  Health health() const {
+    bool isKnown = match.model.empty() || match.model == "inference.GRPCInferenceService";
+    return !isKnown ? Health::UnknownService : front.api.isReady() ? Health::Serving : Health::NotServing;
+  }
+
+  void checkHealth() {
+    std::string settings;
+    Status status = readGrpcRequest(unary->message, match, settings);
+    bool isWatch = match.route->operation == Operation::HealthWatch;
+    if (status.isOk() && !isWatch && health() == Health::UnknownService) {
+      status = Status::error(ErrorId::NoSuchModel, "the server has no such service", "services are '' and inference.GRPCInferenceService; ModelReady tells of models");
+    }
+    if (!status.isOk()) {
+      finish(status);
+      return;
+    }
+    respond();
+    watched = health();
+    sendHealth();
+    if (!isWatch) {
+      finish(Status::ok());
+    }
+  }
+
+  void tellHealth() {
+    if (watched != health()) {
+      watched = health();
+      sendHealth();
+    }
+  }
+
+  void sendHealth() {
+    std::string message = writeHealth(*watched);
+    stream.send({messagePrefix(message.size()) + message, {}, nullptr});
+  }
+
+  // Replies.
+
+  HeaderFields replyFields() const { return {{":status", "200"}, {"content-type", "application/grpc"}, {"grpc-accept-encoding", "identity,deflate,gzip"}}; }
+
+  void respond() { stream.respond(replyFields(), false); }
+
+  /// Ends the call: nothing of it is sent or told after that.
+  void finish(const Status &status) {
+    isOver = true;
+    HeaderFields fields = statusFields(status);
+    if (stream.hasResponded()) {
+      stream.finish(std::move(fields));
+    } else {
+      HeaderFields all = replyFields();
+      all.insert(all.end(), fields.begin(), fields.end());
+      stream.respond(all, true);
+    }
+    dropInferences();
+  }
+
+  Front &front;
+  Stream &stream;
+  RouteMatch match;
+  Encoding encoding = Encoding::Identity;
+  Clock::time_point start, last, deadline = Clock::time_point::max();
+  MessageReader reader;
+  uint64_t messageBytes = 0; ///< that came since `start`
+  BodyShare incoming{front}; ///< the message that is not whole
+  bool hasMessage = false, isWhole = false, isOver = false;
+  std::shared_ptr<Inference> unary;
+  std::deque<std::shared_ptr<Inference>> inferences; ///< in the order in which they came
+  std::optional<Health> watched;
+  /// Expires with this.
+  std::shared_ptr<GrpcCall *> self = std::make_shared<GrpcCall *>(this);
+};
+
+} // namespace
+
+std::unique_ptr<StreamHandler> makeGrpcCall(Front &front, Stream &stream) { return std::make_unique<GrpcCall>(front, stream); }
+
+} // namespace tenon::server

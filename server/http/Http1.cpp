@@ -1,0 +1,344 @@
+// Boost.Beast's parser, which takes a while to compile: no other file includes Beast. One coroutine for each connection, all on one
+// thread, so nothing here is locked.
+
+#include "server/http/Exchange.h"
+#include "server/http/Front.h"
+#include "server/protocol/ErrorMap.h"
+
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/string.hpp>
+#include <boost/beast/http/error.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace tenon::server {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using asio::redirect_error;
+using asio::use_awaitable;
+using Error = boost::system::error_code;
+using Parser = http::request_parser<http::string_body>;
+
+std::string_view viewOf(boost::core::string_view text) { return {text.data(), text.size()}; }
+
+Status badRequest(std::string_view what) { return Status::error(ErrorId::BadRequest, fmt::format("the request is not valid HTTP: {}", what)); }
+
+class Http1Connection : public Connection {
+public:
+  Http1Connection(std::shared_ptr<Front> front, std::unique_ptr<ClientSocket> socket) : Connection(std::move(front), std::move(socket)), replied(holder->context) {}
+
+  /// Gives what was received when the connection turns out to be one of HTTP/2; empty when it has ended.
+  asio::awaitable<std::string> run() {
+    Error error;
+    deadline = Clock::now() + front.options.slowest;
+    co_await socket->handshake(error);
+    if (error || co_await beginsAsHttp2()) {
+      co_return error ? std::string() : std::string(static_cast<const char *>(buffer.data().data()), buffer.size());
+    }
+    while (co_await serveOne()) {
+    }
+    co_return std::string();
+  }
+
+  std::unique_ptr<ClientSocket> release() { return std::move(socket); }
+
+  void tick(Clock::time_point now) override {
+    if (deadline < now) {
+      socket->cancel();
+    }
+  }
+  void drain() override {
+    if (idle) {
+      socket->cancel();
+    }
+  }
+
+private:
+  /// Reads until the first bytes tell.
+  asio::awaitable<bool> beginsAsHttp2() {
+    for (;;) {
+      if (buffer.size() == 0 && !co_await awaitRequest()) {
+        co_return false; // serveOne finds the end
+      }
+      std::string_view received(static_cast<const char *>(buffer.data().data()), buffer.size());
+      size_t compared = std::min(received.size(), kHttp2Preface.size());
+      if (received.substr(0, compared) != kHttp2Preface.substr(0, compared) || compared == kHttp2Preface.size()) {
+        co_return compared == kHttp2Preface.size() && received.starts_with(kHttp2Preface);
+      }
+      Error error;
+      deadline = Clock::now() + front.options.slowest;
+      if (!co_await readMore(error)) {
+        co_return false;
+      }
+    }
+  }
+
+  /// The first bytes of a request; false when none come.
+  asio::awaitable<bool> awaitRequest() {
+    if (front.isDraining || isOver) {
+      co_return false; // drain() ended those that were idle when it began
+    }
+    Error error;
+    idle = true;
+    deadline = Clock::now() + front.options.idle;
+    bool hasMore = co_await readMore(error);
+    idle = false;
+    co_return hasMore;
+  }
+
+  asio::awaitable<bool> readMore(Error &error) {
+    size_t room = std::min(kReadStep, buffer.max_size() - buffer.size());
+    if (room == 0) {
+      error = http::error::buffer_overflow;
+      co_return false;
+    }
+    size_t bytes = co_await socket->readSome(buffer.prepare(room), error);
+    if (error == asio::error::eof) {
+      error = http::error::partial_message;
+    }
+    buffer.commit(error ? 0 : bytes);
+    isOver = bool(error);
+    co_return !error;
+  }
+
+  /// One request and its reply; false when the connection ends.
+  asio::awaitable<bool> serveOne() {
+    if (buffer.size() == 0 && !co_await awaitRequest()) {
+      co_return false;
+    }
+    Parser parser;
+    parser.header_limit(kMostHeader);
+    parser.body_limit(front.options.mostBody);
+    deadline = Clock::now() + front.options.slowest;
+    Error error;
+    while (!error && !parser.is_header_done()) {
+      buffer.consume(parser.put(buffer.data(), error));
+      if (error == http::error::need_more) {
+        error = Error();
+        co_await readMore(error);
+      }
+    }
+    if (error) {
+      co_return co_await refuse(parseFailure(error));
+    }
+    HttpRequest request;
+    Status status = checkHeader(parser, request);
+    BodyShare share(front);
+    if (status.isOk()) {
+      // What is announced takes no memory yet, but is refused at once where it cannot come.
+      status = share.resize(parser.content_length().value_or(0));
+    }
+    if (!status.isOk()) {
+      // Where the form is wrong it is not known where the next request begins.
+      bool hasBody = !parser.is_done() && (parser.chunked() || parser.content_length().value_or(0) > 0);
+      co_return co_await write(parser, errorReply(status, hasBody || status.id() == ErrorId::BadRequest));
+    }
+    status = co_await readBody(parser, share);
+    if (!status.isOk()) {
+      co_return co_await refuse(status);
+    }
+    status = takeBody(parser, share, request);
+    if (!status.isOk()) {
+      co_return co_await write(parser, errorReply(status));
+    }
+    std::optional<HttpReply> reply = co_await perform(request, share);
+    if (!reply) {
+      co_return false; // the client has gone
+    }
+    co_return co_await write(parser, std::move(*reply));
+  }
+
+  /// Everything that can be told before the body is read: form, route, rights, size.
+  Status checkHeader(Parser &parser, HttpRequest &request) {
+    const Parser::value_type &header = parser.get();
+    std::string_view coding = viewOf(header[http::field::transfer_encoding]);
+    bool isChunked = boost::beast::iequals(header[http::field::transfer_encoding], "chunked") && header.count(http::field::transfer_encoding) == 1;
+    if (!coding.empty() && (header.count(http::field::content_length) > 0 || !isChunked)) {
+      return badRequest("Transfer-Encoding is another than chunked, or stands beside Content-Length");
+    }
+    if (header.version() >= 11 && header.count(http::field::host) != 1) {
+      return badRequest("it has no Host, or several");
+    }
+    HttpHead head;
+    head.method = viewOf(header.method_string());
+    head.target = viewOf(header.target());
+    head.host = viewOf(header[http::field::host]);
+    head.origin = viewOf(header[http::field::origin]);
+    head.authorization = viewOf(header[http::field::authorization]);
+    head.inferenceHeaderLength = viewOf(header["Inference-Header-Content-Length"]);
+    TENON_TRY(readHead(head, front.rights(), request));
+    return parser.content_length().value_or(0) > front.options.mostBody ? bodyTooLarge(front.options) : Status::ok();
+  }
+
+  Status parseFailure(Error error) const {
+    if (error == asio::error::operation_aborted) {
+      return Status::error(ErrorId::ClientTooSlow, "the request did not come in time");
+    }
+    if (error == http::error::body_limit) {
+      return bodyTooLarge(front.options);
+    }
+    if (error == http::error::header_limit || error == http::error::buffer_overflow) {
+      return Status::error(ErrorId::RequestTooLarge, fmt::format("the header of the request has more than {} bytes", kMostHeader));
+    }
+    return badRequest(error.message());
+  }
+
+  asio::awaitable<Status> readBody(Parser &parser, BodyShare &share) {
+    Error error;
+    if (parser.get()[http::field::expect] == "100-continue" && !parser.is_done()) {
+      constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+      std::vector<asio::const_buffer> parts = {asio::buffer(kContinue)};
+      co_await socket->write(parts, error);
+    }
+    Clock::time_point start = Clock::now();
+    uint64_t received = 0;
+    while (!error && !parser.is_done()) {
+      size_t parsed = buffer.size() > 0 ? parser.put(buffer.data(), error) : 0;
+      buffer.consume(parsed);
+      received += parsed;
+      Status status = share.resize(parser.get().body().size());
+      if (!status.isOk()) {
+        co_return status;
+      }
+      if (received > 2 * front.options.mostBody + kReadStep) {
+        co_return bodyTooLarge(front.options); // in chunks, which take more room than what they carry
+      }
+      bool needsMore = error == http::error::need_more || (!error && parsed == 0);
+      if (needsMore && !parser.is_done()) {
+        error = Error();
+        deadline = bodyDeadline(front.options, start, Clock::now(), received);
+        co_await readMore(error);
+      }
+    }
+    co_return error ? parseFailure(error) : share.resize(parser.get().body().size());
+  }
+
+  Status takeBody(Parser &parser, BodyShare &share, HttpRequest &request) {
+    TENON_ASSIGN(Encoding encoding, parseEncoding(viewOf(parser.get()[http::field::content_encoding])));
+    TENON_ASSIGN(request.body, share.decode(encoding, std::move(parser.get().body())));
+    return Status::ok();
+  }
+
+  struct Waiting {
+    std::optional<HttpReply> reply;
+    bool isReading = false;
+    bool isGone = false;
+  };
+
+  /// None when the client went away before the reply.
+  asio::awaitable<std::optional<HttpReply>> perform(HttpRequest &request, BodyShare &share) {
+    request.mostLists = share.rest();
+    deadline = Clock::time_point::max(); // it is the server's turn
+    std::shared_ptr<Waiting> waiting = std::make_shared<Waiting>();
+    replied.expires_at(Clock::time_point::max());
+    std::shared_ptr<Job> job = performHttp(front.api, request, [this, waiting](HttpReply reply) {
+      waiting->reply = std::move(reply);
+      replied.cancel();
+    });
+    if (waiting->reply) {
+      co_return std::move(waiting->reply);
+    }
+    if (job) {
+      static_cast<void>(share.resize(share.size() + job->request.listBytes())); // not more than mostLists
+    }
+    watch(waiting);
+    Error ignored;
+    co_await replied.async_wait(redirect_error(use_awaitable, ignored));
+    if (!waiting->reply && job) {
+      front.api.cancel(job);
+    }
+    socket->cancel(); // the watch
+    // A load or unload goes on without its caller; what it will tell must find the connection.
+    while (waiting->isReading || (!waiting->reply && !job)) {
+      replied.expires_at(Clock::time_point::max());
+      co_await replied.async_wait(redirect_error(use_awaitable, ignored));
+    }
+    co_return waiting->isGone ? std::nullopt : std::move(waiting->reply);
+  }
+
+  /// Notices the end of the client's side while its request waits; what comes instead is the next request.
+  void watch(const std::shared_ptr<Waiting> &waiting) {
+    if (buffer.size() + kReadStep > buffer.max_size()) {
+      return;
+    }
+    waiting->isReading = true;
+    socket->beginRead(buffer.prepare(kReadStep), [this, waiting](Error error, size_t bytes) {
+      waiting->isReading = false;
+      buffer.commit(error ? 0 : bytes);
+      waiting->isGone = error && error != asio::error::operation_aborted;
+      if (waiting->isGone || waiting->reply) {
+        replied.cancel();
+      }
+    });
+  }
+
+  asio::awaitable<bool> refuse(const Status &status) {
+    HttpReply reply = errorReply(status, true);
+    Parser none;
+    co_return co_await write(none, std::move(reply));
+  }
+
+  asio::awaitable<bool> write(Parser &parser, HttpReply reply) {
+    const Parser::value_type &header = parser.get();
+    if (reply.result || reply.bytes() > 0) {
+      reply.compress(chooseEncoding(viewOf(header[http::field::accept_encoding])));
+    }
+    bool isHead = header.method() == http::verb::head; // its reply is all but the body
+    bool goesOn = !reply.closes && header.keep_alive() && !front.isDraining;
+    uint64_t bytes = reply.bytes();
+    std::string head = fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n", reply.status, reasonOf(reply.status), reply.contentType, bytes);
+    for (const auto &[name, value] : reply.fields) {
+      fmt::format_to(std::back_inserter(head), "{}: {}\r\n", name, value);
+    }
+    head += goesOn ? (header.version() < 11 ? "Connection: keep-alive\r\n\r\n" : "\r\n") : "Connection: close\r\n\r\n";
+    std::vector<asio::const_buffer> parts = {asio::buffer(head)};
+    if (!isHead) {
+      parts.push_back(asio::buffer(reply.body));
+      for (Bytes tensor : reply.tensors) {
+        parts.push_back(asio::buffer(tensor.data(), tensor.size()));
+      }
+    }
+    if (reply.result) {
+      front.api.countReply(*reply.result, reply.begun);
+    }
+    deadline = Clock::now() + front.options.slowest + std::chrono::seconds(bytes / kLeastRate);
+    Error error;
+    co_await socket->write(parts, error);
+    if (!error && !goesOn) {
+      deadline = Clock::now() + std::chrono::seconds(1);
+      co_await socket->linger();
+    }
+    co_return goesOn && !error;
+  }
+
+  boost::beast::flat_buffer buffer{kMostHeader + kReadStep};
+  asio::steady_timer replied; ///< cancelled when the reply is there
+  /// By when the client must have sent, or taken, what the connection waits for.
+  Clock::time_point deadline = Clock::time_point::max();
+  bool idle = false;
+  bool isOver = false; ///< nothing more can be read
+};
+
+} // namespace
+
+asio::awaitable<void> serveConnection(std::shared_ptr<Front> front, std::unique_ptr<ClientSocket> socket) {
+  std::string received;
+  {
+    Http1Connection connection(front, std::move(socket));
+    received = co_await connection.run();
+    socket = connection.release();
+  }
+  if (!received.empty()) {
+    co_await serveHttp2(std::move(front), std::move(socket), std::move(received));
+  }
+}
+
+} // namespace tenon::server

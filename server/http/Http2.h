@@ -1,0 +1,17 @@
+// The two kinds of requests that HTTP/2 carries: those of HTTP, and calls of gRPC.
+
+#pragma once
+
+#include "server/http/Front.h"
+#include "server/http2/Session.h"
+
+#include <memory>
+
+namespace tenon::server {
+
+/// A request of the paths that HTTP/1.1 has too.
+std::unique_ptr<StreamHandler> makeHttpStream(Front &front, Stream &stream);
+/// A call; its content-type is application/grpc.
+std::unique_ptr<StreamHandler> makeGrpcCall(Front &front, Stream &stream);
+
+} // namespace tenon::server

@@ -1,0 +1,166 @@
+// gRPC's framing and messages: what comes in any pieces is one message, numbers become the elements of their type, damage is refused.
+
+#include "server/grpc/Framing.h"
+#include "server/grpc/Infer.h"
+#include "server/grpc/Messages.h"
+
+#include <gtest/gtest.h>
+#include <protozero/pbf_reader.hpp>
+#include <protozero/pbf_writer.hpp>
+
+#include <cstring>
+
+namespace tenon::server {
+namespace {
+
+using protozero::pbf_writer;
+
+TEST(MessageReader, AnySplitGivesTheSameMessages) {
+  std::string sent = messagePrefix(5) + "first" + messagePrefix(0) + messagePrefix(300) + std::string(300, 'x');
+  sent[sent.size() - 305] = 1; // the last is compressed
+  for (size_t first = 0; first <= sent.size(); ++first) {
+    MessageReader reader(300);
+    std::vector<std::pair<std::string, bool>> messages;
+    auto onMessage = [&](std::string message, bool isCompressed) {
+      messages.emplace_back(std::move(message), isCompressed);
+      return Status::ok();
+    };
+    ASSERT_TRUE(reader.feed(std::string_view(sent).substr(0, first), onMessage).isOk());
+    EXPECT_EQ(reader.end().isOk(), first == 0 || first == 10 || first == 15 || first == sent.size()) << first;
+    ASSERT_TRUE(reader.feed(std::string_view(sent).substr(first), onMessage).isOk());
+    ASSERT_TRUE(reader.end().isOk());
+    ASSERT_EQ(messages.size(), 3u);
+    EXPECT_EQ(messages[0].first, "first");
+    EXPECT_EQ(messages[1].first, "");
+    EXPECT_EQ(messages[2].first, std::string(300, 'x'));
+    EXPECT_TRUE(messages[2].second && !messages[1].second);
+  }
+}
+
+TEST(MessageReader, RefusesByThePrefixAlone) {
+  auto nothing = [](std::string, bool) { return Status::ok(); };
+  EXPECT_EQ(MessageReader(300).feed(messagePrefix(301), nothing).id(), ErrorId::RequestTooLarge);
+  EXPECT_EQ(MessageReader(300).feed(std::string("\2\0\0\0\0", 5), nothing).id(), ErrorId::BadGrpcMessage);
+  // What is announced takes no memory of its own.
+  MessageReader reader(uint64_t(1) << 32);
+  ASSERT_TRUE(reader.feed(messagePrefix(0xffffffff), nothing).isOk());
+  EXPECT_EQ(reader.heldBytes(), 0u);
+}
+
+TEST(Framing, Timeouts) {
+  EXPECT_EQ(parseTimeout("100m")->count(), 100'000'000);
+  EXPECT_EQ(parseTimeout("99999999n")->count(), 99'999'999);
+  EXPECT_EQ(parseTimeout("2H")->count(), int64_t(7200) * 1'000'000'000);
+  EXPECT_EQ(parseTimeout("99999999H")->count(), parseTimeout("99999998H")->count()); // a year, not less than nothing
+  for (std::string_view bad : {"", "m", "100", "100x", "-1S", "1.5S", "123456789S", " 1S", "1S "}) {
+    EXPECT_EQ(parseTimeout(bad).status().id(), ErrorId::BadGrpcMessage) << bad;
+  }
+}
+
+TEST(Framing, TextOfErrorsIsPlainAscii) {
+  HeaderFields fields = statusFields(Status::error(ErrorId::QueueFull, "100 % of \xc3\xa9\n"));
+  EXPECT_EQ(fields[0].second, "8");
+  EXPECT_EQ(fields[1].second, "TN0812: 100 %25 of %C3%A9\\u000A");
+  EXPECT_EQ(statusFields(Status::ok()).size(), 1u);
+}
+
+/// A request with one input of which `contents` has the field `number`.
+std::string requestOf(std::string_view datatype, int64_t elements, uint32_t number, const std::vector<int64_t> &values) {
+  std::string message;
+  pbf_writer request(message);
+  pbf_writer input(request, 5);
+  input.add_string(1, "x");
+  input.add_string(2, datatype.data(), datatype.size());
+  input.add_packed_int64(3, &elements, &elements + 1);
+  pbf_writer(input, 5).add_packed_int64(number, values.begin(), values.end());
+  return message;
+}
+
+TEST(GrpcInfer, NumbersBecomeElements) {
+  struct Case {
+    std::string_view datatype;
+    uint32_t field;
+    std::vector<int64_t> values;
+    bool fits;
+  };
+  const Case cases[] = {{"INT8", 2, {-128, 127}, true},         {"INT8", 2, {-129}, false},       {"INT8", 2, {128}, false},  {"UINT8", 4, {0, 255}, true},   {"UINT8", 4, {256}, false},
+                        {"UINT8", 4, {-1}, false},              {"INT16", 2, {-32768, 1}, true},  {"UINT16", 4, {65536}, false}, {"INT32", 2, {INT32_MIN, INT32_MAX}, true},
+                        {"INT32", 2, {int64_t(1) << 31}, false}, {"UINT32", 4, {UINT32_MAX}, true}, {"INT64", 3, {INT64_MIN, -1}, true}, {"UINT64", 5, {-1}, true},
+                        {"BOOL", 1, {0, 1}, true},              {"INT32", 3, {1}, false},         {"FP16", 6, {1}, false}};
+  for (const Case &each : cases) {
+    std::string message = requestOf(each.datatype, static_cast<int64_t>(each.values.size()), each.field, each.values);
+    Result<GrpcInferRequest> parsed = parseGrpcInfer(message, 1024);
+    ASSERT_EQ(parsed.isOk(), each.fits) << each.datatype << " " << each.values[0];
+    if (!each.fits) {
+      EXPECT_EQ(parsed.status().id(), ErrorId::BadRequestTensor);
+      continue;
+    }
+    Bytes bytes = parsed->request.inputs[0].binary;
+    size_t width = bytes.size() / each.values.size();
+    for (size_t i = 0; i < each.values.size(); ++i) {
+      EXPECT_EQ(std::memcmp(bytes.data() + i * width, &each.values[i], width), 0) << each.datatype;
+    }
+  }
+  // Bounded before they are read.
+  EXPECT_EQ(parseGrpcInfer(requestOf("INT64", 200, 3, std::vector<int64_t>(200)), 1024).status().id(), ErrorId::QueueFull);
+}
+
+TEST(GrpcInfer, RawTensorsAreViewsOfTheMessage) {
+  std::string message = requestOf("FP32", 2, 6, {});
+  pbf_writer(message).add_string(7, "12345678");
+  Result<GrpcInferRequest> parsed = parseGrpcInfer(message, 0);
+  ASSERT_TRUE(parsed.isOk()) << parsed.status().toString();
+  const char *at = reinterpret_cast<const char *>(parsed->request.inputs[0].binary.data());
+  EXPECT_TRUE(at > message.data() && at + 8 <= message.data() + message.size());
+  for (size_t i = 0; i < message.size(); ++i) {
+    static_cast<void>(parseGrpcInfer(std::string_view(message).substr(0, i), 0).isOk()); // the sanitizers look
+  }
+}
+
+TEST(GrpcInfer, RepliesAreWholeMessages) {
+  std::vector<std::byte> large(70'000, std::byte(7)), none;
+  for (bool isStream : {false, true}) {
+    std::string whole;
+    for (const Piece &piece : writeGrpcInfer("m", "1", "id", {{"a", "FP32", {100, 175}, large}, {"b", "INT8", {0}, none}}, isStream, nullptr)) {
+      whole += piece.text;
+      whole.append(reinterpret_cast<const char *>(piece.bytes.data()), piece.bytes.size());
+    }
+    ASSERT_EQ(whole.substr(0, 5), messagePrefix(whole.size() - 5));
+    protozero::pbf_reader response(whole.data() + 5, whole.size() - 5);
+    if (isStream) {
+      ASSERT_TRUE(response.next(2));
+      response = response.get_message();
+    }
+    std::vector<size_t> outputs, raw;
+    while (response.next()) {
+      if (response.tag() == 5 || response.tag() == 6) {
+        (response.tag() == 5 ? outputs : raw).push_back(response.get_view().size());
+      } else {
+        response.skip();
+      }
+    }
+    EXPECT_EQ(outputs.size(), 2u);
+    EXPECT_EQ(raw, (std::vector<size_t>{70'000, 0}));
+  }
+}
+
+TEST(GrpcMessages, WhatRequestsSay) {
+  struct Case {
+    std::string_view path, message, model, version, settings;
+  };
+  using namespace std::string_view_literals;
+  for (const Case &each : {Case{"ModelMetadata", "\x0a\x01m\x12\x01""2", "m", "2", ""}, Case{"RepositoryModelLoad", "\x0a\x01r\x12\x01m", "m", "", ""},
+                           Case{"RepositoryModelLoad", "\x12\x01m\x1a\x00"sv, "m", "", R"({"parameters":{"any":true}})"}, Case{"RepositoryIndex", "\x10\x01", "", "", R"({"ready":true})"},
+                           Case{"RepositoryIndex", "\x10\x00"sv, "", "", ""}, Case{"ServerLive", "\x0a\x01m", "", "", ""}, Case{"ModelStatistics", "\x08\x01", "", "", ""}}) {
+    Result<RouteMatch> match = matchGrpcRoute("/inference.GRPCInferenceService/" + std::string(each.path));
+    ASSERT_TRUE(match.isOk());
+    std::string settings;
+    ASSERT_TRUE(readGrpcRequest(each.message, *match, settings).isOk()) << each.path;
+    EXPECT_EQ(match->model, each.model);
+    EXPECT_EQ(match->version, each.version);
+    EXPECT_EQ(settings, each.settings);
+  }
+}
+
+} // namespace
+} // namespace tenon::server
