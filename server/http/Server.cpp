@@ -6,6 +6,8 @@
 #include "server/http/Api.h"
 #include "server/protocol/ErrorMap.h"
 #include "server/protocol/Tokens.h"
+#include "server/scheduler/ModelFolder.h"
+#include "server/scheduler/RegistrySource.h"
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -56,8 +58,8 @@ class Connection;
 
 /// What connections share. Each holds it: those that are left at the end go with the context.
 struct Front {
-  Front(const ServerOptions &options, asio::io_context &context, ModelFolder folder, std::optional<Tokens> tokens)
-      : options(options), context(context), acceptor(context), models(context.get_executor(), std::move(folder), {options.workerCommand, options.threads, options.mostQueued, options.log}),
+  Front(const ServerOptions &options, asio::io_context &context, std::unique_ptr<ModelSource> source, std::optional<Tokens> tokens)
+      : options(options), context(context), acceptor(context), models(context.get_executor(), std::move(source), {options.workerCommand, options.threads, options.mostQueued, options.log}),
         api(models, options.version), tokens(std::move(tokens)), drained(context) {}
 
   const ServerOptions &options;
@@ -480,6 +482,15 @@ Status listen(tcp::acceptor &acceptor, const tcp::endpoint &endpoint) {
                : Status::ok();
 }
 
+Result<std::unique_ptr<ModelSource>> openSource(const ServerOptions &options) {
+  if (options.models.starts_with(kRegistryScheme)) {
+    TENON_ASSIGN(std::unique_ptr<RegistrySource> source, RegistrySource::open(options.registry, options.models.substr(kRegistryScheme.size()), options.log));
+    return std::unique_ptr<ModelSource>(std::move(source));
+  }
+  TENON_ASSIGN(ModelFolder folder, ModelFolder::open(options.models, options.isLenient));
+  return std::unique_ptr<ModelSource>(std::make_unique<ModelFolder>(std::move(folder)));
+}
+
 /// Each connection takes a descriptor, each model several, here and in the worker, which inherits the limit.
 void raiseFileLimit() {
   rlimit limit = {};
@@ -498,8 +509,8 @@ Status serve(const ServerOptions &options) {
   if (!options.tokenFile.empty()) {
     TENON_ASSIGN(tokens, Tokens::load(options.tokenFile));
   }
-  TENON_ASSIGN(ModelFolder folder, ModelFolder::open(options.folder, options.isLenient));
-  std::shared_ptr<Front> front = std::make_shared<Front>(options, context, std::move(folder), std::move(tokens));
+  TENON_ASSIGN(std::unique_ptr<ModelSource> source, openSource(options));
+  std::shared_ptr<Front> front = std::make_shared<Front>(options, context, std::move(source), std::move(tokens));
   TENON_TRY(listen(front->acceptor, endpoint));
   std::signal(SIGPIPE, SIG_IGN);
   raiseFileLimit();
@@ -509,6 +520,7 @@ Status serve(const ServerOptions &options) {
   asio::co_spawn(context, awaitEnd(front), asio::detached);
   options.onListening(front->acceptor.local_endpoint().port());
   context.run();
+  front->models.stop(); // before the context goes, by which the source tells of changes
   return Status::ok();
 }
 
