@@ -128,12 +128,18 @@ Result<Artifact> examineOther(const std::string &path, std::string_view what, co
                       "models come as ONNX or from torch.export.save, data sets as npz");
     }
   }
-  return kind.empty() ? Result<Artifact>(Status::error(ErrorId::BadArgument, fmt::format("'{}' is {}", path, what), "--kind report or --kind data stores it as such"))
-                      : Artifact{kind, Json::object()};
+  bool isText = what.find("text") != what.npos || what.find("web page") != what.npos;
+  if (kind.empty() && !isText) {
+    return Status::error(ErrorId::BadArgument, fmt::format("'{}' is {}", path, what), "--kind report or --kind data stores it as such");
+  }
+  return Artifact{!kind.empty() ? kind : path.ends_with(".jsonl") ? "data" : "report", Json::object()};
 }
 
 Result<Artifact> examineContent(const std::string &path, const std::string &kind) {
   TENON_ASSIGN(std::vector<std::byte> start, beginningOf(path));
+  if (registry::beginsPickle(start) || isNamedPickle(path)) {
+    return examineOther(path, "a Python pickle, or called as one", kind);
+  }
   FileContent content = contentOf(Bytes(start));
   switch (content.kind) {
   case FileKind::Engine:
@@ -156,7 +162,7 @@ Result<Artifact> examineContent(const std::string &path, const std::string &kind
   case FileKind::PhaseDump:
     break;
   }
-  return registry::beginsPickle(start) || isNamedPickle(path) ? examineOther(path, "a Python pickle, or called as one", kind) : Artifact{path.ends_with(".jsonl") ? "data" : "report", Json::object()};
+  return examineOther(path, "text", kind);
 }
 
 } // namespace
