@@ -30,7 +30,7 @@ def noisy_cnn(path, share):
     model, random = onnx.load(CNN), np.random.default_rng(1)
     for tensor in model.graph.initializer:
         array = numpy_helper.to_array(tensor)
-        if array.dtype == np.float32 and array.size > 1:
+        if array.dtype == np.float32 and array.ndim > 1:
             array = array + random.standard_normal(array.shape).astype(np.float32) * array.std() * share
             tensor.CopyFrom(numpy_helper.from_array(array.astype(np.float32), tensor.name))
     onnx.save(model, path)
