@@ -1,16 +1,21 @@
-# The two commands: `make demo` runs the main job on real input, `make test` runs every test; on a machine with a
+# The commands: `make demo` runs the main job on real input, `make platform-demo` a model's way into production and back, `make test` runs every test; on a machine with a
 # GPU, `make test-gpu` runs the operators, ONNX's suite and the models on it.
 # Each does the whole set-up first, which takes no time when there is nothing to do.
 
 PRESET ?= dev
 BUILD := build/$(PRESET)
 
-.PHONY: demo test test-gpu setup setup-torch setup-tests build wheel static
+.PHONY: demo platform-demo test test-gpu setup setup-torch setup-tests build wheel static
 
 demo: $(BUILD)/build.ninja
 	@echo "demo: building the tool and the runtime library" >&2
 	@cmake --build $(BUILD) --target tenon tenon_runtime
 	@.venv/bin/python scripts/demo.py --tenon $(BUILD)/bin/tenon
+
+platform-demo: $(BUILD)/build.ninja
+	@echo "platform-demo: building the tool" >&2
+	@cmake --build $(BUILD) --target tenon
+	@.venv/bin/python scripts/platform_demo.py --tenon $(BUILD)/bin/tenon
 
 test: setup-tests $(BUILD)/build.ninja
 	@cmake --build $(BUILD)

@@ -18,7 +18,7 @@ import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PICTURE = ROOT / "docs/architecture.svg"
-PANELS = ["tools", "bindings", "examples", "compiler", "server", "runtime", "include", "engine", "support"]
+PANELS = ["tools", "bindings", "examples", "compiler", "server", "registry", "runtime", "include", "engine", "support"]
 # Python opens the libraries by ctypes: it includes no header, but follows them.
 WITHOUT_INCLUDES = [("bindings", "include")]
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)

@@ -3,6 +3,8 @@
 #include "server/http/Server.h"
 
 #include "server/http/Front.h"
+#include "server/scheduler/ModelFolder.h"
+#include "server/scheduler/RegistrySource.h"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -109,6 +111,15 @@ Status listen(tcp::acceptor &acceptor, const tcp::endpoint &endpoint) {
                : Status::ok();
 }
 
+Result<std::unique_ptr<ModelSource>> openSource(const ServerOptions &options) {
+  if (options.models.starts_with(kRegistryScheme)) {
+    TENON_ASSIGN(std::unique_ptr<RegistrySource> source, RegistrySource::open(options.registry, options.models.substr(kRegistryScheme.size()), options.log));
+    return std::unique_ptr<ModelSource>(std::move(source));
+  }
+  TENON_ASSIGN(ModelFolder folder, ModelFolder::open(options.models, options.isLenient));
+  return std::unique_ptr<ModelSource>(std::make_unique<ModelFolder>(std::move(folder)));
+}
+
 /// Each connection takes a descriptor, each model several, here and in the worker, which inherits the limit.
 void raiseFileLimit() {
   rlimit limit = {};
@@ -127,8 +138,8 @@ Status serve(const ServerOptions &options) {
   if (!options.tokenFile.empty()) {
     TENON_ASSIGN(tokens, Tokens::load(options.tokenFile));
   }
-  TENON_ASSIGN(ModelFolder folder, ModelFolder::open(options.folder, options.isLenient));
-  std::shared_ptr<Front> front = std::make_shared<Front>(options, context, std::move(folder), std::move(tokens));
+  TENON_ASSIGN(std::unique_ptr<ModelSource> source, openSource(options));
+  std::shared_ptr<Front> front = std::make_shared<Front>(options, context, std::move(source), std::move(tokens));
   if (!options.certificates.empty()) {
     TENON_ASSIGN(front->tls, loadTls(options.certificates, options.key));
   }
@@ -141,6 +152,7 @@ Status serve(const ServerOptions &options) {
   asio::co_spawn(context, awaitEnd(front), asio::detached);
   options.onListening(front->acceptor.local_endpoint().port());
   context.run();
+  front->models.stop(); // before the context goes, by which the source tells of changes
   return Status::ok();
 }
 

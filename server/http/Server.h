@@ -14,7 +14,8 @@
 namespace tenon::server {
 
 struct ServerOptions {
-  std::string folder; ///< an engine file, a folder of them, or a Triton folder
+  std::string models; ///< an engine file, a folder of them, a Triton folder, or registry:NAME@ALIAS
+  std::string registry; ///< the folder of that registry
   bool isLenient = false;
   std::string address = "127.0.0.1";
   uint16_t port = 8000; ///< 0: one that is free

@@ -12,6 +12,7 @@
 
 #include "server/scheduler/Models.h"
 
+#include <boost/asio/post.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -88,13 +89,13 @@ Status openEngine(Version &version) {
 
 } // namespace
 
-Models::Models(boost::asio::any_io_executor executor, ModelFolder folder, ModelsOptions options)
-    : executor(executor), folder(std::move(folder)), options(std::move(options)), restart(executor), deadline(executor) {}
+Models::Models(boost::asio::any_io_executor executor, std::unique_ptr<ModelSource> source, ModelsOptions options)
+    : executor(executor), source(std::move(source)), options(std::move(options)), restart(executor), deadline(executor) {}
 
 Models::~Models() = default;
 
 Status Models::start() {
-  TENON_ASSIGN(std::vector<FoundModel> found, folder.scan());
+  TENON_ASSIGN(std::vector<FoundModel> found, source->scan());
   startWorker();
   if (!worker) {
     return Status::error(ErrorId::ThreadStartFailed, "the worker process cannot be started");
@@ -102,6 +103,11 @@ Status Models::start() {
   for (FoundModel &model : found) {
     beginLoads(std::move(model));
   }
+  source->watch([this](const std::string &name) {
+    boost::asio::post(executor, [this, name] {
+      load(name, [](Status) {}); // the log and the index have how it ended
+    });
+  });
   return Status::ok();
 }
 
@@ -380,7 +386,7 @@ void Models::finishRetired(Version &version) {
 }
 
 void Models::load(const std::string &name, std::function<void(Status)> onEnd) {
-  Result<FoundModel> found = folder.find(name);
+  Result<FoundModel> found = source->find(name);
   Status problem = draining ? Status::error(ErrorId::ServerStopping, "the server is stopping") : !found.isOk() ? found.takeStatus() : found->problem;
   if (!problem.isOk()) {
     if (found.isOk() && models.contains(name)) {
@@ -404,7 +410,7 @@ void Models::load(const std::string &name, std::function<void(Status)> onEnd) {
       // A load that a later one or an unload overtook decides nothing.
       bool isCurrent = std::all_of(begun.begin(), begun.end(), [](const auto &each) { return each->state == VersionState::Ready; });
       if (first->isOk() && isCurrent) {
-        // What the folder does not ask for any more goes; what a later load asked for has a later key.
+        // What the source does not ask for any more goes; what a later load asked for has a later key.
         std::map<int64_t, std::shared_ptr<Version>> present = models[version->model].versions;
         for (auto &[number, other] : present) {
           if (std::find(begun.begin(), begun.end(), other) == begun.end() && other->key < begun.back()->key) {

@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include "server/scheduler/ModelFolder.h"
+#include "server/scheduler/ModelSource.h"
 #include "server/scheduler/Version.h"
 
 #include <boost/asio/any_io_executor.hpp>
@@ -28,19 +28,19 @@ struct ModelsOptions {
 
 struct Model {
   std::string name;
-  Status problem; ///< of the last load, and of the folder or the configuration
+  Status problem; ///< of the last load, and of the source or the configuration
   std::map<int64_t, std::shared_ptr<Version>> versions;
 };
 
 class Models {
 public:
-  Models(boost::asio::any_io_executor executor, ModelFolder folder, ModelsOptions options);
+  Models(boost::asio::any_io_executor executor, std::unique_ptr<ModelSource> source, ModelsOptions options);
   ~Models();
 
-  /// Starts the worker and the loads of all models of the folder.
+  /// Starts the worker and the loads of all models of the source; loads what the source tells to have changed from then on.
   Status start();
 
-  /// Loads a model as it now is in the folder; `onEnd` is told when all its versions are loaded, or why one is not. What is loaded
+  /// Loads a model as its source now has it; `onEnd` is told when all its versions are loaded, or why one is not. What is loaded
   /// serves until the new is ready.
   void load(const std::string &name, std::function<void(Status)> onEnd);
   /// Takes no more requests for the model, and forgets it when those that it has are answered.
@@ -57,6 +57,9 @@ public:
 
   /// New requests are refused from now on (TN0817), and the server is not ready.
   void drain() { draining = true; }
+
+  /// At the end: nothing changes any more. It waits for a look at the source that is under way.
+  void stop() { source.reset(); }
 
   /// Whether every model that is to be served is.
   bool isReady() const;
@@ -102,7 +105,7 @@ private:
   void dropDeadline(Job &job);
 
   boost::asio::any_io_executor executor;
-  ModelFolder folder;
+  std::unique_ptr<ModelSource> source;
   ModelsOptions options;
   std::unique_ptr<WorkerProcess> worker;
   boost::asio::steady_timer restart, deadline;

@@ -3,9 +3,13 @@
 With --write the examples are written into the pages. A page without a row says why no command provokes its error.
 """
 
+import contextlib
+import hashlib
 import os
 import pathlib
+import pickle
 import re
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -199,6 +203,14 @@ EXAMPLES = {
     "TN0722": "tenon compile cnn.onnx -o gpu.tenon --target cuda:sm_90 --ptxas ./ptxas --no-cache",
     "TN0801": "tenon serve cnn.tenon --address 0.0.0.0", "TN0802": "tenon serve cnn.tenon --address host.example",
     "TN0803": "tenon serve cnn.tenon --token-file notes.txt", "TN0804": "tenon serve folder --port 0", "TN0831": "tenon serve cnn.tenon --tls-cert notes.txt --tls-key notes.txt",
+    "TN1001": "tenon registry list --registry folder", "TN1003": "tenon registry show cnm --registry store",
+    "TN1004": "tenon registry push ../cnn cnn.tenon --registry store",
+    "TN1005": "tenon registry show broken:1 -o copy.txt --registry store",
+    "TN1006": "tenon registry promote notes:2 live --expect 2 --registry store",
+    "TN1007": "tenon registry promote cnn:1 production --registry store",
+    "TN1009": "tenon registry gate cnn@production --rule 'top1 >= nan' --registry store",
+    "TN1010": "tenon registry push cnn model.pkl --registry store",
+    "TN1011": "tenon registry verify --registry altered", "TN1012": "tenon registry rollback notes@live --registry store",
     "TN0901": "tenon run wide.onnx --shape x:[1..2000000000]x1000000 --batch 2000000000",
 }
 
@@ -233,6 +245,28 @@ class Runs:
         np.save(self.folder / "three.npy", np.array([3]))
         np.save(self.folder / "z.npy", np.zeros((5, 3), np.float32))
         np.save(self.folder / "doubles.npy", np.zeros((1, 1, 28, 28)))
+
+        self.fill_registries()
+
+    def fill_registries(self):
+        """`store` has versions, an alias and a damaged file; somebody wrote to the database of `altered`."""
+        def registry(*arguments, folder="store"):
+            subprocess.run(["tenon", "registry", *arguments, "--registry", folder, "--quiet"], check=True, cwd=self.folder, env=self.environment, stdout=subprocess.DEVNULL)
+        registry("push", "cnn", "cnn.tenon")
+        registry("gate", "cnn@production", "--rule", "top1 >= 85%")
+        for text in ("first", "second"):
+            (self.folder / "text.txt").write_text(text)
+            registry("push", "notes", "text.txt")
+            registry("push", "notes", "text.txt", folder="altered")
+        registry("promote", "notes:1", "live")
+        (self.folder / "text.txt").write_text("third")
+        registry("push", "broken", "text.txt")
+        blob = self.folder / "store/blobs" / hashlib.sha256(b"third").hexdigest()[:2] / hashlib.sha256(b"third").hexdigest()
+        blob.chmod(0o644)
+        blob.write_text("thirD")
+        with contextlib.closing(sqlite3.connect(self.folder / "altered/registry.db")) as database:
+            database.executescript("DROP TRIGGER event_is_immutable; UPDATE event SET by = 'somebody else' WHERE id = 2")
+        (self.folder / "model.pkl").write_bytes(pickle.dumps({"weights": [1.0]}))
 
     def example(self, command):
         """The command with what it prints, without the line that names the page."""

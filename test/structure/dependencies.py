@@ -22,13 +22,14 @@ ALLOWED = {
     "engine": {"support"},
     "runtime": {"support", "engine", "include"},
     "compiler": {"support", "engine"},
-    "server": {"support", "engine", "runtime", "include"},
+    "registry": {"support"},
+    "server": {"support", "engine", "runtime", "include", "registry"},
     "bindings": {"support", "engine", "runtime", "include"},
     "examples": {"include", "runtime"},
     "include": set(),
 }
 HEAVY = re.compile(r"\b(mlir|llvm|lld)/")
-WITHOUT_LLVM = {"support", "engine", "runtime", "server", "bindings", "examples", "include"}
+WITHOUT_LLVM = {"support", "engine", "registry", "runtime", "server", "bindings", "examples", "include"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 HEAVY_LIBRARY = re.compile(r"^(MLIR|LLVM|lld|clang|libMLIR|libLLVM|liblld|tenon_mlir)")
 

@@ -51,6 +51,7 @@ Status measure(const Tensor &expected, const Tensor &actual, LayerError &error) 
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   for (int64_t i = 0; i < e.count(); ++i) {
     double x = e.as<double>()[i], y = a.as<double>()[i];
+    error.largest = std::isfinite(x) ? std::max(error.largest, std::fabs(x)) : error.largest;
     if (x == y || (std::isnan(x) && std::isnan(y))) {
       continue;
     }

@@ -33,6 +33,7 @@ struct LayerError {
   std::vector<int64_t> dims;
   double absolute = 0;
   double relative = 0;  ///< where the value of b is not 0
+  double largest = 0;   ///< magnitude of a value of b that is a number
   double ulps = 0;      ///< of the coarser type; 0 for integers
   int64_t beyond = 0;   ///< elements out of tolerance
   std::string mismatch; ///< not empty if they cannot be compared

@@ -64,6 +64,11 @@ constexpr Verb kVerbs[] = {
      "tenon debug reduce model.onnx -o small.onnx\n"
      "tenon debug bisect model.onnx --inputs x.npz",
      declareDebug},
+    {"registry", "keep versions of models and engines, gate and promote them, roll back",
+     "tenon registry push cnn model.tenon --registry models.registry\n"
+     "tenon registry promote cnn:1 production --registry models.registry\n"
+     "tenon registry history --registry models.registry",
+     declareRegistry},
     {"serve", "serve engines over HTTP, as KServe v2 and Triton's clients speak it",
      "tenon serve model.tenon\ntenon serve models/ --port 9000\ntenon serve models/ --address 0.0.0.0 --token-file tokens", declareServe},
     {"help", "show the page of an error, or the flags of a verb",

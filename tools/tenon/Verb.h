@@ -38,6 +38,7 @@ Action declareProfile(CLI::App &command);
 Action declareAccuracy(CLI::App &command);
 Action declareExplain(CLI::App &command);
 Action declareDebug(CLI::App &command);
+Action declareRegistry(CLI::App &command);
 Action declareServe(CLI::App &command);
 Action declareHelp(CLI::App &command);
 

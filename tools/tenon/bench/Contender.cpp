@@ -38,6 +38,9 @@ Json quantiles(const LatencySummary &summary) {
       {"min", summary.min}, {"median", summary.median}, {"p90", summary.p90}, {"p99", summary.p99}};
 }
 
+/// Ends that are no numbers become null.
+Json describe(const Estimate &found) { return {{"value", found.value}, {"interval_95", {found.low, found.high}}}; }
+
 std::string gpuText(const Json &gpu) {
   const Json &time = gpu["time_ms"];
   std::string text =
@@ -163,7 +166,26 @@ Result<Json> Contender::describe(const BenchDetails &details) {
   if (details.regions) {
     TENON_ASSIGN(result["regions"], describeRegions());
   }
+  if (details.intervals) {
+    result["intervals"] = describeIntervals(*this);
+  }
   return result;
+}
+
+Json describeIntervals(const Contender &contender) {
+  const std::vector<double> &times = contender.samples();
+  Estimate mean = estimateMean(times);
+  double rate = static_cast<double>(batchOf(contender.runner->inputs())) * 1000;
+  return {{"median_ms", describe(estimateQuantile(times, 0.5))},
+          {"p99_ms", describe(estimateQuantile(times, 0.99))},
+          {"throughput_per_s", describe({rate / mean.value, rate / mean.high, rate / mean.low})}};
+}
+
+Json describeRatios(const Contender &own, const Contender &other) {
+  Estimate mean = estimateMeanRatio(own.samples(), other.samples());
+  return {{"median", describe(estimateQuantileRatio(own.samples(), other.samples(), 0.5))},
+          {"p99", describe(estimateQuantileRatio(own.samples(), other.samples(), 0.99))},
+          {"throughput", describe({1 / mean.value, 1 / mean.high, 1 / mean.low})}};
 }
 
 Json Contender::describeRuns() const {

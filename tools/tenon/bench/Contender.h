@@ -22,6 +22,7 @@ double millisecondsSince(BenchClock::time_point start);
 struct BenchDetails {
   bool probes = false; ///< of a GPU
   bool regions = false;
+  bool intervals = false;
 };
 
 struct Contender {
@@ -57,6 +58,11 @@ private:
   Result<Json> describeGpu(const BenchDetails &details);
   Result<Json> describeRegions();
 };
+
+/// Of the times that decide how long to measure: median, p99 and throughput with 95 % intervals.
+Json describeIntervals(const Contender &contender);
+/// The same of `other` by those of `own`, which ran in turn with it.
+Json describeRatios(const Contender &own, const Contender &other);
 
 /// A description for people.
 std::string benchText(const Json &result);

@@ -111,6 +111,9 @@ Status report(std::vector<Contender> &contenders, const BenchFlags &flags, Termi
                         {"ratio_of_medians", ratio.ofMedians},
                         {"interval_95", {ratio.low, ratio.high}},
                         {"differs", ratio.differs()}};
+    if (flags.details.intervals) {
+      results[0]["ab"]["ratios"] = describeRatios(contenders[0], contenders[1]);
+    }
     terminal.printJson("bench", results[0]);
     return Status::ok();
   }
@@ -184,6 +187,8 @@ Action declareBench(CLI::App &command) {
                    "On a GPU: branches of the model one after the other");
   command.add_flag("--regions", flags->details.regions,
                    "Also the time of each instruction; on a GPU by itself");
+  command.add_flag("--intervals", flags->details.intervals,
+                   "With --json: 95 % intervals of median, p99 and throughput, with --ab also of their ratios");
   command.add_flag("--probes", flags->details.probes,
                    "On a GPU: also what copying and a large product reach");
   command.add_option("--kernels", flags->kernelsOf,

@@ -89,6 +89,7 @@ Json describe(const LayerError &layer) {
           {"max_abs", layer.absolute},
           {"max_rel", layer.relative},
           {"max_ulp", layer.ulps},
+          {"largest", layer.largest},
           {"beyond", layer.beyond},
           {"mismatch", layer.mismatch}};
 }

@@ -2,9 +2,11 @@
 
 #include "server/http/Server.h"
 #include "server/protocol/Routes.h"
+#include "server/scheduler/RegistrySource.h"
 #include "server/worker/Worker.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/registry/Subcommands.h"
 #include "tools/tenon/Tool.h"
 #include "tools/tenon/Verb.h"
 
@@ -21,6 +23,7 @@ constexpr const char *kWorkerFlag = "--as-worker";
 
 struct ServeFlags {
   server::ServerOptions options;
+  RegistryFlags registry;
   uint64_t mostBodyMebibytes = 64;
   uint64_t mostBodiesMebibytes = 1024;
   double slowestSeconds = 10;
@@ -51,11 +54,14 @@ Status runServe(ServeFlags &flags, Terminal &terminal) {
     return Status::ok();
   }
   server::ServerOptions &options = flags.options;
-  if (options.folder.empty()) {
+  if (options.models.empty()) {
     return Status::error(ErrorId::BadArgument, "there is nothing to serve", "give an engine file or a folder of them");
   }
   if (options.certificates.empty() != options.key.empty()) {
     return Status::error(ErrorId::BadCertificate, "TLS takes a certificate and its key", "give both --tls-cert and --tls-key");
+  }
+  if (options.models.starts_with(server::kRegistryScheme)) {
+    TENON_ASSIGN(options.registry, registryFolder(flags.registry));
   }
   if (!terminal.ownsProcess()) {
     return Status::error(ErrorId::BadArgument, "a server is a process of its own", "run `tenon serve`");
@@ -80,7 +86,8 @@ Status runServe(ServeFlags &flags, Terminal &terminal) {
 Action declareServe(CLI::App &command) {
   std::shared_ptr<ServeFlags> flags = std::make_shared<ServeFlags>();
   server::ServerOptions &options = flags->options;
-  command.add_option("MODELS", options.folder, "An engine, a folder of engines, or a folder as Triton has it: MODEL/VERSION/model.tenon with MODEL/config.pbtxt");
+  command.add_option("MODELS", options.models, "An engine, a folder of engines, a folder as Triton has it: MODEL/VERSION/model.tenon with MODEL/config.pbtxt; or registry:NAME@ALIAS, which follows the alias");
+  command.add_option("--registry", flags->registry.folder, "The folder of the registry; tenon/registry in $XDG_DATA_HOME or ~/.local/share by default");
   command.add_flag("--lenient", options.isLenient, "Pass over fields of a config.pbtxt that Tenon does not know");
   command.add_option("--address", options.address, "IP address to listen at")->capture_default_str();
   command.add_option("--token-file", options.tokenFile, "File of tokens, which requests must have: lines of a token and its roles (infer, read, admin)");

@@ -1,0 +1,192 @@
+#include "registry/BlobStore.h"
+
+#include "registry/Sha256.h"
+#include "support/files/FileError.h"
+#include "support/files/MappedFile.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <random>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace tenon::registry {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kPiece = 1 << 20;
+constexpr const char *kUnfinished = "unfinished";
+constexpr unsigned kFolders = 256;
+
+/// A file that is gone unless it was renamed.
+class Unfinished {
+public:
+  explicit Unfinished(std::string name) : name(std::move(name)) {}
+  ~Unfinished() {
+    if (fd >= 0) {
+      ::close(fd);
+    }
+    if (!name.empty()) {
+      ::unlink(name.c_str());
+    }
+  }
+  Unfinished(const Unfinished &) = delete;
+  Unfinished &operator=(const Unfinished &) = delete;
+
+  Status open() {
+    constexpr mode_t kReadOnly = 0444; // a blob never changes
+    fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kReadOnly);
+    return fd < 0 ? writeError(errno, "create", name) : Status::ok();
+  }
+
+  Status append(Bytes bytes) {
+    while (!bytes.empty()) {
+      ssize_t count = ::write(fd, bytes.data(), bytes.size());
+      if (count < 0 && errno == EINTR) {
+        continue;
+      }
+      if (count <= 0) {
+        return writeError(count < 0 ? errno : ENOSPC, "write", name);
+      }
+      bytes = bytes.subspan(static_cast<size_t>(count));
+    }
+    return Status::ok();
+  }
+
+  Status finishAs(const std::string &path) {
+    // After a failed flush the system may have dropped the bytes and forgotten it: the file is not tried again.
+    if (::fsync(fd) != 0) {
+      return writeError(errno, "flush", name);
+    }
+    if (::rename(name.c_str(), path.c_str()) != 0) {
+      return writeError(errno, "rename to", path);
+    }
+    name.clear();
+    return syncFolder(fs::path(path).parent_path());
+  }
+
+private:
+  std::string name;
+  int fd = -1;
+};
+
+/// Calls `take` with the file piece by piece.
+template <typename Taker> Status readPieces(const FileReader &file, Taker take) {
+  std::vector<std::byte> piece(kPiece);
+  for (uint64_t offset = 0; offset < file.size(); offset += kPiece) {
+    MutableBytes part = MutableBytes(piece).first(std::min<uint64_t>(kPiece, file.size() - offset));
+    TENON_TRY(file.read(offset, part));
+    TENON_TRY(take(Bytes(part)));
+  }
+  return Status::ok();
+}
+
+Status makeFolder(const std::string &path) {
+  constexpr mode_t kMode = 0777; // the user's mask applies
+  return ::mkdir(path.c_str(), kMode) == 0 || errno == EEXIST ? Status::ok() : writeError(errno, "create", path);
+}
+
+} // namespace
+
+Status syncFolder(const std::string &path) {
+  int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) {
+    return writeError(errno, "open", path);
+  }
+  Status status = ::fsync(fd) == 0 ? Status::ok() : writeError(errno, "flush", path);
+  ::close(fd);
+  return status;
+}
+
+Status BlobStore::create() const {
+  TENON_TRY(makeFolder(folder));
+  TENON_TRY(makeFolder(fmt::format("{}/{}", folder, kUnfinished)));
+  // All at once: a put never makes a folder, whose own name would have to be on the disk too.
+  for (unsigned i = 0; i < kFolders; ++i) {
+    TENON_TRY(makeFolder(fmt::format("{}/{:02x}", folder, i)));
+  }
+  return syncFolder(folder);
+}
+
+std::string BlobStore::pathOf(const std::string &hash) const {
+  return fmt::format("{}/{}/{}", folder, hash.substr(0, 2), hash);
+}
+
+Result<Blob> BlobStore::put(const std::string &file, const FileStamp &stamp) const {
+  TENON_ASSIGN(FileReader source, FileReader::open(file));
+  std::random_device random;
+  Unfinished copy(fmt::format("{}/{}/{}-{:08x}{:08x}", folder, kUnfinished, ::getpid(), random(), random()));
+  TENON_TRY(copy.open());
+  Sha256 hash;
+  TENON_TRY(readPieces(source, [&](Bytes bytes) {
+    hash.update(bytes);
+    return copy.append(bytes);
+  }));
+  if (FileStamp::of(source.descriptor()) != stamp) {
+    return Status::error(ErrorId::UnsafeArtifact, fmt::format("'{}' was changed while it was pushed", file),
+                         "push it again when nobody writes to it");
+  }
+  Blob blob = {hash.finish(), source.size()};
+  TENON_TRY(copy.finishAs(pathOf(blob.hash)));
+  return blob;
+}
+
+Status BlobStore::check(const Blob &blob) const {
+  constexpr const char *kHint = "push the file again, or restore the registry's folder from a copy";
+  std::string path = pathOf(blob.hash);
+  Result<FileReader> file = FileReader::open(path);
+  if (!file.isOk() && file.status().id() == ErrorId::FileNotFound) {
+    return Status::error(ErrorId::BlobMismatch, fmt::format("'{}' is missing", path), kHint);
+  }
+  TENON_TRY(file.takeStatus());
+  Sha256 hash;
+  TENON_TRY(readPieces(*file, [&](Bytes bytes) {
+    hash.update(bytes);
+    return Status::ok();
+  }));
+  std::string actual = hash.finish();
+  if (actual == blob.hash) {
+    return Status::ok();
+  }
+  std::string has = file->size() == blob.bytes ? fmt::format("its bytes have the hash {}", actual)
+                                                : fmt::format("it has {} bytes instead of {}", file->size(), blob.bytes);
+  return Status::error(ErrorId::BlobMismatch, fmt::format("'{}' was damaged: {}", path, has), kHint);
+}
+
+Result<std::vector<std::string>> BlobStore::all() const {
+  std::vector<std::string> hashes;
+  for (unsigned i = 0; i < kFolders; ++i) {
+    std::string path = fmt::format("{}/{:02x}", folder, i);
+    std::error_code error;
+    for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+      if (isSha256(it->path().filename().string())) {
+        hashes.push_back(it->path().filename());
+      }
+    }
+    if (error) {
+      return openError(error.value(), path);
+    }
+  }
+  return hashes;
+}
+
+Status BlobStore::remove(const std::string &hash) const {
+  std::string path = pathOf(hash);
+  return ::unlink(path.c_str()) == 0 || errno == ENOENT ? Status::ok() : writeError(errno, "remove", path);
+}
+
+Status BlobStore::removeUnfinished() const {
+  std::error_code error;
+  fs::path path = fs::path(folder) / kUnfinished;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    fs::remove(it->path(), error);
+  }
+  return error ? writeError(error.value(), "remove what is in", path) : Status::ok();
+}
+
+} // namespace tenon::registry

@@ -1,0 +1,48 @@
+#include "registry/FolderLock.h"
+
+#include "support/files/FileError.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <thread>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+namespace tenon::registry {
+
+Result<FolderLock> FolderLock::take(const std::string &file, Kind kind, std::chrono::milliseconds patience) {
+  constexpr mode_t kMode = 0666;
+  constexpr std::chrono::milliseconds kPause{5};
+  FolderLock lock(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode));
+  if (lock.fd < 0) {
+    return writeError(errno, "open", file);
+  }
+  int operation = (kind == Kind::Alone ? LOCK_EX : LOCK_SH) | LOCK_NB;
+  std::chrono::steady_clock::time_point end = std::chrono::steady_clock::now() + patience;
+  while (::flock(lock.fd, operation) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) {
+      return writeError(errno, "lock", file);
+    }
+    if (std::chrono::steady_clock::now() >= end) {
+      return Status::error(ErrorId::RegistryBusy, fmt::format("another process holds '{}'", file),
+                           kind == Kind::Alone ? "try again when no push or gate is under way"
+                                               : "try again when `tenon registry gc` has ended");
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+  return lock;
+}
+
+FolderLock::FolderLock(FolderLock &&other) noexcept : fd(std::exchange(other.fd, -1)) {}
+
+FolderLock::~FolderLock() {
+  if (fd >= 0) {
+    ::close(fd);
+  }
+}
+
+} // namespace tenon::registry

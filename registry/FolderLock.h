@@ -1,0 +1,27 @@
+// A lock on a registry across processes: those that add files share it, the one that deletes files has it alone. It
+// goes with the process that holds it.
+
+#pragma once
+
+#include "support/Result.h"
+
+#include <chrono>
+#include <string>
+
+namespace tenon::registry {
+
+class FolderLock {
+public:
+  enum class Kind { Shared, Alone };
+  /// Waits at most so long; TN1002 then.
+  static Result<FolderLock> take(const std::string &file, Kind kind, std::chrono::milliseconds patience);
+  FolderLock(FolderLock &&other) noexcept;
+  FolderLock &operator=(FolderLock &&) = delete;
+  ~FolderLock();
+
+private:
+  explicit FolderLock(int descriptor) : fd(descriptor) {}
+  int fd;
+};
+
+} // namespace tenon::registry

@@ -1,0 +1,86 @@
+#include "registry/Reference.h"
+
+#include "support/text/Printable.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <charconv>
+
+namespace tenon::registry {
+namespace {
+
+constexpr size_t kMostName = 128;
+constexpr size_t kMostRemark = 1000;
+constexpr std::string_view kDigits = "0123456789";
+constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+
+/// A name as a message can repeat it.
+std::string shown(std::string_view text) { return withoutControls(text.substr(0, kMostName)); }
+
+Status badName(std::string_view what, std::string_view name) {
+  return Status::error(ErrorId::BadObjectName, fmt::format("'{}' cannot be the name of an {}", shown(name), what),
+                       "names have letters, digits, '.', '_' and '-', begin with a letter or digit, and are at most "
+                       "128 characters long");
+}
+
+bool isName(std::string_view name) {
+  bool isOfLetters = std::ranges::all_of(
+      name, [](char c) { return kLetters.find(c) != kLetters.npos || c == '.' || c == '_' || c == '-'; });
+  return !name.empty() && name.size() <= kMostName && kLetters.find(name[0]) != kLetters.npos && isOfLetters;
+}
+
+bool isUtf8(std::string_view text) {
+  try {
+    static_cast<void>(nlohmann::json(text).dump());
+    return true;
+  } catch (const nlohmann::json::exception &) {
+    return false;
+  }
+}
+
+} // namespace
+
+std::string Reference::text() const {
+  return !alias.empty() ? fmt::format("{}@{}", name, alias) : version ? fmt::format("{}:{}", name, version) : name;
+}
+
+Status checkName(std::string_view name) { return isName(name) ? Status::ok() : badName("object", name); }
+
+Status checkAlias(std::string_view alias) {
+  bool isNumber = alias.find_first_not_of(kDigits) == alias.npos;
+  return isName(alias) && !isNumber ? Status::ok() : badName("alias", alias);
+}
+
+Result<Reference> parseReference(std::string_view text) {
+  Reference reference;
+  size_t mark = text.find_first_of(":@");
+  reference.name = text.substr(0, mark);
+  TENON_TRY(checkName(reference.name));
+  if (mark == text.npos) {
+    return reference;
+  }
+  std::string_view rest = text.substr(mark + 1);
+  if (text[mark] == '@') {
+    TENON_TRY(checkAlias(rest));
+    reference.alias = rest;
+    return reference;
+  }
+  std::from_chars_result parsed = std::from_chars(rest.data(), rest.data() + rest.size(), reference.version);
+  if (parsed.ec != std::errc() || parsed.ptr != rest.data() + rest.size() || reference.version < 1) {
+    return Status::error(ErrorId::BadObjectName, fmt::format("'{}' is not the number of a version", shown(rest)),
+                         "NAME:VERSION, NAME@ALIAS, or NAME for the newest");
+  }
+  return reference;
+}
+
+Status checkRemark(std::string_view what, std::string_view text) {
+  if (text.size() <= kMostRemark && isUtf8(text) && withoutControls(text) == text) {
+    return Status::ok();
+  }
+  return Status::error(ErrorId::BadObjectName, fmt::format("{} is not text of one line", what),
+                       "at most 1000 bytes of UTF-8 without control characters");
+}
+
+} // namespace tenon::registry

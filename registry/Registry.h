@@ -1,0 +1,188 @@
+// The registry: objects with numbered versions that never change, aliases that move between them, the gates that a
+// promotion passes, and the history of all of it. It relies on SQLite for what is small and on BlobStore for files.
+//
+//   DIR/registry.db   objects, versions, aliases, rules, results of gates, events; WAL, each commit flushed to the disk
+//   DIR/blobs/        the files, by their SHA-256
+//   DIR/lock          held by those that add files, alone by the one that deletes some
+//
+// A version is acknowledged when its file and then its row are on the disk; gc deletes rows first and then files. So a
+// process that ends anywhere leaves at most files that no row names, which the next gc removes.
+
+#pragma once
+
+#include "registry/BlobStore.h"
+#include "registry/Database.h"
+#include "registry/FolderLock.h"
+#include "registry/History.h"
+#include "registry/Reference.h"
+#include "registry/Rule.h"
+#include "support/Result.h"
+#include "support/files/FileStamp.h"
+
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tenon::registry {
+
+/// What an object is: "model", "engine", "data", "report" or "tuning".
+extern const std::vector<std::string> kKinds;
+
+struct Options {
+  /// Who does what is done, as the history tells it.
+  std::string by;
+  /// How long to wait for other processes.
+  std::chrono::milliseconds patience{10'000};
+  /// Milliseconds since 1970; events never go back behind the one before.
+  std::function<int64_t()> clock;
+};
+
+struct PushRequest {
+  std::string name;
+  std::string kind;
+  std::string path; ///< of the file to copy in
+  /// Of the file when it was looked at: one that was changed since then is refused, TN1010.
+  FileStamp stamp;
+  Json facts = Json::object(); ///< where it comes from: source, options, compiler, machine, data, parent
+  std::string note;
+};
+
+struct Version {
+  std::string name;
+  int64_t number = 0;
+  std::string kind;
+  Blob blob;
+  std::string file; ///< its name when it was pushed
+  int64_t created = 0;
+  Json facts;
+  std::string note;
+  bool isDeleted = false;
+
+  /// "NAME:NUMBER".
+  std::string text() const;
+};
+
+struct Pushed {
+  Version version;
+  bool isExisting = false; ///< a version with the same bytes and facts was there
+};
+
+struct Alias {
+  std::string name;
+  int64_t version = 0;
+};
+
+struct Object {
+  std::string name;
+  std::string kind;
+  int64_t newest = 0; ///< the number of its newest version
+  std::vector<Alias> aliases;
+};
+
+/// An alias moved.
+struct Move {
+  std::string name;
+  std::string alias;
+  int64_t from = 0; ///< 0: it did not exist
+  int64_t to = 0;
+};
+
+/// What a gate found of a version for an alias.
+struct GateResult {
+  int64_t version = 0;
+  std::string alias;
+  int64_t champion = 0; ///< 0: there was none
+  Verdict verdict = Verdict::Undecided;
+  std::vector<std::string> rules; ///< that were asked
+  Json figures;                   ///< a row for each rule
+};
+
+struct Collected {
+  std::vector<std::string> versions; ///< that were deleted: "NAME:NUMBER"
+  uint64_t files = 0;
+  uint64_t bytes = 0;
+};
+
+struct Verified {
+  uint64_t versions = 0;
+  uint64_t files = 0;
+  uint64_t bytes = 0;
+  uint64_t events = 0;
+  std::string head; ///< hash of the last event
+  /// Everything that is wrong: TN1005, TN1011, TN1001.
+  std::vector<Status> problems;
+};
+
+/// Not for several threads at once; several processes may have the same registry open.
+class Registry {
+public:
+  /// TN1001 where there is none in the folder, or one of another format.
+  static Result<Registry> open(const std::string &folder, Options options);
+  /// Makes one where there is none.
+  static Result<Registry> create(const std::string &folder, Options options);
+
+  /// Stores a file as the next version. Durable when it returns.
+  Result<Pushed> push(const PushRequest &request);
+
+  /// Objects by name: those behind `after`, at most so many.
+  Result<std::vector<Object>> objects(const std::string &after, int64_t most);
+  Result<Object> object(const std::string &name);
+  /// Of an object, the newest first.
+  Result<std::vector<Version>> versions(const std::string &name);
+  /// TN1003. A deleted version is found by its number only.
+  Result<Version> find(const Reference &reference);
+  /// The number of the version that an alias is at; 0 where there is no such alias.
+  Result<int64_t> aliasOf(const std::string &name, const std::string &alias);
+  std::string pathOf(const Version &version) const { return blobs.pathOf(version.blob.hash); }
+  /// Reads the version's file whole: TN1005.
+  Status check(const Version &version) const { return blobs.check(version.blob); }
+
+  /// Moves an alias. With `expected` only from that version (0: where there is none), TN1006. Where the alias has rules,
+  /// the version's last gate must have passed them: TN1007, TN1008.
+  Result<Move> promote(const Reference &reference, const std::string &alias, std::optional<int64_t> expected, const std::string &reason);
+  /// Moves an alias back to what it was before the promotion that brought it to where it is: TN1012 where there is none.
+  Result<Move> rollback(const std::string &name, const std::string &alias, const std::string &reason);
+
+  Result<std::vector<Rule>> rules(const std::string &name, const std::string &alias);
+  Status setRules(const std::string &name, const std::string &alias, const std::vector<Rule> &rules);
+  /// Records what was measured of a version. TN1006 where the alias or its rules are no longer those of the result.
+  Status record(const std::string &name, const GateResult &result);
+
+  /// Events from the newest on, at most so many; of one object or alias where they are not empty.
+  Result<std::vector<Event>> history(const std::string &name, const std::string &alias, int64_t most);
+
+  /// Deletes versions beyond the newest `keep` of each object, but for those at aliases and those that a rollback goes
+  /// to, then the files that no version has.
+  Result<Collected> collect(std::optional<int64_t> keep, bool isDryRun);
+  /// Hashes every file and the history, and derives the state from the history. `head`, where not empty, is the hash of
+  /// an event that must be in it.
+  Result<Verified> verify(const std::string &head);
+
+  /// Keeps gc away as long as it lives.
+  Result<FolderLock> keepFiles() const;
+  const std::string &path() const { return folder; }
+
+private:
+  Registry(std::string folder, Database database, Options options);
+
+  Status checkGate(const Version &version, const std::string &alias, int64_t champion);
+  Result<Move> move(const Version &version, const std::string &alias, int64_t from, const char *action, const std::string &reason);
+  Result<std::vector<int64_t>> earlier(const std::string &name, const std::string &alias);
+  Status add(Event event);
+  Result<std::vector<Version>> superfluous(int64_t keep);
+  Status collectFiles(bool isDryRun, Collected &collected);
+  Status compareWithHistory(Verified &verified, const std::string &head);
+
+  std::string folder;
+  std::unique_ptr<Database> database;
+  BlobStore blobs;
+  Options options;
+};
+
+} // namespace tenon::registry

@@ -1,0 +1,69 @@
+// Rules of a gate and how measurements decide them: METRIC >= LIMIT or METRIC <= LIMIT, where a limit is a number or the
+// champion's value with a change. Pure functions; whoever gates brings the measurements.
+
+#pragma once
+
+#include "support/Result.h"
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenon::registry {
+
+enum class MetricFamily {
+  Share,   ///< 0 to 1, of samples: top1, top5, f1
+  Number,  ///< of samples, without a unit: perplexity, mse, mae
+  Speed,   ///< p50 and p99 in milliseconds, throughput in runs a second
+  Bytes,   ///< memory, size
+  Outputs, ///< the largest difference from the champion's outputs, as a share of their largest value
+};
+
+enum class Verdict { Passed, Refused, Undecided };
+const char *nameOf(Verdict verdict);
+
+/// How a limit is stated, and so what is measured.
+enum class LimitKind {
+  Value,      ///< of the metric itself
+  Difference, ///< of the candidate's value minus the champion's
+  Ratio,      ///< of the candidate's value to the champion's
+};
+
+struct Rule {
+  std::string metric;
+  MetricFamily family = MetricFamily::Share;
+  bool isAtLeast = false; ///< >=, else <=
+  LimitKind kind = LimitKind::Value;
+  double limit = 0;
+  std::string text; ///< as it was given, with single spaces
+
+  /// Whether it needs a champion's value.
+  bool isRelative() const { return kind != LimitKind::Value || family == MetricFamily::Outputs; }
+};
+
+/// TN1009 for an unknown metric, a limit that is no finite number, or a direction that makes a worse model pass.
+Result<Rule> parseRule(std::string_view text);
+
+/// A value with its 95 % interval, of what the rule's LimitKind says; low and high are the value where it has no noise.
+struct Measured {
+  double value = 0;
+  double low = 0;
+  double high = 0;
+};
+
+/// A rule with what was measured; none where there is no champion.
+struct RuleResult {
+  Rule rule;
+  std::optional<Measured> measured;
+  Verdict verdict = Verdict::Undecided;
+  std::string reason; ///< "top1 is 0.81 (95 % between 0.79 and 0.83), the limit 0.85"
+};
+
+/// Passed where all of the interval is on the limit's side, refused where none is, or where a number is not finite.
+RuleResult decide(const Rule &rule, const std::optional<Measured> &measured);
+/// Refused where one is, else undecided where one is.
+Verdict verdictOf(std::span<const RuleResult> results);
+
+} // namespace tenon::registry

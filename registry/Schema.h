@@ -1,0 +1,96 @@
+// The tables of a registry. Versions and events cannot be changed through the database either.
+
+#pragma once
+
+namespace tenon::registry {
+
+/// "TNRG", in the header of the database file.
+inline constexpr long long kApplication = 0x544e5247;
+inline constexpr long long kFormat = 1;
+
+inline constexpr const char *kSchema = R"sql(
+PRAGMA application_id = 1414419015;
+PRAGMA user_version = 1;
+
+CREATE TABLE blob (
+  hash TEXT PRIMARY KEY,
+  bytes INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE object (
+  name TEXT PRIMARY KEY,
+  kind TEXT NOT NULL,
+  newest INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- The blob is empty once the version is deleted: its number is never given again.
+CREATE TABLE version (
+  object TEXT NOT NULL REFERENCES object (name),
+  number INTEGER NOT NULL,
+  kind TEXT NOT NULL,
+  hash TEXT NOT NULL,
+  bytes INTEGER NOT NULL,
+  blob TEXT REFERENCES blob (hash),
+  file TEXT NOT NULL,
+  created INTEGER NOT NULL,
+  facts TEXT NOT NULL,
+  note TEXT NOT NULL,
+  PRIMARY KEY (object, number)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX version_by_blob ON version (blob);
+CREATE INDEX version_by_hash ON version (object, hash);
+
+CREATE TABLE alias (
+  object TEXT NOT NULL,
+  name TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  PRIMARY KEY (object, name),
+  FOREIGN KEY (object, version) REFERENCES version (object, number)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE event (
+  id INTEGER PRIMARY KEY,
+  time INTEGER NOT NULL,
+  by TEXT NOT NULL,
+  action TEXT NOT NULL,
+  object TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  alias TEXT NOT NULL,
+  origin INTEGER NOT NULL,
+  detail TEXT NOT NULL,
+  previous TEXT NOT NULL,
+  hash TEXT NOT NULL
+) STRICT;
+CREATE INDEX event_by_object ON event (object, alias, id);
+
+CREATE TABLE rule (
+  object TEXT NOT NULL,
+  alias TEXT NOT NULL,
+  position INTEGER NOT NULL,
+  text TEXT NOT NULL,
+  PRIMARY KEY (object, alias, position)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE result (
+  event INTEGER PRIMARY KEY REFERENCES event (id),
+  object TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  alias TEXT NOT NULL,
+  champion INTEGER NOT NULL,
+  verdict TEXT NOT NULL,
+  rules TEXT NOT NULL,
+  figures TEXT NOT NULL
+) STRICT;
+CREATE INDEX result_by_version ON result (object, version, alias, event);
+
+CREATE TRIGGER version_is_immutable BEFORE UPDATE OF object, number, kind, hash, bytes, file, created, facts, note ON version
+BEGIN SELECT RAISE(ABORT, 'a version never changes'); END;
+CREATE TRIGGER version_stays BEFORE DELETE ON version
+BEGIN SELECT RAISE(ABORT, 'a version never goes'); END;
+CREATE TRIGGER event_is_immutable BEFORE UPDATE ON event
+BEGIN SELECT RAISE(ABORT, 'the history never changes'); END;
+CREATE TRIGGER event_stays BEFORE DELETE ON event
+BEGIN SELECT RAISE(ABORT, 'the history never goes'); END;
+)sql";
+
+} // namespace tenon::registry

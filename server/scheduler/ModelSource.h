@@ -1,0 +1,41 @@
+// Where a server takes its models from: a folder, or an alias of a registry.
+
+#pragma once
+
+#include "server/protocol/ModelConfig.h"
+#include "support/Result.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tenon::server {
+
+struct FoundVersion {
+  std::string version; ///< a number
+  std::string path;    ///< of the engine
+};
+
+struct FoundModel {
+  std::string name;
+  ModelConfig config;
+  /// By number; those that the version policy asks for.
+  std::vector<FoundVersion> versions;
+  /// Why the model cannot be loaded, if so: its configuration, no version.
+  Status problem;
+};
+
+/// Used by one thread, which it keeps waiting for no longer than a look at a folder takes.
+class ModelSource {
+public:
+  virtual ~ModelSource() = default;
+  /// All models, by name; TN0804 where there is none.
+  virtual Result<std::vector<FoundModel>> scan() const = 0;
+  /// One model as it is there now; TN0810 where it is not.
+  virtual Result<FoundModel> find(const std::string &name) const = 0;
+  /// From now on `onChange` is told, by another thread, of a model that is another one than before. A folder never tells:
+  /// who changes it asks for the load.
+  virtual void watch(std::function<void(const std::string &name)> onChange) {}
+};
+
+} // namespace tenon::server

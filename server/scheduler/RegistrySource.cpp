@@ -1,0 +1,109 @@
+#include "server/scheduler/RegistrySource.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+namespace tenon::server {
+namespace {
+
+/// Between two looks: an alias that moved is followed well within two seconds.
+constexpr std::chrono::milliseconds kPeriod{500};
+
+Status notServed(const registry::Version &version) {
+  return Status::error(ErrorId::BadModelFolder, fmt::format("{} is of kind {}, not an engine", version.text(), version.kind), "compile it, push the engine, and serve that");
+}
+
+} // namespace
+
+Result<std::unique_ptr<RegistrySource>> RegistrySource::open(const std::string &folder, const std::string &what, std::function<void(std::string_view)> log) {
+  TENON_ASSIGN(registry::Reference reference, registry::parseReference(what));
+  if (reference.alias.empty()) {
+    return Status::error(ErrorId::BadObjectName, fmt::format("'{}' names no alias", what), "serve registry:NAME@ALIAS, which follows the alias");
+  }
+  std::unique_ptr<RegistrySource> source(new RegistrySource(folder, std::move(reference), std::move(log)));
+  TENON_ASSIGN(registry::Registry registry, registry::Registry::open(folder, {.by = "serve", .clock = {}}));
+  TENON_ASSIGN(source->present, source->resolve(registry));
+  TENON_TRY(source->present.problem);
+  source->opened.emplace(std::move(registry));
+  return source;
+}
+
+RegistrySource::~RegistrySource() {
+  {
+    std::lock_guard lock(mutex);
+    isEnding = true;
+  }
+  wake.notify_all();
+  if (thread.joinable()) {
+    thread.join();
+  }
+}
+
+Result<FoundModel> RegistrySource::resolve(registry::Registry &registry) const {
+  TENON_ASSIGN(registry::Version version, registry.find(reference));
+  FoundModel model;
+  model.name = version.name;
+  model.versions = {{std::to_string(version.number), registry.pathOf(version)}};
+  model.problem = version.kind == "engine" ? registry.check(version) : notServed(version);
+  return model;
+}
+
+Result<std::vector<FoundModel>> RegistrySource::scan() const {
+  std::lock_guard lock(mutex);
+  return std::vector<FoundModel>{present};
+}
+
+Result<FoundModel> RegistrySource::find(const std::string &name) const {
+  std::lock_guard lock(mutex);
+  if (name != present.name) {
+    return Status::error(ErrorId::NoSuchModel, fmt::format("there is no model '{}'", name), "v2/repository/index lists the models");
+  }
+  return present;
+}
+
+void RegistrySource::watch(std::function<void(const std::string &name)> onChange) {
+  thread = std::thread([this, onChange = std::move(onChange)] { run(onChange); });
+}
+
+bool RegistrySource::look() {
+  Result<int64_t> at = opened->aliasOf(reference.name, reference.alias);
+  std::string served;
+  bool isSound = true;
+  {
+    std::lock_guard lock(mutex);
+    served = present.versions.front().version;
+    isSound = present.problem.isOk();
+  }
+  if (at.isOk() && isSound && std::to_string(*at) == served) {
+    trouble = Status::ok();
+    return false;
+  }
+  Result<FoundModel> found = at.isOk() ? resolve(*opened) : Result<FoundModel>(at.takeStatus());
+  Status problem = found.isOk() ? found->problem : found.takeStatus();
+  if (!problem.isOk()) {
+    if (problem.toString() != trouble.toString()) { // once, not at each look
+      log(fmt::format("'{}' cannot be followed, what was served before is served on: {}", reference.text(), problem.toString()));
+    }
+    trouble = problem;
+  }
+  if (!found.isOk() || (!isSound && !found->problem.isOk() && found->versions.front().version == served)) {
+    return false;
+  }
+  std::lock_guard lock(mutex);
+  present = std::move(*found);
+  return true;
+}
+
+void RegistrySource::run(const std::function<void(const std::string &name)> &onChange) {
+  std::unique_lock lock(mutex);
+  while (!wake.wait_for(lock, kPeriod, [this] { return isEnding; })) {
+    lock.unlock();
+    if (look()) {
+      onChange(reference.name);
+    }
+    lock.lock();
+  }
+}
+
+} // namespace tenon::server

@@ -1,0 +1,51 @@
+// The version at an alias of a registry as the one model of a server, which follows the alias. A thread looks where it
+// is, and reads a new version's file whole before the server hears of it.
+
+#pragma once
+
+#include "registry/Registry.h"
+#include "server/scheduler/ModelSource.h"
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+namespace tenon::server {
+
+/// "registry:", which begins what is served from one.
+inline constexpr std::string_view kRegistryScheme = "registry:";
+
+class RegistrySource final : public ModelSource {
+public:
+  /// `what` is NAME@ALIAS. TN1001, TN1003, TN1004, TN1005 where there is nothing to serve; TN0804 where it is no engine.
+  static Result<std::unique_ptr<RegistrySource>> open(const std::string &folder, const std::string &what, std::function<void(std::string_view)> log);
+  ~RegistrySource() override;
+
+  Result<std::vector<FoundModel>> scan() const override;
+  Result<FoundModel> find(const std::string &name) const override;
+  void watch(std::function<void(const std::string &name)> onChange) override;
+
+private:
+  RegistrySource(std::string folder, registry::Reference reference, std::function<void(std::string_view)> log)
+      : folder(std::move(folder)), reference(std::move(reference)), log(std::move(log)) {}
+  /// The version that the alias is at, checked; a model with a problem where that cannot be served.
+  Result<FoundModel> resolve(registry::Registry &registry) const;
+  /// One look; tells whether another version is to be served.
+  bool look();
+  void run(const std::function<void(const std::string &name)> &onChange);
+
+  const std::string folder;
+  const registry::Reference reference;
+  const std::function<void(std::string_view)> log;
+  std::optional<registry::Registry> opened; ///< the thread's
+  Status trouble;                           ///< of the last look; the thread's
+  mutable std::mutex mutex;
+  std::condition_variable wake;
+  FoundModel present;  ///< under the mutex
+  bool isEnding = false; ///< under the mutex
+  std::thread thread;
+};
+
+} // namespace tenon::server

@@ -1,0 +1,82 @@
+// How fast a large registry is: `fill DIR MODELS VERSIONS` makes one (LD_PRELOAD=libregistry_power.so POWER_DROP=all leaves
+// its flushes out), `measure DIR COUNT` lists a page of 100 objects, resolves an alias and promotes, each COUNT times at
+// random places.
+
+#include "registry/Registry.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+namespace {
+
+using namespace tenon;
+using registry::Registry;
+
+template <typename T> T valueOf(Result<T> result) {
+  if (!result.isOk()) {
+    fmt::print(stderr, "{}\n", result.status().toString());
+    std::exit(1);
+  }
+  return std::move(*result);
+}
+
+std::string nameOf(int64_t model) { return fmt::format("model-{:05}", model); }
+
+void fill(const std::string &folder, int64_t models, int64_t versions) {
+  Registry registry = valueOf(Registry::create(folder, {.by = "speed", .clock = {}}));
+  std::string path = folder + "/push";
+  for (int64_t model = 0; model < models; ++model) {
+    for (int64_t version = 1; version <= versions; ++version) {
+      std::ofstream(path, std::ios::trunc) << model << ' ' << version;
+      valueOf(registry.push({nameOf(model), "report", path, FileStamp::of(path), registry::Json{{"source", version}}, "a note"}));
+    }
+    valueOf(registry.promote({nameOf(model), versions, ""}, "production", {}, ""));
+  }
+}
+
+template <typename Work> void measure(const char *what, int64_t count, Work work) {
+  std::vector<double> times;
+  for (int64_t i = 0; i < count; ++i) {
+    std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+    work();
+    times.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+  }
+  std::sort(times.begin(), times.end());
+  auto at = [&](double share) { return times[static_cast<size_t>(share * static_cast<double>(times.size() - 1))]; };
+  fmt::print("{:<8} p50 {:8.3f} ms  p99 {:8.3f} ms  of {}\n", what, at(0.5), at(0.99), count);
+}
+
+void measureAll(const std::string &folder, int64_t count) {
+  Registry registry = valueOf(Registry::open(folder, {.by = "speed", .clock = {}}));
+  int64_t models = static_cast<int64_t>(valueOf(registry.objects("", 1'000'000)).size());
+  std::mt19937_64 random(1);
+  auto any = [&] { return nameOf(static_cast<int64_t>(random() % static_cast<uint64_t>(models))); };
+  measure("list", count, [&] { valueOf(registry.objects(any(), 100)); });
+  measure("resolve", count, [&] { valueOf(registry.find({any(), 0, "production"})); });
+  measure("promote", count, [&] {
+    std::string name = any();
+    int64_t at = valueOf(registry.aliasOf(name, "production"));
+    valueOf(registry.promote({name, at == 1 ? 2 : at - 1, ""}, "production", at, ""));
+  });
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.size() == 4 && words[0] == "fill") {
+    fill(words[1], std::stoll(words[2]), std::stoll(words[3]));
+  } else if (words.size() == 3 && words[0] == "measure") {
+    measureAll(words[1], std::stoll(words[2]));
+  } else {
+    return 2;
+  }
+  return 0;
+}

@@ -1,0 +1,81 @@
+// Rules of a gate: what is a rule, and what an interval decides.
+
+#include "registry/Rule.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace tenon::registry {
+namespace {
+
+Rule rule(std::string_view text) {
+  Result<Rule> parsed = parseRule(text);
+  EXPECT_TRUE(parsed.isOk()) << text << parsed.status().toString();
+  return parsed.isOk() ? *parsed : Rule();
+}
+
+TEST(Rule, Limits) {
+  EXPECT_DOUBLE_EQ(0.85, rule("top1 >= 85%").limit);
+  EXPECT_DOUBLE_EQ(0.85, rule("top1  >=  0.85").limit);
+  EXPECT_EQ("top1 >= 0.85", rule("top1  >=  0.85").text);
+  EXPECT_DOUBLE_EQ(64.0 * 1024 * 1024, rule("memory <= 64MiB").limit);
+  EXPECT_DOUBLE_EQ(2e6, rule("size <= 2MB").limit);
+  EXPECT_DOUBLE_EQ(5, rule("p99 <= 5ms").limit);
+  EXPECT_DOUBLE_EQ(0.25, rule("p50 <= 250us").limit);
+  EXPECT_DOUBLE_EQ(1e-3, rule("outputs <= 1e-3").limit);
+  EXPECT_DOUBLE_EQ(-0.005, rule("top1 >= champion - 0.5%").limit);
+  EXPECT_DOUBLE_EQ(-0.005, rule("top1 >= champion - 0.005").limit);
+  EXPECT_EQ(LimitKind::Difference, rule("mse <= champion + 0.1").kind);
+  EXPECT_DOUBLE_EQ(1.1, rule("p50 <= champion + 10%").limit);
+  EXPECT_DOUBLE_EQ(0.9, rule("throughput >= champion - 10%").limit);
+  EXPECT_DOUBLE_EQ(1, rule("size <= champion").limit);
+  EXPECT_TRUE(rule("outputs <= 0.1%").isRelative());
+  EXPECT_FALSE(rule("p50 <= 3").isRelative());
+}
+
+TEST(Rule, Refused) {
+  for (std::string_view text :
+       {"", "top1", "top1 >= ", "top1 > 0.8", "topp1 >= 0.8", "top1 >= nan", "top1 >= inf", "top1 >= -1", "top1 >= 0x1p-1", "top1 >= 1.5", "top1 >= 850%", "top1 <= 0.5",
+        "p50 >= 3", "p50 <= 3%", "p50 <= champion + 3ms", "p50 <= champion + 3", "p50 <= champion - 100%", "mse <= champion + 3%", "size <= 3ms", "throughput >= 3ms",
+        "outputs <= champion", "top1 >= champion - ", "top1 >= champion * 0.9", "top1 >= champion - 1% 2", "top1 >= 1e400", "top1>=0.8", "p50 <= 1e", "p50 <= --3"}) {
+    Result<Rule> parsed = parseRule(text);
+    EXPECT_FALSE(parsed.isOk()) << text;
+    EXPECT_EQ(ErrorId::BadGateRule, parsed.status().id()) << text;
+  }
+  EXPECT_NE(std::string::npos, parseRule("topp1 >= 0.8").status().toString().find("did you mean 'top1'"));
+  EXPECT_EQ(std::string::npos, parseRule("top1\x1b[31m >= 0.8").status().toString().find('\x1b'));
+}
+
+TEST(Rule, Decides) {
+  auto verdict = [](std::string_view text, double value, double low, double high) { return decide(rule(text), Measured{value, low, high}).verdict; };
+  EXPECT_EQ(Verdict::Passed, verdict("top1 >= 0.85", 0.9, 0.86, 0.92));
+  EXPECT_EQ(Verdict::Passed, verdict("top1 >= 0.85", 0.9, 0.85, 0.92));
+  EXPECT_EQ(Verdict::Undecided, verdict("top1 >= 0.85", 0.9, 0.84, 0.92));
+  EXPECT_EQ(Verdict::Undecided, verdict("top1 >= 0.85", 0.84, 0.8, 0.86));
+  EXPECT_EQ(Verdict::Refused, verdict("top1 >= 0.85", 0.8, 0.78, 0.84));
+  EXPECT_EQ(Verdict::Passed, verdict("p50 <= champion + 10%", 1.0, 0.95, 1.1));
+  EXPECT_EQ(Verdict::Undecided, verdict("p50 <= champion + 10%", 1.0, 0.95, 1.11));
+  EXPECT_EQ(Verdict::Refused, verdict("p50 <= champion + 10%", 1.2, 1.11, 1.3));
+  double none = std::nan("");
+  EXPECT_EQ(Verdict::Refused, verdict("top1 >= 0.85", none, 0.9, 0.9));
+  EXPECT_EQ(Verdict::Refused, verdict("mse <= 1", HUGE_VAL, 0, 0));
+  EXPECT_EQ(Verdict::Undecided, verdict("p99 <= 1", 0.5, none, none));
+  EXPECT_EQ(Verdict::Passed, decide(rule("p50 <= champion"), std::nullopt).verdict);
+}
+
+TEST(Rule, Together) {
+  auto of = [](std::initializer_list<Verdict> verdicts) {
+    std::vector<RuleResult> results;
+    for (Verdict each : verdicts) {
+      results.push_back({Rule(), std::nullopt, each, ""});
+    }
+    return verdictOf(results);
+  };
+  EXPECT_EQ(Verdict::Passed, of({Verdict::Passed, Verdict::Passed}));
+  EXPECT_EQ(Verdict::Undecided, of({Verdict::Passed, Verdict::Undecided}));
+  EXPECT_EQ(Verdict::Refused, of({Verdict::Undecided, Verdict::Refused, Verdict::Passed}));
+}
+
+} // namespace
+} // namespace tenon::registry

@@ -1,0 +1,191 @@
+// `tenon registry gate`: the rules of an alias, and measuring a version by them.
+
+#include "registry/Rule.h"
+#include "support/files/FileError.h"
+#include "support/files/ScratchFolder.h"
+#include "tools/tenon/inputs/Options.h"
+#include "tools/tenon/registry/Measure.h"
+#include "tools/tenon/registry/Subcommands.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+
+#include <unistd.h>
+
+namespace tenon::tool {
+namespace {
+
+using registry::Registry;
+using registry::Rule;
+using registry::RuleResult;
+using registry::Verdict;
+
+constexpr std::string_view kScheme = "registry:";
+
+struct GateFlags {
+  std::string what, alias, data;
+  std::vector<std::string> rules;
+  bool clears = false;
+  double seconds = 2;
+};
+
+void printRules(const registry::Reference &reference, const std::vector<Rule> &rules, Terminal &terminal) {
+  Json texts = Json::array();
+  std::string text = rules.empty() ? fmt::format("{} has no rules: every version may be promoted to it\n", reference.text()) : "";
+  for (const Rule &rule : rules) {
+    texts.push_back(rule.text);
+    text += rule.text + "\n";
+  }
+  terminal.json() ? terminal.printJson("registry.rules", {{"name", reference.name}, {"alias", reference.alias}, {"rules", texts}}) : terminal.print(text);
+}
+
+Status rulesOf(const GateFlags &flags, Registry &registry, Terminal &terminal) {
+  TENON_ASSIGN(registry::Reference reference, parseAliasReference(flags.what));
+  TENON_TRY(registry.object(reference.name).takeStatus());
+  if (flags.clears || !flags.rules.empty()) {
+    std::vector<Rule> wanted;
+    for (const std::string &text : flags.rules) {
+      TENON_ASSIGN(Rule rule, registry::parseRule(text));
+      wanted.push_back(std::move(rule));
+    }
+    TENON_TRY(registry.setRules(reference.name, reference.alias, wanted));
+  }
+  TENON_ASSIGN(std::vector<Rule> rules, registry.rules(reference.name, reference.alias));
+  printRules(reference, rules, terminal);
+  return Status::ok();
+}
+
+/// The version's file under a name that says what it is, checked. The folder is on the registry's file system.
+Result<std::string> stage(Registry &registry, const registry::Version &version, const ScratchFolder &folder) {
+  if (version.isDeleted) {
+    return Status::error(ErrorId::NoSuchObject, fmt::format("{} was deleted by gc", version.text()), "push its file again, which gives it a new number");
+  }
+  TENON_TRY(registry.check(version));
+  std::string path = fmt::format("{}/{}-{}{}", folder.path(), version.name, version.number, std::filesystem::path(version.file).extension().string());
+  return ::link(registry.pathOf(version).c_str(), path.c_str()) == 0 ? Result<std::string>(path) : writeError(errno, "link", path);
+}
+
+Json describe(const std::vector<RuleResult> &results) {
+  Json rows = Json::array();
+  for (const RuleResult &each : results) {
+    Json row = {{"rule", each.rule.text}, {"verdict", nameOf(each.verdict)}, {"value", Json()}, {"interval_95", Json()}, {"limit", each.rule.limit}, {"reason", each.reason}};
+    if (each.measured) {
+      row["value"] = std::isfinite(each.measured->value) ? Json(each.measured->value) : Json();
+      row["interval_95"] = {std::isfinite(each.measured->low) ? Json(each.measured->low) : Json(), std::isfinite(each.measured->high) ? Json(each.measured->high) : Json()};
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+/// What the caller is told besides the rows: nothing where the gate is passed.
+Status statusOf(Verdict verdict, const std::vector<RuleResult> &results, const std::string &what) {
+  if (verdict == Verdict::Passed) {
+    return Status::ok();
+  }
+  std::string reasons;
+  for (const RuleResult &each : results) {
+    if (each.verdict == verdict) {
+      reasons += fmt::format("{}'{}': {}", reasons.empty() ? "" : "; ", each.rule.text, each.reason);
+    }
+  }
+  return verdict == Verdict::Refused ? Status::error(ErrorId::GateRefused, fmt::format("{} is refused by {}", what, reasons), "promote a version that keeps the rules, or change them")
+                                     : Status::error(ErrorId::GateUndecided, fmt::format("{} is undecided by {}", what, reasons), "more data or a longer --seconds narrows the interval");
+}
+
+/// What a gate measures, in files that stay whatever happens to the registry meanwhile.
+struct Staged {
+  ScratchFolder folder;
+  GateSubjects subjects;
+  int64_t champion = 0;
+};
+
+Result<Staged> stageAll(const GateFlags &flags, const registry::Version &candidate, Registry &registry) {
+  TENON_ASSIGN(registry::FolderLock lock, registry.keepFiles());
+  TENON_ASSIGN(ScratchFolder folder, ScratchFolder::create(registry.path(), "gate"));
+  Staged staged = {std::move(folder), {}, 0};
+  TENON_ASSIGN(staged.subjects.candidate, stage(registry, candidate, staged.folder));
+  TENON_ASSIGN(staged.champion, registry.aliasOf(candidate.name, flags.alias));
+  if (staged.champion == candidate.number) {
+    staged.subjects.champion = staged.subjects.candidate;
+  } else if (staged.champion != 0) {
+    TENON_ASSIGN(registry::Version champion, registry.find({candidate.name, staged.champion, ""}));
+    TENON_ASSIGN(staged.subjects.champion, stage(registry, champion, staged.folder));
+  }
+  staged.subjects.data = flags.data;
+  if (flags.data.starts_with(kScheme)) {
+    TENON_ASSIGN(registry::Reference named, registry::parseReference(std::string_view(flags.data).substr(kScheme.size())));
+    TENON_ASSIGN(registry::Version data, registry.find(named));
+    TENON_ASSIGN(staged.subjects.data, stage(registry, data, staged.folder));
+  }
+  staged.subjects.seconds = fmt::format("{}", flags.seconds);
+  return staged;
+}
+
+void printResult(const registry::Version &candidate, const registry::GateResult &result, const std::vector<RuleResult> &results, Terminal &terminal) {
+  if (terminal.json()) {
+    Json champion = result.champion ? Json(result.champion) : Json();
+    terminal.printJson("registry.gate", {{"name", candidate.name}, {"version", candidate.number}, {"alias", result.alias}, {"champion", champion}, {"verdict", nameOf(result.verdict)}, {"rules", result.figures}});
+    return;
+  }
+  std::string text = fmt::format("{} for {}{}: {}\n", candidate.text(), result.alias, result.champion ? fmt::format(", beside version {}", result.champion) : "", nameOf(result.verdict));
+  for (const RuleResult &each : results) {
+    text += fmt::format("  {:<9}  {:<32}  {}\n", nameOf(each.verdict), each.rule.text, each.reason);
+  }
+  terminal.print(text);
+}
+
+Status measure(const GateFlags &flags, const registry::Reference &reference, Registry &registry, Terminal &terminal) {
+  TENON_TRY(registry::checkAlias(flags.alias));
+  TENON_ASSIGN(registry::Version candidate, registry.find(reference));
+  TENON_ASSIGN(std::vector<Rule> rules, registry.rules(candidate.name, flags.alias));
+  if (rules.empty()) {
+    return Status::error(ErrorId::BadGateRule, fmt::format("'{}@{}' has no rules", candidate.name, flags.alias), fmt::format("tenon registry gate {}@{} --rule 'top1 >= 85%' sets one", candidate.name, flags.alias));
+  }
+  TENON_ASSIGN(Staged staged, stageAll(flags, candidate, registry));
+  TENON_ASSIGN(std::vector<RuleResult> results, measureRules(rules, staged.subjects, terminal));
+  registry::GateResult result;
+  result.version = candidate.number;
+  result.alias = flags.alias;
+  result.champion = staged.champion;
+  result.verdict = registry::verdictOf(results);
+  result.figures = describe(results);
+  for (const Rule &rule : rules) {
+    result.rules.push_back(rule.text);
+  }
+  TENON_TRY(registry.record(candidate.name, result));
+  printResult(candidate, result, results, terminal);
+  return statusOf(result.verdict, results, fmt::format("{} for '{}'", candidate.text(), flags.alias));
+}
+
+Status gate(const GateFlags &flags, const RegistryFlags &where, Terminal &terminal) {
+  bool setsRules = flags.clears || !flags.rules.empty();
+  if ((flags.clears && !flags.rules.empty()) || (setsRules && !flags.alias.empty())) {
+    return Status::error(ErrorId::BadArgument, "--rule, --no-rules and ALIAS are three different things to do", "gate NAME@ALIAS sets rules, gate REF ALIAS measures");
+  }
+  TENON_ASSIGN(Registry registry, openRegistry(where));
+  if (flags.alias.empty()) {
+    return rulesOf(flags, registry, terminal);
+  }
+  TENON_ASSIGN(registry::Reference reference, registry::parseReference(flags.what));
+  return measure(flags, reference, registry, terminal);
+}
+
+} // namespace
+
+RegistryTask declareRegistryGate(CLI::App &command) {
+  std::shared_ptr<GateFlags> flags = std::make_shared<GateFlags>();
+  command.add_option("REF", flags->what, "NAME@ALIAS, whose rules are shown or set, or with ALIAS the version that is measured")->required();
+  command.add_option("ALIAS", flags->alias, "The alias whose rules the version is measured by, beside what is there");
+  command.add_option("--rule", flags->rules, "A rule, such as 'top1 >= 85%' or 'p50 <= champion + 10%'; all that are given take the place of those that were (repeat for more)")->allow_extra_args(false);
+  command.add_flag("--no-rules", flags->clears, "Take all rules away");
+  command.add_option("--data", flags->data, "Samples and labels as `accuracy` takes them, or registry:NAME:VERSION");
+  addSeconds(command, "--seconds", {0.01, 3600}, flags->seconds, "How long to time both; 2s by default");
+  return [flags](const RegistryFlags &where, Terminal &terminal) { return gate(*flags, where, terminal); };
+}
+
+} // namespace tenon::tool

@@ -1,0 +1,25 @@
+// Measures a version for the rules of a gate, beside the champion, by the verbs `accuracy`, `bench` and `compare`: what
+// a gate says anybody can see again with them. It relies on running in a process that has used no GPU yet.
+
+#pragma once
+
+#include "registry/Rule.h"
+#include "tools/tenon/print/Terminal.h"
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tenon::tool {
+
+struct GateSubjects {
+  std::string candidate; ///< paths of engines or models
+  std::string champion;  ///< empty where there is none
+  std::string data;      ///< of the data set; empty where none was given
+  std::string seconds;   ///< how long each pair is timed
+};
+
+/// A result for each rule, in their order. TN1009 where a rule needs data and none is given.
+Result<std::vector<registry::RuleResult>> measureRules(std::span<const registry::Rule> rules, const GateSubjects &subjects, Terminal &terminal);
+
+} // namespace tenon::tool

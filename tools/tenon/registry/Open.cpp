@@ -1,0 +1,50 @@
+#include "support/Environment.h"
+#include "tools/tenon/registry/Subcommands.h"
+
+#include <fmt/format.h>
+
+#include <pwd.h>
+#include <unistd.h>
+
+namespace tenon::tool {
+namespace {
+
+registry::Options options() {
+  registry::Options options;
+  const passwd *user = getpwuid(geteuid());
+  options.by = user ? user->pw_name : fmt::format("user {}", geteuid());
+  return options;
+}
+
+} // namespace
+
+Result<std::string> registryFolder(const RegistryFlags &flags) {
+  if (!flags.folder.empty()) {
+    return flags.folder;
+  }
+  std::string data = environment("XDG_DATA_HOME"), home = environment("HOME");
+  if (data.empty() && home.empty()) {
+    return Status::error(ErrorId::BadRegistry, "the environment names no folder for a registry", "--registry DIR names one");
+  }
+  return data.empty() ? home + "/.local/share/tenon/registry" : data + "/tenon/registry";
+}
+
+Result<registry::Registry> openRegistry(const RegistryFlags &flags) {
+  TENON_ASSIGN(std::string folder, registryFolder(flags));
+  return registry::Registry::open(folder, options());
+}
+
+Result<registry::Registry> createRegistry(const RegistryFlags &flags) {
+  TENON_ASSIGN(std::string folder, registryFolder(flags));
+  return registry::Registry::create(folder, options());
+}
+
+Result<registry::Reference> parseAliasReference(const std::string &text) {
+  TENON_ASSIGN(registry::Reference reference, registry::parseReference(text));
+  if (reference.alias.empty()) {
+    return Status::error(ErrorId::BadObjectName, fmt::format("'{}' names no alias", text), "write NAME@ALIAS");
+  }
+  return reference;
+}
+
+} // namespace tenon::tool

@@ -1,0 +1,87 @@
+// `tenon registry push`: looks at the file, then stores it with what is known of where it comes from.
+
+#include "tools/tenon/inputs/Options.h"
+#include "tools/tenon/registry/Artifact.h"
+#include "tools/tenon/registry/Subcommands.h"
+#include "tools/tenon/target/CpuInfo.h"
+#include "tools/tenon/Tool.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+namespace tenon::tool {
+namespace {
+
+struct PushFlags {
+  std::string name, path, kind, parent, data, note;
+  std::vector<std::string> pairs;
+};
+
+/// KEY=VALUE of --meta.
+Result<Json> parsePairs(const std::vector<std::string> &pairs) {
+  Json meta = Json::object();
+  for (const std::string &pair : pairs) {
+    size_t equals = pair.find('=');
+    std::string key = pair.substr(0, equals);
+    if (equals == pair.npos || key.empty() || meta.contains(key)) {
+      return Status::error(ErrorId::BadArgument, fmt::format("--meta '{}' is not KEY=VALUE, or KEY is there twice", pair), "for example --meta epochs=12");
+    }
+    TENON_TRY(registry::checkRemark("--meta", pair));
+    meta[key] = pair.substr(equals + 1);
+  }
+  return meta;
+}
+
+/// The version that a reference means now, "NAME:VERSION"; null where none was given.
+Result<Json> resolve(registry::Registry &registry, const std::string &text) {
+  if (text.empty()) {
+    return Json();
+  }
+  TENON_ASSIGN(registry::Reference reference, registry::parseReference(text));
+  TENON_ASSIGN(registry::Version version, registry.find(reference));
+  return Json(version.text());
+}
+
+Status push(const PushFlags &flags, const RegistryFlags &where, Terminal &terminal) {
+  registry::PushRequest request;
+  request.name = flags.name;
+  request.path = flags.path;
+  request.note = flags.note;
+  TENON_TRY(registry::checkName(flags.name));
+  TENON_ASSIGN(Json meta, parsePairs(flags.pairs));
+  request.stamp = FileStamp::of(flags.path);
+  TENON_ASSIGN(Artifact artifact, examine(flags.path, flags.kind));
+  TENON_ASSIGN(registry::Registry registry, createRegistry(where));
+  request.kind = artifact.kind;
+  request.facts = std::move(artifact.facts);
+  TENON_ASSIGN(request.facts["parent"], resolve(registry, flags.parent));
+  TENON_ASSIGN(request.facts["data"], resolve(registry, flags.data));
+  request.facts["machine"] = cpuInfo("model name");
+  request.facts["pushed_by"] = fmt::format("tenon {}", version());
+  request.facts["meta"] = std::move(meta);
+  TENON_ASSIGN(registry::Pushed pushed, registry.push(request));
+  const registry::Version &made = pushed.version;
+  if (terminal.json()) {
+    terminal.printJson("registry.push", {{"name", made.name}, {"version", made.number}, {"kind", made.kind}, {"hash", made.blob.hash}, {"bytes", made.blob.bytes}, {"existing", pushed.isExisting}});
+  } else {
+    terminal.print(fmt::format("{} {}: {}, {}, sha256 {}\n", made.text(), pushed.isExisting ? "was there already" : "is stored", made.kind, formatBytes(made.blob.bytes), made.blob.hash.substr(0, 12)));
+  }
+  return Status::ok();
+}
+
+} // namespace
+
+RegistryTask declareRegistryPush(CLI::App &command) {
+  std::shared_ptr<PushFlags> flags = std::make_shared<PushFlags>();
+  command.add_option("NAME", flags->name, "The object that gets a new version")->required();
+  command.add_option("FILE", flags->path, "A model (ONNX, .pt2), an engine, a data set (npz), a report or a tuning record")->required();
+  addChoice(command, "--kind", flags->kind, registry::kKinds, "What it is; by default what its content says");
+  command.add_option("--parent", flags->parent, "The version that it was made from: NAME:VERSION or NAME@ALIAS");
+  command.add_option("--data", flags->data, "The version of the data that it was trained or calibrated with");
+  command.add_option("--meta", flags->pairs, "KEY=VALUE, kept with the version (repeat for more)")->allow_extra_args(false);
+  command.add_option("--note", flags->note, "A line for people");
+  return [flags](const RegistryFlags &where, Terminal &terminal) { return push(*flags, where, terminal); };
+}
+
+} // namespace tenon::tool

@@ -1,0 +1,39 @@
+// The parts of `tenon registry`, as verbs are parts of the tool: each declares its flags and gives what it does.
+
+#pragma once
+
+#include "registry/Registry.h"
+#include "tools/tenon/print/Terminal.h"
+
+#include <CLI/CLI.hpp>
+
+#include <functional>
+#include <string>
+
+namespace tenon::tool {
+
+/// What all of them take.
+struct RegistryFlags {
+  std::string folder; ///< empty: the user's own
+};
+
+using RegistryTask = std::function<Status(const RegistryFlags &flags, Terminal &terminal)>;
+
+RegistryTask declareRegistryPush(CLI::App &command);
+RegistryTask declareRegistryList(CLI::App &command);
+RegistryTask declareRegistryShow(CLI::App &command);
+RegistryTask declareRegistryGate(CLI::App &command);
+RegistryTask declareRegistryPromote(CLI::App &command);
+RegistryTask declareRegistryRollback(CLI::App &command);
+RegistryTask declareRegistryHistory(CLI::App &command);
+RegistryTask declareRegistryCollect(CLI::App &command);
+RegistryTask declareRegistryVerify(CLI::App &command);
+
+/// Where the registry is: what --registry says, or the user's own, for which TN1001 is told where the environment names no home.
+Result<std::string> registryFolder(const RegistryFlags &flags);
+Result<registry::Registry> openRegistry(const RegistryFlags &flags);
+Result<registry::Registry> createRegistry(const RegistryFlags &flags);
+/// NAME@ALIAS and nothing else.
+Result<registry::Reference> parseAliasReference(const std::string &text);
+
+} // namespace tenon::tool

@@ -1,0 +1,46 @@
+// `tenon registry`: the table of its commands, in the files of tools/tenon/registry.
+
+#include "tools/tenon/registry/Subcommands.h"
+#include "tools/tenon/Verb.h"
+
+#include <memory>
+
+namespace tenon::tool {
+namespace {
+
+struct Subcommand {
+  const char *name;
+  const char *summary;
+  RegistryTask (*declare)(CLI::App &command);
+};
+
+constexpr Subcommand kSubcommands[] = {
+    {"push", "store a file as the next version of an object", declareRegistryPush},
+    {"list", "list objects, or the versions of one", declareRegistryList},
+    {"show", "show a version, or write its file", declareRegistryShow},
+    {"gate", "set the rules of an alias, or measure a version by them", declareRegistryGate},
+    {"promote", "move an alias to a version", declareRegistryPromote},
+    {"rollback", "move an alias back to where it was", declareRegistryRollback},
+    {"history", "say what happened, when and by whom", declareRegistryHistory},
+    {"gc", "delete what nobody needs", declareRegistryCollect},
+    {"verify", "hash every file and check the history", declareRegistryVerify},
+};
+
+} // namespace
+
+Action declareRegistry(CLI::App &command) {
+  std::shared_ptr<RegistryFlags> flags = std::make_shared<RegistryFlags>();
+  std::shared_ptr<RegistryTask> chosen = std::make_shared<RegistryTask>();
+  command.add_option("--registry", flags->folder, "The folder of the registry; tenon/registry in $XDG_DATA_HOME or ~/.local/share by default");
+  command.require_subcommand(1);
+  for (const Subcommand &each : kSubcommands) {
+    CLI::App *part = command.add_subcommand(each.name, each.summary);
+    part->fallthrough(); // --registry, --json and --quiet may stand behind it
+    part->footer("--registry DIR and --json are for every command of the registry.");
+    RegistryTask task = each.declare(*part);
+    part->callback([chosen, task = std::move(task)] { *chosen = task; });
+  }
+  return [flags, chosen](Terminal &terminal) { return (*chosen)(*flags, terminal); };
+}
+
+} // namespace tenon::tool
