@@ -86,6 +86,24 @@ Status checkInput(const RequestInput &input, const ModelPort &port) {
   return hasOtherBools ? badInput(input.name, "holds a truth value that is neither 0 nor 1") : Status::ok();
 }
 
+/// The rows of all inputs, which are one number, and whether they may be stacked with those of others.
+Status checkRows(const Version &version, Job &job) {
+  for (size_t i : job.order) {
+    const RequestInput &input = job.request.inputs[i], &first = job.request.inputs[job.order[0]];
+    job.rows = static_cast<uint64_t>(first.dims[0]);
+    if (input.dims[0] != first.dims[0]) {
+      return badInput(input.name, fmt::format("has {} rows, but input '{}' has {}", input.dims[0], first.name, first.dims[0]));
+    }
+    job.shape.insert(job.shape.end(), input.dims.begin() + 1, input.dims.end());
+  }
+  uint64_t most = version.config.maxBatchSize;
+  if (most > 0 && (job.rows == 0 || job.rows > most)) {
+    return Status::error(ErrorId::BadRequestTensor, fmt::format("the batch has {} rows, but the model takes 1 to {}", job.rows, most), "send several requests");
+  }
+  job.canStack = version.isStacked() && job.rows > 0 && job.rows < version.batch->mostRows;
+  return Status::ok();
+}
+
 } // namespace
 
 Status checkConfig(const Version &version) {
@@ -136,13 +154,16 @@ Status checkRequest(const Version &version, Job &job) {
       return Status::error(ErrorId::BadRequestTensor, fmt::format("output '{}' is asked for twice", output.name));
     }
   }
-  if (version.config.maxBatchSize > 0 && !job.order.empty()) {
-    job.rows = static_cast<uint64_t>(job.request.inputs[job.order[0]].dims[0]);
-    if (job.rows == 0 || job.rows > version.config.maxBatchSize) {
-      return Status::error(ErrorId::BadRequestTensor, fmt::format("the batch has {} rows, but the model takes 1 to {}", job.rows, version.config.maxBatchSize), "send several requests");
-    }
-  }
-  return Status::ok();
+  return version.hasRows() ? checkRows(version, job) : Status::ok();
+}
+
+BatchWish wishOf(const ModelConfig &config) {
+  BatchWish wish;
+  bool isAsked = config.batching.has_value(), isForbidden = config.hasMaxBatchSize && !isAsked;
+  wish.kind = isForbidden ? BatchWish::Kind::None : isAsked ? BatchWish::Kind::Stated : BatchWish::Kind::IfRecorded;
+  wish.mostRows = config.maxBatchSize;
+  wish.tolerance = config.batchTolerance;
+  return wish;
 }
 
 } // namespace tenon::server

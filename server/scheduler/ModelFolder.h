@@ -5,6 +5,7 @@
 #include "server/protocol/ModelConfig.h"
 #include "support/Result.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,9 @@ struct FoundModel {
 
 /// Letters, digits, '.', '_' and '-', not beginning with '.', at most 255.
 bool isModelName(std::string_view name);
+
+/// The number that a version is called; none for other names, such as 01.
+std::optional<int64_t> versionNumber(const std::string &name);
 
 class ModelFolder {
 public:

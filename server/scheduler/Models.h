@@ -90,14 +90,30 @@ private:
   void handle(ControlMessage message);
   void loadAnswered(ControlMessage message);
   void collectAnswers();
+  /// Hands waiting requests to free instances, in stacks where the version takes them.
   void dispatch(Version &version);
-  Status fill(Instance &instance, Job &job);
+  /// What a free instance is to run now; none where nothing waits, or where it pays to wait for more.
+  std::vector<std::shared_ptr<Job>> chooseStack(Version &version);
+  /// Waits for more requests to a stack until `end`.
+  void gatherUntil(Version &version, Clock::time_point end);
+  /// Gives the stack to the instance; requests whose data do not fit are answered, and the others run.
+  void begin(Version &version, Instance &instance, std::vector<std::shared_ptr<Job>> stack);
+  /// Copies the stack into a slab. On an error `*faulty` is the job that it is of, or stays null.
+  Status fill(Instance &instance, std::shared_ptr<Job> *faulty);
   Status provideRoom(Instance &instance, uint64_t bytes);
   void signalRun(Instance &instance);
   void finish(Version &version, Instance &instance);
-  Result<InferResult> readResult(Version &version, Instance &instance);
+  /// The outputs of a stack's run; those of each job are rows of them.
+  Result<std::vector<TensorPlace>> readOutputs(const Version &version, const Instance &instance);
+  /// Answers the jobs of a stack that ran well.
+  void answer(Version &version, Instance &instance, const std::vector<TensorPlace> &outputs);
   void end(const std::shared_ptr<Job> &job, Result<InferResult> result);
+  /// Whether the queue has room for the job; TN0812.
+  Status admit(const Version &version, const Job &job) const;
+  /// Of a job that begins to wait, by its request and the model's policy.
+  void setDeadline(const std::shared_ptr<Job> &job);
   void armDeadline();
+  void timeOut(const std::shared_ptr<Job> &job);
   /// The job does not wait any more.
   void dropDeadline(Job &job);
 
