@@ -126,6 +126,13 @@ std::shared_ptr<Job> Api::perform(const HttpRequest &request, std::function<void
   case Operation::RepositoryUnload:
     models.unload(request.match.model, std::move(onStatus));
     return nullptr;
+  case Operation::ModelMetadata:
+  case Operation::ModelConfig: {
+    Result<std::shared_ptr<Version>> asked = models.find(request.match.model, request.match.version);
+    std::function<void()> reply = [this, &request, onReply] { onReply(performNow(request)); };
+    asked.isOk() ? models.whenKnown(*asked, reply) : reply();
+    return nullptr;
+  }
   default:
     onReply(performNow(request));
     return nullptr;

@@ -57,7 +57,7 @@ class Connection;
 /// What connections share. Each holds it: those that are left at the end go with the context.
 struct Front {
   Front(const ServerOptions &options, asio::io_context &context, ModelFolder folder, std::optional<Tokens> tokens)
-      : options(options), context(context), acceptor(context), models(context.get_executor(), std::move(folder), {options.workerCommand, options.threads, options.mostQueued, options.log}),
+      : options(options), context(context), acceptor(context), models(context.get_executor(), std::move(folder), {options.workerCommand, options.threads, options.mostQueued, options.memoryBudget, options.log}),
         api(models, options.version), tokens(std::move(tokens)), drained(context) {}
 
   const ServerOptions &options;

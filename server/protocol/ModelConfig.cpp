@@ -274,15 +274,65 @@ private:
         TENON_TRY(unknown(member));
       }
     }
-    if (parameter.first == "batch_tolerance") {
-      const char *end = parameter.second.data() + parameter.second.size();
-      std::from_chars_result result = std::from_chars(parameter.second.data(), end, config.batchTolerance);
-      if (result.ec != std::errc() || result.ptr != end || !(config.batchTolerance > 0 && config.batchTolerance < 1)) {
-        return fault(field, "'batch_tolerance' is not a number above 0 and below 1");
+    if (parameter.first == "batch_tolerance" && !(parseNumber(parameter.second, config.batchTolerance) && config.batchTolerance > 0 && config.batchTolerance < 1)) {
+      return fault(field, "'batch_tolerance' is not a number above 0 and below 1");
+    }
+    if (parameter.first == "pin") {
+      config.isPinned = parameter.second == "true";
+      if (!config.isPinned && parameter.second != "false") {
+        return fault(field, "'pin' is neither true nor false");
       }
+    }
+    if (parameter.first == "pad" && !readPads(parameter.second)) {
+      return fault(field, "'pad' is not of the form \"input: 0, other_input: -1\"");
+    }
+    if (parameter.first == "buckets" && !readBuckets(parameter.second)) {
+      return fault(field, "'buckets' is not of the form \"16, 32, 64\", ascending");
     }
     config.parameters.push_back(std::move(parameter));
     return Status::ok();
+  }
+
+  template <typename Number> static bool parseNumber(std::string_view text, Number &value) {
+    std::from_chars_result result = std::from_chars(text.data(), text.data() + text.size(), value);
+    return result.ec == std::errc() && result.ptr == text.data() + text.size();
+  }
+
+  /// What stands before the next comma, without blanks; `text` goes on behind it.
+  static std::string_view nextItem(std::string_view &text) {
+    size_t comma = std::min(text.find(','), text.size());
+    std::string_view item = trim(text.substr(0, comma));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+    return item;
+  }
+
+  static std::string_view trim(std::string_view text) {
+    size_t first = std::min(text.find_first_not_of(' '), text.size());
+    return text.substr(first, text.find_last_not_of(' ') + 1 - first);
+  }
+
+  bool readPads(std::string_view text) {
+    while (!text.empty()) {
+      std::string_view item = nextItem(text);
+      size_t colon = item.rfind(':');
+      double value = 0;
+      if (colon == std::string_view::npos || !parseNumber(trim(item.substr(colon + 1)), value)) {
+        return false;
+      }
+      config.pads.emplace_back(trim(item.substr(0, colon)), value);
+    }
+    return !config.pads.empty();
+  }
+
+  bool readBuckets(std::string_view text) {
+    while (!text.empty()) {
+      int64_t length = 0;
+      if (!parseNumber(nextItem(text), length) || length <= (config.buckets.empty() ? 0 : config.buckets.back())) {
+        return false;
+      }
+      config.buckets.push_back(length);
+    }
+    return !config.buckets.empty();
   }
 
   std::string_view file;

@@ -68,6 +68,11 @@ struct ModelConfig {
   /// How many requests of the model run at once.
   uint64_t instances = 1;
   std::vector<std::pair<std::string, std::string>> parameters;
+  /// Of the parameter pad: inputs that may be made longer so that requests fit in one stack, and what they are filled with.
+  std::vector<std::pair<std::string, double>> pads;
+  /// Of the parameter buckets, ascending: the lengths that inputs are padded to; empty: powers of two from 16.
+  std::vector<int64_t> buckets;
+  bool isPinned = false; ///< of the parameter pin: the model stays in memory
   double batchTolerance = 0; ///< of the parameter batch_tolerance; 0: what is usual for the type
   /// Things that were passed over, each with its line, for the server's log.
   std::vector<std::string> notes;

@@ -97,6 +97,7 @@ Json statisticsOf(const Version &version) {
 std::string_view stateName(VersionState state) {
   switch (state) {
   case VersionState::Ready:
+  case VersionState::Cold:
     return "READY";
   case VersionState::Loading:
     return "LOADING";
@@ -235,7 +236,10 @@ std::string describeBatching(const Version &version) {
   if (batch.stacking == BatchFacts::State::Refused) {
     return Status::error(ErrorId::NotBatchable, batch.reason, "its requests run one by one").toString();
   }
-  return fmt::format("requests are stacked up to {} rows; outputs of seeded rows, alone and stacked, {}", batch.mostRows,
+  std::string padding = batch.padding == BatchFacts::State::Proven    ? fmt::format(", and padded along {}", batch.paddedDim)
+                        : batch.padding == BatchFacts::State::Refused ? ", but not padded: " + Status::error(ErrorId::NotBatchable, batch.padReason).toString()
+                                                                      : "";
+  return fmt::format("requests are stacked up to {} rows{}; outputs of seeded rows, alone and stacked, {}", batch.mostRows, padding,
                      batch.difference == 0 ? "have equal bits" : fmt::format("differ by at most {:.2g} of their largest value", batch.difference));
 }
 
@@ -265,12 +269,12 @@ std::string describeIndex(const Models &models, bool onlyReady) {
       list.push_back({{"name", name}, {"version", ""}, {"state", "UNAVAILABLE"}, {"reason", model.problem.toString()}});
     }
     for (const auto &[number, version] : model.versions) {
-      if (onlyReady && version->state != VersionState::Ready) {
+      if (onlyReady && !version->isServing()) {
         continue;
       }
       const Status &problem = model.problem.isOk() ? version->problem : model.problem;
-      std::string reason = !problem.isOk() ? problem.toString() : version->state == VersionState::Unloaded ? "unloaded" : "";
-      bool isRefused = version->batch && version->batch->stacking == BatchFacts::State::Refused;
+      std::string reason = !problem.isOk() ? problem.toString() : version->state == VersionState::Unloaded ? "unloaded" : version->state == VersionState::Cold ? "not in memory: the next request loads it" : "";
+      bool isRefused = version->batch && (version->batch->stacking == BatchFacts::State::Refused || version->batch->padding == BatchFacts::State::Refused);
       if (reason.empty() && isRefused) {
         reason = describeBatching(*version);
       }
@@ -293,10 +297,18 @@ std::string describeMetrics(const Models &models) {
     }
     return sum;
   });
-  metrics.family("tenon_model_ready", "gauge", "Whether the version takes requests.", [](const Version &version) { return version.state == VersionState::Ready ? 1 : 0; });
+  metrics.family("tenon_model_ready", "gauge", "Whether the version takes requests.", [](const Version &version) { return version.isServing() ? 1 : 0; });
+  metrics.family("tenon_model_bytes", "gauge", "Memory that the version takes in the worker: its engine's file and what its sessions hold; 0 where it is not loaded.", [](const Version &version) {
+    bool isLoaded = version.state == VersionState::Ready || version.state == VersionState::Unloading;
+    return isLoaded ? version.bytes : 0;
+  });
   metrics.histograms("tenon_request_seconds", "From the arrival of a request to its reply.", {{"", &VersionStatistics::request}});
   metrics.histograms("tenon_stage_seconds", "Time of a request in a stage: queue, copy_in, compute, copy_out.",
                      {{"queue", &VersionStatistics::queue}, {"copy_in", &VersionStatistics::copyIn}, {"compute", &VersionStatistics::compute}, {"copy_out", &VersionStatistics::copyOut}});
+  metrics.head("tenon_memory_budget_bytes", "gauge", "What loaded models may take together; 0: any.");
+  fmt::format_to(std::back_inserter(metrics.text), "tenon_memory_budget_bytes {}\n", models.memoryBudget());
+  metrics.head("tenon_evictions_total", "counter", "Models that were taken out of memory for others.");
+  fmt::format_to(std::back_inserter(metrics.text), "tenon_evictions_total {}\n", models.evictions());
   metrics.head("tenon_worker_starts_total", "counter", "Starts of worker processes.");
   fmt::format_to(std::back_inserter(metrics.text), "tenon_worker_starts_total {}\n", models.workerStarts());
   return std::move(metrics.text);

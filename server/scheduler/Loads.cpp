@@ -3,10 +3,11 @@
 //   state      held by                     left by
 //   Loading    byKey; Model::versions,     settle: Ready or Failed; retire (an unload): Unloaded
 //              unless one there is Ready
-//   Ready      byKey, Model::versions      retire: Unloading; the worker's end: Loading again
+//   Ready      byKey, Model::versions      retire: Unloading; the worker's end: Loading again; evict: Cold
 //   Unloading  byKey                       finishRetired, when nothing of it waits or runs: Unloaded
 //   Failed     Model::versions             a new load, which takes its place
 //   Unloaded   Model::versions             a new load, which takes its place
+//   Cold       Model::versions             wake (a request): Loading; retire: Unloaded; a new load, which takes its place
 //
 // A version whose instance runs is in byKey: Models::running points into it.
 
@@ -57,6 +58,13 @@ Status openEngine(Version &version) {
   return Status::error(ErrorId::FileNotFound, fmt::format("the engine '{}' cannot be opened: {}", version.path, std::generic_category().message(errno)), "mend that, then load the model again");
 }
 
+Status noRoom(const Version &version, uint64_t budget) {
+  return Status::error(ErrorId::MemoryBudgetExceeded,
+                       fmt::format("model '{}' version {} takes {} bytes or more, which the budget of {} does not have beside what is pinned", version.model, version.number,
+                                   std::max<uint64_t>(version.bytes, static_cast<uint64_t>(version.facts.st_size)), budget),
+                       "raise --memory-budget, or pin fewer models");
+}
+
 std::string readyLine(const Version &version) {
   std::string line = fmt::format("model '{}' version {} is ready", version.model, version.number);
   bool hasProof = version.batch && version.batch->stacking != BatchFacts::State::None;
@@ -65,7 +73,7 @@ std::string readyLine(const Version &version) {
 
 } // namespace
 
-std::vector<std::shared_ptr<Version>> Models::beginLoads(FoundModel found) {
+std::vector<std::shared_ptr<Version>> Models::beginLoads(FoundModel found, bool isStart) {
   Model &model = models[found.name];
   model.name = found.name;
   model.problem = found.problem;
@@ -83,6 +91,8 @@ std::vector<std::shared_ptr<Version>> Models::beginLoads(FoundModel found) {
     version->number = each.version;
     version->path = each.path;
     version->config = found.config;
+    version->isInitial = isStart && !found.config.isPinned;
+    version->lastUse = Clock::now();
     std::shared_ptr<Version> &present = model.versions[*versionNumber(each.version)];
     if (present) {
       version->statistics = present->statistics;
@@ -102,6 +112,7 @@ void Models::loadAgain(const std::shared_ptr<Version> &version) {
     version->state = VersionState::Loading;
   }
   version->needsLoad = true;
+  version->isLeaving = false;
   byKey[version->key] = version;
   sendNextLoad();
 }
@@ -114,15 +125,31 @@ void Models::sendNextLoad() {
       return;
     }
     std::shared_ptr<Version> version = next->second;
-    version->needsLoad = false;
-    sendLoad(version);
+    Status problem = openEngine(*version);
+    Room room = problem.isOk() ? makeRoom(*version) : Room::Free;
+    if (room == Room::Later && version->isInitial) {
+      version->state = VersionState::Cold;
+      version->isInitial = version->needsLoad = false;
+      byKey.erase(version->key);
+      tellSettled(*version);
+      continue;
+    }
+    if (room == Room::Later) {
+      waitsForRoom = true;
+      releaseRuns(); // it waits for those that run
+      return;
+    }
+    if (room == Room::Never) {
+      problem = noRoom(*version, options.memoryBudget);
+    }
+    version->needsLoad = version->isInitial = false;
+    sendLoad(version, std::move(problem));
   }
 }
 
-void Models::sendLoad(const std::shared_ptr<Version> &version) {
+void Models::sendLoad(const std::shared_ptr<Version> &version, Status problem) {
   BatchWish wish = version->batch ? BatchWish() : wishOf(version->config);
   ControlMessage load = {ControlMessage::Kind::Load, version->key, options.threads, encodeWish(wish), {}};
-  Status problem = openEngine(*version);
   load.descriptors.emplace_back(dup(version->file.get()));
   if (problem.isOk() && !load.descriptors[0].isOpen()) {
     problem = noDescriptors();
@@ -142,6 +169,7 @@ void Models::sendLoad(const std::shared_ptr<Version> &version) {
     return;
   }
   sentKey = version->key;
+  version->bytes = std::max(version->bytes, static_cast<uint64_t>(version->facts.st_size));
   worker->send(load);
 }
 
@@ -171,6 +199,7 @@ void Models::loadAnswered(ControlMessage message) {
     Status problem = facts.isOk() ? Status::ok() : facts.takeStatus();
     if (problem.isOk()) {
       version->ports = std::move(facts->ports);
+      version->bytes = std::max(version->bytes, std::min(facts->bytes, uint64_t(1) << 50));
       if (!version->batch) {
         version->batch = std::move(facts->batch);
       }
@@ -192,6 +221,9 @@ void Models::settle(const std::shared_ptr<Version> &version, Status problem) {
   }
   version->problem = problem;
   version->state = problem.isOk() ? VersionState::Ready : VersionState::Failed;
+  if (problem.isOk()) {
+    checkQueued(*version);
+  }
   options.log(problem.isOk() ? readyLine(*version) : problem.toString());
   if (problem.isOk()) {
     std::shared_ptr<Version> &present = models[version->model].versions[*versionNumber(version->number)];
@@ -209,17 +241,22 @@ void Models::settle(const std::shared_ptr<Version> &version, Status problem) {
       end(job, Result<InferResult>(problem));
     }
   }
-  std::vector<std::function<void()>> told = std::move(version->onSettled);
-  version->onSettled.clear();
-  for (std::function<void()> &tell : told) {
-    tell();
-  }
+  tellSettled(*version);
   releaseRuns();
 }
 
+void Models::tellSettled(Version &version) {
+  std::vector<std::function<void()>> told = std::move(version.onSettled);
+  version.onSettled.clear();
+  for (std::function<void()> &tell : told) {
+    tell();
+  }
+}
+
 void Models::retire(const std::shared_ptr<Version> &version) {
-  if (version->state == VersionState::Failed || version->state == VersionState::Unloaded) {
+  if (version->state == VersionState::Failed || version->state == VersionState::Unloaded || version->state == VersionState::Cold) {
     version->state = VersionState::Unloaded;
+    version->file = Descriptor();
     return;
   }
   version->state = VersionState::Unloading;
@@ -237,12 +274,9 @@ void Models::finishRetired(Version &version) {
   }
   version.instances.clear();
   version.file = Descriptor();
-  std::vector<std::function<void()>> told = std::move(version.onSettled);
-  version.onSettled.clear();
-  byKey.erase(version.key); // may be the last pointer
-  for (std::function<void()> &tell : told) {
-    tell();
-  }
+  std::shared_ptr<Version> held = version.shared_from_this(); // byKey may have the last other pointer
+  byKey.erase(version.key);
+  tellSettled(version);
   releaseRuns();
 }
 

@@ -27,8 +27,12 @@ Status Models::start() {
   if (!worker) {
     return Status::error(ErrorId::ThreadStartFailed, "the worker process cannot be started");
   }
-  for (FoundModel &model : found) {
-    beginLoads(std::move(model));
+  for (bool isPinned : {true, false}) { // those that are pinned take what they need
+    for (FoundModel &model : found) {
+      if (model.config.isPinned == isPinned) {
+        beginLoads(model, true);
+      }
+    }
   }
   return Status::ok();
 }
@@ -43,7 +47,7 @@ void Models::load(const std::string &name, std::function<void(Status)> onEnd) {
     onEnd(problem);
     return;
   }
-  std::vector<std::shared_ptr<Version>> begun = beginLoads(std::move(*found));
+  std::vector<std::shared_ptr<Version>> begun = beginLoads(std::move(*found), false);
   std::shared_ptr<size_t> pending = std::make_shared<size_t>(begun.size());
   std::shared_ptr<Status> first = std::make_shared<Status>();
   for (const std::shared_ptr<Version> &version : begun) {
@@ -119,10 +123,10 @@ bool Models::isReady() const {
     // A load that failed while another version serves leaves the model as it was.
     bool isProblem = !model.second.problem.isOk();
     for (const auto &[number, version] : model.second.versions) {
-      if (version->state != VersionState::Ready && version->state != VersionState::Unloaded) {
+      if (!version->isServing() && version->state != VersionState::Unloaded) {
         return false;
       }
-      isProblem = isProblem && version->state != VersionState::Ready;
+      isProblem = isProblem && !version->isServing();
     }
     return !isProblem;
   });
@@ -139,7 +143,7 @@ Result<std::shared_ptr<Version>> Models::find(const std::string &model, const st
   }
   if (version.empty()) {
     for (std::map<int64_t, std::shared_ptr<Version>>::const_reverse_iterator it = versions.rbegin(); it != versions.rend(); ++it) {
-      if (it->second->state == VersionState::Ready) {
+      if (it->second->isServing()) {
         return it->second;
       }
     }
@@ -153,6 +157,7 @@ Status Models::readiness(const Version &version) const {
   std::string what = fmt::format("model '{}' version {}", version.model, version.number);
   switch (version.state) {
   case VersionState::Ready:
+  case VersionState::Cold:
     return Status::ok();
   case VersionState::Failed:
     if (version.problem.id() == ErrorId::ModelQuarantined) {

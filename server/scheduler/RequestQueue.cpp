@@ -62,6 +62,14 @@ std::vector<std::shared_ptr<Job>> RequestQueue::takeAll() {
   return all;
 }
 
+std::vector<std::shared_ptr<Job>> RequestQueue::all() const {
+  std::vector<std::shared_ptr<Job>> all;
+  for (const auto &[line, jobs] : lines) {
+    all.insert(all.end(), jobs.begin(), jobs.end());
+  }
+  return all;
+}
+
 std::vector<std::shared_ptr<Job>> RequestQueue::gather(uint64_t mostRows) const {
   std::vector<std::shared_ptr<Job>> found;
   uint64_t rows = 0;

@@ -34,6 +34,7 @@ public:
   /// Whether it waited.
   bool erase(const std::shared_ptr<Job> &job);
   std::vector<std::shared_ptr<Job>> takeAll();
+  std::vector<std::shared_ptr<Job>> all() const;
 
   /// The first one and those that can run in one stack with it, up to `mostRows` rows; none where none waits.
   std::vector<std::shared_ptr<Job>> gather(uint64_t mostRows) const;

@@ -31,13 +31,14 @@ Result<std::shared_ptr<Job>> Models::submit(const std::string &model, const std:
   job->arrival = Clock::now();
   TENON_ASSIGN(job->version, find(model, version));
   Version &target = *job->version;
-  bool isBetweenWorkers = target.state == VersionState::Loading && !target.ports.outputs.empty();
-  if (!isBetweenWorkers) {
+  bool isBetweenWorkers = target.state == VersionState::Loading && target.isKnown();
+  if (!isBetweenWorkers && !target.isServing()) {
     TENON_TRY(readiness(target));
   }
   job->request = std::move(request);
   job->priority = priorityOf(target.config, job->request);
-  Status problem = checkRequest(target, *job);
+  job->isChecked = target.isKnown();
+  Status problem = job->isChecked ? checkRequest(target, *job) : Status::ok();
   if (problem.isOk()) {
     problem = admit(target, *job);
     target.statistics->rejected += !problem.isOk();
@@ -48,7 +49,9 @@ Result<std::shared_ptr<Job>> Models::submit(const std::string &model, const std:
   }
   job->onEnd = std::move(onEnd);
   target.queue.push(job);
+  target.lastUse = job->arrival;
   setDeadline(job);
+  wake(job->version);
   // Later: the caller must have the job before it ends.
   boost::asio::post(executor, [this, version = job->version] { dispatch(*version); });
   return job;
@@ -96,6 +99,7 @@ void Models::cancel(const std::shared_ptr<Job> &job) {
   ++job->version->statistics->cancelled;
   job->version->queue.erase(job);
   finishRetired(*job->version);
+  retryLoads();
 }
 
 void Models::end(const std::shared_ptr<Job> &job, Result<InferResult> result) {
@@ -138,6 +142,7 @@ void Models::timeOut(const std::shared_ptr<Job> &job) {
     ++job->version->statistics->timedOut;
     end(job, Status::error(ErrorId::RequestTimedOut, fmt::format("the request waited longer than its time-out of {} µs", job->mostWait.count())));
     finishRetired(*job->version);
+    retryLoads();
   }
 }
 

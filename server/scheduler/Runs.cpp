@@ -1,5 +1,7 @@
 // Runs: which requests make a stack, its way through a slab to an instance of the model, and the outputs' way back.
 
+#include "runtime/tensors/Tensor.h"
+#include "server/ipc/TensorBox.h"
 #include "server/scheduler/Models.h"
 
 #include <fmt/format.h>
@@ -33,6 +35,82 @@ bool isOutputOf(const ModelPort &port, const TensorPlace &place) {
   return fits && bytes == place.bytes;
 }
 
+uint64_t bytesOf(const std::vector<int64_t> &dims, DType dtype) {
+  uint64_t bytes = bitWidth(dtype) / 8;
+  for (int64_t dim : dims) {
+    bytes *= static_cast<uint64_t>(dim);
+  }
+  return bytes;
+}
+
+/// The length that the jobs are padded to; 0 where they have one length.
+int64_t paddedLength(const std::vector<std::shared_ptr<Job>> &jobs) {
+  bool isEqual = std::all_of(jobs.begin(), jobs.end(), [&](const std::shared_ptr<Job> &job) { return job->length == jobs[0]->length; });
+  return isEqual ? 0 : jobs[0]->bucket;
+}
+
+/// The inputs of an instance's stack, without their offsets.
+std::vector<TensorPlace> placeInputs(const Instance &instance) {
+  const Job &first = *instance.jobs[0];
+  const std::vector<ModelPort> &ports = first.version->ports.inputs;
+  std::vector<TensorPlace> places;
+  for (size_t p = 0; p < ports.size(); ++p) {
+    TensorPlace place = {0, 0, first.request.inputs[first.order[p]].dims};
+    if (instance.jobs.size() > 1) {
+      place.dims[0] = static_cast<int64_t>(instance.rows());
+    }
+    for (size_t i = 1; instance.padded > 0 && i < place.dims.size(); ++i) {
+      place.dims[i] = ports[p].dims[i] == first.version->batch->paddedDim ? instance.padded : place.dims[i];
+    }
+    place.bytes = bytesOf(place.dims, ports[p].dtype);
+    places.push_back(std::move(place));
+  }
+  return places;
+}
+
+/// Writes an input of a job to its rows of a stack, which have `dims`: those of the input, or longer ones, which are padded.
+Status store(const Job &job, const RequestInput &input, const std::vector<int64_t> &dims, MutableBytes to) {
+  if (dims == input.dims) {
+    if (input.list) {
+      return job.request.lists[*input.list].store(input.dtype, to, input.name);
+    }
+    std::copy(input.binary.begin(), input.binary.end(), to.begin());
+    return Status::ok();
+  }
+  std::vector<std::byte> own(input.list ? input.bytes : 0);
+  if (input.list) {
+    TENON_TRY(job.request.lists[*input.list].store(input.dtype, own, input.name));
+  }
+  double value = 0;
+  for (const auto &[name, pad] : job.version->config.pads) {
+    value = name == input.name ? pad : value;
+  }
+  TENON_ASSIGN(Tensor element, Tensor::create("", input.dtype, {1}));
+  setElement(element, 0, value);
+  for (size_t at = 0; at < to.size(); at += element.bytes().size()) {
+    std::memcpy(to.data() + at, element.data.data(), element.bytes().size());
+  }
+  copyBox(to.data(), dims, input.list ? own.data() : input.binary.data(), input.dims, input.dims, element.bytes().size());
+  return Status::ok();
+}
+
+/// The rows of a job in an output of its stack, from row `first`. What padding made longer is cut off in place.
+TensorPlace cutOutput(const Job &job, const ModelPort &port, TensorPlace place, uint64_t first, int64_t padded, std::byte *slab) {
+  uint64_t rowBytes = place.bytes / static_cast<uint64_t>(place.dims[0]);
+  place.offset += first * rowBytes;
+  place.bytes = job.rows * rowBytes;
+  place.dims[0] = static_cast<int64_t>(job.rows);
+  std::vector<int64_t> whole = place.dims;
+  for (size_t i = 1; padded > 0 && i < place.dims.size(); ++i) {
+    place.dims[i] = port.dims[i] == job.version->batch->paddedDim ? job.length : place.dims[i];
+  }
+  if (place.dims != whole) {
+    copyBox(slab + place.offset, place.dims, slab + place.offset, whole, place.dims, bitWidth(port.dtype) / 8);
+    place.bytes = bytesOf(place.dims, port.dtype);
+  }
+  return place;
+}
+
 uint64_t rowsOf(const std::vector<std::shared_ptr<Job>> &jobs) {
   uint64_t rows = 0;
   for (const std::shared_ptr<Job> &job : jobs) {
@@ -53,7 +131,7 @@ uint64_t preferredRows(const BatchingConfig &batching, uint64_t rows) {
 } // namespace
 
 void Models::dispatch(Version &version) {
-  bool takesRuns = worker && worker->id() > 0 && !runsAfterLoads && (version.state == VersionState::Ready || version.state == VersionState::Unloading);
+  bool takesRuns = !version.isLeaving && worker && worker->id() > 0 && !runsAfterLoads && (version.state == VersionState::Ready || version.state == VersionState::Unloading);
   for (size_t i = 0; takesRuns && i < version.instances.size(); ++i) {
     Instance &instance = *version.instances[i];
     while (instance.jobs.empty()) {
@@ -133,16 +211,8 @@ void Models::begin(Version &version, Instance &instance, std::vector<std::shared
 Status Models::fill(Instance &instance, std::shared_ptr<Job> *faulty) {
   Clock::time_point start = Clock::now();
   const Job &first = *instance.jobs[0];
-  uint64_t rows = instance.rows();
-  std::vector<TensorPlace> places;
-  for (size_t i : first.order) {
-    TensorPlace place = {0, first.request.inputs[i].bytes, first.request.inputs[i].dims};
-    if (instance.jobs.size() > 1) {
-      place.bytes = place.bytes / first.rows * rows;
-      place.dims[0] = static_cast<int64_t>(rows);
-    }
-    places.push_back(std::move(place));
-  }
+  instance.padded = paddedLength(instance.jobs);
+  std::vector<TensorPlace> places = placeInputs(instance);
   uint64_t at = tableBytes(places);
   for (TensorPlace &place : places) {
     place.offset = alignTensor(at);
@@ -156,15 +226,15 @@ Status Models::fill(Instance &instance, std::shared_ptr<Job> *faulty) {
     uint64_t offset = places[i].offset;
     for (const std::shared_ptr<Job> &job : instance.jobs) {
       const RequestInput &input = job->request.inputs[job->order[i]];
-      MutableBytes to = slab.subspan(offset, input.bytes);
-      offset += input.bytes;
-      if (input.list) {
-        *faulty = job;
-        TENON_TRY(job->request.lists[*input.list].store(input.dtype, to, input.name));
-        *faulty = nullptr;
-      } else if (!to.empty()) {
-        std::memcpy(to.data(), input.binary.data(), to.size());
+      std::vector<int64_t> dims = places[i].dims;
+      if (!dims.empty()) {
+        dims[0] = input.dims[0];
       }
+      MutableBytes to = slab.subspan(offset, bytesOf(dims, input.dtype));
+      offset += to.size();
+      *faulty = job;
+      TENON_TRY(store(*job, input, dims, to));
+      *faulty = nullptr;
     }
   }
   instance.outputSlab = instance.inputSlab;
@@ -202,11 +272,19 @@ void Models::collectAnswers() {
     finish(*version, *instance);
     dispatch(*version);
     finishRetired(*version);
+    retryLoads();
   }
 }
 
 void Models::finish(Version &version, Instance &instance) {
   RunAnswer answered = readAnswer(instance.mailbox());
+  constexpr uint64_t kMostHeld = uint64_t(1) << 50; // no sum overflows
+  instance.heldBytes = std::min(answered.heldBytes, kMostHeld);
+  uint64_t held = static_cast<uint64_t>(version.facts.st_size);
+  for (const std::unique_ptr<Instance> &each : version.instances) {
+    held += each->heldBytes;
+  }
+  version.bytes = std::max(version.bytes, held);
   for (const std::shared_ptr<Job> &job : instance.jobs) {
     job->times.compute += answered.computeNanoseconds;
   }
@@ -264,9 +342,15 @@ Result<std::vector<TensorPlace>> Models::readOutputs(const Version &version, con
     if (!isOutputOf(ports[i], outputs[i])) {
       return damaged("an output does not fit the model");
     }
-    bool isStack = instance.jobs.size() > 1;
-    if (isStack && (outputs[i].dims.empty() || outputs[i].dims[0] != static_cast<int64_t>(instance.rows()))) {
-      return Status::error(ErrorId::NotBatchable, fmt::format("output '{}' has another number of rows than its inputs", ports[i].name));
+    if (instance.jobs.size() == 1) {
+      continue;
+    }
+    bool fits = !outputs[i].dims.empty() && outputs[i].dims[0] == static_cast<int64_t>(instance.rows());
+    for (size_t d = 1; fits && instance.padded > 0 && d < outputs[i].dims.size(); ++d) {
+      fits = ports[i].dims[d] != version.batch->paddedDim || outputs[i].dims[d] == instance.padded;
+    }
+    if (!fits) {
+      return Status::error(ErrorId::NotBatchable, fmt::format("output '{}' has another number of rows or places than its inputs", ports[i].name));
     }
   }
   return outputs;
@@ -274,6 +358,7 @@ Result<std::vector<TensorPlace>> Models::readOutputs(const Version &version, con
 
 void Models::answer(Version &version, Instance &instance, const std::vector<TensorPlace> &outputs) {
   uint64_t rows = instance.rows(), firstRow = 0;
+  int64_t padded = instance.padded;
   std::vector<std::shared_ptr<Job>> jobs = std::exchange(instance.jobs, {});
   std::shared_ptr<Slab> slab = std::move(instance.outputSlab);
   instance.inputSlab = instance.outputSlab = nullptr;
@@ -286,13 +371,8 @@ void Models::answer(Version &version, Instance &instance, const std::vector<Tens
   }
   for (const std::shared_ptr<Job> &job : jobs) {
     InferResult result = {job->version, slab, outputs, rows, job->times, job->arrival};
-    for (TensorPlace &place : result.outputs) {
-      if (jobs.size() > 1) {
-        uint64_t rowBytes = place.bytes / rows;
-        place.offset += firstRow * rowBytes;
-        place.bytes = job->rows * rowBytes;
-        place.dims[0] = static_cast<int64_t>(job->rows);
-      }
+    for (size_t i = 0; jobs.size() > 1 && i < outputs.size(); ++i) {
+      result.outputs[i] = cutOutput(*job, version.ports.outputs[i], outputs[i], firstRow, padded, slab->memory->data());
     }
     firstRow += job->rows;
     end(job, std::move(result));

@@ -53,7 +53,11 @@ struct Job {
   uint64_t rows = 1;
   uint64_t priority = 0;
   bool canStack = false;
-  std::vector<int64_t> shape; ///< all dims of the inputs but the batch: jobs with equal ones fit in one stack
+  bool isChecked = false; ///< against the ports, which are known once the version was loaded
+  /// All dims of the inputs but the batch, as they are once padded: jobs with equal ones fit in one stack.
+  std::vector<int64_t> shape;
+  int64_t length = 0; ///< of the dim that may be padded, in the request
+  int64_t bucket = 0; ///< that it may be padded to; 0: it is not padded
   std::optional<RequestQueue::Place> place; ///< while it waits
   StageTimes times;
   std::optional<Deadlines::iterator> deadline; ///< while it waits and has one
@@ -68,7 +72,9 @@ struct Instance {
   std::vector<std::shared_ptr<Job>> jobs; ///< that run, stacked in this order
   std::shared_ptr<Slab> inputSlab, outputSlab;
   uint64_t outputOffset = 0, outputEnd = 0; ///< as the mailbox has them
+  uint64_t heldBytes = 0;                   ///< of the session, after its last run
   uint64_t copyIn = 0;                      ///< nanoseconds that filling the slab took
+  int64_t padded = 0;                       ///< length that the stack was padded to; 0: it was not
   uint64_t rows() const {
     uint64_t sum = 0;
     for (const std::shared_ptr<Job> &job : jobs) {
@@ -79,7 +85,8 @@ struct Instance {
   Mailbox &mailbox() const { return *reinterpret_cast<Mailbox *>(memory->data()); }
 };
 
-enum class VersionState { Unloaded, Loading, Ready, Unloading, Failed };
+/// Cold: taken out of memory, or never loaded for lack of it; a request loads it.
+enum class VersionState { Unloaded, Loading, Ready, Unloading, Failed, Cold };
 
 struct Version : std::enable_shared_from_this<Version> {
   std::string model;
@@ -99,6 +106,11 @@ struct Version : std::enable_shared_from_this<Version> {
   std::optional<BatchFacts> batch;
   std::vector<std::unique_ptr<Instance>> instances;
   RequestQueue queue;
+  uint64_t bytes = 0; ///< of memory in the worker, as far as it is known
+  Clock::time_point lastUse;
+  bool isOnDemand = false; ///< it was cold: takes requests while it is loaded
+  bool isInitial = false;  ///< its first load, which takes no memory from others
+  bool isLeaving = false;  ///< runs nothing more until it is cold
   /// Set while free instances wait for more requests to a stack.
   std::optional<boost::asio::steady_timer> gathering;
   /// Called once when the load that goes on has ended.
@@ -108,6 +120,10 @@ struct Version : std::enable_shared_from_this<Version> {
   /// Of the model and the number: those that are loaded after one another share it.
   std::shared_ptr<VersionStatistics> statistics = std::make_shared<VersionStatistics>();
 
+  /// Whether it takes requests.
+  bool isServing() const { return state == VersionState::Ready || state == VersionState::Cold || (state == VersionState::Loading && isOnDemand); }
+  bool isKnown() const { return !ports.outputs.empty(); }
+  bool isPadded() const { return batch && batch->padding == BatchFacts::State::Proven; }
   bool isStacked() const { return batch && batch->stacking == BatchFacts::State::Proven; }
   /// Whether dim 0 is a batch, whose rows are counted.
   bool hasRows() const { return config.maxBatchSize > 0 || isStacked(); }

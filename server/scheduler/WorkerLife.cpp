@@ -108,7 +108,8 @@ void Models::workerEnded(int how) {
 Version *Models::firstLoading() const {
   // Loads go one by one, in the order of their keys.
   for (auto &[key, version] : byKey) {
-    if (version->state == VersionState::Loading) {
+    bool waitsForOthers = version->needsLoad && waitsForRoom;
+    if (version->state == VersionState::Loading && !waitsForOthers) {
       return version.get();
     }
   }

@@ -47,6 +47,13 @@ def write_models(folder):
          x, {"sum": (F32, ["batch", FEATURES])}, {"zero": np.array([0]), "one": np.array([1])})
     save(folder / "table.onnx", [helper.make_node("Gather", ["w", "ids"], ["y"])], {"ids": (I64, ["batch"])}, {"y": (F32, ["batch", CLASSES])}, {"w": weight})
     save(folder / "lengths.onnx", [helper.make_node("ReduceMax", ["x"], ["y"], axes=[1], keepdims=1)], {"x": (F32, ["batch", "length"])}, {"y": (F32, ["batch", 1])})
+    # As text models: ids and a mask over a length, one output a place and one a row. `leaky` takes places beyond the mask too.
+    for name, masked in [("text", "masked"), ("leaky", "embedded")]:
+        save(folder / f"{name}.onnx",
+             [helper.make_node("Gather", ["table", "ids"], ["embedded"]), helper.make_node("Cast", ["mask"], ["numbers"], to=F32), helper.make_node("Unsqueeze", ["numbers", "two"], ["column"]),
+              helper.make_node("Mul", ["embedded", "column"], ["masked"]), helper.make_node("ReduceSum", [masked, "one"], ["pooled"], keepdims=0)],
+             {"ids": (I64, ["batch", "length"]), "mask": (I64, ["batch", "length"])}, {"masked": (F32, ["batch", "length", CLASSES]), "pooled": (F32, ["batch", CLASSES])},
+             {"table": weight, "one": np.array([1]), "two": np.array([2])})
     save(folder / "flat.onnx", [helper.make_node("ReduceSum", ["x"], ["y"], keepdims=1)], x, {"y": (F32, [1, 1])})
 
 
@@ -79,15 +86,15 @@ class Batching(unittest.TestCase):
             subprocess.run([TENON, "compile", model, "-o", cls.folder / "models" / f"{model.stem}.tenon", "--quiet", "--target", "native"], check=True)
         cls.rows = np.random.default_rng(6).standard_normal((32, FEATURES)).astype(np.float32)
 
-    def serve(self, *arguments, config=None, model="linear"):
+    def serve(self, *arguments, config=None, model="linear", **more):
         """A server over all models, or over one with a configuration."""
         if config is None:
-            return Server(self.folder / "models", *arguments)
+            return Server(self.folder / "models", *arguments, **more)
         folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
         (folder / model / "1").mkdir(parents=True)
         shutil.copy(self.folder / f"models/{model}.tenon", folder / model / "1/model.tenon")
         (folder / model / "config.pbtxt").write_text(config)
-        return Server(folder, *arguments)
+        return Server(folder, *arguments, **more)
 
     def ask(self, server, rows, model="linear", name="x", dtype="FP32", **parameters):
         rows = np.asarray(rows)
@@ -213,6 +220,47 @@ class Batching(unittest.TestCase):
             for row, call in zip(rows, calls[1:]):
                 np.testing.assert_array_equal(row.max(axis=1, keepdims=True), self.outputs(call.wait())["y"])
             self.assertEqual((9, 3, {1: 1, 4: 2}), self.counts(server, "lengths"))
+
+    def ask_text(self, server, ids, model="text", mask=None):
+        mask = [1] * len(ids) if mask is None else mask
+        inputs = [{"name": name, "shape": [1, len(row)], "datatype": "INT64", "data": row} for name, row in [("ids", ids), ("mask", mask)]]
+        return server.post(f"/v2/models/{model}/infer", {"inputs": inputs})
+
+    def test_padding(self):
+        """Requests of unequal lengths run in one stack, padded to a bucket, and get outputs of their own length."""
+        config = 'parameters { key: "pad" value { string_value: "ids: 3, mask: 0" } }\nparameters { key: "buckets" value { string_value: "4, 8" } }'
+        rows = [list(range(length)) for length in [1, 3, 4, 5, 7, 8, 8]]
+        with self.serve(config=config, model="text") as server:
+            alone = [self.outputs(self.ask_text(server, row)) for row in rows]
+            self.assertEqual((1, 5, 10), alone[3]["masked"].shape)
+            self.assertIn("padded along length", json.loads(server.get("/v2/models/text/config")[1])["parameters"]["tenon.batching"]["string_value"])
+            before = self.counts(server, "text")[1]
+            with server.paused():
+                calls = [Call(lambda: self.ask_text(server, [1] * 9))]  # longer than all buckets: as it is
+                server.wait_until(lambda: server.metric("tenon_requests_running", 'model="text",version="1"') == 1)
+                calls += [Call(lambda row=row: self.ask_text(server, row)) for row in rows]
+                self.waiting(server, len(rows), "text")
+            self.assertEqual((1, 9, 10), self.outputs(calls[0].wait())["masked"].shape)
+            for expected, call in zip(alone, calls[1:]):
+                outputs = self.outputs(call.wait())
+                for name in ["masked", "pooled"]:
+                    np.testing.assert_allclose(expected[name], outputs[name], rtol=1e-5, atol=1e-6)
+            self.assertEqual(before + 3, self.counts(server, "text")[1])
+            answer = self.ask_text(server, [1, 2], mask=[1])
+            self.assertEqual((400, "TN0807"), (answer[0], answer[1]["error"][:6]))
+        with self.serve(config=config, model="leaky") as server:
+            self.assertRegex(self.reason(server, "leaky"), "not padded: TN0850: output 'pooled' of a row changes by .* are padded and stacked")
+            alone = [self.outputs(self.ask_text(server, row, "leaky"))["pooled"] for row in rows]
+            with server.paused():
+                calls = [Call(lambda row=row: self.ask_text(server, row, "leaky")) for row in rows]
+                server.wait_until(lambda: server.metric("tenon_queue_length", 'model="leaky",version="1"') >= len(rows) - 2)
+            for expected, call in zip(alone, calls):
+                np.testing.assert_allclose(expected, self.outputs(call.wait())["pooled"], rtol=1e-5, atol=1e-6)
+        with self.serve(config=config.replace("mask:", "msk:"), model="text", waits=False) as server:
+            server.wait_until(lambda: server.state("text") == "UNAVAILABLE")
+            self.assertIn("TN0805: model 'text' version 1: the parameter 'pad' names 'msk'", server.post("/v2/repository/index")[1][0]["reason"])
+        with self.serve(config=config.replace(", mask: 0", ""), model="text") as server:
+            self.assertIn("input 'mask' has the dim length too, and nothing says what to pad it with", self.reason(server, "text"))
 
     def test_error_of_one(self):
         """A request that the model refuses, or whose data do not fit, takes no other of its stack with it."""
