@@ -82,6 +82,8 @@ Parameter readParameter(pbf_reader entry) {
 Status readRequestParameter(const Parameter &parameter, InferRequest &request) {
   if (parameter.key == "timeout") {
     request.timeoutMicroseconds = parameter.number;
+  } else if (parameter.key == "priority") {
+    request.priority = parameter.number;
   } else if (parameter.key.starts_with("sequence_") && parameter.isSet()) {
     return Status::error(ErrorId::NotServed, "sequences are not served", "send each request by itself");
   }

@@ -36,6 +36,13 @@ void Api::perform(const RouteMatch &match, std::string_view text, std::function<
   case Operation::RepositoryUnload:
     models.unload(match.model, std::move(onStatus));
     return;
+  case Operation::ModelMetadata:
+  case Operation::ModelConfig: {
+    Result<std::shared_ptr<Version>> asked = models.find(match.model, match.version);
+    std::function<void()> reply = [this, match, text = std::string(text), onAnswer] { onAnswer(answer(match, text)); };
+    asked.isOk() ? models.whenKnown(*asked, reply) : reply();
+    return;
+  }
   default:
     onAnswer(answer(match, text));
   }

@@ -1,6 +1,8 @@
-// A message is a fixed header and its text; numbers in texts are of 64 bits.
+// A message is a fixed header and its text.
 
 #include "server/ipc/Control.h"
+
+#include "server/ipc/MessageText.h"
 
 #include <array>
 #include <cerrno>
@@ -24,75 +26,6 @@ struct Header {
 };
 
 Status lost(std::string_view what) { return Status::error(ErrorId::InternalError, what); }
-
-void putNumber(std::string &out, uint64_t number) { out.append(reinterpret_cast<const char *>(&number), sizeof(number)); }
-
-void putString(std::string &out, std::string_view text) {
-  putNumber(out, text.size());
-  out += text;
-}
-
-bool takeNumber(std::string_view &in, uint64_t &number) {
-  if (in.size() < sizeof(number)) {
-    return false;
-  }
-  std::memcpy(&number, in.data(), sizeof(number));
-  in.remove_prefix(sizeof(number));
-  return true;
-}
-
-bool takeString(std::string_view &in, std::string &text) {
-  uint64_t bytes = 0;
-  if (!takeNumber(in, bytes) || bytes > in.size()) {
-    return false;
-  }
-  text = in.substr(0, bytes);
-  in.remove_prefix(bytes);
-  return true;
-}
-
-bool takeDims(std::string_view &in, std::vector<int64_t> &dims, uint64_t rank) {
-  for (uint64_t i = 0; i < rank; ++i) {
-    uint64_t dim = 0;
-    if (!takeNumber(in, dim)) {
-      return false;
-    }
-    dims.push_back(static_cast<int64_t>(dim));
-  }
-  return true;
-}
-
-void putPorts(std::string &out, const std::vector<ModelPort> &ports) {
-  putNumber(out, ports.size());
-  for (const ModelPort &port : ports) {
-    putString(out, port.name);
-    putNumber(out, static_cast<uint64_t>(port.dtype));
-    putNumber(out, port.least.size());
-    for (const std::vector<int64_t> *dims : {&port.least, &port.most}) {
-      for (int64_t dim : *dims) {
-        putNumber(out, static_cast<uint64_t>(dim));
-      }
-    }
-  }
-}
-
-bool takePorts(std::string_view &in, std::vector<ModelPort> &ports) {
-  uint64_t count = 0, dtype = 0, rank = 0;
-  if (!takeNumber(in, count)) {
-    return false;
-  }
-  for (uint64_t i = 0; i < count; ++i) {
-    ModelPort port;
-    bool isRead = takeString(in, port.name) && takeNumber(in, dtype) && dtype <= kLastDType && isDType(static_cast<uint8_t>(dtype)) && takeNumber(in, rank) &&
-                  takeDims(in, port.least, rank) && takeDims(in, port.most, rank);
-    if (!isRead) {
-      return false;
-    }
-    port.dtype = static_cast<DType>(dtype);
-    ports.push_back(std::move(port));
-  }
-  return true;
-}
 
 using ControlBuffer = std::array<char, CMSG_SPACE(kMostDescriptors * sizeof(int))>;
 
@@ -179,31 +112,15 @@ Status receiveControl(int socket, bool waits, ControlMessage &message, bool *isE
   return Status::ok();
 }
 
-std::string encodePorts(const ModelPorts &ports) {
-  std::string text;
-  putPorts(text, ports.inputs);
-  putPorts(text, ports.outputs);
-  return text;
-}
-
-Result<ModelPorts> decodePorts(std::string_view text) {
-  ModelPorts ports;
-  if (!takePorts(text, ports.inputs) || !takePorts(text, ports.outputs) || !text.empty()) {
-    return lost("the description of a model from a worker is damaged");
-  }
-  return ports;
-}
-
 std::string encodeError(std::string_view message, std::string_view hint) {
   std::string text;
-  putString(text, message);
-  putString(text, hint);
+  TextWriter(text).string(message).string(hint);
   return text;
 }
 
 Status decodeError(uint64_t number, std::string_view text) {
   std::string message, hint;
-  if (!takeString(text, message) || !takeString(text, hint)) {
+  if (!TextReader(text).string(message).string(hint).isWhole()) {
     return lost("an error from a worker is damaged");
   }
   return Status::error(errorNumbered(number), message, hint);

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "server/ipc/Descriptor.h"
-#include "support/DType.h"
 #include "support/Result.h"
 
 #include <cstdint>
@@ -23,10 +22,10 @@ struct ControlMessage {
     // To the worker.
     Slab,     ///< number `key`, `value` bytes; descriptor
     DropSlab, ///< number `key`
-    Load,     ///< version `key`, `value` threads a run; descriptors: engine file, then mailbox and eventfd of each instance
+    Load,     ///< version `key`, `value` threads a run; text: encodeWish; descriptors: engine file, then mailbox and eventfd of each instance
     Unload,   ///< version `key`
     // To the front.
-    Loaded,     ///< version `key`; text: its ports
+    Loaded,     ///< version `key`; text: encodeFacts
     LoadFailed, ///< version `key`, `value` the error's number; text: encodeError
     Unloaded,   ///< version `key`
   };
@@ -41,23 +40,6 @@ struct ControlMessage {
 Status sendControl(int socket, const ControlMessage &message);
 /// Receives one message, waiting only if `waits`. `*isEnd` when the other side has gone; `*isNone` when nothing is there.
 Status receiveControl(int socket, bool waits, ControlMessage &message, bool *isEnd, bool *isNone);
-
-/// An input or output of a loaded engine.
-struct ModelPort {
-  std::string name;
-  DType dtype = DType::F32;
-  std::vector<int64_t> least; ///< dims; equal to `most` where they are fixed
-  std::vector<int64_t> most;
-};
-
-struct ModelPorts {
-  std::vector<ModelPort> inputs;
-  std::vector<ModelPort> outputs;
-};
-
-std::string encodePorts(const ModelPorts &ports);
-/// TN0902 for text that encodePorts does not write.
-Result<ModelPorts> decodePorts(std::string_view text);
 
 /// An error's message and hint, as `text` of a message; its number goes beside it.
 std::string encodeError(std::string_view message, std::string_view hint);

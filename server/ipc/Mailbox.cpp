@@ -2,6 +2,9 @@
 
 #include "server/ipc/Mailbox.h"
 
+#include "server/ipc/Control.h"
+
+#include <algorithm>
 #include <cstring>
 
 namespace tenon::server {
@@ -11,7 +14,27 @@ constexpr uint64_t kMostRank = 32;
 
 Status damaged() { return Status::error(ErrorId::InternalError, "a table of tensors between front and worker is damaged"); }
 
+/// One load, which the compiler neither repeats nor leaves out.
+template <typename Word> Word readOnce(const Word &word) { return static_cast<const volatile Word &>(word); }
+
 } // namespace
+
+RunAnswer readAnswer(const Mailbox &mailbox) {
+  RunAnswer answer;
+  answer.outcome = readOnce(mailbox.outcome);
+  answer.roomNeeded = readOnce(mailbox.roomNeeded);
+  answer.computeNanoseconds = readOnce(mailbox.computeNanoseconds);
+  answer.heldBytes = readOnce(mailbox.heldBytes);
+  if (answer.outcome == Mailbox::Outcome::Failed) {
+    size_t message = std::min<size_t>(readOnce(mailbox.messageBytes), Mailbox::kTextBytes);
+    size_t hint = std::min<size_t>(readOnce(mailbox.hintBytes), Mailbox::kTextBytes - message);
+    answer.failure = Status::error(errorNumbered(readOnce(mailbox.errorId)), std::string_view(mailbox.text, message), std::string_view(mailbox.text + message, hint));
+  } else if (answer.outcome != Mailbox::Outcome::Done && answer.outcome != Mailbox::Outcome::NeedsRoom) {
+    answer.outcome = Mailbox::Outcome::Failed;
+    answer.failure = Status::error(ErrorId::InternalError, "the worker's answer is damaged: its outcome");
+  }
+  return answer;
+}
 
 uint64_t tableBytes(const std::vector<TensorPlace> &tensors) {
   uint64_t words = 0;

@@ -34,7 +34,8 @@ struct Mailbox {
   Outcome outcome;
   uint64_t roomNeeded; ///< from outputOffset; NeedsRoom
   uint64_t computeNanoseconds;
-  uint32_t errorId; ///< Failed
+  uint64_t heldBytes; ///< of memory that the instance's session holds
+  uint32_t errorId;   ///< Failed
   uint32_t messageBytes;
   uint32_t hintBytes;
   char text[kTextBytes]; ///< message, then hint
@@ -46,6 +47,18 @@ struct Mailbox {
 
 inline constexpr uint64_t kMailboxBytes = 4096;
 static_assert(sizeof(Mailbox) <= kMailboxBytes);
+
+/// What the worker wrote into a mailbox.
+struct RunAnswer {
+  Mailbox::Outcome outcome = Mailbox::Outcome::Failed;
+  uint64_t roomNeeded = 0;
+  uint64_t computeNanoseconds = 0;
+  uint64_t heldBytes = 0;
+  Status failure; ///< Failed
+};
+
+/// Reads each word of the answer once: the worker may write on. An outcome that there is not is Failed with TN0902.
+RunAnswer readAnswer(const Mailbox &mailbox);
 
 struct TensorPlace {
   uint64_t offset = 0;

@@ -19,7 +19,9 @@ Result<std::unique_ptr<SharedMemory>> SharedMemory::create(uint64_t bytes) {
   if (!isMade) {
     return Status::error(ErrorId::OutOfMemory, "no memory can be shared with a worker process");
   }
-  return map(std::move(fd), bytes);
+  TENON_ASSIGN(std::unique_ptr<SharedMemory> memory, map(fd, bytes));
+  memory->fd = std::move(fd);
+  return memory;
 }
 
 Result<std::unique_ptr<SharedMemory>> SharedMemory::open(Descriptor descriptor, uint64_t bytes) {
@@ -28,15 +30,15 @@ Result<std::unique_ptr<SharedMemory>> SharedMemory::open(Descriptor descriptor, 
   if (!isSealed || fstat(descriptor.get(), &facts) != 0 || static_cast<uint64_t>(facts.st_size) != bytes) {
     return Status::error(ErrorId::InternalError, "shared memory has another size than it should, or no seals");
   }
-  return map(std::move(descriptor), bytes);
+  return map(descriptor, bytes);
 }
 
-Result<std::unique_ptr<SharedMemory>> SharedMemory::map(Descriptor descriptor, uint64_t bytes) {
+Result<std::unique_ptr<SharedMemory>> SharedMemory::map(const Descriptor &descriptor, uint64_t bytes) {
   void *place = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor.get(), 0);
   if (place == MAP_FAILED) {
     return Status::error(ErrorId::OutOfMemory, "shared memory cannot be mapped");
   }
-  return std::unique_ptr<SharedMemory>(new SharedMemory(std::move(descriptor), MutableBytes(static_cast<std::byte *>(place), bytes)));
+  return std::unique_ptr<SharedMemory>(new SharedMemory(MutableBytes(static_cast<std::byte *>(place), bytes)));
 }
 
 SharedMemory::~SharedMemory() { munmap(mapped.data(), mapped.size()); }

@@ -17,7 +17,7 @@ class SharedMemory {
 public:
   /// `bytes` of zeros under a new descriptor, sealed against a change of size.
   static Result<std::unique_ptr<SharedMemory>> create(uint64_t bytes);
-  /// Maps what the other process made; refused (TN0902) where its size is not `bytes` or could still change.
+  /// Maps what the other process made, and closes the descriptor; refused (TN0902) where its size is not `bytes` or could still change.
   static Result<std::unique_ptr<SharedMemory>> open(Descriptor descriptor, uint64_t bytes);
   ~SharedMemory();
   SharedMemory(const SharedMemory &) = delete;
@@ -25,11 +25,12 @@ public:
 
   std::byte *data() const { return mapped.data(); }
   MutableBytes bytes() const { return mapped; }
-  int descriptor() const { return fd.get(); }
+  /// The descriptor of what create() made, for the other process: once, since the mapping needs none.
+  Descriptor takeDescriptor() { return std::move(fd); }
 
 private:
-  SharedMemory(Descriptor descriptor, MutableBytes bytes) : fd(std::move(descriptor)), mapped(bytes) {}
-  static Result<std::unique_ptr<SharedMemory>> map(Descriptor descriptor, uint64_t bytes);
+  explicit SharedMemory(MutableBytes bytes) : mapped(bytes) {}
+  static Result<std::unique_ptr<SharedMemory>> map(const Descriptor &descriptor, uint64_t bytes);
 
   Descriptor fd;
   MutableBytes mapped;

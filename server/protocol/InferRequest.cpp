@@ -176,6 +176,7 @@ Status readRequestParameters(const Json &root, InferRequest &request) {
   TENON_TRY(readNumber(parameters, "priority", priority));
   TENON_TRY(readNumber(parameters, "timeout", timeout));
   request.timeoutMicroseconds = timeout.value_or(0);
+  request.priority = priority.value_or(0);
   for (const char *key : {"sequence_id", "sequence_start", "sequence_end"}) {
     Json::const_iterator found = parameters.find(key);
     bool isUnset = found == parameters.end() || *found == 0 || *found == false || *found == "";

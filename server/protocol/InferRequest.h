@@ -37,6 +37,7 @@ struct InferRequest {
   std::vector<RequestedOutput> outputs;
   bool binaryByDefault = false;
   uint64_t timeoutMicroseconds = 0; ///< 0: none
+  uint64_t priority = 0;            ///< 1 is the highest; 0: the model's usual one
   std::vector<NumberList> lists;
 
   /// Memory of the lists.

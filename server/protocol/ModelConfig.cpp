@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 namespace tenon::server {
@@ -14,6 +15,9 @@ namespace {
 
 constexpr uint64_t kMostInstances = 64;
 constexpr uint64_t kMostBatch = 1 << 20;
+constexpr uint64_t kMostPriorities = 1000;
+/// 12 days: no sum of times overflows.
+constexpr uint64_t kMostMicroseconds = uint64_t(1) << 40;
 
 class Reader {
 public:
@@ -31,6 +35,7 @@ public:
         TENON_TRY(readString(field, ignored));
         config.notes.push_back(fmt::format("{}:{}: default_model_filename is passed over: a version is the one model.* in its folder", file, field.line));
       } else if (field.name == "max_batch_size") {
+        config.hasMaxBatchSize = true;
         TENON_TRY(readNumber(field, kMostBatch, config.maxBatchSize));
       } else if (field.name == "input") {
         TENON_TRY(readPort(field, config.inputs));
@@ -42,13 +47,14 @@ public:
         TENON_TRY(readInstances(field));
       } else if (field.name == "parameters") {
         TENON_TRY(readParameter(field));
-      } else if (field.name == "dynamic_batching" && field.isMessage) {
-        config.notes.push_back(fmt::format("{}:{}: dynamic_batching is passed over: requests run one by one", file, field.line));
+      } else if (field.name == "dynamic_batching") {
+        batchingField = &field;
+        TENON_TRY(readBatching(field));
       } else {
         TENON_TRY(unknown(field));
       }
     }
-    return Status::ok();
+    return checkBatching();
   }
 
   ModelConfig config;
@@ -154,6 +160,88 @@ private:
     return Status::ok();
   }
 
+  Status readBatching(const TextField &field) {
+    TENON_TRY(expectMessage(field));
+    BatchingConfig &batching = config.batching.emplace();
+    for (const TextField &member : field.fields) {
+      if (member.name == "preferred_batch_size") {
+        TENON_TRY(readNumber(member, kMostBatch, batching.preferred.emplace_back()));
+      } else if (member.name == "max_queue_delay_microseconds") {
+        TENON_TRY(readNumber(member, kMostMicroseconds, batching.delayMicroseconds));
+      } else if (member.name == "priority_levels") {
+        TENON_TRY(readNumber(member, kMostPriorities, batching.priorityLevels));
+      } else if (member.name == "default_priority_level") {
+        TENON_TRY(readNumber(member, kMostPriorities, batching.defaultPriority));
+      } else if (member.name == "default_queue_policy") {
+        TENON_TRY(readPolicy(member, batching.policy));
+      } else if (member.name == "priority_queue_policy") {
+        TENON_TRY(readPriorityPolicy(member, batching));
+      } else if (member.name == "preserve_ordering") {
+        config.notes.push_back(fmt::format("{}:{}: preserve_ordering is passed over: replies go out as they are ready", file, member.line));
+      } else {
+        TENON_TRY(unknown(member));
+      }
+    }
+    std::sort(batching.preferred.begin(), batching.preferred.end());
+    return Status::ok();
+  }
+
+  Status readPolicy(const TextField &field, QueuePolicy &policy) {
+    TENON_TRY(expectMessage(field));
+    policy.allowsOwnTimeout = false; // as Triton has it where a policy is given
+    for (const TextField &member : field.fields) {
+      if (member.name == "timeout_action" && (member.value == "REJECT" || member.value == "DELAY")) {
+        policy.rejectsLate = member.value == "REJECT";
+      } else if (member.name == "default_timeout_microseconds") {
+        TENON_TRY(readNumber(member, kMostMicroseconds, policy.timeoutMicroseconds));
+      } else if (member.name == "allow_timeout_override" && (member.value == "true" || member.value == "false")) {
+        policy.allowsOwnTimeout = member.value == "true";
+      } else if (member.name == "max_queue_size") {
+        TENON_TRY(readNumber(member, UINT32_MAX, policy.mostQueued));
+      } else {
+        TENON_TRY(unknown(member));
+      }
+    }
+    return Status::ok();
+  }
+
+  /// An entry of a map: a key and a value.
+  Status readPriorityPolicy(const TextField &field, BatchingConfig &batching) {
+    TENON_TRY(expectMessage(field));
+    uint64_t priority = 0;
+    QueuePolicy policy;
+    for (const TextField &member : field.fields) {
+      if (member.name == "key") {
+        TENON_TRY(readNumber(member, kMostPriorities, priority));
+      } else if (member.name == "value") {
+        TENON_TRY(readPolicy(member, policy));
+      } else {
+        TENON_TRY(unknown(member));
+      }
+    }
+    batching.policies[priority] = policy;
+    return Status::ok();
+  }
+
+  Status checkBatching() const {
+    if (!config.batching) {
+      return Status::ok();
+    }
+    const BatchingConfig &batching = *config.batching;
+    if (config.hasMaxBatchSize && config.maxBatchSize == 0) {
+      return fault(*batchingField, "dynamic_batching needs a max_batch_size above 0, or none: then the engine says how large a batch may be");
+    }
+    if (!batching.preferred.empty() && (batching.preferred[0] == 0 || (config.maxBatchSize > 0 && batching.preferred.back() > config.maxBatchSize))) {
+      return fault(*batchingField, "a preferred_batch_size is 0 or above max_batch_size");
+    }
+    bool hasDefault = batching.priorityLevels == 0 || (batching.defaultPriority > 0 && batching.defaultPriority <= batching.priorityLevels);
+    bool hasLevels = batching.policies.empty() || (batching.policies.begin()->first > 0 && batching.policies.rbegin()->first <= batching.priorityLevels);
+    if (!hasDefault || !hasLevels) {
+      return fault(*batchingField, fmt::format("a priority is not from 1 to priority_levels, which is {}", batching.priorityLevels));
+    }
+    return Status::ok();
+  }
+
   Status readInstances(const TextField &field) {
     TENON_TRY(expectMessage(field));
     for (const TextField &member : field.fields) {
@@ -186,13 +274,71 @@ private:
         TENON_TRY(unknown(member));
       }
     }
+    if (parameter.first == "batch_tolerance" && !(parseNumber(parameter.second, config.batchTolerance) && config.batchTolerance > 0 && config.batchTolerance < 1)) {
+      return fault(field, "'batch_tolerance' is not a number above 0 and below 1");
+    }
+    if (parameter.first == "pin") {
+      config.isPinned = parameter.second == "true";
+      if (!config.isPinned && parameter.second != "false") {
+        return fault(field, "'pin' is neither true nor false");
+      }
+    }
+    if (parameter.first == "pad" && !readPads(parameter.second)) {
+      return fault(field, "'pad' is not of the form \"input: 0, other_input: -1\"");
+    }
+    if (parameter.first == "buckets" && !readBuckets(parameter.second)) {
+      return fault(field, "'buckets' is not of the form \"16, 32, 64\", ascending");
+    }
     config.parameters.push_back(std::move(parameter));
     return Status::ok();
+  }
+
+  template <typename Number> static bool parseNumber(std::string_view text, Number &value) {
+    std::from_chars_result result = std::from_chars(text.data(), text.data() + text.size(), value);
+    return result.ec == std::errc() && result.ptr == text.data() + text.size();
+  }
+
+  /// What stands before the next comma, without blanks; `text` goes on behind it.
+  static std::string_view nextItem(std::string_view &text) {
+    size_t comma = std::min(text.find(','), text.size());
+    std::string_view item = trim(text.substr(0, comma));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+    return item;
+  }
+
+  static std::string_view trim(std::string_view text) {
+    size_t first = std::min(text.find_first_not_of(' '), text.size());
+    return text.substr(first, text.find_last_not_of(' ') + 1 - first);
+  }
+
+  bool readPads(std::string_view text) {
+    while (!text.empty()) {
+      std::string_view item = nextItem(text);
+      size_t colon = item.rfind(':');
+      double value = 0;
+      if (colon == std::string_view::npos || !parseNumber(trim(item.substr(colon + 1)), value)) {
+        return false;
+      }
+      config.pads.emplace_back(trim(item.substr(0, colon)), value);
+    }
+    return !config.pads.empty();
+  }
+
+  bool readBuckets(std::string_view text) {
+    while (!text.empty()) {
+      int64_t length = 0;
+      if (!parseNumber(nextItem(text), length) || length <= (config.buckets.empty() ? 0 : config.buckets.back())) {
+        return false;
+      }
+      config.buckets.push_back(length);
+    }
+    return !config.buckets.empty();
   }
 
   std::string_view file;
   bool isLenient;
   std::string ignored;
+  const TextField *batchingField = nullptr;
 };
 
 } // namespace

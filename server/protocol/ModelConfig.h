@@ -6,6 +6,7 @@
 #include "support/Result.h"
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,18 +30,50 @@ struct VersionPolicy {
   std::vector<int64_t> specific;
 };
 
+/// What becomes of requests that wait.
+struct QueuePolicy {
+  /// At the end of its time a request is answered with TN0813, or else runs after all of its priority that still have time.
+  bool rejectsLate = true;
+  uint64_t timeoutMicroseconds = 0; ///< 0: none
+  /// A request may ask for less time (for any, where there is no other bound).
+  bool allowsOwnTimeout = true;
+  uint64_t mostQueued = 0; ///< 0: no other bound than the server's
+};
+
+struct BatchingConfig {
+  std::vector<uint64_t> preferred; ///< rows of a stack, ascending
+  uint64_t delayMicroseconds = 0;  ///< that a request waits for others at most
+  uint64_t priorityLevels = 0;     ///< 1 is the highest; 0: all are equal
+  uint64_t defaultPriority = 0;
+  QueuePolicy policy;
+  std::map<uint64_t, QueuePolicy> policies; ///< of priorities that have one of their own
+
+  const QueuePolicy &policyOf(uint64_t priority) const {
+    std::map<uint64_t, QueuePolicy>::const_iterator own = policies.find(priority);
+    return own == policies.end() ? policy : own->second;
+  }
+};
+
 struct ModelConfig {
   std::string name; ///< empty: that of the folder
   std::string platform;
   std::string backend;
   /// The batch is dim 0 of every input and output, and has at most so many rows; 0: there is no batch.
   uint64_t maxBatchSize = 0;
+  bool hasMaxBatchSize = false; ///< max_batch_size stands there
+  std::optional<BatchingConfig> batching;
   std::vector<ConfigPort> inputs;
   std::vector<ConfigPort> outputs;
   VersionPolicy versions;
   /// How many requests of the model run at once.
   uint64_t instances = 1;
   std::vector<std::pair<std::string, std::string>> parameters;
+  /// Of the parameter pad: inputs that may be made longer so that requests fit in one stack, and what they are filled with.
+  std::vector<std::pair<std::string, double>> pads;
+  /// Of the parameter buckets, ascending: the lengths that inputs are padded to; empty: powers of two from 16.
+  std::vector<int64_t> buckets;
+  bool isPinned = false; ///< of the parameter pin: the model stays in memory
+  double batchTolerance = 0; ///< of the parameter batch_tolerance; 0: what is usual for the type
   /// Things that were passed over, each with its line, for the server's log.
   std::vector<std::string> notes;
 };

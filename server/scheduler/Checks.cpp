@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <set>
 
 namespace tenon::server {
@@ -67,6 +68,16 @@ Status checkConfigPorts(const Version &version, const std::vector<ConfigPort> &c
   return Status::ok();
 }
 
+/// The least length that requests of this one are padded to.
+int64_t bucketOf(const ModelConfig &config, int64_t length) {
+  if (!config.buckets.empty()) {
+    std::vector<int64_t>::const_iterator bucket = std::lower_bound(config.buckets.begin(), config.buckets.end(), length);
+    return bucket == config.buckets.end() ? length : *bucket;
+  }
+  constexpr int64_t kLeast = 16, kMost = int64_t(1) << 62;
+  return length > kMost ? length : std::max(kLeast, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(length))));
+}
+
 Status badInput(std::string_view name, std::string_view what, std::string_view hint = {}) {
   return Status::error(ErrorId::BadRequestTensor, fmt::format("input '{}' {}", name, what), hint);
 }
@@ -86,6 +97,51 @@ Status checkInput(const RequestInput &input, const ModelPort &port) {
   return hasOtherBools ? badInput(input.name, "holds a truth value that is neither 0 nor 1") : Status::ok();
 }
 
+/// The length that padding may change, which is one number in all inputs.
+Status checkLength(const Version &version, Job &job) {
+  size_t at = 0; // in job.shape
+  std::vector<size_t> places;
+  for (size_t p = 0; p < version.ports.inputs.size(); ++p) {
+    const ModelPort &port = version.ports.inputs[p];
+    for (size_t i = 1; i < port.dims.size(); ++i, ++at) {
+      if (port.dims[i] != version.batch->paddedDim) {
+        continue;
+      }
+      if (!places.empty() && job.shape[at] != job.length) {
+        return badInput(port.name, fmt::format("has {} places of {}, but another input has {}", job.shape[at], port.dims[i], job.length));
+      }
+      job.length = job.shape[at];
+      job.bucket = std::min(bucketOf(version.config, job.length), port.most[i]);
+      places.push_back(at);
+    }
+  }
+  for (size_t place : places) {
+    job.shape[place] = job.bucket;
+  }
+  return Status::ok();
+}
+
+/// The rows of all inputs, which are one number, and whether they may be stacked with those of others.
+Status checkRows(const Version &version, Job &job) {
+  for (size_t i : job.order) {
+    const RequestInput &input = job.request.inputs[i], &first = job.request.inputs[job.order[0]];
+    job.rows = static_cast<uint64_t>(first.dims[0]);
+    if (input.dims[0] != first.dims[0]) {
+      return badInput(input.name, fmt::format("has {} rows, but input '{}' has {}", input.dims[0], first.name, first.dims[0]));
+    }
+    job.shape.insert(job.shape.end(), input.dims.begin() + 1, input.dims.end());
+  }
+  if (version.isPadded()) {
+    TENON_TRY(checkLength(version, job));
+  }
+  uint64_t most = version.config.maxBatchSize;
+  if (most > 0 && (job.rows == 0 || job.rows > most)) {
+    return Status::error(ErrorId::BadRequestTensor, fmt::format("the batch has {} rows, but the model takes 1 to {}", job.rows, most), "send several requests");
+  }
+  job.canStack = version.isStacked() && job.rows > 0 && job.rows < version.batch->mostRows;
+  return Status::ok();
+}
+
 } // namespace
 
 Status checkConfig(const Version &version) {
@@ -100,6 +156,11 @@ Status checkConfig(const Version &version) {
         return Status::error(ErrorId::BadModelConfig, fmt::format("max_batch_size is {}, but '{}' has the dims {}", version.config.maxBatchSize, port.name, rangeText(port)),
                              fmt::format("compile with --shape, dim 0 being [1..{}]", version.config.maxBatchSize));
       }
+    }
+  }
+  for (const auto &[name, value] : version.config.pads) {
+    if (!findPort(version.ports.inputs, name)) {
+      return Status::error(ErrorId::BadModelConfig, fmt::format("the parameter 'pad' names '{}', which is not an input", name), didYouMean(name, namesOf(version.ports.inputs), fmt::format("it has {}", fmt::join(namesOf(version.ports.inputs), ", "))));
     }
   }
   TENON_TRY(checkConfigPorts(version, version.config.inputs, version.ports.inputs, "input"));
@@ -136,13 +197,19 @@ Status checkRequest(const Version &version, Job &job) {
       return Status::error(ErrorId::BadRequestTensor, fmt::format("output '{}' is asked for twice", output.name));
     }
   }
-  if (version.config.maxBatchSize > 0 && !job.order.empty()) {
-    job.rows = static_cast<uint64_t>(job.request.inputs[job.order[0]].dims[0]);
-    if (job.rows == 0 || job.rows > version.config.maxBatchSize) {
-      return Status::error(ErrorId::BadRequestTensor, fmt::format("the batch has {} rows, but the model takes 1 to {}", job.rows, version.config.maxBatchSize), "send several requests");
-    }
+  return version.hasRows() ? checkRows(version, job) : Status::ok();
+}
+
+BatchWish wishOf(const ModelConfig &config) {
+  BatchWish wish;
+  bool isAsked = config.batching.has_value(), isForbidden = config.hasMaxBatchSize && !isAsked;
+  wish.kind = isForbidden ? BatchWish::Kind::None : isAsked ? BatchWish::Kind::Stated : BatchWish::Kind::IfRecorded;
+  wish.mostRows = config.maxBatchSize;
+  wish.tolerance = config.batchTolerance;
+  for (const auto &[name, value] : config.pads) {
+    wish.pads.push_back({name, value});
   }
-  return Status::ok();
+  return wish;
 }
 
 } // namespace tenon::server

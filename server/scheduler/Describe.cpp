@@ -61,6 +61,17 @@ Json policyOf(const VersionPolicy &policy) {
 
 Json sumOf(const DurationSum &sum) { return {{"count", sum.count}, {"ns", sum.nanoseconds}}; }
 
+Json batchesOf(const VersionStatistics &counted) {
+  Json list = Json::array();
+  for (const auto &[rows, batch] : counted.batches) {
+    list.push_back({{"batch_size", rows},
+                    {"compute_input", sumOf(batch.copyIn)},
+                    {"compute_infer", sumOf(batch.compute)},
+                    {"compute_output", sumOf({batch.compute.count, batch.copyOut})}});
+  }
+  return list;
+}
+
 Json statisticsOf(const Version &version) {
   const VersionStatistics &counted = *version.statistics;
   Json none = {{"count", 0}, {"ns", 0}};
@@ -78,7 +89,7 @@ Json statisticsOf(const Version &version) {
             {"compute_output", sumOf(counted.copyOut.sum())},
             {"cache_hit", none},
             {"cache_miss", none}}},
-          {"batch_stats", Json::array()},
+          {"batch_stats", batchesOf(counted)},
           {"memory_usage", Json::array()},
           {"response_stats", Json::object()}};
 }
@@ -86,6 +97,7 @@ Json statisticsOf(const Version &version) {
 std::string_view stateName(VersionState state) {
   switch (state) {
   case VersionState::Ready:
+  case VersionState::Cold:
     return "READY";
   case VersionState::Loading:
     return "LOADING";
@@ -96,6 +108,27 @@ std::string_view stateName(VersionState state) {
     break;
   }
   return "UNAVAILABLE";
+}
+
+Json policyOf(const QueuePolicy &policy) {
+  return {{"timeout_action", policy.rejectsLate ? "REJECT" : "DELAY"},
+          {"default_timeout_microseconds", policy.timeoutMicroseconds},
+          {"allow_timeout_override", policy.allowsOwnTimeout},
+          {"max_queue_size", policy.mostQueued}};
+}
+
+Json batchingOf(const BatchingConfig &batching) {
+  Json policies = Json::object();
+  for (const auto &[priority, policy] : batching.policies) {
+    policies[std::to_string(priority)] = policyOf(policy);
+  }
+  return {{"preferred_batch_size", batching.preferred},
+          {"max_queue_delay_microseconds", batching.delayMicroseconds},
+          {"preserve_ordering", false},
+          {"priority_levels", batching.priorityLevels},
+          {"default_priority_level", batching.defaultPriority},
+          {"default_queue_policy", policyOf(batching.policy)},
+          {"priority_queue_policy", policies}};
 }
 
 /// Appends families of metrics, each with a line for each version.
@@ -180,7 +213,10 @@ std::string describeConfig(const Version &version) {
   for (const auto &[key, value] : version.config.parameters) {
     parameters[key] = {{"string_value", value}};
   }
-  return textOf({{"name", version.model},
+  if (version.batch && version.batch->stacking != BatchFacts::State::None) {
+    parameters["tenon.batching"] = {{"string_value", describeBatching(version)}};
+  }
+  Json config = {{"name", version.model},
                  {"platform", version.config.platform.empty() ? kPlatform : std::string_view(version.config.platform)},
                  {"backend", version.config.backend.empty() ? kPlatform : std::string_view(version.config.backend)},
                  {"version_policy", policyOf(version.config.versions)},
@@ -188,7 +224,23 @@ std::string describeConfig(const Version &version) {
                  {"input", configPortsOf(version, version.ports.inputs)},
                  {"output", configPortsOf(version, version.ports.outputs)},
                  {"instance_group", {{{"name", version.model}, {"kind", "KIND_AUTO"}, {"count", version.config.instances}}}},
-                 {"parameters", parameters}});
+                 {"parameters", parameters}};
+  if (version.isStacked()) {
+    config["dynamic_batching"] = batchingOf(version.config.batching.value_or(BatchingConfig()));
+  }
+  return textOf(config);
+}
+
+std::string describeBatching(const Version &version) {
+  const BatchFacts &batch = *version.batch;
+  if (batch.stacking == BatchFacts::State::Refused) {
+    return Status::error(ErrorId::NotBatchable, batch.reason, "its requests run one by one").toString();
+  }
+  std::string padding = batch.padding == BatchFacts::State::Proven    ? fmt::format(", and padded along {}", batch.paddedDim)
+                        : batch.padding == BatchFacts::State::Refused ? ", but not padded: " + Status::error(ErrorId::NotBatchable, batch.padReason).toString()
+                                                                      : "";
+  return fmt::format("requests are stacked up to {} rows{}; outputs of seeded rows, alone and stacked, {}", batch.mostRows, padding,
+                     batch.difference == 0 ? "have equal bits" : fmt::format("differ by at most {:.2g} of their largest value", batch.difference));
 }
 
 Result<std::string> describeStatistics(const Models &models, const std::string &model, const std::string &version) {
@@ -217,11 +269,15 @@ std::string describeIndex(const Models &models, bool onlyReady) {
       list.push_back({{"name", name}, {"version", ""}, {"state", "UNAVAILABLE"}, {"reason", model.problem.toString()}});
     }
     for (const auto &[number, version] : model.versions) {
-      if (onlyReady && version->state != VersionState::Ready) {
+      if (onlyReady && !version->isServing()) {
         continue;
       }
       const Status &problem = model.problem.isOk() ? version->problem : model.problem;
-      std::string reason = !problem.isOk() ? problem.toString() : version->state == VersionState::Unloaded ? "unloaded" : "";
+      std::string reason = !problem.isOk() ? problem.toString() : version->state == VersionState::Unloaded ? "unloaded" : version->state == VersionState::Cold ? "not in memory: the next request loads it" : "";
+      bool isRefused = version->batch && (version->batch->stacking == BatchFacts::State::Refused || version->batch->padding == BatchFacts::State::Refused);
+      if (reason.empty() && isRefused) {
+        reason = describeBatching(*version);
+      }
       list.push_back({{"name", name}, {"version", version->number}, {"state", stateName(version->state)}, {"reason", reason}});
     }
   }
@@ -235,12 +291,24 @@ std::string describeMetrics(const Models &models) {
   metrics.family("tenon_executions_total", "counter", "Runs of the model.", [](const Version &version) { return version.statistics->executions; });
   metrics.family("tenon_queue_length", "gauge", "Requests that wait.", [](const Version &version) { return version.queue.size(); });
   metrics.family("tenon_requests_running", "gauge", "Requests that instances of the model run.", [](const Version &version) {
-    return std::count_if(version.instances.begin(), version.instances.end(), [](const std::unique_ptr<Instance> &instance) { return instance->job != nullptr; });
+    size_t sum = 0;
+    for (const std::unique_ptr<Instance> &instance : version.instances) {
+      sum += instance->jobs.size();
+    }
+    return sum;
   });
-  metrics.family("tenon_model_ready", "gauge", "Whether the version takes requests.", [](const Version &version) { return version.state == VersionState::Ready ? 1 : 0; });
+  metrics.family("tenon_model_ready", "gauge", "Whether the version takes requests.", [](const Version &version) { return version.isServing() ? 1 : 0; });
+  metrics.family("tenon_model_bytes", "gauge", "Memory that the version takes in the worker: its engine's file and what its sessions hold; 0 where it is not loaded.", [](const Version &version) {
+    bool isLoaded = version.state == VersionState::Ready || version.state == VersionState::Unloading;
+    return isLoaded ? version.bytes : 0;
+  });
   metrics.histograms("tenon_request_seconds", "From the arrival of a request to its reply.", {{"", &VersionStatistics::request}});
   metrics.histograms("tenon_stage_seconds", "Time of a request in a stage: queue, copy_in, compute, copy_out.",
                      {{"queue", &VersionStatistics::queue}, {"copy_in", &VersionStatistics::copyIn}, {"compute", &VersionStatistics::compute}, {"copy_out", &VersionStatistics::copyOut}});
+  metrics.head("tenon_memory_budget_bytes", "gauge", "What loaded models may take together; 0: any.");
+  fmt::format_to(std::back_inserter(metrics.text), "tenon_memory_budget_bytes {}\n", models.memoryBudget());
+  metrics.head("tenon_evictions_total", "counter", "Models that were taken out of memory for others.");
+  fmt::format_to(std::back_inserter(metrics.text), "tenon_evictions_total {}\n", models.evictions());
   metrics.head("tenon_worker_starts_total", "counter", "Starts of worker processes.");
   fmt::format_to(std::back_inserter(metrics.text), "tenon_worker_starts_total {}\n", models.workerStarts());
   return std::move(metrics.text);

@@ -39,14 +39,6 @@ std::vector<fs::directory_entry> entriesOf(const std::string &folder) {
   return entries;
 }
 
-/// The number that a folder of a version is called; none for other names, such as 01.
-std::optional<int64_t> versionNumber(const std::string &name) {
-  int64_t number = 0;
-  std::from_chars_result result = std::from_chars(name.data(), name.data() + name.size(), number);
-  bool isNumber = result.ec == std::errc() && result.ptr == name.data() + name.size() && number > 0 && std::to_string(number) == name;
-  return isNumber ? std::optional(number) : std::nullopt;
-}
-
 bool isTritonModel(const fs::directory_entry &entry) {
   std::error_code ignored;
   if (!entry.is_directory(ignored)) {
@@ -81,6 +73,13 @@ Status noSuchModel(std::string_view name) {
 bool isModelName(std::string_view name) {
   constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
   return !name.empty() && name.size() <= 255 && name[0] != '.' && name.find_first_not_of(kAllowed) == std::string_view::npos;
+}
+
+std::optional<int64_t> versionNumber(const std::string &name) {
+  int64_t number = 0;
+  std::from_chars_result result = std::from_chars(name.data(), name.data() + name.size(), number);
+  bool isNumber = result.ec == std::errc() && result.ptr == name.data() + name.size() && number > 0 && std::to_string(number) == name;
+  return isNumber ? std::optional(number) : std::nullopt;
 }
 
 Result<ModelFolder> ModelFolder::open(const std::string &path, bool isLenient) {

@@ -22,6 +22,7 @@ struct ModelsOptions {
   unsigned threads = 0;
   /// Requests that wait for an instance of a version.
   size_t mostQueued = 256;
+  uint64_t memoryBudget = 0; ///< bytes that loaded models may take in the worker; 0: any
   /// Told what the operator should know, in one line.
   std::function<void(std::string_view)> log;
 };
@@ -70,6 +71,10 @@ public:
   /// ok, or why the version takes no requests: TN0811, TN0821.
   Status readiness(const Version &version) const;
   uint64_t workerStarts() const { return starts; }
+  uint64_t evictions() const { return evicted; }
+  uint64_t memoryBudget() const { return options.memoryBudget; }
+  /// Calls `then` when the ports of the version are known, or cannot be: a cold one is loaded for it.
+  void whenKnown(const std::shared_ptr<Version> &version, std::function<void()> then);
 
 private:
   void startWorker();
@@ -78,13 +83,29 @@ private:
   Version *firstLoading() const;
   /// Ends runsAfterLoads when nothing is loaded any more.
   void releaseRuns();
-  /// Versions of `found` under way to the worker; each settles once.
-  std::vector<std::shared_ptr<Version>> beginLoads(FoundModel found);
+  /// Versions of `found` under way to the worker; each settles once. Those for which no memory is left when the server starts stay
+  /// cold, unless they are pinned.
+  std::vector<std::shared_ptr<Version>> beginLoads(FoundModel found, bool isStart);
   /// Tells the worker of the next load, unless it has one to answer.
   void sendNextLoad();
-  void sendLoad(const std::shared_ptr<Version> &version);
+  /// Nothing is sent, and the load has ended, where there is a problem already.
+  void sendLoad(const std::shared_ptr<Version> &version, Status problem);
+  enum class Room { Free, Later, Never };
+  /// Takes models that were not used for longest out of memory until the version fits.
+  Room makeRoom(const Version &version);
+  /// The one used least lately that may go; null where there is none. With `takesBusy` also one that has requests.
+  std::shared_ptr<Version> chooseVictim(const Version &newcomer, bool takesBusy) const;
+  void evict(const std::shared_ptr<Version> &version);
+  /// Has a cold version loaded.
+  void wake(const std::shared_ptr<Version> &version);
+  /// Something ended or left the queue: there may be room now for a version that waits for it.
+  void retryLoads();
+  /// Requests that came before the ports were known.
+  void checkQueued(Version &version);
   /// A load ended: well, or with `problem`.
   void settle(const std::shared_ptr<Version> &version, Status problem);
+  /// Calls those who wait for the end of the version's load.
+  void tellSettled(Version &version);
   void retire(const std::shared_ptr<Version> &version);
   /// Unloads a version that is to go once nothing of it is queued or runs.
   void finishRetired(Version &version);
@@ -93,14 +114,30 @@ private:
   void handle(ControlMessage message);
   void loadAnswered(ControlMessage message);
   void collectAnswers();
+  /// Hands waiting requests to free instances, in stacks where the version takes them.
   void dispatch(Version &version);
-  Status fill(Instance &instance, Job &job);
+  /// What a free instance is to run now; none where nothing waits, or where it pays to wait for more.
+  std::vector<std::shared_ptr<Job>> chooseStack(Version &version);
+  /// Waits for more requests to a stack until `end`.
+  void gatherUntil(Version &version, Clock::time_point end);
+  /// Gives the stack to the instance; requests whose data do not fit are answered, and the others run.
+  void begin(Version &version, Instance &instance, std::vector<std::shared_ptr<Job>> stack);
+  /// Copies the stack into a slab. On an error `*faulty` is the job that it is of, or stays null.
+  Status fill(Instance &instance, std::shared_ptr<Job> *faulty);
   Status provideRoom(Instance &instance, uint64_t bytes);
   void signalRun(Instance &instance);
   void finish(Version &version, Instance &instance);
-  Result<InferResult> readResult(Version &version, Instance &instance);
+  /// The outputs of a stack's run; those of each job are rows of them.
+  Result<std::vector<TensorPlace>> readOutputs(const Version &version, const Instance &instance);
+  /// Answers the jobs of a stack that ran well.
+  void answer(Version &version, Instance &instance, const std::vector<TensorPlace> &outputs);
   void end(const std::shared_ptr<Job> &job, Result<InferResult> result);
+  /// Whether the queue has room for the job; TN0812.
+  Status admit(const Version &version, const Job &job) const;
+  /// Of a job that begins to wait, by its request and the model's policy.
+  void setDeadline(const std::shared_ptr<Job> &job);
   void armDeadline();
+  void timeOut(const std::shared_ptr<Job> &job);
   /// The job does not wait any more.
   void dropDeadline(Job &job);
 
@@ -116,6 +153,8 @@ private:
   uint64_t lastKey = 0;
   uint64_t sentKey = 0; ///< of the load that the worker has not answered; 0: none
   uint64_t starts = 0;
+  uint64_t evicted = 0;
+  bool waitsForRoom = false;
   Clock::time_point lastStart;
   bool draining = false;
   /// After a crash that may be of a load or of a run: nothing runs until all loads have ended.

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 
 namespace tenon::server {
 
@@ -55,12 +56,19 @@ struct StageTimes {
   uint64_t copyOut = 0;
 };
 
+/// Runs of one number of rows.
+struct BatchStatistics {
+  DurationSum copyIn, compute;
+  uint64_t copyOut = 0; ///< nanoseconds of all replies
+};
+
 struct VersionStatistics {
   DurationSum success; ///< from the arrival of a request to its reply
   DurationSum failure;
   Histogram request, queue, copyIn, compute, copyOut;
   uint64_t inferences = 0; ///< rows of batches, requests where there is no batch
   uint64_t executions = 0; ///< runs of the model
+  std::map<uint64_t, BatchStatistics> batches; ///< by rows; of versions with a batch
   uint64_t rejected = 0;   ///< by a full queue
   uint64_t timedOut = 0;
   uint64_t cancelled = 0;

@@ -4,13 +4,17 @@
 
 #include "server/ipc/Descriptor.h"
 #include "server/ipc/Mailbox.h"
+#include "server/ipc/ModelFacts.h"
 #include "server/protocol/InferRequest.h"
 #include "server/protocol/ModelConfig.h"
+#include "server/scheduler/RequestQueue.h"
 #include "server/scheduler/Statistics.h"
 #include "server/scheduler/WorkerProcess.h"
 
+#include <boost/asio/steady_timer.hpp>
+
+#include <algorithm>
 #include <chrono>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -33,6 +37,7 @@ struct InferResult {
   std::shared_ptr<Version> version;
   std::shared_ptr<Slab> slab;
   std::vector<TensorPlace> outputs; ///< in the order of the model's ports
+  uint64_t stackRows = 1;           ///< of the run that it is from
   StageTimes times;
   Clock::time_point arrival;
 };
@@ -46,23 +51,44 @@ struct Job {
   Clock::time_point arrival;
   std::vector<size_t> order; ///< of the model's inputs in the request's
   uint64_t rows = 1;
+  uint64_t priority = 0;
+  bool canStack = false;
+  bool isChecked = false; ///< against the ports, which are known once the version was loaded
+  /// All dims of the inputs but the batch, as they are once padded: jobs with equal ones fit in one stack.
+  std::vector<int64_t> shape;
+  int64_t length = 0; ///< of the dim that may be padded, in the request
+  int64_t bucket = 0; ///< that it may be padded to; 0: it is not padded
+  std::optional<RequestQueue::Place> place; ///< while it waits
   StageTimes times;
   std::optional<Deadlines::iterator> deadline; ///< while it waits and has one
+  std::chrono::microseconds mostWait{0};
   bool isCancelled = false;
 };
 
-/// A session of the model in the worker, which runs one request at a time.
+/// A session of the model in the worker, which does one run at a time.
 struct Instance {
   std::unique_ptr<SharedMemory> memory; ///< its mailbox
   Descriptor wake;
-  std::shared_ptr<Job> job; ///< the one that runs
+  std::vector<std::shared_ptr<Job>> jobs; ///< that run, stacked in this order
   std::shared_ptr<Slab> inputSlab, outputSlab;
+  uint64_t outputOffset = 0, outputEnd = 0; ///< as the mailbox has them
+  uint64_t heldBytes = 0;                   ///< of the session, after its last run
+  uint64_t copyIn = 0;                      ///< nanoseconds that filling the slab took
+  int64_t padded = 0;                       ///< length that the stack was padded to; 0: it was not
+  uint64_t rows() const {
+    uint64_t sum = 0;
+    for (const std::shared_ptr<Job> &job : jobs) {
+      sum += job->rows;
+    }
+    return sum;
+  }
   Mailbox &mailbox() const { return *reinterpret_cast<Mailbox *>(memory->data()); }
 };
 
-enum class VersionState { Unloaded, Loading, Ready, Unloading, Failed };
+/// Cold: taken out of memory, or never loaded for lack of it; a request loads it.
+enum class VersionState { Unloaded, Loading, Ready, Unloading, Failed, Cold };
 
-struct Version {
+struct Version : std::enable_shared_from_this<Version> {
   std::string model;
   std::string number;
   std::string path;
@@ -76,19 +102,41 @@ struct Version {
   VersionState state = VersionState::Unloaded;
   Status problem; ///< of a failed load
   ModelPorts ports;
+  /// Of the first load; the next workers load the same file, and prove nothing again.
+  std::optional<BatchFacts> batch;
   std::vector<std::unique_ptr<Instance>> instances;
-  std::deque<std::shared_ptr<Job>> queue;
+  RequestQueue queue;
+  uint64_t bytes = 0; ///< of memory in the worker, as far as it is known
+  Clock::time_point lastUse;
+  bool isOnDemand = false; ///< it was cold: takes requests while it is loaded
+  bool isInitial = false;  ///< its first load, which takes no memory from others
+  bool isLeaving = false;  ///< runs nothing more until it is cold
+  /// Set while free instances wait for more requests to a stack.
+  std::optional<boost::asio::steady_timer> gathering;
   /// Called once when the load that goes on has ended.
   std::vector<std::function<void()>> onSettled;
   uint64_t outputRoom = 0; ///< that outputs took before
   unsigned crashes = 0;    ///< of the worker while the version ran or was loaded
   /// Of the model and the number: those that are loaded after one another share it.
   std::shared_ptr<VersionStatistics> statistics = std::make_shared<VersionStatistics>();
+
+  /// Whether it takes requests.
+  bool isServing() const { return state == VersionState::Ready || state == VersionState::Cold || (state == VersionState::Loading && isOnDemand); }
+  bool isKnown() const { return !ports.outputs.empty(); }
+  bool isPadded() const { return batch && batch->padding == BatchFacts::State::Proven; }
+  bool isStacked() const { return batch && batch->stacking == BatchFacts::State::Proven; }
+  /// Whether dim 0 is a batch, whose rows are counted.
+  bool hasRows() const { return config.maxBatchSize > 0 || isStacked(); }
+  bool isRunning() const {
+    return std::any_of(instances.begin(), instances.end(), [](const std::unique_ptr<Instance> &each) { return !each->jobs.empty(); });
+  }
 };
 
 /// Checks a loaded version against its configuration; TN0805, or TN0818 for types that the protocol lacks.
 Status checkConfig(const Version &version);
-/// Checks a request against the version's ports and fills `order` and `rows`; TN0807.
+/// What the worker is to prove of a version with this configuration.
+BatchWish wishOf(const ModelConfig &config);
+/// Checks a request against the version's ports and fills what the job says of the request's form; TN0807.
 Status checkRequest(const Version &version, Job &job);
 
 } // namespace tenon::server

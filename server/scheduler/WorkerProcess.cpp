@@ -75,7 +75,7 @@ Result<std::shared_ptr<Slab>> SlabPool::take(uint64_t bytes) {
     slab->number = ++lastNumber;
     TENON_ASSIGN(slab->memory, SharedMemory::create(size));
     ControlMessage message = {ControlMessage::Kind::Slab, slab->number, size, "", {}};
-    message.descriptors.emplace_back(dup(slab->memory->descriptor()));
+    message.descriptors.push_back(slab->memory->takeDescriptor());
     TENON_TRY(sendControl(socket, message));
   }
   return std::shared_ptr<Slab>(slab.release(), [pool = weak_from_this()](Slab *back) {

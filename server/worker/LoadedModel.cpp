@@ -2,6 +2,8 @@
 
 #include "server/worker/LoadedModel.h"
 
+#include "server/worker/BatchProof.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -42,6 +44,12 @@ Status portOf(const tenon_engine *engine, bool isInput, size_t index, ModelPort 
   port.least.assign(info.min_dims, info.min_dims + info.rank);
   port.most.assign(info.max_dims, info.max_dims + info.rank);
   return Status::ok();
+}
+
+uint64_t heldBytes(const tenon_session *session) {
+  tenon_memory_use use = {};
+  use.struct_size = sizeof(use);
+  return takeStatus(tenon_session_memory(session, &use)).isOk() ? use.arena + use.state + use.scratch : 0;
 }
 
 void putError(Mailbox &mailbox, const Status &status) {
@@ -94,10 +102,12 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(ControlMessage &request, 
     return Status::error(ErrorId::InternalError, "a request to load lacks descriptors");
   }
   std::unique_ptr<LoadedModel> model(new LoadedModel(slabs, doneEvent));
+  unsigned threads = static_cast<unsigned>(request.value);
+  TENON_ASSIGN(BatchWish wish, decodeWish(request.text));
   TENON_TRY(model->open(std::move(descriptors[0])));
-  TENON_TRY(model->describe());
+  TENON_TRY(model->describe(wish, threads));
   for (size_t i = 1; i < descriptors.size(); i += 2) {
-    TENON_TRY(model->addInstance(std::move(descriptors[i]), std::move(descriptors[i + 1]), static_cast<unsigned>(request.value)));
+    TENON_TRY(model->addInstance(std::move(descriptors[i]), std::move(descriptors[i + 1]), threads));
   }
   for (std::unique_ptr<Instance> &instance : model->instances) {
     instance->thread = std::thread([raw = instance.get(), self = model.get()] { self->serve(*raw); });
@@ -140,7 +150,8 @@ Status LoadedModel::open(Descriptor file) {
   return Status::ok();
 }
 
-Status LoadedModel::describe() {
+Status LoadedModel::describe(const BatchWish &wish, unsigned threads) {
+  ModelPorts &modelPorts = modelFacts.ports;
   modelPorts.inputs.resize(tenon_engine_input_count(engine.get()));
   modelPorts.outputs.resize(tenon_engine_output_count(engine.get()));
   for (size_t i = 0; i < modelPorts.inputs.size(); ++i) {
@@ -149,6 +160,9 @@ Status LoadedModel::describe() {
   for (size_t i = 0; i < modelPorts.outputs.size(); ++i) {
     TENON_TRY(portOf(engine.get(), false, i, modelPorts.outputs[i]));
   }
+  std::map<std::string, RecordedSymbol> symbols = readRecordedDims(engine.get(), modelPorts);
+  modelFacts.batch = proveBatch(engine.get(), modelPorts, symbols, wish, threads);
+  modelFacts.bytes = image.size();
   return Status::ok();
 }
 
@@ -162,6 +176,7 @@ Status LoadedModel::addInstance(Descriptor mailbox, Descriptor wake, unsigned th
   tenon_session *session = nullptr;
   TENON_TRY(takeStatus(tenon_session_create(engine.get(), &options, &session)));
   instance->session.reset(session);
+  modelFacts.bytes += heldBytes(session);
   instances.push_back(std::move(instance));
   return Status::ok();
 }
@@ -185,6 +200,7 @@ void LoadedModel::serve(Instance &instance) {
     if (!status.isOk()) {
       putError(mailbox, status);
     }
+    mailbox.heldBytes = heldBytes(instance.session.get());
     mailbox.computeNanoseconds = static_cast<uint64_t>((std::chrono::steady_clock::now() - start).count());
     mailbox.answers.fetch_add(1, std::memory_order_release);
     signal(doneEvent);
@@ -201,7 +217,7 @@ Status LoadedModel::run(Instance &instance, Mailbox &mailbox) {
   }
   TENON_TRY(takeStatus(tenon_session_prepare(session, inputs.data(), inputs.size())));
 
-  std::vector<TensorPlace> results(modelPorts.outputs.size());
+  std::vector<TensorPlace> results(modelFacts.ports.outputs.size());
   auto readShape = [&](size_t i) -> Status {
     const int64_t *dims = nullptr;
     size_t rank = 0, bytes = 0;

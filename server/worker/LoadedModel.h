@@ -4,6 +4,7 @@
 
 #include "server/ipc/Control.h"
 #include "server/ipc/Mailbox.h"
+#include "server/ipc/ModelFacts.h"
 #include "server/ipc/SharedMemory.h"
 #include "support/memory/AlignedBuffer.h"
 #include "tenon/tenon.h"
@@ -38,12 +39,13 @@ Status takeStatus(tenon_status *status);
 
 class LoadedModel {
 public:
-  /// Reads the engine from the message's descriptor and makes a session and a thread for each instance. `doneEvent` is told of answers.
+  /// Reads the engine from the message's descriptor, proves what the message wishes of batches, and makes a session and a thread for
+  /// each instance. `doneEvent` is told of answers.
   static Result<std::unique_ptr<LoadedModel>> load(ControlMessage &request, SlabTable &slabs, int doneEvent);
   /// Waits for runs that go on.
   ~LoadedModel();
 
-  const ModelPorts &ports() const { return modelPorts; }
+  const ModelFacts &facts() const { return modelFacts; }
 
 private:
   struct Destroy {
@@ -59,7 +61,7 @@ private:
 
   LoadedModel(SlabTable &slabs, int doneEvent) : slabs(slabs), doneEvent(doneEvent) {}
   Status open(Descriptor file);
-  Status describe();
+  Status describe(const BatchWish &wish, unsigned threads);
   Status addInstance(Descriptor mailbox, Descriptor wake, unsigned threads);
   /// The thread of an instance.
   void serve(Instance &instance);
@@ -70,7 +72,7 @@ private:
   int doneEvent;
   AlignedBuffer image; ///< the engine file; it outlives the engine
   std::unique_ptr<tenon_engine, Destroy> engine;
-  ModelPorts modelPorts;
+  ModelFacts modelFacts;
   std::vector<std::unique_ptr<Instance>> instances;
   std::atomic<bool> isEnding = false;
 };

@@ -63,7 +63,7 @@ private:
     try {
       TENON_ASSIGN(std::unique_ptr<LoadedModel> model, LoadedModel::load(job, slabs, kWorkerDoneEvent));
       answer.kind = ControlMessage::Kind::Loaded;
-      answer.text = encodePorts(model->ports());
+      answer.text = encodeFacts(model->facts());
       models[job.key] = std::move(model);
       return Status::ok();
     } catch (const std::exception &) {

@@ -8,6 +8,7 @@ import json
 import subprocess
 import unittest
 
+import gevent
 import numpy as np
 import tritonclient.http
 import tritonclient.http.aio
@@ -50,6 +51,25 @@ class Clients(ServingTest):
             calls = [client.async_infer("cnn", [self.triton_input(True)]) for _ in range(8)]
             for call in calls:
                 self.check(call.get_result().as_numpy("logits"))
+
+    def test_triton_many(self):
+        """Clients at once: every answer has the bits of its own run, and there are fewer runs than requests."""
+        before = json.loads(self.server.get("/v2/models/cnn/stats")[1])["model_stats"][0]
+        with tritonclient.http.InferenceServerClient(f"127.0.0.1:{self.server.port}", concurrency=16) as client:
+            calls = []
+            with self.server.paused():
+                for i in range(200):
+                    image = tritonclient.http.InferInput("image", [1, 1, 28, 28], "FP32")
+                    image.set_data_from_numpy(IMAGE[i % 3:i % 3 + 1])
+                    calls.append(client.async_infer("cnn", [image]))
+                gevent.sleep(0.5)  # the first ones are sent meanwhile
+            for i, call in enumerate(calls):
+                np.testing.assert_array_equal(self.expected[i % 3:i % 3 + 1], call.get_result().as_numpy("logits"))
+            after = client.get_inference_statistics("cnn")["model_stats"][0]
+        inferences, executions = (after[key] - before[key] for key in ["inference_count", "execution_count"])
+        self.assertEqual(200, inferences)
+        self.assertLess(executions, inferences)
+        self.assertEqual(after["execution_count"], sum(each["compute_infer"]["count"] for each in after["batch_stats"]))
 
     def test_triton_management(self):
         with tritonclient.http.InferenceServerClient(f"127.0.0.1:{self.server.port}") as client:

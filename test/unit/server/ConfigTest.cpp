@@ -19,6 +19,14 @@ output < name: "y" data_type: TYPE_FP32 dims: [] >
 version_policy: { specific { versions: [1, 3] } }
 instance_group [ { count: 2 kind: KIND_CPU } ]
 parameters { key: "k" value { string_value: "v\n" } }
+parameters { key: "pad" value { string_value: "a: 0, b:-1.5" } }
+parameters { key: "buckets" value { string_value: "4,8 , 16" } }
+dynamic_batching {
+  preferred_batch_size: [ 8, 4 ] max_queue_delay_microseconds: 100
+  priority_levels: 2 default_priority_level: 2
+  default_queue_policy { timeout_action: DELAY default_timeout_microseconds: 7 max_queue_size: 3 }
+  priority_queue_policy { key: 1 value { allow_timeout_override: true } }
+}
 )";
 
 TEST(ModelConfig, Reads) {
@@ -35,12 +43,26 @@ TEST(ModelConfig, Reads) {
   EXPECT_EQ(config->versions.specific, (std::vector<int64_t>{1, 3}));
   EXPECT_EQ(config->instances, 2u);
   EXPECT_EQ(config->parameters[0].second, "v\n");
+  EXPECT_EQ(config->pads, (std::vector<std::pair<std::string, double>>{{"a", 0}, {"b", -1.5}}));
+  EXPECT_EQ(config->buckets, (std::vector<int64_t>{4, 8, 16}));
+  ASSERT_TRUE(config->batching);
+  EXPECT_EQ(config->batching->preferred, (std::vector<uint64_t>{4, 8}));
+  EXPECT_EQ(config->batching->delayMicroseconds, 100u);
+  EXPECT_FALSE(config->batching->policyOf(2).rejectsLate);
+  EXPECT_EQ(config->batching->policyOf(2).mostQueued, 3u);
+  EXPECT_TRUE(config->batching->policyOf(1).rejectsLate);
+  EXPECT_TRUE(config->batching->policyOf(1).allowsOwnTimeout);
 }
 
 TEST(ModelConfig, RefusesWithLine) {
   for (std::string_view text : {"\nmax_bath_size: 8", "\nmax_batch_size: 8.5", "\nmax_batch_size: -1", "\nmax_batch_size: 99999999999999999999", "\nname: m", "\nname: \"m", "\nname \"m\"",
                                 "\ninput { name: \"a\" }", "\ninput { name: \"a\" data_type: TYPE_STRING }", "\ninput { name: \"a\" data_type: TYPE_FP32 dims: -2 }", "\ninput: 3",
-                                "\nname: \"\\q\"", "\ninput [ {} ", "\n:", "\ninstance_group { count: 1000 }"}) {
+                                "\nname: \"\\q\"", "\ninput [ {} ", "\n:", "\ninstance_group { count: 1000 }",
+                                "\ndynamic_batching: 3", "\ndynamic_batching { max_queue_delay_microseconds: -1 }", "max_batch_size: 0\ndynamic_batching {}",
+                                "max_batch_size: 4\ndynamic_batching { preferred_batch_size: 5 }", "\ndynamic_batching { priority_levels: 2 }",
+                                "\ndynamic_batching { priority_queue_policy { key: 1 value { } } }", "\ndynamic_batching { default_queue_policy { timeout_action: WAIT } }",
+                                "\nparameters { key: \"batch_tolerance\" value { string_value: \"much\" } }",
+                                "\nparameters { key: \"pad\" value { string_value: \"ids\" } }", "\nparameters { key: \"buckets\" value { string_value: \"8, 4\" } }"}) {
     Result<ModelConfig> config = parseModelConfig(text, "f", false);
     ASSERT_FALSE(config.isOk()) << text;
     EXPECT_EQ(config.status().id(), ErrorId::BadModelConfig);

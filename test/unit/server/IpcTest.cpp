@@ -2,6 +2,7 @@
 
 #include "server/ipc/Control.h"
 #include "server/ipc/Mailbox.h"
+#include "server/ipc/ModelFacts.h"
 #include "server/ipc/SharedMemory.h"
 
 #include <gtest/gtest.h>
@@ -32,20 +33,38 @@ TEST(Mailbox, TablesComeBackAndDamageIsRefused) {
   }
 }
 
-TEST(Control, PortsComeBackAndEveryTruncationIsRefused) {
-  ModelPorts ports = {{{"a", DType::F32, {1, 3}, {8, 3}}, {"", DType::Bool, {}, {}}}, {{"y", DType::I64, {1}, {8}}}};
-  std::string text = encodePorts(ports);
-  Result<ModelPorts> read = decodePorts(text);
+TEST(ModelFacts, ComeBackAndEveryTruncationIsRefused) {
+  ModelFacts facts;
+  facts.ports = {{{"a", DType::F32, {1, 3}, {8, 3}, {"batch", "3"}}, {"", DType::Bool, {}, {}, {}}}, {{"y", DType::I64, {1}, {8}, {}}}};
+  facts.batch = {BatchFacts::State::Refused, BatchFacts::State::Proven, 8, 0.5, "output 'y'", "", "seq"};
+  facts.bytes = 12345;
+  std::string text = encodeFacts(facts);
+  Result<ModelFacts> read = decodeFacts(text);
   ASSERT_TRUE(read.isOk());
-  EXPECT_EQ(read->inputs[0].most, ports.inputs[0].most);
-  EXPECT_EQ(read->outputs[0].name, "y");
+  EXPECT_EQ(read->ports.inputs[0].most, facts.ports.inputs[0].most);
+  EXPECT_EQ(read->ports.inputs[0].dims, facts.ports.inputs[0].dims);
+  EXPECT_EQ(read->ports.outputs[0].name, "y");
+  EXPECT_EQ(read->batch.stacking, BatchFacts::State::Refused);
+  EXPECT_EQ(read->batch.difference, 0.5);
+  EXPECT_EQ(read->batch.paddedDim, "seq");
+  EXPECT_EQ(read->bytes, 12345u);
   for (size_t length = 0; length < text.size(); ++length) {
-    EXPECT_FALSE(decodePorts(text.substr(0, length)).isOk()) << length;
+    EXPECT_FALSE(decodeFacts(text.substr(0, length)).isOk()) << length;
     std::string changed = text;
     changed[length] = '\xff';
-    (void)decodePorts(changed).isOk();
+    (void)decodeFacts(changed).isOk();
   }
-  EXPECT_FALSE(decodePorts(text + "x").isOk());
+  EXPECT_FALSE(decodeFacts(text + "x").isOk());
+  BatchWish wish = {BatchWish::Kind::Stated, 16, 1e-3, {{"ids", -1}}};
+  Result<BatchWish> wished = decodeWish(encodeWish(wish));
+  ASSERT_TRUE(wished.isOk());
+  EXPECT_EQ(wished->kind, BatchWish::Kind::Stated);
+  EXPECT_EQ(wished->mostRows, 16u);
+  EXPECT_EQ(wished->pads[0].value, -1);
+  EXPECT_FALSE(decodeWish(encodeWish(wish) + "x").isOk());
+}
+
+TEST(Control, ErrorsComeBack) {
   Status error = decodeError(807, encodeError("what", "how"));
   EXPECT_EQ(error.toString(), "TN0807: what (how)");
   EXPECT_EQ(decodeError(9999, encodeError("what", "")).id(), ErrorId::InternalError);
@@ -59,7 +78,8 @@ TEST(Control, MessagesCarryDescriptors) {
   ASSERT_TRUE(memory.isOk());
   (*memory)->data()[5] = std::byte(7);
   ControlMessage sent = {ControlMessage::Kind::Slab, 3, 8192, "text", {}};
-  sent.descriptors.emplace_back(dup((*memory)->descriptor()));
+  sent.descriptors.push_back((*memory)->takeDescriptor());
+  Descriptor again(dup(sent.descriptors[0].get()));
   ASSERT_TRUE(sendControl(ours.get(), sent).isOk());
   ControlMessage got;
   bool isEnd = false, isNone = false;
@@ -69,7 +89,7 @@ TEST(Control, MessagesCarryDescriptors) {
   Result<std::unique_ptr<SharedMemory>> mapped = SharedMemory::open(std::move(got.descriptors[0]), 8192);
   ASSERT_TRUE(mapped.isOk());
   EXPECT_EQ((*mapped)->data()[5], std::byte(7));
-  EXPECT_FALSE(SharedMemory::open(Descriptor(dup((*memory)->descriptor())), 4096).isOk());
+  EXPECT_FALSE(SharedMemory::open(std::move(again), 4096).isOk());
   // Memory that could still shrink is not mapped.
   Descriptor unsealed(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(unsealed.get(), 8192), 0);

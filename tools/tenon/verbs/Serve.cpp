@@ -101,6 +101,8 @@ Action declareServe(CLI::App &command) {
   number("--port", {0, 65535}, options.port, "Port to listen at, 8000 by default; 0 takes a free one");
   number("--threads", kThreads, options.threads, "Threads of a run; all usable CPUs by default");
   number("--queue", {1, 1'000'000}, options.mostQueued, "Requests that may wait for each model, 256 by default; more are refused (429)");
+  number("--memory-budget", {1 << 20, uint64_t(1) << 50}, options.memoryBudget,
+         "Bytes that loaded models may take together: those that were not used for longest leave memory, and are loaded again by the next request; any by default");
   number("--max-body", {1, 4095}, flags->mostBodyMebibytes, "Largest body of a request in MiB, also when decompressed; 64 by default");
   number("--max-bodies", {1, 1 << 20}, flags->mostBodiesMebibytes, "Bodies of all requests together in MiB, 1024 by default; more are refused (429)");
   number("--max-connections", {1, 100'000}, options.mostConnections, "Connections at once, 1024 by default; more are closed");

@@ -1,0 +1,116 @@
+// One function a structure and direction, the fields in their order.
+
+#include "server/ipc/ModelFacts.h"
+
+#include "server/ipc/MessageText.h"
+
+namespace tenon::server {
+namespace {
+
+Status damaged(std::string_view what) { return Status::error(ErrorId::InternalError, what); }
+
+void putPorts(TextWriter &out, const std::vector<ModelPort> &ports) {
+  out.number(ports.size());
+  for (const ModelPort &port : ports) {
+    out.string(port.name).number(static_cast<uint64_t>(port.dtype)).number(port.least.size());
+    for (size_t i = 0; i < port.least.size(); ++i) {
+      out.number(static_cast<uint64_t>(port.least[i])).number(static_cast<uint64_t>(port.most[i]));
+    }
+    out.number(port.dims.size());
+    for (const std::string &dim : port.dims) {
+      out.string(dim);
+    }
+  }
+}
+
+void takePort(TextReader &in, ModelPort &port) {
+  uint64_t dtype = 0;
+  in.string(port.name).number(dtype);
+  uint64_t rank = in.count();
+  for (uint64_t i = 0; i < rank && in.isGood(); ++i) {
+    uint64_t least = 0, most = 0;
+    in.number(least).number(most);
+    port.least.push_back(static_cast<int64_t>(least));
+    port.most.push_back(static_cast<int64_t>(most));
+  }
+  uint64_t dims = in.count();
+  port.dims.resize(in.isGood() ? dims : 0);
+  for (std::string &dim : port.dims) {
+    in.string(dim);
+  }
+  if (dtype > kLastDType || !isDType(static_cast<uint8_t>(dtype)) || (dims != 0 && dims != rank)) {
+    in.fail();
+    return;
+  }
+  port.dtype = static_cast<DType>(dtype);
+}
+
+void takePorts(TextReader &in, std::vector<ModelPort> &ports) {
+  uint64_t count = in.count();
+  for (uint64_t i = 0; i < count && in.isGood(); ++i) {
+    takePort(in, ports.emplace_back());
+  }
+}
+
+bool takeState(TextReader &in, BatchFacts::State &state) {
+  uint64_t value = 0;
+  in.number(value);
+  state = static_cast<BatchFacts::State>(value);
+  return value <= static_cast<uint64_t>(BatchFacts::State::Refused);
+}
+
+} // namespace
+
+std::string encodeWish(const BatchWish &wish) {
+  std::string text;
+  TextWriter out(text);
+  out.number(static_cast<uint64_t>(wish.kind)).number(wish.mostRows).real(wish.tolerance).number(wish.pads.size());
+  for (const PadRule &pad : wish.pads) {
+    out.string(pad.input).real(pad.value);
+  }
+  return text;
+}
+
+Result<BatchWish> decodeWish(std::string_view text) {
+  BatchWish wish;
+  TextReader in(text);
+  uint64_t kind = 0;
+  in.number(kind).number(wish.mostRows).real(wish.tolerance);
+  uint64_t pads = in.count();
+  for (uint64_t i = 0; i < pads && in.isGood(); ++i) {
+    PadRule &pad = wish.pads.emplace_back();
+    in.string(pad.input).real(pad.value);
+  }
+  if (!in.isWhole() || kind > static_cast<uint64_t>(BatchWish::Kind::Stated)) {
+    return damaged("a request to load a model is damaged");
+  }
+  wish.kind = static_cast<BatchWish::Kind>(kind);
+  return wish;
+}
+
+std::string encodeFacts(const ModelFacts &facts) {
+  std::string text;
+  TextWriter out(text);
+  putPorts(out, facts.ports.inputs);
+  putPorts(out, facts.ports.outputs);
+  const BatchFacts &batch = facts.batch;
+  out.number(static_cast<uint64_t>(batch.stacking)).number(static_cast<uint64_t>(batch.padding)).number(batch.mostRows).real(batch.difference);
+  out.string(batch.reason).string(batch.padReason).string(batch.paddedDim).number(facts.bytes);
+  return text;
+}
+
+Result<ModelFacts> decodeFacts(std::string_view text) {
+  ModelFacts facts;
+  TextReader in(text);
+  takePorts(in, facts.ports.inputs);
+  takePorts(in, facts.ports.outputs);
+  BatchFacts &batch = facts.batch;
+  bool hasStates = takeState(in, batch.stacking) && takeState(in, batch.padding);
+  in.number(batch.mostRows).real(batch.difference).string(batch.reason).string(batch.padReason).string(batch.paddedDim).number(facts.bytes);
+  if (!in.isWhole() || !hasStates || batch.mostRows == 0) {
+    return damaged("the description of a model from a worker is damaged");
+  }
+  return facts;
+}
+
+} // namespace tenon::server

@@ -1,0 +1,382 @@
+// Runs: which requests make a stack, its way through a slab to an instance of the model, and the outputs' way back.
+
+#include "runtime/tensors/Tensor.h"
+#include "server/ipc/TensorBox.h"
+#include "server/scheduler/Models.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include <unistd.h>
+
+namespace tenon::server {
+namespace {
+
+/// What is left for outputs of which nothing is known yet.
+constexpr uint64_t kFirstRoom = 16 << 10;
+
+uint64_t nanosecondsSince(Clock::time_point start) {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count());
+}
+
+Status damaged(std::string_view what) { return Status::error(ErrorId::InternalError, fmt::format("the worker's answer is damaged: {}", what)); }
+
+/// The worker is not trusted to keep to the ports that it told.
+bool isOutputOf(const ModelPort &port, const TensorPlace &place) {
+  unsigned __int128 bytes = bitWidth(port.dtype) / 8;
+  bool fits = place.dims.size() == port.most.size();
+  for (size_t i = 0; fits && i < place.dims.size(); ++i) {
+    fits = place.dims[i] >= 0 && place.dims[i] <= port.most[i];
+    bytes *= static_cast<uint64_t>(std::max<int64_t>(place.dims[i], 0));
+    fits = fits && bytes <= UINT64_MAX;
+  }
+  return fits && bytes == place.bytes;
+}
+
+uint64_t bytesOf(const std::vector<int64_t> &dims, DType dtype) {
+  uint64_t bytes = bitWidth(dtype) / 8;
+  for (int64_t dim : dims) {
+    bytes *= static_cast<uint64_t>(dim);
+  }
+  return bytes;
+}
+
+/// The length that the jobs are padded to; 0 where they have one length.
+int64_t paddedLength(const std::vector<std::shared_ptr<Job>> &jobs) {
+  bool isEqual = std::all_of(jobs.begin(), jobs.end(), [&](const std::shared_ptr<Job> &job) { return job->length == jobs[0]->length; });
+  return isEqual ? 0 : jobs[0]->bucket;
+}
+
+/// The inputs of an instance's stack, without their offsets.
+std::vector<TensorPlace> placeInputs(const Instance &instance) {
+  const Job &first = *instance.jobs[0];
+  const std::vector<ModelPort> &ports = first.version->ports.inputs;
+  std::vector<TensorPlace> places;
+  for (size_t p = 0; p < ports.size(); ++p) {
+    TensorPlace place = {0, 0, first.request.inputs[first.order[p]].dims};
+    if (instance.jobs.size() > 1) {
+      place.dims[0] = static_cast<int64_t>(instance.rows());
+    }
+    for (size_t i = 1; instance.padded > 0 && i < place.dims.size(); ++i) {
+      place.dims[i] = ports[p].dims[i] == first.version->batch->paddedDim ? instance.padded : place.dims[i];
+    }
+    place.bytes = bytesOf(place.dims, ports[p].dtype);
+    places.push_back(std::move(place));
+  }
+  return places;
+}
+
+/// Writes an input of a job to its rows of a stack, which have `dims`: those of the input, or longer ones, which are padded.
+Status store(const Job &job, const RequestInput &input, const std::vector<int64_t> &dims, MutableBytes to) {
+  if (dims == input.dims) {
+    if (input.list) {
+      return job.request.lists[*input.list].store(input.dtype, to, input.name);
+    }
+    std::copy(input.binary.begin(), input.binary.end(), to.begin());
+    return Status::ok();
+  }
+  std::vector<std::byte> own(input.list ? input.bytes : 0);
+  if (input.list) {
+    TENON_TRY(job.request.lists[*input.list].store(input.dtype, own, input.name));
+  }
+  double value = 0;
+  for (const auto &[name, pad] : job.version->config.pads) {
+    value = name == input.name ? pad : value;
+  }
+  TENON_ASSIGN(Tensor element, Tensor::create("", input.dtype, {1}));
+  setElement(element, 0, value);
+  for (size_t at = 0; at < to.size(); at += element.bytes().size()) {
+    std::memcpy(to.data() + at, element.data.data(), element.bytes().size());
+  }
+  copyBox(to.data(), dims, input.list ? own.data() : input.binary.data(), input.dims, input.dims, element.bytes().size());
+  return Status::ok();
+}
+
+/// The rows of a job in an output of its stack, from row `first`. What padding made longer is cut off in place.
+TensorPlace cutOutput(const Job &job, const ModelPort &port, TensorPlace place, uint64_t first, int64_t padded, std::byte *slab) {
+  uint64_t rowBytes = place.bytes / static_cast<uint64_t>(place.dims[0]);
+  place.offset += first * rowBytes;
+  place.bytes = job.rows * rowBytes;
+  place.dims[0] = static_cast<int64_t>(job.rows);
+  std::vector<int64_t> whole = place.dims;
+  for (size_t i = 1; padded > 0 && i < place.dims.size(); ++i) {
+    place.dims[i] = port.dims[i] == job.version->batch->paddedDim ? job.length : place.dims[i];
+  }
+  if (place.dims != whole) {
+    copyBox(slab + place.offset, place.dims, slab + place.offset, whole, place.dims, bitWidth(port.dtype) / 8);
+    place.bytes = bytesOf(place.dims, port.dtype);
+  }
+  return place;
+}
+
+uint64_t rowsOf(const std::vector<std::shared_ptr<Job>> &jobs) {
+  uint64_t rows = 0;
+  for (const std::shared_ptr<Job> &job : jobs) {
+    rows += job->rows;
+  }
+  return rows;
+}
+
+/// The largest preferred number of rows that is there; 0 where there is none.
+uint64_t preferredRows(const BatchingConfig &batching, uint64_t rows) {
+  uint64_t best = 0;
+  for (uint64_t each : batching.preferred) {
+    best = each <= rows ? each : best;
+  }
+  return best;
+}
+
+} // namespace
+
+void Models::dispatch(Version &version) {
+  bool takesRuns = !version.isLeaving && worker && worker->id() > 0 && !runsAfterLoads && (version.state == VersionState::Ready || version.state == VersionState::Unloading);
+  for (size_t i = 0; takesRuns && i < version.instances.size(); ++i) {
+    Instance &instance = *version.instances[i];
+    while (instance.jobs.empty()) {
+      std::vector<std::shared_ptr<Job>> stack = chooseStack(version);
+      if (stack.empty()) {
+        return;
+      }
+      begin(version, instance, std::move(stack));
+    }
+  }
+}
+
+std::vector<std::shared_ptr<Job>> Models::chooseStack(Version &version) {
+  std::vector<std::shared_ptr<Job>> stack = version.queue.gather(version.isStacked() ? version.batch->mostRows : 1);
+  if (stack.empty() || !stack[0]->canStack || !version.config.batching) {
+    return stack;
+  }
+  const BatchingConfig &batching = *version.config.batching;
+  uint64_t rows = rowsOf(stack);
+  if (uint64_t preferred = preferredRows(batching, rows)) {
+    while (rows > preferred && stack.size() > 1) {
+      rows -= stack.back()->rows;
+      stack.pop_back();
+    }
+    return stack;
+  }
+  Clock::time_point oldest = stack[0]->arrival;
+  for (const std::shared_ptr<Job> &job : stack) {
+    oldest = std::min(oldest, job->arrival);
+  }
+  Clock::time_point end = oldest + std::chrono::microseconds(batching.delayMicroseconds);
+  if (rows < version.batch->mostRows && end > Clock::now()) {
+    gatherUntil(version, end);
+    return {};
+  }
+  return stack;
+}
+
+void Models::gatherUntil(Version &version, Clock::time_point end) {
+  if (version.gathering && version.gathering->expiry() == end) {
+    return;
+  }
+  version.gathering.emplace(executor, end);
+  version.gathering->async_wait([this, weak = version.weak_from_this()](boost::system::error_code error) {
+    std::shared_ptr<Version> held = weak.lock();
+    if (!error && held) {
+      held->gathering.reset();
+      dispatch(*held);
+    }
+  });
+}
+
+void Models::begin(Version &version, Instance &instance, std::vector<std::shared_ptr<Job>> stack) {
+  for (const std::shared_ptr<Job> &job : stack) {
+    version.queue.erase(job);
+    dropDeadline(*job);
+    job->times.queue = nanosecondsSince(job->arrival);
+  }
+  instance.jobs = std::move(stack);
+  while (!instance.jobs.empty()) {
+    std::shared_ptr<Job> faulty;
+    Status status = fill(instance, &faulty);
+    if (status.isOk()) {
+      running.emplace_back(&version, &instance);
+      signalRun(instance);
+      return;
+    }
+    instance.inputSlab = instance.outputSlab = nullptr;
+    std::vector<std::shared_ptr<Job>> ended = faulty ? std::vector{faulty} : instance.jobs;
+    for (const std::shared_ptr<Job> &job : ended) {
+      std::erase(instance.jobs, job);
+      end(job, Result<InferResult>(status));
+    }
+  }
+}
+
+Status Models::fill(Instance &instance, std::shared_ptr<Job> *faulty) {
+  Clock::time_point start = Clock::now();
+  const Job &first = *instance.jobs[0];
+  instance.padded = paddedLength(instance.jobs);
+  std::vector<TensorPlace> places = placeInputs(instance);
+  uint64_t at = tableBytes(places);
+  for (TensorPlace &place : places) {
+    place.offset = alignTensor(at);
+    at = place.offset + place.bytes;
+  }
+  uint64_t outputOffset = alignTensor(at);
+  TENON_ASSIGN(instance.inputSlab, worker->slabs().take(outputOffset + std::max(first.version->outputRoom, kFirstRoom)));
+  MutableBytes slab = instance.inputSlab->memory->bytes();
+  writeTable(slab, 0, places);
+  for (size_t i = 0; i < places.size(); ++i) {
+    uint64_t offset = places[i].offset;
+    for (const std::shared_ptr<Job> &job : instance.jobs) {
+      const RequestInput &input = job->request.inputs[job->order[i]];
+      std::vector<int64_t> dims = places[i].dims;
+      if (!dims.empty()) {
+        dims[0] = input.dims[0];
+      }
+      MutableBytes to = slab.subspan(offset, bytesOf(dims, input.dtype));
+      offset += to.size();
+      *faulty = job;
+      TENON_TRY(store(*job, input, dims, to));
+      *faulty = nullptr;
+    }
+  }
+  instance.outputSlab = instance.inputSlab;
+  Mailbox &mailbox = instance.mailbox();
+  mailbox.inputSlab = mailbox.outputSlab = instance.inputSlab->number;
+  mailbox.inputCount = static_cast<uint32_t>(places.size());
+  instance.outputOffset = mailbox.outputOffset = outputOffset;
+  instance.outputEnd = mailbox.outputEnd = slab.size();
+  instance.copyIn = nanosecondsSince(start);
+  for (const std::shared_ptr<Job> &job : instance.jobs) {
+    job->times.copyIn = instance.copyIn;
+  }
+  return Status::ok();
+}
+
+void Models::signalRun(Instance &instance) {
+  instance.mailbox().requests.fetch_add(1, std::memory_order_release);
+  uint64_t one = 1;
+  [[maybe_unused]] ssize_t written = write(instance.wake.get(), &one, sizeof(one));
+}
+
+void Models::collectAnswers() {
+  std::vector<std::pair<Version *, Instance *>> answered;
+  std::erase_if(running, [&](const std::pair<Version *, Instance *> &each) {
+    Mailbox &mailbox = each.second->mailbox();
+    bool hasAnswer = mailbox.answers.load(std::memory_order_acquire) == mailbox.requests.load(std::memory_order_relaxed);
+    if (hasAnswer) {
+      answered.push_back(each);
+    }
+    return hasAnswer;
+  });
+  for (auto &[version, instance] : answered) {
+    // Answers to clients may unload or replace a version.
+    std::shared_ptr<Version> held = instance->jobs[0]->version;
+    finish(*version, *instance);
+    dispatch(*version);
+    finishRetired(*version);
+    retryLoads();
+  }
+}
+
+void Models::finish(Version &version, Instance &instance) {
+  RunAnswer answered = readAnswer(instance.mailbox());
+  constexpr uint64_t kMostHeld = uint64_t(1) << 50; // no sum overflows
+  instance.heldBytes = std::min(answered.heldBytes, kMostHeld);
+  uint64_t held = static_cast<uint64_t>(version.facts.st_size);
+  for (const std::unique_ptr<Instance> &each : version.instances) {
+    held += each->heldBytes;
+  }
+  version.bytes = std::max(version.bytes, held);
+  for (const std::shared_ptr<Job> &job : instance.jobs) {
+    job->times.compute += answered.computeNanoseconds;
+  }
+  Status status = std::move(answered.failure);
+  if (answered.outcome == Mailbox::Outcome::NeedsRoom) {
+    status = provideRoom(instance, answered.roomNeeded);
+    if (status.isOk()) {
+      running.emplace_back(&version, &instance);
+      signalRun(instance);
+      return;
+    }
+  }
+  if (answered.outcome == Mailbox::Outcome::Done) {
+    Result<std::vector<TensorPlace>> outputs = readOutputs(version, instance);
+    if (outputs.isOk()) {
+      answer(version, instance, *outputs);
+      return;
+    }
+    status = outputs.takeStatus();
+  }
+  std::vector<std::shared_ptr<Job>> jobs = std::exchange(instance.jobs, {});
+  instance.inputSlab = instance.outputSlab = nullptr;
+  if (jobs.size() == 1) {
+    end(jobs[0], std::move(status));
+    return;
+  }
+  // The fault may be of one of them: each runs again, alone.
+  for (size_t i = jobs.size(); i-- > 0;) {
+    jobs[i]->canStack = false;
+    if (!jobs[i]->isCancelled) {
+      version.queue.pushFront(jobs[i]);
+    }
+  }
+}
+
+Status Models::provideRoom(Instance &instance, uint64_t bytes) {
+  if (bytes <= instance.outputEnd - instance.outputOffset) {
+    return damaged("it asks for room that it has");
+  }
+  Version &version = *instance.jobs[0]->version;
+  TENON_ASSIGN(instance.outputSlab, worker->slabs().take(bytes));
+  constexpr uint64_t kMostRemembered = 64 << 20;
+  version.outputRoom = std::max(version.outputRoom, std::min(bytes, kMostRemembered));
+  Mailbox &mailbox = instance.mailbox();
+  mailbox.outputSlab = instance.outputSlab->number;
+  instance.outputOffset = mailbox.outputOffset = 0;
+  instance.outputEnd = mailbox.outputEnd = instance.outputSlab->memory->bytes().size();
+  return Status::ok();
+}
+
+Result<std::vector<TensorPlace>> Models::readOutputs(const Version &version, const Instance &instance) {
+  const std::vector<ModelPort> &ports = version.ports.outputs;
+  TENON_ASSIGN(std::vector<TensorPlace> outputs, readTable(instance.outputSlab->memory->bytes(), instance.outputOffset, ports.size()));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!isOutputOf(ports[i], outputs[i])) {
+      return damaged("an output does not fit the model");
+    }
+    if (instance.jobs.size() == 1) {
+      continue;
+    }
+    bool fits = !outputs[i].dims.empty() && outputs[i].dims[0] == static_cast<int64_t>(instance.rows());
+    for (size_t d = 1; fits && instance.padded > 0 && d < outputs[i].dims.size(); ++d) {
+      fits = ports[i].dims[d] != version.batch->paddedDim || outputs[i].dims[d] == instance.padded;
+    }
+    if (!fits) {
+      return Status::error(ErrorId::NotBatchable, fmt::format("output '{}' has another number of rows or places than its inputs", ports[i].name));
+    }
+  }
+  return outputs;
+}
+
+void Models::answer(Version &version, Instance &instance, const std::vector<TensorPlace> &outputs) {
+  uint64_t rows = instance.rows(), firstRow = 0;
+  int64_t padded = instance.padded;
+  std::vector<std::shared_ptr<Job>> jobs = std::exchange(instance.jobs, {});
+  std::shared_ptr<Slab> slab = std::move(instance.outputSlab);
+  instance.inputSlab = instance.outputSlab = nullptr;
+  version.statistics->inferences += rows;
+  ++version.statistics->executions;
+  if (version.hasRows()) {
+    BatchStatistics &batch = version.statistics->batches[rows];
+    batch.copyIn.add(instance.copyIn);
+    batch.compute.add(jobs[0]->times.compute);
+  }
+  for (const std::shared_ptr<Job> &job : jobs) {
+    InferResult result = {job->version, slab, outputs, rows, job->times, job->arrival};
+    for (size_t i = 0; jobs.size() > 1 && i < outputs.size(); ++i) {
+      result.outputs[i] = cutOutput(*job, version.ports.outputs[i], outputs[i], firstRow, padded, slab->memory->data());
+    }
+    firstRow += job->rows;
+    end(job, std::move(result));
+  }
+}
+
+} // namespace tenon::server

@@ -1,0 +1,22 @@
+// Whether requests to a model may be stacked along dim 0: seeded rows are run alone and in stacks, and their outputs compared. A model
+// may mix rows in ways that no type tells (a normalization over the batch, a scale taken from the whole tensor, a state).
+
+#pragma once
+
+#include "server/ipc/ModelFacts.h"
+#include "server/worker/RecordedDims.h"
+#include "tenon/tenon.h"
+
+namespace tenon::server {
+
+/// Runs the engine in a session of its own, of `threads`, which is gone when this returns. Whatever keeps the proof from being made is
+/// a refusal with its reason; a model of which nobody said that it has a batch, and whose record says that it has none, gives
+/// State::None.
+///
+/// Outputs are equal when all bits are, or, of a floating type, when they differ by no more than `wish.tolerance` times the largest
+/// magnitude of the output in the rows run alone. Where the wish names none, that is 1e-10 for F64, 1e-4 for F32, 2.5e-3 for F16 and
+/// 2e-2 for BF16: kernels for other sizes add in another order, and so far an engine may lie from the model itself
+/// (docs/accuracy.md), alone or stacked.
+BatchFacts proveBatch(const tenon_engine *engine, const ModelPorts &ports, const std::map<std::string, RecordedSymbol> &symbols, const BatchWish &wish, unsigned threads);
+
+} // namespace tenon::server

@@ -1,0 +1,78 @@
+// The record is what `tenon graph` shows (schema tenon.graph/1).
+
+#include "server/worker/RecordedDims.h"
+
+#include "server/worker/LoadedModel.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+namespace tenon::server {
+namespace {
+
+using Json = nlohmann::json;
+
+/// Inputs are named, and their values found by that; outputs name theirs.
+const Json *valueOf(const Json &graph, const Json &port, const std::string &name) {
+  const Json &values = graph.at("values");
+  if (port.is_object()) {
+    size_t index = port.at("value").get<size_t>();
+    return port.at("name") == name && index < values.size() ? &values[index] : nullptr;
+  }
+  for (const Json &value : values) {
+    if (port == name && value.value("kind", "") == "input" && value.value("name", "") == name) {
+      return &value;
+    }
+  }
+  return nullptr;
+}
+
+bool readPorts(const Json &graph, const char *key, std::vector<ModelPort> &ports) {
+  const Json &list = graph.at(key);
+  if (list.size() != ports.size()) {
+    return false;
+  }
+  for (size_t i = 0; i < ports.size(); ++i) {
+    const Json *value = valueOf(graph, list[i], ports[i].name);
+    if (!value || value->at("shape").size() != ports[i].most.size()) {
+      return false;
+    }
+    for (const Json &dim : value->at("shape")) {
+      ports[i].dims.push_back(dim.is_string() ? dim.get<std::string>() : dim.dump());
+    }
+  }
+  return true;
+}
+
+} // namespace
+
+std::map<std::string, RecordedSymbol> readRecordedDims(const tenon_engine *engine, ModelPorts &ports) {
+  const char *text = nullptr;
+  size_t bytes = 0;
+  std::map<std::string, RecordedSymbol> symbols;
+  bool isRead = takeStatus(tenon_engine_record(engine, "graph", &text, &bytes)).isOk();
+  try {
+    Json graph = isRead ? Json::parse(text, text + bytes) : Json();
+    isRead = isRead && readPorts(graph, "inputs", ports.inputs) && readPorts(graph, "outputs", ports.outputs);
+    for (size_t i = 0; isRead && i < graph.at("symbols").size(); ++i) {
+      const Json &symbol = graph["symbols"][i];
+      RecordedSymbol read = {symbol.at("min").get<int64_t>(), symbol.at("max").get<int64_t>(), 1};
+      read.typical = std::clamp(symbol.value("typical", read.least), read.least, std::max(read.least, read.most));
+      symbols[symbol.at("name").get<std::string>()] = read;
+    }
+  } catch (const Json::exception &) {
+    isRead = false; // of another release
+  }
+  if (!isRead) {
+    symbols.clear();
+    for (std::vector<ModelPort> *list : {&ports.inputs, &ports.outputs}) {
+      for (ModelPort &port : *list) {
+        port.dims.clear();
+      }
+    }
+  }
+  return symbols;
+}
+
+} // namespace tenon::server
