@@ -11,6 +11,7 @@
 #include "tools/tenon/verbs/EngineSource.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/target/LocalCpu.h"
 #include "tools/tenon/Verb.h"
 
 #include <fmt/format.h>
@@ -37,18 +38,6 @@ constexpr std::string_view kFlags = "flags";
 #else
 constexpr std::string_view kFlags = "Features";
 #endif
-
-std::string cpuInfo(std::string_view key) {
-  std::ifstream file("/proc/cpuinfo");
-  std::string line;
-  while (std::getline(file, line)) {
-    size_t colon = line.find(": ");
-    if (line.starts_with(key) && colon != std::string::npos) {
-      return line.substr(colon + 2);
-    }
-  }
-  return "";
-}
 
 /// What a level lacks on this machine; the runtime alone decides whether it is usable.
 std::string missingFeatures(const engine::Level &level) {
