@@ -166,6 +166,10 @@ std::vector<std::string> kernelFamilyNames() {
   return names;
 }
 
+unsigned kernelFamilyRevision(llvm::StringRef family) {
+  return std::max(codegen::cpu::revisionOf(family), codegen::cuda::revisionOf(family));
+}
+
 const dispatch::Approximation *approximationOf(llvm::StringRef family) {
   return codegen::cpu::approximationOf(family);
 }

@@ -54,6 +54,8 @@ CodeTarget cudaTarget(const target::Target &gpu);
 
 /// Of all devices.
 std::vector<std::string> kernelFamilyNames();
+/// KernelFamily::revision; 0 if there is none of that name.
+unsigned kernelFamilyRevision(llvm::StringRef family);
 /// What the results of a family have other roundings by; null for most.
 const dispatch::Approximation *approximationOf(llvm::StringRef family);
 

@@ -37,6 +37,16 @@ struct SlowRegion {
   std::string why;
 };
 
+/// A region, and what the tuning store had of it (docs/tune.md).
+struct TunedRegion {
+  std::string label;
+  std::string problem; ///< tuning::Problem::hash; empty if its sizes vary
+  std::string kernel;  ///< that it got
+  std::string untuned; ///< that it gets without the store
+  std::string miss;    ///< why there is no record of it, or why it is not used; empty if it is
+  double microseconds = 0, untunedMicroseconds = 0; ///< of the record
+};
+
 /// What `compile --json` prints.
 struct CompileSummary {
   std::string engine;
@@ -50,8 +60,9 @@ struct CompileSummary {
   uint64_t arenaBytes = 0;
   uint64_t arenaLowerBoundBytes = 0;
   bool fromCache = false;
-  std::vector<PassFacts> passes; ///< in the order in which they ran
-  std::vector<SlowRegion> slow;  ///< none of an engine from the cache
+  std::vector<PassFacts> passes;  ///< in the order in which they ran
+  std::vector<SlowRegion> slow;   ///< none of an engine from the cache
+  std::vector<TunedRegion> tuned; ///< with a store: every region; none of an engine from the cache
 };
 
 } // namespace tenon::pipeline

@@ -7,9 +7,8 @@
 #include "compiler/graph/Tn.h"
 #include "compiler/pipeline/CodegenPhase.h"
 #include "compiler/pipeline/Pipeline.h"
-#include "engine/Writer.h"
+#include "compiler/pipeline/RegionModel.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/IR/IRMapping.h"
 #include "support/text/Text.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -17,62 +16,6 @@ using namespace mlir;
 
 namespace tenon::pipeline {
 namespace {
-
-bool isStored(Value value) {
-  return isa_and_nonnull<tn::WeightOp, tn::ConstantOp, tn::PackOp>(value.getDefiningOp());
-}
-
-/// Clones what holds a stored value into another function.
-Value cloneStored(OpBuilder &builder, Value value, IRMapping &mapping) {
-  if (Value known = mapping.lookupOrNull(value)) {
-    return known;
-  }
-  Operation *op = value.getDefiningOp();
-  for (Value operand : op->getOperands()) {
-    cloneStored(builder, operand, mapping);
-  }
-  builder.clone(*op, mapping);
-  return mapping.lookup(value);
-}
-
-/// A model of one region: what is not stored comes as an input.
-OwningOpRef<ModuleOp> modelOf(tn::RegionOp region) {
-  MLIRContext *context = region.getContext();
-  OpBuilder builder(context);
-  Location location = region.getLoc();
-  OwningOpRef<ModuleOp> model = ModuleOp::create(location);
-  if (Attribute allowed = region->getParentOfType<ModuleOp>()->getAttr(codegen::kAllowTf32)) {
-    (*model)->setAttr(codegen::kAllowTf32, allowed);
-  }
-  llvm::SetVector<Value> inputs;
-  for (Value operand : region.getInputs()) {
-    if (!isStored(operand)) {
-      inputs.insert(operand);
-    }
-  }
-  builder.setInsertionPointToEnd(model->getBody());
-  FunctionType type =
-      builder.getFunctionType(ValueRange(inputs.getArrayRef()).getTypes(), region.getResultTypes());
-  func::FuncOp function = func::FuncOp::create(builder, location, "main", type);
-  for (unsigned i = 0; i < type.getNumInputs(); ++i) {
-    function.setArgAttr(i, "tn.name", builder.getStringAttr("in" + Twine(i)));
-  }
-  for (unsigned i = 0; i < type.getNumResults(); ++i) {
-    function.setResultAttr(i, "tn.name", builder.getStringAttr("out" + Twine(i)));
-  }
-  Block *entry = function.addEntryBlock();
-  builder.setInsertionPointToEnd(entry);
-  IRMapping mapping;
-  mapping.map(inputs.getArrayRef(), entry->getArguments());
-  for (Value operand : region.getInputs()) {
-    if (isStored(operand)) {
-      cloneStored(builder, operand, mapping);
-    }
-  }
-  Operation *copy = builder.clone(*region, mapping);
-  func::ReturnOp::create(builder, location, copy->getResults());
-  return model;
-}
 
 /// At most so many kernels of each family, evenly among them.
 std::vector<dispatch::KernelCandidate> thinned(std::vector<dispatch::KernelCandidate> all,
@@ -166,27 +109,12 @@ private:
 
   Status tryKernel(ModuleOp model, const dispatch::KernelCandidate &candidate,
                    tn::WeightStore &weights, bool isFirst, KernelTrial &trial) {
-    tn::RegionOp region = *(*model.getOps<func::FuncOp>().begin()).getOps<tn::RegionOp>().begin();
-    region->setAttr(codegen::kKernelAttribute, candidate.kernel.toAttribute(model.getContext()));
-    if (candidate.weight) {
-      dispatch::layOutWeight(region, *candidate.weight);
-    }
-    dispatch::clearPackable(model);
+    setKernel(model, candidate);
     CodegenOptions codegenOptions{.targets = {target}, .threads = 1, .progress = {}, .failed = {}};
     TENON_ASSIGN(CompiledRegions compiled, compileRegions(model, codegenOptions));
-    plan::WeightTable table(weights);
-    plan::PlanRequest planRequest{
-        model, compiled.regionSymbols, compiled.levels,
-        static_cast<uint16_t>(options.gpus.empty() ? engine::kHost : engine::kGpu)};
-    TENON_ASSIGN(plan::BuiltPlan built, plan::buildPlan(planRequest, table));
-    engine::EngineContent content;
-    content.weights = table.list();
-    llvm::StringRef code = compiled.code.front();
-    content.variants.push_back(
-        {built.variants.front(), std::as_bytes(std::span(code.data(), code.size()))});
-    content.provenance.compiler = candidate.kernel.text();
-    TENON_ASSIGN([[maybe_unused]] engine::EngineFileSize size,
-                 engine::writeEngine(options.output, content, table.source(options.threads)));
+    TENON_ASSIGN([[maybe_unused]] uint64_t bytes,
+                 writeRegionEngine(model, compiled, candidate.kernel.text(), weights, options,
+                                   options.output));
     TENON_ASSIGN(trial.measured, measurer.measure(options.output, isFirst));
     return Status::ok();
   }

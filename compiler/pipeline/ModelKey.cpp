@@ -152,7 +152,8 @@ Result<ModelIdentity> identify(const CompileOptions &options) {
   std::string place = std::filesystem::absolute(options.model, error).parent_path();
   identity.key =
       hashText(strCat("engine\n", identity.model.hex(), '\n', place, '\n', describeOptions(options),
-                      '\n', compilerVersion(), '\n', buildStamp()));
+                      '\n', compilerVersion(), '\n', buildStamp(), '\n',
+                      options.tuned ? options.tuned->digest() : std::string()));
   Result<onnx::Model> model = onnx::readModel(file.bytes());
   if (!model) {
     return identity; // import will say what is wrong with it

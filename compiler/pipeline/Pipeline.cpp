@@ -191,7 +191,15 @@ Status Compilation::dispatch() {
     if (options.afterPhase) {
       options.afterPhase(Phase::Dispatch, *group.module);
     }
-    TENON_TRY(selector.select(*group.module, group.fusion, options.maxWeights));
+    std::optional<MeasuredKernels> measured;
+    if (options.tuned && !isGpu && !options.guard) {
+      measured.emplace(*options.tuned, group.targets, options.notice);
+    }
+    TENON_TRY(selector.select(*group.module, group.fusion, options.maxWeights,
+                              measured ? &*measured : nullptr));
+    if (measured) {
+      llvm::append_range(summary.tuned, measured->facts());
+    }
     for (const dispatch::RegionRecord &region : group.fusion.regions) {
       if (!region.slow.empty()) {
         summary.slow.push_back(

@@ -8,6 +8,7 @@
 #include "compiler/opt/precision/Observation.h"
 #include "compiler/pipeline/CompileSummary.h"
 #include "compiler/target/Target.h"
+#include "compiler/tuning/Knowledge.h"
 #include "engine/Level.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "support/DType.h"
@@ -16,6 +17,7 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -132,6 +134,9 @@ struct CompileOptions {
   /// The weights that the code of a device reads take at most so many times what the same weights
   /// take as they are in the model; kernels whose layouts would take more are not chosen.
   std::optional<double> maxWeights;
+  /// What was measured of kernels on the device that the engine is for: it goes before predictions
+  /// where the user asks for no kernel. Null for predictions alone. Regions are formed alike.
+  std::shared_ptr<const tuning::Knowledge> tuned;
   std::vector<UserPass> passes;
   /// Of a pass that fails, the graph before it goes to the folder of this name, "-" and the pass's
   /// name; empty for none.

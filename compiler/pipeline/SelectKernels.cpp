@@ -118,6 +118,35 @@ const KernelSelector::Answer &KernelSelector::ask(const std::string &text,
   return answer;
 }
 
+const KernelSelector::Answer &KernelSelector::askMeasured(tn::RegionOp region,
+                                                          MeasuredKernels &measured) {
+  const Answer &predicted = ask(region);
+  if (!predicted.problem.empty() || wanted.find(dispatch::nodeNames(region.getLoc()))) {
+    return predicted;
+  }
+  codegen::RegionSource source = codegen::outline(region);
+  std::string label = dispatch::nameOf(region);
+  MeasuredKernels::Found found =
+      measured.find(source, label, predicted.selection.chosen, wanted.disabled());
+  if (!found.kernel) {
+    return predicted;
+  }
+  auto [entry, isNew] = known.try_emplace(strCat("measured ", source.text));
+  Answer &answer = entry->second;
+  if (isNew) {
+    answer = ask(source.text, &*found.kernel);
+    for (dispatch::CandidateRecord &candidate : answer.selection.candidates) {
+      candidate.why = candidate.verdict == "chosen" ? strCat(found.why, "; ", candidate.why)
+                                                    : std::move(candidate.why);
+    }
+  }
+  if (!answer.problem.empty()) {
+    measured.refuse(answer.problem);
+    return predicted;
+  }
+  return answer;
+}
+
 LogicalResult KernelSelector::formRegions(ModuleOp module, const target::Target &profile,
                                           dispatch::Records &records) {
   auto microseconds = [&](tn::RegionOp region) {
@@ -152,7 +181,7 @@ std::vector<dispatch::KernelCandidate> KernelSelector::kernelsOf(tn::RegionOp re
 }
 
 Status KernelSelector::select(ModuleOp module, dispatch::Records &records,
-                              std::optional<double> maxWeights) {
+                              std::optional<double> maxWeights, MeasuredKernels *measured) {
   llvm::DenseMap<Operation *, dispatch::KernelChoice> smaller;
   if (maxWeights) {
     TENON_ASSIGN(smaller, fitWeights(module, *maxWeights,
@@ -160,7 +189,7 @@ Status KernelSelector::select(ModuleOp module, dispatch::Records &records,
   }
   Status status;
   module.walk([&](tn::RegionOp region) {
-    const Answer &fastest = ask(region);
+    const Answer &fastest = measured && !maxWeights ? askMeasured(region, *measured) : ask(region);
     auto other = smaller.find(region);
     bool isSmaller = other != smaller.end();
     const Answer &answer = isSmaller ? ask(codegen::outline(region).text, &other->second) : fastest;

@@ -6,6 +6,7 @@
 #include "compiler/dispatch/KernelChoice.h"
 #include "compiler/dispatch/Records.h"
 #include "compiler/pipeline/CodeTarget.h"
+#include "compiler/pipeline/MeasuredKernels.h"
 #include "compiler/pipeline/Pipeline.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -47,9 +48,10 @@ public:
 
   /// Writes the choice on every region of the module, lays weights out for it, and writes what each
   /// family answered into `records`. With `maxWeights`, weights in their layouts take at most so
-  /// many times what they take as they are.
+  /// many times what they take as they are; without, what was measured goes before predictions.
   Status select(mlir::ModuleOp module, dispatch::Records &records,
-                std::optional<double> maxWeights = std::nullopt);
+                std::optional<double> maxWeights = std::nullopt,
+                MeasuredKernels *measured = nullptr);
 
 private:
   struct Answer {
@@ -57,6 +59,8 @@ private:
     std::string problem; ///< empty if there is a selection
   };
   const Answer &ask(tn::RegionOp region);
+  /// The same by what was measured, where it is known and the user asks for no kernel.
+  const Answer &askMeasured(tn::RegionOp region, MeasuredKernels &measured);
   /// The answer where the user asks for a kernel, or for none where it is null.
   const Answer &ask(const std::string &text, const dispatch::KernelChoice *kernel);
   /// The chosen one, then all others that the user allows.

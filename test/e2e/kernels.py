@@ -213,7 +213,7 @@ class Kernels(ToolTest):
                         self.assertGreater(one["predicted_us"], 0)
                         self.assertLess(one["difference"], 1e-5, one)
             self.assertTrue(any(len(region["kernels"]) >= 5 for region in regions), "products have four tiles and the loops")
-        (region,) = self.json("bench", "small.onnx", "--kernels", "mm1", "--target", "cpu:avx2", "--shape", "x:1x7x32",
+        (region,) = self.json("bench", "small.onnx", "--kernels", "mm1", "--target", "cpu:avx2", "--shape", "x:1x70x32",
                               "--per-family", "2")["regions"]
         self.assertEqual(5, len(region["kernels"]), "two of each of two families, and the chosen one")
 

@@ -49,6 +49,11 @@ constexpr Verb kVerbs[] = {
      declareBench},
     {"profile", "say what the model's operators cost, what holds each back, and what to try",
      "tenon profile model.tenon --top 5\ntenon profile bert.onnx --shape input_ids:1x128", declareProfile},
+    {"tune", "measure which kernels are the fastest for a model on this machine, and use them",
+     "tenon tune model.onnx -o model.tenon --time 60s\ntenon tune bert.onnx --shape input_ids:1x128 --time 2m", declareTune},
+    {"cache", "look into what tune has measured: list it, explain misses, move it, tidy up",
+     "tenon cache ls\ntenon cache explain model.onnx\ntenon cache export -o measured.tuning\ntenon cache import measured.tuning",
+     declareCache},
     {"compare", "measure how far the results of two engines or models differ, layer by layer",
      "tenon compare compiled:model.onnx model.onnx --layers\n"
      "tenon compare model.tenon model.onnx --inputs x.npz",

@@ -35,6 +35,8 @@ Action declarePrune(CLI::App &command);
 Action declareRun(CLI::App &command);
 Action declareBench(CLI::App &command);
 Action declareProfile(CLI::App &command);
+Action declareTune(CLI::App &command);
+Action declareCache(CLI::App &command);
 Action declareAccuracy(CLI::App &command);
 Action declareExplain(CLI::App &command);
 Action declareDebug(CLI::App &command);

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # imported when they are first used: see __getattr__
     from ._compile import check, compile, doctor, inspect
     from ._graph import Graph, graph
     from ._quantize import quantize
+    from ._tune import tune
     from .torch import report, reset
 
 __version__ = "0.1.0"
@@ -30,7 +31,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BadInputError", "CancelledError", "CheckFailedError", "DeviceError", "Engine", "Error", "ExhaustedError", "Graph",
     "InternalError", "Port", "Session", "UnsupportedError", "UsageError", "accuracy", "check", "compile", "doctor", "graph",
-    "inspect", "load", "prune", "quantize", "report", "reset",
+    "inspect", "load", "prune", "quantize", "report", "reset", "tune",
 ]  # fmt: skip
 
 
@@ -48,6 +49,8 @@ def __getattr__(name):
         value = getattr(_graph, name)
     elif name == "quantize":
         from ._quantize import quantize as value
+    elif name == "tune":
+        from ._tune import tune as value
     elif name == "prune":
         import importlib
 

@@ -31,6 +31,8 @@ struct Kernel {
 
 /// Of the kernel families of CPUs.
 std::vector<std::string> familyNames();
+/// KernelFamily::revision; 0 if there is none of that name.
+unsigned revisionOf(llvm::StringRef family);
 /// Features of levels (engine/Level.h) on which choices depend: levels that agree in them, at the
 /// same rates, get the same kernels.
 uint32_t choiceFeatures();

@@ -59,6 +59,11 @@ double secondsWithWork(Region &region, llvm::function_ref<double(Operation &)> t
 
 std::vector<std::string> familyNames() { return kernelFamilies().names(); }
 
+unsigned revisionOf(StringRef name) {
+  const KernelFamily *family = kernelFamilies().find(name);
+  return family ? family->revision : 0;
+}
+
 const dispatch::Approximation *approximationOf(StringRef name) {
   const KernelFamily *family = kernelFamilies().find(name);
   return family ? family->approximation : nullptr;

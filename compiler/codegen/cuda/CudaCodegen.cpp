@@ -140,6 +140,11 @@ llvm::Expected<CompiledRegion> compileRegion(llvm::StringRef text, llvm::StringR
 
 std::vector<std::string> familyNames() { return kernelFamilies().names(); }
 
+unsigned revisionOf(StringRef name) {
+  const KernelFamily *family = kernelFamilies().find(name);
+  return family ? family->revision : 0;
+}
+
 llvm::Expected<dispatch::KernelSelection> selectKernel(llvm::StringRef text,
                                                        const target::Target &gpu,
                                                        const dispatch::KernelRequest &request) {

@@ -17,6 +17,8 @@ namespace tenon::codegen::cuda {
 
 /// Of the kernel families of NVIDIA GPUs.
 std::vector<std::string> familyNames();
+/// KernelFamily::revision; 0 if there is none of that name.
+unsigned revisionOf(llvm::StringRef family);
 /// Which family computes a region of the text that codegen::outline gives, and what each answered.
 /// An error says why none takes it, or not as requested.
 llvm::Expected<dispatch::KernelSelection> selectKernel(llvm::StringRef text,

@@ -7,6 +7,7 @@
 #include "support/threads/ThreadPool.h"
 #include "tools/tenon/model/CompilerBridge.h"
 #include "tools/tenon/bench/Contender.h"
+#include "tools/tenon/bench/Difference.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/print/Terminal.h"
 
@@ -22,22 +23,6 @@ namespace {
 /// counted; the fastest run counts, for neighbours on the machine only ever add.
 constexpr double kMilliseconds = 20;
 constexpr size_t kMostRuns = 200, kLeastRuns = 5;
-
-/// Of `tensor` from `truth`, as a part of the largest element there; infinite where only one is
-/// finite.
-double differenceOf(const Tensor &tensor, const Tensor &truth) {
-  double largest = 0, difference = 0;
-  for (int64_t i = 0; i < truth.elements(); ++i) {
-    double expected = elementAsDouble(truth, i), found = elementAsDouble(tensor, i);
-    bool isSame = expected == found || (std::isnan(expected) && std::isnan(found));
-    largest = std::isfinite(expected) ? std::max(largest, std::abs(expected)) : largest;
-    if (!isSame) {
-      double apart = std::abs(expected - found);
-      difference = std::max(difference, std::isfinite(apart) ? apart : HUGE_VAL);
-    }
-  }
-  return largest > 0 ? difference / largest : difference;
-}
 
 class EngineMeasurer : public pipeline::Measurer {
 public:
@@ -64,11 +49,7 @@ public:
       first = std::move(contender.runner);
       return timing;
     }
-    for (size_t i = 0; i < first->outputs().size(); ++i) {
-      const Tensor &truth = first->outputs()[i], &output = contender.runner->outputs()[i];
-      timing.difference =
-          std::max(timing.difference, isNumeric(truth.dtype) ? differenceOf(output, truth) : 0.0);
-    }
+    timing.difference = differenceOfOutputs(*contender.runner, *first);
     return timing;
   }
 

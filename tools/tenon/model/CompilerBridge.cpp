@@ -8,6 +8,7 @@
 #include "compiler/graph/GraphFacts.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/Tn.h"
+#include "compiler/pipeline/CodeTarget.h"
 #include "compiler/pipeline/CrashGuard.h"
 #include "compiler/pipeline/ModelKey.h"
 #include "compiler/pipeline/Pipeline.h"
@@ -255,6 +256,7 @@ pipeline::CompileOptions compileOptionsOf(const CompileRequest &request) {
   }
   options.disabledFamilies = request.disabledFamilies;
   options.maxWeights = request.maxWeights;
+  options.tuned = request.tuned;
   for (const auto &[name, phase] : kPhases) {
     if (name == request.stopAfter) {
       options.stopAfter = phase;
@@ -282,6 +284,20 @@ Result<std::vector<pipeline::RegionTrials>> measureKernels(const CompileRequest 
                                                            const pipeline::TrialRequest &trials,
                                                            pipeline::Measurer &measurer) {
   return pipeline::measureKernels(compileOptionsOf(request), trials, measurer);
+}
+
+Status raceKernels(const CompileRequest &request, pipeline::Racer &racer) {
+  return pipeline::raceKernels(compileOptionsOf(request), racer);
+}
+
+bool areFamiliesCurrent(std::string_view families) {
+  llvm::SmallVector<llvm::StringRef> all;
+  llvm::StringRef(families).split(all, ", ", -1, /*KeepEmpty=*/false);
+  return llvm::all_of(all, [](llvm::StringRef each) {
+    auto [family, revision] = each.split(' ');
+    unsigned number = 0;
+    return !revision.getAsInteger(10, number) && number == pipeline::kernelFamilyRevision(family) && number > 0;
+  });
 }
 
 std::vector<std::string> dataFilesOf(const std::string &model) {

@@ -5,8 +5,10 @@
 
 #include "compiler/opt/precision/Observation.h"
 #include "compiler/pipeline/CompileSummary.h"
+#include "compiler/pipeline/KernelRaces.h"
 #include "compiler/pipeline/KernelTrials.h"
 #include "compiler/target/Target.h"
+#include "compiler/tuning/Knowledge.h"
 #include "engine/Level.h"
 #include "support/memory/ByteSpan.h"
 #include "support/Result.h"
@@ -18,6 +20,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,6 +53,7 @@ struct CompileRequest {
   std::vector<std::pair<std::string, std::string>> kernels; ///< as CompileOptions::kernels
   std::vector<std::string> disabledFamilies;                ///< as CompileOptions::disabledFamilies
   std::optional<double> maxWeights;                         ///< as CompileOptions::maxWeights
+  std::shared_ptr<const tuning::Knowledge> tuned;           ///< as CompileOptions::tuned
   bool verify = false;
   bool guard = false;
   std::string stopAfter;
@@ -83,6 +87,12 @@ Result<pipeline::CompileSummary> compileModel(const CompileRequest &request);
 Result<std::vector<pipeline::RegionTrials>> measureKernels(const CompileRequest &request,
                                                            const pipeline::TrialRequest &trials,
                                                            pipeline::Measurer &measurer);
+
+/// As pipeline::raceKernels.
+Status raceKernels(const CompileRequest &request, pipeline::Racer &racer);
+
+/// Whether kernel families have these revisions ("conv_grouped 1, gemm_packed 1") in this build.
+bool areFamiliesCurrent(std::string_view families);
 
 /// The files with weights that a model names, or that lie beside a dumped phase; none for a file
 /// that cannot be read.

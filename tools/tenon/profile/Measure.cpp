@@ -5,16 +5,14 @@
 #include "tools/tenon/profile/Measure.h"
 
 #include "support/threads/ThreadPool.h"
+#include "tools/tenon/bench/Canary.h"
 #include "tools/tenon/bench/Contender.h"
-#include "tools/tenon/bench/CpuUnits.h"
 #include "tools/tenon/bench/Statistics.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <numeric>
 
 namespace tenon::tool {
@@ -23,7 +21,6 @@ namespace {
 constexpr size_t kLeastPasses = 5, kMostPasses = 5000, kLeastQuiet = 3;
 /// Where a pass takes long, fewer passes than kLeastPasses have to do.
 constexpr double kLongestTimes = 2;
-constexpr double kMostWaiting = 0.02, kMostSlowdown = 1.05;
 /// Runs shorter than this are timed several in a row, so that the clock does not count.
 constexpr double kShortRun = 200e-6;
 constexpr unsigned kMostInARow = 100;
@@ -33,30 +30,6 @@ constexpr unsigned kRepeats = 3;
 constexpr unsigned kGpuRepeats = 20;
 
 double secondsSince(BenchClock::time_point start) { return millisecondsSince(start) / 1000; }
-
-/// Seconds that threads of this process have waited for a CPU while they could have run; 0 where
-/// the system does not count it.
-double waitedForCpu() {
-  double nanoseconds = 0;
-  std::error_code error;
-  for (const std::filesystem::directory_entry &task :
-       std::filesystem::directory_iterator("/proc/self/task", error)) {
-    std::ifstream file(task.path() / "schedstat");
-    double running = 0, waiting = 0;
-    nanoseconds += file >> running >> waiting ? waiting : 0;
-  }
-  return nanoseconds * 1e-9;
-}
-
-/// Seconds of a loop of arithmetic that should always take as long.
-double canarySeconds() {
-  if (cpuUnits().empty()) {
-    return 0;
-  }
-  BenchClock::time_point start = BenchClock::now();
-  cpuUnits().front().loop();
-  return secondsSince(start);
-}
 
 struct Pass {
   double run = 0;

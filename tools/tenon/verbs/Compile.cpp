@@ -11,6 +11,8 @@
 #include "tools/tenon/target/Ptxas.h"
 #include "tools/tenon/target/TargetFlags.h"
 #include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/tune/LocalStore.h"
+#include "tools/tenon/tune/Tuner.h"
 #include "tools/tenon/Verb.h"
 
 #include <fmt/format.h>
@@ -36,6 +38,8 @@ struct CompileFlags {
   bool force = false;
   bool wantsCubin = false;
   std::string ptxas;
+  std::string store;
+  double budget = 0; ///< seconds; 0 for no tuning
 };
 
 /// "model.tenon" for "some/model.onnx".
@@ -173,6 +177,25 @@ Status readKernels(const CompileFlags &flags, CompileRequest &request) {
   return Status::ok();
 }
 
+/// Fills the store first. Where nothing can be measured the engine is compiled as it would be without.
+Status tuneFirst(const CompileFlags &flags, Terminal &terminal) {
+  TuneRequest tune;
+  tune.compile = flags.request;
+  tune.compile.output.clear();
+  tune.seconds = flags.budget;
+  TENON_ASSIGN(tune.store, storeFolder(flags.store));
+  Result<TuneResult> tuned = tuneModel(tune, terminal);
+  if (tuned) {
+    terminal.note(tuneText(*tuned));
+    return Status::ok();
+  }
+  bool isAnswer = tuned.status().id() == ErrorId::NothingToTune || tuned.status().id() == ErrorId::MachineTooBusy;
+  if (isAnswer) {
+    terminal.note(fmt::format("not tuned: {}", tuned.status().toString()));
+  }
+  return isAnswer ? Status::ok() : tuned.takeStatus();
+}
+
 Status compile(CompileFlags &flags, Terminal &terminal) {
   CompileRequest &request = flags.request;
   TENON_TRY(readKernels(flags, request));
@@ -203,6 +226,12 @@ Status compile(CompileFlags &flags, Terminal &terminal) {
     terminal.progress(phase, fraction);
   };
   request.cancel = terminal.cancelFlag();
+  if (flags.budget > 0) {
+    TENON_TRY(tuneFirst(flags, terminal));
+  }
+  if (!flags.noCache || !flags.store.empty()) {
+    TENON_ASSIGN(request.tuned, localKnowledge(flags.store, terminal));
+  }
   TENON_ASSIGN(pipeline::CompileSummary result, compileModel(request));
   if (result.engine.empty() && request.stopAfter.empty()) {
     terminal.note("the region compiles");
@@ -279,7 +308,10 @@ Action declareCompile(CLI::App &command) {
   declareThreadsFlag(command, request.threads, "Threads to compile with; by default all usable CPUs");
   command.add_flag("--force", flags->force,
                    "Replace an engine for other targets at the default place");
-  command.add_flag("--no-cache", flags->noCache, "Do not use the compile cache");
+  addSeconds(command, "--budget", {0, kLongestSeconds}, flags->budget,
+             "For CPUs: first race kernels for up to this time (60s, 2m), as tenon tune does");
+  declareStoreFlag(command, flags->store);
+  command.add_flag("--no-cache", flags->noCache, "Do not use the compile cache, nor the tuning store unless --store names it");
   return [flags](Terminal &terminal) { return compile(*flags, terminal); };
 }
 

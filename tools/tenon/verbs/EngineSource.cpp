@@ -9,6 +9,7 @@
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/target/Target.h"
 #include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/tune/LocalStore.h"
 #include "tools/tenon/verbs/ChildProcess.h"
 
 #include <filesystem>
@@ -62,6 +63,9 @@ Result<EngineSource> EngineSource::prepare(const OpenRequest &request, Terminal 
   TENON_TRY(applyTarget(request.target, compile, terminal));
   std::string cache = userCacheFolder();
   compile.cacheFolder = request.useCache ? cache : "";
+  if (request.useCache) {
+    TENON_ASSIGN(compile.tuned, localKnowledge("", terminal));
+  }
   compile.threads = usableCpus();
   compile.taps = request.taps;
   compile.observed = request.observed;

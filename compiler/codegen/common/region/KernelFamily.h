@@ -111,6 +111,9 @@ template <typename Region> struct KernelFamily {
   int64_t (*manyRows)(Region &) = nullptr;
   /// Whether it is a library's call, or may have one among its steps.
   bool isCall = false, mayCall = false;
+  /// Raised when its code or its configurations change so that what was measured of it before says
+  /// nothing any more (compiler/tuning).
+  unsigned revision = 1;
 };
 
 template <auto Function> struct OnProblem;

@@ -243,6 +243,27 @@ FamilyMatch matchPacked(Region &region) {
              : FamilyMatch::take(&*root);
 }
 
+/// The most rows of a tile, the family's own first: the sums of 128 x 32 are half of the smallest
+/// L1 cache in use. Fewer keep the rows of a deep product in the L2.
+constexpr int64_t kTileRows[] = {128, 64, 32, 16, 96, 48, 24, 256};
+
+/// Without those that are no less than all rows, but for the first: they cut nothing.
+std::vector<dispatch::KernelChoice> packedConfigs(Region &, Operation *const &root) {
+  tn::Dims dims = tn::getDims(root->getResult(0).getType());
+  std::optional<int64_t> rows = 1;
+  for (AffineExpr dim : ArrayRef(dims).drop_back()) {
+    std::optional<int64_t> size = tn::constantDim(dim);
+    rows = rows && size ? std::optional(*rows * *size) : std::nullopt;
+  }
+  std::vector<dispatch::KernelChoice> choices;
+  for (int64_t tile : kTileRows) {
+    if (choices.empty() || !rows || tile < *rows) {
+      choices.push_back({kGemmPacked.name.str(), {{"tile_rows", {tile}}}});
+    }
+  }
+  return choices;
+}
+
 /// Groups are padded to whole panels.
 double packedSeconds(Region &region, Operation *const &, const dispatch::KernelChoice &) {
   return secondsWithWork(region, [&](Operation &op) {
@@ -280,9 +301,7 @@ constexpr KernelFamily kGemmPacked = {
     .strategies = {dispatch::kContraction},
     .needsElements = true,
     .match = matchPacked,
-    .parameter = "tile_rows",
-    // The sums of 128 x 32 are half of the smallest L1 cache in use.
-    .candidates = {128, 64, 32, 16},
+    .configs = on<packedConfigs>,
     .seconds = on<packedSeconds>,
     .weights = on<packedWeights>,
     .emit = emitKernel<lowerPacked>};

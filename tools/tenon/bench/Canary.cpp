@@ -1,0 +1,34 @@
+// Relies on Linux counting waits in schedstat, thread by thread.
+
+#include "tools/tenon/bench/Canary.h"
+
+#include "tools/tenon/bench/Contender.h"
+#include "tools/tenon/bench/CpuUnits.h"
+
+#include <filesystem>
+#include <fstream>
+
+namespace tenon::tool {
+
+double waitedForCpu() {
+  double nanoseconds = 0;
+  std::error_code error;
+  for (const std::filesystem::directory_entry &task :
+       std::filesystem::directory_iterator("/proc/self/task", error)) {
+    std::ifstream file(task.path() / "schedstat");
+    double running = 0, waiting = 0;
+    nanoseconds += file >> running >> waiting ? waiting : 0;
+  }
+  return nanoseconds * 1e-9;
+}
+
+double canarySeconds() {
+  if (cpuUnits().empty()) {
+    return 0;
+  }
+  BenchClock::time_point start = BenchClock::now();
+  cpuUnits().front().loop();
+  return millisecondsSince(start) / 1000;
+}
+
+} // namespace tenon::tool

@@ -1,0 +1,59 @@
+// Relies on the cache folder of the user, where all of Tenon's state is.
+
+#include "tools/tenon/tune/LocalStore.h"
+
+#include "support/Environment.h"
+#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/target/LocalCpu.h"
+
+#include <fmt/format.h>
+
+namespace tenon::tool {
+
+void declareStoreFlag(CLI::App &command, std::string &store) {
+  command.add_option("--store", store, "Folder of the tuning store; by default one beside the compile cache (docs/tune.md)");
+}
+
+Result<std::string> storeFolder(const std::string &store) {
+  if (!store.empty()) {
+    return store;
+  }
+  std::string cache = userCacheFolder();
+  return cache.empty() ? Result<std::string>(Status::error(ErrorId::BadArgument,
+                                                           "there is no folder for the tuning store: neither HOME nor "
+                                                           "XDG_CACHE_HOME is set",
+                                                           "name one with --store"))
+                       : Result<std::string>(cache + "/tuning");
+}
+
+void noteFaults(const tuning::Records &records, Terminal &terminal) {
+  for (const std::string &fault : records.faults) {
+    terminal.note(fmt::format("{}: {}; it is not used", nameOf(ErrorId::BadTuningStore), fault));
+  }
+  if (records.isTorn) {
+    terminal.note("the last record of the tuning store is incomplete: it is dropped");
+  }
+}
+
+Result<std::shared_ptr<const tuning::Knowledge>> localKnowledge(const std::string &store, Terminal &terminal) {
+  std::shared_ptr<const tuning::Knowledge> knowledge;
+  Result<std::string> folder = storeFolder(store);
+  if (!folder) {
+    return knowledge; // nothing to read, as there is nowhere to write
+  }
+  Result<tuning::Records> records = tuning::readStore(*folder);
+  if (!records && !store.empty()) {
+    return records.takeStatus();
+  }
+  if (!records) {
+    terminal.note(fmt::format("the tuning store is not used: {}", records.status().toString()));
+    return knowledge;
+  }
+  noteFaults(*records, terminal);
+  if (!records->records.empty()) {
+    knowledge = std::make_shared<const tuning::Knowledge>(records->records, localCpuDevice());
+  }
+  return knowledge;
+}
+
+} // namespace tenon::tool

@@ -1,0 +1,377 @@
+// The order of work: the untuned engine, whose steps say where the time goes; races, whose winners are appended to
+// the store one by one; the engine by the store, beside the untuned one. What is measured is kept however this ends.
+
+#include "tools/tenon/tune/Tuner.h"
+
+#include "compiler/tuning/Store.h"
+#include "support/files/ScratchFolder.h"
+#include "tools/tenon/bench/InTurn.h"
+#include "tools/tenon/bench/Statistics.h"
+#include "tools/tenon/inputs/Inputs.h"
+#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/target/LocalCpu.h"
+#include "tools/tenon/tune/LocalStore.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <numeric>
+
+namespace tenon::tool {
+namespace {
+
+/// After so many problems in a row that others disturbed, the next one would be disturbed too.
+constexpr size_t kMostDisturbed = 3;
+/// More does not stay in any cache between two runs of a region.
+constexpr uint64_t kMostOtherBytes = uint64_t{64} << 20;
+constexpr int kPasses = 5;
+constexpr double kCompareSeconds = 2;
+/// Of its time, by which a tuned engine must be slower to be withdrawn.
+constexpr double kNoise = 1.01;
+
+int64_t now() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+/// An engine that was compiled for comparison.
+Result<Contender> contenderOf(const std::string &path) {
+  Contender contender;
+  contender.path = path;
+  runtime::EngineOptions options;
+  options.cacheFolder = "";
+  options.verifyWeights = false;
+  TENON_ASSIGN(contender.engine, runtime::Engine::open(path, options));
+  TENON_ASSIGN(std::vector<Tensor> inputs, makeInputs({}, *contender.engine));
+  TENON_ASSIGN(Runner runner, Runner::create(contender.engine, std::move(inputs), {}));
+  contender.runner = std::make_unique<Runner>(std::move(runner));
+  TENON_TRY(contender.runner->run());
+  return contender;
+}
+
+/// The least seconds of the steps of each label.
+Result<std::map<std::string, double>> secondsByLabel(Runner &runner) {
+  std::vector<double> least;
+  std::vector<uint32_t> instructions;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    TENON_ASSIGN(std::vector<runtime::StepTime> steps, runner.session().timeSteps(1));
+    least.resize(steps.size(), HUGE_VAL);
+    instructions.resize(steps.size());
+    for (size_t i = 0; i < steps.size(); ++i) {
+      least[i] = std::min(least[i], steps[i].seconds);
+      instructions[i] = steps[i].instruction;
+    }
+  }
+  std::map<std::string, double> seconds;
+  const engine::Plan &plan = runner.session().activePlan();
+  for (size_t i = 0; i < least.size(); ++i) {
+    seconds[plan.instructions[instructions[i]].label] += least[i];
+  }
+  return seconds;
+}
+
+class Tuner : public pipeline::Racer {
+public:
+  Tuner(const TuneRequest &tuneRequest, Terminal &output, tuning::StoreWriter &storeWriter, std::string scratchFolder)
+      : request(tuneRequest), terminal(output), store(storeWriter), scratch(std::move(scratchFolder)),
+        records(store.found().records), knowledge(records, localCpuDevice()) {}
+
+  Result<TuneResult> run() {
+    TENON_TRY(chooseLevel());
+    TENON_ASSIGN(Contender untuned, compileUntuned());
+    TENON_ASSIGN(labelSeconds, secondsByLabel(*untuned.runner));
+    runtime::MemoryUse memory = untuned.runner->session().memoryUse();
+    uint64_t bytes = weightBytes + memory.arenaBytes;
+    raceOptions.otherBytes = bytes <= cacheOfCore() ? 0 : std::min(bytes, kMostOtherBytes);
+    raceOptions.allowNoise = request.allowNoise;
+    raceOptions.cancel = terminal.cancelFlag();
+    result.runSeconds = std::accumulate(labelSeconds.begin(), labelSeconds.end(), 0.0,
+                                        [](double sum, const auto &each) { return sum + each.second; });
+    start = BenchClock::now();
+    raceOptions.deadline = start + std::chrono::duration_cast<BenchClock::duration>(std::chrono::duration<double>(request.seconds));
+    CompileRequest races = request.compile;
+    races.levels = {*engine::parseCpuLevel(result.level)};
+    races.addsLevels = false;
+    races.output = scratch + "/race";
+    races.progress = nullptr;
+    TENON_TRY(raceKernels(races, *this));
+    result.tuneSeconds = millisecondsSince(start) / 1000;
+    terminal.clearProgress();
+    TENON_TRY(checkDone());
+    TENON_TRY(finish(untuned));
+    std::stable_sort(result.problems.begin(), result.problems.end(),
+                     [](const TunedProblem &a, const TunedProblem &b) { return a.seconds > b.seconds; });
+    return std::move(result);
+  }
+
+  Result<std::vector<size_t>> order(const std::vector<pipeline::RaceProblem> &problems) override {
+    std::vector<size_t> raced;
+    std::map<std::string, double> regionsOfLabel; // which nodes of one name share
+    for (const pipeline::RaceProblem &problem : problems) {
+      for (const std::string &label : problem.labels) {
+        ++regionsOfLabel[label];
+      }
+    }
+    for (size_t i = 0; i < problems.size(); ++i) {
+      const pipeline::RaceProblem &problem = problems[i];
+      TunedProblem &own = result.problems.emplace_back();
+      own.labels = problem.labels;
+      own.why = problem.skipped;
+      for (const std::string &label : problem.labels) {
+        own.seconds += labelSeconds[label] / regionsOfLabel[label];
+      }
+      tuning::Knowledge::Answer answer = knowledge.find(problem.problem, std::vector{problem.level});
+      if (!problem.skipped.empty()) {
+        own.state = ProblemState::Skipped;
+      } else if (answer.record && !request.measuresAgain) {
+        own.state = ProblemState::Known;
+        take(*answer.record, own);
+      } else {
+        raced.push_back(i);
+      }
+      places[problem.problem.hash] = i;
+    }
+    auto rank = [&](size_t i) { return std::pair(problems[i].isProduct, result.problems[i].seconds); };
+    std::stable_sort(raced.begin(), raced.end(), [&](size_t a, size_t b) { return rank(a) > rank(b); });
+    left = raced.size();
+    noteBest();
+    return raced;
+  }
+
+  std::vector<std::string> favourites(const pipeline::RaceProblem &problem) override {
+    std::vector<std::string> kernels;
+    if (const tuning::Record *nearest = knowledge.nearest(problem.problem, problem.level)) {
+      std::vector<tuning::Trial> trials = nearest->trials;
+      std::stable_sort(trials.begin(), trials.end(), [](const tuning::Trial &a, const tuning::Trial &b) {
+        return a.microseconds < b.microseconds;
+      });
+      for (const tuning::Trial &trial : trials) {
+        kernels.push_back(trial.kernel);
+      }
+    }
+    return kernels;
+  }
+
+  Result<bool> race(const pipeline::RaceProblem &problem, const std::vector<pipeline::RaceCandidate> &candidates) override {
+    TunedProblem &own = result.problems[places.at(problem.problem.hash)];
+    double part = std::max(millisecondsSince(start) / 1000 / request.seconds, double(done) / double(left));
+    terminal.progress(fmt::format("tuning {}", problem.labels.front()), std::min(part, 1.0));
+    TENON_ASSIGN(RaceOutcome outcome, tool::race(candidates, raceOptions));
+    ++done;
+    own.rounds = outcome.rounds;
+    own.disturbed = outcome.disturbed;
+    own.refused = outcome.refused;
+    if (outcome.end == RaceEnd::TimeOver) {
+      return false;
+    }
+    if (outcome.end == RaceEnd::Disturbed) {
+      own.state = ProblemState::Undecided;
+      own.why = fmt::format("others disturbed {} of {} rounds", outcome.disturbed, outcome.rounds + outcome.disturbed);
+      result.wasDisturbed = ++disturbedInARow >= kMostDisturbed;
+      return !result.wasDisturbed;
+    }
+    disturbedInARow = 0;
+    tuning::Record record = recordOf(problem, candidates.front().kernel, outcome);
+    TENON_TRY(remember(record));
+    own.state = ProblemState::Measured;
+    take(record, own);
+    changed.push_back(std::move(record));
+    noteBest();
+    return true;
+  }
+
+private:
+  /// The best level that the engine is for and this machine runs.
+  Status chooseLevel() {
+    std::vector<std::string> levels;
+    for (engine::CpuLevel level : request.compile.levels) {
+      levels.emplace_back(engine::nameOf(level));
+    }
+    result.level = knowledge.levelOf(levels);
+    result.device = knowledge.device().name;
+    result.threads = knowledge.device().threads;
+    return result.level.empty()
+               ? Status::error(ErrorId::EngineNoVariant, "this machine runs none of the levels that the engine is for",
+                               "tune on a machine that does, or name a level of this one (tenon doctor lists them)")
+               : Status::ok();
+  }
+
+  Result<Contender> compileUntuned() {
+    CompileRequest compile = request.compile;
+    compile.tuned = nullptr;
+    compile.output = scratch + "/untuned.tenon";
+    compile.stopAfter.clear();
+    TENON_ASSIGN(pipeline::CompileSummary summary, compileModel(compile));
+    weightBytes = summary.weightsBytes;
+    return contenderOf(compile.output);
+  }
+
+  tuning::Record recordOf(const pipeline::RaceProblem &problem, const std::string &untuned, const RaceOutcome &outcome) const {
+    std::vector<tuning::Trial> trials = outcome.trials;
+    if (target::describe(request.compile.cpu) != target::describe(target::cpuTarget())) {
+      for (tuning::Trial &trial : trials) {
+        trial.predicted = 0;
+      }
+    }
+    return {.problem = problem.problem.hash,
+            .form = problem.problem.form,
+            .sizes = problem.problem.sizes,
+            .label = problem.labels.front().substr(0, kMostLabel),
+            .device = knowledge.device().name,
+            .threads = knowledge.device().threads,
+            .level = problem.level,
+            .libraries = knowledge.device().libraries,
+            .families = problem.problem.families,
+            .kernel = outcome.winner,
+            .untuned = untuned,
+            .trials = std::move(trials),
+            .time = now()};
+  }
+
+  Status remember(const tuning::Record &record) {
+    TENON_TRY(store.append(record));
+    records.push_back(record);
+    knowledge = tuning::Knowledge(records, knowledge.device());
+    return Status::ok();
+  }
+
+  static void take(const tuning::Record &record, TunedProblem &problem) {
+    problem.kernel = record.kernel;
+    problem.untuned = record.untuned;
+    problem.microseconds = record.microseconds();
+    problem.untunedMicroseconds = record.untunedMicroseconds();
+    problem.raced = record.trials.size();
+  }
+
+  /// A run by what is known so far.
+  void noteBest() {
+    double seconds = result.runSeconds;
+    for (const TunedProblem &problem : result.problems) {
+      seconds -= problem.seconds * (1 - 1 / problem.gain());
+    }
+    result.best.emplace_back(millisecondsSince(start) / 1000, seconds);
+  }
+
+  Status checkDone() const {
+    auto count = [&](ProblemState state) { return std::ranges::count(result.problems, state, &TunedProblem::state); };
+    if (count(ProblemState::Measured) + count(ProblemState::Known) > 0) {
+      return Status::ok();
+    }
+    if (count(ProblemState::Undecided) > 0) {
+      return Status::error(ErrorId::MachineTooBusy,
+                           fmt::format("other programs disturbed all races ({})", result.problems[firstUndecided()].why),
+                           "stop them, or keep what is faster in spite of them with --allow-noise");
+    }
+    if (count(ProblemState::Left) > 0) {
+      return Status::ok(); // the report says that the time was over
+    }
+    bool areFree = std::ranges::any_of(result.problems, [](const TunedProblem &problem) {
+      return problem.why.find("--shape") != std::string::npos;
+    });
+    return Status::error(ErrorId::NothingToTune,
+                         areFree ? "all regions with a choice of kernels have sizes that vary"
+                                 : "no region of the model has a choice of kernels",
+                         areFree ? "fix them with --shape" : "tenon explain kernels ENGINE says why");
+  }
+
+  size_t firstUndecided() const {
+    return static_cast<size_t>(std::ranges::find(result.problems, ProblemState::Undecided, &TunedProblem::state) -
+                               result.problems.begin());
+  }
+
+  Result<std::string> compileTuned(const std::string &path) {
+    CompileRequest compile = request.compile;
+    compile.tuned = std::make_shared<const tuning::Knowledge>(knowledge);
+    compile.output = path;
+    TENON_ASSIGN(pipeline::CompileSummary summary, compileModel(compile));
+    return summary.engine;
+  }
+
+  /// The engine by the store. Where it is slower beyond noise than the untuned one, what was measured now is
+  /// withdrawn: later records choose the untuned kernels.
+  Status finish(Contender &untuned) {
+    std::string path = request.compile.output.empty() ? scratch + "/tuned.tenon" : request.compile.output;
+    bool isTuned = std::ranges::any_of(result.problems, [](const TunedProblem &problem) { return problem.isTuned(); });
+    if (!isTuned && request.compile.output.empty()) {
+      return Status::ok();
+    }
+    TENON_ASSIGN(std::string engine, compileTuned(path));
+    result.engine = request.compile.output.empty() ? "" : engine;
+    if (!isTuned) {
+      return Status::ok();
+    }
+    TENON_ASSIGN(WholeGain whole, compareWith(untuned, path));
+    if (whole.isWithdrawn) {
+      TENON_TRY(withdraw());
+      TENON_ASSIGN(engine, compileTuned(path));
+    }
+    result.whole = whole;
+    return Status::ok();
+  }
+
+  Result<WholeGain> compareWith(Contender &untuned, const std::string &path) {
+    TENON_ASSIGN(Contender tuned, contenderOf(path));
+    std::vector<Contender> both;
+    both.push_back(std::move(untuned));
+    both.push_back(std::move(tuned));
+    MeasureBudget budget;
+    budget.seconds = kCompareSeconds;
+    TENON_TRY(measureInTurn(budget, both, terminal));
+    terminal.clearProgress();
+    // Above 1: the untuned one takes longer.
+    RatioSummary ratio = compareLatency(both[1].times, both[0].times);
+    WholeGain whole{.untunedSeconds = std::ranges::min(both[0].times) / 1000,
+                    .tunedSeconds = std::ranges::min(both[1].times) / 1000,
+                    .ratio = ratio.ofMedians,
+                    .low = ratio.low,
+                    .high = ratio.high};
+    whole.isWithdrawn = ratio.ofMinima < 1 / kNoise && ratio.high < 1;
+    return whole;
+  }
+
+  Status withdraw() {
+    for (tuning::Record record : changed) {
+      record.kernel = record.untuned;
+      record.time = std::max(now(), record.time + 1);
+      TENON_TRY(remember(record));
+    }
+    for (TunedProblem &problem : result.problems) {
+      problem.kernel = problem.untuned;
+      problem.microseconds = problem.untunedMicroseconds;
+    }
+    return Status::ok();
+  }
+
+  static constexpr size_t kMostLabel = 200;
+
+  const TuneRequest &request;
+  Terminal &terminal;
+  tuning::StoreWriter &store;
+  std::string scratch;
+  std::vector<tuning::Record> records;
+  tuning::Knowledge knowledge;
+  RaceOptions raceOptions;
+  uint64_t weightBytes = 0; ///< of the untuned engine
+  std::map<std::string, double> labelSeconds;
+  std::map<std::string, size_t> places; ///< of problems in the result
+  std::vector<tuning::Record> changed;  ///< measured now
+  BenchClock::time_point start = BenchClock::now();
+  size_t left = 0, done = 0, disturbedInARow = 0;
+  TuneResult result;
+};
+
+} // namespace
+
+Result<TuneResult> tuneModel(const TuneRequest &request, Terminal &terminal) {
+  if (!request.compile.gpus.empty() || request.compile.levels.empty()) {
+    return Status::error(ErrorId::BadArgument, "tune measures kernels of CPUs, and a target is a GPU",
+                         "leave --target out, or name CPU levels; on GPUs bench --budget measures library calls");
+  }
+  TENON_ASSIGN(tuning::StoreWriter store, tuning::StoreWriter::open(request.store));
+  noteFaults(store.found(), terminal);
+  TENON_ASSIGN(ScratchFolder scratch, ScratchFolder::create("tenon-tune"));
+  return Tuner(request, terminal, store, scratch.path()).run();
+}
+
+} // namespace tenon::tool

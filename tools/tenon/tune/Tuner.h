@@ -1,0 +1,74 @@
+// `tenon tune`: the kernels of a model are raced, problem by problem, and the store learns which is the fastest.
+
+#pragma once
+
+#include "tools/tenon/model/CompilerBridge.h"
+#include "tools/tenon/tune/Race.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tenon::tool {
+
+class Terminal;
+
+struct TuneRequest {
+  CompileRequest compile; ///< of a model, for levels of which this machine runs one; `tuned` is ignored
+  std::string store;      ///< a folder
+  double seconds = 60;    ///< for races; what is compiled before and after comes on top
+  bool measuresAgain = false;
+  bool allowNoise = false;
+};
+
+enum class ProblemState {
+  Measured,  ///< now
+  Known,     ///< to the store already
+  Undecided, ///< the machine was too busy
+  Left,      ///< the time was over
+  Skipped,   ///< there is nothing to choose
+};
+
+/// Regions of the model that are computed alike.
+struct TunedProblem {
+  std::vector<std::string> labels;
+  ProblemState state = ProblemState::Left;
+  std::string why;      ///< of those that were skipped or are undecided
+  double seconds = 0;   ///< of all its regions in a run of the untuned engine
+  std::string kernel, untuned;
+  double microseconds = 0, untunedMicroseconds = 0; ///< of one region, by the races; 0 without
+  size_t raced = 0, rounds = 0, disturbed = 0;
+  std::vector<std::string> refused; ///< as RaceOutcome's
+
+  bool isTuned() const { return !kernel.empty() && kernel != untuned; }
+  double gain() const { return isTuned() ? untunedMicroseconds / microseconds : 1; }
+};
+
+/// The tuned engine beside the untuned one.
+struct WholeGain {
+  double untunedSeconds = 0, tunedSeconds = 0; ///< least times of a run
+  double ratio = 1, low = 1, high = 1;         ///< how many times as fast, of medians, with its 95 % interval
+  bool isWithdrawn = false; ///< slower beyond noise: the untuned kernels are used
+};
+
+struct TuneResult {
+  std::vector<TunedProblem> problems; ///< longest first
+  std::optional<WholeGain> whole;     ///< none where no kernel changed
+  std::vector<std::pair<double, double>> best; ///< seconds since the start, and predicted seconds of a run then
+  double runSeconds = 0;              ///< of the untuned engine
+  double tuneSeconds = 0;             ///< of the races
+  std::string device, level, engine;
+  uint64_t threads = 1;
+  bool wasDisturbed = false; ///< the races ended as the machine was too busy
+};
+
+/// Writes the engine of `compile.output`, if one is named. TN0142 where nothing can be tuned, TN0143 where the
+/// machine was too busy for all that was raced, TN0141 where another process writes the store.
+Result<TuneResult> tuneModel(const TuneRequest &request, Terminal &terminal);
+
+/// For people, and for programs (docs/tune.md).
+std::string tuneText(const TuneResult &result);
+void printTuneJson(const TuneResult &result, Terminal &terminal);
+
+} // namespace tenon::tool
