@@ -19,6 +19,7 @@ import zipfile
 
 import tenon
 from tenon import pipeline
+from tenon.pipeline import _run
 
 MODELS = pathlib.Path(os.environ["TENON_MODELS"])
 SOURCE = pathlib.Path(os.environ["TENON_SOURCE_DIR"])
@@ -199,6 +200,39 @@ class Running(PipelineTest):
             running = running | {event["step"]} if event["state"] == "started" else running - {event["step"]} if event["state"] == "done" else running
             if running & {"bench", "more"}:
                 self.assertEqual(1, len(running), running)
+
+
+    def test_what_counts_as_measuring(self):
+        (self.folder / "d.npz").write_bytes(b"")
+        plan = pipeline.load(self.write("""\
+steps:
+  compile: {model: cnn.onnx}
+  here: {step: compile, model: cnn.onnx, target: "cpu:native"}
+  validate: {engine: $compile, model: cnn.onnx}
+  how-well: {step: validate, engine: $compile, model: cnn.onnx, data: d.npz}
+  quantize: {model: cnn.onnx, data: d.npz}
+  search: {step: quantize, model: cnn.onnx, data: d.npz, latency: 4ms}
+  prune: {model: cnn.onnx, ratio: 30%}
+  untimed: {step: prune, model: cnn.onnx, ratio: 30%, no-timing: true}
+  bench: {engine: $compile}
+"""))
+        found = {each.name: _run.measured(each) for each in plan.steps}
+        self.assertEqual({"how-well", "search", "prune", "bench"}, {name for name, (alone, _) in found.items() if alone})
+        self.assertEqual({"how-well", "search", "prune", "bench", "here"}, {name for name, (_, machine) in found.items() if machine})
+
+    def test_accuracy_has_to_hold_for_the_whole_interval(self):
+        import numpy as np
+
+        rng = np.random.default_rng(0)
+        np.savez(self.folder / "d.npz", image=rng.random((200, 1, 28, 28), np.float32), labels=rng.integers(0, 10, 200))
+        text = "steps:\n  compile: {model: cnn.onnx, target: 'cpu:avx2'}\n  validate: {engine: $compile, model: cnn.onnx, data: d.npz, seconds: 0.01, LIMIT}\n"
+        for limit, reason in (("at_least: 1%", ""), ("drop: 10%", ""), ("at_least: 90%", "is worse"), ("at_least: 10%", "is not shown to hold")):
+            path = self.write(text.replace("LIMIT", limit))
+            if not reason:
+                self.assertIn("top1", pipeline.run(path)["steps"][1]["facts"])
+                continue
+            with self.assertRaisesRegex(tenon.CheckFailedError, f"the limit .* {reason}"):
+                pipeline.run(path)
 
 
 class Failing(PipelineTest):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 from typing import Optional
 
 from . import _abi
@@ -99,6 +101,22 @@ def take(status: int) -> Error:
 def check(status: Optional[int]) -> None:
     if status:
         raise take(status)
+
+
+def tell(error: Error, as_json: bool) -> None:
+    """Prints an error as the command line does: on stderr, and with --json as a document on stdout too."""
+    text = str(error).removesuffix(f" ({error.hint})").removeprefix(f"{error.id}: ")
+    if as_json:
+        document = {"schema": "tenon.error/1", "code": error.id, "exit": error.code, "message": text, "hint": error.hint}
+        print(json.dumps(document, indent=2))
+    lines = [printable(line) for line in text.split("\n")]
+    lines += [f"  try: {printable(error.hint)}"] * bool(error.hint) + [f"  see: tenon help {error.id}"]
+    print(f"error {error.id}: " + "\n".join(lines), file=sys.stderr)
+
+
+def printable(text: str) -> str:
+    """Without what moves a terminal's cursor or starts a line of a log."""
+    return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in text)
 
 
 def no_gradient(what: str) -> UnsupportedError:

@@ -19,7 +19,7 @@ import sys
 import zipfile
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from ._errors import BadInputError, Error, usage
+from ._errors import BadInputError, Error, tell, usage
 
 __all__ = ["Reference", "feature_columns", "ks", "psi"]
 
@@ -322,10 +322,7 @@ def main() -> int:
     try:
         report = Reference(_load(given.reference), bins=given.bins).compare(_load(given.window), false_alarms=given.false_alarms)
     except Error as error:
-        head = str(error).removesuffix(f" ({error.hint})").removeprefix(f"{error.id}: ")
-        if given.json:
-            print(json.dumps({"schema": "tenon.error/1", "code": error.id, "exit": error.code, "message": head, "hint": error.hint}, indent=2))
-        print(f"error {error.id}: {head}\n  try: {error.hint}\n  see: tenon help {error.id}", file=sys.stderr)
+        tell(error, given.json)
         return error.code
     if given.json:
         print(json.dumps(report, indent=2))

@@ -10,6 +10,7 @@ import time
 from typing import Any, Dict, Optional
 
 from .. import _errors
+from .._errors import printable
 from . import _builtin, _plan, _run, load, page
 from ._store import write_whole
 
@@ -54,11 +55,6 @@ class Progress:
         parts = [f"{printable(name)} {text}".strip() for name, (_, text) in list(self.running.items())[:3]]
         end = f", about {left:.0f} s" if left > 1 else ""
         print(f"\r\x1b[K[{event['ended']}/{event['steps']}] {'; '.join(parts)}{end}"[:160], end="", file=sys.stderr, flush=True)
-
-
-def printable(text: str) -> str:
-    """Without what moves a terminal's cursor or starts a line of a log."""
-    return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in text)
 
 
 def jobs(text: str) -> int:
@@ -117,7 +113,7 @@ def run(given: argparse.Namespace) -> int:
                 print(f"{row['name']}: {path}")
         print(f"{report['name']}: {report['executed']} steps ran, {report['cached']} had their results, {report['failed']} failed, {report['skipped']} were skipped; {report['seconds']:.1f} s")
     if error:
-        tell(error, False)
+        _errors.tell(error, False)
     return 1 if error else 0
 
 
@@ -132,16 +128,6 @@ def check(given: argparse.Namespace) -> int:
     return 0
 
 
-def tell(error: _errors.Error, as_json: bool) -> None:
-    head, hint = str(error), error.hint
-    message = head[: -len(hint) - 3] if hint and head.endswith(f" ({hint})") else head
-    message = message[len(error.id) + 2 :] if message.startswith(error.id) else message
-    if as_json:
-        print(json.dumps({"schema": "tenon.error/1", "code": error.id, "exit": error.code, "message": message, "hint": hint}, indent=2))
-    lines = "\n".join(printable(line) for line in message.split("\n"))
-    print(f"error {error.id}: {lines}" + (f"\n  try: {hint}" if hint else "") + f"\n  see: tenon help {error.id}", file=sys.stderr)
-
-
 def main() -> int:
     given = arguments().parse_args()
     try:
@@ -154,10 +140,10 @@ def main() -> int:
         return 6
     except OSError as error:  # of the work folder or the report; what steps meet is theirs
         text = f"cannot write '{error.filename}': {error.strerror}" if error.filename else str(error)
-        tell(_errors.usage("TN0103", text, "check the path, its permissions and the disk"), getattr(given, "json", False))
+        _errors.tell(_errors.usage("TN0103", text, "check the path, its permissions and the disk"), getattr(given, "json", False))
         return 2
     except _errors.Error as error:
-        tell(error, getattr(given, "json", False))
+        _errors.tell(error, getattr(given, "json", False))
         return error.code
     except KeyboardInterrupt:
         print("interrupted: run the same command again, what is done stays done", file=sys.stderr)

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Set
+from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Set, Tuple
 
 from . import _plan, _task
 from ._catalog import CALLABLE
@@ -118,7 +118,7 @@ class _Runner:
 
     def key(self, step: Planned) -> str:
         kind = step.step
-        alone, machine = measured(kind, step.options)
+        machine = measured(step)[1]
         code = [self.store.facts(os.path.realpath(path))[0] for path in (kind.source or _task.__file__, _builtin_file())[: 1 if kind.source else 2]]
         code += [self.store.facts(step.program[0].replace("{{", "{").replace("}}", "}"))[0]] if step.program else []
         options = {key: self._option_id(value) if key in kind.options and kind.options[key].kind == CALLABLE else value for key, value in step.options.items()}
@@ -200,7 +200,7 @@ class _Runner:
                 if states & {"failed", "skipped"}:
                     del waiting[step.name]
                     self._end(step, "skipped")
-                elif states <= {"done", "cached"} and len(self.running) < self.executor.ahead and not any(measured(each.step, each.options)[0] for each in self.running.values()):
+                elif states <= {"done", "cached"} and len(self.running) < self.executor.ahead and not any(measured(each)[0] for each in self.running.values()):
                     del waiting[step.name]
                     moved |= self._begin(step, ready_alone)
 
@@ -217,7 +217,7 @@ class _Runner:
             self.results[step.name] = found
             self._save(step, "cached")
             return True
-        if measured(step.step, step.options)[0]:
+        if measured(step)[0]:
             ready_alone.append(step)
         else:
             self._submit(step)
@@ -285,9 +285,11 @@ class _Runner:
                 "skipped": count["skipped"], "seconds": seconds, "jobs": self.executor.jobs, "machine": self.machine, "steps": rows}  # fmt: skip
 
 
-def measured(step: Any, options: Dict[str, Any]) -> Any:
-    """(whether nothing may run beside it, whether its result is this machine's) of a step with options."""
-    return tuple(each(options) if callable(each) else bool(each) for each in (step.alone, step.machine))
+def measured(step: Planned) -> Tuple[bool, bool]:
+    """(whether nothing may run beside it, whether its result is this machine's)."""
+    given = {**step.options, **step.inputs}
+    alone, machine = (each(given) if callable(each) else each for each in (step.step.alone, step.step.machine))
+    return bool(alone), bool(machine)
 
 
 def _builtin_file() -> str:
@@ -304,15 +306,7 @@ def _copy(store: Store, output: Dict[str, Any], target: str) -> None:
         return
     if os.path.isfile(target) and os.path.getsize(target) == output["bytes"] and store.facts(target)[0] == output["sha256"]:
         return
-    os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
-    temporary = f"{target}.{os.getpid()}.tmp"
-    try:
-        shutil.copyfile(source, temporary)
-        os.replace(temporary, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+    store.place(source, target)
 
 
 def _copy_several(store: Store, output: Dict[str, Any], target: str, source: str) -> None:
@@ -325,9 +319,7 @@ def _copy_several(store: Store, output: Dict[str, Any], target: str, source: str
         to = target if name == output["main"] else os.path.join(beside, inner)
         if os.path.isfile(to) and store.facts(to)[0] == one["sha256"]:
             continue
-        os.makedirs(os.path.dirname(to) or ".", exist_ok=True)
-        shutil.copyfile(os.path.join(base, name), f"{to}.{os.getpid()}.tmp")
-        os.replace(f"{to}.{os.getpid()}.tmp", to)
+        store.place(os.path.join(base, name), to)
 
 
 def error_of(report: Dict[str, Any]) -> Optional[Exception]:

@@ -11,6 +11,7 @@ Any number of processes may use one folder: whatever appears, appears by a renam
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -194,6 +195,24 @@ class Store:
             with contextlib.suppress(OSError):
                 os.unlink(path)
             os.close(handle)
+
+    def place(self, source: str, target: str) -> None:
+        """A copy that appears complete. It is written in the work folder, so that a killed process leaves nothing beside the target, if that is on the same file system."""
+        os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
+        key = f"save-{digest(os.path.abspath(target))[:32]}"
+        with self.lock(key):
+            folder = self.path("running", key)
+            os.makedirs(folder, exist_ok=True)
+            try:
+                shutil.copyfile(source, os.path.join(folder, "copy"))
+                os.replace(os.path.join(folder, "copy"), target)
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                shutil.copyfile(source, f"{target}.{os.getpid()}.tmp")
+                os.replace(f"{target}.{os.getpid()}.tmp", target)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def sweep(self) -> None:
         """Removes folders of steps that were killed and that nobody works on."""
