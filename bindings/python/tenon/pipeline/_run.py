@@ -16,7 +16,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Set, Tuple
 
-from . import _plan, _task
+from . import _builtin, _plan, _task
 from ._catalog import CALLABLE
 from ._faults import StepError, failed
 from ._plan import Plan, Planned
@@ -118,13 +118,14 @@ class _Runner:
 
     def key(self, step: Planned) -> str:
         kind = step.step
-        machine = measured(step)[1]
-        code = [self.store.facts(os.path.realpath(path))[0] for path in (kind.source or _task.__file__, _builtin_file())[: 1 if kind.source else 2]]
-        code += [self.store.facts(step.program[0].replace("{{", "{").replace("}}", "}"))[0]] if step.program else []
+        sources = [kind.source] if kind.source else [_task.__file__, _builtin.__file__]
+        sources += [step.program[0].replace("{{", "{").replace("}}", "}")] if step.program else []
+        code = [self.store.facts(os.path.realpath(path))[0] for path in sources]
         options = {key: self._option_id(value) if key in kind.options and kind.options[key].kind == CALLABLE else value for key, value in step.options.items()}
-        origins = self.origins(step) if kind.name == "package" else None
+        # A package has the names of steps; a registry's path is relative to the pipeline's folder.
+        more = {"package": self.origins(step), "push": os.path.abspath(self.plan.folder)}.get(kind.name)
         return digest({"format": FORMAT, "step": [kind.name, kind.symbol, code], "program": step.program[1:], "inputs": self.input_ids(step), "options": options,
-                       "outputs": step.outputs, "origins": origins, "tool": self.identity, "machine": self.machine if machine else None})  # fmt: skip
+                       "outputs": step.outputs, "more": more, "tool": self.identity, "machine": self.machine if measured(step)[1] else None})  # fmt: skip
 
     def _option_id(self, function: Dict[str, str]) -> List[str]:
         """A function by its name and the content of its file."""
@@ -143,7 +144,8 @@ class _Runner:
         marks += [mark for path in step.depends for mark in self.content(path)[1]]
         task = {
             "key": key, "name": step.name, "step": step.step.name, "work": self.store.folder, "folder": os.path.abspath(self.plan.folder), "tool": self.tool,
-            "outputs": step.outputs, "timeout": step.timeout, "marks": marks, "inputs": list(dict.fromkeys(each for name in sorted(paths) for each in paths[name])), "origins": self.origins(step), "arguments": arguments, "again": self._runs_anyway(step),
+            "outputs": step.outputs, "timeout": step.timeout, "marks": marks, "inputs": list(dict.fromkeys(each for name in sorted(paths) for each in paths[name])), "origins": self.origins(step),
+            "arguments": arguments, "again": self._runs_anyway(step),
             "threads": max(1, len(os.sched_getaffinity(0)) // self.executor.jobs), "tool_version": self.version(),
         }  # fmt: skip
         if step.step.program:
@@ -290,12 +292,6 @@ def measured(step: Planned) -> Tuple[bool, bool]:
     given = {**step.options, **step.inputs}
     alone, machine = (each(given) if callable(each) else each for each in (step.step.alone, step.step.machine))
     return bool(alone), bool(machine)
-
-
-def _builtin_file() -> str:
-    from . import _builtin
-
-    return _builtin.__file__
 
 
 def _copy(store: Store, output: Dict[str, Any], target: str) -> None:
