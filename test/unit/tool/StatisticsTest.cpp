@@ -4,6 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
+#include <random>
+
+#include <cmath>
+
 namespace tenon::tool {
 namespace {
 
@@ -36,6 +42,55 @@ TEST(Statistics, RatioIsOtherOverOwnAndItsIntervalHoldsIt) {
   EXPECT_LT(ratio.high, 2.7);
   EXPECT_TRUE(ratio.differs());
   EXPECT_FALSE(compareLatency(own, own).differs());
+}
+
+/// Times of two equal engines on a machine whose speed wanders for many runs at a time.
+TEST(Statistics, EstimatesOfDisturbedRuns) {
+  std::mt19937_64 random(7);
+  std::normal_distribution<double> normal;
+  int medians = 0, means = 0;
+  constexpr int kTrials = 200;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    std::vector<double> own, other;
+    double slowness = 0;
+    for (int i = 0; i < 1000; ++i) {
+      slowness = 0.95 * slowness + 0.1 * normal(random);
+      own.push_back(std::exp(slowness + 0.05 * normal(random)));
+      slowness = 0.95 * slowness + 0.1 * normal(random);
+      other.push_back(std::exp(slowness + 0.05 * normal(random)));
+    }
+    Estimate median = estimateQuantileRatio(own, other, 0.5), mean = estimateMeanRatio(own, other);
+    medians += median.low > 1 || median.high < 1;
+    means += mean.low > 1 || mean.high < 1;
+    EXPECT_LT(median.high / median.low, 1.2);
+  }
+  EXPECT_LE(medians, kTrials / 10);
+  EXPECT_LE(means, kTrials / 10);
+}
+
+TEST(Statistics, EstimatesFindWhatDiffers) {
+  std::mt19937_64 random(8);
+  std::normal_distribution<double> normal;
+  std::vector<double> own, slower;
+  for (int i = 0; i < 2000; ++i) {
+    own.push_back(std::exp(0.1 * normal(random)));
+    slower.push_back(1.1 * std::exp(0.1 * normal(random)));
+  }
+  Estimate ratio = estimateQuantileRatio(own, slower, 0.5);
+  EXPECT_TRUE(ratio.low > 1.07 && ratio.high < 1.13 && ratio.low < ratio.value && ratio.value < ratio.high);
+  EXPECT_GT(estimateQuantileRatio(own, slower, 0.99).low, 1);
+  Estimate median = estimateQuantile(own, 0.5), mean = estimateMean(own);
+  EXPECT_TRUE(median.low < 1.01 && median.high > 0.99 && median.high - median.low < 0.05);
+  EXPECT_NEAR(std::exp(0.005), mean.value, 0.01);
+}
+
+TEST(Statistics, EstimatesOfFewRuns) {
+  std::vector<double> times(499, 1.0), few(9, 1.0);
+  EXPECT_TRUE(std::isnan(estimateQuantile(times, 0.99).low)) << "fewer than five lie beyond it";
+  EXPECT_EQ(1, estimateQuantile(times, 0.5).low);
+  EXPECT_TRUE(std::isnan(estimateMean(few).high));
+  times.push_back(1);
+  EXPECT_EQ(1, estimateQuantile(times, 0.99).high);
 }
 
 } // namespace

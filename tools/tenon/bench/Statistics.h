@@ -32,15 +32,16 @@ struct RatioSummary {
 
 RatioSummary compareLatency(std::span<const double> own, std::span<const double> other);
 
-/// A number with its 95 % interval. Runs disturb those after them, so blocks of runs are resampled rather than runs
-/// (Künsch, Annals of Statistics 17, 1989), and of two engines that ran in turn the same blocks.
+/// A number with its 95 % interval, by batch means (Schmeiser, Operations Research 30, 1982): what disturbs a machine lasts
+/// longer than a run, so runs are not independent, but ten batches of them in a row nearly are. Of two engines that ran in
+/// turn the same batches. The ends are not numbers where there are fewer than ten runs.
 struct Estimate {
   double value = 0;
   double low = 0;
   double high = 0;
 };
 
-/// The value below which `fraction` of the times lie. The ends are not numbers where fewer than five times lie beyond it.
+/// The value below which `fraction` of the times lie. The ends are not numbers either where fewer than five times lie beyond it.
 Estimate estimateQuantile(std::span<const double> times, double fraction);
 Estimate estimateMean(std::span<const double> times);
 /// Of `other` by that of `own`; the two are as many, measured in turn.
