@@ -57,9 +57,9 @@ def call(arguments):
 
 
 def problems(options):
-    for shape in PRODUCTS[:options.products]:
+    for shape in PRODUCTS[::max(1, len(PRODUCTS) // options.products)][:options.products]:
         yield f"product {' x '.join(map(str, shape))}", product(*shape)
-    for shape in CONVOLUTIONS[:options.convolutions]:
+    for shape in CONVOLUTIONS[::max(1, len(CONVOLUTIONS) // options.convolutions)][:options.convolutions]:
         channels, filters, size, kernel, stride, groups = shape
         yield f"convolution {channels} -> {filters}, {size} x {size}, {kernel} x {kernel} / {stride}, {groups} groups", convolution(*shape)
 

@@ -23,19 +23,21 @@ constexpr const char *kFile = "records", *kLock = "lock";
 /// A record takes about a kilobyte.
 constexpr uint64_t kMostBytes = uint64_t{256} << 20;
 
-Status noStore(const std::string &path, std::string_view why) {
-  return Status::error(ErrorId::BadTuningStore, strCat("'", path, "' ", why),
-                       "name another store with --store, or remove it");
+constexpr std::string_view kOtherStore = "name another store with --store, or remove it";
+
+Status noStore(const std::string &path, std::string_view why, std::string_view hint = kOtherStore) {
+  return Status::error(ErrorId::BadTuningStore, strCat("'", path, "' ", why), hint);
 }
 
-Result<Records> parse(std::string_view text, const std::string &path) {
+Result<Records> parse(std::string_view text, const std::string &path,
+                      std::string_view hint = kOtherStore) {
   Records found;
   if (kHeader.starts_with(text)) {
     found.isTorn = !text.empty() && text.size() < kHeader.size();
     return found;
   }
   if (!text.starts_with(kHeader)) {
-    return noStore(path, "holds no tuning records of this format");
+    return noStore(path, "holds no tuning records of this format", hint);
   }
   text.remove_prefix(kHeader.size());
   for (size_t number = 1; !text.empty(); ++number) {
@@ -118,7 +120,8 @@ Result<Records> readStore(const std::string &folder) {
 Result<Records> readRecords(const std::string &path) {
   TENON_ASSIGN(FileReader file, FileReader::open(path));
   TENON_ASSIGN(std::string text, readAll(file.descriptor(), path));
-  return text.empty() ? noStore(path, "holds no tuning records of this format") : parse(text, path);
+  constexpr std::string_view hint = "give a file that tenon cache export wrote";
+  return text.empty() ? noStore(path, "is empty", hint) : parse(text, path, hint);
 }
 
 Status exportRecords(const std::vector<Record> &records, const std::string &path) {

@@ -139,6 +139,16 @@ class Running(unittest.TestCase):
             tenon.accuracy(self.engine, {"x": x[:, :7], "labels": labels})
         self.assertEqual(caught.exception.id, "TN0113")
 
+    def test_tune(self):
+        with tempfile.TemporaryDirectory() as folder:
+            output = pathlib.Path(folder) / "tuned.tenon"
+            options = {"shapes": ["x:64x8"], "store": pathlib.Path(folder) / "store", "seconds": 30, "allow_noise": True}
+            first = tenon.tune(MODELS / "linear.onnx", output, **options)
+            self.assertGreaterEqual(first["measured"], 1)
+            self.assertEqual(tenon.tune(MODELS / "linear.onnx", **options)["measured"], 0)
+            x = np.random.default_rng(1).standard_normal((64, 8), np.float32)
+            self.expect(x, tenon.load(output)(x))
+
     def test_data_of_any_name_and_of_a_generator(self):
         """An input may have the name of an argument of numpy's, and samples need not fit into memory together."""
         result = tenon.accuracy([self.engine, MODELS / "linear.onnx"], {"file": np.ones((3, 8), np.float32)}, metric="relative", seconds=0.01)

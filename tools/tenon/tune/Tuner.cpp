@@ -28,6 +28,8 @@ constexpr size_t kMostDisturbed = 3;
 constexpr uint64_t kMostOtherBytes = uint64_t{64} << 20;
 constexpr int kPasses = 5;
 constexpr double kCompareSeconds = 2;
+/// Of a run, what a problem must take to be raced: no gain in less is seen.
+constexpr double kLeastShare = 0.001;
 /// Of its time, by which a tuned engine must be slower to be withdrawn.
 constexpr double kNoise = 1.01;
 
@@ -122,7 +124,10 @@ public:
         own.seconds += labelSeconds[label] / regionsOfLabel[label];
       }
       tuning::Knowledge::Answer answer = knowledge.find(problem.problem, std::vector{problem.level});
-      if (!problem.skipped.empty()) {
+      if (problem.skipped.empty() && own.seconds < kLeastShare * result.runSeconds) {
+        own.why = fmt::format("it takes less than {} % of a run", kLeastShare * 100);
+      }
+      if (!own.why.empty()) {
         own.state = ProblemState::Skipped;
       } else if (answer.record && !request.measuresAgain) {
         own.state = ProblemState::Known;
