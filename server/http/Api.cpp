@@ -87,11 +87,15 @@ void HttpReply::compress(Encoding encoding) {
   if (encoding == Encoding::Identity || bytes() < kLeastCompressed) {
     return;
   }
-  Compressor compressor(encoding);
   std::string compressed;
-  compressor.append(body, tensors.empty(), compressed);
-  for (Bytes &tensor : tensors) {
-    compressor.append(textOf(tensor), &tensor == &tensors.back(), compressed);
+  try {
+    Compressor compressor(encoding);
+    compressor.append(body, tensors.empty(), compressed);
+    for (Bytes &tensor : tensors) {
+      compressor.append(textOf(tensor), &tensor == &tensors.back(), compressed);
+    }
+  } catch (const std::bad_alloc &) {
+    return; // it goes as it is
   }
   body = std::move(compressed);
   tensors.clear();
@@ -125,6 +129,17 @@ std::shared_ptr<Job> Api::perform(const HttpRequest &request, std::function<void
   }
   case Operation::RepositoryUnload:
     models.unload(request.match.model, std::move(onStatus));
+    return nullptr;
+  case Operation::ModelTraffic:
+  case Operation::ModelRollback:
+    if (request.match.route->method == Method::Post) {
+      bool isRollback = request.match.route->operation == Operation::ModelRollback;
+      Result<Traffic> traffic = isRollback ? Traffic() : parseTraffic(request.body);
+      Status status = !traffic.isOk() ? traffic.takeStatus() : isRollback ? models.rollback(request.match.model) : models.setTraffic(request.match.model, std::move(*traffic));
+      onReply(status.isOk() ? jsonReply(describeTraffic(models, request.match.model)) : errorReply(status));
+      return nullptr;
+    }
+    onReply(performNow(request));
     return nullptr;
   case Operation::ModelMetadata:
   case Operation::ModelConfig: {
@@ -165,6 +180,8 @@ HttpReply Api::performNow(const HttpRequest &request) {
     bool isConfig = match.route->operation == Operation::ModelConfig;
     return jsonReply(isConfig ? describeConfig(**asked) : describeModel(models, **asked));
   }
+  case Operation::ModelTraffic:
+    return jsonReply(describeTraffic(models, match.model));
   case Operation::ModelStatistics:
     return resultReply(describeStatistics(models, match.model, match.version));
   case Operation::RepositoryIndex: {
@@ -192,7 +209,12 @@ HttpReply Api::performNow(const HttpRequest &request) {
 }
 
 std::shared_ptr<Job> Api::infer(const HttpRequest &request, std::function<void(HttpReply)> onReply) {
-  Result<InferRequest> parsed = parseInferRequest(request.body, request.jsonBytes);
+  Result<InferRequest> parsed = Status::error(ErrorId::OutOfMemory, "no memory for the request", "send tensors as binary data, or fewer requests at once");
+  try {
+    parsed = parseInferRequest(request.body, request.jsonBytes);
+  } catch (const std::bad_alloc &) {
+    // The others are served on.
+  }
   if (parsed.isOk() && parsed->listBytes() > request.mostLists) {
     parsed = Status::error(ErrorId::QueueFull, "the requests that wait take all memory that they may", "try again later, or send tensors as binary data");
   }

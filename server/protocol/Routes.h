@@ -28,6 +28,8 @@ enum class Operation : uint8_t {
   RepositoryIndex,
   RepositoryLoad,
   RepositoryUnload,
+  ModelTraffic,
+  ModelRollback,
   TraceSetting,
   Logging,
   SharedMemory,
