@@ -2,14 +2,13 @@
 
 #include "server/scheduler/Traffic.h"
 
-#include "runtime/tensors/Tensor.h"
+#include "server/ipc/TensorDifference.h"
 #include "server/scheduler/Models.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 namespace tenon::server {
 namespace {
@@ -20,45 +19,34 @@ constexpr size_t kMostHistory = 100;
 
 Status badTraffic(std::string_view what, std::string_view hint = {}) { return Status::error(ErrorId::BadTraffic, what, hint); }
 
-/// Compares an output of two results; the largest difference goes to `difference`.
-bool isEqual(const ModelPort &port, const InferResult &a, const InferResult &b, size_t i, double &difference) {
-  const TensorPlace &place = a.outputs[i], &other = b.outputs[i];
-  if (place.dims != other.dims || place.bytes != other.bytes) {
-    difference = HUGE_VAL;
-    return false;
+Result<Tensor> outputOf(const ModelPort &port, const InferResult &result, size_t i) {
+  const TensorPlace &place = result.outputs[i];
+  TENON_ASSIGN(Tensor tensor, Tensor::create(port.name, port.dtype, place.dims));
+  std::copy_n(result.slab->memory->data() + place.offset, place.bytes, tensor.data.data());
+  return tensor;
+}
+
+/// Of an output of two results; infinite where they cannot be compared.
+TensorDifference compareOutput(const InferResult &served, const InferResult &shadow, size_t i) {
+  constexpr TensorDifference kNotComparable = {true, HUGE_VAL};
+  const std::vector<ModelPort> &ports = served.version->ports.outputs, &others = shadow.version->ports.outputs;
+  bool fits = i < others.size() && others[i].name == ports[i].name && others[i].dtype == ports[i].dtype && served.outputs[i].dims == shadow.outputs[i].dims;
+  if (!fits) {
+    return kNotComparable;
   }
-  const std::byte *ours = a.slab->memory->data() + place.offset, *theirs = b.slab->memory->data() + other.offset;
-  if (place.bytes == 0 || std::memcmp(ours, theirs, place.bytes) == 0) {
-    return true;
-  }
-  Result<Tensor> first = Tensor::create("", port.dtype, place.dims), second = Tensor::create("", port.dtype, place.dims);
-  if (!isNumeric(port.dtype) || !first.isOk() || !second.isOk()) {
-    difference = HUGE_VAL;
-    return false;
-  }
-  std::memcpy(first->data.data(), ours, place.bytes);
-  std::memcpy(second->data.data(), theirs, place.bytes);
-  for (int64_t at = 0; at < first->elements(); ++at) {
-    double left = elementAsDouble(*first, at), right = elementAsDouble(*second, at);
-    bool isSame = left == right || (std::isnan(left) && std::isnan(right));
-    double here = isSame ? 0 : std::abs(left - right);
-    difference = std::max(difference, std::isnan(here) ? HUGE_VAL : here);
-  }
-  return false;
+  Result<Tensor> ours = outputOf(ports[i], served, i), theirs = outputOf(others[i], shadow, i);
+  return ours.isOk() && theirs.isOk() ? differenceOf(*ours, *theirs) : kNotComparable;
 }
 
 void count(ShadowStatistics &statistics, const InferResult &served, const InferResult &shadow) {
   ++statistics.compared;
   bool isSame = true;
-  const std::vector<ModelPort> &ports = served.version->ports.outputs, &others = shadow.version->ports.outputs;
-  for (size_t i = 0; i < ports.size(); ++i) {
-    ShadowDifference &output = statistics.outputs[ports[i].name];
-    double difference = 0;
-    bool hasOther = i < others.size() && others[i].name == ports[i].name && others[i].dtype == ports[i].dtype;
-    bool here = hasOther && isEqual(ports[i], served, shadow, i, difference);
-    output.different += !here;
-    output.largest = std::max(output.largest, hasOther ? difference : HUGE_VAL);
-    isSame = isSame && here;
+  for (size_t i = 0; i < served.outputs.size(); ++i) {
+    TensorDifference difference = compareOutput(served, shadow, i);
+    ShadowDifference &output = statistics.outputs[served.version->ports.outputs[i].name];
+    output.different += difference.isAny;
+    output.largest = std::max(output.largest, difference.largest);
+    isSame = isSame && !difference.isAny;
   }
   statistics.different += !isSame;
 }
