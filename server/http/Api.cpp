@@ -36,6 +36,17 @@ void Api::perform(const RouteMatch &match, std::string_view text, std::function<
   case Operation::RepositoryUnload:
     models.unload(match.model, std::move(onStatus));
     return;
+  case Operation::ModelTraffic:
+  case Operation::ModelRollback:
+    if (match.route->method == Method::Post) {
+      bool isRollback = match.route->operation == Operation::ModelRollback;
+      Result<Traffic> traffic = isRollback ? Traffic() : parseTraffic(text);
+      Status status = !traffic.isOk() ? traffic.takeStatus() : isRollback ? models.rollback(match.model) : models.setTraffic(match.model, std::move(*traffic));
+      onAnswer(status.isOk() ? Result<std::string>(describeTraffic(models, match.model)) : Result<std::string>(std::move(status)));
+      return;
+    }
+    onAnswer(answer(match, text));
+    return;
   case Operation::ModelMetadata:
   case Operation::ModelConfig: {
     Result<std::shared_ptr<Version>> asked = models.find(match.model, match.version);
@@ -73,6 +84,8 @@ Result<std::string> Api::answer(const RouteMatch &match, std::string_view text) 
     TENON_TRY(models.readiness(*asked));
     return asksReady ? R"({"ready":true})" : match.route->operation == Operation::ModelConfig ? describeConfig(*asked) : describeModel(models, *asked);
   }
+  case Operation::ModelTraffic:
+    return describeTraffic(models, match.model);
   case Operation::ModelStatistics:
     return describeStatistics(models, match.model, match.version);
   case Operation::RepositoryIndex: {

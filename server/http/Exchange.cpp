@@ -43,7 +43,12 @@ Result<HttpReply> inferReply(InferResult result, const InferRequest &request) {
 }
 
 std::shared_ptr<Job> infer(Api &api, const HttpRequest &request, std::function<void(HttpReply)> onReply) {
-  Result<InferRequest> parsed = parseInferRequest(request.body, request.jsonBytes);
+  Result<InferRequest> parsed = Status::error(ErrorId::OutOfMemory, "no memory for the request", "send tensors as binary data, or fewer requests at once");
+  try {
+    parsed = parseInferRequest(request.body, request.jsonBytes);
+  } catch (const std::bad_alloc &) {
+    // The others are served on.
+  }
   if (parsed.isOk() && parsed->listBytes() > request.mostLists) {
     parsed = Status::error(ErrorId::QueueFull, "the requests that wait take all memory that they may", "try again later, or send tensors as binary data");
   }
@@ -82,11 +87,15 @@ void HttpReply::compress(Encoding encoding) {
   if (encoding == Encoding::Identity || bytes() < kLeastCompressed) {
     return;
   }
-  Compressor compressor(encoding);
   std::string compressed;
-  compressor.append(body, tensors.empty(), compressed);
-  for (Bytes &tensor : tensors) {
-    compressor.append(textOf(tensor), &tensor == &tensors.back(), compressed);
+  try {
+    Compressor compressor(encoding);
+    compressor.append(body, tensors.empty(), compressed);
+    for (Bytes &tensor : tensors) {
+      compressor.append(textOf(tensor), &tensor == &tensors.back(), compressed);
+    }
+  } catch (const std::bad_alloc &) {
+    return; // it goes as it is
   }
   body = std::move(compressed);
   tensors.clear();

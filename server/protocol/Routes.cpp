@@ -31,6 +31,9 @@ constexpr Route kRoutes[] = {
     {Post, "v2/repository/index", Role::Read, Operation::RepositoryIndex},
     {Post, "v2/repository/models/{model}/load", Role::Admin, Operation::RepositoryLoad},
     {Post, "v2/repository/models/{model}/unload", Role::Admin, Operation::RepositoryUnload},
+    {Get, "v2/repository/models/{model}/traffic", Role::Read, Operation::ModelTraffic},
+    {Post, "v2/repository/models/{model}/traffic", Role::Admin, Operation::ModelTraffic},
+    {Post, "v2/repository/models/{model}/rollback", Role::Admin, Operation::ModelRollback},
     {Get, "v2/trace/setting", Role::Read, Operation::TraceSetting},
     {Post, "v2/trace/setting", Role::Admin, Operation::TraceSetting},
     {Get, "v2/models/{model}/trace/setting", Role::Read, Operation::TraceSetting},
@@ -199,7 +202,7 @@ std::string_view nameOf(Role role) {
 std::string_view nameOf(Operation operation) {
   constexpr std::string_view kNames[] = {
       "ServerLive",      "ServerReady",    "ServerMetadata",   "ModelReady",   "ModelMetadata", "ModelConfig",  "ModelStatistics", "ModelInfer",
-      "RepositoryIndex", "RepositoryLoad", "RepositoryUnload", "TraceSetting", "Logging",       "SharedMemory", "Metrics",
+      "RepositoryIndex", "RepositoryLoad", "RepositoryUnload", "ModelTraffic", "ModelRollback", "TraceSetting", "Logging",       "SharedMemory", "Metrics",
       "ModelStreamInfer", "HealthCheck", "HealthWatch"};
   return kNames[static_cast<size_t>(operation)];
 }

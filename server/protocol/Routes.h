@@ -29,6 +29,8 @@ enum class Operation : uint8_t {
   RepositoryIndex,
   RepositoryLoad,
   RepositoryUnload,
+  ModelTraffic,
+  ModelRollback,
   TraceSetting,
   Logging,
   SharedMemory,

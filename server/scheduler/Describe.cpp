@@ -3,11 +3,13 @@
 #include "server/scheduler/Describe.h"
 
 #include "server/protocol/DataType.h"
+#include "server/protocol/Json.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 
 namespace tenon::server {
 namespace {
@@ -282,6 +284,50 @@ std::string describeIndex(const Models &models, bool onlyReady) {
     }
   }
   return textOf(list);
+}
+
+std::string describeTraffic(const Models &models, const std::string &model) {
+  const TrafficState &state = models.all().at(model).traffic;
+  Json weights = Json::object(), outputs = Json::object();
+  for (const auto &[version, weight] : state.now.weights) {
+    weights[std::to_string(version)] = weight;
+  }
+  for (const auto &[name, output] : state.shadow.outputs) {
+    Json largest = std::isfinite(output.largest) ? Json(output.largest) : Json("not comparable");
+    outputs[name] = {{"different", output.different}, {"largest_difference", largest}};
+  }
+  Json value = {{"weights", weights}};
+  if (state.now.shadow) {
+    value["shadow"] = std::to_string(*state.now.shadow);
+    value["shadow_stats"] = {{"compared", state.shadow.compared}, {"different", state.shadow.different}, {"failed", state.shadow.failed}, {"dropped", state.shadow.dropped}, {"outputs", outputs}};
+  }
+  return textOf(value);
+}
+
+Result<Traffic> parseTraffic(std::string_view text) {
+  auto bad = [](std::string_view what) { return Status::error(ErrorId::BadTraffic, what, R"(for example {"weights": {"1": 90, "2": 10}, "shadow": "3"})"); };
+  nlohmann::json value;
+  TENON_TRY(parseJson(text.empty() ? "{}" : text, value));
+  if (!value.is_object()) {
+    return bad("a split of traffic is not an object");
+  }
+  Traffic traffic;
+  for (const auto &[key, member] : value.items()) {
+    if (key == "weights" && member.is_object()) {
+      for (const auto &[version, weight] : member.items()) {
+        std::optional<int64_t> number = versionNumber(version);
+        if (!number || !weight.is_number_integer()) {
+          return bad(fmt::format("the weight of version '{}' is not a whole number of a version", version.substr(0, 64)));
+        }
+        traffic.weights[*number] = weight.get<int64_t>();
+      }
+    } else if (key == "shadow" && member.is_string() && versionNumber(member.get<std::string>())) {
+      traffic.shadow = versionNumber(member.get<std::string>());
+    } else {
+      return bad(fmt::format("'{}' is neither the weights of versions nor a shadow", key.substr(0, 64)));
+    }
+  }
+  return traffic;
 }
 
 std::string describeMetrics(const Models &models) {

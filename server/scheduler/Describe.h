@@ -21,6 +21,11 @@ std::string describeBatching(const Version &version);
 Result<std::string> describeStatistics(const Models &models, const std::string &model, const std::string &version);
 /// The repository's index: each version with its state and the reason of a failed load. Only those that are ready if `onlyReady`.
 std::string describeIndex(const Models &models, bool onlyReady);
+/// {"weights": {...}, "shadow": ..., "shadow_stats": {...}}: how requests of the model that name no version are split, and what its
+/// shadow gave.
+std::string describeTraffic(const Models &models, const std::string &model);
+/// A split as a client sends it, {"weights": {"1": 90, "2": 10}, "shadow": "3"}; TN0852.
+Result<Traffic> parseTraffic(std::string_view text);
 /// Text of the exposition format 0.0.4 of Prometheus. Source: its documentation, "Exposition formats".
 std::string describeMetrics(const Models &models);
 

@@ -181,6 +181,9 @@ void Models::handle(ControlMessage message) {
     return; // an answer that nobody asked for, of a worker that engines may have taken over: a version that runs stays as it is
   }
   sentKey = 0;
+  if (!std::exchange(hasLookedAtWorker, true) && !worker->isConfined()) {
+    options.log("the kernel refuses a filter of system calls: the worker process has the rights of the server");
+  }
   loadAnswered(std::move(message));
   sendNextLoad();
 }

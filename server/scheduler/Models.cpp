@@ -17,6 +17,10 @@ Status noVersion(const std::string &model, const std::string &version) {
 
 } // namespace
 
+Status noModel(const std::string &name) {
+  return Status::error(ErrorId::NoSuchModel, fmt::format("there is no model '{}'", name), "v2/repository/index lists the models");
+}
+
 Models::Models(boost::asio::any_io_executor executor, std::unique_ptr<ModelSource> source, ModelsOptions options)
     : executor(executor), source(std::move(source)), options(std::move(options)), restart(executor), deadline(executor) {}
 
@@ -90,7 +94,7 @@ void Models::load(const std::string &name, std::function<void(Status)> onEnd) {
 void Models::unload(const std::string &name, std::function<void(Status)> onEnd) {
   std::map<std::string, Model>::iterator found = models.find(name);
   if (found == models.end()) {
-    onEnd(Status::error(ErrorId::NoSuchModel, fmt::format("there is no model '{}'", name), "v2/repository/index lists the models"));
+    onEnd(noModel(name));
     return;
   }
   found->second.problem = Status::ok();
@@ -141,7 +145,7 @@ bool Models::isReady() const {
 Result<std::shared_ptr<Version>> Models::find(const std::string &model, const std::string &version) const {
   std::map<std::string, Model>::const_iterator found = models.find(model);
   if (found == models.end()) {
-    return Status::error(ErrorId::NoSuchModel, fmt::format("there is no model '{}'", model), "v2/repository/index lists the models");
+    return noModel(model);
   }
   const std::map<int64_t, std::shared_ptr<Version>> &versions = found->second.versions;
   if (version.empty() && versions.empty()) {

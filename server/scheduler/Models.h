@@ -4,6 +4,7 @@
 #pragma once
 
 #include "server/scheduler/ModelSource.h"
+#include "server/scheduler/Traffic.h"
 #include "server/scheduler/Version.h"
 
 #include <boost/asio/any_io_executor.hpp>
@@ -30,6 +31,7 @@ struct ModelsOptions {
 struct Model {
   std::string name;
   Status problem; ///< of the last load, and of the source or the configuration
+  TrafficState traffic;
   std::map<int64_t, std::shared_ptr<Version>> versions;
 };
 
@@ -46,6 +48,11 @@ public:
   void load(const std::string &name, std::function<void(Status)> onEnd);
   /// Takes no more requests for the model, and forgets it when those that it has are answered.
   void unload(const std::string &name, std::function<void(Status)> onEnd);
+
+  /// Splits the requests of a model that name no version; TN0810, TN0852.
+  Status setTraffic(const std::string &name, Traffic traffic);
+  /// Back to the traffic before the last change, or else to the version before the one that answers; nothing is loaded for it. TN1012.
+  Status rollback(const std::string &name);
 
   /// Queues a request. Null, and nothing is called, where the error is given.
   Result<std::shared_ptr<Job>> submit(const std::string &model, const std::string &version, InferRequest request, std::function<void(Result<InferResult>)> onEnd);
@@ -132,6 +139,11 @@ private:
   /// Answers the jobs of a stack that ran well.
   void answer(Version &version, Instance &instance, const std::vector<TensorPlace> &outputs);
   void end(const std::shared_ptr<Job> &job, Result<InferResult> result);
+  /// The version whose turn it is; null where there is no split, or none of its versions.
+  std::shared_ptr<Version> chooseByTraffic(const std::string &name);
+  /// Has the model's shadow, if there is one, compute the job's request too.
+  void beginShadow(const std::shared_ptr<Job> &job);
+  void enqueue(const std::shared_ptr<Job> &job);
   /// Whether the queue has room for the job; TN0812.
   Status admit(const Version &version, const Job &job) const;
   /// Of a job that begins to wait, by its request and the model's policy.
@@ -155,10 +167,14 @@ private:
   uint64_t starts = 0;
   uint64_t evicted = 0;
   bool waitsForRoom = false;
+  bool hasLookedAtWorker = false; ///< whether it is confined
   Clock::time_point lastStart;
   bool draining = false;
   /// After a crash that may be of a load or of a run: nothing runs until all loads have ended.
   bool runsAfterLoads = false;
 };
+
+/// TN0810.
+Status noModel(const std::string &name);
 
 } // namespace tenon::server

@@ -29,7 +29,10 @@ Result<std::shared_ptr<Job>> Models::submit(const std::string &model, const std:
   }
   std::shared_ptr<Job> job = std::make_shared<Job>();
   job->arrival = Clock::now();
-  TENON_ASSIGN(job->version, find(model, version));
+  job->version = version.empty() ? chooseByTraffic(model) : nullptr;
+  if (!job->version) {
+    TENON_ASSIGN(job->version, find(model, version));
+  }
   Version &target = *job->version;
   bool isBetweenWorkers = target.state == VersionState::Loading && target.isKnown();
   if (!isBetweenWorkers && !target.isServing()) {
@@ -48,13 +51,20 @@ Result<std::shared_ptr<Job>> Models::submit(const std::string &model, const std:
     return problem;
   }
   job->onEnd = std::move(onEnd);
-  target.queue.push(job);
-  target.lastUse = job->arrival;
+  if (version.empty()) {
+    beginShadow(job);
+  }
+  enqueue(job);
+  return job;
+}
+
+void Models::enqueue(const std::shared_ptr<Job> &job) {
+  job->version->queue.push(job);
+  job->version->lastUse = job->arrival;
   setDeadline(job);
   wake(job->version);
   // Later: the caller must have the job before it ends.
   boost::asio::post(executor, [this, version = job->version] { dispatch(*version); });
-  return job;
 }
 
 Status Models::admit(const Version &version, const Job &job) const {

@@ -48,6 +48,7 @@ struct Job {
   InferRequest request;
   std::shared_ptr<Version> version;
   std::function<void(Result<InferResult>)> onEnd; ///< called once
+  std::vector<std::vector<std::byte>> owned; ///< what the request refers to, where no caller keeps it
   Clock::time_point arrival;
   std::vector<size_t> order; ///< of the model's inputs in the request's
   uint64_t rows = 1;

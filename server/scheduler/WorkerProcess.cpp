@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <csignal>
+#include <fstream>
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -145,6 +146,17 @@ void WorkerProcess::send(const ControlMessage &message) {
   if (process > 0 && !sendControl(socket.native_handle(), message).isOk()) {
     kill(process, SIGKILL);
   }
+}
+
+bool WorkerProcess::isConfined() const {
+  std::ifstream status(fmt::format("/proc/{}/status", process));
+  std::string line;
+  while (std::getline(status, line)) {
+    if (line.starts_with("Seccomp:")) {
+      return line.ends_with("2"); // filter mode
+    }
+  }
+  return false;
 }
 
 void WorkerProcess::awaitMessage() {

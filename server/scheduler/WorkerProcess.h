@@ -59,6 +59,8 @@ public:
   void send(const ControlMessage &message);
   SlabPool &slabs() { return *pool; }
   int id() const { return process; }
+  /// Whether the process has given up what a worker gives up (server/worker/Sandbox.h); known once it has answered.
+  bool isConfined() const;
 
 private:
   WorkerProcess(boost::asio::any_io_executor executor, Events events) : events(std::move(events)), socket(executor), done(executor), exited(executor) {}

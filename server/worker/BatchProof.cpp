@@ -5,6 +5,7 @@
 #include "runtime/tensors/Seeded.h"
 #include "runtime/tensors/Tensor.h"
 #include "server/ipc/TensorBox.h"
+#include "server/ipc/TensorDifference.h"
 #include "server/worker/LoadedModel.h"
 
 #include <fmt/format.h>
@@ -43,33 +44,6 @@ double usualTolerance(DType dtype) {
 }
 
 Status refused(std::string_view why) { return Status::error(ErrorId::NotBatchable, why); }
-
-/// Elements of one row's output that differ from those in a stack.
-struct Difference {
-  double largest = 0; ///< infinite where one of the two is not a number
-  bool isAny = false; ///< some bit differs
-};
-
-Difference compare(const Tensor &alone, const Tensor &stacked) {
-  Difference difference;
-  difference.isAny = std::memcmp(alone.bytes().data(), stacked.bytes().data(), alone.bytes().size()) != 0;
-  if (!difference.isAny) {
-    return difference;
-  }
-  if (!isNumeric(alone.dtype)) {
-    difference.largest = HUGE_VAL;
-    return difference;
-  }
-  for (int64_t i = 0; i < alone.elements(); ++i) {
-    double a = elementAsDouble(alone, i), b = elementAsDouble(stacked, i);
-    if (a == b || (std::isnan(a) && std::isnan(b))) {
-      continue;
-    }
-    double here = std::abs(a - b);
-    difference.largest = std::max(difference.largest, std::isfinite(here) ? here : HUGE_VAL);
-  }
-  return difference;
-}
 
 class Proof {
 public:
@@ -381,7 +355,7 @@ private:
         return refused(fmt::format("output '{}' is [{}] for a stack of {} rows and [{}] for one of them", name, fmt::join(stacked[o].dims, ","), size, fmt::join(alone[o].dims, ",")));
       }
       TENON_ASSIGN(Tensor row, cut(stacked[o], r, alone[o]));
-      Difference difference = compare(alone[o], row);
+      TensorDifference difference = differenceOf(alone[o], row);
       if (!difference.isAny) {
         continue;
       }

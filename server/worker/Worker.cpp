@@ -5,12 +5,12 @@
 
 #include "server/ipc/Control.h"
 #include "server/worker/LoadedModel.h"
+#include "server/worker/Sandbox.h"
 
 #include <csignal>
 #include <deque>
+#include <malloc.h>
 #include <unistd.h>
-
-#include <sys/prctl.h>
 
 namespace tenon::server {
 namespace {
@@ -47,6 +47,7 @@ private:
     answer.key = job.key;
     if (job.kind == ControlMessage::Kind::Unload) {
       models.erase(job.key);
+      malloc_trim(0); // what was freed goes back to the system, for the next model or for others
       answer.kind = ControlMessage::Kind::Unloaded;
       return answer;
     }
@@ -86,7 +87,7 @@ int runWorker() {
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGTERM, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
-  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  enterSandbox();
   SlabTable slabs;
   Loader loader(slabs);
   for (;;) {

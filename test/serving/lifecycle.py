@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pathlib
 import resource
 import shutil
 import signal
@@ -94,6 +95,13 @@ class Lifecycle(ServingTest):
                 self.assertLess(time.monotonic() - start, 5)
                 server.wait_until(lambda: server.get("/v2/health/ready")[0] == 200)
             self.assertIn(b"tenon_worker_starts_total 4", server.get("/metrics")[1])
+
+    def test_sandbox(self):
+        """The worker has given up what it does not need, and runs models nevertheless."""
+        with Server(self.folder / "models") as server:
+            status = dict(line.split(":", 1) for line in pathlib.Path(f"/proc/{server.worker()}/status").read_text().splitlines())
+            self.assertEqual(("1", "2"), (status["NoNewPrivs"].strip(), status["Seccomp"].strip()))
+            self.assertEqual(200, server.infer()[0])
 
     def test_crashes(self):
         """A model that ends its worker twice by a fault is not loaded again until somebody asks for it."""

@@ -80,9 +80,9 @@ class Residency(unittest.TestCase):
             # A wrong request to a cold model is refused once the model is known.
             status, value = server.post("/v2/models/m0/infer", {"inputs": []})
             self.assertEqual((400, "TN0807"), (status, value["error"][:6]))
-            # Unloaded, loaded and unloaded again, the worker is where it was.
+            # Unloaded, loaded and unloaded again, the worker is where it was. The first time is left out: threads and tables are made then.
             empty = []
-            for _ in range(3):
+            for _ in range(5):
                 for i in range(MODELS):
                     self.assertEqual(200, server.post(f"/v2/repository/models/m{i}/unload")[0])
                 server.wait_until(lambda: self.resident(server) < full - 1.7 * self.bytes)
@@ -92,7 +92,7 @@ class Residency(unittest.TestCase):
                 for i in range(MODELS):
                     self.assertEqual(200, server.post(f"/v2/repository/models/m{i}/load")[0])
                     self.assertEqual(expected, self.ask(server, i))
-            self.assertLess(max(empty) - empty[0], 0.02 * full)
+            self.assertLess(max(empty[1:]) - empty[1], 0.02 * full)
 
     def test_pinned(self):
         folder = self.folder / "pinned"
