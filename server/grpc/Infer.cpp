@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 #include <protozero/pbf_reader.hpp>
 
-#include <limits>
 #include <set>
 
 namespace tenon::server {
@@ -18,12 +17,9 @@ using protozero::tag_and_type;
 using Wire = protozero::pbf_wire_type;
 
 constexpr size_t kMostTensors = 1024;
-constexpr size_t kMostRank = 32;
-constexpr size_t kMostName = 1024;
 
 Status malformed(std::string_view what) { return Status::error(ErrorId::BadGrpcMessage, fmt::format("the gRPC message is not valid: {}", what)); }
 Status badTensor(std::string_view name, std::string_view what) { return Status::error(ErrorId::BadRequestTensor, fmt::format("input '{}': {}", name, what)); }
-Status noRegions() { return Status::error(ErrorId::NotServed, "shared-memory regions are not served", "send tensors in the message of the request"); }
 
 std::string_view viewOf(protozero::data_view view) { return {view.data(), view.size()}; }
 
@@ -85,7 +81,7 @@ Status readRequestParameter(const Parameter &parameter, InferRequest &request) {
   } else if (parameter.key == "priority") {
     request.priority = parameter.number;
   } else if (parameter.key.starts_with("sequence_") && parameter.isSet()) {
-    return Status::error(ErrorId::NotServed, "sequences are not served", "send each request by itself");
+    return sequencesNotServed();
   }
   return Status::ok();
 }
@@ -127,7 +123,7 @@ Status readInput(pbf_reader reader, Input &input) {
       break;
     case tag_and_type(4, Wire::length_delimited):
       if (readParameter(reader.get_message()).key == "shared_memory_region") {
-        return noRegions();
+        return regionsNotServed();
       }
       break;
     case tag_and_type(5, Wire::length_delimited):
@@ -142,15 +138,7 @@ Status readInput(pbf_reader reader, Input &input) {
     return badTensor(input.tensor.name, fmt::format("'{}' is not a datatype of a model here", input.datatype));
   }
   input.tensor.dtype = *dtype;
-  unsigned __int128 bytes = bitWidth(*dtype) / 8;
-  for (int64_t dim : input.tensor.dims) {
-    bytes *= static_cast<uint64_t>(dim);
-    if (bytes > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-      return badTensor(input.tensor.name, "the shape has more elements than can be counted");
-    }
-  }
-  input.tensor.bytes = static_cast<uint64_t>(bytes);
-  return Status::ok();
+  return countBytes(input.tensor);
 }
 
 Status readOutput(pbf_reader reader, InferRequest &request) {
@@ -163,10 +151,10 @@ Status readOutput(pbf_reader reader, InferRequest &request) {
     case tag_and_type(2, Wire::length_delimited): {
       Parameter parameter = readParameter(reader.get_message());
       if (parameter.key == "shared_memory_region") {
-        return noRegions();
+        return regionsNotServed();
       }
       if (parameter.key == "classification" && parameter.isSet()) {
-        return Status::error(ErrorId::NotServed, "classification of outputs is not served", "take the output as it is and sort it in the client");
+        return classificationNotServed();
       }
       break;
     }

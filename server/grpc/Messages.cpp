@@ -3,6 +3,8 @@
 
 #include "server/grpc/Messages.h"
 
+#include "server/protocol/InferRequest.h"
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <protozero/pbf_reader.hpp>
@@ -18,8 +20,6 @@ using protozero::pbf_reader;
 using protozero::pbf_writer;
 using protozero::tag_and_type;
 using Wire = protozero::pbf_wire_type;
-
-constexpr size_t kMostName = 1024;
 
 enum class Kind { Text, Truth, Integer, DataType, InstanceKind, Message, TextMap };
 

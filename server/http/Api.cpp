@@ -105,7 +105,7 @@ Result<std::string> Api::answer(const RouteMatch &match, std::string_view text) 
     return Status::error(ErrorId::NotServed, isTrace ? "tracing cannot be set" : "logging cannot be set while the server runs", "the server's log goes to its stderr");
   }
   default:
-    return Status::error(ErrorId::NotServed, "shared-memory regions are not served", "send tensors in the body of the request");
+    return regionsNotServed();
   }
 }
 

@@ -26,7 +26,7 @@ bool isGrpc(std::string_view contentType) {
 class Http2Connection : public Connection {
 public:
   Http2Connection(std::shared_ptr<Front> shared, std::unique_ptr<ClientSocket> socket)
-      : Connection(std::move(shared), std::move(socket)), work(front.context), session([this](Stream &stream) { return makeHandler(stream); }, [this] { work.cancel(); }) {}
+      : Connection(std::move(shared), std::move(socket)), work(front.context), session(kMostHeader, [this](Stream &stream) { return makeHandler(stream); }, [this] { work.cancel(); }) {}
 
   /// `self` lives until both coroutines have ended.
   static asio::awaitable<void> run(std::shared_ptr<Http2Connection> self, std::string received) {

@@ -6,8 +6,7 @@
 #include <nghttp2/nghttp2.h>
 
 #include <algorithm>
-#include <cctype>
-#include <cstring>
+#include <new>
 
 /// What nghttp2's own tests print to: see server/CMakeLists.txt.
 extern "C" {
@@ -22,8 +21,7 @@ using Clock = std::chrono::steady_clock;
 constexpr uint32_t kMostStreams = 256;
 constexpr uint32_t kStreamWindow = 4 << 20;
 constexpr int32_t kConnectionWindow = 16 << 20;
-/// The bound of a request's header as HTTP counts it; one that is larger is answered, far larger ones end the connection.
-constexpr size_t kMostHeader = 64 << 10;
+/// Headers that are larger than is taken are answered, far larger ones end the connection.
 constexpr size_t kFarHeader = 4 << 20;
 /// Frames that ask for work and carry nothing (PING, SETTINGS, PRIORITY, RST_STREAM, empty DATA): so many at once, and so many a second.
 constexpr double kControlBurst = 2'000, kControlRate = 200;
@@ -95,6 +93,15 @@ std::string Stream::field(std::string_view name) const {
 }
 
 struct Session::Callbacks {
+  /// No exception goes through nghttp2: without memory the connection ends, and no other.
+  template <auto callback, typename... Arguments> static int guarded(Arguments... arguments) {
+    try {
+      return callback(arguments...);
+    } catch (const std::bad_alloc &) {
+      return NGHTTP2_ERR_CALLBACK_FAILURE;
+    }
+  }
+
   static Session &self(void *user) { return *static_cast<Session *>(user); }
   static Stream *find(void *user, int32_t id) {
     auto found = self(user).streams.find(id);
@@ -123,7 +130,7 @@ struct Session::Callbacks {
       self(user).isFlooded = true;
       return NGHTTP2_ERR_CALLBACK_FAILURE;
     }
-    stream->headerCut = stream->headerCut || stream->headerBytes > kMostHeader;
+    stream->headerCut = stream->headerCut || stream->headerBytes > self(user).mostHeader;
     if (!stream->headerCut && frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
       stream->header.emplace_back(textOf(name, nameBytes), textOf(value, valueBytes));
     }
@@ -278,18 +285,18 @@ void Stream::reset(uint32_t code) {
   session->onWork();
 }
 
-Session::Session(MakeHandler makeHandler, std::function<void()> onWork)
-    : makeHandler(std::move(makeHandler)), onWork(std::move(onWork)), controlAllowance(kControlBurst), lastControl(Clock::now()) {
+Session::Session(size_t mostHeader, MakeHandler makeHandler, std::function<void()> onWork)
+    : mostHeader(mostHeader), makeHandler(std::move(makeHandler)), onWork(std::move(onWork)), controlAllowance(kControlBurst), lastControl(Clock::now()) {
   nghttp2_session_callbacks *callbacks = nullptr;
   nghttp2_option *option = nullptr;
   nghttp2_session_callbacks_new(&callbacks);
-  nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, Callbacks::beginHeaders);
-  nghttp2_session_callbacks_set_on_header_callback(callbacks, Callbacks::header);
-  nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, Callbacks::frameReceived);
-  nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, Callbacks::data);
+  nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, Callbacks::guarded<Callbacks::beginHeaders>);
+  nghttp2_session_callbacks_set_on_header_callback(callbacks, Callbacks::guarded<Callbacks::header>);
+  nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, Callbacks::guarded<Callbacks::frameReceived>);
+  nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, Callbacks::guarded<Callbacks::data>);
   nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, Callbacks::closed);
   nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, Callbacks::frameSent);
-  nghttp2_session_callbacks_set_send_data_callback(callbacks, Callbacks::sendData);
+  nghttp2_session_callbacks_set_send_data_callback(callbacks, Callbacks::guarded<Callbacks::sendData>);
   nghttp2_session_callbacks_set_data_source_read_length_callback(callbacks, Callbacks::frameLength);
   nghttp2_option_new(&option);
   nghttp2_option_set_stream_reset_rate_limit(option, kResetBurst, kResetRate);
@@ -300,7 +307,7 @@ Session::Session(MakeHandler makeHandler, std::function<void()> onWork)
   nghttp2_session_callbacks_del(callbacks);
   const nghttp2_settings_entry settings[] = {{NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, kMostStreams},
                                              {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, kStreamWindow},
-                                             {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, kMostHeader}};
+                                             {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, static_cast<uint32_t>(mostHeader)}};
   nghttp2_submit_settings(native, NGHTTP2_FLAG_NONE, settings, std::size(settings));
   nghttp2_session_set_local_window_size(native, NGHTTP2_FLAG_NONE, 0, kConnectionWindow);
 }

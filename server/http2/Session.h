@@ -109,8 +109,8 @@ class Session {
 public:
   /// Makes the handler of a request whose header is there; it may respond at once.
   using MakeHandler = std::function<std::unique_ptr<StreamHandler>(Stream &)>;
-  /// `onWork` is called when something is to be written that was not before.
-  Session(MakeHandler makeHandler, std::function<void()> onWork);
+  /// Of a request's header at most `mostHeader` bytes are kept; `onWork` is called when something is to be written that was not before.
+  Session(size_t mostHeader, MakeHandler makeHandler, std::function<void()> onWork);
   ~Session();
   Session(const Session &) = delete;
   Session &operator=(const Session &) = delete;
@@ -135,6 +135,7 @@ private:
   void resume(Stream &stream);
   bool countControlFrame();
 
+  size_t mostHeader;
   MakeHandler makeHandler;
   std::function<void()> onWork;
   nghttp2_session *native = nullptr;

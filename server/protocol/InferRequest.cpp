@@ -16,9 +16,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kMostRank = 32;
-constexpr size_t kMostName = 1024;
-
 Status malformed(std::string_view what) { return Status::error(ErrorId::BadRequest, fmt::format("the request is not valid: {}", what)); }
 
 Status badTensor(std::string_view name, std::string_view what) {
@@ -72,7 +69,7 @@ Result<Json> readParameters(const Json &object) {
     return malformed("'parameters' is not an object");
   }
   if (found->contains("shared_memory_region")) {
-    return Status::error(ErrorId::NotServed, "shared-memory regions are not served", "send tensors in the body of the request");
+    return regionsNotServed();
   }
   return *found;
 }
@@ -82,19 +79,13 @@ Status readShape(const Json &object, RequestInput &input) {
   if (shape == object.end() || !shape->is_array() || shape->size() > kMostRank) {
     return badTensor(input.name, fmt::format("'shape' is not an array of {} numbers or less", kMostRank));
   }
-  unsigned __int128 bytes = bitWidth(input.dtype) / 8;
   for (const Json &dim : *shape) {
     if (!dim.is_number_unsigned() || dim.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
       return badTensor(input.name, "a dimension is not a whole number of 0 or more");
     }
     input.dims.push_back(dim.get<int64_t>());
-    bytes *= dim.get<uint64_t>();
-    if (bytes > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-      return badTensor(input.name, "the shape has more elements than can be counted");
-    }
   }
-  input.bytes = static_cast<uint64_t>(bytes);
-  return Status::ok();
+  return countBytes(input);
 }
 
 /// `rest` is what is left of the binary part.
@@ -163,7 +154,7 @@ Status readOutput(const Json &object, InferRequest &request) {
   std::optional<uint64_t> classes;
   TENON_TRY(readNumber(parameters, "classification", classes));
   if (classes.value_or(0) != 0) {
-    return Status::error(ErrorId::NotServed, "classification of outputs is not served", "take the output as it is and sort it in the client");
+    return classificationNotServed();
   }
   request.outputs.push_back(std::move(output));
   return Status::ok();
@@ -181,7 +172,7 @@ Status readRequestParameters(const Json &root, InferRequest &request) {
     Json::const_iterator found = parameters.find(key);
     bool isUnset = found == parameters.end() || *found == 0 || *found == false || *found == "";
     if (!isUnset) {
-      return Status::error(ErrorId::NotServed, "sequences are not served", "send each request by itself");
+      return sequencesNotServed();
     }
   }
   return Status::ok();
@@ -224,6 +215,22 @@ Result<InferRequest> parseInferRequest(std::string_view body, std::optional<uint
   }
   return request;
 }
+
+Status countBytes(RequestInput &input) {
+  unsigned __int128 bytes = bitWidth(input.dtype) / 8;
+  for (int64_t dim : input.dims) {
+    bytes *= static_cast<uint64_t>(dim);
+    if (bytes > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+      return badTensor(input.name, "the shape has more elements than can be counted");
+    }
+  }
+  input.bytes = static_cast<uint64_t>(bytes);
+  return Status::ok();
+}
+
+Status regionsNotServed() { return Status::error(ErrorId::NotServed, "shared-memory regions are not served", "send tensors in the body of the request"); }
+Status sequencesNotServed() { return Status::error(ErrorId::NotServed, "sequences are not served", "send each request by itself"); }
+Status classificationNotServed() { return Status::error(ErrorId::NotServed, "classification of outputs is not served", "take the output as it is and sort it in the client"); }
 
 uint64_t InferRequest::listBytes() const {
   uint64_t sum = 0;

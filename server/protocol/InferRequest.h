@@ -15,6 +15,10 @@
 
 namespace tenon::server {
 
+/// Bounds of what a request can name.
+constexpr size_t kMostRank = 32;
+constexpr size_t kMostName = 1024;
+
 struct RequestInput {
   std::string name;
   DType dtype = DType::F32;
@@ -47,6 +51,13 @@ struct InferRequest {
 /// Parses `body`, of which the first `jsonBytes` are JSON (all where none); the result refers to it. What does not depend on the
 /// model is checked: every input has as many elements as its dims say, and nothing of the body is left.
 Result<InferRequest> parseInferRequest(std::string_view body, std::optional<uint64_t> jsonBytes);
+
+/// Fills `bytes` from type and dims, none of which is below 0. TN0807 where there are more than can be counted.
+Status countBytes(RequestInput &input);
+/// What the protocol has and the server does not: TN0818.
+Status regionsNotServed();
+Status sequencesNotServed();
+Status classificationNotServed();
 
 /// An output for a reply; `bytes` are its elements.
 struct ReplyOutput {

@@ -76,7 +76,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     parseMessage(text);
     return 0;
   }
-  Session session([](Stream &stream) { return std::make_unique<Echo>(stream); }, [] {});
+  Session session(kMost, [](Stream &stream) { return std::make_unique<Echo>(stream); }, [] {});
   session.receive("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
   // In pieces of the length that the first byte says.
   for (bool goesOn = true; goesOn && !text.empty();) {
