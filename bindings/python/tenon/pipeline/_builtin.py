@@ -36,12 +36,12 @@ _VERBS = {
     ),
     "compile": (
         "compile", {"model": FILE},
-        f"shape* optimize_for* cubin! ptxas guard! tap* plugin:files kernel* disable_family* max_weights verify! threads:integer {_COMPILING}",
+        f"shape* optimize_for* cubin! ptxas guard! tap* plugin:files kernel* disable_family* max_weights verify! threads:integer store:file budget {_COMPILING}",
         {"engine": "engine.tenon", "report": "report.json"},
     ),
     "bench": (
         "bench", {"engine": FILE},
-        "ab:file shape* batch:integer fill* seed inputs:files mean std layout resize! threads:integer variant no_verify_weights! seconds runs:integer cold! "
+        "ab:file shape* batch:integer fill* seed inputs:files mean std layout resize! threads:integer variant no_verify_weights! seconds runs:integer cold! intervals! "
         f"no_overlap! regions! probes! budget {_COMPILING}",
         {"report": "report.json"},
     ),
@@ -77,7 +77,8 @@ def _own_target(options: Mapping[str, Any]) -> bool:
 # Whether nothing may run beside it, and whether its result holds for this machine only: by its options.
 _ALONE = {"bench": lambda options: True, "accuracy": lambda options: True, "quantize": _searches, "prune": lambda options: not options.get("no_timing"),
           "validate": lambda options: "data" in options}  # fmt: skip
-_MACHINE = {**_ALONE, "compile": _own_target}
+_ALONE["compile"] = lambda options: "budget" in options
+_MACHINE = {**_ALONE, "compile": lambda options: "budget" in options or _own_target(options)}
 
 
 def _register() -> None:
@@ -140,6 +141,12 @@ def verb(run: Run, **options: Any) -> Dict[str, Any]:
         more += [f"--state={os.path.join(run.task['work'], 'results', run.task['key'])}.search"]
     if name == "compile" and "threads" not in options:
         more += [f"--threads={run.task['threads']}"]
+    if name == "compile":
+        # Never the store of whoever runs it, which is no input: a copy of the one that is named, or one that is empty.
+        store = os.path.join(run.folder, "tuning")
+        if "store" in options:
+            shutil.copytree(options.pop("store"), store)
+        more += [f"--store={store}"]
     if name == "graph":
         more += ["--format=html", f"--output={run.output('page')}"]
     answer = run.tenon(_VERB_OF[name], *_arguments(options, tuple(inputs)), *more, "--", *positional, answers=(3,) if name == "check" else ())
