@@ -74,14 +74,15 @@ def measure(options):
         for index, name in enumerate(names):
             model = f"{folder}/{index}.onnx"
             tuned = call([options.tenon, "tune", model, "--store", f"{folder}/store", "--json", *(["--allow-noise"] if options.allow_noise else [])])
-            longest = max(tuned["problems"], key=lambda row: row["run_us"])
+            # Layouts are converted in regions of the same name, which have one kernel.
+            longest = next(row for row in tuned["problems"] if row["state"] != "skipped" and any(name.split()[0] in region for region in row["regions"]))
             results[name] = {"state": longest["state"], "kernel": longest["kernel"], "untuned": longest["untuned"], "raced": longest["kernels_raced"],
                              "disturbed": longest["disturbed_rounds"], "times_us": {}}
         for _ in range(options.passes):
             for index, name in enumerate(names):
                 found = call([options.tenon, "bench", f"{folder}/{index}.onnx", "--kernels", "all", "--target", "cpu:native", "--json"])
                 times = results[name]["times_us"]
-                region = max(found["regions"], key=lambda row: max((kernel.get("time_us", 0) for kernel in row["kernels"]), default=0))
+                region = next(row for row in found["regions"] if name.split()[0] in row["label"] and row["strategy"] == "contraction")
                 for kernel in region["kernels"]:
                     if "time_us" in kernel:
                         times[kernel["kernel"]] = min(times.get(kernel["kernel"], math.inf), kernel["time_us"])

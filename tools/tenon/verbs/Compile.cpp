@@ -182,6 +182,9 @@ Status tuneFirst(const CompileFlags &flags, Terminal &terminal) {
   TuneRequest tune;
   tune.compile = flags.request;
   tune.compile.output.clear();
+  tune.compile.stopAfter.clear();
+  tune.compile.dumpPhases.clear();
+  tune.compile.verify = false;
   tune.seconds = flags.budget;
   TENON_ASSIGN(tune.store, storeFolder(flags.store));
   Result<TuneResult> tuned = tuneModel(tune, terminal);
