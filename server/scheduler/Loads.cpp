@@ -93,11 +93,12 @@ std::vector<std::shared_ptr<Version>> Models::beginLoads(FoundModel found, bool 
     version->config = found.config;
     version->isInitial = isStart && !found.config.isPinned;
     version->lastUse = Clock::now();
+    version->order = ++lastOrder;
     std::shared_ptr<Version> &present = model.versions[*versionNumber(each.version)];
     if (present) {
       version->statistics = present->statistics;
     }
-    if (!present || present->state != VersionState::Ready) {
+    if (!present || !present->isServing()) {
       present = version; // else it takes its place once it is ready
     }
     begun.push_back(version);
@@ -230,7 +231,7 @@ void Models::settle(const std::shared_ptr<Version> &version, Status problem) {
   options.log(problem.isOk() ? readyLine(*version) : problem.toString());
   if (problem.isOk()) {
     std::shared_ptr<Version> &present = models[version->model].versions[*versionNumber(version->number)];
-    if (present->key > version->key) {
+    if (present->order > version->order) {
       retire(version); // a later load is under way
     } else if (present != version) {
       std::shared_ptr<Version> old = std::exchange(present, version);
@@ -263,6 +264,7 @@ void Models::retire(const std::shared_ptr<Version> &version) {
     return;
   }
   version->state = VersionState::Unloading;
+  version->isLeaving = false;
   version->problem = Status::ok();
   finishRetired(*version);
 }
@@ -281,6 +283,7 @@ void Models::finishRetired(Version &version) {
   byKey.erase(version.key);
   tellSettled(version);
   releaseRuns();
+  retryLoads();
 }
 
 } // namespace tenon::server

@@ -162,7 +162,7 @@ private:
   std::map<uint64_t, std::shared_ptr<Version>> byKey; ///< those that a worker has or loads
   std::vector<std::pair<Version *, Instance *>> running;
   Deadlines deadlines; ///< of queued jobs
-  uint64_t lastKey = 0;
+  uint64_t lastKey = 0, lastOrder = 0;
   uint64_t sentKey = 0; ///< of the load that the worker has not answered; 0: none
   uint64_t starts = 0;
   uint64_t evicted = 0;

@@ -54,7 +54,8 @@ std::shared_ptr<Version> Models::chooseVictim(const Version &newcomer, bool take
   std::shared_ptr<Version> victim;
   for (const auto &[key, each] : byKey) {
     bool isIdle = each->queue.empty() && !each->isRunning();
-    bool mayGo = each->state == VersionState::Ready && !each->config.isPinned && each->model != newcomer.model && (takesBusy || isIdle);
+    bool isReplaced = each->model == newcomer.model && each->number == newcomer.number; // it serves until the newcomer is ready
+    bool mayGo = each->state == VersionState::Ready && !each->config.isPinned && !isReplaced && (takesBusy || isIdle);
     if (mayGo && (!victim || each->lastUse < victim->lastUse)) {
       victim = each;
     }

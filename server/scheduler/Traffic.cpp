@@ -186,9 +186,15 @@ void Models::beginShadow(const std::shared_ptr<Job> &job) {
     return;
   }
   std::shared_ptr<Comparison> comparison = std::make_shared<Comparison>();
-  auto compare = [this, name, comparison] {
-    if (comparison->served && comparison->shadow && models.contains(name)) {
-      count(models[name].traffic.shadow, *comparison->served, *comparison->shadow);
+  // Null where the model has another shadow by then.
+  auto current = [this, name, shadow = *model->second.traffic.now.shadow]() -> ShadowStatistics * {
+    std::map<std::string, Model>::iterator now = models.find(name);
+    return now != models.end() && now->second.traffic.now.shadow == shadow ? &now->second.traffic.shadow : nullptr;
+  };
+  auto compare = [comparison, current] {
+    ShadowStatistics *counted = current();
+    if (comparison->served && comparison->shadow && counted) {
+      count(*counted, *comparison->served, *comparison->shadow);
     }
   };
   job->onEnd = [comparison, compare, tell = std::move(job->onEnd)](Result<InferResult> result) {
@@ -198,9 +204,12 @@ void Models::beginShadow(const std::shared_ptr<Job> &job) {
     tell(std::move(result));
     compare();
   };
-  copy->onEnd = [this, name, comparison, compare](Result<InferResult> result) {
+  copy->onEnd = [this, comparison, current, compare](Result<InferResult> result) {
     if (!result.isOk()) {
-      models[name].traffic.shadow.failed += models.contains(name);
+      ShadowStatistics *counted = current();
+      if (counted) {
+        ++counted->failed;
+      }
       return;
     }
     countReply(*result, 0);

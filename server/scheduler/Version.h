@@ -99,6 +99,7 @@ struct Version : std::enable_shared_from_this<Version> {
   ModelConfig config;
   /// Names the version to workers; another after each load, so that late messages are told apart.
   uint64_t key = 0;
+  uint64_t order = 0;     ///< of the load that asked for it: the later one stays
   bool needsLoad = false; ///< the worker has not been told of it
   VersionState state = VersionState::Unloaded;
   Status problem; ///< of a failed load

@@ -77,6 +77,16 @@ class Residency(unittest.TestCase):
                     self.assertEqual(expected, self.ask(server, i))
                     self.assertLess(self.resident(server), full + self.bytes // 4)
             self.assertEqual([4, 5], self.loaded(server))
+            # A load that fails leaves a cold model what it was.
+            good = (self.folder / "models/m1.tenon").read_bytes()
+            (self.folder / "models/new").write_bytes(b"no engine")
+            (self.folder / "models/new").replace(self.folder / "models/m1.tenon")
+            self.assertEqual(400, server.post("/v2/repository/models/m1/load")[0])
+            self.assertEqual(expected, self.ask(server, 1))
+            (self.folder / "models/new").write_bytes(good)
+            (self.folder / "models/new").replace(self.folder / "models/m1.tenon")
+            self.assertEqual(200, server.post("/v2/repository/models/m1/load")[0])
+            self.assertEqual(expected, self.ask(server, 1))
             # A wrong request to a cold model is refused once the model is known.
             status, value = server.post("/v2/models/m0/infer", {"inputs": []})
             self.assertEqual((400, "TN0807"), (status, value["error"][:6]))
