@@ -70,7 +70,7 @@ TEST(Pickle, AnyBytes) {
 
 class RegistryTest : public testing::Test {
 protected:
-  RegistryTest() : scratch(std::move(*ScratchFolder::create("registry-test"))), folder(scratch.path() + "/r") {}
+  RegistryTest() : scratch(std::move(*ScratchFolder::create(fs::is_directory("/dev/shm") ? "/dev/shm" : "/tmp", "registry-test"))), folder(scratch.path() + "/r") {}
 
   Options options() {
     Options options;
