@@ -1,5 +1,6 @@
 // The table of rules: each looks at a profile and says what would help, by what evidence, how much
 // of a run's time that would save, and the command that does it. A new rule is a function and a row.
+// One file: rules are some ten lines each, and the table is read with them.
 
 #include "tools/tenon/profile/Commands.h"
 #include "tools/tenon/profile/Profile.h"
