@@ -32,7 +32,7 @@ setup:
 
 # What only tests need.
 setup-tests:
-	@scripts/setup.sh torch programs serving platform
+	@scripts/setup.sh torch programs serving
 
 setup-torch:
 	@scripts/setup.sh torch
