@@ -22,7 +22,8 @@ LatencySummary summarizeLatency(std::vector<double> milliseconds);
 struct RatioSummary {
   double ofMinima = 1;
   double ofMedians = 1;
-  /// 95 % bootstrap interval of the ratio of medians.
+  /// 95 % interval of the ratio of medians, as an Estimate's; of fewer than ten runs from the least ratio of a pair to the largest,
+  /// and of fewer than six from 0 to infinity.
   double low = 1;
   double high = 1;
 
