@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -64,22 +63,11 @@ void applyPolicy(const VersionPolicy &policy, std::map<int64_t, std::string> &ve
 
 FoundModel engineFile(const std::string &path) { return {fs::path(path).stem(), {}, {{"1", path}}, Status::ok()}; }
 
-Status noSuchModel(std::string_view name) {
-  return Status::error(ErrorId::NoSuchModel, fmt::format("there is no model '{}'", name), "v2/repository/index lists the models");
-}
-
 } // namespace
 
 bool isModelName(std::string_view name) {
   constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
   return !name.empty() && name.size() <= 255 && name[0] != '.' && name.find_first_not_of(kAllowed) == std::string_view::npos;
-}
-
-std::optional<int64_t> versionNumber(const std::string &name) {
-  int64_t number = 0;
-  std::from_chars_result result = std::from_chars(name.data(), name.data() + name.size(), number);
-  bool isNumber = result.ec == std::errc() && result.ptr == name.data() + name.size() && number > 0 && std::to_string(number) == name;
-  return isNumber ? std::optional(number) : std::nullopt;
 }
 
 Result<ModelFolder> ModelFolder::open(const std::string &path, bool isLenient) {
@@ -131,10 +119,10 @@ Result<std::vector<FoundModel>> ModelFolder::scan() const {
 
 Result<FoundModel> ModelFolder::find(const std::string &name) const {
   if (!isModelName(name)) {
-    return noSuchModel(name);
+    return noModel(name);
   }
   if (isFile) {
-    return name == fs::path(root).stem() ? Result<FoundModel>(engineFile(root)) : noSuchModel(name);
+    return name == fs::path(root).stem() ? Result<FoundModel>(engineFile(root)) : noModel(name);
   }
   std::error_code ignored;
   fs::path file = fs::path(root) / (name + std::string(kEngineSuffix));
@@ -142,7 +130,7 @@ Result<FoundModel> ModelFolder::find(const std::string &name) const {
     return engineFile(file);
   }
   fs::directory_entry folder(fs::path(root) / name, ignored);
-  return isTritonModel(folder) ? Result<FoundModel>(readTritonModel(name)) : noSuchModel(name);
+  return isTritonModel(folder) ? Result<FoundModel>(readTritonModel(name)) : noModel(name);
 }
 
 FoundModel ModelFolder::readTritonModel(const std::string &name) const {

@@ -4,7 +4,6 @@
 
 #include "server/scheduler/ModelSource.h"
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,9 +12,6 @@ namespace tenon::server {
 
 /// Letters, digits, '.', '_' and '-', not beginning with '.', at most 255.
 bool isModelName(std::string_view name);
-
-/// The number that a version is called; none for other names, such as 01.
-std::optional<int64_t> versionNumber(const std::string &name);
 
 class ModelFolder final : public ModelSource {
 public:

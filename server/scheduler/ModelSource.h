@@ -5,7 +5,9 @@
 #include "server/protocol/ModelConfig.h"
 #include "support/Result.h"
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,12 @@ struct FoundModel {
   /// Why the model cannot be loaded, if so: its configuration, no version.
   Status problem;
 };
+
+/// The number that a version is called; none for other names, such as 01.
+std::optional<int64_t> versionNumber(const std::string &name);
+
+/// TN0810.
+Status noModel(const std::string &name);
 
 /// Used by one thread, which it keeps waiting for no longer than a look at a folder takes.
 class ModelSource {

@@ -17,10 +17,6 @@ Status noVersion(const std::string &model, const std::string &version) {
 
 } // namespace
 
-Status noModel(const std::string &name) {
-  return Status::error(ErrorId::NoSuchModel, fmt::format("there is no model '{}'", name), "v2/repository/index lists the models");
-}
-
 Models::Models(boost::asio::any_io_executor executor, std::unique_ptr<ModelSource> source, ModelsOptions options)
     : executor(executor), source(std::move(source)), options(std::move(options)), restart(executor), deadline(executor) {}
 

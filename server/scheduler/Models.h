@@ -174,7 +174,4 @@ private:
   bool runsAfterLoads = false;
 };
 
-/// TN0810.
-Status noModel(const std::string &name);
-
 } // namespace tenon::server

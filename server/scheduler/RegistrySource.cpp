@@ -57,7 +57,7 @@ Result<std::vector<FoundModel>> RegistrySource::scan() const {
 Result<FoundModel> RegistrySource::find(const std::string &name) const {
   std::lock_guard lock(mutex);
   if (name != present.name) {
-    return Status::error(ErrorId::NoSuchModel, fmt::format("there is no model '{}'", name), "v2/repository/index lists the models");
+    return noModel(name);
   }
   return present;
 }
