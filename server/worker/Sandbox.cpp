@@ -35,8 +35,6 @@ constexpr uint32_t kRefused[] = {
 #ifdef SYS_fork
     SYS_fork, SYS_vfork,
 #endif
-    // The network; socket itself is below.
-    SYS_bind, SYS_listen, SYS_accept, SYS_accept4,
     // Rights and names of files; Landlock has no words for these.
     SYS_fchmod, SYS_fchmodat, SYS_fchown, SYS_fchownat, SYS_setxattr, SYS_lsetxattr, SYS_fsetxattr, SYS_removexattr, SYS_lremovexattr, SYS_fremovexattr, SYS_open_by_handle_at,
     SYS_name_to_handle_at,
@@ -70,13 +68,14 @@ std::vector<sock_filter> makeFilter() {
   // Threads, but no processes. clone3 has its flags in memory, which a filter cannot read: without it the library takes clone.
   code.insert(code.end(), {ifEqual(SYS_clone3, 1), give(SECCOMP_RET_ERRNO | ENOSYS)});
   code.insert(code.end(), {ifEqual(SYS_clone, 4), load(offsetof(seccomp_data, args)), BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_THREAD, 1, 0), give(kRefuse), give(SECCOMP_RET_ALLOW)});
-  // Sockets within the machine, as drivers use them.
+  // Sockets within the machine, as drivers use them: NVIDIA's binds one.
   code.insert(code.end(), {ifEqual(SYS_socket, 4), load(offsetof(seccomp_data, args)), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_UNIX, 1, 0), give(kRefuse), give(SECCOMP_RET_ALLOW)});
   code.push_back(give(SECCOMP_RET_ALLOW));
   return code;
 }
 
-/// No file is made, changed or started, but devices are used.
+/// No file is made, changed or started, but devices are used, and the process itself is described: NVIDIA's driver names its threads
+/// through /proc/self, and does not start without.
 void restrictFiles() {
   long version = syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
   if (version < 1) {
@@ -90,12 +89,14 @@ void restrictFiles() {
   if (ruleset < 0) {
     return;
   }
-  landlock_path_beneath_attr devices = {};
-  devices.allowed_access = LANDLOCK_ACCESS_FS_WRITE_FILE;
-  devices.parent_fd = open("/dev", O_PATH | O_CLOEXEC);
-  if (devices.parent_fd >= 0) {
-    syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &devices, 0);
-    close(devices.parent_fd);
+  for (const char *path : {"/dev", "/proc/self"}) {
+    landlock_path_beneath_attr beneath = {};
+    beneath.allowed_access = LANDLOCK_ACCESS_FS_WRITE_FILE;
+    beneath.parent_fd = open(path, O_PATH | O_CLOEXEC);
+    if (beneath.parent_fd >= 0) {
+      syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &beneath, 0);
+      close(beneath.parent_fd);
+    }
   }
   syscall(SYS_landlock_restrict_self, ruleset, 0);
   close(ruleset);

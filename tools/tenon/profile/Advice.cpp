@@ -24,9 +24,13 @@ namespace {
 constexpr double kLeastGain = 0.02;
 /// What code is taken to reach of a limit that it does not reach now: in general, and products by the best kernel.
 constexpr double kReached = 0.7, kReachedByBest = 0.8;
+/// As many operations fewer a Winograd kernel may need: of 4 x 4 results at once, 36 products in place of 144.
+constexpr double kSavedByFilters = 4;
 /// The same of units that are done before their operands are there and their results are stored: whole nets in bf16 ran at
-/// 0.37 to 0.41 of what AMX does in a loop of registers.
-constexpr double kReachedByTiles = 0.4;
+/// 0.25 to 0.27 of what AMX does in a loop of registers.
+constexpr double kReachedByTiles = 0.25;
+/// Of what tensor cores do in a large product of cuBLASLt; what small nets gained was more than this predicts.
+constexpr double kReachedByTensorCores = 0.4;
 /// Code that checks each access, against code that does not: between 3 and 12 were measured.
 constexpr double kGuardCosts = 4;
 constexpr double kDisturbedMargin = 1.5;
@@ -34,8 +38,8 @@ constexpr double kDisturbedMargin = 1.5;
 constexpr std::string_view kSecondResultRule = "second-result";
 
 double reachedOf(const ComputeLimit &unit, bool isGpu) {
-  bool isTiles = isGpu || (unit.features & (engine::x86::kAmxBf16 | engine::x86::kAmxInt8)) != 0;
-  return isTiles ? kReachedByTiles : kReached;
+  bool isTiles = (unit.features & (engine::x86::kAmxBf16 | engine::x86::kAmxInt8)) != 0;
+  return isGpu ? kReachedByTensorCores : isTiles ? kReachedByTiles : kReached;
 }
 
 double microsecondsOf(const Json &candidate) { return candidate.value("us", 0.0); }
@@ -112,7 +116,7 @@ double secondsByBest(const RegionFigures &region, bool isForbiddenToo) {
     bool isOpen = verdict == "chosen" || verdict == "possible" || (isForbiddenToo && verdict != "refused");
     best = isOpen && time > 0 ? std::min(best, time) : best;
   }
-  double least = std::max(region.floors.compute, region.floors.memory) / kReachedByBest;
+  double least = std::max(region.floors.compute / kSavedByFilters, region.floors.memory) / kReachedByBest;
   double then = chosen > 0 ? std::max(region.seconds * best / chosen, least) : region.seconds;
   return std::min(then, region.seconds);
 }

@@ -26,7 +26,7 @@ constexpr double kLeastGain = 0.01;
 constexpr double kSampleSeconds = 100e-6;
 constexpr unsigned kMostRepeats = 50;
 /// A stage ends without a decision when so many times its rounds were disturbed, and a few more.
-constexpr size_t kPatience = 3, kMorePatience = 4;
+constexpr size_t kPatience = 8, kMorePatience = 4;
 
 /// Rounds of a stage with so many kernels: all of 16, 8, 4 and 2 cost the same.
 size_t roundsOf(size_t kernels) { return kernels > 9 ? 2 : kernels > 5 ? 4 : kernels > 3 ? 8 : 16; }

@@ -60,8 +60,7 @@ std::string headText(const TuneResult &result) {
                       countOf(result, ProblemState::Undecided), countOf(result, ProblemState::Left),
                       countOf(result, ProblemState::Skipped));
   if (countOf(result, ProblemState::Left) > 0) {
-    text += result.wasDisturbed ? "races ended as other programs disturbed one after the other; run it again when they are done\n"
-                                : "the time was over: run it again, it goes on where it was\n";
+    text += "the time was over: run it again, it goes on where it was\n";
   }
   if (!result.whole) {
     return text + "a run stays as it is: no kernel changed\n";
@@ -143,7 +142,7 @@ void printTuneJson(const TuneResult &result, Terminal &terminal) {
                               {"measured", countOf(result, ProblemState::Measured)},
                               {"known", countOf(result, ProblemState::Known)},
                               {"left", countOf(result, ProblemState::Left)},
-                              {"disturbed", result.wasDisturbed},
+                              {"disturbed", countOf(result, ProblemState::Undecided) > 0},
                               {"whole", whole},
                               {"problems", problems},
                               {"best_so_far", best}});

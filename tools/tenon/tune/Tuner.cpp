@@ -22,8 +22,6 @@
 namespace tenon::tool {
 namespace {
 
-/// After so many problems in a row that others disturbed, the next one would be disturbed too.
-constexpr size_t kMostDisturbed = 3;
 /// More does not stay in any cache between two runs of a region.
 constexpr uint64_t kMostOtherBytes = uint64_t{64} << 20;
 constexpr int kPasses = 5;
@@ -173,10 +171,8 @@ public:
     if (outcome.end == RaceEnd::Disturbed) {
       own.state = ProblemState::Undecided;
       own.why = fmt::format("others disturbed {} of {} rounds", outcome.disturbed, outcome.rounds + outcome.disturbed);
-      result.wasDisturbed = ++disturbedInARow >= kMostDisturbed;
-      return !result.wasDisturbed;
+      return true;
     }
-    disturbedInARow = 0;
     tuning::Record record = recordOf(problem, candidates.front().kernel, outcome);
     TENON_TRY(remember(record));
     own.state = ProblemState::Measured;
@@ -362,7 +358,7 @@ private:
   std::map<std::string, size_t> places; ///< of problems in the result
   std::vector<tuning::Record> changed;  ///< measured now
   BenchClock::time_point start = BenchClock::now();
-  size_t left = 0, done = 0, disturbedInARow = 0;
+  size_t left = 0, done = 0;
   TuneResult result;
 };
 

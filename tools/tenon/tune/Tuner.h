@@ -60,7 +60,6 @@ struct TuneResult {
   double tuneSeconds = 0;             ///< of the races
   std::string device, level, engine;
   uint64_t threads = 1;
-  bool wasDisturbed = false; ///< the races ended as the machine was too busy
 };
 
 /// Writes the engine of `compile.output`, if one is named. TN0142 where nothing can be tuned, TN0143 where the
