@@ -109,14 +109,18 @@ std::optional<Advice> ofGuard(const Profile &profile) {
 /// one; no better than kernels are.
 double secondsByBest(const RegionFigures &region, bool isForbiddenToo) {
   double chosen = 0, best = HUGE_VAL;
+  bool filters = false;
   for (const Json &candidate : region.candidates) {
     double time = microsecondsOf(candidate);
     std::string verdict = textAt(candidate, "verdict");
     chosen = verdict == "chosen" ? time : chosen;
     bool isOpen = verdict == "chosen" || verdict == "possible" || (isForbiddenToo && verdict != "refused");
-    best = isOpen && time > 0 ? std::min(best, time) : best;
+    if (isOpen && time > 0 && time < best) {
+      best = time;
+      filters = textAt(candidate, "kernel").find("winograd") != std::string::npos;
+    }
   }
-  double least = std::max(region.floors.compute / kSavedByFilters, region.floors.memory) / kReachedByBest;
+  double least = std::max(region.floors.compute / (filters ? kSavedByFilters : 1), region.floors.memory) / kReachedByBest;
   double then = chosen > 0 ? std::max(region.seconds * best / chosen, least) : region.seconds;
   return std::min(then, region.seconds);
 }
