@@ -288,6 +288,10 @@ class Help(Manners):
                 line += " --narrow /layer1/conv1/Conv" if verb == "quantize" else ""
                 # All channels of model.onnx are those of its outputs, which stay.
                 line = line.replace("model.onnx", shlex.quote(str(CNN))) if verb == "prune" else line
+                # Kernels to choose from, of sizes that are fixed, on a machine that runs other tests.
+                if verb == "tune":
+                    model = shlex.quote(str(CNN))
+                    line = re.sub(r"bert.onnx --shape input_ids:1x128|model.onnx", f"{model} --shape image:1x1x28x28", line) + " --allow-noise"
                 done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, cwd=self.folder,
                                       env=environment, timeout=60)
                 # Nothing is wrong with these models, which is what `debug` says with 1.
