@@ -17,8 +17,6 @@ constexpr size_t kMostText = 2 << 10;
 /// Room that a message takes before its bytes are there.
 constexpr uint64_t kMostReserved = 64 << 10;
 
-Status malformed(std::string_view what) { return Status::error(ErrorId::BadGrpcMessage, fmt::format("the gRPC message is not valid: {}", what)); }
-
 /// All but printable ASCII as %XX, and the percent sign itself.
 std::string percentEncoded(std::string_view text) {
   std::string encoded;
@@ -35,6 +33,8 @@ std::string percentEncoded(std::string_view text) {
 
 } // namespace
 
+Status malformedMessage(std::string_view what) { return Status::error(ErrorId::BadGrpcMessage, fmt::format("the gRPC message is not valid: {}", what)); }
+
 Status MessageReader::feed(std::string_view bytes, const std::function<Status(std::string, bool)> &onMessage) {
   while (!bytes.empty()) {
     if (prefixBytes < sizeof(prefix)) {
@@ -45,7 +45,7 @@ Status MessageReader::feed(std::string_view bytes, const std::function<Status(st
       }
       length = uint64_t(prefix[1]) << 24 | prefix[2] << 16 | prefix[3] << 8 | prefix[4];
       if (prefix[0] > 1) {
-        return malformed(fmt::format("its first byte is {}, not 0 or 1", prefix[0]));
+        return malformedMessage(fmt::format("its first byte is {}, not 0 or 1", prefix[0]));
       }
       if (length > mostBytes) {
         return Status::error(ErrorId::RequestTooLarge, fmt::format("the message has {} bytes, more than {}", length, mostBytes), "the server's --max-body sets the bound");
@@ -63,7 +63,7 @@ Status MessageReader::feed(std::string_view bytes, const std::function<Status(st
   return Status::ok();
 }
 
-Status MessageReader::end() const { return prefixBytes == 0 ? Status::ok() : malformed("it ends before its length"); }
+Status MessageReader::end() const { return prefixBytes == 0 ? Status::ok() : malformedMessage("it ends before its length"); }
 
 std::string messagePrefix(uint64_t bytes) {
   std::string prefix(1, '\0');

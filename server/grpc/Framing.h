@@ -15,6 +15,9 @@
 
 namespace tenon::server {
 
+/// TN0830.
+Status malformedMessage(std::string_view what);
+
 /// Cuts a stream of bytes into messages, whatever pieces it comes in.
 class MessageReader {
 public:

@@ -2,6 +2,7 @@
 
 #include "server/grpc/Infer.h"
 
+#include "server/grpc/Framing.h"
 #include "server/protocol/DataType.h"
 
 #include <fmt/format.h>
@@ -18,7 +19,6 @@ using Wire = protozero::pbf_wire_type;
 
 constexpr size_t kMostTensors = 1024;
 
-Status malformed(std::string_view what) { return Status::error(ErrorId::BadGrpcMessage, fmt::format("the gRPC message is not valid: {}", what)); }
 Status badTensor(std::string_view name, std::string_view what) { return Status::error(ErrorId::BadRequestTensor, fmt::format("input '{}': {}", name, what)); }
 
 std::string_view viewOf(protozero::data_view view) { return {view.data(), view.size()}; }
@@ -26,7 +26,7 @@ std::string_view viewOf(protozero::data_view view) { return {view.data(), view.s
 Status readName(pbf_reader &reader, std::string &name) {
   std::string_view view = viewOf(reader.get_view());
   if (view.size() > kMostName) {
-    return malformed(fmt::format("a name is longer than {} bytes", kMostName));
+    return malformedMessage(fmt::format("a name is longer than {} bytes", kMostName));
   }
   name = view;
   return Status::ok();
@@ -227,7 +227,7 @@ Status readContents(const Input &input, std::string &out) {
       return badTensor(input.tensor.name, field == 0 ? fmt::format("{} comes as raw_input_contents", input.datatype) : fmt::format("its contents are those of another type than {}", input.datatype));
     }
     if (reader.wire_type() != Wire::length_delimited && reader.wire_type() != wire) {
-      return malformed("a field has another type than the protocol gives it");
+      return malformedMessage("a field has another type than the protocol gives it");
     }
     if (reader.wire_type() == Wire::varint) {
       TENON_TRY(add(reader.get_uint64()));
@@ -276,7 +276,7 @@ Status placeElements(std::vector<Input> &inputs, const std::vector<std::string_v
     tensor.binary = std::as_bytes(std::span(elements));
     result.request.inputs.push_back(std::move(tensor));
   }
-  return nextRaw == raw.size() ? Status::ok() : malformed(fmt::format("it has {} raw_input_contents more than inputs", raw.size() - nextRaw));
+  return nextRaw == raw.size() ? Status::ok() : malformedMessage(fmt::format("it has {} raw_input_contents more than inputs", raw.size() - nextRaw));
 }
 
 Status parse(std::string_view message, uint64_t mostNumbers, GrpcInferRequest &result) {
@@ -287,7 +287,7 @@ Status parse(std::string_view message, uint64_t mostNumbers, GrpcInferRequest &r
   pbf_reader reader(message.data(), message.size());
   while (reader.next()) {
     if (inputs.size() > kMostTensors || raw.size() > kMostTensors || result.request.outputs.size() > kMostTensors) {
-      return malformed(fmt::format("it has more than {} tensors", kMostTensors));
+      return malformedMessage(fmt::format("it has more than {} tensors", kMostTensors));
     }
     switch (reader.tag_and_type()) {
     case tag_and_type(1, Wire::length_delimited):
@@ -331,7 +331,7 @@ Result<GrpcInferRequest> parseGrpcInfer(std::string_view message, uint64_t mostN
     Status status = parse(message, mostNumbers, result);
     return status.isOk() ? Result<GrpcInferRequest>(std::move(result)) : Result<GrpcInferRequest>(std::move(status));
   } catch (const protozero::exception &error) {
-    return malformed(error.what());
+    return malformedMessage(error.what());
   }
 }
 

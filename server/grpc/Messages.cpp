@@ -21,13 +21,13 @@ using protozero::pbf_writer;
 using protozero::tag_and_type;
 using Wire = protozero::pbf_wire_type;
 
-enum class Kind { Text, Truth, Integer, DataType, InstanceKind, Message, TextMap };
+enum class Kind { Text, Truth, Integer, DataType, InstanceKind, TimeoutAction, Message, TextMap, NumberMap };
 
 struct Field {
   std::string_view name;
   uint32_t number;
   Kind kind;
-  /// Of Message, and of the values of TextMap, which is a map from names to messages.
+  /// Of Message, and of the values of TextMap and NumberMap, which are maps from names and numbers to messages.
   std::span<const Field> fields;
 };
 
@@ -45,7 +45,17 @@ constexpr Field kPolicy[] = {{"latest", 1, Kind::Message, kLatest}, {"all", 2, K
 constexpr Field kConfigInput[] = {{"name", 1, Kind::Text, {}}, {"data_type", 2, Kind::DataType, {}}, {"dims", 4, Kind::Integer, {}}};
 constexpr Field kConfigOutput[] = {{"name", 1, Kind::Text, {}}, {"data_type", 2, Kind::DataType, {}}, {"dims", 3, Kind::Integer, {}}};
 constexpr Field kInstance[] = {{"name", 1, Kind::Text, {}}, {"kind", 4, Kind::InstanceKind, {}}, {"count", 2, Kind::Integer, {}}};
-constexpr Field kBatching[] = {{"preferred_batch_size", 1, Kind::Integer, {}}, {"max_queue_delay_microseconds", 2, Kind::Integer, {}}};
+constexpr Field kQueuePolicy[] = {{"timeout_action", 1, Kind::TimeoutAction, {}},
+                                  {"default_timeout_microseconds", 2, Kind::Integer, {}},
+                                  {"allow_timeout_override", 3, Kind::Truth, {}},
+                                  {"max_queue_size", 4, Kind::Integer, {}}};
+constexpr Field kBatching[] = {{"preferred_batch_size", 1, Kind::Integer, {}},
+                               {"max_queue_delay_microseconds", 2, Kind::Integer, {}},
+                               {"preserve_ordering", 3, Kind::Truth, {}},
+                               {"priority_levels", 4, Kind::Integer, {}},
+                               {"default_priority_level", 5, Kind::Integer, {}},
+                               {"default_queue_policy", 6, Kind::Message, kQueuePolicy},
+                               {"priority_queue_policy", 7, Kind::NumberMap, kQueuePolicy}};
 constexpr Field kParameter[] = {{"string_value", 1, Kind::Text, {}}};
 constexpr Field kConfig[] = {{"name", 1, Kind::Text, {}},
                              {"platform", 2, Kind::Text, {}},
@@ -88,6 +98,7 @@ constexpr Field kLog[] = {{"settings", 1, Kind::TextMap, kLogValue}};
 constexpr std::string_view kDataTypes[] = {"TYPE_INVALID", "TYPE_BOOL",  "TYPE_UINT8", "TYPE_UINT16", "TYPE_UINT32", "TYPE_UINT64", "TYPE_INT8", "TYPE_INT16",
                                            "TYPE_INT32",   "TYPE_INT64", "TYPE_FP16",  "TYPE_FP32",   "TYPE_FP64",   "TYPE_STRING", "TYPE_BF16"};
 constexpr std::string_view kInstanceKinds[] = {"KIND_AUTO", "KIND_GPU", "KIND_CPU", "KIND_MODEL"};
+constexpr std::string_view kTimeoutActions[] = {"REJECT", "DELAY"};
 
 int32_t enumOf(std::span<const std::string_view> names, const std::string &name) {
   for (size_t i = 0; i < names.size(); ++i) {
@@ -143,15 +154,19 @@ void writeValue(const Json &value, const Field &field, pbf_writer &writer) {
   case Kind::InstanceKind:
     writer.add_enum(field.number, enumOf(kInstanceKinds, value.get<std::string>()));
     return;
+  case Kind::TimeoutAction:
+    writer.add_enum(field.number, enumOf(kTimeoutActions, value.get<std::string>()));
+    return;
   case Kind::Message: {
     pbf_writer message(writer, field.number);
     writeMessage(value, field.fields, message);
     return;
   }
   case Kind::TextMap:
+  case Kind::NumberMap:
     for (const auto &[key, each] : value.items()) {
       pbf_writer entry(writer, field.number);
-      entry.add_string(1, key);
+      field.kind == Kind::TextMap ? entry.add_string(1, key) : entry.add_uint64(1, std::stoull(key));
       pbf_writer message(entry, 2);
       writeMessage(each, field.fields, message);
     }

@@ -10,10 +10,6 @@
 namespace tenon::server {
 namespace {
 
-uint64_t nanosecondsSince(Clock::time_point start) {
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count());
-}
-
 /// Of a request for a model with priorities: its own if that is one of them, else the usual one.
 uint64_t priorityOf(const ModelConfig &config, const InferRequest &request) {
   uint64_t levels = config.batching ? config.batching->priorityLevels : 0;

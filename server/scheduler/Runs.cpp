@@ -17,10 +17,6 @@ namespace {
 /// What is left for outputs of which nothing is known yet.
 constexpr uint64_t kFirstRoom = 16 << 10;
 
-uint64_t nanosecondsSince(Clock::time_point start) {
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count());
-}
-
 Status damaged(std::string_view what) { return Status::error(ErrorId::InternalError, fmt::format("the worker's answer is damaged: {}", what)); }
 
 /// The worker is not trusted to keep to the ports that it told.

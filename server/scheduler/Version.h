@@ -28,6 +28,10 @@ namespace tenon::server {
 
 using Clock = std::chrono::steady_clock;
 
+inline uint64_t nanosecondsSince(Clock::time_point start) {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count());
+}
+
 struct Version;
 struct Job;
 using Deadlines = std::multimap<Clock::time_point, std::weak_ptr<Job>>;

@@ -41,7 +41,7 @@ def plain(value):
     """JSON as protobuf has it: integers of 64 bits are text, what has its default is left out."""
     if isinstance(value, dict):
         members = {key: plain(each) for key, each in value.items()}
-        return {key: each for key, each in members.items() if each not in ("", "0", "KIND_AUTO", False, [], {})}
+        return {key: each for key, each in members.items() if each not in ("", "0", "KIND_AUTO", "REJECT", False, [], {})}
     if isinstance(value, list):
         return [plain(each) for each in value]
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
@@ -216,8 +216,10 @@ class Clients(ServingTest):
                 infer = channel.unary_unary(SERVICE + "ModelInfer")
                 request = messages.ModelInferRequest(model_name="cnn", raw_input_contents=[IMAGE.tobytes()])
                 request.inputs.add(name="image", datatype="FP32", shape=IMAGE.shape)
-                calls = [infer.future(request.SerializeToString()) for _ in range(3)]
-                self.server.wait_until(lambda: self.server.metric("tenon_queue_length") == len(calls) - 1)
+                calls = [infer.future(request.SerializeToString())]
+                self.server.wait_until(lambda: self.server.metric("tenon_requests_running") == 1)
+                calls += [infer.future(request.SerializeToString()) for _ in range(2)]
+                self.server.wait_until(lambda: self.server.metric("tenon_queue_length") == 2)
             self.server.wait_until(lambda: self.server.metric("tenon_queue_length") == 0)
 
     def test_health_watch(self):
@@ -276,7 +278,9 @@ class End(ServingTest):
             client.async_stream_infer("cnn", [image_input()])
             self.assertEqual((3, 10), stream.get(timeout=10).as_numpy("logits").shape)
             with server.paused():
-                for _ in range(3):
+                client.async_infer("cnn", [image_input()], lambda result, error: results.put(error or result))
+                server.wait_until(lambda: server.metric("tenon_requests_running") == 1)
+                for _ in range(2):
                     client.async_infer("cnn", [image_input()], lambda result, error: results.put(error or result))
                 client.async_stream_infer("cnn", [image_input()])
                 server.wait_until(lambda: server.metric("tenon_queue_length") == 3)

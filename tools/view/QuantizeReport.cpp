@@ -9,7 +9,7 @@ namespace {
 constexpr std::string_view kPage =
 #include "tools/view/report.html.inc"
     ;
-constexpr std::string_view kStyle =
+constexpr std::string_view kReportStyle =
 #include "tools/view/report.css.inc"
     ;
 constexpr std::string_view kScript =
@@ -22,7 +22,7 @@ std::string renderQuantizeReport(Json facts) {
   makeVisible(facts);
   std::string title = facts.value("output", facts.value("model", std::string()));
   return fillPage(kPage, {{"{{title}}", xml(title)},
-                          {"{{style}}", std::string(kStyle)},
+                          {"{{style}}", std::string(kReportStyle)},
                           {"{{facts}}", scriptJson(facts)},
                           {"{{script}}", std::string(kScript)}});
 }

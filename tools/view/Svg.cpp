@@ -18,7 +18,7 @@ constexpr double kMargin = 16;
 /// Characters that fit into a box of a node.
 constexpr size_t kTitleLength = 27, kTypeLength = 31;
 
-constexpr const char *kStyle =
+constexpr const char *kSvgStyle =
     "svg{background:#fff;color:#1d2330;font:12px system-ui,sans-serif}"
     "rect{fill:#fff;stroke:#8a93a5;rx:5}.product{fill:#dfeaff;stroke:#4a76c9}.row{fill:#fdeedd;"
     "stroke:#c9843a}.point{fill:#e3f4e8;stroke:#3f8a5b}.move{fill:#eceef2;stroke:#8a93a5}"
@@ -109,7 +109,7 @@ std::string renderSvg(const Graph &graph) {
                   "markerWidth=\"7\" markerHeight=\"7\" "
                   "orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" "
                   "style=\"fill:#8a93a5;stroke:none\"/></marker></defs>\n",
-                  -kMargin, -kMargin, width, height, width, height, xml(graph.title), kStyle);
+                  -kMargin, -kMargin, width, height, width, height, xml(graph.title), kSvgStyle);
   // Lines lie above the backgrounds of open groups and below all other boxes.
   for (const Box &box : layout.boxes) {
     text += box.isOpen ? boxText(graph, box) : "";

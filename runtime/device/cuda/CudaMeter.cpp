@@ -9,7 +9,7 @@
 namespace tenon::runtime::cuda {
 namespace {
 
-constexpr uint64_t kLeadBytes = uint64_t(128) << 20;
+constexpr uint64_t kMeterLeadBytes = uint64_t(128) << 20;
 constexpr unsigned kMeasurements = 3;
 constexpr unsigned kRunsInARow = 8;
 constexpr const char *kDoing = "measuring a library call";
@@ -25,7 +25,7 @@ Result<std::unique_ptr<CudaMeter>> CudaMeter::create(std::shared_ptr<const CudaD
   TENON_TRY(meter->stream.open());
   TENON_TRY(meter->start.open(kEventWithTiming));
   TENON_TRY(meter->end.open(kEventWithTiming));
-  TENON_TRY(meter->lead.reserve(kLeadBytes, "measuring"));
+  TENON_TRY(meter->lead.reserve(kMeterLeadBytes, "measuring"));
   return meter;
 }
 

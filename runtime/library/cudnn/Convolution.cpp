@@ -9,7 +9,7 @@
 namespace tenon::library::cudnn {
 namespace {
 
-struct Sizes {
+struct ConvSizes {
   int64_t n, h, w, c, k, r, s, p, q;
 };
 
@@ -20,7 +20,7 @@ PointwiseMode modeOf(engine::LibraryActivation activation) {
 
 class Convolution final : public Problem {
 public:
-  Convolution(const engine::ConvCall &descriptor, const Sizes &dims)
+  Convolution(const engine::ConvCall &descriptor, const ConvSizes &dims)
       : call(descriptor), sizes(dims), type(*dataTypeOf(call.type)) {}
 
   std::string text() const override {
@@ -48,7 +48,7 @@ private:
   Status addEpilogue(Graph &graph, size_t value) const;
 
   engine::ConvCall call;
-  Sizes sizes;
+  ConvSizes sizes;
   DataType type;
 };
 
@@ -119,7 +119,7 @@ Status Convolution::buildRest(Graph &graph) const {
 
 Result<std::unique_ptr<Problem>> problemOf(const engine::ConvCall &call,
                                            std::span<const int64_t> values) {
-  Sizes sizes{values[0], values[1], values[2], values[3], values[4],
+  ConvSizes sizes{values[0], values[1], values[2], values[3], values[4],
               values[5], values[6], values[7], values[8]};
   bool isEmpty = std::any_of(values.begin(), values.end(), [](int64_t v) { return v == 0; });
   if (!dataTypeOf(call.type) || isEmpty || sizes.c % call.groups != 0) {

@@ -26,8 +26,6 @@ constexpr int kMeetings = 200;
 
 typedef float Half __attribute__((vector_size(32), aligned(32)));
 
-/// Keeps the compiler from leaving out what makes `value`.
-template <typename T> void use(T &value) { asm volatile("" : "+m"(value) : : "memory"); }
 
 __attribute__((target("avx2,fma"))) void sum(const Half *data, size_t count) {
   Half sums[8] = {};

@@ -22,8 +22,6 @@ constexpr int64_t kSteps = int64_t(1) << 17;
 /// Of tiles: 4 sums, 16 cycles each.
 constexpr int64_t kTileSums = 4, kTileSteps = int64_t(1) << 14;
 
-/// Keeps the compiler from leaving out what makes `value`.
-template <typename T> void use(T &value) { asm volatile("" : "+m"(value) : : "memory"); }
 
 typedef float Floats8 __attribute__((vector_size(32)));
 typedef float Floats16 __attribute__((vector_size(64)));

@@ -26,4 +26,7 @@ struct CpuUnit {
 /// All units of the architecture that the program is compiled for; none where there are no loops.
 std::span<const CpuUnit> cpuUnits();
 
+/// Keeps the compiler from leaving out what makes `value`.
+template <typename T> void use(T &value) { asm volatile("" : "+m"(value) : : "memory"); }
+
 } // namespace tenon::tool

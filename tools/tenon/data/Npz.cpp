@@ -14,7 +14,7 @@
 namespace tenon::tool {
 namespace {
 
-constexpr uint64_t kPiece = uint64_t(4) << 20;
+constexpr uint64_t kUnpackedPiece = uint64_t(4) << 20;
 
 struct Array {
   std::string name;
@@ -167,7 +167,7 @@ Status NpzSource::load(const zip::Archive &archive, Bytes mapped, Array &array) 
     uint64_t start = static_cast<uint64_t>(packed.data() - mapped.data());
     array.offset = start + array.header.bytes;
     uint32_t sum = 0;
-    std::vector<std::byte> piece(std::min(kPiece, entry.unpacked));
+    std::vector<std::byte> piece(std::min(kUnpackedPiece, entry.unpacked));
     for (uint64_t at = 0; at < entry.unpacked; at += piece.size()) {
       MutableBytes part = MutableBytes(piece).first(std::min<uint64_t>(piece.size(), entry.unpacked - at));
       TENON_TRY(file.read(start + at, part));
