@@ -210,6 +210,8 @@ class Clients(ServingTest):
             self.server.wait_until(lambda: self.server.metric("tenon_queue_length") == 0)
             running.cancel()
         self.server.wait_until(lambda: self.server.metric("tenon_requests_total", 'model="cnn",version="1",outcome="cancelled"') == before + 6)
+        with triton.InferenceServerClient(self.address) as client:
+            client.infer("cnn", [image_input()])  # the run of which nobody waits for the end has ended
         # A client that goes away does so too.
         with self.server.paused():
             with grpc.insecure_channel(self.address) as channel:
