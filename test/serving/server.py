@@ -106,6 +106,9 @@ class Server:
         """The worker, which does nothing meanwhile: what is sent to it waits."""
         worker = self.worker()
         os.kill(worker, signal.SIGSTOP)
+        # Each thread stops when it is next in the kernel.
+        states = [pathlib.Path(f"/proc/{worker}/task/{task}/stat") for task in os.listdir(f"/proc/{worker}/task")]
+        self.wait_until(lambda: all(state.read_text().rsplit(")", 1)[1].split()[0] == "T" for state in states))
         try:
             yield worker
         finally:
