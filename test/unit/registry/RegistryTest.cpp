@@ -392,7 +392,8 @@ TEST_F(RegistryTest, ManyAtOnce) {
   Registry registry = open();
   EXPECT_EQ(kThreads * kEach, static_cast<int>(registry.versions("cnn")->size()));
   int promotions = 0;
-  for (const Event &event : *registry.history("cnn", "live", 1000)) {
+  Result<std::vector<Event>> events = registry.history("cnn", "live", 1000);
+  for (const Event &event : *events) {
     promotions += event.action == "promote";
   }
   EXPECT_EQ(moved.load(), promotions);
