@@ -133,9 +133,10 @@ class Tune(TuneTest):
         self.assertRegex(done.stderr, r'"phase": ?"tuning dense')
 
     def test_time_is_over(self):
-        report = self.json("tune", "mlp.onnx", "--store", self.store, "--time", "0.1s", "--allow-noise")
+        onnx.save(layers((512, 768, 1024, 640, 896), rows=256), self.folder / "large.onnx")
+        report = self.json("tune", "large.onnx", "--store", self.store, "--time", "0.1s", "--allow-noise")
         self.assertGreater(report["left"], 0)
-        self.assertIn("run it again", self.succeed("tune", "mlp.onnx", "--store", self.store, "--time", "0.1s", "--allow-noise").stdout)
+        self.assertIn("run it again", self.succeed("tune", "large.onnx", "--store", self.store, "--time", "0.1s", "--allow-noise").stdout)
 
     def test_while_compiling(self):
         """A busy machine leaves the engine as it is without tuning."""
