@@ -102,13 +102,16 @@ class Clients(ServingTest):
             with server.paused():
                 body = self.folder / "body.json"
                 body.write_text('{"inputs":[{"name":"image","datatype":"FP32","shape":[1,1,28,28],"data":[' + ",".join(["0"] * 784) + "]}]}")
-                clients = [subprocess.Popen(["curl", "-s", "--http1.1", "--cacert", certificate, "--data-binary", f"@{body}", f"{base}/models/cnn/infer"]) for _ in range(3)]
-                length = lambda: [line for line in curl(f"https://localhost:{server.port}/metrics")[1].splitlines() if line.startswith("tenon_queue_length{")]  # noqa: E731
-                server.wait_until(lambda: length()[0].endswith(" 2"))
+                start = lambda: subprocess.Popen(["curl", "-s", "--http1.1", "--cacert", certificate, "--data-binary", f"@{body}", f"{base}/models/cnn/infer"])  # noqa: E731
+                gauge = lambda name: next(line for line in curl(f"https://localhost:{server.port}/metrics")[1].splitlines() if line.startswith(name + "{")).split()[-1]  # noqa: E731
+                clients = [start()]
+                server.wait_until(lambda: gauge("tenon_requests_running") == "1")  # or all might run in one stack
+                clients += [start(), start()]
+                server.wait_until(lambda: gauge("tenon_queue_length") == "2")
                 for client in clients:
                     client.kill()
                     client.wait()
-                server.wait_until(lambda: length()[0].endswith(" 0"))
+                server.wait_until(lambda: gauge("tenon_queue_length") == "0")
 
     def test_bad_certificates(self):
         certificate, key = make_certificate(self.folder, "one")
