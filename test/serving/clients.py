@@ -15,18 +15,13 @@ import tritonclient.http.aio
 from kserve import InferenceRESTClient, InferInput, InferRequest, RESTConfig
 from tritonclient.utils import InferenceServerException
 
-from server import TENON, Server, ServingTest
-
-IMAGE = np.random.default_rng(7).random((3, 1, 28, 28), dtype=np.float32)
+from server import IMAGE, ImageTest, Server
 
 
-class Clients(ServingTest):
+class Clients(ImageTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        np.save(cls.folder / "image.npy", IMAGE)
-        subprocess.run([TENON, "run", cls.folder / "models/cnn.tenon", "--inputs", cls.folder / "image.npy", "-o", cls.folder / "out.npz", "--quiet"], check=True)
-        cls.expected = np.load(cls.folder / "out.npz")["logits"]
         cls.server = Server(cls.folder / "models").__enter__()
         cls.addClassCleanup(cls.server.__exit__)
 

@@ -25,9 +25,8 @@ from tritonclient.grpc import service_pb2 as messages
 from tritonclient.utils import InferenceServerException
 
 from routes import TOKENS, routes
-from server import SOURCE, TENON, Server, ServingTest
+from server import IMAGE, SOURCE, ImageTest, Server, ServingTest
 
-IMAGE = np.random.default_rng(7).random((3, 1, 28, 28), dtype=np.float32)
 SERVICE = "/inference.GRPCInferenceService/"
 
 
@@ -47,13 +46,10 @@ def plain(value):
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-class Clients(ServingTest):
+class Clients(ImageTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        np.save(cls.folder / "image.npy", IMAGE)
-        subprocess.run([TENON, "run", cls.folder / "models/cnn.tenon", "--inputs", cls.folder / "image.npy", "-o", cls.folder / "out.npz", "--quiet"], check=True)
-        cls.expected = np.load(cls.folder / "out.npz")["logits"]
         cls.server = Server(cls.folder / "models").__enter__()
         cls.addClassCleanup(cls.server.__exit__)
         cls.address = f"127.0.0.1:{cls.server.port}"

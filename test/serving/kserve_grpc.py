@@ -15,9 +15,7 @@ import unittest
 import numpy as np
 from kserve import InferenceGRPCClient, InferInput, InferRequest
 
-from server import TENON, Server, ServingTest, request
-
-IMAGE = np.random.default_rng(7).random((3, 1, 28, 28), dtype=np.float32)
+from server import IMAGE, TENON, ImageTest, Server, request
 
 TRITON = """
 import sys
@@ -37,14 +35,7 @@ def make_certificate(folder, name="server"):
     return certificate, key
 
 
-class Clients(ServingTest):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        np.save(cls.folder / "image.npy", IMAGE)
-        subprocess.run([TENON, "run", cls.folder / "models/cnn.tenon", "--inputs", cls.folder / "image.npy", "-o", cls.folder / "out.npz", "--quiet"], check=True)
-        cls.expected = np.load(cls.folder / "out.npz")["logits"]
-
+class Clients(ImageTest):
     def ask_by_kserve(self, **options):
         async def ask():
             async with InferenceGRPCClient(retries=0, **options) as client:

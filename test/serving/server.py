@@ -16,6 +16,8 @@ import threading
 import time
 import unittest
 
+import numpy as np
+
 SOURCE = pathlib.Path(os.environ["TENON_SOURCE_DIR"])
 TENON = pathlib.Path(os.environ["TENON_BUILD_DIR"]) / "bin/tenon"
 CNN = SOURCE / "models/fashion_cnn.onnx"
@@ -175,3 +177,17 @@ class ServingTest(unittest.TestCase):
         value = answer[1] if isinstance(answer[1], dict) else json.loads(answer[1])
         self.assertEqual((status, code), (answer[0], value["error"][:6]), value["error"])
         return value["error"]
+
+
+IMAGE = np.random.default_rng(7).random((3, 1, 28, 28), dtype=np.float32)
+
+
+class ImageTest(ServingTest):
+    """`expected` is what `tenon run` makes of IMAGE, which is `image.npy` in the folder."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        np.save(cls.folder / "image.npy", IMAGE)
+        subprocess.run([TENON, "run", cls.folder / "models/cnn.tenon", "--inputs", cls.folder / "image.npy", "-o", cls.folder / "out.npz", "--quiet"], check=True)
+        cls.expected = np.load(cls.folder / "out.npz")["logits"]
