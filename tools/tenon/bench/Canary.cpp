@@ -2,9 +2,9 @@
 
 #include "tools/tenon/bench/Canary.h"
 
-#include "tools/tenon/bench/Contender.h"
 #include "tools/tenon/bench/CpuUnits.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -29,6 +29,12 @@ double canarySeconds() {
   BenchClock::time_point start = BenchClock::now();
   cpuUnits().front().loop();
   return millisecondsSince(start) / 1000;
+}
+
+RoundWatch::Seen RoundWatch::end(unsigned threads) const {
+  double threadSeconds = millisecondsSince(start) / 1000 * threads;
+  double waited = (waitedForCpu() - waitedBefore) / threadSeconds;
+  return {waited, std::max(before, canarySeconds())};
 }
 
 } // namespace tenon::tool

@@ -3,6 +3,8 @@
 
 #pragma once
 
+#include "tools/tenon/bench/Contender.h"
+
 namespace tenon::tool {
 
 /// Of the threads' time, and from the fastest canary: beyond, a round was disturbed.
@@ -13,5 +15,22 @@ double canarySeconds();
 /// Seconds that threads of this process have waited for a CPU while they could have run, so far; 0 where the
 /// system does not count it.
 double waitedForCpu();
+
+/// Watches a round from its beginning on, between two canaries.
+class RoundWatch {
+public:
+  RoundWatch() : before(canarySeconds()), waitedBefore(waitedForCpu()), start(BenchClock::now()) {}
+
+  struct Seen {
+    double waited = 0; ///< part of the threads' time
+    double canary = 0; ///< the slower one
+  };
+  /// At the end of a round of so many threads.
+  Seen end(unsigned threads) const;
+
+private:
+  double before, waitedBefore;
+  BenchClock::time_point start;
+};
 
 } // namespace tenon::tool

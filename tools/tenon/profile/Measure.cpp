@@ -35,8 +35,7 @@ struct Pass {
   double run = 0;
   double timed = 0;
   std::vector<runtime::StepTime> steps;
-  double waited = 0; ///< part of the threads' time
-  double canary = 0;
+  RoundWatch::Seen seen;
 };
 
 double timedSum(const std::vector<runtime::StepTime> &steps) {
@@ -54,13 +53,10 @@ Result<double> secondsOfRuns(Runner &runner, unsigned count) {
 
 Result<Pass> measurePass(Runner &runner, unsigned inARow) {
   Pass pass;
-  double canary = canarySeconds(), waited = waitedForCpu();
-  BenchClock::time_point start = BenchClock::now();
+  RoundWatch watch;
   TENON_ASSIGN(pass.run, secondsOfRuns(runner, inARow));
   TENON_ASSIGN(pass.steps, runner.session().timeSteps(inARow));
-  double threadSeconds = secondsSince(start) * runner.session().threads();
-  pass.waited = (waitedForCpu() - waited) / threadSeconds;
-  pass.canary = std::max(canary, canarySeconds());
+  pass.seen = watch.end(runner.session().threads());
   pass.timed = timedSum(pass.steps);
   return pass;
 }
@@ -85,15 +81,15 @@ std::vector<const Pass *> quietOf(const std::vector<Pass> &passes, Measurement &
   std::vector<double> canaries;
   double fastest = HUGE_VAL;
   for (const Pass &pass : passes) {
-    fastest = std::min(fastest, pass.canary);
-    canaries.push_back(pass.canary);
+    fastest = std::min(fastest, pass.seen.canary);
+    canaries.push_back(pass.seen.canary);
     // A wait may be counted when it ends, after it began in an earlier pass.
-    found.othersShare += std::min(pass.waited, 1.0) / static_cast<double>(passes.size());
+    found.othersShare += std::min(pass.seen.waited, 1.0) / static_cast<double>(passes.size());
     found.runs.push_back(pass.run);
   }
   for (const Pass &pass : passes) {
     all.push_back(&pass);
-    if (pass.waited <= kMostWaiting && pass.canary <= fastest * kMostSlowdown) {
+    if (pass.seen.waited <= kMostWaiting && pass.seen.canary <= fastest * kMostSlowdown) {
       quiet.push_back(&pass);
     }
   }

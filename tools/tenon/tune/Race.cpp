@@ -169,17 +169,14 @@ private:
   /// One sample of each, there and back in turn; nothing is kept of a round that was disturbed.
   Status runRound(const std::vector<Racing *> &running, bool &isKept) {
     std::vector<double> times(running.size());
-    double canary = canarySeconds(), waited = waitedForCpu();
-    BenchClock::time_point start = BenchClock::now();
+    RoundWatch watch;
     for (size_t i = 0; i < running.size(); ++i) {
       size_t place = (outcome.rounds + outcome.disturbed) % 2 == 0 ? i : running.size() - 1 - i;
       TENON_ASSIGN(times[place], sample(*running[place]));
     }
-    double threadSeconds = millisecondsSince(start) / 1000 * running.front()->runner->session().threads();
-    double waiting = (waitedForCpu() - waited) / threadSeconds;
-    canary = std::max(canary, canarySeconds());
-    fastestCanary = std::min(fastestCanary, canary);
-    bool isQuiet = waiting <= kMostWaiting && canary <= fastestCanary * kMostSlowdown;
+    RoundWatch::Seen seen = watch.end(running.front()->runner->session().threads());
+    fastestCanary = std::min(fastestCanary, seen.canary);
+    bool isQuiet = seen.waited <= kMostWaiting && seen.canary <= fastestCanary * kMostSlowdown;
     outcome.disturbed += isQuiet ? 0 : 1;
     isKept = isQuiet || options.allowNoise;
     for (size_t i = 0; i < running.size() && isKept; ++i) {
