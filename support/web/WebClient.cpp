@@ -2,7 +2,6 @@
 
 #include "support/web/WebClient.h"
 
-#include "support/files/FileError.h"
 #include "support/text/Text.h"
 
 #define CURL_DISABLE_TYPECHECK
@@ -10,7 +9,10 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 
 namespace tenon {
