@@ -1,0 +1,55 @@
+// What a worker, which may run foreign code, writes into the memory that it shares with the front and into their socket.
+#include "server/ipc/Control.h"
+#include "server/ipc/Mailbox.h"
+#include "server/ipc/ModelFacts.h"
+#include "test/fuzz/Fuzz.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+using namespace tenon;
+using namespace tenon::server;
+
+namespace {
+
+void readTables(Bytes slab, size_t count) {
+  Result<std::vector<TensorPlace>> tensors = readTable(slab, 0, count);
+  if (!tensors) {
+    return;
+  }
+  for (const TensorPlace &tensor : *tensors) {
+    if (tensor.offset > slab.size() || tensor.bytes > slab.size() - tensor.offset) {
+      std::abort(); // the front reads there
+    }
+  }
+}
+
+void readMailbox(Bytes bytes) {
+  auto mailbox = std::make_unique<Mailbox>();
+  size_t most = offsetof(Mailbox, requests);
+  std::memcpy(static_cast<void *>(mailbox.get()), bytes.data(), std::min(bytes.size(), most));
+  (void)readAnswer(*mailbox).failure.isOk();
+}
+
+} // namespace
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  if (size == 0) {
+    return 0;
+  }
+  // A copy of its own, so that a read behind its end is found.
+  std::vector<uint64_t> words((size - 1) / sizeof(uint64_t));
+  std::memcpy(words.data(), data + 1, words.size() * sizeof(uint64_t));
+  readTables({reinterpret_cast<const std::byte *>(words.data()), words.size() * sizeof(uint64_t)}, data[0] % 9);
+  readMailbox(fuzz::bytesOf(data + 1, size - 1));
+  std::string_view text = fuzz::textOf(data + 1, size - 1);
+  (void)decodeError(data[0], text).isOk();
+  (void)decodeWish(text).isOk();
+  if (Result<ModelFacts> facts = decodeFacts(text)) {
+    if (!decodeFacts(encodeFacts(*facts))) {
+      std::abort(); // what is read can be written
+    }
+  }
+  return 0;
+}
