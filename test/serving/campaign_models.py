@@ -8,6 +8,8 @@ answers by whether the model was loaded for them, and the memory of the worker a
 """
 
 import asyncio
+import concurrent.futures
+import os
 import pathlib
 import subprocess
 import sys
@@ -28,16 +30,15 @@ def weights(index):
     return np.roll(np.diag(2.0 ** (np.arange(WIDTH) % 8)), index, axis=1).astype(np.float32) * np.float32(1 + index % 7)
 
 
-def make_models(folder):
-    for index in range(MODELS):
-        target = folder / f"m{index:03}.tenon"
-        if target.exists():
-            continue
-        ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, WIDTH]) for name in "xy"]
-        graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", ports[:1], ports[1:], [numpy_helper.from_array(weights(index), "w")])
-        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), folder / "m.onnx")
-        subprocess.run([TENON, "compile", folder / "m.onnx", "-o", target, "--quiet", "--target", "native"], check=True)
-    (folder / "m.onnx").unlink(missing_ok=True)
+def make_model(folder, index):
+    target, source = folder / f"m{index:03}.tenon", folder / f"m{index:03}.onnx"
+    if target.exists():
+        return
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, WIDTH]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", ports[:1], ports[1:], [numpy_helper.from_array(weights(index), "w")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), source)
+    subprocess.run([TENON, "compile", source, "-o", target, "--quiet", "--target", "native"], check=True)
+    source.unlink()
 
 
 def worker_memory(server):
@@ -69,7 +70,8 @@ def main():
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     scratch = tempfile.TemporaryDirectory()
     folder = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else scratch.name)
-    make_models(folder)
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        list(pool.map(lambda index: make_model(folder, index), range(MODELS)))
     answers = [(X @ weights(index)).tobytes() for index in range(MODELS)]
     shares = 1.0 / np.arange(1, MODELS + 1) ** EXPONENT
     rng = np.random.default_rng(1)

@@ -21,7 +21,7 @@ from load import Connection, inference, quantile
 from onnx import TensorProto, helper, numpy_helper
 from server import TENON, Server
 
-WIDTH, LAYERS, WAIT_MS, FACTOR = 2048, 16, 200, 5
+WIDTH, LAYERS, WAIT_MS, FACTOR = 2048, 4, 200, 5
 REQUEST = inference("wide", {"x": np.ones((1, WIDTH), np.float32)})
 
 
