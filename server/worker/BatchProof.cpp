@@ -37,6 +37,8 @@ double usualTolerance(DType dtype) {
   case DType::F16:
     return 2.5e-3;
   case DType::BF16:
+  case DType::F8E4M3FN:
+  case DType::F8E5M2:
     return 2e-2;
   default:
     return 0;
@@ -47,7 +49,7 @@ Status refused(std::string_view why) { return Status::error(ErrorId::NotBatchabl
 
 class Proof {
 public:
-  Proof(const ModelPorts &ports, const std::map<std::string, RecordedSymbol> &symbols, const BatchWish &wish) : ports(ports), symbols(symbols), wish(wish) {}
+  Proof(const ModelPorts &ports, const EngineRecord &record, const BatchWish &wish) : ports(ports), record(record), wish(wish) {}
 
   BatchFacts prove(const tenon_engine *engine, unsigned threads) {
     BatchFacts facts;
@@ -89,7 +91,7 @@ private:
     return status.isOk() || status.id() == ErrorId::NotBatchable ? std::string(status.message()) : "the proof could not be made: " + status.toString();
   }
 
-  bool isSymbol(const std::string &dim) const { return symbols.contains(dim); }
+  bool isSymbol(const std::string &dim) const { return record.symbols.contains(dim); }
 
   /// Sets mostRows and, where there is a record, batchDim.
   Status findBatch() {
@@ -191,7 +193,7 @@ private:
       if (length && port.dims[i] == paddedDim) {
         dims[i] = *length;
       } else if (!hasComputed && port.least[i] != port.most[i]) {
-        dims[i] = symbols.at(port.dims[i]).typical;
+        dims[i] = record.symbols.at(port.dims[i]).typical;
       }
     }
     dims[0] = 1;
@@ -301,7 +303,7 @@ private:
     if (!dim) {
       return lengths;
     }
-    const RecordedSymbol &symbol = symbols.at(*dim);
+    const RecordedSymbol &symbol = record.symbols.at(*dim);
     int64_t longest = std::min(symbol.most, std::max(symbol.typical, std::max(kLeastLength, symbol.least)));
     for (size_t i = 0; i < count; ++i) {
       lengths[i] = std::max(symbol.least, longest - static_cast<int64_t>(i) * std::max<int64_t>(1, longest / static_cast<int64_t>(count)));
@@ -348,6 +350,18 @@ private:
     return largest;
   }
 
+  /// An output is no more exact than what it was computed from.
+  double toleranceOf(DType output) const {
+    if (!isFloating(output) || wish.tolerance > 0) {
+      return isFloating(output) ? wish.tolerance : 0;
+    }
+    double largest = usualTolerance(output);
+    for (DType dtype : record.dtypes) {
+      largest = std::max(largest, usualTolerance(dtype));
+    }
+    return largest;
+  }
+
   Status compareRow(const Tensors &alone, const Tensors &stacked, size_t r, size_t size, const std::vector<double> &magnitudes, bool isPadded) {
     for (size_t o = 0; o < alone.size(); ++o) {
       const std::string &name = ports.outputs[o].name;
@@ -359,7 +373,7 @@ private:
       if (!difference.isAny) {
         continue;
       }
-      double tolerance = isFloating(row.dtype) ? (wish.tolerance > 0 ? wish.tolerance : usualTolerance(row.dtype)) : 0;
+      double tolerance = toleranceOf(row.dtype);
       double relative = difference.largest == 0 ? 0 : difference.largest / std::max(magnitudes[o], 1e-300);
       if (!(relative <= tolerance)) {
         return refused(fmt::format("output '{}' of a row changes by {:.3g} when {} rows are {} (its largest value is {:.3g}, allowed is {:.3g} of that)", name, difference.largest, size,
@@ -371,7 +385,7 @@ private:
   }
 
   const ModelPorts &ports;
-  const std::map<std::string, RecordedSymbol> &symbols;
+  const EngineRecord &record;
   const BatchWish &wish;
   std::unique_ptr<tenon_session, Destroy> session;
   std::string batchDim, paddedDim;
@@ -381,8 +395,8 @@ private:
 
 } // namespace
 
-BatchFacts proveBatch(const tenon_engine *engine, const ModelPorts &ports, const std::map<std::string, RecordedSymbol> &symbols, const BatchWish &wish, unsigned threads) {
-  return Proof(ports, symbols, wish).prove(engine, threads);
+BatchFacts proveBatch(const tenon_engine *engine, const ModelPorts &ports, const EngineRecord &record, const BatchWish &wish, unsigned threads) {
+  return Proof(ports, record, wish).prove(engine, threads);
 }
 
 } // namespace tenon::server

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "server/ipc/ModelFacts.h"
-#include "server/worker/RecordedDims.h"
+#include "server/worker/EngineRecord.h"
 #include "tenon/tenon.h"
 
 namespace tenon::server {
@@ -15,8 +15,8 @@ namespace tenon::server {
 ///
 /// Outputs are equal when all bits are, or, of a floating type, when they differ by no more than `wish.tolerance` times the largest
 /// magnitude of the output in the rows run alone. Where the wish names none, that is 1e-10 for F64, 1e-4 for F32, 2.5e-3 for F16 and
-/// 2e-2 for BF16: kernels for other sizes add in another order, and so far an engine may lie from the model itself
+/// 2e-2 for BF16 and floats of 8 bits, the coarsest of the types that the engine computes in: kernels for other sizes add in another order, and so far an engine may lie from the model itself
 /// (docs/accuracy.md), alone or stacked.
-BatchFacts proveBatch(const tenon_engine *engine, const ModelPorts &ports, const std::map<std::string, RecordedSymbol> &symbols, const BatchWish &wish, unsigned threads);
+BatchFacts proveBatch(const tenon_engine *engine, const ModelPorts &ports, const EngineRecord &record, const BatchWish &wish, unsigned threads);
 
 } // namespace tenon::server

@@ -160,8 +160,8 @@ Status LoadedModel::describe(const BatchWish &wish, unsigned threads) {
   for (size_t i = 0; i < modelPorts.outputs.size(); ++i) {
     TENON_TRY(portOf(engine.get(), false, i, modelPorts.outputs[i]));
   }
-  std::map<std::string, RecordedSymbol> symbols = readRecordedDims(engine.get(), modelPorts);
-  modelFacts.batch = proveBatch(engine.get(), modelPorts, symbols, wish, threads);
+  EngineRecord record = readRecord(engine.get(), modelPorts);
+  modelFacts.batch = proveBatch(engine.get(), modelPorts, record, wish, threads);
   modelFacts.bytes = image.size();
   return Status::ok();
 }

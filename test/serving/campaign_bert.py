@@ -18,7 +18,7 @@ import tempfile
 import time
 
 import numpy as np
-from load import Connection, inference, quantile
+from connections import Connection, inference, quantile
 from server import SOURCE, TENON, Server
 
 PROCESSES = max(1, min(8, len(os.sched_getaffinity(0)) // 2))

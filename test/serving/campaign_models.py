@@ -17,7 +17,7 @@ import tempfile
 
 import numpy as np
 import onnx
-from load import Connection, inference, quantile
+from connections import Connection, inference, quantile
 from onnx import TensorProto, helper, numpy_helper
 from server import TENON, Server
 
@@ -70,6 +70,7 @@ def main():
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     scratch = tempfile.TemporaryDirectory()
     folder = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else scratch.name)
+    folder.mkdir(exist_ok=True)
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         list(pool.map(lambda index: make_model(folder, index), range(MODELS)))
     answers = [(X @ weights(index)).tobytes() for index in range(MODELS)]

@@ -17,7 +17,7 @@ import time
 
 import numpy as np
 import onnx
-from load import Connection, inference, quantile
+from connections import Connection, inference, quantile
 from onnx import TensorProto, helper, numpy_helper
 from server import TENON, Server
 

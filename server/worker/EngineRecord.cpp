@@ -1,12 +1,13 @@
 // The record is what `tenon graph` shows (schema tenon.graph/1).
 
-#include "server/worker/RecordedDims.h"
+#include "server/worker/EngineRecord.h"
 
 #include "server/worker/LoadedModel.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <optional>
 
 namespace tenon::server {
 namespace {
@@ -47,10 +48,10 @@ bool readPorts(const Json &graph, const char *key, std::vector<ModelPort> &ports
 
 } // namespace
 
-std::map<std::string, RecordedSymbol> readRecordedDims(const tenon_engine *engine, ModelPorts &ports) {
+EngineRecord readRecord(const tenon_engine *engine, ModelPorts &ports) {
   const char *text = nullptr;
   size_t bytes = 0;
-  std::map<std::string, RecordedSymbol> symbols;
+  EngineRecord record;
   bool isRead = takeStatus(tenon_engine_record(engine, "graph", &text, &bytes)).isOk();
   try {
     Json graph = isRead ? Json::parse(text, text + bytes) : Json();
@@ -59,20 +60,27 @@ std::map<std::string, RecordedSymbol> readRecordedDims(const tenon_engine *engin
       const Json &symbol = graph["symbols"][i];
       RecordedSymbol read = {symbol.at("min").get<int64_t>(), symbol.at("max").get<int64_t>(), 1};
       read.typical = std::clamp(symbol.value("typical", read.least), read.least, std::max(read.least, read.most));
-      symbols[symbol.at("name").get<std::string>()] = read;
+      record.symbols[symbol.at("name").get<std::string>()] = read;
+    }
+    for (size_t i = 0; isRead && i < graph.at("values").size(); ++i) {
+      const Json &value = graph["values"][i];
+      std::optional<DType> dtype = parseDType(value.value("dtype", ""));
+      if (dtype && value.value("kind", "") == "node") {
+        record.dtypes.insert(*dtype);
+      }
     }
   } catch (const Json::exception &) {
     isRead = false; // of another release
   }
   if (!isRead) {
-    symbols.clear();
+    record = {};
     for (std::vector<ModelPort> *list : {&ports.inputs, &ports.outputs}) {
       for (ModelPort &port : *list) {
         port.dims.clear();
       }
     }
   }
-  return symbols;
+  return record;
 }
 
 } // namespace tenon::server

@@ -1,0 +1,30 @@
+// What the compiler recorded of an engine's graph: which dims of its inputs and outputs are one symbol (ports tell only the range of
+// each dim), and in which types it computes.
+
+#pragma once
+
+#include "server/ipc/ModelFacts.h"
+#include "tenon/tenon.h"
+
+#include <map>
+#include <set>
+#include <string>
+
+namespace tenon::server {
+
+struct RecordedSymbol {
+  int64_t least = 1;
+  int64_t most = 1;
+  int64_t typical = 1;
+};
+
+struct EngineRecord {
+  std::map<std::string, RecordedSymbol> symbols; ///< by name
+  std::set<DType> dtypes;                        ///< of what operations give
+};
+
+/// Fills ModelPort::dims from the engine's record "graph", and gives the rest of it. Where the engine has no such record, or one
+/// that does not fit its ports, dims stay empty, and there are no symbols and types.
+EngineRecord readRecord(const tenon_engine *engine, ModelPorts &ports);
+
+} // namespace tenon::server
