@@ -14,8 +14,6 @@ using engine::Space;
 
 namespace {
 
-constexpr size_t kRememberedShapes = 64;
-
 bool overlaps(const void *a, int64_t aBytes, const void *b, int64_t bBytes) {
   uintptr_t aStart = reinterpret_cast<uintptr_t>(a);
   uintptr_t bStart = reinterpret_cast<uintptr_t>(b);
@@ -98,7 +96,7 @@ Status PlanRunner::bind(const FlatDims &dims) {
 
 BoundPlan &PlanRunner::remember(BoundPlan bound) {
   std::unique_ptr<CachedPlan> entry(new CachedPlan{std::move(bound), ++uses});
-  if (cache.size() < kRememberedShapes) {
+  if (cache.size() < planExecutor->rememberedShapes()) {
     cache.push_back(std::move(entry));
     return cache.back()->plan;
   }

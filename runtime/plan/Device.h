@@ -110,6 +110,8 @@ public:
   virtual unsigned threads() const = 0;
   /// Of arena buffers that are laid out at run time.
   virtual int64_t alignment() const = 0;
+  /// For how many shapes of the inputs a session keeps what it prepared.
+  virtual size_t rememberedShapes() const { return 64; }
   /// Bytes that the plan needs beside arena and state; UINT64_MAX when they cannot be counted.
   virtual uint64_t scratchNeed(const BoundPlan &bound) const = 0;
 
