@@ -35,7 +35,7 @@ def quantiles(times):
 
 
 def strike(server, loads, models):
-    """Kills the worker of these models; when that was, and how long it took until each had answered a request that came after it."""
+    """Kills the worker of these models; when that was, and when each had answered a request that came after it."""
     worker = None
     while worker is None:
         worker = server.worker(models[0])
@@ -46,18 +46,17 @@ def strike(server, loads, models):
         if time.monotonic() > start + 30:
             raise AssertionError("a model did not come back: " + "".join(server.log[-20:]))
         time.sleep(0.002)
-    return start, time.monotonic() - start
+    return start, time.monotonic()
 
 
-def overlaps(answer, kills, seconds=0.0):
-    return any(answer[0] <= kill + seconds and kill <= answer[0] + answer[1] for kill in kills)
+def overlaps(answer, outages):
+    return any(answer[0] <= end and start <= answer[0] + answer[1] for start, end in outages)
 
 
 def main():
     count, seed = int(sys.argv[1]) if len(sys.argv) > 1 else 1000, int(sys.argv[2]) if len(sys.argv) > 2 else 1
     chance = random.Random(seed)
-    kills = {"shared": [], "own": []}
-    back = {"shared": [], "own": []}
+    outages = {"shared": [], "own": []}  # (kill, when every model had answered again)
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         make_models(folder)
@@ -67,10 +66,8 @@ def main():
             for load in loads.values():
                 load.__enter__()
             for _ in range(count):
-                kind = chance.choice(list(kills))
-                when, seconds = strike(server, loads, SHARED if kind == "shared" else OWN)
-                kills[kind].append(when)
-                back[kind].append(seconds)
+                kind = chance.choice(list(outages))
+                outages[kind].append(strike(server, loads, SHARED if kind == "shared" else OWN))
                 time.sleep(chance.random() * 0.2)
             for load in loads.values():
                 load.__exit__()
@@ -81,14 +78,15 @@ def main():
     correct = {answer[3].split(b'"outputs"')[1] for answer in answers if answer[2] == 200}
     stray, beside = [], []
     for model, load in loads.items():
-        kind, other = ("shared", "own") if model in SHARED else ("own", "shared")
-        stray += [answer for answer in load.lost() if not overlaps(answer, kills[kind])]
-        beside += [answer[1] for answer in load.answers if overlaps(answer, kills[other]) and not overlaps(answer, kills[kind], 2.0)]
-    usual = [answer[1] for load in loads.values() for answer in load.answers if not overlaps(answer, kills["shared"] + kills["own"], 2.0)]
+        own, other = ("shared", "own") if model in SHARED else ("own", "shared")
+        stray += [answer for answer in load.lost() if not overlaps(answer, outages[own])]
+        beside += [answer[1] for answer in load.answers if overlaps(answer, outages[other]) and not overlaps(answer, outages[own])]
+    usual = [answer[1] for load in loads.values() for answer in load.answers if not overlaps(answer, outages["shared"] + outages["own"])]
+    back = {kind: [end - start for start, end in each] for kind, each in outages.items()}
     print(f"{count} kills with seed {seed} in {seconds:.0f} s, {len(answers)} requests of {2 * len(loads)} clients, {sum(len(load.lost()) for load in loads.values())} answered with TN0814\n")
     print("| | p50 ms | p99 ms | most ms |\n| --- | ---: | ---: | ---: |")
     rows = {"kill to the next answer of every model, the worker that two models share": back["shared"], "the same, a worker of its own": back["own"],
-            "requests to models of another worker while one was killed": beside, "requests more than 2 s after any kill": usual}
+            "requests to models of another worker, from a kill to its end": beside, "requests while no worker was missing": usual}
     for what, times in rows.items():
         print(f"| {what} ({len(times)}) | " + (" | ".join(f"{value:.0f}" for value in quantiles(times)) if times else "| |") + " |")
     assert losses == count, (losses, count)

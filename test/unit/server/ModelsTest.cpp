@@ -110,10 +110,12 @@ protected:
   Version &version(const std::string &name) { return *models->all().at(name).versions.at(1); }
   bool isLoaded(const std::string &name) { return version(name).state == VersionState::Ready; }
   std::string deviceOf(const std::string &name) { return version(name).device->name(); }
-  /// Has a cold model loaded.
-  void use(const std::string &name) {
-    models->whenKnown(version(name).shared_from_this(), [] {});
-    await([&] { return isLoaded(name); });
+  /// Has a model loaded, again where it was.
+  Status load(const std::string &name) {
+    std::optional<Status> ended;
+    models->load(name, [&](Status status) { ended = std::move(status); });
+    await([&] { return ended.has_value(); });
+    return *ended;
   }
   std::vector<std::string> workers() {
     std::vector<std::string> names;
@@ -143,7 +145,7 @@ TEST_F(ModelsTest, EachDeviceHasItsBudget) {
   EXPECT_EQ(version("a").ports.outputs[0].name, "sees 7");
   EXPECT_EQ(version("c").ports.outputs[0].name, "sees GPU-9");
   EXPECT_EQ(version("d").ports.outputs[0].name, "sees ");
-  use("b");
+  EXPECT_TRUE(load("b").isOk());
   EXPECT_EQ(version("a").state, VersionState::Cold);
   EXPECT_TRUE(isLoaded("c") && isLoaded("d") && isLoaded("e"));
   EXPECT_EQ(models->evictions(Device{0}), 1u);
@@ -175,21 +177,20 @@ TEST_F(ModelsTest, AWorkerOfAGpuGoesWithItsLastModel) {
   bool isDone = false;
   models->unload("a", [&](Status status) { isDone = status.isOk(); });
   await([&] { return isDone && models->workers().size() == 1; });
-  models->load("a", [&](Status status) { isDone = !status.isOk(); });
-  await([&] { return !isDone || isLoaded("a"); });
+  EXPECT_TRUE(load("a").isOk());
   EXPECT_EQ(workers(), (std::vector<std::string>{"cpu", "gpu1"}));
 }
 
 TEST_F(ModelsTest, AWorkerOfItsOwnGivesItsMemoryBackAsAWhole) {
   add("a", 60).hasOwnWorker = true;
   add("b", 60).hasOwnWorker = true;
-  add("c", 30);
+  add("c", 30).isPinned = true;
   start(100);
   EXPECT_EQ(workers(), (std::vector<std::string>{"cpu", "cpu/a/1"}));
   for (int i = 0; i < 3; ++i) {
-    use("b");
+    EXPECT_TRUE(load("b").isOk());
     EXPECT_FALSE(isLoaded("a"));
-    use("a");
+    EXPECT_TRUE(load("a").isOk());
     EXPECT_FALSE(isLoaded("b"));
   }
   EXPECT_TRUE(isLoaded("c"));
@@ -199,9 +200,22 @@ TEST_F(ModelsTest, AWorkerOfItsOwnGivesItsMemoryBackAsAWhole) {
 
 TEST_F(ModelsTest, AnEngineWithAVariantForAGpuGoesThereUnlessItIsRefused) {
   test::TestEngine engine(test::dynamicPlan(), test::productWeights());
-  std::string path = engine.writeTemporary("cpu.tenon");
-  addFile("cpu", path);
-  engine.content.variants[0].variant.level = "sm_80";
+  addFile("cpu", engine.writeTemporary("cpu.tenon"));
+  test::PlanBuilder builder;
+  engine::ExprId four = builder.size(4);
+  uint32_t x = builder.input("x", DType::F32, {four}), y = builder.output("y", DType::F32, {four});
+  builder.copy(x, y, builder.size(16));
+  builder.finish();
+  for (engine::Buffer &buffer : builder.plan.buffers) {
+    buffer.device = engine::kGpu;
+  }
+  for (engine::Instruction &instruction : builder.plan.instructions) {
+    instruction.device = engine::kGpu;
+  }
+  std::vector<std::byte> ptx = test::readFile(std::string(TENON_SOURCE_DIR) + "/test/unit/runtime/kernels.ptx");
+  ptx.push_back(std::byte(0));
+  engine.content.variants = {{{"sm_80", std::move(builder.plan), {"test_scale"}}, ptx}};
+  engine.content.weights.clear();
   std::string gpu = engine.writeTemporary("gpu.tenon");
   addFile("gpu", gpu);
   addFile("forced", gpu, {Placement::Kind::Cpu, {}});
