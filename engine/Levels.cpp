@@ -6,6 +6,7 @@
 #include "engine/codec/PlanCodec.h"
 
 #include <cerrno>
+#include <span>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,7 +16,8 @@ namespace {
 
 Status readAt(int descriptor, uint64_t offset, MutableBytes out) {
   for (size_t at = 0; at < out.size();) {
-    ssize_t bytes = pread(descriptor, out.data() + at, out.size() - at, static_cast<off_t>(offset + at));
+    ssize_t bytes =
+        pread(descriptor, out.data() + at, out.size() - at, static_cast<off_t>(offset + at));
     if (bytes < 0 && errno == EINTR) {
       continue;
     }

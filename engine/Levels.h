@@ -1,4 +1,5 @@
-// The architectures of an engine's variants, for those who must know where an engine runs and do not open it.
+// The architectures of an engine's variants, for those who must know where an engine runs and do not
+// open it.
 
 #pragma once
 
@@ -9,8 +10,8 @@
 
 namespace tenon::engine {
 
-/// Reads header, section table and manifest of the file behind `descriptor`, which may be anything, and nothing else; the rest is
-/// neither read nor checked. Moves no file offset.
+/// Reads header, section table and manifest of the file behind `descriptor`, which may be anything;
+/// the rest is neither read nor checked. Moves no file offset.
 Result<std::vector<Architecture>> readArchitectures(int descriptor);
 
 } // namespace tenon::engine
