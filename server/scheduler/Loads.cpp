@@ -149,7 +149,7 @@ void Models::sendNextLoad(WorkerSlot &slot) {
     Room room = problem.isOk() ? makeRoom(*version) : Room::Free;
     if (room == Room::Later && version->isInitial) {
       version->state = VersionState::Cold;
-      version->isInitial = version->needsLoad = false;
+      version->isInitial = false;
       leaveWorker(*version);
       tellSettled(*version);
       continue;
@@ -164,7 +164,7 @@ void Models::sendNextLoad(WorkerSlot &slot) {
     if (problem.isOk() && !slot.start()) {
       return; // it tells when it could
     }
-    version->needsLoad = version->isInitial = false;
+    version->isInitial = false;
     version->bytes = neededBytes(*version);
     if (problem.isOk()) {
       problem = slot.load(*version, options.threads);

@@ -103,8 +103,10 @@ void Models::retryLoads() {
       }
     }
   }
-  for (std::shared_ptr<Version> &version : leaving) {
-    evict(version);
+  for (const std::shared_ptr<Version> &version : leaving) {
+    if (version->state == VersionState::Ready) { // what another's end told may have changed it
+      evict(version);
+    }
   }
   for (WorkerSlot *slot : waiting) {
     slot->waitsForRoom = false;

@@ -61,7 +61,7 @@ void WorkerSlot::startAgainAt(Clock::time_point time) {
   restarting = true;
   restart.expires_at(time);
   restart.async_wait([this](boost::system::error_code error) {
-    if (!error && start()) {
+    if (!error && !isEnded && start()) {
       events.onStart(*this);
     }
   });
@@ -107,6 +107,7 @@ Status WorkerSlot::load(Version &version, unsigned threads) {
     TENON_ASSIGN(std::unique_ptr<Instance> instance, makeInstance(load));
     version.instances.push_back(std::move(instance));
   }
+  version.needsLoad = false;
   sentKey = version.key;
   process->send(load);
   return Status::ok();

@@ -75,7 +75,7 @@ public:
   bool isLoading() const { return sentKey != 0; }
   /// The next that is to be loaded; null where there is none.
   std::shared_ptr<Version> nextLoad() const;
-  /// Makes the version's instances and has it loaded.
+  /// Makes the version's instances and has it loaded; nothing was sent where an error is given.
   Status load(Version &version, unsigned threads);
   /// Has an instance run what is in its mailbox.
   void run(Version &version, Instance &instance);

@@ -108,20 +108,20 @@ void Models::workerEnded(WorkerSlot &slot, const WorkerEnd &ended) {
     return;
   }
   options.log(fmt::format("the worker process {} {}; it is started again", slot.name, describeEnd(ended.how)));
-  std::set<Version *> suspects;
+  std::set<std::shared_ptr<Version>> suspects;
   std::vector<std::shared_ptr<Job>> lost;
   for (const auto &[version, instance] : ended.running) {
     std::vector<std::shared_ptr<Job>> jobs = std::exchange(instance->jobs, {});
     lost.insert(lost.end(), jobs.begin(), jobs.end());
-    suspects.insert(version);
+    suspects.insert(version->shared_from_this());
   }
   for (std::shared_ptr<Job> &job : lost) {
     end(job, Status::error(ErrorId::WorkerLost, fmt::format("the worker process {} while it ran the request", describeEnd(ended.how)), "the server's log tells more; the worker is started again"));
   }
   if (ended.loading) {
-    suspects.insert(ended.loading.get());
+    suspects.insert(ended.loading);
   }
-  for (Version *version : suspects) {
+  for (const std::shared_ptr<Version> &version : suspects) {
     version->isSuspect = version->isSuspect || isCrash(ended.how);
     version->crashes += isCrash(ended.how) && suspects.size() == 1;
   }

@@ -1,9 +1,11 @@
 // Where models are put and what leaves for them, with GPUs that are only names and a worker that loads nothing: it tells the size of the
-// file as the model's memory and the GPUs that it sees as the name of its output.
+// file as the model's memory and the GPUs that it sees as the name of its output. One test has the real worker run an engine on the
+// stand-in of NVIDIA's driver.
 
 #include "engine/Levels.h"
 #include "server/scheduler/Describe.h"
 #include "server/scheduler/Models.h"
+#include "server/worker/Worker.h"
 #include "test/unit/engine/EngineFixture.h"
 
 #include <boost/asio/io_context.hpp>
@@ -22,6 +24,7 @@ namespace tenon::server {
 namespace {
 
 constexpr const char *kWorkerFlag = "--as-worker";
+constexpr const char *kRealWorkerFlag = "--as-real-worker";
 
 /// The last byte of a model's file that is to be refused on a GPU.
 constexpr char kNoVariant = 'n';
@@ -53,6 +56,28 @@ int serveAsWorker() {
       return 1;
     }
   }
+}
+
+/// An engine with a variant for GPUs alone: y = x + w over kSize floats.
+constexpr int64_t kSize = 1024;
+
+std::string writeGpuEngine(const std::string &name) {
+  test::PlanBuilder builder;
+  engine::ExprId size = builder.size(kSize);
+  uint32_t x = builder.input("x", DType::F32, {size}), y = builder.output("y", DType::F32, {size}), w = builder.weight(0, kSize * 4);
+  builder.launch(test::Add, {x, w}, {y}, builder.size(kSize / 128), {size}).threads = 128;
+  builder.finish();
+  for (engine::Buffer &buffer : builder.plan.buffers) {
+    buffer.device = engine::kGpu;
+  }
+  for (engine::Instruction &instruction : builder.plan.instructions) {
+    instruction.device = engine::kGpu;
+  }
+  test::TestEngine engine(engine::Plan(), {test::floats("w", std::vector<float>(kSize, 3))});
+  engine.code = test::readFile(std::string(TENON_SOURCE_DIR) + "/test/unit/runtime/kernels.ptx");
+  engine.code.push_back(std::byte(0));
+  engine.content.variants = {{{"sm_80", std::move(builder.plan), {"test_scale", "test_add"}}, engine.code}};
+  return engine.writeTemporary(name);
 }
 
 class FixedSource final : public ModelSource {
@@ -87,9 +112,9 @@ protected:
     return model.config;
   }
 
-  void start(uint64_t budget) {
+  void start(uint64_t budget, const char *workerFlag = kWorkerFlag) {
     ModelsOptions options;
-    options.workerCommand = {"/proc/self/exe", kWorkerFlag};
+    options.workerCommand = {"/proc/self/exe", workerFlag};
     options.memoryBudget = options.gpuMemoryBudget = budget;
     options.gpus = {"7", "GPU-9"};
     options.log = [](std::string_view) {};
@@ -201,22 +226,7 @@ TEST_F(ModelsTest, AWorkerOfItsOwnGivesItsMemoryBackAsAWhole) {
 TEST_F(ModelsTest, AnEngineWithAVariantForAGpuGoesThereUnlessItIsRefused) {
   test::TestEngine engine(test::dynamicPlan(), test::productWeights());
   addFile("cpu", engine.writeTemporary("cpu.tenon"));
-  test::PlanBuilder builder;
-  engine::ExprId four = builder.size(4);
-  uint32_t x = builder.input("x", DType::F32, {four}), y = builder.output("y", DType::F32, {four});
-  builder.copy(x, y, builder.size(16));
-  builder.finish();
-  for (engine::Buffer &buffer : builder.plan.buffers) {
-    buffer.device = engine::kGpu;
-  }
-  for (engine::Instruction &instruction : builder.plan.instructions) {
-    instruction.device = engine::kGpu;
-  }
-  std::vector<std::byte> ptx = test::readFile(std::string(TENON_SOURCE_DIR) + "/test/unit/runtime/kernels.ptx");
-  ptx.push_back(std::byte(0));
-  engine.content.variants = {{{"sm_80", std::move(builder.plan), {"test_scale"}}, ptx}};
-  engine.content.weights.clear();
-  std::string gpu = engine.writeTemporary("gpu.tenon");
+  std::string gpu = writeGpuEngine("gpu.tenon");
   addFile("gpu", gpu);
   addFile("forced", gpu, {Placement::Kind::Cpu, {}});
   std::string refused = test::temporaryPath("refused");
@@ -232,6 +242,43 @@ TEST_F(ModelsTest, AnEngineWithAVariantForAGpuGoesThereUnlessItIsRefused) {
   EXPECT_EQ(deviceOf("refused"), "cpu");
   EXPECT_TRUE(isLoaded("refused"));
   EXPECT_EQ(version("must").problem.id(), ErrorId::EngineNoVariant);
+}
+
+TEST_F(ModelsTest, AWorkerOfAGpuRunsEnginesThereAndTellsTheirBytes) {
+  std::filesystem::path libraries = test::temporaryPath("lib");
+  std::filesystem::create_directory(libraries);
+  std::filesystem::create_symlink(TENON_FAKE_CUDA, libraries / "libcuda.so.1");
+  setenv("LD_LIBRARY_PATH", libraries.c_str(), 1);
+  addFile("sum", writeGpuEngine("sum.tenon"), on(1));
+  test::TestEngine cpu(test::dynamicPlan(), test::productWeights());
+  addFile("cpu", cpu.writeTemporary("product.tenon"), on(0));
+  start(0, kRealWorkerFlag);
+  unsetenv("LD_LIBRARY_PATH");
+  EXPECT_EQ(version("cpu").problem.id(), ErrorId::EngineNoVariant) << version("cpu").problem.toString();
+  ASSERT_TRUE(isLoaded("sum")) << version("sum").problem.toString();
+  EXPECT_EQ(version("sum").sharedBytes, uint64_t(kSize) * 4);
+  std::vector<float> values(kSize, 0.5f);
+  InferRequest request;
+  RequestInput &input = request.inputs.emplace_back();
+  input.name = "x";
+  input.dims = {kSize};
+  input.binary = std::as_bytes(std::span(values));
+  input.bytes = input.binary.size();
+  float first = 0;
+  Status failure;
+  Result<std::shared_ptr<Job>> job = models->submit("sum", "", std::move(request), [&](Result<InferResult> result) {
+    if (result.isOk()) {
+      std::memcpy(&first, result->slab->memory->data() + result->outputs[0].offset, sizeof(first));
+    } else {
+      failure = result.takeStatus();
+    }
+  });
+  ASSERT_TRUE(job.isOk()) << job.status().toString();
+  await([&] { return first != 0 || !failure.isOk(); });
+  EXPECT_EQ(first, 3.5f) << failure.toString();
+  // Weights, and x and y on the device.
+  EXPECT_GE(version("sum").bytes, uint64_t(kSize) * 4 * 3);
+  EXPECT_LT(version("sum").bytes, uint64_t(1) << 20);
 }
 
 TEST(Devices, OfAMachine) {
@@ -280,6 +327,9 @@ TEST(Levels, AreReadFromTheManifestAlone) {
 int main(int argc, char **argv) {
   if (argc > 1 && std::strcmp(argv[1], tenon::server::kWorkerFlag) == 0) {
     return tenon::server::serveAsWorker();
+  }
+  if (argc > 1 && std::strcmp(argv[1], tenon::server::kRealWorkerFlag) == 0) {
+    return tenon::server::runWorker();
   }
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
