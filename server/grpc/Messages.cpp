@@ -44,7 +44,7 @@ constexpr Field kSpecific[] = {{"versions", 1, Kind::Integer, {}}};
 constexpr Field kPolicy[] = {{"latest", 1, Kind::Message, kLatest}, {"all", 2, Kind::Message, {}}, {"specific", 3, Kind::Message, kSpecific}};
 constexpr Field kConfigInput[] = {{"name", 1, Kind::Text, {}}, {"data_type", 2, Kind::DataType, {}}, {"dims", 4, Kind::Integer, {}}};
 constexpr Field kConfigOutput[] = {{"name", 1, Kind::Text, {}}, {"data_type", 2, Kind::DataType, {}}, {"dims", 3, Kind::Integer, {}}};
-constexpr Field kInstance[] = {{"name", 1, Kind::Text, {}}, {"kind", 4, Kind::InstanceKind, {}}, {"count", 2, Kind::Integer, {}}};
+constexpr Field kInstance[] = {{"name", 1, Kind::Text, {}}, {"kind", 4, Kind::InstanceKind, {}}, {"count", 2, Kind::Integer, {}}, {"gpus", 3, Kind::Integer, {}}};
 constexpr Field kQueuePolicy[] = {{"timeout_action", 1, Kind::TimeoutAction, {}},
                                   {"default_timeout_microseconds", 2, Kind::Integer, {}},
                                   {"allow_timeout_override", 3, Kind::Truth, {}},

@@ -23,7 +23,7 @@ class ClientSocket {
 public:
   using Error = boost::system::error_code;
 
-  /// With TLS where `tls` is not null; it stays as long as the socket.
+  /// With TLS where `tls` is not null. The context may go before the socket: what a connection needs of it stays.
   ClientSocket(boost::asio::ip::tcp::socket socket, boost::asio::ssl::context *tls);
   ~ClientSocket();
   ClientSocket(const ClientSocket &) = delete;

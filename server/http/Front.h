@@ -25,7 +25,7 @@ class Connection;
 /// Each connection holds it: those that are left at the end go with the context.
 struct Front {
   Front(const ServerOptions &options, boost::asio::io_context &context, std::unique_ptr<ModelSource> source, std::optional<Tokens> tokens)
-      : options(options), context(context), acceptor(context), models(context.get_executor(), std::move(source), {options.workerCommand, options.threads, options.mostQueued, options.memoryBudget, options.log}),
+      : options(options), context(context), acceptor(context), models(context.get_executor(), std::move(source), {options.workerCommand, options.threads, options.mostQueued, options.memoryBudget, options.gpuMemoryBudget, options.gpus, options.log}),
         api(models, options.version), tokens(std::move(tokens)), drained(context) {}
 
   const Tokens *rights() const { return tokens ? &*tokens : nullptr; }

@@ -2,6 +2,7 @@
 
 #include "server/http/Server.h"
 
+#include "server/http/Certificates.h"
 #include "server/http/Front.h"
 #include "server/scheduler/ModelFolder.h"
 #include "server/scheduler/RegistrySource.h"
@@ -150,6 +151,9 @@ Status serve(const ServerOptions &options) {
   asio::co_spawn(context, acceptAll(front), asio::detached);
   asio::co_spawn(context, watchDeadlines(front), asio::detached);
   asio::co_spawn(context, awaitEnd(front), asio::detached);
+  if (front->tls) {
+    asio::co_spawn(context, watchCertificates(front), asio::detached);
+  }
   options.onListening(front->acceptor.local_endpoint().port());
   context.run();
   front->models.stop(); // before the context goes, by which the source tells of changes

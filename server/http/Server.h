@@ -28,7 +28,9 @@ struct ServerOptions {
   uint64_t mostBodies = uint64_t(1) << 30;
   size_t mostConnections = 1024;
   size_t mostQueued = 256;
-  uint64_t memoryBudget = 0; ///< bytes that loaded models may take in the worker; 0: any
+  /// Bytes that loaded models may take on the CPU, and on each GPU; 0: any.
+  uint64_t memoryBudget = 0, gpuMemoryBudget = 0;
+  std::vector<std::string> gpus; ///< that models may run on, as findGpus gives them
   unsigned threads = 0; ///< of a run; 0: all usable CPUs
   /// How long a client may take for the header of a request, and between two pieces of its body or of the reply.
   std::chrono::milliseconds slowest{10'000};

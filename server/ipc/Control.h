@@ -20,10 +20,11 @@ inline constexpr int kWorkerDoneEvent = 4;
 struct ControlMessage {
   enum class Kind : uint32_t {
     // To the worker.
-    Slab,     ///< number `key`, `value` bytes; descriptor
-    DropSlab, ///< number `key`
-    Load,     ///< version `key`, `value` threads a run; text: encodeWish; descriptors: engine file, then mailbox and eventfd of each instance
-    Unload,   ///< version `key`
+    Slab,      ///< number `key`, `value` bytes; descriptor
+    DropSlab,  ///< number `key`
+    Load,      ///< version `key`, `value` threads a run; text: encodeWish; descriptors: engine file, then mailbox and eventfd of each instance
+    LoadOnGpu, ///< as Load, of an engine that is to run on the worker's GPU
+    Unload,    ///< version `key`
     // To the front.
     Loaded,     ///< version `key`; text: encodeFacts
     LoadFailed, ///< version `key`, `value` the error's number; text: encodeError

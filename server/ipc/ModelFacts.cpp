@@ -95,7 +95,7 @@ std::string encodeFacts(const ModelFacts &facts) {
   putPorts(out, facts.ports.outputs);
   const BatchFacts &batch = facts.batch;
   out.number(static_cast<uint64_t>(batch.stacking)).number(static_cast<uint64_t>(batch.padding)).number(batch.mostRows).real(batch.difference);
-  out.string(batch.reason).string(batch.padReason).string(batch.paddedDim).number(facts.bytes);
+  out.string(batch.reason).string(batch.padReason).string(batch.paddedDim).number(facts.sharedBytes).number(facts.bytes);
   return text;
 }
 
@@ -106,7 +106,7 @@ Result<ModelFacts> decodeFacts(std::string_view text) {
   takePorts(in, facts.ports.outputs);
   BatchFacts &batch = facts.batch;
   bool hasStates = takeState(in, batch.stacking) && takeState(in, batch.padding);
-  in.number(batch.mostRows).real(batch.difference).string(batch.reason).string(batch.padReason).string(batch.paddedDim).number(facts.bytes);
+  in.number(batch.mostRows).real(batch.difference).string(batch.reason).string(batch.padReason).string(batch.paddedDim).number(facts.sharedBytes).number(facts.bytes);
   if (!in.isWhole() || !hasStates || batch.mostRows == 0) {
     return damaged("the description of a model from a worker is damaged");
   }

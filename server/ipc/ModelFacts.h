@@ -63,7 +63,9 @@ struct BatchFacts {
 struct ModelFacts {
   ModelPorts ports;
   BatchFacts batch;
-  uint64_t bytes = 0; ///< of memory that the model takes in the worker: the engine's file and what sessions hold
+  /// Of memory on the model's device: the engine's file, or on a GPU its weights there.
+  uint64_t sharedBytes = 0;
+  uint64_t bytes = 0; ///< those and what sessions hold there
 };
 
 std::string encodeWish(const BatchWish &wish);

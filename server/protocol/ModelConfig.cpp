@@ -9,11 +9,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 namespace tenon::server {
 namespace {
 
 constexpr uint64_t kMostInstances = 64;
+constexpr uint64_t kMostGpus = 1024;
 constexpr uint64_t kMostBatch = 1 << 20;
 constexpr uint64_t kMostPriorities = 1000;
 /// 12 days: no sum of times overflows.
@@ -244,19 +246,28 @@ private:
 
   Status readInstances(const TextField &field) {
     TENON_TRY(expectMessage(field));
+    if (std::exchange(hasInstances, true)) {
+      return fault(field, "a second instance_group: a model runs on one device");
+    }
+    Placement &placement = config.placement;
     for (const TextField &member : field.fields) {
       if (member.name == "count") {
         TENON_TRY(readNumber(member, kMostInstances, config.instances));
         config.instances = std::max<uint64_t>(config.instances, 1);
-      } else if (member.name == "kind" && (member.value == "KIND_CPU" || member.value == "KIND_AUTO")) {
-        continue; // the engine knows where it runs
+      } else if (member.name == "kind" && (member.value == "KIND_CPU" || member.value == "KIND_GPU" || member.value == "KIND_AUTO")) {
+        placement.kind = member.value == "KIND_CPU" ? Placement::Kind::Cpu : member.value == "KIND_GPU" ? Placement::Kind::Gpu : Placement::Kind::Auto;
+      } else if (member.name == "gpus") {
+        if (placement.gpu) {
+          return fault(member, "more than one GPU: a model runs on one device");
+        }
+        TENON_TRY(readNumber(member, kMostGpus, placement.gpu.emplace()));
       } else if (member.name == "name") {
         TENON_TRY(readString(member, ignored));
       } else {
         TENON_TRY(unknown(member));
       }
     }
-    return Status::ok();
+    return placement.gpu && placement.kind == Placement::Kind::Cpu ? fault(field, "gpus beside KIND_CPU") : Status::ok();
   }
 
   Status readParameter(const TextField &field) {
@@ -281,6 +292,12 @@ private:
       config.isPinned = parameter.second == "true";
       if (!config.isPinned && parameter.second != "false") {
         return fault(field, "'pin' is neither true nor false");
+      }
+    }
+    if (parameter.first == "worker") {
+      config.hasOwnWorker = parameter.second == "own";
+      if (!config.hasOwnWorker && parameter.second != "shared") {
+        return fault(field, "'worker' is neither own nor shared");
       }
     }
     if (parameter.first == "pad" && !readPads(parameter.second)) {
@@ -338,6 +355,7 @@ private:
   std::string_view file;
   bool isLenient;
   std::string ignored;
+  bool hasInstances = false;
   const TextField *batchingField = nullptr;
 };
 

@@ -54,6 +54,14 @@ struct BatchingConfig {
   }
 };
 
+/// Where a model is to run.
+struct Placement {
+  /// Auto: on a GPU where there is one that the engine has a variant for, or else on the CPU.
+  enum class Kind { Auto, Cpu, Gpu };
+  Kind kind = Kind::Auto;
+  std::optional<uint64_t> gpu; ///< none: any
+};
+
 struct ModelConfig {
   std::string name; ///< empty: that of the folder
   std::string platform;
@@ -67,11 +75,13 @@ struct ModelConfig {
   VersionPolicy versions;
   /// How many requests of the model run at once.
   uint64_t instances = 1;
+  Placement placement;
   std::vector<std::pair<std::string, std::string>> parameters;
   /// Of the parameter pad: inputs that may be made longer so that requests fit in one stack, and what they are filled with.
   std::vector<std::pair<std::string, double>> pads;
   /// Of the parameter buckets, ascending: the lengths that inputs are padded to; empty: powers of two from 16.
   std::vector<int64_t> buckets;
+  bool hasOwnWorker = false; ///< of the parameter worker: it shares its process with no other model
   bool isPinned = false; ///< of the parameter pin: the model stays in memory
   double batchTolerance = 0; ///< of the parameter batch_tolerance; 0: what is usual for the type
   /// Things that were passed over, each with its line, for the server's log.

@@ -61,6 +61,16 @@ Json policyOf(const VersionPolicy &policy) {
   return {{"latest", {{"num_versions", policy.latest}}}};
 }
 
+Json instancesOf(const Version &version) {
+  const Placement &placement = version.config.placement;
+  std::string_view kind = placement.kind == Placement::Kind::Auto ? "KIND_AUTO" : placement.kind == Placement::Kind::Gpu ? "KIND_GPU" : "KIND_CPU";
+  Json group = {{"name", version.model}, {"kind", kind}, {"count", version.config.instances}};
+  if (version.device && version.device->gpu) {
+    group["gpus"] = {*version.device->gpu}; // that it was given
+  }
+  return group;
+}
+
 Json sumOf(const DurationSum &sum) { return {{"count", sum.count}, {"ns", sum.nanoseconds}}; }
 
 Json batchesOf(const VersionStatistics &counted) {
@@ -158,6 +168,28 @@ public:
     });
   }
 
+  void memory() {
+    head("tenon_model_bytes", "gauge", "Memory that the version takes on its device: its engine's file, or on a GPU its weights, and what its sessions hold; 0 where it is not loaded.");
+    each([&](const Version &version, const std::string &labels) {
+      bool isLoaded = version.state == VersionState::Ready || version.state == VersionState::Unloading;
+      fmt::format_to(std::back_inserter(text), "tenon_model_bytes{{{},device=\"{}\",worker=\"{}\"}} {}\n", labels, version.device.value_or(Device()).name(), version.worker ? version.worker->name : "", isLoaded ? version.bytes : 0);
+    });
+  }
+
+  template <typename Value> void devices(std::string_view name, std::string_view type, std::string_view help, const Value &value) {
+    head(name, type, help);
+    for (const Device &device : models.devices()) {
+      fmt::format_to(std::back_inserter(text), "{}{{device=\"{}\"}} {}\n", name, device.name(), value(device));
+    }
+  }
+
+  template <typename Value> void workers(std::string_view name, std::string_view type, std::string_view help, const Value &value) {
+    head(name, type, help);
+    for (const std::unique_ptr<WorkerSlot> &slot : models.workers()) {
+      fmt::format_to(std::back_inserter(text), "{}{{worker=\"{}\"}} {}\n", name, slot->name, value(*slot));
+    }
+  }
+
   void histograms(std::string_view name, std::string_view help, std::initializer_list<std::pair<std::string_view, Histogram VersionStatistics::*>> stages) {
     head(name, "histogram", help);
     each([&](const Version &version, const std::string &labels) {
@@ -225,7 +257,7 @@ std::string describeConfig(const Version &version) {
                  {"max_batch_size", version.config.maxBatchSize},
                  {"input", configPortsOf(version, version.ports.inputs)},
                  {"output", configPortsOf(version, version.ports.outputs)},
-                 {"instance_group", {{{"name", version.model}, {"kind", "KIND_AUTO"}, {"count", version.config.instances}}}},
+                 {"instance_group", Json::array({instancesOf(version)})},
                  {"parameters", parameters}};
   if (version.isStacked()) {
     config["dynamic_batching"] = batchingOf(version.config.batching.value_or(BatchingConfig()));
@@ -344,19 +376,15 @@ std::string describeMetrics(const Models &models) {
     return sum;
   });
   metrics.family("tenon_model_ready", "gauge", "Whether the version takes requests.", [](const Version &version) { return version.isServing() ? 1 : 0; });
-  metrics.family("tenon_model_bytes", "gauge", "Memory that the version takes in the worker: its engine's file and what its sessions hold; 0 where it is not loaded.", [](const Version &version) {
-    bool isLoaded = version.state == VersionState::Ready || version.state == VersionState::Unloading;
-    return isLoaded ? version.bytes : 0;
-  });
+  metrics.memory();
   metrics.histograms("tenon_request_seconds", "From the arrival of a request to its reply.", {{"", &VersionStatistics::request}});
   metrics.histograms("tenon_stage_seconds", "Time of a request in a stage: queue, copy_in, compute, copy_out.",
                      {{"queue", &VersionStatistics::queue}, {"copy_in", &VersionStatistics::copyIn}, {"compute", &VersionStatistics::compute}, {"copy_out", &VersionStatistics::copyOut}});
-  metrics.head("tenon_memory_budget_bytes", "gauge", "What loaded models may take together; 0: any.");
-  fmt::format_to(std::back_inserter(metrics.text), "tenon_memory_budget_bytes {}\n", models.memoryBudget());
-  metrics.head("tenon_evictions_total", "counter", "Models that were taken out of memory for others.");
-  fmt::format_to(std::back_inserter(metrics.text), "tenon_evictions_total {}\n", models.evictions());
-  metrics.head("tenon_worker_starts_total", "counter", "Starts of worker processes.");
-  fmt::format_to(std::back_inserter(metrics.text), "tenon_worker_starts_total {}\n", models.workerStarts());
+  metrics.devices("tenon_memory_budget_bytes", "gauge", "What loaded models may take together on a device; 0: any.", [&](const Device &device) { return models.memoryBudget(device); });
+  metrics.devices("tenon_evictions_total", "counter", "Models that were taken out of the memory of a device for others.", [&](const Device &device) { return models.evictions(device); });
+  metrics.workers("tenon_worker_starts_total", "counter", "Starts of a worker process.", [](const WorkerSlot &slot) { return slot.starts(); });
+  metrics.workers("tenon_worker_losses_total", "counter", "Ends of a worker process that nobody asked for.", [](const WorkerSlot &slot) { return slot.losses(); });
+  metrics.workers("tenon_worker_process_id", "gauge", "The number of the process; 0 where there is none.", [](const WorkerSlot &slot) { return slot.processId(); });
   return std::move(metrics.text);
 }
 

@@ -1,16 +1,17 @@
-// The states of versions: loads go to the worker one after the other, and what is retired goes once it is idle.
+// The states of versions: loads go to their workers, and what is retired goes once it is idle.
 //
 //   state      held by                     left by
-//   Loading    byKey; Model::versions,     settle: Ready or Failed; retire (an unload): Unloaded
+//   Loading    a worker; Model::versions,  settle: Ready or Failed; retire (an unload): Unloaded
 //              unless one there is Ready
-//   Ready      byKey, Model::versions      retire: Unloading; the worker's end: Loading again; evict: Cold
-//   Unloading  byKey                       finishRetired, when nothing of it waits or runs: Unloaded
+//   Ready      a worker, Model::versions   retire: Unloading; the worker's end: Loading again; evict: Cold
+//   Unloading  a worker                    finishRetired, when nothing of it waits or runs: Unloaded
 //   Failed     Model::versions             a new load, which takes its place
 //   Unloaded   Model::versions             a new load, which takes its place
 //   Cold       Model::versions             wake (a request): Loading; retire: Unloaded; a new load, which takes its place
 //
-// A version whose instance runs is in byKey: Models::running points into it.
+// A version whose instance runs is in a worker, which points into it.
 
+#include "engine/Levels.h"
 #include "server/scheduler/Describe.h"
 #include "server/scheduler/Models.h"
 
@@ -19,26 +20,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <system_error>
+#include <utility>
 
 #include <fcntl.h>
-#include <sys/eventfd.h>
 
 namespace tenon::server {
 namespace {
-
-Status noDescriptors() { return Status::error(ErrorId::TooManyFiles, "no descriptors for a model's engine and instances", "raise the limit with `ulimit -n`"); }
-
-Result<std::unique_ptr<Instance>> makeInstance(ControlMessage &load) {
-  std::unique_ptr<Instance> instance = std::make_unique<Instance>();
-  TENON_ASSIGN(instance->memory, SharedMemory::create(kMailboxBytes));
-  instance->wake = Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  load.descriptors.push_back(instance->memory->takeDescriptor());
-  load.descriptors.emplace_back(dup(instance->wake.get()));
-  if (!instance->wake.isOpen() || !load.descriptors.back().isOpen()) {
-    return noDescriptors();
-  }
-  return instance;
-}
 
 /// Opens the engine's file for the first worker; for the next ones it is that file, whatever has its name by then.
 Status openEngine(Version &version) {
@@ -53,7 +40,7 @@ Status openEngine(Version &version) {
     return Status::ok();
   }
   if (errno == EMFILE || errno == ENFILE) {
-    return noDescriptors();
+    return Status::error(ErrorId::TooManyFiles, "no descriptors for a model's engine", "raise the limit with `ulimit -n`");
   }
   return Status::error(ErrorId::FileNotFound, fmt::format("the engine '{}' cannot be opened: {}", version.path, std::generic_category().message(errno)), "mend that, then load the model again");
 }
@@ -61,8 +48,8 @@ Status openEngine(Version &version) {
 Status noRoom(const Version &version, uint64_t budget) {
   return Status::error(ErrorId::MemoryBudgetExceeded,
                        fmt::format("model '{}' version {} takes {} bytes or more, which the budget of {} does not have beside what is pinned", version.model, version.number,
-                                   std::max<uint64_t>(version.bytes, static_cast<uint64_t>(version.facts.st_size)), budget),
-                       "raise --memory-budget, or pin fewer models");
+                                   neededBytes(version), budget),
+                       fmt::format("raise --{}memory-budget, or pin fewer models", version.device->isCpu() ? "" : "gpu-"));
 }
 
 std::string readyLine(const Version &version) {
@@ -107,114 +94,119 @@ std::vector<std::shared_ptr<Version>> Models::beginLoads(FoundModel found, bool 
   return begun;
 }
 
+Status Models::place(Version &version) {
+  if (version.device) {
+    return Status::ok();
+  }
+  bool runsOnGpu = false;
+  if (!options.gpus.empty() && version.config.placement.kind != Placement::Kind::Cpu) {
+    TENON_TRY(openEngine(version)); // its size counts too
+    Result<std::vector<engine::Architecture>> architectures = engine::readArchitectures(version.file.get());
+    // What is wrong with an engine, the worker tells.
+    runsOnGpu = architectures.isOk() && std::find(architectures->begin(), architectures->end(), engine::Architecture::Nvptx) != architectures->end();
+  }
+  std::vector<uint64_t> taken(options.gpus.size());
+  for (const std::unique_ptr<WorkerSlot> &slot : slots) {
+    for (const auto &[key, each] : slot->versions()) {
+      if (!slot->device.isCpu()) {
+        taken[*slot->device.gpu] += neededBytes(*each);
+      }
+    }
+  }
+  TENON_ASSIGN(version.device, chooseDevice(version.config.placement, runsOnGpu, taken));
+  return Status::ok();
+}
+
 void Models::loadAgain(const std::shared_ptr<Version> &version) {
-  version->key = ++lastKey;
   if (version->state != VersionState::Unloading) {
     version->state = VersionState::Loading;
   }
+  Status placed = place(*version);
+  if (!placed.isOk()) {
+    settle(version, placed.prefix(fmt::format("model '{}' version {}", version->model, version->number)));
+    return;
+  }
+  WorkerSlot &slot = chooseSlot(*version);
+  WorkerSlot *from = std::exchange(version->worker, &slot);
+  uint64_t oldKey = std::exchange(version->key, ++lastKey);
+  slot.add(version);
+  if (from) {
+    from->remove(oldKey);
+    releaseIfEmpty(*from);
+  }
   version->needsLoad = true;
   version->isLeaving = false;
-  byKey[version->key] = version;
-  sendNextLoad();
+  sendNextLoad(slot);
 }
 
-void Models::sendNextLoad() {
-  // One after the other: the socket holds few messages, and few descriptors that are on their way.
-  while (worker && sentKey == 0) {
-    std::map<uint64_t, std::shared_ptr<Version>>::iterator next = std::find_if(byKey.begin(), byKey.end(), [](const auto &each) { return each.second->needsLoad; });
-    if (next == byKey.end()) {
+void Models::sendNextLoad(WorkerSlot &slot) {
+  while (!slot.isLoading() && !slot.isRestarting() && !slot.isStopped()) {
+    std::shared_ptr<Version> version = slot.nextLoad();
+    if (!version) {
       return;
     }
-    std::shared_ptr<Version> version = next->second;
     Status problem = openEngine(*version);
     Room room = problem.isOk() ? makeRoom(*version) : Room::Free;
     if (room == Room::Later && version->isInitial) {
       version->state = VersionState::Cold;
-      version->isInitial = version->needsLoad = false;
-      byKey.erase(version->key);
+      version->isInitial = false;
+      leaveWorker(*version);
       tellSettled(*version);
       continue;
     }
     if (room == Room::Later) {
-      waitsForRoom = true;
-      releaseRuns(); // it waits for those that run
+      slot.waitsForRoom = true;
       return;
     }
     if (room == Room::Never) {
-      problem = noRoom(*version, options.memoryBudget);
+      problem = noRoom(*version, memoryBudget(slot.device));
     }
-    version->needsLoad = version->isInitial = false;
-    sendLoad(version, std::move(problem));
-  }
-}
-
-void Models::sendLoad(const std::shared_ptr<Version> &version, Status problem) {
-  BatchWish wish = version->batch ? BatchWish() : wishOf(version->config);
-  ControlMessage load = {ControlMessage::Kind::Load, version->key, options.threads, encodeWish(wish), {}};
-  load.descriptors.emplace_back(dup(version->file.get()));
-  if (problem.isOk() && !load.descriptors[0].isOpen()) {
-    problem = noDescriptors();
-  }
-  version->instances.clear();
-  for (uint64_t i = 0; i < version->config.instances && problem.isOk(); ++i) {
-    Result<std::unique_ptr<Instance>> instance = makeInstance(load);
-    if (instance.isOk()) {
-      version->instances.push_back(std::move(*instance));
-    } else {
-      problem = instance.takeStatus();
+    if (problem.isOk() && !slot.start()) {
+      return; // it tells when it could
+    }
+    version->isInitial = false;
+    version->bytes = neededBytes(*version);
+    if (problem.isOk()) {
+      problem = slot.load(*version, options.threads);
+    }
+    if (!problem.isOk()) {
+      leaveWorker(*version);
+      settle(version, std::move(problem));
     }
   }
-  if (!problem.isOk()) {
-    byKey.erase(version->key);
-    settle(version, std::move(problem));
-    return;
-  }
-  sentKey = version->key;
-  version->bytes = std::max(version->bytes, static_cast<uint64_t>(version->facts.st_size));
-  worker->send(load);
 }
 
-void Models::handle(ControlMessage message) {
-  if (message.kind != ControlMessage::Kind::Loaded && message.kind != ControlMessage::Kind::LoadFailed) {
-    return;
-  }
-  if (sentKey == 0 || message.key != sentKey) {
-    return; // an answer that nobody asked for, of a worker that engines may have taken over: a version that runs stays as it is
-  }
-  sentKey = 0;
-  if (!std::exchange(hasLookedAtWorker, true) && !worker->isConfined()) {
-    options.log("the kernel refuses a filter of system calls: the worker process has the rights of the server");
-  }
-  loadAnswered(std::move(message));
-  sendNextLoad();
-}
-
-void Models::loadAnswered(ControlMessage message) {
-  std::map<uint64_t, std::shared_ptr<Version>>::iterator found = byKey.find(message.key);
-  if (found == byKey.end()) {
-    return;
-  }
-  std::shared_ptr<Version> version = found->second;
+void Models::loadAnswered(WorkerSlot &slot, const std::shared_ptr<Version> &version, const ControlMessage &message) {
+  std::string what = fmt::format("model '{}' version {}", version->model, version->number);
+  Status problem;
   if (message.kind == ControlMessage::Kind::LoadFailed) {
-    byKey.erase(found);
-    settle(version, decodeError(message.value, message.text).prefix(fmt::format("model '{}' version {}", version->model, version->number)));
+    problem = decodeError(message.value, message.text);
+    bool mayUseCpu = problem.id() == ErrorId::EngineNoVariant && !slot.device.isCpu() && version->config.placement.kind == Placement::Kind::Auto;
+    if (mayUseCpu && version->state == VersionState::Loading) {
+      options.log(fmt::format("{} runs on the CPU: {}", what, problem.toString()));
+      version->device = Device();
+      loadAgain(version);
+      return;
+    }
   } else {
     Result<ModelFacts> facts = decodeFacts(message.text);
-    Status problem = facts.isOk() ? Status::ok() : facts.takeStatus();
+    problem = facts.isOk() ? Status::ok() : facts.takeStatus();
     if (problem.isOk()) {
+      constexpr uint64_t kMostBytes = uint64_t(1) << 50; // no sum overflows
       version->ports = std::move(facts->ports);
-      version->bytes = std::max(version->bytes, std::min(facts->bytes, uint64_t(1) << 50));
+      version->sharedBytes = std::min(facts->sharedBytes, kMostBytes);
+      // Of the first load it was an estimate; later ones take what runs took before.
+      version->bytes = std::max(version->batch ? version->bytes : 0, std::min(facts->bytes, kMostBytes));
       if (!version->batch) {
         version->batch = std::move(facts->batch);
       }
-      problem = checkConfig(*version).prefix(fmt::format("model '{}' version {}", version->model, version->number));
+      problem = checkConfig(*version);
     }
-    if (!problem.isOk()) {
-      byKey.erase(found);
-      worker->send({ControlMessage::Kind::Unload, version->key, 0, "", {}});
-    }
-    settle(version, std::move(problem));
   }
+  if (!problem.isOk()) {
+    leaveWorker(*version);
+  }
+  settle(version, problem.prefix(what));
 }
 
 void Models::settle(const std::shared_ptr<Version> &version, Status problem) {
@@ -246,7 +238,7 @@ void Models::settle(const std::shared_ptr<Version> &version, Status problem) {
     }
   }
   tellSettled(*version);
-  releaseRuns();
+  retryLoads();
 }
 
 void Models::tellSettled(Version &version) {
@@ -273,16 +265,12 @@ void Models::finishRetired(Version &version) {
   if (version.state != VersionState::Unloading || !version.queue.empty() || version.isRunning()) {
     return;
   }
+  std::shared_ptr<Version> held = version.shared_from_this(); // the worker may have the last other pointer
   version.state = VersionState::Unloaded;
-  if (worker) {
-    worker->send({ControlMessage::Kind::Unload, version.key, 0, "", {}});
-  }
+  leaveWorker(version);
   version.instances.clear();
   version.file = Descriptor();
-  std::shared_ptr<Version> held = version.shared_from_this(); // byKey may have the last other pointer
-  byKey.erase(version.key);
   tellSettled(version);
-  releaseRuns();
   retryLoads();
 }
 

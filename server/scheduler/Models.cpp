@@ -1,4 +1,4 @@
-// What callers ask of the models: loading, unloading, finding. The states of versions are in Loads.cpp, the worker in WorkerLife.cpp,
+// What callers ask of the models: loading, unloading, finding. The states of versions are in Loads.cpp, workers in Workers.cpp,
 // requests in Requests.cpp and Runs.cpp.
 
 #include "server/scheduler/Models.h"
@@ -18,14 +18,15 @@ Status noVersion(const std::string &model, const std::string &version) {
 } // namespace
 
 Models::Models(boost::asio::any_io_executor executor, std::unique_ptr<ModelSource> source, ModelsOptions options)
-    : executor(executor), source(std::move(source)), options(std::move(options)), restart(executor), deadline(executor) {}
+    : executor(executor), source(std::move(source)), options(std::move(options)), deadline(executor) {
+  makeSlot(Device(), Device().name(), true);
+}
 
 Models::~Models() = default;
 
 Status Models::start() {
   TENON_ASSIGN(std::vector<FoundModel> found, source->scan());
-  startWorker();
-  if (!worker) {
+  if (!slots[0]->start()) {
     return Status::error(ErrorId::ThreadStartFailed, "the worker process cannot be started");
   }
   for (bool isPinned : {true, false}) { // those that are pinned take what they need
@@ -106,9 +107,11 @@ void Models::unload(const std::string &name, std::function<void(Status)> onEnd) 
     versions.push_back(version);
   }
   // Those that are loaded to take the place of one.
-  for (auto &[key, version] : byKey) {
-    if (version->model == name && version->state == VersionState::Loading && std::find(versions.begin(), versions.end(), version) == versions.end()) {
-      versions.push_back(version);
+  for (const std::unique_ptr<WorkerSlot> &slot : slots) {
+    for (const auto &[key, version] : slot->versions()) {
+      if (version->model == name && version->state == VersionState::Loading && std::find(versions.begin(), versions.end(), version) == versions.end()) {
+        versions.push_back(version);
+      }
     }
   }
   for (std::shared_ptr<Version> &version : versions) {
@@ -122,7 +125,7 @@ void Models::unload(const std::string &name, std::function<void(Status)> onEnd) 
 }
 
 bool Models::isReady() const {
-  if (!worker || draining) {
+  if (draining || std::any_of(slots.begin(), slots.end(), [](const std::unique_ptr<WorkerSlot> &slot) { return slot->isRestarting(); })) {
     return false;
   }
   return std::all_of(models.begin(), models.end(), [](const auto &model) {
@@ -136,6 +139,19 @@ bool Models::isReady() const {
     }
     return !isProblem;
   });
+}
+
+std::vector<Device> Models::devices() const {
+  std::vector<Device> devices = {Device()};
+  for (uint64_t gpu = 0; gpu < options.gpus.size(); ++gpu) {
+    devices.push_back(Device{gpu});
+  }
+  return devices;
+}
+
+uint64_t Models::evictions(const Device &device) const {
+  std::map<Device, uint64_t>::const_iterator found = evicted.find(device);
+  return found == evicted.end() ? 0 : found->second;
 }
 
 Result<std::shared_ptr<Version>> Models::find(const std::string &model, const std::string &version) const {

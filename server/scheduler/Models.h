@@ -1,11 +1,12 @@
-// The models of a server: loads and unloads them in a worker process, queues requests, hands them to instances and back, and starts the
-// worker again when it ends. One thread, that of the executor: it never waits and never runs code of an engine.
+// The models of a server: places them in worker processes, loads and unloads them there, queues requests, and hands them to instances and
+// back. One thread, that of the executor: it never waits and never runs code of an engine.
 
 #pragma once
 
 #include "server/scheduler/ModelSource.h"
 #include "server/scheduler/Traffic.h"
 #include "server/scheduler/Version.h"
+#include "server/scheduler/WorkerSlot.h"
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -23,7 +24,9 @@ struct ModelsOptions {
   unsigned threads = 0;
   /// Requests that wait for an instance of a version.
   size_t mostQueued = 256;
-  uint64_t memoryBudget = 0; ///< bytes that loaded models may take in the worker; 0: any
+  /// Bytes that loaded models may take on the CPU, and on each GPU; 0: any.
+  uint64_t memoryBudget = 0, gpuMemoryBudget = 0;
+  std::vector<std::string> gpus; ///< as findGpus gives them
   /// Told what the operator should know, in one line.
   std::function<void(std::string_view)> log;
 };
@@ -77,28 +80,34 @@ public:
   Result<std::shared_ptr<Version>> find(const std::string &model, const std::string &version) const;
   /// ok, or why the version takes no requests: TN0811, TN0821.
   Status readiness(const Version &version) const;
-  uint64_t workerStarts() const { return starts; }
-  uint64_t evictions() const { return evicted; }
-  uint64_t memoryBudget() const { return options.memoryBudget; }
+  const std::vector<std::unique_ptr<WorkerSlot>> &workers() const { return slots; }
+  /// The CPU, and the GPUs that the server sees.
+  std::vector<Device> devices() const;
+  /// Models that were taken out of the memory of a device for others.
+  uint64_t evictions(const Device &device) const;
+  /// Bytes that models may take on a device; 0: any.
+  uint64_t memoryBudget(const Device &device) const { return device.isCpu() ? options.memoryBudget : options.gpuMemoryBudget; }
   /// Calls `then` when the ports of the version are known, or cannot be: a cold one is loaded for it.
   void whenKnown(const std::shared_ptr<Version> &version, std::function<void()> then);
 
 private:
-  void startWorker();
-  void workerEnded(int how);
-  /// The version that a worker loads now, or will first; null where there is none.
-  Version *firstLoading() const;
-  /// Ends runsAfterLoads when nothing is loaded any more.
-  void releaseRuns();
+  WorkerSlot &makeSlot(const Device &device, std::string name, bool isShared);
+  /// Where a version is to be loaded that has its device.
+  WorkerSlot &chooseSlot(const Version &version);
+  /// Takes the version out of its worker, which ends where it has no other and is not that of the CPU.
+  void leaveWorker(Version &version);
+  void releaseIfEmpty(WorkerSlot &slot);
+  void discard(const WorkerSlot &slot);
+  void workerEnded(WorkerSlot &slot, const WorkerEnd &ended);
+  /// Decides where the version runs, which then stays so; TN0702.
+  Status place(Version &version);
   /// Versions of `found` under way to the worker; each settles once. Those for which no memory is left when the server starts stay
   /// cold, unless they are pinned.
   std::vector<std::shared_ptr<Version>> beginLoads(FoundModel found, bool isStart);
-  /// Tells the worker of the next load, unless it has one to answer.
-  void sendNextLoad();
-  /// Nothing is sent, and the load has ended, where there is a problem already.
-  void sendLoad(const std::shared_ptr<Version> &version, Status problem);
+  /// Tells a worker of its next load, unless it has one to answer.
+  void sendNextLoad(WorkerSlot &slot);
   enum class Room { Free, Later, Never };
-  /// Takes models that were not used for longest out of memory until the version fits.
+  /// Takes models that were not used for longest out of the memory of the version's device until it fits.
   Room makeRoom(const Version &version);
   /// The one used least lately that may go; null where there is none. With `takesBusy` also one that has requests.
   std::shared_ptr<Version> chooseVictim(const Version &newcomer, bool takesBusy) const;
@@ -118,9 +127,8 @@ private:
   void finishRetired(Version &version);
   /// The same version under another key, for a worker that has not seen it.
   void loadAgain(const std::shared_ptr<Version> &version);
-  void handle(ControlMessage message);
-  void loadAnswered(ControlMessage message);
-  void collectAnswers();
+  void loadAnswered(WorkerSlot &slot, const std::shared_ptr<Version> &version, const ControlMessage &message);
+  void runAnswered(Version &version, Instance &instance);
   /// Hands waiting requests to free instances, in stacks where the version takes them.
   void dispatch(Version &version);
   /// What a free instance is to run now; none where nothing waits, or where it pays to wait for more.
@@ -132,7 +140,6 @@ private:
   /// Copies the stack into a slab. On an error `*faulty` is the job that it is of, or stays null.
   Status fill(Instance &instance, std::shared_ptr<Job> *faulty);
   Status provideRoom(Instance &instance, uint64_t bytes);
-  void signalRun(Instance &instance);
   void finish(Version &version, Instance &instance);
   /// The outputs of a stack's run; those of each job are rows of them.
   Result<std::vector<TensorPlace>> readOutputs(const Version &version, const Instance &instance);
@@ -156,22 +163,13 @@ private:
   boost::asio::any_io_executor executor;
   std::unique_ptr<ModelSource> source;
   ModelsOptions options;
-  std::unique_ptr<WorkerProcess> worker;
-  boost::asio::steady_timer restart, deadline;
+  boost::asio::steady_timer deadline;
   std::map<std::string, Model> models;
-  std::map<uint64_t, std::shared_ptr<Version>> byKey; ///< those that a worker has or loads
-  std::vector<std::pair<Version *, Instance *>> running;
+  std::vector<std::unique_ptr<WorkerSlot>> slots; ///< the first is that of the CPU
   Deadlines deadlines; ///< of queued jobs
   uint64_t lastKey = 0, lastOrder = 0;
-  uint64_t sentKey = 0; ///< of the load that the worker has not answered; 0: none
-  uint64_t starts = 0;
-  uint64_t evicted = 0;
-  bool waitsForRoom = false;
-  bool hasLookedAtWorker = false; ///< whether it is confined
-  Clock::time_point lastStart;
+  std::map<Device, uint64_t> evicted;
   bool draining = false;
-  /// After a crash that may be of a load or of a run: nothing runs until all loads have ended.
-  bool runsAfterLoads = false;
 };
 
 } // namespace tenon::server

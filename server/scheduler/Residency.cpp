@@ -2,77 +2,76 @@
 
 #include "server/scheduler/Models.h"
 
+#include <boost/asio/post.hpp>
+
 #include <algorithm>
 
 namespace tenon::server {
-namespace {
-
-/// What a version that is not loaded will take, as far as it is known: its file at least.
-uint64_t neededBytes(const Version &version) { return std::max(version.bytes, static_cast<uint64_t>(version.facts.st_size)); }
-
-} // namespace
 
 Models::Room Models::makeRoom(const Version &version) {
-  if (options.memoryBudget == 0) {
+  uint64_t budget = memoryBudget(*version.device);
+  if (budget == 0) {
     return Room::Free;
   }
   uint64_t needed = neededBytes(version);
-  if (needed > options.memoryBudget) {
+  if (needed > budget) {
     return Room::Never;
   }
-  auto held = [&] {
+  auto sumOf = [&](uint64_t (WorkerSlot::*bytes)() const) {
     uint64_t sum = 0;
-    for (const auto &[key, each] : byKey) {
-      sum += each->needsLoad || each.get() == &version ? 0 : each->bytes;
+    for (const std::unique_ptr<WorkerSlot> &slot : slots) {
+      sum += slot->device == version.device ? ((*slot).*bytes)() : 0;
     }
     return sum;
   };
-  while (held() + needed > options.memoryBudget) {
-    std::shared_ptr<Version> victim = version.isInitial ? nullptr : chooseVictim(version, false);
-    if (!victim) {
-      break;
-    }
-    evict(victim);
-  }
-  if (held() + needed <= options.memoryBudget) {
+  uint64_t held = sumOf(&WorkerSlot::heldBytes);
+  if (held + needed <= budget) {
     return Room::Free;
   }
   if (version.isInitial) {
     return Room::Later;
   }
-  // None is idle: one of those that are busy does no more, and goes once what it runs has ended.
-  bool isOneLeaving = std::any_of(byKey.begin(), byKey.end(), [](const auto &each) { return each.second->isLeaving || each.second->state == VersionState::Unloading; });
-  std::shared_ptr<Version> busy = isOneLeaving ? nullptr : chooseVictim(version, true);
-  if (busy) {
-    busy->isLeaving = true;
-    return Room::Later;
+  // What goes is free once its worker says so; this tells when.
+  auto fitsLater = [&] { return sumOf(&WorkerSlot::heldBytes) - sumOf(&WorkerSlot::freedSoon) + needed <= budget; };
+  for (bool takesBusy : {false, true}) {
+    while (!fitsLater()) {
+      std::shared_ptr<Version> victim = chooseVictim(version, takesBusy);
+      if (!victim) {
+        break;
+      }
+      if (takesBusy) {
+        victim->isLeaving = true; // it does no more, and goes once what it runs has ended, or now
+        boost::asio::post(executor, [this] { retryLoads(); });
+      } else {
+        evict(victim);
+      }
+    }
   }
-  return isOneLeaving ? Room::Later : Room::Never;
+  bool changes = sumOf(&WorkerSlot::freedSoon) > 0 || std::any_of(slots.begin(), slots.end(), [&](const std::unique_ptr<WorkerSlot> &slot) { return slot->device == version.device && slot->isLoading(); });
+  return changes ? Room::Later : Room::Never;
 }
 
 std::shared_ptr<Version> Models::chooseVictim(const Version &newcomer, bool takesBusy) const {
   std::shared_ptr<Version> victim;
-  for (const auto &[key, each] : byKey) {
-    bool isIdle = each->queue.empty() && !each->isRunning();
-    bool isReplaced = each->model == newcomer.model && each->number == newcomer.number; // it serves until the newcomer is ready
-    bool mayGo = each->state == VersionState::Ready && !each->config.isPinned && !isReplaced && (takesBusy || isIdle);
-    if (mayGo && (!victim || each->lastUse < victim->lastUse)) {
-      victim = each;
+  for (const std::unique_ptr<WorkerSlot> &slot : slots) {
+    for (const auto &[key, each] : slot->versions()) {
+      bool isIdle = each->queue.empty() && !each->isRunning();
+      bool isReplaced = each->model == newcomer.model && each->number == newcomer.number; // it serves until the newcomer is ready
+      bool mayGo = slot->device == newcomer.device && each->state == VersionState::Ready && !each->isLeaving && !each->config.isPinned && !isReplaced && (takesBusy || isIdle);
+      if (mayGo && (!victim || each->lastUse < victim->lastUse)) {
+        victim = each;
+      }
     }
   }
   return victim;
 }
 
 void Models::evict(const std::shared_ptr<Version> &version) {
-  ++evicted;
+  ++evicted[*version->device];
   version->state = VersionState::Cold;
   version->isLeaving = false;
   version->instances.clear();
-  byKey.erase(version->key);
-  // The worker does one thing after the other: the memory is free before the next load begins.
-  if (worker) {
-    worker->send({ControlMessage::Kind::Unload, version->key, 0, "", {}});
-  }
+  leaveWorker(*version);
   if (!version->queue.empty()) {
     wake(version);
   }
@@ -81,26 +80,37 @@ void Models::evict(const std::shared_ptr<Version> &version) {
 void Models::wake(const std::shared_ptr<Version> &version) {
   if (version->state == VersionState::Cold) {
     version->isOnDemand = true;
+    version->isSuspect = false;
     loadAgain(version);
   }
 }
 
 void Models::retryLoads() {
-  if (!worker) {
-    return; // the next one loads all
-  }
-  std::vector<std::shared_ptr<Version>> leaving;
-  for (auto &[key, version] : byKey) {
-    if (version->isLeaving && version->state == VersionState::Ready && !version->isRunning()) {
-      leaving.push_back(version);
+  std::vector<WorkerSlot *> waiting;
+  for (const std::unique_ptr<WorkerSlot> &slot : slots) {
+    if (slot->waitsForRoom) {
+      waiting.push_back(slot.get());
     }
   }
-  for (std::shared_ptr<Version> &version : leaving) {
-    evict(version);
+  if (waiting.empty()) {
+    return; // and so none must leave
   }
-  if (waitsForRoom) {
-    waitsForRoom = false;
-    sendNextLoad();
+  std::vector<std::shared_ptr<Version>> leaving;
+  for (const std::unique_ptr<WorkerSlot> &slot : slots) {
+    for (const auto &[key, version] : slot->versions()) {
+      if (version->isLeaving && version->state == VersionState::Ready && !version->isRunning()) {
+        leaving.push_back(version);
+      }
+    }
+  }
+  for (const std::shared_ptr<Version> &version : leaving) {
+    if (version->state == VersionState::Ready) { // what another's end told may have changed it
+      evict(version);
+    }
+  }
+  for (WorkerSlot *slot : waiting) {
+    slot->waitsForRoom = false;
+    sendNextLoad(*slot);
   }
 }
 

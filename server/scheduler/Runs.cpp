@@ -9,8 +9,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include <unistd.h>
-
 namespace tenon::server {
 namespace {
 
@@ -127,7 +125,7 @@ uint64_t preferredRows(const BatchingConfig &batching, uint64_t rows) {
 } // namespace
 
 void Models::dispatch(Version &version) {
-  bool takesRuns = !version.isLeaving && worker && worker->id() > 0 && !runsAfterLoads && (version.state == VersionState::Ready || version.state == VersionState::Unloading);
+  bool takesRuns = !version.isLeaving && version.worker && version.worker->isRunning() && (version.state == VersionState::Ready || version.state == VersionState::Unloading);
   for (size_t i = 0; takesRuns && i < version.instances.size(); ++i) {
     Instance &instance = *version.instances[i];
     while (instance.jobs.empty()) {
@@ -191,8 +189,7 @@ void Models::begin(Version &version, Instance &instance, std::vector<std::shared
     std::shared_ptr<Job> faulty;
     Status status = fill(instance, &faulty);
     if (status.isOk()) {
-      running.emplace_back(&version, &instance);
-      signalRun(instance);
+      version.worker->run(version, instance);
       return;
     }
     instance.inputSlab = instance.outputSlab = nullptr;
@@ -215,7 +212,7 @@ Status Models::fill(Instance &instance, std::shared_ptr<Job> *faulty) {
     at = place.offset + place.bytes;
   }
   uint64_t outputOffset = alignTensor(at);
-  TENON_ASSIGN(instance.inputSlab, worker->slabs().take(outputOffset + std::max(first.version->outputRoom, kFirstRoom)));
+  TENON_ASSIGN(instance.inputSlab, first.version->worker->slabs().take(outputOffset + std::max(first.version->outputRoom, kFirstRoom)));
   MutableBytes slab = instance.inputSlab->memory->bytes();
   writeTable(slab, 0, places);
   for (size_t i = 0; i < places.size(); ++i) {
@@ -246,37 +243,19 @@ Status Models::fill(Instance &instance, std::shared_ptr<Job> *faulty) {
   return Status::ok();
 }
 
-void Models::signalRun(Instance &instance) {
-  instance.mailbox().requests.fetch_add(1, std::memory_order_release);
-  uint64_t one = 1;
-  [[maybe_unused]] ssize_t written = write(instance.wake.get(), &one, sizeof(one));
-}
-
-void Models::collectAnswers() {
-  std::vector<std::pair<Version *, Instance *>> answered;
-  std::erase_if(running, [&](const std::pair<Version *, Instance *> &each) {
-    Mailbox &mailbox = each.second->mailbox();
-    bool hasAnswer = mailbox.answers.load(std::memory_order_acquire) == mailbox.requests.load(std::memory_order_relaxed);
-    if (hasAnswer) {
-      answered.push_back(each);
-    }
-    return hasAnswer;
-  });
-  for (auto &[version, instance] : answered) {
-    // Answers to clients may unload or replace a version.
-    std::shared_ptr<Version> held = instance->jobs[0]->version;
-    finish(*version, *instance);
-    dispatch(*version);
-    finishRetired(*version);
-    retryLoads();
-  }
+void Models::runAnswered(Version &version, Instance &instance) {
+  std::shared_ptr<Version> held = version.shared_from_this(); // answers to clients may unload or replace it
+  finish(version, instance);
+  dispatch(version);
+  finishRetired(version);
+  retryLoads();
 }
 
 void Models::finish(Version &version, Instance &instance) {
   RunAnswer answered = readAnswer(instance.mailbox());
   constexpr uint64_t kMostHeld = uint64_t(1) << 50; // no sum overflows
   instance.heldBytes = std::min(answered.heldBytes, kMostHeld);
-  uint64_t held = static_cast<uint64_t>(version.facts.st_size);
+  uint64_t held = version.sharedBytes;
   for (const std::unique_ptr<Instance> &each : version.instances) {
     held += each->heldBytes;
   }
@@ -288,8 +267,7 @@ void Models::finish(Version &version, Instance &instance) {
   if (answered.outcome == Mailbox::Outcome::NeedsRoom) {
     status = provideRoom(instance, answered.roomNeeded);
     if (status.isOk()) {
-      running.emplace_back(&version, &instance);
-      signalRun(instance);
+      version.worker->run(version, instance);
       return;
     }
   }
@@ -321,7 +299,7 @@ Status Models::provideRoom(Instance &instance, uint64_t bytes) {
     return damaged("it asks for room that it has");
   }
   Version &version = *instance.jobs[0]->version;
-  TENON_ASSIGN(instance.outputSlab, worker->slabs().take(bytes));
+  TENON_ASSIGN(instance.outputSlab, version.worker->slabs().take(bytes));
   constexpr uint64_t kMostRemembered = 64 << 20;
   version.outputRoom = std::max(version.outputRoom, std::min(bytes, kMostRemembered));
   Mailbox &mailbox = instance.mailbox();

@@ -7,6 +7,7 @@
 #include "server/ipc/ModelFacts.h"
 #include "server/protocol/InferRequest.h"
 #include "server/protocol/ModelConfig.h"
+#include "server/scheduler/Device.h"
 #include "server/scheduler/RequestQueue.h"
 #include "server/scheduler/Statistics.h"
 #include "server/scheduler/WorkerProcess.h"
@@ -32,6 +33,7 @@ inline uint64_t nanosecondsSince(Clock::time_point start) {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count());
 }
 
+class WorkerSlot;
 struct Version;
 struct Job;
 using Deadlines = std::multimap<Clock::time_point, std::weak_ptr<Job>>;
@@ -104,6 +106,8 @@ struct Version : std::enable_shared_from_this<Version> {
   /// Names the version to workers; another after each load, so that late messages are told apart.
   uint64_t key = 0;
   uint64_t order = 0;     ///< of the load that asked for it: the later one stays
+  std::optional<Device> device; ///< where it runs, once that was decided
+  WorkerSlot *worker = nullptr; ///< that has or loads it
   bool needsLoad = false; ///< the worker has not been told of it
   VersionState state = VersionState::Unloaded;
   Status problem; ///< of a failed load
@@ -112,7 +116,8 @@ struct Version : std::enable_shared_from_this<Version> {
   std::optional<BatchFacts> batch;
   std::vector<std::unique_ptr<Instance>> instances;
   RequestQueue queue;
-  uint64_t bytes = 0; ///< of memory in the worker, as far as it is known
+  uint64_t bytes = 0; ///< of memory on its device, as far as it is known
+  uint64_t sharedBytes = 0; ///< those of them that no session holds
   Clock::time_point lastUse;
   bool isOnDemand = false; ///< it was cold: takes requests while it is loaded
   bool isInitial = false;  ///< its first load, which takes no memory from others
@@ -122,7 +127,8 @@ struct Version : std::enable_shared_from_this<Version> {
   /// Called once when the load that goes on has ended.
   std::vector<std::function<void()>> onSettled;
   uint64_t outputRoom = 0; ///< that outputs took before
-  unsigned crashes = 0;    ///< of the worker while the version ran or was loaded
+  unsigned crashes = 0;    ///< of a worker that did nothing else
+  bool isSuspect = false;  ///< it ran or was loaded when its worker crashed: the next one is its own
   /// Of the model and the number: those that are loaded after one another share it.
   std::shared_ptr<VersionStatistics> statistics = std::make_shared<VersionStatistics>();
 
@@ -138,6 +144,8 @@ struct Version : std::enable_shared_from_this<Version> {
   }
 };
 
+/// What a version that is not loaded will take, as far as it is known: else its file's size.
+inline uint64_t neededBytes(const Version &version) { return version.bytes > 0 ? version.bytes : static_cast<uint64_t>(version.facts.st_size); }
 /// Checks a loaded version against its configuration; TN0805, or TN0818 for types that the protocol lacks.
 Status checkConfig(const Version &version);
 /// What the worker is to prove of a version with this configuration.

@@ -34,20 +34,38 @@ Status notStarted(std::string_view what) {
   return Status::error(ErrorId::ThreadStartFailed, fmt::format("a worker process cannot be started: {}", what), "look at the limits of processes, memory and open files (ulimit -a)");
 }
 
-Result<pid_t> spawn(const std::vector<std::string> &command, int socket, int doneEvent) {
+/// The environment of a worker: ours, but for the GPUs.
+std::vector<std::string> environmentOf(const WorkerProcess::Command &command) {
+  constexpr std::string_view kVisible("CUDA_VISIBLE_DEVICES=");
+  std::vector<std::string> environment = {std::string(kVisible) + command.visibleGpus};
+  for (char **each = environ; *each; ++each) {
+    if (!std::string_view(*each).starts_with(kVisible)) {
+      environment.emplace_back(*each);
+    }
+  }
+  return environment;
+}
+
+/// As posix_spawn takes them.
+std::vector<char *> pointersTo(const std::vector<std::string> &texts) {
+  std::vector<char *> pointers;
+  for (const std::string &text : texts) {
+    pointers.push_back(const_cast<char *>(text.c_str()));
+  }
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+Result<pid_t> spawn(const WorkerProcess::Command &command, int socket, int doneEvent) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   // Both targets lie above 2, and both sources above both targets: see the caller.
   posix_spawn_file_actions_adddup2(&actions, socket, kWorkerSocket);
   posix_spawn_file_actions_adddup2(&actions, doneEvent, kWorkerDoneEvent);
   posix_spawn_file_actions_addclosefrom_np(&actions, kWorkerDoneEvent + 1);
-  std::vector<char *> arguments;
-  for (const std::string &argument : command) {
-    arguments.push_back(const_cast<char *>(argument.c_str()));
-  }
-  arguments.push_back(nullptr);
+  const std::vector<std::string> environment = environmentOf(command);
   pid_t process = -1;
-  int error = posix_spawn(&process, arguments[0], &actions, nullptr, arguments.data(), environ);
+  int error = posix_spawn(&process, command.arguments[0].c_str(), &actions, nullptr, pointersTo(command.arguments).data(), pointersTo(environment).data());
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) {
     return notStarted(std::generic_category().message(error));
@@ -77,7 +95,9 @@ Result<std::shared_ptr<Slab>> SlabPool::take(uint64_t bytes) {
     TENON_ASSIGN(slab->memory, SharedMemory::create(size));
     ControlMessage message = {ControlMessage::Kind::Slab, slab->number, size, "", {}};
     message.descriptors.push_back(slab->memory->takeDescriptor());
-    TENON_TRY(sendControl(socket, message));
+    if (!sendControl(socket, message).isOk()) {
+      return Status::error(ErrorId::WorkerLost, "the worker process ended before it ran the request", "the server's log tells more; the worker is started again");
+    }
   }
   return std::shared_ptr<Slab>(slab.release(), [pool = weak_from_this()](Slab *back) {
     std::unique_ptr<Slab> owned(back);
@@ -101,7 +121,7 @@ void SlabPool::giveBack(std::unique_ptr<Slab> slab) {
   idle[size].push_back(std::move(slab));
 }
 
-Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(asio::any_io_executor executor, const std::vector<std::string> &command, Events events) {
+Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(asio::any_io_executor executor, const Command &command, Events events) {
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
     return notStarted("no socket");
@@ -144,6 +164,12 @@ WorkerProcess::~WorkerProcess() {
 
 void WorkerProcess::send(const ControlMessage &message) {
   if (process > 0 && !sendControl(socket.native_handle(), message).isOk()) {
+    end();
+  }
+}
+
+void WorkerProcess::end() {
+  if (process > 0) {
     kill(process, SIGKILL);
   }
 }

@@ -43,6 +43,11 @@ private:
 
 class WorkerProcess {
 public:
+  /// What is started, and which GPUs it sees: its CUDA_VISIBLE_DEVICES; empty: none.
+  struct Command {
+    std::vector<std::string> arguments;
+    std::string visibleGpus;
+  };
   struct Events {
     std::function<void(ControlMessage)> onMessage;
     std::function<void()> onAnswers; ///< instances have answered in their mailboxes
@@ -51,12 +56,14 @@ public:
   };
 
   /// Starts `command`, which ends up in runWorker.
-  static Result<std::unique_ptr<WorkerProcess>> start(boost::asio::any_io_executor executor, const std::vector<std::string> &command, Events events);
+  static Result<std::unique_ptr<WorkerProcess>> start(boost::asio::any_io_executor executor, const Command &command, Events events);
   /// Kills the process if it still is.
   ~WorkerProcess();
 
   /// A worker that cannot take a message is killed, and onEnd tells of it.
   void send(const ControlMessage &message);
+  /// Ends the process; onEnd tells when it has gone, which with much memory takes a while.
+  void end();
   SlabPool &slabs() { return *pool; }
   int id() const { return process; }
   /// Whether the process has given up what a worker gives up (server/worker/Sandbox.h); known once it has answered.

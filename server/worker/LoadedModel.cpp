@@ -46,10 +46,16 @@ Status portOf(const tenon_engine *engine, bool isInput, size_t index, ModelPort 
   return Status::ok();
 }
 
-uint64_t heldBytes(const tenon_session *session) {
+tenon_memory_use memoryOf(const tenon_session *session) {
   tenon_memory_use use = {};
   use.struct_size = sizeof(use);
-  return takeStatus(tenon_session_memory(session, &use)).isOk() ? use.arena + use.state + use.scratch : 0;
+  return takeStatus(tenon_session_memory(session, &use)).isOk() ? use : tenon_memory_use();
+}
+
+/// What a session holds on its device by itself.
+uint64_t heldBytes(const tenon_session *session) {
+  tenon_memory_use use = memoryOf(session);
+  return use.arena + use.state + use.scratch + use.workspace + use.ports;
 }
 
 void putError(Mailbox &mailbox, const Status &status) {
@@ -104,7 +110,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(ControlMessage &request, 
   std::unique_ptr<LoadedModel> model(new LoadedModel(slabs, doneEvent));
   unsigned threads = static_cast<unsigned>(request.value);
   TENON_ASSIGN(BatchWish wish, decodeWish(request.text));
-  TENON_TRY(model->open(std::move(descriptors[0])));
+  TENON_TRY(model->open(std::move(descriptors[0]), request.kind == ControlMessage::Kind::LoadOnGpu));
   TENON_TRY(model->describe(wish, threads));
   for (size_t i = 1; i < descriptors.size(); i += 2) {
     TENON_TRY(model->addInstance(std::move(descriptors[i]), std::move(descriptors[i + 1]), threads));
@@ -125,7 +131,7 @@ LoadedModel::~LoadedModel() {
   }
 }
 
-Status LoadedModel::open(Descriptor file) {
+Status LoadedModel::open(Descriptor file, bool isOnGpu) {
   // A copy: a file that is replaced or cut short while it is served changes nothing here.
   struct stat facts = {};
   if (fstat(file.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) {
@@ -147,6 +153,9 @@ Status LoadedModel::open(Descriptor file) {
   const void *data = image.size() ? static_cast<const void *>(image.data()) : "";
   TENON_TRY(takeStatus(tenon_engine_open_memory(data, image.size(), nullptr, &opened)));
   engine.reset(opened);
+  if (isOnGpu && tenon_engine_gpu(opened) < 0) {
+    return Status::error(ErrorId::EngineNoVariant, "no variant of the engine runs on the GPU of its worker", "compile the model with --target for it; `tenon doctor` tells what the GPU is");
+  }
   return Status::ok();
 }
 
@@ -162,7 +171,8 @@ Status LoadedModel::describe(const BatchWish &wish, unsigned threads) {
   }
   EngineRecord record = readRecord(engine.get(), modelPorts);
   modelFacts.batch = proveBatch(engine.get(), modelPorts, record, wish, threads);
-  modelFacts.bytes = image.size();
+  // The weights of an engine for the CPU lie in its file's image.
+  modelFacts.sharedBytes = modelFacts.bytes = image.size();
   return Status::ok();
 }
 
@@ -176,6 +186,9 @@ Status LoadedModel::addInstance(Descriptor mailbox, Descriptor wake, unsigned th
   tenon_session *session = nullptr;
   TENON_TRY(takeStatus(tenon_session_create(engine.get(), &options, &session)));
   instance->session.reset(session);
+  if (instances.empty() && tenon_engine_gpu(engine.get()) >= 0) {
+    modelFacts.sharedBytes = modelFacts.bytes = memoryOf(session).weights; // the image is the host's
+  }
   modelFacts.bytes += heldBytes(session);
   instances.push_back(std::move(instance));
   return Status::ok();

@@ -60,7 +60,7 @@ private:
   };
 
   LoadedModel(SlabTable &slabs, int doneEvent) : slabs(slabs), doneEvent(doneEvent) {}
-  Status open(Descriptor file);
+  Status open(Descriptor file, bool isOnGpu);
   Status describe(const BatchWish &wish, unsigned threads);
   Status addInstance(Descriptor mailbox, Descriptor wake, unsigned threads);
   /// The thread of an instance.

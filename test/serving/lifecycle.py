@@ -94,7 +94,7 @@ class Lifecycle(ServingTest):
                 self.assertEqual(200, queued.wait()[0])
                 self.assertLess(time.monotonic() - start, 5)
                 server.wait_until(lambda: server.get("/v2/health/ready")[0] == 200)
-            self.assertIn(b"tenon_worker_starts_total 4", server.get("/metrics")[1])
+            self.assertEqual((4, 3), (server.metric("tenon_worker_starts_total", None), server.metric("tenon_worker_losses_total", None)))
 
     def test_sandbox(self):
         """The worker has given up what it does not need, and runs models nevertheless."""
@@ -109,7 +109,7 @@ class Lifecycle(ServingTest):
             for _ in range(2):
                 server.wait_until(lambda: server.get("/v2/health/ready")[0] == 200)
                 running = self.slow(server)
-                os.kill(server.worker(), signal.SIGSEGV)
+                os.kill(server.worker("cnn"), signal.SIGSEGV)
                 self.refused(running.wait(), 500, "TN0814")
             server.wait_until(lambda: server.infer()[0] != 200)
             self.refused(server.infer(), 503, "TN0821")
@@ -120,22 +120,24 @@ class Lifecycle(ServingTest):
             self.assertEqual(200, server.infer()[0])
 
     def test_crash_beside_a_load(self):
-        """A crash while one model is loaded and another runs blames neither: the next worker tells which it was."""
+        """A crash while one model is loaded and another runs counts for neither; each goes into a worker of its own, which tells which it was."""
         models = self.folder / "pair"
         models.mkdir()
         shutil.copy(self.folder / "models/cnn.tenon", models / "cnn.tenon")
         with Server(models, "--threads", 1) as server:
             shutil.copy(models / "cnn.tenon", models / "other.tenon")
-            for _ in range(2):
-                running = self.slow(server)
-                with server.paused() as worker:
-                    load = InBackground(lambda: server.post("/v2/repository/models/other/load"))
-                    server.wait_until(lambda: b"other" in server.call("POST", "/v2/repository/index", b"")[2] and server.state("other") == "LOADING")
-                    os.kill(worker, signal.SIGSEGV)
-                self.refused(running.wait(), 500, "TN0814")
-                self.assertEqual(200, load.wait()[0])
-                self.assertEqual(200, server.infer()[0])
-                self.assertEqual(200, server.post("/v2/repository/models/other/unload")[0])
+            running = self.slow(server)
+            with server.paused() as worker:
+                load = InBackground(lambda: server.post("/v2/repository/models/other/load"))
+                server.wait_until(lambda: b"other" in server.call("POST", "/v2/repository/index", b"")[2] and server.state("other") == "LOADING")
+                os.kill(worker, signal.SIGSEGV)
+            self.refused(running.wait(), 500, "TN0814")
+            self.assertEqual(200, load.wait()[0])
+            self.assertEqual({"cpu", "cpu/cnn/1", "cpu/other/1"}, {labels["worker"] for labels, _ in server.metrics("tenon_worker_process_id")})
+            running = self.slow(server)  # the first crash that is its own
+            os.kill(server.worker("cnn"), signal.SIGSEGV)
+            self.refused(running.wait(), 500, "TN0814")
+            self.assertEqual([200, 200], [server.infer()[0], server.infer("other")[0]])
 
     def test_worker_ends_during_an_unload(self):
         with Server(self.folder / "models", "--threads", 1) as server:

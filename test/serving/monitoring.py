@@ -16,7 +16,7 @@ RULES = FOLDER / "tenon.rules.yml"
 # Of Prometheus itself, and what the rules record.
 OTHERS = {"up": {"job"}}
 TARGET = {"job", "instance"}  # labels that scraping adds
-WORDS = {"sum", "min", "by", "rate", "increase", "histogram_quantile", "label_values"}
+WORDS = {"sum", "count", "min", "by", "rate", "increase", "histogram_quantile", "label_values"}
 
 
 def exported(text):
@@ -78,7 +78,7 @@ class Monitoring(ServingTest):
         self.assertEqual(families, {re.sub(r"_(bucket|sum|count)$", "", name) for name in shown})
         for panel in self.dashboard["panels"]:
             labels = {label for target in panel["targets"] for label in re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])}
-            self.assertLessEqual(labels, {"model", "version", "stage", "outcome", "instance"})
+            self.assertLessEqual(labels, {"model", "version", "stage", "outcome", "instance", "device", "worker"})
 
     def test_planted(self):
         known = {"a_total": {"model"}}

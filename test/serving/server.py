@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -22,6 +23,7 @@ SOURCE = pathlib.Path(os.environ["TENON_SOURCE_DIR"])
 TENON = pathlib.Path(os.environ["TENON_BUILD_DIR"]) / "bin/tenon"
 CNN = SOURCE / "models/fashion_cnn.onnx"
 PIXELS = 28 * 28
+LABEL = r'(\w+)="([^"]*)"'  # of a metric
 
 
 def compile_cnn(path, *arguments):
@@ -91,17 +93,29 @@ class Server:
     def infer(self, model="cnn", image=None, **more):
         return self.post(f"/v2/models/{model}/infer", request(image), **more)
 
-    def metric(self, name, labels='model="cnn",version="1"'):
-        """The value of one line of /metrics."""
+    def metrics(self, name):
+        """[({label: value}, value)] of the lines of a family of /metrics."""
+        found = []
         for line in self.get("/metrics")[1].decode().splitlines():
-            if line.startswith(f"{name}{{{labels}}} " if labels else f"{name} "):
-                return float(line.rsplit(" ", 1)[1])
-        raise AssertionError(f"there is no metric {name} with {labels}")
+            if match := re.fullmatch(re.escape(name) + r"(?:\{(.*)\})? (\S+)", line):
+                found.append((dict(re.findall(LABEL, match[1] or "")), float(match[2])))
+        return found
 
-    def worker(self):
-        """The process id of the worker."""
-        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        return int(children[0]) if children else None
+    def metric(self, name, labels='model="cnn",version="1"'):
+        """The sum of the lines of /metrics that have these labels."""
+        wanted = dict(re.findall(LABEL, labels or ""))
+        values = [value for has, value in self.metrics(name) if wanted.items() <= has.items()]
+        if not values:
+            raise AssertionError(f"there is no metric {name} with {labels}")
+        return sum(values)
+
+    def worker(self, model=None):
+        """The process id of the worker that has the model, or that was started first; None where there is none."""
+        if model is None:
+            children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+            return int(children[0]) if children else None
+        name = next(labels["worker"] for labels, _ in self.metrics("tenon_model_bytes") if labels["model"] == model)
+        return int(sum(value for labels, value in self.metrics("tenon_worker_process_id") if labels["worker"] == name)) or None
 
     @contextlib.contextmanager
     def paused(self):

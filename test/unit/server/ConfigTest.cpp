@@ -17,10 +17,11 @@ input [ { name: "a" data_type: TYPE_FP32 dims: [ 3, -1 ] },
         { name: "b" "c", data_type: TYPE_INT64; dims: 2 } ]
 output < name: "y" data_type: TYPE_FP32 dims: [] >
 version_policy: { specific { versions: [1, 3] } }
-instance_group [ { count: 2 kind: KIND_CPU } ]
+instance_group [ { count: 2 kind: KIND_GPU gpus: [ 1 ] } ]
 parameters { key: "k" value { string_value: "v\n" } }
 parameters { key: "pad" value { string_value: "a: 0, b:-1.5" } }
 parameters { key: "buckets" value { string_value: "4,8 , 16" } }
+parameters { key: "worker" value { string_value: "own" } }
 dynamic_batching {
   preferred_batch_size: [ 8, 4 ] max_queue_delay_microseconds: 100
   priority_levels: 2 default_priority_level: 2
@@ -42,6 +43,9 @@ TEST(ModelConfig, Reads) {
   EXPECT_TRUE(config->outputs[0].dims.empty());
   EXPECT_EQ(config->versions.specific, (std::vector<int64_t>{1, 3}));
   EXPECT_EQ(config->instances, 2u);
+  EXPECT_EQ(config->placement.kind, Placement::Kind::Gpu);
+  EXPECT_EQ(config->placement.gpu, 1u);
+  EXPECT_TRUE(config->hasOwnWorker);
   EXPECT_EQ(config->parameters[0].second, "v\n");
   EXPECT_EQ(config->pads, (std::vector<std::pair<std::string, double>>{{"a", 0}, {"b", -1.5}}));
   EXPECT_EQ(config->buckets, (std::vector<int64_t>{4, 8, 16}));
@@ -57,7 +61,8 @@ TEST(ModelConfig, Reads) {
 TEST(ModelConfig, RefusesWithLine) {
   for (std::string_view text : {"\nmax_bath_size: 8", "\nmax_batch_size: 8.5", "\nmax_batch_size: -1", "\nmax_batch_size: 99999999999999999999", "\nname: m", "\nname: \"m", "\nname \"m\"",
                                 "\ninput { name: \"a\" }", "\ninput { name: \"a\" data_type: TYPE_STRING }", "\ninput { name: \"a\" data_type: TYPE_FP32 dims: -2 }", "\ninput: 3",
-                                "\nname: \"\\q\"", "\ninput [ {} ", "\n:", "\ninstance_group { count: 1000 }",
+                                "\nname: \"\\q\"", "\ninput [ {} ", "\n:", "\ninstance_group { count: 1000 }", "\ninstance_group { kind: KIND_CPU gpus: 0 }", "\ninstance_group { gpus: [0, 1] }", "\ninstance_group { kind: KIND_MODEL }",
+                                "instance_group { }\ninstance_group { }", "\nparameters { key: \"worker\" value { string_value: \"mine\" } }",
                                 "\ndynamic_batching: 3", "\ndynamic_batching { max_queue_delay_microseconds: -1 }", "max_batch_size: 0\ndynamic_batching {}",
                                 "max_batch_size: 4\ndynamic_batching { preferred_batch_size: 5 }", "\ndynamic_batching { priority_levels: 2 }",
                                 "\ndynamic_batching { priority_queue_policy { key: 1 value { } } }", "\ndynamic_batching { default_queue_policy { timeout_action: WAIT } }",

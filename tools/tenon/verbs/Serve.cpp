@@ -2,6 +2,7 @@
 
 #include "server/http/Server.h"
 #include "server/protocol/Routes.h"
+#include "server/scheduler/Device.h"
 #include "server/scheduler/RegistrySource.h"
 #include "server/worker/Worker.h"
 #include "tools/tenon/inputs/Options.h"
@@ -70,6 +71,7 @@ Status runServe(ServeFlags &flags, Terminal &terminal) {
   options.mostBodies = flags.mostBodiesMebibytes << 20;
   options.slowest = milliseconds(flags.slowestSeconds);
   options.drain = milliseconds(flags.drainSeconds);
+  options.gpus = server::findGpus(std::getenv("CUDA_VISIBLE_DEVICES"), "/dev");
   options.workerCommand = {"/proc/self/exe", "serve", kWorkerFlag};
   options.version = version();
   options.log = [&](std::string_view line) { terminal.note(line); };
@@ -102,7 +104,8 @@ Action declareServe(CLI::App &command) {
   number("--threads", kThreads, options.threads, "Threads of a run; all usable CPUs by default");
   number("--queue", {1, 1'000'000}, options.mostQueued, "Requests that may wait for each model, 256 by default; more are refused (429)");
   number("--memory-budget", {1 << 20, uint64_t(1) << 50}, options.memoryBudget,
-         "Bytes that loaded models may take together: those that were not used for longest leave memory, and are loaded again by the next request; any by default");
+         "Bytes that loaded models may take together on the CPU: those that were not used for longest leave memory, and are loaded again by the next request; any by default");
+  number("--gpu-memory-budget", {1 << 20, uint64_t(1) << 50}, options.gpuMemoryBudget, "The same on each GPU; any by default");
   number("--max-body", {1, 4095}, flags->mostBodyMebibytes, "Largest body of a request in MiB, also when decompressed; 64 by default");
   number("--max-bodies", {1, 1 << 20}, flags->mostBodiesMebibytes, "Bodies of all requests together in MiB, 1024 by default; more are refused (429)");
   number("--max-connections", {1, 100'000}, options.mostConnections, "Connections at once, 1024 by default; more are closed");
