@@ -26,6 +26,8 @@ struct ModelsOptions {
   uint64_t memoryBudget = 0; ///< bytes that loaded models may take in the worker; 0: any
   /// Told what the operator should know, in one line.
   std::function<void(std::string_view)> log;
+  /// Told of each load that failed.
+  std::function<void(const std::string &model, const Status &problem)> onProblem;
 };
 
 struct Model {
