@@ -4,7 +4,7 @@ const kSvg = "http://www.w3.org/2000/svg";
 const kWidth = 300, kHeight = 80;
 
 const kCharts = [
-  {id: "rate", name: "Requests a second", unit: rate, lines: [["lost", "failed", (point) => point.lost], ["p50", "answered", (point) => point.ok]]},
+  {id: "rate", name: "Requests a second", unit: rate, lines: [["lost", "lost", (point) => point.lost], ["p50", "answered", (point) => point.ok]]},
   {id: "queue", name: "Queue"}, {id: "copy_in", name: "Copy in"}, {id: "compute", name: "Compute"}, {id: "copy_out", name: "Copy out"},
 ].map((chart) => ({unit: duration, lines: [["p99", "p99", (point) => point[chart.id][1]], ["p50", "p50", (point) => point[chart.id][0]]], ...chart}));
 

@@ -132,8 +132,11 @@ function updateDrift(element, model) {
 /** Asks for a few models at a time; those that are not watched seldom, and none where the server knows no drift. */
 async function askDrift(models) {
   const now = Date.now();
-  const due = registry.hasDrift ? models.filter((model) => (registry.drift.get(model)?.next ?? 0) <= now).slice(0, 4) : [];
+  const due = models.filter((model) => (registry.drift.get(model)?.next ?? 0) <= now).slice(0, 4);
   for (const model of due) {
+    if (!registry.hasDrift) {
+      return;
+    }
     try {
       registry.drift.set(model, {next: now + 10_000, facts: await ask(`v2/models/${encodeURIComponent(model)}/drift`)});
     } catch (error) {
