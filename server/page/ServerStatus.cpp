@@ -29,9 +29,9 @@ void appendBins(std::string &text, std::string_view name, const Histogram &histo
 void appendVersion(std::string &text, const Version &version) {
   const VersionStatistics &counted = *version.statistics;
   bool isLoaded = version.state == VersionState::Ready || version.state == VersionState::Unloading;
-  fmt::format_to(std::back_inserter(text), "\"{}\":{{\"cold\":{},\"waiting\":{},\"bytes\":{},\"ok\":{},\"rejected\":{},\"timed_out\":{},\"cancelled\":{},\"failed\":{},\"last\":{}", version.number,
-                 version.state == VersionState::Cold, version.queue.size(), isLoaded ? version.bytes : 0, counted.success.count, counted.rejected, counted.timedOut, counted.cancelled,
-                 counted.failure.count - counted.rejected - counted.timedOut, counted.lastInference);
+  fmt::format_to(std::back_inserter(text), "\"{}\":{{\"cold\":{},\"waiting\":{},\"bytes\":{},\"ok\":{},\"rejected\":{},\"timed_out\":{},\"failed\":{}", version.number,
+                 version.state == VersionState::Cold, version.queue.size(), isLoaded ? version.bytes : 0, counted.success.count, counted.rejected, counted.timedOut,
+                 counted.failure.count - counted.rejected - counted.timedOut);
   appendBins(text, "request", counted.request);
   appendBins(text, "queue", counted.queue);
   appendBins(text, "copy_in", counted.copyIn);

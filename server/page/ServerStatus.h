@@ -12,7 +12,9 @@
 namespace tenon::server {
 
 /// {"version", "started", "time", "ready", "draining", "worker_starts", "evictions", "memory_budget", "bounds_us", "registry", "index",
-/// "models", "errors"}; docs/serving-page.md has the members. Times are milliseconds since 1970; `desk` may be null.
+/// "models", "errors"}: "registry" is null or {"model", "alias"}, "index" that of the repository, "models" has the traffic and versions of
+/// each by name, with their histograms as counts of bins that end at "bounds_us" and one above. Times are milliseconds since 1970.
+/// `desk` may be null.
 std::string describeStatus(const Models &models, const ErrorRing &errors, const RegistryDesk *desk, std::string_view version, int64_t started);
 
 } // namespace tenon::server

@@ -217,13 +217,15 @@ class Shown(PageTest):
         facts = {"rows": 1200, "drift": True, "features": [{"feature": "image[<b>]", "psi": 0.42, "psi_threshold": 0.03, "ks": None, "ks_threshold": None, "missing": 2, "out_of_range": 3, "drift": True},
                                                            {"feature": "other", "psi": 0.01, "psi_threshold": 0.03, "ks": 0.02, "ks_threshold": 0.05, "missing": 0, "out_of_range": 0, "drift": False}]}
         script = self.browser.call("Page.addScriptToEvaluateOnNewDocument", source=f"""
-            const real = window.fetch;
-            window.fetch = (path, ...more) => String(path).endsWith("cnn/drift") ? Promise.resolve(new Response({json.dumps(json.dumps(facts))})) : real(path, ...more);""")
+            const real = window.fetch, facts = {json.dumps(json.dumps(facts))};
+            const answer = (path) => path.includes("/cnn/") ? new Response(facts) : new Response('{{"error": "TN0810: it is not watched"}}', {{status: 404}});
+            window.fetch = (path, ...more) => path.endsWith("/drift") ? Promise.resolve(answer(path)) : real(path, ...more);""")
         try:
             self.open(self.server)
             self.await_text("#drift", "1 of 2 features in 1,200 rows")
             self.assertIn("PSI 0.42 (limit 0.03) · KS – · missing 2 · out of range 3", self.text("#drift"))
             self.assertIn("image[<b>]", self.text("#drift"))
+            self.assertEqual(1, self.see("document.querySelectorAll('#drift-models > div').length"))
         finally:
             self.browser.call("Page.removeScriptToEvaluateOnNewDocument", identifier=script["identifier"])
         self.open(self.server)

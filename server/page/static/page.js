@@ -28,9 +28,13 @@ async function ask(path, sent) {
 
 /** What the table has of a version. Weights may be of versions that went. */
 function rowsOf(status) {
+  const servingOf = new Map();
+  for (const {name, version} of status.index.filter((row) => row.state === "READY")) {
+    servingOf.set(name, [...(servingOf.get(name) ?? []), Number(version)]);
+  }
   return status.index.map(({name, version, state, reason}) => {
     const {traffic, versions} = status.models[name], facts = versions[version];
-    const serving = status.index.filter((row) => row.name === name && row.state === "READY").map((row) => Number(row.version));
+    const serving = servingOf.get(name) ?? [];
     const weights = Object.entries(traffic.weights).filter(([number]) => serving.includes(Number(number)));
     const sum = weights.reduce((all, [, weight]) => all + weight, 0);
     const share = sum > 0 ? (traffic.weights[version] ?? 0) / sum : Number(version) === Math.max(...serving) ? 1 : 0;

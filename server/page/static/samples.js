@@ -5,7 +5,7 @@ const kKept = 150;      // points: five minutes
 const kWindow = 5;      // periods that a quantile is of
 const kStages = ["queue", "copy_in", "compute", "copy_out"];
 const kHistograms = ["request", ...kStages];
-const kCounters = ["ok", "rejected", "timed_out", "cancelled", "failed"];
+const kCounters = ["ok", "rejected", "timed_out", "failed"];
 
 const samples = {
   started: 0, bounds: [],
@@ -14,12 +14,12 @@ const samples = {
   latest: new Map(),  // from each key to its last point
 };
 
+const emptyTotal = () => Object.fromEntries([...["waiting", "bytes", ...kCounters].map((name) => [name, 0]), ...kHistograms.map((name) => [name, []])]);
+
 function addTo(totals, key, version) {
   let total = totals.get(key);
   if (!total) {
-    total = {waiting: 0, bytes: 0};
-    kCounters.forEach((name) => { total[name] = 0; });
-    kHistograms.forEach((name) => { total[name] = []; });
+    total = emptyTotal();
     totals.set(key, total);
   }
   for (const name of ["waiting", "bytes", ...kCounters]) {
@@ -32,7 +32,7 @@ function addTo(totals, key, version) {
 
 function totalsOf(status) {
   const totals = new Map();
-  addTo(totals, "", {waiting: 0, bytes: 0, ok: 0, rejected: 0, timed_out: 0, cancelled: 0, failed: 0, request: [], queue: [], copy_in: [], compute: [], copy_out: []});
+  totals.set("", emptyTotal());
   for (const [model, {versions}] of Object.entries(status.models)) {
     for (const [number, version] of Object.entries(versions)) {
       ["", model, `${model}/${number}`].forEach((key) => addTo(totals, key, version));
