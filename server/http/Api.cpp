@@ -2,8 +2,10 @@
 
 #include "server/http/Api.h"
 
+#include "server/page/ServerStatus.h"
 #include "server/scheduler/Describe.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 namespace tenon::server {
@@ -21,7 +23,13 @@ Status parseSettings(std::string_view text, nlohmann::json &settings) {
 
 } // namespace
 
-void Api::perform(const RouteMatch &match, std::string_view text, std::function<void(Result<std::string>)> onAnswer) {
+void Api::perform(const RouteMatch &match, std::string_view text, std::function<void(Result<std::string>)> tell, const std::string &by) {
+  std::function<void(Result<std::string>)> onAnswer = [this, match, tell = std::move(tell)](Result<std::string> answer) {
+    if (!answer.isOk() && match.route->operation != Operation::RepositoryLoad) { // the models tell why a load failed
+      errors.add(match.model, answer.status());
+    }
+    tell(std::move(answer));
+  };
   std::function<void(Status)> onStatus = [onAnswer](Status status) { onAnswer(status.isOk() ? Result<std::string>("{}") : Result<std::string>(std::move(status))); };
   switch (match.route->operation) {
   case Operation::RepositoryLoad: {
@@ -54,8 +62,27 @@ void Api::perform(const RouteMatch &match, std::string_view text, std::function<
     asked.isOk() ? models.whenKnown(*asked, reply) : reply();
     return;
   }
+  case Operation::RegistryHistory:
+  case Operation::RegistryPromote:
+  case Operation::RegistryRollback:
+    askRegistry(match, text, std::move(onAnswer), by);
+    return;
   default:
     onAnswer(answer(match, text));
+  }
+}
+
+void Api::askRegistry(const RouteMatch &match, std::string_view settings, std::function<void(Result<std::string>)> onAnswer, const std::string &by) {
+  if (!desk) {
+    onAnswer(Status::error(ErrorId::NotServed, "the models come from a folder, which keeps no history", "serve registry:NAME@ALIAS"));
+  } else if (match.model != desk->reference().name) {
+    onAnswer(noModel(match.model));
+  } else if (match.route->operation == Operation::RegistryHistory) {
+    desk->look(std::move(onAnswer));
+  } else if (match.route->operation == Operation::RegistryPromote) {
+    desk->promote(settings, by, std::move(onAnswer));
+  } else {
+    desk->rollback(settings, by, std::move(onAnswer));
   }
 }
 
@@ -95,6 +122,8 @@ Result<std::string> Api::answer(const RouteMatch &match, std::string_view text) 
   }
   case Operation::Metrics:
     return describeMetrics(models);
+  case Operation::ServerStatus:
+    return describeStatus(models, errors, desk, version, started);
   case Operation::TraceSetting:
   case Operation::Logging: {
     bool isTrace = match.route->operation == Operation::TraceSetting;
@@ -112,15 +141,22 @@ Result<std::string> Api::answer(const RouteMatch &match, std::string_view text) 
 Result<std::shared_ptr<Job>> Api::infer(const RouteMatch &match, InferRequest request, OnResult onResult) {
   // The job keeps what the reply needs of the request.
   std::shared_ptr<std::weak_ptr<Job>> self = std::make_shared<std::weak_ptr<Job>>();
-  TENON_ASSIGN(std::shared_ptr<Job> job, models.submit(match.model, match.version, std::move(request), [this, self, onResult = std::move(onResult)](Result<InferResult> result) {
-                 std::shared_ptr<Job> job = self->lock();
-                 bool isResult = result.isOk();
-                 Status status = onResult(std::move(result), job->request);
-                 if (isResult && !status.isOk()) {
-                   models.countFailure(*job);
-                 }
-               }));
-  *self = job;
+  Result<std::shared_ptr<Job>> job = models.submit(match.model, match.version, std::move(request), [this, self, onResult = std::move(onResult)](Result<InferResult> result) {
+    std::shared_ptr<Job> job = self->lock();
+    bool isResult = result.isOk();
+    Status status = onResult(std::move(result), job->request);
+    if (!status.isOk()) {
+      errors.add(job->version->model, status);
+    }
+    if (isResult && !status.isOk()) {
+      models.countFailure(*job);
+    }
+  });
+  if (!job.isOk()) {
+    errors.add(match.model, job.status());
+    return job;
+  }
+  *self = *job;
   return job;
 }
 

@@ -3,6 +3,8 @@
 
 #pragma once
 
+#include "server/page/ErrorRing.h"
+#include "server/page/RegistryDesk.h"
 #include "server/protocol/Routes.h"
 #include "server/scheduler/Models.h"
 
@@ -15,11 +17,12 @@ namespace tenon::server {
 
 class Api {
 public:
-  Api(Models &models, std::string version) : models(models), version(std::move(version)) {}
+  /// `desk` may be null.
+  Api(Models &models, ErrorRing &errors, RegistryDesk *desk, std::string version) : models(models), errors(errors), desk(desk), version(std::move(version)) {}
 
   /// Everything but inferences. `settings` is the JSON object of operations that take one, or empty; `onAnswer` is called once, now or
-  /// later, with JSON (Metrics: Prometheus' text).
-  void perform(const RouteMatch &match, std::string_view settings, std::function<void(Result<std::string>)> onAnswer);
+  /// later, with JSON (Metrics: Prometheus' text). `by` is who asks, for the history of a registry.
+  void perform(const RouteMatch &match, std::string_view settings, std::function<void(Result<std::string>)> onAnswer, const std::string &by = {});
 
   /// Makes and sends the reply; what it returns is not ok where a result could not be turned into one.
   using OnResult = std::function<Status(Result<InferResult>, const InferRequest &)>;
@@ -30,13 +33,21 @@ public:
   /// The reply to a result is written: `begun` is when its making began.
   void countReply(InferResult &result, Clock::time_point begun);
 
+  /// An error that a request of the model had elsewhere than here, for the page.
+  void note(std::string_view model, const Status &status) { errors.add(model, status); }
+
   bool isReady() const { return models.isReady(); }
 
 private:
   Result<std::string> answer(const RouteMatch &match, std::string_view settings);
 
+  void askRegistry(const RouteMatch &match, std::string_view settings, std::function<void(Result<std::string>)> onAnswer, const std::string &by);
+
   Models &models;
+  ErrorRing &errors;
+  RegistryDesk *desk;
   std::string version;
+  int64_t started = wallClock();
 };
 
 /// The places of a result's outputs among the model's ports that the request asks for, with how it wants them.

@@ -2,6 +2,8 @@
 
 #include "server/http/Exchange.h"
 
+#include "registry/Sha256.h"
+#include "server/page/Page.h"
 #include "server/protocol/ErrorMap.h"
 
 #include <fmt/format.h>
@@ -53,6 +55,7 @@ std::shared_ptr<Job> infer(Api &api, const HttpRequest &request, std::function<v
     parsed = Status::error(ErrorId::QueueFull, "the requests that wait take all memory that they may", "try again later, or send tensors as binary data");
   }
   if (!parsed.isOk()) {
+    api.note(request.match.model, parsed.status());
     onReply(errorReply(parsed.status()));
     return nullptr;
   }
@@ -71,6 +74,16 @@ std::shared_ptr<Job> infer(Api &api, const HttpRequest &request, std::function<v
     return nullptr;
   }
   return std::move(*job);
+}
+
+HttpReply pageReply(std::string_view path) {
+  const PageFile &file = pageFile(path);
+  HttpReply reply;
+  reply.contentType = file.type;
+  reply.body = file.text;
+  reply.fields = {{"Content-Security-Policy", std::string(kPagePolicy)}, {"X-Content-Type-Options", "nosniff"}, {"Referrer-Policy", "no-referrer"},
+                  {"Cross-Origin-Opener-Policy", "same-origin"}, {"Cross-Origin-Resource-Policy", "same-origin"}, {"Cache-Control", "no-cache"}};
+  return reply;
 }
 
 } // namespace
@@ -119,18 +132,17 @@ Status checkRights(const Tokens *tokens, std::string_view authorization, const R
   return tokens ? tokens->check(authorization, match.isOk() ? match->route->role : Role::Read) : Status::ok();
 }
 
-Status readHead(const HttpHead &head, const Tokens *tokens, HttpRequest &request) {
-  std::string_view origin = head.origin, host = head.host;
-  bool isOwnPage = origin.ends_with(host) && origin.substr(0, origin.size() - host.size()).ends_with("://");
-  if (!origin.empty() && head.method != "GET" && !isOwnPage) {
-    return Status::error(ErrorId::NotAuthorized, "a page of another site sent the request", "requests of browsers come from pages of the server itself");
-  }
+Status readHead(const HttpHead &head, const Tokens *tokens, bool onlyLocalNames, HttpRequest &request) {
+  TENON_TRY(checkSite(head, onlyLocalNames));
   Result<RouteMatch> match = matchRoute(head.method, head.target);
   TENON_TRY(checkRights(tokens, head.authorization, match));
   if (!match.isOk()) {
     return match.takeStatus();
   }
   request.match = std::move(*match);
+  if (request.match.route->role == Role::Admin) {
+    request.by = tokens ? fmt::format("serve, token {}", registry::sha256Of(head.authorization.substr(kBearer.size())).substr(0, 8)) : "serve, without token";
+  }
   std::string_view jsonBytes = head.inferenceHeaderLength;
   if (!jsonBytes.empty()) {
     uint64_t bytes = 0;
@@ -148,6 +160,10 @@ std::shared_ptr<Job> performHttp(Api &api, const HttpRequest &request, std::func
   if (operation == Operation::ModelInfer) {
     return infer(api, request, std::move(onReply));
   }
+  if (operation == Operation::Page) {
+    onReply(pageReply(request.match.route->path));
+    return nullptr;
+  }
   bool isUnready = operation == Operation::ServerReady && !api.isReady();
   api.perform(request.match, request.body, [onReply, operation, isUnready](Result<std::string> answer) {
     if (!answer.isOk()) {
@@ -161,7 +177,7 @@ std::shared_ptr<Job> performHttp(Api &api, const HttpRequest &request, std::func
       reply.contentType = "text/plain; version=0.0.4; charset=utf-8";
     }
     onReply(std::move(reply));
-  });
+  }, request.by);
   return nullptr;
 }
 

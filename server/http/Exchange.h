@@ -5,6 +5,7 @@
 
 #include "server/http/Api.h"
 #include "server/protocol/Compression.h"
+#include "server/protocol/Site.h"
 #include "server/protocol/Tokens.h"
 
 #include <functional>
@@ -15,21 +16,18 @@
 
 namespace tenon::server {
 
-/// Fields of a request's header that the server looks at; empty where missing.
-struct HttpHead {
-  std::string_view method, target, host, origin, authorization, inferenceHeaderLength;
-};
-
 /// What of a request an operation looks at.
 struct HttpRequest {
   RouteMatch match;
   std::string body; ///< decompressed
+  std::string by;   ///< who asks, for the history of a registry; of routes for Role::Admin
   std::optional<uint64_t> jsonBytes;
   uint64_t mostLists = 0; ///< bytes that number lists of the body may take in memory
 };
 
-/// Finds the route and checks origin and rights (`tokens` may be null): TN0806, TN0809, TN0815, TN0816.
-Status readHead(const HttpHead &head, const Tokens *tokens, HttpRequest &request);
+/// Finds the route and checks site and rights (`tokens` may be null; `onlyLocalNames` is that of checkSite): TN0806, TN0809, TN0815,
+/// TN0816, TN0822.
+Status readHead(const HttpHead &head, const Tokens *tokens, bool onlyLocalNames, HttpRequest &request);
 
 /// "Authorization" against the role of the route. Without a right to read, a client learns nothing of which routes there are, so `match`
 /// may be an error.

@@ -116,6 +116,12 @@ private:
     if (stream.isHeaderCut()) {
       return Status::error(ErrorId::RequestTooLarge, fmt::format("the metadata of the call has more than {} bytes", kMostHeader));
     }
+    const std::string authority = stream.field(":authority"), origin = stream.field("origin"), fetchSite = stream.field("sec-fetch-site");
+    HttpHead head;
+    head.host = authority;
+    head.origin = origin;
+    head.fetchSite = fetchSite;
+    TENON_TRY(checkSite(head, front.onlyLocalNames()));
     Result<RouteMatch> found = stream.field(":method") == "POST" ? matchGrpcRoute(stream.field(":path")) : Status::error(ErrorId::NoSuchRoute, "a call of gRPC is a POST");
     TENON_TRY(checkRights(front.rights(), stream.field("authorization"), found));
     if (!found.isOk()) {
@@ -213,6 +219,8 @@ private:
       inference->id = parsed->request.id;
       inference->numbers = std::move(parsed->numbers);
       status = submit(inference, *parsed);
+    } else {
+      front.api.note("", status);
     }
     if (!status.isOk()) {
       answer(*inference, status);

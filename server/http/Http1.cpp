@@ -172,9 +172,12 @@ private:
     head.target = viewOf(header.target());
     head.host = viewOf(header[http::field::host]);
     head.origin = viewOf(header[http::field::origin]);
+    head.fetchSite = viewOf(header["Sec-Fetch-Site"]);
+    head.userAgent = viewOf(header[http::field::user_agent]);
+    head.acceptLanguage = viewOf(header[http::field::accept_language]);
     head.authorization = viewOf(header[http::field::authorization]);
     head.inferenceHeaderLength = viewOf(header["Inference-Header-Content-Length"]);
-    TENON_TRY(readHead(head, front.rights(), request));
+    TENON_TRY(readHead(head, front.rights(), front.onlyLocalNames(), request));
     return parser.content_length().value_or(0) > front.options.mostBody ? bodyTooLarge(front.options) : Status::ok();
   }
 

@@ -157,6 +157,7 @@ Status serve(const ServerOptions &options) {
   options.onListening(front->acceptor.local_endpoint().port());
   context.run();
   front->models.stop(); // before the context goes, by which the source tells of changes
+  front->desk.reset();
   return Status::ok();
 }
 

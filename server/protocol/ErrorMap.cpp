@@ -14,6 +14,7 @@ enum Grpc : unsigned {
   PermissionDenied = 7,
   ResourceExhausted = 8,
   FailedPrecondition = 9,
+  Aborted = 10,
   Unimplemented = 12,
   Internal = 13,
   Unavailable = 14,
@@ -33,7 +34,9 @@ constexpr Row kRows[] = {
     {ErrorId::NotAuthorized, {403, PermissionDenied}},    {ErrorId::ServerStopping, {503, Unavailable}},
     {ErrorId::NotServed, {501, Unimplemented}},           {ErrorId::BadEncoding, {415, Unimplemented}},
     {ErrorId::ClientTooSlow, {408, DeadlineExceeded}},    {ErrorId::ModelQuarantined, {503, FailedPrecondition}},
-    {ErrorId::RunOutOfMemory, {503, ResourceExhausted}},
+    {ErrorId::RunOutOfMemory, {503, ResourceExhausted}},  {ErrorId::CrossSiteRequest, {403, PermissionDenied}},
+    {ErrorId::NoSuchObject, {404, NotFound}},             {ErrorId::AliasMoved, {409, Aborted}},
+    {ErrorId::GateRefused, {409, FailedPrecondition}},    {ErrorId::GateUndecided, {409, FailedPrecondition}},
 };
 
 } // namespace
@@ -76,6 +79,8 @@ std::string_view reasonOf(unsigned http) {
     return "Not Found";
   case 408:
     return "Request Timeout";
+  case 409:
+    return "Conflict";
   case 413:
     return "Content Too Large";
   case 415:

@@ -12,7 +12,7 @@ namespace {
 using enum Method;
 using enum Transport;
 
-// Health tells no more than that the server runs, which probes ask without a token.
+// Health tells no more than that the server runs, which probes ask without a token; the page asks for one before it asks for data.
 constexpr Route kRoutes[] = {
     {Get, "v2/health/live", Role::Open, Operation::ServerLive},
     {Get, "v2/health/ready", Role::Open, Operation::ServerReady},
@@ -43,6 +43,14 @@ constexpr Route kRoutes[] = {
     {Get, "v2/systemsharedmemory/status", Role::Read, Operation::SharedMemory},
     {Get, "v2/cudasharedmemory/status", Role::Read, Operation::SharedMemory},
     {Get, "metrics", Role::Read, Operation::Metrics},
+    {Get, "", Role::Open, Operation::Page},
+    {Get, "page.css", Role::Open, Operation::Page},
+    {Get, "page.js", Role::Open, Operation::Page},
+    {Get, "icon.svg", Role::Open, Operation::Page},
+    {Get, "v2/tenon/status", Role::Read, Operation::ServerStatus},
+    {Get, "v2/tenon/models/{model}/history", Role::Read, Operation::RegistryHistory},
+    {Post, "v2/tenon/models/{model}/promote", Role::Admin, Operation::RegistryPromote},
+    {Post, "v2/tenon/models/{model}/rollback", Role::Admin, Operation::RegistryRollback},
     // TraceSetting and LogSettings read and set by one call; since nothing can be set, they take the role of reading.
     {Post, "inference.GRPCInferenceService/ServerLive", Role::Open, Operation::ServerLive, Grpc},
     {Post, "inference.GRPCInferenceService/ServerReady", Role::Open, Operation::ServerReady, Grpc},
@@ -203,7 +211,7 @@ std::string_view nameOf(Operation operation) {
   constexpr std::string_view kNames[] = {
       "ServerLive",      "ServerReady",    "ServerMetadata",   "ModelReady",   "ModelMetadata", "ModelConfig",  "ModelStatistics", "ModelInfer",
       "RepositoryIndex", "RepositoryLoad", "RepositoryUnload", "ModelTraffic", "ModelRollback", "TraceSetting", "Logging",       "SharedMemory", "Metrics",
-      "ModelStreamInfer", "HealthCheck", "HealthWatch"};
+      "ModelStreamInfer", "HealthCheck", "HealthWatch", "Page", "ServerStatus", "RegistryHistory", "RegistryPromote", "RegistryRollback"};
   return kNames[static_cast<size_t>(operation)];
 }
 

@@ -14,7 +14,7 @@ namespace tenon::server {
 
 enum class Method : uint8_t { Get, Post };
 enum class Transport : uint8_t { Http, Grpc };
-/// Who may call a route: anybody (health only), or tokens that have the role.
+/// Who may call a route: anybody (health, and the page, which holds no data), or tokens that have the role.
 enum class Role : uint8_t { Open, Infer, Read, Admin };
 
 enum class Operation : uint8_t {
@@ -38,6 +38,11 @@ enum class Operation : uint8_t {
   ModelStreamInfer,
   HealthCheck,
   HealthWatch,
+  Page,
+  ServerStatus,
+  RegistryHistory,
+  RegistryPromote,
+  RegistryRollback,
 };
 
 struct Route {

@@ -93,8 +93,7 @@ Status Tokens::check(std::string_view authorization, Role role) const {
   if (role == Role::Open) {
     return Status::ok();
   }
-  constexpr std::string_view kScheme = "Bearer ";
-  std::string_view given = authorization.starts_with(kScheme) ? authorization.substr(kScheme.size()) : std::string_view();
+  std::string_view given = authorization.starts_with(kBearer) ? authorization.substr(kBearer.size()) : std::string_view();
   bool isKnown = false;
   unsigned roles = 0;
   for (const Token &token : tokens) {

@@ -11,6 +11,9 @@
 
 namespace tenon::server {
 
+/// How a value of `Authorization` begins that holds a token.
+constexpr std::string_view kBearer("Bearer ");
+
 class Tokens {
 public:
   /// Lines `TOKEN ROLE[,ROLE...]` with the roles infer, read and admin (which has the others); empty lines and those that begin with #

@@ -29,6 +29,8 @@ struct ModelsOptions {
   std::vector<std::string> gpus; ///< as findGpus gives them
   /// Told what the operator should know, in one line.
   std::function<void(std::string_view)> log;
+  /// Told of each load that failed.
+  std::function<void(const std::string &model, const Status &problem)> onProblem;
 };
 
 struct Model {

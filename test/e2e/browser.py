@@ -118,8 +118,9 @@ class Browser:
         self.call("Emulation.setEmulatedMedia", features=[scheme])
 
     def open(self, path):
+        """A file, or an address of HTTP."""
         self.loaded = False
-        self.call("Page.navigate", url=pathlib.Path(path).resolve().as_uri())
+        self.call("Page.navigate", url=path if str(path).startswith(("http:", "about:")) else pathlib.Path(path).resolve().as_uri())
         end = time.monotonic() + 60
         while not self.loaded and time.monotonic() < end:
             message = self.receive(1)
@@ -151,10 +152,10 @@ class Browser:
         self.call("Input.insertText", text=text)
         self.settle()
 
-    def press(self, key):
+    def press(self, key, shift=False):
         """A key by its name, as "ArrowDown", "Enter" or " "."""
         codes = {"Enter": 13, "Escape": 27, " ": 32, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Tab": 9}
-        parameters = {"key": key, "windowsVirtualKeyCode": codes.get(key, ord(key[0]))}
+        parameters = {"key": key, "windowsVirtualKeyCode": codes.get(key, ord(key[0])), "modifiers": 8 if shift else 0}
         if key == "Enter":
             parameters["text"] = "\r"
         elif len(key) == 1:

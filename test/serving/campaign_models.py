@@ -84,9 +84,9 @@ def main():
         # The memory is that of a full house: each time after the same models came last.
         asyncio.run(ask_all(server.port, list(range(MODELS)), answers))
         before = worker_memory(server)
-        evictions = server.metric("tenon_evictions_total", "")
+        evictions = server.metric("tenon_evictions_total", None)
         times = asyncio.run(ask_all(server.port, order, answers))
-        cold = int(server.metric("tenon_evictions_total", "") - evictions)
+        cold = int(server.metric("tenon_evictions_total", None) - evictions)
         asyncio.run(ask_all(server.port, list(range(MODELS)), answers))
         after = worker_memory(server)
     good = sorted(time for time in times if time is not None)

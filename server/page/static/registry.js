@@ -1,0 +1,150 @@
+// The registry that a model comes from: its versions with what the gate found, its history, promotions and rollbacks; and drift.
+
+const kVersionColumns = ["Version", "Gate", "Pushed", "Size", ""];
+const kVerdicts = {passed: "good", refused: "bad", undecided: "busy"};
+const registry = {reference: null, shown: null, drift: new Map(), hasDrift: true};
+
+const aliasText = () => `${registry.reference.model}@${registry.reference.alias}`;
+const registryPath = (action) => `v2/tenon/models/${encodeURIComponent(registry.reference.model)}/${action}`;
+
+/** A row of figures: what was found, of what, and the figures. */
+const buildFigure = () => make("li", {}, make("span", {class: "chip"}), " ", make("code"), " ", make("span"));
+
+/** A verdict, and behind it each rule with its figures. */
+function showGate(cell, version) {
+  const gate = version.gate, chip = cell.querySelector(".chip");
+  const isOld = gate && !gate.of_present_rules;
+  showChip(chip, gate && !isOld ? kVerdicts[gate.verdict] ?? "idle" : "idle", !gate ? "not measured" : isOld ? `${gate.verdict}, by other rules` : gate.verdict);
+  const details = cell.querySelector("details");
+  details.hidden = !gate;
+  showList(details.querySelector("ul"), gate?.figures ?? [], (row, i) => String(i), buildFigure, (item, row) => {
+    const [mark, rule, reason] = item.children;
+    showChip(mark, kVerdicts[row.verdict] ?? "idle", row.verdict);
+    setText(rule, visible(row.rule));
+    setText(reason, visible(row.reason));
+  });
+}
+
+function buildVersion() {
+  const row = makeRow(kVersionColumns), [number, gate, pushed, , action] = row.children;
+  number.append(make("span"), " ", make("span", {class: "chip good"}, "serves"), " ", make("small"));
+  gate.append(make("span", {class: "chip"}), " ", make("details", {}, make("summary", {}, "figures"), make("ul", {class: "figures"})));
+  pushed.append(make("time"));
+  action.append(make("button", {type: "button"}, "Promote"));
+  return row;
+}
+
+function updateVersion(row, version) {
+  const [number, gate, pushed, size, action] = row.children, [text, mark, note] = number.children;
+  const serves = version.version === registry.shown.version, button = action.firstElementChild;
+  setText(text, String(version.version));
+  mark.hidden = !serves;
+  setText(note, visible(version.note));
+  showGate(gate, version);
+  showTime(pushed.firstElementChild, version.created);
+  setText(size, version.deleted ? "deleted" : bytes(version.bytes));
+  button.hidden = serves || version.deleted;
+  button.setAttribute("aria-label", `Promote version ${version.version} to ${registry.reference.alias}`);
+  button.onclick = () => confirmMove({action: "promote", version: version.version});
+}
+
+function eventText(event) {
+  const who = visible(event.by), reason = event.reason ? `: ${visible(event.reason)}` : "";
+  const moved = event.from ? `from version ${event.from} to ${event.version}` : `to version ${event.version}`;
+  return {promote: `promoted ${moved} by ${who}${reason}`, rollback: `rolled back ${moved} by ${who}${reason}`, rules: `rules changed by ${who}`,
+    gate: `gate of version ${event.version}: ${event.verdict}, measured by ${who}`}[event.action] ?? `${visible(event.action)} by ${who}`;
+}
+
+function showRegistry(facts) {
+  registry.shown = facts;
+  byId("registry").hidden = false;
+  setText(byId("registry-title"), `Registry: ${aliasText()}`);
+  const rules = facts.rules.length > 0 ? `The gate asks for ${facts.rules.map(visible).join("; ")}.` : "The alias has no gate.";
+  setText(byId("registry-facts"), `${facts.version > 0 ? `It is at version ${facts.version}.` : "It is at no version."} ${rules}`);
+  showList(byId("version-rows"), facts.versions, (version) => String(version.version), buildVersion, updateVersion);
+  showList(byId("history"), facts.events, (event) => String(event.id), () => make("li", {}, make("time"), " ", make("span")), (item, event) => {
+    showTime(item.children[0], event.time);
+    setText(item.children[1], eventText(event));
+  });
+}
+
+async function askRegistry(reference) {
+  if (!reference) {
+    byId("registry").hidden = true;
+    return;
+  }
+  registry.reference = reference;
+  try {
+    showRegistry(await ask(registryPath("history")));
+    setText(byId("registry-problem"), "");
+  } catch (error) {
+    byId("registry").hidden = false;
+    setText(byId("registry-problem"), visible(error.message));
+  }
+}
+
+/** Asks whether to move the alias, and why. The answer to a refusal stays in the dialog. */
+function confirmMove(move) {
+  const isPromotion = move.action === "promote", at = registry.shown.version;
+  const verb = isPromotion ? "Promote" : "Roll back";
+  setText(byId("confirm-title"), isPromotion ? `Promote version ${move.version} to ${aliasText()}?` : `Roll ${aliasText()} back?`);
+  setText(byId("confirm-text"), isPromotion ? `${at > 0 ? `It is at version ${at} now. ` : ""}Servers that follow it serve version ${move.version} within two seconds; what the gate refuses stays out.`
+    : `It leaves version ${at} for the one that it was at before the last promotion.`);
+  setText(byId("confirm-do"), verb);
+  setText(byId("confirm-problem"), "");
+  byId("reason").value = "";
+  byId("confirm-form").onsubmit = async (event) => {
+    event.preventDefault();
+    const button = byId("confirm-do");
+    button.disabled = true;
+    try {
+      const moved = await ask(registryPath(move.action), {...(isPromotion ? {version: move.version} : {}), expected: at, reason: byId("reason").value});
+      byId("confirm").close();
+      say(`${aliasText()} is at version ${moved.to}`);
+      await askRegistry(registry.reference);
+    } catch (error) {
+      setText(byId("confirm-problem"), visible(error.message));
+    }
+    button.disabled = false;
+  };
+  byId("confirm").showModal();
+}
+
+function buildDrift(model) {
+  return make("div", {}, make("h3", {}, visible(model)), make("p", {}, make("span", {class: "chip"}), " ", make("span")), make("ul", {class: "figures"}));
+}
+
+function updateDrift(element, model) {
+  const {facts} = registry.drift.get(model), [chip, text] = element.children[1].children;
+  const drifted = facts.features.filter((feature) => feature.drift);
+  showChip(chip, facts.drift ? "bad" : "good", facts.drift ? "drift" : "no drift");
+  setText(text, `${drifted.length} of ${whole(facts.features.length)} features in ${whole(facts.rows)} rows`);
+  const figure = (value, most) => (value === null || value === undefined ? "–" : `${digits(value)} (limit ${most === null || most === undefined ? "–" : digits(most)})`);
+  const shown = [...drifted, ...facts.features.filter((feature) => !feature.drift)].slice(0, 20);
+  showList(element.children[2], shown, (feature) => feature.feature, buildFigure, (item, feature) => {
+    const [mark, name, figures] = item.children;
+    showChip(mark, feature.drift ? "bad" : "good", feature.drift ? "drift" : "same");
+    setText(name, visible(feature.feature));
+    setText(figures, `PSI ${figure(feature.psi, feature.psi_threshold)} · KS ${figure(feature.ks, feature.ks_threshold)} · missing ${whole(feature.missing ?? 0)} · out of range ${whole(feature.out_of_range ?? 0)}`);
+  });
+}
+
+/** Asks for a few models at a time; those that are not watched seldom, and none where the server knows no drift. */
+async function askDrift(models) {
+  const now = Date.now();
+  const due = models.filter((model) => (registry.drift.get(model)?.next ?? 0) <= now).slice(0, 4);
+  for (const model of due) {
+    if (!registry.hasDrift) {
+      return;
+    }
+    try {
+      registry.drift.set(model, {next: now + 10_000, facts: await ask(`v2/models/${encodeURIComponent(model)}/drift`)});
+    } catch (error) {
+      registry.drift.set(model, {next: now + 60_000});
+      registry.hasDrift = !error.message.startsWith("TN0809");
+    }
+  }
+  const watched = models.filter((model) => registry.drift.get(model)?.facts);
+  byId("drift").hidden = watched.length === 0;
+  showList(byId("drift-models"), watched, (model) => model, buildDrift, updateDrift);
+}
