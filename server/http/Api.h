@@ -5,6 +5,7 @@
 
 #include "server/protocol/Routes.h"
 #include "server/scheduler/Models.h"
+#include "server/watch/Watch.h"
 
 #include <functional>
 #include <memory>
@@ -15,7 +16,7 @@ namespace tenon::server {
 
 class Api {
 public:
-  Api(Models &models, std::string version) : models(models), version(std::move(version)) {}
+  Api(Models &models, Watch &watch, std::string version) : models(models), watch(watch), version(std::move(version)) {}
 
   /// Everything but inferences. `settings` is the JSON object of operations that take one, or empty; `onAnswer` is called once, now or
   /// later, with JSON (Metrics: Prometheus' text).
@@ -36,6 +37,7 @@ private:
   Result<std::string> answer(const RouteMatch &match, std::string_view settings);
 
   Models &models;
+  Watch &watch;
   std::string version;
 };
 

@@ -17,7 +17,7 @@ namespace tenon::server {
 
 /// Fields of a request's header that the server looks at; empty where missing.
 struct HttpHead {
-  std::string_view method, target, host, origin, authorization, inferenceHeaderLength;
+  std::string_view method, target, host, origin, authorization, inferenceHeaderLength, traceparent;
 };
 
 /// What of a request an operation looks at.
@@ -25,6 +25,7 @@ struct HttpRequest {
   RouteMatch match;
   std::string body; ///< decompressed
   std::optional<uint64_t> jsonBytes;
+  TraceContext trace;
   uint64_t mostLists = 0; ///< bytes that number lists of the body may take in memory
 };
 

@@ -7,6 +7,7 @@
 #include "server/http/ClientSocket.h"
 #include "server/protocol/Compression.h"
 #include "server/protocol/Tokens.h"
+#include "server/watch/Watch.h"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -25,14 +26,15 @@ class Connection;
 /// Each connection holds it: those that are left at the end go with the context.
 struct Front {
   Front(const ServerOptions &options, boost::asio::io_context &context, std::unique_ptr<ModelSource> source, std::optional<Tokens> tokens)
-      : options(options), context(context), acceptor(context), models(context.get_executor(), std::move(source), {options.workerCommand, options.threads, options.mostQueued, options.memoryBudget, options.log}),
-        api(models, options.version), tokens(std::move(tokens)), drained(context) {}
+      : options(options), context(context), acceptor(context), watch(context.get_executor(), options.watch, options.version, options.log), models(context.get_executor(), std::move(source), {options.workerCommand, options.threads, options.mostQueued, options.memoryBudget, options.log, &watch}),
+        api(models, watch, options.version), tokens(std::move(tokens)), drained(context) {}
 
   const Tokens *rights() const { return tokens ? &*tokens : nullptr; }
 
   const ServerOptions &options;
   boost::asio::io_context &context;
   boost::asio::ip::tcp::acceptor acceptor;
+  Watch watch;
   Models models;
   Api api;
   std::optional<Tokens> tokens;

@@ -33,6 +33,7 @@ constexpr Row kRows[] = {
     {ErrorId::NotAuthorized, {403, PermissionDenied}},    {ErrorId::ServerStopping, {503, Unavailable}},
     {ErrorId::NotServed, {501, Unimplemented}},           {ErrorId::BadEncoding, {415, Unimplemented}},
     {ErrorId::ClientTooSlow, {408, DeadlineExceeded}},    {ErrorId::ModelQuarantined, {503, FailedPrecondition}},
+    {ErrorId::NoSuchPrediction, {404, NotFound}},
     {ErrorId::RunOutOfMemory, {503, ResourceExhausted}},
 };
 

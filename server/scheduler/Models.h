@@ -4,6 +4,7 @@
 #pragma once
 
 #include "server/scheduler/ModelSource.h"
+#include "server/scheduler/Observer.h"
 #include "server/scheduler/Traffic.h"
 #include "server/scheduler/Version.h"
 
@@ -26,6 +27,7 @@ struct ModelsOptions {
   uint64_t memoryBudget = 0; ///< bytes that loaded models may take in the worker; 0: any
   /// Told what the operator should know, in one line.
   std::function<void(std::string_view)> log;
+  RequestObserver *observer = nullptr; ///< outlives the models; null: none
 };
 
 struct Model {
