@@ -50,6 +50,9 @@ void Api::perform(const RouteMatch &match, std::string_view text, std::function<
       bool isRollback = match.route->operation == Operation::ModelRollback;
       Result<Traffic> traffic = isRollback ? Traffic() : parseTraffic(text);
       Status status = !traffic.isOk() ? traffic.takeStatus() : isRollback ? models.rollback(match.model) : models.setTraffic(match.model, std::move(*traffic));
+      if (status.isOk()) {
+        watch.personActed(match.model);
+      }
       onAnswer(status.isOk() ? Result<std::string>(describeTraffic(models, match.model)) : Result<std::string>(std::move(status)));
       return;
     }
@@ -115,13 +118,17 @@ Result<std::string> Api::answer(const RouteMatch &match, std::string_view text) 
     return describeTraffic(models, match.model);
   case Operation::ModelStatistics:
     return describeStatistics(models, match.model, match.version);
+  case Operation::ModelDrift:
+    return watch.describe(match.model, match.version);
+  case Operation::ModelLabels:
+    return watch.label(match.model, text);
   case Operation::RepositoryIndex: {
     nlohmann::json settings;
     TENON_TRY(parseSettings(text, settings));
     return describeIndex(models, settings.value("ready", nlohmann::json(false)) == true);
   }
   case Operation::Metrics:
-    return describeMetrics(models);
+    return describeMetrics(models) + watch.metrics();
   case Operation::ServerStatus:
     return describeStatus(models, errors, desk, version, started);
   case Operation::TraceSetting:

@@ -7,6 +7,7 @@
 #include "server/page/RegistryDesk.h"
 #include "server/protocol/Routes.h"
 #include "server/scheduler/Models.h"
+#include "server/watch/Watch.h"
 
 #include <functional>
 #include <memory>
@@ -18,7 +19,8 @@ namespace tenon::server {
 class Api {
 public:
   /// `desk` may be null.
-  Api(Models &models, ErrorRing &errors, RegistryDesk *desk, std::string version) : models(models), errors(errors), desk(desk), version(std::move(version)) {}
+  Api(Models &models, ErrorRing &errors, RegistryDesk *desk, Watch &watch, std::string version)
+      : models(models), errors(errors), desk(desk), watch(watch), version(std::move(version)) {}
 
   /// Everything but inferences. `settings` is the JSON object of operations that take one, or empty; `onAnswer` is called once, now or
   /// later, with JSON (Metrics: Prometheus' text). `by` is who asks, for the history of a registry.
@@ -46,6 +48,7 @@ private:
   Models &models;
   ErrorRing &errors;
   RegistryDesk *desk;
+  Watch &watch;
   std::string version;
   int64_t started = wallClock();
 };

@@ -59,6 +59,7 @@ std::shared_ptr<Job> infer(Api &api, const HttpRequest &request, std::function<v
     onReply(errorReply(parsed.status()));
     return nullptr;
   }
+  parsed->trace = request.trace;
   Result<std::shared_ptr<Job>> job = api.infer(request.match, std::move(*parsed), [onReply](Result<InferResult> result, const InferRequest &asked) {
     Result<HttpReply> reply = Status::error(ErrorId::OutOfMemory, "no memory for the reply", "ask for fewer outputs, or for binary data");
     try {
@@ -143,6 +144,7 @@ Status readHead(const HttpHead &head, const Tokens *tokens, bool onlyLocalNames,
   if (request.match.route->role == Role::Admin) {
     request.by = tokens ? fmt::format("serve, token {}", registry::sha256Of(head.authorization.substr(kBearer.size())).substr(0, 8)) : "serve, without token";
   }
+  request.trace = parseTraceParent(head.traceparent);
   std::string_view jsonBytes = head.inferenceHeaderLength;
   if (!jsonBytes.empty()) {
     uint64_t bytes = 0;

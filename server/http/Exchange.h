@@ -22,6 +22,7 @@ struct HttpRequest {
   std::string body; ///< decompressed
   std::string by;   ///< who asks, for the history of a registry; of routes for Role::Admin
   std::optional<uint64_t> jsonBytes;
+  TraceContext trace;
   uint64_t mostLists = 0; ///< bytes that number lists of the body may take in memory
 };
 

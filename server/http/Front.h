@@ -9,6 +9,7 @@
 #include "server/page/RegistryDesk.h"
 #include "server/protocol/Compression.h"
 #include "server/protocol/Tokens.h"
+#include "server/watch/Watch.h"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -27,8 +28,11 @@ class Connection;
 /// Each connection holds it: those that are left at the end go with the context.
 struct Front {
   Front(const ServerOptions &options, boost::asio::io_context &context, std::unique_ptr<ModelSource> source, std::optional<Tokens> tokens)
-      : options(options), context(context), acceptor(context), models(context.get_executor(), std::move(source), {options.workerCommand, options.threads, options.mostQueued, options.memoryBudget, options.gpuMemoryBudget, options.gpus, options.log, [this](const std::string &model, const Status &problem) { errors.add(model, problem); }}),
-        desk(RegistryDesk::of(options.models, options.registry, context.get_executor())), api(models, errors, desk.get(), options.version), tokens(std::move(tokens)), drained(context) {}
+      : options(options), context(context), acceptor(context), watch(context.get_executor(), options.watch, options.version, options.log),
+        models(context.get_executor(), std::move(source),
+               {options.workerCommand, options.threads, options.mostQueued, options.memoryBudget, options.gpuMemoryBudget, options.gpus, options.log,
+                [this](const std::string &model, const Status &problem) { errors.add(model, problem); }, &watch}),
+        desk(RegistryDesk::of(options.models, options.registry, context.get_executor())), api(models, errors, desk.get(), watch, options.version), tokens(std::move(tokens)), drained(context) {}
 
   const Tokens *rights() const { return tokens ? &*tokens : nullptr; }
   /// Whether browsers are answered under names of this machine only: nobody else reaches the server, and it asks for no token.
@@ -38,6 +42,7 @@ struct Front {
   boost::asio::io_context &context;
   boost::asio::ip::tcp::acceptor acceptor;
   ErrorRing errors;
+  Watch watch;
   Models models;
   std::unique_ptr<RegistryDesk> desk; ///< null: models come from a folder
   Api api;

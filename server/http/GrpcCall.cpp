@@ -128,6 +128,7 @@ private:
       return found.takeStatus();
     }
     match = std::move(*found);
+    trace = parseTraceParent(stream.field("traceparent"));
     std::string encodingName = stream.field("grpc-encoding"), timeout = stream.field("grpc-timeout");
     TENON_ASSIGN(encoding, parseEncoding(encodingName));
     if (!timeout.empty()) {
@@ -240,6 +241,7 @@ private:
     RouteMatch target = match;
     target.model = std::move(parsed.model);
     target.version = std::move(parsed.version);
+    parsed.request.trace = trace;
     // The call is there: closed() cancels the job.
     TENON_ASSIGN(inference->job, front.api.infer(target, std::move(parsed.request), [this, inference](Result<InferResult> result, const InferRequest &request) {
                    Status status = result.isOk() ? Status::ok() : result.takeStatus();
@@ -372,6 +374,7 @@ private:
   Front &front;
   Stream &stream;
   RouteMatch match;
+  TraceContext trace;
   Encoding encoding = Encoding::Identity;
   Clock::time_point start, last, deadline = Clock::time_point::max();
   MessageReader reader;

@@ -177,6 +177,7 @@ private:
     head.acceptLanguage = viewOf(header[http::field::accept_language]);
     head.authorization = viewOf(header[http::field::authorization]);
     head.inferenceHeaderLength = viewOf(header["Inference-Header-Content-Length"]);
+    head.traceparent = header.count("traceparent") == 1 ? viewOf(header["traceparent"]) : std::string_view();
     TENON_TRY(readHead(head, front.rights(), front.onlyLocalNames(), request));
     return parser.content_length().value_or(0) > front.options.mostBody ? bodyTooLarge(front.options) : Status::ok();
   }

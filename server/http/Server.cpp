@@ -56,6 +56,7 @@ asio::awaitable<void> watchDeadlines(std::shared_ptr<Front> front) {
     for (Connection *connection : front->connections) {
       connection->tick(Clock::now());
     }
+    front->watch.tick(Clock::now());
   }
 }
 
@@ -147,6 +148,11 @@ Status serve(const ServerOptions &options) {
   TENON_TRY(listen(front->acceptor, endpoint));
   std::signal(SIGPIPE, SIG_IGN);
   raiseFileLimit();
+  Watch::RollbackSource rollback;
+  if (options.models.starts_with(kRegistryScheme)) {
+    rollback = [&](const std::string &reason) { return RegistrySource::rollback(options.registry, options.models.substr(kRegistryScheme.size()), reason); };
+  }
+  front->watch.begin(front->models, std::move(rollback));
   TENON_TRY(front->models.start());
   asio::co_spawn(context, acceptAll(front), asio::detached);
   asio::co_spawn(context, watchDeadlines(front), asio::detached);
@@ -158,6 +164,7 @@ Status serve(const ServerOptions &options) {
   context.run();
   front->models.stop(); // before the context goes, by which the source tells of changes
   front->desk.reset();
+  front->watch.stop();
   return Status::ok();
 }
 

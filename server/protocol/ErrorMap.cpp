@@ -37,6 +37,7 @@ constexpr Row kRows[] = {
     {ErrorId::RunOutOfMemory, {503, ResourceExhausted}},  {ErrorId::CrossSiteRequest, {403, PermissionDenied}},
     {ErrorId::NoSuchObject, {404, NotFound}},             {ErrorId::AliasMoved, {409, Aborted}},
     {ErrorId::GateRefused, {409, FailedPrecondition}},    {ErrorId::GateUndecided, {409, FailedPrecondition}},
+    {ErrorId::NoSuchPrediction, {404, NotFound}},
 };
 
 } // namespace

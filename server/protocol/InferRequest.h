@@ -4,6 +4,7 @@
 #pragma once
 
 #include "server/protocol/Json.h"
+#include "server/protocol/TraceContext.h"
 #include "support/memory/ByteSpan.h"
 #include "support/Result.h"
 
@@ -43,6 +44,7 @@ struct InferRequest {
   uint64_t timeoutMicroseconds = 0; ///< 0: none
   uint64_t priority = 0;            ///< 1 is the highest; 0: the model's usual one
   std::vector<NumberList> lists;
+  TraceContext trace; ///< that the caller told beside the request
 
   /// Memory of the lists.
   uint64_t listBytes() const;

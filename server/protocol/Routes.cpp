@@ -26,6 +26,9 @@ constexpr Route kRoutes[] = {
     {Get, "v2/models/{model}/versions/{version}/config", Role::Read, Operation::ModelConfig},
     {Get, "v2/models/{model}/stats", Role::Read, Operation::ModelStatistics},
     {Get, "v2/models/{model}/versions/{version}/stats", Role::Read, Operation::ModelStatistics},
+    {Get, "v2/models/{model}/drift", Role::Read, Operation::ModelDrift},
+    {Get, "v2/models/{model}/versions/{version}/drift", Role::Read, Operation::ModelDrift},
+    {Post, "v2/models/{model}/labels", Role::Infer, Operation::ModelLabels},
     {Post, "v2/models/{model}/infer", Role::Infer, Operation::ModelInfer},
     {Post, "v2/models/{model}/versions/{version}/infer", Role::Infer, Operation::ModelInfer},
     {Post, "v2/repository/index", Role::Read, Operation::RepositoryIndex},
@@ -210,7 +213,7 @@ std::string_view nameOf(Role role) {
 std::string_view nameOf(Operation operation) {
   constexpr std::string_view kNames[] = {
       "ServerLive",      "ServerReady",    "ServerMetadata",   "ModelReady",   "ModelMetadata", "ModelConfig",  "ModelStatistics", "ModelInfer",
-      "RepositoryIndex", "RepositoryLoad", "RepositoryUnload", "ModelTraffic", "ModelRollback", "TraceSetting", "Logging",       "SharedMemory", "Metrics",
+      "RepositoryIndex", "RepositoryLoad", "RepositoryUnload", "ModelTraffic", "ModelRollback", "ModelDrift", "ModelLabels", "TraceSetting", "Logging",       "SharedMemory", "Metrics",
       "ModelStreamInfer", "HealthCheck", "HealthWatch", "Page", "ServerStatus", "RegistryHistory", "RegistryPromote", "RegistryRollback"};
   return kNames[static_cast<size_t>(operation)];
 }

@@ -31,6 +31,8 @@ enum class Operation : uint8_t {
   RepositoryUnload,
   ModelTraffic,
   ModelRollback,
+  ModelDrift,
+  ModelLabels,
   TraceSetting,
   Logging,
   SharedMemory,

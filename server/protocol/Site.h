@@ -10,7 +10,7 @@ namespace tenon::server {
 
 /// Fields of a request's header that the server looks at; empty where missing.
 struct HttpHead {
-  std::string_view method, target, host, origin, fetchSite, userAgent, acceptLanguage, authorization, inferenceHeaderLength;
+  std::string_view method, target, host, origin, fetchSite, userAgent, acceptLanguage, authorization, inferenceHeaderLength, traceparent;
 };
 
 /// TN0822 for a request other than GET that a browser sent for a page of another origin than the server's (`Origin`, and

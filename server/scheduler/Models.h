@@ -4,6 +4,7 @@
 #pragma once
 
 #include "server/scheduler/ModelSource.h"
+#include "server/scheduler/Observer.h"
 #include "server/scheduler/Traffic.h"
 #include "server/scheduler/Version.h"
 #include "server/scheduler/WorkerSlot.h"
@@ -31,6 +32,7 @@ struct ModelsOptions {
   std::function<void(std::string_view)> log;
   /// Told of each load that failed.
   std::function<void(const std::string &model, const Status &problem)> onProblem;
+  RequestObserver *observer = nullptr; ///< outlives the models; null: none
 };
 
 struct Model {

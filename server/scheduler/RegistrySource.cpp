@@ -40,11 +40,29 @@ RegistrySource::~RegistrySource() {
   }
 }
 
+Result<int64_t> RegistrySource::rollback(const std::string &folder, const std::string &what, const std::string &reason) {
+  TENON_ASSIGN(registry::Reference reference, registry::parseReference(what));
+  TENON_ASSIGN(registry::Registry registry, registry::Registry::open(folder, {.by = "serve", .clock = {}}));
+  TENON_ASSIGN(registry::Move move, registry.rollback(reference.name, reference.alias, reason));
+  return move.to;
+}
+
+std::string RegistrySource::dataOf(registry::Registry &registry, const registry::Version &version) const {
+  std::string name = version.facts.contains("data") && version.facts["data"].is_string() ? version.facts["data"].get<std::string>() : "";
+  Result<registry::Reference> data = registry::parseReference(name);
+  Result<registry::Version> found = data.isOk() ? registry.find(*data) : Result<registry::Version>(data.takeStatus());
+  return found.isOk() && !found->isDeleted ? registry.pathOf(*found) : "";
+}
+
 Result<FoundModel> RegistrySource::resolve(registry::Registry &registry) const {
   TENON_ASSIGN(registry::Version version, registry.find(reference));
   FoundModel model;
   model.name = version.name;
   model.versions = {{std::to_string(version.number), registry.pathOf(version)}};
+  std::string data = dataOf(registry, version);
+  if (!data.empty()) {
+    model.config.parameters.emplace_back("drift_reference", data);
+  }
   model.problem = version.kind == "engine" ? registry.check(version) : notServed(version);
   return model;
 }

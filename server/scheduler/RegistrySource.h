@@ -22,6 +22,8 @@ public:
   /// `what` is NAME@ALIAS. TN1001, TN1003, TN1004, TN1005 where there is nothing to serve; TN0804 where it is no engine.
   static Result<std::unique_ptr<RegistrySource>> open(const std::string &folder, const std::string &what, std::function<void(std::string_view)> log);
   ~RegistrySource() override;
+  /// Moves the alias of `what` back as `tenon registry rollback` does, and gives the version that it is at then. TN1012. Any thread.
+  static Result<int64_t> rollback(const std::string &folder, const std::string &what, const std::string &reason);
 
   Result<std::vector<FoundModel>> scan() const override;
   Result<FoundModel> find(const std::string &name) const override;
@@ -30,6 +32,9 @@ public:
 private:
   RegistrySource(std::string folder, registry::Reference reference, std::function<void(std::string_view)> log)
       : folder(std::move(folder)), reference(std::move(reference)), log(std::move(log)) {}
+  /// The file of the data that the engine was calibrated or tested with (--data of push), which its requests are compared with; empty
+  /// where it names none, or gc took it.
+  std::string dataOf(registry::Registry &registry, const registry::Version &version) const;
   /// The version that the alias is at, checked; a model with a problem where that cannot be served.
   Result<FoundModel> resolve(registry::Registry &registry) const;
   /// One look; tells whether another version is to be served.

@@ -152,7 +152,12 @@ void Models::timeOut(const std::shared_ptr<Job> &job) {
   }
 }
 
-void Models::countFailure(const Job &job) { job.version->statistics->failure.add(nanosecondsSince(job.arrival)); }
+void Models::countFailure(const Job &job) {
+  job.version->statistics->failure.add(nanosecondsSince(job.arrival));
+  if (options.observer) {
+    options.observer->failed(job);
+  }
+}
 
 void Models::countReply(InferResult &result, uint64_t copyOutNanoseconds) {
   VersionStatistics &statistics = *result.version->statistics;
@@ -167,6 +172,9 @@ void Models::countReply(InferResult &result, uint64_t copyOutNanoseconds) {
     statistics.batches[result.stackRows].copyOut += copyOutNanoseconds;
   }
   statistics.lastInference = static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count());
+  if (options.observer) {
+    options.observer->replied(result, copyOutNanoseconds);
+  }
 }
 
 } // namespace tenon::server

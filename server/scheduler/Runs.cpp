@@ -344,11 +344,14 @@ void Models::answer(Version &version, Instance &instance, const std::vector<Tens
     batch.compute.add(jobs[0]->times.compute);
   }
   for (const std::shared_ptr<Job> &job : jobs) {
-    InferResult result = {job->version, slab, outputs, rows, job->times, job->arrival};
+    InferResult result = {job->version, slab, outputs, rows, job->times, job->arrival, job->request.trace};
     for (size_t i = 0; jobs.size() > 1 && i < outputs.size(); ++i) {
       result.outputs[i] = cutOutput(*job, version.ports.outputs[i], outputs[i], firstRow, padded, slab->memory->data());
     }
     firstRow += job->rows;
+    if (options.observer && job->onEnd) { // else the caller has gone, and what the request refers to
+      options.observer->answered(*job, result);
+    }
     end(job, std::move(result));
   }
 }

@@ -46,6 +46,7 @@ struct InferResult {
   uint64_t stackRows = 1;           ///< of the run that it is from
   StageTimes times;
   Clock::time_point arrival;
+  TraceContext trace; ///< of the request
 };
 
 /// A request from its arrival to its answer.

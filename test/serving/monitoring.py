@@ -9,14 +9,16 @@ import shutil
 import subprocess
 import unittest
 
-from server import SOURCE, Server, ServingTest
+import numpy as np
+
+from server import PIXELS, SOURCE, Server, ServingTest, input_of, request
 
 FOLDER = SOURCE / "server/monitoring"
 RULES = FOLDER / "tenon.rules.yml"
 # Of Prometheus itself, and what the rules record.
 OTHERS = {"up": {"job"}}
 TARGET = {"job", "instance"}  # labels that scraping adds
-WORDS = {"sum", "count", "min", "by", "rate", "increase", "histogram_quantile", "label_values"}
+WORDS = {"sum", "count", "min", "max", "and", "avg_over_time", "by", "rate", "increase", "histogram_quantile", "label_values"}
 
 
 def exported(text):
@@ -57,8 +59,15 @@ class Monitoring(ServingTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        with Server(cls.folder / "models") as server:
-            server.infer()
+        # One that watches, and had something to tell.
+        reference = cls.folder / "reference.npz"
+        np.savez(reference, image=np.random.default_rng(1).random((50, 1, 28, 28), np.float32))
+        with Server(cls.folder / "models", "--drift-reference", f"cnn={reference}", "--drift-window", 30, "--on-drift", "rollback", "--webhook", "http://127.0.0.1:1", "--otlp", "http://127.0.0.1:1") as server:
+            server.wait_until(lambda: server.get("/v2/models/cnn/drift")[0] == 200)
+            server.post("/v2/models/cnn/infer", {"id": "a", **request()})
+            server.post("/v2/models/cnn/labels", [{"id": "a", "label": 1}])
+            server.post("/v2/models/cnn/infer", {"inputs": [input_of(shape=[90, 1, 28, 28], data=[0] * 90 * PIXELS)]})
+            server.wait_until(lambda: "could not be rolled back: TN1012" in "".join(server.log))
             cls.known = exported(server.get("/metrics")[1].decode())
         text = RULES.read_text()
         cls.rules = re.findall(r"^\s+expr: (.+)$", text, re.M)
@@ -78,7 +87,7 @@ class Monitoring(ServingTest):
         self.assertEqual(families, {re.sub(r"_(bucket|sum|count)$", "", name) for name in shown})
         for panel in self.dashboard["panels"]:
             labels = {label for target in panel["targets"] for label in re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])}
-            self.assertLessEqual(labels, {"model", "version", "stage", "outcome", "instance", "device", "worker"})
+            self.assertLessEqual(labels, {"model", "version", "stage", "outcome", "instance", "device", "worker", "feature", "drift", "bound", "known"})
 
     def test_planted(self):
         known = {"a_total": {"model"}}

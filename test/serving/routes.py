@@ -57,6 +57,10 @@ class Table(ServingTest):
                         self.refused((status, body), 403, "TN0816")
                     elif route["operation"] in ("SharedMemory", "TraceSetting", "Logging") or route["operation"].startswith("Registry"):
                         self.assertIn(status, (200, 501), body)
+                    elif route["operation"] == "ModelDrift":
+                        self.refused((status, body), 404, "TN0810")  # it is not watched
+                    elif route["operation"] == "ModelLabels":
+                        self.refused((status, body), 400, "TN0806")
                     else:
                         self.assertEqual(200, status, body)
                     self.server.wait_until(lambda: self.server.get("/v2/health/ready")[0] == 200)

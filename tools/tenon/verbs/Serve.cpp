@@ -10,6 +10,7 @@
 #include "tools/tenon/registry/Subcommands.h"
 #include "tools/tenon/Tool.h"
 #include "tools/tenon/Verb.h"
+#include "tools/tenon/verbs/WatchFlags.h"
 
 #include <fmt/format.h>
 
@@ -29,6 +30,7 @@ struct ServeFlags {
   uint64_t mostBodiesMebibytes = 1024;
   double slowestSeconds = 10;
   double drainSeconds = 30;
+  WatchFlags watch;
   bool printsRoutes = false;
   bool isWorker = false;
 };
@@ -64,6 +66,7 @@ Status runServe(ServeFlags &flags, Terminal &terminal) {
   if (options.models.starts_with(server::kRegistryScheme)) {
     TENON_ASSIGN(options.registry, registryFolder(flags.registry));
   }
+  TENON_TRY(readWatchFlags(flags.watch, options.watch));
   if (!terminal.ownsProcess()) {
     return Status::error(ErrorId::BadArgument, "a server is a process of its own", "run `tenon serve`");
   }
@@ -111,6 +114,7 @@ Action declareServe(CLI::App &command) {
   number("--max-connections", {1, 100'000}, options.mostConnections, "Connections at once, 1024 by default; more are closed");
   addSeconds(command, "--client-timeout", {0.1, 3600}, flags->slowestSeconds, "What a client may take for a request's header, and between pieces of its body; 10s by default");
   addSeconds(command, "--drain", {0, 3600}, flags->drainSeconds, "How long accepted requests may take after SIGTERM; 30s by default");
+  declareWatchFlags(command, flags->watch, options.watch);
   command.add_flag("--routes", flags->printsRoutes, "List the paths that the server has, with method and role, and serve nothing");
   command.add_flag(kWorkerFlag, flags->isWorker, "")->group("");
   return [flags](Terminal &terminal) { return runServe(*flags, terminal); };

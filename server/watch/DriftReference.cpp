@@ -1,0 +1,346 @@
+// Names, bins and figures are those of bindings/python/tenon/drift.py; test/serving/watching.py holds both to equal numbers.
+
+#include "server/watch/DriftReference.h"
+
+#include "runtime/tensors/Npy.h"
+#include "support/Shape.h"
+#include "support/text/NearestName.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace tenon::server {
+namespace {
+
+constexpr size_t kMostColumns = 64;
+constexpr uint64_t kLeastRows = 30;
+constexpr double kLeastShare = 0.05; // of the reference, for a value to have a bin of its own
+constexpr size_t kMostValues = 20;   // of a feature whose bins are its values
+constexpr size_t kBins = 10;
+/// Values of all features together: some hundred MiB with what is counted.
+constexpr uint64_t kMostNumbers = 4 << 20;
+
+Status bad(std::string_view what, std::string_view hint) { return Status::error(ErrorId::BadDriftReference, what, hint); }
+
+/// Arrays of labels stand in data sets beside the inputs.
+bool isLabelName(std::string_view name) { return name == "labels" || name == "label" || name == "targets" || name == "y"; }
+
+template <typename T> void widen(Bytes elements, double *out) {
+  for (size_t i = 0; i < elements.size() / sizeof(T); ++i) {
+    T value;
+    std::memcpy(&value, elements.data() + i * sizeof(T), sizeof(T));
+    out[i] = static_cast<double>(value);
+  }
+}
+
+void widen(DType dtype, Bytes elements, std::vector<double> &out) {
+  out.resize(elements.size() / (bitWidth(dtype) / 8));
+  switch (dtype) {
+  case DType::F32:
+    return widen<float>(elements, out.data());
+  case DType::F64:
+    return widen<double>(elements, out.data());
+  case DType::F16:
+    return widen<_Float16>(elements, out.data());
+  case DType::BF16:
+    for (size_t i = 0; i < out.size(); ++i) {
+      uint16_t half = 0; // the upper one of a float
+      std::memcpy(&half, elements.data() + 2 * i, 2);
+      uint32_t bits = static_cast<uint32_t>(half) << 16;
+      float value;
+      std::memcpy(&value, &bits, 4);
+      out[i] = value;
+    }
+    return;
+  case DType::I8:
+    return widen<int8_t>(elements, out.data());
+  case DType::I16:
+    return widen<int16_t>(elements, out.data());
+  case DType::I32:
+    return widen<int32_t>(elements, out.data());
+  case DType::I64:
+    return widen<int64_t>(elements, out.data());
+  case DType::U16:
+    return widen<uint16_t>(elements, out.data());
+  case DType::U32:
+    return widen<uint32_t>(elements, out.data());
+  case DType::U64:
+    return widen<uint64_t>(elements, out.data());
+  default:
+    return widen<uint8_t>(elements, out.data()); // U8 and Bool
+  }
+}
+
+/// Adds as NumPy does, so that figures of a row have equal bits: pairwise, in blocks of eight running sums.
+double pairwiseSum(const double *values, size_t count) {
+  constexpr size_t kBlock = 128;
+  if (count > kBlock) {
+    size_t half = count / 2 - count / 2 % 8;
+    return pairwiseSum(values, half) + pairwiseSum(values + half, count - half);
+  }
+  size_t at = 0;
+  double total = 0;
+  if (count >= 8) {
+    std::array<double, 8> sums;
+    std::copy_n(values, 8, sums.begin());
+    for (at = 8; at + 8 <= count; at += 8) {
+      for (size_t k = 0; k < 8; ++k) {
+        sums[k] += values[at + k];
+      }
+    }
+    total = ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+  }
+  for (; at < count; ++at) {
+    total += values[at];
+  }
+  return total;
+}
+
+/// Mean, standard deviation, least and largest; `row` is overwritten.
+void summarize(std::vector<double> &row, double *figures) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  double count = static_cast<double>(row.size());
+  double mean = pairwiseSum(row.data(), row.size()) / count;
+  if (row.empty() || (std::isnan(mean) && std::any_of(row.begin(), row.end(), [](double each) { return std::isnan(each); }))) {
+    std::fill_n(figures, 4, kNan);
+    return;
+  }
+  // Eight at once, which compilers make vectors of.
+  std::array<double, 8> low, high;
+  low.fill(row[0]);
+  high.fill(row[0]);
+  size_t whole = row.size() - row.size() % 8;
+  for (size_t i = 0; i < whole; i += 8) {
+    for (size_t k = 0; k < 8; ++k) {
+      low[k] = row[i + k] < low[k] ? row[i + k] : low[k];
+      high[k] = row[i + k] > high[k] ? row[i + k] : high[k];
+    }
+  }
+  figures[2] = *std::min_element(low.begin(), low.end());
+  figures[3] = *std::max_element(high.begin(), high.end());
+  for (size_t i = whole; i < row.size(); ++i) {
+    figures[2] = std::min(figures[2], row[i]);
+    figures[3] = std::max(figures[3], row[i]);
+  }
+  for (double &each : row) {
+    double distance = each - mean;
+    each = distance * distance;
+  }
+  figures[0] = mean;
+  figures[1] = std::sqrt(pairwiseSum(row.data(), row.size()) / count);
+}
+
+/// `name[1,2]` of the elements of a row, or the names of its four figures.
+std::vector<std::string> namesOf(const std::string &name, const WatchedPort &port) {
+  if (port.isSummarized) {
+    return {name + ".mean", name + ".std", name + ".min", name + ".max"};
+  }
+  if (port.rowElements == 1 && port.rowDims.size() <= 1) {
+    return {name};
+  }
+  std::vector<std::string> names;
+  for (size_t i = 0; i < port.rowElements; ++i) {
+    std::vector<size_t> index(port.rowDims.size());
+    size_t rest = i;
+    for (size_t d = index.size(); d-- > 0;) {
+      index[d] = rest % static_cast<size_t>(port.rowDims[d]);
+      rest /= static_cast<size_t>(port.rowDims[d]);
+    }
+    names.push_back(fmt::format("{}[{}]", name, fmt::join(index, ",")));
+  }
+  return names;
+}
+
+DriftFeature featureOf(std::string name, std::vector<double> column) {
+  DriftFeature feature;
+  feature.name = std::move(name);
+  feature.rows = column.size();
+  std::erase_if(column, [](double each) { return std::isnan(each); });
+  std::sort(column.begin(), column.end());
+  for (size_t i = 0; i < column.size(); ++i) {
+    if (i + 1 == column.size() || column[i + 1] != column[i]) {
+      feature.values.push_back(column[i]);
+      feature.upTo.push_back(i + 1);
+    }
+  }
+  feature.hasOwnBins = feature.values.size() <= kMostValues;
+  double present = static_cast<double>(column.size());
+  for (size_t i = 0; feature.hasOwnBins && i < feature.values.size(); ++i) {
+    uint64_t count = feature.upTo[i] - (i > 0 ? feature.upTo[i - 1] : 0);
+    if (static_cast<double>(count) >= std::max(1.0, kLeastShare * present)) {
+      feature.edges.push_back(static_cast<uint32_t>(i));
+    }
+  }
+  for (size_t i = 1; !feature.hasOwnBins && i < kBins; ++i) {
+    // At a value, so that one that is frequent lies in one bin.
+    double edge = column[static_cast<size_t>((present - 1) * (static_cast<double>(i) / kBins))];
+    uint32_t place = static_cast<uint32_t>(std::lower_bound(feature.values.begin(), feature.values.end(), edge) - feature.values.begin());
+    if (feature.edges.empty() || feature.edges.back() != place) {
+      feature.edges.push_back(place);
+    }
+  }
+  std::vector<uint32_t> counts(feature.cells());
+  for (size_t i = 0; i < feature.values.size(); ++i) {
+    counts[2 * i + 1] = static_cast<uint32_t>(feature.upTo[i] - (i > 0 ? feature.upTo[i - 1] : 0));
+  }
+  feature.bins = feature.binsOf(counts);
+  return feature;
+}
+
+/// Whether an array of `dims` has rows of the port: as dim 0 of it, or each a whole tensor of it.
+bool fits(const ModelPort &port, const std::vector<int64_t> &dims, bool isWhole) {
+  if (dims.size() != port.most.size() + (isWhole ? 1 : 0) || dims.empty()) {
+    return false;
+  }
+  for (size_t i = 1; i < dims.size(); ++i) {
+    size_t d = isWhole ? i - 1 : i;
+    if (dims[i] < port.least[d] || dims[i] > port.most[d]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// The port that an array is called after.
+Result<WatchedPort> portOf(const ModelPorts &model, const std::string &name, DType dtype, const std::vector<int64_t> &dims, std::string_view where) {
+  std::vector<std::string> names;
+  for (const std::vector<ModelPort> *ports : {&model.inputs, &model.outputs}) {
+    for (size_t i = 0; i < ports->size(); ++i) {
+      const ModelPort &port = (*ports)[i];
+      names.push_back(port.name);
+      if (port.name != name) {
+        continue;
+      }
+      if (port.dtype != dtype || !isNumeric(dtype)) {
+        return bad(fmt::format("{}: '{}' is {}, but the model has {}", where, name, nameOf(dtype), nameOf(port.dtype)), "save the array as the model takes or gives it");
+      }
+      WatchedPort watched = {.isInput = ports == &model.inputs, .place = i, .dtype = dtype, .rowDims = {}};
+      watched.isWhole = fits(port, dims, true);
+      if (!watched.isWhole && !fits(port, dims, false)) {
+        return bad(fmt::format("{}: '{}' is {}, whose rows are none of the model", where, name, formatDims(dims)), "dim 0 counts the rows; the others are those of the model");
+      }
+      watched.rowDims.assign(dims.begin() + 1, dims.end());
+      return watched;
+    }
+  }
+  return bad(fmt::format("{}: '{}' is neither an input nor an output of the model", where, name), didYouMean(name, names, fmt::format("it has {}", fmt::join(names, ", "))));
+}
+
+} // namespace
+
+size_t DriftFeature::cellOf(double value) const {
+  // Halves without branches: values of a stream are not to be predicted.
+  const double *first = values.data();
+  size_t count = values.size();
+  while (count > 1) {
+    size_t half = count / 2;
+    first = first[half - 1] < value ? first + half : first;
+    count -= half;
+  }
+  size_t place = static_cast<size_t>(first - values.data());
+  place += count == 1 && *first < value;
+  return 2 * place + (place < values.size() && values[place] == value ? 1 : 0);
+}
+
+std::vector<uint64_t> DriftFeature::binsOf(std::span<const uint32_t> counts) const {
+  std::vector<uint64_t> found(edges.size() + 1);
+  if (hasOwnBins) {
+    for (uint32_t count : counts) {
+      found.back() += count;
+    }
+    for (size_t i = 0; i < edges.size(); ++i) {
+      found[i] = counts[2 * edges[i] + 1];
+      found.back() -= found[i];
+    }
+    return found;
+  }
+  size_t cell = 0;
+  for (size_t bin = 0; bin <= edges.size(); ++bin) {
+    size_t end = bin < edges.size() ? 2 * size_t(edges[bin]) + 2 : counts.size();
+    for (; cell < end; ++cell) {
+      found[bin] += counts[cell];
+    }
+  }
+  return found;
+}
+
+void featuresOfRow(const WatchedPort &port, Bytes elements, std::vector<double> &scratch, double *features) {
+  widen(port.dtype, elements, scratch);
+  if (port.isSummarized) {
+    summarize(scratch, features);
+  } else {
+    std::copy(scratch.begin(), scratch.end(), features);
+  }
+}
+
+Status DriftReference::add(const Tensor &array, const WatchedPort &given, std::string_view where) {
+  WatchedPort port = given;
+  uint64_t rows = static_cast<uint64_t>(array.dims[0]), elements = static_cast<uint64_t>(array.elements());
+  if (rows < kLeastRows || elements == 0) {
+    return bad(fmt::format("{}: '{}' has {} rows", where, array.name, elements == 0 ? 0 : rows), fmt::format("give at least {}, and several times as many as a window has", kLeastRows));
+  }
+  port.rowElements = elements / rows;
+  port.isSummarized = port.rowElements > kMostColumns;
+  port.features = port.isSummarized ? 4 : port.rowElements;
+  port.firstFeature = columns.size();
+  std::vector<std::vector<double>> found(port.features, std::vector<double>(rows));
+  std::vector<double> scratch, row(port.features);
+  uint64_t rowBytes = array.bytes().size() / rows;
+  for (uint64_t r = 0; r < rows; ++r) {
+    featuresOfRow(port, array.bytes().subspan(r * rowBytes, rowBytes), scratch, row.data());
+    for (size_t i = 0; i < row.size(); ++i) {
+      found[i][r] = row[i];
+    }
+  }
+  std::vector<std::string> names = namesOf(array.name, port);
+  for (size_t i = 0; i < names.size(); ++i) {
+    columns.push_back(featureOf(names[i], std::move(found[i])));
+    if (columns.back().present() == 0) {
+      return bad(fmt::format("{}: '{}' is NaN in all rows", where, names[i]), "give data that has values, or leave the array out");
+    }
+  }
+  mostRows = std::max(mostRows, rows);
+  watched.push_back(std::move(port));
+  return Status::ok();
+}
+
+Result<DriftReference> DriftReference::make(std::span<const Tensor> arrays, const ModelPorts &model, std::string_view where) {
+  DriftReference reference;
+  for (const Tensor &array : arrays) {
+    TENON_ASSIGN(WatchedPort port, portOf(model, array.name, array.dtype, array.dims, where));
+    TENON_TRY(reference.add(array, port, where));
+  }
+  return reference.watched.empty() ? Result<DriftReference>(bad(fmt::format("{} has no array of the model", where), "save one for each input and output to watch, called as it is")) : reference;
+}
+
+Result<DriftReference> DriftReference::read(const std::string &path, const ModelPorts &model) {
+  uint64_t numbers = 0;
+  std::vector<std::string> passedOver;
+  AcceptArray accept = [&](const std::string &name, const NpyHeader &header) -> Status {
+    Result<WatchedPort> port = portOf(model, name, header.dtype, header.dims, path);
+    if (!port.isOk() && isLabelName(name)) {
+      passedOver.push_back(name);
+      return Status::ok();
+    }
+    TENON_TRY(port.takeStatus());
+    uint64_t rows = static_cast<uint64_t>(header.dims[0]), elements = rows == 0 ? 0 : header.dataBytes / (bitWidth(header.dtype) / 8) / rows;
+    numbers += rows * std::min<uint64_t>(elements > kMostColumns ? 4 : elements, kMostColumns);
+    return numbers <= kMostNumbers ? Status::ok()
+                                   : bad(fmt::format("{} has more than {} numbers to compare with", path, kMostNumbers), "give fewer rows: some times as many as a window has are enough");
+  };
+  Result<std::vector<Tensor>> arrays = readNpz(path, accept);
+  if (!arrays.isOk()) {
+    Status status = arrays.takeStatus();
+    return status.id() == ErrorId::BadDriftReference ? std::move(status) : bad(status.message(), status.hint());
+  }
+  std::erase_if(*arrays, [&](const Tensor &each) { return std::find(passedOver.begin(), passedOver.end(), each.name) != passedOver.end(); });
+  return make(*arrays, model, path);
+}
+
+} // namespace tenon::server
