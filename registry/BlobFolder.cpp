@@ -117,6 +117,8 @@ std::string BlobFolder::pathOf(const std::string &hash) const {
   return fmt::format("{}/{}/{}", path, hash.substr(0, 2), hash);
 }
 
+std::string BlobFolder::lastFolder() const { return fmt::format("{}/{:02x}", path, kFolders - 1); }
+
 std::string BlobFolder::unfinishedName() const {
   std::random_device random;
   return fmt::format("{}/{}/{}-{:08x}{:08x}", path, kUnfinished, ::getpid(), random(), random());

@@ -23,6 +23,8 @@ public:
   Status removeUnfinished() override;
   const std::string &folder() const override { return path; }
 
+  /// The one that `create` makes last.
+  std::string lastFolder() const;
   /// The name of a new file that `adopt` takes; nobody else has it.
   std::string unfinishedName() const;
   /// Removes those that nobody wrote to for so long.

@@ -32,12 +32,16 @@ struct Scratch {
 
 Status ObjectStore::create() {
   std::error_code error;
+  if (fs::exists(cache.lastFolder(), error)) {
+    return Status::ok();
+  }
   fs::create_directories(cache.folder(), error);
   return error ? writeError(error.value(), "create", cache.folder()) : cache.create();
 }
 
 Result<Blob> ObjectStore::put(const std::string &file, const FileStamp &stamp) {
   // A copy of one's own first: the file may be changed while it is sent.
+  TENON_TRY(create());
   TENON_ASSIGN(Blob blob, cache.put(file, stamp));
   if (blob.bytes > kMostBytes) {
     TENON_TRY(cache.remove(blob.hash));
@@ -50,6 +54,7 @@ Result<Blob> ObjectStore::put(const std::string &file, const FileStamp &stamp) {
 }
 
 Result<std::string> ObjectStore::download(const Blob &blob) {
+  TENON_TRY(create()); // somebody may have emptied the cache while this ran
   Scratch scratch{cache.unfinishedName()};
   TENON_ASSIGN(bool isThere, client.get(blob.hash, scratch.path));
   if (!isThere) {

@@ -19,7 +19,7 @@ public:
   ObjectStore(S3Client client, const std::string &cache, uint64_t mostCached = kMostCached)
       : client(std::move(client)), cache(cache), mostCached(mostCached) {}
 
-  /// Makes the folder on this machine.
+  /// Makes the folder on this machine where it is missing.
   Status create() override;
   Result<Blob> put(const std::string &file, const FileStamp &stamp) override;
   std::string pathOf(const std::string &hash) const override { return cache.pathOf(hash); }

@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 
 namespace tenon::registry {
 namespace {
@@ -101,8 +100,7 @@ Result<std::unique_ptr<BlobStore>> openBlobs(const std::string &blobs) {
     return Status::error(ErrorId::BadArgument, "the environment names no folder for files of the registry", "set XDG_CACHE_HOME or HOME");
   }
   std::unique_ptr<BlobStore> store = std::make_unique<ObjectStore>(S3Client(std::move(settings), std::move(bucket), std::move(prefix)), cache + "/registry");
-  std::error_code ignored;
-  TENON_TRY(std::filesystem::exists(store->folder() + "/ff", ignored) ? Status::ok() : store->create());
+  TENON_TRY(store->create());
   return store;
 }
 

@@ -6,6 +6,7 @@ Both servers are started here (shared.py); without them only the folder is teste
 import contextlib
 import copy
 import hashlib
+import http.client
 import json
 import os
 import pathlib
@@ -23,7 +24,7 @@ from unittest import mock
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "serving"))
 import shared  # noqa: E402
-from server import SOURCE, TENON, Server, compile_cnn  # noqa: E402
+from server import SOURCE, TENON, Server, compile_cnn, request  # noqa: E402
 
 
 class Contract:
@@ -419,7 +420,15 @@ class Serving(unittest.TestCase):
         subprocess.run([TENON, "registry", *map(str, arguments)], check=True, stdout=subprocess.DEVNULL)
 
     def setUp(self):
+        self.servers.proxy.faults, self.servers.proxy.stays = [], False
         self.run_tenon("promote", "cnn:1", "live")
+
+    def cached(self):
+        return [path for path in (self.folder / "cache").rglob("*") if path.is_file()]
+
+    def forget(self):
+        for path in self.cached():
+            path.unlink(missing_ok=True)
 
     def version(self, server):
         status, value = server.infer()
@@ -435,14 +444,14 @@ class Serving(unittest.TestCase):
             self.assertEqual(1, self.version(server))
             self.servers.postgres.start()
             self.servers.proxy.faults, self.servers.proxy.stays = [403], True
-            shutil.rmtree(self.folder / "cache/tenon/registry")
+            self.forget()
             self.run_tenon("promote", "cnn:2", "live")
             server.wait_until(lambda: any("Fault403" in line for line in server.log))
             self.assertEqual(1, self.version(server))
             self.servers.proxy.faults, self.servers.proxy.stays = [], False
-            server.wait_until(lambda: self.version(server) == 2)
-            shutil.rmtree(self.folder / "cache/tenon/registry")
-            server.wait_until(lambda: list((self.folder / "cache").rglob("*/??/*")))
+            server.wait_until(lambda: time.sleep(0.1) or self.version(server) == 2)
+            self.forget()
+            server.wait_until(self.cached)
 
     @unittest.skipIf(not shutil.which("haproxy", path="/usr/sbin:/usr/bin"), "no haproxy")
     def test_three_behind_haproxy(self):
@@ -460,7 +469,7 @@ class Serving(unittest.TestCase):
             front.port = port
             shared.wait_until(lambda: self.answers(front), "haproxy")
             results, ending = [], threading.Event()
-            load = threading.Thread(target=lambda: [results.append(self.answers(front)) for _ in iter(ending.is_set, True)])
+            load = threading.Thread(target=lambda: [results.append(self.answers(front)) for _ in iter(lambda: ending.wait(0.005), True)])
             load.start()
             stack.callback(lambda: (ending.set(), load.join()))
             start = time.monotonic()
@@ -480,8 +489,8 @@ class Serving(unittest.TestCase):
     @staticmethod
     def answers(server):
         try:
-            return server.infer()[0] == 200
-        except OSError:
+            return server.call("POST", "/v2/models/cnn/infer", json.dumps(request()))[0] == 200
+        except (OSError, http.client.HTTPException):
             return False
 
 

@@ -212,11 +212,11 @@ class SharedKills(unittest.TestCase):
         cls.addClassCleanup(cls.servers.close)
 
     def test_clients(self):
-        done, faults = shared_campaign(self.servers, 10, False, 4)
+        done, faults = shared_campaign(self.servers, 6, False, 4)
         self.assertEqual([], faults, f"in cycle {done}")
 
     def test_servers(self):
-        done, faults = shared_campaign(self.servers, 8, True, 5)
+        done, faults = shared_campaign(self.servers, 5, True, 5)
         self.assertEqual([], faults, f"in cycle {done}")
 
     def test_planted(self):

@@ -126,6 +126,7 @@ class PostgresProxy:
                 each.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
+        source.close()
 
     def close(self):
         self.socket.close()
