@@ -154,21 +154,27 @@ Result<Pushed> Registry::push(const PushRequest &request) {
 
 Result<std::vector<Object>> Registry::objects(const std::string &after, int64_t most) {
   std::vector<Object> objects;
-  Query query(*database,
-              "SELECT o.name, o.kind, o.newest, a.name, a.version FROM "
-              "(SELECT * FROM object WHERE name > $1 ORDER BY name LIMIT $2) o LEFT JOIN alias a ON a.object = o.name "
-              "ORDER BY o.name, a.name",
-              after, most);
+  Query query(*database, "SELECT name, kind, newest FROM object WHERE name > $1 ORDER BY name LIMIT $2", after, most);
   while (true) {
     TENON_ASSIGN(bool hasRow, query.next());
     if (!hasRow) {
+      break;
+    }
+    objects.push_back({query.text(0), query.text(1), query.number(2), {}});
+  }
+  if (objects.empty()) {
+    return objects;
+  }
+  // A range rather than a join, for which PostgreSQL reads all aliases.
+  Query aliases(*database, "SELECT object, name, version FROM alias WHERE object >= $1 AND object <= $2 ORDER BY object, name", objects.front().name, objects.back().name);
+  for (std::vector<Object>::iterator object = objects.begin();;) {
+    TENON_ASSIGN(bool hasRow, aliases.next());
+    if (!hasRow) {
       return objects;
     }
-    if (objects.empty() || objects.back().name != query.text(0)) {
-      objects.push_back({query.text(0), query.text(1), query.number(2), {}});
-    }
-    if (!query.isNull(3)) {
-      objects.back().aliases.push_back({query.text(3), query.number(4)});
+    object = std::find_if(object, objects.end(), [&](const Object &each) { return each.name >= aliases.text(0); });
+    if (object != objects.end() && object->name == aliases.text(0)) { // else it is of one that was made in between
+      object->aliases.push_back({aliases.text(1), aliases.number(2)});
     }
   }
 }
