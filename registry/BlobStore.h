@@ -1,5 +1,4 @@
-// Files by the hash of their bytes, in a folder: DIR/ab/abcdef... for the hash abcdef... A file has its name only when
-// all of it is on the disk, and its name is on the disk when put returns. It relies on rename(2) within a file system.
+// Files by the hash of their bytes. BlobFolder keeps them in a folder, ObjectStore in S3.
 
 #pragma once
 
@@ -19,27 +18,25 @@ struct Blob {
 
 class BlobStore {
 public:
-  explicit BlobStore(std::string path) : folder(std::move(path)) {}
-
-  /// Makes the folders that are missing, durably.
-  Status create() const;
-  /// Copies a file in. One that is there under the same hash is replaced by the same bytes, so that damage heals.
-  /// TN1010 where the file is no longer the one of the stamp.
-  Result<Blob> put(const std::string &file, const FileStamp &stamp) const;
-  std::string pathOf(const std::string &hash) const;
-  /// Reads the whole file; TN1005 where it is missing or not what its name says.
-  Status check(const Blob &blob) const;
-  /// The hashes of all files that are there.
-  Result<std::vector<std::string>> all() const;
-  Status remove(const std::string &hash) const;
+  virtual ~BlobStore() = default;
+  /// Makes what is missing, durably.
+  virtual Status create() = 0;
+  /// Copies a file in, which is durable when it returns. One that is there under the same hash is replaced by the same
+  /// bytes, so that damage heals. TN1010 where the file is no longer the one of the stamp.
+  virtual Result<Blob> put(const std::string &file, const FileStamp &stamp) = 0;
+  /// Where the file is on this machine once `provide` has brought it.
+  virtual std::string pathOf(const std::string &hash) const = 0;
+  /// Brings the file to this machine where it is not, and reads all of it: TN1005 where it is missing or not what its name says.
+  virtual Status provide(const Blob &blob) = 0;
+  /// Reads the whole file where it is stored: TN1005.
+  virtual Status check(const Blob &blob) = 0;
+  /// All files that are there.
+  virtual Result<std::vector<Blob>> all() = 0;
+  virtual Status remove(const std::string &hash) = 0;
   /// Removes what killed processes left. Nobody puts meanwhile.
-  Status removeUnfinished() const;
-
-private:
-  std::string folder;
+  virtual Status removeUnfinished() = 0;
+  /// The folder on this machine that pathOf is in.
+  virtual const std::string &folder() const = 0;
 };
-
-/// Flushes a folder's names to the disk.
-Status syncFolder(const std::string &path);
 
 } // namespace tenon::registry

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <set>
 
@@ -45,33 +44,32 @@ Result<std::vector<Version>> Registry::superfluous(int64_t keep) {
 }
 
 Status Registry::collectFiles(bool isDryRun, Collected &collected) {
-  TENON_ASSIGN(std::vector<std::string> present, blobs.all());
-  for (const std::string &hash : present) {
-    Query used(*database, "SELECT 1 FROM blob WHERE hash = ?", hash);
+  TENON_ASSIGN(std::vector<Blob> present, blobs->all());
+  for (const Blob &blob : present) {
+    Query used(*database, "SELECT 1 FROM blob WHERE hash = $1", blob.hash);
     TENON_ASSIGN(bool isUsed, used.next());
     if (isUsed) {
       continue;
     }
-    std::error_code error;
-    uintmax_t bytes = std::filesystem::file_size(blobs.pathOf(hash), error);
-    collected.bytes += error ? 0 : bytes;
+    collected.bytes += blob.bytes;
     ++collected.files;
     if (!isDryRun) {
-      TENON_TRY(blobs.remove(hash));
+      TENON_TRY(blobs->remove(blob.hash));
     }
   }
-  return isDryRun ? Status::ok() : blobs.removeUnfinished();
+  return isDryRun ? Status::ok() : blobs->removeUnfinished();
 }
 
 Result<Collected> Registry::collect(std::optional<int64_t> keep, bool isDryRun) {
-  TENON_ASSIGN(FolderLock lock, FolderLock::take(folder + "/lock", FolderLock::Kind::Alone, options.patience));
+  TENON_TRY(allow(Role::Admin));
+  TENON_ASSIGN(FilesLock lock, database->lockFiles(LockKind::Alone));
   TENON_ASSIGN(Transaction transaction, Transaction::begin(*database));
   Collected collected;
   if (keep) {
     TENON_ASSIGN(std::vector<Version> going, superfluous(*keep));
     for (const Version &version : going) {
       collected.versions.push_back(version.text());
-      TENON_TRY(Query(*database, "UPDATE version SET blob = NULL WHERE object = ? AND number = ?", version.name, version.number).run());
+      TENON_TRY(Query(*database, "UPDATE version SET blob = NULL WHERE object = $1 AND number = $2", version.name, version.number).run());
       Event event;
       event.action = "delete";
       event.object = version.name;
@@ -85,7 +83,7 @@ Result<Collected> Registry::collect(std::optional<int64_t> keep, bool isDryRun) 
     TENON_TRY(collectFiles(true, collected)); // the transaction goes back, and nothing has happened
     return collected;
   }
-  TENON_TRY(transaction.commit());
+  TENON_TRY(finish(transaction));
   TENON_TRY(collectFiles(false, collected));
   return collected;
 }

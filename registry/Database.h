@@ -1,5 +1,5 @@
-// SQLite behind Status: a connection, queries with their arguments, transactions. It relies on one thread using a
-// connection at a time.
+// What a registry asks of its database: queries with arguments, transactions with one writer at a time, and a lock on its
+// files. SqliteDatabase and PostgresDatabase do it. One thread uses a connection at a time.
 
 #pragma once
 
@@ -12,77 +12,98 @@
 #include <optional>
 #include <string>
 #include <string_view>
-
-struct sqlite3;
-struct sqlite3_stmt;
+#include <utility>
+#include <variant>
+#include <vector>
 
 namespace tenon::registry {
 
-class Database {
+/// An argument of a statement; nullptr is NULL.
+using Value = std::variant<std::nullptr_t, int64_t, std::string>;
+
+/// What a statement gives, row by row.
+class Rows {
 public:
-  /// Opens the file, or with `creates` makes it; sets the journal to WAL, each commit to a flush of the disk, and waits
-  /// for other processes at most so long. TN1001 where it is no database, TN1002 where another process holds it.
-  static Result<Database> open(const std::string &path, bool creates, std::chrono::milliseconds patience);
-
-  /// A statement without arguments and results.
-  Status run(const char *statement);
-  /// Rows that the last statement changed.
-  int64_t changes() const;
-  /// What SQLite says went wrong last, as an error of Tenon.
-  Status problem() const;
-  sqlite3 *handle() const { return connection.get(); }
-
-private:
-  struct Closer {
-    void operator()(sqlite3 *open) const;
-  };
-  Database(std::string path, sqlite3 *open) : path(std::move(path)), connection(open) {}
-
-  std::string path;
-  std::unique_ptr<sqlite3, Closer> connection;
+  virtual ~Rows() = default;
+  /// Goes to the next row; false after the last.
+  virtual Result<bool> next() = 0;
+  virtual int64_t number(int column) const = 0;
+  virtual std::string text(int column) const = 0;
+  virtual bool isNull(int column) const = 0;
 };
 
-/// A prepared statement: Query query(database, "SELECT ... WHERE a = ? AND b = ?", text, number), then next() for each row.
+/// Keeps gc away from a registry's files, or everybody else where gc has it; it goes with its last copy, and with the process.
+using FilesLock = std::shared_ptr<const void>;
+enum class LockKind { Shared, Alone };
+
+class Database {
+public:
+  virtual ~Database() = default;
+  /// Statements without arguments and results.
+  virtual Status run(const char *statements) = 0;
+  /// Arguments are $1, $2, ... in the order of their first use: so both databases read the same text.
+  virtual std::unique_ptr<Rows> query(std::string_view statement, std::vector<Value> arguments) = 0;
+
+  /// Waits for the right to write; TN1002 after the patience that the database was opened with.
+  virtual Status beginWriting() = 0;
+  /// All queries until the end see one state.
+  virtual Status beginReading() = 0;
+  /// On the disk when it returns. TN1013 where the connection was lost, see isInDoubt.
+  virtual Status commit() = 0;
+  virtual void rollback() = 0;
+  /// Whether nobody told how the last commit ended. The next beginWriting returns only when that is settled.
+  virtual bool isInDoubt() const { return false; }
+
+  /// Whether the database itself finds damage in what it keeps, TN1001.
+  virtual Status checkSound() = 0;
+  /// TN1002 after the patience.
+  virtual Result<FilesLock> lockFiles(LockKind kind) = 0;
+};
+
+/// A statement: Query query(database, "SELECT ... WHERE a = $1 AND b = $2", text, number), then next() for each row.
 class Query {
 public:
   template <typename... Arguments>
-  Query(Database &database, std::string_view statement, const Arguments &...arguments) : database(database) {
-    prepare(statement);
-    (bind(arguments), ...);
-  }
+  Query(Database &database, std::string_view statement, const Arguments &...arguments)
+      : rows(database.query(statement, std::vector<Value>{valueOf(arguments)...})) {}
 
   /// Goes to the next row; false after the last.
-  Result<bool> next();
+  Result<bool> next() { return rows->next(); }
   /// For statements without rows.
   Status run() { return next().takeStatus(); }
 
-  int64_t number(int column) const;
-  std::string text(int column) const;
-  bool isNull(int column) const;
+  int64_t number(int column) const { return rows->number(column); }
+  std::string text(int column) const { return rows->text(column); }
+  bool isNull(int column) const { return rows->isNull(column); }
 
 private:
-  struct Finalizer {
-    void operator()(sqlite3_stmt *statement) const;
-  };
-  void prepare(std::string_view statement);
-  void bind(std::string_view text);
-  void bind(std::integral auto number) { bindNumber(static_cast<int64_t>(number)); }
-  void bind(const std::optional<int64_t> &number);
-  void bindNumber(int64_t number);
+  static Value valueOf(std::string_view text) { return std::string(text); }
+  static Value valueOf(std::integral auto number) { return static_cast<int64_t>(number); }
+  static Value valueOf(const std::optional<int64_t> &number) { return number ? Value(*number) : Value(nullptr); }
 
-  Database &database;
-  std::unique_ptr<sqlite3_stmt, Finalizer> prepared;
-  int bound = 0;
-  int failure = 0; ///< of preparing and binding
+  std::unique_ptr<Rows> rows;
 };
 
 /// Holds the right to write from its beginning on, and undoes what was not committed.
 class Transaction {
 public:
-  static Result<Transaction> begin(Database &database);
+  static Result<Transaction> begin(Database &database) {
+    TENON_TRY(database.beginWriting());
+    return Transaction(database);
+  }
   Transaction(Transaction &&other) noexcept : database(std::exchange(other.database, nullptr)) {}
-  ~Transaction();
-  Status commit();
+  ~Transaction() {
+    if (database) {
+      database->rollback();
+    }
+  }
+  Status commit() {
+    Status status = database->commit();
+    if (status.isOk()) {
+      database = nullptr;
+    }
+    return status;
+  }
 
 private:
   explicit Transaction(Database &database) : database(&database) {}

@@ -14,14 +14,14 @@
 
 namespace tenon::registry {
 
-Result<FolderLock> FolderLock::take(const std::string &file, Kind kind, std::chrono::milliseconds patience) {
+Result<FolderLock> FolderLock::take(const std::string &file, LockKind kind, std::chrono::milliseconds patience) {
   constexpr mode_t kMode = 0666;
   constexpr std::chrono::milliseconds kPause{5};
   FolderLock lock(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode));
   if (lock.fd < 0) {
     return writeError(errno, "open", file);
   }
-  int operation = (kind == Kind::Alone ? LOCK_EX : LOCK_SH) | LOCK_NB;
+  int operation = (kind == LockKind::Alone ? LOCK_EX : LOCK_SH) | LOCK_NB;
   std::chrono::steady_clock::time_point end = std::chrono::steady_clock::now() + patience;
   while (::flock(lock.fd, operation) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) {
@@ -29,7 +29,7 @@ Result<FolderLock> FolderLock::take(const std::string &file, Kind kind, std::chr
     }
     if (std::chrono::steady_clock::now() >= end) {
       return Status::error(ErrorId::RegistryBusy, fmt::format("another process holds '{}'", file),
-                           kind == Kind::Alone ? "try again when no push or gate is under way"
+                           kind == LockKind::Alone ? "try again when no push or gate is under way"
                                                : "try again when `tenon registry gc` has ended");
     }
     std::this_thread::sleep_for(kPause);

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include "registry/Database.h"
 #include "support/Result.h"
 
 #include <chrono>
@@ -12,9 +13,8 @@ namespace tenon::registry {
 
 class FolderLock {
 public:
-  enum class Kind { Shared, Alone };
   /// Waits at most so long; TN1002 then.
-  static Result<FolderLock> take(const std::string &file, Kind kind, std::chrono::milliseconds patience);
+  static Result<FolderLock> take(const std::string &file, LockKind kind, std::chrono::milliseconds patience);
   FolderLock(FolderLock &&other) noexcept;
   FolderLock &operator=(FolderLock &&) = delete;
   ~FolderLock();

@@ -25,7 +25,7 @@ Status append(Database &database, Event &event) {
   event.hash = hashOf(event);
   return Query(database,
                "INSERT INTO event (id, time, by, action, object, version, alias, origin, detail, previous, hash) "
-               "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+               "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
                event.id, event.time, event.by, event.action, event.object, event.version, event.alias, event.from,
                event.detail.dump(), event.previous, event.hash)
       .run();

@@ -41,7 +41,7 @@ std::string reasonsOf(const Json &figures, Verdict verdict) {
 } // namespace
 
 Result<int64_t> Registry::aliasOf(const std::string &name, const std::string &alias) {
-  Query query(*database, "SELECT version FROM alias WHERE object = ? AND name = ?", name, alias);
+  Query query(*database, "SELECT version FROM alias WHERE object = $1 AND name = $2", name, alias);
   TENON_ASSIGN(bool isFound, query.next());
   return isFound ? query.number(0) : 0;
 }
@@ -53,7 +53,7 @@ Status Registry::checkGate(const Version &version, const std::string &alias, int
   }
   std::string command = fmt::format("tenon registry gate {} {}", version.text(), alias);
   Query last(*database,
-             "SELECT champion, verdict, rules, figures FROM result WHERE object = ? AND version = ? AND alias = ? "
+             "SELECT champion, verdict, rules, figures FROM result WHERE object = $1 AND version = $2 AND alias = $3 "
              "ORDER BY event DESC LIMIT 1",
              version.name, version.number, alias);
   TENON_ASSIGN(bool isGated, last.next());
@@ -87,7 +87,7 @@ Result<Move> Registry::move(const Version &version, const std::string &alias, in
     return Status::error(ErrorId::NoSuchObject, fmt::format("{} was deleted by gc", version.text()),
                          "push its file again, which gives it a new number");
   }
-  TENON_TRY(Query(*database, "INSERT INTO alias VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET version = excluded.version", version.name, alias, version.number).run());
+  TENON_TRY(Query(*database, "INSERT INTO alias VALUES ($1, $2, $3) ON CONFLICT (object, name) DO UPDATE SET version = excluded.version", version.name, alias, version.number).run());
   Event event;
   event.action = action;
   event.object = version.name;
@@ -102,6 +102,7 @@ Result<Move> Registry::move(const Version &version, const std::string &alias, in
 Result<Move> Registry::promote(const Reference &reference, const std::string &alias, std::optional<int64_t> expected, const std::string &reason) {
   TENON_TRY(checkAlias(alias));
   TENON_TRY(checkRemark("the reason", reason));
+  TENON_TRY(allow(Role::Promote));
   TENON_ASSIGN(Transaction transaction, Transaction::begin(*database));
   TENON_ASSIGN(Version version, find(reference));
   TENON_ASSIGN(int64_t from, aliasOf(version.name, alias));
@@ -113,13 +114,13 @@ Result<Move> Registry::promote(const Reference &reference, const std::string &al
   }
   TENON_TRY(checkGate(version, alias, from));
   TENON_ASSIGN(Move done, move(version, alias, from, "promote", reason));
-  TENON_TRY(transaction.commit());
+  TENON_TRY(finish(transaction));
   return done;
 }
 
 Result<std::vector<int64_t>> Registry::earlier(const std::string &name, const std::string &alias) {
   std::vector<int64_t> stack; // of versions that the alias can go back to, the next one last
-  Query query(*database, "SELECT action, origin FROM event WHERE object = ? AND alias = ? AND action IN ('promote', 'rollback') ORDER BY id", name, alias);
+  Query query(*database, "SELECT action, origin FROM event WHERE object = $1 AND alias = $2 AND action IN ('promote', 'rollback') ORDER BY id", name, alias);
   while (true) {
     TENON_ASSIGN(bool hasRow, query.next());
     if (!hasRow) {
@@ -135,6 +136,7 @@ Result<std::vector<int64_t>> Registry::earlier(const std::string &name, const st
 
 Result<Move> Registry::rollback(const std::string &name, const std::string &alias, const std::string &reason) {
   TENON_TRY(checkRemark("the reason", reason));
+  TENON_TRY(allow(Role::Promote));
   TENON_ASSIGN(Transaction transaction, Transaction::begin(*database));
   TENON_ASSIGN(Version present, find({name, 0, alias}));
   TENON_ASSIGN(std::vector<int64_t> stack, earlier(name, alias));
@@ -148,13 +150,13 @@ Result<Move> Registry::rollback(const std::string &name, const std::string &alia
                          "`tenon registry promote` moves it to a version that is there");
   }
   TENON_ASSIGN(Move done, move(before, alias, present.number, "rollback", reason));
-  TENON_TRY(transaction.commit());
+  TENON_TRY(finish(transaction));
   return done;
 }
 
 Result<std::vector<Rule>> Registry::rules(const std::string &name, const std::string &alias) {
   std::vector<Rule> rules;
-  Query query(*database, "SELECT text FROM rule WHERE object = ? AND alias = ? ORDER BY position", name, alias);
+  Query query(*database, "SELECT text FROM rule WHERE object = $1 AND alias = $2 ORDER BY position", name, alias);
   while (true) {
     TENON_ASSIGN(bool hasRow, query.next());
     if (!hasRow) {
@@ -167,11 +169,12 @@ Result<std::vector<Rule>> Registry::rules(const std::string &name, const std::st
 
 Status Registry::setRules(const std::string &name, const std::string &alias, const std::vector<Rule> &rules) {
   TENON_TRY(checkAlias(alias));
+  TENON_TRY(allow(Role::Promote));
   TENON_ASSIGN(Transaction transaction, Transaction::begin(*database));
   TENON_TRY(object(name).takeStatus());
-  TENON_TRY(Query(*database, "DELETE FROM rule WHERE object = ? AND alias = ?", name, alias).run());
+  TENON_TRY(Query(*database, "DELETE FROM rule WHERE object = $1 AND alias = $2", name, alias).run());
   for (size_t i = 0; i < rules.size(); ++i) {
-    TENON_TRY(Query(*database, "INSERT INTO rule VALUES (?, ?, ?, ?)", name, alias, static_cast<int64_t>(i), rules[i].text).run());
+    TENON_TRY(Query(*database, "INSERT INTO rule VALUES ($1, $2, $3, $4)", name, alias, static_cast<int64_t>(i), rules[i].text).run());
   }
   Event event;
   event.action = "rules";
@@ -179,10 +182,11 @@ Status Registry::setRules(const std::string &name, const std::string &alias, con
   event.alias = alias;
   event.detail = {{"rules", Json::parse(listOf(rules))}};
   TENON_TRY(add(std::move(event)));
-  return transaction.commit();
+  return finish(transaction);
 }
 
 Status Registry::record(const std::string &name, const GateResult &result) {
+  TENON_TRY(allow(Role::Push));
   TENON_ASSIGN(Transaction transaction, Transaction::begin(*database));
   TENON_ASSIGN(std::vector<Rule> present, rules(name, result.alias));
   TENON_ASSIGN(int64_t champion, aliasOf(name, result.alias));
@@ -200,16 +204,18 @@ Status Registry::record(const std::string &name, const GateResult &result) {
   event.alias = result.alias;
   event.detail = {{"champion", result.champion}, {"verdict", nameOf(result.verdict)}, {"figures", result.figures}};
   TENON_TRY(add(std::move(event)));
-  TENON_TRY(Query(*database, "INSERT INTO result SELECT max(id), ?, ?, ?, ?, ?, ?, ? FROM event", name, result.version, result.alias, result.champion, nameOf(result.verdict),
+  TENON_TRY(Query(*database, "INSERT INTO result SELECT max(id), $1, $2, $3, $4, $5, $6, $7 FROM event", name, result.version, result.alias, result.champion, nameOf(result.verdict),
                   asked, result.figures.dump())
                 .run());
-  return transaction.commit();
+  return finish(transaction);
 }
 
 Result<std::vector<Event>> Registry::history(const std::string &name, const std::string &alias, int64_t most) {
-  std::string where = name.empty() ? "" : alias.empty() ? "WHERE object = ?1 " : "WHERE object = ?1 AND alias = ?2 ";
+  std::string columns = kEventColumns, last = " ORDER BY id DESC LIMIT ";
+  Query query = name.empty()    ? Query(*database, columns + last + "$1", most)
+                : alias.empty() ? Query(*database, columns + "WHERE object = $1" + last + "$2", name, most)
+                                : Query(*database, columns + "WHERE object = $1 AND alias = $2" + last + "$3", name, alias, most);
   std::vector<Event> events;
-  Query query(*database, std::string(kEventColumns) + where + "ORDER BY id DESC LIMIT ?3", name, alias, most);
   while (true) {
     TENON_ASSIGN(bool hasRow, query.next());
     if (!hasRow) {

@@ -2,19 +2,15 @@
 
 #include "registry/Registry.h"
 
-#include "registry/Schema.h"
 #include "registry/Sha256.h"
-#include "support/files/FileError.h"
 #include "support/text/NearestName.h"
 #include "support/text/Printable.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
-
-#include <sys/stat.h>
+#include <thread>
 
 namespace tenon::registry {
 
@@ -27,13 +23,7 @@ namespace {
 constexpr const char *kVersionColumns =
     "SELECT object, number, kind, hash, bytes, blob, file, created, facts, note FROM version ";
 constexpr size_t kMostFacts = 256 << 10;
-
-std::string databaseOf(const std::string &folder) { return folder + "/registry.db"; }
-
-Status noRegistry(const std::string &folder, std::string_view why) {
-  return Status::error(ErrorId::BadRegistry, fmt::format("'{}' {}", folder, why),
-                       "--registry names another folder; `tenon registry push` makes one where there is none");
-}
+constexpr std::chrono::milliseconds kLookAgain{200};
 
 Version readVersion(const Query &query) {
   Version version;
@@ -49,41 +39,12 @@ Version readVersion(const Query &query) {
   return version;
 }
 
-/// Makes the folder and those above it, each with its name on the disk.
-Status makeFolders(const fs::path &path) {
-  std::error_code ignored;
-  if (path.empty() || fs::is_directory(path, ignored)) {
-    return Status::ok();
-  }
-  TENON_TRY(makeFolders(path.parent_path()));
-  constexpr mode_t kMode = 0777;
-  if (::mkdir(path.c_str(), kMode) != 0 && errno != EEXIST) {
-    return writeError(errno, "create", path);
-  }
-  return syncFolder(path.has_parent_path() ? path.parent_path().string() : ".");
-}
-
-/// TN1001 unless the database is a registry of this format.
-Status checkFormat(Database &database, const std::string &folder) {
-  Query application(database, "PRAGMA application_id");
-  TENON_TRY(application.next().takeStatus());
-  Query format(database, "PRAGMA user_version");
-  TENON_TRY(format.next().takeStatus());
-  if (application.number(0) != kApplication || format.number(0) != kFormat) {
-    return noRegistry(folder, application.number(0) != kApplication
-                                  ? "holds a database that is no registry"
-                                  : "is a registry of another format, of another version of Tenon");
-  }
-  return Status::ok();
-}
-
 } // namespace
 
 std::string Version::text() const { return fmt::format("{}:{}", name, number); }
 
-Registry::Registry(std::string folder, Database opened, Options options)
-    : folder(folder), database(std::make_unique<Database>(std::move(opened))), blobs(folder + "/blobs"),
-      options(std::move(options)) {
+Registry::Registry(std::string where, Stores stores, Options options)
+    : where(std::move(where)), database(std::move(stores.database)), blobs(std::move(stores.blobs)), options(std::move(options)) {
   if (!this->options.clock) {
     this->options.clock = [] {
       return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -91,48 +52,48 @@ Registry::Registry(std::string folder, Database opened, Options options)
   }
 }
 
-Result<Registry> Registry::open(const std::string &folder, Options options) {
+Result<Registry> Registry::open(const std::string &where, Options options, bool creates) {
   TENON_TRY(checkRemark("who does it", options.by));
-  std::error_code ignored;
-  if (!fs::exists(databaseOf(folder), ignored)) {
-    return noRegistry(folder, fs::exists(folder, ignored) ? "is no registry" : "does not exist");
-  }
-  TENON_ASSIGN(Database database, Database::open(databaseOf(folder), false, options.patience));
-  TENON_TRY(checkFormat(database, folder));
-  return Registry(folder, std::move(database), std::move(options));
+  TENON_ASSIGN(Stores stores, openStores(where, creates, options.patience));
+  Registry registry(shownRegistry(where), std::move(stores), std::move(options));
+  TENON_TRY(registry.identify());
+  return registry;
 }
 
-Result<Registry> Registry::create(const std::string &folder, Options options) {
-  Result<Registry> present = open(folder, options);
-  bool isAbsent = !present.isOk() && present.status().id() == ErrorId::BadRegistry;
-  std::error_code ignored;
-  if (!isAbsent || (fs::exists(folder, ignored) && !fs::is_directory(folder, ignored))) {
-    return present;
-  }
-  TENON_TRY(makeFolders(folder));
-  TENON_ASSIGN(FolderLock lock, FolderLock::take(folder + "/lock", FolderLock::Kind::Alone, options.patience));
-  TENON_ASSIGN(Database database, Database::open(databaseOf(folder), true, options.patience));
-  Query tables(database, "SELECT count(*) FROM sqlite_schema");
-  TENON_TRY(tables.next().takeStatus());
-  if (tables.number(0) == 0) { // new, or left by a process that was killed here; else another one's, or made just now
-    TENON_TRY(BlobStore(folder + "/blobs").create());
-    TENON_ASSIGN(Transaction transaction, Transaction::begin(database));
-    TENON_TRY(database.run(kSchema));
-    TENON_TRY(transaction.commit());
-    TENON_TRY(syncFolder(folder));
-  }
-  TENON_TRY(checkFormat(database, folder));
-  return Registry(folder, std::move(database), std::move(options));
-}
+Result<Registry> Registry::open(const std::string &where, Options options) { return open(where, std::move(options), false); }
+Result<Registry> Registry::create(const std::string &where, Options options) { return open(where, std::move(options), true); }
 
-Result<FolderLock> Registry::keepFiles() const {
-  return FolderLock::take(folder + "/lock", FolderLock::Kind::Shared, options.patience);
-}
+Result<FilesLock> Registry::keepFiles() const { return database->lockFiles(LockKind::Shared); }
 
 Status Registry::add(Event event) {
   event.time = options.clock();
   event.by = options.by;
-  return append(*database, event);
+  TENON_TRY(append(*database, event));
+  written = std::move(event);
+  return Status::ok();
+}
+
+Status Registry::finish(Transaction &transaction) {
+  Status status = transaction.commit();
+  if (status.isOk() || !database->isInDoubt()) {
+    return status;
+  }
+  // The server may have done it and gone before it said so. It is settled when this has the right to write again.
+  std::string asked(status.message());
+  std::chrono::steady_clock::time_point end = std::chrono::steady_clock::now() + options.patience;
+  do {
+    Result<Transaction> look = Transaction::begin(*database);
+    if (look.isOk()) {
+      Query ours(*database, "SELECT 1 FROM event WHERE id = $1 AND hash = $2", written.id, written.hash);
+      Result<bool> isThere = ours.next();
+      if (isThere.isOk()) {
+        return *isThere ? Status::ok() : Status::error(ErrorId::StoreFailed, fmt::format("{}; nothing was done", asked), "try again");
+      }
+    }
+    std::this_thread::sleep_for(kLookAgain);
+  } while (std::chrono::steady_clock::now() < end);
+  return Status::error(ErrorId::StoreFailed, fmt::format("{}, and it is not known whether it was done", asked),
+                       "`tenon registry history` tells, once the database answers");
 }
 
 Result<Pushed> Registry::push(const PushRequest &request) {
@@ -146,18 +107,19 @@ Result<Pushed> Registry::push(const PushRequest &request) {
   if (facts.size() > kMostFacts) {
     return Status::error(ErrorId::BadArgument, fmt::format("the facts of the version take {} bytes", facts.size()), "leave some out");
   }
-  TENON_ASSIGN(FolderLock lock, keepFiles());
-  TENON_ASSIGN(Blob blob, blobs.put(request.path, request.stamp));
+  TENON_TRY(allow(Role::Push));
+  TENON_ASSIGN(FilesLock lock, keepFiles());
+  TENON_ASSIGN(Blob blob, blobs->put(request.path, request.stamp));
 
   TENON_ASSIGN(Transaction transaction, Transaction::begin(*database));
-  Query object(*database, "SELECT kind, newest FROM object WHERE name = ?", request.name);
+  Query object(*database, "SELECT kind, newest FROM object WHERE name = $1", request.name);
   TENON_ASSIGN(bool isKnown, object.next());
   if (isKnown && object.text(0) != request.kind) {
     return Status::error(ErrorId::BadObjectName,
                          fmt::format("'{}' has versions of kind {}, not {}", request.name, object.text(0), request.kind),
                          "push it under another name");
   }
-  Query same(*database, std::string(kVersionColumns) + "WHERE object = ? AND hash = ? AND facts = ? AND blob IS NOT NULL ORDER BY number DESC LIMIT 1",
+  Query same(*database, std::string(kVersionColumns) + "WHERE object = $1 AND hash = $2 AND facts = $3 AND blob IS NOT NULL ORDER BY number DESC LIMIT 1",
              request.name, blob.hash, facts);
   TENON_ASSIGN(bool isExisting, same.next());
   if (isExisting) {
@@ -172,11 +134,11 @@ Result<Pushed> Registry::push(const PushRequest &request) {
   version.created = options.clock();
   version.facts = request.facts;
   version.note = request.note;
-  TENON_TRY(Query(*database, "INSERT INTO blob VALUES (?, ?) ON CONFLICT DO NOTHING", blob.hash, static_cast<int64_t>(blob.bytes)).run());
-  TENON_TRY(Query(*database, "INSERT INTO object VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET newest = excluded.newest",
+  TENON_TRY(Query(*database, "INSERT INTO blob VALUES ($1, $2) ON CONFLICT DO NOTHING", blob.hash, static_cast<int64_t>(blob.bytes)).run());
+  TENON_TRY(Query(*database, "INSERT INTO object VALUES ($1, $2, $3) ON CONFLICT (name) DO UPDATE SET newest = excluded.newest",
                   version.name, version.kind, version.number)
                 .run());
-  TENON_TRY(Query(*database, "INSERT INTO version VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", version.name, version.number,
+  TENON_TRY(Query(*database, "INSERT INTO version VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)", version.name, version.number,
                   version.kind, blob.hash, static_cast<int64_t>(blob.bytes), blob.hash, version.file, version.created, facts, version.note)
                 .run());
   Event event;
@@ -186,34 +148,40 @@ Result<Pushed> Registry::push(const PushRequest &request) {
   event.detail = {{"kind", version.kind}, {"hash", blob.hash}, {"bytes", blob.bytes}, {"file", version.file},
                   {"created", version.created}, {"facts", sha256Of(facts)}, {"note", version.note}};
   TENON_TRY(add(std::move(event)));
-  TENON_TRY(transaction.commit());
+  TENON_TRY(finish(transaction));
   return Pushed{std::move(version), false};
 }
 
 Result<std::vector<Object>> Registry::objects(const std::string &after, int64_t most) {
   std::vector<Object> objects;
-  Query query(*database,
-              "SELECT o.name, o.kind, o.newest, a.name, a.version FROM "
-              "(SELECT * FROM object WHERE name > ? ORDER BY name LIMIT ?) o LEFT JOIN alias a ON a.object = o.name "
-              "ORDER BY o.name, a.name",
-              after, most);
+  Query query(*database, "SELECT name, kind, newest FROM object WHERE name > $1 ORDER BY name LIMIT $2", after, most);
   while (true) {
     TENON_ASSIGN(bool hasRow, query.next());
     if (!hasRow) {
+      break;
+    }
+    objects.push_back({query.text(0), query.text(1), query.number(2), {}});
+  }
+  if (objects.empty()) {
+    return objects;
+  }
+  // A range rather than a join, for which PostgreSQL reads all aliases.
+  Query aliases(*database, "SELECT object, name, version FROM alias WHERE object >= $1 AND object <= $2 ORDER BY object, name", objects.front().name, objects.back().name);
+  for (std::vector<Object>::iterator object = objects.begin();;) {
+    TENON_ASSIGN(bool hasRow, aliases.next());
+    if (!hasRow) {
       return objects;
     }
-    if (objects.empty() || objects.back().name != query.text(0)) {
-      objects.push_back({query.text(0), query.text(1), query.number(2), {}});
-    }
-    if (!query.isNull(3)) {
-      objects.back().aliases.push_back({query.text(3), query.number(4)});
+    object = std::find_if(object, objects.end(), [&](const Object &each) { return each.name >= aliases.text(0); });
+    if (object != objects.end() && object->name == aliases.text(0)) { // else it is of one that was made in between
+      object->aliases.push_back({aliases.text(1), aliases.number(2)});
     }
   }
 }
 
 Result<Object> Registry::object(const std::string &name) {
   TENON_TRY(checkName(name));
-  Query query(*database, "SELECT kind, newest FROM object WHERE name = ?", name);
+  Query query(*database, "SELECT kind, newest FROM object WHERE name = $1", name);
   TENON_ASSIGN(bool isKnown, query.next());
   if (!isKnown) {
     TENON_ASSIGN(std::vector<Object> near, objects("", 1000));
@@ -221,11 +189,11 @@ Result<Object> Registry::object(const std::string &name) {
     for (const Object &each : near) {
       names.push_back(each.name);
     }
-    return Status::error(ErrorId::NoSuchObject, fmt::format("there is no '{}' in '{}'", name, folder),
+    return Status::error(ErrorId::NoSuchObject, fmt::format("there is no '{}' in '{}'", name, where),
                          didYouMean(name, names, "`tenon registry list` lists what is there"));
   }
   Object object = {name, query.text(0), query.number(1), {}};
-  Query aliases(*database, "SELECT name, version FROM alias WHERE object = ? ORDER BY name", name);
+  Query aliases(*database, "SELECT name, version FROM alias WHERE object = $1 ORDER BY name", name);
   while (true) {
     TENON_ASSIGN(bool hasRow, aliases.next());
     if (!hasRow) {
@@ -238,7 +206,7 @@ Result<Object> Registry::object(const std::string &name) {
 Result<std::vector<Version>> Registry::versions(const std::string &name) {
   TENON_TRY(object(name).takeStatus());
   std::vector<Version> versions;
-  Query query(*database, std::string(kVersionColumns) + "WHERE object = ? ORDER BY number DESC", name);
+  Query query(*database, std::string(kVersionColumns) + "WHERE object = $1 ORDER BY number DESC", name);
   while (true) {
     TENON_ASSIGN(bool hasRow, query.next());
     if (!hasRow) {
@@ -263,8 +231,8 @@ Result<Version> Registry::find(const Reference &reference) {
     }
   }
   Query query(*database,
-              number != 0 ? std::string(kVersionColumns) + "WHERE object = ? AND number = ?"
-                          : std::string(kVersionColumns) + "WHERE object = ? AND blob IS NOT NULL AND number > ? ORDER BY number DESC LIMIT 1",
+              number != 0 ? std::string(kVersionColumns) + "WHERE object = $1 AND number = $2"
+                          : std::string(kVersionColumns) + "WHERE object = $1 AND blob IS NOT NULL AND number > $2 ORDER BY number DESC LIMIT 1",
               reference.name, number);
   TENON_ASSIGN(bool isFound, query.next());
   if (isFound) {

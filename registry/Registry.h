@@ -1,9 +1,6 @@
 // The registry: objects with numbered versions that never change, aliases that move between them, the gates that a
-// promotion passes, and the history of all of it. It relies on SQLite for what is small and on BlobStore for files.
-//
-//   DIR/registry.db   objects, versions, aliases, rules, results of gates, events; WAL, each commit flushed to the disk
-//   DIR/blobs/        the files, by their SHA-256
-//   DIR/lock          held by those that add files, alone by the one that deletes some
+// promotion passes, and the history of all of it. It relies on Database for what is small, on BlobStore for files, and on a
+// lock that those share who add files, and that the one has alone who deletes some. Stores.h says where all of it is.
 //
 // A version is acknowledged when its file and then its row are on the disk; gc deletes rows first and then files. So a
 // process that ends anywhere leaves at most files that no row names, which the next gc removes.
@@ -12,10 +9,11 @@
 
 #include "registry/BlobStore.h"
 #include "registry/Database.h"
-#include "registry/FolderLock.h"
 #include "registry/History.h"
 #include "registry/Reference.h"
 #include "registry/Rule.h"
+#include "registry/Stores.h"
+#include "registry/Token.h"
 #include "support/Result.h"
 #include "support/files/FileStamp.h"
 
@@ -41,6 +39,8 @@ struct Options {
   std::chrono::milliseconds patience{10'000};
   /// Milliseconds since 1970; events never go back behind the one before.
   std::function<int64_t()> clock;
+  /// What opens a registry that has tokens; where empty, what $TENON_REGISTRY_TOKEN says. Its name takes the place of `by`.
+  std::string token = "";
 };
 
 struct PushRequest {
@@ -122,10 +122,11 @@ struct Verified {
 /// Not for several threads at once; several processes may have the same registry open.
 class Registry {
 public:
-  /// TN1001 where there is none in the folder, or one of another format.
-  static Result<Registry> open(const std::string &folder, Options options);
+  /// `where` is a folder or a URL, as Stores.h says. TN1001 where there is none, or one of another format; TN1013 where the
+  /// database does not answer; TN1014 where it has tokens and none of them was given.
+  static Result<Registry> open(const std::string &where, Options options);
   /// Makes one where there is none.
-  static Result<Registry> create(const std::string &folder, Options options);
+  static Result<Registry> create(const std::string &where, Options options);
 
   /// Stores a file as the next version. Durable when it returns.
   Result<Pushed> push(const PushRequest &request);
@@ -139,9 +140,10 @@ public:
   Result<Version> find(const Reference &reference);
   /// The number of the version that an alias is at; 0 where there is no such alias.
   Result<int64_t> aliasOf(const std::string &name, const std::string &alias);
-  std::string pathOf(const Version &version) const { return blobs.pathOf(version.blob.hash); }
-  /// Reads the version's file whole: TN1005.
-  Status check(const Version &version) const { return blobs.check(version.blob); }
+  /// Where the version's file is on this machine, once `check` has brought it there.
+  std::string pathOf(const Version &version) const { return blobs->pathOf(version.blob.hash); }
+  /// Brings the version's file to this machine where it is not, and reads it whole: TN1005, TN1013.
+  Status check(const Version &version) const { return blobs->provide(version.blob); }
 
   /// Moves an alias. With `expected` only from that version (0: where there is none), TN1006. Where the alias has rules,
   /// the version's last gate must have passed them: TN1007, TN1008.
@@ -164,12 +166,28 @@ public:
   /// an event that must be in it.
   Result<Verified> verify(const std::string &head);
 
+  /// Makes a token and gives it: it is told this once, and kept as its SHA-256. The first must be an admin's. TN1004 for the
+  /// name, TN0105 where there is one of that name already.
+  Result<std::string> addToken(const std::string &name, Role role);
+  Result<std::vector<Token>> tokens();
+  /// TN1003 where there is none of the name; TN0105 for the last admin's.
+  Status revokeToken(const std::string &name);
+
   /// Keeps gc away as long as it lives.
-  Result<FolderLock> keepFiles() const;
-  const std::string &path() const { return folder; }
+  Result<FilesLock> keepFiles() const;
+  /// The folder on this machine whose file system pathOf is on.
+  const std::string &filesFolder() const { return blobs->folder(); }
 
 private:
-  Registry(std::string folder, Database database, Options options);
+  Registry(std::string where, Stores stores, Options options);
+  static Result<Registry> open(const std::string &where, Options options, bool creates);
+
+  /// Finds out whose token it is: TN1014.
+  Status identify();
+  /// TN1014 where the registry has tokens and that of the options is none of them now, or of a lower role.
+  Status allow(Role role);
+  /// Commits. Where the connection was lost in that, looks whether the last event of `add` is there.
+  Status finish(Transaction &transaction);
 
   Status checkGate(const Version &version, const std::string &alias, int64_t champion);
   Result<Move> move(const Version &version, const std::string &alias, int64_t from, const char *action, const std::string &reason);
@@ -179,10 +197,12 @@ private:
   Status collectFiles(bool isDryRun, Collected &collected);
   Status compareWithHistory(Verified &verified, const std::string &head);
 
-  std::string folder;
+  std::string where; ///< for people
   std::unique_ptr<Database> database;
-  BlobStore blobs;
+  std::unique_ptr<BlobStore> blobs;
   Options options;
+  std::string tokenName; ///< whose token it is; empty where the registry has none
+  Event written; ///< by the last `add`
 };
 
 } // namespace tenon::registry

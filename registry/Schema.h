@@ -1,4 +1,5 @@
-// The tables of a registry. Versions and events cannot be changed through the database either.
+// The tables of a registry, as SQLite takes them; PostgresDatabase puts its own types in. Versions and events cannot be
+// changed through the database either.
 
 #pragma once
 
@@ -8,10 +9,7 @@ namespace tenon::registry {
 inline constexpr long long kApplication = 0x544e5247;
 inline constexpr long long kFormat = 1;
 
-inline constexpr const char *kSchema = R"sql(
-PRAGMA application_id = 1414419015;
-PRAGMA user_version = 1;
-
+inline constexpr const char *kTables = R"sql(
 CREATE TABLE blob (
   hash TEXT PRIMARY KEY,
   bytes INTEGER NOT NULL
@@ -82,6 +80,23 @@ CREATE TABLE result (
   figures TEXT NOT NULL
 ) STRICT;
 CREATE INDEX result_by_version ON result (object, version, alias, event);
+)sql";
+
+/// Tables that came after the first registries: older ones get them when they are opened.
+inline constexpr const char *kLaterTables = R"sql(
+CREATE TABLE IF NOT EXISTS token (
+  name TEXT PRIMARY KEY,
+  role TEXT NOT NULL,
+  hash TEXT NOT NULL,
+  created INTEGER NOT NULL,
+  used INTEGER NOT NULL,
+  revoked INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+)sql";
+
+inline constexpr const char *kSqliteRules = R"sql(
+PRAGMA application_id = 1414419015;
+PRAGMA user_version = 1;
 
 CREATE TRIGGER version_is_immutable BEFORE UPDATE OF object, number, kind, hash, bytes, file, created, facts, note ON version
 BEGIN SELECT RAISE(ABORT, 'a version never changes'); END;

@@ -24,6 +24,7 @@ struct Replayed {
   std::map<Place, int64_t> aliases;
   std::map<Place, std::string> rules;
   std::map<int64_t, Event> gates;
+  std::map<std::string, Json> tokens; ///< by name: role, hash, and whether it was revoked
 
   Status take(const Event &event);
 };
@@ -38,6 +39,10 @@ Status Replayed::take(const Event &event) {
     rules[place] = event.detail.value("rules", Json()).dump();
   } else if (event.action == "gate") {
     gates[event.id] = event;
+  } else if (event.action == "token") {
+    tokens[event.detail.value("name", "")] = {event.detail.value("role", ""), event.detail.value("hash", ""), false};
+  } else if (event.action == "revoke") {
+    tokens[event.detail.value("name", "")][2] = true;
   } else if (event.action == "promote" || event.action == "rollback") {
     int64_t &at = aliases[place];
     if (at != event.from) {
@@ -48,14 +53,6 @@ Status Replayed::take(const Event &event) {
     return altered(fmt::format("event {} is of the unknown kind '{}'", event.id, event.action));
   }
   return Status::ok();
-}
-
-/// What SQLite finds of damage in its file.
-Status checkDatabase(Database &database, const std::string &folder) {
-  Query check(database, "PRAGMA quick_check(1)");
-  TENON_TRY(check.next().takeStatus());
-  return check.text(0) == "ok" ? Status::ok()
-                               : Status::error(ErrorId::BadRegistry, fmt::format("'{}': {}", folder, check.text(0)), "restore the registry from a copy");
 }
 
 Status compareVersions(Database &database, const Replayed &replayed, uint64_t &count) {
@@ -135,6 +132,18 @@ Status compareResults(Database &database, const Replayed &replayed) {
   }
 }
 
+Status compareTokens(Database &database, const Replayed &replayed) {
+  std::map<std::string, Json> tokens;
+  Query query(database, "SELECT name, role, hash, revoked FROM token");
+  while (true) {
+    TENON_ASSIGN(bool hasRow, query.next());
+    if (!hasRow) {
+      return tokens == replayed.tokens ? Status::ok() : altered("the tokens are not those that the history has");
+    }
+    tokens[query.text(0)] = {query.text(1), query.text(2), query.number(3) != 0};
+  }
+}
+
 } // namespace
 
 Status Registry::compareWithHistory(Verified &verified, const std::string &head) {
@@ -162,20 +171,21 @@ Status Registry::compareWithHistory(Verified &verified, const std::string &head)
   TENON_TRY(compareVersions(*database, replayed, verified.versions));
   TENON_TRY(compareAliases(*database, replayed));
   TENON_TRY(compareRules(*database, replayed));
-  return compareResults(*database, replayed);
+  TENON_TRY(compareResults(*database, replayed));
+  return compareTokens(*database, replayed);
 }
 
 Result<Verified> Registry::verify(const std::string &head) {
   Verified verified;
   // One state of the database for all of it.
-  TENON_TRY(database->run("BEGIN"));
-  Status sound = checkDatabase(*database, folder);
+  TENON_TRY(database->beginReading());
+  Status sound = database->checkSound();
   Status compared = sound.isOk() ? compareWithHistory(verified, head) : sound;
-  static_cast<void>(database->run("ROLLBACK"));
+  database->rollback();
   if (!compared.isOk()) {
     verified.problems.push_back(std::move(compared));
   }
-  TENON_ASSIGN(FolderLock lock, keepFiles());
+  TENON_ASSIGN(FilesLock lock, keepFiles());
   std::vector<Blob> files;
   Query query(*database, "SELECT hash, bytes FROM blob ORDER BY hash");
   while (true) {
@@ -188,7 +198,7 @@ Result<Verified> Registry::verify(const std::string &head) {
   for (const Blob &blob : files) {
     ++verified.files;
     verified.bytes += blob.bytes;
-    Status status = blobs.check(blob);
+    Status status = blobs->check(blob);
     if (!status.isOk()) {
       verified.problems.push_back(std::move(status));
     }

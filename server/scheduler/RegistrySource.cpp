@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <filesystem>
 
 namespace tenon::server {
 namespace {
@@ -86,14 +87,17 @@ void RegistrySource::watch(std::function<void(const std::string &name)> onChange
 
 bool RegistrySource::look() {
   Result<int64_t> at = opened->aliasOf(reference.name, reference.alias);
-  std::string served;
+  std::string served, path;
   bool isSound = true;
   {
     std::lock_guard lock(mutex);
     served = present.versions.front().version;
+    path = present.versions.front().path;
     isSound = present.problem.isOk();
   }
-  if (at.isOk() && isSound && std::to_string(*at) == served) {
+  // A file that came from another machine may have been removed from this one's cache since.
+  std::error_code ignored;
+  if (at.isOk() && isSound && std::to_string(*at) == served && std::filesystem::exists(path, ignored)) {
     trouble = Status::ok();
     return false;
   }

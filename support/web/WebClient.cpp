@@ -192,10 +192,14 @@ Result<WebReply> fetch(const WebRequest &request) {
   Transfer transfer{.handle = handle.get(), .request = request, .reply = {}, .upload = {}, .download = {}};
   TENON_TRY(prepareBody(curl, transfer));
   char detail[CURL_ERROR_SIZE] = "";
-  // Without "Expect", which would wait for servers that do not know it.
-  std::unique_ptr<curl_slist, decltype(curl.freeList)> headers(curl.append(nullptr, "Expect:"), curl.freeList);
+  std::unique_ptr<curl_slist, decltype(curl.freeList)> headers(nullptr, curl.freeList);
+  auto addHeader = [&](const char *header) { headers.reset(curl.append(headers.release(), header)); };
+  // Without "Expect", which would wait for servers that do not know it. S3 knows it, and libcurl would sign the line that it leaves out.
+  if (request.signature.service.empty()) {
+    addHeader("Expect:");
+  }
   for (const std::string &header : request.headers) {
-    curl.append(headers.get(), header.c_str());
+    addHeader(header.c_str());
   }
   std::string credentials = strCat(request.signature.keyId, ":", request.signature.secret);
   std::string scope = strCat("aws:amz:", request.signature.region, ":", request.signature.service);

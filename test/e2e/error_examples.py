@@ -214,6 +214,7 @@ EXAMPLES = {
     "TN1009": "tenon registry gate cnn@production --rule 'top1 >= nan' --registry store",
     "TN1010": "tenon registry push cnn model.pkl --registry store",
     "TN1011": "tenon registry verify --registry altered", "TN1012": "tenon registry rollback notes@live --registry store",
+    "TN1013": "tenon registry list --registry postgresql://127.0.0.1:1/models", "TN1014": "tenon registry list --registry guarded",
     "TN0901": "tenon run wide.onnx --shape x:[1..2000000000]x1000000 --batch 2000000000",
 }
 
@@ -264,6 +265,7 @@ class Runs:
         registry("promote", "notes:1", "live")
         (self.folder / "text.txt").write_text("third")
         registry("push", "broken", "text.txt")
+        registry("token", "add", "root", "--role", "admin", folder="guarded")
         blob = self.folder / "store/blobs" / hashlib.sha256(b"third").hexdigest()[:2] / hashlib.sha256(b"third").hexdigest()
         blob.chmod(0o644)
         blob.write_text("thirD")

@@ -58,11 +58,11 @@ Status moveOne(Registry &registry, std::mt19937_64 &random) {
   return id == ErrorId::NothingToRollBack || id == ErrorId::NoSuchObject || id == ErrorId::BadObjectName ? Status::ok() : move.takeStatus();
 }
 
-int work(const std::string &folder, const std::string &scratch, uint64_t seed) {
+int work(const std::string &where, const std::string &scratch, uint64_t seed) {
   std::mt19937_64 random(seed);
   for (;;) {
     // The last to close empties the log of SQLite into the database.
-    Result<Registry> registry = Registry::create(folder, {.by = "driver", .clock = {}});
+    Result<Registry> registry = Registry::create(where, {.by = "driver", .clock = {}});
     if (!registry.isOk()) {
       return fail(registry.status());
     }
@@ -77,12 +77,18 @@ int work(const std::string &folder, const std::string &scratch, uint64_t seed) {
   }
 }
 
-int check(const std::string &folder) {
-  if (!std::filesystem::exists(folder + "/registry.db")) {
+int check(const std::string &where) {
+  bool isShared = registry::isSharedRegistry(where);
+  if (!isShared && !std::filesystem::exists(where + "/registry.db")) {
     say("none\n");
     return 0;
   }
-  Result<Registry> registry = Registry::create(folder, {.by = "check", .clock = {}});
+  // A folder that was left half made is made whole.
+  Result<Registry> registry = isShared ? Registry::open(where, {.by = "check", .clock = {}}) : Registry::create(where, {.by = "check", .clock = {}});
+  if (isShared && registry.status().id() == ErrorId::BadRegistry) {
+    say("none\n");
+    return 0;
+  }
   if (!registry.isOk()) {
     return fail(registry.status());
   }
@@ -99,6 +105,9 @@ int check(const std::string &folder) {
   }
   for (const registry::Object &object : *objects) {
     Result<std::vector<registry::Version>> versions = registry->versions(object.name);
+    if (!versions.isOk()) {
+      return fail(versions.status());
+    }
     for (const registry::Version &version : *versions) {
       say(fmt::format("version {} {} {}\n", version.name, version.number, version.blob.hash));
     }

@@ -1,5 +1,5 @@
-// How fast a large registry is: `fill DIR MODELS VERSIONS` makes one (LD_PRELOAD=libregistry_power.so POWER_DROP=all leaves
-// its flushes out), `measure DIR COUNT` lists a page of 100 objects, resolves an alias and promotes, each COUNT times at
+// How fast a large registry is: `fill WHERE MODELS VERSIONS` makes one (LD_PRELOAD=libregistry_power.so POWER_DROP=all leaves
+// its flushes out), `measure WHERE COUNT` lists a page of 100 objects, resolves an alias and promotes, each COUNT times at
 // random places.
 
 #include "registry/Registry.h"
@@ -15,6 +15,7 @@
 #include <random>
 
 #include <time.h>
+#include <unistd.h>
 
 namespace {
 
@@ -31,9 +32,9 @@ template <typename T> T valueOf(Result<T> result) {
 
 std::string nameOf(int64_t model) { return fmt::format("model-{:05}", model); }
 
-void fill(const std::string &folder, int64_t models, int64_t versions) {
-  Registry registry = valueOf(Registry::create(folder, {.by = "speed", .clock = {}}));
-  std::string path = folder + "/push";
+void fill(const std::string &where, int64_t models, int64_t versions) {
+  Registry registry = valueOf(Registry::create(where, {.by = "speed", .clock = {}}));
+  std::string path = std::filesystem::temp_directory_path() / fmt::format("registry-speed-{}", ::getpid());
   for (int64_t model = 0; model < models; ++model) {
     for (int64_t version = 1; version <= versions; ++version) {
       std::ofstream(path, std::ios::trunc) << model << ' ' << version;
@@ -41,6 +42,7 @@ void fill(const std::string &folder, int64_t models, int64_t versions) {
     }
     valueOf(registry.promote({nameOf(model), versions, ""}, "production", {}, ""));
   }
+  std::filesystem::remove(path);
 }
 
 /// This thread's own, which other work on the machine does not lengthen.
@@ -65,8 +67,8 @@ template <typename Work> void measure(const char *what, int64_t count, Work work
   fmt::print("{:<8} p50 {:8.3f} ms  p99 {:8.3f} ms  CPU p50 {:8.3f} ms  p99 {:8.3f} ms  of {}\n", what, at(times, 0.5), at(times, 0.99), at(cpu, 0.5), at(cpu, 0.99), count);
 }
 
-void measureAll(const std::string &folder, int64_t count) {
-  Registry registry = valueOf(Registry::open(folder, {.by = "speed", .clock = {}}));
+void measureAll(const std::string &where, int64_t count) {
+  Registry registry = valueOf(Registry::open(where, {.by = "speed", .clock = {}}));
   std::vector<registry::Object> objects = valueOf(registry.objects("", 1'000'000));
   std::mt19937_64 random(1);
   auto any = [&] { return objects[random() % objects.size()].name; };

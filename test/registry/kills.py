@@ -1,11 +1,11 @@
 """Kills a process at work on a registry at any moment, and cuts its power; then everything that was acknowledged is there.
 
-    test/registry/kills.py --kills 10000 --cuts 1000 [--ledger FILE]
+    test/registry/kills.py --kills 10000 --cuts 1000 --clients 1000 --servers 500 [--ledger FILE]
 
 A kill leaves what the process wrote; a cut leaves of each page of a file and each name in a folder what was flushed or, by chance,
 what came after (Power.cpp notes every flush). Relies on the programs registry_driver and registry_power of the build. Without
 arguments it is a test of a minute: some of both, and six planted faults (a flush left out, an order broken), each of which must be
-found.
+found. The same over PostgreSQL and S3 (shared.py): `--clients` kills the process, `--servers` the database under it.
 """
 
 import argparse
@@ -19,6 +19,9 @@ import sys
 import tempfile
 import time
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import shared  # noqa: E402
 
 BUILD = pathlib.Path(os.environ.get("TENON_BUILD_DIR", "build/dev")).resolve()
 DRIVER, POWER = BUILD / "test/registry/registry_driver", BUILD / "test/registry/libregistry_power.so"
@@ -95,13 +98,14 @@ class Disk:
 class Ledger:
     """What the driver was told is done, and what it had begun."""
 
-    def __init__(self):
-        self.versions, self.aliases, self.tried = {}, {}, {}
+    def __init__(self, expected=()):
+        """Errors that end the driver's work and are no faults are `expected`."""
+        self.versions, self.aliases, self.tried, self.expected = {}, {}, {}, expected
 
     def read(self, text):
         for line in text.splitlines(keepends=True):
             word, *rest = line.split()
-            if not line.endswith("\n") or word == "open":
+            if not line.endswith("\n") or word == "open" or (word == "error" and rest[0] in self.expected):
                 continue
             if word == "push":
                 self.versions[rest[0], int(rest[1])] = rest[2]
@@ -165,6 +169,61 @@ def campaign(cycles, cuts, seed, drop="", fresh=25):
     return done, []
 
 
+def shared_cycle(servers, where, ledger, scratch, chance, kills_server):
+    """Work over PostgreSQL and S3, and a kill of the process or of the database; the faults that are found."""
+    environment = dict(os.environ, **servers.environment, XDG_CACHE_HOME=str(scratch))
+    work = subprocess.Popen([DRIVER, "work", where, scratch, str(chance.getrandbits(63))], stdout=subprocess.PIPE, text=True, env=environment)
+    first = work.stdout.readline() if chance.random() < 0.8 else ""
+    time.sleep(chance.uniform(0, 0.3))
+    if kills_server:
+        servers.postgres.stop()
+        servers.postgres.start()
+        time.sleep(0.1)  # what was in doubt is looked up, and said
+    work.kill()
+    faults = ledger.read(first + work.communicate()[0])
+    check = subprocess.run([DRIVER, "check", where], stdout=subprocess.PIPE, text=True, timeout=60, env=environment)
+    faults += [] if check.stdout == "none\n" and not ledger.versions else ledger.compare(check.stdout)
+    return faults
+
+
+def shared_campaign(servers, cycles, kills_server, seed, late=False, fresh=25):
+    """As `campaign`; `late` is the planted fault of the database's proxy."""
+    chance, done = random.Random(seed), 0
+    proxy = shared.PostgresProxy(servers.postgres, late)
+    try:
+        while done < cycles:
+            where, ledger = servers.postgres.url(servers.query(f"k{seed}_{done}_{int(kills_server)}{int(late)}"), proxy.folder if late else None), Ledger(("TN1013:",))
+            with tempfile.TemporaryDirectory() as scratch:
+                for _ in range(min(fresh, cycles - done)):
+                    faults = shared_cycle(servers, where, ledger, pathlib.Path(scratch), chance, kills_server)
+                    done += 1
+                    if faults:
+                        return done, faults
+        return done, []
+    finally:
+        proxy.close()
+
+
+@unittest.skipIf(shared.missing(), shared.missing())
+class SharedKills(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.servers = shared.Shared()
+        cls.addClassCleanup(cls.servers.close)
+
+    def test_clients(self):
+        done, faults = shared_campaign(self.servers, 6, False, 4)
+        self.assertEqual([], faults, f"in cycle {done}")
+
+    def test_servers(self):
+        done, faults = shared_campaign(self.servers, 5, True, 5)
+        self.assertEqual([], faults, f"in cycle {done}")
+
+    def test_planted(self):
+        done, faults = shared_campaign(self.servers, 15, True, 6, late=True)
+        self.assertTrue(faults, f"nothing was found in {done} cycles")
+
+
 class Kills(unittest.TestCase):
     def test_kills(self):
         done, faults = campaign(60, False, 1)
@@ -186,22 +245,31 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--cuts", type=int, default=0)
+    parser.add_argument("--clients", type=int, default=0)
+    parser.add_argument("--servers", type=int, default=0)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--drop", default="", help="a fault to plant: blob, names, log, database, late-rename")
     parser.add_argument("--ledger", type=pathlib.Path, help="a file that gets a line for each 500 cycles")
     options = parser.parse_args()
     failed = False
-    for cuts, cycles in ((False, options.kills), (True, options.cuts)):
+    servers = shared.Shared() if options.clients or options.servers else None
+    campaigns = [("kill -9", options.kills, lambda count, seed: campaign(count, False, seed, options.drop)),
+                 ("power cuts", options.cuts, lambda count, seed: campaign(count, True, seed, options.drop)),
+                 ("kill -9, PostgreSQL and S3", options.clients, lambda count, seed: shared_campaign(servers, count, False, seed)),
+                 ("PostgreSQL killed", options.servers, lambda count, seed: shared_campaign(servers, count, True, seed))]
+    for what, cycles, work in campaigns:
         # In parts, so that a campaign that is ended has its ledger.
         for begun in range(0, cycles, PART):
             start = time.monotonic()
-            done, faults = campaign(min(PART, cycles - begun), cuts, options.seed + begun, options.drop)
-            line = f"| {datetime.date.today()} | {'power cuts' if cuts else 'kill -9'} | {options.seed + begun} | {done} | {len(faults)} | {time.monotonic() - start:.0f} s |"
+            done, faults = work(min(PART, cycles - begun), options.seed + begun)
+            line = f"| {datetime.date.today()} | {what} | {options.seed + begun} | {done} | {len(faults)} | {time.monotonic() - start:.0f} s |"
             print(line, *faults, sep="\n", flush=True)
             failed = failed or bool(faults)
             if options.ledger:
                 with options.ledger.open("a") as ledger:
                     ledger.write(line + "\n")
+    if servers:
+        servers.close()
     sys.exit(failed)
 
 

@@ -232,7 +232,7 @@ TEST_F(RegistryTest, CollectsWhatKilledProcessesLeft) {
 
 TEST_F(RegistryTest, CollectionWaitsForPushes) {
   Registry registry = open();
-  Result<FolderLock> push = registry.keepFiles();
+  Result<FilesLock> push = registry.keepFiles();
   EXPECT_EQ(ErrorId::RegistryBusy, registry.collect({}, false).status().id());
   EXPECT_TRUE(registry.keepFiles().isOk()) << "those that add share it";
 }

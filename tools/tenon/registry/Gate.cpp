@@ -105,8 +105,8 @@ struct Staged {
 };
 
 Result<Staged> stageAll(const GateFlags &flags, const registry::Version &candidate, Registry &registry) {
-  TENON_ASSIGN(registry::FolderLock lock, registry.keepFiles());
-  TENON_ASSIGN(ScratchFolder folder, ScratchFolder::create(registry.path(), "gate"));
+  TENON_ASSIGN(registry::FilesLock lock, registry.keepFiles());
+  TENON_ASSIGN(ScratchFolder folder, ScratchFolder::create(registry.filesFolder(), "gate"));
   Staged staged = {std::move(folder), {}, 0};
   TENON_ASSIGN(staged.subjects.candidate, stage(registry, candidate, staged.folder));
   TENON_ASSIGN(staged.champion, registry.aliasOf(candidate.name, flags.alias));

@@ -87,7 +87,7 @@ Status copyOut(Registry &registry, const registry::Version &version, const std::
   if (version.isDeleted) {
     return Status::error(ErrorId::NoSuchObject, fmt::format("{} was deleted by gc", version.text()), "its facts are all that is left");
   }
-  TENON_ASSIGN(registry::FolderLock lock, registry.keepFiles());
+  TENON_ASSIGN(registry::FilesLock lock, registry.keepFiles());
   TENON_TRY(registry.check(version));
   TENON_ASSIGN(MappedFile file, MappedFile::open(registry.pathOf(version)));
   TENON_ASSIGN(AtomicFile copy, AtomicFile::create(output));
@@ -135,6 +135,10 @@ std::string sentenceOf(const registry::Event &event) {
   if (event.action == "gate") {
     std::string champion = event.detail.value("champion", 0) ? fmt::format("beside version {}", event.detail.value("champion", 0)) : "without a champion";
     return fmt::format("gated {}:{} for {} {}: {}", event.object, event.version, event.alias, champion, event.detail.value("verdict", ""));
+  }
+  if (event.action == "token" || event.action == "revoke") {
+    std::string name = event.detail.value("name", ""), role = event.detail.value("role", "");
+    return event.action == "token" ? fmt::format("made the token '{}' with the role {}", name, role) : fmt::format("revoked the token '{}'", name);
   }
   if (event.action == "rules") {
     return fmt::format("set the rules of {}: {}", what, dumpJson(event.detail.value("rules", Json::array())));

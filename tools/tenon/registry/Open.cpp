@@ -22,7 +22,10 @@ Result<std::string> registryFolder(const RegistryFlags &flags) {
   if (!flags.folder.empty()) {
     return flags.folder;
   }
-  std::string data = environment("XDG_DATA_HOME"), home = environment("HOME");
+  std::string named = environment("TENON_REGISTRY"), data = environment("XDG_DATA_HOME"), home = environment("HOME");
+  if (!named.empty()) {
+    return named;
+  }
   if (data.empty() && home.empty()) {
     return Status::error(ErrorId::BadRegistry, "the environment names no folder for a registry", "--registry DIR names one");
   }

@@ -14,7 +14,7 @@ namespace tenon::tool {
 
 /// What all of them take.
 struct RegistryFlags {
-  std::string folder; ///< empty: the user's own
+  std::string folder; ///< or the URL of a shared one; empty: what the environment says
 };
 
 using RegistryTask = std::function<Status(const RegistryFlags &flags, Terminal &terminal)>;
@@ -28,8 +28,12 @@ RegistryTask declareRegistryRollback(CLI::App &command);
 RegistryTask declareRegistryHistory(CLI::App &command);
 RegistryTask declareRegistryCollect(CLI::App &command);
 RegistryTask declareRegistryVerify(CLI::App &command);
+RegistryTask declareRegistryToken(CLI::App &command);
 
-/// Where the registry is: what --registry says, or the user's own, for which TN1001 is told where the environment names no home.
+/// What --registry does.
+inline constexpr const char *kRegistryHelp =
+    "A folder, or postgresql://USER@HOST/DATABASE?blobs=s3://BUCKET/PREFIX; by default what $TENON_REGISTRY says, or tenon/registry in $XDG_DATA_HOME or ~/.local/share";
+/// Where the registry is: what --registry or $TENON_REGISTRY says, or the user's own, for which TN1001 is told where the environment names no home.
 Result<std::string> registryFolder(const RegistryFlags &flags);
 Result<registry::Registry> openRegistry(const RegistryFlags &flags);
 Result<registry::Registry> createRegistry(const RegistryFlags &flags);

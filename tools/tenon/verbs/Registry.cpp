@@ -24,6 +24,7 @@ constexpr Subcommand kSubcommands[] = {
     {"history", "say what happened, when and by whom", declareRegistryHistory},
     {"gc", "delete what nobody needs", declareRegistryCollect},
     {"verify", "hash every file and check the history", declareRegistryVerify},
+    {"token", "add, list and revoke tokens, which say who may do what", declareRegistryToken},
 };
 
 } // namespace
@@ -31,12 +32,12 @@ constexpr Subcommand kSubcommands[] = {
 Action declareRegistry(CLI::App &command) {
   std::shared_ptr<RegistryFlags> flags = std::make_shared<RegistryFlags>();
   std::shared_ptr<RegistryTask> chosen = std::make_shared<RegistryTask>();
-  command.add_option("--registry", flags->folder, "The folder of the registry; tenon/registry in $XDG_DATA_HOME or ~/.local/share by default");
+  command.add_option("--registry", flags->folder, kRegistryHelp);
   command.require_subcommand(1);
   for (const Subcommand &each : kSubcommands) {
     CLI::App *part = command.add_subcommand(each.name, each.summary);
     part->fallthrough(); // --registry, --json and --quiet may stand behind it
-    part->footer("--registry DIR and --json are for every command of the registry.");
+    part->footer("--registry and --json are for every command of the registry.");
     RegistryTask task = each.declare(*part);
     part->callback([chosen, task = std::move(task)] { *chosen = task; });
   }

@@ -1,4 +1,4 @@
-#include "registry/BlobStore.h"
+#include "registry/BlobFolder.h"
 
 #include "registry/Sha256.h"
 #include "support/files/FileError.h"
@@ -103,24 +103,34 @@ Status syncFolder(const std::string &path) {
   return status;
 }
 
-Status BlobStore::create() const {
-  TENON_TRY(makeFolder(folder));
-  TENON_TRY(makeFolder(fmt::format("{}/{}", folder, kUnfinished)));
+Status BlobFolder::create() {
+  TENON_TRY(makeFolder(path));
+  TENON_TRY(makeFolder(fmt::format("{}/{}", path, kUnfinished)));
   // All at once: a put never makes a folder, whose own name would have to be on the disk too.
   for (unsigned i = 0; i < kFolders; ++i) {
-    TENON_TRY(makeFolder(fmt::format("{}/{:02x}", folder, i)));
+    TENON_TRY(makeFolder(fmt::format("{}/{:02x}", path, i)));
   }
-  return syncFolder(folder);
+  return syncFolder(path);
 }
 
-std::string BlobStore::pathOf(const std::string &hash) const {
-  return fmt::format("{}/{}/{}", folder, hash.substr(0, 2), hash);
+std::string BlobFolder::pathOf(const std::string &hash) const {
+  return fmt::format("{}/{}/{}", path, hash.substr(0, 2), hash);
 }
 
-Result<Blob> BlobStore::put(const std::string &file, const FileStamp &stamp) const {
-  TENON_ASSIGN(FileReader source, FileReader::open(file));
+std::string BlobFolder::lastFolder() const { return fmt::format("{}/{:02x}", path, kFolders - 1); }
+
+std::string BlobFolder::unfinishedName() const {
   std::random_device random;
-  Unfinished copy(fmt::format("{}/{}/{}-{:08x}{:08x}", folder, kUnfinished, ::getpid(), random(), random()));
+  return fmt::format("{}/{}/{}-{:08x}{:08x}", path, kUnfinished, ::getpid(), random(), random());
+}
+
+Status BlobFolder::adopt(const std::string &unfinished, const std::string &hash) const {
+  return ::rename(unfinished.c_str(), pathOf(hash).c_str()) == 0 ? Status::ok() : writeError(errno, "rename to", pathOf(hash));
+}
+
+Result<Blob> BlobFolder::put(const std::string &file, const FileStamp &stamp) {
+  TENON_ASSIGN(FileReader source, FileReader::open(file));
+  Unfinished copy(unfinishedName());
   TENON_TRY(copy.open());
   Sha256 hash;
   TENON_TRY(readPieces(source, [&](Bytes bytes) {
@@ -136,57 +146,73 @@ Result<Blob> BlobStore::put(const std::string &file, const FileStamp &stamp) con
   return blob;
 }
 
-Status BlobStore::check(const Blob &blob) const {
-  constexpr const char *kHint = "push the file again, or restore the registry's folder from a copy";
-  std::string path = pathOf(blob.hash);
-  Result<FileReader> file = FileReader::open(path);
-  if (!file.isOk() && file.status().id() == ErrorId::FileNotFound) {
-    return Status::error(ErrorId::BlobMismatch, fmt::format("'{}' is missing", path), kHint);
-  }
-  TENON_TRY(file.takeStatus());
+Result<std::string> differenceOf(const std::string &path, const Blob &blob) {
+  TENON_ASSIGN(FileReader file, FileReader::open(path));
   Sha256 hash;
-  TENON_TRY(readPieces(*file, [&](Bytes bytes) {
+  TENON_TRY(readPieces(file, [&](Bytes bytes) {
     hash.update(bytes);
     return Status::ok();
   }));
   std::string actual = hash.finish();
   if (actual == blob.hash) {
-    return Status::ok();
+    return std::string();
   }
-  std::string has = file->size() == blob.bytes ? fmt::format("its bytes have the hash {}", actual)
-                                                : fmt::format("it has {} bytes instead of {}", file->size(), blob.bytes);
-  return Status::error(ErrorId::BlobMismatch, fmt::format("'{}' was damaged: {}", path, has), kHint);
+  return file.size() == blob.bytes ? fmt::format("its bytes have the hash {}", actual)
+                                   : fmt::format("it has {} bytes instead of {}", file.size(), blob.bytes);
 }
 
-Result<std::vector<std::string>> BlobStore::all() const {
-  std::vector<std::string> hashes;
+Status BlobFolder::check(const Blob &blob) {
+  constexpr const char *kHint = "push the file again, or restore the registry's folder from a copy";
+  std::string file = pathOf(blob.hash);
+  Result<std::string> difference = differenceOf(file, blob);
+  if (!difference.isOk() && difference.status().id() == ErrorId::FileNotFound) {
+    return Status::error(ErrorId::BlobMismatch, fmt::format("'{}' is missing", file), kHint);
+  }
+  TENON_TRY(difference.takeStatus());
+  return difference->empty() ? Status::ok() : Status::error(ErrorId::BlobMismatch, fmt::format("'{}' was damaged: {}", file, *difference), kHint);
+}
+
+Result<std::vector<Blob>> BlobFolder::all() {
+  std::vector<Blob> blobs;
   for (unsigned i = 0; i < kFolders; ++i) {
-    std::string path = fmt::format("{}/{:02x}", folder, i);
+    std::string part = fmt::format("{}/{:02x}", path, i);
     std::error_code error;
-    for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    for (fs::directory_iterator it(part, error), end; !error && it != end; it.increment(error)) {
       if (isSha256(it->path().filename().string())) {
-        hashes.push_back(it->path().filename());
+        std::error_code gone;
+        uintmax_t bytes = it->file_size(gone);
+        blobs.push_back({it->path().filename(), gone ? 0 : bytes});
       }
     }
     if (error) {
-      return openError(error.value(), path);
+      return openError(error.value(), part);
     }
   }
-  return hashes;
+  return blobs;
 }
 
-Status BlobStore::remove(const std::string &hash) const {
-  std::string path = pathOf(hash);
-  return ::unlink(path.c_str()) == 0 || errno == ENOENT ? Status::ok() : writeError(errno, "remove", path);
+Status BlobFolder::remove(const std::string &hash) {
+  std::string file = pathOf(hash);
+  return ::unlink(file.c_str()) == 0 || errno == ENOENT ? Status::ok() : writeError(errno, "remove", file);
 }
 
-Status BlobStore::removeUnfinished() const {
+Status BlobFolder::removeUnfinished() {
   std::error_code error;
-  fs::path path = fs::path(folder) / kUnfinished;
-  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+  fs::path unfinished = fs::path(path) / kUnfinished;
+  for (fs::directory_iterator it(unfinished, error), end; !error && it != end; it.increment(error)) {
     fs::remove(it->path(), error);
   }
-  return error ? writeError(error.value(), "remove what is in", path) : Status::ok();
+  return error ? writeError(error.value(), "remove what is in", unfinished) : Status::ok();
+}
+
+void BlobFolder::removeAbandoned(std::chrono::hours age) const {
+  std::error_code error, gone;
+  for (fs::directory_iterator it(fs::path(path) / kUnfinished, error), end; !error && it != end; it.increment(error)) {
+    fs::file_time_type written = it->last_write_time(gone);
+    if (!gone && fs::file_time_type::clock::now() - written > age) {
+      fs::remove(it->path(), gone);
+    }
+  }
 }
 
 } // namespace tenon::registry

@@ -1,0 +1,78 @@
+#include "registry/Stores.h"
+
+#include "registry/BlobFolder.h"
+#include "registry/SqliteDatabase.h"
+#include "support/files/FileError.h"
+
+#include <cerrno>
+#include <filesystem>
+
+#include <sys/stat.h>
+
+namespace tenon::registry {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Makes the folder and those above it, each with its name on the disk.
+Status makeFolders(const fs::path &path) {
+  std::error_code ignored;
+  if (path.empty() || fs::is_directory(path, ignored)) {
+    return Status::ok();
+  }
+  TENON_TRY(makeFolders(path.parent_path()));
+  constexpr mode_t kMode = 0777;
+  if (::mkdir(path.c_str(), kMode) != 0 && errno != EEXIST) {
+    return writeError(errno, "create", path);
+  }
+  return syncFolder(path.has_parent_path() ? path.parent_path().string() : ".");
+}
+
+Result<Stores> openPresent(const std::string &folder, std::chrono::milliseconds patience) {
+  std::error_code ignored;
+  if (!fs::exists(SqliteDatabase::pathIn(folder), ignored)) {
+    return noRegistry(folder, fs::exists(folder, ignored) ? "is no registry" : "does not exist");
+  }
+  TENON_ASSIGN(std::unique_ptr<SqliteDatabase> database, SqliteDatabase::open(folder, false, patience));
+  TENON_TRY(database->checkFormat());
+  return Stores{std::move(database), std::make_unique<BlobFolder>(folder + "/blobs")};
+}
+
+} // namespace
+
+bool isSharedRegistry(std::string_view where) {
+  return where.starts_with("postgresql://") || where.starts_with("postgres://");
+}
+
+std::string shownRegistry(const std::string &where) {
+  return isSharedRegistry(where) ? where.substr(0, where.find('?')) : where;
+}
+
+Result<Stores> openStores(const std::string &where, bool creates, std::chrono::milliseconds patience) {
+  return isSharedRegistry(where) ? openShared(where, creates, patience) : openFolder(where, creates, patience);
+}
+
+Result<Stores> openFolder(const std::string &folder, bool creates, std::chrono::milliseconds patience) {
+  Result<Stores> present = openPresent(folder, patience);
+  bool isAbsent = !present.isOk() && present.status().id() == ErrorId::BadRegistry;
+  std::error_code ignored;
+  if (!creates || !isAbsent || (fs::exists(folder, ignored) && !fs::is_directory(folder, ignored))) {
+    return present;
+  }
+  TENON_TRY(makeFolders(folder));
+  TENON_ASSIGN(std::unique_ptr<SqliteDatabase> database, SqliteDatabase::open(folder, true, patience));
+  TENON_ASSIGN(FilesLock lock, database->lockFiles(LockKind::Alone));
+  std::unique_ptr<BlobStore> blobs = std::make_unique<BlobFolder>(folder + "/blobs");
+  TENON_ASSIGN(bool hasTables, database->hasTables());
+  if (!hasTables) { // new, or left by a process that was killed here; else another one's, or made just now
+    TENON_TRY(blobs->create());
+    TENON_ASSIGN(Transaction transaction, Transaction::begin(*database));
+    TENON_TRY(database->makeTables());
+    TENON_TRY(transaction.commit());
+    TENON_TRY(syncFolder(folder));
+  }
+  TENON_TRY(database->checkFormat());
+  return Stores{std::move(database), std::move(blobs)};
+}
+
+} // namespace tenon::registry

@@ -1,0 +1,498 @@
+"""What every registry keeps to, over a folder and over PostgreSQL with S3; and what the shared one does when a part of it fails.
+
+Both servers are started here (shared.py); without them only the folder is tested.
+"""
+
+import contextlib
+import copy
+import hashlib
+import http.client
+import json
+import os
+import pathlib
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from unittest import mock
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "serving"))
+import shared  # noqa: E402
+from server import SOURCE, TENON, Server, compile_cnn, request  # noqa: E402
+
+
+class Contract:
+    """Files a.txt and b.txt, and engines cnn.tenon and other.tenon, are in the folder of the class."""
+
+    @classmethod
+    def setUpClass(cls):
+        holder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(holder.cleanup)
+        cls.folder = pathlib.Path(holder.name)
+        cls.environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "TENON_REGISTRY", "PG"))}
+        cls.environment |= {"XDG_CACHE_HOME": str(cls.folder / "cache"), "XDG_DATA_HOME": str(cls.folder / "data")}
+        for name in ("a", "b"):
+            (cls.folder / f"{name}.txt").write_text(f"the file {name}\n" * 1000)
+
+    def setUp(self):
+        self.name = self.id().rsplit(".", 1)[1].lower()[-40:]
+        self.registry = self.place()
+        shutil.rmtree(self.folder / "cache", ignore_errors=True)
+
+    def command(self, *arguments):
+        return [TENON, "registry", *map(str, arguments), "--registry", self.registry]
+
+    def call(self, *arguments, token="", **more):
+        environment = dict(self.environment, **({"TENON_REGISTRY_TOKEN": token} if token else {}))
+        return subprocess.run(self.command(*arguments), cwd=self.folder, capture_output=True, text=True, env=environment, timeout=120, **more)
+
+    def get(self, *arguments, **more):
+        done = self.call(*arguments, "--json", **more)
+        self.assertEqual(0, done.returncode, done.stderr)
+        return json.loads(done.stdout)
+
+    def push(self, name, file="a.txt", **more):
+        return self.get("push", name, file, "--kind", "report", **more)
+
+    def refused(self, code, *arguments, **more):
+        done = self.call(*arguments, **more)
+        self.assertIn(f"error {code}: ", done.stderr, arguments)
+        self.assertNotEqual(0, done.returncode)
+        return done.stderr
+
+    def events(self, **more):
+        return [(event["action"], event["version"]) for event in self.get("history", **more)["events"]]
+
+    def assertSound(self):
+        self.assertEqual([], self.get("verify")["problems"])
+
+    def at_once(self, *commands):
+        """Results of commands that run at the same time."""
+        running = [subprocess.Popen(self.command(*command), cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment) for command in commands]
+        outputs = [each.communicate(timeout=120) for each in running]
+        return [(each.returncode, *output) for each, output in zip(running, outputs)]
+
+    def test_versions(self):
+        pushed = self.push("data")
+        self.assertEqual((1, hashlib.sha256((self.folder / "a.txt").read_bytes()).hexdigest()), (pushed["version"], pushed["hash"]))
+        self.assertEqual((1, True), tuple(self.push("data")[key] for key in ("version", "existing")))
+        self.assertEqual(2, self.push("data", "b.txt")["version"])
+        shutil.rmtree(self.folder / "cache", ignore_errors=True)
+        self.get("show", "data:1", "-o", "out.txt")
+        self.assertEqual((self.folder / "a.txt").read_bytes(), (self.folder / "out.txt").read_bytes())
+        for name in ("B", "a", "a-b", "a.b", "Z"):
+            self.push(name)
+        self.assertEqual(["B", "Z", "a", "a-b", "a.b", "data"], [row["name"] for row in self.get("list")["objects"]], "in the order of bytes")
+        self.get("promote", "data:2", "live")
+        self.get("promote", "data:1", "live")
+        self.refused("TN1006", "promote", "data:2", "live", "--expect", "2")
+        self.assertEqual(2, self.get("rollback", "data@live")["to"])
+        self.refused("TN1012", "rollback", "data@live")
+        self.refused("TN1003", "show", "data:3")
+        self.refused("TN1003", "show", "date")
+        self.get("gate", "data@live", "--rule", "top1 >= 20%")
+        self.refused("TN1007", "promote", "data:1", "live")
+        self.assertEqual(["data:1"], self.get("gc", "--keep", "0")["deleted_versions"][-1:])
+        self.get("gate", "data@live", "--no-rules")
+        self.refused("TN1003", "promote", "data:1", "live")
+        head = self.get("verify")
+        self.assertEqual(([], 7), (head["problems"], head["versions"]))
+        self.assertEqual([], self.get("verify", "--head", head["head"])["problems"])
+        self.refused("TN1011", "verify", "--head", "0" * 64)
+
+    def test_files_of_before(self):
+        """A registry that was made before there were tokens gets their table."""
+        if isinstance(self.registry, pathlib.Path):
+            self.push("data")
+            self.sql("DROP TABLE token")
+            self.assertEqual([], self.get("token", "list")["tokens"])
+
+    def test_at_once(self):
+        """Numbers have no gaps, one of the promotions wins, and the chain of events is one."""
+        for i in range(8):
+            (self.folder / f"many{i}.txt").write_text(f"{i}")
+        done = self.at_once(*[("push", "many", f"many{i}.txt", "--kind", "report", "--json") for i in range(8)])
+        self.assertEqual(list(range(1, 9)), sorted(json.loads(output)["version"] for _, output, _ in done), done)
+        self.get("promote", "many:1", "live")
+        done = self.at_once(*[("promote", f"many:{i}", "live", "--expect", "1") for i in range(2, 7)])
+        self.assertEqual([0] + [1] * 4, sorted(code for code, _, _ in done), done)
+        self.assertEqual(4, sum("TN1006" in error for _, _, error in done))
+        self.assertSound()
+
+    def test_unchangeable(self):
+        self.push("data")
+        for statement in ("UPDATE version SET note = 'x'", "DELETE FROM version", "UPDATE event SET \"by\" = 'x'", "DELETE FROM event"):
+            with self.assertRaises((subprocess.CalledProcessError, sqlite3.IntegrityError)):
+                self.sql(statement)
+        self.assertSound()
+        self.sql("INSERT INTO alias VALUES ('data', 'live', 1)")
+        self.refused("TN1011", "verify")
+
+    def test_damaged_file(self):
+        digest = self.push("data")["hash"]
+        self.push("other", "b.txt")
+        for damage in (lambda path: path.write_bytes(b"x" * path.stat().st_size), lambda path: path.write_bytes(b"short"), lambda path: path.unlink()):
+            path = self.stored(digest)
+            path.chmod(0o644)
+            damage(path)
+            shutil.rmtree(self.folder / "cache", ignore_errors=True)
+            (self.folder / "out.txt").unlink(missing_ok=True)
+            self.refused("TN1005", "show", "data", "-o", "out.txt")
+            self.assertFalse((self.folder / "out.txt").exists())
+            self.refused("TN1005", "verify")
+            self.assertTrue(self.push("data")["existing"])
+            self.get("show", "data", "-o", "out.txt")
+        self.assertSound()
+
+    def test_files_that_nobody_has(self):
+        digest = self.push("data")["hash"]
+        stray = self.stored("0" * 64)
+        stray.parent.mkdir(exist_ok=True)
+        stray.write_text("stray")
+        self.assertEqual((1, 5), tuple(self.get("gc", "--dry-run")[key] for key in ("deleted_files", "deleted_bytes")))
+        self.assertEqual(1, self.get("gc")["deleted_files"])
+        self.assertFalse(stray.exists())
+        self.assertTrue(self.stored(digest).exists())
+
+    def test_tokens(self):
+        self.push("data")
+        self.refused("TN0105", "token", "add", "reader", "--role", "read")
+        self.refused("TN0105", "token", "add", "root")
+        self.refused("TN1004", "token", "add", "../x", "--role", "admin")
+        admin = self.get("token", "add", "root", "--role", "admin")["token"]
+        for command in (("list",), ("push", "data", "b.txt", "--kind", "report"), ("token", "list"), ("verify",)):
+            self.refused("TN1014", *command)
+            self.refused("TN1014", *command, token="tenon_" + "0" * 64)
+        tokens = {role: self.get("token", "add", f"a-{role}", "--role", role, token=admin)["token"] for role in ("read", "push", "promote")}
+        self.refused("TN0105", "token", "add", "a-read", "--role", "read", token=admin)
+        tokens["admin"] = admin
+        allowed = {"list": ["list"], "push": ["push", "data", "b.txt", "--kind", "report"], "promote": ["promote", "data:1", "live"], "rules": ["gate", "data@live", "--rule", "top1 >= 1%"],
+                   "gc": ["gc", "--dry-run"], "tokens": ["token", "add", "x", "--role", "read"]}
+        needs = {"list": "read", "push": "push", "promote": "promote", "rules": "promote", "gc": "admin", "tokens": "admin"}
+        order = ["read", "push", "promote", "admin"]
+        for role, token in tokens.items():
+            for what, command in allowed.items():
+                if order.index(role) >= order.index(needs[what]):
+                    self.get(*command, token=token)
+                else:
+                    self.assertIn(f"a-{role}", self.refused("TN1014", *command, token=token))
+        by = {(event["action"], event["by"]) for event in self.get("history", token=admin)["events"]}
+        self.assertLessEqual({("push", "a-push"), ("promote", "a-promote"), ("token", "root")}, by)
+        self.get("token", "revoke", "a-push", token=admin)
+        self.assertIn("revoked", self.refused("TN1014", "list", token=tokens["push"]))
+        self.refused("TN1003", "token", "revoke", "a-push", token=admin)
+        self.refused("TN0105", "token", "revoke", "root", token=admin)
+        rows = {row["name"]: row for row in self.get("token", "list", token=admin)["tokens"]}
+        self.assertTrue(rows["a-push"]["revoked"] and rows["root"]["used"] and not rows["root"]["revoked"])
+        self.assertNotIn(admin, json.dumps(rows) + self.call("history", "--json", token=admin).stdout)
+        self.assertEqual([], self.get("verify", token=admin)["problems"])
+        self.sql("UPDATE token SET role = 'admin' WHERE name = 'a-read'")
+        self.refused("TN1011", "verify", token=admin)
+
+
+class Folder(Contract, unittest.TestCase):
+    def place(self):
+        return self.folder / f"registry-{self.name}"
+
+    def sql(self, statement):
+        with contextlib.closing(sqlite3.connect(self.registry / "registry.db")) as database:
+            database.execute(statement)
+            database.commit()
+
+    def stored(self, digest):
+        return self.registry / "blobs" / digest[:2] / digest
+
+
+@unittest.skipIf(shared.missing(), shared.missing())
+class Shared(Contract, unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.servers = shared.Shared()
+        cls.addClassCleanup(cls.servers.close)
+        cls.environment |= cls.servers.environment
+
+    def setUp(self):
+        super().setUp()
+        self.servers.proxy.faults, self.servers.proxy.stays = [], False
+
+    def place(self, folder=None, user="tenon"):
+        return self.servers.postgres.url(self.servers.query(self.name), folder, user)
+
+    def sql(self, statement):
+        return self.servers.postgres.sql(f"SET search_path TO {self.name}; {statement}")
+
+    def stored(self, digest):
+        return self.servers.store.bucket / self.name / digest
+
+    def fail(self, *faults, stays=False):
+        self.servers.proxy.faults, self.servers.proxy.stays = list(faults), stays
+
+    def test_addresses(self):
+        self.push("data")
+        self.registry = self.servers.postgres.url(f"schema={self.name}")
+        self.assertEqual("data", self.get("list")["objects"][0]["name"], "the database knows where its files are")
+        other = self.servers.postgres.url(f"schema={self.name}&blobs=s3://models/elsewhere")
+        for code, registry in (("TN0105", other), ("TN0105", "postgresql://tenon:secret@/registry"), ("TN0105", self.servers.postgres.url("schema=a;b")),
+                               ("TN0105", "postgresql://host/registry?nonsense=1"), ("TN1001", self.servers.postgres.url("schema=nothing")),
+                               ("TN1013", "postgresql://127.0.0.1:1/registry"), ("TN1013", self.servers.postgres.url("schema=x").replace("/registry", "/nowhere"))):
+            self.registry = registry
+            self.assertNotIn("secret", self.refused(code, "list"))
+        for blobs in ("", "&blobs=models", "&blobs=s3://", "&blobs=s3://models/../x", "&blobs=s3://models/"):
+            self.registry = self.servers.postgres.url("schema=fresh" + blobs)
+            self.refused("TN0105", "push", "data", "a.txt", "--kind", "report")
+        self.assertEqual("0", self.servers.postgres.sql("SELECT count(*) FROM pg_namespace WHERE nspname = 'fresh'"), "nothing half done")
+
+    def test_environment(self):
+        self.push("data")
+        done = subprocess.run([TENON, "registry", "list", "--json"], env=dict(self.environment, TENON_REGISTRY=self.registry), capture_output=True, text=True)
+        self.assertEqual("data", json.loads(done.stdout)["objects"][0]["name"])
+        bare = {name: value for name, value in self.environment.items() if not name.startswith("AWS_")}
+        done = subprocess.run(self.command("list"), env=bare, capture_output=True, text=True)
+        self.assertIn("AWS_ACCESS_KEY_ID", done.stderr)
+        broken = self.folder / "broken"
+        broken.mkdir()
+        (broken / "libpq.so.5").write_text("no library")
+        done = subprocess.run(self.command("list"), env=dict(self.environment, LD_LIBRARY_PATH=str(broken)), capture_output=True, text=True)
+        self.assertIn("error TN0721: ", done.stderr)
+
+    def test_folder_for_files(self):
+        self.registry = self.servers.postgres.url(f"schema={self.name}&blobs={self.folder}/files")
+        digest = self.push("data")["hash"]
+        self.get("show", "data", "-o", "out.txt")
+        self.assertTrue((self.folder / "files" / digest[:2] / digest).exists())
+        self.assertSound()
+
+    def test_store_faults_of_push(self):
+        self.push("data")
+        for faults, code in (((403,), "TN1013"), ((404,), "TN1013"), ((500,), "TN1013"), ((503,), "TN1013"), (("cut",), "TN1013")):
+            self.fail(*faults, stays=True)
+            message = self.refused(code, "push", "data", "b.txt", "--kind", "report")
+            self.assertIn("s3://models/", message)
+            self.assertTrue(not isinstance(faults[0], int) or f"{faults[0]} Fault{faults[0]}: planted" in message, message)
+            self.fail()
+            self.assertEqual([("push", 1)], self.events())
+        self.fail(500, "cut", 429)
+        self.assertEqual(2, self.push("data", "b.txt")["version"], "what passes is tried again")
+        self.fail("slow")
+        self.assertEqual(1, self.push("slow", "b.txt")["version"])
+        wrong = dict(self.environment, AWS_SECRET_ACCESS_KEY="wrong")
+        done = subprocess.run(self.command("push", "data", "a.txt", "--kind", "report", "--meta", "a=b"), cwd=self.folder, env=wrong, capture_output=True, text=True)
+        self.assertRegex(done.stderr, "error TN1013: .* 403 SignatureDoesNotMatch")
+        self.assertSound()
+
+    def test_store_faults_of_reads(self):
+        self.push("data")
+        for faults, code in (((403,), "TN1013"), ((404,), "TN1005"), ((500,), "TN1013"), (("cut",), "TN1013"), (("short",), "TN1013"), (("wrong",), "TN1005")):
+            shutil.rmtree(self.folder / "cache", ignore_errors=True)
+            (self.folder / "out.txt").unlink(missing_ok=True)
+            self.fail(*faults, stays=True)
+            self.refused(code, "show", "data", "-o", "out.txt")
+            self.assertFalse((self.folder / "out.txt").exists())
+            self.assertEqual([], [path for path in (self.folder / "cache").rglob("*") if path.is_file()], "nothing half done")
+        for faults in ((500, "short", "cut"), ("slow",)):
+            shutil.rmtree(self.folder / "cache", ignore_errors=True)
+            self.fail(*faults)
+            self.get("show", "data", "-o", "out.txt")
+            self.assertEqual((self.folder / "a.txt").read_bytes(), (self.folder / "out.txt").read_bytes())
+        self.fail()
+
+    def test_store_faults_of_gc(self):
+        """Rows go first: what could not be deleted is by the next."""
+        digests = [self.push("data", file)["hash"] for file in ("a.txt", "b.txt")]
+        for faults in ((403,), (500,), ("short",)):
+            self.fail(*faults, stays=True)
+            self.refused("TN1013", "gc", "--keep", "1")
+        self.fail()
+        self.assertTrue(self.stored(digests[0]).exists())
+        self.assertEqual(1, self.get("gc")["deleted_files"])
+        self.assertFalse(self.stored(digests[0]).exists())
+        self.assertSound()
+
+    def test_cache(self):
+        """A file comes once; a damaged one in the cache is not believed."""
+        digest = self.push("data")["hash"]
+        shutil.rmtree(self.folder / "cache")
+        requests = self.servers.proxy.requests
+        requests.clear()
+        self.get("show", "data", "-o", "out.txt")
+        self.get("show", "data", "-o", "out.txt")
+        self.assertEqual(1, len(requests))
+        cached, = (self.folder / "cache").rglob(digest)
+        cached.chmod(0o644)
+        cached.write_text("damaged")
+        self.get("show", "data", "-o", "out.txt")
+        self.assertEqual((2, (self.folder / "a.txt").read_bytes()), (len(requests), (self.folder / "out.txt").read_bytes()))
+
+    def test_gc_during_a_push(self):
+        """Its file is in the store long before its row: gc waits."""
+        self.push("data")
+        self.fail("slow")
+        push = subprocess.Popen(self.command("push", "data", "b.txt", "--kind", "report"), cwd=self.folder, env=self.environment, stdout=subprocess.DEVNULL)
+        shared.wait_until(lambda: not self.servers.proxy.faults, "the push")
+        start = time.monotonic()
+        self.assertEqual(0, self.get("gc")["deleted_files"])
+        self.assertGreater(time.monotonic() - start, 1, "it waited")
+        self.assertEqual(0, push.wait())
+        self.assertSound()
+
+    def test_commit_without_an_answer(self):
+        """Nobody said how the commit ended: the registry looks, and says what is."""
+        self.push("data")
+        self.registry = self.place(self.servers.database_proxy.folder)
+        self.servers.database_proxy.cut = "after"
+        self.assertEqual(2, self.push("data", "b.txt")["version"])
+        self.servers.database_proxy.cut = "before"
+        self.assertIn("nothing was done", self.refused("TN1013", "promote", "data:2", "live"))
+        self.assertEqual([("push", 1), ("push", 2)], self.events())
+        self.servers.database_proxy.cut = "after"
+        self.get("promote", "data:2", "live")
+        self.servers.database_proxy.cut = "after"
+        self.get("gc", "--keep", "1")
+        self.assertEqual([("push", 1), ("push", 2), ("promote", 2), ("delete", 1)], self.events())
+        self.assertSound()
+
+    def test_server_that_goes(self):
+        self.push("data")
+        self.servers.postgres.stop()
+        try:
+            self.refused("TN1013", "list")
+            self.refused("TN1013", "push", "data", "b.txt", "--kind", "report")
+        finally:
+            self.servers.postgres.start()
+        self.assertEqual([("push", 1)], self.events())
+        self.assertSound()
+
+    def test_busy(self):
+        """Who stands still in a transaction keeps writers out, and they are told; readers go on."""
+        self.push("data")
+        holder = subprocess.Popen([shared.PROGRAMS[-1] / "psql", "-h", self.servers.postgres.folder, "-U", "tenon", "-d", "registry", "-q"], stdin=subprocess.PIPE, text=True)
+        keys = self.sql("SELECT 1")  # a connection of its own
+        self.assertEqual("1", keys)
+        holder.stdin.write(f"BEGIN; LOCK TABLE {self.name}.event IN EXCLUSIVE MODE;\n")
+        holder.stdin.flush()
+        try:
+            shared.wait_until(lambda: self.sql("SELECT count(*) FROM pg_locks WHERE mode = 'ExclusiveLock' AND locktype = 'relation'") != "0", "the lock")
+            self.assertIn("TN1002", self.refused("TN1002", "promote", "data:1", "live"))
+            self.assertEqual(1, len(self.get("list")["objects"]))
+        finally:
+            holder.communicate("ROLLBACK;\n")
+        self.get("promote", "data:1", "live")
+
+    def test_rights(self):
+        """A user of the database that may only read can look and serve, and no more."""
+        self.push("data")
+        self.servers.postgres.sql(f"DROP ROLE IF EXISTS reader; CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA {self.name} TO reader; GRANT SELECT ON ALL TABLES IN SCHEMA {self.name} TO reader")
+        admin = self.get("token", "add", "root", "--role", "admin")["token"]
+        self.registry = self.place(user="reader")
+        self.get("show", "data", "-o", "out.txt", token=admin)
+        for command in (("promote", "data:1", "live"), ("gc",), ("token", "add", "me", "--role", "admin")):
+            self.refused("TN1013", *command, token=admin)
+        self.servers.postgres.sql(f"DROP OWNED BY reader; DROP ROLE reader")
+
+
+@unittest.skipIf(shared.missing(), shared.missing())
+class Serving(unittest.TestCase):
+    """Servers that follow an alias of a shared registry. The engines compute the same."""
+
+    @classmethod
+    def setUpClass(cls):
+        holder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(holder.cleanup)
+        cls.folder = pathlib.Path(holder.name)
+        cls.servers = shared.Shared()
+        cls.addClassCleanup(cls.servers.close)
+        changed = mock.patch.dict(os.environ, dict(cls.servers.environment, XDG_CACHE_HOME=str(cls.folder / "cache"), TENON_REGISTRY=cls.servers.postgres.url(cls.servers.query("serving"))))
+        changed.start()
+        cls.addClassCleanup(changed.stop)
+        for most in (64, 32):
+            compile_cnn(cls.folder / f"{most}.tenon", "--shape", f"image:[1..{most}]x1x28x28")
+            cls.run_tenon("push", "cnn", cls.folder / f"{most}.tenon")
+
+    @staticmethod
+    def run_tenon(*arguments):
+        subprocess.run([TENON, "registry", *map(str, arguments)], check=True, stdout=subprocess.DEVNULL)
+
+    def setUp(self):
+        self.servers.proxy.faults, self.servers.proxy.stays = [], False
+        self.run_tenon("promote", "cnn:1", "live")
+
+    def cached(self):
+        return [path for path in (self.folder / "cache").rglob("*") if path.is_file()]
+
+    def forget(self):
+        for path in self.cached():
+            path.unlink(missing_ok=True)
+
+    def version(self, server):
+        status, value = server.infer()
+        self.assertEqual(200, status, value)
+        return int(value["model_version"])
+
+    def test_servers_that_fail(self):
+        """What was loaded is served on without the database and the store; a file that the cache lost comes again."""
+        with Server("registry:cnn@live") as server:
+            self.assertEqual(1, self.version(server))
+            self.servers.postgres.stop()
+            server.wait_until(lambda: any("cannot be followed" in line for line in server.log))
+            self.assertEqual(1, self.version(server))
+            self.servers.postgres.start()
+            self.servers.proxy.faults, self.servers.proxy.stays = [403], True
+            self.forget()
+            self.run_tenon("promote", "cnn:2", "live")
+            server.wait_until(lambda: any("Fault403" in line for line in server.log))
+            self.assertEqual(1, self.version(server))
+            self.servers.proxy.faults, self.servers.proxy.stays = [], False
+            server.wait_until(lambda: time.sleep(0.1) or self.version(server) == 2)
+            self.forget()
+            server.wait_until(self.cached)
+
+    @unittest.skipIf(not shutil.which("haproxy", path="/usr/sbin:/usr/bin"), "no haproxy")
+    def test_three_behind_haproxy(self):
+        """With the settings of docs/registry-at-scale.md: a promotion reaches all within two seconds, and a killed server costs no request."""
+        with contextlib.ExitStack() as stack:
+            servers = [stack.enter_context(Server("registry:cnn@live")) for _ in range(3)]
+            port = shared.free_port()
+            settings = re.search(r"^```\n(defaults\n.*?)^```$", (SOURCE / "docs/registry-at-scale.md").read_text(), re.M | re.S).group(1).replace("bind :8000", f"bind 127.0.0.1:{port}")
+            for address, server in zip(("10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"), servers):
+                settings = settings.replace(address, f"127.0.0.1:{server.port}")
+            (self.folder / "haproxy.cfg").write_text(settings)
+            balancer = subprocess.Popen([shutil.which("haproxy", path="/usr/sbin:/usr/bin"), "-db", "-f", self.folder / "haproxy.cfg"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            stack.callback(lambda: (balancer.kill(), balancer.wait()))
+            front = copy.copy(servers[0])
+            front.port = port
+            shared.wait_until(lambda: self.answers(front), "haproxy")
+            results, ending = [], threading.Event()
+            load = threading.Thread(target=lambda: [results.append(self.answers(front)) for _ in iter(lambda: ending.wait(0.005), True)])
+            load.start()
+            stack.callback(lambda: (ending.set(), load.join()))
+            start = time.monotonic()
+            self.run_tenon("promote", "cnn:2", "live")
+            promoted = time.monotonic()
+            for server in servers:
+                server.wait_until(lambda: self.version(server) == 2, seconds=2)
+            seen = time.monotonic() - promoted
+            servers[1].process.kill()
+            time.sleep(2)
+            ending.set()
+            load.join()
+            print(f"promoted in {promoted - start:.2f} s, seen by all {seen:.2f} s after that; {results.count(False)} of {len(results)} requests failed", file=sys.stderr)
+            self.assertGreater(len(results), 100)
+            self.assertLessEqual(results.count(False), 1)
+
+    @staticmethod
+    def answers(server):
+        try:
+            return server.call("POST", "/v2/models/cnn/infer", json.dumps(request()))[0] == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+
+if __name__ == "__main__":
+    unittest.main()
