@@ -32,7 +32,7 @@ setup:
 
 # What only tests need.
 setup-tests:
-	@scripts/setup.sh torch programs serving
+	@scripts/setup.sh torch programs serving signing
 
 setup-torch:
 	@scripts/setup.sh torch

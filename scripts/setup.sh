@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what building and testing Tenon needs: Debian packages and a Python environment in .venv; with the arguments
-# `torch`, `programs`, `serving` and `platform` also .venv-torch, .venv-programs, .venv-serving and .venv-platform, which only tests need.
+# `torch`, `programs`, `serving`, `platform` and `signing` also .venv-torch, .venv-programs, .venv-serving, .venv-platform and .venv-signing, which only tests need.
 # Relies on apt (as root or through sudo) and pip; it does nothing, in well under a second, when all is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -65,6 +65,7 @@ for wanted in "$@"; do
   # The file lists every package: programs ask for builds with windows and GPUs, which they do not need here.
   programs) make_environment .venv-programs scripts/requirements-programs.txt --no-deps ;;
   serving) make_environment .venv-serving scripts/requirements-serving.txt ;;
+  signing) make_environment .venv-signing scripts/requirements-signing.txt ;;
   platform) make_environment .venv-platform scripts/requirements-platform.txt ;;
   *) say "there is no environment '$wanted'" && exit 2 ;;
   esac

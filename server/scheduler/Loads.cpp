@@ -90,6 +90,7 @@ std::vector<std::shared_ptr<Version>> Models::beginLoads(FoundModel found, bool 
     version->model = found.name;
     version->number = each.version;
     version->path = each.path;
+    version->sha256 = each.sha256;
     version->config = found.config;
     version->isInitial = isStart && !found.config.isPinned;
     version->lastUse = Clock::now();
@@ -102,7 +103,7 @@ std::vector<std::shared_ptr<Version>> Models::beginLoads(FoundModel found, bool 
       present = version; // else it takes its place once it is ready
     }
     begun.push_back(version);
-    loadAgain(version);
+    each.problem.isOk() ? loadAgain(version) : settle(version, each.problem);
   }
   return begun;
 }
@@ -150,7 +151,7 @@ void Models::sendNextLoad() {
 
 void Models::sendLoad(const std::shared_ptr<Version> &version, Status problem) {
   BatchWish wish = version->batch ? BatchWish() : wishOf(version->config);
-  ControlMessage load = {ControlMessage::Kind::Load, version->key, options.threads, encodeWish(wish), {}};
+  ControlMessage load = {ControlMessage::Kind::Load, version->key, options.threads, encodeLoad({version->sha256, std::move(wish)}), {}};
   load.descriptors.emplace_back(dup(version->file.get()));
   if (problem.isOk() && !load.descriptors[0].isOpen()) {
     problem = noDescriptors();

@@ -28,6 +28,7 @@ RegistryTask declareRegistryRollback(CLI::App &command);
 RegistryTask declareRegistryHistory(CLI::App &command);
 RegistryTask declareRegistryCollect(CLI::App &command);
 RegistryTask declareRegistryVerify(CLI::App &command);
+RegistryTask declareRegistrySign(CLI::App &command);
 
 /// Where the registry is: what --registry says, or the user's own, for which TN1001 is told where the environment names no home.
 Result<std::string> registryFolder(const RegistryFlags &flags);
