@@ -32,7 +32,7 @@ setup:
 
 # What only tests need.
 setup-tests:
-	@scripts/setup.sh torch programs serving registry
+	@scripts/setup.sh torch programs serving registry signing
 
 setup-torch:
 	@scripts/setup.sh torch

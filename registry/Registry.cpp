@@ -123,7 +123,10 @@ Result<Pushed> Registry::push(const PushRequest &request) {
              request.name, blob.hash, facts);
   TENON_ASSIGN(bool isExisting, same.next());
   if (isExisting) {
-    return Pushed{readVersion(same), true};
+    Version present = readVersion(same);
+    TENON_TRY(signPushed(request, present));
+    TENON_TRY(request.sign ? finish(transaction) : transaction.commit());
+    return Pushed{std::move(present), true};
   }
   Version version;
   version.name = request.name;
@@ -148,6 +151,7 @@ Result<Pushed> Registry::push(const PushRequest &request) {
   event.detail = {{"kind", version.kind}, {"hash", blob.hash}, {"bytes", blob.bytes}, {"file", version.file},
                   {"created", version.created}, {"facts", sha256Of(facts)}, {"note", version.note}};
   TENON_TRY(add(std::move(event)));
+  TENON_TRY(signPushed(request, version));
   TENON_TRY(finish(transaction));
   return Pushed{std::move(version), false};
 }

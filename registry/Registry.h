@@ -14,6 +14,7 @@
 #include "registry/Rule.h"
 #include "registry/Stores.h"
 #include "registry/Token.h"
+#include "registry/signing/Trust.h"
 #include "support/Result.h"
 #include "support/files/FileStamp.h"
 
@@ -43,6 +44,8 @@ struct Options {
   std::string token = "";
 };
 
+struct Version;
+
 struct PushRequest {
   std::string name;
   std::string kind;
@@ -51,6 +54,8 @@ struct PushRequest {
   FileStamp stamp;
   Json facts = Json::object(); ///< where it comes from: source, options, compiler, machine, data, parent
   std::string note;
+  /// Makes the signature that becomes one of the version's together with it; none where it is empty.
+  std::function<Result<std::string>(const Version &)> sign;
 };
 
 struct Version {
@@ -114,8 +119,9 @@ struct Verified {
   uint64_t files = 0;
   uint64_t bytes = 0;
   uint64_t events = 0;
+  uint64_t signatures = 0;
   std::string head; ///< hash of the last event
-  /// Everything that is wrong: TN1005, TN1011, TN1001.
+  /// Everything that is wrong: TN1005, TN1011, TN1001, TN1016.
   std::vector<Status> problems;
 };
 
@@ -151,6 +157,13 @@ public:
   /// Moves an alias back to what it was before the promotion that brought it to where it is: TN1012 where there is none.
   Result<Move> rollback(const std::string &name, const std::string &alias, const std::string &reason);
 
+  /// Adds the text of a signature (signing::Signer) to a version: TN1016 where it is of another file.
+  Status sign(const Version &version, const std::string &bundle);
+  /// Those of a version, the newest first.
+  Result<std::vector<std::string>> signatures(const Version &version);
+  /// TN1015, TN1016 unless one of them is of somebody who is trusted.
+  Status requireSignature(const Version &version, const signing::Trust &trust);
+
   Result<std::vector<Rule>> rules(const std::string &name, const std::string &alias);
   Status setRules(const std::string &name, const std::string &alias, const std::vector<Rule> &rules);
   /// Records what was measured of a version. TN1006 where the alias or its rules are no longer those of the result.
@@ -162,7 +175,8 @@ public:
   /// Deletes versions beyond the newest `keep` of each object, but for those at aliases and those that a rollback goes
   /// to, then the files that no version has.
   Result<Collected> collect(std::optional<int64_t> keep, bool isDryRun);
-  /// Hashes every file and the history, and derives the state from the history. `head`, where not empty, is the hash of
+  /// Hashes every file and the history, derives the state from the history, and looks whether signatures are of the files
+  /// that they are with. `head`, where not empty, is the hash of
   /// an event that must be in it.
   Result<Verified> verify(const std::string &head);
 
@@ -193,6 +207,8 @@ private:
   Result<Move> move(const Version &version, const std::string &alias, int64_t from, const char *action, const std::string &reason);
   Result<std::vector<int64_t>> earlier(const std::string &name, const std::string &alias);
   Status add(Event event);
+  Status addSignature(const Version &version, const std::string &bundle);
+  Status signPushed(const PushRequest &request, const Version &version);
   Result<std::vector<Version>> superfluous(int64_t keep);
   Status collectFiles(bool isDryRun, Collected &collected);
   Status compareWithHistory(Verified &verified, const std::string &head);
@@ -204,5 +220,10 @@ private:
   std::string tokenName; ///< whose token it is; empty where the registry has none
   Event written; ///< by the last `add`
 };
+
+/// TN1015.
+Status noSignature(const Version &version);
+/// TN1016 unless a signature says that it is of the version's file; whose it is stays open.
+Status checkSignature(const std::string &bundle, const Version &version);
 
 } // namespace tenon::registry

@@ -25,6 +25,7 @@ struct Replayed {
   std::map<Place, std::string> rules;
   std::map<int64_t, Event> gates;
   std::map<std::string, Json> tokens; ///< by name: role, hash, and whether it was revoked
+  std::vector<Event> signatures;
 
   Status take(const Event &event);
 };
@@ -43,6 +44,8 @@ Status Replayed::take(const Event &event) {
     tokens[event.detail.value("name", "")] = {event.detail.value("role", ""), event.detail.value("hash", ""), false};
   } else if (event.action == "revoke") {
     tokens[event.detail.value("name", "")][2] = true;
+  } else if (event.action == "sign") {
+    signatures.push_back(event);
   } else if (event.action == "promote" || event.action == "rollback") {
     int64_t &at = aliases[place];
     if (at != event.from) {
@@ -144,6 +147,23 @@ Status compareTokens(Database &database, const Replayed &replayed) {
   }
 }
 
+/// Whose signatures they are nobody says here; that they are of their versions' files they say themselves.
+Status compareSignatures(const Replayed &replayed) {
+  for (const Event &event : replayed.signatures) {
+    std::map<std::pair<std::string, int64_t>, Json>::const_iterator pushed = replayed.pushed.find({event.object, event.version});
+    if (pushed == replayed.pushed.end()) {
+      return altered(fmt::format("event {} signs a version that the history has not", event.id));
+    }
+    Version version;
+    version.name = event.object;
+    version.number = event.version;
+    version.blob.hash = pushed->second.value("hash", "");
+    version.file = pushed->second.value("file", "");
+    TENON_TRY(checkSignature(event.detail.value("bundle", ""), version).prefix(version.text()));
+  }
+  return Status::ok();
+}
+
 } // namespace
 
 Status Registry::compareWithHistory(Verified &verified, const std::string &head) {
@@ -172,7 +192,9 @@ Status Registry::compareWithHistory(Verified &verified, const std::string &head)
   TENON_TRY(compareAliases(*database, replayed));
   TENON_TRY(compareRules(*database, replayed));
   TENON_TRY(compareResults(*database, replayed));
-  return compareTokens(*database, replayed);
+  TENON_TRY(compareTokens(*database, replayed));
+  verified.signatures = replayed.signatures.size();
+  return compareSignatures(replayed);
 }
 
 Result<Verified> Registry::verify(const std::string &head) {

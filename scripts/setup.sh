@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what building and testing Tenon needs: Debian packages and a Python environment in .venv; with the arguments
-# `torch`, `programs`, `serving`, `registry` and `platform` also .venv-torch, .venv-programs and so on, which only tests need.
+# `torch`, `programs`, `serving`, `registry`, `signing` and `platform` also .venv-torch, .venv-programs and so on, which only tests need.
 # Relies on apt (as root or through sudo) and pip; it does nothing, in well under a second, when all is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -66,6 +66,7 @@ for wanted in "$@"; do
   programs) make_environment .venv-programs scripts/requirements-programs.txt --no-deps ;;
   serving) make_environment .venv-serving scripts/requirements-serving.txt ;;
   registry) make_environment .venv-registry scripts/requirements-registry.txt ;;
+  signing) make_environment .venv-signing scripts/requirements-signing.txt ;;
   platform) make_environment .venv-platform scripts/requirements-platform.txt ;;
   *) say "there is no environment '$wanted'" && exit 2 ;;
   esac

@@ -6,6 +6,7 @@
 #include "server/http/Front.h"
 #include "server/scheduler/ModelFolder.h"
 #include "server/scheduler/RegistrySource.h"
+#include "server/scheduler/SignedSource.h"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -114,12 +115,17 @@ Status listen(tcp::acceptor &acceptor, const tcp::endpoint &endpoint) {
 }
 
 Result<std::unique_ptr<ModelSource>> openSource(const ServerOptions &options) {
+  std::optional<signing::Trust> trust;
+  if (!options.trusted.empty()) {
+    TENON_ASSIGN(trust, signing::Trust::open(options.trusted));
+  }
   if (options.models.starts_with(kRegistryScheme)) {
-    TENON_ASSIGN(std::unique_ptr<RegistrySource> source, RegistrySource::open(options.registry, options.models.substr(kRegistryScheme.size()), options.log));
+    TENON_ASSIGN(std::unique_ptr<RegistrySource> source, RegistrySource::open(options.registry, options.models.substr(kRegistryScheme.size()), std::move(trust), options.log));
     return std::unique_ptr<ModelSource>(std::move(source));
   }
-  TENON_ASSIGN(ModelFolder folder, ModelFolder::open(options.models, options.isLenient));
-  return std::unique_ptr<ModelSource>(std::make_unique<ModelFolder>(std::move(folder)));
+  TENON_ASSIGN(ModelFolder opened, ModelFolder::open(options.models, options.isLenient));
+  std::unique_ptr<ModelSource> folder = std::make_unique<ModelFolder>(std::move(opened));
+  return trust ? std::make_unique<SignedSource>(std::move(folder), std::move(*trust)) : std::move(folder);
 }
 
 /// Each connection takes a descriptor, each model several, here and in the worker, which inherits the limit.

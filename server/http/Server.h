@@ -17,6 +17,8 @@ namespace tenon::server {
 struct ServerOptions {
   std::string models; ///< an engine file, a folder of them, a Triton folder, or registry:NAME@ALIAS
   std::string registry; ///< the folder of that registry
+  /// PEM files of keys and authorities: only models that one of them has signed are loaded. Any are where it is empty.
+  std::vector<std::string> trusted;
   bool isLenient = false;
   std::string address = "127.0.0.1";
   uint16_t port = 8000; ///< 0: one that is free

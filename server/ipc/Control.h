@@ -22,7 +22,7 @@ struct ControlMessage {
     // To the worker.
     Slab,      ///< number `key`, `value` bytes; descriptor
     DropSlab,  ///< number `key`
-    Load,      ///< version `key`, `value` threads a run; text: encodeWish; descriptors: engine file, then mailbox and eventfd of each instance
+    Load,      ///< version `key`, `value` threads a run; text: encodeLoad; descriptors: engine file, then mailbox and eventfd of each instance
     LoadOnGpu, ///< as Load, of an engine that is to run on the worker's GPU
     Unload,    ///< version `key`
     // To the front.

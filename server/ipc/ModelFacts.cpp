@@ -61,30 +61,32 @@ bool takeState(TextReader &in, BatchFacts::State &state) {
 
 } // namespace
 
-std::string encodeWish(const BatchWish &wish) {
+std::string encodeLoad(const LoadWish &wish) {
   std::string text;
   TextWriter out(text);
-  out.number(static_cast<uint64_t>(wish.kind)).number(wish.mostRows).real(wish.tolerance).number(wish.pads.size());
-  for (const PadRule &pad : wish.pads) {
+  const BatchWish &batch = wish.batch;
+  out.string(wish.sha256).number(static_cast<uint64_t>(batch.kind)).number(batch.mostRows).real(batch.tolerance).number(batch.pads.size());
+  for (const PadRule &pad : batch.pads) {
     out.string(pad.input).real(pad.value);
   }
   return text;
 }
 
-Result<BatchWish> decodeWish(std::string_view text) {
-  BatchWish wish;
+Result<LoadWish> decodeLoad(std::string_view text) {
+  LoadWish wish;
+  BatchWish &batch = wish.batch;
   TextReader in(text);
   uint64_t kind = 0;
-  in.number(kind).number(wish.mostRows).real(wish.tolerance);
+  in.string(wish.sha256).number(kind).number(batch.mostRows).real(batch.tolerance);
   uint64_t pads = in.count();
   for (uint64_t i = 0; i < pads && in.isGood(); ++i) {
-    PadRule &pad = wish.pads.emplace_back();
+    PadRule &pad = batch.pads.emplace_back();
     in.string(pad.input).real(pad.value);
   }
   if (!in.isWhole() || kind > static_cast<uint64_t>(BatchWish::Kind::Stated)) {
     return damaged("a request to load a model is damaged");
   }
-  wish.kind = static_cast<BatchWish::Kind>(kind);
+  batch.kind = static_cast<BatchWish::Kind>(kind);
   return wish;
 }
 

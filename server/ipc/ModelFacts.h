@@ -48,6 +48,12 @@ struct BatchWish {
   std::vector<PadRule> pads; ///< inputs that may be padded along the one other dim that they share
 };
 
+/// What is to be loaded.
+struct LoadWish {
+  std::string sha256; ///< of the engine's file, which must be that; empty: any
+  BatchWish batch;
+};
+
 /// What the proof found.
 struct BatchFacts {
   enum class State : uint64_t { None, Proven, Refused };
@@ -68,9 +74,9 @@ struct ModelFacts {
   uint64_t bytes = 0; ///< those and what sessions hold there
 };
 
-std::string encodeWish(const BatchWish &wish);
-/// TN0902 for text that encodeWish does not write; so do the others.
-Result<BatchWish> decodeWish(std::string_view text);
+std::string encodeLoad(const LoadWish &wish);
+/// TN0902 for text that encodeLoad does not write; so do the others.
+Result<LoadWish> decodeLoad(std::string_view text);
 std::string encodeFacts(const ModelFacts &facts);
 Result<ModelFacts> decodeFacts(std::string_view text);
 

@@ -78,6 +78,7 @@ std::vector<std::shared_ptr<Version>> Models::beginLoads(FoundModel found, bool 
     version->model = found.name;
     version->number = each.version;
     version->path = each.path;
+    version->sha256 = each.sha256;
     version->config = found.config;
     version->isInitial = isStart && !found.config.isPinned;
     version->lastUse = Clock::now();
@@ -90,7 +91,7 @@ std::vector<std::shared_ptr<Version>> Models::beginLoads(FoundModel found, bool 
       present = version; // else it takes its place once it is ready
     }
     begun.push_back(version);
-    loadAgain(version);
+    each.problem.isOk() ? loadAgain(version) : settle(version, each.problem);
   }
   return begun;
 }

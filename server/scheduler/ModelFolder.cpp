@@ -61,7 +61,7 @@ void applyPolicy(const VersionPolicy &policy, std::map<int64_t, std::string> &ve
   }
 }
 
-FoundModel engineFile(const std::string &path) { return {fs::path(path).stem(), {}, {{"1", path}}, Status::ok()}; }
+FoundModel engineFile(const std::string &path) { return {fs::path(path).stem(), {}, {{"1", path, "", Status::ok()}}, Status::ok()}; }
 
 } // namespace
 
@@ -175,7 +175,7 @@ FoundModel ModelFolder::readTritonModel(const std::string &name) const {
       model.problem = Status::error(ErrorId::BadModelFolder, fmt::format("'{}' holds {} files model.*, not one", path, engines.size()), "put the engine there as model.tenon");
       return model;
     }
-    model.versions.push_back({std::to_string(number), engines[0]});
+    model.versions.push_back({std::to_string(number), engines[0], "", Status::ok()});
   }
   if (model.versions.empty()) {
     model.problem = Status::error(ErrorId::BadModelFolder, fmt::format("'{}' holds no version that its version_policy asks for", folder.string()), "a version is a folder with a number for its name");

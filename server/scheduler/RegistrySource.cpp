@@ -17,12 +17,13 @@ Status notServed(const registry::Version &version) {
 
 } // namespace
 
-Result<std::unique_ptr<RegistrySource>> RegistrySource::open(const std::string &folder, const std::string &what, std::function<void(std::string_view)> log) {
+Result<std::unique_ptr<RegistrySource>> RegistrySource::open(const std::string &folder, const std::string &what, std::optional<signing::Trust> trust,
+                                                             std::function<void(std::string_view)> log) {
   TENON_ASSIGN(registry::Reference reference, registry::parseReference(what));
   if (reference.alias.empty()) {
     return Status::error(ErrorId::BadObjectName, fmt::format("'{}' names no alias", what), "serve registry:NAME@ALIAS, which follows the alias");
   }
-  std::unique_ptr<RegistrySource> source(new RegistrySource(folder, std::move(reference), std::move(log)));
+  std::unique_ptr<RegistrySource> source(new RegistrySource(folder, std::move(reference), std::move(trust), std::move(log)));
   TENON_ASSIGN(registry::Registry registry, registry::Registry::open(folder, {.by = "serve", .clock = {}}));
   TENON_ASSIGN(source->present, source->resolve(registry));
   TENON_TRY(source->present.problem);
@@ -59,12 +60,15 @@ Result<FoundModel> RegistrySource::resolve(registry::Registry &registry) const {
   TENON_ASSIGN(registry::Version version, registry.find(reference));
   FoundModel model;
   model.name = version.name;
-  model.versions = {{std::to_string(version.number), registry.pathOf(version)}};
+  model.versions = {{std::to_string(version.number), registry.pathOf(version), trust ? version.blob.hash : "", Status::ok()}};
   std::string data = dataOf(registry, version);
   if (!data.empty()) {
     model.config.parameters.emplace_back("drift_reference", data);
   }
   model.problem = version.kind == "engine" ? registry.check(version) : notServed(version);
+  if (trust && model.problem.isOk()) {
+    model.problem = registry.requireSignature(version, *trust);
+  }
   return model;
 }
 

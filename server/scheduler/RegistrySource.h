@@ -20,7 +20,9 @@ inline constexpr std::string_view kRegistryScheme = "registry:";
 class RegistrySource final : public ModelSource {
 public:
   /// `what` is NAME@ALIAS. TN1001, TN1003, TN1004, TN1005 where there is nothing to serve; TN0804 where it is no engine.
-  static Result<std::unique_ptr<RegistrySource>> open(const std::string &folder, const std::string &what, std::function<void(std::string_view)> log);
+  /// With `trust` versions without a signature of somebody who is trusted are not served: TN1015, TN1016.
+  static Result<std::unique_ptr<RegistrySource>> open(const std::string &folder, const std::string &what, std::optional<signing::Trust> trust,
+                                                      std::function<void(std::string_view)> log);
   ~RegistrySource() override;
   /// Moves the alias of `what` back as `tenon registry rollback` does, and gives the version that it is at then. TN1012. Any thread.
   static Result<int64_t> rollback(const std::string &folder, const std::string &what, const std::string &reason);
@@ -30,8 +32,8 @@ public:
   void watch(std::function<void(const std::string &name)> onChange) override;
 
 private:
-  RegistrySource(std::string folder, registry::Reference reference, std::function<void(std::string_view)> log)
-      : folder(std::move(folder)), reference(std::move(reference)), log(std::move(log)) {}
+  RegistrySource(std::string folder, registry::Reference reference, std::optional<signing::Trust> trust, std::function<void(std::string_view)> log)
+      : folder(std::move(folder)), reference(std::move(reference)), trust(std::move(trust)), log(std::move(log)) {}
   /// The file of the data that the engine was calibrated or tested with (--data of push), which its requests are compared with; empty
   /// where it names none, or gc took it.
   std::string dataOf(registry::Registry &registry, const registry::Version &version) const;
@@ -43,6 +45,7 @@ private:
 
   const std::string folder;
   const registry::Reference reference;
+  const std::optional<signing::Trust> trust;
   const std::function<void(std::string_view)> log;
   std::optional<registry::Registry> opened; ///< the thread's
   Status trouble;                           ///< of the last look; the thread's

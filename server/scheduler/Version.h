@@ -100,6 +100,7 @@ struct Version : std::enable_shared_from_this<Version> {
   std::string model;
   std::string number;
   std::string path;
+  std::string sha256; ///< that the engine's bytes must have; empty: any
   /// The engine's file as it was when a worker first loaded it, for the workers after that one.
   Descriptor file;
   struct stat facts = {};

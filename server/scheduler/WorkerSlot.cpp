@@ -97,7 +97,7 @@ std::shared_ptr<Version> WorkerSlot::nextLoad() const {
 
 Status WorkerSlot::load(Version &version, unsigned threads) {
   BatchWish wish = version.batch ? BatchWish() : wishOf(version.config);
-  ControlMessage load = {device.isCpu() ? ControlMessage::Kind::Load : ControlMessage::Kind::LoadOnGpu, version.key, threads, encodeWish(wish), {}};
+  ControlMessage load = {device.isCpu() ? ControlMessage::Kind::Load : ControlMessage::Kind::LoadOnGpu, version.key, threads, encodeLoad({version.sha256, std::move(wish)}), {}};
   load.descriptors.emplace_back(dup(version.file.get()));
   if (!load.descriptors[0].isOpen()) {
     return noDescriptors();

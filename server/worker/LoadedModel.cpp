@@ -2,6 +2,7 @@
 
 #include "server/worker/LoadedModel.h"
 
+#include "registry/Sha256.h"
 #include "server/worker/BatchProof.h"
 
 #include <algorithm>
@@ -109,9 +110,9 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(ControlMessage &request, 
   }
   std::unique_ptr<LoadedModel> model(new LoadedModel(slabs, doneEvent));
   unsigned threads = static_cast<unsigned>(request.value);
-  TENON_ASSIGN(BatchWish wish, decodeWish(request.text));
-  TENON_TRY(model->open(std::move(descriptors[0]), request.kind == ControlMessage::Kind::LoadOnGpu));
-  TENON_TRY(model->describe(wish, threads));
+  TENON_ASSIGN(LoadWish wish, decodeLoad(request.text));
+  TENON_TRY(model->open(std::move(descriptors[0]), wish.sha256, request.kind == ControlMessage::Kind::LoadOnGpu));
+  TENON_TRY(model->describe(wish.batch, threads));
   for (size_t i = 1; i < descriptors.size(); i += 2) {
     TENON_TRY(model->addInstance(std::move(descriptors[i]), std::move(descriptors[i + 1]), threads));
   }
@@ -131,7 +132,7 @@ LoadedModel::~LoadedModel() {
   }
 }
 
-Status LoadedModel::open(Descriptor file, bool isOnGpu) {
+Status LoadedModel::open(Descriptor file, const std::string &sha256, bool isOnGpu) {
   // A copy: a file that is replaced or cut short while it is served changes nothing here.
   struct stat facts = {};
   if (fstat(file.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) {
@@ -147,6 +148,9 @@ Status LoadedModel::open(Descriptor file, bool isOnGpu) {
       return Status::error(ErrorId::FileReadFailed, "the engine file cannot be read to its end");
     }
     at += static_cast<uint64_t>(bytes);
+  }
+  if (!sha256.empty() && registry::sha256Of({reinterpret_cast<const char *>(image.data()), image.size()}) != sha256) {
+    return Status::error(ErrorId::SignatureWrong, "the engine's bytes are not those that were signed or stored", "bring back the file that was, or have this one signed");
   }
   tenon_engine *opened = nullptr;
   // Of an empty file the address is null, which would be an error of ours.

@@ -60,7 +60,8 @@ private:
   };
 
   LoadedModel(SlabTable &slabs, int doneEvent) : slabs(slabs), doneEvent(doneEvent) {}
-  Status open(Descriptor file, bool isOnGpu);
+  /// TN1016 where the bytes must have a hash, and have another.
+  Status open(Descriptor file, const std::string &sha256, bool isOnGpu);
   Status describe(const BatchWish &wish, unsigned threads);
   Status addInstance(Descriptor mailbox, Descriptor wake, unsigned threads);
   /// The thread of an instance.

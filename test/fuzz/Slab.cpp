@@ -45,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   readMailbox(fuzz::bytesOf(data + 1, size - 1));
   std::string_view text = fuzz::textOf(data + 1, size - 1);
   (void)decodeError(data[0], text).isOk();
-  (void)decodeWish(text).isOk();
+  (void)decodeLoad(text).isOk();
   if (Result<ModelFacts> facts = decodeFacts(text)) {
     if (!decodeFacts(encodeFacts(*facts))) {
       std::abort(); // what is read can be written

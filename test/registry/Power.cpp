@@ -86,14 +86,11 @@ int flush(int fd, const char *function) {
     errno = EIO;
     return -1;
   }
-  if (setting("POWER_DROP") == "all") {
+  if (setting("POWER_DROP") == "all" || isNamed("POWER_DROP", path, isFolder)) {
     return 0;
   }
   if (setting("POWER_IMAGE").empty()) {
     return next<Sync>(function)(fd);
-  }
-  if (isNamed("POWER_DROP", path, isFolder)) {
-    return 0;
   }
   // The disk itself is not waited for: the state after the cut is made of the copies.
   std::string content = isFolder ? namesIn(path) : std::string(static_cast<size_t>(facts.st_size), '\0');

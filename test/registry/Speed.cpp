@@ -1,6 +1,7 @@
 // How fast a large registry is: `fill WHERE MODELS VERSIONS` makes one (LD_PRELOAD=libregistry_power.so POWER_DROP=all leaves
 // its flushes out), `measure WHERE COUNT` lists a page of 100 objects, resolves an alias and promotes, each COUNT times at
-// random places.
+// random places. `answer WHERE` does one of the three for each line that it reads, for who measures another registry beside it:
+// "list NAME", "resolve NAME", "promote NAME VERSION".
 
 #include "registry/Registry.h"
 
@@ -12,6 +13,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <random>
 
 #include <time.h>
@@ -81,6 +83,23 @@ void measureAll(const std::string &where, int64_t count) {
   });
 }
 
+void answer(const std::string &folder) {
+  Registry registry = valueOf(Registry::open(folder, {.by = "speed", .clock = {}}));
+  std::string what, name;
+  while (std::cin >> what >> name) {
+    if (what == "list") {
+      fmt::print("{}\n", valueOf(registry.objects(name, 100)).size());
+    } else if (what == "resolve") {
+      fmt::print("{}\n", valueOf(registry.find({name, 0, "production"})).number);
+    } else {
+      int64_t version = 0;
+      std::cin >> version;
+      fmt::print("{}\n", valueOf(registry.promote({name, version, ""}, "production", {}, "")).to);
+    }
+    std::fflush(stdout);
+  }
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
@@ -89,6 +108,8 @@ int main(int argc, char **argv) {
     fill(words[1], std::stoll(words[2]), std::stoll(words[3]));
   } else if (words.size() == 3 && words[0] == "measure") {
     measureAll(words[1], std::stoll(words[2]));
+  } else if (words.size() == 2 && words[0] == "answer") {
+    answer(words[1]);
   } else {
     return 2;
   }

@@ -7,6 +7,7 @@
 #include "tools/tenon/inputs/StandardInput.h"
 #include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/print/Usage.h"
+#include "tools/tenon/registry/Stage.h"
 #include "tools/tenon/Verb.h"
 
 #include <fmt/format.h>
@@ -27,7 +28,7 @@ using namespace tenon::tool;
 namespace {
 
 constexpr Verb kVerbs[] = {
-    {"doctor", "show what this machine has and what Tenon will use of it", "tenon doctor", declareDoctor},
+    {"doctor", "show what this machine has and what Tenon will use of it", "tenon doctor", declareDoctor, false},
     {"inspect", "show the graph of a model or engine: shapes, FLOPs, regions; as a table or a web page",
      "tenon inspect model.onnx\ntenon inspect model.tenon --format html -o model.html",
      declareInspect},
@@ -73,17 +74,22 @@ constexpr Verb kVerbs[] = {
      "tenon registry push cnn model.tenon --registry models.registry\n"
      "tenon registry promote cnn:1 production --registry models.registry\n"
      "tenon registry history --registry models.registry",
-     declareRegistry},
+     declareRegistry, false},
+    {"sign", "sign a model or engine, as OpenSSF Model Signing has it",
+     "tenon sign model.tenon --key key.pem\ntenon sign folder/ --key key.pem --certificate-chain chain.pem -o model.sig", declareSign},
+    {"verify", "verify that a model or engine is what somebody trusted has signed",
+     "tenon verify model.tenon --trusted public.pem", declareVerify},
     {"serve", "serve engines over HTTP, as KServe v2 and Triton's clients speak it",
-     "tenon serve model.tenon\ntenon serve models/ --port 9000\ntenon serve models/ --address 0.0.0.0 --token-file tokens", declareServe},
+     "tenon serve model.tenon\ntenon serve models/ --port 9000\ntenon serve models/ --address 0.0.0.0 --token-file tokens", declareServe, false},
     {"help", "show the page of an error, or the flags of a verb",
-     "tenon help TN0301\ntenon help compile", declareHelp},
+     "tenon help TN0301\ntenon help compile", declareHelp, false},
 };
 
 struct CommonFlags {
   bool json = false;
   bool quiet = false;
   std::string progress;
+  std::string registry; ///< read before the parse, by StagedVersions
 };
 
 void declareCommon(CLI::App &command, CommonFlags &flags) {
@@ -142,6 +148,10 @@ Status perform(const Action &action, Terminal &terminal) {
   }
 }
 
+bool takesVersions(const std::vector<std::string> &arguments) {
+  return std::ranges::any_of(kVerbs, [&](const Verb &verb) { return !arguments.empty() && arguments.front() == verb.name && verb.takesVersions; });
+}
+
 /// The command line as it is parsed once.
 class CommandLine {
 public:
@@ -154,6 +164,9 @@ public:
       CLI::App *command = app.add_subcommand(verb.name, verb.summary);
       command->footer(fmt::format("Example:\n{}", verb.example));
       declareCommon(*command, flags);
+      if (verb.takesVersions) {
+        command->add_option("--registry", flags.registry, "The folder of the registry for registry:NAME@ALIAS in the place of a file; the user's own by default");
+      }
       Action action = verb.declare(*command);
       command->callback([this, action = std::move(action)] { chosen = action; });
     }
@@ -168,6 +181,10 @@ public:
 
 Status tool::runVerb(std::vector<std::string> arguments, Terminal &terminal) {
   CommandLine line;
+  StagedVersions versions;
+  if (takesVersions(arguments)) {
+    TENON_TRY(versions.replace(arguments));
+  }
   try {
     std::reverse(arguments.begin(), arguments.end());
     line.app.parse(std::move(arguments));
@@ -182,8 +199,12 @@ int tool::runTool(int argc, char **argv) {
   CommandLine line;
   std::vector<std::string> arguments(argv + 1, argv + std::max(argc, 1));
   Status input = takeStandardInput(arguments);
+  StagedVersions versions;
+  if (input.isOk() && takesVersions(arguments)) {
+    input = versions.replace(arguments);
+  }
   if (!input.isOk()) {
-    Terminal terminal(false, false, ProgressStyle::None);
+    Terminal terminal(std::ranges::find(arguments, "--json") != arguments.end(), false, ProgressStyle::None);
     return finish(input, terminal);
   }
   try {

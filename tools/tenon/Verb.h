@@ -23,6 +23,8 @@ struct Verb {
   const char *example;
   /// Declares flags on `command`; the returned action reads them after parsing.
   Action (*declare)(CLI::App &command);
+  /// Whether registry:REF stands for a file among its arguments.
+  bool takesVersions = true;
 };
 
 Action declareDoctor(CLI::App &command);
@@ -41,6 +43,8 @@ Action declareAccuracy(CLI::App &command);
 Action declareExplain(CLI::App &command);
 Action declareDebug(CLI::App &command);
 Action declareRegistry(CLI::App &command);
+Action declareSign(CLI::App &command);
+Action declareVerify(CLI::App &command);
 Action declareServe(CLI::App &command);
 Action declareHelp(CLI::App &command);
 

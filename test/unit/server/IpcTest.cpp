@@ -55,13 +55,14 @@ TEST(ModelFacts, ComeBackAndEveryTruncationIsRefused) {
     (void)decodeFacts(changed).isOk();
   }
   EXPECT_FALSE(decodeFacts(text + "x").isOk());
-  BatchWish wish = {BatchWish::Kind::Stated, 16, 1e-3, {{"ids", -1}}};
-  Result<BatchWish> wished = decodeWish(encodeWish(wish));
+  LoadWish wish = {"ab", {BatchWish::Kind::Stated, 16, 1e-3, {{"ids", -1}}}};
+  Result<LoadWish> wished = decodeLoad(encodeLoad(wish));
   ASSERT_TRUE(wished.isOk());
-  EXPECT_EQ(wished->kind, BatchWish::Kind::Stated);
-  EXPECT_EQ(wished->mostRows, 16u);
-  EXPECT_EQ(wished->pads[0].value, -1);
-  EXPECT_FALSE(decodeWish(encodeWish(wish) + "x").isOk());
+  EXPECT_EQ(wished->sha256, "ab");
+  EXPECT_EQ(wished->batch.kind, BatchWish::Kind::Stated);
+  EXPECT_EQ(wished->batch.mostRows, 16u);
+  EXPECT_EQ(wished->batch.pads[0].value, -1);
+  EXPECT_FALSE(decodeLoad(encodeLoad(wish) + "x").isOk());
 }
 
 TEST(Control, ErrorsComeBack) {

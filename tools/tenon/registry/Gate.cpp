@@ -1,20 +1,16 @@
 // `tenon registry gate`: the rules of an alias, and measuring a version by them.
 
 #include "registry/Rule.h"
-#include "support/files/FileError.h"
 #include "support/files/ScratchFolder.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/registry/Measure.h"
+#include "tools/tenon/registry/Stage.h"
 #include "tools/tenon/registry/Subcommands.h"
 
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <cmath>
-#include <filesystem>
 #include <memory>
-
-#include <unistd.h>
 
 namespace tenon::tool {
 namespace {
@@ -57,16 +53,6 @@ Status rulesOf(const GateFlags &flags, Registry &registry, Terminal &terminal) {
   TENON_ASSIGN(std::vector<Rule> rules, registry.rules(reference.name, reference.alias));
   printRules(reference, rules, terminal);
   return Status::ok();
-}
-
-/// The version's file under a name that says what it is, checked. The folder is on the registry's file system.
-Result<std::string> stage(Registry &registry, const registry::Version &version, const ScratchFolder &folder) {
-  if (version.isDeleted) {
-    return Status::error(ErrorId::NoSuchObject, fmt::format("{} was deleted by gc", version.text()), "push its file again, which gives it a new number");
-  }
-  TENON_TRY(registry.check(version));
-  std::string path = fmt::format("{}/{}-{}{}", folder.path(), version.name, version.number, std::filesystem::path(version.file).extension().string());
-  return ::link(registry.pathOf(version).c_str(), path.c_str()) == 0 ? Result<std::string>(path) : writeError(errno, "link", path);
 }
 
 Json describe(const std::vector<RuleResult> &results) {

@@ -3,6 +3,7 @@
 #include "support/files/AtomicFile.h"
 #include "support/files/MappedFile.h"
 #include "tools/tenon/inputs/Options.h"
+#include "tools/tenon/registry/Signing.h"
 #include "tools/tenon/registry/Subcommands.h"
 
 #include <fmt/format.h>
@@ -19,7 +20,7 @@ using registry::Registry;
 constexpr uint64_t kMostRows = 1'000'000;
 
 struct LookFlags {
-  std::string what, output;
+  std::string what, output, signature;
   int64_t last = 0;
 };
 
@@ -103,7 +104,10 @@ Status show(const LookFlags &flags, const RegistryFlags &where, Terminal &termin
   if (!flags.output.empty()) {
     TENON_TRY(copyOut(registry, version, flags.output));
   }
+  TENON_ASSIGN(std::vector<std::string> bundles, registry.signatures(version));
+  TENON_TRY(writeSignature(bundles, version, flags.signature));
   Json row = describe(version, object);
+  row["signatures"] = signersOf(bundles);
   if (terminal.json()) {
     terminal.printJson("registry.show", std::move(row));
     return Status::ok();
@@ -111,6 +115,9 @@ Status show(const LookFlags &flags, const RegistryFlags &where, Terminal &termin
   std::string text = fmt::format("{} ({}){}\n", version.text(), version.kind, version.isDeleted ? ", deleted: only its facts are left" : "");
   text += fmt::format("  {:<10} {}\n  {:<10} {}\n  {:<10} {}\n  {:<10} {}\n", "created", registry::timeText(version.created), "file", version.file, "size", formatBytes(version.blob.bytes), "sha256", version.blob.hash);
   text += fmt::format("  {:<10} {}\n  {:<10} {}\n", "aliases", fmt::join(aliasesAt(object, version.number), ", "), "note", version.note);
+  for (const Json &signer : row["signatures"]) {
+    text += fmt::format("  {:<10} {}\n", "signed by", signer.get<std::string>());
+  }
   for (const auto &[key, value] : version.facts.items()) {
     if (!value.is_null()) {
       text += fmt::format("  {:<10} {}\n", key, value.is_string() ? value.get<std::string>() : dumpJson(value));
@@ -139,6 +146,9 @@ std::string sentenceOf(const registry::Event &event) {
   if (event.action == "token" || event.action == "revoke") {
     std::string name = event.detail.value("name", ""), role = event.detail.value("role", "");
     return event.action == "token" ? fmt::format("made the token '{}' with the role {}", name, role) : fmt::format("revoked the token '{}'", name);
+  }
+  if (event.action == "sign") {
+    return fmt::format("signed {}:{} by {}", event.object, event.version, signerOf(event.detail.value("bundle", "")));
   }
   if (event.action == "rules") {
     return fmt::format("set the rules of {}: {}", what, dumpJson(event.detail.value("rules", Json::array())));
@@ -180,6 +190,7 @@ RegistryTask declareRegistryShow(CLI::App &command) {
   std::shared_ptr<LookFlags> flags = std::make_shared<LookFlags>();
   command.add_option("REF", flags->what, "NAME:VERSION, NAME@ALIAS, or NAME for the newest")->required();
   addOutput(command, flags->output, "Writes the version's file, whose hash is checked first");
+  command.add_option("--signature", flags->signature, "Writes the version's last signature, which `tenon verify` takes");
   return [flags](const RegistryFlags &where, Terminal &terminal) { return show(*flags, where, terminal); };
 }
 

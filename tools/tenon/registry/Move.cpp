@@ -12,6 +12,7 @@ namespace {
 
 struct MoveFlags {
   std::string what, alias, expect, reason;
+  std::vector<std::string> trusted;
 };
 
 /// Of --expect; none where it was not given.
@@ -40,6 +41,12 @@ Status promote(const MoveFlags &flags, const RegistryFlags &where, Terminal &ter
   TENON_ASSIGN(registry::Reference reference, registry::parseReference(flags.what));
   TENON_ASSIGN(std::optional<int64_t> expected, parseExpected(flags.expect));
   TENON_ASSIGN(registry::Registry registry, openRegistry(where));
+  if (!flags.trusted.empty()) {
+    TENON_ASSIGN(signing::Trust trust, signing::Trust::open(flags.trusted));
+    TENON_ASSIGN(registry::Version version, registry.find(reference));
+    TENON_TRY(registry.requireSignature(version, trust));
+    reference = {version.name, version.number, ""}; // an alias may be elsewhere by now
+  }
   TENON_ASSIGN(registry::Move move, registry.promote(reference, flags.alias, expected, flags.reason));
   print(move, "promote", terminal);
   return Status::ok();
@@ -60,6 +67,7 @@ RegistryTask declareRegistryPromote(CLI::App &command) {
   command.add_option("REF", flags->what, "NAME:VERSION, NAME@OTHER, or NAME for the newest")->required();
   command.add_option("ALIAS", flags->alias, "The alias that moves to it, such as production")->required();
   command.add_option("--expect", flags->expect, "Move only from this version, or from 'none'");
+  command.add_option("--require-signature", flags->trusted, "PEM file of public keys and of certificates of authorities: move only to a version that one of them has signed (repeat for more)")->allow_extra_args(false);
   command.add_option("--reason", flags->reason, "A line for the history");
   return [flags](const RegistryFlags &where, Terminal &terminal) { return promote(*flags, where, terminal); };
 }

@@ -2,6 +2,7 @@
 
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/registry/Artifact.h"
+#include "tools/tenon/registry/Signing.h"
 #include "tools/tenon/registry/Subcommands.h"
 #include "tools/tenon/target/CpuInfo.h"
 #include "tools/tenon/Tool.h"
@@ -15,7 +16,8 @@ namespace {
 
 struct PushFlags {
   std::string name, path, kind, parent, data, note;
-  std::vector<std::string> pairs;
+  std::vector<std::string> pairs, certificates;
+  std::string key;
 };
 
 /// KEY=VALUE of --meta.
@@ -50,6 +52,9 @@ Status push(const PushFlags &flags, const RegistryFlags &where, Terminal &termin
   request.note = flags.note;
   TENON_TRY(registry::checkName(flags.name));
   TENON_ASSIGN(Json meta, parsePairs(flags.pairs));
+  if (!flags.key.empty()) {
+    TENON_ASSIGN(request.sign, signatureBy(flags.key, flags.certificates));
+  }
   request.stamp = FileStamp::of(flags.path);
   TENON_ASSIGN(Artifact artifact, examine(flags.path, flags.kind));
   TENON_ASSIGN(registry::Registry registry, createRegistry(where));
@@ -81,6 +86,8 @@ RegistryTask declareRegistryPush(CLI::App &command) {
   command.add_option("--data", flags->data, "The version of the data that it was trained or calibrated with");
   command.add_option("--meta", flags->pairs, "KEY=VALUE, kept with the version (repeat for more)")->allow_extra_args(false);
   command.add_option("--note", flags->note, "A line for people");
+  CLI::Option *key = command.add_option("--sign", flags->key, "PEM file of a private key, whose signature of the file is stored with the version");
+  command.add_option("--certificate-chain", flags->certificates, "PEM file of the key's certificate and of those that signed it (repeat for more)")->allow_extra_args(false)->needs(key);
   return [flags](const RegistryFlags &where, Terminal &terminal) { return push(*flags, where, terminal); };
 }
 

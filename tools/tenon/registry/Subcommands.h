@@ -29,6 +29,7 @@ RegistryTask declareRegistryHistory(CLI::App &command);
 RegistryTask declareRegistryCollect(CLI::App &command);
 RegistryTask declareRegistryVerify(CLI::App &command);
 RegistryTask declareRegistryToken(CLI::App &command);
+RegistryTask declareRegistrySign(CLI::App &command);
 
 /// What --registry does.
 inline constexpr const char *kRegistryHelp =

@@ -37,7 +37,7 @@ Status verify(const UpkeepFlags &flags, const RegistryFlags &where, Terminal &te
     problems.push_back({{"code", nameOf(problem.id())}, {"message", problem.message()}});
   }
   if (terminal.json()) {
-    terminal.printJson("registry.verify", {{"versions", verified.versions}, {"files", verified.files}, {"bytes", verified.bytes}, {"events", verified.events}, {"head", verified.head}, {"problems", problems}});
+    terminal.printJson("registry.verify", {{"versions", verified.versions}, {"files", verified.files}, {"bytes", verified.bytes}, {"events", verified.events}, {"signatures", verified.signatures}, {"head", verified.head}, {"problems", problems}});
   } else if (verified.problems.empty()) {
     terminal.print(fmt::format("{} versions, {} files of {}, {} events: all as they were written\nhead {}\n", verified.versions, verified.files, formatBytes(verified.bytes), verified.events, verified.head));
   }

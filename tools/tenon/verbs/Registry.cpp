@@ -16,6 +16,7 @@ struct Subcommand {
 
 constexpr Subcommand kSubcommands[] = {
     {"push", "store a file as the next version of an object", declareRegistryPush},
+    {"sign", "sign a version", declareRegistrySign},
     {"list", "list objects, or the versions of one", declareRegistryList},
     {"show", "show a version, or write its file", declareRegistryShow},
     {"gate", "set the rules of an alias, or measure a version by them", declareRegistryGate},

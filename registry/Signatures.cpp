@@ -1,0 +1,92 @@
+// Signatures of versions: events, as promotions are, so that a version may be signed when it is pushed or later, by
+// several keys, and the history says by whom it was put there.
+
+#include "registry/Registry.h"
+
+#include "registry/signing/Files.h"
+
+#include <fmt/format.h>
+
+namespace tenon::registry {
+namespace {
+
+/// In the history, which is read whole: a chain of certificates takes some kilobytes.
+constexpr size_t kMostSignature = 64 << 10;
+
+/// TN1016 unless the bundle says that it is of the version's file.
+Status checkSubject(const signing::Manifest &manifest, const Version &version) {
+  TENON_ASSIGN(std::string hash, signing::signedHash(manifest, version.file));
+  return hash == version.blob.hash ? Status::ok()
+                                   : Status::error(ErrorId::SignatureWrong, fmt::format("the signature is of another file than that of {}", version.text()), "sign the version with `tenon registry sign`");
+}
+
+} // namespace
+
+Status noSignature(const Version &version) {
+  return Status::error(ErrorId::SignatureMissing, fmt::format("{} has no signature", version.text()), fmt::format("tenon registry sign {} --key KEY.pem signs it", version.text()));
+}
+
+Status checkSignature(const std::string &bundle, const Version &version) {
+  if (bundle.size() > kMostSignature) {
+    return Status::error(ErrorId::SignatureWrong, fmt::format("the signature takes {} bytes, more than one of a file does", bundle.size()), "sign the version with `tenon registry sign`");
+  }
+  TENON_ASSIGN(signing::Verified described, signing::describeBundle(bundle));
+  return checkSubject(described.manifest, version);
+}
+
+Status Registry::addSignature(const Version &version, const std::string &bundle) {
+  TENON_TRY(checkSignature(bundle, version));
+  Event event;
+  event.action = "sign";
+  event.object = version.name;
+  event.version = version.number;
+  event.detail = {{"bundle", bundle}};
+  return add(std::move(event));
+}
+
+Status Registry::signPushed(const PushRequest &request, const Version &version) {
+  if (!request.sign) {
+    return Status::ok();
+  }
+  TENON_ASSIGN(std::string bundle, request.sign(version));
+  return addSignature(version, bundle);
+}
+
+Status Registry::sign(const Version &version, const std::string &bundle) {
+  TENON_TRY(allow(Role::Push));
+  TENON_ASSIGN(Transaction transaction, Transaction::begin(*database));
+  TENON_ASSIGN(Version present, find({version.name, version.number, ""}));
+  if (present.isDeleted) {
+    return Status::error(ErrorId::NoSuchObject, fmt::format("{} was deleted by gc", version.text()), "push its file again, which gives it a new number");
+  }
+  TENON_TRY(addSignature(present, bundle));
+  return finish(transaction);
+}
+
+Result<std::vector<std::string>> Registry::signatures(const Version &version) {
+  std::vector<std::string> bundles;
+  Query query(*database, std::string(kEventColumns) + "WHERE object = $1 AND alias = '' AND version = $2 AND action = 'sign' ORDER BY id DESC", version.name, version.number);
+  while (true) {
+    TENON_ASSIGN(bool hasRow, query.next());
+    if (!hasRow) {
+      return bundles;
+    }
+    bundles.push_back(readEvent(query).detail.value("bundle", ""));
+  }
+}
+
+Status Registry::requireSignature(const Version &version, const signing::Trust &trust) {
+  TENON_ASSIGN(std::vector<std::string> bundles, signatures(version));
+  Status first = noSignature(version);
+  for (size_t i = 0; i < bundles.size(); ++i) {
+    Result<signing::Verified> verified = trust.verify(bundles[i]);
+    Status status = verified.isOk() ? checkSubject(verified->manifest, version) : verified.takeStatus();
+    if (status.isOk()) {
+      return status;
+    }
+    first = i == 0 ? status.prefix(version.text()) : first; // of the newest
+  }
+  return first;
+}
+
+} // namespace tenon::registry

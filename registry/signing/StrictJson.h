@@ -1,0 +1,25 @@
+// JSON of signatures: bounded in depth and without equal keys, of which two readers may take different ones. It relies on
+// nlohmann-json for the grammar.
+
+#pragma once
+
+#include "support/Result.h"
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+#include <string_view>
+
+namespace tenon::signing {
+
+using Json = nlohmann::ordered_json;
+
+/// TN1016 where the text is no JSON object, or one that can be read in two ways; `what` begins the message.
+Status parseStrictly(std::string_view text, std::string_view what, Json &value);
+
+/// A value of an object; null where it is not there, or `object` is none.
+const Json &member(const Json &object, const char *name);
+/// The text of a value; empty where it is none.
+std::string textOf(const Json &object, const char *name);
+
+} // namespace tenon::signing

@@ -1,0 +1,41 @@
+#include "server/scheduler/SignedSource.h"
+
+#include "registry/signing/Bundle.h"
+#include "registry/signing/Files.h"
+
+#include <filesystem>
+
+namespace tenon::server {
+
+Result<std::vector<FoundModel>> SignedSource::scan() const {
+  TENON_ASSIGN(std::vector<FoundModel> models, source->scan());
+  for (FoundModel &model : models) {
+    check(model);
+  }
+  return models;
+}
+
+Result<FoundModel> SignedSource::find(const std::string &name) const {
+  TENON_ASSIGN(FoundModel model, source->find(name));
+  check(model);
+  return model;
+}
+
+void SignedSource::check(FoundModel &model) const {
+  for (FoundVersion &version : model.versions) {
+    Result<std::string> hash = hashOf(version.path);
+    if (hash.isOk()) {
+      version.sha256 = *hash;
+    } else {
+      version.problem = hash.takeStatus().prefix(version.path);
+    }
+  }
+}
+
+Result<std::string> SignedSource::hashOf(const std::string &path) const {
+  TENON_ASSIGN(std::string bundle, signing::readBundle(path + ".sig"));
+  TENON_ASSIGN(signing::Verified verified, trust.verify(bundle));
+  return signing::signedHash(verified.manifest, std::filesystem::path(path).filename());
+}
+
+} // namespace tenon::server

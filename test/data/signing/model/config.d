@@ -1,0 +1,1 @@
+sorts before a folder of its beginning, and behind it by parts

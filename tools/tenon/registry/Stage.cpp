@@ -1,0 +1,80 @@
+// Hard links: a file stays as it was checked, whatever gc does meanwhile, and takes no room.
+
+#include "tools/tenon/registry/Stage.h"
+
+#include "support/files/FileError.h"
+#include "tools/tenon/registry/Subcommands.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+
+#include <unistd.h>
+
+namespace tenon::tool {
+namespace {
+
+constexpr std::string_view kScheme = "registry:";
+constexpr std::string_view kCompiled = "compiled:";
+
+/// Where "registry:" begins in an argument; npos where it names no version.
+size_t schemeIn(const std::string &argument) {
+  size_t begin = argument.starts_with("--") ? argument.find('=') + 1 : 0; // 0 where there is none
+  begin += std::string_view(argument).substr(begin).starts_with(kCompiled) ? kCompiled.size() : 0;
+  return std::string_view(argument).substr(begin).starts_with(kScheme) ? begin : argument.npos;
+}
+
+bool isOutput(const std::string &flag) { return flag == "-o" || flag == "--output"; }
+
+RegistryFlags flagsIn(const std::vector<std::string> &arguments) {
+  constexpr std::string_view kFlag = "--registry";
+  RegistryFlags flags;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == kFlag && i + 1 < arguments.size()) {
+      flags.folder = arguments[i + 1];
+    } else if (arguments[i].starts_with(std::string(kFlag) + "=")) {
+      flags.folder = arguments[i].substr(kFlag.size() + 1);
+    }
+  }
+  return flags;
+}
+
+} // namespace
+
+Result<std::string> stage(registry::Registry &registry, const registry::Version &version, const ScratchFolder &folder) {
+  if (version.isDeleted) {
+    return Status::error(ErrorId::NoSuchObject, fmt::format("{} was deleted by gc", version.text()), "push its file again, which gives it a new number");
+  }
+  TENON_TRY(registry.check(version));
+  std::string path = fmt::format("{}/{}-{}{}", folder.path(), version.name, version.number, std::filesystem::path(version.file).extension().string());
+  bool isThere = ::link(registry.pathOf(version).c_str(), path.c_str()) == 0 || errno == EEXIST; // named twice
+  return isThere ? Result<std::string>(path) : writeError(errno, "link", path);
+}
+
+Status StagedVersions::replace(std::vector<std::string> &arguments) {
+  bool writes = std::ranges::any_of(arguments, isOutput) || std::ranges::any_of(arguments, [](const std::string &each) { return each.starts_with("--output=") || each.starts_with("-o="); });
+  std::optional<registry::Registry> registry;
+  for (size_t i = 1; i < arguments.size(); ++i) {
+    size_t begin = isOutput(arguments[i - 1]) ? std::string::npos : schemeIn(arguments[i]);
+    if (begin == std::string::npos) {
+      continue;
+    }
+    if (arguments.front() == "compile" && !writes) {
+      return Status::error(ErrorId::BadArgument, "the engine of a version has no place of its own", "say where to write it: -o model.tenon");
+    }
+    TENON_ASSIGN(registry::Reference reference, registry::parseReference(std::string_view(arguments[i]).substr(begin + kScheme.size())));
+    if (!registry) {
+      TENON_ASSIGN(registry, openRegistry(flagsIn(arguments)));
+      TENON_ASSIGN(folder, ScratchFolder::create(registry->path(), "use"));
+    }
+    TENON_ASSIGN(registry::FolderLock lock, registry->keepFiles());
+    TENON_ASSIGN(registry::Version version, registry->find(reference));
+    TENON_ASSIGN(std::string path, stage(*registry, version, *folder));
+    arguments[i].replace(begin, arguments[i].size() - begin, path);
+  }
+  return Status::ok();
+}
+
+} // namespace tenon::tool
