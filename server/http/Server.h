@@ -16,6 +16,7 @@ namespace tenon::server {
 struct ServerOptions {
   std::string models; ///< an engine file, a folder of them, a Triton folder, or registry:NAME@ALIAS
   std::string registry; ///< the folder of that registry
+  std::string name;     ///< of the one model that there is; empty: models have the names of their files
   bool isLenient = false;
   std::string address = "127.0.0.1";
   uint16_t port = 8000; ///< 0: one that is free
