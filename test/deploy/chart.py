@@ -9,6 +9,7 @@ import glob
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -145,6 +146,13 @@ class Chart(unittest.TestCase):
     def test_plain_manifests_are_the_charts(self):
         made = helm("template", "tenon", CHART, "--values", PLAIN / "values.yaml")
         self.assertEqual((PLAIN / "tenon.yaml").read_text(), made.stdout, "make it again: the first line of deploy/kubernetes/values.yaml says how")
+
+    def test_the_page(self):
+        """The commands of docs/deploy.md that need helm alone."""
+        [block] = re.findall(r"^```sh\n(helm.*?)^```", (SOURCE / "docs/deploy.md").read_text(), re.M | re.S)
+        self.assertEqual(3, len(block.splitlines()))
+        done = subprocess.run(["bash", "-ec", block], cwd=SOURCE, env={**os.environ, "PATH": f"{TOOLS}{os.pathsep}{os.environ['PATH']}"}, capture_output=True, text=True)
+        self.assertEqual(0, done.returncode, done.stderr)
 
     def test_names_are_told_apart(self):
         """Two releases in one namespace: neither takes the other's pods."""

@@ -15,7 +15,7 @@ import unittest
 
 import yaml
 
-from server import SOURCE, TENON, Server, ServingTest
+from server import CNN, SOURCE, TENON, Server, ServingTest
 
 DEPLOY = SOURCE / "deploy"
 KSERVE = [DEPLOY / "kserve/servingruntime.yaml", DEPLOY / "kserve/clusterservingruntime.yaml"]
@@ -146,6 +146,21 @@ class Starts(ServingTest):
                 self.assertEqual(200, server.post(f"/v2/repository/models/{self.name}/load")[0])
                 self.refused(server.infer("cnn"), 404, "TN0810")
                 self.assertIn(b"tenon_request", server.get("/metrics")[1])
+
+    def test_the_page(self):
+        """docs/deploy.md shows what the runtime starts, and it runs as it stands there."""
+        block = re.search(r"^```sh\n(mkdir.*?)^```", (SOURCE / "docs/deploy.md").read_text(), re.M | re.S)[1]
+        *before, serve = block.splitlines()
+        container = container_of(KSERVE[0])
+        words = " ".join(container["args"]).replace("/mnt/models", "models").replace("{{.Name}}", self.name).replace("$(CPU_LIMIT)", "1").split()
+        self.assertEqual((["tenon", *words[:2]], set(words[2:])), (serve.split()[:3], set(serve.split()[3:])))
+        folder = self.folder / "page"
+        folder.mkdir()
+        shutil.copy(CNN, folder / "model.onnx")
+        environment = {**os.environ, "PATH": f"{TENON.parent}{os.pathsep}{os.environ['PATH']}"}
+        subprocess.run(["bash", "-ec", "\n".join(before)], cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
+        with self.start(container, folder / "models", ()) as server:
+            self.assertEqual(200, server.infer(self.name)[0])
 
     def test_a_name_is_of_one_model(self):
         (self.folder / "two").mkdir()

@@ -478,7 +478,7 @@ steps:
     def test_tune_and_profile(self):
         path = self.write("""\
 steps:
-  tune: {model: linear.onnx, shape: "x:4x8", target: "cpu:avx2", time: 0.2s, allow-noise: true, save: tuned.tenon}
+  tune: {model: linear.onnx, shape: "x:4x8", target: "cpu:avx2", time: 5s, allow-noise: true, save: tuned.tenon}
   compile: {model: linear.onnx, shape: "x:4x8", target: "cpu:avx2", store: $tune.store, save: again.tenon}
   profile: {model: $tune, seconds: 0.1, save: {page: profile.html}}
 """)
@@ -490,7 +490,7 @@ steps:
         self.assertEqual((self.folder / "tuned.tenon").read_bytes(), (self.folder / "again.tenon").read_bytes())
         self.assertEqual(0, pipeline.run(path)["executed"])
         # With records of before there is nothing left to measure.
-        self.write("steps:\n  tune: {model: linear.onnx, shape: 'x:4x8', target: 'cpu:avx2', time: 0.2s, allow-noise: true, store: STORE}\n".replace(
+        self.write("steps:\n  tune: {model: linear.onnx, shape: 'x:4x8', target: 'cpu:avx2', time: 5s, allow-noise: true, store: STORE}\n".replace(
             "STORE", next(row["outputs"]["store"]["path"] for row in report["steps"] if row["name"] == "tune")))
         self.assertEqual(0, pipeline.run(path)["steps"][0]["facts"]["measured"])
 

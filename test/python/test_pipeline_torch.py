@@ -69,7 +69,7 @@ class FromTorch(unittest.TestCase):
 
     def test_free_sizes_by_onnx(self):
         """Dynamic shapes by name, in order, and with a size that stays fixed: the dims of the model."""
-        for shapes, wanted in (('{"x": {0: batch}, "y": {1: torch.export.Dim.AUTO}}', [["batch", 4], [4, "y_1"]]), ("((batch, 4), None)", [["batch", 4], [4, 4]])):
+        for shapes, wanted in (('{"x": {0: batch}, "y": {1: torch.export.Dim.AUTO}}', ["f32 [batch, 4]", "f32 [4, y_1]"]), ("((batch, 4), None)", ["f32 [batch, 4]", "f32 [4, 4]"])):
             (self.folder / "zoo.py").write_text(f"""\
 import torch
 
@@ -86,7 +86,7 @@ def make():
             (self.folder / "p.yaml").write_text("steps:\n  ingest: {callable: 'zoo.py:make', format: onnx, save: model.onnx}\n")
             pipeline.run(self.folder / "p.yaml")
             inputs = tenon.inspect(self.folder / "model.onnx")["inputs"]
-            self.assertEqual(wanted, [port["shape"] for port in inputs], inputs)
+            self.assertEqual(wanted, [port["type"] for port in inputs])
 
     def test_what_cannot_be_exported(self):
         (self.folder / "p.yaml").write_text("steps:\n  ingest: {callable: 'zoo.py:training'}\n")

@@ -11,8 +11,10 @@ import json
 import os
 import pathlib
 import socket
+import sys
 import tempfile
 import unittest
+import unittest.mock
 
 import numpy as np
 import tenon
@@ -20,7 +22,6 @@ from tenon import _v2, ray_serve
 
 MODELS = pathlib.Path(os.environ["TENON_MODELS"])
 WEIGHT = np.load(MODELS / "linear.npy")
-HAS_RAY = importlib.util.find_spec("ray") is not None
 
 
 def expected(rows):
@@ -154,13 +155,11 @@ class Protocol(Engines):
         shapes = [answer["y"].shape for answer in self.service.run(items)]
         self.assertEqual([(1, 3), (4,), (2, 3)], shapes)
 
-    @unittest.skipIf(HAS_RAY, "Ray is here")
     def test_without_ray(self):
-        with self.assertRaisesRegex(tenon.UsageError, "pip install 'ray\\[serve\\]'"):
+        with unittest.mock.patch.dict(sys.modules, {"ray": None}), self.assertRaisesRegex(tenon.UsageError, "pip install 'ray\\[serve\\]'"):
             ray_serve.app(self.paths)
 
 
-@unittest.skipUnless(HAS_RAY, "needs Ray Serve: scripts/setup.sh platform")
 class WithRay(Engines):
     @classmethod
     def setUpClass(cls):
@@ -201,6 +200,10 @@ class WithRay(Engines):
     def test_nothing_to_serve(self):
         with self.assertRaisesRegex(tenon.UsageError, "nothing to serve"):
             ray_serve.app({})
+
+
+if importlib.util.find_spec("ray") is None:
+    del WithRay  # rather than skipped: ctest takes a test with skipped parts for one that did not run
 
 
 if __name__ == "__main__":

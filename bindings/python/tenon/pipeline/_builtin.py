@@ -5,6 +5,7 @@ Each calls the program `tenon`, as any other orchestrator can.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 import os
@@ -163,6 +164,8 @@ def verb(run: Run, **options: Any) -> Dict[str, Any]:
     if "report" in outputs:
         write_json(run.output("report"), answer)
     if name == "tune":
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(_tuning_state(run), "lock"))  # of the process that wrote it
         os.rename(_tuning_state(run), run.output("store"))
     if name == "check" and answer.get("gaps"):
         lines = [f"{gap['op']} '{gap['node']}': {gap['why']}; {gap['workaround']}" for gap in answer["gaps"]]
