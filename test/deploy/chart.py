@@ -177,6 +177,12 @@ class Chart(unittest.TestCase):
                 with self.subTest(f"{name}: {document['kind']}"):
                     self.assertLessEqual(selector.items(), labels.items())
 
+    def test_numbers_stay_whole(self):
+        """Helm reads numbers as floats, and would write large ones as 1e+09."""
+        self.assertIn("--memory-budget=1073741824", container(self.only("secure-values", "Deployment"))["args"])
+        for name in self.all:
+            self.assertEqual([], [each for each in container(self.only(name, "Deployment"))["args"] if re.search(r"\de[+-]\d", each)])
+
     def test_egress(self):
         """Nobody is reached, unless the registry is elsewhere."""
         self.assertEqual([], self.only("folder-values", "NetworkPolicy")["spec"]["egress"])
