@@ -145,7 +145,7 @@ class _Runner:
         task = {
             "key": key, "name": step.name, "step": step.step.name, "work": self.store.folder, "folder": os.path.abspath(self.plan.folder), "tool": self.tool,
             "outputs": step.outputs, "timeout": step.timeout, "marks": marks, "inputs": list(dict.fromkeys(each for name in sorted(paths) for each in paths[name])), "origins": self.origins(step),
-            "arguments": arguments, "again": self._runs_anyway(step),
+            "arguments": arguments, "again": self._runs_anyway(step), "alone": measured(step)[0],
             "threads": max(1, len(os.sched_getaffinity(0)) // self.executor.jobs), "tool_version": self.version(),
         }  # fmt: skip
         if step.step.program:
@@ -337,7 +337,7 @@ def run(plan: Plan, *, jobs: int = 0, executor: Any = "local", tool: Optional[st
     if executor == "ray":
         from ._ray import RayExecutor
 
-        executor = RayExecutor(jobs)
+        executor = RayExecutor(jobs, LocalExecutor(jobs))
     elif executor == "local":
         executor = LocalExecutor(jobs)
     runner = _Runner(plan, executor, tool, set(again), told)
