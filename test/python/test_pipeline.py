@@ -370,6 +370,9 @@ class BadFiles(PipelineTest):
         (2, "lacks 'model'", "steps:\n  a: {step: 'own.py:halve', outputs: {out: x}}\n"),
         (2, "'times' of the step 'a' is a whole number", "steps:\n  a: {step: 'own.py:halve', model: linear.onnx, times: 1.5, outputs: {out: x}}\n"),
         (2, "belongs to 'run'", "steps:\n  compile: {model: linear.onnx, inputs: {x: linear.onnx}}\n"),
+        (2, "lacks 'alias'", "steps:\n  gate: {version: 'cnn:1'}\n"),
+        (4, "no option 'rule' (did you mean 'rules'", "steps:\n  gate:\n    version: cnn:1\n    rule: size <= 1\n"),
+        (3, "no output 'versio'", "steps:\n  push: {file: linear.onnx, name: cnn}\n  promote: {version: $push.versio, alias: production}\n"),
         (2, "is not 'pdf'", "steps:\n  ingest: {model: linear.onnx, format: pdf}\n"),
     )
 
