@@ -5,7 +5,7 @@
 PRESET ?= dev
 BUILD := build/$(PRESET)
 
-.PHONY: demo platform-demo test test-gpu setup setup-torch setup-tests build wheel static
+.PHONY: demo platform-demo test test-gpu setup setup-torch setup-tests build wheel static image
 
 demo: $(BUILD)/build.ninja
 	@echo "demo: building the tool and the runtime library" >&2
@@ -32,7 +32,7 @@ setup:
 
 # What only tests need.
 setup-tests:
-	@scripts/setup.sh torch programs serving registry signing
+	@scripts/setup.sh torch programs serving registry signing deploy
 
 setup-torch:
 	@scripts/setup.sh torch
@@ -49,6 +49,13 @@ static: setup
 	@[ -f build/static/build.ninja ] || cmake --preset static
 	@cmake --build --preset static --target tenon
 	@ls build/static/bin/tenon
+
+# The server as an image for podman or Docker: docs/deploy.md.
+BUILDER ?= podman
+image: static
+	@mkdir -p build/image
+	@cp build/static/bin/tenon LICENSE docs/third-party.md deploy/image/Containerfile build/image
+	@$(BUILDER) build $(BUILD_FLAGS) --file build/image/Containerfile --tag tenon:$$(build/static/bin/tenon --version | sed 's/[^0-9]*\([0-9.]*\).*/\1/') build/image
 
 $(BUILD)/build.ninja: setup
 	@[ -f $@ ] || cmake --preset $(PRESET)

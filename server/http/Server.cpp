@@ -5,6 +5,7 @@
 #include "server/http/Certificates.h"
 #include "server/http/Front.h"
 #include "server/scheduler/ModelFolder.h"
+#include "server/scheduler/NamedSource.h"
 #include "server/scheduler/RegistrySource.h"
 #include "server/scheduler/SignedSource.h"
 
@@ -147,6 +148,9 @@ Status serve(const ServerOptions &options) {
     TENON_ASSIGN(tokens, Tokens::load(options.tokenFile));
   }
   TENON_ASSIGN(std::unique_ptr<ModelSource> source, openSource(options));
+  if (!options.name.empty()) {
+    TENON_ASSIGN(source, NamedSource::open(std::move(source), options.name));
+  }
   std::shared_ptr<Front> front = std::make_shared<Front>(options, context, std::move(source), std::move(tokens));
   if (!options.certificates.empty()) {
     TENON_ASSIGN(front->tls, loadTls(options.certificates, options.key));

@@ -19,6 +19,7 @@ struct ServerOptions {
   std::string registry; ///< the folder of that registry
   /// PEM files of keys and authorities: only models that one of them has signed are loaded. Any are where it is empty.
   std::vector<std::string> trusted;
+  std::string name;     ///< of the one model that there is; empty: models have the names of their files
   bool isLenient = false;
   std::string address = "127.0.0.1";
   uint16_t port = 8000; ///< 0: one that is free

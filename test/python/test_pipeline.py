@@ -370,6 +370,9 @@ class BadFiles(PipelineTest):
         (2, "lacks 'model'", "steps:\n  a: {step: 'own.py:halve', outputs: {out: x}}\n"),
         (2, "'times' of the step 'a' is a whole number", "steps:\n  a: {step: 'own.py:halve', model: linear.onnx, times: 1.5, outputs: {out: x}}\n"),
         (2, "belongs to 'run'", "steps:\n  compile: {model: linear.onnx, inputs: {x: linear.onnx}}\n"),
+        (2, "lacks 'alias'", "steps:\n  gate: {version: 'cnn:1'}\n"),
+        (4, "no option 'rule' (did you mean 'rules'", "steps:\n  gate:\n    version: cnn:1\n    rule: size <= 1\n"),
+        (3, "no output 'versio'", "steps:\n  push: {file: linear.onnx, name: cnn}\n  promote: {version: $push.versio, alias: production}\n"),
         (2, "is not 'pdf'", "steps:\n  ingest: {model: linear.onnx, format: pdf}\n"),
     )
 
@@ -436,10 +439,83 @@ class Extending(PipelineTest):
         ], calls)  # fmt: skip
         self.assertEqual({"version": "cnn:3", "existing": False, "gate": "passed", "alias": "production"}, report["steps"][1]["facts"])
 
+    REGISTRY = """\
+steps:
+  compile: {model: linear.onnx, target: "cpu:avx2"}
+  push: {file: $compile, name: linear, registry: reg}
+  gate: {version: $push, alias: production, rules: ["size <= LIMIT"], registry: reg}
+  promote: {version: $gate, alias: production, reason: a test, registry: reg}
+"""
+
+    def registry(self, *arguments):
+        done = subprocess.run([sys.executable, "-m", "tenon", "registry", *arguments, "--registry", self.folder / "reg", "--json"], capture_output=True, text=True)
+        self.assertEqual(0, done.returncode, done.stderr + done.stdout)
+        return json.loads(done.stdout)
+
+    def test_gate_and_promote(self):
+        """A version gets to production by its gate; one that is refused does not, and says by which rule."""
+        path = self.write(self.REGISTRY.replace("LIMIT", "8MiB"))
+        report = pipeline.run(path)
+        facts = {row["name"]: row["facts"] for row in report["steps"]}
+        self.assertEqual(("linear:1", "passed", None), (facts["gate"]["version"], facts["gate"]["gate"], facts["gate"]["champion"]))
+        self.assertEqual(("linear:1", None), (facts["promote"]["version"], facts["promote"]["from"]))
+        self.assertEqual(1, self.registry("show", "linear@production")["version"])
+        self.assertEqual(0, pipeline.run(path)["executed"])
+
+        shutil.copy(MODELS / "normed.onnx", self.folder / "linear.onnx")
+        self.write(self.REGISTRY.replace("LIMIT", "1"))
+        with self.assertRaises(tenon.CheckFailedError) as caught:
+            pipeline.run(path)
+        self.assertRegex(str(caught.exception), r"q\.yaml:4: the step 'gate' failed(.|\n)*TN1007(.|\n)*size <= 1")
+        self.assertEqual("skipped", caught.exception.report["steps"][-1]["state"])
+        self.assertEqual(1, self.registry("show", "linear@production")["version"])
+        self.write(self.REGISTRY.replace("LIMIT", "8MiB"))
+        self.assertEqual({"gate", "promote"}, self.ran(pipeline.run(path)))
+        self.assertEqual(2, self.registry("show", "linear@production")["version"])
+
+        # What a person does with the alias stays: nothing changed that would promote again.
+        self.registry("rollback", "linear@production")
+        self.assertEqual(0, pipeline.run(path)["executed"])
+        self.assertEqual(1, self.registry("show", "linear@production")["version"])
+
+    def test_tune_and_profile(self):
+        path = self.write("""\
+steps:
+  tune: {model: linear.onnx, shape: "x:4x8", target: "cpu:avx2", time: 5s, allow-noise: true, save: tuned.tenon}
+  compile: {model: linear.onnx, shape: "x:4x8", target: "cpu:avx2", store: $tune.store, save: again.tenon}
+  profile: {model: $tune, seconds: 0.1, save: {page: profile.html}}
+""")
+        report = pipeline.run(path)
+        facts = {row["name"]: row["facts"] for row in report["steps"]}
+        self.assertGreater(facts["tune"]["measured"], 0)
+        self.assertIn("<html", (self.folder / "profile.html").read_text()[:200].lower())
+        # The records are all that tuning decided by.
+        self.assertEqual((self.folder / "tuned.tenon").read_bytes(), (self.folder / "again.tenon").read_bytes())
+        self.assertEqual(0, pipeline.run(path)["executed"])
+        # With records of before there is nothing left to measure.
+        self.write("steps:\n  tune: {model: linear.onnx, shape: 'x:4x8', target: 'cpu:avx2', time: 5s, allow-noise: true, store: STORE}\n".replace(
+            "STORE", next(row["outputs"]["store"]["path"] for row in report["steps"] if row["name"] == "tune")))
+        self.assertEqual(0, pipeline.run(path)["steps"][0]["facts"]["measured"])
+
+    def test_a_killed_tuning_goes_on(self):
+        path = self.write("steps:\n  tune: {model: long.onnx, shape: 'x:4x16', target: 'cpu:avx2', time: 60s, allow-noise: true}\n")
+        shutil.copy(MODELS / "long.onnx", self.folder)
+        child = subprocess.Popen([sys.executable, "-m", "tenon.pipeline", "run", "q.yaml", "--progress=none"], cwd=self.folder)
+        results = self.folder / ".q.work/results"
+        records = lambda: sum(path.read_bytes().count(b"\n") for path in results.glob("*.tuning/*") if path.is_file())  # noqa: E731
+        while child.poll() is None and records() < 4:
+            time.sleep(0.02)
+        self.assertIsNone(child.poll())
+        child.kill()
+        child.wait()
+        facts = pipeline.run(path)["steps"][0]["facts"]
+        self.assertGreaterEqual(facts["known"], 2)
+        self.assertEqual([], list(results.glob("*.tuning")))
+
 
 class Options(unittest.TestCase):
     # What a pipeline decides itself, and what needs a file that it has no place for.
-    LEFT = {"help", "json", "quiet", "progress", "output", "report", "recipe", "state", "no-cache", "against", "device", "format", "kernels", "per-family", "stop-after",
+    LEFT = {"help", "json", "quiet", "progress", "output", "report", "recipe", "state", "no-cache", "against", "device", "format", "kernels", "per-family", "stop-after", "html", "trace", "layers", "layer-times", "resume", "again",
             "dump-phases", "reproducer", "force", "all", "isa", "h"}  # fmt: skip
 
     def test_every_flag_of_a_verb_is_an_option(self):

@@ -6,13 +6,16 @@ import pathlib
 import shutil
 import tempfile
 import unittest
+import unittest.mock
 
 import mlflow
+import ray
 import tenon
 import tenon.mlflow
 from tenon import pipeline
 
 MODELS = pathlib.Path(os.environ["TENON_MODELS"])
+PACKAGE = str(pathlib.Path(tenon.__file__).parents[1])
 
 WHOLE = """\
 steps:
@@ -50,7 +53,28 @@ class Platform(unittest.TestCase):
         (self.folder / "p.yaml").write_text(text)
         return self.folder / "p.yaml"
 
+    def test_steps_run_here_while_ray_starts(self):
+        """What measures waits for Ray, and from then on steps run there. Nothing to run starts no Ray."""
+        where = "run: [sh, -c, 'echo ${RAY_RAYLET_PID:-here} NAME > {out}'], outputs: {out: pid.txt}"
+        path = self.write(f"""\
+steps:
+  engine: {{step: compile, model: linear.onnx, target: "cpu:avx2"}}
+  first: {{{where.replace("NAME", "1")}, save: out/first}}
+  bench: {{engine: $engine, runs: 3, batch: 1, after: first}}
+  last: {{{where.replace("NAME", "2")}, after: bench, save: out/last}}
+""")
+        self.assertEqual(4, pipeline.run(path, jobs=2, executor="ray")["executed"])
+        self.assertEqual("here 1\n", (self.folder / "out/first").read_text())
+        self.assertRegex((self.folder / "out/last").read_text(), r"^\d+ 2\n$")
+        with unittest.mock.patch("ray.init", side_effect=AssertionError):
+            self.assertEqual(0, pipeline.run(path, jobs=2, executor="ray")["executed"])
+            with self.assertRaisesRegex(tenon.CheckFailedError, "Ray does not start: AssertionError"):
+                pipeline.run(path, executor="ray", again=["bench"])
+
     def test_ray_runs_the_same_file(self):
+        """All of it in a Ray that is there already."""
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR", runtime_env={"env_vars": {"PYTHONPATH": PACKAGE}})
+        self.addCleanup(ray.shutdown)
         path = self.write(WHOLE)
         self.assertEqual(5, pipeline.run(path, jobs=2)["executed"])
         local = digests(self.folder / "out")

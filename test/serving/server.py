@@ -32,10 +32,10 @@ def compile_cnn(path, *arguments):
 
 
 class Server:
-    """A running server; `folder` is what it serves. Ends with SIGTERM at the end of a `with`."""
+    """A running server; `folder` is what it serves. Ends with SIGTERM at the end of a `with`. prefix: words before the command that become it."""
 
-    def __init__(self, folder, *arguments, waits=True):
-        self.process = subprocess.Popen([TENON, "serve", folder, "--port", "0", *map(str, arguments)], stdout=subprocess.PIPE,
+    def __init__(self, folder, *arguments, waits=True, prefix=()):
+        self.process = subprocess.Popen([*prefix, TENON, "serve", folder, "--port", "0", *map(str, arguments)], stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
         self.log = []
@@ -44,6 +44,8 @@ class Server:
         if not line:
             self.process.wait()
             self.reader.join(5)
+            self.process.stdout.close()
+            self.process.stderr.close()
             raise RuntimeError("the server did not start: " + "".join(self.log))
         self.port = int(line.rsplit(":", 1)[1])
         if waits:

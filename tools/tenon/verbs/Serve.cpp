@@ -94,6 +94,7 @@ Action declareServe(CLI::App &command) {
   command.add_option("MODELS", options.models, "An engine, a folder of engines, a folder as Triton has it: MODEL/VERSION/model.tenon with MODEL/config.pbtxt; or registry:NAME@ALIAS, which follows the alias");
   command.add_option("--registry", flags->registry.folder, kRegistryHelp);
   command.add_option("--require-signature", options.trusted, "PEM file of public keys and of certificates of authorities: only engines that one of them has signed are loaded; ENGINE.sig beside the file, or the version's signature (repeat for more)")->allow_extra_args(false);
+  command.add_option("--name", options.name, "The name of the model, where MODELS is one; that of its file by default");
   command.add_flag("--lenient", options.isLenient, "Pass over fields of a config.pbtxt that Tenon does not know");
   command.add_option("--address", options.address, "IP address to listen at")->capture_default_str();
   command.add_option("--token-file", options.tokenFile, "File of tokens, which requests must have: lines of a token and its roles (infer, read, admin)");

@@ -5,6 +5,8 @@ Each calls the program `tenon`, as any other orchestrator can.
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import json
 import os
 import shutil
@@ -15,7 +17,8 @@ from . import _onnx_files
 from ._catalog import ANY, BUILTIN, CALLABLE, FILE, FILES, FLAG, TEXT, TEXTS, Option, Step
 from ._faults import StepError
 from ._store import canonical, hash_file
-from ._task import Run, own_process
+from ._registry import gate, promote, push  # noqa: F401
+from ._task import Run, arguments, own_process, write_json
 
 # What compiles a model has these too.
 _COMPILING = "target* precision allow* state* device_profile:file no_cache!"
@@ -45,6 +48,17 @@ _VERBS = {
         f"no_overlap! regions! probes! budget {_COMPILING}",
         {"report": "report.json"},
     ),
+    "tune": (
+        "tune", {"model": FILE},
+        f"time store:file allow_noise! shape* {_COMPILING}",
+        {"engine": "engine.tenon", "report": "report.json", "store": "tuning"},
+    ),
+    "profile": (
+        "profile", {"model": FILE},
+        "top:integer ab:file shape* batch:integer fill* seed inputs:files mean std layout resize! threads:integer variant no_verify_weights! seconds "
+        f"{_COMPILING}",
+        {"report": "report.json", "page": "profile.html"},
+    ),
     "accuracy": (
         "accuracy", {"models": FILES},
         f"data:file metric* reference:file output batch:integer shape* seconds threads:integer variant no_verify_weights! {_COMPILING}",
@@ -53,7 +67,7 @@ _VERBS = {
 }  # fmt: skip
 _SUFFIXES = {"*": TEXTS, "!": FLAG}
 _VERB_OF = {step: verb for verb, (step, *_) in _VERBS.items()}
-_WRITES_TO = {"compile": "engine", "quantize": "model", "prune": "model"}  # the output of -o
+_WRITES_TO = {"compile": "engine", "quantize": "model", "prune": "model", "tune": "engine"}  # the output of -o
 
 
 def _flags(text: str) -> Dict[str, Option]:
@@ -75,9 +89,10 @@ def _own_target(options: Mapping[str, Any]) -> bool:
 
 
 # Whether nothing may run beside it, and whether its result holds for this machine only: by its options.
-_ALONE = {"bench": lambda options: True, "accuracy": lambda options: True, "quantize": _searches, "prune": lambda options: not options.get("no_timing"),
-          "validate": lambda options: "data" in options}  # fmt: skip
-_ALONE["compile"] = lambda options: "budget" in options
+_ALWAYS = lambda options: True  # noqa: E731
+_ALONE = {"bench": _ALWAYS, "accuracy": _ALWAYS, "tune": _ALWAYS, "profile": _ALWAYS, "gate": _ALWAYS, "quantize": _searches,
+          "prune": lambda options: not options.get("no_timing"), "validate": lambda options: "data" in options,
+          "compile": lambda options: "budget" in options, "push": lambda options: "gate" in options}  # fmt: skip
 _MACHINE = {**_ALONE, "compile": lambda options: "budget" in options or _own_target(options)}
 
 
@@ -98,6 +113,14 @@ def _register() -> None:
          **_flags("kind meta* note registry gate promote reason seconds")},
         {"version": "version.json"},
     )  # fmt: skip
+    found["gate"] = (
+        {"version": Option(ANY, required=True), "alias": Option(TEXT, required=True), "data": Option(FILE), **_flags("rules* seconds registry")},
+        {"version": "version.json", "report": "report.json"},
+    )  # fmt: skip
+    found["promote"] = (
+        {"version": Option(ANY, required=True), "alias": Option(TEXT, required=True), **_flags("reason expect registry")},
+        {"report": "report.json"},
+    )
     found["mlflow-fetch"] = ({"uri": Option(TEXT, required=True), "tracking_uri": Option(TEXT)}, {"model": "model.onnx"})
     found["mlflow-publish"] = (
         {"file": Option(FILE, required=True), "name": Option(TEXT, required=True), "reports": Option(FILES), **_flags("alias experiment tracking_uri tags*")},
@@ -116,16 +139,6 @@ def outputs_of(step: Step, options: Mapping[str, Any], inputs: Mapping[str, List
     return {"model": os.path.basename(inputs["model"][0]) if inputs.get("model") else f"model.{options.get('format', 'pt2')}"}
 
 
-def _arguments(options: Mapping[str, Any], without: tuple = ()) -> List[str]:
-    found = []
-    for name, value in options.items():
-        flag = f"--{name.replace('_', '-')}"
-        if name in without or value is False:
-            continue
-        found += [flag] if value is True else [f"{flag}={each}" for each in (value if isinstance(value, list) else [value])]
-    return found
-
-
 def verb(run: Run, **options: Any) -> Dict[str, Any]:
     """A step that is a verb of the command line."""
     name = run.task["step"]
@@ -141,27 +154,38 @@ def verb(run: Run, **options: Any) -> Dict[str, Any]:
         more += [f"--state={os.path.join(run.task['work'], 'results', run.task['key'])}.search"]
     if name == "compile" and "threads" not in options:
         more += [f"--threads={run.task['threads']}"]
-    if name == "compile":
-        # Never the store of whoever runs it, which is no input: a copy of the one that is named, or one that is empty.
-        store = os.path.join(run.folder, "tuning")
-        if "store" in options:
-            shutil.copytree(options.pop("store"), store)
-        more += [f"--store={store}"]
+    if name in ("compile", "tune"):
+        more += [f"--store={_own_store(run, options.pop('store', ''))}"]
+    if name == "profile":
+        more += [f"--html={run.output('page')}"]
     if name == "graph":
         more += ["--format=html", f"--output={run.output('page')}"]
-    answer = run.tenon(_VERB_OF[name], *_arguments(options, tuple(inputs)), *more, "--", *positional, answers=(3,) if name == "check" else ())
+    answer = run.tenon(_VERB_OF[name], *arguments(options, tuple(inputs)), *more, "--", *positional, answers=(3,) if name == "check" else ())
     if "report" in outputs:
-        _write(run.output("report"), answer)
+        write_json(run.output("report"), answer)
+    if name == "tune":
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(_tuning_state(run), "lock"))  # of the process that wrote it
+        os.rename(_tuning_state(run), run.output("store"))
     if name == "check" and answer.get("gaps"):
         lines = [f"{gap['op']} '{gap['node']}': {gap['why']}; {gap['workaround']}" for gap in answer["gaps"]]
         raise StepError(f"Tenon does not support {len(lines)} nodes of the model", "\n".join(lines))
     return _few(answer)
 
 
-def _write(path: str, answer: Any) -> None:
-    with open(path, "w") as file:
-        json.dump(answer, file, indent=2)
-        file.write("\n")
+def _tuning_state(run: Run) -> str:
+    """Where tuning keeps what it has measured, so that it goes on there after a kill."""
+    return os.path.join(run.task["work"], "results", f"{run.task['key']}.tuning")
+
+
+def _own_store(run: Run, named: str) -> str:
+    """A tuning store for a verb: never that of whoever runs it, which is no input, but a copy of the one that is named, or one that is empty."""
+    store = _tuning_state(run) if run.task["step"] == "tune" else os.path.join(run.folder, "tuning")
+    if named and not os.path.isdir(store):
+        half = os.path.join(run.folder, "half")
+        shutil.copytree(named, half, copy_function=shutil.copyfile)  # without the rights of a result, which nobody may write
+        os.rename(half, store)
+    return store
 
 
 def _few(answer: Mapping[str, Any]) -> Dict[str, Any]:
@@ -195,10 +219,19 @@ def export(run: Run, callable: Mapping[str, str], format: str) -> Dict[str, Any]
     parts = made if isinstance(made, tuple) else (made,)
     module, inputs, shapes = (*parts, None, None)[:3]
     if format == "onnx":
-        prune.export(module, inputs, run.output("model"), **({"dynamic_shapes": shapes} if shapes else {}))
+        prune.export(module, inputs, run.output("model"), **(_axes(module, inputs, shapes) if shapes else {}))
     else:
         _export.save(module, inputs, shapes, run.output("model"))
     return {}
+
+
+def _axes(module: Any, inputs: Any, shapes: Any) -> Dict[str, Any]:
+    """dynamic_shapes of torch.export, by name or in order, as torch.onnx.export takes them: names of arguments, and their free axes."""
+    names = list(inspect.signature(module.forward).parameters)[: len(inputs) if isinstance(inputs, (tuple, list)) else 1]
+    given = shapes if isinstance(shapes, dict) else dict(zip(names, shapes))
+    dims = {name: dict(each.items() if isinstance(each, dict) else enumerate(each)) for name, each in given.items() if each}
+    axes = {name: {axis: getattr(dim, "__name__", f"{name}_{axis}") for axis, dim in each.items() if dim is not None and not isinstance(dim, int)} for name, each in dims.items()}
+    return {"input_names": names, "dynamic_axes": axes}
 
 
 def validate(run: Run, engine: str, model: str, data: str = "", metric: List[str] = [], at_least: str = "", drop: str = "", output: str = "", **options: Any) -> Dict[str, Any]:
@@ -206,7 +239,7 @@ def validate(run: Run, engine: str, model: str, data: str = "", metric: List[str
     if (at_least or drop) and not data:
         raise StepError("'at_least' and 'drop' are about accuracy, which needs 'data'")
     only_accuracy = ("seconds",)
-    found = run.tenon("compare", *_arguments(options, only_accuracy), "--", engine, model, answers=(1,))
+    found = run.tenon("compare", *arguments(options, only_accuracy), "--", engine, model, answers=(1,))
     facts: Dict[str, Any] = {"max_abs": max((layer["max_abs"] for layer in found["layers"]), default=0.0)}
     beyond = [f"{layer['name']}: off by {layer['max_abs']:.3g}, relative {layer['max_rel']:.3g}; {layer['mismatch']}" for layer in found["layers"] if layer["beyond"] or layer["mismatch"]]
     if beyond:
@@ -215,11 +248,11 @@ def validate(run: Run, engine: str, model: str, data: str = "", metric: List[str
     if data:
         kept = {key: options[key] for key in ("shape", "batch", "seconds", "threads") if key in options}
         kept.update({key: value for key, value in (("metric", metric), ("output", output)) if value})
-        report["accuracy"] = run.tenon("accuracy", *_arguments(kept), f"--data={data}", "--", model, engine)
+        report["accuracy"] = run.tenon("accuracy", *arguments(kept), f"--data={data}", "--", model, engine)
         for each in report["accuracy"]["metrics"]:
             facts[each["metric"]] = each["models"][1]["value"]
             _judge(each, at_least, drop)
-    _write(run.output("report"), report)
+    write_json(run.output("report"), report)
     return facts
 
 
@@ -276,24 +309,6 @@ def _entry(name: str) -> zipfile.ZipInfo:
     return zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
 
 
-def push(run: Run, file: str, name: str, parent: str = "", data: str = "", registry: str = "", gate: str = "", gate_data: str = "", promote: str = "", reason: str = "",
-         seconds: str = "", **options: Any) -> Dict[str, Any]:  # fmt: skip
-    """A version of the registry; then, where they are asked for, its gate and its promotion."""
-    place = [f"--registry={registry if '://' in registry else os.path.join(run.task['folder'], registry)}"] if registry else []
-    references = {key: _reference(value) for key, value in (("parent", parent), ("data", data)) if value}
-    version = run.tenon("registry", "push", *place, *_arguments({**references, **options}), "--", name, file)
-    reference = f"{version['name']}:{version['version']}"
-    facts = {"version": reference, "existing": bool(version.get("existing"))}
-    if gate:
-        more = _arguments({key: value for key, value in (("data", gate_data), ("seconds", seconds)) if value})
-        facts["gate"] = run.tenon("registry", "gate", *place, *more, "--", reference, gate)["verdict"]
-    if promote:
-        run.tenon("registry", "promote", *place, *([f"--reason={reason}"] if reason else []), "--", reference, promote)
-        facts["alias"] = promote
-    _write(run.output("version"), {key: version[key] for key in sorted(version) if key != "existing"})
-    return facts
-
-
 def mlflow_fetch(run: Run, **options: str) -> Dict[str, Any]:
     """The model of a version of MLflow's registry, which always is asked for: an alias moves."""
     return own_process(run, {"source": "", "symbol": "mlflow_fetch_here", "arguments": options})
@@ -322,7 +337,7 @@ def mlflow_publish_here(run: Run, file: str, name: str, reports: List[str] = [],
             metrics.update(_figures(json.load(source)))
     named = dict(each.partition("=")[::2] for each in tags)
     found = mlflow.publish(name, file, metrics=metrics, tags=named, alias=alias or None, experiment=experiment, tracking_uri=tracking_uri or None)
-    _write(run.output("version"), {key: found[key] for key in ("name", "version")})
+    write_json(run.output("version"), {key: found[key] for key in ("name", "version")})
     return {**found, **metrics}
 
 
@@ -332,15 +347,6 @@ def _figures(report: Mapping[str, Any]) -> Dict[str, float]:
     for each in (report.get("accuracy") or report).get("metrics") or []:
         found[each["metric"]] = each["models"][-1]["value"]
     return found
-
-
-def _reference(value: str) -> str:
-    """NAME:VERSION as it was given, or of what another push wrote."""
-    if not os.path.isfile(value):
-        return value
-    with open(value) as file:
-        version = json.load(file)
-    return f"{version['name']}:{version['version']}"
 
 
 _register()

@@ -7,12 +7,15 @@ does there what it would do here. Relies on Ray alone.
 from __future__ import annotations
 
 import concurrent.futures
+import importlib.util
 import os
-from typing import Any, Callable, Dict
+import sys
+import threading
+from typing import Any, Callable, Dict, Optional
 
 from .._errors import usage
 from . import _task
-from ._faults import StepError
+from ._faults import StepError, failed
 
 
 def _perform(task: Dict[str, Any]) -> Dict[str, Any]:
@@ -24,27 +27,59 @@ def _perform(task: Dict[str, Any]) -> Dict[str, Any]:
 
 
 class RayExecutor:
-    def __init__(self, jobs: int):
+    """On this machine alone, steps run in its own processes while Ray starts, which takes seconds; where nothing has to run, it does not start."""
+
+    def __init__(self, jobs: int, here: Any):
+        """here: an executor of this process, for the time in which Ray starts."""
+        if importlib.util.find_spec("ray") is None:
+            raise usage("TN0105", "--executor ray needs the package Ray", "pip install ray")
+        self.jobs, self._here, self._pending, self._owned = jobs, here, set(), False
+        self._remote: Any = None
+        self._error: Optional[BaseException] = None
+        self._starting = threading.Thread(target=self._start, name="tenon-pipeline-ray", daemon=True)
+        self._answered, self._ending = threading.Event(), threading.Event()
+        package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        self._path = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
+        self._is_alone = not os.environ.get("RAY_ADDRESS") and not ("ray" in sys.modules and sys.modules["ray"].is_initialized())
+        if self._is_alone:
+            os.environ["PYTHONPATH"] = self._path  # the workers inherit it
+        else:
+            self._starting.start()
+            self._wait()
+
+    def _start(self) -> None:
         try:
             import ray
-        except ImportError as error:
-            raise usage("TN0105", "--executor ray needs the package Ray", "pip install ray") from error
-        self._ray, self._owned, self._pending = ray, not ray.is_initialized(), set()
-        if self._owned:
-            package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-            path = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
-            if os.environ.get("RAY_ADDRESS"):
-                more = {"runtime_env": {"env_vars": {"PYTHONPATH": path}}}
-            else:
-                # Steps are the work of this machine, not what it does beside it: workers of Ray are at niceness 15 otherwise. They inherit the path.
-                more = {"num_cpus": jobs, "include_dashboard": False, "_system_config": {"worker_niceness": 0}}
-                os.environ["PYTHONPATH"] = path
-            ray.init(log_to_driver=False, logging_level="ERROR", **more)
-        self.jobs = max(1, int(ray.cluster_resources().get("CPU", jobs)))
-        self.ahead = 4 * self.jobs  # a worker that ends one finds the next, without the way to here and back
-        self._remote = ray.remote(num_cpus=1, max_retries=1)(_perform)
+
+            self._owned = not ray.is_initialized()
+            if self._owned:
+                # Steps are the work of this machine, not what it does beside it: workers of Ray are at niceness 15 otherwise.
+                here = {"num_cpus": self.jobs, "include_dashboard": False, "_system_config": {"worker_niceness": 0}}
+                ray.init(log_to_driver=False, logging_level="ERROR", **(here if self._is_alone else {"runtime_env": {"env_vars": {"PYTHONPATH": self._path}}}))
+            self.jobs = max(1, int(ray.cluster_resources().get("CPU", self.jobs)))
+            self._ray, self._remote = ray, ray.remote(num_cpus=1, max_retries=1)(_perform)
+        except Exception as error:
+            self._error = error
+        self._answered.set()
+        self._ending.wait()  # what Ray starts is killed when the thread that started it ends
+
+    def _wait(self) -> None:
+        self._answered.wait()
+        if self._error:
+            raise failed(f"Ray does not start: {type(self._error).__name__}: {self._error}", "see what Ray says, or run without --executor ray") from self._error
+
+    @property
+    def ahead(self) -> int:
+        """More than run at once, once Ray runs: a worker that ends one finds the next, without the way to here and back."""
+        return 4 * self.jobs if self._remote else self.jobs
 
     def submit(self, task: Dict[str, Any], progress: Callable[[str, float], None]) -> "concurrent.futures.Future[Dict[str, Any]]":
+        if not self._remote:
+            if self._starting.ident is None:
+                self._starting.start()
+            if self._error is None and not task["alone"]:  # what measures has nothing beside it, not even Ray's start
+                return self._here.submit(task, progress)
+            self._wait()
         reference = self._remote.remote(task)
         result: "concurrent.futures.Future[Dict[str, Any]]" = concurrent.futures.Future()
         self._pending.add(reference)
@@ -63,7 +98,11 @@ class RayExecutor:
         return result
 
     def stop(self) -> None:
+        self._here.stop()
+        if self._starting.ident is not None:
+            self._answered.wait()
         for reference in list(self._pending):
             self._ray.cancel(reference, force=True)
-        if self._owned:
+        if self._owned and self._remote:
             self._ray.shutdown()
+        self._ending.set()

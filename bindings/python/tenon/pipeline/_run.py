@@ -16,7 +16,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Set, Tuple
 
-from . import _builtin, _plan, _task
+from . import _builtin, _plan, _registry, _task
 from ._catalog import CALLABLE
 from ._faults import StepError, failed
 from ._plan import Plan, Planned
@@ -118,12 +118,12 @@ class _Runner:
 
     def key(self, step: Planned) -> str:
         kind = step.step
-        sources = [kind.source] if kind.source else [_task.__file__, _builtin.__file__]
+        sources = [kind.source] if kind.source else [_task.__file__, _builtin.__file__, _registry.__file__]
         sources += [step.program[0].replace("{{", "{").replace("}}", "}")] if step.program else []
         code = [self.store.facts(os.path.realpath(path))[0] for path in sources]
         options = {key: self._option_id(value) if key in kind.options and kind.options[key].kind == CALLABLE else value for key, value in step.options.items()}
         # A package has the names of steps; a registry's path is relative to the pipeline's folder.
-        more = {"package": self.origins(step), "push": os.path.abspath(self.plan.folder)}.get(kind.name)
+        more = {"package": self.origins(step), **dict.fromkeys(("push", "gate", "promote"), os.path.abspath(self.plan.folder))}.get(kind.name)
         return digest({"format": FORMAT, "step": [kind.name, kind.symbol, code], "program": step.program[1:], "inputs": self.input_ids(step), "options": options,
                        "outputs": step.outputs, "more": more, "tool": self.identity, "machine": self.machine if measured(step)[1] else None})  # fmt: skip
 
@@ -145,7 +145,7 @@ class _Runner:
         task = {
             "key": key, "name": step.name, "step": step.step.name, "work": self.store.folder, "folder": os.path.abspath(self.plan.folder), "tool": self.tool,
             "outputs": step.outputs, "timeout": step.timeout, "marks": marks, "inputs": list(dict.fromkeys(each for name in sorted(paths) for each in paths[name])), "origins": self.origins(step),
-            "arguments": arguments, "again": self._runs_anyway(step),
+            "arguments": arguments, "again": self._runs_anyway(step), "alone": measured(step)[0],
             "threads": max(1, len(os.sched_getaffinity(0)) // self.executor.jobs), "tool_version": self.version(),
         }  # fmt: skip
         if step.step.program:
@@ -337,7 +337,7 @@ def run(plan: Plan, *, jobs: int = 0, executor: Any = "local", tool: Optional[st
     if executor == "ray":
         from ._ray import RayExecutor
 
-        executor = RayExecutor(jobs)
+        executor = RayExecutor(jobs, LocalExecutor(jobs))
     elif executor == "local":
         executor = LocalExecutor(jobs)
     runner = _Runner(plan, executor, tool, set(again), told)

@@ -193,6 +193,23 @@ def _error_lines(document: Mapping[str, Any]) -> str:
     return "\n".join(lines + ([f"  try: {document['hint']}"] if document.get("hint") else []))
 
 
+def arguments(options: Mapping[str, Any], without: tuple = ()) -> List[str]:
+    """The flags of a verb for options: those that are false are left out, lists repeat theirs."""
+    found = []
+    for name, value in options.items():
+        flag = f"--{name.replace('_', '-')}"
+        if name in without or value is False:
+            continue
+        found += [flag] if value is True else [f"{flag}={each}" for each in (value if isinstance(value, list) else [value])]
+    return found
+
+
+def write_json(path: str, answer: Any) -> None:
+    with open(path, "w") as file:
+        json.dump(answer, file, indent=2)
+        file.write("\n")
+
+
 def perform(task: Mapping[str, Any], progress: Callable[[str, float], None] = _NO_PROGRESS, stop: Optional[Stop] = None) -> Dict[str, Any]:
     """Runs a step unless another process just has; gives its result. Raises StepError."""
     store, key, stop = Store(task["work"]), task["key"], stop or Stop()
