@@ -35,6 +35,9 @@ write_basic_package_version_file(${CMAKE_BINARY_DIR}/TenonConfigVersion.cmake CO
 install(FILES cmake/TenonConfig.cmake ${CMAKE_BINARY_DIR}/TenonConfigVersion.cmake
   DESTINATION ${package_folder} COMPONENT runtime)
 
+# The backend for Triton with its runtime, only where asked for: `cmake --install build/dev --component triton --prefix .../backends/tenon`.
+install(TARGETS tenon_triton tenon_runtime LIBRARY DESTINATION . COMPONENT triton EXCLUDE_FROM_ALL)
+
 file(RELATIVE_PATH prefix_from_pc /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" prefix_from_pc ${prefix_from_pc})
 configure_file(cmake/tenon.pc.in ${CMAKE_BINARY_DIR}/tenon.pc @ONLY)

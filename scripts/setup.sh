@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building and testing Tenon needs: Debian packages and a Python environment in .venv; with the arguments
-# `torch`, `programs`, `serving`, `registry`, `signing`, `deploy` and `platform` also .venv-torch, .venv-programs and so on, which only tests need.
+# `torch`, `programs`, `serving`, `registry`, `signing`, `deploy`, `platform` and `triton` also .venv-torch, .venv-programs and so on, which only
+# tests need; the last one also gets Triton's perf_analyzer.
 # Relies on apt (as root or through sudo) and pip; it does nothing, in well under a second, when all is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -88,6 +89,10 @@ for wanted in "$@"; do
   signing) make_environment .venv-signing scripts/requirements-signing.txt ;;
   deploy) install_deploy ;;
   platform) make_environment .venv-platform scripts/requirements-platform.txt ;;
+  triton)
+    make_environment .venv-triton scripts/requirements-triton.txt --no-deps
+    [ -f .venv-triton/perf_analyzer/libpreload.so ] || .venv-triton/bin/python test/serving/triton/perf_analyzer.py .venv-triton/perf_analyzer >&2
+    ;;
   *) say "there is no environment '$wanted'" && exit 2 ;;
   esac
 done

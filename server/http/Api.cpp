@@ -135,7 +135,7 @@ Result<std::string> Api::answer(const RouteMatch &match, std::string_view text) 
   case Operation::Logging: {
     bool isTrace = match.route->operation == Operation::TraceSetting;
     if (match.route->method == Method::Get || (match.route->transport == Transport::Grpc && text.empty())) {
-      return std::string(isTrace ? R"({"trace_level":["OFF"],"trace_rate":"0","trace_count":"-1","log_frequency":"0","trace_file":""})"
+      return std::string(isTrace ? R"({"trace_level":["OFF"],"trace_rate":"0","trace_count":"-1","log_frequency":"0","trace_file":"","trace_mode":"triton"})"
                                  : R"({"log_file":"","log_info":true,"log_warning":true,"log_error":true,"log_verbose_level":0,"log_format":"default"})");
     }
     return Status::error(ErrorId::NotServed, isTrace ? "tracing cannot be set" : "logging cannot be set while the server runs", "the server's log goes to its stderr");

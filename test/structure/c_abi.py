@@ -69,6 +69,11 @@ class Abi(unittest.TestCase):
         for name, symbols in (("runtime", abi.RUNTIME), ("compiler", abi.COMPILER)):
             self.assertEqual(symbols.split(), exported(BUILD / f"lib/libtenon_{name}.so"), name)
 
+    def test_triton_backend(self):
+        symbols = exported(BUILD / "lib/libtriton_tenon.so")
+        self.assertIn("TRITONBACKEND_ModelInstanceExecute", symbols)
+        self.assertEqual([], [name for name in symbols if not name.startswith("TRITONBACKEND_")])
+
 
 if __name__ == "__main__":
     unittest.main()
