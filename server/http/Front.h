@@ -27,7 +27,8 @@ class Connection;
 /// Each connection holds it: those that are left at the end go with the context.
 struct Front {
   Front(const ServerOptions &options, boost::asio::io_context &context, std::unique_ptr<ModelSource> source, std::optional<Tokens> tokens)
-      : options(options), context(context), acceptor(context), models(context.get_executor(), std::move(source), {options.workerCommand, options.threads, options.mostQueued, options.memoryBudget, options.log, [this](const std::string &model, const Status &problem) { errors.add(model, problem); }}),
+      : options(options), context(context), acceptor(context), models(context.get_executor(), std::move(source), {options.workerCommand, options.threads, options.mostQueued, options.memoryBudget, options.log,
+               [this](const std::string &model, const Status &problem) { errors.add(model, problem); }}),
         desk(RegistryDesk::of(options.models, options.registry, context.get_executor())), api(models, errors, desk.get(), options.version), tokens(std::move(tokens)), drained(context) {}
 
   const Tokens *rights() const { return tokens ? &*tokens : nullptr; }

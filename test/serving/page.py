@@ -381,6 +381,7 @@ class Promotions(PageTest):
             self.tab_to("#confirm-do")
             self.browser.press("Enter")
             self.await_text("#confirm-problem", "TN1007")
+            self.assertEqual("confirm-do", self.see(FOCUSED))
             self.assertRegex(self.text("#confirm-problem"), r"'size <= champion \+ 1%': size is .*, the limit is ")
             self.browser.press("Escape")
             self.assertFalse(self.see("document.getElementById('confirm').open"))
