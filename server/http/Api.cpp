@@ -5,7 +5,6 @@
 #include "server/page/ServerStatus.h"
 #include "server/scheduler/Describe.h"
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 namespace tenon::server {

@@ -142,7 +142,8 @@ Status readHead(const HttpHead &head, const Tokens *tokens, bool onlyLocalNames,
   }
   request.match = std::move(*match);
   if (request.match.route->role == Role::Admin) {
-    request.by = tokens ? fmt::format("serve, token {}", registry::sha256Of(head.authorization.substr(kBearer.size())).substr(0, 8)) : "serve, without token";
+    std::string hash = tokens ? registry::sha256Of(head.authorization.substr(kBearer.size())) : "";
+    request.by = tokens ? "serve, token " + hash.substr(0, 8) : "serve, without token"; // which token it was, not the token
   }
   request.trace = parseTraceParent(head.traceparent);
   std::string_view jsonBytes = head.inferenceHeaderLength;

@@ -81,14 +81,17 @@ private:
       return Status::error(ErrorId::RequestTooLarge, fmt::format("the header of the request has more than {} bytes", kMostHeader));
     }
     const std::string method = stream.field(":method"), target = stream.field(":path"), authority = stream.field(":authority"), host = stream.field("host"), origin = stream.field("origin"),
-                      fetchSite = stream.field("sec-fetch-site"), userAgent = stream.field("user-agent"), acceptLanguage = stream.field("accept-language"), authorization = stream.field("authorization"), jsonBytes = stream.field("inference-header-content-length"), length = stream.field("content-length"), traceparent = stream.field("traceparent");
+                      fetchSite = stream.field("sec-fetch-site"), userAgent = stream.field("user-agent"), acceptLanguage = stream.field("accept-language"),
+                      authorization = stream.field("authorization"), jsonBytes = stream.field("inference-header-content-length"), length = stream.field("content-length"),
+                      traceparent = stream.field("traceparent");
     acceptEncoding = stream.field("accept-encoding");
     contentEncoding = stream.field("content-encoding");
     isHead = method == "HEAD";
     if (method == "POST" && matchGrpcRoute(target).isOk()) {
       return Status::error(ErrorId::BadEncoding, fmt::format("a call of gRPC has the content-type '{}'", stream.field("content-type").substr(0, 64)), "it is application/grpc");
     }
-    TENON_TRY(readHead({method, target, authority.empty() ? host : authority, origin, fetchSite, userAgent, acceptLanguage, authorization, jsonBytes, traceparent}, front.rights(), front.onlyLocalNames(), request));
+    HttpHead head = {method, target, authority.empty() ? host : authority, origin, fetchSite, userAgent, acceptLanguage, authorization, jsonBytes, traceparent};
+    TENON_TRY(readHead(head, front.rights(), front.onlyLocalNames(), request));
     uint64_t announced = 0;
     std::from_chars(length.data(), length.data() + length.size(), announced); // nghttp2 has checked that it is a number
     return announced > front.options.mostBody ? bodyTooLarge(front.options) : Status::ok();

@@ -48,7 +48,10 @@ Result<MoveRequest> parseMove(std::string_view text) {
       isValid = false;
     }
   }
-  return isValid ? Result<MoveRequest>(std::move(move)) : Status::error(ErrorId::BadRequest, "the request is not one to move an alias", R"(for example {"version": 3, "expected": 2, "reason": "more accurate"})");
+  if (!isValid) {
+    return Status::error(ErrorId::BadRequest, "the request is not one to move an alias", R"(for example {"version": 3, "expected": 2, "reason": "more accurate"})");
+  }
+  return move;
 }
 
 /// The last result of the gate for each version: `events` are the alias's, the newest first.
@@ -62,7 +65,7 @@ std::map<int64_t, Json> gatesOf(const std::vector<registry::Event> &events, cons
     for (const Json &row : figures) {
       asked.push_back(memberOf(row, "rule"));
     }
-    gates.emplace(event.version, Json{{"time", event.time}, {"verdict", memberOf(event.detail, "verdict")}, {"champion", memberOf(event.detail, "champion")}, {"of_present_rules", asked == rules}, {"figures", figures}});
+    gates.emplace(event.version, Json{{"verdict", memberOf(event.detail, "verdict")}, {"of_present_rules", asked == rules}, {"figures", figures}});
   }
   return gates;
 }
@@ -81,10 +84,11 @@ Result<std::string> describe(registry::Registry &registry, const registry::Refer
     if (versions.size() == kMostRows) {
       break;
     }
-    versions.push_back({{"version", version.number}, {"created", version.created}, {"bytes", version.blob.bytes}, {"file", version.file}, {"note", version.note}, {"deleted", version.isDeleted}, {"gate", gates[version.number]}});
+    versions.push_back({{"version", version.number}, {"created", version.created}, {"bytes", version.blob.bytes}, {"note", version.note}, {"deleted", version.isDeleted}, {"gate", gates[version.number]}});
   }
   for (const registry::Event &event : history) {
-    events.push_back({{"id", event.id}, {"time", event.time}, {"by", event.by}, {"action", event.action}, {"version", event.version}, {"from", event.from}, {"reason", memberOf(event.detail, "reason")}, {"verdict", memberOf(event.detail, "verdict")}});
+    events.push_back({{"id", event.id}, {"time", event.time}, {"by", event.by}, {"action", event.action}, {"version", event.version}, {"from", event.from},
+                      {"reason", memberOf(event.detail, "reason")}, {"verdict", memberOf(event.detail, "verdict")}});
   }
   return textOf({{"name", served.name}, {"alias", served.alias}, {"version", at}, {"rules", rules}, {"versions", versions}, {"events", events}});
 }
@@ -130,7 +134,9 @@ void RegistryDesk::promote(std::string_view settings, std::string by, OnAnswer o
     onAnswer(asked.takeStatus());
     return;
   }
-  submit(std::move(by), [this, asked = std::move(*asked)](registry::Registry &registry) { return describeMove(registry.promote({served.name, asked.version, ""}, served.alias, asked.expected, asked.reason)); }, std::move(onAnswer));
+  submit(std::move(by), [this, asked = std::move(*asked)](registry::Registry &registry) {
+    return describeMove(registry.promote({served.name, asked.version, ""}, served.alias, asked.expected, asked.reason));
+  }, std::move(onAnswer));
 }
 
 void RegistryDesk::rollback(std::string_view settings, std::string by, OnAnswer onAnswer) {

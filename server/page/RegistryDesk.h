@@ -37,7 +37,8 @@ public:
   void rollback(std::string_view settings, std::string by, OnAnswer onAnswer);
 
 private:
-  RegistryDesk(registry::Reference served, std::string folder, boost::asio::any_io_executor executor) : served(std::move(served)), folder(std::move(folder)), executor(std::move(executor)) {}
+  RegistryDesk(registry::Reference served, std::string folder, boost::asio::any_io_executor executor)
+      : served(std::move(served)), folder(std::move(folder)), executor(std::move(executor)) {}
   /// Does `work` by the thread.
   void submit(std::string by, std::function<Result<std::string>(registry::Registry &)> work, OnAnswer onAnswer);
 

@@ -29,9 +29,8 @@ void appendBins(std::string &text, std::string_view name, const Histogram &histo
 void appendVersion(std::string &text, const Version &version) {
   const VersionStatistics &counted = *version.statistics;
   bool isLoaded = version.state == VersionState::Ready || version.state == VersionState::Unloading;
-  fmt::format_to(std::back_inserter(text), "\"{}\":{{\"cold\":{},\"waiting\":{},\"bytes\":{},\"ok\":{},\"rejected\":{},\"timed_out\":{},\"failed\":{}", version.number,
-                 version.state == VersionState::Cold, version.queue.size(), isLoaded ? version.bytes : 0, counted.success.count, counted.rejected, counted.timedOut,
-                 counted.failure.count - counted.rejected - counted.timedOut);
+  fmt::format_to(std::back_inserter(text), R"("{}":{{"cold":{},"waiting":{},"bytes":{},"ok":{},"rejected":{},"timed_out":{},"failed":{})", version.number, version.state == VersionState::Cold,
+                 version.queue.size(), isLoaded ? version.bytes : 0, counted.success.count, counted.rejected, counted.timedOut, counted.failure.count - counted.rejected - counted.timedOut);
   appendBins(text, "request", counted.request);
   appendBins(text, "queue", counted.queue);
   appendBins(text, "copy_in", counted.copyIn);
@@ -81,8 +80,8 @@ void appendError(std::string &text, const NotedError &error) {
 std::string describeStatus(const Models &models, const ErrorRing &errors, const RegistryDesk *desk, std::string_view version, int64_t started) {
   std::string text = "{\"version\":";
   appendJsonString(text, version);
-  fmt::format_to(std::back_inserter(text), ",\"started\":{},\"time\":{},\"ready\":{},\"draining\":{},\"bounds_us\":[{}],\"registry\":", started, wallClock(), models.isReady(),
-                 models.isDraining(), fmt::join(Histogram::kBounds, ","));
+  fmt::format_to(std::back_inserter(text), R"(,"started":{},"time":{},"ready":{},"draining":{},"bounds_us":[{}],"registry":)", started, wallClock(), models.isReady(), models.isDraining(),
+                 fmt::join(Histogram::kBounds, ","));
   // Names in a registry have no characters that JSON escapes.
   text += desk ? fmt::format("{{\"model\":\"{}\",\"alias\":\"{}\"}}", desk->reference().name, desk->reference().alias) : "null";
   appendMachine(text, models);

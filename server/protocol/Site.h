@@ -15,8 +15,8 @@ struct HttpHead {
 
 /// TN0822 for a request other than GET that a browser sent for a page of another origin than the server's (`Origin`, and
 /// `Sec-Fetch-Site`). With `onlyLocalNames`, for servers of this machine alone that ask for no token, also for any request of a browser
-/// to a name that is not this machine's own: a page of another site may have its own name lead here (DNS rebinding). Programs send
-/// none of these fields, and are never refused.
+/// to a name that is not this machine's own: a page of another site may have its own name lead here (DNS rebinding). Programs
+/// that send neither of these fields, no `Accept-Language` and no `User-Agent` of a browser are never refused.
 Status checkSite(const HttpHead &head, bool onlyLocalNames);
 
 } // namespace tenon::server

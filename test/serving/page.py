@@ -17,6 +17,7 @@ import urllib.parse
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import browser  # noqa: E402
 from server import SOURCE, TENON, Server, ServingTest, compile_cnn  # noqa: E402
+from traffic import SIZE, write_version  # noqa: E402
 
 HOSTILE = "<img src=x onerror=window.broken=1>\u202eevil"
 TOKENS = {"infer": "i" * 16, "read": "r" * 16, "admin": "a" * 16}
@@ -128,6 +129,7 @@ class Shown(PageTest):
             self.assertTrue(self.see(f"document.querySelector('{figure} path.p50').getAttribute('d')"), stage)
             self.assertRegex(self.see(f"document.querySelector('{figure} svg').getAttribute('aria-label')"), r"p50 [\d.]+ ")
         self.await_text("#errors", "TN0807")
+        self.assertIn("model 'broken' version 1", self.text("#errors"))
         self.assertIn("cnn", self.text("#errors"))
         self.assertEqual("", self.text("#registry"), "the models come from a folder")
 
@@ -306,6 +308,39 @@ CONTRAST = """(() => {
 })()"""
 
 
+class Many(PageTest):
+    def test_split_and_shadow(self):
+        for version, factor in ((1, 2.0), (2, 2.0), (3, 2.5)):
+            write_version(self.folder / f"split/m/{version}/model.tenon", factor)
+        (self.folder / "split/m/config.pbtxt").write_text("version_policy { all { } }\n")
+        with Server(self.folder / "split") as server:
+            server.post("/v2/repository/models/m/traffic", {"weights": {"1": 90, "2": 10}, "shadow": "3"})
+            for _ in range(10):
+                server.post("/v2/models/m/infer", {"inputs": [{"name": "x", "shape": [1, SIZE], "datatype": "FP32", "data": [1, 2, 3, 4]}]})
+            self.open(server)
+            self.await_text('[data-key="m/3"]', "shadow: 10 compared, 10 differ (y by up to 2), 0 failed, 0 passed over")
+            self.assertEqual(["90 %", "10 %", "shadow"], [self.text(f'[data-key="m/{version}"] td[data-label=Share]') for version in (1, 2, 3)])
+            server.post("/v2/repository/models/m/rollback")
+            self.await_text('[data-key="m/3"]', "100 %")
+            self.assertEqual("–", self.text('[data-key="m/1"] td[data-label=Share]'))
+
+    def test_many_models(self):
+        write_version(self.folder / "one/m/1/model.tenon", 2.0)
+        (self.folder / "many").mkdir()
+        for i in range(60):
+            os.link(self.folder / "one/m/1/model.tenon", self.folder / f"many/model{i:02}.tenon")
+        with Server(self.folder / "many") as server:
+            self.open(server, width=400)
+            self.await_text("#more", "50 of 60 versions")
+            self.assertEqual(50, self.see("document.querySelectorAll('#model-rows tr').length"))
+            server.post("/v2/repository/models/model59/unload")
+            self.tab_to("#filter")
+            self.browser.type("L59")
+            self.assertEqual("1 of 60 versions; those that are not ready come first.", self.text("#more"))
+            self.await_text("#model-rows", "unloaded")
+            self.assertLessEqual(self.see("document.documentElement.scrollWidth"), 400)
+
+
 class Token(PageTest):
     def test_token(self):
         file = self.folder / "tokens"
@@ -381,6 +416,7 @@ class Promotions(PageTest):
             self.tab_to("#confirm-do")
             self.browser.press("Enter")
             self.await_text("#confirm-problem", "TN1007")
+            self.assertEqual("confirm-do", self.see(FOCUSED))
             self.assertRegex(self.text("#confirm-problem"), r"'size <= champion \+ 1%': size is .*, the limit is ")
             self.browser.press("Escape")
             self.assertFalse(self.see("document.getElementById('confirm').open"))

@@ -106,6 +106,9 @@ function confirmMove(move) {
       setText(byId("confirm-problem"), visible(error.message));
     }
     button.disabled = false;
+    if (byId("confirm").open) {
+      button.focus(); // which it lost
+    }
   };
   byId("confirm").showModal();
 }
