@@ -27,6 +27,8 @@
 namespace tenon::server {
 namespace {
 
+std::string nameOf(const Version &version) { return fmt::format("model '{}' version {}", version.model, version.number); }
+
 /// Opens the engine's file for the first worker; for the next ones it is that file, whatever has its name by then.
 Status openEngine(Version &version) {
   struct stat facts = {};
@@ -47,13 +49,12 @@ Status openEngine(Version &version) {
 
 Status noRoom(const Version &version, uint64_t budget) {
   return Status::error(ErrorId::MemoryBudgetExceeded,
-                       fmt::format("model '{}' version {} takes {} bytes or more, which the budget of {} does not have beside what is pinned", version.model, version.number,
-                                   neededBytes(version), budget),
+                       fmt::format("it takes {} bytes or more, which the budget of {} does not have beside what is pinned", neededBytes(version), budget),
                        fmt::format("raise --{}memory-budget, or pin fewer models", version.device->isCpu() ? "" : "gpu-"));
 }
 
 std::string readyLine(const Version &version) {
-  std::string line = fmt::format("model '{}' version {} is ready", version.model, version.number);
+  std::string line = nameOf(version) + " is ready";
   bool hasProof = version.batch && version.batch->stacking != BatchFacts::State::None;
   return hasProof ? fmt::format("{}; {}", line, describeBatching(version)) : line;
 }
@@ -125,7 +126,7 @@ void Models::loadAgain(const std::shared_ptr<Version> &version) {
   }
   Status placed = place(*version);
   if (!placed.isOk()) {
-    settle(version, placed.prefix(fmt::format("model '{}' version {}", version->model, version->number)));
+    settle(version, placed.prefix(nameOf(*version)));
     return;
   }
   WorkerSlot &slot = chooseSlot(*version);
@@ -173,19 +174,18 @@ void Models::sendNextLoad(WorkerSlot &slot) {
     }
     if (!problem.isOk()) {
       leaveWorker(*version);
-      settle(version, std::move(problem));
+      settle(version, problem.prefix(nameOf(*version)));
     }
   }
 }
 
 void Models::loadAnswered(WorkerSlot &slot, const std::shared_ptr<Version> &version, const ControlMessage &message) {
-  std::string what = fmt::format("model '{}' version {}", version->model, version->number);
   Status problem;
   if (message.kind == ControlMessage::Kind::LoadFailed) {
     problem = decodeError(message.value, message.text);
     bool mayUseCpu = problem.id() == ErrorId::EngineNoVariant && !slot.device.isCpu() && version->config.placement.kind == Placement::Kind::Auto;
     if (mayUseCpu && version->state == VersionState::Loading) {
-      options.log(fmt::format("{} runs on the CPU: {}", what, problem.toString()));
+      options.log(fmt::format("{} runs on the CPU: {}", nameOf(*version), problem.toString()));
       version->device = Device();
       loadAgain(version);
       return;
@@ -203,12 +203,16 @@ void Models::loadAnswered(WorkerSlot &slot, const std::shared_ptr<Version> &vers
         version->batch = std::move(facts->batch);
       }
       problem = checkConfig(*version);
+      uint64_t budget = memoryBudget(slot.device);
+      if (problem.isOk() && !slot.device.isCpu() && budget > 0 && version->bytes > budget) {
+        problem = noRoom(*version, budget);
+      }
     }
   }
   if (!problem.isOk()) {
     leaveWorker(*version);
   }
-  settle(version, problem.prefix(what));
+  settle(version, problem.prefix(nameOf(*version)));
 }
 
 void Models::settle(const std::shared_ptr<Version> &version, Status problem) {

@@ -13,7 +13,9 @@ Models::Room Models::makeRoom(const Version &version) {
   if (budget == 0) {
     return Room::Free;
   }
-  uint64_t needed = neededBytes(version);
+  // What a model takes on a GPU is not known before its first load: its file also has what is for CPUs.
+  bool isGuess = !version.batch && !version.device->isCpu();
+  uint64_t needed = isGuess ? std::min(neededBytes(version), budget) : neededBytes(version);
   if (needed > budget) {
     return Room::Never;
   }

@@ -49,7 +49,7 @@ public:
 
   /// Starts the process unless it runs; where that fails it is tried again later, and false is given.
   bool start();
-  /// Ends the process for good. Without a process nothing is told any more, else onEnd.
+  /// Ends the process for good; onEnd tells when it has gone. Without a process nothing is told any more.
   void stop();
   bool isStopped() const { return isEnded; }
   bool hasProcess() const { return process != nullptr; }

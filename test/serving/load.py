@@ -53,6 +53,3 @@ class Load:
 
     def lost(self):
         return [answer for answer in self.answers if b"TN0814" in answer[3]]
-
-    def slowest(self):
-        return max(answer[1] for answer in self.answers)

