@@ -13,6 +13,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
 
 namespace tenon::server {
 namespace {
@@ -79,70 +80,73 @@ template <typename T> double load(const std::byte *elements, size_t i) {
   return static_cast<double>(value);
 }
 
-/// Adds as NumPy does, so that figures of a row have equal bits: pairwise, in blocks of eight running sums. `term(i, k)` is the i-th
-/// one, for the k-th sum.
-template <typename Term> [[gnu::always_inline]] inline double sumBlock(size_t first, size_t count, const Term &term) {
+/// Adds as NumPy does, so that figures of a row have equal bits: pairwise, in blocks of eight running sums.
+double pairwiseSum(const double *values, size_t count) {
+  constexpr size_t kBlock = 128;
+  if (count > kBlock) {
+    size_t half = count / 2 - count / 2 % 8;
+    double left = pairwiseSum(values, half);
+    return left + pairwiseSum(values + half, count - half);
+  }
+  double sums[8] = {}, total = 0;
   size_t at = 0;
-  double total = 0;
   if (count >= 8) {
-    double sums[8];
-    for (size_t k = 0; k < 8; ++k) {
-      sums[k] = term(first + k, k);
-    }
+    std::copy_n(values, 8, sums);
     for (at = 8; at + 8 <= count; at += 8) {
       for (size_t k = 0; k < 8; ++k) {
-        sums[k] += term(first + at + k, k);
+        sums[k] += values[at + k];
       }
     }
     total = ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
   }
   for (; at < count; ++at) {
-    total += term(first + at, at % 8);
+    total += values[at];
   }
   return total;
 }
 
-template <typename Block> double pairwiseSum(size_t first, size_t count, const Block &block) {
-  constexpr size_t kBlock = 128;
-  if (count <= kBlock) {
-    return block(first, count);
-  }
-  size_t half = count / 2 - count / 2 % 8;
-  double left = pairwiseSum(first, half, block);
-  return left + pairwiseSum(first + half, count - half, block);
-}
-
-/// Mean, standard deviation, least and largest.
-template <typename T> void summarize(const std::byte *row, size_t count, double *figures) {
-  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-  double size = static_cast<double>(count), low[8], high[8];
-  std::fill_n(low, 8, load<T>(row, 0));
-  std::fill_n(high, 8, load<T>(row, 0));
-  double mean = pairwiseSum(0, count, [&](size_t first, size_t n) {
-                  return sumBlock(first, n, [&](size_t i, size_t k) {
-                    double value = load<T>(row, i);
-                    low[k] = value < low[k] ? value : low[k];
-                    high[k] = value > high[k] ? value : high[k];
-                    return value;
-                  });
-                }) /
-                size;
-  for (size_t i = 0; std::isnan(mean) && i < count; ++i) { // it also is where infinities of both signs are
-    if (std::isnan(load<T>(row, i))) {
-      std::fill_n(figures, 4, kNan);
-      return;
+void findRange(const double *values, size_t count, double &least, double &largest) {
+  double low[8], high[8];
+  std::fill_n(low, 8, values[0]);
+  std::fill_n(high, 8, values[0]);
+  size_t whole = count - count % 8;
+  for (size_t i = 0; i < whole; i += 8) {
+    for (size_t k = 0; k < 8; ++k) {
+      low[k] = values[i + k] < low[k] ? values[i + k] : low[k];
+      high[k] = values[i + k] > high[k] ? values[i + k] : high[k];
     }
   }
-  double squares = pairwiseSum(0, count, [&](size_t first, size_t n) {
-    return sumBlock(first, n, [&](size_t i, size_t) {
-      double distance = load<T>(row, i) - mean;
-      return distance * distance;
-    });
-  });
+  least = *std::min_element(low, low + 8);
+  largest = *std::max_element(high, high + 8);
+  for (size_t i = whole; i < count; ++i) {
+    least = std::min(least, values[i]);
+    largest = std::max(largest, values[i]);
+  }
+}
+
+void squareDistances(double *values, size_t count, double mean) {
+  for (size_t i = 0; i < count; ++i) {
+    values[i] = (values[i] - mean) * (values[i] - mean);
+  }
+}
+
+/// Mean, standard deviation, least and largest. Each loop does one thing, so that compilers make vectors of it.
+template <typename T> void summarize(const std::byte *elements, size_t count, double *figures) {
+  std::unique_ptr<double[]> row = std::make_unique_for_overwrite<double[]>(count);
+  double *values = row.get(), size = static_cast<double>(count);
+  for (size_t i = 0; i < count; ++i) {
+    values[i] = load<T>(elements, i);
+  }
+  double mean = pairwiseSum(values, count) / size;
+  // The sum also is no number where infinities of both signs are.
+  if (std::isnan(mean) && std::any_of(values, values + count, [](double each) { return std::isnan(each); })) {
+    std::fill_n(figures, 4, std::numeric_limits<double>::quiet_NaN());
+    return;
+  }
   figures[0] = mean;
-  figures[1] = std::sqrt(squares / size);
-  figures[2] = *std::min_element(low, low + 8);
-  figures[3] = *std::max_element(high, high + 8);
+  findRange(values, count, figures[2], figures[3]);
+  squareDistances(values, count, mean);
+  figures[1] = std::sqrt(pairwiseSum(values, count) / size);
 }
 
 uint64_t sumOf(std::span<const uint32_t> counts) {
