@@ -10,10 +10,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
 
 namespace tenon::server {
 namespace {
@@ -25,56 +25,59 @@ constexpr size_t kMostValues = 20;   // of a feature whose bins are its values
 constexpr size_t kBins = 10;
 /// Values of all features together: some hundred MiB with what is counted.
 constexpr uint64_t kMostNumbers = 4 << 20;
+/// Of arrays while they are read.
+constexpr uint64_t kMostBytes = uint64_t(2) << 30;
 
 Status bad(std::string_view what, std::string_view hint) { return Status::error(ErrorId::BadDriftReference, what, hint); }
 
 /// Arrays of labels stand in data sets beside the inputs.
 bool isLabelName(std::string_view name) { return name == "labels" || name == "label" || name == "targets" || name == "y"; }
 
-template <typename T> void widen(Bytes elements, double *out) {
-  for (size_t i = 0; i < elements.size() / sizeof(T); ++i) {
-    T value;
-    std::memcpy(&value, elements.data() + i * sizeof(T), sizeof(T));
-    out[i] = static_cast<double>(value);
+/// Half of a float.
+struct BFloat16 {
+  uint16_t bits;
+  explicit operator double() const {
+    uint32_t wide = static_cast<uint32_t>(bits) << 16;
+    float value;
+    std::memcpy(&value, &wide, sizeof(value));
+    return value;
+  }
+};
+
+/// Calls visitor(zero of the element type).
+template <typename Visitor> void visitType(DType dtype, const Visitor &visitor) {
+  switch (dtype) {
+  case DType::F32:
+    return visitor(float());
+  case DType::F64:
+    return visitor(double());
+  case DType::F16:
+    return visitor(_Float16());
+  case DType::BF16:
+    return visitor(BFloat16());
+  case DType::I8:
+    return visitor(int8_t());
+  case DType::I16:
+    return visitor(int16_t());
+  case DType::I32:
+    return visitor(int32_t());
+  case DType::I64:
+    return visitor(int64_t());
+  case DType::U16:
+    return visitor(uint16_t());
+  case DType::U32:
+    return visitor(uint32_t());
+  case DType::U64:
+    return visitor(uint64_t());
+  default:
+    return visitor(uint8_t()); // U8 and Bool
   }
 }
 
-void widen(DType dtype, Bytes elements, std::vector<double> &out) {
-  out.resize(elements.size() / (bitWidth(dtype) / 8));
-  switch (dtype) {
-  case DType::F32:
-    return widen<float>(elements, out.data());
-  case DType::F64:
-    return widen<double>(elements, out.data());
-  case DType::F16:
-    return widen<_Float16>(elements, out.data());
-  case DType::BF16:
-    for (size_t i = 0; i < out.size(); ++i) {
-      uint16_t half = 0; // the upper one of a float
-      std::memcpy(&half, elements.data() + 2 * i, 2);
-      uint32_t bits = static_cast<uint32_t>(half) << 16;
-      float value;
-      std::memcpy(&value, &bits, 4);
-      out[i] = value;
-    }
-    return;
-  case DType::I8:
-    return widen<int8_t>(elements, out.data());
-  case DType::I16:
-    return widen<int16_t>(elements, out.data());
-  case DType::I32:
-    return widen<int32_t>(elements, out.data());
-  case DType::I64:
-    return widen<int64_t>(elements, out.data());
-  case DType::U16:
-    return widen<uint16_t>(elements, out.data());
-  case DType::U32:
-    return widen<uint32_t>(elements, out.data());
-  case DType::U64:
-    return widen<uint64_t>(elements, out.data());
-  default:
-    return widen<uint8_t>(elements, out.data()); // U8 and Bool
-  }
+template <typename T> double load(const std::byte *elements, size_t i) {
+  T value;
+  std::memcpy(&value, elements + i * sizeof(T), sizeof(T));
+  return static_cast<double>(value);
 }
 
 /// Adds as NumPy does, so that figures of a row have equal bits: pairwise, in blocks of eight running sums.
@@ -82,13 +85,13 @@ double pairwiseSum(const double *values, size_t count) {
   constexpr size_t kBlock = 128;
   if (count > kBlock) {
     size_t half = count / 2 - count / 2 % 8;
-    return pairwiseSum(values, half) + pairwiseSum(values + half, count - half);
+    double left = pairwiseSum(values, half);
+    return left + pairwiseSum(values + half, count - half);
   }
+  double sums[8] = {}, total = 0;
   size_t at = 0;
-  double total = 0;
   if (count >= 8) {
-    std::array<double, 8> sums;
-    std::copy_n(values, 8, sums.begin());
+    std::copy_n(values, 8, sums);
     for (at = 8; at + 8 <= count; at += 8) {
       for (size_t k = 0; k < 8; ++k) {
         sums[k] += values[at + k];
@@ -102,38 +105,56 @@ double pairwiseSum(const double *values, size_t count) {
   return total;
 }
 
-/// Mean, standard deviation, least and largest; `row` is overwritten.
-void summarize(std::vector<double> &row, double *figures) {
-  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-  double count = static_cast<double>(row.size());
-  double mean = pairwiseSum(row.data(), row.size()) / count;
-  if (row.empty() || (std::isnan(mean) && std::any_of(row.begin(), row.end(), [](double each) { return std::isnan(each); }))) {
-    std::fill_n(figures, 4, kNan);
-    return;
-  }
-  // Eight at once, which compilers make vectors of.
-  std::array<double, 8> low, high;
-  low.fill(row[0]);
-  high.fill(row[0]);
-  size_t whole = row.size() - row.size() % 8;
+void findRange(const double *values, size_t count, double &least, double &largest) {
+  double low[8], high[8];
+  std::fill_n(low, 8, values[0]);
+  std::fill_n(high, 8, values[0]);
+  size_t whole = count - count % 8;
   for (size_t i = 0; i < whole; i += 8) {
     for (size_t k = 0; k < 8; ++k) {
-      low[k] = row[i + k] < low[k] ? row[i + k] : low[k];
-      high[k] = row[i + k] > high[k] ? row[i + k] : high[k];
+      low[k] = values[i + k] < low[k] ? values[i + k] : low[k];
+      high[k] = values[i + k] > high[k] ? values[i + k] : high[k];
     }
   }
-  figures[2] = *std::min_element(low.begin(), low.end());
-  figures[3] = *std::max_element(high.begin(), high.end());
-  for (size_t i = whole; i < row.size(); ++i) {
-    figures[2] = std::min(figures[2], row[i]);
-    figures[3] = std::max(figures[3], row[i]);
+  least = *std::min_element(low, low + 8);
+  largest = *std::max_element(high, high + 8);
+  for (size_t i = whole; i < count; ++i) {
+    least = std::min(least, values[i]);
+    largest = std::max(largest, values[i]);
   }
-  for (double &each : row) {
-    double distance = each - mean;
-    each = distance * distance;
+}
+
+void squareDistances(double *values, size_t count, double mean) {
+  for (size_t i = 0; i < count; ++i) {
+    values[i] = (values[i] - mean) * (values[i] - mean);
+  }
+}
+
+/// Mean, standard deviation, least and largest. Each loop does one thing, so that compilers make vectors of it.
+template <typename T> void summarize(const std::byte *elements, size_t count, double *figures) {
+  std::unique_ptr<double[]> row = std::make_unique_for_overwrite<double[]>(count);
+  double *values = row.get(), size = static_cast<double>(count);
+  for (size_t i = 0; i < count; ++i) {
+    values[i] = load<T>(elements, i);
+  }
+  double mean = pairwiseSum(values, count) / size;
+  // The sum also is no number where infinities of both signs are.
+  if (std::isnan(mean) && std::any_of(values, values + count, [](double each) { return std::isnan(each); })) {
+    std::fill_n(figures, 4, std::numeric_limits<double>::quiet_NaN());
+    return;
   }
   figures[0] = mean;
-  figures[1] = std::sqrt(pairwiseSum(row.data(), row.size()) / count);
+  findRange(values, count, figures[2], figures[3]);
+  squareDistances(values, count, mean);
+  figures[1] = std::sqrt(pairwiseSum(values, count) / size);
+}
+
+uint64_t sumOf(std::span<const uint32_t> counts) {
+  uint64_t sum = 0;
+  for (uint32_t count : counts) {
+    sum += count;
+  }
+  return sum;
 }
 
 /// `name[1,2]` of the elements of a row, or the names of its four figures.
@@ -157,6 +178,26 @@ std::vector<std::string> namesOf(const std::string &name, const WatchedPort &por
   return names;
 }
 
+} // namespace
+
+void DriftFeature::fillBuckets() {
+  constexpr size_t kMostBuckets = 1 << 14;
+  buckets.assign(std::min(values.size(), kMostBuckets) + 1, 0);
+  double width = values.empty() ? 0 : values.back() - values.front();
+  bucketScale = std::isfinite(width) && width > 0 ? static_cast<double>(buckets.size() - 1) / width : 0;
+  if (!std::isfinite(bucketScale)) {
+    bucketScale = 0; // the difference is too small to divide by
+  }
+  for (double value : values) {
+    ++buckets[bucketOf(value) + 1];
+  }
+  for (size_t i = 1; i < buckets.size(); ++i) {
+    buckets[i] += buckets[i - 1];
+  }
+}
+
+namespace {
+
 DriftFeature featureOf(std::string name, std::vector<double> column) {
   DriftFeature feature;
   feature.name = std::move(name);
@@ -169,6 +210,7 @@ DriftFeature featureOf(std::string name, std::vector<double> column) {
       feature.upTo.push_back(i + 1);
     }
   }
+  feature.fillBuckets();
   feature.hasOwnBins = feature.values.size() <= kMostValues;
   double present = static_cast<double>(column.size());
   for (size_t i = 0; feature.hasOwnBins && i < feature.values.size(); ++i) {
@@ -234,49 +276,54 @@ Result<WatchedPort> portOf(const ModelPorts &model, const std::string &name, DTy
 
 } // namespace
 
+size_t DriftFeature::bucketOf(double value) const {
+  double at = (value - values.front()) * bucketScale, last = static_cast<double>(buckets.size() - 2);
+  return at > 0 ? static_cast<size_t>(std::min(at, last)) : 0; // not a number where infinities are subtracted
+}
+
 size_t DriftFeature::cellOf(double value) const {
-  // Halves without branches: values of a stream are not to be predicted.
-  const double *first = values.data();
-  size_t count = values.size();
-  while (count > 1) {
+  // The place of a value of evenly spread ones is nearly known; from there on by halves, without branches: values are not to be predicted.
+  size_t bucket = bucketOf(value), place = buckets[bucket], count = buckets[bucket + 1] - place;
+  while (count > 0) {
     size_t half = count / 2;
-    first = first[half - 1] < value ? first + half : first;
-    count -= half;
+    bool isAbove = values[place + half] < value;
+    place = __builtin_unpredictable(isAbove) ? place + half + 1 : place;
+    count = __builtin_unpredictable(isAbove) ? count - half - 1 : half;
   }
-  size_t place = static_cast<size_t>(first - values.data());
-  place += count == 1 && *first < value;
   return 2 * place + (place < values.size() && values[place] == value ? 1 : 0);
 }
 
 std::vector<uint64_t> DriftFeature::binsOf(std::span<const uint32_t> counts) const {
   std::vector<uint64_t> found(edges.size() + 1);
   if (hasOwnBins) {
-    for (uint32_t count : counts) {
-      found.back() += count;
-    }
+    found.back() = sumOf(counts);
     for (size_t i = 0; i < edges.size(); ++i) {
       found[i] = counts[2 * edges[i] + 1];
       found.back() -= found[i];
     }
     return found;
   }
-  size_t cell = 0;
+  size_t start = 0;
   for (size_t bin = 0; bin <= edges.size(); ++bin) {
     size_t end = bin < edges.size() ? 2 * size_t(edges[bin]) + 2 : counts.size();
-    for (; cell < end; ++cell) {
-      found[bin] += counts[cell];
-    }
+    found[bin] = sumOf(counts.subspan(start, end - start));
+    start = end;
   }
   return found;
 }
 
-void featuresOfRow(const WatchedPort &port, Bytes elements, std::vector<double> &scratch, double *features) {
-  widen(port.dtype, elements, scratch);
-  if (port.isSummarized) {
-    summarize(scratch, features);
-  } else {
-    std::copy(scratch.begin(), scratch.end(), features);
-  }
+void featuresOfRow(const WatchedPort &port, Bytes elements, double *features) {
+  size_t count = elements.size() / (bitWidth(port.dtype) / 8);
+  visitType(port.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if (port.isSummarized) {
+      summarize<T>(elements.data(), count, features);
+      return;
+    }
+    for (size_t i = 0; i < count; ++i) {
+      features[i] = load<T>(elements.data(), i);
+    }
+  });
 }
 
 Status DriftReference::add(const Tensor &array, const WatchedPort &given, std::string_view where) {
@@ -290,10 +337,10 @@ Status DriftReference::add(const Tensor &array, const WatchedPort &given, std::s
   port.features = port.isSummarized ? 4 : port.rowElements;
   port.firstFeature = columns.size();
   std::vector<std::vector<double>> found(port.features, std::vector<double>(rows));
-  std::vector<double> scratch, row(port.features);
+  std::vector<double> row(port.features);
   uint64_t rowBytes = array.bytes().size() / rows;
   for (uint64_t r = 0; r < rows; ++r) {
-    featuresOfRow(port, array.bytes().subspan(r * rowBytes, rowBytes), scratch, row.data());
+    featuresOfRow(port, array.bytes().subspan(r * rowBytes, rowBytes), row.data());
     for (size_t i = 0; i < row.size(); ++i) {
       found[i][r] = row[i];
     }
@@ -320,7 +367,7 @@ Result<DriftReference> DriftReference::make(std::span<const Tensor> arrays, cons
 }
 
 Result<DriftReference> DriftReference::read(const std::string &path, const ModelPorts &model) {
-  uint64_t numbers = 0;
+  uint64_t numbers = 0, bytes = 0;
   std::vector<std::string> passedOver;
   AcceptArray accept = [&](const std::string &name, const NpyHeader &header) -> Status {
     Result<WatchedPort> port = portOf(model, name, header.dtype, header.dims, path);
@@ -331,8 +378,9 @@ Result<DriftReference> DriftReference::read(const std::string &path, const Model
     TENON_TRY(port.takeStatus());
     uint64_t rows = static_cast<uint64_t>(header.dims[0]), elements = rows == 0 ? 0 : header.dataBytes / (bitWidth(header.dtype) / 8) / rows;
     numbers += rows * std::min<uint64_t>(elements > kMostColumns ? 4 : elements, kMostColumns);
-    return numbers <= kMostNumbers ? Status::ok()
-                                   : bad(fmt::format("{} has more than {} numbers to compare with", path, kMostNumbers), "give fewer rows: some times as many as a window has are enough");
+    bytes += header.dataBytes;
+    bool isTaken = numbers <= kMostNumbers && bytes <= kMostBytes;
+    return isTaken ? Status::ok() : bad(fmt::format("{} has more than {} numbers to compare with, or more than {} bytes", path, kMostNumbers, kMostBytes), "give fewer rows: some times as many as a window has are enough");
   };
   Result<std::vector<Tensor>> arrays = readNpz(path, accept);
   if (!arrays.isOk()) {

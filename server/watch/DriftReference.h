@@ -27,6 +27,12 @@ struct DriftFeature {
   std::vector<uint32_t> edges; ///< places in `values`: the last of each bin but the last bin
   std::vector<uint64_t> bins;  ///< rows of the reference in each bin
 
+  /// Where a value is to be looked for: the range of `values` between them is in as many buckets, each with the place of its first.
+  std::vector<uint32_t> buckets;
+  double bucketScale = 0;
+
+  void fillBuckets();
+  size_t bucketOf(double value) const;
   uint64_t present() const { return upTo.empty() ? 0 : upTo.back(); }
   size_t cells() const { return 2 * values.size() + 1; }
   size_t cellOf(double value) const;
@@ -65,7 +71,7 @@ private:
   uint64_t mostRows = 0;
 };
 
-/// The features of one row of `elements`: `port.features` numbers, NaN where one is missing. `scratch` is memory to work in.
-void featuresOfRow(const WatchedPort &port, Bytes elements, std::vector<double> &scratch, double *features);
+/// The features of one row, which has elements: `port.features` numbers, NaN where one is missing.
+void featuresOfRow(const WatchedPort &port, Bytes elements, double *features);
 
 } // namespace tenon::server

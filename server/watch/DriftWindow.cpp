@@ -10,22 +10,22 @@
 namespace tenon::server {
 namespace {
 
+constexpr size_t kPending = 512;
 constexpr uint64_t kLeastRows = 30; // below, the distributions of PSI and KS are not those that thresholds follow from
 // How the allowed false alarms are shared out among the statistics of a feature; one of few values has no KS.
 constexpr double kPsiShare = 0.45, kPsiShareAlone = 0.9, kKsShare = 0.45, kMissingShare = 0.05, kRangeShare = 0.05;
 
 /// The largest distance of the two empirical distribution functions, which is behind some cell.
 double ksOf(const DriftFeature &feature, std::span<const uint32_t> cells, uint64_t present) {
-  double n = static_cast<double>(present), m = static_cast<double>(feature.present()), largest = 0;
-  uint64_t seen = 0, before = 0;
+  int64_t n = static_cast<int64_t>(present), m = static_cast<int64_t>(feature.present()), seen = 0, before = 0, largest = 0; // times n m
   for (size_t i = 0; i < feature.values.size(); ++i) {
-    seen += cells[2 * i];
-    largest = std::max(largest, std::abs(static_cast<double>(before) / m - static_cast<double>(seen) / n));
-    seen += cells[2 * i + 1];
-    before = feature.upTo[i];
-    largest = std::max(largest, std::abs(static_cast<double>(before) / m - static_cast<double>(seen) / n));
+    seen += cells[2 * i] * m;
+    largest = std::max(largest, std::abs(before - seen));
+    seen += cells[2 * i + 1] * m;
+    before = static_cast<int64_t>(feature.upTo[i]) * n;
+    largest = std::max(largest, std::abs(before - seen));
   }
-  return largest;
+  return static_cast<double>(largest) / (static_cast<double>(n) * static_cast<double>(m));
 }
 
 } // namespace
@@ -33,8 +33,21 @@ double ksOf(const DriftFeature &feature, std::span<const uint32_t> cells, uint64
 DriftWindow::DriftWindow(std::shared_ptr<const DriftReference> given, uint64_t rows, double falseAlarms)
     : reference(std::move(given)), size(rows), share(falseAlarms / static_cast<double>(reference->features().size())), ksQuantile(kolmogorovQuantile(share * kKsShare)) {
   for (const DriftFeature &feature : reference->features()) {
-    counted.push_back({std::vector<uint32_t>(feature.cells())});
+    counted.push_back({.cells = std::vector<uint32_t>(feature.cells()), .pending = {}});
+    counted.back().pending.reserve(kPending);
   }
+}
+
+void DriftWindow::countPending(const DriftFeature &feature, Counts &counts) {
+  for (double value : counts.pending) {
+    if (std::isnan(value)) {
+      ++counts.missing;
+    } else {
+      ++counts.cells[feature.cellOf(value)];
+    }
+  }
+  counts.rows += counts.pending.size();
+  counts.pending.clear();
 }
 
 std::vector<DriftReport> DriftWindow::add(std::span<const SampledRows> ports) {
@@ -54,14 +67,12 @@ std::vector<DriftReport> DriftWindow::add(std::span<const SampledRows> ports) {
       const WatchedPort &port = reference->ports()[p];
       uint64_t bytes = ports[p].elements.size() / ports[p].rows;
       row.resize(port.features);
-      featuresOfRow(port, ports[p].elements.subspan(r * bytes, bytes), scratch, row.data());
+      featuresOfRow(port, ports[p].elements.subspan(r * bytes, bytes), row.data());
       for (size_t i = 0; i < port.features; ++i) {
         Counts &counts = counted[port.firstFeature + i];
-        ++counts.rows;
-        if (std::isnan(row[i])) {
-          ++counts.missing;
-        } else {
-          ++counts.cells[reference->features()[port.firstFeature + i].cellOf(row[i])];
+        counts.pending.push_back(row[i]);
+        if (counts.pending.size() == kPending) {
+          countPending(reference->features()[port.firstFeature + i], counts);
         }
       }
     }
@@ -75,6 +86,7 @@ std::vector<DriftReport> DriftWindow::add(std::span<const SampledRows> ports) {
 DriftReport DriftWindow::report() {
   DriftReport report = {.since = since, .until = std::chrono::system_clock::now(), .rows = count, .features = {}};
   for (size_t i = 0; i < counted.size(); ++i) {
+    countPending(reference->features()[i], counted[i]);
     FeatureDrift found = compare(reference->features()[i], counted[i]);
     report.isDrift = report.isDrift || found.isDrift;
     report.features.push_back(std::move(found));

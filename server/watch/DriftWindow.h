@@ -50,7 +50,10 @@ private:
   struct Counts {
     std::vector<uint32_t> cells;
     uint64_t rows = 0, missing = 0;
+    /// Values that are not in the cells yet: counted together, they find the feature's tables in the cache.
+    std::vector<double> pending;
   };
+  static void countPending(const DriftFeature &feature, Counts &counts);
   DriftReport report();
   FeatureDrift compare(const DriftFeature &feature, const Counts &counts);
   double psiQuantile(double tail, unsigned freedom);
@@ -63,7 +66,7 @@ private:
   std::vector<Counts> counted; ///< one for each feature
   std::map<std::pair<double, unsigned>, double> quantiles;
   double ksQuantile;
-  std::vector<double> scratch, row;
+  std::vector<double> row;
 };
 
 } // namespace tenon::server

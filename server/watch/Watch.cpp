@@ -72,13 +72,13 @@ void Watch::tick(Clock::time_point now) {
     tracer->tick(now);
   }
   if (ticks++ % kSlowly == 0) {
-    findVersions();
+    follow(models->all());
     judgeCanaries();
   }
 }
 
-void Watch::findVersions() {
-  for (const auto &[name, model] : models->all()) {
+void Watch::follow(const std::map<std::string, Model> &all) {
+  for (const auto &[name, model] : all) {
     for (const auto &[number, version] : model.versions) {
       if (!version->isKnown()) {
         continue;
@@ -101,9 +101,9 @@ void Watch::findVersions() {
       }
     }
   }
-  std::erase_if(versions, [this](const auto &each) {
-    std::map<std::string, Model>::const_iterator model = models->all().find(each.first.first);
-    return model == models->all().end() || !model->second.versions.contains(versionNumber(each.first.second).value_or(-1));
+  std::erase_if(versions, [&all](const auto &each) {
+    std::map<std::string, Model>::const_iterator model = all.find(each.first.first);
+    return model == all.end() || !model->second.versions.contains(versionNumber(each.first.second).value_or(-1));
   });
 }
 

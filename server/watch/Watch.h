@@ -57,6 +57,11 @@ public:
   void replied(const InferResult &result, uint64_t copyOutNanoseconds) override;
   void failed(const Job &job) override;
 
+  /// Watches what is there now of all models.
+  void follow(const std::map<std::string, Model> &all);
+  /// Gives the thread what was sampled, unless it still has what it was given.
+  void handOver();
+  bool isIdle() const { return !isBusy; }
   /// Called ten times a second.
   void tick(Clock::time_point now);
   /// Somebody changed the traffic of the model: rules may act again.
@@ -89,10 +94,8 @@ private:
   };
   using Versions = std::map<std::pair<std::string, std::string>, std::shared_ptr<WatchedVersion>, KeyLess>;
 
-  void findVersions();
   void readReference(const std::shared_ptr<WatchedVersion> &version, ModelPorts ports);
   void sample(const std::shared_ptr<WatchedVersion> &version, const Job &job, const InferResult &result);
-  void handOver();
   static std::vector<DriftReport> addToWindow(const Batch &batch, size_t request, size_t &piece);
   void take(const std::shared_ptr<WatchedVersion> &version, std::vector<DriftReport> reports, uint64_t collected);
   /// Calls `told` in the thread of the models.

@@ -24,6 +24,7 @@ from tritonclient.grpc import model_config_pb2
 from tritonclient.grpc import service_pb2 as messages
 from tritonclient.utils import InferenceServerException
 
+from receiver import Receiver
 from routes import TOKENS, routes
 from server import IMAGE, SOURCE, ImageTest, Server, ServingTest
 
@@ -53,6 +54,17 @@ class Clients(ImageTest):
         cls.server = Server(cls.folder / "models").__enter__()
         cls.addClassCleanup(cls.server.__exit__)
         cls.address = f"127.0.0.1:{cls.server.port}"
+
+    def test_traces(self):
+        """The metadata traceparent says which trace a call is in."""
+        trace, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+        with Receiver() as receiver, Server(self.folder / "models", "--otlp", receiver.url, "--trace-share", 0) as server, triton.InferenceServerClient(f"127.0.0.1:{server.port}") as client:
+            for value in [f"00-{trace}-{parent}-01", f"00-{'c' * 32}-{parent}-00", "nonsense"]:
+                self.check(client.infer("cnn", [image_input()], headers={"traceparent": value}))
+            server.wait_until(receiver.spans)
+            roots = [span for span in receiver.spans() if span["name"] == "infer"]
+            self.assertEqual([(trace, parent)], [(span["traceId"], span["parentSpanId"]) for span in roots])
+            receiver.check_trace(self, roots[0])
 
     def check(self, result):
         np.testing.assert_array_equal(self.expected, result.as_numpy("logits"))

@@ -1,12 +1,14 @@
-"""The five commands of docs/serving.md, as they stand there, from a model file to an answer."""
+"""The commands of docs/serving.md and docs/watching.md, as they stand there, from a model file to an answer, and to drift that is found."""
 
 import json
 import os
+import pathlib
 import re
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import unittest
 
 from server import CNN, SOURCE, TENON, ServingTest
@@ -14,32 +16,40 @@ from server import CNN, SOURCE, TENON, ServingTest
 PORT = "8000"
 
 
-def commands():
-    page = (SOURCE / "docs/serving.md").read_text()
-    return re.search(r"^```\n(mkdir.*?)^```$", page, re.M | re.S).group(1)
+def commands(page, first):
+    return re.search(rf"^```\n({first}.*?)^```$", (SOURCE / page).read_text(), re.M | re.S).group(1)
 
 
 class Guide(ServingTest):
     def test_five_commands(self):
-        script = commands()
+        script = commands("docs/serving.md", "mkdir")
         self.assertEqual(5, len(script.splitlines()), script)
-        folder = self.folder / "guide"
+        answer = self.run_until(script, "serving", b"]}]}")
+        self.assertEqual([1, 10], json.loads(answer[answer.index(b'{"model_name"'):])["outputs"][0]["shape"])
+
+    def test_drift(self):
+        said = self.run_until(commands("docs/watching.md", "python3"), "watching", b"}]}\n")
+        found = [each["feature"] for each in json.loads(said.splitlines()[-1])["features"] if each["drift"]]
+        self.assertIn("image.mean", found)
+
+    def run_until(self, script, name, end):
+        """What the commands print, up to `end`."""
+        folder = self.folder / name
         folder.mkdir()
         shutil.copy(CNN, folder / "fashion_cnn.onnx")
         # A free port, so that the test can run beside a server of somebody else.
         with socket.create_server(("127.0.0.1", 0)) as probe:
             port = str(probe.getsockname()[1])
-        environment = dict(os.environ, PATH=f"{TENON.parent}{os.pathsep}{os.environ['PATH']}")
+        environment = dict(os.environ, PATH=os.pathsep.join([str(TENON.parent), str(pathlib.Path(sys.executable).parent), os.environ["PATH"]]))
         shell = subprocess.Popen(["bash", "-ec", script.replace(PORT, port)], cwd=folder, env=environment, stdout=subprocess.PIPE, start_new_session=True)
         try:
             # The server keeps the pipe open, and the answer ends without a line's end.
             printed = b""
-            while not printed.endswith(b"]}]}"):
+            while not printed.endswith(end):
                 piece = os.read(shell.stdout.fileno(), 65536)
                 self.assertTrue(piece, printed)
                 printed += piece
-            answer = json.loads(printed[printed.index(b'{"model_name"'):])
-            self.assertEqual([1, 10], answer["outputs"][0]["shape"])
+            return printed
         finally:
             os.killpg(shell.pid, signal.SIGTERM)
             shell.communicate(timeout=30)  # the server has ended too: it held the pipe

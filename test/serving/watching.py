@@ -327,7 +327,7 @@ class Rules(Watching):
 class Traces(Watching):
     def ask(self, server, traceparent=None, status=200, data=(1, 2, 3, 4)):
         headers = {"traceparent": traceparent} if traceparent else {}
-        self.assertEqual(status, server.post("/v2/models/m/infer", {"inputs": [{"name": "x", "shape": [1, SIZE], "datatype": "FP32", "data": list(data)}]}, headers=headers)[0])
+        self.assertEqual(status, server.post("/v2/models/m/infer", {"inputs": [{"name": "x", "shape": [1, len(data)], "datatype": "FP32", "data": list(data)}]}, headers=headers)[0])
 
     def test_spans_of_callers_that_trace(self):
         with Receiver([503]) as receiver:
