@@ -27,6 +27,17 @@ import shared  # noqa: E402
 from server import SOURCE, TENON, Server, compile_cnn, request  # noqa: E402
 
 
+PAGE = SOURCE / "docs/registry-at-scale.md"
+SERVERS = None
+
+
+def setUpModule():
+    global SERVERS
+    if not shared.missing():
+        SERVERS = shared.Shared()
+        unittest.addModuleCleanup(SERVERS.close)
+
+
 class Contract:
     """Files a.txt and b.txt, and engines cnn.tenon and other.tenon, are in the folder of the class."""
 
@@ -214,8 +225,7 @@ class Shared(Contract, unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.servers = shared.Shared()
-        cls.addClassCleanup(cls.servers.close)
+        cls.servers = SERVERS
         cls.environment |= cls.servers.environment
 
     def setUp(self):
@@ -388,13 +398,22 @@ class Shared(Contract, unittest.TestCase):
     def test_rights(self):
         """A user of the database that may only read can look and serve, and no more."""
         self.push("data")
-        self.servers.postgres.sql(f"DROP ROLE IF EXISTS reader; CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA {self.name} TO reader; GRANT SELECT ON ALL TABLES IN SCHEMA {self.name} TO reader")
+        statements = re.search(r"^```\n(CREATE ROLE.*?)^```$", PAGE.read_text(), re.M | re.S).group(1)
+        self.servers.postgres.sql(re.sub(r"\btenon\b", self.name, statements))
         admin = self.get("token", "add", "root", "--role", "admin")["token"]
         self.registry = self.place(user="reader")
         self.get("show", "data", "-o", "out.txt", token=admin)
         for command in (("promote", "data:1", "live"), ("gc",), ("token", "add", "me", "--role", "admin")):
             self.refused("TN1013", *command, token=admin)
-        self.servers.postgres.sql(f"DROP OWNED BY reader; DROP ROLE reader")
+        self.servers.postgres.sql("DROP OWNED BY reader; DROP ROLE reader")
+
+    def test_page(self):
+        """The commands about tokens, as they stand in docs/registry-at-scale.md."""
+        script = re.search(r"^```\n(export TENON_REGISTRY_TOKEN.*?)^```$", PAGE.read_text(), re.M | re.S).group(1)
+        environment = dict(self.environment, PATH=f"{TENON.parent}{os.pathsep}{os.environ['PATH']}", TENON_REGISTRY=self.registry)
+        done = subprocess.run(["bash", "-ec", script], env=environment, capture_output=True, text=True, timeout=120)
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertIn("'ci' opens nothing any more", done.stdout)
 
 
 @unittest.skipIf(shared.missing(), shared.missing())
@@ -406,8 +425,7 @@ class Serving(unittest.TestCase):
         holder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(holder.cleanup)
         cls.folder = pathlib.Path(holder.name)
-        cls.servers = shared.Shared()
-        cls.addClassCleanup(cls.servers.close)
+        cls.servers = SERVERS
         changed = mock.patch.dict(os.environ, dict(cls.servers.environment, XDG_CACHE_HOME=str(cls.folder / "cache"), TENON_REGISTRY=cls.servers.postgres.url(cls.servers.query("serving"))))
         changed.start()
         cls.addClassCleanup(changed.stop)
@@ -459,7 +477,7 @@ class Serving(unittest.TestCase):
         with contextlib.ExitStack() as stack:
             servers = [stack.enter_context(Server("registry:cnn@live")) for _ in range(3)]
             port = shared.free_port()
-            settings = re.search(r"^```\n(defaults\n.*?)^```$", (SOURCE / "docs/registry-at-scale.md").read_text(), re.M | re.S).group(1).replace("bind :8000", f"bind 127.0.0.1:{port}")
+            settings = re.search(r"^```\n(defaults\n.*?)^```$", PAGE.read_text(), re.M | re.S).group(1).replace("bind :8000", f"bind 127.0.0.1:{port}")
             for address, server in zip(("10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"), servers):
                 settings = settings.replace(address, f"127.0.0.1:{server.port}")
             (self.folder / "haproxy.cfg").write_text(settings)
