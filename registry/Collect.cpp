@@ -83,7 +83,11 @@ Result<Collected> Registry::collect(std::optional<int64_t> keep, bool isDryRun) 
     TENON_TRY(collectFiles(true, collected)); // the transaction goes back, and nothing has happened
     return collected;
   }
+  int64_t connections = database->connectionsMade();
   TENON_TRY(finish(transaction));
+  if (database->connectionsMade() != connections) { // a push may have begun since the lock was lost
+    TENON_ASSIGN(lock, database->lockFiles(LockKind::Alone));
+  }
   TENON_TRY(collectFiles(false, collected));
   return collected;
 }

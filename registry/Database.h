@@ -54,6 +54,9 @@ public:
   /// Whether nobody told how the last commit ended. The next beginWriting returns only when that is settled.
   virtual bool isInDoubt() const { return false; }
 
+  /// How often it connected: a lock on the files goes with its connection.
+  virtual int64_t connectionsMade() const { return 1; }
+
   /// Whether the database itself finds damage in what it keeps, TN1001.
   virtual Status checkSound() = 0;
   /// TN1002 after the patience.

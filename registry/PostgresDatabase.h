@@ -32,6 +32,7 @@ public:
   Status commit() override;
   void rollback() override;
   bool isInDoubt() const override { return inDoubt; }
+  int64_t connectionsMade() const override { return connections; }
   Status checkSound() override { return Status::ok(); } // its own checksums tell it at each query
   Result<FilesLock> lockFiles(LockKind kind) override;
 

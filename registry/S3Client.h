@@ -6,7 +6,6 @@
 #include "support/Result.h"
 #include "support/web/WebClient.h"
 
-#include <functional>
 #include <string>
 #include <vector>
 

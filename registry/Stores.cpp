@@ -1,6 +1,7 @@
 #include "registry/Stores.h"
 
 #include "registry/BlobFolder.h"
+#include "registry/FolderLock.h"
 #include "registry/SqliteDatabase.h"
 #include "support/files/FileError.h"
 
@@ -45,7 +46,12 @@ bool isSharedRegistry(std::string_view where) {
 }
 
 std::string shownRegistry(const std::string &where) {
-  return isSharedRegistry(where) ? where.substr(0, where.find('?')) : where;
+  if (!isSharedRegistry(where)) {
+    return where;
+  }
+  std::string url = where.substr(0, where.find('?'));
+  size_t user = url.find("//") + 2, at = url.find('@'), colon = url.find(':', user);
+  return at != url.npos && colon < at ? url.erase(colon, at - colon) : url;
 }
 
 Result<Stores> openStores(const std::string &where, bool creates, std::chrono::milliseconds patience) {
@@ -60,8 +66,8 @@ Result<Stores> openFolder(const std::string &folder, bool creates, std::chrono::
     return present;
   }
   TENON_TRY(makeFolders(folder));
+  TENON_ASSIGN(FolderLock lock, FolderLock::take(folder + "/lock", LockKind::Alone, patience));
   TENON_ASSIGN(std::unique_ptr<SqliteDatabase> database, SqliteDatabase::open(folder, true, patience));
-  TENON_ASSIGN(FilesLock lock, database->lockFiles(LockKind::Alone));
   std::unique_ptr<BlobStore> blobs = std::make_unique<BlobFolder>(folder + "/blobs");
   TENON_ASSIGN(bool hasTables, database->hasTables());
   if (!hasTables) { // new, or left by a process that was killed here; else another one's, or made just now

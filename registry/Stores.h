@@ -22,7 +22,7 @@ struct Stores {
 
 /// Whether it names PostgreSQL rather than a folder.
 bool isSharedRegistry(std::string_view where);
-/// The place as messages tell it: without the query of a URL.
+/// The place as messages tell it: without the query of a URL, and without a password in it.
 std::string shownRegistry(const std::string &where);
 
 /// TN1001 where there is none, or one of another format; with `creates` one is made then.
