@@ -6,6 +6,7 @@ import subprocess
 
 TENON = pathlib.Path(os.environ["TENON_BUILD_DIR"]) / "bin/tenon"
 FIXTURES = pathlib.Path(os.environ["TENON_SOURCE_DIR"]) / "test/data/signing"
+MODEL = FIXTURES.with_name("signed-model")
 
 
 def openssl(*arguments, **more):

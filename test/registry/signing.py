@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import unittest
 
-from keys import FIXTURES, TENON, authority, openssl, pair
+from keys import FIXTURES, MODEL, TENON, authority, openssl, pair
 
 TYPE = "application/vnd.in-toto+json"
 
@@ -81,7 +81,7 @@ class Fixtures(SigningTest):
 
     def setUp(self):
         super().setUp()
-        shutil.copytree(FIXTURES / "model", self.folder / "model")
+        shutil.copytree(MODEL, self.folder / "model")
         shutil.copy(FIXTURES / "one.bin", self.folder)
 
     def check(self, model, signature, trusted):
