@@ -240,6 +240,9 @@ class Keys(SigningTest):
         self.get("sign", "model", "--key", "team.key.pem", "--certificate-chain", "alone.pem")
         self.assertIn("CN=Team", self.refused("TN1015", "verify", "model", "--trusted", "authority.pem"))
         self.get("verify", "model", "--trusted", "alone.pem")
+        # Whom the authority lets sign code, it does not let sign certificates.
+        self.get("sign", "model", "--key", "stranger.key.pem", "--certificate-chain", "stranger.pem", "--certificate-chain", "team.pem")
+        self.assertIn("CN=Stranger, which is not trusted", self.refused("TN1015", "verify", "model", "--trusted", "authority.pem"))
         # An authority's own certificate is for signing certificates.
         self.get("sign", "model", "--key", "authority.key.pem", "--certificate-chain", "authority.pem")
         self.assertIn("not meant for signing", self.refused("TN1015", "verify", "model", "--trusted", "authority.pem"))
