@@ -3,15 +3,13 @@
 
 #include "registry/Registry.h"
 
+#include "registry/signing/Bundle.h"
 #include "registry/signing/Files.h"
 
 #include <fmt/format.h>
 
 namespace tenon::registry {
 namespace {
-
-/// In the history, which is read whole: a chain of certificates takes some kilobytes.
-constexpr size_t kMostSignature = 64 << 10;
 
 /// TN1016 unless the bundle says that it is of the version's file.
 Status checkSubject(const signing::Manifest &manifest, const Version &version) {
@@ -27,7 +25,7 @@ Status noSignature(const Version &version) {
 }
 
 Status checkSignature(const std::string &bundle, const Version &version) {
-  if (bundle.size() > kMostSignature) {
+  if (bundle.size() > signing::kMostBytesOfOne) {
     return Status::error(ErrorId::SignatureWrong, fmt::format("the signature takes {} bytes, more than one of a file does", bundle.size()), "sign the version with `tenon registry sign`");
   }
   TENON_ASSIGN(signing::Verified described, signing::describeBundle(bundle));

@@ -9,8 +9,11 @@ the pairs, median and quartiles.
 """
 
 import argparse
+import atexit
+import os
 import pathlib
 import random
+import signal
 import socket
 import statistics
 import subprocess
@@ -36,7 +39,10 @@ class MlflowServer:
         port = free_port()
         command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--default-artifact-root", f"{folder}/artifacts", "--host", "127.0.0.1",
                    "--port", str(port), "--workers", "1"]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        # Without its executors of jobs, which have nothing to do with the registry.
+        environment = dict(os.environ, MLFLOW_SERVER_ENABLE_JOB_EXECUTION="false")
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment, start_new_session=True)
+        atexit.register(self.close)
         self.client = mlflow.MlflowClient(f"http://127.0.0.1:{port}", f"http://127.0.0.1:{port}")
         for _ in range(600):
             try:
@@ -47,11 +53,11 @@ class MlflowServer:
         for model in range(models):
             self.client.create_registered_model(name_of(model))
             for version in range(1, versions + 1):
-                self.client.create_model_version(name_of(model), f"{folder}/artifacts/{model}/{version}")
+                self.client.create_model_version(name_of(model), f"s3://models/{model}/{version}")  # nothing is stored
             self.client.set_registered_model_alias(name_of(model), "production", str(versions))
 
     def list(self, name):
-        assert len(self.client.search_registered_models(filter_string=None, max_results=100)) > 0
+        assert len(self.client.search_registered_models(max_results=100)) > 0
 
     def resolve(self, name):
         self.client.get_model_version_by_alias(name, "production")
@@ -60,8 +66,9 @@ class MlflowServer:
         self.client.set_registered_model_alias(name, "production", str(version))
 
     def close(self):
-        self.process.terminate()
-        self.process.wait(30)
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGTERM)
+            self.process.wait(30)
 
 
 class Resident:

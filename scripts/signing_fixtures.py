@@ -1,4 +1,4 @@
-"""Makes test/data/signing: a small model, and signatures of it by PyPI's model-signing, for the test that verifies them without it.
+"""Makes test/data/signed-model, and test/data/signing: signatures of it by PyPI's model-signing, for the test that verifies them without it.
 
     .venv-signing/bin/python scripts/signing_fixtures.py
 
@@ -18,6 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from model_signing import hashing, signing, verifying
 
 FOLDER = pathlib.Path(__file__).resolve().parents[1] / "test/data/signing"
+MODEL = FOLDER.with_name("signed-model")
 CURVES = {"256": ec.SECP256R1(), "384": ec.SECP384R1(), "521": ec.SECP521R1()}
 LONG_AGO, LONG_AHEAD = datetime.datetime(2020, 1, 1), datetime.datetime(2120, 1, 1)
 
@@ -39,13 +40,15 @@ def certificate(name, key, issuer=None, issuer_key=None, until=LONG_AHEAD, purpo
 
 
 def make_model():
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    (FOLDER / "model/more files").mkdir(parents=True)
-    (FOLDER / "model/config.json").write_text('{"layers": 2}\n')
-    (FOLDER / "model/config.d").write_text("sorts before a folder of its beginning, and behind it by parts\n")
-    (FOLDER / "model/config").mkdir()
-    (FOLDER / "model/config/a").write_bytes(b"")
-    (FOLDER / "model/more files/größe.bin").write_bytes(bytes(range(256)))
+    for folder in (FOLDER, MODEL):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+    (MODEL / "config.json").write_text('{"layers": 2}\n')
+    (MODEL / "config.d").write_text("sorts before a folder of its beginning, and behind it by parts\n")
+    (MODEL / "config").mkdir()
+    (MODEL / "config/a").write_bytes(b"")
+    (MODEL / "more files").mkdir()
+    (MODEL / "more files/größe.bin").write_bytes(bytes(range(256)))
     (FOLDER / "one.bin").write_bytes(b"a model of one file\n")
 
 
@@ -77,19 +80,19 @@ def main():
             else:
                 signer.use_elliptic_key_signer(private_key=root / f"{configuration}.pem")
             signer.set_hashing_config(hashed or hashing.Config())
-            signer.sign(FOLDER / model, FOLDER / f"{name}.sig")
+            signer.sign(model, FOLDER / f"{name}.sig")
 
         for bits in CURVES:
-            sign(f"folder-{bits}", "model", bits)
-        sign("file-256", "one.bin", "256")
-        sign("file-certificate", "one.bin", None, "certificate")
+            sign(f"folder-{bits}", MODEL, bits)
+        sign("file-256", FOLDER / "one.bin", "256")
+        sign("file-certificate", FOLDER / "one.bin", None, "certificate")
         for kind in leaves:
-            sign(kind, "model", None, kind)
-        sign("parts", "model", "256", hashed=hashing.Config().use_shard_serialization(shard_size=100))
-        sign("blake2b", "model", "256", hashed=hashing.Config().use_file_serialization(hashing_algorithm="blake2"))
-        sign("blake3", "model", "256", hashed=hashing.Config().use_file_serialization(hashing_algorithm="blake3"))
+            sign(kind, MODEL, None, kind)
+        sign("parts", MODEL, "256", hashed=hashing.Config().use_shard_serialization(shard_size=100))
+        sign("blake2b", MODEL, "256", hashed=hashing.Config().use_file_serialization(hashing_algorithm="blake2"))
+        sign("blake3", MODEL, "256", hashed=hashing.Config().use_file_serialization(hashing_algorithm="blake3"))
         for kind in ("certificate", "expired"):
-            verifying.Config().use_certificate_verifier(certificate_chain=[FOLDER / "authority.pem"]).verify(FOLDER / "model", FOLDER / f"{kind}.sig")
+            verifying.Config().use_certificate_verifier(certificate_chain=[FOLDER / "authority.pem"]).verify(MODEL, FOLDER / f"{kind}.sig")
 
 
 if __name__ == "__main__":

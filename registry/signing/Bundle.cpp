@@ -12,8 +12,6 @@ namespace {
 
 constexpr const char *kMediaType = "application/vnd.dev.sigstore.bundle.v0.3+json";
 constexpr const char *kPayloadType = "application/vnd.in-toto+json";
-/// 100,000 files and more.
-constexpr uint64_t kMostBytes = uint64_t(32) << 20;
 constexpr size_t kMostCertificates = 16;
 constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -109,13 +107,13 @@ std::string formatBundle(const Bundle &bundle) {
   return Json({{"mediaType", kMediaType}, {"verificationMaterial", material}, {"dsseEnvelope", envelope}}).dump();
 }
 
-Result<std::string> readBundle(const std::string &path) {
+Result<std::string> readBundle(const std::string &path, uint64_t most) {
   Result<FileReader> file = FileReader::open(path);
   if (!file.isOk() && file.status().id() == ErrorId::FileNotFound) {
     return Status::error(ErrorId::SignatureMissing, fmt::format("there is no signature '{}'", path), "`tenon sign` makes one");
   }
   TENON_TRY(file.takeStatus());
-  if (file->size() > kMostBytes) {
+  if (file->size() > most) {
     return bad(fmt::format("'{}' is larger than any signature", path));
   }
   std::string text(file->size(), '\0');

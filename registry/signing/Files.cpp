@@ -140,7 +140,15 @@ std::string listOf(const char *what, const std::vector<std::string> &names) {
   return fmt::format("{} {}{}", what, fmt::join(texts, ", "), names.size() > kMostShown ? fmt::format(" and {} more", names.size() - kMostShown) : "");
 }
 
+Status differs(const std::string &path, std::string_view how) {
+  return Status::error(ErrorId::SignatureWrong, fmt::format("'{}' is not what was signed; {}", path, how), "take the model from where it comes from again, or have it signed as it is now");
+}
+
 Status describeDifference(const std::string &path, std::map<std::string, std::string> wanted, const std::vector<Resource> &present) {
+  bool isOne = present.size() == 1 && wanted.size() == 1 && present.front().name == kOnlyFile && wanted.contains(kOnlyFile);
+  if (isOne && wanted[kOnlyFile] != present.front().digest) {
+    return differs(path, "its bytes were changed");
+  }
   std::vector<std::string> changed, added, gone, texts;
   for (const Resource &resource : present) {
     std::map<std::string, std::string>::iterator found = wanted.find(resource.name);
@@ -161,9 +169,7 @@ Status describeDifference(const std::string &path, std::map<std::string, std::st
       texts.push_back(listOf(what, names));
     }
   }
-  return texts.empty() ? Status::ok()
-                       : Status::error(ErrorId::SignatureWrong, fmt::format("'{}' is not what was signed; {}", path, fmt::join(texts, "; ")),
-                                       "take the model from where it comes from again, or have it signed as it is now");
+  return texts.empty() ? Status::ok() : differs(path, fmt::format("{}", fmt::join(texts, "; ")));
 }
 
 } // namespace

@@ -28,7 +28,8 @@ Status parseStrictly(std::string_view text, std::string_view what, Json &value) 
     return problem.empty(); // nothing more is kept of what is refused
   };
   value = Json::parse(text, look, false);
-  if (problem.empty() && (value.is_discarded() || !value.is_object())) {
+  bool hasMark = text.starts_with("\xef\xbb\xbf"); // of the byte order, which the grammar has not
+  if (problem.empty() && (hasMark || value.is_discarded() || !value.is_object())) {
     problem = "is no JSON object";
   }
   return problem.empty() ? Status::ok() : Status::error(ErrorId::SignatureWrong, fmt::format("{} {}", what, problem), "sign the model again with `tenon sign`");

@@ -116,7 +116,7 @@ Result<Verified> Trust::verify(std::string_view text) const {
     }
   }
   std::string encoded = encodedForSignature(bundle.payload), encoded02;
-  Result<Manifest> manifest = parseStatement(bundle.payload);
+  Result<Manifest> manifest = parseStatement(bundle.payload); // told to nobody before its signature is verified
   bool mayBeOld = manifest.isOk() && manifest->isOfVersion02;
   for (EVP_PKEY *key : keys) {
     const char *hash = key ? hashOfKey(key) : nullptr;

@@ -150,7 +150,7 @@ Status LoadedModel::open(Descriptor file, const std::string &sha256, bool isOnGp
     at += static_cast<uint64_t>(bytes);
   }
   if (!sha256.empty() && registry::sha256Of({reinterpret_cast<const char *>(image.data()), image.size()}) != sha256) {
-    return Status::error(ErrorId::SignatureWrong, "the engine's bytes are not those that were signed or stored", "bring back the file that was, or have this one signed");
+    return Status::error(ErrorId::SignatureWrong, "the engine's bytes are not those that were signed", "bring back the file that was, or have this one signed");
   }
   tenon_engine *opened = nullptr;
   // Of an empty file the address is null, which would be an error of ours.

@@ -9,6 +9,7 @@ import os
 import pathlib
 import pickle
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -215,6 +216,7 @@ EXAMPLES = {
     "TN1010": "tenon registry push cnn model.pkl --registry store",
     "TN1011": "tenon registry verify --registry altered", "TN1012": "tenon registry rollback notes@live --registry store",
     "TN1013": "tenon registry list --registry postgresql://127.0.0.1:1/models", "TN1014": "tenon registry list --registry guarded",
+    "TN1015": "tenon verify signed.bin --trusted other.pem", "TN1016": "tenon verify changed.bin --trusted public.pem", "TN1017": "tenon sign signed.bin --key public.pem",
     "TN0901": "tenon run wide.onnx --shape x:[1..2000000000]x1000000 --batch 2000000000",
 }
 
@@ -251,6 +253,10 @@ class Runs:
         np.save(self.folder / "doubles.npy", np.zeros((1, 1, 28, 28)))
 
         self.fill_registries()
+        signed = SOURCE / "test/data/signing"
+        for name, source in (("signed.bin", "one.bin"), ("signed.bin.sig", "file-256.sig"), ("changed.bin.sig", "file-256.sig"), ("public.pem", "public-256.pem"), ("other.pem", "public-384.pem")):
+            shutil.copy(signed / source, self.folder / name)
+        (self.folder / "changed.bin").write_bytes(b"another model of one file\n")
 
     def fill_registries(self):
         """`store` has versions, an alias and a damaged file; somebody wrote to the database of `altered`."""

@@ -276,6 +276,10 @@ class Help(Manners):
         pictures = np.random.default_rng(0).standard_normal((5, 3, 8, 8)).astype(np.float32)
         np.savez(self.folder / "test.npz", image=pictures, labels=np.arange(5) % 4)
         np.savez(self.folder / "calib.npz", image=pictures)
+        (self.folder / "folder").mkdir()
+        (self.folder / "folder/weights.bin").write_bytes(b"weights")
+        for command in ("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout key.pem -out chain.pem -subj /CN=Team", "ec -in key.pem -pubout -out public.pem"):
+            subprocess.run(["openssl", *command.split()], check=True, capture_output=True, cwd=self.folder)
         environment = dict(self.environment, PATH=f"{TENON.parent}:/usr/bin:/bin")
         for verb in re.findall(r"^  (\w+)  ", self.succeed("--help").stdout.split("Subcommands:")[1], re.M):
             examples = self.succeed(verb, "--help").stdout.split("Example:\n")[1].strip().splitlines()

@@ -154,14 +154,15 @@ class Serving(VersionTest):
         self.done("sign", models / "others.tenon", "--key", "other.pem")
         shutil.copy(self.folder / "near.tenon", models / "swapped.tenon")
         with Server(models, "--require-signature", self.folder / "mine.pub.pem", waits=False) as server:
-            server.wait_until(lambda: "is ready" in "".join(server.log) and len(server.log) >= 5)
+            server.wait_until(lambda: 2 == sum("is ready" in line for line in server.log) and "TN1016" in "".join(server.log))
             reasons = self.reasons(server)
             self.assertEqual("", reasons["signed"])
             self.assertIn("TN1015", reasons["unsigned"])
             self.assertIn("TN1016", reasons["swapped"])
             self.assertIn("TN1015", reasons["others"])
             self.assertEqual(200, server.infer("signed")[0])
-            self.assertEqual((200, "2"), (server.infer("triton")[0], server.infer("triton")[1]["model_version"]))
+            status, value = server.infer("triton")
+            self.assertEqual((200, "2"), (status, value.get("model_version")), value)
             for name in ("unsigned", "swapped", "others"):
                 self.assertNotEqual(200, server.infer(name)[0], name)
             self.assertNotEqual(200, server.post("/v2/models/triton/versions/1/infer", {})[0])
@@ -228,7 +229,7 @@ class Inputs(VersionTest):
         direct = self.done("accuracy", "cnn.tenon", "--data", "test.npz", "--metric", "top1")
         for data in (("--data", "registry:test"), ("--data=registry:test:1",)):
             named = self.done("accuracy", "registry:cnn@live", *data, "--metric", "top1", f"--registry={self.registry}")
-            self.assertEqual(direct["models"][0]["value"] if "models" in direct else None, named["models"][0]["value"] if "models" in named else None)
+            self.assertEqual(*(row["metrics"][0]["models"][0]["value"] for row in (direct, named)))
 
     def test_bad_references(self):
         for reference, code in (("registry:nothing", "TN1003"), ("registry:cnn@nowhere", "TN1003"), ("registry:cnn:7", "TN1003"), ("registry:../x", "TN1004"), ("registry:", "TN1004")):
@@ -242,7 +243,7 @@ class Inputs(VersionTest):
         self.get("promote", "cnn:1", "live")
         self.get("gc", "--keep", "0")
         self.refused("TN1003", "run", "registry:cnn:2")
-        self.assertEqual("TN1003", json.loads(self.tool("run", "registry:nothing", "--registry", self.registry, "--json").stdout)["error"]["code"])
+        self.assertEqual("TN1003", json.loads(self.tool("run", "registry:nothing", "--registry", self.registry, "--json").stdout)["code"])
 
 
 if __name__ == "__main__":

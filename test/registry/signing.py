@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import unittest
 
-from keys import FIXTURES, TENON, authority, openssl, pair
+from keys import FIXTURES, MODEL, TENON, authority, openssl, pair
 
 TYPE = "application/vnd.in-toto+json"
 
@@ -81,7 +81,7 @@ class Fixtures(SigningTest):
 
     def setUp(self):
         super().setUp()
-        shutil.copytree(FIXTURES / "model", self.folder / "model")
+        shutil.copytree(MODEL, self.folder / "model")
         shutil.copy(FIXTURES / "one.bin", self.folder)
 
     def check(self, model, signature, trusted):
@@ -240,6 +240,9 @@ class Keys(SigningTest):
         self.get("sign", "model", "--key", "team.key.pem", "--certificate-chain", "alone.pem")
         self.assertIn("CN=Team", self.refused("TN1015", "verify", "model", "--trusted", "authority.pem"))
         self.get("verify", "model", "--trusted", "alone.pem")
+        # Whom the authority lets sign code, it does not let sign certificates.
+        self.get("sign", "model", "--key", "stranger.key.pem", "--certificate-chain", "stranger.pem", "--certificate-chain", "team.pem")
+        self.assertIn("CN=Stranger, which is not trusted", self.refused("TN1015", "verify", "model", "--trusted", "authority.pem"))
         # An authority's own certificate is for signing certificates.
         self.get("sign", "model", "--key", "authority.key.pem", "--certificate-chain", "authority.pem")
         self.assertIn("not meant for signing", self.refused("TN1015", "verify", "model", "--trusted", "authority.pem"))

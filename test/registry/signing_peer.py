@@ -9,7 +9,7 @@ import unittest
 
 from model_signing import hashing, signing, verifying
 
-from keys import FIXTURES, TENON, authority, pair
+from keys import FIXTURES, MODEL, TENON, authority, pair
 
 CURVES = ("prime256v1", "secp384r1", "secp521r1")
 MODELS = ("model", "one.bin")
@@ -21,7 +21,7 @@ class Peer(unittest.TestCase):
         holder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(holder.cleanup)
         cls.folder = pathlib.Path(holder.name)
-        shutil.copytree(FIXTURES / "model", cls.folder / "model")
+        shutil.copytree(MODEL, cls.folder / "model")
         shutil.copy(FIXTURES / "one.bin", cls.folder)
         for curve in CURVES:
             pair(cls.folder / curve, curve)
@@ -72,7 +72,7 @@ class Peer(unittest.TestCase):
         for model in MODELS:
             for name, way in ways.items():
                 signers = [(signing.Config().use_elliptic_key_signer(private_key=self.folder / f"{curve}.pem"), f"--trusted={curve}.pub.pem") for curve in CURVES]
-                signers.append((signing.Config().use_certificate_signer(private_key=self.folder / "team.key.pem", signing_certificate=self.folder / "team.pem", certificate_chain=[]), "--trusted=authority.pem"))
+                signers.append((signing.Config().use_certificate_signer(private_key=self.folder / "team.key.pem", signing_certificate=self.folder / "team.pem", certificate_chain=[self.folder / "authority.pem"]), "--trusted=authority.pem"))
                 for signer, trusted in signers:
                     with self.subTest(model=model, way=name, trusted=trusted):
                         signer.set_hashing_config(way()).sign(self.folder / model, self.folder / "theirs.sig")
