@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Many small compiles as steps of one pipeline, by the local pool and by Ray in turn: seconds, and the ratio of their rates.
 
-    scripts/pipeline_executors.py [--steps 200] [--rounds 3] [--jobs 2]
+    scripts/pipeline_executors.py [--steps 200] [--rounds 3] [--jobs 2] [--running]
 
 Runs in a Python with the package tenon, onnx and ray; both ways compile the same models without the compile cache, each into a work folder of its
-own. A run with Ray also starts and ends its processes, which a cluster that is there does not need: hence also the time between the steps' ends.
+own. A run with Ray also starts and ends its processes, which a cluster that is there does not need: --running starts it before the first round.
 """
 
 import argparse
+import os
 import pathlib
 import shutil
 import statistics
@@ -48,12 +49,22 @@ def measure(folder, names, jobs, executor):
     return whole, ends[-1] - ends[0]
 
 
+def start_ray(jobs):
+    import ray
+
+    os.environ["PYTHONPATH"] = str(pathlib.Path(pipeline.__file__).parents[2])  # which its workers inherit
+    ray.init(num_cpus=jobs, include_dashboard=False, log_to_driver=False, logging_level="ERROR", _system_config={"worker_niceness": 0})
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--running", action="store_true", help="Ray runs already, as a cluster does")
     given = parser.parse_args()
+    if given.running:
+        start_ray(given.jobs)
     ratios = {"whole run": [], "from the first end to the last": []}
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)

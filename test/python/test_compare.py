@@ -193,9 +193,12 @@ class Models(unittest.TestCase):
         self.assertRaises(tenon.UsageError, _source._values, np.random.default_rng(1), "bf16", [2])
 
     def test_models_that_are_none(self):
-        for model, text in (("make_nothing", "gives no module"), ("make_what", "has no function make_what")):
+        with self.assertRaisesRegex(tenon.UsageError, "gives no module"):
+            self.compared("make_nothing")
+        # The same errors without a process, which has to import torch.
+        for function, text in (("make_nothing", "gives no module"), ("make_what", "has no function make_what")):
             with self.assertRaisesRegex(tenon.UsageError, text):
-                self.compared(model)
+                _source.load(f"{self.path}:{function}")
         for model, text in (("model.txt", "no model to compare"), ("no.onnx", "there is no file")):
             with self.assertRaisesRegex(tenon.UsageError, text):
                 self.compared(model)
