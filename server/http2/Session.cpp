@@ -32,6 +32,8 @@ constexpr size_t kMostContinuations = 8;
 constexpr size_t kMostSettings = 32;
 /// Frames of replies: fewer and larger ones cost less, where the client takes them.
 constexpr size_t kMostFrame = 256 << 10;
+/// Of a connection's memory for what it writes, while it has nothing to write.
+constexpr size_t kMostKept = 8 << 10;
 /// Smaller pieces are copied rather than written from where they lie.
 constexpr size_t kLeastUncopied = 4 << 10;
 
@@ -69,6 +71,16 @@ void Outgoing::append(Bytes bytes, std::shared_ptr<const void> owner) {
   total += bytes.size();
   parts.push_back({0, bytes.size(), bytes});
   owners.push_back(std::move(owner));
+}
+
+void Outgoing::clear() {
+  if (texts.capacity() > kMostKept) {
+    texts = std::string();
+  }
+  texts.clear();
+  parts.clear();
+  owners.clear();
+  total = 0;
 }
 
 std::vector<Bytes> Outgoing::spans() const {
@@ -334,8 +346,8 @@ bool Session::receive(std::string_view bytes) {
   return true;
 }
 
-Outgoing Session::collect(uint64_t most) {
-  Outgoing out;
+void Session::collect(uint64_t most, Outgoing &out) {
+  out.clear();
   outgoing = &out;
   mostOutgoing = most;
   while (out.size() < most) {
@@ -347,7 +359,6 @@ Outgoing Session::collect(uint64_t most) {
     out.append(textOf(data, static_cast<size_t>(bytes)));
   }
   outgoing = nullptr;
-  return out;
 }
 
 bool Session::isOver() const { return nghttp2_session_want_read(native) == 0 && nghttp2_session_want_write(native) == 0; }
