@@ -6,7 +6,7 @@
 #include "server/http2/Session.h"
 #include "server/protocol/InferRequest.h"
 
-#include <deque>
+#include <list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -18,7 +18,7 @@ struct GrpcInferRequest {
   std::string model, version;
   InferRequest request;
   /// Elements that came as numbers, which `request` refers to.
-  std::deque<std::string> numbers;
+  std::list<std::string> numbers; // where it is empty, it costs nothing
   uint64_t numberBytes = 0;
 };
 

@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include <deque>
+#include <list>
 #include <new>
 #include <optional>
 
@@ -102,7 +102,7 @@ private:
     Inference(Front &front, std::string text) : share(front), message(std::move(text)) {}
     BodyShare share;
     std::string message;
-    std::deque<std::string> numbers;
+    std::list<std::string> numbers;
     std::string id;
     std::shared_ptr<Job> job;
     std::optional<std::vector<Piece>> reply; ///< waits for those before it
@@ -353,7 +353,10 @@ private:
 
   // Replies.
 
-  HeaderFields replyFields() const { return {{":status", "200"}, {"content-type", "application/grpc"}, {"grpc-accept-encoding", "identity,deflate,gzip"}}; }
+  static const HeaderFields &replyFields() {
+    static const HeaderFields fields = {{":status", "200"}, {"content-type", "application/grpc"}, {"grpc-accept-encoding", "identity,deflate,gzip"}};
+    return fields;
+  }
 
   void respond() { stream.respond(replyFields(), false); }
 
@@ -382,7 +385,7 @@ private:
   BodyShare incoming{front}; ///< the message that is not whole
   bool hasMessage = false, isWhole = false, isOver = false;
   std::shared_ptr<Inference> unary;
-  std::deque<std::shared_ptr<Inference>> inferences; ///< in the order in which they came
+  std::list<std::shared_ptr<Inference>> inferences; ///< in the order in which they came
   std::optional<Health> watched;
   /// Expires with this.
   std::shared_ptr<GrpcCall *> self = std::make_shared<GrpcCall *>(this);

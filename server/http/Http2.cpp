@@ -68,8 +68,9 @@ private:
 
   static asio::awaitable<void> write(std::shared_ptr<Http2Connection> self) {
     Error error;
+    Outgoing out;
     while (!error) {
-      Outgoing out = self->session.collect(kMostWritten);
+      self->session.collect(kMostWritten, out);
       if (!out.isEmpty()) {
         std::vector<asio::const_buffer> parts;
         for (Bytes span : out.spans()) {

@@ -32,8 +32,6 @@ constexpr size_t kMostContinuations = 8;
 constexpr size_t kMostSettings = 32;
 /// Frames of replies: fewer and larger ones cost less, where the client takes them.
 constexpr size_t kMostFrame = 256 << 10;
-/// Smaller pieces are copied rather than written from where they lie.
-constexpr size_t kLeastUncopied = 4 << 10;
 
 std::vector<nghttp2_nv> nativeFields(const HeaderFields &fields) {
   std::vector<nghttp2_nv> natives;
@@ -47,37 +45,6 @@ std::vector<nghttp2_nv> nativeFields(const HeaderFields &fields) {
 std::string_view textOf(const uint8_t *data, size_t size) { return {reinterpret_cast<const char *>(data), size}; }
 
 } // namespace
-
-void Outgoing::append(std::string_view text) {
-  if (text.empty()) {
-    return;
-  }
-  total += text.size();
-  if (!parts.empty() && parts.back().bytes.empty()) {
-    parts.back().size += text.size();
-  } else {
-    parts.push_back({texts.size(), text.size(), {}});
-  }
-  texts += text;
-}
-
-void Outgoing::append(Bytes bytes, std::shared_ptr<const void> owner) {
-  if (bytes.size() < kLeastUncopied) {
-    append(std::string_view(reinterpret_cast<const char *>(bytes.data()), bytes.size()));
-    return;
-  }
-  total += bytes.size();
-  parts.push_back({0, bytes.size(), bytes});
-  owners.push_back(std::move(owner));
-}
-
-std::vector<Bytes> Outgoing::spans() const {
-  std::vector<Bytes> spans;
-  for (const Part &part : parts) {
-    spans.push_back(part.bytes.empty() ? std::as_bytes(std::span(texts)).subspan(part.offset, part.size) : part.bytes);
-  }
-  return spans;
-}
 
 std::string Stream::field(std::string_view name) const {
   std::string joined;
@@ -334,8 +301,8 @@ bool Session::receive(std::string_view bytes) {
   return true;
 }
 
-Outgoing Session::collect(uint64_t most) {
-  Outgoing out;
+void Session::collect(uint64_t most, Outgoing &out) {
+  out.clear();
   outgoing = &out;
   mostOutgoing = most;
   while (out.size() < most) {
@@ -347,7 +314,6 @@ Outgoing Session::collect(uint64_t most) {
     out.append(textOf(data, static_cast<size_t>(bytes)));
   }
   outgoing = nullptr;
-  return out;
 }
 
 bool Session::isOver() const { return nghttp2_session_want_read(native) == 0 && nghttp2_session_want_write(native) == 0; }

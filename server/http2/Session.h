@@ -7,7 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <functional>
 #include <map>
 #include <memory>
@@ -36,6 +36,8 @@ class Outgoing {
 public:
   void append(std::string_view text);
   void append(Bytes bytes, std::shared_ptr<const void> owner);
+  /// Keeps its memory for what comes next, as far as that is little.
+  void clear();
   bool isEmpty() const { return total == 0; }
   uint64_t size() const { return total; }
   /// The spans live as long as this, unchanged.
@@ -83,7 +85,7 @@ private:
   size_t headerBytes = 0;
   bool headerCut = false;
   bool responded = false, finished = false, requestEnded = false, isDeferred = false;
-  std::deque<Piece> pieces;
+  std::list<Piece> pieces;
   size_t firstTaken = 0; ///< bytes of the first piece that are sent
   uint64_t pending = 0;
   HeaderFields trailers;
@@ -117,8 +119,8 @@ public:
 
   /// False when the client broke the protocol or its bounds: what `collect` still gives is written, then the connection ends.
   bool receive(std::string_view bytes);
-  /// What is to be written now, some `most` bytes.
-  Outgoing collect(uint64_t most);
+  /// Makes `out` what is to be written now, some `most` bytes.
+  void collect(uint64_t most, Outgoing &out);
   /// Nothing is to be read or written any more.
   bool isOver() const;
   size_t streamCount() const { return streams.size(); }

@@ -31,7 +31,7 @@ template <typename Function> Function entry(const char *name) {
 } // namespace
 
 HostedModel::HostedModel(const std::string &folder, const std::string &config, size_t count, TRITONSERVER_InstanceGroupKind kind, bool isCompleted) {
-  model = {"m", folder, 1, config, isCompleted, nullptr};
+  model = {folder, 1, config, isCompleted, nullptr};
   problem = textOf(ENTRY(TRITONBACKEND_Initialize)(nullptr));
   if (!problem.empty()) {
     return;
@@ -109,10 +109,6 @@ TRITONSERVER_Error *TRITONSERVER_MessageDelete(TRITONSERVER_Message *message) {
 TRITONSERVER_Error *TRITONBACKEND_ApiVersion(uint32_t *major, uint32_t *minor) {
   *major = tenon::test::hostMajor;
   *minor = 19;
-  return nullptr;
-}
-TRITONSERVER_Error *TRITONBACKEND_ModelName(TRITONBACKEND_Model *model, const char **name) {
-  *name = model->name.c_str();
   return nullptr;
 }
 TRITONSERVER_Error *TRITONBACKEND_ModelVersion(TRITONBACKEND_Model *model, uint64_t *version) {

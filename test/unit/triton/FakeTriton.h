@@ -22,7 +22,6 @@ struct TRITONSERVER_Message {
   std::string text;
 };
 struct TRITONBACKEND_Model {
-  std::string name;
   std::string folder;
   uint64_t version = 1;
   std::string config;
