@@ -28,23 +28,6 @@ constexpr int64_t kLeastLength = 16;
 
 using Tensors = std::vector<Tensor>;
 
-double usualTolerance(DType dtype) {
-  switch (dtype) {
-  case DType::F64:
-    return 1e-10;
-  case DType::F32:
-    return 1e-4;
-  case DType::F16:
-    return 2.5e-3;
-  case DType::BF16:
-  case DType::F8E4M3FN:
-  case DType::F8E5M2:
-    return 2e-2;
-  default:
-    return 0;
-  }
-}
-
 Status refused(std::string_view why) { return Status::error(ErrorId::NotBatchable, why); }
 
 class Proof {
@@ -350,18 +333,6 @@ private:
     return largest;
   }
 
-  /// An output is no more exact than what it was computed from.
-  double toleranceOf(DType output) const {
-    if (!isFloating(output) || wish.tolerance > 0) {
-      return isFloating(output) ? wish.tolerance : 0;
-    }
-    double largest = usualTolerance(output);
-    for (DType dtype : record.dtypes) {
-      largest = std::max(largest, usualTolerance(dtype));
-    }
-    return largest;
-  }
-
   Status compareRow(const Tensors &alone, const Tensors &stacked, size_t r, size_t size, const std::vector<double> &magnitudes, bool isPadded) {
     for (size_t o = 0; o < alone.size(); ++o) {
       const std::string &name = ports.outputs[o].name;
@@ -373,7 +344,7 @@ private:
       if (!difference.isAny) {
         continue;
       }
-      double tolerance = toleranceOf(row.dtype);
+      double tolerance = isFloating(row.dtype) ? (wish.tolerance > 0 ? wish.tolerance : usualTolerance(row.dtype, record)) : 0;
       double relative = difference.largest == 0 ? 0 : difference.largest / std::max(magnitudes[o], 1e-300);
       if (!(relative <= tolerance)) {
         return refused(fmt::format("output '{}' of a row changes by {:.3g} when {} rows are {} (its largest value is {:.3g}, allowed is {:.3g} of that)", name, difference.largest, size,

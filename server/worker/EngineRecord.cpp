@@ -46,6 +46,23 @@ bool readPorts(const Json &graph, const char *key, std::vector<ModelPort> &ports
   return true;
 }
 
+double toleranceOf(DType dtype) {
+  switch (dtype) {
+  case DType::F64:
+    return 1e-10;
+  case DType::F32:
+    return 1e-4;
+  case DType::F16:
+    return 2.5e-3;
+  case DType::BF16:
+  case DType::F8E4M3FN:
+  case DType::F8E5M2:
+    return 2e-2;
+  default:
+    return 0;
+  }
+}
+
 } // namespace
 
 EngineRecord readRecord(const tenon_engine *engine, ModelPorts &ports) {
@@ -81,6 +98,14 @@ EngineRecord readRecord(const tenon_engine *engine, ModelPorts &ports) {
     }
   }
   return record;
+}
+
+double usualTolerance(DType output, const EngineRecord &record) {
+  double largest = toleranceOf(output);
+  for (DType dtype : record.dtypes) {
+    largest = std::max(largest, toleranceOf(dtype));
+  }
+  return largest;
 }
 
 } // namespace tenon::server

@@ -27,4 +27,8 @@ struct EngineRecord {
 /// that does not fit its ports, dims stay empty, and there are no symbols and types.
 EngineRecord readRecord(const tenon_engine *engine, ModelPorts &ports);
 
+/// How far a floating output may differ between two orders of sums, as a share of its largest value: by its type, and by the coarsest
+/// that the engine computes in, since an output is no more exact than what it was computed from. 0 for other types.
+double usualTolerance(DType output, const EngineRecord &record);
+
 } // namespace tenon::server

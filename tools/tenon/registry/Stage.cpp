@@ -67,9 +67,9 @@ Status StagedVersions::replace(std::vector<std::string> &arguments) {
     TENON_ASSIGN(registry::Reference reference, registry::parseReference(std::string_view(arguments[i]).substr(begin + kScheme.size())));
     if (!registry) {
       TENON_ASSIGN(registry, openRegistry(flagsIn(arguments)));
-      TENON_ASSIGN(folder, ScratchFolder::create(registry->path(), "use"));
+      TENON_ASSIGN(folder, ScratchFolder::create(registry->filesFolder(), "use"));
     }
-    TENON_ASSIGN(registry::FolderLock lock, registry->keepFiles());
+    TENON_ASSIGN(registry::FilesLock lock, registry->keepFiles());
     TENON_ASSIGN(registry::Version version, registry->find(reference));
     TENON_ASSIGN(std::string path, stage(*registry, version, *folder));
     arguments[i].replace(begin, arguments[i].size() - begin, path);
