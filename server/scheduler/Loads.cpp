@@ -71,7 +71,7 @@ std::vector<std::shared_ptr<Version>> Models::beginLoads(FoundModel found, bool 
   }
   if (!found.problem.isOk()) {
     options.log(fmt::format("model '{}': {}", found.name, found.problem.toString()));
-    options.onProblem(found.name, found.problem);
+    tellProblem(found.name, found.problem);
     return begun;
   }
   for (const FoundVersion &each : found.versions) {
@@ -237,7 +237,7 @@ void Models::settle(const std::shared_ptr<Version> &version, Status problem) {
     }
     dispatch(*version);
   } else {
-    options.onProblem(version->model, problem);
+    tellProblem(version->model, problem);
     version->instances.clear();
     version->file = Descriptor();
     for (std::shared_ptr<Job> &job : version->queue.takeAll()) {

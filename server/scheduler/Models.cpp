@@ -51,7 +51,7 @@ void Models::load(const std::string &name, std::function<void(Status)> onEnd) {
     if (found.isOk() && models.contains(name)) {
       models[name].problem = problem;
     }
-    options.onProblem(name, problem);
+    tellProblem(name, problem);
     onEnd(problem);
     return;
   }

@@ -30,7 +30,7 @@ struct ModelsOptions {
   std::vector<std::string> gpus; ///< as findGpus gives them
   /// Told what the operator should know, in one line.
   std::function<void(std::string_view)> log;
-  /// Told of each load that failed.
+  /// Told of each load that failed; may be empty.
   std::function<void(const std::string &model, const Status &problem)> onProblem;
   RequestObserver *observer = nullptr; ///< outlives the models; null: none
 };
@@ -122,6 +122,11 @@ private:
   void retryLoads();
   /// Requests that came before the ports were known.
   void checkQueued(Version &version);
+  void tellProblem(const std::string &model, const Status &problem) const {
+    if (options.onProblem) {
+      options.onProblem(model, problem);
+    }
+  }
   /// A load ended: well, or with `problem`.
   void settle(const std::shared_ptr<Version> &version, Status problem);
   /// Calls those who wait for the end of the version's load.

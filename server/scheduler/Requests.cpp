@@ -58,9 +58,11 @@ void Models::enqueue(const std::shared_ptr<Job> &job) {
   job->version->queue.push(job);
   job->version->lastUse = job->arrival;
   setDeadline(job);
-  wake(job->version);
-  // Later: the caller must have the job before it ends.
-  boost::asio::post(executor, [this, version = job->version] { dispatch(*version); });
+  // Later: the caller must have the job before it ends, also where its model cannot be loaded.
+  boost::asio::post(executor, [this, version = job->version] {
+    wake(version);
+    dispatch(*version);
+  });
 }
 
 Status Models::admit(const Version &version, const Job &job) const {

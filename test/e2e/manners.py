@@ -202,7 +202,9 @@ class Words(Manners):
 
     def test_one_name_for_a_level(self):
         usable = [level["level"] for level in self.json("doctor")["levels"] if level["usable"]]
-        for name in [*usable, "avx2", "cpu:avx2"]:
+        built = [variant["level"] for variant in self.json("inspect", "model.tenon")["variants"] if variant["level"] in usable]
+        self.assertIn("x86-64-v3", built)
+        for name in [*built, "avx2", "cpu:avx2"]:
             run = self.json("run", "model.tenon", "--isa", name)
             self.assertEqual({"avx2": "x86-64-v3"}.get(name.removeprefix("cpu:"), name), run["isa"])
             level = name.removeprefix("cpu:")

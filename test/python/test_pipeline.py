@@ -516,7 +516,7 @@ steps:
 class Options(unittest.TestCase):
     # What a pipeline decides itself, and what needs a file that it has no place for.
     LEFT = {"help", "json", "quiet", "progress", "output", "report", "recipe", "state", "no-cache", "against", "device", "format", "kernels", "per-family", "stop-after", "html", "trace", "layers", "layer-times", "resume", "again",
-            "dump-phases", "reproducer", "force", "all", "isa", "h"}  # fmt: skip
+            "dump-phases", "reproducer", "force", "all", "isa", "h", "registry"}  # fmt: skip
 
     def test_every_flag_of_a_verb_is_an_option(self):
         """The table of steps and the command line have the same flags."""

@@ -285,9 +285,9 @@ class Shown(PageTest):
         with Server(self.folder / "models", waits=False) as server:
             self.open(server)
             self.await_text("#model-rows", "cnn")
-            self.assertIn("as it should be", self.text("#tiles"))
+            self.assertIn("1 at work", self.text("#tiles"))
             os.kill(server.worker(), 9)
-            self.await_text("#tiles", "it ended and came back")
+            self.await_text("#tiles", "and started again")
         self.await_text("#state", "cannot be reached")
         self.assertIn("cannot be reached", self.see("document.getElementById('said').textContent"))
         self.browser.open("about:blank")
