@@ -79,6 +79,12 @@ class ToolTest(unittest.TestCase):
         return done
 
     @classmethod
+    def levels_of(cls, engine):
+        """The levels of an engine that this machine runs, the best last."""
+        built = {variant["level"] for variant in cls.json("inspect", engine)["variants"]}
+        return [level["level"] for level in cls.json("doctor")["levels"] if level["usable"] and level["level"] in built]
+
+    @classmethod
     def json(cls, *arguments):
         return json.loads(cls.succeed(*arguments, "--json").stdout)
 

@@ -184,7 +184,7 @@ class Engines(ToolTest):
         np.savez_compressed(self.folder / "packed.npz", image=images)
         np.save(self.folder / "x.npy", images)
         want = peer(images)
-        levels = [level["level"] for level in self.json("doctor")["levels"] if level["usable"]]
+        levels = self.levels_of(self.engine)
         for given in ("x.npz", "packed.npz", "x.npy", "image=x.npy"):
             for isa in levels:
                 self.succeed("run", self.engine, "--inputs", given, "-o", "out.npz", "--isa", isa)

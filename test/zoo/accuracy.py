@@ -28,10 +28,9 @@ class Accuracy(ToolTest):
         wanted = int((self.peer == self.labels).sum())
         self.assertEqual(10000, len(self.labels))
         self.assertGreater(wanted, 9000)
-        for level in self.json("doctor")["levels"]:
-            if level["usable"]:
-                with self.subTest(level=level["level"]):
-                    self.assertEqual(wanted, self.right_answers(engine, level["level"]))
+        for level in self.levels_of(engine):
+            with self.subTest(level=level):
+                self.assertEqual(wanted, self.right_answers(engine, level))
 
     def right_answers(self, engine, level):
         right = 0

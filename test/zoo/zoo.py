@@ -27,10 +27,10 @@ class Zoo(ToolTest):
         holder = tempfile.TemporaryDirectory(dir=os.environ["TENON_BUILD_DIR"], prefix="zoo-")
         cls.addClassCleanup(holder.cleanup)
         cls.build = pathlib.Path(holder.name)
-        cls.levels = [level["level"] for level in cls.json("doctor")["levels"] if level["usable"]]
         cls.cases = expectations.read(NAME)
         cls.arrays = [expectations.inputs_for(expectations.load_graph(GRAPH), case) for case in cls.cases]
         cls.engine = cls.compiled("any.tenon", *expectations.OPTIONS.get(NAME, []))
+        cls.levels = cls.levels_of(cls.engine)
 
     @classmethod
     def compiled(cls, name, *options):
