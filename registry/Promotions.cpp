@@ -134,11 +134,14 @@ Result<std::vector<int64_t>> Registry::earlier(const std::string &name, const st
   }
 }
 
-Result<Move> Registry::rollback(const std::string &name, const std::string &alias, const std::string &reason) {
+Result<Move> Registry::rollback(const std::string &name, const std::string &alias, std::optional<int64_t> expected, const std::string &reason) {
   TENON_TRY(checkRemark("the reason", reason));
   TENON_TRY(allow(Role::Promote));
   TENON_ASSIGN(Transaction transaction, Transaction::begin(*database));
   TENON_ASSIGN(Version present, find({name, 0, alias}));
+  if (expected && *expected != present.number) {
+    return moved(name, alias, *expected, present.number);
+  }
   TENON_ASSIGN(std::vector<int64_t> stack, earlier(name, alias));
   if (stack.empty() || stack.back() == 0) {
     return Status::error(ErrorId::NothingToRollBack, fmt::format("'{}@{}' was at no version before {}", name, alias, present.number),

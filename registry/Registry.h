@@ -154,8 +154,9 @@ public:
   /// Moves an alias. With `expected` only from that version (0: where there is none), TN1006. Where the alias has rules,
   /// the version's last gate must have passed them: TN1007, TN1008.
   Result<Move> promote(const Reference &reference, const std::string &alias, std::optional<int64_t> expected, const std::string &reason);
-  /// Moves an alias back to what it was before the promotion that brought it to where it is: TN1012 where there is none.
-  Result<Move> rollback(const std::string &name, const std::string &alias, const std::string &reason);
+  /// Moves an alias back to what it was before the promotion that brought it to where it is: TN1012 where there is none. With
+  /// `expected` only from that version, TN1006: of several who see that a version is bad, one goes back, and by one step.
+  Result<Move> rollback(const std::string &name, const std::string &alias, std::optional<int64_t> expected, const std::string &reason);
 
   /// Adds the text of a signature (signing::Signer) to a version: TN1016 where it is of another file.
   Status sign(const Version &version, const std::string &bundle);

@@ -160,7 +160,7 @@ Status serve(const ServerOptions &options) {
   raiseFileLimit();
   Watch::RollbackSource rollback;
   if (options.models.starts_with(kRegistryScheme)) {
-    rollback = [&](const std::string &reason) { return RegistrySource::rollback(options.registry, options.models.substr(kRegistryScheme.size()), reason); };
+    rollback = [&](int64_t version, const std::string &reason) { return RegistrySource::rollback(options.registry, options.models.substr(kRegistryScheme.size()), version, reason); };
   }
   front->watch.begin(front->models, std::move(rollback));
   TENON_TRY(front->models.start());

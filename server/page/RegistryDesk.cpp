@@ -146,12 +146,7 @@ void RegistryDesk::rollback(std::string_view settings, std::string by, OnAnswer 
     return;
   }
   submit(std::move(by), [this, asked = std::move(*asked)](registry::Registry &registry) -> Result<std::string> {
-    // The registry compares nothing here; two clicks on this server's page come one after the other.
-    TENON_ASSIGN(int64_t at, registry.aliasOf(served.name, served.alias));
-    if (asked.expected && *asked.expected != at) {
-      return Status::error(ErrorId::AliasMoved, fmt::format("'{}' is at version {}, not at version {}", served.text(), at, *asked.expected), "look at the history, then decide again");
-    }
-    return describeMove(registry.rollback(served.name, served.alias, asked.reason));
+    return describeMove(registry.rollback(served.name, served.alias, asked.expected, asked.reason));
   }, std::move(onAnswer));
 }
 

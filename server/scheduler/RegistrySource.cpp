@@ -42,10 +42,10 @@ RegistrySource::~RegistrySource() {
   }
 }
 
-Result<int64_t> RegistrySource::rollback(const std::string &folder, const std::string &what, const std::string &reason) {
+Result<int64_t> RegistrySource::rollback(const std::string &folder, const std::string &what, int64_t version, const std::string &reason) {
   TENON_ASSIGN(registry::Reference reference, registry::parseReference(what));
   TENON_ASSIGN(registry::Registry registry, registry::Registry::open(folder, {.by = "serve", .clock = {}}));
-  TENON_ASSIGN(registry::Move move, registry.rollback(reference.name, reference.alias, reason));
+  TENON_ASSIGN(registry::Move move, registry.rollback(reference.name, reference.alias, version, reason));
   return move.to;
 }
 

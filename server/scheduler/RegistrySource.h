@@ -24,8 +24,9 @@ public:
   static Result<std::unique_ptr<RegistrySource>> open(const std::string &folder, const std::string &what, std::optional<signing::Trust> trust,
                                                       std::function<void(std::string_view)> log);
   ~RegistrySource() override;
-  /// Moves the alias of `what` back as `tenon registry rollback` does, and gives the version that it is at then. TN1012. Any thread.
-  static Result<int64_t> rollback(const std::string &folder, const std::string &what, const std::string &reason);
+  /// Moves the alias of `what` back from `version` as `tenon registry rollback` does, and gives the version that it is at then. TN1006,
+  /// TN1012. Any thread.
+  static Result<int64_t> rollback(const std::string &folder, const std::string &what, int64_t version, const std::string &reason);
 
   Result<std::vector<FoundModel>> scan() const override;
   Result<FoundModel> find(const std::string &name) const override;

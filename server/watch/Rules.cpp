@@ -133,7 +133,7 @@ void Watch::rollBack(const std::string &model, const std::string &version, const
   acted[model] = 0;
   if (rollbackSource) {
     thread->post([this, model, version, reason] {
-      Result<int64_t> to = rollbackSource(reason);
+      Result<int64_t> to = rollbackSource(versionNumber(version).value_or(0), reason);
       tell([this, model, version, reason, to = std::move(to)] { endRollback(model, version, reason, to); });
     });
     return;
@@ -144,6 +144,10 @@ void Watch::rollBack(const std::string &model, const std::string &version, const
 }
 
 void Watch::endRollback(const std::string &model, const std::string &version, const std::string &reason, const Result<int64_t> &to) {
+  if (!to.isOk() && to.status().id() == ErrorId::AliasMoved) {
+    log(fmt::format("model '{}' version {} was rolled back or replaced by somebody else: {}", model, version, reason));
+    return;
+  }
   bool isDone = to.isOk();
   rollbacks[model] += isDone;
   if (isDone) {

@@ -45,8 +45,9 @@ struct WatchedVersion {
 
 class Watch final : public RequestObserver {
 public:
-  /// Goes back in the registry that the models come from, and gives the version that is served then. Any thread.
-  using RollbackSource = std::function<Result<int64_t>(const std::string &reason)>;
+  /// Goes back from `version` in the registry that the models come from, and gives the version that is served then; TN1006 where the
+  /// alias is elsewhere by then. Any thread.
+  using RollbackSource = std::function<Result<int64_t>(int64_t version, const std::string &reason)>;
 
   Watch(boost::asio::any_io_executor executor, const WatchOptions &options, std::string serverVersion, std::function<void(std::string_view)> log);
   ~Watch() override;

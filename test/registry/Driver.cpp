@@ -48,7 +48,7 @@ Status moveOne(Registry &registry, std::mt19937_64 &random) {
   bool isBack = random() % 4 == 0;
   int64_t to = object->newest - static_cast<int64_t>(random() % 3);
   say(fmt::format("try {} {}\n", name, isBack ? 0 : to));
-  Result<registry::Move> move = isBack ? registry.rollback(name, "live", "") : registry.promote({name, to, ""}, "live", {}, "");
+  Result<registry::Move> move = isBack ? registry.rollback(name, "live", {}, "") : registry.promote({name, to, ""}, "live", {}, "");
   if (move.isOk()) {
     say(fmt::format("move {} {}\n", name, move->to));
     return Status::ok();

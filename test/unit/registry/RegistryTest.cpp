@@ -136,7 +136,7 @@ TEST_F(RegistryTest, Aliases) {
   }
   EXPECT_EQ(ErrorId::NothingToRollBack, [&] {
     EXPECT_TRUE(registry.promote(version(1), "live", {}, "").isOk());
-    return registry.rollback("cnn", "live", "").status().id();
+    return registry.rollback("cnn", "live", {}, "").status().id();
   }());
   EXPECT_EQ(1, registry.promote(version(2), "live", 1, "")->from);
   EXPECT_EQ(ErrorId::AliasMoved, registry.promote(version(3), "live", 1, "").status().id());
@@ -144,10 +144,11 @@ TEST_F(RegistryTest, Aliases) {
   EXPECT_TRUE(registry.promote(version(3), "other", 0, "").isOk());
   EXPECT_TRUE(registry.promote(version(3), "live", 2, "").isOk());
   // Two steps back, each to where it was before, not to and fro.
-  EXPECT_EQ(2, registry.rollback("cnn", "live", "")->to);
-  EXPECT_EQ(1, registry.rollback("cnn", "live", "")->to);
-  EXPECT_EQ(ErrorId::NothingToRollBack, registry.rollback("cnn", "live", "").status().id());
-  EXPECT_EQ(ErrorId::NoSuchObject, registry.rollback("cnn", "nowhere", "").status().id());
+  EXPECT_EQ(2, registry.rollback("cnn", "live", {}, "")->to);
+  EXPECT_EQ(ErrorId::AliasMoved, registry.rollback("cnn", "live", 3, "").status().id()); // somebody went back from it before
+  EXPECT_EQ(1, registry.rollback("cnn", "live", 2, "")->to);
+  EXPECT_EQ(ErrorId::NothingToRollBack, registry.rollback("cnn", "live", {}, "").status().id());
+  EXPECT_EQ(ErrorId::NoSuchObject, registry.rollback("cnn", "nowhere", {}, "").status().id());
   EXPECT_EQ(1, registry.find({"cnn", 0, "live"})->number);
   EXPECT_EQ(ErrorId::BadObjectName, registry.promote(version(1), "7", {}, "").status().id());
   EXPECT_EQ(ErrorId::BadObjectName, registry.promote(version(1), "live", {}, "two\nlines").status().id());
@@ -214,7 +215,7 @@ TEST_F(RegistryTest, Collects) {
   EXPECT_TRUE(registry.find(version(4))->isDeleted);
   EXPECT_EQ(ErrorId::NoSuchObject, registry.promote(version(4), "live", {}, "").status().id());
   EXPECT_TRUE(registry.check(*registry.find({"twin", 1, ""})).isOk());
-  EXPECT_EQ(1, registry.rollback("cnn", "live", "")->to);
+  EXPECT_EQ(1, registry.rollback("cnn", "live", {}, "")->to);
   EXPECT_EQ(7, push(registry, "cnn", "4")->version.number) << "a number is never given again";
   EXPECT_TRUE(registry.verify("")->problems.empty());
 }

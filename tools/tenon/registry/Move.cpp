@@ -55,7 +55,7 @@ Status promote(const MoveFlags &flags, const RegistryFlags &where, Terminal &ter
 Status rollback(const MoveFlags &flags, const RegistryFlags &where, Terminal &terminal) {
   TENON_ASSIGN(registry::Reference reference, parseAliasReference(flags.what));
   TENON_ASSIGN(registry::Registry registry, openRegistry(where));
-  TENON_ASSIGN(registry::Move move, registry.rollback(reference.name, reference.alias, flags.reason));
+  TENON_ASSIGN(registry::Move move, registry.rollback(reference.name, reference.alias, std::nullopt, flags.reason));
   print(move, "rollback", terminal);
   return Status::ok();
 }
