@@ -75,9 +75,10 @@ TEST(Engine, ChoosesTheBestVariantThatRuns) {
   std::string path = engine.writeTemporary("variants.tenon");
   std::optional<engine::CpuLevel> best = bestCpuLevel();
   ASSERT_TRUE(best.has_value()) << "this test needs AVX2";
-  EXPECT_EQ(nameOf(*best), open(path)->variant().level);
+  std::string chosen;
   for (engine::CpuLevel level :
        {engine::CpuLevel::X86_64_V3, engine::CpuLevel::Avx512, engine::CpuLevel::Avx512VnniBf16}) {
+    chosen = level <= *best ? nameOf(level) : chosen;
     EngineOptions options = {.variant = std::string(nameOf(level))};
     if (level <= *best) {
       EXPECT_EQ(options.variant, open(path, options)->variant().level);
@@ -85,6 +86,7 @@ TEST(Engine, ChoosesTheBestVariantThatRuns) {
       EXPECT_EQ(ErrorId::EngineNoVariant, Engine::open(path, options).status().id());
     }
   }
+  EXPECT_EQ(chosen, open(path)->variant().level);
   EXPECT_EQ(ErrorId::EngineNoVariant, Engine::open(path, {.variant = "cuda:sm_90"}).status().id());
   EXPECT_EQ(ErrorId::EngineUnknownVariant, Engine::open(path, {.variant = "sse2"}).status().id());
 }

@@ -57,12 +57,12 @@ TEST_F(GpuFault, ReleasesEverything) {
 
 TEST_F(GpuFault, KeepsABoundedNumberOfGraphs) {
   std::unique_ptr<Session> session = test::gpuSumSession();
-  for (int64_t count = 1; count <= 70; ++count) {
+  for (int64_t count = 1; count <= 262; ++count) {
     for (int run = 0; run < 2; ++run) {
       EXPECT_EQ(test::gpuSumOf(ramp(count)), *test::runOnHost(*session, ramp(count)));
     }
   }
-  EXPECT_EQ(70, fake->calls("cuGraphInstantiateWithFlags"));
+  EXPECT_EQ(262, fake->calls("cuGraphInstantiateWithFlags"));
   EXPECT_EQ(6, fake->calls("cuGraphExecDestroy"));
   session.reset();
   expectAllReleased();
