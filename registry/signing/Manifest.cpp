@@ -18,7 +18,7 @@ constexpr const char *kPredicate = "https://model_signing/signature/v1.0";
 constexpr double kMostPart = 1e15;
 constexpr const char *kPredicate02 = "https://model_signing/Digests/v0.1";
 
-Status bad(std::string_view what) {
+Status malformed(std::string_view what) {
   return Status::error(ErrorId::SignatureWrong, fmt::format("the signed statement {}", what), "sign the model again with `tenon sign`");
 }
 
@@ -53,16 +53,16 @@ Status readSerialization(const Json &predicate, Manifest &manifest) {
   double size = part.is_number() ? part.get<double>() : 0;
   bool isOfParts = method == "shards" && size >= 1 && size <= kMostPart && size == std::floor(size);
   if ((method != "files" && !isOfParts) || (method == "files" && !part.is_null()) || !links.is_boolean() || (!ignored.is_null() && !ignored.is_array())) {
-    return bad("does not say how its files were hashed");
+    return malformed("does not say how its files were hashed");
   }
   if (digestDigits(manifest.algorithm) == 0) {
-    return bad(fmt::format("has hashes by '{}', which Tenon does not compute", shown(manifest.algorithm)));
+    return malformed(fmt::format("has hashes by '{}', which Tenon does not compute", shown(manifest.algorithm)));
   }
   manifest.followsLinks = links.get<bool>();
   manifest.partBytes = isOfParts ? std::optional(static_cast<uint64_t>(size)) : std::nullopt;
   for (const Json &path : ignored) {
     if (!path.is_string()) {
-      return bad("has a path to ignore that is none");
+      return malformed("has a path to ignore that is none");
     }
     manifest.ignored.push_back(path.get<std::string>());
   }
@@ -74,14 +74,14 @@ Status readResource(const Json &row, std::string_view algorithm, std::string dig
   // model-signing calls the hash of a part "sha256-sharded-1000".
   bool isOfPart = manifest.partBytes && algorithm == fmt::format("{}-sharded-{}", manifest.algorithm, *manifest.partBytes);
   if (algorithm != manifest.algorithm && !isOfPart) {
-    return bad(fmt::format("has another hash for '{}' than it says", shown(name)));
+    return malformed(fmt::format("has another hash for '{}' than it says", shown(name)));
   }
   if (digest.size() != digestDigits(manifest.algorithm) || bytesOfHex(digest).empty()) {
-    return bad(fmt::format("has no hash for '{}'", shown(name)));
+    return malformed(fmt::format("has no hash for '{}'", shown(name)));
   }
   std::string_view path = manifest.partBytes ? pathOfPart(name) : std::string_view(name);
   if (path != kOnlyFile && !staysInside(path)) {
-    return bad(fmt::format("names '{}', which is no path in the model", shown(name)));
+    return malformed(fmt::format("names '{}', which is no path in the model", shown(name)));
   }
   manifest.resources.push_back({std::move(name), std::move(digest)});
   return Status::ok();
@@ -92,14 +92,14 @@ Status readResources(const Json &statement, Manifest &manifest) {
   TENON_TRY(readSerialization(predicate, manifest));
   const Json &subjects = member(statement, "subject"), &rows = member(predicate, "resources");
   if (!subjects.is_array() || subjects.size() != 1 || !rows.is_array()) {
-    return bad("is not of one model with its files");
+    return malformed("is not of one model with its files");
   }
   manifest.model = textOf(subjects[0], "name");
   for (const Json &row : rows) {
     TENON_TRY(readResource(row, textOf(row, "algorithm"), textOf(row, "digest"), manifest));
   }
   bool isWhole = !manifest.model.empty() && textOf(member(subjects[0], "digest"), "sha256") == rootOf(manifest.resources);
-  return isWhole ? Status::ok() : bad("has files that do not match its own hash of them");
+  return isWhole ? Status::ok() : malformed("has files that do not match its own hash of them");
 }
 
 /// Files are subjects here.
@@ -107,7 +107,7 @@ Status readVersion02(const Json &statement, Manifest &manifest) {
   manifest.isOfVersion02 = true;
   const Json &subjects = member(statement, "subject");
   if (!subjects.is_array()) {
-    return bad("has no files");
+    return malformed("has no files");
   }
   for (const Json &row : subjects) {
     TENON_TRY(readResource(row, "sha256", textOf(member(row, "digest"), "sha256"), manifest));
@@ -158,17 +158,17 @@ Result<Manifest> parseStatement(std::string_view text) {
   TENON_TRY(parseStrictly(text, "the signed statement", statement));
   std::string type = textOf(statement, "_type"), predicate = textOf(statement, "predicateType");
   if (type != kStatement || (predicate != kPredicate && predicate != kPredicate02)) {
-    return bad(fmt::format("is of the types '{}' and '{}', not one of OpenSSF Model Signing v1.0", shown(type), shown(predicate)));
+    return malformed(fmt::format("is of the types '{}' and '{}', not one of OpenSSF Model Signing v1.0", shown(type), shown(predicate)));
   }
   Manifest manifest;
   TENON_TRY(predicate == kPredicate ? readResources(statement, manifest) : readVersion02(statement, manifest));
   std::set<std::string_view> names;
   for (const Resource &resource : manifest.resources) {
     if (!names.insert(resource.name).second) {
-      return bad(fmt::format("names '{}' twice", shown(resource.name)));
+      return malformed(fmt::format("names '{}' twice", shown(resource.name)));
     }
   }
-  return manifest.resources.empty() ? Result<Manifest>(bad("has no files")) : manifest;
+  return manifest.resources.empty() ? Result<Manifest>(malformed("has no files")) : manifest;
 }
 
 } // namespace tenon::signing

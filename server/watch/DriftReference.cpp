@@ -19,7 +19,6 @@ namespace tenon::server {
 namespace {
 
 constexpr size_t kMostColumns = 64;
-constexpr uint64_t kLeastRows = 30;
 constexpr double kLeastShare = 0.05; // of the reference, for a value to have a bin of its own
 constexpr size_t kMostValues = 20;   // of a feature whose bins are its values
 constexpr size_t kBins = 10;

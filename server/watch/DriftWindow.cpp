@@ -11,7 +11,6 @@ namespace tenon::server {
 namespace {
 
 constexpr size_t kPending = 512;
-constexpr uint64_t kLeastRows = 30; // below, the distributions of PSI and KS are not those that thresholds follow from
 // How the allowed false alarms are shared out among the statistics of a feature; one of few values has no KS.
 constexpr double kPsiShare = 0.45, kPsiShareAlone = 0.9, kKsShare = 0.45, kMissingShare = 0.05, kRangeShare = 0.05;
 
