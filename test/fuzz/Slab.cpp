@@ -39,9 +39,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     return 0;
   }
   // A copy of its own, so that a read behind its end is found.
-  std::vector<uint64_t> words((size - 1) / sizeof(uint64_t));
-  std::memcpy(words.data(), data + 1, words.size() * sizeof(uint64_t));
-  readTables({reinterpret_cast<const std::byte *>(words.data()), words.size() * sizeof(uint64_t)}, data[0] % 9);
+  size_t bytes = (size - 1) / sizeof(uint64_t) * sizeof(uint64_t);
+  std::unique_ptr<uint64_t[]> words = std::make_unique<uint64_t[]>(bytes / sizeof(uint64_t));
+  std::memcpy(words.get(), data + 1, bytes);
+  readTables({reinterpret_cast<const std::byte *>(words.get()), bytes}, data[0] % 9);
   readMailbox(fuzz::bytesOf(data + 1, size - 1));
   std::string_view text = fuzz::textOf(data + 1, size - 1);
   (void)decodeError(data[0], text).isOk();
