@@ -3,6 +3,7 @@
 #include "server/watch/DriftReference.h"
 
 #include "runtime/tensors/Npy.h"
+#include "runtime/tensors/VisitType.h"
 #include "support/Shape.h"
 #include "support/text/NearestName.h"
 
@@ -31,47 +32,6 @@ Status bad(std::string_view what, std::string_view hint) { return Status::error(
 
 /// Arrays of labels stand in data sets beside the inputs.
 bool isLabelName(std::string_view name) { return name == "labels" || name == "label" || name == "targets" || name == "y"; }
-
-/// Half of a float.
-struct BFloat16 {
-  uint16_t bits;
-  explicit operator double() const {
-    uint32_t wide = static_cast<uint32_t>(bits) << 16;
-    float value;
-    std::memcpy(&value, &wide, sizeof(value));
-    return value;
-  }
-};
-
-/// Calls visitor(zero of the element type).
-template <typename Visitor> void visitType(DType dtype, const Visitor &visitor) {
-  switch (dtype) {
-  case DType::F32:
-    return visitor(float());
-  case DType::F64:
-    return visitor(double());
-  case DType::F16:
-    return visitor(_Float16());
-  case DType::BF16:
-    return visitor(BFloat16());
-  case DType::I8:
-    return visitor(int8_t());
-  case DType::I16:
-    return visitor(int16_t());
-  case DType::I32:
-    return visitor(int32_t());
-  case DType::I64:
-    return visitor(int64_t());
-  case DType::U16:
-    return visitor(uint16_t());
-  case DType::U32:
-    return visitor(uint32_t());
-  case DType::U64:
-    return visitor(uint64_t());
-  default:
-    return visitor(uint8_t()); // U8 and Bool
-  }
-}
 
 template <typename T> double load(const std::byte *elements, size_t i) {
   T value;
