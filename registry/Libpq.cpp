@@ -1,10 +1,7 @@
 #include "registry/Libpq.h"
 
+#include "support/SharedLibrary.h"
 #include "support/text/Text.h"
-
-#include <dlfcn.h>
-
-#include <type_traits>
 
 namespace tenon::registry {
 namespace {
@@ -12,40 +9,34 @@ namespace {
 constexpr const char *kLibrary = "libpq.so.5";
 
 struct Opened {
+  SharedLibrary library{kLibrary};
   Libpq functions{};
-  bool isWhole = false;
 };
 
 Opened openLibrary() {
   Opened opened;
-  void *library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
-  opened.isWhole = library != nullptr;
-  auto find = [&](auto &member, const char *symbol) {
-    member = library ? reinterpret_cast<std::remove_reference_t<decltype(member)>>(dlsym(library, symbol)) : nullptr;
-    opened.isWhole = opened.isWhole && member;
-  };
   Libpq &pq = opened.functions;
-  find(pq.parse, "PQconninfoParse");
-  find(pq.freeParsed, "PQconninfoFree");
-  find(pq.freeMemory, "PQfreemem");
-  find(pq.connect, "PQconnectdbParams");
-  find(pq.finish, "PQfinish");
-  find(pq.status, "PQstatus");
-  find(pq.errorMessage, "PQerrorMessage");
-  find(pq.setNotice, "PQsetNoticeProcessor");
-  find(pq.send, "PQsendQuery");
-  find(pq.sendWith, "PQsendQueryParams");
-  find(pq.socket, "PQsocket");
-  find(pq.consume, "PQconsumeInput");
-  find(pq.isBusy, "PQisBusy");
-  find(pq.getResult, "PQgetResult");
-  find(pq.clear, "PQclear");
-  find(pq.resultStatus, "PQresultStatus");
-  find(pq.errorField, "PQresultErrorField");
-  find(pq.rows, "PQntuples");
-  find(pq.value, "PQgetvalue");
-  find(pq.length, "PQgetlength");
-  find(pq.isNull, "PQgetisnull");
+  opened.library.find(pq.parse, "PQconninfoParse");
+  opened.library.find(pq.freeParsed, "PQconninfoFree");
+  opened.library.find(pq.freeMemory, "PQfreemem");
+  opened.library.find(pq.connect, "PQconnectdbParams");
+  opened.library.find(pq.finish, "PQfinish");
+  opened.library.find(pq.status, "PQstatus");
+  opened.library.find(pq.errorMessage, "PQerrorMessage");
+  opened.library.find(pq.setNotice, "PQsetNoticeProcessor");
+  opened.library.find(pq.send, "PQsendQuery");
+  opened.library.find(pq.sendWith, "PQsendQueryParams");
+  opened.library.find(pq.socket, "PQsocket");
+  opened.library.find(pq.consume, "PQconsumeInput");
+  opened.library.find(pq.isBusy, "PQisBusy");
+  opened.library.find(pq.getResult, "PQgetResult");
+  opened.library.find(pq.clear, "PQclear");
+  opened.library.find(pq.resultStatus, "PQresultStatus");
+  opened.library.find(pq.errorField, "PQresultErrorField");
+  opened.library.find(pq.rows, "PQntuples");
+  opened.library.find(pq.value, "PQgetvalue");
+  opened.library.find(pq.length, "PQgetlength");
+  opened.library.find(pq.isNull, "PQgetisnull");
   return opened;
 }
 
@@ -53,7 +44,7 @@ Opened openLibrary() {
 
 Result<const Libpq *> Libpq::open() {
   static const Opened opened = openLibrary();
-  if (!opened.isWhole) {
+  if (!opened.library.isWhole()) {
     return Status::error(ErrorId::LibraryMissing, strCat("a registry on PostgreSQL needs ", kLibrary, ", which cannot be opened"),
                          "install libpq (Debian: libpq5)");
   }

@@ -2,12 +2,11 @@
 
 #include "support/web/WebClient.h"
 
+#include "support/SharedLibrary.h"
 #include "support/text/Text.h"
 
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
-
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -34,22 +33,17 @@ struct Curl {
 Curl openCurl() {
   Curl curl{};
   constexpr const char *kName = "libcurl.so.4";
-  void *library = dlopen(kName, RTLD_NOW | RTLD_LOCAL);
-  bool isWhole = library != nullptr;
-  auto find = [&](auto &member, const char *symbol) {
-    member = library ? reinterpret_cast<std::remove_reference_t<decltype(member)>>(dlsym(library, symbol)) : nullptr;
-    isWhole = isWhole && member;
-  };
-  find(curl.globalInit, "curl_global_init");
-  find(curl.init, "curl_easy_init");
-  find(curl.set, "curl_easy_setopt");
-  find(curl.perform, "curl_easy_perform");
-  find(curl.info, "curl_easy_getinfo");
-  find(curl.cleanup, "curl_easy_cleanup");
-  find(curl.describe, "curl_easy_strerror");
-  find(curl.append, "curl_slist_append");
-  find(curl.freeList, "curl_slist_free_all");
-  if (!isWhole || curl.globalInit(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
+  SharedLibrary library(kName);
+  library.find(curl.globalInit, "curl_global_init");
+  library.find(curl.init, "curl_easy_init");
+  library.find(curl.set, "curl_easy_setopt");
+  library.find(curl.perform, "curl_easy_perform");
+  library.find(curl.info, "curl_easy_getinfo");
+  library.find(curl.cleanup, "curl_easy_cleanup");
+  library.find(curl.describe, "curl_easy_strerror");
+  library.find(curl.append, "curl_slist_append");
+  library.find(curl.freeList, "curl_slist_free_all");
+  if (!library.isWhole() || curl.globalInit(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
     curl.problem = Status::error(ErrorId::LibraryMissing, strCat("requests over HTTP need ", kName, ", which cannot be opened"),
                                  "install libcurl (Debian: libcurl4)");
   }
