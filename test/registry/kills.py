@@ -241,6 +241,21 @@ class Kills(unittest.TestCase):
                 self.assertTrue(faults, f"nothing was found in {done} cycles")
 
 
+def run_in_parts(what, cycles, seed, ledger, work):
+    """Runs work(cycles, seed) -> (done, faults) in parts, so that a campaign that is ended has its ledger; whether there was a fault."""
+    failed = False
+    for begun in range(0, cycles, PART):
+        start = time.monotonic()
+        done, faults = work(min(PART, cycles - begun), seed + begun)
+        line = f"| {datetime.date.today()} | {what} | {seed + begun} | {done} | {len(faults)} | {time.monotonic() - start:.0f} s |"
+        print(line, *faults, sep="\n", flush=True)
+        failed = failed or bool(faults)
+        if ledger:
+            with ledger.open("a") as lines:
+                lines.write(line + "\n")
+    return failed
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=0)
@@ -258,16 +273,7 @@ def main():
                  ("kill -9, PostgreSQL and S3", options.clients, lambda count, seed: shared_campaign(servers, count, False, seed)),
                  ("PostgreSQL killed", options.servers, lambda count, seed: shared_campaign(servers, count, True, seed))]
     for what, cycles, work in campaigns:
-        # In parts, so that a campaign that is ended has its ledger.
-        for begun in range(0, cycles, PART):
-            start = time.monotonic()
-            done, faults = work(min(PART, cycles - begun), options.seed + begun)
-            line = f"| {datetime.date.today()} | {what} | {options.seed + begun} | {done} | {len(faults)} | {time.monotonic() - start:.0f} s |"
-            print(line, *faults, sep="\n", flush=True)
-            failed = failed or bool(faults)
-            if options.ledger:
-                with options.ledger.open("a") as ledger:
-                    ledger.write(line + "\n")
+        failed = run_in_parts(what, cycles, options.seed, options.ledger, work) or failed
     if servers:
         servers.close()
     sys.exit(failed)

@@ -9,7 +9,6 @@ keep the order of all names: SQLite's next flush brings it to the disk. kills.py
 """
 
 import argparse
-import datetime
 import fcntl
 import os
 import pathlib
@@ -21,12 +20,12 @@ import sys
 import tempfile
 import time
 
-from kills import DRIVER, MEMORY, POWER, Ledger
+from kills import DRIVER, MEMORY, POWER, Ledger, run_in_parts
 
 # EXT4_IOC_SHUTDOWN and XFS_IOC_GOINGDOWN are one number, _IOR('X', 125, __u32), and one flag for "without the log".
 SHUTDOWN, WITHOUT_LOG = 0x8004587D, 2
 MEBIBYTES = {"ext4": 64, "xfs": 320}
-PART, FRESH = 500, 50
+FRESH = 50
 
 
 class Mounted:
@@ -115,18 +114,8 @@ def main():
         # In a name space of its own: a process that copies all mounts would keep these from ending.
         os.environ["TENON_MOUNTS"] = "own"
         os.execvp("unshare", ["unshare", "--mount", "--propagation", "private", sys.executable, *sys.argv])
-    failed = False
-    for begun in range(0, options.cuts, PART):
-        start = time.monotonic()
-        done, faults = campaign(min(PART, options.cuts - begun), options.seed + begun, options.kind, options.drop)
-        what = f"{options.kind} shut down" + (f", without the flush of {options.drop}" if options.drop else "")
-        line = f"| {datetime.date.today()} | {what} | {options.seed + begun} | {done} | {len(faults)} | {time.monotonic() - start:.0f} s |"
-        print(line, *faults, sep="\n", flush=True)
-        failed = failed or bool(faults)
-        if options.ledger:
-            with options.ledger.open("a") as ledger:
-                ledger.write(line + "\n")
-    sys.exit(failed)
+    what = f"{options.kind} shut down" + (f", without the flush of {options.drop}" if options.drop else "")
+    sys.exit(run_in_parts(what, options.cuts, options.seed, options.ledger, lambda count, seed: campaign(count, seed, options.kind, options.drop)))
 
 
 if __name__ == "__main__":
