@@ -40,8 +40,8 @@ def write_models(folder):
     save(folder / "linear.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"])], x, y, {"w": weight})
     save(folder / "centered.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("ReduceMean", ["y"], ["mean"], axes=[0], keepdims=1),
                                     helper.make_node("Sub", ["y", "mean"], ["centered"])], x, {**y, "centered": (F32, ["batch", CLASSES])}, {"w": weight})
-    # Rows that depend on each other by about a thousandth: beyond what FP32 may differ by, within what a product in FP16 may.
-    for name, dtype in [("slight", F32), ("slight_half", TensorProto.FLOAT16)]:
+    # Rows that depend on each other by about a thousandth: beyond what FP32 may differ by, within what a product in FP16 or BF16 may.
+    for name, dtype in [("slight", F32), ("slight_half", TensorProto.FLOAT16), ("slight_bfloat", TensorProto.BFLOAT16)]:
         save(folder / f"{name}.onnx", [helper.make_node("Cast", ["x"], ["narrow"], to=dtype), helper.make_node("Cast", ["w"], ["narrow_w"], to=dtype),
                                        helper.make_node("MatMul", ["narrow", "narrow_w"], ["product"]), helper.make_node("Cast", ["product"], ["y"], to=F32),
                                        helper.make_node("ReduceMean", ["x"], ["mean"], axes=[0, 1], keepdims=1), helper.make_node("Mul", ["mean", "small"], ["part"]),
@@ -163,7 +163,8 @@ class Batching(unittest.TestCase):
                              next(line for line in server.log if f"'{model}'" in line)]:
                     self.assertRegex(text, f"TN0850: output '{output}' of a row changes by [0-9.e-]+ when 2 rows are stacked")
                 self.assertNotIn("dynamic_batching", json.loads(server.get(f"/v2/models/{model}/config")[1]))
-            self.assertIn("dynamic_batching", json.loads(server.get("/v2/models/slight_half/config")[1]))  # its products are of FP16
+            for model in ["slight_half", "slight_bfloat"]:  # their products are of narrow types
+                self.assertIn("dynamic_batching", json.loads(server.get(f"/v2/models/{model}/config")[1]))
             self.assertEqual("", self.reason(server, "flat"))  # has no batch, and nobody asked for one
             with server.paused():
                 calls = [self.one_running(server, "centered")]

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 
+from connections import quantile
 from load import Load
 from server import Server, compile_cnn
 
@@ -31,8 +32,7 @@ def make_models(folder):
 
 
 def quantiles(times):
-    times = sorted(times)
-    return [1e3 * times[min(len(times) - 1, int(len(times) * part))] for part in (0.5, 0.99)] + [1e3 * times[-1]]
+    return [1e3 * quantile(times, share) for share in (0.5, 0.99, 1)]
 
 
 def strike(server, loads, models):
