@@ -3,6 +3,7 @@
 #include "registry/Registry.h"
 
 #include "registry/Sha256.h"
+#include "support/WallClock.h"
 #include "support/text/NearestName.h"
 #include "support/text/Printable.h"
 
@@ -46,9 +47,7 @@ std::string Version::text() const { return fmt::format("{}:{}", name, number); }
 Registry::Registry(std::string where, Stores stores, Options options)
     : where(std::move(where)), database(std::move(stores.database)), blobs(std::move(stores.blobs)), options(std::move(options)) {
   if (!this->options.clock) {
-    this->options.clock = [] {
-      return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-    };
+    this->options.clock = wallClock;
   }
 }
 

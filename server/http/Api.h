@@ -8,6 +8,7 @@
 #include "server/protocol/Routes.h"
 #include "server/scheduler/Models.h"
 #include "server/watch/Watch.h"
+#include "support/WallClock.h"
 
 #include <functional>
 #include <memory>

@@ -2,8 +2,9 @@
 
 #include "server/page/ErrorRing.h"
 
+#include "support/WallClock.h"
+
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 namespace tenon::server {
@@ -29,7 +30,5 @@ void ErrorRing::add(std::string_view model, const Status &status) {
   errors.front().time = wallClock();
   ++errors.front().count;
 }
-
-int64_t wallClock() { return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
 } // namespace tenon::server

@@ -31,7 +31,4 @@ private:
   std::deque<NotedError> errors;
 };
 
-/// Milliseconds since 1970.
-int64_t wallClock();
-
 } // namespace tenon::server

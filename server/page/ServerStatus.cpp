@@ -4,6 +4,7 @@
 
 #include "server/protocol/JsonText.h"
 #include "server/scheduler/Describe.h"
+#include "support/WallClock.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

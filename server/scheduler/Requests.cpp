@@ -1,6 +1,7 @@
 // The way of a request into the queue, and out of it by an answer, a time-out or a client that goes. Runs are in Runs.cpp.
 
 #include "server/scheduler/Models.h"
+#include "support/WallClock.h"
 
 #include <boost/asio/post.hpp>
 #include <fmt/format.h>
@@ -173,7 +174,7 @@ void Models::countReply(InferResult &result, uint64_t copyOutNanoseconds) {
   if (result.version->hasRows()) {
     statistics.batches[result.stackRows].copyOut += copyOutNanoseconds;
   }
-  statistics.lastInference = static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count());
+  statistics.lastInference = static_cast<uint64_t>(wallClock());
   if (options.observer) {
     options.observer->replied(result, copyOutNanoseconds);
   }

@@ -4,6 +4,7 @@
 #include "server/watch/Watch.h"
 
 #include "registry/History.h"
+#include "support/WallClock.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -166,8 +167,7 @@ void Watch::post(const std::string &event, const std::string &model, const std::
   if (!webhooks) {
     return;
   }
-  int64_t now = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-  nlohmann::ordered_json body = {{"event", event}, {"time", registry::timeText(now)}, {"model", model}, {"version", version}, {"reason", reason}};
+  nlohmann::ordered_json body = {{"event", event}, {"time", registry::timeText(wallClock())}, {"model", model}, {"version", version}, {"reason", reason}};
   webhooks->post({[url = options.webhook, text = body.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)] {
                     WebRequest request;
                     request.method = "POST";
