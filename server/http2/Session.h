@@ -73,8 +73,7 @@ public:
   /// Ends the stream without more, and tells the client so (a code of RFC 9113, section 7).
   void reset(uint32_t code);
   bool hasResponded() const { return responded; }
-  /// Bytes and pieces that the client has not taken yet.
-  uint64_t pendingBytes() const { return pending; }
+  /// That the client has not taken yet.
   size_t pendingPieces() const { return pieces.size(); }
 
 private:

@@ -10,7 +10,7 @@ import re
 import unittest
 
 SOURCE = pathlib.Path(os.environ["TENON_SOURCE_DIR"])
-CHECKED = ("compiler", "engine", "runtime", "support", "tools")
+CHECKED = ("compiler", "engine", "registry", "runtime", "server", "support", "tools")
 USERS = (*CHECKED, "bindings", "examples", "include", "test")
 # Called by who is none of the project's sources.
 CALLED_FROM_OUTSIDE = {"fromJSON": "llvm::json", "to_json": "nlohmann::json", "from_json": "nlohmann::json",
@@ -19,7 +19,7 @@ CALLED_FROM_OUTSIDE = {"fromJSON": "llvm::json", "to_json": "nlohmann::json", "f
 WORD = re.compile(r"[A-Za-z_]\w*")
 # A type, perhaps qualifiers of the name, the name, its parameters.
 DECLARED = re.compile(r"(\w+|[\w>*]>|\])\s+[*&]*(?:\w+::)*([a-z]\w*)\s*\(")
-NOT_TYPES = {"return", "else", "throw", "new", "delete", "case", "not", "and", "or", "co_return", "operator", "define", "if"}
+NOT_TYPES = {"return", "else", "throw", "new", "delete", "case", "not", "and", "or", "co_return", "co_await", "operator", "define", "if"}
 
 
 def without_comments(text):
