@@ -12,7 +12,8 @@ namespace tenon::engine {
 struct CudaArch {
   std::string_view name; ///< "sm_90"; with `a`, for features that only this architecture has
   int number = 0;        ///< compute capability times ten
-  bool isSpecific = false; ///< PTX of an `a` architecture runs on no other; the rest on all later ones
+  bool isSpecific =
+      false; ///< PTX of an `a` architecture runs on no other; the rest on all later ones
 };
 
 /// Oldest first. compiler/target has what each can do.

@@ -1,5 +1,5 @@
-// The architectures of an engine's variants, for those who must know where an engine runs and do not
-// open it.
+// The architectures of an engine's variants, for those who must know where an engine runs and do
+// not open it.
 
 #pragma once
 

@@ -59,7 +59,8 @@ public:
   }
 
   Status finishAs(const std::string &path) {
-    // After a failed flush the system may have dropped the bytes and forgotten it: the file is not tried again.
+    // After a failed flush the system may have dropped the bytes and forgotten it: the file is not
+    // tried again.
     if (::fsync(fd) != 0) {
       return writeError(errno, "flush", name);
     }
@@ -88,7 +89,8 @@ template <typename Taker> Status readPieces(const FileReader &file, Taker take) 
 
 Status makeFolder(const std::string &path) {
   constexpr mode_t kMode = 0777; // the user's mask applies
-  return ::mkdir(path.c_str(), kMode) == 0 || errno == EEXIST ? Status::ok() : writeError(errno, "create", path);
+  return ::mkdir(path.c_str(), kMode) == 0 || errno == EEXIST ? Status::ok()
+                                                              : writeError(errno, "create", path);
 }
 
 } // namespace
@@ -125,7 +127,9 @@ std::string BlobFolder::unfinishedName() const {
 }
 
 Status BlobFolder::adopt(const std::string &unfinished, const std::string &hash) const {
-  return ::rename(unfinished.c_str(), pathOf(hash).c_str()) == 0 ? Status::ok() : writeError(errno, "rename to", pathOf(hash));
+  return ::rename(unfinished.c_str(), pathOf(hash).c_str()) == 0
+             ? Status::ok()
+             : writeError(errno, "rename to", pathOf(hash));
 }
 
 Result<Blob> BlobFolder::put(const std::string &file, const FileStamp &stamp) {
@@ -138,7 +142,8 @@ Result<Blob> BlobFolder::put(const std::string &file, const FileStamp &stamp) {
     return copy.append(bytes);
   }));
   if (FileStamp::of(source.descriptor()) != stamp) {
-    return Status::error(ErrorId::UnsafeArtifact, fmt::format("'{}' was changed while it was pushed", file),
+    return Status::error(ErrorId::UnsafeArtifact,
+                         fmt::format("'{}' was changed while it was pushed", file),
                          "push it again when nobody writes to it");
   }
   Blob blob = {hash.finish(), source.size()};
@@ -157,8 +162,9 @@ Result<std::string> differenceOf(const std::string &path, const Blob &blob) {
   if (actual == blob.hash) {
     return std::string();
   }
-  return file.size() == blob.bytes ? fmt::format("its bytes have the hash {}", actual)
-                                   : fmt::format("it has {} bytes instead of {}", file.size(), blob.bytes);
+  return file.size() == blob.bytes
+             ? fmt::format("its bytes have the hash {}", actual)
+             : fmt::format("it has {} bytes instead of {}", file.size(), blob.bytes);
 }
 
 Status BlobFolder::check(const Blob &blob) {
@@ -169,7 +175,10 @@ Status BlobFolder::check(const Blob &blob) {
     return Status::error(ErrorId::BlobMismatch, fmt::format("'{}' is missing", file), kHint);
   }
   TENON_TRY(difference.takeStatus());
-  return difference->empty() ? Status::ok() : Status::error(ErrorId::BlobMismatch, fmt::format("'{}' was damaged: {}", file, *difference), kHint);
+  return difference->empty()
+             ? Status::ok()
+             : Status::error(ErrorId::BlobMismatch,
+                             fmt::format("'{}' was damaged: {}", file, *difference), kHint);
 }
 
 Result<std::vector<Blob>> BlobFolder::all() {
@@ -193,13 +202,15 @@ Result<std::vector<Blob>> BlobFolder::all() {
 
 Status BlobFolder::remove(const std::string &hash) {
   std::string file = pathOf(hash);
-  return ::unlink(file.c_str()) == 0 || errno == ENOENT ? Status::ok() : writeError(errno, "remove", file);
+  return ::unlink(file.c_str()) == 0 || errno == ENOENT ? Status::ok()
+                                                        : writeError(errno, "remove", file);
 }
 
 Status BlobFolder::removeUnfinished() {
   std::error_code error;
   fs::path unfinished = fs::path(path) / kUnfinished;
-  for (fs::directory_iterator it(unfinished, error), end; !error && it != end; it.increment(error)) {
+  for (fs::directory_iterator it(unfinished, error), end; !error && it != end;
+       it.increment(error)) {
     fs::remove(it->path(), error);
   }
   return error ? writeError(error.value(), "remove what is in", unfinished) : Status::ok();
@@ -207,7 +218,8 @@ Status BlobFolder::removeUnfinished() {
 
 void BlobFolder::removeAbandoned(std::chrono::hours age) const {
   std::error_code error, gone;
-  for (fs::directory_iterator it(fs::path(path) / kUnfinished, error), end; !error && it != end; it.increment(error)) {
+  for (fs::directory_iterator it(fs::path(path) / kUnfinished, error), end; !error && it != end;
+       it.increment(error)) {
     fs::file_time_type written = it->last_write_time(gone);
     if (!gone && fs::file_time_type::clock::now() - written > age) {
       fs::remove(it->path(), gone);

@@ -1,5 +1,6 @@
-// Files by the hash of their bytes, in a folder: DIR/ab/abcdef... for the hash abcdef... A file has its name only when
-// all of it is on the disk, and its name is on the disk when put returns. It relies on rename(2) within a file system.
+// Files by the hash of their bytes, in a folder: DIR/ab/abcdef... for the hash abcdef... A file has
+// its name only when all of it is on the disk, and its name is on the disk when put returns. It
+// relies on rename(2) within a file system.
 
 #pragma once
 
@@ -36,7 +37,8 @@ private:
   std::string path;
 };
 
-/// What is wrong with a file that should be the blob: "its bytes have the hash ..."; empty where nothing is.
+/// What is wrong with a file that should be the blob: "its bytes have the hash ..."; empty where
+/// nothing is.
 Result<std::string> differenceOf(const std::string &file, const Blob &blob);
 
 /// Flushes a folder's names to the disk.

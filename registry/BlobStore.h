@@ -21,12 +21,14 @@ public:
   virtual ~BlobStore() = default;
   /// Makes what is missing, durably.
   virtual Status create() = 0;
-  /// Copies a file in, which is durable when it returns. One that is there under the same hash is replaced by the same
-  /// bytes, so that damage heals. TN1010 where the file is no longer the one of the stamp.
+  /// Copies a file in, which is durable when it returns. One that is there under the same hash is
+  /// replaced by the same bytes, so that damage heals. TN1010 where the file is no longer the one
+  /// of the stamp.
   virtual Result<Blob> put(const std::string &file, const FileStamp &stamp) = 0;
   /// Where the file is on this machine once `provide` has brought it.
   virtual std::string pathOf(const std::string &hash) const = 0;
-  /// Brings the file to this machine where it is not, and reads all of it: TN1005 where it is missing or not what its name says.
+  /// Brings the file to this machine where it is not, and reads all of it: TN1005 where it is
+  /// missing or not what its name says.
   virtual Status provide(const Blob &blob) = 0;
   /// Reads the whole file where it is stored: TN1005.
   virtual Status check(const Blob &blob) = 0;

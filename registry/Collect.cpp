@@ -1,5 +1,5 @@
-// What gc does: versions that nobody needs lose their files, then files without a version go. Rows first, each on the
-// disk before a file is removed.
+// What gc does: versions that nobody needs lose their files, then files without a version go. Rows
+// first, each on the disk before a file is removed.
 
 #include "registry/Registry.h"
 
@@ -28,7 +28,8 @@ Result<std::vector<Version>> Registry::superfluous(int64_t keep) {
   }
   std::vector<Version> found;
   std::map<std::string, int64_t> kept;
-  Query query(*database, "SELECT object, number, hash, bytes FROM version WHERE blob IS NOT NULL ORDER BY object, number DESC");
+  Query query(*database, "SELECT object, number, hash, bytes FROM version WHERE blob IS NOT NULL "
+                         "ORDER BY object, number DESC");
   while (true) {
     TENON_ASSIGN(bool hasRow, query.next());
     if (!hasRow) {
@@ -69,7 +70,9 @@ Result<Collected> Registry::collect(std::optional<int64_t> keep, bool isDryRun) 
     TENON_ASSIGN(std::vector<Version> going, superfluous(*keep));
     for (const Version &version : going) {
       collected.versions.push_back(version.text());
-      TENON_TRY(Query(*database, "UPDATE version SET blob = NULL WHERE object = $1 AND number = $2", version.name, version.number).run());
+      TENON_TRY(Query(*database, "UPDATE version SET blob = NULL WHERE object = $1 AND number = $2",
+                      version.name, version.number)
+                    .run());
       Event event;
       event.action = "delete";
       event.object = version.name;
@@ -78,7 +81,8 @@ Result<Collected> Registry::collect(std::optional<int64_t> keep, bool isDryRun) 
       TENON_TRY(add(std::move(event)));
     }
   }
-  TENON_TRY(database->run("DELETE FROM blob WHERE NOT EXISTS (SELECT 1 FROM version WHERE version.blob = blob.hash)"));
+  TENON_TRY(database->run(
+      "DELETE FROM blob WHERE NOT EXISTS (SELECT 1 FROM version WHERE version.blob = blob.hash)"));
   if (isDryRun) {
     TENON_TRY(collectFiles(true, collected)); // the transaction goes back, and nothing has happened
     return collected;

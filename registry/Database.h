@@ -1,5 +1,6 @@
-// What a registry asks of its database: queries with arguments, transactions with one writer at a time, and a lock on its
-// files. SqliteDatabase and PostgresDatabase do it. One thread uses a connection at a time.
+// What a registry asks of its database: queries with arguments, transactions with one writer at a
+// time, and a lock on its files. SqliteDatabase and PostgresDatabase do it. One thread uses a
+// connection at a time.
 
 #pragma once
 
@@ -32,7 +33,8 @@ public:
   virtual bool isNull(int column) const = 0;
 };
 
-/// Keeps gc away from a registry's files, or everybody else where gc has it; it goes with its last copy, and with the process.
+/// Keeps gc away from a registry's files, or everybody else where gc has it; it goes with its last
+/// copy, and with the process.
 using FilesLock = std::shared_ptr<const void>;
 enum class LockKind { Shared, Alone };
 
@@ -41,7 +43,8 @@ public:
   virtual ~Database() = default;
   /// Statements without arguments and results.
   virtual Status run(const char *statements) = 0;
-  /// Arguments are $1, $2, ... in the order of their first use: so both databases read the same text.
+  /// Arguments are $1, $2, ... in the order of their first use: so both databases read the same
+  /// text.
   virtual std::unique_ptr<Rows> query(std::string_view statement, std::vector<Value> arguments) = 0;
 
   /// Waits for the right to write; TN1002 after the patience that the database was opened with.
@@ -51,7 +54,8 @@ public:
   /// On the disk when it returns. TN1013 where the connection was lost, see isInDoubt.
   virtual Status commit() = 0;
   virtual void rollback() = 0;
-  /// Whether nobody told how the last commit ended. The next beginWriting returns only when that is settled.
+  /// Whether nobody told how the last commit ended. The next beginWriting returns only when that is
+  /// settled.
   virtual bool isInDoubt() const { return false; }
 
   /// How often it connected: a lock on the files goes with its connection.
@@ -63,7 +67,8 @@ public:
   virtual Result<FilesLock> lockFiles(LockKind kind) = 0;
 };
 
-/// A statement: Query query(database, "SELECT ... WHERE a = $1 AND b = $2", text, number), then next() for each row.
+/// A statement: Query query(database, "SELECT ... WHERE a = $1 AND b = $2", text, number), then
+/// next() for each row.
 class Query {
 public:
   template <typename... Arguments>
@@ -82,7 +87,9 @@ public:
 private:
   static Value valueOf(std::string_view text) { return std::string(text); }
   static Value valueOf(std::integral auto number) { return static_cast<int64_t>(number); }
-  static Value valueOf(const std::optional<int64_t> &number) { return number ? Value(*number) : Value(nullptr); }
+  static Value valueOf(const std::optional<int64_t> &number) {
+    return number ? Value(*number) : Value(nullptr);
+  }
 
   std::unique_ptr<Rows> rows;
 };

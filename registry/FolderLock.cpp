@@ -14,7 +14,8 @@
 
 namespace tenon::registry {
 
-Result<FolderLock> FolderLock::take(const std::string &file, LockKind kind, std::chrono::milliseconds patience) {
+Result<FolderLock> FolderLock::take(const std::string &file, LockKind kind,
+                                    std::chrono::milliseconds patience) {
   constexpr mode_t kMode = 0666;
   constexpr std::chrono::milliseconds kPause{5};
   FolderLock lock(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode));
@@ -29,8 +30,9 @@ Result<FolderLock> FolderLock::take(const std::string &file, LockKind kind, std:
     }
     if (std::chrono::steady_clock::now() >= end) {
       return Status::error(ErrorId::RegistryBusy, fmt::format("another process holds '{}'", file),
-                           kind == LockKind::Alone ? "try again when no push or gate is under way"
-                                               : "try again when `tenon registry gc` has ended");
+                           kind == LockKind::Alone
+                               ? "try again when no push or gate is under way"
+                               : "try again when `tenon registry gc` has ended");
     }
     std::this_thread::sleep_for(kPause);
   }

@@ -1,5 +1,5 @@
-// A lock on a registry across processes: those that add files share it, the one that deletes files has it alone. It
-// goes with the process that holds it.
+// A lock on a registry across processes: those that add files share it, the one that deletes files
+// has it alone. It goes with the process that holds it.
 
 #pragma once
 
@@ -14,7 +14,8 @@ namespace tenon::registry {
 class FolderLock {
 public:
   /// Waits at most so long; TN1002 then.
-  static Result<FolderLock> take(const std::string &file, LockKind kind, std::chrono::milliseconds patience);
+  static Result<FolderLock> take(const std::string &file, LockKind kind,
+                                 std::chrono::milliseconds patience);
   FolderLock(FolderLock &&other) noexcept;
   FolderLock &operator=(FolderLock &&) = delete;
   ~FolderLock();

@@ -11,8 +11,8 @@ namespace tenon::registry {
 
 std::string hashOf(const Event &event) {
   // A list in JSON keeps its parts apart, whatever they hold.
-  Json parts = {event.id,      event.time,  event.by,   event.action, event.object, event.version,
-                event.alias,   event.from,  event.detail.dump(), event.previous};
+  Json parts = {event.id,      event.time,  event.by,   event.action,        event.object,
+                event.version, event.alias, event.from, event.detail.dump(), event.previous};
   return sha256Of(parts.dump());
 }
 
@@ -24,10 +24,11 @@ Status append(Database &database, Event &event) {
   event.previous = hasLast ? last.text(2) : "";
   event.hash = hashOf(event);
   return Query(database,
-               "INSERT INTO event (id, time, by, action, object, version, alias, origin, detail, previous, hash) "
+               "INSERT INTO event (id, time, by, action, object, version, alias, origin, detail, "
+               "previous, hash) "
                "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
-               event.id, event.time, event.by, event.action, event.object, event.version, event.alias, event.from,
-               event.detail.dump(), event.previous, event.hash)
+               event.id, event.time, event.by, event.action, event.object, event.version,
+               event.alias, event.from, event.detail.dump(), event.previous, event.hash)
       .run();
 }
 

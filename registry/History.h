@@ -1,5 +1,5 @@
-// The events of a registry: each has the hash of the one before in its own, so that none can be changed, left out or put
-// between without all later hashes changing.
+// The events of a registry: each has the hash of the one before in its own, so that none can be
+// changed, left out or put between without all later hashes changing.
 
 #pragma once
 
@@ -31,12 +31,13 @@ struct Event {
 /// SHA-256 of everything but the hash itself.
 std::string hashOf(const Event &event);
 
-/// Appends in the transaction that is open: fills id, previous and hash, and raises the time to that of the event before.
+/// Appends in the transaction that is open: fills id, previous and hash, and raises the time to
+/// that of the event before.
 Status append(Database &database, Event &event);
 
 /// Events for `SELECT` below, in the order of the query.
-inline constexpr const char *kEventColumns =
-    "SELECT id, time, by, action, object, version, alias, origin, detail, previous, hash FROM event ";
+inline constexpr const char *kEventColumns = "SELECT id, time, by, action, object, version, alias, "
+                                             "origin, detail, previous, hash FROM event ";
 Event readEvent(const Query &query);
 
 /// 2026-11-26T12:00:00.000Z.

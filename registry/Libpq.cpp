@@ -45,8 +45,10 @@ Opened openLibrary() {
 Result<const Libpq *> Libpq::open() {
   static const Opened opened = openLibrary();
   if (!opened.library.isWhole()) {
-    return Status::error(ErrorId::LibraryMissing, strCat("a registry on PostgreSQL needs ", kLibrary, ", which cannot be opened"),
-                         "install libpq (Debian: libpq5)");
+    return Status::error(
+        ErrorId::LibraryMissing,
+        strCat("a registry on PostgreSQL needs ", kLibrary, ", which cannot be opened"),
+        "install libpq (Debian: libpq5)");
   }
   return &opened.functions;
 }

@@ -1,5 +1,5 @@
-// The functions of libpq that the registry calls. The library is opened when the first registry on PostgreSQL is, so that
-// neither the programs nor the package need it otherwise.
+// The functions of libpq that the registry calls. The library is opened when the first registry on
+// PostgreSQL is, so that neither the programs nor the package need it otherwise.
 
 #pragma once
 
@@ -32,7 +32,8 @@ struct Libpq {
   decltype(&::PQgetlength) length;
   decltype(&::PQgetisnull) isNull;
 
-  /// TN0721 where the library is not there or lacks one of them. It stays open to the end of the process.
+  /// TN0721 where the library is not there or lacks one of them. It stays open to the end of the
+  /// process.
   static Result<const Libpq *> open();
 };
 

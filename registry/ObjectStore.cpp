@@ -45,7 +45,9 @@ Result<Blob> ObjectStore::put(const std::string &file, const FileStamp &stamp) {
   TENON_ASSIGN(Blob blob, cache.put(file, stamp));
   if (blob.bytes > kMostBytes) {
     TENON_TRY(cache.remove(blob.hash));
-    return Status::error(ErrorId::BadArgument, fmt::format("'{}' has {} bytes, and S3 takes at most {} at once", file, blob.bytes, kMostBytes),
+    return Status::error(ErrorId::BadArgument,
+                         fmt::format("'{}' has {} bytes, and S3 takes at most {} at once", file,
+                                     blob.bytes, kMostBytes),
                          "a registry with its files in a folder takes it");
   }
   TENON_TRY(client.put(blob.hash, cache.pathOf(blob.hash), blob.hash));
@@ -58,7 +60,8 @@ Result<std::string> ObjectStore::download(const Blob &blob) {
   Scratch scratch{cache.unfinishedName()};
   TENON_ASSIGN(bool isThere, client.get(blob.hash, scratch.path));
   if (!isThere) {
-    return Status::error(ErrorId::BlobMismatch, fmt::format("'{}' is missing", client.nameOf(blob.hash)), kHint);
+    return Status::error(ErrorId::BlobMismatch,
+                         fmt::format("'{}' is missing", client.nameOf(blob.hash)), kHint);
   }
   std::string difference = "it is empty";
   std::error_code ignored;
@@ -66,7 +69,9 @@ Result<std::string> ObjectStore::download(const Blob &blob) {
     TENON_ASSIGN(difference, differenceOf(scratch.path, blob));
   }
   if (!difference.empty()) {
-    return Status::error(ErrorId::BlobMismatch, fmt::format("'{}' was damaged: {}", client.nameOf(blob.hash), difference), kHint);
+    return Status::error(ErrorId::BlobMismatch,
+                         fmt::format("'{}' was damaged: {}", client.nameOf(blob.hash), difference),
+                         kHint);
   }
   return std::exchange(scratch.path, "");
 }

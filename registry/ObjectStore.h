@@ -1,5 +1,6 @@
-// Files by the hash of their bytes in S3: PREFIX/HASH. A file is put whole or not at all, as S3 does it; what is read comes
-// into a folder of this machine first, where its hash is checked each time, so that nothing has to be trusted.
+// Files by the hash of their bytes in S3: PREFIX/HASH. A file is put whole or not at all, as S3
+// does it; what is read comes into a folder of this machine first, where its hash is checked each
+// time, so that nothing has to be trusted.
 
 #pragma once
 
@@ -15,7 +16,8 @@ public:
   /// Of the folder on this machine, by default.
   static constexpr uint64_t kMostCached = uint64_t(64) << 30;
 
-  /// `cache` is the folder for what was read. Files that were not used longest are removed from it when it holds more than so many bytes.
+  /// `cache` is the folder for what was read. Files that were not used longest are removed from it
+  /// when it holds more than so many bytes.
   ObjectStore(S3Client client, const std::string &cache, uint64_t mostCached = kMostCached)
       : client(std::move(client)), cache(cache), mostCached(mostCached) {}
 
@@ -27,11 +29,14 @@ public:
   Status check(const Blob &blob) override;
   Result<std::vector<Blob>> all() override;
   Status remove(const std::string &hash) override;
-  Status removeUnfinished() override { return Status::ok(); } // S3 keeps nothing of a put that did not end
+  Status removeUnfinished() override {
+    return Status::ok();
+  } // S3 keeps nothing of a put that did not end
   const std::string &folder() const override { return cache.folder(); }
 
 private:
-  /// Brings a file into a new one of the cache, whose hash is right; gives its name, which is for the caller to remove.
+  /// Brings a file into a new one of the cache, whose hash is right; gives its name, which is for
+  /// the caller to remove.
   Result<std::string> download(const Blob &blob);
   Status trim(const std::string &newest);
 

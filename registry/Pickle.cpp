@@ -1,4 +1,5 @@
-// Walks the opcodes of Python's module pickletools, with the sizes of their arguments as it documents them.
+// Walks the opcodes of Python's module pickletools, with the sizes of their arguments as it
+// documents them.
 
 #include "registry/Pickle.h"
 
@@ -11,16 +12,33 @@ namespace {
 
 /// What tensors, and containers of them, are made by.
 constexpr std::string_view kHarmless[] = {
-    "collections.OrderedDict",       "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_parameter",
-    "torch.Size",                    "torch.device",                    "torch.FloatStorage",
-    "torch.DoubleStorage",           "torch.HalfStorage",               "torch.BFloat16Storage",
-    "torch.LongStorage",             "torch.IntStorage",                "torch.ShortStorage",
-    "torch.CharStorage",             "torch.ByteStorage",               "torch.BoolStorage",
-    "torch.ComplexFloatStorage",     "torch.ComplexDoubleStorage",
+    "collections.OrderedDict",
+    "torch._utils._rebuild_tensor_v2",
+    "torch._utils._rebuild_parameter",
+    "torch.Size",
+    "torch.device",
+    "torch.FloatStorage",
+    "torch.DoubleStorage",
+    "torch.HalfStorage",
+    "torch.BFloat16Storage",
+    "torch.LongStorage",
+    "torch.IntStorage",
+    "torch.ShortStorage",
+    "torch.CharStorage",
+    "torch.ByteStorage",
+    "torch.BoolStorage",
+    "torch.ComplexFloatStorage",
+    "torch.ComplexDoubleStorage",
 };
 
 enum Opcode : unsigned char {
-  kProto = 0x80, kStop = '.', kGlobal = 'c', kInst = 'i', kStackGlobal = 0x93, kExt1 = 0x82, kExt4 = 0x84,
+  kProto = 0x80,
+  kStop = '.',
+  kGlobal = 'c',
+  kInst = 'i',
+  kStackGlobal = 0x93,
+  kExt1 = 0x82,
+  kExt4 = 0x84,
 };
 
 class Walker {
@@ -66,20 +84,26 @@ bool Walker::line(std::string_view &content) {
 
 void Walker::importTop() {
   bool isKnown = strings.size() >= 2;
-  imports.push_back(isKnown ? std::string(strings[strings.size() - 2]) + "." + std::string(strings.back()) : "?");
+  imports.push_back(
+      isKnown ? std::string(strings[strings.size() - 2]) + "." + std::string(strings.back()) : "?");
 }
 
 bool Walker::step(unsigned char opcode) {
   std::string_view content, second;
   constexpr std::string_view kStrings1 = "U\x8c", kStrings4 = "TX", kStrings8 = "\x8d";
-  bool is1 = kStrings1.find(static_cast<char>(opcode)) != kStrings1.npos, is4 = kStrings4.find(static_cast<char>(opcode)) != kStrings4.npos;
+  bool is1 = kStrings1.find(static_cast<char>(opcode)) != kStrings1.npos,
+       is4 = kStrings4.find(static_cast<char>(opcode)) != kStrings4.npos;
   if (is1 || is4 || kStrings8[0] == static_cast<char>(opcode)) {
     bool isWhole = counted(is1 ? 1 : is4 ? 4 : 8, content);
     strings.push_back(content);
     return isWhole;
   }
   switch (opcode) {
-  case 'q': case 'h': case 0x94: case 'r': case 'j': // into the memo and out of it
+  case 'q':
+  case 'h':
+  case 0x94:
+  case 'r':
+  case 'j': // into the memo and out of it
     if (opcode == 'h' || opcode == 'j') {
       strings.clear(); // what comes from there is not followed
     }
@@ -92,33 +116,50 @@ bool Walker::step(unsigned char opcode) {
     strings.clear();
   }
   switch (opcode) {
-  case kProto: case 'K': case kExt1:
+  case kProto:
+  case 'K':
+  case kExt1:
     imports.insert(imports.end(), opcode == kExt1, "?");
     return skip(1);
-  case 'M': case 0x83:
+  case 'M':
+  case 0x83:
     imports.insert(imports.end(), opcode == 0x83, "?");
     return skip(2);
-  case 'J': case kExt4:
+  case 'J':
+  case kExt4:
     imports.insert(imports.end(), opcode == kExt4, "?");
     return skip(4);
-  case 'G': case 0x95: // a float, a frame
+  case 'G':
+  case 0x95: // a float, a frame
     return skip(8);
-  case 'C': case 0x8a:
+  case 'C':
+  case 0x8a:
     return counted(1, content);
-  case 'B': case 0x8b:
+  case 'B':
+  case 0x8b:
     return counted(4, content);
-  case 0x8e: case 0x96:
+  case 0x8e:
+  case 0x96:
     return counted(8, content);
-  case 'I': case 'L': case 'F': case 'S': case 'V': case 'P': case 'g': case 'p':
+  case 'I':
+  case 'L':
+  case 'F':
+  case 'S':
+  case 'V':
+  case 'P':
+  case 'g':
+  case 'p':
     return line(content);
-  case kGlobal: case kInst:
+  case kGlobal:
+  case kInst:
     if (!line(content) || !line(second)) {
       return false;
     }
     imports.push_back(std::string(content) + "." + std::string(second));
     return true;
   default: {
-    constexpr std::string_view kBare = "().012N]}QRabdelostu\x81\x85\x86\x87\x88\x89\x8f\x90\x91\x92\x97\x98";
+    constexpr std::string_view kBare =
+        "().012N]}QRabdelostu\x81\x85\x86\x87\x88\x89\x8f\x90\x91\x92\x97\x98";
     return kBare.find(static_cast<char>(opcode)) != kBare.npos;
   }
   }
@@ -141,7 +182,8 @@ bool Walker::walk() {
 } // namespace
 
 bool beginsPickle(Bytes bytes) {
-  return bytes.size() > 2 && bytes[0] == std::byte(kProto) && bytes[1] >= std::byte(2) && bytes[1] <= std::byte(5);
+  return bytes.size() > 2 && bytes[0] == std::byte(kProto) && bytes[1] >= std::byte(2) &&
+         bytes[1] <= std::byte(5);
 }
 
 std::optional<std::vector<std::string>> importsOfPickle(Bytes bytes) {
@@ -154,8 +196,8 @@ std::optional<std::vector<std::string>> importsOfPickle(Bytes bytes) {
 bool isUnsafePickle(Bytes bytes) {
   std::optional<std::vector<std::string>> imports = importsOfPickle(bytes);
   return imports && !std::ranges::all_of(*imports, [](const std::string &name) {
-    return std::ranges::find(kHarmless, name) != std::end(kHarmless);
-  });
+           return std::ranges::find(kHarmless, name) != std::end(kHarmless);
+         });
 }
 
 } // namespace tenon::registry

@@ -45,7 +45,9 @@ std::string inPostgres(const char *tables) {
   return replaced(std::move(text), " TEXT", " TEXT COLLATE \"C\"");
 }
 
-std::string oneLine(std::string_view text) { return withoutControls(text.substr(0, text.find('\n'))); }
+std::string oneLine(std::string_view text) {
+  return withoutControls(text.substr(0, text.find('\n')));
+}
 
 } // namespace
 
@@ -68,9 +70,12 @@ public:
     return number;
   }
   std::string text(int column) const override {
-    return {database.pq.value(reply.get(), row, column), static_cast<size_t>(database.pq.length(reply.get(), row, column))};
+    return {database.pq.value(reply.get(), row, column),
+            static_cast<size_t>(database.pq.length(reply.get(), row, column))};
   }
-  bool isNull(int column) const override { return database.pq.isNull(reply.get(), row, column) != 0; }
+  bool isNull(int column) const override {
+    return database.pq.isNull(reply.get(), row, column) != 0;
+  }
 
 private:
   PostgresDatabase &database;
@@ -80,21 +85,26 @@ private:
   int row = -1;
 };
 
-Result<std::unique_ptr<PostgresDatabase>> PostgresDatabase::open(PostgresAddress address, std::chrono::milliseconds patience) {
+Result<std::unique_ptr<PostgresDatabase>>
+PostgresDatabase::open(PostgresAddress address, std::chrono::milliseconds patience) {
   TENON_ASSIGN(const Libpq *pq, Libpq::open());
-  std::unique_ptr<PostgresDatabase> database(new PostgresDatabase(*pq, std::move(address), patience));
+  std::unique_ptr<PostgresDatabase> database(
+      new PostgresDatabase(*pq, std::move(address), patience));
   TENON_TRY(database->connect());
   return database;
 }
 
 int64_t PostgresDatabase::keyOf(std::string_view what) const {
   constexpr size_t kDigits = 15; // 60 bits
-  return std::stoll(sha256Of(fmt::format("tenon registry {} {}", address.schema, what)).substr(0, kDigits), nullptr, 16);
+  return std::stoll(
+      sha256Of(fmt::format("tenon registry {} {}", address.schema, what)).substr(0, kDigits),
+      nullptr, 16);
 }
 
 Status PostgresDatabase::lost(std::string_view why) {
-  Status status = Status::error(ErrorId::StoreFailed, fmt::format("'{}': {}", address.shown, oneLine(why)),
-                                "look whether the database server runs and can be reached from here");
+  Status status =
+      Status::error(ErrorId::StoreFailed, fmt::format("'{}': {}", address.shown, oneLine(why)),
+                    "look whether the database server runs and can be reached from here");
   connection.reset(); // with the text that `why` may be
   return status;
 }
@@ -113,9 +123,12 @@ Status PostgresDatabase::connect() {
     return lost(connection ? pq.errorMessage(connection.get()) : "no memory for a connection");
   }
   pq.setNotice(connection.get(), [](void *, const char *) {}, nullptr);
-  // A client that stands still in a transaction would keep all others from writing: the server ends it.
-  std::string settings = fmt::format("SET search_path TO {0}; SET lock_timeout TO {1}; SET idle_in_transaction_session_timeout TO {2}; "
-                                     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') IN ('off', 'local')",
+  // A client that stands still in a transaction would keep all others from writing: the server ends
+  // it.
+  std::string settings = fmt::format("SET search_path TO {0}; SET lock_timeout TO {1}; SET "
+                                     "idle_in_transaction_session_timeout TO {2}; "
+                                     "SELECT set_config('synchronous_commit', 'on', false) WHERE "
+                                     "current_setting('synchronous_commit') IN ('off', 'local')",
                                      address.schema, patience.count(), 3 * patience.count());
   return executeOnce(settings, {}).takeStatus();
 }
@@ -131,14 +144,17 @@ Status PostgresDatabase::wait() {
   // A server that answers nothing for so long is given up.
   std::chrono::steady_clock::time_point end = std::chrono::steady_clock::now() + 3 * patience;
   while (pq.isBusy(connection.get())) {
-    int64_t left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
+    int64_t left = std::chrono::duration_cast<std::chrono::milliseconds>(
+                       end - std::chrono::steady_clock::now())
+                       .count();
     pollfd input = {pq.socket(connection.get()), POLLIN, 0};
     int ready = left > 0 ? ::poll(&input, 1, static_cast<int>(left)) : 0;
     if (ready < 0 && errno == EINTR) {
       continue;
     }
     if (ready <= 0) {
-      return lost(ready == 0 ? fmt::format("no answer within {} s", 3 * patience.count() / 1000) : std::strerror(errno));
+      return lost(ready == 0 ? fmt::format("no answer within {} s", 3 * patience.count() / 1000)
+                             : std::strerror(errno));
     }
     if (!pq.consume(connection.get())) {
       return lost(pq.errorMessage(connection.get()));
@@ -147,7 +163,8 @@ Status PostgresDatabase::wait() {
   return Status::ok();
 }
 
-Result<PostgresDatabase::Reply> PostgresDatabase::executeOnce(const std::string &statement, const std::vector<Value> &arguments) {
+Result<PostgresDatabase::Reply> PostgresDatabase::executeOnce(const std::string &statement,
+                                                              const std::vector<Value> &arguments) {
   std::vector<std::string> texts(arguments.size());
   std::vector<Oid> types;
   std::vector<const char *> values;
@@ -159,7 +176,9 @@ Result<PostgresDatabase::Reply> PostgresDatabase::executeOnce(const std::string 
     values.push_back(number || text ? texts[i].c_str() : nullptr);
   }
   int sent = arguments.empty() ? pq.send(connection.get(), statement.c_str())
-                               : pq.sendWith(connection.get(), statement.c_str(), static_cast<int>(arguments.size()), types.data(), values.data(), nullptr, nullptr, 0);
+                               : pq.sendWith(connection.get(), statement.c_str(),
+                                             static_cast<int>(arguments.size()), types.data(),
+                                             values.data(), nullptr, nullptr, 0);
   if (!sent) {
     return lost(pq.errorMessage(connection.get()));
   }
@@ -184,7 +203,8 @@ Result<PostgresDatabase::Reply> PostgresDatabase::executeOnce(const std::string 
   return last;
 }
 
-Result<PostgresDatabase::Reply> PostgresDatabase::execute(const std::string &statement, const std::vector<Value> &arguments) {
+Result<PostgresDatabase::Reply> PostgresDatabase::execute(const std::string &statement,
+                                                          const std::vector<Value> &arguments) {
   bool hadConnection = isAlive();
   TENON_TRY(ensure());
   Result<Reply> reply = executeOnce(statement, arguments);
@@ -201,22 +221,29 @@ Status PostgresDatabase::describe(const PGresult &result) const {
     return std::string(text ? text : "");
   };
   std::string state = field(PG_DIAG_SQLSTATE), said = oneLine(field(PG_DIAG_MESSAGE_PRIMARY));
-  std::string message = fmt::format("'{}': {}{}", address.shown, said, state.empty() ? "" : fmt::format(" (SQLSTATE {})", state));
+  std::string message = fmt::format("'{}': {}{}", address.shown, said,
+                                    state.empty() ? "" : fmt::format(" (SQLSTATE {})", state));
   if (state == "55P03") { // lock_not_available
-    return Status::error(ErrorId::RegistryBusy, message, "another client holds the registry: try again when it has ended");
+    return Status::error(ErrorId::RegistryBusy, message,
+                         "another client holds the registry: try again when it has ended");
   }
   if (state == "42P01" || state == "3F000") { // no such table or schema
-    return noRegistry(address.shown, fmt::format("holds no registry in the schema '{}'", address.schema));
+    return noRegistry(address.shown,
+                      fmt::format("holds no registry in the schema '{}'", address.schema));
   }
   if (state == "42501") { // insufficient_privilege
-    return Status::error(ErrorId::StoreFailed, message, "the database's administrator grants it: see docs/registry-at-scale.md");
+    return Status::error(ErrorId::StoreFailed, message,
+                         "the database's administrator grants it: see docs/registry-at-scale.md");
   }
   return Status::error(ErrorId::StoreFailed, message, "look at the log of the database server");
 }
 
-Status PostgresDatabase::run(const char *statements) { return execute(statements, {}).takeStatus(); }
+Status PostgresDatabase::run(const char *statements) {
+  return execute(statements, {}).takeStatus();
+}
 
-std::unique_ptr<Rows> PostgresDatabase::query(std::string_view statement, std::vector<Value> arguments) {
+std::unique_ptr<Rows> PostgresDatabase::query(std::string_view statement,
+                                              std::vector<Value> arguments) {
   return std::make_unique<PostgresRows>(*this, statement, std::move(arguments));
 }
 
@@ -230,8 +257,12 @@ Status PostgresDatabase::begin(const std::string &statements) {
   return status;
 }
 
-Status PostgresDatabase::beginWriting() { return begin(fmt::format("BEGIN; SELECT pg_advisory_xact_lock({})", keyOf("writer"))); }
-Status PostgresDatabase::beginReading() { return begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"); }
+Status PostgresDatabase::beginWriting() {
+  return begin(fmt::format("BEGIN; SELECT pg_advisory_xact_lock({})", keyOf("writer")));
+}
+Status PostgresDatabase::beginReading() {
+  return begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+}
 
 Status PostgresDatabase::commit() {
   Status status = run("COMMIT");
@@ -264,7 +295,8 @@ Result<std::string> PostgresDatabase::blobsOf() {
   Query query(*this, "SELECT format, blobs FROM registry");
   TENON_ASSIGN(bool hasRow, query.next());
   if (!hasRow || query.number(0) != kFormat) {
-    return noRegistry(address.shown, "is a registry of another format, of another version of Tenon");
+    return noRegistry(address.shown,
+                      "is a registry of another format, of another version of Tenon");
   }
   return query.text(1);
 }
@@ -272,7 +304,8 @@ Result<std::string> PostgresDatabase::blobsOf() {
 Status PostgresDatabase::makeTables(const std::string &blobs) {
   TENON_ASSIGN(Transaction transaction, Transaction::begin(*this));
   TENON_TRY(run(fmt::format("CREATE SCHEMA IF NOT EXISTS {}", address.schema).c_str()));
-  Query present(*this, "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'registry'", address.schema);
+  Query present(*this, "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'registry'",
+                address.schema);
   TENON_ASSIGN(bool isThere, present.next());
   if (isThere) { // somebody else was first
     return Status::ok();
@@ -280,7 +313,8 @@ Status PostgresDatabase::makeTables(const std::string &blobs) {
   TENON_TRY(run(inPostgres(kTables).c_str()));
   TENON_TRY(run(inPostgres(kLaterTables).c_str()));
   TENON_TRY(run(kPostgresRules));
-  TENON_TRY(run(inPostgres("CREATE TABLE registry (format INTEGER NOT NULL, blobs TEXT NOT NULL)").c_str()));
+  TENON_TRY(run(
+      inPostgres("CREATE TABLE registry (format INTEGER NOT NULL, blobs TEXT NOT NULL)").c_str()));
   TENON_TRY(Query(*this, "INSERT INTO registry VALUES ($1, $2)", kFormat, blobs).run());
   return transaction.commit();
 }

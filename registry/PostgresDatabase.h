@@ -1,6 +1,7 @@
-// PostgreSQL as a registry's database, in a schema of its own. One writer at a time, as with SQLite, by an advisory lock
-// that ends with the transaction; each commit is flushed by the server. A connection that was lost is made again before the
-// next query, but not within a transaction, nor while a lock on the files hangs on it.
+// PostgreSQL as a registry's database, in a schema of its own. One writer at a time, as with
+// SQLite, by an advisory lock that ends with the transaction; each commit is flushed by the server.
+// A connection that was lost is made again before the next query, but not within a transaction, nor
+// while a lock on the files hangs on it.
 
 #pragma once
 
@@ -18,9 +19,11 @@ struct PostgresAddress {
 class PostgresDatabase final : public Database {
 public:
   /// Waits for other clients at most so long, and thrice as long for the server. TN0721, TN1013.
-  static Result<std::unique_ptr<PostgresDatabase>> open(PostgresAddress address, std::chrono::milliseconds patience);
+  static Result<std::unique_ptr<PostgresDatabase>> open(PostgresAddress address,
+                                                        std::chrono::milliseconds patience);
 
-  /// Where its files are, as makeTables was told. TN1001 where there are no tables, or those of another format.
+  /// Where its files are, as makeTables was told. TN1001 where there are no tables, or those of
+  /// another format.
   Result<std::string> blobsOf();
   /// Makes schema and tables where there are none, once whoever calls it.
   Status makeTables(const std::string &blobs);
@@ -44,13 +47,15 @@ private:
       : pq(pq), address(std::move(address)), patience(patience), connection(nullptr, pq.finish) {}
 
   bool isAlive() const { return connection && pq.status(connection.get()) == CONNECTION_OK; }
-  /// Whether a new connection loses nothing. After a commit whose end nobody told, it is how that end is found out.
+  /// Whether a new connection loses nothing. After a commit whose end nobody told, it is how that
+  /// end is found out.
   bool mayConnect() const { return inDoubt || (!inTransaction && locks == 0); }
   Status connect();
   /// Connects again where it may.
   Status ensure();
-  /// One round trip; several statements where there are no arguments, of which the last one's rows are given. Tried again on a
-  /// new connection where the one it had turns out to be gone and nothing hangs on it.
+  /// One round trip; several statements where there are no arguments, of which the last one's rows
+  /// are given. Tried again on a new connection where the one it had turns out to be gone and
+  /// nothing hangs on it.
   Result<Reply> execute(const std::string &statement, const std::vector<Value> &arguments);
   Result<Reply> executeOnce(const std::string &statement, const std::vector<Value> &arguments);
   Status wait();

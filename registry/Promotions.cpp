@@ -10,11 +10,14 @@
 namespace tenon::registry {
 namespace {
 
-std::string numberText(int64_t version) { return version ? fmt::format("version {}", version) : "no version"; }
+std::string numberText(int64_t version) {
+  return version ? fmt::format("version {}", version) : "no version";
+}
 
 Status moved(const std::string &name, const std::string &alias, int64_t expected, int64_t actual) {
   return Status::error(ErrorId::AliasMoved,
-                       fmt::format("'{}@{}' is at {}, not at {}", name, alias, numberText(actual), numberText(expected)),
+                       fmt::format("'{}@{}' is at {}, not at {}", name, alias, numberText(actual),
+                                   numberText(expected)),
                        "look at `tenon registry history`, then decide again");
 }
 
@@ -53,41 +56,55 @@ Status Registry::checkGate(const Version &version, const std::string &alias, int
   }
   std::string command = fmt::format("tenon registry gate {} {}", version.text(), alias);
   Query last(*database,
-             "SELECT champion, verdict, rules, figures FROM result WHERE object = $1 AND version = $2 AND alias = $3 "
+             "SELECT champion, verdict, rules, figures FROM result WHERE object = $1 AND version = "
+             "$2 AND alias = $3 "
              "ORDER BY event DESC LIMIT 1",
              version.name, version.number, alias);
   TENON_ASSIGN(bool isGated, last.next());
   bool isOfTheseRules = isGated && last.text(2) == listOf(wanted);
   if (!isOfTheseRules) {
     return Status::error(ErrorId::GateRefused,
-                         fmt::format("'{}@{}' has rules, and {} was not measured by {}", version.name, alias, version.text(),
+                         fmt::format("'{}@{}' has rules, and {} was not measured by {}",
+                                     version.name, alias, version.text(),
                                      isGated ? "those that it has now" : "them"),
                          command + " measures it");
   }
   Json figures = Json::parse(last.text(3), nullptr, false);
   if (last.text(1) == nameOf(Verdict::Refused)) {
-    return Status::error(ErrorId::GateRefused, fmt::format("the gate of '{}@{}' refused {}: {}", version.name, alias, version.text(), reasonsOf(figures, Verdict::Refused)),
+    return Status::error(ErrorId::GateRefused,
+                         fmt::format("the gate of '{}@{}' refused {}: {}", version.name, alias,
+                                     version.text(), reasonsOf(figures, Verdict::Refused)),
                          "promote a version that keeps the rules, or change them");
   }
   if (last.text(1) != nameOf(Verdict::Passed)) {
-    return Status::error(ErrorId::GateUndecided, fmt::format("the gate of '{}@{}' could not decide about {}: {}", version.name, alias, version.text(), reasonsOf(figures, Verdict::Undecided)),
+    return Status::error(ErrorId::GateUndecided,
+                         fmt::format("the gate of '{}@{}' could not decide about {}: {}",
+                                     version.name, alias, version.text(),
+                                     reasonsOf(figures, Verdict::Undecided)),
                          "gate it again with more data or a longer --seconds");
   }
   bool asksChampion = std::ranges::any_of(wanted, &Rule::isRelative);
   if (asksChampion && last.number(0) != champion) {
     return Status::error(ErrorId::AliasMoved,
-                         fmt::format("{} was compared with {}, but '{}@{}' is at {} now", version.text(), numberText(last.number(0)), version.name, alias, numberText(champion)),
+                         fmt::format("{} was compared with {}, but '{}@{}' is at {} now",
+                                     version.text(), numberText(last.number(0)), version.name,
+                                     alias, numberText(champion)),
                          command + " compares it again");
   }
   return Status::ok();
 }
 
-Result<Move> Registry::move(const Version &version, const std::string &alias, int64_t from, const char *action, const std::string &reason) {
+Result<Move> Registry::move(const Version &version, const std::string &alias, int64_t from,
+                            const char *action, const std::string &reason) {
   if (version.isDeleted) {
     return Status::error(ErrorId::NoSuchObject, fmt::format("{} was deleted by gc", version.text()),
                          "push its file again, which gives it a new number");
   }
-  TENON_TRY(Query(*database, "INSERT INTO alias VALUES ($1, $2, $3) ON CONFLICT (object, name) DO UPDATE SET version = excluded.version", version.name, alias, version.number).run());
+  TENON_TRY(Query(*database,
+                  "INSERT INTO alias VALUES ($1, $2, $3) ON CONFLICT (object, name) DO UPDATE SET "
+                  "version = excluded.version",
+                  version.name, alias, version.number)
+                .run());
   Event event;
   event.action = action;
   event.object = version.name;
@@ -99,7 +116,8 @@ Result<Move> Registry::move(const Version &version, const std::string &alias, in
   return Move{version.name, alias, from, version.number};
 }
 
-Result<Move> Registry::promote(const Reference &reference, const std::string &alias, std::optional<int64_t> expected, const std::string &reason) {
+Result<Move> Registry::promote(const Reference &reference, const std::string &alias,
+                               std::optional<int64_t> expected, const std::string &reason) {
   TENON_TRY(checkAlias(alias));
   TENON_TRY(checkRemark("the reason", reason));
   TENON_TRY(allow(Role::Promote));
@@ -120,7 +138,10 @@ Result<Move> Registry::promote(const Reference &reference, const std::string &al
 
 Result<std::vector<int64_t>> Registry::earlier(const std::string &name, const std::string &alias) {
   std::vector<int64_t> stack; // of versions that the alias can go back to, the next one last
-  Query query(*database, "SELECT action, origin FROM event WHERE object = $1 AND alias = $2 AND action IN ('promote', 'rollback') ORDER BY id", name, alias);
+  Query query(*database,
+              "SELECT action, origin FROM event WHERE object = $1 AND alias = $2 AND action IN "
+              "('promote', 'rollback') ORDER BY id",
+              name, alias);
   while (true) {
     TENON_ASSIGN(bool hasRow, query.next());
     if (!hasRow) {
@@ -134,7 +155,8 @@ Result<std::vector<int64_t>> Registry::earlier(const std::string &name, const st
   }
 }
 
-Result<Move> Registry::rollback(const std::string &name, const std::string &alias, std::optional<int64_t> expected, const std::string &reason) {
+Result<Move> Registry::rollback(const std::string &name, const std::string &alias,
+                                std::optional<int64_t> expected, const std::string &reason) {
   TENON_TRY(checkRemark("the reason", reason));
   TENON_TRY(allow(Role::Promote));
   TENON_ASSIGN(Transaction transaction, Transaction::begin(*database));
@@ -144,13 +166,17 @@ Result<Move> Registry::rollback(const std::string &name, const std::string &alia
   }
   TENON_ASSIGN(std::vector<int64_t> stack, earlier(name, alias));
   if (stack.empty() || stack.back() == 0) {
-    return Status::error(ErrorId::NothingToRollBack, fmt::format("'{}@{}' was at no version before {}", name, alias, present.number),
-                         "`tenon registry promote` moves it to any version");
+    return Status::error(
+        ErrorId::NothingToRollBack,
+        fmt::format("'{}@{}' was at no version before {}", name, alias, present.number),
+        "`tenon registry promote` moves it to any version");
   }
   TENON_ASSIGN(Version before, find({name, stack.back(), ""}));
   if (before.isDeleted) {
-    return Status::error(ErrorId::NothingToRollBack, fmt::format("{}, where '{}@{}' was before, was deleted by gc", before.text(), name, alias),
-                         "`tenon registry promote` moves it to a version that is there");
+    return Status::error(
+        ErrorId::NothingToRollBack,
+        fmt::format("{}, where '{}@{}' was before, was deleted by gc", before.text(), name, alias),
+        "`tenon registry promote` moves it to a version that is there");
   }
   TENON_ASSIGN(Move done, move(before, alias, present.number, "rollback", reason));
   TENON_TRY(finish(transaction));
@@ -159,7 +185,8 @@ Result<Move> Registry::rollback(const std::string &name, const std::string &alia
 
 Result<std::vector<Rule>> Registry::rules(const std::string &name, const std::string &alias) {
   std::vector<Rule> rules;
-  Query query(*database, "SELECT text FROM rule WHERE object = $1 AND alias = $2 ORDER BY position", name, alias);
+  Query query(*database, "SELECT text FROM rule WHERE object = $1 AND alias = $2 ORDER BY position",
+              name, alias);
   while (true) {
     TENON_ASSIGN(bool hasRow, query.next());
     if (!hasRow) {
@@ -170,14 +197,18 @@ Result<std::vector<Rule>> Registry::rules(const std::string &name, const std::st
   }
 }
 
-Status Registry::setRules(const std::string &name, const std::string &alias, const std::vector<Rule> &rules) {
+Status Registry::setRules(const std::string &name, const std::string &alias,
+                          const std::vector<Rule> &rules) {
   TENON_TRY(checkAlias(alias));
   TENON_TRY(allow(Role::Promote));
   TENON_ASSIGN(Transaction transaction, Transaction::begin(*database));
   TENON_TRY(object(name).takeStatus());
-  TENON_TRY(Query(*database, "DELETE FROM rule WHERE object = $1 AND alias = $2", name, alias).run());
+  TENON_TRY(
+      Query(*database, "DELETE FROM rule WHERE object = $1 AND alias = $2", name, alias).run());
   for (size_t i = 0; i < rules.size(); ++i) {
-    TENON_TRY(Query(*database, "INSERT INTO rule VALUES ($1, $2, $3, $4)", name, alias, static_cast<int64_t>(i), rules[i].text).run());
+    TENON_TRY(Query(*database, "INSERT INTO rule VALUES ($1, $2, $3, $4)", name, alias,
+                    static_cast<int64_t>(i), rules[i].text)
+                  .run());
   }
   Event event;
   event.action = "rules";
@@ -198,26 +229,36 @@ Status Registry::record(const std::string &name, const GateResult &result) {
   }
   std::string asked = Json(result.rules).dump();
   if (listOf(present) != asked) {
-    return Status::error(ErrorId::AliasMoved, fmt::format("the rules of '{}@{}' were changed while the gate measured", name, result.alias), "gate the version again");
+    return Status::error(ErrorId::AliasMoved,
+                         fmt::format("the rules of '{}@{}' were changed while the gate measured",
+                                     name, result.alias),
+                         "gate the version again");
   }
   Event event;
   event.action = "gate";
   event.object = name;
   event.version = result.version;
   event.alias = result.alias;
-  event.detail = {{"champion", result.champion}, {"verdict", nameOf(result.verdict)}, {"figures", result.figures}};
+  event.detail = {{"champion", result.champion},
+                  {"verdict", nameOf(result.verdict)},
+                  {"figures", result.figures}};
   TENON_TRY(add(std::move(event)));
-  TENON_TRY(Query(*database, "INSERT INTO result SELECT max(id), $1, $2, $3, $4, $5, $6, $7 FROM event", name, result.version, result.alias, result.champion, nameOf(result.verdict),
-                  asked, result.figures.dump())
+  TENON_TRY(Query(*database,
+                  "INSERT INTO result SELECT max(id), $1, $2, $3, $4, $5, $6, $7 FROM event", name,
+                  result.version, result.alias, result.champion, nameOf(result.verdict), asked,
+                  result.figures.dump())
                 .run());
   return finish(transaction);
 }
 
-Result<std::vector<Event>> Registry::history(const std::string &name, const std::string &alias, int64_t most) {
+Result<std::vector<Event>> Registry::history(const std::string &name, const std::string &alias,
+                                             int64_t most) {
   std::string columns = kEventColumns, last = " ORDER BY id DESC LIMIT ";
-  Query query = name.empty()    ? Query(*database, columns + last + "$1", most)
-                : alias.empty() ? Query(*database, columns + "WHERE object = $1" + last + "$2", name, most)
-                                : Query(*database, columns + "WHERE object = $1 AND alias = $2" + last + "$3", name, alias, most);
+  Query query = name.empty() ? Query(*database, columns + last + "$1", most)
+                : alias.empty()
+                    ? Query(*database, columns + "WHERE object = $1" + last + "$2", name, most)
+                    : Query(*database, columns + "WHERE object = $1 AND alias = $2" + last + "$3",
+                            name, alias, most);
   std::vector<Event> events;
   while (true) {
     TENON_ASSIGN(bool hasRow, query.next());

@@ -14,21 +14,25 @@ namespace {
 constexpr size_t kMostName = 128;
 constexpr size_t kMostRemark = 1000;
 constexpr std::string_view kDigits = "0123456789";
-constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+constexpr std::string_view kLetters =
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
 
 /// A name as a message can repeat it.
 std::string shown(std::string_view text) { return withoutControls(text.substr(0, kMostName)); }
 
 Status badName(std::string_view what, std::string_view name) {
-  return Status::error(ErrorId::BadObjectName, fmt::format("'{}' cannot be the name of an {}", shown(name), what),
-                       "names have letters, digits, '.', '_' and '-', begin with a letter or digit, and are at most "
-                       "128 characters long");
+  return Status::error(
+      ErrorId::BadObjectName, fmt::format("'{}' cannot be the name of an {}", shown(name), what),
+      "names have letters, digits, '.', '_' and '-', begin with a letter or digit, and are at most "
+      "128 characters long");
 }
 
 bool isName(std::string_view name) {
-  bool isOfLetters = std::ranges::all_of(
-      name, [](char c) { return kLetters.find(c) != kLetters.npos || c == '.' || c == '_' || c == '-'; });
-  return !name.empty() && name.size() <= kMostName && kLetters.find(name[0]) != kLetters.npos && isOfLetters;
+  bool isOfLetters = std::ranges::all_of(name, [](char c) {
+    return kLetters.find(c) != kLetters.npos || c == '.' || c == '_' || c == '-';
+  });
+  return !name.empty() && name.size() <= kMostName && kLetters.find(name[0]) != kLetters.npos &&
+         isOfLetters;
 }
 
 bool isUtf8(std::string_view text) {
@@ -43,10 +47,14 @@ bool isUtf8(std::string_view text) {
 } // namespace
 
 std::string Reference::text() const {
-  return !alias.empty() ? fmt::format("{}@{}", name, alias) : version ? fmt::format("{}:{}", name, version) : name;
+  return !alias.empty() ? fmt::format("{}@{}", name, alias)
+         : version      ? fmt::format("{}:{}", name, version)
+                        : name;
 }
 
-Status checkName(std::string_view name) { return isName(name) ? Status::ok() : badName("object", name); }
+Status checkName(std::string_view name) {
+  return isName(name) ? Status::ok() : badName("object", name);
+}
 
 Status checkAlias(std::string_view alias) {
   bool isNumber = alias.find_first_not_of(kDigits) == alias.npos;
@@ -67,9 +75,12 @@ Result<Reference> parseReference(std::string_view text) {
     reference.alias = rest;
     return reference;
   }
-  std::from_chars_result parsed = std::from_chars(rest.data(), rest.data() + rest.size(), reference.version);
-  if (parsed.ec != std::errc() || parsed.ptr != rest.data() + rest.size() || reference.version < 1) {
-    return Status::error(ErrorId::BadObjectName, fmt::format("'{}' is not the number of a version", shown(rest)),
+  std::from_chars_result parsed =
+      std::from_chars(rest.data(), rest.data() + rest.size(), reference.version);
+  if (parsed.ec != std::errc() || parsed.ptr != rest.data() + rest.size() ||
+      reference.version < 1) {
+    return Status::error(ErrorId::BadObjectName,
+                         fmt::format("'{}' is not the number of a version", shown(rest)),
                          "NAME:VERSION, NAME@ALIAS, or NAME for the newest");
   }
   return reference;

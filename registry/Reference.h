@@ -1,5 +1,5 @@
-// How versions are named: NAME:VERSION, NAME@ALIAS, or NAME for the newest. Names become parts of paths, pages and
-// logs, and are checked before they do.
+// How versions are named: NAME:VERSION, NAME@ALIAS, or NAME for the newest. Names become parts of
+// paths, pages and logs, and are checked before they do.
 
 #pragma once
 
@@ -26,7 +26,8 @@ Status checkAlias(std::string_view alias);
 /// TN1004 where it is none of the three forms.
 Result<Reference> parseReference(std::string_view text);
 
-/// Text that people add: UTF-8 without control characters, at most 1,000 bytes. `what` begins the error, TN1004.
+/// Text that people add: UTF-8 without control characters, at most 1,000 bytes. `what` begins the
+/// error, TN1004.
 Status checkRemark(std::string_view what, std::string_view text);
 
 } // namespace tenon::registry

@@ -1,4 +1,5 @@
-// Opening, pushing, looking up. Aliases and gates are in Promotions.cpp, deletion in Collect.cpp, checks in Verify.cpp.
+// Opening, pushing, looking up. Aliases and gates are in Promotions.cpp, deletion in Collect.cpp,
+// checks in Verify.cpp.
 
 #include "registry/Registry.h"
 
@@ -45,7 +46,8 @@ Version readVersion(const Query &query) {
 std::string Version::text() const { return fmt::format("{}:{}", name, number); }
 
 Registry::Registry(std::string where, Stores stores, Options options)
-    : where(std::move(where)), database(std::move(stores.database)), blobs(std::move(stores.blobs)), options(std::move(options)) {
+    : where(std::move(where)), database(std::move(stores.database)), blobs(std::move(stores.blobs)),
+      options(std::move(options)) {
   if (!this->options.clock) {
     this->options.clock = wallClock;
   }
@@ -59,8 +61,12 @@ Result<Registry> Registry::open(const std::string &where, Options options, bool 
   return registry;
 }
 
-Result<Registry> Registry::open(const std::string &where, Options options) { return open(where, std::move(options), false); }
-Result<Registry> Registry::create(const std::string &where, Options options) { return open(where, std::move(options), true); }
+Result<Registry> Registry::open(const std::string &where, Options options) {
+  return open(where, std::move(options), false);
+}
+Result<Registry> Registry::create(const std::string &where, Options options) {
+  return open(where, std::move(options), true);
+}
 
 Result<FilesLock> Registry::keepFiles() const { return database->lockFiles(LockKind::Shared); }
 
@@ -77,21 +83,26 @@ Status Registry::finish(Transaction &transaction) {
   if (status.isOk() || !database->isInDoubt()) {
     return status;
   }
-  // The server may have done it and gone before it said so. It is settled when this has the right to write again.
+  // The server may have done it and gone before it said so. It is settled when this has the right
+  // to write again.
   std::string asked(status.message());
   std::chrono::steady_clock::time_point end = std::chrono::steady_clock::now() + options.patience;
   do {
     Result<Transaction> look = Transaction::begin(*database);
     if (look.isOk()) {
-      Query ours(*database, "SELECT 1 FROM event WHERE id = $1 AND hash = $2", written.id, written.hash);
+      Query ours(*database, "SELECT 1 FROM event WHERE id = $1 AND hash = $2", written.id,
+                 written.hash);
       Result<bool> isThere = ours.next();
       if (isThere.isOk()) {
-        return *isThere ? Status::ok() : Status::error(ErrorId::StoreFailed, fmt::format("{}; nothing was done", asked), "try again");
+        return *isThere ? Status::ok()
+                        : Status::error(ErrorId::StoreFailed,
+                                        fmt::format("{}; nothing was done", asked), "try again");
       }
     }
     std::this_thread::sleep_for(kLookAgain);
   } while (std::chrono::steady_clock::now() < end);
-  return Status::error(ErrorId::StoreFailed, fmt::format("{}, and it is not known whether it was done", asked),
+  return Status::error(ErrorId::StoreFailed,
+                       fmt::format("{}, and it is not known whether it was done", asked),
                        "`tenon registry history` tells, once the database answers");
 }
 
@@ -99,12 +110,15 @@ Result<Pushed> Registry::push(const PushRequest &request) {
   TENON_TRY(checkName(request.name));
   TENON_TRY(checkRemark("the note", request.note));
   if (std::ranges::find(kKinds, request.kind) == kKinds.end()) {
-    return Status::error(ErrorId::BadArgument, fmt::format("there is no kind '{}' of objects", request.kind),
+    return Status::error(ErrorId::BadArgument,
+                         fmt::format("there is no kind '{}' of objects", request.kind),
                          "model, engine, data, report or tuning");
   }
   std::string facts = request.facts.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (facts.size() > kMostFacts) {
-    return Status::error(ErrorId::BadArgument, fmt::format("the facts of the version take {} bytes", facts.size()), "leave some out");
+    return Status::error(ErrorId::BadArgument,
+                         fmt::format("the facts of the version take {} bytes", facts.size()),
+                         "leave some out");
   }
   TENON_TRY(allow(Role::Push));
   TENON_ASSIGN(FilesLock lock, keepFiles());
@@ -115,10 +129,13 @@ Result<Pushed> Registry::push(const PushRequest &request) {
   TENON_ASSIGN(bool isKnown, object.next());
   if (isKnown && object.text(0) != request.kind) {
     return Status::error(ErrorId::BadObjectName,
-                         fmt::format("'{}' has versions of kind {}, not {}", request.name, object.text(0), request.kind),
+                         fmt::format("'{}' has versions of kind {}, not {}", request.name,
+                                     object.text(0), request.kind),
                          "push it under another name");
   }
-  Query same(*database, std::string(kVersionColumns) + "WHERE object = $1 AND hash = $2 AND facts = $3 AND blob IS NOT NULL ORDER BY number DESC LIMIT 1",
+  Query same(*database,
+             std::string(kVersionColumns) + "WHERE object = $1 AND hash = $2 AND facts = $3 AND "
+                                            "blob IS NOT NULL ORDER BY number DESC LIMIT 1",
              request.name, blob.hash, facts);
   TENON_ASSIGN(bool isExisting, same.next());
   if (isExisting) {
@@ -136,19 +153,26 @@ Result<Pushed> Registry::push(const PushRequest &request) {
   version.created = options.clock();
   version.facts = request.facts;
   version.note = request.note;
-  TENON_TRY(Query(*database, "INSERT INTO blob VALUES ($1, $2) ON CONFLICT DO NOTHING", blob.hash, static_cast<int64_t>(blob.bytes)).run());
-  TENON_TRY(Query(*database, "INSERT INTO object VALUES ($1, $2, $3) ON CONFLICT (name) DO UPDATE SET newest = excluded.newest",
+  TENON_TRY(Query(*database, "INSERT INTO blob VALUES ($1, $2) ON CONFLICT DO NOTHING", blob.hash,
+                  static_cast<int64_t>(blob.bytes))
+                .run());
+  TENON_TRY(Query(*database,
+                  "INSERT INTO object VALUES ($1, $2, $3) ON CONFLICT (name) DO UPDATE SET newest "
+                  "= excluded.newest",
                   version.name, version.kind, version.number)
                 .run());
-  TENON_TRY(Query(*database, "INSERT INTO version VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)", version.name, version.number,
-                  version.kind, blob.hash, static_cast<int64_t>(blob.bytes), blob.hash, version.file, version.created, facts, version.note)
+  TENON_TRY(Query(*database, "INSERT INTO version VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+                  version.name, version.number, version.kind, blob.hash,
+                  static_cast<int64_t>(blob.bytes), blob.hash, version.file, version.created, facts,
+                  version.note)
                 .run());
   Event event;
   event.action = "push";
   event.object = version.name;
   event.version = version.number;
-  event.detail = {{"kind", version.kind}, {"hash", blob.hash}, {"bytes", blob.bytes}, {"file", version.file},
-                  {"created", version.created}, {"facts", sha256Of(facts)}, {"note", version.note}};
+  event.detail = {{"kind", version.kind}, {"hash", blob.hash},          {"bytes", blob.bytes},
+                  {"file", version.file}, {"created", version.created}, {"facts", sha256Of(facts)},
+                  {"note", version.note}};
   TENON_TRY(add(std::move(event)));
   TENON_TRY(signPushed(request, version));
   TENON_TRY(finish(transaction));
@@ -157,7 +181,9 @@ Result<Pushed> Registry::push(const PushRequest &request) {
 
 Result<std::vector<Object>> Registry::objects(const std::string &after, int64_t most) {
   std::vector<Object> objects;
-  Query query(*database, "SELECT name, kind, newest FROM object WHERE name > $1 ORDER BY name LIMIT $2", after, most);
+  Query query(*database,
+              "SELECT name, kind, newest FROM object WHERE name > $1 ORDER BY name LIMIT $2", after,
+              most);
   while (true) {
     TENON_ASSIGN(bool hasRow, query.next());
     if (!hasRow) {
@@ -169,14 +195,19 @@ Result<std::vector<Object>> Registry::objects(const std::string &after, int64_t 
     return objects;
   }
   // A range rather than a join, for which PostgreSQL reads all aliases.
-  Query aliases(*database, "SELECT object, name, version FROM alias WHERE object >= $1 AND object <= $2 ORDER BY object, name", objects.front().name, objects.back().name);
+  Query aliases(*database,
+                "SELECT object, name, version FROM alias WHERE object >= $1 AND object <= $2 ORDER "
+                "BY object, name",
+                objects.front().name, objects.back().name);
   for (std::vector<Object>::iterator object = objects.begin();;) {
     TENON_ASSIGN(bool hasRow, aliases.next());
     if (!hasRow) {
       return objects;
     }
-    object = std::find_if(object, objects.end(), [&](const Object &each) { return each.name >= aliases.text(0); });
-    if (object != objects.end() && object->name == aliases.text(0)) { // else it is of one that was made in between
+    object = std::find_if(object, objects.end(),
+                          [&](const Object &each) { return each.name >= aliases.text(0); });
+    if (object != objects.end() &&
+        object->name == aliases.text(0)) { // else it is of one that was made in between
       object->aliases.push_back({aliases.text(1), aliases.number(2)});
     }
   }
@@ -192,7 +223,8 @@ Result<Object> Registry::object(const std::string &name) {
     for (const Object &each : near) {
       names.push_back(each.name);
     }
-    return Status::error(ErrorId::NoSuchObject, fmt::format("there is no '{}' in '{}'", name, where),
+    return Status::error(ErrorId::NoSuchObject,
+                         fmt::format("there is no '{}' in '{}'", name, where),
                          didYouMean(name, names, "`tenon registry list` lists what is there"));
   }
   Object object = {name, query.text(0), query.number(1), {}};
@@ -209,7 +241,8 @@ Result<Object> Registry::object(const std::string &name) {
 Result<std::vector<Version>> Registry::versions(const std::string &name) {
   TENON_TRY(object(name).takeStatus());
   std::vector<Version> versions;
-  Query query(*database, std::string(kVersionColumns) + "WHERE object = $1 ORDER BY number DESC", name);
+  Query query(*database, std::string(kVersionColumns) + "WHERE object = $1 ORDER BY number DESC",
+              name);
   while (true) {
     TENON_ASSIGN(bool hasRow, query.next());
     if (!hasRow) {
@@ -229,20 +262,26 @@ Result<Version> Registry::find(const Reference &reference) {
       for (const Alias &alias : known.aliases) {
         names.push_back(alias.name);
       }
-      return Status::error(ErrorId::NoSuchObject, fmt::format("'{}' has no alias '{}'", reference.name, reference.alias),
-                           didYouMean(reference.alias, names, fmt::format("`tenon registry promote {} {}` makes it", reference.name, reference.alias)));
+      return Status::error(ErrorId::NoSuchObject,
+                           fmt::format("'{}' has no alias '{}'", reference.name, reference.alias),
+                           didYouMean(reference.alias, names,
+                                      fmt::format("`tenon registry promote {} {}` makes it",
+                                                  reference.name, reference.alias)));
     }
   }
   Query query(*database,
-              number != 0 ? std::string(kVersionColumns) + "WHERE object = $1 AND number = $2"
-                          : std::string(kVersionColumns) + "WHERE object = $1 AND blob IS NOT NULL AND number > $2 ORDER BY number DESC LIMIT 1",
+              number != 0
+                  ? std::string(kVersionColumns) + "WHERE object = $1 AND number = $2"
+                  : std::string(kVersionColumns) + "WHERE object = $1 AND blob IS NOT NULL AND "
+                                                   "number > $2 ORDER BY number DESC LIMIT 1",
               reference.name, number);
   TENON_ASSIGN(bool isFound, query.next());
   if (isFound) {
     return readVersion(query);
   }
   TENON_ASSIGN(Object known, object(reference.name));
-  return Status::error(ErrorId::NoSuchObject, fmt::format("'{}' has no version {}", reference.name, number),
+  return Status::error(ErrorId::NoSuchObject,
+                       fmt::format("'{}' has no version {}", reference.name, number),
                        fmt::format("its newest is {}", known.newest));
 }
 

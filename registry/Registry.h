@@ -1,9 +1,11 @@
-// The registry: objects with numbered versions that never change, aliases that move between them, the gates that a
-// promotion passes, and the history of all of it. It relies on Database for what is small, on BlobStore for files, and on a
-// lock that those share who add files, and that the one has alone who deletes some. Stores.h says where all of it is.
+// The registry: objects with numbered versions that never change, aliases that move between them,
+// the gates that a promotion passes, and the history of all of it. It relies on Database for what
+// is small, on BlobStore for files, and on a lock that those share who add files, and that the one
+// has alone who deletes some. Stores.h says where all of it is.
 //
-// A version is acknowledged when its file and then its row are on the disk; gc deletes rows first and then files. So a
-// process that ends anywhere leaves at most files that no row names, which the next gc removes.
+// A version is acknowledged when its file and then its row are on the disk; gc deletes rows first
+// and then files. So a process that ends anywhere leaves at most files that no row names, which the
+// next gc removes.
 
 #pragma once
 
@@ -40,7 +42,8 @@ struct Options {
   std::chrono::milliseconds patience{10'000};
   /// Milliseconds since 1970; events never go back behind the one before.
   std::function<int64_t()> clock;
-  /// What opens a registry that has tokens; where empty, what $TENON_REGISTRY_TOKEN says. Its name takes the place of `by`.
+  /// What opens a registry that has tokens; where empty, what $TENON_REGISTRY_TOKEN says. Its name
+  /// takes the place of `by`.
   std::string token = "";
 };
 
@@ -52,9 +55,11 @@ struct PushRequest {
   std::string path; ///< of the file to copy in
   /// Of the file when it was looked at: one that was changed since then is refused, TN1010.
   FileStamp stamp;
-  Json facts = Json::object(); ///< where it comes from: source, options, compiler, machine, data, parent
+  Json facts =
+      Json::object(); ///< where it comes from: source, options, compiler, machine, data, parent
   std::string note;
-  /// Makes the signature that becomes one of the version's together with it; none where it is empty.
+  /// Makes the signature that becomes one of the version's together with it; none where it is
+  /// empty.
   std::function<Result<std::string>(const Version &)> sign;
 };
 
@@ -128,8 +133,9 @@ struct Verified {
 /// Not for several threads at once; several processes may have the same registry open.
 class Registry {
 public:
-  /// `where` is a folder or a URL, as Stores.h says. TN1001 where there is none, or one of another format; TN1013 where the
-  /// database does not answer; TN1014 where it has tokens and none of them was given.
+  /// `where` is a folder or a URL, as Stores.h says. TN1001 where there is none, or one of another
+  /// format; TN1013 where the database does not answer; TN1014 where it has tokens and none of them
+  /// was given.
   static Result<Registry> open(const std::string &where, Options options);
   /// Makes one where there is none.
   static Result<Registry> create(const std::string &where, Options options);
@@ -151,14 +157,18 @@ public:
   /// Brings the version's file to this machine where it is not, and reads it whole: TN1005, TN1013.
   Status check(const Version &version) const { return blobs->provide(version.blob); }
 
-  /// Moves an alias. With `expected` only from that version (0: where there is none), TN1006. Where the alias has rules,
-  /// the version's last gate must have passed them: TN1007, TN1008.
-  Result<Move> promote(const Reference &reference, const std::string &alias, std::optional<int64_t> expected, const std::string &reason);
-  /// Moves an alias back to what it was before the promotion that brought it to where it is: TN1012 where there is none. With
-  /// `expected` only from that version, TN1006: of several who see that a version is bad, one goes back, and by one step.
-  Result<Move> rollback(const std::string &name, const std::string &alias, std::optional<int64_t> expected, const std::string &reason);
+  /// Moves an alias. With `expected` only from that version (0: where there is none), TN1006. Where
+  /// the alias has rules, the version's last gate must have passed them: TN1007, TN1008.
+  Result<Move> promote(const Reference &reference, const std::string &alias,
+                       std::optional<int64_t> expected, const std::string &reason);
+  /// Moves an alias back to what it was before the promotion that brought it to where it is: TN1012
+  /// where there is none. With `expected` only from that version, TN1006: of several who see that a
+  /// version is bad, one goes back, and by one step.
+  Result<Move> rollback(const std::string &name, const std::string &alias,
+                        std::optional<int64_t> expected, const std::string &reason);
 
-  /// Adds the text of a signature (signing::Signer) to a version: TN1016 where it is of another file.
+  /// Adds the text of a signature (signing::Signer) to a version: TN1016 where it is of another
+  /// file.
   Status sign(const Version &version, const std::string &bundle);
   /// Those of a version, the newest first.
   Result<std::vector<std::string>> signatures(const Version &version);
@@ -166,23 +176,26 @@ public:
   Status requireSignature(const Version &version, const signing::Trust &trust);
 
   Result<std::vector<Rule>> rules(const std::string &name, const std::string &alias);
-  Status setRules(const std::string &name, const std::string &alias, const std::vector<Rule> &rules);
-  /// Records what was measured of a version. TN1006 where the alias or its rules are no longer those of the result.
+  Status setRules(const std::string &name, const std::string &alias,
+                  const std::vector<Rule> &rules);
+  /// Records what was measured of a version. TN1006 where the alias or its rules are no longer
+  /// those of the result.
   Status record(const std::string &name, const GateResult &result);
 
   /// Events from the newest on, at most so many; of one object or alias where they are not empty.
-  Result<std::vector<Event>> history(const std::string &name, const std::string &alias, int64_t most);
+  Result<std::vector<Event>> history(const std::string &name, const std::string &alias,
+                                     int64_t most);
 
-  /// Deletes versions beyond the newest `keep` of each object, but for those at aliases and those that a rollback goes
-  /// to, then the files that no version has.
+  /// Deletes versions beyond the newest `keep` of each object, but for those at aliases and those
+  /// that a rollback goes to, then the files that no version has.
   Result<Collected> collect(std::optional<int64_t> keep, bool isDryRun);
-  /// Hashes every file and the history, derives the state from the history, and looks whether signatures are of the files
-  /// that they are with. `head`, where not empty, is the hash of
-  /// an event that must be in it.
+  /// Hashes every file and the history, derives the state from the history, and looks whether
+  /// signatures are of the files that they are with. `head`, where not empty, is the hash of an
+  /// event that must be in it.
   Result<Verified> verify(const std::string &head);
 
-  /// Makes a token and gives it: it is told this once, and kept as its SHA-256. The first must be an admin's. TN1004 for the
-  /// name, TN0105 where there is one of that name already.
+  /// Makes a token and gives it: it is told this once, and kept as its SHA-256. The first must be
+  /// an admin's. TN1004 for the name, TN0105 where there is one of that name already.
   Result<std::string> addToken(const std::string &name, Role role);
   Result<std::vector<Token>> tokens();
   /// TN1003 where there is none of the name; TN0105 for the last admin's.
@@ -199,13 +212,16 @@ private:
 
   /// Finds out whose token it is: TN1014.
   Status identify();
-  /// TN1014 where the registry has tokens and that of the options is none of them now, or of a lower role.
+  /// TN1014 where the registry has tokens and that of the options is none of them now, or of a
+  /// lower role.
   Status allow(Role role);
-  /// Commits. Where the connection was lost in that, looks whether the last event of `add` is there.
+  /// Commits. Where the connection was lost in that, looks whether the last event of `add` is
+  /// there.
   Status finish(Transaction &transaction);
 
   Status checkGate(const Version &version, const std::string &alias, int64_t champion);
-  Result<Move> move(const Version &version, const std::string &alias, int64_t from, const char *action, const std::string &reason);
+  Result<Move> move(const Version &version, const std::string &alias, int64_t from,
+                    const char *action, const std::string &reason);
   Result<std::vector<int64_t>> earlier(const std::string &name, const std::string &alias);
   Status add(Event event);
   Status addSignature(const Version &version, const std::string &bundle);
@@ -219,7 +235,7 @@ private:
   std::unique_ptr<BlobStore> blobs;
   Options options;
   std::string tokenName; ///< whose token it is; empty where the registry has none
-  Event written; ///< by the last `add`
+  Event written;         ///< by the last `add`
 };
 
 /// TN1015.

@@ -20,12 +20,12 @@ struct Metric {
 };
 
 constexpr Metric kMetrics[] = {
-    {"top1", MetricFamily::Share, true},        {"top5", MetricFamily::Share, true},
-    {"f1", MetricFamily::Share, true},          {"perplexity", MetricFamily::Number, false},
-    {"mse", MetricFamily::Number, false},       {"mae", MetricFamily::Number, false},
-    {"p50", MetricFamily::Speed, false},        {"p99", MetricFamily::Speed, false},
-    {"throughput", MetricFamily::Speed, true},  {"memory", MetricFamily::Bytes, false},
-    {"size", MetricFamily::Bytes, false},       {"outputs", MetricFamily::Outputs, false},
+    {"top1", MetricFamily::Share, true},       {"top5", MetricFamily::Share, true},
+    {"f1", MetricFamily::Share, true},         {"perplexity", MetricFamily::Number, false},
+    {"mse", MetricFamily::Number, false},      {"mae", MetricFamily::Number, false},
+    {"p50", MetricFamily::Speed, false},       {"p99", MetricFamily::Speed, false},
+    {"throughput", MetricFamily::Speed, true}, {"memory", MetricFamily::Bytes, false},
+    {"size", MetricFamily::Bytes, false},      {"outputs", MetricFamily::Outputs, false},
 };
 
 struct Unit {
@@ -33,14 +33,20 @@ struct Unit {
   double factor;
 };
 
-constexpr Unit kByteUnits[] = {{"B", 1},      {"KiB", 1024},       {"MiB", 1024.0 * 1024}, {"GiB", 1024.0 * 1024 * 1024},
-                               {"KB", 1000}, {"MB", 1000.0 * 1000}, {"GB", 1e9}};
+constexpr Unit kByteUnits[] = {{"B", 1},
+                               {"KiB", 1024},
+                               {"MiB", 1024.0 * 1024},
+                               {"GiB", 1024.0 * 1024 * 1024},
+                               {"KB", 1000},
+                               {"MB", 1000.0 * 1000},
+                               {"GB", 1e9}};
 constexpr Unit kTimeUnits[] = {{"ms", 1}, {"us", 0.001}, {"s", 1000}};
 constexpr std::string_view kChampion = "champion";
 
 Status badRule(std::string_view text, std::string_view why, std::string_view hint) {
   return Status::error(ErrorId::BadGateRule,
-                       fmt::format("rule '{}': {}", withoutControls(text.substr(0, 200)), why), hint);
+                       fmt::format("rule '{}': {}", withoutControls(text.substr(0, 200)), why),
+                       hint);
 }
 
 std::vector<std::string> wordsOf(std::string_view text) {
@@ -60,7 +66,8 @@ std::optional<std::pair<double, std::string>> parseAmount(const std::string &wor
   if (number.empty() || number.find_first_of("0123456789") == number.npos) {
     return std::nullopt;
   }
-  if (digits == word.npos || word[digits] == '%' || std::isalpha(static_cast<unsigned char>(word[digits]))) {
+  if (digits == word.npos || word[digits] == '%' ||
+      std::isalpha(static_cast<unsigned char>(word[digits]))) {
     char *end = nullptr;
     double value = std::strtod(number.c_str(), &end);
     if (*end == '\0' && std::isfinite(value) && value >= 0) {
@@ -71,7 +78,8 @@ std::optional<std::pair<double, std::string>> parseAmount(const std::string &wor
 }
 
 template <size_t N> std::optional<double> factorOf(const Unit (&units)[N], std::string_view name) {
-  const Unit *unit = std::find_if(std::begin(units), std::end(units), [&](const Unit &each) { return each.name == name; });
+  const Unit *unit = std::find_if(std::begin(units), std::end(units),
+                                  [&](const Unit &each) { return each.name == name; });
   return unit == std::end(units) ? std::nullopt : std::optional(unit->factor);
 }
 
@@ -80,7 +88,8 @@ std::optional<double> factorOfValue(const Metric &metric, const std::string &uni
   if (unit.empty()) {
     return 1;
   }
-  if (unit == "%" && (metric.family == MetricFamily::Share || metric.family == MetricFamily::Outputs)) {
+  if (unit == "%" &&
+      (metric.family == MetricFamily::Share || metric.family == MetricFamily::Outputs)) {
     return 0.01;
   }
   if (metric.family == MetricFamily::Bytes) {
@@ -91,17 +100,22 @@ std::optional<double> factorOfValue(const Metric &metric, const std::string &uni
 }
 
 /// Fills the limit from the words behind the comparison.
-Status parseLimit(const Metric &metric, const std::vector<std::string> &words, std::string_view text, Rule &rule) {
-  constexpr const char *kForms = "for example 'top1 >= 85%', 'p99 <= 5ms', 'p50 <= champion + 10%', 'top1 >= champion - 0.5%'";
+Status parseLimit(const Metric &metric, const std::vector<std::string> &words,
+                  std::string_view text, Rule &rule) {
+  constexpr const char *kForms =
+      "for example 'top1 >= 85%', 'p99 <= 5ms', 'p50 <= champion + 10%', 'top1 >= champion - 0.5%'";
   bool isRelative = words[2] == kChampion;
-  if (words.size() != 3 && !(isRelative && words.size() == 5 && (words[3] == "+" || words[3] == "-"))) {
+  if (words.size() != 3 &&
+      !(isRelative && words.size() == 5 && (words[3] == "+" || words[3] == "-"))) {
     return badRule(text, "what follows the comparison is not a limit", kForms);
   }
   if (isRelative && metric.family == MetricFamily::Outputs) {
-    return badRule(text, "outputs is a distance from the champion already", "for example 'outputs <= 1e-3'");
+    return badRule(text, "outputs is a distance from the champion already",
+                   "for example 'outputs <= 1e-3'");
   }
   bool hasAmount = !isRelative || words.size() == 5;
-  std::optional<std::pair<double, std::string>> amount = hasAmount ? parseAmount(words.back()) : std::pair(0.0, std::string());
+  std::optional<std::pair<double, std::string>> amount =
+      hasAmount ? parseAmount(words.back()) : std::pair(0.0, std::string());
   if (!amount) {
     return badRule(text, fmt::format("'{}' is not a limit", withoutControls(words.back())), kForms);
   }
@@ -109,25 +123,34 @@ Status parseLimit(const Metric &metric, const std::vector<std::string> &words, s
   if (!isRelative) {
     std::optional<double> factor = factorOfValue(metric, unit);
     if (!factor) {
-      return badRule(text, fmt::format("'{}' is not a unit of {}", withoutControls(unit), metric.name), kForms);
+      return badRule(text,
+                     fmt::format("'{}' is not a unit of {}", withoutControls(unit), metric.name),
+                     kForms);
     }
     rule.limit = number * *factor;
     bool isShare = metric.family == MetricFamily::Share;
-    return isShare && rule.limit > 1 ? badRule(text, fmt::format("{} is at most 100%", metric.name), kForms) : Status::ok();
+    return isShare && rule.limit > 1
+               ? badRule(text, fmt::format("{} is at most 100%", metric.name), kForms)
+               : Status::ok();
   }
   double change = hasAmount && words[3] == "-" ? -number : number;
   bool isDifference = metric.family == MetricFamily::Share || metric.family == MetricFamily::Number;
   bool isPercent = unit == "%";
   if (isDifference) {
     if (!unit.empty() && !(isPercent && metric.family == MetricFamily::Share)) {
-      return badRule(text, fmt::format("'{}' is not a unit of a difference in {}", withoutControls(unit), metric.name), kForms);
+      return badRule(text,
+                     fmt::format("'{}' is not a unit of a difference in {}", withoutControls(unit),
+                                 metric.name),
+                     kForms);
     }
     rule.kind = LimitKind::Difference;
     rule.limit = isPercent ? change / 100 : change;
     return Status::ok();
   }
   if (hasAmount && !isPercent) {
-    return badRule(text, fmt::format("{} is compared with the champion's by a share of it", metric.name), "for example 'p50 <= champion + 10%'");
+    return badRule(text,
+                   fmt::format("{} is compared with the champion's by a share of it", metric.name),
+                   "for example 'p50 <= champion + 10%'");
   }
   rule.kind = LimitKind::Ratio;
   rule.limit = 1 + change / 100;
@@ -140,53 +163,72 @@ std::string amountText(const Rule &rule, double value) {
   }
   switch (rule.family) {
   case MetricFamily::Share:
-    return rule.kind == LimitKind::Difference ? fmt::format("{:+.2f} points", value * 100) : fmt::format("{:.2f} %", value * 100);
+    return rule.kind == LimitKind::Difference ? fmt::format("{:+.2f} points", value * 100)
+                                              : fmt::format("{:.2f} %", value * 100);
   case MetricFamily::Bytes:
     return fmt::format("{:.0f} bytes", value);
   case MetricFamily::Speed:
-    return rule.metric == "throughput" ? fmt::format("{:.4g} runs/s", value) : fmt::format("{:.4g} ms", value);
+    return rule.metric == "throughput" ? fmt::format("{:.4g} runs/s", value)
+                                       : fmt::format("{:.4g} ms", value);
   case MetricFamily::Number:
   case MetricFamily::Outputs:
     break;
   }
-  return rule.kind == LimitKind::Difference ? fmt::format("{:+.4g}", value) : fmt::format("{:.4g}", value);
+  return rule.kind == LimitKind::Difference ? fmt::format("{:+.4g}", value)
+                                            : fmt::format("{:.4g}", value);
 }
 
 std::string describe(const Rule &rule, const Measured &measured) {
-  std::string subject = rule.kind == LimitKind::Ratio        ? fmt::format("{} is {} the champion's", rule.metric, amountText(rule, measured.value))
-                        : rule.kind == LimitKind::Difference ? fmt::format("{} differs by {} from the champion's", rule.metric, amountText(rule, measured.value))
-                                                             : fmt::format("{} is {}", rule.metric, amountText(rule, measured.value));
-  std::string interval = measured.low == measured.high ? "" : fmt::format(" (95 % between {} and {})", amountText(rule, measured.low), amountText(rule, measured.high));
+  std::string subject =
+      rule.kind == LimitKind::Ratio
+          ? fmt::format("{} is {} the champion's", rule.metric, amountText(rule, measured.value))
+      : rule.kind == LimitKind::Difference
+          ? fmt::format("{} differs by {} from the champion's", rule.metric,
+                        amountText(rule, measured.value))
+          : fmt::format("{} is {}", rule.metric, amountText(rule, measured.value));
+  std::string interval =
+      measured.low == measured.high
+          ? ""
+          : fmt::format(" (95 % between {} and {})", amountText(rule, measured.low),
+                        amountText(rule, measured.high));
   return fmt::format("{}{}, the limit is {}", subject, interval, amountText(rule, rule.limit));
 }
 
 } // namespace
 
 const char *nameOf(Verdict verdict) {
-  return verdict == Verdict::Passed ? "passed" : verdict == Verdict::Refused ? "refused" : "undecided";
+  return verdict == Verdict::Passed    ? "passed"
+         : verdict == Verdict::Refused ? "refused"
+                                       : "undecided";
 }
 
 Result<Rule> parseRule(std::string_view text) {
   constexpr size_t kMostText = 200;
   std::vector<std::string> words = wordsOf(text);
   if (text.size() > kMostText || words.size() < 3 || (words[1] != ">=" && words[1] != "<=")) {
-    return badRule(text, "it is not METRIC >= LIMIT or METRIC <= LIMIT, with spaces between", "for example 'top1 >= 85%'");
+    return badRule(text, "it is not METRIC >= LIMIT or METRIC <= LIMIT, with spaces between",
+                   "for example 'top1 >= 85%'");
   }
-  const Metric *metric = std::find_if(std::begin(kMetrics), std::end(kMetrics), [&](const Metric &each) { return each.name == words[0]; });
+  const Metric *metric = std::find_if(std::begin(kMetrics), std::end(kMetrics),
+                                      [&](const Metric &each) { return each.name == words[0]; });
   if (metric == std::end(kMetrics)) {
     std::vector<std::string> names;
     for (const Metric &each : kMetrics) {
       names.emplace_back(each.name);
     }
-    return badRule(text, fmt::format("there is no metric '{}'", withoutControls(words[0])), didYouMean(words[0], names, "docs/platform.md lists the metrics"));
+    return badRule(text, fmt::format("there is no metric '{}'", withoutControls(words[0])),
+                   didYouMean(words[0], names, "docs/platform.md lists the metrics"));
   }
   Rule rule;
   rule.metric = words[0];
   rule.family = metric->family;
   rule.isAtLeast = words[1] == ">=";
   if (rule.isAtLeast != metric->isHigherBetter) {
-    return badRule(text, fmt::format("{} is better where it is {}", metric->name, metric->isHigherBetter ? "higher" : "lower"),
-                   fmt::format("write {} {} LIMIT", metric->name, metric->isHigherBetter ? ">=" : "<="));
+    return badRule(
+        text,
+        fmt::format("{} is better where it is {}", metric->name,
+                    metric->isHigherBetter ? "higher" : "lower"),
+        fmt::format("write {} {} LIMIT", metric->name, metric->isHigherBetter ? ">=" : "<="));
   }
   TENON_TRY(parseLimit(*metric, words, text, rule));
   for (const std::string &word : words) {
@@ -211,15 +253,20 @@ RuleResult decide(const Rule &rule, const std::optional<Measured> &measured) {
   bool isLowRight = rule.isAtLeast ? measured->low >= rule.limit : measured->low <= rule.limit;
   bool isHighRight = rule.isAtLeast ? measured->high >= rule.limit : measured->high <= rule.limit;
   bool hasEnds = !std::isnan(measured->low) && !std::isnan(measured->high);
-  result.verdict = !hasEnds || isLowRight != isHighRight ? Verdict::Undecided : isLowRight ? Verdict::Passed : Verdict::Refused;
+  result.verdict = !hasEnds || isLowRight != isHighRight ? Verdict::Undecided
+                   : isLowRight                          ? Verdict::Passed
+                                                         : Verdict::Refused;
   return result;
 }
 
 Verdict verdictOf(std::span<const RuleResult> results) {
   auto has = [&](Verdict verdict) {
-    return std::ranges::any_of(results, [&](const RuleResult &each) { return each.verdict == verdict; });
+    return std::ranges::any_of(results,
+                               [&](const RuleResult &each) { return each.verdict == verdict; });
   };
-  return has(Verdict::Refused) ? Verdict::Refused : has(Verdict::Undecided) ? Verdict::Undecided : Verdict::Passed;
+  return has(Verdict::Refused)     ? Verdict::Refused
+         : has(Verdict::Undecided) ? Verdict::Undecided
+                                   : Verdict::Passed;
 }
 
 } // namespace tenon::registry

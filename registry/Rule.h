@@ -1,5 +1,6 @@
-// Rules of a gate and how measurements decide them: METRIC >= LIMIT or METRIC <= LIMIT, where a limit is a number or the
-// champion's value with a change. Pure functions; whoever gates brings the measurements.
+// Rules of a gate and how measurements decide them: METRIC >= LIMIT or METRIC <= LIMIT, where a
+// limit is a number or the champion's value with a change. Pure functions; whoever gates brings the
+// measurements.
 
 #pragma once
 
@@ -18,7 +19,8 @@ enum class MetricFamily {
   Number,  ///< of samples, without a unit: perplexity, mse, mae
   Speed,   ///< p50 and p99 in milliseconds, throughput in runs a second
   Bytes,   ///< memory, size
-  Outputs, ///< the largest difference from the champion's outputs, as a share of their largest value
+  Outputs, ///< the largest difference from the champion's outputs, as a share of their largest
+           ///< value
 };
 
 enum class Verdict { Passed, Refused, Undecided };
@@ -43,10 +45,12 @@ struct Rule {
   bool isRelative() const { return kind != LimitKind::Value || family == MetricFamily::Outputs; }
 };
 
-/// TN1009 for an unknown metric, a limit that is no finite number, or a direction that makes a worse model pass.
+/// TN1009 for an unknown metric, a limit that is no finite number, or a direction that makes a
+/// worse model pass.
 Result<Rule> parseRule(std::string_view text);
 
-/// A value with its 95 % interval, of what the rule's LimitKind says; low and high are the value where it has no noise.
+/// A value with its 95 % interval, of what the rule's LimitKind says; low and high are the value
+/// where it has no noise.
 struct Measured {
   double value = 0;
   double low = 0;
@@ -61,7 +65,8 @@ struct RuleResult {
   std::string reason; ///< "top1 is 0.81 (95 % between 0.79 and 0.83), the limit 0.85"
 };
 
-/// Passed where all of the interval is on the limit's side, refused where none is, or where a number is not finite.
+/// Passed where all of the interval is on the limit's side, refused where none is, or where a
+/// number is not finite.
 RuleResult decide(const Rule &rule, const std::optional<Measured> &measured);
 /// Refused where one is, else undecided where one is.
 Verdict verdictOf(std::span<const RuleResult> results);

@@ -15,7 +15,8 @@ namespace {
 constexpr int kTries = 5;
 constexpr std::chrono::milliseconds kFirstPause{100}; // doubled before each further try
 constexpr size_t kMostSaid = 300;
-constexpr int kTooManyRequests = 429, kServerError = 500, kNotFound = 404, kOk = 200, kNoContent = 204;
+constexpr int kTooManyRequests = 429, kServerError = 500, kNotFound = 404, kOk = 200,
+              kNoContent = 204;
 
 std::string firstOf(std::initializer_list<const char *> names) {
   for (const char *name : names) {
@@ -47,16 +48,23 @@ std::string_view element(std::string_view xml, std::string_view tag) {
 
 Status failed(const WebReply &reply, const std::string &name) {
   std::string code(element(reply.body, "Code")), said(element(reply.body, "Message"));
-  std::string text = code.empty() ? reply.body : said.empty() ? code : fmt::format("{}: {}", code, said);
-  return Status::error(ErrorId::StoreFailed, fmt::format("'{}': the object store answers {} {}", name, reply.status, withoutControls(text.substr(0, kMostSaid))),
-                       reply.status < kServerError ? "look at the bucket's name and rights, and at AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION"
-                                                   : "try again; look at the log of the object store");
+  std::string text = code.empty()   ? reply.body
+                     : said.empty() ? code
+                                    : fmt::format("{}: {}", code, said);
+  return Status::error(ErrorId::StoreFailed,
+                       fmt::format("'{}': the object store answers {} {}", name, reply.status,
+                                   withoutControls(text.substr(0, kMostSaid))),
+                       reply.status < kServerError
+                           ? "look at the bucket's name and rights, and at AWS_ACCESS_KEY_ID, "
+                             "AWS_SECRET_ACCESS_KEY and AWS_REGION"
+                           : "try again; look at the log of the object store");
 }
 
 std::string percent(std::string_view text) {
   std::string encoded;
   for (char c : text) {
-    bool isPlain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.' || c == '~';
+    bool isPlain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                   c == '-' || c == '_' || c == '.' || c == '~';
     encoded += isPlain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
   }
   return encoded;
@@ -81,13 +89,19 @@ Result<S3Settings> S3Settings::fromEnvironment() {
   settings.sessionToken = environment("AWS_SESSION_TOKEN");
   settings.certificates = environment("AWS_CA_BUNDLE");
   if (settings.signature.keyId.empty() || settings.signature.secret.empty()) {
-    return Status::error(ErrorId::BadArgument, "the registry's files are in S3, and the environment has no keys for it", "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
+    return Status::error(ErrorId::BadArgument,
+                         "the registry's files are in S3, and the environment has no keys for it",
+                         "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
   }
   return settings;
 }
 
-std::string S3Client::nameOf(const std::string &key) const { return fmt::format("s3://{}/{}{}", bucket, prefix, key); }
-std::string S3Client::urlOf(const std::string &key) const { return fmt::format("{}/{}/{}{}", settings.endpoint, bucket, prefix, key); }
+std::string S3Client::nameOf(const std::string &key) const {
+  return fmt::format("s3://{}/{}{}", bucket, prefix, key);
+}
+std::string S3Client::urlOf(const std::string &key) const {
+  return fmt::format("{}/{}/{}{}", settings.endpoint, bucket, prefix, key);
+}
 
 WebRequest S3Client::request(const char *method, const std::string &key) const {
   WebRequest request;
@@ -106,19 +120,24 @@ Result<WebReply> S3Client::perform(const WebRequest &request, const std::string 
   for (int attempt = 1;; ++attempt, pause *= 2) {
     Result<WebReply> reply = fetch(request);
     bool isLost = !reply.isOk() && reply.status().id() == ErrorId::WebFailed;
-    bool isOverloaded = reply.isOk() && (reply->status >= kServerError || reply->status == kTooManyRequests);
+    bool isOverloaded =
+        reply.isOk() && (reply->status >= kServerError || reply->status == kTooManyRequests);
     if (!isLost && !isOverloaded) {
       return reply;
     }
     if (attempt == kTries) {
-      return isOverloaded ? Result<WebReply>(failed(*reply, name))
-                          : Status::error(ErrorId::StoreFailed, fmt::format("'{}': {}", name, reply.status().message()), "look whether the object store runs and can be reached from here");
+      return isOverloaded
+                 ? Result<WebReply>(failed(*reply, name))
+                 : Status::error(ErrorId::StoreFailed,
+                                 fmt::format("'{}': {}", name, reply.status().message()),
+                                 "look whether the object store runs and can be reached from here");
     }
     std::this_thread::sleep_for(pause);
   }
 }
 
-Status S3Client::put(const std::string &key, const std::string &file, const std::string &hash) const {
+Status S3Client::put(const std::string &key, const std::string &file,
+                     const std::string &hash) const {
   WebRequest put = request("PUT", key);
   put.uploadPath = file;
   put.headers.push_back("x-amz-content-sha256: " + hash);
@@ -142,14 +161,16 @@ Result<std::vector<S3Object>> S3Client::list() const {
   for (bool isMore = true; isMore;) {
     WebRequest list = request("GET", "");
     // In the order of the alphabet, as the signature has them.
-    list.url = fmt::format("{}/{}?list-type=2&prefix={}{}", settings.endpoint, bucket, percent(prefix), last.empty() ? "" : "&start-after=" + percent(last));
+    list.url = fmt::format("{}/{}?list-type=2&prefix={}{}", settings.endpoint, bucket,
+                           percent(prefix), last.empty() ? "" : "&start-after=" + percent(last));
     TENON_ASSIGN(WebReply reply, perform(list, nameOf("")));
     if (reply.status != kOk || reply.body.find("<ListBucketResult") == reply.body.npos) {
       return failed(reply, nameOf(""));
     }
     isMore = false;
     size_t from = 0;
-    for (std::string_view row = element(reply.body, "Contents", from); from != reply.body.npos; row = element(reply.body, "Contents", from)) {
+    for (std::string_view row = element(reply.body, "Contents", from); from != reply.body.npos;
+         row = element(reply.body, "Contents", from)) {
       std::string_view key = element(row, "Key"), size = element(row, "Size");
       uint64_t bytes = 0;
       std::from_chars(size.data(), size.data() + size.size(), bytes);
@@ -166,7 +187,8 @@ Result<std::vector<S3Object>> S3Client::list() const {
 
 Status S3Client::remove(const std::string &key) const {
   TENON_ASSIGN(WebReply reply, perform(request("DELETE", key), nameOf(key)));
-  bool isGone = reply.status == kNoContent || reply.status == kOk || (reply.status == kNotFound && element(reply.body, "Code") != "NoSuchBucket");
+  bool isGone = reply.status == kNoContent || reply.status == kOk ||
+                (reply.status == kNotFound && element(reply.body, "Code") != "NoSuchBucket");
   return isGone ? Status::ok() : failed(reply, nameOf(key));
 }
 

@@ -1,5 +1,5 @@
-// Requests to S3, or what speaks its protocol: signed, tried again where the server is overloaded or the connection is lost,
-// with what the server said in each error. It relies on support/web.
+// Requests to S3, or what speaks its protocol: signed, tried again where the server is overloaded
+// or the connection is lost, with what the server said in each error. It relies on support/web.
 
 #pragma once
 
@@ -11,8 +11,9 @@
 
 namespace tenon::registry {
 
-/// From the environment: AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL (else Amazon's of the region), AWS_REGION or
-/// AWS_DEFAULT_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_CA_BUNDLE.
+/// From the environment: AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL (else Amazon's of the region),
+/// AWS_REGION or AWS_DEFAULT_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN,
+/// AWS_CA_BUNDLE.
 struct S3Settings {
   std::string endpoint;
   WebSignature signature;
@@ -28,8 +29,8 @@ struct S3Object {
   uint64_t bytes = 0;
 };
 
-/// Keys of a bucket below a prefix. Keys are letters, digits and '/', so that they stand in a URL as they are. Every error of
-/// the server is TN1013; local files have their own errors.
+/// Keys of a bucket below a prefix. Keys are letters, digits and '/', so that they stand in a URL
+/// as they are. Every error of the server is TN1013; local files have their own errors.
 class S3Client {
 public:
   S3Client(S3Settings settings, std::string bucket, std::string prefix)

@@ -1,5 +1,5 @@
-// The tables of a registry, as SQLite takes them; PostgresDatabase puts its own types in. Versions and events cannot be
-// changed through the database either.
+// The tables of a registry, as SQLite takes them; PostgresDatabase puts its own types in. Versions
+// and events cannot be changed through the database either.
 
 #pragma once
 

@@ -1,5 +1,5 @@
-// Uses libcrypto's block functions, which its newer interface (EVP) would reach through providers and a configuration
-// file that the environment names: a hash needs neither.
+// Uses libcrypto's block functions, which its newer interface (EVP) would reach through providers
+// and a configuration file that the environment names: a hash needs neither.
 
 #include "registry/Sha256.h"
 
@@ -39,8 +39,9 @@ std::string sha256Of(std::string_view text) {
 }
 
 bool isSha256(std::string_view text) {
-  return text.size() == 2 * SHA256_DIGEST_LENGTH &&
-         std::ranges::all_of(text, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+  return text.size() == 2 * SHA256_DIGEST_LENGTH && std::ranges::all_of(text, [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+         });
 }
 
 } // namespace tenon::registry

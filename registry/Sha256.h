@@ -1,5 +1,5 @@
-// SHA-256 (FIPS 180-4), by which the registry names files and chains its history: nobody can make another file, or
-// another history, of the same hash.
+// SHA-256 (FIPS 180-4), by which the registry names files and chains its history: nobody can make
+// another file, or another history, of the same hash.
 
 #pragma once
 

@@ -14,16 +14,20 @@
 namespace tenon::registry {
 namespace {
 
-constexpr const char *kExample = "for example postgresql://me@db.example/registry?blobs=s3://models/registry";
+constexpr const char *kExample =
+    "for example postgresql://me@db.example/registry?blobs=s3://models/registry";
 constexpr std::string_view kObjects = "s3://";
 constexpr const char *kDefaultSchema = "tenon";
 
 Status badUrl(const std::string &url, std::string_view why) {
-  return Status::error(ErrorId::BadArgument, fmt::format("'{}' {}", withoutControls(shownRegistry(url)), why), kExample);
+  return Status::error(ErrorId::BadArgument,
+                       fmt::format("'{}' {}", withoutControls(shownRegistry(url)), why), kExample);
 }
 
 bool consistsOf(std::string_view text, std::string_view more) {
-  return std::ranges::all_of(text, [&](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || more.find(c) != more.npos; });
+  return std::ranges::all_of(text, [&](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || more.find(c) != more.npos;
+  });
 }
 
 /// Where the two parts are. What is not ours of the URL is for libpq.
@@ -41,7 +45,8 @@ Status takeOurs(std::string &url, SharedAddress &address) {
     std::string part = rest.substr(from, end - from);
     from = end + 1;
     size_t equals = std::min(part.find('='), part.size());
-    std::string key = part.substr(0, equals), value = part.substr(std::min(equals + 1, part.size()));
+    std::string key = part.substr(0, equals),
+                value = part.substr(std::min(equals + 1, part.size()));
     if (key == "blobs") {
       address.blobs = value;
     } else if (key == "schema") {
@@ -52,8 +57,10 @@ Status takeOurs(std::string &url, SharedAddress &address) {
   }
   url = url.substr(0, question) + theirs;
   const std::string &schema = address.database.schema;
-  bool isName = !schema.empty() && schema.size() < 64 && consistsOf(schema, "_") && !(schema[0] >= '0' && schema[0] <= '9');
-  return isName ? Status::ok() : badUrl(url, "has a 'schema' that is not of small letters, digits and '_'");
+  bool isName = !schema.empty() && schema.size() < 64 && consistsOf(schema, "_") &&
+                !(schema[0] >= '0' && schema[0] <= '9');
+  return isName ? Status::ok()
+                : badUrl(url, "has a 'schema' that is not of small letters, digits and '_'");
 }
 
 Result<SharedAddress> parseShared(std::string url) {
@@ -63,19 +70,30 @@ Result<SharedAddress> parseShared(std::string url) {
   TENON_TRY(takeOurs(url, address));
   TENON_ASSIGN(const Libpq *pq, Libpq::open());
   char *problem = nullptr;
-  std::unique_ptr<PQconninfoOption, decltype(pq->freeParsed)> parsed(pq->parse(url.c_str(), &problem), pq->freeParsed);
+  std::unique_ptr<PQconninfoOption, decltype(pq->freeParsed)> parsed(
+      pq->parse(url.c_str(), &problem), pq->freeParsed);
   std::unique_ptr<char, decltype(pq->freeMemory)> freed(problem, pq->freeMemory);
   if (!parsed) {
-    return Status::error(ErrorId::BadArgument, fmt::format("the address of the registry is not one of PostgreSQL: {}", withoutControls(problem ? problem : "no memory")), kExample);
+    return Status::error(ErrorId::BadArgument,
+                         fmt::format("the address of the registry is not one of PostgreSQL: {}",
+                                     withoutControls(problem ? problem : "no memory")),
+                         kExample);
   }
   // A server that is gone without a word is noticed: PostgreSQL's own defaults wait for hours.
   std::vector<std::pair<std::string, std::string>> &parameters = address.database.parameters;
-  parameters = {{"fallback_application_name", "tenon registry"}, {"client_encoding", "UTF8"}, {"connect_timeout", "10"},
-                {"keepalives_idle", "5"}, {"keepalives_interval", "2"}, {"keepalives_count", "3"}, {"tcp_user_timeout", "10000"}};
+  parameters = {{"fallback_application_name", "tenon registry"},
+                {"client_encoding", "UTF8"},
+                {"connect_timeout", "10"},
+                {"keepalives_idle", "5"},
+                {"keepalives_interval", "2"},
+                {"keepalives_count", "3"},
+                {"tcp_user_timeout", "10000"}};
   for (PQconninfoOption *option = parsed.get(); option->keyword; ++option) {
     if (option->val && std::string_view(option->keyword) == "password") {
-      return Status::error(ErrorId::BadArgument, "the address of the registry holds a password, which others on this machine can read",
-                           "put it into $PGPASSWORD or ~/.pgpass");
+      return Status::error(
+          ErrorId::BadArgument,
+          "the address of the registry holds a password, which others on this machine can read",
+          "put it into $PGPASSWORD or ~/.pgpass");
     }
     if (option->val) {
       std::erase_if(parameters, [&](const auto &each) { return each.first == option->keyword; });
@@ -90,39 +108,49 @@ Result<std::unique_ptr<BlobStore>> openBlobs(const std::string &blobs) {
     return std::unique_ptr<BlobStore>(std::make_unique<BlobFolder>(blobs));
   }
   size_t slash = std::min(blobs.find('/', kObjects.size()), blobs.size());
-  std::string bucket = blobs.substr(kObjects.size(), slash - kObjects.size()), prefix = blobs.substr(std::min(slash + 1, blobs.size()));
+  std::string bucket = blobs.substr(kObjects.size(), slash - kObjects.size()),
+              prefix = blobs.substr(std::min(slash + 1, blobs.size()));
   if (!prefix.empty()) {
     prefix += '/';
   }
   TENON_ASSIGN(S3Settings settings, S3Settings::fromEnvironment());
   std::string cache = userCacheFolder();
   if (cache.empty()) {
-    return Status::error(ErrorId::BadArgument, "the environment names no folder for files of the registry", "set XDG_CACHE_HOME or HOME");
+    return Status::error(ErrorId::BadArgument,
+                         "the environment names no folder for files of the registry",
+                         "set XDG_CACHE_HOME or HOME");
   }
-  std::unique_ptr<BlobStore> store = std::make_unique<ObjectStore>(S3Client(std::move(settings), std::move(bucket), std::move(prefix)), cache + "/registry");
+  std::unique_ptr<BlobStore> store = std::make_unique<ObjectStore>(
+      S3Client(std::move(settings), std::move(bucket), std::move(prefix)), cache + "/registry");
   TENON_TRY(store->create());
   return store;
 }
 
-/// s3://BUCKET, s3://BUCKET/PREFIX or an absolute folder, in characters that stand in a URL as they are.
+/// s3://BUCKET, s3://BUCKET/PREFIX or an absolute folder, in characters that stand in a URL as they
+/// are.
 Status checkBlobs(const std::string &url, const std::string &blobs) {
   constexpr const char *kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_./";
-  std::string_view objects = std::string_view(blobs).substr(blobs.starts_with(kObjects) ? kObjects.size() : 0);
+  std::string_view objects =
+      std::string_view(blobs).substr(blobs.starts_with(kObjects) ? kObjects.size() : 0);
   bool isObjects = objects.size() < blobs.size();
-  bool isPlain = consistsOf(objects, kLetters) && objects.find("//") == objects.npos && objects.find("..") == objects.npos && !objects.ends_with('/');
+  bool isPlain = consistsOf(objects, kLetters) && objects.find("//") == objects.npos &&
+                 objects.find("..") == objects.npos && !objects.ends_with('/');
   return isPlain && !objects.empty() && (isObjects ? objects[0] != '/' : objects[0] == '/')
              ? Status::ok()
-             : badUrl(url, "needs blobs=s3://BUCKET/PREFIX, or blobs=/FOLDER that all machines see, of letters, digits, '-', '_' and '.'");
+             : badUrl(url, "needs blobs=s3://BUCKET/PREFIX, or blobs=/FOLDER that all machines "
+                           "see, of letters, digits, '-', '_' and '.'");
 }
 
 } // namespace
 
-Result<Stores> openShared(const std::string &url, bool creates, std::chrono::milliseconds patience) {
+Result<Stores> openShared(const std::string &url, bool creates,
+                          std::chrono::milliseconds patience) {
   TENON_ASSIGN(SharedAddress address, parseShared(url));
   if (!address.blobs.empty()) {
     TENON_TRY(checkBlobs(url, address.blobs));
   }
-  TENON_ASSIGN(std::unique_ptr<PostgresDatabase> database, PostgresDatabase::open(address.database, patience));
+  TENON_ASSIGN(std::unique_ptr<PostgresDatabase> database,
+               PostgresDatabase::open(address.database, patience));
   Result<std::string> kept = database->blobsOf();
   bool isAbsent = !kept.isOk() && kept.status().id() == ErrorId::BadRegistry;
   bool isNew = creates && isAbsent;

@@ -1,5 +1,5 @@
-// Signatures of versions: events, as promotions are, so that a version may be signed when it is pushed or later, by
-// several keys, and the history says by whom it was put there.
+// Signatures of versions: events, as promotions are, so that a version may be signed when it is
+// pushed or later, by several keys, and the history says by whom it was put there.
 
 #include "registry/Registry.h"
 
@@ -14,19 +14,28 @@ namespace {
 /// TN1016 unless the bundle says that it is of the version's file.
 Status checkSubject(const signing::Manifest &manifest, const Version &version) {
   TENON_ASSIGN(std::string hash, signing::signedHash(manifest, version.file));
-  return hash == version.blob.hash ? Status::ok()
-                                   : Status::error(ErrorId::SignatureWrong, fmt::format("the signature is of another file than that of {}", version.text()), "sign the version with `tenon registry sign`");
+  return hash == version.blob.hash
+             ? Status::ok()
+             : Status::error(
+                   ErrorId::SignatureWrong,
+                   fmt::format("the signature is of another file than that of {}", version.text()),
+                   "sign the version with `tenon registry sign`");
 }
 
 } // namespace
 
 Status noSignature(const Version &version) {
-  return Status::error(ErrorId::SignatureMissing, fmt::format("{} has no signature", version.text()), fmt::format("tenon registry sign {} --key KEY.pem signs it", version.text()));
+  return Status::error(
+      ErrorId::SignatureMissing, fmt::format("{} has no signature", version.text()),
+      fmt::format("tenon registry sign {} --key KEY.pem signs it", version.text()));
 }
 
 Status checkSignature(const std::string &bundle, const Version &version) {
   if (bundle.size() > signing::kMostBytesOfOne) {
-    return Status::error(ErrorId::SignatureWrong, fmt::format("the signature takes {} bytes, more than one of a file does", bundle.size()), "sign the version with `tenon registry sign`");
+    return Status::error(
+        ErrorId::SignatureWrong,
+        fmt::format("the signature takes {} bytes, more than one of a file does", bundle.size()),
+        "sign the version with `tenon registry sign`");
   }
   TENON_ASSIGN(signing::Verified described, signing::describeBundle(bundle));
   return checkSubject(described.manifest, version);
@@ -55,7 +64,8 @@ Status Registry::sign(const Version &version, const std::string &bundle) {
   TENON_ASSIGN(Transaction transaction, Transaction::begin(*database));
   TENON_ASSIGN(Version present, find({version.name, version.number, ""}));
   if (present.isDeleted) {
-    return Status::error(ErrorId::NoSuchObject, fmt::format("{} was deleted by gc", version.text()), "push its file again, which gives it a new number");
+    return Status::error(ErrorId::NoSuchObject, fmt::format("{} was deleted by gc", version.text()),
+                         "push its file again, which gives it a new number");
   }
   TENON_TRY(addSignature(present, bundle));
   return finish(transaction);
@@ -63,7 +73,11 @@ Status Registry::sign(const Version &version, const std::string &bundle) {
 
 Result<std::vector<std::string>> Registry::signatures(const Version &version) {
   std::vector<std::string> bundles;
-  Query query(*database, std::string(kEventColumns) + "WHERE object = $1 AND alias = '' AND version = $2 AND action = 'sign' ORDER BY id DESC", version.name, version.number);
+  Query query(
+      *database,
+      std::string(kEventColumns) +
+          "WHERE object = $1 AND alias = '' AND version = $2 AND action = 'sign' ORDER BY id DESC",
+      version.name, version.number);
   while (true) {
     TENON_ASSIGN(bool hasRow, query.next());
     if (!hasRow) {
@@ -78,7 +92,8 @@ Status Registry::requireSignature(const Version &version, const signing::Trust &
   Status first = noSignature(version);
   for (size_t i = 0; i < bundles.size(); ++i) {
     Result<signing::Verified> verified = trust.verify(bundles[i]);
-    Status status = verified.isOk() ? checkSubject(verified->manifest, version) : verified.takeStatus();
+    Status status =
+        verified.isOk() ? checkSubject(verified->manifest, version) : verified.takeStatus();
     if (status.isOk()) {
       return status;
     }

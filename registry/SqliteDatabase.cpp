@@ -16,19 +16,22 @@ Status describe(int code, const std::string &path, std::string_view said) {
   switch (code & 0xff) {
   case SQLITE_BUSY:
   case SQLITE_LOCKED:
-    return Status::error(ErrorId::RegistryBusy, message, "try again when the other process has ended");
+    return Status::error(ErrorId::RegistryBusy, message,
+                         "try again when the other process has ended");
   case SQLITE_NOTADB:
   case SQLITE_CORRUPT:
     return Status::error(ErrorId::BadRegistry, message, "restore the registry from a copy");
   case SQLITE_FULL:
     return Status::error(ErrorId::FileWriteFailed, message, "free space, or move the registry");
   case SQLITE_IOERR:
-    return Status::error(ErrorId::FileWriteFailed, message, "look at the system's log for errors of the disk");
+    return Status::error(ErrorId::FileWriteFailed, message,
+                         "look at the system's log for errors of the disk");
   case SQLITE_READONLY:
   case SQLITE_PERM:
   case SQLITE_CANTOPEN:
-    return Status::error(ErrorId::FileNotPermitted, message,
-                         "change the permissions of the registry's folder and files, or use another user");
+    return Status::error(
+        ErrorId::FileNotPermitted, message,
+        "change the permissions of the registry's folder and files, or use another user");
   case SQLITE_NOMEM:
     return Status::error(ErrorId::OutOfMemory, message, "free memory");
   default:
@@ -39,9 +42,12 @@ Status describe(int code, const std::string &path, std::string_view said) {
 /// A prepared statement with its arguments.
 class SqliteRows final : public Rows {
 public:
-  SqliteRows(SqliteDatabase &database, std::string_view statement, const std::vector<Value> &arguments) : database(database) {
+  SqliteRows(SqliteDatabase &database, std::string_view statement,
+             const std::vector<Value> &arguments)
+      : database(database) {
     sqlite3_stmt *made = nullptr;
-    failure = sqlite3_prepare_v2(database.handle(), statement.data(), static_cast<int>(statement.size()), &made, nullptr);
+    failure = sqlite3_prepare_v2(database.handle(), statement.data(),
+                                 static_cast<int>(statement.size()), &made, nullptr);
     prepared.reset(made);
     for (size_t i = 0; i < arguments.size() && failure == SQLITE_OK; ++i) {
       bind(static_cast<int>(i) + 1, arguments[i]);
@@ -61,10 +67,13 @@ public:
   std::string text(int column) const override {
     const unsigned char *bytes = sqlite3_column_text(prepared.get(), column);
     int size = sqlite3_column_bytes(prepared.get(), column);
-    return bytes ? std::string(reinterpret_cast<const char *>(bytes), static_cast<size_t>(size)) : std::string();
+    return bytes ? std::string(reinterpret_cast<const char *>(bytes), static_cast<size_t>(size))
+                 : std::string();
   }
 
-  bool isNull(int column) const override { return sqlite3_column_type(prepared.get(), column) == SQLITE_NULL; }
+  bool isNull(int column) const override {
+    return sqlite3_column_type(prepared.get(), column) == SQLITE_NULL;
+  }
 
 private:
   struct Finalizer {
@@ -76,7 +85,8 @@ private:
     if (const int64_t *number = std::get_if<int64_t>(&value)) {
       failure = sqlite3_bind_int64(prepared.get(), place, *number);
     } else if (const std::string *text = std::get_if<std::string>(&value)) {
-      failure = sqlite3_bind_text64(prepared.get(), place, text->data(), text->size(), SQLITE_TRANSIENT, SQLITE_UTF8);
+      failure = sqlite3_bind_text64(prepared.get(), place, text->data(), text->size(),
+                                    SQLITE_TRANSIENT, SQLITE_UTF8);
     }
   }
 
@@ -88,14 +98,17 @@ private:
 } // namespace
 
 Status noRegistry(std::string_view where, std::string_view why) {
-  return Status::error(ErrorId::BadRegistry, fmt::format("'{}' {}", where, why),
-                       "--registry names another folder; `tenon registry push` makes one where there is none");
+  return Status::error(
+      ErrorId::BadRegistry, fmt::format("'{}' {}", where, why),
+      "--registry names another folder; `tenon registry push` makes one where there is none");
 }
 
 void SqliteDatabase::Closer::operator()(sqlite3 *open) const { sqlite3_close_v2(open); }
 
-Result<std::unique_ptr<SqliteDatabase>> SqliteDatabase::open(const std::string &folder, bool creates, std::chrono::milliseconds patience) {
-  int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | (creates ? SQLITE_OPEN_CREATE : 0);
+Result<std::unique_ptr<SqliteDatabase>>
+SqliteDatabase::open(const std::string &folder, bool creates, std::chrono::milliseconds patience) {
+  int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE |
+              (creates ? SQLITE_OPEN_CREATE : 0);
   sqlite3 *opened = nullptr;
   int code = sqlite3_open_v2(pathIn(folder).c_str(), &opened, flags, nullptr);
   std::unique_ptr<SqliteDatabase> database(new SqliteDatabase(folder, opened, patience));
@@ -106,7 +119,8 @@ Result<std::unique_ptr<SqliteDatabase>> SqliteDatabase::open(const std::string &
   TENON_TRY(database->run("PRAGMA journal_mode = WAL"));
   TENON_TRY(database->run("PRAGMA synchronous = FULL"));
   TENON_TRY(database->run("PRAGMA foreign_keys = ON"));
-  // Whoever wrote the file wrote its schema too: no function of it runs beyond SQLite's own harmless ones.
+  // Whoever wrote the file wrote its schema too: no function of it runs beyond SQLite's own
+  // harmless ones.
   TENON_TRY(database->run("PRAGMA trusted_schema = OFF"));
   return database;
 }
@@ -137,22 +151,28 @@ Status SqliteDatabase::makeTables() {
 }
 
 Status SqliteDatabase::run(const char *statements) {
-  return sqlite3_exec(connection.get(), statements, nullptr, nullptr, nullptr) == SQLITE_OK ? Status::ok() : problem();
+  return sqlite3_exec(connection.get(), statements, nullptr, nullptr, nullptr) == SQLITE_OK
+             ? Status::ok()
+             : problem();
 }
 
-std::unique_ptr<Rows> SqliteDatabase::query(std::string_view statement, std::vector<Value> arguments) {
+std::unique_ptr<Rows> SqliteDatabase::query(std::string_view statement,
+                                            std::vector<Value> arguments) {
   return std::make_unique<SqliteRows>(*this, statement, arguments);
 }
 
 Status SqliteDatabase::problem() const {
-  return describe(sqlite3_extended_errcode(connection.get()), pathIn(folder), sqlite3_errmsg(connection.get()));
+  return describe(sqlite3_extended_errcode(connection.get()), pathIn(folder),
+                  sqlite3_errmsg(connection.get()));
 }
 
 Status SqliteDatabase::checkSound() {
   Query check(*this, "PRAGMA quick_check(1)");
   TENON_TRY(check.next().takeStatus());
-  return check.text(0) == "ok" ? Status::ok()
-                               : Status::error(ErrorId::BadRegistry, fmt::format("'{}': {}", folder, check.text(0)), "restore the registry from a copy");
+  return check.text(0) == "ok"
+             ? Status::ok()
+             : Status::error(ErrorId::BadRegistry, fmt::format("'{}': {}", folder, check.text(0)),
+                             "restore the registry from a copy");
 }
 
 Result<FilesLock> SqliteDatabase::lockFiles(LockKind kind) {

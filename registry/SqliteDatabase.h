@@ -10,9 +10,11 @@ namespace tenon::registry {
 
 class SqliteDatabase final : public Database {
 public:
-  /// Opens DIR/registry.db, or with `creates` makes it; sets the journal to WAL, each commit to a flush of the disk, and
-  /// waits for other processes at most so long. TN1001 where it is no database, TN1002 where another process holds it.
-  static Result<std::unique_ptr<SqliteDatabase>> open(const std::string &folder, bool creates, std::chrono::milliseconds patience);
+  /// Opens DIR/registry.db, or with `creates` makes it; sets the journal to WAL, each commit to a
+  /// flush of the disk, and waits for other processes at most so long. TN1001 where it is no
+  /// database, TN1002 where another process holds it.
+  static Result<std::unique_ptr<SqliteDatabase>> open(const std::string &folder, bool creates,
+                                                      std::chrono::milliseconds patience);
   static std::string pathIn(const std::string &folder) { return folder + "/registry.db"; }
 
   /// TN1001 unless it is a registry of this format.

@@ -34,7 +34,8 @@ Result<Stores> openPresent(const std::string &folder, std::chrono::milliseconds 
   if (!fs::exists(SqliteDatabase::pathIn(folder), ignored)) {
     return noRegistry(folder, fs::exists(folder, ignored) ? "is no registry" : "does not exist");
   }
-  TENON_ASSIGN(std::unique_ptr<SqliteDatabase> database, SqliteDatabase::open(folder, false, patience));
+  TENON_ASSIGN(std::unique_ptr<SqliteDatabase> database,
+               SqliteDatabase::open(folder, false, patience));
   TENON_TRY(database->checkFormat());
   return Stores{std::move(database), std::make_unique<BlobFolder>(folder + "/blobs")};
 }
@@ -54,23 +55,29 @@ std::string shownRegistry(const std::string &where) {
   return at != url.npos && colon < at ? url.erase(colon, at - colon) : url;
 }
 
-Result<Stores> openStores(const std::string &where, bool creates, std::chrono::milliseconds patience) {
-  return isSharedRegistry(where) ? openShared(where, creates, patience) : openFolder(where, creates, patience);
+Result<Stores> openStores(const std::string &where, bool creates,
+                          std::chrono::milliseconds patience) {
+  return isSharedRegistry(where) ? openShared(where, creates, patience)
+                                 : openFolder(where, creates, patience);
 }
 
-Result<Stores> openFolder(const std::string &folder, bool creates, std::chrono::milliseconds patience) {
+Result<Stores> openFolder(const std::string &folder, bool creates,
+                          std::chrono::milliseconds patience) {
   Result<Stores> present = openPresent(folder, patience);
   bool isAbsent = !present.isOk() && present.status().id() == ErrorId::BadRegistry;
   std::error_code ignored;
-  if (!creates || !isAbsent || (fs::exists(folder, ignored) && !fs::is_directory(folder, ignored))) {
+  if (!creates || !isAbsent ||
+      (fs::exists(folder, ignored) && !fs::is_directory(folder, ignored))) {
     return present;
   }
   TENON_TRY(makeFolders(folder));
   TENON_ASSIGN(FolderLock lock, FolderLock::take(folder + "/lock", LockKind::Alone, patience));
-  TENON_ASSIGN(std::unique_ptr<SqliteDatabase> database, SqliteDatabase::open(folder, true, patience));
+  TENON_ASSIGN(std::unique_ptr<SqliteDatabase> database,
+               SqliteDatabase::open(folder, true, patience));
   std::unique_ptr<BlobStore> blobs = std::make_unique<BlobFolder>(folder + "/blobs");
   TENON_ASSIGN(bool hasTables, database->hasTables());
-  if (!hasTables) { // new, or left by a process that was killed here; else another one's, or made just now
+  if (!hasTables) { // new, or left by a process that was killed here; else another one's, or made
+                    // just now
     TENON_TRY(blobs->create());
     TENON_ASSIGN(Transaction transaction, Transaction::begin(*database));
     TENON_TRY(database->makeTables());

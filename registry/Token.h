@@ -1,5 +1,5 @@
-// Tokens of a registry: who has one may do what its role says, and is named by it in the history. They keep people from
-// doing what they should not; who has the rights of the database has all.
+// Tokens of a registry: who has one may do what its role says, and is named by it in the history.
+// They keep people from doing what they should not; who has the rights of the database has all.
 
 #pragma once
 
@@ -12,7 +12,8 @@
 
 namespace tenon::registry {
 
-/// Each may do what those before it may: look; push and gate; move aliases and set their rules; collect and give tokens.
+/// Each may do what those before it may: look; push and gate; move aliases and set their rules;
+/// collect and give tokens.
 enum class Role { Read, Push, Promote, Admin };
 const char *nameOf(Role role);
 extern const std::vector<std::string> kRoles;

@@ -22,13 +22,18 @@ constexpr const char *kTokenVariable = "TENON_REGISTRY_TOKEN";
 constexpr int64_t kUseMilliseconds = 60'000; ///< how exactly the last use is kept
 constexpr size_t kTokenBytes = 32;
 
-Status wrongToken(std::string_view what, std::string_view hint) { return Status::error(ErrorId::RegistryTokenWrong, what, hint); }
+Status wrongToken(std::string_view what, std::string_view hint) {
+  return Status::error(ErrorId::RegistryTokenWrong, what, hint);
+}
 
 /// 256 random bits: nobody guesses what has this hash, so no salt is needed.
 Result<std::string> makeToken() {
   unsigned char bytes[kTokenBytes];
   if (::getrandom(bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes)) {
-    return Status::error(ErrorId::InternalError, fmt::format("the system gives no random numbers: {}", std::strerror(errno)), "look at its log");
+    return Status::error(
+        ErrorId::InternalError,
+        fmt::format("the system gives no random numbers: {}", std::strerror(errno)),
+        "look at its log");
   }
   std::string token = "tenon_";
   for (unsigned char byte : bytes) {
@@ -44,7 +49,8 @@ const char *nameOf(Role role) { return kRoles[static_cast<size_t>(role)].c_str()
 Result<Role> parseRole(std::string_view text) {
   std::vector<std::string>::const_iterator found = std::ranges::find(kRoles, text);
   if (found == kRoles.end()) {
-    return Status::error(ErrorId::BadArgument, fmt::format("there is no role '{}'", text), "read, push, promote or admin");
+    return Status::error(ErrorId::BadArgument, fmt::format("there is no role '{}'", text),
+                         "read, push, promote or admin");
   }
   return static_cast<Role>(found - kRoles.begin());
 }
@@ -59,7 +65,9 @@ Status Registry::identify() {
   }
   options.by = tokenName;
   // Whoever may only read the database may use its tokens too: the time is not kept then.
-  static_cast<void>(Query(*database, "UPDATE token SET used = $1 WHERE name = $2 AND used < $3", options.clock(), tokenName, options.clock() - kUseMilliseconds).run());
+  static_cast<void>(Query(*database, "UPDATE token SET used = $1 WHERE name = $2 AND used < $3",
+                          options.clock(), tokenName, options.clock() - kUseMilliseconds)
+                        .run());
   return Status::ok();
 }
 
@@ -70,18 +78,27 @@ Status Registry::allow(Role role) {
     return Status::ok();
   }
   if (options.token.empty()) {
-    return wrongToken(fmt::format("'{}' wants a token", where), fmt::format("put it into ${}; who has the role admin makes one by `tenon registry token add`", kTokenVariable));
+    return wrongToken(
+        fmt::format("'{}' wants a token", where),
+        fmt::format(
+            "put it into ${}; who has the role admin makes one by `tenon registry token add`",
+            kTokenVariable));
   }
-  Query found(*database, "SELECT name, role, revoked FROM token WHERE hash = $1", sha256Of(options.token));
+  Query found(*database, "SELECT name, role, revoked FROM token WHERE hash = $1",
+              sha256Of(options.token));
   TENON_ASSIGN(bool isKnown, found.next());
   if (!isKnown || found.number(2) != 0) {
-    return wrongToken(isKnown ? fmt::format("the token '{}' was revoked", found.text(0)) : fmt::format("'{}' does not know the token", where),
-                      fmt::format("${} takes what `tenon registry token add` printed", kTokenVariable));
+    return wrongToken(
+        isKnown ? fmt::format("the token '{}' was revoked", found.text(0))
+                : fmt::format("'{}' does not know the token", where),
+        fmt::format("${} takes what `tenon registry token add` printed", kTokenVariable));
   }
   TENON_ASSIGN(Role has, parseRole(found.text(1)));
   tokenName = found.text(0);
   return has >= role ? Status::ok()
-                     : wrongToken(fmt::format("the token '{}' has the role {}, and this takes {}", tokenName, nameOf(has), nameOf(role)), "ask somebody who has that role");
+                     : wrongToken(fmt::format("the token '{}' has the role {}, and this takes {}",
+                                              tokenName, nameOf(has), nameOf(role)),
+                                  "ask somebody who has that role");
 }
 
 Result<std::string> Registry::addToken(const std::string &name, Role role) {
@@ -91,13 +108,19 @@ Result<std::string> Registry::addToken(const std::string &name, Role role) {
   TENON_ASSIGN(Transaction transaction, Transaction::begin(*database));
   TENON_ASSIGN(std::vector<Token> present, tokens());
   if (std::ranges::find(present, name, &Token::name) != present.end()) {
-    return Status::error(ErrorId::BadArgument, fmt::format("there was a token '{}' already", name), "give it another name: the history tells them apart by it");
+    return Status::error(ErrorId::BadArgument, fmt::format("there was a token '{}' already", name),
+                         "give it another name: the history tells them apart by it");
   }
   if (present.empty() && role != Role::Admin) {
-    return Status::error(ErrorId::BadArgument, "the first token must have the role admin, or nobody could make another one", "add one with --role admin first");
+    return Status::error(
+        ErrorId::BadArgument,
+        "the first token must have the role admin, or nobody could make another one",
+        "add one with --role admin first");
   }
   std::string hash = sha256Of(token);
-  TENON_TRY(Query(*database, "INSERT INTO token VALUES ($1, $2, $3, $4, 0, 0)", name, nameOf(role), hash, options.clock()).run());
+  TENON_TRY(Query(*database, "INSERT INTO token VALUES ($1, $2, $3, $4, 0, 0)", name, nameOf(role),
+                  hash, options.clock())
+                .run());
   Event event;
   event.action = "token";
   event.detail = {{"name", name}, {"role", nameOf(role)}, {"hash", hash}};
@@ -114,7 +137,8 @@ Result<std::vector<Token>> Registry::tokens() {
     if (!hasRow) {
       return tokens;
     }
-    tokens.push_back({query.text(0), query.text(1), query.number(2), query.number(3), query.number(4)});
+    tokens.push_back(
+        {query.text(0), query.text(1), query.number(2), query.number(3), query.number(4)});
   }
 }
 
@@ -124,13 +148,21 @@ Status Registry::revokeToken(const std::string &name) {
   TENON_ASSIGN(std::vector<Token> present, tokens());
   std::vector<Token>::iterator token = std::ranges::find(present, name, &Token::name);
   if (token == present.end() || token->revoked != 0) {
-    return Status::error(ErrorId::NoSuchObject, fmt::format("there is no token '{}'", checkName(name).isOk() ? name : ""), "`tenon registry token list` has them");
+    return Status::error(ErrorId::NoSuchObject,
+                         fmt::format("there is no token '{}'", checkName(name).isOk() ? name : ""),
+                         "`tenon registry token list` has them");
   }
-  bool isLast = token->role == nameOf(Role::Admin) && std::ranges::count_if(present, [](const Token &each) { return each.revoked == 0 && each.role == nameOf(Role::Admin); }) == 1;
+  bool isLast = token->role == nameOf(Role::Admin) &&
+                std::ranges::count_if(present, [](const Token &each) {
+                  return each.revoked == 0 && each.role == nameOf(Role::Admin);
+                }) == 1;
   if (isLast) {
-    return Status::error(ErrorId::BadArgument, fmt::format("'{}' is the last token with the role admin", name), "add another one first");
+    return Status::error(ErrorId::BadArgument,
+                         fmt::format("'{}' is the last token with the role admin", name),
+                         "add another one first");
   }
-  TENON_TRY(Query(*database, "UPDATE token SET revoked = $1 WHERE name = $2", options.clock(), name).run());
+  TENON_TRY(Query(*database, "UPDATE token SET revoked = $1 WHERE name = $2", options.clock(), name)
+                .run());
   Event event;
   event.action = "revoke";
   event.detail = {{"name", name}};

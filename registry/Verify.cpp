@@ -11,9 +11,12 @@
 namespace tenon::registry {
 namespace {
 
-constexpr const char *kRestore = "restore the registry from a copy; who wrote to its database did not go through Tenon";
+constexpr const char *kRestore =
+    "restore the registry from a copy; who wrote to its database did not go through Tenon";
 
-Status altered(std::string_view what) { return Status::error(ErrorId::HistoryAltered, what, kRestore); }
+Status altered(std::string_view what) {
+  return Status::error(ErrorId::HistoryAltered, what, kRestore);
+}
 
 using Place = std::pair<std::string, std::string>; ///< an object and an alias
 
@@ -41,7 +44,8 @@ Status Replayed::take(const Event &event) {
   } else if (event.action == "gate") {
     gates[event.id] = event;
   } else if (event.action == "token") {
-    tokens[event.detail.value("name", "")] = {event.detail.value("role", ""), event.detail.value("hash", ""), false};
+    tokens[event.detail.value("name", "")] = {event.detail.value("role", ""),
+                                              event.detail.value("hash", ""), false};
   } else if (event.action == "revoke") {
     tokens[event.detail.value("name", "")][2] = true;
   } else if (event.action == "sign") {
@@ -49,7 +53,8 @@ Status Replayed::take(const Event &event) {
   } else if (event.action == "promote" || event.action == "rollback") {
     int64_t &at = aliases[place];
     if (at != event.from) {
-      return altered(fmt::format("event {} moves '{}@{}' from version {}, but it was at {}", event.id, event.object, event.alias, event.from, at));
+      return altered(fmt::format("event {} moves '{}@{}' from version {}, but it was at {}",
+                                 event.id, event.object, event.alias, event.from, at));
     }
     at = event.version;
   } else {
@@ -59,7 +64,9 @@ Status Replayed::take(const Event &event) {
 }
 
 Status compareVersions(Database &database, const Replayed &replayed, uint64_t &count) {
-  Query versions(database, "SELECT object, number, kind, hash, bytes, blob, file, created, facts, note FROM version");
+  Query versions(
+      database,
+      "SELECT object, number, kind, hash, bytes, blob, file, created, facts, note FROM version");
   while (true) {
     TENON_ASSIGN(bool hasRow, versions.next());
     if (!hasRow) {
@@ -75,13 +82,16 @@ Status compareVersions(Database &database, const Replayed &replayed, uint64_t &c
                 {"facts", sha256Of(versions.text(8))},
                 {"note", versions.text(9)}};
     bool isDeleted = replayed.deleted.contains(key);
-    bool isSame = replayed.pushed.contains(key) && replayed.pushed.at(key) == row && versions.isNull(5) == isDeleted;
+    bool isSame = replayed.pushed.contains(key) && replayed.pushed.at(key) == row &&
+                  versions.isNull(5) == isDeleted;
     if (!isSame || (!isDeleted && versions.text(5) != versions.text(3))) {
       return altered(fmt::format("{}:{} is not as the history has it", key.first, key.second));
     }
   }
-  return count == replayed.pushed.size() ? Status::ok()
-                                         : altered(fmt::format("the history has {} versions, the registry {}", replayed.pushed.size(), count));
+  return count == replayed.pushed.size()
+             ? Status::ok()
+             : altered(fmt::format("the history has {} versions, the registry {}",
+                                   replayed.pushed.size(), count));
 }
 
 Status compareAliases(Database &database, const Replayed &replayed) {
@@ -90,7 +100,9 @@ Status compareAliases(Database &database, const Replayed &replayed) {
   while (true) {
     TENON_ASSIGN(bool hasRow, query.next());
     if (!hasRow) {
-      return aliases == replayed.aliases ? Status::ok() : altered("the aliases are not where the history has them");
+      return aliases == replayed.aliases
+                 ? Status::ok()
+                 : altered("the aliases are not where the history has them");
     }
     aliases[{query.text(0), query.text(1)}] = query.number(2);
   }
@@ -113,24 +125,32 @@ Status compareRules(Database &database, const Replayed &replayed) {
   for (const auto &[place, list] : lists) {
     rules[place] = list.dump();
   }
-  return rules == replayed.rules ? Status::ok() : altered("the rules of gates are not those that the history has");
+  return rules == replayed.rules ? Status::ok()
+                                 : altered("the rules of gates are not those that the history has");
 }
 
 Status compareResults(Database &database, const Replayed &replayed) {
   size_t count = 0;
-  Query query(database, "SELECT event, object, version, alias, champion, verdict, figures FROM result");
+  Query query(database,
+              "SELECT event, object, version, alias, champion, verdict, figures FROM result");
   while (true) {
     TENON_ASSIGN(bool hasRow, query.next());
     if (!hasRow) {
-      return count == replayed.gates.size() ? Status::ok() : altered("results of gates are missing that the history has");
+      return count == replayed.gates.size()
+                 ? Status::ok()
+                 : altered("results of gates are missing that the history has");
     }
     ++count;
     std::map<int64_t, Event>::const_iterator gate = replayed.gates.find(query.number(0));
-    Json row = {{"champion", query.number(4)}, {"verdict", query.text(5)}, {"figures", Json::parse(query.text(6), nullptr, false)}};
-    bool isSame = gate != replayed.gates.end() && gate->second.object == query.text(1) && gate->second.version == query.number(2) &&
-                  gate->second.alias == query.text(3) && gate->second.detail == row;
+    Json row = {{"champion", query.number(4)},
+                {"verdict", query.text(5)},
+                {"figures", Json::parse(query.text(6), nullptr, false)}};
+    bool isSame = gate != replayed.gates.end() && gate->second.object == query.text(1) &&
+                  gate->second.version == query.number(2) && gate->second.alias == query.text(3) &&
+                  gate->second.detail == row;
     if (!isSame) {
-      return altered(fmt::format("the result of the gate in event {} is not the one that was recorded", query.number(0)));
+      return altered(fmt::format(
+          "the result of the gate in event {} is not the one that was recorded", query.number(0)));
     }
   }
 }
@@ -141,16 +161,19 @@ Status compareTokens(Database &database, const Replayed &replayed) {
   while (true) {
     TENON_ASSIGN(bool hasRow, query.next());
     if (!hasRow) {
-      return tokens == replayed.tokens ? Status::ok() : altered("the tokens are not those that the history has");
+      return tokens == replayed.tokens ? Status::ok()
+                                       : altered("the tokens are not those that the history has");
     }
     tokens[query.text(0)] = {query.text(1), query.text(2), query.number(3) != 0};
   }
 }
 
-/// Whose signatures they are nobody says here; that they are of their versions' files they say themselves.
+/// Whose signatures they are nobody says here; that they are of their versions' files they say
+/// themselves.
 Status compareSignatures(const Replayed &replayed) {
   for (const Event &event : replayed.signatures) {
-    std::map<std::pair<std::string, int64_t>, Json>::const_iterator pushed = replayed.pushed.find({event.object, event.version});
+    std::map<std::pair<std::string, int64_t>, Json>::const_iterator pushed =
+        replayed.pushed.find({event.object, event.version});
     if (pushed == replayed.pushed.end()) {
       return altered(fmt::format("event {} signs a version that the history has not", event.id));
     }
@@ -177,9 +200,11 @@ Status Registry::compareWithHistory(Verified &verified, const std::string &head)
     }
     Event event = readEvent(events);
     ++verified.events;
-    bool isNext = event.id == static_cast<int64_t>(verified.events) && event.previous == verified.head;
+    bool isNext =
+        event.id == static_cast<int64_t>(verified.events) && event.previous == verified.head;
     if (!isNext || event.hash != hashOf(event)) {
-      return altered(fmt::format("event {} of the history is not the one that was written there", verified.events));
+      return altered(fmt::format("event {} of the history is not the one that was written there",
+                                 verified.events));
     }
     verified.head = event.hash;
     hasHead = hasHead || event.hash == head;

@@ -1,4 +1,5 @@
-// Functions of a library that is opened when it is needed, so that programs run where it is not installed. It relies on dlopen(3).
+// Functions of a library that is opened when it is needed, so that programs run where it is not
+// installed. It relies on dlopen(3).
 
 #pragma once
 
@@ -10,7 +11,8 @@ namespace tenon {
 class SharedLibrary {
 public:
   /// `name` as dlopen takes it: "libcurl.so.4".
-  explicit SharedLibrary(const char *name) : handle(dlopen(name, RTLD_NOW | RTLD_LOCAL)), whole(handle != nullptr) {}
+  explicit SharedLibrary(const char *name)
+      : handle(dlopen(name, RTLD_NOW | RTLD_LOCAL)), whole(handle != nullptr) {}
 
   /// Null where the library is not there or has no such function.
   template <typename Function> void find(Function *&function, const char *symbol) {

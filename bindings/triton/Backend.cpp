@@ -1,5 +1,5 @@
-// What Triton calls. No exception goes through: the standard library throws where there is no memory, and the JSON library where a
-// configuration is not what Triton promises.
+// What Triton calls. No exception goes through: the standard library throws where there is no
+// memory, and the JSON library where a configuration is not what Triton promises.
 
 #include "bindings/triton/Instance.h"
 #include "support/text/Text.h"
@@ -31,7 +31,9 @@ TRITONSERVER_Error *TRITONBACKEND_Initialize(TRITONBACKEND_Backend *) {
     uint32_t major = 0, minor = 0;
     TRITON_TRY(TRITONBACKEND_ApiVersion(&major, &minor));
     if (major != kMajor) {
-      return fail(ErrorId::NotServed, strCat("Triton's interface for backends is ", major, ".", minor, ", and this backend is for ", kMajor),
+      return fail(ErrorId::NotServed,
+                  strCat("Triton's interface for backends is ", major, ".", minor,
+                         ", and this backend is for ", kMajor),
                   "use a release of Triton 2");
     }
     return nullptr;
@@ -80,7 +82,9 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceFinalize(TRITONBACKEND_ModelInsta
   });
 }
 
-TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *handle, TRITONBACKEND_Request **requests, uint32_t count) {
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *handle,
+                                                       TRITONBACKEND_Request **requests,
+                                                       uint32_t count) {
   return guarded([&]() -> Error {
     void *state = nullptr;
     TRITON_TRY(TRITONBACKEND_ModelInstanceState(handle, &state));

@@ -1,4 +1,5 @@
-// One mapping of the classes of errors to Triton's codes, from which Triton makes those of HTTP and gRPC.
+// One mapping of the classes of errors to Triton's codes, from which Triton makes those of HTTP and
+// gRPC.
 
 #include "bindings/triton/Error.h"
 
@@ -31,13 +32,15 @@ Error take(tenon_status *status) {
   if (!status) {
     return nullptr;
   }
-  Error error(TRITONSERVER_ErrorNew(codeFor(static_cast<Code>(tenon_status_code(status))), tenon_status_text(status)));
+  Error error(TRITONSERVER_ErrorNew(codeFor(static_cast<Code>(tenon_status_code(status))),
+                                    tenon_status_text(status)));
   tenon_status_destroy(status);
   return error;
 }
 
 Error fail(ErrorId id, std::string_view message, std::string_view hint) {
-  return Error(TRITONSERVER_ErrorNew(codeFor(codeOf(id)), Status::error(id, message, hint).toString().c_str()));
+  return Error(TRITONSERVER_ErrorNew(codeFor(codeOf(id)),
+                                     Status::error(id, message, hint).toString().c_str()));
 }
 
 } // namespace tenon::triton

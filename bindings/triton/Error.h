@@ -1,4 +1,5 @@
-// Errors as Triton has them, made of those of the runtime and of this backend: the text begins with the number.
+// Errors as Triton has them, made of those of the runtime and of this backend: the text begins with
+// the number.
 
 #pragma once
 
@@ -26,9 +27,9 @@ Error fail(ErrorId id, std::string_view message, std::string_view hint = {});
 } // namespace tenon::triton
 
 /// Returns the error of `expression`, if it is one, from the calling function.
-#define TRITON_TRY(expression)                                                                                                             \
-  do {                                                                                                                                     \
-    if (::tenon::triton::Error tritonTried = ::tenon::triton::take(expression)) {                                                         \
-      return tritonTried;                                                                                                                  \
-    }                                                                                                                                      \
+#define TRITON_TRY(expression)                                                                     \
+  do {                                                                                             \
+    if (::tenon::triton::Error tritonTried = ::tenon::triton::take(expression)) {                  \
+      return tritonTried;                                                                          \
+    }                                                                                              \
   } while (false)

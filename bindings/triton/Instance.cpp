@@ -1,5 +1,6 @@
-// Requests of one call run as stacks of those that fit together, or alone; an error meets only the request that it is of. Outputs are
-// kept in the session and copied, since data may decide how large they are and only Triton knows where they go.
+// Requests of one call run as stacks of those that fit together, or alone; an error meets only the
+// request that it is of. Outputs are kept in the session and copied, since data may decide how
+// large they are and only Triton knows where they go.
 
 #include "bindings/triton/Instance.h"
 
@@ -15,7 +16,9 @@
 namespace tenon::triton {
 namespace {
 
-uint64_t now() { return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()); }
+uint64_t now() {
+  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+}
 
 tenon_input inputOf(const Tensor &tensor) {
   static constexpr std::byte kNothing = {}; // an input without elements has no memory
@@ -49,13 +52,15 @@ std::vector<Tensor> concatenate(std::span<Call *const> calls) {
 
 void logError(const Error &error) {
   if (error) {
-    take(TRITONSERVER_LogMessage(TRITONSERVER_LOG_ERROR, "tenon", 0, TRITONSERVER_ErrorMessage(error.get())));
+    take(TRITONSERVER_LogMessage(TRITONSERVER_LOG_ERROR, "tenon", 0,
+                                 TRITONSERVER_ErrorMessage(error.get())));
   }
 }
 
 } // namespace
 
-Error Instance::create(TRITONBACKEND_ModelInstance *handle, Model &model, std::unique_ptr<Instance> &instance) {
+Error Instance::create(TRITONBACKEND_ModelInstance *handle, Model &model,
+                       std::unique_ptr<Instance> &instance) {
   std::unique_ptr<Instance> made(new Instance(handle, model));
   TRITON_TRY(made->open());
   instance = std::move(made);
@@ -80,7 +85,9 @@ Error Instance::open() {
   use.struct_size = sizeof(use);
   TRITON_TRY(tenon_session_memory(session.get(), &use));
   if (use.state > 0 && model.config().maxBatchSize > 0) {
-    return fail(ErrorId::BadModelConfig, "the model keeps a state from run to run, so requests cannot be stacked", "say max_batch_size: 0");
+    return fail(ErrorId::BadModelConfig,
+                "the model keeps a state from run to run, so requests cannot be stacked",
+                "say max_batch_size: 0");
   }
   std::string text = strCat("tenon: ", name, " runs code for ", tenon_engine_variant(engine.get()));
   return take(TRITONSERVER_LogMessage(TRITONSERVER_LOG_INFO, "tenon", 0, text.c_str()));
@@ -106,7 +113,8 @@ void Instance::execute(std::span<TRITONBACKEND_Request *const> requests) {
 void Instance::executeAll(std::span<Call> calls, Times &times) {
   std::map<std::vector<std::vector<int64_t>>, std::vector<Call *>> stacks;
   std::vector<Call *> alone;
-  bool isBatched = model.config().maxBatchSize > 0 && calls.size() > 1 && !model.ports().inputs.empty();
+  bool isBatched =
+      model.config().maxBatchSize > 0 && calls.size() > 1 && !model.ports().inputs.empty();
   for (Call &call : calls) {
     if (Error error = readInputs(call)) {
       finish(call, error, times);
@@ -134,7 +142,9 @@ Error Instance::readInputs(Call &call) const {
     TRITON_TRY(readInput(call.request, ports[i], tensor));
     if (model.config().maxBatchSize > 0) {
       if (tensor.dims.empty() || (i > 0 && tensor.dims[0] != call.rows)) {
-        return fail(ErrorId::BadRequestTensor, strCat("input '", ports[i].name, "' has another number of rows than the first input"));
+        return fail(
+            ErrorId::BadRequestTensor,
+            strCat("input '", ports[i].name, "' has another number of rows than the first input"));
       }
       call.rows = tensor.dims[0];
     }
@@ -145,7 +155,8 @@ Error Instance::readInputs(Call &call) const {
 Error Instance::run(std::span<const tenon_input> inputs, Times &times) {
   std::vector<tenon_output> kept(model.ports().outputs.size(), tenon_output{});
   times.computeStart = now();
-  Error error = take(tenon_session_run(session.get(), inputs.data(), inputs.size(), kept.data(), kept.size()));
+  Error error = take(
+      tenon_session_run(session.get(), inputs.data(), inputs.size(), kept.data(), kept.size()));
   times.computeEnd = now();
   return error;
 }
@@ -163,7 +174,9 @@ Error Instance::runStack(std::span<Call *const> calls, Times &times) {
     size_t rank = 0;
     TRITON_TRY(tenon_session_output_shape(session.get(), i, &dims, &rank, nullptr));
     if (rank == 0 || dims[0] != rows) {
-      return fail(ErrorId::NotBatchable, strCat("output '", model.ports().outputs[i].name, "' of a stack has another number of rows than its inputs"));
+      return fail(ErrorId::NotBatchable,
+                  strCat("output '", model.ports().outputs[i].name,
+                         "' of a stack has another number of rows than its inputs"));
     }
   }
   int64_t row = 0;
@@ -208,7 +221,8 @@ Error Instance::fillResponse(Call &call, int64_t firstRow, int64_t rows) const {
     size_t rank = 0, bytes = 0;
     TRITON_TRY(tenon_session_output_shape(session.get(), i, &start, &rank, &bytes));
     std::vector<int64_t> dims(start, start + rank);
-    const std::byte *data = static_cast<const std::byte *>(tenon_session_output_data(session.get(), i));
+    const std::byte *data =
+        static_cast<const std::byte *>(tenon_session_output_data(session.get(), i));
     if (call.rows < rows) {
       uint64_t rowBytes = bytes / static_cast<uint64_t>(rows);
       data += static_cast<uint64_t>(firstRow) * rowBytes;
@@ -222,12 +236,14 @@ Error Instance::fillResponse(Call &call, int64_t firstRow, int64_t rows) const {
 
 void Instance::finish(Call &call, const Error &error, const Times &times) const {
   // What Triton refuses here has no caller that could be told.
-  logError(take(TRITONBACKEND_ModelInstanceReportStatistics(handle, call.request, !error, times.start, times.computeStart, times.computeEnd, times.end)));
+  logError(take(TRITONBACKEND_ModelInstanceReportStatistics(
+      handle, call.request, !error, times.start, times.computeStart, times.computeEnd, times.end)));
   if (!call.response) {
     logError(take(TRITONBACKEND_ResponseNew(&call.response, call.request)));
   }
   if (call.response) {
-    logError(take(TRITONBACKEND_ResponseSend(call.response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, error.get())));
+    logError(take(TRITONBACKEND_ResponseSend(call.response, TRITONSERVER_RESPONSE_COMPLETE_FINAL,
+                                             error.get())));
   }
   logError(take(TRITONBACKEND_RequestRelease(call.request, TRITONSERVER_REQUEST_RELEASE_ALL)));
   call.request = nullptr;
@@ -235,7 +251,9 @@ void Instance::finish(Call &call, const Error &error, const Times &times) const 
 
 void Instance::reportExecution(int64_t rows, Times &times) const {
   times.end = now();
-  logError(take(TRITONBACKEND_ModelInstanceReportBatchStatistics(handle, static_cast<uint64_t>(rows), times.start, times.computeStart, times.computeEnd, times.end)));
+  logError(take(TRITONBACKEND_ModelInstanceReportBatchStatistics(
+      handle, static_cast<uint64_t>(rows), times.start, times.computeStart, times.computeEnd,
+      times.end)));
 }
 
 } // namespace tenon::triton

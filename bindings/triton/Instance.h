@@ -35,7 +35,8 @@ struct Times {
 
 class Instance {
 public:
-  static Error create(TRITONBACKEND_ModelInstance *handle, Model &model, std::unique_ptr<Instance> &instance);
+  static Error create(TRITONBACKEND_ModelInstance *handle, Model &model,
+                      std::unique_ptr<Instance> &instance);
 
   /// Answers and releases every request; throws only before it has touched one. One call at a time.
   void execute(std::span<TRITONBACKEND_Request *const> requests);
@@ -49,7 +50,8 @@ private:
   Error open();
   void executeAll(std::span<Call> calls, Times &times);
   Error readInputs(Call &call) const;
-  /// Runs the calls, whose dims but the first are equal, as one stack. On an error none is answered yet.
+  /// Runs the calls, whose dims but the first are equal, as one stack. On an error none is answered
+  /// yet.
   Error runStack(std::span<Call *const> calls, Times &times);
   void runAlone(Call &call);
   /// The outputs stay in the session.
@@ -58,7 +60,8 @@ private:
   Error fillResponse(Call &call, int64_t firstRow, int64_t rows) const;
   /// Reports, sends and releases.
   void finish(Call &call, const Error &error, const Times &times) const;
-  /// Responses are filled: sets the end. Before they are sent, so that a client finds its request in the statistics.
+  /// Responses are filled: sets the end. Before they are sent, so that a client finds its request
+  /// in the statistics.
   void reportExecution(int64_t rows, Times &times) const;
 
   TRITONBACKEND_ModelInstance *handle;

@@ -1,4 +1,5 @@
-// The configuration is read before the engine is opened, which tells the name of its file, and completed after.
+// The configuration is read before the engine is opened, which tells the name of its file, and
+// completed after.
 
 #include "bindings/triton/Model.h"
 
@@ -17,7 +18,9 @@ using Json = nlohmann::json;
 constexpr uint32_t kConfigFormat = 1;
 
 struct DeleteMessage {
-  void operator()(TRITONSERVER_Message *message) const { take(TRITONSERVER_MessageDelete(message)); }
+  void operator()(TRITONSERVER_Message *message) const {
+    take(TRITONSERVER_MessageDelete(message));
+  }
 };
 using Message = std::unique_ptr<TRITONSERVER_Message, DeleteMessage>;
 
@@ -68,7 +71,9 @@ Error Model::configure(TRITONBACKEND_Model *handle) {
   TRITON_TRY(readJson(handle, json));
   TRITON_TRY(readConfig(json, modelConfig));
   if (modelConfig.file.find('/') != std::string::npos) {
-    return fail(ErrorId::BadModelConfig, strCat("default_model_filename '", modelConfig.file, "' is not the name of a file in the version's folder"));
+    return fail(ErrorId::BadModelConfig,
+                strCat("default_model_filename '", modelConfig.file,
+                       "' is not the name of a file in the version's folder"));
   }
   std::string folder;
   TRITON_TRY(folderOf(handle, folder));
@@ -85,7 +90,8 @@ Error Model::configure(TRITONBACKEND_Model *handle) {
   return isChanged ? writeJson(handle, json) : nullptr;
 }
 
-Error Model::open(const char *variant, int32_t gpu, bool isVerified, std::shared_ptr<tenon_engine> &engine) {
+Error Model::open(const char *variant, int32_t gpu, bool isVerified,
+                  std::shared_ptr<tenon_engine> &engine) {
   tenon_engine_options options = {};
   options.struct_size = sizeof(options);
   options.variant = variant;
@@ -104,8 +110,10 @@ Error Model::openOnCpu(std::shared_ptr<tenon_engine> &engine) {
       return nullptr;
     }
   }
-  return fail(ErrorId::EngineNoVariant, "the instance is on the CPU, and the engine has no code for the CPU of this machine",
-              "compile the model with --target cpu, or ask for instance_group [{ kind: KIND_GPU }]");
+  return fail(
+      ErrorId::EngineNoVariant,
+      "the instance is on the CPU, and the engine has no code for the CPU of this machine",
+      "compile the model with --target cpu, or ask for instance_group [{ kind: KIND_GPU }]");
 }
 
 Error Model::engineOn(int32_t gpu, std::shared_ptr<tenon_engine> &engine) {
@@ -114,8 +122,10 @@ Error Model::engineOn(int32_t gpu, std::shared_ptr<tenon_engine> &engine) {
   if (!engine) {
     TRITON_TRY(gpu < 0 ? openOnCpu(engine) : open(nullptr, gpu, false, engine));
     if (tenon_engine_gpu(engine.get()) != gpu) {
-      return fail(ErrorId::EngineNoVariant, strCat("the instance is on GPU ", gpu, ", and the engine has no code for it"),
-                  "compile the model with --target for this GPU, or ask for instance_group [{ kind: KIND_CPU }]");
+      return fail(ErrorId::EngineNoVariant,
+                  strCat("the instance is on GPU ", gpu, ", and the engine has no code for it"),
+                  "compile the model with --target for this GPU, or ask for instance_group [{ "
+                  "kind: KIND_CPU }]");
     }
     engines[gpu] = engine;
   }

@@ -13,7 +13,8 @@ namespace tenon::triton {
 
 class Model {
 public:
-  /// Opens `repository/version/model.tenon`, completes the configuration where Triton wishes it, and checks it against the engine.
+  /// Opens `repository/version/model.tenon`, completes the configuration where Triton wishes it,
+  /// and checks it against the engine.
   static Error create(TRITONBACKEND_Model *handle, std::unique_ptr<Model> &model);
 
   /// The engine on a GPU, or on the CPU for -1; instances share it. Any thread.
@@ -23,7 +24,8 @@ public:
   const Ports &ports() const { return modelPorts; }
 
 private:
-  Error open(const char *variant, int32_t gpu, bool isVerified, std::shared_ptr<tenon_engine> &engine);
+  Error open(const char *variant, int32_t gpu, bool isVerified,
+             std::shared_ptr<tenon_engine> &engine);
   Error openOnCpu(std::shared_ptr<tenon_engine> &engine);
   Error configure(TRITONBACKEND_Model *handle);
 

@@ -1,4 +1,5 @@
-// Types go by one table. Numbers of 64 bits may be text in the JSON of a protocol buffer, so both forms are read.
+// Types go by one table. Numbers of 64 bits may be text in the JSON of a protocol buffer, so both
+// forms are read.
 
 #include "bindings/triton/ModelConfig.h"
 
@@ -21,28 +22,43 @@ struct Type {
   uint64_t bytes;
 };
 constexpr Type kTypes[] = {
-    {TENON_BOOL, TRITONSERVER_TYPE_BOOL, "TYPE_BOOL", 1},   {TENON_U8, TRITONSERVER_TYPE_UINT8, "TYPE_UINT8", 1},
-    {TENON_U16, TRITONSERVER_TYPE_UINT16, "TYPE_UINT16", 2}, {TENON_U32, TRITONSERVER_TYPE_UINT32, "TYPE_UINT32", 4},
-    {TENON_U64, TRITONSERVER_TYPE_UINT64, "TYPE_UINT64", 8}, {TENON_I8, TRITONSERVER_TYPE_INT8, "TYPE_INT8", 1},
-    {TENON_I16, TRITONSERVER_TYPE_INT16, "TYPE_INT16", 2},   {TENON_I32, TRITONSERVER_TYPE_INT32, "TYPE_INT32", 4},
-    {TENON_I64, TRITONSERVER_TYPE_INT64, "TYPE_INT64", 8},   {TENON_F16, TRITONSERVER_TYPE_FP16, "TYPE_FP16", 2},
-    {TENON_F32, TRITONSERVER_TYPE_FP32, "TYPE_FP32", 4},     {TENON_F64, TRITONSERVER_TYPE_FP64, "TYPE_FP64", 8},
+    {TENON_BOOL, TRITONSERVER_TYPE_BOOL, "TYPE_BOOL", 1},
+    {TENON_U8, TRITONSERVER_TYPE_UINT8, "TYPE_UINT8", 1},
+    {TENON_U16, TRITONSERVER_TYPE_UINT16, "TYPE_UINT16", 2},
+    {TENON_U32, TRITONSERVER_TYPE_UINT32, "TYPE_UINT32", 4},
+    {TENON_U64, TRITONSERVER_TYPE_UINT64, "TYPE_UINT64", 8},
+    {TENON_I8, TRITONSERVER_TYPE_INT8, "TYPE_INT8", 1},
+    {TENON_I16, TRITONSERVER_TYPE_INT16, "TYPE_INT16", 2},
+    {TENON_I32, TRITONSERVER_TYPE_INT32, "TYPE_INT32", 4},
+    {TENON_I64, TRITONSERVER_TYPE_INT64, "TYPE_INT64", 8},
+    {TENON_F16, TRITONSERVER_TYPE_FP16, "TYPE_FP16", 2},
+    {TENON_F32, TRITONSERVER_TYPE_FP32, "TYPE_FP32", 4},
+    {TENON_F64, TRITONSERVER_TYPE_FP64, "TYPE_FP64", 8},
     {TENON_BF16, TRITONSERVER_TYPE_BF16, "TYPE_BF16", 2},
 };
 
 const char *nameOf(TRITONSERVER_DataType type) {
-  return std::find_if(std::begin(kTypes), std::end(kTypes), [&](const Type &each) { return each.type == type; })->name;
+  return std::find_if(std::begin(kTypes), std::end(kTypes),
+                      [&](const Type &each) { return each.type == type; })
+      ->name;
 }
 
 Error readPort(const tenon_engine *engine, bool isInput, size_t index, Port &port) {
   tenon_port_info info = {};
   info.struct_size = sizeof(info);
-  TRITON_TRY(isInput ? tenon_engine_input(engine, index, &info) : tenon_engine_output(engine, index, &info));
-  const Type *type = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const Type &each) { return each.dtype == info.dtype; });
+  TRITON_TRY(isInput ? tenon_engine_input(engine, index, &info)
+                     : tenon_engine_output(engine, index, &info));
+  const Type *type = std::find_if(std::begin(kTypes), std::end(kTypes),
+                                  [&](const Type &each) { return each.dtype == info.dtype; });
   if (type == std::end(kTypes)) {
-    return fail(ErrorId::BadModelConfig, strCat(isInput ? "input '" : "output '", info.name, "' has a type that Triton has no name for"));
+    return fail(ErrorId::BadModelConfig, strCat(isInput ? "input '" : "output '", info.name,
+                                                "' has a type that Triton has no name for"));
   }
-  port = {info.name, type->type, type->bytes, {info.min_dims, info.min_dims + info.rank}, {info.max_dims, info.max_dims + info.rank}};
+  port = {info.name,
+          type->type,
+          type->bytes,
+          {info.min_dims, info.min_dims + info.rank},
+          {info.max_dims, info.max_dims + info.rank}};
   return nullptr;
 }
 
@@ -77,13 +93,17 @@ std::vector<int64_t> configDims(const ModelConfig &config, const Port &port) {
   return dims;
 }
 
-bool isScalar(const ModelConfig &config, const Port &port) { return config.maxBatchSize == 0 && port.most.empty(); }
+bool isScalar(const ModelConfig &config, const Port &port) {
+  return config.maxBatchSize == 0 && port.most.empty();
+}
 
 Json describe(const ModelConfig &config, const std::vector<Port> &ports) {
   Json list = Json::array();
   for (const Port &port : ports) {
     std::vector<int64_t> dims = configDims(config, port);
-    Json entry = {{"name", port.name}, {"data_type", nameOf(port.type)}, {"dims", dims.empty() ? std::vector<int64_t>{1} : dims}};
+    Json entry = {{"name", port.name},
+                  {"data_type", nameOf(port.type)},
+                  {"dims", dims.empty() ? std::vector<int64_t>{1} : dims}};
     if (dims.empty() && !isScalar(config, port)) {
       entry["reshape"]["shape"] = Json::array(); // one number a row
     }
@@ -94,7 +114,8 @@ Json describe(const ModelConfig &config, const std::vector<Port> &ports) {
 
 /// The dims that the backend is given: those behind a reshape, where there is one.
 bool readDims(const Json &entry, std::vector<int64_t> &dims) {
-  const Json list = entry.contains("reshape") ? entry["reshape"].value("shape", Json::array()) : entry.value("dims", Json::array());
+  const Json list = entry.contains("reshape") ? entry["reshape"].value("shape", Json::array())
+                                              : entry.value("dims", Json::array());
   for (const Json &value : list) {
     if (!readInteger(value, dims.emplace_back())) {
       return false;
@@ -116,10 +137,14 @@ bool fits(const ModelConfig &config, const Port &port, const std::vector<int64_t
   return doesFit;
 }
 
-Error checkPort(const ModelConfig &config, const std::vector<Port> &ports, const char *kind, const Json &entry) {
+Error checkPort(const ModelConfig &config, const std::vector<Port> &ports, const char *kind,
+                const Json &entry) {
   std::string name = entry.value("name", "");
-  auto fault = [&](std::string_view what) { return fail(ErrorId::BadModelConfig, strCat(kind, " '", name, "' ", what)); };
-  std::vector<Port>::const_iterator port = std::find_if(ports.begin(), ports.end(), [&](const Port &each) { return each.name == name; });
+  auto fault = [&](std::string_view what) {
+    return fail(ErrorId::BadModelConfig, strCat(kind, " '", name, "' ", what));
+  };
+  std::vector<Port>::const_iterator port =
+      std::find_if(ports.begin(), ports.end(), [&](const Port &each) { return each.name == name; });
   if (port == ports.end()) {
     std::string names;
     for (const Port &each : ports) {
@@ -128,12 +153,14 @@ Error checkPort(const ModelConfig &config, const std::vector<Port> &ports, const
     return fault(strCat("is not one of the engine, which has ", names));
   }
   if (entry.value("data_type", "") != nameOf(port->type)) {
-    return fault(strCat("is ", entry.value("data_type", ""), ", but the engine has ", nameOf(port->type)));
+    return fault(
+        strCat("is ", entry.value("data_type", ""), ", but the engine has ", nameOf(port->type)));
   }
   std::vector<int64_t> dims;
   if (!readDims(entry, dims) || !fits(config, *port, dims)) {
-    return fault(strCat("has dims ", listOf(dims), config.maxBatchSize > 0 ? " besides the batch" : "", ", but the engine has from ", listOf(port->least),
-                        " to ", listOf(port->most)));
+    return fault(
+        strCat("has dims ", listOf(dims), config.maxBatchSize > 0 ? " besides the batch" : "",
+               ", but the engine has from ", listOf(port->least), " to ", listOf(port->most)));
   }
   return nullptr;
 }
@@ -142,8 +169,9 @@ Error checkBatch(const ModelConfig &config, const std::vector<Port> &ports) {
   for (const Port &port : ports) {
     if (port.most.empty() || port.least[0] > 1 || port.most[0] < config.maxBatchSize) {
       return fail(ErrorId::BadModelConfig,
-                  strCat("max_batch_size is ", config.maxBatchSize, ", but dim 0 of '", port.name, "' is no batch of so many rows: the engine has from ",
-                         listOf(port.least), " to ", listOf(port.most)),
+                  strCat("max_batch_size is ", config.maxBatchSize, ", but dim 0 of '", port.name,
+                         "' is no batch of so many rows: the engine has from ", listOf(port.least),
+                         " to ", listOf(port.most)),
                   "say max_batch_size: 0, or compile the model with a larger range of its dim 0");
     }
   }
@@ -165,17 +193,21 @@ Error readPorts(const tenon_engine *engine, Ports &ports) {
 }
 
 Error readConfig(const Json &json, ModelConfig &config) {
-  if (json.contains("max_batch_size") && !readInteger(json["max_batch_size"], config.maxBatchSize)) {
+  if (json.contains("max_batch_size") &&
+      !readInteger(json["max_batch_size"], config.maxBatchSize)) {
     return fail(ErrorId::BadModelConfig, "max_batch_size is not a whole number");
   }
   if (std::string file = json.value("default_model_filename", ""); !file.empty()) {
     config.file = file;
   }
-  Json threads = json.value("parameters", Json::object()).value("threads", Json::object()).value("string_value", Json("0"));
+  Json threads = json.value("parameters", Json::object())
+                     .value("threads", Json::object())
+                     .value("string_value", Json("0"));
   constexpr int64_t kMostThreads = 4096;
   int64_t number = 0;
   if (!readInteger(threads, number) || number < 0 || number > kMostThreads) {
-    return fail(ErrorId::BadModelConfig, strCat("the parameter 'threads' is not a whole number from 0 to ", kMostThreads));
+    return fail(ErrorId::BadModelConfig,
+                strCat("the parameter 'threads' is not a whole number from 0 to ", kMostThreads));
   }
   config.threads = static_cast<unsigned>(number);
   return nullptr;
@@ -183,7 +215,8 @@ Error readConfig(const Json &json, ModelConfig &config) {
 
 void completeConfig(const ModelConfig &config, const Ports &ports, Json &json, bool &isChanged) {
   isChanged = false;
-  for (const auto &[key, list] : {std::pair("input", &ports.inputs), std::pair("output", &ports.outputs)}) {
+  for (const auto &[key, list] :
+       {std::pair("input", &ports.inputs), std::pair("output", &ports.outputs)}) {
     if (json.value(key, Json::array()).empty()) {
       json[key] = describe(config, *list);
       isChanged = true;
@@ -196,7 +229,8 @@ Error checkConfig(const ModelConfig &config, const Ports &ports, const Json &jso
     TRITON_TRY(checkBatch(config, ports.inputs));
     TRITON_TRY(checkBatch(config, ports.outputs));
   }
-  const Json inputs = json.value("input", Json::array()), outputs = json.value("output", Json::array());
+  const Json inputs = json.value("input", Json::array()),
+             outputs = json.value("output", Json::array());
   for (const Json &entry : inputs) {
     TRITON_TRY(checkPort(config, ports.inputs, "input", entry));
   }
@@ -204,9 +238,12 @@ Error checkConfig(const ModelConfig &config, const Ports &ports, const Json &jso
     TRITON_TRY(checkPort(config, ports.outputs, "output", entry));
   }
   for (const Port &port : ports.inputs) {
-    bool isListed = std::any_of(inputs.begin(), inputs.end(), [&](const Json &entry) { return entry.value("name", "") == port.name; });
+    bool isListed = std::any_of(inputs.begin(), inputs.end(), [&](const Json &entry) {
+      return entry.value("name", "") == port.name;
+    });
     if (!isListed) {
-      return fail(ErrorId::BadModelConfig, strCat("the engine's input '", port.name, "' is not in the configuration"),
+      return fail(ErrorId::BadModelConfig,
+                  strCat("the engine's input '", port.name, "' is not in the configuration"),
                   "list all inputs, or none: then Triton completes the configuration");
     }
   }

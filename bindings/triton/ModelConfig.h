@@ -1,4 +1,5 @@
-// What an engine takes and gives, and what a model's configuration says of it. Triton hands the configuration over as JSON.
+// What an engine takes and gives, and what a model's configuration says of it. Triton hands the
+// configuration over as JSON.
 
 #pragma once
 
@@ -36,9 +37,12 @@ struct ModelConfig {
 };
 
 Error readConfig(const nlohmann::json &json, ModelConfig &config);
-/// Adds the inputs and outputs where the configuration has none of them; `isChanged` is whether it did.
-void completeConfig(const ModelConfig &config, const Ports &ports, nlohmann::json &json, bool &isChanged);
-/// Compares the configuration with the engine: names, types and dims. All inputs must be listed, since Triton takes no others.
+/// Adds the inputs and outputs where the configuration has none of them; `isChanged` is whether it
+/// did.
+void completeConfig(const ModelConfig &config, const Ports &ports, nlohmann::json &json,
+                    bool &isChanged);
+/// Compares the configuration with the engine: names, types and dims. All inputs must be listed,
+/// since Triton takes no others.
 Error checkConfig(const ModelConfig &config, const Ports &ports, const nlohmann::json &json);
 
 } // namespace tenon::triton

@@ -1,4 +1,5 @@
-// Triton has checked requests against the configuration; sizes are checked again, since memory is read by them.
+// Triton has checked requests against the configuration; sizes are checked again, since memory is
+// read by them.
 
 #include "bindings/triton/Requests.h"
 
@@ -9,14 +10,21 @@
 namespace tenon::triton {
 namespace {
 
-Error badInput(const Port &port, std::string_view what) { return fail(ErrorId::BadRequestTensor, strCat("input '", port.name, "' ", what)); }
-
-Error onGpu(std::string_view kind, const Port &port) {
-  return fail(ErrorId::NotServed, strCat(kind, " '", port.name, "' lies in the memory of a GPU, and the backend takes and gives tensors in host memory"),
-              "leave out CUDA shared memory for this model");
+Error badInput(const Port &port, std::string_view what) {
+  return fail(ErrorId::BadRequestTensor, strCat("input '", port.name, "' ", what));
 }
 
-/// The bytes that a tensor of these dims has; false where a dim is negative or there are more than 2^63.
+Error onGpu(std::string_view kind, const Port &port) {
+  return fail(
+      ErrorId::NotServed,
+      strCat(
+          kind, " '", port.name,
+          "' lies in the memory of a GPU, and the backend takes and gives tensors in host memory"),
+      "leave out CUDA shared memory for this model");
+}
+
+/// The bytes that a tensor of these dims has; false where a dim is negative or there are more than
+/// 2^63.
 bool sizeOf(const Port &port, std::span<const int64_t> dims, uint64_t &bytes) {
   int64_t product = static_cast<int64_t>(port.elementBytes);
   for (int64_t dim : dims) {
@@ -91,11 +99,13 @@ Error wantedOutputs(TRITONBACKEND_Request *request, std::vector<std::string_view
   return nullptr;
 }
 
-Error writeOutput(TRITONBACKEND_Response *response, const Port &port, std::span<const int64_t> dims, const std::byte *data, uint64_t bytes) {
+Error writeOutput(TRITONBACKEND_Response *response, const Port &port, std::span<const int64_t> dims,
+                  const std::byte *data, uint64_t bytes) {
   constexpr int64_t kScalar[] = {1};
   std::span<const int64_t> shown = dims.empty() ? std::span<const int64_t>(kScalar) : dims;
   TRITONBACKEND_Output *output = nullptr;
-  TRITON_TRY(TRITONBACKEND_ResponseOutput(response, &output, port.name.c_str(), port.type, shown.data(), static_cast<uint32_t>(shown.size())));
+  TRITON_TRY(TRITONBACKEND_ResponseOutput(response, &output, port.name.c_str(), port.type,
+                                          shown.data(), static_cast<uint32_t>(shown.size())));
   void *place = nullptr;
   TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_CPU;
   int64_t device = 0;

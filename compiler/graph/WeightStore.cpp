@@ -40,8 +40,8 @@ std::string WeightStore::addOwned(llvm::StringRef name, std::vector<char> bytes,
   return insert(name, std::move(entry));
 }
 
-std::string WeightStore::addGenerated(llvm::StringRef name, uint64_t size,
-                                      WeightGenerator generate, std::string origin) {
+std::string WeightStore::addGenerated(llvm::StringRef name, uint64_t size, WeightGenerator generate,
+                                      std::string origin) {
   std::unique_ptr<WeightEntry> entry = std::make_unique<WeightEntry>();
   entry->size = size;
   entry->generate = std::move(generate);

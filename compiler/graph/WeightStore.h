@@ -16,8 +16,8 @@
 
 namespace tenon::tn {
 
-/// Fills `out` with bytes [begin, begin + size) of a weight, both multiples of an element's size. May
-/// be called by several threads at once.
+/// Fills `out` with bytes [begin, begin + size) of a weight, both multiples of an element's size.
+/// May be called by several threads at once.
 using WeightGenerator = std::function<void(uint64_t begin, uint64_t size, char *out)>;
 
 /// One weight. Bytes are row-major, little-endian, dense.

@@ -68,7 +68,8 @@ typedef struct tenon_compile_options {
   const char *const *disabled_families; /* kernel families that are not used */
   const char *const *optimize_for;      /* sizes at which the engine is as fast as one that takes no
                                            others: "8" for the only free one, or "x:8x128" */
-  double max_weights; /* weights of a device take at most so many times the model's; 0 for no bound */
+  double
+      max_weights; /* weights of a device take at most so many times the model's; 0 for no bound */
 } tenon_compile_options;
 
 /* Compiles the model file to the engine file `output`, which is replaced when all is done. `report`

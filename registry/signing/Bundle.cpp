@@ -13,13 +13,19 @@ namespace {
 constexpr const char *kMediaType = "application/vnd.dev.sigstore.bundle.v0.3+json";
 constexpr const char *kPayloadType = "application/vnd.in-toto+json";
 constexpr size_t kMostCertificates = 16;
-constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+constexpr std::string_view kLetters =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-Status bad(std::string_view what) { return Status::error(ErrorId::SignatureWrong, fmt::format("the signature {}", what), "sign the model again with `tenon sign`"); }
+Status bad(std::string_view what) {
+  return Status::error(ErrorId::SignatureWrong, fmt::format("the signature {}", what),
+                       "sign the model again with `tenon sign`");
+}
 
 std::string encodeBase64(std::string_view bytes) {
   std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0'); // and the 0 at the end
-  EVP_EncodeBlock(reinterpret_cast<unsigned char *>(text.data()), reinterpret_cast<const unsigned char *>(bytes.data()), static_cast<int>(bytes.size()));
+  EVP_EncodeBlock(reinterpret_cast<unsigned char *>(text.data()),
+                  reinterpret_cast<const unsigned char *>(bytes.data()),
+                  static_cast<int>(bytes.size()));
   text.pop_back();
   return text;
 }
@@ -27,11 +33,14 @@ std::string encodeBase64(std::string_view bytes) {
 /// Empty for what is no base64 (RFC 4648, with its padding) and for no bytes.
 std::string decodeBase64(std::string_view text) {
   size_t digits = text.find_last_not_of('=') + 1, padding = text.size() - digits;
-  if (text.empty() || text.size() % 4 != 0 || padding > 2 || text.find_first_not_of(kLetters) < digits) {
+  if (text.empty() || text.size() % 4 != 0 || padding > 2 ||
+      text.find_first_not_of(kLetters) < digits) {
     return "";
   }
   std::string bytes(text.size() / 4 * 3, '\0');
-  EVP_DecodeBlock(reinterpret_cast<unsigned char *>(bytes.data()), reinterpret_cast<const unsigned char *>(text.data()), static_cast<int>(text.size()));
+  EVP_DecodeBlock(reinterpret_cast<unsigned char *>(bytes.data()),
+                  reinterpret_cast<const unsigned char *>(text.data()),
+                  static_cast<int>(text.size()));
   bytes.resize(bytes.size() - padding);
   return bytes;
 }
@@ -47,12 +56,16 @@ std::string fingerprintIn(const Json &key) {
 }
 
 Status readMaterial(const Json &material, Bundle &bundle) {
-  const Json &key = member(material, "publicKey"), &chain = member(material, "x509CertificateChain"), &keyless = member(material, "certificate");
+  const Json &key = member(material, "publicKey"),
+             &chain = member(material, "x509CertificateChain"),
+             &keyless = member(material, "certificate");
   if (key.is_object() + chain.is_object() + keyless.is_object() != 1) {
     return bad("does not say by one key or certificate it was made");
   }
   if (keyless.is_object()) {
-    return Status::error(ErrorId::SignatureMissing, "the signature was made without a key, by Sigstore's service", "`tenon sign` makes signatures by a key or a certificate");
+    return Status::error(ErrorId::SignatureMissing,
+                         "the signature was made without a key, by Sigstore's service",
+                         "`tenon sign` makes signatures by a key or a certificate");
   }
   if (key.is_object()) {
     bundle.fingerprint = fingerprintIn(key);
@@ -86,11 +99,14 @@ Result<Bundle> parseBundle(std::string_view text) {
     return bad(fmt::format("is not of a statement of the type {}", kPayloadType));
   }
   if (!signatures.is_array() || signatures.size() != 1) {
-    return bad(fmt::format("holds {} signatures, not one", signatures.is_array() ? signatures.size() : 0));
+    return bad(
+        fmt::format("holds {} signatures, not one", signatures.is_array() ? signatures.size() : 0));
   }
   bundle.payload = decodeBase64(textOf(envelope, "payload"));
   bundle.signature = decodeBase64(textOf(signatures[0], "sig"));
-  return !bundle.payload.empty() && !bundle.signature.empty() ? Result<Bundle>(std::move(bundle)) : bad("lacks what is signed, or the signature of it");
+  return !bundle.payload.empty() && !bundle.signature.empty()
+             ? Result<Bundle>(std::move(bundle))
+             : bad("lacks what is signed, or the signature of it");
 }
 
 std::string formatBundle(const Bundle &bundle) {
@@ -103,14 +119,20 @@ std::string formatBundle(const Bundle &bundle) {
     material = {{"x509CertificateChain", {{"certificates", certificates}}}};
   }
   material["tlogEntries"] = Json::array();
-  Json envelope = {{"payload", encodeBase64(bundle.payload)}, {"payloadType", kPayloadType}, {"signatures", {{{"sig", encodeBase64(bundle.signature)}, {"keyid", ""}}}}};
-  return Json({{"mediaType", kMediaType}, {"verificationMaterial", material}, {"dsseEnvelope", envelope}}).dump();
+  Json envelope = {{"payload", encodeBase64(bundle.payload)},
+                   {"payloadType", kPayloadType},
+                   {"signatures", {{{"sig", encodeBase64(bundle.signature)}, {"keyid", ""}}}}};
+  return Json({{"mediaType", kMediaType},
+               {"verificationMaterial", material},
+               {"dsseEnvelope", envelope}})
+      .dump();
 }
 
 Result<std::string> readBundle(const std::string &path, uint64_t most) {
   Result<FileReader> file = FileReader::open(path);
   if (!file.isOk() && file.status().id() == ErrorId::FileNotFound) {
-    return Status::error(ErrorId::SignatureMissing, fmt::format("there is no signature '{}'", path), "`tenon sign` makes one");
+    return Status::error(ErrorId::SignatureMissing, fmt::format("there is no signature '{}'", path),
+                         "`tenon sign` makes one");
   }
   TENON_TRY(file.takeStatus());
   if (file->size() > most) {
@@ -122,7 +144,8 @@ Result<std::string> readBundle(const std::string &path, uint64_t most) {
 }
 
 std::string encodedForSignature(std::string_view payload) {
-  return fmt::format("DSSEv1 {} {} {} {}", std::string_view(kPayloadType).size(), kPayloadType, payload.size(), payload);
+  return fmt::format("DSSEv1 {} {} {} {}", std::string_view(kPayloadType).size(), kPayloadType,
+                     payload.size(), payload);
 }
 
 std::string encodedByVersion02(std::string_view payload) {
@@ -134,10 +157,12 @@ std::string encodedByVersion02(std::string_view payload) {
     } else if (byte == '\n' || byte == '\r' || byte == '\t') {
       written += byte == '\n' ? "\\n" : byte == '\r' ? "\\r" : "\\t";
     } else {
-      written += byte < ' ' || byte > '~' ? fmt::format("\\x{:02x}", byte) : std::string(1, static_cast<char>(byte));
+      written += byte < ' ' || byte > '~' ? fmt::format("\\x{:02x}", byte)
+                                          : std::string(1, static_cast<char>(byte));
     }
   }
-  return fmt::format("DSSEV1 {} {} {} b{}{}{}", std::string_view(kPayloadType).size(), kPayloadType, payload.size(), quote, written, quote);
+  return fmt::format("DSSEV1 {} {} {} b{}{}{}", std::string_view(kPayloadType).size(), kPayloadType,
+                     payload.size(), quote, written, quote);
 }
 
 } // namespace tenon::signing

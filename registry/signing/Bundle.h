@@ -1,5 +1,5 @@
-// The file of a signature: a Sigstore bundle (v0.3) as JSON with a DSSE envelope. Nothing in it is trusted; Trust says
-// whether the signature is one.
+// The file of a signature: a Sigstore bundle (v0.3) as JSON with a DSSE envelope. Nothing in it is
+// trusted; Trust says whether the signature is one.
 
 #pragma once
 
@@ -21,11 +21,13 @@ struct Bundle {
   std::vector<std::string> certificates;
 };
 
-/// TN1016 for what is no bundle with exactly one signature; TN1015 for a keyless one, which nothing here can verify.
+/// TN1016 for what is no bundle with exactly one signature; TN1015 for a keyless one, which nothing
+/// here can verify.
 Result<Bundle> parseBundle(std::string_view text);
 std::string formatBundle(const Bundle &bundle);
 
-/// Bytes of a signature of 100,000 files and more, and of one of a single file, which has at most a chain of certificates.
+/// Bytes of a signature of 100,000 files and more, and of one of a single file, which has at most a
+/// chain of certificates.
 inline constexpr uint64_t kMostBytes = uint64_t(32) << 20, kMostBytesOfOne = uint64_t(64) << 10;
 
 /// TN1015 where there is none; TN1016 where it is larger.

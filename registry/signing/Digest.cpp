@@ -9,11 +9,15 @@ namespace {
 constexpr std::string_view kDigits = "0123456789abcdef";
 
 /// What libcrypto calls it; null where it is not one of the two.
-const char *nameOf(std::string_view algorithm) { return algorithm == "sha256" ? "SHA256" : algorithm == "blake2b" ? "BLAKE2B-512" : nullptr; }
+const char *nameOf(std::string_view algorithm) {
+  return algorithm == "sha256" ? "SHA256" : algorithm == "blake2b" ? "BLAKE2B-512" : nullptr;
+}
 
 } // namespace
 
-size_t digestDigits(std::string_view algorithm) { return algorithm == "sha256" ? 64 : algorithm == "blake2b" ? 128 : 0; }
+size_t digestDigits(std::string_view algorithm) {
+  return algorithm == "sha256" ? 64 : algorithm == "blake2b" ? 128 : 0;
+}
 
 struct Digest::State {
   Handle<EVP_MD, EVP_MD_free> method;
@@ -22,12 +26,16 @@ struct Digest::State {
 
 Digest::Digest(std::string_view algorithm) : state(std::make_unique<State>()) {
   state->method.reset(EVP_MD_fetch(ownContext(), nameOf(algorithm), nullptr));
-  TENON_CHECK(state->method && EVP_DigestInit_ex(state->hash.get(), state->method.get(), nullptr) == 1, "libcrypto has the hash");
+  TENON_CHECK(state->method &&
+                  EVP_DigestInit_ex(state->hash.get(), state->method.get(), nullptr) == 1,
+              "libcrypto has the hash");
 }
 
 Digest::~Digest() = default;
 
-void Digest::update(Bytes bytes) { EVP_DigestUpdate(state->hash.get(), bytes.data(), bytes.size()); }
+void Digest::update(Bytes bytes) {
+  EVP_DigestUpdate(state->hash.get(), bytes.data(), bytes.size());
+}
 
 std::string Digest::finish() {
   std::string bytes(EVP_MAX_MD_SIZE, '\0');

@@ -22,7 +22,9 @@ constexpr size_t kPiece = 1 << 20;
 constexpr size_t kMostShown = 5;
 const std::vector<std::string> kAlwaysIgnored = {".git", ".gitattributes", ".github", ".gitignore"};
 
-Status bad(std::string_view what, std::string_view hint) { return Status::error(ErrorId::BadSigningKey, what, hint); }
+Status bad(std::string_view what, std::string_view hint) {
+  return Status::error(ErrorId::BadSigningKey, what, hint);
+}
 
 std::string shown(const std::string &name) { return withoutControls(name.substr(0, 200)); }
 
@@ -34,18 +36,24 @@ bool isBelow(std::string_view path, std::string_view folder) {
 struct Rules {
   std::vector<std::string> ignored;
   bool followsLinks = false;
-  const std::set<std::string> *only = nullptr; ///< the files that are wanted, where others are passed over
+  const std::set<std::string> *only =
+      nullptr; ///< the files that are wanted, where others are passed over
 
   bool leavesOut(const std::string &path) const {
-    bool isWanted = !only || only->contains(path) || std::ranges::any_of(*only, [&](const std::string &file) { return isBelow(file, path); });
-    return !isWanted || std::ranges::any_of(ignored, [&](const std::string &each) { return isBelow(path, each); });
+    bool isWanted =
+        !only || only->contains(path) ||
+        std::ranges::any_of(*only, [&](const std::string &file) { return isBelow(file, path); });
+    return !isWanted || std::ranges::any_of(
+                            ignored, [&](const std::string &each) { return isBelow(path, each); });
   }
 };
 
 /// Paths of the regular files below a folder.
-Status walk(const fs::path &root, const std::string &prefix, const Rules &rules, std::vector<std::string> &files) {
+Status walk(const fs::path &root, const std::string &prefix, const Rules &rules,
+            std::vector<std::string> &files) {
   std::error_code error;
-  for (fs::directory_iterator it(root / prefix, error), end; !error && it != end; it.increment(error)) {
+  for (fs::directory_iterator it(root / prefix, error), end; !error && it != end;
+       it.increment(error)) {
     std::string path = (prefix.empty() ? "" : prefix + "/") + it->path().filename().string();
     if (rules.leavesOut(path)) {
       continue;
@@ -57,14 +65,17 @@ Status walk(const fs::path &root, const std::string &prefix, const Rules &rules,
     } else if (fs::is_regular_file(status) && (!isLink || rules.followsLinks)) {
       files.push_back(path);
     } else {
-      return bad(fmt::format("'{}' in '{}' is {}", shown(path), root.string(), isLink ? "a symbolic link, which leads to what nobody signs" : "neither a file nor a folder"),
+      return bad(fmt::format("'{}' in '{}' is {}", shown(path), root.string(),
+                             isLink ? "a symbolic link, which leads to what nobody signs"
+                                    : "neither a file nor a folder"),
                  "put a file there, or leave the path out with --ignore");
     }
   }
   return error ? openError(error.value(), (root / prefix).string()) : Status::ok();
 }
 
-Result<std::string> hashPart(const FileReader &file, const std::string &algorithm, uint64_t begin, uint64_t end) {
+Result<std::string> hashPart(const FileReader &file, const std::string &algorithm, uint64_t begin,
+                             uint64_t end) {
   Digest digest(algorithm);
   std::vector<std::byte> piece(std::min<uint64_t>(kPiece, end - begin));
   for (uint64_t at = begin; at < end; at += piece.size()) {
@@ -76,7 +87,8 @@ Result<std::string> hashPart(const FileReader &file, const std::string &algorith
 }
 
 /// One resource, or one for each part. An empty file has no parts.
-Status hashFile(const std::string &path, const std::string &name, const Manifest &form, std::vector<Resource> &resources) {
+Status hashFile(const std::string &path, const std::string &name, const Manifest &form,
+                std::vector<Resource> &resources) {
   TENON_ASSIGN(FileReader file, FileReader::open(path));
   if (!form.partBytes) {
     TENON_ASSIGN(std::string digest, hashPart(file, form.algorithm, 0, file.size()));
@@ -92,7 +104,8 @@ Status hashFile(const std::string &path, const std::string &name, const Manifest
 }
 
 /// Reads the model in the form of a manifest.
-Result<std::vector<Resource>> readModel(const std::string &path, const Manifest &form, const Rules &rules, const std::string &nameOfOne) {
+Result<std::vector<Resource>> readModel(const std::string &path, const Manifest &form,
+                                        const Rules &rules, const std::string &nameOfOne) {
   std::vector<Resource> resources;
   std::error_code error;
   if (!fs::is_directory(path, error)) {
@@ -112,7 +125,8 @@ Result<std::vector<std::string>> ignoredBy(const Exclusions &exclusions, const s
   std::vector<std::string> ignored = kAlwaysIgnored;
   std::error_code error;
   if (!exclusions.signature.empty()) {
-    fs::path place = fs::relative(fs::weakly_canonical(exclusions.signature, error), fs::weakly_canonical(path, error), error);
+    fs::path place = fs::relative(fs::weakly_canonical(exclusions.signature, error),
+                                  fs::weakly_canonical(path, error), error);
     if (staysInside(place.string())) {
       ignored.push_back(place.string());
     }
@@ -120,7 +134,8 @@ Result<std::vector<std::string>> ignoredBy(const Exclusions &exclusions, const s
   for (const std::string &each : exclusions.paths) {
     std::string inside = each.ends_with('/') ? each.substr(0, each.size() - 1) : each;
     if (!staysInside(inside) || inside.find_first_of("*?[") != inside.npos) {
-      return bad(fmt::format("'{}' is no path in the model", shown(each)), "--ignore takes a path from the model's folder on, such as cache/tmp");
+      return bad(fmt::format("'{}' is no path in the model", shown(each)),
+                 "--ignore takes a path from the model's folder on, such as cache/tmp");
     }
     ignored.push_back(inside);
   }
@@ -137,15 +152,21 @@ std::string listOf(const char *what, const std::vector<std::string> &names) {
   for (size_t i = 0; i < std::min(names.size(), kMostShown); ++i) {
     texts.push_back(fmt::format("'{}'", shown(names[i])));
   }
-  return fmt::format("{} {}{}", what, fmt::join(texts, ", "), names.size() > kMostShown ? fmt::format(" and {} more", names.size() - kMostShown) : "");
+  return fmt::format(
+      "{} {}{}", what, fmt::join(texts, ", "),
+      names.size() > kMostShown ? fmt::format(" and {} more", names.size() - kMostShown) : "");
 }
 
 Status differs(const std::string &path, std::string_view how) {
-  return Status::error(ErrorId::SignatureWrong, fmt::format("'{}' is not what was signed; {}", path, how), "take the model from where it comes from again, or have it signed as it is now");
+  return Status::error(
+      ErrorId::SignatureWrong, fmt::format("'{}' is not what was signed; {}", path, how),
+      "take the model from where it comes from again, or have it signed as it is now");
 }
 
-Status describeDifference(const std::string &path, std::map<std::string, std::string> wanted, const std::vector<Resource> &present) {
-  bool isOne = present.size() == 1 && wanted.size() == 1 && present.front().name == kOnlyFile && wanted.contains(kOnlyFile);
+Status describeDifference(const std::string &path, std::map<std::string, std::string> wanted,
+                          const std::vector<Resource> &present) {
+  bool isOne = present.size() == 1 && wanted.size() == 1 && present.front().name == kOnlyFile &&
+               wanted.contains(kOnlyFile);
   if (isOne && wanted[kOnlyFile] != present.front().digest) {
     return differs(path, "its bytes were changed");
   }
@@ -164,7 +185,8 @@ Status describeDifference(const std::string &path, std::map<std::string, std::st
   for (const auto &[name, digest] : wanted) {
     gone.push_back(name);
   }
-  for (auto [what, names] : {std::pair("changed:", changed), std::pair("not signed:", added), std::pair("missing:", gone)}) {
+  for (auto [what, names] : {std::pair("changed:", changed), std::pair("not signed:", added),
+                             std::pair("missing:", gone)}) {
     if (!names.empty()) {
       texts.push_back(listOf(what, names));
     }
@@ -190,7 +212,8 @@ Result<Manifest> manifestOf(const std::string &path, const Exclusions &exclusion
   }
   TENON_ASSIGN(manifest.resources, readModel(path, manifest, rules, kOnlyFile));
   if (manifest.resources.empty()) {
-    return bad(fmt::format("'{}' has no files to sign", path), "give a model, or a folder with one");
+    return bad(fmt::format("'{}' has no files to sign", path),
+               "give a model, or a folder with one");
   }
   return manifest;
 }
@@ -202,7 +225,8 @@ Manifest manifestOfFile(const std::string &name, const std::string &sha256) {
   return manifest;
 }
 
-Status compareFiles(const Manifest &signedOnes, const std::string &path, const Exclusions &exclusions) {
+Status compareFiles(const Manifest &signedOnes, const std::string &path,
+                    const Exclusions &exclusions) {
   std::map<std::string, std::string> wanted;
   std::set<std::string> files;
   for (const Resource &resource : signedOnes.resources) {
@@ -219,7 +243,8 @@ Status compareFiles(const Manifest &signedOnes, const std::string &path, const E
   std::string nameOfOne = first == name || first.starts_with(name + ":0:") ? name : kOnlyFile;
   Result<std::vector<Resource>> present = readModel(path, signedOnes, rules, nameOfOne);
   if (!present.isOk() && present.status().id() == ErrorId::BadSigningKey) {
-    return Status::error(ErrorId::SignatureWrong, present.status().message(), present.status().hint());
+    return Status::error(ErrorId::SignatureWrong, present.status().message(),
+                         present.status().hint());
   }
   TENON_TRY(present.takeStatus());
   return describeDifference(path, std::move(wanted), *present);
@@ -227,9 +252,13 @@ Status compareFiles(const Manifest &signedOnes, const std::string &path, const E
 
 Result<std::string> signedHash(const Manifest &manifest, const std::string &name) {
   const Resource &first = manifest.resources.front();
-  bool isOne = manifest.resources.size() == 1 && !manifest.partBytes && manifest.algorithm == "sha256" && (first.name == kOnlyFile || first.name == name);
+  bool isOne = manifest.resources.size() == 1 && !manifest.partBytes &&
+               manifest.algorithm == "sha256" && (first.name == kOnlyFile || first.name == name);
   return isOne ? Result<std::string>(first.digest)
-               : Status::error(ErrorId::SignatureWrong, fmt::format("the signature is not of '{}' alone by its SHA-256", shown(name)), "sign the file itself with `tenon sign`");
+               : Status::error(
+                     ErrorId::SignatureWrong,
+                     fmt::format("the signature is not of '{}' alone by its SHA-256", shown(name)),
+                     "sign the file itself with `tenon sign`");
 }
 
 } // namespace tenon::signing

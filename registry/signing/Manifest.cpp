@@ -19,7 +19,8 @@ constexpr double kMostPart = 1e15;
 constexpr const char *kPredicate02 = "https://model_signing/Digests/v0.1";
 
 Status malformed(std::string_view what) {
-  return Status::error(ErrorId::SignatureWrong, fmt::format("the signed statement {}", what), "sign the model again with `tenon sign`");
+  return Status::error(ErrorId::SignatureWrong, fmt::format("the signed statement {}", what),
+                       "sign the model again with `tenon sign`");
 }
 
 std::string shown(std::string_view text) { return withoutControls(text.substr(0, 200)); }
@@ -38,7 +39,8 @@ std::string rootOf(const std::vector<Resource> &resources) {
 std::string_view pathOfPart(std::string_view name) {
   for (int i = 0; i < 2; ++i) {
     size_t colon = name.rfind(':');
-    bool isNumber = colon != name.npos && colon + 1 < name.size() && name.find_first_not_of("0123456789", colon + 1) == name.npos;
+    bool isNumber = colon != name.npos && colon + 1 < name.size() &&
+                    name.find_first_not_of("0123456789", colon + 1) == name.npos;
     name = isNumber ? name.substr(0, colon) : std::string_view();
   }
   return name;
@@ -48,15 +50,18 @@ Status readSerialization(const Json &predicate, Manifest &manifest) {
   const Json &form = member(predicate, "serialization");
   std::string method = textOf(form, "method");
   manifest.algorithm = textOf(form, "hash_type");
-  const Json &links = member(form, "allow_symlinks"), &part = member(form, "shard_size"), &ignored = member(form, "ignore_paths");
+  const Json &links = member(form, "allow_symlinks"), &part = member(form, "shard_size"),
+             &ignored = member(form, "ignore_paths");
   // model-signing writes all numbers as those of protocol buffers: 1000.0.
   double size = part.is_number() ? part.get<double>() : 0;
   bool isOfParts = method == "shards" && size >= 1 && size <= kMostPart && size == std::floor(size);
-  if ((method != "files" && !isOfParts) || (method == "files" && !part.is_null()) || !links.is_boolean() || (!ignored.is_null() && !ignored.is_array())) {
+  if ((method != "files" && !isOfParts) || (method == "files" && !part.is_null()) ||
+      !links.is_boolean() || (!ignored.is_null() && !ignored.is_array())) {
     return malformed("does not say how its files were hashed");
   }
   if (digestDigits(manifest.algorithm) == 0) {
-    return malformed(fmt::format("has hashes by '{}', which Tenon does not compute", shown(manifest.algorithm)));
+    return malformed(
+        fmt::format("has hashes by '{}', which Tenon does not compute", shown(manifest.algorithm)));
   }
   manifest.followsLinks = links.get<bool>();
   manifest.partBytes = isOfParts ? std::optional(static_cast<uint64_t>(size)) : std::nullopt;
@@ -69,10 +74,13 @@ Status readSerialization(const Json &predicate, Manifest &manifest) {
   return Status::ok();
 }
 
-Status readResource(const Json &row, std::string_view algorithm, std::string digest, Manifest &manifest) {
+Status readResource(const Json &row, std::string_view algorithm, std::string digest,
+                    Manifest &manifest) {
   std::string name = textOf(row, "name");
   // model-signing calls the hash of a part "sha256-sharded-1000".
-  bool isOfPart = manifest.partBytes && algorithm == fmt::format("{}-sharded-{}", manifest.algorithm, *manifest.partBytes);
+  bool isOfPart =
+      manifest.partBytes &&
+      algorithm == fmt::format("{}-sharded-{}", manifest.algorithm, *manifest.partBytes);
   if (algorithm != manifest.algorithm && !isOfPart) {
     return malformed(fmt::format("has another hash for '{}' than it says", shown(name)));
   }
@@ -98,7 +106,8 @@ Status readResources(const Json &statement, Manifest &manifest) {
   for (const Json &row : rows) {
     TENON_TRY(readResource(row, textOf(row, "algorithm"), textOf(row, "digest"), manifest));
   }
-  bool isWhole = !manifest.model.empty() && textOf(member(subjects[0], "digest"), "sha256") == rootOf(manifest.resources);
+  bool isWhole = !manifest.model.empty() &&
+                 textOf(member(subjects[0], "digest"), "sha256") == rootOf(manifest.resources);
   return isWhole ? Status::ok() : malformed("has files that do not match its own hash of them");
 }
 
@@ -136,20 +145,29 @@ Result<std::string> statementOf(Manifest manifest) {
   std::ranges::sort(manifest.resources, {}, &Resource::name);
   Json resources = Json::array();
   for (const Resource &resource : manifest.resources) {
-    resources.push_back({{"name", resource.name}, {"algorithm", manifest.algorithm}, {"digest", resource.digest}});
+    resources.push_back(
+        {{"name", resource.name}, {"algorithm", manifest.algorithm}, {"digest", resource.digest}});
   }
-  Json form = {{"method", "files"}, {"hash_type", manifest.algorithm}, {"allow_symlinks", manifest.followsLinks}};
+  Json form = {{"method", "files"},
+               {"hash_type", manifest.algorithm},
+               {"allow_symlinks", manifest.followsLinks}};
   if (!manifest.ignored.empty()) {
     form["ignore_paths"] = manifest.ignored;
   }
-  Json statement = {{"_type", kStatement},
-                    {"subject", {{{"name", manifest.model}, {"digest", {{"sha256", rootOf(manifest.resources)}}}}}},
-                    {"predicateType", kPredicate},
-                    {"predicate", {{"serialization", form}, {"resources", resources}}}};
+  Json statement = {
+      {"_type", kStatement},
+      {"subject",
+       {{{"name", manifest.model}, {"digest", {{"sha256", rootOf(manifest.resources)}}}}}},
+      {"predicateType", kPredicate},
+      {"predicate", {{"serialization", form}, {"resources", resources}}}};
   try {
     return statement.dump();
   } catch (const Json::exception &) {
-    return Status::error(ErrorId::BadSigningKey, fmt::format("'{}' has a file whose name is not UTF-8, which no signature can hold", shown(manifest.model)), "rename the file");
+    return Status::error(
+        ErrorId::BadSigningKey,
+        fmt::format("'{}' has a file whose name is not UTF-8, which no signature can hold",
+                    shown(manifest.model)),
+        "rename the file");
   }
 }
 
@@ -158,10 +176,13 @@ Result<Manifest> parseStatement(std::string_view text) {
   TENON_TRY(parseStrictly(text, "the signed statement", statement));
   std::string type = textOf(statement, "_type"), predicate = textOf(statement, "predicateType");
   if (type != kStatement || (predicate != kPredicate && predicate != kPredicate02)) {
-    return malformed(fmt::format("is of the types '{}' and '{}', not one of OpenSSF Model Signing v1.0", shown(type), shown(predicate)));
+    return malformed(
+        fmt::format("is of the types '{}' and '{}', not one of OpenSSF Model Signing v1.0",
+                    shown(type), shown(predicate)));
   }
   Manifest manifest;
-  TENON_TRY(predicate == kPredicate ? readResources(statement, manifest) : readVersion02(statement, manifest));
+  TENON_TRY(predicate == kPredicate ? readResources(statement, manifest)
+                                    : readVersion02(statement, manifest));
   std::set<std::string_view> names;
   for (const Resource &resource : manifest.resources) {
     if (!names.insert(resource.name).second) {

@@ -40,7 +40,9 @@ std::string lastProblem() {
 Result<std::string> readKeyFile(const std::string &path) {
   TENON_ASSIGN(FileReader file, FileReader::open(path));
   if (file.size() > kMostKeyFile) {
-    return Status::error(ErrorId::BadSigningKey, fmt::format("'{}' is larger than any key or certificate", path), "give a PEM file");
+    return Status::error(ErrorId::BadSigningKey,
+                         fmt::format("'{}' is larger than any key or certificate", path),
+                         "give a PEM file");
   }
   std::string text(file.size(), '\0');
   TENON_TRY(file.read(0, std::as_writable_bytes(std::span(text))));
@@ -50,10 +52,15 @@ Result<std::string> readKeyFile(const std::string &path) {
 const char *hashOfKey(EVP_PKEY *key) {
   char group[32] = "";
   size_t size = 0;
-  bool isCurve = EVP_PKEY_is_a(key, "EC") && EVP_PKEY_get_utf8_string_param(key, OSSL_PKEY_PARAM_GROUP_NAME, group, sizeof(group), &size);
+  bool isCurve =
+      EVP_PKEY_is_a(key, "EC") &&
+      EVP_PKEY_get_utf8_string_param(key, OSSL_PKEY_PARAM_GROUP_NAME, group, sizeof(group), &size);
   std::string_view name = isCurve ? std::string_view(group, size) : std::string_view();
   ERR_clear_error();
-  return name == "prime256v1" ? "SHA256" : name == "secp384r1" ? "SHA384" : name == "secp521r1" ? "SHA512" : nullptr;
+  return name == "prime256v1"  ? "SHA256"
+         : name == "secp384r1" ? "SHA384"
+         : name == "secp521r1" ? "SHA512"
+                               : nullptr;
 }
 
 std::string fingerprintOf(EVP_PKEY *key) {
@@ -67,7 +74,8 @@ std::string fingerprintOf(EVP_PKEY *key) {
 
 std::string subjectOf(X509 *certificate) {
   Memory text(BIO_new(BIO_s_mem()));
-  X509_NAME_print_ex(text.get(), X509_get_subject_name(certificate), 0, XN_FLAG_RFC2253 & ~ASN1_STRFLGS_ESC_MSB);
+  X509_NAME_print_ex(text.get(), X509_get_subject_name(certificate), 0,
+                     XN_FLAG_RFC2253 & ~ASN1_STRFLGS_ESC_MSB);
   return withoutControls(contentOf(text.get()).substr(0, 200));
 }
 

@@ -1,5 +1,5 @@
-// libcrypto with owners for what it hands out. Everything is done in a context of its own, which reads no configuration:
-// the environment of a process cannot change what is verified.
+// libcrypto with owners for what it hands out. Everything is done in a context of its own, which
+// reads no configuration: the environment of a process cannot change what is verified.
 
 #pragma once
 
@@ -31,7 +31,8 @@ std::string lastProblem();
 /// A file of at most a few megabytes, TN1017.
 Result<std::string> readKeyFile(const std::string &path);
 
-/// The hash that signatures of the key are made with; null for keys that are none of P-256, P-384 and P-521.
+/// The hash that signatures of the key are made with; null for keys that are none of P-256, P-384
+/// and P-521.
 const char *hashOfKey(EVP_PKEY *key);
 
 /// What a bundle calls the key: SHA-256 of the public key as a PEM file.

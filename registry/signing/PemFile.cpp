@@ -11,7 +11,9 @@ namespace tenon::signing {
 namespace {
 
 Status bad(const std::string &path, std::string_view why) {
-  return Status::error(ErrorId::BadSigningKey, fmt::format("'{}' {}", path, why), "openssl ec -in key.pem -pubout -out public.pem writes the public key of a private one");
+  return Status::error(
+      ErrorId::BadSigningKey, fmt::format("'{}' {}", path, why),
+      "openssl ec -in key.pem -pubout -out public.pem writes the public key of a private one");
 }
 
 /// One block between BEGIN and END.
@@ -28,7 +30,8 @@ bool nextBlock(BIO *memory, Block &block) {
   if (PEM_read_bio(memory, &label, &header, &data, &size) != 1) {
     return false;
   }
-  block = {label, std::string(reinterpret_cast<const char *>(data), static_cast<size_t>(size)), *header != '\0'};
+  block = {label, std::string(reinterpret_cast<const char *>(data), static_cast<size_t>(size)),
+           *header != '\0'};
   OPENSSL_free(label);
   OPENSSL_free(header);
   OPENSSL_free(data);
@@ -45,18 +48,23 @@ Status takeBlock(const std::string &path, const Block &block, PemFile &file) {
     return Status::ok();
   }
   if (block.label == "PUBLIC KEY") {
-    const unsigned char *at = reinterpret_cast<const unsigned char *>(block.content.data()), *end = at + block.content.size();
-    Key key(d2i_PUBKEY_ex(nullptr, &at, static_cast<long>(block.content.size()), ownContext(), nullptr));
+    const unsigned char *at = reinterpret_cast<const unsigned char *>(block.content.data()),
+                        *end = at + block.content.size();
+    Key key(d2i_PUBKEY_ex(nullptr, &at, static_cast<long>(block.content.size()), ownContext(),
+                          nullptr));
     bool isCurve = key && at == end && hashOfKey(key.get());
     ERR_clear_error();
     if (!isCurve) {
-      return bad(path, key ? "has a public key that is on none of the curves P-256, P-384 and P-521" : "has a public key that is damaged");
+      return bad(path, key ? "has a public key that is on none of the curves P-256, P-384 and P-521"
+                           : "has a public key that is damaged");
     }
     file.keys.push_back(std::move(key));
     return Status::ok();
   }
   bool isPrivate = block.label.ends_with("PRIVATE KEY");
-  return bad(path, isPrivate ? "holds a private key, where public keys and certificates are wanted" : fmt::format("holds a '{}', which is no public key or certificate", withoutControls(block.label.substr(0, 64))));
+  return bad(path, isPrivate ? "holds a private key, where public keys and certificates are wanted"
+                             : fmt::format("holds a '{}', which is no public key or certificate",
+                                           withoutControls(block.label.substr(0, 64))));
 }
 
 } // namespace
@@ -73,7 +81,8 @@ Result<PemFile> PemFile::open(const std::vector<std::string> &paths) {
     bool isEnd = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
     ERR_clear_error();
     if (!isEnd || file.keys.size() + file.certificates.size() == before) {
-      return bad(path, isEnd ? "has no public key and no certificate in the form of PEM" : "is a damaged PEM file");
+      return bad(path, isEnd ? "has no public key and no certificate in the form of PEM"
+                             : "is a damaged PEM file");
     }
   }
   return file;

@@ -13,8 +13,8 @@ struct PemFile {
   std::vector<Key> keys;
   std::vector<Certificate> certificates;
 
-  /// Of all files in their order. TN1017 for a file without any, for what is damaged, for private keys, and for public keys on
-  /// other curves than P-256, P-384 and P-521.
+  /// Of all files in their order. TN1017 for a file without any, for what is damaged, for private
+  /// keys, and for public keys on other curves than P-256, P-384 and P-521.
   static Result<PemFile> open(const std::vector<std::string> &paths);
 };
 

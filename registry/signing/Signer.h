@@ -13,8 +13,9 @@ namespace tenon::signing {
 /// Not for several threads at once.
 class Signer {
 public:
-  /// `key` is a PEM file with a private key on P-256, P-384 or P-521 without a passphrase. `certificates` are PEM files: the
-  /// certificate of the key first, then those that signed it; none for signatures that name the key alone. TN1017.
+  /// `key` is a PEM file with a private key on P-256, P-384 or P-521 without a passphrase.
+  /// `certificates` are PEM files: the certificate of the key first, then those that signed it;
+  /// none for signatures that name the key alone. TN1017.
   static Result<Signer> open(const std::string &key, const std::vector<std::string> &certificates);
   ~Signer();
   Signer(Signer &&) noexcept;

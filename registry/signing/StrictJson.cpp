@@ -22,7 +22,8 @@ Status parseStrictly(std::string_view text, std::string_view what, Json &value) 
       keys.emplace_back();
     } else if (event == Json::parse_event_t::object_end) {
       keys.pop_back();
-    } else if (event == Json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second) {
+    } else if (event == Json::parse_event_t::key &&
+               !keys.back().insert(parsed.get<std::string>()).second) {
       problem = "has a key twice";
     }
     return problem.empty(); // nothing more is kept of what is refused
@@ -32,7 +33,10 @@ Status parseStrictly(std::string_view text, std::string_view what, Json &value) 
   if (problem.empty() && (hasMark || value.is_discarded() || !value.is_object())) {
     problem = "is no JSON object";
   }
-  return problem.empty() ? Status::ok() : Status::error(ErrorId::SignatureWrong, fmt::format("{} {}", what, problem), "sign the model again with `tenon sign`");
+  return problem.empty()
+             ? Status::ok()
+             : Status::error(ErrorId::SignatureWrong, fmt::format("{} {}", what, problem),
+                             "sign the model again with `tenon sign`");
 }
 
 const Json &member(const Json &object, const char *name) {

@@ -1,5 +1,6 @@
-// Certificates are valid if they are now: no trusted clock says when a signature was made, and one that could say so
-// itself would be believed by nobody. A signer whose certificate ends signs again.
+// Certificates are valid if they are now: no trusted clock says when a signature was made, and one
+// that could say so itself would be believed by nobody. A signer whose certificate ends signs
+// again.
 
 #include "registry/signing/Trust.h"
 
@@ -10,8 +11,8 @@
 #include <fmt/format.h>
 
 #include <openssl/err.h>
-#include <openssl/x509v3.h>
 #include <openssl/x509_vfy.h>
+#include <openssl/x509v3.h>
 
 #include <algorithm>
 
@@ -23,30 +24,44 @@ constexpr int kLeastSecurity = 2;
 constexpr size_t kShownDigits = 16;
 
 Status untrusted(std::string_view why) {
-  return Status::error(ErrorId::SignatureMissing, why, "trust its key or authority, or have the model signed by one that is trusted");
+  return Status::error(
+      ErrorId::SignatureMissing, why,
+      "trust its key or authority, or have the model signed by one that is trusted");
 }
 
 std::string describe(const Bundle &bundle) {
   if (bundle.certificates.empty()) {
-    return bundle.fingerprint.empty() ? "a key without a name" : fmt::format("key {}", bundle.fingerprint.substr(0, kShownDigits));
+    return bundle.fingerprint.empty()
+               ? "a key without a name"
+               : fmt::format("key {}", bundle.fingerprint.substr(0, kShownDigits));
   }
   Certificate first = certificateOf(bundle.certificates.front());
-  return first ? fmt::format("certificate {}", subjectOf(first.get())) : "a certificate that is damaged";
+  return first ? fmt::format("certificate {}", subjectOf(first.get()))
+               : "a certificate that is damaged";
 }
 
-bool isSignatureOf(EVP_PKEY *key, const char *hash, std::string_view signature, std::string_view text) {
+bool isSignatureOf(EVP_PKEY *key, const char *hash, std::string_view signature,
+                   std::string_view text) {
   Handle<EVP_MD_CTX, EVP_MD_CTX_free> context(EVP_MD_CTX_new());
-  bool isOne = EVP_DigestVerifyInit_ex(context.get(), nullptr, hash, ownContext(), nullptr, key, nullptr) == 1 &&
-               EVP_DigestVerify(context.get(), reinterpret_cast<const unsigned char *>(signature.data()), signature.size(), reinterpret_cast<const unsigned char *>(text.data()), text.size()) == 1;
+  bool isOne =
+      EVP_DigestVerifyInit_ex(context.get(), nullptr, hash, ownContext(), nullptr, key, nullptr) ==
+          1 &&
+      EVP_DigestVerify(context.get(), reinterpret_cast<const unsigned char *>(signature.data()),
+                       signature.size(), reinterpret_cast<const unsigned char *>(text.data()),
+                       text.size()) == 1;
   ERR_clear_error();
   return isOne;
 }
 
-/// Whether the certificate is meant for what signs models: code signing where it names purposes, signatures where it names uses.
+/// Whether the certificate is meant for what signs models: code signing where it names purposes,
+/// signatures where it names uses.
 bool isForSigning(X509 *certificate) {
-  uint32_t uses = X509_get_key_usage(certificate), purposes = X509_get_extended_key_usage(certificate);
-  bool namesUses = X509_get_ext_by_NID(certificate, NID_key_usage, -1) >= 0, namesPurposes = X509_get_ext_by_NID(certificate, NID_ext_key_usage, -1) >= 0;
-  bool allowsUse = !namesUses || (uses & KU_DIGITAL_SIGNATURE), allowsPurpose = !namesPurposes || (purposes & (XKU_CODE_SIGN | XKU_ANYEKU));
+  uint32_t uses = X509_get_key_usage(certificate),
+           purposes = X509_get_extended_key_usage(certificate);
+  bool namesUses = X509_get_ext_by_NID(certificate, NID_key_usage, -1) >= 0,
+       namesPurposes = X509_get_ext_by_NID(certificate, NID_ext_key_usage, -1) >= 0;
+  bool allowsUse = !namesUses || (uses & KU_DIGITAL_SIGNATURE),
+       allowsPurpose = !namesPurposes || (purposes & (XKU_CODE_SIGN | XKU_ANYEKU));
   return (namesUses || namesPurposes) && allowsUse && allowsPurpose;
 }
 
@@ -55,11 +70,14 @@ using Store = Handle<X509_STORE, X509_STORE_free>;
 /// The first certificate of the chain, if an authority of the store stands behind it.
 Result<Certificate> checkChain(const Bundle &bundle, X509_STORE *authorities) {
   std::vector<Certificate> chain;
-  Handle<STACK_OF(X509), +[](STACK_OF(X509) * stack) { sk_X509_free(stack); }> others(sk_X509_new_null());
+  Handle<STACK_OF(X509), +[](STACK_OF(X509) * stack) { sk_X509_free(stack); }> others(
+      sk_X509_new_null());
   for (const std::string &der : bundle.certificates) {
     chain.push_back(certificateOf(der));
     if (!chain.back()) {
-      return Status::error(ErrorId::SignatureWrong, "the signature has a certificate that is damaged", "sign the model again with `tenon sign`");
+      return Status::error(ErrorId::SignatureWrong,
+                           "the signature has a certificate that is damaged",
+                           "sign the model again with `tenon sign`");
     }
     sk_X509_push(others.get(), chain.back().get());
   }
@@ -70,10 +88,12 @@ Result<Certificate> checkChain(const Bundle &bundle, X509_STORE *authorities) {
   std::string reason = X509_verify_cert_error_string(X509_STORE_CTX_get_error(context.get()));
   ERR_clear_error();
   if (!isTrusted) {
-    return untrusted(fmt::format("the signature is by {}, which is not trusted: {}", describe(bundle), reason));
+    return untrusted(
+        fmt::format("the signature is by {}, which is not trusted: {}", describe(bundle), reason));
   }
   if (!isForSigning(chain.front().get())) {
-    return untrusted(fmt::format("the signature is by {}, which is not meant for signing code", describe(bundle)));
+    return untrusted(fmt::format("the signature is by {}, which is not meant for signing code",
+                                 describe(bundle)));
   }
   return std::move(chain.front());
 }
@@ -116,20 +136,31 @@ Result<Verified> Trust::verify(std::string_view text) const {
     }
   }
   std::string encoded = encodedForSignature(bundle.payload), encoded02;
-  Result<Manifest> manifest = parseStatement(bundle.payload); // told to nobody before its signature is verified
+  Result<Manifest> manifest =
+      parseStatement(bundle.payload); // told to nobody before its signature is verified
   bool mayBeOld = manifest.isOk() && manifest->isOfVersion02;
   for (EVP_PKEY *key : keys) {
     const char *hash = key ? hashOfKey(key) : nullptr;
-    bool isOne = hash && (isSignatureOf(key, hash, bundle.signature, encoded) || (mayBeOld && isSignatureOf(key, "SHA256", bundle.signature, encodedByVersion02(bundle.payload))));
+    bool isOne = hash && (isSignatureOf(key, hash, bundle.signature, encoded) ||
+                          (mayBeOld && isSignatureOf(key, "SHA256", bundle.signature,
+                                                     encodedByVersion02(bundle.payload))));
     if (isOne) {
       TENON_TRY(manifest.takeStatus());
-      std::string signer = bundle.certificates.empty() ? fmt::format("key {}", fingerprintOf(key).substr(0, kShownDigits)) : describe(bundle);
+      std::string signer = bundle.certificates.empty()
+                               ? fmt::format("key {}", fingerprintOf(key).substr(0, kShownDigits))
+                               : describe(bundle);
       return Verified{std::move(signer), std::move(*manifest)};
     }
   }
   bool isNobodys = keys.empty() || (bundle.certificates.empty() && bundle.fingerprint.empty());
-  return isNobodys ? untrusted(fmt::format("the signature is by {}, which is not trusted", describe(bundle)))
-                   : Status::error(ErrorId::SignatureWrong, fmt::format("the signature by {} is not of what it stands at: one of the two was changed", describe(bundle)), "take the model and its signature from where they come from again");
+  return isNobodys
+             ? untrusted(
+                   fmt::format("the signature is by {}, which is not trusted", describe(bundle)))
+             : Status::error(ErrorId::SignatureWrong,
+                             fmt::format("the signature by {} is not of what it stands at: one of "
+                                         "the two was changed",
+                                         describe(bundle)),
+                             "take the model and its signature from where they come from again");
 }
 
 Result<Verified> describeBundle(std::string_view text) {

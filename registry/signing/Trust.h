@@ -20,12 +20,14 @@ struct Verified {
 /// For several threads at once.
 class Trust {
 public:
-  /// PEM files, each with public keys on P-256, P-384 or P-521, certificates of authorities, or both. TN1017.
+  /// PEM files, each with public keys on P-256, P-384 or P-521, certificates of authorities, or
+  /// both. TN1017.
   static Result<Trust> open(const std::vector<std::string> &paths);
 
-  /// TN1015 where the signature is of a key or certificate that is not trusted: another one, one of no trusted authority, one
-  /// that is not valid now or not meant for signing. TN1016 where it is damaged or not of what is signed. The manifest says
-  /// what was signed, and is still to be compared with what there is.
+  /// TN1015 where the signature is of a key or certificate that is not trusted: another one, one of
+  /// no trusted authority, one that is not valid now or not meant for signing. TN1016 where it is
+  /// damaged or not of what is signed. The manifest says what was signed, and is still to be
+  /// compared with what there is.
   Result<Verified> verify(std::string_view bundle) const;
 
 private:

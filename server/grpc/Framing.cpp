@@ -33,9 +33,13 @@ std::string percentEncoded(std::string_view text) {
 
 } // namespace
 
-Status malformedMessage(std::string_view what) { return Status::error(ErrorId::BadGrpcMessage, fmt::format("the gRPC message is not valid: {}", what)); }
+Status malformedMessage(std::string_view what) {
+  return Status::error(ErrorId::BadGrpcMessage,
+                       fmt::format("the gRPC message is not valid: {}", what));
+}
 
-Status MessageReader::feed(std::string_view bytes, const std::function<Status(std::string, bool)> &onMessage) {
+Status MessageReader::feed(std::string_view bytes,
+                           const std::function<Status(std::string, bool)> &onMessage) {
   while (!bytes.empty()) {
     if (prefixBytes < sizeof(prefix)) {
       prefix[prefixBytes++] = static_cast<uint8_t>(bytes.front());
@@ -48,7 +52,10 @@ Status MessageReader::feed(std::string_view bytes, const std::function<Status(st
         return malformedMessage(fmt::format("its first byte is {}, not 0 or 1", prefix[0]));
       }
       if (length > mostBytes) {
-        return Status::error(ErrorId::RequestTooLarge, fmt::format("the message has {} bytes, more than {}", length, mostBytes), "the server's --max-body sets the bound");
+        return Status::error(
+            ErrorId::RequestTooLarge,
+            fmt::format("the message has {} bytes, more than {}", length, mostBytes),
+            "the server's --max-body sets the bound");
       }
       message.reserve(std::min(length, kMostReserved));
     }
@@ -63,7 +70,9 @@ Status MessageReader::feed(std::string_view bytes, const std::function<Status(st
   return Status::ok();
 }
 
-Status MessageReader::end() const { return prefixBytes == 0 ? Status::ok() : malformedMessage("it ends before its length"); }
+Status MessageReader::end() const {
+  return prefixBytes == 0 ? Status::ok() : malformedMessage("it ends before its length");
+}
 
 std::string messagePrefix(uint64_t bytes) {
   std::string prefix(1, '\0');
@@ -75,23 +84,31 @@ std::string messagePrefix(uint64_t bytes) {
 
 Result<std::chrono::nanoseconds> parseTimeout(std::string_view text) {
   constexpr size_t kMostDigits = 8;
-  constexpr std::pair<char, uint64_t> kUnits[] = {{'n', 1}, {'u', 1'000}, {'m', 1'000'000}, {'S', 1'000'000'000}, {'M', 60'000'000'000}, {'H', 3'600'000'000'000}};
+  constexpr std::pair<char, uint64_t> kUnits[] = {{'n', 1},
+                                                  {'u', 1'000},
+                                                  {'m', 1'000'000},
+                                                  {'S', 1'000'000'000},
+                                                  {'M', 60'000'000'000},
+                                                  {'H', 3'600'000'000'000}};
   constexpr uint64_t kMost = uint64_t(366) * 24 * 3'600'000'000'000;
   uint64_t value = 0;
   size_t digits = text.empty() ? 0 : text.size() - 1;
   std::from_chars_result result = std::from_chars(text.data(), text.data() + digits, value);
-  if (digits > 0 && digits <= kMostDigits && result.ec == std::errc() && result.ptr == text.data() + digits) {
+  if (digits > 0 && digits <= kMostDigits && result.ec == std::errc() &&
+      result.ptr == text.data() + digits) {
     for (const auto &[unit, nanoseconds] : kUnits) {
       if (unit == text.back()) {
         return std::chrono::nanoseconds(value > kMost / nanoseconds ? kMost : value * nanoseconds);
       }
     }
   }
-  return Status::error(ErrorId::BadGrpcMessage, "the call's grpc-timeout is not valid", "it has up to 8 digits and one of H, M, S, m, u, n");
+  return Status::error(ErrorId::BadGrpcMessage, "the call's grpc-timeout is not valid",
+                       "it has up to 8 digits and one of H, M, S, m, u, n");
 }
 
 HeaderFields statusFields(const Status &status) {
-  HeaderFields fields = {{"grpc-status", std::to_string(wireStatusOf(status.isOk() ? ErrorId() : status.id()).grpc)}};
+  HeaderFields fields = {
+      {"grpc-status", std::to_string(wireStatusOf(status.isOk() ? ErrorId() : status.id()).grpc)}};
   if (status.isOk()) {
     fields[0].second = "0";
   } else {

@@ -1,5 +1,5 @@
-// What gRPC puts around its messages: five bytes before each, trailers with a status, a time-out as text. Source: "gRPC over HTTP2" of
-// the gRPC project.
+// What gRPC puts around its messages: five bytes before each, trailers with a status, a time-out as
+// text. Source: "gRPC over HTTP2" of the gRPC project.
 
 #pragma once
 
@@ -24,9 +24,10 @@ public:
   /// `mostBytes` of one message, as it comes.
   explicit MessageReader(uint64_t mostBytes) : mostBytes(mostBytes) {}
 
-  /// Calls `onMessage` for each whole message, until it gives an error. TN0808 as soon as a message says that it is larger than is taken,
-  /// TN0830 for a prefix that is not valid.
-  Status feed(std::string_view bytes, const std::function<Status(std::string message, bool isCompressed)> &onMessage);
+  /// Calls `onMessage` for each whole message, until it gives an error. TN0808 as soon as a message
+  /// says that it is larger than is taken, TN0830 for a prefix that is not valid.
+  Status feed(std::string_view bytes,
+              const std::function<Status(std::string message, bool isCompressed)> &onMessage);
   /// TN0830 where a message is begun and not whole.
   Status end() const;
   /// Bytes of the message that is not whole yet, which it may take as soon as it is begun.

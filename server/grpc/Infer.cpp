@@ -1,4 +1,5 @@
-// Fields are told apart by number and wire type together: protozero only asserts types. What is unknown is skipped, as protocol buffers ask.
+// Fields are told apart by number and wire type together: protozero only asserts types. What is
+// unknown is skipped, as protocol buffers ask.
 
 #include "server/grpc/Infer.h"
 
@@ -19,7 +20,9 @@ using Wire = protozero::pbf_wire_type;
 
 constexpr size_t kMostTensors = 1024;
 
-Status badTensor(std::string_view name, std::string_view what) { return Status::error(ErrorId::BadRequestTensor, fmt::format("input '{}': {}", name, what)); }
+Status badTensor(std::string_view name, std::string_view what) {
+  return Status::error(ErrorId::BadRequestTensor, fmt::format("input '{}': {}", name, what));
+}
 
 std::string_view viewOf(protozero::data_view view) { return {view.data(), view.size()}; }
 
@@ -135,7 +138,8 @@ Status readInput(pbf_reader reader, Input &input) {
   }
   std::optional<DType> dtype = parseProtocolName(input.datatype);
   if (!dtype) {
-    return badTensor(input.tensor.name, fmt::format("'{}' is not a datatype of a model here", input.datatype));
+    return badTensor(input.tensor.name,
+                     fmt::format("'{}' is not a datatype of a model here", input.datatype));
   }
   input.tensor.dtype = *dtype;
   return countBytes(input.tensor);
@@ -205,7 +209,8 @@ bool appendInteger(DType dtype, uint64_t value, std::string &out) {
       return false;
     }
   }
-  out.append(reinterpret_cast<const char *>(&value), bits / 8); // little-endian, as all that Tenon runs on
+  out.append(reinterpret_cast<const char *>(&value),
+             bits / 8); // little-endian, as all that Tenon runs on
   return true;
 }
 
@@ -214,17 +219,28 @@ Status readContents(const Input &input, std::string &out) {
   DType dtype = input.tensor.dtype;
   uint32_t field = contentsField(dtype);
   Wire wire = field == 6 ? Wire::fixed32 : field == 7 ? Wire::fixed64 : Wire::varint;
-  auto badCount = [&] { return badTensor(input.tensor.name, fmt::format("its contents are other than the {} elements of the shape", input.tensor.bytes / (bitWidth(dtype) / 8))); };
+  auto badCount = [&] {
+    return badTensor(input.tensor.name,
+                     fmt::format("its contents are other than the {} elements of the shape",
+                                 input.tensor.bytes / (bitWidth(dtype) / 8)));
+  };
   auto add = [&](uint64_t value) {
     if (out.size() >= input.tensor.bytes) {
       return badCount();
     }
-    return appendInteger(dtype, value, out) ? Status::ok() : badTensor(input.tensor.name, fmt::format("element {} is beyond {}", out.size() / (bitWidth(dtype) / 8), input.datatype));
+    return appendInteger(dtype, value, out)
+               ? Status::ok()
+               : badTensor(input.tensor.name,
+                           fmt::format("element {} is beyond {}",
+                                       out.size() / (bitWidth(dtype) / 8), input.datatype));
   };
   pbf_reader reader(input.contents.data(), input.contents.size());
   while (reader.next()) {
     if (field == 0 || reader.tag() != field) {
-      return badTensor(input.tensor.name, field == 0 ? fmt::format("{} comes as raw_input_contents", input.datatype) : fmt::format("its contents are those of another type than {}", input.datatype));
+      return badTensor(input.tensor.name,
+                       field == 0 ? fmt::format("{} comes as raw_input_contents", input.datatype)
+                                  : fmt::format("its contents are those of another type than {}",
+                                                input.datatype));
     }
     if (reader.wire_type() != Wire::length_delimited && reader.wire_type() != wire) {
       return malformedMessage("a field has another type than the protocol gives it");
@@ -252,14 +268,17 @@ Status readContents(const Input &input, std::string &out) {
 }
 
 /// Gives each input its elements: its contents, or the next of the raw ones.
-Status placeElements(std::vector<Input> &inputs, const std::vector<std::string_view> &raw, uint64_t mostNumbers, GrpcInferRequest &result) {
+Status placeElements(std::vector<Input> &inputs, const std::vector<std::string_view> &raw,
+                     uint64_t mostNumbers, GrpcInferRequest &result) {
   size_t nextRaw = 0;
   for (Input &input : inputs) {
     RequestInput &tensor = input.tensor;
     std::string_view elements;
     if (!input.contents.empty()) {
       if (tensor.bytes > mostNumbers - result.numberBytes) {
-        return Status::error(ErrorId::QueueFull, "the requests that wait take all memory that they may", "try again later, or send tensors as raw_input_contents");
+        return Status::error(ErrorId::QueueFull,
+                             "the requests that wait take all memory that they may",
+                             "try again later, or send tensors as raw_input_contents");
       }
       result.numberBytes += tensor.bytes;
       std::string &numbers = result.numbers.emplace_back();
@@ -271,12 +290,18 @@ Status placeElements(std::vector<Input> &inputs, const std::vector<std::string_v
       return badTensor(tensor.name, "it has neither contents nor raw_input_contents");
     }
     if (elements.size() != tensor.bytes) {
-      return badTensor(tensor.name, fmt::format("its raw_input_contents have {} bytes, but type and shape take {}", elements.size(), tensor.bytes));
+      return badTensor(
+          tensor.name,
+          fmt::format("its raw_input_contents have {} bytes, but type and shape take {}",
+                      elements.size(), tensor.bytes));
     }
     tensor.binary = std::as_bytes(std::span(elements));
     result.request.inputs.push_back(std::move(tensor));
   }
-  return nextRaw == raw.size() ? Status::ok() : malformedMessage(fmt::format("it has {} raw_input_contents more than inputs", raw.size() - nextRaw));
+  return nextRaw == raw.size()
+             ? Status::ok()
+             : malformedMessage(fmt::format("it has {} raw_input_contents more than inputs",
+                                            raw.size() - nextRaw));
 }
 
 Status parse(std::string_view message, uint64_t mostNumbers, GrpcInferRequest &result) {
@@ -286,7 +311,8 @@ Status parse(std::string_view message, uint64_t mostNumbers, GrpcInferRequest &r
   result.request.binaryByDefault = true;
   pbf_reader reader(message.data(), message.size());
   while (reader.next()) {
-    if (inputs.size() > kMostTensors || raw.size() > kMostTensors || result.request.outputs.size() > kMostTensors) {
+    if (inputs.size() > kMostTensors || raw.size() > kMostTensors ||
+        result.request.outputs.size() > kMostTensors) {
       return malformedMessage(fmt::format("it has more than {} tensors", kMostTensors));
     }
     switch (reader.tag_and_type()) {
@@ -329,7 +355,8 @@ Result<GrpcInferRequest> parseGrpcInfer(std::string_view message, uint64_t mostN
   GrpcInferRequest result;
   try {
     Status status = parse(message, mostNumbers, result);
-    return status.isOk() ? Result<GrpcInferRequest>(std::move(result)) : Result<GrpcInferRequest>(std::move(status));
+    return status.isOk() ? Result<GrpcInferRequest>(std::move(result))
+                         : Result<GrpcInferRequest>(std::move(status));
   } catch (const protozero::exception &error) {
     return malformedMessage(error.what());
   }

@@ -1,5 +1,6 @@
-// ModelInferRequest and ModelInferResponse, read and written where they lie: tensors are views of the message, and of the slab.
-// Source: grpc_service.proto of KServe v2 ("Open Inference Protocol") with Triton's fields; server/grpc/inference.proto is our text of it.
+// ModelInferRequest and ModelInferResponse, read and written where they lie: tensors are views of
+// the message, and of the slab. Source: grpc_service.proto of KServe v2 ("Open Inference Protocol")
+// with Triton's fields; server/grpc/inference.proto is our text of it.
 
 #pragma once
 
@@ -22,8 +23,9 @@ struct GrpcInferRequest {
   uint64_t numberBytes = 0;
 };
 
-/// Parses a message; the result refers to it. Elements that come as numbers take at most `mostNumbers` bytes (TN0812). TN0830 for what is
-/// no such message, TN0806 and TN0807 as for JSON, TN0818.
+/// Parses a message; the result refers to it. Elements that come as numbers take at most
+/// `mostNumbers` bytes (TN0812). TN0830 for what is no such message, TN0806 and TN0807 as for JSON,
+/// TN0818.
 Result<GrpcInferRequest> parseGrpcInfer(std::string_view message, uint64_t mostNumbers);
 
 struct GrpcOutput {
@@ -32,8 +34,11 @@ struct GrpcOutput {
   Bytes bytes;
 };
 
-/// A message with its prefix. `owner` keeps the outputs. For a stream it is a ModelStreamInferResponse.
-std::vector<Piece> writeGrpcInfer(std::string_view model, std::string_view version, std::string_view id, const std::vector<GrpcOutput> &outputs, bool isStream, std::shared_ptr<const void> owner);
+/// A message with its prefix. `owner` keeps the outputs. For a stream it is a
+/// ModelStreamInferResponse.
+std::vector<Piece> writeGrpcInfer(std::string_view model, std::string_view version,
+                                  std::string_view id, const std::vector<GrpcOutput> &outputs,
+                                  bool isStream, std::shared_ptr<const void> owner);
 /// A ModelStreamInferResponse that tells an error of the request `id`.
 std::vector<Piece> writeGrpcInferError(const Status &status, std::string_view id);
 

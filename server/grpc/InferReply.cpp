@@ -1,4 +1,5 @@
-// Everything but the elements is made first, so that the lengths in front are known; the elements stay where they are.
+// Everything but the elements is made first, so that the lengths in front are known; the elements
+// stay where they are.
 
 #include "server/grpc/Framing.h"
 #include "server/grpc/Infer.h"
@@ -24,7 +25,9 @@ constexpr uint32_t kErrorMessage = 1, kInferResponse = 2;
 
 } // namespace
 
-std::vector<Piece> writeGrpcInfer(std::string_view model, std::string_view version, std::string_view id, const std::vector<GrpcOutput> &outputs, bool isStream, std::shared_ptr<const void> owner) {
+std::vector<Piece> writeGrpcInfer(std::string_view model, std::string_view version,
+                                  std::string_view id, const std::vector<GrpcOutput> &outputs,
+                                  bool isStream, std::shared_ptr<const void> owner) {
   std::string head;
   protozero::pbf_writer writer(head);
   writer.add_string(1, model.data(), model.size());

@@ -1,5 +1,5 @@
-// A table of fields for each message, and one walk over JSON by it. libprotobuf would do the same by reflection, but Debian's archive of it
-// cannot be linked into a shared library.
+// A table of fields for each message, and one walk over JSON by it. libprotobuf would do the same
+// by reflection, but Debian's archive of it cannot be linked into a shared library.
 
 #include "server/grpc/Messages.h"
 
@@ -21,30 +21,55 @@ using protozero::pbf_writer;
 using protozero::tag_and_type;
 using Wire = protozero::pbf_wire_type;
 
-enum class Kind { Text, Truth, Integer, DataType, InstanceKind, TimeoutAction, Message, TextMap, NumberMap };
+enum class Kind {
+  Text,
+  Truth,
+  Integer,
+  DataType,
+  InstanceKind,
+  TimeoutAction,
+  Message,
+  TextMap,
+  NumberMap
+};
 
 struct Field {
   std::string_view name;
   uint32_t number;
   Kind kind;
-  /// Of Message, and of the values of TextMap and NumberMap, which are maps from names and numbers to messages.
+  /// Of Message, and of the values of TextMap and NumberMap, which are maps from names and numbers
+  /// to messages.
   std::span<const Field> fields;
 };
 
 // An array in JSON is a repeated field, an object under TextMap a map.
 constexpr Field kLive[] = {{"live", 1, Kind::Truth, {}}};
 constexpr Field kReady[] = {{"ready", 1, Kind::Truth, {}}};
-constexpr Field kServer[] = {{"name", 1, Kind::Text, {}}, {"version", 2, Kind::Text, {}}, {"extensions", 3, Kind::Text, {}}};
-constexpr Field kTensor[] = {{"name", 1, Kind::Text, {}}, {"datatype", 2, Kind::Text, {}}, {"shape", 3, Kind::Integer, {}}};
-constexpr Field kModel[] = {
-    {"name", 1, Kind::Text, {}}, {"versions", 2, Kind::Text, {}}, {"platform", 3, Kind::Text, {}}, {"inputs", 4, Kind::Message, kTensor}, {"outputs", 5, Kind::Message, kTensor}};
+constexpr Field kServer[] = {
+    {"name", 1, Kind::Text, {}}, {"version", 2, Kind::Text, {}}, {"extensions", 3, Kind::Text, {}}};
+constexpr Field kTensor[] = {
+    {"name", 1, Kind::Text, {}}, {"datatype", 2, Kind::Text, {}}, {"shape", 3, Kind::Integer, {}}};
+constexpr Field kModel[] = {{"name", 1, Kind::Text, {}},
+                            {"versions", 2, Kind::Text, {}},
+                            {"platform", 3, Kind::Text, {}},
+                            {"inputs", 4, Kind::Message, kTensor},
+                            {"outputs", 5, Kind::Message, kTensor}};
 
 constexpr Field kLatest[] = {{"num_versions", 1, Kind::Integer, {}}};
 constexpr Field kSpecific[] = {{"versions", 1, Kind::Integer, {}}};
-constexpr Field kPolicy[] = {{"latest", 1, Kind::Message, kLatest}, {"all", 2, Kind::Message, {}}, {"specific", 3, Kind::Message, kSpecific}};
-constexpr Field kConfigInput[] = {{"name", 1, Kind::Text, {}}, {"data_type", 2, Kind::DataType, {}}, {"dims", 4, Kind::Integer, {}}};
-constexpr Field kConfigOutput[] = {{"name", 1, Kind::Text, {}}, {"data_type", 2, Kind::DataType, {}}, {"dims", 3, Kind::Integer, {}}};
-constexpr Field kInstance[] = {{"name", 1, Kind::Text, {}}, {"kind", 4, Kind::InstanceKind, {}}, {"count", 2, Kind::Integer, {}}, {"gpus", 3, Kind::Integer, {}}};
+constexpr Field kPolicy[] = {{"latest", 1, Kind::Message, kLatest},
+                             {"all", 2, Kind::Message, {}},
+                             {"specific", 3, Kind::Message, kSpecific}};
+constexpr Field kConfigInput[] = {{"name", 1, Kind::Text, {}},
+                                  {"data_type", 2, Kind::DataType, {}},
+                                  {"dims", 4, Kind::Integer, {}}};
+constexpr Field kConfigOutput[] = {{"name", 1, Kind::Text, {}},
+                                   {"data_type", 2, Kind::DataType, {}},
+                                   {"dims", 3, Kind::Integer, {}}};
+constexpr Field kInstance[] = {{"name", 1, Kind::Text, {}},
+                               {"kind", 4, Kind::InstanceKind, {}},
+                               {"count", 2, Kind::Integer, {}},
+                               {"gpus", 3, Kind::Integer, {}}};
 constexpr Field kQueuePolicy[] = {{"timeout_action", 1, Kind::TimeoutAction, {}},
                                   {"default_timeout_microseconds", 2, Kind::Integer, {}},
                                   {"allow_timeout_override", 3, Kind::Truth, {}},
@@ -70,12 +95,17 @@ constexpr Field kConfig[] = {{"name", 1, Kind::Text, {}},
 constexpr Field kConfigAnswer[] = {{"config", 1, Kind::Message, kConfig}};
 
 constexpr Field kDuration[] = {{"count", 1, Kind::Integer, {}}, {"ns", 2, Kind::Integer, {}}};
-constexpr Field kInferStatistics[] = {{"success", 1, Kind::Message, kDuration},       {"fail", 2, Kind::Message, kDuration},          {"queue", 3, Kind::Message, kDuration},
-                                      {"compute_input", 4, Kind::Message, kDuration}, {"compute_infer", 5, Kind::Message, kDuration}, {"compute_output", 6, Kind::Message, kDuration},
-                                      {"cache_hit", 7, Kind::Message, kDuration},     {"cache_miss", 8, Kind::Message, kDuration}};
-constexpr Field kBatchStatistics[] = {
-    {"batch_size", 1, Kind::Integer, {}}, {"compute_input", 2, Kind::Message, kDuration}, {"compute_infer", 3, Kind::Message, kDuration}, {"compute_output", 4, Kind::Message, kDuration}};
-constexpr Field kMemory[] = {{"type", 1, Kind::Text, {}}, {"id", 2, Kind::Integer, {}}, {"byte_size", 3, Kind::Integer, {}}};
+constexpr Field kInferStatistics[] = {
+    {"success", 1, Kind::Message, kDuration},       {"fail", 2, Kind::Message, kDuration},
+    {"queue", 3, Kind::Message, kDuration},         {"compute_input", 4, Kind::Message, kDuration},
+    {"compute_infer", 5, Kind::Message, kDuration}, {"compute_output", 6, Kind::Message, kDuration},
+    {"cache_hit", 7, Kind::Message, kDuration},     {"cache_miss", 8, Kind::Message, kDuration}};
+constexpr Field kBatchStatistics[] = {{"batch_size", 1, Kind::Integer, {}},
+                                      {"compute_input", 2, Kind::Message, kDuration},
+                                      {"compute_infer", 3, Kind::Message, kDuration},
+                                      {"compute_output", 4, Kind::Message, kDuration}};
+constexpr Field kMemory[] = {
+    {"type", 1, Kind::Text, {}}, {"id", 2, Kind::Integer, {}}, {"byte_size", 3, Kind::Integer, {}}};
 constexpr Field kModelStatistics[] = {{"name", 1, Kind::Text, {}},
                                       {"version", 2, Kind::Text, {}},
                                       {"last_inference", 3, Kind::Integer, {}},
@@ -87,16 +117,23 @@ constexpr Field kModelStatistics[] = {{"name", 1, Kind::Text, {}},
                                       {"response_stats", 9, Kind::TextMap, {}}};
 constexpr Field kStatistics[] = {{"model_stats", 1, Kind::Message, kModelStatistics}};
 
-constexpr Field kIndexed[] = {{"name", 1, Kind::Text, {}}, {"version", 2, Kind::Text, {}}, {"state", 3, Kind::Text, {}}, {"reason", 4, Kind::Text, {}}};
+constexpr Field kIndexed[] = {{"name", 1, Kind::Text, {}},
+                              {"version", 2, Kind::Text, {}},
+                              {"state", 3, Kind::Text, {}},
+                              {"reason", 4, Kind::Text, {}}};
 constexpr Field kIndex[] = {{"models", 1, Kind::Message, kIndexed}};
 constexpr Field kTraceValue[] = {{"value", 1, Kind::Text, {}}};
 constexpr Field kTrace[] = {{"settings", 1, Kind::TextMap, kTraceValue}};
-constexpr Field kLogValue[] = {{"bool_param", 1, Kind::Truth, {}}, {"uint32_param", 2, Kind::Integer, {}}, {"string_param", 3, Kind::Text, {}}};
+constexpr Field kLogValue[] = {{"bool_param", 1, Kind::Truth, {}},
+                               {"uint32_param", 2, Kind::Integer, {}},
+                               {"string_param", 3, Kind::Text, {}}};
 constexpr Field kLog[] = {{"settings", 1, Kind::TextMap, kLogValue}};
 
 /// By the numbers of model_config.proto.
-constexpr std::string_view kDataTypes[] = {"TYPE_INVALID", "TYPE_BOOL",  "TYPE_UINT8", "TYPE_UINT16", "TYPE_UINT32", "TYPE_UINT64", "TYPE_INT8", "TYPE_INT16",
-                                           "TYPE_INT32",   "TYPE_INT64", "TYPE_FP16",  "TYPE_FP32",   "TYPE_FP64",   "TYPE_STRING", "TYPE_BF16"};
+constexpr std::string_view kDataTypes[] = {
+    "TYPE_INVALID", "TYPE_BOOL", "TYPE_UINT8", "TYPE_UINT16", "TYPE_UINT32",
+    "TYPE_UINT64",  "TYPE_INT8", "TYPE_INT16", "TYPE_INT32",  "TYPE_INT64",
+    "TYPE_FP16",    "TYPE_FP32", "TYPE_FP64",  "TYPE_STRING", "TYPE_BF16"};
 constexpr std::string_view kInstanceKinds[] = {"KIND_AUTO", "KIND_GPU", "KIND_CPU", "KIND_MODEL"};
 constexpr std::string_view kTimeoutActions[] = {"REJECT", "DELAY"};
 
@@ -146,7 +183,8 @@ void writeValue(const Json &value, const Field &field, pbf_writer &writer) {
     writer.add_bool(field.number, value.get<bool>());
     return;
   case Kind::Integer:
-    value.is_number_unsigned() ? writer.add_uint64(field.number, value.get<uint64_t>()) : writer.add_int64(field.number, value.get<int64_t>());
+    value.is_number_unsigned() ? writer.add_uint64(field.number, value.get<uint64_t>())
+                               : writer.add_int64(field.number, value.get<int64_t>());
     return;
   case Kind::DataType:
     writer.add_enum(field.number, enumOf(kDataTypes, value.get<std::string>()));
@@ -166,7 +204,8 @@ void writeValue(const Json &value, const Field &field, pbf_writer &writer) {
   case Kind::NumberMap:
     for (const auto &[key, each] : value.items()) {
       pbf_writer entry(writer, field.number);
-      field.kind == Kind::TextMap ? entry.add_string(1, key) : entry.add_uint64(1, std::stoull(key));
+      field.kind == Kind::TextMap ? entry.add_string(1, key)
+                                  : entry.add_uint64(1, std::stoull(key));
       pbf_writer message(entry, 2);
       writeMessage(each, field.fields, message);
     }
@@ -199,7 +238,9 @@ Json settingsOf(const Json &object, bool isTrace) {
     if (isTrace) {
       settings[key]["value"] = value.is_array() ? value : Json::array({value});
     } else {
-      settings[key][value.is_boolean() ? "bool_param" : value.is_number() ? "uint32_param" : "string_param"] = value;
+      settings[key][value.is_boolean()  ? "bool_param"
+                    : value.is_number() ? "uint32_param"
+                                        : "string_param"] = value;
     }
   }
   return settings;
@@ -208,13 +249,16 @@ Json settingsOf(const Json &object, bool isTrace) {
 Status readText(pbf_reader &reader, std::string &text) {
   protozero::data_view view = reader.get_view();
   if (view.size() > kMostName) {
-    return Status::error(ErrorId::BadGrpcMessage, fmt::format("the gRPC message is not valid: a name is longer than {} bytes", kMostName));
+    return Status::error(
+        ErrorId::BadGrpcMessage,
+        fmt::format("the gRPC message is not valid: a name is longer than {} bytes", kMostName));
   }
   text.assign(view.data(), view.size());
   return Status::ok();
 }
 
-/// Where the name of the model stands in the request of an operation; its version stands behind `name`.
+/// Where the name of the model stands in the request of an operation; its version stands behind
+/// `name`.
 uint32_t modelField(Operation operation) {
   switch (operation) {
   case Operation::RepositoryLoad:
@@ -238,7 +282,10 @@ uint32_t modelField(Operation operation) {
 Status readGrpcRequest(std::string_view message, RouteMatch &match, std::string &settings) {
   Operation operation = match.route->operation;
   uint32_t model = modelField(operation);
-  uint32_t parameters = operation == Operation::RepositoryLoad ? 3 : operation == Operation::TraceSetting || operation == Operation::Logging ? 1 : 0;
+  uint32_t parameters = operation == Operation::RepositoryLoad ? 3
+                        : operation == Operation::TraceSetting || operation == Operation::Logging
+                            ? 1
+                            : 0;
   try {
     pbf_reader reader(message.data(), message.size());
     while (reader.next()) {
@@ -247,16 +294,20 @@ Status readGrpcRequest(std::string_view message, RouteMatch &match, std::string 
         TENON_TRY(readText(reader, match.model));
       } else if (model == 1 && reader.tag() == 2 && isText) {
         TENON_TRY(readText(reader, match.version));
-      } else if (operation == Operation::RepositoryIndex && reader.tag() == 2 && reader.wire_type() == Wire::varint) {
+      } else if (operation == Operation::RepositoryIndex && reader.tag() == 2 &&
+                 reader.wire_type() == Wire::varint) {
         settings = reader.get_bool() ? R"({"ready":true})" : "";
       } else {
         // What they are does not count: none can be given.
-        settings = parameters != 0 && reader.tag() == parameters && isText ? R"({"parameters":{"any":true}})" : settings;
+        settings = parameters != 0 && reader.tag() == parameters && isText
+                       ? R"({"parameters":{"any":true}})"
+                       : settings;
         reader.skip();
       }
     }
   } catch (const protozero::exception &error) {
-    return Status::error(ErrorId::BadGrpcMessage, fmt::format("the gRPC message is not valid: {}", error.what()));
+    return Status::error(ErrorId::BadGrpcMessage,
+                         fmt::format("the gRPC message is not valid: {}", error.what()));
   }
   return Status::ok();
 }
@@ -275,7 +326,8 @@ Result<std::string> writeGrpcAnswer(Operation operation, std::string_view text) 
     pbf_writer writer(message);
     writeMessage(answer, answerFields(operation), writer);
   } catch (const Json::exception &error) {
-    return Status::error(ErrorId::InternalError, fmt::format("an answer is not as its message is: {}", error.what()));
+    return Status::error(ErrorId::InternalError,
+                         fmt::format("an answer is not as its message is: {}", error.what()));
   }
   return message;
 }

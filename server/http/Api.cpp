@@ -17,25 +17,34 @@ Status parseSettings(std::string_view text, nlohmann::json &settings) {
     return Status::ok();
   }
   TENON_TRY(parseJson(text, settings));
-  return settings.is_object() ? Status::ok() : Status::error(ErrorId::BadRequest, "the JSON of the request is not an object");
+  return settings.is_object()
+             ? Status::ok()
+             : Status::error(ErrorId::BadRequest, "the JSON of the request is not an object");
 }
 
 } // namespace
 
-void Api::perform(const RouteMatch &match, std::string_view text, std::function<void(Result<std::string>)> tell, const std::string &by) {
-  std::function<void(Result<std::string>)> onAnswer = [this, match, tell = std::move(tell)](Result<std::string> answer) {
-    if (!answer.isOk() && match.route->operation != Operation::RepositoryLoad) { // the models tell why a load failed
-      errors.add(match.model, answer.status());
-    }
-    tell(std::move(answer));
+void Api::perform(const RouteMatch &match, std::string_view text,
+                  std::function<void(Result<std::string>)> tell, const std::string &by) {
+  std::function<void(Result<std::string>)> onAnswer =
+      [this, match, tell = std::move(tell)](Result<std::string> answer) {
+        if (!answer.isOk() && match.route->operation !=
+                                  Operation::RepositoryLoad) { // the models tell why a load failed
+          errors.add(match.model, answer.status());
+        }
+        tell(std::move(answer));
+      };
+  std::function<void(Status)> onStatus = [onAnswer](Status status) {
+    onAnswer(status.isOk() ? Result<std::string>("{}") : Result<std::string>(std::move(status)));
   };
-  std::function<void(Status)> onStatus = [onAnswer](Status status) { onAnswer(status.isOk() ? Result<std::string>("{}") : Result<std::string>(std::move(status))); };
   switch (match.route->operation) {
   case Operation::RepositoryLoad: {
     nlohmann::json settings;
     Status status = parseSettings(text, settings);
     if (status.isOk() && settings.contains("parameters") && !settings["parameters"].empty()) {
-      status = Status::error(ErrorId::NotServed, "a load takes no configuration and no files from the request", "put them into the folder of the model, then load it");
+      status = Status::error(ErrorId::NotServed,
+                             "a load takes no configuration and no files from the request",
+                             "put them into the folder of the model, then load it");
     }
     status.isOk() ? models.load(match.model, std::move(onStatus)) : onStatus(std::move(status));
     return;
@@ -48,11 +57,14 @@ void Api::perform(const RouteMatch &match, std::string_view text, std::function<
     if (match.route->method == Method::Post) {
       bool isRollback = match.route->operation == Operation::ModelRollback;
       Result<Traffic> traffic = isRollback ? Traffic() : parseTraffic(text);
-      Status status = !traffic.isOk() ? traffic.takeStatus() : isRollback ? models.rollback(match.model) : models.setTraffic(match.model, std::move(*traffic));
+      Status status = !traffic.isOk() ? traffic.takeStatus()
+                      : isRollback    ? models.rollback(match.model)
+                                      : models.setTraffic(match.model, std::move(*traffic));
       if (status.isOk()) {
         watch.personActed(match.model);
       }
-      onAnswer(status.isOk() ? Result<std::string>(describeTraffic(models, match.model)) : Result<std::string>(std::move(status)));
+      onAnswer(status.isOk() ? Result<std::string>(describeTraffic(models, match.model))
+                             : Result<std::string>(std::move(status)));
       return;
     }
     onAnswer(answer(match, text));
@@ -60,7 +72,9 @@ void Api::perform(const RouteMatch &match, std::string_view text, std::function<
   case Operation::ModelMetadata:
   case Operation::ModelConfig: {
     Result<std::shared_ptr<Version>> asked = models.find(match.model, match.version);
-    std::function<void()> reply = [this, match, text = std::string(text), onAnswer] { onAnswer(answer(match, text)); };
+    std::function<void()> reply = [this, match, text = std::string(text), onAnswer] {
+      onAnswer(answer(match, text));
+    };
     asked.isOk() ? models.whenKnown(*asked, reply) : reply();
     return;
   }
@@ -74,9 +88,12 @@ void Api::perform(const RouteMatch &match, std::string_view text, std::function<
   }
 }
 
-void Api::askRegistry(const RouteMatch &match, std::string_view settings, std::function<void(Result<std::string>)> onAnswer, const std::string &by) {
+void Api::askRegistry(const RouteMatch &match, std::string_view settings,
+                      std::function<void(Result<std::string>)> onAnswer, const std::string &by) {
   if (!desk) {
-    onAnswer(Status::error(ErrorId::NotServed, "the models come from a folder, which keeps no history", "serve registry:NAME@ALIAS"));
+    onAnswer(Status::error(ErrorId::NotServed,
+                           "the models come from a folder, which keeps no history",
+                           "serve registry:NAME@ALIAS"));
   } else if (match.model != desk->reference().name) {
     onAnswer(noModel(match.model));
   } else if (match.route->operation == Operation::RegistryHistory) {
@@ -111,7 +128,9 @@ Result<std::string> Api::answer(const RouteMatch &match, std::string_view text) 
       return Status::error(ErrorId::ServerStopping, "the server is stopping");
     }
     TENON_TRY(models.readiness(*asked));
-    return asksReady ? R"({"ready":true})" : match.route->operation == Operation::ModelConfig ? describeConfig(*asked) : describeModel(models, *asked);
+    return asksReady                                          ? R"({"ready":true})"
+           : match.route->operation == Operation::ModelConfig ? describeConfig(*asked)
+                                                              : describeModel(models, *asked);
   }
   case Operation::ModelTraffic:
     return describeTraffic(models, match.model);
@@ -133,31 +152,40 @@ Result<std::string> Api::answer(const RouteMatch &match, std::string_view text) 
   case Operation::TraceSetting:
   case Operation::Logging: {
     bool isTrace = match.route->operation == Operation::TraceSetting;
-    if (match.route->method == Method::Get || (match.route->transport == Transport::Grpc && text.empty())) {
-      return std::string(isTrace ? R"({"trace_level":["OFF"],"trace_rate":"0","trace_count":"-1","log_frequency":"0","trace_file":"","trace_mode":"triton"})"
-                                 : R"({"log_file":"","log_info":true,"log_warning":true,"log_error":true,"log_verbose_level":0,"log_format":"default"})");
+    if (match.route->method == Method::Get ||
+        (match.route->transport == Transport::Grpc && text.empty())) {
+      return std::string(
+          isTrace
+              ? R"({"trace_level":["OFF"],"trace_rate":"0","trace_count":"-1","log_frequency":"0","trace_file":"","trace_mode":"triton"})"
+              : R"({"log_file":"","log_info":true,"log_warning":true,"log_error":true,"log_verbose_level":0,"log_format":"default"})");
     }
-    return Status::error(ErrorId::NotServed, isTrace ? "tracing cannot be set" : "logging cannot be set while the server runs", "the server's log goes to its stderr");
+    return Status::error(ErrorId::NotServed,
+                         isTrace ? "tracing cannot be set"
+                                 : "logging cannot be set while the server runs",
+                         "the server's log goes to its stderr");
   }
   default:
     return regionsNotServed();
   }
 }
 
-Result<std::shared_ptr<Job>> Api::infer(const RouteMatch &match, InferRequest request, OnResult onResult) {
+Result<std::shared_ptr<Job>> Api::infer(const RouteMatch &match, InferRequest request,
+                                        OnResult onResult) {
   // The job keeps what the reply needs of the request.
   std::shared_ptr<std::weak_ptr<Job>> self = std::make_shared<std::weak_ptr<Job>>();
-  Result<std::shared_ptr<Job>> job = models.submit(match.model, match.version, std::move(request), [this, self, onResult = std::move(onResult)](Result<InferResult> result) {
-    std::shared_ptr<Job> job = self->lock();
-    bool isResult = result.isOk();
-    Status status = onResult(std::move(result), job->request);
-    if (!status.isOk()) {
-      errors.add(job->version->model, status);
-    }
-    if (isResult && !status.isOk()) {
-      models.countFailure(*job);
-    }
-  });
+  Result<std::shared_ptr<Job>> job =
+      models.submit(match.model, match.version, std::move(request),
+                    [this, self, onResult = std::move(onResult)](Result<InferResult> result) {
+                      std::shared_ptr<Job> job = self->lock();
+                      bool isResult = result.isOk();
+                      Status status = onResult(std::move(result), job->request);
+                      if (!status.isOk()) {
+                        errors.add(job->version->model, status);
+                      }
+                      if (isResult && !status.isOk()) {
+                        models.countFailure(*job);
+                      }
+                    });
   if (!job.isOk()) {
     errors.add(match.model, job.status());
     return job;
@@ -167,7 +195,8 @@ Result<std::shared_ptr<Job>> Api::infer(const RouteMatch &match, InferRequest re
 }
 
 void Api::countReply(InferResult &result, Clock::time_point begun) {
-  models.countReply(result, static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - begun).count()));
+  models.countReply(result,
+                    static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - begun).count()));
 }
 
 std::vector<AskedOutput> askedOutputs(const Version &version, const InferRequest &request) {

@@ -1,5 +1,6 @@
-// The operations of the server, free of transports: each is asked by a row of the table of routes, and answers with JSON or with outputs.
-// HTTP sends that JSON as it is, gRPC as messages with the same fields.
+// The operations of the server, free of transports: each is asked by a row of the table of routes,
+// and answers with JSON or with outputs. HTTP sends that JSON as it is, gRPC as messages with the
+// same fields.
 
 #pragma once
 
@@ -23,15 +24,20 @@ public:
   Api(Models &models, ErrorRing &errors, RegistryDesk *desk, Watch &watch, std::string version)
       : models(models), errors(errors), desk(desk), watch(watch), version(std::move(version)) {}
 
-  /// Everything but inferences. `settings` is the JSON object of operations that take one, or empty; `onAnswer` is called once, now or
-  /// later, with JSON (Metrics: Prometheus' text). `by` is who asks, for the history of a registry.
-  void perform(const RouteMatch &match, std::string_view settings, std::function<void(Result<std::string>)> onAnswer, const std::string &by = {});
+  /// Everything but inferences. `settings` is the JSON object of operations that take one, or
+  /// empty; `onAnswer` is called once, now or later, with JSON (Metrics: Prometheus' text). `by` is
+  /// who asks, for the history of a registry.
+  void perform(const RouteMatch &match, std::string_view settings,
+               std::function<void(Result<std::string>)> onAnswer, const std::string &by = {});
 
-  /// Makes and sends the reply; what it returns is not ok where a result could not be turned into one.
+  /// Makes and sends the reply; what it returns is not ok where a result could not be turned into
+  /// one.
   using OnResult = std::function<Status(Result<InferResult>, const InferRequest &)>;
-  /// Queues an inference for the model and version of `match`. `onResult` is called once, unless the job is cancelled before; never
-  /// where this gives an error. What `request` refers to stays until then.
-  Result<std::shared_ptr<Job>> infer(const RouteMatch &match, InferRequest request, OnResult onResult);
+  /// Queues an inference for the model and version of `match`. `onResult` is called once, unless
+  /// the job is cancelled before; never where this gives an error. What `request` refers to stays
+  /// until then.
+  Result<std::shared_ptr<Job>> infer(const RouteMatch &match, InferRequest request,
+                                     OnResult onResult);
   void cancel(const std::shared_ptr<Job> &job) { models.cancel(job); }
   /// The reply to a result is written: `begun` is when its making began.
   void countReply(InferResult &result, Clock::time_point begun);
@@ -44,7 +50,8 @@ public:
 private:
   Result<std::string> answer(const RouteMatch &match, std::string_view settings);
 
-  void askRegistry(const RouteMatch &match, std::string_view settings, std::function<void(Result<std::string>)> onAnswer, const std::string &by);
+  void askRegistry(const RouteMatch &match, std::string_view settings,
+                   std::function<void(Result<std::string>)> onAnswer, const std::string &by);
 
   Models &models;
   ErrorRing &errors;
@@ -54,7 +61,8 @@ private:
   int64_t started = wallClock();
 };
 
-/// The places of a result's outputs among the model's ports that the request asks for, with how it wants them.
+/// The places of a result's outputs among the model's ports that the request asks for, with how it
+/// wants them.
 struct AskedOutput {
   size_t port;
   bool isBinary;

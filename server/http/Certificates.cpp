@@ -37,12 +37,14 @@ boost::asio::awaitable<void> watchCertificates(std::shared_ptr<Front> front) {
       continue;
     }
     read = now;
-    Result<std::shared_ptr<boost::asio::ssl::context>> loaded = loadTls(options.certificates, options.key);
+    Result<std::shared_ptr<boost::asio::ssl::context>> loaded =
+        loadTls(options.certificates, options.key);
     if (loaded.isOk()) {
       front->tls = std::move(*loaded);
       options.log("the certificate was read again: new connections get it");
     } else {
-      options.log(loaded.status().toString() + "; connections get the certificate that was read before");
+      options.log(loaded.status().toString() +
+                  "; connections get the certificate that was read before");
     }
   }
 }

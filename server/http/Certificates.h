@@ -1,4 +1,5 @@
-// The certificate and the key of a server while they change on disk: new connections get those that are there now.
+// The certificate and the key of a server while they change on disk: new connections get those that
+// are there now.
 
 #pragma once
 
@@ -8,8 +9,9 @@
 
 namespace tenon::server {
 
-/// Looks once a second whether the files are others, for as long as the server runs, and reads them when they have not changed for a
-/// second. What cannot be used is logged (TN0831), and what was read before stays.
+/// Looks once a second whether the files are others, for as long as the server runs, and reads them
+/// when they have not changed for a second. What cannot be used is logged (TN0831), and what was
+/// read before stays.
 boost::asio::awaitable<void> watchCertificates(std::shared_ptr<Front> front);
 
 } // namespace tenon::server

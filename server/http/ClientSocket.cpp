@@ -20,16 +20,23 @@ using asio::use_awaitable;
 using asio::ip::tcp;
 
 /// Takes HTTP/2 where the client has it: gRPC's clients insist on it.
-int chooseProtocol(SSL *, const unsigned char **out, unsigned char *outBytes, const unsigned char *in, unsigned inBytes, void *) {
+int chooseProtocol(SSL *, const unsigned char **out, unsigned char *outBytes,
+                   const unsigned char *in, unsigned inBytes, void *) {
   constexpr std::string_view kProtocols("\x02h2\x08http/1.1");
   unsigned char *chosen = nullptr;
-  int how = SSL_select_next_proto(&chosen, outBytes, reinterpret_cast<const unsigned char *>(kProtocols.data()), kProtocols.size(), in, inBytes);
+  int how = SSL_select_next_proto(&chosen, outBytes,
+                                  reinterpret_cast<const unsigned char *>(kProtocols.data()),
+                                  kProtocols.size(), in, inBytes);
   *out = chosen;
   return how == OPENSSL_NPN_NEGOTIATED ? SSL_TLSEXT_ERR_OK : SSL_TLSEXT_ERR_ALERT_FATAL;
 }
 
-Status badFile(std::string_view what, const std::string &path, const boost::system::error_code &error) {
-  return Status::error(ErrorId::BadCertificate, fmt::format("{} '{}' cannot be used: {}", what, path, error.message()), "both are PEM files; the certificate is that of the key, followed by those that signed it");
+Status badFile(std::string_view what, const std::string &path,
+               const boost::system::error_code &error) {
+  return Status::error(
+      ErrorId::BadCertificate,
+      fmt::format("{} '{}' cannot be used: {}", what, path, error.message()),
+      "both are PEM files; the certificate is that of the key, followed by those that signed it");
 }
 
 } // namespace
@@ -39,7 +46,8 @@ struct ClientSocket::Tls {
   asio::ssl::stream<tcp::socket &> stream;
 };
 
-ClientSocket::ClientSocket(tcp::socket socket, asio::ssl::context *context) : plain(std::move(socket)) {
+ClientSocket::ClientSocket(tcp::socket socket, asio::ssl::context *context)
+    : plain(std::move(socket)) {
   Error ignored;
   plain.set_option(tcp::no_delay(true), ignored);
   if (context) {
@@ -51,7 +59,8 @@ ClientSocket::~ClientSocket() = default;
 
 asio::awaitable<void> ClientSocket::handshake(Error &error) {
   if (tls) {
-    co_await tls->stream.async_handshake(asio::ssl::stream_base::server, redirect_error(use_awaitable, error));
+    co_await tls->stream.async_handshake(asio::ssl::stream_base::server,
+                                         redirect_error(use_awaitable, error));
   }
 }
 
@@ -63,10 +72,12 @@ asio::awaitable<size_t> ClientSocket::readSome(asio::mutable_buffer into, Error 
 }
 
 void ClientSocket::beginRead(asio::mutable_buffer into, std::function<void(Error, size_t)> onEnd) {
-  tls ? tls->stream.async_read_some(into, std::move(onEnd)) : plain.async_read_some(into, std::move(onEnd));
+  tls ? tls->stream.async_read_some(into, std::move(onEnd))
+      : plain.async_read_some(into, std::move(onEnd));
 }
 
-asio::awaitable<void> ClientSocket::write(const std::vector<asio::const_buffer> &parts, Error &error) {
+asio::awaitable<void> ClientSocket::write(const std::vector<asio::const_buffer> &parts,
+                                          Error &error) {
   if (tls) {
     co_await asio::async_write(tls->stream, parts, redirect_error(use_awaitable, error));
   } else {
@@ -87,7 +98,8 @@ asio::awaitable<void> ClientSocket::linger() {
   constexpr uint64_t kMost = 16 << 20;
   std::vector<std::byte> sink(64 << 10);
   for (uint64_t bytes = 0; !error && bytes < kMost;) {
-    bytes += co_await plain.async_read_some(asio::buffer(sink), redirect_error(use_awaitable, error));
+    bytes +=
+        co_await plain.async_read_some(asio::buffer(sink), redirect_error(use_awaitable, error));
   }
 }
 
@@ -96,24 +108,30 @@ void ClientSocket::cancel() {
   plain.cancel(ignored);
 }
 
-Result<std::shared_ptr<asio::ssl::context>> loadTls(const std::string &certificates, const std::string &key) {
-  std::shared_ptr<asio::ssl::context> context = std::make_shared<asio::ssl::context>(asio::ssl::context::tls_server);
+Result<std::shared_ptr<asio::ssl::context>> loadTls(const std::string &certificates,
+                                                    const std::string &key) {
+  std::shared_ptr<asio::ssl::context> context =
+      std::make_shared<asio::ssl::context>(asio::ssl::context::tls_server);
   SSL_CTX *native = context->native_handle();
   boost::system::error_code error;
   SSL_CTX_set_min_proto_version(native, TLS1_2_VERSION);
-  SSL_CTX_set_options(native, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_IGNORE_UNEXPECTED_EOF);
+  SSL_CTX_set_options(native, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
+                                  SSL_OP_IGNORE_UNEXPECTED_EOF);
   SSL_CTX_set_alpn_select_cb(native, chooseProtocol, nullptr);
   // A key with a passphrase would ask at the terminal.
-  context->set_password_callback([](size_t, asio::ssl::context::password_purpose) { return std::string(); }, error);
+  context->set_password_callback(
+      [](size_t, asio::ssl::context::password_purpose) { return std::string(); }, error);
   context->use_certificate_chain_file(certificates, error);
   if (error) {
     return badFile("the certificate", certificates, error);
   }
   context->use_private_key_file(key, asio::ssl::context::pem, error);
   if (!error && SSL_CTX_check_private_key(native) != 1) {
-    error = boost::system::error_code(static_cast<int>(ERR_get_error()), asio::error::get_ssl_category());
+    error = boost::system::error_code(static_cast<int>(ERR_get_error()),
+                                      asio::error::get_ssl_category());
   }
-  return error ? badFile("the key", key, error) : Result<std::shared_ptr<asio::ssl::context>>(std::move(context));
+  return error ? badFile("the key", key, error)
+               : Result<std::shared_ptr<asio::ssl::context>>(std::move(context));
 }
 
 } // namespace tenon::server

@@ -23,7 +23,8 @@ class ClientSocket {
 public:
   using Error = boost::system::error_code;
 
-  /// With TLS where `tls` is not null. The context may go before the socket: what a connection needs of it stays.
+  /// With TLS where `tls` is not null. The context may go before the socket: what a connection
+  /// needs of it stays.
   ClientSocket(boost::asio::ip::tcp::socket socket, boost::asio::ssl::context *tls);
   ~ClientSocket();
   ClientSocket(const ClientSocket &) = delete;
@@ -34,8 +35,10 @@ public:
   boost::asio::awaitable<size_t> readSome(boost::asio::mutable_buffer into, Error &error);
   /// As readSome, but `onEnd` is told of it. One read at a time.
   void beginRead(boost::asio::mutable_buffer into, std::function<void(Error, size_t)> onEnd);
-  boost::asio::awaitable<void> write(const std::vector<boost::asio::const_buffer> &parts, Error &error);
-  /// Ends the server's side, then reads for a moment what the client still sends: closing at once would take the last reply from it.
+  boost::asio::awaitable<void> write(const std::vector<boost::asio::const_buffer> &parts,
+                                     Error &error);
+  /// Ends the server's side, then reads for a moment what the client still sends: closing at once
+  /// would take the last reply from it.
   boost::asio::awaitable<void> linger();
   /// Reads and writes that go on end with operation_aborted.
   void cancel();
@@ -46,7 +49,9 @@ private:
   std::unique_ptr<Tls> tls;
 };
 
-/// The certificates and the key of the server, as PEM files, with what it offers: TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1 by ALPN. TN0831.
-Result<std::shared_ptr<boost::asio::ssl::context>> loadTls(const std::string &certificates, const std::string &key);
+/// The certificates and the key of the server, as PEM files, with what it offers: TLS 1.2 and 1.3,
+/// HTTP/2 and HTTP/1.1 by ALPN. TN0831.
+Result<std::shared_ptr<boost::asio::ssl::context>> loadTls(const std::string &certificates,
+                                                           const std::string &key);
 
 } // namespace tenon::server

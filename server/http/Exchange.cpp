@@ -19,7 +19,9 @@ constexpr uint64_t kLeastCompressed = 1024;
 /// Of outputs as JSON in one reply; some hundred MiB of text.
 constexpr uint64_t kMostElements = 16 << 20;
 
-std::string_view textOf(Bytes bytes) { return {reinterpret_cast<const char *>(bytes.data()), bytes.size()}; }
+std::string_view textOf(Bytes bytes) {
+  return {reinterpret_cast<const char *>(bytes.data()), bytes.size()};
+}
 
 Result<HttpReply> inferReply(InferResult result, const InferRequest &request) {
   HttpReply reply;
@@ -29,30 +31,38 @@ Result<HttpReply> inferReply(InferResult result, const InferRequest &request) {
   for (const AskedOutput &asked : askedOutputs(version, request)) {
     const ModelPort &port = version.ports.outputs[asked.port];
     Bytes elements = elementsOf(result, asked.port);
-    outputs.push_back({port.name, port.dtype, result.outputs[asked.port].dims, elements, asked.isBinary});
+    outputs.push_back(
+        {port.name, port.dtype, result.outputs[asked.port].dims, elements, asked.isBinary});
     if (asked.isBinary) {
       reply.tensors.push_back(elements);
     }
   }
-  TENON_ASSIGN(InferReply written, writeInferReply(version.model, version.number, request.id, outputs, kMostElements));
+  TENON_ASSIGN(InferReply written,
+               writeInferReply(version.model, version.number, request.id, outputs, kMostElements));
   if (written.hasBinary) {
     reply.contentType = "application/octet-stream";
-    reply.fields.emplace_back("Inference-Header-Content-Length", fmt::format("{}", written.json.size()));
+    reply.fields.emplace_back("Inference-Header-Content-Length",
+                              fmt::format("{}", written.json.size()));
   }
   reply.body = std::move(written.json);
   reply.result = std::move(result);
   return reply;
 }
 
-std::shared_ptr<Job> infer(Api &api, const HttpRequest &request, std::function<void(HttpReply)> onReply) {
-  Result<InferRequest> parsed = Status::error(ErrorId::OutOfMemory, "no memory for the request", "send tensors as binary data, or fewer requests at once");
+std::shared_ptr<Job> infer(Api &api, const HttpRequest &request,
+                           std::function<void(HttpReply)> onReply) {
+  Result<InferRequest> parsed =
+      Status::error(ErrorId::OutOfMemory, "no memory for the request",
+                    "send tensors as binary data, or fewer requests at once");
   try {
     parsed = parseInferRequest(request.body, request.jsonBytes);
   } catch (const std::bad_alloc &) {
     // The others are served on.
   }
   if (parsed.isOk() && parsed->listBytes() > request.mostLists) {
-    parsed = Status::error(ErrorId::QueueFull, "the requests that wait take all memory that they may", "try again later, or send tensors as binary data");
+    parsed =
+        Status::error(ErrorId::QueueFull, "the requests that wait take all memory that they may",
+                      "try again later, or send tensors as binary data");
   }
   if (!parsed.isOk()) {
     api.note(request.match.model, parsed.status());
@@ -60,16 +70,21 @@ std::shared_ptr<Job> infer(Api &api, const HttpRequest &request, std::function<v
     return nullptr;
   }
   parsed->trace = request.trace;
-  Result<std::shared_ptr<Job>> job = api.infer(request.match, std::move(*parsed), [onReply](Result<InferResult> result, const InferRequest &asked) {
-    Result<HttpReply> reply = Status::error(ErrorId::OutOfMemory, "no memory for the reply", "ask for fewer outputs, or for binary data");
-    try {
-      reply = result.isOk() ? inferReply(std::move(*result), asked) : Result<HttpReply>(result.takeStatus());
-    } catch (const std::bad_alloc &) {
-      // The others are served on.
-    }
-    onReply(reply.isOk() ? std::move(*reply) : errorReply(reply.status()));
-    return reply.takeStatus();
-  });
+  Result<std::shared_ptr<Job>> job =
+      api.infer(request.match, std::move(*parsed),
+                [onReply](Result<InferResult> result, const InferRequest &asked) {
+                  Result<HttpReply> reply =
+                      Status::error(ErrorId::OutOfMemory, "no memory for the reply",
+                                    "ask for fewer outputs, or for binary data");
+                  try {
+                    reply = result.isOk() ? inferReply(std::move(*result), asked)
+                                          : Result<HttpReply>(result.takeStatus());
+                  } catch (const std::bad_alloc &) {
+                    // The others are served on.
+                  }
+                  onReply(reply.isOk() ? std::move(*reply) : errorReply(reply.status()));
+                  return reply.takeStatus();
+                });
   if (!job.isOk()) {
     onReply(errorReply(job.status()));
     return nullptr;
@@ -82,8 +97,12 @@ HttpReply pageReply(std::string_view path) {
   HttpReply reply;
   reply.contentType = file.type;
   reply.body = file.text;
-  reply.fields = {{"Content-Security-Policy", std::string(kPagePolicy)}, {"X-Content-Type-Options", "nosniff"}, {"Referrer-Policy", "no-referrer"},
-                  {"Cross-Origin-Opener-Policy", "same-origin"}, {"Cross-Origin-Resource-Policy", "same-origin"}, {"Cache-Control", "no-cache"}};
+  reply.fields = {{"Content-Security-Policy", std::string(kPagePolicy)},
+                  {"X-Content-Type-Options", "nosniff"},
+                  {"Referrer-Policy", "no-referrer"},
+                  {"Cross-Origin-Opener-Policy", "same-origin"},
+                  {"Cross-Origin-Resource-Policy", "same-origin"},
+                  {"Cache-Control", "no-cache"}};
   return reply;
 }
 
@@ -129,11 +148,14 @@ HttpReply errorReply(const Status &status, bool closes) {
   return reply;
 }
 
-Status checkRights(const Tokens *tokens, std::string_view authorization, const Result<RouteMatch> &match) {
-  return tokens ? tokens->check(authorization, match.isOk() ? match->route->role : Role::Read) : Status::ok();
+Status checkRights(const Tokens *tokens, std::string_view authorization,
+                   const Result<RouteMatch> &match) {
+  return tokens ? tokens->check(authorization, match.isOk() ? match->route->role : Role::Read)
+                : Status::ok();
 }
 
-Status readHead(const HttpHead &head, const Tokens *tokens, bool onlyLocalNames, HttpRequest &request) {
+Status readHead(const HttpHead &head, const Tokens *tokens, bool onlyLocalNames,
+                HttpRequest &request) {
   TENON_TRY(checkSite(head, onlyLocalNames));
   Result<RouteMatch> match = matchRoute(head.method, head.target);
   TENON_TRY(checkRights(tokens, head.authorization, match));
@@ -143,22 +165,27 @@ Status readHead(const HttpHead &head, const Tokens *tokens, bool onlyLocalNames,
   request.match = std::move(*match);
   if (request.match.route->role == Role::Admin) {
     std::string hash = tokens ? registry::sha256Of(head.authorization.substr(kBearer.size())) : "";
-    request.by = tokens ? "serve, token " + hash.substr(0, 8) : "serve, without token"; // which token it was, not the token
+    request.by = tokens ? "serve, token " + hash.substr(0, 8)
+                        : "serve, without token"; // which token it was, not the token
   }
   request.trace = parseTraceParent(head.traceparent);
   std::string_view jsonBytes = head.inferenceHeaderLength;
   if (!jsonBytes.empty()) {
     uint64_t bytes = 0;
-    std::from_chars_result result = std::from_chars(jsonBytes.data(), jsonBytes.data() + jsonBytes.size(), bytes);
+    std::from_chars_result result =
+        std::from_chars(jsonBytes.data(), jsonBytes.data() + jsonBytes.size(), bytes);
     if (result.ec != std::errc() || result.ptr != jsonBytes.data() + jsonBytes.size()) {
-      return Status::error(ErrorId::BadRequest, "the request is not valid HTTP: Inference-Header-Content-Length is not a number");
+      return Status::error(
+          ErrorId::BadRequest,
+          "the request is not valid HTTP: Inference-Header-Content-Length is not a number");
     }
     request.jsonBytes = bytes;
   }
   return Status::ok();
 }
 
-std::shared_ptr<Job> performHttp(Api &api, const HttpRequest &request, std::function<void(HttpReply)> onReply) {
+std::shared_ptr<Job> performHttp(Api &api, const HttpRequest &request,
+                                 std::function<void(HttpReply)> onReply) {
   Operation operation = request.match.route->operation;
   if (operation == Operation::ModelInfer) {
     return infer(api, request, std::move(onReply));
@@ -168,19 +195,22 @@ std::shared_ptr<Job> performHttp(Api &api, const HttpRequest &request, std::func
     return nullptr;
   }
   bool isUnready = operation == Operation::ServerReady && !api.isReady();
-  api.perform(request.match, request.body, [onReply, operation, isUnready](Result<std::string> answer) {
-    if (!answer.isOk()) {
-      onReply(errorReply(answer.status()));
-      return;
-    }
-    HttpReply reply;
-    reply.status = isUnready ? 503 : 200;
-    reply.body = std::move(*answer);
-    if (operation == Operation::Metrics) {
-      reply.contentType = "text/plain; version=0.0.4; charset=utf-8";
-    }
-    onReply(std::move(reply));
-  }, request.by);
+  api.perform(
+      request.match, request.body,
+      [onReply, operation, isUnready](Result<std::string> answer) {
+        if (!answer.isOk()) {
+          onReply(errorReply(answer.status()));
+          return;
+        }
+        HttpReply reply;
+        reply.status = isUnready ? 503 : 200;
+        reply.body = std::move(*answer);
+        if (operation == Operation::Metrics) {
+          reply.contentType = "text/plain; version=0.0.4; charset=utf-8";
+        }
+        onReply(std::move(reply));
+      },
+      request.by);
   return nullptr;
 }
 

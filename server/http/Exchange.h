@@ -1,5 +1,5 @@
-// A request and its reply in the words of HTTP, whichever version carries them, free of sockets: what is checked before a body is read,
-// what is read of it, what is answered with which headers.
+// A request and its reply in the words of HTTP, whichever version carries them, free of sockets:
+// what is checked before a body is read, what is read of it, what is answered with which headers.
 
 #pragma once
 
@@ -26,13 +26,15 @@ struct HttpRequest {
   uint64_t mostLists = 0; ///< bytes that number lists of the body may take in memory
 };
 
-/// Finds the route and checks site and rights (`tokens` may be null; `onlyLocalNames` is that of checkSite): TN0806, TN0809, TN0815,
-/// TN0816, TN0822.
-Status readHead(const HttpHead &head, const Tokens *tokens, bool onlyLocalNames, HttpRequest &request);
+/// Finds the route and checks site and rights (`tokens` may be null; `onlyLocalNames` is that of
+/// checkSite): TN0806, TN0809, TN0815, TN0816, TN0822.
+Status readHead(const HttpHead &head, const Tokens *tokens, bool onlyLocalNames,
+                HttpRequest &request);
 
-/// "Authorization" against the role of the route. Without a right to read, a client learns nothing of which routes there are, so `match`
-/// may be an error.
-Status checkRights(const Tokens *tokens, std::string_view authorization, const Result<RouteMatch> &match);
+/// "Authorization" against the role of the route. Without a right to read, a client learns nothing
+/// of which routes there are, so `match` may be an error.
+Status checkRights(const Tokens *tokens, std::string_view authorization,
+                   const Result<RouteMatch> &match);
 
 struct HttpReply {
   unsigned status = 200;
@@ -53,8 +55,9 @@ struct HttpReply {
 /// `closes`: the body of the request was not read, so no other can follow on the connection.
 HttpReply errorReply(const Status &status, bool closes = false);
 
-/// Calls `onReply` once, now or later, unless the job that it returns (null where there is none) is cancelled before. `request` stays
-/// until then.
-std::shared_ptr<Job> performHttp(Api &api, const HttpRequest &request, std::function<void(HttpReply)> onReply);
+/// Calls `onReply` once, now or later, unless the job that it returns (null where there is none) is
+/// cancelled before. `request` stays until then.
+std::shared_ptr<Job> performHttp(Api &api, const HttpRequest &request,
+                                 std::function<void(HttpReply)> onReply);
 
 } // namespace tenon::server

@@ -8,7 +8,9 @@ namespace tenon::server {
 
 Status BodyShare::resize(uint64_t to) {
   if (to > most()) {
-    return Status::error(ErrorId::QueueFull, "the bodies of the requests that wait take all memory that they may", "try again later");
+    return Status::error(ErrorId::QueueFull,
+                         "the bodies of the requests that wait take all memory that they may",
+                         "try again later");
   }
   front.bodies += to - bytes;
   bytes = to;
@@ -22,7 +24,8 @@ Result<std::string> BodyShare::decode(Encoding encoding, std::string body) {
   uint64_t allowed = std::min(front.options.mostBody, most());
   Result<std::string> decoded = decompress(encoding, body, allowed);
   if (!decoded.isOk()) {
-    bool isShareOver = decoded.status().id() == ErrorId::RequestTooLarge && allowed < front.options.mostBody;
+    bool isShareOver =
+        decoded.status().id() == ErrorId::RequestTooLarge && allowed < front.options.mostBody;
     return isShareOver ? Result<std::string>(resize(allowed + 1)) : std::move(decoded);
   }
   TENON_TRY(resize(decoded->size()));
@@ -30,10 +33,14 @@ Result<std::string> BodyShare::decode(Encoding encoding, std::string body) {
 }
 
 Status bodyTooLarge(const ServerOptions &options) {
-  return Status::error(ErrorId::RequestTooLarge, fmt::format("the body of the request has more than {} bytes", options.mostBody), "the server's --max-body sets the bound");
+  return Status::error(
+      ErrorId::RequestTooLarge,
+      fmt::format("the body of the request has more than {} bytes", options.mostBody),
+      "the server's --max-body sets the bound");
 }
 
-Connection::Connection(std::shared_ptr<Front> shared, std::unique_ptr<ClientSocket> socket) : holder(std::move(shared)), front(*holder), socket(std::move(socket)) {
+Connection::Connection(std::shared_ptr<Front> shared, std::unique_ptr<ClientSocket> socket)
+    : holder(std::move(shared)), front(*holder), socket(std::move(socket)) {
   front.connections.insert(this);
 }
 

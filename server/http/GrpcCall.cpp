@@ -1,4 +1,5 @@
-// A call of gRPC: one request and one reply, a stream of inferences, or a watch of the server's health.
+// A call of gRPC: one request and one reply, a stream of inferences, or a watch of the server's
+// health.
 
 #include "server/grpc/Framing.h"
 #include "server/grpc/Infer.h"
@@ -21,7 +22,9 @@ constexpr size_t kMostReplies = 1024;
 
 class GrpcCall : public StreamHandler {
 public:
-  GrpcCall(Front &front, Stream &stream) : front(front), stream(stream), start(Clock::now()), last(start), reader(front.options.mostBody) {
+  GrpcCall(Front &front, Stream &stream)
+      : front(front), stream(stream), start(Clock::now()), last(start),
+        reader(front.options.mostBody) {
     Status status = begin();
     if (!status.isOk()) {
       finish(status);
@@ -38,7 +41,9 @@ public:
       messageBytes = 0;
     }
     messageBytes += data.size();
-    Status status = reader.feed(data, [this](std::string message, bool isCompressed) { return take(std::move(message), isCompressed); });
+    Status status = reader.feed(data, [this](std::string message, bool isCompressed) {
+      return take(std::move(message), isCompressed);
+    });
     if (status.isOk()) {
       status = incoming.resize(reader.heldBytes());
     }
@@ -108,28 +113,39 @@ private:
     std::optional<std::vector<Piece>> reply; ///< waits for those before it
   };
 
-  bool isStream() const { return match.route && match.route->operation == Operation::ModelStreamInfer; }
+  bool isStream() const {
+    return match.route && match.route->operation == Operation::ModelStreamInfer;
+  }
   /// The client is in the middle of a message, or has not sent the only one.
-  bool awaitsMessage() const { return !isWhole && !watched && (reader.isWithinMessage() || !isStream()); }
+  bool awaitsMessage() const {
+    return !isWhole && !watched && (reader.isWithinMessage() || !isStream());
+  }
 
   Status begin() {
     if (stream.isHeaderCut()) {
-      return Status::error(ErrorId::RequestTooLarge, fmt::format("the metadata of the call has more than {} bytes", kMostHeader));
+      return Status::error(
+          ErrorId::RequestTooLarge,
+          fmt::format("the metadata of the call has more than {} bytes", kMostHeader));
     }
-    const std::string authority = stream.field(":authority"), origin = stream.field("origin"), fetchSite = stream.field("sec-fetch-site");
+    const std::string authority = stream.field(":authority"), origin = stream.field("origin"),
+                      fetchSite = stream.field("sec-fetch-site");
     HttpHead head;
     head.host = authority;
     head.origin = origin;
     head.fetchSite = fetchSite;
     TENON_TRY(checkSite(head, front.onlyLocalNames()));
-    Result<RouteMatch> found = stream.field(":method") == "POST" ? matchGrpcRoute(stream.field(":path")) : Status::error(ErrorId::NoSuchRoute, "a call of gRPC is a POST");
+    Result<RouteMatch> found =
+        stream.field(":method") == "POST"
+            ? matchGrpcRoute(stream.field(":path"))
+            : Status::error(ErrorId::NoSuchRoute, "a call of gRPC is a POST");
     TENON_TRY(checkRights(front.rights(), stream.field("authorization"), found));
     if (!found.isOk()) {
       return found.takeStatus();
     }
     match = std::move(*found);
     trace = parseTraceParent(stream.field("traceparent"));
-    std::string encodingName = stream.field("grpc-encoding"), timeout = stream.field("grpc-timeout");
+    std::string encodingName = stream.field("grpc-encoding"),
+                timeout = stream.field("grpc-timeout");
     TENON_ASSIGN(encoding, parseEncoding(encodingName));
     if (!timeout.empty()) {
       TENON_ASSIGN(std::chrono::nanoseconds duration, parseTimeout(timeout));
@@ -149,12 +165,15 @@ private:
       return Status::error(ErrorId::BadGrpcMessage, "the call has more than one message");
     }
     if (isCompressed && encoding == Encoding::Identity) {
-      return Status::error(ErrorId::BadGrpcMessage, "a message is compressed, but the call has no grpc-encoding");
+      return Status::error(ErrorId::BadGrpcMessage,
+                           "a message is compressed, but the call has no grpc-encoding");
     }
     std::shared_ptr<Inference> inference = std::make_shared<Inference>(front, std::string());
     TENON_TRY(incoming.resize(0));
     TENON_TRY(inference->share.resize(message.size()));
-    TENON_ASSIGN(inference->message, inference->share.decode(isCompressed ? encoding : Encoding::Identity, std::move(message)));
+    TENON_ASSIGN(
+        inference->message,
+        inference->share.decode(isCompressed ? encoding : Encoding::Identity, std::move(message)));
     if (!isStream()) {
       unary = std::move(inference);
       return Status::ok();
@@ -163,7 +182,10 @@ private:
       respond(); // clients wait for it before they send more
     }
     if (inferences.size() + stream.pendingPieces() >= kMostReplies) {
-      return Status::error(ErrorId::QueueFull, fmt::format("the client has not taken {} replies of the stream", kMostReplies), "read the replies while you send");
+      return Status::error(
+          ErrorId::QueueFull,
+          fmt::format("the client has not taken {} replies of the stream", kMostReplies),
+          "read the replies while you send");
     }
     inferences.push_back(inference);
     infer(inference);
@@ -193,29 +215,34 @@ private:
       finish(status);
       return;
     }
-    front.api.perform(match, settings, [alive = std::weak_ptr<GrpcCall *>(self), this](Result<std::string> answer) {
-      if (alive.expired() || isOver) {
-        return; // a load goes on without its caller
-      }
-      bool isUnready = match.route->operation == Operation::ModelReady && !answer.isOk();
-      Result<std::string> message = isUnready      ? writeGrpcAnswer(Operation::ModelReady, R"({"ready":false})")
-                                    : answer.isOk() ? writeGrpcAnswer(match.route->operation, *answer)
-                                                    : answer.takeStatus();
-      if (!message.isOk()) {
-        finish(message.status());
-        return;
-      }
-      respond();
-      stream.send({messagePrefix(message->size()) + *message, {}, nullptr});
-      finish(Status::ok());
-    });
+    front.api.perform(match, settings,
+                      [alive = std::weak_ptr<GrpcCall *>(self), this](Result<std::string> answer) {
+                        if (alive.expired() || isOver) {
+                          return; // a load goes on without its caller
+                        }
+                        bool isUnready =
+                            match.route->operation == Operation::ModelReady && !answer.isOk();
+                        Result<std::string> message =
+                            isUnready ? writeGrpcAnswer(Operation::ModelReady, R"({"ready":false})")
+                            : answer.isOk() ? writeGrpcAnswer(match.route->operation, *answer)
+                                            : answer.takeStatus();
+                        if (!message.isOk()) {
+                          finish(message.status());
+                          return;
+                        }
+                        respond();
+                        stream.send({messagePrefix(message->size()) + *message, {}, nullptr});
+                        finish(Status::ok());
+                      });
   }
 
   // Inferences.
 
   void infer(const std::shared_ptr<Inference> &inference) {
     Result<GrpcInferRequest> parsed = parseGrpcInfer(inference->message, inference->share.rest());
-    Status status = parsed.isOk() ? inference->share.resize(inference->share.size() + parsed->numberBytes) : parsed.takeStatus();
+    Status status = parsed.isOk()
+                        ? inference->share.resize(inference->share.size() + parsed->numberBytes)
+                        : parsed.takeStatus();
     if (status.isOk()) {
       inference->id = parsed->request.id;
       inference->numbers = std::move(parsed->numbers);
@@ -230,29 +257,38 @@ private:
 
   Status submit(const std::shared_ptr<Inference> &inference, GrpcInferRequest &parsed) {
     if (deadline != Clock::time_point::max()) {
-      // What waits until then is taken out of the queue at once; the clock of connections ends what runs.
-      std::chrono::microseconds left = std::chrono::duration_cast<std::chrono::microseconds>(deadline - Clock::now());
+      // What waits until then is taken out of the queue at once; the clock of connections ends what
+      // runs.
+      std::chrono::microseconds left =
+          std::chrono::duration_cast<std::chrono::microseconds>(deadline - Clock::now());
       if (left.count() <= 0) {
-        return Status::error(ErrorId::RequestTimedOut, "the call took longer than its grpc-timeout");
+        return Status::error(ErrorId::RequestTimedOut,
+                             "the call took longer than its grpc-timeout");
       }
       uint64_t &timeout = parsed.request.timeoutMicroseconds;
-      timeout = timeout == 0 ? static_cast<uint64_t>(left.count()) : std::min<uint64_t>(timeout, static_cast<uint64_t>(left.count()));
+      timeout = timeout == 0 ? static_cast<uint64_t>(left.count())
+                             : std::min<uint64_t>(timeout, static_cast<uint64_t>(left.count()));
     }
     RouteMatch target = match;
     target.model = std::move(parsed.model);
     target.version = std::move(parsed.version);
     parsed.request.trace = trace;
     // The call is there: closed() cancels the job.
-    TENON_ASSIGN(inference->job, front.api.infer(target, std::move(parsed.request), [this, inference](Result<InferResult> result, const InferRequest &request) {
-                   Status status = result.isOk() ? Status::ok() : result.takeStatus();
-                   try {
-                     status.isOk() ? sendResult(*inference, *result, request) : answer(*inference, status);
-                   } catch (const std::bad_alloc &) {
-                     status = Status::error(ErrorId::OutOfMemory, "no memory for the reply", "ask for fewer outputs");
-                     finish(status);
-                   }
-                   return status;
-                 }));
+    TENON_ASSIGN(
+        inference->job,
+        front.api.infer(target, std::move(parsed.request),
+                        [this, inference](Result<InferResult> result, const InferRequest &request) {
+                          Status status = result.isOk() ? Status::ok() : result.takeStatus();
+                          try {
+                            status.isOk() ? sendResult(*inference, *result, request)
+                                          : answer(*inference, status);
+                          } catch (const std::bad_alloc &) {
+                            status = Status::error(ErrorId::OutOfMemory, "no memory for the reply",
+                                                   "ask for fewer outputs");
+                            finish(status);
+                          }
+                          return status;
+                        }));
     return Status::ok();
   }
 
@@ -262,9 +298,11 @@ private:
     std::vector<GrpcOutput> outputs;
     for (const AskedOutput &asked : askedOutputs(version, request)) {
       const ModelPort &port = version.ports.outputs[asked.port];
-      outputs.push_back({port.name, protocolName(port.dtype), result.outputs[asked.port].dims, elementsOf(result, asked.port)});
+      outputs.push_back({port.name, protocolName(port.dtype), result.outputs[asked.port].dims,
+                         elementsOf(result, asked.port)});
     }
-    std::vector<Piece> reply = writeGrpcInfer(version.model, version.number, request.id, outputs, isStream(), result.slab);
+    std::vector<Piece> reply =
+        writeGrpcInfer(version.model, version.number, request.id, outputs, isStream(), result.slab);
     front.api.countReply(result, begun);
     answer(inference, std::move(reply));
   }
@@ -317,7 +355,9 @@ private:
 
   Health health() const {
     bool isKnown = match.model.empty() || match.model == "inference.GRPCInferenceService";
-    return !isKnown ? Health::UnknownService : front.api.isReady() ? Health::Serving : Health::NotServing;
+    return !isKnown              ? Health::UnknownService
+           : front.api.isReady() ? Health::Serving
+                                 : Health::NotServing;
   }
 
   void checkHealth() {
@@ -325,7 +365,9 @@ private:
     Status status = readGrpcRequest(unary->message, match, settings);
     bool isWatch = match.route->operation == Operation::HealthWatch;
     if (status.isOk() && !isWatch && health() == Health::UnknownService) {
-      status = Status::error(ErrorId::NoSuchModel, "the server has no such service", "services are '' and inference.GRPCInferenceService; ModelReady tells of models");
+      status = Status::error(
+          ErrorId::NoSuchModel, "the server has no such service",
+          "services are '' and inference.GRPCInferenceService; ModelReady tells of models");
     }
     if (!status.isOk()) {
       finish(status);
@@ -354,7 +396,9 @@ private:
   // Replies.
 
   static const HeaderFields &replyFields() {
-    static const HeaderFields fields = {{":status", "200"}, {"content-type", "application/grpc"}, {"grpc-accept-encoding", "identity,deflate,gzip"}};
+    static const HeaderFields fields = {{":status", "200"},
+                                        {"content-type", "application/grpc"},
+                                        {"grpc-accept-encoding", "identity,deflate,gzip"}};
     return fields;
   }
 
@@ -393,6 +437,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<StreamHandler> makeGrpcCall(Front &front, Stream &stream) { return std::make_unique<GrpcCall>(front, stream); }
+std::unique_ptr<StreamHandler> makeGrpcCall(Front &front, Stream &stream) {
+  return std::make_unique<GrpcCall>(front, stream);
+}
 
 } // namespace tenon::server

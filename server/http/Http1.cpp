@@ -1,5 +1,5 @@
-// Boost.Beast's parser, which takes a while to compile: no other file includes Beast. One coroutine for each connection, all on one
-// thread, so nothing here is locked.
+// Boost.Beast's parser, which takes a while to compile: no other file includes Beast. One coroutine
+// for each connection, all on one thread, so nothing here is locked.
 
 #include "server/http/Exchange.h"
 #include "server/http/Front.h"
@@ -29,19 +29,24 @@ using Parser = http::request_parser<http::string_body>;
 
 std::string_view viewOf(boost::core::string_view text) { return {text.data(), text.size()}; }
 
-Status badRequest(std::string_view what) { return Status::error(ErrorId::BadRequest, fmt::format("the request is not valid HTTP: {}", what)); }
+Status badRequest(std::string_view what) {
+  return Status::error(ErrorId::BadRequest, fmt::format("the request is not valid HTTP: {}", what));
+}
 
 class Http1Connection : public Connection {
 public:
-  Http1Connection(std::shared_ptr<Front> front, std::unique_ptr<ClientSocket> socket) : Connection(std::move(front), std::move(socket)), replied(holder->context) {}
+  Http1Connection(std::shared_ptr<Front> front, std::unique_ptr<ClientSocket> socket)
+      : Connection(std::move(front), std::move(socket)), replied(holder->context) {}
 
-  /// Gives what was received when the connection turns out to be one of HTTP/2; empty when it has ended.
+  /// Gives what was received when the connection turns out to be one of HTTP/2; empty when it has
+  /// ended.
   asio::awaitable<std::string> run() {
     Error error;
     deadline = Clock::now() + front.options.slowest;
     co_await socket->handshake(error);
     if (error || co_await beginsAsHttp2()) {
-      co_return error ? std::string() : std::string(static_cast<const char *>(buffer.data().data()), buffer.size());
+      co_return error ? std::string()
+                      : std::string(static_cast<const char *>(buffer.data().data()), buffer.size());
     }
     while (co_await serveOne()) {
     }
@@ -70,7 +75,8 @@ private:
       }
       std::string_view received(static_cast<const char *>(buffer.data().data()), buffer.size());
       size_t compared = std::min(received.size(), kHttp2Preface.size());
-      if (received.substr(0, compared) != kHttp2Preface.substr(0, compared) || compared == kHttp2Preface.size()) {
+      if (received.substr(0, compared) != kHttp2Preface.substr(0, compared) ||
+          compared == kHttp2Preface.size()) {
         co_return compared == kHttp2Preface.size() && received.starts_with(kHttp2Preface);
       }
       Error error;
@@ -138,8 +144,10 @@ private:
     }
     if (!status.isOk()) {
       // Where the form is wrong it is not known where the next request begins.
-      bool hasBody = !parser.is_done() && (parser.chunked() || parser.content_length().value_or(0) > 0);
-      co_return co_await write(parser, errorReply(status, hasBody || status.id() == ErrorId::BadRequest));
+      bool hasBody =
+          !parser.is_done() && (parser.chunked() || parser.content_length().value_or(0) > 0);
+      co_return co_await write(parser,
+                               errorReply(status, hasBody || status.id() == ErrorId::BadRequest));
     }
     status = co_await readBody(parser, share);
     if (!status.isOk()) {
@@ -160,9 +168,11 @@ private:
   Status checkHeader(Parser &parser, HttpRequest &request) {
     const Parser::value_type &header = parser.get();
     std::string_view coding = viewOf(header[http::field::transfer_encoding]);
-    bool isChunked = boost::beast::iequals(header[http::field::transfer_encoding], "chunked") && header.count(http::field::transfer_encoding) == 1;
+    bool isChunked = boost::beast::iequals(header[http::field::transfer_encoding], "chunked") &&
+                     header.count(http::field::transfer_encoding) == 1;
     if (!coding.empty() && (header.count(http::field::content_length) > 0 || !isChunked)) {
-      return badRequest("Transfer-Encoding is another than chunked, or stands beside Content-Length");
+      return badRequest(
+          "Transfer-Encoding is another than chunked, or stands beside Content-Length");
     }
     if (header.version() >= 11 && header.count(http::field::host) != 1) {
       return badRequest("it has no Host, or several");
@@ -177,9 +187,12 @@ private:
     head.acceptLanguage = viewOf(header[http::field::accept_language]);
     head.authorization = viewOf(header[http::field::authorization]);
     head.inferenceHeaderLength = viewOf(header["Inference-Header-Content-Length"]);
-    head.traceparent = header.count("traceparent") == 1 ? viewOf(header["traceparent"]) : std::string_view();
+    head.traceparent =
+        header.count("traceparent") == 1 ? viewOf(header["traceparent"]) : std::string_view();
     TENON_TRY(readHead(head, front.rights(), front.onlyLocalNames(), request));
-    return parser.content_length().value_or(0) > front.options.mostBody ? bodyTooLarge(front.options) : Status::ok();
+    return parser.content_length().value_or(0) > front.options.mostBody
+               ? bodyTooLarge(front.options)
+               : Status::ok();
   }
 
   Status parseFailure(Error error) const {
@@ -190,7 +203,9 @@ private:
       return bodyTooLarge(front.options);
     }
     if (error == http::error::header_limit || error == http::error::buffer_overflow) {
-      return Status::error(ErrorId::RequestTooLarge, fmt::format("the header of the request has more than {} bytes", kMostHeader));
+      return Status::error(
+          ErrorId::RequestTooLarge,
+          fmt::format("the header of the request has more than {} bytes", kMostHeader));
     }
     return badRequest(error.message());
   }
@@ -213,7 +228,8 @@ private:
         co_return status;
       }
       if (received > 2 * front.options.mostBody + kReadStep) {
-        co_return bodyTooLarge(front.options); // in chunks, which take more room than what they carry
+        co_return bodyTooLarge(
+            front.options); // in chunks, which take more room than what they carry
       }
       bool needsMore = error == http::error::need_more || (!error && parsed == 0);
       if (needsMore && !parser.is_done()) {
@@ -226,7 +242,8 @@ private:
   }
 
   Status takeBody(Parser &parser, BodyShare &share, HttpRequest &request) {
-    TENON_ASSIGN(Encoding encoding, parseEncoding(viewOf(parser.get()[http::field::content_encoding])));
+    TENON_ASSIGN(Encoding encoding,
+                 parseEncoding(viewOf(parser.get()[http::field::content_encoding])));
     TENON_ASSIGN(request.body, share.decode(encoding, std::move(parser.get().body())));
     return Status::ok();
   }
@@ -251,7 +268,8 @@ private:
       co_return std::move(waiting->reply);
     }
     if (job) {
-      static_cast<void>(share.resize(share.size() + job->request.listBytes())); // not more than mostLists
+      static_cast<void>(
+          share.resize(share.size() + job->request.listBytes())); // not more than mostLists
     }
     watch(waiting);
     Error ignored;
@@ -268,7 +286,8 @@ private:
     co_return waiting->isGone ? std::nullopt : std::move(waiting->reply);
   }
 
-  /// Notices the end of the client's side while its request waits; what comes instead is the next request.
+  /// Notices the end of the client's side while its request waits; what comes instead is the next
+  /// request.
   void watch(const std::shared_ptr<Waiting> &waiting) {
     if (buffer.size() + kReadStep > buffer.max_size()) {
       return;
@@ -298,11 +317,13 @@ private:
     bool isHead = header.method() == http::verb::head; // its reply is all but the body
     bool goesOn = !reply.closes && header.keep_alive() && !front.isDraining;
     uint64_t bytes = reply.bytes();
-    std::string head = fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n", reply.status, reasonOf(reply.status), reply.contentType, bytes);
+    std::string head = fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n",
+                                   reply.status, reasonOf(reply.status), reply.contentType, bytes);
     for (const auto &[name, value] : reply.fields) {
       fmt::format_to(std::back_inserter(head), "{}: {}\r\n", name, value);
     }
-    head += goesOn ? (header.version() < 11 ? "Connection: keep-alive\r\n\r\n" : "\r\n") : "Connection: close\r\n\r\n";
+    head += goesOn ? (header.version() < 11 ? "Connection: keep-alive\r\n\r\n" : "\r\n")
+                   : "Connection: close\r\n\r\n";
     std::vector<asio::const_buffer> parts = {asio::buffer(head)};
     if (!isHead) {
       parts.push_back(asio::buffer(reply.body));
@@ -333,7 +354,8 @@ private:
 
 } // namespace
 
-asio::awaitable<void> serveConnection(std::shared_ptr<Front> front, std::unique_ptr<ClientSocket> socket) {
+asio::awaitable<void> serveConnection(std::shared_ptr<Front> front,
+                                      std::unique_ptr<ClientSocket> socket) {
   std::string received;
   {
     Http1Connection connection(front, std::move(socket));

@@ -20,13 +20,17 @@ constexpr uint64_t kMostWritten = 1 << 20;
 
 bool isGrpc(std::string_view contentType) {
   constexpr std::string_view kGrpc("application/grpc");
-  return contentType == kGrpc || contentType.starts_with("application/grpc+") || contentType.starts_with("application/grpc;");
+  return contentType == kGrpc || contentType.starts_with("application/grpc+") ||
+         contentType.starts_with("application/grpc;");
 }
 
 class Http2Connection : public Connection {
 public:
   Http2Connection(std::shared_ptr<Front> shared, std::unique_ptr<ClientSocket> socket)
-      : Connection(std::move(shared), std::move(socket)), work(front.context), session(kMostHeader, [this](Stream &stream) { return makeHandler(stream); }, [this] { work.cancel(); }) {}
+      : Connection(std::move(shared), std::move(socket)), work(front.context),
+        session(
+            kMostHeader, [this](Stream &stream) { return makeHandler(stream); },
+            [this] { work.cancel(); }) {}
 
   /// `self` lives until both coroutines have ended.
   static asio::awaitable<void> run(std::shared_ptr<Http2Connection> self, std::string received) {
@@ -40,7 +44,8 @@ public:
     while (!self->isOver) {
       Error error;
       size_t bytes = co_await self->socket->readSome(asio::buffer(buffer), error);
-      self->isOver = self->isOver || error || !self->session.receive({reinterpret_cast<const char *>(buffer.data()), bytes});
+      self->isOver = self->isOver || error ||
+                     !self->session.receive({reinterpret_cast<const char *>(buffer.data()), bytes});
       self->work.cancel();
     }
     self->work.cancel();
@@ -63,7 +68,8 @@ public:
 
 private:
   std::unique_ptr<StreamHandler> makeHandler(Stream &stream) {
-    return isGrpc(stream.field("content-type")) ? makeGrpcCall(front, stream) : makeHttpStream(front, stream);
+    return isGrpc(stream.field("content-type")) ? makeGrpcCall(front, stream)
+                                                : makeHttpStream(front, stream);
   }
 
   static asio::awaitable<void> write(std::shared_ptr<Http2Connection> self) {
@@ -76,7 +82,8 @@ private:
         for (Bytes span : out.spans()) {
           parts.emplace_back(span.data(), span.size());
         }
-        self->writeDeadline = Clock::now() + self->front.options.slowest + std::chrono::seconds(out.size() / kLeastRate);
+        self->writeDeadline = Clock::now() + self->front.options.slowest +
+                              std::chrono::seconds(out.size() / kLeastRate);
         co_await self->socket->write(parts, error);
         self->writeDeadline = Clock::time_point::max();
       } else if (self->isOver || self->session.isOver()) {
@@ -95,7 +102,8 @@ private:
     }
     if (!error) {
       self->endDeadline = Clock::now() + std::chrono::seconds(1);
-      asio::steady_timer turn(self->front.context, Clock::now()); // the read has ended before the next begins
+      asio::steady_timer turn(self->front.context,
+                              Clock::now()); // the read has ended before the next begins
       Error ignored;
       co_await turn.async_wait(redirect_error(use_awaitable, ignored));
       co_await self->socket->linger();
@@ -105,14 +113,17 @@ private:
   asio::steady_timer work; ///< cancelled when there may be something to write
   Session session;
   Clock::time_point lastRequest;
-  Clock::time_point writeDeadline = Clock::time_point::max(), endDeadline = Clock::time_point::max();
+  Clock::time_point writeDeadline = Clock::time_point::max(),
+                    endDeadline = Clock::time_point::max();
   bool isOver = false; ///< nothing more is read
 };
 
 } // namespace
 
-asio::awaitable<void> serveHttp2(std::shared_ptr<Front> front, std::unique_ptr<ClientSocket> socket, std::string received) {
-  std::shared_ptr<Http2Connection> connection = std::make_shared<Http2Connection>(std::move(front), std::move(socket));
+asio::awaitable<void> serveHttp2(std::shared_ptr<Front> front, std::unique_ptr<ClientSocket> socket,
+                                 std::string received) {
+  std::shared_ptr<Http2Connection> connection =
+      std::make_shared<Http2Connection>(std::move(front), std::move(socket));
   co_await Http2Connection::run(std::move(connection), std::move(received));
 }
 

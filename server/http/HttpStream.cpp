@@ -20,7 +20,8 @@ std::string lower(std::string_view text) {
 
 class HttpStream : public StreamHandler {
 public:
-  HttpStream(Front &front, Stream &stream) : front(front), stream(stream), share(front), start(Clock::now()), last(start) {
+  HttpStream(Front &front, Stream &stream)
+      : front(front), stream(stream), share(front), start(Clock::now()), last(start) {
     Status status = begin();
     if (!status.isOk()) {
       reply(errorReply(status));
@@ -32,7 +33,9 @@ public:
       return;
     }
     last = Clock::now();
-    Status status = body.size() + data.size() > front.options.mostBody ? bodyTooLarge(front.options) : share.resize(body.size() + data.size());
+    Status status = body.size() + data.size() > front.options.mostBody
+                        ? bodyTooLarge(front.options)
+                        : share.resize(body.size() + data.size());
     if (!status.isOk()) {
       reply(errorReply(status));
       return;
@@ -51,13 +54,15 @@ public:
       return;
     }
     request.mostLists = share.rest();
-    job = performHttp(front.api, request, [alive = std::weak_ptr<HttpStream *>(self), this](HttpReply answer) {
-      if (!alive.expired()) { // a load goes on without its caller
-        reply(std::move(answer));
-      }
-    });
+    job = performHttp(front.api, request,
+                      [alive = std::weak_ptr<HttpStream *>(self), this](HttpReply answer) {
+                        if (!alive.expired()) { // a load goes on without its caller
+                          reply(std::move(answer));
+                        }
+                      });
     if (job && !stream.hasResponded()) {
-      static_cast<void>(share.resize(share.size() + job->request.listBytes())); // not more than mostLists
+      static_cast<void>(
+          share.resize(share.size() + job->request.listBytes())); // not more than mostLists
     }
   }
 
@@ -68,7 +73,8 @@ public:
   }
 
   void tick(Clock::time_point now) override {
-    if (!isWhole && !stream.hasResponded() && bodyDeadline(front.options, start, last, body.size()) < now) {
+    if (!isWhole && !stream.hasResponded() &&
+        bodyDeadline(front.options, start, last, body.size()) < now) {
       reply(errorReply(Status::error(ErrorId::ClientTooSlow, "the request did not come in time")));
     }
   }
@@ -78,22 +84,36 @@ public:
 private:
   Status begin() {
     if (stream.isHeaderCut()) {
-      return Status::error(ErrorId::RequestTooLarge, fmt::format("the header of the request has more than {} bytes", kMostHeader));
+      return Status::error(
+          ErrorId::RequestTooLarge,
+          fmt::format("the header of the request has more than {} bytes", kMostHeader));
     }
-    const std::string method = stream.field(":method"), target = stream.field(":path"), authority = stream.field(":authority"), host = stream.field("host"), origin = stream.field("origin"),
-                      fetchSite = stream.field("sec-fetch-site"), userAgent = stream.field("user-agent"), acceptLanguage = stream.field("accept-language"),
-                      authorization = stream.field("authorization"), jsonBytes = stream.field("inference-header-content-length"), length = stream.field("content-length"),
+    const std::string method = stream.field(":method"), target = stream.field(":path"),
+                      authority = stream.field(":authority"), host = stream.field("host"),
+                      origin = stream.field("origin"), fetchSite = stream.field("sec-fetch-site"),
+                      userAgent = stream.field("user-agent"),
+                      acceptLanguage = stream.field("accept-language"),
+                      authorization = stream.field("authorization"),
+                      jsonBytes = stream.field("inference-header-content-length"),
+                      length = stream.field("content-length"),
                       traceparent = stream.field("traceparent");
     acceptEncoding = stream.field("accept-encoding");
     contentEncoding = stream.field("content-encoding");
     isHead = method == "HEAD";
     if (method == "POST" && matchGrpcRoute(target).isOk()) {
-      return Status::error(ErrorId::BadEncoding, fmt::format("a call of gRPC has the content-type '{}'", stream.field("content-type").substr(0, 64)), "it is application/grpc");
+      return Status::error(ErrorId::BadEncoding,
+                           fmt::format("a call of gRPC has the content-type '{}'",
+                                       stream.field("content-type").substr(0, 64)),
+                           "it is application/grpc");
     }
-    HttpHead head = {method, target, authority.empty() ? host : authority, origin, fetchSite, userAgent, acceptLanguage, authorization, jsonBytes, traceparent};
+    HttpHead head = {method,         target,        authority.empty() ? host : authority,
+                     origin,         fetchSite,     userAgent,
+                     acceptLanguage, authorization, jsonBytes,
+                     traceparent};
     TENON_TRY(readHead(head, front.rights(), front.onlyLocalNames(), request));
     uint64_t announced = 0;
-    std::from_chars(length.data(), length.data() + length.size(), announced); // nghttp2 has checked that it is a number
+    std::from_chars(length.data(), length.data() + length.size(),
+                    announced); // nghttp2 has checked that it is a number
     return announced > front.options.mostBody ? bodyTooLarge(front.options) : Status::ok();
   }
 
@@ -105,7 +125,9 @@ private:
 
   void reply(HttpReply answer) {
     answer.compress(chooseEncoding(acceptEncoding));
-    HeaderFields fields = {{":status", std::to_string(answer.status)}, {"content-type", std::string(answer.contentType)}, {"content-length", std::to_string(answer.bytes())}};
+    HeaderFields fields = {{":status", std::to_string(answer.status)},
+                           {"content-type", std::string(answer.contentType)},
+                           {"content-length", std::to_string(answer.bytes())}};
     for (const auto &[name, value] : answer.fields) {
       fields.emplace_back(lower(name), value);
     }
@@ -139,6 +161,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<StreamHandler> makeHttpStream(Front &front, Stream &stream) { return std::make_unique<HttpStream>(front, stream); }
+std::unique_ptr<StreamHandler> makeHttpStream(Front &front, Stream &stream) {
+  return std::make_unique<HttpStream>(front, stream);
+}
 
 } // namespace tenon::server

@@ -32,7 +32,8 @@ using Error = boost::system::error_code;
 asio::awaitable<void> acceptAll(std::shared_ptr<Front> front) {
   for (;;) {
     Error error;
-    tcp::socket socket = co_await front->acceptor.async_accept(redirect_error(use_awaitable, error));
+    tcp::socket socket =
+        co_await front->acceptor.async_accept(redirect_error(use_awaitable, error));
     if (error == asio::error::operation_aborted || error == asio::error::bad_descriptor) {
       co_return;
     }
@@ -45,7 +46,10 @@ asio::awaitable<void> acceptAll(std::shared_ptr<Front> front) {
     if (front->connections.size() >= front->options.mostConnections) {
       continue; // closed at once
     }
-    asio::co_spawn(front->context, serveConnection(front, std::make_unique<ClientSocket>(std::move(socket), front->tls.get())), asio::detached);
+    asio::co_spawn(
+        front->context,
+        serveConnection(front, std::make_unique<ClientSocket>(std::move(socket), front->tls.get())),
+        asio::detached);
   }
 }
 
@@ -65,7 +69,8 @@ asio::awaitable<void> watchDeadlines(std::shared_ptr<Front> front) {
 asio::awaitable<void> awaitEnd(std::shared_ptr<Front> front) {
   asio::signal_set signals(front->context, SIGTERM, SIGINT);
   co_await signals.async_wait(use_awaitable);
-  front->options.log("the server answers what it has accepted, then it ends; a second signal ends it at once");
+  front->options.log(
+      "the server answers what it has accepted, then it ends; a second signal ends it at once");
   signals.async_wait([front](Error error, int) {
     if (!error) {
       front->context.stop();
@@ -87,13 +92,18 @@ asio::awaitable<void> awaitEnd(std::shared_ptr<Front> front) {
 
 Result<tcp::endpoint> chooseEndpoint(const ServerOptions &options) {
   Error error;
-  asio::ip::address address = asio::ip::make_address(options.address == "localhost" ? "127.0.0.1" : options.address, error);
+  asio::ip::address address =
+      asio::ip::make_address(options.address == "localhost" ? "127.0.0.1" : options.address, error);
   if (error) {
-    return Status::error(ErrorId::AddressNotAvailable, fmt::format("'{}' is not an IP address", options.address), "for example 127.0.0.1, 0.0.0.0 or ::1");
+    return Status::error(ErrorId::AddressNotAvailable,
+                         fmt::format("'{}' is not an IP address", options.address),
+                         "for example 127.0.0.1, 0.0.0.0 or ::1");
   }
   if (!address.is_loopback() && options.tokenFile.empty() && !options.isInsecure) {
-    return Status::error(ErrorId::AddressNotProtected, fmt::format("others than this machine reach {}, and no tokens are set", options.address),
-                         "give --token-file, or --insecure where the network keeps others out");
+    return Status::error(
+        ErrorId::AddressNotProtected,
+        fmt::format("others than this machine reach {}, and no tokens are set", options.address),
+        "give --token-file, or --insecure where the network keeps others out");
   }
   return tcp::endpoint(address, options.port);
 }
@@ -110,8 +120,11 @@ Status listen(tcp::acceptor &acceptor, const tcp::endpoint &endpoint) {
   if (!error) {
     acceptor.listen(asio::socket_base::max_listen_connections, error);
   }
-  return error ? Status::error(ErrorId::AddressNotAvailable, fmt::format("cannot listen at {} port {}: {}", endpoint.address().to_string(), endpoint.port(), error.message()),
-                               "end what listens there, or choose another --port; 0 takes a free one")
+  return error ? Status::error(
+                     ErrorId::AddressNotAvailable,
+                     fmt::format("cannot listen at {} port {}: {}", endpoint.address().to_string(),
+                                 endpoint.port(), error.message()),
+                     "end what listens there, or choose another --port; 0 takes a free one")
                : Status::ok();
 }
 
@@ -121,15 +134,20 @@ Result<std::unique_ptr<ModelSource>> openSource(const ServerOptions &options) {
     TENON_ASSIGN(trust, signing::Trust::open(options.trusted));
   }
   if (options.models.starts_with(kRegistryScheme)) {
-    TENON_ASSIGN(std::unique_ptr<RegistrySource> source, RegistrySource::open(options.registry, options.models.substr(kRegistryScheme.size()), std::move(trust), options.log));
+    TENON_ASSIGN(std::unique_ptr<RegistrySource> source,
+                 RegistrySource::open(options.registry,
+                                      options.models.substr(kRegistryScheme.size()),
+                                      std::move(trust), options.log));
     return std::unique_ptr<ModelSource>(std::move(source));
   }
   TENON_ASSIGN(ModelFolder opened, ModelFolder::open(options.models, options.isLenient));
   std::unique_ptr<ModelSource> folder = std::make_unique<ModelFolder>(std::move(opened));
-  return trust ? std::make_unique<SignedSource>(std::move(folder), std::move(*trust)) : std::move(folder);
+  return trust ? std::make_unique<SignedSource>(std::move(folder), std::move(*trust))
+               : std::move(folder);
 }
 
-/// Each connection takes a descriptor, each model several, here and in the worker, which inherits the limit.
+/// Each connection takes a descriptor, each model several, here and in the worker, which inherits
+/// the limit.
 void raiseFileLimit() {
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
@@ -151,7 +169,8 @@ Status serve(const ServerOptions &options) {
   if (!options.name.empty()) {
     TENON_ASSIGN(source, NamedSource::open(std::move(source), options.name));
   }
-  std::shared_ptr<Front> front = std::make_shared<Front>(options, context, std::move(source), std::move(tokens));
+  std::shared_ptr<Front> front =
+      std::make_shared<Front>(options, context, std::move(source), std::move(tokens));
   if (!options.certificates.empty()) {
     TENON_ASSIGN(front->tls, loadTls(options.certificates, options.key));
   }
@@ -160,7 +179,10 @@ Status serve(const ServerOptions &options) {
   raiseFileLimit();
   Watch::RollbackSource rollback;
   if (options.models.starts_with(kRegistryScheme)) {
-    rollback = [&](int64_t version, const std::string &reason) { return RegistrySource::rollback(options.registry, options.models.substr(kRegistryScheme.size()), version, reason); };
+    rollback = [&](int64_t version, const std::string &reason) {
+      return RegistrySource::rollback(
+          options.registry, options.models.substr(kRegistryScheme.size()), version, reason);
+    };
   }
   front->watch.begin(front->models, std::move(rollback));
   TENON_TRY(front->models.start());

@@ -1,4 +1,5 @@
-// The front process: a server of HTTP/1.1, HTTP/2 and gRPC over Models, at one port, with one thread for all of it.
+// The front process: a server of HTTP/1.1, HTTP/2 and gRPC over Models, at one port, with one
+// thread for all of it.
 
 #pragma once
 
@@ -17,9 +18,10 @@ namespace tenon::server {
 struct ServerOptions {
   std::string models; ///< an engine file, a folder of them, a Triton folder, or registry:NAME@ALIAS
   std::string registry; ///< the folder of that registry
-  /// PEM files of keys and authorities: only models that one of them has signed are loaded. Any are where it is empty.
+  /// PEM files of keys and authorities: only models that one of them has signed are loaded. Any are
+  /// where it is empty.
   std::vector<std::string> trusted;
-  std::string name;     ///< of the one model that there is; empty: models have the names of their files
+  std::string name; ///< of the one model that there is; empty: models have the names of their files
   bool isLenient = false;
   std::string address = "127.0.0.1";
   uint16_t port = 8000; ///< 0: one that is free
@@ -35,20 +37,22 @@ struct ServerOptions {
   /// Bytes that loaded models may take on the CPU, and on each GPU; 0: any.
   uint64_t memoryBudget = 0, gpuMemoryBudget = 0;
   std::vector<std::string> gpus; ///< that models may run on, as findGpus gives them
-  unsigned threads = 0; ///< of a run; 0: all usable CPUs
-  /// How long a client may take for the header of a request, and between two pieces of its body or of the reply.
+  unsigned threads = 0;          ///< of a run; 0: all usable CPUs
+  /// How long a client may take for the header of a request, and between two pieces of its body or
+  /// of the reply.
   std::chrono::milliseconds slowest{10'000};
   std::chrono::milliseconds idle{75'000};  ///< a connection without a request
   std::chrono::milliseconds drain{30'000}; ///< for requests accepted before the end
   WatchOptions watch;
-  std::vector<std::string> workerCommand;  ///< a program that calls runWorker
-  std::string version;                     ///< of the server
+  std::vector<std::string> workerCommand; ///< a program that calls runWorker
+  std::string version;                    ///< of the server
   std::function<void(std::string_view)> log;
   /// Told once the server listens: its port.
   std::function<void(uint16_t)> onListening;
 };
 
-/// Serves until SIGTERM or SIGINT, then answers what was accepted and returns. TN0801 to TN0804 before anything is served.
+/// Serves until SIGTERM or SIGINT, then answers what was accepted and returns. TN0801 to TN0804
+/// before anything is served.
 Status serve(const ServerOptions &options);
 
 } // namespace tenon::server

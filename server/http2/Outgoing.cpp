@@ -48,7 +48,9 @@ void Outgoing::clear() {
 std::vector<Bytes> Outgoing::spans() const {
   std::vector<Bytes> spans;
   for (const Part &part : parts) {
-    spans.push_back(part.bytes.empty() ? std::as_bytes(std::span(texts)).subspan(part.offset, part.size) : part.bytes);
+    spans.push_back(part.bytes.empty()
+                        ? std::as_bytes(std::span(texts)).subspan(part.offset, part.size)
+                        : part.bytes);
   }
   return spans;
 }

@@ -1,5 +1,5 @@
-// Callbacks of nghttp2. Data of replies is framed without copying: nghttp2 asks how many bytes there are, then has the frame sent from
-// where they lie.
+// Callbacks of nghttp2. Data of replies is framed without copying: nghttp2 asks how many bytes
+// there are, then has the frame sent from where they lie.
 
 #include "server/http2/Session.h"
 
@@ -23,9 +23,11 @@ constexpr uint32_t kStreamWindow = 4 << 20;
 constexpr int32_t kConnectionWindow = 16 << 20;
 /// Headers that are larger than is taken are answered, far larger ones end the connection.
 constexpr size_t kFarHeader = 4 << 20;
-/// Frames that ask for work and carry nothing (PING, SETTINGS, PRIORITY, RST_STREAM, empty DATA): so many at once, and so many a second.
+/// Frames that ask for work and carry nothing (PING, SETTINGS, PRIORITY, RST_STREAM, empty DATA):
+/// so many at once, and so many a second.
 constexpr double kControlBurst = 2'000, kControlRate = 200;
-/// Streams that a client may reset at once and a second: each costs the server a request that nobody reads (CVE-2023-44487).
+/// Streams that a client may reset at once and a second: each costs the server a request that
+/// nobody reads (CVE-2023-44487).
 constexpr uint64_t kResetBurst = 1'000, kResetRate = 100;
 /// CONTINUATION frames of one header (CVE-2024-28182).
 constexpr size_t kMostContinuations = 8;
@@ -36,13 +38,16 @@ constexpr size_t kMostFrame = 256 << 10;
 std::vector<nghttp2_nv> nativeFields(const HeaderFields &fields) {
   std::vector<nghttp2_nv> natives;
   for (const auto &[name, value] : fields) {
-    natives.push_back({reinterpret_cast<uint8_t *>(const_cast<char *>(name.data())), reinterpret_cast<uint8_t *>(const_cast<char *>(value.data())), name.size(), value.size(),
-                       NGHTTP2_NV_FLAG_NONE});
+    natives.push_back({reinterpret_cast<uint8_t *>(const_cast<char *>(name.data())),
+                       reinterpret_cast<uint8_t *>(const_cast<char *>(value.data())), name.size(),
+                       value.size(), NGHTTP2_NV_FLAG_NONE});
   }
   return natives;
 }
 
-std::string_view textOf(const uint8_t *data, size_t size) { return {reinterpret_cast<const char *>(data), size}; }
+std::string_view textOf(const uint8_t *data, size_t size) {
+  return {reinterpret_cast<const char *>(data), size};
+}
 
 } // namespace
 
@@ -87,7 +92,9 @@ struct Session::Callbacks {
     return 0;
   }
 
-  static int header(nghttp2_session *, const nghttp2_frame *frame, const uint8_t *name, size_t nameBytes, const uint8_t *value, size_t valueBytes, uint8_t, void *user) {
+  static int header(nghttp2_session *, const nghttp2_frame *frame, const uint8_t *name,
+                    size_t nameBytes, const uint8_t *value, size_t valueBytes, uint8_t,
+                    void *user) {
     Stream *stream = find(user, frame->hd.stream_id);
     if (!stream) {
       return 0;
@@ -107,8 +114,10 @@ struct Session::Callbacks {
   static int frameReceived(nghttp2_session *, const nghttp2_frame *frame, void *user) {
     Session &session = self(user);
     uint8_t type = frame->hd.type;
-    bool carriesNothing = type == NGHTTP2_PING || type == NGHTTP2_SETTINGS || type == NGHTTP2_PRIORITY || type == NGHTTP2_RST_STREAM ||
-                          (type == NGHTTP2_DATA && frame->hd.length == 0 && !(frame->hd.flags & NGHTTP2_FLAG_END_STREAM));
+    bool carriesNothing = type == NGHTTP2_PING || type == NGHTTP2_SETTINGS ||
+                          type == NGHTTP2_PRIORITY || type == NGHTTP2_RST_STREAM ||
+                          (type == NGHTTP2_DATA && frame->hd.length == 0 &&
+                           !(frame->hd.flags & NGHTTP2_FLAG_END_STREAM));
     if (carriesNothing && !session.countControlFrame()) {
       return NGHTTP2_ERR_CALLBACK_FAILURE;
     }
@@ -131,7 +140,8 @@ struct Session::Callbacks {
     return 0;
   }
 
-  static int data(nghttp2_session *, uint8_t, int32_t id, const uint8_t *bytes, size_t size, void *user) {
+  static int data(nghttp2_session *, uint8_t, int32_t id, const uint8_t *bytes, size_t size,
+                  void *user) {
     Stream *stream = find(user, id);
     if (stream && stream->handler) {
       stream->handler->received(textOf(bytes, size));
@@ -152,7 +162,8 @@ struct Session::Callbacks {
     return 0;
   }
 
-  static ssize_t read(nghttp2_session *native, int32_t id, uint8_t *, size_t most, uint32_t *flags, nghttp2_data_source *source, void *) {
+  static ssize_t read(nghttp2_session *native, int32_t id, uint8_t *, size_t most, uint32_t *flags,
+                      nghttp2_data_source *source, void *) {
     Stream &stream = *static_cast<Stream *>(source->ptr);
     size_t bytes = static_cast<size_t>(std::min<uint64_t>(stream.pending, most));
     bool isAll = bytes == stream.pending;
@@ -172,7 +183,8 @@ struct Session::Callbacks {
     return static_cast<ssize_t>(bytes);
   }
 
-  static int sendData(nghttp2_session *, nghttp2_frame *, const uint8_t *frameHead, size_t length, nghttp2_data_source *source, void *user) {
+  static int sendData(nghttp2_session *, nghttp2_frame *, const uint8_t *frameHead, size_t length,
+                      nghttp2_data_source *source, void *user) {
     constexpr size_t kFrameHead = 9;
     Stream &stream = *static_cast<Stream *>(source->ptr);
     Outgoing &out = *self(user).outgoing;
@@ -201,11 +213,13 @@ struct Session::Callbacks {
   }
 
   static int frameSent(nghttp2_session *native, const nghttp2_frame *frame, void *user) {
-    if (frame->hd.type == NGHTTP2_RST_STREAM && frame->rst_stream.error_code == NGHTTP2_PROTOCOL_ERROR) {
+    if (frame->hd.type == NGHTTP2_RST_STREAM &&
+        frame->rst_stream.error_code == NGHTTP2_PROTOCOL_ERROR) {
       self(user).countControlFrame(); // a client can have its streams reset, too (CVE-2025-8671)
     }
     // A client that has the whole reply need not send the rest. Source: RFC 9113, section 8.1.
-    bool ends = (frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) && (frame->hd.flags & NGHTTP2_FLAG_END_STREAM);
+    bool ends = (frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) &&
+                (frame->hd.flags & NGHTTP2_FLAG_END_STREAM);
     Stream *stream = ends ? find(user, frame->hd.stream_id) : nullptr;
     if (stream && !stream->requestEnded) {
       nghttp2_submit_rst_stream(native, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_NO_ERROR);
@@ -213,8 +227,10 @@ struct Session::Callbacks {
     return 0;
   }
 
-  static ssize_t frameLength(nghttp2_session *, uint8_t, int32_t, int32_t sessionWindow, int32_t streamWindow, uint32_t most, void *) {
-    return std::min<ssize_t>({sessionWindow, streamWindow, static_cast<ssize_t>(most), static_cast<ssize_t>(kMostFrame)});
+  static ssize_t frameLength(nghttp2_session *, uint8_t, int32_t, int32_t sessionWindow,
+                             int32_t streamWindow, uint32_t most, void *) {
+    return std::min<ssize_t>({sessionWindow, streamWindow, static_cast<ssize_t>(most),
+                              static_cast<ssize_t>(kMostFrame)});
   }
 };
 
@@ -225,7 +241,8 @@ void Stream::respond(const HeaderFields &fields, bool isWhole) {
   nghttp2_data_provider provider = {};
   provider.source.ptr = this;
   provider.read_callback = Session::Callbacks::read;
-  nghttp2_submit_response(session->native, id, natives.data(), natives.size(), isWhole ? nullptr : &provider);
+  nghttp2_submit_response(session->native, id, natives.data(), natives.size(),
+                          isWhole ? nullptr : &provider);
   session->onWork();
 }
 
@@ -253,17 +270,23 @@ void Stream::reset(uint32_t code) {
 }
 
 Session::Session(size_t mostHeader, MakeHandler makeHandler, std::function<void()> onWork)
-    : mostHeader(mostHeader), makeHandler(std::move(makeHandler)), onWork(std::move(onWork)), controlAllowance(kControlBurst), lastControl(Clock::now()) {
+    : mostHeader(mostHeader), makeHandler(std::move(makeHandler)), onWork(std::move(onWork)),
+      controlAllowance(kControlBurst), lastControl(Clock::now()) {
   nghttp2_session_callbacks *callbacks = nullptr;
   nghttp2_option *option = nullptr;
   nghttp2_session_callbacks_new(&callbacks);
-  nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, Callbacks::guarded<Callbacks::beginHeaders>);
-  nghttp2_session_callbacks_set_on_header_callback(callbacks, Callbacks::guarded<Callbacks::header>);
-  nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, Callbacks::guarded<Callbacks::frameReceived>);
-  nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, Callbacks::guarded<Callbacks::data>);
+  nghttp2_session_callbacks_set_on_begin_headers_callback(
+      callbacks, Callbacks::guarded<Callbacks::beginHeaders>);
+  nghttp2_session_callbacks_set_on_header_callback(callbacks,
+                                                   Callbacks::guarded<Callbacks::header>);
+  nghttp2_session_callbacks_set_on_frame_recv_callback(
+      callbacks, Callbacks::guarded<Callbacks::frameReceived>);
+  nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks,
+                                                            Callbacks::guarded<Callbacks::data>);
   nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, Callbacks::closed);
   nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, Callbacks::frameSent);
-  nghttp2_session_callbacks_set_send_data_callback(callbacks, Callbacks::guarded<Callbacks::sendData>);
+  nghttp2_session_callbacks_set_send_data_callback(callbacks,
+                                                   Callbacks::guarded<Callbacks::sendData>);
   nghttp2_session_callbacks_set_data_source_read_length_callback(callbacks, Callbacks::frameLength);
   nghttp2_option_new(&option);
   nghttp2_option_set_stream_reset_rate_limit(option, kResetBurst, kResetRate);
@@ -272,9 +295,10 @@ Session::Session(size_t mostHeader, MakeHandler makeHandler, std::function<void(
   nghttp2_session_server_new2(&native, callbacks, this, option);
   nghttp2_option_del(option);
   nghttp2_session_callbacks_del(callbacks);
-  const nghttp2_settings_entry settings[] = {{NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, kMostStreams},
-                                             {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, kStreamWindow},
-                                             {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, static_cast<uint32_t>(mostHeader)}};
+  const nghttp2_settings_entry settings[] = {
+      {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, kMostStreams},
+      {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, kStreamWindow},
+      {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, static_cast<uint32_t>(mostHeader)}};
   nghttp2_submit_settings(native, NGHTTP2_FLAG_NONE, settings, std::size(settings));
   nghttp2_session_set_local_window_size(native, NGHTTP2_FLAG_NONE, 0, kConnectionWindow);
 }
@@ -286,16 +310,22 @@ Session::~Session() {
 
 bool Session::countControlFrame() {
   Clock::time_point now = Clock::now();
-  controlAllowance = std::min(kControlBurst, controlAllowance + std::chrono::duration<double>(now - lastControl).count() * kControlRate) - 1;
+  controlAllowance =
+      std::min(kControlBurst,
+               controlAllowance +
+                   std::chrono::duration<double>(now - lastControl).count() * kControlRate) -
+      1;
   lastControl = now;
   isFlooded = isFlooded || controlAllowance < 0;
   return !isFlooded;
 }
 
 bool Session::receive(std::string_view bytes) {
-  ssize_t taken = nghttp2_session_mem_recv(native, reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size());
+  ssize_t taken = nghttp2_session_mem_recv(native, reinterpret_cast<const uint8_t *>(bytes.data()),
+                                           bytes.size());
   if (taken < 0 || isFlooded) {
-    nghttp2_session_terminate_session(native, isFlooded ? NGHTTP2_ENHANCE_YOUR_CALM : NGHTTP2_PROTOCOL_ERROR);
+    nghttp2_session_terminate_session(native, isFlooded ? NGHTTP2_ENHANCE_YOUR_CALM
+                                                        : NGHTTP2_PROTOCOL_ERROR);
     return false;
   }
   return true;
@@ -316,7 +346,9 @@ void Session::collect(uint64_t most, Outgoing &out) {
   outgoing = nullptr;
 }
 
-bool Session::isOver() const { return nghttp2_session_want_read(native) == 0 && nghttp2_session_want_write(native) == 0; }
+bool Session::isOver() const {
+  return nghttp2_session_want_read(native) == 0 && nghttp2_session_want_write(native) == 0;
+}
 
 void Session::resume(Stream &stream) {
   if (std::exchange(stream.isDeferred, false)) {
@@ -336,7 +368,8 @@ void Session::tick(Clock::time_point now, Clock::duration slowest) {
 }
 
 void Session::goAway() {
-  nghttp2_submit_goaway(native, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(native), NGHTTP2_NO_ERROR, nullptr, 0);
+  nghttp2_submit_goaway(native, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(native),
+                        NGHTTP2_NO_ERROR, nullptr, 0);
   for (const auto &[id, stream] : streams) {
     if (stream->handler) {
       stream->handler->drain();

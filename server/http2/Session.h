@@ -1,5 +1,6 @@
-// HTTP/2 without sockets: bytes in, requests and their pieces out; replies in, bytes out. It relies on nghttp2 for frames, HPACK, windows
-// and the rules of streams, and bounds what a client can make the server do. Source: RFC 9113.
+// HTTP/2 without sockets: bytes in, requests and their pieces out; replies in, bytes out. It relies
+// on nghttp2 for frames, HPACK, windows and the rules of streams, and bounds what a client can make
+// the server do. Source: RFC 9113.
 
 #pragma once
 
@@ -7,8 +8,8 @@
 
 #include <chrono>
 #include <cstdint>
-#include <list>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -60,7 +61,8 @@ class Session;
 /// One request as its receiver sees it. Valid until the handler's `closed`.
 class Stream {
 public:
-  /// A field of the request while its handler is made; empty where missing. Several are joined by ", ".
+  /// A field of the request while its handler is made; empty where missing. Several are joined by
+  /// ", ".
   std::string field(std::string_view name) const;
   /// The request's header was larger than is taken: only some of it is there.
   bool isHeaderCut() const { return headerCut; }
@@ -88,7 +90,8 @@ private:
   size_t firstTaken = 0; ///< bytes of the first piece that are sent
   uint64_t pending = 0;
   HeaderFields trailers;
-  std::chrono::steady_clock::time_point lastTaken; ///< when the client last took something, or the first piece of what it is to take came
+  std::chrono::steady_clock::time_point lastTaken; ///< when the client last took something, or the
+                                                   ///< first piece of what it is to take came
   std::unique_ptr<class StreamHandler> handler;
 };
 
@@ -99,7 +102,8 @@ public:
   virtual void received(std::string_view data) = 0;
   /// The client has sent all.
   virtual void ended() = 0;
-  /// The stream is over: it was answered, or the client reset it or went away. The stream is gone after it, and the handler too.
+  /// The stream is over: it was answered, or the client reset it or went away. The stream is gone
+  /// after it, and the handler too.
   virtual void closed() = 0;
   virtual void tick(std::chrono::steady_clock::time_point now) = 0;
   /// The server stops.
@@ -110,13 +114,15 @@ class Session {
 public:
   /// Makes the handler of a request whose header is there; it may respond at once.
   using MakeHandler = std::function<std::unique_ptr<StreamHandler>(Stream &)>;
-  /// Of a request's header at most `mostHeader` bytes are kept; `onWork` is called when something is to be written that was not before.
+  /// Of a request's header at most `mostHeader` bytes are kept; `onWork` is called when something
+  /// is to be written that was not before.
   Session(size_t mostHeader, MakeHandler makeHandler, std::function<void()> onWork);
   ~Session();
   Session(const Session &) = delete;
   Session &operator=(const Session &) = delete;
 
-  /// False when the client broke the protocol or its bounds: what `collect` still gives is written, then the connection ends.
+  /// False when the client broke the protocol or its bounds: what `collect` still gives is written,
+  /// then the connection ends.
   bool receive(std::string_view bytes);
   /// Makes `out` what is to be written now, some `most` bytes.
   void collect(uint64_t most, Outgoing &out);

@@ -47,11 +47,13 @@ void takeDescriptors(msghdr &received, ControlMessage &message) {
 } // namespace
 
 Status sendControl(int socket, const ControlMessage &message) {
-  Header header = {static_cast<uint32_t>(message.kind), static_cast<uint32_t>(message.descriptors.size()), message.key, message.value};
+  Header header = {static_cast<uint32_t>(message.kind),
+                   static_cast<uint32_t>(message.descriptors.size()), message.key, message.value};
   if (message.text.size() > kMostText || message.descriptors.size() > kMostDescriptors) {
     return lost("a message between front and worker is too large");
   }
-  iovec parts[2] = {{&header, sizeof(header)}, {const_cast<char *>(message.text.data()), message.text.size()}};
+  iovec parts[2] = {{&header, sizeof(header)},
+                    {const_cast<char *>(message.text.data()), message.text.size()}};
   msghdr sent = {};
   sent.msg_iov = parts;
   sent.msg_iovlen = 2;
@@ -100,8 +102,10 @@ Status receiveControl(int socket, bool waits, ControlMessage &message, bool *isE
     return Status::ok();
   }
   takeDescriptors(received, message);
-  bool isWhole = (received.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 && static_cast<size_t>(bytes) >= sizeof(header);
-  if (!isWhole || header.kind > static_cast<uint32_t>(ControlMessage::Kind::Unloaded) || header.descriptors != message.descriptors.size()) {
+  bool isWhole = (received.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 &&
+                 static_cast<size_t>(bytes) >= sizeof(header);
+  if (!isWhole || header.kind > static_cast<uint32_t>(ControlMessage::Kind::Unloaded) ||
+      header.descriptors != message.descriptors.size()) {
     return lost("a message between front and worker is damaged");
   }
   message.kind = static_cast<ControlMessage::Kind>(header.kind);
@@ -128,8 +132,8 @@ Status decodeError(uint64_t number, std::string_view text) {
 
 ErrorId errorNumbered(uint64_t number) {
   switch (number) {
-#define TENON_ERROR(known, name, code, title)                                                                                                                \
-  case known:                                                                                                                                                \
+#define TENON_ERROR(known, name, code, title)                                                      \
+  case known:                                                                                      \
     return ErrorId::name;
 #include "support/Errors.def"
 #undef TENON_ERROR

@@ -1,5 +1,5 @@
-// The messages between the front and a worker besides runs: loading, unloading, slabs. They go over a Unix socket that keeps their
-// borders (SOCK_SEQPACKET) and carries descriptors.
+// The messages between the front and a worker besides runs: loading, unloading, slabs. They go over
+// a Unix socket that keeps their borders (SOCK_SEQPACKET) and carries descriptors.
 
 #pragma once
 
@@ -20,9 +20,10 @@ inline constexpr int kWorkerDoneEvent = 4;
 struct ControlMessage {
   enum class Kind : uint32_t {
     // To the worker.
-    Slab,      ///< number `key`, `value` bytes; descriptor
-    DropSlab,  ///< number `key`
-    Load,      ///< version `key`, `value` threads a run; text: encodeLoad; descriptors: engine file, then mailbox and eventfd of each instance
+    Slab,     ///< number `key`, `value` bytes; descriptor
+    DropSlab, ///< number `key`
+    Load,     ///< version `key`, `value` threads a run; text: encodeLoad; descriptors: engine file,
+              ///< then mailbox and eventfd of each instance
     LoadOnGpu, ///< as Load, of an engine that is to run on the worker's GPU
     Unload,    ///< version `key`
     // To the front.
@@ -37,9 +38,11 @@ struct ControlMessage {
   std::vector<Descriptor> descriptors;
 };
 
-/// Sends without waiting; TN0902 when the other side has gone or lets messages pile up. Descriptors are copied to it.
+/// Sends without waiting; TN0902 when the other side has gone or lets messages pile up. Descriptors
+/// are copied to it.
 Status sendControl(int socket, const ControlMessage &message);
-/// Receives one message, waiting only if `waits`. `*isEnd` when the other side has gone; `*isNone` when nothing is there.
+/// Receives one message, waiting only if `waits`. `*isEnd` when the other side has gone; `*isNone`
+/// when nothing is there.
 Status receiveControl(int socket, bool waits, ControlMessage &message, bool *isEnd, bool *isNone);
 
 /// An error's message and hint, as `text` of a message; its number goes beside it.

@@ -12,10 +12,15 @@ namespace {
 
 constexpr uint64_t kMostRank = 32;
 
-Status damaged() { return Status::error(ErrorId::InternalError, "a table of tensors between front and worker is damaged"); }
+Status damaged() {
+  return Status::error(ErrorId::InternalError,
+                       "a table of tensors between front and worker is damaged");
+}
 
 /// One load, which the compiler neither repeats nor leaves out.
-template <typename Word> Word readOnce(const Word &word) { return static_cast<const volatile Word &>(word); }
+template <typename Word> Word readOnce(const Word &word) {
+  return static_cast<const volatile Word &>(word);
+}
 
 } // namespace
 
@@ -28,10 +33,14 @@ RunAnswer readAnswer(const Mailbox &mailbox) {
   if (answer.outcome == Mailbox::Outcome::Failed) {
     size_t message = std::min<size_t>(readOnce(mailbox.messageBytes), Mailbox::kTextBytes);
     size_t hint = std::min<size_t>(readOnce(mailbox.hintBytes), Mailbox::kTextBytes - message);
-    answer.failure = Status::error(errorNumbered(readOnce(mailbox.errorId)), std::string_view(mailbox.text, message), std::string_view(mailbox.text + message, hint));
-  } else if (answer.outcome != Mailbox::Outcome::Done && answer.outcome != Mailbox::Outcome::NeedsRoom) {
+    answer.failure = Status::error(errorNumbered(readOnce(mailbox.errorId)),
+                                   std::string_view(mailbox.text, message),
+                                   std::string_view(mailbox.text + message, hint));
+  } else if (answer.outcome != Mailbox::Outcome::Done &&
+             answer.outcome != Mailbox::Outcome::NeedsRoom) {
     answer.outcome = Mailbox::Outcome::Failed;
-    answer.failure = Status::error(ErrorId::InternalError, "the worker's answer is damaged: its outcome");
+    answer.failure =
+        Status::error(ErrorId::InternalError, "the worker's answer is damaged: its outcome");
   }
   return answer;
 }

@@ -1,12 +1,14 @@
-// How a run is handed from the front to an instance of a model in a worker and back: one page of shared memory for each instance,
-// and an eventfd either way. Tensors lie in slabs (SharedMemory), which the page names by number.
+// How a run is handed from the front to an instance of a model in a worker and back: one page of
+// shared memory for each instance, and an eventfd either way. Tensors lie in slabs (SharedMemory),
+// which the page names by number.
 //
-// A table of tensors is a sequence of 64-bit words: for each tensor its offset in the slab, its bytes, its rank and its dims.
+// A table of tensors is a sequence of 64-bit words: for each tensor its offset in the slab, its
+// bytes, its rank and its dims.
 
 #pragma once
 
-#include "support/memory/ByteSpan.h"
 #include "support/Result.h"
+#include "support/memory/ByteSpan.h"
 
 #include <atomic>
 #include <cstdint>
@@ -17,7 +19,9 @@ namespace tenon::server {
 /// Where tensors begin; what any kernel asks of its operands, and a cache line.
 inline constexpr uint64_t kTensorAlignment = 64;
 
-constexpr uint64_t alignTensor(uint64_t offset) { return (offset + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment; }
+constexpr uint64_t alignTensor(uint64_t offset) {
+  return (offset + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
+}
 
 struct Mailbox {
   static constexpr size_t kTextBytes = 2048;
@@ -57,7 +61,8 @@ struct RunAnswer {
   Status failure; ///< Failed
 };
 
-/// Reads each word of the answer once: the worker may write on. An outcome that there is not is Failed with TN0902.
+/// Reads each word of the answer once: the worker may write on. An outcome that there is not is
+/// Failed with TN0902.
 RunAnswer readAnswer(const Mailbox &mailbox);
 
 struct TensorPlace {
@@ -70,7 +75,8 @@ struct TensorPlace {
 uint64_t tableBytes(const std::vector<TensorPlace> &tensors);
 /// Writes the table at `offset` of `slab`, where it has room.
 void writeTable(MutableBytes slab, uint64_t offset, const std::vector<TensorPlace> &tensors);
-/// Reads one of `count` tensors at `offset`. TN0902 unless table and tensors lie within `slab` and ranks are at most 32.
+/// Reads one of `count` tensors at `offset`. TN0902 unless table and tensors lie within `slab` and
+/// ranks are at most 32.
 Result<std::vector<TensorPlace>> readTable(Bytes slab, uint64_t offset, size_t count);
 
 } // namespace tenon::server

@@ -1,4 +1,5 @@
-// Texts of messages between front and worker: numbers of 64 bits, and strings behind their lengths. What is read is not trusted.
+// Texts of messages between front and worker: numbers of 64 bits, and strings behind their lengths.
+// What is read is not trusted.
 
 #pragma once
 
@@ -31,7 +32,8 @@ private:
   std::string &out;
 };
 
-/// Reads what TextWriter wrote. After the first fault nothing is read any more, and isWhole() is false.
+/// Reads what TextWriter wrote. After the first fault nothing is read any more, and isWhole() is
+/// false.
 class TextReader {
 public:
   explicit TextReader(std::string_view text) : rest(text) {}
@@ -60,7 +62,8 @@ public:
     rest.remove_prefix(bytes);
     return *this;
   }
-  /// How many elements follow, each of which takes at least 8 bytes: never more than the text can hold.
+  /// How many elements follow, each of which takes at least 8 bytes: never more than the text can
+  /// hold.
   uint64_t count() {
     uint64_t value = 0;
     number(value);

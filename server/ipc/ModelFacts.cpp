@@ -65,7 +65,11 @@ std::string encodeLoad(const LoadWish &wish) {
   std::string text;
   TextWriter out(text);
   const BatchWish &batch = wish.batch;
-  out.string(wish.sha256).number(static_cast<uint64_t>(batch.kind)).number(batch.mostRows).real(batch.tolerance).number(batch.pads.size());
+  out.string(wish.sha256)
+      .number(static_cast<uint64_t>(batch.kind))
+      .number(batch.mostRows)
+      .real(batch.tolerance)
+      .number(batch.pads.size());
   for (const PadRule &pad : batch.pads) {
     out.string(pad.input).real(pad.value);
   }
@@ -96,8 +100,15 @@ std::string encodeFacts(const ModelFacts &facts) {
   putPorts(out, facts.ports.inputs);
   putPorts(out, facts.ports.outputs);
   const BatchFacts &batch = facts.batch;
-  out.number(static_cast<uint64_t>(batch.stacking)).number(static_cast<uint64_t>(batch.padding)).number(batch.mostRows).real(batch.difference);
-  out.string(batch.reason).string(batch.padReason).string(batch.paddedDim).number(facts.sharedBytes).number(facts.bytes);
+  out.number(static_cast<uint64_t>(batch.stacking))
+      .number(static_cast<uint64_t>(batch.padding))
+      .number(batch.mostRows)
+      .real(batch.difference);
+  out.string(batch.reason)
+      .string(batch.padReason)
+      .string(batch.paddedDim)
+      .number(facts.sharedBytes)
+      .number(facts.bytes);
   return text;
 }
 
@@ -108,7 +119,13 @@ Result<ModelFacts> decodeFacts(std::string_view text) {
   takePorts(in, facts.ports.outputs);
   BatchFacts &batch = facts.batch;
   bool hasStates = takeState(in, batch.stacking) && takeState(in, batch.padding);
-  in.number(batch.mostRows).real(batch.difference).string(batch.reason).string(batch.padReason).string(batch.paddedDim).number(facts.sharedBytes).number(facts.bytes);
+  in.number(batch.mostRows)
+      .real(batch.difference)
+      .string(batch.reason)
+      .string(batch.padReason)
+      .string(batch.paddedDim)
+      .number(facts.sharedBytes)
+      .number(facts.bytes);
   if (!in.isWhole() || !hasStates || batch.mostRows == 0) {
     return damaged("the description of a model from a worker is damaged");
   }

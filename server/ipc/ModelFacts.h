@@ -18,8 +18,8 @@ struct ModelPort {
   DType dtype = DType::F32;
   std::vector<int64_t> least; ///< dims; equal to `most` where they are fixed
   std::vector<int64_t> most;
-  /// Dims as the engine's record has them: "batch", "2*seq", "28". Equal texts are equal dims in every run. Empty where there is no
-  /// record.
+  /// Dims as the engine's record has them: "batch", "2*seq", "28". Equal texts are equal dims in
+  /// every run. Empty where there is no record.
   std::vector<std::string> dims;
 };
 
@@ -43,7 +43,8 @@ struct BatchWish {
   };
   Kind kind = Kind::None;
   uint64_t mostRows = 0; ///< of a stack
-  /// How far outputs may differ, relative to the largest value of the output; 0: what is usual for the type.
+  /// How far outputs may differ, relative to the largest value of the output; 0: what is usual for
+  /// the type.
   double tolerance = 0;
   std::vector<PadRule> pads; ///< inputs that may be padded along the one other dim that they share
 };
@@ -60,7 +61,8 @@ struct BatchFacts {
   State stacking = State::None;
   State padding = State::None;
   uint64_t mostRows = 1;
-  double difference = 0; ///< the largest that was seen, relative to the largest value of the output; 0: all bits are equal
+  double difference = 0; ///< the largest that was seen, relative to the largest value of the
+                         ///< output; 0: all bits are equal
   std::string reason;    ///< Refused: which output differs, and by how much
   std::string padReason;
   std::string paddedDim; ///< the symbol of the dim that padding makes longer

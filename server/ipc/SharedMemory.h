@@ -1,12 +1,14 @@
-// Memory that the front and a worker both map: sealed memfds, which neither can shrink under the other.
+// Memory that the front and a worker both map: sealed memfds, which neither can shrink under the
+// other.
 //
-// What the other process may change at any time is read once, into memory of one's own, and checked there.
+// What the other process may change at any time is read once, into memory of one's own, and checked
+// there.
 
 #pragma once
 
 #include "server/ipc/Descriptor.h"
-#include "support/memory/ByteSpan.h"
 #include "support/Result.h"
+#include "support/memory/ByteSpan.h"
 
 #include <cstdint>
 #include <memory>
@@ -17,7 +19,8 @@ class SharedMemory {
 public:
   /// `bytes` of zeros under a new descriptor, sealed against a change of size.
   static Result<std::unique_ptr<SharedMemory>> create(uint64_t bytes);
-  /// Maps what the other process made, and closes the descriptor; refused (TN0902) where its size is not `bytes` or could still change.
+  /// Maps what the other process made, and closes the descriptor; refused (TN0902) where its size
+  /// is not `bytes` or could still change.
   static Result<std::unique_ptr<SharedMemory>> open(Descriptor descriptor, uint64_t bytes);
   ~SharedMemory();
   SharedMemory(const SharedMemory &) = delete;
@@ -25,7 +28,8 @@ public:
 
   std::byte *data() const { return mapped.data(); }
   MutableBytes bytes() const { return mapped; }
-  /// The descriptor of what create() made, for the other process: once, since the mapping needs none.
+  /// The descriptor of what create() made, for the other process: once, since the mapping needs
+  /// none.
   Descriptor takeDescriptor() { return std::move(fd); }
 
 private:

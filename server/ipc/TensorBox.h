@@ -1,4 +1,5 @@
-// Copies between dense row-major tensors of one rank and unequal dims: how padding is put around elements and taken off again.
+// Copies between dense row-major tensors of one rank and unequal dims: how padding is put around
+// elements and taken off again.
 
 #pragma once
 
@@ -9,9 +10,11 @@
 
 namespace tenon::server {
 
-/// Copies the box of `dims` at the origin of a tensor with dims `fromDims` to the origin of one with `toDims`; both hold the box, all
-/// have one rank. The tensors may be one memory where no dim of `toDims` is larger than that of `fromDims`.
-inline void copyBox(std::byte *to, std::span<const int64_t> toDims, const std::byte *from, std::span<const int64_t> fromDims, std::span<const int64_t> dims,
+/// Copies the box of `dims` at the origin of a tensor with dims `fromDims` to the origin of one
+/// with `toDims`; both hold the box, all have one rank. The tensors may be one memory where no dim
+/// of `toDims` is larger than that of `fromDims`.
+inline void copyBox(std::byte *to, std::span<const int64_t> toDims, const std::byte *from,
+                    std::span<const int64_t> fromDims, std::span<const int64_t> dims,
                     uint64_t elementBytes) {
   if (dims.empty()) {
     std::memmove(to, from, elementBytes);
@@ -31,7 +34,9 @@ inline void copyBox(std::byte *to, std::span<const int64_t> toDims, const std::b
     return;
   }
   for (int64_t i = 0; i < dims[0]; ++i) {
-    copyBox(to + static_cast<uint64_t>(i) * toBytes, toDims.subspan(1), from + static_cast<uint64_t>(i) * fromBytes, fromDims.subspan(1), dims.subspan(1), elementBytes);
+    copyBox(to + static_cast<uint64_t>(i) * toBytes, toDims.subspan(1),
+            from + static_cast<uint64_t>(i) * fromBytes, fromDims.subspan(1), dims.subspan(1),
+            elementBytes);
   }
 }
 

@@ -10,7 +10,8 @@ namespace tenon::server {
 
 TensorDifference differenceOf(const Tensor &a, const Tensor &b) {
   TensorDifference difference;
-  difference.isAny = a.bytes().size() > 0 && std::memcmp(a.bytes().data(), b.bytes().data(), a.bytes().size()) != 0;
+  difference.isAny = a.bytes().size() > 0 &&
+                     std::memcmp(a.bytes().data(), b.bytes().data(), a.bytes().size()) != 0;
   if (difference.isAny && !isNumeric(a.dtype)) {
     difference.largest = HUGE_VAL;
     return difference;

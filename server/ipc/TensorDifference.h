@@ -1,4 +1,5 @@
-// How far two tensors of one type and shape lie apart: what the proof of stacks and a shadow's outputs are judged by.
+// How far two tensors of one type and shape lie apart: what the proof of stacks and a shadow's
+// outputs are judged by.
 
 #pragma once
 
@@ -8,8 +9,8 @@ namespace tenon::server {
 
 struct TensorDifference {
   bool isAny = false; ///< some bit differs
-  /// Between two elements; infinite where one of them is not a number or infinite, and for types that are not numbers. Two that are not
-  /// numbers are equal.
+  /// Between two elements; infinite where one of them is not a number or infinite, and for types
+  /// that are not numbers. Two that are not numbers are equal.
   double largest = 0;
 };
 

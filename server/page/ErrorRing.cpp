@@ -1,4 +1,5 @@
-// Errors that repeat, as those of a full queue do thousands of times a second, are found at the front.
+// Errors that repeat, as those of a full queue do thousands of times a second, are found at the
+// front.
 
 #include "server/page/ErrorRing.h"
 
@@ -17,13 +18,18 @@ constexpr size_t kMostText = 1000;
 } // namespace
 
 void ErrorRing::add(std::string_view model, const Status &status) {
-  std::string_view message = status.message().substr(0, kMostText), name = model.substr(0, kMostText);
-  std::deque<NotedError>::iterator known = std::find_if(errors.begin(), errors.end(), [&](const NotedError &each) { return each.id == status.id() && each.model == name && each.message == message; });
+  std::string_view message = status.message().substr(0, kMostText),
+                   name = model.substr(0, kMostText);
+  std::deque<NotedError>::iterator known =
+      std::find_if(errors.begin(), errors.end(), [&](const NotedError &each) {
+        return each.id == status.id() && each.model == name && each.message == message;
+      });
   if (known == errors.end()) {
     if (errors.size() == kMostErrors) {
       errors.pop_back();
     }
-    errors.push_front({0, status.id(), std::string(name), std::string(message), std::string(status.hint().substr(0, kMostText)), 0});
+    errors.push_front({0, status.id(), std::string(name), std::string(message),
+                       std::string(status.hint().substr(0, kMostText)), 0});
   } else {
     std::rotate(errors.begin(), known, known + 1);
   }

@@ -1,5 +1,5 @@
-// The last errors of a server, which its page shows: of loads, and of requests that had the right to be made, so that strangers
-// push none of them out. One thread.
+// The last errors of a server, which its page shows: of loads, and of requests that had the right
+// to be made, so that strangers push none of them out. One thread.
 
 #pragma once
 

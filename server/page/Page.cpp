@@ -9,20 +9,28 @@ namespace tenon::server {
 namespace {
 
 constexpr PageFile kFiles[] = {
-    {"", "text/html; charset=utf-8",
+    {
+        "",
+        "text/html; charset=utf-8",
 #include "server/page/page.html.inc"
     },
-    {"page.css", "text/css; charset=utf-8",
+    {
+        "page.css",
+        "text/css; charset=utf-8",
 #include "server/page/page.css.inc"
     },
-    {"page.js", "text/javascript; charset=utf-8",
-#include "server/page/elements.js.inc"
-#include "server/page/samples.js.inc"
+    {
+        "page.js",
+        "text/javascript; charset=utf-8",
 #include "server/page/charts.js.inc"
-#include "server/page/registry.js.inc"
+#include "server/page/elements.js.inc"
 #include "server/page/page.js.inc"
+#include "server/page/registry.js.inc"
+#include "server/page/samples.js.inc"
     },
-    {"icon.svg", "image/svg+xml",
+    {
+        "icon.svg",
+        "image/svg+xml",
 #include "server/page/icon.svg.inc"
     },
 };
@@ -30,7 +38,8 @@ constexpr PageFile kFiles[] = {
 } // namespace
 
 const PageFile &pageFile(std::string_view path) {
-  return *std::find_if(std::begin(kFiles), std::prev(std::end(kFiles)), [&](const PageFile &file) { return file.path == path; });
+  return *std::find_if(std::begin(kFiles), std::prev(std::end(kFiles)),
+                       [&](const PageFile &file) { return file.path == path; });
 }
 
 } // namespace tenon::server

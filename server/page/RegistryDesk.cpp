@@ -1,5 +1,5 @@
-// Each task opens the registry anew, which takes a millisecond: whoever is behind a request stands in the history, and a registry that
-// went away and came back is found again.
+// Each task opens the registry anew, which takes a millisecond: whoever is behind a request stands
+// in the history, and a registry that went away and came back is found again.
 
 #include "server/page/RegistryDesk.h"
 
@@ -20,9 +20,13 @@ using registry::Json;
 constexpr int64_t kMostRows = 200;
 
 /// Null where it has none: a history that somebody altered is shown as far as it goes.
-Json memberOf(const Json &value, const char *key) { return value.is_object() && value.contains(key) ? value.at(key) : Json(); }
+Json memberOf(const Json &value, const char *key) {
+  return value.is_object() && value.contains(key) ? value.at(key) : Json();
+}
 
-std::string textOf(const Json &value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string textOf(const Json &value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 /// What a person asks for.
 struct MoveRequest {
@@ -49,7 +53,8 @@ Result<MoveRequest> parseMove(std::string_view text) {
     }
   }
   if (!isValid) {
-    return Status::error(ErrorId::BadRequest, "the request is not one to move an alias", R"(for example {"version": 3, "expected": 2, "reason": "more accurate"})");
+    return Status::error(ErrorId::BadRequest, "the request is not one to move an alias",
+                         R"(for example {"version": 3, "expected": 2, "reason": "more accurate"})");
   }
   return move;
 }
@@ -65,7 +70,9 @@ std::map<int64_t, Json> gatesOf(const std::vector<registry::Event> &events, cons
     for (const Json &row : figures) {
       asked.push_back(memberOf(row, "rule"));
     }
-    gates.emplace(event.version, Json{{"verdict", memberOf(event.detail, "verdict")}, {"of_present_rules", asked == rules}, {"figures", figures}});
+    gates.emplace(event.version, Json{{"verdict", memberOf(event.detail, "verdict")},
+                                      {"of_present_rules", asked == rules},
+                                      {"figures", figures}});
   }
   return gates;
 }
@@ -74,7 +81,8 @@ Result<std::string> describe(registry::Registry &registry, const registry::Refer
   TENON_ASSIGN(int64_t at, registry.aliasOf(served.name, served.alias));
   TENON_ASSIGN(std::vector<registry::Rule> wanted, registry.rules(served.name, served.alias));
   TENON_ASSIGN(std::vector<registry::Version> present, registry.versions(served.name));
-  TENON_ASSIGN(std::vector<registry::Event> history, registry.history(served.name, served.alias, kMostRows));
+  TENON_ASSIGN(std::vector<registry::Event> history,
+               registry.history(served.name, served.alias, kMostRows));
   Json rules = Json::array(), versions = Json::array(), events = Json::array();
   for (const registry::Rule &rule : wanted) {
     rules.push_back(rule.text);
@@ -84,28 +92,51 @@ Result<std::string> describe(registry::Registry &registry, const registry::Refer
     if (versions.size() == kMostRows) {
       break;
     }
-    versions.push_back({{"version", version.number}, {"created", version.created}, {"bytes", version.blob.bytes}, {"note", version.note}, {"deleted", version.isDeleted}, {"gate", gates[version.number]}});
+    versions.push_back({{"version", version.number},
+                        {"created", version.created},
+                        {"bytes", version.blob.bytes},
+                        {"note", version.note},
+                        {"deleted", version.isDeleted},
+                        {"gate", gates[version.number]}});
   }
   for (const registry::Event &event : history) {
-    events.push_back({{"id", event.id}, {"time", event.time}, {"by", event.by}, {"action", event.action}, {"version", event.version}, {"from", event.from},
-                      {"reason", memberOf(event.detail, "reason")}, {"verdict", memberOf(event.detail, "verdict")}});
+    events.push_back({{"id", event.id},
+                      {"time", event.time},
+                      {"by", event.by},
+                      {"action", event.action},
+                      {"version", event.version},
+                      {"from", event.from},
+                      {"reason", memberOf(event.detail, "reason")},
+                      {"verdict", memberOf(event.detail, "verdict")}});
   }
-  return textOf({{"name", served.name}, {"alias", served.alias}, {"version", at}, {"rules", rules}, {"versions", versions}, {"events", events}});
+  return textOf({{"name", served.name},
+                 {"alias", served.alias},
+                 {"version", at},
+                 {"rules", rules},
+                 {"versions", versions},
+                 {"events", events}});
 }
 
 Result<std::string> describeMove(Result<registry::Move> moved) {
   if (!moved.isOk()) {
     return moved.takeStatus();
   }
-  return textOf({{"name", moved->name}, {"alias", moved->alias}, {"from", moved->from}, {"to", moved->to}});
+  return textOf(
+      {{"name", moved->name}, {"alias", moved->alias}, {"from", moved->from}, {"to", moved->to}});
 }
 
 } // namespace
 
-std::unique_ptr<RegistryDesk> RegistryDesk::of(const std::string &models, std::string folder, boost::asio::any_io_executor executor) {
-  Result<registry::Reference> served = models.starts_with(kRegistryScheme) ? registry::parseReference(models.substr(kRegistryScheme.size())) : registry::Reference();
+std::unique_ptr<RegistryDesk> RegistryDesk::of(const std::string &models, std::string folder,
+                                               boost::asio::any_io_executor executor) {
+  Result<registry::Reference> served =
+      models.starts_with(kRegistryScheme)
+          ? registry::parseReference(models.substr(kRegistryScheme.size()))
+          : registry::Reference();
   bool isAlias = served.isOk() && !served->alias.empty();
-  return isAlias ? std::unique_ptr<RegistryDesk>(new RegistryDesk(std::move(*served), std::move(folder), std::move(executor))) : nullptr;
+  return isAlias ? std::unique_ptr<RegistryDesk>(
+                       new RegistryDesk(std::move(*served), std::move(folder), std::move(executor)))
+                 : nullptr;
 }
 
 RegistryDesk::~RegistryDesk() {
@@ -113,16 +144,26 @@ RegistryDesk::~RegistryDesk() {
   thread.join();
 }
 
-void RegistryDesk::submit(std::string by, std::function<Result<std::string>(registry::Registry &)> work, OnAnswer onAnswer) {
-  boost::asio::post(thread, [this, by = std::move(by), work = std::move(work), onAnswer = std::move(onAnswer)]() mutable {
-    Result<registry::Registry> opened = registry::Registry::open(folder, {.by = std::move(by), .clock = {}});
-    Result<std::string> answer = opened.isOk() ? work(*opened) : Result<std::string>(opened.takeStatus());
-    boost::asio::post(executor, [onAnswer = std::move(onAnswer), answer = std::move(answer)]() mutable { onAnswer(std::move(answer)); });
+void RegistryDesk::submit(std::string by,
+                          std::function<Result<std::string>(registry::Registry &)> work,
+                          OnAnswer onAnswer) {
+  boost::asio::post(thread, [this, by = std::move(by), work = std::move(work),
+                             onAnswer = std::move(onAnswer)]() mutable {
+    Result<registry::Registry> opened =
+        registry::Registry::open(folder, {.by = std::move(by), .clock = {}});
+    Result<std::string> answer =
+        opened.isOk() ? work(*opened) : Result<std::string>(opened.takeStatus());
+    boost::asio::post(executor,
+                      [onAnswer = std::move(onAnswer), answer = std::move(answer)]() mutable {
+                        onAnswer(std::move(answer));
+                      });
   });
 }
 
 void RegistryDesk::look(OnAnswer onAnswer) {
-  submit("serve", [this](registry::Registry &registry) { return describe(registry, served); }, std::move(onAnswer));
+  submit(
+      "serve", [this](registry::Registry &registry) { return describe(registry, served); },
+      std::move(onAnswer));
 }
 
 void RegistryDesk::promote(std::string_view settings, std::string by, OnAnswer onAnswer) {
@@ -134,9 +175,13 @@ void RegistryDesk::promote(std::string_view settings, std::string by, OnAnswer o
     onAnswer(asked.takeStatus());
     return;
   }
-  submit(std::move(by), [this, asked = std::move(*asked)](registry::Registry &registry) {
-    return describeMove(registry.promote({served.name, asked.version, ""}, served.alias, asked.expected, asked.reason));
-  }, std::move(onAnswer));
+  submit(
+      std::move(by),
+      [this, asked = std::move(*asked)](registry::Registry &registry) {
+        return describeMove(registry.promote({served.name, asked.version, ""}, served.alias,
+                                             asked.expected, asked.reason));
+      },
+      std::move(onAnswer));
 }
 
 void RegistryDesk::rollback(std::string_view settings, std::string by, OnAnswer onAnswer) {
@@ -145,9 +190,13 @@ void RegistryDesk::rollback(std::string_view settings, std::string by, OnAnswer 
     onAnswer(asked.takeStatus());
     return;
   }
-  submit(std::move(by), [this, asked = std::move(*asked)](registry::Registry &registry) -> Result<std::string> {
-    return describeMove(registry.rollback(served.name, served.alias, asked.expected, asked.reason));
-  }, std::move(onAnswer));
+  submit(
+      std::move(by),
+      [this, asked = std::move(*asked)](registry::Registry &registry) -> Result<std::string> {
+        return describeMove(
+            registry.rollback(served.name, served.alias, asked.expected, asked.reason));
+      },
+      std::move(onAnswer));
 }
 
 } // namespace tenon::server

@@ -1,4 +1,5 @@
-// Written as text without a tree in between: a server of a thousand models is asked every two seconds, on the thread of its requests.
+// Written as text without a tree in between: a server of a thousand models is asked every two
+// seconds, on the thread of its requests.
 
 #include "server/page/ServerStatus.h"
 
@@ -30,8 +31,12 @@ void appendBins(std::string &text, std::string_view name, const Histogram &histo
 void appendVersion(std::string &text, const Version &version) {
   const VersionStatistics &counted = *version.statistics;
   bool isLoaded = version.state == VersionState::Ready || version.state == VersionState::Unloading;
-  fmt::format_to(std::back_inserter(text), R"("{}":{{"cold":{},"waiting":{},"bytes":{},"ok":{},"rejected":{},"timed_out":{},"failed":{})", version.number, version.state == VersionState::Cold,
-                 version.queue.size(), isLoaded ? version.bytes : 0, counted.success.count, counted.rejected, counted.timedOut, counted.failure.count - counted.rejected - counted.timedOut);
+  fmt::format_to(
+      std::back_inserter(text),
+      R"("{}":{{"cold":{},"waiting":{},"bytes":{},"ok":{},"rejected":{},"timed_out":{},"failed":{})",
+      version.number, version.state == VersionState::Cold, version.queue.size(),
+      isLoaded ? version.bytes : 0, counted.success.count, counted.rejected, counted.timedOut,
+      counted.failure.count - counted.rejected - counted.timedOut);
   appendBins(text, "request", counted.request);
   appendBins(text, "queue", counted.queue);
   appendBins(text, "copy_in", counted.copyIn);
@@ -42,7 +47,8 @@ void appendVersion(std::string &text, const Version &version) {
 
 void appendModel(std::string &text, const Models &models, const Model &model) {
   appendJsonString(text, model.name);
-  fmt::format_to(std::back_inserter(text), ":{{\"traffic\":{},\"versions\":{{", describeTraffic(models, model.name));
+  fmt::format_to(std::back_inserter(text), ":{{\"traffic\":{},\"versions\":{{",
+                 describeTraffic(models, model.name));
   std::string_view comma;
   for (const auto &[number, version] : model.versions) {
     text += std::exchange(comma, ",");
@@ -56,18 +62,24 @@ void appendMachine(std::string &text, const Models &models) {
   text += ",\"devices\":[";
   std::string_view comma;
   for (const Device &device : models.devices()) {
-    fmt::format_to(std::back_inserter(text), "{}{{\"device\":\"{}\",\"budget\":{},\"evictions\":{}}}", std::exchange(comma, ","), device.name(), models.memoryBudget(device), models.evictions(device));
+    fmt::format_to(std::back_inserter(text),
+                   "{}{{\"device\":\"{}\",\"budget\":{},\"evictions\":{}}}",
+                   std::exchange(comma, ","), device.name(), models.memoryBudget(device),
+                   models.evictions(device));
   }
   text += "],\"workers\":[";
   comma = {};
   for (const std::unique_ptr<WorkerSlot> &slot : models.workers()) {
-    fmt::format_to(std::back_inserter(text), "{}{{\"worker\":\"{}\",\"starts\":{},\"losses\":{}}}", std::exchange(comma, ","), slot->name, slot->starts(), slot->losses());
+    fmt::format_to(std::back_inserter(text), "{}{{\"worker\":\"{}\",\"starts\":{},\"losses\":{}}}",
+                   std::exchange(comma, ","), slot->name, slot->starts(), slot->losses());
   }
   text += ']';
 }
 
 void appendError(std::string &text, const NotedError &error) {
-  fmt::format_to(std::back_inserter(text), "{{\"time\":{},\"code\":\"{}\",\"count\":{},\"model\":", error.time, nameOf(error.id), error.count);
+  fmt::format_to(std::back_inserter(text),
+                 "{{\"time\":{},\"code\":\"{}\",\"count\":{},\"model\":", error.time,
+                 nameOf(error.id), error.count);
   appendJsonString(text, error.model);
   text += ",\"message\":";
   appendJsonString(text, error.message);
@@ -78,13 +90,18 @@ void appendError(std::string &text, const NotedError &error) {
 
 } // namespace
 
-std::string describeStatus(const Models &models, const ErrorRing &errors, const RegistryDesk *desk, std::string_view version, int64_t started) {
+std::string describeStatus(const Models &models, const ErrorRing &errors, const RegistryDesk *desk,
+                           std::string_view version, int64_t started) {
   std::string text = "{\"version\":";
   appendJsonString(text, version);
-  fmt::format_to(std::back_inserter(text), R"(,"started":{},"time":{},"ready":{},"draining":{},"bounds_us":[{}],"registry":)", started, wallClock(), models.isReady(), models.isDraining(),
+  fmt::format_to(std::back_inserter(text),
+                 R"(,"started":{},"time":{},"ready":{},"draining":{},"bounds_us":[{}],"registry":)",
+                 started, wallClock(), models.isReady(), models.isDraining(),
                  fmt::join(Histogram::kBounds, ","));
   // Names in a registry have no characters that JSON escapes.
-  text += desk ? fmt::format("{{\"model\":\"{}\",\"alias\":\"{}\"}}", desk->reference().name, desk->reference().alias) : "null";
+  text += desk ? fmt::format("{{\"model\":\"{}\",\"alias\":\"{}\"}}", desk->reference().name,
+                             desk->reference().alias)
+               : "null";
   appendMachine(text, models);
   text += ",\"index\":" + describeIndex(models, false) + ",\"models\":{";
   std::string_view comma;

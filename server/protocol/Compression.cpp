@@ -1,4 +1,5 @@
-// zlib's streams; output grows by bounded steps, so a body of zeros costs no more memory than what is allowed.
+// zlib's streams; output grows by bounded steps, so a body of zeros costs no more memory than what
+// is allowed.
 
 #include "server/protocol/Compression.h"
 
@@ -22,16 +23,22 @@ int windowOf(Encoding encoding) { return encoding == Encoding::Gzip ? kWindow + 
 
 std::string lowerTrimmed(std::string_view text) {
   size_t first = text.find_first_not_of(" \t"), last = text.find_last_not_of(" \t");
-  std::string result(first == std::string_view::npos ? std::string_view() : text.substr(first, last - first + 1));
-  std::transform(result.begin(), result.end(), result.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::string result(first == std::string_view::npos ? std::string_view()
+                                                     : text.substr(first, last - first + 1));
+  std::transform(result.begin(), result.end(), result.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
   return result;
 }
 
 Encoding encodingNamed(std::string_view name) {
-  return name == "gzip" || name == "x-gzip" ? Encoding::Gzip : name == "deflate" ? Encoding::Deflate : Encoding::Identity;
+  return name == "gzip" || name == "x-gzip" ? Encoding::Gzip
+         : name == "deflate"                ? Encoding::Deflate
+                                            : Encoding::Identity;
 }
 
-Bytef *bytesOf(std::string_view text) { return reinterpret_cast<Bytef *>(const_cast<char *>(text.data())); }
+Bytef *bytesOf(std::string_view text) {
+  return reinterpret_cast<Bytef *>(const_cast<char *>(text.data()));
+}
 
 struct Inflation {
   z_stream stream = {};
@@ -44,8 +51,10 @@ Result<Encoding> parseEncoding(std::string_view header) {
   std::string name = lowerTrimmed(header);
   Encoding encoding = encodingNamed(name);
   if (encoding == Encoding::Identity && !name.empty() && name != "identity") {
-    return Status::error(ErrorId::BadEncoding, fmt::format("Content-Encoding '{}' is not one that the server takes", name.substr(0, 32)),
-                         "send gzip, deflate or no encoding");
+    return Status::error(
+        ErrorId::BadEncoding,
+        fmt::format("Content-Encoding '{}' is not one that the server takes", name.substr(0, 32)),
+        "send gzip, deflate or no encoding");
   }
   return encoding;
 }
@@ -57,8 +66,10 @@ Encoding chooseEncoding(std::string_view acceptHeader) {
     acceptHeader.remove_prefix(comma == std::string_view::npos ? acceptHeader.size() : comma + 1);
     size_t semicolon = item.find(';');
     Encoding encoding = encodingNamed(lowerTrimmed(item.substr(0, semicolon)));
-    std::string quality = semicolon == std::string_view::npos ? "" : lowerTrimmed(item.substr(semicolon + 1));
-    bool isRefused = quality.starts_with("q=0") && quality.find_first_not_of("0.", 2) == std::string::npos;
+    std::string quality =
+        semicolon == std::string_view::npos ? "" : lowerTrimmed(item.substr(semicolon + 1));
+    bool isRefused =
+        quality.starts_with("q=0") && quality.find_first_not_of("0.", 2) == std::string::npos;
     if (encoding != Encoding::Identity && !isRefused) {
       return encoding;
     }
@@ -66,7 +77,9 @@ Encoding chooseEncoding(std::string_view acceptHeader) {
   return Encoding::Identity;
 }
 
-std::string_view nameOf(Encoding encoding) { return encoding == Encoding::Gzip ? "gzip" : encoding == Encoding::Deflate ? "deflate" : ""; }
+std::string_view nameOf(Encoding encoding) {
+  return encoding == Encoding::Gzip ? "gzip" : encoding == Encoding::Deflate ? "deflate" : "";
+}
 
 Result<std::string> decompress(Encoding encoding, std::string_view body, size_t most) {
   if (encoding == Encoding::Identity) {
@@ -94,14 +107,17 @@ Result<std::string> decompress(Encoding encoding, std::string_view body, size_t 
     result = inflate(&stream, Z_NO_FLUSH);
     out.resize(filled + room - stream.avail_out);
     if (out.size() > most) {
-      return Status::error(ErrorId::RequestTooLarge, fmt::format("the body has more than {} bytes when decompressed", most), "the server's --max-body sets the bound");
+      return Status::error(ErrorId::RequestTooLarge,
+                           fmt::format("the body has more than {} bytes when decompressed", most),
+                           "the server's --max-body sets the bound");
     }
     if (result == Z_OK && stream.avail_in == 0 && stream.avail_out != 0) {
       break; // the end is missing
     }
   }
   if (result != Z_STREAM_END || stream.avail_in != 0) {
-    return Status::error(ErrorId::BadRequest, fmt::format("the body is not valid {} data", nameOf(encoding)));
+    return Status::error(ErrorId::BadRequest,
+                         fmt::format("the body is not valid {} data", nameOf(encoding)));
   }
   return out;
 }
@@ -112,7 +128,8 @@ struct Compressor::State {
 
 Compressor::Compressor(Encoding encoding) : state(new State) {
   // Level 1: tensors compress little, and the front's time counts.
-  int result = deflateInit2(&state->stream, 1, Z_DEFLATED, windowOf(encoding), 8, Z_DEFAULT_STRATEGY);
+  int result =
+      deflateInit2(&state->stream, 1, Z_DEFLATED, windowOf(encoding), 8, Z_DEFAULT_STRATEGY);
   TENON_CHECK(result == Z_OK, "zlib takes these settings");
 }
 

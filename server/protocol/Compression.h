@@ -14,13 +14,14 @@ enum class Encoding { Identity, Gzip, Deflate };
 
 /// The value of Content-Encoding; TN0819 for any other than the three, and for several.
 Result<Encoding> parseEncoding(std::string_view header);
-/// The first encoding of Accept-Encoding that the server has and the client does not refuse with q=0.
+/// The first encoding of Accept-Encoding that the server has and the client does not refuse with
+/// q=0.
 Encoding chooseEncoding(std::string_view acceptHeader);
 /// "gzip", "deflate"; empty for Identity.
 std::string_view nameOf(Encoding encoding);
 
-/// The body of a request as it was before. TN0808 once it would have more than `most` bytes; TN0806 for damaged data and bytes behind
-/// its end.
+/// The body of a request as it was before. TN0808 once it would have more than `most` bytes; TN0806
+/// for damaged data and bytes behind its end.
 Result<std::string> decompress(Encoding encoding, std::string_view body, size_t most);
 /// Appends to what came before: pieces of one body, `isLast` with the last.
 class Compressor {

@@ -8,8 +8,10 @@ namespace tenon::server {
 namespace {
 
 constexpr std::pair<DType, std::string_view> kNames[] = {
-    {DType::Bool, "BOOL"},  {DType::U8, "UINT8"},  {DType::U16, "UINT16"}, {DType::U32, "UINT32"}, {DType::U64, "UINT64"}, {DType::I8, "INT8"}, {DType::I16, "INT16"},
-    {DType::I32, "INT32"}, {DType::I64, "INT64"}, {DType::F16, "FP16"},   {DType::F32, "FP32"},   {DType::F64, "FP64"},   {DType::BF16, "BF16"}};
+    {DType::Bool, "BOOL"},  {DType::U8, "UINT8"}, {DType::U16, "UINT16"}, {DType::U32, "UINT32"},
+    {DType::U64, "UINT64"}, {DType::I8, "INT8"},  {DType::I16, "INT16"},  {DType::I32, "INT32"},
+    {DType::I64, "INT64"},  {DType::F16, "FP16"}, {DType::F32, "FP32"},   {DType::F64, "FP64"},
+    {DType::BF16, "BF16"}};
 
 } // namespace
 

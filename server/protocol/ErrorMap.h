@@ -1,4 +1,5 @@
-// What clients see of an error: the one table from TNxxxx to the status of HTTP and the code of gRPC.
+// What clients see of an error: the one table from TNxxxx to the status of HTTP and the code of
+// gRPC.
 
 #pragma once
 
@@ -11,8 +12,8 @@ namespace tenon::server {
 
 struct WireStatus {
   unsigned http;
-  /// As google.rpc.Code numbers them. Never UNAVAILABLE (14) for overload or for a request that ended a worker: clients repeat
-  /// those by themselves.
+  /// As google.rpc.Code numbers them. Never UNAVAILABLE (14) for overload or for a request that
+  /// ended a worker: clients repeat those by themselves.
   unsigned grpc;
 };
 

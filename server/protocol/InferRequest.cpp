@@ -1,4 +1,5 @@
-// Reads the tree that Json.cpp made; every key is looked at once, unknown ones are passed over as the protocol asks.
+// Reads the tree that Json.cpp made; every key is looked at once, unknown ones are passed over as
+// the protocol asks.
 
 #include "server/protocol/InferRequest.h"
 
@@ -16,7 +17,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-Status malformed(std::string_view what) { return Status::error(ErrorId::BadRequest, fmt::format("the request is not valid: {}", what)); }
+Status malformed(std::string_view what) {
+  return Status::error(ErrorId::BadRequest, fmt::format("the request is not valid: {}", what));
+}
 
 Status badTensor(std::string_view name, std::string_view what) {
   return Status::error(ErrorId::BadRequestTensor, fmt::format("input '{}': {}", name, what));
@@ -32,7 +35,9 @@ Status readString(const Json &object, const char *key, std::string &value) {
     return malformed(fmt::format("'{}' is not a string", key));
   }
   value = found->get<std::string>();
-  return value.size() <= kMostName ? Status::ok() : malformed(fmt::format("'{}' is longer than {} bytes", key, kMostName));
+  return value.size() <= kMostName
+             ? Status::ok()
+             : malformed(fmt::format("'{}' is longer than {} bytes", key, kMostName));
 }
 
 Status readBool(const Json &object, const char *key, bool &value) {
@@ -77,10 +82,12 @@ Result<Json> readParameters(const Json &object) {
 Status readShape(const Json &object, RequestInput &input) {
   Json::const_iterator shape = object.find("shape");
   if (shape == object.end() || !shape->is_array() || shape->size() > kMostRank) {
-    return badTensor(input.name, fmt::format("'shape' is not an array of {} numbers or less", kMostRank));
+    return badTensor(input.name,
+                     fmt::format("'shape' is not an array of {} numbers or less", kMostRank));
   }
   for (const Json &dim : *shape) {
-    if (!dim.is_number_unsigned() || dim.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+    if (!dim.is_number_unsigned() ||
+        dim.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
       return badTensor(input.name, "a dimension is not a whole number of 0 or more");
     }
     input.dims.push_back(dim.get<int64_t>());
@@ -89,19 +96,24 @@ Status readShape(const Json &object, RequestInput &input) {
 }
 
 /// `rest` is what is left of the binary part.
-Status readElements(const Json &object, const Json &parameters, InferRequest &request, RequestInput &input, std::string_view &rest) {
+Status readElements(const Json &object, const Json &parameters, InferRequest &request,
+                    RequestInput &input, std::string_view &rest) {
   std::optional<uint64_t> binarySize;
   TENON_TRY(readNumber(parameters, "binary_data_size", binarySize));
   Json::const_iterator data = object.find("data");
   if (binarySize.has_value() == (data != object.end())) {
-    return badTensor(input.name, binarySize ? "it has both 'data' and 'binary_data_size'" : "it has neither 'data' nor 'binary_data_size'");
+    return badTensor(input.name, binarySize ? "it has both 'data' and 'binary_data_size'"
+                                            : "it has neither 'data' nor 'binary_data_size'");
   }
   if (binarySize) {
     if (*binarySize != input.bytes) {
-      return badTensor(input.name, fmt::format("'binary_data_size' is {}, but type and shape take {} bytes", *binarySize, input.bytes));
+      return badTensor(input.name,
+                       fmt::format("'binary_data_size' is {}, but type and shape take {} bytes",
+                                   *binarySize, input.bytes));
     }
     if (*binarySize > rest.size()) {
-      return malformed(fmt::format("the body ends within the binary data of input '{}'", input.name));
+      return malformed(
+          fmt::format("the body ends within the binary data of input '{}'", input.name));
     }
     input.binary = std::as_bytes(std::span(rest.substr(0, *binarySize)));
     rest.remove_prefix(*binarySize);
@@ -114,13 +126,15 @@ Status readElements(const Json &object, const Json &parameters, InferRequest &re
   uint64_t elements = request.lists[*input.list].size();
   uint64_t wanted = input.bytes / (bitWidth(input.dtype) / 8);
   if (elements != wanted) {
-    return badTensor(input.name, fmt::format("'data' has {} elements, but the shape has {}", elements, wanted));
+    return badTensor(input.name,
+                     fmt::format("'data' has {} elements, but the shape has {}", elements, wanted));
   }
   return Status::ok();
 }
 
 /// `names` are those of the inputs before.
-Status readInput(const Json &object, InferRequest &request, std::set<std::string> &names, std::string_view &rest) {
+Status readInput(const Json &object, InferRequest &request, std::set<std::string> &names,
+                 std::string_view &rest) {
   if (!object.is_object()) {
     return malformed("an input is not an object");
   }
@@ -182,7 +196,8 @@ Status readRequestParameters(const Json &root, InferRequest &request) {
 
 Result<InferRequest> parseInferRequest(std::string_view body, std::optional<uint64_t> jsonBytes) {
   if (jsonBytes.value_or(0) > body.size()) {
-    return malformed(fmt::format("Inference-Header-Content-Length is {}, but the body has {} bytes", *jsonBytes, body.size()));
+    return malformed(fmt::format("Inference-Header-Content-Length is {}, but the body has {} bytes",
+                                 *jsonBytes, body.size()));
   }
   std::string_view rest = jsonBytes ? body.substr(*jsonBytes) : std::string_view();
   InferRequest request;
@@ -228,9 +243,18 @@ Status countBytes(RequestInput &input) {
   return Status::ok();
 }
 
-Status regionsNotServed() { return Status::error(ErrorId::NotServed, "shared-memory regions are not served", "send tensors in the body of the request"); }
-Status sequencesNotServed() { return Status::error(ErrorId::NotServed, "sequences are not served", "send each request by itself"); }
-Status classificationNotServed() { return Status::error(ErrorId::NotServed, "classification of outputs is not served", "take the output as it is and sort it in the client"); }
+Status regionsNotServed() {
+  return Status::error(ErrorId::NotServed, "shared-memory regions are not served",
+                       "send tensors in the body of the request");
+}
+Status sequencesNotServed() {
+  return Status::error(ErrorId::NotServed, "sequences are not served",
+                       "send each request by itself");
+}
+Status classificationNotServed() {
+  return Status::error(ErrorId::NotServed, "classification of outputs is not served",
+                       "take the output as it is and sort it in the client");
+}
 
 uint64_t InferRequest::listBytes() const {
   uint64_t sum = 0;
@@ -240,13 +264,19 @@ uint64_t InferRequest::listBytes() const {
   return sum;
 }
 
-Result<InferReply> writeInferReply(std::string_view model, std::string_view version, std::string_view id, const std::vector<ReplyOutput> &outputs, uint64_t mostElements) {
+Result<InferReply> writeInferReply(std::string_view model, std::string_view version,
+                                   std::string_view id, const std::vector<ReplyOutput> &outputs,
+                                   uint64_t mostElements) {
   uint64_t elements = 0;
   for (const ReplyOutput &output : outputs) {
     elements += output.isBinary ? 0 : output.bytes.size() / (bitWidth(output.dtype) / 8);
   }
   if (elements > mostElements) {
-    return Status::error(ErrorId::RequestTooLarge, fmt::format("the outputs have {} elements, but a reply has at most {} as JSON", elements, mostElements), "ask for the outputs as binary data");
+    return Status::error(
+        ErrorId::RequestTooLarge,
+        fmt::format("the outputs have {} elements, but a reply has at most {} as JSON", elements,
+                    mostElements),
+        "ask for the outputs as binary data");
   }
   InferReply reply;
   std::string &json = reply.json;
@@ -264,10 +294,12 @@ Result<InferReply> writeInferReply(std::string_view model, std::string_view vers
   for (const ReplyOutput &output : outputs) {
     json += &output == outputs.data() ? "{\"name\":" : ",{\"name\":";
     appendJsonString(json, output.name);
-    fmt::format_to(std::back_inserter(json), ",\"datatype\":\"{}\",\"shape\":[{}],", protocolName(output.dtype), fmt::join(output.dims, ","));
+    fmt::format_to(std::back_inserter(json), ",\"datatype\":\"{}\",\"shape\":[{}],",
+                   protocolName(output.dtype), fmt::join(output.dims, ","));
     if (output.isBinary) {
       reply.hasBinary = true;
-      fmt::format_to(std::back_inserter(json), "\"parameters\":{{\"binary_data_size\":{}}}", output.bytes.size());
+      fmt::format_to(std::back_inserter(json), "\"parameters\":{{\"binary_data_size\":{}}}",
+                     output.bytes.size());
     } else {
       json += "\"data\":";
       TENON_TRY(appendJsonElements(json, output.dtype, output.bytes, output.name));

@@ -1,12 +1,13 @@
-// A request for an inference as KServe v2 has it over HTTP: JSON first, then the tensors that are binary, one behind the other.
-// Source: "Open Inference Protocol" and its extension for binary tensors, as Triton's clients speak it.
+// A request for an inference as KServe v2 has it over HTTP: JSON first, then the tensors that are
+// binary, one behind the other. Source: "Open Inference Protocol" and its extension for binary
+// tensors, as Triton's clients speak it.
 
 #pragma once
 
 #include "server/protocol/Json.h"
 #include "server/protocol/TraceContext.h"
-#include "support/memory/ByteSpan.h"
 #include "support/Result.h"
+#include "support/memory/ByteSpan.h"
 
 #include <cstdint>
 #include <optional>
@@ -50,11 +51,13 @@ struct InferRequest {
   uint64_t listBytes() const;
 };
 
-/// Parses `body`, of which the first `jsonBytes` are JSON (all where none); the result refers to it. What does not depend on the
-/// model is checked: every input has as many elements as its dims say, and nothing of the body is left.
+/// Parses `body`, of which the first `jsonBytes` are JSON (all where none); the result refers to
+/// it. What does not depend on the model is checked: every input has as many elements as its dims
+/// say, and nothing of the body is left.
 Result<InferRequest> parseInferRequest(std::string_view body, std::optional<uint64_t> jsonBytes);
 
-/// Fills `bytes` from type and dims, none of which is below 0. TN0807 where there are more than can be counted.
+/// Fills `bytes` from type and dims, none of which is below 0. TN0807 where there are more than can
+/// be counted.
 Status countBytes(RequestInput &input);
 /// What the protocol has and the server does not: TN0818.
 Status regionsNotServed();
@@ -72,11 +75,15 @@ struct ReplyOutput {
 
 struct InferReply {
   std::string json;
-  /// Whether tensors follow, in the order of the outputs; then the header Inference-Header-Content-Length says how long the JSON is.
+  /// Whether tensors follow, in the order of the outputs; then the header
+  /// Inference-Header-Content-Length says how long the JSON is.
   bool hasBinary = false;
 };
 
-/// TN0808 where outputs that are not binary have more elements together than `mostElements`: a number takes up to 25 bytes as text.
-Result<InferReply> writeInferReply(std::string_view model, std::string_view version, std::string_view id, const std::vector<ReplyOutput> &outputs, uint64_t mostElements);
+/// TN0808 where outputs that are not binary have more elements together than `mostElements`: a
+/// number takes up to 25 bytes as text.
+Result<InferReply> writeInferReply(std::string_view model, std::string_view version,
+                                   std::string_view id, const std::vector<ReplyOutput> &outputs,
+                                   uint64_t mostElements);
 
 } // namespace tenon::server

@@ -1,4 +1,5 @@
-// A handler of nlohmann-json's events: the tree is built here, because its own builder takes any depth and the last of equal keys.
+// A handler of nlohmann-json's events: the tree is built here, because its own builder takes any
+// depth and the last of equal keys.
 
 #include "server/protocol/Json.h"
 
@@ -27,14 +28,20 @@ public:
   Builder(Json &root, std::vector<NumberList> *lists) : root(root), lists(lists) {}
 
   bool null() { return put(nullptr); }
-  bool boolean(bool value) { return isInList() ? pushNumber(NumberList::Kind::Bool, value) : put(value); }
-  bool number_integer(int64_t value) {
-    return isInList() ? pushNumber(NumberList::Kind::Signed, std::bit_cast<uint64_t>(value)) : put(value);
+  bool boolean(bool value) {
+    return isInList() ? pushNumber(NumberList::Kind::Bool, value) : put(value);
   }
-  bool number_unsigned(uint64_t value) { return isInList() ? pushNumber(NumberList::Kind::Unsigned, value) : put(value); }
+  bool number_integer(int64_t value) {
+    return isInList() ? pushNumber(NumberList::Kind::Signed, std::bit_cast<uint64_t>(value))
+                      : put(value);
+  }
+  bool number_unsigned(uint64_t value) {
+    return isInList() ? pushNumber(NumberList::Kind::Unsigned, value) : put(value);
+  }
   bool number_float(double value, const std::string &text) {
     // Integers beyond 64 bits come as floats too.
-    return isInList() ? pushNumber(NumberList::Kind::Float, std::bit_cast<uint64_t>(value)) : put(value);
+    return isInList() ? pushNumber(NumberList::Kind::Float, std::bit_cast<uint64_t>(value))
+                      : put(value);
   }
   bool string(std::string &value) { return put(std::move(value)); }
   bool binary(Json::binary_t &) { return refuse("binary values"); }
@@ -72,7 +79,8 @@ public:
     std::string_view text = error.what();
     text.remove_prefix(text.find("] ") == std::string_view::npos ? 0 : text.find("] ") + 2);
     text.remove_prefix(text.find(" - ") == std::string_view::npos ? 0 : text.find(" - ") + 3);
-    return refuse(fmt::format("byte {}: {}", position, text.substr(0, text.find("; last read")).substr(0, 200)));
+    return refuse(fmt::format("byte {}: {}", position,
+                              text.substr(0, text.find("; last read")).substr(0, 200)));
   }
 
   std::string problem;
@@ -88,7 +96,9 @@ private:
     return true;
   }
   /// Where an array becomes a list, so that no number of the text can stand for one.
-  bool isListPlace() const { return lists && !open_.empty() && open_.back()->is_object() && key_ == "data"; }
+  bool isListPlace() const {
+    return lists && !open_.empty() && open_.back()->is_object() && key_ == "data";
+  }
   bool put(Json value) {
     if (isListPlace() && !isInList()) {
       return refuse("'data' is not an array");
@@ -134,7 +144,8 @@ private:
 
   Json &root;
   std::vector<NumberList> *lists;
-  /// Objects and arrays that are not closed. Pointers stay valid: nothing is added to a parent while its child is open.
+  /// Objects and arrays that are not closed. Pointers stay valid: nothing is added to a parent
+  /// while its child is open.
   std::vector<Json *> open_;
   std::string key_;
   size_t listDepth = 0;
@@ -142,7 +153,9 @@ private:
 };
 
 Status outOfRange(std::string_view name, size_t index, DType dtype) {
-  return Status::error(ErrorId::BadRequestTensor, fmt::format("element {} of input '{}' is not a value of {}", index, name, protocolName(dtype)));
+  return Status::error(ErrorId::BadRequestTensor,
+                       fmt::format("element {} of input '{}' is not a value of {}", index, name,
+                                   protocolName(dtype)));
 }
 
 /// False where T does not have the value.
@@ -163,13 +176,16 @@ template <typename T> bool convert(NumberList::Kind kind, uint64_t bits, T &valu
     }
     bool isNegative = kind == Kind::Signed && std::bit_cast<int64_t>(bits) < 0;
     value = static_cast<T>(bits);
-    return isNegative ? std::is_signed_v<T> && std::bit_cast<int64_t>(bits) >= static_cast<int64_t>(std::numeric_limits<T>::min())
-                      : bits <= static_cast<uint64_t>(std::numeric_limits<T>::max());
+    return isNegative
+               ? std::is_signed_v<T> && std::bit_cast<int64_t>(bits) >=
+                                            static_cast<int64_t>(std::numeric_limits<T>::min())
+               : bits <= static_cast<uint64_t>(std::numeric_limits<T>::max());
   }
 }
 
 template <typename T>
-Status storeAs(std::span<const NumberList::Kind> kinds, std::span<const uint64_t> values, DType dtype, MutableBytes out, std::string_view name) {
+Status storeAs(std::span<const NumberList::Kind> kinds, std::span<const uint64_t> values,
+               DType dtype, MutableBytes out, std::string_view name) {
   for (size_t i = 0; i < kinds.size(); ++i) {
     T value;
     if (!convert(kinds[i], values[i], value)) {
@@ -207,7 +223,9 @@ Status NumberList::store(DType dtype, MutableBytes out, std::string_view name) c
   case DType::F64:
     return storeAs<double>(kinds, values, dtype, out, name);
   default:
-    return Status::error(ErrorId::BadRequestTensor, fmt::format("input '{}' has elements of {}, which JSON has no form for", name, protocolName(dtype)),
+    return Status::error(ErrorId::BadRequestTensor,
+                         fmt::format("input '{}' has elements of {}, which JSON has no form for",
+                                     name, protocolName(dtype)),
                          "send the input as binary data");
   }
 }
@@ -215,7 +233,8 @@ Status NumberList::store(DType dtype, MutableBytes out, std::string_view name) c
 Status parseJson(std::string_view text, nlohmann::json &value, std::vector<NumberList> *lists) {
   Builder builder(value, lists);
   if (!Json::sax_parse(text.begin(), text.end(), &builder)) {
-    return Status::error(ErrorId::BadRequest, fmt::format("the JSON of the request is not valid: {}", builder.problem));
+    return Status::error(ErrorId::BadRequest,
+                         fmt::format("the JSON of the request is not valid: {}", builder.problem));
   }
   return Status::ok();
 }

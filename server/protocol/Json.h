@@ -1,11 +1,12 @@
-// JSON of clients, which is hostile: a tree of bounded depth without duplicate keys, and the elements of tensors kept flat beside it.
-// It relies on nlohmann-json for the grammar, UTF-8 and numbers.
+// JSON of clients, which is hostile: a tree of bounded depth without duplicate keys, and the
+// elements of tensors kept flat beside it. It relies on nlohmann-json for the grammar, UTF-8 and
+// numbers.
 
 #pragma once
 
 #include "support/DType.h"
-#include "support/memory/ByteSpan.h"
 #include "support/Result.h"
+#include "support/memory/ByteSpan.h"
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -15,7 +16,8 @@
 
 namespace tenon::server {
 
-/// Numbers and truth values in the order of the text, whatever their nesting: nine bytes an element.
+/// Numbers and truth values in the order of the text, whatever their nesting: nine bytes an
+/// element.
 class NumberList {
 public:
   enum class Kind : uint8_t { Signed, Unsigned, Float, Bool };
@@ -25,9 +27,12 @@ public:
   }
   size_t size() const { return kinds.size(); }
   /// Memory that it takes.
-  uint64_t bytes() const { return kinds.capacity() * sizeof(Kind) + values.capacity() * sizeof(uint64_t); }
-  /// Writes the elements as `dtype` to `out`, which holds size() of them. BadRequestTensor for a value that the type does not have,
-  /// and for types that JSON has no numbers for; `name` is the tensor's.
+  uint64_t bytes() const {
+    return kinds.capacity() * sizeof(Kind) + values.capacity() * sizeof(uint64_t);
+  }
+  /// Writes the elements as `dtype` to `out`, which holds size() of them. BadRequestTensor for a
+  /// value that the type does not have, and for types that JSON has no numbers for; `name` is the
+  /// tensor's.
   Status store(DType dtype, MutableBytes out, std::string_view name) const;
 
 private:
@@ -35,8 +40,10 @@ private:
   std::vector<uint64_t> values;
 };
 
-/// Parses one value that is the whole of `text`. With `lists`, an array under a key "data" becomes the number of its list there, and
-/// holds nothing but numbers, truth values and arrays of them. TN0806 with the place otherwise.
-Status parseJson(std::string_view text, nlohmann::json &value, std::vector<NumberList> *lists = nullptr);
+/// Parses one value that is the whole of `text`. With `lists`, an array under a key "data" becomes
+/// the number of its list there, and holds nothing but numbers, truth values and arrays of them.
+/// TN0806 with the place otherwise.
+Status parseJson(std::string_view text, nlohmann::json &value,
+                 std::vector<NumberList> *lists = nullptr);
 
 } // namespace tenon::server

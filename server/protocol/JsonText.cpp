@@ -44,8 +44,10 @@ template <typename T> Status appendNumbers(std::string &out, Bytes bytes, std::s
     std::memcpy(&value, bytes.data() + at, sizeof(T));
     if constexpr (std::is_floating_point_v<T>) {
       if (!std::isfinite(value)) {
-        return Status::error(ErrorId::BadRequestTensor, fmt::format("output '{}' holds NaN or an infinite value, which JSON cannot say", name),
-                             "ask for the output as binary data");
+        return Status::error(
+            ErrorId::BadRequestTensor,
+            fmt::format("output '{}' holds NaN or an infinite value, which JSON cannot say", name),
+            "ask for the output as binary data");
       }
     }
     if (at != 0) {
@@ -121,7 +123,9 @@ Status appendJsonElements(std::string &out, DType dtype, Bytes bytes, std::strin
     status = appendNumbers<double>(out, bytes, name);
     break;
   default:
-    return Status::error(ErrorId::BadRequestTensor, fmt::format("output '{}' has elements of {}, which JSON has no form for", name, protocolName(dtype)),
+    return Status::error(ErrorId::BadRequestTensor,
+                         fmt::format("output '{}' has elements of {}, which JSON has no form for",
+                                     name, protocolName(dtype)),
                          "ask for the output as binary data");
   }
   out += ']';

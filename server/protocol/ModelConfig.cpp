@@ -1,4 +1,5 @@
-// One function for each message of the file; all of them end in Reader::unknown for what they do not have.
+// One function for each message of the file; all of them end in Reader::unknown for what they do
+// not have.
 
 #include "server/protocol/ModelConfig.h"
 
@@ -35,7 +36,9 @@ public:
         TENON_TRY(readString(field, config.backend));
       } else if (field.name == "default_model_filename") {
         TENON_TRY(readString(field, ignored));
-        config.notes.push_back(fmt::format("{}:{}: default_model_filename is passed over: a version is the one model.* in its folder", file, field.line));
+        config.notes.push_back(fmt::format("{}:{}: default_model_filename is passed over: a "
+                                           "version is the one model.* in its folder",
+                                           file, field.line));
       } else if (field.name == "max_batch_size") {
         config.hasMaxBatchSize = true;
         TENON_TRY(readNumber(field, kMostBatch, config.maxBatchSize));
@@ -67,9 +70,11 @@ private:
   }
 
   Status unknown(const TextField &field) {
-    std::string what = fmt::format("'{}' is not a field that Tenon serves", field.name.substr(0, 64));
+    std::string what =
+        fmt::format("'{}' is not a field that Tenon serves", field.name.substr(0, 64));
     if (!isLenient) {
-      return Status::error(ErrorId::BadModelConfig, fmt::format("{}:{}: {}", file, field.line, what),
+      return Status::error(ErrorId::BadModelConfig,
+                           fmt::format("{}:{}: {}", file, field.line, what),
                            "remove it, or pass over such fields with --lenient");
     }
     config.notes.push_back(fmt::format("{}:{}: {}; it is passed over", file, field.line, what));
@@ -87,9 +92,11 @@ private:
   Status readInteger(const TextField &field, int64_t least, int64_t most, int64_t &value) const {
     const char *end = field.value.data() + field.value.size();
     std::from_chars_result result = std::from_chars(field.value.data(), end, value);
-    bool isNumber = !field.isString && !field.isMessage && result.ec == std::errc() && result.ptr == end;
+    bool isNumber =
+        !field.isString && !field.isMessage && result.ec == std::errc() && result.ptr == end;
     if (!isNumber || value < least || value > most) {
-      return fault(field, fmt::format("'{}' is not a whole number from {} to {}", field.name, least, most));
+      return fault(
+          field, fmt::format("'{}' is not a whole number from {} to {}", field.name, least, most));
     }
     return Status::ok();
   }
@@ -102,7 +109,9 @@ private:
   }
 
   Status expectMessage(const TextField &field) const {
-    return field.isMessage ? Status::ok() : fault(field, fmt::format("'{}' is not a message in braces", field.name));
+    return field.isMessage
+               ? Status::ok()
+               : fault(field, fmt::format("'{}' is not a message in braces", field.name));
   }
 
   Status readPort(const TextField &field, std::vector<ConfigPort> &ports) {
@@ -114,9 +123,13 @@ private:
       if (member.name == "name") {
         TENON_TRY(readString(member, port.name));
       } else if (member.name == "data_type") {
-        std::optional<DType> dtype = member.value.starts_with("TYPE_") ? parseProtocolName(std::string_view(member.value).substr(5)) : std::nullopt;
+        std::optional<DType> dtype =
+            member.value.starts_with("TYPE_")
+                ? parseProtocolName(std::string_view(member.value).substr(5))
+                : std::nullopt;
         if (!dtype) {
-          return fault(member, fmt::format("'{}' is not a type that an engine has", member.value.substr(0, 64)));
+          return fault(member, fmt::format("'{}' is not a type that an engine has",
+                                           member.value.substr(0, 64)));
         }
         port.dtype = *dtype;
         hasType = true;
@@ -179,7 +192,9 @@ private:
       } else if (member.name == "priority_queue_policy") {
         TENON_TRY(readPriorityPolicy(member, batching));
       } else if (member.name == "preserve_ordering") {
-        config.notes.push_back(fmt::format("{}:{}: preserve_ordering is passed over: replies go out as they are ready", file, member.line));
+        config.notes.push_back(
+            fmt::format("{}:{}: preserve_ordering is passed over: replies go out as they are ready",
+                        file, member.line));
       } else {
         TENON_TRY(unknown(member));
       }
@@ -192,11 +207,13 @@ private:
     TENON_TRY(expectMessage(field));
     policy.allowsOwnTimeout = false; // as Triton has it where a policy is given
     for (const TextField &member : field.fields) {
-      if (member.name == "timeout_action" && (member.value == "REJECT" || member.value == "DELAY")) {
+      if (member.name == "timeout_action" &&
+          (member.value == "REJECT" || member.value == "DELAY")) {
         policy.rejectsLate = member.value == "REJECT";
       } else if (member.name == "default_timeout_microseconds") {
         TENON_TRY(readNumber(member, kMostMicroseconds, policy.timeoutMicroseconds));
-      } else if (member.name == "allow_timeout_override" && (member.value == "true" || member.value == "false")) {
+      } else if (member.name == "allow_timeout_override" &&
+                 (member.value == "true" || member.value == "false")) {
         policy.allowsOwnTimeout = member.value == "true";
       } else if (member.name == "max_queue_size") {
         TENON_TRY(readNumber(member, UINT32_MAX, policy.mostQueued));
@@ -231,15 +248,24 @@ private:
     }
     const BatchingConfig &batching = *config.batching;
     if (config.hasMaxBatchSize && config.maxBatchSize == 0) {
-      return fault(*batchingField, "dynamic_batching needs a max_batch_size above 0, or none: then the engine says how large a batch may be");
+      return fault(*batchingField, "dynamic_batching needs a max_batch_size above 0, or none: then "
+                                   "the engine says how large a batch may be");
     }
-    if (!batching.preferred.empty() && (batching.preferred[0] == 0 || (config.maxBatchSize > 0 && batching.preferred.back() > config.maxBatchSize))) {
+    if (!batching.preferred.empty() &&
+        (batching.preferred[0] == 0 ||
+         (config.maxBatchSize > 0 && batching.preferred.back() > config.maxBatchSize))) {
       return fault(*batchingField, "a preferred_batch_size is 0 or above max_batch_size");
     }
-    bool hasDefault = batching.priorityLevels == 0 || (batching.defaultPriority > 0 && batching.defaultPriority <= batching.priorityLevels);
-    bool hasLevels = batching.policies.empty() || (batching.policies.begin()->first > 0 && batching.policies.rbegin()->first <= batching.priorityLevels);
+    bool hasDefault =
+        batching.priorityLevels == 0 ||
+        (batching.defaultPriority > 0 && batching.defaultPriority <= batching.priorityLevels);
+    bool hasLevels =
+        batching.policies.empty() || (batching.policies.begin()->first > 0 &&
+                                      batching.policies.rbegin()->first <= batching.priorityLevels);
     if (!hasDefault || !hasLevels) {
-      return fault(*batchingField, fmt::format("a priority is not from 1 to priority_levels, which is {}", batching.priorityLevels));
+      return fault(*batchingField,
+                   fmt::format("a priority is not from 1 to priority_levels, which is {}",
+                               batching.priorityLevels));
     }
     return Status::ok();
   }
@@ -254,8 +280,12 @@ private:
       if (member.name == "count") {
         TENON_TRY(readNumber(member, kMostInstances, config.instances));
         config.instances = std::max<uint64_t>(config.instances, 1);
-      } else if (member.name == "kind" && (member.value == "KIND_CPU" || member.value == "KIND_GPU" || member.value == "KIND_AUTO")) {
-        placement.kind = member.value == "KIND_CPU" ? Placement::Kind::Cpu : member.value == "KIND_GPU" ? Placement::Kind::Gpu : Placement::Kind::Auto;
+      } else if (member.name == "kind" &&
+                 (member.value == "KIND_CPU" || member.value == "KIND_GPU" ||
+                  member.value == "KIND_AUTO")) {
+        placement.kind = member.value == "KIND_CPU"   ? Placement::Kind::Cpu
+                         : member.value == "KIND_GPU" ? Placement::Kind::Gpu
+                                                      : Placement::Kind::Auto;
       } else if (member.name == "gpus") {
         if (placement.gpu) {
           return fault(member, "more than one GPU: a model runs on one device");
@@ -267,7 +297,9 @@ private:
         TENON_TRY(unknown(member));
       }
     }
-    return placement.gpu && placement.kind == Placement::Kind::Cpu ? fault(field, "gpus beside KIND_CPU") : Status::ok();
+    return placement.gpu && placement.kind == Placement::Kind::Cpu
+               ? fault(field, "gpus beside KIND_CPU")
+               : Status::ok();
   }
 
   Status readParameter(const TextField &field) {
@@ -279,13 +311,16 @@ private:
       } else if (member.name == "value") {
         TENON_TRY(expectMessage(member));
         for (const TextField &value : member.fields) {
-          TENON_TRY(value.name == "string_value" ? readString(value, parameter.second) : unknown(value));
+          TENON_TRY(value.name == "string_value" ? readString(value, parameter.second)
+                                                 : unknown(value));
         }
       } else {
         TENON_TRY(unknown(member));
       }
     }
-    if (parameter.first == "batch_tolerance" && !(parseNumber(parameter.second, config.batchTolerance) && config.batchTolerance > 0 && config.batchTolerance < 1)) {
+    if (parameter.first == "batch_tolerance" &&
+        !(parseNumber(parameter.second, config.batchTolerance) && config.batchTolerance > 0 &&
+          config.batchTolerance < 1)) {
       return fault(field, "'batch_tolerance' is not a number above 0 and below 1");
     }
     if (parameter.first == "pin") {
@@ -344,7 +379,8 @@ private:
   bool readBuckets(std::string_view text) {
     while (!text.empty()) {
       int64_t length = 0;
-      if (!parseNumber(nextItem(text), length) || length <= (config.buckets.empty() ? 0 : config.buckets.back())) {
+      if (!parseNumber(nextItem(text), length) ||
+          length <= (config.buckets.empty() ? 0 : config.buckets.back())) {
         return false;
       }
       config.buckets.push_back(length);

@@ -1,4 +1,5 @@
-// What a config.pbtxt of a Triton folder says, as far as the server does it; the names are those of Triton's model_config.proto.
+// What a config.pbtxt of a Triton folder says, as far as the server does it; the names are those of
+// Triton's model_config.proto.
 
 #pragma once
 
@@ -32,7 +33,8 @@ struct VersionPolicy {
 
 /// What becomes of requests that wait.
 struct QueuePolicy {
-  /// At the end of its time a request is answered with TN0813, or else runs after all of its priority that still have time.
+  /// At the end of its time a request is answered with TN0813, or else runs after all of its
+  /// priority that still have time.
   bool rejectsLate = true;
   uint64_t timeoutMicroseconds = 0; ///< 0: none
   /// A request may ask for less time (for any, where there is no other bound).
@@ -66,7 +68,8 @@ struct ModelConfig {
   std::string name; ///< empty: that of the folder
   std::string platform;
   std::string backend;
-  /// The batch is dim 0 of every input and output, and has at most so many rows; 0: there is no batch.
+  /// The batch is dim 0 of every input and output, and has at most so many rows; 0: there is no
+  /// batch.
   uint64_t maxBatchSize = 0;
   bool hasMaxBatchSize = false; ///< max_batch_size stands there
   std::optional<BatchingConfig> batching;
@@ -77,19 +80,21 @@ struct ModelConfig {
   uint64_t instances = 1;
   Placement placement;
   std::vector<std::pair<std::string, std::string>> parameters;
-  /// Of the parameter pad: inputs that may be made longer so that requests fit in one stack, and what they are filled with.
+  /// Of the parameter pad: inputs that may be made longer so that requests fit in one stack, and
+  /// what they are filled with.
   std::vector<std::pair<std::string, double>> pads;
-  /// Of the parameter buckets, ascending: the lengths that inputs are padded to; empty: powers of two from 16.
+  /// Of the parameter buckets, ascending: the lengths that inputs are padded to; empty: powers of
+  /// two from 16.
   std::vector<int64_t> buckets;
   bool hasOwnWorker = false; ///< of the parameter worker: it shares its process with no other model
-  bool isPinned = false; ///< of the parameter pin: the model stays in memory
+  bool isPinned = false;     ///< of the parameter pin: the model stays in memory
   double batchTolerance = 0; ///< of the parameter batch_tolerance; 0: what is usual for the type
   /// Things that were passed over, each with its line, for the server's log.
   std::vector<std::string> notes;
 };
 
-/// Parses the text of a config.pbtxt called `file`. A field that the server does not know is TN0805 with its line, or a note where
-/// `isLenient`.
+/// Parses the text of a config.pbtxt called `file`. A field that the server does not know is TN0805
+/// with its line, or a note where `isLenient`.
 Result<ModelConfig> parseModelConfig(std::string_view text, std::string_view file, bool isLenient);
 
 } // namespace tenon::server

@@ -1,4 +1,5 @@
-// Matches targets segment by segment, decoded after they are split, so that an encoded slash never makes two segments of one.
+// Matches targets segment by segment, decoded after they are split, so that an encoded slash never
+// makes two segments of one.
 
 #include "server/protocol/Routes.h"
 
@@ -12,7 +13,8 @@ namespace {
 using enum Method;
 using enum Transport;
 
-// Health tells no more than that the server runs, which probes ask without a token; the page asks for one before it asks for data.
+// Health tells no more than that the server runs, which probes ask without a token; the page asks
+// for one before it asks for data.
 constexpr Route kRoutes[] = {
     {Get, "v2/health/live", Role::Open, Operation::ServerLive},
     {Get, "v2/health/ready", Role::Open, Operation::ServerReady},
@@ -54,27 +56,42 @@ constexpr Route kRoutes[] = {
     {Get, "v2/tenon/models/{model}/history", Role::Read, Operation::RegistryHistory},
     {Post, "v2/tenon/models/{model}/promote", Role::Admin, Operation::RegistryPromote},
     {Post, "v2/tenon/models/{model}/rollback", Role::Admin, Operation::RegistryRollback},
-    // TraceSetting and LogSettings read and set by one call; since nothing can be set, they take the role of reading.
+    // TraceSetting and LogSettings read and set by one call; since nothing can be set, they take
+    // the role of reading.
     {Post, "inference.GRPCInferenceService/ServerLive", Role::Open, Operation::ServerLive, Grpc},
     {Post, "inference.GRPCInferenceService/ServerReady", Role::Open, Operation::ServerReady, Grpc},
-    {Post, "inference.GRPCInferenceService/ServerMetadata", Role::Read, Operation::ServerMetadata, Grpc},
+    {Post, "inference.GRPCInferenceService/ServerMetadata", Role::Read, Operation::ServerMetadata,
+     Grpc},
     {Post, "inference.GRPCInferenceService/ModelReady", Role::Read, Operation::ModelReady, Grpc},
-    {Post, "inference.GRPCInferenceService/ModelMetadata", Role::Read, Operation::ModelMetadata, Grpc},
+    {Post, "inference.GRPCInferenceService/ModelMetadata", Role::Read, Operation::ModelMetadata,
+     Grpc},
     {Post, "inference.GRPCInferenceService/ModelConfig", Role::Read, Operation::ModelConfig, Grpc},
-    {Post, "inference.GRPCInferenceService/ModelStatistics", Role::Read, Operation::ModelStatistics, Grpc},
+    {Post, "inference.GRPCInferenceService/ModelStatistics", Role::Read, Operation::ModelStatistics,
+     Grpc},
     {Post, "inference.GRPCInferenceService/ModelInfer", Role::Infer, Operation::ModelInfer, Grpc},
-    {Post, "inference.GRPCInferenceService/ModelStreamInfer", Role::Infer, Operation::ModelStreamInfer, Grpc},
-    {Post, "inference.GRPCInferenceService/RepositoryIndex", Role::Read, Operation::RepositoryIndex, Grpc},
-    {Post, "inference.GRPCInferenceService/RepositoryModelLoad", Role::Admin, Operation::RepositoryLoad, Grpc},
-    {Post, "inference.GRPCInferenceService/RepositoryModelUnload", Role::Admin, Operation::RepositoryUnload, Grpc},
-    {Post, "inference.GRPCInferenceService/TraceSetting", Role::Read, Operation::TraceSetting, Grpc},
+    {Post, "inference.GRPCInferenceService/ModelStreamInfer", Role::Infer,
+     Operation::ModelStreamInfer, Grpc},
+    {Post, "inference.GRPCInferenceService/RepositoryIndex", Role::Read, Operation::RepositoryIndex,
+     Grpc},
+    {Post, "inference.GRPCInferenceService/RepositoryModelLoad", Role::Admin,
+     Operation::RepositoryLoad, Grpc},
+    {Post, "inference.GRPCInferenceService/RepositoryModelUnload", Role::Admin,
+     Operation::RepositoryUnload, Grpc},
+    {Post, "inference.GRPCInferenceService/TraceSetting", Role::Read, Operation::TraceSetting,
+     Grpc},
     {Post, "inference.GRPCInferenceService/LogSettings", Role::Read, Operation::Logging, Grpc},
-    {Post, "inference.GRPCInferenceService/SystemSharedMemoryStatus", Role::Read, Operation::SharedMemory, Grpc},
-    {Post, "inference.GRPCInferenceService/SystemSharedMemoryRegister", Role::Admin, Operation::SharedMemory, Grpc},
-    {Post, "inference.GRPCInferenceService/SystemSharedMemoryUnregister", Role::Admin, Operation::SharedMemory, Grpc},
-    {Post, "inference.GRPCInferenceService/CudaSharedMemoryStatus", Role::Read, Operation::SharedMemory, Grpc},
-    {Post, "inference.GRPCInferenceService/CudaSharedMemoryRegister", Role::Admin, Operation::SharedMemory, Grpc},
-    {Post, "inference.GRPCInferenceService/CudaSharedMemoryUnregister", Role::Admin, Operation::SharedMemory, Grpc},
+    {Post, "inference.GRPCInferenceService/SystemSharedMemoryStatus", Role::Read,
+     Operation::SharedMemory, Grpc},
+    {Post, "inference.GRPCInferenceService/SystemSharedMemoryRegister", Role::Admin,
+     Operation::SharedMemory, Grpc},
+    {Post, "inference.GRPCInferenceService/SystemSharedMemoryUnregister", Role::Admin,
+     Operation::SharedMemory, Grpc},
+    {Post, "inference.GRPCInferenceService/CudaSharedMemoryStatus", Role::Read,
+     Operation::SharedMemory, Grpc},
+    {Post, "inference.GRPCInferenceService/CudaSharedMemoryRegister", Role::Admin,
+     Operation::SharedMemory, Grpc},
+    {Post, "inference.GRPCInferenceService/CudaSharedMemoryUnregister", Role::Admin,
+     Operation::SharedMemory, Grpc},
     {Post, "grpc.health.v1.Health/Check", Role::Open, Operation::HealthCheck, Grpc},
     {Post, "grpc.health.v1.Health/Watch", Role::Open, Operation::HealthWatch, Grpc},
 };
@@ -90,7 +107,8 @@ int hexDigit(char c) {
 }
 
 Status badTarget(std::string_view why) {
-  return Status::error(ErrorId::BadRequest, fmt::format("the path of the request is not valid: {}", why),
+  return Status::error(ErrorId::BadRequest,
+                       fmt::format("the path of the request is not valid: {}", why),
                        "names of models have letters, digits, '.', '_' and '-'");
 }
 
@@ -184,10 +202,12 @@ Result<RouteMatch> matchRoute(std::string_view method, std::string_view target) 
     otherMethod = true;
   }
   if (otherMethod) {
-    return Status::error(ErrorId::NoSuchRoute, fmt::format("the path takes another method than {}", method.substr(0, 32)),
+    return Status::error(ErrorId::NoSuchRoute,
+                         fmt::format("the path takes another method than {}", method.substr(0, 32)),
                          "`tenon serve --routes` lists paths and methods");
   }
-  return Status::error(ErrorId::NoSuchRoute, "the server has no such path", "`tenon serve --routes` lists paths and methods");
+  return Status::error(ErrorId::NoSuchRoute, "the server has no such path",
+                       "`tenon serve --routes` lists paths and methods");
 }
 
 Result<RouteMatch> matchGrpcRoute(std::string_view path) {
@@ -198,7 +218,8 @@ Result<RouteMatch> matchGrpcRoute(std::string_view path) {
       return match;
     }
   }
-  return Status::error(ErrorId::NoSuchRoute, "the server has no such method", "`tenon serve --routes` lists services and methods");
+  return Status::error(ErrorId::NoSuchRoute, "the server has no such method",
+                       "`tenon serve --routes` lists services and methods");
 }
 
 std::string_view nameOf(Transport transport) { return transport == Http ? "http" : "grpc"; }
@@ -211,10 +232,33 @@ std::string_view nameOf(Role role) {
 }
 
 std::string_view nameOf(Operation operation) {
-  constexpr std::string_view kNames[] = {
-      "ServerLive",      "ServerReady",    "ServerMetadata",   "ModelReady",   "ModelMetadata", "ModelConfig",  "ModelStatistics", "ModelInfer",
-      "RepositoryIndex", "RepositoryLoad", "RepositoryUnload", "ModelTraffic", "ModelRollback", "ModelDrift", "ModelLabels", "TraceSetting", "Logging",       "SharedMemory", "Metrics",
-      "ModelStreamInfer", "HealthCheck", "HealthWatch", "Page", "ServerStatus", "RegistryHistory", "RegistryPromote", "RegistryRollback"};
+  constexpr std::string_view kNames[] = {"ServerLive",
+                                         "ServerReady",
+                                         "ServerMetadata",
+                                         "ModelReady",
+                                         "ModelMetadata",
+                                         "ModelConfig",
+                                         "ModelStatistics",
+                                         "ModelInfer",
+                                         "RepositoryIndex",
+                                         "RepositoryLoad",
+                                         "RepositoryUnload",
+                                         "ModelTraffic",
+                                         "ModelRollback",
+                                         "ModelDrift",
+                                         "ModelLabels",
+                                         "TraceSetting",
+                                         "Logging",
+                                         "SharedMemory",
+                                         "Metrics",
+                                         "ModelStreamInfer",
+                                         "HealthCheck",
+                                         "HealthWatch",
+                                         "Page",
+                                         "ServerStatus",
+                                         "RegistryHistory",
+                                         "RegistryPromote",
+                                         "RegistryRollback"};
   return kNames[static_cast<size_t>(operation)];
 }
 

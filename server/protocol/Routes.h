@@ -1,5 +1,6 @@
-// The one table of what the server answers: path, method, transport, role and operation. Matching a request, the answers 404 and
-// UNIMPLEMENTED, the rights of tokens and the test of all paths are made from it.
+// The one table of what the server answers: path, method, transport, role and operation. Matching a
+// request, the answers 404 and UNIMPLEMENTED, the rights of tokens and the test of all paths are
+// made from it.
 
 #pragma once
 
@@ -14,7 +15,8 @@ namespace tenon::server {
 
 enum class Method : uint8_t { Get, Post };
 enum class Transport : uint8_t { Http, Grpc };
-/// Who may call a route: anybody (health, and the page, which holds no data), or tokens that have the role.
+/// Who may call a route: anybody (health, and the page, which holds no data), or tokens that have
+/// the role.
 enum class Role : uint8_t { Open, Infer, Read, Admin };
 
 enum class Operation : uint8_t {
@@ -49,7 +51,8 @@ enum class Operation : uint8_t {
 
 struct Route {
   Method method;
-  /// Segments between slashes; {model} and {version} match one segment each. In gRPC, service and method.
+  /// Segments between slashes; {model} and {version} match one segment each. In gRPC, service and
+  /// method.
   std::string_view path;
   Role role;
   Operation operation;
@@ -66,8 +69,9 @@ struct RouteMatch {
   std::string version; ///< empty where the path names none
 };
 
-/// Finds the route of a request's target; a query is ignored. TN0809 when no path matches, or when one does with another method;
-/// TN0806 for a target that is not valid: encoded slashes and control characters, dots alone.
+/// Finds the route of a request's target; a query is ignored. TN0809 when no path matches, or when
+/// one does with another method; TN0806 for a target that is not valid: encoded slashes and control
+/// characters, dots alone.
 Result<RouteMatch> matchRoute(std::string_view method, std::string_view target);
 /// The route of a gRPC call: `path` is "/SERVICE/METHOD", matched as it stands. TN0809.
 Result<RouteMatch> matchGrpcRoute(std::string_view path);

@@ -1,5 +1,6 @@
-// Source: the Fetch standard on `Origin`, and Fetch Metadata Request Headers on `Sec-Fetch-Site`. Browsers send the latter to
-// addresses of this machine and over TLS only, and `Origin` not with every GET, so they are told by more than these two.
+// Source: the Fetch standard on `Origin`, and Fetch Metadata Request Headers on `Sec-Fetch-Site`.
+// Browsers send the latter to addresses of this machine and over TLS only, and `Origin` not with
+// every GET, so they are told by more than these two.
 
 #include "server/protocol/Site.h"
 
@@ -22,21 +23,28 @@ bool isLocalName(std::string_view host) {
 }
 
 bool isOfBrowser(const HttpHead &head) {
-  return !head.origin.empty() || !head.fetchSite.empty() || !head.acceptLanguage.empty() || head.userAgent.starts_with("Mozilla/");
+  return !head.origin.empty() || !head.fetchSite.empty() || !head.acceptLanguage.empty() ||
+         head.userAgent.starts_with("Mozilla/");
 }
 
 } // namespace
 
 Status checkSite(const HttpHead &head, bool onlyLocalNames) {
   size_t scheme = head.origin.find("://"); // none in "null"
-  bool isOwnOrigin = !head.host.empty() && scheme != std::string_view::npos && head.origin.substr(scheme + 3) == head.host;
+  bool isOwnOrigin = !head.host.empty() && scheme != std::string_view::npos &&
+                     head.origin.substr(scheme + 3) == head.host;
   bool isOtherOrigin = !head.origin.empty() && !isOwnOrigin;
-  if (head.method != "GET" && (isOtherOrigin || head.fetchSite == "cross-site" || head.fetchSite == "same-site")) {
-    return Status::error(ErrorId::CrossSiteRequest, "a page of another site sent the request", "requests of browsers come from pages of the server itself");
+  if (head.method != "GET" &&
+      (isOtherOrigin || head.fetchSite == "cross-site" || head.fetchSite == "same-site")) {
+    return Status::error(ErrorId::CrossSiteRequest, "a page of another site sent the request",
+                         "requests of browsers come from pages of the server itself");
   }
   if (onlyLocalNames && isOfBrowser(head) && !isLocalName(head.host)) {
-    return Status::error(ErrorId::CrossSiteRequest, fmt::format("a browser came by the name '{}', and the server asks for no token", withoutPort(head.host).substr(0, 64)),
-                         "open it as localhost, or give --token-file");
+    return Status::error(
+        ErrorId::CrossSiteRequest,
+        fmt::format("a browser came by the name '{}', and the server asks for no token",
+                    withoutPort(head.host).substr(0, 64)),
+        "open it as localhost, or give --token-file");
   }
   return Status::ok();
 }

@@ -38,7 +38,9 @@ public:
   }
 
 private:
-  Status fault(std::string_view what) const { return Status::error(ErrorId::BadModelConfig, fmt::format("{}:{}: {}", file, line, what)); }
+  Status fault(std::string_view what) const {
+    return Status::error(ErrorId::BadModelConfig, fmt::format("{}:{}: {}", file, line, what));
+  }
   char peek() const { return at < text.size() ? text[at] : '\0'; }
 
   void skipSpace() {
@@ -60,7 +62,9 @@ private:
 
   std::string_view takeWord() {
     size_t begin = at;
-    while (at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) || text[at] == '_' || text[at] == '.' || text[at] == '-' || text[at] == '+')) {
+    while (at < text.size() &&
+           (std::isalnum(static_cast<unsigned char>(text[at])) || text[at] == '_' ||
+            text[at] == '.' || text[at] == '-' || text[at] == '+')) {
       ++at;
     }
     return text.substr(begin, at - begin);
@@ -99,7 +103,8 @@ private:
     return Status::ok();
   }
 
-  Status parseValue(std::vector<TextField> &fields, TextField field, bool hasColon, unsigned depth) {
+  Status parseValue(std::vector<TextField> &fields, TextField field, bool hasColon,
+                    unsigned depth) {
     if (++fieldCount > kMostFields) {
       return fault("there are too many fields");
     }

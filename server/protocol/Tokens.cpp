@@ -1,4 +1,5 @@
-// Tokens are compared in full and all of them, so that time tells nothing of how much of one was right.
+// Tokens are compared in full and all of them, so that time tells nothing of how much of one was
+// right.
 
 #include "server/protocol/Tokens.h"
 
@@ -20,7 +21,8 @@ unsigned bit(Role role) { return 1u << static_cast<unsigned>(role); }
 bool isEqual(std::string_view a, std::string_view b) {
   unsigned difference = a.size() == b.size() ? 0 : 1;
   for (size_t i = 0; i < a.size(); ++i) {
-    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b.empty() ? 0 : b[i % b.size()]);
+    difference |= static_cast<unsigned char>(a[i]) ^
+                  static_cast<unsigned char>(b.empty() ? 0 : b[i % b.size()]);
   }
   return difference == 0;
 }
@@ -38,7 +40,9 @@ Result<unsigned> parseRoles(std::string_view text) {
     } else if (name == "infer") {
       roles |= bit(Role::Infer);
     } else {
-      return Status::error(ErrorId::BadTokenFile, fmt::format("'{}' is not a role", name.substr(0, 32)), "roles are infer, read and admin");
+      return Status::error(ErrorId::BadTokenFile,
+                           fmt::format("'{}' is not a role", name.substr(0, 32)),
+                           "roles are infer, read and admin");
     }
   }
   return roles;
@@ -51,12 +55,16 @@ Result<Tokens> Tokens::load(const std::string &path) {
   struct stat facts = {};
   bool isKnown = fstat(file.descriptor(), &facts) == 0;
   // What root lets a group read, such as a mounted secret, this process can read in no other way.
-  mode_t refused = isKnown && facts.st_uid == 0 && geteuid() != 0 ? S_IWGRP | S_IXGRP | S_IRWXO : S_IRWXG | S_IRWXO;
+  mode_t refused = isKnown && facts.st_uid == 0 && geteuid() != 0 ? S_IWGRP | S_IXGRP | S_IRWXO
+                                                                  : S_IRWXG | S_IRWXO;
   if (!isKnown || (facts.st_mode & refused) != 0) {
-    return Status::error(ErrorId::BadTokenFile, fmt::format("'{}' may be read or written by others than its owner", path), fmt::format("chmod 600 {}", path));
+    return Status::error(ErrorId::BadTokenFile,
+                         fmt::format("'{}' may be read or written by others than its owner", path),
+                         fmt::format("chmod 600 {}", path));
   }
   if (file.size() > kMostFile) {
-    return Status::error(ErrorId::BadTokenFile, fmt::format("'{}' is larger than any file of tokens", path));
+    return Status::error(ErrorId::BadTokenFile,
+                         fmt::format("'{}' is larger than any file of tokens", path));
   }
   std::string text(file.size(), '\0');
   TENON_TRY(file.read(0, std::as_writable_bytes(std::span(text))));
@@ -75,11 +83,15 @@ Result<Tokens> Tokens::parse(std::string_view text, std::string_view file) {
     }
     size_t space = row.find_first_of(" \t");
     std::string_view token = row.substr(0, space);
-    std::string_view roles = space == std::string_view::npos ? "" : row.substr(row.find_first_not_of(" \t", space));
+    std::string_view roles =
+        space == std::string_view::npos ? "" : row.substr(row.find_first_not_of(" \t", space));
     if (token.size() < kLeastToken || roles.empty()) {
       // The token itself stays out of logs.
-      return Status::error(ErrorId::BadTokenFile, fmt::format("{}:{}: a line is a token of {} characters or more and its roles", file, line, kLeastToken),
-                           "for example `openssl rand -hex 32`, a space and `infer,read`");
+      return Status::error(
+          ErrorId::BadTokenFile,
+          fmt::format("{}:{}: a line is a token of {} characters or more and its roles", file, line,
+                      kLeastToken),
+          "for example `openssl rand -hex 32`, a space and `infer,read`");
     }
     Result<unsigned> parsed = parseRoles(roles);
     if (!parsed.isOk()) {
@@ -88,7 +100,8 @@ Result<Tokens> Tokens::parse(std::string_view text, std::string_view file) {
     result.tokens.push_back({std::string(token), *parsed});
   }
   if (result.tokens.empty()) {
-    return Status::error(ErrorId::BadTokenFile, fmt::format("'{}' holds no token", file), "add a line with a token and its roles");
+    return Status::error(ErrorId::BadTokenFile, fmt::format("'{}' holds no token", file),
+                         "add a line with a token and its roles");
   }
   return result;
 }
@@ -97,7 +110,8 @@ Status Tokens::check(std::string_view authorization, Role role) const {
   if (role == Role::Open) {
     return Status::ok();
   }
-  std::string_view given = authorization.starts_with(kBearer) ? authorization.substr(kBearer.size()) : std::string_view();
+  std::string_view given = authorization.starts_with(kBearer) ? authorization.substr(kBearer.size())
+                                                              : std::string_view();
   bool isKnown = false;
   unsigned roles = 0;
   for (const Token &token : tokens) {
@@ -107,10 +121,13 @@ Status Tokens::check(std::string_view authorization, Role role) const {
     }
   }
   if (!isKnown) {
-    return Status::error(ErrorId::NotAuthenticated, "the request has no valid token", "send the header 'Authorization: Bearer TOKEN'");
+    return Status::error(ErrorId::NotAuthenticated, "the request has no valid token",
+                         "send the header 'Authorization: Bearer TOKEN'");
   }
   if ((roles & bit(role)) == 0) {
-    return Status::error(ErrorId::NotAuthorized, fmt::format("the token lacks the role '{}'", nameOf(role)), "use a token that has it in the server's token file");
+    return Status::error(ErrorId::NotAuthorized,
+                         fmt::format("the token lacks the role '{}'", nameOf(role)),
+                         "use a token that has it in the server's token file");
   }
   return Status::ok();
 }

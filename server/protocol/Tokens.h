@@ -1,4 +1,5 @@
-// The tokens of a server and what each may do. It relies on the file being readable by its owner alone.
+// The tokens of a server and what each may do. It relies on the file being readable by its owner
+// alone.
 
 #pragma once
 
@@ -16,13 +17,15 @@ constexpr std::string_view kBearer("Bearer ");
 
 class Tokens {
 public:
-  /// Lines `TOKEN ROLE[,ROLE...]` with the roles infer, read and admin (which has the others); empty lines and those that begin with #
-  /// are passed over. TN0803 for a line that is no such, a token of fewer than 16 characters, and a file that others may read or write.
+  /// Lines `TOKEN ROLE[,ROLE...]` with the roles infer, read and admin (which has the others);
+  /// empty lines and those that begin with # are passed over. TN0803 for a line that is no such, a
+  /// token of fewer than 16 characters, and a file that others may read or write.
   static Result<Tokens> load(const std::string &path);
   static Result<Tokens> parse(std::string_view text, std::string_view file);
 
-  /// Whether a request with this value of `Authorization` ("Bearer TOKEN") may call routes of `role`: ok, TN0815 without a known
-  /// token, TN0816 where the token lacks the role. Takes as long for any wrong token.
+  /// Whether a request with this value of `Authorization` ("Bearer TOKEN") may call routes of
+  /// `role`: ok, TN0815 without a known token, TN0816 where the token lacks the role. Takes as long
+  /// for any wrong token.
   Status check(std::string_view authorization, Role role) const;
 
 private:

@@ -1,4 +1,5 @@
-// traceparent is VERSION-TRACE-PARENT-FLAGS in lower-case hexadecimal digits: 00-<32>-<16>-<2>. Later versions may add to it.
+// traceparent is VERSION-TRACE-PARENT-FLAGS in lower-case hexadecimal digits: 00-<32>-<16>-<2>.
+// Later versions may add to it.
 
 #include "server/protocol/TraceContext.h"
 
@@ -8,7 +9,9 @@
 namespace tenon::server {
 namespace {
 
-int digitOf(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
+int digitOf(char c) {
+  return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
 
 /// False where a character is not a digit.
 bool readHex(std::string_view text, std::span<uint8_t> bytes) {
@@ -32,9 +35,12 @@ TraceContext parseTraceParent(std::string_view text) {
   constexpr size_t kBytes = 55;
   TraceContext context;
   uint8_t version = 0, flags = 0;
-  bool hasForm = text.size() >= kBytes && text[2] == '-' && text[35] == '-' && text[52] == '-' && readHex(text, std::span(&version, 1)) && readHex(text.substr(3), context.trace) &&
-                 readHex(text.substr(36), context.parent) && readHex(text.substr(53), std::span(&flags, 1));
-  bool isWhole = text.size() == kBytes || (version > 0 && text.size() > kBytes && text[kBytes] == '-');
+  bool hasForm = text.size() >= kBytes && text[2] == '-' && text[35] == '-' && text[52] == '-' &&
+                 readHex(text, std::span(&version, 1)) && readHex(text.substr(3), context.trace) &&
+                 readHex(text.substr(36), context.parent) &&
+                 readHex(text.substr(53), std::span(&flags, 1));
+  bool isWhole =
+      text.size() == kBytes || (version > 0 && text.size() > kBytes && text[kBytes] == '-');
   if (!hasForm || !isWhole || version == 0xff || isZero(context.trace) || isZero(context.parent)) {
     return {};
   }

@@ -1,4 +1,5 @@
-// The trace that a request belongs to, as callers tell it. Source: W3C, "Trace Context", the header traceparent.
+// The trace that a request belongs to, as callers tell it. Source: W3C, "Trace Context", the header
+// traceparent.
 
 #pragma once
 

@@ -20,8 +20,8 @@ std::string rangeText(const ModelPort &port) {
   for (size_t i = 0; i < port.least.size(); ++i) {
     text += i == 0 ? "" : ",";
     text += port.least[i] == port.most[i] ? fmt::format("{}", port.most[i])
-            : port.most[i] == INT64_MAX  ? fmt::format("{}..", port.least[i])
-                                         : fmt::format("{}..{}", port.least[i], port.most[i]);
+            : port.most[i] == INT64_MAX   ? fmt::format("{}..", port.least[i])
+                                          : fmt::format("{}..{}", port.least[i], port.most[i]);
   }
   return text + "]";
 }
@@ -43,17 +43,22 @@ const ModelPort *findPort(const std::vector<ModelPort> &ports, std::string_view 
   return nullptr;
 }
 
-Status checkConfigPorts(const Version &version, const std::vector<ConfigPort> &configured, const std::vector<ModelPort> &ports, std::string_view kind) {
+Status checkConfigPorts(const Version &version, const std::vector<ConfigPort> &configured,
+                        const std::vector<ModelPort> &ports, std::string_view kind) {
   for (const ConfigPort &each : configured) {
     auto fault = [&](std::string_view what) {
-      return Status::error(ErrorId::BadModelConfig, fmt::format("config.pbtxt:{}: {} '{}' {}", each.line, kind, each.name, what));
+      return Status::error(ErrorId::BadModelConfig, fmt::format("config.pbtxt:{}: {} '{}' {}",
+                                                                each.line, kind, each.name, what));
     };
     const ModelPort *port = findPort(ports, each.name);
     if (!port) {
-      return fault("is not one of the engine; " + didYouMean(each.name, namesOf(ports), fmt::format("it has {}", fmt::join(namesOf(ports), ", "))));
+      return fault("is not one of the engine; " +
+                   didYouMean(each.name, namesOf(ports),
+                              fmt::format("it has {}", fmt::join(namesOf(ports), ", "))));
     }
     if (port->dtype != each.dtype) {
-      return fault(fmt::format("is TYPE_{}, but the engine has {}", protocolName(each.dtype), protocolName(port->dtype)));
+      return fault(fmt::format("is TYPE_{}, but the engine has {}", protocolName(each.dtype),
+                               protocolName(port->dtype)));
     }
     size_t batch = version.config.maxBatchSize > 0 ? 1 : 0;
     bool fits = each.dims.size() + batch == port->most.size();
@@ -62,7 +67,8 @@ Status checkConfigPorts(const Version &version, const std::vector<ConfigPort> &c
       fits = each.dims[i] == -1 ? least != most : each.dims[i] >= least && each.dims[i] <= most;
     }
     if (!fits) {
-      return fault(fmt::format("has dims [{}]{}, but the engine has {}", fmt::join(each.dims, ","), batch ? " besides the batch" : "", rangeText(*port)));
+      return fault(fmt::format("has dims [{}]{}, but the engine has {}", fmt::join(each.dims, ","),
+                               batch ? " besides the batch" : "", rangeText(*port)));
     }
   }
   return Status::ok();
@@ -71,11 +77,14 @@ Status checkConfigPorts(const Version &version, const std::vector<ConfigPort> &c
 /// The least length that requests of this one are padded to.
 int64_t bucketOf(const ModelConfig &config, int64_t length) {
   if (!config.buckets.empty()) {
-    std::vector<int64_t>::const_iterator bucket = std::lower_bound(config.buckets.begin(), config.buckets.end(), length);
+    std::vector<int64_t>::const_iterator bucket =
+        std::lower_bound(config.buckets.begin(), config.buckets.end(), length);
     return bucket == config.buckets.end() ? length : *bucket;
   }
   constexpr int64_t kLeast = 16, kMost = int64_t(1) << 62;
-  return length > kMost ? length : std::max(kLeast, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(length))));
+  return length > kMost
+             ? length
+             : std::max(kLeast, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(length))));
 }
 
 Status badInput(std::string_view name, std::string_view what, std::string_view hint = {}) {
@@ -84,17 +93,22 @@ Status badInput(std::string_view name, std::string_view what, std::string_view h
 
 Status checkInput(const RequestInput &input, const ModelPort &port) {
   if (input.dtype != port.dtype) {
-    return badInput(input.name, fmt::format("is {}, but the model takes {}", protocolName(input.dtype), protocolName(port.dtype)));
+    return badInput(input.name, fmt::format("is {}, but the model takes {}",
+                                            protocolName(input.dtype), protocolName(port.dtype)));
   }
   bool fits = input.dims.size() == port.most.size();
   for (size_t i = 0; fits && i < input.dims.size(); ++i) {
     fits = input.dims[i] >= port.least[i] && input.dims[i] <= port.most[i];
   }
   if (!fits) {
-    return badInput(input.name, fmt::format("has shape [{}], but the model takes {}", fmt::join(input.dims, ","), rangeText(port)));
+    return badInput(input.name, fmt::format("has shape [{}], but the model takes {}",
+                                            fmt::join(input.dims, ","), rangeText(port)));
   }
-  bool hasOtherBools = port.dtype == DType::Bool && std::any_of(input.binary.begin(), input.binary.end(), [](std::byte b) { return b > std::byte(1); });
-  return hasOtherBools ? badInput(input.name, "holds a truth value that is neither 0 nor 1") : Status::ok();
+  bool hasOtherBools =
+      port.dtype == DType::Bool && std::any_of(input.binary.begin(), input.binary.end(),
+                                               [](std::byte b) { return b > std::byte(1); });
+  return hasOtherBools ? badInput(input.name, "holds a truth value that is neither 0 nor 1")
+                       : Status::ok();
 }
 
 /// The length that padding may change, which is one number in all inputs.
@@ -108,7 +122,8 @@ Status checkLength(const Version &version, Job &job) {
         continue;
       }
       if (!places.empty() && job.shape[at] != job.length) {
-        return badInput(port.name, fmt::format("has {} places of {}, but another input has {}", job.shape[at], port.dims[i], job.length));
+        return badInput(port.name, fmt::format("has {} places of {}, but another input has {}",
+                                               job.shape[at], port.dims[i], job.length));
       }
       job.length = job.shape[at];
       job.bucket = std::min(bucketOf(version.config, job.length), port.most[i]);
@@ -121,13 +136,15 @@ Status checkLength(const Version &version, Job &job) {
   return Status::ok();
 }
 
-/// The rows of all inputs, which are one number, and whether they may be stacked with those of others.
+/// The rows of all inputs, which are one number, and whether they may be stacked with those of
+/// others.
 Status checkRows(const Version &version, Job &job) {
   for (size_t i : job.order) {
     const RequestInput &input = job.request.inputs[i], &first = job.request.inputs[job.order[0]];
     job.rows = static_cast<uint64_t>(first.dims[0]);
     if (input.dims[0] != first.dims[0]) {
-      return badInput(input.name, fmt::format("has {} rows, but input '{}' has {}", input.dims[0], first.name, first.dims[0]));
+      return badInput(input.name, fmt::format("has {} rows, but input '{}' has {}", input.dims[0],
+                                              first.name, first.dims[0]));
     }
     job.shape.insert(job.shape.end(), input.dims.begin() + 1, input.dims.end());
   }
@@ -136,7 +153,10 @@ Status checkRows(const Version &version, Job &job) {
   }
   uint64_t most = version.config.maxBatchSize;
   if (most > 0 && (job.rows == 0 || job.rows > most)) {
-    return Status::error(ErrorId::BadRequestTensor, fmt::format("the batch has {} rows, but the model takes 1 to {}", job.rows, most), "send several requests");
+    return Status::error(
+        ErrorId::BadRequestTensor,
+        fmt::format("the batch has {} rows, but the model takes 1 to {}", job.rows, most),
+        "send several requests");
   }
   job.canStack = version.isStacked() && job.rows > 0 && job.rows < version.batch->mostRows;
   return Status::ok();
@@ -148,19 +168,30 @@ Status checkConfig(const Version &version) {
   for (const std::vector<ModelPort> *ports : {&version.ports.inputs, &version.ports.outputs}) {
     for (const ModelPort &port : *ports) {
       if (protocolName(port.dtype).empty()) {
-        return Status::error(ErrorId::NotServed, fmt::format("'{}' has elements of {}, which the protocol has no name for", port.name, nameOf(port.dtype)),
-                             "convert them to a wider type within the model");
+        return Status::error(
+            ErrorId::NotServed,
+            fmt::format("'{}' has elements of {}, which the protocol has no name for", port.name,
+                        nameOf(port.dtype)),
+            "convert them to a wider type within the model");
       }
-      bool hasBatch = !port.most.empty() && port.least[0] <= 1 && static_cast<uint64_t>(port.most[0]) >= version.config.maxBatchSize;
+      bool hasBatch = !port.most.empty() && port.least[0] <= 1 &&
+                      static_cast<uint64_t>(port.most[0]) >= version.config.maxBatchSize;
       if (version.config.maxBatchSize > 0 && !hasBatch) {
-        return Status::error(ErrorId::BadModelConfig, fmt::format("max_batch_size is {}, but '{}' has the dims {}", version.config.maxBatchSize, port.name, rangeText(port)),
-                             fmt::format("compile with --shape, dim 0 being [1..{}]", version.config.maxBatchSize));
+        return Status::error(
+            ErrorId::BadModelConfig,
+            fmt::format("max_batch_size is {}, but '{}' has the dims {}",
+                        version.config.maxBatchSize, port.name, rangeText(port)),
+            fmt::format("compile with --shape, dim 0 being [1..{}]", version.config.maxBatchSize));
       }
     }
   }
   for (const auto &[name, value] : version.config.pads) {
     if (!findPort(version.ports.inputs, name)) {
-      return Status::error(ErrorId::BadModelConfig, fmt::format("the parameter 'pad' names '{}', which is not an input", name), didYouMean(name, namesOf(version.ports.inputs), fmt::format("it has {}", fmt::join(namesOf(version.ports.inputs), ", "))));
+      return Status::error(
+          ErrorId::BadModelConfig,
+          fmt::format("the parameter 'pad' names '{}', which is not an input", name),
+          didYouMean(name, namesOf(version.ports.inputs),
+                     fmt::format("it has {}", fmt::join(namesOf(version.ports.inputs), ", "))));
     }
   }
   TENON_TRY(checkConfigPorts(version, version.config.inputs, version.ports.inputs, "input"));
@@ -171,7 +202,9 @@ Status checkRequest(const Version &version, Job &job) {
   const std::vector<ModelPort> &ports = version.ports.inputs;
   for (const RequestInput &input : job.request.inputs) {
     if (!findPort(ports, input.name)) {
-      return badInput(input.name.substr(0, 255), "is not one of the model", didYouMean(input.name.substr(0, 255), namesOf(ports), fmt::format("it takes {}", fmt::join(namesOf(ports), ", "))));
+      return badInput(input.name.substr(0, 255), "is not one of the model",
+                      didYouMean(input.name.substr(0, 255), namesOf(ports),
+                                 fmt::format("it takes {}", fmt::join(namesOf(ports), ", "))));
     }
   }
   for (const ModelPort &port : ports) {
@@ -190,11 +223,15 @@ Status checkRequest(const Version &version, Job &job) {
     const ModelPort *port = findPort(version.ports.outputs, output.name);
     if (!port) {
       std::vector<std::string> names = namesOf(version.ports.outputs);
-      return Status::error(ErrorId::BadRequestTensor, fmt::format("output '{}' is not one of the model", output.name.substr(0, 255)),
-                           didYouMean(output.name.substr(0, 255), names, fmt::format("it gives {}", fmt::join(names, ", "))));
+      return Status::error(
+          ErrorId::BadRequestTensor,
+          fmt::format("output '{}' is not one of the model", output.name.substr(0, 255)),
+          didYouMean(output.name.substr(0, 255), names,
+                     fmt::format("it gives {}", fmt::join(names, ", "))));
     }
     if (!asked.insert(port).second) {
-      return Status::error(ErrorId::BadRequestTensor, fmt::format("output '{}' is asked for twice", output.name));
+      return Status::error(ErrorId::BadRequestTensor,
+                           fmt::format("output '{}' is asked for twice", output.name));
     }
   }
   return version.hasRows() ? checkRows(version, job) : Status::ok();
@@ -203,7 +240,9 @@ Status checkRequest(const Version &version, Job &job) {
 BatchWish wishOf(const ModelConfig &config) {
   BatchWish wish;
   bool isAsked = config.batching.has_value(), isForbidden = config.hasMaxBatchSize && !isAsked;
-  wish.kind = isForbidden ? BatchWish::Kind::None : isAsked ? BatchWish::Kind::Stated : BatchWish::Kind::IfRecorded;
+  wish.kind = isForbidden ? BatchWish::Kind::None
+              : isAsked   ? BatchWish::Kind::Stated
+                          : BatchWish::Kind::IfRecorded;
   wish.mostRows = config.maxBatchSize;
   wish.tolerance = config.batchTolerance;
   for (const auto &[name, value] : config.pads) {

@@ -18,7 +18,9 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kPlatform = "tenon";
 
-std::string textOf(const Json &value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string textOf(const Json &value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 /// Dims as metadata tell them: -1 where a dim varies.
 Json shapeOf(const ModelPort &port) {
@@ -32,7 +34,8 @@ Json shapeOf(const ModelPort &port) {
 Json portsOf(const std::vector<ModelPort> &ports) {
   Json list = Json::array();
   for (const ModelPort &port : ports) {
-    list.push_back({{"name", port.name}, {"datatype", protocolName(port.dtype)}, {"shape", shapeOf(port)}});
+    list.push_back(
+        {{"name", port.name}, {"datatype", protocolName(port.dtype)}, {"shape", shapeOf(port)}});
   }
   return list;
 }
@@ -44,7 +47,9 @@ Json configPortsOf(const Version &version, const std::vector<ModelPort> &ports) 
     if (version.config.maxBatchSize > 0) {
       dims.erase(dims.begin());
     }
-    list.push_back({{"name", port.name}, {"data_type", fmt::format("TYPE_{}", protocolName(port.dtype))}, {"dims", dims}});
+    list.push_back({{"name", port.name},
+                    {"data_type", fmt::format("TYPE_{}", protocolName(port.dtype))},
+                    {"dims", dims}});
   }
   return list;
 }
@@ -63,7 +68,9 @@ Json policyOf(const VersionPolicy &policy) {
 
 Json instancesOf(const Version &version) {
   const Placement &placement = version.config.placement;
-  std::string_view kind = placement.kind == Placement::Kind::Auto ? "KIND_AUTO" : placement.kind == Placement::Kind::Gpu ? "KIND_GPU" : "KIND_CPU";
+  std::string_view kind = placement.kind == Placement::Kind::Auto  ? "KIND_AUTO"
+                          : placement.kind == Placement::Kind::Gpu ? "KIND_GPU"
+                                                                   : "KIND_CPU";
   Json group = {{"name", version.model}, {"kind", kind}, {"count", version.config.instances}};
   if (version.device && version.device->gpu) {
     group["gpus"] = {*version.device->gpu}; // that it was given
@@ -148,49 +155,69 @@ class MetricsText {
 public:
   explicit MetricsText(const Models &models) : models(models) {}
 
-  template <typename Value> void family(std::string_view name, std::string_view type, std::string_view help, const Value &value) {
+  template <typename Value>
+  void family(std::string_view name, std::string_view type, std::string_view help,
+              const Value &value) {
     head(name, type, help);
-    each([&](const Version &version, const std::string &labels) { fmt::format_to(std::back_inserter(text), "{}{{{}}} {}\n", name, labels, value(version)); });
+    each([&](const Version &version, const std::string &labels) {
+      fmt::format_to(std::back_inserter(text), "{}{{{}}} {}\n", name, labels, value(version));
+    });
   }
 
   void outcomes() {
     head("tenon_requests_total", "counter", "Requests by how they ended.");
     each([&](const Version &version, const std::string &labels) {
       const VersionStatistics &counted = *version.statistics;
-      const std::pair<std::string_view, uint64_t> rows[] = {{"ok", counted.success.count},
-                                                            {"rejected", counted.rejected},
-                                                            {"timed_out", counted.timedOut},
-                                                            {"cancelled", counted.cancelled},
-                                                            {"failed", counted.failure.count - counted.rejected - counted.timedOut}};
+      const std::pair<std::string_view, uint64_t> rows[] = {
+          {"ok", counted.success.count},
+          {"rejected", counted.rejected},
+          {"timed_out", counted.timedOut},
+          {"cancelled", counted.cancelled},
+          {"failed", counted.failure.count - counted.rejected - counted.timedOut}};
       for (const auto &[outcome, count] : rows) {
-        fmt::format_to(std::back_inserter(text), "tenon_requests_total{{{},outcome=\"{}\"}} {}\n", labels, outcome, count);
+        fmt::format_to(std::back_inserter(text), "tenon_requests_total{{{},outcome=\"{}\"}} {}\n",
+                       labels, outcome, count);
       }
     });
   }
 
   void memory() {
-    head("tenon_model_bytes", "gauge", "Memory that the version takes on its device: its engine's file, or on a GPU its weights, and what its sessions hold; 0 where it is not loaded.");
+    head("tenon_model_bytes", "gauge",
+         "Memory that the version takes on its device: its engine's file, or on a GPU its weights, "
+         "and what its sessions hold; 0 where it is not loaded.");
     each([&](const Version &version, const std::string &labels) {
-      bool isLoaded = version.state == VersionState::Ready || version.state == VersionState::Unloading;
-      fmt::format_to(std::back_inserter(text), "tenon_model_bytes{{{},device=\"{}\",worker=\"{}\"}} {}\n", labels, version.device.value_or(Device()).name(), version.worker ? version.worker->name : "", isLoaded ? version.bytes : 0);
+      bool isLoaded =
+          version.state == VersionState::Ready || version.state == VersionState::Unloading;
+      fmt::format_to(std::back_inserter(text),
+                     "tenon_model_bytes{{{},device=\"{}\",worker=\"{}\"}} {}\n", labels,
+                     version.device.value_or(Device()).name(),
+                     version.worker ? version.worker->name : "", isLoaded ? version.bytes : 0);
     });
   }
 
-  template <typename Value> void devices(std::string_view name, std::string_view type, std::string_view help, const Value &value) {
+  template <typename Value>
+  void devices(std::string_view name, std::string_view type, std::string_view help,
+               const Value &value) {
     head(name, type, help);
     for (const Device &device : models.devices()) {
-      fmt::format_to(std::back_inserter(text), "{}{{device=\"{}\"}} {}\n", name, device.name(), value(device));
+      fmt::format_to(std::back_inserter(text), "{}{{device=\"{}\"}} {}\n", name, device.name(),
+                     value(device));
     }
   }
 
-  template <typename Value> void workers(std::string_view name, std::string_view type, std::string_view help, const Value &value) {
+  template <typename Value>
+  void workers(std::string_view name, std::string_view type, std::string_view help,
+               const Value &value) {
     head(name, type, help);
     for (const std::unique_ptr<WorkerSlot> &slot : models.workers()) {
-      fmt::format_to(std::back_inserter(text), "{}{{worker=\"{}\"}} {}\n", name, slot->name, value(*slot));
+      fmt::format_to(std::back_inserter(text), "{}{{worker=\"{}\"}} {}\n", name, slot->name,
+                     value(*slot));
     }
   }
 
-  void histograms(std::string_view name, std::string_view help, std::initializer_list<std::pair<std::string_view, Histogram VersionStatistics::*>> stages) {
+  void histograms(
+      std::string_view name, std::string_view help,
+      std::initializer_list<std::pair<std::string_view, Histogram VersionStatistics::*>> stages) {
     head(name, "histogram", help);
     each([&](const Version &version, const std::string &labels) {
       for (const auto &[stage, member] : stages) {
@@ -218,11 +245,13 @@ private:
 
   void histogram(std::string_view name, const std::string &labels, const Histogram &histogram) {
     for (size_t bin = 0; bin < Histogram::kBounds.size(); ++bin) {
-      fmt::format_to(std::back_inserter(text), "{}_bucket{{{},le=\"{}\"}} {}\n", name, labels, static_cast<double>(Histogram::kBounds[bin]) / 1e6, histogram.upTo(bin));
+      fmt::format_to(std::back_inserter(text), "{}_bucket{{{},le=\"{}\"}} {}\n", name, labels,
+                     static_cast<double>(Histogram::kBounds[bin]) / 1e6, histogram.upTo(bin));
     }
     const DurationSum &sum = histogram.sum();
-    fmt::format_to(std::back_inserter(text), "{0}_bucket{{{1},le=\"+Inf\"}} {2}\n{0}_sum{{{1}}} {3}\n{0}_count{{{1}}} {2}\n", name, labels, sum.count,
-                   static_cast<double>(sum.nanoseconds) / 1e9);
+    fmt::format_to(std::back_inserter(text),
+                   "{0}_bucket{{{1},le=\"+Inf\"}} {2}\n{0}_sum{{{1}}} {3}\n{0}_count{{{1}}} {2}\n",
+                   name, labels, sum.count, static_cast<double>(sum.nanoseconds) / 1e9);
   }
 
   const Models &models;
@@ -231,7 +260,11 @@ private:
 } // namespace
 
 std::string describeServer(std::string_view version) {
-  return textOf({{"name", "tenon"}, {"version", version}, {"extensions", {"binary_tensor_data", "model_configuration", "model_repository", "statistics"}}});
+  return textOf(
+      {{"name", "tenon"},
+       {"version", version},
+       {"extensions",
+        {"binary_tensor_data", "model_configuration", "model_repository", "statistics"}}});
 }
 
 std::string describeModel(const Models &models, const Version &version) {
@@ -239,7 +272,11 @@ std::string describeModel(const Models &models, const Version &version) {
   for (const auto &[number, each] : models.all().at(version.model).versions) {
     versions.push_back(each->number);
   }
-  return textOf({{"name", version.model}, {"versions", versions}, {"platform", kPlatform}, {"inputs", portsOf(version.ports.inputs)}, {"outputs", portsOf(version.ports.outputs)}});
+  return textOf({{"name", version.model},
+                 {"versions", versions},
+                 {"platform", kPlatform},
+                 {"inputs", portsOf(version.ports.inputs)},
+                 {"outputs", portsOf(version.ports.outputs)}});
 }
 
 std::string describeConfig(const Version &version) {
@@ -250,15 +287,18 @@ std::string describeConfig(const Version &version) {
   if (version.batch && version.batch->stacking != BatchFacts::State::None) {
     parameters["tenon.batching"] = {{"string_value", describeBatching(version)}};
   }
-  Json config = {{"name", version.model},
-                 {"platform", version.config.platform.empty() ? kPlatform : std::string_view(version.config.platform)},
-                 {"backend", version.config.backend.empty() ? kPlatform : std::string_view(version.config.backend)},
-                 {"version_policy", policyOf(version.config.versions)},
-                 {"max_batch_size", version.config.maxBatchSize},
-                 {"input", configPortsOf(version, version.ports.inputs)},
-                 {"output", configPortsOf(version, version.ports.outputs)},
-                 {"instance_group", Json::array({instancesOf(version)})},
-                 {"parameters", parameters}};
+  Json config = {
+      {"name", version.model},
+      {"platform",
+       version.config.platform.empty() ? kPlatform : std::string_view(version.config.platform)},
+      {"backend",
+       version.config.backend.empty() ? kPlatform : std::string_view(version.config.backend)},
+      {"version_policy", policyOf(version.config.versions)},
+      {"max_batch_size", version.config.maxBatchSize},
+      {"input", configPortsOf(version, version.ports.inputs)},
+      {"output", configPortsOf(version, version.ports.outputs)},
+      {"instance_group", Json::array({instancesOf(version)})},
+      {"parameters", parameters}};
   if (version.isStacked()) {
     config["dynamic_batching"] = batchingOf(version.config.batching.value_or(BatchingConfig()));
   }
@@ -268,19 +308,29 @@ std::string describeConfig(const Version &version) {
 std::string describeBatching(const Version &version) {
   const BatchFacts &batch = *version.batch;
   if (batch.stacking == BatchFacts::State::Refused) {
-    return Status::error(ErrorId::NotBatchable, batch.reason, "its requests run one by one").toString();
+    return Status::error(ErrorId::NotBatchable, batch.reason, "its requests run one by one")
+        .toString();
   }
-  std::string padding = batch.padding == BatchFacts::State::Proven    ? fmt::format(", and padded along {}", batch.paddedDim)
-                        : batch.padding == BatchFacts::State::Refused ? ", but not padded: " + Status::error(ErrorId::NotBatchable, batch.padReason).toString()
-                                                                      : "";
-  return fmt::format("requests are stacked up to {} rows{}; outputs of seeded rows, alone and stacked, {}", batch.mostRows, padding,
-                     batch.difference == 0 ? "have equal bits" : fmt::format("differ by at most {:.2g} of their largest value", batch.difference));
+  std::string padding =
+      batch.padding == BatchFacts::State::Proven
+          ? fmt::format(", and padded along {}", batch.paddedDim)
+      : batch.padding == BatchFacts::State::Refused
+          ? ", but not padded: " + Status::error(ErrorId::NotBatchable, batch.padReason).toString()
+          : "";
+  return fmt::format(
+      "requests are stacked up to {} rows{}; outputs of seeded rows, alone and stacked, {}",
+      batch.mostRows, padding,
+      batch.difference == 0
+          ? "have equal bits"
+          : fmt::format("differ by at most {:.2g} of their largest value", batch.difference));
 }
 
-Result<std::string> describeStatistics(const Models &models, const std::string &model, const std::string &version) {
+Result<std::string> describeStatistics(const Models &models, const std::string &model,
+                                       const std::string &version) {
   Json list = Json::array();
   if (!model.empty()) {
-    TENON_ASSIGN(std::shared_ptr<Version> asked, models.find(model, version)); // whether there is one
+    TENON_ASSIGN(std::shared_ptr<Version> asked,
+                 models.find(model, version)); // whether there is one
     if (!version.empty()) {
       list.push_back(statisticsOf(*asked));
       return textOf({{"model_stats", list}});
@@ -300,19 +350,30 @@ std::string describeIndex(const Models &models, bool onlyReady) {
   Json list = Json::array();
   for (const auto &[name, model] : models.all()) {
     if (!model.problem.isOk() && model.versions.empty() && !onlyReady) {
-      list.push_back({{"name", name}, {"version", ""}, {"state", "UNAVAILABLE"}, {"reason", model.problem.toString()}});
+      list.push_back({{"name", name},
+                      {"version", ""},
+                      {"state", "UNAVAILABLE"},
+                      {"reason", model.problem.toString()}});
     }
     for (const auto &[number, version] : model.versions) {
       if (onlyReady && !version->isServing()) {
         continue;
       }
       const Status &problem = model.problem.isOk() ? version->problem : model.problem;
-      std::string reason = !problem.isOk() ? problem.toString() : version->state == VersionState::Unloaded ? "unloaded" : version->state == VersionState::Cold ? "not in memory: the next request loads it" : "";
-      bool isRefused = version->batch && (version->batch->stacking == BatchFacts::State::Refused || version->batch->padding == BatchFacts::State::Refused);
+      std::string reason = !problem.isOk()                            ? problem.toString()
+                           : version->state == VersionState::Unloaded ? "unloaded"
+                           : version->state == VersionState::Cold
+                               ? "not in memory: the next request loads it"
+                               : "";
+      bool isRefused = version->batch && (version->batch->stacking == BatchFacts::State::Refused ||
+                                          version->batch->padding == BatchFacts::State::Refused);
       if (reason.empty() && isRefused) {
         reason = describeBatching(*version);
       }
-      list.push_back({{"name", name}, {"version", version->number}, {"state", stateName(version->state)}, {"reason", reason}});
+      list.push_back({{"name", name},
+                      {"version", version->number},
+                      {"state", stateName(version->state)},
+                      {"reason", reason}});
     }
   }
   return textOf(list);
@@ -331,13 +392,20 @@ std::string describeTraffic(const Models &models, const std::string &model) {
   Json value = {{"weights", weights}};
   if (state.now.shadow) {
     value["shadow"] = std::to_string(*state.now.shadow);
-    value["shadow_stats"] = {{"compared", state.shadow.compared}, {"different", state.shadow.different}, {"failed", state.shadow.failed}, {"dropped", state.shadow.dropped}, {"outputs", outputs}};
+    value["shadow_stats"] = {{"compared", state.shadow.compared},
+                             {"different", state.shadow.different},
+                             {"failed", state.shadow.failed},
+                             {"dropped", state.shadow.dropped},
+                             {"outputs", outputs}};
   }
   return textOf(value);
 }
 
 Result<Traffic> parseTraffic(std::string_view text) {
-  auto bad = [](std::string_view what) { return Status::error(ErrorId::BadTraffic, what, R"(for example {"weights": {"1": 90, "2": 10}, "shadow": "3"})"); };
+  auto bad = [](std::string_view what) {
+    return Status::error(ErrorId::BadTraffic, what,
+                         R"(for example {"weights": {"1": 90, "2": 10}, "shadow": "3"})");
+  };
   nlohmann::json value;
   TENON_TRY(parseJson(text.empty() ? "{}" : text, value));
   if (!value.is_object()) {
@@ -349,14 +417,16 @@ Result<Traffic> parseTraffic(std::string_view text) {
       for (const auto &[version, weight] : member.items()) {
         std::optional<int64_t> number = versionNumber(version);
         if (!number || !weight.is_number_integer()) {
-          return bad(fmt::format("the weight of version '{}' is not a whole number of a version", version.substr(0, 64)));
+          return bad(fmt::format("the weight of version '{}' is not a whole number of a version",
+                                 version.substr(0, 64)));
         }
         traffic.weights[*number] = weight.get<int64_t>();
       }
     } else if (key == "shadow" && member.is_string() && versionNumber(member.get<std::string>())) {
       traffic.shadow = versionNumber(member.get<std::string>());
     } else {
-      return bad(fmt::format("'{}' is neither the weights of versions nor a shadow", key.substr(0, 64)));
+      return bad(
+          fmt::format("'{}' is neither the weights of versions nor a shadow", key.substr(0, 64)));
     }
   }
   return traffic;
@@ -365,26 +435,45 @@ Result<Traffic> parseTraffic(std::string_view text) {
 std::string describeMetrics(const Models &models) {
   MetricsText metrics(models);
   metrics.outcomes();
-  metrics.family("tenon_inferences_total", "counter", "Rows of batches that were computed.", [](const Version &version) { return version.statistics->inferences; });
-  metrics.family("tenon_executions_total", "counter", "Runs of the model.", [](const Version &version) { return version.statistics->executions; });
-  metrics.family("tenon_queue_length", "gauge", "Requests that wait.", [](const Version &version) { return version.queue.size(); });
-  metrics.family("tenon_requests_running", "gauge", "Requests that instances of the model run.", [](const Version &version) {
-    size_t sum = 0;
-    for (const std::unique_ptr<Instance> &instance : version.instances) {
-      sum += instance->jobs.size();
-    }
-    return sum;
-  });
-  metrics.family("tenon_model_ready", "gauge", "Whether the version takes requests.", [](const Version &version) { return version.isServing() ? 1 : 0; });
+  metrics.family("tenon_inferences_total", "counter", "Rows of batches that were computed.",
+                 [](const Version &version) { return version.statistics->inferences; });
+  metrics.family("tenon_executions_total", "counter", "Runs of the model.",
+                 [](const Version &version) { return version.statistics->executions; });
+  metrics.family("tenon_queue_length", "gauge", "Requests that wait.",
+                 [](const Version &version) { return version.queue.size(); });
+  metrics.family("tenon_requests_running", "gauge", "Requests that instances of the model run.",
+                 [](const Version &version) {
+                   size_t sum = 0;
+                   for (const std::unique_ptr<Instance> &instance : version.instances) {
+                     sum += instance->jobs.size();
+                   }
+                   return sum;
+                 });
+  metrics.family("tenon_model_ready", "gauge", "Whether the version takes requests.",
+                 [](const Version &version) { return version.isServing() ? 1 : 0; });
   metrics.memory();
-  metrics.histograms("tenon_request_seconds", "From the arrival of a request to its reply.", {{"", &VersionStatistics::request}});
-  metrics.histograms("tenon_stage_seconds", "Time of a request in a stage: queue, copy_in, compute, copy_out.",
-                     {{"queue", &VersionStatistics::queue}, {"copy_in", &VersionStatistics::copyIn}, {"compute", &VersionStatistics::compute}, {"copy_out", &VersionStatistics::copyOut}});
-  metrics.devices("tenon_memory_budget_bytes", "gauge", "What loaded models may take together on a device; 0: any.", [&](const Device &device) { return models.memoryBudget(device); });
-  metrics.devices("tenon_evictions_total", "counter", "Models that were taken out of the memory of a device for others.", [&](const Device &device) { return models.evictions(device); });
-  metrics.workers("tenon_worker_starts_total", "counter", "Starts of a worker process.", [](const WorkerSlot &slot) { return slot.starts(); });
-  metrics.workers("tenon_worker_losses_total", "counter", "Ends of a worker process that nobody asked for.", [](const WorkerSlot &slot) { return slot.losses(); });
-  metrics.workers("tenon_worker_process_id", "gauge", "The number of the process; 0 where there is none.", [](const WorkerSlot &slot) { return slot.processId(); });
+  metrics.histograms("tenon_request_seconds", "From the arrival of a request to its reply.",
+                     {{"", &VersionStatistics::request}});
+  metrics.histograms("tenon_stage_seconds",
+                     "Time of a request in a stage: queue, copy_in, compute, copy_out.",
+                     {{"queue", &VersionStatistics::queue},
+                      {"copy_in", &VersionStatistics::copyIn},
+                      {"compute", &VersionStatistics::compute},
+                      {"copy_out", &VersionStatistics::copyOut}});
+  metrics.devices("tenon_memory_budget_bytes", "gauge",
+                  "What loaded models may take together on a device; 0: any.",
+                  [&](const Device &device) { return models.memoryBudget(device); });
+  metrics.devices("tenon_evictions_total", "counter",
+                  "Models that were taken out of the memory of a device for others.",
+                  [&](const Device &device) { return models.evictions(device); });
+  metrics.workers("tenon_worker_starts_total", "counter", "Starts of a worker process.",
+                  [](const WorkerSlot &slot) { return slot.starts(); });
+  metrics.workers("tenon_worker_losses_total", "counter",
+                  "Ends of a worker process that nobody asked for.",
+                  [](const WorkerSlot &slot) { return slot.losses(); });
+  metrics.workers("tenon_worker_process_id", "gauge",
+                  "The number of the process; 0 where there is none.",
+                  [](const WorkerSlot &slot) { return slot.processId(); });
   return std::move(metrics.text);
 }
 

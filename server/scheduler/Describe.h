@@ -1,4 +1,5 @@
-// What the server tells of itself and its models, as the JSON of KServe v2 and Triton's extensions, and as Prometheus' text.
+// What the server tells of itself and its models, as the JSON of KServe v2 and Triton's extensions,
+// and as Prometheus' text.
 
 #pragma once
 
@@ -15,18 +16,22 @@ std::string describeServer(std::string_view version);
 std::string describeModel(const Models &models, const Version &version);
 /// As ModelConfig of Triton's model_config.proto.
 std::string describeConfig(const Version &version);
-/// What the proof of batching found, in a sentence; TN0850 stands in it where requests are not stacked.
+/// What the proof of batching found, in a sentence; TN0850 stands in it where requests are not
+/// stacked.
 std::string describeBatching(const Version &version);
 /// {"model_stats": [...]} of all models, of one, or of one version of it; TN0810.
-Result<std::string> describeStatistics(const Models &models, const std::string &model, const std::string &version);
-/// The repository's index: each version with its state and the reason of a failed load. Only those that are ready if `onlyReady`.
+Result<std::string> describeStatistics(const Models &models, const std::string &model,
+                                       const std::string &version);
+/// The repository's index: each version with its state and the reason of a failed load. Only those
+/// that are ready if `onlyReady`.
 std::string describeIndex(const Models &models, bool onlyReady);
-/// {"weights": {...}, "shadow": ..., "shadow_stats": {...}}: how requests of the model that name no version are split, and what its
-/// shadow gave.
+/// {"weights": {...}, "shadow": ..., "shadow_stats": {...}}: how requests of the model that name no
+/// version are split, and what its shadow gave.
 std::string describeTraffic(const Models &models, const std::string &model);
 /// A split as a client sends it, {"weights": {"1": 90, "2": 10}, "shadow": "3"}; TN0852.
 Result<Traffic> parseTraffic(std::string_view text);
-/// Text of the exposition format 0.0.4 of Prometheus. Source: its documentation, "Exposition formats".
+/// Text of the exposition format 0.0.4 of Prometheus. Source: its documentation, "Exposition
+/// formats".
 std::string describeMetrics(const Models &models);
 
 } // namespace tenon::server

@@ -1,4 +1,5 @@
-// NVIDIA's driver has a device file for each GPU, and none for those that a container was not given.
+// NVIDIA's driver has a device file for each GPU, and none for those that a container was not
+// given.
 
 #include "server/scheduler/Device.h"
 
@@ -29,10 +30,12 @@ std::vector<std::string> findGpus(const char *visible, const std::string &device
     return gpus;
   }
   std::error_code error;
-  for (std::filesystem::directory_iterator each(deviceFolder, error), end; !error && each != end; each.increment(error)) {
+  for (std::filesystem::directory_iterator each(deviceFolder, error), end; !error && each != end;
+       each.increment(error)) {
     std::string name = each->path().filename();
     constexpr std::string_view kPrefix("nvidia");
-    bool isNumbered = name.starts_with(kPrefix) && name.size() > kPrefix.size() && name.find_first_not_of("0123456789", kPrefix.size()) == std::string::npos;
+    bool isNumbered = name.starts_with(kPrefix) && name.size() > kPrefix.size() &&
+                      name.find_first_not_of("0123456789", kPrefix.size()) == std::string::npos;
     if (isNumbered || name == "dxg") { // the one of Windows' GPUs, in its subsystem for Linux
       gpus.push_back(std::to_string(gpus.size()));
     }
@@ -40,17 +43,25 @@ std::vector<std::string> findGpus(const char *visible, const std::string &device
   return gpus;
 }
 
-Result<Device> chooseDevice(const Placement &wish, bool runsOnGpu, const std::vector<uint64_t> &taken) {
+Result<Device> chooseDevice(const Placement &wish, bool runsOnGpu,
+                            const std::vector<uint64_t> &taken) {
   bool isThere = wish.gpu ? *wish.gpu < taken.size() : !taken.empty();
   bool isForced = wish.kind == Placement::Kind::Gpu;
   if (isForced && !isThere) {
-    return Status::error(ErrorId::DeviceNotFound, wish.gpu ? fmt::format("the model is to run on GPU {}, and the server sees {}", *wish.gpu, taken.size()) : "the model is to run on a GPU, and the server sees none",
-                         "see whether nvidia-smi and CUDA_VISIBLE_DEVICES have it, or change instance_group in config.pbtxt");
+    return Status::error(ErrorId::DeviceNotFound,
+                         wish.gpu
+                             ? fmt::format("the model is to run on GPU {}, and the server sees {}",
+                                           *wish.gpu, taken.size())
+                             : "the model is to run on a GPU, and the server sees none",
+                         "see whether nvidia-smi and CUDA_VISIBLE_DEVICES have it, or change "
+                         "instance_group in config.pbtxt");
   }
   if (wish.kind == Placement::Kind::Cpu || !isThere || (!isForced && !runsOnGpu)) {
     return Device();
   }
-  return Device{wish.gpu ? *wish.gpu : static_cast<uint64_t>(std::min_element(taken.begin(), taken.end()) - taken.begin())};
+  return Device{wish.gpu ? *wish.gpu
+                         : static_cast<uint64_t>(std::min_element(taken.begin(), taken.end()) -
+                                                 taken.begin())};
 }
 
 } // namespace tenon::server

@@ -1,4 +1,5 @@
-// Where a model runs: on the CPU, or on one of the GPUs that the server sees. Only the names of GPUs are known here, no driver is asked.
+// Where a model runs: on the CPU, or on one of the GPUs that the server sees. Only the names of
+// GPUs are known here, no driver is asked.
 
 #pragma once
 
@@ -22,12 +23,15 @@ struct Device {
   auto operator<=>(const Device &) const = default;
 };
 
-/// What each GPU is called in CUDA_VISIBLE_DEVICES, in the driver's order: the entries of `visible` where that is set (null: it is not),
-/// or else a number for each device of NVIDIA's in `deviceFolder`.
+/// What each GPU is called in CUDA_VISIBLE_DEVICES, in the driver's order: the entries of `visible`
+/// where that is set (null: it is not), or else a number for each device of NVIDIA's in
+/// `deviceFolder`.
 std::vector<std::string> findGpus(const char *visible, const std::string &deviceFolder);
 
-/// Where a model is to run, where `taken` has the bytes that models take on each GPU. A GPU that nobody names is the one with the fewest,
-/// of equal ones the first. TN0702 where the model wants a GPU that is not there.
-Result<Device> chooseDevice(const Placement &wish, bool runsOnGpu, const std::vector<uint64_t> &taken);
+/// Where a model is to run, where `taken` has the bytes that models take on each GPU. A GPU that
+/// nobody names is the one with the fewest, of equal ones the first. TN0702 where the model wants a
+/// GPU that is not there.
+Result<Device> chooseDevice(const Placement &wish, bool runsOnGpu,
+                            const std::vector<uint64_t> &taken);
 
 } // namespace tenon::server

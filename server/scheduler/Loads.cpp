@@ -3,11 +3,12 @@
 //   state      held by                     left by
 //   Loading    a worker; Model::versions,  settle: Ready or Failed; retire (an unload): Unloaded
 //              unless one there is Ready
-//   Ready      a worker, Model::versions   retire: Unloading; the worker's end: Loading again; evict: Cold
-//   Unloading  a worker                    finishRetired, when nothing of it waits or runs: Unloaded
-//   Failed     Model::versions             a new load, which takes its place
+//   Ready      a worker, Model::versions   retire: Unloading; the worker's end: Loading again;
+//   evict: Cold Unloading  a worker                    finishRetired, when nothing of it waits or
+//   runs: Unloaded Failed     Model::versions             a new load, which takes its place
 //   Unloaded   Model::versions             a new load, which takes its place
-//   Cold       Model::versions             wake (a request): Loading; retire: Unloaded; a new load, which takes its place
+//   Cold       Model::versions             wake (a request): Loading; retire: Unloaded; a new load,
+//   which takes its place
 //
 // A version whose instance runs is in a worker, which points into it.
 
@@ -27,30 +28,47 @@
 namespace tenon::server {
 namespace {
 
-std::string nameOf(const Version &version) { return fmt::format("model '{}' version {}", version.model, version.number); }
+std::string nameOf(const Version &version) {
+  return fmt::format("model '{}' version {}", version.model, version.number);
+}
 
-/// Opens the engine's file for the first worker; for the next ones it is that file, whatever has its name by then.
+/// Opens the engine's file for the first worker; for the next ones it is that file, whatever has
+/// its name by then.
 Status openEngine(Version &version) {
   struct stat facts = {};
   if (version.file.isOpen()) {
-    bool isSame = fstat(version.file.get(), &facts) == 0 && facts.st_size == version.facts.st_size && facts.st_mtim.tv_sec == version.facts.st_mtim.tv_sec &&
+    bool isSame = fstat(version.file.get(), &facts) == 0 &&
+                  facts.st_size == version.facts.st_size &&
+                  facts.st_mtim.tv_sec == version.facts.st_mtim.tv_sec &&
                   facts.st_mtim.tv_nsec == version.facts.st_mtim.tv_nsec;
-    return isSame ? Status::ok() : Status::error(ErrorId::FileReadFailed, fmt::format("the engine '{}' was changed after it was loaded", version.path), "load the model again");
+    return isSame ? Status::ok()
+                  : Status::error(ErrorId::FileReadFailed,
+                                  fmt::format("the engine '{}' was changed after it was loaded",
+                                              version.path),
+                                  "load the model again");
   }
   version.file = Descriptor(open(version.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (version.file.isOpen() && fstat(version.file.get(), &version.facts) == 0) {
     return Status::ok();
   }
   if (errno == EMFILE || errno == ENFILE) {
-    return Status::error(ErrorId::TooManyFiles, "no descriptors for a model's engine", "raise the limit with `ulimit -n`");
+    return Status::error(ErrorId::TooManyFiles, "no descriptors for a model's engine",
+                         "raise the limit with `ulimit -n`");
   }
-  return Status::error(ErrorId::FileNotFound, fmt::format("the engine '{}' cannot be opened: {}", version.path, std::generic_category().message(errno)), "mend that, then load the model again");
+  return Status::error(ErrorId::FileNotFound,
+                       fmt::format("the engine '{}' cannot be opened: {}", version.path,
+                                   std::generic_category().message(errno)),
+                       "mend that, then load the model again");
 }
 
 Status noRoom(const Version &version, uint64_t budget) {
-  return Status::error(ErrorId::MemoryBudgetExceeded,
-                       fmt::format("it takes {} bytes or more, which the budget of {} does not have beside what is pinned", neededBytes(version), budget),
-                       fmt::format("raise --{}memory-budget, or pin fewer models", version.device->isCpu() ? "" : "gpu-"));
+  return Status::error(
+      ErrorId::MemoryBudgetExceeded,
+      fmt::format(
+          "it takes {} bytes or more, which the budget of {} does not have beside what is pinned",
+          neededBytes(version), budget),
+      fmt::format("raise --{}memory-budget, or pin fewer models",
+                  version.device->isCpu() ? "" : "gpu-"));
 }
 
 std::string readyLine(const Version &version) {
@@ -104,9 +122,12 @@ Status Models::place(Version &version) {
   bool runsOnGpu = false;
   if (!options.gpus.empty() && version.config.placement.kind != Placement::Kind::Cpu) {
     TENON_TRY(openEngine(version)); // its size counts too
-    Result<std::vector<engine::Architecture>> architectures = engine::readArchitectures(version.file.get());
+    Result<std::vector<engine::Architecture>> architectures =
+        engine::readArchitectures(version.file.get());
     // What is wrong with an engine, the worker tells.
-    runsOnGpu = architectures.isOk() && std::find(architectures->begin(), architectures->end(), engine::Architecture::Nvptx) != architectures->end();
+    runsOnGpu =
+        architectures.isOk() && std::find(architectures->begin(), architectures->end(),
+                                          engine::Architecture::Nvptx) != architectures->end();
   }
   std::vector<uint64_t> taken(options.gpus.size());
   for (const std::unique_ptr<WorkerSlot> &slot : slots) {
@@ -179,11 +200,13 @@ void Models::sendNextLoad(WorkerSlot &slot) {
   }
 }
 
-void Models::loadAnswered(WorkerSlot &slot, const std::shared_ptr<Version> &version, const ControlMessage &message) {
+void Models::loadAnswered(WorkerSlot &slot, const std::shared_ptr<Version> &version,
+                          const ControlMessage &message) {
   Status problem;
   if (message.kind == ControlMessage::Kind::LoadFailed) {
     problem = decodeError(message.value, message.text);
-    bool mayUseCpu = problem.id() == ErrorId::EngineNoVariant && !slot.device.isCpu() && version->config.placement.kind == Placement::Kind::Auto;
+    bool mayUseCpu = problem.id() == ErrorId::EngineNoVariant && !slot.device.isCpu() &&
+                     version->config.placement.kind == Placement::Kind::Auto;
     if (mayUseCpu && version->state == VersionState::Loading) {
       options.log(fmt::format("{} runs on the CPU: {}", nameOf(*version), problem.toString()));
       version->device = Device();
@@ -198,7 +221,8 @@ void Models::loadAnswered(WorkerSlot &slot, const std::shared_ptr<Version> &vers
       version->ports = std::move(facts->ports);
       version->sharedBytes = std::min(facts->sharedBytes, kMostBytes);
       // Of the first load it was an estimate; later ones take what runs took before.
-      version->bytes = std::max(version->batch ? version->bytes : 0, std::min(facts->bytes, kMostBytes));
+      version->bytes =
+          std::max(version->batch ? version->bytes : 0, std::min(facts->bytes, kMostBytes));
       if (!version->batch) {
         version->batch = std::move(facts->batch);
       }
@@ -228,7 +252,8 @@ void Models::settle(const std::shared_ptr<Version> &version, Status problem) {
   }
   options.log(problem.isOk() ? readyLine(*version) : problem.toString());
   if (problem.isOk()) {
-    std::shared_ptr<Version> &present = models[version->model].versions[*versionNumber(version->number)];
+    std::shared_ptr<Version> &present =
+        models[version->model].versions[*versionNumber(version->number)];
     if (present->order > version->order) {
       retire(version); // a later load is under way
     } else if (present != version) {
@@ -257,7 +282,8 @@ void Models::tellSettled(Version &version) {
 }
 
 void Models::retire(const std::shared_ptr<Version> &version) {
-  if (version->state == VersionState::Failed || version->state == VersionState::Unloaded || version->state == VersionState::Cold) {
+  if (version->state == VersionState::Failed || version->state == VersionState::Unloaded ||
+      version->state == VersionState::Cold) {
     version->state = VersionState::Unloaded;
     version->file = Descriptor();
     return;
@@ -272,7 +298,8 @@ void Models::finishRetired(Version &version) {
   if (version.state != VersionState::Unloading || !version.queue.empty() || version.isRunning()) {
     return;
   }
-  std::shared_ptr<Version> held = version.shared_from_this(); // the worker may have the last other pointer
+  std::shared_ptr<Version> held =
+      version.shared_from_this(); // the worker may have the last other pointer
   version.state = VersionState::Unloaded;
   leaveWorker(version);
   version.instances.clear();

@@ -1,4 +1,5 @@
-// Nothing is followed out of the folder by a name: names of models and versions are checked before they become paths.
+// Nothing is followed out of the folder by a name: names of models and versions are checked before
+// they become paths.
 
 #include "server/scheduler/ModelFolder.h"
 
@@ -22,7 +23,8 @@ constexpr uint64_t kMostConfig = 1 << 20;
 Result<std::string> readText(const std::string &path) {
   TENON_ASSIGN(FileReader file, FileReader::open(path));
   if (file.size() > kMostConfig) {
-    return Status::error(ErrorId::BadModelConfig, fmt::format("{} is larger than any configuration", path));
+    return Status::error(ErrorId::BadModelConfig,
+                         fmt::format("{} is larger than any configuration", path));
   }
   std::string text(file.size(), '\0');
   TENON_TRY(file.read(0, std::as_writable_bytes(std::span(text))));
@@ -61,28 +63,36 @@ void applyPolicy(const VersionPolicy &policy, std::map<int64_t, std::string> &ve
   }
 }
 
-FoundModel engineFile(const std::string &path) { return {fs::path(path).stem(), {}, {{"1", path, "", Status::ok()}}, Status::ok()}; }
+FoundModel engineFile(const std::string &path) {
+  return {fs::path(path).stem(), {}, {{"1", path, "", Status::ok()}}, Status::ok()};
+}
 
 } // namespace
 
 bool isModelName(std::string_view name) {
-  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-  return !name.empty() && name.size() <= 255 && name[0] != '.' && name.find_first_not_of(kAllowed) == std::string_view::npos;
+  constexpr std::string_view kAllowed =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+  return !name.empty() && name.size() <= 255 && name[0] != '.' &&
+         name.find_first_not_of(kAllowed) == std::string_view::npos;
 }
 
 Result<ModelFolder> ModelFolder::open(const std::string &path, bool isLenient) {
   std::error_code error;
   fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) {
-    return Status::error(ErrorId::FileNotFound, fmt::format("'{}' does not exist", path), "give an engine file or a folder of them");
+    return Status::error(ErrorId::FileNotFound, fmt::format("'{}' does not exist", path),
+                         "give an engine file or a folder of them");
   }
   bool isFile = fs::is_regular_file(status);
   if (!isFile && !fs::is_directory(status)) {
-    return Status::error(ErrorId::BadModelFolder, fmt::format("'{}' is neither a file nor a folder", path));
+    return Status::error(ErrorId::BadModelFolder,
+                         fmt::format("'{}' is neither a file nor a folder", path));
   }
   if (isFile && !isModelName(fs::path(path).stem().string())) {
-    return Status::error(ErrorId::BadModelFolder, fmt::format("'{}' cannot be the name of a model", fs::path(path).stem().string()),
-                         "names have letters, digits, '.', '_' and '-'");
+    return Status::error(
+        ErrorId::BadModelFolder,
+        fmt::format("'{}' cannot be the name of a model", fs::path(path).stem().string()),
+        "names have letters, digits, '.', '_' and '-'");
   }
   return ModelFolder(path, isFile, isLenient);
 }
@@ -100,15 +110,22 @@ Result<std::vector<FoundModel>> ModelFolder::scan() const {
     }
     std::string name = isEngine ? entry.path().stem().string() : file;
     if (!isModelName(name)) {
-      return Status::error(ErrorId::BadModelFolder, fmt::format("'{}' in '{}' cannot be the name of a model", file, root), "names have letters, digits, '.', '_' and '-'");
+      return Status::error(ErrorId::BadModelFolder,
+                           fmt::format("'{}' in '{}' cannot be the name of a model", file, root),
+                           "names have letters, digits, '.', '_' and '-'");
     }
     if (found.contains(name)) {
-      return Status::error(ErrorId::BadModelFolder, fmt::format("'{}' holds both a file and a folder for the model '{}'", root, name), "remove one of them");
+      return Status::error(
+          ErrorId::BadModelFolder,
+          fmt::format("'{}' holds both a file and a folder for the model '{}'", root, name),
+          "remove one of them");
     }
     found[name] = isEngine ? engineFile(entry.path()) : readTritonModel(name);
   }
   if (found.empty()) {
-    return Status::error(ErrorId::BadModelFolder, fmt::format("'{}' holds no model", root), "a model is NAME.tenon, or NAME/1/model.tenon with or without NAME/config.pbtxt");
+    return Status::error(
+        ErrorId::BadModelFolder, fmt::format("'{}' holds no model", root),
+        "a model is NAME.tenon, or NAME/1/model.tenon with or without NAME/config.pbtxt");
   }
   std::vector<FoundModel> models;
   for (auto &[name, model] : found) {
@@ -153,7 +170,10 @@ FoundModel ModelFolder::readTritonModel(const std::string &name) const {
     model.config = std::move(*config);
   }
   if (!model.config.name.empty() && model.config.name != name) {
-    model.problem = Status::error(ErrorId::BadModelConfig, fmt::format("{}: the name is '{}', but the folder is '{}'", configPath, model.config.name, name), "make them equal, or leave the name out");
+    model.problem = Status::error(ErrorId::BadModelConfig,
+                                  fmt::format("{}: the name is '{}', but the folder is '{}'",
+                                              configPath, model.config.name, name),
+                                  "make them equal, or leave the name out");
     return model;
   }
   std::map<int64_t, std::string> versions;
@@ -172,13 +192,19 @@ FoundModel ModelFolder::readTritonModel(const std::string &name) const {
       }
     }
     if (engines.size() != 1) {
-      model.problem = Status::error(ErrorId::BadModelFolder, fmt::format("'{}' holds {} files model.*, not one", path, engines.size()), "put the engine there as model.tenon");
+      model.problem =
+          Status::error(ErrorId::BadModelFolder,
+                        fmt::format("'{}' holds {} files model.*, not one", path, engines.size()),
+                        "put the engine there as model.tenon");
       return model;
     }
     model.versions.push_back({std::to_string(number), engines[0], "", Status::ok()});
   }
   if (model.versions.empty()) {
-    model.problem = Status::error(ErrorId::BadModelFolder, fmt::format("'{}' holds no version that its version_policy asks for", folder.string()), "a version is a folder with a number for its name");
+    model.problem = Status::error(
+        ErrorId::BadModelFolder,
+        fmt::format("'{}' holds no version that its version_policy asks for", folder.string()),
+        "a version is a folder with a number for its name");
   }
   return model;
 }

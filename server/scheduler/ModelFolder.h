@@ -1,4 +1,5 @@
-// Models of an engine file, a folder of them, or a folder as Triton has it (MODEL/VERSION/model.*, config.pbtxt).
+// Models of an engine file, a folder of them, or a folder as Triton has it (MODEL/VERSION/model.*,
+// config.pbtxt).
 
 #pragma once
 
@@ -15,14 +16,16 @@ bool isModelName(std::string_view name);
 
 class ModelFolder final : public ModelSource {
 public:
-  /// TN0804 where `path` is neither an engine file nor a folder. Fields of config.pbtxt that are not known are notes if `isLenient`.
+  /// TN0804 where `path` is neither an engine file nor a folder. Fields of config.pbtxt that are
+  /// not known are notes if `isLenient`.
   static Result<ModelFolder> open(const std::string &path, bool isLenient);
 
   Result<std::vector<FoundModel>> scan() const override;
   Result<FoundModel> find(const std::string &name) const override;
 
 private:
-  ModelFolder(std::string path, bool isFile, bool isLenient) : root(std::move(path)), isFile(isFile), isLenient(isLenient) {}
+  ModelFolder(std::string path, bool isFile, bool isLenient)
+      : root(std::move(path)), isFile(isFile), isLenient(isLenient) {}
   FoundModel readTritonModel(const std::string &name) const;
 
   std::string root;

@@ -1,5 +1,5 @@
-// What callers ask of the models: loading, unloading, finding. The states of versions are in Loads.cpp, workers in Workers.cpp,
-// requests in Requests.cpp and Runs.cpp.
+// What callers ask of the models: loading, unloading, finding. The states of versions are in
+// Loads.cpp, workers in Workers.cpp, requests in Requests.cpp and Runs.cpp.
 
 #include "server/scheduler/Models.h"
 
@@ -12,13 +12,17 @@ namespace tenon::server {
 namespace {
 
 Status noVersion(const std::string &model, const std::string &version) {
-  return Status::error(ErrorId::NoSuchModel, fmt::format("model '{}' has no version '{}'", model, version), "v2/repository/index lists models and versions");
+  return Status::error(ErrorId::NoSuchModel,
+                       fmt::format("model '{}' has no version '{}'", model, version),
+                       "v2/repository/index lists models and versions");
 }
 
 } // namespace
 
-Models::Models(boost::asio::any_io_executor executor, std::unique_ptr<ModelSource> source, ModelsOptions options)
-    : executor(executor), source(std::move(source)), options(std::move(options)), deadline(executor) {
+Models::Models(boost::asio::any_io_executor executor, std::unique_ptr<ModelSource> source,
+               ModelsOptions options)
+    : executor(executor), source(std::move(source)), options(std::move(options)),
+      deadline(executor) {
   makeSlot(Device(), Device().name(), true);
 }
 
@@ -46,7 +50,9 @@ Status Models::start() {
 
 void Models::load(const std::string &name, std::function<void(Status)> onEnd) {
   Result<FoundModel> found = source->find(name);
-  Status problem = draining ? Status::error(ErrorId::ServerStopping, "the server is stopping") : !found.isOk() ? found.takeStatus() : found->problem;
+  Status problem = draining ? Status::error(ErrorId::ServerStopping, "the server is stopping")
+                   : !found.isOk() ? found.takeStatus()
+                                   : found->problem;
   if (!problem.isOk()) {
     if (found.isOk() && models.contains(name)) {
       models[name].problem = problem;
@@ -68,12 +74,16 @@ void Models::load(const std::string &name, std::function<void(Status)> onEnd) {
       }
       models[version->model].problem = *first;
       // A load that a later one or an unload overtook decides nothing.
-      bool isCurrent = std::all_of(begun.begin(), begun.end(), [](const auto &each) { return each->state == VersionState::Ready; });
+      bool isCurrent = std::all_of(begun.begin(), begun.end(), [](const auto &each) {
+        return each->state == VersionState::Ready;
+      });
       if (first->isOk() && isCurrent) {
-        // What the source does not ask for any more goes; what a later load asked for has a later key.
+        // What the source does not ask for any more goes; what a later load asked for has a later
+        // key.
         std::map<int64_t, std::shared_ptr<Version>> present = models[version->model].versions;
         for (auto &[number, other] : present) {
-          if (std::find(begun.begin(), begun.end(), other) == begun.end() && other->key < begun.back()->key) {
+          if (std::find(begun.begin(), begun.end(), other) == begun.end() &&
+              other->key < begun.back()->key) {
             models[version->model].versions.erase(number);
             retire(other);
           }
@@ -110,7 +120,8 @@ void Models::unload(const std::string &name, std::function<void(Status)> onEnd) 
   // Those that are loaded to take the place of one.
   for (const std::unique_ptr<WorkerSlot> &slot : slots) {
     for (const auto &[key, version] : slot->versions()) {
-      if (version->model == name && version->state == VersionState::Loading && std::find(versions.begin(), versions.end(), version) == versions.end()) {
+      if (version->model == name && version->state == VersionState::Loading &&
+          std::find(versions.begin(), versions.end(), version) == versions.end()) {
         versions.push_back(version);
       }
     }
@@ -126,7 +137,9 @@ void Models::unload(const std::string &name, std::function<void(Status)> onEnd) 
 }
 
 bool Models::isReady() const {
-  if (draining || std::any_of(slots.begin(), slots.end(), [](const std::unique_ptr<WorkerSlot> &slot) { return slot->isRestarting(); })) {
+  if (draining ||
+      std::any_of(slots.begin(), slots.end(),
+                  [](const std::unique_ptr<WorkerSlot> &slot) { return slot->isRestarting(); })) {
     return false;
   }
   return std::all_of(models.begin(), models.end(), [](const auto &model) {
@@ -155,7 +168,8 @@ uint64_t Models::evictions(const Device &device) const {
   return found == evicted.end() ? 0 : found->second;
 }
 
-Result<std::shared_ptr<Version>> Models::find(const std::string &model, const std::string &version) const {
+Result<std::shared_ptr<Version>> Models::find(const std::string &model,
+                                              const std::string &version) const {
   std::map<std::string, Model>::const_iterator found = models.find(model);
   if (found == models.end()) {
     return noModel(model);
@@ -165,15 +179,18 @@ Result<std::shared_ptr<Version>> Models::find(const std::string &model, const st
     return found->second.problem.isOk() ? noVersion(model, version) : found->second.problem;
   }
   if (version.empty()) {
-    for (std::map<int64_t, std::shared_ptr<Version>>::const_reverse_iterator it = versions.rbegin(); it != versions.rend(); ++it) {
+    for (std::map<int64_t, std::shared_ptr<Version>>::const_reverse_iterator it = versions.rbegin();
+         it != versions.rend(); ++it) {
       if (it->second->isServing()) {
         return it->second;
       }
     }
     return versions.rbegin()->second;
   }
-  std::map<int64_t, std::shared_ptr<Version>>::const_iterator at = versions.find(versionNumber(version).value_or(-1));
-  return at == versions.end() ? noVersion(model, version) : Result<std::shared_ptr<Version>>(at->second);
+  std::map<int64_t, std::shared_ptr<Version>>::const_iterator at =
+      versions.find(versionNumber(version).value_or(-1));
+  return at == versions.end() ? noVersion(model, version)
+                              : Result<std::shared_ptr<Version>>(at->second);
 }
 
 Status Models::readiness(const Version &version) const {
@@ -186,14 +203,20 @@ Status Models::readiness(const Version &version) const {
     if (version.problem.id() == ErrorId::ModelQuarantined) {
       return version.problem;
     }
-    return Status::error(ErrorId::ModelNotReady, fmt::format("{} could not be loaded: {}", what, version.problem.toString()), "mend the cause, then load the model again");
+    return Status::error(
+        ErrorId::ModelNotReady,
+        fmt::format("{} could not be loaded: {}", what, version.problem.toString()),
+        "mend the cause, then load the model again");
   case VersionState::Loading:
-    return Status::error(ErrorId::ModelNotReady, what + " is being loaded", "try again when v2/models/NAME/ready says so");
+    return Status::error(ErrorId::ModelNotReady, what + " is being loaded",
+                         "try again when v2/models/NAME/ready says so");
   case VersionState::Unloading:
   case VersionState::Unloaded:
     break;
   }
-  return Status::error(ErrorId::ModelNotReady, what + " was unloaded", fmt::format("POST v2/repository/models/{}/load loads it again", version.model));
+  return Status::error(
+      ErrorId::ModelNotReady, what + " was unloaded",
+      fmt::format("POST v2/repository/models/{}/load loads it again", version.model));
 }
 
 } // namespace tenon::server

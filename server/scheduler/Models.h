@@ -1,5 +1,6 @@
-// The models of a server: places them in worker processes, loads and unloads them there, queues requests, and hands them to instances and
-// back. One thread, that of the executor: it never waits and never runs code of an engine.
+// The models of a server: places them in worker processes, loads and unloads them there, queues
+// requests, and hands them to instances and back. One thread, that of the executor: it never waits
+// and never runs code of an engine.
 
 #pragma once
 
@@ -44,25 +45,30 @@ struct Model {
 
 class Models {
 public:
-  Models(boost::asio::any_io_executor executor, std::unique_ptr<ModelSource> source, ModelsOptions options);
+  Models(boost::asio::any_io_executor executor, std::unique_ptr<ModelSource> source,
+         ModelsOptions options);
   ~Models();
 
-  /// Starts the worker and the loads of all models of the source; loads what the source tells to have changed from then on.
+  /// Starts the worker and the loads of all models of the source; loads what the source tells to
+  /// have changed from then on.
   Status start();
 
-  /// Loads a model as its source now has it; `onEnd` is told when all its versions are loaded, or why one is not. What is loaded
-  /// serves until the new is ready.
+  /// Loads a model as its source now has it; `onEnd` is told when all its versions are loaded, or
+  /// why one is not. What is loaded serves until the new is ready.
   void load(const std::string &name, std::function<void(Status)> onEnd);
   /// Takes no more requests for the model, and forgets it when those that it has are answered.
   void unload(const std::string &name, std::function<void(Status)> onEnd);
 
   /// Splits the requests of a model that name no version; TN0810, TN0852.
   Status setTraffic(const std::string &name, Traffic traffic);
-  /// Back to the traffic before the last change, or else to the version before the one that answers; nothing is loaded for it. TN1012.
+  /// Back to the traffic before the last change, or else to the version before the one that
+  /// answers; nothing is loaded for it. TN1012.
   Status rollback(const std::string &name);
 
   /// Queues a request. Null, and nothing is called, where the error is given.
-  Result<std::shared_ptr<Job>> submit(const std::string &model, const std::string &version, InferRequest request, std::function<void(Result<InferResult>)> onEnd);
+  Result<std::shared_ptr<Job>> submit(const std::string &model, const std::string &version,
+                                      InferRequest request,
+                                      std::function<void(Result<InferResult>)> onEnd);
   /// The caller has gone: its place in the queue is free again, onEnd is not called any more.
   void cancel(const std::shared_ptr<Job> &job);
   /// A result could not be turned into a reply.
@@ -90,30 +96,36 @@ public:
   /// Models that were taken out of the memory of a device for others.
   uint64_t evictions(const Device &device) const;
   /// Bytes that models may take on a device; 0: any.
-  uint64_t memoryBudget(const Device &device) const { return device.isCpu() ? options.memoryBudget : options.gpuMemoryBudget; }
-  /// Calls `then` when the ports of the version are known, or cannot be: a cold one is loaded for it.
+  uint64_t memoryBudget(const Device &device) const {
+    return device.isCpu() ? options.memoryBudget : options.gpuMemoryBudget;
+  }
+  /// Calls `then` when the ports of the version are known, or cannot be: a cold one is loaded for
+  /// it.
   void whenKnown(const std::shared_ptr<Version> &version, std::function<void()> then);
 
 private:
   WorkerSlot &makeSlot(const Device &device, std::string name, bool isShared);
   /// Where a version is to be loaded that has its device.
   WorkerSlot &chooseSlot(const Version &version);
-  /// Takes the version out of its worker, which ends where it has no other and is not that of the CPU.
+  /// Takes the version out of its worker, which ends where it has no other and is not that of the
+  /// CPU.
   void leaveWorker(Version &version);
   void releaseIfEmpty(WorkerSlot &slot);
   void discard(const WorkerSlot &slot);
   void workerEnded(WorkerSlot &slot, const WorkerEnd &ended);
   /// Decides where the version runs, which then stays so; TN0702.
   Status place(Version &version);
-  /// Versions of `found` under way to the worker; each settles once. Those for which no memory is left when the server starts stay
-  /// cold, unless they are pinned.
+  /// Versions of `found` under way to the worker; each settles once. Those for which no memory is
+  /// left when the server starts stay cold, unless they are pinned.
   std::vector<std::shared_ptr<Version>> beginLoads(FoundModel found, bool isStart);
   /// Tells a worker of its next load, unless it has one to answer.
   void sendNextLoad(WorkerSlot &slot);
   enum class Room { Free, Later, Never };
-  /// Takes models that were not used for longest out of the memory of the version's device until it fits.
+  /// Takes models that were not used for longest out of the memory of the version's device until it
+  /// fits.
   Room makeRoom(const Version &version);
-  /// The one used least lately that may go; null where there is none. With `takesBusy` also one that has requests.
+  /// The one used least lately that may go; null where there is none. With `takesBusy` also one
+  /// that has requests.
   std::shared_ptr<Version> chooseVictim(const Version &newcomer, bool takesBusy) const;
   void evict(const std::shared_ptr<Version> &version);
   /// Has a cold version loaded.
@@ -136,15 +148,18 @@ private:
   void finishRetired(Version &version);
   /// The same version under another key, for a worker that has not seen it.
   void loadAgain(const std::shared_ptr<Version> &version);
-  void loadAnswered(WorkerSlot &slot, const std::shared_ptr<Version> &version, const ControlMessage &message);
+  void loadAnswered(WorkerSlot &slot, const std::shared_ptr<Version> &version,
+                    const ControlMessage &message);
   void runAnswered(Version &version, Instance &instance);
   /// Hands waiting requests to free instances, in stacks where the version takes them.
   void dispatch(Version &version);
-  /// What a free instance is to run now; none where nothing waits, or where it pays to wait for more.
+  /// What a free instance is to run now; none where nothing waits, or where it pays to wait for
+  /// more.
   std::vector<std::shared_ptr<Job>> chooseStack(Version &version);
   /// Waits for more requests to a stack until `end`.
   void gatherUntil(Version &version, Clock::time_point end);
-  /// Gives the stack to the instance; requests whose data do not fit are answered, and the others run.
+  /// Gives the stack to the instance; requests whose data do not fit are answered, and the others
+  /// run.
   void begin(Version &version, Instance &instance, std::vector<std::shared_ptr<Job>> stack);
   /// Copies the stack into a slab. On an error `*faulty` is the job that it is of, or stays null.
   Status fill(Instance &instance, std::shared_ptr<Job> *faulty);
@@ -175,7 +190,7 @@ private:
   boost::asio::steady_timer deadline;
   std::map<std::string, Model> models;
   std::vector<std::unique_ptr<WorkerSlot>> slots; ///< the first is that of the CPU
-  Deadlines deadlines; ///< of queued jobs
+  Deadlines deadlines;                            ///< of queued jobs
   uint64_t lastKey = 0, lastOrder = 0;
   std::map<Device, uint64_t> evicted;
   bool draining = false;

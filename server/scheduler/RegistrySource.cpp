@@ -12,19 +12,26 @@ namespace {
 constexpr std::chrono::milliseconds kPeriod{500};
 
 Status notServed(const registry::Version &version) {
-  return Status::error(ErrorId::BadModelFolder, fmt::format("{} is of kind {}, not an engine", version.text(), version.kind), "compile it, push the engine, and serve that");
+  return Status::error(ErrorId::BadModelFolder,
+                       fmt::format("{} is of kind {}, not an engine", version.text(), version.kind),
+                       "compile it, push the engine, and serve that");
 }
 
 } // namespace
 
-Result<std::unique_ptr<RegistrySource>> RegistrySource::open(const std::string &folder, const std::string &what, std::optional<signing::Trust> trust,
-                                                             std::function<void(std::string_view)> log) {
+Result<std::unique_ptr<RegistrySource>>
+RegistrySource::open(const std::string &folder, const std::string &what,
+                     std::optional<signing::Trust> trust,
+                     std::function<void(std::string_view)> log) {
   TENON_ASSIGN(registry::Reference reference, registry::parseReference(what));
   if (reference.alias.empty()) {
-    return Status::error(ErrorId::BadObjectName, fmt::format("'{}' names no alias", what), "serve registry:NAME@ALIAS, which follows the alias");
+    return Status::error(ErrorId::BadObjectName, fmt::format("'{}' names no alias", what),
+                         "serve registry:NAME@ALIAS, which follows the alias");
   }
-  std::unique_ptr<RegistrySource> source(new RegistrySource(folder, std::move(reference), std::move(trust), std::move(log)));
-  TENON_ASSIGN(registry::Registry registry, registry::Registry::open(folder, {.by = "serve", .clock = {}}));
+  std::unique_ptr<RegistrySource> source(
+      new RegistrySource(folder, std::move(reference), std::move(trust), std::move(log)));
+  TENON_ASSIGN(registry::Registry registry,
+               registry::Registry::open(folder, {.by = "serve", .clock = {}}));
   TENON_ASSIGN(source->present, source->resolve(registry));
   TENON_TRY(source->present.problem);
   source->opened.emplace(std::move(registry));
@@ -42,17 +49,24 @@ RegistrySource::~RegistrySource() {
   }
 }
 
-Result<int64_t> RegistrySource::rollback(const std::string &folder, const std::string &what, int64_t version, const std::string &reason) {
+Result<int64_t> RegistrySource::rollback(const std::string &folder, const std::string &what,
+                                         int64_t version, const std::string &reason) {
   TENON_ASSIGN(registry::Reference reference, registry::parseReference(what));
-  TENON_ASSIGN(registry::Registry registry, registry::Registry::open(folder, {.by = "serve", .clock = {}}));
-  TENON_ASSIGN(registry::Move move, registry.rollback(reference.name, reference.alias, version, reason));
+  TENON_ASSIGN(registry::Registry registry,
+               registry::Registry::open(folder, {.by = "serve", .clock = {}}));
+  TENON_ASSIGN(registry::Move move,
+               registry.rollback(reference.name, reference.alias, version, reason));
   return move.to;
 }
 
-std::string RegistrySource::dataOf(registry::Registry &registry, const registry::Version &version) const {
-  std::string name = version.facts.contains("data") && version.facts["data"].is_string() ? version.facts["data"].get<std::string>() : "";
+std::string RegistrySource::dataOf(registry::Registry &registry,
+                                   const registry::Version &version) const {
+  std::string name = version.facts.contains("data") && version.facts["data"].is_string()
+                         ? version.facts["data"].get<std::string>()
+                         : "";
   Result<registry::Reference> data = registry::parseReference(name);
-  Result<registry::Version> found = data.isOk() ? registry.find(*data) : Result<registry::Version>(data.takeStatus());
+  Result<registry::Version> found =
+      data.isOk() ? registry.find(*data) : Result<registry::Version>(data.takeStatus());
   return found.isOk() && !found->isDeleted ? registry.pathOf(*found) : "";
 }
 
@@ -60,7 +74,8 @@ Result<FoundModel> RegistrySource::resolve(registry::Registry &registry) const {
   TENON_ASSIGN(registry::Version version, registry.find(reference));
   FoundModel model;
   model.name = version.name;
-  model.versions = {{std::to_string(version.number), registry.pathOf(version), trust ? version.blob.hash : "", Status::ok()}};
+  model.versions = {{std::to_string(version.number), registry.pathOf(version),
+                     trust ? version.blob.hash : "", Status::ok()}};
   std::string data = dataOf(registry, version);
   if (!data.empty()) {
     model.config.parameters.emplace_back("drift_reference", data);
@@ -101,7 +116,8 @@ bool RegistrySource::look() {
   }
   // A file that came from another machine may have been removed from this one's cache since.
   std::error_code ignored;
-  if (at.isOk() && isSound && std::to_string(*at) == served && std::filesystem::exists(path, ignored)) {
+  if (at.isOk() && isSound && std::to_string(*at) == served &&
+      std::filesystem::exists(path, ignored)) {
     trouble = Status::ok();
     return false;
   }
@@ -109,11 +125,13 @@ bool RegistrySource::look() {
   Status problem = found.isOk() ? found->problem : found.takeStatus();
   if (!problem.isOk()) {
     if (problem.toString() != trouble.toString()) { // once, not at each look
-      log(fmt::format("'{}' cannot be followed, what was served before is served on: {}", reference.text(), problem.toString()));
+      log(fmt::format("'{}' cannot be followed, what was served before is served on: {}",
+                      reference.text(), problem.toString()));
     }
     trouble = problem;
   }
-  if (!found.isOk() || (!isSound && !found->problem.isOk() && found->versions.front().version == served)) {
+  if (!found.isOk() ||
+      (!isSound && !found->problem.isOk() && found->versions.front().version == served)) {
     return false;
   }
   std::lock_guard lock(mutex);

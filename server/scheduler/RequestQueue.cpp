@@ -80,7 +80,8 @@ std::vector<std::shared_ptr<Job>> RequestQueue::gather(uint64_t mostRows) const 
       if (isHead && !job->canStack) {
         return {job};
       }
-      if (isHead || (job->canStack && job->shape == found[0]->shape && job->rows <= mostRows - rows)) {
+      if (isHead ||
+          (job->canStack && job->shape == found[0]->shape && job->rows <= mostRows - rows)) {
         found.push_back(job);
         rows += job->rows;
       }

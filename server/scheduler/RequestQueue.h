@@ -1,4 +1,5 @@
-// The requests that wait for a version: by priority, then by arrival; those that were put off by their time-out come last of theirs.
+// The requests that wait for a version: by priority, then by arrival; those that were put off by
+// their time-out come last of theirs.
 
 #pragma once
 
@@ -36,7 +37,8 @@ public:
   std::vector<std::shared_ptr<Job>> takeAll();
   std::vector<std::shared_ptr<Job>> all() const;
 
-  /// The first one and those that can run in one stack with it, up to `mostRows` rows; none where none waits.
+  /// The first one and those that can run in one stack with it, up to `mostRows` rows; none where
+  /// none waits.
   std::vector<std::shared_ptr<Job>> gather(uint64_t mostRows) const;
 
 private:

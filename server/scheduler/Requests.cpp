@@ -1,4 +1,5 @@
-// The way of a request into the queue, and out of it by an answer, a time-out or a client that goes. Runs are in Runs.cpp.
+// The way of a request into the queue, and out of it by an answer, a time-out or a client that
+// goes. Runs are in Runs.cpp.
 
 #include "server/scheduler/Models.h"
 #include "support/WallClock.h"
@@ -20,9 +21,12 @@ uint64_t priorityOf(const ModelConfig &config, const InferRequest &request) {
 
 } // namespace
 
-Result<std::shared_ptr<Job>> Models::submit(const std::string &model, const std::string &version, InferRequest request, std::function<void(Result<InferResult>)> onEnd) {
+Result<std::shared_ptr<Job>> Models::submit(const std::string &model, const std::string &version,
+                                            InferRequest request,
+                                            std::function<void(Result<InferResult>)> onEnd) {
   if (draining) {
-    return Status::error(ErrorId::ServerStopping, "the server is stopping", "send the request to another server");
+    return Status::error(ErrorId::ServerStopping, "the server is stopping",
+                         "send the request to another server");
   }
   std::shared_ptr<Job> job = std::make_shared<Job>();
   job->arrival = Clock::now();
@@ -69,21 +73,29 @@ void Models::enqueue(const std::shared_ptr<Job> &job) {
 Status Models::admit(const Version &version, const Job &job) const {
   size_t waiting = version.queue.size(), most = options.mostQueued;
   std::string whose;
-  uint64_t own = version.config.batching ? version.config.batching->policyOf(job.priority).mostQueued : 0;
+  uint64_t own =
+      version.config.batching ? version.config.batching->policyOf(job.priority).mostQueued : 0;
   if (own > 0 && version.queue.sizeOf(job.priority) >= own) {
     waiting = version.queue.sizeOf(job.priority);
     most = own;
-    whose = version.config.batching->priorityLevels > 0 ? fmt::format(" with priority {}", job.priority) : "";
+    whose = version.config.batching->priorityLevels > 0
+                ? fmt::format(" with priority {}", job.priority)
+                : "";
   }
   return waiting < most ? Status::ok()
-                        : Status::error(ErrorId::QueueFull, fmt::format("{} requests{} wait for model '{}' already", waiting, whose, version.model), "send fewer at once, or try again later");
+                        : Status::error(ErrorId::QueueFull,
+                                        fmt::format("{} requests{} wait for model '{}' already",
+                                                    waiting, whose, version.model),
+                                        "send fewer at once, or try again later");
 }
 
 void Models::setDeadline(const std::shared_ptr<Job> &job) {
   const std::optional<BatchingConfig> &batching = job->version->config.batching;
   QueuePolicy policy = batching ? batching->policyOf(job->priority) : QueuePolicy();
   uint64_t own = policy.allowsOwnTimeout ? job->request.timeoutMicroseconds : 0;
-  uint64_t wait = own > 0 && (policy.timeoutMicroseconds == 0 || own < policy.timeoutMicroseconds) ? own : policy.timeoutMicroseconds;
+  uint64_t wait = own > 0 && (policy.timeoutMicroseconds == 0 || own < policy.timeoutMicroseconds)
+                      ? own
+                      : policy.timeoutMicroseconds;
   if (wait > 0) {
     constexpr uint64_t kMostWait = uint64_t(1) << 40; // of microseconds: no sum overflows
     job->mostWait = std::chrono::microseconds(std::min(wait, kMostWait));
@@ -149,7 +161,9 @@ void Models::timeOut(const std::shared_ptr<Job> &job) {
     job->version->queue.putOff(job);
   } else if (job->version->queue.erase(job)) {
     ++job->version->statistics->timedOut;
-    end(job, Status::error(ErrorId::RequestTimedOut, fmt::format("the request waited longer than its time-out of {} µs", job->mostWait.count())));
+    end(job, Status::error(ErrorId::RequestTimedOut,
+                           fmt::format("the request waited longer than its time-out of {} µs",
+                                       job->mostWait.count())));
     finishRetired(*job->version);
     retryLoads();
   }

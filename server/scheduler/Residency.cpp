@@ -1,4 +1,5 @@
-// Which models are in memory, where a budget bounds them: those that were used last, and those that are pinned.
+// Which models are in memory, where a budget bounds them: those that were used last, and those that
+// are pinned.
 
 #include "server/scheduler/Models.h"
 
@@ -13,7 +14,8 @@ Models::Room Models::makeRoom(const Version &version) {
   if (budget == 0) {
     return Room::Free;
   }
-  // What a model takes on a GPU is not known before its first load: its file also has what is for CPUs.
+  // What a model takes on a GPU is not known before its first load: its file also has what is for
+  // CPUs.
   bool isGuess = !version.batch && !version.device->isCpu();
   uint64_t needed = isGuess ? std::min(neededBytes(version), budget) : neededBytes(version);
   if (needed > budget) {
@@ -34,7 +36,9 @@ Models::Room Models::makeRoom(const Version &version) {
     return Room::Later;
   }
   // What goes is free once its worker says so; this tells when.
-  auto fitsLater = [&] { return sumOf(&WorkerSlot::heldBytes) - sumOf(&WorkerSlot::freedSoon) + needed <= budget; };
+  auto fitsLater = [&] {
+    return sumOf(&WorkerSlot::heldBytes) - sumOf(&WorkerSlot::freedSoon) + needed <= budget;
+  };
   for (bool takesBusy : {false, true}) {
     while (!fitsLater()) {
       std::shared_ptr<Version> victim = chooseVictim(version, takesBusy);
@@ -49,7 +53,11 @@ Models::Room Models::makeRoom(const Version &version) {
       }
     }
   }
-  bool changes = sumOf(&WorkerSlot::freedSoon) > 0 || std::any_of(slots.begin(), slots.end(), [&](const std::unique_ptr<WorkerSlot> &slot) { return slot->device == version.device && slot->isLoading(); });
+  bool changes =
+      sumOf(&WorkerSlot::freedSoon) > 0 ||
+      std::any_of(slots.begin(), slots.end(), [&](const std::unique_ptr<WorkerSlot> &slot) {
+        return slot->device == version.device && slot->isLoading();
+      });
   return changes ? Room::Later : Room::Never;
 }
 
@@ -58,8 +66,11 @@ std::shared_ptr<Version> Models::chooseVictim(const Version &newcomer, bool take
   for (const std::unique_ptr<WorkerSlot> &slot : slots) {
     for (const auto &[key, each] : slot->versions()) {
       bool isIdle = each->queue.empty() && !each->isRunning();
-      bool isReplaced = each->model == newcomer.model && each->number == newcomer.number; // it serves until the newcomer is ready
-      bool mayGo = slot->device == newcomer.device && each->state == VersionState::Ready && !each->isLeaving && !each->config.isPinned && !isReplaced && (takesBusy || isIdle);
+      bool isReplaced = each->model == newcomer.model &&
+                        each->number == newcomer.number; // it serves until the newcomer is ready
+      bool mayGo = slot->device == newcomer.device && each->state == VersionState::Ready &&
+                   !each->isLeaving && !each->config.isPinned && !isReplaced &&
+                   (takesBusy || isIdle);
       if (mayGo && (!victim || each->lastUse < victim->lastUse)) {
         victim = each;
       }
@@ -127,7 +138,8 @@ void Models::checkQueued(Version &version) {
 }
 
 void Models::whenKnown(const std::shared_ptr<Version> &version, std::function<void()> then) {
-  if (version->isKnown() || !(version->state == VersionState::Cold || (version->state == VersionState::Loading && version->isOnDemand))) {
+  if (version->isKnown() || !(version->state == VersionState::Cold ||
+                              (version->state == VersionState::Loading && version->isOnDemand))) {
     then();
     return;
   }

@@ -1,4 +1,5 @@
-// Runs: which requests make a stack, its way through a slab to an instance of the model, and the outputs' way back.
+// Runs: which requests make a stack, its way through a slab to an instance of the model, and the
+// outputs' way back.
 
 #include "runtime/tensors/Tensor.h"
 #include "server/ipc/TensorBox.h"
@@ -15,7 +16,10 @@ namespace {
 /// What is left for outputs of which nothing is known yet.
 constexpr uint64_t kFirstRoom = 16 << 10;
 
-Status damaged(std::string_view what) { return Status::error(ErrorId::InternalError, fmt::format("the worker's answer is damaged: {}", what)); }
+Status damaged(std::string_view what) {
+  return Status::error(ErrorId::InternalError,
+                       fmt::format("the worker's answer is damaged: {}", what));
+}
 
 /// The worker is not trusted to keep to the ports that it told.
 bool isOutputOf(const ModelPort &port, const TensorPlace &place) {
@@ -39,7 +43,9 @@ uint64_t bytesOf(const std::vector<int64_t> &dims, DType dtype) {
 
 /// The length that the jobs are padded to; 0 where they have one length.
 int64_t paddedLength(const std::vector<std::shared_ptr<Job>> &jobs) {
-  bool isEqual = std::all_of(jobs.begin(), jobs.end(), [&](const std::shared_ptr<Job> &job) { return job->length == jobs[0]->length; });
+  bool isEqual = std::all_of(jobs.begin(), jobs.end(), [&](const std::shared_ptr<Job> &job) {
+    return job->length == jobs[0]->length;
+  });
   return isEqual ? 0 : jobs[0]->bucket;
 }
 
@@ -54,7 +60,8 @@ std::vector<TensorPlace> placeInputs(const Instance &instance) {
       place.dims[0] = static_cast<int64_t>(instance.rows());
     }
     for (size_t i = 1; instance.padded > 0 && i < place.dims.size(); ++i) {
-      place.dims[i] = ports[p].dims[i] == first.version->batch->paddedDim ? instance.padded : place.dims[i];
+      place.dims[i] =
+          ports[p].dims[i] == first.version->batch->paddedDim ? instance.padded : place.dims[i];
     }
     place.bytes = bytesOf(place.dims, ports[p].dtype);
     places.push_back(std::move(place));
@@ -62,8 +69,10 @@ std::vector<TensorPlace> placeInputs(const Instance &instance) {
   return places;
 }
 
-/// Writes an input of a job to its rows of a stack, which have `dims`: those of the input, or longer ones, which are padded.
-Status store(const Job &job, const RequestInput &input, const std::vector<int64_t> &dims, MutableBytes to) {
+/// Writes an input of a job to its rows of a stack, which have `dims`: those of the input, or
+/// longer ones, which are padded.
+Status store(const Job &job, const RequestInput &input, const std::vector<int64_t> &dims,
+             MutableBytes to) {
   if (dims == input.dims) {
     if (input.list) {
       return job.request.lists[*input.list].store(input.dtype, to, input.name);
@@ -84,12 +93,15 @@ Status store(const Job &job, const RequestInput &input, const std::vector<int64_
   for (size_t at = 0; at < to.size(); at += element.bytes().size()) {
     std::memcpy(to.data() + at, element.data.data(), element.bytes().size());
   }
-  copyBox(to.data(), dims, input.list ? own.data() : input.binary.data(), input.dims, input.dims, element.bytes().size());
+  copyBox(to.data(), dims, input.list ? own.data() : input.binary.data(), input.dims, input.dims,
+          element.bytes().size());
   return Status::ok();
 }
 
-/// The rows of a job in an output of its stack, from row `first`. What padding made longer is cut off in place.
-TensorPlace cutOutput(const Job &job, const ModelPort &port, TensorPlace place, uint64_t first, int64_t padded, std::byte *slab) {
+/// The rows of a job in an output of its stack, from row `first`. What padding made longer is cut
+/// off in place.
+TensorPlace cutOutput(const Job &job, const ModelPort &port, TensorPlace place, uint64_t first,
+                      int64_t padded, std::byte *slab) {
   uint64_t rowBytes = place.bytes / static_cast<uint64_t>(place.dims[0]);
   place.offset += first * rowBytes;
   place.bytes = job.rows * rowBytes;
@@ -99,7 +111,8 @@ TensorPlace cutOutput(const Job &job, const ModelPort &port, TensorPlace place, 
     place.dims[i] = port.dims[i] == job.version->batch->paddedDim ? job.length : place.dims[i];
   }
   if (place.dims != whole) {
-    copyBox(slab + place.offset, place.dims, slab + place.offset, whole, place.dims, bitWidth(port.dtype) / 8);
+    copyBox(slab + place.offset, place.dims, slab + place.offset, whole, place.dims,
+            bitWidth(port.dtype) / 8);
     place.bytes = bytesOf(place.dims, port.dtype);
   }
   return place;
@@ -125,7 +138,9 @@ uint64_t preferredRows(const BatchingConfig &batching, uint64_t rows) {
 } // namespace
 
 void Models::dispatch(Version &version) {
-  bool takesRuns = !version.isLeaving && version.worker && version.worker->isRunning() && (version.state == VersionState::Ready || version.state == VersionState::Unloading);
+  bool takesRuns =
+      !version.isLeaving && version.worker && version.worker->isRunning() &&
+      (version.state == VersionState::Ready || version.state == VersionState::Unloading);
   for (size_t i = 0; takesRuns && i < version.instances.size(); ++i) {
     Instance &instance = *version.instances[i];
     while (instance.jobs.empty()) {
@@ -139,7 +154,8 @@ void Models::dispatch(Version &version) {
 }
 
 std::vector<std::shared_ptr<Job>> Models::chooseStack(Version &version) {
-  std::vector<std::shared_ptr<Job>> stack = version.queue.gather(version.isStacked() ? version.batch->mostRows : 1);
+  std::vector<std::shared_ptr<Job>> stack =
+      version.queue.gather(version.isStacked() ? version.batch->mostRows : 1);
   if (stack.empty() || !stack[0]->canStack || !version.config.batching) {
     return stack;
   }
@@ -169,13 +185,14 @@ void Models::gatherUntil(Version &version, Clock::time_point end) {
     return;
   }
   version.gathering.emplace(executor, end);
-  version.gathering->async_wait([this, weak = version.weak_from_this()](boost::system::error_code error) {
-    std::shared_ptr<Version> held = weak.lock();
-    if (!error && held) {
-      held->gathering.reset();
-      dispatch(*held);
-    }
-  });
+  version.gathering->async_wait(
+      [this, weak = version.weak_from_this()](boost::system::error_code error) {
+        std::shared_ptr<Version> held = weak.lock();
+        if (!error && held) {
+          held->gathering.reset();
+          dispatch(*held);
+        }
+      });
 }
 
 void Models::begin(Version &version, Instance &instance, std::vector<std::shared_ptr<Job>> stack) {
@@ -212,7 +229,9 @@ Status Models::fill(Instance &instance, std::shared_ptr<Job> *faulty) {
     at = place.offset + place.bytes;
   }
   uint64_t outputOffset = alignTensor(at);
-  TENON_ASSIGN(instance.inputSlab, first.version->worker->slabs().take(outputOffset + std::max(first.version->outputRoom, kFirstRoom)));
+  TENON_ASSIGN(instance.inputSlab,
+               first.version->worker->slabs().take(
+                   outputOffset + std::max(first.version->outputRoom, kFirstRoom)));
   MutableBytes slab = instance.inputSlab->memory->bytes();
   writeTable(slab, 0, places);
   for (size_t i = 0; i < places.size(); ++i) {
@@ -244,7 +263,8 @@ Status Models::fill(Instance &instance, std::shared_ptr<Job> *faulty) {
 }
 
 void Models::runAnswered(Version &version, Instance &instance) {
-  std::shared_ptr<Version> held = version.shared_from_this(); // answers to clients may unload or replace it
+  std::shared_ptr<Version> held =
+      version.shared_from_this(); // answers to clients may unload or replace it
   finish(version, instance);
   dispatch(version);
   finishRetired(version);
@@ -309,9 +329,11 @@ Status Models::provideRoom(Instance &instance, uint64_t bytes) {
   return Status::ok();
 }
 
-Result<std::vector<TensorPlace>> Models::readOutputs(const Version &version, const Instance &instance) {
+Result<std::vector<TensorPlace>> Models::readOutputs(const Version &version,
+                                                     const Instance &instance) {
   const std::vector<ModelPort> &ports = version.ports.outputs;
-  TENON_ASSIGN(std::vector<TensorPlace> outputs, readTable(instance.outputSlab->memory->bytes(), instance.outputOffset, ports.size()));
+  TENON_ASSIGN(std::vector<TensorPlace> outputs, readTable(instance.outputSlab->memory->bytes(),
+                                                           instance.outputOffset, ports.size()));
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!isOutputOf(ports[i], outputs[i])) {
       return damaged("an output does not fit the model");
@@ -319,12 +341,16 @@ Result<std::vector<TensorPlace>> Models::readOutputs(const Version &version, con
     if (instance.jobs.size() == 1) {
       continue;
     }
-    bool fits = !outputs[i].dims.empty() && outputs[i].dims[0] == static_cast<int64_t>(instance.rows());
+    bool fits =
+        !outputs[i].dims.empty() && outputs[i].dims[0] == static_cast<int64_t>(instance.rows());
     for (size_t d = 1; fits && instance.padded > 0 && d < outputs[i].dims.size(); ++d) {
       fits = ports[i].dims[d] != version.batch->paddedDim || outputs[i].dims[d] == instance.padded;
     }
     if (!fits) {
-      return Status::error(ErrorId::NotBatchable, fmt::format("output '{}' has another number of rows or places than its inputs", ports[i].name));
+      return Status::error(
+          ErrorId::NotBatchable,
+          fmt::format("output '{}' has another number of rows or places than its inputs",
+                      ports[i].name));
     }
   }
   return outputs;
@@ -344,12 +370,15 @@ void Models::answer(Version &version, Instance &instance, const std::vector<Tens
     batch.compute.add(jobs[0]->times.compute);
   }
   for (const std::shared_ptr<Job> &job : jobs) {
-    InferResult result = {job->version, slab, outputs, rows, job->times, job->arrival, job->request.trace};
+    InferResult result = {job->version, slab,         outputs,           rows,
+                          job->times,   job->arrival, job->request.trace};
     for (size_t i = 0; jobs.size() > 1 && i < outputs.size(); ++i) {
-      result.outputs[i] = cutOutput(*job, version.ports.outputs[i], outputs[i], firstRow, padded, slab->memory->data());
+      result.outputs[i] = cutOutput(*job, version.ports.outputs[i], outputs[i], firstRow, padded,
+                                    slab->memory->data());
     }
     firstRow += job->rows;
-    if (options.observer && job->onEnd) { // else the caller has gone, and what the request refers to
+    if (options.observer &&
+        job->onEnd) { // else the caller has gone, and what the request refers to
       options.observer->answered(*job, result);
     }
     end(job, std::move(result));

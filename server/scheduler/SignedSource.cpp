@@ -33,7 +33,9 @@ void SignedSource::check(FoundModel &model) const {
 }
 
 Result<std::string> SignedSource::hashOf(const std::string &path) const {
-  TENON_ASSIGN(std::string bundle, signing::readBundle(path + ".sig", signing::kMostBytesOfOne)); // the thread that serves reads it
+  TENON_ASSIGN(std::string bundle,
+               signing::readBundle(path + ".sig",
+                                   signing::kMostBytesOfOne)); // the thread that serves reads it
   TENON_ASSIGN(signing::Verified verified, trust.verify(bundle));
   return signing::signedHash(verified.manifest, std::filesystem::path(path).filename());
 }

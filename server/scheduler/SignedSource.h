@@ -1,5 +1,6 @@
-// The models of a folder that somebody trusted has signed: ENGINE.sig beside each engine. The signature is checked here;
-// that the engine has the hash in it, the worker checks of the bytes that it runs.
+// The models of a folder that somebody trusted has signed: ENGINE.sig beside each engine. The
+// signature is checked here; that the engine has the hash in it, the worker checks of the bytes
+// that it runs.
 
 #pragma once
 
@@ -12,7 +13,8 @@ namespace tenon::server {
 
 class SignedSource final : public ModelSource {
 public:
-  SignedSource(std::unique_ptr<ModelSource> source, signing::Trust trust) : source(std::move(source)), trust(std::move(trust)) {}
+  SignedSource(std::unique_ptr<ModelSource> source, signing::Trust trust)
+      : source(std::move(source)), trust(std::move(trust)) {}
 
   /// As the folder's; versions without such a signature have a problem, TN1015 or TN1016.
   Result<std::vector<FoundModel>> scan() const override;

@@ -1,4 +1,5 @@
-// What is counted of a version of a model: requests by how they ended, and the time that each stage took.
+// What is counted of a version of a model: requests by how they ended, and the time that each stage
+// took.
 
 #pragma once
 
@@ -22,8 +23,9 @@ struct DurationSum {
 class Histogram {
 public:
   /// In microseconds.
-  static constexpr std::array<uint64_t, 18> kBounds = {50,     100,    250,     500,     1'000,   2'500,     5'000,     10'000,    25'000,
-                                                       50'000, 100'000, 250'000, 500'000, 1'000'000, 2'500'000, 5'000'000, 10'000'000, 60'000'000};
+  static constexpr std::array<uint64_t, 18> kBounds = {
+      50,     100,     250,     500,     1'000,     2'500,     5'000,     10'000,     25'000,
+      50'000, 100'000, 250'000, 500'000, 1'000'000, 2'500'000, 5'000'000, 10'000'000, 60'000'000};
 
   void add(uint64_t nanoseconds) {
     size_t bin = 0;
@@ -69,7 +71,7 @@ struct VersionStatistics {
   uint64_t inferences = 0; ///< rows of batches, requests where there is no batch
   uint64_t executions = 0; ///< runs of the model
   std::map<uint64_t, BatchStatistics> batches; ///< by rows; of versions with a batch
-  uint64_t rejected = 0;   ///< by a full queue
+  uint64_t rejected = 0;                       ///< by a full queue
   uint64_t timedOut = 0;
   uint64_t cancelled = 0;
   uint64_t lastInference = 0; ///< milliseconds since 1970

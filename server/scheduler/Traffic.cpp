@@ -1,4 +1,5 @@
-// Splits are by smooth weighted round robin: of any 100 requests in a row, each version gets its share, spread evenly.
+// Splits are by smooth weighted round robin: of any 100 requests in a row, each version gets its
+// share, spread evenly.
 
 #include "server/scheduler/Traffic.h"
 
@@ -17,7 +18,9 @@ namespace {
 constexpr int64_t kMostWeight = 1'000'000;
 constexpr size_t kMostHistory = 100;
 
-Status badTraffic(std::string_view what, std::string_view hint = {}) { return Status::error(ErrorId::BadTraffic, what, hint); }
+Status badTraffic(std::string_view what, std::string_view hint = {}) {
+  return Status::error(ErrorId::BadTraffic, what, hint);
+}
 
 Result<Tensor> outputOf(const ModelPort &port, const InferResult &result, size_t i) {
   const TensorPlace &place = result.outputs[i];
@@ -29,8 +32,10 @@ Result<Tensor> outputOf(const ModelPort &port, const InferResult &result, size_t
 /// Of an output of two results; infinite where they cannot be compared.
 TensorDifference compareOutput(const InferResult &served, const InferResult &shadow, size_t i) {
   constexpr TensorDifference kNotComparable = {true, HUGE_VAL};
-  const std::vector<ModelPort> &ports = served.version->ports.outputs, &others = shadow.version->ports.outputs;
-  bool fits = i < others.size() && others[i].name == ports[i].name && others[i].dtype == ports[i].dtype && served.outputs[i].dims == shadow.outputs[i].dims;
+  const std::vector<ModelPort> &ports = served.version->ports.outputs,
+                               &others = shadow.version->ports.outputs;
+  bool fits = i < others.size() && others[i].name == ports[i].name &&
+              others[i].dtype == ports[i].dtype && served.outputs[i].dims == shadow.outputs[i].dims;
   if (!fits) {
     return kNotComparable;
   }
@@ -71,18 +76,23 @@ Status Models::setTraffic(const std::string &name, Traffic traffic) {
   int64_t sum = 0;
   for (const auto &[number, weight] : traffic.weights) {
     if (!serves(number)) {
-      return badTraffic(fmt::format("model '{}' has no version {} that is ready", name, number), "v2/repository/index lists versions; version_policy says which are loaded");
+      return badTraffic(fmt::format("model '{}' has no version {} that is ready", name, number),
+                        "v2/repository/index lists versions; version_policy says which are loaded");
     }
     if (weight < 0 || weight > kMostWeight) {
-      return badTraffic(fmt::format("the weight {} of version {} is not from 0 to {}", weight, number, kMostWeight));
+      return badTraffic(fmt::format("the weight {} of version {} is not from 0 to {}", weight,
+                                    number, kMostWeight));
     }
     sum += weight;
   }
   if (!traffic.weights.empty() && sum == 0) {
-    return badTraffic("all weights are 0: no version would answer", "give a version a weight above 0, or none a weight for the newest");
+    return badTraffic("all weights are 0: no version would answer",
+                      "give a version a weight above 0, or none a weight for the newest");
   }
   if (traffic.shadow && !serves(*traffic.shadow)) {
-    return badTraffic(fmt::format("model '{}' has no version {} that is ready and could be the shadow", name, *traffic.shadow));
+    return badTraffic(
+        fmt::format("model '{}' has no version {} that is ready and could be the shadow", name,
+                    *traffic.shadow));
   }
   TrafficState &state = found->second.traffic;
   state.before.push_back(std::move(state.now));
@@ -110,7 +120,9 @@ Status Models::rollback(const std::string &name) {
     int64_t current = -1, most = 0;
     for (const auto &[number, version] : found->second.versions) {
       std::map<int64_t, int64_t>::const_iterator weight = state.now.weights.find(number);
-      int64_t share = state.now.weights.empty() ? (version->isServing() ? number : 0) : weight == state.now.weights.end() ? 0 : weight->second;
+      int64_t share = state.now.weights.empty()           ? (version->isServing() ? number : 0)
+                      : weight == state.now.weights.end() ? 0
+                                                          : weight->second;
       if (share >= most && share > 0) {
         most = share;
         current = number;
@@ -121,8 +133,12 @@ Status Models::rollback(const std::string &name) {
       previous = number < current && version->isServing() ? number : previous;
     }
     if (previous < 0) {
-      return Status::error(ErrorId::NothingToRollBack, fmt::format("model '{}' has no earlier split of traffic, and no earlier version that is loaded", name),
-                           "let version_policy keep the version before, for example `latest { num_versions: 2 }`");
+      return Status::error(
+          ErrorId::NothingToRollBack,
+          fmt::format(
+              "model '{}' has no earlier split of traffic, and no earlier version that is loaded",
+              name),
+          "let version_policy keep the version before, for example `latest { num_versions: 2 }`");
     }
     state.now = {{{previous, 1}}, std::nullopt};
   }
@@ -141,8 +157,11 @@ std::shared_ptr<Version> Models::chooseByTraffic(const std::string &name) {
   std::shared_ptr<Version> chosen;
   int64_t sum = 0, best = 0;
   for (const auto &[number, weight] : state.now.weights) {
-    std::map<int64_t, std::shared_ptr<Version>>::iterator version = found->second.versions.find(number);
-    if (weight == 0 || version == found->second.versions.end() || !(version->second->isServing() || version->second->isKnown()) || version->second->state == VersionState::Failed) {
+    std::map<int64_t, std::shared_ptr<Version>>::iterator version =
+        found->second.versions.find(number);
+    if (weight == 0 || version == found->second.versions.end() ||
+        !(version->second->isServing() || version->second->isKnown()) ||
+        version->second->state == VersionState::Failed) {
       continue; // it went: the others share what was its part
     }
     int64_t &credit = state.credits[number];
@@ -164,7 +183,8 @@ void Models::beginShadow(const std::shared_ptr<Job> &job) {
   if (model == models.end() || !model->second.traffic.now.shadow) {
     return;
   }
-  std::map<int64_t, std::shared_ptr<Version>>::iterator found = model->second.versions.find(*model->second.traffic.now.shadow);
+  std::map<int64_t, std::shared_ptr<Version>>::iterator found =
+      model->second.versions.find(*model->second.traffic.now.shadow);
   if (found == model->second.versions.end() || found->second == job->version) {
     return;
   }
@@ -177,10 +197,12 @@ void Models::beginShadow(const std::shared_ptr<Job> &job) {
   copy->request = job->request;
   copy->isChecked = found->second->isKnown();
   for (RequestInput &input : copy->request.inputs) {
-    copy->owned.emplace_back(input.binary.begin(), input.binary.end()); // the body goes with the reply
+    copy->owned.emplace_back(input.binary.begin(),
+                             input.binary.end()); // the body goes with the reply
     input.binary = copy->owned.back();
   }
-  bool mayRun = found->second->isServing() && copy->isChecked && checkRequest(*found->second, *copy).isOk() && admit(*found->second, *copy).isOk();
+  bool mayRun = found->second->isServing() && copy->isChecked &&
+                checkRequest(*found->second, *copy).isOk() && admit(*found->second, *copy).isOk();
   if (!mayRun) {
     ++statistics.dropped;
     return;
@@ -189,7 +211,9 @@ void Models::beginShadow(const std::shared_ptr<Job> &job) {
   // Null where the model has another shadow by then.
   auto current = [this, name, shadow = *model->second.traffic.now.shadow]() -> ShadowStatistics * {
     std::map<std::string, Model>::iterator now = models.find(name);
-    return now != models.end() && now->second.traffic.now.shadow == shadow ? &now->second.traffic.shadow : nullptr;
+    return now != models.end() && now->second.traffic.now.shadow == shadow
+               ? &now->second.traffic.shadow
+               : nullptr;
   };
   auto compare = [comparison, current] {
     ShadowStatistics *counted = current();

@@ -1,4 +1,5 @@
-// Which version answers requests that name none: the newest, or a split by weight; and a version that computes along in their shadow.
+// Which version answers requests that name none: the newest, or a split by weight; and a version
+// that computes along in their shadow.
 
 #pragma once
 

@@ -1,4 +1,5 @@
-// A version of a model while the server has it: its state, its queue, its instances in the worker, and what was counted.
+// A version of a model while the server has it: its state, its queue, its instances in the worker,
+// and what was counted.
 
 #pragma once
 
@@ -30,7 +31,8 @@ namespace tenon::server {
 using Clock = std::chrono::steady_clock;
 
 inline uint64_t nanosecondsSince(Clock::time_point start) {
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count());
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count());
 }
 
 class WorkerSlot;
@@ -55,17 +57,19 @@ struct Job {
   InferRequest request;
   std::shared_ptr<Version> version;
   std::function<void(Result<InferResult>)> onEnd; ///< called once
-  std::vector<std::vector<std::byte>> owned; ///< what the request refers to, where no caller keeps it
+  std::vector<std::vector<std::byte>>
+      owned; ///< what the request refers to, where no caller keeps it
   Clock::time_point arrival;
   std::vector<size_t> order; ///< of the model's inputs in the request's
   uint64_t rows = 1;
   uint64_t priority = 0;
   bool canStack = false;
   bool isChecked = false; ///< against the ports, which are known once the version was loaded
-  /// All dims of the inputs but the batch, as they are once padded: jobs with equal ones fit in one stack.
+  /// All dims of the inputs but the batch, as they are once padded: jobs with equal ones fit in one
+  /// stack.
   std::vector<int64_t> shape;
-  int64_t length = 0; ///< of the dim that may be padded, in the request
-  int64_t bucket = 0; ///< that it may be padded to; 0: it is not padded
+  int64_t length = 0;                       ///< of the dim that may be padded, in the request
+  int64_t bucket = 0;                       ///< that it may be padded to; 0: it is not padded
   std::optional<RequestQueue::Place> place; ///< while it waits
   StageTimes times;
   std::optional<Deadlines::iterator> deadline; ///< while it waits and has one
@@ -107,10 +111,10 @@ struct Version : std::enable_shared_from_this<Version> {
   ModelConfig config;
   /// Names the version to workers; another after each load, so that late messages are told apart.
   uint64_t key = 0;
-  uint64_t order = 0;     ///< of the load that asked for it: the later one stays
+  uint64_t order = 0;           ///< of the load that asked for it: the later one stays
   std::optional<Device> device; ///< where it runs, once that was decided
   WorkerSlot *worker = nullptr; ///< that has or loads it
-  bool needsLoad = false; ///< the worker has not been told of it
+  bool needsLoad = false;       ///< the worker has not been told of it
   VersionState state = VersionState::Unloaded;
   Status problem; ///< of a failed load
   ModelPorts ports;
@@ -118,7 +122,7 @@ struct Version : std::enable_shared_from_this<Version> {
   std::optional<BatchFacts> batch;
   std::vector<std::unique_ptr<Instance>> instances;
   RequestQueue queue;
-  uint64_t bytes = 0; ///< of memory on its device, as far as it is known
+  uint64_t bytes = 0;       ///< of memory on its device, as far as it is known
   uint64_t sharedBytes = 0; ///< those of them that no session holds
   Clock::time_point lastUse;
   bool isOnDemand = false; ///< it was cold: takes requests while it is loaded
@@ -130,29 +134,37 @@ struct Version : std::enable_shared_from_this<Version> {
   std::vector<std::function<void()>> onSettled;
   uint64_t outputRoom = 0; ///< that outputs took before
   unsigned crashes = 0;    ///< of a worker that did nothing else
-  bool isSuspect = false;  ///< it ran or was loaded when its worker crashed: the next one is its own
+  bool isSuspect = false; ///< it ran or was loaded when its worker crashed: the next one is its own
   /// Of the model and the number: those that are loaded after one another share it.
   std::shared_ptr<VersionStatistics> statistics = std::make_shared<VersionStatistics>();
 
   /// Whether it takes requests.
-  bool isServing() const { return state == VersionState::Ready || state == VersionState::Cold || (state == VersionState::Loading && isOnDemand); }
+  bool isServing() const {
+    return state == VersionState::Ready || state == VersionState::Cold ||
+           (state == VersionState::Loading && isOnDemand);
+  }
   bool isKnown() const { return !ports.outputs.empty(); }
   bool isPadded() const { return batch && batch->padding == BatchFacts::State::Proven; }
   bool isStacked() const { return batch && batch->stacking == BatchFacts::State::Proven; }
   /// Whether dim 0 is a batch, whose rows are counted.
   bool hasRows() const { return config.maxBatchSize > 0 || isStacked(); }
   bool isRunning() const {
-    return std::any_of(instances.begin(), instances.end(), [](const std::unique_ptr<Instance> &each) { return !each->jobs.empty(); });
+    return std::any_of(instances.begin(), instances.end(),
+                       [](const std::unique_ptr<Instance> &each) { return !each->jobs.empty(); });
   }
 };
 
 /// What a version that is not loaded will take, as far as it is known: else its file's size.
-inline uint64_t neededBytes(const Version &version) { return version.bytes > 0 ? version.bytes : static_cast<uint64_t>(version.facts.st_size); }
-/// Checks a loaded version against its configuration; TN0805, or TN0818 for types that the protocol lacks.
+inline uint64_t neededBytes(const Version &version) {
+  return version.bytes > 0 ? version.bytes : static_cast<uint64_t>(version.facts.st_size);
+}
+/// Checks a loaded version against its configuration; TN0805, or TN0818 for types that the protocol
+/// lacks.
 Status checkConfig(const Version &version);
 /// What the worker is to prove of a version with this configuration.
 BatchWish wishOf(const ModelConfig &config);
-/// Checks a request against the version's ports and fills what the job says of the request's form; TN0807.
+/// Checks a request against the version's ports and fills what the job says of the request's form;
+/// TN0807.
 Status checkRequest(const Version &version, Job &job);
 
 } // namespace tenon::server

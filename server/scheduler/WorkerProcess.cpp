@@ -31,7 +31,9 @@ constexpr uint64_t kMostIdle = 256 << 20;
 constexpr int kSocketBuffer = 1 << 20;
 
 Status notStarted(std::string_view what) {
-  return Status::error(ErrorId::ThreadStartFailed, fmt::format("a worker process cannot be started: {}", what), "look at the limits of processes, memory and open files (ulimit -a)");
+  return Status::error(ErrorId::ThreadStartFailed,
+                       fmt::format("a worker process cannot be started: {}", what),
+                       "look at the limits of processes, memory and open files (ulimit -a)");
 }
 
 /// The environment of a worker: ours, but for the GPUs.
@@ -65,7 +67,8 @@ Result<pid_t> spawn(const WorkerProcess::Command &command, int socket, int doneE
   posix_spawn_file_actions_addclosefrom_np(&actions, kWorkerDoneEvent + 1);
   const std::vector<std::string> environment = environmentOf(command);
   pid_t process = -1;
-  int error = posix_spawn(&process, command.arguments[0].c_str(), &actions, nullptr, pointersTo(command.arguments).data(), pointersTo(environment).data());
+  int error = posix_spawn(&process, command.arguments[0].c_str(), &actions, nullptr,
+                          pointersTo(command.arguments).data(), pointersTo(environment).data());
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) {
     return notStarted(std::generic_category().message(error));
@@ -74,13 +77,17 @@ Result<pid_t> spawn(const WorkerProcess::Command &command, int socket, int doneE
 }
 
 /// The same descriptor above those that a worker starts with.
-Descriptor above(Descriptor descriptor) { return Descriptor(fcntl(descriptor.get(), F_DUPFD_CLOEXEC, kWorkerDoneEvent + 1)); }
+Descriptor above(Descriptor descriptor) {
+  return Descriptor(fcntl(descriptor.get(), F_DUPFD_CLOEXEC, kWorkerDoneEvent + 1));
+}
 
 } // namespace
 
 Result<std::shared_ptr<Slab>> SlabPool::take(uint64_t bytes) {
   if (bytes > kMostSlab) {
-    return Status::error(ErrorId::RequestTooLarge, fmt::format("inputs or outputs of the request take {} bytes, more than {}", bytes, kMostSlab));
+    return Status::error(ErrorId::RequestTooLarge,
+                         fmt::format("inputs or outputs of the request take {} bytes, more than {}",
+                                     bytes, kMostSlab));
   }
   uint64_t size = std::max(kLeastSlab, std::bit_ceil(bytes));
   std::unique_ptr<Slab> slab;
@@ -96,7 +103,9 @@ Result<std::shared_ptr<Slab>> SlabPool::take(uint64_t bytes) {
     ControlMessage message = {ControlMessage::Kind::Slab, slab->number, size, "", {}};
     message.descriptors.push_back(slab->memory->takeDescriptor());
     if (!sendControl(socket, message).isOk()) {
-      return Status::error(ErrorId::WorkerLost, "the worker process ended before it ran the request", "the server's log tells more; the worker is started again");
+      return Status::error(ErrorId::WorkerLost,
+                           "the worker process ended before it ran the request",
+                           "the server's log tells more; the worker is started again");
     }
   }
   return std::shared_ptr<Slab>(slab.release(), [pool = weak_from_this()](Slab *back) {
@@ -114,14 +123,16 @@ void SlabPool::giveBack(std::unique_ptr<Slab> slab) {
   }
   if (idleBytes + size > kMostIdle) {
     // Where the message is lost the worker keeps a mapping; it is about to end then.
-    static_cast<void>(sendControl(socket, {ControlMessage::Kind::DropSlab, slab->number, 0, "", {}}));
+    static_cast<void>(
+        sendControl(socket, {ControlMessage::Kind::DropSlab, slab->number, 0, "", {}}));
     return;
   }
   idleBytes += size;
   idle[size].push_back(std::move(slab));
 }
 
-Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(asio::any_io_executor executor, const Command &command, Events events) {
+Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(asio::any_io_executor executor,
+                                                            const Command &command, Events events) {
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
     return notStarted("no socket");
@@ -186,55 +197,59 @@ bool WorkerProcess::isConfined() const {
 }
 
 void WorkerProcess::awaitMessage() {
-  socket.async_wait(asio::posix::stream_descriptor::wait_read, [this, alive = isAlive](boost::system::error_code error) {
-    bool isEnd = false, isNone = false;
-    while (*alive && !error && !isNone) {
-      ControlMessage message;
-      Status status = receiveControl(socket.native_handle(), false, message, &isEnd, &isNone);
-      if (isEnd) {
-        return; // awaitEnd tells of it
-      }
-      if (!status.isOk()) {
-        kill(process, SIGKILL);
-        return;
-      }
-      if (!isNone) {
-        events.onMessage(std::move(message));
-      }
-    }
-    if (*alive && !error) {
-      awaitMessage();
-    }
-  });
+  socket.async_wait(asio::posix::stream_descriptor::wait_read,
+                    [this, alive = isAlive](boost::system::error_code error) {
+                      bool isEnd = false, isNone = false;
+                      while (*alive && !error && !isNone) {
+                        ControlMessage message;
+                        Status status =
+                            receiveControl(socket.native_handle(), false, message, &isEnd, &isNone);
+                        if (isEnd) {
+                          return; // awaitEnd tells of it
+                        }
+                        if (!status.isOk()) {
+                          kill(process, SIGKILL);
+                          return;
+                        }
+                        if (!isNone) {
+                          events.onMessage(std::move(message));
+                        }
+                      }
+                      if (*alive && !error) {
+                        awaitMessage();
+                      }
+                    });
 }
 
 void WorkerProcess::awaitAnswers() {
-  done.async_wait(asio::posix::stream_descriptor::wait_read, [this, alive = isAlive](boost::system::error_code error) {
-    if (!*alive || error) {
-      return;
-    }
-    uint64_t count = 0;
-    if (read(done.native_handle(), &count, sizeof(count)) == sizeof(count)) {
-      events.onAnswers();
-    }
-    if (*alive) {
-      awaitAnswers();
-    }
-  });
+  done.async_wait(asio::posix::stream_descriptor::wait_read,
+                  [this, alive = isAlive](boost::system::error_code error) {
+                    if (!*alive || error) {
+                      return;
+                    }
+                    uint64_t count = 0;
+                    if (read(done.native_handle(), &count, sizeof(count)) == sizeof(count)) {
+                      events.onAnswers();
+                    }
+                    if (*alive) {
+                      awaitAnswers();
+                    }
+                  });
 }
 
 void WorkerProcess::awaitEnd() {
-  exited.async_wait(asio::posix::stream_descriptor::wait_read, [this, alive = isAlive](boost::system::error_code error) {
-    if (!*alive || error) {
-      return;
-    }
-    int how = 0;
-    waitpid(process, &how, 0);
-    process = -1;
-    pool->close();
-    std::function<void(int)> onEnd = std::move(events.onEnd);
-    onEnd(how);
-  });
+  exited.async_wait(asio::posix::stream_descriptor::wait_read,
+                    [this, alive = isAlive](boost::system::error_code error) {
+                      if (!*alive || error) {
+                        return;
+                      }
+                      int how = 0;
+                      waitpid(process, &how, 0);
+                      process = -1;
+                      pool->close();
+                      std::function<void(int)> onEnd = std::move(events.onEnd);
+                      onEnd(how);
+                    });
 }
 
 } // namespace tenon::server

@@ -1,5 +1,5 @@
-// A worker process as the front sees it: its start and its end, the messages to it, and the slabs that both map.
-// One thread, that of the executor.
+// A worker process as the front sees it: its start and its end, the messages to it, and the slabs
+// that both map. One thread, that of the executor.
 
 #pragma once
 
@@ -27,7 +27,8 @@ class SlabPool : public std::enable_shared_from_this<SlabPool> {
 public:
   /// Messages about slabs go over `socket`.
   explicit SlabPool(int socket) : socket(socket) {}
-  /// A slab of `bytes` or more, whose contents are undefined. It comes back when the last pointer to it goes.
+  /// A slab of `bytes` or more, whose contents are undefined. It comes back when the last pointer
+  /// to it goes.
   Result<std::shared_ptr<Slab>> take(uint64_t bytes);
   /// From now on slabs that come back are freed: the worker is gone.
   void close() { socket = -1; }
@@ -56,7 +57,8 @@ public:
   };
 
   /// Starts `command`, which ends up in runWorker.
-  static Result<std::unique_ptr<WorkerProcess>> start(boost::asio::any_io_executor executor, const Command &command, Events events);
+  static Result<std::unique_ptr<WorkerProcess>> start(boost::asio::any_io_executor executor,
+                                                      const Command &command, Events events);
   /// Kills the process if it still is.
   ~WorkerProcess();
 
@@ -66,11 +68,13 @@ public:
   void end();
   SlabPool &slabs() { return *pool; }
   int id() const { return process; }
-  /// Whether the process has given up what a worker gives up (server/worker/Sandbox.h); known once it has answered.
+  /// Whether the process has given up what a worker gives up (server/worker/Sandbox.h); known once
+  /// it has answered.
   bool isConfined() const;
 
 private:
-  WorkerProcess(boost::asio::any_io_executor executor, Events events) : events(std::move(events)), socket(executor), done(executor), exited(executor) {}
+  WorkerProcess(boost::asio::any_io_executor executor, Events events)
+      : events(std::move(events)), socket(executor), done(executor), exited(executor) {}
   void awaitMessage();
   void awaitAnswers();
   void awaitEnd();

@@ -17,7 +17,10 @@ namespace {
 /// A worker that ends at once is started this often at most.
 constexpr std::chrono::milliseconds kRestartPeriod{200};
 
-Status noDescriptors() { return Status::error(ErrorId::TooManyFiles, "no descriptors for a model's engine and instances", "raise the limit with `ulimit -n`"); }
+Status noDescriptors() {
+  return Status::error(ErrorId::TooManyFiles, "no descriptors for a model's engine and instances",
+                       "raise the limit with `ulimit -n`");
+}
 
 Result<std::unique_ptr<Instance>> makeInstance(ControlMessage &load) {
   std::unique_ptr<Instance> instance = std::make_unique<Instance>();
@@ -33,8 +36,10 @@ Result<std::unique_ptr<Instance>> makeInstance(ControlMessage &load) {
 
 } // namespace
 
-WorkerSlot::WorkerSlot(boost::asio::any_io_executor executor, std::string name, Device device, bool isShared, WorkerProcess::Command command, Events events)
-    : name(std::move(name)), device(device), isShared(isShared), command(std::move(command)), events(std::move(events)), restart(executor) {}
+WorkerSlot::WorkerSlot(boost::asio::any_io_executor executor, std::string name, Device device,
+                       bool isShared, WorkerProcess::Command command, Events events)
+    : name(std::move(name)), device(device), isShared(isShared), command(std::move(command)),
+      events(std::move(events)), restart(executor) {}
 
 bool WorkerSlot::start() {
   if (isRunning()) {
@@ -45,7 +50,8 @@ bool WorkerSlot::start() {
   told.onMessage = [this](ControlMessage message) { handle(std::move(message)); };
   told.onAnswers = [this] { collectAnswers(); };
   told.onEnd = [this](int how) { ended(how); };
-  Result<std::unique_ptr<WorkerProcess>> started = WorkerProcess::start(restart.get_executor(), command, std::move(told));
+  Result<std::unique_ptr<WorkerProcess>> started =
+      WorkerProcess::start(restart.get_executor(), command, std::move(told));
   if (!started.isOk()) {
     events.log(started.status().toString());
     startAgainAt(lastStart + kRestartPeriod * 5);
@@ -91,13 +97,19 @@ void WorkerSlot::remove(uint64_t key) {
 }
 
 std::shared_ptr<Version> WorkerSlot::nextLoad() const {
-  std::map<uint64_t, std::shared_ptr<Version>>::const_iterator next = std::find_if(byKey.begin(), byKey.end(), [](const auto &each) { return each.second->needsLoad; });
+  std::map<uint64_t, std::shared_ptr<Version>>::const_iterator next = std::find_if(
+      byKey.begin(), byKey.end(), [](const auto &each) { return each.second->needsLoad; });
   return next == byKey.end() ? nullptr : next->second;
 }
 
 Status WorkerSlot::load(Version &version, unsigned threads) {
   BatchWish wish = version.batch ? BatchWish() : wishOf(version.config);
-  ControlMessage load = {device.isCpu() ? ControlMessage::Kind::Load : ControlMessage::Kind::LoadOnGpu, version.key, threads, encodeLoad({version.sha256, std::move(wish)}), {}};
+  ControlMessage load = {device.isCpu() ? ControlMessage::Kind::Load
+                                        : ControlMessage::Kind::LoadOnGpu,
+                         version.key,
+                         threads,
+                         encodeLoad({version.sha256, std::move(wish)}),
+                         {}};
   load.descriptors.emplace_back(dup(version.file.get()));
   if (!load.descriptors[0].isOpen()) {
     return noDescriptors();
@@ -148,13 +160,17 @@ void WorkerSlot::handle(ControlMessage message) {
     events.onFreed();
     return;
   }
-  bool isAnswer = message.kind == ControlMessage::Kind::Loaded || message.kind == ControlMessage::Kind::LoadFailed;
+  bool isAnswer = message.kind == ControlMessage::Kind::Loaded ||
+                  message.kind == ControlMessage::Kind::LoadFailed;
   if (!isAnswer || sentKey == 0 || message.key != sentKey || isEnded) {
-    return; // an answer that nobody asked for, of a worker that engines may have taken over: a version that runs stays as it is
+    return; // an answer that nobody asked for, of a worker that engines may have taken over: a
+            // version that runs stays as it is
   }
   sentKey = 0;
   if (!std::exchange(hasLookedAtProcess, true) && !process->isConfined()) {
-    events.log(fmt::format("the kernel refuses a filter of system calls: the worker process {} has the rights of the server", name));
+    events.log(fmt::format("the kernel refuses a filter of system calls: the worker process {} has "
+                           "the rights of the server",
+                           name));
   }
   std::map<uint64_t, std::shared_ptr<Version>>::iterator found = byKey.find(message.key);
   events.onLoad(*this, found == byKey.end() ? nullptr : found->second, std::move(message));
@@ -164,9 +180,11 @@ void WorkerSlot::collectAnswers() {
   std::vector<std::pair<Version *, Instance *>> answered;
   std::erase_if(running, [&](const std::pair<Version *, Instance *> &each) {
     Mailbox &mailbox = each.second->mailbox();
-    bool hasAnswer = mailbox.answers.load(std::memory_order_acquire) == mailbox.requests.load(std::memory_order_relaxed);
+    bool hasAnswer = mailbox.answers.load(std::memory_order_acquire) ==
+                     mailbox.requests.load(std::memory_order_relaxed);
     // A process that has gone does not go on where it lacked room.
-    bool isTaken = hasAnswer && (isRunning() || readAnswer(mailbox).outcome != Mailbox::Outcome::NeedsRoom);
+    bool isTaken =
+        hasAnswer && (isRunning() || readAnswer(mailbox).outcome != Mailbox::Outcome::NeedsRoom);
     if (isTaken) {
       answered.push_back(each);
     }
@@ -181,8 +199,10 @@ void WorkerSlot::ended(int how) {
   collectAnswers(); // those that it gave before its end
   process.reset();
   leaving.clear();
-  std::map<uint64_t, std::shared_ptr<Version>>::iterator loading = byKey.find(std::exchange(sentKey, 0));
-  WorkerEnd end = {how, loading == byKey.end() ? nullptr : loading->second, std::exchange(running, {})};
+  std::map<uint64_t, std::shared_ptr<Version>>::iterator loading =
+      byKey.find(std::exchange(sentKey, 0));
+  WorkerEnd end = {how, loading == byKey.end() ? nullptr : loading->second,
+                   std::exchange(running, {})};
   if (!isEnded) {
     ++lossCount;
     startAgainAt(std::max(Clock::now(), lastStart + kRestartPeriod));

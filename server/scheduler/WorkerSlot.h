@@ -1,5 +1,6 @@
-// A place for a worker process: the process, which is started again when it ends, the versions that it has, the load that it was told of
-// and the runs that go on in it. What that means for requests and for memory, the owner of the events decides. One thread.
+// A place for a worker process: the process, which is started again when it ends, the versions that
+// it has, the load that it was told of and the runs that go on in it. What that means for requests
+// and for memory, the owner of the events decides. One thread.
 
 #pragma once
 
@@ -20,7 +21,7 @@ namespace tenon::server {
 
 /// How a process ended, and what it was doing.
 struct WorkerEnd {
-  int how = 0; ///< as waitpid gives it
+  int how = 0;                      ///< as waitpid gives it
   std::shared_ptr<Version> loading; ///< null: none
   std::vector<std::pair<Version *, Instance *>> running;
 };
@@ -41,15 +42,18 @@ public:
   };
 
   /// A shared slot takes any number of versions, another just one.
-  WorkerSlot(boost::asio::any_io_executor executor, std::string name, Device device, bool isShared, WorkerProcess::Command command, Events events);
+  WorkerSlot(boost::asio::any_io_executor executor, std::string name, Device device, bool isShared,
+             WorkerProcess::Command command, Events events);
 
   const std::string name;
   const Device device;
   const bool isShared;
 
-  /// Starts the process unless it runs; where that fails it is tried again later, and false is given.
+  /// Starts the process unless it runs; where that fails it is tried again later, and false is
+  /// given.
   bool start();
-  /// Ends the process for good; onEnd tells when it has gone. Without a process nothing is told any more.
+  /// Ends the process for good; onEnd tells when it has gone. Without a process nothing is told any
+  /// more.
   void stop();
   bool isStopped() const { return isEnded; }
   bool hasProcess() const { return process != nullptr; }
@@ -66,12 +70,13 @@ public:
 
   /// Takes the version in, under its key; it is to be loaded.
   void add(const std::shared_ptr<Version> &version);
-  /// Has the version of `key` taken out of memory, where it is there or on its way. What it takes is counted until the process tells
-  /// that it is free.
+  /// Has the version of `key` taken out of memory, where it is there or on its way. What it takes
+  /// is counted until the process tells that it is free.
   void remove(uint64_t key);
   const std::map<uint64_t, std::shared_ptr<Version>> &versions() const { return byKey; }
 
-  /// Loads go one after the other: the socket holds few messages, and few descriptors that are on their way.
+  /// Loads go one after the other: the socket holds few messages, and few descriptors that are on
+  /// their way.
   bool isLoading() const { return sentKey != 0; }
   /// The next that is to be loaded; null where there is none.
   std::shared_ptr<Version> nextLoad() const;

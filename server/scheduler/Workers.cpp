@@ -1,7 +1,8 @@
 // Which worker processes there are, which has what, and whom the end of one is blamed on.
 //
-// There is one for the CPU and one for each GPU that a model uses; a version has one of its own where its configuration says so, or
-// where it ran or was loaded when its worker crashed. Then the others notice nothing of the next crash, which is its own without doubt.
+// There is one for the CPU and one for each GPU that a model uses; a version has one of its own
+// where its configuration says so, or where it ran or was loaded when its worker crashed. Then the
+// others notice nothing of the next crash, which is its own without doubt.
 
 #include "server/scheduler/Models.h"
 
@@ -30,7 +31,8 @@ bool isCrash(int how) {
 }
 
 std::string describeEnd(int how) {
-  return WIFSIGNALED(how) ? fmt::format("was ended by signal {}", WTERMSIG(how)) : fmt::format("exited with {}", WEXITSTATUS(how));
+  return WIFSIGNALED(how) ? fmt::format("was ended by signal {}", WTERMSIG(how))
+                          : fmt::format("exited with {}", WEXITSTATUS(how));
 }
 
 } // namespace
@@ -38,7 +40,8 @@ std::string describeEnd(int how) {
 WorkerSlot &Models::makeSlot(const Device &device, std::string name, bool isShared) {
   WorkerSlot::Events events;
   events.onStart = [this](WorkerSlot &slot) { sendNextLoad(slot); };
-  events.onLoad = [this](WorkerSlot &slot, std::shared_ptr<Version> version, ControlMessage message) {
+  events.onLoad = [this](WorkerSlot &slot, std::shared_ptr<Version> version,
+                         ControlMessage message) {
     if (version) {
       loadAnswered(slot, version, message);
     }
@@ -46,16 +49,22 @@ WorkerSlot &Models::makeSlot(const Device &device, std::string name, bool isShar
     retryLoads();
   };
   events.onFreed = [this] { retryLoads(); };
-  events.onAnswer = [this](Version &version, Instance &instance) { runAnswered(version, instance); };
+  events.onAnswer = [this](Version &version, Instance &instance) {
+    runAnswered(version, instance);
+  };
   events.onEnd = [this](WorkerSlot &slot, const WorkerEnd &end) { workerEnded(slot, end); };
   events.log = options.log;
-  WorkerProcess::Command command = {options.workerCommand, device.isCpu() ? "" : options.gpus[*device.gpu]};
-  return *slots.emplace_back(std::make_unique<WorkerSlot>(executor, std::move(name), device, isShared, std::move(command), std::move(events)));
+  WorkerProcess::Command command = {options.workerCommand,
+                                    device.isCpu() ? "" : options.gpus[*device.gpu]};
+  return *slots.emplace_back(std::make_unique<WorkerSlot>(
+      executor, std::move(name), device, isShared, std::move(command), std::move(events)));
 }
 
 WorkerSlot &Models::chooseSlot(const Version &version) {
   bool isAlone = version.config.hasOwnWorker || version.isSuspect || version.crashes > 0;
-  auto fits = [&](const WorkerSlot &slot) { return slot.device == version.device && slot.isShared == !isAlone && !slot.isStopped(); };
+  auto fits = [&](const WorkerSlot &slot) {
+    return slot.device == version.device && slot.isShared == !isAlone && !slot.isStopped();
+  };
   if (version.worker && fits(*version.worker)) {
     return *version.worker;
   }
@@ -65,7 +74,9 @@ WorkerSlot &Models::chooseSlot(const Version &version) {
     }
   }
   // Names are told in metrics: no two workers have one, also where one of them is about to go.
-  std::string first = isAlone ? fmt::format("{}/{}/{}", version.device->name(), version.model, version.number) : version.device->name();
+  std::string first =
+      isAlone ? fmt::format("{}/{}/{}", version.device->name(), version.model, version.number)
+              : version.device->name();
   std::string name = first;
   auto isTaken = [&](const std::unique_ptr<WorkerSlot> &slot) { return slot->name == name; };
   for (unsigned i = 2; std::any_of(slots.begin(), slots.end(), isTaken); ++i) {
@@ -76,7 +87,8 @@ WorkerSlot &Models::chooseSlot(const Version &version) {
 
 void Models::leaveWorker(Version &version) {
   if (WorkerSlot *slot = std::exchange(version.worker, nullptr)) {
-    std::shared_ptr<Version> held = version.shared_from_this(); // the worker may have the last pointer
+    std::shared_ptr<Version> held =
+        version.shared_from_this(); // the worker may have the last pointer
     slot->remove(version.key);
     releaseIfEmpty(*slot);
   }
@@ -95,7 +107,9 @@ void Models::releaseIfEmpty(WorkerSlot &slot) {
 }
 
 void Models::discard(const WorkerSlot &slot) {
-  auto place = std::find_if(slots.begin(), slots.end(), [&](const std::unique_ptr<WorkerSlot> &each) { return each.get() == &slot; });
+  auto place =
+      std::find_if(slots.begin(), slots.end(),
+                   [&](const std::unique_ptr<WorkerSlot> &each) { return each.get() == &slot; });
   // Later: this may be called from what the slot tells.
   boost::asio::post(executor, [given = std::shared_ptr<WorkerSlot>(std::move(*place))] {});
   slots.erase(place);
@@ -107,7 +121,8 @@ void Models::workerEnded(WorkerSlot &slot, const WorkerEnd &ended) {
     retryLoads();
     return;
   }
-  options.log(fmt::format("the worker process {} {}; it is started again", slot.name, describeEnd(ended.how)));
+  options.log(fmt::format("the worker process {} {}; it is started again", slot.name,
+                          describeEnd(ended.how)));
   std::set<std::shared_ptr<Version>> suspects;
   std::vector<std::shared_ptr<Job>> lost;
   for (const auto &[version, instance] : ended.running) {
@@ -116,7 +131,10 @@ void Models::workerEnded(WorkerSlot &slot, const WorkerEnd &ended) {
     suspects.insert(version->shared_from_this());
   }
   for (std::shared_ptr<Job> &job : lost) {
-    end(job, Status::error(ErrorId::WorkerLost, fmt::format("the worker process {} while it ran the request", describeEnd(ended.how)), "the server's log tells more; the worker is started again"));
+    end(job, Status::error(ErrorId::WorkerLost,
+                           fmt::format("the worker process {} while it ran the request",
+                                       describeEnd(ended.how)),
+                           "the server's log tells more; the worker is started again"));
   }
   if (ended.loading) {
     suspects.insert(ended.loading);
@@ -130,8 +148,14 @@ void Models::workerEnded(WorkerSlot &slot, const WorkerEnd &ended) {
     version->instances.clear();
     if (version->crashes >= kMostCrashes) {
       leaveWorker(*version);
-      settle(version, Status::error(ErrorId::ModelQuarantined, fmt::format("model '{}' version {} ended its worker process {} times and is not loaded again", version->model, version->number, version->crashes),
-                                    "load it again once the engine was replaced"));
+      settle(
+          version,
+          Status::error(
+              ErrorId::ModelQuarantined,
+              fmt::format(
+                  "model '{}' version {} ended its worker process {} times and is not loaded again",
+                  version->model, version->number, version->crashes),
+              "load it again once the engine was replaced"));
     } else if (version->state == VersionState::Unloading && version->queue.empty()) {
       finishRetired(*version); // what it ran is answered
     } else if (!version->needsLoad) {

@@ -15,7 +15,9 @@ double logGamma(double x) {
   return lgamma_r(x, &sign);
 }
 
-double logChoose(double n, double k) { return logGamma(n + 1) - logGamma(k + 1) - logGamma(n - k + 1); }
+double logChoose(double n, double k) {
+  return logGamma(n + 1) - logGamma(k + 1) - logGamma(n - k + 1);
+}
 
 template <typename Tail> double inverse(const Tail &tailOf, double tail, double high) {
   while (tailOf(high) > tail) {
@@ -40,9 +42,11 @@ double sumOf(std::span<const uint64_t> counts) {
 } // namespace
 
 double psiOf(std::span<const uint64_t> reference, std::span<const uint64_t> window) {
-  double bins = static_cast<double>(reference.size()), n = sumOf(window) + 0.5 * bins, m = sumOf(reference) + 0.5 * bins, sum = 0;
+  double bins = static_cast<double>(reference.size()), n = sumOf(window) + 0.5 * bins,
+         m = sumOf(reference) + 0.5 * bins, sum = 0;
   for (size_t i = 0; i < reference.size(); ++i) {
-    double p = (static_cast<double>(reference[i]) + 0.5) / m, q = (static_cast<double>(window[i]) + 0.5) / n;
+    double p = (static_cast<double>(reference[i]) + 0.5) / m,
+           q = (static_cast<double>(window[i]) + 0.5) / n;
     sum += (p - q) * std::log(p / q);
   }
   return sum;
@@ -107,7 +111,8 @@ double kolmogorovFactor(double n, double m) {
   return root + 0.12 + 0.11 / root;
 }
 
-double moreOftenTail(uint64_t count, uint64_t rows, uint64_t referenceCount, uint64_t referenceRows) {
+double moreOftenTail(uint64_t count, uint64_t rows, uint64_t referenceCount,
+                     uint64_t referenceRows) {
   if (count == 0) {
     return 1;
   }
@@ -115,15 +120,17 @@ double moreOftenTail(uint64_t count, uint64_t rows, uint64_t referenceCount, uin
   double whole = logChoose(static_cast<double>(all), static_cast<double>(rows)), sum = 0;
   for (uint64_t k = count; k <= std::min(having, rows); ++k) {
     if (rows - k <= all - having) {
-      sum += std::exp(logChoose(static_cast<double>(having), static_cast<double>(k)) + logChoose(static_cast<double>(all - having), static_cast<double>(rows - k)) - whole);
+      sum += std::exp(logChoose(static_cast<double>(having), static_cast<double>(k)) +
+                      logChoose(static_cast<double>(all - having), static_cast<double>(rows - k)) -
+                      whole);
     }
   }
   return std::min(1.0, sum);
 }
 
 double outsideTail(uint64_t count, uint64_t rows, uint64_t referenceRows) {
-  // All orders of the n + m values are as likely: k new ones are outside if i of them are the lowest and k - i the highest of all, with
-  // two of the reference next to them.
+  // All orders of the n + m values are as likely: k new ones are outside if i of them are the
+  // lowest and k - i the highest of all, with two of the reference next to them.
   double n = static_cast<double>(rows), m = static_cast<double>(referenceRows);
   if (count == 0 || referenceRows < 2) {
     return 1;
@@ -143,7 +150,8 @@ ShareInterval wilsonInterval(uint64_t right, uint64_t rows) {
   }
   constexpr double z = 1.959963984540054;
   double n = static_cast<double>(rows), p = static_cast<double>(right) / n;
-  double middle = (p + z * z / (2 * n)) / (1 + z * z / n), half = z / (1 + z * z / n) * std::sqrt(p * (1 - p) / n + z * z / (4 * n * n));
+  double middle = (p + z * z / (2 * n)) / (1 + z * z / n),
+         half = z / (1 + z * z / n) * std::sqrt(p * (1 - p) / n + z * z / (4 * n * n));
   return {std::max(0.0, middle - half), std::min(1.0, middle + half)};
 }
 

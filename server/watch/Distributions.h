@@ -1,5 +1,5 @@
-// Statistics of counts and their distributions under no change, as bindings/python/tenon/drift.py computes them: the two give equal
-// numbers. Free of everything else.
+// Statistics of counts and their distributions under no change, as bindings/python/tenon/drift.py
+// computes them: the two give equal numbers. Free of everything else.
 
 #pragma once
 
@@ -8,7 +8,8 @@
 
 namespace tenon::server {
 
-/// Population stability index of two lists of counts over the same bins, each count half a row larger.
+/// Population stability index of two lists of counts over the same bins, each count half a row
+/// larger.
 double psiOf(std::span<const uint64_t> reference, std::span<const uint64_t> window);
 
 /// P(chi2(freedom) > x).
@@ -18,12 +19,16 @@ double chi2Quantile(double tail, unsigned freedom);
 /// P(K > x) of Kolmogorov's distribution.
 double kolmogorovTail(double x);
 double kolmogorovQuantile(double tail);
-/// By which the two-sample statistic of n and m values has Kolmogorov's distribution (M. A. Stephens, J. R. Stat. Soc. B 32, 1970).
+/// By which the two-sample statistic of n and m values has Kolmogorov's distribution (M. A.
+/// Stephens, J. R. Stat. Soc. B 32, 1970).
 double kolmogorovFactor(double n, double m);
 
-/// P(so many or more of `rows` have a property), given how many of all have it: Fisher's exact test, one side.
-double moreOftenTail(uint64_t count, uint64_t rows, uint64_t referenceCount, uint64_t referenceRows);
-/// P(so many or more of `rows` new values lie outside of all of `referenceRows`), for samples of one continuous distribution.
+/// P(so many or more of `rows` have a property), given how many of all have it: Fisher's exact
+/// test, one side.
+double moreOftenTail(uint64_t count, uint64_t rows, uint64_t referenceCount,
+                     uint64_t referenceRows);
+/// P(so many or more of `rows` new values lie outside of all of `referenceRows`), for samples of
+/// one continuous distribution.
 double outsideTail(uint64_t count, uint64_t rows, uint64_t referenceRows);
 
 struct ShareInterval {

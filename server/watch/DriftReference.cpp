@@ -1,4 +1,5 @@
-// Names, bins and figures are those of bindings/python/tenon/drift.py; test/serving/watching.py holds both to equal numbers.
+// Names, bins and figures are those of bindings/python/tenon/drift.py; test/serving/watching.py
+// holds both to equal numbers.
 
 #include "server/watch/DriftReference.h"
 
@@ -28,10 +29,14 @@ constexpr uint64_t kMostNumbers = 4 << 20;
 /// Of arrays while they are read.
 constexpr uint64_t kMostBytes = uint64_t(2) << 30;
 
-Status bad(std::string_view what, std::string_view hint) { return Status::error(ErrorId::BadDriftReference, what, hint); }
+Status bad(std::string_view what, std::string_view hint) {
+  return Status::error(ErrorId::BadDriftReference, what, hint);
+}
 
 /// Arrays of labels stand in data sets beside the inputs.
-bool isLabelName(std::string_view name) { return name == "labels" || name == "label" || name == "targets" || name == "y"; }
+bool isLabelName(std::string_view name) {
+  return name == "labels" || name == "label" || name == "targets" || name == "y";
+}
 
 template <typename T> double load(const std::byte *elements, size_t i) {
   T value;
@@ -39,7 +44,8 @@ template <typename T> double load(const std::byte *elements, size_t i) {
   return static_cast<double>(value);
 }
 
-/// Adds as NumPy does, so that figures of a row have equal bits: pairwise, in blocks of eight running sums.
+/// Adds as NumPy does, so that figures of a row have equal bits: pairwise, in blocks of eight
+/// running sums.
 double pairwiseSum(const double *values, size_t count) {
   constexpr size_t kBlock = 128;
   if (count > kBlock) {
@@ -56,7 +62,8 @@ double pairwiseSum(const double *values, size_t count) {
         sums[k] += values[at + k];
       }
     }
-    total = ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+    total =
+        ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
   }
   for (; at < count; ++at) {
     total += values[at];
@@ -89,7 +96,8 @@ void squareDistances(double *values, size_t count, double mean) {
   }
 }
 
-/// Mean, standard deviation, least and largest. Each loop does one thing, so that compilers make vectors of it.
+/// Mean, standard deviation, least and largest. Each loop does one thing, so that compilers make
+/// vectors of it.
 template <typename T> void summarize(const std::byte *elements, size_t count, double *figures) {
   std::unique_ptr<double[]> row = std::make_unique_for_overwrite<double[]>(count);
   double *values = row.get(), size = static_cast<double>(count);
@@ -98,7 +106,8 @@ template <typename T> void summarize(const std::byte *elements, size_t count, do
   }
   double mean = pairwiseSum(values, count) / size;
   // The sum also is no number where infinities of both signs are.
-  if (std::isnan(mean) && std::any_of(values, values + count, [](double each) { return std::isnan(each); })) {
+  if (std::isnan(mean) &&
+      std::any_of(values, values + count, [](double each) { return std::isnan(each); })) {
     std::fill_n(figures, 4, std::numeric_limits<double>::quiet_NaN());
     return;
   }
@@ -143,7 +152,8 @@ void DriftFeature::fillBuckets() {
   constexpr size_t kMostBuckets = 1 << 14;
   buckets.assign(std::min(values.size(), kMostBuckets) + 1, 0);
   double width = values.empty() ? 0 : values.back() - values.front();
-  bucketScale = std::isfinite(width) && width > 0 ? static_cast<double>(buckets.size() - 1) / width : 0;
+  bucketScale =
+      std::isfinite(width) && width > 0 ? static_cast<double>(buckets.size() - 1) / width : 0;
   if (!std::isfinite(bucketScale)) {
     bucketScale = 0; // the difference is too small to divide by
   }
@@ -181,7 +191,9 @@ DriftFeature featureOf(std::string name, std::vector<double> column) {
   for (size_t i = 1; !feature.hasOwnBins && i < kBins; ++i) {
     // At a value, so that one that is frequent lies in one bin.
     double edge = column[static_cast<size_t>((present - 1) * (static_cast<double>(i) / kBins))];
-    uint32_t place = static_cast<uint32_t>(std::lower_bound(feature.values.begin(), feature.values.end(), edge) - feature.values.begin());
+    uint32_t place =
+        static_cast<uint32_t>(std::lower_bound(feature.values.begin(), feature.values.end(), edge) -
+                              feature.values.begin());
     if (feature.edges.empty() || feature.edges.back() != place) {
       feature.edges.push_back(place);
     }
@@ -209,7 +221,8 @@ bool fits(const ModelPort &port, const std::vector<int64_t> &dims, bool isWhole)
 }
 
 /// The port that an array is called after.
-Result<WatchedPort> portOf(const ModelPorts &model, const std::string &name, DType dtype, const std::vector<int64_t> &dims, std::string_view where) {
+Result<WatchedPort> portOf(const ModelPorts &model, const std::string &name, DType dtype,
+                           const std::vector<int64_t> &dims, std::string_view where) {
   std::vector<std::string> names;
   for (const std::vector<ModelPort> *ports : {&model.inputs, &model.outputs}) {
     for (size_t i = 0; i < ports->size(); ++i) {
@@ -219,29 +232,38 @@ Result<WatchedPort> portOf(const ModelPorts &model, const std::string &name, DTy
         continue;
       }
       if (port.dtype != dtype || !isNumeric(dtype)) {
-        return bad(fmt::format("{}: '{}' is {}, but the model has {}", where, name, nameOf(dtype), nameOf(port.dtype)), "save the array as the model takes or gives it");
+        return bad(fmt::format("{}: '{}' is {}, but the model has {}", where, name, nameOf(dtype),
+                               nameOf(port.dtype)),
+                   "save the array as the model takes or gives it");
       }
-      WatchedPort watched = {.isInput = ports == &model.inputs, .place = i, .dtype = dtype, .rowDims = {}};
+      WatchedPort watched = {
+          .isInput = ports == &model.inputs, .place = i, .dtype = dtype, .rowDims = {}};
       watched.isWhole = fits(port, dims, true);
       if (!watched.isWhole && !fits(port, dims, false)) {
-        return bad(fmt::format("{}: '{}' is {}, whose rows are none of the model", where, name, formatDims(dims)), "dim 0 counts the rows; the others are those of the model");
+        return bad(fmt::format("{}: '{}' is {}, whose rows are none of the model", where, name,
+                               formatDims(dims)),
+                   "dim 0 counts the rows; the others are those of the model");
       }
       watched.rowDims.assign(dims.begin() + 1, dims.end());
       return watched;
     }
   }
-  return bad(fmt::format("{}: '{}' is neither an input nor an output of the model", where, name), didYouMean(name, names, fmt::format("it has {}", fmt::join(names, ", "))));
+  return bad(fmt::format("{}: '{}' is neither an input nor an output of the model", where, name),
+             didYouMean(name, names, fmt::format("it has {}", fmt::join(names, ", "))));
 }
 
 } // namespace
 
 size_t DriftFeature::bucketOf(double value) const {
-  double at = (value - values.front()) * bucketScale, last = static_cast<double>(buckets.size() - 2);
-  return at > 0 ? static_cast<size_t>(std::min(at, last)) : 0; // not a number where infinities are subtracted
+  double at = (value - values.front()) * bucketScale,
+         last = static_cast<double>(buckets.size() - 2);
+  return at > 0 ? static_cast<size_t>(std::min(at, last))
+                : 0; // not a number where infinities are subtracted
 }
 
 size_t DriftFeature::cellOf(double value) const {
-  // The place of a value of evenly spread ones is nearly known; from there on by halves, without branches: values are not to be predicted.
+  // The place of a value of evenly spread ones is nearly known; from there on by halves, without
+  // branches: values are not to be predicted.
   size_t bucket = bucketOf(value), place = buckets[bucket], count = buckets[bucket + 1] - place;
   while (count > 0) {
     size_t half = count / 2;
@@ -287,9 +309,12 @@ void featuresOfRow(const WatchedPort &port, Bytes elements, double *features) {
 
 Status DriftReference::add(const Tensor &array, const WatchedPort &given, std::string_view where) {
   WatchedPort port = given;
-  uint64_t rows = static_cast<uint64_t>(array.dims[0]), elements = static_cast<uint64_t>(array.elements());
+  uint64_t rows = static_cast<uint64_t>(array.dims[0]),
+           elements = static_cast<uint64_t>(array.elements());
   if (rows < kLeastRows || elements == 0) {
-    return bad(fmt::format("{}: '{}' has {} rows", where, array.name, elements == 0 ? 0 : rows), fmt::format("give at least {}, and several times as many as a window has", kLeastRows));
+    return bad(
+        fmt::format("{}: '{}' has {} rows", where, array.name, elements == 0 ? 0 : rows),
+        fmt::format("give at least {}, and several times as many as a window has", kLeastRows));
   }
   port.rowElements = elements / rows;
   port.isSummarized = port.rowElements > kMostColumns;
@@ -308,7 +333,8 @@ Status DriftReference::add(const Tensor &array, const WatchedPort &given, std::s
   for (size_t i = 0; i < names.size(); ++i) {
     columns.push_back(featureOf(names[i], std::move(found[i])));
     if (columns.back().present() == 0) {
-      return bad(fmt::format("{}: '{}' is NaN in all rows", where, names[i]), "give data that has values, or leave the array out");
+      return bad(fmt::format("{}: '{}' is NaN in all rows", where, names[i]),
+                 "give data that has values, or leave the array out");
     }
   }
   mostRows = std::max(mostRows, rows);
@@ -316,13 +342,18 @@ Status DriftReference::add(const Tensor &array, const WatchedPort &given, std::s
   return Status::ok();
 }
 
-Result<DriftReference> DriftReference::make(std::span<const Tensor> arrays, const ModelPorts &model, std::string_view where) {
+Result<DriftReference> DriftReference::make(std::span<const Tensor> arrays, const ModelPorts &model,
+                                            std::string_view where) {
   DriftReference reference;
   for (const Tensor &array : arrays) {
     TENON_ASSIGN(WatchedPort port, portOf(model, array.name, array.dtype, array.dims, where));
     TENON_TRY(reference.add(array, port, where));
   }
-  return reference.watched.empty() ? Result<DriftReference>(bad(fmt::format("{} has no array of the model", where), "save one for each input and output to watch, called as it is")) : reference;
+  return reference.watched.empty()
+             ? Result<DriftReference>(
+                   bad(fmt::format("{} has no array of the model", where),
+                       "save one for each input and output to watch, called as it is"))
+             : reference;
 }
 
 Result<DriftReference> DriftReference::read(const std::string &path, const ModelPorts &model) {
@@ -335,18 +366,26 @@ Result<DriftReference> DriftReference::read(const std::string &path, const Model
       return Status::ok();
     }
     TENON_TRY(port.takeStatus());
-    uint64_t rows = static_cast<uint64_t>(header.dims[0]), elements = rows == 0 ? 0 : header.dataBytes / (bitWidth(header.dtype) / 8) / rows;
+    uint64_t rows = static_cast<uint64_t>(header.dims[0]),
+             elements = rows == 0 ? 0 : header.dataBytes / (bitWidth(header.dtype) / 8) / rows;
     numbers += rows * std::min<uint64_t>(elements > kMostColumns ? 4 : elements, kMostColumns);
     bytes += header.dataBytes;
     bool isTaken = numbers <= kMostNumbers && bytes <= kMostBytes;
-    return isTaken ? Status::ok() : bad(fmt::format("{} has more than {} numbers to compare with, or more than {} bytes", path, kMostNumbers, kMostBytes), "give fewer rows: some times as many as a window has are enough");
+    return isTaken ? Status::ok()
+                   : bad(fmt::format(
+                             "{} has more than {} numbers to compare with, or more than {} bytes",
+                             path, kMostNumbers, kMostBytes),
+                         "give fewer rows: some times as many as a window has are enough");
   };
   Result<std::vector<Tensor>> arrays = readNpz(path, accept);
   if (!arrays.isOk()) {
     Status status = arrays.takeStatus();
-    return status.id() == ErrorId::BadDriftReference ? std::move(status) : bad(status.message(), status.hint());
+    return status.id() == ErrorId::BadDriftReference ? std::move(status)
+                                                     : bad(status.message(), status.hint());
   }
-  std::erase_if(*arrays, [&](const Tensor &each) { return std::find(passedOver.begin(), passedOver.end(), each.name) != passedOver.end(); });
+  std::erase_if(*arrays, [&](const Tensor &each) {
+    return std::find(passedOver.begin(), passedOver.end(), each.name) != passedOver.end();
+  });
   return make(*arrays, model, path);
 }
 

@@ -11,12 +11,15 @@ namespace tenon::server {
 namespace {
 
 constexpr size_t kPending = 512;
-// How the allowed false alarms are shared out among the statistics of a feature; one of few values has no KS.
-constexpr double kPsiShare = 0.45, kPsiShareAlone = 0.9, kKsShare = 0.45, kMissingShare = 0.05, kRangeShare = 0.05;
+// How the allowed false alarms are shared out among the statistics of a feature; one of few values
+// has no KS.
+constexpr double kPsiShare = 0.45, kPsiShareAlone = 0.9, kKsShare = 0.45, kMissingShare = 0.05,
+                 kRangeShare = 0.05;
 
 /// The largest distance of the two empirical distribution functions, which is behind some cell.
 double ksOf(const DriftFeature &feature, std::span<const uint32_t> cells, uint64_t present) {
-  int64_t n = static_cast<int64_t>(present), m = static_cast<int64_t>(feature.present()), seen = 0, before = 0, largest = 0; // times n m
+  int64_t n = static_cast<int64_t>(present), m = static_cast<int64_t>(feature.present()), seen = 0,
+          before = 0, largest = 0; // times n m
   for (size_t i = 0; i < feature.values.size(); ++i) {
     seen += cells[2 * i] * m;
     largest = std::max(largest, std::abs(before - seen));
@@ -29,8 +32,11 @@ double ksOf(const DriftFeature &feature, std::span<const uint32_t> cells, uint64
 
 } // namespace
 
-DriftWindow::DriftWindow(std::shared_ptr<const DriftReference> given, uint64_t rows, double falseAlarms)
-    : reference(std::move(given)), size(rows), share(falseAlarms / static_cast<double>(reference->features().size())), ksQuantile(kolmogorovQuantile(share * kKsShare)) {
+DriftWindow::DriftWindow(std::shared_ptr<const DriftReference> given, uint64_t rows,
+                         double falseAlarms)
+    : reference(std::move(given)), size(rows),
+      share(falseAlarms / static_cast<double>(reference->features().size())),
+      ksQuantile(kolmogorovQuantile(share * kKsShare)) {
   for (const DriftFeature &feature : reference->features()) {
     counted.push_back({.cells = std::vector<uint32_t>(feature.cells()), .pending = {}});
     counted.back().pending.reserve(kPending);
@@ -83,7 +89,8 @@ std::vector<DriftReport> DriftWindow::add(std::span<const SampledRows> ports) {
 }
 
 DriftReport DriftWindow::report() {
-  DriftReport report = {.since = since, .until = std::chrono::system_clock::now(), .rows = count, .features = {}};
+  DriftReport report = {
+      .since = since, .until = std::chrono::system_clock::now(), .rows = count, .features = {}};
   for (size_t i = 0; i < counted.size(); ++i) {
     countPending(reference->features()[i], counted[i]);
     FeatureDrift found = compare(reference->features()[i], counted[i]);
@@ -105,13 +112,15 @@ FeatureDrift DriftWindow::compare(const DriftFeature &feature, const Counts &cou
   }
   uint64_t present = counts.rows - counts.missing, referencePresent = feature.present();
   found.missing = static_cast<double>(counts.missing) / static_cast<double>(counts.rows);
-  found.isDrift = moreOftenTail(counts.missing, counts.rows, feature.rows - referencePresent, feature.rows) < share * kMissingShare;
+  found.isDrift = moreOftenTail(counts.missing, counts.rows, feature.rows - referencePresent,
+                                feature.rows) < share * kMissingShare;
   if (present == 0) {
     return found;
   }
   uint64_t outside = counts.cells.front() + counts.cells.back();
   found.outOfRange = static_cast<double>(outside) / static_cast<double>(present);
-  found.isDrift = found.isDrift || outsideTail(outside, present, referencePresent) < share * kRangeShare;
+  found.isDrift =
+      found.isDrift || outsideTail(outside, present, referencePresent) < share * kRangeShare;
   if (std::min(present, referencePresent) < kLeastRows) {
     return found;
   }
@@ -130,7 +139,8 @@ FeatureDrift DriftWindow::compare(const DriftFeature &feature, const Counts &cou
   found.psiThreshold = freedom ? unit * psiQuantile(psiShare, freedom) : 0;
   found.isDrift = found.isDrift || (freedom && chi2Tail(*found.psi / unit, freedom) < psiShare);
   if (!feature.hasOwnBins) {
-    double factor = kolmogorovFactor(static_cast<double>(present), static_cast<double>(referencePresent));
+    double factor =
+        kolmogorovFactor(static_cast<double>(present), static_cast<double>(referencePresent));
     found.ks = ksOf(feature, counts.cells, present);
     found.ksThreshold = ksQuantile / factor;
     found.isDrift = found.isDrift || kolmogorovTail(*found.ks * factor) < share * kKsShare;

@@ -1,4 +1,5 @@
-// Rows of requests, counted until there are enough to compare with the reference. Used by one thread.
+// Rows of requests, counted until there are enough to compare with the reference. Used by one
+// thread.
 
 #pragma once
 
@@ -16,10 +17,10 @@ namespace tenon::server {
 struct FeatureDrift {
   std::string name;
   uint64_t rows = 0;
-  double missing = 0;                       ///< share of the rows
-  std::optional<double> outOfRange;         ///< share of those that are there; none where there is none
-  std::optional<double> psi, psiThreshold;  ///< from 30 rows on
-  std::optional<double> ks, ksThreshold;    ///< of features of many values
+  double missing = 0;               ///< share of the rows
+  std::optional<double> outOfRange; ///< share of those that are there; none where there is none
+  std::optional<double> psi, psiThreshold; ///< from 30 rows on
+  std::optional<double> ks, ksThreshold;   ///< of features of many values
   bool isDrift = false;
 };
 
@@ -38,10 +39,12 @@ struct SampledRows {
 
 class DriftWindow {
 public:
-  /// `rows` make a window; of windows without change, the share `falseAlarms` is called drift, all features together.
+  /// `rows` make a window; of windows without change, the share `falseAlarms` is called drift, all
+  /// features together.
   DriftWindow(std::shared_ptr<const DriftReference> reference, uint64_t rows, double falseAlarms);
 
-  /// Adds a request, `ports` in the order of the reference's. Gives a report for each window that is full with it.
+  /// Adds a request, `ports` in the order of the reference's. Gives a report for each window that
+  /// is full with it.
   std::vector<DriftReport> add(std::span<const SampledRows> ports);
   /// In the window that is not full.
   uint64_t collected() const { return count; }
@@ -50,7 +53,8 @@ private:
   struct Counts {
     std::vector<uint32_t> cells;
     uint64_t rows = 0, missing = 0;
-    /// Values that are not in the cells yet: counted together, they find the feature's tables in the cache.
+    /// Values that are not in the cells yet: counted together, they find the feature's tables in
+    /// the cache.
     std::vector<double> pending;
   };
   static void countPending(const DriftFeature &feature, Counts &counts);

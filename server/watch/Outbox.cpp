@@ -1,4 +1,5 @@
-// A receiver that is away for some seconds loses nothing; one that refuses what it is sent is not asked again.
+// A receiver that is away for some seconds loses nothing; one that refuses what it is sent is not
+// asked again.
 
 #include "server/watch/Outbox.h"
 
@@ -13,7 +14,8 @@ constexpr std::chrono::seconds kLast{2};
 
 } // namespace
 
-Outbox::Outbox(size_t most, std::function<void(const Status &)> onFailure) : most(most), onFailure(std::move(onFailure)), thread([this] { run(); }) {}
+Outbox::Outbox(size_t most, std::function<void(const Status &)> onFailure)
+    : most(most), onFailure(std::move(onFailure)), thread([this] { run(); }) {}
 
 Outbox::~Outbox() {
   {
@@ -89,7 +91,9 @@ Status Outbox::deliver(const WebRequest &request, bool &isFinal) const {
     return Status::ok();
   }
   isFinal = reply->status < 500 && reply->status != 429 && reply->status != 408;
-  return Status::error(ErrorId::WebFailed, fmt::format("{} answers with status {}", request.url, reply->status), "look whether the URL takes what it is sent");
+  return Status::error(ErrorId::WebFailed,
+                       fmt::format("{} answers with status {}", request.url, reply->status),
+                       "look whether the URL takes what it is sent");
 }
 
 } // namespace tenon::server

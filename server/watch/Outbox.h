@@ -1,5 +1,5 @@
-// What is sent to others over HTTP, from a thread of its own: a bounded queue, tries again with pauses that grow, and counts. Nothing
-// waits for it.
+// What is sent to others over HTTP, from a thread of its own: a bounded queue, tries again with
+// pauses that grow, and counts. Nothing waits for it.
 
 #pragma once
 
@@ -24,7 +24,8 @@ public:
     uint64_t count = 1;               ///< of what it holds, as the counters count
   };
 
-  /// At most `most` parcels wait. `onFailure` is told, by the thread, of a parcel that was given up.
+  /// At most `most` parcels wait. `onFailure` is told, by the thread, of a parcel that was given
+  /// up.
   Outbox(size_t most, std::function<void(const Status &)> onFailure);
   /// What waits is tried once more, for two seconds at most.
   ~Outbox();

@@ -1,4 +1,5 @@
-// Entries go by age and by number, the oldest first; an entry that gets its label goes too, so that none counts twice.
+// Entries go by age and by number, the oldest first; an entry that gets its label goes too, so that
+// none counts twice.
 
 #include "server/watch/Predictions.h"
 
@@ -65,12 +66,14 @@ void SampledAccuracy::add(bool isRight) {
 std::vector<int64_t> classesOf(const InferResult &result) {
   const ModelPort &port = result.version->ports.outputs[0];
   const TensorPlace &place = result.outputs[0];
-  bool isScore = port.dtype == DType::F32 || port.dtype == DType::F64 || port.dtype == DType::F16, isClass = port.dtype == DType::I32 || port.dtype == DType::I64;
+  bool isScore = port.dtype == DType::F32 || port.dtype == DType::F64 || port.dtype == DType::F16,
+       isClass = port.dtype == DType::I32 || port.dtype == DType::I64;
   if (place.dims.empty() || place.bytes == 0 || (!isScore && !isClass)) {
     return {};
   }
   size_t bytes = bitWidth(port.dtype) / 8, elements = place.bytes / bytes;
-  size_t rows = place.dims.size() > 1 || isClass ? static_cast<size_t>(place.dims[0]) : 1, count = elements / rows;
+  size_t rows = place.dims.size() > 1 || isClass ? static_cast<size_t>(place.dims[0]) : 1,
+         count = elements / rows;
   if (isScore ? count < 2 : count != 1) {
     return {};
   }
@@ -82,7 +85,9 @@ std::vector<int64_t> classesOf(const InferResult &result) {
   return classes;
 }
 
-void Predictions::keep(const std::string &model, const std::string &id, std::shared_ptr<SampledAccuracy> version, std::vector<int64_t> classes, Clock::time_point now) {
+void Predictions::keep(const std::string &model, const std::string &id,
+                       std::shared_ptr<SampledAccuracy> version, std::vector<int64_t> classes,
+                       Clock::time_point now) {
   constexpr size_t kMostId = 256;
   if (id.size() > kMostId || classes.size() > mostRows) {
     return;
@@ -100,7 +105,10 @@ void Predictions::keep(const std::string &model, const std::string &id, std::sha
   }
   rows += classes.size();
   if (found == entries.end()) {
-    found = entries.emplace(key, Entry{.answers = {}, .time = now, .place = order.insert(order.end(), key)}).first;
+    found = entries
+                .emplace(key,
+                         Entry{.answers = {}, .time = now, .place = order.insert(order.end(), key)})
+                .first;
   }
   found->second.answers.emplace_back(std::move(version), std::move(classes));
   expire(now);
@@ -130,7 +138,8 @@ size_t Predictions::rowsOf(const std::string &model, const std::string &id, Cloc
   return found == entries.end() ? 0 : found->second.answers.front().second.size();
 }
 
-void Predictions::label(const std::string &model, const std::string &id, std::span<const int64_t> labels) {
+void Predictions::label(const std::string &model, const std::string &id,
+                        std::span<const int64_t> labels) {
   Entries::iterator found = entries.find(keyOf(model, id));
   for (const auto &[version, classes] : found->second.answers) {
     for (size_t i = 0; i < std::min(classes.size(), labels.size()); ++i) {

@@ -1,4 +1,5 @@
-// Classes that were answered to requests with an id, kept until their labels come: for some time, and not more than so many. One thread.
+// Classes that were answered to requests with an id, kept until their labels come: for some time,
+// and not more than so many. One thread.
 
 #pragma once
 
@@ -24,8 +25,8 @@ struct SampledAccuracy {
   void add(bool isRight);
 };
 
-/// The class of each row: the largest element of the first output, or its only one where that is an integer. Empty where that output
-/// is neither.
+/// The class of each row: the largest element of the first output, or its only one where that is an
+/// integer. Empty where that output is neither.
 std::vector<int64_t> classesOf(const InferResult &result);
 
 class Predictions {
@@ -33,16 +34,20 @@ public:
   Predictions(size_t mostRows, Clock::duration age) : mostRows(mostRows), age(age) {}
 
   /// Remembers what a version answered. An id that was there before belongs to the newer request.
-  void keep(const std::string &model, const std::string &id, std::shared_ptr<SampledAccuracy> version, std::vector<int64_t> classes, Clock::time_point now);
+  void keep(const std::string &model, const std::string &id,
+            std::shared_ptr<SampledAccuracy> version, std::vector<int64_t> classes,
+            Clock::time_point now);
   /// Rows of the request `id`; 0 where it is not kept.
   size_t rowsOf(const std::string &model, const std::string &id, Clock::time_point now);
-  /// Counts for each version that answered the request, and forgets it. It is kept, with as many rows.
+  /// Counts for each version that answered the request, and forgets it. It is kept, with as many
+  /// rows.
   void label(const std::string &model, const std::string &id, std::span<const int64_t> labels);
   size_t size() const { return entries.size(); }
 
 private:
   struct Entry {
-    std::vector<std::pair<std::shared_ptr<SampledAccuracy>, std::vector<int64_t>>> answers; ///< by the version that serves, and by its shadow
+    std::vector<std::pair<std::shared_ptr<SampledAccuracy>, std::vector<int64_t>>>
+        answers; ///< by the version that serves, and by its shadow
     Clock::time_point time;
     std::list<std::string>::iterator place; ///< in `order`
   };
@@ -52,7 +57,7 @@ private:
 
   const size_t mostRows;
   const Clock::duration age;
-  Entries entries;             ///< by model and id
+  Entries entries;              ///< by model and id
   std::list<std::string> order; ///< keys, the oldest first
   size_t rows = 0;
 };

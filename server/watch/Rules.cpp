@@ -1,5 +1,5 @@
-// Rules that act: on drift that lasts, and on a canary that is worse. What is done is logged, posted to the webhook, and where a registry is
-// rolled back also recorded there.
+// Rules that act: on drift that lasts, and on a canary that is worse. What is done is logged,
+// posted to the webhook, and where a registry is rolled back also recorded there.
 
 #include "server/watch/Watch.h"
 
@@ -28,15 +28,21 @@ std::string reasonOf(const DriftReport &report) {
   std::vector<std::string> names;
   for (const FeatureDrift &feature : report.features) {
     if (feature.isDrift) {
-      bool isPsi = feature.psi && *feature.psi > *feature.psiThreshold, isKs = feature.ks && *feature.ks > *feature.ksThreshold;
-      names.push_back(isPsi   ? fmt::format("{} (PSI {:.3f}, limit {:.3f})", plain(feature.name), *feature.psi, *feature.psiThreshold)
-                      : isKs  ? fmt::format("{} (KS {:.3f}, limit {:.3f})", plain(feature.name), *feature.ks, *feature.ksThreshold)
-                              : fmt::format("{} ({:.2f} % missing, {:.2f} % out of range)", plain(feature.name), 100 * feature.missing, 100 * feature.outOfRange.value_or(0)));
+      bool isPsi = feature.psi && *feature.psi > *feature.psiThreshold,
+           isKs = feature.ks && *feature.ks > *feature.ksThreshold;
+      names.push_back(isPsi  ? fmt::format("{} (PSI {:.3f}, limit {:.3f})", plain(feature.name),
+                                           *feature.psi, *feature.psiThreshold)
+                      : isKs ? fmt::format("{} (KS {:.3f}, limit {:.3f})", plain(feature.name),
+                                           *feature.ks, *feature.ksThreshold)
+                             : fmt::format("{} ({:.2f} % missing, {:.2f} % out of range)",
+                                           plain(feature.name), 100 * feature.missing,
+                                           100 * feature.outOfRange.value_or(0)));
     }
   }
   size_t more = names.size() - std::min(names.size(), kMostNamed);
   names.resize(names.size() - more);
-  return fmt::format("drift in {} windows of {} rows: {}{}", kWindowsToAct, report.rows, fmt::join(names, ", "), more ? fmt::format(" and {} more", more) : "");
+  return fmt::format("drift in {} windows of {} rows: {}{}", kWindowsToAct, report.rows,
+                     fmt::join(names, ", "), more ? fmt::format(" and {} more", more) : "");
 }
 
 } // namespace
@@ -55,7 +61,8 @@ bool Watch::getsTraffic(const std::string &model, const std::string &version) co
     return false;
   }
   const std::map<int64_t, int64_t> &weights = found->second.traffic.now.weights;
-  std::map<int64_t, int64_t>::const_iterator weight = weights.find(versionNumber(version).value_or(-1));
+  std::map<int64_t, int64_t>::const_iterator weight =
+      weights.find(versionNumber(version).value_or(-1));
   if (!weights.empty()) {
     return weight != weights.end() && weight->second > 0;
   }
@@ -77,11 +84,13 @@ void Watch::judgeCanaries() {
     return;
   }
   for (const auto &[name, model] : models->all()) {
-    // The canary is the newest version that has a share, the stable one that with the largest of the others.
+    // The canary is the newest version that has a share, the stable one that with the largest of
+    // the others.
     std::shared_ptr<Version> canary, stable;
     int64_t most = 0;
     for (const auto &[number, weight] : model.traffic.now.weights) {
-      std::map<int64_t, std::shared_ptr<Version>>::const_iterator version = model.versions.find(number);
+      std::map<int64_t, std::shared_ptr<Version>>::const_iterator version =
+          model.versions.find(number);
       if (weight == 0 || version == model.versions.end()) {
         continue;
       }
@@ -95,13 +104,16 @@ void Watch::judgeCanaries() {
       canaries.erase(name);
       continue;
     }
-    RequestCounts ofCanary = countsOf(*canary->statistics), ofStable = countsOf(*stable->statistics);
+    RequestCounts ofCanary = countsOf(*canary->statistics),
+                  ofStable = countsOf(*stable->statistics);
     CanaryState &state = canaries[name];
-    if (state.canary != canary->number || state.stable != stable->number || state.orders != canary->order + stable->order) {
+    if (state.canary != canary->number || state.stable != stable->number ||
+        state.orders != canary->order + stable->order) {
       state = {canary->number, stable->number, canary->order + stable->order, ofCanary, ofStable};
       continue;
     }
-    RequestCounts canarySince = ofCanary.since(state.canaryBefore), stableSince = ofStable.since(state.stableBefore);
+    RequestCounts canarySince = ofCanary.since(state.canaryBefore),
+                  stableSince = ofStable.since(state.stableBefore);
     if (std::min(canarySince.all(), stableSince.all()) < kLeastCanaryRequests) {
       continue;
     }
@@ -109,14 +121,18 @@ void Watch::judgeCanaries() {
     state.stableBefore = ofStable;
     std::string worse = judgeCanary(canarySince, stableSince);
     if (!worse.empty()) {
-      std::string reason = fmt::format("canary {} beside {}: {}", canary->number, stable->number, worse), number = canary->number;
+      std::string reason =
+                      fmt::format("canary {} beside {}: {}", canary->number, stable->number, worse),
+                  number = canary->number;
       log(fmt::format("model '{}': {}", name, reason));
       act(options.onCanary, "canary", name, number, reason, versionNumber(stable->number));
     }
   }
 }
 
-void Watch::act(WatchAction action, const std::string &event, const std::string &model, const std::string &version, const std::string &reason, std::optional<int64_t> stable) {
+void Watch::act(WatchAction action, const std::string &event, const std::string &model,
+                const std::string &version, const std::string &reason,
+                std::optional<int64_t> stable) {
   if (action == WatchAction::None) {
     return;
   }
@@ -126,27 +142,36 @@ void Watch::act(WatchAction action, const std::string &event, const std::string 
   }
 }
 
-void Watch::rollBack(const std::string &model, const std::string &version, const std::string &reason, std::optional<int64_t> stable) {
+void Watch::rollBack(const std::string &model, const std::string &version,
+                     const std::string &reason, std::optional<int64_t> stable) {
   if (acted.contains(model)) {
-    log(fmt::format("model '{}' is not rolled back again: a rule did it before, and nobody has looked since", model));
+    log(fmt::format(
+        "model '{}' is not rolled back again: a rule did it before, and nobody has looked since",
+        model));
     return;
   }
   acted[model] = 0;
   if (rollbackSource) {
     thread->post([this, model, version, reason] {
       Result<int64_t> to = rollbackSource(versionNumber(version).value_or(0), reason);
-      tell([this, model, version, reason, to = std::move(to)] { endRollback(model, version, reason, to); });
+      tell([this, model, version, reason, to = std::move(to)] {
+        endRollback(model, version, reason, to);
+      });
     });
     return;
   }
   // The split before may be "all to the newest", which is the canary.
-  Status status = stable ? models->setTraffic(model, {{{*stable, 1}}, std::nullopt}) : models->rollback(model);
-  endRollback(model, version, reason, status.isOk() ? Result<int64_t>(0) : Result<int64_t>(std::move(status)));
+  Status status =
+      stable ? models->setTraffic(model, {{{*stable, 1}}, std::nullopt}) : models->rollback(model);
+  endRollback(model, version, reason,
+              status.isOk() ? Result<int64_t>(0) : Result<int64_t>(std::move(status)));
 }
 
-void Watch::endRollback(const std::string &model, const std::string &version, const std::string &reason, const Result<int64_t> &to) {
+void Watch::endRollback(const std::string &model, const std::string &version,
+                        const std::string &reason, const Result<int64_t> &to) {
   if (!to.isOk() && to.status().id() == ErrorId::AliasMoved) {
-    log(fmt::format("model '{}' version {} was rolled back or replaced by somebody else: {}", model, version, reason));
+    log(fmt::format("model '{}' version {} was rolled back or replaced by somebody else: {}", model,
+                    version, reason));
     return;
   }
   bool isDone = to.isOk();
@@ -154,7 +179,9 @@ void Watch::endRollback(const std::string &model, const std::string &version, co
   if (isDone) {
     acted[model] = *to;
   }
-  std::string what = isDone ? fmt::format("rolled back: {}", reason) : fmt::format("could not be rolled back: {}; the reason to: {}", to.status().toString(), reason);
+  std::string what = isDone ? fmt::format("rolled back: {}", reason)
+                            : fmt::format("could not be rolled back: {}; the reason to: {}",
+                                          to.status().toString(), reason);
   log(fmt::format("model '{}' version {} {}", model, version, what));
   Versions::iterator found = versions.find(KeyLess::View(model, version));
   if (found != versions.end()) {
@@ -163,21 +190,28 @@ void Watch::endRollback(const std::string &model, const std::string &version, co
   post(isDone ? "rollback" : "rollback_failed", model, version, what);
 }
 
-void Watch::post(const std::string &event, const std::string &model, const std::string &version, const std::string &reason) {
+void Watch::post(const std::string &event, const std::string &model, const std::string &version,
+                 const std::string &reason) {
   if (!webhooks) {
     return;
   }
-  nlohmann::ordered_json body = {{"event", event}, {"time", registry::timeText(wallClock())}, {"model", model}, {"version", version}, {"reason", reason}};
-  webhooks->post({[url = options.webhook, text = body.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)] {
-                    WebRequest request;
-                    request.method = "POST";
-                    request.url = url;
-                    request.headers = {"Content-Type: application/json"};
-                    request.body = text;
-                    request.patience = std::chrono::seconds(10);
-                    return request;
-                  },
-                  1});
+  nlohmann::ordered_json body = {{"event", event},
+                                 {"time", registry::timeText(wallClock())},
+                                 {"model", model},
+                                 {"version", version},
+                                 {"reason", reason}};
+  webhooks->post(
+      {[url = options.webhook,
+        text = body.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)] {
+         WebRequest request;
+         request.method = "POST";
+         request.url = url;
+         request.headers = {"Content-Type: application/json"};
+         request.body = text;
+         request.patience = std::chrono::seconds(10);
+         return request;
+       },
+       1});
 }
 
 } // namespace tenon::server

@@ -1,4 +1,5 @@
-// A thread that runs what it is given, one after the other: what costs more than a request may wait for.
+// A thread that runs what it is given, one after the other: what costs more than a request may wait
+// for.
 
 #pragma once
 

@@ -1,5 +1,5 @@
-// The stages are placed behind one another from the request's arrival, copy_out before its end: what is between is the way to the worker
-// and back.
+// The stages are placed behind one another from the request's arrival, copy_out before its end:
+// what is between is the way to the worker and back.
 
 #include "server/watch/Tracer.h"
 
@@ -32,7 +32,9 @@ std::string withPath(std::string url) {
   return url;
 }
 
-std::string hex(std::span<const uint8_t> bytes) { return fmt::format("{:02x}", fmt::join(bytes, "")); }
+std::string hex(std::span<const uint8_t> bytes) {
+  return fmt::format("{:02x}", fmt::join(bytes, ""));
+}
 
 void appendAttribute(std::string &out, std::string_view key, std::string_view value) {
   fmt::format_to(std::back_inserter(out), R"({{"key":"{}","value":{{"stringValue":)", key);
@@ -40,31 +42,44 @@ void appendAttribute(std::string &out, std::string_view key, std::string_view va
   out += "}}";
 }
 
-void appendSpan(std::string &out, const TracedRequest &request, uint64_t span, std::string_view parent, std::string_view name, int kind, uint64_t start, uint64_t end) {
-  fmt::format_to(std::back_inserter(out), R"({{"traceId":"{}","spanId":"{:016x}",)", hex(request.context.trace), span);
+void appendSpan(std::string &out, const TracedRequest &request, uint64_t span,
+                std::string_view parent, std::string_view name, int kind, uint64_t start,
+                uint64_t end) {
+  fmt::format_to(std::back_inserter(out), R"({{"traceId":"{}","spanId":"{:016x}",)",
+                 hex(request.context.trace), span);
   if (!parent.empty()) {
     fmt::format_to(std::back_inserter(out), R"("parentSpanId":"{}",)", parent);
   }
-  fmt::format_to(std::back_inserter(out), R"("name":"{}","kind":{},"startTimeUnixNano":"{}","endTimeUnixNano":"{}")", name, kind, start, end);
+  fmt::format_to(std::back_inserter(out),
+                 R"("name":"{}","kind":{},"startTimeUnixNano":"{}","endTimeUnixNano":"{}")", name,
+                 kind, start, end);
 }
 
 void appendRequest(std::string &out, const TracedRequest &request, Random &random) {
   constexpr int kInternal = 1, kServer = 2;
-  uint64_t end = static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(request.end.time_since_epoch()).count()), start = end - request.total;
+  uint64_t end = static_cast<uint64_t>(
+               std::chrono::duration_cast<std::chrono::nanoseconds>(request.end.time_since_epoch())
+                   .count()),
+           start = end - request.total;
   uint64_t root = random.next() | 1;
   bool hasParent = request.context.isGiven;
-  appendSpan(out, request, root, hasParent ? hex(request.context.parent) : "", "infer", kServer, start, end);
+  appendSpan(out, request, root, hasParent ? hex(request.context.parent) : "", "infer", kServer,
+             start, end);
   out += R"(,"attributes":[)";
   appendAttribute(out, "tenon.model", request.model);
   out += ',';
   appendAttribute(out, "tenon.version", request.version);
   if (request.stackRows > 0) {
-    fmt::format_to(std::back_inserter(out), R"(,{{"key":"tenon.stack_rows","value":{{"intValue":"{}"}}}})", request.stackRows);
+    fmt::format_to(std::back_inserter(out),
+                   R"(,{{"key":"tenon.stack_rows","value":{{"intValue":"{}"}}}})",
+                   request.stackRows);
   }
   out += request.isFailed ? R"(],"status":{"code":2}})" : R"(],"status":{}})";
   std::string parent = fmt::format("{:016x}", root);
   uint64_t at = start;
-  const std::pair<std::string_view, uint64_t> stages[] = {{"queue", request.times.queue}, {"copy_in", request.times.copyIn}, {"compute", request.times.compute}};
+  const std::pair<std::string_view, uint64_t> stages[] = {{"queue", request.times.queue},
+                                                          {"copy_in", request.times.copyIn},
+                                                          {"compute", request.times.compute}};
   for (const auto &[name, duration] : stages) {
     uint64_t next = std::min(at + duration, end);
     if (duration > 0) {
@@ -76,14 +91,16 @@ void appendRequest(std::string &out, const TracedRequest &request, Random &rando
   }
   if (request.times.copyOut > 0) {
     out += ',';
-    appendSpan(out, request, random.next() | 1, parent, "copy_out", kInternal, std::max(at, end - std::min(request.times.copyOut, request.total)), end);
+    appendSpan(out, request, random.next() | 1, parent, "copy_out", kInternal,
+               std::max(at, end - std::min(request.times.copyOut, request.total)), end);
     out += '}';
   }
 }
 
 } // namespace
 
-std::string otlpText(const std::vector<TracedRequest> &requests, std::string_view serverVersion, Random &random) {
+std::string otlpText(const std::vector<TracedRequest> &requests, std::string_view serverVersion,
+                     Random &random) {
   std::string out = R"({"resourceSpans":[{"resource":{"attributes":[)";
   appendAttribute(out, "service.name", "tenon");
   out += ',';
@@ -96,8 +113,10 @@ std::string otlpText(const std::vector<TracedRequest> &requests, std::string_vie
   return out + "]}]}]}";
 }
 
-Tracer::Tracer(std::string url, double share, std::string serverVersion, std::function<void(const Status &)> onFailure)
-    : url(withPath(std::move(url))), serverVersion(std::move(serverVersion)), share(share), random(seed()), outbox(kMostBatches, std::move(onFailure)) {}
+Tracer::Tracer(std::string url, double share, std::string serverVersion,
+               std::function<void(const Status &)> onFailure)
+    : url(withPath(std::move(url))), serverVersion(std::move(serverVersion)), share(share),
+      random(seed()), outbox(kMostBatches, std::move(onFailure)) {}
 
 bool Tracer::isTraced(TraceContext &context) {
   if (context.isGiven) {
@@ -114,7 +133,8 @@ bool Tracer::isTraced(TraceContext &context) {
 }
 
 void Tracer::replied(const InferResult &result, uint64_t copyOutNanoseconds) {
-  TracedRequest request = {.context = result.trace, .model = {}, .version = {}, .end = {}, .times = result.times};
+  TracedRequest request = {
+      .context = result.trace, .model = {}, .version = {}, .end = {}, .times = result.times};
   if (!isTraced(request.context)) {
     return;
   }
@@ -127,7 +147,12 @@ void Tracer::replied(const InferResult &result, uint64_t copyOutNanoseconds) {
 }
 
 void Tracer::failed(const Job &job) {
-  TracedRequest request = {.context = job.request.trace, .model = {}, .version = {}, .end = {}, .times = job.times, .isFailed = true};
+  TracedRequest request = {.context = job.request.trace,
+                           .model = {},
+                           .version = {},
+                           .end = {},
+                           .times = job.times,
+                           .isFailed = true};
   if (!isTraced(request.context)) {
     return;
   }
@@ -156,7 +181,8 @@ void Tracer::flush() {
   if (traced.empty()) {
     return;
   }
-  std::shared_ptr<std::vector<TracedRequest>> requests = std::make_shared<std::vector<TracedRequest>>(std::exchange(traced, {}));
+  std::shared_ptr<std::vector<TracedRequest>> requests =
+      std::make_shared<std::vector<TracedRequest>>(std::exchange(traced, {}));
   uint64_t count = requests->size();
   outbox.post({[requests, url = url, version = serverVersion, ids = random.next()] {
                  Random random(ids);

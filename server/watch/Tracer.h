@@ -1,5 +1,6 @@
-// Spans of requests for a collector of OpenTelemetry: the request, and in it queue, copy in, compute and copy out. Source: OTLP 1.x over
-// HTTP, with JSON. One thread; a thread of its own sends.
+// Spans of requests for a collector of OpenTelemetry: the request, and in it queue, copy in,
+// compute and copy out. Source: OTLP 1.x over HTTP, with JSON. One thread; a thread of its own
+// sends.
 
 #pragma once
 
@@ -15,7 +16,8 @@ namespace tenon::server {
 
 /// A request that is traced.
 struct TracedRequest {
-  TraceContext context; ///< with a trace of our own where the caller gave none; the parent is zero then
+  TraceContext
+      context; ///< with a trace of our own where the caller gave none; the parent is zero then
   std::string model, version;
   std::chrono::system_clock::time_point end;
   uint64_t total = 0; ///< nanoseconds; those of the stages are within
@@ -25,13 +27,15 @@ struct TracedRequest {
 };
 
 /// ExportTraceServiceRequest of so many requests. Ids of spans are drawn from `random`.
-std::string otlpText(const std::vector<TracedRequest> &requests, std::string_view serverVersion, Random &random);
+std::string otlpText(const std::vector<TracedRequest> &requests, std::string_view serverVersion,
+                     Random &random);
 
 class Tracer {
 public:
-  /// `url` is of the collector, /v1/traces is added where it has no path. `share` of the requests that come without a trace are traced;
-  /// those that come with one as their caller says.
-  Tracer(std::string url, double share, std::string serverVersion, std::function<void(const Status &)> onFailure);
+  /// `url` is of the collector, /v1/traces is added where it has no path. `share` of the requests
+  /// that come without a trace are traced; those that come with one as their caller says.
+  Tracer(std::string url, double share, std::string serverVersion,
+         std::function<void(const Status &)> onFailure);
 
   void replied(const InferResult &result, uint64_t copyOutNanoseconds);
   void failed(const Job &job);

@@ -1,5 +1,5 @@
-// The way of a sampled request to the thread that counts it, and of what that found back. What is done about it is in Rules.cpp, how it is
-// told in WatchText.cpp.
+// The way of a sampled request to the thread that counts it, and of what that found back. What is
+// done about it is in Rules.cpp, how it is told in WatchText.cpp.
 
 #include "server/watch/Watch.h"
 
@@ -19,7 +19,8 @@ constexpr size_t kEnoughBytes = 1 << 20;
 constexpr size_t kMostPredictions = 1 << 16;
 constexpr size_t kMostEvents = 256;
 
-/// Where the reference of a version is; empty where it has none. A path in config.pbtxt is relative to the model's folder.
+/// Where the reference of a version is; empty where it has none. A path in config.pbtxt is relative
+/// to the model's folder.
 std::string referencePath(const WatchOptions &options, const Version &version) {
   std::map<std::string, std::string>::const_iterator given = options.references.find(version.model);
   if (given != options.references.end()) {
@@ -35,14 +36,20 @@ std::string referencePath(const WatchOptions &options, const Version &version) {
 
 } // namespace
 
-Watch::Watch(boost::asio::any_io_executor executor, const WatchOptions &given, std::string serverVersion, std::function<void(std::string_view)> logLine)
-    : executor(executor), options(given), log(std::move(logLine)), predictions(kMostPredictions, given.labelAge), batch(std::make_shared<Batch>()), spare(std::make_shared<Batch>()) {
-  auto tellFailure = [this](const Status &status) { tell([this, line = status.toString()] { log(line); }); };
+Watch::Watch(boost::asio::any_io_executor executor, const WatchOptions &given,
+             std::string serverVersion, std::function<void(std::string_view)> logLine)
+    : executor(executor), options(given), log(std::move(logLine)),
+      predictions(kMostPredictions, given.labelAge), batch(std::make_shared<Batch>()),
+      spare(std::make_shared<Batch>()) {
+  auto tellFailure = [this](const Status &status) {
+    tell([this, line = status.toString()] { log(line); });
+  };
   if (!options.webhook.empty()) {
     webhooks = std::make_unique<Outbox>(kMostEvents, tellFailure);
   }
   if (!options.otlp.empty()) {
-    tracer = std::make_unique<Tracer>(options.otlp, options.traceShare, std::move(serverVersion), tellFailure);
+    tracer = std::make_unique<Tracer>(options.otlp, options.traceShare, std::move(serverVersion),
+                                      tellFailure);
   }
   thread = std::make_unique<TaskThread>();
 }
@@ -103,38 +110,47 @@ void Watch::follow(const std::map<std::string, Model> &all) {
   }
   std::erase_if(versions, [&all](const auto &each) {
     std::map<std::string, Model>::const_iterator model = all.find(each.first.first);
-    return model == all.end() || !model->second.versions.contains(versionNumber(each.first.second).value_or(-1));
+    return model == all.end() ||
+           !model->second.versions.contains(versionNumber(each.first.second).value_or(-1));
   });
 }
 
 void Watch::readReference(const std::shared_ptr<WatchedVersion> &version, ModelPorts ports) {
-  thread->post([this, version, ports = std::move(ports), path = version->path, size = options.window] {
-    std::shared_ptr<DriftReference> reference;
-    Result<DriftReference> read = DriftReference::read(path, ports);
-    Status problem = read.isOk() ? Status::ok() : read.takeStatus();
-    if (problem.isOk()) {
-      reference = std::make_shared<DriftReference>(std::move(*read));
-      version->window = std::make_shared<DriftWindow>(reference, size, kDriftFalseAlarms);
-    }
-    tell([this, version, reference, problem] {
-      version->reference = reference;
-      version->problem = problem;
-      log(problem.isOk() ? fmt::format("model '{}' version {} is compared with {}: {} features, {} rows", version->model, version->number, version->path, reference->features().size(), reference->rows())
-                         : fmt::format("model '{}' version {} is served, but not watched: {}", version->model, version->number, problem.toString()));
-    });
-  });
+  thread->post(
+      [this, version, ports = std::move(ports), path = version->path, size = options.window] {
+        std::shared_ptr<DriftReference> reference;
+        Result<DriftReference> read = DriftReference::read(path, ports);
+        Status problem = read.isOk() ? Status::ok() : read.takeStatus();
+        if (problem.isOk()) {
+          reference = std::make_shared<DriftReference>(std::move(*read));
+          version->window = std::make_shared<DriftWindow>(reference, size, kDriftFalseAlarms);
+        }
+        tell([this, version, reference, problem] {
+          version->reference = reference;
+          version->problem = problem;
+          log(problem.isOk()
+                  ? fmt::format("model '{}' version {} is compared with {}: {} features, {} rows",
+                                version->model, version->number, version->path,
+                                reference->features().size(), reference->rows())
+                  : fmt::format("model '{}' version {} is served, but not watched: {}",
+                                version->model, version->number, problem.toString()));
+        });
+      });
 }
 
 void Watch::answered(const Job &job, const InferResult &result) {
   bool isSampled = options.share >= 1 || random.chance(options.share);
-  Versions::iterator found = isSampled ? versions.find(KeyLess::View(result.version->model, result.version->number)) : versions.end();
+  Versions::iterator found =
+      isSampled ? versions.find(KeyLess::View(result.version->model, result.version->number))
+                : versions.end();
   if (found == versions.end() || found->second->order != result.version->order) {
     return;
   }
   if (!job.request.id.empty()) {
     std::vector<int64_t> classes = classesOf(result);
     if (!classes.empty()) {
-      predictions.keep(result.version->model, job.request.id, found->second->accuracy, std::move(classes), Clock::now());
+      predictions.keep(result.version->model, job.request.id, found->second->accuracy,
+                       std::move(classes), Clock::now());
     }
   }
   if (found->second->reference) {
@@ -142,7 +158,8 @@ void Watch::answered(const Job &job, const InferResult &result) {
   }
 }
 
-void Watch::sample(const std::shared_ptr<WatchedVersion> &version, const Job &job, const InferResult &result) {
+void Watch::sample(const std::shared_ptr<WatchedVersion> &version, const Job &job,
+                   const InferResult &result) {
   size_t bytesBefore = batch->bytes.size(), piecesBefore = batch->pieces.size();
   bool isTaken = bytesBefore < kMostBytes;
   for (const WatchedPort &port : version->reference->ports()) {
@@ -153,8 +170,10 @@ void Watch::sample(const std::shared_ptr<WatchedVersion> &version, const Job &jo
     const std::vector<int64_t> &dims = input ? input->dims : result.outputs[port.place].dims;
     uint64_t bytes = input ? input->bytes : result.outputs[port.place].bytes;
     uint64_t rows = port.isWhole ? 1 : static_cast<uint64_t>(dims[0]);
-    bool isRow = port.isSummarized || std::equal(dims.begin() + !port.isWhole, dims.end(), port.rowDims.begin(), port.rowDims.end());
-    rows = isRow && bytes > 0 ? rows : 0; // of another length than in the reference: nothing to compare
+    bool isRow = port.isSummarized || std::equal(dims.begin() + !port.isWhole, dims.end(),
+                                                 port.rowDims.begin(), port.rowDims.end());
+    rows = isRow && bytes > 0 ? rows
+                              : 0; // of another length than in the reference: nothing to compare
     size_t offset = batch->bytes.size();
     batch->pieces.push_back({rows, offset, rows > 0 ? bytes : 0});
     if (rows == 0) {
@@ -162,9 +181,13 @@ void Watch::sample(const std::shared_ptr<WatchedVersion> &version, const Job &jo
     }
     if (input && input->list) {
       batch->bytes.resize(offset + bytes);
-      isTaken = job.request.lists[*input->list].store(input->dtype, MutableBytes(batch->bytes).subspan(offset), input->name).isOk();
+      isTaken = job.request.lists[*input->list]
+                    .store(input->dtype, MutableBytes(batch->bytes).subspan(offset), input->name)
+                    .isOk();
     } else {
-      const std::byte *from = input ? input->binary.data() : result.slab->memory->data() + result.outputs[port.place].offset;
+      const std::byte *from = input
+                                  ? input->binary.data()
+                                  : result.slab->memory->data() + result.outputs[port.place].offset;
       batch->bytes.insert(batch->bytes.end(), from, from + bytes);
     }
   }
@@ -225,7 +248,8 @@ std::vector<DriftReport> Watch::addToWindow(const Batch &batch, size_t request, 
   return window.add(rows);
 }
 
-void Watch::take(const std::shared_ptr<WatchedVersion> &version, std::vector<DriftReport> reports, uint64_t collected) {
+void Watch::take(const std::shared_ptr<WatchedVersion> &version, std::vector<DriftReport> reports,
+                 uint64_t collected) {
   version->collected = collected;
   for (DriftReport &report : reports) {
     ++version->windows;

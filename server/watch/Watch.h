@@ -1,5 +1,6 @@
-// Watches what models are asked and answer: drift of inputs and outputs, accuracy by labels that come later, canaries, traces; and acts
-// where it is told to. One thread, that of the models; comparing with a reference is done by a thread of its own.
+// Watches what models are asked and answer: drift of inputs and outputs, accuracy by labels that
+// come later, canaries, traces; and acts where it is told to. One thread, that of the models;
+// comparing with a reference is done by a thread of its own.
 
 #pragma once
 
@@ -45,11 +46,12 @@ struct WatchedVersion {
 
 class Watch final : public RequestObserver {
 public:
-  /// Goes back from `version` in the registry that the models come from, and gives the version that is served then; TN1006 where the
-  /// alias is elsewhere by then. Any thread.
+  /// Goes back from `version` in the registry that the models come from, and gives the version that
+  /// is served then; TN1006 where the alias is elsewhere by then. Any thread.
   using RollbackSource = std::function<Result<int64_t>(int64_t version, const std::string &reason)>;
 
-  Watch(boost::asio::any_io_executor executor, const WatchOptions &options, std::string serverVersion, std::function<void(std::string_view)> log);
+  Watch(boost::asio::any_io_executor executor, const WatchOptions &options,
+        std::string serverVersion, std::function<void(std::string_view)> log);
   ~Watch() override;
   /// Before anything is told or asked. `rollbackSource` may be empty: then traffic is rolled back.
   void begin(Models &models, RollbackSource rollbackSource);
@@ -70,9 +72,11 @@ public:
   /// At the end, before the executor goes.
   void stop();
 
-  /// The last window beside the reference, and the accuracy, as JSON; TN0810 where the version is not watched, TN0840.
+  /// The last window beside the reference, and the accuracy, as JSON; TN0810 where the version is
+  /// not watched, TN0840.
   Result<std::string> describe(const std::string &model, const std::string &version) const;
-  /// Labels as a client sends them, [{"id": "a", "label": 3}]; TN0806, TN0841 where none is of a request that is kept.
+  /// Labels as a client sends them, [{"id": "a", "label": 3}]; TN0806, TN0841 where none is of a
+  /// request that is kept.
   Result<std::string> label(const std::string &model, std::string_view text);
   /// Prometheus' text.
   std::string metrics() const;
@@ -93,12 +97,15 @@ private:
     using View = std::pair<std::string_view, std::string_view>;
     bool operator()(const View &a, const View &b) const { return a < b; }
   };
-  using Versions = std::map<std::pair<std::string, std::string>, std::shared_ptr<WatchedVersion>, KeyLess>;
+  using Versions =
+      std::map<std::pair<std::string, std::string>, std::shared_ptr<WatchedVersion>, KeyLess>;
 
   void readReference(const std::shared_ptr<WatchedVersion> &version, ModelPorts ports);
-  void sample(const std::shared_ptr<WatchedVersion> &version, const Job &job, const InferResult &result);
+  void sample(const std::shared_ptr<WatchedVersion> &version, const Job &job,
+              const InferResult &result);
   static std::vector<DriftReport> addToWindow(const Batch &batch, size_t request, size_t &piece);
-  void take(const std::shared_ptr<WatchedVersion> &version, std::vector<DriftReport> reports, uint64_t collected);
+  void take(const std::shared_ptr<WatchedVersion> &version, std::vector<DriftReport> reports,
+            uint64_t collected);
   /// Calls `told` in the thread of the models.
   void tell(std::function<void()> told);
 
@@ -106,10 +113,14 @@ private:
   bool getsTraffic(const std::string &model, const std::string &version) const;
   void judgeDrift(WatchedVersion &version);
   void judgeCanaries();
-  void act(WatchAction action, const std::string &event, const std::string &model, const std::string &version, const std::string &reason, std::optional<int64_t> stable);
-  void rollBack(const std::string &model, const std::string &version, const std::string &reason, std::optional<int64_t> stable);
-  void endRollback(const std::string &model, const std::string &version, const std::string &reason, const Result<int64_t> &to);
-  void post(const std::string &event, const std::string &model, const std::string &version, const std::string &reason);
+  void act(WatchAction action, const std::string &event, const std::string &model,
+           const std::string &version, const std::string &reason, std::optional<int64_t> stable);
+  void rollBack(const std::string &model, const std::string &version, const std::string &reason,
+                std::optional<int64_t> stable);
+  void endRollback(const std::string &model, const std::string &version, const std::string &reason,
+                   const Result<int64_t> &to);
+  void post(const std::string &event, const std::string &model, const std::string &version,
+            const std::string &reason);
 
   boost::asio::any_io_executor executor;
   const WatchOptions options;
@@ -131,8 +142,8 @@ private:
     RequestCounts canaryBefore, stableBefore;
   };
   std::map<std::string, CanaryState> canaries; ///< by model
-  /// Models that a rule rolled back, and to which version of a registry (0: not there yet, or none); nothing more is done about them
-  /// until a person acts.
+  /// Models that a rule rolled back, and to which version of a registry (0: not there yet, or
+  /// none); nothing more is done about them until a person acts.
   std::map<std::string, int64_t> acted;
   std::map<std::string, uint64_t> rollbacks; ///< by model, of rules
   std::unique_ptr<Outbox> webhooks;

@@ -13,9 +13,10 @@ namespace tenon::server {
 enum class WatchAction : uint8_t { None, Webhook, Rollback };
 
 struct WatchOptions {
-  std::map<std::string, std::string> references; ///< files by model; before what a model's configuration or a registry names
-  uint64_t window = 1000;                        ///< rows that are compared with the reference together
-  double share = 1;                              ///< of the requests that are sampled, for drift and for labels
+  std::map<std::string, std::string>
+      references; ///< files by model; before what a model's configuration or a registry names
+  uint64_t window = 1000; ///< rows that are compared with the reference together
+  double share = 1;       ///< of the requests that are sampled, for drift and for labels
   WatchAction onDrift = WatchAction::None, onCanary = WatchAction::None;
   std::string webhook;      ///< URL that events are posted to; empty: none
   std::string otlp;         ///< URL of a collector of traces; empty: none

@@ -19,7 +19,8 @@ constexpr size_t kMostSeries = 32;
 constexpr size_t kMostNamed = 10;
 
 std::string timeOf(std::chrono::system_clock::time_point time) {
-  return registry::timeText(std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count());
+  return registry::timeText(
+      std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count());
 }
 
 Json featureJson(const FeatureDrift &feature) {
@@ -54,7 +55,11 @@ struct LabelledId {
 };
 
 Result<std::vector<LabelledId>> parseLabels(std::string_view text) {
-  auto bad = [](std::string_view what) { return Status::error(ErrorId::BadRequest, what, R"(for example [{"id": "a", "label": 3}], or a list of labels for a request of several rows)"); };
+  auto bad = [](std::string_view what) {
+    return Status::error(
+        ErrorId::BadRequest, what,
+        R"(for example [{"id": "a", "label": 3}], or a list of labels for a request of several rows)");
+  };
   nlohmann::json value;
   TENON_TRY(parseJson(text, value));
   if (!value.is_array() || value.empty()) {
@@ -62,15 +67,19 @@ Result<std::vector<LabelledId>> parseLabels(std::string_view text) {
   }
   std::vector<LabelledId> all;
   for (const nlohmann::json &each : value) {
-    bool hasForm = each.is_object() && each.size() == 2 && each.contains("id") && each["id"].is_string() && each.contains("label") && (each["label"].is_number_integer() || each["label"].is_array());
+    bool hasForm = each.is_object() && each.size() == 2 && each.contains("id") &&
+                   each["id"].is_string() && each.contains("label") &&
+                   (each["label"].is_number_integer() || each["label"].is_array());
     if (!hasForm) {
       return bad(fmt::format("label {} is not an id and a class", all.size()));
     }
     LabelledId labelled = {each["id"].get<std::string>(), {}};
-    const nlohmann::json list = each["label"].is_array() ? each["label"] : nlohmann::json::array({each["label"]});
+    const nlohmann::json list =
+        each["label"].is_array() ? each["label"] : nlohmann::json::array({each["label"]});
     for (const nlohmann::json &label : list) {
       if (!label.is_number_integer()) {
-        return bad(fmt::format("the label of '{}' is not the number of a class", labelled.id.substr(0, 64)));
+        return bad(fmt::format("the label of '{}' is not the number of a class",
+                               labelled.id.substr(0, 64)));
       }
       labelled.labels.push_back(label.get<int64_t>());
     }
@@ -86,11 +95,16 @@ Result<std::string> Watch::describe(const std::string &model, const std::string 
   Versions::const_iterator found = versions.find(KeyLess::View(model, asked->number));
   const WatchedVersion *watched = found == versions.end() ? nullptr : found->second.get();
   if (!watched || (watched->path.empty() && watched->accuracy->rows.empty())) {
-    return Status::error(ErrorId::NoSuchModel, fmt::format("model '{}' version {} is not watched", model, asked->number), "serve it with --drift-reference, or send labels for its requests");
+    return Status::error(ErrorId::NoSuchModel,
+                         fmt::format("model '{}' version {} is not watched", model, asked->number),
+                         "serve it with --drift-reference, or send labels for its requests");
   }
   TENON_TRY(Status(watched->problem));
   if (!watched->path.empty() && !watched->reference) {
-    return Status::error(ErrorId::ModelNotReady, fmt::format("the reference of model '{}' version {} is being read", model, asked->number), "try again");
+    return Status::error(
+        ErrorId::ModelNotReady,
+        fmt::format("the reference of model '{}' version {} is being read", model, asked->number),
+        "try again");
   }
   Json features = Json::array();
   for (size_t i = 0; watched->last && i < watched->last->features.size(); ++i) {
@@ -109,7 +123,12 @@ Result<std::string> Watch::describe(const std::string &model, const std::string 
   const SampledAccuracy &accuracy = *watched->accuracy;
   if (!accuracy.rows.empty()) {
     ShareInterval interval = wilsonInterval(accuracy.right, accuracy.rows.size());
-    json["accuracy"] = {{"labelled", accuracy.rows.size()}, {"right", accuracy.right}, {"top1", static_cast<double>(accuracy.right) / static_cast<double>(accuracy.rows.size())}, {"low", interval.low}, {"high", interval.high}};
+    json["accuracy"] = {
+        {"labelled", accuracy.rows.size()},
+        {"right", accuracy.right},
+        {"top1", static_cast<double>(accuracy.right) / static_cast<double>(accuracy.rows.size())},
+        {"low", interval.low},
+        {"high", interval.high}};
   }
   if (!watched->action.empty()) {
     json["action"] = watched->action;
@@ -127,7 +146,10 @@ Result<std::string> Watch::label(const std::string &model, std::string_view text
     if (rows == 0) {
       unknown.push_back(each.id);
     } else if (rows != each.labels.size()) {
-      return Status::error(ErrorId::BadRequest, fmt::format("'{}' has {} labels, but its request {} rows", each.id.substr(0, 64), each.labels.size(), rows), "give a label for each row; none of these was counted");
+      return Status::error(ErrorId::BadRequest,
+                           fmt::format("'{}' has {} labels, but its request {} rows",
+                                       each.id.substr(0, 64), each.labels.size(), rows),
+                           "give a label for each row; none of these was counted");
     }
   }
   uint64_t known = 0;
@@ -142,40 +164,55 @@ Result<std::string> Watch::label(const std::string &model, std::string_view text
   counts.first += known;
   counts.second += all.size() - known;
   if (known == 0) {
-    return Status::error(ErrorId::NoSuchPrediction, fmt::format("no prediction of model '{}' is kept for '{}'{}", model, unknown.front().substr(0, 64), unknown.size() > 1 ? fmt::format(" and {} more", unknown.size() - 1) : ""),
-                         "label requests that had an id, once, and while --label-age has not passed");
+    return Status::error(
+        ErrorId::NoSuchPrediction,
+        fmt::format("no prediction of model '{}' is kept for '{}'{}", model,
+                    unknown.front().substr(0, 64),
+                    unknown.size() > 1 ? fmt::format(" and {} more", unknown.size() - 1) : ""),
+        "label requests that had an id, once, and while --label-age has not passed");
   }
   Json named = Json::array();
   for (size_t i = 0; i < std::min(unknown.size(), kMostNamed); ++i) {
     named.push_back(unknown[i].substr(0, 64));
   }
-  return Json{{"labelled", known}, {"unknown", all.size() - known}, {"unknown_ids", named}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return Json{{"labelled", known}, {"unknown", all.size() - known}, {"unknown_ids", named}}.dump(
+      -1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string Watch::metrics() const {
   std::string text;
-  auto head = [&](std::string_view name, std::string_view type, std::string_view help) { fmt::format_to(std::back_inserter(text), "# HELP {0} {2}\n# TYPE {0} {1}\n", name, type, help); };
-  auto family = [&](std::string_view name, std::string_view type, std::string_view help, auto &&write) {
+  auto head = [&](std::string_view name, std::string_view type, std::string_view help) {
+    fmt::format_to(std::back_inserter(text), "# HELP {0} {2}\n# TYPE {0} {1}\n", name, type, help);
+  };
+  auto family = [&](std::string_view name, std::string_view type, std::string_view help,
+                    auto &&write) {
     head(name, type, help);
     for (const auto &[key, version] : versions) {
-      write(*version, fmt::format("{}{{model=\"{}\",version=\"{}\"", name, key.first, key.second)); // names have no characters that a label escapes
+      write(*version, fmt::format("{}{{model=\"{}\",version=\"{}\"", name, key.first,
+                                  key.second)); // names have no characters that a label escapes
     }
   };
-  auto line = [&](const std::string &series, auto value) { fmt::format_to(std::back_inserter(text), "{}}} {}\n", series, value); };
-  family("tenon_drift", "gauge", "Whether the last window of sampled requests drifted from the reference.", [&](const WatchedVersion &version, const std::string &series) {
-    if (version.last) {
-      line(series, version.last->isDrift ? 1 : 0);
-    }
-  });
-  family("tenon_drift_windows_total", "counter", "Windows that were compared with the reference.", [&](const WatchedVersion &version, const std::string &series) {
-    if (version.reference) {
-      line(series + ",drift=\"no\"", version.windows - version.drifted);
-      line(series + ",drift=\"yes\"", version.drifted);
-    }
-  });
+  auto line = [&](const std::string &series, auto value) {
+    fmt::format_to(std::back_inserter(text), "{}}} {}\n", series, value);
+  };
+  family("tenon_drift", "gauge",
+         "Whether the last window of sampled requests drifted from the reference.",
+         [&](const WatchedVersion &version, const std::string &series) {
+           if (version.last) {
+             line(series, version.last->isDrift ? 1 : 0);
+           }
+         });
+  family("tenon_drift_windows_total", "counter", "Windows that were compared with the reference.",
+         [&](const WatchedVersion &version, const std::string &series) {
+           if (version.reference) {
+             line(series + ",drift=\"no\"", version.windows - version.drifted);
+             line(series + ",drift=\"yes\"", version.drifted);
+           }
+         });
   auto features = [&](std::optional<double> FeatureDrift::*member) {
     return [&line, member](const WatchedVersion &version, const std::string &series) {
-      for (size_t i = 0; version.last && i < std::min(version.last->features.size(), kMostSeries); ++i) {
+      for (size_t i = 0; version.last && i < std::min(version.last->features.size(), kMostSeries);
+           ++i) {
         const FeatureDrift &feature = version.last->features[i];
         if (feature.*member) {
           line(fmt::format("{},feature={}", series, labelText(feature.name)), *(feature.*member));
@@ -183,42 +220,62 @@ std::string Watch::metrics() const {
       }
     };
   };
-  family("tenon_drift_psi", "gauge", "Population stability index of a feature in the last window.", features(&FeatureDrift::psi));
-  family("tenon_drift_psi_limit", "gauge", "Above it, that index shows drift.", features(&FeatureDrift::psiThreshold));
-  family("tenon_drift_unusable", "gauge", "1 where the reference of the version cannot be used, so that it is not watched.", [&](const WatchedVersion &version, const std::string &series) {
-    if (!version.path.empty()) {
-      line(series, version.problem.isOk() ? 0 : 1);
-    }
-  });
-  family("tenon_sampled_accuracy", "gauge", "Share of the last labelled rows that were answered right, and the ends of its 95 % interval.", [&](const WatchedVersion &version, const std::string &series) {
-    const SampledAccuracy &accuracy = *version.accuracy;
-    if (!accuracy.rows.empty()) {
-      ShareInterval interval = wilsonInterval(accuracy.right, accuracy.rows.size());
-      line(series + ",bound=\"value\"", static_cast<double>(accuracy.right) / static_cast<double>(accuracy.rows.size()));
-      line(series + ",bound=\"low\"", interval.low);
-      line(series + ",bound=\"high\"", interval.high);
-    }
-  });
+  family("tenon_drift_psi", "gauge", "Population stability index of a feature in the last window.",
+         features(&FeatureDrift::psi));
+  family("tenon_drift_psi_limit", "gauge", "Above it, that index shows drift.",
+         features(&FeatureDrift::psiThreshold));
+  family("tenon_drift_unusable", "gauge",
+         "1 where the reference of the version cannot be used, so that it is not watched.",
+         [&](const WatchedVersion &version, const std::string &series) {
+           if (!version.path.empty()) {
+             line(series, version.problem.isOk() ? 0 : 1);
+           }
+         });
+  family("tenon_sampled_accuracy", "gauge",
+         "Share of the last labelled rows that were answered right, and the ends of its 95 % "
+         "interval.",
+         [&](const WatchedVersion &version, const std::string &series) {
+           const SampledAccuracy &accuracy = *version.accuracy;
+           if (!accuracy.rows.empty()) {
+             ShareInterval interval = wilsonInterval(accuracy.right, accuracy.rows.size());
+             line(series + ",bound=\"value\"",
+                  static_cast<double>(accuracy.right) / static_cast<double>(accuracy.rows.size()));
+             line(series + ",bound=\"low\"", interval.low);
+             line(series + ",bound=\"high\"", interval.high);
+           }
+         });
   head("tenon_labels_total", "counter", "Labels by whether their request was kept.");
   for (const auto &[model, counts] : labels) {
-    fmt::format_to(std::back_inserter(text), "tenon_labels_total{{model=\"{0}\",known=\"yes\"}} {1}\ntenon_labels_total{{model=\"{0}\",known=\"no\"}} {2}\n", model, counts.first, counts.second);
+    fmt::format_to(std::back_inserter(text),
+                   "tenon_labels_total{{model=\"{0}\",known=\"yes\"}} "
+                   "{1}\ntenon_labels_total{{model=\"{0}\",known=\"no\"}} {2}\n",
+                   model, counts.first, counts.second);
   }
   head("tenon_rollbacks_total", "counter", "Roll-backs by rules.");
   for (const auto &[model, known] : models->all()) { // also 0, so that the first is an increase
     std::map<std::string, uint64_t>::const_iterator count = rollbacks.find(model);
-    fmt::format_to(std::back_inserter(text), "tenon_rollbacks_total{{model=\"{}\"}} {}\n", model, count == rollbacks.end() ? 0 : count->second);
+    fmt::format_to(std::back_inserter(text), "tenon_rollbacks_total{{model=\"{}\"}} {}\n", model,
+                   count == rollbacks.end() ? 0 : count->second);
   }
-  head("tenon_drift_dropped_rows_total", "counter", "Sampled rows that the comparison had no room for.");
+  head("tenon_drift_dropped_rows_total", "counter",
+       "Sampled rows that the comparison had no room for.");
   fmt::format_to(std::back_inserter(text), "tenon_drift_dropped_rows_total {}\n", droppedRows);
-  auto deliveries = [&](std::string_view name, std::string_view help, uint64_t sent, uint64_t failed, uint64_t dropped) {
+  auto deliveries = [&](std::string_view name, std::string_view help, uint64_t sent,
+                        uint64_t failed, uint64_t dropped) {
     head(name, "counter", help);
-    fmt::format_to(std::back_inserter(text), "{0}{{outcome=\"sent\"}} {1}\n{0}{{outcome=\"failed\"}} {2}\n{0}{{outcome=\"dropped\"}} {3}\n", name, sent, failed, dropped);
+    fmt::format_to(std::back_inserter(text),
+                   "{0}{{outcome=\"sent\"}} {1}\n{0}{{outcome=\"failed\"}} "
+                   "{2}\n{0}{{outcome=\"dropped\"}} {3}\n",
+                   name, sent, failed, dropped);
   };
   if (webhooks) {
-    deliveries("tenon_webhooks_total", "Events for the webhook.", webhooks->sent(), webhooks->failed(), webhooks->dropped());
+    deliveries("tenon_webhooks_total", "Events for the webhook.", webhooks->sent(),
+               webhooks->failed(), webhooks->dropped());
   }
   if (tracer) {
-    deliveries("tenon_traced_requests_total", "Requests whose spans are for the collector of traces.", tracer->sent(), tracer->failed(), tracer->dropped());
+    deliveries("tenon_traced_requests_total",
+               "Requests whose spans are for the collector of traces.", tracer->sent(),
+               tracer->failed(), tracer->dropped());
   }
   return text;
 }

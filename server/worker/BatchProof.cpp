@@ -1,4 +1,5 @@
-// Rows differ in their seed; each is run alone once, then stacks of 2, 3 and up to 8 of them. With padding, rows differ in length too.
+// Rows differ in their seed; each is run alone once, then stacks of 2, 3 and up to 8 of them. With
+// padding, rows differ in length too.
 
 #include "server/worker/BatchProof.h"
 
@@ -32,7 +33,8 @@ Status refused(std::string_view why) { return Status::error(ErrorId::NotBatchabl
 
 class Proof {
 public:
-  Proof(const ModelPorts &ports, const EngineRecord &record, const BatchWish &wish) : ports(ports), record(record), wish(wish) {}
+  Proof(const ModelPorts &ports, const EngineRecord &record, const BatchWish &wish)
+      : ports(ports), record(record), wish(wish) {}
 
   BatchFacts prove(const tenon_engine *engine, unsigned threads) {
     BatchFacts facts;
@@ -71,7 +73,9 @@ private:
   };
 
   static std::string reasonOf(const Status &status) {
-    return status.isOk() || status.id() == ErrorId::NotBatchable ? std::string(status.message()) : "the proof could not be made: " + status.toString();
+    return status.isOk() || status.id() == ErrorId::NotBatchable
+               ? std::string(status.message())
+               : "the proof could not be made: " + status.toString();
   }
 
   bool isSymbol(const std::string &dim) const { return record.symbols.contains(dim); }
@@ -95,7 +99,9 @@ private:
         if (!port.dims.empty()) {
           batchDim = batchDim.empty() ? port.dims[0] : batchDim;
           if (port.dims[0] != batchDim || !isSymbol(batchDim)) {
-            return refused(fmt::format("dim 0 of {} is {}, which is not the batch{}", what, port.dims[0], isSymbol(batchDim) ? fmt::format(" {}", batchDim) : ""));
+            return refused(fmt::format("dim 0 of {} is {}, which is not the batch{}", what,
+                                       port.dims[0],
+                                       isSymbol(batchDim) ? fmt::format(" {}", batchDim) : ""));
           }
         }
         most = std::min(most, static_cast<uint64_t>(port.most[0]));
@@ -129,12 +135,14 @@ private:
         port = each.name == pad.input ? &each : port;
       }
       if (!port || port->dims.empty() || !isNumeric(port->dtype)) {
-        return refused(fmt::format("'{}', which is to be padded, is not an input whose dims are recorded", pad.input));
+        return refused(fmt::format(
+            "'{}', which is to be padded, is not an input whose dims are recorded", pad.input));
       }
       for (size_t i = 1; i < port->dims.size(); ++i) {
         bool isFree = port->least[i] != port->most[i];
         if (isFree && !paddedDim.empty() && port->dims[i] != paddedDim) {
-          return refused(fmt::format("input '{}' has the dim {} besides {}, and one can be padded", pad.input, port->dims[i], paddedDim));
+          return refused(fmt::format("input '{}' has the dim {} besides {}, and one can be padded",
+                                     pad.input, port->dims[i], paddedDim));
         }
         if (isFree) {
           paddedDim = port->dims[i];
@@ -148,12 +156,17 @@ private:
       for (const ModelPort &port : *list) {
         for (const std::string &dim : port.dims) {
           if (dim != paddedDim && !isSymbol(dim) && dim.find(paddedDim) != std::string::npos) {
-            return refused(fmt::format("'{}' has the dim {}, which padding would change", port.name, dim));
+            return refused(
+                fmt::format("'{}' has the dim {}, which padding would change", port.name, dim));
           }
         }
-        bool isPadded = std::any_of(wish.pads.begin(), wish.pads.end(), [&](const PadRule &pad) { return pad.input == port.name; });
-        if (list == &ports.inputs && !isPadded && std::find(port.dims.begin(), port.dims.end(), paddedDim) != port.dims.end()) {
-          return refused(fmt::format("input '{}' has the dim {} too, and nothing says what to pad it with", port.name, paddedDim));
+        bool isPadded = std::any_of(wish.pads.begin(), wish.pads.end(),
+                                    [&](const PadRule &pad) { return pad.input == port.name; });
+        if (list == &ports.inputs && !isPadded &&
+            std::find(port.dims.begin(), port.dims.end(), paddedDim) != port.dims.end()) {
+          return refused(
+              fmt::format("input '{}' has the dim {} too, and nothing says what to pad it with",
+                          port.name, paddedDim));
         }
       }
     }
@@ -163,14 +176,15 @@ private:
   /// Dims of one row; `length` is that of the padded dim.
   std::vector<int64_t> rowDims(const ModelPort &port, std::optional<int64_t> length) const {
     // Where a dim is computed from others, all stand at their least, and so do the results.
-    bool hasComputed = std::any_of(ports.inputs.begin(), ports.inputs.end(), [&](const ModelPort &each) {
-      for (size_t i = 0; i < each.most.size(); ++i) {
-        if (each.least[i] != each.most[i] && (each.dims.empty() || !isSymbol(each.dims[i]))) {
-          return true;
-        }
-      }
-      return false;
-    });
+    bool hasComputed =
+        std::any_of(ports.inputs.begin(), ports.inputs.end(), [&](const ModelPort &each) {
+          for (size_t i = 0; i < each.most.size(); ++i) {
+            if (each.least[i] != each.most[i] && (each.dims.empty() || !isSymbol(each.dims[i]))) {
+              return true;
+            }
+          }
+          return false;
+        });
     std::vector<int64_t> dims = port.least;
     for (size_t i = 1; i < dims.size(); ++i) {
       if (length && port.dims[i] == paddedDim) {
@@ -185,7 +199,9 @@ private:
 
   /// Whether the input is padded and has one number a place, as masks and ids do.
   bool isPaddedLine(const ModelPort &port) const {
-    return port.most.size() == 2 && std::any_of(wish.pads.begin(), wish.pads.end(), [&](const PadRule &pad) { return pad.input == port.name; });
+    return port.most.size() == 2 &&
+           std::any_of(wish.pads.begin(), wish.pads.end(),
+                       [&](const PadRule &pad) { return pad.input == port.name; });
   }
 
   Result<Tensors> makeRow(uint64_t seed, std::optional<int64_t> length) const {
@@ -208,7 +224,8 @@ private:
   }
 
   /// The first `count` rows, the last one first, padded to `length`.
-  Result<Tensors> stack(const std::vector<Tensors> &rows, size_t count, std::optional<int64_t> length) const {
+  Result<Tensors> stack(const std::vector<Tensors> &rows, size_t count,
+                        std::optional<int64_t> length) const {
     Tensors stacked;
     for (size_t p = 0; p < ports.inputs.size(); ++p) {
       const ModelPort &port = ports.inputs[p];
@@ -242,11 +259,13 @@ private:
     std::vector<tenon_output> outputs;
     for (size_t i = 0; i < ports.outputs.size(); ++i) {
       TENON_ASSIGN(std::vector<int64_t> dims, outputDims(i));
-      TENON_ASSIGN(Tensor result, Tensor::create(ports.outputs[i].name, ports.outputs[i].dtype, dims));
+      TENON_ASSIGN(Tensor result,
+                   Tensor::create(ports.outputs[i].name, ports.outputs[i].dtype, dims));
       outputs.push_back({result.data.data(), result.bytes().size()});
       results.push_back(std::move(result));
     }
-    TENON_TRY(takeStatus(tenon_session_run(session.get(), inputs.data(), inputs.size(), outputs.data(), outputs.size())));
+    TENON_TRY(takeStatus(tenon_session_run(session.get(), inputs.data(), inputs.size(),
+                                           outputs.data(), outputs.size())));
     for (size_t i = 0; i < results.size(); ++i) {
       TENON_ASSIGN(results[i].dims, outputDims(i)); // data may make it smaller
     }
@@ -260,19 +279,23 @@ private:
     return std::vector<int64_t>(dims, dims + rank);
   }
 
-  /// Row `r` of an output of a stack, without what padding made longer: its dims are those of `like`.
+  /// Row `r` of an output of a stack, without what padding made longer: its dims are those of
+  /// `like`.
   Result<Tensor> cut(const Tensor &stacked, size_t r, const Tensor &like) const {
     std::vector<int64_t> rowDims = stacked.dims;
     rowDims[0] = 1;
     TENON_ASSIGN(Tensor row, Tensor::create(like.name, like.dtype, like.dims));
     uint64_t rowBytes = stacked.bytes().size() / static_cast<uint64_t>(stacked.dims[0]);
-    copyBox(row.data.data(), row.dims, stacked.data.data() + r * rowBytes, rowDims, row.dims, bitWidth(like.dtype) / 8);
+    copyBox(row.data.data(), row.dims, stacked.data.data() + r * rowBytes, rowDims, row.dims,
+            bitWidth(like.dtype) / 8);
     return row;
   }
 
   /// Whether a stack of `count` rows gave, for this output, what it must for rows like `alone`.
-  bool hasShape(const Tensor &stacked, size_t count, const Tensor &alone, size_t port, bool isPadded) const {
-    bool fits = alone.dims.size() == stacked.dims.size() && !alone.dims.empty() && alone.dims[0] == 1 && stacked.dims[0] == static_cast<int64_t>(count);
+  bool hasShape(const Tensor &stacked, size_t count, const Tensor &alone, size_t port,
+                bool isPadded) const {
+    bool fits = alone.dims.size() == stacked.dims.size() && !alone.dims.empty() &&
+                alone.dims[0] == 1 && stacked.dims[0] == static_cast<int64_t>(count);
     for (size_t i = 1; fits && i < alone.dims.size(); ++i) {
       bool grows = isPadded && ports.outputs[port].dims[i] == paddedDim;
       fits = grows ? stacked.dims[i] >= alone.dims[i] : stacked.dims[i] == alone.dims[i];
@@ -281,15 +304,19 @@ private:
   }
 
   /// Lengths of the rows: the longest first, then shorter ones; or none.
-  std::vector<std::optional<int64_t>> lengthsOf(const std::optional<std::string> &dim, size_t count) const {
+  std::vector<std::optional<int64_t>> lengthsOf(const std::optional<std::string> &dim,
+                                                size_t count) const {
     std::vector<std::optional<int64_t>> lengths(count);
     if (!dim) {
       return lengths;
     }
     const RecordedSymbol &symbol = record.symbols.at(*dim);
-    int64_t longest = std::min(symbol.most, std::max(symbol.typical, std::max(kLeastLength, symbol.least)));
+    int64_t longest =
+        std::min(symbol.most, std::max(symbol.typical, std::max(kLeastLength, symbol.least)));
     for (size_t i = 0; i < count; ++i) {
-      lengths[i] = std::max(symbol.least, longest - static_cast<int64_t>(i) * std::max<int64_t>(1, longest / static_cast<int64_t>(count)));
+      lengths[i] = std::max(
+          symbol.least, longest - static_cast<int64_t>(i) *
+                                      std::max<int64_t>(1, longest / static_cast<int64_t>(count)));
     }
     return lengths;
   }
@@ -333,22 +360,32 @@ private:
     return largest;
   }
 
-  Status compareRow(const Tensors &alone, const Tensors &stacked, size_t r, size_t size, const std::vector<double> &magnitudes, bool isPadded) {
+  Status compareRow(const Tensors &alone, const Tensors &stacked, size_t r, size_t size,
+                    const std::vector<double> &magnitudes, bool isPadded) {
     for (size_t o = 0; o < alone.size(); ++o) {
       const std::string &name = ports.outputs[o].name;
       if (!hasShape(stacked[o], size, alone[o], o, isPadded)) {
-        return refused(fmt::format("output '{}' is [{}] for a stack of {} rows and [{}] for one of them", name, fmt::join(stacked[o].dims, ","), size, fmt::join(alone[o].dims, ",")));
+        return refused(
+            fmt::format("output '{}' is [{}] for a stack of {} rows and [{}] for one of them", name,
+                        fmt::join(stacked[o].dims, ","), size, fmt::join(alone[o].dims, ",")));
       }
       TENON_ASSIGN(Tensor row, cut(stacked[o], r, alone[o]));
       TensorDifference difference = differenceOf(alone[o], row);
       if (!difference.isAny) {
         continue;
       }
-      double tolerance = isFloating(row.dtype) ? (wish.tolerance > 0 ? wish.tolerance : usualTolerance(row.dtype, record)) : 0;
-      double relative = difference.largest == 0 ? 0 : difference.largest / std::max(magnitudes[o], 1e-300);
+      double tolerance =
+          isFloating(row.dtype)
+              ? (wish.tolerance > 0 ? wish.tolerance : usualTolerance(row.dtype, record))
+              : 0;
+      double relative =
+          difference.largest == 0 ? 0 : difference.largest / std::max(magnitudes[o], 1e-300);
       if (!(relative <= tolerance)) {
-        return refused(fmt::format("output '{}' of a row changes by {:.3g} when {} rows are {} (its largest value is {:.3g}, allowed is {:.3g} of that)", name, difference.largest, size,
-                                   isPadded ? "padded and stacked" : "stacked", magnitudes[o], tolerance));
+        return refused(fmt::format("output '{}' of a row changes by {:.3g} when {} rows are {} "
+                                   "(its largest value is {:.3g}, allowed is {:.3g} of that)",
+                                   name, difference.largest, size,
+                                   isPadded ? "padded and stacked" : "stacked", magnitudes[o],
+                                   tolerance));
       }
       largest = std::max(largest, relative);
     }
@@ -366,7 +403,8 @@ private:
 
 } // namespace
 
-BatchFacts proveBatch(const tenon_engine *engine, const ModelPorts &ports, const EngineRecord &record, const BatchWish &wish, unsigned threads) {
+BatchFacts proveBatch(const tenon_engine *engine, const ModelPorts &ports,
+                      const EngineRecord &record, const BatchWish &wish, unsigned threads) {
   return Proof(ports, record, wish).prove(engine, threads);
 }
 

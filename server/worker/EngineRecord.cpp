@@ -72,11 +72,13 @@ EngineRecord readRecord(const tenon_engine *engine, ModelPorts &ports) {
   bool isRead = takeStatus(tenon_engine_record(engine, "graph", &text, &bytes)).isOk();
   try {
     Json graph = isRead ? Json::parse(text, text + bytes) : Json();
-    isRead = isRead && readPorts(graph, "inputs", ports.inputs) && readPorts(graph, "outputs", ports.outputs);
+    isRead = isRead && readPorts(graph, "inputs", ports.inputs) &&
+             readPorts(graph, "outputs", ports.outputs);
     for (size_t i = 0; isRead && i < graph.at("symbols").size(); ++i) {
       const Json &symbol = graph["symbols"][i];
       RecordedSymbol read = {symbol.at("min").get<int64_t>(), symbol.at("max").get<int64_t>(), 1};
-      read.typical = std::clamp(symbol.value("typical", read.least), read.least, std::max(read.least, read.most));
+      read.typical = std::clamp(symbol.value("typical", read.least), read.least,
+                                std::max(read.least, read.most));
       record.symbols[symbol.at("name").get<std::string>()] = read;
     }
     for (size_t i = 0; isRead && i < graph.at("values").size(); ++i) {

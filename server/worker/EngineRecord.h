@@ -1,5 +1,5 @@
-// What the compiler recorded of an engine's graph: which dims of its inputs and outputs are one symbol (ports tell only the range of
-// each dim), and in which types it computes.
+// What the compiler recorded of an engine's graph: which dims of its inputs and outputs are one
+// symbol (ports tell only the range of each dim), and in which types it computes.
 
 #pragma once
 
@@ -23,12 +23,14 @@ struct EngineRecord {
   std::set<DType> dtypes;                        ///< of what operations give
 };
 
-/// Fills ModelPort::dims from the engine's record "graph", and gives the rest of it. Where the engine has no such record, or one
-/// that does not fit its ports, dims stay empty, and there are no symbols and types.
+/// Fills ModelPort::dims from the engine's record "graph", and gives the rest of it. Where the
+/// engine has no such record, or one that does not fit its ports, dims stay empty, and there are no
+/// symbols and types.
 EngineRecord readRecord(const tenon_engine *engine, ModelPorts &ports);
 
-/// How far a floating output may differ between two orders of sums, as a share of its largest value: by its type, and by the coarsest
-/// that the engine computes in, since an output is no more exact than what it was computed from. 0 for other types.
+/// How far a floating output may differ between two orders of sums, as a share of its largest
+/// value: by its type, and by the coarsest that the engine computes in, since an output is no more
+/// exact than what it was computed from. 0 for other types.
 double usualTolerance(DType output, const EngineRecord &record);
 
 } // namespace tenon::server

@@ -1,4 +1,5 @@
-// Runs go by the C interface: prepare tells how large the outputs are, then the run writes them into the slab.
+// Runs go by the C interface: prepare tells how large the outputs are, then the run writes them
+// into the slab.
 
 #include "server/worker/LoadedModel.h"
 
@@ -28,7 +29,8 @@ bool await(int event) {
   uint64_t count = 0;
   ssize_t bytes;
   do {
-    // The event does not block, since the front writes to it and must not be stopped by what a worker did with it.
+    // The event does not block, since the front writes to it and must not be stopped by what a
+    // worker did with it.
     pollfd ready = {event, POLLIN, 0};
     poll(&ready, 1, -1);
     bytes = read(event, &count, sizeof(count));
@@ -39,7 +41,8 @@ bool await(int event) {
 Status portOf(const tenon_engine *engine, bool isInput, size_t index, ModelPort &port) {
   tenon_port_info info = {};
   info.struct_size = sizeof(info);
-  TENON_TRY(takeStatus(isInput ? tenon_engine_input(engine, index, &info) : tenon_engine_output(engine, index, &info)));
+  TENON_TRY(takeStatus(isInput ? tenon_engine_input(engine, index, &info)
+                               : tenon_engine_output(engine, index, &info)));
   port.name = info.name;
   port.dtype = static_cast<DType>(info.dtype);
   port.least.assign(info.min_dims, info.min_dims + info.rank);
@@ -62,8 +65,10 @@ uint64_t heldBytes(const tenon_session *session) {
 void putError(Mailbox &mailbox, const Status &status) {
   mailbox.outcome = Mailbox::Outcome::Failed;
   mailbox.errorId = static_cast<uint32_t>(status.id());
-  mailbox.messageBytes = static_cast<uint32_t>(std::min(status.message().size(), Mailbox::kTextBytes));
-  mailbox.hintBytes = static_cast<uint32_t>(std::min(status.hint().size(), Mailbox::kTextBytes - mailbox.messageBytes));
+  mailbox.messageBytes =
+      static_cast<uint32_t>(std::min(status.message().size(), Mailbox::kTextBytes));
+  mailbox.hintBytes = static_cast<uint32_t>(
+      std::min(status.hint().size(), Mailbox::kTextBytes - mailbox.messageBytes));
   std::memcpy(mailbox.text, status.message().data(), mailbox.messageBytes);
   std::memcpy(mailbox.text + mailbox.messageBytes, status.hint().data(), mailbox.hintBytes);
 }
@@ -91,7 +96,8 @@ Status takeStatus(tenon_status *status) {
   if (!status) {
     return Status::ok();
   }
-  std::string_view id = tenon_status_id(status), hint = tenon_status_hint(status), text = tenon_status_text(status);
+  std::string_view id = tenon_status_id(status), hint = tenon_status_hint(status),
+                   text = tenon_status_text(status);
   uint64_t number = id.size() > 2 ? std::strtoull(id.data() + 2, nullptr, 10) : 0;
   // "TN0603: message (hint)"
   std::string_view message = text.substr(std::min(text.size(), id.size() + 2));
@@ -103,7 +109,8 @@ Status takeStatus(tenon_status *status) {
   return result;
 }
 
-Result<std::unique_ptr<LoadedModel>> LoadedModel::load(ControlMessage &request, SlabTable &slabs, int doneEvent) {
+Result<std::unique_ptr<LoadedModel>> LoadedModel::load(ControlMessage &request, SlabTable &slabs,
+                                                       int doneEvent) {
   std::vector<Descriptor> &descriptors = request.descriptors;
   if (descriptors.size() < 3 || descriptors.size() % 2 == 0) {
     return Status::error(ErrorId::InternalError, "a request to load lacks descriptors");
@@ -111,13 +118,16 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(ControlMessage &request, 
   std::unique_ptr<LoadedModel> model(new LoadedModel(slabs, doneEvent));
   unsigned threads = static_cast<unsigned>(request.value);
   TENON_ASSIGN(LoadWish wish, decodeLoad(request.text));
-  TENON_TRY(model->open(std::move(descriptors[0]), wish.sha256, request.kind == ControlMessage::Kind::LoadOnGpu));
+  TENON_TRY(model->open(std::move(descriptors[0]), wish.sha256,
+                        request.kind == ControlMessage::Kind::LoadOnGpu));
   TENON_TRY(model->describe(wish.batch, threads));
   for (size_t i = 1; i < descriptors.size(); i += 2) {
-    TENON_TRY(model->addInstance(std::move(descriptors[i]), std::move(descriptors[i + 1]), threads));
+    TENON_TRY(
+        model->addInstance(std::move(descriptors[i]), std::move(descriptors[i + 1]), threads));
   }
   for (std::unique_ptr<Instance> &instance : model->instances) {
-    instance->thread = std::thread([raw = instance.get(), self = model.get()] { self->serve(*raw); });
+    instance->thread =
+        std::thread([raw = instance.get(), self = model.get()] { self->serve(*raw); });
   }
   return model;
 }
@@ -149,8 +159,11 @@ Status LoadedModel::open(Descriptor file, const std::string &sha256, bool isOnGp
     }
     at += static_cast<uint64_t>(bytes);
   }
-  if (!sha256.empty() && registry::sha256Of({reinterpret_cast<const char *>(image.data()), image.size()}) != sha256) {
-    return Status::error(ErrorId::SignatureWrong, "the engine's bytes are not those that were signed", "bring back the file that was, or have this one signed");
+  if (!sha256.empty() &&
+      registry::sha256Of({reinterpret_cast<const char *>(image.data()), image.size()}) != sha256) {
+    return Status::error(ErrorId::SignatureWrong,
+                         "the engine's bytes are not those that were signed",
+                         "bring back the file that was, or have this one signed");
   }
   tenon_engine *opened = nullptr;
   // Of an empty file the address is null, which would be an error of ours.
@@ -158,7 +171,9 @@ Status LoadedModel::open(Descriptor file, const std::string &sha256, bool isOnGp
   TENON_TRY(takeStatus(tenon_engine_open_memory(data, image.size(), nullptr, &opened)));
   engine.reset(opened);
   if (isOnGpu && tenon_engine_gpu(opened) < 0) {
-    return Status::error(ErrorId::EngineNoVariant, "no variant of the engine runs on the GPU of its worker", "compile the model with --target for it; `tenon doctor` tells what the GPU is");
+    return Status::error(
+        ErrorId::EngineNoVariant, "no variant of the engine runs on the GPU of its worker",
+        "compile the model with --target for it; `tenon doctor` tells what the GPU is");
   }
   return Status::ok();
 }
@@ -191,7 +206,8 @@ Status LoadedModel::addInstance(Descriptor mailbox, Descriptor wake, unsigned th
   TENON_TRY(takeStatus(tenon_session_create(engine.get(), &options, &session)));
   instance->session.reset(session);
   if (instances.empty() && tenon_engine_gpu(engine.get()) >= 0) {
-    modelFacts.sharedBytes = modelFacts.bytes = memoryOf(session).weights; // the image is the host's
+    modelFacts.sharedBytes = modelFacts.bytes =
+        memoryOf(session).weights; // the image is the host's
   }
   modelFacts.bytes += heldBytes(session);
   instances.push_back(std::move(instance));
@@ -201,7 +217,8 @@ Status LoadedModel::addInstance(Descriptor mailbox, Descriptor wake, unsigned th
 void LoadedModel::serve(Instance &instance) {
   Mailbox &mailbox = *reinterpret_cast<Mailbox *>(instance.memory->data());
   while (await(instance.wake.get())) {
-    if (mailbox.requests.load(std::memory_order_acquire) == mailbox.answers.load(std::memory_order_relaxed)) {
+    if (mailbox.requests.load(std::memory_order_acquire) ==
+        mailbox.answers.load(std::memory_order_relaxed)) {
       if (isEnding) {
         return;
       }
@@ -218,7 +235,8 @@ void LoadedModel::serve(Instance &instance) {
       putError(mailbox, status);
     }
     mailbox.heldBytes = heldBytes(instance.session.get());
-    mailbox.computeNanoseconds = static_cast<uint64_t>((std::chrono::steady_clock::now() - start).count());
+    mailbox.computeNanoseconds =
+        static_cast<uint64_t>((std::chrono::steady_clock::now() - start).count());
     mailbox.answers.fetch_add(1, std::memory_order_release);
     signal(doneEvent);
   }
@@ -226,8 +244,10 @@ void LoadedModel::serve(Instance &instance) {
 
 Status LoadedModel::run(Instance &instance, Mailbox &mailbox) {
   tenon_session *session = instance.session.get();
-  std::shared_ptr<SharedMemory> inputSlab = slabs.find(mailbox.inputSlab), outputSlab = slabs.find(mailbox.outputSlab);
-  TENON_ASSIGN(std::vector<TensorPlace> places, readTable(inputSlab->bytes(), 0, mailbox.inputCount));
+  std::shared_ptr<SharedMemory> inputSlab = slabs.find(mailbox.inputSlab),
+                                outputSlab = slabs.find(mailbox.outputSlab);
+  TENON_ASSIGN(std::vector<TensorPlace> places,
+               readTable(inputSlab->bytes(), 0, mailbox.inputCount));
   std::vector<tenon_input> inputs;
   for (const TensorPlace &place : places) {
     inputs.push_back({inputSlab->data() + place.offset, place.dims.data(), place.dims.size()});
@@ -260,7 +280,8 @@ Status LoadedModel::run(Instance &instance, Mailbox &mailbox) {
   for (const TensorPlace &result : results) {
     outputs.push_back({outputSlab->data() + result.offset, result.bytes});
   }
-  TENON_TRY(takeStatus(tenon_session_run(session, inputs.data(), inputs.size(), outputs.data(), outputs.size())));
+  TENON_TRY(takeStatus(
+      tenon_session_run(session, inputs.data(), inputs.size(), outputs.data(), outputs.size())));
   // Where data decide how large an output is, only now it is known.
   for (size_t i = 0; i < results.size(); ++i) {
     TENON_TRY(readShape(i));

@@ -1,4 +1,5 @@
-// An engine in a worker and its instances: threads with a session each that wait at their mailboxes.
+// An engine in a worker and its instances: threads with a session each that wait at their
+// mailboxes.
 
 #pragma once
 
@@ -25,7 +26,8 @@ public:
   void add(uint32_t number, std::unique_ptr<SharedMemory> slab);
   /// A run that uses it keeps it.
   void drop(uint32_t number);
-  /// Waits for the slab: it is on its way over the socket while the run that names it comes through shared memory.
+  /// Waits for the slab: it is on its way over the socket while the run that names it comes through
+  /// shared memory.
   std::shared_ptr<SharedMemory> find(uint32_t number);
 
 private:
@@ -39,9 +41,10 @@ Status takeStatus(tenon_status *status);
 
 class LoadedModel {
 public:
-  /// Reads the engine from the message's descriptor, proves what the message wishes of batches, and makes a session and a thread for
-  /// each instance. `doneEvent` is told of answers.
-  static Result<std::unique_ptr<LoadedModel>> load(ControlMessage &request, SlabTable &slabs, int doneEvent);
+  /// Reads the engine from the message's descriptor, proves what the message wishes of batches, and
+  /// makes a session and a thread for each instance. `doneEvent` is told of answers.
+  static Result<std::unique_ptr<LoadedModel>> load(ControlMessage &request, SlabTable &slabs,
+                                                   int doneEvent);
   /// Waits for runs that go on.
   ~LoadedModel();
 

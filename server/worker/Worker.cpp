@@ -1,5 +1,5 @@
-// Two threads besides those of models: this one listens to the front, the other loads and unloads, so that a load that takes long
-// delays no slab and no end.
+// Two threads besides those of models: this one listens to the front, the other loads and unloads,
+// so that a load that takes long delays no slab and no end.
 
 #include "server/worker/Worker.h"
 
@@ -62,7 +62,8 @@ private:
 
   Status load(ControlMessage &job, ControlMessage &answer) {
     try {
-      TENON_ASSIGN(std::unique_ptr<LoadedModel> model, LoadedModel::load(job, slabs, kWorkerDoneEvent));
+      TENON_ASSIGN(std::unique_ptr<LoadedModel> model,
+                   LoadedModel::load(job, slabs, kWorkerDoneEvent));
       answer.kind = ControlMessage::Kind::Loaded;
       answer.text = encodeFacts(model->facts());
       models[job.key] = std::move(model);
@@ -99,7 +100,8 @@ int runWorker() {
       _exit(isEnd ? 0 : 1);
     }
     if (message.kind == ControlMessage::Kind::Slab && message.descriptors.size() == 1) {
-      Result<std::unique_ptr<SharedMemory>> slab = SharedMemory::open(std::move(message.descriptors[0]), message.value);
+      Result<std::unique_ptr<SharedMemory>> slab =
+          SharedMemory::open(std::move(message.descriptors[0]), message.value);
       if (!slab.isOk()) {
         _exit(1);
       }

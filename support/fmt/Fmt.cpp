@@ -10,6 +10,7 @@ template std::locale locale_ref::get<std::locale>() const;
 template auto thousands_sep_impl(locale_ref) -> thousands_sep_result<char>;
 template auto decimal_point_impl(locale_ref) -> char;
 template void buffer<char>::append(const char *, const char *);
-template void vformat_to(buffer<char> &, string_view, basic_format_args<buffer_context<char>>, locale_ref);
+template void vformat_to(buffer<char> &, string_view, basic_format_args<buffer_context<char>>,
+                         locale_ref);
 
 } // namespace fmt::detail

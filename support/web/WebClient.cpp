@@ -1,4 +1,5 @@
-// libcurl's easy interface behind fetch: its functions are looked up once, and the library stays open to the end of the process.
+// libcurl's easy interface behind fetch: its functions are looked up once, and the library stays
+// open to the end of the process.
 
 #include "support/web/WebClient.h"
 
@@ -44,8 +45,10 @@ Curl openCurl() {
   library.find(curl.append, "curl_slist_append");
   library.find(curl.freeList, "curl_slist_free_all");
   if (!library.isWhole() || curl.globalInit(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
-    curl.problem = Status::error(ErrorId::LibraryMissing, strCat("requests over HTTP need ", kName, ", which cannot be opened"),
-                                 "install libcurl (Debian: libcurl4)");
+    curl.problem =
+        Status::error(ErrorId::LibraryMissing,
+                      strCat("requests over HTTP need ", kName, ", which cannot be opened"),
+                      "install libcurl (Debian: libcurl4)");
   }
   return curl;
 }
@@ -93,7 +96,8 @@ int seekBody(void *context, curl_off_t offset, int origin) {
     return CURL_SEEKFUNC_CANTSEEK;
   }
   if (transfer.upload) {
-    return fseeko(transfer.upload.get(), offset, SEEK_SET) == 0 ? CURL_SEEKFUNC_OK : CURL_SEEKFUNC_FAIL;
+    return fseeko(transfer.upload.get(), offset, SEEK_SET) == 0 ? CURL_SEEKFUNC_OK
+                                                                : CURL_SEEKFUNC_FAIL;
   }
   transfer.sent = std::min(static_cast<size_t>(offset), transfer.request.body.size());
   return CURL_SEEKFUNC_OK;
@@ -143,7 +147,9 @@ Status prepareBody(const Curl &curl, Transfer &transfer) {
   if (!request.uploadPath.empty()) {
     transfer.upload.reset(std::fopen(request.uploadPath.c_str(), "rbe"));
     if (!transfer.upload || fseeko(transfer.upload.get(), 0, SEEK_END) != 0) {
-      return Status::error(ErrorId::FileReadFailed, strCat("'", request.uploadPath, "' cannot be read"), "look at its rights");
+      return Status::error(ErrorId::FileReadFailed,
+                           strCat("'", request.uploadPath, "' cannot be read"),
+                           "look at its rights");
     }
     bytes = ftello(transfer.upload.get());
     std::rewind(transfer.upload.get());
@@ -162,13 +168,19 @@ Status prepareBody(const Curl &curl, Transfer &transfer) {
 Status failed(const Curl &curl, const Transfer &transfer, CURLcode code, const char *detail) {
   const WebRequest &request = transfer.request;
   if (transfer.isTooLarge) {
-    return Status::error(ErrorId::WebFailed, strCat(request.url, " sends more than ", request.mostBytes, " bytes"), "ask for less");
+    return Status::error(ErrorId::WebFailed,
+                         strCat(request.url, " sends more than ", request.mostBytes, " bytes"),
+                         "ask for less");
   }
   if (code == CURLE_WRITE_ERROR && transfer.writeError) {
-    return Status::error(ErrorId::FileWriteFailed, strCat("'", request.downloadPath, "' cannot be written: ", std::strerror(transfer.writeError)),
+    return Status::error(ErrorId::FileWriteFailed,
+                         strCat("'", request.downloadPath,
+                                "' cannot be written: ", std::strerror(transfer.writeError)),
                          "free space on the disk, or choose another folder");
   }
-  return Status::error(ErrorId::WebFailed, strCat(request.method, " ", request.url, ": ", *detail ? std::string_view(detail) : curl.describe(code)),
+  return Status::error(ErrorId::WebFailed,
+                       strCat(request.method, " ", request.url, ": ",
+                              *detail ? std::string_view(detail) : curl.describe(code)),
                        "look whether the server runs and can be reached from here");
 }
 
@@ -181,14 +193,19 @@ Result<WebReply> fetch(const WebRequest &request) {
   }
   std::unique_ptr<CURL, decltype(curl.cleanup)> handle(curl.init(), curl.cleanup);
   if (!handle) {
-    return Status::error(ErrorId::OutOfMemory, "libcurl has no memory for a request", "close other programs");
+    return Status::error(ErrorId::OutOfMemory, "libcurl has no memory for a request",
+                         "close other programs");
   }
-  Transfer transfer{.handle = handle.get(), .request = request, .reply = {}, .upload = {}, .download = {}};
+  Transfer transfer{
+      .handle = handle.get(), .request = request, .reply = {}, .upload = {}, .download = {}};
   TENON_TRY(prepareBody(curl, transfer));
   char detail[CURL_ERROR_SIZE] = "";
   std::unique_ptr<curl_slist, decltype(curl.freeList)> headers(nullptr, curl.freeList);
-  auto addHeader = [&](const char *header) { headers.reset(curl.append(headers.release(), header)); };
-  // Without "Expect", which would wait for servers that do not know it. S3 knows it, and libcurl would sign the line that it leaves out.
+  auto addHeader = [&](const char *header) {
+    headers.reset(curl.append(headers.release(), header));
+  };
+  // Without "Expect", which would wait for servers that do not know it. S3 knows it, and libcurl
+  // would sign the line that it leaves out.
   if (request.signature.service.empty()) {
     addHeader("Expect:");
   }
@@ -212,7 +229,8 @@ Result<WebReply> fetch(const WebRequest &request) {
   set(CURLOPT_NOSIGNAL, 1L);
   set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(request.patience.count()));
   set(CURLOPT_LOW_SPEED_LIMIT, 1L);
-  set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(std::max<int64_t>(1, request.patience.count() / 1000)));
+  set(CURLOPT_LOW_SPEED_TIME,
+      static_cast<long>(std::max<int64_t>(1, request.patience.count() / 1000)));
   if (!request.certificates.empty()) {
     set(CURLOPT_CAINFO, request.certificates.c_str());
   }

@@ -1,5 +1,5 @@
-// One request over HTTP or HTTPS by libcurl, which is opened when the first request is made: programs that make none need no
-// libcurl, and none is linked.
+// One request over HTTP or HTTPS by libcurl, which is opened when the first request is made:
+// programs that make none need no libcurl, and none is linked.
 
 #pragma once
 
@@ -27,11 +27,13 @@ struct WebRequest {
   std::vector<std::string> headers; ///< "Name: value"
   std::string body;                 ///< to send, where uploadPath is empty
   std::string uploadPath;           ///< of a file to send
-  std::string downloadPath;         ///< of a file that takes the body of a reply 200 or 206; others have it in WebReply
+  std::string downloadPath; ///< of a file that takes the body of a reply 200 or 206; others have it
+                            ///< in WebReply
   WebSignature signature;
-  std::string certificates;                     ///< PEM file of those who may have signed the server's certificate; empty: the system's
-  std::chrono::milliseconds patience{30'000};   ///< without a byte in either direction
-  uint64_t mostBytes = uint64_t(64) << 20;      ///< of a body that comes into WebReply
+  std::string certificates; ///< PEM file of those who may have signed the server's certificate;
+                            ///< empty: the system's
+  std::chrono::milliseconds patience{30'000}; ///< without a byte in either direction
+  uint64_t mostBytes = uint64_t(64) << 20;    ///< of a body that comes into WebReply
 };
 
 struct WebReply {
@@ -40,8 +42,9 @@ struct WebReply {
   std::string body;
 };
 
-/// Any status is a reply: the caller judges it. TN0150 where none came, came whole or in time; TN0721 without libcurl. May be
-/// called by any number of threads at once. Redirections are not followed.
+/// Any status is a reply: the caller judges it. TN0150 where none came, came whole or in time;
+/// TN0721 without libcurl. May be called by any number of threads at once. Redirections are not
+/// followed.
 Result<WebReply> fetch(const WebRequest &request);
 
 } // namespace tenon

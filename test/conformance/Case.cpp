@@ -1,5 +1,5 @@
-// Implements running one case through the compiler and the runtime and nothing else. It relies on the
-// frontend's reader for the suite's protobuf files.
+// Implements running one case through the compiler and the runtime and nothing else. It relies on
+// the frontend's reader for the suite's protobuf files.
 
 #include "test/conformance/Case.h"
 
@@ -8,8 +8,8 @@
 #include "runtime/core/Engine.h"
 #include "support/files/MappedFile.h"
 #include "test/conformance/Compare.h"
-#include "tools/tenon/model/CompilerBridge.h"
 #include "tools/tenon/bench/Runner.h"
+#include "tools/tenon/model/CompilerBridge.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -56,7 +56,8 @@ Result<Tensor> readTensorFile(const std::string &path, const std::string &name) 
   TENON_ASSIGN(MappedFile file, MappedFile::open(path));
   TENON_ASSIGN(onnx::Tensor message, onnx::readTensor(file.bytes()));
   if (!onnx::toDType(message.type)) {
-    return Status::error(ErrorId::ModelHasGaps, fmt::format("tensors of {}", onnx::nameOf(message.type)));
+    return Status::error(ErrorId::ModelHasGaps,
+                         fmt::format("tensors of {}", onnx::nameOf(message.type)));
   }
   onnx::ExternalFiles none("");
   TENON_ASSIGN(onnx::TensorData data, onnx::loadTensor(message, none));
@@ -118,13 +119,19 @@ void restoreBFloat16(Tensor &tensor, DType wanted) {
   }
 }
 
-/// Cases whose results a generator of random numbers decides, for which ONNX prescribes no algorithm: their
-/// types and dims are compared, and that the elements are finite.
+/// Cases whose results a generator of random numbers decides, for which ONNX prescribes no
+/// algorithm: their types and dims are compared, and that the elements are finite.
 bool isRandom(const std::string &name) {
-  static const std::set<std::string> random = {
-      "test_bernoulli", "test_bernoulli_double", "test_bernoulli_double_expanded", "test_bernoulli_expanded",
-      "test_bernoulli_seed", "test_bernoulli_seed_expanded", "test_training_dropout",
-      "test_training_dropout_default", "test_training_dropout_default_mask", "test_training_dropout_mask"};
+  static const std::set<std::string> random = {"test_bernoulli",
+                                               "test_bernoulli_double",
+                                               "test_bernoulli_double_expanded",
+                                               "test_bernoulli_expanded",
+                                               "test_bernoulli_seed",
+                                               "test_bernoulli_seed_expanded",
+                                               "test_training_dropout",
+                                               "test_training_dropout_default",
+                                               "test_training_dropout_default_mask",
+                                               "test_training_dropout_mask"};
   return random.count(fs::path(name).filename().string()) != 0;
 }
 
@@ -136,12 +143,13 @@ Status runDataSet(const std::string &folder, const Ports &ports, const Tolerance
   for (const engine::Port &port : engine->plan().inputs) {
     std::map<std::string, Tensor>::iterator found = given.find(port.name);
     if (found == given.end()) {
-      return Status::error(ErrorId::RunInputCount, fmt::format("there is no input '{}'", port.name));
+      return Status::error(ErrorId::RunInputCount,
+                           fmt::format("there is no input '{}'", port.name));
     }
     restoreBFloat16(found->second, port.dtype);
     if (found->second.dtype != port.dtype) {
-      return Status::error(ErrorId::WrongTensorType,
-                           fmt::format("input '{}' is {} in the engine", port.name, nameOf(port.dtype)));
+      return Status::error(ErrorId::WrongTensorType, fmt::format("input '{}' is {} in the engine",
+                                                                 port.name, nameOf(port.dtype)));
     }
     inputs.push_back(std::move(found->second));
   }
@@ -152,17 +160,20 @@ Status runDataSet(const std::string &folder, const Ports &ports, const Tolerance
   for (const Tensor &output : runner.outputs()) {
     std::map<std::string, Tensor>::iterator want = wanted.find(output.name);
     if (want == wanted.end()) {
-      return Status::error(ErrorId::VerifyFailed, fmt::format("output '{}' is not expected", output.name));
+      return Status::error(ErrorId::VerifyFailed,
+                           fmt::format("output '{}' is not expected", output.name));
     }
     restoreBFloat16(want->second, output.dtype);
     std::string difference = firstDifference(output, want->second, tolerance);
     if (!difference.empty()) {
-      return Status::error(ErrorId::VerifyFailed, fmt::format("output '{}': {}", output.name, difference));
+      return Status::error(ErrorId::VerifyFailed,
+                           fmt::format("output '{}': {}", output.name, difference));
     }
   }
   if (runner.outputs().size() != wanted.size()) {
-    return Status::error(ErrorId::VerifyFailed, fmt::format("{} outputs instead of {}",
-                                                            runner.outputs().size(), wanted.size()));
+    return Status::error(
+        ErrorId::VerifyFailed,
+        fmt::format("{} outputs instead of {}", runner.outputs().size(), wanted.size()));
   }
   return Status::ok();
 }
@@ -170,9 +181,10 @@ Status runDataSet(const std::string &folder, const Ports &ports, const Tolerance
 /// Most elements of an input that a case may need as a constant: axes, sizes, bounds, flags.
 constexpr int64_t kMostDeciding = 16;
 
-/// The inputs after the first that may decide what shapes the results have. ONNX's cases give every operand of
-/// the tested operator as an input, also those that models hold as constants.
-Result<std::vector<Tensor>> decidingInputs(const std::vector<std::string> &sets, const Ports &ports) {
+/// The inputs after the first that may decide what shapes the results have. ONNX's cases give every
+/// operand of the tested operator as an input, also those that models hold as constants.
+Result<std::vector<Tensor>> decidingInputs(const std::vector<std::string> &sets,
+                                           const Ports &ports) {
   std::vector<Tensor> deciding;
   if (sets.size() != 1) {
     return deciding;
@@ -190,10 +202,10 @@ Result<std::vector<Tensor>> decidingInputs(const std::vector<std::string> &sets,
   return deciding;
 }
 
-/// Compiles the case; where the model has gaps, again with the inputs that may decide shapes as constants, which
-/// are then named in `constants`.
-Status compileCase(tool::CompileRequest request, const std::vector<std::string> &sets, const Ports &ports,
-                   std::string &constants) {
+/// Compiles the case; where the model has gaps, again with the inputs that may decide shapes as
+/// constants, which are then named in `constants`.
+Status compileCase(tool::CompileRequest request, const std::vector<std::string> &sets,
+                   const Ports &ports, std::string &constants) {
   Status first = tool::compileModel(request).takeStatus();
   if (first.code() != Code::Unsupported) {
     return first;
@@ -264,7 +276,8 @@ std::vector<Case> findCases(const std::string &root) {
       cases.push_back({folder.lexically_relative(root).string(), folder.string()});
     }
   }
-  std::sort(cases.begin(), cases.end(), [](const Case &a, const Case &b) { return a.name < b.name; });
+  std::sort(cases.begin(), cases.end(),
+            [](const Case &a, const Case &b) { return a.name < b.name; });
   return cases;
 }
 
@@ -272,15 +285,17 @@ std::string_view variantOf(const tool::Targets &targets) {
   return targets.gpus.empty() ? nameOf(targets.levels.front()) : targets.gpus.front().variant();
 }
 
-Result<std::shared_ptr<const runtime::Engine>> openEngine(const std::string &path, const CaseOptions &options) {
+Result<std::shared_ptr<const runtime::Engine>> openEngine(const std::string &path,
+                                                          const CaseOptions &options) {
   runtime::EngineOptions engineOptions;
   engineOptions.variant = variantOf(options.targets);
   engineOptions.cacheFolder = "";
   TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine,
                runtime::Engine::open(path, engineOptions));
-  // A GPU's context lives as long as an engine on it: a process that does several cases makes it once.
-  // Never destroyed, since the driver may be gone by then.
-  static std::shared_ptr<const runtime::Engine> &latest = *new std::shared_ptr<const runtime::Engine>();
+  // A GPU's context lives as long as an engine on it: a process that does several cases makes it
+  // once. Never destroyed, since the driver may be gone by then.
+  static std::shared_ptr<const runtime::Engine> &latest =
+      *new std::shared_ptr<const runtime::Engine>();
   latest = engine;
   return engine;
 }

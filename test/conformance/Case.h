@@ -33,7 +33,8 @@ struct CaseOptions {
 /// "avx512" or "sm_90".
 std::string_view variantOf(const tool::Targets &targets);
 /// The engine on the variant that the options name.
-Result<std::shared_ptr<const runtime::Engine>> openEngine(const std::string &path, const CaseOptions &options);
+Result<std::shared_ptr<const runtime::Engine>> openEngine(const std::string &path,
+                                                          const CaseOptions &options);
 /// The outcome of a case that ended so.
 Outcome judge(const Status &status);
 

@@ -1,4 +1,5 @@
-// Whether a tensor is what a test case expects, by ONNX's rule: |got - want| <= atol + rtol * |want|.
+// Whether a tensor is what a test case expects, by ONNX's rule: |got - want| <= atol + rtol *
+// |want|.
 
 #pragma once
 
@@ -13,8 +14,8 @@ struct Tolerance {
   double absolute = 1e-7;
 };
 
-/// Empty when they agree, else the first difference in words. NaN equals NaN; types that are not numeric
-/// are compared byte by byte.
+/// Empty when they agree, else the first difference in words. NaN equals NaN; types that are not
+/// numeric are compared byte by byte.
 std::string firstDifference(const Tensor &got, const Tensor &want, const Tolerance &tolerance);
 
 } // namespace tenon::conformance

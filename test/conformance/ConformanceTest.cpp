@@ -1,4 +1,5 @@
-// The conformance runner's own detectors: comparison, expected failures, and children that crash or hang.
+// The conformance runner's own detectors: comparison, expected failures, and children that crash or
+// hang.
 
 #include "test/conformance/Compare.h"
 #include "test/conformance/Expected.h"
@@ -17,8 +18,7 @@ namespace tenon::conformance {
 namespace {
 
 Tensor makeTensor(DType dtype, std::vector<double> values) {
-  Result<Tensor> tensor =
-      Tensor::create("t", dtype, {static_cast<int64_t>(values.size())});
+  Result<Tensor> tensor = Tensor::create("t", dtype, {static_cast<int64_t>(values.size())});
   for (size_t i = 0; i < values.size(); ++i) {
     setElement(*tensor, static_cast<int64_t>(i), values[i]);
   }
@@ -52,7 +52,8 @@ TEST(Compare, FindsOtherTypesAndDims) {
 
 TEST(Expected, IsReadAndWritten) {
   std::vector<std::string> faults;
-  ExpectedFailures expected = parseExpected("# comment\n# at most 2\na reason of a\nb  other\n", faults);
+  ExpectedFailures expected =
+      parseExpected("# comment\n# at most 2\na reason of a\nb  other\n", faults);
   EXPECT_TRUE(faults.empty());
   EXPECT_EQ(expected.limit, 2u);
   EXPECT_EQ(expected.reasons["a"], "reason of a");
@@ -72,9 +73,12 @@ TEST(Expected, RefusesGrowthAndMissingReasons) {
 
 TEST(Expected, FindsEveryContradiction) {
   ExpectedFailures expected{3, {{"listed-passes", "r"}, {"listed-fails", "r"}, {"gone", "r"}}};
-  std::vector<Case> cases = {{"listed-passes", ""}, {"listed-fails", ""}, {"new-failure", ""}, {"fine", ""}};
-  std::vector<Outcome> outcomes = {
-      {Verdict::Pass, ""}, {Verdict::Unsupported, "u"}, {Verdict::Fail, "wrong"}, {Verdict::Pass, ""}};
+  std::vector<Case> cases = {
+      {"listed-passes", ""}, {"listed-fails", ""}, {"new-failure", ""}, {"fine", ""}};
+  std::vector<Outcome> outcomes = {{Verdict::Pass, ""},
+                                   {Verdict::Unsupported, "u"},
+                                   {Verdict::Fail, "wrong"},
+                                   {Verdict::Pass, ""}};
   EXPECT_EQ(contradictions(expected, cases, outcomes),
             (std::vector<std::string>{"listed-passes passes now: take it off the list",
                                       "new-failure does not pass: wrong",
@@ -82,7 +86,8 @@ TEST(Expected, FindsEveryContradiction) {
 }
 
 TEST(Pool, SurvivesCrashesHangsAndSilence) {
-  std::vector<Case> cases = {{"pass", ""}, {"crash", ""}, {"hang", ""}, {"silent", ""}, {"fail", ""}};
+  std::vector<Case> cases = {
+      {"pass", ""}, {"crash", ""}, {"hang", ""}, {"silent", ""}, {"fail", ""}};
   CaseFunction function = [](const Case &one, const std::string &scratch) -> Outcome {
     if (one.name == "crash") {
       std::abort();
@@ -93,7 +98,8 @@ TEST(Pool, SurvivesCrashesHangsAndSilence) {
     if (one.name == "silent") {
       _exit(7);
     }
-    return one.name == "pass" ? Outcome{Verdict::Pass, ""} : Outcome{Verdict::Fail, "in " + scratch};
+    return one.name == "pass" ? Outcome{Verdict::Pass, ""}
+                              : Outcome{Verdict::Fail, "in " + scratch};
   };
   size_t last = 0;
   std::vector<Outcome> outcomes =
@@ -108,8 +114,8 @@ TEST(Pool, SurvivesCrashesHangsAndSilence) {
 }
 
 TEST(Pool, DoesSeveralCasesInAChild) {
-  std::vector<Case> cases = {{"a", ""},    {"b", ""},    {"crash", ""}, {"behind", ""}, {"fail", ""},
-                             {"third", ""}, {"next", ""}, {"last", ""}};
+  std::vector<Case> cases = {{"a", ""},    {"b", ""},     {"crash", ""}, {"behind", ""},
+                             {"fail", ""}, {"third", ""}, {"next", ""},  {"last", ""}};
   CaseFunction function = [](const Case &one, const std::string &) -> Outcome {
     if (one.name == "crash") {
       std::abort();

@@ -43,7 +43,8 @@ ExpectedFailures parseExpected(const std::string &text, std::vector<std::string>
 }
 
 std::string formatExpected(const ExpectedFailures &expected) {
-  std::string text = "# Cases that do not pass yet, each with its reason. The list may only shrink.\n";
+  std::string text =
+      "# Cases that do not pass yet, each with its reason. The list may only shrink.\n";
   text += fmt::format("{}{}\n", kLimitLine, expected.limit);
   for (const auto &[name, reason] : expected.reasons) {
     text += fmt::format("{} {}\n", name, reason);
@@ -51,7 +52,8 @@ std::string formatExpected(const ExpectedFailures &expected) {
   return text;
 }
 
-std::vector<std::string> contradictions(const ExpectedFailures &expected, const std::vector<Case> &cases,
+std::vector<std::string> contradictions(const ExpectedFailures &expected,
+                                        const std::vector<Case> &cases,
                                         const std::vector<Outcome> &outcomes) {
   std::vector<std::string> faults;
   std::set<std::string> known;

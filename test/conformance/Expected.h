@@ -1,5 +1,5 @@
-// The list of cases that are known not to pass, one line each with the reason. The list may only shrink:
-// its first lines state the most cases that it may ever hold.
+// The list of cases that are known not to pass, one line each with the reason. The list may only
+// shrink: its first lines state the most cases that it may ever hold.
 
 #pragma once
 
@@ -21,7 +21,8 @@ ExpectedFailures parseExpected(const std::string &text, std::vector<std::string>
 std::string formatExpected(const ExpectedFailures &expected);
 
 /// Every way in which the outcomes contradict the list, in words.
-std::vector<std::string> contradictions(const ExpectedFailures &expected, const std::vector<Case> &cases,
+std::vector<std::string> contradictions(const ExpectedFailures &expected,
+                                        const std::vector<Case> &cases,
                                         const std::vector<Outcome> &outcomes);
 
 } // namespace tenon::conformance

@@ -1,5 +1,6 @@
-// Runs ONNX's test suites, or the operator table, through compiled code: one row a case, a summary, and the comparison with the
-// list of expected failures. See docs/data-way.md for what a case passes through.
+// Runs ONNX's test suites, or the operator table, through compiled code: one row a case, a summary,
+// and the comparison with the list of expected failures. See docs/data-way.md for what a case
+// passes through.
 
 #include "runtime/device/cpu/CpuFeatures.h"
 #include "test/conformance/Case.h"
@@ -45,8 +46,8 @@ std::string readText(const std::string &path) {
 std::string table(const std::vector<Case> &cases, const std::vector<Outcome> &outcomes) {
   std::string text;
   for (size_t i = 0; i < cases.size(); ++i) {
-    text += fmt::format("{:<12} {}{}{}\n", kVerdicts[static_cast<size_t>(outcomes[i].verdict)], cases[i].name,
-                        outcomes[i].reason.empty() ? "" : "  ", outcomes[i].reason);
+    text += fmt::format("{:<12} {}{}{}\n", kVerdicts[static_cast<size_t>(outcomes[i].verdict)],
+                        cases[i].name, outcomes[i].reason.empty() ? "" : "  ", outcomes[i].reason);
   }
   return text;
 }
@@ -60,7 +61,8 @@ size_t count(const std::vector<Outcome> &outcomes, Verdict verdict) {
 }
 
 /// Writes what happened as the new list; the limit never grows.
-void updateList(const Flags &flags, const std::vector<Case> &cases, const std::vector<Outcome> &outcomes) {
+void updateList(const Flags &flags, const std::vector<Case> &cases,
+                const std::vector<Outcome> &outcomes) {
   std::vector<std::string> ignored;
   ExpectedFailures old = parseExpected(readText(flags.expected), ignored);
   ExpectedFailures fresh;
@@ -80,8 +82,9 @@ size_t compareWithList(const Flags &flags, const std::vector<Case> &cases,
   std::vector<std::string> faults;
   ExpectedFailures expected = parseExpected(readText(flags.expected), faults);
   if (!flags.filter.empty()) {
-    std::erase_if(expected.reasons,
-                  [&](const auto &row) { return row.first.find(flags.filter) == std::string::npos; });
+    std::erase_if(expected.reasons, [&](const auto &row) {
+      return row.first.find(flags.filter) == std::string::npos;
+    });
   }
   if (size_t left = count(outcomes, Verdict::NotRun)) {
     faults.push_back(fmt::format("{} cases were not run in the time given", left));
@@ -131,7 +134,8 @@ int runSuite(const Flags &flags) {
   std::vector<Case> cases = isOperators ? ops::opCells()
                             : isFaults  ? plantedFaults()
                                         : findCases(flags.suite);
-  std::erase_if(cases, [&](const Case &one) { return one.name.find(flags.filter) == std::string::npos; });
+  std::erase_if(cases,
+                [&](const Case &one) { return one.name.find(flags.filter) == std::string::npos; });
   if (cases.empty()) {
     fmt::print(stderr, "conformance: no cases in {}\n", flags.suite);
     return 2;
@@ -153,8 +157,8 @@ int runSuite(const Flags &flags) {
     std::ofstream(flags.report) << rows;
   }
   size_t left = count(outcomes, Verdict::NotRun);
-  fmt::print("{}{} cases at {}: {} pass, {} fail, {} unsupported{}\n", rows, cases.size(), variantOf(*targets),
-             count(outcomes, Verdict::Pass), count(outcomes, Verdict::Fail),
+  fmt::print("{}{} cases at {}: {} pass, {} fail, {} unsupported{}\n", rows, cases.size(),
+             variantOf(*targets), count(outcomes, Verdict::Pass), count(outcomes, Verdict::Fail),
              count(outcomes, Verdict::Unsupported), left ? fmt::format(", {} not run", left) : "");
   if (flags.update) {
     updateList(flags, cases, outcomes);
@@ -171,10 +175,15 @@ int runSuite(const Flags &flags) {
 int main(int argc, char **argv) {
   Flags flags;
   CLI::App app("Runs ONNX's test suites through compiled code.", "conformance");
-  app.add_option("SUITE", flags.suite, "Folder with cases below it, ops for the operator table, or faults for those planted for a sanitizer")->required();
+  app.add_option("SUITE", flags.suite,
+                 "Folder with cases below it, ops for the operator table, or faults for those "
+                 "planted for a sanitizer")
+      ->required();
   app.add_option("--expected", flags.expected, "List of cases that are known not to pass");
-  CLI::Option *update = app.add_flag("--update", flags.update, "Write the list anew instead of comparing with it");
-  app.add_option("--target", flags.target, "cpu:avx512 or cuda:sm_90; the best CPU level here by default");
+  CLI::Option *update =
+      app.add_flag("--update", flags.update, "Write the list anew instead of comparing with it");
+  app.add_option("--target", flags.target,
+                 "cpu:avx512 or cuda:sm_90; the best CPU level here by default");
   app.add_flag("--compile-only", flags.compileOnly, "A case passes when it compiles");
   app.add_option("--filter", flags.filter, "Only cases whose names hold this");
   app.add_option("--report", flags.report, "Write the rows to this file too");
@@ -182,7 +191,8 @@ int main(int argc, char **argv) {
   app.add_option("--batch", flags.pool.batch, "Cases that a process does one after the other");
   app.add_option("--threads", flags.threads, "Threads of each run");
   app.add_option("--timeout", flags.pool.secondsPerCase, "Seconds for a case");
-  app.add_option("--seconds", flags.pool.seconds, "Begin no case after so many seconds in all")->excludes(update);
+  app.add_option("--seconds", flags.pool.seconds, "Begin no case after so many seconds in all")
+      ->excludes(update);
   CLI11_PARSE(app, argc, argv);
   return runSuite(flags);
 }

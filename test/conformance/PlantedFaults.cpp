@@ -1,5 +1,5 @@
-// Writes PTX by hand: the compiler makes no such kernels. Relies on one launch of two warps that reads
-// x and writes y, of 64 floats each.
+// Writes PTX by hand: the compiler makes no such kernels. Relies on one launch of two warps that
+// reads x and writes y, of 64 floats each.
 
 #include "test/conformance/PlantedFaults.h"
 
@@ -112,9 +112,9 @@ Status writeFault(const Fault &fault, const std::string &path, std::string_view 
   engine::EngineContent content;
   content.variants.push_back(
       {{std::string(level), planOf(), {"fault"}}, std::as_bytes(std::span(ptx))});
-  return engine::writeEngine(path, content, [](uint32_t, const engine::ByteSink &) {
-           return Status::ok();
-         }).takeStatus();
+  return engine::writeEngine(path, content,
+                             [](uint32_t, const engine::ByteSink &) { return Status::ok(); })
+      .takeStatus();
 }
 
 Status runEngine(const std::string &path, const CaseOptions &options) {

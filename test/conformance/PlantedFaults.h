@@ -1,5 +1,5 @@
-// Engines for a GPU with one faulty kernel each, run as cases are: what a sanitizer must report, so that
-// its silence on other cases says something.
+// Engines for a GPU with one faulty kernel each, run as cases are: what a sanitizer must report, so
+// that its silence on other cases says something.
 
 #pragma once
 
@@ -13,8 +13,8 @@ namespace tenon::conformance {
 /// "synccheck".
 std::vector<Case> plantedFaults();
 
-/// Runs the faulty kernel. The fault of memcheck ends in an error, the others go unnoticed without the
-/// sanitizer.
+/// Runs the faulty kernel. The fault of memcheck ends in an error, the others go unnoticed without
+/// the sanitizer.
 Outcome runPlantedFault(const Case &fault, const CaseOptions &options);
 
 } // namespace tenon::conformance

@@ -1,5 +1,5 @@
-// Implements the pool with fork, a pipe for each child's outcome, and alarm(2) against hangs. Engines of
-// cases live in memory (/dev/shm).
+// Implements the pool with fork, a pipe for each child's outcome, and alarm(2) against hangs.
+// Engines of cases live in memory (/dev/shm).
 
 #include "test/conformance/Pool.h"
 
@@ -91,8 +91,8 @@ Outcome judge(int status) {
   return {Verdict::Fail, fmt::format("ended with {}", WEXITSTATUS(status))};
 }
 
-/// Takes the outcomes of a child's cases from what it wrote: how many there are. The case after those
-/// that it told is what ended it, unless it stopped at a failure or for want of time.
+/// Takes the outcomes of a child's cases from what it wrote: how many there are. The case after
+/// those that it told is what ended it, unless it stopped at a failure or for want of time.
 size_t takeOutcomes(std::span<Outcome> outcomes, std::string_view text, int status, bool isOver) {
   size_t told = 0;
   for (size_t end = text.find('\0'); told < outcomes.size() && end != std::string_view::npos;

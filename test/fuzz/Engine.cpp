@@ -1,4 +1,5 @@
-// Engine files. Their hashes are made right first, or nothing behind the first check would ever be reached.
+// Engine files. Their hashes are made right first, or nothing behind the first check would ever be
+// reached.
 #include "engine/Format.h"
 #include "engine/Reader.h"
 #include "test/fuzz/Fuzz.h"
@@ -26,7 +27,8 @@ void makeHashesRight(std::vector<std::byte> &image) {
   std::copy_n(image.data() + sizeof(header), sections.size() * sizeof(SectionEntry),
               reinterpret_cast<std::byte *>(sections.data()));
   for (SectionEntry &section : sections) {
-    bool isInside = section.offset <= image.size() && section.bytes <= image.size() - section.offset;
+    bool isInside =
+        section.offset <= image.size() && section.bytes <= image.size() - section.offset;
     if (isInside && section.kind != engine::SectionKind::Weights) {
       Hash128 hash = hashBytes(Bytes(image).subspan(section.offset, section.bytes));
       section.hashLow = hash.low;

@@ -1,5 +1,5 @@
-// What the fuzzers share. Each is a function over any bytes; a crash, a sanitizer's report, a timeout or too much memory is
-// a finding.
+// What the fuzzers share. Each is a function over any bytes; a crash, a sanitizer's report, a
+// timeout or too much memory is a finding.
 #pragma once
 
 #include "support/memory/ByteSpan.h"

@@ -1,4 +1,5 @@
-// HTTP/2 and gRPC as a connection brings them, and the messages by themselves: the first byte chooses.
+// HTTP/2 and gRPC as a connection brings them, and the messages by themselves: the first byte
+// chooses.
 #include "server/grpc/Framing.h"
 #include "server/grpc/Infer.h"
 #include "server/grpc/Messages.h"

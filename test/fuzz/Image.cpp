@@ -1,6 +1,6 @@
 // Pictures.
-#include "test/fuzz/Fuzz.h"
 #include "runtime/tensors/Image.h"
+#include "test/fuzz/Fuzz.h"
 
 using namespace tenon;
 

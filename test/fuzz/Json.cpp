@@ -1,6 +1,7 @@
-// JSON of clients and requests for inferences over HTTP. The first byte is the share of the body that is said to be JSON.
-#include "server/protocol/InferRequest.h"
+// JSON of clients and requests for inferences over HTTP. The first byte is the share of the body
+// that is said to be JSON.
 #include "server/protocol/Json.h"
+#include "server/protocol/InferRequest.h"
 #include "server/protocol/Routes.h"
 #include "test/fuzz/Fuzz.h"
 
@@ -14,7 +15,8 @@ using namespace tenon::server;
 
 namespace {
 
-/// Elements that were kept beside the tree are as many as their count says, whatever type they are asked for.
+/// Elements that were kept beside the tree are as many as their count says, whatever type they are
+/// asked for.
 void storeAll(const InferRequest &request) {
   for (const RequestInput &input : request.inputs) {
     if (!input.list) {

@@ -1,6 +1,6 @@
 // NumPy's arrays.
-#include "test/fuzz/Fuzz.h"
 #include "runtime/tensors/Npy.h"
+#include "test/fuzz/Fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   (void)tenon::parseNpy(tenon::fuzz::bytesOf(data, size), "fuzz.npy").isOk();

@@ -1,6 +1,6 @@
 // NumPy's archives; of what they hold at most 64 KiB an array is wanted.
-#include "test/fuzz/Fuzz.h"
 #include "runtime/tensors/Npy.h"
+#include "test/fuzz/Fuzz.h"
 
 using namespace tenon;
 

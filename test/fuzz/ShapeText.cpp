@@ -1,6 +1,6 @@
 // Shapes and ranges of the command line.
-#include "test/fuzz/Fuzz.h"
 #include "runtime/tensors/ShapeText.h"
+#include "test/fuzz/Fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   std::string text(tenon::fuzz::textOf(data, size));

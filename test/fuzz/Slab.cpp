@@ -1,4 +1,5 @@
-// What a worker, which may run foreign code, writes into the memory that it shares with the front and into their socket.
+// What a worker, which may run foreign code, writes into the memory that it shares with the front
+// and into their socket.
 #include "server/ipc/Control.h"
 #include "server/ipc/Mailbox.h"
 #include "server/ipc/ModelFacts.h"

@@ -1,6 +1,6 @@
 // Lone tensors: typed, raw, packed and external data, with a data file beside them.
-#include "compiler/frontend/onnx/wire/ModelReader.h"
 #include "compiler/frontend/onnx/wire/TensorData.h"
+#include "compiler/frontend/onnx/wire/ModelReader.h"
 #include "test/fuzz/Fuzz.h"
 
 #include <cstdlib>

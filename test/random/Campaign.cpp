@@ -1,5 +1,5 @@
-// fork, and a pipe on which the child says which model it begins and how each ended; alarm(2) against
-// hangs.
+// fork, and a pipe on which the child says which model it begins and how each ended; alarm(2)
+// against hangs.
 #include "test/random/Campaign.h"
 
 #include "test/random/Operators.h"
@@ -63,7 +63,8 @@ std::string oneLine(std::string text) {
     }
     say(pipe, "o" + names);
     Outcome outcome = checkModel(model, seed, oracle);
-    say(pipe, std::string("v") + static_cast<char>('0' + static_cast<int>(outcome.verdict)) + oneLine(outcome.text));
+    say(pipe, std::string("v") + static_cast<char>('0' + static_cast<int>(outcome.verdict)) +
+                  oneLine(outcome.text));
   }
   std::filesystem::remove_all(oracle.scratchFolder);
   _exit(0);
@@ -96,7 +97,8 @@ private:
 
 void Campaign::report(uint64_t number, const std::string &text) {
   ++result.different;
-  printf("DIFFERENT seed %llu: %s\n", static_cast<unsigned long long>(options.seed + number), text.c_str());
+  printf("DIFFERENT seed %llu: %s\n", static_cast<unsigned long long>(options.seed + number),
+         text.c_str());
   fflush(stdout);
 }
 
@@ -155,7 +157,8 @@ void Campaign::ended(Child child) {
   close(child.pipe);
   std::erase_if(children, [&](const Child &other) { return other.pid == child.pid; });
   std::error_code error;
-  std::filesystem::remove_all(options.oracle.scratchFolder + "/" + std::to_string(child.pid), error);
+  std::filesystem::remove_all(options.oracle.scratchFolder + "/" + std::to_string(child.pid),
+                              error);
   if (child.next < child.end) {
     int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     ++result.models;
@@ -164,11 +167,12 @@ void Campaign::ended(Child child) {
     } else {
       uint64_t seed = options.seed + child.next;
       if (!options.oracle.dumpFolder.empty()) {
-        dumpModel(makeModel(seed, options.hasRelations), seed, "ends the process", options.oracle.dumpFolder);
+        dumpModel(makeModel(seed, options.hasRelations), seed, "ends the process",
+                  options.oracle.dumpFolder);
       }
       report(child.next, signal == SIGALRM ? "takes too long"
-                       : signal ? std::string("ends by a signal: ") + strsignal(signal)
-                                : "ends with " + std::to_string(WEXITSTATUS(status)));
+                         : signal          ? std::string("ends by a signal: ") + strsignal(signal)
+                                           : "ends with " + std::to_string(WEXITSTATUS(status)));
     }
     if (child.next + 1 < child.end && !isOver()) {
       start(child.next + 1, child.end);
@@ -205,7 +209,8 @@ CampaignResult Campaign::run() {
         for (Child &child : std::vector<Child>(children)) {
           if (child.pipe == polled[i].fd) {
             // By its place in the list, which readFrom may change.
-            readFrom(*std::find_if(children.begin(), children.end(), [&](const Child &c) { return c.pid == child.pid; }));
+            readFrom(*std::find_if(children.begin(), children.end(),
+                                   [&](const Child &c) { return c.pid == child.pid; }));
           }
         }
       }

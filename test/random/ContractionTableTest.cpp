@@ -1,5 +1,6 @@
-// Every kind of contraction × channel, row and column counts of 1, 2 and 3 × bias × what stands behind
-// it: one-element weights and biases are constants of the module, which no kernel may ask for a buffer.
+// Every kind of contraction × channel, row and column counts of 1, 2 and 3 × bias × what stands
+// behind it: one-element weights and biases are constants of the module, which no kernel may ask
+// for a buffer.
 #include "runtime/device/cpu/CpuFeatures.h"
 #include "test/random/Oracle.h"
 
@@ -70,7 +71,8 @@ public:
 
 private:
   std::string fresh() { return "v" + std::to_string(next++); }
-  std::string node(const char *op, std::vector<std::string> operands, std::vector<Message> attributes) {
+  std::string node(const char *op, std::vector<std::string> operands,
+                   std::vector<Message> attributes) {
     std::string name = fresh();
     parts.nodes.push_back(onnx::test::node(op, operands, {name}, attributes));
     return name;
@@ -83,7 +85,8 @@ private:
 };
 
 /// With a bias of that length, in two of three calls.
-std::vector<std::string> withBias(Table &table, std::vector<std::string> operands, int64_t length, int number) {
+std::vector<std::string> withBias(Table &table, std::vector<std::string> operands, int64_t length,
+                                  int number) {
   if (number % 3 != 0) {
     operands.push_back(table.weight({length}));
   }
@@ -96,13 +99,17 @@ void addConvolutions(Table &table) {
     for (int64_t in : {1, 3}) {
       for (int64_t kernel : {1, 3}) {
         std::string x = table.input({1, in, 5, 3});
-        table.add("Conv", withBias(table, {x, table.weight({out, in, kernel, kernel})}, out, number++),
-                  {attrInts("pads", {kernel / 2, kernel / 2, kernel / 2, kernel / 2})}, {1, out, 5, 3});
-        table.add("ConvTranspose", withBias(table, {x, table.weight({in, out, kernel, kernel})}, out, number++),
-                  {attrInts("pads", {kernel / 2, kernel / 2, kernel / 2, kernel / 2})}, {1, out, 5, 3});
+        table.add(
+            "Conv", withBias(table, {x, table.weight({out, in, kernel, kernel})}, out, number++),
+            {attrInts("pads", {kernel / 2, kernel / 2, kernel / 2, kernel / 2})}, {1, out, 5, 3});
+        table.add("ConvTranspose",
+                  withBias(table, {x, table.weight({in, out, kernel, kernel})}, out, number++),
+                  {attrInts("pads", {kernel / 2, kernel / 2, kernel / 2, kernel / 2})},
+                  {1, out, 5, 3});
       }
     }
-    table.add("Conv", withBias(table, {table.input({2, out, 7}), table.weight({out, 1, 1})}, out, number++),
+    table.add("Conv",
+              withBias(table, {table.input({2, out, 7}), table.weight({out, 1, 1})}, out, number++),
               {attrInt("group", out)}, {2, out, 7});
   }
 }
@@ -114,8 +121,10 @@ void addProducts(Table &table) {
       for (int64_t rows : {1, 2}) {
         std::string a = table.input({rows, depth});
         table.add("MatMul", {a, table.weight({depth, columns})}, {}, {rows, columns});
-        table.add("MatMul", {table.weight({rows, depth}), table.input({depth, columns})}, {}, {rows, columns});
-        table.add("MatMul", {table.input({2, rows, depth}), table.weight({1, depth, columns})}, {}, {2, rows, columns});
+        table.add("MatMul", {table.weight({rows, depth}), table.input({depth, columns})}, {},
+                  {rows, columns});
+        table.add("MatMul", {table.input({2, rows, depth}), table.weight({1, depth, columns})}, {},
+                  {2, rows, columns});
         table.add("Gemm", withBias(table, {a, table.weight({columns, depth})}, columns, number++),
                   {attrInt("transB", 1)}, {rows, columns});
       }
@@ -126,8 +135,12 @@ void addProducts(Table &table) {
 void check(Table &table) {
   std::optional<engine::CpuLevel> best = runtime::bestCpuLevel();
   ASSERT_TRUE(best);
-  OracleOptions options{.levels = {*best}, .gpus = {}, .scratchFolder = testing::TempDir() + "tenon-table-" + std::to_string(getpid()),
-                        .dumpFolder = "", .fault = ""};
+  OracleOptions options{.levels = {*best},
+                        .gpus = {},
+                        .scratchFolder =
+                            testing::TempDir() + "tenon-table-" + std::to_string(getpid()),
+                        .dumpFolder = "",
+                        .fault = ""};
   std::filesystem::create_directories(options.scratchFolder);
   Outcome outcome = checkModel(table.finish(), 3, options);
   EXPECT_EQ(Verdict::Same, outcome.verdict) << outcome.text;

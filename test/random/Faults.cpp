@@ -1,5 +1,5 @@
-// Each fault changes every operation that it fits, as a fault of a pass or a lowering would. Relies on
-// the verifier: a change that it refuses is taken back, since no such fault gets far.
+// Each fault changes every operation that it fits, as a fault of a pass or a lowering would. Relies
+// on the verifier: a change that it refuses is taken back, since no such fault gets far.
 #include "test/random/Faults.h"
 
 #include "compiler/graph/Shape.h"
@@ -36,12 +36,15 @@ bool setAttribute(Operation *op, StringRef name, Attribute value) {
 }
 
 Change onlyFor(StringRef op, Change change) {
-  return [=](Operation *target) { return target->getName().stripDialect() == op && change(target); };
+  return
+      [=](Operation *target) { return target->getName().stripDialect() == op && change(target); };
 }
 
 /// A number attribute becomes another one.
 Change real(StringRef attribute, double value) {
-  return [=](Operation *op) { return setAttribute(op, attribute, Builder(op->getContext()).getF64FloatAttr(value)); };
+  return [=](Operation *op) {
+    return setAttribute(op, attribute, Builder(op->getContext()).getF64FloatAttr(value));
+  };
 }
 
 Change addTo(StringRef attribute, int64_t step) {
@@ -114,7 +117,8 @@ bool dropOp(Operation *op) {
 Change becomes(StringRef name) {
   return [=](Operation *op) {
     OpBuilder builder(op);
-    OperationState state(op->getLoc(), ("tn." + name).str(), op->getOperands(), op->getResultTypes());
+    OperationState state(op->getLoc(), ("tn." + name).str(), op->getOperands(),
+                         op->getResultTypes());
     Operation *made = builder.create(state);
     if (failed(verify(made))) {
       made->erase();
@@ -126,10 +130,12 @@ Change becomes(StringRef name) {
 }
 
 /// An enum attribute by its text, as in #tn<reduce_kind sum>.
-template <typename EnumAttr, typename Enum> Change enumBecomes(StringRef attribute, Enum from, Enum to) {
+template <typename EnumAttr, typename Enum>
+Change enumBecomes(StringRef attribute, Enum from, Enum to) {
   return [=](Operation *op) {
     EnumAttr before = op->getAttrOfType<EnumAttr>(attribute);
-    return before && before.getValue() == from && setAttribute(op, attribute, EnumAttr::get(op->getContext(), to));
+    return before && before.getValue() == from &&
+           setAttribute(op, attribute, EnumAttr::get(op->getContext(), to));
   };
 }
 
@@ -167,14 +173,15 @@ Value part(OpBuilder &builder, Value x, int64_t axis, int64_t begin, int64_t cou
                              DenseI64ArrayAttr::get(context, SmallVector<int64_t>(dims.size(), 1)));
 }
 
-/// The last element of each row of the result is that of the first one: a tail that a lowering missed.
-/// `multiple`: only where the width is no multiple of it.
+/// The last element of each row of the result is that of the first one: a tail that a lowering
+/// missed. `multiple`: only where the width is no multiple of it.
 Change wrongTail(int64_t multiple, bool lastAxis = true) {
   return [=](Operation *op) {
     Value y = op->getResult(0);
     RankedTensorType type = cast<RankedTensorType>(y.getType());
     int64_t axis = lastAxis ? type.getRank() - 1 : type.getRank() - 2;
-    if (axis < 0 || type.isDynamicDim(axis) || type.getDimSize(axis) < 2 || type.getDimSize(axis) % multiple == 0) {
+    if (axis < 0 || type.isDynamicDim(axis) || type.getDimSize(axis) < 2 ||
+        type.getDimSize(axis) % multiple == 0) {
       return false;
     }
     int64_t size = type.getDimSize(axis);
@@ -212,14 +219,17 @@ bool shiftSlice(Operation *op) {
   tn::Dims from = tn::getDims(slice.getX().getType()), to = tn::getDims(slice.getType());
   SmallVector<AffineExpr> starts(slice.getStarts().getResults());
   for (size_t i = 0; i < starts.size(); ++i) {
-    std::optional<int64_t> start = tn::constantDim(starts[i]), size = tn::constantDim(from[i]), count = tn::constantDim(to[i]);
+    std::optional<int64_t> start = tn::constantDim(starts[i]), size = tn::constantDim(from[i]),
+                           count = tn::constantDim(to[i]);
     int64_t step = slice.getSteps()[i];
-    bool fits = start && size && count && *count > 0 && step > 0 && *start + 1 + (*count - 1) * step < *size;
+    bool fits = start && size && count && *count > 0 && step > 0 &&
+                *start + 1 + (*count - 1) * step < *size;
     if (fits) {
       starts[i] = starts[i] + 1;
       AffineMap map = slice.getStarts();
-      return setAttribute(op, "starts",
-                          AffineMapAttr::get(AffineMap::get(0, map.getNumSymbols(), starts, op->getContext())));
+      return setAttribute(
+          op, "starts",
+          AffineMapAttr::get(AffineMap::get(0, map.getNumSymbols(), starts, op->getContext())));
     }
   }
   return false;
@@ -233,20 +243,27 @@ bool wrongSizes(Operation *op) {
     return false;
   }
   values[0] = values[0] + 1;
-  return setAttribute(op, "values", AffineMapAttr::get(AffineMap::get(0, map.getNumSymbols(), values, op->getContext())));
+  return setAttribute(
+      op, "values",
+      AffineMapAttr::get(AffineMap::get(0, map.getNumSymbols(), values, op->getContext())));
 }
 
-bool isElementwiseResult(Operation *op) { return op->hasTrait<tn::TnElementwise>() && op->getNumResults() == 1; }
+bool isElementwiseResult(Operation *op) {
+  return op->hasTrait<tn::TnElementwise>() && op->getNumResults() == 1;
+}
 
 std::vector<Fault> makeFaults() {
   using K = tn::ReduceKind;
   using P = tn::Predicate;
   std::vector<Fault> faults;
   auto add = [&](const char *name, StringRef op, Change change, Phase phase = Phase::Optimize) {
-    faults.push_back({name, op.empty() ? std::move(change) : onlyFor(op, std::move(change)), phase});
+    faults.push_back(
+        {name, op.empty() ? std::move(change) : onlyFor(op, std::move(change)), phase});
   };
   auto reduceKind = [](K from, K to) { return enumBecomes<tn::ReduceKindAttr>("kind", from, to); };
-  auto predicate = [](P from, P to) { return enumBecomes<tn::PredicateAttr>("predicate", from, to); };
+  auto predicate = [](P from, P to) {
+    return enumBecomes<tn::PredicateAttr>("predicate", from, to);
+  };
   add("reduce-sum-as-mean", "reduce", reduceKind(K::sum, K::mean));
   add("reduce-mean-as-sum", "reduce", reduceKind(K::mean, K::sum));
   add("reduce-max-as-min", "reduce", reduceKind(K::max, K::min));
@@ -274,7 +291,8 @@ std::vector<Fault> makeFaults() {
   add("conv-pads-swapped", "conv", swapIn("pads", false), Phase::Normalize);
   add("conv-forgets-bias", "conv", forget(&tn::ConvOp::getBiasMutable));
   add("conv-tail", "conv", wrongTail(8));
-  add("conv-transpose-forgets-bias", "conv_transpose", forget(&tn::ConvTransposeOp::getBiasMutable));
+  add("conv-transpose-forgets-bias", "conv_transpose",
+      forget(&tn::ConvTransposeOp::getBiasMutable));
   add("conv-transpose-pads", "conv_transpose", swapIn("pads", false));
   add("matmul-transposed-b", "matmul", flipUnit("transposeB"));
   add("matmul-transposed-a", "matmul", flipUnit("transposeA"));
@@ -290,7 +308,8 @@ std::vector<Fault> makeFaults() {
   add("pool-tail", "max_pool", wrongTail(4));
   add("transpose-permutation", "transpose", swapIn("permutation", true), Phase::Normalize);
   add("slice-shifted", "slice", shiftSlice, Phase::Normalize);
-  add("pad-mode", "pad", enumBecomes<tn::PadModeAttr>("mode", tn::PadMode::reflect, tn::PadMode::edge));
+  add("pad-mode", "pad",
+      enumBecomes<tn::PadModeAttr>("mode", tn::PadMode::reflect, tn::PadMode::edge));
   add("pad-forgets-value", "pad", forget(&tn::PadOp::getValueMutable));
   add("concat-swapped", "concat", swapOperands(0, 1));
   add("trilu-diagonal", "trilu", addTo("diagonal", 1));
@@ -320,7 +339,8 @@ std::vector<Fault> makeFaults() {
   add("floor-as-round", "floor", becomes("round"));
   add("round-as-ceil", "round", becomes("ceil"));
   add("sqrt-as-rsqrt", "sqrt", becomes("rsqrt"));
-  add("elementwise-tail", "", [tail = wrongTail(8)](Operation *op) { return isElementwiseResult(op) && tail(op); });
+  add("elementwise-tail", "",
+      [tail = wrongTail(8)](Operation *op) { return isElementwiseResult(op) && tail(op); });
   add("gather-shifted", "gather", addTo("axis", -1));
   add("quantize-zero-dropped", "quantize", [](Operation *op) {
     OpBuilder builder(op);
@@ -328,8 +348,9 @@ std::vector<Fault> makeFaults() {
     if (!type.hasStaticShape()) {
       return false;
     }
-    Value zero = tn::ConstantOp::create(builder, op->getLoc(), type,
-                                        DenseElementsAttr::get(type, builder.getZeroAttr(type.getElementType())));
+    Value zero = tn::ConstantOp::create(
+        builder, op->getLoc(), type,
+        DenseElementsAttr::get(type, builder.getZeroAttr(type.getElementType())));
     op->setOperand(2, zero);
     return true;
   });

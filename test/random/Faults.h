@@ -1,5 +1,5 @@
-// Planted miscompiles: what a wrong pattern, a wrong rule or a wrong lowering would do to a module, put
-// there between two phases, so that the detector can be shown to detect.
+// Planted miscompiles: what a wrong pattern, a wrong rule or a wrong lowering would do to a module,
+// put there between two phases, so that the detector can be shown to detect.
 #pragma once
 
 #include "compiler/pipeline/Pipeline.h"

@@ -1,5 +1,5 @@
-// Random models through the compiler, against the reference interpreter; and the planted faults that this
-// must find. See docs/random-models.md.
+// Random models through the compiler, against the reference interpreter; and the planted faults
+// that this must find. See docs/random-models.md.
 
 #include "runtime/device/cpu/CpuFeatures.h"
 #include "test/random/Campaign.h"
@@ -35,8 +35,8 @@ void printResult(const Flags &flags, const CampaignResult &result) {
       fmt::print("{:>8} {}\n", count, name);
     }
   }
-  fmt::print("seed {}: {} models, {} the same, {} refused, {} different; {:.1f} ms a model\n", flags.campaign.seed,
-             result.models, result.same, result.refused, result.different,
+  fmt::print("seed {}: {} models, {} the same, {} refused, {} different; {:.1f} ms a model\n",
+             flags.campaign.seed, result.models, result.same, result.refused, result.different,
              result.models ? result.seconds * 1000 / static_cast<double>(result.models) : 0.0);
 }
 
@@ -54,8 +54,9 @@ int proveDetection(const Flags &flags) {
     CampaignResult result = runCampaign(options);
     ++total;
     caught += result.different > 0 ? 1 : 0;
-    fmt::print("{} {} after {} models, {} of them touched, {:.1f} s\n", name, result.different > 0 ? "CAUGHT" : "MISSED",
-               result.models, result.models - result.untouched - result.refused, result.seconds);
+    fmt::print("{} {} after {} models, {} of them touched, {:.1f} s\n", name,
+               result.different > 0 ? "CAUGHT" : "MISSED", result.models,
+               result.models - result.untouched - result.refused, result.seconds);
   }
   fmt::print("{} of {} planted faults caught\n", caught, total);
   return total > 0 && caught * 100 >= total * 98 ? 0 : 1;
@@ -86,26 +87,33 @@ int checkPeers(const Flags &flags) {
 int main(int argc, char **argv) {
   Flags flags;
   CampaignOptions &campaign = flags.campaign;
-  CLI::App app("Compiles and runs random models and compares them with the reference.", "random_models");
-  CLI::Option *seed = app.add_option("--seed", campaign.seed, "Of the first model; a new one by default");
+  CLI::App app("Compiles and runs random models and compares them with the reference.",
+               "random_models");
+  CLI::Option *seed =
+      app.add_option("--seed", campaign.seed, "Of the first model; a new one by default");
   app.add_option("--count", campaign.count, "Models");
   app.add_option("--seconds", campaign.seconds, "End after so many seconds");
   app.add_option("--jobs", campaign.jobs, "Models at a time");
-  app.add_option("--dump", campaign.oracle.dumpFolder, "Gets model, inputs and difference of each model that differs");
+  app.add_option("--dump", campaign.oracle.dumpFolder,
+                 "Gets model, inputs and difference of each model that differs");
   app.add_flag("--dump-all", campaign.oracle.dumpsAll, "Dump models that do not differ too");
   app.add_option("--peer", flags.peer,
                  "Compare the peer.npz beside the dumped models of this folder with the reference, "
                  "and nothing else");
-  app.add_option("--target", flags.target, "cpu:avx2 or cuda:sm_90; every CPU level of this machine by default");
-  app.add_flag("--relations", campaign.hasRelations, "Sizes of inputs that depend on each other in ways that no name says");
+  app.add_option("--target", flags.target,
+                 "cpu:avx2 or cuda:sm_90; every CPU level of this machine by default");
+  app.add_flag("--relations", campaign.hasRelations,
+               "Sizes of inputs that depend on each other in ways that no name says");
   app.add_flag("--operators", flags.listsOperators, "How many nodes of each operator there were");
-  app.add_option("--faults", flags.faults, "Plant this fault, or each of them (all), and expect it to be found");
+  app.add_option("--faults", flags.faults,
+                 "Plant this fault, or each of them (all), and expect it to be found");
   CLI11_PARSE(app, argc, argv);
   if (!*seed) {
     campaign.seed = std::random_device()() % 1000000000u;
   }
   campaign.oracle.scratchFolder = fmt::format("/dev/shm/tenon-random-{}", getpid());
-  for (engine::CpuLevel level : {engine::CpuLevel::X86_64_V3, engine::CpuLevel::Avx512, engine::CpuLevel::Avx512VnniBf16}) {
+  for (engine::CpuLevel level :
+       {engine::CpuLevel::X86_64_V3, engine::CpuLevel::Avx512, engine::CpuLevel::Avx512VnniBf16}) {
     if (runtime::runsHere(level)) {
       campaign.oracle.levels.push_back(level);
     }

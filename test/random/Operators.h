@@ -1,5 +1,5 @@
-// The generators of nodes: for each operator that the importer knows, a function that chooses operands
-// and attributes, or the reason why there is none.
+// The generators of nodes: for each operator that the importer knows, a function that chooses
+// operands and attributes, or the reason why there is none.
 #pragma once
 
 #include "test/random/Sketch.h"
@@ -39,13 +39,15 @@ std::span<const Missing> operatorsWithoutGenerator();
 Model makeModel(uint64_t seed, bool hasRelations);
 
 // What the families share.
-inline const Types kFloats = {DType::F32, DType::F32, DType::F32, DType::F64, DType::F16, DType::BF16};
-inline const Types kNumbers = {DType::F32, DType::F32, DType::F64, DType::F16, DType::BF16, DType::I64,
-                               DType::I32, DType::I16, DType::I8, DType::U8, DType::U16, DType::U32, DType::U64};
+inline const Types kFloats = {DType::F32, DType::F32, DType::F32,
+                              DType::F64, DType::F16, DType::BF16};
+inline const Types kNumbers = {DType::F32, DType::F32, DType::F64, DType::F16, DType::BF16,
+                               DType::I64, DType::I32, DType::I16, DType::I8,  DType::U8,
+                               DType::U16, DType::U32, DType::U64};
 inline const Types kIntegers = {DType::I64, DType::I32, DType::I16, DType::I8,
                                 DType::U8,  DType::U16, DType::U32, DType::U64};
-inline const Types kAnything = {DType::F32, DType::F32, DType::F64, DType::F16, DType::BF16, DType::I64, DType::I32,
-                                DType::I8,  DType::U8,  DType::Bool};
+inline const Types kAnything = {DType::F32, DType::F32, DType::F64, DType::F16, DType::BF16,
+                                DType::I64, DType::I32, DType::I8,  DType::U8,  DType::Bool};
 
 /// An axis of `value`, from either end.
 int64_t axisOf(Sketch &sketch, const Value &value);

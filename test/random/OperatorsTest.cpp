@@ -1,6 +1,6 @@
 // Every operator that the importer knows has a generator that makes nodes, or a reason.
-#include "compiler/frontend/onnx/OpTable.h"
 #include "test/random/Operators.h"
+#include "compiler/frontend/onnx/OpTable.h"
 
 #include <gtest/gtest.h>
 

@@ -3,11 +3,11 @@
 
 #include "compiler/frontend/onnx/Onnx.h"
 #include "compiler/pipeline/Pipeline.h"
+#include "runtime/tensors/Npy.h"
 #include "support/text/Text.h"
 #include "test/random/Faults.h"
 #include "tools/debug/Judge.h"
 #include "tools/debug/RunEngine.h"
-#include "runtime/tensors/Npy.h"
 
 #include <filesystem>
 #include <fstream>
@@ -32,8 +32,9 @@ struct Setting {
   bool isSymbolic = true;
 
   std::string text() const {
-    return strCat(gpus.empty() ? engine::nameOf(levels.front()) : gpus.front().variant(), ", ", threads, " threads, ",
-                  optimize ? "optimized" : "as imported", isSymbolic ? ", symbolic" : ", constant sizes");
+    return strCat(gpus.empty() ? engine::nameOf(levels.front()) : gpus.front().variant(), ", ",
+                  threads, " threads, ", optimize ? "optimized" : "as imported",
+                  isSymbolic ? ", symbolic" : ", constant sizes");
   }
 };
 
@@ -54,7 +55,8 @@ std::vector<std::string> inputBytes(const Model &model, uint64_t seed) {
   Random draw(seed ^ 0x1a9u);
   std::vector<std::string> inputs;
   for (const Port &port : model.inputs) {
-    inputs.push_back(encode(port.value.type, elementsOf(draw, port.value.type, port.value.count(), port.content)));
+    inputs.push_back(encode(port.value.type,
+                            elementsOf(draw, port.value.type, port.value.count(), port.content)));
   }
   return inputs;
 }
@@ -79,8 +81,8 @@ Status importTruth(const Model &model, const std::vector<NamedTensor> &inputs, T
       inputs);
 }
 
-Result<pipeline::CompileSummary> compileModel(const Model &model, const Setting &setting, const OracleOptions &options,
-                                              bool &isTouched) {
+Result<pipeline::CompileSummary> compileModel(const Model &model, const Setting &setting,
+                                              const OracleOptions &options, bool &isTouched) {
   pipeline::CompileOptions compile;
   compile.model = options.scratchFolder + "/model.onnx";
   compile.output = options.scratchFolder + "/model.tenon";
@@ -121,7 +123,7 @@ Result<pipeline::CompileSummary> compileModel(const Model &model, const Setting 
 Result<Tensors> run(const Setting &setting, const OracleOptions &options,
                     const std::vector<NamedTensor> &inputs) {
   std::string variant(setting.gpus.empty() ? engine::nameOf(setting.levels.front())
-                                            : setting.gpus.front().variant());
+                                           : setting.gpus.front().variant());
   TENON_ASSIGN(
       std::vector<NamedTensor> outputs,
       debug::runEngine(options.scratchFolder + "/model.tenon", variant, setting.threads, inputs));
@@ -216,9 +218,10 @@ std::string OtherSizes::outside() {
   // A run of no items that has no results to compute is answered whatever was declared.
   bool isEmpty = size == 0 && actual &&
                  llvm::all_of(*actual, [](const Tensor &tensor) { return tensor.count() == 0; });
-  return isRefused || isEmpty ? ""
-                   : strCat("with ", textOf(sizes),
-                            ", out of range: ", actual ? "results" : actual.status().toString());
+  return isRefused || isEmpty
+             ? ""
+             : strCat("with ", textOf(sizes),
+                      ", out of range: ", actual ? "results" : actual.status().toString());
 }
 
 std::string OtherSizes::inside() {
@@ -289,13 +292,15 @@ Outcome compare(const Model &model, uint64_t seed, const OracleOptions &options,
     ErrorId right = actual ? ErrorId::None : actual.status().id();
     // Symbols are taken to be at least what positions counted from an end need: with a size of zero
     // these name other elements, which no expression over the symbols does.
-    if (expected && setting.isSymbolic && right == ErrorId::RunShapeConstraint && hasEmptyInput(model)) {
+    if (expected && setting.isSymbolic && right == ErrorId::RunShapeConstraint &&
+        hasEmptyInput(model)) {
       return {Verdict::Refused, actual.status().toString()};
     }
     bool isSame = left == right;
     return isSame ? Outcome{}
-                  : different(strCat("reference: ", expected ? "results" : expected.status().toString(),
-                                     "; engine: ", actual ? "results" : actual.status().toString()));
+                  : different(
+                        strCat("reference: ", expected ? "results" : expected.status().toString(),
+                               "; engine: ", actual ? "results" : actual.status().toString()));
   }
   std::string difference = truth.difference(*expected, *actual, seed);
   if (difference.empty() && setting.isSymbolic) {
@@ -308,7 +313,8 @@ Outcome compare(const Model &model, uint64_t seed, const OracleOptions &options,
 
 } // namespace
 
-void dumpModel(const Model &model, uint64_t seed, const std::string &text, const std::string &folder) {
+void dumpModel(const Model &model, uint64_t seed, const std::string &text,
+               const std::string &folder) {
   std::string place = strCat(folder, '/', seed);
   std::filesystem::create_directories(place);
   std::ofstream(place + "/model.onnx", std::ios::binary) << model.bytes;
@@ -316,7 +322,8 @@ void dumpModel(const Model &model, uint64_t seed, const std::string &text, const
   std::vector<tenon::Tensor> arrays;
   std::vector<std::string> inputs = inputBytes(model, seed);
   for (auto [port, bytes] : llvm::zip_equal(model.inputs, inputs)) {
-    Result<tenon::Tensor> array = tenon::Tensor::create(port.value.name, port.value.type, port.value.sizes);
+    Result<tenon::Tensor> array =
+        tenon::Tensor::create(port.value.name, port.value.type, port.value.sizes);
     if (array) {
       std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char *>(array->data.data()));
       arrays.push_back(std::move(*array));
@@ -350,8 +357,8 @@ Outcome checkPeer(const Model &model, uint64_t seed, const std::string &folder) 
   if (!std::filesystem::exists(path)) {
     return {Verdict::Refused, "the peer gave nothing"};
   }
-  Result<std::vector<tenon::Tensor>> arrays = readNpz(
-      path, [](const std::string &, const NpyHeader &) { return Status::ok(); });
+  Result<std::vector<tenon::Tensor>> arrays =
+      readNpz(path, [](const std::string &, const NpyHeader &) { return Status::ok(); });
   Result<std::vector<NamedTensor>> peer = arrays ? debug::fromArrays(*arrays) : arrays.status();
   Result<std::vector<NamedTensor>> inputs = drawInputs(model, seed);
   Truth truth;

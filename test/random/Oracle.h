@@ -2,8 +2,8 @@
 // unoptimized import with the drawn sizes as constants.
 #pragma once
 
-#include "engine/Level.h"
 #include "compiler/target/Target.h"
+#include "engine/Level.h"
 #include "test/random/Sketch.h"
 
 #include <string>
@@ -22,8 +22,8 @@ struct OracleOptions {
 
 enum class Verdict : uint8_t {
   Same,
-  Refused,    ///< the compiler lacks something for it, and says so
-  Untouched,  ///< the planted fault does not apply
+  Refused,   ///< the compiler lacks something for it, and says so
+  Untouched, ///< the planted fault does not apply
   Different,
 };
 
@@ -33,7 +33,8 @@ struct Outcome {
 };
 
 /// Writes a model, the inputs of its seed and what differs into a folder named by the seed.
-void dumpModel(const Model &model, uint64_t seed, const std::string &text, const std::string &folder);
+void dumpModel(const Model &model, uint64_t seed, const std::string &text,
+               const std::string &folder);
 
 /// The model of this seed; the seed also decides level, threads and options.
 Outcome checkModel(const Model &model, uint64_t seed, const OracleOptions &options);

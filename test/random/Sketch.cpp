@@ -106,8 +106,8 @@ std::vector<double> elementsOf(Random &draw, DType type, int64_t count, const Co
     }
     if (content.hasExtremes && isFloat && draw.chance(0.2)) {
       double infinity = std::numeric_limits<double>::infinity();
-      value = draw.one<double>({0.0, -0.0, infinity, -infinity, std::nan(""), limitOf(type),
-                                -limitOf(type), 1e-5});
+      value = draw.one<double>(
+          {0.0, -0.0, infinity, -infinity, std::nan(""), limitOf(type), -limitOf(type), 1e-5});
     }
     elements.push_back(content.isNonzero && value == 0 ? 1 : value);
   }
@@ -128,8 +128,8 @@ Sketch::Sketch(uint64_t seed, bool hasRelations)
       checker(std::make_unique<Checker>()) {
   int64_t count = draw.below(4);
   for (int64_t i = 0; i < count; ++i) {
-    Symbol symbol{.name = std::string(1, "NST"[i]), .value = draw.of(std::vector<int64_t>(
-                                                        std::begin(kSizes), std::end(kSizes)))};
+    Symbol symbol{.name = std::string(1, "NST"[i]),
+                  .value = draw.of(std::vector<int64_t>(std::begin(kSizes), std::end(kSizes)))};
     bool canBeEmpty = draw.chance(0.1);
     symbol.value = canBeEmpty && draw.chance(0.5) ? 0 : symbol.value;
     symbol.min = canBeEmpty ? 0 : draw.chance(0.7) ? 1 : symbol.value;
@@ -176,7 +176,8 @@ int64_t Sketch::sizeOf(const Dim &dim) const {
 }
 
 std::vector<Dim> Sketch::shape(int64_t minRank, int64_t maxRank) {
-  int64_t rank = draw.within(minRank, std::min(maxRank, std::max<int64_t>(minRank, draw.within(1, 5))));
+  int64_t rank =
+      draw.within(minRank, std::min(maxRank, std::max<int64_t>(minRank, draw.within(1, 5))));
   std::vector<Dim> dims;
   int64_t count = 1;
   for (int64_t i = 0; i < rank; ++i) {
@@ -196,8 +197,9 @@ Value Sketch::constant(DType type, std::vector<int64_t> dims, const std::vector<
   if (draw.chance(0.6)) {
     initializers.push_back(rawTensor(value.name, onnxType(type), dims, bytes));
   } else {
-    nodes.push_back(onnx::test::node("Constant", {}, {value.name},
-                                     {attrTensor("value", rawTensor("", onnxType(type), dims, bytes))}));
+    nodes.push_back(
+        onnx::test::node("Constant", {}, {value.name},
+                         {attrTensor("value", rawTensor("", onnxType(type), dims, bytes))}));
     operators.push_back("Constant");
   }
   return value;
@@ -228,7 +230,8 @@ Value Sketch::operand(const Types &types, int64_t minRank, int64_t maxRank, Cont
   bool isPlain = content.low == -2 && content.high == 2 && !content.isNonzero;
   std::vector<const Value *> fitting;
   for (const Value &value : values) {
-    if (llvm::is_contained(types, value.type) && value.rank() >= minRank && value.rank() <= maxRank) {
+    if (llvm::is_contained(types, value.type) && value.rank() >= minRank &&
+        value.rank() <= maxRank) {
       fitting.push_back(&value);
     }
   }
@@ -358,13 +361,15 @@ bool Sketch::node(std::string_view op, const std::vector<std::string> &operands,
 }
 
 Model Sketch::finish() {
-  Model finished{.bytes = "", .symbols = symbols, .inputs = {}, .outputs = {}, .operators = operators};
+  Model finished{
+      .bytes = "", .symbols = symbols, .inputs = {}, .outputs = {}, .operators = operators};
   for (const std::string &name : results) {
     if (!llvm::is_contained(read, name) || draw.chance(0.15)) {
       finished.outputs.push_back(name);
     }
   }
-  std::erase_if(inputs, [&](const Port &port) { return !llvm::is_contained(read, port.value.name); });
+  std::erase_if(inputs,
+                [&](const Port &port) { return !llvm::is_contained(read, port.value.name); });
   finished.inputs = inputs;
   finished.bytes = modelBytes(finished.outputs);
   return finished;

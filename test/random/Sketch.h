@@ -1,6 +1,6 @@
 // A random ONNX model under construction: values with their types and sizes, and the ways to add
-// sources and nodes. The importer says what a node gives, so that generators only choose operands and
-// attributes; what it refuses is taken back.
+// sources and nodes. The importer says what a node gives, so that generators only choose operands
+// and attributes; what it refuses is taken back.
 #pragma once
 
 #include "support/DType.h"
@@ -22,7 +22,7 @@ using Types = std::vector<DType>;
 struct Content {
   double low = -2;
   double high = 2;
-  bool isWhole = false;  ///< whole numbers for floats too
+  bool isWhole = false;     ///< whole numbers for floats too
   bool hasExtremes = false; ///< with zeros, infinities, NaN and the type's limits
   bool isNonzero = false;
 };

@@ -1,5 +1,5 @@
-// Works on a registry until somebody kills it, and says what it tries and what was acknowledged; `check` says what is there.
-// For kills.py, which holds the two against each other.
+// Works on a registry until somebody kills it, and says what it tries and what was acknowledged;
+// `check` says what is there. For kills.py, which holds the two against each other.
 
 #include "registry/Registry.h"
 #include "support/files/FileStamp.h"
@@ -34,7 +34,8 @@ Status pushOne(Registry &registry, const std::string &scratch, std::mt19937_64 &
   std::string content = fmt::format("{:016x}", random()), path = fmt::format("{}/push", scratch);
   std::ofstream(path, std::ios::trunc) << content << std::string(random() % 20'000, 'x');
   std::string name = fmt::format("m{}", random() % 3);
-  TENON_ASSIGN(registry::Pushed pushed, registry.push({name, "report", path, FileStamp::of(path), {}, ""}));
+  TENON_ASSIGN(registry::Pushed pushed,
+               registry.push({name, "report", path, FileStamp::of(path), {}, ""}));
   say(fmt::format("push {} {} {}\n", name, pushed.version.number, pushed.version.blob.hash));
   return Status::ok();
 }
@@ -48,14 +49,18 @@ Status moveOne(Registry &registry, std::mt19937_64 &random) {
   bool isBack = random() % 4 == 0;
   int64_t to = object->newest - static_cast<int64_t>(random() % 3);
   say(fmt::format("try {} {}\n", name, isBack ? 0 : to));
-  Result<registry::Move> move = isBack ? registry.rollback(name, "live", {}, "") : registry.promote({name, to, ""}, "live", {}, "");
+  Result<registry::Move> move = isBack ? registry.rollback(name, "live", {}, "")
+                                       : registry.promote({name, to, ""}, "live", {}, "");
   if (move.isOk()) {
     say(fmt::format("move {} {}\n", name, move->to));
     return Status::ok();
   }
   ErrorId id = move.status().id();
   say(fmt::format("move {} -\n", name));
-  return id == ErrorId::NothingToRollBack || id == ErrorId::NoSuchObject || id == ErrorId::BadObjectName ? Status::ok() : move.takeStatus();
+  return id == ErrorId::NothingToRollBack || id == ErrorId::NoSuchObject ||
+                 id == ErrorId::BadObjectName
+             ? Status::ok()
+             : move.takeStatus();
 }
 
 int work(const std::string &where, const std::string &scratch, uint64_t seed) {
@@ -69,7 +74,9 @@ int work(const std::string &where, const std::string &scratch, uint64_t seed) {
     say("open\n");
     for (int i = 0; i < 6; ++i) {
       uint64_t what = random() % 10;
-      Status status = what < 5 ? pushOne(*registry, scratch, random) : what < 9 ? moveOne(*registry, random) : registry->collect(4, false).takeStatus();
+      Status status = what < 5   ? pushOne(*registry, scratch, random)
+                      : what < 9 ? moveOne(*registry, random)
+                                 : registry->collect(4, false).takeStatus();
       if (!status.isOk()) {
         return fail(status);
       }
@@ -84,7 +91,8 @@ int check(const std::string &where) {
     return 0;
   }
   // A folder that was left half made is made whole.
-  Result<Registry> registry = isShared ? Registry::open(where, {.by = "check", .clock = {}}) : Registry::create(where, {.by = "check", .clock = {}});
+  Result<Registry> registry = isShared ? Registry::open(where, {.by = "check", .clock = {}})
+                                       : Registry::create(where, {.by = "check", .clock = {}});
   if (isShared && registry.status().id() == ErrorId::BadRegistry) {
     say("none\n");
     return 0;

@@ -1,11 +1,13 @@
-// For LD_PRELOAD: a disk that keeps nothing which was not flushed. Each fsync copies what it makes durable into a folder
-// beside the real one, from which kills.py makes the state after a power cut:
+// For LD_PRELOAD: a disk that keeps nothing which was not flushed. Each fsync copies what it makes
+// durable into a folder beside the real one, from which kills.py makes the state after a power cut:
 //
 //   $POWER_IMAGE/f<inode>   the bytes of a file when it was flushed last
-//   $POWER_IMAGE/d<inode>   the names in a folder when it was flushed last: lines of inode, type and name
+//   $POWER_IMAGE/d<inode>   the names in a folder when it was flushed last: lines of inode, type
+//   and name
 //
-// $POWER_DROP names one flush that is left out, or an order that is broken, which the harness must find:
-// blob, names, log, database, or late-rename; all leaves out every flush and keeps no copies. $POWER_FAIL names one that fails.
+// $POWER_DROP names one flush that is left out, or an order that is broken, which the harness must
+// find: blob, names, log, database, or late-rename; all leaves out every flush and keeps no copies.
+// $POWER_FAIL names one that fails.
 
 #include <cerrno>
 #include <cstdio>
@@ -25,7 +27,9 @@ namespace {
 using Sync = int (*)(int);
 using Rename = int (*)(const char *, const char *);
 
-template <typename Function> Function next(const char *name) { return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name)); }
+template <typename Function> Function next(const char *name) {
+  return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
+}
 
 std::string setting(const char *name) {
   const char *value = getenv(name);
@@ -48,14 +52,17 @@ bool endsWith(const std::string &text, const char *end) {
 bool isNamed(const char *by, const std::string &path, bool isFolder) {
   std::string drop = setting(by);
   bool isBlob = path.find("/blobs/") != path.npos;
-  return (drop == "blob" && isBlob && !isFolder) || (drop == "names" && isBlob && isFolder) || (drop == "log" && endsWith(path, "-wal")) || (drop == "database" && endsWith(path, "registry.db"));
+  return (drop == "blob" && isBlob && !isFolder) || (drop == "names" && isBlob && isFolder) ||
+         (drop == "log" && endsWith(path, "-wal")) ||
+         (drop == "database" && endsWith(path, "registry.db"));
 }
 
 /// Complete or not at all, as a flush is.
 void keep(const std::string &name, const std::string &content) {
   std::string path = setting("POWER_IMAGE") + "/" + name, part = path + ".part";
   int fd = open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  bool isWritten = fd >= 0 && write(fd, content.data(), content.size()) == static_cast<ssize_t>(content.size());
+  bool isWritten =
+      fd >= 0 && write(fd, content.data(), content.size()) == static_cast<ssize_t>(content.size());
   close(fd);
   if (!isWritten || next<Rename>("rename")(part.c_str(), path.c_str()) != 0) {
     abort();
@@ -68,7 +75,8 @@ std::string namesIn(const std::string &path) {
   while (dirent *entry = folder ? readdir(folder) : nullptr) {
     std::string name = entry->d_name;
     if (name != "." && name != "..") {
-      names += std::to_string(entry->d_ino) + (entry->d_type == DT_DIR ? " d " : " f ") + name + "\n";
+      names +=
+          std::to_string(entry->d_ino) + (entry->d_type == DT_DIR ? " d " : " f ") + name + "\n";
     }
   }
   closedir(folder);
@@ -93,10 +101,12 @@ int flush(int fd, const char *function) {
     return next<Sync>(function)(fd);
   }
   // The disk itself is not waited for: the state after the cut is made of the copies.
-  std::string content = isFolder ? namesIn(path) : std::string(static_cast<size_t>(facts.st_size), '\0');
+  std::string content =
+      isFolder ? namesIn(path) : std::string(static_cast<size_t>(facts.st_size), '\0');
   if (!isFolder) {
     ssize_t size = pread(fd, content.data(), content.size(), 0);
-    if (size < 0 && errno == EBADF) { // for writing only; closing another descriptor of a database would end SQLite's locks
+    if (size < 0 && errno == EBADF) { // for writing only; closing another descriptor of a database
+                                      // would end SQLite's locks
       int again = open(path.c_str(), O_RDONLY | O_CLOEXEC);
       size = pread(again, content.data(), content.size(), 0);
       close(again);

@@ -1,7 +1,8 @@
-// How fast a large registry is: `fill WHERE MODELS VERSIONS` makes one (LD_PRELOAD=libregistry_power.so POWER_DROP=all leaves
-// its flushes out), `measure WHERE COUNT` lists a page of 100 objects, resolves an alias and promotes, each COUNT times at
-// random places. `answer WHERE` does one of the three for each line that it reads, for who measures another registry beside it:
-// "list NAME", "resolve NAME", "promote NAME VERSION".
+// How fast a large registry is: `fill WHERE MODELS VERSIONS` makes one
+// (LD_PRELOAD=libregistry_power.so POWER_DROP=all leaves its flushes out), `measure WHERE COUNT`
+// lists a page of 100 objects, resolves an alias and promotes, each COUNT times at random places.
+// `answer WHERE` does one of the three for each line that it reads, for who measures another
+// registry beside it: "list NAME", "resolve NAME", "promote NAME VERSION".
 
 #include "registry/Registry.h"
 
@@ -36,11 +37,13 @@ std::string nameOf(int64_t model) { return fmt::format("model-{:05}", model); }
 
 void fill(const std::string &where, int64_t models, int64_t versions) {
   Registry registry = valueOf(Registry::create(where, {.by = "speed", .clock = {}}));
-  std::string path = std::filesystem::temp_directory_path() / fmt::format("registry-speed-{}", ::getpid());
+  std::string path =
+      std::filesystem::temp_directory_path() / fmt::format("registry-speed-{}", ::getpid());
   for (int64_t model = 0; model < models; ++model) {
     for (int64_t version = 1; version <= versions; ++version) {
       std::ofstream(path, std::ios::trunc) << model << ' ' << version;
-      valueOf(registry.push({nameOf(model), "report", path, FileStamp::of(path), registry::Json{{"source", version}}, "a note"}));
+      valueOf(registry.push({nameOf(model), "report", path, FileStamp::of(path),
+                             registry::Json{{"source", version}}, "a note"}));
     }
     valueOf(registry.promote({nameOf(model), versions, ""}, "production", {}, ""));
   }
@@ -61,12 +64,17 @@ template <typename Work> void measure(const char *what, int64_t count, Work work
     double before = cpuMilliseconds();
     work();
     cpu.push_back(cpuMilliseconds() - before);
-    times.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+    times.push_back(
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+            .count());
   }
   std::sort(times.begin(), times.end());
   std::sort(cpu.begin(), cpu.end());
-  auto at = [](const std::vector<double> &sorted, double share) { return sorted[static_cast<size_t>(share * static_cast<double>(sorted.size() - 1))]; };
-  fmt::print("{:<8} p50 {:8.3f} ms  p99 {:8.3f} ms  CPU p50 {:8.3f} ms  p99 {:8.3f} ms  of {}\n", what, at(times, 0.5), at(times, 0.99), at(cpu, 0.5), at(cpu, 0.99), count);
+  auto at = [](const std::vector<double> &sorted, double share) {
+    return sorted[static_cast<size_t>(share * static_cast<double>(sorted.size() - 1))];
+  };
+  fmt::print("{:<8} p50 {:8.3f} ms  p99 {:8.3f} ms  CPU p50 {:8.3f} ms  p99 {:8.3f} ms  of {}\n",
+             what, at(times, 0.5), at(times, 0.99), at(cpu, 0.5), at(cpu, 0.99), count);
 }
 
 void measureAll(const std::string &where, int64_t count) {

@@ -1,5 +1,6 @@
-// CPU time that watching adds to a sampled request: pictures of which figures are made, and rows of numbers. Run by hand for
-// docs/measurements: it prints what the thread of the server and that of the comparison take together, in microseconds a request.
+// CPU time that watching adds to a sampled request: pictures of which figures are made, and rows of
+// numbers. Run by hand for docs/measurements: it prints what the thread of the server and that of
+// the comparison take together, in microseconds a request.
 
 #include "runtime/tensors/Npy.h"
 #include "server/watch/Watch.h"
@@ -48,7 +49,8 @@ double measure(const std::vector<int64_t> &inputRow, const std::string &path) {
   version->number = "1";
   version->ports = {{portOf("x", inputRow)}, {portOf("y", {10})}};
   const ModelPort &input = version->ports.inputs[0], &output = version->ports.outputs[0];
-  const Tensor reference[] = {randomRows(input, kReferenceRows, 1), randomRows(output, kReferenceRows, 2)};
+  const Tensor reference[] = {randomRows(input, kReferenceRows, 1),
+                              randomRows(output, kReferenceRows, 2)};
   if (!writeNpz(path, reference).isOk()) {
     return -1;
   }
@@ -72,14 +74,17 @@ double measure(const std::vector<int64_t> &inputRow, const std::string &path) {
   Job job;
   job.version = version;
   job.order = {0};
-  job.request.inputs.push_back({"x", DType::F32, input.most, inputs.bytes().size() / kDifferent, {}, {}});
+  job.request.inputs.push_back(
+      {"x", DType::F32, input.most, inputs.bytes().size() / kDifferent, {}, {}});
   job.request.inputs[0].dims[0] = 1;
-  InferResult result = {version, slab, {{0, outputs.bytes().size() / kDifferent, {1, 10}}}, 1, {}, {}, {}};
+  InferResult result = {version, slab, {{0, outputs.bytes().size() / kDifferent, {1, 10}}}, 1, {},
+                        {},      {}};
   auto requests = [&](bool isWatched) {
     double start = cpuSeconds();
     for (int i = 0; i < kRequests; ++i) {
       uint64_t at = static_cast<uint64_t>(i % kDifferent);
-      job.request.inputs[0].binary = inputs.bytes().subspan(at * job.request.inputs[0].bytes, job.request.inputs[0].bytes);
+      job.request.inputs[0].binary =
+          inputs.bytes().subspan(at * job.request.inputs[0].bytes, job.request.inputs[0].bytes);
       result.outputs[0].offset = at * result.outputs[0].bytes;
       if (isWatched) {
         watch.answered(job, result);
@@ -108,7 +113,9 @@ int main() {
   using tenon::server::measure;
   const std::string path = fmt::format("/tmp/watch_cost_{}.npz", getpid());
   for (int round = 0; round < 5; ++round) {
-    fmt::print("picture of 784 numbers, 10 outputs: {:.3f} us; row of 16 numbers, 10 outputs: {:.3f} us\n", measure({1, 28, 28}, path), measure({16}, path));
+    fmt::print(
+        "picture of 784 numbers, 10 outputs: {:.3f} us; row of 16 numbers, 10 outputs: {:.3f} us\n",
+        measure({1, 28, 28}, path), measure({16}, path));
   }
   return 0;
 }

@@ -8,9 +8,9 @@
 #include "support/files/MappedFile.h"
 #include "support/files/ScratchFolder.h"
 #include "tools/plugin/Plugin.h"
+#include "tools/tenon/Tool.h"
 #include "tools/tenon/model/CompilerBridge.h"
 #include "tools/tenon/print/Terminal.h"
-#include "tools/tenon/Tool.h"
 
 #include <cstdlib>
 #include <cstring>

@@ -13,8 +13,8 @@
 namespace tenon::debug {
 
 struct DebugRequest {
-  tool::CompileRequest compile;     ///< model, shapes, targets, precision; the rest is not read
-  std::vector<Tensor> inputs; ///< by their names; none for seeded ones
+  tool::CompileRequest compile; ///< model, shapes, targets, precision; the rest is not read
+  std::vector<Tensor> inputs;   ///< by their names; none for seeded ones
   uint64_t seed = 0;
   double seconds = 60; ///< after which nothing more is tried
   std::function<void(std::string_view what, double fraction)> progress;

@@ -19,10 +19,11 @@ using reference::Tensor;
 /// Operations whose results are elements of their operands, or decided by comparing them.
 bool isExact(Operation *op) {
   return op->hasTrait<tn::TnMovement>() ||
-         isa<tn::WeightOp, tn::ConstantOp, tn::SizesOp, tn::AbsOp, tn::NegOp, tn::CeilOp, tn::FloorOp, tn::RoundOp,
-             tn::SignOp, tn::NotOp, tn::ReluOp, tn::ClampOp, tn::IsNanOp, tn::IsInfOp, tn::MaxOp, tn::MinOp,
-             tn::AndOp, tn::OrOp, tn::XorOp, tn::ShiftOp, tn::CompareOp, tn::SelectOp, tn::ArgReduceOp, tn::MaxPoolOp,
-             tn::IotaOp, tn::TopKOp, tn::QuantizeOp>(op);
+         isa<tn::WeightOp, tn::ConstantOp, tn::SizesOp, tn::AbsOp, tn::NegOp, tn::CeilOp,
+             tn::FloorOp, tn::RoundOp, tn::SignOp, tn::NotOp, tn::ReluOp, tn::ClampOp, tn::IsNanOp,
+             tn::IsInfOp, tn::MaxOp, tn::MinOp, tn::AndOp, tn::OrOp, tn::XorOp, tn::ShiftOp,
+             tn::CompareOp, tn::SelectOp, tn::ArgReduceOp, tn::MaxPoolOp, tn::IotaOp, tn::TopKOp,
+             tn::QuantizeOp>(op);
 }
 
 /// A few units in the last place.
@@ -157,10 +158,12 @@ std::string unexplained(ArrayRef<Tensor> samples, const Tensor &actual) {
     auto around = [&](double value) {
       return std::isfinite(value) ? tolerance.relative * std::fabs(value) : 0;
     };
-    bool isInside = found[i] >= low - margin - around(low) && found[i] <= high + margin + around(high);
+    bool isInside =
+        found[i] >= low - margin - around(low) && found[i] <= high + margin + around(high);
     if (std::isnan(found[i]) ? !hasNan : !isInside) {
-      return strCat("element ", i, ": ", std::to_string(found[i]), " found, between ", std::to_string(low), " and ",
-                    std::to_string(high), hasNan ? " or NaN" : "", " expected");
+      return strCat("element ", i, ": ", std::to_string(found[i]), " found, between ",
+                    std::to_string(low), " and ", std::to_string(high), hasNan ? " or NaN" : "",
+                    " expected");
     }
   }
   return "";

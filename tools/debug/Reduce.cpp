@@ -3,13 +3,13 @@
 // reference has for it.
 #include "compiler/frontend/Frontend.h"
 #include "compiler/pipeline/CrashGuard.h"
+#include "runtime/tensors/Npy.h"
+#include "support/Shape.h"
 #include "support/files/AtomicFile.h"
 #include "support/files/MappedFile.h"
 #include "support/files/ScratchFolder.h"
-#include "support/Shape.h"
 #include "support/text/Text.h"
 #include "tools/debug/Values.h"
-#include "runtime/tensors/Npy.h"
 
 #include <chrono>
 #include <set>

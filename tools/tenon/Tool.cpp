@@ -3,12 +3,12 @@
 
 #include "tools/tenon/Tool.h"
 
+#include "tools/tenon/Verb.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/inputs/StandardInput.h"
 #include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/print/Usage.h"
 #include "tools/tenon/registry/Stage.h"
-#include "tools/tenon/Verb.h"
 
 #include <fmt/format.h>
 
@@ -28,8 +28,10 @@ using namespace tenon::tool;
 namespace {
 
 constexpr Verb kVerbs[] = {
-    {"doctor", "show what this machine has and what Tenon will use of it", "tenon doctor", declareDoctor, false},
-    {"inspect", "show the graph of a model or engine: shapes, FLOPs, regions; as a table or a web page",
+    {"doctor", "show what this machine has and what Tenon will use of it", "tenon doctor",
+     declareDoctor, false},
+    {"inspect",
+     "show the graph of a model or engine: shapes, FLOPs, regions; as a table or a web page",
      "tenon inspect model.onnx\ntenon inspect model.tenon --format html -o model.html",
      declareInspect},
     {"check", "list everything in a model that Tenon does not support, or verify an engine file",
@@ -49,11 +51,15 @@ constexpr Verb kVerbs[] = {
      "tenon bench model.tenon --threads 2 --batch 8\ntenon bench new.tenon --ab old.tenon",
      declareBench},
     {"profile", "say what the model's operators cost, what holds each back, and what to try",
-     "tenon profile model.tenon --top 5\ntenon profile bert.onnx --shape input_ids:1x128", declareProfile},
+     "tenon profile model.tenon --top 5\ntenon profile bert.onnx --shape input_ids:1x128",
+     declareProfile},
     {"tune", "measure which kernels are the fastest for a model on this machine, and use them",
-     "tenon tune model.onnx -o model.tenon --time 60s\ntenon tune bert.onnx --shape input_ids:1x128 --time 2m", declareTune},
+     "tenon tune model.onnx -o model.tenon --time 60s\ntenon tune bert.onnx --shape "
+     "input_ids:1x128 --time 2m",
+     declareTune},
     {"cache", "look into what tune has measured: list it, explain misses, move it, tidy up",
-     "tenon cache ls\ntenon cache explain model.onnx\ntenon cache export -o measured.tuning\ntenon cache import measured.tuning",
+     "tenon cache ls\ntenon cache explain model.onnx\ntenon cache export -o measured.tuning\ntenon "
+     "cache import measured.tuning",
      declareCache},
     {"compare", "measure how far the results of two engines or models differ, layer by layer",
      "tenon compare compiled:model.onnx model.onnx --layers\n"
@@ -63,7 +69,9 @@ constexpr Verb kVerbs[] = {
      "tenon accuracy model.onnx new.tenon --data test.npz --metric top1\n"
      "tenon accuracy new.tenon --data test.npz --metric cosine --reference model.onnx",
      declareAccuracy},
-    {"explain", "explain what the compiler decided and why: fusion, kernels, memory, placement, precision, passes",
+    {"explain",
+     "explain what the compiler decided and why: fusion, kernels, memory, placement, precision, "
+     "passes",
      "tenon explain fusion model.tenon /layer1/conv1/Conv\ntenon explain memory model.tenon",
      declareExplain},
     {"debug", "reduce a failing model to a few nodes, or find the pass that breaks it",
@@ -76,11 +84,15 @@ constexpr Verb kVerbs[] = {
      "tenon registry history --registry models.registry",
      declareRegistry, false},
     {"sign", "sign a model or engine, as OpenSSF Model Signing has it",
-     "tenon sign model.tenon --key key.pem\ntenon sign folder/ --key key.pem --certificate-chain chain.pem -o model.sig", declareSign},
+     "tenon sign model.tenon --key key.pem\ntenon sign folder/ --key key.pem --certificate-chain "
+     "chain.pem -o model.sig",
+     declareSign},
     {"verify", "verify that a model or engine is what somebody trusted has signed",
      "tenon verify model.tenon --trusted public.pem", declareVerify},
     {"serve", "serve engines over HTTP, as KServe v2 and Triton's clients speak it",
-     "tenon serve model.tenon\ntenon serve models/ --port 9000\ntenon serve models/ --address 0.0.0.0 --token-file tokens", declareServe, false},
+     "tenon serve model.tenon\ntenon serve models/ --port 9000\ntenon serve models/ --address "
+     "0.0.0.0 --token-file tokens",
+     declareServe, false},
     {"help", "show the page of an error, or the flags of a verb",
      "tenon help TN0301\ntenon help compile", declareHelp, false},
 };
@@ -149,7 +161,9 @@ Status perform(const Action &action, Terminal &terminal) {
 }
 
 bool takesVersions(const std::vector<std::string> &arguments) {
-  return std::ranges::any_of(kVerbs, [&](const Verb &verb) { return !arguments.empty() && arguments.front() == verb.name && verb.takesVersions; });
+  return std::ranges::any_of(kVerbs, [&](const Verb &verb) {
+    return !arguments.empty() && arguments.front() == verb.name && verb.takesVersions;
+  });
 }
 
 /// The command line as it is parsed once.
@@ -165,7 +179,9 @@ public:
       command->footer(fmt::format("Example:\n{}", verb.example));
       declareCommon(*command, flags);
       if (verb.takesVersions) {
-        command->add_option("--registry", flags.registry, "The folder of the registry for registry:NAME@ALIAS in the place of a file; the user's own by default");
+        command->add_option("--registry", flags.registry,
+                            "The folder of the registry for registry:NAME@ALIAS in the place of a "
+                            "file; the user's own by default");
       }
       Action action = verb.declare(*command);
       command->callback([this, action = std::move(action)] { chosen = action; });
@@ -204,7 +220,8 @@ int tool::runTool(int argc, char **argv) {
     input = versions.replace(arguments);
   }
   if (!input.isOk()) {
-    Terminal terminal(std::ranges::find(arguments, "--json") != arguments.end(), false, ProgressStyle::None);
+    Terminal terminal(std::ranges::find(arguments, "--json") != arguments.end(), false,
+                      ProgressStyle::None);
     return finish(input, terminal);
   }
   try {

@@ -1,5 +1,5 @@
-// What a verb of the tool is: its place in the help, its flags, and what it does once they are parsed.
-// A new verb is one file with one function of this kind and one line in main.cpp.
+// What a verb of the tool is: its place in the help, its flags, and what it does once they are
+// parsed. A new verb is one file with one function of this kind and one line in main.cpp.
 
 #pragma once
 

@@ -1,7 +1,7 @@
 // The command `tenon`: see Tool.cpp.
 
-#include "tools/tenon/model/CompilerBridge.h"
 #include "tools/tenon/Tool.h"
+#include "tools/tenon/model/CompilerBridge.h"
 
 int main(int argc, char **argv) {
   tenon::tool::containCrashes();

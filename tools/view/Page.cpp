@@ -4,7 +4,8 @@
 
 namespace tenon::view {
 
-std::string fillPage(std::string_view page, const std::vector<std::pair<std::string_view, std::string>> &marks) {
+std::string fillPage(std::string_view page,
+                     const std::vector<std::pair<std::string_view, std::string>> &marks) {
   std::string filled;
   for (const auto &[mark, text] : marks) {
     size_t at = page.find(mark);

@@ -12,9 +12,11 @@
 namespace tenon::view {
 
 /// The template has each mark once, in this order; what is put in is not searched for marks.
-std::string fillPage(std::string_view page, const std::vector<std::pair<std::string_view, std::string>> &marks);
+std::string fillPage(std::string_view page,
+                     const std::vector<std::pair<std::string_view, std::string>> &marks);
 
-/// What `tenon quantize` did to a model: tenon.quantize/1, with `cost` where both models were measured.
+/// What `tenon quantize` did to a model: tenon.quantize/1, with `cost` where both models were
+/// measured.
 std::string renderQuantizeReport(Json facts);
 
 } // namespace tenon::view

@@ -80,8 +80,8 @@ template <typename Op> Op firstOp(mlir::func::FuncOp source) {
 extern const KernelFamily kGemmPacked, kGemmLowBits, kConvGrouped, kConvWinograd2, kConvWinograd4,
     kConvPatches, kAttentionFlash;
 // rows/, recurrent/, selection/, movement/
-extern const KernelFamily kScan, kHistogram, kSoftmaxColumns, kRecurrence, kTopKVectors, kSortRadix, kTopKHeap,
-    kConcatCopy, kResizeRows, kScatterOwned;
+extern const KernelFamily kScan, kHistogram, kSoftmaxColumns, kRecurrence, kTopKVectors, kSortRadix,
+    kTopKHeap, kConcatCopy, kResizeRows, kScatterOwned;
 // strips/
 extern const KernelFamily kTiled;
 

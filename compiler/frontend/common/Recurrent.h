@@ -16,7 +16,8 @@ int64_t gatesOf(Cell cell);
 
 /// A layer may have no more steps.
 inline constexpr int64_t kMaxSteps = 65536;
-/// Layers that may have more steps are a loop: from here on it is as fast, and it compiles in the same time for any length.
+/// Layers that may have more steps are a loop: from here on it is as fast, and it compiles in the
+/// same time for any length.
 inline constexpr int64_t kMostUnrolled = 4;
 
 /// An activation as `tn.recurrence` names it, with its parameters.

@@ -120,7 +120,7 @@ Status Convolution::buildRest(Graph &graph) const {
 Result<std::unique_ptr<Problem>> problemOf(const engine::ConvCall &call,
                                            std::span<const int64_t> values) {
   ConvSizes sizes{values[0], values[1], values[2], values[3], values[4],
-              values[5], values[6], values[7], values[8]};
+                  values[5], values[6], values[7], values[8]};
   bool isEmpty = std::any_of(values.begin(), values.end(), [](int64_t v) { return v == 0; });
   if (!dataTypeOf(call.type) || isEmpty || sizes.c % call.groups != 0) {
     return Status::error(ErrorId::LibraryUnsupported,

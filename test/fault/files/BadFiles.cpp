@@ -1,19 +1,22 @@
-// Opens each file of a list by the door it is for and prints what came of it: the error, seconds, and how many
-// kilobytes the memory grew. `bad_files seed ENGINE` writes the engine that others are damaged from.
+// Opens each file of a list by the door it is for and prints what came of it: the error, seconds,
+// and how many kilobytes the memory grew. `bad_files seed ENGINE` writes the engine that others are
+// damaged from.
 //
-// bad_files check LIST   lines of DOOR <tab> PATH on standard output become DOOR <tab> PATH <tab> ERROR <tab> SECONDS
-//                        <tab> KILOBYTES. Each file has a process of its own, so that a crash is an answer too.
+// bad_files check LIST   lines of DOOR <tab> PATH on standard output become DOOR <tab> PATH <tab>
+// ERROR <tab> SECONDS
+//                        <tab> KILOBYTES. Each file has a process of its own, so that a crash is an
+//                        answer too.
 // bad_files stay LIST    the same in one process, for sanitizers: the first fault ends it.
 
 #include "compiler/frontend/onnx/wire/ModelReader.h"
 #include "compiler/frontend/onnx/wire/TensorData.h"
 #include "engine/Format.h"
 #include "engine/Reader.h"
+#include "runtime/tensors/Image.h"
+#include "runtime/tensors/Npy.h"
 #include "support/files/MappedFile.h"
 #include "test/fault/files/ImportDoor.h"
 #include "test/unit/engine/EngineFixture.h"
-#include "runtime/tensors/Image.h"
-#include "runtime/tensors/Npy.h"
 
 #include <csignal>
 #include <cstdio>
@@ -60,7 +63,8 @@ Status rehashedDoor(const std::string &path) {
   std::copy_n(image.data() + sizeof(header), sections.size() * sizeof(sections[0]),
               reinterpret_cast<std::byte *>(sections.data()));
   for (engine::SectionEntry &section : sections) {
-    bool isInside = section.offset <= image.size() && section.bytes <= image.size() - section.offset;
+    bool isInside =
+        section.offset <= image.size() && section.bytes <= image.size() - section.offset;
     if (section.kind != engine::SectionKind::Weights && isInside) {
       Hash128 hash = hashBytes(Bytes(image).subspan(section.offset, section.bytes));
       section.hashLow = hash.low;
@@ -78,10 +82,13 @@ Status rehashedDoor(const std::string &path) {
 
 /// As for an engine with the one input x: float32 of at most 64x8.
 Status npzDoor(const std::string &path) {
-  return readNpz(path, [](const std::string &name, const NpyHeader &header) {
-           bool isWanted = name == "x" && header.dtype == DType::F32 && header.dataBytes <= 64 * 8 * 4;
-           return isWanted ? Status::ok() : Status::error(ErrorId::RunInputCount, "not an input");
-         })
+  return readNpz(path,
+                 [](const std::string &name, const NpyHeader &header) {
+                   bool isWanted =
+                       name == "x" && header.dtype == DType::F32 && header.dataBytes <= 64 * 8 * 4;
+                   return isWanted ? Status::ok()
+                                   : Status::error(ErrorId::RunInputCount, "not an input");
+                 })
       .takeStatus();
 }
 
@@ -171,7 +178,8 @@ int check(const char *list, bool isolated) {
     }
     std::string path = line.substr(tab + 1);
     Outcome outcome = isolated ? openInChild(door->second, path) : openHere(door->second, path);
-    std::printf("%s\t%s\t%.3f\t%ld\n", line.c_str(), outcome.error.c_str(), outcome.seconds, outcome.kilobytes);
+    std::printf("%s\t%s\t%.3f\t%ld\n", line.c_str(), outcome.error.c_str(), outcome.seconds,
+                outcome.kilobytes);
     std::fflush(stdout);
   }
   return 0;

@@ -8,7 +8,8 @@ namespace {
 
 using namespace onnx::test;
 
-const Types kProducts = {DType::F32, DType::F32, DType::F32, DType::F32, DType::F64, DType::F16, DType::BF16};
+const Types kProducts = {DType::F32, DType::F32, DType::F32, DType::F32,
+                         DType::F64, DType::F16, DType::BF16};
 
 /// Fewer than an operand has: the last dims of `x` before `count` replaced by `last`.
 std::vector<Dim> withTail(std::vector<Dim> dims, size_t keep, std::vector<Dim> last) {
@@ -45,7 +46,9 @@ bool gemm(Sketch &s) {
   Dim rows = from[transposeA ? 1 : 0], depth = from[transposeA ? 0 : 1];
   Dim columns = s.draw.chance(0.3) ? Dim(s.draw.within(1, 3)) : s.dim();
   std::vector<std::string> names = {
-      a.name, s.operandLike(a.type, transposeB ? std::vector{columns, depth} : std::vector{depth, columns}).name};
+      a.name,
+      s.operandLike(a.type, transposeB ? std::vector{columns, depth} : std::vector{depth, columns})
+          .name};
   if (s.draw.chance(0.7)) {
     std::vector<Dim> bias = s.draw.chance(0.6)   ? std::vector<Dim>{columns}
                             : s.draw.chance(0.5) ? std::vector<Dim>{rows, columns}
@@ -87,7 +90,8 @@ Spatial spatialOf(Sketch &s, const Value &x, bool isTransposed) {
   if (s.draw.chance(0.8)) {
     spatial.attributes.push_back(attrInts("pads", pads));
   } else {
-    spatial.attributes.push_back(attrText("auto_pad", s.draw.one({"SAME_UPPER", "SAME_LOWER", "VALID"})));
+    spatial.attributes.push_back(
+        attrText("auto_pad", s.draw.one({"SAME_UPPER", "SAME_LOWER", "VALID"})));
   }
   if (s.draw.chance(0.5)) {
     spatial.attributes.push_back(attrInts("kernel_shape", spatial.kernel));
@@ -100,7 +104,9 @@ struct Channels {
 };
 
 Channels channelsOf(Sketch &s) {
-  Channels c{.groups = 1, .in = s.draw.one<int64_t>({1, 2, 3, 4, 8, 16}), .out = s.draw.one<int64_t>({1, 1, 2, 3, 5, 16, 33})};
+  Channels c{.groups = 1,
+             .in = s.draw.one<int64_t>({1, 2, 3, 4, 8, 16}),
+             .out = s.draw.one<int64_t>({1, 1, 2, 3, 5, 16, 33})};
   if (s.draw.chance(0.35)) {
     c.groups = s.draw.chance(0.5) ? c.in : s.draw.within(1, 3);
     c.in = c.groups * (c.in >= c.groups ? c.in / c.groups : 1);
@@ -140,7 +146,8 @@ bool convolve(Sketch &s, bool isTransposed) {
   }
   spatial.attributes.push_back(attrInt("group", c.groups));
   if (isTransposed && s.draw.chance(0.2)) {
-    spatial.attributes.push_back(attrInts("output_padding", std::vector<int64_t>(spatial.kernel.size(), 0)));
+    spatial.attributes.push_back(
+        attrInts("output_padding", std::vector<int64_t>(spatial.kernel.size(), 0)));
   }
   return s.node(isTransposed ? "ConvTranspose" : "Conv", names, 1, spatial.attributes);
 }
@@ -150,7 +157,8 @@ constexpr Content kSmallBytes = {.low = -9, .high = 9};
 
 /// A scale and a zero point.
 std::vector<std::string> quantization(Sketch &s, DType type) {
-  return {s.scalar(DType::F32, s.draw.one({0.25, 0.5, 0.1})).name, s.scalar(type, static_cast<double>(s.draw.below(4))).name};
+  return {s.scalar(DType::F32, s.draw.one({0.25, 0.5, 0.1})).name,
+          s.scalar(type, static_cast<double>(s.draw.below(4))).name};
 }
 
 bool convInteger(Sketch &s) {
@@ -175,7 +183,9 @@ bool qlinearConv(Sketch &s) {
   weight.insert(weight.end(), spatial.kernel.begin(), spatial.kernel.end());
   spatial.attributes.push_back(attrInt("group", c.groups));
   std::vector<std::string> names = {x.name};
-  auto add = [&](const std::vector<std::string> &more) { names.insert(names.end(), more.begin(), more.end()); };
+  auto add = [&](const std::vector<std::string> &more) {
+    names.insert(names.end(), more.begin(), more.end());
+  };
   add(quantization(s, DType::U8));
   names.push_back(s.source(DType::I8, weight, kSmallBytes).name);
   add(quantization(s, DType::I8));
@@ -202,7 +212,9 @@ bool qlinearMatmul(Sketch &s) {
   Value b = s.source(s.draw.of(kBytes), {s.dimsLike(a).back(), s.dim()}, kSmallBytes);
   DType to = s.draw.of(kBytes);
   std::vector<std::string> names = {a.name};
-  auto add = [&](const std::vector<std::string> &more) { names.insert(names.end(), more.begin(), more.end()); };
+  auto add = [&](const std::vector<std::string> &more) {
+    names.insert(names.end(), more.begin(), more.end());
+  };
   add(quantization(s, a.type));
   names.push_back(b.name);
   add(quantization(s, b.type));
@@ -215,9 +227,16 @@ bool einsum(Sketch &s) {
     const char *equation;
     const char *left, *right;
   };
-  const Form form = s.draw.one<Form>({{"ij,jk->ik", "ij", "jk"}, {"bij,bjk->bik", "bij", "bjk"}, {"bij,bkj->bik", "bij", "bkj"},
-                                {"ij,ij->i", "ij", "ij"}, {"ij,j->i", "ij", "j"}, {"bhid,bhjd->bhij", "bhid", "bhjd"},
-                                {"i,j->ij", "i", "j"}, {"ij->ji", "ij", ""}, {"ijk->ik", "ijk", ""}, {"bij,jk", "bij", "jk"}});
+  const Form form = s.draw.one<Form>({{"ij,jk->ik", "ij", "jk"},
+                                      {"bij,bjk->bik", "bij", "bjk"},
+                                      {"bij,bkj->bik", "bij", "bkj"},
+                                      {"ij,ij->i", "ij", "ij"},
+                                      {"ij,j->i", "ij", "j"},
+                                      {"bhid,bhjd->bhij", "bhid", "bhjd"},
+                                      {"i,j->ij", "i", "j"},
+                                      {"ij->ji", "ij", ""},
+                                      {"ijk->ik", "ijk", ""},
+                                      {"bij,jk", "bij", "jk"}});
   std::vector<Dim> letters(26, Dim(int64_t{0}));
   for (Dim &letter : letters) {
     letter = s.draw.chance(0.4) ? s.dim() : Dim(s.draw.within(1, 7));
@@ -239,15 +258,19 @@ bool einsum(Sketch &s) {
 
 bool attend(Sketch &s) {
   DType type = s.draw.one({DType::F32, DType::F32, DType::F16});
-  Dim batch = s.draw.chance(0.3) ? s.dim() : Dim(s.draw.within(1, 3)), queries = s.dim(), keys = s.dim();
-  int64_t heads = s.draw.within(1, 3), width = s.draw.one<int64_t>({1, 2, 3, 8, 16}), out = s.draw.one<int64_t>({1, 4, 8});
+  Dim batch = s.draw.chance(0.3) ? s.dim() : Dim(s.draw.within(1, 3)), queries = s.dim(),
+      keys = s.dim();
+  int64_t heads = s.draw.within(1, 3), width = s.draw.one<int64_t>({1, 2, 3, 8, 16}),
+          out = s.draw.one<int64_t>({1, 4, 8});
   int64_t shared = s.draw.chance(0.3) ? 1 : heads;
   std::vector<std::string> names = {s.source(type, {batch, heads, queries, width}).name,
                                     s.source(type, {batch, shared, keys, width}).name,
                                     s.source(type, {batch, shared, keys, out}).name};
   if (s.draw.chance(0.4)) {
-    names.push_back(s.source(type, s.draw.chance(0.5) ? std::vector<Dim>{queries, keys}
-                                                      : std::vector<Dim>{batch, int64_t{1}, queries, keys}).name);
+    names.push_back(s.source(type, s.draw.chance(0.5)
+                                       ? std::vector<Dim>{queries, keys}
+                                       : std::vector<Dim>{batch, int64_t{1}, queries, keys})
+                        .name);
   }
   std::vector<Message> attributes = {attrInt("is_causal", s.draw.chance(0.3))};
   if (s.draw.chance(0.3)) {
@@ -263,7 +286,8 @@ bool attend(Sketch &s) {
 bool spelledAttention(Sketch &s) {
   Dim batch = s.draw.within(1, 3), queries = s.dim(), keys = s.dim();
   int64_t heads = s.draw.within(1, 3), width = s.draw.one<int64_t>({2, 4, 8});
-  Value q = s.source(DType::F32, {batch, heads, queries, width}), k = s.source(DType::F32, {batch, heads, width, keys}),
+  Value q = s.source(DType::F32, {batch, heads, queries, width}),
+        k = s.source(DType::F32, {batch, heads, width, keys}),
         v = s.source(DType::F32, {batch, heads, keys, width});
   if (!s.node("MatMul", {q.name, k.name})) {
     return false;
@@ -283,8 +307,10 @@ bool rotate(Sketch &s) {
   int64_t heads = s.draw.within(1, 3), width = s.draw.one<int64_t>({2, 4, 8});
   Dim batch = s.draw.within(1, 3), sequence = s.dim();
   Value x = s.source(DType::F32, {batch, heads, sequence, width});
-  Value cosine = s.source(DType::F32, {batch, sequence, width / 2}), sine = s.source(DType::F32, {batch, sequence, width / 2});
-  return s.node("RotaryEmbedding", {x.name, cosine.name, sine.name}, 1, {attrInt("interleaved", s.draw.below(2))});
+  Value cosine = s.source(DType::F32, {batch, sequence, width / 2}),
+        sine = s.source(DType::F32, {batch, sequence, width / 2});
+  return s.node("RotaryEmbedding", {x.name, cosine.name, sine.name}, 1,
+                {attrInt("interleaved", s.draw.below(2))});
 }
 
 } // namespace

@@ -28,7 +28,8 @@ Operator scaled(const char *name, std::vector<const char *> attributes) {
             std::vector<Message> chosen;
             for (const char *attribute : attributes) {
               if (s.draw.chance(0.6)) {
-                chosen.push_back(attrFloat(attribute, 0.1f + 1.5f * static_cast<float>(s.draw.unit())));
+                chosen.push_back(
+                    attrFloat(attribute, 0.1f + 1.5f * static_cast<float>(s.draw.unit())));
               }
             }
             return s.node(name, {x.name}, 1, chosen);
@@ -48,7 +49,8 @@ Operator binary(const char *name, Types types) {
 
 bool divide(Sketch &s) {
   bool isInteger = s.draw.chance(0.25);
-  return twoOperands(s, "Div", isInteger ? kIntegers : kFloats, isInteger ? Content{-9, 9} : Content{},
+  return twoOperands(s, "Div", isInteger ? kIntegers : kFloats,
+                     isInteger ? Content{-9, 9} : Content{},
                      {.low = 0.5, .high = 4, .isNonzero = true});
 }
 
@@ -89,8 +91,9 @@ bool clip(Sketch &s) {
   bool hasLow = s.draw.chance(0.7), hasHigh = s.draw.chance(0.7);
   double low = s.draw.chance(0.5) ? 0 : -1, high = s.draw.chance(0.2) ? 6 : 1;
   if (s.opset < 11) {
-    return s.node("Clip", {x.name}, 1,
-                  {attrFloat("min", static_cast<float>(low)), attrFloat("max", static_cast<float>(high))});
+    return s.node(
+        "Clip", {x.name}, 1,
+        {attrFloat("min", static_cast<float>(low)), attrFloat("max", static_cast<float>(high))});
   }
   std::vector<std::string> names = {x.name};
   if (hasLow || hasHigh) {
@@ -98,7 +101,8 @@ bool clip(Sketch &s) {
   }
   if (hasHigh) {
     bool isInput = s.draw.chance(0.2);
-    names.push_back(isInput ? s.source(x.type, {}, {.low = 1, .high = 2}).name : s.scalar(x.type, high).name);
+    names.push_back(isInput ? s.source(x.type, {}, {.low = 1, .high = 2}).name
+                            : s.scalar(x.type, high).name);
   }
   return s.node("Clip", names);
 }
@@ -139,12 +143,14 @@ bool prelu(Sketch &s) {
 
 bool gelu(Sketch &s) {
   Value x = s.operand(kFloats, 0, 5);
-  return s.node("Gelu", {x.name}, 1, {attrText("approximate", s.draw.chance(0.5) ? "none" : "tanh")});
+  return s.node("Gelu", {x.name}, 1,
+                {attrText("approximate", s.draw.chance(0.5) ? "none" : "tanh")});
 }
 
 bool shrink(Sketch &s) {
   Value x = s.operand(kFloats, 0, 5);
-  return s.node("Shrink", {x.name}, 1, {attrFloat("lambd", 0.5f), attrFloat("bias", s.draw.one({0.0f, 0.25f}))});
+  return s.node("Shrink", {x.name}, 1,
+                {attrFloat("lambd", 0.5f), attrFloat("bias", s.draw.one({0.0f, 0.25f}))});
 }
 
 bool dropout(Sketch &s) {
@@ -156,10 +162,12 @@ bool dropout(Sketch &s) {
 
 std::vector<Operator> elementwiseOperators() {
   const Types bools = {DType::Bool};
-  const Types signedNumbers = {DType::F32, DType::F64, DType::F16, DType::I64, DType::I32, DType::I8};
+  const Types signedNumbers = {DType::F32, DType::F64, DType::F16,
+                               DType::I64, DType::I32, DType::I8};
   std::vector<Operator> all;
-  for (const char *name : {"Ceil", "Floor", "Erf", "Exp", "Reciprocal", "Round", "Sigmoid", "Sin", "Cos", "Softplus",
-                           "Softsign", "Tanh", "Atan", "Asinh", "HardSwish", "Mish", "Sinh", "Cosh", "IsNaN"}) {
+  for (const char *name :
+       {"Ceil", "Floor", "Erf", "Exp", "Reciprocal", "Round", "Sigmoid", "Sin", "Cos", "Softplus",
+        "Softsign", "Tanh", "Atan", "Asinh", "HardSwish", "Mish", "Sinh", "Cosh", "IsNaN"}) {
     all.push_back(unary(name, kFloats));
   }
   for (const char *name : {"Log", "Sqrt"}) {
@@ -169,11 +177,13 @@ std::vector<Operator> elementwiseOperators() {
     all.push_back(unary(name, kFloats, kInside));
   }
   all.insert(all.end(),
-             {unary("Acosh", kFloats, {.low = 1, .high = 4}), unary("Abs", kNumbers), unary("Sign", kNumbers),
-              unary("Neg", signedNumbers), unary("Relu", signedNumbers), unary("Identity", kAnything), unary("Not", bools),
-              unary("BitwiseNot", kIntegers), scaled("Celu", {"alpha"}), scaled("Elu", {"alpha"}),
+             {unary("Acosh", kFloats, {.low = 1, .high = 4}), unary("Abs", kNumbers),
+              unary("Sign", kNumbers), unary("Neg", signedNumbers), unary("Relu", signedNumbers),
+              unary("Identity", kAnything), unary("Not", bools), unary("BitwiseNot", kIntegers),
+              scaled("Celu", {"alpha"}), scaled("Elu", {"alpha"}),
               scaled("HardSigmoid", {"alpha", "beta"}), scaled("LeakyRelu", {"alpha"}),
-              scaled("Selu", {"alpha", "gamma"}), scaled("Swish", {"alpha"}), scaled("ThresholdedRelu", {"alpha"})});
+              scaled("Selu", {"alpha", "gamma"}), scaled("Swish", {"alpha"}),
+              scaled("ThresholdedRelu", {"alpha"})});
   for (const char *name : {"Add", "Sub", "Mul"}) {
     all.push_back(binary(name, kNumbers));
   }
@@ -186,11 +196,21 @@ std::vector<Operator> elementwiseOperators() {
   for (const char *name : {"BitwiseAnd", "BitwiseOr", "BitwiseXor"}) {
     all.push_back(binary(name, kIntegers));
   }
-  all.insert(all.end(), {several("Max", kNumbers), several("Min", kNumbers), several("Sum", kFloats),
-                         several("Mean", kFloats)});
-  all.insert(all.end(), {{"Div", divide}, {"Pow", power}, {"Mod", modulo}, {"BitShift", shift}, {"Clip", clip},
-                         {"Cast", cast}, {"CastLike", castLike}, {"Where", select}, {"IsInf", isInfinite},
-                         {"PRelu", prelu}, {"Gelu", gelu}, {"Shrink", shrink}, {"Dropout", dropout}});
+  all.insert(all.end(), {several("Max", kNumbers), several("Min", kNumbers),
+                         several("Sum", kFloats), several("Mean", kFloats)});
+  all.insert(all.end(), {{"Div", divide},
+                         {"Pow", power},
+                         {"Mod", modulo},
+                         {"BitShift", shift},
+                         {"Clip", clip},
+                         {"Cast", cast},
+                         {"CastLike", castLike},
+                         {"Where", select},
+                         {"IsInf", isInfinite},
+                         {"PRelu", prelu},
+                         {"Gelu", gelu},
+                         {"Shrink", shrink},
+                         {"Dropout", dropout}});
   return all;
 }
 

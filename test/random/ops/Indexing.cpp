@@ -70,13 +70,15 @@ std::vector<Message> reductionOf(Sketch &s, DType type, bool hasOrder) {
   if (s.opset < 16 || !isNumber || s.draw.chance(0.6)) {
     return {};
   }
-  return {attrText("reduction", hasOrder && s.opset >= 18 ? s.draw.one({"add", "mul", "max", "min"}) : s.draw.one({"add", "mul"}))};
+  return {attrText("reduction", hasOrder && s.opset >= 18 ? s.draw.one({"add", "mul", "max", "min"})
+                                                          : s.draw.one({"add", "mul"}))};
 }
 
 /// Different indices along `axis`: without a reduction two writes to one place have no order.
 Value permuted(Sketch &s, const std::vector<int64_t> &dims, int64_t axis, int64_t size) {
   int64_t count = std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>());
-  int64_t inner = std::accumulate(dims.begin() + axis + 1, dims.end(), int64_t{1}, std::multiplies<>());
+  int64_t inner =
+      std::accumulate(dims.begin() + axis + 1, dims.end(), int64_t{1}, std::multiplies<>());
   std::vector<double> elements(count);
   int64_t shift = s.draw.below(size);
   for (int64_t i = 0; i < count; ++i) {
@@ -113,12 +115,14 @@ bool scatterNd(Sketch &s) {
   Value at = permuted(s, {rows, 1}, 0, x.sizes[0]);
   std::vector<Dim> dims = {rows};
   dims.insert(dims.end(), x.sizes.begin() + 1, x.sizes.end());
-  return s.node("ScatterND", {x.name, at.name, s.source(x.type, dims).name}, 1, reductionOf(s, x.type, true));
+  return s.node("ScatterND", {x.name, at.name, s.source(x.type, dims).name}, 1,
+                reductionOf(s, x.type, true));
 }
 
 bool oneHot(Sketch &s) {
   int64_t depth = s.draw.within(1, 7);
-  Value at = s.source(DType::I64, s.shape(0, 3), {.low = 0, .high = static_cast<double>(depth - 1)});
+  Value at =
+      s.source(DType::I64, s.shape(0, 3), {.low = 0, .high = static_cast<double>(depth - 1)});
   Value values = s.constant(s.draw.one({DType::F32, DType::I64}), {2}, {0, 3});
   return s.node("OneHot", {at.name, s.integers({depth}).name, values.name}, 1,
                 {attrInt("axis", s.draw.chance(0.6) ? -1 : s.draw.within(0, at.rank()))});
@@ -161,8 +165,10 @@ bool reverse(Sketch &s) {
   int64_t time = s.draw.below(2);
   dims[time] = s.draw.within(1, 6);
   Value x = s.operandLike(DType::F32, dims);
-  Value lengths = s.source(DType::I64, {dims[1 - time]}, {.low = 1, .high = static_cast<double>(s.sizeOf(dims[time]))});
-  return s.node("ReverseSequence", {x.name, lengths.name}, 1, {attrInt("time_axis", time), attrInt("batch_axis", 1 - time)});
+  Value lengths = s.source(DType::I64, {dims[1 - time]},
+                           {.low = 1, .high = static_cast<double>(s.sizeOf(dims[time]))});
+  return s.node("ReverseSequence", {x.name, lengths.name}, 1,
+                {attrInt("time_axis", time), attrInt("batch_axis", 1 - time)});
 }
 
 bool triangle(Sketch &s) {

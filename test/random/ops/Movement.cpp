@@ -18,7 +18,8 @@ bool concat(Sketch &s) {
     dims[axis] = s.draw.chance(0.5) ? s.dim() : Dim(s.draw.within(1, 3));
     names.push_back(s.draw.chance(0.2) ? a.name : s.operandLike(a.type, dims).name);
   }
-  return s.node("Concat", names, 1, {attrInt("axis", s.opset >= 11 && s.draw.chance(0.5) ? axis - a.rank() : axis)});
+  return s.node("Concat", names, 1,
+                {attrInt("axis", s.opset >= 11 && s.draw.chance(0.5) ? axis - a.rank() : axis)});
 }
 
 bool expand(Sketch &s) {
@@ -66,7 +67,8 @@ bool reshape(Sketch &s) {
   if (s.draw.chance(0.2)) {
     to.insert(to.begin() + s.draw.within(0, static_cast<int64_t>(to.size())), 1);
   }
-  return std::count(to.begin(), to.end(), -1) <= 1 && s.node("Reshape", {x.name, s.integers(to).name});
+  return std::count(to.begin(), to.end(), -1) <= 1 &&
+         s.node("Reshape", {x.name, s.integers(to).name});
 }
 
 bool transpose(Sketch &s) {
@@ -76,7 +78,9 @@ bool transpose(Sketch &s) {
   for (size_t i = permutation.size(); i > 1; --i) {
     std::swap(permutation[i - 1], permutation[s.draw.below(static_cast<int64_t>(i))]);
   }
-  return s.node("Transpose", {x.name}, 1, s.draw.chance(0.15) ? std::vector<Message>{} : std::vector{attrInts("perm", permutation)});
+  return s.node("Transpose", {x.name}, 1,
+                s.draw.chance(0.15) ? std::vector<Message>{}
+                                    : std::vector{attrInts("perm", permutation)});
 }
 
 bool withAxes(Sketch &s, const char *name, const Value &x, std::vector<int64_t> axes) {
@@ -149,7 +153,9 @@ bool slice(Sketch &s) {
       ends.push_back(isWhole || start == 0 ? std::numeric_limits<int64_t>::min() + 1 : start - 1);
     } else {
       starts.push_back(s.draw.chance(0.3) ? start - size : start);
-      ends.push_back(isWhole ? std::numeric_limits<int64_t>::max() : s.draw.chance(0.3) && end < size ? end - size : end);
+      ends.push_back(isWhole                            ? std::numeric_limits<int64_t>::max()
+                     : s.draw.chance(0.3) && end < size ? end - size
+                                                        : end);
     }
     axes.push_back(s.draw.chance(0.3) && s.opset >= 11 ? axis - x.rank() : axis);
     steps.push_back(step);
@@ -158,10 +164,11 @@ bool slice(Sketch &s) {
     return false;
   }
   if (s.opset < 10) {
-    return s.node("Slice", {x.name}, 1, {attrInts("starts", starts), attrInts("ends", ends), attrInts("axes", axes)});
+    return s.node("Slice", {x.name}, 1,
+                  {attrInts("starts", starts), attrInts("ends", ends), attrInts("axes", axes)});
   }
-  return s.node("Slice", {x.name, s.integers(starts).name, s.integers(ends).name, s.integers(axes).name,
-                          s.integers(steps).name});
+  return s.node("Slice", {x.name, s.integers(starts).name, s.integers(ends).name,
+                          s.integers(axes).name, s.integers(steps).name});
 }
 
 bool split(Sketch &s) {
@@ -218,9 +225,18 @@ bool reshapeByShape(Sketch &s) {
 
 std::vector<Operator> movementOperators() {
   return {
-      {"Concat", concat},   {"Expand", expand},       {"Flatten", flatten}, {"Reshape", reshape},
-      {"Squeeze", squeeze}, {"Transpose", transpose}, {"Pad", pad},         {"Unsqueeze", unsqueeze},
-      {"Slice", slice},     {"Split", split},         {"Tile", tile},       {"Reshape", reshapeByShape},
+      {"Concat", concat},
+      {"Expand", expand},
+      {"Flatten", flatten},
+      {"Reshape", reshape},
+      {"Squeeze", squeeze},
+      {"Transpose", transpose},
+      {"Pad", pad},
+      {"Unsqueeze", unsqueeze},
+      {"Slice", slice},
+      {"Split", split},
+      {"Tile", tile},
+      {"Reshape", reshapeByShape},
       {"Transpose", transpose},
   };
 }

@@ -17,7 +17,8 @@ bool constantOfShape(Sketch &s) {
   for (int64_t i = s.draw.below(4); i > 0; --i) {
     dims.push_back(s.draw.within(1, 5));
   }
-  return s.node("ConstantOfShape", {s.integers(dims).name}, 1, {attrTensor("value", floats("", {1}, {0.75f}))});
+  return s.node("ConstantOfShape", {s.integers(dims).name}, 1,
+                {attrTensor("value", floats("", {1}, {0.75f}))});
 }
 
 /// Zeros of the sizes of another value.
@@ -33,13 +34,15 @@ bool eyeLike(Sketch &s) {
 
 bool range(Sketch &s) {
   DType type = s.draw.one({DType::I64, DType::F32, DType::I32});
-  return s.node("Range", {s.scalar(type, 1).name, s.scalar(type, static_cast<double>(s.draw.within(2, 12))).name,
+  return s.node("Range", {s.scalar(type, 1).name,
+                          s.scalar(type, static_cast<double>(s.draw.within(2, 12))).name,
                           s.scalar(type, s.draw.one({1.0, 2.0})).name});
 }
 
 Operator window(const char *name) {
   return {name, [=](Sketch &s) {
-            return s.node(name, {s.scalar(DType::I64, static_cast<double>(s.draw.within(2, 17))).name}, 1,
+            return s.node(name,
+                          {s.scalar(DType::I64, static_cast<double>(s.draw.within(2, 17))).name}, 1,
                           {attrInt("periodic", s.draw.below(2))});
           }};
 }
@@ -81,7 +84,8 @@ bool dequantize(Sketch &s) {
   if (isPerAxis) {
     dims.push_back(s.dimsLike(x)[axis]);
   }
-  std::vector<std::string> names = {x.name, s.source(DType::F32, dims, {.low = 0.05, .high = 0.5}).name};
+  std::vector<std::string> names = {x.name,
+                                    s.source(DType::F32, dims, {.low = 0.05, .high = 0.5}).name};
   if (s.draw.chance(0.6)) {
     names.push_back(s.source(x.type, dims, {.low = 0, .high = 5}).name);
   }
@@ -102,8 +106,11 @@ bool recur(Sketch &s, const char *name, int64_t gates, int outputs) {
   Dim batch = s.draw.chance(0.4) ? s.dim() : Dim(s.draw.within(1, 3));
   bool isBoth = s.draw.chance(0.3);
   int64_t directions = isBoth ? 2 : 1;
-  auto real = [&](std::vector<Dim> dims) { return s.source(DType::F32, dims, {.low = -1, .high = 1}).name; };
-  std::vector<std::string> names = {real({steps, batch, width}), real({directions, gates * hidden, width}),
+  auto real = [&](std::vector<Dim> dims) {
+    return s.source(DType::F32, dims, {.low = -1, .high = 1}).name;
+  };
+  std::vector<std::string> names = {real({steps, batch, width}),
+                                    real({directions, gates * hidden, width}),
                                     real({directions, gates * hidden, hidden})};
   if (s.draw.chance(0.6)) {
     names.push_back(real({directions, 2 * gates * hidden}));
@@ -139,7 +146,8 @@ bool branch(Sketch &s) {
     return graph({{node(op, {x.name}, {result})}, {}, {Message().text(1, result)}, {}});
   };
   return s.node("If", {condition.name}, 1,
-                {attrGraph("then_branch", body("Exp", "then_y")), attrGraph("else_branch", body("Tanh", "else_y"))});
+                {attrGraph("then_branch", body("Exp", "then_y")),
+                 attrGraph("else_branch", body("Tanh", "else_y"))});
 }
 
 } // namespace

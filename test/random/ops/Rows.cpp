@@ -29,7 +29,8 @@ Operator along(const char *name, int64_t defaultAxis = -1) {
             Value x = s.operand(kFloats, 1, 5);
             std::vector<Message> attributes;
             if (s.draw.chance(0.7)) {
-              attributes.push_back(attrInt("axis", s.opset >= 11 ? axisOf(s, x) : s.draw.below(x.rank())));
+              attributes.push_back(
+                  attrInt("axis", s.opset >= 11 ? axisOf(s, x) : s.draw.below(x.rank())));
             }
             return s.node(name, {x.name}, 1, attributes);
           }};
@@ -52,7 +53,9 @@ bool cumulate(Sketch &s) {
 }
 
 /// Dims of `x` from `first` on, if an input can state them.
-std::vector<Dim> tail(const Value &x, int64_t first) { return {x.dims.begin() + first, x.dims.end()}; }
+std::vector<Dim> tail(const Value &x, int64_t first) {
+  return {x.dims.begin() + first, x.dims.end()};
+}
 
 bool layerNorm(Sketch &s) {
   Value x = s.operand(kFloats, 1, 4);
@@ -61,8 +64,9 @@ bool layerNorm(Sketch &s) {
   if (s.draw.chance(0.6)) {
     names.push_back(s.source(x.type, tail(x, axis)).name);
   }
-  return s.node("LayerNormalization", names, s.draw.chance(0.1) ? 3 : 1,
-                {attrInt("axis", s.draw.chance(0.5) ? axis : axis - x.rank()), attrFloat("epsilon", 1e-3f)});
+  return s.node(
+      "LayerNormalization", names, s.draw.chance(0.1) ? 3 : 1,
+      {attrInt("axis", s.draw.chance(0.5) ? axis : axis - x.rank()), attrFloat("epsilon", 1e-3f)});
 }
 
 bool rmsNorm(Sketch &s) {
@@ -96,18 +100,22 @@ bool groupNorm(Sketch &s) {
   dims[1] = channels;
   Value x = s.operandLike(DType::F32, dims);
   Dim count = s.opset >= 21 ? channels : groups;
-  return s.node("GroupNormalization", {x.name, s.source(x.type, {count}).name, s.source(x.type, {count}).name}, 1,
+  return s.node("GroupNormalization",
+                {x.name, s.source(x.type, {count}).name, s.source(x.type, {count}).name}, 1,
                 {attrInt("num_groups", groups), attrFloat("epsilon", 1e-3f)});
 }
 
 bool lrn(Sketch &s) {
   Value x = s.operand(Types{DType::F32, DType::F64}, 3, 4);
-  return s.node("LRN", {x.name}, 1, {attrInt("size", s.draw.within(1, 5)), attrFloat("alpha", 0.1f), attrFloat("beta", 0.75f)});
+  return s.node(
+      "LRN", {x.name}, 1,
+      {attrInt("size", s.draw.within(1, 5)), attrFloat("alpha", 0.1f), attrFloat("beta", 0.75f)});
 }
 
 bool lpNorm(Sketch &s) {
   Value x = s.operand(Types{DType::F32, DType::F64}, 1, 4);
-  return s.node("LpNormalization", {x.name}, 1, {attrInt("axis", axisOf(s, x)), attrInt("p", s.draw.within(1, 2))});
+  return s.node("LpNormalization", {x.name}, 1,
+                {attrInt("axis", axisOf(s, x)), attrInt("p", s.draw.within(1, 2))});
 }
 
 bool meanVariance(Sketch &s) {
@@ -118,8 +126,10 @@ bool meanVariance(Sketch &s) {
 } // namespace
 
 std::vector<Operator> rowOperators() {
-  const Types sums = {DType::F32, DType::F32, DType::F64, DType::F16, DType::BF16, DType::I64, DType::I32};
-  const Types orders = {DType::F32, DType::F64, DType::F16, DType::I64, DType::I32, DType::I8, DType::U8};
+  const Types sums = {DType::F32,  DType::F32, DType::F64, DType::F16,
+                      DType::BF16, DType::I64, DType::I32};
+  const Types orders = {DType::F32, DType::F64, DType::F16, DType::I64,
+                        DType::I32, DType::I8,  DType::U8};
   const Content positive = {.low = 0.1, .high = 2};
   return {
       reduction("ReduceL1", 18, sums),

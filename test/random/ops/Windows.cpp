@@ -59,7 +59,8 @@ bool pool(Sketch &s, const char *name) {
   std::string_view op = name;
   bool hasDilations = (op == "MaxPool" && s.opset >= 10) || (op != "MaxPool" && s.opset >= 19);
   bool hasCeil = s.opset >= 10 && (op != "LpPool" || s.opset >= 18);
-  std::vector<Message> attributes = {attrInts("kernel_shape", kernel), attrInts("strides", strides)};
+  std::vector<Message> attributes = {attrInts("kernel_shape", kernel),
+                                     attrInts("strides", strides)};
   if (s.draw.chance(0.85)) {
     attributes.push_back(attrInts("pads", pads));
   } else {
@@ -94,27 +95,34 @@ bool resize(Sketch &s) {
   for (size_t i = 2; i < x.sizes.size(); ++i) {
     double scale = s.draw.one({2.0, 0.5, 1.5, 1.0, 3.0, 0.75});
     scales.push_back(scale);
-    sizes.push_back(std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(x.sizes[i]) * scale)));
+    sizes.push_back(
+        std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(x.sizes[i]) * scale)));
   }
   const char *mode = s.draw.one({"nearest", "linear", "cubic"});
   int64_t rank = x.rank();
   if (s.opset < 11) {
     Value by = s.constant(DType::F32, {rank}, scales);
-    return s.node("Resize", {x.name, by.name}, 1, {attrText("mode", s.draw.one({"nearest", "linear"}))});
+    return s.node("Resize", {x.name, by.name}, 1,
+                  {attrText("mode", s.draw.one({"nearest", "linear"}))});
   }
   std::vector<Message> attributes = {
       attrText("mode", mode),
       attrText("coordinate_transformation_mode",
                s.draw.one({"half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"}))};
   if (std::string_view(mode) == "nearest") {
-    attributes.push_back(attrText("nearest_mode", s.draw.one({"round_prefer_floor", "floor", "ceil", "round_prefer_ceil"})));
+    attributes.push_back(attrText(
+        "nearest_mode", s.draw.one({"round_prefer_floor", "floor", "ceil", "round_prefer_ceil"})));
   }
   if (x.isFixed() && s.draw.chance(0.4)) {
-    return s.node("Resize", {x.name, s.constant(DType::F32, {0}, {}).name, s.constant(DType::F32, {0}, {}).name,
-                             s.integers(sizes).name}, 1, attributes);
+    return s.node("Resize",
+                  {x.name, s.constant(DType::F32, {0}, {}).name,
+                   s.constant(DType::F32, {0}, {}).name, s.integers(sizes).name},
+                  1, attributes);
   }
-  return s.node("Resize", {x.name, s.constant(DType::F32, {0}, {}).name, s.constant(DType::F32, {rank}, scales).name}, 1,
-                attributes);
+  return s.node(
+      "Resize",
+      {x.name, s.constant(DType::F32, {0}, {}).name, s.constant(DType::F32, {rank}, scales).name},
+      1, attributes);
 }
 
 bool upsample(Sketch &s) {

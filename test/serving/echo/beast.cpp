@@ -1,4 +1,5 @@
-// A bare echo of HTTP/1.1 bodies over Boost.Beast, by coroutines in one thread. The first line on stdout is its port.
+// A bare echo of HTTP/1.1 bodies over Boost.Beast, by coroutines in one thread. The first line on
+// stdout is its port.
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>

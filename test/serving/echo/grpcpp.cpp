@@ -1,4 +1,5 @@
-// A bare echo of gRPC messages over grpc++, as bytes, by one completion queue and one thread. The first line on stdout is its port.
+// A bare echo of gRPC messages over grpc++, as bytes, by one completion queue and one thread. The
+// first line on stdout is its port.
 
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
@@ -10,7 +11,8 @@ namespace {
 /// A call: created, read, written, then done.
 class Call {
 public:
-  Call(grpc::AsyncGenericService &service, grpc::ServerCompletionQueue &queue) : service(service), queue(queue), stream(&context) {
+  Call(grpc::AsyncGenericService &service, grpc::ServerCompletionQueue &queue)
+      : service(service), queue(queue), stream(&context) {
     service.RequestCall(&context, &stream, &queue, &queue, this);
   }
 

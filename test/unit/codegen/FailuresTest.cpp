@@ -1,7 +1,7 @@
 // Kernels for a CPU return what failed in them, on every level of the machine.
+#include "compiler/reference/Compare.h"
 #include "test/unit/codegen/FailureCases.h"
 #include "test/unit/codegen/LoadedCode.h"
-#include "compiler/reference/Compare.h"
 #include "test/unit/codegen/SelectedText.h"
 
 namespace tenon::codegen::cpu {

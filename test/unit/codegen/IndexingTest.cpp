@@ -1,8 +1,8 @@
 // Ops that compute where their elements come from or go to: resampling, scatters, selection,
 // quantization, parts of a dim, and integer division that would trap.
+#include "engine/KernelAbi.h"
 #include "test/unit/codegen/LoadedCode.h"
 #include "test/unit/codegen/RegionCheck.h"
-#include "engine/KernelAbi.h"
 #include "test/unit/codegen/SelectedText.h"
 
 #include <algorithm>

@@ -15,20 +15,17 @@ namespace tenon::codegen::cpu {
 static std::vector<engine::CpuLevel> levelsHere(bool withRare) {
   std::vector<engine::CpuLevel> levels;
   for (const engine::CpuLevelRow &row : engine::kCpuLevels) {
-    if ((withRare || row.isDefault) && runtime::runsHere(row.level) && runtime::acquireFeatures(row.features)) {
+    if ((withRare || row.isDefault) && runtime::runsHere(row.level) &&
+        runtime::acquireFeatures(row.features)) {
       levels.push_back(row.level);
     }
   }
   return levels;
 }
 
-std::vector<engine::CpuLevel> machineLevels() {
-  return levelsHere(false);
-}
+std::vector<engine::CpuLevel> machineLevels() { return levelsHere(false); }
 
-std::vector<engine::CpuLevel> allMachineLevels() {
-  return levelsHere(true);
-}
+std::vector<engine::CpuLevel> allMachineLevels() { return levelsHere(true); }
 
 static std::string valueOrAbort(llvm::Expected<std::string> value) {
   if (!value) {

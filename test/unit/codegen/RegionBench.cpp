@@ -1,7 +1,7 @@
 // Prints the rate of whole regions on one thread against the FMA peak of the same round, and what
 // compiling each took. Data is in cache as far as it fits; nothing is checked here.
-#include "test/unit/codegen/LoadedCode.h"
 #include "engine/KernelAbi.h"
+#include "test/unit/codegen/LoadedCode.h"
 #include "test/unit/codegen/PackedText.h"
 #include "test/unit/codegen/SelectedText.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -60,11 +60,13 @@ Case conv(int64_t size, int64_t channels, int64_t outChannels, int64_t kernel, i
   double flops = 2.0 * out * out * outChannels * depth;
   depth = winograd ? (winograd + 2) * (winograd + 2) * channels : depth;
   int64_t side = winograd ? winograd + 2 : kernel;
-  tenon::codegen::PackedText packed = tenon::codegen::outputPanelsText({outChannels, channels, side, side}, 32);
-  std::string taps = winograd ? llvm::formatv("%w = tn.winograd_taps %f {{m = {0} : i64} : ({1}) -> {2}\n",
-                                              winograd, packed.weight, w)
-                                    .str()
-                              : "";
+  tenon::codegen::PackedText packed =
+      tenon::codegen::outputPanelsText({outChannels, channels, side, side}, 32);
+  std::string taps =
+      winograd ? llvm::formatv("%w = tn.winograd_taps %f {{m = {0} : i64} : ({1}) -> {2}\n",
+                               winograd, packed.weight, w)
+                     .str()
+               : "";
   std::string body = llvm::formatv(
       "{0}{7}"
       "%y = tn.conv %x, %w bias %b {{strides = array<i64: {2}, {2}>, pads = array<i64: {3}, {3}, "

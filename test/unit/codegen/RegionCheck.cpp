@@ -1,12 +1,12 @@
 // Relies on LoadedCode for the generated side and on the reference interpreter for the truth.
 #include "test/unit/codegen/RegionCheck.h"
 
-#include "test/unit/codegen/LoadedCode.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/reference/Compare.h"
 #include "compiler/reference/Interpreter.h"
 #include "engine/KernelAbi.h"
 #include "mlir/Parser/Parser.h"
+#include "test/unit/codegen/LoadedCode.h"
 #include "test/unit/codegen/SelectedText.h"
 
 #include <algorithm>
@@ -50,8 +50,8 @@ void makeConsistent(func::FuncOp function, std::vector<reference::Tensor> &input
                                          filter.getFilter(), unpack.getOuterDimsPerm(),
                                          unpack.getInnerDimsPos(), unpack.getInnerTiles());
     reference::Tensor value = packed;
-    for (Operation *op : {unpack.getOperation(), taps.getOperation(), filter.getOperation(),
-                          pack.getOperation()}) {
+    for (Operation *op :
+         {unpack.getOperation(), taps.getOperation(), filter.getOperation(), pack.getOperation()}) {
       value = (*interpreter.evaluateOp(op, {value})).front();
     }
     packed = value;

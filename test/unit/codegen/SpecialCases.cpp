@@ -1,12 +1,12 @@
 // One kernel computes all ops of a type at once, so that a hundred ops take a dozen compilations.
 #include "test/unit/codegen/SpecialCases.h"
 
-#include "test/unit/codegen/RegionCheck.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/reference/Interpreter.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
 #include "support/Check.h"
+#include "test/unit/codegen/RegionCheck.h"
 
 #include <limits>
 

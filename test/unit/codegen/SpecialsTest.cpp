@@ -1,9 +1,9 @@
 // Generated code for each level of this machine against the reference, on special numbers.
 #include "test/unit/codegen/SpecialCases.h"
 
+#include "compiler/reference/Compare.h"
 #include "test/unit/codegen/LoadedCode.h"
 #include "test/unit/codegen/RegionCheck.h"
-#include "compiler/reference/Compare.h"
 #include "test/unit/codegen/SelectedText.h"
 
 namespace tenon::codegen::cpu {

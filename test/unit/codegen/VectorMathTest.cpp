@@ -245,8 +245,14 @@ TEST(VectorMath, SpecialValuesOfF64) { expectSpecials<double>("f64"); }
 
 /// Numbers of every magnitude from 2^30 on, among them those of f32 next to a multiple of pi / 2.
 template <typename T> std::vector<T> largeAngles() {
-  std::vector<T> angles = {T(0x1.f65976p125f), T(0x1.d0f9ep80f), T(1e15), T(1e16), T(-1e22), T(0x1p45),
-                           std::numeric_limits<T>::max(), std::numeric_limits<T>::lowest()};
+  std::vector<T> angles = {T(0x1.f65976p125f),
+                           T(0x1.d0f9ep80f),
+                           T(1e15),
+                           T(1e16),
+                           T(-1e22),
+                           T(0x1p45),
+                           std::numeric_limits<T>::max(),
+                           std::numeric_limits<T>::lowest()};
   uint64_t state = 1;
   for (int exponent = 30; exponent < std::numeric_limits<T>::max_exponent; ++exponent) {
     for (int i = 0; i < 100; ++i) {

@@ -96,12 +96,14 @@ std::string withElement(std::string text, const std::string &element) {
 }
 
 TEST_F(DispatchTest, ChainsOfEveryTypeAreOneRegion) {
-  for (const char *element : {"f16", "bf16", "f32", "f64", "i8", "ui8", "i16", "i32", "ui32", "i64"}) {
+  for (const char *element :
+       {"f16", "bf16", "f32", "f64", "i8", "ui8", "i16", "i32", "ui32", "i64"}) {
     Regions regions = run(withElement("(%x: $t, %y: $t) -> $t", element), withElement(R"(
     %0 = tn.add %x, %y : ($t, $t) -> $t
     %1 = tn.mul %0, %y : ($t, $t) -> $t
     %2 = tn.max %1, %x : ($t, $t) -> $t
-    return %2 : $t)", element));
+    return %2 : $t)",
+                                                                                      element));
     EXPECT_EQ(regions, (Regions{"elementwise(add, mul, max)"})) << element;
   }
   EXPECT_EQ(run("(%x: tensor<9xi1>, %y: tensor<9xi1>) -> tensor<9xi1>", R"(
@@ -120,32 +122,40 @@ TEST_F(DispatchTest, ChainsOfEveryTypeAreOneRegion) {
 
 TEST_F(DispatchTest, RowsOfEveryTypeTakeTheirNeighbours) {
   for (const char *element : {"f16", "bf16", "f32", "f64"}) {
-    Regions regions = run(withElement("(%x: $t, %y: $t) -> tensor<4x8xui8>", element), withElement(R"(
+    Regions regions =
+        run(withElement("(%x: $t, %y: $t) -> tensor<4x8xui8>", element), withElement(R"(
     %0 = tn.add %x, %y : ($t, $t) -> $t
     %1 = tn.softmax %0 {axis = 1 : i64} : $t
     %2 = tn.cast %1 : ($t) -> tensor<4x8xui8>
-    return %2 : tensor<4x8xui8>)", element));
+    return %2 : tensor<4x8xui8>)",
+                                                                                     element));
     EXPECT_EQ(regions, (Regions{"rows(add, softmax, cast)"})) << element;
   }
   for (const char *element : {"i8", "i16", "i32", "i64"}) {
-    Regions regions = run(withElement("(%x: tensor<4x8xf32>) -> tensor<4x1x$e>", element), withElement(R"(
+    Regions regions =
+        run(withElement("(%x: tensor<4x8xf32>) -> tensor<4x1x$e>", element), withElement(R"(
     %0 = tn.cast %x : (tensor<4x8xf32>) -> $t
     %1 = tn.reduce <max> %0 {axes = array<i64: 1>, keepdims = true} : ($t) -> tensor<4x1x$e>
     %2 = tn.neg %1 : tensor<4x1x$e>
-    return %2 : tensor<4x1x$e>)", element));
+    return %2 : tensor<4x1x$e>)",
+                                                                                         element));
     EXPECT_EQ(regions, (Regions{"rows(cast, reduce, neg)"})) << element;
   }
 }
 
 TEST_F(DispatchTest, ProductsOfEveryTypeTakeWhatFollows) {
   for (const char *element : {"f16", "bf16", "f32", "i32"}) {
-    Regions regions = run(withElement("(%x: tensor<4x16x$e>, %w: tensor<16x8x$e>, %b: tensor<8x$e>) -> "
-                                      "tensor<4x8xui8>", element), withElement(R"(
+    Regions regions =
+        run(withElement("(%x: tensor<4x16x$e>, %w: tensor<16x8x$e>, %b: tensor<8x$e>) -> "
+                        "tensor<4x8xui8>",
+                        element),
+            withElement(R"(
     %0 = tn.matmul %x, %w : (tensor<4x16x$e>, tensor<16x8x$e>) -> $t
     %1 = tn.add %0, %b : ($t, tensor<8x$e>) -> $t
     %2 = tn.relu %1 : $t
     %3 = tn.cast %2 : ($t) -> tensor<4x8xui8>
-    return %3 : tensor<4x8xui8>)", element));
+    return %3 : tensor<4x8xui8>)",
+                        element));
     EXPECT_EQ(regions, (Regions{"contraction(matmul, add, relu, cast)"})) << element;
     EXPECT_TRUE(records.edges.empty());
   }

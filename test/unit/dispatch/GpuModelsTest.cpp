@@ -4,8 +4,8 @@
 #include "compiler/dispatch/Strategy.h"
 #include "compiler/frontend/onnx/Onnx.h"
 #include "compiler/graph/Tn.h"
-#include "compiler/opt/precision/ConvertPrecision.h"
 #include "compiler/opt/Passes.h"
+#include "compiler/opt/precision/ConvertPrecision.h"
 #include "compiler/pipeline/SelectKernels.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -46,7 +46,8 @@ TEST_P(GpuModel, HasTheseRegions) {
   opt::PrecisionRecord precision;
   dispatch::Records records;
   ASSERT_TRUE(succeeded(opt::optimize(*module, weights, {})));
-  ASSERT_TRUE(succeeded(opt::convertPrecision(*module, weights, GetParam().type, opt::QuantizedProducts::Convert, precision)));
+  ASSERT_TRUE(succeeded(opt::convertPrecision(*module, weights, GetParam().type,
+                                              opt::QuantizedProducts::Convert, precision)));
   ASSERT_TRUE(succeeded(opt::optimizeForGpu(*module, weights, {})));
   const target::Target &gpu = target::targetOf("sm_90");
   pipeline::CodeTarget code = pipeline::cudaTarget(gpu);

@@ -79,8 +79,8 @@ TEST(ElfCheck, AcceptsWhatTheTestsRun) {
 }
 
 TEST(ElfCheck, RefusesWhatLinkersCanMakeAndTheCompilerDoesNot) {
-  for (const char *name : {"needed", "initializer", "resolver", "relocated", "undefined", "stack",
-                           "data", "thread"}) {
+  for (const char *name :
+       {"needed", "initializer", "resolver", "relocated", "undefined", "stack", "data", "thread"}) {
     EXPECT_EQ(ErrorId::EngineBadCode,
               checkCodeObject(test::codeObject(name), Architecture::X86_64).id())
         << name;
@@ -94,18 +94,15 @@ TEST(ElfCheck, RefusesWrongHeaders) {
         checkCodeObject(Bytes(test::codeObject("two")).first(size), Architecture::X86_64).isOk())
         << size;
   }
-  for (auto change : {+[](Elf64_Ehdr &h) { h.e_ident[0] = 0; },
-                      +[](Elf64_Ehdr &h) { h.e_ident[EI_CLASS] = ELFCLASS32; },
-                      +[](Elf64_Ehdr &h) { h.e_ident[EI_DATA] = ELFDATA2MSB; },
-                      +[](Elf64_Ehdr &h) { h.e_ident[EI_VERSION] = 9; },
-                      +[](Elf64_Ehdr &h) { h.e_version = 9; },
-                      +[](Elf64_Ehdr &h) { h.e_type = ET_EXEC; },
-                      +[](Elf64_Ehdr &h) { h.e_machine = EM_386; },
-                      +[](Elf64_Ehdr &h) { h.e_phentsize = 1; },
-                      +[](Elf64_Ehdr &h) { h.e_phnum = 0; },
-                      +[](Elf64_Ehdr &h) { h.e_phnum = 0xffff; },
-                      +[](Elf64_Ehdr &h) { h.e_phoff = UINT64_MAX; },
-                      +[](Elf64_Ehdr &h) { h.e_phoff = UINT64_MAX - 55; }}) {
+  for (auto change :
+       {+[](Elf64_Ehdr &h) { h.e_ident[0] = 0; },
+        +[](Elf64_Ehdr &h) { h.e_ident[EI_CLASS] = ELFCLASS32; },
+        +[](Elf64_Ehdr &h) { h.e_ident[EI_DATA] = ELFDATA2MSB; },
+        +[](Elf64_Ehdr &h) { h.e_ident[EI_VERSION] = 9; }, +[](Elf64_Ehdr &h) { h.e_version = 9; },
+        +[](Elf64_Ehdr &h) { h.e_type = ET_EXEC; }, +[](Elf64_Ehdr &h) { h.e_machine = EM_386; },
+        +[](Elf64_Ehdr &h) { h.e_phentsize = 1; }, +[](Elf64_Ehdr &h) { h.e_phnum = 0; },
+        +[](Elf64_Ehdr &h) { h.e_phnum = 0xffff; }, +[](Elf64_Ehdr &h) { h.e_phoff = UINT64_MAX; },
+        +[](Elf64_Ehdr &h) { h.e_phoff = UINT64_MAX - 55; }}) {
     EXPECT_EQ(ErrorId::EngineBadCode,
               checkChanged([&](Elf64_Ehdr &h, Segments &) { change(h); }).id());
   }
@@ -156,12 +153,12 @@ TEST(ElfCheck, RefusesWrongSegments) {
 
 TEST(ElfCheck, RefusesEntriesOfTheDynamicSection) {
   for (int64_t tag : std::initializer_list<int64_t>{
-           DT_NEEDED, DT_AUDIT, DT_DEPAUDIT, DT_FILTER, DT_AUXILIARY, DT_INIT, DT_FINI,
-           DT_INIT_ARRAY, DT_FINI_ARRAY, DT_PREINIT_ARRAY, DT_REL, DT_RELA, DT_RELR, DT_JMPREL,
-           DT_PLTREL, DT_TEXTREL, DT_RPATH, DT_RUNPATH, DT_SONAME, DT_SYMBOLIC, DT_HASH,
-           DT_VERSYM, DT_VERNEED, DT_VERDEF, DT_PLTGOT, DT_DEBUG, 0x12345}) {
-    Status status =
-        checkDynamic([&](Entries &e, Code &) { entryOf(e, DT_SYMENT).d_tag = tag; });
+           DT_NEEDED, DT_AUDIT,      DT_DEPAUDIT,   DT_FILTER,        DT_AUXILIARY, DT_INIT,
+           DT_FINI,   DT_INIT_ARRAY, DT_FINI_ARRAY, DT_PREINIT_ARRAY, DT_REL,       DT_RELA,
+           DT_RELR,   DT_JMPREL,     DT_PLTREL,     DT_TEXTREL,       DT_RPATH,     DT_RUNPATH,
+           DT_SONAME, DT_SYMBOLIC,   DT_HASH,       DT_VERSYM,        DT_VERNEED,   DT_VERDEF,
+           DT_PLTGOT, DT_DEBUG,      0x12345}) {
+    Status status = checkDynamic([&](Entries &e, Code &) { entryOf(e, DT_SYMENT).d_tag = tag; });
     EXPECT_EQ(ErrorId::EngineBadCode, status.id()) << tag;
   }
   struct Row {
@@ -184,7 +181,9 @@ TEST(ElfCheck, RefusesEntriesOfTheDynamicSection) {
       {"no bloom filter",
        [](Entries &e, Code &c) { at<uint32_t>(c, entryOf(e, DT_GNU_HASH).d_un.d_val + 8) = 0; }},
       {"large bloom filter",
-       [](Entries &e, Code &c) { at<uint32_t>(c, entryOf(e, DT_GNU_HASH).d_un.d_val + 8) = 1u << 31; }},
+       [](Entries &e, Code &c) {
+         at<uint32_t>(c, entryOf(e, DT_GNU_HASH).d_un.d_val + 8) = 1u << 31;
+       }},
       {"no buckets",
        [](Entries &e, Code &c) { at<uint32_t>(c, entryOf(e, DT_GNU_HASH).d_un.d_val) = 0; }},
       {"many buckets",
@@ -192,9 +191,13 @@ TEST(ElfCheck, RefusesEntriesOfTheDynamicSection) {
       {"symbols that no lookup finds",
        [](Entries &e, Code &c) { at<uint32_t>(c, entryOf(e, DT_GNU_HASH).d_un.d_val + 4) = 2; }},
       {"undefined symbol",
-       [](Entries &e, Code &c) { at<Elf64_Sym>(c, entryOf(e, DT_SYMTAB).d_un.d_val + 24).st_shndx = 0; }},
+       [](Entries &e, Code &c) {
+         at<Elf64_Sym>(c, entryOf(e, DT_SYMTAB).d_un.d_val + 24).st_shndx = 0;
+       }},
       {"absolute symbol",
-       [](Entries &e, Code &c) { at<Elf64_Sym>(c, entryOf(e, DT_SYMTAB).d_un.d_val + 24).st_shndx = SHN_ABS; }},
+       [](Entries &e, Code &c) {
+         at<Elf64_Sym>(c, entryOf(e, DT_SYMTAB).d_un.d_val + 24).st_shndx = SHN_ABS;
+       }},
       {"resolver",
        [](Entries &e, Code &c) {
          at<Elf64_Sym>(c, entryOf(e, DT_SYMTAB).d_un.d_val + 24).st_info =
@@ -206,13 +209,21 @@ TEST(ElfCheck, RefusesEntriesOfTheDynamicSection) {
              ELF64_ST_INFO(STB_GNU_UNIQUE, STT_FUNC);
        }},
       {"symbol outside",
-       [](Entries &e, Code &c) { at<Elf64_Sym>(c, entryOf(e, DT_SYMTAB).d_un.d_val + 24).st_value = 1u << 30; }},
+       [](Entries &e, Code &c) {
+         at<Elf64_Sym>(c, entryOf(e, DT_SYMTAB).d_un.d_val + 24).st_value = 1u << 30;
+       }},
       {"symbol in data",
-       [](Entries &e, Code &c) { at<Elf64_Sym>(c, entryOf(e, DT_SYMTAB).d_un.d_val + 24).st_value = 8; }},
+       [](Entries &e, Code &c) {
+         at<Elf64_Sym>(c, entryOf(e, DT_SYMTAB).d_un.d_val + 24).st_value = 8;
+       }},
       {"name outside",
-       [](Entries &e, Code &c) { at<Elf64_Sym>(c, entryOf(e, DT_SYMTAB).d_un.d_val + 24).st_name = 1u << 30; }},
-      {"unknown flag", [](Entries &e, Code &) { entryOf(e, DT_FLAGS_1).d_un.d_val |= DF_1_NODELETE; }},
-      {"changes its text", [](Entries &e, Code &) { entryOf(e, DT_FLAGS).d_un.d_val |= DF_TEXTREL; }},
+       [](Entries &e, Code &c) {
+         at<Elf64_Sym>(c, entryOf(e, DT_SYMTAB).d_un.d_val + 24).st_name = 1u << 30;
+       }},
+      {"unknown flag",
+       [](Entries &e, Code &) { entryOf(e, DT_FLAGS_1).d_un.d_val |= DF_1_NODELETE; }},
+      {"changes its text",
+       [](Entries &e, Code &) { entryOf(e, DT_FLAGS).d_un.d_val |= DF_TEXTREL; }},
   };
   for (const Row &row : rows) {
     EXPECT_EQ(ErrorId::EngineBadCode, checkDynamic(row.change).id()) << row.what;

@@ -2,10 +2,10 @@
 // of the architecture that its level states.
 
 #include "engine/Level.h"
-#include "engine/codec/PlanCodec.h"
 #include "engine/Reader.h"
-#include "engine/validate/ValidateVariant.h"
 #include "engine/Writer.h"
+#include "engine/codec/PlanCodec.h"
+#include "engine/validate/ValidateVariant.h"
 #include "test/unit/engine/EngineFixture.h"
 
 #include <gtest/gtest.h>

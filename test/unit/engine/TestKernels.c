@@ -99,7 +99,7 @@ KERNEL test_nothing(const TenonKernelContext *context, void *const *buffers, con
 
 /* out[i] = the thread's number, after a while. */
 KERNEL test_who(const TenonKernelContext *context, void *const *buffers, const int64_t *sizes,
-                   int64_t begin, int64_t end) {
+                int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) {
     for (volatile int wait = 0; wait < 20000; ++wait) {
     }

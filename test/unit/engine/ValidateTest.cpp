@@ -89,20 +89,13 @@ TEST(Validate, SymbolsAndPorts) {
         }},
        {"buffer of no port", bad, [](Plan &p) { p.outputs.clear(); }},
        {"expression", ErrorId::EngineBadExpression,
-        [](Plan &p) {
-          p.exprs.append({{ExprOp::Add, 0}});
-        }},
+        [](Plan &p) { p.exprs.append({{ExprOp::Add, 0}}); }},
        {"symbol in expression", ErrorId::EngineBadExpression,
-        [](Plan &p) {
-          p.exprs.append({{ExprOp::Symbol, 1}});
-        }},
+        [](Plan &p) { p.exprs.append({{ExprOp::Symbol, 1}}); }},
        {"constraint without expression", ErrorId::EngineBadExpression,
-        [](Plan &p) {
-          p.constraints.push_back({ConstraintKind::Equal, 0, kNone, "n"});
-        }},
-       {"constraint of an unknown kind", ErrorId::EngineBadExpression, [](Plan &p) {
-          p.constraints.push_back({static_cast<ConstraintKind>(4), 0, 0, "n"});
-        }}});
+        [](Plan &p) { p.constraints.push_back({ConstraintKind::Equal, 0, kNone, "n"}); }},
+       {"constraint of an unknown kind", ErrorId::EngineBadExpression,
+        [](Plan &p) { p.constraints.push_back({static_cast<ConstraintKind>(4), 0, 0, "n"}); }}});
 }
 
 /// y[k] = 2 * x[n] for the k <= n of input "count". Buffers: 0 x, 1 count, 2 y. Instructions:
@@ -424,11 +417,14 @@ TEST(Validate, InstructionsOfAGpu) {
   cases.push_back({"map of a call", bad,
                    [](Plan &p) { p.instructions[4].tensorMaps = p.instructions[0].tensorMaps; }});
   cases.push_back({"a call in clusters", bad, [](Plan &p) { p.instructions[5].cluster = 2; }});
-  cases.push_back({"a call that waits", bad, [](Plan &p) { p.instructions[5].isDependentLaunch = true; }});
+  cases.push_back(
+      {"a call that waits", bad, [](Plan &p) { p.instructions[5].isDependentLaunch = true; }});
   cases.push_back({"clusters of none", bad, [](Plan &p) { p.instructions[5].cluster = 0; }});
   cases.push_back({"status of a call", bad, [](Plan &p) { p.instructions[5].canFail = true; }});
-  cases.push_back({"fallback of no call", bad, [](Plan &p) { p.instructions[0].isFallback = true; }});
-  cases.push_back({"call as a fallback", bad, [](Plan &p) { p.instructions[5].isFallback = true; }});
+  cases.push_back(
+      {"fallback of no call", bad, [](Plan &p) { p.instructions[0].isFallback = true; }});
+  cases.push_back(
+      {"call as a fallback", bad, [](Plan &p) { p.instructions[5].isFallback = true; }});
   cases.push_back({"scale", bad, [](Plan &p) {
                      AttentionCall attention;
                      attention.hasMask = true;

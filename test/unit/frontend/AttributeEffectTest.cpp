@@ -16,16 +16,16 @@ constexpr int64_t kFirstOpset = 7;
 
 /// Attributes that by ONNX's definition change nothing of what Tenon computes.
 const std::set<std::string> kWithoutEffect = {
-    "Dropout.ratio",           // of training
-    "GRU.activation_alpha",    // of activations that no case has
-    "GRU.activation_beta",     //
-    "LSTM.activation_alpha",   //
-    "LSTM.activation_beta",    //
-    "LinearAttention.chunk_size", // how an implementation may cut the sequence
+    "Dropout.ratio",                   // of training
+    "GRU.activation_alpha",            // of activations that no case has
+    "GRU.activation_beta",             //
+    "LSTM.activation_alpha",           //
+    "LSTM.activation_beta",            //
+    "LinearAttention.chunk_size",      // how an implementation may cut the sequence
     "MelWeightMatrix.output_datatype", // its sizes are inputs of all cases, which makes it a gap
-    "RNN.activation_alpha",    //
-    "RNN.activation_beta",     //
-    "TfIdfVectorizer.weights", // not of mode TF, which all cases have
+    "RNN.activation_alpha",            //
+    "RNN.activation_beta",             //
+    "TfIdfVectorizer.weights",         // not of mode TF, which all cases have
 };
 
 /// The values to try in place of what the node has, of the attribute's type.

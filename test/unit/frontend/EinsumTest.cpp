@@ -1,5 +1,5 @@
-// Einsum by its definition: sums, over all values of the letters that the result lacks, of products of elements.
-// Relies on the reference interpreter for what was imported.
+// Einsum by its definition: sums, over all values of the letters that the result lacks, of products
+// of elements. Relies on the reference interpreter for what was imported.
 #include "compiler/reference/Interpreter.h"
 #include "test/unit/frontend/ImportFixture.h"
 #include "test/unit/frontend/ModelBytes.h"
@@ -12,7 +12,8 @@ namespace {
 struct Case {
   std::string equation;
   std::vector<std::vector<int64_t>> shapes;
-  std::string plain = {}; ///< the equation with a letter for each dim and a result, where that is another
+  std::string plain =
+      {}; ///< the equation with a letter for each dim and a result, where that is another
 };
 
 class Einsum : public ImportFixture {
@@ -38,12 +39,14 @@ protected:
     }
     std::vector<reference::Tensor> tensors;
     for (size_t i = 0; i < values.size(); ++i) {
-      llvm::ArrayRef<char> bytes(reinterpret_cast<const char *>(values[i].data()), values[i].size() * sizeof(float));
+      llvm::ArrayRef<char> bytes(reinterpret_cast<const char *>(values[i].data()),
+                                 values[i].size() * sizeof(float));
       tensors.push_back(*reference::Tensor::copy(DType::F32, c.shapes[i], bytes));
     }
     reference::Interpreter interpreter(&store);
-    TENON_ASSIGN(std::vector<reference::Tensor> results,
-                 interpreter.evaluate(imported.module->lookupSymbol<mlir::func::FuncOp>("main"), tensors));
+    TENON_ASSIGN(
+        std::vector<reference::Tensor> results,
+        interpreter.evaluate(imported.module->lookupSymbol<mlir::func::FuncOp>("main"), tensors));
     const float *first = results[0].as<float>();
     return std::vector<float>(first, first + results[0].count());
   }
@@ -52,13 +55,15 @@ protected:
 /// Walks all values of the letters, the last one fastest.
 class Letters {
 public:
-  Letters(const std::string &order, std::map<char, int64_t> sizes) : letters(order), counts(std::move(sizes)) {}
+  Letters(const std::string &order, std::map<char, int64_t> sizes)
+      : letters(order), counts(std::move(sizes)) {}
 
   template <typename Body> void walk(size_t depth, const Body &body) {
     if (depth == letters.size()) {
       return body();
     }
-    for (at[letters[depth]] = 0; at[letters[depth]] < counts[letters[depth]]; ++at[letters[depth]]) {
+    for (at[letters[depth]] = 0; at[letters[depth]] < counts[letters[depth]];
+         ++at[letters[depth]]) {
       walk(depth + 1, body);
     }
   }
@@ -193,7 +198,9 @@ TEST_F(Einsum, ADiagonalMakesItsDimsEqual) {
 
 TEST_F(Einsum, BatchDimsStayApart) {
   // As the compiler knows attention by.
-  EXPECT_HAS_NOT(moduleOf(modelOf({"bhqd,bhdk->bhqk", {{2, 3, 4, 5}, {2, 3, 5, 6}}}, /*isFree=*/true)), "tn.reshape");
+  EXPECT_HAS_NOT(
+      moduleOf(modelOf({"bhqd,bhdk->bhqk", {{2, 3, 4, 5}, {2, 3, 5, 6}}}, /*isFree=*/true)),
+      "tn.reshape");
 }
 
 } // namespace

@@ -79,8 +79,8 @@ TEST_F(Numbers, LogarithmsOfSumsOfInfiniteRows) {
 
 TEST_F(Numbers, SoftmaxOfInfiniteRows) {
   Floats rows = {-kInf, -kInf, kInf, 1, -kInf, 2, kNan, 1};
-  expectFloats(node("Softmax", {"a"}, {"y"}), {rows}, {kNan, kNan, kNan, kNan, 0, 1, kNan, kNan}, 20,
-               {4, 2});
+  expectFloats(node("Softmax", {"a"}, {"y"}), {rows}, {kNan, kNan, kNan, kNan, 0, 1, kNan, kNan},
+               20, {4, 2});
   expectFloats(node("LogSoftmax", {"a"}, {"y"}), {rows},
                {kNan, kNan, kNan, kNan, -kInf, 0, kNan, kNan}, 20, {4, 2});
 }
@@ -150,9 +150,9 @@ TEST_F(Numbers, IntegersDivideRaiseAndShift) {
     return std::vector<int32_t>(y.as<int32_t>(), y.as<int32_t>() + y.count());
   };
   using Ints = std::vector<int32_t>;
-  EXPECT_EQ(numbers(apply(node("Div", {"a", "b"}, {"y"}), {7, -7, 7, -7, INT32_MIN},
-                          {2, 2, -2, -2, -1})),
-            (Ints{3, -3, -3, 3, INT32_MIN}));
+  EXPECT_EQ(
+      numbers(apply(node("Div", {"a", "b"}, {"y"}), {7, -7, 7, -7, INT32_MIN}, {2, 2, -2, -2, -1})),
+      (Ints{3, -3, -3, 3, INT32_MIN}));
   EXPECT_EQ(
       numbers(apply(node("Mod", {"a", "b"}, {"y"}), {7, -7, 7, -7, INT32_MIN}, {3, 3, -3, -3, -1})),
       (Ints{1, 2, -2, -1, 0}));
@@ -207,9 +207,9 @@ TEST_F(Numbers, ResizedDimsAreProductsOfFloats) {
 TEST_F(Numbers, SizesByWayOfFloats) {
   auto resized = [&](float scale, bool isFloored) {
     std::string last = isFloored ? "f" : "m";
-    std::vector<Message> nodes = {
-        node("Shape", {"a"}, {"s"}), node("Cast", {"s"}, {"r"}, {attrInt("to", kFloat)}),
-        node("Mul", {"r", "scale"}, {"m"})};
+    std::vector<Message> nodes = {node("Shape", {"a"}, {"s"}),
+                                  node("Cast", {"s"}, {"r"}, {attrInt("to", kFloat)}),
+                                  node("Mul", {"r", "scale"}, {"m"})};
     if (isFloored) {
       nodes.push_back(node("Floor", {"m"}, {"f"}));
     }
@@ -311,8 +311,9 @@ TEST_F(Numbers, IndicesFromTheStartAreNotNegative) {
   expectRange(scattered, 2);
   expectRange(turned, 2);
   expectRange(unpooled, 2);
-  for (auto [image, id] : {std::pair(-1, ErrorId::RunIndexOutOfRange), std::pair(0, ErrorId::None),
-                           std::pair(1, ErrorId::None), std::pair(2, ErrorId::RunIndexOutOfRange)}) {
+  for (auto [image, id] :
+       {std::pair(-1, ErrorId::RunIndexOutOfRange), std::pair(0, ErrorId::None),
+        std::pair(1, ErrorId::None), std::pair(2, ErrorId::RunIndexOutOfRange)}) {
     EXPECT_EQ(aligned(image), id) << image;
   }
 }
@@ -327,7 +328,8 @@ TEST_F(Numbers, LengthsOfKeysAreChecked) {
     }
     infos.push_back(valueInfo("n", kInt64, {1}));
     inputs.push_back(tensor<int64_t>(DType::I64, {1}, {keys}));
-    return run(oneNode(node("Attention", {"q", "k", "v", "", "", "", "n"}, {"y"}), infos, 24), inputs)
+    return run(oneNode(node("Attention", {"q", "k", "v", "", "", "", "n"}, {"y"}), infos, 24),
+               inputs)
         .status()
         .id();
   };
@@ -338,8 +340,8 @@ TEST_F(Numbers, LengthsOfKeysAreChecked) {
 }
 
 TEST_F(Numbers, SamePaddingOfFreeSizes) {
-  auto results = [&](const char *op, const std::vector<Message> &attributes, Dim size, int64_t length,
-                     int64_t window) {
+  auto results = [&](const char *op, const std::vector<Message> &attributes, Dim size,
+                     int64_t length, int64_t window) {
     Floats data, weight;
     for (int64_t i = 0; i < length; ++i) {
       data.push_back(float((i * 7) % 5) - 3);
@@ -348,8 +350,9 @@ TEST_F(Numbers, SamePaddingOfFreeSizes) {
       weight.push_back(float(i + 1));
     }
     bool isConv = std::string(op) == "Conv";
-    Message pool = node(op, isConv ? std::vector<std::string>{"a", "w"} : std::vector<std::string>{"a"},
-                        {"y"}, attributes);
+    Message pool =
+        node(op, isConv ? std::vector<std::string>{"a", "w"} : std::vector<std::string>{"a"}, {"y"},
+             attributes);
     std::vector<Message> weights;
     if (isConv) {
       weights.push_back(floats("w", {1, 1, window}, weight));
@@ -362,7 +365,8 @@ TEST_F(Numbers, SamePaddingOfFreeSizes) {
     return first ? Floats(first, first + (*y)[0].count()) : Floats();
   };
   for (const char *mode : {"SAME_UPPER", "SAME_LOWER"}) {
-    for (auto [window, stride] : {std::pair(2, 2), std::pair(3, 2), std::pair(4, 3), std::pair(1, 2)}) {
+    for (auto [window, stride] :
+         {std::pair(2, 2), std::pair(3, 2), std::pair(4, 3), std::pair(1, 2)}) {
       std::vector<Message> shared = {attrText("auto_pad", mode), attrInts("strides", {stride}),
                                      attrInts("kernel_shape", {window})};
       std::vector<Message> counting = shared;

@@ -27,11 +27,12 @@ TEST_F(Selection, ACountIsASymbolBoundByTheNumberOfElements) {
 }
 
 TEST_F(Selection, EqualConditionsSelectEqualNumbers) {
-  std::string text = moduleOf(model(graph({{node("NonZero", {"x"}, {"a"}), node("NonZero", {"x"}, {"b"}),
-                                            node("Add", {"a", "b"}, {"y"})},
-                                           {kRows},
-                                           {Message().text(1, "y")},
-                                           {}})));
+  std::string text =
+      moduleOf(model(graph({{node("NonZero", {"x"}, {"a"}), node("NonZero", {"x"}, {"b"}),
+                             node("Add", {"a", "b"}, {"y"})},
+                            {kRows},
+                            {Message().text(1, "y")},
+                            {}})));
   EXPECT_EQ(1u, countOf(text, "tn.take_first"));
 }
 
@@ -48,10 +49,11 @@ TEST_F(Selection, DifferentConditionsAreNotKnownToSelectEqualNumbers) {
 }
 
 TEST_F(Selection, AConditionThatIsKnownMakesAConstantSize) {
-  std::string text = moduleOf(model(graph({{node("Compress", {"x", "c"}, {"y"}, {attrInt("axis", 1)})},
-                                           {kRows},
-                                           {Message().text(1, "y")},
-                                           {rawTensor("c", kBool, {3}, std::string("\1\0\1", 3))}})));
+  std::string text =
+      moduleOf(model(graph({{node("Compress", {"x", "c"}, {"y"}, {attrInt("axis", 1)})},
+                            {kRows},
+                            {Message().text(1, "y")},
+                            {rawTensor("c", kBool, {3}, std::string("\1\0\1", 3))}})));
   EXPECT_HAS_NOT(text, "tn.take_first");
   EXPECT_HAS(text, "-> (s0, 2)");
 }

@@ -18,10 +18,11 @@ TEST(DimText, NamesSymbolsAndWritesDivisionsAsPeopleDo) {
     const char *expression;
     const char *text;
   };
-  for (Case c : {Case{"s0", "batch"}, Case{"7", "7"}, Case{"s0 * 4 + 1", "batch * 4 + 1"},
-                 Case{"(s1 + 1) floordiv 2", "floor((seq + 1) / 2)"}, Case{"s1 ceildiv 4", "ceil(seq / 4)"},
-                 Case{"(s0 + s1) * 3", "(batch + seq) * 3"}, Case{"s0 - 5", "batch - 5"},
-                 Case{"s0 - s1", "batch - seq"}, Case{"s1 mod 4", "seq mod 4"}, Case{"s2", "s2"}}) {
+  for (Case c :
+       {Case{"s0", "batch"}, Case{"7", "7"}, Case{"s0 * 4 + 1", "batch * 4 + 1"},
+        Case{"(s1 + 1) floordiv 2", "floor((seq + 1) / 2)"}, Case{"s1 ceildiv 4", "ceil(seq / 4)"},
+        Case{"(s0 + s1) * 3", "(batch + seq) * 3"}, Case{"s0 - 5", "batch - 5"},
+        Case{"s0 - s1", "batch - seq"}, Case{"s1 mod 4", "seq mod 4"}, Case{"s2", "s2"}}) {
     std::string map = std::string("affine_map<()[s0, s1, s2] -> (") + c.expression + ")>";
     AffineMap parsed = llvm::cast<AffineMapAttr>(parseAttribute(map, &context)).getValue();
     EXPECT_EQ(c.text, dimText(parsed.getResult(0), kSymbols));
@@ -35,8 +36,9 @@ TEST(DimText, NamesSymbolsAndWritesDivisionsAsPeopleDo) {
 TEST(DimText, ReadsWhatIsNoDimAsNone) {
   MLIRContext context;
   std::string deep = std::string(1000, '(') + "1" + std::string(1000, ')');
-  for (std::string text : {"", "bitch", "batch seq", "batch +", "1 / 2", "floor(batch / 0)", "floor(batch / seq)",
-                           "batch mod 0", "(batch", "99999999999999999999", "9223372036854775807 + 1", deep.c_str()}) {
+  for (std::string text :
+       {"", "bitch", "batch seq", "batch +", "1 / 2", "floor(batch / 0)", "floor(batch / seq)",
+        "batch mod 0", "(batch", "99999999999999999999", "9223372036854775807 + 1", deep.c_str()}) {
     EXPECT_FALSE(parseDim(text, kSymbols, &context)) << text;
   }
   EXPECT_EQ(getAffineConstantExpr(-3, &context), parseDim(" 2 * (1 - 3) + 1", kSymbols, &context));

@@ -44,18 +44,20 @@ TEST_F(NodeOriginTest, ModulesOfPyTorchHaveDots) {
 }
 
 TEST_F(NodeOriginTest, ModulesMayBeSaidBesideTheName) {
-  Attribute facts = ArrayAttr::get(&context, {StringAttr::get(&context, "Gemm"),
-                                              StringAttr::get(&context, "encoder.layer.0/node_linear_3")});
-  NodeOrigin origin =
-      originOf(FusedLoc::get(&context, {NameLoc::get(StringAttr::get(&context, "node_linear_3"))}, facts));
+  Attribute facts =
+      ArrayAttr::get(&context, {StringAttr::get(&context, "Gemm"),
+                                StringAttr::get(&context, "encoder.layer.0/node_linear_3")});
+  NodeOrigin origin = originOf(
+      FusedLoc::get(&context, {NameLoc::get(StringAttr::get(&context, "node_linear_3"))}, facts));
   EXPECT_EQ(origin.names, std::vector<std::string>{"node_linear_3"});
   EXPECT_EQ(origin.kinds, std::vector<std::string>{"Gemm"});
   EXPECT_EQ(origin.module, "encoder/layer.0");
 }
 
 TEST_F(NodeOriginTest, AFusedOperationIsWhereMostOfItsNodesAre) {
-  Location fused = FusedLoc::get(&context, {node("/a/b/Conv", "Conv", 7), node("/a/c/Relu", "Relu", 8),
-                                            node("/a/b/Conv", "Conv", 7)});
+  Location fused =
+      FusedLoc::get(&context, {node("/a/b/Conv", "Conv", 7), node("/a/c/Relu", "Relu", 8),
+                               node("/a/b/Conv", "Conv", 7)});
   NodeOrigin origin = originOf(fused);
   EXPECT_EQ(origin.names, (std::vector<std::string>{"/a/b/Conv", "/a/c/Relu"}));
   EXPECT_EQ(origin.kinds, (std::vector<std::string>{"Conv", "Relu"}));

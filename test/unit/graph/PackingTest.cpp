@@ -17,7 +17,8 @@ TEST(Packing, DimsThatAreTiledAgain) {
   EXPECT_EQ(packedShape({70, 45}, packing), (SmallVector<int64_t>{3, 16, 2, 16, 4}));
   SmallVector<PackedDim> dims = packedDims({70, 45}, packing);
   // The loop over tiles of 4 within those of 64.
-  EXPECT_EQ(std::tuple(dims[1].source, dims[1].level, dims[1].step, dims[1].extent), std::tuple(0, 1, 4, 64));
+  EXPECT_EQ(std::tuple(dims[1].source, dims[1].level, dims[1].step, dims[1].extent),
+            std::tuple(0, 1, 4, 64));
   EXPECT_FALSE(dims[1].isPadded());
   EXPECT_TRUE(dims[2].isPadded());
 }
@@ -30,7 +31,9 @@ protected:
     RankedTensorType type = RankedTensorType::get(shape, builder.getF32Type());
     return WeightOp::create(builder, builder.getUnknownLoc(), type, "w");
   }
-  Value pack(Value value, const Packing &packing) { return PackOp::create(builder, builder.getUnknownLoc(), value, packing); }
+  Value pack(Value value, const Packing &packing) {
+    return PackOp::create(builder, builder.getUnknownLoc(), value, packing);
+  }
   static Value folded(Value value) {
     SmallVector<OpFoldResult> results;
     bool isFolded = succeeded(value.getDefiningOp()->fold(results)) && !results.empty();
@@ -60,7 +63,9 @@ TEST_F(PackFold, WhatMovesNothingIsNone) {
   Packing none{.outerDimsPerm = {0, 1}, .innerDimsPos = {}, .innerTiles = {}};
   Value matrix = weight({8, 9});
   EXPECT_EQ(folded(pack(matrix, none)), matrix);
-  EXPECT_EQ(folded(UnpackOp::create(builder, builder.getUnknownLoc(), matrix.getType(), matrix, none)), matrix);
+  EXPECT_EQ(
+      folded(UnpackOp::create(builder, builder.getUnknownLoc(), matrix.getType(), matrix, none)),
+      matrix);
 }
 
 } // namespace

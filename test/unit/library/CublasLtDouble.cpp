@@ -171,10 +171,13 @@ EXPORT int cublasLtMatmulPreferenceSetAttribute(Preference *preference, int name
 
 /// What the documentation asks of products of 8-bit floats on GPUs before sm_100.
 static bool takesFloat8(const Desc &desc, const Layout &a, const Layout &b, const Layout &d) {
-  auto isOnBorder = [](const Layout &layout) { return layout.rows % 16 == 0 && layout.leading % 16 == 0; };
+  auto isOnBorder = [](const Layout &layout) {
+    return layout.rows % 16 == 0 && layout.leading % 16 == 0;
+  };
   bool hasBias = (desc.epilogue & 4) != 0;
-  return b.type == 28 && desc.isFast == 1 && desc.transA == 1 && desc.transB == 0 && desc.compute == 68 && desc.scale == 0 &&
-         isOnBorder(a) && isOnBorder(b) && isOnBorder(d) && (!hasBias || (d.type != 0 && desc.biasType == d.type));
+  return b.type == 28 && desc.isFast == 1 && desc.transA == 1 && desc.transB == 0 &&
+         desc.compute == 68 && desc.scale == 0 && isOnBorder(a) && isOnBorder(b) && isOnBorder(d) &&
+         (!hasBias || (d.type != 0 && desc.biasType == d.type));
 }
 
 // The first answer asks for more workspace than is allowed, as a careless library might.

@@ -43,8 +43,8 @@ inline DType bufferType(const engine::ScaledMatmulCall &call, size_t buffer) {
   return buffer < 2 ? DType::F8E4M3FN : call.type;
 }
 
-/// Between doubles and a type of the libraries (F32, F64, F16, BF16; rounded to nearest). F8E4M3FN is
-/// exact numbers of its normal range and zero.
+/// Between doubles and a type of the libraries (F32, F64, F16, BF16; rounded to nearest). F8E4M3FN
+/// is exact numbers of its normal range and zero.
 std::vector<std::byte> encode(DType type, std::span<const double> values);
 HostBuffer decode(DType type, Bytes bytes);
 

@@ -54,11 +54,14 @@ TEST_F(MatmulTest, ProductsOfFloat8) {
       EXPECT_TRUE(matchesHost(call, {5, 32, 48, 48, 64})) << nameOf(type) << operands;
       engine::ScaledMatmulCall other = call;
       other.factor = 0.5f;
-      EXPECT_FALSE(matchesHost(call, {5, 32, 48, 48, 64}, &other)) << "the comparison sees a factor";
+      EXPECT_FALSE(matchesHost(call, {5, 32, 48, 48, 64}, &other))
+          << "the comparison sees a factor";
     }
   }
   engine::ScaledMatmulCall call;
-  Status status = makeHandles(options)->prepare(bytesOf(call), std::vector<int64_t>{5, 24, 48, 48, 48}).takeStatus();
+  Status status = makeHandles(options)
+                      ->prepare(bytesOf(call), std::vector<int64_t>{5, 24, 48, 48, 48})
+                      .takeStatus();
   EXPECT_EQ(ErrorId::LibraryUnsupported, status.id());
   EXPECT_NE(std::string_view::npos, status.message().find("f8e4m3fn product of 5 x 24 x 48"));
 }

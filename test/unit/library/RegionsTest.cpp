@@ -272,31 +272,42 @@ TEST_F(RegionsTest, OtherEpiloguesAreGenerated) {
 std::string float8Product(const std::string &type, const std::string &rest, int columns = 48) {
   std::string a = "tensor<2x3x32x", b = "tensor<" + std::to_string(columns) + "x32x",
               y = "tensor<2x3x" + std::to_string(columns) + "x" + type + ">", e = type + ">";
-  return "%p = tn.constant dense<0.5> : tensor<" + e + " : tensor<" + e + "\n%q = tn.constant dense<0.25> : tensor<" + e +
-         " : tensor<" + e + "\n%da = tn.decode %a : (" + a + "f8E4M3FN>) -> " + a + e + "\n%ma = tn.mul %da, %p : (" + a + e +
-         ", tensor<" + e + ") -> " + a + e + "\n%db = tn.decode %b : (" + b + "f8E4M3FN>) -> " + b + e +
-         "\n%mb = tn.mul %db, %q : (" + b + e + ", tensor<" + e + ") -> " + b + e +
-         "\n%0 = tn.matmul %ma, %mb {tn.float8, transposeB} : (" + a + e + ", " + b + e + ") -> " + y + "\n" + rest;
+  return "%p = tn.constant dense<0.5> : tensor<" + e + " : tensor<" + e +
+         "\n%q = tn.constant dense<0.25> : tensor<" + e + " : tensor<" + e +
+         "\n%da = tn.decode %a : (" + a + "f8E4M3FN>) -> " + a + e + "\n%ma = tn.mul %da, %p : (" +
+         a + e + ", tensor<" + e + ") -> " + a + e + "\n%db = tn.decode %b : (" + b +
+         "f8E4M3FN>) -> " + b + e + "\n%mb = tn.mul %db, %q : (" + b + e + ", tensor<" + e +
+         ") -> " + b + e + "\n%0 = tn.matmul %ma, %mb {tn.float8, transposeB} : (" + a + e + ", " +
+         b + e + ") -> " + y + "\n" + rest;
 }
 
 TEST_F(RegionsTest, ProductsOfFloat8) {
   std::string half = "tensor<2x3x48xf16>";
-  std::string signature = "(%a: tensor<2x3x32xf8E4M3FN>, %b: tensor<48x32xf8E4M3FN>, %c: tensor<48xf16>, %r: " + half + ") -> " + half;
-  EXPECT_TRUE(isCall(signature, float8Product("f16", "%1 = tn.add %0, %c : (" + half + ", tensor<48xf16>) -> " + half +
-                                                         "\n%2 = tn.add %1, %r : (" + half + ", " + half + ") -> " + half +
-                                                         "\n%3 = tn.relu %2 : " + half + "\nreturn %3 : " + half)));
-  std::string wide = "tensor<2x3x48xf32>", plain = "(%a: tensor<2x3x32xf8E4M3FN>, %b: tensor<48x32xf8E4M3FN>) -> ";
+  std::string signature =
+      "(%a: tensor<2x3x32xf8E4M3FN>, %b: tensor<48x32xf8E4M3FN>, %c: tensor<48xf16>, %r: " + half +
+      ") -> " + half;
+  EXPECT_TRUE(isCall(
+      signature,
+      float8Product("f16", "%1 = tn.add %0, %c : (" + half + ", tensor<48xf16>) -> " + half +
+                               "\n%2 = tn.add %1, %r : (" + half + ", " + half + ") -> " + half +
+                               "\n%3 = tn.relu %2 : " + half + "\nreturn %3 : " + half)));
+  std::string wide = "tensor<2x3x48xf32>",
+              plain = "(%a: tensor<2x3x32xf8E4M3FN>, %b: tensor<48x32xf8E4M3FN>) -> ";
   EXPECT_TRUE(isCall(plain + wide, float8Product("f32", "return %0 : " + wide)));
-  std::optional<RegionStep> step = stepOf(plain + wide, float8Product("f32", "return %0 : " + wide));
+  std::optional<RegionStep> step =
+      stepOf(plain + wide, float8Product("f32", "return %0 : " + wide));
   ASSERT_TRUE(step);
   engine::ScaledMatmulCall call;
   std::memcpy(&call, step->call.data(), sizeof(call));
   EXPECT_EQ(0.125f, call.factor);
   // Of f32 the library has no bias.
-  EXPECT_FALSE(stepOf("(%a: tensor<2x3x32xf8E4M3FN>, %b: tensor<48x32xf8E4M3FN>, %c: tensor<48xf32>) -> " + wide,
-                      float8Product("f32", "%1 = tn.add %0, %c : (" + wide + ", tensor<48xf32>) -> " + wide + "\nreturn %1 : " + wide)));
-  EXPECT_FALSE(stepOf("(%a: tensor<2x3x32xf8E4M3FN>, %b: tensor<40x32xf8E4M3FN>) -> tensor<2x3x40xf16>",
-                      float8Product("f16", "return %0 : tensor<2x3x40xf16>", 40)))
+  EXPECT_FALSE(stepOf(
+      "(%a: tensor<2x3x32xf8E4M3FN>, %b: tensor<48x32xf8E4M3FN>, %c: tensor<48xf32>) -> " + wide,
+      float8Product("f32", "%1 = tn.add %0, %c : (" + wide + ", tensor<48xf32>) -> " + wide +
+                               "\nreturn %1 : " + wide)));
+  EXPECT_FALSE(
+      stepOf("(%a: tensor<2x3x32xf8E4M3FN>, %b: tensor<40x32xf8E4M3FN>) -> tensor<2x3x40xf16>",
+             float8Product("f16", "return %0 : tensor<2x3x40xf16>", 40)))
       << "columns that are no multiple of 16";
 }
 
@@ -312,12 +323,15 @@ std::string convolution(const std::string &weight, const std::string &pads = "1,
 
 constexpr char kChannelsLast[] = "tensor<8x3x3x2xf16>";
 
-std::string unpacked(const std::string &order = "0, 2, 3, 1", const std::string &type = kChannelsLast, const std::string &tiles = "") {
-  return "%w = tn.unpack %p outer_dims_perm = [" + order + "]" + tiles + " : (" + type + ") -> tensor<8x2x3x3xf16>";
+std::string unpacked(const std::string &order = "0, 2, 3, 1",
+                     const std::string &type = kChannelsLast, const std::string &tiles = "") {
+  return "%w = tn.unpack %p outer_dims_perm = [" + order + "]" + tiles + " : (" + type +
+         ") -> tensor<8x2x3x3xf16>";
 }
 
 std::string convSignature(const std::string &packed = kChannelsLast) {
-  return "(%x: tensor<2x6x7x4xf16>, %p: " + packed + ", %c: tensor<8xf16>, %r: tensor<2x3x2x8xf16>) -> tensor<2x3x2x8xf16>";
+  return "(%x: tensor<2x6x7x4xf16>, %p: " + packed +
+         ", %c: tensor<8xf16>, %r: tensor<2x3x2x8xf16>) -> tensor<2x3x2x8xf16>";
 }
 
 TEST_F(RegionsTest, Convolutions) {
@@ -335,9 +349,12 @@ TEST_F(RegionsTest, Convolutions) {
 }
 
 TEST_F(RegionsTest, OtherConvolutionsAreGenerated) {
-  EXPECT_FALSE(stepOf(convSignature("tensor<8x2x3x3xf16>"), convolution(unpacked("0, 1, 2, 3", "tensor<8x2x3x3xf16>"))));
+  EXPECT_FALSE(stepOf(convSignature("tensor<8x2x3x3xf16>"),
+                      convolution(unpacked("0, 1, 2, 3", "tensor<8x2x3x3xf16>"))));
   std::string panels = "tensor<1x3x3x2x32xf16>";
-  EXPECT_FALSE(stepOf(convSignature(panels), convolution(unpacked("0, 2, 3, 1", panels, " inner_dims_pos = [0] inner_tiles = [32]"))));
+  EXPECT_FALSE(stepOf(
+      convSignature(panels),
+      convolution(unpacked("0, 2, 3, 1", panels, " inner_dims_pos = [0] inner_tiles = [32]"))));
   EXPECT_FALSE(stepOf(convSignature(), convolution(unpacked(), "1, 0, 0, 0")))
       << "paddings differ from end to end";
   EXPECT_FALSE(stepOf("(%x: tensor<2x6x7x4xf16>, %w: tensor<8x2x3x3xf16>, %c: tensor<8xf16>) -> "

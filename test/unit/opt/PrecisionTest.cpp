@@ -2,8 +2,8 @@
 // weights are converted once. What each rule does to single operations is in test/lit.
 #include "compiler/frontend/onnx/Onnx.h"
 #include "compiler/graph/Tn.h"
-#include "compiler/opt/precision/ConvertPrecision.h"
 #include "compiler/opt/Passes.h"
+#include "compiler/opt/precision/ConvertPrecision.h"
 #include "compiler/opt/precision/Float8Products.h"
 #include "tools/tenon-opt/CheckNumbers.h"
 
@@ -41,7 +41,8 @@ protected:
   /// Converts, and gives the largest error of a result relative to its largest element.
   double errorAfter(Precision precision) {
     Result<std::vector<reference::Tensor>> before = tools::evaluateSeeded(*module, weights);
-    EXPECT_TRUE(succeeded(opt::convertPrecision(*module, weights, precision, opt::QuantizedProducts::Convert, record)));
+    EXPECT_TRUE(succeeded(opt::convertPrecision(*module, weights, precision,
+                                                opt::QuantizedProducts::Convert, record)));
     Result<std::vector<reference::Tensor>> after = tools::evaluateSeeded(*module, weights);
     EXPECT_TRUE(before && after);
     double worst = 0;
@@ -91,7 +92,8 @@ TEST_F(PrecisionTest, ModelsStayWithinTheirRoundings) {
 
 TEST_F(PrecisionTest, TransformersAreNarrowButForTheirMask) {
   import("graphs/bert_base.dynamo_eager");
-  ASSERT_TRUE(succeeded(opt::convertPrecision(*module, weights, Precision::Fp16, opt::QuantizedProducts::Convert, record)));
+  ASSERT_TRUE(succeeded(opt::convertPrecision(*module, weights, Precision::Fp16,
+                                              opt::QuantizedProducts::Convert, record)));
   ASSERT_EQ(record.wider.size(), 1u);
   EXPECT_EQ(record.wider[0].operation, "tn.select");
   EXPECT_EQ(record.wider[0].rule.name, "constant-out-of-range");
@@ -110,7 +112,8 @@ TEST_F(PrecisionTest, TransformersMultiplyFloat8WithoutCalibration) {
   import("graphs/minilm_l6.torchscript");
   Result<std::vector<reference::Tensor>> exact = tools::evaluateSeeded(*module, weights);
   ASSERT_TRUE(exact);
-  ASSERT_TRUE(succeeded(opt::convertPrecision(*module, weights, Precision::Fp8, opt::QuantizedProducts::Convert, record)));
+  ASSERT_TRUE(succeeded(opt::convertPrecision(*module, weights, Precision::Fp8,
+                                              opt::QuantizedProducts::Convert, record)));
   ASSERT_TRUE(succeeded(opt::optimizeForGpu(*module, weights, {})));
   ASSERT_TRUE(succeeded(opt::float8Products(*module, weights, target::targetOf("sm_90a"),
                                             {.quantizes = true, .isAlways = true}, record)));
@@ -129,15 +132,16 @@ TEST_F(PrecisionTest, TransformersMultiplyFloat8WithoutCalibration) {
     error += difference * difference;
     length += truth * truth;
   }
-  // Roundings to 4 bits of both operands: 0.096, and no less with scales that are 8 times larger or smaller
-  // (0.098, 0.101), so that no number of weight is saturated or too small.
+  // Roundings to 4 bits of both operands: 0.096, and no less with scales that are 8 times larger or
+  // smaller (0.098, 0.101), so that no number of weight is saturated or too small.
   EXPECT_GT(std::sqrt(error / length), 0.01);
   EXPECT_LT(std::sqrt(error / length), 0.105);
 }
 
 TEST_F(PrecisionTest, OlderGpusStayInFp16) {
   import("graphs/minilm_l6.torchscript");
-  ASSERT_TRUE(succeeded(opt::convertPrecision(*module, weights, Precision::Fp8, opt::QuantizedProducts::Convert, record)));
+  ASSERT_TRUE(succeeded(opt::convertPrecision(*module, weights, Precision::Fp8,
+                                              opt::QuantizedProducts::Convert, record)));
   ASSERT_TRUE(succeeded(opt::float8Products(*module, weights, target::targetOf("sm_86"),
                                             {.quantizes = true, .isAlways = true}, record)));
   EXPECT_EQ(record.float8, 0);
@@ -178,7 +182,8 @@ TEST_F(PrecisionTest, EqualWeightsAreConvertedOnceAndWhenRead) {
     %2 = tn.matmul %1, %c : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
     return %2 : tensor<8x8xf32>
   })");
-  ASSERT_TRUE(succeeded(opt::convertPrecision(*module, weights, Precision::Fp16, opt::QuantizedProducts::Convert, record)));
+  ASSERT_TRUE(succeeded(opt::convertPrecision(*module, weights, Precision::Fp16,
+                                              opt::QuantizedProducts::Convert, record)));
   EXPECT_EQ(record.weights, 2);
   EXPECT_EQ(record.weightBytes, 2 * 128);
   llvm::SmallVector<std::string> ids;

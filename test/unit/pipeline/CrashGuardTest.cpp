@@ -1,9 +1,9 @@
 // What would end the process becomes words, on the thread where it happens and on no other.
-#include "TemporaryFolder.h"
 #include "compiler/pipeline/CrashGuard.h"
+#include "TemporaryFolder.h"
 #include "compiler/pipeline/Pipeline.h"
-#include "llvm/Support/ErrorHandling.h"
 #include "support/Check.h"
+#include "llvm/Support/ErrorHandling.h"
 
 #include <csignal>
 #include <fstream>

@@ -1,5 +1,6 @@
 // A kernel that only some CPU levels can run: each level chooses for itself, levels that choose
-// alike share regions and plans, and every level gives the same numbers. Relies on a planted family.
+// alike share regions and plans, and every level gives the same numbers. Relies on a planted
+// family.
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/pipeline/CodeTarget.h"
 #include "compiler/pipeline/Pipeline.h"
@@ -44,19 +45,23 @@ pipeline::CompileOptions optionsFor(const std::string &output) {
   pipeline::CompileOptions options;
   options.model = TENON_SOURCE_DIR "/models/fashion_cnn.onnx";
   options.output = output;
-  options.levels = {CpuLevel::X86_64_V3, CpuLevel::Avx512, CpuLevel::Avx512Vnni, CpuLevel::Avx512VnniBf16};
+  options.levels = {CpuLevel::X86_64_V3, CpuLevel::Avx512, CpuLevel::Avx512Vnni,
+                    CpuLevel::Avx512VnniBf16};
   return options;
 }
 
-bool holds(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+bool holds(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
 
 /// Regions of a record "fusion" that the kernel computes.
 int64_t regionsOf(std::string_view record, llvm::StringRef kernel) {
   llvm::Expected<llvm::json::Value> json = llvm::json::parse(llvm::StringRef(record));
   EXPECT_TRUE(static_cast<bool>(json)) << llvm::toString(json.takeError());
-  return llvm::count_if(*json->getAsObject()->getArray("regions"), [&](const llvm::json::Value &region) {
-    return region.getAsObject()->getString("kernel") == kernel;
-  });
+  return llvm::count_if(*json->getAsObject()->getArray("regions"),
+                        [&](const llvm::json::Value &region) {
+                          return region.getAsObject()->getString("kernel") == kernel;
+                        });
 }
 
 TEST(Levels, ThatChooseAlikeAreOneGroup) {
@@ -76,16 +81,19 @@ TEST(Levels, AFamilyOfOneLevelIsChosenThereOnly) {
   codegen::cpu::PlantedFamily planted(kOfVnni);
   Result<pipeline::CompileSummary> made = pipeline::compile(optionsFor(folder.path("engine")));
   ASSERT_TRUE(made.isOk()) << made.status().toString();
-  Result<std::unique_ptr<engine::EngineFile>> file = engine::EngineFile::open(folder.path("engine"));
+  Result<std::unique_ptr<engine::EngineFile>> file =
+      engine::EngineFile::open(folder.path("engine"));
   ASSERT_TRUE(file.isOk()) << file.status().toString();
   ASSERT_EQ(4u, (*file)->variants().size());
-  std::string_view others = *(*file)->record("fusion"), own = *(*file)->record("fusion-avx512-vnni");
+  std::string_view others = *(*file)->record("fusion"),
+                   own = *(*file)->record("fusion-avx512-vnni");
   EXPECT_TRUE(holds(others, "the level lacks avx512-vnni")) << others;
   EXPECT_EQ(0, regionsOf(others, "planted"));
   EXPECT_LT(0, regionsOf(own, "planted")) << own;
   EXPECT_FALSE((*file)->record("fusion-avx512-vnni-bf16").isOk());
   EXPECT_FALSE((*file)->record("fusion-avx512").isOk());
-  // Weights that both read are there once; the planted family reads those of convolutions as they lie.
+  // Weights that both read are there once; the planted family reads those of convolutions as they
+  // lie.
   EXPECT_LT(made->weightsBytes, plain->weightsBytes * 5 / 4);
 }
 

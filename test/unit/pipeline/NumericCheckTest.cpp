@@ -4,8 +4,8 @@
 
 #include "compiler/dispatch/Dispatch.h"
 #include "compiler/graph/Tn.h"
-#include "compiler/opt/precision/ConvertPrecision.h"
 #include "compiler/opt/Passes.h"
+#include "compiler/opt/precision/ConvertPrecision.h"
 #include "compiler/pipeline/SelectKernels.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
@@ -120,7 +120,8 @@ TEST_F(NumericCheckTest, LowerPrecisionMayRoundButNotBeWrong) {
     NumericCheck check(store, 1);
     ASSERT_TRUE(check.start(*model).isOk());
     opt::PrecisionRecord record;
-    ASSERT_TRUE(succeeded(opt::convertPrecision(*model, store, precision, opt::QuantizedProducts::Convert, record)));
+    ASSERT_TRUE(succeeded(
+        opt::convertPrecision(*model, store, precision, opt::QuantizedProducts::Convert, record)));
     EXPECT_FALSE(check.check("convert-precision", *model).isOk()); // rounds more than f32 does
     Status lowered = check.checkLowered("convert-precision", *model, dtype);
     EXPECT_TRUE(lowered.isOk()) << lowered.toString();

@@ -153,8 +153,8 @@ TEST_F(BuildPlanTest, OtherProductsKeepResiduals) {
 
 TEST_F(BuildPlanTest, NoProductWritesOverWhatItMultiplies) {
   makeCode = readingAtEnds;
-  engine::Plan made =
-      build(R"((%x: tensor<8x8xf32> {tn.name = "x"}, %w: tensor<8x8xf32> {tn.name = "w"}) -> (tensor<8x8xf32> {tn.name = "y"}) {
+  engine::Plan made = build(
+      R"((%x: tensor<8x8xf32> {tn.name = "x"}, %w: tensor<8x8xf32> {tn.name = "w"}) -> (tensor<8x8xf32> {tn.name = "y"}) {
     %0 = tn.softmax %x {axis = 0 : i64} : tensor<8x8xf32>
     %1 = tn.matmul %0, %w : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
     %2 = tn.add %1, %0 : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>

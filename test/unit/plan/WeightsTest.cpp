@@ -68,9 +68,11 @@ TEST_F(WeightsTest, EqualArraysAreHeldOnce) {
             (std::vector<char>{1, 2, 3, 4, 0}));
   std::vector<tenon::plan::WeightForm> forms = table.forms();
   ASSERT_EQ(forms.size(), 2u);
-  EXPECT_EQ(std::tuple(forms[0].arrays, forms[0].bytes, forms[0].sourceBytes), std::tuple(2u, 8u, 8u));
+  EXPECT_EQ(std::tuple(forms[0].arrays, forms[0].bytes, forms[0].sourceBytes),
+            std::tuple(2u, 8u, 8u));
   // Made from a weight that the first form has counted.
-  EXPECT_EQ(std::tuple(forms[1].arrays, forms[1].bytes, forms[1].sourceBytes), std::tuple(1u, 32u, 0u));
+  EXPECT_EQ(std::tuple(forms[1].arrays, forms[1].bytes, forms[1].sourceBytes),
+            std::tuple(1u, 32u, 0u));
   std::vector<tenon::plan::WeightForm> alone = table.forms({2});
   ASSERT_EQ(alone.size(), 1u);
   EXPECT_EQ(alone[0].sourceBytes, 4u);
@@ -106,7 +108,9 @@ TEST_F(WeightsTest, DerivedWeightsAreMadeBeforeTheyArePacked) {
   store.addOwned("same", bytes, "test");
   store.addGenerated(
       "g", bytes.size(),
-      [&](uint64_t begin, uint64_t size, char *out) { std::memcpy(out, bytes.data() + begin, size); },
+      [&](uint64_t begin, uint64_t size, char *out) {
+        std::memcpy(out, bytes.data() + begin, size);
+      },
       "test");
   parse(R"(
     %w = tn.weight "w" : tensor<35x90x3x3xf32>

@@ -1,6 +1,6 @@
-// The search over whole forms against all of them, for nets whose times and errors do not add up: a conversion stands
-// wherever a wide layer meets a narrow one, errors of neighbours strengthen or weaken each other, and what was measured
-// of single layers is off.
+// The search over whole forms against all of them, for nets whose times and errors do not add up: a
+// conversion stands wherever a wide layer meets a narrow one, errors of neighbours strengthen or
+// weaken each other, and what was measured of single layers is off.
 #include "compiler/quant/FormSearch.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,8 @@ struct Net {
   std::vector<double> together; ///< what two narrow neighbours add to the error, relative to theirs
 
   Net(std::mt19937 &random, size_t count, double conversion) : conversion(conversion) {
-    std::uniform_real_distribution<double> time(0.5, 2), ratio(0.4, 1.1), error(-5, -1), part(-0.3, 0.5);
+    std::uniform_real_distribution<double> time(0.5, 2), ratio(0.4, 1.1), error(-5, -1),
+        part(-0.3, 0.5);
     for (size_t i = 0; i < count; ++i) {
       wide.push_back(time(random));
       narrow.push_back(wide.back() * ratio(random));
@@ -83,8 +84,10 @@ std::vector<Asked> askedOf(const Net &net, size_t count) {
     Asked byDrop{{share * share * most, std::nullopt}, 1e30};
     Asked byTime{{std::nullopt, slowest + share * (fastest * 1.03 - slowest)}, 1e30};
     for (const FormCost &cost : all) {
-      byDrop.best = cost.drop <= *byDrop.limits.drop ? std::min(byDrop.best, cost.time) : byDrop.best;
-      byTime.best = cost.time <= *byTime.limits.time ? std::min(byTime.best, cost.drop) : byTime.best;
+      byDrop.best =
+          cost.drop <= *byDrop.limits.drop ? std::min(byDrop.best, cost.time) : byDrop.best;
+      byTime.best =
+          cost.time <= *byTime.limits.time ? std::min(byTime.best, cost.drop) : byTime.best;
     }
     asked.push_back(byDrop);
     asked.push_back(byTime);
@@ -110,16 +113,20 @@ TEST(FormSearch, MeetsWhatExhaustiveSearchMeets) {
         ASSERT_TRUE(search.run(Form(kCount, 1)).isOk());
         ++searches;
         std::optional<Form> best = search.best();
-        ASSERT_TRUE(best) << "conversion " << conversion << ", drop " << asked.limits.drop.value_or(-1) << ", time "
+        ASSERT_TRUE(best) << "conversion " << conversion << ", drop "
+                          << asked.limits.drop.value_or(-1) << ", time "
                           << asked.limits.time.value_or(-1);
         FormCost cost = net.costOf(*best);
         EXPECT_TRUE(search.fits(cost));
         if (asked.limits.drop) {
-          EXPECT_LE(cost.time, 1.03 * asked.best) << "conversion " << conversion << ", drop " << *asked.limits.drop;
+          EXPECT_LE(cost.time, 1.03 * asked.best)
+              << "conversion " << conversion << ", drop " << *asked.limits.drop;
         } else {
-          // Where neighbours strengthen each other's errors, a few need more than two changes at once.
+          // Where neighbours strengthen each other's errors, a few need more than two changes at
+          // once.
           missed += cost.drop > 1.03 * asked.best + 1e-9;
-          EXPECT_LE(cost.drop, 1.3 * asked.best + 1e-9) << "conversion " << conversion << ", time " << *asked.limits.time;
+          EXPECT_LE(cost.drop, 1.3 * asked.best + 1e-9)
+              << "conversion " << conversion << ", time " << *asked.limits.time;
         }
       }
     }
@@ -146,9 +153,12 @@ TEST(FormSearch, StopsWhenThereIsNoTime) {
 }
 
 TEST(FormSearch, KnownFormsAreNotMeasuredAgain) {
-  FormSearch search({{{0, 0}, {-1, 0.1}}}, {1.0, std::nullopt}, 4,
-                    [](const Form &) -> Result<FormCost> { return Status::error(ErrorId::InternalError, "again"); },
-                    [] { return true; });
+  FormSearch search(
+      {{{0, 0}, {-1, 0.1}}}, {1.0, std::nullopt}, 4,
+      [](const Form &) -> Result<FormCost> {
+        return Status::error(ErrorId::InternalError, "again");
+      },
+      [] { return true; });
   search.add({0}, {0, 4});
   search.add({1}, {0.1, 3});
   ASSERT_TRUE(search.run({1}).isOk());
@@ -156,21 +166,23 @@ TEST(FormSearch, KnownFormsAreNotMeasuredAgain) {
 }
 
 TEST(FormSearch, NoFormKeepsWhatCannotBe) {
-  FormSearch search({{{0, 0}, {-1, 0.1}}}, {0.05, 3.5}, 4,
-                    [](const Form &form) -> Result<FormCost> {
-                      return form[0] ? FormCost{0.1, 3} : FormCost{0, 4};
-                    },
-                    [] { return true; });
+  FormSearch search(
+      {{{0, 0}, {-1, 0.1}}}, {0.05, 3.5}, 4,
+      [](const Form &form) -> Result<FormCost> {
+        return form[0] ? FormCost{0.1, 3} : FormCost{0, 4};
+      },
+      [] { return true; });
   ASSERT_TRUE(search.run({1}).isOk());
   EXPECT_FALSE(search.best());
 }
 
 TEST(FormSearch, OfEqualTimesTheSmallestFile) {
-  FormSearch search({{{0, 0}, {-0.001, 0.1}}, {{0, 0}, {0.001, 0.1}}}, {1.0, std::nullopt}, 4,
-                    [](const Form &form) -> Result<FormCost> {
-                      return FormCost{0.1 * (form[0] + form[1]), 4 + 0.01 * form[1]};
-                    },
-                    [] { return true; });
+  FormSearch search(
+      {{{0, 0}, {-0.001, 0.1}}, {{0, 0}, {0.001, 0.1}}}, {1.0, std::nullopt}, 4,
+      [](const Form &form) -> Result<FormCost> {
+        return FormCost{0.1 * (form[0] + form[1]), 4 + 0.01 * form[1]};
+      },
+      [] { return true; });
   ASSERT_TRUE(search.run({1, 1}).isOk());
   EXPECT_EQ(*search.best(), (Form{1, 1}));
 }

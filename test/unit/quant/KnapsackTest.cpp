@@ -50,7 +50,8 @@ Groups randomGroups(std::mt19937 &random, size_t count, size_t choices) {
 
 TEST(Knapsack, FrontIsThatOfAllSelections) {
   std::mt19937 random(1);
-  for (auto [count, choices] : {std::pair<size_t, size_t>{1, 2}, {5, 3}, {8, 3}, {12, 2}, {12, 2}}) {
+  for (auto [count, choices] :
+       {std::pair<size_t, size_t>{1, 2}, {5, 3}, {8, 3}, {12, 2}, {12, 2}}) {
     Groups groups = randomGroups(random, count, choices);
     std::vector<Choice> all = allSelections(groups);
     std::vector<Selection> front = findFront(groups);
@@ -67,7 +68,8 @@ TEST(Knapsack, FrontIsThatOfAllSelections) {
       }
       EXPECT_NEAR(front[i].time, time, 1e-9);
       EXPECT_NEAR(front[i].error, error, 1e-9);
-      EXPECT_TRUE(i == 0 || (front[i].time < front[i - 1].time && front[i].error > front[i - 1].error));
+      EXPECT_TRUE(i == 0 ||
+                  (front[i].time < front[i - 1].time && front[i].error > front[i - 1].error));
     }
   }
 }
@@ -81,7 +83,8 @@ TEST(Knapsack, ChangesBetweenGroupsCost) {
     for (size_t bits = 0; bits < 1024; ++bits) {
       Choice sum;
       for (size_t group = 0; group <= groups.size(); ++group) {
-        size_t choice = group < groups.size() ? bits >> group & 1 : 0, before = group > 0 ? bits >> (group - 1) & 1 : 0;
+        size_t choice = group < groups.size() ? bits >> group & 1 : 0,
+               before = group > 0 ? bits >> (group - 1) & 1 : 0;
         sum.time += choice != before ? kChange : 0;
         sum.time += group < groups.size() ? groups[group][choice].time : 0;
         sum.error += group < groups.size() ? groups[group][choice].error : 0;

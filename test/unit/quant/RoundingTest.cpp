@@ -108,7 +108,9 @@ TEST(Blocks, BothDirectionsAndLayoutsHoldTheSame) {
   PackedBlocks own = packForDequantize(down, 1), turned = packForDequantize(across, 0);
   EXPECT_EQ(own.scaleDims, (std::vector<int64_t>{3, 12}));
   EXPECT_EQ(turned.scaleDims, (std::vector<int64_t>{12, 3}));
-  auto nibble = [](const std::vector<uint8_t> &bytes, size_t i) { return bytes[i / 2] >> (i % 2 * 4) & 15; };
+  auto nibble = [](const std::vector<uint8_t> &bytes, size_t i) {
+    return bytes[i / 2] >> (i % 2 * 4) & 15;
+  };
   for (size_t column = 0; column < 12; ++column) {
     for (size_t k = 0; k < 70; ++k) {
       int level = down.levels[column * 96 + k];

@@ -63,7 +63,8 @@ TEST(Weights, AnOutlierIsCutWhereThatLosesLess) {
 
 TEST(Weights, NormalizationGoesIntoTheWeights) {
   Floats weight = random({3, 2});
-  std::vector<float> bias, scale = {1, 2, -1}, shift = {0, 1, 2}, mean = {3, 0, 1}, variance = {4, 1, 0.25F};
+  std::vector<float> bias, scale = {1, 2, -1}, shift = {0, 1, 2}, mean = {3, 0, 1},
+                           variance = {4, 1, 0.25F};
   Floats folded = weight;
   foldNorm(folded, bias, scale, shift, mean, variance, 0);
   float x[] = {0.5F, -2};

@@ -84,17 +84,23 @@ TEST_F(ReferenceTest, CountsAndTriangles) {
 TEST_F(ReferenceTest, PacksDimsInTiles) {
   // A [N = 3, K = 2] weight: K x N in panels of 2, the last one filled with zeros.
   Tensor weight = floats({3, 2}, {11, 12, 21, 22, 31, 32});
-  expectTensor(evaluate("tn.pack %0 outer_dims_perm = [0, 1] inner_dims_pos = [0] inner_tiles = [2]", weight, "tensor<2x2x2xf32>"),
-               {2, 2, 2}, {11, 21, 12, 22, 31, 0, 32, 0});
+  expectTensor(
+      evaluate("tn.pack %0 outer_dims_perm = [0, 1] inner_dims_pos = [0] inner_tiles = [2]", weight,
+               "tensor<2x2x2xf32>"),
+      {2, 2, 2}, {11, 21, 12, 22, 31, 0, 32, 0});
   // Two groups of two columns in panels of three.
-  expectTensor(evaluate("tn.pack %0 outer_dims_perm = [1, 2, 0] inner_dims_pos = [1, 1] inner_tiles = [2, 3]",
-                        floats({1, 4}, {1, 2, 3, 4}), "tensor<2x1x1x3xf32>"),
-               {2, 1, 1, 3}, {1, 2, 0, 3, 4, 0});
-  expectTensor(evaluate("tn.pack %0 outer_dims_perm = [1, 0]", weight, "tensor<2x3xf32>"), {2, 3}, {11, 21, 31, 12, 22, 32});
+  expectTensor(
+      evaluate(
+          "tn.pack %0 outer_dims_perm = [1, 2, 0] inner_dims_pos = [1, 1] inner_tiles = [2, 3]",
+          floats({1, 4}, {1, 2, 3, 4}), "tensor<2x1x1x3xf32>"),
+      {2, 1, 1, 3}, {1, 2, 0, 3, 4, 0});
+  expectTensor(evaluate("tn.pack %0 outer_dims_perm = [1, 0]", weight, "tensor<2x3xf32>"), {2, 3},
+               {11, 21, 31, 12, 22, 32});
 }
 
 TEST_F(ReferenceTest, PacksForDotProductsOfNeighbours) {
-  // Against the formulas by which instructions of 2 and 4 neighbours of K are said to read their operand.
+  // Against the formulas by which instructions of 2 and 4 neighbours of K are said to read their
+  // operand.
   struct Case {
     const char *attributes, *type;
     std::vector<int64_t> dims;
@@ -102,17 +108,29 @@ TEST_F(ReferenceTest, PacksForDotProductsOfNeighbours) {
   };
   constexpr int64_t kDepth = 10, kColumns = 20;
   const Case cases[] = {
-      {"outer_dims_perm = [0, 1] inner_dims_pos = [0] inner_tiles = [2]", "tensor<5x20x2xf32>", {5, 20, 2},
+      {"outer_dims_perm = [0, 1] inner_dims_pos = [0] inner_tiles = [2]",
+       "tensor<5x20x2xf32>",
+       {5, 20, 2},
        [](int64_t k, int64_t n) { return (k / 2 * 20 + n) * 2 + k % 2; }},
-      {"outer_dims_perm = [0, 1] inner_dims_pos = [0] inner_tiles = [4]", "tensor<3x20x4xf32>", {3, 20, 4},
+      {"outer_dims_perm = [0, 1] inner_dims_pos = [0] inner_tiles = [4]",
+       "tensor<3x20x4xf32>",
+       {3, 20, 4},
        [](int64_t k, int64_t n) { return (k / 4 * 20 + n) * 4 + k % 4; }},
-      {"outer_dims_perm = [1, 0] inner_dims_pos = [1, 0] inner_tiles = [16, 4]", "tensor<2x3x16x4xf32>", {2, 3, 16, 4},
+      {"outer_dims_perm = [1, 0] inner_dims_pos = [1, 0] inner_tiles = [16, 4]",
+       "tensor<2x3x16x4xf32>",
+       {2, 3, 16, 4},
        [](int64_t k, int64_t n) { return ((n / 16 * 3 + k / 4) * 16 + n % 16) * 4 + k % 4; }},
       // Blocks of 8 of K, each in steps of 4: dim 2 is the loop over steps.
-      {"outer_dims_perm = [1, 0, 2] inner_dims_pos = [0, 1, 0] inner_tiles = [8, 16, 4]", "tensor<2x2x2x16x4xf32>", {2, 2, 2, 16, 4},
-       [](int64_t k, int64_t n) { return (((n / 16 * 2 + k / 8) * 2 + k % 8 / 4) * 16 + n % 16) * 4 + k % 4; }},
+      {"outer_dims_perm = [1, 0, 2] inner_dims_pos = [0, 1, 0] inner_tiles = [8, 16, 4]",
+       "tensor<2x2x2x16x4xf32>",
+       {2, 2, 2, 16, 4},
+       [](int64_t k, int64_t n) {
+         return (((n / 16 * 2 + k / 8) * 2 + k % 8 / 4) * 16 + n % 16) * 4 + k % 4;
+       }},
       // Tiles of 3 that do not fill those of 4.
-      {"outer_dims_perm = [0, 2, 1] inner_dims_pos = [0, 0] inner_tiles = [4, 3]", "tensor<3x2x20x3xf32>", {3, 2, 20, 3},
+      {"outer_dims_perm = [0, 2, 1] inner_dims_pos = [0, 0] inner_tiles = [4, 3]",
+       "tensor<3x2x20x3xf32>",
+       {3, 2, 20, 3},
        [](int64_t k, int64_t n) { return ((k / 4 * 2 + k % 4 / 3) * 20 + n) * 3 + k % 4 % 3; }},
   };
   Tensor weight = random(DType::F32, {kDepth, kColumns}, 1);
@@ -130,13 +148,15 @@ TEST_F(ReferenceTest, PacksForDotProductsOfNeighbours) {
     }
     Tensor packed = evaluate(std::string("tn.pack %0 ") + c.attributes, weight, c.type);
     expectTensor(packed, c.dims, expected);
-    expectTensor(evaluate(std::string("tn.unpack %0 ") + c.attributes, packed, "tensor<10x20xf32>"), {kDepth, kColumns}, values);
+    expectTensor(evaluate(std::string("tn.unpack %0 ") + c.attributes, packed, "tensor<10x20xf32>"),
+                 {kDepth, kColumns}, values);
   }
 }
 
 TEST_F(ReferenceTest, UnpackingGivesTheWeightBack) {
   Tensor weight = random(DType::F32, {6, 2, 3}, 1);
-  const std::string attributes = " outer_dims_perm = [0, 1, 2] inner_dims_pos = [0] inner_tiles = [4]";
+  const std::string attributes =
+      " outer_dims_perm = [0, 1, 2] inner_dims_pos = [0] inner_tiles = [4]";
   Tensor packed = evaluate("tn.pack %0" + attributes, weight, "tensor<2x2x3x4xf32>");
   expectTensor(evaluate("tn.unpack %0" + attributes, packed, "tensor<6x2x3xf32>"), {6, 2, 3},
                valuesOf(weight));
@@ -145,9 +165,12 @@ TEST_F(ReferenceTest, UnpackingGivesTheWeightBack) {
 TEST_F(ReferenceTest, TransformsFiltersAndBack) {
   Tensor weight = random(DType::F32, {3, 2, 3, 3}, 1);
   for (const char *m : {"2", "4"}) {
-    std::string side = std::to_string(*m - '0' + 2), attributes = std::string(" {m = ") + m + " : i64}";
-    Tensor filter = evaluate("tn.winograd_filter %0" + attributes, weight, "tensor<3x2x" + side + "x" + side + "xf32>");
-    std::vector<double> back = valuesOf(evaluate("tn.winograd_taps %0" + attributes, filter, "tensor<3x2x3x3xf32>"));
+    std::string side = std::to_string(*m - '0' + 2),
+                attributes = std::string(" {m = ") + m + " : i64}";
+    Tensor filter = evaluate("tn.winograd_filter %0" + attributes, weight,
+                             "tensor<3x2x" + side + "x" + side + "xf32>");
+    std::vector<double> back =
+        valuesOf(evaluate("tn.winograd_taps %0" + attributes, filter, "tensor<3x2x3x3xf32>"));
     std::vector<double> taps = valuesOf(weight), filters = valuesOf(filter);
     for (size_t i = 0; i < taps.size(); ++i) {
       EXPECT_NEAR(taps[i], back[i], 1e-5) << m;

@@ -1,7 +1,8 @@
-// The registry as a library: versions, aliases, gates, the history, and what is wrong with any of them.
+// The registry as a library: versions, aliases, gates, the history, and what is wrong with any of
+// them.
 
-#include "registry/Pickle.h"
 #include "registry/Registry.h"
+#include "registry/Pickle.h"
 #include "registry/Sha256.h"
 #include "support/files/ScratchFolder.h"
 
@@ -22,15 +23,19 @@ TEST(Sha256, Published) {
   // Examples of FIPS 180-4.
   EXPECT_EQ("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", sha256Of(""));
   EXPECT_EQ("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", sha256Of("abc"));
-  EXPECT_EQ("248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1", sha256Of("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"));
+  EXPECT_EQ("248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1",
+            sha256Of("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"));
 }
 
 TEST(Reference, Forms) {
   EXPECT_EQ("cnn", parseReference("cnn")->name);
   EXPECT_EQ(12, parseReference("cnn:12")->version);
   EXPECT_EQ("production", parseReference("cnn@production")->alias);
-  for (std::string_view text : {"", "@a", ":1", "cnn:", "cnn:0", "cnn:-1", "cnn:x", "cnn:1x", "cnn@", "cnn@7", "cnn@a@b", ".cnn", "-cnn", "a/b", "..", "a b", "a\nb", "<b>", "caf\xc3\xa9",
-                                "cnn:99999999999999999999"}) {
+  for (std::string_view text :
+       {"",        "@a",    ":1",     "cnn:",        "cnn:0",
+        "cnn:-1",  "cnn:x", "cnn:1x", "cnn@",        "cnn@7",
+        "cnn@a@b", ".cnn",  "-cnn",   "a/b",         "..",
+        "a b",     "a\nb",  "<b>",    "caf\xc3\xa9", "cnn:99999999999999999999"}) {
     EXPECT_EQ(ErrorId::BadObjectName, parseReference(text).status().id()) << text;
   }
   EXPECT_TRUE(parseReference(std::string(128, 'a')).isOk());
@@ -42,15 +47,27 @@ Bytes bytesOf(std::string_view text) { return std::as_bytes(std::span(text)); }
 TEST(Pickle, Imports) {
   using namespace std::string_view_literals;
   // pickle.dumps(os.system, 2) and (os.system, 4), and {"a": 1} by 2.
-  EXPECT_EQ((std::vector<std::string>{"posix.system"}), importsOfPickle(bytesOf("\x80\x02""cposix\nsystem\nq\x00."sv)));
   EXPECT_EQ((std::vector<std::string>{"posix.system"}),
-            importsOfPickle(bytesOf("\x80\x04\x95\x14\0\0\0\0\0\0\0\x8c\x05posix\x94\x8c\x06system\x94\x93\x94."sv)));
+            importsOfPickle(bytesOf("\x80\x02"
+                                    "cposix\nsystem\nq\x00."sv)));
+  EXPECT_EQ((std::vector<std::string>{"posix.system"}),
+            importsOfPickle(bytesOf(
+                "\x80\x04\x95\x14\0\0\0\0\0\0\0\x8c\x05posix\x94\x8c\x06system\x94\x93\x94."sv)));
   EXPECT_TRUE(importsOfPickle(bytesOf("\x80\x02}q\x00X\x01\0\0\0aq\x01K\x01s."sv))->empty());
-  EXPECT_FALSE(isUnsafePickle(bytesOf("\x80\x02""ccollections\nOrderedDict\nq\x00."sv)));
-  EXPECT_TRUE(isUnsafePickle(bytesOf("\x80\x02""cposix\nsystem\nq\x00."sv)));
-  EXPECT_TRUE(isUnsafePickle(bytesOf("\x80\x02""cposix\nsystem\nq\x00\xff"sv))) << "it has run before it breaks off";
-  EXPECT_TRUE(isUnsafePickle(bytesOf("\x80\x04\x8c\x01x\x94h\x00h\x00\x93."sv))) << "names out of the memo are not followed";
-  for (std::string_view none : {"\x80\x02"sv, "\x80\x02\xff\xff"sv, "\x80\x02X\xff\xff\xff\xff"sv, "\x80\x02\x8d\xff\xff\xff\xff\xff\xff\xff\xff"sv, "\x80\x02""cno line"sv, "text"sv, ""sv}) {
+  EXPECT_FALSE(isUnsafePickle(bytesOf("\x80\x02"
+                                      "ccollections\nOrderedDict\nq\x00."sv)));
+  EXPECT_TRUE(isUnsafePickle(bytesOf("\x80\x02"
+                                     "cposix\nsystem\nq\x00."sv)));
+  EXPECT_TRUE(isUnsafePickle(bytesOf("\x80\x02"
+                                     "cposix\nsystem\nq\x00\xff"sv)))
+      << "it has run before it breaks off";
+  EXPECT_TRUE(isUnsafePickle(bytesOf("\x80\x04\x8c\x01x\x94h\x00h\x00\x93."sv)))
+      << "names out of the memo are not followed";
+  for (std::string_view none : {"\x80\x02"sv, "\x80\x02\xff\xff"sv, "\x80\x02X\xff\xff\xff\xff"sv,
+                                "\x80\x02\x8d\xff\xff\xff\xff\xff\xff\xff\xff"sv,
+                                "\x80\x02"
+                                "cno line"sv,
+                                "text"sv, ""sv}) {
     EXPECT_FALSE(importsOfPickle(bytesOf(none)));
   }
 }
@@ -70,7 +87,10 @@ TEST(Pickle, AnyBytes) {
 
 class RegistryTest : public testing::Test {
 protected:
-  RegistryTest() : scratch(std::move(*ScratchFolder::create(fs::is_directory("/dev/shm") ? "/dev/shm" : "/tmp", "registry-test"))), folder(scratch.path() + "/r") {}
+  RegistryTest()
+      : scratch(std::move(*ScratchFolder::create(fs::is_directory("/dev/shm") ? "/dev/shm" : "/tmp",
+                                                 "registry-test"))),
+        folder(scratch.path() + "/r") {}
 
   Options options() {
     Options options;
@@ -85,7 +105,8 @@ protected:
     std::ofstream(path, std::ios::trunc) << content;
     return path;
   }
-  Result<Pushed> push(Registry &registry, const std::string &name, const std::string &content, const std::string &kind = "report") {
+  Result<Pushed> push(Registry &registry, const std::string &name, const std::string &content,
+                      const std::string &kind = "report") {
     PushRequest request = {name, kind, fileOf(content), {}, {{"content", content}}, "a note"};
     request.stamp = FileStamp::of(request.path);
     return registry.push(request);
@@ -95,8 +116,11 @@ protected:
   void tamper(const std::string &statement) {
     sqlite3 *database = nullptr;
     ASSERT_EQ(SQLITE_OK, sqlite3_open((folder + "/registry.db").c_str(), &database));
-    std::string all = "DROP TRIGGER version_is_immutable; DROP TRIGGER event_is_immutable; DROP TRIGGER event_stays; DROP TRIGGER version_stays; " + statement;
-    EXPECT_EQ(SQLITE_OK, sqlite3_exec(database, all.c_str(), nullptr, nullptr, nullptr)) << sqlite3_errmsg(database);
+    std::string all = "DROP TRIGGER version_is_immutable; DROP TRIGGER event_is_immutable; DROP "
+                      "TRIGGER event_stays; DROP TRIGGER version_stays; " +
+                      statement;
+    EXPECT_EQ(SQLITE_OK, sqlite3_exec(database, all.c_str(), nullptr, nullptr, nullptr))
+        << sqlite3_errmsg(database);
     sqlite3_close(database);
   }
 
@@ -122,7 +146,8 @@ TEST_F(RegistryTest, Versions) {
   EXPECT_TRUE(registry.check(*newest).isOk());
   EXPECT_EQ(ErrorId::NoSuchObject, registry.find(version(3)).status().id());
   EXPECT_EQ(ErrorId::NoSuchObject, registry.find({"cnm", 0, ""}).status().id());
-  EXPECT_NE(std::string::npos, registry.find({"cnm", 0, ""}).status().toString().find("did you mean 'cnn'"));
+  EXPECT_NE(std::string::npos,
+            registry.find({"cnm", 0, ""}).status().toString().find("did you mean 'cnn'"));
   EXPECT_EQ(ErrorId::BadObjectName, push(registry, "cnn", "three", "data").status().id());
   EXPECT_EQ(ErrorId::BadObjectName, push(registry, "../cnn", "three").status().id());
   EXPECT_EQ(2u, registry.versions("cnn")->size());
@@ -145,13 +170,16 @@ TEST_F(RegistryTest, Aliases) {
   EXPECT_TRUE(registry.promote(version(3), "live", 2, "").isOk());
   // Two steps back, each to where it was before, not to and fro.
   EXPECT_EQ(2, registry.rollback("cnn", "live", {}, "")->to);
-  EXPECT_EQ(ErrorId::AliasMoved, registry.rollback("cnn", "live", 3, "").status().id()); // somebody went back from it before
+  EXPECT_EQ(
+      ErrorId::AliasMoved,
+      registry.rollback("cnn", "live", 3, "").status().id()); // somebody went back from it before
   EXPECT_EQ(1, registry.rollback("cnn", "live", 2, "")->to);
   EXPECT_EQ(ErrorId::NothingToRollBack, registry.rollback("cnn", "live", {}, "").status().id());
   EXPECT_EQ(ErrorId::NoSuchObject, registry.rollback("cnn", "nowhere", {}, "").status().id());
   EXPECT_EQ(1, registry.find({"cnn", 0, "live"})->number);
   EXPECT_EQ(ErrorId::BadObjectName, registry.promote(version(1), "7", {}, "").status().id());
-  EXPECT_EQ(ErrorId::BadObjectName, registry.promote(version(1), "live", {}, "two\nlines").status().id());
+  EXPECT_EQ(ErrorId::BadObjectName,
+            registry.promote(version(1), "live", {}, "two\nlines").status().id());
   // Nothing moves, so nothing happened.
   size_t before = registry.history("", "", 100)->size();
   EXPECT_TRUE(registry.promote(version(1), "live", {}, "").isOk());
@@ -159,9 +187,11 @@ TEST_F(RegistryTest, Aliases) {
   EXPECT_TRUE(registry.verify("")->problems.empty());
 }
 
-GateResult gateOf(int64_t version, int64_t champion, Verdict verdict, std::vector<std::string> rules) {
+GateResult gateOf(int64_t version, int64_t champion, Verdict verdict,
+                  std::vector<std::string> rules) {
   GateResult result = {version, "live", champion, verdict, std::move(rules), Json::array()};
-  result.figures.push_back({{"rule", result.rules.front()}, {"verdict", nameOf(verdict)}, {"reason", "0.8 of 0.9"}});
+  result.figures.push_back(
+      {{"rule", result.rules.front()}, {"verdict", nameOf(verdict)}, {"reason", "0.8 of 0.9"}});
   return result;
 }
 
@@ -286,7 +316,8 @@ TEST_F(RegistryTest, AlteredHistory) {
                            Case{"the last events gone", "DELETE FROM event WHERE id > 3"},
                            Case{"a version", "UPDATE version SET note = 'better' WHERE number = 1"},
                            Case{"its facts", "UPDATE version SET facts = '{}' WHERE number = 1"},
-                           Case{"its file", "UPDATE version SET blob = (SELECT hash FROM version WHERE number = 2) WHERE number = 1"},
+                           Case{"its file", "UPDATE version SET blob = (SELECT hash FROM version "
+                                            "WHERE number = 2) WHERE number = 1"},
                            Case{"a deletion", "UPDATE version SET blob = NULL WHERE number = 1"},
                            Case{"an alias", "UPDATE alias SET version = 1"},
                            Case{"an alias gone", "DELETE FROM alias"},
@@ -323,8 +354,10 @@ TEST_F(RegistryTest, DatabaseKeepsVersionsAndHistory) {
   ASSERT_TRUE(push(registry, "cnn", "one").isOk());
   sqlite3 *database = nullptr;
   ASSERT_EQ(SQLITE_OK, sqlite3_open((folder + "/registry.db").c_str(), &database));
-  for (const char *statement : {"UPDATE version SET note = 'x'", "DELETE FROM version", "UPDATE event SET by = 'x'", "DELETE FROM event"}) {
-    EXPECT_EQ(SQLITE_CONSTRAINT, sqlite3_exec(database, statement, nullptr, nullptr, nullptr)) << statement;
+  for (const char *statement : {"UPDATE version SET note = 'x'", "DELETE FROM version",
+                                "UPDATE event SET by = 'x'", "DELETE FROM event"}) {
+    EXPECT_EQ(SQLITE_CONSTRAINT, sqlite3_exec(database, statement, nullptr, nullptr, nullptr))
+        << statement;
   }
   sqlite3_close(database);
 }
@@ -353,19 +386,24 @@ TEST_F(RegistryTest, OtherFiles) {
   ASSERT_EQ(SQLITE_OK, sqlite3_open((folder + "/registry.db").c_str(), &database));
   ASSERT_EQ(SQLITE_OK, sqlite3_exec(database, "CREATE TABLE other (a)", nullptr, nullptr, nullptr));
   sqlite3_close(database);
-  EXPECT_EQ(ErrorId::BadRegistry, Registry::create(folder, options()).status().id()) << "somebody else's database";
+  EXPECT_EQ(ErrorId::BadRegistry, Registry::create(folder, options()).status().id())
+      << "somebody else's database";
   fs::remove_all(folder);
   {
     Registry registry = open();
   }
   ASSERT_EQ(SQLITE_OK, sqlite3_open((folder + "/registry.db").c_str(), &database));
-  ASSERT_EQ(SQLITE_OK, sqlite3_exec(database, "PRAGMA user_version = 2", nullptr, nullptr, nullptr));
+  ASSERT_EQ(SQLITE_OK,
+            sqlite3_exec(database, "PRAGMA user_version = 2", nullptr, nullptr, nullptr));
   sqlite3_close(database);
-  EXPECT_NE(std::string::npos, Registry::open(folder, options()).status().toString().find("another format"));
+  EXPECT_NE(std::string::npos,
+            Registry::open(folder, options()).status().toString().find("another format"));
 }
 
 TEST_F(RegistryTest, ManyAtOnce) {
-  { Registry registry = open(); }
+  {
+    Registry registry = open();
+  }
   constexpr int kThreads = 4, kEach = 10;
   std::vector<std::thread> threads;
   std::atomic<int> moved = 0, lost = 0;
@@ -382,7 +420,8 @@ TEST_F(RegistryTest, ManyAtOnce) {
         // All want to move the alias from what they saw: one of those that saw the same does.
         int64_t seen = *registry.aliasOf("cnn", "live");
         Result<Move> move = registry.promote({"cnn", pushed->version.number, ""}, "live", seen, "");
-        ASSERT_TRUE(move.isOk() || move.status().id() == ErrorId::AliasMoved) << move.status().toString();
+        ASSERT_TRUE(move.isOk() || move.status().id() == ErrorId::AliasMoved)
+            << move.status().toString();
         ++(move.isOk() ? moved : lost);
       }
     });

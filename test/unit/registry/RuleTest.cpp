@@ -35,20 +35,47 @@ TEST(Rule, Limits) {
 }
 
 TEST(Rule, Refused) {
-  for (std::string_view text :
-       {"", "top1", "top1 >= ", "top1 > 0.8", "topp1 >= 0.8", "top1 >= nan", "top1 >= inf", "top1 >= -1", "top1 >= 0x1p-1", "top1 >= 1.5", "top1 >= 850%", "top1 <= 0.5",
-        "p50 >= 3", "p50 <= 3%", "p50 <= champion + 3ms", "p50 <= champion + 3", "p50 <= champion - 100%", "mse <= champion + 3%", "size <= 3ms", "throughput >= 3ms",
-        "outputs <= champion", "top1 >= champion - ", "top1 >= champion * 0.9", "top1 >= champion - 1% 2", "top1 >= 1e400", "top1>=0.8", "p50 <= 1e", "p50 <= --3"}) {
+  for (std::string_view text : {"",
+                                "top1",
+                                "top1 >= ",
+                                "top1 > 0.8",
+                                "topp1 >= 0.8",
+                                "top1 >= nan",
+                                "top1 >= inf",
+                                "top1 >= -1",
+                                "top1 >= 0x1p-1",
+                                "top1 >= 1.5",
+                                "top1 >= 850%",
+                                "top1 <= 0.5",
+                                "p50 >= 3",
+                                "p50 <= 3%",
+                                "p50 <= champion + 3ms",
+                                "p50 <= champion + 3",
+                                "p50 <= champion - 100%",
+                                "mse <= champion + 3%",
+                                "size <= 3ms",
+                                "throughput >= 3ms",
+                                "outputs <= champion",
+                                "top1 >= champion - ",
+                                "top1 >= champion * 0.9",
+                                "top1 >= champion - 1% 2",
+                                "top1 >= 1e400",
+                                "top1>=0.8",
+                                "p50 <= 1e",
+                                "p50 <= --3"}) {
     Result<Rule> parsed = parseRule(text);
     EXPECT_FALSE(parsed.isOk()) << text;
     EXPECT_EQ(ErrorId::BadGateRule, parsed.status().id()) << text;
   }
-  EXPECT_NE(std::string::npos, parseRule("topp1 >= 0.8").status().toString().find("did you mean 'top1'"));
+  EXPECT_NE(std::string::npos,
+            parseRule("topp1 >= 0.8").status().toString().find("did you mean 'top1'"));
   EXPECT_EQ(std::string::npos, parseRule("top1\x1b[31m >= 0.8").status().toString().find('\x1b'));
 }
 
 TEST(Rule, Decides) {
-  auto verdict = [](std::string_view text, double value, double low, double high) { return decide(rule(text), Measured{value, low, high}).verdict; };
+  auto verdict = [](std::string_view text, double value, double low, double high) {
+    return decide(rule(text), Measured{value, low, high}).verdict;
+  };
   EXPECT_EQ(Verdict::Passed, verdict("top1 >= 0.85", 0.9, 0.86, 0.92));
   EXPECT_EQ(Verdict::Passed, verdict("top1 >= 0.85", 0.9, 0.85, 0.92));
   EXPECT_EQ(Verdict::Undecided, verdict("top1 >= 0.85", 0.9, 0.84, 0.92));

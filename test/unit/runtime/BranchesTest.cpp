@@ -1,10 +1,10 @@
 // Which sections of a plan are taken, and what the graph is made of then. The stand-in runs a graph
 // in the last order that its edges allow, so that a missing edge shows in the numbers.
 
+#include "runtime/plan/Branches.h"
 #include "runtime/device/cuda/CudaGraph.h"
 #include "runtime/device/cuda/CudaMemory.h"
 #include "runtime/device/cuda/CudaModule.h"
-#include "runtime/plan/Branches.h"
 #include "test/unit/runtime/GpuFixture.h"
 
 #include <gtest/gtest.h>

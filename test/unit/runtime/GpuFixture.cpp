@@ -74,7 +74,8 @@ void GpuEngine::addVariant(const std::string &level, const Plan &plan) {
   codes.push_back(std::make_unique<std::string>(kernelsPtx(level)));
   Plan own = onGpu(plan);
   for (Instruction &instruction : own.instructions) {
-    instruction.isDependentLaunch = instruction.kind == InstructionKind::Launch && kernelsWait(level);
+    instruction.isDependentLaunch =
+        instruction.kind == InstructionKind::Launch && kernelsWait(level);
   }
   content.variants.push_back(
       {{level,

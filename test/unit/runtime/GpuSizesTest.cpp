@@ -105,8 +105,8 @@ TEST_F(GpuSizes, StandStillWhileStepsAreTimed) {
   EXPECT_EQ(96 * sizeof(float), session->outputBytes(0));
 }
 
-/// A call behind the size; libraries have no attention of F32, so its fallback does it. Behind a call
-/// with an empty result nothing is left to do.
+/// A call behind the size; libraries have no attention of F32, so its fallback does it. Behind a
+/// call with an empty result nothing is left to do.
 TEST_F(GpuSizes, PrepareTheCallsBehindThem) {
   PlanBuilder builder;
   ExprId n = builder.symbol("n", 1, kMost, 0, 0);

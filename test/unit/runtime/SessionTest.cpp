@@ -113,9 +113,7 @@ TEST(Session, ARunOfNoItemsNeedsNoCodeForThem) {
     engine::ExprTable &exprs = builder.plan.exprs;
     ExprId n = builder.symbol("n", 1, 64, 0, 0);
     uint32_t x = builder.input("x", DType::F32, {n});
-    ExprId size = kind == 0   ? exprs.add(n, builder.size(1))
-                  : kind == 1 ? exprs.floorDiv(n, n)
-                              : n;
+    ExprId size = kind == 0 ? exprs.add(n, builder.size(1)) : kind == 1 ? exprs.floorDiv(n, n) : n;
     uint32_t y = builder.output("y", DType::F32, {size});
     uint32_t from = kind == 2 ? builder.state(4 * 64) : x;
     builder.launch(test::Scale, {from}, {y}, builder.size(0));

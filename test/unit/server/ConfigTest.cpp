@@ -1,4 +1,5 @@
-// config.pbtxt and files of tokens: what is read, what is refused with its line, and that no text ends the parser.
+// config.pbtxt and files of tokens: what is read, what is refused with its line, and that no text
+// ends the parser.
 
 #include "server/protocol/ModelConfig.h"
 #include "server/protocol/Tokens.h"
@@ -59,15 +60,37 @@ TEST(ModelConfig, Reads) {
 }
 
 TEST(ModelConfig, RefusesWithLine) {
-  for (std::string_view text : {"\nmax_bath_size: 8", "\nmax_batch_size: 8.5", "\nmax_batch_size: -1", "\nmax_batch_size: 99999999999999999999", "\nname: m", "\nname: \"m", "\nname \"m\"",
-                                "\ninput { name: \"a\" }", "\ninput { name: \"a\" data_type: TYPE_STRING }", "\ninput { name: \"a\" data_type: TYPE_FP32 dims: -2 }", "\ninput: 3",
-                                "\nname: \"\\q\"", "\ninput [ {} ", "\n:", "\ninstance_group { count: 1000 }", "\ninstance_group { kind: KIND_CPU gpus: 0 }", "\ninstance_group { gpus: [0, 1] }", "\ninstance_group { kind: KIND_MODEL }",
-                                "instance_group { }\ninstance_group { }", "\nparameters { key: \"worker\" value { string_value: \"mine\" } }",
-                                "\ndynamic_batching: 3", "\ndynamic_batching { max_queue_delay_microseconds: -1 }", "max_batch_size: 0\ndynamic_batching {}",
-                                "max_batch_size: 4\ndynamic_batching { preferred_batch_size: 5 }", "\ndynamic_batching { priority_levels: 2 }",
-                                "\ndynamic_batching { priority_queue_policy { key: 1 value { } } }", "\ndynamic_batching { default_queue_policy { timeout_action: WAIT } }",
-                                "\nparameters { key: \"batch_tolerance\" value { string_value: \"much\" } }",
-                                "\nparameters { key: \"pad\" value { string_value: \"ids\" } }", "\nparameters { key: \"buckets\" value { string_value: \"8, 4\" } }"}) {
+  for (std::string_view text :
+       {"\nmax_bath_size: 8",
+        "\nmax_batch_size: 8.5",
+        "\nmax_batch_size: -1",
+        "\nmax_batch_size: 99999999999999999999",
+        "\nname: m",
+        "\nname: \"m",
+        "\nname \"m\"",
+        "\ninput { name: \"a\" }",
+        "\ninput { name: \"a\" data_type: TYPE_STRING }",
+        "\ninput { name: \"a\" data_type: TYPE_FP32 dims: -2 }",
+        "\ninput: 3",
+        "\nname: \"\\q\"",
+        "\ninput [ {} ",
+        "\n:",
+        "\ninstance_group { count: 1000 }",
+        "\ninstance_group { kind: KIND_CPU gpus: 0 }",
+        "\ninstance_group { gpus: [0, 1] }",
+        "\ninstance_group { kind: KIND_MODEL }",
+        "instance_group { }\ninstance_group { }",
+        "\nparameters { key: \"worker\" value { string_value: \"mine\" } }",
+        "\ndynamic_batching: 3",
+        "\ndynamic_batching { max_queue_delay_microseconds: -1 }",
+        "max_batch_size: 0\ndynamic_batching {}",
+        "max_batch_size: 4\ndynamic_batching { preferred_batch_size: 5 }",
+        "\ndynamic_batching { priority_levels: 2 }",
+        "\ndynamic_batching { priority_queue_policy { key: 1 value { } } }",
+        "\ndynamic_batching { default_queue_policy { timeout_action: WAIT } }",
+        "\nparameters { key: \"batch_tolerance\" value { string_value: \"much\" } }",
+        "\nparameters { key: \"pad\" value { string_value: \"ids\" } }",
+        "\nparameters { key: \"buckets\" value { string_value: \"8, 4\" } }"}) {
     Result<ModelConfig> config = parseModelConfig(text, "f", false);
     ASSERT_FALSE(config.isOk()) << text;
     EXPECT_EQ(config.status().id(), ErrorId::BadModelConfig);
@@ -94,16 +117,20 @@ TEST(ModelConfig, AnyTextEnds) {
 }
 
 TEST(Tokens, RolesAndRights) {
-  Result<Tokens> tokens = Tokens::parse("# c\n0123456789abcdef infer,read\n\nfedcba9876543210\tadmin\r\n", "f");
+  Result<Tokens> tokens =
+      Tokens::parse("# c\n0123456789abcdef infer,read\n\nfedcba9876543210\tadmin\r\n", "f");
   ASSERT_TRUE(tokens.isOk()) << tokens.status().toString();
   EXPECT_TRUE(tokens->check("Bearer 0123456789abcdef", Role::Infer).isOk());
   EXPECT_EQ(tokens->check("Bearer 0123456789abcdef", Role::Admin).id(), ErrorId::NotAuthorized);
   EXPECT_TRUE(tokens->check("Bearer fedcba9876543210", Role::Read).isOk());
   EXPECT_TRUE(tokens->check("", Role::Open).isOk());
-  for (std::string_view wrong : {"", "Bearer ", "Bearer 0123456789abcde", "Bearer 0123456789abcdef0", "bearer 0123456789abcdef", "0123456789abcdef", "Bearer 0123456789abcdeg"}) {
+  for (std::string_view wrong :
+       {"", "Bearer ", "Bearer 0123456789abcde", "Bearer 0123456789abcdef0",
+        "bearer 0123456789abcdef", "0123456789abcdef", "Bearer 0123456789abcdeg"}) {
     EXPECT_EQ(tokens->check(wrong, Role::Read).id(), ErrorId::NotAuthenticated) << wrong;
   }
-  for (std::string_view bad : {"", "# only\n", "short read\n", "0123456789abcdef\n", "0123456789abcdef owner\n", "0123456789abcdef \n"}) {
+  for (std::string_view bad : {"", "# only\n", "short read\n", "0123456789abcdef\n",
+                               "0123456789abcdef owner\n", "0123456789abcdef \n"}) {
     EXPECT_EQ(Tokens::parse(bad, "f").status().id(), ErrorId::BadTokenFile) << bad;
   }
 }

@@ -1,4 +1,5 @@
-// gRPC's framing and messages: what comes in any pieces is one message, numbers become the elements of their type, damage is refused.
+// gRPC's framing and messages: what comes in any pieces is one message, numbers become the elements
+// of their type, damage is refused.
 
 #include "server/grpc/Framing.h"
 #include "server/grpc/Infer.h"
@@ -16,7 +17,8 @@ namespace {
 using protozero::pbf_writer;
 
 TEST(MessageReader, AnySplitGivesTheSameMessages) {
-  std::string sent = messagePrefix(5) + "first" + messagePrefix(0) + messagePrefix(300) + std::string(300, 'x');
+  std::string sent =
+      messagePrefix(5) + "first" + messagePrefix(0) + messagePrefix(300) + std::string(300, 'x');
   sent[sent.size() - 305] = 1; // the last is compressed
   for (size_t first = 0; first <= sent.size(); ++first) {
     MessageReader reader(300);
@@ -26,7 +28,8 @@ TEST(MessageReader, AnySplitGivesTheSameMessages) {
       return Status::ok();
     };
     ASSERT_TRUE(reader.feed(std::string_view(sent).substr(0, first), onMessage).isOk());
-    EXPECT_EQ(reader.end().isOk(), first == 0 || first == 10 || first == 15 || first == sent.size()) << first;
+    EXPECT_EQ(reader.end().isOk(), first == 0 || first == 10 || first == 15 || first == sent.size())
+        << first;
     ASSERT_TRUE(reader.feed(std::string_view(sent).substr(first), onMessage).isOk());
     ASSERT_TRUE(reader.end().isOk());
     ASSERT_EQ(messages.size(), 3u);
@@ -40,7 +43,8 @@ TEST(MessageReader, AnySplitGivesTheSameMessages) {
 TEST(MessageReader, RefusesByThePrefixAlone) {
   auto nothing = [](std::string, bool) { return Status::ok(); };
   EXPECT_EQ(MessageReader(300).feed(messagePrefix(301), nothing).id(), ErrorId::RequestTooLarge);
-  EXPECT_EQ(MessageReader(300).feed(std::string("\2\0\0\0\0", 5), nothing).id(), ErrorId::BadGrpcMessage);
+  EXPECT_EQ(MessageReader(300).feed(std::string("\2\0\0\0\0", 5), nothing).id(),
+            ErrorId::BadGrpcMessage);
   // What is announced takes no memory of its own.
   MessageReader reader(uint64_t(1) << 32);
   ASSERT_TRUE(reader.feed(messagePrefix(0xffffffff), nothing).isOk());
@@ -51,7 +55,8 @@ TEST(Framing, Timeouts) {
   EXPECT_EQ(parseTimeout("100m")->count(), 100'000'000);
   EXPECT_EQ(parseTimeout("99999999n")->count(), 99'999'999);
   EXPECT_EQ(parseTimeout("2H")->count(), int64_t(7200) * 1'000'000'000);
-  EXPECT_EQ(parseTimeout("99999999H")->count(), parseTimeout("99999998H")->count()); // a year, not less than nothing
+  EXPECT_EQ(parseTimeout("99999999H")->count(),
+            parseTimeout("99999998H")->count()); // a year, not less than nothing
   for (std::string_view bad : {"", "m", "100", "100x", "-1S", "1.5S", "123456789S", " 1S", "1S "}) {
     EXPECT_EQ(parseTimeout(bad).status().id(), ErrorId::BadGrpcMessage) << bad;
   }
@@ -65,7 +70,8 @@ TEST(Framing, TextOfErrorsIsPlainAscii) {
 }
 
 /// A request with one input of which `contents` has the field `number`.
-std::string requestOf(std::string_view datatype, int64_t elements, uint32_t number, const std::vector<int64_t> &values) {
+std::string requestOf(std::string_view datatype, int64_t elements, uint32_t number,
+                      const std::vector<int64_t> &values) {
   std::string message;
   pbf_writer request(message);
   pbf_writer input(request, 5);
@@ -83,12 +89,25 @@ TEST(GrpcInfer, NumbersBecomeElements) {
     std::vector<int64_t> values;
     bool fits;
   };
-  const Case cases[] = {{"INT8", 2, {-128, 127}, true},         {"INT8", 2, {-129}, false},       {"INT8", 2, {128}, false},  {"UINT8", 4, {0, 255}, true},   {"UINT8", 4, {256}, false},
-                        {"UINT8", 4, {-1}, false},              {"INT16", 2, {-32768, 1}, true},  {"UINT16", 4, {65536}, false}, {"INT32", 2, {INT32_MIN, INT32_MAX}, true},
-                        {"INT32", 2, {int64_t(1) << 31}, false}, {"UINT32", 4, {UINT32_MAX}, true}, {"INT64", 3, {INT64_MIN, -1}, true}, {"UINT64", 5, {-1}, true},
-                        {"BOOL", 1, {0, 1}, true},              {"INT32", 3, {1}, false},         {"FP16", 6, {1}, false}};
+  const Case cases[] = {{"INT8", 2, {-128, 127}, true},
+                        {"INT8", 2, {-129}, false},
+                        {"INT8", 2, {128}, false},
+                        {"UINT8", 4, {0, 255}, true},
+                        {"UINT8", 4, {256}, false},
+                        {"UINT8", 4, {-1}, false},
+                        {"INT16", 2, {-32768, 1}, true},
+                        {"UINT16", 4, {65536}, false},
+                        {"INT32", 2, {INT32_MIN, INT32_MAX}, true},
+                        {"INT32", 2, {int64_t(1) << 31}, false},
+                        {"UINT32", 4, {UINT32_MAX}, true},
+                        {"INT64", 3, {INT64_MIN, -1}, true},
+                        {"UINT64", 5, {-1}, true},
+                        {"BOOL", 1, {0, 1}, true},
+                        {"INT32", 3, {1}, false},
+                        {"FP16", 6, {1}, false}};
   for (const Case &each : cases) {
-    std::string message = requestOf(each.datatype, static_cast<int64_t>(each.values.size()), each.field, each.values);
+    std::string message =
+        requestOf(each.datatype, static_cast<int64_t>(each.values.size()), each.field, each.values);
     Result<GrpcInferRequest> parsed = parseGrpcInfer(message, 1024);
     ASSERT_EQ(parsed.isOk(), each.fits) << each.datatype << " " << each.values[0];
     if (!each.fits) {
@@ -102,7 +121,9 @@ TEST(GrpcInfer, NumbersBecomeElements) {
     }
   }
   // Bounded before they are read.
-  EXPECT_EQ(parseGrpcInfer(requestOf("INT64", 200, 3, std::vector<int64_t>(200)), 1024).status().id(), ErrorId::QueueFull);
+  EXPECT_EQ(
+      parseGrpcInfer(requestOf("INT64", 200, 3, std::vector<int64_t>(200)), 1024).status().id(),
+      ErrorId::QueueFull);
 }
 
 TEST(GrpcInfer, RawTensorsAreViewsOfTheMessage) {
@@ -113,7 +134,8 @@ TEST(GrpcInfer, RawTensorsAreViewsOfTheMessage) {
   const char *at = reinterpret_cast<const char *>(parsed->request.inputs[0].binary.data());
   EXPECT_TRUE(at > message.data() && at + 8 <= message.data() + message.size());
   for (size_t i = 0; i < message.size(); ++i) {
-    static_cast<void>(parseGrpcInfer(std::string_view(message).substr(0, i), 0).isOk()); // the sanitizers look
+    static_cast<void>(
+        parseGrpcInfer(std::string_view(message).substr(0, i), 0).isOk()); // the sanitizers look
   }
 }
 
@@ -121,7 +143,9 @@ TEST(GrpcInfer, RepliesAreWholeMessages) {
   std::vector<std::byte> large(70'000, std::byte(7)), none;
   for (bool isStream : {false, true}) {
     std::string whole;
-    for (const Piece &piece : writeGrpcInfer("m", "1", "id", {{"a", "FP32", {100, 175}, large}, {"b", "INT8", {0}, none}}, isStream, nullptr)) {
+    for (const Piece &piece : writeGrpcInfer(
+             "m", "1", "id", {{"a", "FP32", {100, 175}, large}, {"b", "INT8", {0}, none}}, isStream,
+             nullptr)) {
       whole += piece.text;
       whole.append(reinterpret_cast<const char *>(piece.bytes.data()), piece.bytes.size());
     }
@@ -149,10 +173,19 @@ TEST(GrpcMessages, WhatRequestsSay) {
     std::string_view path, message, model, version, settings;
   };
   using namespace std::string_view_literals;
-  for (const Case &each : {Case{"ModelMetadata", "\x0a\x01m\x12\x01""2", "m", "2", ""}, Case{"RepositoryModelLoad", "\x0a\x01r\x12\x01m", "m", "", ""},
-                           Case{"RepositoryModelLoad", "\x12\x01m\x1a\x00"sv, "m", "", R"({"parameters":{"any":true}})"}, Case{"RepositoryIndex", "\x10\x01", "", "", R"({"ready":true})"},
-                           Case{"RepositoryIndex", "\x10\x00"sv, "", "", ""}, Case{"ServerLive", "\x0a\x01m", "", "", ""}, Case{"ModelStatistics", "\x08\x01", "", "", ""}}) {
-    Result<RouteMatch> match = matchGrpcRoute("/inference.GRPCInferenceService/" + std::string(each.path));
+  for (const Case &each : {Case{"ModelMetadata",
+                                "\x0a\x01m\x12\x01"
+                                "2",
+                                "m", "2", ""},
+                           Case{"RepositoryModelLoad", "\x0a\x01r\x12\x01m", "m", "", ""},
+                           Case{"RepositoryModelLoad", "\x12\x01m\x1a\x00"sv, "m", "",
+                                R"({"parameters":{"any":true}})"},
+                           Case{"RepositoryIndex", "\x10\x01", "", "", R"({"ready":true})"},
+                           Case{"RepositoryIndex", "\x10\x00"sv, "", "", ""},
+                           Case{"ServerLive", "\x0a\x01m", "", "", ""},
+                           Case{"ModelStatistics", "\x08\x01", "", "", ""}}) {
+    Result<RouteMatch> match =
+        matchGrpcRoute("/inference.GRPCInferenceService/" + std::string(each.path));
     ASSERT_TRUE(match.isOk());
     std::string settings;
     ASSERT_TRUE(readGrpcRequest(each.message, *match, settings).isOk()) << each.path;

@@ -35,8 +35,10 @@ TEST(Mailbox, TablesComeBackAndDamageIsRefused) {
 
 TEST(ModelFacts, ComeBackAndEveryTruncationIsRefused) {
   ModelFacts facts;
-  facts.ports = {{{"a", DType::F32, {1, 3}, {8, 3}, {"batch", "3"}}, {"", DType::Bool, {}, {}, {}}}, {{"y", DType::I64, {1}, {8}, {}}}};
-  facts.batch = {BatchFacts::State::Refused, BatchFacts::State::Proven, 8, 0.5, "output 'y'", "", "seq"};
+  facts.ports = {{{"a", DType::F32, {1, 3}, {8, 3}, {"batch", "3"}}, {"", DType::Bool, {}, {}, {}}},
+                 {{"y", DType::I64, {1}, {8}, {}}}};
+  facts.batch = {
+      BatchFacts::State::Refused, BatchFacts::State::Proven, 8, 0.5, "output 'y'", "", "seq"};
   facts.bytes = 12345;
   std::string text = encodeFacts(facts);
   Result<ModelFacts> read = decodeFacts(text);
@@ -87,7 +89,8 @@ TEST(Control, MessagesCarryDescriptors) {
   ASSERT_TRUE(receiveControl(theirs.get(), false, got, &isEnd, &isNone).isOk());
   ASSERT_EQ(got.descriptors.size(), 1u);
   EXPECT_EQ(got.text, "text");
-  Result<std::unique_ptr<SharedMemory>> mapped = SharedMemory::open(std::move(got.descriptors[0]), 8192);
+  Result<std::unique_ptr<SharedMemory>> mapped =
+      SharedMemory::open(std::move(got.descriptors[0]), 8192);
   ASSERT_TRUE(mapped.isOk());
   EXPECT_EQ((*mapped)->data()[5], std::byte(7));
   EXPECT_FALSE(SharedMemory::open(std::move(again), 4096).isOk());

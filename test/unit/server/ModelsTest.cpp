@@ -1,10 +1,11 @@
-// Where models are put and what leaves for them, with GPUs that are only names and a worker that loads nothing: it tells the size of the
-// file as the model's memory and the GPUs that it sees as the name of its output. One test has the real worker run an engine on the
-// stand-in of NVIDIA's driver.
+// Where models are put and what leaves for them, with GPUs that are only names and a worker that
+// loads nothing: it tells the size of the file as the model's memory and the GPUs that it sees as
+// the name of its output. One test has the real worker run an engine on the stand-in of NVIDIA's
+// driver.
 
+#include "server/scheduler/Models.h"
 #include "engine/Levels.h"
 #include "server/scheduler/Describe.h"
-#include "server/scheduler/Models.h"
 #include "server/worker/Worker.h"
 #include "test/unit/engine/EngineFixture.h"
 
@@ -26,7 +27,8 @@ namespace {
 constexpr const char *kWorkerFlag = "--as-worker";
 constexpr const char *kRealWorkerFlag = "--as-real-worker";
 
-/// The last byte of a model's file that is to be refused on a GPU, and of one of which half is not for this device.
+/// The last byte of a model's file that is to be refused on a GPU, and of one of which half is not
+/// for this device.
 constexpr char kNoVariant = 'n', kHalf = 'h';
 
 ControlMessage answerLoad(const ControlMessage &message) {
@@ -35,10 +37,15 @@ ControlMessage answerLoad(const ControlMessage &message) {
   fstat(message.descriptors[0].get(), &facts);
   [[maybe_unused]] ssize_t bytes = pread(message.descriptors[0].get(), &last, 1, facts.st_size - 1);
   if (message.kind == ControlMessage::Kind::LoadOnGpu && last == kNoVariant) {
-    return {ControlMessage::Kind::LoadFailed, message.key, static_cast<uint64_t>(ErrorId::EngineNoVariant), encodeError("no variant", ""), {}};
+    return {ControlMessage::Kind::LoadFailed,
+            message.key,
+            static_cast<uint64_t>(ErrorId::EngineNoVariant),
+            encodeError("no variant", ""),
+            {}};
   }
   ModelFacts told;
-  told.ports.outputs = {{std::string("sees ") + std::getenv("CUDA_VISIBLE_DEVICES"), DType::F32, {1}, {1}, {}}};
+  told.ports.outputs = {
+      {std::string("sees ") + std::getenv("CUDA_VISIBLE_DEVICES"), DType::F32, {1}, {1}, {}}};
   told.sharedBytes = told.bytes = static_cast<uint64_t>(facts.st_size) / (last == kHalf ? 2 : 1);
   return {ControlMessage::Kind::Loaded, message.key, 0, encodeFacts(told), {}};
 }
@@ -50,8 +57,11 @@ int serveAsWorker() {
     if (!receiveControl(kWorkerSocket, true, message, &isEnd, &isNone).isOk() || isEnd) {
       return 0;
     }
-    bool isLoad = message.kind == ControlMessage::Kind::Load || message.kind == ControlMessage::Kind::LoadOnGpu;
-    ControlMessage answer = isLoad ? answerLoad(message) : ControlMessage{ControlMessage::Kind::Unloaded, message.key, 0, "", {}};
+    bool isLoad = message.kind == ControlMessage::Kind::Load ||
+                  message.kind == ControlMessage::Kind::LoadOnGpu;
+    ControlMessage answer =
+        isLoad ? answerLoad(message)
+               : ControlMessage{ControlMessage::Kind::Unloaded, message.key, 0, "", {}};
     if (!sendControl(kWorkerSocket, answer).isOk()) {
       return 1;
     }
@@ -64,7 +74,8 @@ constexpr int64_t kSize = 1024;
 std::string writeGpuEngine(const std::string &name) {
   test::PlanBuilder builder;
   engine::ExprId size = builder.size(kSize);
-  uint32_t x = builder.input("x", DType::F32, {size}), y = builder.output("y", DType::F32, {size}), w = builder.weight(0, kSize * 4);
+  uint32_t x = builder.input("x", DType::F32, {size}), y = builder.output("y", DType::F32, {size}),
+           w = builder.weight(0, kSize * 4);
   builder.launch(test::Add, {x, w}, {y}, builder.size(kSize / 128), {size}).threads = 128;
   builder.finish();
   for (engine::Buffer &buffer : builder.plan.buffers) {
@@ -76,7 +87,8 @@ std::string writeGpuEngine(const std::string &name) {
   test::TestEngine engine(engine::Plan(), {test::floats("w", std::vector<float>(kSize, 3))});
   engine.code = test::readFile(std::string(TENON_SOURCE_DIR) + "/test/unit/runtime/kernels.ptx");
   engine.code.push_back(std::byte(0));
-  engine.content.variants = {{{"sm_80", std::move(builder.plan), {"test_scale", "test_add"}}, engine.code}};
+  engine.content.variants = {
+      {{"sm_80", std::move(builder.plan), {"test_scale", "test_add"}}, engine.code}};
   return engine.writeTemporary(name);
 }
 
@@ -98,7 +110,8 @@ public:
 class ModelsTest : public testing::Test {
 protected:
   /// A model with a file of `bytes`.
-  ModelConfig &add(const std::string &name, uint64_t bytes, Placement placement = {}, char last = ' ') {
+  ModelConfig &add(const std::string &name, uint64_t bytes, Placement placement = {},
+                   char last = ' ') {
     std::string path = test::temporaryPath(name);
     std::ofstream(path) << std::string(bytes - 1, ' ') << last;
     return addFile(name, path, placement);
@@ -118,9 +131,14 @@ protected:
     options.memoryBudget = options.gpuMemoryBudget = budget;
     options.gpus = {"7", "GPU-9"};
     options.log = [](std::string_view) {};
-    models = std::make_unique<Models>(context.get_executor(), std::move(source), std::move(options));
+    models =
+        std::make_unique<Models>(context.get_executor(), std::move(source), std::move(options));
     ASSERT_TRUE(models->start().isOk());
-    await([&] { return std::all_of(models->all().begin(), models->all().end(), [&](const auto &each) { return version(each.first).state != VersionState::Loading; }); });
+    await([&] {
+      return std::all_of(models->all().begin(), models->all().end(), [&](const auto &each) {
+        return version(each.first).state != VersionState::Loading;
+      });
+    });
   }
 
   template <typename Condition> void await(const Condition &condition) {
@@ -176,7 +194,11 @@ TEST_F(ModelsTest, EachDeviceHasItsBudget) {
   EXPECT_EQ(models->evictions(Device{0}), 1u);
   EXPECT_EQ(models->evictions(Device{1}) + models->evictions(Device()), 0u);
   std::string metrics = describeMetrics(*models);
-  EXPECT_NE(metrics.find("tenon_model_bytes{model=\"b\",version=\"1\",device=\"gpu0\",worker=\"gpu0\"} 60\n"), std::string::npos) << metrics;
+  EXPECT_NE(
+      metrics.find(
+          "tenon_model_bytes{model=\"b\",version=\"1\",device=\"gpu0\",worker=\"gpu0\"} 60\n"),
+      std::string::npos)
+      << metrics;
   EXPECT_NE(metrics.find("tenon_evictions_total{device=\"gpu0\"} 1\n"), std::string::npos);
 }
 
@@ -188,8 +210,10 @@ TEST_F(ModelsTest, OnAGpuAFileIsNoBound) {
   EXPECT_TRUE(isLoaded("fits"));
   EXPECT_EQ(version("fits").bytes, 75u);
   EXPECT_EQ(version("large").problem.id(), ErrorId::MemoryBudgetExceeded);
-  EXPECT_NE(version("large").problem.message().find("takes 125 bytes"), std::string::npos) << version("large").problem.toString();
-  EXPECT_EQ(version("cpu").problem.id(), ErrorId::MemoryBudgetExceeded); // there the whole file is read
+  EXPECT_NE(version("large").problem.message().find("takes 125 bytes"), std::string::npos)
+      << version("large").problem.toString();
+  EXPECT_EQ(version("cpu").problem.id(),
+            ErrorId::MemoryBudgetExceeded); // there the whole file is read
 }
 
 TEST_F(ModelsTest, AGpuThatNobodyNamesIsTheEmptiest) {
@@ -203,7 +227,8 @@ TEST_F(ModelsTest, AGpuThatNobodyNamesIsTheEmptiest) {
   EXPECT_EQ(deviceOf("b"), "gpu1");
   EXPECT_EQ(deviceOf("c"), "gpu1");
   EXPECT_EQ(deviceOf("d"), "gpu1");
-  EXPECT_EQ(version("far").problem.id(), ErrorId::DeviceNotFound) << version("far").problem.toString();
+  EXPECT_EQ(version("far").problem.id(), ErrorId::DeviceNotFound)
+      << version("far").problem.toString();
 }
 
 TEST_F(ModelsTest, AWorkerOfAGpuGoesWithItsLastModel) {
@@ -243,8 +268,11 @@ TEST_F(ModelsTest, AnEngineWithAVariantForAGpuGoesThereUnlessItIsRefused) {
   addFile("forced", gpu, {Placement::Kind::Cpu, {}});
   std::string refused = test::temporaryPath("refused");
   std::filesystem::copy_file(gpu, refused);
-  // The manifest is read alone, and so the last byte, by which the worker refuses, changes nothing for it.
-  std::fstream(refused, std::ios::in | std::ios::out | std::ios::ate).seekp(-1, std::ios::end).put(kNoVariant);
+  // The manifest is read alone, and so the last byte, by which the worker refuses, changes nothing
+  // for it.
+  std::fstream(refused, std::ios::in | std::ios::out | std::ios::ate)
+      .seekp(-1, std::ios::end)
+      .put(kNoVariant);
   addFile("refused", refused);
   addFile("must", refused, on(0));
   start(0);
@@ -266,7 +294,8 @@ TEST_F(ModelsTest, AWorkerOfAGpuRunsEnginesThereAndTellsTheirBytes) {
   addFile("cpu", cpu.writeTemporary("product.tenon"), on(0));
   start(0, kRealWorkerFlag);
   unsetenv("LD_LIBRARY_PATH");
-  EXPECT_EQ(version("cpu").problem.id(), ErrorId::EngineNoVariant) << version("cpu").problem.toString();
+  EXPECT_EQ(version("cpu").problem.id(), ErrorId::EngineNoVariant)
+      << version("cpu").problem.toString();
   ASSERT_TRUE(isLoaded("sum")) << version("sum").problem.toString();
   EXPECT_EQ(version("sum").sharedBytes, uint64_t(kSize) * 4);
   std::vector<float> values(kSize, 0.5f);
@@ -278,13 +307,15 @@ TEST_F(ModelsTest, AWorkerOfAGpuRunsEnginesThereAndTellsTheirBytes) {
   input.bytes = input.binary.size();
   float first = 0;
   Status failure;
-  Result<std::shared_ptr<Job>> job = models->submit("sum", "", std::move(request), [&](Result<InferResult> result) {
-    if (result.isOk()) {
-      std::memcpy(&first, result->slab->memory->data() + result->outputs[0].offset, sizeof(first));
-    } else {
-      failure = result.takeStatus();
-    }
-  });
+  Result<std::shared_ptr<Job>> job =
+      models->submit("sum", "", std::move(request), [&](Result<InferResult> result) {
+        if (result.isOk()) {
+          std::memcpy(&first, result->slab->memory->data() + result->outputs[0].offset,
+                      sizeof(first));
+        } else {
+          failure = result.takeStatus();
+        }
+      });
   ASSERT_TRUE(job.isOk()) << job.status().toString();
   await([&] { return first != 0 || !failure.isOk(); });
   EXPECT_EQ(first, 3.5f) << failure.toString();
@@ -315,7 +346,8 @@ TEST(Devices, AreChosen) {
   EXPECT_EQ(chooseDevice(automatic, true, {5, 3})->name(), "gpu0");
   automatic.gpu = 2;
   EXPECT_TRUE(chooseDevice(automatic, true, {5, 3})->isCpu());
-  EXPECT_EQ(chooseDevice({Placement::Kind::Gpu, {}}, false, {}).status().id(), ErrorId::DeviceNotFound);
+  EXPECT_EQ(chooseDevice({Placement::Kind::Gpu, {}}, false, {}).status().id(),
+            ErrorId::DeviceNotFound);
   EXPECT_TRUE(chooseDevice({Placement::Kind::Cpu, {}}, true, {0})->isCpu());
 }
 

@@ -29,10 +29,14 @@ TEST(InferRequest, Reads) {
   EXPECT_EQ(request->inputs[1].binary.size(), 8u);
   EXPECT_FALSE(request->outputs[0].isBinary);
   int8_t values[4];
-  ASSERT_TRUE(request->lists[*request->inputs[0].list].store(DType::I8, std::as_writable_bytes(std::span(values)), "a").isOk());
+  ASSERT_TRUE(request->lists[*request->inputs[0].list]
+                  .store(DType::I8, std::as_writable_bytes(std::span(values)), "a")
+                  .isOk());
   EXPECT_EQ(values[1], -128);
   EXPECT_EQ(values[2], 127);
-  EXPECT_FALSE(request->lists[*request->inputs[0].list].store(DType::U8, std::as_writable_bytes(std::span(values)), "a").isOk());
+  EXPECT_FALSE(request->lists[*request->inputs[0].list]
+                   .store(DType::U8, std::as_writable_bytes(std::span(values)), "a")
+                   .isOk());
 }
 
 TEST(InferRequest, NoTruncationAndNoByteEndsTheParser) {
@@ -41,7 +45,9 @@ TEST(InferRequest, NoTruncationAndNoByteEndsTheParser) {
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   for (size_t length = 0; length < body.size(); ++length) {
-    EXPECT_FALSE(parseInferRequest(std::string_view(body).substr(0, length), kRequest.size()).isOk()) << length;
+    EXPECT_FALSE(
+        parseInferRequest(std::string_view(body).substr(0, length), kRequest.size()).isOk())
+        << length;
     std::string changed = body;
     changed[length] = static_cast<char>(random());
     (void)parseInferRequest(changed, kRequest.size()).isOk();
@@ -53,19 +59,23 @@ TEST(InferRequest, ManyNamesTakeNoLongerThanTheyAreLong) {
   std::string body = R"({"inputs":[)", prefix(1000, 'n');
   constexpr int kInputs = 19'500;
   for (int i = 0; i < kInputs; ++i) {
-    body += fmt::format("{}{{\"name\":\"{}{}\",\"datatype\":\"FP32\",\"shape\":[0],\"data\":[]}}", i ? "," : "", prefix, i);
+    body += fmt::format("{}{{\"name\":\"{}{}\",\"datatype\":\"FP32\",\"shape\":[0],\"data\":[]}}",
+                        i ? "," : "", prefix, i);
   }
   body += "]}";
   std::clock_t start = std::clock();
   Result<InferRequest> request = parseInferRequest(body, std::nullopt);
   ASSERT_TRUE(request.isOk()) << request.status().toString();
   EXPECT_EQ(request->inputs.size(), static_cast<size_t>(kInputs));
-  EXPECT_LT(std::clock() - start, 2 * CLOCKS_PER_SEC); // seconds of the processor, so that others on the machine do not count
+  EXPECT_LT(
+      std::clock() - start,
+      2 * CLOCKS_PER_SEC); // seconds of the processor, so that others on the machine do not count
 }
 
 TEST(InferReply, BoundsNumbersAsText) {
   std::vector<std::byte> bytes(40);
-  std::vector<ReplyOutput> outputs = {{"y", DType::F32, {10}, bytes, false}, {"z", DType::F32, {10}, bytes, false}};
+  std::vector<ReplyOutput> outputs = {{"y", DType::F32, {10}, bytes, false},
+                                      {"z", DType::F32, {10}, bytes, false}};
   EXPECT_TRUE(writeInferReply("m", "1", "", outputs, 20).isOk());
   EXPECT_EQ(writeInferReply("m", "1", "", outputs, 19).status().id(), ErrorId::RequestTooLarge);
   outputs[1].isBinary = true;
@@ -75,13 +85,16 @@ TEST(InferReply, BoundsNumbersAsText) {
 TEST(JsonText, WritesWhatReadsBack) {
   std::string text;
   appendJsonString(text, "a\"\\\n\x01\xc3\xa9\xff\xed\xa0\x80");
-  EXPECT_EQ(nlohmann::json::parse(text).get<std::string>(), "a\"\\\n\x01\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
+  EXPECT_EQ(nlohmann::json::parse(text).get<std::string>(),
+            "a\"\\\n\x01\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
   float floats[] = {0.1f, -1e-40f, 3.4e38f, 16777217.f};
   text.clear();
   ASSERT_TRUE(appendJsonElements(text, DType::F32, std::as_bytes(std::span(floats)), "y").isOk());
-  EXPECT_EQ(nlohmann::json::parse(text).get<std::vector<float>>(), std::vector<float>(std::begin(floats), std::end(floats)));
+  EXPECT_EQ(nlohmann::json::parse(text).get<std::vector<float>>(),
+            std::vector<float>(std::begin(floats), std::end(floats)));
   floats[0] = NAN;
-  EXPECT_EQ(appendJsonElements(text, DType::F32, std::as_bytes(std::span(floats)), "y").id(), ErrorId::BadRequestTensor);
+  EXPECT_EQ(appendJsonElements(text, DType::F32, std::as_bytes(std::span(floats)), "y").id(),
+            ErrorId::BadRequestTensor);
 }
 
 TEST(Compression, BothWaysAndBounded) {
@@ -92,10 +105,13 @@ TEST(Compression, BothWaysAndBounded) {
     compressor.append(std::string_view(data).substr(0, 1000), false, packed);
     compressor.append(std::string_view(data).substr(1000), true, packed);
     EXPECT_EQ(*decompress(encoding, packed, data.size()), data);
-    EXPECT_EQ(decompress(encoding, packed, data.size() - 1).status().id(), ErrorId::RequestTooLarge);
+    EXPECT_EQ(decompress(encoding, packed, data.size() - 1).status().id(),
+              ErrorId::RequestTooLarge);
     EXPECT_EQ(decompress(encoding, packed + "x", data.size()).status().id(), ErrorId::BadRequest);
     for (size_t length = 0; length < packed.size(); length += 7) {
-      EXPECT_EQ(decompress(encoding, packed.substr(0, length), data.size()).status().id(), ErrorId::BadRequest) << length;
+      EXPECT_EQ(decompress(encoding, packed.substr(0, length), data.size()).status().id(),
+                ErrorId::BadRequest)
+          << length;
     }
   }
   EXPECT_EQ(chooseEncoding("br, gzip;q=0, deflate"), Encoding::Deflate);
@@ -122,15 +138,17 @@ TEST(Routes, EachMatchesItselfAlone) {
     EXPECT_EQ(match->model, target.find("m%2e1") == std::string::npos ? "" : "m.1");
     EXPECT_EQ(matchRoute("PUT", target).status().id(), ErrorId::NoSuchRoute);
   }
-  for (std::string_view bad : {"", "v2", "/v2/models/..", "/v2/models/%2E%2e/ready", "/v2/models/a%2Fb", "/v2/models/%", "/v2/models/%4", "/v2/models/%00"}) {
+  for (std::string_view bad :
+       {"", "v2", "/v2/models/..", "/v2/models/%2E%2e/ready", "/v2/models/a%2Fb", "/v2/models/%",
+        "/v2/models/%4", "/v2/models/%00"}) {
     EXPECT_EQ(matchRoute("GET", bad).status().id(), ErrorId::BadRequest) << bad;
   }
 }
 
 TEST(ErrorMap, EveryErrorHasAStatus) {
-#define TENON_ERROR(number, name, code, title)                                                                                                                \
-  EXPECT_GE(wireStatusOf(ErrorId::name).http, 400u) << #name;                                                                                                 \
-  EXPECT_FALSE(reasonOf(wireStatusOf(ErrorId::name).http).empty()) << #name;                                                                                  \
+#define TENON_ERROR(number, name, code, title)                                                     \
+  EXPECT_GE(wireStatusOf(ErrorId::name).http, 400u) << #name;                                      \
+  EXPECT_FALSE(reasonOf(wireStatusOf(ErrorId::name).http).empty()) << #name;                       \
   EXPECT_NE(wireStatusOf(ErrorId::name).grpc, 0u) << #name;
 #include "support/Errors.def"
 #undef TENON_ERROR

@@ -1,4 +1,5 @@
-// What a worker may not do any more, each tried in a process of its own; and that it can still do what it is for.
+// What a worker may not do any more, each tried in a process of its own; and that it can still do
+// what it is for.
 
 #include "server/worker/Sandbox.h"
 
@@ -40,7 +41,10 @@ TEST(Sandbox, RefusesCallsThatAWorkerDoesNotNeed) {
     GTEST_SKIP() << "the kernel has no seccomp";
   }
   const char *none[] = {nullptr};
-  EXPECT_EQ(errorInside([&] { return execve("/bin/true", const_cast<char **>(none), const_cast<char **>(none)); }), EPERM);
+  EXPECT_EQ(errorInside([&] {
+              return execve("/bin/true", const_cast<char **>(none), const_cast<char **>(none));
+            }),
+            EPERM);
   EXPECT_EQ(errorInside([] { return socket(AF_INET, SOCK_STREAM, 0); }), EPERM);
   EXPECT_EQ(errorInside([] { return socket(AF_INET6, SOCK_DGRAM, 0); }), EPERM);
   EXPECT_EQ(errorInside([] { return socket(AF_NETLINK, SOCK_RAW, 0); }), EPERM);
@@ -61,10 +65,12 @@ TEST(Sandbox, NoFileIsWritten) {
   std::fclose(file);
   EXPECT_EQ(errorInside([&] { return open(path.c_str(), O_WRONLY); }), EACCES);
   EXPECT_EQ(errorInside([&] { return unlink(path.c_str()); }), EACCES);
-  EXPECT_EQ(errorInside([&] { return open((path + "_new").c_str(), O_WRONLY | O_CREAT, 0600); }), EACCES);
+  EXPECT_EQ(errorInside([&] { return open((path + "_new").c_str(), O_WRONLY | O_CREAT, 0600); }),
+            EACCES);
   EXPECT_EQ(errorInside([&] { return open(path.c_str(), O_RDONLY); }), 0);
   EXPECT_EQ(errorInside([] { return open("/dev/null", O_WRONLY); }), 0);
-  EXPECT_EQ(errorInside([] { return open("/proc/self/comm", O_WRONLY); }), 0) << "NVIDIA's driver names its threads";
+  EXPECT_EQ(errorInside([] { return open("/proc/self/comm", O_WRONLY); }), 0)
+      << "NVIDIA's driver names its threads";
   unlink(path.c_str());
 }
 
@@ -73,7 +79,8 @@ TEST(Sandbox, ThreadsAndMemoryWork) {
               long sum = 0;
               std::thread([&] { sum = 1; }).join();
               int memory = memfd_create("test", MFD_CLOEXEC);
-              void *code = mmap(nullptr, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+              void *code =
+                  mmap(nullptr, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
               return sum == 1 && memory >= 0 && code != MAP_FAILED ? 0L : -1L;
             }),
             0);

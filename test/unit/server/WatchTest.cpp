@@ -1,5 +1,5 @@
-// What is computed of sampled requests, by itself: distributions, windows, canaries, labels, traces. That windows say what tenon.drift says
-// is held by test/serving/watching.py.
+// What is computed of sampled requests, by itself: distributions, windows, canaries, labels,
+// traces. That windows say what tenon.drift says is held by test/serving/watching.py.
 
 #include "server/protocol/TraceContext.h"
 #include "server/watch/Canary.h"
@@ -42,7 +42,8 @@ TEST(Distributions, AreThoseOfSciPy) {
 }
 
 Tensor column(std::string name, const std::vector<double> &values, DType dtype = DType::F64) {
-  Tensor tensor = std::move(*Tensor::create(std::move(name), dtype, {static_cast<int64_t>(values.size())}));
+  Tensor tensor =
+      std::move(*Tensor::create(std::move(name), dtype, {static_cast<int64_t>(values.size())}));
   for (size_t i = 0; i < values.size(); ++i) {
     setElement(tensor, static_cast<int64_t>(i), values[i]);
   }
@@ -52,7 +53,8 @@ Tensor column(std::string name, const std::vector<double> &values, DType dtype =
 std::vector<double> normal(Random &random, size_t rows, double shift = 0) {
   std::vector<double> values(rows);
   for (double &value : values) {
-    value = shift + std::sqrt(-2 * std::log(1 - random.unit())) * std::cos(6.283185307179586 * random.unit());
+    value = shift + std::sqrt(-2 * std::log(1 - random.unit())) *
+                        std::cos(6.283185307179586 * random.unit());
   }
   return values;
 }
@@ -73,14 +75,17 @@ std::vector<DriftReport> feed(DriftWindow &window, const std::vector<double> &va
 
 std::shared_ptr<const DriftReference> referenceOf(const std::vector<double> &values) {
   Tensor array = column("x", values);
-  return std::make_shared<DriftReference>(std::move(*DriftReference::make(std::span(&array, 1), portsOf(), "here")));
+  return std::make_shared<DriftReference>(
+      std::move(*DriftReference::make(std::span(&array, 1), portsOf(), "here")));
 }
 
 /// By its definition, over all points.
 double ksByDefinition(const std::vector<double> &a, const std::vector<double> &b) {
   double largest = 0;
   auto share = [](const std::vector<double> &values, double point) {
-    return static_cast<double>(std::count_if(values.begin(), values.end(), [&](double each) { return each <= point; })) / static_cast<double>(values.size());
+    return static_cast<double>(std::count_if(values.begin(), values.end(),
+                                             [&](double each) { return each <= point; })) /
+           static_cast<double>(values.size());
   };
   for (const std::vector<double> *points : {&a, &b}) {
     for (double point : *points) {
@@ -95,7 +100,9 @@ TEST(Drift, KsFromCellsIsThatOfTheDefinition) {
   for (int round = 0; round < 20; ++round) {
     std::vector<double> reference = normal(random, 100), values = normal(random, 60, 0.3);
     for (size_t i = 0; i < values.size(); i += 2) {
-      values[i] = round % 2 ? reference[i] : std::round(values[i]); // ties with the reference, and among themselves
+      values[i] = round % 2
+                      ? reference[i]
+                      : std::round(values[i]); // ties with the reference, and among themselves
     }
     DriftWindow window(referenceOf(reference), values.size(), 0.01);
     std::vector<DriftReport> reports = feed(window, values);
@@ -111,7 +118,8 @@ TEST(Drift, FindsAShiftAndIsQuietWithoutOne) {
   EXPECT_TRUE(feed(window, normal(random, 300)).empty());
   EXPECT_EQ(window.collected(), 300u);
   unsigned alarms = 0;
-  std::vector<DriftReport> reports = feed(window, normal(random, 50'000)); // one request may fill many windows
+  std::vector<DriftReport> reports =
+      feed(window, normal(random, 50'000)); // one request may fill many windows
   ASSERT_EQ(reports.size(), 100u);
   EXPECT_EQ(window.collected(), 300u);
   for (const DriftReport &report : reports) {
@@ -151,8 +159,12 @@ TEST(Drift, RefusesReferencesThatDoNotFit) {
     return made.isOk() ? Status::ok() : made.takeStatus();
   };
   std::vector<double> values(50, 1.0);
-  for (const Status &status : {refuse(column("z", values), portsOf()), refuse(column("x", values, DType::F32), portsOf()), refuse(column("x", values), portsOf(DType::F64, {3})),
-                               refuse(column("x", std::vector<double>(5, 1.0)), portsOf()), refuse(column("x", {}), portsOf()), refuse(column("x", std::vector<double>(50, kNan)), portsOf())}) {
+  for (const Status &status :
+       {refuse(column("z", values), portsOf()), refuse(column("x", values, DType::F32), portsOf()),
+        refuse(column("x", values), portsOf(DType::F64, {3})),
+        refuse(column("x", std::vector<double>(5, 1.0)), portsOf()),
+        refuse(column("x", {}), portsOf()),
+        refuse(column("x", std::vector<double>(50, kNan)), portsOf())}) {
     EXPECT_EQ(status.id(), ErrorId::BadDriftReference) << status.toString();
   }
   EXPECT_TRUE(refuse(column("x", values), portsOf()).isOk());
@@ -161,7 +173,9 @@ TEST(Drift, RefusesReferencesThatDoNotFit) {
 RequestCounts counts(uint64_t ok, uint64_t failed, uint64_t slow) {
   RequestCounts made = {ok, failed, {}};
   for (size_t i = 0; i < made.upTo.size(); ++i) {
-    made.upTo[i] = Histogram::kBounds[i] < 1000 ? 0 : Histogram::kBounds[i] < 10'000 ? ok - slow : ok; // in 1 ms, the slow ones in 10
+    made.upTo[i] = Histogram::kBounds[i] < 1000     ? 0
+                   : Histogram::kBounds[i] < 10'000 ? ok - slow
+                                                    : ok; // in 1 ms, the slow ones in 10
   }
   return made;
 }
@@ -170,7 +184,8 @@ TEST(Canary, WorseIsSaidAndNothingElse) {
   RequestCounts stable = counts(1800, 2, 10);
   EXPECT_EQ(judgeCanary(counts(200, 0, 1), stable), "");
   EXPECT_EQ(judgeCanary(counts(197, 3, 1), counts(1770, 30, 10)), ""); // as bad as the other
-  EXPECT_NE(judgeCanary(counts(180, 20, 1), stable).find("10.00 % of its 200 requests failed"), std::string::npos);
+  EXPECT_NE(judgeCanary(counts(180, 20, 1), stable).find("10.00 % of its 200 requests failed"),
+            std::string::npos);
   EXPECT_NE(judgeCanary(counts(200, 0, 40), stable).find("p99"), std::string::npos);
   EXPECT_EQ(judgeCanary(counts(100, 99, 0), stable), ""); // too few to say
   EXPECT_EQ(judgeCanary(counts(0, 200, 0), counts(0, 1800, 0)), "");
@@ -184,14 +199,17 @@ TEST(Canary, WorseIsSaidAndNothingElse) {
         slow[side] += random.chance(0.01);
       }
     }
-    alarms += !judgeCanary(counts(200 - failed[0], failed[0], std::min(slow[0], 200 - failed[0])), counts(1800 - failed[1], failed[1], slow[1])).empty();
+    alarms += !judgeCanary(counts(200 - failed[0], failed[0], std::min(slow[0], 200 - failed[0])),
+                           counts(1800 - failed[1], failed[1], slow[1]))
+                   .empty();
   }
   EXPECT_LE(alarms, 3u); // 0.3 are expected at most
 }
 
 TEST(Predictions, AreBoundedByRowsAndByAge) {
   Predictions kept(10, std::chrono::seconds(60));
-  std::shared_ptr<SampledAccuracy> version = std::make_shared<SampledAccuracy>(), shadow = std::make_shared<SampledAccuracy>();
+  std::shared_ptr<SampledAccuracy> version = std::make_shared<SampledAccuracy>(),
+                                   shadow = std::make_shared<SampledAccuracy>();
   Clock::time_point now;
   for (int i = 0; i < 8; ++i) {
     kept.keep("m", std::to_string(i), version, {1, 2}, now);
@@ -225,8 +243,11 @@ TEST(TraceContext, IsTakenOrPassedOver) {
   EXPECT_TRUE(parseTraceParent("cc" + good.substr(2) + "-more").isGiven);
   std::string upper = good;
   upper[3] = 'A';
-  for (const std::string &wrong : {std::string(), good.substr(1), good + "-more", "cc" + good.substr(2) + "more", "ff" + good.substr(2), upper, good + ", " + good,
-                                   "00-" + std::string(32, '0') + good.substr(35), good.substr(0, 36) + std::string(16, '0') + "-01", std::string(55, '-')}) {
+  for (const std::string &wrong :
+       {std::string(), good.substr(1), good + "-more", "cc" + good.substr(2) + "more",
+        "ff" + good.substr(2), upper, good + ", " + good,
+        "00-" + std::string(32, '0') + good.substr(35),
+        good.substr(0, 36) + std::string(16, '0') + "-01", std::string(55, '-')}) {
     EXPECT_EQ(parseTraceParent(wrong), TraceContext()) << wrong;
   }
   for (size_t i = 0; i < good.size(); ++i) {

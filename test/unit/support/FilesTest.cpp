@@ -1,8 +1,8 @@
 // Files: read, mapped, written whole or not at all; and blocks of memory.
 
-#include "support/memory/AlignedBuffer.h"
 #include "support/files/AtomicFile.h"
 #include "support/files/MappedFile.h"
+#include "support/memory/AlignedBuffer.h"
 
 #include <gtest/gtest.h>
 

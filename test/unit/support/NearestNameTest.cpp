@@ -18,7 +18,8 @@ TEST(NearestName, IsTheOneWithTheFewestChanges) {
   };
   for (Case c : {Case{"complie", "compile"}, Case{"COMPILE", "compile"}, Case{"compil", "compile"},
                  Case{"inspecct", "inspect"}, Case{"chekc", "check"}, Case{"rnu", "run"},
-                 Case{"bunch", "bench"}, Case{"xyzzy", ""}, Case{"tune", ""}, Case{"", ""}, Case{"r", ""}, Case{"abc", ""}}) {
+                 Case{"bunch", "bench"}, Case{"xyzzy", ""}, Case{"tune", ""}, Case{"", ""},
+                 Case{"r", ""}, Case{"abc", ""}}) {
     EXPECT_EQ(c.nearest, nearestName(c.word, kVerbs)) << c.word;
   }
   EXPECT_EQ("", nearestName("run", {}));

@@ -1,9 +1,9 @@
 // What may become an output, and what each errno is told as.
 
+#include "support/files/OutputPath.h"
 #include "support/files/AtomicFile.h"
 #include "support/files/FileError.h"
 #include "support/files/MappedFile.h"
-#include "support/files/OutputPath.h"
 
 #include <gtest/gtest.h>
 

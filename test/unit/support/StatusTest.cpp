@@ -1,8 +1,8 @@
 // Status, Result and the table of errors.
 
 #include "support/Hash.h"
-#include "support/text/Printable.h"
 #include "support/Result.h"
+#include "support/text/Printable.h"
 #include "support/text/Text.h"
 
 #include <gtest/gtest.h>
@@ -48,12 +48,13 @@ TEST(Status, SaysWhatAndWhere) {
 }
 
 TEST(Status, NamesBringNoControlCharacters) {
-  Status status = Status::error(ErrorId::EngineBadMagic, "node 'a\x1b[2J\nerror TN0301\x7f\xc2\x9b'",
-                                "try\rthis");
+  Status status = Status::error(ErrorId::EngineBadMagic,
+                                "node 'a\x1b[2J\nerror TN0301\x7f\xc2\x9b'", "try\rthis");
   EXPECT_EQ("node 'a\\u001B[2J\\u000Aerror TN0301\\u007F\\u009B'", status.message());
   EXPECT_EQ("try\\u000Dthis", status.hint());
   status.prefix("file '\t'");
-  EXPECT_EQ("file '\\u0009': node 'a\\u001B[2J\\u000Aerror TN0301\\u007F\\u009B'", status.message());
+  EXPECT_EQ("file '\\u0009': node 'a\\u001B[2J\\u000Aerror TN0301\\u007F\\u009B'",
+            status.message());
   EXPECT_EQ("größe \xc2\xa0\xf0\x9f\x99\x82", withoutControls("größe \xc2\xa0\xf0\x9f\x99\x82"));
 }
 

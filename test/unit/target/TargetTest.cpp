@@ -1,5 +1,5 @@
-// The table of targets: what of it decides code that is measured, limits of each architecture, names,
-// and the page that shows it.
+// The table of targets: what of it decides code that is measured, limits of each architecture,
+// names, and the page that shows it.
 
 #include "compiler/target/Target.h"
 
@@ -37,14 +37,14 @@ struct Limits {
 };
 
 TEST(Targets, EachArchitectureHasItsOwnLimits) {
-  for (const Limits &row : {Limits{"sm_80", 2048, 32, 166912, 108, 1, 80},
-                            Limits{"sm_86", 1536, 16, 101376, 84, 1, 80},
-                            Limits{"sm_89", 1536, 24, 101376, 142, 1, 81},
-                            Limits{"sm_90", 2048, 32, 232448, 132, 8, 81},
-                            Limits{"sm_90a", 2048, 32, 232448, 132, 16, 81},
-                            Limits{"sm_100", 2048, 32, 232448, 148, 8, 86},
-                            Limits{"sm_100a", 2048, 32, 232448, 148, 16, 86},
-                            Limits{"sm_120", 1536, 24, 101376, 170, 8, 87}}) {
+  for (const Limits &row :
+       {Limits{"sm_80", 2048, 32, 166912, 108, 1, 80}, Limits{"sm_86", 1536, 16, 101376, 84, 1, 80},
+        Limits{"sm_89", 1536, 24, 101376, 142, 1, 81},
+        Limits{"sm_90", 2048, 32, 232448, 132, 8, 81},
+        Limits{"sm_90a", 2048, 32, 232448, 132, 16, 81},
+        Limits{"sm_100", 2048, 32, 232448, 148, 8, 86},
+        Limits{"sm_100a", 2048, 32, 232448, 148, 16, 86},
+        Limits{"sm_120", 1536, 24, 101376, 170, 8, 87}}) {
     const Target &target = targetOf(row.arch);
     EXPECT_EQ(target.variant(), row.arch);
     EXPECT_EQ(target.threads, row.threads) << row.arch;
@@ -120,10 +120,12 @@ std::string tableOf(bool ofGpus) {
   std::ostringstream text;
   auto row = [&](std::string_view target, const Target &t) {
     text << "| `" << target << "` | " << t.name << " | " << t.variant() << " | " << t.cores << " | "
-         << std::llround(t.memoryBandwidth / 1e9) << " | " << std::llround(t.cacheBandwidth / 1e9) << " | "
-         << t.cacheBytes / 1024 << " | " << tenths(t.peak / 1e12) << " | " << tenths(t.halfPeak / 1e12);
+         << std::llround(t.memoryBandwidth / 1e9) << " | " << std::llround(t.cacheBandwidth / 1e9)
+         << " | " << t.cacheBytes / 1024 << " | " << tenths(t.peak / 1e12) << " | "
+         << tenths(t.halfPeak / 1e12);
     if (ofGpus) {
-      text << " | " << t.threads << " | " << t.blocks << " | " << t.sharedBytes / 1024 << " | " << t.clusterBlocks;
+      text << " | " << t.threads << " | " << t.blocks << " | " << t.sharedBytes / 1024 << " | "
+           << t.clusterBlocks;
     }
     text << " |\n";
   };
@@ -147,10 +149,12 @@ TEST(Targets, ArePrintedOnTheirPage) {
   std::ifstream file(TENON_SOURCE_DIR "/docs/targets.md");
   std::string page{std::istreambuf_iterator<char>(file), {}};
   for (bool ofGpus : {false, true}) {
-    EXPECT_NE(page.find(tableOf(ofGpus)), std::string::npos) << "docs/targets.md is to have\n" << tableOf(ofGpus);
+    EXPECT_NE(page.find(tableOf(ofGpus)), std::string::npos) << "docs/targets.md is to have\n"
+                                                             << tableOf(ofGpus);
   }
   for (const Field &field : fields()) {
-    EXPECT_NE(page.find("| `" + std::string(field.key) + "` | " + std::string(field.what)), std::string::npos)
+    EXPECT_NE(page.find("| `" + std::string(field.key) + "` | " + std::string(field.what)),
+              std::string::npos)
         << field.key << ": " << field.what;
   }
 }

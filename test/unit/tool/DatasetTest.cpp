@@ -1,7 +1,7 @@
 // Data sets as files: what is read from a good one, and what is said of each bad one.
 
-#include "runtime/tensors/Npy.h"
 #include "tools/tenon/data/Dataset.h"
+#include "runtime/tensors/Npy.h"
 
 #include <gtest/gtest.h>
 
@@ -38,7 +38,8 @@ protected:
     Result<Dataset> result = open(std::move(wanted), arrays);
     ASSERT_FALSE(result.isOk());
     EXPECT_EQ(result.status().id(), id) << result.status().toString();
-    EXPECT_NE(result.status().toString().find(part), std::string::npos) << result.status().toString();
+    EXPECT_NE(result.status().toString().find(part), std::string::npos)
+        << result.status().toString();
   }
 
   std::string path = testing::TempDir() + "dataset" + std::to_string(getpid()) + ".npz";
@@ -51,8 +52,9 @@ template <typename... Tensors> std::vector<Tensor> list(Tensors... tensors) {
 }
 
 TEST_F(DatasetTest, BatchesHoldTheSamplesInTheirOrder) {
-  Result<Dataset> data = open({{"x", DType::F32, {-1, 3}}},
-                              list(counting("x", DType::F32, {5, 3}), counting("labels", DType::I64, {5})));
+  Result<Dataset> data =
+      open({{"x", DType::F32, {-1, 3}}},
+           list(counting("x", DType::F32, {5, 3}), counting("labels", DType::I64, {5})));
   ASSERT_TRUE(data.isOk()) << data.status().toString();
   EXPECT_EQ(data->samples(), 5u);
   ASSERT_TRUE(data->labels().has_value());
@@ -66,7 +68,8 @@ TEST_F(DatasetTest, BatchesHoldTheSamplesInTheirOrder) {
 }
 
 TEST_F(DatasetTest, AnyNameServesTheOnlyInput) {
-  Result<Dataset> data = open({{"image", DType::F32, {-1, 3}}}, list(counting("data", DType::F32, {5, 3})));
+  Result<Dataset> data =
+      open({{"image", DType::F32, {-1, 3}}}, list(counting("data", DType::F32, {5, 3})));
   EXPECT_TRUE(data.isOk()) << data.status().toString();
 }
 
@@ -81,7 +84,8 @@ TEST_F(DatasetTest, AFixedBatchIsFilledWithTheLastSample) {
 }
 
 TEST_F(DatasetTest, ASampleMayBeAWholeInput) {
-  Result<Dataset> data = open({{"x", DType::F32, {2, 3}, 2, 2}}, list(counting("x", DType::F32, {4, 2, 3})));
+  Result<Dataset> data =
+      open({{"x", DType::F32, {2, 3}, 2, 2}}, list(counting("x", DType::F32, {4, 2, 3})));
   ASSERT_TRUE(data.isOk());
   Result<Batch> batch = data->read(1, 100);
   EXPECT_EQ(batch->samples, 1u);
@@ -91,17 +95,25 @@ TEST_F(DatasetTest, ASampleMayBeAWholeInput) {
 
 TEST_F(DatasetTest, WhatDoesNotFitIsNamed) {
   std::vector<WantedInput> pictures = {{"image", DType::F32, {-1, 3, 8, 6}}};
-  expectError(pictures, list(counting("image", DType::F32, {2, 8, 6, 3})), ErrorId::BadDataset, "NHWC");
-  expectError({{"image", DType::F32, {-1, 8, 6, 3}}}, list(counting("image", DType::F32, {2, 3, 8, 6})),
-              ErrorId::BadDataset, "transpose(0, 2, 3, 1)");
-  expectError(pictures, list(counting("image", DType::F32, {2, 3, 8, 7})), ErrorId::BadDataset, "3x8x7");
-  expectError(pictures, list(counting("image", DType::U8, {2, 3, 8, 6})), ErrorId::WrongTensorType, "pixels");
-  expectError(pictures, list(counting("image", DType::F64, {2, 3, 8, 6})), ErrorId::WrongTensorType, "numpy.float32");
-  expectError(pictures, list(counting("image", DType::F32, {0, 3, 8, 6})), ErrorId::BadDataset, "empty");
-  expectError(pictures, list(counting("image", DType::F32, {2, 3, 8, 6}), counting("y", DType::I64, {3})),
+  expectError(pictures, list(counting("image", DType::F32, {2, 8, 6, 3})), ErrorId::BadDataset,
+              "NHWC");
+  expectError({{"image", DType::F32, {-1, 8, 6, 3}}},
+              list(counting("image", DType::F32, {2, 3, 8, 6})), ErrorId::BadDataset,
+              "transpose(0, 2, 3, 1)");
+  expectError(pictures, list(counting("image", DType::F32, {2, 3, 8, 7})), ErrorId::BadDataset,
+              "3x8x7");
+  expectError(pictures, list(counting("image", DType::U8, {2, 3, 8, 6})), ErrorId::WrongTensorType,
+              "pixels");
+  expectError(pictures, list(counting("image", DType::F64, {2, 3, 8, 6})), ErrorId::WrongTensorType,
+              "numpy.float32");
+  expectError(pictures, list(counting("image", DType::F32, {0, 3, 8, 6})), ErrorId::BadDataset,
+              "empty");
+  expectError(pictures,
+              list(counting("image", DType::F32, {2, 3, 8, 6}), counting("y", DType::I64, {3})),
               ErrorId::BadDataset, "a label for each sample");
   std::vector<WantedInput> two = {{"ids", DType::I64, {-1, 3}}, {"mask", DType::I64, {-1, 3}}};
-  expectError(two, list(counting("ids", DType::I64, {2, 3})), ErrorId::BadDataset, "no array for the input 'mask'");
+  expectError(two, list(counting("ids", DType::I64, {2, 3})), ErrorId::BadDataset,
+              "no array for the input 'mask'");
   expectError(two, list(counting("ids", DType::I64, {2, 3}), counting("msk", DType::I64, {2, 3})),
               ErrorId::BadDataset, "did you mean 'msk'");
   expectError(two, list(counting("ids", DType::I64, {2, 3}), counting("mask", DType::I64, {3, 3})),
@@ -112,10 +124,12 @@ TEST_F(DatasetTest, NumbersThatAreNoneAreFound) {
   std::vector<WantedInput> wanted = {{"x", DType::F32, {-1, 3}}};
   Tensor broken = counting("x", DType::F32, {4, 3});
   setElement(broken, 7, kNan);
-  expectError(wanted, list(std::move(broken)), ErrorId::BadSampleValue, "not a number in sample 2, element 1");
+  expectError(wanted, list(std::move(broken)), ErrorId::BadSampleValue,
+              "not a number in sample 2, element 1");
   Tensor large = counting("x", DType::F32, {4, 3});
   setElement(large, 3, kInfinity);
-  expectError(wanted, list(std::move(large)), ErrorId::BadSampleValue, "infinite in sample 1, element 0");
+  expectError(wanted, list(std::move(large)), ErrorId::BadSampleValue,
+              "infinite in sample 1, element 0");
   Tensor mask = std::move(*Tensor::create("x", DType::F32, {4, 3}));
   setElement(mask, 5, -kInfinity);
   EXPECT_TRUE(open(wanted, list(std::move(mask))).isOk());

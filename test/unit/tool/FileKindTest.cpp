@@ -20,23 +20,19 @@ TEST(FileKind, IsKnownByContent) {
     std::string bytes;
     FileKind kind;
   };
-  for (const Case &c : {Case{"", FileKind::Empty},
-                        Case{"\x89TENON\r\n"s, FileKind::Engine},
-                        Case{"\x08\x08\x12\x07pytorch"s, FileKind::Model},
-                        Case{"\x3a\x02\x0a\x00"s, FileKind::Model},
-                        Case{"\x93NUMPY\x01\x00"s, FileKind::Npy},
-                        Case{"PK\x03\x04\x14\x00\x00\x00image.npy"s, FileKind::Npz},
-                        Case{"PK\x03\x04\x00\x00model/data.pkl"s, FileKind::Other},
-                        Case{"\x89PNG\r\n\x1a\n"s, FileKind::Picture},
-                        Case{"\xff\xd8\xff\xe0"s, FileKind::Picture},
-                        Case{"\x7f"s + "ELF\x02", FileKind::Other},
-                        Case{"a note", FileKind::Other},
-                        Case{"#loc = loc(\"x\")\nmodule", FileKind::PhaseDump},
-                        Case{"// 0.1, TN0741: no code\n#set = 1", FileKind::PhaseDump},
-                        Case{"\x14\x00\x00\x00\x00\x00\x00\x00{\"w\":"s, FileKind::Other},
-                        Case{std::string(257, '\0') + "ustar", FileKind::Other},
-                        Case{"\x00\x01\x02\x03"s, FileKind::Unknown},
-                        Case{"\xff\xff"s, FileKind::Unknown}}) {
+  for (const Case &c :
+       {Case{"", FileKind::Empty}, Case{"\x89TENON\r\n"s, FileKind::Engine},
+        Case{"\x08\x08\x12\x07pytorch"s, FileKind::Model},
+        Case{"\x3a\x02\x0a\x00"s, FileKind::Model}, Case{"\x93NUMPY\x01\x00"s, FileKind::Npy},
+        Case{"PK\x03\x04\x14\x00\x00\x00image.npy"s, FileKind::Npz},
+        Case{"PK\x03\x04\x00\x00model/data.pkl"s, FileKind::Other},
+        Case{"\x89PNG\r\n\x1a\n"s, FileKind::Picture}, Case{"\xff\xd8\xff\xe0"s, FileKind::Picture},
+        Case{"\x7f"s + "ELF\x02", FileKind::Other}, Case{"a note", FileKind::Other},
+        Case{"#loc = loc(\"x\")\nmodule", FileKind::PhaseDump},
+        Case{"// 0.1, TN0741: no code\n#set = 1", FileKind::PhaseDump},
+        Case{"\x14\x00\x00\x00\x00\x00\x00\x00{\"w\":"s, FileKind::Other},
+        Case{std::string(257, '\0') + "ustar", FileKind::Other},
+        Case{"\x00\x01\x02\x03"s, FileKind::Unknown}, Case{"\xff\xff"s, FileKind::Unknown}}) {
     EXPECT_EQ(c.kind, kindOf(c.bytes)) << c.bytes;
   }
 }

@@ -19,7 +19,8 @@ Tensor seeded(DType dtype, int64_t count, ValueRange range, uint64_t seed = 0) {
 }
 
 TEST(Seeded, FollowsTheGeneratorOfTheModels) {
-  // models/README.md gives these bits for scale 0.05 and center 1; the range [-1, 1) is scale 1, center 0.
+  // models/README.md gives these bits for scale 0.05 and center 1; the range [-1, 1) is scale 1,
+  // center 0.
   const uint32_t documented[] = {0x3f7cce10, 0x3f8616b3, 0x3f855795, 0x3f842597};
   Tensor unit = seeded(DType::F64, 4, {-1, 1});
   for (int64_t i = 0; i < 4; ++i) {
@@ -102,11 +103,11 @@ TEST(ChooseDims, RefusesWhatTheEngineLacks) {
 /// The smallest PNG: 2 by 1 pixels, gray 0 and 255.
 std::string writePng() {
   const unsigned char bytes[] = {
-      0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0x00, 0x00, 0x00, 0x0d, 0x49, 0x48, 0x44, 0x52,
-      0x00, 0x00, 0x00, 0x02, 0x00, 0x00, 0x00, 0x01, 0x08, 0x00, 0x00, 0x00, 0x00, 0xd1, 0x49, 0x20,
-      0x56, 0x00, 0x00, 0x00, 0x0b, 0x49, 0x44, 0x41, 0x54, 0x78, 0x9c, 0x63, 0x60, 0xf8, 0x0f, 0x00,
-      0x01, 0x02, 0x01, 0x00, 0x42, 0xbe, 0xbc, 0x68, 0x00, 0x00, 0x00, 0x00, 0x49, 0x45, 0x4e, 0x44,
-      0xae, 0x42, 0x60, 0x82};
+      0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0x00, 0x00, 0x00, 0x0d, 0x49, 0x48,
+      0x44, 0x52, 0x00, 0x00, 0x00, 0x02, 0x00, 0x00, 0x00, 0x01, 0x08, 0x00, 0x00, 0x00,
+      0x00, 0xd1, 0x49, 0x20, 0x56, 0x00, 0x00, 0x00, 0x0b, 0x49, 0x44, 0x41, 0x54, 0x78,
+      0x9c, 0x63, 0x60, 0xf8, 0x0f, 0x00, 0x01, 0x02, 0x01, 0x00, 0x42, 0xbe, 0xbc, 0x68,
+      0x00, 0x00, 0x00, 0x00, 0x49, 0x45, 0x4e, 0x44, 0xae, 0x42, 0x60, 0x82};
   std::string path = ::testing::TempDir() + "/two.png";
   std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char *>(bytes), sizeof(bytes));
   return path;
@@ -115,10 +116,13 @@ std::string writePng() {
 TEST(Image, SaysWhatItNeeds) {
   std::string path = writePng();
   Preprocessing none;
-  EXPECT_EQ(loadImage(path, none, DType::F32, {1, 1, 1, 2}).status().id(), ErrorId::ImageNeedsPreprocessing);
+  EXPECT_EQ(loadImage(path, none, DType::F32, {1, 1, 1, 2}).status().id(),
+            ErrorId::ImageNeedsPreprocessing);
   Preprocessing given = parsePreprocessing(R"({"mean":[0.5],"std":0.25,"layout":"nchw"})");
-  EXPECT_EQ(loadImage(path, given, DType::F32, {1, 1, 2, 2}).status().id(), ErrorId::ImageNeedsPreprocessing);
-  EXPECT_EQ(loadImage(path, given, DType::F32, {1, 5, 1, 2}).status().id(), ErrorId::ImageNeedsPreprocessing);
+  EXPECT_EQ(loadImage(path, given, DType::F32, {1, 1, 2, 2}).status().id(),
+            ErrorId::ImageNeedsPreprocessing);
+  EXPECT_EQ(loadImage(path, given, DType::F32, {1, 5, 1, 2}).status().id(),
+            ErrorId::ImageNeedsPreprocessing);
   EXPECT_EQ(loadImage(path, given, DType::I64, {1, 1, 1, 2}).status().id(), ErrorId::BadArgument);
   EXPECT_TRUE(parsePreprocessing("pictures, divided by 255").mean.empty());
 }
@@ -142,7 +146,8 @@ TEST(Image, NormalizesAndOrdersPixels) {
 
 TEST(Image, StretchesOnlyWhenAsked) {
   std::string path = writePng();
-  Preprocessing given = parsePreprocessing(R"({"mean":[0],"std":[1],"layout":"nchw","resize":true})");
+  Preprocessing given =
+      parsePreprocessing(R"({"mean":[0],"std":[1],"layout":"nchw","resize":true})");
   Result<Tensor> tensor = loadImage(path, given, DType::F32, {1, 1, 4, 4});
   ASSERT_TRUE(tensor.isOk()) << tensor.status().toString();
   EXPECT_EQ(elementAsDouble(*tensor, 0), 0);

@@ -1,7 +1,7 @@
 // Scorers: how much memory they take for what they are given.
 
-#include "tools/tenon/accuracy/Memory.h"
 #include "tools/tenon/accuracy/Metric.h"
+#include "tools/tenon/accuracy/Memory.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
-// Reads and writes of npy and npz: what is written is read back, files of NumPy are read, and each kind of
-// damage is refused. Relies on .venv's NumPy only through the bytes that are spelled out here.
+// Reads and writes of npy and npz: what is written is read back, files of NumPy are read, and each
+// kind of damage is refused. Relies on .venv's NumPy only through the bytes that are spelled out
+// here.
 
 #include "runtime/tensors/Npy.h"
 
@@ -52,8 +53,8 @@ Result<std::vector<Tensor>> readAnyNpz(const std::string &path) {
 }
 
 TEST(Npy, WritesWhatItReads) {
-  for (DType dtype : {DType::F32, DType::F64, DType::F16, DType::BF16, DType::I8, DType::I64, DType::U16,
-                      DType::Bool, DType::U64}) {
+  for (DType dtype : {DType::F32, DType::F64, DType::F16, DType::BF16, DType::I8, DType::I64,
+                      DType::U16, DType::Bool, DType::U64}) {
     Tensor tensor = makeTensor("x", dtype, {3, 5});
     std::string path = temporary("one.npy");
     ASSERT_TRUE(writeNpy(path, tensor).isOk());
@@ -66,11 +67,12 @@ TEST(Npy, WritesWhatItReads) {
 }
 
 TEST(Npy, ReadsScalarsAndEmptyArrays) {
-  Result<Tensor> scalar =
-      parse(npyText("{'descr': '<f4', 'fortran_order': False, 'shape': (), }\n", std::string(4, '\0')));
+  Result<Tensor> scalar = parse(
+      npyText("{'descr': '<f4', 'fortran_order': False, 'shape': (), }\n", std::string(4, '\0')));
   ASSERT_TRUE(scalar.isOk());
   EXPECT_TRUE(scalar->dims.empty());
-  Result<Tensor> empty = parse(npyText("{'descr': '<f4', 'fortran_order': False, 'shape': (0, 7), }\n", ""));
+  Result<Tensor> empty =
+      parse(npyText("{'descr': '<f4', 'fortran_order': False, 'shape': (0, 7), }\n", ""));
   ASSERT_TRUE(empty.isOk());
   EXPECT_EQ(empty->dims, (std::vector<int64_t>{0, 7}));
 }
@@ -84,7 +86,8 @@ TEST(Npy, RefusesWhatItCannotRead) {
         npyText("{'descr': '<f4', 'fortran_order': True, 'shape': (1,), }\n", four),
         npyText("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }\n", four),
         npyText("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }\n", four),
-        npyText("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 9), }\n", four),
+        npyText("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 9), }\n",
+                four),
         npyText("{'descr': '<f4', 'fortran_order': False, 'shape': (1, }\n", four),
         npyText("{'fortran_order': False, 'shape': (1,), }\n", four)}) {
     Result<Tensor> tensor = parse(text);
@@ -145,7 +148,8 @@ TEST(Npz, SurvivesAnyFlippedByteOfItsDirectory) {
   EXPECT_GT(refused, 300);
 }
 
-/// A zip of one deflated entry "x.npy" of `unpacked` bytes, the header of which is `header` and the rest zeros.
+/// A zip of one deflated entry "x.npy" of `unpacked` bytes, the header of which is `header` and the
+/// rest zeros.
 std::string deflatedNpz(const std::string &header, uint64_t unpacked) {
   std::string content = header;
   content.resize(unpacked, '\0');
@@ -169,7 +173,8 @@ std::string deflatedNpz(const std::string &header, uint64_t unpacked) {
   std::string common = number(20, 2) + number(0, 2) + number(8, 2) + number(0, 4) + number(crc, 4) +
                        number(packed.size(), 4) + number(unpacked, 4) + number(5, 2) + number(0, 2);
   std::string local = "PK\x03\x04" + common + "x.npy" + packed;
-  std::string central = "PK\x01\x02" + number(20, 2) + common + number(0, 10) + number(0, 4) + "x.npy";
+  std::string central =
+      "PK\x01\x02" + number(20, 2) + common + number(0, 10) + number(0, 4) + "x.npy";
   return local + central + "PK\x05\x06" + number(0, 4) + number(1, 2) + number(1, 2) +
          number(central.size(), 4) + number(local.size(), 4) + number(0, 2);
 }

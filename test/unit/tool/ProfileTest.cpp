@@ -1,8 +1,8 @@
 // The classes and the splitting of `tenon profile` on numbers whose answer is known by hand.
 
+#include "tools/tenon/profile/Profile.h"
 #include "tools/tenon/profile/Commands.h"
 #include "tools/tenon/profile/Outputs.h"
-#include "tools/tenon/profile/Profile.h"
 
 #include "engine/Level.h"
 #include "runtime/device/cpu/CpuFeatures.h"
@@ -24,7 +24,9 @@ Profile machine() {
   Profile profile;
   profile.features = 1;
   profile.limits.threads = 2;
-  profile.limits.compute = {{"FMA", Numbers::F32, 1, 100e9}, {"dot", Numbers::I8, 1, 400e9}, {"wide", Numbers::F32, 2, 200e9}};
+  profile.limits.compute = {{"FMA", Numbers::F32, 1, 100e9},
+                            {"dot", Numbers::I8, 1, 400e9},
+                            {"wide", Numbers::F32, 2, 200e9}};
   profile.limits.memory = {{"L2", 1e6, 100e9}, {"memory", HUGE_VAL, 10e9}};
   profile.limits.launchSeconds = 1e-6;
   return profile;
@@ -45,7 +47,8 @@ RegionFigures product(double flops, double bytes, double weights, double seconds
   return region;
 }
 
-OperatorFigures node(std::string name, std::string kind, size_t region, double flops, double bytes) {
+OperatorFigures node(std::string name, std::string kind, size_t region, double flops,
+                     double bytes) {
   OperatorFigures made;
   made.name = std::move(name);
   made.kind = std::move(kind);
@@ -94,11 +97,14 @@ TEST(ProfileTest, ThreadsThatIdle) {
 TEST(ProfileTest, ExperimentsTellLatencyApart) {
   RegionFigures far = product(10e6, 1e6, 1e6, 1e-3);
   EXPECT_EQ(classified(machine(), far).bound, Bound::Latency);
-  EXPECT_EQ(classified(machine(), far).cause.find("in caches"), std::string::npos) << "nobody tried";
+  EXPECT_EQ(classified(machine(), far).cause.find("in caches"), std::string::npos)
+      << "nobody tried";
   far.inARowSeconds = 0.98e-3;
-  EXPECT_NE(classified(machine(), far).cause.find("also with its operands in caches"), std::string::npos);
+  EXPECT_NE(classified(machine(), far).cause.find("also with its operands in caches"),
+            std::string::npos);
   far.inARowSeconds = 0.3e-3;
-  EXPECT_EQ(classified(machine(), far).bound, Bound::Memory) << "in caches it is three times as fast";
+  EXPECT_EQ(classified(machine(), far).bound, Bound::Memory)
+      << "in caches it is three times as fast";
   far.inARowSeconds = 0.98e-3;
   far.oneThreadSeconds = 1.05e-3;
   EXPECT_NE(classified(machine(), far).cause.find("share a unit"), std::string::npos);
@@ -110,7 +116,8 @@ TEST(ProfileTest, ABusyMachineGivesNoWrongClass) {
   RegionFigures serial = product(10e6, 1e5, 0, 1e-3);
   serial.busySeconds = serial.seconds;
   EXPECT_EQ(classified(busy, serial).bound, Bound::Unknown);
-  EXPECT_EQ(classified(busy, product(80e6, 1e5, 0, 1e-3)).bound, Bound::Compute) << "near to a limit is near";
+  EXPECT_EQ(classified(busy, product(80e6, 1e5, 0, 1e-3)).bound, Bound::Compute)
+      << "near to a limit is near";
   EXPECT_EQ(classified(machine(), product(1, 1, 0, 1e-8)).bound, Bound::Short);
 }
 
@@ -125,7 +132,8 @@ TEST(ProfileTest, LimitsThatWereNotMeasuredGiveNoClass) {
   Profile gpu = machine();
   gpu.isGpu = true;
   gpu.limits.compute = {{"tensor cores", Numbers::Bf16, 0, 100e9}};
-  EXPECT_EQ(classified(gpu, product(80e6, 1e5, 5e4, 1e-3)).bound, Bound::Unknown) << "a product of FP32";
+  EXPECT_EQ(classified(gpu, product(80e6, 1e5, 5e4, 1e-3)).bound, Bound::Unknown)
+      << "a product of FP32";
   EXPECT_EQ(classified(gpu, product(80e6, 8e6, 5e4, 1e-3)).bound, Bound::Memory);
   RegionFigures bf16 = product(80e6, 1e5, 5e4, 1e-3);
   bf16.computes = "bf16";
@@ -137,7 +145,8 @@ TEST(ProfileTest, OperatorsOfARegionShareItsTime) {
   RegionFigures region = product(80e6, 1e5, 5e4, 1e-3);
   region.operators = {0, 1};
   profile.regions = {region};
-  profile.operators = {node("layer.0/dense/MatMul", "matmul", 0, 80e6, 1e5), node("layer.0/dense/Add", "add", 0, 1e5, 1e5)};
+  profile.operators = {node("layer.0/dense/MatMul", "matmul", 0, 80e6, 1e5),
+                       node("layer.0/dense/Add", "add", 0, 1e5, 1e5)};
   classify(profile);
   splitOperators(profile);
   EXPECT_NEAR(profile.operators[0].seconds + profile.operators[1].seconds, 1e-3, 1e-12);
@@ -151,7 +160,8 @@ TEST(ProfileTest, OperatorsThatAreAlikeAreOneRow) {
     RegionFigures region = product(80e6, 1e5, 5e4, 1e-3);
     region.operators = {i};
     profile.regions.push_back(region);
-    profile.operators.push_back(node("block1/layer." + std::to_string(i + 9) + "/MatMul", "matmul", i, 80e6, 1e5));
+    profile.operators.push_back(
+        node("block1/layer." + std::to_string(i + 9) + "/MatMul", "matmul", i, 80e6, 1e5));
   }
   classify(profile);
   splitOperators(profile);
@@ -204,10 +214,12 @@ TEST(ProfileTest, LayerTimesHaveMeanAndMedian) {
 TEST(ProfileTest, CommandsKeepTheOptionsOfTheEngine) {
   Profile profile = machine();
   profile.model = "my model.onnx";
-  profile.options = Json::parse(R"({"levels": ["x86-64-v3"], "shapes": {"x": [[1, 8], 4, "keep"]}, "precision": "keep",
+  profile.options = Json::parse(
+      R"({"levels": ["x86-64-v3"], "shapes": {"x": [[1, 8], 4, "keep"]}, "precision": "keep",
       "guard": true, "kernels": ["/a/MatMul=tiled"], "states": {"in": "out"}, "optimize_for": [8, {"x": [2, 4, "keep"]}], "max_weights": 1.5})");
   EXPECT_EQ(compileCommand(profile, {.without = {"guard", "kernels"}}),
-            "tenon compile 'my model.onnx' -o faster.tenon --target cpu:x86-64-v3 --shape 'x:[1..8]x4x?' --state in=out "
+            "tenon compile 'my model.onnx' -o faster.tenon --target cpu:x86-64-v3 --shape "
+            "'x:[1..8]x4x?' --state in=out "
             "--optimize-for 8 --optimize-for 'x:2x4x?' --max-weights 1.5x");
   EXPECT_EQ(quoted("it's"), "'it'\\''s'");
 }
@@ -238,11 +250,13 @@ TEST(ProfileTest, Bf16IsCompiledForTheUnitThatIsPromised) {
   Profile profile = machine();
   profile.model = "m.onnx";
   profile.features = 0;
-  profile.limits.compute = {{"FMA", Numbers::F32, 0, 100e9}, {"pairs", Numbers::Bf16, engine::rowOf(*best).features, 400e9}};
+  profile.limits.compute = {{"FMA", Numbers::F32, 0, 100e9},
+                            {"pairs", Numbers::Bf16, engine::rowOf(*best).features, 400e9}};
   profile.options = Json::parse(R"({"levels": ["another"], "precision": "keep"})");
   const Advice *advice = adviceOf(profile, "bf16");
   ASSERT_TRUE(advice);
-  EXPECT_EQ(advice->command, "tenon compile m.onnx -o faster.tenon --target cpu:" + std::string(engine::nameOf(*best)) + " --precision bf16");
+  EXPECT_EQ(advice->command, "tenon compile m.onnx -o faster.tenon --target cpu:" +
+                                 std::string(engine::nameOf(*best)) + " --precision bf16");
 
   // Where no level was named, or the engine's has the unit, the target stays.
   profile.advice.clear();
@@ -278,8 +292,10 @@ TEST(ProfileTest, WhatRoundsOtherwiseStandsBehindWhatDoesNot) {
   EXPECT_FALSE(profile.advice[0].changesNumbers);
   EXPECT_EQ(profile.advice[1].rule, "bf16");
   EXPECT_TRUE(profile.advice[1].changesNumbers);
-  EXPECT_GT(profile.advice[1].gainSeconds, profile.advice[0].gainSeconds) << "or the order proves nothing";
-  EXPECT_NE(profileText(profile, 1).find("besides"), std::string::npos) << "no operator is shown with it";
+  EXPECT_GT(profile.advice[1].gainSeconds, profile.advice[0].gainSeconds)
+      << "or the order proves nothing";
+  EXPECT_NE(profileText(profile, 1).find("besides"), std::string::npos)
+      << "no operator is shown with it";
 }
 
 TEST(ProfileTest, TensorCoresAreAdvisedForProductsOfFp32) {
@@ -287,18 +303,21 @@ TEST(ProfileTest, TensorCoresAreAdvisedForProductsOfFp32) {
   profile.isGpu = true;
   profile.model = "m.onnx";
   profile.options = Json::parse(R"({"levels": ["sm_90a"], "precision": "keep"})");
-  profile.limits.compute = {
-      {"FP32 cores", Numbers::F32, 0, 100e9}, {"tensor cores", Numbers::Bf16, 0, 1000e9}, {"tensor cores", Numbers::Tf32, 0, 500e9}};
+  profile.limits.compute = {{"FP32 cores", Numbers::F32, 0, 100e9},
+                            {"tensor cores", Numbers::Bf16, 0, 1000e9},
+                            {"tensor cores", Numbers::Tf32, 0, 500e9}};
   profile.measured.timedSeconds = 1e-3;
   profile.regions = {product(80e6, 1e5, 5e4, 1e-3)};
   classify(profile);
   EXPECT_EQ(profile.regions[0].bound, Bound::Compute);
   advise(profile);
   ASSERT_EQ(profile.advice.size(), 2U);
-  EXPECT_EQ(profile.advice[0].command, "tenon compile m.onnx -o faster.tenon --target cuda:sm_90a --precision fp16");
+  EXPECT_EQ(profile.advice[0].command,
+            "tenon compile m.onnx -o faster.tenon --target cuda:sm_90a --precision fp16");
   // 0.8 ms of FP32 cores become 0.08 ms, of which 40 % are reached.
   EXPECT_NEAR(profile.advice[0].gainSeconds, 0.8e-3, 1e-6);
-  EXPECT_EQ(profile.advice[1].command, "tenon compile m.onnx -o faster.tenon --target cuda:sm_90a --allow tf32");
+  EXPECT_EQ(profile.advice[1].command,
+            "tenon compile m.onnx -o faster.tenon --target cuda:sm_90a --allow tf32");
   EXPECT_NEAR(profile.advice[1].gainSeconds, 0.6e-3, 1e-6);
 
   // Products that tensor cores do already gain nothing.
@@ -319,7 +338,8 @@ TEST(ProfileTest, BatchIsWhatTheEngineTakes) {
   const Advice *advice = adviceOf(profile, "batch");
   ASSERT_TRUE(advice);
   EXPECT_EQ(advice->command, "tenon bench e.tenon --shape x:2x16 --shape mask:2x16");
-  EXPECT_NEAR(advice->gainSeconds, 0.5e-3, 0.01e-3) << "half of the weights for each of two samples";
+  EXPECT_NEAR(advice->gainSeconds, 0.5e-3, 0.01e-3)
+      << "half of the weights for each of two samples";
 }
 
 TEST(ProfileTest, TapsKeepNeighboursApart) {
@@ -329,7 +349,11 @@ TEST(ProfileTest, TapsKeepNeighboursApart) {
   profile.measured.timedSeconds = 2e-3;
   profile.regions = {product(1e6, 8e6, 8e6, 1e-3), product(1e6, 8e6, 0, 1e-3)};
   auto apart = [](const char *producer) {
-    return Json::array({{{"producer", producer}, {"consumer", "gelu"}, {"rule", "second-result"}, {"apart_us", 10.0}, {"fused_us", 4.0}}});
+    return Json::array({{{"producer", producer},
+                         {"consumer", "gelu"},
+                         {"rule", "second-result"},
+                         {"apart_us", 10.0},
+                         {"fused_us", 4.0}}});
   };
   auto gainOfTaps = [](Profile of) {
     classify(of);
@@ -353,7 +377,8 @@ TEST(ProfileTest, AdviceNamesWhatTheEngineWasCompiledWith) {
   Profile profile = machine();
   RegionFigures region = product(10e6, 1e5, 5e4, 1e-3);
   region.operators = {0};
-  region.candidates = Json::parse(R"([{"kernel": "fast", "us": 100, "verdict": "disabled"}, {"kernel": "slow", "us": 1000, "verdict": "chosen"},
+  region.candidates = Json::parse(
+      R"([{"kernel": "fast", "us": 100, "verdict": "disabled"}, {"kernel": "slow", "us": 1000, "verdict": "chosen"},
                                       {"kernel": "none", "us": 0, "verdict": "refused"}])");
   profile.regions = {region};
   profile.operators = {node("m", "matmul", 0, 10e6, 1e5)};

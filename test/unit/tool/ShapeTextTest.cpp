@@ -28,8 +28,9 @@ TEST(ShapeText, ReadsScalars) {
 }
 
 TEST(ShapeText, RefusesNonsense) {
-  for (const char *text : {"", "x", ":1x2", "x:1x", "x:x1", "x:1xxx2", "x:-1", "x:[3..2]", "x:[1..]", "x:[..2]",
-                           "x:[1.2]", "x:1.5", "x:99999999999999999999", "x: 1", "x:[1..2"}) {
+  for (const char *text :
+       {"", "x", ":1x2", "x:1x", "x:x1", "x:1xxx2", "x:-1", "x:[3..2]", "x:[1..]", "x:[..2]",
+        "x:[1.2]", "x:1.5", "x:99999999999999999999", "x: 1", "x:[1..2"}) {
     Result<ShapeArgument> shape = parseShapeArgument(text);
     ASSERT_FALSE(shape.isOk()) << text;
     EXPECT_EQ(shape.status().code(), Code::Usage);
@@ -77,7 +78,8 @@ TEST(Target, NamesArchitecturesOnceOldestFirst) {
 TEST(Target, NamesSayTheirDevice) {
   Result<Targets> targets = parseTargets({"avx2,sm_90", "cpu:avx512,a100", "armv8-a"});
   ASSERT_TRUE(targets.isOk()) << targets.status().toString();
-  EXPECT_EQ(targets->levels, (std::vector{engine::CpuLevel::X86_64_V3, engine::CpuLevel::Avx512, engine::CpuLevel::Armv8A}));
+  EXPECT_EQ(targets->levels, (std::vector{engine::CpuLevel::X86_64_V3, engine::CpuLevel::Avx512,
+                                          engine::CpuLevel::Armv8A}));
   EXPECT_EQ(names(targets->gpus), (std::vector<std::string_view>{"sm_80", "sm_90"}));
 }
 
@@ -108,8 +110,9 @@ TEST(Target, SaysWhatGpuItAssumes) {
 }
 
 TEST(Target, RefusesWhatIsNotCompiledFor) {
-  for (const char *text : {"", "cuda:", "cuda:zen4", "cpu:h200", "cuda:sm_70", "cuda:avx2", "sm_70", "avx3", "cpu:",
-                           "cpu:sse", "cpu:sm_90", "cpu:avx512,", "CPU", "rocm:gfx942", "cuda:sm_90,cpu:"}) {
+  for (const char *text :
+       {"", "cuda:", "cuda:zen4", "cpu:h200", "cuda:sm_70", "cuda:avx2", "sm_70", "avx3",
+        "cpu:", "cpu:sse", "cpu:sm_90", "cpu:avx512,", "CPU", "rocm:gfx942", "cuda:sm_90,cpu:"}) {
     Result<Targets> targets = parseTargets({text});
     ASSERT_FALSE(targets.isOk()) << text;
     EXPECT_EQ(targets.status().code(), Code::Unsupported);

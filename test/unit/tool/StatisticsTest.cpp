@@ -42,7 +42,8 @@ TEST(Statistics, RatioIsOtherOverOwnAndItsIntervalHoldsIt) {
   EXPECT_FALSE(compareLatency(own, own).differs());
   own.pop_back();
   other.pop_back();
-  EXPECT_FALSE(compareLatency(own, other).differs()) << "five pairs of equal engines are in one order once in sixteen";
+  EXPECT_FALSE(compareLatency(own, other).differs())
+      << "five pairs of equal engines are in one order once in sixteen";
 }
 
 /// Times of two equal engines on a machine whose speed wanders for many runs at a time.
@@ -79,7 +80,8 @@ TEST(Statistics, EstimatesFindWhatDiffers) {
     slower.push_back(1.1 * std::exp(0.1 * normal(random)));
   }
   Estimate ratio = estimateQuantileRatio(own, slower, 0.5);
-  EXPECT_TRUE(ratio.low > 1.07 && ratio.high < 1.13 && ratio.low < ratio.value && ratio.value < ratio.high);
+  EXPECT_TRUE(ratio.low > 1.07 && ratio.high < 1.13 && ratio.low < ratio.value &&
+              ratio.value < ratio.high);
   EXPECT_GT(estimateQuantileRatio(own, slower, 0.99).low, 1);
   Estimate median = estimateQuantile(own, 0.5), mean = estimateMean(own);
   EXPECT_TRUE(median.low < 1.01 && median.high > 0.99 && median.high - median.low < 0.05);

@@ -53,7 +53,8 @@ TEST(Sizes, FormulasOfBothKindsAreEvaluated) {
            {"(tokens + 1) mod 4", 1}}) {
     EXPECT_EQ(evaluate(formula, sizes), value) << formula;
   }
-  for (const char *formula : {"", "k", "n *", "n n", "(n", "floor(n / 0)", "9223372036854775807 + n", "n * * n"}) {
+  for (const char *formula :
+       {"", "k", "n *", "n n", "(n", "floor(n / 0)", "9223372036854775807 + n", "n * * n"}) {
     EXPECT_EQ(evaluate(formula, sizes), std::nullopt) << formula;
   }
   EXPECT_EQ(evaluate(std::string(5000, '(') + "1", sizes), std::nullopt);
@@ -64,7 +65,11 @@ TEST(Sizes, FollowFromTheDimsOfInputs) {
   graph.symbols = {{"batch", 1, 64, 1}, {"half", 1, 64, 64}, {"found", 0, 100, 100}};
   for (const char *dim : {"half * 2 + 1", "batch"}) {
     graph.inputs.push_back({dim, static_cast<int64_t>(graph.values.size())});
-    graph.values.push_back({.kind = "input", .name = dim, .dtype = "f32", .shape = std::vector<std::string>{"8", dim}, .bytes = {}});
+    graph.values.push_back({.kind = "input",
+                            .name = dim,
+                            .dtype = "f32",
+                            .shape = std::vector<std::string>{"8", dim},
+                            .bytes = {}});
   }
   Sizes sizes = sizesOf(graph, {{"half * 2 + 1", {8, 41}}, {"batch", {8, 5}}});
   EXPECT_EQ(sizes, (Sizes{{"batch", 5}, {"half", 20}, {"found", 100}}));
@@ -104,7 +109,8 @@ TEST(Sizes, TimesFollowBytesOrOperationsAndKeepTheStartOfTheKernel) {
 TEST(Labels, SayWhatAndWhere) {
   Graph graph;
   auto value = [&](std::vector<std::string> shape) {
-    graph.values.push_back({.kind = "parameter", .name = "", .dtype = "f32", .shape = std::move(shape), .bytes = {}});
+    graph.values.push_back(
+        {.kind = "parameter", .name = "", .dtype = "f32", .shape = std::move(shape), .bytes = {}});
     return static_cast<int64_t>(graph.values.size()) - 1;
   };
   Node conv{.op = "conv", .name = "/stem/stem.0/Conv", .from = {"Conv"}};

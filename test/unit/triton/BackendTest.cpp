@@ -1,4 +1,5 @@
-// libtriton_tenon.so as Triton drives it: configurations, answers alone and stacked, what is refused, and instances at once.
+// libtriton_tenon.so as Triton drives it: configurations, answers alone and stacked, what is
+// refused, and instances at once.
 
 #include "test/unit/engine/EngineFixture.h"
 #include "test/unit/triton/FakeTriton.h"
@@ -22,7 +23,9 @@ const char *const kBatched = R"({"name": "m", "max_batch_size": "64"})";
 std::string makeModel(const std::string &name, engine::Plan plan) {
   std::string folder = temporaryPath(name);
   std::filesystem::create_directories(folder + "/1");
-  std::filesystem::rename(TestEngine(std::move(plan), productWeights()).writeTemporary(name + ".tenon"), folder + "/1/model.tenon");
+  std::filesystem::rename(
+      TestEngine(std::move(plan), productWeights()).writeTemporary(name + ".tenon"),
+      folder + "/1/model.tenon");
   return folder;
 }
 
@@ -35,7 +38,8 @@ std::vector<float> numbers(int64_t rows, float start) {
 }
 
 /// The tensor in `pieces`, each behind `skipped` other bytes.
-TRITONBACKEND_Request requestFor(const std::vector<float> &values, size_t pieces = 1, size_t skipped = 0) {
+TRITONBACKEND_Request requestFor(const std::vector<float> &values, size_t pieces = 1,
+                                 size_t skipped = 0) {
   TRITONBACKEND_Input input;
   input.name = "x";
   input.dims = {static_cast<int64_t>(values.size() / 8), 8};
@@ -44,7 +48,8 @@ TRITONBACKEND_Request requestFor(const std::vector<float> &values, size_t pieces
   for (size_t i = 0; i < pieces; ++i) {
     size_t size = i + 1 < pieces ? bytes / pieces + 1 : bytes - at;
     std::vector<std::byte> piece(skipped + size);
-    std::memcpy(piece.data() + skipped, reinterpret_cast<const std::byte *>(values.data()) + at, size);
+    std::memcpy(piece.data() + skipped, reinterpret_cast<const std::byte *>(values.data()) + at,
+                size);
     input.pieces.push_back(std::move(piece));
     at += size;
   }
@@ -79,7 +84,8 @@ protected:
   }
 
   /// Why a model with this configuration does not load.
-  std::string problemOf(const std::string &config, TRITONSERVER_InstanceGroupKind kind = TRITONSERVER_INSTANCEGROUPKIND_CPU) {
+  std::string problemOf(const std::string &config,
+                        TRITONSERVER_InstanceGroupKind kind = TRITONSERVER_INSTANCEGROUPKIND_CPU) {
     return HostedModel(folder, config, 1, kind).problem;
   }
 
@@ -90,29 +96,36 @@ TEST_F(TritonBackend, CompletesConfigurations) {
   HostedModel plain(folder, kPlain), batched(folder, kBatched);
   ASSERT_EQ("", plain.problem + batched.problem);
   Json config = Json::parse(plain.model.config);
-  EXPECT_EQ(Json::parse(R"([{"name": "x", "data_type": "TYPE_FP32", "dims": [-1, 8]}])"), config["input"]);
-  EXPECT_EQ(Json::parse(R"([{"name": "y", "data_type": "TYPE_FP32", "dims": [-1, 3]}])"), config["output"]);
+  EXPECT_EQ(Json::parse(R"([{"name": "x", "data_type": "TYPE_FP32", "dims": [-1, 8]}])"),
+            config["input"]);
+  EXPECT_EQ(Json::parse(R"([{"name": "y", "data_type": "TYPE_FP32", "dims": [-1, 3]}])"),
+            config["output"]);
   config = Json::parse(batched.model.config);
   EXPECT_EQ(Json({8}), config["input"][0]["dims"]);
   EXPECT_EQ(Json({3}), config["output"][0]["dims"]);
 
   // What stands there stays, and what Triton does not want completed too.
-  std::string given = R"({"max_batch_size": 4, "input": [{"name": "x", "data_type": "TYPE_FP32", "dims": ["8"]}], "output": [{"name": "y", "data_type": "TYPE_FP32", "dims": [3]}]})";
+  std::string given =
+      R"({"max_batch_size": 4, "input": [{"name": "x", "data_type": "TYPE_FP32", "dims": ["8"]}], "output": [{"name": "y", "data_type": "TYPE_FP32", "dims": [3]}]})";
   HostedModel same(folder, given);
   EXPECT_EQ("", same.problem);
   EXPECT_EQ(given, same.model.config);
   HostedModel strict(folder, kPlain, 1, TRITONSERVER_INSTANCEGROUPKIND_CPU, false);
-  EXPECT_NE(std::string::npos, strict.problem.find("TN0805: the engine's input 'x' is not in the configuration")) << strict.problem;
+  EXPECT_NE(std::string::npos,
+            strict.problem.find("TN0805: the engine's input 'x' is not in the configuration"))
+      << strict.problem;
 }
 
 TEST_F(TritonBackend, AnswersAlone) {
   HostedModel host(folder, kPlain);
   ASSERT_EQ("", host.problem);
   // As one piece; not aligned; in pieces that split elements.
-  for (auto [pieces, skipped] : {std::pair(1, 0), std::pair(1, 3), std::pair(3, 0), std::pair(4, 1)}) {
+  for (auto [pieces, skipped] :
+       {std::pair(1, 0), std::pair(1, 3), std::pair(3, 0), std::pair(4, 1)}) {
     std::vector<float> values = numbers(5, 1);
     std::vector<TRITONBACKEND_Request> requests;
-    requests.push_back(requestFor(values, static_cast<size_t>(pieces), static_cast<size_t>(skipped)));
+    requests.push_back(
+        requestFor(values, static_cast<size_t>(pieces), static_cast<size_t>(skipped)));
     requests.push_back(requestFor(numbers(2, 3)));
     host.execute(requests);
     expectAnswer(requests[0], values);
@@ -122,7 +135,8 @@ TEST_F(TritonBackend, AnswersAlone) {
   ASSERT_EQ(8u, runs.size()); // without max_batch_size nothing is stacked
   for (const Report &run : runs) {
     EXPECT_EQ(1u, run.rows);
-    EXPECT_TRUE(run.start <= run.computeStart && run.computeStart <= run.computeEnd && run.computeEnd <= run.end);
+    EXPECT_TRUE(run.start <= run.computeStart && run.computeStart <= run.computeEnd &&
+                run.computeEnd <= run.end);
   }
   std::vector<TRITONBACKEND_Request> unwanted;
   unwanted.push_back(requestFor(numbers(1, 0)));
@@ -200,16 +214,26 @@ TEST_F(TritonBackend, RefusesRequests) {
 }
 
 TEST_F(TritonBackend, SaysWhyAModelDoesNotLoad) {
-  auto expect = [&](const std::string &start, const std::string &problem) { EXPECT_EQ(0u, problem.find(start)) << problem; };
-  auto withInput = [](const std::string &input) { return R"({"max_batch_size": 0, "input": [)" + input + "]}"; };
-  expect("TN0805: input 'z' is not one of the engine, which has x", problemOf(withInput(R"({"name": "z", "data_type": "TYPE_FP32", "dims": [1]})")));
-  expect("TN0805: input 'x' is TYPE_INT8, but the engine has TYPE_FP32", problemOf(withInput(R"({"name": "x", "data_type": "TYPE_INT8", "dims": [-1, 8]})")));
+  auto expect = [&](const std::string &start, const std::string &problem) {
+    EXPECT_EQ(0u, problem.find(start)) << problem;
+  };
+  auto withInput = [](const std::string &input) {
+    return R"({"max_batch_size": 0, "input": [)" + input + "]}";
+  };
+  expect("TN0805: input 'z' is not one of the engine, which has x",
+         problemOf(withInput(R"({"name": "z", "data_type": "TYPE_FP32", "dims": [1]})")));
+  expect("TN0805: input 'x' is TYPE_INT8, but the engine has TYPE_FP32",
+         problemOf(withInput(R"({"name": "x", "data_type": "TYPE_INT8", "dims": [-1, 8]})")));
   expect("TN0805: input 'x' has dims [-1,9], but the engine has from [1,8] to [64,8]",
          problemOf(withInput(R"({"name": "x", "data_type": "TYPE_FP32", "dims": [-1, 9]})")));
   expect("TN0805: max_batch_size is 65, but dim 0 of 'x'", problemOf(R"({"max_batch_size": 65})"));
-  expect("TN0805: the parameter 'threads'", problemOf(R"({"max_batch_size": 0, "parameters": {"threads": {"string_value": "many"}}})"));
-  expect("TN0805: default_model_filename", problemOf(R"({"max_batch_size": 0, "default_model_filename": "../1/model.tenon"})"));
-  expect("TN0101: ", problemOf(R"({"max_batch_size": 0, "default_model_filename": "other.tenon"})"));
+  expect(
+      "TN0805: the parameter 'threads'",
+      problemOf(R"({"max_batch_size": 0, "parameters": {"threads": {"string_value": "many"}}})"));
+  expect("TN0805: default_model_filename",
+         problemOf(R"({"max_batch_size": 0, "default_model_filename": "../1/model.tenon"})"));
+  expect("TN0101: ",
+         problemOf(R"({"max_batch_size": 0, "default_model_filename": "other.tenon"})"));
   expect("TN0902: ", problemOf("{"));
   expect("TN0517: the instance is on GPU 0", problemOf(kPlain, TRITONSERVER_INSTANCEGROUPKIND_GPU));
   hostMajor = 2;
@@ -230,7 +254,8 @@ TEST_F(TritonBackend, FixedBatch) {
   HostedModel host(fixed, kPlain);
   ASSERT_EQ("", host.problem);
   EXPECT_EQ(Json({4, 8}), Json::parse(host.model.config)["input"][0]["dims"]);
-  EXPECT_EQ(0u, HostedModel(fixed, R"({"max_batch_size": 4})").problem.find("TN0805: max_batch_size is 4, but dim 0 of 'x' is no batch"));
+  EXPECT_EQ(0u, HostedModel(fixed, R"({"max_batch_size": 4})")
+                    .problem.find("TN0805: max_batch_size is 4, but dim 0 of 'x' is no batch"));
   std::filesystem::remove_all(fixed);
 }
 
@@ -238,7 +263,9 @@ TEST_F(TritonBackend, FixedBatch) {
 TEST_F(TritonBackend, ManyThreads) {
   constexpr size_t kInstances = 4;
   constexpr int kRounds = 50;
-  HostedModel host(folder, R"({"max_batch_size": 64, "parameters": {"threads": {"string_value": "2"}}})", kInstances);
+  HostedModel host(folder,
+                   R"({"max_batch_size": 64, "parameters": {"threads": {"string_value": "2"}}})",
+                   kInstances);
   ASSERT_EQ("", host.problem);
   std::vector<std::thread> threads;
   for (size_t i = 0; i < kInstances; ++i) {
@@ -246,11 +273,13 @@ TEST_F(TritonBackend, ManyThreads) {
       for (int round = 0; round < kRounds; ++round) {
         std::vector<TRITONBACKEND_Request> requests;
         for (int64_t rows = 1; rows <= 4; ++rows) {
-          requests.push_back(requestFor(numbers(rows, static_cast<float>(i) + static_cast<float>(round))));
+          requests.push_back(
+              requestFor(numbers(rows, static_cast<float>(i) + static_cast<float>(round))));
         }
         host.execute(requests, i);
         for (int64_t rows = 1; rows <= 4; ++rows) {
-          expectAnswer(requests[static_cast<size_t>(rows) - 1], numbers(rows, static_cast<float>(i) + static_cast<float>(round)));
+          expectAnswer(requests[static_cast<size_t>(rows) - 1],
+                       numbers(rows, static_cast<float>(i) + static_cast<float>(round)));
         }
       }
     });

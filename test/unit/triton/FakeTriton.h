@@ -1,5 +1,6 @@
-// Triton for tests: objects behind its C interface for backends, and a host that loads the real libtriton_tenon.so as Triton does.
-// The functions themselves are in FakeTriton.cpp; the program exports them.
+// Triton for tests: objects behind its C interface for backends, and a host that loads the real
+// libtriton_tenon.so as Triton does. The functions themselves are in FakeTriton.cpp; the program
+// exports them.
 
 #pragma once
 
@@ -78,11 +79,13 @@ extern std::atomic<bool> gpuOutputs;
 /// What an error says, which is deleted; empty for none.
 std::string textOf(TRITONSERVER_Error *error);
 
-/// A loaded model of a repository with its instances. Fails with `problem`, and is then without instances.
+/// A loaded model of a repository with its instances. Fails with `problem`, and is then without
+/// instances.
 class HostedModel {
 public:
   HostedModel(const std::string &folder, const std::string &config, size_t instances = 1,
-              TRITONSERVER_InstanceGroupKind kind = TRITONSERVER_INSTANCEGROUPKIND_CPU, bool isCompleted = true);
+              TRITONSERVER_InstanceGroupKind kind = TRITONSERVER_INSTANCEGROUPKIND_CPU,
+              bool isCompleted = true);
   HostedModel(const HostedModel &) = delete;
   ~HostedModel();
 

@@ -1,7 +1,7 @@
-// A tuning store: what comes back out of it, what a damaged, torn, forged or foreign record does, who may write, and
-// which part of a key a miss names.
-#include "compiler/tuning/Knowledge.h"
+// A tuning store: what comes back out of it, what a damaged, torn, forged or foreign record does,
+// who may write, and which part of a key a miss names.
 #include "compiler/tuning/Store.h"
+#include "compiler/tuning/Knowledge.h"
 #include "support/Hash.h"
 #include "test/unit/pipeline/TemporaryFolder.h"
 
@@ -47,7 +47,9 @@ std::string read(const std::string &path) {
   return text.str();
 }
 
-void write(const std::string &path, const std::string &text) { std::ofstream(path, std::ios::binary) << text; }
+void write(const std::string &path, const std::string &text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
 
 /// A store with these records, and the text of its file.
 std::string fill(const std::string &folder, const std::vector<Record> &records) {
@@ -139,7 +141,8 @@ TEST(Store, KeepsWhatIsAppended) {
   EXPECT_FALSE(found->isTorn);
 }
 
-/// As a kill leaves it, wherever in the write it came: what was whole is there, and is written behind.
+/// As a kill leaves it, wherever in the write it came: what was whole is there, and is written
+/// behind.
 TEST(Store, DropsATornEnd) {
   TemporaryFolder folder;
   std::string whole = fill(folder.path("s"), {recordOf()});
@@ -163,7 +166,8 @@ TEST(Store, DropsATornEnd) {
 
 TEST(Store, NamesDamagedLinesAndKeepsTheOthers) {
   TemporaryFolder folder;
-  std::string text = fill(folder.path("s"), {recordOf(), recordOf(kOtherSizes), recordOf(kOtherForm)});
+  std::string text =
+      fill(folder.path("s"), {recordOf(), recordOf(kOtherSizes), recordOf(kOtherForm)});
   size_t second = text.find('\n', text.find('\n') + 1) + 1;
   text[second + 40] ^= 1;
   write(folder.path("s/records"), text);
@@ -205,7 +209,8 @@ TEST(Store, IsReplaced) {
   ASSERT_TRUE(writer.isOk());
   ASSERT_TRUE(writer->replace({recordOf()}).isOk());
   ASSERT_TRUE(writer->append(recordOf(kOtherForm)).isOk());
-  EXPECT_EQ(linesOf(readStore(folder.path("s"))->records), linesOf({recordOf(), recordOf(kOtherForm)}));
+  EXPECT_EQ(linesOf(readStore(folder.path("s"))->records),
+            linesOf({recordOf(), recordOf(kOtherForm)}));
 }
 
 /// In whichever order stores are joined.
@@ -220,8 +225,10 @@ TEST(Store, TheNewestCounts) {
   Knowledge knowledge({newer, old}, device());
   Problem problem = problemOf(kText);
   problem.families = "gemm 1";
-  EXPECT_EQ(knowledge.find(problem, std::vector<std::string>{"avx512"}).record->kernel, newer.untuned);
-  EXPECT_EQ(Knowledge({newer, old}, device()).digest(), Knowledge({old, newer, old}, device()).digest());
+  EXPECT_EQ(knowledge.find(problem, std::vector<std::string>{"avx512"}).record->kernel,
+            newer.untuned);
+  EXPECT_EQ(Knowledge({newer, old}, device()).digest(),
+            Knowledge({old, newer, old}, device()).digest());
   EXPECT_NE(Knowledge({newer, old}, device()).digest(), Knowledge({old}, device()).digest());
 }
 
@@ -248,7 +255,8 @@ TEST(Knowledge, AnswersByTheWholeKey) {
     EXPECT_FALSE(answer.record);
     EXPECT_NE(answer.miss.find(each.miss), std::string::npos) << answer.miss;
   }
-  EXPECT_NE(knowledge.find(problem, std::vector<std::string>{"amx"}).miss.find("runs none"), std::string::npos);
+  EXPECT_NE(knowledge.find(problem, std::vector<std::string>{"amx"}).miss.find("runs none"),
+            std::string::npos);
   EXPECT_EQ(knowledge.find(problem, std::vector<std::string>{"x86-64-v3"}).record, nullptr);
 }
 
@@ -263,7 +271,9 @@ TEST(Knowledge, KnowsTheNearestSizes) {
   EXPECT_FALSE(knowledge.nearest(problem, "x86-64-v3"));
   std::string miss = knowledge.find(problem, std::vector<std::string>{"avx512"}).miss;
   EXPECT_NE(miss.find("the nearest has 1 128 768"), std::string::npos) << miss;
-  EXPECT_EQ(knowledge.find(problemOf("func.func @other()"), std::vector<std::string>{"avx512"}).miss, "no record of such a region");
+  EXPECT_EQ(
+      knowledge.find(problemOf("func.func @other()"), std::vector<std::string>{"avx512"}).miss,
+      "no record of such a region");
 }
 
 } // namespace

@@ -56,10 +56,12 @@ Result<Layout> layoutOf(const Tensor &output, const Tensor &labels) {
     }
   }
   bool isColumn = productOf(scores) == 1 && truth.empty();
-  return noMetric(fmt::format("output '{}' is {} for a sample, its label {}", output.name, formatDims(output.dims),
-                              formatDims(rowDims(labels))),
-                  isColumn ? "one column is no choice between classes; cmd:PROGRAM can apply the threshold"
-                           : "top1 and f1 take a score for each class of each label; --output names another output");
+  return noMetric(
+      fmt::format("output '{}' is {} for a sample, its label {}", output.name,
+                  formatDims(output.dims), formatDims(rowDims(labels))),
+      isColumn
+          ? "one column is no choice between classes; cmd:PROGRAM can apply the threshold"
+          : "top1 and f1 take a score for each class of each label; --output names another output");
 }
 
 class ClassScorer final : public Scorer {
@@ -90,23 +92,26 @@ Result<int64_t> ClassScorer::labelAt(const Layout &layout, size_t sample, int64_
     readElements(labels, first, 1, row);
     int64_t ones = std::ranges::count(row, 1.0), zeros = std::ranges::count(row, 0.0);
     if (ones != 1 || zeros != perSample - 1) {
-      return noMetric(fmt::format("the label of sample {} has a column for each class, but is not 1 in one and 0 in "
-                                  "the others",
-                                  sample),
-                      "give the number of the class");
+      return noMetric(
+          fmt::format(
+              "the label of sample {} has a column for each class, but is not 1 in one and 0 in "
+              "the others",
+              sample),
+          "give the number of the class");
     }
     return std::ranges::find(row, 1.0) - row.begin();
   }
   double value = elementAsDouble(labels, first + place);
   if (value != std::floor(value) || std::abs(value) > 1e15) {
-    return noMetric(fmt::format("the label of sample {} is {:g}, which is no number of a class", sample, value),
-                    "mse and mae are metrics of other numbers");
+    return noMetric(
+        fmt::format("the label of sample {} is {:g}, which is no number of a class", sample, value),
+        "mse and mae are metrics of other numbers");
   }
   int64_t label = static_cast<int64_t>(value);
   int64_t classes = layout.areChosen ? kMostClasses : layout.classes;
   if (label >= classes) {
-    return noMetric(fmt::format("the label of sample {} is {}, there are {}{} classes", sample, label,
-                                layout.areChosen ? "at most " : "", classes),
+    return noMetric(fmt::format("the label of sample {} is {}, there are {}{} classes", sample,
+                                label, layout.areChosen ? "at most " : "", classes),
                     fmt::format("labels count from 0 to {}", classes - 1));
   }
   return label;
@@ -143,11 +148,13 @@ Status ClassScorer::add(const Answer &answer) {
     int64_t chosen = -1, rank = spec.top;
     if (layout.areChosen) {
       double number = elementAsDouble(said, place);
-      chosen = number >= 0 && number < static_cast<double>(kMostClasses) ? static_cast<int64_t>(number) : -1;
+      chosen = number >= 0 && number < static_cast<double>(kMostClasses)
+                   ? static_cast<int64_t>(number)
+                   : -1;
       rank = chosen == label ? 0 : 1;
     } else {
-      readElements(said, layout.isClassFirst ? place : place * layout.classes, layout.isClassFirst ? layout.places : 1,
-                   scores);
+      readElements(said, layout.isClassFirst ? place : place * layout.classes,
+                   layout.isClassFirst ? layout.places : 1, scores);
       bool isNumber = std::ranges::none_of(scores, [](double score) { return std::isnan(score); });
       isFinite &= areFinite(scores);
       chosen = isNumber ? std::ranges::max_element(scores) - scores.begin() : -1;
@@ -168,7 +175,8 @@ Status ClassScorer::add(const Answer &answer) {
 
 } // namespace
 
-std::unique_ptr<Scorer> makeClassScorer(const MetricSpec &spec, size_t output, const Tensor &labels) {
+std::unique_ptr<Scorer> makeClassScorer(const MetricSpec &spec, size_t output,
+                                        const Tensor &labels) {
   return std::make_unique<ClassScorer>(spec, output, labels);
 }
 

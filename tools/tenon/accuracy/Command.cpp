@@ -1,5 +1,5 @@
-// `cmd:PROGRAM`: a metric of the user's. The outputs of all samples, and the labels, go to the program
-// as an npz whose path is its last argument; the last line that it prints is the metric.
+// `cmd:PROGRAM`: a metric of the user's. The outputs of all samples, and the labels, go to the
+// program as an npz whose path is its last argument; the last line that it prints is the metric.
 
 #include "runtime/tensors/Npy.h"
 #include "support/files/ScratchFolder.h"
@@ -25,17 +25,19 @@ Result<Tensor> copyOf(const Tensor &tensor, std::string name, std::vector<int64_
   return copy;
 }
 
-/// One array with a row for each sample; where their dims differ, an array NAME.i for each. Rows are freed as they are
-/// copied, so that a data set's outputs are in memory once.
+/// One array with a row for each sample; where their dims differ, an array NAME.i for each. Rows
+/// are freed as they are copied, so that a data set's outputs are in memory once.
 Result<std::vector<Tensor>> stack(std::vector<Tensor> rows) {
-  bool areSame = std::ranges::all_of(rows, [&](const Tensor &row) { return row.dims == rows[0].dims; });
+  bool areSame =
+      std::ranges::all_of(rows, [&](const Tensor &row) { return row.dims == rows[0].dims; });
   if (areSame) {
     std::vector<int64_t> dims = rows[0].dims;
     dims.insert(dims.begin(), static_cast<int64_t>(rows.size()));
     TENON_ASSIGN(Tensor all, Tensor::create(rows[0].name, rows[0].dtype, std::move(dims)));
     size_t bytes = rows[0].bytes().size();
     for (size_t i = 0; i < rows.size(); ++i) {
-      std::ranges::copy(rows[i].bytes(), all.data.bytes().begin() + static_cast<std::ptrdiff_t>(i * bytes));
+      std::ranges::copy(rows[i].bytes(),
+                        all.data.bytes().begin() + static_cast<std::ptrdiff_t>(i * bytes));
       rows[i].data = AlignedBuffer();
     }
     rows.clear();
@@ -68,13 +70,15 @@ std::optional<double> lastNumber(std::string_view text) {
   text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
   double value = 0;
   std::from_chars_result parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  bool isNumber = parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() && std::isfinite(value);
+  bool isNumber =
+      parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() && std::isfinite(value);
   return isNumber ? std::optional(value) : std::nullopt;
 }
 
 class CommandScorer final : public Scorer {
 public:
-  CommandScorer(std::string command, const Tensor *truth) : program(std::move(command)), labels(truth) {}
+  CommandScorer(std::string command, const Tensor *truth)
+      : program(std::move(command)), labels(truth) {}
 
   Status add(const Answer &answer) override;
   Result<double> value() override;
@@ -127,10 +131,12 @@ Result<double> CommandScorer::value() {
   }
   int status = pclose(pipe);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    return noMetric(WIFEXITED(status) ? fmt::format("'{}' ended with exit code {}", program, WEXITSTATUS(status))
-                                      : fmt::format("'{}' was ended by a signal", program),
-                    "it gets the path of an npz with the outputs as its last argument; try it on one that "
-                    "tenon run -o wrote");
+    return noMetric(
+        WIFEXITED(status)
+            ? fmt::format("'{}' ended with exit code {}", program, WEXITSTATUS(status))
+            : fmt::format("'{}' was ended by a signal", program),
+        "it gets the path of an npz with the outputs as its last argument; try it on one that "
+        "tenon run -o wrote");
   }
   std::optional<double> number = lastNumber(text);
   if (!number) {

@@ -19,7 +19,9 @@ double cosine(std::span<const double> a, std::span<const double> b) {
     left += a[i] * a[i];
     right += b[i] * b[i];
   }
-  return left == 0 && right == 0 ? 1 : left == 0 || right == 0 ? 0 : product / std::sqrt(left) / std::sqrt(right);
+  return left == 0 && right == 0   ? 1
+         : left == 0 || right == 0 ? 0
+                                   : product / std::sqrt(left) / std::sqrt(right);
 }
 
 /// |a - b| / |b|.
@@ -65,22 +67,25 @@ Result<std::vector<double>> DistanceScorer::wanted(const Answer &answer) const {
     if (right.dims == said.dims) {
       return allElements(right);
     }
-    return noMetric(fmt::format("output '{}' of sample {} is {}, the reference's {}", said.name, answer.sample,
-                                formatDims(said.dims), formatDims(right.dims)),
+    return noMetric(fmt::format("output '{}' of sample {} is {}, the reference's {}", said.name,
+                                answer.sample, formatDims(said.dims), formatDims(right.dims)),
                     "give a reference with the same outputs");
   }
   int64_t perSample = productOf(rowDims(*labels));
   if (perSample != said.elements()) {
     return noMetric(
-        fmt::format("output '{}' is {} for a sample, its label {}", said.name, formatDims(said.dims),
-                    formatDims(rowDims(*labels))),
-        fmt::format("{} takes a number for each element of the output; --output names another output", spec.name));
+        fmt::format("output '{}' is {} for a sample, its label {}", said.name,
+                    formatDims(said.dims), formatDims(rowDims(*labels))),
+        fmt::format(
+            "{} takes a number for each element of the output; --output names another output",
+            spec.name));
   }
   std::vector<double> row(static_cast<size_t>(perSample));
   readElements(*labels, static_cast<int64_t>(answer.sample) * perSample, 1, row);
   if (!areFinite(row)) {
-    return noMetric(fmt::format("the label of sample {} holds a value that is not finite", answer.sample),
-                    "numpy.isfinite finds such values");
+    return noMetric(
+        fmt::format("the label of sample {} holds a value that is not finite", answer.sample),
+        "numpy.isfinite finds such values");
   }
   return row;
 }

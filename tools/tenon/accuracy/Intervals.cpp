@@ -1,4 +1,5 @@
-// Implements the closed forms, and the bootstrap with a fixed seed: equal scores give equal intervals.
+// Implements the closed forms, and the bootstrap with a fixed seed: equal scores give equal
+// intervals.
 
 #include "tools/tenon/accuracy/Intervals.h"
 
@@ -19,8 +20,10 @@ constexpr size_t kFewestResamples = 400;
 /// Predictions in all resamples together, so that a million samples take seconds.
 constexpr size_t kMostWork = 200'000'000;
 
-Interval bootstrap(size_t samples, size_t parts, const std::function<double(std::span<const uint32_t>)> &statistic) {
-  size_t resamples = std::clamp(kMostWork / std::max<size_t>(parts, 1), kFewestResamples, kMostResamples);
+Interval bootstrap(size_t samples, size_t parts,
+                   const std::function<double(std::span<const uint32_t>)> &statistic) {
+  size_t resamples =
+      std::clamp(kMostWork / std::max<size_t>(parts, 1), kFewestResamples, kMostResamples);
   std::mt19937_64 random(1);
   std::vector<uint32_t> times(samples);
   std::vector<double> values;
@@ -51,8 +54,8 @@ struct Pairs {
 
 /// The correlation of the pairs, corrected for continuity as method 10 has it.
 double correlation(const Pairs &pairs) {
-  double margins = (pairs.both + pairs.firstOnly) * (pairs.otherOnly + pairs.none) * (pairs.both + pairs.otherOnly) *
-                   (pairs.firstOnly + pairs.none);
+  double margins = (pairs.both + pairs.firstOnly) * (pairs.otherOnly + pairs.none) *
+                   (pairs.both + pairs.otherOnly) * (pairs.firstOnly + pairs.none);
   if (margins == 0) {
     return 0;
   }
@@ -66,9 +69,12 @@ Interval pairedShares(const Pairs &pairs) {
   Interval one = shareInterval(p1 * samples, samples);
   Interval two = shareInterval(p2 * samples, samples);
   double phi = correlation(pairs);
-  auto reach = [&](double a, double b) { return std::sqrt(std::max(a * a - 2 * phi * a * b + b * b, 0.0)); };
+  auto reach = [&](double a, double b) {
+    return std::sqrt(std::max(a * a - 2 * phi * a * b + b * b, 0.0));
+  };
   double difference = p1 - p2;
-  return {difference - reach(p1 - one.low, two.high - p2), difference + reach(one.high - p1, p2 - two.low)};
+  return {difference - reach(p1 - one.low, two.high - p2),
+          difference + reach(one.high - p1, p2 - two.low)};
 }
 
 } // namespace
@@ -77,7 +83,8 @@ Interval shareInterval(double right, double samples) {
   double share = right / samples;
   double scale = 1 + kZ * kZ / samples;
   double center = (share + kZ * kZ / (2 * samples)) / scale;
-  double reach = kZ / scale * std::sqrt(share * (1 - share) / samples + kZ * kZ / (4 * samples * samples));
+  double reach =
+      kZ / scale * std::sqrt(share * (1 - share) / samples + kZ * kZ / (4 * samples * samples));
   // The ends are exact where nothing or everything is right, which rounding would not leave so.
   return {right == 0 ? 0 : center - reach, right == samples ? 1 : center + reach};
 }
@@ -93,8 +100,9 @@ Interval intervalOf(const Scores &scores) {
 
 Interval intervalOfDifference(const Scores &first, const Scores &other) {
   if (!first.isShare() || !other.isShare()) {
-    return bootstrap(first.samples(), first.parts() + other.parts(),
-                     [&](std::span<const uint32_t> times) { return other.value(times) - first.value(times); });
+    return bootstrap(
+        first.samples(), first.parts() + other.parts(),
+        [&](std::span<const uint32_t> times) { return other.value(times) - first.value(times); });
   }
   Pairs pairs;
   for (size_t i = 0; i < first.samples(); ++i) {

@@ -45,7 +45,8 @@ std::optional<bool> MetricSpec::isHigherBetter() const {
 }
 
 bool MetricSpec::needsLabels() const {
-  return kind == MetricKind::Top || kind == MetricKind::F1 || kind == MetricKind::Mse || kind == MetricKind::Mae;
+  return kind == MetricKind::Top || kind == MetricKind::F1 || kind == MetricKind::Mse ||
+         kind == MetricKind::Mae;
 }
 
 Result<MetricSpec> parseMetric(const std::string &text) {
@@ -78,11 +79,13 @@ Result<MetricSpec> parseMetric(const std::string &text) {
                        didYouMean(text, names, all));
 }
 
-Result<std::unique_ptr<Scorer>> makeScorer(const MetricSpec &spec, size_t output, const Tensor *labels) {
+Result<std::unique_ptr<Scorer>> makeScorer(const MetricSpec &spec, size_t output,
+                                           const Tensor *labels) {
   if (spec.needsLabels() && !labels) {
-    return noMetric(fmt::format("{} needs labels, which the data have not", spec.name),
-                    "add an array 'labels' with a row for each sample, or compare with another model: "
-                    "--metric cosine --reference model.onnx");
+    return noMetric(
+        fmt::format("{} needs labels, which the data have not", spec.name),
+        "add an array 'labels' with a row for each sample, or compare with another model: "
+        "--metric cosine --reference model.onnx");
   }
   switch (spec.kind) {
   case MetricKind::Top:

@@ -1,5 +1,6 @@
-// The metrics of `accuracy`: what each is called, what it needs, and the scorer that takes a model's
-// outputs sample by sample. It relies on outputs of one sample having lost the dim of the batch.
+// The metrics of `accuracy`: what each is called, what it needs, and the scorer that takes a
+// model's outputs sample by sample. It relies on outputs of one sample having lost the dim of the
+// batch.
 
 #pragma once
 
@@ -59,10 +60,12 @@ protected:
 };
 
 /// `output` is the number of the output that is scored; `labels` may be null where none are needed.
-Result<std::unique_ptr<Scorer>> makeScorer(const MetricSpec &spec, size_t output, const Tensor *labels);
+Result<std::unique_ptr<Scorer>> makeScorer(const MetricSpec &spec, size_t output,
+                                           const Tensor *labels);
 
 /// Each family in a file of its own.
-std::unique_ptr<Scorer> makeClassScorer(const MetricSpec &spec, size_t output, const Tensor &labels);
+std::unique_ptr<Scorer> makeClassScorer(const MetricSpec &spec, size_t output,
+                                        const Tensor &labels);
 std::unique_ptr<Scorer> makePerplexity(size_t output, const Tensor *labels);
 std::unique_ptr<Scorer> makeDistance(const MetricSpec &spec, size_t output, const Tensor *labels);
 std::unique_ptr<Scorer> makeCommand(const MetricSpec &spec, const Tensor *labels);

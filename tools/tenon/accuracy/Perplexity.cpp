@@ -1,5 +1,5 @@
-// Perplexity of a language model: the exponential of the mean negative logarithm of the probability of
-// what is right. Right is the next token of the input ids, or what the labels say.
+// Perplexity of a language model: the exponential of the mean negative logarithm of the probability
+// of what is right. Right is the next token of the input ids, or what the labels say.
 
 #include "support/Shape.h"
 #include "tools/tenon/accuracy/Metric.h"
@@ -42,8 +42,8 @@ std::vector<const Tensor *> integersOf(std::span<const Tensor> inputs, int64_t p
   return found;
 }
 
-/// What could be the ids of the tokens that are scored: by the names that exporters give them (of an encoder and a
-/// decoder the latter's), else any integers but a mask.
+/// What could be the ids of the tokens that are scored: by the names that exporters give them (of
+/// an encoder and a decoder the latter's), else any integers but a mask.
 std::vector<const Tensor *> idsAmong(std::span<const Tensor *const> integers) {
   for (std::string_view name : {"decoder_input_ids", "input_ids"}) {
     for (const Tensor *input : integers) {
@@ -53,19 +53,22 @@ std::vector<const Tensor *> idsAmong(std::span<const Tensor *const> integers) {
     }
   }
   std::vector<const Tensor *> found;
-  std::ranges::copy_if(integers, std::back_inserter(found), [](const Tensor *input) { return !isMask(*input); });
+  std::ranges::copy_if(integers, std::back_inserter(found),
+                       [](const Tensor *input) { return !isMask(*input); });
   return found;
 }
 
 /// Whether labels are the tokens themselves, less those that do not count.
 bool repeats(std::span<const double> labels, const Tensor &ids) {
   std::vector<double> tokens = allElements(ids);
-  return std::ranges::equal(labels, tokens, [](double label, double token) { return label < 0 || label == token; });
+  return std::ranges::equal(labels, tokens,
+                            [](double label, double token) { return label < 0 || label == token; });
 }
 
 class PerplexityScorer final : public Scorer {
 public:
-  PerplexityScorer(size_t number, const Tensor *truth) : output(number), labels(truth), ratio(RatioKind::Exponential) {}
+  PerplexityScorer(size_t number, const Tensor *truth)
+      : output(number), labels(truth), ratio(RatioKind::Exponential) {}
 
   Status add(const Answer &answer) override;
   const Scores *scores() const override { return &ratio; }
@@ -78,8 +81,8 @@ private:
   RatioScores ratio;
 };
 
-/// What is right at each place, below 0 where nothing counts. Labels that repeat the ids are those of
-/// Hugging Face, which are moved by one like the ids; others stand where they belong.
+/// What is right at each place, below 0 where nothing counts. Labels that repeat the ids are those
+/// of Hugging Face, which are moved by one like the ids; others stand where they belong.
 Result<std::vector<int64_t>> PerplexityScorer::targets(const Answer &answer, int64_t places) const {
   std::vector<const Tensor *> integers = integersOf(answer.inputs, places);
   std::vector<const Tensor *> ids = idsAmong(integers);
@@ -88,25 +91,29 @@ Result<std::vector<int64_t>> PerplexityScorer::targets(const Answer &answer, int
   if (labels) {
     int64_t perSample = productOf(rowDims(*labels));
     if (perSample != places) {
-      return noMetric(fmt::format("there are {} labels for a sample, output '{}' has {} places", perSample,
-                                  answer.outputs[output].name, places),
+      return noMetric(fmt::format("there are {} labels for a sample, output '{}' has {} places",
+                                  perSample, answer.outputs[output].name, places),
                       "give a label for each place");
     }
     truth.resize(static_cast<size_t>(places));
     readElements(*labels, static_cast<int64_t>(answer.sample) * perSample, 1, truth);
-    isMoved = places > 1 && std::ranges::any_of(ids, [&](const Tensor *input) { return repeats(truth, *input); });
+    isMoved = places > 1 &&
+              std::ranges::any_of(ids, [&](const Tensor *input) { return repeats(truth, *input); });
   } else if (ids.empty() || places < 2) {
-    return noMetric(fmt::format("output '{}' is {} for a sample, and no input has the ids of its {} tokens",
-                                answer.outputs[output].name, formatDims(answer.outputs[output].dims), places),
-                    "add an array 'labels' with the right token of each place");
+    return noMetric(
+        fmt::format("output '{}' is {} for a sample, and no input has the ids of its {} tokens",
+                    answer.outputs[output].name, formatDims(answer.outputs[output].dims), places),
+        "add an array 'labels' with the right token of each place");
   } else if (ids.size() > 1) {
-    return noMetric(fmt::format("'{}' and '{}' could both be the ids of the tokens", ids[0]->name, ids[1]->name),
+    return noMetric(fmt::format("'{}' and '{}' could both be the ids of the tokens", ids[0]->name,
+                                ids[1]->name),
                     "name the right one input_ids, or add an array 'labels' that repeats the ids");
   } else {
     truth = allElements(*ids[0]);
   }
   std::vector<const Tensor *>::const_iterator mask =
-      isMoved ? std::ranges::find_if(integers, [](const Tensor *input) { return isMask(*input); }) : integers.end();
+      isMoved ? std::ranges::find_if(integers, [](const Tensor *input) { return isMask(*input); })
+              : integers.end();
   std::vector<int64_t> result(static_cast<size_t>(places), -1);
   int64_t ahead = isMoved ? 1 : 0;
   for (int64_t i = ahead; i < places; ++i) {
@@ -122,8 +129,8 @@ Status PerplexityScorer::add(const Answer &answer) {
   const Tensor &said = answer.outputs[output];
   int64_t vocabulary = said.dims.empty() ? 1 : said.dims.back();
   if (!isFloating(said.dtype) || vocabulary < 2) {
-    return noMetric(fmt::format("output '{}' is {} {}, not a score for each token of a vocabulary", said.name,
-                                nameOf(said.dtype), formatDims(said.dims)),
+    return noMetric(fmt::format("output '{}' is {} {}, not a score for each token of a vocabulary",
+                                said.name, nameOf(said.dtype), formatDims(said.dims)),
                     "--output names another output");
   }
   int64_t places = said.elements() / vocabulary;
@@ -136,7 +143,8 @@ Status PerplexityScorer::add(const Answer &answer) {
       continue;
     }
     if (target >= vocabulary) {
-      return noMetric(fmt::format("sample {} has the token {}, the model has {}", answer.sample, target, vocabulary),
+      return noMetric(fmt::format("sample {} has the token {}, the model has {}", answer.sample,
+                                  target, vocabulary),
                       "give the ids of the model's own vocabulary");
     }
     readElements(said, place * vocabulary, 1, scores);

@@ -37,8 +37,8 @@ Result<Tensor> rowOf(const Tensor &tensor, size_t row, size_t rows) {
 
 } // namespace
 
-Result<Player> Player::create(std::shared_ptr<const runtime::Engine> engine, const Dataset &data, size_t mostRows,
-                              const runtime::SessionOptions &options) {
+Result<Player> Player::create(std::shared_ptr<const runtime::Engine> engine, const Dataset &data,
+                              size_t mostRows, const runtime::SessionOptions &options) {
   Player player;
   player.most = hasRowsOfSamples(engine->plan()) ? mostRows : 1;
   player.samples = &data;
@@ -59,7 +59,8 @@ Result<std::vector<Tensor>> Player::run(const Batch &batch) {
   std::vector<runtime::OutputBinding> bindings;
   for (const engine::Port &port : engine().plan().outputs) {
     std::span<const int64_t> shape = session->outputDims(outputs.size());
-    TENON_ASSIGN(Tensor output, Tensor::create(port.name, port.dtype, {shape.begin(), shape.end()}));
+    TENON_ASSIGN(Tensor output,
+                 Tensor::create(port.name, port.dtype, {shape.begin(), shape.end()}));
     bindings.push_back({output.data.data(), output.data.size()});
     outputs.push_back(std::move(output));
   }
@@ -74,7 +75,8 @@ Result<std::vector<Tensor>> Player::run(const Batch &batch) {
 Result<std::vector<std::vector<Tensor>>> Player::outputsOf(size_t first, size_t count) {
   std::vector<std::vector<Tensor>> result;
   while (result.size() < count) {
-    TENON_ASSIGN(Batch batch, samples->read(first + result.size(), std::min(most, count - result.size())));
+    TENON_ASSIGN(Batch batch,
+                 samples->read(first + result.size(), std::min(most, count - result.size())));
     Result<std::vector<Tensor>> ran = run(batch);
     if (!ran) {
       return ran.takeStatus().prefix(fmt::format("{}: sample {}", samples->path(), batch.first));
@@ -85,10 +87,11 @@ Result<std::vector<std::vector<Tensor>>> Player::outputsOf(size_t first, size_t 
       for (const Tensor &output : *ran) {
         bool hasRows = !output.dims.empty() && output.dims[0] == static_cast<int64_t>(batch.rows);
         if (!isOne && !hasRows) {
-          return Status::error(ErrorId::BadDataset,
-                               fmt::format("{}: output '{}' is {} for a batch of {}, not a row for each sample",
-                                           samples->path(), output.name, formatDims(output.dims), batch.rows),
-                               "give samples that are a whole input each: one more dim in front of the array");
+          return Status::error(
+              ErrorId::BadDataset,
+              fmt::format("{}: output '{}' is {} for a batch of {}, not a row for each sample",
+                          samples->path(), output.name, formatDims(output.dims), batch.rows),
+              "give samples that are a whole input each: one more dim in front of the array");
         }
         TENON_ASSIGN(Tensor own, rowOf(output, row, batch.rows));
         outputs.push_back(std::move(own));

@@ -16,8 +16,8 @@ class Player {
 public:
   /// The data set is matched to the engine's inputs, and lives as long as this. At most `mostRows`
   /// samples are run at once.
-  static Result<Player> create(std::shared_ptr<const runtime::Engine> engine, const Dataset &data, size_t mostRows,
-                               const runtime::SessionOptions &options);
+  static Result<Player> create(std::shared_ptr<const runtime::Engine> engine, const Dataset &data,
+                               size_t mostRows, const runtime::SessionOptions &options);
 
   /// For each sample from `first` on the outputs, whose dim of the batch is gone.
   Result<std::vector<std::vector<Tensor>>> outputsOf(size_t first, size_t count);

@@ -1,4 +1,5 @@
-// Implements the tables: one for each metric, a row for each model, and one of what the models cost.
+// Implements the tables: one for each metric, a row for each model, and one of what the models
+// cost.
 
 #include "tools/tenon/accuracy/Report.h"
 
@@ -47,7 +48,8 @@ std::string verdictOf(const Json &difference, const Json &value, const Json &bet
     return "differs";
   }
   bool isFinite = difference["value"].is_number();
-  bool isBetter = isFinite ? (difference["value"].get<double>() > 0) == (better == "higher") : value.is_number();
+  bool isBetter = isFinite ? (difference["value"].get<double>() > 0) == (better == "higher")
+                           : value.is_number();
   return isBetter ? "better" : "worse";
 }
 
@@ -66,22 +68,26 @@ size_t widthOf(const Json &models) {
 }
 
 /// A line without spaces at its end.
-std::string withoutEnd(const std::string &row) { return row.substr(0, row.find_last_not_of(' ') + 1) + "\n"; }
+std::string withoutEnd(const std::string &row) {
+  return row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
+}
 
 std::string metricText(const Json &metric, size_t width) {
   bool isPercent = metric["unit"] == "share";
   std::string name = view::shortened(view::visible(metric["metric"].get<std::string>()), kMostName);
-  std::string text = withoutEnd(fmt::format("{:<{}}  {:>10}  {:<18}  {}", name, width + 2, "", "95 % interval",
-                                            metric["models"].size() > 1 ? "difference to the first" : ""));
+  std::string text =
+      withoutEnd(fmt::format("{:<{}}  {:>10}  {:<18}  {}", name, width + 2, "", "95 % interval",
+                             metric["models"].size() > 1 ? "difference to the first" : ""));
   for (const Json &model : metric["models"]) {
     std::string row = fmt::format("  {:<{}}  {:>10}  {:<18}", nameOf(model), width,
-                                  numberText(model["value"], isPercent), intervalText(model["interval_95"], isPercent));
+                                  numberText(model["value"], isPercent),
+                                  intervalText(model["interval_95"], isPercent));
     if (model.contains("difference")) {
       const Json &difference = model["difference"];
       std::string interval = intervalText(difference["interval_95"], isPercent);
-      row +=
-          fmt::format("  {}{}  {}", numberText(difference["value"], isPercent, true),
-                      interval.empty() ? "" : fmt::format(" ({})", interval), verdictOf(difference, model["value"], metric["better"]));
+      row += fmt::format("  {}{}  {}", numberText(difference["value"], isPercent, true),
+                         interval.empty() ? "" : fmt::format(" ({})", interval),
+                         verdictOf(difference, model["value"], metric["better"]));
     }
     text += withoutEnd(row);
   }
@@ -89,19 +95,22 @@ std::string metricText(const Json &metric, size_t width) {
 }
 
 std::string costText(const Json &models, size_t width) {
-  std::string text = fmt::format("{:<{}}  {:>10}  {:<18}  {:>10}  {:>10}  {:>12}\n", "cost", width + 2, "latency",
-                                 models.size() > 1 ? "x the first's" : "", "file", "engine", "peak memory");
+  std::string text =
+      fmt::format("{:<{}}  {:>10}  {:<18}  {:>10}  {:>10}  {:>12}\n", "cost", width + 2, "latency",
+                  models.size() > 1 ? "x the first's" : "", "file", "engine", "peak memory");
   for (const Json &model : models) {
     std::string ratio;
     if (model.contains("latency_ratio")) {
       const Json &interval = model["latency_ratio"]["interval_95"];
-      ratio = fmt::format("{:.2f} ({:.2f} .. {:.2f})", model["latency_ratio"]["of_medians"].get<double>(),
+      ratio = fmt::format("{:.2f} ({:.2f} .. {:.2f})",
+                          model["latency_ratio"]["of_medians"].get<double>(),
                           interval[0].get<double>(), interval[1].get<double>());
     }
-    text += fmt::format(
-        "  {:<{}}  {:>7.3f} ms  {:<18}  {:>10}  {:>10}  {:>12}\n", nameOf(model), width,
-        model["latency_ms"]["median"].get<double>(), ratio, formatBytes(model["file_bytes"].get<uint64_t>()),
-        formatBytes(model["engine_bytes"].get<uint64_t>()), formatBytes(model["peak_memory_bytes"].get<uint64_t>()));
+    text += fmt::format("  {:<{}}  {:>7.3f} ms  {:<18}  {:>10}  {:>10}  {:>12}\n", nameOf(model),
+                        width, model["latency_ms"]["median"].get<double>(), ratio,
+                        formatBytes(model["file_bytes"].get<uint64_t>()),
+                        formatBytes(model["engine_bytes"].get<uint64_t>()),
+                        formatBytes(model["peak_memory_bytes"].get<uint64_t>()));
   }
   return text;
 }
@@ -112,8 +121,9 @@ Json finiteOrNull(double value) { return std::isfinite(value) ? Json(value) : Js
 
 std::string accuracyText(const Json &result) {
   size_t width = widthOf(result["models"]);
-  std::string text = fmt::format("{}: {} samples\n\n", view::visible(result["data"].get<std::string>()),
-                                 result["samples"].get<size_t>());
+  std::string text =
+      fmt::format("{}: {} samples\n\n", view::visible(result["data"].get<std::string>()),
+                  result["samples"].get<size_t>());
   for (const Json &metric : result["metrics"]) {
     text += metricText(metric, width) + "\n";
   }

@@ -1,5 +1,5 @@
-// How well a model did on each sample, and what these scores are together. It relies on every model of
-// a comparison having scores of the same samples in the same order.
+// How well a model did on each sample, and what these scores are together. It relies on every model
+// of a comparison having scores of the same samples in the same order.
 
 #pragma once
 
@@ -48,12 +48,13 @@ private:
   bool isOneOrZero = true;
 };
 
-/// F1 of each class that is a label or was predicted, averaged over the classes ("macro"). It keeps counts of the
-/// classes of each sample, not its places: a picture has few classes and many pixels.
+/// F1 of each class that is a label or was predicted, averaged over the classes ("macro"). It keeps
+/// counts of the classes of each sample, not its places: a picture has few classes and many pixels.
 class F1Scores final : public Scores {
 public:
   void beginSample();
-  /// A prediction of the sample begun last; one that is none, as of values that are not numbers, is -1.
+  /// A prediction of the sample begun last; one that is none, as of values that are not numbers, is
+  /// -1.
   void add(int64_t label, int64_t predicted);
   size_t samples() const override { return starts.size(); }
   size_t parts() const override { return counts.size(); }
@@ -71,7 +72,8 @@ private:
 
   std::vector<size_t> starts; ///< for each sample its first count
   std::vector<Count> counts;
-  std::unordered_map<int64_t, size_t> places; ///< of the classes of the sample begun last, in `counts`
+  std::unordered_map<int64_t, size_t>
+      places; ///< of the classes of the sample begun last, in `counts`
   size_t classes = 0;
 };
 

@@ -5,8 +5,8 @@
 
 #include "runtime/device/cpu/CpuFeatures.h"
 #include "tools/tenon/bench/CpuProbe.h"
-#include "tools/tenon/target/DeviceProfile.h"
 #include "tools/tenon/bench/GpuBench.h"
+#include "tools/tenon/target/DeviceProfile.h"
 #include "tools/tenon/target/LocalGpu.h"
 
 #include <fmt/format.h>
@@ -25,7 +25,8 @@ Result<Json> cpuSection(const std::string &name) {
     section["cache_bytes_per_core"] = probe.cacheOfCore;
   }
   if (const UnitRate *fp32 = probe.best(Numbers::F32, runtime::hostFeatures())) {
-    for (const char *key : {"fp32_flops", "half_flops", "generated_fp32_flops", "generated_half_flops"}) {
+    for (const char *key :
+         {"fp32_flops", "half_flops", "generated_fp32_flops", "generated_half_flops"}) {
       section[key] = fp32->operations;
     }
   }

@@ -1,5 +1,5 @@
-// What tells whether others disturbed a measurement: work of ours that should always take as long, and
-// the time in which our threads waited for a CPU.
+// What tells whether others disturbed a measurement: work of ours that should always take as long,
+// and the time in which our threads waited for a CPU.
 
 #pragma once
 
@@ -12,8 +12,8 @@ inline constexpr double kMostWaiting = 0.02, kMostSlowdown = 1.05;
 
 /// Seconds of a loop of arithmetic; 0 where there is none for this architecture.
 double canarySeconds();
-/// Seconds that threads of this process have waited for a CPU while they could have run, so far; 0 where the
-/// system does not count it.
+/// Seconds that threads of this process have waited for a CPU while they could have run, so far; 0
+/// where the system does not count it.
 double waitedForCpu();
 
 /// Watches a round from its beginning on, between two canaries.

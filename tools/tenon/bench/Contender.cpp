@@ -39,7 +39,9 @@ Json quantiles(const LatencySummary &summary) {
 }
 
 /// Ends that are no numbers become null.
-Json describe(const Estimate &found) { return {{"value", found.value}, {"interval_95", {found.low, found.high}}}; }
+Json describe(const Estimate &found) {
+  return {{"value", found.value}, {"interval_95", {found.low, found.high}}};
+}
 
 std::string gpuText(const Json &gpu) {
   const Json &time = gpu["time_ms"];
@@ -54,8 +56,7 @@ std::string gpuText(const Json &gpu) {
                   gpu["in_a_row"].get<size_t>(), gpu["cold"] ? " on cold tensors" : "",
                   gpu["kernels"].get<size_t>(), gpu["calls"].get<size_t>(),
                   gpu["moves"].get<size_t>(), gpu["graph"] ? " in one graph" : ", one by one",
-                  gpu["overlapped"].get<size_t>(),
-                  formatBytes(gpu["memory_bytes"].get<uint64_t>()),
+                  gpu["overlapped"].get<size_t>(), formatBytes(gpu["memory_bytes"].get<uint64_t>()),
                   gpu["context_ms"].get<double>(), gpu["engine_ms"].get<double>());
   if (gpu["graph_refusal"] != "") {
     text += fmt::format("  no graph    {}\n", gpu["graph_refusal"].get<std::string>());
@@ -245,7 +246,8 @@ Result<Json> Contender::describeRegions() {
   TENON_ASSIGN(std::vector<runtime::StepTime> steps, runner->session().timeSteps(kRegionRuns));
   Json regions = Json::array();
   for (const runtime::StepTime &step : steps) {
-    const engine::Instruction &instruction = runner->session().activePlan().instructions[step.instruction];
+    const engine::Instruction &instruction =
+        runner->session().activePlan().instructions[step.instruction];
     bool isCall = instruction.kind == engine::InstructionKind::Call;
     bool isLaunch = instruction.kind == engine::InstructionKind::Launch;
     regions.push_back({{"instruction", step.instruction},

@@ -26,7 +26,6 @@ constexpr int kMeetings = 200;
 
 typedef float Half __attribute__((vector_size(32), aligned(32)));
 
-
 __attribute__((target("avx2,fma"))) void sum(const Half *data, size_t count) {
   Half sums[8] = {};
   for (size_t i = 0; i + 8 <= count; i += 8) {
@@ -89,7 +88,8 @@ void probeCaches(const CpuProbeRequest &request, CpuProbe &probe) {
   size_t second = (probe.cacheOfCore > 0 ? static_cast<size_t>(probe.cacheOfCore) : kUnknownCache);
   size_t reads = request.cacheReads / request.threads;
   probe.cacheBytes = readRate(request, second / 2, std::max<size_t>(reads / (second / 2), 1));
-  size_t last = std::min(static_cast<size_t>(probe.lastCache) / 2, kMostOfLastCache) / request.threads;
+  size_t last =
+      std::min(static_cast<size_t>(probe.lastCache) / 2, kMostOfLastCache) / request.threads;
   if (last > 2 * second) {
     probe.lastCacheBytes = readRate(request, last, std::max<size_t>(reads / 4 / last, 2));
   }

@@ -1,5 +1,5 @@
-// What this machine's CPU reaches: reads of memory and of caches, its arithmetic units, and how fast
-// threads meet.
+// What this machine's CPU reaches: reads of memory and of caches, its arithmetic units, and how
+// fast threads meet.
 
 #pragma once
 
@@ -28,13 +28,14 @@ struct UnitRate {
 /// Of all threads together.
 struct CpuProbe {
   unsigned threads = 1;
-  double memoryBytes = 0;    ///< read a second from memory
-  double lastCacheBytes = 0; ///< read a second from the last-level cache; 0 where there is none behind the second
-  double cacheBytes = 0;     ///< read a second from second-level caches
-  int64_t lastCache = 0;     ///< bytes of the last-level cache; 0 if the system does not say
-  int64_t cacheOfCore = 0;   ///< bytes of second-level cache; 0 if the system does not say
+  double memoryBytes = 0; ///< read a second from memory
+  double lastCacheBytes =
+      0; ///< read a second from the last-level cache; 0 where there is none behind the second
+  double cacheBytes = 0;       ///< read a second from second-level caches
+  int64_t lastCache = 0;       ///< bytes of the last-level cache; 0 if the system does not say
+  int64_t cacheOfCore = 0;     ///< bytes of second-level cache; 0 if the system does not say
   std::vector<UnitRate> units; ///< those that the machine has
-  double meetSeconds = 0; ///< from giving an empty task to all threads until all are through
+  double meetSeconds = 0;      ///< from giving an empty task to all threads until all are through
 
   /// The best rate of a kind of numbers by units of these features; 0 where none is measured.
   const UnitRate *best(Numbers numbers, uint32_t features) const;

@@ -22,7 +22,6 @@ constexpr int64_t kSteps = int64_t(1) << 17;
 /// Of tiles: 4 sums, 16 cycles each.
 constexpr int64_t kTileSums = 4, kTileSteps = int64_t(1) << 14;
 
-
 typedef float Floats8 __attribute__((vector_size(32)));
 typedef float Floats16 __attribute__((vector_size(64)));
 
@@ -136,7 +135,9 @@ __attribute__((target("amx-tile,amx-bf16"))) void amxBf16() {
 
 /// Of a call whose instructions do `each` operations.
 constexpr double ofChains(int64_t each) { return static_cast<double>(kSteps * kChains * each); }
-constexpr double ofTiles(int64_t each) { return static_cast<double>(kTileSteps * kTileSums * each); }
+constexpr double ofTiles(int64_t each) {
+  return static_cast<double>(kTileSteps * kTileSums * each);
+}
 
 namespace x86 = engine::x86;
 

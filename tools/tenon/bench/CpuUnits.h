@@ -12,7 +12,9 @@ namespace tenon::tool {
 /// What is multiplied; sums are of FP32 or of 32-bit integers. The last two are of GPUs.
 enum class Numbers { F32, Bf16, I8, Tf32, F8 };
 inline constexpr std::string_view kNumbersNames[] = {"f32", "bf16", "int8", "tf32", "f8"};
-constexpr std::string_view nameOf(Numbers numbers) { return kNumbersNames[static_cast<size_t>(numbers)]; }
+constexpr std::string_view nameOf(Numbers numbers) {
+  return kNumbersNames[static_cast<size_t>(numbers)];
+}
 
 /// A unit and a loop over it without loads.
 struct CpuUnit {

@@ -290,7 +290,8 @@ Result<std::unique_ptr<ColdRuns>> ColdRuns::create(std::shared_ptr<const runtime
                                                    const std::vector<Tensor> &inputs,
                                                    const runtime::SessionOptions &options) {
   TENON_ASSIGN(std::unique_ptr<Rig> rig, openRig(engine->gpu().value_or(0)));
-  std::unique_ptr<Turns> turns = std::make_unique<Turns>(std::move(rig), std::move(engine), options);
+  std::unique_ptr<Turns> turns =
+      std::make_unique<Turns>(std::move(rig), std::move(engine), options);
   TENON_TRY(turns->prepare(inputs));
   return std::unique_ptr<ColdRuns>(std::move(turns));
 }

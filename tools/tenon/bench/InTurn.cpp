@@ -1,5 +1,5 @@
-// Implements the rounds. A block of runs follows one that does not count, which brings back the caches
-// and threads that the others used.
+// Implements the rounds. A block of runs follows one that does not count, which brings back the
+// caches and threads that the others used.
 
 #include "tools/tenon/bench/InTurn.h"
 
@@ -31,11 +31,13 @@ Status runBlock(Contender &contender, size_t runs, bool isAlone) {
 
 } // namespace
 
-Status measureInTurn(const MeasureBudget &allowed, std::vector<Contender> &contenders, Terminal &terminal) {
+Status measureInTurn(const MeasureBudget &allowed, std::vector<Contender> &contenders,
+                     Terminal &terminal) {
   double budget = allowed.seconds * 1000;
   double warmup = budget * kWarmupShare;
   BenchClock::time_point start = BenchClock::now();
-  for (int round = 0; round < 3 || (allowed.runs == 0 && millisecondsSince(start) < warmup); ++round) {
+  for (int round = 0; round < 3 || (allowed.runs == 0 && millisecondsSince(start) < warmup);
+       ++round) {
     for (Contender &contender : contenders) {
       TENON_TRY(contender.runOnce(false));
     }
@@ -44,16 +46,21 @@ Status measureInTurn(const MeasureBudget &allowed, std::vector<Contender> &conte
   const Contender &first = contenders.front();
   size_t sample = first.runsOfSample();
   size_t wanted = allowed.runs > 0 ? ceilDiv(allowed.runs, sample) : kMaxRuns;
-  size_t least = allowed.runs > 0 ? wanted : first.isGpu() ? ceilDiv(kMinGpuRuns, sample) : kMinRuns;
+  size_t least = allowed.runs > 0 ? wanted
+                 : first.isGpu()  ? ceilDiv(kMinGpuRuns, sample)
+                                  : kMinRuns;
   const std::vector<double> &counted = first.samples();
-  for (size_t round = 0; counted.size() < wanted && (counted.size() < least || millisecondsSince(start) < budget);
+  for (size_t round = 0;
+       counted.size() < wanted && (counted.size() < least || millisecondsSince(start) < budget);
        ++round) {
     size_t runs = std::min(kBlock, wanted - counted.size());
     for (size_t i = 0; i < contenders.size(); ++i) {
-      TENON_TRY(runBlock(contenders[(i + round) % contenders.size()], runs, contenders.size() == 1));
+      TENON_TRY(
+          runBlock(contenders[(i + round) % contenders.size()], runs, contenders.size() == 1));
     }
-    double part = allowed.runs > 0 ? static_cast<double>(counted.size()) / static_cast<double>(wanted)
-                                   : millisecondsSince(start) / budget;
+    double part = allowed.runs > 0
+                      ? static_cast<double>(counted.size()) / static_cast<double>(wanted)
+                      : millisecondsSince(start) / budget;
     terminal.progress("bench", std::min(part, 1.0));
   }
   return Status::ok();

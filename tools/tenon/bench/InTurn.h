@@ -14,6 +14,7 @@ struct MeasureBudget {
 };
 
 /// Fills the times of each contender, after runs that warm up. There is one at least.
-Status measureInTurn(const MeasureBudget &budget, std::vector<Contender> &contenders, Terminal &terminal);
+Status measureInTurn(const MeasureBudget &budget, std::vector<Contender> &contenders,
+                     Terminal &terminal);
 
 } // namespace tenon::tool

@@ -5,10 +5,10 @@
 #include "runtime/device/cpu/CpuFeatures.h"
 #include "support/files/ScratchFolder.h"
 #include "support/threads/ThreadPool.h"
-#include "tools/tenon/model/CompilerBridge.h"
 #include "tools/tenon/bench/Contender.h"
 #include "tools/tenon/bench/Difference.h"
 #include "tools/tenon/inputs/FileKind.h"
+#include "tools/tenon/model/CompilerBridge.h"
 #include "tools/tenon/print/Terminal.h"
 
 #include <fmt/format.h>

@@ -5,8 +5,7 @@
 namespace tenon::tool {
 
 Result<Runner> Runner::create(std::shared_ptr<const runtime::Engine> engine,
-                              std::vector<Tensor> inputs,
-                              const runtime::SessionOptions &options) {
+                              std::vector<Tensor> inputs, const runtime::SessionOptions &options) {
   Runner runner;
   TENON_ASSIGN(runner.owned, runtime::Session::create(std::move(engine), options));
   runner.given = std::move(inputs);

@@ -15,8 +15,7 @@ class Runner {
 public:
   /// A session made ready for the dims of `inputs`.
   static Result<Runner> create(std::shared_ptr<const runtime::Engine> engine,
-                               std::vector<Tensor> inputs,
-                               const runtime::SessionOptions &options);
+                               std::vector<Tensor> inputs, const runtime::SessionOptions &options);
 
   Status run();
   const std::vector<Tensor> &inputs() const { return given; }

@@ -30,7 +30,8 @@ double meanOf(std::vector<double> &values) {
   return sum / static_cast<double>(values.size());
 }
 
-/// `statistic` is positive. Its spread over batches in a row is on a logarithmic scale, which suits times and ratios.
+/// `statistic` is positive. Its spread over batches in a row is on a logarithmic scale, which suits
+/// times and ratios.
 template <typename Statistic>
 Estimate estimate(std::span<const double> own, std::span<const double> other, Statistic statistic) {
   size_t count = std::min(own.size(), other.size());
@@ -72,21 +73,30 @@ Estimate withEnough(Estimate found, size_t count, double fraction) {
 } // namespace
 
 Estimate estimateQuantile(std::span<const double> times, double fraction) {
-  Estimate found = estimate(times, times, [&](std::vector<double> &values, std::vector<double> &) { return quantileOf(values, fraction); });
+  Estimate found = estimate(times, times, [&](std::vector<double> &values, std::vector<double> &) {
+    return quantileOf(values, fraction);
+  });
   return withEnough(found, times.size(), fraction);
 }
 
 Estimate estimateMean(std::span<const double> times) {
-  return estimate(times, times, [](std::vector<double> &values, std::vector<double> &) { return meanOf(values); });
+  return estimate(times, times, [](std::vector<double> &values, std::vector<double> &) {
+    return meanOf(values);
+  });
 }
 
-Estimate estimateQuantileRatio(std::span<const double> own, std::span<const double> other, double fraction) {
-  Estimate found = estimate(own, other, [&](std::vector<double> &left, std::vector<double> &right) { return quantileOf(right, fraction) / quantileOf(left, fraction); });
+Estimate estimateQuantileRatio(std::span<const double> own, std::span<const double> other,
+                               double fraction) {
+  Estimate found = estimate(own, other, [&](std::vector<double> &left, std::vector<double> &right) {
+    return quantileOf(right, fraction) / quantileOf(left, fraction);
+  });
   return withEnough(found, std::min(own.size(), other.size()), fraction);
 }
 
 Estimate estimateMeanRatio(std::span<const double> own, std::span<const double> other) {
-  return estimate(own, other, [](std::vector<double> &left, std::vector<double> &right) { return meanOf(right) / meanOf(left); });
+  return estimate(own, other, [](std::vector<double> &left, std::vector<double> &right) {
+    return meanOf(right) / meanOf(left);
+  });
 }
 
 double quantile(std::span<const double> sorted, double fraction) {
@@ -107,11 +117,13 @@ RatioSummary compareLatency(std::span<const double> own, std::span<const double>
   Estimate median = estimateQuantileRatio(own, other, 0.5);
   RatioSummary summary;
   summary.ofMedians = median.value;
-  summary.ofMinima = *std::min_element(other.begin(), other.end()) / *std::min_element(own.begin(), own.end());
+  summary.ofMinima =
+      *std::min_element(other.begin(), other.end()) / *std::min_element(own.begin(), own.end());
   summary.low = median.low;
   summary.high = median.high;
   if (std::isnan(median.low)) {
-    // The median of pairs lies outside of all n of them once in 2^(n - 1): less than 5 % from six on.
+    // The median of pairs lies outside of all n of them once in 2^(n - 1): less than 5 % from six
+    // on.
     constexpr size_t kLeastPairs = 6;
     size_t count = std::min(own.size(), other.size());
     summary.low = count < kLeastPairs ? 0 : HUGE_VAL;

@@ -26,8 +26,8 @@ size_t bytesOf(DType dtype, std::span<const int64_t> dims) {
   return static_cast<size_t>(byteSize(dtype, dims).value_or(0));
 }
 
-Result<std::unique_ptr<SampleSource>> openSource(const std::string &path, std::span<const WantedInput> wanted,
-                                                 const ModelHints &hints) {
+Result<std::unique_ptr<SampleSource>>
+openSource(const std::string &path, std::span<const WantedInput> wanted, const ModelHints &hints) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     return openPictures(path, wanted, hints);
@@ -40,9 +40,9 @@ Result<std::unique_ptr<SampleSource>> openSource(const std::string &path, std::s
     return openJsonLines(path, wanted);
   }
   std::string is = content.what.empty() ? "" : fmt::format(": it is {}", content.what);
-  return badData(
-      fmt::format("'{}' is no data set{}", path, is),
-      "give an npz with an array for each input, a .jsonl with a line for each sample, or a folder of pictures");
+  return badData(fmt::format("'{}' is no data set{}", path, is),
+                 "give an npz with an array for each input, a .jsonl with a line for each sample, "
+                 "or a folder of pictures");
 }
 
 } // namespace
@@ -57,7 +57,8 @@ std::vector<WantedInput> wantedInputs(const engine::Plan &plan) {
     if (!input.dims.empty() && input.dims[0] >= 0) {
       input.leastRows = input.mostRows = input.dims[0];
     }
-    std::optional<uint32_t> rows = port.dims.empty() ? std::nullopt : plan.exprs.symbolIndex(port.dims[0]);
+    std::optional<uint32_t> rows =
+        port.dims.empty() ? std::nullopt : plan.exprs.symbolIndex(port.dims[0]);
     if (rows) {
       input.leastRows = plan.symbols[*rows].min;
       input.mostRows = plan.symbols[*rows].max;
@@ -67,8 +68,10 @@ std::vector<WantedInput> wantedInputs(const engine::Plan &plan) {
   return wanted;
 }
 
-Dataset::Dataset(std::string path, std::vector<WantedInput> inputs, std::unique_ptr<SampleSource> source)
-    : file(std::move(path)), wanted(std::move(inputs)), samplesOf(std::move(source)), notes(samplesOf->notes) {}
+Dataset::Dataset(std::string path, std::vector<WantedInput> inputs,
+                 std::unique_ptr<SampleSource> source)
+    : file(std::move(path)), wanted(std::move(inputs)), samplesOf(std::move(source)),
+      notes(samplesOf->notes) {}
 Dataset::Dataset(Dataset &&) noexcept = default;
 Dataset &Dataset::operator=(Dataset &&) noexcept = default;
 Dataset::~Dataset() = default;
@@ -76,7 +79,8 @@ Dataset::~Dataset() = default;
 size_t Dataset::samples() const { return samplesOf->samples(); }
 const std::optional<Tensor> &Dataset::labels() const { return samplesOf->labels; }
 
-Result<Dataset> Dataset::open(const std::string &path, std::vector<WantedInput> inputs, const ModelHints &hints) {
+Result<Dataset> Dataset::open(const std::string &path, std::vector<WantedInput> inputs,
+                              const ModelHints &hints) {
   TENON_ASSIGN(std::unique_ptr<SampleSource> source, openSource(path, inputs, hints));
   Dataset dataset(path, std::move(inputs), std::move(source));
   TENON_TRY(dataset.check());
@@ -113,7 +117,8 @@ Result<Batch> Dataset::read(size_t first, size_t most) const {
     size_t bytes = bytesOf(wanted[i].dtype, dims);
     TENON_TRY(samplesOf->read(i, first, count, tensor.data.bytes()));
     for (size_t row = count; row < rows && !isWhole; ++row) {
-      std::memcpy(tensor.data.data() + row * bytes, tensor.data.data() + (count - 1) * bytes, bytes);
+      std::memcpy(tensor.data.data() + row * bytes, tensor.data.data() + (count - 1) * bytes,
+                  bytes);
     }
     batch.inputs.push_back(std::move(tensor));
   }
@@ -134,7 +139,8 @@ Status Dataset::check() {
   return Status::ok();
 }
 
-/// Looks at every value of an input; `allEqual` stays where every sample has what the first one has.
+/// Looks at every value of an input; `allEqual` stays where every sample has what the first one
+/// has.
 Status Dataset::checkInput(size_t input, bool &allEqual) {
   DType dtype = wanted[input].dtype;
   ValueCheck values(dtype);
@@ -161,7 +167,8 @@ Status Dataset::checkInput(size_t input, bool &allEqual) {
   }
   TENON_TRY(values.verdict(fmt::format("{}: '{}'", file, wanted[input].name)));
   if (values.isConstant()) {
-    notes.push_back(fmt::format("{}: '{}' is {:g} everywhere", file, wanted[input].name, values.low()));
+    notes.push_back(
+        fmt::format("{}: '{}' is {:g} everywhere", file, wanted[input].name, values.low()));
   }
   return Status::ok();
 }

@@ -1,6 +1,7 @@
-// Samples with labels, as `accuracy` and `quantize` take them: from an npz, lines of JSON or a folder of
-// pictures, matched to the inputs of a model by name and read in batches that the model takes. It relies on no model,
-// only on what its inputs are; everything that is wrong with the data is said when it is opened.
+// Samples with labels, as `accuracy` and `quantize` take them: from an npz, lines of JSON or a
+// folder of pictures, matched to the inputs of a model by name and read in batches that the model
+// takes. It relies on no model, only on what its inputs are; everything that is wrong with the data
+// is said when it is opened.
 
 #pragma once
 
@@ -39,7 +40,8 @@ struct WantedInput {
 /// The inputs of a plan, in its order.
 std::vector<WantedInput> wantedInputs(const engine::Plan &plan);
 
-/// What a model carries for people's pictures, as its metadata have it; empty where it carries none.
+/// What a model carries for people's pictures, as its metadata have it; empty where it carries
+/// none.
 struct ModelHints {
   std::string preprocessing;
   std::string classes;
@@ -63,7 +65,8 @@ public:
   /// Text: a line of JSON for each sample, {"x": [...], "label": 0}, without the dim of the batch.
   /// A folder: pictures, in a subfolder for each class where they have labels, and how they become
   /// inputs in preprocessing.json or else as the model's hints say.
-  static Result<Dataset> open(const std::string &path, std::vector<WantedInput> inputs, const ModelHints &hints = {});
+  static Result<Dataset> open(const std::string &path, std::vector<WantedInput> inputs,
+                              const ModelHints &hints = {});
   Dataset(Dataset &&) noexcept;
   Dataset &operator=(Dataset &&) noexcept;
   ~Dataset();

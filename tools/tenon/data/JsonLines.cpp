@@ -1,5 +1,5 @@
-// Data sets of a line of JSON for each sample, as text models have them: {"ids": [1, 2], "label": 0}.
-// Samples may differ in their free dims. All is kept in memory.
+// Data sets of a line of JSON for each sample, as text models have them: {"ids": [1, 2], "label":
+// 0}. Samples may differ in their free dims. All is kept in memory.
 
 #include "support/Shape.h"
 #include "tools/tenon/data/SampleSource.h"
@@ -31,7 +31,8 @@ bool flatten(const Value &value, size_t depth, Row &row) {
   if (!value.is_array()) {
     bool isNumber = value.is_number() || value.is_boolean();
     if (isNumber) {
-      row.numbers.push_back(value.is_boolean() ? static_cast<double>(value.get<bool>()) : value.get<double>());
+      row.numbers.push_back(value.is_boolean() ? static_cast<double>(value.get<bool>())
+                                               : value.get<double>());
     }
     return isNumber && depth == row.dims.size();
   }
@@ -55,7 +56,8 @@ bool holds(DType dtype, double value) {
   if (isFloating(dtype)) {
     return true;
   }
-  bool isSigned = dtype == DType::I8 || dtype == DType::I16 || dtype == DType::I32 || dtype == DType::I64;
+  bool isSigned =
+      dtype == DType::I8 || dtype == DType::I16 || dtype == DType::I32 || dtype == DType::I64;
   int bits = dtype == DType::Bool ? 1 : static_cast<int>(bitWidth(dtype)) - (isSigned ? 1 : 0);
   double most = std::ldexp(1.0, bits);
   return value == std::floor(value) && value < most && value >= (isSigned ? -most : 0);
@@ -69,7 +71,9 @@ public:
   Status open();
 
   size_t samples() const override { return count; }
-  std::span<const int64_t> dimsOf(size_t input, size_t sample) const override { return rows[input][sample].dims; }
+  std::span<const int64_t> dimsOf(size_t input, size_t sample) const override {
+    return rows[input][sample].dims;
+  }
   Status read(size_t input, size_t first, size_t number, MutableBytes out) const override {
     for (size_t i = 0; i < number; ++i) {
       Bytes bytes = rows[input][first + i].bytes();
@@ -81,7 +85,8 @@ public:
 
 private:
   Status addLine(const std::string &line, const std::string &where);
-  Result<const Value *> valueFor(const WantedInput &input, const Value &sample, const std::string &where);
+  Result<const Value *> valueFor(const WantedInput &input, const Value &sample,
+                                 const std::string &where);
   Status addInput(size_t input, const Value &value, const std::string &where);
   Status addLabel(const Value &sample, const std::string &where);
   Status makeLabels();
@@ -95,7 +100,8 @@ private:
 };
 
 /// By name; the only list of a model of one input by any name.
-Result<const Value *> JsonLines::valueFor(const WantedInput &input, const Value &sample, const std::string &where) {
+Result<const Value *> JsonLines::valueFor(const WantedInput &input, const Value &sample,
+                                          const std::string &where) {
   if (sample.contains(input.name)) {
     return &sample[input.name];
   }
@@ -112,14 +118,16 @@ Result<const Value *> JsonLines::valueFor(const WantedInput &input, const Value 
   }
   return badData(
       fmt::format("{} has no '{}'", where, input.name),
-      fmt::format("each line is an object with the inputs by name: {{\"{}\": [...], \"label\": 0}}", input.name));
+      fmt::format("each line is an object with the inputs by name: {{\"{}\": [...], \"label\": 0}}",
+                  input.name));
 }
 
 Status JsonLines::addInput(size_t input, const Value &value, const std::string &where) {
   const WantedInput &want = wanted[input];
   Row row;
   if (!flatten(value, 0, row)) {
-    return badData(fmt::format("{}: '{}' is not a list of numbers, or lists in it differ in length", where, want.name),
+    return badData(fmt::format("{}: '{}' is not a list of numbers, or lists in it differ in length",
+                               where, want.name),
                    "give nested lists, one for each dim but that of the batch");
   }
   TENON_TRY(checkRows(want, want.dtype, row.dims, fmt::format("{}: '{}'", where, want.name)));
@@ -127,8 +135,8 @@ Status JsonLines::addInput(size_t input, const Value &value, const std::string &
   for (size_t i = 0; i < row.numbers.size(); ++i) {
     if (!isNumeric(want.dtype) || !holds(want.dtype, row.numbers[i])) {
       return Status::error(ErrorId::WrongTensorType,
-                           fmt::format("{}: '{}' has {:g}, the input is {}", where, want.name, row.numbers[i],
-                                       tenon::nameOf(want.dtype)),
+                           fmt::format("{}: '{}' has {:g}, the input is {}", where, want.name,
+                                       row.numbers[i], tenon::nameOf(want.dtype)),
                            "give numbers that the type of the input has");
     }
     setElement(tensor, static_cast<int64_t>(i), row.numbers[i]);
@@ -139,12 +147,15 @@ Status JsonLines::addInput(size_t input, const Value &value, const std::string &
 
 Status JsonLines::addLabel(const Value &sample, const std::string &where) {
   for (const auto &[name, value] : sample.items()) {
-    bool isInput = std::ranges::any_of(wanted, [&](const WantedInput &input) { return input.name == name; });
+    bool isInput =
+        std::ranges::any_of(wanted, [&](const WantedInput &input) { return input.name == name; });
     if (!isInput && isLabelName(name)) {
       Row row;
       if (!flatten(value, 0, row) || (!labelRows.empty() && row.dims != labelRows[0].dims)) {
-        return badData(fmt::format("{}: '{}' is no number, or has another length than the labels before", where, name),
-                       "give the number of the class, or lists of equal length");
+        return badData(
+            fmt::format("{}: '{}' is no number, or has another length than the labels before",
+                        where, name),
+            "give the number of the class, or lists of equal length");
       }
       labelRows.push_back(std::move(row));
       return Status::ok();
@@ -169,7 +180,8 @@ Status JsonLines::addLine(const std::string &line, const std::string &where) {
   TENON_TRY(addLabel(sample, where));
   ++count;
   if (!labelRows.empty() && labelRows.size() != count) {
-    return badData(fmt::format("{}: not every sample has a label", where), "give a label for each sample, or for none");
+    return badData(fmt::format("{}: not every sample has a label", where),
+                   "give a label for each sample, or for none");
   }
   return Status::ok();
 }
@@ -179,11 +191,13 @@ Status JsonLines::makeLabels() {
     return Status::ok();
   }
   bool areIntegers = std::ranges::all_of(labelRows, [](const Row &row) {
-    return std::ranges::all_of(row.numbers, [](double number) { return holds(DType::I64, number); });
+    return std::ranges::all_of(row.numbers,
+                               [](double number) { return holds(DType::I64, number); });
   });
   std::vector<int64_t> dims = labelRows[0].dims;
   dims.insert(dims.begin(), static_cast<int64_t>(count));
-  TENON_ASSIGN(Tensor tensor, Tensor::create("labels", areIntegers ? DType::I64 : DType::F64, std::move(dims)));
+  TENON_ASSIGN(Tensor tensor,
+               Tensor::create("labels", areIntegers ? DType::I64 : DType::F64, std::move(dims)));
   int64_t at = 0;
   for (const Row &row : labelRows) {
     for (double number : row.numbers) {
@@ -213,7 +227,8 @@ Status JsonLines::open() {
 
 } // namespace
 
-Result<std::unique_ptr<SampleSource>> openJsonLines(const std::string &path, std::span<const WantedInput> wanted) {
+Result<std::unique_ptr<SampleSource>> openJsonLines(const std::string &path,
+                                                    std::span<const WantedInput> wanted) {
   std::unique_ptr<JsonLines> source = std::make_unique<JsonLines>(path, wanted);
   TENON_TRY(source->open());
   return std::unique_ptr<SampleSource>(std::move(source));

@@ -28,7 +28,8 @@ struct Array {
 
 class NpzSource final : public SampleSource {
 public:
-  NpzSource(std::string where, FileReader reader) : path(std::move(where)), file(std::move(reader)) {}
+  NpzSource(std::string where, FileReader reader)
+      : path(std::move(where)), file(std::move(reader)) {}
 
   Status open(std::span<const WantedInput> wanted);
 
@@ -51,7 +52,9 @@ private:
   Status match(std::vector<Array> found, std::span<const WantedInput> wanted);
   Status checkCounts(std::span<const WantedInput> wanted);
   Status load(const zip::Archive &archive, Bytes mapped, Array &array);
-  std::string where(const Array &array) const { return fmt::format("{}: array '{}'", path, array.name); }
+  std::string where(const Array &array) const {
+    return fmt::format("{}: array '{}'", path, array.name);
+  }
 
   std::string path;
   FileReader file;
@@ -60,7 +63,8 @@ private:
   std::optional<Array> labelArray;
 };
 
-/// The arrays by their headers. A fault of one, as a type that no model takes, matters if it is used.
+/// The arrays by their headers. A fault of one, as a type that no model takes, matters if it is
+/// used.
 Result<std::vector<Array>> NpzSource::directory(const zip::Archive &archive) {
   TENON_ASSIGN(std::vector<zip::Entry> entries, archive.entries());
   std::vector<Array> found;
@@ -77,7 +81,8 @@ Result<std::vector<Array>> NpzSource::directory(const zip::Archive &archive) {
     array.fault = header.status();
     array.header = header ? std::move(*header) : NpyHeader();
     if (header && array.header.dataBytes != entry.unpacked - array.header.bytes) {
-      return archive.bad(fmt::format("{}: the size of its data does not fit its shape", entry.name));
+      return archive.bad(
+          fmt::format("{}: the size of its data does not fit its shape", entry.name));
     }
     array.entry = std::move(entry);
     found.push_back(std::move(array));
@@ -109,15 +114,18 @@ Status NpzSource::match(std::vector<Array> found, std::span<const WantedInput> w
   }
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (!given[i]) {
-      return badData(fmt::format("{} has no array for the input '{}'", path, wanted[i].name),
-                     others.empty() ? fmt::format("save it as numpy.savez(..., {}=x)", wanted[i].name)
-                                    : didYouMean(wanted[i].name, others,
-                                                 fmt::format("its other arrays: {}", fmt::join(others, ", "))));
+      return badData(
+          fmt::format("{} has no array for the input '{}'", path, wanted[i].name),
+          others.empty()
+              ? fmt::format("save it as numpy.savez(..., {}=x)", wanted[i].name)
+              : didYouMean(wanted[i].name, others,
+                           fmt::format("its other arrays: {}", fmt::join(others, ", "))));
     }
     arrays.push_back(std::move(*given[i]));
   }
   for (const std::string &name : others) {
-    notes.push_back(fmt::format("{}: the array '{}' is not used: the model has no such input", path, name));
+    notes.push_back(
+        fmt::format("{}: the array '{}' is not used: the model has no such input", path, name));
   }
   return Status::ok();
 }
@@ -128,16 +136,19 @@ Status NpzSource::checkCounts(std::span<const WantedInput> wanted) {
     TENON_TRY(array.fault);
     const std::vector<int64_t> &dims = array.header.dims;
     if (dims.empty()) {
-      return badData(fmt::format("{} is a single number", where(array)), "dim 0 of an array counts the samples");
+      return badData(fmt::format("{} is a single number", where(array)),
+                     "dim 0 of an array counts the samples");
     }
     if (i == 0) {
       count = static_cast<size_t>(dims[0]);
     }
     if (count == 0 || array.header.dataBytes == 0) {
-      return badData(fmt::format("{} is empty: {}", where(array), formatDims(dims)), "give at least one sample");
+      return badData(fmt::format("{} is empty: {}", where(array), formatDims(dims)),
+                     "give at least one sample");
     }
     if (static_cast<size_t>(dims[0]) != count) {
-      return badData(fmt::format("{} has {} samples, '{}' has {}", where(array), dims[0], arrays[0].name, count),
+      return badData(fmt::format("{} has {} samples, '{}' has {}", where(array), dims[0],
+                                 arrays[0].name, count),
                      "dim 0 of an array counts the samples");
     }
     TENON_TRY(checkRows(wanted[i], array.header.dtype, std::span(dims).subspan(1), where(array)));
@@ -152,7 +163,8 @@ Status NpzSource::checkCounts(std::span<const WantedInput> wanted) {
                    "labels are real numbers: those of classes, or what the outputs should be");
   }
   if (dims.empty() || static_cast<size_t>(dims[0]) != count) {
-    return badData(fmt::format("{} is {}, but there are {} samples", where(*labelArray), formatDims(dims), count),
+    return badData(fmt::format("{} is {}, but there are {} samples", where(*labelArray),
+                               formatDims(dims), count),
                    "give a label for each sample");
   }
   return Status::ok();
@@ -169,7 +181,8 @@ Status NpzSource::load(const zip::Archive &archive, Bytes mapped, Array &array) 
     uint32_t sum = 0;
     std::vector<std::byte> piece(std::min(kUnpackedPiece, entry.unpacked));
     for (uint64_t at = 0; at < entry.unpacked; at += piece.size()) {
-      MutableBytes part = MutableBytes(piece).first(std::min<uint64_t>(piece.size(), entry.unpacked - at));
+      MutableBytes part =
+          MutableBytes(piece).first(std::min<uint64_t>(piece.size(), entry.unpacked - at));
       TENON_TRY(file.read(start + at, part));
       sum = zip::crcOf(part, sum);
     }
@@ -178,7 +191,8 @@ Status NpzSource::load(const zip::Archive &archive, Bytes mapped, Array &array) 
   zip::Unpacker unpacker(packed, entry.method);
   std::vector<std::byte> header(array.header.bytes);
   TENON_ASSIGN(array.owned, AlignedBuffer::create(array.header.dataBytes));
-  bool isWhole = unpacker.read(header) && unpacker.read(array.owned.bytes()) && unpacker.isDone(entry.crc);
+  bool isWhole =
+      unpacker.read(header) && unpacker.read(array.owned.bytes()) && unpacker.isDone(entry.crc);
   return isWhole ? Status::ok() : std::move(damaged);
 }
 
@@ -194,9 +208,11 @@ Status NpzSource::open(std::span<const WantedInput> wanted) {
   }
   if (labelArray) {
     TENON_TRY(load(archive, mapped.bytes(), *labelArray));
-    TENON_ASSIGN(Tensor tensor, Tensor::create(labelArray->name, labelArray->header.dtype, labelArray->header.dims));
+    TENON_ASSIGN(Tensor tensor, Tensor::create(labelArray->name, labelArray->header.dtype,
+                                               labelArray->header.dims));
     if (labelArray->isStored()) {
-      TENON_TRY(file.read(labelArray->offset, tensor.data.bytes().first(labelArray->header.dataBytes)));
+      TENON_TRY(
+          file.read(labelArray->offset, tensor.data.bytes().first(labelArray->header.dataBytes)));
     } else {
       tensor.data = std::move(labelArray->owned);
     }
@@ -207,7 +223,8 @@ Status NpzSource::open(std::span<const WantedInput> wanted) {
 
 } // namespace
 
-Result<std::unique_ptr<SampleSource>> openNpz(const std::string &path, std::span<const WantedInput> wanted) {
+Result<std::unique_ptr<SampleSource>> openNpz(const std::string &path,
+                                              std::span<const WantedInput> wanted) {
   TENON_ASSIGN(FileReader file, FileReader::open(path));
   std::unique_ptr<NpzSource> source = std::make_unique<NpzSource>(path, std::move(file));
   TENON_TRY(source->open(wanted));

@@ -1,5 +1,6 @@
-// Data sets that are folders of pictures: a subfolder for each class, or none without labels. What makes
-// an input of a picture is written in the folder's preprocessing.json, or else carried by the model.
+// Data sets that are folders of pictures: a subfolder for each class, or none without labels. What
+// makes an input of a picture is written in the folder's preprocessing.json, or else carried by the
+// model.
 
 #include "runtime/tensors/Image.h"
 #include "support/files/MappedFile.h"
@@ -29,16 +30,20 @@ bool areNumbers(const Value &value, bool isWhole, size_t most) {
   auto isOne = [&](const Value &item) {
     return isWhole ? item.is_number_integer() && item.get<int64_t>() > 0 : item.is_number();
   };
-  return value.is_array() ? !value.empty() && value.size() <= most && std::ranges::all_of(value, isOne) : isOne(value);
+  return value.is_array()
+             ? !value.empty() && value.size() <= most && std::ranges::all_of(value, isOne)
+             : isOne(value);
 }
 
 Status badSettings(const std::string &path, std::string_view what) {
   return badData(fmt::format("{}: {}", path, what), fmt::format("for instance {}", kExample));
 }
 
-/// That each key is one of those known and has a value of its kind: a misspelled mean would be no mean.
+/// That each key is one of those known and has a value of its kind: a misspelled mean would be no
+/// mean.
 Status checkSettings(const std::string &path, const Value &settings) {
-  const std::vector<std::string> known = {"size", "crop", "mean", "std", "layout", "resize", "classes", "note"};
+  const std::vector<std::string> known = {"size",   "crop",   "mean",    "std",
+                                          "layout", "resize", "classes", "note"};
   if (!settings.is_object()) {
     return badSettings(path, "not an object of JSON");
   }
@@ -51,8 +56,9 @@ Status checkSettings(const std::string &path, const Value &settings) {
                   : key == "classes"             ? value.is_array()
                                                  : true;
     if (std::ranges::find(known, key) == known.end()) {
-      return badData(fmt::format("{}: there is no setting '{}'", path, key),
-                     didYouMean(key, known, fmt::format("settings are {}", fmt::join(known, ", "))));
+      return badData(
+          fmt::format("{}: there is no setting '{}'", path, key),
+          didYouMean(key, known, fmt::format("settings are {}", fmt::join(known, ", "))));
     }
     if (!isGood) {
       return badSettings(path, fmt::format("'{}' cannot be {}", key, value.dump()));
@@ -80,7 +86,9 @@ public:
   Status open(std::span<const WantedInput> wanted, const ModelHints &hints);
 
   size_t samples() const override { return files.size(); }
-  std::span<const int64_t> dimsOf(size_t, size_t) const override { return std::span(dims).subspan(1); }
+  std::span<const int64_t> dimsOf(size_t, size_t) const override {
+    return std::span(dims).subspan(1);
+  }
   bool needsCheck() const override { return false; }
   Status read(size_t, size_t first, size_t count, MutableBytes out) const override {
     for (size_t i = 0; i < count; ++i) {
@@ -122,8 +130,9 @@ Status Pictures::readSettings(const ModelHints &hints) {
   } else if (!hints.preprocessing.empty()) {
     settings = parsePreprocessing(hints.preprocessing);
   } else {
-    return badData(fmt::format("{} has no {}, and the model carries no preprocessing", folder, kSettings),
-                   fmt::format("write how the model was trained: {}", kExample));
+    return badData(
+        fmt::format("{} has no {}, and the model carries no preprocessing", folder, kSettings),
+        fmt::format("write how the model was trained: {}", kExample));
   }
   for (const Value &name : list.is_array() ? list : Value::array()) {
     classes.push_back(name.is_string() ? name.get<std::string>() : name.dump());
@@ -143,7 +152,8 @@ Status Pictures::addFolder(const fs::path &path) {
       files.push_back(file.string());
       nameOfFile.push_back(names.empty() ? 0 : names.size() - 1);
     } else if (file.filename() != kSettings) {
-      notes.push_back(fmt::format("{} is no PNG, JPEG, PPM or PGM picture, and left out", file.string()));
+      notes.push_back(
+          fmt::format("{} is no PNG, JPEG, PPM or PGM picture, and left out", file.string()));
     }
   }
   return files.size() > before || names.empty()
@@ -168,32 +178,37 @@ Status Pictures::findFiles() {
   }
   return loose == 0 || names.empty()
              ? Status::ok()
-             : badData(fmt::format("{} has pictures beside the folders of its classes: {}", folder, files[0]),
+             : badData(fmt::format("{} has pictures beside the folders of its classes: {}", folder,
+                                   files[0]),
                        "put each into the folder of its class");
 }
 
-/// The place of a subfolder among the classes: by the model's or the settings' list, else the number
-/// that all subfolders have as their names, else their order.
+/// The place of a subfolder among the classes: by the model's or the settings' list, else the
+/// number that all subfolders have as their names, else their order.
 Result<int64_t> Pictures::numberOf(const std::string &name) const {
   if (!classes.empty()) {
     std::vector<std::string>::const_iterator found = std::ranges::find(classes, name);
     if (found != classes.end()) {
       return found - classes.begin();
     }
-    bool isAnyKnown = std::ranges::any_of(
-        names, [&](const std::string &each) { return std::ranges::find(classes, each) != classes.end(); });
+    bool isAnyKnown = std::ranges::any_of(names, [&](const std::string &each) {
+      return std::ranges::find(classes, each) != classes.end();
+    });
     if (isAnyKnown) {
-      return badData(fmt::format("{}: '{}' is no class of the model", folder, name),
-                     didYouMean(name, classes, fmt::format("its classes are {}", fmt::join(classes, ", "))));
+      return badData(
+          fmt::format("{}: '{}' is no class of the model", folder, name),
+          didYouMean(name, classes, fmt::format("its classes are {}", fmt::join(classes, ", "))));
     }
   }
   auto parse = [](const std::string &text) -> std::optional<int64_t> {
     int64_t number = 0;
     std::from_chars_result parsed = std::from_chars(text.data(), text.data() + text.size(), number);
-    bool isNumber = parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() && number >= 0;
+    bool isNumber =
+        parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() && number >= 0;
     return isNumber ? std::optional(number) : std::nullopt;
   };
-  if (std::ranges::all_of(names, [&](const std::string &each) { return parse(each).has_value(); })) {
+  if (std::ranges::all_of(names,
+                          [&](const std::string &each) { return parse(each).has_value(); })) {
     return *parse(name);
   }
   return std::ranges::find(names, name) - names.begin();
@@ -203,7 +218,8 @@ Status Pictures::setLabels() {
   if (names.empty()) {
     return Status::ok();
   }
-  TENON_ASSIGN(Tensor tensor, Tensor::create("labels", DType::I64, {static_cast<int64_t>(files.size())}));
+  TENON_ASSIGN(Tensor tensor,
+               Tensor::create("labels", DType::I64, {static_cast<int64_t>(files.size())}));
   for (size_t i = 0; i < files.size(); ++i) {
     TENON_ASSIGN(int64_t number, numberOf(names[nameOfFile[i]]));
     setElement(tensor, static_cast<int64_t>(i), static_cast<double>(number));
@@ -214,8 +230,9 @@ Status Pictures::setLabels() {
 
 Status Pictures::open(std::span<const WantedInput> wanted, const ModelHints &hints) {
   if (wanted.size() != 1) {
-    return badData(fmt::format("{} is a folder of pictures, the model has {} inputs", folder, wanted.size()),
-                   "give an npz");
+    return badData(
+        fmt::format("{} is a folder of pictures, the model has {} inputs", folder, wanted.size()),
+        "give an npz");
   }
   dtype = wanted[0].dtype;
   dims = wanted[0].dims;
@@ -236,7 +253,8 @@ Status Pictures::open(std::span<const WantedInput> wanted, const ModelHints &hin
 
 } // namespace
 
-Result<std::unique_ptr<SampleSource>> openPictures(const std::string &path, std::span<const WantedInput> wanted,
+Result<std::unique_ptr<SampleSource>> openPictures(const std::string &path,
+                                                   std::span<const WantedInput> wanted,
                                                    const ModelHints &hints) {
   std::unique_ptr<Pictures> source = std::make_unique<Pictures>(path);
   TENON_TRY(source->open(wanted, hints));

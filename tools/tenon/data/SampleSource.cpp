@@ -1,5 +1,5 @@
-// Implements the checks of types and dims that all forms of data share. A hint names the call of NumPy
-// that mends the data where there is one.
+// Implements the checks of types and dims that all forms of data share. A hint names the call of
+// NumPy that mends the data where there is one.
 
 #include "tools/tenon/data/SampleSource.h"
 
@@ -36,11 +36,13 @@ std::string numpyName(DType dtype) {
 }
 
 bool fits(std::span<const int64_t> dims, std::span<const int64_t> wanted) {
-  return std::ranges::equal(dims, wanted, [](int64_t dim, int64_t want) { return want < 0 || dim == want; });
+  return std::ranges::equal(dims, wanted,
+                            [](int64_t dim, int64_t want) { return want < 0 || dim == want; });
 }
 
 /// What to do about dims that do not fit: a transposition where channels stand at the other end.
-std::string hintOfDims(const WantedInput &input, std::span<const int64_t> row, std::span<const int64_t> wanted) {
+std::string hintOfDims(const WantedInput &input, std::span<const int64_t> row,
+                       std::span<const int64_t> wanted) {
   if (row.size() == 3 && wanted.size() == 3) {
     if (fits(std::vector<int64_t>{row[2], row[0], row[1]}, wanted)) {
       return fmt::format("the array has channels last (NHWC), '{}' takes them first (NCHW): "
@@ -66,16 +68,19 @@ bool isLabelName(std::string_view name) {
   return name == "labels" || name == "label" || name == "targets" || name == "y";
 }
 
-Status checkRows(const WantedInput &input, DType dtype, std::span<const int64_t> row, const std::string &where) {
+Status checkRows(const WantedInput &input, DType dtype, std::span<const int64_t> row,
+                 const std::string &where) {
   bool isHeldAsBytes = isLowBit(input.dtype) && dtype == DType::U8;
   if (dtype != input.dtype && !isHeldAsBytes) {
     bool arePixels = dtype == DType::U8 && isFloating(input.dtype);
-    std::string hint = arePixels ? "are these pixels? scale them as for the model's training, for instance "
-                                   "(x.astype(numpy.float32) / 255 - mean) / std"
-                                 : fmt::format("convert the array: x.astype(numpy.{})", numpyName(input.dtype));
-    return Status::error(
-        ErrorId::WrongTensorType,
-        fmt::format("{} is {}, the input '{}' is {}", where, nameOf(dtype), input.name, nameOf(input.dtype)), hint);
+    std::string hint =
+        arePixels ? "are these pixels? scale them as for the model's training, for instance "
+                    "(x.astype(numpy.float32) / 255 - mean) / std"
+                  : fmt::format("convert the array: x.astype(numpy.{})", numpyName(input.dtype));
+    return Status::error(ErrorId::WrongTensorType,
+                         fmt::format("{} is {}, the input '{}' is {}", where, nameOf(dtype),
+                                     input.name, nameOf(input.dtype)),
+                         hint);
   }
   std::span<const int64_t> wanted = input.dims;
   bool isWhole = row.size() == wanted.size();
@@ -85,8 +90,8 @@ Status checkRows(const WantedInput &input, DType dtype, std::span<const int64_t>
   if (row.size() == wanted.size() && fits(row, wanted)) {
     return Status::ok();
   }
-  return badData(fmt::format("{} has samples of {}, the input '{}' is {}", where, formatDims(row), input.name,
-                             formatDims(input.dims)),
+  return badData(fmt::format("{} has samples of {}, the input '{}' is {}", where, formatDims(row),
+                             input.name, formatDims(input.dims)),
                  hintOfDims(input, row, wanted));
 }
 

@@ -1,5 +1,5 @@
-// What a form of data sets has to say of its samples; Dataset does the rest. It relies on the source
-// having matched itself to the model's inputs.
+// What a form of data sets has to say of its samples; Dataset does the rest. It relies on the
+// source having matched itself to the model's inputs.
 
 #pragma once
 
@@ -28,17 +28,20 @@ public:
 };
 
 /// Each form of data in a file of its own.
-Result<std::unique_ptr<SampleSource>> openNpz(const std::string &path, std::span<const WantedInput> wanted);
-Result<std::unique_ptr<SampleSource>> openJsonLines(const std::string &path, std::span<const WantedInput> wanted);
-Result<std::unique_ptr<SampleSource>> openPictures(const std::string &path, std::span<const WantedInput> wanted,
-                                                   const ModelHints &hints);
+Result<std::unique_ptr<SampleSource>> openNpz(const std::string &path,
+                                              std::span<const WantedInput> wanted);
+Result<std::unique_ptr<SampleSource>> openJsonLines(const std::string &path,
+                                                    std::span<const WantedInput> wanted);
+Result<std::unique_ptr<SampleSource>>
+openPictures(const std::string &path, std::span<const WantedInput> wanted, const ModelHints &hints);
 
 /// Names that the labels of a data set go by.
 bool isLabelName(std::string_view name);
 
-/// Checks one array of `samples` rows of `row` dims against an input, and says what is wrong with it:
-/// another rank, another dim, other layout or type. `where` is "x.npz: array 'x'".
-Status checkRows(const WantedInput &input, DType dtype, std::span<const int64_t> row, const std::string &where);
+/// Checks one array of `samples` rows of `row` dims against an input, and says what is wrong with
+/// it: another rank, another dim, other layout or type. `where` is "x.npz: array 'x'".
+Status checkRows(const WantedInput &input, DType dtype, std::span<const int64_t> row,
+                 const std::string &where);
 Status badData(std::string_view message, std::string_view hint);
 
 } // namespace tenon::tool

@@ -59,8 +59,9 @@ Status ValueCheck::verdict(const std::string &where) const {
     return Status::ok();
   }
   return Status::error(ErrorId::BadSampleValue,
-                       fmt::format("{} is {} in sample {}, element {}", where, nan ? "not a number" : "infinite",
-                                   place->sample, place->element),
+                       fmt::format("{} is {} in sample {}, element {}", where,
+                                   nan ? "not a number" : "infinite", place->sample,
+                                   place->element),
                        "numpy.isfinite finds such values: mend them where the data are made");
 }
 

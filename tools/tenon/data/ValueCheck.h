@@ -1,5 +1,6 @@
 // A look at all values of an input of a data set: numbers that are none, and an input that never
-// changes. Values that are infinite are taken in additive masks only, which have nothing else but 0.
+// changes. Values that are infinite are taken in additive masks only, which have nothing else but
+// 0.
 
 #pragma once
 

@@ -33,10 +33,16 @@ constexpr Signature kSignatures[] = {
     {0, "\x1f\x8b"sv, {FileKind::Other, "a gzip archive"}},
     {0, "\x28\xb5\x2f\xfd"sv, {FileKind::Other, "a zstd archive"}},
     {0, "BZh"sv, {FileKind::Other, "a bzip2 archive"}},
-    {0, "\xfd" "7zXZ"sv, {FileKind::Other, "an xz archive"}},
+    {0,
+     "\xfd"
+     "7zXZ"sv,
+     {FileKind::Other, "an xz archive"}},
     {0, "7z\xbc\xaf"sv, {FileKind::Other, "a 7z archive"}},
     {257, "ustar"sv, {FileKind::Other, "a tar archive"}},
-    {0, "\x7f" "ELF"sv, {FileKind::Other, "a program or library (ELF)"}},
+    {0,
+     "\x7f"
+     "ELF"sv,
+     {FileKind::Other, "a program or library (ELF)"}},
     {0, "\x89HDF\r\n\x1a\n"sv, {FileKind::Other, "an HDF5 file, as Keras writes"}},
     {4, "TFL3"sv, {FileKind::Other, "a TensorFlow Lite model"}},
     {0, "GGUF"sv, {FileKind::Other, "a GGUF model"}},
@@ -46,7 +52,8 @@ constexpr Signature kSignatures[] = {
     {0, "\x80\x02"sv, {FileKind::Other, "a Python pickle, as PyTorch writes"}},
     {0, "\x80\x04\x95"sv, {FileKind::Other, "a Python pickle"}},
     {0, "\x80\x05\x95"sv, {FileKind::Other, "a Python pickle"}},
-    {0, "version https://git-lfs"sv,
+    {0,
+     "version https://git-lfs"sv,
      {FileKind::Other, "a pointer of Git LFS ('git lfs pull' gets the file)"}},
     {0, "<!DOCTYPE html"sv, {FileKind::Other, "a web page, perhaps of a failed download"}},
     {0, "<html"sv, {FileKind::Other, "a web page, perhaps of a failed download"}},
@@ -56,23 +63,28 @@ constexpr std::string_view kZip = "PK\x03\x04"sv;
 constexpr std::string_view kEmptyZip = "PK\x05\x06"sv;
 
 FileContent contentOfZip(std::string_view text) {
-  // An exported program begins with NAME/data/... or NAME/models/..., a pickled model with NAME/data.pkl or NAME/version.
+  // An exported program begins with NAME/data/... or NAME/models/..., a pickled model with
+  // NAME/data.pkl or NAME/version.
   bool isProgram = false;
-  for (std::string_view folder : {"/data/weights/"sv, "/data/constants/"sv, "/models/"sv, "/archive_format"sv}) {
+  for (std::string_view folder :
+       {"/data/weights/"sv, "/data/constants/"sv, "/models/"sv, "/archive_format"sv}) {
     isProgram |= text.find(folder) != text.npos;
   }
-  bool isTorch = text.find("/data.pkl"sv) != text.npos || text.find("/.format_version"sv) != text.npos;
+  bool isTorch =
+      text.find("/data.pkl"sv) != text.npos || text.find("/.format_version"sv) != text.npos;
   return isProgram ? FileContent{FileKind::Model, "a program of torch.export"}
-         : isTorch ? FileContent{FileKind::Other, "a pickled PyTorch file (torch.export.save writes a model)"}
-                 : FileContent{FileKind::Npz, "a zip archive, as npz files are"};
+         : isTorch ? FileContent{FileKind::Other,
+                                 "a pickled PyTorch file (torch.export.save writes a model)"}
+                   : FileContent{FileKind::Npz, "a zip archive, as npz files are"};
 }
 
 /// No control characters; letters beyond ASCII may follow.
 bool isText(std::string_view text) {
   bool beginsAscii = static_cast<unsigned char>(text.front()) < 0x80;
   return beginsAscii && std::ranges::all_of(text, [](unsigned char letter) {
-    return letter >= ' ' || letter == '\n' || letter == '\r' || letter == '\t' || letter == '\f';
-  });
+           return letter >= ' ' || letter == '\n' || letter == '\r' || letter == '\t' ||
+                  letter == '\f';
+         });
 }
 
 bool isSafetensors(std::string_view text) {
@@ -109,7 +121,8 @@ FileContent contentOf(Bytes beginning) {
     return {FileKind::Empty, "empty"};
   }
   for (const Signature &signature : kSignatures) {
-    if (text.size() > signature.offset && text.substr(signature.offset).starts_with(signature.bytes)) {
+    if (text.size() > signature.offset &&
+        text.substr(signature.offset).starts_with(signature.bytes)) {
       return signature.content;
     }
   }
@@ -123,7 +136,8 @@ FileContent contentOf(Bytes beginning) {
     // A reproducer begins with comments, as long as the fault that it tells of.
     bool isDump = text.find("module attributes"sv) != text.npos || text.starts_with("#loc"sv) ||
                   text.starts_with("#map"sv) || text.starts_with("// "sv);
-    return isDump ? FileContent{FileKind::PhaseDump, "text of MLIR"} : FileContent{FileKind::Other, "text"};
+    return isDump ? FileContent{FileKind::PhaseDump, "text of MLIR"}
+                  : FileContent{FileKind::Other, "text"};
   }
   return beginsLikeModel(text) ? FileContent{FileKind::Model, "an ONNX model"} : FileContent();
 }
@@ -157,15 +171,18 @@ Result<bool> isModel(const std::string &path, Takes takes) {
   }
   if (takes == Takes::Engine) {
     return refuse(path, ErrorId::EngineBadMagic, "a Tenon engine", content.what,
-                  isAnyModel ? "make an engine of it with tenon compile" : "tenon compile makes engines");
+                  isAnyModel ? "make an engine of it with tenon compile"
+                             : "tenon compile makes engines");
   }
   if (takes == Takes::Model || isNamedModel) {
-    return refuse(path, ErrorId::OnnxNotAModel, "a model (ONNX, .pt2)", content.what,
-                  kind == FileKind::Engine ? "give the model from which the engine was made"
-                                           : "give a file that torch.export.save, torch.onnx.export or another exporter wrote");
+    return refuse(
+        path, ErrorId::OnnxNotAModel, "a model (ONNX, .pt2)", content.what,
+        kind == FileKind::Engine
+            ? "give the model from which the engine was made"
+            : "give a file that torch.export.save, torch.onnx.export or another exporter wrote");
   }
-  return refuse(path, ErrorId::EngineBadMagic, "a Tenon engine, nor a model (ONNX, .pt2)", content.what,
-                "give an engine that tenon compile made, or a model");
+  return refuse(path, ErrorId::EngineBadMagic, "a Tenon engine, nor a model (ONNX, .pt2)",
+                content.what, "give an engine that tenon compile made, or a model");
 }
 
 } // namespace tenon::tool

@@ -3,8 +3,8 @@
 
 #pragma once
 
-#include "support/memory/ByteSpan.h"
 #include "support/Result.h"
+#include "support/memory/ByteSpan.h"
 
 #include <cstdint>
 #include <string>
@@ -12,7 +12,17 @@
 
 namespace tenon::tool {
 
-enum class FileKind : uint8_t { Unknown, Empty, Model, PhaseDump, Engine, Npz, Npy, Picture, Other };
+enum class FileKind : uint8_t {
+  Unknown,
+  Empty,
+  Model,
+  PhaseDump,
+  Engine,
+  Npz,
+  Npy,
+  Picture,
+  Other
+};
 
 struct FileContent {
   FileKind kind = FileKind::Unknown;
@@ -26,7 +36,7 @@ Result<FileContent> contentOf(const std::string &path);
 
 /// What a verb takes as its first argument.
 enum class Takes : uint8_t {
-  Model,       ///< ONNX or a phase that --dump-phases wrote
+  Model, ///< ONNX or a phase that --dump-phases wrote
   Engine,
   Either,
   OnnxOrEngine ///< no dumped phase

@@ -2,13 +2,13 @@
 
 #include "tools/tenon/inputs/Inputs.h"
 
-#include "support/text/NearestName.h"
-#include "tools/tenon/inputs/FileKind.h"
 #include "runtime/tensors/Image.h"
 #include "runtime/tensors/Npy.h"
-#include "tools/tenon/inputs/Options.h"
 #include "runtime/tensors/Seeded.h"
 #include "runtime/tensors/ShapeText.h"
+#include "support/text/NearestName.h"
+#include "tools/tenon/inputs/FileKind.h"
+#include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/Terminal.h"
 
 #include <fmt/format.h>
@@ -26,7 +26,8 @@ constexpr Range<double> kMeans = {-1e6, 1e6};
 constexpr Range<double> kDeviations = {1e-6, 1e6};
 
 Status badInput(std::string message) {
-  return Status::error(ErrorId::RunInputCount, std::move(message), "tenon inspect lists the inputs");
+  return Status::error(ErrorId::RunInputCount, std::move(message),
+                       "tenon inspect lists the inputs");
 }
 
 /// The path of `[NAME=]PATH`, where a file of the whole name does not exist.
@@ -150,9 +151,10 @@ public:
     }
     default:
       std::string is = content.what.empty() ? "" : fmt::format(": it is {}", content.what);
-      return Status::error(ErrorId::BadTensorFile,
-                           fmt::format("'{}' is not an npz, npy, PNG, JPEG, PPM or PGM file{}", path, is),
-                           "convert the file, for instance with numpy.save");
+      return Status::error(
+          ErrorId::BadTensorFile,
+          fmt::format("'{}' is not an npz, npy, PNG, JPEG, PPM or PGM file{}", path, is),
+          "convert the file, for instance with numpy.save");
     }
   }
 
@@ -237,7 +239,8 @@ private:
 };
 
 /// The values of seeded inputs that --fill gives.
-Status addFills(const InputFlags &flags, const Plan &plan, std::map<std::string, ValueRange> &ranges) {
+Status addFills(const InputFlags &flags, const Plan &plan,
+                std::map<std::string, ValueRange> &ranges) {
   for (const std::string &text : flags.fills) {
     TENON_ASSIGN(FillArgument fill, parseFillArgument(text));
     const Port *port = nullptr;
@@ -286,7 +289,8 @@ Result<std::vector<Tensor>> makeSeeded(const InputFlags &flags, const runtime::E
     }
     TENON_ASSIGN(Tensor tensor, Tensor::create(port.name, port.dtype, dims[i]));
     std::map<std::string, ValueRange>::iterator found = ranges.find(port.name);
-    fillSeeded(tensor, flags.seed, found != ranges.end() ? found->second : defaultRange(port.dtype));
+    fillSeeded(tensor, flags.seed,
+               found != ranges.end() ? found->second : defaultRange(port.dtype));
     tensors.push_back(std::move(tensor));
   }
   return tensors;
@@ -295,15 +299,18 @@ Result<std::vector<Tensor>> makeSeeded(const InputFlags &flags, const runtime::E
 } // namespace
 
 void declareSeededFlags(CLI::App &command, InputFlags &flags) {
-  command.add_option("--shape", flags.shapes, "Dimensions of an input: name:1x128 (repeat for more)")
+  command
+      .add_option("--shape", flags.shapes, "Dimensions of an input: name:1x128 (repeat for more)")
       ->allow_extra_args(false);
   addNumber(
       command, "--batch", {1, kMostBatch},
       [&flags](uint64_t number) { flags.batch = static_cast<int64_t>(number); },
       "Size of dimension 0 of every input");
-  command.add_option("--fill", flags.fills,
-                     "Range of a seeded input: name:0..30521; by default integers are 0 or 1 (or as the "
-                     "model says), floats in [-1, 1)")
+  command
+      .add_option(
+          "--fill", flags.fills,
+          "Range of a seeded input: name:0..30521; by default integers are 0 or 1 (or as the "
+          "model says), floats in [-1, 1)")
       ->allow_extra_args(false);
   addNumber(
       command, "--seed", {0, UINT64_MAX}, [&flags](uint64_t number) { flags.seed = number; },
@@ -311,12 +318,17 @@ void declareSeededFlags(CLI::App &command, InputFlags &flags) {
 }
 
 void declareFileFlags(CLI::App &command, InputFlags &flags) {
-  command.add_option("--inputs", flags.files,
-                     "x.npz, [NAME=]x.npy or [NAME=]picture.png (repeat for more); by default seeded inputs")
+  command
+      .add_option(
+          "--inputs", flags.files,
+          "x.npz, [NAME=]x.npy or [NAME=]picture.png (repeat for more); by default seeded inputs")
       ->allow_extra_args(false);
-  addNumbers(command, "--mean", kMeans, flags.mean, "Pictures: mean of each channel, in units of [0, 1]");
-  addNumbers(command, "--std", kDeviations, flags.deviation, "Pictures: standard deviation of each channel");
-  addChoice(command, "--layout", flags.layout, {"nchw", "nhwc"}, "Pictures: order of the dimensions of the input");
+  addNumbers(command, "--mean", kMeans, flags.mean,
+             "Pictures: mean of each channel, in units of [0, 1]");
+  addNumbers(command, "--std", kDeviations, flags.deviation,
+             "Pictures: standard deviation of each channel");
+  addChoice(command, "--layout", flags.layout, {"nchw", "nhwc"},
+            "Pictures: order of the dimensions of the input");
   command.add_flag("--resize", flags.resize, "Pictures: stretch to the size of the input");
 }
 

@@ -1,5 +1,5 @@
-// The input tensors of a run: from files, from pictures, or seeded, matched to the inputs of an engine by
-// name. It relies on the plan for names, types and which dimensions are free.
+// The input tensors of a run: from files, from pictures, or seeded, matched to the inputs of an
+// engine by name. It relies on the plan for names, types and which dimensions are free.
 
 #pragma once
 
@@ -34,8 +34,8 @@ void declareFileFlags(CLI::App &command, InputFlags &flags);
 /// The files of --inputs, without the names of inputs before them.
 std::vector<std::string> inputPaths(const InputFlags &flags);
 
-/// One tensor for each input of the engine, in its order. Inputs without a file are an error when any
-/// file is given; without files all are seeded.
+/// One tensor for each input of the engine, in its order. Inputs without a file are an error when
+/// any file is given; without files all are seeded.
 Result<std::vector<Tensor>> makeInputs(const InputFlags &flags, const runtime::Engine &engine);
 
 /// The model's own key-value texts that the engine carries; empty when it carries none.

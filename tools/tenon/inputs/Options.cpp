@@ -23,7 +23,8 @@ template <typename T> std::optional<T> parseNumber(std::string_view text) {
   return isNumber ? std::optional(value) : std::nullopt;
 }
 
-[[noreturn]] void refuse(const std::string &name, const std::string &text, const std::string &what) {
+[[noreturn]] void refuse(const std::string &name, const std::string &text,
+                         const std::string &what) {
   throw CLI::ValidationError(fmt::format("{} {}: {}", name, text, what));
 }
 
@@ -59,7 +60,8 @@ CLI::Validator isOneOf(const std::vector<std::string> &choices) {
 
 void addOutput(CLI::App &command, std::string &path, const std::string &description) {
   CLI::Validator isNamed;
-  isNamed.operation([](const std::string &text) { return text.empty() ? "give the name of a file" : ""; });
+  isNamed.operation(
+      [](const std::string &text) { return text.empty() ? "give the name of a file" : ""; });
   command.add_option("-o,--output", path, description)->check(isNamed);
 }
 
@@ -82,7 +84,8 @@ void addNumber(CLI::App &command, const std::string &name, Range<uint64_t> range
 
 void addSeconds(CLI::App &command, const std::string &name, Range<double> range, double &value,
                 const std::string &description) {
-  std::string allowed = fmt::format("give seconds from {} to {}, as 5, 60s or 2m", range.low, range.high);
+  std::string allowed =
+      fmt::format("give seconds from {} to {}, as 5, 60s or 2m", range.low, range.high);
   command
       .add_option_function<std::string>(
           name,
@@ -97,8 +100,8 @@ void addSeconds(CLI::App &command, const std::string &name, Range<double> range,
       ->type_name(fmt::format("{}s..{}s", range.low, range.high));
 }
 
-void addTimes(CLI::App &command, const std::string &name, Range<double> range, std::optional<double> &value,
-              const std::string &description) {
+void addTimes(CLI::App &command, const std::string &name, Range<double> range,
+              std::optional<double> &value, const std::string &description) {
   command
       .add_option_function<std::string>(
           name,
@@ -107,7 +110,8 @@ void addTimes(CLI::App &command, const std::string &name, Range<double> range, s
             number.remove_suffix(number.ends_with('x') ? 1 : 0);
             value = parseNumber<double>(number);
             if (!contains(range, value)) {
-              refuse(name, text, fmt::format("give a number from {} to {}, as 1.5x", range.low, range.high));
+              refuse(name, text,
+                     fmt::format("give a number from {} to {}, as 1.5x", range.low, range.high));
             }
           },
           description)
@@ -116,7 +120,8 @@ void addTimes(CLI::App &command, const std::string &name, Range<double> range, s
 
 void addNumbers(CLI::App &command, const std::string &name, Range<double> range,
                 std::vector<double> &values, const std::string &description) {
-  std::string allowed = fmt::format("give numbers from {} to {} with commas between them", range.low, range.high);
+  std::string allowed =
+      fmt::format("give numbers from {} to {} with commas between them", range.low, range.high);
   command
       .add_option_function<std::string>(
           name,

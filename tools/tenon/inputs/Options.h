@@ -1,5 +1,6 @@
-// Options whose values are numbers in a range or words of a list. The help shows what is allowed, and
-// errors repeat it in plain words. It relies on CLI11 turning what is thrown into a usage error.
+// Options whose values are numbers in a range or words of a list. The help shows what is allowed,
+// and errors repeat it in plain words. It relies on CLI11 turning what is thrown into a usage
+// error.
 
 #pragma once
 

@@ -14,7 +14,8 @@ std::optional<double> numberWithUnit(std::string_view text, std::span<const Unit
     std::string_view number = text.substr(0, text.size() - unit.name.size());
     double value = 0;
     auto parsed = std::from_chars(number.data(), number.data() + number.size(), value);
-    if (parsed.ec == std::errc() && parsed.ptr == number.data() + number.size() && value >= 0 && value < 1e9) {
+    if (parsed.ec == std::errc() && parsed.ptr == number.data() + number.size() && value >= 0 &&
+        value < 1e9) {
       return value * unit.size;
     }
   }

@@ -296,7 +296,8 @@ bool areFamiliesCurrent(std::string_view families) {
   return llvm::all_of(all, [](llvm::StringRef each) {
     auto [family, revision] = each.split(' ');
     unsigned number = 0;
-    return !revision.getAsInteger(10, number) && number == pipeline::kernelFamilyRevision(family) && number > 0;
+    return !revision.getAsInteger(10, number) && number == pipeline::kernelFamilyRevision(family) &&
+           number > 0;
   });
 }
 

@@ -10,11 +10,11 @@
 #include "compiler/target/Target.h"
 #include "compiler/tuning/Knowledge.h"
 #include "engine/Level.h"
-#include "support/memory/ByteSpan.h"
-#include "support/Result.h"
-#include "tenon/graph.h"
 #include "runtime/tensors/ShapeText.h"
 #include "runtime/tensors/Tensor.h"
+#include "support/Result.h"
+#include "support/memory/ByteSpan.h"
+#include "tenon/graph.h"
 
 #include <atomic>
 #include <cstdint>
@@ -46,9 +46,9 @@ struct CompileRequest {
   /// Makes machine code of PTX, beside which it goes into the engine; see pipeline::Assembler.
   std::string assembler; ///< its name and version; empty for none
   std::function<Result<std::vector<std::byte>>(Bytes ptx, std::string_view arch)> assemble;
-  std::vector<tenon_pass> passes; ///< of the user's, accepted by checkPass
-  std::string passDump;           ///< as pipeline::CompileOptions::passDump
-  std::vector<std::string> taps;  ///< as pipeline::CompileOptions::taps
+  std::vector<tenon_pass> passes;         ///< of the user's, accepted by checkPass
+  std::string passDump;                   ///< as pipeline::CompileOptions::passDump
+  std::vector<std::string> taps;          ///< as pipeline::CompileOptions::taps
   std::vector<opt::Observation> observed; ///< as pipeline::CompileOptions::observed
   std::vector<std::pair<std::string, std::string>> kernels; ///< as CompileOptions::kernels
   std::vector<std::string> disabledFamilies;                ///< as CompileOptions::disabledFamilies

@@ -85,7 +85,8 @@ public:
   }
 
   void addNode(const onnx::Node &node, ModelFacts &facts) {
-    std::string op = node.domain.empty() ? std::string(node.opType) : strCat(node.domain, '.', node.opType);
+    std::string op =
+        node.domain.empty() ? std::string(node.opType) : strCat(node.domain, '.', node.opType);
     std::string_view result = node.outputs.empty() ? std::string_view() : node.outputs[0];
     ModelNode entry{op, std::string(node.name.empty() ? result : node.name), types[result], {}};
     for (std::string_view input : node.inputs) {

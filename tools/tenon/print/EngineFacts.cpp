@@ -45,8 +45,8 @@ Json describePorts(const Plan &plan, const std::vector<Port> &ports) {
   return list;
 }
 
-/// The inputs' types of a variant that knows sizes which the first of its level leaves free; empty of
-/// that one.
+/// The inputs' types of a variant that knows sizes which the first of its level leaves free; empty
+/// of that one.
 std::string knownSizes(const engine::EngineFile &file, size_t index) {
   std::span<const Variant> variants = file.variants();
   const Variant &variant = variants[index];
@@ -55,7 +55,8 @@ std::string knownSizes(const engine::EngineFile &file, size_t index) {
   }
   std::vector<std::string> inputs;
   for (const Port &port : variant.plan.inputs) {
-    inputs.push_back(fmt::format("{} {}", visible(port.name), visible(portType(variant.plan, port))));
+    inputs.push_back(
+        fmt::format("{} {}", visible(port.name), visible(portType(variant.plan, port))));
   }
   return fmt::format("{}", fmt::join(inputs, ", "));
 }
@@ -65,7 +66,8 @@ Json describeVariant(const engine::EngineFile &file, size_t index) {
   const Plan &plan = variant.plan;
   Json instructions = Json::array();
   for (const Instruction &instruction : plan.instructions) {
-    instructions.push_back({{"kind", engine::nameOf(instruction.kind)}, {"label", instruction.label}});
+    instructions.push_back(
+        {{"kind", engine::nameOf(instruction.kind)}, {"label", instruction.label}});
   }
   return {{"level", variant.level},
           {"architecture", nameOf(variant.architecture)},

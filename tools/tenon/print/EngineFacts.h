@@ -1,5 +1,5 @@
-// What people want to see of an engine file: variants, ports, instructions and sizes in three forms.
-// It relies on the file having been validated, which opening it does.
+// What people want to see of an engine file: variants, ports, instructions and sizes in three
+// forms. It relies on the file having been validated, which opening it does.
 
 #pragma once
 

@@ -41,8 +41,9 @@ std::string basisText(const Json &record) {
         fmt::format(" (kernels were chosen at {})", view::sizesText(listAt(record, "decided_at")));
   }
   if (record.value("own_plan", false)) {
-    text += "\nat these sizes the engine runs a plan of its own (--optimize-for); this is about the "
-            "general one";
+    text +=
+        "\nat these sizes the engine runs a plan of its own (--optimize-for); this is about the "
+        "general one";
   }
   return text + "\n";
 }
@@ -154,7 +155,8 @@ std::string longestText(const std::vector<const Json *> &regions) {
   for (size_t i = 0; i < count; ++i) {
     std::string kernel = textAt(*regions[i], "kernel");
     text += fmt::format("{:>11}  {:<28}  {}\n", timeText(microsecondsOf(*regions[i])),
-                        kernel.size() > 28 ? familyOf(*regions[i]) : kernel, textAt(*regions[i], "label"));
+                        kernel.size() > 28 ? familyOf(*regions[i]) : kernel,
+                        textAt(*regions[i], "label"));
   }
   return text;
 }

@@ -1,4 +1,5 @@
-// Fields of records that an engine carries: a missing one, or one of another kind, reads as nothing.
+// Fields of records that an engine carries: a missing one, or one of another kind, reads as
+// nothing.
 
 #pragma once
 

@@ -1,5 +1,5 @@
-// The text of `tenon explain precision`: sums first, then what computes in floats beside integers, what `--precision` did, and each
-// region.
+// The text of `tenon explain precision`: sums first, then what computes in floats beside integers,
+// what `--precision` did, and each region.
 
 #include "tools/tenon/print/ExplainParts.h"
 #include "tools/tenon/print/JsonFields.h"
@@ -25,16 +25,19 @@ std::string numbersText(const Json &products, const Json &conversions, double co
   for (const auto &[name, sum] : sums) {
     text += fmt::format("{:>7}  {:>10}  {}\n", sum.first, timeText(sum.second), name);
   }
-  return text + fmt::format("{:>7}  {:>10}  quantization and casts between them\n", conversions.size(), timeText(converting));
+  return text + fmt::format("{:>7}  {:>10}  quantization and casts between them\n",
+                            conversions.size(), timeText(converting));
 }
 
 /// What --precision did, and what is approximated.
 std::string changesText(const Json &record) {
   std::string text;
   if (textAt(record, "precision") != "keep") {
-    text += fmt::format("\n{}: {} operations are narrow, {} weights take {}\n", textAt(record, "precision"),
-                        numberAt(record, "narrow_operations"), numberAt(record, "narrow_weights"),
-                        formatBytes(static_cast<uint64_t>(std::max<int64_t>(numberAt(record, "narrow_weights_bytes"), 0))));
+    text += fmt::format("\n{}: {} operations are narrow, {} weights take {}\n",
+                        textAt(record, "precision"), numberAt(record, "narrow_operations"),
+                        numberAt(record, "narrow_weights"),
+                        formatBytes(static_cast<uint64_t>(
+                            std::max<int64_t>(numberAt(record, "narrow_weights_bytes"), 0))));
   }
   if (record.contains("float8_products")) {
     text += fmt::format("{} products multiply 8-bit floats\n", numberAt(record, "float8_products"));
@@ -67,12 +70,14 @@ std::string searchedText(const Json &record) {
   }
   Json search = fieldAt(record, "search");
   std::string text =
-      fmt::format("\nsearched by tenon quantize; times are measured with {} threads of {}, errors are those at the outputs "
+      fmt::format("\nsearched by tenon quantize; times are measured with {} threads of {}, errors "
+                  "are those at the outputs "
                   "with the layer alone in this form\n{:>13} {:>9} {:>11}\n",
                   numberAt(search, "threads"), textAt(search, "level"), "form", "error", "time");
   for (const Json &row : layers) {
-    text += fmt::format("{:>13} {:>7.2g} % {:>11}  {}\n{:>39}{}\n", textAt(row, "dtype"), row.value("error", 0.0) * 100,
-                        timeText(row.value("us", 0.0)), textAt(row, "name"), "", textAt(row, "rule"));
+    text += fmt::format("{:>13} {:>7.2g} % {:>11}  {}\n{:>39}{}\n", textAt(row, "dtype"),
+                        row.value("error", 0.0) * 100, timeText(row.value("us", 0.0)),
+                        textAt(row, "name"), "", textAt(row, "rule"));
   }
   return text;
 }
@@ -84,10 +89,13 @@ std::string precisionText(const Explained &what) {
   Json products = listAt(record, "products"), conversions = listAt(record, "conversions");
   std::string text;
   if (what.extent != Extent::Chosen) {
-    text = basisText(record) + "\n" + numbersText(products, conversions, record.value("conversions_us", 0.0));
+    text = basisText(record) + "\n" +
+           numbersText(products, conversions, record.value("conversions_us", 0.0));
   }
-  size_t wide = static_cast<size_t>(
-      std::count_if(products.begin(), products.end(), [](const Json &row) { return !textAt(row, "why_wide").empty(); }));
+  size_t wide =
+      static_cast<size_t>(std::count_if(products.begin(), products.end(), [](const Json &row) {
+        return !textAt(row, "why_wide").empty();
+      }));
   if (wide > 0) {
     text += fmt::format("\n{} wider than an operand could be\n", wide);
     for (const Json &row : products) {
@@ -103,12 +111,14 @@ std::string precisionText(const Explained &what) {
   for (const Json &row : products) {
     double other = row.value("wide_us", 0.0);
     rows += textAt(row, "why_wide").empty()
-                ? fmt::format("{}\n  {}, {}{}\n", textAt(row, "label"), textAt(row, "computes"), timeText(row.value("us", 0.0)),
+                ? fmt::format("{}\n  {}, {}{}\n", textAt(row, "label"), textAt(row, "computes"),
+                              timeText(row.value("us", 0.0)),
                               other > 0 ? fmt::format("; in fp32 {}", timeText(other)) : "")
                 : "";
   }
   for (const Json &row : conversions) {
-    rows += fmt::format("{}\n  conversion, {}\n", textAt(row, "label"), timeText(row.value("us", 0.0)));
+    rows +=
+        fmt::format("{}\n  conversion, {}\n", textAt(row, "label"), timeText(row.value("us", 0.0)));
   }
   return rows.empty() ? text : text + "\n" + rows;
 }

@@ -90,8 +90,8 @@ private:
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
 };
 
-/// Gives the streams that the caller closed to /dev/null, in which writing fails: else the next file
-/// that is opened would get the results. Makes a pipe without a reader an error of writing.
+/// Gives the streams that the caller closed to /dev/null, in which writing fails: else the next
+/// file that is opened would get the results. Makes a pipe without a reader an error of writing.
 void prepareStreams();
 
 /// "12.3 MiB".

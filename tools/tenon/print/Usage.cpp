@@ -28,17 +28,19 @@ Status unknownWord(const CLI::App &app, const CLI::App *verb, const std::string 
   if (word.starts_with('-') && word.size() > 1) {
     const CLI::App &command = verb ? *verb : app;
     std::string flag = word.substr(0, word.find('='));
-    return Status::error(ErrorId::BadArgument,
-                         fmt::format("tenon{} has no option '{}'", verb ? " " + verb->get_name() : "", flag),
-                         didYouMean(flag, flagNames(command), verb ? help : "tenon --help shows the usage"));
+    return Status::error(
+        ErrorId::BadArgument,
+        fmt::format("tenon{} has no option '{}'", verb ? " " + verb->get_name() : "", flag),
+        didYouMean(flag, flagNames(command), verb ? help : "tenon --help shows the usage"));
   }
   if (verb) {
     return Status::error(ErrorId::BadArgument,
                          fmt::format("tenon {} does not take '{}'", verb->get_name(), word), help);
   }
   std::vector<std::string> verbs = verbNames(app);
-  return Status::error(ErrorId::BadArgument, fmt::format("there is no verb '{}'", word),
-                       didYouMean(word, verbs, fmt::format("verbs are {}", fmt::join(verbs, ", "))));
+  return Status::error(
+      ErrorId::BadArgument, fmt::format("there is no verb '{}'", word),
+      didYouMean(word, verbs, fmt::format("verbs are {}", fmt::join(verbs, ", "))));
 }
 
 } // namespace
@@ -59,8 +61,9 @@ Status describeUsage(const CLI::App &app, const CLI::ParseError &error) {
     return unknownWord(app, verb, unknown.front());
   }
   if (!verb) {
-    return Status::error(ErrorId::BadArgument, "no verb is given",
-                         fmt::format("tenon help says what each verb does: {}", fmt::join(verbNames(app), ", ")));
+    return Status::error(
+        ErrorId::BadArgument, "no verb is given",
+        fmt::format("tenon help says what each verb does: {}", fmt::join(verbNames(app), ", ")));
   }
   return Status::error(ErrorId::BadArgument, error.what(),
                        fmt::format("tenon {} --help shows the usage", verb->get_name()));

@@ -1,6 +1,6 @@
 // The table of rules: each looks at a profile and says what would help, by what evidence, how much
-// of a run's time that would save, and the command that does it. A new rule is a function and a row.
-// One file: rules are some ten lines each, and the table is read with them.
+// of a run's time that would save, and the command that does it. A new rule is a function and a
+// row. One file: rules are some ten lines each, and the table is read with them.
 
 #include "tools/tenon/profile/Commands.h"
 #include "tools/tenon/profile/Profile.h"
@@ -22,14 +22,17 @@ namespace {
 
 /// Below it an advice is not worth a command.
 constexpr double kLeastGain = 0.02;
-/// What code is taken to reach of a limit that it does not reach now: in general, and products by the best kernel.
+/// What code is taken to reach of a limit that it does not reach now: in general, and products by
+/// the best kernel.
 constexpr double kReached = 0.7, kReachedByBest = 0.8;
-/// As many operations fewer a Winograd kernel may need: of 4 x 4 results at once, 36 products in place of 144.
+/// As many operations fewer a Winograd kernel may need: of 4 x 4 results at once, 36 products in
+/// place of 144.
 constexpr double kSavedByFilters = 4;
-/// The same of units that are done before their operands are there and their results are stored: whole nets in bf16 ran at
-/// 0.25 to 0.27 of what AMX does in a loop of registers.
+/// The same of units that are done before their operands are there and their results are stored:
+/// whole nets in bf16 ran at 0.25 to 0.27 of what AMX does in a loop of registers.
 constexpr double kReachedByTiles = 0.25;
-/// Of what tensor cores do in a large product of cuBLASLt; what small nets gained was more than this predicts.
+/// Of what tensor cores do in a large product of cuBLASLt; what small nets gained was more than
+/// this predicts.
 constexpr double kReachedByTensorCores = 0.4;
 /// Code that checks each access, against code that does not: between 3 and 12 were measured.
 constexpr double kGuardCosts = 4;
@@ -44,7 +47,8 @@ double reachedOf(const ComputeLimit &unit, bool isGpu) {
 
 double microsecondsOf(const Json &candidate) { return candidate.value("us", 0.0); }
 
-/// Seconds of a region with another limit under its operations and another number of weights' bytes.
+/// Seconds of a region with another limit under its operations and another number of weights'
+/// bytes.
 double secondsWith(const RegionFigures &region, double computeFactor, double weightFactor) {
   // How far the region is from its floor now is how far it is taken to stay.
   double now = std::max({region.floors.compute, region.floors.memory, region.floors.launch});
@@ -55,7 +59,8 @@ double secondsWith(const RegionFigures &region, double computeFactor, double wei
 }
 
 /// Seconds of a product by another unit that takes weights of so many bytes more or less.
-double secondsBy(const RegionFigures &region, const ComputeLimit &own, const ComputeLimit &other, double weightFactor, bool isGpu) {
+double secondsBy(const RegionFigures &region, const ComputeLimit &own, const ComputeLimit &other,
+                 double weightFactor, bool isGpu) {
   double factor = own.operations / other.operations;
   // Other units are seldom as near to their limit.
   double least = region.floors.compute * factor / reachedOf(other, isGpu);
@@ -99,14 +104,15 @@ std::optional<Advice> ofGuard(const Profile &profile) {
   if (!profile.options.value("guard", false)) {
     return std::nullopt;
   }
-  Advice advice = gainOf(profile, [&](const RegionFigures &region) { return region.seconds / kGuardCosts; });
+  Advice advice =
+      gainOf(profile, [&](const RegionFigures &region) { return region.seconds / kGuardCosts; });
   return withText(advice, "guard",
                   "the engine was compiled with --guard: its code checks every load and store",
                   compileCommand(profile, {.without = {"guard"}}));
 }
 
-/// What the fastest kernel that could compute the region would take, by the ratio of its prediction to that of the chosen
-/// one; no better than kernels are.
+/// What the fastest kernel that could compute the region would take, by the ratio of its prediction
+/// to that of the chosen one; no better than kernels are.
 double secondsByBest(const RegionFigures &region, bool isForbiddenToo) {
   double chosen = 0, best = HUGE_VAL;
   bool filters = false;
@@ -114,21 +120,25 @@ double secondsByBest(const RegionFigures &region, bool isForbiddenToo) {
     double time = microsecondsOf(candidate);
     std::string verdict = textAt(candidate, "verdict");
     chosen = verdict == "chosen" ? time : chosen;
-    bool isOpen = verdict == "chosen" || verdict == "possible" || (isForbiddenToo && verdict != "refused");
+    bool isOpen =
+        verdict == "chosen" || verdict == "possible" || (isForbiddenToo && verdict != "refused");
     if (isOpen && time > 0 && time < best) {
       best = time;
       filters = textAt(candidate, "kernel").find("winograd") != std::string::npos;
     }
   }
-  double least = std::max(region.floors.compute / (filters ? kSavedByFilters : 1), region.floors.memory) / kReachedByBest;
+  double least =
+      std::max(region.floors.compute / (filters ? kSavedByFilters : 1), region.floors.memory) /
+      kReachedByBest;
   double then = chosen > 0 ? std::max(region.seconds * best / chosen, least) : region.seconds;
   return std::min(then, region.seconds);
 }
 
 std::optional<Advice> ofForbiddenKernels(const Profile &profile) {
   std::vector<std::string> given;
-  for (const auto &[key, flag] : {std::pair("disabled_families", "--disable-family"),
-                                  std::pair("kernels", "--kernel"), std::pair("max_weights", "--max-weights")}) {
+  for (const auto &[key, flag] :
+       {std::pair("disabled_families", "--disable-family"), std::pair("kernels", "--kernel"),
+        std::pair("max_weights", "--max-weights")}) {
     if (profile.options.contains(key)) {
       given.push_back(flag);
     }
@@ -139,9 +149,11 @@ std::optional<Advice> ofForbiddenKernels(const Profile &profile) {
   Advice advice = gainOf(profile, [&](const RegionFigures &region) {
     return secondsByBest(region, /*isForbiddenToo=*/true);
   });
-  return withText(advice, "forbidden-kernels",
-                  fmt::format("{} kept faster kernels from {} regions", fmt::join(given, " and "), advice.regions.size()),
-                  compileCommand(profile, {.without = {"disabled_families", "kernels", "max_weights"}}));
+  return withText(
+      advice, "forbidden-kernels",
+      fmt::format("{} kept faster kernels from {} regions", fmt::join(given, " and "),
+                  advice.regions.size()),
+      compileCommand(profile, {.without = {"disabled_families", "kernels", "max_weights"}}));
 }
 
 std::optional<Advice> ofTaps(const Profile &profile) {
@@ -149,25 +161,29 @@ std::optional<Advice> ofTaps(const Profile &profile) {
     return std::nullopt;
   }
   Advice advice = gainOf(profile, [&](const RegionFigures &region) {
-    // By the cost model, for every neighbour from which a tapped value between the two keeps it apart.
+    // By the cost model, for every neighbour from which a tapped value between the two keeps it
+    // apart.
     double saved = 0;
     for (const Json &edge : region.apart) {
       double apart = edge.value("apart_us", 0.0), fused = edge.value("fused_us", 0.0);
-      bool isTap = textAt(edge, "rule") == kSecondResultRule &&
-                   std::ranges::find(profile.tapped, textAt(edge, "producer")) != profile.tapped.end();
+      bool isTap =
+          textAt(edge, "rule") == kSecondResultRule &&
+          std::ranges::find(profile.tapped, textAt(edge, "producer")) != profile.tapped.end();
       saved = isTap && apart > 0 ? std::max(saved, (apart - fused) / apart / 2) : saved;
     }
     // Where they did not keep it apart, they are written all the same.
     const Floors &floors = region.floors;
-    double memory = region.bytes > 0 ? floors.memory * (1 - std::min(region.tapBytes / region.bytes, 1.0)) : 0;
+    double memory =
+        region.bytes > 0 ? floors.memory * (1 - std::min(region.tapBytes / region.bytes, 1.0)) : 0;
     double now = std::max({floors.compute, floors.memory, floors.launch});
     double unwritten = now > 0 ? std::max({floors.compute, memory, floors.launch}) / now : 1;
     return region.seconds * (1 - saved) * unwritten;
   });
-  return withText(advice, "taps",
-                  fmt::format("--tap makes {} inner values outputs: they are written, or keep neighbours apart",
-                              profile.tapped.size()),
-                  compileCommand(profile, {.without = {"taps"}}));
+  return withText(
+      advice, "taps",
+      fmt::format("--tap makes {} inner values outputs: they are written, or keep neighbours apart",
+                  profile.tapped.size()),
+      compileCommand(profile, {.without = {"taps"}}));
 }
 
 std::optional<Advice> ofLevel(const Profile &profile) {
@@ -179,11 +195,13 @@ std::optional<Advice> ofLevel(const Profile &profile) {
   Advice advice = gainOf(profile, [&](const RegionFigures &region) {
     const ComputeLimit *own = profile.limits.best(region.numbers(), profile.features);
     const ComputeLimit *other = profile.limits.best(region.numbers(), here);
-    return own && other ? secondsWith(region, own->operations / other->operations, 1) : region.seconds;
+    return own && other ? secondsWith(region, own->operations / other->operations, 1)
+                        : region.seconds;
   });
-  return withText(advice, "level",
-                  fmt::format("the code is for {}, this machine runs {}", profile.level, engine::nameOf(*best)),
-                  compileCommand(profile, {.target = fmt::format("cpu:{}", engine::nameOf(*best))}));
+  return withText(
+      advice, "level",
+      fmt::format("the code is for {}, this machine runs {}", profile.level, engine::nameOf(*best)),
+      compileCommand(profile, {.target = fmt::format("cpu:{}", engine::nameOf(*best))}));
 }
 
 // How it is run.
@@ -221,7 +239,8 @@ std::optional<Advice> ofSizes(const Profile &profile) {
     return secondsByBest(region, /*isForbiddenToo=*/false);
   });
   return withText(advice, "sizes",
-                  fmt::format("kernels were chosen for other sizes than {}; at these, others are predicted to be faster in {} regions",
+                  fmt::format("kernels were chosen for other sizes than {}; at these, others are "
+                              "predicted to be faster in {} regions",
                               profile.sizes, advice.regions.size()),
                   compileCommand(profile, {.more = "--optimize-for " + firstShape(profile)}));
 }
@@ -245,9 +264,11 @@ std::optional<Advice> ofBatch(const Profile &profile) {
     return region.seconds * std::min(1.0, then / now);
   });
   advice.isOfSample = true;
-  return withText(advice, "batch",
-                  fmt::format("weights are read once a run, for one sample: {} regions wait for them", advice.regions.size()),
-                  runCommand(profile, profile.batchInputs, ""));
+  return withText(
+      advice, "batch",
+      fmt::format("weights are read once a run, for one sample: {} regions wait for them",
+                  advice.regions.size()),
+      runCommand(profile, profile.batchInputs, ""));
 }
 
 // In which numbers.
@@ -267,37 +288,45 @@ std::optional<Advice> ofBf16(const Profile &profile) {
     return isWide ? secondsBy(region, *fp32, *unit, 0.5, false) : region.seconds;
   });
   // Levels that were named stay the only ones; without names the compiler adds what pays.
-  bool isOpen = profile.options.value("adds_levels", false) || (unit->features & ~profile.features) == 0;
-  return withText(advice, "bf16",
-                  fmt::format("{} multiplies {:.1f} x as fast as FP32, and weights take half the bytes", unit->unit,
-                              unit->operations / fp32->operations),
-                  compileCommand(profile, {.target = isOpen ? "" : fmt::format("cpu:{}", engine::nameOf(*best)),
-                                           .more = "--precision bf16"}));
+  bool isOpen =
+      profile.options.value("adds_levels", false) || (unit->features & ~profile.features) == 0;
+  return withText(
+      advice, "bf16",
+      fmt::format("{} multiplies {:.1f} x as fast as FP32, and weights take half the bytes",
+                  unit->unit, unit->operations / fp32->operations),
+      compileCommand(profile, {.target = isOpen ? "" : fmt::format("cpu:{}", engine::nameOf(*best)),
+                               .more = "--precision bf16"}));
 }
 
 /// Products of a GPU by tensor cores that take other numbers than the engine gives them.
-std::optional<Advice> ofTensorCores(const Profile &profile, Numbers numbers, const char *rule, double weightFactor, std::string evidence,
-                                    std::string flag) {
+std::optional<Advice> ofTensorCores(const Profile &profile, Numbers numbers, const char *rule,
+                                    double weightFactor, std::string evidence, std::string flag) {
   const ComputeLimit *unit = profile.limits.best(numbers, profile.features);
-  if (!profile.isGpu || !unit || unit->numbers != numbers || textAt(profile.options, "precision") != "keep") {
+  if (!profile.isGpu || !unit || unit->numbers != numbers ||
+      textAt(profile.options, "precision") != "keep") {
     return std::nullopt;
   }
   Advice advice = gainOf(profile, [&](const RegionFigures &region) {
     const ComputeLimit *own = profile.limits.best(region.numbers(), profile.features);
-    bool isWider = own && (own->numbers == Numbers::F32 || own->numbers == Numbers::Tf32) && own->operations < unit->operations;
-    return isProduct(region) && isWider ? secondsBy(region, *own, *unit, weightFactor, true) : region.seconds;
+    bool isWider = own && (own->numbers == Numbers::F32 || own->numbers == Numbers::Tf32) &&
+                   own->operations < unit->operations;
+    return isProduct(region) && isWider ? secondsBy(region, *own, *unit, weightFactor, true)
+                                        : region.seconds;
   });
-  return withText(advice, rule, std::move(evidence), compileCommand(profile, {.more = std::move(flag)}));
+  return withText(advice, rule, std::move(evidence),
+                  compileCommand(profile, {.more = std::move(flag)}));
 }
 
 std::optional<Advice> ofHalf(const Profile &profile) {
-  return ofTensorCores(profile, Numbers::Bf16, "half", 0.5, "tensor cores multiply numbers of 16 bits, and weights take half the bytes",
+  return ofTensorCores(profile, Numbers::Bf16, "half", 0.5,
+                       "tensor cores multiply numbers of 16 bits, and weights take half the bytes",
                        "--precision fp16");
 }
 
 std::optional<Advice> ofTf32(const Profile &profile) {
   return ofTensorCores(profile, Numbers::Tf32, "tf32", 1,
-                       "tensor cores multiply FP32 whose factors are rounded to 10 bits", "--allow tf32");
+                       "tensor cores multiply FP32 whose factors are rounded to 10 bits",
+                       "--allow tf32");
 }
 
 std::optional<Advice> ofInt8(const Profile &profile) {
@@ -310,25 +339,29 @@ std::optional<Advice> ofInt8(const Profile &profile) {
     bool isWide = isProduct(region) && region.numbers() == Numbers::F32 && region.weightBytes > 0;
     return isWide ? secondsBy(region, *fp32, *unit, 0.25, false) : region.seconds;
   });
-  return withText(advice, "int8",
-                  fmt::format("{} multiplies {:.1f} x as fast as FP32, and weights take a quarter of the bytes; "
-                              "needs samples, and costs accuracy",
-                              unit->unit, unit->operations / fp32->operations),
-                  fmt::format("tenon quantize {} --data {} -o {}", quoted(profile.model), "calib.npz", "model.int8.onnx"));
+  return withText(
+      advice, "int8",
+      fmt::format(
+          "{} multiplies {:.1f} x as fast as FP32, and weights take a quarter of the bytes; "
+          "needs samples, and costs accuracy",
+          unit->unit, unit->operations / fp32->operations),
+      fmt::format("tenon quantize {} --data {} -o {}", quoted(profile.model), "calib.npz",
+                  "model.int8.onnx"));
 }
 
 // What the model asks for.
 
 std::optional<Advice> ofConversions(const Profile &profile) {
-  Advice advice = gainOf(profile, [&](const RegionFigures &region) {
-    return region.converts ? 0 : region.seconds;
-  });
-  return withText(advice, "conversions", "the model converts between types of numbers in kernels of their own",
+  Advice advice = gainOf(
+      profile, [&](const RegionFigures &region) { return region.converts ? 0 : region.seconds; });
+  return withText(advice, "conversions",
+                  "the model converts between types of numbers in kernels of their own",
                   explainCommand(profile, "precision", ""));
 }
 
 /// One for the longest region where `isOf` says yes.
-template <typename Is, typename Then> std::optional<Advice> longestOf(const Profile &profile, Is isOf, Then secondsThen) {
+template <typename Is, typename Then>
+std::optional<Advice> longestOf(const Profile &profile, Is isOf, Then secondsThen) {
   std::optional<Advice> best;
   for (size_t i = 0; i < profile.regions.size(); ++i) {
     const RegionFigures &region = profile.regions[i];
@@ -342,17 +375,20 @@ template <typename Is, typename Then> std::optional<Advice> longestOf(const Prof
 
 std::optional<Advice> ofLayout(const Profile &profile) {
   Advice advice = gainOf(profile, [&](const RegionFigures &region) {
-    bool isLayout = !region.operators.empty() && std::ranges::all_of(region.operators, [&](size_t node) {
-      const std::string &kind = profile.operators[node].kind;
-      return kind == "transpose" || kind == "reshape" || kind == "to_layout";
-    });
+    bool isLayout =
+        !region.operators.empty() && std::ranges::all_of(region.operators, [&](size_t node) {
+          const std::string &kind = profile.operators[node].kind;
+          return kind == "transpose" || kind == "reshape" || kind == "to_layout";
+        });
     return isLayout ? 0 : region.seconds;
   });
   if (advice.regions.empty()) {
     return std::nullopt;
   }
   std::string name = nodeOf(profile, advice.regions.front());
-  return withText(advice, "layout", "transposes of the model are kernels of their own; explain says what keeps each from its neighbour",
+  return withText(advice, "layout",
+                  "transposes of the model are kernels of their own; explain says what keeps each "
+                  "from its neighbour",
                   explainCommand(profile, "fusion", name));
 }
 
@@ -366,7 +402,8 @@ std::optional<Advice> ofSlowFamily(const Profile &profile) {
     return std::nullopt;
   }
   const RegionFigures &region = profile.regions[advice->regions.front()];
-  return withText(*advice, "slow-family", region.slow, explainCommand(profile, "kernels", nodeOf(profile, advice->regions.front())));
+  return withText(*advice, "slow-family", region.slow,
+                  explainCommand(profile, "kernels", nodeOf(profile, advice->regions.front())));
 }
 
 std::optional<Advice> ofUnfused(const Profile &profile) {
@@ -384,7 +421,9 @@ std::optional<Advice> ofUnfused(const Profile &profile) {
   };
   std::optional<Advice> advice = longestOf(
       profile,
-      [&](const RegionFigures &region) { return edgeOf(region) && (region.bound == Bound::Memory || region.bound == Bound::Launch); },
+      [&](const RegionFigures &region) {
+        return edgeOf(region) && (region.bound == Bound::Memory || region.bound == Bound::Launch);
+      },
       [&](const RegionFigures &region) {
         const Json &edge = *edgeOf(region);
         return region.seconds * edge.value("fused_us", 0.0) / edge.value("apart_us", 1.0);
@@ -394,8 +433,8 @@ std::optional<Advice> ofUnfused(const Profile &profile) {
   }
   const Json &edge = *edgeOf(profile.regions[advice->regions.front()]);
   return withText(*advice, "unfused",
-                  fmt::format("{} and {} are apart: {} (rule {})", textAt(edge, "producer"), textAt(edge, "consumer"),
-                              textAt(edge, "why"), textAt(edge, "rule")),
+                  fmt::format("{} and {} are apart: {} (rule {})", textAt(edge, "producer"),
+                              textAt(edge, "consumer"), textAt(edge, "why"), textAt(edge, "rule")),
                   explainCommand(profile, "fusion", textAt(edge, "producer")));
 }
 
@@ -412,10 +451,14 @@ struct Rule {
 };
 
 constexpr Rule kRules[] = {
-    {ofGuard, Kind::Remedy},   {ofForbiddenKernels, Kind::Remedy}, {ofTaps, Kind::Remedy},     {ofLevel, Kind::Remedy},
-    {ofThreads, Kind::Remedy}, {ofSizes, Kind::Remedy},            {ofBf16, Kind::Numbers},    {ofHalf, Kind::Numbers},
-    {ofTf32, Kind::Numbers},   {ofBatch, Kind::Hint},              {ofInt8, Kind::Hint},       {ofConversions, Kind::Hint},
-    {ofLayout, Kind::Hint},    {ofSlowFamily, Kind::Hint},         {ofUnfused, Kind::Hint},
+    {ofGuard, Kind::Remedy},   {ofForbiddenKernels, Kind::Remedy},
+    {ofTaps, Kind::Remedy},    {ofLevel, Kind::Remedy},
+    {ofThreads, Kind::Remedy}, {ofSizes, Kind::Remedy},
+    {ofBf16, Kind::Numbers},   {ofHalf, Kind::Numbers},
+    {ofTf32, Kind::Numbers},   {ofBatch, Kind::Hint},
+    {ofInt8, Kind::Hint},      {ofConversions, Kind::Hint},
+    {ofLayout, Kind::Hint},    {ofSlowFamily, Kind::Hint},
+    {ofUnfused, Kind::Hint},
 };
 
 } // namespace

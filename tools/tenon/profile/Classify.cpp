@@ -29,7 +29,8 @@ constexpr double kThreadsGain = 1.3;
 
 std::string percent(double part) { return fmt::format("{:.0f} %", part * 100); }
 
-/// Weights come from where all of a run's weights lie, the rest from where the region's own bytes do.
+/// Weights come from where all of a run's weights lie, the rest from where the region's own bytes
+/// do.
 void setFloors(const Profile &profile, double allWeights, double lanes, RegionFigures &region) {
   const Limits &limits = profile.limits;
   Floors &floors = region.floors;
@@ -78,8 +79,8 @@ void explainLatency(const Profile &profile, double busyThreads, RegionFigures &r
   double warm = region.inARowSeconds ? *region.inARowSeconds / region.seconds : 1;
   if (warm < kWarm) {
     set(region, Bound::Memory,
-        fmt::format("waits for {}: with its operands in caches it takes {} of the time", region.floors.level,
-                    percent(warm)));
+        fmt::format("waits for {}: with its operands in caches it takes {} of the time",
+                    region.floors.level, percent(warm)));
     return;
   }
   if (!region.slow.empty()) {
@@ -88,14 +89,16 @@ void explainLatency(const Profile &profile, double busyThreads, RegionFigures &r
   }
   if (!region.computes.empty() && region.floors.unit.empty()) {
     set(region, Bound::Unknown,
-        fmt::format("no unit that multiplies {} was measured: {} of {}", region.computes, percent(region.limitShare),
-                    region.limit));
+        fmt::format("no unit that multiplies {} was measured: {} of {}", region.computes,
+                    percent(region.limitShare), region.limit));
     return;
   }
   double gain = region.oneThreadSeconds ? *region.oneThreadSeconds / region.seconds : 0;
-  if (profile.limits.threads > 1 && gain > 0 && gain < kThreadsGain && busyThreads > kAllThreads * profile.limits.threads) {
+  if (profile.limits.threads > 1 && gain > 0 && gain < kThreadsGain &&
+      busyThreads > kAllThreads * profile.limits.threads) {
     set(region, Bound::Latency,
-        fmt::format("all threads are busy, but {} of them are only {:.2f} x as fast as one: they share a unit or a CPU",
+        fmt::format("all threads are busy, but {} of them are only {:.2f} x as fast as one: they "
+                    "share a unit or a CPU",
                     profile.limits.threads, gain));
     return;
   }
@@ -117,8 +120,8 @@ std::string causeOf(const RegionFigures &region) {
   }
 }
 
-/// What a busy machine leaves to be said: its limits are the best of several rounds, so that what is
-/// near to one is so. Threads that wait for a CPU look idle, and times say nothing of latency.
+/// What a busy machine leaves to be said: its limits are the best of several rounds, so that what
+/// is near to one is so. Threads that wait for a CPU look idle, and times say nothing of latency.
 void classifyDisturbed(const Nearest &nearest, RegionFigures &region) {
   if (region.limitShare >= kNear) {
     region.bound = nearest.bound;
@@ -126,7 +129,8 @@ void classifyDisturbed(const Nearest &nearest, RegionFigures &region) {
     return;
   }
   set(region, Bound::Unknown,
-      fmt::format("the machine was too busy to tell: {} of {} even so", percent(region.limitShare), region.limit));
+      fmt::format("the machine was too busy to tell: {} of {} even so", percent(region.limitShare),
+                  region.limit));
 }
 
 void classifyRegion(const Profile &profile, double allWeights, RegionFigures &region) {
@@ -143,9 +147,11 @@ void classifyRegion(const Profile &profile, double allWeights, RegionFigures &re
     return;
   }
   if (region.limitShare > kAbove) {
-    // Its bytes were nearer than the floor says, or a neighbour lowered the limit while it was measured.
+    // Its bytes were nearer than the floor says, or a neighbour lowered the limit while it was
+    // measured.
     set(region, Bound::Unknown,
-        fmt::format("faster than {}, {} of it: that limit is not what holds it back", region.limit, percent(region.limitShare)));
+        fmt::format("faster than {}, {} of it: that limit is not what holds it back", region.limit,
+                    percent(region.limitShare)));
     return;
   }
   if (profile.measured.isDisturbed) {
@@ -154,21 +160,24 @@ void classifyRegion(const Profile &profile, double allWeights, RegionFigures &re
   }
   double lost = region.seconds - region.busySeconds / threads;
   bool isIdle = busyThreads < kAllThreads * threads;
-  if (isIdle && region.isParallel && lost < kMeetings * profile.limits.launchSeconds && lost > region.seconds / 3) {
+  if (isIdle && region.isParallel && lost < kMeetings * profile.limits.launchSeconds &&
+      lost > region.seconds / 3) {
     set(region, Bound::Launch,
         fmt::format("threads start and meet in {} of the time", percent(lost / region.seconds)));
     return;
   }
   if (isOneThread && region.seconds > kWorthSharing * profile.limits.launchSeconds) {
     set(region, Bound::Serial,
-        region.isParallel ? fmt::format("one of {} threads does nearly all of it", profile.limits.threads)
-                          : fmt::format("one of {} threads does it: there is one part to share", profile.limits.threads));
+        region.isParallel
+            ? fmt::format("one of {} threads does nearly all of it", profile.limits.threads)
+            : fmt::format("one of {} threads does it: there is one part to share",
+                          profile.limits.threads));
     return;
   }
   if (isIdle && !isOneThread) {
     set(region, Bound::Imbalance,
-        fmt::format("{:.1f} of {} threads are busy on average: the others wait for the last", busyThreads,
-                    profile.limits.threads));
+        fmt::format("{:.1f} of {} threads are busy on average: the others wait for the last",
+                    busyThreads, profile.limits.threads));
     return;
   }
   if (region.limitShare >= kNear) {
@@ -183,11 +192,11 @@ void classifyRegion(const Profile &profile, double allWeights, RegionFigures &re
 
 Numbers RegionFigures::numbers() const {
   bool isInteger = computes.starts_with("s8") || computes.starts_with("u8");
-  return isInteger                                       ? Numbers::I8
-         : computes.starts_with("f8")                    ? Numbers::F8
-         : computes.starts_with("tf32")                  ? Numbers::Tf32
-         : computes.find("f16") != std::string::npos     ? Numbers::Bf16
-                                                         : Numbers::F32;
+  return isInteger                                   ? Numbers::I8
+         : computes.starts_with("f8")                ? Numbers::F8
+         : computes.starts_with("tf32")              ? Numbers::Tf32
+         : computes.find("f16") != std::string::npos ? Numbers::Bf16
+                                                     : Numbers::F32;
 }
 
 void classify(Profile &profile) {

@@ -49,15 +49,20 @@ std::string targetOf(const Json &options) {
     (name.starts_with("sm_") ? gpus : cpus).push_back(name);
   }
   bool isAll = options.value("adds_levels", false) || cpus.empty();
-  std::string text = cpus.empty() ? "" : isAll ? "cpu" : fmt::format("cpu:{}", fmt::join(cpus, ","));
-  return text + (gpus.empty() ? "" : fmt::format("{}cuda:{}", text.empty() ? "" : ",", fmt::join(gpus, ",")));
+  std::string text = cpus.empty() ? ""
+                     : isAll      ? "cpu"
+                                  : fmt::format("cpu:{}", fmt::join(cpus, ","));
+  return text + (gpus.empty()
+                     ? ""
+                     : fmt::format("{}cuda:{}", text.empty() ? "" : ",", fmt::join(gpus, ",")));
 }
 
 } // namespace
 
 std::string quoted(const std::string &text) {
   bool isPlain = !text.empty() && std::ranges::all_of(text, [](unsigned char letter) {
-    return std::isalnum(letter) != 0 || std::string_view("_-./:,=+@%").find(static_cast<char>(letter)) != std::string_view::npos;
+    return std::isalnum(letter) != 0 ||
+           std::string_view("_-./:,=+@%").find(static_cast<char>(letter)) != std::string_view::npos;
   });
   if (isPlain) {
     return text;
@@ -79,21 +84,24 @@ std::string compileCommand(const Profile &profile, const CompileChange &change) 
   if (target != "cpu") {
     words.add("--target", target);
   }
-  const Json shapes = options.value("shapes", Json::object()), states = options.value("states", Json::object());
+  const Json shapes = options.value("shapes", Json::object()),
+             states = options.value("states", Json::object());
   for (const auto &[input, dims] : shapes.items()) {
     words.add("--shape", shapeText(input, dims));
   }
   std::string precision = textAt(options, "precision");
-  if (precision != "keep" && !precision.empty() && change.more.find("--precision") == std::string::npos) {
+  if (precision != "keep" && !precision.empty() &&
+      change.more.find("--precision") == std::string::npos) {
     words.add("--precision", precision);
   }
-  for (const auto &[key, flag] : {std::pair("disabled_families", "--disable-family"), std::pair("kernels", "--kernel"),
-                                  std::pair("taps", "--tap")}) {
+  for (const auto &[key, flag] : {std::pair("disabled_families", "--disable-family"),
+                                  std::pair("kernels", "--kernel"), std::pair("taps", "--tap")}) {
     for (const Json &value : has(key) ? listAt(options, key) : Json::array()) {
       words.add(flag, value.get<std::string>());
     }
   }
-  for (const auto &[key, flag] : {std::pair("allow_tf32", "tf32"), std::pair("allow_tanh_gelu", "tanh-gelu")}) {
+  for (const auto &[key, flag] :
+       {std::pair("allow_tf32", "tf32"), std::pair("allow_tanh_gelu", "tanh-gelu")}) {
     words.add(options.value(key, false) ? fmt::format("--allow {}", flag) : "");
   }
   for (const auto &[input, output] : states.items()) {
@@ -127,11 +135,13 @@ std::string runCommand(const Profile &profile, const InputDims &inputs, const st
   return words.take();
 }
 
-std::string explainCommand(const Profile &profile, const std::string &topic, const std::string &node) {
+std::string explainCommand(const Profile &profile, const std::string &topic,
+                           const std::string &node) {
   // The records that explain reads are in an engine.
   bool isOfModel = profile.model == profile.path;
   std::string engine = isOfModel ? "model.tenon" : quoted(profile.engine);
-  Words words(isOfModel ? fmt::format("{} && tenon explain {} {}", compileCommand(profile, {.output = engine}), topic, engine)
+  Words words(isOfModel ? fmt::format("{} && tenon explain {} {}",
+                                      compileCommand(profile, {.output = engine}), topic, engine)
                         : fmt::format("tenon explain {} {}", topic, engine));
   words.add(node.empty() ? "" : quoted(node));
   return words.take();
@@ -147,7 +157,10 @@ std::string nodeOf(const Profile &profile, size_t region) {
   if (nodes.empty()) {
     return profile.regions[region].label;
   }
-  return profile.operators[*std::ranges::max_element(nodes, {}, [&](size_t node) { return profile.operators[node].seconds; })].name;
+  return profile
+      .operators[*std::ranges::max_element(
+          nodes, {}, [&](size_t node) { return profile.operators[node].seconds; })]
+      .name;
 }
 
 } // namespace tenon::tool

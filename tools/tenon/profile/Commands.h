@@ -1,4 +1,5 @@
-// The commands of advice: the engine's own options, with one change. They can be pasted into a shell.
+// The commands of advice: the engine's own options, with one change. They can be pasted into a
+// shell.
 
 #pragma once
 
@@ -22,7 +23,8 @@ struct CompileChange {
 std::string compileCommand(const Profile &profile, const CompileChange &change);
 /// `tenon bench` of the engine with these inputs.
 std::string runCommand(const Profile &profile, const InputDims &inputs, const std::string &flags);
-std::string explainCommand(const Profile &profile, const std::string &topic, const std::string &node);
+std::string explainCommand(const Profile &profile, const std::string &topic,
+                           const std::string &node);
 
 /// "ids:1x128" of the input that decides most sizes.
 std::string firstShape(const Profile &profile);

@@ -1,5 +1,5 @@
-// The ratio is of runs in turn, so that what disturbs the machine disturbs both; the rows are of the
-// two profiles, which were measured one after the other.
+// The ratio is of runs in turn, so that what disturbs the machine disturbs both; the rows are of
+// the two profiles, which were measured one after the other.
 
 #include "tools/tenon/profile/Compare.h"
 
@@ -38,14 +38,16 @@ std::string inputsText(const Profile &profile) {
 Status checkComparable(const Profile &first, const Profile &second) {
   return first.inputs == second.inputs
              ? Status::ok()
-             : Status::error(ErrorId::BadArgument,
-                             fmt::format("--ab: {} takes {}, {} takes {}", first.path, inputsText(first), second.path,
-                                         inputsText(second)),
-                             "profile two engines of one model, and give sizes that both take by --shape");
+             : Status::error(
+                   ErrorId::BadArgument,
+                   fmt::format("--ab: {} takes {}, {} takes {}", first.path, inputsText(first),
+                               second.path, inputsText(second)),
+                   "profile two engines of one model, and give sizes that both take by --shape");
 }
 
-Result<ProfileDifference> compareProfiles(const Profile &first, Runner &firstRunner, const Profile &second,
-                                          Runner &secondRunner, double seconds) {
+Result<ProfileDifference> compareProfiles(const Profile &first, Runner &firstRunner,
+                                          const Profile &second, Runner &secondRunner,
+                                          double seconds) {
   std::vector<double> own, other;
   TENON_TRY(firstRunner.run());
   TENON_TRY(secondRunner.run());
@@ -69,15 +71,17 @@ Result<ProfileDifference> compareProfiles(const Profile &first, Runner &firstRun
     row.name = name;
     difference.rows.push_back(row);
   }
-  std::ranges::sort(difference.rows, std::greater(),
-                    [](const ProfileDifference::Row &row) { return std::abs(row.otherSeconds - row.seconds); });
+  std::ranges::sort(difference.rows, std::greater(), [](const ProfileDifference::Row &row) {
+    return std::abs(row.otherSeconds - row.seconds);
+  });
   return difference;
 }
 
 Json toJson(const ProfileDifference &difference, const Profile &second) {
   Json rows = Json::array();
   for (const ProfileDifference::Row &row : difference.rows) {
-    rows.push_back({{"name", row.name}, {"time_us", row.seconds * 1e6}, {"other_us", row.otherSeconds * 1e6}});
+    rows.push_back(
+        {{"name", row.name}, {"time_us", row.seconds * 1e6}, {"other_us", row.otherSeconds * 1e6}});
   }
   return {{"other", second.path},
           {"ratio_of_minima", difference.ratio.ofMinima},
@@ -89,13 +93,15 @@ Json toJson(const ProfileDifference &difference, const Profile &second) {
 
 std::string differenceText(const ProfileDifference &difference, const Profile &second, size_t top) {
   const RatioSummary &ratio = difference.ratio;
-  std::string text = fmt::format("\n{} takes {:.3f} x the time (medians of runs in turn; 95 % between {:.3f} and {:.3f}){}\n",
-                                 view::visible(second.path), ratio.ofMedians, ratio.low, ratio.high,
-                                 ratio.differs() ? "" : ": no difference shown");
+  std::string text = fmt::format(
+      "\n{} takes {:.3f} x the time (medians of runs in turn; 95 % between {:.3f} and {:.3f}){}\n",
+      view::visible(second.path), ratio.ofMedians, ratio.low, ratio.high,
+      ratio.differs() ? "" : ": no difference shown");
   for (size_t i = 0; i < std::min(top, difference.rows.size()); ++i) {
     const ProfileDifference::Row &row = difference.rows[i];
-    text += fmt::format("  {:>+10.2f} us  {:>10.2f} to {:>10.2f}  {}\n", (row.otherSeconds - row.seconds) * 1e6,
-                        row.seconds * 1e6, row.otherSeconds * 1e6, view::visible(row.name));
+    text += fmt::format("  {:>+10.2f} us  {:>10.2f} to {:>10.2f}  {}\n",
+                        (row.otherSeconds - row.seconds) * 1e6, row.seconds * 1e6,
+                        row.otherSeconds * 1e6, view::visible(row.name));
   }
   return text;
 }

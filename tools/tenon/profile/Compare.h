@@ -20,8 +20,9 @@ struct ProfileDifference {
 /// Refuses engines whose inputs have other names or dims.
 Status checkComparable(const Profile &first, const Profile &second);
 /// Runs both in turn for so many seconds.
-Result<ProfileDifference> compareProfiles(const Profile &first, Runner &firstRunner, const Profile &second,
-                                          Runner &secondRunner, double seconds);
+Result<ProfileDifference> compareProfiles(const Profile &first, Runner &firstRunner,
+                                          const Profile &second, Runner &secondRunner,
+                                          double seconds);
 
 Json toJson(const ProfileDifference &difference, const Profile &second);
 std::string differenceText(const ProfileDifference &difference, const Profile &second, size_t top);

@@ -16,7 +16,8 @@ namespace tenon::tool {
 namespace {
 
 Status unfit() {
-  return Status::error(ErrorId::EngineBadRecord, "records of the engine are of another version, or damaged",
+  return Status::error(ErrorId::EngineBadRecord,
+                       "records of the engine are of another version, or damaged",
                        "compile the model again with this version of Tenon");
 }
 
@@ -68,11 +69,11 @@ std::vector<RegionFigures> regionsOf(const Records &records) {
   return regions;
 }
 
-/// The rows of the record "placement" by the plan's instructions; null for copies, which are of no region.
-/// The record is of the general plan. One for known sizes has the same regions in the same order, but
-/// perhaps other numbers of steps for them, and several regions may have one label, that of the model's
-/// node: the rows of a label are spread evenly over the steps of that label, which for the general plan
-/// gives each step its own row.
+/// The rows of the record "placement" by the plan's instructions; null for copies, which are of no
+/// region. The record is of the general plan. One for known sizes has the same regions in the same
+/// order, but perhaps other numbers of steps for them, and several regions may have one label, that
+/// of the model's node: the rows of a label are spread evenly over the steps of that label, which
+/// for the general plan gives each step its own row.
 std::vector<const Json *> rowsOf(const engine::Plan &plan, const Json &placement) {
   std::map<std::string, std::vector<const Json *>> rows;
   for (const Json &row : placement.at("instructions")) {
@@ -119,9 +120,11 @@ void addTensors(const Records &records, Profile &profile) {
   for (const view::Node &node : graph.nodes) {
     for (int64_t input : node.inputs) {
       int64_t producer = input < 0 ? -1 : graph.values.at(static_cast<size_t>(input)).node;
-      bool isOther = producer < 0 || graph.nodes.at(static_cast<size_t>(producer)).region != node.region;
+      bool isOther =
+          producer < 0 || graph.nodes.at(static_cast<size_t>(producer)).region != node.region;
       if (input >= 0 && node.region >= 0 && isOther && read.emplace(node.region, input).second) {
-        profile.regions.at(static_cast<size_t>(node.region)).reads.push_back(tensorOf(records, input));
+        profile.regions.at(static_cast<size_t>(node.region))
+            .reads.push_back(tensorOf(records, input));
         leaving.insert(input);
       }
     }
@@ -129,7 +132,8 @@ void addTensors(const Records &records, Profile &profile) {
   for (const view::Node &node : graph.nodes) {
     for (int64_t output : node.outputs) {
       if (node.region >= 0 && leaving.contains(output)) {
-        profile.regions.at(static_cast<size_t>(node.region)).writes.push_back(tensorOf(records, output));
+        profile.regions.at(static_cast<size_t>(node.region))
+            .writes.push_back(tensorOf(records, output));
       }
     }
   }
@@ -149,17 +153,21 @@ double bytesOf(const TensorFigures &tensor) {
   return bytes;
 }
 
-/// What --tap makes outputs. Of `--tap all`, which engines record as "*", these are the outputs that
-/// nodes read: the record does not tell them from outputs of the model, which are seldom read within it.
+/// What --tap makes outputs. Of `--tap all`, which engines record as "*", these are the outputs
+/// that nodes read: the record does not tell them from outputs of the model, which are seldom read
+/// within it.
 void addTaps(const Records &records, Profile &profile) {
   const view::Graph &graph = records.graph;
   Json taps = listAt(profile.options, "taps");
-  auto isNamed = [&](const std::string &name) { return std::ranges::find(taps, Json(name)) != taps.end(); };
+  auto isNamed = [&](const std::string &name) {
+    return std::ranges::find(taps, Json(name)) != taps.end();
+  };
   std::set<int64_t> read, readElsewhere;
   for (const view::Node &node : graph.nodes) {
     for (int64_t input : node.inputs) {
       int64_t producer = input < 0 ? -1 : graph.values.at(static_cast<size_t>(input)).node;
-      bool isElsewhere = producer >= 0 && graph.nodes.at(static_cast<size_t>(producer)).region != node.region;
+      bool isElsewhere =
+          producer >= 0 && graph.nodes.at(static_cast<size_t>(producer)).region != node.region;
       read.insert(input);
       readElsewhere.insert(isElsewhere ? input : -1);
     }
@@ -173,7 +181,8 @@ void addTaps(const Records &records, Profile &profile) {
     const view::Node &node = graph.nodes.at(static_cast<size_t>(producer));
     profile.tapped.push_back(node.name);
     if (node.region >= 0 && !readElsewhere.contains(output.value)) {
-      profile.regions.at(static_cast<size_t>(node.region)).tapBytes += bytesOf(tensorOf(records, output.value));
+      profile.regions.at(static_cast<size_t>(node.region)).tapBytes +=
+          bytesOf(tensorOf(records, output.value));
     }
   }
 }
@@ -227,7 +236,8 @@ void add(std::optional<double> &sum, const std::optional<double> &more, bool isF
   sum = isFirst ? more : sum && more ? std::optional(*sum + *more) : std::nullopt;
 }
 
-void addStep(const StepFigures &step, const Json *row, const view::Sizes &sizes, RegionFigures &region) {
+void addStep(const StepFigures &step, const Json *row, const view::Sizes &sizes,
+             RegionFigures &region) {
   bool isFirst = region.instructions.empty();
   region.instructions.push_back(step.instruction);
   region.seconds += step.seconds;

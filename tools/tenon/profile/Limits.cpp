@@ -95,9 +95,10 @@ Json toJson(const Limits &limits) {
                        {"operations_per_s", limit.operations}});
   }
   for (const MemoryLimit &limit : limits.memory) {
-    memory.push_back({{"level", limit.level},
-                      {"capacity_bytes", std::isfinite(limit.capacity) ? Json(limit.capacity) : Json()},
-                      {"bytes_per_s", limit.bytes}});
+    memory.push_back(
+        {{"level", limit.level},
+         {"capacity_bytes", std::isfinite(limit.capacity) ? Json(limit.capacity) : Json()},
+         {"bytes_per_s", limit.bytes}});
   }
   return {{"threads", limits.threads},
           {"compute", compute},

@@ -20,13 +20,13 @@ struct ComputeLimit {
 };
 
 struct MemoryLimit {
-  std::string level;          ///< "L2", "L3" or "memory"
-  double capacity = 0;        ///< bytes of all threads' caches together; infinite for memory
-  double bytes = 0;           ///< read a second by all threads
+  std::string level;   ///< "L2", "L3" or "memory"
+  double capacity = 0; ///< bytes of all threads' caches together; infinite for memory
+  double bytes = 0;    ///< read a second by all threads
 };
 
-/// Rates are measured within the run of the profile, but those of a GPU's FP32 cores, which are the table's, and of numbers whose
-/// rate has a fixed ratio to bf16's; their names say so.
+/// Rates are measured within the run of the profile, but those of a GPU's FP32 cores, which are the
+/// table's, and of numbers whose rate has a fixed ratio to bf16's; their names say so.
 struct Limits {
   unsigned threads = 1;
   std::vector<ComputeLimit> compute;

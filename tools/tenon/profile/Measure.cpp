@@ -39,8 +39,9 @@ struct Pass {
 };
 
 double timedSum(const std::vector<runtime::StepTime> &steps) {
-  return std::accumulate(steps.begin(), steps.end(), 0.0,
-                         [](double sum, const runtime::StepTime &step) { return sum + step.seconds; });
+  return std::accumulate(
+      steps.begin(), steps.end(), 0.0,
+      [](double sum, const runtime::StepTime &step) { return sum + step.seconds; });
 }
 
 Result<double> secondsOfRuns(Runner &runner, unsigned count) {
@@ -62,7 +63,8 @@ Result<Pass> measurePass(Runner &runner, unsigned inARow) {
 }
 
 /// The fastest quarter by `key`, kLeastQuiet at least where there are so many.
-template <typename Key> std::vector<const Pass *> fastestOf(std::vector<const Pass *> passes, Key key) {
+template <typename Key>
+std::vector<const Pass *> fastestOf(std::vector<const Pass *> passes, Key key) {
   std::ranges::sort(passes, {}, key);
   passes.resize(std::min(passes.size(), std::max(kLeastQuiet, passes.size() / 4)));
   return passes;
@@ -102,7 +104,8 @@ std::vector<const Pass *> quietOf(const std::vector<Pass> &passes, Measurement &
 
 void summarize(const std::vector<Pass> &passes, Measurement &found) {
   std::vector<const Pass *> counted = quietOf(passes, found);
-  std::vector<const Pass *> timed = fastestOf(counted, [](const Pass *pass) { return pass->timed; });
+  std::vector<const Pass *> timed =
+      fastestOf(counted, [](const Pass *pass) { return pass->timed; });
   found.timedSeconds = meanOf(timed, [](const Pass *pass) { return pass->timed; });
   auto run = [](const Pass *pass) { return pass->run; };
   found.runSeconds = meanOf(fastestOf(counted, run), run);
@@ -183,7 +186,8 @@ Status tryThreads(unsigned threads, const MakeRunner &make, Measurement &found) 
 /// may then read anything, and fail: nothing is known of caches after that.
 void tryCaches(Runner &runner, Measurement &found) {
   unsigned passes = passesOf(found.runSeconds * (kRepeats + 1));
-  Result<std::vector<double>> steps = leastSteps(runner, passes, kRepeats, runtime::StepOrder::InARow);
+  Result<std::vector<double>> steps =
+      leastSteps(runner, passes, kRepeats, runtime::StepOrder::InARow);
   if (passes == 0 || !steps) {
     found.notes.push_back("steps could not be repeated in a row");
     return;
@@ -215,13 +219,15 @@ Result<Measurement> measureGpu(Runner &runner) {
 
 } // namespace
 
-Result<Measurement> measureSteps(Runner &runner, const MakeRunner &make, double seconds, Terminal &terminal) {
+Result<Measurement> measureSteps(Runner &runner, const MakeRunner &make, double seconds,
+                                 Terminal &terminal) {
   TENON_TRY(runner.run());
   if (runner.session().engine().gpu()) {
     return measureGpu(runner);
   }
   TENON_ASSIGN(double first, secondsOfRuns(runner, 1));
-  unsigned inARow = static_cast<unsigned>(std::clamp(kShortRun / std::max(first, 1e-9), 1.0, double(kMostInARow)));
+  unsigned inARow = static_cast<unsigned>(
+      std::clamp(kShortRun / std::max(first, 1e-9), 1.0, double(kMostInARow)));
   std::vector<Pass> passes;
   BenchClock::time_point start = BenchClock::now();
   auto elapsed = [&] { return secondsSince(start); };

@@ -28,8 +28,8 @@ struct StepFigures {
 
 struct Measurement {
   std::vector<StepFigures> steps;
-  double runSeconds = 0;   ///< of a run whose steps are not timed
-  double timedSeconds = 0; ///< of the steps together
+  double runSeconds = 0;    ///< of a run whose steps are not timed
+  double timedSeconds = 0;  ///< of the steps together
   std::vector<double> runs; ///< seconds of every run that was not timed step by step
   size_t passes = 0;
   size_t discarded = 0; ///< of them, as the machine was disturbed
@@ -37,9 +37,9 @@ struct Measurement {
   bool isDisturbed = false;
   double othersShare = 0; ///< of the time of the threads, in which other programs had their CPU
   double slowdown = 1;    ///< of a loop of arithmetic, from its fastest pass to its median
-  std::optional<double> oneThreadRun; ///< seconds of a run by one thread
+  std::optional<double> oneThreadRun;  ///< seconds of a run by one thread
   std::optional<double> allThreadsRun; ///< by all that the process may use, where these are more
-  std::vector<std::string> notes; ///< what could not be found out, and why
+  std::vector<std::string> notes;      ///< what could not be found out, and why
 
   double overhead() const { return runSeconds > 0 ? timedSeconds / runSeconds - 1 : 0; }
 };
@@ -48,6 +48,7 @@ struct Measurement {
 using MakeRunner = std::function<Result<Runner>(unsigned threads)>;
 
 /// Outputs and state of `runner` are undefined after it.
-Result<Measurement> measureSteps(Runner &runner, const MakeRunner &make, double seconds, Terminal &terminal);
+Result<Measurement> measureSteps(Runner &runner, const MakeRunner &make, double seconds,
+                                 Terminal &terminal);
 
 } // namespace tenon::tool

@@ -12,8 +12,9 @@ namespace {
 
 /// Operations of vectors for an element, where the count of FLOPs says one for a function.
 constexpr std::pair<std::string_view, double> kFunctions[] = {
-    {"gelu", 20}, {"erf", 16}, {"exp", 12}, {"tanh", 16}, {"sigmoid", 14}, {"silu", 15}, {"softmax", 4},
-    {"log", 14},  {"sin", 16}, {"cos", 16}, {"pow", 30},  {"div", 4},      {"sqrt", 4},  {"rsqrt", 4},
+    {"gelu", 20}, {"erf", 16},    {"exp", 12}, {"tanh", 16}, {"sigmoid", 14},
+    {"silu", 15}, {"softmax", 4}, {"log", 14}, {"sin", 16},  {"cos", 16},
+    {"pow", 30},  {"div", 4},     {"sqrt", 4}, {"rsqrt", 4},
 };
 
 double operationsOf(const OperatorFigures &node) {
@@ -26,12 +27,14 @@ double operationsOf(const OperatorFigures &node) {
 }
 
 bool isProduct(const OperatorFigures &node) {
-  return node.kind == "matmul" || node.kind == "conv" || node.kind == "attention" || node.kind == "conv_transpose";
+  return node.kind == "matmul" || node.kind == "conv" || node.kind == "attention" ||
+         node.kind == "conv_transpose";
 }
 
 /// Seconds that the node would take by the limits, with what it shares with others in registers.
 double weightOf(const Profile &profile, const RegionFigures &region, const OperatorFigures &node) {
-  const ComputeLimit *unit = profile.limits.best(isProduct(node) ? region.numbers() : Numbers::F32, profile.features);
+  const ComputeLimit *unit =
+      profile.limits.best(isProduct(node) ? region.numbers() : Numbers::F32, profile.features);
   double rate = unit ? unit->operations * (isProduct(node) ? 1 : 0.5) : 1;
   double compute = operationsOf(node) / rate;
   double memory = node.bytes / profile.limits.memory.front().bytes;
@@ -108,7 +111,8 @@ void addGroups(Profile &profile) {
   }
   for (auto &[key, group] : groups) {
     group.name = nameOf(profile, group);
-    size_t longest = *std::ranges::max_element(group.operators, {}, [&](size_t index) { return profile.operators[index].seconds; });
+    size_t longest = *std::ranges::max_element(
+        group.operators, {}, [&](size_t index) { return profile.operators[index].seconds; });
     group.region = profile.operators[longest].region;
     profile.groups.push_back(std::move(group));
   }

@@ -22,11 +22,18 @@ constexpr std::string_view kScript =
     ;
 
 Json event(const std::string &name, double start, double microseconds, int track, Json arguments) {
-  return {{"name", name}, {"ph", "X"}, {"ts", start}, {"dur", microseconds}, {"pid", 1}, {"tid", track}, {"args", std::move(arguments)}};
+  return {{"name", name},
+          {"ph", "X"},
+          {"ts", start},
+          {"dur", microseconds},
+          {"pid", 1},
+          {"tid", track},
+          {"args", std::move(arguments)}};
 }
 
 Json trackName(int track, const char *name) {
-  return {{"name", "thread_name"}, {"ph", "M"}, {"pid", 1}, {"tid", track}, {"args", {{"name", name}}}};
+  return {
+      {"name", "thread_name"}, {"ph", "M"}, {"pid", 1}, {"tid", track}, {"args", {{"name", name}}}};
 }
 
 Json tensorsOf(const std::vector<TensorFigures> &tensors) {
@@ -48,22 +55,25 @@ std::vector<const RegionFigures *> inOrder(const Profile &profile) {
       regions.push_back(&region);
     }
   }
-  std::ranges::sort(regions, {}, [](const RegionFigures *region) { return region->instructions.front(); });
+  std::ranges::sort(regions, {},
+                    [](const RegionFigures *region) { return region->instructions.front(); });
   return regions;
 }
 
 } // namespace
 
 std::string pageOf(const Profile &profile) {
-  return view::fillPage(kPage, {{"{{title}}", view::xml(std::filesystem::path(profile.path).filename().string())},
-                                {"{{style}}", std::string(kStyle)},
-                                {"{{profile}}", view::scriptJson(toJson(profile))},
-                                {"{{script}}", std::string(kScript)}});
+  return view::fillPage(
+      kPage, {{"{{title}}", view::xml(std::filesystem::path(profile.path).filename().string())},
+              {"{{style}}", std::string(kStyle)},
+              {"{{profile}}", view::scriptJson(toJson(profile))},
+              {"{{script}}", std::string(kScript)}});
 }
 
 std::string traceOf(const Profile &profile) {
   constexpr int kRegions = 1, kOperators = 2;
-  Json events = {trackName(kRegions, "regions"), trackName(kOperators, "operators (split by the model in fused regions)")};
+  Json events = {trackName(kRegions, "regions"),
+                 trackName(kOperators, "operators (split by the model in fused regions)")};
   double start = 0;
   for (const RegionFigures *region : inOrder(profile)) {
     events.push_back(event(region->label, start, region->seconds * 1e6, kRegions,
@@ -75,8 +85,9 @@ std::string traceOf(const Profile &profile) {
     double within = start;
     for (size_t index : region->operators) {
       const OperatorFigures &node = profile.operators[index];
-      events.push_back(event(node.name, within, node.seconds * 1e6, kOperators,
-                             {{"kind", node.kind}, {"module", node.module}, {"source", node.source}}));
+      events.push_back(
+          event(node.name, within, node.seconds * 1e6, kOperators,
+                {{"kind", node.kind}, {"module", node.module}, {"source", node.source}}));
       within += node.seconds * 1e6;
     }
     start += region->seconds * 1e6;

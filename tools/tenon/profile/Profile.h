@@ -46,28 +46,29 @@ struct TensorFigures {
 /// What the engine runs as one, in one or several instructions.
 struct RegionFigures {
   std::string label, kernel, strategy;
-  std::string slow;     ///< why no kernel is near what it needs; empty if one is
-  std::string computes; ///< "f32"; empty without products
+  std::string slow;                ///< why no kernel is near what it needs; empty if one is
+  std::string computes;            ///< "f32"; empty without products
   Json candidates = Json::array(); ///< of the record "fusion", at these sizes
   Json apart = Json::array();      ///< neighbours that were not fused, as view::Region
   bool converts = false;           ///< all of it is quantization or casts
   std::vector<uint32_t> instructions;
   std::vector<size_t> operators;
-  std::vector<TensorFigures> reads, writes; ///< of other regions, of the model's inputs, outputs and weights
+  std::vector<TensorFigures> reads,
+      writes; ///< of other regions, of the model's inputs, outputs and weights
 
   double seconds = 0, busySeconds = 0;
   double medianSeconds = 0; ///< the medians of its steps together
   std::optional<double> oneThreadSeconds, inARowSeconds;
   double flops = 0, bytes = 0, weightBytes = 0;
   double tapBytes = 0;         ///< of values that are written only as --tap makes them outputs
-  bool isParallel = true;    ///< whether there is more than one part to share
+  bool isParallel = true;      ///< whether there is more than one part to share
   double predictedSeconds = 0; ///< by the cost model
 
   Floors floors;
   Bound bound = Bound::Latency;
-  double limitShare = 0;  ///< of the limit that is nearest
-  std::string limit;      ///< its name: "FMA, 256 bits", "L2", "memory", "launch"
-  std::string cause;      ///< a sentence
+  double limitShare = 0; ///< of the limit that is nearest
+  std::string limit;     ///< its name: "FMA, 256 bits", "L2", "memory", "launch"
+  std::string cause;     ///< a sentence
 
   Numbers numbers() const;
 };
@@ -85,7 +86,8 @@ struct OperatorFigures {
   bool isSplit = false;
 };
 
-/// Operators that are alike: the same but for numbers in their names, as in the layers of an encoder.
+/// Operators that are alike: the same but for numbers in their names, as in the layers of an
+/// encoder.
 struct OperatorGroup {
   std::string name; ///< with * for numbers that differ
   std::vector<size_t> operators;
@@ -115,23 +117,24 @@ struct Profile {
   std::string engine; ///< of the commands: likewise
   std::string level;  ///< of the variant
   uint32_t features = 0;
-  std::string sizes;    ///< "batch=1, sequence=128"; empty where all are fixed
+  std::string sizes;           ///< "batch=1, sequence=128"; empty where all are fixed
   bool areSizesLikely = false; ///< whether they were chosen for the user
   InputDims inputs;
-  /// As many samples as advice would run at once, which is the first dim of the first input, and the
-  /// inputs for them; 1 and none where the engine takes only what was run.
+  /// As many samples as advice would run at once, which is the first dim of the first input, and
+  /// the inputs for them; 1 and none where the engine takes only what was run.
   int64_t batch = 1;
   InputDims batchInputs;
-  std::vector<std::string> ports; ///< names of the model's inputs and outputs
+  std::vector<std::string> ports;  ///< names of the model's inputs and outputs
   std::vector<std::string> tapped; ///< names of the nodes whose results are outputs by --tap
-  Json options = Json::object();  ///< the engine's
+  Json options = Json::object();   ///< the engine's
   bool isGpu = false;
   Limits limits;
   Measurement measured;
   std::vector<RegionFigures> regions;
   std::vector<OperatorFigures> operators;
   std::vector<OperatorGroup> groups; ///< the longest first
-  /// What changes the time alone, then what changes results too, then what tells where to look; of each the largest gain first.
+  /// What changes the time alone, then what changes results too, then what tells where to look; of
+  /// each the largest gain first.
   std::vector<Advice> advice;
 
   double share(double seconds) const {

@@ -16,14 +16,17 @@ namespace {
 /// Overhead and disturbance that a reader must know of.
 constexpr double kMostOverhead = 0.03, kNotedSlowdown = 1.1, kNotedOthers = 0.02;
 
-Json optional(const std::optional<double> &seconds) { return seconds ? Json(*seconds * 1e6) : Json(); }
+Json optional(const std::optional<double> &seconds) {
+  return seconds ? Json(*seconds * 1e6) : Json();
+}
 
 Json toJson(const Advice &advice, const Profile &profile) {
   return {{"rule", advice.rule},
           {"evidence", advice.evidence},
           {"command", advice.command},
           {"gain_us", advice.gainSeconds * 1e6},
-          {"speedup", profile.measured.timedSeconds / std::max(profile.measured.timedSeconds - advice.gainSeconds, 1e-12)},
+          {"speedup", profile.measured.timedSeconds /
+                          std::max(profile.measured.timedSeconds - advice.gainSeconds, 1e-12)},
           {"of", advice.isOfSample ? "sample" : "run"},
           {"changes_numbers", advice.changesNumbers},
           {"regions", advice.regions}};
@@ -121,7 +124,8 @@ std::vector<std::pair<std::string, double>> kindsOf(const Profile &profile) {
 }
 
 std::string countText(double count, const char *unit) {
-  constexpr std::pair<double, const char *> kPrefixes[] = {{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}};
+  constexpr std::pair<double, const char *> kPrefixes[] = {
+      {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}};
   for (const auto &[size, prefix] : kPrefixes) {
     if (count >= size) {
       return fmt::format("{:.3g} {}{}", count / size, prefix, unit);
@@ -135,23 +139,31 @@ double rateOf(double count, double seconds) { return seconds > 0 ? count / secon
 
 std::string gainText(const Profile &profile, const Advice &advice) {
   double after = std::max(1 - profile.share(advice.gainSeconds), 1e-3);
-  return fmt::format("{} {:.2f} x as fast, predicted", advice.isOfSample ? "a sample" : "the run", 1 / after);
+  return fmt::format("{} {:.2f} x as fast, predicted", advice.isOfSample ? "a sample" : "the run",
+                     1 / after);
 }
 
-std::string ruleText(const Advice &advice) { return advice.rule + (advice.changesNumbers ? ", rounds otherwise" : ""); }
+std::string ruleText(const Advice &advice) {
+  return advice.rule + (advice.changesNumbers ? ", rounds otherwise" : "");
+}
 
 std::string groupText(const Profile &profile, const OperatorGroup &group, size_t number) {
   const RegionFigures &region = profile.regions[group.region];
   std::string name = view::visible(group.name);
-  std::string count = group.operators.size() > 1 ? fmt::format("  ({} of them)", group.operators.size()) : "";
-  std::string text = fmt::format("{:>2}. {:>5.1f} %  {}{}{}\n", number, profile.share(group.seconds) * 100, name, count,
-                                 group.isSplit ? "  [split by the model]" : "");
-  text += fmt::format("    {}  {}, {}, {:.3g} GFLOP/s, {:.3g} GB/s; {:.0f} % of {}\n", profile.operators[group.operators.front()].kind,
-                      countText(group.flops, "FLOP"), countText(group.bytes, "B"), rateOf(group.flops, group.seconds) * 1e-9,
-                      rateOf(group.bytes, group.seconds) * 1e-9, limitShareOf(group, profile) * 100, region.limit);
+  std::string count =
+      group.operators.size() > 1 ? fmt::format("  ({} of them)", group.operators.size()) : "";
+  std::string text =
+      fmt::format("{:>2}. {:>5.1f} %  {}{}{}\n", number, profile.share(group.seconds) * 100, name,
+                  count, group.isSplit ? "  [split by the model]" : "");
+  text += fmt::format(
+      "    {}  {}, {}, {:.3g} GFLOP/s, {:.3g} GB/s; {:.0f} % of {}\n",
+      profile.operators[group.operators.front()].kind, countText(group.flops, "FLOP"),
+      countText(group.bytes, "B"), rateOf(group.flops, group.seconds) * 1e-9,
+      rateOf(group.bytes, group.seconds) * 1e-9, limitShareOf(group, profile) * 100, region.limit);
   text += fmt::format("    {}: {}\n", nameOf(region.bound), view::visible(region.cause));
   const Advice *advice = profile.adviceFor(group.region);
-  text += advice ? fmt::format("    try  {}\n         {} ({})\n", view::visible(advice->command), gainText(profile, *advice), ruleText(*advice))
+  text += advice ? fmt::format("    try  {}\n         {} ({})\n", view::visible(advice->command),
+                               gainText(profile, *advice), ruleText(*advice))
                  : fmt::format("    nothing better is known for it\n");
   return text;
 }
@@ -165,7 +177,8 @@ std::string otherAdviceText(const Profile &profile, size_t shownGroups) {
       isShown = isShown || profile.adviceFor(profile.groups[i].region) == &advice;
     }
     if (!isShown) {
-      text += fmt::format("    {}\n         {} ({})\n", view::visible(advice.command), gainText(profile, advice), ruleText(advice));
+      text += fmt::format("    {}\n         {} ({})\n", view::visible(advice.command),
+                          gainText(profile, advice), ruleText(advice));
     }
   }
   return text.empty() ? text : "besides\n" + text;
@@ -185,16 +198,21 @@ std::string limitsText(const Limits &limits, uint32_t features) {
 std::string trustText(const Measurement &measured) {
   std::string text;
   if (measured.isDisturbed) {
-    text += fmt::format("  disturbed  hardly a pass was quiet ({} of {}): times are upper bounds, shares and classes may be off\n",
+    text += fmt::format("  disturbed  hardly a pass was quiet ({} of {}): times are upper bounds, "
+                        "shares and classes may be off\n",
                         measured.passes - measured.discarded, measured.passes);
   } else if (measured.discarded > 0) {
-    text += fmt::format("  discarded  {} of {} passes, as the machine was disturbed\n", measured.discarded, measured.passes);
+    text += fmt::format("  discarded  {} of {} passes, as the machine was disturbed\n",
+                        measured.discarded, measured.passes);
   }
   if (measured.othersShare > kNotedOthers) {
-    text += fmt::format("  busy       other programs had the CPU in {:.0f} % of the time\n", measured.othersShare * 100);
+    text += fmt::format("  busy       other programs had the CPU in {:.0f} % of the time\n",
+                        measured.othersShare * 100);
   }
   if (measured.slowdown > kNotedSlowdown) {
-    text += fmt::format("  throttled  a loop of arithmetic took {:.2f} x its least time: the clock or a neighbour changes\n", measured.slowdown);
+    text += fmt::format("  throttled  a loop of arithmetic took {:.2f} x its least time: the clock "
+                        "or a neighbour changes\n",
+                        measured.slowdown);
   }
   if (measured.overhead() > kMostOverhead) {
     text += fmt::format("  overhead   timing the steps took {:.1f} %\n", measured.overhead() * 100);
@@ -208,8 +226,8 @@ std::string trustText(const Measurement &measured) {
 } // namespace
 
 Json toJson(const Profile &profile) {
-  Json inputs = Json::object(), regions = Json::array(), operators = Json::array(), groups = Json::array(),
-       advice = Json::array(), kinds = Json::array();
+  Json inputs = Json::object(), regions = Json::array(), operators = Json::array(),
+       groups = Json::array(), advice = Json::array(), kinds = Json::array();
   for (const auto &[name, dims] : profile.inputs) {
     inputs[name] = formatDims(dims);
   }
@@ -226,7 +244,8 @@ Json toJson(const Profile &profile) {
     advice.push_back(toJson(known, profile));
   }
   for (const auto &[kind, seconds] : kindsOf(profile)) {
-    kinds.push_back({{"kind", kind}, {"time_us", seconds * 1e6}, {"share", profile.share(seconds)}});
+    kinds.push_back(
+        {{"kind", kind}, {"time_us", seconds * 1e6}, {"share", profile.share(seconds)}});
   }
   return {{"engine", profile.path},
           {"level", profile.level},
@@ -245,8 +264,9 @@ Json toJson(const Profile &profile) {
 
 std::string profileText(const Profile &profile, size_t top) {
   const Measurement &measured = profile.measured;
-  std::string text = fmt::format("{}  {:.3f} ms a run, {}, {} threads\n", view::visible(profile.path), measured.runSeconds * 1e3,
-                                 profile.level, profile.limits.threads);
+  std::string text =
+      fmt::format("{}  {:.3f} ms a run, {}, {} threads\n", view::visible(profile.path),
+                  measured.runSeconds * 1e3, profile.level, profile.limits.threads);
   if (!profile.sizes.empty()) {
     text += fmt::format("  sizes      {}{}\n", profile.sizes,
                         profile.areSizesLikely ? "  (likely ones; --shape sets others)" : "");
@@ -258,7 +278,8 @@ std::string profileText(const Profile &profile, size_t top) {
     if (shown++ == 6) {
       break;
     }
-    kinds += fmt::format("{}{} {:.1f} %", kinds.empty() ? "" : ", ", kind, profile.share(seconds) * 100);
+    kinds +=
+        fmt::format("{}{} {:.1f} %", kinds.empty() ? "" : ", ", kind, profile.share(seconds) * 100);
   }
   text += fmt::format("  by kind    {}\n\n", kinds);
   for (size_t i = 0; i < std::min(top, profile.groups.size()); ++i) {

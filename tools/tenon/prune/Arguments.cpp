@@ -31,7 +31,8 @@ double parseRatio(const std::string &text) {
 double parseLatency(const std::string &text) {
   std::optional<double> milliseconds = numberWithUnit(text, kTimes);
   if (!milliseconds || *milliseconds == 0) {
-    throw CLI::ValidationError("--latency", fmt::format("'{}' is no time: write 3ms, 500us or 1s", text));
+    throw CLI::ValidationError("--latency",
+                               fmt::format("'{}' is no time: write 3ms, 500us or 1s", text));
   }
   return *milliseconds;
 }
@@ -40,13 +41,15 @@ Result<std::vector<prune::ScoreTensor>> readScores(const std::string &path) {
   AcceptArray accept = [&](const std::string &name, const NpyHeader &header) {
     return header.dtype == DType::F32
                ? Status::ok()
-               : Status::error(ErrorId::BadImportance, fmt::format("{}: the scores of '{}' are not float32", path, name),
+               : Status::error(ErrorId::BadImportance,
+                               fmt::format("{}: the scores of '{}' are not float32", path, name),
                                "tenon.prune.taylor(module, data) makes such files");
   };
   TENON_ASSIGN(std::vector<Tensor> arrays, readNpz(path, accept));
   std::vector<prune::ScoreTensor> scores;
   for (const Tensor &array : arrays) {
-    prune::ScoreTensor own{array.name, array.dims, std::vector<float>(static_cast<size_t>(array.elements()))};
+    prune::ScoreTensor own{array.name, array.dims,
+                           std::vector<float>(static_cast<size_t>(array.elements()))};
     std::memcpy(own.values.data(), array.data.data(), own.values.size() * sizeof(float));
     scores.push_back(std::move(own));
   }

@@ -10,7 +10,8 @@
 
 namespace tenon::tool {
 
-/// "30%" or "0.3"; any number, of which the verb says what it would do. Throws CLI::ValidationError.
+/// "30%" or "0.3"; any number, of which the verb says what it would do. Throws
+/// CLI::ValidationError.
 double parseRatio(const std::string &text);
 /// "3ms", "500us", "1s" in ms. Throws CLI::ValidationError.
 double parseLatency(const std::string &text);

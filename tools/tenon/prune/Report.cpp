@@ -22,7 +22,8 @@ Json pruneJson(const PruneOutcome &outcome) {
                       {"by_magnitude", own.isFallback}});
   }
   for (const prune::FixedFacts &own : outcome.facts.fixed) {
-    fixed.push_back({{"node", own.node}, {"op", own.op}, {"width", own.width}, {"reason", own.reason}});
+    fixed.push_back(
+        {{"node", own.node}, {"op", own.op}, {"width", own.width}, {"reason", own.reason}});
   }
   Json json = {{"model", outcome.model},
                {"output", outcome.output},
@@ -54,7 +55,8 @@ Json recipeOf(const PruneOutcome &outcome) {
     }
     // Parts of one tensor for different readers get names of their own.
     std::string key = parameters.contains(tensor.name) ? tensor.newName : tensor.name;
-    parameters[key] = {{"tensor", tensor.name}, {"dims", tensor.dims}, {"kept", kept}, {"crc32", tensor.crc}};
+    parameters[key] = {
+        {"tensor", tensor.name}, {"dims", tensor.dims}, {"kept", kept}, {"crc32", tensor.crc}};
     if (tensor.groups > 0) {
       parameters[key]["groups"] = tensor.groups;
     }
@@ -65,14 +67,18 @@ Json recipeOf(const PruneOutcome &outcome) {
       parameters[key]["constant"] = true;
     }
   }
-  return {{"schema", "tenon.recipe/1"}, {"model", outcome.model}, {"ratio", outcome.ratio}, {"parameters", parameters}};
+  return {{"schema", "tenon.recipe/1"},
+          {"model", outcome.model},
+          {"ratio", outcome.ratio},
+          {"parameters", parameters}};
 }
 
 std::string pruneText(const PruneOutcome &outcome) {
   uint64_t width = 0, kept = 0;
   size_t longest = 0;
   auto title = [](const prune::GroupFacts &own) {
-    std::string more = own.nodes.size() > 1 ? fmt::format(" and {} more", own.nodes.size() - 1) : "";
+    std::string more =
+        own.nodes.size() > 1 ? fmt::format(" and {} more", own.nodes.size() - 1) : "";
     return view::visible(own.nodes[0]) + more;
   };
   for (const prune::GroupFacts &own : outcome.facts.groups) {
@@ -80,21 +86,25 @@ std::string pruneText(const PruneOutcome &outcome) {
     kept += own.kept;
     longest = std::max(longest, title(own).size());
   }
-  std::string text = fmt::format(
-      "{}: {} of {} channels and heads kept in {} groups of layers; {} of {} parameters, {} after {}\n", outcome.output, kept,
-      width, outcome.facts.groups.size(), outcome.facts.parametersAfter, outcome.facts.parametersBefore, formatBytes(outcome.bytesAfter),
-      formatBytes(outcome.bytesBefore));
+  std::string text = fmt::format("{}: {} of {} channels and heads kept in {} groups of layers; {} "
+                                 "of {} parameters, {} after {}\n",
+                                 outcome.output, kept, width, outcome.facts.groups.size(),
+                                 outcome.facts.parametersAfter, outcome.facts.parametersBefore,
+                                 formatBytes(outcome.bytesAfter), formatBytes(outcome.bytesBefore));
   if (outcome.timing) {
-    text += fmt::format("time: {:.3f} ms measured, {:.3f} ms predicted; {:.3f} ms before, {:.3f} x of it (95 % between "
+    text += fmt::format("time: {:.3f} ms measured, {:.3f} ms predicted; {:.3f} ms before, {:.3f} x "
+                        "of it (95 % between "
                         "{:.3f} and {:.3f})\n",
-                        outcome.timing->after, outcome.timing->predicted, outcome.timing->before, outcome.timing->ratio.ofMedians,
-                        outcome.timing->ratio.low, outcome.timing->ratio.high);
+                        outcome.timing->after, outcome.timing->predicted, outcome.timing->before,
+                        outcome.timing->ratio.ofMedians, outcome.timing->ratio.low,
+                        outcome.timing->ratio.high);
   }
   longest = std::min<size_t>(longest, 60);
   for (const prune::GroupFacts &own : outcome.facts.groups) {
     std::string unit = own.unit > 1 ? fmt::format(" of {}", own.unit) : "";
     std::string note = own.isFallback ? "by magnitude: nothing else is known of it" : own.reason;
-    text += fmt::format("  {:<{}}  {:>5} -> {:<5}{}  {}\n", title(own), longest, own.width, own.kept, unit, note);
+    text += fmt::format("  {:<{}}  {:>5} -> {:<5}{}  {}\n", title(own), longest, own.width,
+                        own.kept, unit, note);
   }
   for (const prune::FixedFacts &own : outcome.facts.fixed) {
     text += fmt::format("  {:<{}}  {:>5} stays  {}\n", view::visible(own.node), longest, own.width,

@@ -12,7 +12,8 @@ namespace {
 
 /// The sum over the regions of an engine, of the variant that runs here.
 Result<double> predictedMicroseconds(const runtime::Engine &engine) {
-  TENON_ASSIGN(std::string suffix, view::recordSuffix(engine.file(), std::string(engine.variant().level)));
+  TENON_ASSIGN(std::string suffix,
+               view::recordSuffix(engine.file(), std::string(engine.variant().level)));
   TENON_ASSIGN(std::string_view text, engine.file().record("fusion" + suffix));
   Json record = Json::parse(text, nullptr, false);
   double sum = 0;
@@ -41,7 +42,8 @@ Result<Stopwatch::Entry> Stopwatch::load(const std::string &path, Terminal &term
   TENON_ASSIGN(entry.contender.engine, source.open());
   TENON_ASSIGN(entry.predicted, predictedMicroseconds(*entry.contender.engine));
   TENON_ASSIGN(std::vector<Tensor> inputs, makeInputs(InputFlags(), *entry.contender.engine));
-  TENON_ASSIGN(Runner runner, Runner::create(entry.contender.engine, std::move(inputs), request.session));
+  TENON_ASSIGN(Runner runner,
+               Runner::create(entry.contender.engine, std::move(inputs), request.session));
   TENON_TRY(runner.run());
   entry.contender.runner = std::make_unique<Runner>(std::move(runner));
   if (entry.contender.isGpu()) {
@@ -50,7 +52,8 @@ Result<Stopwatch::Entry> Stopwatch::load(const std::string &path, Terminal &term
   return entry;
 }
 
-Result<Stopwatch> Stopwatch::start(const std::string &model, const TimingRequest &request, Terminal &terminal) {
+Result<Stopwatch> Stopwatch::start(const std::string &model, const TimingRequest &request,
+                                   Terminal &terminal) {
   Stopwatch watch;
   watch.request = request;
   watch.model = model;

@@ -1,4 +1,5 @@
-// How long the model takes before and after pruning: predicted by the compiler, and measured in turn.
+// How long the model takes before and after pruning: predicted by the compiler, and measured in
+// turn.
 
 #pragma once
 
@@ -22,14 +23,16 @@ struct TimingRequest {
 
 struct Timing {
   double before = 0, after = 0; ///< medians of ms
-  double predicted = 0;         ///< ms afterwards: what is measured before times what the kernels are predicted to save
-  RatioSummary ratio;           ///< of after to before
+  double predicted =
+      0; ///< ms afterwards: what is measured before times what the kernels are predicted to save
+  RatioSummary ratio; ///< of after to before
 };
 
 /// The model before, compiled and ready, against which narrower ones are measured.
 class Stopwatch {
 public:
-  static Result<Stopwatch> start(const std::string &model, const TimingRequest &request, Terminal &terminal);
+  static Result<Stopwatch> start(const std::string &model, const TimingRequest &request,
+                                 Terminal &terminal);
   Result<Timing> measure(const std::string &pruned, Terminal &terminal);
   /// ms of the model before, measured alone.
   Result<double> before(Terminal &terminal);

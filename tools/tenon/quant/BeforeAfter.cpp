@@ -1,5 +1,5 @@
-// Implements the comparison. Memory first: it is measured in processes of their own, which are started best without
-// sessions.
+// Implements the comparison. Memory first: it is measured in processes of their own, which are
+// started best without sessions.
 
 #include "tools/tenon/quant/BeforeAfter.h"
 
@@ -24,21 +24,27 @@ Result<Json> measureBeforeAfter(const BeforeAfterRequest &request, Terminal &ter
   TENON_ASSIGN(Form after, Form::compile(request.output, request.options, terminal));
   std::map<std::string, std::string> metadata = metadataOf(before.engine->file());
   ModelHints hints = {metadata["preprocessing"], metadata["classes"]};
-  TENON_ASSIGN(Dataset data, Dataset::open(request.data, wantedInputs(before.engine->plan()), hints));
+  TENON_ASSIGN(Dataset data,
+               Dataset::open(request.data, wantedInputs(before.engine->plan()), hints));
   TENON_ASSIGN(MetricSpec spec, chooseMetric(request.metric, data));
   Json rows[2];
   const Form *forms[] = {&before, &after};
   const std::string *paths[] = {&request.model, &request.output};
   for (size_t i = 0; i < 2; ++i) {
-    TENON_ASSIGN(uint64_t memory, memoryOfFirstRun(*paths[i], forms[i]->source, data, request.options.session()));
+    TENON_ASSIGN(uint64_t memory,
+                 memoryOfFirstRun(*paths[i], forms[i]->source, data, request.options.session()));
     std::error_code error;
     uintmax_t engine = std::filesystem::file_size(forms[i]->source.path(), error);
-    rows[i] = {{"file_bytes", bytesOfModel(*paths[i])}, {"engine_bytes", error ? 0 : engine}, {"peak_memory_bytes", memory}};
+    rows[i] = {{"file_bytes", bytesOfModel(*paths[i])},
+               {"engine_bytes", error ? 0 : engine},
+               {"peak_memory_bytes", memory}};
   }
   TENON_ASSIGN(Judge judge, Judge::open(spec, before, data, request.options));
   TENON_ASSIGN(Verdict verdict, judge.judge(after));
-  TENON_ASSIGN(std::vector<Latency> latency, timeInTurn(forms, data, kSeconds, request.options, terminal));
-  rows[0].update({{"value", finiteOrNull(judge.baseline())}, {"latency_ms", latency[0].milliseconds}});
+  TENON_ASSIGN(std::vector<Latency> latency,
+               timeInTurn(forms, data, kSeconds, request.options, terminal));
+  rows[0].update(
+      {{"value", finiteOrNull(judge.baseline())}, {"latency_ms", latency[0].milliseconds}});
   rows[1].update({{"value", finiteOrNull(verdict.value)}, {"latency_ms", latency[1].milliseconds}});
   return Json{{"metric", spec.name},
               {"unit", spec.isPercent() ? Json("share") : Json()},
@@ -56,7 +62,8 @@ Result<Json> measureBeforeAfter(const BeforeAfterRequest &request, Terminal &ter
               {"latency_ratio_interval_95", {latency[1].low, latency[1].high}}};
 }
 
-Status writeReport(const BeforeAfterRequest &request, std::optional<AtomicFile> &page, Json json, Terminal &terminal) {
+Status writeReport(const BeforeAfterRequest &request, std::optional<AtomicFile> &page, Json json,
+                   Terminal &terminal) {
   if (!page) {
     return Status::ok();
   }

@@ -21,8 +21,9 @@ struct BeforeAfterRequest {
 /// Compiles and measures both.
 Result<Json> measureBeforeAfter(const BeforeAfterRequest &request, Terminal &terminal);
 
-/// The page about tenon.quantize/1, where there is a file for it; both models are measured if the output was written and
-/// there are data.
-Status writeReport(const BeforeAfterRequest &request, std::optional<AtomicFile> &page, Json json, Terminal &terminal);
+/// The page about tenon.quantize/1, where there is a file for it; both models are measured if the
+/// output was written and there are data.
+Status writeReport(const BeforeAfterRequest &request, std::optional<AtomicFile> &page, Json json,
+                   Terminal &terminal);
 
 } // namespace tenon::tool

@@ -1,5 +1,5 @@
-// Relies on the observers' outputs coming in the order of observations: three for a histogram, four for
-// channels.
+// Relies on the observers' outputs coming in the order of observations: three for a histogram, four
+// for channels.
 
 #include "tools/tenon/quant/Calibrate.h"
 
@@ -25,7 +25,9 @@ using quant::Observed;
 constexpr size_t kMostRows = 4;
 
 using Clock = std::chrono::steady_clock;
-double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 /// Engines for dims of their own; samples of other dims run in one for all that the model takes.
 constexpr size_t kMostEngines = 2;
@@ -34,8 +36,8 @@ constexpr size_t kMostEngines = 2;
 class Observer {
 public:
   explicit Observer(bool takesAny) : takesAny(takesAny) {}
-  Status compile(const quant::Quantizer &quantizer, const CalibrationRequest &request, const Batch &batch,
-                 Terminal &terminal);
+  Status compile(const quant::Quantizer &quantizer, const CalibrationRequest &request,
+                 const Batch &batch, Terminal &terminal);
   bool takes(const Batch &batch) const;
   Status run(const Batch &batch, const std::vector<opt::Observation> &asked, Calibration &result);
 
@@ -48,8 +50,8 @@ private:
   std::vector<runtime::OutputBinding> bindings;
 };
 
-Status Observer::compile(const quant::Quantizer &quantizer, const CalibrationRequest &request, const Batch &batch,
-                         Terminal &terminal) {
+Status Observer::compile(const quant::Quantizer &quantizer, const CalibrationRequest &request,
+                         const Batch &batch, Terminal &terminal) {
   OpenRequest open;
   open.path = request.model;
   open.target.targets = {"cpu:native"};
@@ -59,7 +61,8 @@ Status Observer::compile(const quant::Quantizer &quantizer, const CalibrationReq
   open.taps = quantizer.innerObserved();
   TENON_ASSIGN(std::vector<quant::InputFacts> inputs, quantizer.inputs());
   for (const auto &[name, depth] : quantizer.gramTensors()) {
-    if (std::ranges::none_of(inputs, [&](const quant::InputFacts &input) { return input.name == name; })) {
+    if (std::ranges::none_of(inputs,
+                             [&](const quant::InputFacts &input) { return input.name == name; })) {
       open.taps.push_back(name);
     }
   }
@@ -80,7 +83,8 @@ Status Observer::compile(const quant::Quantizer &quantizer, const CalibrationReq
   for (size_t i = 0; i < engine->plan().outputs.size(); ++i) {
     const engine::Port &port = engine->plan().outputs[i];
     std::span<const int64_t> shape = session->outputDims(i);
-    TENON_ASSIGN(Tensor output, Tensor::create(port.name, port.dtype, {shape.begin(), shape.end()}));
+    TENON_ASSIGN(Tensor output,
+                 Tensor::create(port.name, port.dtype, {shape.begin(), shape.end()}));
     outputs.push_back(std::move(output));
     bindings.push_back({outputs.back().data.data(), outputs.back().data.size()});
   }
@@ -104,11 +108,13 @@ void addRows(const Tensor &tensor, quant::Grams &grams) {
   if (known != grams.end() && tensor.dtype == DType::F32 && !tensor.dims.empty() &&
       tensor.dims.back() == int64_t(known->second.depth()) &&
       known->second.rows() < std::max(kLeastRows, kRowsOfDepth * known->second.depth())) {
-    known->second.add({reinterpret_cast<const float *>(tensor.data.data()), size_t(tensor.elements())});
+    known->second.add(
+        {reinterpret_cast<const float *>(tensor.data.data()), size_t(tensor.elements())});
   }
 }
 
-Status Observer::run(const Batch &batch, const std::vector<opt::Observation> &asked, Calibration &result) {
+Status Observer::run(const Batch &batch, const std::vector<opt::Observation> &asked,
+                     Calibration &result) {
   std::vector<runtime::InputBinding> inputs;
   for (const Tensor &input : batch.inputs) {
     inputs.push_back({input.data.data(), input.dims});
@@ -124,13 +130,15 @@ Status Observer::run(const Batch &batch, const std::vector<opt::Observation> &as
   size_t output = 0;
   auto next = [&] {
     const Tensor &tensor = outputs[output++];
-    return std::span(reinterpret_cast<const float *>(tensor.data.data()), static_cast<size_t>(tensor.elements()));
+    return std::span(reinterpret_cast<const float *>(tensor.data.data()),
+                     static_cast<size_t>(tensor.elements()));
   };
   for (size_t i = 0; i < asked.size(); ++i) {
     if (asked[i].hasHistogram) {
       float low = next()[0], high = next()[0];
       std::span<const float> bits = next();
-      seen[i].histogram.add({reinterpret_cast<const int32_t *>(bits.data()), bits.size()}, low, high);
+      seen[i].histogram.add({reinterpret_cast<const int32_t *>(bits.data()), bits.size()}, low,
+                            high);
     }
     if (asked[i].channels) {
       std::span<const float> means = next(), lows = next(), highs = next(), squares = next();
@@ -146,9 +154,11 @@ public:
   void add(const Batch &batch) {
     for (const Tensor &input : batch.inputs) {
       Bytes bytes = input.bytes();
-      size_t width = input.elements() > 0 ? bytes.size() / static_cast<size_t>(input.elements()) : 0;
+      size_t width =
+          input.elements() > 0 ? bytes.size() / static_cast<size_t>(input.elements()) : 0;
       std::span<const std::byte> value = bytes.subspan(0, width);
-      std::vector<std::byte> &first = values.try_emplace(input.name, value.begin(), value.end()).first->second;
+      std::vector<std::byte> &first =
+          values.try_emplace(input.name, value.begin(), value.end()).first->second;
       varies = varies || !std::equal(first.begin(), first.end(), value.begin(), value.end()) ||
                std::memcmp(bytes.data(), bytes.data() + width, bytes.size() - width) != 0;
     }
@@ -160,7 +170,8 @@ private:
   std::map<std::string, std::vector<std::byte>> values; ///< the first of each input
 };
 
-/// Rows of each run: those of a fixed batch, or of so many samples as few runs as kMostRows allows, all alike.
+/// Rows of each run: those of a fixed batch, or of so many samples as few runs as kMostRows allows,
+/// all alike.
 size_t rowsOfRuns(const Dataset &data, size_t samples) {
   for (const WantedInput &input : data.inputs()) {
     if (input.leastRows > int64_t(kMostRows)) {
@@ -205,11 +216,13 @@ Result<std::vector<WantedInput>> wantedInputs(const quant::Quantizer &quantizer)
 Result<Calibration> calibrate(const quant::Quantizer &quantizer, const CalibrationRequest &request,
                               Terminal &terminal) {
   TENON_ASSIGN(std::vector<WantedInput> wanted, wantedInputs(quantizer));
-  TENON_ASSIGN(Dataset data, Dataset::open(request.data, std::move(wanted),
-                                           {quantizer.metadata("preprocessing"), quantizer.metadata("classes")}));
+  TENON_ASSIGN(Dataset data,
+               Dataset::open(request.data, std::move(wanted),
+                             {quantizer.metadata("preprocessing"), quantizer.metadata("classes")}));
   Calibration result;
   result.warnings.assign(data.warnings().begin(), data.warnings().end());
-  result.samples = request.mostSamples == 0 ? data.samples() : std::min(request.mostSamples, data.samples());
+  result.samples =
+      request.mostSamples == 0 ? data.samples() : std::min(request.mostSamples, data.samples());
   TENON_ASSIGN(result.fingerprint, data.fingerprint(result.samples));
   result.seen.resize(quantizer.observations().size());
   for (const auto &[name, depth] : quantizer.gramTensors()) {
@@ -237,7 +250,8 @@ Result<Calibration> calibrate(const quant::Quantizer &quantizer, const Calibrati
       fillInTurn(batch);
     }
     constant.add(batch);
-    auto fitting = std::find_if(observers.begin(), observers.end(), [&](const auto &one) { return one->takes(batch); });
+    auto fitting = std::find_if(observers.begin(), observers.end(),
+                                [&](const auto &one) { return one->takes(batch); });
     if (fitting == observers.end()) {
       Clock::time_point start = Clock::now();
       observers.push_back(std::make_unique<Observer>(observers.size() == kMostEngines));
@@ -253,14 +267,15 @@ Result<Calibration> calibrate(const quant::Quantizer &quantizer, const Calibrati
   terminal.clearProgress();
   if (left > 0) {
     result.samples -= left;
-    result.warnings.push_back(
-        fmt::format("{}: {} samples do not fill a batch of the model's, and are left out", request.data, left));
+    result.warnings.push_back(fmt::format(
+        "{}: {} samples do not fill a batch of the model's, and are left out", request.data, left));
   }
   if (constant.isConstant()) {
-    return Status::error(ErrorId::BadDataset,
-                         fmt::format("{}: each input has one value in all samples, of which no range can be learned",
-                                     request.data),
-                         "take samples of what the model will see");
+    return Status::error(
+        ErrorId::BadDataset,
+        fmt::format("{}: each input has one value in all samples, of which no range can be learned",
+                    request.data),
+        "take samples of what the model will see");
   }
   return result;
 }

@@ -1,5 +1,5 @@
-// Calibration: the model, compiled with observers in place of its outputs, runs once over the samples.
-// No activation leaves the engine, so that memory does not grow with samples or layers.
+// Calibration: the model, compiled with observers in place of its outputs, runs once over the
+// samples. No activation leaves the engine, so that memory does not grow with samples or layers.
 
 #pragma once
 

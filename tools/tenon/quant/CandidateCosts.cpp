@@ -64,7 +64,8 @@ double noiseOf(const quant::Candidate &candidate, const quant::Facts &facts) {
 
 } // namespace
 
-Result<CandidateTimes> timeCandidates(const FormMaker &maker, const Dataset &data, double seconds, Terminal &terminal) {
+Result<CandidateTimes> timeCandidates(const FormMaker &maker, const Dataset &data, double seconds,
+                                      Terminal &terminal) {
   std::vector<Treatment> kinds;
   std::vector<std::unique_ptr<Form>> forms;
   std::vector<const Form *> views;
@@ -77,13 +78,15 @@ Result<CandidateTimes> timeCandidates(const FormMaker &maker, const Dataset &dat
       views.push_back(forms.back().get());
     }
   }
-  TENON_ASSIGN(std::vector<Latency> whole, timeInTurn(views, data, kSecondsOfWhole, maker.options(), terminal));
+  TENON_ASSIGN(std::vector<Latency> whole,
+               timeInTurn(views, data, kSecondsOfWhole, maker.options(), terminal));
   double round = 1e-6; // a run that brings the caches back, and one that counts
   for (const Latency &latency : whole) {
     round += 2 * latency.milliseconds / 1000;
   }
   size_t rounds = static_cast<size_t>(std::clamp(seconds / round, kFewestRounds, kMostRounds));
-  TENON_ASSIGN(std::vector<std::vector<RegionTime>> regions, timeRegions(views, data, rounds, maker.options()));
+  TENON_ASSIGN(std::vector<std::vector<RegionTime>> regions,
+               timeRegions(views, data, rounds, maker.options()));
   CandidateTimes times{whole.front().milliseconds, {}};
   Owners owners(maker.candidates());
   for (const quant::Candidate &candidate : maker.candidates()) {
@@ -108,7 +111,8 @@ Result<CandidateTimes> timeCandidates(const FormMaker &maker, const Dataset &dat
   return times;
 }
 
-Result<ErrorMeter> ErrorMeter::open(const FormMaker &maker, const Form &model, const Dataset &data, size_t most) {
+Result<ErrorMeter> ErrorMeter::open(const FormMaker &maker, const Form &model, const Dataset &data,
+                                    size_t most) {
   ErrorMeter meter;
   meter.maker = &maker;
   meter.data = &data;
@@ -136,8 +140,8 @@ Result<double> ErrorMeter::errorOf(const std::string &letters, Terminal &termina
   return std::max(squaredDistance(rows, right) - *ofWidest, 0.0);
 }
 
-std::vector<std::vector<bool>> estimateErrors(const FormMaker &maker,
-                                              std::vector<std::vector<MeasuredTreatment>> &treatments) {
+std::vector<std::vector<bool>>
+estimateErrors(const FormMaker &maker, std::vector<std::vector<MeasuredTreatment>> &treatments) {
   std::vector<double> ratios;
   for (size_t i = 0; i < treatments.size(); ++i) {
     const MeasuredTreatment &narrow = treatments[i].back();
@@ -152,7 +156,8 @@ std::vector<std::vector<bool>> estimateErrors(const FormMaker &maker,
     isEstimated.emplace_back();
     for (MeasuredTreatment &treatment : treatments[i]) {
       isEstimated.back().push_back(!treatment.error);
-      treatment.error = treatment.error.value_or(ratio * noiseOf(maker.candidates()[i], maker.narrowFacts()));
+      treatment.error =
+          treatment.error.value_or(ratio * noiseOf(maker.candidates()[i], maker.narrowFacts()));
     }
   }
   return isEstimated;

@@ -42,7 +42,8 @@ Result<std::vector<std::vector<std::string>>> nodesOfInstructions(const runtime:
 
 Result<Runner> runnerOf(const Form &form, const Dataset &data, const FormOptions &options) {
   TENON_ASSIGN(Batch batch, data.read(0, 1));
-  TENON_ASSIGN(Runner runner, Runner::create(form.engine, std::move(batch.inputs), options.session()));
+  TENON_ASSIGN(Runner runner,
+               Runner::create(form.engine, std::move(batch.inputs), options.session()));
   TENON_TRY(runner.run());
   return runner;
 }
@@ -55,7 +56,8 @@ runtime::SessionOptions FormOptions::session() const {
   return result;
 }
 
-Result<Form> Form::compile(const std::string &model, const FormOptions &options, Terminal &terminal) {
+Result<Form> Form::compile(const std::string &model, const FormOptions &options,
+                           Terminal &terminal) {
   OpenRequest open;
   open.path = model;
   open.target.targets = {"cpu:native"};
@@ -66,7 +68,8 @@ Result<Form> Form::compile(const std::string &model, const FormOptions &options,
   return Form{std::move(source), std::move(engine)};
 }
 
-Result<Rows> rowsOf(const Form &form, const Dataset &data, std::span<const size_t> samples, const FormOptions &options) {
+Result<Rows> rowsOf(const Form &form, const Dataset &data, std::span<const size_t> samples,
+                    const FormOptions &options) {
   TENON_ASSIGN(Player player, Player::create(form.engine, data, 1, options.session()));
   Rows rows;
   for (size_t sample : samples) {
@@ -98,8 +101,9 @@ double squaredDistance(const Rows &rows, const Rows &right) {
   return size == 0 ? apart : apart / size;
 }
 
-Result<std::vector<std::vector<RegionTime>>> timeRegions(std::span<const Form *const> forms, const Dataset &data,
-                                                         size_t rounds, const FormOptions &options) {
+Result<std::vector<std::vector<RegionTime>>> timeRegions(std::span<const Form *const> forms,
+                                                         const Dataset &data, size_t rounds,
+                                                         const FormOptions &options) {
   std::vector<Runner> runners;
   std::vector<std::vector<std::vector<double>>> times; // of each form and step
   for (const Form *form : forms) {
@@ -121,17 +125,20 @@ Result<std::vector<std::vector<RegionTime>>> timeRegions(std::span<const Form *c
   }
   std::vector<std::vector<RegionTime>> result(forms.size());
   for (size_t form = 0; form < forms.size(); ++form) {
-    TENON_ASSIGN(std::vector<std::vector<std::string>> nodes, nodesOfInstructions(*forms[form]->engine));
+    TENON_ASSIGN(std::vector<std::vector<std::string>> nodes,
+                 nodesOfInstructions(*forms[form]->engine));
     for (size_t step = 0; step < last[form].size(); ++step) {
       std::ranges::sort(times[form][step]);
-      result[form].push_back({nodes[last[form][step].instruction], quantile(times[form][step], 0.25)});
+      result[form].push_back(
+          {nodes[last[form][step].instruction], quantile(times[form][step], 0.25)});
     }
   }
   return result;
 }
 
-Result<std::vector<Latency>> timeInTurn(std::span<const Form *const> forms, const Dataset &data, double seconds,
-                                        const FormOptions &options, Terminal &terminal) {
+Result<std::vector<Latency>> timeInTurn(std::span<const Form *const> forms, const Dataset &data,
+                                        double seconds, const FormOptions &options,
+                                        Terminal &terminal) {
   std::vector<Contender> contenders;
   for (const Form *form : forms) {
     Contender contender;

@@ -24,13 +24,14 @@ bool isAmong(const std::vector<Treatment> &treatments, Treatment treatment) {
 } // namespace
 
 char letterOf(Treatment treatment) {
-  return kLetters[static_cast<size_t>(std::ranges::find(quant::kTreatments, treatment) - quant::kTreatments)];
+  return kLetters[static_cast<size_t>(std::ranges::find(quant::kTreatments, treatment) -
+                                      quant::kTreatments)];
 }
 
 Treatment treatmentOf(char letter) { return quant::kTreatments[kLetters.find(letter)]; }
 
-Result<FormMaker> FormMaker::open(const CalibrationRequest &request, const quant::Settings &settings,
-                                  Terminal &terminal) {
+Result<FormMaker> FormMaker::open(const CalibrationRequest &request,
+                                  const quant::Settings &settings, Terminal &terminal) {
   FormMaker maker;
   maker.request = request;
   maker.settings = settings;
@@ -44,7 +45,8 @@ Result<FormMaker> FormMaker::open(const CalibrationRequest &request, const quant
   TENON_ASSIGN(maker.calibrated, calibrate(*maker.all, request, terminal));
   TENON_TRY(maker.choose(first)); // products of one row are known now
   TENON_TRY(maker.choose(*maker.all));
-  maker.found = quant::findCandidates(first.graph(), first.plan(), maker.all->plan(), settings.overrides);
+  maker.found =
+      quant::findCandidates(first.graph(), first.plan(), maker.all->plan(), settings.overrides);
   if (maker.found.empty()) {
     return Status::error(ErrorId::BadArgument, "no layer is left for the search to decide about",
                          "leave --keep and --narrow out, or --accuracy-drop and --latency");
@@ -65,11 +67,15 @@ Status FormMaker::choose(quant::Quantizer &quantizer) const {
   const std::vector<opt::Observation> &known = all->observations();
   std::vector<quant::Observed> seen;
   for (const opt::Observation &wanted : quantizer.observations()) {
-    auto own = std::ranges::find_if(known, [&](const opt::Observation &one) { return one.name == wanted.name; });
-    if (own == known.end() || (wanted.hasHistogram && !own->hasHistogram) || (wanted.channels && !own->channels)) {
-      return Status::error(ErrorId::InternalError,
-                           fmt::format("'{}' is quantized in a form of the model, and was not observed", wanted.name),
-                           "report it with the model");
+    auto own = std::ranges::find_if(
+        known, [&](const opt::Observation &one) { return one.name == wanted.name; });
+    if (own == known.end() || (wanted.hasHistogram && !own->hasHistogram) ||
+        (wanted.channels && !own->channels)) {
+      return Status::error(
+          ErrorId::InternalError,
+          fmt::format("'{}' is quantized in a form of the model, and was not observed",
+                      wanted.name),
+          "report it with the model");
     }
     seen.push_back(calibrated.seen[static_cast<size_t>(own - known.begin())]);
   }
@@ -90,7 +96,8 @@ bool FormMaker::isModel(const std::string &letters) const {
   return !hasOthers && letters == uniform(Treatment::Wide);
 }
 
-Result<FormMaker::Written> FormMaker::write(const std::string &letters, std::span<const std::string> reasons,
+Result<FormMaker::Written> FormMaker::write(const std::string &letters,
+                                            std::span<const std::string> reasons,
                                             const std::string &record) const {
   quant::Settings own = settings;
   for (size_t i = 0; i < letters.size(); ++i) {
@@ -119,7 +126,8 @@ Result<Form> FormMaker::compile(const std::string &letters, Terminal &terminal) 
   file.write(written.bytes.data(), static_cast<std::streamsize>(written.bytes.size()));
   file.close();
   if (!file) {
-    return Status::error(ErrorId::FileWriteFailed, fmt::format("{}: a form of the model cannot be written", path),
+    return Status::error(ErrorId::FileWriteFailed,
+                         fmt::format("{}: a form of the model cannot be written", path),
                          "make room there, or name another folder in TMPDIR");
   }
   return Form::compile(path, formOptions, terminal);

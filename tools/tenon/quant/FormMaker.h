@@ -1,5 +1,6 @@
-// Makes the forms of a model that a search weighs: calibrated once with all candidates narrow, written and compiled for
-// each choice of treatments. A choice is a text with a letter for each candidate.
+// Makes the forms of a model that a search weighs: calibrated once with all candidates narrow,
+// written and compiled for each choice of treatments. A choice is a text with a letter for each
+// candidate.
 
 #pragma once
 
@@ -23,7 +24,8 @@ quant::Treatment treatmentOf(char letter);
 class FormMaker {
 public:
   /// Calibrates. An error where nothing is left to decide about.
-  static Result<FormMaker> open(const CalibrationRequest &request, const quant::Settings &settings, Terminal &terminal);
+  static Result<FormMaker> open(const CalibrationRequest &request, const quant::Settings &settings,
+                                Terminal &terminal);
 
   const std::vector<quant::Candidate> &candidates() const { return found; }
   const Calibration &calibration() const { return calibrated; }
@@ -42,7 +44,8 @@ public:
     std::string bytes;
     quant::Facts facts;
   };
-  /// `reasons` has one for each candidate, or none at all; `record` goes into the metadata unless it is empty.
+  /// `reasons` has one for each candidate, or none at all; `record` goes into the metadata unless
+  /// it is empty.
   Result<Written> write(const std::string &letters, std::span<const std::string> reasons = {},
                         const std::string &record = "") const;
   Result<Form> compile(const std::string &letters, Terminal &terminal) const;

@@ -1,5 +1,5 @@
-// Implements the verdict. Outputs of the model itself are computed anew beside those of a form where the metric needs
-// them: kept, those of a language model would not fit in memory.
+// Implements the verdict. Outputs of the model itself are computed anew beside those of a form
+// where the metric needs them: kept, those of a language model would not fit in memory.
 
 #include "tools/tenon/quant/Judge.h"
 
@@ -17,7 +17,8 @@ constexpr size_t kBatch = 32;
 
 /// Whether labels are numbers of classes, one for each sample.
 bool areClasses(const Tensor &labels, size_t samples) {
-  return isNumeric(labels.dtype) && !isFloating(labels.dtype) && labels.elements() == static_cast<int64_t>(samples);
+  return isNumeric(labels.dtype) && !isFloating(labels.dtype) &&
+         labels.elements() == static_cast<int64_t>(samples);
 }
 
 /// How a drop is counted.
@@ -28,12 +29,15 @@ bool isAbsolute(const MetricSpec &spec) { return spec.isPercent() || spec.needsR
 Result<MetricSpec> chooseMetric(const std::string &metric, const Dataset &data) {
   const Tensor *labels = data.labels() ? &*data.labels() : nullptr;
   bool hasClasses = labels && areClasses(*labels, data.samples());
-  TENON_ASSIGN(MetricSpec spec, parseMetric(!metric.empty() ? metric : hasClasses ? "top1" : "cosine"));
+  TENON_ASSIGN(MetricSpec spec, parseMetric(!metric.empty() ? metric
+                                            : hasClasses    ? "top1"
+                                                            : "cosine"));
   TENON_TRY(makeScorer(spec, 0, labels).takeStatus());
   return spec;
 }
 
-Result<Judge> Judge::open(const MetricSpec &spec, const Form &model, const Dataset &data, const FormOptions &options) {
+Result<Judge> Judge::open(const MetricSpec &spec, const Form &model, const Dataset &data,
+                          const FormOptions &options) {
   Judge judge;
   judge.spec = spec;
   judge.model = &model;
@@ -53,11 +57,13 @@ Result<Judge> Judge::open(const MetricSpec &spec, const Form &model, const Datas
 Status Judge::findOutput() {
   const std::vector<engine::Port> &ports = model->engine->plan().outputs;
   bool isAny = spec.kind == MetricKind::Command || (spec.isPercent() && spec.top == 1);
-  auto fit = std::ranges::find_if(
-      ports, [&](const engine::Port &port) { return isFloating(port.dtype) || (isAny && isNumeric(port.dtype)); });
+  auto fit = std::ranges::find_if(ports, [&](const engine::Port &port) {
+    return isFloating(port.dtype) || (isAny && isNumeric(port.dtype));
+  });
   if (fit == ports.end()) {
-    return noMetric(fmt::format("the model has no output of numbers that {} could be computed of", spec.name),
-                    "tenon inspect lists the outputs");
+    return noMetric(
+        fmt::format("the model has no output of numbers that {} could be computed of", spec.name),
+        "tenon inspect lists the outputs");
   }
   output = static_cast<size_t>(fit - ports.begin());
   return Status::ok();

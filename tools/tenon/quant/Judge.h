@@ -1,5 +1,5 @@
-// What a form of a model loses beside the model itself, on a whole data set: by a metric where there are labels, else
-// by the nearness of outputs. Relies on the scorers of `accuracy`.
+// What a form of a model loses beside the model itself, on a whole data set: by a metric where
+// there are labels, else by the nearness of outputs. Relies on the scorers of `accuracy`.
 
 #pragma once
 
@@ -12,22 +12,24 @@
 
 namespace tenon::tool {
 
-/// Accuracy of a form, and its loss: points of a share (0.005 is half a point), of a cosine or a relative error as they
-/// are, of other metrics relative to the model's own value. Above 0 it is worse.
+/// Accuracy of a form, and its loss: points of a share (0.005 is half a point), of a cosine or a
+/// relative error as they are, of other metrics relative to the model's own value. Above 0 it is
+/// worse.
 struct Verdict {
   double value = 0;
   double drop = 0;
   std::optional<Interval> interval; ///< of the drop, 95 %, by pairs; none of `cmd:`
 };
 
-/// `metric` may be empty: top1 where the data have whole numbers as labels, one for each sample, else cosine. An error for
-/// one that these data do not support.
+/// `metric` may be empty: top1 where the data have whole numbers as labels, one for each sample,
+/// else cosine. An error for one that these data do not support.
 Result<MetricSpec> chooseMetric(const std::string &metric, const Dataset &data);
 
 class Judge {
 public:
   /// Runs the model over all samples. `data` and `model` live as long as this.
-  static Result<Judge> open(const MetricSpec &spec, const Form &model, const Dataset &data, const FormOptions &options);
+  static Result<Judge> open(const MetricSpec &spec, const Form &model, const Dataset &data,
+                            const FormOptions &options);
 
   Result<Verdict> judge(const Form &form);
   const MetricSpec &metric() const { return spec; }

@@ -31,8 +31,10 @@ Status checkIsOnnx(const std::string &model) {
   }
   return Status::error(
       ErrorId::BadArgument,
-      fmt::format("'{}' is a program of torch.export, and what is written here is ONNX", view::visible(model)),
-      "tenon.quantize(model, data) in Python exports it first (that needs torch and onnxscript); or do that yourself: "
+      fmt::format("'{}' is a program of torch.export, and what is written here is ONNX",
+                  view::visible(model)),
+      "tenon.quantize(model, data) in Python exports it first (that needs torch and onnxscript); "
+      "or do that yourself: "
       "torch.onnx.export(torch.export.load(PATH), (), \"model.onnx\", dynamo=True)");
 }
 
@@ -43,7 +45,8 @@ Status checkFlags(const QuantizeFlags &flags) {
   bool isWeightsOnly = !flags.weightsOnly.empty();
   if (flags.request.data.empty() && !isWeightsOnly && !flags.dynamic) {
     return refuse("there are no samples to calibrate with",
-                  "give them with --data, or do without: scales found at run time (--dynamic), or weights alone "
+                  "give them with --data, or do without: scales found at run time (--dynamic), or "
+                  "weights alone "
                   "(--weights-only 8)");
   }
   if (flags.dynamic && (isWeightsOnly || flags.precision != "int8")) {
@@ -52,33 +55,40 @@ Status checkFlags(const QuantizeFlags &flags) {
                   "leave one of both out");
   }
   if (isWeightsOnly && flags.precision != "int8") {
-    return refuse("--weights-only computes wide, and --precision says in what narrow layers compute",
-                  "leave one of both out");
+    return refuse(
+        "--weights-only computes wide, and --precision says in what narrow layers compute",
+        "leave one of both out");
   }
   if (flags.dynamic && !flags.request.data.empty()) {
     return refuse("--dynamic finds scales when it runs and needs no samples, and --data gives some",
                   "leave one of both out");
   }
   if (flags.perTensor && !flags.dynamic) {
-    return refuse("--per-tensor says how --dynamic finds its scales, which is not asked for", "add --dynamic");
+    return refuse("--per-tensor says how --dynamic finds its scales, which is not asked for",
+                  "add --dynamic");
   }
   if (flags.weightsOnly == "8" && !flags.request.data.empty()) {
-    return refuse("--weights-only 8 needs no samples, and --data gives some", "leave one of both out");
+    return refuse("--weights-only 8 needs no samples, and --data gives some",
+                  "leave one of both out");
   }
   if (flags.int4Form != "nbits" && flags.weightsOnly != "4") {
-    return refuse("--int4-form says how weights of 4 bits are stored, which is not asked for", "add --weights-only 4");
+    return refuse("--int4-form says how weights of 4 bits are stored, which is not asked for",
+                  "add --weights-only 4");
   }
   if (isWeightsOnly && !flags.narrow.empty()) {
     return refuse("--weights-only computes every layer wide, and --narrow asks for one in int8",
                   "leave one of both out");
   }
   if (flags.percentile && flags.ranges != "percentile") {
-    return refuse(fmt::format("--percentile says nothing to --ranges {}", flags.ranges), "add --ranges percentile");
+    return refuse(fmt::format("--percentile says nothing to --ranges {}", flags.ranges),
+                  "add --ranges percentile");
   }
-  TENON_TRY(checkSearchFlags(flags.search, isWeightsOnly || flags.dynamic || flags.precision != "int8"));
+  TENON_TRY(
+      checkSearchFlags(flags.search, isWeightsOnly || flags.dynamic || flags.precision != "int8"));
   for (const std::string &name : flags.keep) {
     if (std::ranges::count(flags.narrow, name) > 0) {
-      return refuse(fmt::format("--keep and --narrow both name '{}'", view::visible(name)), "leave one of both out");
+      return refuse(fmt::format("--keep and --narrow both name '{}'", view::visible(name)),
+                    "leave one of both out");
     }
   }
   return Status::ok();
@@ -92,11 +102,13 @@ quant::Settings settingsOf(const QuantizeFlags &flags) {
     }
   }
   settings.percentile = flags.percentile.value_or(settings.percentile);
-  settings.scheme = flags.dynamic ? (flags.perTensor ? quant::Scheme::DynamicTensor : quant::Scheme::DynamicToken)
-                    : flags.precision == "fp8" ? quant::Scheme::Float8
-                                               : quant::Scheme::Static;
+  settings.scheme =
+      flags.dynamic ? (flags.perTensor ? quant::Scheme::DynamicTensor : quant::Scheme::DynamicToken)
+      : flags.precision == "fp8" ? quant::Scheme::Float8
+                                 : quant::Scheme::Static;
   settings.weightBits = flags.weightsOnly.empty() ? 0 : flags.weightsOnly == "8" ? 8 : 4;
-  settings.blockForm = flags.int4Form == "qdq" ? quant::BlockForm::Dequantize : quant::BlockForm::Product;
+  settings.blockForm =
+      flags.int4Form == "qdq" ? quant::BlockForm::Dequantize : quant::BlockForm::Product;
   settings.reducesRange = flags.reduceRange;
   settings.smooths = !flags.noSmoothing;
   settings.correctsBias = !flags.noBiasCorrection;

@@ -1,4 +1,5 @@
-// Implements the steps. Each measurement goes into the state at once, so that a killed search loses one.
+// Implements the steps. Each measurement goes into the state at once, so that a killed search loses
+// one.
 
 #include "tools/tenon/quant/Search.h"
 
@@ -25,8 +26,8 @@ namespace {
 
 using quant::Treatment;
 
-/// Parts of the budget: for times of regions; until errors of single candidates are done, and whole forms; the rest is for
-/// the last ones.
+/// Parts of the budget: for times of regions; until errors of single candidates are done, and whole
+/// forms; the rest is for the last ones.
 constexpr double kShareOfTimes = 0.05, kShareOfErrors = 0.55, kShareOfForms = 0.85;
 /// Latency of a form is measured so long beside that of the model, and that of the last ones.
 constexpr double kSecondsOfForm = 1, kSecondsOfLast = 3;
@@ -100,8 +101,9 @@ Status Search::open() {
   TENON_ASSIGN(double shared, testData->shareOf(result.calibration.fingerprint));
   if (shared > 0) {
     std::string part = shared == 1 ? "all" : fmt::format("about {:.0f} %", shared * 100);
-    result.warnings.push_back(fmt::format(
-        "losses are measured on samples of which {} served to calibrate too: give others with --test", part));
+    result.warnings.push_back(fmt::format("losses are measured on samples of which {} served to "
+                                          "calibrate too: give others with --test",
+                                          part));
   }
   TENON_ASSIGN(judge, Judge::open(metric, *model, *testData, maker->options()));
   result.baseline = judge->baseline();
@@ -119,11 +121,11 @@ Result<std::string> Search::keyOf(const ErrorMeter &meter) const {
   }
   TENON_ASSIGN(std::string test, testData->fingerprint(testData->samples()));
   const quant::Settings &own = request.settings;
-  std::string text = fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {}", TENON_VERSION, cpuInfo("model name"),
-                                 result.calibration.fingerprint, test,
-                                 result.metric, meter.samples(), result.level, result.threads,
-                                 quant::nameOf(own.method), own.percentile, own.reducesRange, own.smooths,
-                                 own.correctsBias);
+  std::string text =
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {}", TENON_VERSION, cpuInfo("model name"),
+                  result.calibration.fingerprint, test, result.metric, meter.samples(),
+                  result.level, result.threads, quant::nameOf(own.method), own.percentile,
+                  own.reducesRange, own.smooths, own.correctsBias);
   for (const auto &[node, decided] : own.overrides) {
     text += fmt::format(" {} {}", node, quant::nameOf(decided.first));
   }
@@ -184,7 +186,8 @@ quant::FormSearch Search::formSearch() {
   for (const SearchedCandidate &own : result.candidates) {
     choices.emplace_back();
     for (const MeasuredTreatment &treatment : own.treatments) {
-      choices.back().push_back({treatment.milliseconds - own.treatments[0].milliseconds, *treatment.error});
+      choices.back().push_back(
+          {treatment.milliseconds - own.treatments[0].milliseconds, *treatment.error});
     }
   }
   auto measureForm = [this](const quant::Form &form) -> Result<quant::FormCost> {
@@ -193,8 +196,8 @@ quant::FormSearch Search::formSearch() {
     TENON_TRY(save());
     return quant::FormCost{state.forms[letters].drop, state.forms[letters].milliseconds};
   };
-  quant::FormSearch search(std::move(choices), {request.drop, request.milliseconds}, state.modelMilliseconds,
-                           measureForm, [this] { return hasTime(); });
+  quant::FormSearch search(std::move(choices), {request.drop, request.milliseconds},
+                           state.modelMilliseconds, measureForm, [this] { return hasTime(); });
   for (const auto &[letters, form] : state.forms) {
     search.add(formOf(letters), {form.drop, form.milliseconds});
   }
@@ -211,10 +214,12 @@ Result<MeasuredForm> Search::measure(const std::string &letters) {
   TENON_ASSIGN(Verdict verdict, judge->judge(form));
   const Form *both[] = {model.get(), &form};
   double seconds = std::clamp(request.budget / 100, kSecondsOfForm / 5, kSecondsOfForm);
-  TENON_ASSIGN(std::vector<Latency> times, timeInTurn(both, *calibrationData, seconds, maker->options(), terminal));
+  TENON_ASSIGN(std::vector<Latency> times,
+               timeInTurn(both, *calibrationData, seconds, maker->options(), terminal));
   const Latency &own = times.back();
-  return MeasuredForm{verdict.value, verdict.drop, verdict.interval, state.modelMilliseconds * own.ratio,
-                      own.ratio,     own.low,      own.high};
+  return MeasuredForm{
+      verdict.value, verdict.drop, verdict.interval, state.modelMilliseconds * own.ratio,
+      own.ratio,     own.low,      own.high};
 }
 
 /// The best ones once more, side by side and longer: one of many is best by luck too.
@@ -232,7 +237,8 @@ Status Search::measureLast() {
     }
   }
   double seconds = std::clamp(request.budget - elapsed(), kSecondsOfForm, kSecondsOfLast);
-  TENON_ASSIGN(std::vector<Latency> times, timeInTurn(views, *calibrationData, seconds, maker->options(), terminal));
+  TENON_ASSIGN(std::vector<Latency> times,
+               timeInTurn(views, *calibrationData, seconds, maker->options(), terminal));
   for (size_t i = 0; i < names.size(); ++i) {
     MeasuredForm &form = state.forms.at(names[i]);
     form.ratio = times[i + 1].ratio;
@@ -262,14 +268,17 @@ Status Search::conclude() {
     bool isChosen = chosen && letters == lettersOf(*chosen);
     result.forms.push_back({letters, form, all.fits({form.drop, form.milliseconds}), isChosen});
   }
-  std::ranges::sort(result.forms, std::greater<>(), [](const SearchedForm &form) { return form.measured.milliseconds; });
+  std::ranges::sort(result.forms, std::greater<>(),
+                    [](const SearchedForm &form) { return form.measured.milliseconds; });
   result.modelMilliseconds = state.modelMilliseconds;
   if (state.forms.size() < 2) {
     result.refusal = Status::error(
         ErrorId::SearchOutOfTime,
-        fmt::format("the search had {:g} s, and ended before a form of the model was measured as a whole",
-                    request.budget),
-        fmt::format("call it again, it goes on from {}; or give a longer --budget", request.statePath));
+        fmt::format(
+            "the search had {:g} s, and ended before a form of the model was measured as a whole",
+            request.budget),
+        fmt::format("call it again, it goes on from {}; or give a longer --budget",
+                    request.statePath));
     return Status::ok();
   }
   if (!chosen) {
@@ -277,13 +286,15 @@ Status Search::conclude() {
     return Status::ok();
   }
   if (maker->isModel(lettersOf(*chosen))) {
-    result.warnings.push_back("no form in 8 bits is better here: what is written is the model as it was");
+    result.warnings.push_back(
+        "no form in 8 bits is better here: what is written is the model as it was");
   }
   std::vector<std::string> reasons;
   for (const SearchedCandidate &own : result.candidates) {
     reasons.push_back(ruleOf(own));
   }
-  TENON_ASSIGN(FormMaker::Written written, maker->write(lettersOf(*chosen), reasons, recordOf(result)));
+  TENON_ASSIGN(FormMaker::Written written,
+               maker->write(lettersOf(*chosen), reasons, recordOf(result)));
   result.facts = std::move(written.facts);
   result.bytes = std::move(written.bytes);
   return Status::ok();
@@ -291,7 +302,8 @@ Status Search::conclude() {
 
 Result<Searched> Search::run() {
   TENON_TRY(open());
-  TENON_ASSIGN(ErrorMeter meter, ErrorMeter::open(*maker, *model, *calibrationData, request.samples));
+  TENON_ASSIGN(ErrorMeter meter,
+               ErrorMeter::open(*maker, *model, *calibrationData, request.samples));
   result.errorSamples = meter.samples();
   std::vector<std::string> treatmentsOf;
   for (const quant::Candidate &candidate : maker->candidates()) {
@@ -301,8 +313,8 @@ Result<Searched> Search::run() {
   TENON_ASSIGN(std::string key, keyOf(meter));
   TENON_ASSIGN(state, SearchState::load(request.statePath, key, treatmentsOf));
   if (state.treatments.empty()) {
-    TENON_ASSIGN(CandidateTimes times,
-                 timeCandidates(*maker, *calibrationData, request.budget * kShareOfTimes, terminal));
+    TENON_ASSIGN(CandidateTimes times, timeCandidates(*maker, *calibrationData,
+                                                      request.budget * kShareOfTimes, terminal));
     state.modelMilliseconds = times.modelMilliseconds;
     state.treatments = std::move(times.treatments);
     TENON_TRY(save());
@@ -317,9 +329,12 @@ Result<Searched> Search::run() {
 } // namespace
 
 size_t SearchedCandidate::placeOf(Treatment treatment) const {
-  return static_cast<size_t>(std::ranges::find(candidate.treatments, treatment) - candidate.treatments.begin());
+  return static_cast<size_t>(std::ranges::find(candidate.treatments, treatment) -
+                             candidate.treatments.begin());
 }
 
-Result<Searched> search(const SearchRequest &request, Terminal &terminal) { return Search(request, terminal).run(); }
+Result<Searched> search(const SearchRequest &request, Terminal &terminal) {
+  return Search(request, terminal).run();
+}
 
 } // namespace tenon::tool

@@ -1,9 +1,11 @@
-// The search for the fastest form of a model that keeps its accuracy, or the most accurate one that keeps a latency.
+// The search for the fastest form of a model that keeps its accuracy, or the most accurate one that
+// keeps a latency.
 //
-// In order: all layers that can be are narrow, and calibrated once (compiler/quant/Candidates.h says what is decided
-// together); times of the regions in engines with all layers wide and all narrow; the error at the outputs with one
-// candidate narrow, on a few samples; a knapsack over both; forms on its front measured as a whole, by bisection; single
-// changes to the best of these. The first of these steps that the budget does not reach ends it.
+// In order: all layers that can be are narrow, and calibrated once (compiler/quant/Candidates.h
+// says what is decided together); times of the regions in engines with all layers wide and all
+// narrow; the error at the outputs with one candidate narrow, on a few samples; a knapsack over
+// both; forms on its front measured as a whole, by bisection; single changes to the best of these.
+// The first of these steps that the budget does not reach ends it.
 
 #pragma once
 
@@ -26,8 +28,8 @@ struct SearchRequest {
   std::string metric;    ///< as Judge::open takes it
   std::optional<double> drop; ///< at most, as Verdict::drop
   std::optional<double> milliseconds;
-  double budget = 300;   ///< seconds
-  size_t samples = 32;   ///< for the error of one candidate
+  double budget = 300; ///< seconds
+  size_t samples = 32; ///< for the error of one candidate
 };
 
 /// A candidate with what was measured of it, treatments as in the candidate.
@@ -43,7 +45,7 @@ struct SearchedCandidate {
 struct SearchedForm {
   std::string letters; ///< of each candidate: w wide, s weights only, n narrow
   MeasuredForm measured;
-  bool fits = false;   ///< what was asked for
+  bool fits = false; ///< what was asked for
   bool isChosen = false;
 };
 
@@ -68,7 +70,8 @@ struct Searched {
   Status refusal;
 };
 
-/// Errors are those of the data, the model and the state; a search without an answer is none: see Searched::refusal.
+/// Errors are those of the data, the model and the state; a search without an answer is none: see
+/// Searched::refusal.
 Result<Searched> search(const SearchRequest &request, Terminal &terminal);
 
 } // namespace tenon::tool

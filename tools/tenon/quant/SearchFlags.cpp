@@ -24,41 +24,50 @@ Status refuse(std::string what, std::string next) {
 } // namespace
 
 void declareSearchFlags(CLI::App &command, SearchFlags &flags) {
-  command.add_option("--accuracy-drop", flags.drop,
-                     "Search for the fastest form that loses at most this: 0.5% is half a point of top1");
+  command.add_option(
+      "--accuracy-drop", flags.drop,
+      "Search for the fastest form that loses at most this: 0.5% is half a point of top1");
   command.add_option("--latency", flags.latency,
-                     "Search for the most accurate form that takes at most this for a sample, on this machine: 4ms");
+                     "Search for the most accurate form that takes at most this for a sample, on "
+                     "this machine: 4ms");
   command.add_option("--report", flags.report,
-                     "Also a page r.html: ranges and clipping, error of each layer, the front of a search, and accuracy, "
+                     "Also a page r.html: ranges and clipping, error of each layer, the front of a "
+                     "search, and accuracy, "
                      "latency, file and memory before and after");
   command.add_option("--test", flags.test,
-                     "Of the search and the report: samples, with labels if there are any, that the loss is measured on; "
+                     "Of the search and the report: samples, with labels if there are any, that "
+                     "the loss is measured on; "
                      "by default those of --data");
   command.add_option("--metric", flags.metric,
-                     "Of the search and the report: as of accuracy; by default top1 where samples have a class, else cosine to the "
+                     "Of the search and the report: as of accuracy; by default top1 where samples "
+                     "have a class, else cosine to the "
                      "model's outputs");
   command
-      .add_option_function<std::string>("--budget",
-                                        [&flags](const std::string &text) {
-                                          constexpr Unit kUnits[] = {{"ms", 1e-3}, {"s", 1}, {"m", 60}, {"", 1}};
-                                          flags.budget = numberWithUnit(text, kUnits);
-                                          if (!flags.budget) {
-                                            throw CLI::ValidationError("--budget", text + ": give seconds, as 120s or 5m");
-                                          }
-                                        },
-                                        "Of the search: how long it may take; 300s by default")
+      .add_option_function<std::string>(
+          "--budget",
+          [&flags](const std::string &text) {
+            constexpr Unit kUnits[] = {{"ms", 1e-3}, {"s", 1}, {"m", 60}, {"", 1}};
+            flags.budget = numberWithUnit(text, kUnits);
+            if (!flags.budget) {
+              throw CLI::ValidationError("--budget", text + ": give seconds, as 120s or 5m");
+            }
+          },
+          "Of the search: how long it may take; 300s by default")
       ->type_name("SECONDS");
   addNumber(
-      command, "--error-samples", {1, kMostSamples}, [&flags](uint64_t number) { flags.samples = number; },
+      command, "--error-samples", {1, kMostSamples},
+      [&flags](uint64_t number) { flags.samples = number; },
       "Of the search: samples, spread over --data, for the error of one layer; 32 by default");
   command.add_option("--state", flags.state,
-                     "Of the search: the file that it goes on from when it is called again, and that is kept; by default "
+                     "Of the search: the file that it goes on from when it is called again, and "
+                     "that is kept; by default "
                      "the output's name with .search.json, removed with success");
 }
 
 Status checkSearchFlags(const SearchFlags &flags, bool isOtherForm) {
   if (flags.isAsked() && isOtherForm) {
-    return refuse("a search chooses between int8 with calibrated ranges and wide, and --weights-only, --dynamic and --precision fp8 are "
+    return refuse("a search chooses between int8 with calibrated ranges and wide, and "
+                  "--weights-only, --dynamic and --precision fp8 are "
                   "neither",
                   "leave one of both out");
   }
@@ -70,7 +79,8 @@ Status checkSearchFlags(const SearchFlags &flags, bool isOtherForm) {
                                               {"--state", !flags.state.empty()}};
   for (auto [name, isGiven] : ofSearch) {
     if (isGiven && !flags.isAsked()) {
-      return refuse(fmt::format("{} says nothing without a search", name), "add --accuracy-drop or --latency");
+      return refuse(fmt::format("{} says nothing without a search", name),
+                    "add --accuracy-drop or --latency");
     }
   }
   return flags.metric.empty() ? Status::ok() : parseMetric(flags.metric).takeStatus();
@@ -90,8 +100,9 @@ Result<SearchRequest> searchRequest(const SearchFlags &flags, const CalibrationR
     constexpr Unit kPercent[] = {{"%", 0.01}};
     request.drop = numberWithUnit(flags.drop, kPercent);
     if (!request.drop) {
-      return refuse(fmt::format("--accuracy-drop {}: not a share of 100", view::visible(flags.drop)),
-                    "give it with its sign, as 0.5%");
+      return refuse(
+          fmt::format("--accuracy-drop {}: not a share of 100", view::visible(flags.drop)),
+          "give it with its sign, as 0.5%");
     }
   }
   if (!flags.latency.empty()) {

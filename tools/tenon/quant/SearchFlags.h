@@ -19,8 +19,8 @@ struct SearchFlags {
 };
 
 void declareSearchFlags(CLI::App &command, SearchFlags &flags);
-/// Flags that would do nothing. With a report, samples and metric are its too. `isOtherForm`: layers become something that a
-/// search does not choose.
+/// Flags that would do nothing. With a report, samples and metric are its too. `isOtherForm`:
+/// layers become something that a search does not choose.
 Status checkSearchFlags(const SearchFlags &flags, bool isOtherForm);
 Result<SearchRequest> searchRequest(const SearchFlags &flags, const CalibrationRequest &calibration,
                                     const quant::Settings &settings, const std::string &output);

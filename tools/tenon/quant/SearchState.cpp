@@ -25,7 +25,8 @@ class Fields {
 public:
   double number(const Json &row, const char *key, double least) {
     Json value = fieldAt(row, key);
-    bool isGood = value.is_number() && std::isfinite(value.get<double>()) && value.get<double>() >= least;
+    bool isGood =
+        value.is_number() && std::isfinite(value.get<double>()) && value.get<double>() >= least;
     areGood = areGood && isGood;
     return isGood ? value.get<double>() : 0;
   }
@@ -41,8 +42,12 @@ private:
 };
 
 Json toJson(const MeasuredForm &form) {
-  Json json = {{"value", numberOrNull(form.value)}, {"drop", numberOrNull(form.drop)}, {"ms", form.milliseconds},
-               {"ratio", form.ratio},               {"low", form.low},                 {"high", form.high}};
+  Json json = {{"value", numberOrNull(form.value)},
+               {"drop", numberOrNull(form.drop)},
+               {"ms", form.milliseconds},
+               {"ratio", form.ratio},
+               {"low", form.low},
+               {"high", form.high}};
   if (form.interval) {
     json["drop_low"] = numberOrNull(form.interval->low);
     json["drop_high"] = numberOrNull(form.interval->high);
@@ -84,7 +89,8 @@ Result<Json> readFile(const std::string &path) {
              : refuse(path, "stands where the state of the search is kept, and is none");
 }
 
-void readTreatments(const Json &json, const std::vector<std::string> &treatmentsOf, SearchState &state, Fields &fields) {
+void readTreatments(const Json &json, const std::vector<std::string> &treatmentsOf,
+                    SearchState &state, Fields &fields) {
   Json rows = listAt(json, "treatments");
   fields.require(rows.empty() || rows.size() == treatmentsOf.size());
   for (size_t i = 0; fields.good() && i < rows.size(); ++i) {
@@ -116,7 +122,9 @@ Result<SearchState> SearchState::load(const std::string &path, const std::string
     return state;
   }
   if (textAt(json, "key") != key) {
-    return refuse(path, "the state of a search for another model, other samples, other options or another machine");
+    return refuse(
+        path,
+        "the state of a search for another model, other samples, other options or another machine");
   }
   Fields fields;
   state.modelMilliseconds = fields.number(json, "model_ms", 0);
@@ -131,7 +139,8 @@ Result<SearchState> SearchState::load(const std::string &path, const std::string
     fields.require(isForm);
     state.forms[form.key()] = toForm(form.value(), fields);
   }
-  return fields.good() ? Result<SearchState>(std::move(state)) : refuse(path, "the state of the search is damaged");
+  return fields.good() ? Result<SearchState>(std::move(state))
+                       : refuse(path, "the state of the search is damaged");
 }
 
 Status SearchState::save(const std::string &path) const {
@@ -149,7 +158,10 @@ Status SearchState::save(const std::string &path) const {
   for (const auto &[letters, form] : forms) {
     measured[letters] = toJson(form);
   }
-  Json json = {{"schema", kSchema},   {"key", key},          {"model_ms", modelMilliseconds}, {"treatments", rows},
+  Json json = {{"schema", kSchema},
+               {"key", key},
+               {"model_ms", modelMilliseconds},
+               {"treatments", rows},
                {"forms", measured}};
   std::string text = dumpJson(json, 1) + "\n";
   TENON_ASSIGN(AtomicFile file, AtomicFile::create(path));

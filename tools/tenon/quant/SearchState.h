@@ -1,5 +1,5 @@
-// What a search has measured so far, in a file that one that was ended goes on from. Relies on the key: it names all
-// that the numbers depend on.
+// What a search has measured so far, in a file that one that was ended goes on from. Relies on the
+// key: it names all that the numbers depend on.
 
 #pragma once
 
@@ -30,13 +30,14 @@ struct MeasuredTreatment {
 struct SearchState {
   std::string key;
   double modelMilliseconds = 0; ///< 0 before it was measured
-  std::vector<std::vector<MeasuredTreatment>> treatments; ///< of each candidate; empty before times were measured
-  std::map<std::string, MeasuredForm> forms;              ///< by the letters of their treatments
+  std::vector<std::vector<MeasuredTreatment>>
+      treatments; ///< of each candidate; empty before times were measured
+  std::map<std::string, MeasuredForm> forms; ///< by the letters of their treatments
 
   /// Whether the file can be written, and is a state if it is there.
   static Status check(const std::string &path);
-  /// What is in the file, if it is there. An error for what is no state, is damaged, or has another key or other
-  /// candidates than `treatmentsOf` has the letters of.
+  /// What is in the file, if it is there. An error for what is no state, is damaged, or has another
+  /// key or other candidates than `treatmentsOf` has the letters of.
   static Result<SearchState> load(const std::string &path, const std::string &key,
                                   const std::vector<std::string> &treatmentsOf);
   Status save(const std::string &path) const;

@@ -23,7 +23,9 @@ std::string errorText(const MeasuredTreatment &treatment) {
   return fmt::format("{:.2g} %", std::sqrt(*treatment.error) * 100);
 }
 
-std::string microseconds(double milliseconds) { return fmt::format("{:.1f} us", milliseconds * 1000); }
+std::string microseconds(double milliseconds) {
+  return fmt::format("{:.1f} us", milliseconds * 1000);
+}
 
 size_t narrowLayers(const Searched &searched, const std::string &letters) {
   size_t count = 0;
@@ -55,7 +57,9 @@ const SearchedCandidate *worstOf(const Searched &searched) {
 
 std::string namesOf(const quant::Candidate &candidate) {
   std::string names = fmt::format("'{}'", view::visible(candidate.layers.front().name));
-  return candidate.layers.size() == 1 ? names : names + fmt::format(" and {} more", candidate.layers.size() - 1);
+  return candidate.layers.size() == 1
+             ? names
+             : names + fmt::format(" and {} more", candidate.layers.size() - 1);
 }
 
 /// Of the tensors that a candidate reads the one with the fewest levels for most values.
@@ -68,7 +72,8 @@ std::string tensorText(const Searched &searched, const quant::Candidate &candida
     poorest = isRead && (!poorest || tensor.decibels < poorest->decibels) ? &tensor : poorest;
   }
   return !poorest ? ""
-                  : fmt::format("; of '{}', which it reads, 95 % of the values share {:.1f} of 256 levels ({:.1f} dB)",
+                  : fmt::format("; of '{}', which it reads, 95 % of the values share {:.1f} of 256 "
+                                "levels ({:.1f} dB)",
                                 view::visible(poorest->name), poorest->levels, poorest->decibels);
 }
 
@@ -84,12 +89,15 @@ std::string worstText(const Searched &searched) {
     }
   }
   std::ranges::sort(errors);
-  std::string kept = !searched.facts ? "" : worst->chosen == worst->treatments.size() - 1 ? "; it is int8 all the same"
-                                                                                          : "; it stays wide";
-  return fmt::format("{} loses most: int8 there alone moves the outputs by {}, half of the others by less than {:.2g} "
+  std::string kept = !searched.facts                                 ? ""
+                     : worst->chosen == worst->treatments.size() - 1 ? "; it is int8 all the same"
+                                                                     : "; it stays wide";
+  return fmt::format("{} loses most: int8 there alone moves the outputs by {}, half of the others "
+                     "by less than {:.2g} "
                      "%{}{}\n",
                      namesOf(worst->candidate), errorText(worst->treatments.back()),
-                     std::sqrt(errors[errors.size() / 2]) * 100, tensorText(searched, worst->candidate), kept);
+                     std::sqrt(errors[errors.size() / 2]) * 100,
+                     tensorText(searched, worst->candidate), kept);
 }
 
 std::string dropText(const Searched &searched, double drop) {
@@ -139,11 +147,13 @@ Json formJson(const Searched &searched, const SearchedForm &form) {
 std::string ruleOf(const SearchedCandidate &own) {
   const MeasuredTreatment &wide = own.treatments.front(), &narrow = own.treatments.back();
   const quant::CandidateLayer &layer = own.candidate.layers.front();
-  std::string what = fmt::format("search: int8 {}, wide {}; error of int8 alone {}{}", microseconds(narrow.milliseconds),
-                                 microseconds(wide.milliseconds), errorText(narrow),
-                                 own.isEstimated.back() ? " (estimated)" : "");
+  std::string what = fmt::format("search: int8 {}, wide {}; error of int8 alone {}{}",
+                                 microseconds(narrow.milliseconds), microseconds(wide.milliseconds),
+                                 errorText(narrow), own.isEstimated.back() ? " (estimated)" : "");
   Treatment chosen = own.candidate.treatments[own.chosen];
-  return chosen != layer.first && chosen == Treatment::Narrow ? what + fmt::format("; against '{}'", layer.reason) : what;
+  return chosen != layer.first && chosen == Treatment::Narrow
+             ? what + fmt::format("; against '{}'", layer.reason)
+             : what;
 }
 
 Status refusalOf(const Searched &searched, const SearchRequest &request, const Judge &judge) {
@@ -154,31 +164,35 @@ Status refusalOf(const Searched &searched, const SearchRequest &request, const J
   if (request.milliseconds) {
     asked += fmt::format("{}{:g} ms", asked.empty() ? "" : " and ", *request.milliseconds);
   }
-  auto fastest = std::ranges::min_element(
-      searched.forms, {}, [&](const SearchedForm &form) {
-        bool isLoss = request.drop && form.measured.drop > *request.drop;
-        return std::pair(isLoss, form.measured.milliseconds);
-      });
-  return Status::error(ErrorId::SearchFoundNone,
-                       fmt::format("none of {} forms that were measured keeps {}: the nearest takes {:.3f} ms at a drop of "
-                                   "{}",
-                                   searched.forms.size(), asked, fastest->measured.milliseconds,
-                                   judge.describeDrop(fastest->measured.drop)),
-                       searched.isOutOfTime ? "give a longer --budget, the search goes on where it ended; or allow more"
-                                            : "allow more of what is asked for, or give more samples");
+  auto fastest = std::ranges::min_element(searched.forms, {}, [&](const SearchedForm &form) {
+    bool isLoss = request.drop && form.measured.drop > *request.drop;
+    return std::pair(isLoss, form.measured.milliseconds);
+  });
+  return Status::error(
+      ErrorId::SearchFoundNone,
+      fmt::format(
+          "none of {} forms that were measured keeps {}: the nearest takes {:.3f} ms at a drop of "
+          "{}",
+          searched.forms.size(), asked, fastest->measured.milliseconds,
+          judge.describeDrop(fastest->measured.drop)),
+      searched.isOutOfTime
+          ? "give a longer --budget, the search goes on where it ended; or allow more"
+          : "allow more of what is asked for, or give more samples");
 }
 
 std::string searchText(const Searched &searched) {
   std::string text = worstText(searched);
-  text += fmt::format("search: {} candidates of {} layers, errors on {} samples, {} forms measured on {} samples of {} in "
+  text += fmt::format("search: {} candidates of {} layers, errors on {} samples, {} forms measured "
+                      "on {} samples of {} in "
                       "{:.0f} s; {} of the model itself {}{}\n",
-                      searched.candidates.size(), allLayers(searched), searched.errorSamples, searched.forms.size(),
-                      searched.testSamples, view::visible(searched.testData), searched.seconds, searched.metric,
+                      searched.candidates.size(), allLayers(searched), searched.errorSamples,
+                      searched.forms.size(), searched.testSamples, view::visible(searched.testData),
+                      searched.seconds, searched.metric,
                       isShare(searched) ? fmt::format("{:.2f} %", searched.baseline * 100)
                                         : fmt::format("{:.5g}", searched.baseline),
                       searched.isOutOfTime ? "; the budget ended it" : "");
-  text += fmt::format("  {:>11}  {:>20}  {:>10}  {:>7}  {}\n", searched.metric, "95 % interval", "latency", "x model",
-                      "int8 layers");
+  text += fmt::format("  {:>11}  {:>20}  {:>10}  {:>7}  {}\n", searched.metric, "95 % interval",
+                      "latency", "x model", "int8 layers");
   double least = INFINITY; // the front: what no faster form is as good as
   std::vector<std::string> rows;
   for (auto form = searched.forms.rbegin(); form != searched.forms.rend(); ++form) {
@@ -192,8 +206,9 @@ std::string searchText(const Searched &searched) {
       interval = fmt::format("{} .. {}", dropText(searched, measured.interval->high),
                              dropText(searched, measured.interval->low));
     }
-    rows.push_back(fmt::format("{} {:>11}  {:>20}  {:>7.3f} ms  {:>7.2f}  {} of {}{}\n", form->isChosen ? '*' : ' ',
-                               dropText(searched, measured.drop), interval, measured.milliseconds, measured.ratio,
+    rows.push_back(fmt::format("{} {:>11}  {:>20}  {:>7.3f} ms  {:>7.2f}  {} of {}{}\n",
+                               form->isChosen ? '*' : ' ', dropText(searched, measured.drop),
+                               interval, measured.milliseconds, measured.ratio,
                                narrowLayers(searched, form->letters), allLayers(searched),
                                form->fits ? "" : "  not as asked"));
   }

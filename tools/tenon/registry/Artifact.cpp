@@ -27,20 +27,24 @@ Status isUnsafe(const std::string &path, std::string_view why, std::string_view 
 
 bool leavesFolder(const std::string &name) {
   std::filesystem::path path(name);
-  bool hasParent = std::ranges::any_of(path, [](const std::filesystem::path &part) { return part == ".."; });
-  return name.empty() || path.is_absolute() || hasParent || name.find('\\') != name.npos || name.find(':') != name.npos ||
-         withoutControls(name) != name;
+  bool hasParent =
+      std::ranges::any_of(path, [](const std::filesystem::path &part) { return part == ".."; });
+  return name.empty() || path.is_absolute() || hasParent || name.find('\\') != name.npos ||
+         name.find(':') != name.npos || withoutControls(name) != name;
 }
 
 constexpr const char *kHint = "push a file that was made by torch.export.save or numpy.savez";
 
 bool isNamedPickle(std::string_view name) {
-  return std::ranges::any_of(std::initializer_list<std::string_view>{".pkl", ".pickle", ".pt", ".pth"}, [&](std::string_view end) { return name.ends_with(end); });
+  return std::ranges::any_of(
+      std::initializer_list<std::string_view>{".pkl", ".pickle", ".pt", ".pth"},
+      [&](std::string_view end) { return name.ends_with(end); });
 }
 
 Status checkArchive(Bytes bytes, const std::string &path, bool isInner);
 
-Status checkEntry(const zip::Archive &archive, const zip::Entry &entry, const std::string &path, bool isInner) {
+Status checkEntry(const zip::Archive &archive, const zip::Entry &entry, const std::string &path,
+                  bool isInner) {
   std::string name = withoutControls(entry.name.substr(0, 200));
   if (leavesFolder(entry.name)) {
     return isUnsafe(path, fmt::format("has an entry '{}', which leaves its folder", name), kHint);
@@ -53,22 +57,42 @@ Status checkEntry(const zip::Archive &archive, const zip::Entry &entry, const st
   if (entry.name.ends_with(".npy")) {
     return parseNpyHeader(start, fmt::format("{} in {}", name, path)).takeStatus();
   }
-  // Only what may be a pickle or hold one is unpacked whole: inputs of an exported program are kept in such.
+  // Only what may be a pickle or hold one is unpacked whole: inputs of an exported program are kept
+  // in such.
   bool isArchive = start.size() >= 2 && std::memcmp(start.data(), "PK", 2) == 0;
   bool isPickle = registry::beginsPickle(start) || entry.name.ends_with(".pkl");
   if (!isArchive && !isPickle) {
-    return isNamedPickle(entry.name) ? isUnsafe(path, fmt::format("has an entry '{}', which is called as pickles are and is none", name), kHint) : Status::ok();
+    return isNamedPickle(entry.name)
+               ? isUnsafe(
+                     path,
+                     fmt::format("has an entry '{}', which is called as pickles are and is none",
+                                 name),
+                     kHint)
+               : Status::ok();
   }
   if (entry.unpacked > kMostPickle && entry.method != zip::kStored) {
-    return isUnsafe(path, fmt::format("has an entry '{}' of {} bytes, too many to look at", name, entry.unpacked), kHint);
+    return isUnsafe(
+        path,
+        fmt::format("has an entry '{}' of {} bytes, too many to look at", name, entry.unpacked),
+        kHint);
   }
   std::vector<std::byte> owned;
   TENON_ASSIGN(Bytes content, archive.read(entry, owned));
   if (isArchive) {
-    return isInner ? isUnsafe(path, fmt::format("has archives in an archive in an archive, '{}'", name), kHint) : checkArchive(content, fmt::format("{} in {}", name, path), true);
+    return isInner
+               ? isUnsafe(path, fmt::format("has archives in an archive in an archive, '{}'", name),
+                          kHint)
+               : checkArchive(content, fmt::format("{} in {}", name, path), true);
   }
   bool isUnsafeOne = registry::beginsPickle(content) ? registry::isUnsafePickle(content) : true;
-  return isUnsafeOne ? isUnsafe(path, fmt::format("holds a Python pickle, '{}', which imports what it could run code with", name), kHint) : Status::ok();
+  return isUnsafeOne
+             ? isUnsafe(
+                   path,
+                   fmt::format(
+                       "holds a Python pickle, '{}', which imports what it could run code with",
+                       name),
+                   kHint)
+             : Status::ok();
 }
 
 Status checkArchive(Bytes bytes, const std::string &path, bool isInner) {
@@ -108,7 +132,9 @@ Result<Artifact> examineModel(const std::string &path, Bytes start) {
   }
   std::vector<std::string> others = dataFilesOf(path);
   if (!others.empty()) {
-    return isUnsafe(path, fmt::format("keeps weights in other files ({}), which a version would not hold", others.front()),
+    return isUnsafe(path,
+                    fmt::format("keeps weights in other files ({}), which a version would not hold",
+                                others.front()),
                     "onnx.save_model(onnx.load(path), path) writes one file");
   }
   return Artifact{"model", Json::object()};
@@ -121,18 +147,26 @@ Result<std::vector<std::byte>> beginningOf(const std::string &path) {
   return start;
 }
 
-Result<Artifact> examineOther(const std::string &path, std::string_view what, const std::string &kind) {
+Result<Artifact> examineOther(const std::string &path, std::string_view what,
+                              const std::string &kind) {
   for (std::string_view refused : {"pickle", "pickled", "program", "archive"}) {
     if (what.find(refused) != what.npos) {
-      return isUnsafe(path, fmt::format("is {}: it could run code, or write outside of a folder, where it is opened", what),
-                      "models come as ONNX or from torch.export.save, data sets as npz");
+      return isUnsafe(
+          path,
+          fmt::format("is {}: it could run code, or write outside of a folder, where it is opened",
+                      what),
+          "models come as ONNX or from torch.export.save, data sets as npz");
     }
   }
   bool isText = what.find("text") != what.npos || what.find("web page") != what.npos;
   if (kind.empty() && !isText) {
-    return Status::error(ErrorId::BadArgument, fmt::format("'{}' is {}", path, what), "--kind report or --kind data stores it as such");
+    return Status::error(ErrorId::BadArgument, fmt::format("'{}' is {}", path, what),
+                         "--kind report or --kind data stores it as such");
   }
-  return Artifact{!kind.empty() ? kind : path.ends_with(".jsonl") ? "data" : "report", Json::object()};
+  return Artifact{!kind.empty()              ? kind
+                  : path.ends_with(".jsonl") ? "data"
+                                             : "report",
+                  Json::object()};
 }
 
 Result<Artifact> examineContent(const std::string &path, const std::string &kind) {
@@ -155,7 +189,8 @@ Result<Artifact> examineContent(const std::string &path, const std::string &kind
   case FileKind::Picture:
     return Artifact{"data", Json::object()};
   case FileKind::Empty:
-    return Status::error(ErrorId::BadArgument, fmt::format("'{}' is empty", path), "push a file with something in it");
+    return Status::error(ErrorId::BadArgument, fmt::format("'{}' is empty", path),
+                         "push a file with something in it");
   case FileKind::Other:
     return examineOther(path, content.what, kind);
   case FileKind::Unknown:
@@ -170,13 +205,15 @@ Result<Artifact> examineContent(const std::string &path, const std::string &kind
 Result<Artifact> examine(const std::string &path, const std::string &kind) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
-    return Status::error(ErrorId::FileNotRegular, fmt::format("'{}' is a folder", path), "a version is one file; numpy.savez makes one of a data set");
+    return Status::error(ErrorId::FileNotRegular, fmt::format("'{}' is a folder", path),
+                         "a version is one file; numpy.savez makes one of a data set");
   }
   TENON_ASSIGN(Artifact artifact, examineContent(path, kind));
   // Reports and tuning records may be of any form; what is run or measured is what it is.
   bool isFree = kind == "report" || kind == "tuning" || kind == "data";
   if (!kind.empty() && kind != artifact.kind && !isFree) {
-    return Status::error(ErrorId::BadArgument, fmt::format("'{}' is no {}", path, kind), fmt::format("it looks like: {}", artifact.kind));
+    return Status::error(ErrorId::BadArgument, fmt::format("'{}' is no {}", path, kind),
+                         fmt::format("it looks like: {}", artifact.kind));
   }
   artifact.kind = kind.empty() ? artifact.kind : kind;
   return artifact;

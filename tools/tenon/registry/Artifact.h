@@ -1,5 +1,6 @@
-// What a file to push is, by its content, what it says of itself, and whether it is safe to hand on. It relies on the
-// readers of Tenon: no file is opened by anything that could run what is in it.
+// What a file to push is, by its content, what it says of itself, and whether it is safe to hand
+// on. It relies on the readers of Tenon: no file is opened by anything that could run what is in
+// it.
 
 #pragma once
 
@@ -12,11 +13,13 @@ namespace tenon::tool {
 
 struct Artifact {
   std::string kind; ///< of registry::kKinds
-  Json facts = Json::object(); ///< of an engine: compiler, source (hash of its model), options, targets
+  Json facts =
+      Json::object(); ///< of an engine: compiler, source (hash of its model), options, targets
 };
 
-/// `kind` is what the user says it is, or empty. TN1010 for pickles, programs, and archives whose entries leave their
-/// folder or cannot be looked at; what is no engine or damaged as its reader says.
+/// `kind` is what the user says it is, or empty. TN1010 for pickles, programs, and archives whose
+/// entries leave their folder or cannot be looked at; what is no engine or damaged as its reader
+/// says.
 Result<Artifact> examine(const std::string &path, const std::string &kind);
 
 } // namespace tenon::tool

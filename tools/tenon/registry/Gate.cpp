@@ -29,14 +29,21 @@ struct GateFlags {
   double seconds = 2;
 };
 
-void printRules(const registry::Reference &reference, const std::vector<Rule> &rules, Terminal &terminal) {
+void printRules(const registry::Reference &reference, const std::vector<Rule> &rules,
+                Terminal &terminal) {
   Json texts = Json::array();
-  std::string text = rules.empty() ? fmt::format("{} has no rules: every version may be promoted to it\n", reference.text()) : "";
+  std::string text =
+      rules.empty()
+          ? fmt::format("{} has no rules: every version may be promoted to it\n", reference.text())
+          : "";
   for (const Rule &rule : rules) {
     texts.push_back(rule.text);
     text += rule.text + "\n";
   }
-  terminal.json() ? terminal.printJson("registry.rules", {{"name", reference.name}, {"alias", reference.alias}, {"rules", texts}}) : terminal.print(text);
+  terminal.json()
+      ? terminal.printJson("registry.rules",
+                           {{"name", reference.name}, {"alias", reference.alias}, {"rules", texts}})
+      : terminal.print(text);
 }
 
 Status rulesOf(const GateFlags &flags, Registry &registry, Terminal &terminal) {
@@ -58,10 +65,14 @@ Status rulesOf(const GateFlags &flags, Registry &registry, Terminal &terminal) {
 Json describe(const std::vector<RuleResult> &results) {
   Json rows = Json::array();
   for (const RuleResult &each : results) {
-    Json row = {{"rule", each.rule.text}, {"verdict", nameOf(each.verdict)}, {"value", Json()}, {"interval_95", Json()}, {"limit", each.rule.limit}, {"reason", each.reason}};
+    Json row = {{"rule", each.rule.text},   {"verdict", nameOf(each.verdict)},
+                {"value", Json()},          {"interval_95", Json()},
+                {"limit", each.rule.limit}, {"reason", each.reason}};
     if (each.measured) {
       row["value"] = std::isfinite(each.measured->value) ? Json(each.measured->value) : Json();
-      row["interval_95"] = {std::isfinite(each.measured->low) ? Json(each.measured->low) : Json(), std::isfinite(each.measured->high) ? Json(each.measured->high) : Json()};
+      row["interval_95"] = {std::isfinite(each.measured->low) ? Json(each.measured->low) : Json(),
+                            std::isfinite(each.measured->high) ? Json(each.measured->high)
+                                                               : Json()};
     }
     rows.push_back(std::move(row));
   }
@@ -76,11 +87,17 @@ Status statusOf(Verdict verdict, const std::vector<RuleResult> &results, const s
   std::string reasons;
   for (const RuleResult &each : results) {
     if (each.verdict == verdict) {
-      reasons += fmt::format("{}'{}': {}", reasons.empty() ? "" : "; ", each.rule.text, each.reason);
+      reasons +=
+          fmt::format("{}'{}': {}", reasons.empty() ? "" : "; ", each.rule.text, each.reason);
     }
   }
-  return verdict == Verdict::Refused ? Status::error(ErrorId::GateRefused, fmt::format("{} is refused by {}", what, reasons), "promote a version that keeps the rules, or change them")
-                                     : Status::error(ErrorId::GateUndecided, fmt::format("{} is undecided by {}", what, reasons), "more data or a longer --seconds narrows the interval");
+  return verdict == Verdict::Refused
+             ? Status::error(ErrorId::GateRefused,
+                             fmt::format("{} is refused by {}", what, reasons),
+                             "promote a version that keeps the rules, or change them")
+             : Status::error(ErrorId::GateUndecided,
+                             fmt::format("{} is undecided by {}", what, reasons),
+                             "more data or a longer --seconds narrows the interval");
 }
 
 /// What a gate measures, in files that stay whatever happens to the registry meanwhile.
@@ -90,7 +107,8 @@ struct Staged {
   int64_t champion = 0;
 };
 
-Result<Staged> stageAll(const GateFlags &flags, const registry::Version &candidate, Registry &registry) {
+Result<Staged> stageAll(const GateFlags &flags, const registry::Version &candidate,
+                        Registry &registry) {
   TENON_ASSIGN(registry::FilesLock lock, registry.keepFiles());
   TENON_ASSIGN(ScratchFolder folder, ScratchFolder::create(registry.filesFolder(), "gate"));
   Staged staged = {std::move(folder), {}, 0};
@@ -104,7 +122,8 @@ Result<Staged> stageAll(const GateFlags &flags, const registry::Version &candida
   }
   staged.subjects.data = flags.data;
   if (flags.data.starts_with(kScheme)) {
-    TENON_ASSIGN(registry::Reference named, registry::parseReference(std::string_view(flags.data).substr(kScheme.size())));
+    TENON_ASSIGN(registry::Reference named,
+                 registry::parseReference(std::string_view(flags.data).substr(kScheme.size())));
     TENON_ASSIGN(registry::Version data, registry.find(named));
     TENON_ASSIGN(staged.subjects.data, stage(registry, data, staged.folder));
   }
@@ -112,25 +131,38 @@ Result<Staged> stageAll(const GateFlags &flags, const registry::Version &candida
   return staged;
 }
 
-void printResult(const registry::Version &candidate, const registry::GateResult &result, const std::vector<RuleResult> &results, Terminal &terminal) {
+void printResult(const registry::Version &candidate, const registry::GateResult &result,
+                 const std::vector<RuleResult> &results, Terminal &terminal) {
   if (terminal.json()) {
     Json champion = result.champion ? Json(result.champion) : Json();
-    terminal.printJson("registry.gate", {{"name", candidate.name}, {"version", candidate.number}, {"alias", result.alias}, {"champion", champion}, {"verdict", nameOf(result.verdict)}, {"rules", result.figures}});
+    terminal.printJson("registry.gate", {{"name", candidate.name},
+                                         {"version", candidate.number},
+                                         {"alias", result.alias},
+                                         {"champion", champion},
+                                         {"verdict", nameOf(result.verdict)},
+                                         {"rules", result.figures}});
     return;
   }
-  std::string text = fmt::format("{} for {}{}: {}\n", candidate.text(), result.alias, result.champion ? fmt::format(", beside version {}", result.champion) : "", nameOf(result.verdict));
+  std::string text =
+      fmt::format("{} for {}{}: {}\n", candidate.text(), result.alias,
+                  result.champion ? fmt::format(", beside version {}", result.champion) : "",
+                  nameOf(result.verdict));
   for (const RuleResult &each : results) {
     text += fmt::format("  {:<9}  {:<32}  {}\n", nameOf(each.verdict), each.rule.text, each.reason);
   }
   terminal.print(text);
 }
 
-Status measure(const GateFlags &flags, const registry::Reference &reference, Registry &registry, Terminal &terminal) {
+Status measure(const GateFlags &flags, const registry::Reference &reference, Registry &registry,
+               Terminal &terminal) {
   TENON_TRY(registry::checkAlias(flags.alias));
   TENON_ASSIGN(registry::Version candidate, registry.find(reference));
   TENON_ASSIGN(std::vector<Rule> rules, registry.rules(candidate.name, flags.alias));
   if (rules.empty()) {
-    return Status::error(ErrorId::BadGateRule, fmt::format("'{}@{}' has no rules", candidate.name, flags.alias), fmt::format("tenon registry gate {}@{} --rule 'top1 >= 85%' sets one", candidate.name, flags.alias));
+    return Status::error(ErrorId::BadGateRule,
+                         fmt::format("'{}@{}' has no rules", candidate.name, flags.alias),
+                         fmt::format("tenon registry gate {}@{} --rule 'top1 >= 85%' sets one",
+                                     candidate.name, flags.alias));
   }
   TENON_ASSIGN(Staged staged, stageAll(flags, candidate, registry));
   TENON_ASSIGN(std::vector<RuleResult> results, measureRules(rules, staged.subjects, terminal));
@@ -145,13 +177,16 @@ Status measure(const GateFlags &flags, const registry::Reference &reference, Reg
   }
   TENON_TRY(registry.record(candidate.name, result));
   printResult(candidate, result, results, terminal);
-  return statusOf(result.verdict, results, fmt::format("{} for '{}'", candidate.text(), flags.alias));
+  return statusOf(result.verdict, results,
+                  fmt::format("{} for '{}'", candidate.text(), flags.alias));
 }
 
 Status gate(const GateFlags &flags, const RegistryFlags &where, Terminal &terminal) {
   bool setsRules = flags.clears || !flags.rules.empty();
   if ((flags.clears && !flags.rules.empty()) || (setsRules && !flags.alias.empty())) {
-    return Status::error(ErrorId::BadArgument, "--rule, --no-rules and ALIAS are three different things to do", "gate NAME@ALIAS sets rules, gate REF ALIAS measures");
+    return Status::error(ErrorId::BadArgument,
+                         "--rule, --no-rules and ALIAS are three different things to do",
+                         "gate NAME@ALIAS sets rules, gate REF ALIAS measures");
   }
   TENON_ASSIGN(Registry registry, openRegistry(where));
   if (flags.alias.empty()) {
@@ -165,13 +200,26 @@ Status gate(const GateFlags &flags, const RegistryFlags &where, Terminal &termin
 
 RegistryTask declareRegistryGate(CLI::App &command) {
   std::shared_ptr<GateFlags> flags = std::make_shared<GateFlags>();
-  command.add_option("REF", flags->what, "NAME@ALIAS, whose rules are shown or set, or with ALIAS the version that is measured")->required();
-  command.add_option("ALIAS", flags->alias, "The alias whose rules the version is measured by, beside what is there");
-  command.add_option("--rule", flags->rules, "A rule, such as 'top1 >= 85%' or 'p50 <= champion + 10%'; all that are given take the place of those that were (repeat for more)")->allow_extra_args(false);
+  command
+      .add_option(
+          "REF", flags->what,
+          "NAME@ALIAS, whose rules are shown or set, or with ALIAS the version that is measured")
+      ->required();
+  command.add_option("ALIAS", flags->alias,
+                     "The alias whose rules the version is measured by, beside what is there");
+  command
+      .add_option("--rule", flags->rules,
+                  "A rule, such as 'top1 >= 85%' or 'p50 <= champion + 10%'; all that are given "
+                  "take the place of those that were (repeat for more)")
+      ->allow_extra_args(false);
   command.add_flag("--no-rules", flags->clears, "Take all rules away");
-  command.add_option("--data", flags->data, "Samples and labels as `accuracy` takes them, or registry:NAME:VERSION");
-  addSeconds(command, "--seconds", {0.01, 3600}, flags->seconds, "How long to time both; 2s by default");
-  return [flags](const RegistryFlags &where, Terminal &terminal) { return gate(*flags, where, terminal); };
+  command.add_option("--data", flags->data,
+                     "Samples and labels as `accuracy` takes them, or registry:NAME:VERSION");
+  addSeconds(command, "--seconds", {0.01, 3600}, flags->seconds,
+             "How long to time both; 2s by default");
+  return [flags](const RegistryFlags &where, Terminal &terminal) {
+    return gate(*flags, where, terminal);
+  };
 }
 
 } // namespace tenon::tool

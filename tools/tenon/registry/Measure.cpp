@@ -18,15 +18,19 @@ using registry::MetricFamily;
 using registry::Rule;
 
 /// Null, as JSON has numbers that are none, becomes one again.
-double numberOf(const Json &value) { return value.is_number() ? value.get<double>() : std::nan(""); }
+double numberOf(const Json &value) {
+  return value.is_number() ? value.get<double>() : std::nan("");
+}
 
 Measured exact(double value) { return {value, value, value}; }
 
-/// {"value": ..., "interval_95": [low, high]}; a value without an interval is as exact as one can say.
+/// {"value": ..., "interval_95": [low, high]}; a value without an interval is as exact as one can
+/// say.
 Measured measuredOf(const Json &row) {
   double value = numberOf(row.value("value", Json()));
   Json interval = row.value("interval_95", Json());
-  return interval.is_array() ? Measured{value, numberOf(interval[0]), numberOf(interval[1])} : exact(value);
+  return interval.is_array() ? Measured{value, numberOf(interval[0]), numberOf(interval[1])}
+                             : exact(value);
 }
 
 /// What a verb prints with --json.
@@ -38,12 +42,15 @@ Result<Json> resultOf(std::vector<std::string> arguments, bool mayFail) {
   TENON_TRY(inner.finish());
   Json result = Json::parse(heard.results, nullptr, false);
   bool isGood = result.is_object() && (mayFail || inner.verdict() == Code::Ok);
-  return isGood ? Result<Json>(std::move(result)) : Status::error(ErrorId::InternalError, fmt::format("{} gave no result", verb), "please report it with the command line");
+  return isGood ? Result<Json>(std::move(result))
+                : Status::error(ErrorId::InternalError, fmt::format("{} gave no result", verb),
+                                "please report it with the command line");
 }
 
 class Measurement {
 public:
-  Measurement(std::span<const Rule> rules, const GateSubjects &subjects, Terminal &terminal) : rules(rules), subjects(subjects), terminal(terminal) {}
+  Measurement(std::span<const Rule> rules, const GateSubjects &subjects, Terminal &terminal)
+      : rules(rules), subjects(subjects), terminal(terminal) {}
 
   Status run();
   std::optional<Measured> of(const Rule &rule) const;
@@ -71,13 +78,17 @@ private:
 /// The champion first, so that differences are the candidate's.
 Status Measurement::runAccuracy() {
   if (subjects.data.empty()) {
-    return Status::error(ErrorId::BadGateRule, "the rules ask for accuracy or memory, which are measured on data, and none is given", "--data FILE, or --data registry:NAME:VERSION");
+    return Status::error(
+        ErrorId::BadGateRule,
+        "the rules ask for accuracy or memory, which are measured on data, and none is given",
+        "--data FILE, or --data registry:NAME:VERSION");
   }
   std::vector<std::string> arguments = {"accuracy"};
   if (hasChampion()) {
     arguments.push_back(subjects.champion);
   }
-  for (const std::string &word : {subjects.candidate, std::string("--data"), subjects.data, std::string("--seconds"), std::string("0.1")}) {
+  for (const std::string &word : {subjects.candidate, std::string("--data"), subjects.data,
+                                  std::string("--seconds"), std::string("0.1")}) {
     arguments.push_back(word); // its own times are not used: `bench` has intervals
   }
   std::vector<std::string> asked;
@@ -96,7 +107,9 @@ Status Measurement::runAccuracy() {
 }
 
 Status Measurement::runBench() {
-  std::vector<std::string> arguments = {"bench", hasChampion() ? subjects.champion : subjects.candidate, "--seconds", subjects.seconds, "--intervals"};
+  std::vector<std::string> arguments = {"bench",
+                                        hasChampion() ? subjects.champion : subjects.candidate,
+                                        "--seconds", subjects.seconds, "--intervals"};
   if (hasChampion()) {
     arguments.insert(arguments.end(), {"--ab", subjects.candidate});
   }
@@ -136,18 +149,23 @@ Measured Measurement::ofScore(const Rule &rule) const {
 
 Measured Measurement::ofSpeed(const Rule &rule) const {
   if (rule.kind == LimitKind::Ratio) {
-    const char *name = rule.metric == "p50" ? "median" : rule.metric == "p99" ? "p99" : "throughput";
+    const char *name = rule.metric == "p50"   ? "median"
+                       : rule.metric == "p99" ? "p99"
+                                              : "throughput";
     return measuredOf(bench["ab"]["ratios"][name]);
   }
   const Json &intervals = hasChampion() ? bench["ab"]["other"]["intervals"] : bench["intervals"];
-  const char *name = rule.metric == "p50" ? "median_ms" : rule.metric == "p99" ? "p99_ms" : "throughput_per_s";
+  const char *name = rule.metric == "p50"   ? "median_ms"
+                     : rule.metric == "p99" ? "p99_ms"
+                                            : "throughput_per_s";
   return measuredOf(intervals[name]);
 }
 
 Measured Measurement::ofBytes(const Rule &rule) const {
   auto bytesOf = [&](size_t index, const std::string &path) {
     std::error_code error;
-    return rule.metric == "memory" ? numberOf(accuracy["models"][index]["peak_memory_bytes"]) : static_cast<double>(std::filesystem::file_size(path, error));
+    return rule.metric == "memory" ? numberOf(accuracy["models"][index]["peak_memory_bytes"])
+                                   : static_cast<double>(std::filesystem::file_size(path, error));
   };
   double own = bytesOf(hasChampion() ? 1 : 0, subjects.candidate);
   return exact(rule.kind == LimitKind::Ratio ? own / bytesOf(0, subjects.champion) : own);
@@ -179,7 +197,8 @@ std::optional<Measured> Measurement::of(const Rule &rule) const {
 
 } // namespace
 
-Result<std::vector<registry::RuleResult>> measureRules(std::span<const Rule> rules, const GateSubjects &subjects, Terminal &terminal) {
+Result<std::vector<registry::RuleResult>>
+measureRules(std::span<const Rule> rules, const GateSubjects &subjects, Terminal &terminal) {
   Measurement measurement(rules, subjects, terminal);
   TENON_TRY(measurement.run());
   std::vector<registry::RuleResult> results;

@@ -1,5 +1,6 @@
-// Measures a version for the rules of a gate, beside the champion, by the verbs `accuracy`, `bench` and `compare`: what
-// a gate says anybody can see again with them. It relies on running in a process that has used no GPU yet.
+// Measures a version for the rules of a gate, beside the champion, by the verbs `accuracy`, `bench`
+// and `compare`: what a gate says anybody can see again with them. It relies on running in a
+// process that has used no GPU yet.
 
 #pragma once
 
@@ -20,6 +21,8 @@ struct GateSubjects {
 };
 
 /// A result for each rule, in their order. TN1009 where a rule needs data and none is given.
-Result<std::vector<registry::RuleResult>> measureRules(std::span<const registry::Rule> rules, const GateSubjects &subjects, Terminal &terminal);
+Result<std::vector<registry::RuleResult>> measureRules(std::span<const registry::Rule> rules,
+                                                       const GateSubjects &subjects,
+                                                       Terminal &terminal);
 
 } // namespace tenon::tool

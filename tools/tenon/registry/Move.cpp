@@ -23,14 +23,21 @@ Result<std::optional<int64_t>> parseExpected(const std::string &text) {
   int64_t number = 0;
   std::from_chars_result parsed = std::from_chars(text.data(), text.data() + text.size(), number);
   if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || number < 1) {
-    return Status::error(ErrorId::BadArgument, fmt::format("--expect takes the number of a version or 'none', not '{}'", text), "`tenon registry list` has the versions of aliases");
+    return Status::error(
+        ErrorId::BadArgument,
+        fmt::format("--expect takes the number of a version or 'none', not '{}'", text),
+        "`tenon registry list` has the versions of aliases");
   }
   return std::optional<int64_t>(number);
 }
 
 void print(const registry::Move &move, const char *did, Terminal &terminal) {
   if (terminal.json()) {
-    terminal.printJson(fmt::format("registry.{}", did), {{"name", move.name}, {"alias", move.alias}, {"from", move.from ? Json(move.from) : Json()}, {"to", move.to}});
+    terminal.printJson(fmt::format("registry.{}", did),
+                       {{"name", move.name},
+                        {"alias", move.alias},
+                        {"from", move.from ? Json(move.from) : Json()},
+                        {"to", move.to}});
     return;
   }
   std::string from = move.from && move.from != move.to ? fmt::format(", was {}", move.from) : "";
@@ -47,7 +54,8 @@ Status promote(const MoveFlags &flags, const RegistryFlags &where, Terminal &ter
     TENON_TRY(registry.requireSignature(version, trust));
     reference = {version.name, version.number, ""}; // an alias may be elsewhere by now
   }
-  TENON_ASSIGN(registry::Move move, registry.promote(reference, flags.alias, expected, flags.reason));
+  TENON_ASSIGN(registry::Move move,
+               registry.promote(reference, flags.alias, expected, flags.reason));
   print(move, "promote", terminal);
   return Status::ok();
 }
@@ -55,7 +63,8 @@ Status promote(const MoveFlags &flags, const RegistryFlags &where, Terminal &ter
 Status rollback(const MoveFlags &flags, const RegistryFlags &where, Terminal &terminal) {
   TENON_ASSIGN(registry::Reference reference, parseAliasReference(flags.what));
   TENON_ASSIGN(registry::Registry registry, openRegistry(where));
-  TENON_ASSIGN(registry::Move move, registry.rollback(reference.name, reference.alias, std::nullopt, flags.reason));
+  TENON_ASSIGN(registry::Move move,
+               registry.rollback(reference.name, reference.alias, std::nullopt, flags.reason));
   print(move, "rollback", terminal);
   return Status::ok();
 }
@@ -64,19 +73,30 @@ Status rollback(const MoveFlags &flags, const RegistryFlags &where, Terminal &te
 
 RegistryTask declareRegistryPromote(CLI::App &command) {
   std::shared_ptr<MoveFlags> flags = std::make_shared<MoveFlags>();
-  command.add_option("REF", flags->what, "NAME:VERSION, NAME@OTHER, or NAME for the newest")->required();
-  command.add_option("ALIAS", flags->alias, "The alias that moves to it, such as production")->required();
+  command.add_option("REF", flags->what, "NAME:VERSION, NAME@OTHER, or NAME for the newest")
+      ->required();
+  command.add_option("ALIAS", flags->alias, "The alias that moves to it, such as production")
+      ->required();
   command.add_option("--expect", flags->expect, "Move only from this version, or from 'none'");
-  command.add_option("--require-signature", flags->trusted, "PEM file of public keys and of certificates of authorities: move only to a version that one of them has signed (repeat for more)")->allow_extra_args(false);
+  command
+      .add_option("--require-signature", flags->trusted,
+                  "PEM file of public keys and of certificates of authorities: move only to a "
+                  "version that one of them has signed (repeat for more)")
+      ->allow_extra_args(false);
   command.add_option("--reason", flags->reason, "A line for the history");
-  return [flags](const RegistryFlags &where, Terminal &terminal) { return promote(*flags, where, terminal); };
+  return [flags](const RegistryFlags &where, Terminal &terminal) {
+    return promote(*flags, where, terminal);
+  };
 }
 
 RegistryTask declareRegistryRollback(CLI::App &command) {
   std::shared_ptr<MoveFlags> flags = std::make_shared<MoveFlags>();
-  command.add_option("NAME@ALIAS", flags->what, "The alias that goes back to where it was before")->required();
+  command.add_option("NAME@ALIAS", flags->what, "The alias that goes back to where it was before")
+      ->required();
   command.add_option("--reason", flags->reason, "A line for the history");
-  return [flags](const RegistryFlags &where, Terminal &terminal) { return rollback(*flags, where, terminal); };
+  return [flags](const RegistryFlags &where, Terminal &terminal) {
+    return rollback(*flags, where, terminal);
+  };
 }
 
 } // namespace tenon::tool

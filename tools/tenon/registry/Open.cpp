@@ -22,12 +22,14 @@ Result<std::string> registryFolder(const RegistryFlags &flags) {
   if (!flags.folder.empty()) {
     return flags.folder;
   }
-  std::string named = environment("TENON_REGISTRY"), data = environment("XDG_DATA_HOME"), home = environment("HOME");
+  std::string named = environment("TENON_REGISTRY"), data = environment("XDG_DATA_HOME"),
+              home = environment("HOME");
   if (!named.empty()) {
     return named;
   }
   if (data.empty() && home.empty()) {
-    return Status::error(ErrorId::BadRegistry, "the environment names no folder for a registry", "--registry DIR names one");
+    return Status::error(ErrorId::BadRegistry, "the environment names no folder for a registry",
+                         "--registry DIR names one");
   }
   return data.empty() ? home + "/.local/share/tenon/registry" : data + "/tenon/registry";
 }
@@ -45,7 +47,8 @@ Result<registry::Registry> createRegistry(const RegistryFlags &flags) {
 Result<registry::Reference> parseAliasReference(const std::string &text) {
   TENON_ASSIGN(registry::Reference reference, registry::parseReference(text));
   if (reference.alias.empty()) {
-    return Status::error(ErrorId::BadObjectName, fmt::format("'{}' names no alias", text), "write NAME@ALIAS");
+    return Status::error(ErrorId::BadObjectName, fmt::format("'{}' names no alias", text),
+                         "write NAME@ALIAS");
   }
   return reference;
 }

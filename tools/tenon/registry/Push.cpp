@@ -1,11 +1,12 @@
-// `tenon registry push`: looks at the file, then stores it with what is known of where it comes from.
+// `tenon registry push`: looks at the file, then stores it with what is known of where it comes
+// from.
 
+#include "tools/tenon/Tool.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/registry/Artifact.h"
 #include "tools/tenon/registry/Signing.h"
 #include "tools/tenon/registry/Subcommands.h"
 #include "tools/tenon/target/CpuInfo.h"
-#include "tools/tenon/Tool.h"
 
 #include <fmt/format.h>
 
@@ -27,7 +28,9 @@ Result<Json> parsePairs(const std::vector<std::string> &pairs) {
     size_t equals = pair.find('=');
     std::string key = pair.substr(0, equals);
     if (equals == pair.npos || key.empty() || meta.contains(key)) {
-      return Status::error(ErrorId::BadArgument, fmt::format("--meta '{}' is not KEY=VALUE, or KEY is there twice", pair), "for example --meta epochs=12");
+      return Status::error(ErrorId::BadArgument,
+                           fmt::format("--meta '{}' is not KEY=VALUE, or KEY is there twice", pair),
+                           "for example --meta epochs=12");
     }
     TENON_TRY(registry::checkRemark("--meta", pair));
     meta[key] = pair.substr(equals + 1);
@@ -68,9 +71,16 @@ Status push(const PushFlags &flags, const RegistryFlags &where, Terminal &termin
   TENON_ASSIGN(registry::Pushed pushed, registry.push(request));
   const registry::Version &made = pushed.version;
   if (terminal.json()) {
-    terminal.printJson("registry.push", {{"name", made.name}, {"version", made.number}, {"kind", made.kind}, {"hash", made.blob.hash}, {"bytes", made.blob.bytes}, {"existing", pushed.isExisting}});
+    terminal.printJson("registry.push", {{"name", made.name},
+                                         {"version", made.number},
+                                         {"kind", made.kind},
+                                         {"hash", made.blob.hash},
+                                         {"bytes", made.blob.bytes},
+                                         {"existing", pushed.isExisting}});
   } else {
-    terminal.print(fmt::format("{} {}: {}, {}, sha256 {}\n", made.text(), pushed.isExisting ? "was there already" : "is stored", made.kind, formatBytes(made.blob.bytes), made.blob.hash.substr(0, 12)));
+    terminal.print(fmt::format("{} {}: {}, {}, sha256 {}\n", made.text(),
+                               pushed.isExisting ? "was there already" : "is stored", made.kind,
+                               formatBytes(made.blob.bytes), made.blob.hash.substr(0, 12)));
   }
   return Status::ok();
 }
@@ -80,15 +90,30 @@ Status push(const PushFlags &flags, const RegistryFlags &where, Terminal &termin
 RegistryTask declareRegistryPush(CLI::App &command) {
   std::shared_ptr<PushFlags> flags = std::make_shared<PushFlags>();
   command.add_option("NAME", flags->name, "The object that gets a new version")->required();
-  command.add_option("FILE", flags->path, "A model (ONNX, .pt2), an engine, a data set (npz), a report or a tuning record")->required();
-  addChoice(command, "--kind", flags->kind, registry::kKinds, "What it is; by default what its content says");
-  command.add_option("--parent", flags->parent, "The version that it was made from: NAME:VERSION or NAME@ALIAS");
-  command.add_option("--data", flags->data, "The version of the data that it was trained or calibrated with");
-  command.add_option("--meta", flags->pairs, "KEY=VALUE, kept with the version (repeat for more)")->allow_extra_args(false);
+  command
+      .add_option("FILE", flags->path,
+                  "A model (ONNX, .pt2), an engine, a data set (npz), a report or a tuning record")
+      ->required();
+  addChoice(command, "--kind", flags->kind, registry::kKinds,
+            "What it is; by default what its content says");
+  command.add_option("--parent", flags->parent,
+                     "The version that it was made from: NAME:VERSION or NAME@ALIAS");
+  command.add_option("--data", flags->data,
+                     "The version of the data that it was trained or calibrated with");
+  command.add_option("--meta", flags->pairs, "KEY=VALUE, kept with the version (repeat for more)")
+      ->allow_extra_args(false);
   command.add_option("--note", flags->note, "A line for people");
-  CLI::Option *key = command.add_option("--sign", flags->key, "PEM file of a private key, whose signature of the file is stored with the version");
-  command.add_option("--certificate-chain", flags->certificates, "PEM file of the key's certificate and of those that signed it (repeat for more)")->allow_extra_args(false)->needs(key);
-  return [flags](const RegistryFlags &where, Terminal &terminal) { return push(*flags, where, terminal); };
+  CLI::Option *key = command.add_option(
+      "--sign", flags->key,
+      "PEM file of a private key, whose signature of the file is stored with the version");
+  command
+      .add_option("--certificate-chain", flags->certificates,
+                  "PEM file of the key's certificate and of those that signed it (repeat for more)")
+      ->allow_extra_args(false)
+      ->needs(key);
+  return [flags](const RegistryFlags &where, Terminal &terminal) {
+    return push(*flags, where, terminal);
+  };
 }
 
 } // namespace tenon::tool

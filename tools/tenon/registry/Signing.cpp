@@ -30,7 +30,10 @@ Result<std::string> makeSignature(const SignFlags &flags, const registry::Versio
 
 Status sign(const SignFlags &flags, const RegistryFlags &where, Terminal &terminal) {
   if (flags.key.empty() == flags.bundle.empty()) {
-    return Status::error(ErrorId::BadArgument, "a version is signed by a key, or gets a signature that was made elsewhere", "give --key KEY.pem or --signature FILE");
+    return Status::error(
+        ErrorId::BadArgument,
+        "a version is signed by a key, or gets a signature that was made elsewhere",
+        "give --key KEY.pem or --signature FILE");
   }
   TENON_ASSIGN(registry::Reference reference, registry::parseReference(flags.what));
   TENON_ASSIGN(registry::Registry registry, openRegistry(where));
@@ -41,7 +44,9 @@ Status sign(const SignFlags &flags, const RegistryFlags &where, Terminal &termin
   TENON_ASSIGN(std::string bundle, makeSignature(flags, version));
   TENON_TRY(registry.sign(version, bundle));
   if (terminal.json()) {
-    terminal.printJson("registry.sign", {{"name", version.name}, {"version", version.number}, {"signer", signerOf(bundle)}});
+    terminal.printJson(
+        "registry.sign",
+        {{"name", version.name}, {"version", version.number}, {"signer", signerOf(bundle)}});
   } else {
     terminal.print(fmt::format("{} is signed by {}\n", version.text(), signerOf(bundle)));
   }
@@ -50,11 +55,14 @@ Status sign(const SignFlags &flags, const RegistryFlags &where, Terminal &termin
 
 } // namespace
 
-Result<std::function<Result<std::string>(const registry::Version &)>> signatureBy(const std::string &key, const std::vector<std::string> &certificates) {
+Result<std::function<Result<std::string>(const registry::Version &)>>
+signatureBy(const std::string &key, const std::vector<std::string> &certificates) {
   TENON_ASSIGN(signing::Signer opened, signing::Signer::open(key, certificates));
   std::shared_ptr<signing::Signer> signer = std::make_shared<signing::Signer>(std::move(opened));
   return std::function<Result<std::string>(const registry::Version &)>(
-      [signer](const registry::Version &version) { return signer->sign(signing::manifestOfFile(version.file, version.blob.hash)); });
+      [signer](const registry::Version &version) {
+        return signer->sign(signing::manifestOfFile(version.file, version.blob.hash));
+      });
 }
 
 std::string signerOf(const std::string &bundle) {
@@ -70,7 +78,8 @@ Json signersOf(const std::vector<std::string> &bundles) {
   return signers;
 }
 
-Status writeSignature(const std::vector<std::string> &bundles, const registry::Version &version, const std::string &path) {
+Status writeSignature(const std::vector<std::string> &bundles, const registry::Version &version,
+                      const std::string &path) {
   if (path.empty()) {
     return Status::ok();
   }
@@ -84,11 +93,20 @@ Status writeSignature(const std::vector<std::string> &bundles, const registry::V
 
 RegistryTask declareRegistrySign(CLI::App &command) {
   std::shared_ptr<SignFlags> flags = std::make_shared<SignFlags>();
-  command.add_option("REF", flags->what, "NAME:VERSION, NAME@ALIAS, or NAME for the newest")->required();
-  command.add_option("--key", flags->key, "PEM file of a private key on P-256, P-384 or P-521, without a passphrase");
-  command.add_option("--certificate-chain", flags->certificates, "PEM file of the key's certificate and of those that signed it (repeat for more)")->allow_extra_args(false);
-  command.add_option("--signature", flags->bundle, "A signature of the version's file that was made elsewhere, by `tenon sign` for one");
-  return [flags](const RegistryFlags &where, Terminal &terminal) { return sign(*flags, where, terminal); };
+  command.add_option("REF", flags->what, "NAME:VERSION, NAME@ALIAS, or NAME for the newest")
+      ->required();
+  command.add_option("--key", flags->key,
+                     "PEM file of a private key on P-256, P-384 or P-521, without a passphrase");
+  command
+      .add_option("--certificate-chain", flags->certificates,
+                  "PEM file of the key's certificate and of those that signed it (repeat for more)")
+      ->allow_extra_args(false);
+  command.add_option(
+      "--signature", flags->bundle,
+      "A signature of the version's file that was made elsewhere, by `tenon sign` for one");
+  return [flags](const RegistryFlags &where, Terminal &terminal) {
+    return sign(*flags, where, terminal);
+  };
 }
 
 } // namespace tenon::tool

@@ -43,18 +43,25 @@ RegistryFlags flagsIn(const std::vector<std::string> &arguments) {
 
 } // namespace
 
-Result<std::string> stage(registry::Registry &registry, const registry::Version &version, const ScratchFolder &folder) {
+Result<std::string> stage(registry::Registry &registry, const registry::Version &version,
+                          const ScratchFolder &folder) {
   if (version.isDeleted) {
-    return Status::error(ErrorId::NoSuchObject, fmt::format("{} was deleted by gc", version.text()), "push its file again, which gives it a new number");
+    return Status::error(ErrorId::NoSuchObject, fmt::format("{} was deleted by gc", version.text()),
+                         "push its file again, which gives it a new number");
   }
   TENON_TRY(registry.check(version));
-  std::string path = fmt::format("{}/{}-{}{}", folder.path(), version.name, version.number, std::filesystem::path(version.file).extension().string());
-  bool isThere = ::link(registry.pathOf(version).c_str(), path.c_str()) == 0 || errno == EEXIST; // named twice
+  std::string path = fmt::format("{}/{}-{}{}", folder.path(), version.name, version.number,
+                                 std::filesystem::path(version.file).extension().string());
+  bool isThere =
+      ::link(registry.pathOf(version).c_str(), path.c_str()) == 0 || errno == EEXIST; // named twice
   return isThere ? Result<std::string>(path) : writeError(errno, "link", path);
 }
 
 Status StagedVersions::replace(std::vector<std::string> &arguments) {
-  bool writes = std::ranges::any_of(arguments, isOutput) || std::ranges::any_of(arguments, [](const std::string &each) { return each.starts_with("--output=") || each.starts_with("-o="); });
+  bool writes = std::ranges::any_of(arguments, isOutput) ||
+                std::ranges::any_of(arguments, [](const std::string &each) {
+                  return each.starts_with("--output=") || each.starts_with("-o=");
+                });
   std::optional<registry::Registry> registry;
   for (size_t i = 1; i < arguments.size(); ++i) {
     size_t begin = isOutput(arguments[i - 1]) ? std::string::npos : schemeIn(arguments[i]);
@@ -62,9 +69,12 @@ Status StagedVersions::replace(std::vector<std::string> &arguments) {
       continue;
     }
     if (arguments.front() == "compile" && !writes) {
-      return Status::error(ErrorId::BadArgument, "the engine of a version has no place of its own", "say where to write it: -o model.tenon");
+      return Status::error(ErrorId::BadArgument, "the engine of a version has no place of its own",
+                           "say where to write it: -o model.tenon");
     }
-    TENON_ASSIGN(registry::Reference reference, registry::parseReference(std::string_view(arguments[i]).substr(begin + kScheme.size())));
+    TENON_ASSIGN(
+        registry::Reference reference,
+        registry::parseReference(std::string_view(arguments[i]).substr(begin + kScheme.size())));
     if (!registry) {
       TENON_ASSIGN(registry, openRegistry(flagsIn(arguments)));
       TENON_ASSIGN(folder, ScratchFolder::create(registry->filesFolder(), "use"));

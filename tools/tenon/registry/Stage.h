@@ -11,15 +11,17 @@
 
 namespace tenon::tool {
 
-/// The version's file under a name that says what it is, its hash checked. The folder is on the registry's file system.
-Result<std::string> stage(registry::Registry &registry, const registry::Version &version, const ScratchFolder &folder);
+/// The version's file under a name that says what it is, its hash checked. The folder is on the
+/// registry's file system.
+Result<std::string> stage(registry::Registry &registry, const registry::Version &version,
+                          const ScratchFolder &folder);
 
 /// Files of versions that a command line names, for as long as it is worked on.
 class StagedVersions {
 public:
-  /// Puts the path of the version's file where an argument is registry:REF, also behind "compiled:" and in --FLAG=registry:REF.
-  /// The registry is the one of --registry among the arguments. TN1001, TN1003 to TN1005; TN0105 where `compile` is not told
-  /// where to write to.
+  /// Puts the path of the version's file where an argument is registry:REF, also behind "compiled:"
+  /// and in --FLAG=registry:REF. The registry is the one of --registry among the arguments. TN1001,
+  /// TN1003 to TN1005; TN0105 where `compile` is not told where to write to.
   Status replace(std::vector<std::string> &arguments);
 
 private:

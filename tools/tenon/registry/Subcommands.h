@@ -1,4 +1,5 @@
-// The parts of `tenon registry`, as verbs are parts of the tool: each declares its flags and gives what it does.
+// The parts of `tenon registry`, as verbs are parts of the tool: each declares its flags and gives
+// what it does.
 
 #pragma once
 
@@ -33,8 +34,10 @@ RegistryTask declareRegistrySign(CLI::App &command);
 
 /// What --registry does.
 inline constexpr const char *kRegistryHelp =
-    "A folder, or postgresql://USER@HOST/DATABASE?blobs=s3://BUCKET/PREFIX; by default what $TENON_REGISTRY says, or tenon/registry in $XDG_DATA_HOME or ~/.local/share";
-/// Where the registry is: what --registry or $TENON_REGISTRY says, or the user's own, for which TN1001 is told where the environment names no home.
+    "A folder, or postgresql://USER@HOST/DATABASE?blobs=s3://BUCKET/PREFIX; by default what "
+    "$TENON_REGISTRY says, or tenon/registry in $XDG_DATA_HOME or ~/.local/share";
+/// Where the registry is: what --registry or $TENON_REGISTRY says, or the user's own, for which
+/// TN1001 is told where the environment names no home.
 Result<std::string> registryFolder(const RegistryFlags &flags);
 Result<registry::Registry> openRegistry(const RegistryFlags &flags);
 Result<registry::Registry> createRegistry(const RegistryFlags &flags);

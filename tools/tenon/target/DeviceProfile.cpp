@@ -18,10 +18,13 @@ constexpr size_t kMostBytes = 64 << 10;
 /// More than any device has or reaches.
 constexpr double kMostRate = 1e18;
 constexpr int64_t kMostSize = int64_t(1) << 40;
-constexpr const char *kHint = "write one with tenon doctor --calibrate -o FILE; docs/targets.md says what it may hold";
+constexpr const char *kHint =
+    "write one with tenon doctor --calibrate -o FILE; docs/targets.md says what it may hold";
 
-Status profileError(std::string_view path, const std::string &what, const std::string &hint = kHint) {
-  return Status::error(ErrorId::BadArgument, fmt::format("the device profile '{}': {}", path, what), hint);
+Status profileError(std::string_view path, const std::string &what,
+                    const std::string &hint = kHint) {
+  return Status::error(ErrorId::BadArgument, fmt::format("the device profile '{}': {}", path, what),
+                       hint);
 }
 
 /// Text of the file, without what a terminal would obey.
@@ -48,14 +51,17 @@ public:
         for (const target::Field &field : target::fields()) {
           known.push_back(std::string(field.key));
         }
-        return profileError(path, fmt::format("{} is no key of '{}'", quoted(key), device), didYouMean(key, known, kHint));
+        return profileError(path, fmt::format("{} is no key of '{}'", quoted(key), device),
+                            didYouMean(key, known, kHint));
       }
     }
     return openNames();
   }
 
   /// Whether its numbers are of such a target.
-  bool isFor(const target::Target &target) const { return arch.empty() || arch == target.variant(); }
+  bool isFor(const target::Target &target) const {
+    return arch.empty() || arch == target.variant();
+  }
 
   Status apply(target::Target &target) const {
     if (part) {
@@ -84,7 +90,8 @@ private:
     if (auto name = object.find("architecture"); name != object.end()) {
       std::string given = name->get<std::string>();
       if (!engine::parseCudaArch(given) || (part && arch != given)) {
-        return profileError(path, fmt::format("{} is no architecture{}", name->dump(), part ? " of its part" : ""));
+        return profileError(
+            path, fmt::format("{} is no architecture{}", name->dump(), part ? " of its part" : ""));
       }
       arch = given;
     }
@@ -105,17 +112,21 @@ private:
     if (field.rate) {
       double rate = value.is_number() ? value.get<double>() : NAN;
       if (!(rate > 0 && rate <= kMostRate)) {
-        return profileError(path, fmt::format("{} is no number above 0 and up to {:g}", name, kMostRate));
+        return profileError(path,
+                            fmt::format("{} is no number above 0 and up to {:g}", name, kMostRate));
       }
       target.*field.rate = rate;
       return Status::ok();
     }
-    int64_t most = field.isLimit() ? target.*field.size : kMostSize, least = field.isLimit() ? field.least : 1;
-    bool isWhole = value.is_number_unsigned() && value.get<uint64_t>() >= static_cast<uint64_t>(least) &&
+    int64_t most = field.isLimit() ? target.*field.size : kMostSize,
+            least = field.isLimit() ? field.least : 1;
+    bool isWhole = value.is_number_unsigned() &&
+                   value.get<uint64_t>() >= static_cast<uint64_t>(least) &&
                    value.get<uint64_t>() <= static_cast<uint64_t>(most);
     if (!isWhole) {
-      return profileError(path, fmt::format("{} is no whole number from {} to {}{}", name, least, most,
-                                            field.isLimit() ? ", the architecture's limit" : ""));
+      return profileError(path,
+                          fmt::format("{} is no whole number from {} to {}{}", name, least, most,
+                                      field.isLimit() ? ", the architecture's limit" : ""));
     }
     target.*field.size = value.get<int64_t>();
     return Status::ok();
@@ -164,14 +175,16 @@ Status applyProfile(const std::string &path, Targets &targets) {
       continue;
     }
     if (key != "cpu" && key != "cuda") {
-      return profileError(path, key == "schema" ? fmt::format("its schema is not {}", kProfileSchema)
-                                                : fmt::format("{} is neither schema, cpu nor cuda", quoted(key)));
+      return profileError(
+          path, key == "schema" ? fmt::format("its schema is not {}", kProfileSchema)
+                                : fmt::format("{} is neither schema, cpu nor cuda", quoted(key)));
     }
     Section section(path, key, value);
     TENON_ASSIGN(bool applies, applySection(section, key, targets));
     isUsed = isUsed || applies;
   }
-  return isUsed ? Status::ok() : profileError(path, "no target is of a device that it describes", "see --target");
+  return isUsed ? Status::ok()
+                : profileError(path, "no target is of a device that it describes", "see --target");
 }
 
 } // namespace tenon::tool

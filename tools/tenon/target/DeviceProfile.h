@@ -3,8 +3,8 @@
 
 #pragma once
 
-#include "tools/tenon/target/Target.h"
 #include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/target/Target.h"
 
 namespace tenon::tool {
 

@@ -15,11 +15,14 @@
 
 namespace tenon::tool {
 
-uint64_t cacheOfCore() { return static_cast<uint64_t>(std::max(sysconf(_SC_LEVEL2_CACHE_SIZE), 0l)); }
+uint64_t cacheOfCore() {
+  return static_cast<uint64_t>(std::max(sysconf(_SC_LEVEL2_CACHE_SIZE), 0l));
+}
 
 tuning::Device localCpuDevice() {
   tuning::Device device;
-  for (const char *key : {"model name", "vendor_id", "cpu family", "model\t", "CPU implementer", "CPU part", "CPU variant"}) {
+  for (const char *key : {"model name", "vendor_id", "cpu family", "model\t", "CPU implementer",
+                          "CPU part", "CPU variant"}) {
     std::string value = cpuInfo(key);
     device.name += value.empty() ? "" : (device.name.empty() ? "" : " ") + value;
   }

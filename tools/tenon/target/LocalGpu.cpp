@@ -10,19 +10,22 @@ namespace tenon::tool {
 
 Result<target::Target> localGpu() {
   namespace cuda = runtime::cuda;
-  TENON_ASSIGN(std::shared_ptr<const cuda::CudaDriver> driver, cuda::CudaDriver::open(cuda::kDriverLibrary));
+  TENON_ASSIGN(std::shared_ptr<const cuda::CudaDriver> driver,
+               cuda::CudaDriver::open(cuda::kDriverLibrary));
   TENON_ASSIGN(int count, cuda::countDevices(*driver));
   if (count == 0) {
-    return Status::error(ErrorId::UnsupportedTarget, "the driver finds no GPU", "name a GPU: --target cuda:h200");
+    return Status::error(ErrorId::UnsupportedTarget, "the driver finds no GPU",
+                         "name a GPU: --target cuda:h200");
   }
   TENON_ASSIGN(cuda::DeviceFacts facts, cuda::describeDevice(*driver, 0));
   const target::Target *part = target::partOfGpu(facts.name);
-  const target::Target *row = part && part->arch->number == facts.capability ? part
-                                                                            : target::targetOfCapability(facts.capability);
+  const target::Target *row = part && part->arch->number == facts.capability
+                                  ? part
+                                  : target::targetOfCapability(facts.capability);
   if (!row) {
     return Status::error(ErrorId::UnsupportedTarget,
-                         fmt::format("{} has compute capability {}.{}", facts.name, facts.capability / 10,
-                                     facts.capability % 10),
+                         fmt::format("{} has compute capability {}.{}", facts.name,
+                                     facts.capability / 10, facts.capability % 10),
                          "Tenon compiles for 8.0 and later");
   }
   target::Target local = *row;

@@ -3,8 +3,8 @@
 #include "tools/tenon/target/Ptxas.h"
 
 #include "runtime/library/Loader.h"
-#include "support/files/AtomicFile.h"
 #include "support/Environment.h"
+#include "support/files/AtomicFile.h"
 #include "support/files/MappedFile.h"
 #include "support/files/ScratchFolder.h"
 

@@ -1,10 +1,10 @@
-// NVIDIA's assembler for PTX, where one is installed: by a toolkit or by PyPI's package. Tenon needs
-// none; with one, an engine can hold machine code beside its PTX.
+// NVIDIA's assembler for PTX, where one is installed: by a toolkit or by PyPI's package. Tenon
+// needs none; with one, an engine can hold machine code beside its PTX.
 
 #pragma once
 
-#include "support/memory/ByteSpan.h"
 #include "support/Result.h"
+#include "support/memory/ByteSpan.h"
 
 #include <string>
 #include <string_view>

@@ -1,5 +1,5 @@
-// Implements targets. No level, architecture or part has the name of another, so a word without a device
-// before it (`avx2,sm_90`, `cpu:avx2,avx512`) says by itself which device it is of.
+// Implements targets. No level, architecture or part has the name of another, so a word without a
+// device before it (`avx2,sm_90`, `cpu:avx2,avx512`) says by itself which device it is of.
 
 #include "tools/tenon/target/Target.h"
 
@@ -33,9 +33,11 @@ std::string hint() {
   for (const target::Target &part : target::parts()) {
     (part.isGpu() ? gpus : cpus).push_back(part.part);
   }
-  return fmt::format("use cpu, some of its levels (cpu:{}), the best level of this machine (cpu:native) or a part (cpu:{}); cuda for the "
+  return fmt::format("use cpu, some of its levels (cpu:{}), the best level of this machine "
+                     "(cpu:native) or a part (cpu:{}); cuda for the "
                      "GPU of this machine, an architecture (cuda:{}) or a part (cuda:{})",
-                     fmt::join(levels, ", "), fmt::join(cpus, ", "), fmt::join(archs, ", "), fmt::join(gpus, ", "));
+                     fmt::join(levels, ", "), fmt::join(cpus, ", "), fmt::join(archs, ", "),
+                     fmt::join(gpus, ", "));
 }
 
 std::optional<CpuLevel> parseLevel(std::string_view name) {
@@ -84,7 +86,8 @@ Status addGpu(const target::Target &gpu, Targets &targets) {
     }
     if (!other.part.empty() && !gpu.part.empty() && other.part != gpu.part) {
       return Status::error(ErrorId::BadArgument,
-                           fmt::format("the targets cuda:{} and cuda:{} are both {}", other.part, gpu.part, gpu.variant()),
+                           fmt::format("the targets cuda:{} and cuda:{} are both {}", other.part,
+                                       gpu.part, gpu.variant()),
                            "an engine has one variant for an architecture: name one of them");
     }
     other = gpu.part.empty() ? other : gpu;
@@ -129,8 +132,9 @@ Status addLocalGpu(Targets &targets) {
     return addGpu(*local, targets);
   }
   const target::Target &assumed = *target::findPart("cuda", "h200");
-  targets.notes.push_back(fmt::format("--target cuda: compiled for {} (cuda:{}), which is assumed: {}", assumed.name,
-                                      assumed.part, local.status().message()));
+  targets.notes.push_back(
+      fmt::format("--target cuda: compiled for {} (cuda:{}), which is assumed: {}", assumed.name,
+                  assumed.part, local.status().message()));
   return addGpu(assumed, targets);
 }
 
@@ -180,9 +184,10 @@ Result<std::string> parseVariant(const std::string &text) {
     return std::string(arch->name);
   }
   std::vector<std::string> known = allNames(false);
-  return Status::error(ErrorId::EngineUnknownVariant,
-                       fmt::format("there is no CPU level or GPU architecture '{}'", text),
-                       didYouMean(text, known, fmt::format("use one of {}", fmt::join(known, ", "))));
+  return Status::error(
+      ErrorId::EngineUnknownVariant,
+      fmt::format("there is no CPU level or GPU architecture '{}'", text),
+      didYouMean(text, known, fmt::format("use one of {}", fmt::join(known, ", "))));
 }
 
 Result<Targets> parseTargets(const std::vector<std::string> &texts) {
@@ -193,12 +198,15 @@ Result<Targets> parseTargets(const std::vector<std::string> &texts) {
   std::vector<CpuLevel> &levels = targets.levels;
   std::sort(levels.begin(), levels.end());
   levels.erase(std::unique(levels.begin(), levels.end()), levels.end());
-  if (!levels.empty() && engine::rowOf(levels.front()).architecture != engine::Architecture::X86_64) {
+  if (!levels.empty() &&
+      engine::rowOf(levels.front()).architecture != engine::Architecture::X86_64) {
     targets.cpu = target::cpuTarget(levels.front());
   }
-  std::sort(targets.gpus.begin(), targets.gpus.end(), [](const target::Target &a, const target::Target &b) {
-    return std::pair(a.arch->number, a.arch->isSpecific) < std::pair(b.arch->number, b.arch->isSpecific);
-  });
+  std::sort(targets.gpus.begin(), targets.gpus.end(),
+            [](const target::Target &a, const target::Target &b) {
+              return std::pair(a.arch->number, a.arch->isSpecific) <
+                     std::pair(b.arch->number, b.arch->isSpecific);
+            });
   return targets;
 }
 

@@ -1,7 +1,7 @@
 // The targets of the command line: `cpu` for every level, `cpu:avx2,avx512` for some, `cuda:sm_90`
-// for a GPU's architecture, `cuda:h200` or `cpu:zen4` for a part, `cuda` for the GPU of this machine;
-// several are joined by commas or given one by one. A level is called the same wherever one
-// is named: as engines and `doctor` have it, or avx2 for x86-64-v3.
+// for a GPU's architecture, `cuda:h200` or `cpu:zen4` for a part, `cuda` for the GPU of this
+// machine; several are joined by commas or given one by one. A level is called the same wherever
+// one is named: as engines and `doctor` have it, or avx2 for x86-64-v3.
 
 #pragma once
 

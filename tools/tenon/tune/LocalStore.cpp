@@ -11,7 +11,9 @@
 namespace tenon::tool {
 
 void declareStoreFlag(CLI::App &command, std::string &store) {
-  command.add_option("--store", store, "Folder of the tuning store; by default one beside the compile cache (docs/tune.md)");
+  command.add_option(
+      "--store", store,
+      "Folder of the tuning store; by default one beside the compile cache (docs/tune.md)");
 }
 
 Result<std::string> storeFolder(const std::string &store) {
@@ -19,10 +21,11 @@ Result<std::string> storeFolder(const std::string &store) {
     return store;
   }
   std::string cache = userCacheFolder();
-  return cache.empty() ? Result<std::string>(Status::error(ErrorId::BadArgument,
-                                                           "there is no folder for the tuning store: neither HOME nor "
-                                                           "XDG_CACHE_HOME is set",
-                                                           "name one with --store"))
+  return cache.empty() ? Result<std::string>(Status::error(
+                             ErrorId::BadArgument,
+                             "there is no folder for the tuning store: neither HOME nor "
+                             "XDG_CACHE_HOME is set",
+                             "name one with --store"))
                        : Result<std::string>(cache + "/tuning");
 }
 
@@ -35,7 +38,8 @@ void noteFaults(const tuning::Records &records, Terminal &terminal) {
   }
 }
 
-Result<std::shared_ptr<const tuning::Knowledge>> localKnowledge(const std::string &store, Terminal &terminal) {
+Result<std::shared_ptr<const tuning::Knowledge>> localKnowledge(const std::string &store,
+                                                                Terminal &terminal) {
   std::shared_ptr<const tuning::Knowledge> knowledge;
   Result<std::string> folder = storeFolder(store);
   if (!folder) {

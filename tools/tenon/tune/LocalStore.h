@@ -22,8 +22,9 @@ Result<std::string> storeFolder(const std::string &store);
 /// Tells the user of lines that are no records, and of a torn one.
 void noteFaults(const tuning::Records &records, Terminal &terminal);
 
-/// What compilations on this machine ask; null where there is no store. One that cannot be read is an error where
-/// the user named it, else it is told and not used.
-Result<std::shared_ptr<const tuning::Knowledge>> localKnowledge(const std::string &store, Terminal &terminal);
+/// What compilations on this machine ask; null where there is no store. One that cannot be read is
+/// an error where the user named it, else it is told and not used.
+Result<std::shared_ptr<const tuning::Knowledge>> localKnowledge(const std::string &store,
+                                                                Terminal &terminal);
 
 } // namespace tenon::tool

@@ -1,6 +1,6 @@
-// Relies on the timed steps of a session: what a kernel takes, without what a call takes around it. On a CPU
-// neighbours only ever add, so the least time of a kernel counts; that another one is faster is said by the
-// paired samples too.
+// Relies on the timed steps of a session: what a kernel takes, without what a call takes around it.
+// On a CPU neighbours only ever add, so the least time of a kernel counts; that another one is
+// faster is said by the paired samples too.
 
 #include "tools/tenon/tune/Race.h"
 
@@ -22,7 +22,8 @@ namespace {
 constexpr double kMostDifference = 0.05;
 /// Of its time, what a kernel must gain to be taken.
 constexpr double kLeastGain = 0.01;
-/// Samples of kernels whose data stay in the caches are repeated to this length, so that the clock does not count.
+/// Samples of kernels whose data stay in the caches are repeated to this length, so that the clock
+/// does not count.
 constexpr double kSampleSeconds = 100e-6;
 constexpr unsigned kMostRepeats = 50;
 /// A stage ends without a decision when so many times its rounds were disturbed, and a few more.
@@ -33,7 +34,8 @@ size_t roundsOf(size_t kernels) { return kernels > 9 ? 2 : kernels > 5 ? 4 : ker
 /// Kernels of the next stage, besides the one without tuning.
 size_t kernelsAfter(size_t kernels) { return kernels > 9 ? 8 : kernels > 5 ? 4 : 2; }
 
-/// Puts other data into the caches of all threads, as other regions of the model do between two runs.
+/// Puts other data into the caches of all threads, as other regions of the model do between two
+/// runs.
 class OtherData {
 public:
   static Result<OtherData> create(uint64_t bytes) {
@@ -56,13 +58,14 @@ public:
     });
     for (const Tensor &tensor : kept) {
       Bytes bytes = tensor.data.bytes();
-      pool->parallelFor(static_cast<int64_t>(bytes.size() / kLine), [&](int64_t begin, int64_t end, unsigned) {
-        uint64_t sum = 0;
-        for (int64_t i = begin; i < end; ++i) {
-          sum += static_cast<uint64_t>(bytes[static_cast<size_t>(i) * kLine]);
-        }
-        sink.fetch_add(sum, std::memory_order_relaxed);
-      });
+      pool->parallelFor(static_cast<int64_t>(bytes.size() / kLine),
+                        [&](int64_t begin, int64_t end, unsigned) {
+                          uint64_t sum = 0;
+                          for (int64_t i = begin; i < end; ++i) {
+                            sum += static_cast<uint64_t>(bytes[static_cast<size_t>(i) * kLine]);
+                          }
+                          sink.fetch_add(sum, std::memory_order_relaxed);
+                        });
     }
   }
 
@@ -99,14 +102,17 @@ public:
         return opened.takeStatus();
       }
       if (!opened) {
-        outcome.refused.push_back(fmt::format("{}: {}", candidate.kernel, opened.status().message()));
+        outcome.refused.push_back(
+            fmt::format("{}: {}", candidate.kernel, opened.status().message()));
         continue;
       }
-      double difference = all.empty() ? 0 : differenceOfOutputs(*opened->runner, *all.front().runner);
+      double difference =
+          all.empty() ? 0 : differenceOfOutputs(*opened->runner, *all.front().runner);
       if (difference <= kMostDifference) {
         all.push_back(std::move(*opened));
       } else {
-        outcome.refused.push_back(fmt::format("{}: its results differ by {:.1e}", candidate.kernel, difference));
+        outcome.refused.push_back(
+            fmt::format("{}: its results differ by {:.1e}", candidate.kernel, difference));
       }
     }
     return Status::ok();
@@ -141,10 +147,15 @@ private:
     runtime::EngineOptions engineOptions;
     engineOptions.cacheFolder = "";
     engineOptions.verifyWeights = false; // written just now
-    TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine, runtime::Engine::open(candidate.engine, engineOptions));
+    TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine,
+                 runtime::Engine::open(candidate.engine, engineOptions));
     TENON_ASSIGN(std::vector<Tensor> inputs, makeInputs({}, *engine));
     TENON_ASSIGN(Runner runner, Runner::create(engine, std::move(inputs), {}));
-    Racing racing{candidate.kernel, candidate.predictedMicroseconds, std::make_unique<Runner>(std::move(runner)), {}, 1};
+    Racing racing{candidate.kernel,
+                  candidate.predictedMicroseconds,
+                  std::make_unique<Runner>(std::move(runner)),
+                  {},
+                  1};
     TENON_TRY(racing.runner->run());
     TENON_ASSIGN(double microseconds, sample(racing));
     if (!others) {
@@ -158,7 +169,8 @@ private:
     if (others) {
       others->read(racing.runner->inputs());
     }
-    TENON_ASSIGN(std::vector<runtime::StepTime> steps, racing.runner->session().timeSteps(racing.repeats));
+    TENON_ASSIGN(std::vector<runtime::StepTime> steps,
+                 racing.runner->session().timeSteps(racing.repeats));
     double seconds = 0;
     for (const runtime::StepTime &step : steps) {
       seconds += step.seconds;
@@ -190,7 +202,8 @@ private:
     size_t rounds = roundsOf(running.size()), kept = 0;
     for (size_t tried = 0; kept < rounds; ++tried) {
       if (options.cancel && options.cancel->load()) {
-        return Status::error(ErrorId::Cancelled, "tuning was cancelled", "start it again: it goes on where it was");
+        return Status::error(ErrorId::Cancelled, "tuning was cancelled",
+                             "start it again: it goes on where it was");
       }
       bool isLate = BenchClock::now() >= options.deadline;
       if (isLate || tried >= kPatience * rounds + kMorePatience) {
@@ -207,7 +220,8 @@ private:
   /// The kernel without tuning stays, as what the others are compared with.
   void dropSlower(std::vector<Racing *> &running) {
     Racing *untuned = running.front();
-    std::stable_sort(running.begin(), running.end(), [](const Racing *a, const Racing *b) { return a->least() < b->least(); });
+    std::stable_sort(running.begin(), running.end(),
+                     [](const Racing *a, const Racing *b) { return a->least() < b->least(); });
     running.resize(std::min(running.size(), kernelsAfter(running.size())));
     std::erase(running, untuned);
     running.insert(running.begin(), untuned);
@@ -215,7 +229,8 @@ private:
 
   void decide(const std::vector<Racing *> &last) {
     const Racing &untuned = all.front();
-    const Racing *best = *std::ranges::min_element(last, {}, [](const Racing *racing) { return racing->least(); });
+    const Racing *best =
+        *std::ranges::min_element(last, {}, [](const Racing *racing) { return racing->least(); });
     if (best == &untuned) {
       return;
     }
@@ -241,7 +256,8 @@ private:
 
 } // namespace
 
-Result<RaceOutcome> race(const std::vector<pipeline::RaceCandidate> &candidates, const RaceOptions &options) {
+Result<RaceOutcome> race(const std::vector<pipeline::RaceCandidate> &candidates,
+                         const RaceOptions &options) {
   Field field(options);
   TENON_TRY(field.open(candidates));
   return field.run();

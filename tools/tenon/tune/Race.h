@@ -1,5 +1,5 @@
-// A race of kernels: all candidates in turn, the slower half drops out after each stage, and who is left runs
-// twice as often. Rounds that others disturbed do not count.
+// A race of kernels: all candidates in turn, the slower half drops out after each stage, and who is
+// left runs twice as often. Rounds that others disturbed do not count.
 
 #pragma once
 
@@ -16,8 +16,8 @@
 namespace tenon::tool {
 
 struct RaceOptions {
-  /// Bytes of other data that are read between two runs, as other regions of the model would do; 0 where all of
-  /// the model stays in the caches.
+  /// Bytes of other data that are read between two runs, as other regions of the model would do; 0
+  /// where all of the model stays in the caches.
   uint64_t otherBytes = 0;
   /// Disturbed rounds count too.
   bool allowNoise = false;
@@ -32,11 +32,13 @@ struct RaceOutcome {
   std::vector<tuning::Trial> trials; ///< of every candidate that ran
   std::string winner;                ///< the first candidate unless another is faster beyond noise
   size_t rounds = 0, disturbed = 0;  ///< that count, and that do not
-  std::vector<std::string> refused;  ///< candidates that did not run, or computed something else, and why
+  std::vector<std::string>
+      refused; ///< candidates that did not run, or computed something else, and why
 };
 
-/// Of engines with one region each; the first is the kernel that is used without tuning. An error where that
-/// one does not run.
-Result<RaceOutcome> race(const std::vector<pipeline::RaceCandidate> &candidates, const RaceOptions &options);
+/// Of engines with one region each; the first is the kernel that is used without tuning. An error
+/// where that one does not run.
+Result<RaceOutcome> race(const std::vector<pipeline::RaceCandidate> &candidates,
+                         const RaceOptions &options);
 
 } // namespace tenon::tool

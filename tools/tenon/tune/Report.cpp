@@ -27,8 +27,9 @@ const char *nameOf(ProblemState state) {
 }
 
 std::string regionsText(const TunedProblem &problem) {
-  return problem.labels.size() == 1 ? problem.labels.front()
-                                    : fmt::format("{} ({} of them)", problem.labels.front(), problem.labels.size());
+  return problem.labels.size() == 1
+             ? problem.labels.front()
+             : fmt::format("{} ({} of them)", problem.labels.front(), problem.labels.size());
 }
 
 /// What became of a problem, in words.
@@ -36,10 +37,11 @@ std::string gainText(const TunedProblem &problem) {
   switch (problem.state) {
   case ProblemState::Measured:
   case ProblemState::Known:
-    return problem.isTuned() ? fmt::format("{:.1f} us, {:.1f} us untuned: {} instead of {}", problem.microseconds,
-                                           problem.untunedMicroseconds, problem.kernel, problem.untuned)
-                             : fmt::format("{:.1f} us: none of {} is faster than {}", problem.untunedMicroseconds,
-                                           problem.raced, problem.untuned);
+    return problem.isTuned()
+               ? fmt::format("{:.1f} us, {:.1f} us untuned: {} instead of {}", problem.microseconds,
+                             problem.untunedMicroseconds, problem.kernel, problem.untuned)
+               : fmt::format("{:.1f} us: none of {} is faster than {}", problem.untunedMicroseconds,
+                             problem.raced, problem.untuned);
   case ProblemState::Left:
     return "not raced: the time was over";
   case ProblemState::Undecided:
@@ -54,11 +56,13 @@ size_t countOf(const TuneResult &result, ProblemState state) {
 }
 
 std::string headText(const TuneResult &result) {
-  std::string text = fmt::format("{}: {} threads, {}\n", result.device, result.threads, result.level);
-  text += fmt::format("{} measured in {:.1f} s, {} known, {} undecided, {} left, {} without a choice\n",
-                      countOf(result, ProblemState::Measured), result.tuneSeconds, countOf(result, ProblemState::Known),
-                      countOf(result, ProblemState::Undecided), countOf(result, ProblemState::Left),
-                      countOf(result, ProblemState::Skipped));
+  std::string text =
+      fmt::format("{}: {} threads, {}\n", result.device, result.threads, result.level);
+  text +=
+      fmt::format("{} measured in {:.1f} s, {} known, {} undecided, {} left, {} without a choice\n",
+                  countOf(result, ProblemState::Measured), result.tuneSeconds,
+                  countOf(result, ProblemState::Known), countOf(result, ProblemState::Undecided),
+                  countOf(result, ProblemState::Left), countOf(result, ProblemState::Skipped));
   if (countOf(result, ProblemState::Left) > 0) {
     text += "the time was over: run it again, it goes on where it was\n";
   }
@@ -66,13 +70,14 @@ std::string headText(const TuneResult &result) {
     return text + "a run stays as it is: no kernel changed\n";
   }
   const WholeGain &whole = *result.whole;
-  text += fmt::format("a run {:.3f} ms, {:.3f} ms untuned: {:.2f} x as fast ({:.2f} to {:.2f})\n", whole.tunedSeconds * 1e3,
-                      whole.untunedSeconds * 1e3, whole.ratio, whole.low, whole.high);
+  text += fmt::format("a run {:.3f} ms, {:.3f} ms untuned: {:.2f} x as fast ({:.2f} to {:.2f})\n",
+                      whole.tunedSeconds * 1e3, whole.untunedSeconds * 1e3, whole.ratio, whole.low,
+                      whole.high);
   return whole.isWithdrawn ? text + "slower as a whole: the untuned kernels are used\n" : text;
 }
 
-/// A run as predicted from the races so far: a few lines from the first to the last, each with a bar for what is left of
-/// the untuned run.
+/// A run as predicted from the races so far: a few lines from the first to the last, each with a
+/// bar for what is left of the untuned run.
 std::string plotOf(const TuneResult &result) {
   constexpr size_t kMostLines = 8;
   constexpr double kWidth = 60;
@@ -81,7 +86,8 @@ std::string plotOf(const TuneResult &result) {
   for (size_t line = 0; line < lines; ++line) {
     const auto &[seconds, run] = result.best[lines == 1 ? 0 : line * (count - 1) / (lines - 1)];
     size_t length = static_cast<size_t>(kWidth * run / result.runSeconds);
-    text += fmt::format("{:>8.1f} s  {:>10.3f} ms  {}\n", seconds, run * 1e3, std::string(length, '#'));
+    text +=
+        fmt::format("{:>8.1f} s  {:>10.3f} ms  {}\n", seconds, run * 1e3, std::string(length, '#'));
   }
   return text;
 }
@@ -92,12 +98,14 @@ std::string tuneText(const TuneResult &result) {
   std::string text = headText(result);
   text += result.best.size() > 1 && result.runSeconds > 0 ? plotOf(result) : "";
   for (const TunedProblem &problem : result.problems) {
-    if (problem.state == ProblemState::Skipped && problem.why.find("--shape") == std::string::npos) {
+    if (problem.state == ProblemState::Skipped &&
+        problem.why.find("--shape") == std::string::npos) {
       continue; // nothing to choose
     }
     double share = result.runSeconds > 0 ? problem.seconds / result.runSeconds : 0;
     std::string gain = problem.isTuned() ? fmt::format("{:.2f} x", problem.gain()) : "";
-    text += fmt::format("{:>5.1f} %  {:>6}  {}\n                 {}\n", share * 100, gain, regionsText(problem), gainText(problem));
+    text += fmt::format("{:>5.1f} %  {:>6}  {}\n                 {}\n", share * 100, gain,
+                        regionsText(problem), gainText(problem));
     for (const std::string &refused : problem.refused) {
       text += fmt::format("                 not raced: {}\n", refused);
     }

@@ -1,5 +1,6 @@
-// The order of work: the untuned engine, whose steps say where the time goes; races, whose winners are appended to
-// the store one by one; the engine by the store, beside the untuned one. What is measured is kept however this ends.
+// The order of work: the untuned engine, whose steps say where the time goes; races, whose winners
+// are appended to the store one by one; the engine by the store, beside the untuned one. What is
+// measured is kept however this ends.
 
 #include "tools/tenon/tune/Tuner.h"
 
@@ -32,7 +33,9 @@ constexpr double kLeastShare = 0.001;
 constexpr double kNoise = 1.01;
 
 int64_t now() {
-  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
 }
 
 /// An engine that was compiled for comparison.
@@ -73,9 +76,11 @@ Result<std::map<std::string, double>> secondsByLabel(Runner &runner) {
 
 class Tuner : public pipeline::Racer {
 public:
-  Tuner(const TuneRequest &tuneRequest, Terminal &output, tuning::StoreWriter &storeWriter, std::string scratchFolder)
-      : request(tuneRequest), terminal(output), store(storeWriter), scratch(std::move(scratchFolder)),
-        records(store.found().records), knowledge(records, localCpuDevice()) {}
+  Tuner(const TuneRequest &tuneRequest, Terminal &output, tuning::StoreWriter &storeWriter,
+        std::string scratchFolder)
+      : request(tuneRequest), terminal(output), store(storeWriter),
+        scratch(std::move(scratchFolder)), records(store.found().records),
+        knowledge(records, localCpuDevice()) {}
 
   Result<TuneResult> run() {
     TENON_TRY(chooseLevel());
@@ -86,10 +91,12 @@ public:
     raceOptions.otherBytes = bytes <= cacheOfCore() ? 0 : std::min(bytes, kMostOtherBytes);
     raceOptions.allowNoise = request.allowNoise;
     raceOptions.cancel = terminal.cancelFlag();
-    result.runSeconds = std::accumulate(labelSeconds.begin(), labelSeconds.end(), 0.0,
-                                        [](double sum, const auto &each) { return sum + each.second; });
+    result.runSeconds =
+        std::accumulate(labelSeconds.begin(), labelSeconds.end(), 0.0,
+                        [](double sum, const auto &each) { return sum + each.second; });
     start = BenchClock::now();
-    raceOptions.deadline = start + std::chrono::duration_cast<BenchClock::duration>(std::chrono::duration<double>(request.seconds));
+    raceOptions.deadline = start + std::chrono::duration_cast<BenchClock::duration>(
+                                       std::chrono::duration<double>(request.seconds));
     CompileRequest races = request.compile;
     races.levels = {*engine::parseCpuLevel(result.level)};
     races.addsLevels = false;
@@ -100,8 +107,9 @@ public:
     terminal.clearProgress();
     TENON_TRY(checkDone());
     TENON_TRY(finish(untuned));
-    std::stable_sort(result.problems.begin(), result.problems.end(),
-                     [](const TunedProblem &a, const TunedProblem &b) { return a.seconds > b.seconds; });
+    std::stable_sort(
+        result.problems.begin(), result.problems.end(),
+        [](const TunedProblem &a, const TunedProblem &b) { return a.seconds > b.seconds; });
     return std::move(result);
   }
 
@@ -121,7 +129,8 @@ public:
       for (const std::string &label : problem.labels) {
         own.seconds += labelSeconds[label] / regionsOfLabel[label];
       }
-      tuning::Knowledge::Answer answer = knowledge.find(problem.problem, std::vector{problem.level});
+      tuning::Knowledge::Answer answer =
+          knowledge.find(problem.problem, std::vector{problem.level});
       if (problem.skipped.empty() && own.seconds < kLeastShare * result.runSeconds) {
         own.why = fmt::format("it takes less than {} % of a run", kLeastShare * 100);
       }
@@ -135,8 +144,11 @@ public:
       }
       places[problem.problem.hash] = i;
     }
-    auto rank = [&](size_t i) { return std::pair(problems[i].isProduct, result.problems[i].seconds); };
-    std::stable_sort(raced.begin(), raced.end(), [&](size_t a, size_t b) { return rank(a) > rank(b); });
+    auto rank = [&](size_t i) {
+      return std::pair(problems[i].isProduct, result.problems[i].seconds);
+    };
+    std::stable_sort(raced.begin(), raced.end(),
+                     [&](size_t a, size_t b) { return rank(a) > rank(b); });
     left = raced.size();
     noteBest();
     return raced;
@@ -146,9 +158,10 @@ public:
     std::vector<std::string> kernels;
     if (const tuning::Record *nearest = knowledge.nearest(problem.problem, problem.level)) {
       std::vector<tuning::Trial> trials = nearest->trials;
-      std::stable_sort(trials.begin(), trials.end(), [](const tuning::Trial &a, const tuning::Trial &b) {
-        return a.microseconds < b.microseconds;
-      });
+      std::stable_sort(trials.begin(), trials.end(),
+                       [](const tuning::Trial &a, const tuning::Trial &b) {
+                         return a.microseconds < b.microseconds;
+                       });
       for (const tuning::Trial &trial : trials) {
         kernels.push_back(trial.kernel);
       }
@@ -156,9 +169,11 @@ public:
     return kernels;
   }
 
-  Result<bool> race(const pipeline::RaceProblem &problem, const std::vector<pipeline::RaceCandidate> &candidates) override {
+  Result<bool> race(const pipeline::RaceProblem &problem,
+                    const std::vector<pipeline::RaceCandidate> &candidates) override {
     TunedProblem &own = result.problems[places.at(problem.problem.hash)];
-    double part = std::max(millisecondsSince(start) / 1000 / request.seconds, double(done) / double(left));
+    double part =
+        std::max(millisecondsSince(start) / 1000 / request.seconds, double(done) / double(left));
     terminal.progress(fmt::format("tuning {}", problem.labels.front()), std::min(part, 1.0));
     TENON_ASSIGN(RaceOutcome outcome, tool::race(candidates, raceOptions));
     ++done;
@@ -170,7 +185,8 @@ public:
     }
     if (outcome.end == RaceEnd::Disturbed) {
       own.state = ProblemState::Undecided;
-      own.why = fmt::format("others disturbed {} of {} rounds", outcome.disturbed, outcome.rounds + outcome.disturbed);
+      own.why = fmt::format("others disturbed {} of {} rounds", outcome.disturbed,
+                            outcome.rounds + outcome.disturbed);
       return true;
     }
     tuning::Record record = recordOf(problem, candidates.front().kernel, outcome);
@@ -193,8 +209,10 @@ private:
     result.device = knowledge.device().name;
     result.threads = knowledge.device().threads;
     return result.level.empty()
-               ? Status::error(ErrorId::EngineNoVariant, "this machine runs none of the levels that the engine is for",
-                               "tune on a machine that does, or name a level of this one (tenon doctor lists them)")
+               ? Status::error(ErrorId::EngineNoVariant,
+                               "this machine runs none of the levels that the engine is for",
+                               "tune on a machine that does, or name a level of this one (tenon "
+                               "doctor lists them)")
                : Status::ok();
   }
 
@@ -208,7 +226,8 @@ private:
     return contenderOf(compile.output);
   }
 
-  tuning::Record recordOf(const pipeline::RaceProblem &problem, const std::string &untuned, const RaceOutcome &outcome) const {
+  tuning::Record recordOf(const pipeline::RaceProblem &problem, const std::string &untuned,
+                          const RaceOutcome &outcome) const {
     std::vector<tuning::Trial> trials = outcome.trials;
     if (target::describe(request.compile.cpu) != target::describe(target::cpuTarget())) {
       for (tuning::Trial &trial : trials) {
@@ -255,13 +274,16 @@ private:
   }
 
   Status checkDone() const {
-    auto count = [&](ProblemState state) { return std::ranges::count(result.problems, state, &TunedProblem::state); };
+    auto count = [&](ProblemState state) {
+      return std::ranges::count(result.problems, state, &TunedProblem::state);
+    };
     if (count(ProblemState::Measured) + count(ProblemState::Known) > 0) {
       return Status::ok();
     }
     if (count(ProblemState::Undecided) > 0) {
       return Status::error(ErrorId::MachineTooBusy,
-                           fmt::format("other programs disturbed all races ({})", result.problems[firstUndecided()].why),
+                           fmt::format("other programs disturbed all races ({})",
+                                       result.problems[firstUndecided()].why),
                            "stop them, or keep what is faster in spite of them with --allow-noise");
     }
     if (count(ProblemState::Left) > 0) {
@@ -273,12 +295,14 @@ private:
     return Status::error(ErrorId::NothingToTune,
                          areFree ? "all regions with a choice of kernels have sizes that vary"
                                  : "no region of the model has a choice of kernels",
-                         areFree ? "fix them with --shape" : "tenon explain kernels ENGINE says why");
+                         areFree ? "fix them with --shape"
+                                 : "tenon explain kernels ENGINE says why");
   }
 
   size_t firstUndecided() const {
-    return static_cast<size_t>(std::ranges::find(result.problems, ProblemState::Undecided, &TunedProblem::state) -
-                               result.problems.begin());
+    return static_cast<size_t>(
+        std::ranges::find(result.problems, ProblemState::Undecided, &TunedProblem::state) -
+        result.problems.begin());
   }
 
   Result<std::string> compileTuned(const std::string &path) {
@@ -289,11 +313,13 @@ private:
     return summary.engine;
   }
 
-  /// The engine by the store. Where it is slower beyond noise than the untuned one, what was measured now is
-  /// withdrawn: later records choose the untuned kernels.
+  /// The engine by the store. Where it is slower beyond noise than the untuned one, what was
+  /// measured now is withdrawn: later records choose the untuned kernels.
   Status finish(Contender &untuned) {
-    std::string path = request.compile.output.empty() ? scratch + "/tuned.tenon" : request.compile.output;
-    bool isTuned = std::ranges::any_of(result.problems, [](const TunedProblem &problem) { return problem.isTuned(); });
+    std::string path =
+        request.compile.output.empty() ? scratch + "/tuned.tenon" : request.compile.output;
+    bool isTuned = std::ranges::any_of(
+        result.problems, [](const TunedProblem &problem) { return problem.isTuned(); });
     if (!isTuned && request.compile.output.empty()) {
       return Status::ok();
     }
@@ -366,8 +392,9 @@ private:
 
 Result<TuneResult> tuneModel(const TuneRequest &request, Terminal &terminal) {
   if (!request.compile.gpus.empty() || request.compile.levels.empty()) {
-    return Status::error(ErrorId::BadArgument, "tune measures kernels of CPUs, and a target is a GPU",
-                         "leave --target out, or name CPU levels; on GPUs bench --budget measures library calls");
+    return Status::error(
+        ErrorId::BadArgument, "tune measures kernels of CPUs, and a target is a GPU",
+        "leave --target out, or name CPU levels; on GPUs bench --budget measures library calls");
   }
   TENON_ASSIGN(tuning::StoreWriter store, tuning::StoreWriter::open(request.store));
   noteFaults(store.found(), terminal);

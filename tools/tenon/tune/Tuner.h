@@ -1,4 +1,5 @@
-// `tenon tune`: the kernels of a model are raced, problem by problem, and the store learns which is the fastest.
+// `tenon tune`: the kernels of a model are raced, problem by problem, and the store learns which is
+// the fastest.
 
 #pragma once
 
@@ -15,9 +16,10 @@ namespace tenon::tool {
 class Terminal;
 
 struct TuneRequest {
-  CompileRequest compile; ///< of a model, for levels of which this machine runs one; `tuned` is ignored
-  std::string store;      ///< a folder
-  double seconds = 60;    ///< for races; what is compiled before and after comes on top
+  CompileRequest
+      compile;       ///< of a model, for levels of which this machine runs one; `tuned` is ignored
+  std::string store; ///< a folder
+  double seconds = 60; ///< for races; what is compiled before and after comes on top
   bool measuresAgain = false;
   bool allowNoise = false;
 };
@@ -34,8 +36,8 @@ enum class ProblemState {
 struct TunedProblem {
   std::vector<std::string> labels;
   ProblemState state = ProblemState::Left;
-  std::string why;      ///< of those that were skipped or are undecided
-  double seconds = 0;   ///< of all its regions in a run of the untuned engine
+  std::string why;    ///< of those that were skipped or are undecided
+  double seconds = 0; ///< of all its regions in a run of the untuned engine
   std::string kernel, untuned;
   double microseconds = 0, untunedMicroseconds = 0; ///< of one region, by the races; 0 without
   size_t raced = 0, rounds = 0, disturbed = 0;
@@ -48,22 +50,25 @@ struct TunedProblem {
 /// The tuned engine beside the untuned one.
 struct WholeGain {
   double untunedSeconds = 0, tunedSeconds = 0; ///< least times of a run
-  double ratio = 1, low = 1, high = 1;         ///< how many times as fast, of medians, with its 95 % interval
+  double ratio = 1, low = 1,
+         high = 1;          ///< how many times as fast, of medians, with its 95 % interval
   bool isWithdrawn = false; ///< slower beyond noise: the untuned kernels are used
 };
 
 struct TuneResult {
   std::vector<TunedProblem> problems; ///< longest first
   std::optional<WholeGain> whole;     ///< none where no kernel changed
-  std::vector<std::pair<double, double>> best; ///< seconds since the start, and predicted seconds of a run then
-  double runSeconds = 0;              ///< of the untuned engine
-  double tuneSeconds = 0;             ///< of the races
+  std::vector<std::pair<double, double>>
+      best;               ///< seconds since the start, and predicted seconds of a run then
+  double runSeconds = 0;  ///< of the untuned engine
+  double tuneSeconds = 0; ///< of the races
   std::string device, level, engine;
   uint64_t threads = 1;
 };
 
-/// Writes the engine of `compile.output`, if one is named. TN0142 where nothing can be tuned, TN0143 where the
-/// machine was too busy for all that was raced, TN0141 where another process writes the store.
+/// Writes the engine of `compile.output`, if one is named. TN0142 where nothing can be tuned,
+/// TN0143 where the machine was too busy for all that was raced, TN0141 where another process
+/// writes the store.
 Result<TuneResult> tuneModel(const TuneRequest &request, Terminal &terminal);
 
 /// For people, and for programs (docs/tune.md).

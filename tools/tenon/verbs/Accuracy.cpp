@@ -89,17 +89,20 @@ Result<size_t> Accuracy::outputOf(const MetricSpec &spec, const Entry &entry) co
   std::vector<std::string> names;
   for (size_t i = 0; i < ports.size(); ++i) {
     names.push_back(ports[i].name);
-    bool isAny = spec.kind == MetricKind::Command || (spec.isPercent() && spec.top == 1 && isNumeric(ports[i].dtype));
+    bool isAny = spec.kind == MetricKind::Command ||
+                 (spec.isPercent() && spec.top == 1 && isNumeric(ports[i].dtype));
     bool isFit = isAny || isFloating(ports[i].dtype);
     if (flags.output.empty() ? isFit : flags.output == ports[i].name) {
       return isFit ? Result<size_t>(i)
-                   : noMetric(fmt::format("output '{}' of {} is {}, of which {} cannot be computed", ports[i].name,
-                                          entry.path, nameOf(ports[i].dtype), spec.name),
+                   : noMetric(fmt::format("output '{}' of {} is {}, of which {} cannot be computed",
+                                          ports[i].name, entry.path, nameOf(ports[i].dtype),
+                                          spec.name),
                               "tenon inspect lists the outputs");
     }
   }
   if (flags.output.empty()) {
-    return noMetric(fmt::format("{} has no output of numbers that {} could be computed of", entry.path, spec.name),
+    return noMetric(fmt::format("{} has no output of numbers that {} could be computed of",
+                                entry.path, spec.name),
                     "tenon inspect lists the outputs");
   }
   return Status::error(ErrorId::BadArgument,
@@ -138,12 +141,14 @@ Result<Entry> Accuracy::open(const std::string &path, bool isMeasured) {
     entry.outputs.push_back(output);
     if (isMeasured) {
       const std::optional<Tensor> &truth = entry.data->labels();
-      TENON_ASSIGN(std::unique_ptr<Scorer> scorer, makeScorer(spec, output, truth ? &*truth : nullptr));
+      TENON_ASSIGN(std::unique_ptr<Scorer> scorer,
+                   makeScorer(spec, output, truth ? &*truth : nullptr));
       entry.scorers.push_back(std::move(scorer));
     }
   }
   if (isMeasured && !entry.engine->gpu()) {
-    TENON_ASSIGN(entry.peakMemory, memoryOfFirstRun(path, *entry.source, *entry.data, flags.session));
+    TENON_ASSIGN(entry.peakMemory,
+                 memoryOfFirstRun(path, *entry.source, *entry.data, flags.session));
   }
   return entry;
 }
@@ -152,7 +157,8 @@ void Accuracy::warnOfData() const {
   for (const std::string &note : data().warnings()) {
     terminal.note(note);
   }
-  bool areClasses = std::ranges::any_of(specs, [](const MetricSpec &spec) { return spec.isPercent(); });
+  bool areClasses =
+      std::ranges::any_of(specs, [](const MetricSpec &spec) { return spec.isPercent(); });
   const Tensor *truth = labels();
   if (!areClasses || !truth || truth->elements() < 2 || !isNumeric(truth->dtype)) {
     return;
@@ -164,7 +170,8 @@ void Accuracy::warnOfData() const {
     }
   }
   terminal.note(
-      fmt::format("{}: every label is {:g}: a model that always says so would seem perfect", flags.data, first));
+      fmt::format("{}: every label is {:g}: a model that always says so would seem perfect",
+                  flags.data, first));
 }
 
 /// Data that the ranges of a quantized model were chosen by say too much good of it.
@@ -172,9 +179,13 @@ Status Accuracy::warnOfCalibration(Entry &entry) const {
   std::string fingerprint = metadataOf(entry.engine->file())[kCalibrationKey];
   TENON_ASSIGN(entry.calibrationShare, entry.data->shareOf(fingerprint));
   if (entry.calibrationShare > 0) {
-    terminal.note(fmt::format(
-        "{} was calibrated on data of which {} is among the samples of {}: keep data for the test apart", entry.path,
-        entry.calibrationShare == 1 ? "all" : fmt::format("about {:.0f} %", entry.calibrationShare * 100), flags.data));
+    terminal.note(fmt::format("{} was calibrated on data of which {} is among the samples of {}: "
+                              "keep data for the test apart",
+                              entry.path,
+                              entry.calibrationShare == 1
+                                  ? "all"
+                                  : fmt::format("about {:.0f} %", entry.calibrationShare * 100),
+                              flags.data));
   }
   return Status::ok();
 }
@@ -196,7 +207,8 @@ Status Accuracy::prepareReference() {
   } else {
     TENON_ASSIGN(reference, open(flags.reference, false));
   }
-  TENON_ASSIGN(Player player, Player::create(reference.engine, *reference.data, flags.batch, flags.session));
+  TENON_ASSIGN(Player player,
+               Player::create(reference.engine, *reference.data, flags.batch, flags.session));
   reference.player.emplace(std::move(player));
   return Status::ok();
 }
@@ -218,12 +230,15 @@ Status Accuracy::prepare() {
   TENON_TRY(prepareReference());
   for (Entry &entry : entries) {
     TENON_TRY(warnOfCalibration(entry));
-    TENON_ASSIGN(Player player, Player::create(entry.engine, *entry.data, flags.batch, flags.session));
+    TENON_ASSIGN(Player player,
+                 Player::create(entry.engine, *entry.data, flags.batch, flags.session));
     entry.player.emplace(std::move(player));
   }
   const engine::Plan &plan = entries.front().engine->plan();
-  if (plan.outputs.size() > 1 && flags.output.empty() && specs.front().kind != MetricKind::Command) {
-    terminal.note(fmt::format("of {} outputs '{}' is scored; --output names another", plan.outputs.size(),
+  if (plan.outputs.size() > 1 && flags.output.empty() &&
+      specs.front().kind != MetricKind::Command) {
+    terminal.note(fmt::format("of {} outputs '{}' is scored; --output names another",
+                              plan.outputs.size(),
                               plan.outputs[entries.front().outputs.front()].name));
   }
   return Status::ok();
@@ -235,8 +250,8 @@ Status Accuracy::scoreChunk(size_t first, size_t count) {
   if (reference.player) {
     TENON_ASSIGN(right, reference.player->outputsOf(first, count));
   }
-  bool needsInputs =
-      std::ranges::any_of(specs, [](const MetricSpec &spec) { return spec.kind == MetricKind::Perplexity; });
+  bool needsInputs = std::ranges::any_of(
+      specs, [](const MetricSpec &spec) { return spec.kind == MetricKind::Perplexity; });
   for (Entry &entry : entries) {
     TENON_ASSIGN(Rows said, entry.player->outputsOf(first, count));
     for (size_t i = 0; i < count; ++i) {
@@ -265,14 +280,17 @@ Status Accuracy::score() {
     entry.player.reset();
     size_t strange = entry.scorers.front()->notFinite();
     if (strange > 0) {
-      terminal.note(fmt::format("{}: outputs of {} of {} samples are not finite", entry.path, strange, samples));
+      terminal.note(fmt::format("{}: outputs of {} of {} samples are not finite", entry.path,
+                                strange, samples));
     }
   }
   reference.player.reset();
   return Status::ok();
 }
 
-Json pairOf(const Interval &interval) { return {finiteOrNull(interval.low), finiteOrNull(interval.high)}; }
+Json pairOf(const Interval &interval) {
+  return {finiteOrNull(interval.low), finiteOrNull(interval.high)};
+}
 
 Result<Json> Accuracy::describeMetric(size_t metric) {
   const MetricSpec &spec = specs[metric];
@@ -290,9 +308,12 @@ Result<Json> Accuracy::describeMetric(size_t metric) {
     if (models.empty()) {
       firstValue = value;
     } else {
-      Json difference = {{"value", finiteOrNull(value - firstValue)}, {"interval_95", Json()}, {"differs", Json()}};
+      Json difference = {{"value", finiteOrNull(value - firstValue)},
+                         {"interval_95", Json()},
+                         {"differs", Json()}};
       if (scores) {
-        Interval interval = intervalOfDifference(*entries.front().scorers[metric]->scores(), *scores);
+        Interval interval =
+            intervalOfDifference(*entries.front().scorers[metric]->scores(), *scores);
         difference["interval_95"] = pairOf(interval);
         std::optional<bool> isOther = differ(firstValue, value, interval);
         difference["differs"] = isOther ? Json(*isOther) : Json();
@@ -301,13 +322,15 @@ Result<Json> Accuracy::describeMetric(size_t metric) {
     }
     models.push_back(std::move(row));
   }
-  return Json{{"metric", spec.name},
-              {"unit", spec.isPercent() ? Json("share") : Json()},
-              {"better", better ? Json(*better ? "higher" : "lower") : Json()},
-              {"output", spec.kind == MetricKind::Command
-                             ? Json()
-                             : Json(entries.front().engine->plan().outputs[entries.front().outputs[metric]].name)},
-              {"models", std::move(models)}};
+  return Json{
+      {"metric", spec.name},
+      {"unit", spec.isPercent() ? Json("share") : Json()},
+      {"better", better ? Json(*better ? "higher" : "lower") : Json()},
+      {"output",
+       spec.kind == MetricKind::Command
+           ? Json()
+           : Json(entries.front().engine->plan().outputs[entries.front().outputs[metric]].name)},
+      {"models", std::move(models)}};
 }
 
 /// Latency of one sample, in turn, and the sizes.
@@ -315,9 +338,11 @@ Result<std::vector<Json>> Accuracy::describeCosts() {
   std::vector<CostSubject> subjects;
   for (Entry &entry : entries) {
     TENON_ASSIGN(Batch batch, entry.data->read(0, 1));
-    subjects.push_back({entry.path, entry.source->path(), entry.engine, std::move(batch.inputs), entry.peakMemory});
+    subjects.push_back({entry.path, entry.source->path(), entry.engine, std::move(batch.inputs),
+                        entry.peakMemory});
   }
-  TENON_ASSIGN(std::vector<Json> costs, measureCosts(std::move(subjects), flags.session, flags.budget, terminal));
+  TENON_ASSIGN(std::vector<Json> costs,
+               measureCosts(std::move(subjects), flags.session, flags.budget, terminal));
   for (size_t i = 0; i < entries.size(); ++i) {
     costs[i]["calibration_share"] = entries[i].calibrationShare;
   }
@@ -339,7 +364,8 @@ Status Accuracy::run() {
                  {"fingerprint", fingerprint},
                  {"metrics", std::move(metrics)},
                  {"models", std::move(costs)}};
-  terminal.json() ? terminal.printJson("accuracy", std::move(result)) : terminal.print(accuracyText(result));
+  terminal.json() ? terminal.printJson("accuracy", std::move(result))
+                  : terminal.print(accuracyText(result));
   return Status::ok();
 }
 
@@ -349,18 +375,20 @@ Action declareAccuracy(CLI::App &command) {
   std::shared_ptr<AccuracyFlags> flags = std::make_shared<AccuracyFlags>();
   command
       .add_option("MODEL", flags->models,
-                  "Engines, or models (ONNX, .pt2) to compile first; the others are compared with the first")
+                  "Engines, or models (ONNX, .pt2) to compile first; the others are compared with "
+                  "the first")
       ->required();
   command
       .add_option("--data", flags->data,
-                  "Samples and labels: an npz with an array for each input and 'labels', a .jsonl, or a folder of "
+                  "Samples and labels: an npz with an array for each input and 'labels', a .jsonl, "
+                  "or a folder of "
                   "pictures; docs/accuracy.md")
       ->required();
   command
-      .add_option(
-          "--metric", flags->metrics,
-          "top1, top5, f1, perplexity, mse, mae; cosine or relative (to --reference); cmd:PROGRAM, which gets the "
-          "outputs as an npz and prints a number (repeat for more; top1 by default)")
+      .add_option("--metric", flags->metrics,
+                  "top1, top5, f1, perplexity, mse, mae; cosine or relative (to --reference); "
+                  "cmd:PROGRAM, which gets the "
+                  "outputs as an npz and prints a number (repeat for more; top1 by default)")
       ->allow_extra_args(false);
   command.add_option("--reference", flags->reference,
                      "For cosine and relative: the model to be near to; the first by default");
@@ -369,8 +397,9 @@ Action declareAccuracy(CLI::App &command) {
       command, "--batch", {1, kMostBatch}, [flags](uint64_t number) { flags->batch = number; },
       "Samples run at once where the model takes any number; 32 by default");
   command
-      .add_option("--shape", flags->open.shapes,
-                  "Dimensions of an input when a model is compiled: name:[1..32]x128 (repeat for more)")
+      .add_option(
+          "--shape", flags->open.shapes,
+          "Dimensions of an input when a model is compiled: name:[1..32]x128 (repeat for more)")
       ->allow_extra_args(false);
   addSeconds(command, "--seconds", {kShortestSeconds, kLongestSeconds}, flags->budget.seconds,
              "How long to measure latency");

@@ -31,7 +31,8 @@ Result<Contender> contenderOf(CostSubject &subject, const runtime::SessionOption
   if (contender.isGpu()) {
     TENON_TRY(contender.prepareGpu(false, options));
     runtime::MemoryUse use = contender.runner->session().memoryUse();
-    subject.peakMemory = use.weightBytes + use.arenaBytes + use.stateBytes + use.workspaceBytes + use.portBytes;
+    subject.peakMemory =
+        use.weightBytes + use.arenaBytes + use.stateBytes + use.workspaceBytes + use.portBytes;
   }
   return contender;
 }
@@ -39,20 +40,23 @@ Result<Contender> contenderOf(CostSubject &subject, const runtime::SessionOption
 Json describe(const CostSubject &subject, const Contender &contender) {
   LatencySummary latency = summarizeLatency(contender.samples());
   bool isEngine = subject.enginePath == subject.path;
-  return {
-      {"model", subject.path},
-      {"isa", subject.engine->variant().level},
-      {"threads", contender.runner->session().threads()},
-      {"latency_ms", {{"min", latency.min}, {"median", latency.median}, {"p90", latency.p90}, {"p99", latency.p99}}},
-      {"file_bytes", isEngine ? fileBytes(subject.path) : bytesOfModel(subject.path)},
-      {"engine_bytes", fileBytes(subject.enginePath)},
-      {"peak_memory_bytes", subject.peakMemory}};
+  return {{"model", subject.path},
+          {"isa", subject.engine->variant().level},
+          {"threads", contender.runner->session().threads()},
+          {"latency_ms",
+           {{"min", latency.min},
+            {"median", latency.median},
+            {"p90", latency.p90},
+            {"p99", latency.p99}}},
+          {"file_bytes", isEngine ? fileBytes(subject.path) : bytesOfModel(subject.path)},
+          {"engine_bytes", fileBytes(subject.enginePath)},
+          {"peak_memory_bytes", subject.peakMemory}};
 }
 
 } // namespace
 
-Result<uint64_t> memoryOfFirstRun(const std::string &path, const EngineSource &source, const Dataset &data,
-                                  const runtime::SessionOptions &options) {
+Result<uint64_t> memoryOfFirstRun(const std::string &path, const EngineSource &source,
+                                  const Dataset &data, const runtime::SessionOptions &options) {
   auto runOnce = [&]() -> Status {
     TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine, source.open());
     TENON_ASSIGN(Player player, Player::create(std::move(engine), data, 1, options));
@@ -63,13 +67,15 @@ Result<uint64_t> memoryOfFirstRun(const std::string &path, const EngineSource &s
     uint64_t bytes = peakMemoryOf([&] { status = runOnce(); });
     return status.isOk() ? Json{{"bytes", bytes}} : describeError(status);
   };
-  Status silence = Status::error(ErrorId::InternalError, fmt::format("{}: the first run ended without an answer", path),
+  Status silence = Status::error(ErrorId::InternalError,
+                                 fmt::format("{}: the first run ended without an answer", path),
                                  "run tenon run on it to see where, and report it");
   TENON_ASSIGN(Json answer, inChild(work, silence));
   return answer.value("bytes", uint64_t(0));
 }
 
-Result<std::vector<Json>> measureCosts(std::vector<CostSubject> subjects, const runtime::SessionOptions &options,
+Result<std::vector<Json>> measureCosts(std::vector<CostSubject> subjects,
+                                       const runtime::SessionOptions &options,
                                        const MeasureBudget &budget, Terminal &terminal) {
   std::vector<Contender> contenders;
   for (CostSubject &subject : subjects) {
@@ -83,8 +89,9 @@ Result<std::vector<Json>> measureCosts(std::vector<CostSubject> subjects, const 
     Json row = describe(subjects[i], contenders[i]);
     if (i > 0) {
       RatioSummary ratio = compareLatency(contenders[0].samples(), contenders[i].samples());
-      row["latency_ratio"] = {
-          {"of_medians", ratio.ofMedians}, {"interval_95", {ratio.low, ratio.high}}, {"differs", ratio.differs()}};
+      row["latency_ratio"] = {{"of_medians", ratio.ofMedians},
+                              {"interval_95", {ratio.low, ratio.high}},
+                              {"differs", ratio.differs()}};
     }
     costs.push_back(std::move(row));
   }

@@ -13,10 +13,11 @@
 
 namespace tenon::tool {
 
-/// Bytes that opening the engine and running a first sample add to a process at most. It is a process
-/// of its own, so this one must not have begun with a GPU; the best is one without sessions.
-Result<uint64_t> memoryOfFirstRun(const std::string &path, const EngineSource &source, const Dataset &data,
-                                  const runtime::SessionOptions &options);
+/// Bytes that opening the engine and running a first sample add to a process at most. It is a
+/// process of its own, so this one must not have begun with a GPU; the best is one without
+/// sessions.
+Result<uint64_t> memoryOfFirstRun(const std::string &path, const EngineSource &source,
+                                  const Dataset &data, const runtime::SessionOptions &options);
 
 struct CostSubject {
   std::string path;       ///< as given
@@ -27,7 +28,8 @@ struct CostSubject {
 };
 
 /// For each a row: latency, measured in turn, its ratio to the first's, bytes of files and memory.
-Result<std::vector<Json>> measureCosts(std::vector<CostSubject> subjects, const runtime::SessionOptions &options,
+Result<std::vector<Json>> measureCosts(std::vector<CostSubject> subjects,
+                                       const runtime::SessionOptions &options,
                                        const MeasureBudget &budget, Terminal &terminal);
 
 } // namespace tenon::tool

@@ -3,16 +3,16 @@
 // GPU each is paired with the GPU's own time of runs whose tensors stay there.
 
 #include "support/files/MappedFile.h"
+#include "tools/tenon/Verb.h"
 #include "tools/tenon/bench/Contender.h"
 #include "tools/tenon/bench/InTurn.h"
-#include "tools/tenon/verbs/EngineSource.h"
-#include "tools/tenon/inputs/Inputs.h"
 #include "tools/tenon/bench/KernelBench.h"
-#include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/bench/Peers.h"
 #include "tools/tenon/bench/Statistics.h"
+#include "tools/tenon/inputs/Inputs.h"
+#include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/Terminal.h"
-#include "tools/tenon/Verb.h"
+#include "tools/tenon/verbs/EngineSource.h"
 
 #include <fmt/format.h>
 
@@ -84,8 +84,8 @@ Result<Contender> load(const BenchFlags &flags, const std::string &path, Termina
     TENON_TRY(contender.prepareGpu(flags.isCold, flags.session));
   } else if (flags.isCold || flags.details.probes) {
     return Status::error(ErrorId::BadArgument,
-                         fmt::format("{} runs at {}: --cold and --probes are for a GPU",
-                                     path, contender.engine->variant().level),
+                         fmt::format("{} runs at {}: --cold and --probes are for a GPU", path,
+                                     contender.engine->variant().level),
                          "name a GPU's architecture with --target when compiling");
   }
   return contender;
@@ -119,11 +119,11 @@ Status report(std::vector<Contender> &contenders, const BenchFlags &flags, Termi
   }
   terminal.print(benchText(results[0]));
   terminal.print(benchText(results[1]));
-  terminal.print(fmt::format(
-      "the second takes {:.3f} x the first's time{} (medians; 95 % between {:.3f} and "
-      "{:.3f}), {:.3f} x by the minima{}",
-      ratio.ofMedians, isGpu ? " on the GPU" : "", ratio.low, ratio.high, ratio.ofMinima,
-      ratio.differs() ? "" : ": no difference shown"));
+  terminal.print(
+      fmt::format("the second takes {:.3f} x the first's time{} (medians; 95 % between {:.3f} and "
+                  "{:.3f}), {:.3f} x by the minima{}",
+                  ratio.ofMedians, isGpu ? " on the GPU" : "", ratio.low, ratio.high,
+                  ratio.ofMinima, ratio.differs() ? "" : ": no difference shown"));
   return Status::ok();
 }
 
@@ -136,7 +136,8 @@ Status bench(BenchFlags &flags, Terminal &terminal) {
     return comparePeers(flags.peers, terminal);
   }
   if (!flags.peers.output.empty() || flags.peers.format != "table" || flags.peers.device != "cpu") {
-    return Status::error(ErrorId::BadArgument, "--format, --output and --device belong to --against",
+    return Status::error(ErrorId::BadArgument,
+                         "--format, --output and --device belong to --against",
                          "tenon help bench has an example");
   }
   flags.session.overlapBranches = !flags.isSerial;
@@ -161,13 +162,16 @@ Status bench(BenchFlags &flags, Terminal &terminal) {
 
 Action declareBench(CLI::App &command) {
   std::shared_ptr<BenchFlags> flags = std::make_shared<BenchFlags>();
-  command.add_option("MODEL", flags->open.path, "An engine, or a model (ONNX, .pt2) to compile first")
+  command
+      .add_option("MODEL", flags->open.path, "An engine, or a model (ONNX, .pt2) to compile first")
       ->required();
   command.add_option("--ab", flags->other, "A second engine or model, measured alternately");
-  command.add_option("--against", flags->peers.against,
-                     "With Python: also eager, inductor, max-autotune, onnxruntime, openvino, tensorrt (some "
-                     "of them, with commas between); MODEL may be model.py:make_model");
-  addChoice(command, "--device", flags->peers.device, {"cpu", "cuda"}, "With --against: where all of them run");
+  command.add_option(
+      "--against", flags->peers.against,
+      "With Python: also eager, inductor, max-autotune, onnxruntime, openvino, tensorrt (some "
+      "of them, with commas between); MODEL may be model.py:make_model");
+  addChoice(command, "--device", flags->peers.device, {"cpu", "cuda"},
+            "With --against: where all of them run");
   addChoice(command, "--format", flags->peers.format, {"table", "json", "svg"},
             "With --against: svg is a plot of when compiling pays");
   addOutput(command, flags->peers.output, "With --against: the file that takes it");
@@ -187,13 +191,15 @@ Action declareBench(CLI::App &command) {
                    "On a GPU: branches of the model one after the other");
   command.add_flag("--regions", flags->details.regions,
                    "Also the time of each instruction; on a GPU by itself");
-  command.add_flag("--intervals", flags->details.intervals,
-                   "With --json: 95 % intervals of median, p99 and throughput, with --ab also of their ratios");
+  command.add_flag(
+      "--intervals", flags->details.intervals,
+      "With --json: 95 % intervals of median, p99 and throughput, with --ab also of their ratios");
   command.add_flag("--probes", flags->details.probes,
                    "On a GPU: also what copying and a large product reach");
-  command.add_option("--kernels", flags->kernelsOf,
-                     "Instead of the model: every kernel that can compute the region of this node, or "
-                     "of all, predicted and measured");
+  command.add_option(
+      "--kernels", flags->kernelsOf,
+      "Instead of the model: every kernel that can compute the region of this node, or "
+      "of all, predicted and measured");
   addNumber(
       command, "--per-family", {1, kMostRuns},
       [flags](uint64_t number) { flags->mostOfFamily = static_cast<size_t>(number); },

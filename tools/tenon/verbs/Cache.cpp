@@ -2,6 +2,7 @@
 
 #include "support/Environment.h"
 #include "support/threads/ThreadPool.h"
+#include "tools/tenon/Verb.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/model/CompilerBridge.h"
@@ -11,7 +12,6 @@
 #include "tools/tenon/tune/LocalStore.h"
 #include "tools/tenon/verbs/EngineSource.h"
 #include "tools/tenon/verbs/OutputCheck.h"
-#include "tools/tenon/Verb.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -34,17 +34,27 @@ Json jsonOf(const tuning::Record &record) {
   for (const tuning::Trial &trial : record.trials) {
     trials.push_back({{"kernel", trial.kernel}, {"time_us", trial.microseconds}});
   }
-  return {{"problem", record.problem}, {"label", record.label},         {"sizes", record.sizes},
-          {"device", record.device},   {"threads", record.threads},     {"level", record.level},
-          {"libraries", record.libraries}, {"families", record.families}, {"kernel", record.kernel},
-          {"untuned", record.untuned}, {"time_us", record.microseconds()},
-          {"untuned_us", record.untunedMicroseconds()}, {"measured", record.time}, {"trials", trials}};
+  return {{"problem", record.problem},
+          {"label", record.label},
+          {"sizes", record.sizes},
+          {"device", record.device},
+          {"threads", record.threads},
+          {"level", record.level},
+          {"libraries", record.libraries},
+          {"families", record.families},
+          {"kernel", record.kernel},
+          {"untuned", record.untuned},
+          {"time_us", record.microseconds()},
+          {"untuned_us", record.untunedMicroseconds()},
+          {"measured", record.time},
+          {"trials", trials}};
 }
 
 std::string rowOf(const tuning::Record &record) {
   return fmt::format("{}  {:%F}  {:>10.1f} us  {:>5.2f} x  {}  {}\n", record.problem.substr(0, 8),
                      fmt::gmtime(static_cast<std::time_t>(record.time)), record.microseconds(),
-                     record.untunedMicroseconds() / record.microseconds(), record.kernel, record.label);
+                     record.untunedMicroseconds() / record.microseconds(), record.kernel,
+                     record.label);
 }
 
 Status list(const std::string &folder, Terminal &terminal) {
@@ -54,18 +64,22 @@ Status list(const std::string &folder, Terminal &terminal) {
   auto place = [](const tuning::Record &record) {
     return std::tuple(record.device, record.threads, record.level, record.label);
   };
-  std::stable_sort(records.begin(), records.end(),
-                   [&](const tuning::Record &a, const tuning::Record &b) { return place(a) < place(b); });
+  std::stable_sort(
+      records.begin(), records.end(),
+      [&](const tuning::Record &a, const tuning::Record &b) { return place(a) < place(b); });
   if (terminal.json()) {
     Json rows = Json::array();
     for (const tuning::Record &record : records) {
       rows.push_back(jsonOf(record));
     }
-    terminal.printJson("cache-ls", {{"store", folder}, {"records", rows}, {"faults", found.faults}, {"torn", found.isTorn}});
+    terminal.printJson(
+        "cache-ls",
+        {{"store", folder}, {"records", rows}, {"faults", found.faults}, {"torn", found.isTorn}});
   } else {
     std::string text, last;
     for (const tuning::Record &record : records) {
-      std::string head = fmt::format("{}: {} threads, {}\n", record.device, record.threads, record.level);
+      std::string head =
+          fmt::format("{}: {} threads, {}\n", record.device, record.threads, record.level);
       text += head == last ? "" : head;
       text += rowOf(record);
       last = head;
@@ -95,38 +109,49 @@ Status explain(const CacheFlags &flags, const std::string &folder, Terminal &ter
   for (const pipeline::TunedRegion &region : summary.tuned) {
     bool isHit = region.miss.empty();
     hits += isHit ? 1 : 0;
-    rows.push_back({{"region", region.label}, {"problem", region.problem}, {"hit", isHit}, {"miss", region.miss},
-                    {"kernel", region.kernel}, {"untuned", region.untuned}, {"time_us", region.microseconds},
+    rows.push_back({{"region", region.label},
+                    {"problem", region.problem},
+                    {"hit", isHit},
+                    {"miss", region.miss},
+                    {"kernel", region.kernel},
+                    {"untuned", region.untuned},
+                    {"time_us", region.microseconds},
                     {"untuned_us", region.untunedMicroseconds}});
-    text += isHit ? fmt::format("hit   {}\n      {:.1f} us by {}, {:.1f} us by {}\n", region.label, region.microseconds,
-                                region.kernel, region.untunedMicroseconds, region.untuned)
+    text += isHit ? fmt::format("hit   {}\n      {:.1f} us by {}, {:.1f} us by {}\n", region.label,
+                                region.microseconds, region.kernel, region.untunedMicroseconds,
+                                region.untuned)
                   : fmt::format("miss  {}\n      {}\n", region.label, region.miss);
   }
-  terminal.json() ? terminal.printJson("cache-explain", {{"store", folder}, {"hits", hits}, {"regions", rows}})
-                  : terminal.print(text + fmt::format("{} of {} regions\n", hits, summary.tuned.size()));
+  terminal.json()
+      ? terminal.printJson("cache-explain", {{"store", folder}, {"hits", hits}, {"regions", rows}})
+      : terminal.print(text + fmt::format("{} of {} regions\n", hits, summary.tuned.size()));
   return Status::ok();
 }
 
 Status exportStore(const CacheFlags &flags, const std::string &folder, Terminal &terminal) {
   if (flags.output.empty()) {
-    return Status::error(ErrorId::BadArgument, "cache export needs a name for the file", "give it with -o");
+    return Status::error(ErrorId::BadArgument, "cache export needs a name for the file",
+                         "give it with -o");
   }
   TENON_TRY(checkOutput(flags.output, ""));
   TENON_ASSIGN(tuning::Records found, tuning::readStore(folder));
   noteFaults(found, terminal);
   std::vector<tuning::Record> records = tuning::newestOf(found.records);
   TENON_TRY(tuning::exportRecords(records, flags.output));
-  terminal.json() ? terminal.printJson("cache-export", {{"file", flags.output}, {"records", records.size()}})
-                  : terminal.note(fmt::format("{}: {} records", flags.output, records.size()));
+  terminal.json()
+      ? terminal.printJson("cache-export", {{"file", flags.output}, {"records", records.size()}})
+      : terminal.note(fmt::format("{}: {} records", flags.output, records.size()));
   return Status::ok();
 }
 
-/// All records of the file that the store does not know yet; none of a file with a line that is no record.
+/// All records of the file that the store does not know yet; none of a file with a line that is no
+/// record.
 Status importStore(const CacheFlags &flags, const std::string &folder, Terminal &terminal) {
   TENON_ASSIGN(tuning::Records found, tuning::readRecords(flags.path));
   if (!found.faults.empty() || found.isTorn) {
     return Status::error(ErrorId::BadTuningStore,
-                         found.isTorn ? fmt::format("'{}' ends inside of a record", flags.path) : found.faults.front(),
+                         found.isTorn ? fmt::format("'{}' ends inside of a record", flags.path)
+                                      : found.faults.front(),
                          "nothing was imported; export it again where it was measured");
   }
   TENON_ASSIGN(tuning::StoreWriter store, tuning::StoreWriter::open(folder));
@@ -142,22 +167,29 @@ Status importStore(const CacheFlags &flags, const std::string &folder, Terminal 
       ++added;
     }
   }
-  terminal.json() ? terminal.printJson("cache-import", {{"store", folder}, {"records", found.records.size()}, {"new", added}})
-                  : terminal.note(fmt::format("{} records, {} of them new to {}", found.records.size(), added, folder));
+  terminal.json()
+      ? terminal.printJson("cache-import",
+                           {{"store", folder}, {"records", found.records.size()}, {"new", added}})
+      : terminal.note(
+            fmt::format("{} records, {} of them new to {}", found.records.size(), added, folder));
   return Status::ok();
 }
 
-/// Drops what no compilation by this version of Tenon uses: damaged lines, records with a newer one, and those of
-/// families that have changed since.
+/// Drops what no compilation by this version of Tenon uses: damaged lines, records with a newer
+/// one, and those of families that have changed since.
 Status tidy(const std::string &folder, Terminal &terminal) {
   TENON_ASSIGN(tuning::StoreWriter store, tuning::StoreWriter::open(folder));
   const tuning::Records &found = store.found();
   std::vector<tuning::Record> kept = tuning::newestOf(found.records);
-  std::erase_if(kept, [](const tuning::Record &record) { return !areFamiliesCurrent(record.families); });
+  std::erase_if(kept,
+                [](const tuning::Record &record) { return !areFamiliesCurrent(record.families); });
   size_t before = found.records.size() + found.faults.size() + (found.isTorn ? 1 : 0);
   TENON_TRY(store.replace(kept));
-  terminal.json() ? terminal.printJson("cache-gc", {{"store", folder}, {"kept", kept.size()}, {"dropped", before - kept.size()}})
-                  : terminal.note(fmt::format("{}: {} records kept, {} dropped", folder, kept.size(), before - kept.size()));
+  terminal.json() ? terminal.printJson("cache-gc", {{"store", folder},
+                                                    {"kept", kept.size()},
+                                                    {"dropped", before - kept.size()}})
+                  : terminal.note(fmt::format("{}: {} records kept, {} dropped", folder,
+                                              kept.size(), before - kept.size()));
   return Status::ok();
 }
 
@@ -165,7 +197,8 @@ Status run(const CacheFlags &flags, Terminal &terminal) {
   bool takesPath = flags.task == "explain" || flags.task == "import";
   if (takesPath != !flags.path.empty()) {
     return Status::error(ErrorId::BadArgument,
-                         takesPath ? fmt::format("cache {} needs a {}", flags.task, flags.task == "import" ? "file" : "model")
+                         takesPath ? fmt::format("cache {} needs a {}", flags.task,
+                                                 flags.task == "import" ? "file" : "model")
                                    : fmt::format("cache {} takes no '{}'", flags.task, flags.path),
                          "tenon cache --help has an example of each task");
   }
@@ -187,13 +220,16 @@ Status run(const CacheFlags &flags, Terminal &terminal) {
 Action declareCache(CLI::App &command) {
   std::shared_ptr<CacheFlags> flags = std::make_shared<CacheFlags>();
   addChoice(command, "TASK", flags->task, {"ls", "explain", "export", "import", "gc"},
-            "ls: list the records; explain MODEL: what each region finds, or which part of the key differs; export: write the "
-            "records to -o; import FILE: add those of an exported file; gc: drop what is damaged, replaced or out of date")
+            "ls: list the records; explain MODEL: what each region finds, or which part of the key "
+            "differs; export: write the "
+            "records to -o; import FILE: add those of an exported file; gc: drop what is damaged, "
+            "replaced or out of date")
       ->required();
   command.add_option("PATH", flags->path, "The model to explain, or the file to import");
   addOutput(command, flags->output, "export: the file to write");
   declareStoreFlag(command, flags->store);
-  command.add_option("--shape", flags->shapes, "explain: dimensions of an input, as for compile")->allow_extra_args(false);
+  command.add_option("--shape", flags->shapes, "explain: dimensions of an input, as for compile")
+      ->allow_extra_args(false);
   flags->target.targets = {"cpu:native"};
   declareTargetFlags(command, flags->target);
   return [flags](Terminal &terminal) { return run(*flags, terminal); };

@@ -1,13 +1,14 @@
-// `tenon check`: of a model every gap in one report, and what runs but not fast; of an engine whether each byte is what was written and
-// which of its variants this machine runs, without loading any of its code.
+// `tenon check`: of a model every gap in one report, and what runs but not fast; of an engine
+// whether each byte is what was written and which of its variants this machine runs, without
+// loading any of its code.
 
 #include "engine/Reader.h"
 #include "runtime/core/Engine.h"
-#include "tools/tenon/model/CompilerBridge.h"
-#include "tools/tenon/inputs/FileKind.h"
-#include "tools/tenon/target/Target.h"
-#include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/Verb.h"
+#include "tools/tenon/inputs/FileKind.h"
+#include "tools/tenon/model/CompilerBridge.h"
+#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/target/Target.h"
 #include "tools/view/Escape.h"
 
 #include <fmt/format.h>
@@ -26,16 +27,18 @@ struct CheckFlags {
 };
 
 Json describeGap(const ModelGap &gap) {
-  return {{"op", gap.op},       {"domain", gap.domain}, {"opset", gap.opset}, {"node", gap.node}, {"source", gap.source},
-          {"dtype", gap.dtype}, {"rank", gap.rank},     {"why", gap.why},     {"workaround", gap.workaround}};
+  return {{"op", gap.op},     {"domain", gap.domain}, {"opset", gap.opset},
+          {"node", gap.node}, {"source", gap.source}, {"dtype", gap.dtype},
+          {"rank", gap.rank}, {"why", gap.why},       {"workaround", gap.workaround}};
 }
 
 std::string gapText(const ModelGap &gap) {
   std::string domain = view::visible(gap.domain.empty() ? "" : gap.domain + ".");
   std::string rank = gap.rank < 0 ? "" : fmt::format(" of rank {}", gap.rank);
-  std::string text = fmt::format("{}{}  opset {}  {}{}  node '{}'\n  why: {}\n", domain,
-                                 view::visible(gap.op), gap.opset, gap.dtype.empty() ? "type unknown" : gap.dtype, rank,
-                                 view::visible(gap.node), view::visible(gap.why));
+  std::string text =
+      fmt::format("{}{}  opset {}  {}{}  node '{}'\n  why: {}\n", domain, view::visible(gap.op),
+                  gap.opset, gap.dtype.empty() ? "type unknown" : gap.dtype, rank,
+                  view::visible(gap.node), view::visible(gap.why));
   if (!gap.workaround.empty()) {
     text += fmt::format("  workaround: {}\n", view::visible(gap.workaround));
   }
@@ -85,17 +88,20 @@ Status checkModel(const CheckFlags &flags, Terminal &terminal) {
   if (facts.gaps.empty()) {
     TENON_ASSIGN(std::vector<pipeline::SlowRegion> regions, slowRegions(flags, targets));
     Json slow = Json::array();
-    std::string text = fmt::format("{}: everything is supported for {}: {} operations, {} inputs, {} outputs",
-                                   flags.path, target, facts.nodes.size(), facts.inputs.size(),
-                                   facts.outputs.size());
+    std::string text = fmt::format(
+        "{}: everything is supported for {}: {} operations, {} inputs, {} outputs", flags.path,
+        target, facts.nodes.size(), facts.inputs.size(), facts.outputs.size());
     for (const pipeline::SlowRegion &region : regions) {
-      slow.push_back({{"target", region.target}, {"region", region.label}, {"kernel", region.kernel},
+      slow.push_back({{"target", region.target},
+                      {"region", region.label},
+                      {"kernel", region.kernel},
                       {"why", region.why}});
-      text += fmt::format("\nslow on {}: {}\n  {}: {}", region.target, view::visible(region.label), region.kernel,
-                          view::visible(region.why));
+      text += fmt::format("\nslow on {}: {}\n  {}: {}", region.target, view::visible(region.label),
+                          region.kernel, view::visible(region.why));
     }
     if (terminal.json()) {
-      terminal.printJson("check", {{"model", flags.path}, {"target", target}, {"gaps", gaps}, {"slow", slow}});
+      terminal.printJson(
+          "check", {{"model", flags.path}, {"target", target}, {"gaps", gaps}, {"slow", slow}});
     } else {
       terminal.print(text);
     }
@@ -106,13 +112,15 @@ Status checkModel(const CheckFlags &flags, Terminal &terminal) {
   }
   std::string shapeFlags = flagsForShapes(facts);
   std::string_view hint = "the report gives the reason and a workaround for each";
-  return Status::error(ErrorId::ModelHasGaps,
-                       fmt::format("{}: {} node{} not supported ({} different operator{})", flags.path, facts.gaps.size(),
-                                   facts.gaps.size() == 1 ? " is" : "s are", operators.size(), operators.size() == 1 ? "" : "s"),
-                       shapeFlags.empty() ? std::string(hint)
-                                          : fmt::format("{}; sizes are declared by {}, with a number or a range "
-                                                        "such as [1..64] in place of each ?",
-                                                        hint, shapeFlags));
+  return Status::error(
+      ErrorId::ModelHasGaps,
+      fmt::format("{}: {} node{} not supported ({} different operator{})", flags.path,
+                  facts.gaps.size(), facts.gaps.size() == 1 ? " is" : "s are", operators.size(),
+                  operators.size() == 1 ? "" : "s"),
+      shapeFlags.empty() ? std::string(hint)
+                         : fmt::format("{}; sizes are declared by {}, with a number or a range "
+                                       "such as [1..64] in place of each ?",
+                                       hint, shapeFlags));
 }
 
 Status checkEngine(const CheckFlags &flags, Terminal &terminal) {
@@ -126,7 +134,8 @@ Status checkEngine(const CheckFlags &flags, Terminal &terminal) {
                                  formatBytes(file->fileBytes()));
   for (const engine::Variant &variant : file->variants()) {
     Status status = runtime::Engine::checkRuns(*file, variant.level);
-    variants.push_back({{"level", variant.level}, {"runs_here", status.isOk()}, {"why", status.message()}});
+    variants.push_back(
+        {{"level", variant.level}, {"runs_here", status.isOk()}, {"why", status.message()}});
     text += fmt::format("  {:<18} {}\n", variant.level,
                         status.isOk() ? "runs on this machine" : std::string(status.message()));
   }
@@ -149,7 +158,8 @@ Status check(const CheckFlags &flags, Terminal &terminal) {
 Action declareCheck(CLI::App &command) {
   std::shared_ptr<CheckFlags> flags = std::make_shared<CheckFlags>();
   command.add_option("FILE", flags->path, "A model (ONNX, .pt2) or an engine")->required();
-  command.add_option("--target", flags->targets, "Check for this target, as for compile")->allow_extra_args(false);
+  command.add_option("--target", flags->targets, "Check for this target, as for compile")
+      ->allow_extra_args(false);
   command.add_option("--shape", flags->shapes, "Dimensions of an input, as for compile")
       ->allow_extra_args(false);
   return [flags](Terminal &terminal) { return check(*flags, terminal); };

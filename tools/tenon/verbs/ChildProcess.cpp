@@ -24,7 +24,9 @@ std::string readAll(int descriptor) {
 } // namespace
 
 Json describeError(const Status &status) {
-  return {{"error", static_cast<int>(status.id())}, {"message", status.message()}, {"hint", status.hint()}};
+  return {{"error", static_cast<int>(status.id())},
+          {"message", status.message()},
+          {"hint", status.hint()}};
 }
 
 Result<Json> inChild(const std::function<Json()> &work, const Status &silence) {
@@ -53,8 +55,8 @@ Result<Json> inChild(const std::function<Json()> &work, const Status &silence) {
     return silence;
   }
   if (answer.contains("error")) {
-    return Status::error(static_cast<ErrorId>(answer.value("error", 0)), answer.value("message", ""),
-                         answer.value("hint", ""));
+    return Status::error(static_cast<ErrorId>(answer.value("error", 0)),
+                         answer.value("message", ""), answer.value("hint", ""));
   }
   return answer;
 }

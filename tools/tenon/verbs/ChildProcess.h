@@ -9,8 +9,8 @@
 
 namespace tenon::tool {
 
-/// What `work` gives in a copy of this process, which ends with it; the error `silence` where the copy
-/// ended without an answer.
+/// What `work` gives in a copy of this process, which ends with it; the error `silence` where the
+/// copy ended without an answer.
 Result<Json> inChild(const std::function<Json()> &work, const Status &silence);
 
 /// The answer that makes inChild return this error.

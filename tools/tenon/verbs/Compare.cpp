@@ -1,18 +1,18 @@
 // `tenon compare A B`: how far two ways to compute a model are apart, output by output or layer by
 // layer.
 
-#include "support/text/NearestName.h"
+#include "runtime/tensors/Npy.h"
 #include "support/Shape.h"
+#include "support/text/NearestName.h"
 #include "support/text/Text.h"
 #include "support/threads/ThreadPool.h"
 #include "tools/debug/Layers.h"
+#include "tools/tenon/Verb.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/inputs/Inputs.h"
-#include "runtime/tensors/Npy.h"
 #include "tools/tenon/inputs/Options.h"
-#include "tools/tenon/target/TargetFlags.h"
 #include "tools/tenon/print/Terminal.h"
-#include "tools/tenon/Verb.h"
+#include "tools/tenon/target/TargetFlags.h"
 #include "tools/view/Escape.h"
 
 #include <fmt/format.h>
@@ -194,8 +194,9 @@ Action declareCompare(CLI::App &command) {
                   "An engine, a model (ONNX, .pt2) to be interpreted, or compiled:MODEL")
       ->required();
   command.add_option("B", flags->b, "The same, as the reference for A")->required();
-  command.add_flag("--layers", flags->request.wantsLayers,
-                   "Also compare inner values: all those of models, of engines those that compile --tap added");
+  command.add_flag(
+      "--layers", flags->request.wantsLayers,
+      "Also compare inner values: all those of models, of engines those that compile --tap added");
   addNumbers(command, "--rtol", kTolerances, flags->relative,
              "Relative tolerance; by default that of the element type");
   addNumbers(command, "--atol", kTolerances, flags->absolute,

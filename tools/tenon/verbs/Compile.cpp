@@ -3,17 +3,17 @@
 #include "support/Environment.h"
 #include "support/threads/ThreadPool.h"
 #include "tools/plugin/Plugin.h"
-#include "tools/tenon/model/CompilerBridge.h"
-#include "tools/tenon/verbs/EngineSource.h"
+#include "tools/tenon/Verb.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/inputs/Options.h"
-#include "tools/tenon/verbs/OutputCheck.h"
+#include "tools/tenon/model/CompilerBridge.h"
+#include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/target/Ptxas.h"
 #include "tools/tenon/target/TargetFlags.h"
-#include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/tune/LocalStore.h"
 #include "tools/tenon/tune/Tuner.h"
-#include "tools/tenon/Verb.h"
+#include "tools/tenon/verbs/EngineSource.h"
+#include "tools/tenon/verbs/OutputCheck.h"
 
 #include <fmt/format.h>
 
@@ -177,7 +177,8 @@ Status readKernels(const CompileFlags &flags, CompileRequest &request) {
   return Status::ok();
 }
 
-/// Fills the store first. Where nothing can be measured the engine is compiled as it would be without.
+/// Fills the store first. Where nothing can be measured the engine is compiled as it would be
+/// without.
 Status tuneFirst(const CompileFlags &flags, Terminal &terminal) {
   TuneRequest tune;
   tune.compile = flags.request;
@@ -192,7 +193,8 @@ Status tuneFirst(const CompileFlags &flags, Terminal &terminal) {
     terminal.note(tuneText(*tuned));
     return Status::ok();
   }
-  bool isAnswer = tuned.status().id() == ErrorId::NothingToTune || tuned.status().id() == ErrorId::MachineTooBusy;
+  bool isAnswer = tuned.status().id() == ErrorId::NothingToTune ||
+                  tuned.status().id() == ErrorId::MachineTooBusy;
   if (isAnswer) {
     terminal.note(fmt::format("not tuned: {}", tuned.status().toString()));
   }
@@ -257,7 +259,8 @@ Action declareCompile(CLI::App &command) {
   request.threads = usableCpus();
   command.add_option("MODEL", request.model, "The model (ONNX, or .pt2 of torch.export)")
       ->required();
-  addOutput(command, request.output, "Where to write the engine; by default the model's name with .tenon");
+  addOutput(command, request.output,
+            "Where to write the engine; by default the model's name with .tenon");
   declareTargetFlags(command, flags->target);
   command
       .add_option(
@@ -275,9 +278,9 @@ Action declareCompile(CLI::App &command) {
       "For GPUs: also store machine code made by ptxas, so that loading compiles nothing");
   command.add_option("--ptxas", flags->ptxas,
                      "The ptxas for --cubin; by default the first one found");
-  command.add_flag(
-      "--guard", request.guard,
-      "Check every load and store of CPU code against its buffers (slow; for finding bugs in Tenon)");
+  command.add_flag("--guard", request.guard,
+                   "Check every load and store of CPU code against its buffers (slow; for finding "
+                   "bugs in Tenon)");
   command
       .add_option(
           "--tap", flags->taps,
@@ -289,7 +292,8 @@ Action declareCompile(CLI::App &command) {
       ->allow_extra_args(false);
   command
       .add_option("--kernel", flags->kernels,
-                  "Use this kernel for the region of a node: NODE=FAMILY or NODE=FAMILY{tile=64x48,stages=6} "
+                  "Use this kernel for the region of a node: NODE=FAMILY or "
+                  "NODE=FAMILY{tile=64x48,stages=6} "
                   "(repeat for more); tenon explain kernels lists the choices")
       ->allow_extra_args(false);
   command
@@ -308,13 +312,15 @@ Action declareCompile(CLI::App &command) {
   command.add_option(
       "--reproducer", request.reproducer,
       "Where to write what reproduces a crash of the compiler; by default beside the output");
-  declareThreadsFlag(command, request.threads, "Threads to compile with; by default all usable CPUs");
+  declareThreadsFlag(command, request.threads,
+                     "Threads to compile with; by default all usable CPUs");
   command.add_flag("--force", flags->force,
                    "Replace an engine for other targets at the default place");
   addSeconds(command, "--budget", {0, kLongestSeconds}, flags->budget,
              "For CPUs: first race kernels for up to this time (60s, 2m), as tenon tune does");
   declareStoreFlag(command, flags->store);
-  command.add_flag("--no-cache", flags->noCache, "Do not use the compile cache, nor the tuning store unless --store names it");
+  command.add_flag("--no-cache", flags->noCache,
+                   "Do not use the compile cache, nor the tuning store unless --store names it");
   return [flags](Terminal &terminal) { return compile(*flags, terminal); };
 }
 

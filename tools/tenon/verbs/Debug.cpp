@@ -3,14 +3,14 @@
 
 #include "tools/debug/Debug.h"
 
-#include "support/threads/ThreadPool.h"
-#include "tools/tenon/inputs/FileKind.h"
 #include "runtime/tensors/Npy.h"
-#include "tools/tenon/inputs/Options.h"
-#include "tools/tenon/verbs/OutputCheck.h"
-#include "tools/tenon/target/TargetFlags.h"
-#include "tools/tenon/print/Terminal.h"
+#include "support/threads/ThreadPool.h"
 #include "tools/tenon/Verb.h"
+#include "tools/tenon/inputs/FileKind.h"
+#include "tools/tenon/inputs/Options.h"
+#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/target/TargetFlags.h"
+#include "tools/tenon/verbs/OutputCheck.h"
 #include "tools/view/Escape.h"
 
 #include <fmt/format.h>
@@ -185,14 +185,16 @@ Action declareDebug(CLI::App &command) {
   CompileRequest &compile = flags->request.compile;
   compile.threads = usableCpus();
   addChoice(command, "TASK", flags->task, {"reduce", "bisect"},
-            "reduce: find a small part of the model that still fails; bisect: find the pass and the place where the "
+            "reduce: find a small part of the model that still fails; bisect: find the pass and "
+            "the place where the "
             "numbers first go wrong")
       ->required();
   command
       .add_option("MODEL", compile.model,
                   "A model (ONNX) whose compiled results are wrong, or that does not compile")
       ->required();
-  addOutput(command, flags->output, "reduce: where to write the small model; its inputs go beside it as .npz");
+  addOutput(command, flags->output,
+            "reduce: where to write the small model; its inputs go beside it as .npz");
   command.add_option("--inputs", flags->inputs,
                      "x.npz with an array for each input; by default seeded inputs of small sizes");
   command.add_option("--shape", flags->shapes, "Dimensions of an input, as for compile")

@@ -4,15 +4,15 @@
 #include "runtime/device/cpu/CpuFeatures.h"
 #include "runtime/device/cuda/CudaDevice.h"
 #include "runtime/library/Library.h"
-#include "support/files/AtomicFile.h"
 #include "support/Environment.h"
+#include "support/files/AtomicFile.h"
 #include "support/threads/ThreadPool.h"
+#include "tools/tenon/Verb.h"
 #include "tools/tenon/bench/Calibrate.h"
-#include "tools/tenon/verbs/EngineSource.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/target/CpuInfo.h"
-#include "tools/tenon/Verb.h"
+#include "tools/tenon/verbs/EngineSource.h"
 
 #include <fmt/format.h>
 
@@ -47,7 +47,8 @@ std::string missingFeatures(const engine::Level &level) {
   std::set<std::string> flags{std::istream_iterator<std::string>(present), {}};
   std::string missing;
   for (const engine::CpuFeature &feature : engine::kCpuFeatures) {
-    bool isAsked = feature.architecture == level.architecture && (level.features & feature.bit) != 0;
+    bool isAsked =
+        feature.architecture == level.architecture && (level.features & feature.bit) != 0;
     std::istringstream needed{std::string(isAsked ? feature.flags : "")};
     for (std::string flag; needed >> flag;) {
       missing += flags.insert(flag).second ? " " + flag : ""; // each once
@@ -249,7 +250,8 @@ Status runDoctor(const DoctorFlags &flags, Terminal &terminal) {
     return writeProfile(flags.output, terminal);
   }
   if (!flags.output.empty()) {
-    return Status::error(ErrorId::BadArgument, "-o is for what --calibrate measures", "add --calibrate");
+    return Status::error(ErrorId::BadArgument, "-o is for what --calibrate measures",
+                         "add --calibrate");
   }
   return doctor(terminal);
 }

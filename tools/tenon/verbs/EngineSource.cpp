@@ -5,10 +5,10 @@
 #include "support/Environment.h"
 #include "support/files/PrivateFolder.h"
 #include "support/threads/ThreadPool.h"
-#include "tools/tenon/model/CompilerBridge.h"
 #include "tools/tenon/inputs/FileKind.h"
-#include "tools/tenon/target/Target.h"
+#include "tools/tenon/model/CompilerBridge.h"
 #include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/target/Target.h"
 #include "tools/tenon/tune/LocalStore.h"
 #include "tools/tenon/verbs/ChildProcess.h"
 
@@ -18,8 +18,8 @@
 namespace tenon::tool {
 namespace {
 
-/// Beside the compile cache, which may be linked from there; where there is none that can be written
-/// to, among the machine's temporary files.
+/// Beside the compile cache, which may be linked from there; where there is none that can be
+/// written to, among the machine's temporary files.
 Result<ScratchFolder> makeFolder(const std::string &cache) {
   if (!cache.empty()) {
     Result<PrivateFolder> parent = PrivateFolder::open(cache);
@@ -35,7 +35,8 @@ Result<ScratchFolder> makeFolder(const std::string &cache) {
 Result<double> compileInChild(const CompileRequest &request) {
   auto compile = [&]() -> Json {
     Result<pipeline::CompileSummary> compiled = compileModel(request);
-    return compiled ? Json{{"seconds", compiled->compileSeconds}} : describeError(compiled.status());
+    return compiled ? Json{{"seconds", compiled->compileSeconds}}
+                    : describeError(compiled.status());
   };
   Status silence = Status::error(ErrorId::InternalError, "the compiler ended without an answer",
                                  "run tenon compile on the model to see where, and report it");

@@ -1,5 +1,5 @@
-// Opens what `run` and `bench` are given: an engine, or a model that is compiled first. The compilation
-// happens in a child process, so that its memory does not count as the run's.
+// Opens what `run` and `bench` are given: an engine, or a model that is compiled first. The
+// compilation happens in a child process, so that its memory does not count as the run's.
 
 #pragma once
 

@@ -3,14 +3,14 @@
 
 #include "engine/Reader.h"
 #include "support/text/NearestName.h"
+#include "tools/tenon/Verb.h"
+#include "tools/tenon/inputs/FileKind.h"
+#include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/ExplainText.h"
 #include "tools/tenon/print/FigureSizes.h"
-#include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/print/JsonFields.h"
-#include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/quant/SearchRecord.h"
-#include "tools/tenon/Verb.h"
 #include "tools/view/EngineGraph.h"
 #include "tools/view/Escape.h"
 
@@ -183,8 +183,11 @@ Status chooseSizes(const ExplainFlags &flags, const engine::EngineFile &file,
 /// In which numbers the regions of a record "fusion" compute, beside what --precision did, if
 /// anything: the engine's record "precision".
 Result<Json> precisionOf(const engine::EngineFile &file, const Json &fusion) {
-  Json record = {{"schema", kSupportedSchema}, {"precision", "keep"}, {"narrow_operations", 0},
-                 {"narrow_weights", 0},        {"narrow_weights_bytes", 0}};
+  Json record = {{"schema", kSupportedSchema},
+                 {"precision", "keep"},
+                 {"narrow_operations", 0},
+                 {"narrow_weights", 0},
+                 {"narrow_weights_bytes", 0}};
   for (const char *list : {"wider", "clamped", "approximated", "products", "conversions"}) {
     record[list] = Json::array();
   }
@@ -229,10 +232,10 @@ Result<Json> precisionOf(const engine::EngineFile &file, const Json &fusion) {
 Result<Json> readRecord(const ExplainFlags &flags) {
   const Topic &topic = topicOf(flags);
   if (!flags.shapes.empty() && std::string_view(topic.record) != "fusion") {
-    return Status::error(ErrorId::BadArgument,
-                         fmt::format("--shape: what explain {} says is not for sizes of a choice",
-                                     flags.topic),
-                         "leave --shape out; explain fusion and explain kernels take it");
+    return Status::error(
+        ErrorId::BadArgument,
+        fmt::format("--shape: what explain {} says is not for sizes of a choice", flags.topic),
+        "leave --shape out; explain fusion and explain kernels take it");
   }
   TENON_TRY(isModel(flags.engine, Takes::Engine).takeStatus());
   TENON_ASSIGN(std::unique_ptr<engine::EngineFile> file, engine::EngineFile::open(flags.engine));
@@ -259,8 +262,9 @@ Result<Json> readRecord(const ExplainFlags &flags) {
 }
 
 /// The lists of all records whose rows are about parts of the model.
-constexpr const char *kLists[] = {"regions",  "edges",       "buffers", "instructions", "products",
-                                  "conversions", "wider", "clamped", "approximated", "passes", "layers"};
+constexpr const char *kLists[] = {"regions",      "edges",       "buffers", "instructions",
+                                  "products",     "conversions", "wider",   "clamped",
+                                  "approximated", "passes",      "layers"};
 
 bool isEmptySelection(const Json &record) {
   for (const char *list : kLists) {

@@ -1,10 +1,10 @@
-// `tenon help CODE|VERB`: prints the page of an error or the flags of a verb. The pages of docs/errors
-// are part of the program.
+// `tenon help CODE|VERB`: prints the page of an error or the flags of a verb. The pages of
+// docs/errors are part of the program.
 
 #include "support/text/NearestName.h"
+#include "tools/tenon/Verb.h"
 #include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/print/Usage.h"
-#include "tools/tenon/Verb.h"
 
 #include <fmt/format.h>
 
@@ -26,8 +26,9 @@ constexpr ErrorPage kPages[] = {
 };
 
 const ErrorPage *findPage(std::string name) {
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char character) { return static_cast<char>(std::toupper(character)); });
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char character) {
+    return static_cast<char>(std::toupper(character));
+  });
   for (const ErrorPage &page : kPages) {
     if (page.name == name) {
       return &page;
@@ -59,12 +60,13 @@ Status help(const CLI::App &app, const std::string &name, Terminal &terminal) {
   if (!name.empty() && !verb && !page) {
     return unknownTopic(app, name);
   }
-  std::string text = page   ? std::string(page->text)
-                     : verb ? verb->help(app.get_name())
-                            : app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal);
+  std::string text =
+      page   ? std::string(page->text)
+      : verb ? verb->help(app.get_name())
+             : app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal);
   if (terminal.json()) {
-    terminal.printJson("help", {{page ? "code" : "verb", page ? std::string(page->name) : name},
-                                {"page", text}});
+    terminal.printJson(
+        "help", {{page ? "code" : "verb", page ? std::string(page->name) : name}, {"page", text}});
   } else {
     terminal.print(text);
   }
@@ -75,7 +77,8 @@ Status help(const CLI::App &app, const std::string &name, Terminal &terminal) {
 
 Action declareHelp(CLI::App &command) {
   std::shared_ptr<std::string> name = std::make_shared<std::string>();
-  command.add_option("CODE|VERB", *name, "An error code such as TN0301, or a verb; without it, all verbs");
+  command.add_option("CODE|VERB", *name,
+                     "An error code such as TN0301, or a verb; without it, all verbs");
   const CLI::App *app = command.get_parent();
   return [name, app](Terminal &terminal) { return help(*app, *name, terminal); };
 }

@@ -4,15 +4,15 @@
 #include "tools/tenon/verbs/Inspect.h"
 
 #include "support/files/MappedFile.h"
+#include "tools/tenon/Verb.h"
+#include "tools/tenon/inputs/FileKind.h"
+#include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/model/CompilerBridge.h"
 #include "tools/tenon/print/EngineFacts.h"
 #include "tools/tenon/print/FigureSizes.h"
-#include "tools/tenon/inputs/FileKind.h"
-#include "tools/tenon/inputs/Options.h"
-#include "tools/tenon/verbs/OutputCheck.h"
 #include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/print/TextFile.h"
-#include "tools/tenon/Verb.h"
+#include "tools/tenon/verbs/OutputCheck.h"
 #include "tools/view/EngineGraph.h"
 #include "tools/view/Escape.h"
 #include "tools/view/Render.h"
@@ -274,14 +274,13 @@ std::string screenOf(const std::string &text, const std::string &path) {
   size_t totals = std::min(text.rfind("\n  total:") + 1, text.size());
   std::string ending = firstLines(text.substr(totals), ofTotals);
   std::string beginning = firstLines(text.substr(0, totals), most - ofTotals - besides);
-  return fmt::format("{}    and {} more lines\n{}\n"
-                     "next  tenon inspect {} --all\n"
-                     "      tenon inspect {} --format html -o graph.html\n"
-                     "      tenon {}\n",
-                     beginning,
-                     lines - static_cast<size_t>(std::ranges::count(beginning + ending, '\n')),
-                     ending, path, path,
-                     path.ends_with(".tenon") ? "explain fusion " + path : "check " + path);
+  return fmt::format(
+      "{}    and {} more lines\n{}\n"
+      "next  tenon inspect {} --all\n"
+      "      tenon inspect {} --format html -o graph.html\n"
+      "      tenon {}\n",
+      beginning, lines - static_cast<size_t>(std::ranges::count(beginning + ending, '\n')), ending,
+      path, path, path.ends_with(".tenon") ? "explain fusion " + path : "check " + path);
 }
 
 Status inspect(InspectFlags &flags, Terminal &terminal) {

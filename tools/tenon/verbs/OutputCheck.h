@@ -1,5 +1,5 @@
-// What a verb checks of its outputs before it begins to work. It relies on support/files/OutputPath.h,
-// which decides for every writer.
+// What a verb checks of its outputs before it begins to work. It relies on
+// support/files/OutputPath.h, which decides for every writer.
 
 #pragma once
 

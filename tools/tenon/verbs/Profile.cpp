@@ -3,6 +3,7 @@
 
 #include "engine/Expr.h"
 #include "runtime/tensors/Seeded.h"
+#include "tools/tenon/Verb.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/inputs/Inputs.h"
 #include "tools/tenon/inputs/Options.h"
@@ -13,7 +14,6 @@
 #include "tools/tenon/profile/Outputs.h"
 #include "tools/tenon/verbs/EngineSource.h"
 #include "tools/tenon/verbs/OutputCheck.h"
-#include "tools/tenon/Verb.h"
 
 #include <fmt/format.h>
 
@@ -34,7 +34,7 @@ struct ProfileFlags {
   double seconds = 2; ///< for passes; experiments take about as much again
   size_t top = 5;
   bool noCache = false;
-  std::string other; ///< of --ab
+  std::string other;                           ///< of --ab
   std::string page, trace, layers, layerTimes; ///< files; empty for none
 };
 
@@ -61,10 +61,12 @@ void describeInputs(const ProfileFlags &flags, const Runner &runner, Profile &pr
   for (const Tensor &input : runner.inputs()) {
     profile.inputs.emplace_back(input.name, input.dims);
   }
-  profile.areSizesLikely = flags.inputs.shapes.empty() && flags.inputs.files.empty() && flags.inputs.batch == 0;
+  profile.areSizesLikely =
+      flags.inputs.shapes.empty() && flags.inputs.files.empty() && flags.inputs.batch == 0;
 }
 
-/// What advice would run at once: the other dims stay, and follow the batch where the model says so.
+/// What advice would run at once: the other dims stay, and follow the batch where the model says
+/// so.
 void chooseBatch(const engine::Plan &plan, Profile &profile) {
   constexpr int64_t kBatch = 8;
   std::vector<int64_t> sizes(plan.symbols.size(), 0);
@@ -74,7 +76,8 @@ void chooseBatch(const engine::Plan &plan, Profile &profile) {
       continue;
     }
     bool isBatch = symbol.input == 0 && symbol.dim == 0;
-    sizes[i] = isBatch ? std::min(kBatch, symbol.max) : profile.inputs[symbol.input].second[symbol.dim];
+    sizes[i] =
+        isBatch ? std::min(kBatch, symbol.max) : profile.inputs[symbol.input].second[symbol.dim];
     profile.batch = isBatch ? sizes[i] : profile.batch;
   }
   for (uint32_t input = 0; profile.batch > 1 && input < plan.inputs.size(); ++input) {
@@ -82,7 +85,9 @@ void chooseBatch(const engine::Plan &plan, Profile &profile) {
     std::vector<int64_t> dims = profile.inputs[input].second;
     for (uint32_t dim = 0; dim < dims.size(); ++dim) {
       std::optional<uint32_t> symbol = symbolAt(plan, input, dim);
-      dims[dim] = symbol ? sizes[*symbol] : engine::evaluate(plan.exprs.program(port.dims[dim]), sizes).value_or(dims[dim]);
+      dims[dim] =
+          symbol ? sizes[*symbol]
+                 : engine::evaluate(plan.exprs.program(port.dims[dim]), sizes).value_or(dims[dim]);
     }
     profile.batchInputs.emplace_back(port.name, std::move(dims));
   }
@@ -131,7 +136,8 @@ Result<Profiled> profileOf(const ProfileFlags &flags, const std::string &path, T
   splitOperators(profile);
   advise(profile);
   terminal.clearProgress();
-  return Profiled{std::move(profile), std::move(source), std::make_unique<Runner>(std::move(runner))};
+  return Profiled{std::move(profile), std::move(source),
+                  std::make_unique<Runner>(std::move(runner))};
 }
 
 Status writeFiles(const ProfileFlags &flags, const Profile &profile, Terminal &terminal) {
@@ -139,8 +145,9 @@ Status writeFiles(const ProfileFlags &flags, const Profile &profile, Terminal &t
     const std::string &path;
     std::string (*textOf)(const Profile &profile);
   };
-  for (const auto &[path, textOf] : {Output{flags.page, pageOf}, Output{flags.trace, traceOf}, Output{flags.layers, layersOf},
-                                     Output{flags.layerTimes, layerTimesOf}}) {
+  for (const auto &[path, textOf] :
+       {Output{flags.page, pageOf}, Output{flags.trace, traceOf}, Output{flags.layers, layersOf},
+        Output{flags.layerTimes, layerTimesOf}}) {
     if (!path.empty()) {
       TENON_TRY(writeTextFile(path, textOf(profile)));
       terminal.note(fmt::format("wrote {}", path));
@@ -171,8 +178,9 @@ Status runProfile(const ProfileFlags &flags, Terminal &terminal) {
   if (!flags.other.empty()) {
     TENON_ASSIGN(Profiled second, profileOf(flags, flags.other, terminal));
     TENON_TRY(checkComparable(first.profile, second.profile));
-    TENON_ASSIGN(ProfileDifference difference, compareProfiles(first.profile, *first.runner, second.profile,
-                                                               *second.runner, flags.seconds));
+    TENON_ASSIGN(ProfileDifference difference,
+                 compareProfiles(first.profile, *first.runner, second.profile, *second.runner,
+                                 flags.seconds));
     json["ab"] = toJson(difference, second.profile);
     text += differenceText(difference, second.profile, flags.top);
   }
@@ -185,15 +193,23 @@ Status runProfile(const ProfileFlags &flags, Terminal &terminal) {
 
 Action declareProfile(CLI::App &command) {
   std::shared_ptr<ProfileFlags> flags = std::make_shared<ProfileFlags>();
-  command.add_option("MODEL", flags->open.path, "An engine, or a model (ONNX, .pt2) to compile first")->required();
+  command
+      .add_option("MODEL", flags->open.path, "An engine, or a model (ONNX, .pt2) to compile first")
+      ->required();
   addNumber(
-      command, "--top", {1, kMostRows}, [flags](uint64_t number) { flags->top = static_cast<size_t>(number); },
+      command, "--top", {1, kMostRows},
+      [flags](uint64_t number) { flags->top = static_cast<size_t>(number); },
       "How many operators are shown, the longest first; 5 by default");
-  command.add_option("--ab", flags->other, "A second engine or model: which of its operators make it faster or slower");
-  command.add_option("--html", flags->page, "Also a page for a browser: roofline, time by operator, module and source line");
+  command.add_option("--ab", flags->other,
+                     "A second engine or model: which of its operators make it faster or slower");
+  command.add_option(
+      "--html", flags->page,
+      "Also a page for a browser: roofline, time by operator, module and source line");
   command.add_option("--trace", flags->trace, "Also a trace for Perfetto and Chrome");
-  command.add_option("--layers", flags->layers, "Also the layers as trtexec --exportLayerInfo writes them");
-  command.add_option("--layer-times", flags->layerTimes, "Also their times as trtexec --exportProfile writes them");
+  command.add_option("--layers", flags->layers,
+                     "Also the layers as trtexec --exportLayerInfo writes them");
+  command.add_option("--layer-times", flags->layerTimes,
+                     "Also their times as trtexec --exportProfile writes them");
   declareSeededFlags(command, flags->inputs);
   declareFileFlags(command, flags->inputs);
   declareThreadsFlag(command, flags->session.threads, "Threads; all usable CPUs by default");

@@ -1,5 +1,5 @@
-// `tenon prune`: a model becomes a narrower one, whose channels, attention heads and FFN widths that matter
-// least are gone; by a ratio, or by the latency that it is to have.
+// `tenon prune`: a model becomes a narrower one, whose channels, attention heads and FFN widths
+// that matter least are gone; by a ratio, or by the latency that it is to have.
 
 #include "compiler/prune/Prune.h"
 #include "runtime/device/cpu/CpuFeatures.h"
@@ -8,6 +8,7 @@
 #include "support/files/OutputPath.h"
 #include "support/files/ScratchFolder.h"
 #include "support/threads/ThreadPool.h"
+#include "tools/tenon/Verb.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/Terminal.h"
@@ -15,7 +16,6 @@
 #include "tools/tenon/prune/Report.h"
 #include "tools/tenon/target/Target.h"
 #include "tools/tenon/target/TargetFlags.h"
-#include "tools/tenon/Verb.h"
 #include "tools/tenon/verbs/OutputCheck.h"
 
 #include <fmt/format.h>
@@ -57,27 +57,31 @@ Status checkFlags(const PruneFlags &flags) {
                   "tenon prune model.onnx --ratio 30% -o narrow.onnx");
   }
   if (flags.ratio && (*flags.ratio <= 0 || *flags.ratio >= 1)) {
-    return Status::error(ErrorId::BadPruneRatio,
-                         fmt::format("a ratio of {:g} % {}", *flags.ratio * 100,
-                                     *flags.ratio <= 0 ? "takes nothing away" : "leaves no channel"),
-                         "give the share of the channels that goes: --ratio 30%");
+    return Status::error(
+        ErrorId::BadPruneRatio,
+        fmt::format("a ratio of {:g} % {}", *flags.ratio * 100,
+                    *flags.ratio <= 0 ? "takes nothing away" : "leaves no channel"),
+        "give the share of the channels that goes: --ratio 30%");
   }
   if (flags.latency && flags.noTiming) {
-    return refuse("--latency is reached by measuring, and --no-timing forbids it", "leave one of both out");
+    return refuse("--latency is reached by measuring, and --no-timing forbids it",
+                  "leave one of both out");
   }
   if (flags.scores.empty() != (flags.importance != "scores")) {
     return refuse("--importance scores and --scores belong together", "give both, or neither");
   }
   if (flags.model.ends_with(".pt2")) {
-    return Status::error(ErrorId::PruneFormat, fmt::format("'{}' is a program of torch.export", flags.model),
-                         "export the module as ONNX, prune that with --recipe r.json, carry the recipe out with "
-                         "tenon.prune.apply(module, recipe), and export the module again");
+    return Status::error(
+        ErrorId::PruneFormat, fmt::format("'{}' is a program of torch.export", flags.model),
+        "export the module as ONNX, prune that with --recipe r.json, carry the recipe out with "
+        "tenon.prune.apply(module, recipe), and export the module again");
   }
   return Status::ok();
 }
 
 /// What a kernel of the target computes at once: the cost of a convolution or product steps where
-/// its width passes a multiple of it. Of several levels the widest decides, of all those of `cpu` this machine's.
+/// its width passes a multiple of it. Of several levels the widest decides, of all those of `cpu`
+/// this machine's.
 Result<uint32_t> multipleOf(const PruneFlags &flags) {
   constexpr int64_t kGpu = 8; ///< what a tensor core takes
   if (flags.multiple != 0) {
@@ -98,7 +102,8 @@ Result<uint32_t> multipleOf(const PruneFlags &flags) {
 using Dims = prune::ValueDims;
 
 /// All inputs with constant dims: those of --shape, else those of the model, else likely ones.
-Result<std::vector<ShapeArgument>> shapesOf(const PruneFlags &flags, const prune::Pruner &pruner, Dims &dims) {
+Result<std::vector<ShapeArgument>> shapesOf(const PruneFlags &flags, const prune::Pruner &pruner,
+                                            Dims &dims) {
   TENON_ASSIGN(std::vector<ShapeArgument> given, parseShapeArguments(flags.shapes));
   TENON_ASSIGN(dims, dimsOfValues(flags.model, given));
   std::vector<ShapeArgument> shapes;
@@ -136,10 +141,10 @@ std::vector<std::string> textsOf(const std::vector<ShapeArgument> &shapes) {
 /// The work of one command.
 class Work {
 public:
-  Work(const PruneFlags &flags, prune::Pruner &pruner, std::vector<ShapeArgument> shapes, ScratchFolder &folder,
-       Terminal &terminal)
-      : flags(flags), pruner(pruner), shapes(std::move(shapes)), path(folder.path() + "/pruned.onnx"),
-        terminal(terminal) {}
+  Work(const PruneFlags &flags, prune::Pruner &pruner, std::vector<ShapeArgument> shapes,
+       ScratchFolder &folder, Terminal &terminal)
+      : flags(flags), pruner(pruner), shapes(std::move(shapes)),
+        path(folder.path() + "/pruned.onnx"), terminal(terminal) {}
 
   Status byRatio(double share);
   Status byLatency(double target);
@@ -161,10 +166,12 @@ private:
   std::optional<Stopwatch> watch;
 };
 
-/// Every value has the dims that were planned: what a rule and the edit of a node disagree on shows here.
+/// Every value has the dims that were planned: what a rule and the edit of a node disagree on shows
+/// here.
 Status Work::check() {
   auto failed = [](std::string what) {
-    return Status::error(ErrorId::PruneCheckFailed, std::move(what), "report this with the model; --keep leaves a layer as it is");
+    return Status::error(ErrorId::PruneCheckFailed, std::move(what),
+                         "report this with the model; --keep leaves a layer as it is");
   };
   Result<Dims> dims = dimsOfValues(path, shapes);
   if (!dims) {
@@ -173,7 +180,8 @@ Status Work::check() {
   for (const auto &[name, planned] : pruner.dimsAfter()) {
     auto own = dims->find(name);
     if (own != dims->end() && own->second != planned) {
-      return failed(fmt::format("'{}' has dims {} in the pruned model, planned were {}", name, own->second, planned));
+      return failed(fmt::format("'{}' has dims {} in the pruned model, planned were {}", name,
+                                own->second, planned));
     }
   }
   return Status::ok();
@@ -190,7 +198,8 @@ Status Work::make(double share) {
 }
 
 Status Work::startTiming() {
-  TimingRequest request{textsOf(shapes), flags.target, flags.session, !flags.noCache, flags.seconds};
+  TimingRequest request{textsOf(shapes), flags.target, flags.session, !flags.noCache,
+                        flags.seconds};
   TENON_ASSIGN(Stopwatch started, Stopwatch::start(flags.model, request, terminal));
   watch.emplace(std::move(started));
   return Status::ok();
@@ -205,13 +214,14 @@ Status Work::byRatio(double share) {
   return Status::ok();
 }
 
-/// The least ratio whose time is within the target: halves the interval, and begins where the square of what
-/// is kept, which the operations go with, says.
+/// The least ratio whose time is within the target: halves the interval, and begins where the
+/// square of what is kept, which the operations go with, says.
 Status Work::byLatency(double target) {
   TENON_TRY(startTiming());
   TENON_ASSIGN(double before, watch->before(terminal));
   if (before <= target) {
-    return refuse(fmt::format("the model takes {:.3g} ms as it is, which is within {:.3g} ms", before, target),
+    return refuse(fmt::format("the model takes {:.3g} ms as it is, which is within {:.3g} ms",
+                              before, target),
                   "give a shorter --latency, or a --ratio");
   }
   double low = 0, high = kMostRatio, next = std::min(1 - std::sqrt(target / before), kMostRatio);
@@ -256,11 +266,13 @@ Status Work::byLatency(double target) {
       return Status::ok();
     }
   }
-  return Status::error(ErrorId::PruneTargetMissed,
-                       fmt::format("{:.3g} ms is not reached: the model takes {:.3g} ms, and {:.3g} ms with {:.0f} % "
-                                   "of its channels removed",
-                                   target, before, least, leastRatio * 100),
-                       "allow more, or quantize the pruned model: tenon quantize");
+  return Status::error(
+      ErrorId::PruneTargetMissed,
+      fmt::format(
+          "{:.3g} ms is not reached: the model takes {:.3g} ms, and {:.3g} ms with {:.0f} % "
+          "of its channels removed",
+          target, before, least, leastRatio * 100),
+      "allow more, or quantize the pruned model: tenon quantize");
 }
 
 Status prune(PruneFlags &flags, Terminal &terminal) {
@@ -292,7 +304,8 @@ Status prune(PruneFlags &flags, Terminal &terminal) {
       return std::filesystem::weakly_canonical(std::filesystem::absolute(path, ignored), ignored);
     };
     if (placeOf(output) == placeOf(recipe)) {
-      return refuse(fmt::format("the model and its recipe would both be '{}'", flags.recipe), "name another file with --recipe");
+      return refuse(fmt::format("the model and its recipe would both be '{}'", flags.recipe),
+                    "name another file with --recipe");
     }
   }
   TENON_ASSIGN(prune::Pruner pruner, prune::Pruner::open(flags.model));
@@ -310,7 +323,8 @@ Status prune(PruneFlags &flags, Terminal &terminal) {
   TENON_ASSIGN(ScratchFolder folder, ScratchFolder::create("tenon-prune"));
   Work work(flags, pruner, std::move(shapes), folder, terminal);
   TENON_TRY(flags.ratio ? work.byRatio(*flags.ratio) : work.byLatency(*flags.latency));
-  PruneOutcome outcome{pruner.facts(), flags.model, flags.output, flags.importance, work.ratio, bytesOfModel(flags.model),
+  PruneOutcome outcome{pruner.facts(),    flags.model, flags.output,
+                       flags.importance,  work.ratio,  bytesOfModel(flags.model),
                        work.bytes.size(), work.timing};
   if (!flags.recipe.empty()) {
     std::string text = recipeOf(outcome).dump(1) + "\n";
@@ -345,22 +359,32 @@ Action declarePrune(CLI::App &command) {
   addOutput(command, flags->output,
             "Where to write the pruned model; by default the model's name with .pruned.onnx");
   command
-      .add_option("--recipe", flags->recipe,
-                  "Also write what is kept of each tensor, as JSON: for tenon.prune.apply(module, recipe)")
-      ->check(CLI::Validator([](const std::string &text) { return text.empty() ? "give the name of a file" : ""; }, ""));
+      .add_option(
+          "--recipe", flags->recipe,
+          "Also write what is kept of each tensor, as JSON: for tenon.prune.apply(module, recipe)")
+      ->check(CLI::Validator(
+          [](const std::string &text) { return text.empty() ? "give the name of a file" : ""; },
+          ""));
   addChoice(command, "--importance", flags->importance, {"magnitude", "bn-scale", "scores"},
-            "What of a group goes first: that of the smallest weights, of the smallest scales of BatchNormalization, or "
+            "What of a group goes first: that of the smallest weights, of the smallest scales of "
+            "BatchNormalization, or "
             "of the smallest --scores");
   command.add_option("--scores", flags->scores,
-                     "With --importance scores: an npz with an array for each parameter, as tenon.prune.taylor makes it");
-  command.add_option("--keep", flags->keep, "Leave the width of this node's layer (repeat for more)")
+                     "With --importance scores: an npz with an array for each parameter, as "
+                     "tenon.prune.taylor makes it");
+  command
+      .add_option("--keep", flags->keep, "Leave the width of this node's layer (repeat for more)")
       ->allow_extra_args(false);
   addNumber(
       command, "--multiple", {1, 1024}, [flags](uint64_t number) { flags->multiple = number; },
-      "Widths become multiples of this; by default of what a kernel of the target computes at once");
-  command.add_option("--shape", flags->shapes, "Dims of an input with free sizes: x:1x3x224x224 (repeat for more)")
+      "Widths become multiples of this; by default of what a kernel of the target computes at "
+      "once");
+  command
+      .add_option("--shape", flags->shapes,
+                  "Dims of an input with free sizes: x:1x3x224x224 (repeat for more)")
       ->allow_extra_args(false);
-  addSeconds(command, "--seconds", {0.01, kLongestSeconds}, flags->seconds, "How long to measure each model");
+  addSeconds(command, "--seconds", {0.01, kLongestSeconds}, flags->seconds,
+             "How long to measure each model");
   command.add_flag("--no-timing", flags->noTiming, "Do not compile and measure the models");
   declareThreadsFlag(command, flags->session.threads, "Threads; all usable CPUs by default");
   declareTargetFlags(command, flags->target);

@@ -6,6 +6,7 @@
 #include "support/files/AtomicFile.h"
 #include "support/files/MappedFile.h"
 #include "support/threads/ThreadPool.h"
+#include "tools/tenon/Verb.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/Terminal.h"
@@ -13,7 +14,6 @@
 #include "tools/tenon/quant/QuantizeFlags.h"
 #include "tools/tenon/quant/SearchText.h"
 #include "tools/tenon/target/TargetFlags.h"
-#include "tools/tenon/Verb.h"
 #include "tools/tenon/verbs/OutputCheck.h"
 #include "tools/view/Escape.h"
 
@@ -29,8 +29,8 @@ namespace {
 
 using quant::Treatment;
 
-/// Below these a tensor is named first: 8 bits keep about 40 dB of values that fill their range, and
-/// most values of a bell lie on 100 levels and more.
+/// Below these a tensor is named first: 8 bits keep about 40 dB of values that fill their range,
+/// and most values of a bell lie on 100 levels and more.
 constexpr double kPoorDecibels = 20, kPoorLevels = 12;
 
 struct Outcome {
@@ -49,8 +49,9 @@ double badness(const quant::TensorFacts &tensor) {
 }
 
 const quant::TensorFacts *worstTensor(const quant::Facts &facts) {
-  auto worst = std::max_element(facts.tensors.begin(), facts.tensors.end(),
-                                [](const auto &a, const auto &b) { return badness(a) < badness(b); });
+  auto worst =
+      std::max_element(facts.tensors.begin(), facts.tensors.end(),
+                       [](const auto &a, const auto &b) { return badness(a) < badness(b); });
   return worst == facts.tensors.end() ? nullptr : &*worst;
 }
 
@@ -59,16 +60,19 @@ std::string describeWorst(const quant::TensorFacts &tensor) {
   for (const std::string &reader : tensor.readers) {
     readers += fmt::format("{}'{}'", readers.empty() ? "" : ", ", view::visible(reader));
   }
-  return fmt::format("'{}' loses most: 95 % of its values share {:.1f} of 256 levels, {:.1f} dB of signal over noise; "
-                     "it goes from {:.4g} to {:.4g}, the levels from {:.4g} to {:.4g}; --keep leaves what reads it "
+  return fmt::format("'{}' loses most: 95 % of its values share {:.1f} of 256 levels, {:.1f} dB of "
+                     "signal over noise; "
+                     "it goes from {:.4g} to {:.4g}, the levels from {:.4g} to {:.4g}; --keep "
+                     "leaves what reads it "
                      "wide: {}\n",
-                     view::visible(tensor.name), tensor.levels, tensor.decibels, tensor.seen.low, tensor.seen.high,
-                     tensor.range.low, tensor.range.high, readers);
+                     view::visible(tensor.name), tensor.levels, tensor.decibels, tensor.seen.low,
+                     tensor.seen.high, tensor.range.low, tensor.range.high, readers);
 }
 
 /// What a narrow layer computes in.
 std::string_view nameOf(Treatment treatment, const QuantizeFlags &flags) {
-  return treatment == Treatment::Narrow ? std::string_view(flags.precision) : quant::nameOf(treatment);
+  return treatment == Treatment::Narrow ? std::string_view(flags.precision)
+                                        : quant::nameOf(treatment);
 }
 
 size_t narrowTables(const quant::Facts &facts) {
@@ -153,16 +157,19 @@ std::string describeAlgorithms(const quant::Facts &facts) {
     roundingGain += layer.roundingGain;
   }
   if (rounded > 0) {
-    text += fmt::format("rounding by samples: {} layers, {:.1f} dB less error of their products on average\n", rounded,
-                        roundingGain / double(rounded));
+    text += fmt::format(
+        "rounding by samples: {} layers, {:.1f} dB less error of their products on average\n",
+        rounded, roundingGain / double(rounded));
   }
   if (most) {
-    text += fmt::format("smoothing: {} tensors; most gains '{}', {:.1f} dB in the products that read it, with alpha "
+    text += fmt::format("smoothing: {} tensors; most gains '{}', {:.1f} dB in the products that "
+                        "read it, with alpha "
                         "{:.1f}\n",
                         smoothed, view::visible(most->name), most->gain, most->alpha);
   }
   if (layers > 0) {
-    text += fmt::format("bias correction: {} channels of {} layers, by at most {:.4f} of a channel's deviation; {:.1f} dB "
+    text += fmt::format("bias correction: {} channels of {} layers, by at most {:.4f} of a "
+                        "channel's deviation; {:.1f} dB "
                         "less error of rounded weights on average\n",
                         channels, layers, largest, correctionGain / double(layers));
   }
@@ -182,21 +189,25 @@ std::string toText(const QuantizeFlags &flags, const Outcome &outcome) {
   }
   std::string ranges;
   if (flags.weightsOnly.empty()) {
-    text += fmt::format("{}: {} of {} layers in {}, {} with weights in int8 only", flags.output, narrow,
-                        outcome.facts.layers.size(), flags.precision, stored);
+    text += fmt::format("{}: {} of {} layers in {}, {} with weights in int8 only", flags.output,
+                        narrow, outcome.facts.layers.size(), flags.precision, stored);
   }
   if (flags.dynamic) {
-    ranges = flags.perTensor ? "scales of tensors found at run time; " : "scales of rows found at run time; ";
+    ranges = flags.perTensor ? "scales of tensors found at run time; "
+                             : "scales of rows found at run time; ";
   } else if (flags.weightsOnly.empty()) {
-    ranges = fmt::format("{} ranges by {} of {} samples; ", outcome.facts.tensors.size(), flags.ranges,
-                         outcome.calibration.samples);
+    ranges = fmt::format("{} ranges by {} of {} samples; ", outcome.facts.tensors.size(),
+                         flags.ranges, outcome.calibration.samples);
   } else {
     text += fmt::format("{}: weights of {} of {} layers in few bits", flags.output, stored,
                         outcome.facts.layers.size());
-    ranges = outcome.calibration.samples ? fmt::format("rounded by {} samples; ", outcome.calibration.samples) : "";
+    ranges = outcome.calibration.samples
+                 ? fmt::format("rounded by {} samples; ", outcome.calibration.samples)
+                 : "";
   }
-  text += fmt::format("{}; {}{} after {}, {:.2f} of it\n", tables ? fmt::format(", {} embedding tables", tables) : "",
-                      ranges, formatBytes(outcome.after), formatBytes(outcome.before),
+  text += fmt::format("{}; {}{} after {}, {:.2f} of it\n",
+                      tables ? fmt::format(", {} embedding tables", tables) : "", ranges,
+                      formatBytes(outcome.after), formatBytes(outcome.before),
                       double(outcome.after) / double(std::max<uint64_t>(outcome.before, 1)));
   std::vector<quant::LayerFacts> rows = outcome.facts.layers;
   rows.insert(rows.end(), outcome.facts.tables.begin(), outcome.facts.tables.end());
@@ -208,14 +219,14 @@ std::string toText(const QuantizeFlags &flags, const Outcome &outcome) {
   for (const quant::LayerFacts &row : rows) {
     std::string_view bits = row.bits == 4 ? "4 bits" : "";
     text += fmt::format("  {:<{}}  {:<13} {:<12}  {}\n", view::visible(row.name), width, row.op,
-                        nameOf(row.treatment, flags),
-                        row.reason.empty() ? bits : row.reason);
+                        nameOf(row.treatment, flags), row.reason.empty() ? bits : row.reason);
   }
   text += describeAlgorithms(outcome.facts);
   for (const quant::TensorFacts &tensor : outcome.facts.tensors) {
     if (tensor.isRefused) {
-      text += fmt::format("entropy is refused for '{}': its error is larger than that of minmax, which it got\n",
-                          view::visible(tensor.name));
+      text += fmt::format(
+          "entropy is refused for '{}': its error is larger than that of minmax, which it got\n",
+          view::visible(tensor.name));
     }
   }
   return text;
@@ -224,15 +235,21 @@ std::string toText(const QuantizeFlags &flags, const Outcome &outcome) {
 /// What the page measures.
 BeforeAfterRequest reportOf(const QuantizeFlags &flags) {
   const std::string &data = flags.search.test.empty() ? flags.request.data : flags.search.test;
-  return {flags.request.model, flags.output, data, flags.search.metric, {flags.request.threads, flags.request.useCache}};
+  return {flags.request.model,
+          flags.output,
+          data,
+          flags.search.metric,
+          {flags.request.threads, flags.request.useCache}};
 }
 
 /// What a search chose, or the front and why it chose nothing.
 Status searchAndWrite(const QuantizeFlags &flags, const quant::Settings &settings, AtomicFile &file,
                       std::optional<AtomicFile> &page, Terminal &terminal) {
-  TENON_ASSIGN(SearchRequest request, searchRequest(flags.search, flags.request, settings, flags.output));
+  TENON_ASSIGN(SearchRequest request,
+               searchRequest(flags.search, flags.request, settings, flags.output));
   TENON_ASSIGN(Searched searched, search(request, terminal));
-  for (const std::vector<std::string> *warnings : {&searched.calibration.warnings, &searched.warnings}) {
+  for (const std::vector<std::string> *warnings :
+       {&searched.calibration.warnings, &searched.warnings}) {
     std::ranges::for_each(*warnings, [&](const std::string &warning) { terminal.note(warning); });
   }
   Json json = {{"search", searchJson(searched)}};
@@ -241,7 +258,8 @@ Status searchAndWrite(const QuantizeFlags &flags, const quant::Settings &setting
     TENON_TRY(file.append(std::as_bytes(std::span(searched.bytes))));
     TENON_TRY(file.commit());
     forgetState(flags.search, request);
-    Outcome outcome{*searched.facts, searched.calibration, bytesOfModel(flags.request.model), searched.bytes.size()};
+    Outcome outcome{*searched.facts, searched.calibration, bytesOfModel(flags.request.model),
+                    searched.bytes.size()};
     json.update(toJson(flags, outcome));
     text += toText(flags, outcome);
   }
@@ -310,44 +328,57 @@ Action declareQuantize(CLI::App &command) {
   flags->request.threads = usableCpus();
   command.add_option("MODEL", flags->request.model, "A trained model (ONNX, FP32)")->required();
   command.add_option("--data", flags->request.data,
-                     "Samples to calibrate with: x.npz with an array for each input, lines of JSON, or a folder of "
+                     "Samples to calibrate with: x.npz with an array for each input, lines of "
+                     "JSON, or a folder of "
                      "pictures");
   addOutput(command, flags->output,
-            "Where to write the quantized model; by default the model's name with .int8.onnx, .fp8.onnx, .dynamic.onnx, or "
+            "Where to write the quantized model; by default the model's name with .int8.onnx, "
+            ".fp8.onnx, .dynamic.onnx, or "
             ".w8.onnx or .w4.onnx for weights alone");
   std::vector<std::string> methods;
   for (quant::RangeMethod method : quant::kRangeMethods) {
     methods.emplace_back(quant::nameOf(method));
   }
   addChoice(command, "--ranges", flags->ranges, methods,
-            "How ranges are estimated: mse has the least squared error; entropy is refused where its error exceeds "
+            "How ranges are estimated: mse has the least squared error; entropy is refused where "
+            "its error exceeds "
             "that of minmax");
-  command.add_option("--percentile", flags->percentile, "Share of the values that --ranges percentile keeps, of 100")
+  command
+      .add_option("--percentile", flags->percentile,
+                  "Share of the values that --ranges percentile keeps, of 100")
       ->check(CLI::Range(50.0, 100.0));
   addNumber(
-      command, "--samples", {1, uint64_t(1) << 40}, [flags](uint64_t number) { flags->samples = number; },
+      command, "--samples", {1, uint64_t(1) << 40},
+      [flags](uint64_t number) { flags->samples = number; },
       "Use only so many samples, the first ones");
   addChoice(command, "--precision", flags->precision, {"int8", "fp8"},
             "What narrow layers compute in: fp8 is E4M3 on both sides, for GPUs (opset 19)");
   command.add_flag("--dynamic", flags->dynamic,
-                   "Products of int8 whose activations find a scale for each row when they run: needs no samples");
+                   "Products of int8 whose activations find a scale for each row when they run: "
+                   "needs no samples");
   command.add_flag("--per-tensor", flags->perTensor,
-                   "--dynamic with one scale for all rows of a run (DynamicQuantizeLinear), which ONNX Runtime fuses");
+                   "--dynamic with one scale for all rows of a run (DynamicQuantizeLinear), which "
+                   "ONNX Runtime fuses");
   addChoice(command, "--weights-only", flags->weightsOnly, {"8", "4"},
-            "Store weights in 8 bits, or those of products in 4, and compute wide: needs no samples, but 4 bits are "
+            "Store weights in 8 bits, or those of products in 4, and compute wide: needs no "
+            "samples, but 4 bits are "
             "rounded by them where --data gives some (GPTQ)");
   addChoice(command, "--int4-form", flags->int4Form, {"nbits", "qdq"},
             "Weights of 4 bits as MatMulNBits, or as DequantizeLinear with block_size (opset 21)");
-  command.add_option("--keep", flags->keep, "Leave the layer or embedding table of this node wide (repeat for more)")
+  command
+      .add_option("--keep", flags->keep,
+                  "Leave the layer or embedding table of this node wide (repeat for more)")
       ->allow_extra_args(false);
   command
       .add_option("--narrow", flags->narrow,
                   "Make the layer of this node int8, against the first guess (repeat for more)")
       ->allow_extra_args(false);
-  command.add_flag("--reduce-range", flags->reduceRange,
-                   "Weights of 7 bits, for other programs that saturate on x86 without VNNI; Tenon does not");
-  command.add_flag("--no-smoothing", flags->noSmoothing,
-                   "Do not move outliers of activations into the weights of products (SmoothQuant)");
+  command.add_flag(
+      "--reduce-range", flags->reduceRange,
+      "Weights of 7 bits, for other programs that saturate on x86 without VNNI; Tenon does not");
+  command.add_flag(
+      "--no-smoothing", flags->noSmoothing,
+      "Do not move outliers of activations into the weights of products (SmoothQuant)");
   command.add_flag("--no-bias-correction", flags->noBiasCorrection,
                    "Do not take off the mean error of rounded weights from biases");
   declareSearchFlags(command, flags->search);

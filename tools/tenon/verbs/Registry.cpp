@@ -1,7 +1,7 @@
 // `tenon registry`: the table of its commands, in the files of tools/tenon/registry.
 
-#include "tools/tenon/registry/Subcommands.h"
 #include "tools/tenon/Verb.h"
+#include "tools/tenon/registry/Subcommands.h"
 
 #include <memory>
 

@@ -1,15 +1,15 @@
-// `tenon run`: one run of an engine or a model on files or seeded inputs; writes the outputs or shows what
-// they look like.
+// `tenon run`: one run of an engine or a model on files or seeded inputs; writes the outputs or
+// shows what they look like.
 
-#include "support/Shape.h"
-#include "tools/tenon/verbs/EngineSource.h"
-#include "tools/tenon/inputs/Inputs.h"
 #include "runtime/tensors/Npy.h"
-#include "tools/tenon/inputs/Options.h"
-#include "tools/tenon/verbs/OutputCheck.h"
-#include "tools/tenon/bench/Runner.h"
-#include "tools/tenon/print/Terminal.h"
+#include "support/Shape.h"
 #include "tools/tenon/Verb.h"
+#include "tools/tenon/bench/Runner.h"
+#include "tools/tenon/inputs/Inputs.h"
+#include "tools/tenon/inputs/Options.h"
+#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/verbs/EngineSource.h"
+#include "tools/tenon/verbs/OutputCheck.h"
 #include "tools/view/Escape.h"
 
 #include <fmt/format.h>
@@ -111,28 +111,33 @@ std::string outputText(const Json &output) {
   if (!output.contains("min")) {
     return text + "\n";
   }
-  text += fmt::format("  range {:g} .. {:g}", output["min"].get<double>(), output["max"].get<double>());
+  text +=
+      fmt::format("  range {:g} .. {:g}", output["min"].get<double>(), output["max"].get<double>());
   if (output["not_finite"] != 0) {
     text += fmt::format("  {} not finite", output["not_finite"].get<int64_t>());
   }
   text += "\n  top:";
   for (const Json &row : output["top"]) {
     text += fmt::format(" {}{} {:.5g};", row["index"].get<int64_t>(),
-                        row.contains("class") ? fmt::format(" ({})", view::visible(row["class"].get<std::string>())) : "",
+                        row.contains("class")
+                            ? fmt::format(" ({})", view::visible(row["class"].get<std::string>()))
+                            : "",
                         row["value"].get<double>());
   }
   text.back() = '\n';
   return text;
 }
 
-/// Whether so many outputs can be written under this name, the only one by which a format is chosen.
+/// Whether so many outputs can be written under this name, the only one by which a format is
+/// chosen.
 Status checkFormat(const std::string &path, size_t outputs) {
   if (path.empty() || path.ends_with(".npz") || (path.ends_with(".npy") && outputs == 1)) {
     return Status::ok();
   }
-  return Status::error(ErrorId::BadArgument,
-                       fmt::format("-o {}: outputs are written as npz, or npy when there is one", path),
-                       "choose a name that ends in .npz");
+  return Status::error(
+      ErrorId::BadArgument,
+      fmt::format("-o {}: outputs are written as npz, or npy when there is one", path),
+      "choose a name that ends in .npz");
 }
 
 Status writeOutputs(const std::string &path, const std::vector<Tensor> &outputs) {
@@ -145,8 +150,8 @@ void report(const RunFlags &flags, Runner &runner, Terminal &terminal) {
   for (const Tensor &input : runner.inputs()) {
     inputs.push_back(describeTensor(input));
     if (flags.inputs.files.empty() && !terminal.json()) {
-      terminal.note(fmt::format("seeded input {}  {} {}", view::visible(input.name), nameOf(input.dtype),
-                                formatDims(input.dims)));
+      terminal.note(fmt::format("seeded input {}  {} {}", view::visible(input.name),
+                                nameOf(input.dtype), formatDims(input.dims)));
     }
   }
   Json outputs = Json::array();
@@ -190,7 +195,8 @@ Status run(RunFlags &flags, Terminal &terminal) {
 
 Action declareRun(CLI::App &command) {
   std::shared_ptr<RunFlags> flags = std::make_shared<RunFlags>();
-  command.add_option("MODEL", flags->open.path, "An engine, or a model (ONNX, .pt2) to compile first")
+  command
+      .add_option("MODEL", flags->open.path, "An engine, or a model (ONNX, .pt2) to compile first")
       ->required();
   addOutput(command, flags->output, "Write the outputs: out.npz, or out.npy for one");
   declareFileFlags(command, flags->inputs);

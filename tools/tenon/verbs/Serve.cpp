@@ -1,15 +1,16 @@
-// `tenon serve`: engines behind HTTP and gRPC. The front process is this one; it starts the same program again as its worker.
+// `tenon serve`: engines behind HTTP and gRPC. The front process is this one; it starts the same
+// program again as its worker.
 
 #include "server/http/Server.h"
 #include "server/protocol/Routes.h"
 #include "server/scheduler/Device.h"
 #include "server/scheduler/RegistrySource.h"
 #include "server/worker/Worker.h"
+#include "tools/tenon/Tool.h"
+#include "tools/tenon/Verb.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/registry/Subcommands.h"
-#include "tools/tenon/Tool.h"
-#include "tools/tenon/Verb.h"
 #include "tools/tenon/verbs/WatchFlags.h"
 
 #include <fmt/format.h>
@@ -39,13 +40,20 @@ void printRoutes(Terminal &terminal) {
   Json list = Json::array();
   std::string text;
   for (const server::Route &route : server::allRoutes()) {
-    list.push_back({{"method", nameOf(route.method)}, {"path", fmt::format("/{}", route.path)}, {"transport", nameOf(route.transport)}, {"role", nameOf(route.role)}, {"operation", nameOf(route.operation)}});
-    text += fmt::format("{:<5} {:<5} {:<60} {}\n", nameOf(route.transport), nameOf(route.method), fmt::format("/{}", route.path), nameOf(route.role));
+    list.push_back({{"method", nameOf(route.method)},
+                    {"path", fmt::format("/{}", route.path)},
+                    {"transport", nameOf(route.transport)},
+                    {"role", nameOf(route.role)},
+                    {"operation", nameOf(route.operation)}});
+    text += fmt::format("{:<5} {:<5} {:<60} {}\n", nameOf(route.transport), nameOf(route.method),
+                        fmt::format("/{}", route.path), nameOf(route.role));
   }
   terminal.json() ? terminal.printJson("serve.routes", {{"routes", list}}) : terminal.print(text);
 }
 
-std::chrono::milliseconds milliseconds(double seconds) { return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000)); }
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
 
 Status runServe(ServeFlags &flags, Terminal &terminal) {
   if (flags.isWorker) {
@@ -58,17 +66,20 @@ Status runServe(ServeFlags &flags, Terminal &terminal) {
   }
   server::ServerOptions &options = flags.options;
   if (options.models.empty()) {
-    return Status::error(ErrorId::BadArgument, "there is nothing to serve", "give an engine file or a folder of them");
+    return Status::error(ErrorId::BadArgument, "there is nothing to serve",
+                         "give an engine file or a folder of them");
   }
   if (options.certificates.empty() != options.key.empty()) {
-    return Status::error(ErrorId::BadCertificate, "TLS takes a certificate and its key", "give both --tls-cert and --tls-key");
+    return Status::error(ErrorId::BadCertificate, "TLS takes a certificate and its key",
+                         "give both --tls-cert and --tls-key");
   }
   if (options.models.starts_with(server::kRegistryScheme)) {
     TENON_ASSIGN(options.registry, registryFolder(flags.registry));
   }
   TENON_TRY(readWatchFlags(flags.watch, options.watch));
   if (!terminal.ownsProcess()) {
-    return Status::error(ErrorId::BadArgument, "a server is a process of its own", "run `tenon serve`");
+    return Status::error(ErrorId::BadArgument, "a server is a process of its own",
+                         "run `tenon serve`");
   }
   options.mostBody = flags.mostBodyMebibytes << 20;
   options.mostBodies = flags.mostBodiesMebibytes << 20;
@@ -79,8 +90,12 @@ Status runServe(ServeFlags &flags, Terminal &terminal) {
   options.version = version();
   options.log = [&](std::string_view line) { terminal.note(line); };
   options.onListening = [&](uint16_t port) {
-    std::string host = options.address.find(':') == std::string::npos ? options.address : fmt::format("[{}]", options.address);
-    terminal.json() ? terminal.printJson("serve", {{"address", options.address}, {"port", port}}) : terminal.print(fmt::format("listening at http{}://{}:{}\n", options.key.empty() ? "" : "s", host, port));
+    std::string host = options.address.find(':') == std::string::npos
+                           ? options.address
+                           : fmt::format("[{}]", options.address);
+    terminal.json() ? terminal.printJson("serve", {{"address", options.address}, {"port", port}})
+                    : terminal.print(fmt::format("listening at http{}://{}:{}\n",
+                                                 options.key.empty() ? "" : "s", host, port));
     static_cast<void>(terminal.finish()); // a reader waits for the line
   };
   return server::serve(options);
@@ -91,33 +106,62 @@ Status runServe(ServeFlags &flags, Terminal &terminal) {
 Action declareServe(CLI::App &command) {
   std::shared_ptr<ServeFlags> flags = std::make_shared<ServeFlags>();
   server::ServerOptions &options = flags->options;
-  command.add_option("MODELS", options.models, "An engine, a folder of engines, a folder as Triton has it: MODEL/VERSION/model.tenon with MODEL/config.pbtxt; or registry:NAME@ALIAS, which follows the alias");
+  command.add_option(
+      "MODELS", options.models,
+      "An engine, a folder of engines, a folder as Triton has it: MODEL/VERSION/model.tenon with "
+      "MODEL/config.pbtxt; or registry:NAME@ALIAS, which follows the alias");
   command.add_option("--registry", flags->registry.folder, kRegistryHelp);
-  command.add_option("--require-signature", options.trusted, "PEM file of public keys and of certificates of authorities: only engines that one of them has signed are loaded; ENGINE.sig beside the file, or the version's signature (repeat for more)")->allow_extra_args(false);
-  command.add_option("--name", options.name, "The name of the model, where MODELS is one; that of its file by default");
-  command.add_flag("--lenient", options.isLenient, "Pass over fields of a config.pbtxt that Tenon does not know");
-  command.add_option("--address", options.address, "IP address to listen at")->capture_default_str();
-  command.add_option("--token-file", options.tokenFile, "File of tokens, which requests must have: lines of a token and its roles (infer, read, admin)");
-  command.add_option("--tls-cert", options.certificates, "PEM file of the server's certificate and of those that signed it: connections are by TLS");
+  command
+      .add_option("--require-signature", options.trusted,
+                  "PEM file of public keys and of certificates of authorities: only engines that "
+                  "one of them has signed are loaded; ENGINE.sig beside the file, or the version's "
+                  "signature (repeat for more)")
+      ->allow_extra_args(false);
+  command.add_option("--name", options.name,
+                     "The name of the model, where MODELS is one; that of its file by default");
+  command.add_flag("--lenient", options.isLenient,
+                   "Pass over fields of a config.pbtxt that Tenon does not know");
+  command.add_option("--address", options.address, "IP address to listen at")
+      ->capture_default_str();
+  command.add_option("--token-file", options.tokenFile,
+                     "File of tokens, which requests must have: lines of a token and its roles "
+                     "(infer, read, admin)");
+  command.add_option(
+      "--tls-cert", options.certificates,
+      "PEM file of the server's certificate and of those that signed it: connections are by TLS");
   command.add_option("--tls-key", options.key, "PEM file of the certificate's private key");
-  command.add_flag("--insecure", options.isInsecure, "Allow an address that others reach without tokens");
+  command.add_flag("--insecure", options.isInsecure,
+                   "Allow an address that others reach without tokens");
   auto number = [&](const char *name, Range<uint64_t> range, auto &value, const char *description) {
     using Value = std::remove_reference_t<decltype(value)>;
-    addNumber(command, name, range, [flags, &value](uint64_t given) { value = static_cast<Value>(given); }, description);
+    addNumber(
+        command, name, range,
+        [flags, &value](uint64_t given) { value = static_cast<Value>(given); }, description);
   };
-  number("--port", {0, 65535}, options.port, "Port to listen at, 8000 by default; 0 takes a free one");
+  number("--port", {0, 65535}, options.port,
+         "Port to listen at, 8000 by default; 0 takes a free one");
   number("--threads", kThreads, options.threads, "Threads of a run; all usable CPUs by default");
-  number("--queue", {1, 1'000'000}, options.mostQueued, "Requests that may wait for each model, 256 by default; more are refused (429)");
+  number("--queue", {1, 1'000'000}, options.mostQueued,
+         "Requests that may wait for each model, 256 by default; more are refused (429)");
   number("--memory-budget", {1 << 20, uint64_t(1) << 50}, options.memoryBudget,
-         "Bytes that loaded models may take together on the CPU: those that were not used for longest leave memory, and are loaded again by the next request; any by default");
-  number("--gpu-memory-budget", {1 << 20, uint64_t(1) << 50}, options.gpuMemoryBudget, "The same on each GPU; any by default");
-  number("--max-body", {1, 4095}, flags->mostBodyMebibytes, "Largest body of a request in MiB, also when decompressed; 64 by default");
-  number("--max-bodies", {1, 1 << 20}, flags->mostBodiesMebibytes, "Bodies of all requests together in MiB, 1024 by default; more are refused (429)");
-  number("--max-connections", {1, 100'000}, options.mostConnections, "Connections at once, 1024 by default; more are closed");
-  addSeconds(command, "--client-timeout", {0.1, 3600}, flags->slowestSeconds, "What a client may take for a request's header, and between pieces of its body; 10s by default");
-  addSeconds(command, "--drain", {0, 3600}, flags->drainSeconds, "How long accepted requests may take after SIGTERM; 30s by default");
+         "Bytes that loaded models may take together on the CPU: those that were not used for "
+         "longest leave memory, and are loaded again by the next request; any by default");
+  number("--gpu-memory-budget", {1 << 20, uint64_t(1) << 50}, options.gpuMemoryBudget,
+         "The same on each GPU; any by default");
+  number("--max-body", {1, 4095}, flags->mostBodyMebibytes,
+         "Largest body of a request in MiB, also when decompressed; 64 by default");
+  number("--max-bodies", {1, 1 << 20}, flags->mostBodiesMebibytes,
+         "Bodies of all requests together in MiB, 1024 by default; more are refused (429)");
+  number("--max-connections", {1, 100'000}, options.mostConnections,
+         "Connections at once, 1024 by default; more are closed");
+  addSeconds(command, "--client-timeout", {0.1, 3600}, flags->slowestSeconds,
+             "What a client may take for a request's header, and between pieces of its body; 10s "
+             "by default");
+  addSeconds(command, "--drain", {0, 3600}, flags->drainSeconds,
+             "How long accepted requests may take after SIGTERM; 30s by default");
   declareWatchFlags(command, flags->watch, options.watch);
-  command.add_flag("--routes", flags->printsRoutes, "List the paths that the server has, with method and role, and serve nothing");
+  command.add_flag("--routes", flags->printsRoutes,
+                   "List the paths that the server has, with method and role, and serve nothing");
   command.add_flag(kWorkerFlag, flags->isWorker, "")->group("");
   return [flags](Terminal &terminal) { return runServe(*flags, terminal); };
 }

@@ -4,9 +4,9 @@
 #include "registry/signing/Signer.h"
 #include "registry/signing/Trust.h"
 #include "support/files/AtomicFile.h"
+#include "tools/tenon/Verb.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/Terminal.h"
-#include "tools/tenon/Verb.h"
 
 #include <fmt/format.h>
 
@@ -23,7 +23,8 @@ struct SignFlags {
 Status sign(const SignFlags &flags, Terminal &terminal) {
   TENON_ASSIGN(signing::Signer signer, signing::Signer::open(flags.key, flags.certificates));
   std::string output = flags.output.empty() ? signing::signaturePathOf(flags.path) : flags.output;
-  TENON_ASSIGN(signing::Manifest manifest, signing::manifestOf(flags.path, {output, flags.ignored, false}));
+  TENON_ASSIGN(signing::Manifest manifest,
+               signing::manifestOf(flags.path, {output, flags.ignored, false}));
   TENON_ASSIGN(std::string bundle, signer.sign(manifest));
   TENON_ASSIGN(AtomicFile file, AtomicFile::create(output, std::vector{flags.path, flags.key}));
   TENON_TRY(file.append(std::as_bytes(std::span(bundle))));
@@ -31,9 +32,13 @@ Status sign(const SignFlags &flags, Terminal &terminal) {
   TENON_ASSIGN(signing::Verified described, signing::describeBundle(bundle));
   size_t files = manifest.resources.size();
   if (terminal.json()) {
-    terminal.printJson("sign", {{"model", flags.path}, {"signature", output}, {"signer", described.signer}, {"files", files}});
+    terminal.printJson("sign", {{"model", flags.path},
+                                {"signature", output},
+                                {"signer", described.signer},
+                                {"files", files}});
   } else {
-    terminal.print(fmt::format("{} signed {}, {} file{}: {}\n", described.signer, flags.path, files, files == 1 ? "" : "s", output));
+    terminal.print(fmt::format("{} signed {}, {} file{}: {}\n", described.signer, flags.path, files,
+                               files == 1 ? "" : "s", output));
   }
   return Status::ok();
 }
@@ -42,11 +47,23 @@ Status sign(const SignFlags &flags, Terminal &terminal) {
 
 Action declareSign(CLI::App &command) {
   std::shared_ptr<SignFlags> flags = std::make_shared<SignFlags>();
-  command.add_option("PATH", flags->path, "A file, or a folder with all files below it")->required();
-  command.add_option("--key", flags->key, "PEM file of a private key on P-256, P-384 or P-521, without a passphrase")->required();
-  command.add_option("--certificate-chain", flags->certificates, "PEM file of the key's certificate and of those that signed it, for who trusts an authority (repeat for more)")->allow_extra_args(false);
-  command.add_option("--ignore", flags->ignored, "A path in the folder that does not belong to the model (repeat for more)")->allow_extra_args(false);
-  addOutput(command, flags->output, "The signature; by default PATH.sig, or model.sig in the folder");
+  command.add_option("PATH", flags->path, "A file, or a folder with all files below it")
+      ->required();
+  command
+      .add_option("--key", flags->key,
+                  "PEM file of a private key on P-256, P-384 or P-521, without a passphrase")
+      ->required();
+  command
+      .add_option("--certificate-chain", flags->certificates,
+                  "PEM file of the key's certificate and of those that signed it, for who trusts "
+                  "an authority (repeat for more)")
+      ->allow_extra_args(false);
+  command
+      .add_option("--ignore", flags->ignored,
+                  "A path in the folder that does not belong to the model (repeat for more)")
+      ->allow_extra_args(false);
+  addOutput(command, flags->output,
+            "The signature; by default PATH.sig, or model.sig in the folder");
   return [flags](Terminal &terminal) { return sign(*flags, terminal); };
 }
 

@@ -2,6 +2,7 @@
 
 #include "support/Environment.h"
 #include "support/threads/ThreadPool.h"
+#include "tools/tenon/Verb.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/Terminal.h"
@@ -10,7 +11,6 @@
 #include "tools/tenon/tune/Tuner.h"
 #include "tools/tenon/verbs/EngineSource.h"
 #include "tools/tenon/verbs/OutputCheck.h"
-#include "tools/tenon/Verb.h"
 
 #include <memory>
 
@@ -39,7 +39,9 @@ Status tune(TuneFlags &flags, Terminal &terminal) {
   compile.cacheFolder = flags.noCache ? "" : userCacheFolder();
   compile.reproducer = reproducerOf(compile.output.empty() ? compile.model : compile.output);
   compile.notice = [&](std::string_view text) { terminal.note(text); };
-  compile.progress = [&](std::string_view phase, double fraction) { terminal.progress(phase, fraction); };
+  compile.progress = [&](std::string_view phase, double fraction) {
+    terminal.progress(phase, fraction);
+  };
   compile.cancel = terminal.cancelFlag();
   TENON_ASSIGN(TuneResult result, tuneModel(request, terminal));
   terminal.json() ? printTuneJson(result, terminal) : terminal.print(tuneText(result));
@@ -53,18 +55,28 @@ Action declareTune(CLI::App &command) {
   CompileRequest &compile = flags->request.compile;
   compile.threads = usableCpus();
   flags->target.targets = {"cpu:native"};
-  command.add_option("MODEL", compile.model, "The model (ONNX, or .pt2 of torch.export)")->required();
-  addOutput(command, compile.output, "Where to write the tuned engine; without, only the store learns");
+  command.add_option("MODEL", compile.model, "The model (ONNX, or .pt2 of torch.export)")
+      ->required();
+  addOutput(command, compile.output,
+            "Where to write the tuned engine; without, only the store learns");
   addSeconds(command, "--time", {kLeastSeconds, kLongestSeconds}, flags->request.seconds,
-             "How long kernels are raced (60s, 2m), the longest-running first; by default 60s. Compiling before and after comes on top");
+             "How long kernels are raced (60s, 2m), the longest-running first; by default 60s. "
+             "Compiling before and after comes on top");
   declareStoreFlag(command, flags->store);
-  CLI::Option *resume = command.add_flag("--resume", flags->resumes, "Go on where a run was ended: what the store has is not measured again (the default)");
-  command.add_flag("--again", flags->request.measuresAgain, "Measure anew what the store has")->excludes(resume);
-  command.add_flag("--allow-noise", flags->request.allowNoise,
-                   "Measure also while other programs disturb; only what is faster in spite of them is used");
-  command.add_option("--shape", flags->shapes, "Dimensions of an input, as for compile: name:1x128")->allow_extra_args(false);
+  CLI::Option *resume = command.add_flag(
+      "--resume", flags->resumes,
+      "Go on where a run was ended: what the store has is not measured again (the default)");
+  command.add_flag("--again", flags->request.measuresAgain, "Measure anew what the store has")
+      ->excludes(resume);
+  command.add_flag(
+      "--allow-noise", flags->request.allowNoise,
+      "Measure also while other programs disturb; only what is faster in spite of them is used");
+  command
+      .add_option("--shape", flags->shapes, "Dimensions of an input, as for compile: name:1x128")
+      ->allow_extra_args(false);
   declareTargetFlags(command, flags->target);
-  command.add_flag("--no-cache", flags->noCache, "Do not use the compile cache; the store is used all the same");
+  command.add_flag("--no-cache", flags->noCache,
+                   "Do not use the compile cache; the store is used all the same");
   return [flags](Terminal &terminal) { return tune(*flags, terminal); };
 }
 

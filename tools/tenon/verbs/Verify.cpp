@@ -3,8 +3,8 @@
 #include "registry/signing/Bundle.h"
 #include "registry/signing/Files.h"
 #include "registry/signing/Trust.h"
-#include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/Verb.h"
+#include "tools/tenon/print/Terminal.h"
 
 #include <fmt/format.h>
 
@@ -21,15 +21,21 @@ struct VerifyFlags {
 
 Status verify(const VerifyFlags &flags, Terminal &terminal) {
   TENON_ASSIGN(signing::Trust trust, signing::Trust::open(flags.trusted));
-  std::string signature = flags.signature.empty() ? signing::signaturePathOf(flags.path) : flags.signature;
+  std::string signature =
+      flags.signature.empty() ? signing::signaturePathOf(flags.path) : flags.signature;
   TENON_ASSIGN(std::string bundle, signing::readBundle(signature));
   TENON_ASSIGN(signing::Verified verified, trust.verify(bundle));
-  TENON_TRY(signing::compareFiles(verified.manifest, flags.path, {signature, flags.ignored, flags.ignoresUnsigned}));
+  TENON_TRY(signing::compareFiles(verified.manifest, flags.path,
+                                  {signature, flags.ignored, flags.ignoresUnsigned}));
   size_t files = verified.manifest.resources.size();
   if (terminal.json()) {
-    terminal.printJson("verify", {{"model", flags.path}, {"signature", signature}, {"signer", verified.signer}, {"files", files}});
+    terminal.printJson("verify", {{"model", flags.path},
+                                  {"signature", signature},
+                                  {"signer", verified.signer},
+                                  {"files", files}});
   } else {
-    terminal.print(fmt::format("{} is what {} signed, {} file{}\n", flags.path, verified.signer, files, files == 1 ? "" : "s"));
+    terminal.print(fmt::format("{} is what {} signed, {} file{}\n", flags.path, verified.signer,
+                               files, files == 1 ? "" : "s"));
   }
   return Status::ok();
 }
@@ -38,11 +44,22 @@ Status verify(const VerifyFlags &flags, Terminal &terminal) {
 
 Action declareVerify(CLI::App &command) {
   std::shared_ptr<VerifyFlags> flags = std::make_shared<VerifyFlags>();
-  command.add_option("PATH", flags->path, "A file, or a folder with all files below it")->required();
-  command.add_option("--trusted", flags->trusted, "PEM file of public keys and of certificates of authorities that are trusted (repeat for more)")->required()->allow_extra_args(false);
-  command.add_option("--signature", flags->signature, "The signature; by default PATH.sig, or model.sig in the folder");
-  command.add_option("--ignore", flags->ignored, "A path in the folder that is not looked at (repeat for more)")->allow_extra_args(false);
-  command.add_flag("--ignore-unsigned", flags->ignoresUnsigned, "Pass over files of the folder that were not signed");
+  command.add_option("PATH", flags->path, "A file, or a folder with all files below it")
+      ->required();
+  command
+      .add_option("--trusted", flags->trusted,
+                  "PEM file of public keys and of certificates of authorities that are trusted "
+                  "(repeat for more)")
+      ->required()
+      ->allow_extra_args(false);
+  command.add_option("--signature", flags->signature,
+                     "The signature; by default PATH.sig, or model.sig in the folder");
+  command
+      .add_option("--ignore", flags->ignored,
+                  "A path in the folder that is not looked at (repeat for more)")
+      ->allow_extra_args(false);
+  command.add_flag("--ignore-unsigned", flags->ignoresUnsigned,
+                   "Pass over files of the folder that were not signed");
   return [flags](Terminal &terminal) { return verify(*flags, terminal); };
 }
 

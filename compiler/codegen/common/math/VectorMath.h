@@ -11,8 +11,8 @@ namespace tenon::codegen {
 /// and on ipowi. All have benefit 1 or 2, so that a target's own forms may go first.
 void populateExpandMathPatterns(mlir::RewritePatternSet &patterns);
 
-/// Greedy patterns on the roundings to f16 and bf16 that x86 lacks; `hasBf16` if it has the one from
-/// f32 to bf16 (AVX512-BF16, which takes subnormal numbers for zeros).
+/// Greedy patterns on the roundings to f16 and bf16 that x86 lacks; `hasBf16` if it has the one
+/// from f32 to bf16 (AVX512-BF16, which takes subnormal numbers for zeros).
 void populateExpandRoundingPatterns(mlir::RewritePatternSet &patterns, bool hasBf16 = false);
 
 } // namespace tenon::codegen

@@ -25,7 +25,7 @@ struct DepthwiseProblem {
   mlir::AffineExpr images;
   int64_t channels = 1;   ///< of the result
   int64_t multiplier = 1; ///< of the result for one of the input
-  mlir::Type element; ///< of the filter, as it is stored; of the input too but for its sign
+  mlir::Type element;     ///< of the filter, as it is stored; of the input too but for its sign
   /// Bytes, which are multiplied as f32 and whose sums are i32; those of the input are signed.
   bool areBytes = false, isSigned = false;
 

@@ -9,8 +9,8 @@ namespace tenon::codegen::cuda::tuning {
 // cudnn_attention. Measured on an H200 in f16, cuDNN against our kernels without and with products
 // of warpgroups: 64 x 16 heads of 384 x 384 x 64 with a mask 159 us, 198 and 93, without 107, - and
 // 90; 64 x 12 heads of 197 x 197 x 64 without 47, about 60 and 34; 384 x 384 x 64 of one sequence
-// 10.5, 7.9 and 5.9. At 4,096 x 4,096 x 128 without a mask cuDNN reaches 627 TFLOP/s, ours below 350
-// in all of these.
+// 10.5, 7.9 and 5.9. At 4,096 x 4,096 x 128 without a mask cuDNN reaches 627 TFLOP/s, ours below
+// 350 in all of these.
 
 /// Pairs of queries and keys, over all heads, from which on the call is worth it.
 inline constexpr int64_t kLeastPairs = int64_t(16) << 20;
@@ -19,7 +19,8 @@ inline constexpr int64_t kLeastLength = 1024;
 /// Columns of the widest head that is left to it. Chosen, not measured.
 inline constexpr int64_t kWidestCalledHead = 128;
 
-// Predicted times, fitted to calls on an H200: cuBLASLt 11 % off over 87 products (root mean square).
+// Predicted times, fitted to calls on an H200: cuBLASLt 11 % off over 87 products (root mean
+// square).
 
 /// Seconds besides what bytes and operations take: of a call, of a product and of a convolution.
 inline constexpr double kCallSeconds = 1e-6, kMatmulSeconds = 3.4e-6, kConvSeconds = 4.3e-6;

@@ -23,8 +23,8 @@ inline constexpr int64_t kMostOfPieces = 2048;
 inline constexpr int64_t kPiecesOfProcessor = 4;
 /// Seconds of a step that a block takes together, a barrier and what goes with it, and of one of a
 /// warp; of a bit of a key of an element that is held; and of a block of a sort, which goes through
-/// its piece three times. For predictions. Derived: 250 and 70 cycles, 2 instructions at the rate of
-/// a multiprocessor, 2,500 cycles.
+/// its piece three times. For predictions. Derived: 250 and 70 cycles, 2 instructions at the rate
+/// of a multiprocessor, 2,500 cycles.
 inline constexpr double kTeamStepSeconds = 0.15e-6, kWarpStepSeconds = 0.04e-6,
                         kKeyBitSeconds = 1e-11, kSortBlockSeconds = 1.5e-6;
 

@@ -132,12 +132,12 @@ void sliceByData(NodeContext &c) {
   std::optional<SmallVector<int64_t>> axes, steps;
   int64_t count = c.rank(1) == 1 && c.type(1).hasStaticShape() ? c.type(1).getNumElements() : -1;
   if (count < 0 || !c.type(2).hasStaticShape()) {
-    return c.gap("it is not known of how many dims the slice is", "give starts and ends a fixed length with --shape");
+    return c.gap("it is not known of how many dims the slice is",
+                 "give starts and ends a fixed length with --shape");
   }
   axes = c.has(3) ? c.requireIntegers(3, "list of axes")
                   : llvm::to_vector(llvm::seq<int64_t>(0, count));
-  steps = c.has(4) ? c.requireIntegers(4, "step of the slice")
-                   : SmallVector<int64_t>(count, 1);
+  steps = c.has(4) ? c.requireIntegers(4, "step of the slice") : SmallVector<int64_t>(count, 1);
   if (!axes || !steps) {
     return;
   }

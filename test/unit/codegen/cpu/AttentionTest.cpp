@@ -1,7 +1,7 @@
 // The attention strategy: layouts, masks of every broadcast, causal, grouped heads, dynamic
 // lengths.
-#include "test/unit/codegen/cpu/AttentionText.h"
 #include "test/unit/codegen/RegionCheck.h"
+#include "test/unit/codegen/cpu/AttentionText.h"
 
 #include <limits>
 

@@ -20,8 +20,9 @@ std::string packedMatmul(int64_t m, int64_t k, int64_t n, bool epilogue) {
   std::string a = tensor({m, k}), y = tensor({m, n}), bias = tensor({n});
   PackedText b = panelsText({k, n}, 1, 32);
   std::string packed = b.type;
-  std::string body = b.unpack("%p", "%b") +
-                     llvm::formatv("%y = tn.matmul %a, %b : ({0}, {1}) -> {2}\n", a, b.weight, y).str();
+  std::string body =
+      b.unpack("%p", "%b") +
+      llvm::formatv("%y = tn.matmul %a, %b : ({0}, {1}) -> {2}\n", a, b.weight, y).str();
   if (!epilogue) {
     return kernelText("contraction", "(%a: " + a + ", %p: " + packed + ") -> " + y,
                       body + "return %y : " + y);
@@ -46,20 +47,24 @@ TEST(ContractionTest, Epilogues) {
   EXPECT_TRUE(matchesReference(packedMatmul(129, 40, 33, true), {}, 4));
 }
 
-/// Of words of several elements, where B is no weight: in both orders, of depths that fill words and that do not.
+/// Of words of several elements, where B is no weight: in both orders, of depths that fill words
+/// and that do not.
 void expectProductsOfWords(llvm::StringRef ofA, llvm::StringRef ofB, llvm::StringRef sums) {
   for (auto [depth, columns] : {std::pair(8, 32), {64, 45}, {13, 32}, {130, 7}, {3, 70}}) {
     for (bool transposeA : {false, true}) {
       for (bool transposeB : {false, true}) {
-        std::string a = llvm::formatv(transposeA ? "tensor<2x{0}x37x{1}>" : "tensor<2x37x{0}x{1}>", depth, ofA);
-        std::string b = llvm::formatv(transposeB ? "tensor<2x{1}x{0}x{2}>" : "tensor<2x{0}x{1}x{2}>", depth, columns, ofB);
+        std::string a =
+            llvm::formatv(transposeA ? "tensor<2x{0}x37x{1}>" : "tensor<2x37x{0}x{1}>", depth, ofA);
+        std::string b = llvm::formatv(
+            transposeB ? "tensor<2x{1}x{0}x{2}>" : "tensor<2x{0}x{1}x{2}>", depth, columns, ofB);
         std::string y = llvm::formatv("tensor<2x37x{0}x{1}>", columns, sums);
         std::string flags = transposeA && transposeB ? " {transposeA, transposeB}"
                             : transposeA             ? " {transposeA}"
                             : transposeB             ? " {transposeB}"
                                                      : "";
         std::string product = "%y = tn.matmul %a, %b" + flags + " : (" + a + ", " + b + ") -> " + y;
-        std::string text = kernelText("contraction", "(%a: " + a + ", %b: " + b + ") -> " + y, product + "\nreturn %y : " + y);
+        std::string text = kernelText("contraction", "(%a: " + a + ", %b: " + b + ") -> " + y,
+                                      product + "\nreturn %y : " + y);
         EXPECT_TRUE(matchesReference(text, {}, 3)) << text;
       }
     }
@@ -67,21 +72,18 @@ void expectProductsOfWords(llvm::StringRef ofA, llvm::StringRef ofB, llvm::Strin
   std::string a = llvm::formatv("tensor<9x?x{0}, #tn.shape<()[s0] -> (9, s0)>>", ofA);
   std::string b = llvm::formatv("tensor<?x45x{0}, #tn.shape<()[s0] -> (s0, 45)>>", ofB);
   std::string y = llvm::formatv("tensor<9x45x{0}>", sums);
-  std::string text = kernelText("contraction", "(%a: " + a + ", %b: " + b + ") -> " + y,
-                                "%y = tn.matmul %a, %b : (" + a + ", " + b + ") -> " + y + "\nreturn %y : " + y,
-                                "#tn.symbol<\"s0\", 0, 512>");
+  std::string text =
+      kernelText("contraction", "(%a: " + a + ", %b: " + b + ") -> " + y,
+                 "%y = tn.matmul %a, %b : (" + a + ", " + b + ") -> " + y + "\nreturn %y : " + y,
+                 "#tn.symbol<\"s0\", 0, 512>");
   for (int64_t depth : {0, 1, 4, 6, 129}) {
     EXPECT_TRUE(matchesReference(text, {depth})) << text << depth;
   }
 }
 
-TEST(ContractionTest, BytesOfComputedOperands) {
-  expectProductsOfWords("ui8", "i8", "i32");
-}
+TEST(ContractionTest, BytesOfComputedOperands) { expectProductsOfWords("ui8", "i8", "i32"); }
 
-TEST(ContractionTest, Bf16OfComputedOperands) {
-  expectProductsOfWords("bf16", "bf16", "bf16");
-}
+TEST(ContractionTest, Bf16OfComputedOperands) { expectProductsOfWords("bf16", "bf16", "bf16"); }
 
 TEST(ContractionTest, RowsOfABadStrideAreCopied) {
   EXPECT_TRUE(matchesReference(packedMatmul(15, 1024, 3, true), {}, 3));
@@ -92,7 +94,8 @@ TEST(ContractionTest, DynamicBatchAndSequence) {
   std::string y = "tensor<?x?x40xf32, #tn.shape<()[s0, s1] -> (s0, s1, 40)>>";
   std::string text = kernelText(
       "contraction", "(%a: " + a + ", %p: tensor<2x24x32xf32>, %c: tensor<40xf32>) -> " + y,
-      panelsText({24, 40}, 1, 32).unpack("%p", "%b") + "%0 = tn.matmul %a, %b : (" + a + ", tensor<24x40xf32>) -> " + y + "\n%1 = tn.add %0, %c : (" + y +
+      panelsText({24, 40}, 1, 32).unpack("%p", "%b") + "%0 = tn.matmul %a, %b : (" + a +
+          ", tensor<24x40xf32>) -> " + y + "\n%1 = tn.add %0, %c : (" + y +
           ", tensor<40xf32>) -> " + y + "\nreturn %1 : " + y,
       "#tn.symbol<\"s0\", 1, 8>, #tn.symbol<\"s1\", 1, 512>");
   EXPECT_TRUE(matchesReference(text, {1, 1}));
@@ -216,9 +219,8 @@ TEST(ContractionTest, EveryDimDynamic) {
 TEST(ContractionTest, EpilogueOperandsOfEveryBroadcast) {
   std::string y = tensor({2, 3, 5, 40});
   std::string signature = "(%a: " + tensor({2, 3, 5, 6}) + ", %p: " + tensor({2, 6, 32});
-  std::string body =
-      panelsText({6, 40}, 1, 32).unpack("%p", "%b") + "%v0 = tn.matmul %a, %b : (" +
-      tensor({2, 3, 5, 6}) + ", tensor<6x40xf32>) -> " + y + "\n";
+  std::string body = panelsText({6, 40}, 1, 32).unpack("%p", "%b") + "%v0 = tn.matmul %a, %b : (" +
+                     tensor({2, 3, 5, 6}) + ", tensor<6x40xf32>) -> " + y + "\n";
   int number = 0;
   for (const std::string &operand :
        {tensor({}), tensor({1}), tensor({40}), tensor({5, 1}), tensor({5, 40}), tensor({3, 1, 40}),
@@ -244,11 +246,13 @@ std::string convText(const ConvCase &c, bool epilogue, bool isOfBytes = false) {
   std::string sums = isOfBytes ? "i32" : "f32";
   std::string x = tensor({c.batch, c.height, c.width, c.channels}, isOfBytes ? "ui8" : "f32");
   std::string y = tensor({c.batch, outSize(c.height), outSize(c.width), c.outChannels}, sums);
-  PackedText packed = outputPanelsText({c.outChannels, c.channels / c.groups, c.kernel, c.kernel}, 32, c.groups,
-                                       isOfBytes ? "i8" : "f32", /*squareFirst=*/false, isOfBytes ? 4 : 1);
+  PackedText packed =
+      outputPanelsText({c.outChannels, c.channels / c.groups, c.kernel, c.kernel}, 32, c.groups,
+                       isOfBytes ? "i8" : "f32", /*squareFirst=*/false, isOfBytes ? 4 : 1);
   std::string bias = tensor({c.outChannels}, sums);
   std::string body = llvm::formatv(
-      "{1}%y = tn.conv %x, %w bias %b {{strides = array<i64: {3}, {3}>, pads = array<i64: {4}, {4}, "
+      "{1}%y = tn.conv %x, %w bias %b {{strides = array<i64: {3}, {3}>, pads = array<i64: {4}, "
+      "{4}, "
       "{4}, "
       "{4}>, dilations = array<i64: {5}, {5}>, groups = {0} : i64, channelsLast = true} : ({6}, "
       "{2}, "
@@ -268,8 +272,10 @@ std::string convText(const ConvCase &c, bool epilogue, bool isOfBytes = false) {
 void expectConvRight(const ConvCase &c) {
   for (bool isOfBytes : {false, true}) {
     if (!isOfBytes || c.channels / c.groups % 4 == 0) {
-      EXPECT_TRUE(matchesReference(convText(c, false, isOfBytes), {}, 3)) << convText(c, false, isOfBytes);
-      EXPECT_TRUE(matchesReference(convText(c, true, isOfBytes), {}, 2)) << convText(c, true, isOfBytes);
+      EXPECT_TRUE(matchesReference(convText(c, false, isOfBytes), {}, 3))
+          << convText(c, false, isOfBytes);
+      EXPECT_TRUE(matchesReference(convText(c, true, isOfBytes), {}, 2))
+          << convText(c, true, isOfBytes);
     }
   }
 }
@@ -323,13 +329,13 @@ TEST(ContractionTest, ThreeSpatialDims) {
     std::string y = std::string("tensor<") + c.y + "x20xf32>";
     PackedText packed = outputPanelsText({20, 8, c.taps[0], c.taps[1], c.taps[2]}, 32);
     EXPECT_TRUE(matchesReference(
-        kernelText("contraction", "(%x: tensor<2x2x5x6x8xf32>, %p: " + packed.type + ") -> " + y,
-                   packed.unpack() +
-                       "%0 = tn.conv %x, %w {strides = array<i64: 1, 1, 1>, pads = array<i64: " +
-                       c.pads +
-                       ">, dilations = array<i64: 1, 1, 1>, groups = 1 : i64, channelsLast = true} "
-                       ": (tensor<2x2x5x6x8xf32>, " +
-                       packed.weight + ") -> " + y + "\nreturn %0 : " + y),
+        kernelText(
+            "contraction", "(%x: tensor<2x2x5x6x8xf32>, %p: " + packed.type + ") -> " + y,
+            packed.unpack() +
+                "%0 = tn.conv %x, %w {strides = array<i64: 1, 1, 1>, pads = array<i64: " + c.pads +
+                ">, dilations = array<i64: 1, 1, 1>, groups = 1 : i64, channelsLast = true} "
+                ": (tensor<2x2x5x6x8xf32>, " +
+                packed.weight + ") -> " + y + "\nreturn %0 : " + y),
         {}, 3));
   }
 }
@@ -342,8 +348,7 @@ TEST(ContractionTest, OneSpatialDim) {
     EXPECT_TRUE(matchesReference(kernelText(
         "contraction", "(%x: tensor<2x9x6xf32>, %p: " + packed.type + ") -> " + y,
         packed.unpack() +
-        "%0 = tn.conv %x, %w {strides = array<i64: 1>, pads = array<i64: " +
-            std::string(pads) +
+            "%0 = tn.conv %x, %w {strides = array<i64: 1>, pads = array<i64: " + std::string(pads) +
             ">, dilations = array<i64: 1>, groups = 1 : i64, channelsLast = true} : "
             "(tensor<2x9x6xf32>, tensor<20x6x3xf32>) -> " +
             y + "\nreturn %0 : " + y)));

@@ -38,7 +38,8 @@ std::string tensorOf(llvm::ArrayRef<std::string> dims, const std::string &elemen
 }
 
 /// Of f32, or of u8 by s8.
-std::string regionText(const Grouped &g, bool hasEpilogue, bool isComputed = false, bool isOfBytes = false) {
+std::string regionText(const Grouped &g, bool hasEpilogue, bool isComputed = false,
+                       bool isOfBytes = false) {
   std::vector<std::string> x = {"2"}, y = {"2"},
                            w = {std::to_string(g.outChannels),
                                 std::to_string(g.channels / g.groups)};
@@ -60,11 +61,13 @@ std::string regionText(const Grouped &g, bool hasEpilogue, bool isComputed = fal
   }
   x.push_back(std::to_string(g.channels));
   y.push_back(std::to_string(g.outChannels));
-  std::string input = tensorOf(x, isOfBytes ? "ui8" : "f32"), output = tensorOf(y, isOfBytes ? "i32" : "f32");
+  std::string input = tensorOf(x, isOfBytes ? "ui8" : "f32"),
+              output = tensorOf(y, isOfBytes ? "i32" : "f32");
   std::string weight = tensorOf(w, isOfBytes ? "i8" : "f32");
   // Bytes have no masked loads: vectors of eight where these fill all channels.
   bool isInEights = isOfBytes && g.groups > 1 && g.outChannels % 16 != 0 && g.outChannels % 8 == 0;
-  PackedText panels = outputPanelsText(sizes, isInEights ? 8 : g.lanes, 1, isOfBytes ? "i8" : "f32");
+  PackedText panels =
+      outputPanelsText(sizes, isInEights ? 8 : g.lanes, 1, isOfBytes ? "i8" : "f32");
   std::string packed = panels.type, body = panels.unpack();
   if (isComputed) {
     body = "";
@@ -94,8 +97,9 @@ std::string regionText(const Grouped &g, bool hasEpilogue, bool isComputed = fal
 
 void expectRight(const Grouped &g, llvm::ArrayRef<Sizes> symbols = {Sizes()}) {
   for (int form : {0, 1, 2, 3, 4}) {
-    std::string text = regionText(g, /*hasEpilogue=*/form % 2 == 1, /*isComputed=*/form == 2 || form == 3,
-                                  /*isOfBytes=*/form == 4);
+    std::string text =
+        regionText(g, /*hasEpilogue=*/form % 2 == 1, /*isComputed=*/form == 2 || form == 3,
+                   /*isOfBytes=*/form == 4);
     llvm::Expected<dispatch::KernelSelection> selection =
         selectKernel(text, target::cpuTarget(), {});
     ASSERT_TRUE(static_cast<bool>(selection)) << llvm::toString(selection.takeError());
@@ -163,8 +167,10 @@ TEST(ConvGroupedTest, SizesThatVary) {
 /// f32 holds no sum of more than 514 products of bytes.
 TEST(ConvGroupedTest, LongSumsOfBytesAreLeftToOthers) {
   for (auto [channels, isTaken] : {std::pair(57, true), {58, false}}) {
-    std::string text = regionText({{{6}, {7}}, channels, 8, 1, 8}, false, false, /*isOfBytes=*/true);
-    llvm::Expected<dispatch::KernelSelection> selection = selectKernel(text, target::cpuTarget(), {});
+    std::string text =
+        regionText({{{6}, {7}}, channels, 8, 1, 8}, false, false, /*isOfBytes=*/true);
+    llvm::Expected<dispatch::KernelSelection> selection =
+        selectKernel(text, target::cpuTarget(), {});
     ASSERT_TRUE(static_cast<bool>(selection)) << llvm::toString(selection.takeError());
     EXPECT_EQ(isTaken, selection->chosen.family == "conv_grouped");
     EXPECT_TRUE(matchesReference(text, {}, 3)) << text;

@@ -1,8 +1,8 @@
 // The kernels of single operations at sizes of several vectors, odd ones and ones that a tile does
 // not divide: what the loops over whole vectors, their ends and the pieces of several threads do.
-#include "test/unit/codegen/cpu/AttentionText.h"
 #include "test/unit/codegen/PackedText.h"
 #include "test/unit/codegen/RegionCheck.h"
+#include "test/unit/codegen/cpu/AttentionText.h"
 
 #include <algorithm>
 #include <cstring>
@@ -218,13 +218,13 @@ TEST(LargeRowsTest, ConvolutionsOfNarrowFloatsAndIntegers) {
       PackedText packed = outputPanelsText({42, isOne ? 12 : 4, 3, 3}, 32, isOne ? 1 : 3, type);
       std::string y = "tensor<2x5x6x42x" + element, b = "tensor<42x" + element;
       EXPECT_TRUE(matchesReference(
-          kernelText(
-              "contraction", "(%a: " + x + ", %p: " + packed.type + ", %b: " + b + ") -> " + y,
-              packed.unpack() +
-                  "%0 = \"tn.conv\"(%a, %w, %b) {strides = array<i64: 2, 2>, pads = "
-                  "array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, groups = " +
-                  groups + " : i64, channelsLast = true} : (" + x + ", " + packed.weight + ", " + b +
-                  ") -> " + y + "\nreturn %0 : " + y),
+          kernelText("contraction",
+                     "(%a: " + x + ", %p: " + packed.type + ", %b: " + b + ") -> " + y,
+                     packed.unpack() +
+                         "%0 = \"tn.conv\"(%a, %w, %b) {strides = array<i64: 2, 2>, pads = "
+                         "array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, groups = " +
+                         groups + " : i64, channelsLast = true} : (" + x + ", " + packed.weight +
+                         ", " + b + ") -> " + y + "\nreturn %0 : " + y),
           {}, 3));
     }
   }

@@ -1,7 +1,7 @@
 // Every product micro-kernel of every level against the definition, with odd strides and canaries
 // around C. Relies on LoadedCode to run generated code.
-#include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/codegen/cpu/gemm/MicroKernel.h"
+#include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/codegen/cpu/gemm/PanelPacking.h"
 #include "test/unit/codegen/LoadedCode.h"
 
@@ -110,14 +110,15 @@ TEST(MicroKernel, AnyNumberOfRows) {
   }
 }
 
-/// The first element that is not the definition's, or -1. Every other element is an extreme: pairs of such
-/// do not fit 16 bits.
+/// The first element that is not the definition's, or -1. Every other element is an extreme: pairs
+/// of such do not fit 16 bits.
 template <typename AnyRows>
 int64_t wrongByteProduct(AnyRows *product, int64_t rows, int64_t words, bool accumulate) {
   std::mt19937 generator(static_cast<unsigned>(rows * words));
   auto draw = [&](int least, int most) {
     int extreme = generator() % 2 == 0 ? least : most;
-    return generator() % 2 == 0 ? extreme : least + static_cast<int>(generator() % (most - least + 1));
+    return generator() % 2 == 0 ? extreme
+                                : least + static_cast<int>(generator() % (most - least + 1));
   };
   std::vector<uint8_t> a(rows * words * 4);
   std::vector<int8_t> b(words * kPanel * 4);
@@ -153,7 +154,8 @@ TEST(MicroKernel, ByteProductsAreExact) {
       for (int64_t words : {1, 3, 16, 40, 200, 400}) {
         for (bool accumulate : {false, true}) {
           EXPECT_EQ(wrongByteProduct(product, rows, words, accumulate), -1)
-              << nameOf(level) << " rows " << rows << " words " << words << " accumulate " << accumulate;
+              << nameOf(level) << " rows " << rows << " words " << words << " accumulate "
+              << accumulate;
         }
       }
     }
@@ -161,16 +163,12 @@ TEST(MicroKernel, ByteProductsAreExact) {
 }
 
 /// Upper half of a float's bits.
-uint16_t toBf16(float value) {
-  return static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
-}
-double fromBf16(uint16_t bits) {
-  return std::bit_cast<float>(uint32_t(bits) << 16);
-}
+uint16_t toBf16(float value) { return static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16); }
+double fromBf16(uint16_t bits) { return std::bit_cast<float>(uint32_t(bits) << 16); }
 
 TEST(MicroKernel, ProductsOfBf16) {
-  using AnyRows = void(const uint16_t *a, int64_t lda, const uint16_t *b, int64_t ldb, float *c, int64_t ldc,
-                       int64_t k, int64_t rows, int64_t accumulate);
+  using AnyRows = void(const uint16_t *a, int64_t lda, const uint16_t *b, int64_t ldb, float *c,
+                       int64_t ldc, int64_t k, int64_t rows, int64_t accumulate);
   for (engine::CpuLevel level : allMachineLevels()) {
     std::string symbol = anyRowsSymbol(ProductType::BF16);
     LoadedCode code(level, {}, {symbol});
@@ -193,15 +191,16 @@ TEST(MicroKernel, ProductsOfBf16) {
             expected += 2 * fromBf16(a[i / kPanel * words * 2 + j]) *
                         fromBf16(b[(j / 2 * kPanel + i % kPanel) * 2 + j % 2]);
           }
-          ASSERT_NEAR(c[i], expected, 1e-4) << nameOf(level) << " rows " << rows << " words " << words << " at " << i;
+          ASSERT_NEAR(c[i], expected, 1e-4)
+              << nameOf(level) << " rows " << rows << " words " << words << " at " << i;
         }
       }
     }
   }
 }
 
-/// Whether an object has an instruction of that opcode of map 0F38 behind a prefix of four bytes, EVEX of 512 bits,
-/// or of three, VEX.
+/// Whether an object has an instruction of that opcode of map 0F38 behind a prefix of four bytes,
+/// EVEX of 512 bits, or of three, VEX.
 bool hasInstruction(engine::CpuLevel level, ProductType type, bool isEvex, uint8_t opcode) {
   llvm::Expected<std::string> object = supportObject(level, anyRowsSymbol(type));
   if (!object) {
@@ -210,7 +209,8 @@ bool hasInstruction(engine::CpuLevel level, ProductType type, bool isEvex, uint8
   }
   for (size_t i = 0; i + 4 < object->size(); ++i) {
     auto byte = [&](size_t at) { return static_cast<uint8_t>((*object)[i + at]); };
-    bool isLong = byte(0) == 0x62 && (byte(1) & 0x0f) == 0x02 && (byte(3) & 0x60) == 0x40 && byte(4) == opcode;
+    bool isLong = byte(0) == 0x62 && (byte(1) & 0x0f) == 0x02 && (byte(3) & 0x60) == 0x40 &&
+                  byte(4) == opcode;
     bool isShort = byte(0) == 0xc4 && (byte(1) & 0x1f) == 0x02 && byte(3) == opcode;
     if (isEvex ? isLong : isShort) {
       return true;
@@ -234,8 +234,7 @@ TEST(MicroKernel, LevelsMultiplyByTheirInstructions) {
   EXPECT_FALSE(hasInstruction(Avx512Fp16, BF16, false, tdpbf16ps));
 }
 
-template <typename Element>
-void expectRowsPacked(engine::CpuLevel level) {
+template <typename Element> void expectRowsPacked(engine::CpuLevel level) {
   using Pack = void(const Element *from, int64_t stride, Element *to, int64_t depth);
   constexpr int64_t perWord = 4 / sizeof(Element), stride = kPanel + 3;
   LoadedCode code(level, {}, {packRowsSymbol(perWord)});
@@ -251,7 +250,8 @@ void expectRowsPacked(engine::CpuLevel level) {
       int64_t row = i / (kPanel * perWord) * perWord + i % perWord, column = i / perWord % kPanel;
       expected[i] = row < depth ? from[row * stride + column] : Element(0);
     }
-    EXPECT_EQ(to, expected) << nameOf(level) << " of " << sizeof(Element) << " bytes, depth " << depth;
+    EXPECT_EQ(to, expected) << nameOf(level) << " of " << sizeof(Element) << " bytes, depth "
+                            << depth;
   }
 }
 

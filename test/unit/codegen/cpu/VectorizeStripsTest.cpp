@@ -20,8 +20,9 @@ namespace {
 /// Whether loops stand for the copy of %a to the buffer of that name, which is of the same type.
 bool hasLoops(const std::string &to) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
-  context.loadDialect<affine::AffineDialect, arith::ArithDialect, func::FuncDialect, linalg::LinalgDialect, memref::MemRefDialect,
-                      scf::SCFDialect, vector::VectorDialect>();
+  context.loadDialect<affine::AffineDialect, arith::ArithDialect, func::FuncDialect,
+                      linalg::LinalgDialect, memref::MemRefDialect, scf::SCFDialect,
+                      vector::VectorDialect>();
   std::string text = "func.func @f(%a: memref<4x64xf32>, %b: memref<4x64xf32>) {\n"
                      "memref.copy %a, " +
                      to + " : memref<4x64xf32> to memref<4x64xf32>\nreturn\n}";

@@ -34,7 +34,8 @@ std::string convText(const WinogradCase &c, int64_t m, bool withEpilogue,
       "{0}%w = tn.winograd_taps %f {{m = {1} : i64} : ({2}) -> {3}\n"
       "%y = tn.conv %x, %w bias %b {{strides = array<i64: {4}>, pads = array<i64: {5}>, dilations "
       "= array<i64: {6}>, groups = 1 : i64, channelsLast = true} : ({7}, {3}, {8}) -> {9}\n",
-      filter.unpack("%p", "%f"), m, filter.weight, weight, c.strides, c.pads, c.dilations, in, bias, out);
+      filter.unpack("%p", "%f"), m, filter.weight, weight, c.strides, c.pads, c.dilations, in, bias,
+      out);
   std::string signature = "(%x: " + in + ", %p: " + filter.type + ", %b: " + bias;
   if (!withEpilogue) {
     return kernelText("contraction", signature + ") -> " + out, body + "return %y : " + out,

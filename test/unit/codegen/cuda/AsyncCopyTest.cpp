@@ -2,12 +2,12 @@
 // emulated GPU it brings over what the tensor map says, and what is left out of it is noticed.
 #include "compiler/codegen/cuda/base/AsyncCopy.h"
 
-#include "test/unit/codegen/emulator/GpuEmulator.h"
-#include "test/unit/codegen/emulator/HandKernelCheck.h"
 #include "compiler/codegen/cuda/base/EmitPtx.h"
 #include "compiler/codegen/cuda/base/KernelFrame.h"
 #include "compiler/codegen/cuda/base/Warpgroup.h"
 #include "engine/Expr.h"
+#include "test/unit/codegen/emulator/GpuEmulator.h"
+#include "test/unit/codegen/emulator/HandKernelCheck.h"
 
 namespace tenon::codegen::cuda {
 namespace {
@@ -32,7 +32,8 @@ struct RingOptions {
 class Ring {
 public:
   Ring(RegionBuilder &region, int64_t rows, int64_t columns, const RingOptions &options)
-      : options(options), frame(region, {0, 1}, 1, kThreads), t(frame.code()), context(region.source.getContext()) {
+      : options(options), frame(region, {0, 1}, 1, kThreads), t(frame.code()),
+        context(region.source.getContext()) {
     map = frame.tensorMap(0, constant(rows), constant(columns), constant(columns), kRows);
     frame.setMinBlocksPerSm(1);
   }
@@ -148,7 +149,8 @@ private:
 
 /// The lowered module of a ring.
 struct Built : TestRegion {
-  Built(int64_t blocks, int64_t rows, int64_t columns, const RingOptions &options) : TestRegion(emptyRegion("ring")) {
+  Built(int64_t blocks, int64_t rows, int64_t columns, const RingOptions &options)
+      : TestRegion(emptyRegion("ring")) {
     Ring(*region, rows, columns, options).finish(blocks);
     isLowered = mlir::succeeded(lowerToNvvm(kernels(), 64));
   }

@@ -2,11 +2,11 @@
 // arrives, and what is left out is noticed.
 #include "compiler/codegen/cuda/base/AsyncCopy.h"
 
-#include "test/unit/codegen/emulator/GpuEmulator.h"
-#include "test/unit/codegen/emulator/HandKernelCheck.h"
 #include "compiler/codegen/cuda/base/EmitPtx.h"
 #include "compiler/codegen/cuda/base/KernelFrame.h"
 #include "compiler/codegen/cuda/base/Warpgroup.h"
+#include "test/unit/codegen/emulator/GpuEmulator.h"
+#include "test/unit/codegen/emulator/HandKernelCheck.h"
 
 namespace tenon::codegen::cuda {
 namespace {

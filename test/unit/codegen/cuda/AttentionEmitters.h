@@ -1,8 +1,8 @@
 // The two emitters with which the tests of attention run its kernels.
 #pragma once
 
-#include "test/unit/codegen/emulator/HandKernelCheck.h"
 #include "compiler/codegen/cuda/attention/AttentionKernels.h"
+#include "test/unit/codegen/emulator/HandKernelCheck.h"
 
 namespace tenon::codegen::cuda {
 

@@ -2,9 +2,9 @@
 // heads with fewer blocks of queries than warpgroups, tails, masks, strides, and what happens when
 // something of it is left out.
 #include "compiler/codegen/cuda/attention/AttentionStream.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "test/unit/codegen/cpu/AttentionText.h"
 #include "test/unit/codegen/cuda/AttentionEmitters.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
 #include <limits>
 
@@ -176,22 +176,27 @@ std::string codesText(const AttentionCase &c) {
     text.replace(at, from.size(), to);
   };
   replaceAll(") -> " + c.y + " attributes", ") -> " + codes + " attributes");
-  replaceAll("\nreturn %0 : " + c.y, "\n%two = tn.constant dense<2.0> : tensor<f16> : tensor<f16>\n%1 = tn.mul %0, %two : (" + c.y +
-                                         ", tensor<f16>) -> " + c.y + "\n%2 = tn.encode %1 : (" + c.y + ") -> " + codes +
-                                         "\nreturn %2 : " + codes);
+  replaceAll(
+      "\nreturn %0 : " + c.y,
+      "\n%two = tn.constant dense<2.0> : tensor<f16> : tensor<f16>\n%1 = tn.mul %0, %two : (" +
+          c.y + ", tensor<f16>) -> " + c.y + "\n%2 = tn.encode %1 : (" + c.y + ") -> " + codes +
+          "\nreturn %2 : " + codes);
   return text;
 }
 
 TEST(CudaAttentionStreamTest, Codes) {
-  EXPECT_TRUE(matchesReference(codesText(plainAttention("f16", 1, 3, 70, 150, 64, 64)), emitStream(1), options()));
-  EXPECT_TRUE(matchesReference(codesText(plainAttention("f16", 1, 2, 128, 128, 64, 64)), emitStream(2), options(true)));
+  EXPECT_TRUE(matchesReference(codesText(plainAttention("f16", 1, 3, 70, 150, 64, 64)),
+                               emitStream(1), options()));
+  EXPECT_TRUE(matchesReference(codesText(plainAttention("f16", 1, 2, 128, 128, 64, 64)),
+                               emitStream(2), options(true)));
   std::string large = codesText(plainAttention("f16", 64, 16, 384, 384, 64, 64));
   llvm::Expected<std::string> ptx = emitTestPtx(large, emitChosen, kGpu);
   ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
   EXPECT_NE(ptx->find("cvt.rn.satfinite.e4m3x2.f16x2"), std::string::npos);
   EXPECT_TRUE(assembles(*ptx, kGpu));
   // No other kernel of attention stores codes.
-  llvm::Expected<std::string> few = emitTestPtx(codesText(plainAttention("f16", 1, 2, 128, 128, 64, 64)), emitChosen, kGpu);
+  llvm::Expected<std::string> few =
+      emitTestPtx(codesText(plainAttention("f16", 1, 2, 128, 128, 64, 64)), emitChosen, kGpu);
   EXPECT_FALSE(bool(few));
   llvm::consumeError(few.takeError());
 }

@@ -58,7 +58,8 @@ inline bool has(const ConvCase &c, const char *word) {
 struct ConvTypes {
   explicit ConvTypes(const ConvCase &c) {
     size_t spatial = c.in.size();
-    Numbers laidOut{c.outChannels}, xDims{c.images}, wDims{c.outChannels, c.channels / c.groups}, yDims{c.images};
+    Numbers laidOut{c.outChannels}, xDims{c.images}, wDims{c.outChannels, c.channels / c.groups},
+        yDims{c.images};
     for (size_t i = 0; i < spatial; ++i) {
       xDims.push_back(c.in[i]);
       wDims.push_back(c.taps[i]);
@@ -116,8 +117,7 @@ inline std::string convText(ConvCase c) {
   c.pads = c.pads.empty() ? ones(2 * spatial, 0) : c.pads;
   ConvTypes types(c);
   std::string bias = plainTensor({c.outChannels}, c.type), body;
-  std::string stored =
-      c.isLaidOut ? types.stored : types.w;
+  std::string stored = c.isLaidOut ? types.stored : types.w;
   std::string signature = "(%x: " + types.x + ", " + (c.isLaidOut ? "%p: " : "%w: ") + stored +
                           (c.isConstant ? " {tn.constant}" : "");
   signature += (has(c, "bias") ? ", %b: " + bias : "") + (has(c, "own") ? ", %o: " + bias : "") +

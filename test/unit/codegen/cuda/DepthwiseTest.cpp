@@ -40,7 +40,8 @@ std::string depthwiseText(ConvCase c, int64_t multiplier = 1) {
   laidOut.insert(laidOut.end(), {1, c.outChannels});
   text = replaced(text, types.stored, plainTensor(laidOut, c.type));
   return replaced(text, types.packing,
-                  types.packing + " inner_dims_pos = [0] inner_tiles = [" + std::to_string(c.outChannels) + "]");
+                  types.packing + " inner_dims_pos = [0] inner_tiles = [" +
+                      std::to_string(c.outChannels) + "]");
 }
 
 testing::AssertionResult depthwiseMatches(const ConvCase &c, int64_t multiplier = 1,

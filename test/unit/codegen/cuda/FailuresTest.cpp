@@ -1,9 +1,9 @@
 // Kernels for a GPU report what failed in them, and only those that can fail have a place for it.
-#include "test/unit/codegen/FailureCases.h"
-#include "test/unit/codegen/emulator/EmulatedRegion.h"
 #include "compiler/codegen/cuda/CudaCodegen.h"
 #include "compiler/reference/Compare.h"
+#include "test/unit/codegen/FailureCases.h"
 #include "test/unit/codegen/SelectedText.h"
+#include "test/unit/codegen/emulator/EmulatedRegion.h"
 
 namespace tenon::codegen::cuda {
 namespace {

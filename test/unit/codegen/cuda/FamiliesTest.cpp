@@ -18,7 +18,7 @@ using dispatch::KernelChoice;
 using dispatch::KernelSelection;
 
 std::string simtGemm(int64_t rows, int64_t columns, int64_t depth,
-                         const std::string &element = "f16") {
+                     const std::string &element = "f16") {
   auto tensor = [&](int64_t a, int64_t b) {
     return "tensor<" + std::to_string(a) + "x" + std::to_string(b) + "x" + element + ">";
   };
@@ -146,7 +146,8 @@ TEST(KernelFamilies, GemmTensorCoreLaysOutWeightsForWiderCopies) {
     text.insert(text.find(") -> "), " {tn.constant, tn.packable}");
     Parsed parsed(text);
     FamilyMatch match = kernelFamilies().match(kGemmTensorCore, *parsed.region);
-    std::optional<dispatch::WeightLayout> layout = kernelFamilies().weightsOf(kGemmTensorCore, *parsed.region, match);
+    std::optional<dispatch::WeightLayout> layout =
+        kernelFamilies().weightsOf(kGemmTensorCore, *parsed.region, match);
     tn::Packing columnsFirst{.outerDimsPerm = {1, 0}, .innerDimsPos = {}, .innerTiles = {}};
     EXPECT_TRUE(!layout || layout->packing == columnsFirst);
     return layout.has_value();
@@ -243,7 +244,8 @@ TEST(KernelFamilies, WhatDoesNotFitIsRefused) {
         KernelChoice{"gemm_skinny", {{"no_such", {1}}}}, KernelChoice{"gemv", {}},
         KernelChoice{"attention_flash", {}}}) {
     Parsed parsed(text);
-    llvm::Expected<KernelSelection> selection = kernelFamilies().select(*parsed.region, {&wrong, {}});
+    llvm::Expected<KernelSelection> selection =
+        kernelFamilies().select(*parsed.region, {&wrong, {}});
     EXPECT_FALSE(static_cast<bool>(selection)) << wrong.text();
     EXPECT_FALSE(llvm::toString(selection.takeError()).empty()) << wrong.text();
   }

@@ -10,8 +10,8 @@ inline const target::Target &kWarpgroupGpu = target::targetOf("sm_90a");
 /// How the constant b lies: [depth, columns], [columns, depth], or packed as the latter.
 enum class RightStored { DepthFirst, ColumnsFirst, Packed };
 
-inline std::string geluGemm(const std::string &type, int64_t rows, int64_t columns,
-                               int64_t depth, RightStored right = RightStored::DepthFirst) {
+inline std::string geluGemm(const std::string &type, int64_t rows, int64_t columns, int64_t depth,
+                            RightStored right = RightStored::DepthFirst) {
   auto tensor = [&](std::initializer_list<int64_t> dims) {
     std::string text = "tensor<";
     for (int64_t dim : dims) {

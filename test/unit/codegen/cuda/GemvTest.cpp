@@ -29,7 +29,9 @@ std::string gemvText(const Shape &s, const std::string &before, const std::strin
   std::string b = s.isPacked ? tensor({s.k, s.n}, s.type) : w;
   std::string body = before;
   if (s.isPacked) {
-    body += "%b = tn.unpack %w outer_dims_perm = [0, 1] inner_dims_pos = [0] inner_tiles = [32] : (" + w + ") -> " + b + "\n";
+    body +=
+        "%b = tn.unpack %w outer_dims_perm = [0, 1] inner_dims_pos = [0] inner_tiles = [32] : (" +
+        w + ") -> " + b + "\n";
   }
   body += "%y = tn.matmul " + std::string(before.empty() ? "%a" : "%n") + ", " +
           (s.isPacked ? "%b" : "%w {transposeB}") + " : (" + a + ", " + b + ") -> " + y + "\n";
@@ -70,11 +72,11 @@ TEST(CudaGemvTest, Tails) {
 TEST(CudaGemvTest, OneColumn) {
   Shape shape = {"f16", 3, 1, 256, false};
   std::string y = tensor({1, 3, 1}, "f16");
-  EXPECT_TRUE(matchesReference(gemvText(shape, "",
-                                        "%0 = tn.add %y, %r : (" + y + ", " + y + ") -> " + y +
-                                            "\nreturn %0 : " + y,
-                                        y, ", %r: " + y),
-                               emitChosen, {}, 1));
+  EXPECT_TRUE(matchesReference(
+      gemvText(shape, "",
+               "%0 = tn.add %y, %r : (" + y + ", " + y + ") -> " + y + "\nreturn %0 : " + y, y,
+               ", %r: " + y),
+      emitChosen, {}, 1));
 }
 
 TEST(CudaGemvTest, TilesAndChunks) {

@@ -1,9 +1,9 @@
 // Products and convolutions of small integers on the emulated GPU: tensor cores and FP32
 // arithmetic, tails, batches, splits of the depth, the largest sums that a stage can have,
 // epilogues.
-#include "test/unit/codegen/emulator/HandKernelCheck.h"
 #include "compiler/codegen/cuda/conv/Conv.h"
 #include "compiler/codegen/cuda/gemm/TiledGemm.h"
+#include "test/unit/codegen/emulator/HandKernelCheck.h"
 
 #include <cmath>
 #include <cstring>
@@ -22,14 +22,20 @@ std::string tensor(const std::vector<int64_t> &dims, const std::string &type) {
 
 /// Bytes as they are: relu of the sums, cast and scaled, or the sums.
 std::string bytesText(int64_t m, int64_t n, int64_t k, bool isRequantized) {
-  std::string a = tensor({m, k}, "ui8"), b = tensor({n, k}, "i8"), y = tensor({m, n}, "i32"), f = tensor({m, n}, "f32"),
-              s = tensor({n}, "f32"), out = isRequantized ? tensor({m, n}, "ui8") : y;
+  std::string a = tensor({m, k}, "ui8"), b = tensor({n, k}, "i8"), y = tensor({m, n}, "i32"),
+              f = tensor({m, n}, "f32"), s = tensor({n}, "f32"),
+              out = isRequantized ? tensor({m, n}, "ui8") : y;
   std::string body = "%0 = tn.matmul %a, %b {transposeB} : (" + a + ", " + b + ") -> " + y + "\n";
-  body += isRequantized ? "%1 = tn.cast %0 : (" + y + ") -> " + f + "\n%2 = tn.mul %1, %s : (" + f + ", " + s + ") -> " + f +
-                              "\n%3 = tn.clamp %2 {lo = 0.0 : f64, hi = 255.0 : f64} : " + f + "\n%4 = tn.round %3 : " + f +
-                              "\n%5 = tn.cast %4 : (" + f + ") -> " + out + "\nreturn %5 : " + out
+  body += isRequantized ? "%1 = tn.cast %0 : (" + y + ") -> " + f + "\n%2 = tn.mul %1, %s : (" + f +
+                              ", " + s + ") -> " + f +
+                              "\n%3 = tn.clamp %2 {lo = 0.0 : f64, hi = 255.0 : f64} : " + f +
+                              "\n%4 = tn.round %3 : " + f + "\n%5 = tn.cast %4 : (" + f + ") -> " +
+                              out + "\nreturn %5 : " + out
                         : "return %0 : " + out;
-  return regionText("contraction", "(%a: " + a + ", %b: " + b + " {tn.constant}" + (isRequantized ? ", %s: " + s : "") + ") -> " + out, body);
+  return regionText("contraction",
+                    "(%a: " + a + ", %b: " + b + " {tn.constant}" +
+                        (isRequantized ? ", %s: " + s : "") + ") -> " + out,
+                    body);
 }
 
 /// All values of both types.
@@ -111,7 +117,8 @@ TEST(CudaIntegerGemmTest, Bytes) {
     EXPECT_TRUE(matchesReference(bytesText(37, 72, 144, isRequantized), cores, bytes()));
     EXPECT_TRUE(matchesReference(bytesText(200, 40, 1024, isRequantized), cores, bytes()));
   }
-  llvm::Expected<std::string> ptx = emitTestPtx(bytesText(4096, 1024, 1024, true), cores, target::targetOf("sm_80"));
+  llvm::Expected<std::string> ptx =
+      emitTestPtx(bytesText(4096, 1024, 1024, true), cores, target::targetOf("sm_80"));
   ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
   EXPECT_NE(ptx->find("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32"), std::string::npos);
   EXPECT_TRUE(assembles(*ptx, target::targetOf("sm_80")));
@@ -232,28 +239,37 @@ TEST(CudaIntegerGemmTest, Convolutions) {
 
 /// A byte that is stored alone: ptxas would convert the float whose low bits it is.
 TEST(CudaIntegerGemmTest, BytesStoredAlone) {
-  std::string text = regionText("elementwise", "(%x: tensor<37xf32>) -> tensor<37xui8>",
-                                "%lo = tn.constant dense<0.0> : tensor<f32> : tensor<f32>\n%hi = tn.constant dense<255.0> : tensor<f32> : tensor<f32>\n"
-                                "%0 = tn.round %x : tensor<37xf32>\n%1 = tn.compare %0 <gt> %lo : (tensor<37xf32>, tensor<f32>) -> tensor<37xi1>\n"
-                                "%2 = tn.select %1, %0, %lo : (tensor<37xi1>, tensor<37xf32>, tensor<f32>) -> tensor<37xf32>\n"
-                                "%3 = tn.compare %2 <lt> %hi : (tensor<37xf32>, tensor<f32>) -> tensor<37xi1>\n"
-                                "%4 = tn.select %3, %2, %hi : (tensor<37xi1>, tensor<37xf32>, tensor<f32>) -> tensor<37xf32>\n"
-                                "%5 = tn.cast %4 : (tensor<37xf32>) -> tensor<37xui8>\nreturn %5 : tensor<37xui8>");
+  std::string text = regionText(
+      "elementwise", "(%x: tensor<37xf32>) -> tensor<37xui8>",
+      "%lo = tn.constant dense<0.0> : tensor<f32> : tensor<f32>\n%hi = tn.constant dense<255.0> : "
+      "tensor<f32> : tensor<f32>\n"
+      "%0 = tn.round %x : tensor<37xf32>\n%1 = tn.compare %0 <gt> %lo : (tensor<37xf32>, "
+      "tensor<f32>) -> tensor<37xi1>\n"
+      "%2 = tn.select %1, %0, %lo : (tensor<37xi1>, tensor<37xf32>, tensor<f32>) -> "
+      "tensor<37xf32>\n"
+      "%3 = tn.compare %2 <lt> %hi : (tensor<37xf32>, tensor<f32>) -> tensor<37xi1>\n"
+      "%4 = tn.select %3, %2, %hi : (tensor<37xi1>, tensor<37xf32>, tensor<f32>) -> "
+      "tensor<37xf32>\n"
+      "%5 = tn.cast %4 : (tensor<37xf32>) -> tensor<37xui8>\nreturn %5 : tensor<37xui8>");
   RunOptions options;
   options.inputScale = 300;
   EXPECT_TRUE(matchesReference(text, byFamily({"pointwise"}), options));
-  llvm::Expected<std::string> ptx = emitTestPtx(text, byFamily({"pointwise"}), target::targetOf("sm_90"));
+  llvm::Expected<std::string> ptx =
+      emitTestPtx(text, byFamily({"pointwise"}), target::targetOf("sm_90"));
   ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
   std::smatch sum;
   std::regex added("add\\.f32 \\t(%r[0-9]+), %r[0-9]+, 0f4B4");
   ASSERT_TRUE(std::regex_search(*ptx, sum, added)) << *ptx;
-  EXPECT_FALSE(std::regex_search(*ptx, std::regex("st\\.global\\.b8 [^;]*" + sum[1].str() + ";"))) << *ptx;
+  EXPECT_FALSE(std::regex_search(*ptx, std::regex("st\\.global\\.b8 [^;]*" + sum[1].str() + ";")))
+      << *ptx;
 }
 
-/// Convolutions of bytes, the ends of a quantized model behind: scaled, a bias, a residual of bytes, to bytes.
+/// Convolutions of bytes, the ends of a quantized model behind: scaled, a bias, a residual of
+/// bytes, to bytes.
 struct ByteConv {
   std::string type = "ui8";
-  int64_t height = 9, width = 7, channels = 16, columns = 32, groups = 1, taps = 3, stride = 1, pad = 1;
+  int64_t height = 9, width = 7, channels = 16, columns = 32, groups = 1, taps = 3, stride = 1,
+          pad = 1;
   bool isRequantized = true;
   int64_t images = 2;
 };
@@ -261,32 +277,50 @@ struct ByteConv {
 std::string byteConvText(const ByteConv &c) {
   auto out = [&](int64_t size) { return (size + 2 * c.pad - c.taps) / c.stride + 1; };
   std::vector<int64_t> dims = {c.images, out(c.height), out(c.width), c.columns};
-  std::string x = tensor({c.images, c.height, c.width, c.channels}, c.type), w = tensor({c.columns, c.channels / c.groups, c.taps, c.taps}, "i8"),
-              y = tensor(dims, "i32"), f = tensor(dims, "f32"), q = tensor(dims, c.type), s = tensor({c.columns}, "f32"), flag = tensor(dims, "i1"),
-              one = "tensor<f32>", result = c.isRequantized ? q : y;
+  std::string x = tensor({c.images, c.height, c.width, c.channels}, c.type),
+              w = tensor({c.columns, c.channels / c.groups, c.taps, c.taps}, "i8"),
+              y = tensor(dims, "i32"), f = tensor(dims, "f32"), q = tensor(dims, c.type),
+              s = tensor({c.columns}, "f32"), flag = tensor(dims, "i1"), one = "tensor<f32>",
+              result = c.isRequantized ? q : y;
   bool isDepthwise = c.groups > 1 && c.groups == c.channels;
-  std::string stored = isDepthwise ? tensor({1, c.taps, c.taps, 1, c.columns}, "i8") : tensor({c.columns, c.taps, c.taps, c.channels / c.groups}, "i8");
-  std::string tiles = isDepthwise ? " inner_dims_pos = [0] inner_tiles = [" + std::to_string(c.columns) + "]" : "";
+  std::string stored = isDepthwise
+                           ? tensor({1, c.taps, c.taps, 1, c.columns}, "i8")
+                           : tensor({c.columns, c.taps, c.taps, c.channels / c.groups}, "i8");
+  std::string tiles =
+      isDepthwise ? " inner_dims_pos = [0] inner_tiles = [" + std::to_string(c.columns) + "]" : "";
   std::string pad = std::to_string(c.pad), stride = std::to_string(c.stride);
   bool isSigned = c.type == "i8";
   auto number = [&](const std::string &name, const std::string &value) {
     return "%" + name + " = tn.constant dense<" + value + "> : " + one + " : " + one + "\n";
   };
-  auto binary = [&](const std::string &name, const std::string &op, const std::string &a, const std::string &b, const std::string &type) {
-    return "%" + name + " = tn." + op + " %" + a + ", %" + b + " : (" + f + ", " + type + ") -> " + f + "\n";
+  auto binary = [&](const std::string &name, const std::string &op, const std::string &a,
+                    const std::string &b, const std::string &type) {
+    return "%" + name + " = tn." + op + " %" + a + ", %" + b + " : (" + f + ", " + type + ") -> " +
+           f + "\n";
   };
-  std::string body = number("lo", isSigned ? "-128.0" : "0.0") + number("hi", isSigned ? "127.0" : "255.0") + number("z", isSigned ? "-3.0" : "5.0") +
-                     "%b = tn.unpack %p outer_dims_perm = [0, 2, 3, 1]" + tiles + " : (" + stored + ") -> " + w + "\n%0 = tn.conv %a, %b {strides = array<i64: " + stride + ", " + stride + ">, pads = array<i64: " + pad + ", " + pad + ", " + pad + ", " + pad +
-                     ">, dilations = array<i64: 1, 1>, groups = " + std::to_string(c.groups) + " : i64, channelsLast = true} : (" + x + ", " + w + ") -> " + y + "\n";
+  std::string body = number("lo", isSigned ? "-128.0" : "0.0") +
+                     number("hi", isSigned ? "127.0" : "255.0") +
+                     number("z", isSigned ? "-3.0" : "5.0") +
+                     "%b = tn.unpack %p outer_dims_perm = [0, 2, 3, 1]" + tiles + " : (" + stored +
+                     ") -> " + w + "\n%0 = tn.conv %a, %b {strides = array<i64: " + stride + ", " +
+                     stride + ">, pads = array<i64: " + pad + ", " + pad + ", " + pad + ", " + pad +
+                     ">, dilations = array<i64: 1, 1>, groups = " + std::to_string(c.groups) +
+                     " : i64, channelsLast = true} : (" + x + ", " + w + ") -> " + y + "\n";
   if (c.isRequantized) {
-    body += "%1 = tn.cast %0 : (" + y + ") -> " + f + "\n" + binary("2", "mul", "1", "s", s) + binary("3", "add", "2", "s", s) + "%4 = tn.cast %r : (" + q + ") -> " + f +
-            "\n" + binary("5", "sub", "4", "z", one) + binary("6", "mul", "5", "s", s) + binary("7", "add", "3", "6", f) + "%8 = tn.relu %7 : " + f +
-            "\n%9 = tn.round %8 : " + f + "\n" + binary("10", "add", "9", "z", one) + "%11 = tn.compare %10 <gt> %lo : (" + f + ", " + one + ") -> " + flag +
-            "\n%12 = tn.select %11, %10, %lo : (" + flag + ", " + f + ", " + one + ") -> " + f + "\n%13 = tn.compare %12 <lt> %hi : (" + f + ", " + one + ") -> " + flag +
-            "\n%14 = tn.select %13, %12, %hi : (" + flag + ", " + f + ", " + one + ") -> " + f + "\n%15 = tn.cast %14 : (" + f + ") -> " + q + "\n";
+    body += "%1 = tn.cast %0 : (" + y + ") -> " + f + "\n" + binary("2", "mul", "1", "s", s) +
+            binary("3", "add", "2", "s", s) + "%4 = tn.cast %r : (" + q + ") -> " + f + "\n" +
+            binary("5", "sub", "4", "z", one) + binary("6", "mul", "5", "s", s) +
+            binary("7", "add", "3", "6", f) + "%8 = tn.relu %7 : " + f +
+            "\n%9 = tn.round %8 : " + f + "\n" + binary("10", "add", "9", "z", one) +
+            "%11 = tn.compare %10 <gt> %lo : (" + f + ", " + one + ") -> " + flag +
+            "\n%12 = tn.select %11, %10, %lo : (" + flag + ", " + f + ", " + one + ") -> " + f +
+            "\n%13 = tn.compare %12 <lt> %hi : (" + f + ", " + one + ") -> " + flag +
+            "\n%14 = tn.select %13, %12, %hi : (" + flag + ", " + f + ", " + one + ") -> " + f +
+            "\n%15 = tn.cast %14 : (" + f + ") -> " + q + "\n";
   }
   return regionText(isDepthwise ? "depthwise" : "contraction",
-                    "(%a: " + x + ", %p: " + stored + " {tn.constant}" + (c.isRequantized ? ", %r: " + q + ", %s: " + s : "") + ") -> " + result,
+                    "(%a: " + x + ", %p: " + stored + " {tn.constant}" +
+                        (c.isRequantized ? ", %r: " + q + ", %s: " + s : "") + ") -> " + result,
                     body + "return " + (c.isRequantized ? "%15" : "%0") + " : " + result);
 }
 
@@ -311,27 +345,53 @@ TEST(CudaIntegerGemmTest, ConvolutionsOfBytes) {
   for (const char *type : {"ui8", "i8"}) {
     RunOptions options = convBytes();
     EXPECT_TRUE(matchesReference(byteConvText({.type = type}), conv, options));
-    EXPECT_TRUE(matchesReference(byteConvText({.type = type, .isRequantized = false}), conv, options));
-    EXPECT_TRUE(matchesReference(byteConvText({.type = type, .channels = 64, .columns = 72, .taps = 1, .pad = 0}), conv, options));
-    EXPECT_TRUE(matchesReference(byteConvText({.type = type, .channels = 4, .columns = 40, .taps = 5, .stride = 2, .pad = 2}), conv, options));
-    EXPECT_TRUE(matchesReference(byteConvText({.type = type, .channels = 16, .columns = 24, .groups = 4}), conv, options));
-    EXPECT_TRUE(matchesReference(byteConvText({.type = type, .channels = 20, .columns = 13}), conv, options));
+    EXPECT_TRUE(
+        matchesReference(byteConvText({.type = type, .isRequantized = false}), conv, options));
+    EXPECT_TRUE(matchesReference(
+        byteConvText({.type = type, .channels = 64, .columns = 72, .taps = 1, .pad = 0}), conv,
+        options));
+    EXPECT_TRUE(matchesReference(
+        byteConvText(
+            {.type = type, .channels = 4, .columns = 40, .taps = 5, .stride = 2, .pad = 2}),
+        conv, options));
+    EXPECT_TRUE(matchesReference(
+        byteConvText({.type = type, .channels = 16, .columns = 24, .groups = 4}), conv, options));
+    EXPECT_TRUE(matchesReference(byteConvText({.type = type, .channels = 20, .columns = 13}), conv,
+                                 options));
   }
   // Tiles whose sums stay in registers, with tails of both kinds and two strips a lane.
-  for (auto [rows, columns] : {std::pair<int64_t, int64_t>(64, 64), {128, 64}, {128, 128}, {64, 32}}) {
-    Emitter tile = [rows = rows, columns = columns](RegionBuilder &region) -> mlir::FailureOr<bool> {
+  for (auto [rows, columns] :
+       {std::pair<int64_t, int64_t>(64, 64), {128, 64}, {128, 128}, {64, 32}}) {
+    Emitter tile = [rows = rows,
+                    columns = columns](RegionBuilder &region) -> mlir::FailureOr<bool> {
       return emitConv(region, *matchConv(region, /*isHalf=*/true), mmaTile(rows, columns, 64));
     };
-    EXPECT_TRUE(matchesReference(byteConvText({.height = 10, .width = 8, .channels = 32, .columns = 136}), tile, convBytes()));
-    EXPECT_TRUE(matchesReference(byteConvText({.type = "i8", .height = 8, .width = 8, .channels = 32, .columns = 64}), tile, convBytes()));
+    EXPECT_TRUE(
+        matchesReference(byteConvText({.height = 10, .width = 8, .channels = 32, .columns = 136}),
+                         tile, convBytes()));
+    EXPECT_TRUE(matchesReference(
+        byteConvText({.type = "i8", .height = 8, .width = 8, .channels = 32, .columns = 64}), tile,
+        convBytes()));
     // On a GPU of one multiprocessor blocks go from tile to tile, of several groups too.
     RunOptions few = convBytes();
     few.gpu.cores = 1;
     few.reversed = columns == 64;
-    EXPECT_TRUE(matchesReference(byteConvText({.height = 13, .width = 11, .channels = 16, .columns = 136, .images = 4}), tile, few));
-    EXPECT_TRUE(matchesReference(byteConvText({.height = 16, .width = 9, .channels = 48, .columns = 192, .groups = 3, .taps = 1, .pad = 0, .images = 4}), tile, few));
+    EXPECT_TRUE(matchesReference(
+        byteConvText({.height = 13, .width = 11, .channels = 16, .columns = 136, .images = 4}),
+        tile, few));
+    EXPECT_TRUE(matchesReference(byteConvText({.height = 16,
+                                               .width = 9,
+                                               .channels = 48,
+                                               .columns = 192,
+                                               .groups = 3,
+                                               .taps = 1,
+                                               .pad = 0,
+                                               .images = 4}),
+                                 tile, few));
   }
-  llvm::Expected<std::string> ptx = emitTestPtx(byteConvText({.type = "i8", .height = 56, .width = 56, .channels = 64, .columns = 64}), conv, target::targetOf("sm_80"));
+  llvm::Expected<std::string> ptx = emitTestPtx(
+      byteConvText({.type = "i8", .height = 56, .width = 56, .channels = 64, .columns = 64}), conv,
+      target::targetOf("sm_80"));
   ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
   EXPECT_NE(ptx->find("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"), std::string::npos);
   // Neither roundings nor conversions to and from bytes.
@@ -343,9 +403,21 @@ TEST(CudaIntegerGemmTest, ConvolutionsOfBytes) {
 TEST(CudaIntegerGemmTest, DepthwiseConvolutionsOfBytes) {
   Emitter depthwise = byFamily({"conv_depthwise"});
   for (const char *type : {"ui8", "i8"}) {
-    EXPECT_TRUE(matchesReference(byteConvText({.type = type, .channels = 24, .columns = 24, .groups = 24}), depthwise, convBytes()));
-    EXPECT_TRUE(matchesReference(byteConvText({.type = type, .channels = 8, .columns = 8, .groups = 8, .taps = 5, .stride = 2, .pad = 2, .isRequantized = false}), depthwise, convBytes()));
-    EXPECT_TRUE(matchesReference(byteConvText({.type = type, .channels = 5, .columns = 10, .groups = 5}), depthwise, convBytes()));
+    EXPECT_TRUE(
+        matchesReference(byteConvText({.type = type, .channels = 24, .columns = 24, .groups = 24}),
+                         depthwise, convBytes()));
+    EXPECT_TRUE(matchesReference(byteConvText({.type = type,
+                                               .channels = 8,
+                                               .columns = 8,
+                                               .groups = 8,
+                                               .taps = 5,
+                                               .stride = 2,
+                                               .pad = 2,
+                                               .isRequantized = false}),
+                                 depthwise, convBytes()));
+    EXPECT_TRUE(
+        matchesReference(byteConvText({.type = type, .channels = 5, .columns = 10, .groups = 5}),
+                         depthwise, convBytes()));
   }
   // The largest sums that f32 holds the bits of.
   RunOptions largest = convBytes();
@@ -354,8 +426,24 @@ TEST(CudaIntegerGemmTest, DepthwiseConvolutionsOfBytes) {
       std::memset(inputs[input].mutableBytes(), input == 0 ? 255 : 128, inputs[input].byteCount());
     }
   };
-  EXPECT_TRUE(matchesReference(byteConvText({.height = 13, .width = 12, .channels = 8, .columns = 8, .groups = 8, .taps = 11, .pad = 0, .isRequantized = false}), depthwise, largest));
-  EXPECT_FALSE(matchesReference(byteConvText({.height = 13, .width = 12, .channels = 8, .columns = 8, .groups = 8, .taps = 12, .pad = 0, .isRequantized = false}), depthwise, largest));
+  EXPECT_TRUE(matchesReference(byteConvText({.height = 13,
+                                             .width = 12,
+                                             .channels = 8,
+                                             .columns = 8,
+                                             .groups = 8,
+                                             .taps = 11,
+                                             .pad = 0,
+                                             .isRequantized = false}),
+                               depthwise, largest));
+  EXPECT_FALSE(matchesReference(byteConvText({.height = 13,
+                                              .width = 12,
+                                              .channels = 8,
+                                              .columns = 8,
+                                              .groups = 8,
+                                              .taps = 12,
+                                              .pad = 0,
+                                              .isRequantized = false}),
+                                depthwise, largest));
 }
 
 TEST(CudaIntegerGemmTest, Assembles) {

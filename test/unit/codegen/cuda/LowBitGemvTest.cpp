@@ -1,5 +1,5 @@
-// Products of few rows by weights of 4 and 8 bits on the emulated GPU: blocks of all sizes, zero points,
-// columns and rows that end inside a tile, and epilogues.
+// Products of few rows by weights of 4 and 8 bits on the emulated GPU: blocks of all sizes, zero
+// points, columns and rows that end inside a tile, and epilogues.
 #include "compiler/codegen/cuda/gemm/LowBitGemv.h"
 #include "test/unit/codegen/emulator/HandKernelCheck.h"
 
@@ -23,31 +23,37 @@ std::string textOf(const Shape &s) {
     }
     return text + type + ">";
   };
-  std::string a = tensor({s.rows, s.layout.depth}, s.type), b = tensor({s.columns, s.layout.rowBytes()}, "ui8"),
-              w = tensor({s.columns, s.layout.depth}, s.type), y = tensor({s.rows, s.columns}, s.type),
-              c = tensor({s.columns}, s.type);
-  return regionText("contraction", "(%a: " + a + ", %b: " + b + " {tn.constant}, %c: " + c + ") -> " + y,
-                    "%w = tn.decode_rows %b {bits = " + std::to_string(s.layout.bits) + " : i64, block = " +
-                        std::to_string(s.layout.block) + " : i64, zero_points = " +
-                        (s.layout.hasZeroPoints ? "true" : "false") + "} : (" + b + ") -> " + w +
-                        "\n%0 = tn.matmul %a, %w {transposeB} : (" + a + ", " + w + ") -> " + y + "\n%1 = tn.add %0, %c : (" + y +
-                        ", " + c + ") -> " + y + "\n%2 = tn.relu %1 : " + y + "\nreturn %2 : " + y);
+  std::string a = tensor({s.rows, s.layout.depth}, s.type),
+              b = tensor({s.columns, s.layout.rowBytes()}, "ui8"),
+              w = tensor({s.columns, s.layout.depth}, s.type),
+              y = tensor({s.rows, s.columns}, s.type), c = tensor({s.columns}, s.type);
+  return regionText("contraction",
+                    "(%a: " + a + ", %b: " + b + " {tn.constant}, %c: " + c + ") -> " + y,
+                    "%w = tn.decode_rows %b {bits = " + std::to_string(s.layout.bits) +
+                        " : i64, block = " + std::to_string(s.layout.block) +
+                        " : i64, zero_points = " + (s.layout.hasZeroPoints ? "true" : "false") +
+                        "} : (" + b + ") -> " + w + "\n%0 = tn.matmul %a, %w {transposeB} : (" + a +
+                        ", " + w + ") -> " + y + "\n%1 = tn.add %0, %c : (" + y + ", " + c +
+                        ") -> " + y + "\n%2 = tn.relu %1 : " + y + "\nreturn %2 : " + y);
 }
 
-/// Numbers of all values, and scales and zero points that differ between blocks: scales by which weights are
-/// exact in 16 bits, as kernels have them.
+/// Numbers of all values, and scales and zero points that differ between blocks: scales by which
+/// weights are exact in 16 bits, as kernels have them.
 RunOptions optionsOf(const Shape &s, bool reversed = false) {
   RunOptions options;
   options.inputScale = 1;
   options.reversed = reversed;
   options.edit = [s](llvm::MutableArrayRef<reference::Tensor> inputs) {
     uint64_t seed = 7;
-    auto next = [&] { return seed = seed * 6364136223846793005u + 1442695040888963407u, uint32_t(seed >> 32); };
+    auto next = [&] {
+      return seed = seed * 6364136223846793005u + 1442695040888963407u, uint32_t(seed >> 32);
+    };
     uint8_t *rows = inputs[1].as<uint8_t>();
     for (int64_t column = 0; column < s.columns; ++column) {
       for (int64_t block = 0; block < s.layout.blocks(); ++block) {
         uint8_t *words = rows + column * s.layout.rowBytes() + 4 * block * s.layout.blockWords();
-        float scale = std::ldexp(1.0f, int((column + 3 * block) % 3) - 9), zero = float(next() % (1 << s.layout.bits));
+        float scale = std::ldexp(1.0f, int((column + 3 * block) % 3) - 9),
+              zero = float(next() % (1 << s.layout.bits));
         std::memcpy(words, &scale, 4);
         if (s.layout.hasZeroPoints) {
           std::memcpy(words + 4, &zero, 4);
@@ -92,15 +98,20 @@ TEST(CudaLowBitGemvTest, Blocks) {
 /// The first half of the columns times the relu of the second.
 std::string gatedText(const Shape &s) {
   std::string text = textOf({s.type, s.rows, s.columns, s.layout});
-  std::string y = "tensor<" + std::to_string(s.rows) + "x" + std::to_string(s.columns) + "x" + s.type + ">",
-              half = "tensor<" + std::to_string(s.rows) + "x" + std::to_string(s.columns / 2) + "x" + s.type + ">";
+  std::string y = "tensor<" + std::to_string(s.rows) + "x" + std::to_string(s.columns) + "x" +
+                  s.type + ">",
+              half = "tensor<" + std::to_string(s.rows) + "x" + std::to_string(s.columns / 2) +
+                     "x" + s.type + ">";
   size_t from = text.find("\n%1 = "), to = text.find("\nreturn ");
   size_t end = text.find("\n", to + 1);
   std::string start = std::to_string(s.columns / 2);
-  text.replace(from, end - from,
-               "\n%1 = tn.slice %0 {starts = affine_map<() -> (0, 0)>, steps = array<i64: 1, 1>} : (" + y + ") -> " + half +
-                   "\n%2 = tn.slice %0 {starts = affine_map<() -> (0, " + start + ")>, steps = array<i64: 1, 1>} : (" + y + ") -> " + half +
-                   "\n%3 = tn.relu %2 : " + half + "\n%4 = tn.mul %1, %3 : (" + half + ", " + half + ") -> " + half + "\nreturn %4 : " + half);
+  text.replace(
+      from, end - from,
+      "\n%1 = tn.slice %0 {starts = affine_map<() -> (0, 0)>, steps = array<i64: 1, 1>} : (" + y +
+          ") -> " + half + "\n%2 = tn.slice %0 {starts = affine_map<() -> (0, " + start +
+          ")>, steps = array<i64: 1, 1>} : (" + y + ") -> " + half + "\n%3 = tn.relu %2 : " + half +
+          "\n%4 = tn.mul %1, %3 : (" + half + ", " + half + ") -> " + half +
+          "\nreturn %4 : " + half);
   size_t result = text.find(") -> " + y + " attributes");
   text.replace(result, 5 + y.size(), ") -> " + half);
   return text;
@@ -113,10 +124,12 @@ TEST(CudaLowBitGemvTest, Rings) {
   EXPECT_TRUE(isRight({"bf16", 1, 32, {8, 64, false, 8192}}, true));
 }
 
-/// Fewer thread blocks than tiles: rings go on from tile to tile, the last of which not every block has.
+/// Fewer thread blocks than tiles: rings go on from tile to tile, the last of which not every block
+/// has.
 TEST(CudaLowBitGemvTest, TilesOfABlock) {
   for (auto [grid, stages] : {std::pair<int64_t, int64_t>(1, 3), {2, 1}, {5, 2}}) {
-    Emitter emitter = [grid = grid, stages = stages](RegionBuilder &region) -> mlir::FailureOr<bool> {
+    Emitter emitter = [grid = grid,
+                       stages = stages](RegionBuilder &region) -> mlir::FailureOr<bool> {
       MatchResult<LowBitProblem> problem = matchLowBitGemv(region);
       LowBitLayout layout = chooseLowBitLayout(*problem, region.gpu);
       layout.grid = grid;
@@ -126,7 +139,9 @@ TEST(CudaLowBitGemvTest, TilesOfABlock) {
       }
       return emitLowBitGemv(region, *problem, layout);
     };
-    Shape one{"bf16", 1, 16 * 7, {4, 32, false, 1024}}, many{"f16", 3, 16 * 7 + 5, {4, 32, true, 8192}}, whole{"f16", 2, 16 * 6, {8, 64, false, 4096}};
+    Shape one{"bf16", 1, 16 * 7, {4, 32, false, 1024}},
+        many{"f16", 3, 16 * 7 + 5, {4, 32, true, 8192}},
+        whole{"f16", 2, 16 * 6, {8, 64, false, 4096}};
     for (const Shape &s : {one, many, whole}) {
       EXPECT_TRUE(matchesReference(textOf(s), emitter, optionsOf(s))) << grid;
       EXPECT_TRUE(matchesReference(textOf(s), emitter, optionsOf(s, /*reversed=*/true))) << grid;
@@ -136,10 +151,13 @@ TEST(CudaLowBitGemvTest, TilesOfABlock) {
 
 /// The rows are the RMS norm of others, with a scale or without.
 std::string normedText(const Shape &s, bool hasScale) {
-  std::string text = textOf(s), type = "tensor<" + std::to_string(s.rows) + "x" + std::to_string(s.layout.depth) + "x" + s.type + ">",
+  std::string text = textOf(s),
+              type = "tensor<" + std::to_string(s.rows) + "x" + std::to_string(s.layout.depth) +
+                     "x" + s.type + ">",
               scale = "tensor<" + std::to_string(s.layout.depth) + "x" + s.type + ">";
   size_t at = text.find("%w = ");
-  text.insert(at, "%n = tn.rms_norm %a" + std::string(hasScale ? " scale %s" : "") + " {axis = 1 : i64, epsilon = 1.0e-05 : f64} : (" + type +
+  text.insert(at, "%n = tn.rms_norm %a" + std::string(hasScale ? " scale %s" : "") +
+                      " {axis = 1 : i64, epsilon = 1.0e-05 : f64} : (" + type +
                       (hasScale ? ", " + scale : "") + ") -> " + type + "\n");
   text.replace(text.find("tn.matmul %a"), 12, "tn.matmul %n");
   if (hasScale) {
@@ -151,8 +169,11 @@ std::string normedText(const Shape &s, bool hasScale) {
 
 TEST(CudaLowBitGemvTest, Norms) {
   for (bool hasScale : {false, true}) {
-    for (const Shape &s : {Shape{"bf16", 1, 48, {4, 32, false, 2048}}, Shape{"f16", 3, 40, {8, 32, true, 1024}}, Shape{"f16", 2, 24, {4, 32, false, 32 * 37}}}) {
-      EXPECT_TRUE(matchesReference(normedText(s, hasScale), emitChosen, optionsOf(s))) << normedText(s, hasScale);
+    for (const Shape &s :
+         {Shape{"bf16", 1, 48, {4, 32, false, 2048}}, Shape{"f16", 3, 40, {8, 32, true, 1024}},
+          Shape{"f16", 2, 24, {4, 32, false, 32 * 37}}}) {
+      EXPECT_TRUE(matchesReference(normedText(s, hasScale), emitChosen, optionsOf(s)))
+          << normedText(s, hasScale);
     }
   }
   // Too many numbers for every block to norm.
@@ -161,7 +182,8 @@ TEST(CudaLowBitGemvTest, Norms) {
 }
 
 TEST(CudaLowBitGemvTest, Halves) {
-  for (const Shape &s : {Shape{"f16", 1, 64, {4, 32, false, 512}}, Shape{"bf16", 3, 2 * 21, {4, 128, true, 256}}}) {
+  for (const Shape &s :
+       {Shape{"f16", 1, 64, {4, 32, false, 512}}, Shape{"bf16", 3, 2 * 21, {4, 128, true, 256}}}) {
     EXPECT_TRUE(matchesReference(gatedText(s), emitChosen, optionsOf(s))) << gatedText(s);
   }
 }
@@ -173,8 +195,10 @@ TEST(CudaLowBitGemvTest, Tails) {
 }
 
 TEST(CudaLowBitGemvTest, Assembles) {
-  for (const Shape &s : {Shape{"bf16", 1, 2048, {4, 32, false, 2048}}, Shape{"bf16", 1, 8192, {4, 128, true, 2048}},
-                         Shape{"f16", 16, 2048, {8, 32, false, 8192}}, Shape{"bf16", 8, 128256, {8, 256, true, 2048}}}) {
+  for (const Shape &s :
+       {Shape{"bf16", 1, 2048, {4, 32, false, 2048}}, Shape{"bf16", 1, 8192, {4, 128, true, 2048}},
+        Shape{"f16", 16, 2048, {8, 32, false, 8192}},
+        Shape{"bf16", 8, 128256, {8, 256, true, 2048}}}) {
     for (const char *arch : {"sm_80", "sm_90a"}) {
       llvm::Expected<std::string> ptx = emitTestPtx(textOf(s), emitChosen, target::targetOf(arch));
       ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());

@@ -33,13 +33,13 @@ TEST(CudaPersistentGemmTest, RowsEndInsideATile) {
 
 /// The ring goes on over the borders of tiles.
 TEST(CudaPersistentGemmTest, SeveralTilesABlock) {
-  EXPECT_TRUE(
-      matchesReference(geluGemm("f16", 256, 512, 192), emitOneBlock, warpgroupOptions()));
+  EXPECT_TRUE(matchesReference(geluGemm("f16", 256, 512, 192), emitOneBlock, warpgroupOptions()));
   EXPECT_TRUE(matchesReference(geluGemm("f16", 256, 256, 64, RightStored::ColumnsFirst),
                                emitOneBlock, warpgroupOptions(true)));
 }
 
-/// relu(0.25 a b + bias) of 8-bit floats, rounded to `result`; a bias of halves keeps sums in between.
+/// relu(0.25 a b + bias) of 8-bit floats, rounded to `result`; a bias of halves keeps sums in
+/// between.
 std::string float8Gemm(int64_t rows, int64_t columns, int64_t depth, const std::string &result) {
   auto tensor = [](std::initializer_list<int64_t> dims, const std::string &type) {
     std::string text = "tensor<";
@@ -48,22 +48,30 @@ std::string float8Gemm(int64_t rows, int64_t columns, int64_t depth, const std::
     }
     return text + type + ">";
   };
-  std::string ca = tensor({rows, depth}, "f8E4M3FN"), cb = tensor({columns, depth}, "f8E4M3FN"), a = tensor({rows, depth}, "f16"),
-              b = tensor({columns, depth}, "f16"), y = tensor({rows, columns}, "f16"), bias = tensor({columns}, "f16"),
+  std::string ca = tensor({rows, depth}, "f8E4M3FN"), cb = tensor({columns, depth}, "f8E4M3FN"),
+              a = tensor({rows, depth}, "f16"), b = tensor({columns, depth}, "f16"),
+              y = tensor({rows, columns}, "f16"), bias = tensor({columns}, "f16"),
               out = tensor({rows, columns}, result);
-  std::string body = "%s = tn.constant dense<0.5> : tensor<f16> : tensor<f16>\n%da = tn.decode %a : (" + ca + ") -> " + a +
-                     "\n%ma = tn.mul %da, %s : (" + a + ", tensor<f16>) -> " + a + "\n%u = tn.constant dense<0.5> : tensor<f16> : tensor<f16>" +
-                     "\n%db = tn.decode %b : (" + cb + ") -> " + b + "\n%mb = tn.mul %db, %u : (" + b + ", tensor<f16>) -> " + b +
-                     "\n%0 = tn.matmul %ma, %mb {tn.float8, transposeB} : (" + a + ", " + b + ") -> " + y + "\n%1 = tn.add %0, %c : (" + y +
-                     ", " + bias + ") -> " + y + "\n%2 = tn.relu %1 : " + y;
-  body += result == "f16" ? "\nreturn %2 : " + out : "\n%3 = tn.encode %2 : (" + y + ") -> " + out + "\nreturn %3 : " + out;
-  return regionText("contraction", "(%a: " + ca + ", %b: " + cb + " {tn.constant}, %c: " + bias + ") -> " + out, body);
+  std::string body =
+      "%s = tn.constant dense<0.5> : tensor<f16> : tensor<f16>\n%da = tn.decode %a : (" + ca +
+      ") -> " + a + "\n%ma = tn.mul %da, %s : (" + a + ", tensor<f16>) -> " + a +
+      "\n%u = tn.constant dense<0.5> : tensor<f16> : tensor<f16>" + "\n%db = tn.decode %b : (" +
+      cb + ") -> " + b + "\n%mb = tn.mul %db, %u : (" + b + ", tensor<f16>) -> " + b +
+      "\n%0 = tn.matmul %ma, %mb {tn.float8, transposeB} : (" + a + ", " + b + ") -> " + y +
+      "\n%1 = tn.add %0, %c : (" + y + ", " + bias + ") -> " + y + "\n%2 = tn.relu %1 : " + y;
+  body += result == "f16" ? "\nreturn %2 : " + out
+                          : "\n%3 = tn.encode %2 : (" + y + ") -> " + out + "\nreturn %3 : " + out;
+  return regionText("contraction",
+                    "(%a: " + ca + ", %b: " + cb + " {tn.constant}, %c: " + bias + ") -> " + out,
+                    body);
 }
 
 TEST(CudaPersistentGemmTest, ProductsOfFloat8) {
   EXPECT_TRUE(matchesReference(float8Gemm(150, 256, 384, "f16"), emitWhole, warpgroupOptions()));
-  EXPECT_TRUE(matchesReference(float8Gemm(256, 512, 256, "f8E4M3FN"), emitOneBlock, warpgroupOptions(true)));
-  llvm::Expected<std::string> ptx = emitTestPtx(float8Gemm(24576, 4096, 1024, "f8E4M3FN"), emitWhole, kWarpgroupGpu);
+  EXPECT_TRUE(matchesReference(float8Gemm(256, 512, 256, "f8E4M3FN"), emitOneBlock,
+                               warpgroupOptions(true)));
+  llvm::Expected<std::string> ptx =
+      emitTestPtx(float8Gemm(24576, 4096, 1024, "f8E4M3FN"), emitWhole, kWarpgroupGpu);
   ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
   EXPECT_NE(ptx->find("wgmma.mma_async.sync.aligned.m64n256k32.f32.e4m3.e4m3"), std::string::npos);
   EXPECT_NE(ptx->find("cvt.rn.satfinite.e4m3x2.f16x2"), std::string::npos);

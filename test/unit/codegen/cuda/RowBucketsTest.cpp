@@ -1,10 +1,10 @@
 // Products whose row count varies on the emulated GPU: every bucket, its borders and no rows at
 // all; epilogues that one kernel or several compute; which kernels have work for a count.
 #include "compiler/codegen/cuda/gemm/RowBuckets.h"
-#include "test/unit/codegen/cuda/GeluGemm.h"
-#include "compiler/codegen/cuda/gemm/PersistentGemm.h"
 #include "compiler/codegen/cuda/LowerRegion.h"
+#include "compiler/codegen/cuda/gemm/PersistentGemm.h"
 #include "mlir/Parser/Parser.h"
+#include "test/unit/codegen/cuda/GeluGemm.h"
 
 namespace tenon::codegen::cuda {
 namespace {

@@ -71,9 +71,13 @@ std::string rmsNorm(const std::string &dims, const std::string &length,
 /// A norm's rows, and their codes of 8-bit floats beside.
 std::string normWithCodes(const std::string &dims, const std::string &length) {
   std::string tensor = "tensor<" + dims + "xf16>", codes = "tensor<" + dims + "xf8E4M3FN>";
-  return regionText("rows", "(%a: " + tensor + ", %s: tensor<" + length + "xf16>) -> (" + tensor + ", " + codes + ")",
-                    llvm::formatv("%0 = tn.rms_norm %a scale %s {{axis = 1 : i64, epsilon = 1.0e-05 : f64} : ({0}, tensor<{2}xf16>) -> {0}\n"
-                                  "%f = tn.constant dense<4.0> : tensor<f16> : tensor<f16>\n%1 = tn.mul %0, %f : ({0}, tensor<f16>) -> {0}\n"
+  return regionText("rows",
+                    "(%a: " + tensor + ", %s: tensor<" + length + "xf16>) -> (" + tensor + ", " +
+                        codes + ")",
+                    llvm::formatv("%0 = tn.rms_norm %a scale %s {{axis = 1 : i64, epsilon = "
+                                  "1.0e-05 : f64} : ({0}, tensor<{2}xf16>) -> {0}\n"
+                                  "%f = tn.constant dense<4.0> : tensor<f16> : tensor<f16>\n%1 = "
+                                  "tn.mul %0, %f : ({0}, tensor<f16>) -> {0}\n"
                                   "%2 = tn.encode %1 : ({0}) -> {1}\nreturn %0, %2 : {0}, {1}",
                                   tensor, codes, length));
 }
@@ -140,7 +144,7 @@ testing::AssertionResult stagedMatches(const std::string &text, const RowReducti
 }
 
 RowReductionConfig stagedLayout(RowThreads threads, int64_t stages, int64_t groupsPerBlock,
-                        int64_t concurrentGroups = 0) {
+                                int64_t concurrentGroups = 0) {
   RowReductionConfig layout;
   layout.threads = threads;
   layout.rowsPerBlock = threads.perRow == 32 && threads.blocks == 1 ? 4 : 1;
@@ -206,7 +210,7 @@ RowReductionConfig kept(RowReductionConfig layout) {
 /// By the policy of tensors that no cache holds.
 TEST(Rows, ReadsThatTheCacheKeeps) {
   for (RowReductionConfig layout : {stagedLayout({64, 1}, 2, 2), stagedLayout({64, 2}, 3, 0, 2),
-                            stagedLayout({64, 1}, 1, 0, 2), sideBySide({64, 2}, 2, 8)}) {
+                                    stagedLayout({64, 1}, 1, 0, 2), sideBySide({64, 2}, 2, 8)}) {
     EXPECT_TRUE(stagedMatches(softmax("5x2048", 1, "f16"), kept(layout)));
     EXPECT_TRUE(stagedMatches(fused("5", "2048", "f16"), kept(layout)));
   }
@@ -289,8 +293,9 @@ TEST(Rows, MomentsOfAnyElements) {
     uint16_t &x = tensor.as<uint16_t>()[i];
     x = i < 4096 ? 0x63d0 : i < 8192 ? 0x67f0 + i * 7 % 17 % 2 : i == 8193 ? 0x5400 : x;
   });
-  for (const RowReductionConfig &layout : {stagedLayout({64, 2}, 3, 0, 2), stagedLayout({64, 2}, 1, 0, 2),
-                                   sideBySide({64, 4}, 1, 0)}) {
+  for (const RowReductionConfig &layout :
+       {stagedLayout({64, 2}, 3, 0, 2), stagedLayout({64, 2}, 1, 0, 2),
+        sideBySide({64, 4}, 1, 0)}) {
     EXPECT_TRUE(stagedMatches(norm("3", "4096", "f32"), layout, floats)) << layout.stages;
     EXPECT_TRUE(stagedMatches(norm("3", "4096", "f16"), layout, halves)) << layout.stages;
   }

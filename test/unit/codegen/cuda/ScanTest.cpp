@@ -1,7 +1,7 @@
 // Running sums by many threads: rows that share a block, rows of many tiles and pieces, columns; at
 // lengths that end within vectors and tiles, and of all element types.
-#include "test/unit/codegen/emulator/HandKernelCheck.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
+#include "test/unit/codegen/emulator/HandKernelCheck.h"
 
 #include "llvm/Support/FormatVariadic.h"
 

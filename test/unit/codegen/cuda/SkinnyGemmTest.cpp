@@ -29,8 +29,7 @@ testing::AssertionResult isRight(const std::string &source, SkinnyLayout layout 
 
 TEST(CudaSkinnyGemmTest, WholeDepths) {
   EXPECT_TRUE(isRight(geluGemm("f16", 128, 48, 192, RightStored::ColumnsFirst)));
-  EXPECT_TRUE(
-      isRight(geluGemm("bf16", 64, 128, 128, RightStored::Packed), {}, /*reversed=*/true));
+  EXPECT_TRUE(isRight(geluGemm("bf16", 64, 128, 128, RightStored::Packed), {}, /*reversed=*/true));
 }
 
 TEST(CudaSkinnyGemmTest, RowsEndInsideATile) {
@@ -50,18 +49,15 @@ TEST(CudaSkinnyGemmTest, BlocksShareTheDepth) {
 
 /// More stages than shared memory holds, for two blocks and where that is too few for one.
 TEST(CudaSkinnyGemmTest, Rings) {
-  EXPECT_TRUE(
-      isRight(geluGemm("f16", 128, 128, 64 * 6, RightStored::ColumnsFirst), {128, 128, 1}));
-  EXPECT_TRUE(
-      isRight(geluGemm("f16", 64, 128, 64 * 12, RightStored::ColumnsFirst), {64, 128, 1}));
+  EXPECT_TRUE(isRight(geluGemm("f16", 128, 128, 64 * 6, RightStored::ColumnsFirst), {128, 128, 1}));
+  EXPECT_TRUE(isRight(geluGemm("f16", 64, 128, 64 * 12, RightStored::ColumnsFirst), {64, 128, 1}));
 }
 
 TEST(CudaSkinnyGemmTest, Assembles) {
   chosen = {};
   for (auto [columns, depth] : {std::pair(2304, 768), std::pair(768, 3072)}) {
-    llvm::Expected<std::string> ptx =
-        emitTestPtx(geluGemm("f16", 128, columns, depth, RightStored::ColumnsFirst), emitSmall,
-                    kWarpgroupGpu);
+    llvm::Expected<std::string> ptx = emitTestPtx(
+        geluGemm("f16", 128, columns, depth, RightStored::ColumnsFirst), emitSmall, kWarpgroupGpu);
     ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
     // Weights are asked for before the kernels before this one are waited for, rows after it.
     size_t wait = ptx->find("griddepcontrol.wait"), copy = ptx->find("cp.async.bulk.tensor");
@@ -94,7 +90,7 @@ TEST(CudaSkinnyGemmTest, LayoutsAsMeasured) {
   EXPECT_EQ(wide->blocksPerSm, 1);
   EXPECT_GE(wide->stages, 3);
   for (HalfGemm product : {HalfGemm{384, 1024, 4096}, HalfGemm{16, 768, 768},
-                              HalfGemm{1024, 768, 768}, HalfGemm{128, 768, 770}}) {
+                           HalfGemm{1024, 768, 768}, HalfGemm{128, 768, 770}}) {
     EXPECT_FALSE(skinnyLayoutOf(product, target::targetOf("sm_90a")));
   }
 }

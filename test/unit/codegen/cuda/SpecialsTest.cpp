@@ -1,7 +1,7 @@
 // Generated code for a GPU against the reference, on special numbers.
+#include "compiler/reference/Compare.h"
 #include "test/unit/codegen/SpecialCases.h"
 #include "test/unit/codegen/emulator/EmulatedRegion.h"
-#include "compiler/reference/Compare.h"
 
 #include "gtest/gtest.h"
 

@@ -36,8 +36,8 @@ Emitter emitTile(GemmTile tile) {
 
 const Emitter emitChosen = byFamily({"gemm_tensorcore", "gemm_simt"});
 
-GemmTile tile(int64_t rows, int64_t columns, int64_t depth, int64_t warpRows,
-                 int64_t warpColumns, int64_t stages, int64_t splits) {
+GemmTile tile(int64_t rows, int64_t columns, int64_t depth, int64_t warpRows, int64_t warpColumns,
+              int64_t stages, int64_t splits) {
   return {rows, columns, depth, warpRows, warpColumns, stages, splits, false};
 }
 

@@ -1,7 +1,7 @@
 // The k first of rows: by the registers of warps, of teams in one kernel and in several, and by
 // sorting; with equal elements, zeros of both signs and what is no number.
-#include "test/unit/codegen/emulator/HandKernelCheck.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
+#include "test/unit/codegen/emulator/HandKernelCheck.h"
 
 #include "llvm/Support/FormatVariadic.h"
 

@@ -2,13 +2,13 @@
 // buffers.
 #include "test/unit/codegen/emulator/EmulatedRegion.h"
 
-#include "test/unit/codegen/emulator/GpuEmulator.h"
 #include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/LowerRegion.h"
 #include "compiler/graph/Tn.h"
 #include "engine/KernelAbi.h"
 #include "mlir/Parser/Parser.h"
+#include "test/unit/codegen/emulator/GpuEmulator.h"
 
 #include <cstring>
 
@@ -97,7 +97,8 @@ runEmulated(const std::string &text, llvm::ArrayRef<reference::Tensor> inputs,
   RegionBuilder region(source->lookupSymbol<func::FuncOp>("kernel"), "tested", gpu);
   const std::string calls[] = {kCublasLt.name.str(), kCudnnConv.name.str(),
                                kCudnnAttention.name.str()};
-  llvm::Expected<dispatch::KernelSelection> selection = kernelFamilies().select(region, {nullptr, calls});
+  llvm::Expected<dispatch::KernelSelection> selection =
+      kernelFamilies().select(region, {nullptr, calls});
   if (!selection) {
     return selection.takeError();
   }

@@ -1,9 +1,9 @@
 // The emulated GPU finds the faults that it is there for, each planted in a kernel of a few ops.
-#include "test/unit/codegen/emulator/GpuEmulator.h"
-#include "test/unit/codegen/emulator/HandKernelCheck.h"
 #include "compiler/codegen/cuda/base/EmitPtx.h"
 #include "compiler/codegen/cuda/base/KernelFrame.h"
 #include "compiler/codegen/cuda/base/TensorCore.h"
+#include "test/unit/codegen/emulator/GpuEmulator.h"
+#include "test/unit/codegen/emulator/HandKernelCheck.h"
 #include "gtest/gtest.h"
 
 #include <cmath>

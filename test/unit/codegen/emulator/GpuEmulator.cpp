@@ -2,9 +2,9 @@
 // then compiles for this machine.
 #include "test/unit/codegen/emulator/GpuEmulator.h"
 
-#include "test/unit/codegen/emulator/WarpModel.h"
 #include "compiler/target/Target.h"
 #include "mlir/Target/LLVMIR/Export.h"
+#include "test/unit/codegen/emulator/WarpModel.h"
 #include "llvm/ExecutionEngine/Orc/AbsoluteSymbols.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
 #include "llvm/IR/IRBuilder.h"

@@ -9,8 +9,8 @@
 // threads (`reversed`) shows them.
 #pragma once
 
-#include "test/unit/codegen/emulator/BarrierModel.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "test/unit/codegen/emulator/BarrierModel.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/Error.h"
 

@@ -1,8 +1,6 @@
 // Relies on the emulator for the generated side and on the reference interpreter for the truth.
 #include "test/unit/codegen/emulator/HandKernelCheck.h"
 
-#include "test/unit/codegen/emulator/EmulatedRegion.h"
-#include "test/unit/codegen/emulator/GpuEmulator.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/LowerRegion.h"
 #include "compiler/codegen/cuda/base/EmitPtx.h"
@@ -15,6 +13,8 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
+#include "test/unit/codegen/emulator/EmulatedRegion.h"
+#include "test/unit/codegen/emulator/GpuEmulator.h"
 #include "llvm/Support/Endian.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -42,10 +42,12 @@ reference::Tensor seeded(RankedTensorType type, ArrayRef<int64_t> symbols, uint6
                                                                   : double(int64_t(uniform * 3));
   }
   DType element = *reference::dtypeOf(type.getElementType());
-  return element == DType::F8E4M3FN ? *reference::encode(*wide, element) : *reference::convert(*wide, element);
+  return element == DType::F8E4M3FN ? *reference::encode(*wide, element)
+                                    : *reference::convert(*wide, element);
 }
 
-llvm::Expected<TestRegion> parse(const std::string &text, const std::string &symbol, const target::Target &gpu) {
+llvm::Expected<TestRegion> parse(const std::string &text, const std::string &symbol,
+                                 const target::Target &gpu) {
   DialectRegistry registry;
   registerRegionDialects(registry);
   TestRegion result;
@@ -55,12 +57,14 @@ llvm::Expected<TestRegion> parse(const std::string &text, const std::string &sym
   if (!result.source) {
     return llvm::createStringError("does not parse:\n" + text);
   }
-  result.region = std::make_unique<RegionBuilder>(result.source->lookupSymbol<func::FuncOp>("kernel"), symbol, gpu);
+  result.region = std::make_unique<RegionBuilder>(
+      result.source->lookupSymbol<func::FuncOp>("kernel"), symbol, gpu);
   return result;
 }
 
 /// A region with the kernels that an emitter makes of it.
-llvm::Expected<TestRegion> compile(const std::string &text, const Emitter &emitter, const target::Target &gpu) {
+llvm::Expected<TestRegion> compile(const std::string &text, const Emitter &emitter,
+                                   const target::Target &gpu) {
   llvm::Expected<TestRegion> result = parse(text, "tested", gpu);
   if (!result) {
     return result;
@@ -83,17 +87,19 @@ std::string launchAll(TestRegion &compiled, const std::vector<void *> &places,
 }
 
 /// Numbers next to a border between two codes may take either, which few are.
-testing::AssertionResult compareCodes(const reference::Tensor &expected, const reference::Tensor &actual) {
+testing::AssertionResult compareCodes(const reference::Tensor &expected,
+                                      const reference::Tensor &actual) {
   int64_t different = 0;
   for (size_t i = 0; i < expected.byteCount(); ++i) {
     different += expected.bytes()[i] != actual.bytes()[i];
   }
-  reference::Comparison comparison =
-      reference::compareTensors(*reference::decode(expected), *reference::decode(actual), {0.13, 0.002});
+  reference::Comparison comparison = reference::compareTensors(
+      *reference::decode(expected), *reference::decode(actual), {0.13, 0.002});
   if (comparison.equal() && different <= expected.count() / 50) {
     return testing::AssertionSuccess();
   }
-  return testing::AssertionFailure() << different << " codes differ; " << comparison.text(actual.dims());
+  return testing::AssertionFailure()
+         << different << " codes differ; " << comparison.text(actual.dims());
 }
 
 testing::AssertionResult compareResults(llvm::ArrayRef<reference::Tensor> expected,
@@ -121,7 +127,8 @@ testing::AssertionResult compareResults(llvm::ArrayRef<reference::Tensor> expect
 } // namespace
 
 TestRegion emptyRegion(const std::string &symbol) {
-  return llvm::cantFail(parse("func.func @kernel() { return }", symbol, target::targetOf("sm_90a")));
+  return llvm::cantFail(
+      parse("func.func @kernel() { return }", symbol, target::targetOf("sm_90a")));
 }
 
 testing::AssertionResult matchesReference(const std::string &text, const Emitter &emitter,

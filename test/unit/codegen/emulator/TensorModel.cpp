@@ -55,10 +55,12 @@ uint16_t toHalf(float value, bool isBrain) {
   return sign | uint16_t((uint32_t(exponent + 14) << 10) + units);
 }
 
-/// Fragments as TensorCore.h and the manual (sections mma.m16n8k16 and mma.m16n8k32) have them: words that hold
-/// kPerWord elements of A and B each, widened by `ofA` and `ofB` to the type of the sums.
+/// Fragments as TensorCore.h and the manual (sections mma.m16n8k16 and mma.m16n8k32) have them:
+/// words that hold kPerWord elements of A and B each, widened by `ofA` and `ofB` to the type of the
+/// sums.
 template <unsigned kPerWord, typename A, typename B, typename Sum>
-static void multiplyFragments(Lanes lanes, llvm::function_ref<Sum(A)> ofA, llvm::function_ref<Sum(B)> ofB) {
+static void multiplyFragments(Lanes lanes, llvm::function_ref<Sum(A)> ofA,
+                              llvm::function_ref<Sum(B)> ofB) {
   struct Operands {
     A a[4][kPerWord];
     B b[2][kPerWord];

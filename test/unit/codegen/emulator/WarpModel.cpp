@@ -1,8 +1,8 @@
 // The intrinsics by their definitions in the PTX manual, each lane's part from all lanes' operands.
 #include "test/unit/codegen/emulator/WarpModel.h"
 
-#include "test/unit/codegen/emulator/ClusterRun.h"
 #include "compiler/reference/LowBits.h"
+#include "test/unit/codegen/emulator/ClusterRun.h"
 
 #include <algorithm>
 #include <cmath>
@@ -232,7 +232,8 @@ const std::map<std::string, Single> &singles() {
       {"llvm.nvvm.f16x2.to.e4m3x2.rn",
        [](void *r, const void *a) {
          auto code = [&](int i) {
-           return reference::lowBitCode(DType::F8E4M3FN, double(fromHalf(as<uint16_t>(a)[i], false)));
+           return reference::lowBitCode(DType::F8E4M3FN,
+                                        double(fromHalf(as<uint16_t>(a)[i], false)));
          };
          uint16_t pair = static_cast<uint16_t>(code(0) | code(1) << 8);
          memcpy(r, &pair, 2);

@@ -2,8 +2,8 @@
 // PtxPiece.h for reading what they are written in.
 #include "test/unit/codegen/emulator/WarpgroupModel.h"
 
-#include "test/unit/codegen/emulator/PtxPiece.h"
 #include "compiler/reference/LowBits.h"
+#include "test/unit/codegen/emulator/PtxPiece.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 
@@ -159,7 +159,8 @@ private:
     llvm::ArrayRef<std::string> operands = statement.operands;
     bool inRegisters = operands.size() == 7;
     // Operands of 8 bits lie in shared memory here, and have no flags.
-    bool hasOperands = isFloat8 ? operands.size() == 6 : operands.size() == 7 || operands.size() == 8;
+    bool hasOperands =
+        isFloat8 ? operands.size() == 6 : operands.size() == 7 || operands.size() == 8;
     if (!isShape || !(isBrain || isFloat8 || shape == "k16.f32.f16.f16") || !hasOperands ||
         operands[4] != "1" || operands[5] != "1") {
       fault = "an instruction that the model does not know: " + statement.name;
@@ -275,8 +276,7 @@ private:
     for (uint16_t both : bits) {
       for (unsigned byte = 0; byte < 2; ++byte) {
         uint8_t code = static_cast<uint8_t>(both >> 8 * byte);
-        numbers[byte].push_back(
-            static_cast<float>(reference::lowBitNumber(DType::F8E4M3FN, code)));
+        numbers[byte].push_back(static_cast<float>(reference::lowBitNumber(DType::F8E4M3FN, code)));
       }
     }
     return numbers;
