@@ -4,6 +4,8 @@
 
 PRESET ?= dev
 BUILD := build/$(PRESET)
+# Files that are compiled together in a folder that does not exist yet; `make build` compiles each by itself, for who changes them.
+BATCH ?= 12
 
 .PHONY: demo platform-demo test test-gpu setup setup-torch setup-tests build wheel static image
 
@@ -17,8 +19,10 @@ platform-demo: $(BUILD)/build.ninja
 	@cmake --build $(BUILD) --target tenon
 	@.venv/bin/python scripts/platform_demo.py --tenon $(BUILD)/bin/tenon
 
+# The sanitizers' programs are built first, so that none of the tests waits for a compiler.
 test: setup-tests $(BUILD)/build.ninja
 	@cmake --build $(BUILD)
+	@for preset in asan tsan; do cmake --preset $$preset && cmake --build --preset $$preset || exit; done
 	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error --parallel $$(nproc)
 
 # The programs that are carried to machines with a GPU, here on one.
@@ -37,7 +41,8 @@ setup-tests:
 setup-torch:
 	@scripts/setup.sh torch
 
-build: $(BUILD)/build.ninja
+build: setup
+	@grep -qs '^TENON_BATCH:STRING=1$$' $(BUILD)/CMakeCache.txt || cmake --preset $(PRESET) -DTENON_BATCH=1
 	@cmake --build $(BUILD)
 
 # What is installed elsewhere without building: a wheel for any Python from 3.10, or one program.
@@ -58,4 +63,4 @@ image: static
 	@$(BUILDER) build $(BUILD_FLAGS) --file build/image/Containerfile --tag tenon:$$(build/static/bin/tenon --version | sed 's/[^0-9]*\([0-9.]*\).*/\1/') build/image
 
 $(BUILD)/build.ninja: setup
-	@[ -f $@ ] || cmake --preset $(PRESET)
+	@[ -f $@ ] || cmake --preset $(PRESET) -DTENON_BATCH=$(BATCH)

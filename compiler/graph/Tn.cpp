@@ -1,5 +1,6 @@
 // Registers the `tn` dialect with its attributes and operations.
-// Relies on the definitions generated from TnDialect.td, TnOps.td and TnRareOps.td.
+// Relies on the definitions generated from TnDialect.td and TnRareOps.td, and on those of TnOps.td,
+// which TnOpsShard.cpp.in compiles in parts.
 #include "compiler/graph/TnRare.h"
 
 #include "mlir/IR/Builders.h"
@@ -15,8 +16,6 @@ using namespace tenon::tn;
 #define GET_ATTRDEF_CLASSES
 #include "compiler/graph/TnAttrs.cpp.inc"
 #define GET_OP_CLASSES
-#include "compiler/graph/TnOps.cpp.inc"
-#define GET_OP_CLASSES
 #include "compiler/graph/TnRareOps.cpp.inc"
 
 void TnDialect::initialize() {
@@ -24,10 +23,7 @@ void TnDialect::initialize() {
 #define GET_ATTRDEF_LIST
 #include "compiler/graph/TnAttrs.cpp.inc"
       >();
-  addOperations<
-#define GET_OP_LIST
-#include "compiler/graph/TnOps.cpp.inc"
-      >();
+  registerTnDialectOperations(this);
   addOperations<
 #define GET_OP_LIST
 #include "compiler/graph/TnRareOps.cpp.inc"

@@ -8,7 +8,7 @@
 namespace tenon::plan {
 namespace {
 
-constexpr llvm::StringLiteral kSpaces[] = {"const", "arena", "state", "input", "output"};
+constexpr llvm::StringLiteral kSpaceNames[] = {"const", "arena", "state", "input", "output"};
 
 std::string format(const engine::Plan &plan, engine::ExprId id) {
   std::vector<std::string> names;
@@ -42,7 +42,7 @@ std::string memoryRecord(const engine::Plan &plan, const ArenaSummary &arena,
     const engine::Buffer &buffer = plan.buffers[i];
     llvm::json::Object entry{{"buffer", static_cast<int64_t>(i)},
                              {"value", notes.buffers[i].value},
-                             {"space", kSpaces[static_cast<size_t>(buffer.space)]},
+                             {"space", kSpaceNames[static_cast<size_t>(buffer.space)]},
                              {"bytes", format(plan, buffer.size)},
                              {"in_place", llvm::json::Array(notes.buffers[i].inPlace)}};
     if (buffer.space == engine::Space::Arena) {

@@ -264,7 +264,7 @@ void constant(Site &site) {
   }
 }
 
-constexpr std::pair<string_view, Rule> kRules[] = {
+constexpr std::pair<string_view, Rule> kMovementRules[] = {
     {"Transpose", transpose}, {"Reshape", reshape}, {"Flatten", reshape}, {"Squeeze", reshape},
     {"Unsqueeze", reshape},   {"Concat", concat},   {"Split", split},     {"Slice", slice},
     {"Gather", gather},       {"Expand", expand},   {"Tile", tile},       {"Pad", pad},
@@ -273,7 +273,7 @@ constexpr std::pair<string_view, Rule> kRules[] = {
 } // namespace
 
 Rule movementRule(string_view op) {
-  for (const auto &[name, rule] : kRules) {
+  for (const auto &[name, rule] : kMovementRules) {
     if (name == op) {
       return rule;
     }

@@ -158,7 +158,7 @@ void reduce(Site &site) {
   }
 }
 
-constexpr std::pair<string_view, Rule> kRules[] = {
+constexpr std::pair<string_view, Rule> kNormRules[] = {
     {"BatchNormalization", batchNorm},
     {"InstanceNormalization", instanceNorm},
     {"GroupNormalization", groupNorm},
@@ -187,7 +187,7 @@ Rule normRule(string_view op) {
   if (op.starts_with("Reduce")) {
     return reduce;
   }
-  for (const auto &[name, rule] : kRules) {
+  for (const auto &[name, rule] : kNormRules) {
     if (name == op) {
       return rule;
     }

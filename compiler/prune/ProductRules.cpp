@@ -231,14 +231,14 @@ void attention(Site &site) {
   }
 }
 
-constexpr std::pair<string_view, Rule> kRules[] = {
+constexpr std::pair<string_view, Rule> kProductRules[] = {
     {"Conv", conv},     {"ConvTranspose", convTranspose}, {"Gemm", gemm}, {"MatMul", matMul},
     {"Einsum", einsum}, {"Attention", attention}};
 
 } // namespace
 
 Rule productRule(string_view op) {
-  for (const auto &[name, rule] : kRules) {
+  for (const auto &[name, rule] : kProductRules) {
     if (name == op) {
       return rule;
     }

@@ -139,7 +139,7 @@ void sample(Site &site) {
   }
 }
 
-constexpr std::pair<string_view, Rule> kRules[] = {
+constexpr std::pair<string_view, Rule> kSizeRules[] = {
     {"Resize", resize},    {"DepthToSpace", depthToSpace}, {"SpaceToDepth", spaceToDepth},
     {"Shape", shape},      {"GridSample", sample},         {"RoiAlign", sample},
     {"MaxRoiPool", sample}};
@@ -147,7 +147,7 @@ constexpr std::pair<string_view, Rule> kRules[] = {
 } // namespace
 
 Rule sizeRule(string_view op) {
-  for (const auto &[name, rule] : kRules) {
+  for (const auto &[name, rule] : kSizeRules) {
     if (name == op) {
       return rule;
     }

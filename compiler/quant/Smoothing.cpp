@@ -8,7 +8,7 @@
 namespace tenon::quant {
 namespace {
 
-constexpr double kLevels = 255;
+constexpr double kSmoothingLevels = 255;
 /// Noise that is left at most where smoothing is worth a multiplication: a decibel less.
 constexpr double kWorth = 0.8;
 
@@ -113,7 +113,7 @@ std::optional<Smoothing> findSmoothing(const Channels &channels, std::span<const
       tried.range.high = std::max(tried.range.high, channels.highs[i] / own);
       noise += own * own * sums.energy[i];
     }
-    double step = (tried.range.high - tried.range.low) / kLevels;
+    double step = (tried.range.high - tried.range.low) / kSmoothingLevels;
     noise = noise * step * step / 12 + weightNoise(channels, readers, tried.factors);
     if (noise < least) {
       least = noise;

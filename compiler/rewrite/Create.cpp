@@ -18,7 +18,7 @@ namespace {
 
 namespace json = llvm::json;
 
-constexpr StringLiteral kSegments = "operandSegmentSizes";
+constexpr StringLiteral kOperandSegments = "operandSegmentSizes";
 
 /// The first error that MLIR gives while this lives.
 class FirstError {
@@ -54,7 +54,7 @@ size_t resultCount(OperationName name) { return name.hasTrait<OpTrait::OneResult
 
 /// Groups of operands, one an entry of `operands`, whose nulls are absent ones.
 void setSegments(Operation *op, ArrayRef<Value> operands) {
-  std::optional<Attribute> segments = op->getInherentAttr(kSegments);
+  std::optional<Attribute> segments = op->getInherentAttr(kOperandSegments);
   if (!segments || !*segments) {
     return;
   }
@@ -62,7 +62,7 @@ void setSegments(Operation *op, ArrayRef<Value> operands) {
   for (auto [size, operand] : llvm::zip(sizes, operands)) {
     size = operand ? 1 : 0;
   }
-  op->setInherentAttr(StringAttr::get(op->getContext(), kSegments),
+  op->setInherentAttr(StringAttr::get(op->getContext(), kOperandSegments),
                       DenseI32ArrayAttr::get(op->getContext(), sizes));
 }
 

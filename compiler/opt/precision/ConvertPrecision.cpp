@@ -52,8 +52,6 @@ private:
   llvm::DenseMap<Value, Value> casts;
 };
 
-bool isF32(Value value) { return getElementTypeOrSelf(value).isF32(); }
-
 Value Conversion::castAfter(Value value, FloatType element, bool clamped) {
   Value &cast = casts[value];
   if (cast) {

@@ -15,8 +15,6 @@ using namespace mlir;
 namespace tenon::opt {
 namespace {
 
-bool isF32(Value value) { return getElementTypeOrSelf(value).isF32(); }
-
 /// A product that sums over one element: positions times frequencies.
 bool isOuterProduct(Operation *op) {
   tn::MatmulOp product = dyn_cast<tn::MatmulOp>(op);

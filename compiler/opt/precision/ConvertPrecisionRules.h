@@ -7,8 +7,11 @@
 #include "compiler/opt/precision/ConvertPrecision.h"
 #include "compiler/opt/precision/ConvertPrecisionRange.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/TypeUtilities.h"
 
 namespace tenon::opt {
+
+inline bool isF32(mlir::Value value) { return mlir::getElementTypeOrSelf(value).isF32(); }
 
 inline constexpr PrecisionRule kGrows = {"may-overflow",
                                          "its result may leave the range of the narrow type"};

@@ -20,7 +20,7 @@ using namespace mlir;
 namespace tenon::opt {
 namespace {
 
-constexpr llvm::StringLiteral kPass = "float8-products";
+constexpr llvm::StringLiteral kFloat8Pass = "float8-products";
 
 constexpr PrecisionRule kNoUnit = {
     "float8-architecture", "the target has no products of 8-bit floats; GPUs from sm_89 on have"};
@@ -57,7 +57,7 @@ bool isHalf(Value value) {
 }
 
 /// What stands behind a quantized operand: casts between floats and factors around tn.decode.
-struct Quantized {
+struct CodedOperand {
   Value codes;
   double factor = 1;
   std::vector<float> ofColumns; ///< a factor for each; empty for none
@@ -77,7 +77,7 @@ public:
   void run();
 
 private:
-  std::optional<Quantized> quantizedOf(Value operand, std::optional<int64_t> columnDim) const;
+  std::optional<CodedOperand> quantizedOf(Value operand, std::optional<int64_t> columnDim) const;
   bool convertQuantized(tn::MatmulOp product);
   const PrecisionRule *refusalOf(tn::MatmulOp product);
   void quantize(tn::MatmulOp product, double factorA);
@@ -118,9 +118,9 @@ bool isOnBorders(std::pair<int64_t, int64_t> sizes) {
          sizes.second % tn::kFloat8Border == 0;
 }
 
-std::optional<Quantized> Conversion::quantizedOf(Value operand,
-                                                 std::optional<int64_t> columnDim) const {
-  Quantized result;
+std::optional<CodedOperand> Conversion::quantizedOf(Value operand,
+                                                    std::optional<int64_t> columnDim) const {
+  CodedOperand result;
   while (Operation *op = operand.getDefiningOp()) {
     if (tn::DecodeOp decode = dyn_cast<tn::DecodeOp>(op)) {
       result.codes = decode.getX();
@@ -202,7 +202,7 @@ Value Conversion::transposedCodes(Value codes) {
     builder.setInsertionPointAfterValue(codes);
     made = constants.make(builder, codes.getLoc(),
                           RankedTensorType::get({columns, depth}, type.getElementType()), to,
-                          "float8", kPass);
+                          "float8", kFloat8Pass);
   }
   return made;
 }
@@ -215,8 +215,8 @@ bool Conversion::convertQuantized(tn::MatmulOp product) {
       !(element.isF32() || element.isF16() || element.isBF16())) {
     return false;
   }
-  std::optional<Quantized> a = quantizedOf(product.getA(), std::nullopt);
-  std::optional<Quantized> b =
+  std::optional<CodedOperand> a = quantizedOf(product.getA(), std::nullopt);
+  std::optional<CodedOperand> b =
       a ? quantizedOf(product.getB(), product.getTransposeB() ? 0 : 1) : std::nullopt;
   if (!b || !Constants::isConstant(b->codes) || constants.bytes(b->codes).empty()) {
     return false;
@@ -233,7 +233,7 @@ bool Conversion::convertQuantized(tn::MatmulOp product) {
   std::vector<double> ofColumns(b->ofColumns.begin(), b->ofColumns.end());
   Value columns = constants.make(builder, product.getLoc(),
                                  RankedTensorType::get({sizes->first}, builder.getF32Type()),
-                                 ofColumns, "float8.scales", kPass);
+                                 ofColumns, "float8.scales", kFloat8Pass);
   Value scaled = tn::MulOp::create(builder, product.getLoc(), sums.getType(), sums, columns);
   product.replaceAllUsesWith(castTo(builder, product.getLoc(), scaled, element));
   product.erase();
@@ -320,9 +320,9 @@ Value Conversion::weightCodes(Value weight, bool isTransposed, double &factor) {
     tn::WeightOp stored = weight.getDefiningOp<tn::WeightOp>();
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointAfterValue(weight);
-    codes = constants.make(builder, weight.getLoc(),
-                           RankedTensorType::get(dims, builder.getType<Float8E4M3FNType>()), bytes,
-                           (stored ? stored.getId() + ".f8" : llvm::Twine("f8")).str(), kPass);
+    codes = constants.make(
+        builder, weight.getLoc(), RankedTensorType::get(dims, builder.getType<Float8E4M3FNType>()),
+        bytes, (stored ? stored.getId() + ".f8" : llvm::Twine("f8")).str(), kFloat8Pass);
     factors[codes] = 1 / scale;
   }
   factor = factors[codes];

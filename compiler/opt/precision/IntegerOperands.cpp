@@ -11,7 +11,7 @@ using namespace mlir;
 namespace tenon::opt {
 namespace {
 
-constexpr llvm::StringLiteral kPass = "integer-products";
+constexpr llvm::StringLiteral kIntegerPass = "integer-products";
 
 /// Movement looked through between a product and what quantizes its operand.
 constexpr int kMostSteps = 16;
@@ -242,7 +242,8 @@ Value IntegerOperands::make(PatternRewriter &rewriter, Value weight, RankedTenso
   tn::DequantizeOp source = dequantizeOf(weight);
   tn::WeightOp stored = (source ? source.getX() : weight).getDefiningOp<tn::WeightOp>();
   return constants.make(rewriter, weight.getLoc(), type, std::move(bytes),
-                        (stored ? stored.getId() + "." + what : llvm::Twine(what)).str(), kPass);
+                        (stored ? stored.getId() + "." + what : llvm::Twine(what)).str(),
+                        kIntegerPass);
 }
 
 Value IntegerOperands::ofColumns(PatternRewriter &rewriter, Value weight,

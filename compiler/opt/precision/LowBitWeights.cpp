@@ -20,7 +20,7 @@ using namespace mlir;
 namespace tenon::opt {
 namespace {
 
-constexpr llvm::StringLiteral kPass = "low-bit-weights";
+constexpr llvm::StringLiteral kLowBitPass = "low-bit-weights";
 
 /// Weights of all such products that take no more than this in FP32 stay in the cache of one core
 /// from run to run, where reading them costs less than taking numbers apart.
@@ -404,7 +404,7 @@ private:
                                                   builder.getIntegerType(8, /*isSigned=*/false));
     std::string name = (weight ? weight.getId() + ".rows" : llvm::Twine("rows")).str();
     return Rows{layout, constants.make(builder, source.getLoc(), type,
-                                       rowsOf(*levels, storing, layout), name, kPass)};
+                                       rowsOf(*levels, storing, layout), name, kLowBitPass)};
   }
 
   Constants constants;

@@ -11,7 +11,7 @@ using namespace mlir;
 namespace tenon::opt {
 namespace {
 
-constexpr llvm::StringLiteral kPass = "narrow-integer-products";
+constexpr llvm::StringLiteral kNarrowPass = "narrow-integer-products";
 
 /// Operations looked through for the range of a value.
 constexpr int kMostSteps = 16;
@@ -125,7 +125,7 @@ private:
       return tn::CastOp::create(rewriter, value.getLoc(), type, value);
     }
     return this->constants.make(rewriter, value.getLoc(), type, *this->constants.elements(value),
-                                nameOf(value, "f16"), kPass);
+                                nameOf(value, "f16"), kNarrowPass);
   }
 
   /// A filter as f16 in another order of dims.
@@ -149,7 +149,7 @@ private:
     RankedTensorType moved =
         RankedTensorType::get(permuted(type.getShape(), order), type.getElementType());
     return this->constants.make(rewriter, filter.getLoc(), moved, to,
-                                nameOf(filter, "channels_last"), kPass);
+                                nameOf(filter, "channels_last"), kNarrowPass);
   }
 
   static std::string nameOf(Value constant, StringRef what) {

@@ -9,7 +9,7 @@ using namespace mlir;
 namespace tenon::opt {
 namespace {
 
-constexpr llvm::StringLiteral kPass = "integer-products";
+constexpr llvm::StringLiteral kRequantizePass = "integer-products";
 /// Operations between the sums and the quantization.
 constexpr int kMostSteps = 8;
 
@@ -79,7 +79,7 @@ private:
 
   Value number(PatternRewriter &rewriter, Value like, ArrayRef<double> elements) const {
     return constants.make(rewriter, like.getLoc(), tensorType(like), elements, "requantized",
-                          kPass);
+                          kRequantizePass);
   }
 };
 

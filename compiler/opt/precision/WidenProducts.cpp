@@ -8,7 +8,7 @@ using namespace mlir;
 namespace tenon::opt {
 namespace {
 
-constexpr llvm::StringLiteral kPass = "widen-products";
+constexpr llvm::StringLiteral kWidenPass = "widen-products";
 
 /// Elements of the depth that a word of bf16 holds: fill-words fills those of one group.
 constexpr int64_t kWord = 2;
@@ -44,9 +44,9 @@ template <typename Op> struct Widen : Pattern<Op> {
     SmallVector<Value> operands(op->getOperands());
     operands[0] = castTo(rewriter, location, x, f32);
     tn::WeightOp stored = weight.getDefiningOp<tn::WeightOp>();
-    operands[1] =
-        this->constants.make(rewriter, weight.getLoc(), tn::withElement(weight.getType(), f32),
-                             *elements, stored ? (stored.getId() + ".f32").str() : "f32", kPass);
+    operands[1] = this->constants.make(
+        rewriter, weight.getLoc(), tn::withElement(weight.getType(), f32), *elements,
+        stored ? (stored.getId() + ".f32").str() : "f32", kWidenPass);
     for (Value &operand : llvm::drop_begin(operands, 2)) {
       operand = castTo(rewriter, location, operand, f32);
     }

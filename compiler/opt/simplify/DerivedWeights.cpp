@@ -68,7 +68,7 @@ struct RowsOfParts {
   }
 };
 
-std::string nameOf(Value part, StringRef suffix) {
+std::string derivedName(Value part, StringRef suffix) {
   tn::WeightOp weight = part.getDefiningOp<tn::WeightOp>();
   return ((weight ? weight.getId() : "constant") + suffix).str();
 }
@@ -108,7 +108,8 @@ Value DerivedWeights::concat(OpBuilder &builder, Location location, ArrayRef<Val
     sources.push_back(sourceOf(part, dim, store));
   }
   RankedTensorType type = RankedTensorType::get(shape, tensorType(parts.front()).getElementType());
-  return make(builder, location, type, dim, std::move(sources), nameOf(parts.front(), ".merged"));
+  return make(builder, location, type, dim, std::move(sources),
+              derivedName(parts.front(), ".merged"));
 }
 
 Value DerivedWeights::pad(OpBuilder &builder, Location location, Value weight, unsigned dim,
@@ -117,7 +118,7 @@ Value DerivedWeights::pad(OpBuilder &builder, Location location, Value weight, u
   shape[dim] = size;
   RankedTensorType type = RankedTensorType::get(shape, tensorType(weight).getElementType());
   return make(builder, location, type, dim, {sourceOf(weight, dim, store)},
-              nameOf(weight, ".padded"));
+              derivedName(weight, ".padded"));
 }
 
 } // namespace tenon::opt

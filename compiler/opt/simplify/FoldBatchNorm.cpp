@@ -10,7 +10,7 @@ using namespace mlir;
 namespace tenon::opt {
 namespace {
 
-constexpr llvm::StringLiteral kPass = "fold-batch-norm";
+constexpr llvm::StringLiteral kFoldNormPass = "fold-batch-norm";
 
 /// y = x * scale + shift, one pair a channel.
 struct Affine {
@@ -36,7 +36,7 @@ std::optional<Affine> affineOf(tn::BatchNormOp op, const Constants &constants) {
 }
 
 /// The name that a folded constant goes by in dumps.
-std::string nameOf(Value weight, StringRef otherwise) {
+std::string foldedName(Value weight, StringRef otherwise) {
   tn::WeightOp op = weight.getDefiningOp<tn::WeightOp>();
   return (op ? op.getId() : otherwise).str() + ".folded";
 }
@@ -55,7 +55,7 @@ Value foldBias(PatternRewriter &rewriter, const Constants &constants, ArrayRef<d
   }
   RankedTensorType type =
       RankedTensorType::get({static_cast<int64_t>(result.size())}, op.getType().getElementType());
-  return constants.make(rewriter, op.getLoc(), type, result, name, kPass);
+  return constants.make(rewriter, op.getLoc(), type, result, name, kFoldNormPass);
 }
 
 /// batch_norm(conv(x, w, b)) -> conv(x, w * scale, b * scale + shift)
@@ -80,9 +80,9 @@ struct FoldIntoConv : Pattern<tn::BatchNormOp> {
     for (size_t i = 0; i < weight->size(); ++i) {
       (*weight)[i] *= affine->scale[i / row];
     }
-    std::string name = nameOf(conv.getWeight(), "conv");
-    Value folded =
-        constants.make(rewriter, conv.getLoc(), tensorType(conv.getWeight()), *weight, name, kPass);
+    std::string name = foldedName(conv.getWeight(), "conv");
+    Value folded = constants.make(rewriter, conv.getLoc(), tensorType(conv.getWeight()), *weight,
+                                  name, kFoldNormPass);
     Value bias = foldBias(rewriter, constants, *oldBias, *affine, op, name + ".bias");
     Operation *fused = rebuild(rewriter, conv, {conv.getX(), folded, bias}, op.getType());
     rewriter.replaceOp(op, fused);
@@ -120,9 +120,9 @@ struct FoldIntoMatmul : Pattern<tn::BatchNormOp> {
     for (size_t i = 0; i < weight->size(); ++i) {
       (*weight)[i] *= affine->scale[product.getTransposeB() ? i / rows : i % columns];
     }
-    std::string name = nameOf(product.getB(), "matmul");
+    std::string name = foldedName(product.getB(), "matmul");
     Value folded = constants.make(rewriter, product.getLoc(), tensorType(product.getB()), *weight,
-                                  name, kPass);
+                                  name, kFoldNormPass);
     Value newBias = foldBias(rewriter, constants, *oldBias, *affine, op, name + ".bias");
     Operation *scaled = rebuild(rewriter, product, {product.getA(), folded}, op.getType());
     rewriter.replaceOpWithNewOp<tn::AddOp>(op, op.getType(), scaled->getResult(0), newBias);
@@ -155,9 +155,10 @@ struct BatchNormToMulAdd : Pattern<tn::BatchNormOp> {
     SmallVector<int64_t> shape(after + 1, 1);
     shape.front() = affine->scale.size();
     RankedTensorType type = RankedTensorType::get(shape, op.getType().getElementType());
-    std::string name = nameOf(op.getScale(), "batch_norm");
-    Value scale = constants.make(rewriter, op.getLoc(), type, affine->scale, name, kPass);
-    Value shift = constants.make(rewriter, op.getLoc(), type, affine->shift, name + ".bias", kPass);
+    std::string name = foldedName(op.getScale(), "batch_norm");
+    Value scale = constants.make(rewriter, op.getLoc(), type, affine->scale, name, kFoldNormPass);
+    Value shift =
+        constants.make(rewriter, op.getLoc(), type, affine->shift, name + ".bias", kFoldNormPass);
     Value scaled = tn::MulOp::create(rewriter, op.getLoc(), op.getType(), op.getX(), scale);
     rewriter.replaceOpWithNewOp<tn::AddOp>(op, op.getType(), scaled, shift);
     return success();

@@ -17,7 +17,7 @@ using namespace mlir;
 namespace tenon::opt {
 namespace {
 
-constexpr llvm::StringLiteral kPass = "fold-constants";
+constexpr llvm::StringLiteral kFoldConstantsPass = "fold-constants";
 
 /// A folded result may be larger than what it was made from only up to this, but for quantized
 /// weights.
@@ -132,7 +132,7 @@ int64_t productFlops(Operation *op) {
 }
 
 /// The name of the first weight among the operands, so that dumps show what a constant came from.
-std::string nameOf(Operation *op) {
+std::string constantName(Operation *op) {
   for (Value operand : op->getOperands()) {
     if (tn::WeightOp weight = operand.getDefiningOp<tn::WeightOp>()) {
       return (weight.getId() + "." + op->getName().stripDialect()).str();
@@ -180,7 +180,7 @@ struct FoldPattern : RewritePattern {
     for (auto [result, tensor] : llvm::zip_equal(op->getResults(), *results)) {
       std::vector<char> bytes(tensor.bytes(), tensor.bytes() + tensor.byteCount());
       values.push_back(constants.make(rewriter, op->getLoc(), tensorType(result), std::move(bytes),
-                                      nameOf(op), kPass));
+                                      constantName(op), kFoldConstantsPass));
     }
     rewriter.replaceOp(op, values);
     return success();

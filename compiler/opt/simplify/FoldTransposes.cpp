@@ -11,7 +11,7 @@ namespace {
 
 /// matmul(x, transpose(y)) -> matmul(x, y) {transposeB}; a dim order beyond the swap stays a
 /// transpose.
-struct FoldIntoMatmul : OpRewritePattern<tn::MatmulOp> {
+struct TransposeIntoMatmul : OpRewritePattern<tn::MatmulOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(tn::MatmulOp op, PatternRewriter &rewriter) const override {
     for (OpOperand &operand : op->getOpOperands()) {
@@ -38,7 +38,7 @@ struct FoldIntoMatmul : OpRewritePattern<tn::MatmulOp> {
 
 LogicalResult foldTransposes(ModuleOp module, tn::WeightStore &) {
   RewritePatternSet patterns(module.getContext());
-  patterns.add<FoldIntoMatmul>(module.getContext());
+  patterns.add<TransposeIntoMatmul>(module.getContext());
   return runPatterns(module, std::move(patterns));
 }
 

@@ -271,13 +271,13 @@ Status evaluateAttention(Evaluation &evaluation) {
   return evaluation.finish(std::move(result));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kContractionOps[] = {
     {"tn.matmul", evaluateMatmul},
     {"tn.attention", evaluateAttention},
 };
 
 } // namespace
 
-llvm::ArrayRef<OpRow> contractionOps() { return kRows; }
+llvm::ArrayRef<OpRow> contractionOps() { return kContractionOps; }
 
 } // namespace tenon::reference

@@ -214,13 +214,13 @@ Status evaluateConvTranspose(Evaluation &evaluation) {
   return evaluation.finish(std::move(y));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kConvolutionOps[] = {
     {"tn.conv", evaluateConv},
     {"tn.conv_transpose", evaluateConvTranspose},
 };
 
 } // namespace
 
-llvm::ArrayRef<OpRow> convolutionOps() { return kRows; }
+llvm::ArrayRef<OpRow> convolutionOps() { return kConvolutionOps; }
 
 } // namespace tenon::reference

@@ -197,7 +197,7 @@ Status evaluateTrilu(Evaluation &evaluation) {
   return evaluation.finish(std::move(y));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kMovementOps[] = {
     {"tn.reshape", evaluateReshape},     {"tn.transpose", evaluateTranspose},
     {"tn.broadcast", evaluateBroadcast}, {"tn.concat", evaluateConcat},
     {"tn.slice", evaluateSlice},         {"tn.pad", evaluatePad},
@@ -206,6 +206,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-llvm::ArrayRef<OpRow> movementOps() { return kRows; }
+llvm::ArrayRef<OpRow> movementOps() { return kMovementOps; }
 
 } // namespace tenon::reference

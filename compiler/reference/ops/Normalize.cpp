@@ -137,7 +137,7 @@ Status evaluateBatchNorm(Evaluation &evaluation) {
   return evaluation.finish(std::move(y));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kNormalizeOps[] = {
     {"tn.layer_norm", evaluateLayerNorm},
     {"tn.rms_norm", evaluateRmsNorm},
     {"tn.group_norm", evaluateGroupNorm},
@@ -146,6 +146,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-llvm::ArrayRef<OpRow> normalizeOps() { return kRows; }
+llvm::ArrayRef<OpRow> normalizeOps() { return kNormalizeOps; }
 
 } // namespace tenon::reference

@@ -108,13 +108,13 @@ Status evaluateAvgPool(Evaluation &evaluation) {
                        size_t(op.getChannelsLast() ? 1 : 2), true, op.getCountIncludePad()});
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kPoolingOps[] = {
     {"tn.max_pool", evaluateMaxPool},
     {"tn.avg_pool", evaluateAvgPool},
 };
 
 } // namespace
 
-llvm::ArrayRef<OpRow> poolingOps() { return kRows; }
+llvm::ArrayRef<OpRow> poolingOps() { return kPoolingOps; }
 
 } // namespace tenon::reference

@@ -76,13 +76,13 @@ Status evaluateDequantize(Evaluation &evaluation) {
   return evaluation.finish(std::move(y));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kQuantizeOps[] = {
     {"tn.quantize", evaluateQuantize},
     {"tn.dequantize", evaluateDequantize},
 };
 
 } // namespace
 
-llvm::ArrayRef<OpRow> quantizeOps() { return kRows; }
+llvm::ArrayRef<OpRow> quantizeOps() { return kQuantizeOps; }
 
 } // namespace tenon::reference

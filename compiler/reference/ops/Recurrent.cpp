@@ -170,12 +170,12 @@ Status evaluateRecurrence(Evaluation &evaluation) {
   return Status::ok();
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kRecurrentOps[] = {
     {"tn.recurrence", evaluateRecurrence},
 };
 
 } // namespace
 
-llvm::ArrayRef<OpRow> recurrentOps() { return kRows; }
+llvm::ArrayRef<OpRow> recurrentOps() { return kRecurrentOps; }
 
 } // namespace tenon::reference

@@ -202,7 +202,7 @@ Status evaluateSoftmax(Evaluation &evaluation) {
   return evaluation.finish(std::move(y));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kReduceOps[] = {
     {"tn.reduce", evaluateReduce},
     {"tn.arg_reduce", evaluateArgReduce},
     {"tn.cumsum", evaluateCumsum},
@@ -211,6 +211,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-llvm::ArrayRef<OpRow> reduceOps() { return kRows; }
+llvm::ArrayRef<OpRow> reduceOps() { return kReduceOps; }
 
 } // namespace tenon::reference

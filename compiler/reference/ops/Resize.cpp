@@ -186,10 +186,10 @@ Status evaluateResize(Evaluation &evaluation) {
   return evaluation.finish(std::move(y));
 }
 
-constexpr OpRow kRows[] = {{"tn.resize", evaluateResize}};
+constexpr OpRow kResizeOps[] = {{"tn.resize", evaluateResize}};
 
 } // namespace
 
-llvm::ArrayRef<OpRow> resizeOps() { return kRows; }
+llvm::ArrayRef<OpRow> resizeOps() { return kResizeOps; }
 
 } // namespace tenon::reference

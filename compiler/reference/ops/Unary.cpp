@@ -160,7 +160,7 @@ Status evaluateCast(Evaluation &evaluation) {
   return evaluation.finish(std::move(y));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kUnaryOps[] = {
     {"tn.abs", evaluateAbs},
     {"tn.neg", evaluateNeg},
     {"tn.exp", floatFunction<std::exp>},
@@ -202,6 +202,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-llvm::ArrayRef<OpRow> unaryOps() { return kRows; }
+llvm::ArrayRef<OpRow> unaryOps() { return kUnaryOps; }
 
 } // namespace tenon::reference

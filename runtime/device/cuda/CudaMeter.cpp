@@ -12,7 +12,7 @@ namespace {
 constexpr uint64_t kMeterLeadBytes = uint64_t(128) << 20;
 constexpr unsigned kMeasurements = 3;
 constexpr unsigned kRunsInARow = 8;
-constexpr const char *kDoing = "measuring a library call";
+constexpr const char *kMeasuring = "measuring a library call";
 
 } // namespace
 
@@ -51,13 +51,13 @@ Result<double> CudaMeter::seconds(const std::function<Status(void *stream, unsig
   TENON_TRY(work(stream.handle(), round++));
   for (unsigned i = 0; i < kMeasurements; ++i) {
     TENON_TRY(driver.check(driver.memsetD8Async(lead.pointer(), 0, lead.size(), stream.handle()),
-                           kDoing));
-    TENON_TRY(start.record(stream.handle(), kDoing));
+                           kMeasuring));
+    TENON_TRY(start.record(stream.handle(), kMeasuring));
     for (unsigned run = 0; run < kRunsInARow; ++run) {
       TENON_TRY(work(stream.handle(), round++));
     }
-    TENON_TRY(end.record(stream.handle(), kDoing));
-    TENON_TRY(stream.wait(kDoing));
+    TENON_TRY(end.record(stream.handle(), kMeasuring));
+    TENON_TRY(stream.wait(kMeasuring));
     TENON_ASSIGN(double seconds, CudaEvent::secondsBetween(start, end));
     least = std::min(least, seconds / kRunsInARow);
   }

@@ -21,7 +21,7 @@ constexpr size_t kMostLanes = 8;
 /// For which another thread is worth its memory: taking 2 MiB keeps the driver for 0.7 ms from the
 /// libraries that are made ready at the same time.
 constexpr size_t kLanePieces = 64;
-constexpr const char *kDoing = "uploading weights";
+constexpr const char *kUploading = "uploading weights";
 
 } // namespace
 
@@ -42,13 +42,13 @@ public:
       const Piece &piece = pieces[i];
       CudaEvent &event = sent[i % sent.size()];
       std::byte *half = memory.data() + i % sent.size() * kPieceBytes;
-      TENON_TRY(event.wait(kDoing));
+      TENON_TRY(event.wait(kUploading));
       std::memcpy(half, piece.bytes.data(), piece.bytes.size());
       TENON_TRY(driver.check(
-          driver.memcpyHtoDAsync(piece.to, half, piece.bytes.size(), stream.handle()), kDoing));
-      TENON_TRY(event.record(stream.handle(), kDoing));
+          driver.memcpyHtoDAsync(piece.to, half, piece.bytes.size(), stream.handle()), kUploading));
+      TENON_TRY(event.record(stream.handle(), kUploading));
     }
-    return stream.wait(kDoing);
+    return stream.wait(kUploading);
   }
 
 private:

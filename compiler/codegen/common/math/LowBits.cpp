@@ -71,7 +71,7 @@ struct Bits {
   }
 };
 
-using P = arith::CmpIPredicate;
+using IntegerTest = arith::CmpIPredicate;
 
 Value decodeInteger(OpBuilder &b, Location location, Type element, Value code) {
   Bits byte(b, location, 8);
@@ -85,8 +85,8 @@ Value decodeInteger(OpBuilder &b, Location location, Type element, Value code) {
 Value decodePower(Bits &w, Value code) {
   constexpr int64_t kSubnormal = 0x400000; // 2^-127, below the normal numbers
   constexpr int64_t kNan = 0x7FC00000;
-  Value bits = w.select(w.test(P::eq, code, 0), w.constant(kSubnormal), w.left(code, 23));
-  return w.asReal(w.select(w.test(P::eq, code, 0xFF), w.constant(kNan), bits));
+  Value bits = w.select(w.test(IntegerTest::eq, code, 0), w.constant(kSubnormal), w.left(code, 23));
+  return w.asReal(w.select(w.test(IntegerTest::eq, code, 0xFF), w.constant(kNan), bits));
 }
 
 Value decodeFloat(Bits &w, Type element, Value code) {
@@ -99,18 +99,19 @@ Value decodeFloat(Bits &w, Type element, Value code) {
   Value fraction = arith::UIToFPOp::create(w.b, w.location, w.real(), magnitude);
   Value unit = w.asReal(w.constant((127 + 1 - format.bias - int64_t(format.fraction)) << 23));
   Value small = w.asBits(arith::MulFOp::create(w.b, w.location, fraction, unit).getResult());
-  Value bits = w.select(w.test(P::ult, magnitude, int64_t{1} << format.fraction), small, normal);
+  Value bits =
+      w.select(w.test(IntegerTest::ult, magnitude, int64_t{1} << format.fraction), small, normal);
   if (isa<Float8E5M2Type, Float8E4M3FNType>(element)) {
     Value beyond = w.constant(kNan);
     if (isa<Float8E5M2Type>(element)) {
-      beyond =
-          w.select(w.test(P::eq, magnitude, format.overflow), w.constant(w.infinity()), beyond);
+      beyond = w.select(w.test(IntegerTest::eq, magnitude, format.overflow),
+                        w.constant(w.infinity()), beyond);
     }
-    bits = w.select(w.test(P::ugt, magnitude, format.largest), beyond, bits);
+    bits = w.select(w.test(IntegerTest::ugt, magnitude, format.largest), beyond, bits);
   }
   bits = w.merge(bits, sign);
   if (!format.keepsSign) {
-    Value isNan = w.test(P::eq, w.mask(code, 0xFF), format.nan);
+    Value isNan = w.test(IntegerTest::eq, w.mask(code, 0xFF), format.nan);
     bits = w.select(isNan, w.constant(kNan), bits);
   }
   return w.asReal(bits);
@@ -129,11 +130,11 @@ Value encodeFloat(Bits &w, Type element, Value number, bool saturate) {
   Value sum =
       arith::AddFOp::create(w.b, w.location, w.asReal(magnitude), w.asReal(w.constant(magic)));
   Value small = w.add(w.asBits(sum), -magic);
-  Value isSmall = w.test(P::ult, magnitude, exponent << w.fraction());
+  Value isSmall = w.test(IntegerTest::ult, magnitude, exponent << w.fraction());
   Value code = w.select(isSmall, small, normal);
   Value beyond = w.constant(saturate ? format.largest : format.overflow);
-  code = w.select(w.test(P::sgt, code, format.largest), beyond, code);
-  Value isNan = w.test(P::ugt, magnitude, w.infinity());
+  code = w.select(w.test(IntegerTest::sgt, code, format.largest), beyond, code);
+  Value isNan = w.test(IntegerTest::ugt, magnitude, w.infinity());
   Value sign = w.mask(w.right(bits, w.type.getWidth() - format.width), format.sign());
   if (element.getIntOrFloatBitWidth() == 4) {
     return w.select(isNan, w.constant(format.nan), w.merge(code, sign));
@@ -142,9 +143,9 @@ Value encodeFloat(Bits &w, Type element, Value number, bool saturate) {
     return w.merge(w.select(isNan, w.constant(format.nan), code), sign);
   }
   // Neither zero nor NaN has a sign; NaN is what zero with a sign would be.
-  Value hasSign = w.test(P::ne, code, 0);
+  Value hasSign = w.test(IntegerTest::ne, code, 0);
   Value merged = w.select(hasSign, w.merge(code, sign), code);
-  Value isUndefined = w.test(P::eq, code, format.nan);
+  Value isUndefined = w.test(IntegerTest::eq, code, format.nan);
   merged = w.select(isUndefined, w.constant(format.nan), merged);
   return w.select(isNan, w.constant(format.nan), merged);
 }
@@ -157,9 +158,9 @@ Value encodePower(Bits &w, Value number, tn::EncodeOp op) {
   int64_t rounding = op.getRound() == "up" ? one - 1 : op.getRound() == "nearest" ? one / 2 : 0;
   Value code = w.add(w.right(w.add(magnitude, rounding), w.fraction()), -(w.bias() - 127));
   bool saturate = op.getSaturate();
-  code = w.select(w.test(P::sgt, code, kMost), w.constant(saturate ? kMost : kNan), code);
-  code = w.select(w.test(P::slt, code, 0), w.constant(saturate ? 0 : kNan), code);
-  return w.select(w.test(P::ugt, magnitude, w.infinity()), w.constant(kNan), code);
+  code = w.select(w.test(IntegerTest::sgt, code, kMost), w.constant(saturate ? kMost : kNan), code);
+  code = w.select(w.test(IntegerTest::slt, code, 0), w.constant(saturate ? 0 : kNan), code);
+  return w.select(w.test(IntegerTest::ugt, magnitude, w.infinity()), w.constant(kNan), code);
 }
 
 /// Integers wrap; a float that 32 bits do not hold gives 0, as does NaN.

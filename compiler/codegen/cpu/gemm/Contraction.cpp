@@ -19,7 +19,7 @@ namespace tenon::codegen::cpu {
 namespace {
 
 /// Grid points that let sixteen threads share the work.
-constexpr int64_t kEnoughPoints = 16;
+constexpr int64_t kParallelPoints = 16;
 
 } // namespace
 
@@ -33,7 +33,7 @@ AffineExpr chunkCount(AffineExpr rows, int64_t most, int64_t least, AffineExpr o
     return getAffineConstantExpr(0, rows.getContext());
   }
   int64_t chunks = llvm::divideCeil(*size, most);
-  while (points && chunks * *points < kEnoughPoints && *size >= chunks * 2 * least) {
+  while (points && chunks * *points < kParallelPoints && *size >= chunks * 2 * least) {
     chunks *= 2;
   }
   return getAffineConstantExpr(chunks, rows.getContext());

@@ -15,7 +15,7 @@ namespace tenon::codegen::cpu {
 
 namespace {
 
-constexpr int64_t kWordBits = 32;
+constexpr int64_t kPackedWordBits = 32;
 
 /// Rows up to this long are fetched a panel ahead when they are transposed: hardware foresees
 /// nothing of short rows far apart, and a panel of longer ones does not fit the L1 cache.
@@ -139,7 +139,7 @@ private:
 
   /// Word number `word` of all columns, of its first `rows` elements.
   void packWords(Value from, Value stride, Value to, Value word, int64_t elements, int64_t rows) {
-    int64_t width = vector.getDimSize(0), bits = kWordBits / elements;
+    int64_t width = vector.getDimSize(0), bits = kPackedWordBits / elements;
     Type narrow = builder.getIntegerType(bits);
     VectorType stored = VectorType::get(width, narrow);
     VectorType words = VectorType::get(width, builder.getI32Type());
@@ -181,7 +181,7 @@ private:
 } // namespace
 
 std::string packRowsSymbol(int64_t elements) {
-  return "tenon_product_pack_rows_b" + std::to_string(kWordBits / elements);
+  return "tenon_product_pack_rows_b" + std::to_string(kPackedWordBits / elements);
 }
 
 /// Interleaving the two halves log2(lanes) times does it.

@@ -91,15 +91,15 @@ struct DropStorage : OpRewritePattern<arith::ExtFOp> {
 };
 
 /// What is known of a float: NaN has no range.
-struct Range {
+struct ValueInterval {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
 };
 
-std::optional<Range> rangeOf(Value value, int steps = kMostSteps) {
+std::optional<ValueInterval> rangeOf(Value value, int steps = kMostSteps) {
   if (std::optional<APFloat> constant = constantOf(value)) {
     double number = constant->convertToDouble();
-    return constant->isNaN() ? std::nullopt : std::optional(Range{number, number});
+    return constant->isNaN() ? std::nullopt : std::optional(ValueInterval{number, number});
   }
   Operation *op = value.getDefiningOp();
   if (!op || steps == 0) {
@@ -121,13 +121,13 @@ std::optional<Range> rangeOf(Value value, int steps = kMostSteps) {
     isHigher = compare.getPredicate() == P::OGT || compare.getPredicate() == P::OGE;
     isLower = compare.getPredicate() == P::OLT || compare.getPredicate() == P::OLE;
   }
-  std::optional<Range> bound = isHigher || isLower ? of(b) : std::nullopt;
+  std::optional<ValueInterval> bound = isHigher || isLower ? of(b) : std::nullopt;
   if (!bound) {
     return std::nullopt;
   }
-  Range other = of(a).value_or(Range());
-  return isHigher ? Range{bound->low, std::max(bound->high, other.high)}
-                  : Range{std::min(bound->low, other.low), bound->high};
+  ValueInterval other = of(a).value_or(ValueInterval());
+  return isHigher ? ValueInterval{bound->low, std::max(bound->high, other.high)}
+                  : ValueInterval{std::min(bound->low, other.low), bound->high};
 }
 
 /// max(x, c) -> x, min(x, c) -> x
@@ -136,7 +136,7 @@ template <typename Op> struct DropBound : OpRewritePattern<Op> {
 
   LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
     std::optional<APFloat> bound = constantOf(op.getRhs());
-    std::optional<Range> range = bound ? rangeOf(op.getLhs()) : std::nullopt;
+    std::optional<ValueInterval> range = bound ? rangeOf(op.getLhs()) : std::nullopt;
     constexpr bool isMaximum = std::is_same_v<Op, arith::MaxNumFOp>;
     double number = bound ? bound->convertToDouble() : 0;
     if (!range || !(isMaximum ? range->low >= number : range->high <= number)) {
@@ -196,7 +196,7 @@ struct DropTop : OpRewritePattern<arith::SelectOp> {
     arith::MinNumFOp minimum = held.getDefiningOp<arith::MinNumFOp>();
     bool isHeld =
         minimum && minimum.getLhs() == compare.getLhs() && minimum.getRhs() == compare.getRhs();
-    std::optional<Range> range = held == compare.getLhs() ? rangeOf(held) : std::nullopt;
+    std::optional<ValueInterval> range = held == compare.getLhs() ? rangeOf(held) : std::nullopt;
     if (!isHeld && !(range && range->high <= top->convertToDouble())) {
       return failure();
     }

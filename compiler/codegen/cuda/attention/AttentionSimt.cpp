@@ -14,7 +14,7 @@ namespace {
 
 using Values = ThreadBuilder::Values;
 
-constexpr double kLog2E = 1.4426950408889634;
+constexpr double kSimtLog2E = 1.4426950408889634;
 constexpr int64_t kLanes = 16;
 constexpr int64_t kRowsOfThread = 4;
 using tuning::kSimtLoads;
@@ -229,7 +229,7 @@ Value SimtKernel::finishScore(const ThreadBuilder &t, Value dot, int64_t row, Va
 /// are brought to these.
 void SimtKernel::weigh(const ThreadBuilder &t, const SmallVector<Values> &scores,
                        State &state) const {
-  Value factor = t.f32(kLog2E);
+  Value factor = t.f32(kSimtLog2E);
   for (int64_t i = 0; i < kRowsOfThread; ++i) {
     Value maximum = state.maxima[i];
     for (Value score : scores[i]) {

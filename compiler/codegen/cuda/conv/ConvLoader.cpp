@@ -21,7 +21,9 @@ Value isWithin(const ThreadBuilder &t, Value a, Value b) {
   return t.builder.createOrFold<arith::CmpIOp>(t.location, arith::CmpIPredicate::ult, a, b);
 }
 
-Value both(const ThreadBuilder &t, Value a, Value b) { return a && b ? t.bitAnd(a, b) : a ? a : b; }
+Value bothIfPresent(const ThreadBuilder &t, Value a, Value b) {
+  return a && b ? t.bitAnd(a, b) : a ? a : b;
+}
 
 bool isSmallInput(RegionBuilder &region, unsigned buffer) {
   if (buffer >= region.source.getNumArguments()) {
@@ -101,7 +103,7 @@ void ConvLoader::copy(const ThreadBuilder &t, Value depth, Value to) const {
   for (auto [number, begin] : llvm::enumerate(begins)) {
     int64_t first = int64_t(number) * linesPerStep;
     Value tileLine = t.add(line, first);
-    Value isRead = both(t, isDeep, isInside(t, place, number));
+    Value isRead = bothIfPresent(t, isDeep, isInside(t, place, number));
     Value isTaken = first + linesPerStep > lines ? t.isLess(tileLine, t.i32(lines)) : Value();
     Value from = t.offset(pointer, tensor.element, t.add(begin, far));
     Value target = t.offset(to, stored, t.add(t.mul(tileLine, pitch), column));
@@ -148,7 +150,7 @@ Value PatchLoader::isInside(const ThreadBuilder &t, const Place &place, size_t n
   for (auto [i, dim] : llvm::enumerate(p.dims)) {
     if (dim.isPadded) {
       Value position = t.add(firsts[number][i], t.mul(place.taps[i], dim.dilation));
-      inside = both(t, inside, isWithin(t, position, sizes[i]));
+      inside = bothIfPresent(t, inside, isWithin(t, position, sizes[i]));
     }
   }
   return inside;

@@ -44,7 +44,7 @@ bool findFilter(tn::ConvOp conv, DepthwiseProblem &problem) {
   return true;
 }
 
-SmallVector<DepthwiseDim, 3> dimsOf(tn::ConvOp conv) {
+SmallVector<DepthwiseDim, 3> depthwiseDims(tn::ConvOp conv) {
   tn::Dims in = tn::getDims(conv.getX().getType()), out = tn::getDims(conv.getType());
   ArrayRef<int64_t> weight = cast<RankedTensorType>(conv.getWeight().getType()).getShape();
   size_t spatial = in.size() - 2;
@@ -88,7 +88,7 @@ MatchResult<DepthwiseProblem> matchDepthwise(RegionBuilder &region) {
   if (!findFilter(conv, problem)) {
     return MatchFailure{"the filter lies in another layout"};
   }
-  problem.dims = dimsOf(conv);
+  problem.dims = depthwiseDims(conv);
   problem.images = tn::getDims(conv.getType()).front();
   problem.channels = weight.getDimSize(0);
   problem.multiplier = problem.channels / static_cast<int64_t>(conv.getGroups());
@@ -160,8 +160,8 @@ std::optional<dispatch::WeightLayout> depthwiseWeights(RegionBuilder &region,
   return layoutOfDepthwise(*region.source.getOps<tn::ConvOp>().begin());
 }
 
-LogicalResult emitChoice(RegionBuilder &region, const DepthwiseProblem &problem,
-                         const dispatch::KernelChoice &choice) {
+LogicalResult emitDepthwiseChoice(RegionBuilder &region, const DepthwiseProblem &problem,
+                                  const dispatch::KernelChoice &choice) {
   return success(emitDepthwise(region, problem, configOf<DepthwiseTile>(choice)));
 }
 
@@ -176,6 +176,6 @@ constexpr KernelFamily kConvDepthwise = {
     .match = matchFamily,
     .configs = on<depthwiseConfigs>,
     .weights = on<depthwiseWeights>,
-    .emit = on<emitChoice>};
+    .emit = on<emitDepthwiseChoice>};
 
 } // namespace tenon::codegen::cuda

@@ -139,7 +139,7 @@ bool emitGemv(RegionBuilder &region, const GemvProblem &problem, const GemvLayou
 
 namespace {
 
-FamilyMatch matchFamily(RegionBuilder &region) {
+FamilyMatch matchGemvFamily(RegionBuilder &region) {
   MatchResult<GemvProblem> problem = matchGemv(region);
   if (!problem) {
     return FamilyMatch::refuse(problem.why());
@@ -192,7 +192,7 @@ constexpr KernelFamily kGemv = {
     .what = "GEMV and skinny GEMM of up to 16 rows: weights stream from memory into MMA fragments",
     .strategies = {dispatch::kContraction},
     .needs = {"matmul"},
-    .match = matchFamily,
+    .match = matchGemvFamily,
     .configs = on<gemvConfigs>,
     .seconds = on<gemvSeconds>,
     .epilogueSeconds = epilogueSeconds,

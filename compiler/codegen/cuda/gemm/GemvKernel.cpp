@@ -15,7 +15,7 @@ using Values = ThreadBuilder::Values;
 namespace {
 
 /// A lane's part of a panel.
-constexpr int64_t kPart = 8;
+constexpr int64_t kQuadElements = 8;
 /// Words of a lane's part.
 constexpr int64_t kWords = 4;
 /// Sums of a lane for 8 rows.
@@ -63,7 +63,7 @@ Value GemvKernel::weightPanelOf(const ThreadBuilder &t, Value chunk, int64_t pan
 
 /// Whether this lane's part of a panel is inside the matrix.
 Value GemvKernel::isInside(const ThreadBuilder &t, Value panel) const {
-  return t.isLess(t.add(t.mul(panel, kGemvPanel), t.mul(quad, kPart)), t.i32(p.depth));
+  return t.isLess(t.add(t.mul(panel, kGemvPanel), t.mul(quad, kQuadElements)), t.i32(p.depth));
 }
 
 /// The panel, or the first one for what is outside.
@@ -94,7 +94,7 @@ Values GemvKernel::fetchPanel(const ThreadBuilder &t, Value tile, Value chunk,
   // Distances that are known stay out of the addresses' arithmetic.
   int64_t known = isRegular ? (p.isPacked ? panel : panel / 2 * 2) : 0;
   Value along = clamped(t, weightPanelOf(t, chunk, isRegular ? 0 : panel));
-  Value base = t.add(t.mul(t.wide(along), p.panelStride), t.wide(t.mul(quad, kPart)));
+  Value base = t.add(t.mul(t.wide(along), p.panelStride), t.wide(t.mul(quad, kQuadElements)));
   Values result;
   for (int64_t half = 0; half < 2; ++half) {
     int64_t offset = columnOffset(panel, half), part = partOffset(panel, half);
@@ -118,7 +118,7 @@ Values GemvKernel::activations(const ThreadBuilder &t, Value chunk, int64_t pane
   Type type = t.vectorType(kWords, t.i32Type());
   Value number = panelOf(t, chunk, hasTail() ? panel : 0);
   int64_t known = hasTail() ? 0 : panel * kGemvPanel;
-  Value along = t.add(t.mul(clamped(t, number), kGemvPanel), t.mul(quad, kPart));
+  Value along = t.add(t.mul(clamped(t, number), kGemvPanel), t.mul(quad, kQuadElements));
   Values result;
   for (int64_t i = 0; i < rowGroups(); ++i) {
     // What is computed of the last row once more is not stored.

@@ -140,7 +140,7 @@ LowBitLayout chooseLowBitLayout(const LowBitProblem &problem, const target::Targ
 
 namespace {
 
-FamilyMatch matchFamily(RegionBuilder &region) {
+FamilyMatch matchLowBitFamily(RegionBuilder &region) {
   MatchResult<LowBitProblem> problem = matchLowBitGemv(region);
   if (!problem) {
     return FamilyMatch::refuse(problem.why());
@@ -176,7 +176,7 @@ constexpr KernelFamily kGemvLowBit = {
             "fragments in registers",
     .strategies = {dispatch::kContraction},
     .needs = {"matmul"},
-    .match = matchFamily,
+    .match = matchLowBitFamily,
     .seconds = on<lowBitSeconds>,
     .epilogueSeconds = epilogueSeconds,
     .emit = on<emitChosen>};

@@ -242,7 +242,7 @@ bool emitPersistentGemm(RegionBuilder &region, const LargeProblem &problem) {
 
 namespace {
 
-FamilyMatch matchFamily(RegionBuilder &region) {
+FamilyMatch matchPersistentFamily(RegionBuilder &region) {
   MatchResult<LargeProblem> problem = matchPersistentGemm(region);
   if (!problem) {
     return FamilyMatch::refuse(problem.why());
@@ -294,7 +294,7 @@ constexpr KernelFamily kGemmPersistent = {
         "warpgroups, an epilogue behind the next tile",
     .strategies = {dispatch::kContraction},
     .needs = {"matmul"},
-    .match = matchFamily,
+    .match = matchPersistentFamily,
     .seconds = on<persistentSeconds>,
     .epilogueSeconds = epilogueSeconds,
     .emit = on<emitPersistent>,

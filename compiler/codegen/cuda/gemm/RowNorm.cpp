@@ -14,7 +14,7 @@ using Values = ThreadBuilder::Values;
 namespace {
 
 /// Elements that a lane reads at once.
-constexpr int64_t kPart = 8;
+constexpr int64_t kLaneElements = 8;
 
 } // namespace
 
@@ -39,7 +39,7 @@ int64_t RowNorm::warpsOfRow() const {
   int64_t warps = 1;
   auto isFew = [&] {
     return warps * 2 * p.count > p.warps &&
-           p.depth <= warps * kWarp * kPart * tuning::kGemvNormSteps;
+           p.depth <= warps * kWarp * kLaneElements * tuning::kGemvNormSteps;
   };
   while (!isFew() && warps < p.warps) {
     warps *= 2;
@@ -49,7 +49,7 @@ int64_t RowNorm::warpsOfRow() const {
 
 Values RowNorm::numbersOf(const ThreadBuilder &t, Value vector) const {
   Values numbers;
-  for (int64_t i = 0; i < kPart / 2; ++i) {
+  for (int64_t i = 0; i < kLaneElements / 2; ++i) {
     Value pair = t.bitcast(t.vectorType(2, p.element), t.extract(vector, i));
     numbers.push_back(t.toF32(t.extract(pair, 0)));
     numbers.push_back(t.toF32(t.extract(pair, 1)));
@@ -65,7 +65,7 @@ Value RowNorm::normalized(const ThreadBuilder &t, Value words, Value factor, Val
     number = t.mulF(number, factor);
     number = factors ? t.mulF(number, scaled[i]) : number;
   }
-  for (int64_t i = 0; i < kPart; i += 2) {
+  for (int64_t i = 0; i < kLaneElements; i += 2) {
     packed.push_back(t.packPair(p.element, numbers[i], numbers[i + 1]));
   }
   return t.pack(order ? order(t, packed) : packed);
@@ -93,19 +93,19 @@ Value RowNorm::rowFactor(const ThreadBuilder &t, Value square, Value row, Value 
 /// How often the lanes of a row read.
 int64_t RowNorm::steps() const {
   int64_t lanes = warpsOfRow() * kWarp;
-  return (p.depth / kPart + lanes - 1) / lanes;
+  return (p.depth / kLaneElements + lanes - 1) / lanes;
 }
 
 /// The place in a row of what a lane reads, and whether it is one (null: always).
 Value RowNorm::placeOf(const ThreadBuilder &t, int64_t step, Value &isInside) const {
-  int64_t parts = p.depth / kPart, lanes = warpsOfRow() * kWarp;
+  int64_t parts = p.depth / kLaneElements, lanes = warpsOfRow() * kWarp;
   Value part = t.rem(t.div(t.thread(), kWarp), warpsOfRow());
   Value number = t.add(t.add(t.mul(part, kWarp), t.lane()), step * lanes);
   if ((step + 1) * lanes > parts) {
     isInside = t.isLess(number, t.i32(parts));
     number = t.min(number, t.i32(parts - 1));
   }
-  return t.mul(number, kPart);
+  return t.mul(number, kLaneElements);
 }
 
 void RowNorm::fetchScales() {
@@ -113,7 +113,7 @@ void RowNorm::fetchScales() {
   Value scalePointer = norm.scale ? kernel.orderedPointer(*norm.scale) : Value();
   for (int64_t step = 0; scalePointer && step < steps(); ++step) {
     Value isInside, place = placeOf(t, step, isInside);
-    Type type = t.vectorType(kPart / 2, t.i32Type());
+    Type type = t.vectorType(kLaneElements / 2, t.i32Type());
     scales.push_back(t.load(type, t.offset(scalePointer, p.element, place), 16));
   }
 }
@@ -124,8 +124,8 @@ void RowNorm::pass(const ThreadBuilder &t, Value number) const {
   Value warp = t.div(t.thread(), kWarp);
   Value row = t.add(t.div(warp, warpsOfRow()), t.mul(number, slots));
   Value readRow = t.min(row, t.sub(rowCount, t.i32(1)));
-  Type type = t.vectorType(kPart / 2, t.i32Type());
-  Value nothing = t.pack(Values(kPart / 2, t.i32(0)));
+  Type type = t.vectorType(kLaneElements / 2, t.i32Type());
+  Value nothing = t.pack(Values(kLaneElements / 2, t.i32(0)));
   Values words;
   Value square = t.f32(0);
   for (int64_t step = 0; step < steps(); ++step) {

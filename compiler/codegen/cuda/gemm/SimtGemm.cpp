@@ -12,23 +12,23 @@ using Values = ThreadBuilder::Values;
 namespace {
 
 /// Elements of a part, and the distance between a thread's parts.
-constexpr int64_t kPart = kSimtPart, kStride = 64;
+constexpr int64_t kThreadTile = kSimtPart, kStride = 64;
 
 } // namespace
 
 /// Threads are 16 x 16; `warpRow` and `warpColumn` are the places of a thread's first part.
 void TiledGemmKernel::placeSimt() {
   ThreadBuilder t = kernel.code();
-  warpRow = t.mul(t.div(at.thread, 16), kPart);
-  warpColumn = t.mul(t.rem(at.thread, 16), kPart);
+  warpRow = t.mul(t.div(at.thread, 16), kThreadTile);
+  warpColumn = t.mul(t.rem(at.thread, 16), kThreadTile);
 }
 
 Values TiledGemmKernel::addSimtProducts() {
   ThreadBuilder t = kernel.code();
   Value aTile = shared;
-  Value bTile = t.offset(shared, t.f32Type(), tile.depth * (tile.rows + kPart));
-  Type four = t.vectorType(kPart, t.f32Type());
-  int64_t rowParts = tile.warpRows / kPart, columnParts = tile.warpColumns / kPart;
+  Value bTile = t.offset(shared, t.f32Type(), tile.depth * (tile.rows + kThreadTile));
+  Type four = t.vectorType(kThreadTile, t.f32Type());
+  int64_t rowParts = tile.warpRows / kThreadTile, columnParts = tile.warpColumns / kThreadTile;
   auto body = [&](const ThreadBuilder &c, Value step, ValueRange before) {
     Values accumulators(before);
     c.barrier();
@@ -40,18 +40,18 @@ Values TiledGemmKernel::addSimtProducts() {
     for (int64_t k = 0; k < tile.depth; ++k) {
       Values left, right;
       for (int64_t i = 0; i < rowParts; ++i) {
-        int64_t at = k * (tile.rows + kPart) + i * kStride;
+        int64_t at = k * (tile.rows + kThreadTile) + i * kStride;
         left.push_back(c.load(four, c.offset(aBase, c.f32Type(), at), 16));
       }
       for (int64_t j = 0; j < columnParts; ++j) {
-        int64_t at = k * (tile.columns + kPart) + j * kStride;
+        int64_t at = k * (tile.columns + kThreadTile) + j * kStride;
         right.push_back(c.load(four, c.offset(bBase, c.f32Type(), at), 16));
       }
       for (int64_t i = 0; i < tile.warpRows; ++i) {
-        Value x = c.extract(left[i / kPart], i % kPart);
+        Value x = c.extract(left[i / kThreadTile], i % kThreadTile);
         for (int64_t j = 0; j < tile.warpColumns; ++j) {
           Value &sum = accumulators[i * tile.warpColumns + j];
-          sum = c.fma(x, c.extract(right[j / kPart], j % kPart), sum);
+          sum = c.fma(x, c.extract(right[j / kThreadTile], j % kThreadTile), sum);
         }
       }
     }
@@ -70,10 +70,10 @@ void TiledGemmKernel::shareSimtSums(ValueRange accumulators) {
   }
   Value base = t.offset(shared, t.f32Type(), t.add(t.mul(warpRow, sumPitch()), warpColumn));
   for (int64_t i = 0; i < tile.warpRows; ++i) {
-    int64_t row = i / kPart * kStride + i % kPart;
-    for (int64_t j = 0; j < tile.warpColumns; j += kPart) {
-      ArrayRef<Value> part = ArrayRef<Value>(sums).slice(i * tile.warpColumns + j, kPart);
-      int64_t at = row * sumPitch() + j / kPart * kStride;
+    int64_t row = i / kThreadTile * kStride + i % kThreadTile;
+    for (int64_t j = 0; j < tile.warpColumns; j += kThreadTile) {
+      ArrayRef<Value> part = ArrayRef<Value>(sums).slice(i * tile.warpColumns + j, kThreadTile);
+      int64_t at = row * sumPitch() + j / kThreadTile * kStride;
       t.store(t.pack(part), t.offset(base, t.f32Type(), at), 16);
     }
   }

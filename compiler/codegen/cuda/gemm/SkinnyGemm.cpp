@@ -265,7 +265,7 @@ bool emitSkinnyGemm(RegionBuilder &region, const SmallProblem &problem) {
 
 namespace {
 
-FamilyMatch matchFamily(RegionBuilder &region) {
+FamilyMatch matchSkinnyFamily(RegionBuilder &region) {
   MatchResult<SmallProblem> problem = matchSkinnyGemm(region);
   if (!problem) {
     return FamilyMatch::refuse(problem.why());
@@ -310,7 +310,7 @@ constexpr KernelFamily kGemmSkinny = {
         "over a cluster",
     .strategies = {dispatch::kContraction},
     .needs = {"matmul"},
-    .match = matchFamily,
+    .match = matchSkinnyFamily,
     .configs = on<skinnyConfigs>,
     .seconds = on<skinnySeconds>,
     .epilogueSeconds = epilogueSeconds,

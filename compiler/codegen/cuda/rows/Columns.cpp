@@ -184,8 +184,8 @@ std::vector<dispatch::KernelChoice> columnsConfigs(RegionBuilder &region,
   return choices;
 }
 
-LogicalResult emitChoice(RegionBuilder &region, const ColumnsProblem &problem,
-                         const dispatch::KernelChoice &choice) {
+LogicalResult emitColumnsChoice(RegionBuilder &region, const ColumnsProblem &problem,
+                                const dispatch::KernelChoice &choice) {
   bool hasFailed = false;
   emitColumns(region, problem.work, configOf<ColumnsLayout>(choice), hasFailed);
   return failure(hasFailed);
@@ -200,6 +200,6 @@ constexpr KernelFamily kColumnsTiled = {
     .strategies = {dispatch::kRows, dispatch::kSingle},
     .match = matchColumns,
     .configs = on<columnsConfigs>,
-    .emit = on<emitChoice>};
+    .emit = on<emitColumnsChoice>};
 
 } // namespace tenon::codegen::cuda

@@ -16,7 +16,7 @@ namespace {
 
 using Values = ThreadBuilder::Values;
 
-constexpr int64_t kWarps = kSelectionThreads / kWarp;
+constexpr int64_t kSelectionWarps = kSelectionThreads / kWarp;
 
 Value compareFloats(const ThreadBuilder &t, arith::CmpFPredicate predicate, Value a, Value b) {
   return arith::CmpFOp::create(t.builder, t.location, predicate, a, b);
@@ -156,7 +156,7 @@ Candidate BoxKernel::bestOfBlock(const ThreadBuilder &t, Candidate best) const {
   };
   // An array of the warps' scores, then one of their numbers.
   auto address = [&](const ThreadBuilder &b, int64_t array, Value warp) {
-    return b.offset(b.offset(shared, b.i64Type(), array * kWarps), b.i64Type(), warp);
+    return b.offset(b.offset(shared, b.i64Type(), array * kSelectionWarps), b.i64Type(), warp);
   };
   reduce(kWarp);
   t.when(t.isEqual(t.lane(), t.i32(0)), [&](const ThreadBuilder &b) {
@@ -168,13 +168,13 @@ Candidate BoxKernel::bestOfBlock(const ThreadBuilder &t, Candidate best) const {
   t.barrier();
   Values all;
   for (auto [array, value] : llvm::enumerate(best.values())) {
-    Value warp = t.rem(t.thread(), kWarps);
+    Value warp = t.rem(t.thread(), kSelectionWarps);
     all.push_back(t.load(value.getType(), address(t, array, warp), 8));
   }
   best = Candidate(all);
   // Before the next step writes them.
   t.barrier();
-  reduce(kWarps);
+  reduce(kSelectionWarps);
   return best;
 }
 
@@ -214,7 +214,7 @@ void BoxKernel::emit() {
         b.when(isFound, [&](const ThreadBuilder &c) { select(c, best.number, carried[0]); });
         scf::YieldOp::create(builder, at, ValueRange{b.add(carried[0], b.i64(1)), isFound});
       });
-  frame.finish(dims[0] * dims[1], 2 * kWarps * 8);
+  frame.finish(dims[0] * dims[1], 2 * kSelectionWarps * 8);
 }
 
 } // namespace

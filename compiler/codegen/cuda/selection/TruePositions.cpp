@@ -13,14 +13,15 @@ namespace {
 
 using Values = ThreadBuilder::Values;
 
-constexpr int64_t kThreads = 256, kVector = 16, kPiece = kThreads * kVector;
+constexpr int64_t kCountThreads = 256, kCountVector = 16,
+                  kCountPiece = kCountThreads * kCountVector;
 
 class PositionsKernels {
 public:
   PositionsKernels(RegionBuilder &region, tn::TruePositionsOp op, const Ports &ports)
       : region(region), ports(ports), // of an empty list too somebody writes how many are true
-        length(tn::getDims(op.getX().getType())[0]), pieces((length + 1).ceilDiv(kPiece)),
-        team(kThreads) {}
+        length(tn::getDims(op.getX().getType())[0]), pieces((length + 1).ceilDiv(kCountPiece)),
+        team(kCountThreads) {}
 
   void emit();
 
@@ -46,8 +47,8 @@ private:
 Values PositionsKernels::load(const ThreadBuilder &t, KernelFrame &frame, Value &first) const {
   Type byte = t.builder.getI8Type();
   ElementRun run(t, frame.buffer(0), byte, t.i64(0), frame.size64(length));
-  Value vector = t.add(t.mul(t.wide(t.block()), kThreads), t.wide(t.thread()));
-  first = t.mul(vector, kVector);
+  Value vector = t.add(t.mul(t.wide(t.block()), kCountThreads), t.wide(t.thread()));
+  first = t.mul(vector, kCountVector);
   Value none = zeroSum(t, byte);
   Values areTrue;
   for (Value value : run.load(t, vector, none)) {
@@ -57,7 +58,7 @@ Values PositionsKernels::load(const ThreadBuilder &t, KernelFrame &frame, Value 
 }
 
 void PositionsKernels::emitCounts(uint32_t counts) {
-  KernelFrame frame(region, {ports.buffers[0], counts}, 1, kThreads);
+  KernelFrame frame(region, {ports.buffers[0], counts}, 1, kCountThreads);
   ThreadBuilder t = frame.code();
   Value first;
   Value own = countOf(t, load(t, frame, first));
@@ -72,7 +73,7 @@ void PositionsKernels::emitCounts(uint32_t counts) {
 /// Threads behind those of the elements write nothing: there are none of theirs.
 void PositionsKernels::emitPlaces(uint32_t starts, uint32_t counts) {
   KernelFrame frame(region, {ports.buffers[0], starts, counts, ports.buffers[1], ports.buffers[2]},
-                    3, kThreads);
+                    3, kCountThreads);
   ThreadBuilder t = frame.code();
   Type number = t.i64Type();
   Value first;

@@ -69,7 +69,7 @@ void prelu(NodeContext &c) {
   c.setOutput(0, c.select(negative, c.mul(x, slope), x));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kActivationRows[] = {
     {"Celu", 12, 1, 1, 1, celu, {{"alpha", kFloat}}},
     {"Elu", 1, 1, 1, 1, elu, {{"alpha", kFloat}}},
     {"Gelu", 20, 1, 1, 1, gelu, {{"approximate", kString}}},
@@ -91,6 +91,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> activationRows() { return kRows; }
+ArrayRef<OpRow> activationRows() { return kActivationRows; }
 
 } // namespace tenon::onnx

@@ -209,7 +209,7 @@ void scanBatch(NodeContext &c) {
   }
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kBodyScanRows[] = {
     {"Scan",
      8,
      2,
@@ -235,6 +235,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> bodyScanRows() { return kRows; }
+ArrayRef<OpRow> bodyScanRows() { return kBodyScanRows; }
 
 } // namespace tenon::onnx

@@ -154,12 +154,12 @@ void importIf(NodeContext &c) {
 
 constexpr Attributes kBranches = {needs({"else_branch", kGraph}), needs({"then_branch", kGraph})};
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kControlRows[] = {
     {"If", 1, 1, 1, kMany, importIf, kBranches},
 };
 
 } // namespace
 
-ArrayRef<OpRow> controlRows() { return kRows; }
+ArrayRef<OpRow> controlRows() { return kControlRows; }
 
 } // namespace tenon::onnx

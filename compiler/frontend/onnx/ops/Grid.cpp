@@ -51,7 +51,7 @@ void gridSample(NodeContext &c) {
   }
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kGridRows[] = {
     {"AffineGrid", 20, 2, 2, 1, affineGrid, {{"align_corners", kInt}}},
     {"GridSample",
      16,
@@ -64,6 +64,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> gridRows() { return kRows; }
+ArrayRef<OpRow> gridRows() { return kGridRows; }
 
 } // namespace tenon::onnx

@@ -67,13 +67,13 @@ void softmaxCrossEntropy(NodeContext &c) {
 
 constexpr Attributes kLoss = {{"ignore_index", kInt}, {"reduction", kString}};
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kLossRows[] = {
     {"NegativeLogLikelihoodLoss", 12, 2, 3, 1, negativeLogLikelihood, kLoss},
     {"SoftmaxCrossEntropyLoss", 12, 2, 3, 2, softmaxCrossEntropy, kLoss},
 };
 
 } // namespace
 
-ArrayRef<OpRow> lossRows() { return kRows; }
+ArrayRef<OpRow> lossRows() { return kLossRows; }
 
 } // namespace tenon::onnx

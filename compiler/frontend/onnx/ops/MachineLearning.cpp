@@ -325,7 +325,7 @@ constexpr Attributes kLabelEncoder = {
 constexpr Attributes kOneHotEncoder = {
     {"cats_int64s", kInts}, {"cats_strings", kStrings}, {"zeros", kInt}};
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kMlRows[] = {
     {"ArrayFeatureExtractor", 1, 2, 2, 1, arrayFeatureExtractor, {}, "ai.onnx.ml"},
     {"Binarizer", 1, 1, 1, 1, binarizer, {{"threshold", kFloat}}, "ai.onnx.ml"},
     {"FeatureVectorizer",
@@ -360,6 +360,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> mlRows() { return kRows; }
+ArrayRef<OpRow> mlRows() { return kMlRows; }
 
 } // namespace tenon::onnx

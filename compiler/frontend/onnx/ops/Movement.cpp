@@ -225,7 +225,7 @@ void expand(NodeContext &c) {
   c.setOutput(0, c.broadcast(stated ? requireExpand(c, x, *dims) : x, *dims));
 }
 
-void concat(NodeContext &c) {
+void concatenate(NodeContext &c) {
   int64_t axis = c.axis("axis", c.opset < 4 ? 1 : 0, c.rank(0));
   SmallVector<Value> parts;
   for (unsigned i = 0; i < c.numInputs(); ++i) {
@@ -234,8 +234,8 @@ void concat(NodeContext &c) {
   c.setOutput(0, c.concat(parts, axis));
 }
 
-constexpr OpRow kRows[] = {
-    {"Concat", 1, 1, kMany, 1, concat, {{"axis", kInt, 1, 3}, needs({"axis", kInt, 4})}},
+constexpr OpRow kMovementRows[] = {
+    {"Concat", 1, 1, kMany, 1, concatenate, {{"axis", kInt, 1, 3}, needs({"axis", kInt, 4})}},
     {"Expand", 8, 2, 2, 1, expand},
     {"Flatten", 1, 1, 1, 1, flatten, {{"axis", kInt}}},
     {"Reshape", 1, 1, 1, 1, reshape, {{"shape", kInts}}},
@@ -249,6 +249,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> movementRows() { return kRows; }
+ArrayRef<OpRow> movementRows() { return kMovementRows; }
 
 } // namespace tenon::onnx

@@ -37,7 +37,7 @@ void optionalGetElement(NodeContext &c) {
   c.setOutput(0, input.kind == ImportedValue::Kind::Optional ? input.elements[0] : input);
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kOptionalRows[] = {
     {"Optional", 15, 0, 1, 1, optional, {{"type", kTypeProto}}, "", 0, true},
     {"OptionalGetElement", 15, 1, 1, 1, optionalGetElement, {}, "", 0, true},
     {"OptionalHasElement", 15, 1, 1, 1, optionalHasElement, {}, "", 0, true},
@@ -46,6 +46,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> optionalRows() { return kRows; }
+ArrayRef<OpRow> optionalRows() { return kOptionalRows; }
 
 } // namespace tenon::onnx

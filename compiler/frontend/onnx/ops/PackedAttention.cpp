@@ -13,7 +13,7 @@ struct Rest {
   unsigned mask, past, addend;
 };
 
-bool readsUnsupported(NodeContext &c) {
+bool packsUnsupported(NodeContext &c) {
   c.ignore("rotary_embedding_dim"); // of a rotation that is a gap
   if (c.rank(0) != 3 || c.rank(1) != 2) {
     c.error(ErrorId::OnnxBadNode, "its input does not have three dimensions, or its weights two");
@@ -90,7 +90,7 @@ void attend(NodeContext &c, Value product, const Rest &rest) {
 }
 
 void attention(NodeContext &c) {
-  if (!readsUnsupported(c)) {
+  if (!packsUnsupported(c)) {
     Value product = c.make<tn::MatmulOp>(c.value(0), c.value(1), false, false);
     attend(c, c.has(2) ? c.add(product, c.value(2)) : product, {3, 4, 5});
   }
@@ -98,7 +98,7 @@ void attention(NodeContext &c) {
 
 void qAttention(NodeContext &c) {
   constexpr unsigned kNone = 9;
-  if (!readsUnsupported(c)) {
+  if (!packsUnsupported(c)) {
     checkQuantization(c, {{0, 3, 6}, {1, 4, 7}});
     Value x = centered(c, c.value(0), c.value(6), 1);
     Value weights = centered(c, c.value(1), c.value(7), 1);
@@ -115,13 +115,13 @@ constexpr Attributes kQuantized = {{"do_rotary", kInt},        {"mask_filter_val
                                    needs({"num_heads", kInt}), {"past_present_share_buffer", kInt},
                                    {"scale", kFloat},          {"unidirectional", kInt}};
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kPackedAttentionRows[] = {
     {"Attention", 1, 2, 7, 2, attention, kAttention, kMicrosoft},
     {"QAttention", 1, 5, 9, 2, qAttention, kQuantized, kMicrosoft},
 };
 
 } // namespace
 
-ArrayRef<OpRow> packedAttentionRows() { return kRows; }
+ArrayRef<OpRow> packedAttentionRows() { return kPackedAttentionRows; }
 
 } // namespace tenon::onnx

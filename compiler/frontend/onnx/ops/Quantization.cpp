@@ -138,13 +138,13 @@ void qlinearMatmul(NodeContext &c) {
                               c.element(7)));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kQuantizationRows[] = {
     {"DynamicQuantizeLinear", 11, 1, 1, 3, dynamicQuantizeLinear},
     {"QLinearMatMul", 10, 8, 8, 1, qlinearMatmul},
 };
 
 } // namespace
 
-ArrayRef<OpRow> quantizationRows() { return kRows; }
+ArrayRef<OpRow> quantizationRows() { return kQuantizationRows; }
 
 } // namespace tenon::onnx

@@ -244,7 +244,7 @@ constexpr Attributes kQuantize = {{"axis", kInt, 13},
                                   {"precision", kInt, 23},
                                   {"saturate", kInt, 19}};
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kLinearQuantizationRows[] = {
     {"DequantizeLinear", 10, 2, 3, 1, dequantizeLinear, kDequantize},
     {"QuantizeLinear", 10, 2, 3, 1, quantizeLinear, kQuantize},
     {"DequantizeLinear", 1, 2, 3, 1, dequantizeLinear, {{"axis", kInt}}, kMicrosoft},
@@ -253,6 +253,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> linearQuantizationRows() { return kRows; }
+ArrayRef<OpRow> linearQuantizationRows() { return kLinearQuantizationRows; }
 
 } // namespace tenon::onnx

@@ -143,7 +143,7 @@ constexpr Attributes kNormalOfShape = {{"dtype", kInt},
                                        {"seed", kFloat},
                                        needs({"shape", kInts})};
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kRandomRows[] = {
     {"Bernoulli", 15, 1, 1, 1, bernoulli, {{"dtype", kInt}, {"seed", kFloat}}},
     {"Multinomial",
      7,
@@ -160,6 +160,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> randomRows() { return kRows; }
+ArrayRef<OpRow> randomRows() { return kRandomRows; }
 
 } // namespace tenon::onnx

@@ -164,7 +164,7 @@ void deformConv(NodeContext &c) {
   c.setOutput(0, c.cast(y, c.element(0)));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kSamplingRows[] = {
     {"DeformConv",
      19,
      3,
@@ -193,6 +193,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> samplingRows() { return kRows; }
+ArrayRef<OpRow> samplingRows() { return kSamplingRows; }
 
 } // namespace tenon::onnx

@@ -218,7 +218,7 @@ constexpr Attributes kResize13 = {{"antialias", kInt, 18},
                                   {"mode", kString},
                                   {"nearest_mode", kString}};
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kResizeRows[] = {
     {"Resize", 10, 2, 2, 1, resize, {{"mode", kString}}},
     {"Resize", 11, 3, 4, 1, resize, kResize},
     {"Resize", 13, 1, 4, 1, resize, kResize13},
@@ -228,6 +228,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> resizeRows() { return kRows; }
+ArrayRef<OpRow> resizeRows() { return kResizeRows; }
 
 } // namespace tenon::onnx

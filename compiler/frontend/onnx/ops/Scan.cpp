@@ -201,7 +201,7 @@ void linearAttention(NodeContext &c) {
   c.setOutput(1, c.cast(state, c.has(3) ? c.element(3) : c.element(0)));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kScanRows[] = {
     {"CausalConvWithState", 27, 2, 4, 2, causalConvWithState, {{"activation", kString}}},
     {"CumProd", 26, 2, 2, 1, cumProd, {{"exclusive", kInt}, {"reverse", kInt}}},
     {"LinearAttention",
@@ -220,6 +220,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> scanRows() { return kRows; }
+ArrayRef<OpRow> scanRows() { return kScanRows; }
 
 } // namespace tenon::onnx

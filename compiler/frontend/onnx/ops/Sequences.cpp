@@ -234,7 +234,7 @@ void sequenceMap(NodeContext &c) {
   }
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kSequenceRows[] = {
     {"ConcatFromSequence",
      11,
      1,
@@ -257,6 +257,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> sequenceRows() { return kRows; }
+ArrayRef<OpRow> sequenceRows() { return kSequenceRows; }
 
 } // namespace tenon::onnx

@@ -275,14 +275,14 @@ std::optional<Sizes> foldByName(NodeContext &c, StringRef op, ArrayRef<Sizes> in
   return std::nullopt;
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kShapeRows[] = {
     {"Shape", 1, 1, 1, 1, shape, {{"end", kInt, 15}, {"start", kInt, 15}}},
     {"Size", 1, 1, 1, 1, size},
 };
 
 } // namespace
 
-ArrayRef<OpRow> shapeRows() { return kRows; }
+ArrayRef<OpRow> shapeRows() { return kShapeRows; }
 
 bool foldSizes(NodeContext &c) {
   bool isSplit = c.node.opType == "Split";

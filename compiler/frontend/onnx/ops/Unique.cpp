@@ -188,12 +188,12 @@ void unique(NodeContext &c) {
   }
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kUniqueRows[] = {
     {"Unique", 11, 1, 1, 4, unique, {{"axis", kInt}, {"sorted", kInt}}},
 };
 
 } // namespace
 
-ArrayRef<OpRow> uniqueRows() { return kRows; }
+ArrayRef<OpRow> uniqueRows() { return kUniqueRows; }
 
 } // namespace tenon::onnx

@@ -140,7 +140,7 @@ void nothing(Call &c) {
   }
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kActivationRows[] = {
     {"aten.relu", unary<tn::ReluOp>},
     {"aten.sigmoid", unary<tn::SigmoidOp>},
     {"aten.silu", unary<tn::SiluOp>},
@@ -191,6 +191,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> activationRows() { return kRows; }
+ArrayRef<OpRow> activationRows() { return kActivationRows; }
 
 } // namespace tenon::pt2

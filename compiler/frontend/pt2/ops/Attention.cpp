@@ -84,7 +84,7 @@ void attention(Call &c) {
   }
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kAttentionRows[] = {
     {"aten.scaled_dot_product_attention", attention},
     {"aten._scaled_dot_product_flash_attention_for_cpu", attention},
     {"aten._scaled_dot_product_flash_attention", attention},
@@ -95,6 +95,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> attentionRows() { return kRows; }
+ArrayRef<OpRow> attentionRows() { return kAttentionRows; }
 
 } // namespace tenon::pt2

@@ -369,7 +369,7 @@ void autocast(Call &c) {
   c.importer().setAutocast(before);
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kControlRows[] = {
     {"higher_order.cond", cond},
     {"higher_order.while_loop", whileLoop},
     {"higher_order.map_impl", map},
@@ -385,6 +385,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> controlRows() { return kRows; }
+ArrayRef<OpRow> controlRows() { return kControlRows; }
 
 } // namespace tenon::pt2

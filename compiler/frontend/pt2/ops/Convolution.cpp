@@ -79,7 +79,7 @@ void convolution(Call &c) {
   c.setOutput(y);
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kConvolutionRows[] = {
     {"aten.conv1d", convolution},           {"aten.conv2d", convolution},
     {"aten.conv3d", convolution},           {"aten.convolution", convolution},
     {"aten._convolution", convolution},     {"aten.conv_transpose1d", convolution},
@@ -88,6 +88,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> convolutionRows() { return kRows; }
+ArrayRef<OpRow> convolutionRows() { return kConvolutionRows; }
 
 } // namespace tenon::pt2

@@ -161,7 +161,7 @@ void oneHot(Call &c) {
       wide));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kCreationRows[] = {
     {"aten.zeros", constant<0>},
     {"aten.zeros_like", constant<0>},
     {"aten.new_zeros", constant<0>},
@@ -190,6 +190,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> creationRows() { return kRows; }
+ArrayRef<OpRow> creationRows() { return kCreationRows; }
 
 } // namespace tenon::pt2

@@ -293,7 +293,7 @@ void castTo(Call &c) {
   c.setOutput(c.cast(x, element));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kElementwiseRows[] = {
     {"aten.abs", unary<tn::AbsOp>},
     {"aten.neg", unary<tn::NegOp>},
     {"aten.exp", unary<tn::ExpOp>},
@@ -401,6 +401,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> elementwiseRows() { return kRows; }
+ArrayRef<OpRow> elementwiseRows() { return kElementwiseRows; }
 
 } // namespace tenon::pt2

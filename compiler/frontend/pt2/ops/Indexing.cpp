@@ -333,7 +333,7 @@ void indexRows(Call &c, tn::ScatterKind kind) {
 void indexCopy(Call &c) { indexRows(c, tn::ScatterKind::none); }
 void indexAdd(Call &c) { indexRows(c, tn::ScatterKind::add); }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kIndexingRows[] = {
     {"aten.embedding", embedding},
     {"aten.index_select", indexSelect},
     {"aten.gather", gather},
@@ -351,6 +351,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> indexingRows() { return kRows; }
+ArrayRef<OpRow> indexingRows() { return kIndexingRows; }
 
 } // namespace tenon::pt2

@@ -79,13 +79,13 @@ void difference(Call &c) {
   c.setOutput(x);
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kJoiningRows[] = {
     {"aten.cat", cat},     {"aten.concat", cat},      {"aten.concatenate", cat},
     {"aten.stack", stack}, {"aten.diff", difference},
 };
 
 } // namespace
 
-ArrayRef<OpRow> joiningRows() { return kRows; }
+ArrayRef<OpRow> joiningRows() { return kJoiningRows; }
 
 } // namespace tenon::pt2

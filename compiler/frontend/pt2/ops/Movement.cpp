@@ -292,7 +292,7 @@ void channelShuffle(Call &c) {
   c.setOutput(c.reshape(c.transpose(c.reshape(x, apart), order), own));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kMovementRows[] = {
     {"aten.permute", permute},
     {"aten.permute_copy", permute},
     {"aten.transpose", transpose},
@@ -328,6 +328,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> movementRows() { return kRows; }
+ArrayRef<OpRow> movementRows() { return kMovementRows; }
 
 } // namespace tenon::pt2

@@ -178,7 +178,7 @@ void weightNorm(Call &c) {
   }
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kNormalizationRows[] = {
     {"aten.batch_norm", batchNorm},
     {"aten._native_batch_norm_legit_no_training", nativeBatchNorm},
     {"aten._native_batch_norm_legit", nativeBatchNorm},
@@ -196,6 +196,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> normalizationRows() { return kRows; }
+ArrayRef<OpRow> normalizationRows() { return kNormalizationRows; }
 
 } // namespace tenon::pt2

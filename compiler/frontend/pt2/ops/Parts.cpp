@@ -346,7 +346,7 @@ void copyInto(Call &c) {
   }
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kPartRows[] = {
     {"aten.slice", slice},
     {"aten.slice_copy", slice},
     {"aten.select", select},
@@ -372,6 +372,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> partRows() { return kRows; }
+ArrayRef<OpRow> partRows() { return kPartRows; }
 
 } // namespace tenon::pt2

@@ -208,7 +208,7 @@ void adaptivePool(Call &c, tn::ReduceKind kind) {
 void adaptiveAvgPool(Call &c) { adaptivePool(c, tn::ReduceKind::mean); }
 void adaptiveMaxPool(Call &c) { adaptivePool(c, tn::ReduceKind::max); }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kPoolingRows[] = {
     {"aten.max_pool1d", maxPool},
     {"aten.max_pool2d", maxPool},
     {"aten.max_pool3d", maxPool},
@@ -230,6 +230,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> poolingRows() { return kRows; }
+ArrayRef<OpRow> poolingRows() { return kPoolingRows; }
 
 } // namespace tenon::pt2

@@ -168,7 +168,7 @@ void chooseParameters(Call &c) {
   }
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kQuantizationRows[] = {
     {"quantized_decomposed.choose_qparams", chooseParameters},
     {"quantized_decomposed.quantize_per_tensor", quantize},
     {"quantized_decomposed.quantize_per_channel", quantize},
@@ -178,6 +178,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> quantizationRows() { return kRows; }
+ArrayRef<OpRow> quantizationRows() { return kQuantizationRows; }
 
 } // namespace tenon::pt2

@@ -198,7 +198,7 @@ void cumsum(Call &c) {
   c.setOutput(x);
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kReductionRows[] = {
     {"aten.sum", reduce<tn::ReduceKind::sum>},
     {"aten.mean", reduce<tn::ReduceKind::mean>},
     {"aten.prod", reduce<tn::ReduceKind::prod>},
@@ -223,6 +223,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> reductionRows() { return kRows; }
+ArrayRef<OpRow> reductionRows() { return kReductionRows; }
 
 } // namespace tenon::pt2

@@ -60,7 +60,7 @@ template <tn::ResizeMode mode> void smooth(Call &c) {
            c.target.name.contains("_aa"));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kResizeRows[] = {
     {"aten.upsample_nearest1d", nearest},
     {"aten.upsample_nearest2d", nearest},
     {"aten.upsample_nearest3d", nearest},
@@ -77,6 +77,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> resizeRows() { return kRows; }
+ArrayRef<OpRow> resizeRows() { return kResizeRows; }
 
 } // namespace tenon::pt2

@@ -121,7 +121,7 @@ void nms(Call &c) {
   c.setOutput(c.make<tn::GatherOp>(list, numbers, int64_t{0}));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kSelectionRows[] = {
     {"aten.topk", topK},
     {"aten.sort", sort},
     {"aten.argsort", argSort},
@@ -133,6 +133,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> selectionRows() { return kRows; }
+ArrayRef<OpRow> selectionRows() { return kSelectionRows; }
 
 } // namespace tenon::pt2

@@ -286,7 +286,7 @@ void bucketOf(Call &c) {
   c.setOutput(c.toResult(count));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kSpecialRows[] = {
     {"aten.trunc", truncate},
     {"aten.fix", truncate},
     {"aten.frac", fraction},
@@ -328,6 +328,6 @@ constexpr OpRow kRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> specialRows() { return kRows; }
+ArrayRef<OpRow> specialRows() { return kSpecialRows; }
 
 } // namespace tenon::pt2
