@@ -100,7 +100,7 @@ std::string encodeFacts(const ModelFacts &facts) {
   putPorts(out, facts.ports.inputs);
   putPorts(out, facts.ports.outputs);
   const BatchFacts &batch = facts.batch;
-  out.number(static_cast<uint64_t>(batch.stacking))
+  out.number(static_cast<uint64_t>(batch.batching))
       .number(static_cast<uint64_t>(batch.padding))
       .number(batch.mostRows)
       .real(batch.difference);
@@ -118,7 +118,7 @@ Result<ModelFacts> decodeFacts(std::string_view text) {
   takePorts(in, facts.ports.inputs);
   takePorts(in, facts.ports.outputs);
   BatchFacts &batch = facts.batch;
-  bool hasStates = takeState(in, batch.stacking) && takeState(in, batch.padding);
+  bool hasStates = takeState(in, batch.batching) && takeState(in, batch.padding);
   in.number(batch.mostRows)
       .real(batch.difference)
       .string(batch.reason)

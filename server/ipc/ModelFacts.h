@@ -34,7 +34,7 @@ struct PadRule {
   double value = 0;
 };
 
-/// How requests are to be stacked along dim 0, if the proof agrees.
+/// How requests are to be batched along dim 0, if the proof agrees.
 struct BatchWish {
   enum class Kind : uint64_t {
     None,       ///< they are not
@@ -42,7 +42,7 @@ struct BatchWish {
     Stated,     ///< somebody said that dim 0 is the batch: the record only must not say otherwise
   };
   Kind kind = Kind::None;
-  uint64_t mostRows = 0; ///< of a stack
+  uint64_t mostRows = 0; ///< of a batch
   /// How far outputs may differ, relative to the largest value of the output; 0: what is usual for
   /// the type.
   double tolerance = 0;
@@ -58,7 +58,7 @@ struct LoadWish {
 /// What the proof found.
 struct BatchFacts {
   enum class State : uint64_t { None, Proven, Refused };
-  State stacking = State::None;
+  State batching = State::None;
   State padding = State::None;
   uint64_t mostRows = 1;
   double difference = 0; ///< the largest that was seen, relative to the largest value of the

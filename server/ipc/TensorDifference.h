@@ -1,4 +1,4 @@
-// How far two tensors of one type and shape lie apart: what the proof of stacks and a shadow's
+// How far two tensors of one type and shape lie apart: what the proof of batches and a shadow's
 // outputs are judged by.
 
 #pragma once

@@ -136,7 +136,7 @@ Status checkLength(const Version &version, Job &job) {
   return Status::ok();
 }
 
-/// The rows of all inputs, which are one number, and whether they may be stacked with those of
+/// The rows of all inputs, which are one number, and whether they may be batched with those of
 /// others.
 Status checkRows(const Version &version, Job &job) {
   for (size_t i : job.order) {
@@ -158,7 +158,7 @@ Status checkRows(const Version &version, Job &job) {
         fmt::format("the batch has {} rows, but the model takes 1 to {}", job.rows, most),
         "send several requests");
   }
-  job.canStack = version.isStacked() && job.rows > 0 && job.rows < version.batch->mostRows;
+  job.canBatch = version.isBatched() && job.rows > 0 && job.rows < version.batch->mostRows;
   return Status::ok();
 }
 

@@ -284,7 +284,7 @@ std::string describeConfig(const Version &version) {
   for (const auto &[key, value] : version.config.parameters) {
     parameters[key] = {{"string_value", value}};
   }
-  if (version.batch && version.batch->stacking != BatchFacts::State::None) {
+  if (version.batch && version.batch->batching != BatchFacts::State::None) {
     parameters["tenon.batching"] = {{"string_value", describeBatching(version)}};
   }
   Json config = {
@@ -299,7 +299,7 @@ std::string describeConfig(const Version &version) {
       {"output", configPortsOf(version, version.ports.outputs)},
       {"instance_group", Json::array({instancesOf(version)})},
       {"parameters", parameters}};
-  if (version.isStacked()) {
+  if (version.isBatched()) {
     config["dynamic_batching"] = batchingOf(version.config.batching.value_or(BatchingConfig()));
   }
   return textOf(config);
@@ -307,7 +307,7 @@ std::string describeConfig(const Version &version) {
 
 std::string describeBatching(const Version &version) {
   const BatchFacts &batch = *version.batch;
-  if (batch.stacking == BatchFacts::State::Refused) {
+  if (batch.batching == BatchFacts::State::Refused) {
     return Status::error(ErrorId::NotBatchable, batch.reason, "its requests run one by one")
         .toString();
   }
@@ -318,7 +318,7 @@ std::string describeBatching(const Version &version) {
           ? ", but not padded: " + Status::error(ErrorId::NotBatchable, batch.padReason).toString()
           : "";
   return fmt::format(
-      "requests are stacked up to {} rows{}; outputs of seeded rows, alone and stacked, {}",
+      "requests are batched up to {} rows{}; outputs of seeded rows, alone and batched, {}",
       batch.mostRows, padding,
       batch.difference == 0
           ? "have equal bits"
@@ -365,7 +365,7 @@ std::string describeIndex(const Models &models, bool onlyReady) {
                            : version->state == VersionState::Cold
                                ? "not in memory: the next request loads it"
                                : "";
-      bool isRefused = version->batch && (version->batch->stacking == BatchFacts::State::Refused ||
+      bool isRefused = version->batch && (version->batch->batching == BatchFacts::State::Refused ||
                                           version->batch->padding == BatchFacts::State::Refused);
       if (reason.empty() && isRefused) {
         reason = describeBatching(*version);

@@ -17,7 +17,7 @@ std::string describeModel(const Models &models, const Version &version);
 /// As ModelConfig of Triton's model_config.proto.
 std::string describeConfig(const Version &version);
 /// What the proof of batching found, in a sentence; TN0850 stands in it where requests are not
-/// stacked.
+/// batched.
 std::string describeBatching(const Version &version);
 /// {"model_stats": [...]} of all models, of one, or of one version of it; TN0810.
 Result<std::string> describeStatistics(const Models &models, const std::string &model,

@@ -73,7 +73,7 @@ Status noRoom(const Version &version, uint64_t budget) {
 
 std::string readyLine(const Version &version) {
   std::string line = nameOf(version) + " is ready";
-  bool hasProof = version.batch && version.batch->stacking != BatchFacts::State::None;
+  bool hasProof = version.batch && version.batch->batching != BatchFacts::State::None;
   return hasProof ? fmt::format("{}; {}", line, describeBatching(version)) : line;
 }
 

@@ -151,23 +151,23 @@ private:
   void loadAnswered(WorkerSlot &slot, const std::shared_ptr<Version> &version,
                     const ControlMessage &message);
   void runAnswered(Version &version, Instance &instance);
-  /// Hands waiting requests to free instances, in stacks where the version takes them.
+  /// Hands waiting requests to free instances, in batches where the version takes them.
   void dispatch(Version &version);
   /// What a free instance is to run now; none where nothing waits, or where it pays to wait for
   /// more.
-  std::vector<std::shared_ptr<Job>> chooseStack(Version &version);
-  /// Waits for more requests to a stack until `end`.
+  std::vector<std::shared_ptr<Job>> chooseBatch(Version &version);
+  /// Waits for more requests to a batch until `end`.
   void gatherUntil(Version &version, Clock::time_point end);
-  /// Gives the stack to the instance; requests whose data do not fit are answered, and the others
+  /// Gives the batch to the instance; requests whose data do not fit are answered, and the others
   /// run.
-  void begin(Version &version, Instance &instance, std::vector<std::shared_ptr<Job>> stack);
-  /// Copies the stack into a slab. On an error `*faulty` is the job that it is of, or stays null.
+  void begin(Version &version, Instance &instance, std::vector<std::shared_ptr<Job>> batch);
+  /// Copies the batch into a slab. On an error `*faulty` is the job that it is of, or stays null.
   Status fill(Instance &instance, std::shared_ptr<Job> *faulty);
   Status provideRoom(Instance &instance, uint64_t bytes);
   void finish(Version &version, Instance &instance);
-  /// The outputs of a stack's run; those of each job are rows of them.
+  /// The outputs of a batch's run; those of each job are rows of them.
   Result<std::vector<TensorPlace>> readOutputs(const Version &version, const Instance &instance);
-  /// Answers the jobs of a stack that ran well.
+  /// Answers the jobs of a batch that ran well.
   void answer(Version &version, Instance &instance, const std::vector<TensorPlace> &outputs);
   void end(const std::shared_ptr<Job> &job, Result<InferResult> result);
   /// The version whose turn it is; null where there is no split, or none of its versions.

@@ -7,7 +7,7 @@
 namespace tenon::server {
 namespace {
 
-/// Requests that are looked at for one stack.
+/// Requests that are looked at for one batch.
 constexpr size_t kMostLookedAt = 4096;
 
 } // namespace
@@ -77,11 +77,11 @@ std::vector<std::shared_ptr<Job>> RequestQueue::gather(uint64_t mostRows) const 
   for (const auto &[line, jobs] : lines) {
     for (const std::shared_ptr<Job> &job : jobs) {
       bool isHead = found.empty();
-      if (isHead && !job->canStack) {
+      if (isHead && !job->canBatch) {
         return {job};
       }
       if (isHead ||
-          (job->canStack && job->shape == found[0]->shape && job->rows <= mostRows - rows)) {
+          (job->canBatch && job->shape == found[0]->shape && job->rows <= mostRows - rows)) {
         found.push_back(job);
         rows += job->rows;
       }

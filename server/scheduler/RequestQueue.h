@@ -37,7 +37,7 @@ public:
   std::vector<std::shared_ptr<Job>> takeAll();
   std::vector<std::shared_ptr<Job>> all() const;
 
-  /// The first one and those that can run in one stack with it, up to `mostRows` rows; none where
+  /// The first one and those that can run in one batch with it, up to `mostRows` rows; none where
   /// none waits.
   std::vector<std::shared_ptr<Job>> gather(uint64_t mostRows) const;
 

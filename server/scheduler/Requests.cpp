@@ -186,7 +186,7 @@ void Models::countReply(InferResult &result, uint64_t copyOutNanoseconds) {
   statistics.compute.add(result.times.compute);
   statistics.copyOut.add(copyOutNanoseconds);
   if (result.version->hasRows()) {
-    statistics.batches[result.stackRows].copyOut += copyOutNanoseconds;
+    statistics.batches[result.batchRows].copyOut += copyOutNanoseconds;
   }
   statistics.lastInference = static_cast<uint64_t>(wallClock());
   if (options.observer) {

@@ -1,4 +1,4 @@
-// Runs: which requests make a stack, its way through a slab to an instance of the model, and the
+// Runs: which requests make a batch, its way through a slab to an instance of the model, and the
 // outputs' way back.
 
 #include "runtime/tensors/Tensor.h"
@@ -49,7 +49,7 @@ int64_t paddedLength(const std::vector<std::shared_ptr<Job>> &jobs) {
   return isEqual ? 0 : jobs[0]->bucket;
 }
 
-/// The inputs of an instance's stack, without their offsets.
+/// The inputs of an instance's batch, without their offsets.
 std::vector<TensorPlace> placeInputs(const Instance &instance) {
   const Job &first = *instance.jobs[0];
   const std::vector<ModelPort> &ports = first.version->ports.inputs;
@@ -69,7 +69,7 @@ std::vector<TensorPlace> placeInputs(const Instance &instance) {
   return places;
 }
 
-/// Writes an input of a job to its rows of a stack, which have `dims`: those of the input, or
+/// Writes an input of a job to its rows of a batch, which have `dims`: those of the input, or
 /// longer ones, which are padded.
 Status store(const Job &job, const RequestInput &input, const std::vector<int64_t> &dims,
              MutableBytes to) {
@@ -98,7 +98,7 @@ Status store(const Job &job, const RequestInput &input, const std::vector<int64_
   return Status::ok();
 }
 
-/// The rows of a job in an output of its stack, from row `first`. What padding made longer is cut
+/// The rows of a job in an output of its batch, from row `first`. What padding made longer is cut
 /// off in place.
 TensorPlace cutOutput(const Job &job, const ModelPort &port, TensorPlace place, uint64_t first,
                       int64_t padded, std::byte *slab) {
@@ -144,32 +144,32 @@ void Models::dispatch(Version &version) {
   for (size_t i = 0; takesRuns && i < version.instances.size(); ++i) {
     Instance &instance = *version.instances[i];
     while (instance.jobs.empty()) {
-      std::vector<std::shared_ptr<Job>> stack = chooseStack(version);
-      if (stack.empty()) {
+      std::vector<std::shared_ptr<Job>> batch = chooseBatch(version);
+      if (batch.empty()) {
         return;
       }
-      begin(version, instance, std::move(stack));
+      begin(version, instance, std::move(batch));
     }
   }
 }
 
-std::vector<std::shared_ptr<Job>> Models::chooseStack(Version &version) {
-  std::vector<std::shared_ptr<Job>> stack =
-      version.queue.gather(version.isStacked() ? version.batch->mostRows : 1);
-  if (stack.empty() || !stack[0]->canStack || !version.config.batching) {
-    return stack;
+std::vector<std::shared_ptr<Job>> Models::chooseBatch(Version &version) {
+  std::vector<std::shared_ptr<Job>> batch =
+      version.queue.gather(version.isBatched() ? version.batch->mostRows : 1);
+  if (batch.empty() || !batch[0]->canBatch || !version.config.batching) {
+    return batch;
   }
   const BatchingConfig &batching = *version.config.batching;
-  uint64_t rows = rowsOf(stack);
+  uint64_t rows = rowsOf(batch);
   if (uint64_t preferred = preferredRows(batching, rows)) {
-    while (rows > preferred && stack.size() > 1) {
-      rows -= stack.back()->rows;
-      stack.pop_back();
+    while (rows > preferred && batch.size() > 1) {
+      rows -= batch.back()->rows;
+      batch.pop_back();
     }
-    return stack;
+    return batch;
   }
-  Clock::time_point oldest = stack[0]->arrival;
-  for (const std::shared_ptr<Job> &job : stack) {
+  Clock::time_point oldest = batch[0]->arrival;
+  for (const std::shared_ptr<Job> &job : batch) {
     oldest = std::min(oldest, job->arrival);
   }
   Clock::time_point end = oldest + std::chrono::microseconds(batching.delayMicroseconds);
@@ -177,7 +177,7 @@ std::vector<std::shared_ptr<Job>> Models::chooseStack(Version &version) {
     gatherUntil(version, end);
     return {};
   }
-  return stack;
+  return batch;
 }
 
 void Models::gatherUntil(Version &version, Clock::time_point end) {
@@ -195,13 +195,13 @@ void Models::gatherUntil(Version &version, Clock::time_point end) {
       });
 }
 
-void Models::begin(Version &version, Instance &instance, std::vector<std::shared_ptr<Job>> stack) {
-  for (const std::shared_ptr<Job> &job : stack) {
+void Models::begin(Version &version, Instance &instance, std::vector<std::shared_ptr<Job>> batch) {
+  for (const std::shared_ptr<Job> &job : batch) {
     version.queue.erase(job);
     dropDeadline(*job);
     job->times.queue = nanosecondsSince(job->arrival);
   }
-  instance.jobs = std::move(stack);
+  instance.jobs = std::move(batch);
   while (!instance.jobs.empty()) {
     std::shared_ptr<Job> faulty;
     Status status = fill(instance, &faulty);
@@ -307,7 +307,7 @@ void Models::finish(Version &version, Instance &instance) {
   }
   // The fault may be of one of them: each runs again, alone.
   for (size_t i = jobs.size(); i-- > 0;) {
-    jobs[i]->canStack = false;
+    jobs[i]->canBatch = false;
     if (!jobs[i]->isCancelled) {
       version.queue.pushFront(jobs[i]);
     }

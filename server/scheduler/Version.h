@@ -45,7 +45,7 @@ struct InferResult {
   std::shared_ptr<Version> version;
   std::shared_ptr<Slab> slab;
   std::vector<TensorPlace> outputs; ///< in the order of the model's ports
-  uint64_t stackRows = 1;           ///< of the run that it is from
+  uint64_t batchRows = 1;           ///< of the run that it is from
   StageTimes times;
   Clock::time_point arrival;
   TraceContext trace; ///< of the request
@@ -63,10 +63,10 @@ struct Job {
   std::vector<size_t> order; ///< of the model's inputs in the request's
   uint64_t rows = 1;
   uint64_t priority = 0;
-  bool canStack = false;
+  bool canBatch = false;
   bool isChecked = false; ///< against the ports, which are known once the version was loaded
   /// All dims of the inputs but the batch, as they are once padded: jobs with equal ones fit in one
-  /// stack.
+  /// batch.
   std::vector<int64_t> shape;
   int64_t length = 0;                       ///< of the dim that may be padded, in the request
   int64_t bucket = 0;                       ///< that it may be padded to; 0: it is not padded
@@ -81,12 +81,12 @@ struct Job {
 struct Instance {
   std::unique_ptr<SharedMemory> memory; ///< its mailbox
   Descriptor wake;
-  std::vector<std::shared_ptr<Job>> jobs; ///< that run, stacked in this order
+  std::vector<std::shared_ptr<Job>> jobs; ///< that run, batched in this order
   std::shared_ptr<Slab> inputSlab, outputSlab;
   uint64_t outputOffset = 0, outputEnd = 0; ///< as the mailbox has them
   uint64_t heldBytes = 0;                   ///< of the session, after its last run
   uint64_t copyIn = 0;                      ///< nanoseconds that filling the slab took
-  int64_t padded = 0;                       ///< length that the stack was padded to; 0: it was not
+  int64_t padded = 0;                       ///< length that the batch was padded to; 0: it was not
   uint64_t rows() const {
     uint64_t sum = 0;
     for (const std::shared_ptr<Job> &job : jobs) {
@@ -128,7 +128,7 @@ struct Version : std::enable_shared_from_this<Version> {
   bool isOnDemand = false; ///< it was cold: takes requests while it is loaded
   bool isInitial = false;  ///< its first load, which takes no memory from others
   bool isLeaving = false;  ///< runs nothing more until it is cold
-  /// Set while free instances wait for more requests to a stack.
+  /// Set while free instances wait for more requests to a batch.
   std::optional<boost::asio::steady_timer> gathering;
   /// Called once when the load that goes on has ended.
   std::vector<std::function<void()>> onSettled;
@@ -145,9 +145,9 @@ struct Version : std::enable_shared_from_this<Version> {
   }
   bool isKnown() const { return !ports.outputs.empty(); }
   bool isPadded() const { return batch && batch->padding == BatchFacts::State::Proven; }
-  bool isStacked() const { return batch && batch->stacking == BatchFacts::State::Proven; }
+  bool isBatched() const { return batch && batch->batching == BatchFacts::State::Proven; }
   /// Whether dim 0 is a batch, whose rows are counted.
-  bool hasRows() const { return config.maxBatchSize > 0 || isStacked(); }
+  bool hasRows() const { return config.maxBatchSize > 0 || isBatched(); }
   bool isRunning() const {
     return std::any_of(instances.begin(), instances.end(),
                        [](const std::unique_ptr<Instance> &each) { return !each->jobs.empty(); });

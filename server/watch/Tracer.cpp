@@ -69,10 +69,10 @@ void appendRequest(std::string &out, const TracedRequest &request, Random &rando
   appendAttribute(out, "tenon.model", request.model);
   out += ',';
   appendAttribute(out, "tenon.version", request.version);
-  if (request.stackRows > 0) {
+  if (request.batchRows > 0) {
     fmt::format_to(std::back_inserter(out),
                    R"(,{{"key":"tenon.stack_rows","value":{{"intValue":"{}"}}}})",
-                   request.stackRows);
+                   request.batchRows);
   }
   out += request.isFailed ? R"(],"status":{"code":2}})" : R"(],"status":{}})";
   std::string parent = fmt::format("{:016x}", root);
@@ -142,7 +142,7 @@ void Tracer::replied(const InferResult &result, uint64_t copyOutNanoseconds) {
   request.version = result.version->number;
   request.total = nanosecondsSince(result.arrival);
   request.times.copyOut = copyOutNanoseconds;
-  request.stackRows = result.stackRows;
+  request.batchRows = result.batchRows;
   add(std::move(request));
 }
 

@@ -22,7 +22,7 @@ struct TracedRequest {
   std::chrono::system_clock::time_point end;
   uint64_t total = 0; ///< nanoseconds; those of the stages are within
   StageTimes times;
-  uint64_t stackRows = 0;
+  uint64_t batchRows = 0;
   bool isFailed = false;
 };
 

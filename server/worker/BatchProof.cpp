@@ -1,4 +1,4 @@
-// Rows differ in their seed; each is run alone once, then stacks of 2, 3 and up to 8 of them. With
+// Rows differ in their seed; each is run alone once, then batches of 2, 3 and up to 8 of them. With
 // padding, rows differ in length too.
 
 #include "server/worker/BatchProof.h"
@@ -22,7 +22,7 @@ namespace tenon::server {
 namespace {
 
 constexpr uint64_t kMostProven = 8;
-/// Of a stack, where nobody says how large it may be.
+/// Of a batch, where nobody says how large it may be.
 constexpr uint64_t kUsualRows = 64;
 /// Of rows that differ in length, where the typical length is too short to differ.
 constexpr int64_t kLeastLength = 16;
@@ -49,15 +49,15 @@ public:
       status = open(engine, threads);
     }
     if (status.isOk()) {
-      status = proveStacks(std::nullopt);
+      status = proveBatches(std::nullopt);
     }
-    facts.stacking = status.isOk() ? BatchFacts::State::Proven : BatchFacts::State::Refused;
+    facts.batching = status.isOk() ? BatchFacts::State::Proven : BatchFacts::State::Refused;
     facts.reason = reasonOf(status);
     facts.mostRows = status.isOk() ? mostRows : 1;
     if (!wish.pads.empty()) {
-      status = status.isOk() ? findPadding() : refused("its requests are not stacked");
+      status = status.isOk() ? findPadding() : refused("its requests are not batched");
       if (status.isOk()) {
-        status = proveStacks(paddedDim);
+        status = proveBatches(paddedDim);
       }
       facts.padding = status.isOk() ? BatchFacts::State::Proven : BatchFacts::State::Refused;
       facts.padReason = reasonOf(status);
@@ -224,9 +224,9 @@ private:
   }
 
   /// The first `count` rows, the last one first, padded to `length`.
-  Result<Tensors> stack(const std::vector<Tensors> &rows, size_t count,
-                        std::optional<int64_t> length) const {
-    Tensors stacked;
+  Result<Tensors> concatenate(const std::vector<Tensors> &rows, size_t count,
+                              std::optional<int64_t> length) const {
+    Tensors batched;
     for (size_t p = 0; p < ports.inputs.size(); ++p) {
       const ModelPort &port = ports.inputs[p];
       std::vector<int64_t> dims = rowDims(port, length);
@@ -244,9 +244,9 @@ private:
         std::copy(one.bytes().begin(), one.bytes().end(), to);
         copyBox(to, one.dims, row.data.data(), row.dims, row.dims, bitWidth(port.dtype) / 8);
       }
-      stacked.push_back(std::move(all));
+      batched.push_back(std::move(all));
     }
-    return stacked;
+    return batched;
   }
 
   Result<Tensors> run(const Tensors &tensors) const {
@@ -279,26 +279,26 @@ private:
     return std::vector<int64_t>(dims, dims + rank);
   }
 
-  /// Row `r` of an output of a stack, without what padding made longer: its dims are those of
+  /// Row `r` of an output of a batch, without what padding made longer: its dims are those of
   /// `like`.
-  Result<Tensor> cut(const Tensor &stacked, size_t r, const Tensor &like) const {
-    std::vector<int64_t> rowDims = stacked.dims;
+  Result<Tensor> cut(const Tensor &batched, size_t r, const Tensor &like) const {
+    std::vector<int64_t> rowDims = batched.dims;
     rowDims[0] = 1;
     TENON_ASSIGN(Tensor row, Tensor::create(like.name, like.dtype, like.dims));
-    uint64_t rowBytes = stacked.bytes().size() / static_cast<uint64_t>(stacked.dims[0]);
-    copyBox(row.data.data(), row.dims, stacked.data.data() + r * rowBytes, rowDims, row.dims,
+    uint64_t rowBytes = batched.bytes().size() / static_cast<uint64_t>(batched.dims[0]);
+    copyBox(row.data.data(), row.dims, batched.data.data() + r * rowBytes, rowDims, row.dims,
             bitWidth(like.dtype) / 8);
     return row;
   }
 
-  /// Whether a stack of `count` rows gave, for this output, what it must for rows like `alone`.
-  bool hasShape(const Tensor &stacked, size_t count, const Tensor &alone, size_t port,
+  /// Whether a batch of `count` rows gave, for this output, what it must for rows like `alone`.
+  bool hasShape(const Tensor &batched, size_t count, const Tensor &alone, size_t port,
                 bool isPadded) const {
-    bool fits = alone.dims.size() == stacked.dims.size() && !alone.dims.empty() &&
-                alone.dims[0] == 1 && stacked.dims[0] == static_cast<int64_t>(count);
+    bool fits = alone.dims.size() == batched.dims.size() && !alone.dims.empty() &&
+                alone.dims[0] == 1 && batched.dims[0] == static_cast<int64_t>(count);
     for (size_t i = 1; fits && i < alone.dims.size(); ++i) {
       bool grows = isPadded && ports.outputs[port].dims[i] == paddedDim;
-      fits = grows ? stacked.dims[i] >= alone.dims[i] : stacked.dims[i] == alone.dims[i];
+      fits = grows ? batched.dims[i] >= alone.dims[i] : batched.dims[i] == alone.dims[i];
     }
     return fits;
   }
@@ -322,7 +322,7 @@ private:
   }
 
   /// Padded along `dim` where there is one.
-  Status proveStacks(const std::optional<std::string> &dim) {
+  Status proveBatches(const std::optional<std::string> &dim) {
     size_t count = std::min(kMostProven, mostRows);
     std::vector<std::optional<int64_t>> lengths = lengthsOf(dim, count);
     std::vector<Tensors> rows, alone;
@@ -342,8 +342,8 @@ private:
       if (size > count) {
         continue;
       }
-      TENON_ASSIGN(Tensors stacked, stack(rows, size, lengths[0]));
-      TENON_ASSIGN(Tensors results, run(stacked));
+      TENON_ASSIGN(Tensors batched, concatenate(rows, size, lengths[0]));
+      TENON_ASSIGN(Tensors results, run(batched));
       for (size_t r = 0; r < size; ++r) {
         TENON_TRY(compareRow(alone[size - 1 - r], results, r, size, magnitudes, dim.has_value()));
       }
@@ -360,16 +360,16 @@ private:
     return largest;
   }
 
-  Status compareRow(const Tensors &alone, const Tensors &stacked, size_t r, size_t size,
+  Status compareRow(const Tensors &alone, const Tensors &batched, size_t r, size_t size,
                     const std::vector<double> &magnitudes, bool isPadded) {
     for (size_t o = 0; o < alone.size(); ++o) {
       const std::string &name = ports.outputs[o].name;
-      if (!hasShape(stacked[o], size, alone[o], o, isPadded)) {
+      if (!hasShape(batched[o], size, alone[o], o, isPadded)) {
         return refused(
-            fmt::format("output '{}' is [{}] for a stack of {} rows and [{}] for one of them", name,
-                        fmt::join(stacked[o].dims, ","), size, fmt::join(alone[o].dims, ",")));
+            fmt::format("output '{}' is [{}] for a batch of {} rows and [{}] for one of them", name,
+                        fmt::join(batched[o].dims, ","), size, fmt::join(alone[o].dims, ",")));
       }
-      TENON_ASSIGN(Tensor row, cut(stacked[o], r, alone[o]));
+      TENON_ASSIGN(Tensor row, cut(batched[o], r, alone[o]));
       TensorDifference difference = differenceOf(alone[o], row);
       if (!difference.isAny) {
         continue;
@@ -384,7 +384,7 @@ private:
         return refused(fmt::format("output '{}' of a row changes by {:.3g} when {} rows are {} "
                                    "(its largest value is {:.3g}, allowed is {:.3g} of that)",
                                    name, difference.largest, size,
-                                   isPadded ? "padded and stacked" : "stacked", magnitudes[o],
+                                   isPadded ? "padded and batched" : "batched", magnitudes[o],
                                    tolerance));
       }
       largest = std::max(largest, relative);

@@ -46,7 +46,7 @@ TEST(ModelFacts, ComeBackAndEveryTruncationIsRefused) {
   EXPECT_EQ(read->ports.inputs[0].most, facts.ports.inputs[0].most);
   EXPECT_EQ(read->ports.inputs[0].dims, facts.ports.inputs[0].dims);
   EXPECT_EQ(read->ports.outputs[0].name, "y");
-  EXPECT_EQ(read->batch.stacking, BatchFacts::State::Refused);
+  EXPECT_EQ(read->batch.batching, BatchFacts::State::Refused);
   EXPECT_EQ(read->batch.difference, 0.5);
   EXPECT_EQ(read->batch.paddedDim, "seq");
   EXPECT_EQ(read->bytes, 12345u);
