@@ -169,29 +169,29 @@ Result<std::string> Api::answer(const RouteMatch &match, std::string_view text) 
   }
 }
 
-Result<std::shared_ptr<Job>> Api::infer(const RouteMatch &match, InferRequest request,
-                                        OnResult onResult) {
-  // The job keeps what the reply needs of the request.
-  std::shared_ptr<std::weak_ptr<Job>> self = std::make_shared<std::weak_ptr<Job>>();
-  Result<std::shared_ptr<Job>> job =
+Result<std::shared_ptr<Request>> Api::infer(const RouteMatch &match, InferRequest request,
+                                            OnResult onResult) {
+  // The request keeps what the reply needs of its payload.
+  std::shared_ptr<std::weak_ptr<Request>> self = std::make_shared<std::weak_ptr<Request>>();
+  Result<std::shared_ptr<Request>> pending =
       models.submit(match.model, match.version, std::move(request),
                     [this, self, onResult = std::move(onResult)](Result<InferResult> result) {
-                      std::shared_ptr<Job> job = self->lock();
+                      std::shared_ptr<Request> pending = self->lock();
                       bool isResult = result.isOk();
-                      Status status = onResult(std::move(result), job->request);
+                      Status status = onResult(std::move(result), pending->payload);
                       if (!status.isOk()) {
-                        errors.add(job->version->model, status);
+                        errors.add(pending->version->model, status);
                       }
                       if (isResult && !status.isOk()) {
-                        models.countFailure(*job);
+                        models.countFailure(*pending);
                       }
                     });
-  if (!job.isOk()) {
-    errors.add(match.model, job.status());
-    return job;
+  if (!pending.isOk()) {
+    errors.add(match.model, pending.status());
+    return pending;
   }
-  *self = *job;
-  return job;
+  *self = *pending;
+  return pending;
 }
 
 void Api::countReply(InferResult &result, Clock::time_point begun) {

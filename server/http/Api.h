@@ -34,11 +34,11 @@ public:
   /// one.
   using OnResult = std::function<Status(Result<InferResult>, const InferRequest &)>;
   /// Queues an inference for the model and version of `match`. `onResult` is called once, unless
-  /// the job is cancelled before; never where this gives an error. What `request` refers to stays
-  /// until then.
-  Result<std::shared_ptr<Job>> infer(const RouteMatch &match, InferRequest request,
-                                     OnResult onResult);
-  void cancel(const std::shared_ptr<Job> &job) { models.cancel(job); }
+  /// the request is cancelled before; never where this gives an error. What `request` refers to
+  /// stays until then.
+  Result<std::shared_ptr<Request>> infer(const RouteMatch &match, InferRequest request,
+                                         OnResult onResult);
+  void cancel(const std::shared_ptr<Request> &pending) { models.cancel(pending); }
   /// The reply to a result is written: `begun` is when its making began.
   void countReply(InferResult &result, Clock::time_point begun);
 

@@ -49,8 +49,8 @@ Result<HttpReply> inferReply(InferResult result, const InferRequest &request) {
   return reply;
 }
 
-std::shared_ptr<Job> infer(Api &api, const HttpRequest &request,
-                           std::function<void(HttpReply)> onReply) {
+std::shared_ptr<Request> infer(Api &api, const HttpRequest &request,
+                               std::function<void(HttpReply)> onReply) {
   Result<InferRequest> parsed =
       Status::error(ErrorId::OutOfMemory, "no memory for the request",
                     "send tensors as binary data, or fewer requests at once");
@@ -70,7 +70,7 @@ std::shared_ptr<Job> infer(Api &api, const HttpRequest &request,
     return nullptr;
   }
   parsed->trace = request.trace;
-  Result<std::shared_ptr<Job>> job =
+  Result<std::shared_ptr<Request>> pending =
       api.infer(request.match, std::move(*parsed),
                 [onReply](Result<InferResult> result, const InferRequest &asked) {
                   Result<HttpReply> reply =
@@ -85,11 +85,11 @@ std::shared_ptr<Job> infer(Api &api, const HttpRequest &request,
                   onReply(reply.isOk() ? std::move(*reply) : errorReply(reply.status()));
                   return reply.takeStatus();
                 });
-  if (!job.isOk()) {
-    onReply(errorReply(job.status()));
+  if (!pending.isOk()) {
+    onReply(errorReply(pending.status()));
     return nullptr;
   }
-  return std::move(*job);
+  return std::move(*pending);
 }
 
 HttpReply pageReply(std::string_view path) {
@@ -184,8 +184,8 @@ Status readHead(const HttpHead &head, const Tokens *tokens, bool onlyLocalNames,
   return Status::ok();
 }
 
-std::shared_ptr<Job> performHttp(Api &api, const HttpRequest &request,
-                                 std::function<void(HttpReply)> onReply) {
+std::shared_ptr<Request> performHttp(Api &api, const HttpRequest &request,
+                                     std::function<void(HttpReply)> onReply) {
   Operation operation = request.match.route->operation;
   if (operation == Operation::ModelInfer) {
     return infer(api, request, std::move(onReply));

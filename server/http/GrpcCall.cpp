@@ -109,7 +109,7 @@ private:
     std::string message;
     std::list<std::string> numbers;
     std::string id;
-    std::shared_ptr<Job> job;
+    std::shared_ptr<Request> pending;
     std::optional<std::vector<Piece>> reply; ///< waits for those before it
   };
 
@@ -273,9 +273,9 @@ private:
     target.model = std::move(parsed.model);
     target.version = std::move(parsed.version);
     parsed.request.trace = trace;
-    // The call is there: closed() cancels the job.
+    // The call is there: closed() cancels the request.
     TENON_ASSIGN(
-        inference->job,
+        inference->pending,
         front.api.infer(target, std::move(parsed.request),
                         [this, inference](Result<InferResult> result, const InferRequest &request) {
                           Status status = result.isOk() ? Status::ok() : result.takeStatus();
@@ -317,7 +317,7 @@ private:
   }
 
   void answer(Inference &inference, std::vector<Piece> reply) {
-    inference.job = nullptr;
+    inference.pending = nullptr;
     inference.reply = std::move(reply);
     while (!inferences.empty() && inferences.front()->reply) {
       if (!stream.hasResponded()) {
@@ -344,8 +344,8 @@ private:
 
   void dropInferences() {
     for (const std::shared_ptr<Inference> &inference : inferences) {
-      if (inference->job) {
-        front.api.cancel(inference->job);
+      if (inference->pending) {
+        front.api.cancel(inference->pending);
       }
     }
     inferences.clear();

@@ -260,26 +260,27 @@ private:
     deadline = Clock::time_point::max(); // it is the server's turn
     std::shared_ptr<Waiting> waiting = std::make_shared<Waiting>();
     replied.expires_at(Clock::time_point::max());
-    std::shared_ptr<Job> job = performHttp(front.api, request, [this, waiting](HttpReply reply) {
-      waiting->reply = std::move(reply);
-      replied.cancel();
-    });
+    std::shared_ptr<Request> pending =
+        performHttp(front.api, request, [this, waiting](HttpReply reply) {
+          waiting->reply = std::move(reply);
+          replied.cancel();
+        });
     if (waiting->reply) {
       co_return std::move(waiting->reply);
     }
-    if (job) {
+    if (pending) {
       static_cast<void>(
-          share.resize(share.size() + job->request.listBytes())); // not more than mostLists
+          share.resize(share.size() + pending->payload.listBytes())); // not more than mostLists
     }
     watch(waiting);
     Error ignored;
     co_await replied.async_wait(redirect_error(use_awaitable, ignored));
-    if (!waiting->reply && job) {
-      front.api.cancel(job);
+    if (!waiting->reply && pending) {
+      front.api.cancel(pending);
     }
     socket->cancel(); // the watch
     // A load or unload goes on without its caller; what it will tell must find the connection.
-    while (waiting->isReading || (!waiting->reply && !job)) {
+    while (waiting->isReading || (!waiting->reply && !pending)) {
       replied.expires_at(Clock::time_point::max());
       co_await replied.async_wait(redirect_error(use_awaitable, ignored));
     }

@@ -54,21 +54,21 @@ public:
       return;
     }
     request.mostLists = share.rest();
-    job = performHttp(front.api, request,
-                      [alive = std::weak_ptr<HttpStream *>(self), this](HttpReply answer) {
-                        if (!alive.expired()) { // a load goes on without its caller
-                          reply(std::move(answer));
-                        }
-                      });
-    if (job && !stream.hasResponded()) {
+    pending = performHttp(front.api, request,
+                          [alive = std::weak_ptr<HttpStream *>(self), this](HttpReply answer) {
+                            if (!alive.expired()) { // a load goes on without its caller
+                              reply(std::move(answer));
+                            }
+                          });
+    if (pending && !stream.hasResponded()) {
       static_cast<void>(
-          share.resize(share.size() + job->request.listBytes())); // not more than mostLists
+          share.resize(share.size() + pending->payload.listBytes())); // not more than mostLists
     }
   }
 
   void closed() override {
-    if (job) {
-      front.api.cancel(job);
+    if (pending) {
+      front.api.cancel(pending);
     }
   }
 
@@ -154,7 +154,7 @@ private:
   std::string body, contentEncoding, acceptEncoding;
   bool isHead = false, isWhole = false;
   Clock::time_point start, last;
-  std::shared_ptr<Job> job;
+  std::shared_ptr<Request> pending;
   /// Expires with this.
   std::shared_ptr<HttpStream *> self = std::make_shared<HttpStream *>(this);
 };

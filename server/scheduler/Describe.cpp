@@ -445,7 +445,7 @@ std::string describeMetrics(const Models &models) {
                  [](const Version &version) {
                    size_t sum = 0;
                    for (const std::unique_ptr<Instance> &instance : version.instances) {
-                     sum += instance->jobs.size();
+                     sum += instance->requests.size();
                    }
                    return sum;
                  });

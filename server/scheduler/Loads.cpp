@@ -265,8 +265,8 @@ void Models::settle(const std::shared_ptr<Version> &version, Status problem) {
     tellProblem(version->model, problem);
     version->instances.clear();
     version->file = Descriptor();
-    for (std::shared_ptr<Job> &job : version->queue.takeAll()) {
-      end(job, Result<InferResult>(problem));
+    for (std::shared_ptr<Request> &request : version->queue.takeAll()) {
+      end(request, Result<InferResult>(problem));
     }
   }
   tellSettled(*version);

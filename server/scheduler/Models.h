@@ -66,13 +66,13 @@ public:
   Status rollback(const std::string &name);
 
   /// Queues a request. Null, and nothing is called, where the error is given.
-  Result<std::shared_ptr<Job>> submit(const std::string &model, const std::string &version,
-                                      InferRequest request,
-                                      std::function<void(Result<InferResult>)> onEnd);
+  Result<std::shared_ptr<Request>> submit(const std::string &model, const std::string &version,
+                                          InferRequest payload,
+                                          std::function<void(Result<InferResult>)> onEnd);
   /// The caller has gone: its place in the queue is free again, onEnd is not called any more.
-  void cancel(const std::shared_ptr<Job> &job);
+  void cancel(const std::shared_ptr<Request> &request);
   /// A result could not be turned into a reply.
-  void countFailure(const Job &job);
+  void countFailure(const Request &request);
   /// A result was turned into a reply.
   void countReply(InferResult &result, uint64_t copyOutNanoseconds);
 
@@ -155,34 +155,35 @@ private:
   void dispatch(Version &version);
   /// What a free instance is to run now; none where nothing waits, or where it pays to wait for
   /// more.
-  std::vector<std::shared_ptr<Job>> chooseBatch(Version &version);
+  std::vector<std::shared_ptr<Request>> chooseBatch(Version &version);
   /// Waits for more requests to a batch until `end`.
   void gatherUntil(Version &version, Clock::time_point end);
   /// Gives the batch to the instance; requests whose data do not fit are answered, and the others
   /// run.
-  void begin(Version &version, Instance &instance, std::vector<std::shared_ptr<Job>> batch);
-  /// Copies the batch into a slab. On an error `*faulty` is the job that it is of, or stays null.
-  Status fill(Instance &instance, std::shared_ptr<Job> *faulty);
+  void begin(Version &version, Instance &instance, std::vector<std::shared_ptr<Request>> batch);
+  /// Copies the batch into a slab. On an error `*faulty` is the request that it is of, or stays
+  /// null.
+  Status fill(Instance &instance, std::shared_ptr<Request> *faulty);
   Status provideRoom(Instance &instance, uint64_t bytes);
   void finish(Version &version, Instance &instance);
-  /// The outputs of a batch's run; those of each job are rows of them.
+  /// The outputs of a batch's run; those of each request are rows of them.
   Result<std::vector<TensorPlace>> readOutputs(const Version &version, const Instance &instance);
-  /// Answers the jobs of a batch that ran well.
+  /// Answers the requests of a batch that ran well.
   void answer(Version &version, Instance &instance, const std::vector<TensorPlace> &outputs);
-  void end(const std::shared_ptr<Job> &job, Result<InferResult> result);
+  void end(const std::shared_ptr<Request> &request, Result<InferResult> result);
   /// The version whose turn it is; null where there is no split, or none of its versions.
   std::shared_ptr<Version> chooseByTraffic(const std::string &name);
-  /// Has the model's shadow, if there is one, compute the job's request too.
-  void beginShadow(const std::shared_ptr<Job> &job);
-  void enqueue(const std::shared_ptr<Job> &job);
-  /// Whether the queue has room for the job; TN0812.
-  Status admit(const Version &version, const Job &job) const;
-  /// Of a job that begins to wait, by its request and the model's policy.
-  void setDeadline(const std::shared_ptr<Job> &job);
+  /// Has the model's shadow, if there is one, compute the request too.
+  void beginShadow(const std::shared_ptr<Request> &request);
+  void enqueue(const std::shared_ptr<Request> &request);
+  /// Whether the queue has room for the request; TN0812.
+  Status admit(const Version &version, const Request &request) const;
+  /// Of a request that begins to wait, by its payload and the model's policy.
+  void setDeadline(const std::shared_ptr<Request> &request);
   void armDeadline();
-  void timeOut(const std::shared_ptr<Job> &job);
-  /// The job does not wait any more.
-  void dropDeadline(Job &job);
+  void timeOut(const std::shared_ptr<Request> &request);
+  /// The request does not wait any more.
+  void dropDeadline(Request &request);
 
   boost::asio::any_io_executor executor;
   std::unique_ptr<ModelSource> source;
@@ -190,7 +191,7 @@ private:
   boost::asio::steady_timer deadline;
   std::map<std::string, Model> models;
   std::vector<std::unique_ptr<WorkerSlot>> slots; ///< the first is that of the CPU
-  Deadlines deadlines;                            ///< of queued jobs
+  Deadlines deadlines;                            ///< of queued requests
   uint64_t lastKey = 0, lastOrder = 0;
   std::map<Device, uint64_t> evicted;
   bool draining = false;

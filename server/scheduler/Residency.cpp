@@ -128,11 +128,11 @@ void Models::retryLoads() {
 }
 
 void Models::checkQueued(Version &version) {
-  for (const std::shared_ptr<Job> &job : version.queue.all()) {
-    Status problem = job->isChecked ? Status::ok() : checkRequest(version, *job);
-    job->isChecked = true;
-    if (!problem.isOk() && version.queue.erase(job)) {
-      end(job, std::move(problem));
+  for (const std::shared_ptr<Request> &request : version.queue.all()) {
+    Status problem = request->isChecked ? Status::ok() : checkRequest(version, *request);
+    request->isChecked = true;
+    if (!problem.isOk() && version.queue.erase(request)) {
+      end(request, std::move(problem));
     }
   }
 }

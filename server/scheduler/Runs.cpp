@@ -41,22 +41,23 @@ uint64_t bytesOf(const std::vector<int64_t> &dims, DType dtype) {
   return bytes;
 }
 
-/// The length that the jobs are padded to; 0 where they have one length.
-int64_t paddedLength(const std::vector<std::shared_ptr<Job>> &jobs) {
-  bool isEqual = std::all_of(jobs.begin(), jobs.end(), [&](const std::shared_ptr<Job> &job) {
-    return job->length == jobs[0]->length;
-  });
-  return isEqual ? 0 : jobs[0]->bucket;
+/// The length that the requests are padded to; 0 where they have one length.
+int64_t paddedLength(const std::vector<std::shared_ptr<Request>> &requests) {
+  bool isEqual =
+      std::all_of(requests.begin(), requests.end(), [&](const std::shared_ptr<Request> &request) {
+        return request->length == requests[0]->length;
+      });
+  return isEqual ? 0 : requests[0]->bucket;
 }
 
 /// The inputs of an instance's batch, without their offsets.
 std::vector<TensorPlace> placeInputs(const Instance &instance) {
-  const Job &first = *instance.jobs[0];
+  const Request &first = *instance.requests[0];
   const std::vector<ModelPort> &ports = first.version->ports.inputs;
   std::vector<TensorPlace> places;
   for (size_t p = 0; p < ports.size(); ++p) {
     TensorPlace place = {0, 0, first.request.inputs[first.order[p]].dims};
-    if (instance.jobs.size() > 1) {
+    if (instance.requests.size() > 1) {
       place.dims[0] = static_cast<int64_t>(instance.rows());
     }
     for (size_t i = 1; instance.padded > 0 && i < place.dims.size(); ++i) {
@@ -69,23 +70,23 @@ std::vector<TensorPlace> placeInputs(const Instance &instance) {
   return places;
 }
 
-/// Writes an input of a job to its rows of a batch, which have `dims`: those of the input, or
+/// Writes an input of a request to its rows of a batch, which have `dims`: those of the input, or
 /// longer ones, which are padded.
-Status store(const Job &job, const RequestInput &input, const std::vector<int64_t> &dims,
+Status store(const Request &request, const RequestInput &input, const std::vector<int64_t> &dims,
              MutableBytes to) {
   if (dims == input.dims) {
     if (input.list) {
-      return job.request.lists[*input.list].store(input.dtype, to, input.name);
+      return request.payload.lists[*input.list].store(input.dtype, to, input.name);
     }
     std::copy(input.binary.begin(), input.binary.end(), to.begin());
     return Status::ok();
   }
   std::vector<std::byte> own(input.list ? input.bytes : 0);
   if (input.list) {
-    TENON_TRY(job.request.lists[*input.list].store(input.dtype, own, input.name));
+    TENON_TRY(request.payload.lists[*input.list].store(input.dtype, own, input.name));
   }
   double value = 0;
-  for (const auto &[name, pad] : job.version->config.pads) {
+  for (const auto &[name, pad] : request.version->config.pads) {
     value = name == input.name ? pad : value;
   }
   TENON_ASSIGN(Tensor element, Tensor::create("", input.dtype, {1}));
@@ -98,17 +99,18 @@ Status store(const Job &job, const RequestInput &input, const std::vector<int64_
   return Status::ok();
 }
 
-/// The rows of a job in an output of its batch, from row `first`. What padding made longer is cut
-/// off in place.
-TensorPlace cutOutput(const Job &job, const ModelPort &port, TensorPlace place, uint64_t first,
-                      int64_t padded, std::byte *slab) {
+/// The rows of a request in an output of its batch, from row `first`. What padding made longer is
+/// cut off in place.
+TensorPlace cutOutput(const Request &request, const ModelPort &port, TensorPlace place,
+                      uint64_t first, int64_t padded, std::byte *slab) {
   uint64_t rowBytes = place.bytes / static_cast<uint64_t>(place.dims[0]);
   place.offset += first * rowBytes;
-  place.bytes = job.rows * rowBytes;
-  place.dims[0] = static_cast<int64_t>(job.rows);
+  place.bytes = request.rows * rowBytes;
+  place.dims[0] = static_cast<int64_t>(request.rows);
   std::vector<int64_t> whole = place.dims;
   for (size_t i = 1; padded > 0 && i < place.dims.size(); ++i) {
-    place.dims[i] = port.dims[i] == job.version->batch->paddedDim ? job.length : place.dims[i];
+    place.dims[i] =
+        port.dims[i] == request.version->batch->paddedDim ? request.length : place.dims[i];
   }
   if (place.dims != whole) {
     copyBox(slab + place.offset, place.dims, slab + place.offset, whole, place.dims,
@@ -118,10 +120,10 @@ TensorPlace cutOutput(const Job &job, const ModelPort &port, TensorPlace place, 
   return place;
 }
 
-uint64_t rowsOf(const std::vector<std::shared_ptr<Job>> &jobs) {
+uint64_t rowsOf(const std::vector<std::shared_ptr<Request>> &requests) {
   uint64_t rows = 0;
-  for (const std::shared_ptr<Job> &job : jobs) {
-    rows += job->rows;
+  for (const std::shared_ptr<Request> &request : requests) {
+    rows += request->rows;
   }
   return rows;
 }
@@ -143,8 +145,8 @@ void Models::dispatch(Version &version) {
       (version.state == VersionState::Ready || version.state == VersionState::Unloading);
   for (size_t i = 0; takesRuns && i < version.instances.size(); ++i) {
     Instance &instance = *version.instances[i];
-    while (instance.jobs.empty()) {
-      std::vector<std::shared_ptr<Job>> batch = chooseBatch(version);
+    while (instance.requests.empty()) {
+      std::vector<std::shared_ptr<Request>> batch = chooseBatch(version);
       if (batch.empty()) {
         return;
       }
@@ -153,8 +155,8 @@ void Models::dispatch(Version &version) {
   }
 }
 
-std::vector<std::shared_ptr<Job>> Models::chooseBatch(Version &version) {
-  std::vector<std::shared_ptr<Job>> batch =
+std::vector<std::shared_ptr<Request>> Models::chooseBatch(Version &version) {
+  std::vector<std::shared_ptr<Request>> batch =
       version.queue.gather(version.isBatched() ? version.batch->mostRows : 1);
   if (batch.empty() || !batch[0]->canBatch || !version.config.batching) {
     return batch;
@@ -169,8 +171,8 @@ std::vector<std::shared_ptr<Job>> Models::chooseBatch(Version &version) {
     return batch;
   }
   Clock::time_point oldest = batch[0]->arrival;
-  for (const std::shared_ptr<Job> &job : batch) {
-    oldest = std::min(oldest, job->arrival);
+  for (const std::shared_ptr<Request> &request : batch) {
+    oldest = std::min(oldest, request->arrival);
   }
   Clock::time_point end = oldest + std::chrono::microseconds(batching.delayMicroseconds);
   if (rows < version.batch->mostRows && end > Clock::now()) {
@@ -195,33 +197,34 @@ void Models::gatherUntil(Version &version, Clock::time_point end) {
       });
 }
 
-void Models::begin(Version &version, Instance &instance, std::vector<std::shared_ptr<Job>> batch) {
-  for (const std::shared_ptr<Job> &job : batch) {
-    version.queue.erase(job);
-    dropDeadline(*job);
-    job->times.queue = nanosecondsSince(job->arrival);
+void Models::begin(Version &version, Instance &instance,
+                   std::vector<std::shared_ptr<Request>> batch) {
+  for (const std::shared_ptr<Request> &request : batch) {
+    version.queue.erase(request);
+    dropDeadline(*request);
+    request->times.queue = nanosecondsSince(request->arrival);
   }
-  instance.jobs = std::move(batch);
-  while (!instance.jobs.empty()) {
-    std::shared_ptr<Job> faulty;
+  instance.requests = std::move(batch);
+  while (!instance.requests.empty()) {
+    std::shared_ptr<Request> faulty;
     Status status = fill(instance, &faulty);
     if (status.isOk()) {
       version.worker->run(version, instance);
       return;
     }
     instance.inputSlab = instance.outputSlab = nullptr;
-    std::vector<std::shared_ptr<Job>> ended = faulty ? std::vector{faulty} : instance.jobs;
-    for (const std::shared_ptr<Job> &job : ended) {
-      std::erase(instance.jobs, job);
-      end(job, Result<InferResult>(status));
+    std::vector<std::shared_ptr<Request>> ended = faulty ? std::vector{faulty} : instance.requests;
+    for (const std::shared_ptr<Request> &request : ended) {
+      std::erase(instance.requests, request);
+      end(request, Result<InferResult>(status));
     }
   }
 }
 
-Status Models::fill(Instance &instance, std::shared_ptr<Job> *faulty) {
+Status Models::fill(Instance &instance, std::shared_ptr<Request> *faulty) {
   Clock::time_point start = Clock::now();
-  const Job &first = *instance.jobs[0];
-  instance.padded = paddedLength(instance.jobs);
+  const Request &first = *instance.requests[0];
+  instance.padded = paddedLength(instance.requests);
   std::vector<TensorPlace> places = placeInputs(instance);
   uint64_t at = tableBytes(places);
   for (TensorPlace &place : places) {
@@ -236,16 +239,16 @@ Status Models::fill(Instance &instance, std::shared_ptr<Job> *faulty) {
   writeTable(slab, 0, places);
   for (size_t i = 0; i < places.size(); ++i) {
     uint64_t offset = places[i].offset;
-    for (const std::shared_ptr<Job> &job : instance.jobs) {
-      const RequestInput &input = job->request.inputs[job->order[i]];
+    for (const std::shared_ptr<Request> &request : instance.requests) {
+      const RequestInput &input = request->payload.inputs[request->order[i]];
       std::vector<int64_t> dims = places[i].dims;
       if (!dims.empty()) {
         dims[0] = input.dims[0];
       }
       MutableBytes to = slab.subspan(offset, bytesOf(dims, input.dtype));
       offset += to.size();
-      *faulty = job;
-      TENON_TRY(store(*job, input, dims, to));
+      *faulty = request;
+      TENON_TRY(store(*request, input, dims, to));
       *faulty = nullptr;
     }
   }
@@ -256,8 +259,8 @@ Status Models::fill(Instance &instance, std::shared_ptr<Job> *faulty) {
   instance.outputOffset = mailbox.outputOffset = outputOffset;
   instance.outputEnd = mailbox.outputEnd = slab.size();
   instance.copyIn = nanosecondsSince(start);
-  for (const std::shared_ptr<Job> &job : instance.jobs) {
-    job->times.copyIn = instance.copyIn;
+  for (const std::shared_ptr<Request> &request : instance.requests) {
+    request->times.copyIn = instance.copyIn;
   }
   return Status::ok();
 }
@@ -280,8 +283,8 @@ void Models::finish(Version &version, Instance &instance) {
     held += each->heldBytes;
   }
   version.bytes = std::max(version.bytes, held);
-  for (const std::shared_ptr<Job> &job : instance.jobs) {
-    job->times.compute += answered.computeNanoseconds;
+  for (const std::shared_ptr<Request> &request : instance.requests) {
+    request->times.compute += answered.computeNanoseconds;
   }
   Status status = std::move(answered.failure);
   if (answered.outcome == Mailbox::Outcome::NeedsRoom) {
@@ -299,17 +302,17 @@ void Models::finish(Version &version, Instance &instance) {
     }
     status = outputs.takeStatus();
   }
-  std::vector<std::shared_ptr<Job>> jobs = std::exchange(instance.jobs, {});
+  std::vector<std::shared_ptr<Request>> requests = std::exchange(instance.requests, {});
   instance.inputSlab = instance.outputSlab = nullptr;
-  if (jobs.size() == 1) {
-    end(jobs[0], std::move(status));
+  if (requests.size() == 1) {
+    end(requests[0], std::move(status));
     return;
   }
   // The fault may be of one of them: each runs again, alone.
-  for (size_t i = jobs.size(); i-- > 0;) {
-    jobs[i]->canBatch = false;
-    if (!jobs[i]->isCancelled) {
-      version.queue.pushFront(jobs[i]);
+  for (size_t i = requests.size(); i-- > 0;) {
+    requests[i]->canBatch = false;
+    if (!requests[i]->isCancelled) {
+      version.queue.pushFront(requests[i]);
     }
   }
 }
@@ -318,7 +321,7 @@ Status Models::provideRoom(Instance &instance, uint64_t bytes) {
   if (bytes <= instance.outputEnd - instance.outputOffset) {
     return damaged("it asks for room that it has");
   }
-  Version &version = *instance.jobs[0]->version;
+  Version &version = *instance.requests[0]->version;
   TENON_ASSIGN(instance.outputSlab, version.worker->slabs().take(bytes));
   constexpr uint64_t kMostRemembered = 64 << 20;
   version.outputRoom = std::max(version.outputRoom, std::min(bytes, kMostRemembered));
@@ -338,7 +341,7 @@ Result<std::vector<TensorPlace>> Models::readOutputs(const Version &version,
     if (!isOutputOf(ports[i], outputs[i])) {
       return damaged("an output does not fit the model");
     }
-    if (instance.jobs.size() == 1) {
+    if (instance.requests.size() == 1) {
       continue;
     }
     bool fits =
@@ -359,7 +362,7 @@ Result<std::vector<TensorPlace>> Models::readOutputs(const Version &version,
 void Models::answer(Version &version, Instance &instance, const std::vector<TensorPlace> &outputs) {
   uint64_t rows = instance.rows(), firstRow = 0;
   int64_t padded = instance.padded;
-  std::vector<std::shared_ptr<Job>> jobs = std::exchange(instance.jobs, {});
+  std::vector<std::shared_ptr<Request>> requests = std::exchange(instance.requests, {});
   std::shared_ptr<Slab> slab = std::move(instance.outputSlab);
   instance.inputSlab = instance.outputSlab = nullptr;
   version.statistics->inferences += rows;
@@ -367,21 +370,22 @@ void Models::answer(Version &version, Instance &instance, const std::vector<Tens
   if (version.hasRows()) {
     BatchStatistics &batch = version.statistics->batches[rows];
     batch.copyIn.add(instance.copyIn);
-    batch.compute.add(jobs[0]->times.compute);
+    batch.compute.add(requests[0]->times.compute);
   }
-  for (const std::shared_ptr<Job> &job : jobs) {
-    InferResult result = {job->version, slab,         outputs,           rows,
-                          job->times,   job->arrival, job->request.trace};
-    for (size_t i = 0; jobs.size() > 1 && i < outputs.size(); ++i) {
-      result.outputs[i] = cutOutput(*job, version.ports.outputs[i], outputs[i], firstRow, padded,
-                                    slab->memory->data());
+  for (const std::shared_ptr<Request> &request : requests) {
+    InferResult result = {
+        request->version,      slab, outputs, rows, request->times, request->arrival,
+        request->payload.trace};
+    for (size_t i = 0; requests.size() > 1 && i < outputs.size(); ++i) {
+      result.outputs[i] = cutOutput(*request, version.ports.outputs[i], outputs[i], firstRow,
+                                    padded, slab->memory->data());
     }
-    firstRow += job->rows;
+    firstRow += request->rows;
     if (options.observer &&
-        job->onEnd) { // else the caller has gone, and what the request refers to
-      options.observer->answered(*job, result);
+        request->onEnd) { // else the caller has gone, and what the request refers to
+      options.observer->answered(*request, result);
     }
-    end(job, std::move(result));
+    end(request, std::move(result));
   }
 }
 

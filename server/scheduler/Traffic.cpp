@@ -178,25 +178,25 @@ std::shared_ptr<Version> Models::chooseByTraffic(const std::string &name) {
   return chosen;
 }
 
-void Models::beginShadow(const std::shared_ptr<Job> &job) {
-  std::map<std::string, Model>::iterator model = models.find(job->version->model);
+void Models::beginShadow(const std::shared_ptr<Request> &request) {
+  std::map<std::string, Model>::iterator model = models.find(request->version->model);
   if (model == models.end() || !model->second.traffic.now.shadow) {
     return;
   }
   std::map<int64_t, std::shared_ptr<Version>>::iterator found =
       model->second.versions.find(*model->second.traffic.now.shadow);
-  if (found == model->second.versions.end() || found->second == job->version) {
+  if (found == model->second.versions.end() || found->second == request->version) {
     return;
   }
   const std::string name = model->first;
   ShadowStatistics &statistics = model->second.traffic.shadow;
-  std::shared_ptr<Job> copy = std::make_shared<Job>();
-  copy->arrival = job->arrival;
+  std::shared_ptr<Request> copy = std::make_shared<Request>();
+  copy->arrival = request->arrival;
   copy->version = found->second;
-  copy->priority = job->priority;
-  copy->request = job->request;
+  copy->priority = request->priority;
+  copy->payload = request->payload;
   copy->isChecked = found->second->isKnown();
-  for (RequestInput &input : copy->request.inputs) {
+  for (RequestInput &input : copy->payload.inputs) {
     copy->owned.emplace_back(input.binary.begin(),
                              input.binary.end()); // the body goes with the reply
     input.binary = copy->owned.back();
@@ -221,7 +221,8 @@ void Models::beginShadow(const std::shared_ptr<Job> &job) {
       count(*counted, *comparison->served, *comparison->shadow);
     }
   };
-  job->onEnd = [comparison, compare, tell = std::move(job->onEnd)](Result<InferResult> result) {
+  request->onEnd = [comparison, compare,
+                    tell = std::move(request->onEnd)](Result<InferResult> result) {
     if (result.isOk()) {
       comparison->served = *result;
     }

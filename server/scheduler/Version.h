@@ -37,8 +37,8 @@ inline uint64_t nanosecondsSince(Clock::time_point start) {
 
 class WorkerSlot;
 struct Version;
-struct Job;
-using Deadlines = std::multimap<Clock::time_point, std::weak_ptr<Job>>;
+struct Request;
+using Deadlines = std::multimap<Clock::time_point, std::weak_ptr<Request>>;
 
 /// What a request gave: the outputs lie in a slab, which this keeps.
 struct InferResult {
@@ -52,9 +52,9 @@ struct InferResult {
 };
 
 /// A request from its arrival to its answer.
-struct Job {
+struct Request {
   /// Refers to the body of the request, which the caller keeps until it is told of the end.
-  InferRequest request;
+  InferRequest payload;
   std::shared_ptr<Version> version;
   std::function<void(Result<InferResult>)> onEnd; ///< called once
   std::vector<std::vector<std::byte>>
@@ -65,8 +65,8 @@ struct Job {
   uint64_t priority = 0;
   bool canBatch = false;
   bool isChecked = false; ///< against the ports, which are known once the version was loaded
-  /// All dims of the inputs but the batch, as they are once padded: jobs with equal ones fit in one
-  /// batch.
+  /// All dims of the inputs but the batch, as they are once padded: requests with equal ones fit in
+  /// one batch.
   std::vector<int64_t> shape;
   int64_t length = 0;                       ///< of the dim that may be padded, in the request
   int64_t bucket = 0;                       ///< that it may be padded to; 0: it is not padded
@@ -81,7 +81,7 @@ struct Job {
 struct Instance {
   std::unique_ptr<SharedMemory> memory; ///< its mailbox
   Descriptor wake;
-  std::vector<std::shared_ptr<Job>> jobs; ///< that run, batched in this order
+  std::vector<std::shared_ptr<Request>> requests; ///< that run, batched in this order
   std::shared_ptr<Slab> inputSlab, outputSlab;
   uint64_t outputOffset = 0, outputEnd = 0; ///< as the mailbox has them
   uint64_t heldBytes = 0;                   ///< of the session, after its last run
@@ -89,8 +89,8 @@ struct Instance {
   int64_t padded = 0;                       ///< length that the batch was padded to; 0: it was not
   uint64_t rows() const {
     uint64_t sum = 0;
-    for (const std::shared_ptr<Job> &job : jobs) {
-      sum += job->rows;
+    for (const std::shared_ptr<Request> &request : requests) {
+      sum += request->rows;
     }
     return sum;
   }
@@ -149,8 +149,9 @@ struct Version : std::enable_shared_from_this<Version> {
   /// Whether dim 0 is a batch, whose rows are counted.
   bool hasRows() const { return config.maxBatchSize > 0 || isBatched(); }
   bool isRunning() const {
-    return std::any_of(instances.begin(), instances.end(),
-                       [](const std::unique_ptr<Instance> &each) { return !each->jobs.empty(); });
+    return std::any_of(
+        instances.begin(), instances.end(),
+        [](const std::unique_ptr<Instance> &each) { return !each->requests.empty(); });
   }
 };
 
@@ -163,8 +164,8 @@ inline uint64_t neededBytes(const Version &version) {
 Status checkConfig(const Version &version);
 /// What the worker is to prove of a version with this configuration.
 BatchWish wishOf(const ModelConfig &config);
-/// Checks a request against the version's ports and fills what the job says of the request's form;
+/// Checks a request against the version's ports and fills what follows from them;
 /// TN0807.
-Status checkRequest(const Version &version, Job &job);
+Status checkRequest(const Version &version, Request &request);
 
 } // namespace tenon::server

@@ -124,17 +124,17 @@ void Models::workerEnded(WorkerSlot &slot, const WorkerEnd &ended) {
   options.log(fmt::format("the worker process {} {}; it is started again", slot.name,
                           describeEnd(ended.how)));
   std::set<std::shared_ptr<Version>> suspects;
-  std::vector<std::shared_ptr<Job>> lost;
+  std::vector<std::shared_ptr<Request>> lost;
   for (const auto &[version, instance] : ended.running) {
-    std::vector<std::shared_ptr<Job>> jobs = std::exchange(instance->jobs, {});
-    lost.insert(lost.end(), jobs.begin(), jobs.end());
+    std::vector<std::shared_ptr<Request>> requests = std::exchange(instance->requests, {});
+    lost.insert(lost.end(), requests.begin(), requests.end());
     suspects.insert(version->shared_from_this());
   }
-  for (std::shared_ptr<Job> &job : lost) {
-    end(job, Status::error(ErrorId::WorkerLost,
-                           fmt::format("the worker process {} while it ran the request",
-                                       describeEnd(ended.how)),
-                           "the server's log tells more; the worker is started again"));
+  for (std::shared_ptr<Request> &request : lost) {
+    end(request, Status::error(ErrorId::WorkerLost,
+                               fmt::format("the worker process {} while it ran the request",
+                                           describeEnd(ended.how)),
+                               "the server's log tells more; the worker is started again"));
   }
   if (ended.loading) {
     suspects.insert(ended.loading);

@@ -146,20 +146,20 @@ void Tracer::replied(const InferResult &result, uint64_t copyOutNanoseconds) {
   add(std::move(request));
 }
 
-void Tracer::failed(const Job &job) {
-  TracedRequest request = {.context = job.request.trace,
-                           .model = {},
-                           .version = {},
-                           .end = {},
-                           .times = job.times,
-                           .isFailed = true};
-  if (!isTraced(request.context)) {
+void Tracer::failed(const Request &request) {
+  TracedRequest traced = {.context = request.payload.trace,
+                          .model = {},
+                          .version = {},
+                          .end = {},
+                          .times = request.times,
+                          .isFailed = true};
+  if (!isTraced(traced.context)) {
     return;
   }
-  request.model = job.version->model;
-  request.version = job.version->number;
-  request.total = nanosecondsSince(job.arrival);
-  add(std::move(request));
+  traced.model = request.version->model;
+  traced.version = request.version->number;
+  traced.total = nanosecondsSince(request.arrival);
+  add(std::move(traced));
 }
 
 void Tracer::add(TracedRequest request) {

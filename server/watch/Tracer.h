@@ -38,7 +38,7 @@ public:
          std::function<void(const Status &)> onFailure);
 
   void replied(const InferResult &result, uint64_t copyOutNanoseconds);
-  void failed(const Job &job);
+  void failed(const Request &request);
   /// Hands over what there is once in a second.
   void tick(Clock::time_point now);
   /// At the end.

@@ -138,7 +138,7 @@ void Watch::readReference(const std::shared_ptr<WatchedVersion> &version, ModelP
       });
 }
 
-void Watch::answered(const Job &job, const InferResult &result) {
+void Watch::answered(const Request &request, const InferResult &result) {
   bool isSampled = options.share >= 1 || random.chance(options.share);
   Versions::iterator found =
       isSampled ? versions.find(KeyLess::View(result.version->model, result.version->number))
@@ -146,19 +146,19 @@ void Watch::answered(const Job &job, const InferResult &result) {
   if (found == versions.end() || found->second->order != result.version->order) {
     return;
   }
-  if (!job.request.id.empty()) {
+  if (!request.payload.id.empty()) {
     std::vector<int64_t> classes = classesOf(result);
     if (!classes.empty()) {
-      predictions.keep(result.version->model, job.request.id, found->second->accuracy,
+      predictions.keep(result.version->model, request.payload.id, found->second->accuracy,
                        std::move(classes), Clock::now());
     }
   }
   if (found->second->reference) {
-    sample(found->second, job, result);
+    sample(found->second, request, result);
   }
 }
 
-void Watch::sample(const std::shared_ptr<WatchedVersion> &version, const Job &job,
+void Watch::sample(const std::shared_ptr<WatchedVersion> &version, const Request &request,
                    const InferResult &result) {
   size_t bytesBefore = batch->bytes.size(), piecesBefore = batch->pieces.size();
   bool isTaken = bytesBefore < kMostBytes;
@@ -166,7 +166,8 @@ void Watch::sample(const std::shared_ptr<WatchedVersion> &version, const Job &jo
     if (!isTaken) {
       break;
     }
-    const RequestInput *input = port.isInput ? &job.request.inputs[job.order[port.place]] : nullptr;
+    const RequestInput *input =
+        port.isInput ? &request.payload.inputs[request.order[port.place]] : nullptr;
     const std::vector<int64_t> &dims = input ? input->dims : result.outputs[port.place].dims;
     uint64_t bytes = input ? input->bytes : result.outputs[port.place].bytes;
     uint64_t rows = port.isWhole ? 1 : static_cast<uint64_t>(dims[0]);
@@ -181,7 +182,7 @@ void Watch::sample(const std::shared_ptr<WatchedVersion> &version, const Job &jo
     }
     if (input && input->list) {
       batch->bytes.resize(offset + bytes);
-      isTaken = job.request.lists[*input->list]
+      isTaken = request.payload.lists[*input->list]
                     .store(input->dtype, MutableBytes(batch->bytes).subspan(offset), input->name)
                     .isOk();
     } else {
@@ -194,7 +195,7 @@ void Watch::sample(const std::shared_ptr<WatchedVersion> &version, const Job &jo
   if (!isTaken) {
     batch->bytes.resize(bytesBefore);
     batch->pieces.resize(piecesBefore);
-    droppedRows += job.rows;
+    droppedRows += request.rows;
     return;
   }
   batch->targets.push_back(version);
@@ -266,9 +267,9 @@ void Watch::replied(const InferResult &result, uint64_t copyOutNanoseconds) {
   }
 }
 
-void Watch::failed(const Job &job) {
+void Watch::failed(const Request &request) {
   if (tracer) {
-    tracer->failed(job);
+    tracer->failed(request);
   }
 }
 

@@ -56,9 +56,9 @@ public:
   /// Before anything is told or asked. `rollbackSource` may be empty: then traffic is rolled back.
   void begin(Models &models, RollbackSource rollbackSource);
 
-  void answered(const Job &job, const InferResult &result) override;
+  void answered(const Request &request, const InferResult &result) override;
   void replied(const InferResult &result, uint64_t copyOutNanoseconds) override;
-  void failed(const Job &job) override;
+  void failed(const Request &request) override;
 
   /// Watches what is there now of all models.
   void follow(const std::map<std::string, Model> &all);
@@ -101,7 +101,7 @@ private:
       std::map<std::pair<std::string, std::string>, std::shared_ptr<WatchedVersion>, KeyLess>;
 
   void readReference(const std::shared_ptr<WatchedVersion> &version, ModelPorts ports);
-  void sample(const std::shared_ptr<WatchedVersion> &version, const Job &job,
+  void sample(const std::shared_ptr<WatchedVersion> &version, const Request &request,
               const InferResult &result);
   static std::vector<DriftReport> addToWindow(const Batch &batch, size_t request, size_t &piece);
   void take(const std::shared_ptr<WatchedVersion> &version, std::vector<DriftReport> reports,

@@ -21,37 +21,37 @@ public:
 
   void add(ControlMessage message) {
     std::lock_guard guard(lock);
-    jobs.push_back(std::move(message));
+    messages.push_back(std::move(message));
     added.notify_one();
   }
 
 private:
   [[noreturn]] void work() {
     for (;;) {
-      ControlMessage job;
+      ControlMessage message;
       {
         std::unique_lock guard(lock);
-        added.wait(guard, [&] { return !jobs.empty(); });
-        job = std::move(jobs.front());
-        jobs.pop_front();
+        added.wait(guard, [&] { return !messages.empty(); });
+        message = std::move(messages.front());
+        messages.pop_front();
       }
-      ControlMessage answer = perform(job);
+      ControlMessage answer = perform(message);
       if (!sendControl(kWorkerSocket, answer).isOk()) {
         _exit(1); // the front would wait for the answer for ever
       }
     }
   }
 
-  ControlMessage perform(ControlMessage &job) {
+  ControlMessage perform(ControlMessage &message) {
     ControlMessage answer;
-    answer.key = job.key;
-    if (job.kind == ControlMessage::Kind::Unload) {
-      models.erase(job.key);
+    answer.key = message.key;
+    if (message.kind == ControlMessage::Kind::Unload) {
+      models.erase(message.key);
       malloc_trim(0); // what was freed goes back to the system, for the next model or for others
       answer.kind = ControlMessage::Kind::Unloaded;
       return answer;
     }
-    Status failure = load(job, answer);
+    Status failure = load(message, answer);
     if (!failure.isOk()) {
       answer.kind = ControlMessage::Kind::LoadFailed;
       answer.value = static_cast<uint64_t>(failure.id());
@@ -60,13 +60,13 @@ private:
     return answer;
   }
 
-  Status load(ControlMessage &job, ControlMessage &answer) {
+  Status load(ControlMessage &message, ControlMessage &answer) {
     try {
       TENON_ASSIGN(std::unique_ptr<LoadedModel> model,
-                   LoadedModel::load(job, slabs, kWorkerDoneEvent));
+                   LoadedModel::load(message, slabs, kWorkerDoneEvent));
       answer.kind = ControlMessage::Kind::Loaded;
       answer.text = encodeFacts(model->facts());
-      models[job.key] = std::move(model);
+      models[message.key] = std::move(model);
       return Status::ok();
     } catch (const std::exception &) {
       return Status::error(ErrorId::OutOfMemory, "no memory to load the model");
@@ -76,7 +76,7 @@ private:
   SlabTable &slabs;
   std::mutex lock;
   std::condition_variable added;
-  std::deque<ControlMessage> jobs;
+  std::deque<ControlMessage> messages;
   std::map<uint64_t, std::unique_ptr<LoadedModel>> models; ///< of the loader's thread
   std::thread thread;
 };

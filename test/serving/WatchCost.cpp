@@ -71,23 +71,23 @@ double measure(const std::vector<int64_t> &inputRow, const std::string &path) {
   std::shared_ptr<Slab> slab = std::make_shared<Slab>();
   slab->memory = std::move(*SharedMemory::create(outputs.bytes().size()));
   std::copy(outputs.bytes().begin(), outputs.bytes().end(), slab->memory->data());
-  Job job;
-  job.version = version;
-  job.order = {0};
-  job.request.inputs.push_back(
+  Request request;
+  request.version = version;
+  request.order = {0};
+  request.payload.inputs.push_back(
       {"x", DType::F32, input.most, inputs.bytes().size() / kDifferent, {}, {}});
-  job.request.inputs[0].dims[0] = 1;
+  request.payload.inputs[0].dims[0] = 1;
   InferResult result = {version, slab, {{0, outputs.bytes().size() / kDifferent, {1, 10}}}, 1, {},
                         {},      {}};
   auto requests = [&](bool isWatched) {
     double start = cpuSeconds();
     for (int i = 0; i < kRequests; ++i) {
       uint64_t at = static_cast<uint64_t>(i % kDifferent);
-      job.request.inputs[0].binary =
-          inputs.bytes().subspan(at * job.request.inputs[0].bytes, job.request.inputs[0].bytes);
+      request.payload.inputs[0].binary = inputs.bytes().subspan(
+          at * request.payload.inputs[0].bytes, request.payload.inputs[0].bytes);
       result.outputs[0].offset = at * result.outputs[0].bytes;
       if (isWatched) {
-        watch.answered(job, result);
+        watch.answered(request, result);
       }
       if (isWatched && i % 1000 == 999) { // as if 10,000 requests came in a second
         watch.handOver();

@@ -307,7 +307,7 @@ TEST_F(ModelsTest, AWorkerOfAGpuRunsEnginesThereAndTellsTheirBytes) {
   input.bytes = input.binary.size();
   float first = 0;
   Status failure;
-  Result<std::shared_ptr<Job>> job =
+  Result<std::shared_ptr<Request>> submitted =
       models->submit("sum", "", std::move(request), [&](Result<InferResult> result) {
         if (result.isOk()) {
           std::memcpy(&first, result->slab->memory->data() + result->outputs[0].offset,
@@ -316,7 +316,7 @@ TEST_F(ModelsTest, AWorkerOfAGpuRunsEnginesThereAndTellsTheirBytes) {
           failure = result.takeStatus();
         }
       });
-  ASSERT_TRUE(job.isOk()) << job.status().toString();
+  ASSERT_TRUE(submitted.isOk()) << submitted.status().toString();
   await([&] { return first != 0 || !failure.isOk(); });
   EXPECT_EQ(first, 3.5f) << failure.toString();
   // Weights, and x and y on the device.
