@@ -7,7 +7,7 @@
 #include "server/page/ErrorRing.h"
 #include "server/page/RegistryDesk.h"
 #include "server/protocol/Routes.h"
-#include "server/scheduler/Models.h"
+#include "server/scheduler/ModelManager.h"
 #include "server/watch/Watch.h"
 #include "support/WallClock.h"
 
@@ -21,7 +21,8 @@ namespace tenon::server {
 class Api {
 public:
   /// `desk` may be null.
-  Api(Models &models, ErrorRing &errors, RegistryDesk *desk, Watch &watch, std::string version)
+  Api(ModelManager &models, ErrorRing &errors, RegistryDesk *desk, Watch &watch,
+      std::string version)
       : models(models), errors(errors), desk(desk), watch(watch), version(std::move(version)) {}
 
   /// Everything but inferences. `settings` is the JSON object of operations that take one, or
@@ -53,7 +54,7 @@ private:
   void askRegistry(const RouteMatch &match, std::string_view settings,
                    std::function<void(Result<std::string>)> onAnswer, const std::string &by);
 
-  Models &models;
+  ModelManager &models;
   ErrorRing &errors;
   RegistryDesk *desk;
   Watch &watch;

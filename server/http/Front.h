@@ -52,7 +52,7 @@ struct Front {
   boost::asio::ip::tcp::acceptor acceptor;
   ErrorRing errors;
   Watch watch;
-  Models models;
+  ModelManager models;
   std::unique_ptr<RegistryDesk> desk; ///< null: models come from a folder
   Api api;
   std::optional<Tokens> tokens;

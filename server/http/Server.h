@@ -1,5 +1,5 @@
-// The front process: a server of HTTP/1.1, HTTP/2 and gRPC over Models, at one port, with one
-// thread for all of it.
+// The front process: a server of HTTP/1.1, HTTP/2 and gRPC over a ModelManager, at one port, with
+// one thread for all of it.
 
 #pragma once
 

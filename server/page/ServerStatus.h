@@ -5,7 +5,7 @@
 
 #include "server/page/ErrorRing.h"
 #include "server/page/RegistryDesk.h"
-#include "server/scheduler/Models.h"
+#include "server/scheduler/ModelManager.h"
 
 #include <string>
 #include <string_view>
@@ -17,7 +17,7 @@ namespace tenon::server {
 /// of the repository, "models" has the traffic and versions of each by name, with their histograms
 /// as counts of bins that end at "bounds_us" and one above. Times are milliseconds since 1970.
 /// `desk` may be null.
-std::string describeStatus(const Models &models, const ErrorRing &errors, const RegistryDesk *desk,
-                           std::string_view version, int64_t started);
+std::string describeStatus(const ModelManager &models, const ErrorRing &errors,
+                           const RegistryDesk *desk, std::string_view version, int64_t started);
 
 } // namespace tenon::server

@@ -153,7 +153,7 @@ Json batchingOf(const BatchingConfig &batching) {
 /// Appends families of metrics, each with a line for each version.
 class MetricsText {
 public:
-  explicit MetricsText(const Models &models) : models(models) {}
+  explicit MetricsText(const ModelManager &models) : models(models) {}
 
   template <typename Value>
   void family(std::string_view name, std::string_view type, std::string_view help,
@@ -254,7 +254,7 @@ private:
                    name, labels, sum.count, static_cast<double>(sum.nanoseconds) / 1e9);
   }
 
-  const Models &models;
+  const ModelManager &models;
 };
 
 } // namespace
@@ -267,7 +267,7 @@ std::string describeServer(std::string_view version) {
         {"binary_tensor_data", "model_configuration", "model_repository", "statistics"}}});
 }
 
-std::string describeModel(const Models &models, const Version &version) {
+std::string describeModel(const ModelManager &models, const Version &version) {
   Json versions = Json::array();
   for (const auto &[number, each] : models.all().at(version.model).versions) {
     versions.push_back(each->number);
@@ -325,7 +325,7 @@ std::string describeBatching(const Version &version) {
           : fmt::format("differ by at most {:.2g} of their largest value", batch.difference));
 }
 
-Result<std::string> describeStatistics(const Models &models, const std::string &model,
+Result<std::string> describeStatistics(const ModelManager &models, const std::string &model,
                                        const std::string &version) {
   Json list = Json::array();
   if (!model.empty()) {
@@ -346,7 +346,7 @@ Result<std::string> describeStatistics(const Models &models, const std::string &
   return textOf({{"model_stats", list}});
 }
 
-std::string describeIndex(const Models &models, bool onlyReady) {
+std::string describeIndex(const ModelManager &models, bool onlyReady) {
   Json list = Json::array();
   for (const auto &[name, model] : models.all()) {
     if (!model.problem.isOk() && model.versions.empty() && !onlyReady) {
@@ -379,7 +379,7 @@ std::string describeIndex(const Models &models, bool onlyReady) {
   return textOf(list);
 }
 
-std::string describeTraffic(const Models &models, const std::string &model) {
+std::string describeTraffic(const ModelManager &models, const std::string &model) {
   const TrafficState &state = models.all().at(model).traffic;
   Json weights = Json::object(), outputs = Json::object();
   for (const auto &[version, weight] : state.now.weights) {
@@ -432,7 +432,7 @@ Result<Traffic> parseTraffic(std::string_view text) {
   return traffic;
 }
 
-std::string describeMetrics(const Models &models) {
+std::string describeMetrics(const ModelManager &models) {
   MetricsText metrics(models);
   metrics.outcomes();
   metrics.family("tenon_inferences_total", "counter", "Rows of batches that were computed.",

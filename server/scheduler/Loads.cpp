@@ -14,7 +14,7 @@
 
 #include "engine/Levels.h"
 #include "server/scheduler/Describe.h"
-#include "server/scheduler/Models.h"
+#include "server/scheduler/ModelManager.h"
 
 #include <fmt/format.h>
 
@@ -79,7 +79,7 @@ std::string readyLine(const Version &version) {
 
 } // namespace
 
-std::vector<std::shared_ptr<Version>> Models::beginLoads(FoundModel found, bool isStart) {
+std::vector<std::shared_ptr<Version>> ModelManager::beginLoads(FoundModel found, bool isStart) {
   Model &model = models[found.name];
   model.name = found.name;
   model.problem = found.problem;
@@ -115,7 +115,7 @@ std::vector<std::shared_ptr<Version>> Models::beginLoads(FoundModel found, bool 
   return begun;
 }
 
-Status Models::place(Version &version) {
+Status ModelManager::place(Version &version) {
   if (version.device) {
     return Status::ok();
   }
@@ -141,7 +141,7 @@ Status Models::place(Version &version) {
   return Status::ok();
 }
 
-void Models::loadAgain(const std::shared_ptr<Version> &version) {
+void ModelManager::loadAgain(const std::shared_ptr<Version> &version) {
   if (version->state != VersionState::Unloading) {
     version->state = VersionState::Loading;
   }
@@ -163,7 +163,7 @@ void Models::loadAgain(const std::shared_ptr<Version> &version) {
   sendNextLoad(slot);
 }
 
-void Models::sendNextLoad(WorkerSlot &slot) {
+void ModelManager::sendNextLoad(WorkerSlot &slot) {
   while (!slot.isLoading() && !slot.isRestarting() && !slot.isStopped()) {
     std::shared_ptr<Version> version = slot.nextLoad();
     if (!version) {
@@ -200,8 +200,8 @@ void Models::sendNextLoad(WorkerSlot &slot) {
   }
 }
 
-void Models::loadAnswered(WorkerSlot &slot, const std::shared_ptr<Version> &version,
-                          const ControlMessage &message) {
+void ModelManager::loadAnswered(WorkerSlot &slot, const std::shared_ptr<Version> &version,
+                                const ControlMessage &message) {
   Status problem;
   if (message.kind == ControlMessage::Kind::LoadFailed) {
     problem = decodeError(message.value, message.text);
@@ -239,7 +239,7 @@ void Models::loadAnswered(WorkerSlot &slot, const std::shared_ptr<Version> &vers
   settle(version, problem.prefix(nameOf(*version)));
 }
 
-void Models::settle(const std::shared_ptr<Version> &version, Status problem) {
+void ModelManager::settle(const std::shared_ptr<Version> &version, Status problem) {
   if (problem.isOk() && version->state == VersionState::Unloading) {
     dispatch(*version); // a version that goes, and whose requests outlived a worker
     finishRetired(*version);
@@ -273,7 +273,7 @@ void Models::settle(const std::shared_ptr<Version> &version, Status problem) {
   retryLoads();
 }
 
-void Models::tellSettled(Version &version) {
+void ModelManager::tellSettled(Version &version) {
   std::vector<std::function<void()>> told = std::move(version.onSettled);
   version.onSettled.clear();
   for (std::function<void()> &tell : told) {
@@ -281,7 +281,7 @@ void Models::tellSettled(Version &version) {
   }
 }
 
-void Models::retire(const std::shared_ptr<Version> &version) {
+void ModelManager::retire(const std::shared_ptr<Version> &version) {
   if (version->state == VersionState::Failed || version->state == VersionState::Unloaded ||
       version->state == VersionState::Cold) {
     version->state = VersionState::Unloaded;
@@ -294,7 +294,7 @@ void Models::retire(const std::shared_ptr<Version> &version) {
   finishRetired(*version);
 }
 
-void Models::finishRetired(Version &version) {
+void ModelManager::finishRetired(Version &version) {
   if (version.state != VersionState::Unloading || !version.queue.empty() || version.isRunning()) {
     return;
   }

@@ -1,7 +1,7 @@
 // The way of a request into the queue, and out of it by an answer, a time-out or a client that
 // goes. Runs are in Runs.cpp.
 
-#include "server/scheduler/Models.h"
+#include "server/scheduler/ModelManager.h"
 #include "support/WallClock.h"
 
 #include <boost/asio/post.hpp>
@@ -21,9 +21,9 @@ uint64_t priorityOf(const ModelConfig &config, const InferRequest &payload) {
 
 } // namespace
 
-Result<std::shared_ptr<Request>> Models::submit(const std::string &model,
-                                                const std::string &version, InferRequest payload,
-                                                std::function<void(Result<InferResult>)> onEnd) {
+Result<std::shared_ptr<Request>>
+ModelManager::submit(const std::string &model, const std::string &version, InferRequest payload,
+                     std::function<void(Result<InferResult>)> onEnd) {
   if (draining) {
     return Status::error(ErrorId::ServerStopping, "the server is stopping",
                          "send the request to another server");
@@ -59,7 +59,7 @@ Result<std::shared_ptr<Request>> Models::submit(const std::string &model,
   return request;
 }
 
-void Models::enqueue(const std::shared_ptr<Request> &request) {
+void ModelManager::enqueue(const std::shared_ptr<Request> &request) {
   request->version->queue.push(request);
   request->version->lastUse = request->arrival;
   setDeadline(request);
@@ -70,7 +70,7 @@ void Models::enqueue(const std::shared_ptr<Request> &request) {
   });
 }
 
-Status Models::admit(const Version &version, const Request &request) const {
+Status ModelManager::admit(const Version &version, const Request &request) const {
   size_t waiting = version.queue.size(), most = options.mostQueued;
   std::string whose;
   uint64_t own =
@@ -89,7 +89,7 @@ Status Models::admit(const Version &version, const Request &request) const {
                                         "send fewer at once, or try again later");
 }
 
-void Models::setDeadline(const std::shared_ptr<Request> &request) {
+void ModelManager::setDeadline(const std::shared_ptr<Request> &request) {
   const std::optional<BatchingConfig> &batching = request->version->config.batching;
   QueuePolicy policy = batching ? batching->policyOf(request->priority) : QueuePolicy();
   uint64_t own = policy.allowsOwnTimeout ? request->payload.timeoutMicroseconds : 0;
@@ -104,13 +104,13 @@ void Models::setDeadline(const std::shared_ptr<Request> &request) {
   }
 }
 
-void Models::dropDeadline(Request &request) {
+void ModelManager::dropDeadline(Request &request) {
   if (request.deadline) {
     deadlines.erase(*std::exchange(request.deadline, std::nullopt));
   }
 }
 
-void Models::cancel(const std::shared_ptr<Request> &request) {
+void ModelManager::cancel(const std::shared_ptr<Request> &request) {
   if (!request->onEnd) {
     return;
   }
@@ -123,7 +123,7 @@ void Models::cancel(const std::shared_ptr<Request> &request) {
   retryLoads();
 }
 
-void Models::end(const std::shared_ptr<Request> &request, Result<InferResult> result) {
+void ModelManager::end(const std::shared_ptr<Request> &request, Result<InferResult> result) {
   dropDeadline(*request);
   if (!result.isOk() && !request->isCancelled) { // that is counted already
     countFailure(*request);
@@ -133,7 +133,7 @@ void Models::end(const std::shared_ptr<Request> &request, Result<InferResult> re
   }
 }
 
-void Models::armDeadline() {
+void ModelManager::armDeadline() {
   if (deadlines.empty()) {
     return;
   }
@@ -155,7 +155,7 @@ void Models::armDeadline() {
   });
 }
 
-void Models::timeOut(const std::shared_ptr<Request> &request) {
+void ModelManager::timeOut(const std::shared_ptr<Request> &request) {
   const std::optional<BatchingConfig> &batching = request->version->config.batching;
   if (batching && !batching->policyOf(request->priority).rejectsLate) {
     request->version->queue.putOff(request);
@@ -169,14 +169,14 @@ void Models::timeOut(const std::shared_ptr<Request> &request) {
   }
 }
 
-void Models::countFailure(const Request &request) {
+void ModelManager::countFailure(const Request &request) {
   request.version->statistics->failure.add(nanosecondsSince(request.arrival));
   if (options.observer) {
     options.observer->failed(request);
   }
 }
 
-void Models::countReply(InferResult &result, uint64_t copyOutNanoseconds) {
+void ModelManager::countReply(InferResult &result, uint64_t copyOutNanoseconds) {
   VersionStatistics &statistics = *result.version->statistics;
   uint64_t total = nanosecondsSince(result.arrival);
   statistics.success.add(total);

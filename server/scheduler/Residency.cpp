@@ -1,7 +1,7 @@
 // Which models are in memory, where a budget bounds them: those that were used last, and those that
 // are pinned.
 
-#include "server/scheduler/Models.h"
+#include "server/scheduler/ModelManager.h"
 
 #include <boost/asio/post.hpp>
 
@@ -9,7 +9,7 @@
 
 namespace tenon::server {
 
-Models::Room Models::makeRoom(const Version &version) {
+ModelManager::Room ModelManager::makeRoom(const Version &version) {
   uint64_t budget = memoryBudget(*version.device);
   if (budget == 0) {
     return Room::Free;
@@ -61,7 +61,7 @@ Models::Room Models::makeRoom(const Version &version) {
   return changes ? Room::Later : Room::Never;
 }
 
-std::shared_ptr<Version> Models::chooseVictim(const Version &newcomer, bool takesBusy) const {
+std::shared_ptr<Version> ModelManager::chooseVictim(const Version &newcomer, bool takesBusy) const {
   std::shared_ptr<Version> victim;
   for (const std::unique_ptr<WorkerSlot> &slot : slots) {
     for (const auto &[key, each] : slot->versions()) {
@@ -79,7 +79,7 @@ std::shared_ptr<Version> Models::chooseVictim(const Version &newcomer, bool take
   return victim;
 }
 
-void Models::evict(const std::shared_ptr<Version> &version) {
+void ModelManager::evict(const std::shared_ptr<Version> &version) {
   ++evicted[*version->device];
   version->state = VersionState::Cold;
   version->isLeaving = false;
@@ -90,7 +90,7 @@ void Models::evict(const std::shared_ptr<Version> &version) {
   }
 }
 
-void Models::wake(const std::shared_ptr<Version> &version) {
+void ModelManager::wake(const std::shared_ptr<Version> &version) {
   if (version->state == VersionState::Cold) {
     version->isOnDemand = true;
     version->isSuspect = false;
@@ -98,7 +98,7 @@ void Models::wake(const std::shared_ptr<Version> &version) {
   }
 }
 
-void Models::retryLoads() {
+void ModelManager::retryLoads() {
   std::vector<WorkerSlot *> waiting;
   for (const std::unique_ptr<WorkerSlot> &slot : slots) {
     if (slot->waitsForRoom) {
@@ -127,7 +127,7 @@ void Models::retryLoads() {
   }
 }
 
-void Models::checkQueued(Version &version) {
+void ModelManager::checkQueued(Version &version) {
   for (const std::shared_ptr<Request> &request : version.queue.all()) {
     Status problem = request->isChecked ? Status::ok() : checkRequest(version, *request);
     request->isChecked = true;
@@ -137,7 +137,7 @@ void Models::checkQueued(Version &version) {
   }
 }
 
-void Models::whenKnown(const std::shared_ptr<Version> &version, std::function<void()> then) {
+void ModelManager::whenKnown(const std::shared_ptr<Version> &version, std::function<void()> then) {
   if (version->isKnown() || !(version->state == VersionState::Cold ||
                               (version->state == VersionState::Loading && version->isOnDemand))) {
     then();

@@ -3,7 +3,7 @@
 
 #include "runtime/tensors/Tensor.h"
 #include "server/ipc/TensorBox.h"
-#include "server/scheduler/Models.h"
+#include "server/scheduler/ModelManager.h"
 
 #include <fmt/format.h>
 
@@ -139,7 +139,7 @@ uint64_t preferredRows(const BatchingConfig &batching, uint64_t rows) {
 
 } // namespace
 
-void Models::dispatch(Version &version) {
+void ModelManager::dispatch(Version &version) {
   bool takesRuns =
       !version.isLeaving && version.worker && version.worker->isRunning() &&
       (version.state == VersionState::Ready || version.state == VersionState::Unloading);
@@ -155,7 +155,7 @@ void Models::dispatch(Version &version) {
   }
 }
 
-std::vector<std::shared_ptr<Request>> Models::chooseBatch(Version &version) {
+std::vector<std::shared_ptr<Request>> ModelManager::chooseBatch(Version &version) {
   std::vector<std::shared_ptr<Request>> batch =
       version.queue.gather(version.isBatched() ? version.batch->mostRows : 1);
   if (batch.empty() || !batch[0]->canBatch || !version.config.batching) {
@@ -182,7 +182,7 @@ std::vector<std::shared_ptr<Request>> Models::chooseBatch(Version &version) {
   return batch;
 }
 
-void Models::gatherUntil(Version &version, Clock::time_point end) {
+void ModelManager::gatherUntil(Version &version, Clock::time_point end) {
   if (version.gathering && version.gathering->expiry() == end) {
     return;
   }
@@ -197,8 +197,8 @@ void Models::gatherUntil(Version &version, Clock::time_point end) {
       });
 }
 
-void Models::begin(Version &version, Instance &instance,
-                   std::vector<std::shared_ptr<Request>> batch) {
+void ModelManager::begin(Version &version, Instance &instance,
+                         std::vector<std::shared_ptr<Request>> batch) {
   for (const std::shared_ptr<Request> &request : batch) {
     version.queue.erase(request);
     dropDeadline(*request);
@@ -221,7 +221,7 @@ void Models::begin(Version &version, Instance &instance,
   }
 }
 
-Status Models::fill(Instance &instance, std::shared_ptr<Request> *faulty) {
+Status ModelManager::fill(Instance &instance, std::shared_ptr<Request> *faulty) {
   Clock::time_point start = Clock::now();
   const Request &first = *instance.requests[0];
   instance.padded = paddedLength(instance.requests);
@@ -265,7 +265,7 @@ Status Models::fill(Instance &instance, std::shared_ptr<Request> *faulty) {
   return Status::ok();
 }
 
-void Models::runAnswered(Version &version, Instance &instance) {
+void ModelManager::runAnswered(Version &version, Instance &instance) {
   std::shared_ptr<Version> held =
       version.shared_from_this(); // answers to clients may unload or replace it
   finish(version, instance);
@@ -274,7 +274,7 @@ void Models::runAnswered(Version &version, Instance &instance) {
   retryLoads();
 }
 
-void Models::finish(Version &version, Instance &instance) {
+void ModelManager::finish(Version &version, Instance &instance) {
   RunAnswer answered = readAnswer(instance.mailbox());
   constexpr uint64_t kMostHeld = uint64_t(1) << 50; // no sum overflows
   instance.heldBytes = std::min(answered.heldBytes, kMostHeld);
@@ -317,7 +317,7 @@ void Models::finish(Version &version, Instance &instance) {
   }
 }
 
-Status Models::provideRoom(Instance &instance, uint64_t bytes) {
+Status ModelManager::provideRoom(Instance &instance, uint64_t bytes) {
   if (bytes <= instance.outputEnd - instance.outputOffset) {
     return damaged("it asks for room that it has");
   }
@@ -332,8 +332,8 @@ Status Models::provideRoom(Instance &instance, uint64_t bytes) {
   return Status::ok();
 }
 
-Result<std::vector<TensorPlace>> Models::readOutputs(const Version &version,
-                                                     const Instance &instance) {
+Result<std::vector<TensorPlace>> ModelManager::readOutputs(const Version &version,
+                                                           const Instance &instance) {
   const std::vector<ModelPort> &ports = version.ports.outputs;
   TENON_ASSIGN(std::vector<TensorPlace> outputs, readTable(instance.outputSlab->memory->bytes(),
                                                            instance.outputOffset, ports.size()));
@@ -359,7 +359,8 @@ Result<std::vector<TensorPlace>> Models::readOutputs(const Version &version,
   return outputs;
 }
 
-void Models::answer(Version &version, Instance &instance, const std::vector<TensorPlace> &outputs) {
+void ModelManager::answer(Version &version, Instance &instance,
+                          const std::vector<TensorPlace> &outputs) {
   uint64_t rows = instance.rows(), firstRow = 0;
   int64_t padded = instance.padded;
   std::vector<std::shared_ptr<Request>> requests = std::exchange(instance.requests, {});

@@ -4,7 +4,7 @@
 #include "server/scheduler/Traffic.h"
 
 #include "server/ipc/TensorDifference.h"
-#include "server/scheduler/Models.h"
+#include "server/scheduler/ModelManager.h"
 
 #include <fmt/format.h>
 
@@ -63,7 +63,7 @@ struct Comparison {
 
 } // namespace
 
-Status Models::setTraffic(const std::string &name, Traffic traffic) {
+Status ModelManager::setTraffic(const std::string &name, Traffic traffic) {
   std::map<std::string, Model>::iterator found = models.find(name);
   if (found == models.end()) {
     return noModel(name);
@@ -106,7 +106,7 @@ Status Models::setTraffic(const std::string &name, Traffic traffic) {
   return Status::ok();
 }
 
-Status Models::rollback(const std::string &name) {
+Status ModelManager::rollback(const std::string &name) {
   std::map<std::string, Model>::iterator found = models.find(name);
   if (found == models.end()) {
     return noModel(name);
@@ -148,7 +148,7 @@ Status Models::rollback(const std::string &name) {
   return Status::ok();
 }
 
-std::shared_ptr<Version> Models::chooseByTraffic(const std::string &name) {
+std::shared_ptr<Version> ModelManager::chooseByTraffic(const std::string &name) {
   std::map<std::string, Model>::iterator found = models.find(name);
   if (found == models.end()) {
     return nullptr;
@@ -178,7 +178,7 @@ std::shared_ptr<Version> Models::chooseByTraffic(const std::string &name) {
   return chosen;
 }
 
-void Models::beginShadow(const std::shared_ptr<Request> &request) {
+void ModelManager::beginShadow(const std::shared_ptr<Request> &request) {
   std::map<std::string, Model>::iterator model = models.find(request->version->model);
   if (model == models.end() || !model->second.traffic.now.shadow) {
     return;

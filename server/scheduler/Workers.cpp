@@ -4,7 +4,7 @@
 // where its configuration says so, or where it ran or was loaded when its worker crashed. Then the
 // others notice nothing of the next crash, which is its own without doubt.
 
-#include "server/scheduler/Models.h"
+#include "server/scheduler/ModelManager.h"
 
 #include <boost/asio/post.hpp>
 #include <fmt/format.h>
@@ -37,7 +37,7 @@ std::string describeEnd(int how) {
 
 } // namespace
 
-WorkerSlot &Models::makeSlot(const Device &device, std::string name, bool isShared) {
+WorkerSlot &ModelManager::makeSlot(const Device &device, std::string name, bool isShared) {
   WorkerSlot::Events events;
   events.onStart = [this](WorkerSlot &slot) { sendNextLoad(slot); };
   events.onLoad = [this](WorkerSlot &slot, std::shared_ptr<Version> version,
@@ -60,7 +60,7 @@ WorkerSlot &Models::makeSlot(const Device &device, std::string name, bool isShar
       executor, std::move(name), device, isShared, std::move(command), std::move(events)));
 }
 
-WorkerSlot &Models::chooseSlot(const Version &version) {
+WorkerSlot &ModelManager::chooseSlot(const Version &version) {
   bool isAlone = version.config.hasOwnWorker || version.isSuspect || version.crashes > 0;
   auto fits = [&](const WorkerSlot &slot) {
     return slot.device == version.device && slot.isShared == !isAlone && !slot.isStopped();
@@ -85,7 +85,7 @@ WorkerSlot &Models::chooseSlot(const Version &version) {
   return makeSlot(*version.device, std::move(name), !isAlone);
 }
 
-void Models::leaveWorker(Version &version) {
+void ModelManager::leaveWorker(Version &version) {
   if (WorkerSlot *slot = std::exchange(version.worker, nullptr)) {
     std::shared_ptr<Version> held =
         version.shared_from_this(); // the worker may have the last pointer
@@ -94,7 +94,7 @@ void Models::leaveWorker(Version &version) {
   }
 }
 
-void Models::releaseIfEmpty(WorkerSlot &slot) {
+void ModelManager::releaseIfEmpty(WorkerSlot &slot) {
   bool isNeeded = !slot.versions().empty() || &slot == slots[0].get();
   if (isNeeded || slot.isStopped()) {
     return;
@@ -106,7 +106,7 @@ void Models::releaseIfEmpty(WorkerSlot &slot) {
   discard(slot);
 }
 
-void Models::discard(const WorkerSlot &slot) {
+void ModelManager::discard(const WorkerSlot &slot) {
   auto place =
       std::find_if(slots.begin(), slots.end(),
                    [&](const std::unique_ptr<WorkerSlot> &each) { return each.get() == &slot; });
@@ -115,7 +115,7 @@ void Models::discard(const WorkerSlot &slot) {
   slots.erase(place);
 }
 
-void Models::workerEnded(WorkerSlot &slot, const WorkerEnd &ended) {
+void ModelManager::workerEnded(WorkerSlot &slot, const WorkerEnd &ended) {
   if (slot.isStopped()) {
     discard(slot);
     retryLoads();

@@ -56,7 +56,7 @@ Watch::Watch(boost::asio::any_io_executor executor, const WatchOptions &given,
 
 Watch::~Watch() { stop(); }
 
-void Watch::begin(Models &all, RollbackSource source) {
+void Watch::begin(ModelManager &all, RollbackSource source) {
   models = &all;
   rollbackSource = std::move(source);
 }

@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include "server/scheduler/Models.h"
+#include "server/scheduler/ModelManager.h"
 #include "server/scheduler/Observer.h"
 #include "server/watch/Canary.h"
 #include "server/watch/DriftWindow.h"
@@ -54,7 +54,7 @@ public:
         std::string serverVersion, std::function<void(std::string_view)> log);
   ~Watch() override;
   /// Before anything is told or asked. `rollbackSource` may be empty: then traffic is rolled back.
-  void begin(Models &models, RollbackSource rollbackSource);
+  void begin(ModelManager &models, RollbackSource rollbackSource);
 
   void answered(const Request &request, const InferResult &result) override;
   void replied(const InferResult &result, uint64_t copyOutNanoseconds) override;
@@ -125,7 +125,7 @@ private:
   boost::asio::any_io_executor executor;
   const WatchOptions options;
   std::function<void(std::string_view)> log;
-  Models *models = nullptr;
+  ModelManager *models = nullptr;
   RollbackSource rollbackSource;
   Random random{1};
   uint64_t ticks = 0;

@@ -3,7 +3,7 @@
 // the name of its output. One test has the real worker run an engine on the stand-in of NVIDIA's
 // driver.
 
-#include "server/scheduler/Models.h"
+#include "server/scheduler/ModelManager.h"
 #include "engine/Levels.h"
 #include "server/scheduler/Describe.h"
 #include "server/worker/Worker.h"
@@ -107,7 +107,7 @@ public:
   std::vector<FoundModel> models;
 };
 
-class ModelsTest : public testing::Test {
+class ModelManagerTest : public testing::Test {
 protected:
   /// A model with a file of `bytes`.
   ModelConfig &add(const std::string &name, uint64_t bytes, Placement placement = {},
@@ -126,13 +126,13 @@ protected:
   }
 
   void start(uint64_t budget, const char *workerFlag = kWorkerFlag) {
-    ModelsOptions options;
+    ModelManagerOptions options;
     options.workerCommand = {"/proc/self/exe", workerFlag};
     options.memoryBudget = options.gpuMemoryBudget = budget;
     options.gpus = {"7", "GPU-9"};
     options.log = [](std::string_view) {};
-    models =
-        std::make_unique<Models>(context.get_executor(), std::move(source), std::move(options));
+    models = std::make_unique<ModelManager>(context.get_executor(), std::move(source),
+                                            std::move(options));
     ASSERT_TRUE(models->start().isOk());
     await([&] {
       return std::all_of(models->all().begin(), models->all().end(), [&](const auto &each) {
@@ -172,10 +172,10 @@ protected:
 
   boost::asio::io_context context;
   std::unique_ptr<FixedSource> source = std::make_unique<FixedSource>();
-  std::unique_ptr<Models> models;
+  std::unique_ptr<ModelManager> models;
 };
 
-TEST_F(ModelsTest, EachDeviceHasItsBudget) {
+TEST_F(ModelManagerTest, EachDeviceHasItsBudget) {
   add("a", 60, on(0));
   add("b", 60, on(0));
   add("c", 60, on(1));
@@ -202,7 +202,7 @@ TEST_F(ModelsTest, EachDeviceHasItsBudget) {
   EXPECT_NE(metrics.find("tenon_evictions_total{device=\"gpu0\"} 1\n"), std::string::npos);
 }
 
-TEST_F(ModelsTest, OnAGpuAFileIsNoBound) {
+TEST_F(ModelManagerTest, OnAGpuAFileIsNoBound) {
   add("fits", 150, on(0), kHalf).isPinned = true;
   add("large", 250, on(1), kHalf).isPinned = true;
   add("cpu", 150, {}, kHalf).isPinned = true;
@@ -216,7 +216,7 @@ TEST_F(ModelsTest, OnAGpuAFileIsNoBound) {
             ErrorId::MemoryBudgetExceeded); // there the whole file is read
 }
 
-TEST_F(ModelsTest, AGpuThatNobodyNamesIsTheEmptiest) {
+TEST_F(ModelManagerTest, AGpuThatNobodyNamesIsTheEmptiest) {
   add("a", 60, on({}));
   add("b", 20, on({}));
   add("c", 20, on({}));
@@ -231,7 +231,7 @@ TEST_F(ModelsTest, AGpuThatNobodyNamesIsTheEmptiest) {
       << version("far").problem.toString();
 }
 
-TEST_F(ModelsTest, AWorkerOfAGpuGoesWithItsLastModel) {
+TEST_F(ModelManagerTest, AWorkerOfAGpuGoesWithItsLastModel) {
   add("a", 60, on(1));
   add("b", 60);
   start(0);
@@ -243,7 +243,7 @@ TEST_F(ModelsTest, AWorkerOfAGpuGoesWithItsLastModel) {
   EXPECT_EQ(workers(), (std::vector<std::string>{"cpu", "gpu1"}));
 }
 
-TEST_F(ModelsTest, AWorkerOfItsOwnGivesItsMemoryBackAsAWhole) {
+TEST_F(ModelManagerTest, AWorkerOfItsOwnGivesItsMemoryBackAsAWhole) {
   add("a", 60).hasOwnWorker = true;
   add("b", 60).hasOwnWorker = true;
   add("c", 30).isPinned = true;
@@ -260,7 +260,7 @@ TEST_F(ModelsTest, AWorkerOfItsOwnGivesItsMemoryBackAsAWhole) {
   await([&] { return models->workers().size() == 2; });
 }
 
-TEST_F(ModelsTest, AnEngineWithAVariantForAGpuGoesThereUnlessItIsRefused) {
+TEST_F(ModelManagerTest, AnEngineWithAVariantForAGpuGoesThereUnlessItIsRefused) {
   test::TestEngine engine(test::dynamicPlan(), test::productWeights());
   addFile("cpu", engine.writeTemporary("cpu.tenon"));
   std::string gpu = writeGpuEngine("gpu.tenon");
@@ -284,7 +284,7 @@ TEST_F(ModelsTest, AnEngineWithAVariantForAGpuGoesThereUnlessItIsRefused) {
   EXPECT_EQ(version("must").problem.id(), ErrorId::EngineNoVariant);
 }
 
-TEST_F(ModelsTest, AWorkerOfAGpuRunsEnginesThereAndTellsTheirBytes) {
+TEST_F(ModelManagerTest, AWorkerOfAGpuRunsEnginesThereAndTellsTheirBytes) {
   std::filesystem::path libraries = test::temporaryPath("lib");
   std::filesystem::create_directory(libraries);
   std::filesystem::create_symlink(TENON_FAKE_CUDA, libraries / "libcuda.so.1");

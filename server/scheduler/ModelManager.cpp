@@ -1,7 +1,7 @@
 // What callers ask of the models: loading, unloading, finding. The states of versions are in
 // Loads.cpp, workers in Workers.cpp, requests in Requests.cpp and Runs.cpp.
 
-#include "server/scheduler/Models.h"
+#include "server/scheduler/ModelManager.h"
 
 #include <boost/asio/post.hpp>
 #include <fmt/format.h>
@@ -19,16 +19,16 @@ Status noVersion(const std::string &model, const std::string &version) {
 
 } // namespace
 
-Models::Models(boost::asio::any_io_executor executor, std::unique_ptr<ModelSource> source,
-               ModelsOptions options)
+ModelManager::ModelManager(boost::asio::any_io_executor executor,
+                           std::unique_ptr<ModelSource> source, ModelManagerOptions options)
     : executor(executor), source(std::move(source)), options(std::move(options)),
       deadline(executor) {
   makeSlot(Device(), Device().name(), true);
 }
 
-Models::~Models() = default;
+ModelManager::~ModelManager() = default;
 
-Status Models::start() {
+Status ModelManager::start() {
   TENON_ASSIGN(std::vector<FoundModel> found, source->scan());
   if (!slots[0]->start()) {
     return Status::error(ErrorId::ThreadStartFailed, "the worker process cannot be started");
@@ -48,7 +48,7 @@ Status Models::start() {
   return Status::ok();
 }
 
-void Models::load(const std::string &name, std::function<void(Status)> onEnd) {
+void ModelManager::load(const std::string &name, std::function<void(Status)> onEnd) {
   Result<FoundModel> found = source->find(name);
   Status problem = draining ? Status::error(ErrorId::ServerStopping, "the server is stopping")
                    : !found.isOk() ? found.takeStatus()
@@ -99,7 +99,7 @@ void Models::load(const std::string &name, std::function<void(Status)> onEnd) {
   }
 }
 
-void Models::unload(const std::string &name, std::function<void(Status)> onEnd) {
+void ModelManager::unload(const std::string &name, std::function<void(Status)> onEnd) {
   std::map<std::string, Model>::iterator found = models.find(name);
   if (found == models.end()) {
     onEnd(noModel(name));
@@ -136,7 +136,7 @@ void Models::unload(const std::string &name, std::function<void(Status)> onEnd) 
   tell();
 }
 
-bool Models::isReady() const {
+bool ModelManager::isReady() const {
   if (draining ||
       std::any_of(slots.begin(), slots.end(),
                   [](const std::unique_ptr<WorkerSlot> &slot) { return slot->isRestarting(); })) {
@@ -155,7 +155,7 @@ bool Models::isReady() const {
   });
 }
 
-std::vector<Device> Models::devices() const {
+std::vector<Device> ModelManager::devices() const {
   std::vector<Device> devices = {Device()};
   for (uint64_t gpu = 0; gpu < options.gpus.size(); ++gpu) {
     devices.push_back(Device{gpu});
@@ -163,13 +163,13 @@ std::vector<Device> Models::devices() const {
   return devices;
 }
 
-uint64_t Models::evictions(const Device &device) const {
+uint64_t ModelManager::evictions(const Device &device) const {
   std::map<Device, uint64_t>::const_iterator found = evicted.find(device);
   return found == evicted.end() ? 0 : found->second;
 }
 
-Result<std::shared_ptr<Version>> Models::find(const std::string &model,
-                                              const std::string &version) const {
+Result<std::shared_ptr<Version>> ModelManager::find(const std::string &model,
+                                                    const std::string &version) const {
   std::map<std::string, Model>::const_iterator found = models.find(model);
   if (found == models.end()) {
     return noModel(model);
@@ -193,7 +193,7 @@ Result<std::shared_ptr<Version>> Models::find(const std::string &model,
                               : Result<std::shared_ptr<Version>>(at->second);
 }
 
-Status Models::readiness(const Version &version) const {
+Status ModelManager::readiness(const Version &version) const {
   std::string what = fmt::format("model '{}' version {}", version.model, version.number);
   switch (version.state) {
   case VersionState::Ready:

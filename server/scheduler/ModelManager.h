@@ -20,7 +20,7 @@
 
 namespace tenon::server {
 
-struct ModelsOptions {
+struct ModelManagerOptions {
   std::vector<std::string> workerCommand;
   /// Threads of a run; 0: the number of usable CPUs.
   unsigned threads = 0;
@@ -43,11 +43,11 @@ struct Model {
   std::map<int64_t, std::shared_ptr<Version>> versions;
 };
 
-class Models {
+class ModelManager {
 public:
-  Models(boost::asio::any_io_executor executor, std::unique_ptr<ModelSource> source,
-         ModelsOptions options);
-  ~Models();
+  ModelManager(boost::asio::any_io_executor executor, std::unique_ptr<ModelSource> source,
+               ModelManagerOptions options);
+  ~ModelManager();
 
   /// Starts the worker and the loads of all models of the source; loads what the source tells to
   /// have changed from then on.
@@ -187,7 +187,7 @@ private:
 
   boost::asio::any_io_executor executor;
   std::unique_ptr<ModelSource> source;
-  ModelsOptions options;
+  ModelManagerOptions options;
   boost::asio::steady_timer deadline;
   std::map<std::string, Model> models;
   std::vector<std::unique_ptr<WorkerSlot>> slots; ///< the first is that of the CPU
