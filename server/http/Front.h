@@ -28,10 +28,10 @@ class Connection;
 /// Each connection holds it: those that are left at the end go with the context.
 struct Front {
   Front(const ServerOptions &options, boost::asio::io_context &context,
-        std::unique_ptr<ModelSource> source, std::optional<Tokens> tokens)
+        std::unique_ptr<ModelRepository> repository, std::optional<Tokens> tokens)
       : options(options), context(context), acceptor(context),
         watch(context.get_executor(), options.watch, options.version, options.log),
-        models(context.get_executor(), std::move(source),
+        models(context.get_executor(), std::move(repository),
                {options.workerCommand, options.threads, options.mostQueued, options.memoryBudget,
                 options.gpuMemoryBudget, options.gpus, options.log,
                 [this](const std::string &model, const Status &problem) {

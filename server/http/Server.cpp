@@ -5,9 +5,9 @@
 #include "server/http/Certificates.h"
 #include "server/http/Front.h"
 #include "server/scheduler/ModelFolder.h"
-#include "server/scheduler/NamedSource.h"
-#include "server/scheduler/RegistrySource.h"
-#include "server/scheduler/SignedSource.h"
+#include "server/scheduler/NamedRepository.h"
+#include "server/scheduler/RegistryRepository.h"
+#include "server/scheduler/SignedRepository.h"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -128,21 +128,21 @@ Status listen(tcp::acceptor &acceptor, const tcp::endpoint &endpoint) {
                : Status::ok();
 }
 
-Result<std::unique_ptr<ModelSource>> openSource(const ServerOptions &options) {
+Result<std::unique_ptr<ModelRepository>> openRepository(const ServerOptions &options) {
   std::optional<signing::Trust> trust;
   if (!options.trusted.empty()) {
     TENON_ASSIGN(trust, signing::Trust::open(options.trusted));
   }
   if (options.models.starts_with(kRegistryScheme)) {
-    TENON_ASSIGN(std::unique_ptr<RegistrySource> source,
-                 RegistrySource::open(options.registry,
-                                      options.models.substr(kRegistryScheme.size()),
-                                      std::move(trust), options.log));
-    return std::unique_ptr<ModelSource>(std::move(source));
+    TENON_ASSIGN(std::unique_ptr<RegistryRepository> repository,
+                 RegistryRepository::open(options.registry,
+                                          options.models.substr(kRegistryScheme.size()),
+                                          std::move(trust), options.log));
+    return std::unique_ptr<ModelRepository>(std::move(repository));
   }
   TENON_ASSIGN(ModelFolder opened, ModelFolder::open(options.models, options.isLenient));
-  std::unique_ptr<ModelSource> folder = std::make_unique<ModelFolder>(std::move(opened));
-  return trust ? std::make_unique<SignedSource>(std::move(folder), std::move(*trust))
+  std::unique_ptr<ModelRepository> folder = std::make_unique<ModelFolder>(std::move(opened));
+  return trust ? std::make_unique<SignedRepository>(std::move(folder), std::move(*trust))
                : std::move(folder);
 }
 
@@ -165,22 +165,22 @@ Status serve(const ServerOptions &options) {
   if (!options.tokenFile.empty()) {
     TENON_ASSIGN(tokens, Tokens::load(options.tokenFile));
   }
-  TENON_ASSIGN(std::unique_ptr<ModelSource> source, openSource(options));
+  TENON_ASSIGN(std::unique_ptr<ModelRepository> repository, openRepository(options));
   if (!options.name.empty()) {
-    TENON_ASSIGN(source, NamedSource::open(std::move(source), options.name));
+    TENON_ASSIGN(repository, NamedRepository::open(std::move(repository), options.name));
   }
   std::shared_ptr<Front> front =
-      std::make_shared<Front>(options, context, std::move(source), std::move(tokens));
+      std::make_shared<Front>(options, context, std::move(repository), std::move(tokens));
   if (!options.certificates.empty()) {
     TENON_ASSIGN(front->tls, loadTls(options.certificates, options.key));
   }
   TENON_TRY(listen(front->acceptor, endpoint));
   std::signal(SIGPIPE, SIG_IGN);
   raiseFileLimit();
-  Watch::RollbackSource rollback;
+  Watch::RegistryRollback rollback;
   if (options.models.starts_with(kRegistryScheme)) {
     rollback = [&](int64_t version, const std::string &reason) {
-      return RegistrySource::rollback(
+      return RegistryRepository::rollback(
           options.registry, options.models.substr(kRegistryScheme.size()), version, reason);
     };
   }
@@ -194,7 +194,7 @@ Status serve(const ServerOptions &options) {
   }
   options.onListening(front->acceptor.local_endpoint().port());
   context.run();
-  front->models.stop(); // before the context goes, by which the source tells of changes
+  front->models.stop(); // before the context goes, by which the repository tells of changes
   front->desk.reset();
   front->watch.stop();
   return Status::ok();

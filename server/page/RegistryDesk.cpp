@@ -4,7 +4,7 @@
 #include "server/page/RegistryDesk.h"
 
 #include "server/protocol/Json.h"
-#include "server/scheduler/RegistrySource.h"
+#include "server/scheduler/RegistryRepository.h"
 
 #include <boost/asio/post.hpp>
 #include <fmt/format.h>

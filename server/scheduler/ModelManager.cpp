@@ -20,8 +20,8 @@ Status noVersion(const std::string &model, const std::string &version) {
 } // namespace
 
 ModelManager::ModelManager(boost::asio::any_io_executor executor,
-                           std::unique_ptr<ModelSource> source, ModelManagerOptions options)
-    : executor(executor), source(std::move(source)), options(std::move(options)),
+                           std::unique_ptr<ModelRepository> repository, ModelManagerOptions options)
+    : executor(executor), repository(std::move(repository)), options(std::move(options)),
       deadline(executor) {
   makeSlot(Device(), Device().name(), true);
 }
@@ -29,7 +29,7 @@ ModelManager::ModelManager(boost::asio::any_io_executor executor,
 ModelManager::~ModelManager() = default;
 
 Status ModelManager::start() {
-  TENON_ASSIGN(std::vector<FoundModel> found, source->scan());
+  TENON_ASSIGN(std::vector<FoundModel> found, repository->scan());
   if (!slots[0]->start()) {
     return Status::error(ErrorId::ThreadStartFailed, "the worker process cannot be started");
   }
@@ -40,7 +40,7 @@ Status ModelManager::start() {
       }
     }
   }
-  source->watch([this](const std::string &name) {
+  repository->watch([this](const std::string &name) {
     boost::asio::post(executor, [this, name] {
       load(name, [](Status) {}); // the log and the index have how it ended
     });
@@ -49,7 +49,7 @@ Status ModelManager::start() {
 }
 
 void ModelManager::load(const std::string &name, std::function<void(Status)> onEnd) {
-  Result<FoundModel> found = source->find(name);
+  Result<FoundModel> found = repository->find(name);
   Status problem = draining ? Status::error(ErrorId::ServerStopping, "the server is stopping")
                    : !found.isOk() ? found.takeStatus()
                                    : found->problem;
@@ -78,8 +78,8 @@ void ModelManager::load(const std::string &name, std::function<void(Status)> onE
         return each->state == VersionState::Ready;
       });
       if (first->isOk() && isCurrent) {
-        // What the source does not ask for any more goes; what a later load asked for has a later
-        // key.
+        // What the repository does not ask for any more goes; what a later load asked for has a
+        // later key.
         std::map<int64_t, std::shared_ptr<Version>> present = models[version->model].versions;
         for (auto &[number, other] : present) {
           if (std::find(begun.begin(), begun.end(), other) == begun.end() &&

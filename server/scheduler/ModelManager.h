@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include "server/scheduler/ModelSource.h"
+#include "server/scheduler/ModelRepository.h"
 #include "server/scheduler/Observer.h"
 #include "server/scheduler/Traffic.h"
 #include "server/scheduler/Version.h"
@@ -38,23 +38,23 @@ struct ModelManagerOptions {
 
 struct Model {
   std::string name;
-  Status problem; ///< of the last load, and of the source or the configuration
+  Status problem; ///< of the last load, and of the repository or the configuration
   TrafficState traffic;
   std::map<int64_t, std::shared_ptr<Version>> versions;
 };
 
 class ModelManager {
 public:
-  ModelManager(boost::asio::any_io_executor executor, std::unique_ptr<ModelSource> source,
+  ModelManager(boost::asio::any_io_executor executor, std::unique_ptr<ModelRepository> repository,
                ModelManagerOptions options);
   ~ModelManager();
 
-  /// Starts the worker and the loads of all models of the source; loads what the source tells to
-  /// have changed from then on.
+  /// Starts the worker and the loads of all models of the repository; loads what the repository
+  /// tells to have changed from then on.
   Status start();
 
-  /// Loads a model as its source now has it; `onEnd` is told when all its versions are loaded, or
-  /// why one is not. What is loaded serves until the new is ready.
+  /// Loads a model as its repository now has it; `onEnd` is told when all its versions are loaded,
+  /// or why one is not. What is loaded serves until the new is ready.
   void load(const std::string &name, std::function<void(Status)> onEnd);
   /// Takes no more requests for the model, and forgets it when those that it has are answered.
   void unload(const std::string &name, std::function<void(Status)> onEnd);
@@ -79,8 +79,8 @@ public:
   /// New requests are refused from now on (TN0817), and the server is not ready.
   void drain() { draining = true; }
 
-  /// At the end: nothing changes any more. It waits for a look at the source that is under way.
-  void stop() { source.reset(); }
+  /// At the end: nothing changes any more. It waits for a look at the repository that is under way.
+  void stop() { repository.reset(); }
 
   /// Whether every model that is to be served is.
   bool isReady() const;
@@ -186,7 +186,7 @@ private:
   void dropDeadline(Request &request);
 
   boost::asio::any_io_executor executor;
-  std::unique_ptr<ModelSource> source;
+  std::unique_ptr<ModelRepository> repository;
   ModelManagerOptions options;
   boost::asio::steady_timer deadline;
   std::map<std::string, Model> models;

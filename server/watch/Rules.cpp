@@ -151,9 +151,9 @@ void Watch::rollBack(const std::string &model, const std::string &version,
     return;
   }
   acted[model] = 0;
-  if (rollbackSource) {
+  if (registryRollback) {
     thread->post([this, model, version, reason] {
-      Result<int64_t> to = rollbackSource(versionNumber(version).value_or(0), reason);
+      Result<int64_t> to = registryRollback(versionNumber(version).value_or(0), reason);
       tell([this, model, version, reason, to = std::move(to)] {
         endRollback(model, version, reason, to);
       });

@@ -56,9 +56,9 @@ Watch::Watch(boost::asio::any_io_executor executor, const WatchOptions &given,
 
 Watch::~Watch() { stop(); }
 
-void Watch::begin(ModelManager &all, RollbackSource source) {
+void Watch::begin(ModelManager &all, RegistryRollback rollback) {
   models = &all;
-  rollbackSource = std::move(source);
+  registryRollback = std::move(rollback);
 }
 
 void Watch::stop() {

@@ -48,13 +48,15 @@ class Watch final : public RequestObserver {
 public:
   /// Goes back from `version` in the registry that the models come from, and gives the version that
   /// is served then; TN1006 where the alias is elsewhere by then. Any thread.
-  using RollbackSource = std::function<Result<int64_t>(int64_t version, const std::string &reason)>;
+  using RegistryRollback =
+      std::function<Result<int64_t>(int64_t version, const std::string &reason)>;
 
   Watch(boost::asio::any_io_executor executor, const WatchOptions &options,
         std::string serverVersion, std::function<void(std::string_view)> log);
   ~Watch() override;
-  /// Before anything is told or asked. `rollbackSource` may be empty: then traffic is rolled back.
-  void begin(ModelManager &models, RollbackSource rollbackSource);
+  /// Before anything is told or asked. `registryRollback` may be empty: then traffic is rolled
+  /// back.
+  void begin(ModelManager &models, RegistryRollback registryRollback);
 
   void answered(const Request &request, const InferResult &result) override;
   void replied(const InferResult &result, uint64_t copyOutNanoseconds) override;
@@ -126,7 +128,7 @@ private:
   const WatchOptions options;
   std::function<void(std::string_view)> log;
   ModelManager *models = nullptr;
-  RollbackSource rollbackSource;
+  RegistryRollback registryRollback;
   Random random{1};
   uint64_t ticks = 0;
   Versions versions;

@@ -92,7 +92,7 @@ std::string writeGpuEngine(const std::string &name) {
   return engine.writeTemporary(name);
 }
 
-class FixedSource final : public ModelSource {
+class FixedRepository final : public ModelRepository {
 public:
   Result<std::vector<FoundModel>> scan() const override { return models; }
   Result<FoundModel> find(const std::string &name) const override {
@@ -118,7 +118,7 @@ protected:
   }
 
   ModelConfig &addFile(const std::string &name, const std::string &path, Placement placement = {}) {
-    FoundModel &model = source->models.emplace_back();
+    FoundModel &model = repository->models.emplace_back();
     model.name = name;
     model.config.placement = placement;
     model.versions = {{"1", path}};
@@ -131,7 +131,7 @@ protected:
     options.memoryBudget = options.gpuMemoryBudget = budget;
     options.gpus = {"7", "GPU-9"};
     options.log = [](std::string_view) {};
-    models = std::make_unique<ModelManager>(context.get_executor(), std::move(source),
+    models = std::make_unique<ModelManager>(context.get_executor(), std::move(repository),
                                             std::move(options));
     ASSERT_TRUE(models->start().isOk());
     await([&] {
@@ -171,7 +171,7 @@ protected:
   static Placement on(std::optional<uint64_t> gpu) { return {Placement::Kind::Gpu, gpu}; }
 
   boost::asio::io_context context;
-  std::unique_ptr<FixedSource> source = std::make_unique<FixedSource>();
+  std::unique_ptr<FixedRepository> repository = std::make_unique<FixedRepository>();
   std::unique_ptr<ModelManager> models;
 };
 

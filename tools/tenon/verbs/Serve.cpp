@@ -4,7 +4,7 @@
 #include "server/http/Server.h"
 #include "server/protocol/Routes.h"
 #include "server/scheduler/Device.h"
-#include "server/scheduler/RegistrySource.h"
+#include "server/scheduler/RegistryRepository.h"
 #include "server/worker/Worker.h"
 #include "tools/tenon/Tool.h"
 #include "tools/tenon/Verb.h"

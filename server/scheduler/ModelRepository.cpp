@@ -1,4 +1,4 @@
-#include "server/scheduler/ModelSource.h"
+#include "server/scheduler/ModelRepository.h"
 
 #include <fmt/format.h>
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "registry/Registry.h"
-#include "server/scheduler/ModelSource.h"
+#include "server/scheduler/ModelRepository.h"
 
 #include <condition_variable>
 #include <memory>
@@ -17,16 +17,15 @@ namespace tenon::server {
 /// "registry:", which begins what is served from one.
 inline constexpr std::string_view kRegistryScheme = "registry:";
 
-class RegistrySource final : public ModelSource {
+class RegistryRepository final : public ModelRepository {
 public:
   /// `what` is NAME@ALIAS. TN1001, TN1003, TN1004, TN1005 where there is nothing to serve; TN0804
   /// where it is no engine. With `trust` versions without a signature of somebody who is trusted
   /// are not served: TN1015, TN1016.
-  static Result<std::unique_ptr<RegistrySource>> open(const std::string &folder,
-                                                      const std::string &what,
-                                                      std::optional<signing::Trust> trust,
-                                                      std::function<void(std::string_view)> log);
-  ~RegistrySource() override;
+  static Result<std::unique_ptr<RegistryRepository>>
+  open(const std::string &folder, const std::string &what, std::optional<signing::Trust> trust,
+       std::function<void(std::string_view)> log);
+  ~RegistryRepository() override;
   /// Moves the alias of `what` back from `version` as `tenon registry rollback` does, and gives the
   /// version that it is at then. TN1006, TN1012. Any thread.
   static Result<int64_t> rollback(const std::string &folder, const std::string &what,
@@ -37,8 +36,8 @@ public:
   void watch(std::function<void(const std::string &name)> onChange) override;
 
 private:
-  RegistrySource(std::string folder, registry::Reference reference,
-                 std::optional<signing::Trust> trust, std::function<void(std::string_view)> log)
+  RegistryRepository(std::string folder, registry::Reference reference,
+                     std::optional<signing::Trust> trust, std::function<void(std::string_view)> log)
       : folder(std::move(folder)), reference(std::move(reference)), trust(std::move(trust)),
         log(std::move(log)) {}
   /// The file of the data that the engine was calibrated or tested with (--data of push), which its

@@ -5,16 +5,16 @@
 #pragma once
 
 #include "registry/signing/Trust.h"
-#include "server/scheduler/ModelSource.h"
+#include "server/scheduler/ModelRepository.h"
 
 #include <memory>
 
 namespace tenon::server {
 
-class SignedSource final : public ModelSource {
+class SignedRepository final : public ModelRepository {
 public:
-  SignedSource(std::unique_ptr<ModelSource> source, signing::Trust trust)
-      : source(std::move(source)), trust(std::move(trust)) {}
+  SignedRepository(std::unique_ptr<ModelRepository> repository, signing::Trust trust)
+      : repository(std::move(repository)), trust(std::move(trust)) {}
 
   /// As the folder's; versions without such a signature have a problem, TN1015 or TN1016.
   Result<std::vector<FoundModel>> scan() const override;
@@ -24,7 +24,7 @@ private:
   void check(FoundModel &model) const;
   Result<std::string> hashOf(const std::string &path) const;
 
-  std::unique_ptr<ModelSource> source;
+  std::unique_ptr<ModelRepository> repository;
   signing::Trust trust;
 };
 

@@ -1,4 +1,4 @@
-#include "server/scheduler/SignedSource.h"
+#include "server/scheduler/SignedRepository.h"
 
 #include "registry/signing/Bundle.h"
 #include "registry/signing/Files.h"
@@ -7,21 +7,21 @@
 
 namespace tenon::server {
 
-Result<std::vector<FoundModel>> SignedSource::scan() const {
-  TENON_ASSIGN(std::vector<FoundModel> models, source->scan());
+Result<std::vector<FoundModel>> SignedRepository::scan() const {
+  TENON_ASSIGN(std::vector<FoundModel> models, repository->scan());
   for (FoundModel &model : models) {
     check(model);
   }
   return models;
 }
 
-Result<FoundModel> SignedSource::find(const std::string &name) const {
-  TENON_ASSIGN(FoundModel model, source->find(name));
+Result<FoundModel> SignedRepository::find(const std::string &name) const {
+  TENON_ASSIGN(FoundModel model, repository->find(name));
   check(model);
   return model;
 }
 
-void SignedSource::check(FoundModel &model) const {
+void SignedRepository::check(FoundModel &model) const {
   for (FoundVersion &version : model.versions) {
     Result<std::string> hash = hashOf(version.path);
     if (hash.isOk()) {
@@ -32,7 +32,7 @@ void SignedSource::check(FoundModel &model) const {
   }
 }
 
-Result<std::string> SignedSource::hashOf(const std::string &path) const {
+Result<std::string> SignedRepository::hashOf(const std::string &path) const {
   TENON_ASSIGN(std::string bundle,
                signing::readBundle(path + ".sig",
                                    signing::kMostBytesOfOne)); // the thread that serves reads it

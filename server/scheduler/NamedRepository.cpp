@@ -1,4 +1,4 @@
-#include "server/scheduler/NamedSource.h"
+#include "server/scheduler/NamedRepository.h"
 
 #include "server/scheduler/ModelFolder.h"
 
@@ -6,18 +6,18 @@
 
 namespace tenon::server {
 
-Result<std::unique_ptr<ModelSource>> NamedSource::open(std::unique_ptr<ModelSource> source,
-                                                       const std::string &name) {
+Result<std::unique_ptr<ModelRepository>>
+NamedRepository::open(std::unique_ptr<ModelRepository> repository, const std::string &name) {
   if (!isModelName(name)) {
     return Status::error(ErrorId::BadArgument,
                          fmt::format("'{}' cannot be the name of a model", name),
                          "names have letters, digits, '.', '_' and '-'");
   }
-  return std::unique_ptr<ModelSource>(new NamedSource(std::move(source), name));
+  return std::unique_ptr<ModelRepository>(new NamedRepository(std::move(repository), name));
 }
 
-Result<std::vector<FoundModel>> NamedSource::scan() const {
-  TENON_ASSIGN(std::vector<FoundModel> found, source->scan());
+Result<std::vector<FoundModel>> NamedRepository::scan() const {
+  TENON_ASSIGN(std::vector<FoundModel> found, repository->scan());
   if (found.size() != 1) {
     return Status::error(
         ErrorId::BadModelFolder,
@@ -28,7 +28,7 @@ Result<std::vector<FoundModel>> NamedSource::scan() const {
   return found;
 }
 
-Result<FoundModel> NamedSource::find(const std::string &wanted) const {
+Result<FoundModel> NamedRepository::find(const std::string &wanted) const {
   if (wanted != name) {
     return noModel(wanted);
   }
@@ -36,8 +36,8 @@ Result<FoundModel> NamedSource::find(const std::string &wanted) const {
   return found[0];
 }
 
-void NamedSource::watch(std::function<void(const std::string &name)> onChange) {
-  source->watch(
+void NamedRepository::watch(std::function<void(const std::string &name)> onChange) {
+  repository->watch(
       [onChange = std::move(onChange), own = name](const std::string &) { onChange(own); });
 }
 

@@ -36,9 +36,9 @@ std::optional<int64_t> versionNumber(const std::string &name);
 Status noModel(const std::string &name);
 
 /// Used by one thread, which it keeps waiting for no longer than a look at a folder takes.
-class ModelSource {
+class ModelRepository {
 public:
-  virtual ~ModelSource() = default;
+  virtual ~ModelRepository() = default;
   /// All models, by name; TN0804 where there is none.
   virtual Result<std::vector<FoundModel>> scan() const = 0;
   /// One model as it is there now; TN0810 where it is not.

@@ -1,4 +1,4 @@
-#include "server/scheduler/RegistrySource.h"
+#include "server/scheduler/RegistryRepository.h"
 
 #include <fmt/format.h>
 
@@ -19,26 +19,26 @@ Status notServed(const registry::Version &version) {
 
 } // namespace
 
-Result<std::unique_ptr<RegistrySource>>
-RegistrySource::open(const std::string &folder, const std::string &what,
-                     std::optional<signing::Trust> trust,
-                     std::function<void(std::string_view)> log) {
+Result<std::unique_ptr<RegistryRepository>>
+RegistryRepository::open(const std::string &folder, const std::string &what,
+                         std::optional<signing::Trust> trust,
+                         std::function<void(std::string_view)> log) {
   TENON_ASSIGN(registry::Reference reference, registry::parseReference(what));
   if (reference.alias.empty()) {
     return Status::error(ErrorId::BadObjectName, fmt::format("'{}' names no alias", what),
                          "serve registry:NAME@ALIAS, which follows the alias");
   }
-  std::unique_ptr<RegistrySource> source(
-      new RegistrySource(folder, std::move(reference), std::move(trust), std::move(log)));
+  std::unique_ptr<RegistryRepository> repository(
+      new RegistryRepository(folder, std::move(reference), std::move(trust), std::move(log)));
   TENON_ASSIGN(registry::Registry registry,
                registry::Registry::open(folder, {.by = "serve", .clock = {}}));
-  TENON_ASSIGN(source->present, source->resolve(registry));
-  TENON_TRY(source->present.problem);
-  source->opened.emplace(std::move(registry));
-  return source;
+  TENON_ASSIGN(repository->present, repository->resolve(registry));
+  TENON_TRY(repository->present.problem);
+  repository->opened.emplace(std::move(registry));
+  return repository;
 }
 
-RegistrySource::~RegistrySource() {
+RegistryRepository::~RegistryRepository() {
   {
     std::lock_guard lock(mutex);
     isEnding = true;
@@ -49,8 +49,8 @@ RegistrySource::~RegistrySource() {
   }
 }
 
-Result<int64_t> RegistrySource::rollback(const std::string &folder, const std::string &what,
-                                         int64_t version, const std::string &reason) {
+Result<int64_t> RegistryRepository::rollback(const std::string &folder, const std::string &what,
+                                             int64_t version, const std::string &reason) {
   TENON_ASSIGN(registry::Reference reference, registry::parseReference(what));
   TENON_ASSIGN(registry::Registry registry,
                registry::Registry::open(folder, {.by = "serve", .clock = {}}));
@@ -59,8 +59,8 @@ Result<int64_t> RegistrySource::rollback(const std::string &folder, const std::s
   return move.to;
 }
 
-std::string RegistrySource::dataOf(registry::Registry &registry,
-                                   const registry::Version &version) const {
+std::string RegistryRepository::dataOf(registry::Registry &registry,
+                                       const registry::Version &version) const {
   std::string name = version.facts.contains("data") && version.facts["data"].is_string()
                          ? version.facts["data"].get<std::string>()
                          : "";
@@ -70,7 +70,7 @@ std::string RegistrySource::dataOf(registry::Registry &registry,
   return found.isOk() && !found->isDeleted ? registry.pathOf(*found) : "";
 }
 
-Result<FoundModel> RegistrySource::resolve(registry::Registry &registry) const {
+Result<FoundModel> RegistryRepository::resolve(registry::Registry &registry) const {
   TENON_ASSIGN(registry::Version version, registry.find(reference));
   FoundModel model;
   model.name = version.name;
@@ -87,12 +87,12 @@ Result<FoundModel> RegistrySource::resolve(registry::Registry &registry) const {
   return model;
 }
 
-Result<std::vector<FoundModel>> RegistrySource::scan() const {
+Result<std::vector<FoundModel>> RegistryRepository::scan() const {
   std::lock_guard lock(mutex);
   return std::vector<FoundModel>{present};
 }
 
-Result<FoundModel> RegistrySource::find(const std::string &name) const {
+Result<FoundModel> RegistryRepository::find(const std::string &name) const {
   std::lock_guard lock(mutex);
   if (name != present.name) {
     return noModel(name);
@@ -100,11 +100,11 @@ Result<FoundModel> RegistrySource::find(const std::string &name) const {
   return present;
 }
 
-void RegistrySource::watch(std::function<void(const std::string &name)> onChange) {
+void RegistryRepository::watch(std::function<void(const std::string &name)> onChange) {
   thread = std::thread([this, onChange = std::move(onChange)] { run(onChange); });
 }
 
-bool RegistrySource::look() {
+bool RegistryRepository::look() {
   Result<int64_t> at = opened->aliasOf(reference.name, reference.alias);
   std::string served, path;
   bool isSound = true;
@@ -139,7 +139,7 @@ bool RegistrySource::look() {
   return true;
 }
 
-void RegistrySource::run(const std::function<void(const std::string &name)> &onChange) {
+void RegistryRepository::run(const std::function<void(const std::string &name)> &onChange) {
   std::unique_lock lock(mutex);
   while (!wake.wait_for(lock, kPeriod, [this] { return isEnding; })) {
     lock.unlock();
