@@ -21,12 +21,12 @@ FileFacts factsOf(const std::string &path) {
 
 } // namespace
 
-boost::asio::awaitable<void> watchCertificates(std::shared_ptr<Front> front) {
+boost::asio::awaitable<void> watchCertificates(std::shared_ptr<ServerContext> server) {
   constexpr std::chrono::seconds kPeriod{1};
-  const ServerOptions &options = front->options;
+  const ServerOptions &options = server->options;
   auto look = [&] { return std::pair(factsOf(options.certificates), factsOf(options.key)); };
   std::pair<FileFacts, FileFacts> read = look(), last = read;
-  boost::asio::steady_timer timer(front->context);
+  boost::asio::steady_timer timer(server->context);
   for (;;) {
     timer.expires_after(kPeriod);
     co_await timer.async_wait(boost::asio::use_awaitable);
@@ -40,7 +40,7 @@ boost::asio::awaitable<void> watchCertificates(std::shared_ptr<Front> front) {
     Result<std::shared_ptr<boost::asio::ssl::context>> loaded =
         loadTls(options.certificates, options.key);
     if (loaded.isOk()) {
-      front->tls = std::move(*loaded);
+      server->tls = std::move(*loaded);
       options.log("the certificate was read again: new connections get it");
     } else {
       options.log(loaded.status().toString() +

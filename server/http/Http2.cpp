@@ -26,8 +26,8 @@ bool isGrpc(std::string_view contentType) {
 
 class Http2Connection : public Connection {
 public:
-  Http2Connection(std::shared_ptr<Front> shared, std::unique_ptr<ClientSocket> socket)
-      : Connection(std::move(shared), std::move(socket)), work(front.context),
+  Http2Connection(std::shared_ptr<ServerContext> shared, std::unique_ptr<ClientSocket> socket)
+      : Connection(std::move(shared), std::move(socket)), work(server.context),
         session(
             kMostHeader, [this](Stream &stream) { return makeHandler(stream); },
             [this] { work.cancel(); }) {}
@@ -54,11 +54,11 @@ public:
   void tick(Clock::time_point now) override {
     if (session.streamCount() > 0) {
       lastRequest = now;
-    } else if (lastRequest + front.options.idle < now) {
+    } else if (lastRequest + server.options.idle < now) {
       session.goAway();
       lastRequest = now;
     }
-    session.tick(now, front.options.slowest);
+    session.tick(now, server.options.slowest);
     if (writeDeadline < now || endDeadline < now) {
       socket->cancel();
     }
@@ -68,8 +68,8 @@ public:
 
 private:
   std::unique_ptr<StreamHandler> makeHandler(Stream &stream) {
-    return isGrpc(stream.field("content-type")) ? makeGrpcCall(front, stream)
-                                                : makeHttpStream(front, stream);
+    return isGrpc(stream.field("content-type")) ? makeGrpcCall(server, stream)
+                                                : makeHttpStream(server, stream);
   }
 
   static asio::awaitable<void> write(std::shared_ptr<Http2Connection> self) {
@@ -120,10 +120,10 @@ private:
 
 } // namespace
 
-asio::awaitable<void> serveHttp2(std::shared_ptr<Front> front, std::unique_ptr<ClientSocket> socket,
-                                 std::string received) {
+asio::awaitable<void> serveHttp2(std::shared_ptr<ServerContext> server,
+                                 std::unique_ptr<ClientSocket> socket, std::string received) {
   std::shared_ptr<Http2Connection> connection =
-      std::make_shared<Http2Connection>(std::move(front), std::move(socket));
+      std::make_shared<Http2Connection>(std::move(server), std::move(socket));
   co_await Http2Connection::run(std::move(connection), std::move(received));
 }
 

@@ -20,8 +20,8 @@ std::string lower(std::string_view text) {
 
 class HttpStream : public StreamHandler {
 public:
-  HttpStream(Front &front, Stream &stream)
-      : front(front), stream(stream), share(front), start(Clock::now()), last(start) {
+  HttpStream(ServerContext &server, Stream &stream)
+      : server(server), stream(stream), share(server), start(Clock::now()), last(start) {
     Status status = begin();
     if (!status.isOk()) {
       reply(errorReply(status));
@@ -33,8 +33,8 @@ public:
       return;
     }
     last = Clock::now();
-    Status status = body.size() + data.size() > front.options.mostBody
-                        ? bodyTooLarge(front.options)
+    Status status = body.size() + data.size() > server.options.mostBody
+                        ? bodyTooLarge(server.options)
                         : share.resize(body.size() + data.size());
     if (!status.isOk()) {
       reply(errorReply(status));
@@ -54,7 +54,7 @@ public:
       return;
     }
     request.mostLists = share.rest();
-    pending = performHttp(front.api, request,
+    pending = performHttp(server.api, request,
                           [alive = std::weak_ptr<HttpStream *>(self), this](HttpReply answer) {
                             if (!alive.expired()) { // a load goes on without its caller
                               reply(std::move(answer));
@@ -68,13 +68,13 @@ public:
 
   void closed() override {
     if (pending) {
-      front.api.cancel(pending);
+      server.api.cancel(pending);
     }
   }
 
   void tick(Clock::time_point now) override {
     if (!isWhole && !stream.hasResponded() &&
-        bodyDeadline(front.options, start, last, body.size()) < now) {
+        bodyDeadline(server.options, start, last, body.size()) < now) {
       reply(errorReply(Status::error(ErrorId::ClientTooSlow, "the request did not come in time")));
     }
   }
@@ -110,11 +110,11 @@ private:
                      origin,         fetchSite,     userAgent,
                      acceptLanguage, authorization, jsonBytes,
                      traceparent};
-    TENON_TRY(readHead(head, front.rights(), front.onlyLocalNames(), request));
+    TENON_TRY(readHead(head, server.rights(), server.onlyLocalNames(), request));
     uint64_t announced = 0;
     std::from_chars(length.data(), length.data() + length.size(),
                     announced); // nghttp2 has checked that it is a number
-    return announced > front.options.mostBody ? bodyTooLarge(front.options) : Status::ok();
+    return announced > server.options.mostBody ? bodyTooLarge(server.options) : Status::ok();
   }
 
   Status takeBody() {
@@ -132,7 +132,7 @@ private:
       fields.emplace_back(lower(name), value);
     }
     if (answer.result) {
-      front.api.countReply(*answer.result, answer.begun);
+      server.api.countReply(*answer.result, answer.begun);
     }
     bool hasBody = !isHead && answer.bytes() > 0;
     stream.respond(fields, !hasBody);
@@ -147,7 +147,7 @@ private:
     stream.finish();
   }
 
-  Front &front;
+  ServerContext &server;
   Stream &stream;
   BodyShare share;
   HttpRequest request;
@@ -161,8 +161,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<StreamHandler> makeHttpStream(Front &front, Stream &stream) {
-  return std::make_unique<HttpStream>(front, stream);
+std::unique_ptr<StreamHandler> makeHttpStream(ServerContext &server, Stream &stream) {
+  return std::make_unique<HttpStream>(server, stream);
 }
 
 } // namespace tenon::server

@@ -26,9 +26,9 @@ namespace tenon::server {
 class Connection;
 
 /// Each connection holds it: those that are left at the end go with the context.
-struct Front {
-  Front(const ServerOptions &options, boost::asio::io_context &context,
-        std::unique_ptr<ModelRepository> repository, std::optional<Tokens> tokens)
+struct ServerContext {
+  ServerContext(const ServerOptions &options, boost::asio::io_context &context,
+                std::unique_ptr<ModelRepository> repository, std::optional<Tokens> tokens)
       : options(options), context(context), acceptor(context),
         watch(context.get_executor(), options.watch, options.version, options.log),
         models(context.get_executor(), std::move(repository),
@@ -64,17 +64,17 @@ struct Front {
   boost::asio::steady_timer drained; ///< cancelled when the last connection ends
 };
 
-/// The part of Front::bodies that one request takes.
+/// The part of ServerContext::bodies that one request takes.
 class BodyShare {
 public:
-  explicit BodyShare(Front &front) : front(front) {}
-  ~BodyShare() { front.bodies -= bytes; }
+  explicit BodyShare(ServerContext &server) : server(server) {}
+  ~BodyShare() { server.bodies -= bytes; }
   BodyShare(const BodyShare &) = delete;
   BodyShare &operator=(const BodyShare &) = delete;
 
   /// How large it may become.
   uint64_t most() const {
-    return std::max(front.options.mostBodies, front.bodies) - front.bodies + bytes;
+    return std::max(server.options.mostBodies, server.bodies) - server.bodies + bytes;
   }
   uint64_t size() const { return bytes; }
   /// What is left for numbers that are made from the body.
@@ -85,7 +85,7 @@ public:
   Result<std::string> decode(Encoding encoding, std::string body);
 
 private:
-  Front &front;
+  ServerContext &server;
   uint64_t bytes = 0;
 };
 
@@ -106,10 +106,10 @@ inline Clock::time_point bodyDeadline(const ServerOptions &options, Clock::time_
                   start + options.slowest + std::chrono::seconds(received / kLeastRate));
 }
 
-/// Registers itself with the front.
+/// Registers itself with the server.
 class Connection {
 public:
-  Connection(std::shared_ptr<Front> front, std::unique_ptr<ClientSocket> socket);
+  Connection(std::shared_ptr<ServerContext> server, std::unique_ptr<ClientSocket> socket);
   virtual ~Connection();
   Connection(const Connection &) = delete;
   Connection &operator=(const Connection &) = delete;
@@ -121,8 +121,8 @@ public:
   virtual void drain() = 0;
 
 protected:
-  std::shared_ptr<Front> holder;
-  Front &front;
+  std::shared_ptr<ServerContext> holder;
+  ServerContext &server;
   std::unique_ptr<ClientSocket> socket;
 };
 
@@ -131,11 +131,11 @@ constexpr std::string_view kHttp2Preface("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
 
 /// Serves a connection until it ends: the handshake of TLS, then HTTP/1.1, or HTTP/2 where it
 /// begins so.
-boost::asio::awaitable<void> serveConnection(std::shared_ptr<Front> front,
+boost::asio::awaitable<void> serveConnection(std::shared_ptr<ServerContext> server,
                                              std::unique_ptr<ClientSocket> socket);
 /// The rest of a connection that began with the preface; `received` is what came, the preface
 /// included.
-boost::asio::awaitable<void> serveHttp2(std::shared_ptr<Front> front,
+boost::asio::awaitable<void> serveHttp2(std::shared_ptr<ServerContext> server,
                                         std::unique_ptr<ClientSocket> socket, std::string received);
 
 } // namespace tenon::server

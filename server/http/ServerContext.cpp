@@ -1,6 +1,6 @@
 // Memory of bodies, and the register of connections.
 
-#include "server/http/Front.h"
+#include "server/http/ServerContext.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@ Status BodyShare::resize(uint64_t to) {
                          "the bodies of the requests that wait take all memory that they may",
                          "try again later");
   }
-  front.bodies += to - bytes;
+  server.bodies += to - bytes;
   bytes = to;
   return Status::ok();
 }
@@ -21,11 +21,11 @@ Result<std::string> BodyShare::decode(Encoding encoding, std::string body) {
   if (encoding == Encoding::Identity) {
     return body;
   }
-  uint64_t allowed = std::min(front.options.mostBody, most());
+  uint64_t allowed = std::min(server.options.mostBody, most());
   Result<std::string> decoded = decompress(encoding, body, allowed);
   if (!decoded.isOk()) {
     bool isShareOver =
-        decoded.status().id() == ErrorId::RequestTooLarge && allowed < front.options.mostBody;
+        decoded.status().id() == ErrorId::RequestTooLarge && allowed < server.options.mostBody;
     return isShareOver ? Result<std::string>(resize(allowed + 1)) : std::move(decoded);
   }
   TENON_TRY(resize(decoded->size()));
@@ -39,15 +39,15 @@ Status bodyTooLarge(const ServerOptions &options) {
       "the server's --max-body sets the bound");
 }
 
-Connection::Connection(std::shared_ptr<Front> shared, std::unique_ptr<ClientSocket> socket)
-    : holder(std::move(shared)), front(*holder), socket(std::move(socket)) {
-  front.connections.insert(this);
+Connection::Connection(std::shared_ptr<ServerContext> shared, std::unique_ptr<ClientSocket> socket)
+    : holder(std::move(shared)), server(*holder), socket(std::move(socket)) {
+  server.connections.insert(this);
 }
 
 Connection::~Connection() {
-  front.connections.erase(this);
-  if (front.isDraining && front.connections.empty()) {
-    front.drained.cancel();
+  server.connections.erase(this);
+  if (server.isDraining && server.connections.empty()) {
+    server.drained.cancel();
   }
 }
 
