@@ -27,7 +27,7 @@ struct ControlMessage {
     LoadOnGpu, ///< as Load, of an engine that is to run on the worker's GPU
     Unload,    ///< version `key`
     // To the front.
-    Loaded,     ///< version `key`; text: encodeFacts
+    Loaded,     ///< version `key`; text: encodeModelInfo
     LoadFailed, ///< version `key`, `value` the error's number; text: encodeError
     Unloaded,   ///< version `key`
   };

@@ -26,10 +26,10 @@ Result<std::unique_ptr<SharedMemory>> SharedMemory::create(uint64_t bytes) {
 }
 
 Result<std::unique_ptr<SharedMemory>> SharedMemory::open(Descriptor descriptor, uint64_t bytes) {
-  struct stat facts = {};
+  struct stat info = {};
   bool isSealed = (fcntl(descriptor.get(), F_GET_SEALS) & kSeals) == kSeals;
-  if (!isSealed || fstat(descriptor.get(), &facts) != 0 ||
-      static_cast<uint64_t>(facts.st_size) != bytes) {
+  if (!isSealed || fstat(descriptor.get(), &info) != 0 ||
+      static_cast<uint64_t>(info.st_size) != bytes) {
     return Status::error(ErrorId::InternalError,
                          "shared memory has another size than it should, or no seals");
   }

@@ -52,12 +52,12 @@ Result<unsigned> parseRoles(std::string_view text) {
 
 Result<Tokens> Tokens::load(const std::string &path) {
   TENON_ASSIGN(FileReader file, FileReader::open(path));
-  struct stat facts = {};
-  bool isKnown = fstat(file.descriptor(), &facts) == 0;
+  struct stat info = {};
+  bool isKnown = fstat(file.descriptor(), &info) == 0;
   // What root lets a group read, such as a mounted secret, this process can read in no other way.
-  mode_t refused = isKnown && facts.st_uid == 0 && geteuid() != 0 ? S_IWGRP | S_IXGRP | S_IRWXO
-                                                                  : S_IRWXG | S_IRWXO;
-  if (!isKnown || (facts.st_mode & refused) != 0) {
+  mode_t refused = isKnown && info.st_uid == 0 && geteuid() != 0 ? S_IWGRP | S_IXGRP | S_IRWXO
+                                                                 : S_IRWXG | S_IRWXO;
+  if (!isKnown || (info.st_mode & refused) != 0) {
     return Status::error(ErrorId::BadTokenFile,
                          fmt::format("'{}' may be read or written by others than its owner", path),
                          fmt::format("chmod 600 {}", path));

@@ -284,7 +284,7 @@ std::string describeConfig(const Version &version) {
   for (const auto &[key, value] : version.config.parameters) {
     parameters[key] = {{"string_value", value}};
   }
-  if (version.batch && version.batch->batching != BatchFacts::State::None) {
+  if (version.batch && version.batch->batching != BatchInfo::State::None) {
     parameters["tenon.batching"] = {{"string_value", describeBatching(version)}};
   }
   Json config = {
@@ -306,15 +306,15 @@ std::string describeConfig(const Version &version) {
 }
 
 std::string describeBatching(const Version &version) {
-  const BatchFacts &batch = *version.batch;
-  if (batch.batching == BatchFacts::State::Refused) {
+  const BatchInfo &batch = *version.batch;
+  if (batch.batching == BatchInfo::State::Refused) {
     return Status::error(ErrorId::NotBatchable, batch.reason, "its requests run one by one")
         .toString();
   }
   std::string padding =
-      batch.padding == BatchFacts::State::Proven
+      batch.padding == BatchInfo::State::Proven
           ? fmt::format(", and padded along {}", batch.paddedDim)
-      : batch.padding == BatchFacts::State::Refused
+      : batch.padding == BatchInfo::State::Refused
           ? ", but not padded: " + Status::error(ErrorId::NotBatchable, batch.padReason).toString()
           : "";
   return fmt::format(
@@ -365,8 +365,8 @@ std::string describeIndex(const ModelManager &models, bool onlyReady) {
                            : version->state == VersionState::Cold
                                ? "not in memory: the next request loads it"
                                : "";
-      bool isRefused = version->batch && (version->batch->batching == BatchFacts::State::Refused ||
-                                          version->batch->padding == BatchFacts::State::Refused);
+      bool isRefused = version->batch && (version->batch->batching == BatchInfo::State::Refused ||
+                                          version->batch->padding == BatchInfo::State::Refused);
       if (reason.empty() && isRefused) {
         reason = describeBatching(*version);
       }

@@ -35,12 +35,12 @@ std::string nameOf(const Version &version) {
 /// Opens the engine's file for the first worker; for the next ones it is that file, whatever has
 /// its name by then.
 Status openEngine(Version &version) {
-  struct stat facts = {};
+  struct stat info = {};
   if (version.file.isOpen()) {
-    bool isSame = fstat(version.file.get(), &facts) == 0 &&
-                  facts.st_size == version.facts.st_size &&
-                  facts.st_mtim.tv_sec == version.facts.st_mtim.tv_sec &&
-                  facts.st_mtim.tv_nsec == version.facts.st_mtim.tv_nsec;
+    bool isSame = fstat(version.file.get(), &info) == 0 &&
+                  info.st_size == version.fileInfo.st_size &&
+                  info.st_mtim.tv_sec == version.fileInfo.st_mtim.tv_sec &&
+                  info.st_mtim.tv_nsec == version.fileInfo.st_mtim.tv_nsec;
     return isSame ? Status::ok()
                   : Status::error(ErrorId::FileReadFailed,
                                   fmt::format("the engine '{}' was changed after it was loaded",
@@ -48,7 +48,7 @@ Status openEngine(Version &version) {
                                   "load the model again");
   }
   version.file = Descriptor(open(version.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (version.file.isOpen() && fstat(version.file.get(), &version.facts) == 0) {
+  if (version.file.isOpen() && fstat(version.file.get(), &version.fileInfo) == 0) {
     return Status::ok();
   }
   if (errno == EMFILE || errno == ENFILE) {
@@ -73,7 +73,7 @@ Status noRoom(const Version &version, uint64_t budget) {
 
 std::string readyLine(const Version &version) {
   std::string line = nameOf(version) + " is ready";
-  bool hasProof = version.batch && version.batch->batching != BatchFacts::State::None;
+  bool hasProof = version.batch && version.batch->batching != BatchInfo::State::None;
   return hasProof ? fmt::format("{}; {}", line, describeBatching(version)) : line;
 }
 
@@ -214,17 +214,17 @@ void ModelManager::loadAnswered(WorkerSlot &slot, const std::shared_ptr<Version>
       return;
     }
   } else {
-    Result<ModelFacts> facts = decodeFacts(message.text);
-    problem = facts.isOk() ? Status::ok() : facts.takeStatus();
+    Result<ModelInfo> info = decodeModelInfo(message.text);
+    problem = info.isOk() ? Status::ok() : info.takeStatus();
     if (problem.isOk()) {
       constexpr uint64_t kMostBytes = uint64_t(1) << 50; // no sum overflows
-      version->ports = std::move(facts->ports);
-      version->sharedBytes = std::min(facts->sharedBytes, kMostBytes);
+      version->ports = std::move(info->ports);
+      version->sharedBytes = std::min(info->sharedBytes, kMostBytes);
       // Of the first load it was an estimate; later ones take what runs took before.
       version->bytes =
-          std::max(version->batch ? version->bytes : 0, std::min(facts->bytes, kMostBytes));
+          std::max(version->batch ? version->bytes : 0, std::min(info->bytes, kMostBytes));
       if (!version->batch) {
-        version->batch = std::move(facts->batch);
+        version->batch = std::move(info->batch);
       }
       problem = checkConfig(*version);
       uint64_t budget = memoryBudget(slot.device);

@@ -5,7 +5,7 @@
 
 #include "server/ipc/Descriptor.h"
 #include "server/ipc/Mailbox.h"
-#include "server/ipc/ModelFacts.h"
+#include "server/ipc/ModelInfo.h"
 #include "server/protocol/InferRequest.h"
 #include "server/protocol/ModelConfig.h"
 #include "server/scheduler/Device.h"
@@ -107,7 +107,7 @@ struct Version : std::enable_shared_from_this<Version> {
   std::string sha256; ///< that the engine's bytes must have; empty: any
   /// The engine's file as it was when a worker first loaded it, for the workers after that one.
   Descriptor file;
-  struct stat facts = {};
+  struct stat fileInfo = {};
   ModelConfig config;
   /// Names the version to workers; another after each load, so that late messages are told apart.
   uint64_t key = 0;
@@ -119,7 +119,7 @@ struct Version : std::enable_shared_from_this<Version> {
   Status problem; ///< of a failed load
   ModelPorts ports;
   /// Of the first load; the next workers load the same file, and prove nothing again.
-  std::optional<BatchFacts> batch;
+  std::optional<BatchInfo> batch;
   std::vector<std::unique_ptr<Instance>> instances;
   RequestQueue queue;
   uint64_t bytes = 0;       ///< of memory on its device, as far as it is known
@@ -144,8 +144,8 @@ struct Version : std::enable_shared_from_this<Version> {
            (state == VersionState::Loading && isOnDemand);
   }
   bool isKnown() const { return !ports.outputs.empty(); }
-  bool isPadded() const { return batch && batch->padding == BatchFacts::State::Proven; }
-  bool isBatched() const { return batch && batch->batching == BatchFacts::State::Proven; }
+  bool isPadded() const { return batch && batch->padding == BatchInfo::State::Proven; }
+  bool isBatched() const { return batch && batch->batching == BatchInfo::State::Proven; }
   /// Whether dim 0 is a batch, whose rows are counted.
   bool hasRows() const { return config.maxBatchSize > 0 || isBatched(); }
   bool isRunning() const {
@@ -157,7 +157,7 @@ struct Version : std::enable_shared_from_this<Version> {
 
 /// What a version that is not loaded will take, as far as it is known: else its file's size.
 inline uint64_t neededBytes(const Version &version) {
-  return version.bytes > 0 ? version.bytes : static_cast<uint64_t>(version.facts.st_size);
+  return version.bytes > 0 ? version.bytes : static_cast<uint64_t>(version.fileInfo.st_size);
 }
 /// Checks a loaded version against its configuration; TN0805, or TN0818 for types that the protocol
 /// lacks.

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "runtime/tensors/Tensor.h"
-#include "server/ipc/ModelFacts.h"
+#include "server/ipc/ModelInfo.h"
 #include "support/Result.h"
 #include "support/memory/ByteSpan.h"
 

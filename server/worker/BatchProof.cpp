@@ -36,14 +36,14 @@ public:
   Proof(const ModelPorts &ports, const EngineRecord &record, const BatchWish &wish)
       : ports(ports), record(record), wish(wish) {}
 
-  BatchFacts prove(const tenon_engine *engine, unsigned threads) {
-    BatchFacts facts;
+  BatchInfo prove(const tenon_engine *engine, unsigned threads) {
+    BatchInfo info;
     if (wish.kind == BatchWish::Kind::None) {
-      return facts;
+      return info;
     }
     Status status = findBatch();
     if (!status.isOk() && wish.kind == BatchWish::Kind::IfRecorded) {
-      return facts;
+      return info;
     }
     if (status.isOk()) {
       status = open(engine, threads);
@@ -51,20 +51,20 @@ public:
     if (status.isOk()) {
       status = proveBatches(std::nullopt);
     }
-    facts.batching = status.isOk() ? BatchFacts::State::Proven : BatchFacts::State::Refused;
-    facts.reason = reasonOf(status);
-    facts.mostRows = status.isOk() ? mostRows : 1;
+    info.batching = status.isOk() ? BatchInfo::State::Proven : BatchInfo::State::Refused;
+    info.reason = reasonOf(status);
+    info.mostRows = status.isOk() ? mostRows : 1;
     if (!wish.pads.empty()) {
       status = status.isOk() ? findPadding() : refused("its requests are not batched");
       if (status.isOk()) {
         status = proveBatches(paddedDim);
       }
-      facts.padding = status.isOk() ? BatchFacts::State::Proven : BatchFacts::State::Refused;
-      facts.padReason = reasonOf(status);
-      facts.paddedDim = status.isOk() ? paddedDim : "";
+      info.padding = status.isOk() ? BatchInfo::State::Proven : BatchInfo::State::Refused;
+      info.padReason = reasonOf(status);
+      info.paddedDim = status.isOk() ? paddedDim : "";
     }
-    facts.difference = largest;
-    return facts;
+    info.difference = largest;
+    return info;
   }
 
 private:
@@ -403,8 +403,8 @@ private:
 
 } // namespace
 
-BatchFacts proveBatch(const tenon_engine *engine, const ModelPorts &ports,
-                      const EngineRecord &record, const BatchWish &wish, unsigned threads) {
+BatchInfo proveBatch(const tenon_engine *engine, const ModelPorts &ports,
+                     const EngineRecord &record, const BatchWish &wish, unsigned threads) {
   return Proof(ports, record, wish).prove(engine, threads);
 }
 

@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include "server/ipc/ModelFacts.h"
+#include "server/ipc/ModelInfo.h"
 #include "server/worker/EngineRecord.h"
 #include "tenon/tenon.h"
 
@@ -20,7 +20,7 @@ namespace tenon::server {
 /// 8 bits, the coarsest of the types that the engine computes in: kernels for other sizes add in
 /// another order, and so far an engine may lie from the model itself (docs/accuracy.md), alone or
 /// batched.
-BatchFacts proveBatch(const tenon_engine *engine, const ModelPorts &ports,
-                      const EngineRecord &record, const BatchWish &wish, unsigned threads);
+BatchInfo proveBatch(const tenon_engine *engine, const ModelPorts &ports,
+                     const EngineRecord &record, const BatchWish &wish, unsigned threads);
 
 } // namespace tenon::server

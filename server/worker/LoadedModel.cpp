@@ -144,11 +144,11 @@ LoadedModel::~LoadedModel() {
 
 Status LoadedModel::open(Descriptor file, const std::string &sha256, bool isOnGpu) {
   // A copy: a file that is replaced or cut short while it is served changes nothing here.
-  struct stat facts = {};
-  if (fstat(file.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) {
+  struct stat info = {};
+  if (fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
     return Status::error(ErrorId::FileNotRegular, "the engine is not a regular file");
   }
-  TENON_ASSIGN(image, AlignedBuffer::create(static_cast<uint64_t>(facts.st_size)));
+  TENON_ASSIGN(image, AlignedBuffer::create(static_cast<uint64_t>(info.st_size)));
   for (uint64_t at = 0; at < image.size();) {
     ssize_t bytes = pread(file.get(), image.data() + at, image.size() - at, static_cast<off_t>(at));
     if (bytes < 0 && errno == EINTR) {
@@ -179,7 +179,7 @@ Status LoadedModel::open(Descriptor file, const std::string &sha256, bool isOnGp
 }
 
 Status LoadedModel::describe(const BatchWish &wish, unsigned threads) {
-  ModelPorts &modelPorts = modelFacts.ports;
+  ModelPorts &modelPorts = modelInfo.ports;
   modelPorts.inputs.resize(tenon_engine_input_count(engine.get()));
   modelPorts.outputs.resize(tenon_engine_output_count(engine.get()));
   for (size_t i = 0; i < modelPorts.inputs.size(); ++i) {
@@ -189,9 +189,9 @@ Status LoadedModel::describe(const BatchWish &wish, unsigned threads) {
     TENON_TRY(portOf(engine.get(), false, i, modelPorts.outputs[i]));
   }
   EngineRecord record = readRecord(engine.get(), modelPorts);
-  modelFacts.batch = proveBatch(engine.get(), modelPorts, record, wish, threads);
+  modelInfo.batch = proveBatch(engine.get(), modelPorts, record, wish, threads);
   // The weights of an engine for the CPU lie in its file's image.
-  modelFacts.sharedBytes = modelFacts.bytes = image.size();
+  modelInfo.sharedBytes = modelInfo.bytes = image.size();
   return Status::ok();
 }
 
@@ -206,10 +206,9 @@ Status LoadedModel::addInstance(Descriptor mailbox, Descriptor wake, unsigned th
   TENON_TRY(takeStatus(tenon_session_create(engine.get(), &options, &session)));
   instance->session.reset(session);
   if (instances.empty() && tenon_engine_gpu(engine.get()) >= 0) {
-    modelFacts.sharedBytes = modelFacts.bytes =
-        memoryOf(session).weights; // the image is the host's
+    modelInfo.sharedBytes = modelInfo.bytes = memoryOf(session).weights; // the image is the host's
   }
-  modelFacts.bytes += heldBytes(session);
+  modelInfo.bytes += heldBytes(session);
   instances.push_back(std::move(instance));
   return Status::ok();
 }
@@ -254,7 +253,7 @@ Status LoadedModel::run(Instance &instance, Mailbox &mailbox) {
   }
   TENON_TRY(takeStatus(tenon_session_prepare(session, inputs.data(), inputs.size())));
 
-  std::vector<TensorPlace> results(modelFacts.ports.outputs.size());
+  std::vector<TensorPlace> results(modelInfo.ports.outputs.size());
   auto readShape = [&](size_t i) -> Status {
     const int64_t *dims = nullptr;
     size_t rank = 0, bytes = 0;

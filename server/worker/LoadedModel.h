@@ -5,7 +5,7 @@
 
 #include "server/ipc/Control.h"
 #include "server/ipc/Mailbox.h"
-#include "server/ipc/ModelFacts.h"
+#include "server/ipc/ModelInfo.h"
 #include "server/ipc/SharedMemory.h"
 #include "support/memory/AlignedBuffer.h"
 #include "tenon/tenon.h"
@@ -48,7 +48,7 @@ public:
   /// Waits for runs that go on.
   ~LoadedModel();
 
-  const ModelFacts &facts() const { return modelFacts; }
+  const ModelInfo &info() const { return modelInfo; }
 
 private:
   struct Destroy {
@@ -76,7 +76,7 @@ private:
   int doneEvent;
   AlignedBuffer image; ///< the engine file; it outlives the engine
   std::unique_ptr<tenon_engine, Destroy> engine;
-  ModelFacts modelFacts;
+  ModelInfo modelInfo;
   std::vector<std::unique_ptr<Instance>> instances;
   std::atomic<bool> isEnding = false;
 };

@@ -65,7 +65,7 @@ private:
       TENON_ASSIGN(std::unique_ptr<LoadedModel> model,
                    LoadedModel::load(message, slabs, kWorkerDoneEvent));
       answer.kind = ControlMessage::Kind::Loaded;
-      answer.text = encodeFacts(model->facts());
+      answer.text = encodeModelInfo(model->info());
       models[message.key] = std::move(model);
       return Status::ok();
     } catch (const std::exception &) {

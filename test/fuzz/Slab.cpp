@@ -2,7 +2,7 @@
 // and into their socket.
 #include "server/ipc/Control.h"
 #include "server/ipc/Mailbox.h"
-#include "server/ipc/ModelFacts.h"
+#include "server/ipc/ModelInfo.h"
 #include "test/fuzz/Fuzz.h"
 
 #include <cstdlib>
@@ -48,8 +48,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   std::string_view text = fuzz::textOf(data + 1, size - 1);
   (void)decodeError(data[0], text).isOk();
   (void)decodeLoad(text).isOk();
-  if (Result<ModelFacts> facts = decodeFacts(text)) {
-    if (!decodeFacts(encodeFacts(*facts))) {
+  if (Result<ModelInfo> info = decodeModelInfo(text)) {
+    if (!decodeModelInfo(encodeModelInfo(*info))) {
       std::abort(); // what is read can be written
     }
   }

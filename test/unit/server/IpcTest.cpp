@@ -2,7 +2,7 @@
 
 #include "server/ipc/Control.h"
 #include "server/ipc/Mailbox.h"
-#include "server/ipc/ModelFacts.h"
+#include "server/ipc/ModelInfo.h"
 #include "server/ipc/SharedMemory.h"
 
 #include <gtest/gtest.h>
@@ -33,30 +33,30 @@ TEST(Mailbox, TablesComeBackAndDamageIsRefused) {
   }
 }
 
-TEST(ModelFacts, ComeBackAndEveryTruncationIsRefused) {
-  ModelFacts facts;
-  facts.ports = {{{"a", DType::F32, {1, 3}, {8, 3}, {"batch", "3"}}, {"", DType::Bool, {}, {}, {}}},
-                 {{"y", DType::I64, {1}, {8}, {}}}};
-  facts.batch = {
-      BatchFacts::State::Refused, BatchFacts::State::Proven, 8, 0.5, "output 'y'", "", "seq"};
-  facts.bytes = 12345;
-  std::string text = encodeFacts(facts);
-  Result<ModelFacts> read = decodeFacts(text);
+TEST(ModelInfo, ComeBackAndEveryTruncationIsRefused) {
+  ModelInfo info;
+  info.ports = {{{"a", DType::F32, {1, 3}, {8, 3}, {"batch", "3"}}, {"", DType::Bool, {}, {}, {}}},
+                {{"y", DType::I64, {1}, {8}, {}}}};
+  info.batch = {
+      BatchInfo::State::Refused, BatchInfo::State::Proven, 8, 0.5, "output 'y'", "", "seq"};
+  info.bytes = 12345;
+  std::string text = encodeModelInfo(info);
+  Result<ModelInfo> read = decodeModelInfo(text);
   ASSERT_TRUE(read.isOk());
-  EXPECT_EQ(read->ports.inputs[0].most, facts.ports.inputs[0].most);
-  EXPECT_EQ(read->ports.inputs[0].dims, facts.ports.inputs[0].dims);
+  EXPECT_EQ(read->ports.inputs[0].most, info.ports.inputs[0].most);
+  EXPECT_EQ(read->ports.inputs[0].dims, info.ports.inputs[0].dims);
   EXPECT_EQ(read->ports.outputs[0].name, "y");
-  EXPECT_EQ(read->batch.batching, BatchFacts::State::Refused);
+  EXPECT_EQ(read->batch.batching, BatchInfo::State::Refused);
   EXPECT_EQ(read->batch.difference, 0.5);
   EXPECT_EQ(read->batch.paddedDim, "seq");
   EXPECT_EQ(read->bytes, 12345u);
   for (size_t length = 0; length < text.size(); ++length) {
-    EXPECT_FALSE(decodeFacts(text.substr(0, length)).isOk()) << length;
+    EXPECT_FALSE(decodeModelInfo(text.substr(0, length)).isOk()) << length;
     std::string changed = text;
     changed[length] = '\xff';
-    (void)decodeFacts(changed).isOk();
+    (void)decodeModelInfo(changed).isOk();
   }
-  EXPECT_FALSE(decodeFacts(text + "x").isOk());
+  EXPECT_FALSE(decodeModelInfo(text + "x").isOk());
   LoadWish wish = {"ab", {BatchWish::Kind::Stated, 16, 1e-3, {{"ids", -1}}}};
   Result<LoadWish> wished = decodeLoad(encodeLoad(wish));
   ASSERT_TRUE(wished.isOk());

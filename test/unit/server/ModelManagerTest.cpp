@@ -32,10 +32,10 @@ constexpr const char *kRealWorkerFlag = "--as-real-worker";
 constexpr char kNoVariant = 'n', kHalf = 'h';
 
 ControlMessage answerLoad(const ControlMessage &message) {
-  struct stat facts = {};
+  struct stat info = {};
   char last = 0;
-  fstat(message.descriptors[0].get(), &facts);
-  [[maybe_unused]] ssize_t bytes = pread(message.descriptors[0].get(), &last, 1, facts.st_size - 1);
+  fstat(message.descriptors[0].get(), &info);
+  [[maybe_unused]] ssize_t bytes = pread(message.descriptors[0].get(), &last, 1, info.st_size - 1);
   if (message.kind == ControlMessage::Kind::LoadOnGpu && last == kNoVariant) {
     return {ControlMessage::Kind::LoadFailed,
             message.key,
@@ -43,11 +43,11 @@ ControlMessage answerLoad(const ControlMessage &message) {
             encodeError("no variant", ""),
             {}};
   }
-  ModelFacts told;
+  ModelInfo told;
   told.ports.outputs = {
       {std::string("sees ") + std::getenv("CUDA_VISIBLE_DEVICES"), DType::F32, {1}, {1}, {}}};
-  told.sharedBytes = told.bytes = static_cast<uint64_t>(facts.st_size) / (last == kHalf ? 2 : 1);
-  return {ControlMessage::Kind::Loaded, message.key, 0, encodeFacts(told), {}};
+  told.sharedBytes = told.bytes = static_cast<uint64_t>(info.st_size) / (last == kHalf ? 2 : 1);
+  return {ControlMessage::Kind::Loaded, message.key, 0, encodeModelInfo(told), {}};
 }
 
 int serveAsWorker() {

@@ -56,7 +56,7 @@ struct LoadWish {
 };
 
 /// What the proof found.
-struct BatchFacts {
+struct BatchInfo {
   enum class State : uint64_t { None, Proven, Refused };
   State batching = State::None;
   State padding = State::None;
@@ -68,9 +68,9 @@ struct BatchFacts {
   std::string paddedDim; ///< the symbol of the dim that padding makes longer
 };
 
-struct ModelFacts {
+struct ModelInfo {
   ModelPorts ports;
-  BatchFacts batch;
+  BatchInfo batch;
   /// Of memory on the model's device: the engine's file, or on a GPU its weights there.
   uint64_t sharedBytes = 0;
   uint64_t bytes = 0; ///< those and what sessions hold there
@@ -79,7 +79,7 @@ struct ModelFacts {
 std::string encodeLoad(const LoadWish &wish);
 /// TN0902 for text that encodeLoad does not write; so do the others.
 Result<LoadWish> decodeLoad(std::string_view text);
-std::string encodeFacts(const ModelFacts &facts);
-Result<ModelFacts> decodeFacts(std::string_view text);
+std::string encodeModelInfo(const ModelInfo &info);
+Result<ModelInfo> decodeModelInfo(std::string_view text);
 
 } // namespace tenon::server

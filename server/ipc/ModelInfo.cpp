@@ -1,6 +1,6 @@
 // One function a structure and direction, the fields in their order.
 
-#include "server/ipc/ModelFacts.h"
+#include "server/ipc/ModelInfo.h"
 
 #include "server/ipc/MessageText.h"
 
@@ -52,11 +52,11 @@ void takePorts(TextReader &in, std::vector<ModelPort> &ports) {
   }
 }
 
-bool takeState(TextReader &in, BatchFacts::State &state) {
+bool takeState(TextReader &in, BatchInfo::State &state) {
   uint64_t value = 0;
   in.number(value);
-  state = static_cast<BatchFacts::State>(value);
-  return value <= static_cast<uint64_t>(BatchFacts::State::Refused);
+  state = static_cast<BatchInfo::State>(value);
+  return value <= static_cast<uint64_t>(BatchInfo::State::Refused);
 }
 
 } // namespace
@@ -94,12 +94,12 @@ Result<LoadWish> decodeLoad(std::string_view text) {
   return wish;
 }
 
-std::string encodeFacts(const ModelFacts &facts) {
+std::string encodeModelInfo(const ModelInfo &info) {
   std::string text;
   TextWriter out(text);
-  putPorts(out, facts.ports.inputs);
-  putPorts(out, facts.ports.outputs);
-  const BatchFacts &batch = facts.batch;
+  putPorts(out, info.ports.inputs);
+  putPorts(out, info.ports.outputs);
+  const BatchInfo &batch = info.batch;
   out.number(static_cast<uint64_t>(batch.batching))
       .number(static_cast<uint64_t>(batch.padding))
       .number(batch.mostRows)
@@ -107,29 +107,29 @@ std::string encodeFacts(const ModelFacts &facts) {
   out.string(batch.reason)
       .string(batch.padReason)
       .string(batch.paddedDim)
-      .number(facts.sharedBytes)
-      .number(facts.bytes);
+      .number(info.sharedBytes)
+      .number(info.bytes);
   return text;
 }
 
-Result<ModelFacts> decodeFacts(std::string_view text) {
-  ModelFacts facts;
+Result<ModelInfo> decodeModelInfo(std::string_view text) {
+  ModelInfo info;
   TextReader in(text);
-  takePorts(in, facts.ports.inputs);
-  takePorts(in, facts.ports.outputs);
-  BatchFacts &batch = facts.batch;
+  takePorts(in, info.ports.inputs);
+  takePorts(in, info.ports.outputs);
+  BatchInfo &batch = info.batch;
   bool hasStates = takeState(in, batch.batching) && takeState(in, batch.padding);
   in.number(batch.mostRows)
       .real(batch.difference)
       .string(batch.reason)
       .string(batch.padReason)
       .string(batch.paddedDim)
-      .number(facts.sharedBytes)
-      .number(facts.bytes);
+      .number(info.sharedBytes)
+      .number(info.bytes);
   if (!in.isWhole() || !hasStates || batch.mostRows == 0) {
     return damaged("the description of a model from a worker is damaged");
   }
-  return facts;
+  return info;
 }
 
 } // namespace tenon::server
