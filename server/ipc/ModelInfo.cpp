@@ -61,11 +61,11 @@ bool takeState(TextReader &in, BatchInfo::State &state) {
 
 } // namespace
 
-std::string encodeLoad(const LoadWish &wish) {
+std::string encodeLoad(const LoadRequest &request) {
   std::string text;
   TextWriter out(text);
-  const BatchWish &batch = wish.batch;
-  out.string(wish.sha256)
+  const BatchPolicy &batch = request.batch;
+  out.string(request.sha256)
       .number(static_cast<uint64_t>(batch.kind))
       .number(batch.mostRows)
       .real(batch.tolerance)
@@ -76,22 +76,22 @@ std::string encodeLoad(const LoadWish &wish) {
   return text;
 }
 
-Result<LoadWish> decodeLoad(std::string_view text) {
-  LoadWish wish;
-  BatchWish &batch = wish.batch;
+Result<LoadRequest> decodeLoad(std::string_view text) {
+  LoadRequest request;
+  BatchPolicy &batch = request.batch;
   TextReader in(text);
   uint64_t kind = 0;
-  in.string(wish.sha256).number(kind).number(batch.mostRows).real(batch.tolerance);
+  in.string(request.sha256).number(kind).number(batch.mostRows).real(batch.tolerance);
   uint64_t pads = in.count();
   for (uint64_t i = 0; i < pads && in.isGood(); ++i) {
     PadRule &pad = batch.pads.emplace_back();
     in.string(pad.input).real(pad.value);
   }
-  if (!in.isWhole() || kind > static_cast<uint64_t>(BatchWish::Kind::Stated)) {
+  if (!in.isWhole() || kind > static_cast<uint64_t>(BatchPolicy::Kind::Stated)) {
     return damaged("a request to load a model is damaged");
   }
-  batch.kind = static_cast<BatchWish::Kind>(kind);
-  return wish;
+  batch.kind = static_cast<BatchPolicy::Kind>(kind);
+  return request;
 }
 
 std::string encodeModelInfo(const ModelInfo &info) {

@@ -35,7 +35,7 @@ struct PadRule {
 };
 
 /// How requests are to be batched along dim 0, if the proof agrees.
-struct BatchWish {
+struct BatchPolicy {
   enum class Kind : uint64_t {
     None,       ///< they are not
     IfRecorded, ///< if the engine's record says that dim 0 of all inputs and outputs is one symbol
@@ -50,9 +50,9 @@ struct BatchWish {
 };
 
 /// What is to be loaded.
-struct LoadWish {
+struct LoadRequest {
   std::string sha256; ///< of the engine's file, which must be that; empty: any
-  BatchWish batch;
+  BatchPolicy batch;
 };
 
 /// What the proof found.
@@ -76,9 +76,9 @@ struct ModelInfo {
   uint64_t bytes = 0; ///< those and what sessions hold there
 };
 
-std::string encodeLoad(const LoadWish &wish);
+std::string encodeLoad(const LoadRequest &request);
 /// TN0902 for text that encodeLoad does not write; so do the others.
-Result<LoadWish> decodeLoad(std::string_view text);
+Result<LoadRequest> decodeLoad(std::string_view text);
 std::string encodeModelInfo(const ModelInfo &info);
 Result<ModelInfo> decodeModelInfo(std::string_view text);
 

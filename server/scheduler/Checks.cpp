@@ -239,18 +239,18 @@ Status checkRequest(const Version &version, Request &request) {
   return version.hasRows() ? checkRows(version, request) : Status::ok();
 }
 
-BatchWish wishOf(const ModelConfig &config) {
-  BatchWish wish;
+BatchPolicy batchPolicyOf(const ModelConfig &config) {
+  BatchPolicy policy;
   bool isAsked = config.batching.has_value(), isForbidden = config.hasMaxBatchSize && !isAsked;
-  wish.kind = isForbidden ? BatchWish::Kind::None
-              : isAsked   ? BatchWish::Kind::Stated
-                          : BatchWish::Kind::IfRecorded;
-  wish.mostRows = config.maxBatchSize;
-  wish.tolerance = config.batchTolerance;
+  policy.kind = isForbidden ? BatchPolicy::Kind::None
+                : isAsked   ? BatchPolicy::Kind::Stated
+                            : BatchPolicy::Kind::IfRecorded;
+  policy.mostRows = config.maxBatchSize;
+  policy.tolerance = config.batchTolerance;
   for (const auto &[name, value] : config.pads) {
-    wish.pads.push_back({name, value});
+    policy.pads.push_back({name, value});
   }
-  return wish;
+  return policy;
 }
 
 } // namespace tenon::server

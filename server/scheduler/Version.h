@@ -163,7 +163,7 @@ inline uint64_t neededBytes(const Version &version) {
 /// lacks.
 Status checkConfig(const Version &version);
 /// What the worker is to prove of a version with this configuration.
-BatchWish wishOf(const ModelConfig &config);
+BatchPolicy batchPolicyOf(const ModelConfig &config);
 /// Checks a request against the version's ports and fills what follows from them;
 /// TN0807.
 Status checkRequest(const Version &version, Request &request);

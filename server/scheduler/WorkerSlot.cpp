@@ -103,12 +103,12 @@ std::shared_ptr<Version> WorkerSlot::nextLoad() const {
 }
 
 Status WorkerSlot::load(Version &version, unsigned threads) {
-  BatchWish wish = version.batch ? BatchWish() : wishOf(version.config);
+  BatchPolicy policy = version.batch ? BatchPolicy() : batchPolicyOf(version.config);
   ControlMessage load = {device.isCpu() ? ControlMessage::Kind::Load
                                         : ControlMessage::Kind::LoadOnGpu,
                          version.key,
                          threads,
-                         encodeLoad({version.sha256, std::move(wish)}),
+                         encodeLoad({version.sha256, std::move(policy)}),
                          {}};
   load.descriptors.emplace_back(dup(version.file.get()));
   if (!load.descriptors[0].isOpen()) {

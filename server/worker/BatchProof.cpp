@@ -33,16 +33,16 @@ Status refused(std::string_view why) { return Status::error(ErrorId::NotBatchabl
 
 class Proof {
 public:
-  Proof(const ModelPorts &ports, const EngineRecord &record, const BatchWish &wish)
-      : ports(ports), record(record), wish(wish) {}
+  Proof(const ModelPorts &ports, const EngineRecord &record, const BatchPolicy &policy)
+      : ports(ports), record(record), policy(policy) {}
 
   BatchInfo prove(const tenon_engine *engine, unsigned threads) {
     BatchInfo info;
-    if (wish.kind == BatchWish::Kind::None) {
+    if (policy.kind == BatchPolicy::Kind::None) {
       return info;
     }
     Status status = findBatch();
-    if (!status.isOk() && wish.kind == BatchWish::Kind::IfRecorded) {
+    if (!status.isOk() && policy.kind == BatchPolicy::Kind::IfRecorded) {
       return info;
     }
     if (status.isOk()) {
@@ -54,7 +54,7 @@ public:
     info.batching = status.isOk() ? BatchInfo::State::Proven : BatchInfo::State::Refused;
     info.reason = reasonOf(status);
     info.mostRows = status.isOk() ? mostRows : 1;
-    if (!wish.pads.empty()) {
+    if (!policy.pads.empty()) {
       status = status.isOk() ? findPadding() : refused("its requests are not batched");
       if (status.isOk()) {
         status = proveBatches(paddedDim);
@@ -82,7 +82,7 @@ private:
 
   /// Sets mostRows and, where there is a record, batchDim.
   Status findBatch() {
-    uint64_t most = wish.mostRows ? wish.mostRows : kUsualRows;
+    uint64_t most = policy.mostRows ? policy.mostRows : kUsualRows;
     if (ports.inputs.empty() || ports.outputs.empty()) {
       return refused("it has no inputs or no outputs");
     }
@@ -93,7 +93,7 @@ private:
         if (port.most.empty() || (isInput && port.least[0] > 1)) {
           return refused(what + " has no dim 0 that may be 1");
         }
-        if (port.dims.empty() && wish.kind == BatchWish::Kind::IfRecorded) {
+        if (port.dims.empty() && policy.kind == BatchPolicy::Kind::IfRecorded) {
           return refused("the engine does not record which of its dims are equal");
         }
         if (!port.dims.empty()) {
@@ -129,7 +129,7 @@ private:
 
   /// The one symbol that the inputs to pad have besides the batch; nothing else may vary with it.
   Status findPadding() {
-    for (const PadRule &pad : wish.pads) {
+    for (const PadRule &pad : policy.pads) {
       const ModelPort *port = nullptr;
       for (const ModelPort &each : ports.inputs) {
         port = each.name == pad.input ? &each : port;
@@ -160,7 +160,7 @@ private:
                 fmt::format("'{}' has the dim {}, which padding would change", port.name, dim));
           }
         }
-        bool isPadded = std::any_of(wish.pads.begin(), wish.pads.end(),
+        bool isPadded = std::any_of(policy.pads.begin(), policy.pads.end(),
                                     [&](const PadRule &pad) { return pad.input == port.name; });
         if (list == &ports.inputs && !isPadded &&
             std::find(port.dims.begin(), port.dims.end(), paddedDim) != port.dims.end()) {
@@ -200,7 +200,7 @@ private:
   /// Whether the input is padded and has one number a place, as masks and ids do.
   bool isPaddedLine(const ModelPort &port) const {
     return port.most.size() == 2 &&
-           std::any_of(wish.pads.begin(), wish.pads.end(),
+           std::any_of(policy.pads.begin(), policy.pads.end(),
                        [&](const PadRule &pad) { return pad.input == port.name; });
   }
 
@@ -231,7 +231,7 @@ private:
       const ModelPort &port = ports.inputs[p];
       std::vector<int64_t> dims = rowDims(port, length);
       TENON_ASSIGN(Tensor one, Tensor::create(port.name, port.dtype, dims));
-      for (const PadRule &pad : wish.pads) {
+      for (const PadRule &pad : policy.pads) {
         for (int64_t i = 0; length && pad.input == port.name && i < one.elements(); ++i) {
           setElement(one, i, pad.value);
         }
@@ -376,7 +376,7 @@ private:
       }
       double tolerance =
           isFloating(row.dtype)
-              ? (wish.tolerance > 0 ? wish.tolerance : usualTolerance(row.dtype, record))
+              ? (policy.tolerance > 0 ? policy.tolerance : usualTolerance(row.dtype, record))
               : 0;
       double relative =
           difference.largest == 0 ? 0 : difference.largest / std::max(magnitudes[o], 1e-300);
@@ -394,7 +394,7 @@ private:
 
   const ModelPorts &ports;
   const EngineRecord &record;
-  const BatchWish &wish;
+  const BatchPolicy &policy;
   std::unique_ptr<tenon_session, Destroy> session;
   std::string batchDim, paddedDim;
   uint64_t mostRows = 1;
@@ -404,8 +404,8 @@ private:
 } // namespace
 
 BatchInfo proveBatch(const tenon_engine *engine, const ModelPorts &ports,
-                     const EngineRecord &record, const BatchWish &wish, unsigned threads) {
-  return Proof(ports, record, wish).prove(engine, threads);
+                     const EngineRecord &record, const BatchPolicy &policy, unsigned threads) {
+  return Proof(ports, record, policy).prove(engine, threads);
 }
 
 } // namespace tenon::server

@@ -15,12 +15,12 @@ namespace tenon::server {
 /// it has a batch, and whose record says that it has none, gives State::None.
 ///
 /// Outputs are equal when all bits are, or, of a floating type, when they differ by no more than
-/// `wish.tolerance` times the largest magnitude of the output in the rows run alone. Where the wish
-/// names none, that is 1e-10 for F64, 1e-4 for F32, 2.5e-3 for F16 and 2e-2 for BF16 and floats of
-/// 8 bits, the coarsest of the types that the engine computes in: kernels for other sizes add in
-/// another order, and so far an engine may lie from the model itself (docs/accuracy.md), alone or
-/// batched.
+/// `policy.tolerance` times the largest magnitude of the output in the rows run alone. Where the
+/// policy names none, that is 1e-10 for F64, 1e-4 for F32, 2.5e-3 for F16 and 2e-2 for BF16 and
+/// floats of 8 bits, the coarsest of the types that the engine computes in: kernels for other sizes
+/// add in another order, and so far an engine may lie from the model itself (docs/accuracy.md),
+/// alone or batched.
 BatchInfo proveBatch(const tenon_engine *engine, const ModelPorts &ports,
-                     const EngineRecord &record, const BatchWish &wish, unsigned threads);
+                     const EngineRecord &record, const BatchPolicy &policy, unsigned threads);
 
 } // namespace tenon::server

@@ -117,10 +117,10 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(ControlMessage &request, 
   }
   std::unique_ptr<LoadedModel> model(new LoadedModel(slabs, doneEvent));
   unsigned threads = static_cast<unsigned>(request.value);
-  TENON_ASSIGN(LoadWish wish, decodeLoad(request.text));
-  TENON_TRY(model->open(std::move(descriptors[0]), wish.sha256,
+  TENON_ASSIGN(LoadRequest wanted, decodeLoad(request.text));
+  TENON_TRY(model->open(std::move(descriptors[0]), wanted.sha256,
                         request.kind == ControlMessage::Kind::LoadOnGpu));
-  TENON_TRY(model->describe(wish.batch, threads));
+  TENON_TRY(model->describe(wanted.batch, threads));
   for (size_t i = 1; i < descriptors.size(); i += 2) {
     TENON_TRY(
         model->addInstance(std::move(descriptors[i]), std::move(descriptors[i + 1]), threads));
@@ -178,7 +178,7 @@ Status LoadedModel::open(Descriptor file, const std::string &sha256, bool isOnGp
   return Status::ok();
 }
 
-Status LoadedModel::describe(const BatchWish &wish, unsigned threads) {
+Status LoadedModel::describe(const BatchPolicy &policy, unsigned threads) {
   ModelPorts &modelPorts = modelInfo.ports;
   modelPorts.inputs.resize(tenon_engine_input_count(engine.get()));
   modelPorts.outputs.resize(tenon_engine_output_count(engine.get()));
@@ -189,7 +189,7 @@ Status LoadedModel::describe(const BatchWish &wish, unsigned threads) {
     TENON_TRY(portOf(engine.get(), false, i, modelPorts.outputs[i]));
   }
   EngineRecord record = readRecord(engine.get(), modelPorts);
-  modelInfo.batch = proveBatch(engine.get(), modelPorts, record, wish, threads);
+  modelInfo.batch = proveBatch(engine.get(), modelPorts, record, policy, threads);
   // The weights of an engine for the CPU lie in its file's image.
   modelInfo.sharedBytes = modelInfo.bytes = image.size();
   return Status::ok();

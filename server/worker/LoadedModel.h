@@ -41,7 +41,7 @@ Status takeStatus(tenon_status *status);
 
 class LoadedModel {
 public:
-  /// Reads the engine from the message's descriptor, proves what the message wishes of batches, and
+  /// Reads the engine from the message's descriptor, proves what the message asks of batches, and
   /// makes a session and a thread for each instance. `doneEvent` is told of answers.
   static Result<std::unique_ptr<LoadedModel>> load(ControlMessage &request, SlabTable &slabs,
                                                    int doneEvent);
@@ -65,7 +65,7 @@ private:
   LoadedModel(SlabTable &slabs, int doneEvent) : slabs(slabs), doneEvent(doneEvent) {}
   /// TN1016 where the bytes must have a hash, and have another.
   Status open(Descriptor file, const std::string &sha256, bool isOnGpu);
-  Status describe(const BatchWish &wish, unsigned threads);
+  Status describe(const BatchPolicy &policy, unsigned threads);
   Status addInstance(Descriptor mailbox, Descriptor wake, unsigned threads);
   /// The thread of an instance.
   void serve(Instance &instance);

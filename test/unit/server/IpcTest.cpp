@@ -57,14 +57,14 @@ TEST(ModelInfo, ComeBackAndEveryTruncationIsRefused) {
     (void)decodeModelInfo(changed).isOk();
   }
   EXPECT_FALSE(decodeModelInfo(text + "x").isOk());
-  LoadWish wish = {"ab", {BatchWish::Kind::Stated, 16, 1e-3, {{"ids", -1}}}};
-  Result<LoadWish> wished = decodeLoad(encodeLoad(wish));
-  ASSERT_TRUE(wished.isOk());
-  EXPECT_EQ(wished->sha256, "ab");
-  EXPECT_EQ(wished->batch.kind, BatchWish::Kind::Stated);
-  EXPECT_EQ(wished->batch.mostRows, 16u);
-  EXPECT_EQ(wished->batch.pads[0].value, -1);
-  EXPECT_FALSE(decodeLoad(encodeLoad(wish) + "x").isOk());
+  LoadRequest request = {"ab", {BatchPolicy::Kind::Stated, 16, 1e-3, {{"ids", -1}}}};
+  Result<LoadRequest> decoded = decodeLoad(encodeLoad(request));
+  ASSERT_TRUE(decoded.isOk());
+  EXPECT_EQ(decoded->sha256, "ab");
+  EXPECT_EQ(decoded->batch.kind, BatchPolicy::Kind::Stated);
+  EXPECT_EQ(decoded->batch.mostRows, 16u);
+  EXPECT_EQ(decoded->batch.pads[0].value, -1);
+  EXPECT_FALSE(decodeLoad(encodeLoad(request) + "x").isOk());
 }
 
 TEST(Control, ErrorsComeBack) {
