@@ -90,18 +90,18 @@ void Api::perform(const RouteMatch &match, std::string_view text,
 
 void Api::askRegistry(const RouteMatch &match, std::string_view settings,
                       std::function<void(Result<std::string>)> onAnswer, const std::string &by) {
-  if (!desk) {
+  if (!admin) {
     onAnswer(Status::error(ErrorId::NotServed,
                            "the models come from a folder, which keeps no history",
                            "serve registry:NAME@ALIAS"));
-  } else if (match.model != desk->reference().name) {
+  } else if (match.model != admin->reference().name) {
     onAnswer(noModel(match.model));
   } else if (match.route->operation == Operation::RegistryHistory) {
-    desk->look(std::move(onAnswer));
+    admin->look(std::move(onAnswer));
   } else if (match.route->operation == Operation::RegistryPromote) {
-    desk->promote(settings, by, std::move(onAnswer));
+    admin->promote(settings, by, std::move(onAnswer));
   } else {
-    desk->rollback(settings, by, std::move(onAnswer));
+    admin->rollback(settings, by, std::move(onAnswer));
   }
 }
 
@@ -148,7 +148,7 @@ Result<std::string> Api::answer(const RouteMatch &match, std::string_view text) 
   case Operation::Metrics:
     return describeMetrics(models) + watch.metrics();
   case Operation::ServerStatus:
-    return describeStatus(models, errors, desk, version, started);
+    return describeStatus(models, errors, admin, version, started);
   case Operation::TraceSetting:
   case Operation::Logging: {
     bool isTrace = match.route->operation == Operation::TraceSetting;

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "server/page/ErrorRing.h"
-#include "server/page/RegistryDesk.h"
+#include "server/page/RegistryAdmin.h"
 #include "server/protocol/Routes.h"
 #include "server/scheduler/ModelManager.h"
 #include "server/watch/Watch.h"
@@ -20,10 +20,10 @@ namespace tenon::server {
 
 class Api {
 public:
-  /// `desk` may be null.
-  Api(ModelManager &models, ErrorRing &errors, RegistryDesk *desk, Watch &watch,
+  /// `admin` may be null.
+  Api(ModelManager &models, ErrorRing &errors, RegistryAdmin *admin, Watch &watch,
       std::string version)
-      : models(models), errors(errors), desk(desk), watch(watch), version(std::move(version)) {}
+      : models(models), errors(errors), admin(admin), watch(watch), version(std::move(version)) {}
 
   /// Everything but inferences. `settings` is the JSON object of operations that take one, or
   /// empty; `onAnswer` is called once, now or later, with JSON (Metrics: Prometheus' text). `by` is
@@ -56,7 +56,7 @@ private:
 
   ModelManager &models;
   ErrorRing &errors;
-  RegistryDesk *desk;
+  RegistryAdmin *admin;
   Watch &watch;
   std::string version;
   int64_t started = wallClock();

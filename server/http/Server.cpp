@@ -195,7 +195,7 @@ Status serve(const ServerOptions &options) {
   options.onListening(server->acceptor.local_endpoint().port());
   context.run();
   server->models.stop(); // before the context goes, by which the repository tells of changes
-  server->desk.reset();
+  server->admin.reset();
   server->watch.stop();
   return Status::ok();
 }

@@ -6,7 +6,7 @@
 #include "server/http/ClientSocket.h"
 #include "server/http/Server.h"
 #include "server/page/ErrorRing.h"
-#include "server/page/RegistryDesk.h"
+#include "server/page/RegistryAdmin.h"
 #include "server/protocol/Compression.h"
 #include "server/protocol/Tokens.h"
 #include "server/watch/Watch.h"
@@ -38,8 +38,8 @@ struct ServerContext {
                   errors.add(model, problem);
                 },
                 &watch}),
-        desk(RegistryDesk::of(options.models, options.registry, context.get_executor())),
-        api(models, errors, desk.get(), watch, options.version), tokens(std::move(tokens)),
+        admin(RegistryAdmin::of(options.models, options.registry, context.get_executor())),
+        api(models, errors, admin.get(), watch, options.version), tokens(std::move(tokens)),
         drained(context) {}
 
   const Tokens *rights() const { return tokens ? &*tokens : nullptr; }
@@ -53,7 +53,7 @@ struct ServerContext {
   ErrorRing errors;
   Watch watch;
   ModelManager models;
-  std::unique_ptr<RegistryDesk> desk; ///< null: models come from a folder
+  std::unique_ptr<RegistryAdmin> admin; ///< null: models come from a folder
   Api api;
   std::optional<Tokens> tokens;
   std::shared_ptr<boost::asio::ssl::context> tls; ///< null: none

@@ -91,7 +91,7 @@ void appendError(std::string &text, const NotedError &error) {
 } // namespace
 
 std::string describeStatus(const ModelManager &models, const ErrorRing &errors,
-                           const RegistryDesk *desk, std::string_view version, int64_t started) {
+                           const RegistryAdmin *admin, std::string_view version, int64_t started) {
   std::string text = "{\"version\":";
   appendJsonString(text, version);
   fmt::format_to(std::back_inserter(text),
@@ -99,9 +99,9 @@ std::string describeStatus(const ModelManager &models, const ErrorRing &errors,
                  started, wallClock(), models.isReady(), models.isDraining(),
                  fmt::join(Histogram::kBounds, ","));
   // Names in a registry have no characters that JSON escapes.
-  text += desk ? fmt::format("{{\"model\":\"{}\",\"alias\":\"{}\"}}", desk->reference().name,
-                             desk->reference().alias)
-               : "null";
+  text += admin ? fmt::format("{{\"model\":\"{}\",\"alias\":\"{}\"}}", admin->reference().name,
+                              admin->reference().alias)
+                : "null";
   appendMachine(text, models);
   text += ",\"index\":" + describeIndex(models, false) + ",\"models\":{";
   std::string_view comma;

@@ -17,17 +17,17 @@
 
 namespace tenon::server {
 
-class RegistryDesk {
+class RegistryAdmin {
 public:
-  /// Told once, by the executor's thread: JSON or why there is none. Not told once the desk is
+  /// Told once, by the executor's thread: JSON or why there is none. Not told once the admin is
   /// gone.
   using OnAnswer = std::function<void(Result<std::string>)>;
 
   /// `models` is what is served; null where that is not registry:NAME@ALIAS.
-  static std::unique_ptr<RegistryDesk> of(const std::string &models, std::string folder,
-                                          boost::asio::any_io_executor executor);
+  static std::unique_ptr<RegistryAdmin> of(const std::string &models, std::string folder,
+                                           boost::asio::any_io_executor executor);
   /// Waits for what is under way.
-  ~RegistryDesk();
+  ~RegistryAdmin();
 
   const registry::Reference &reference() const { return served; }
 
@@ -42,8 +42,8 @@ public:
   void rollback(std::string_view settings, std::string by, OnAnswer onAnswer);
 
 private:
-  RegistryDesk(registry::Reference served, std::string folder,
-               boost::asio::any_io_executor executor)
+  RegistryAdmin(registry::Reference served, std::string folder,
+                boost::asio::any_io_executor executor)
       : served(std::move(served)), folder(std::move(folder)), executor(std::move(executor)) {}
   /// Does `work` by the thread.
   void submit(std::string by, std::function<Result<std::string>(registry::Registry &)> work,

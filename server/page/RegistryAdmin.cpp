@@ -1,7 +1,7 @@
 // Each task opens the registry anew, which takes a millisecond: whoever is behind a request stands
 // in the history, and a registry that went away and came back is found again.
 
-#include "server/page/RegistryDesk.h"
+#include "server/page/RegistryAdmin.h"
 
 #include "server/protocol/Json.h"
 #include "server/scheduler/RegistryRepository.h"
@@ -127,26 +127,26 @@ Result<std::string> describeMove(Result<registry::Move> moved) {
 
 } // namespace
 
-std::unique_ptr<RegistryDesk> RegistryDesk::of(const std::string &models, std::string folder,
-                                               boost::asio::any_io_executor executor) {
+std::unique_ptr<RegistryAdmin> RegistryAdmin::of(const std::string &models, std::string folder,
+                                                 boost::asio::any_io_executor executor) {
   Result<registry::Reference> served =
       models.starts_with(kRegistryScheme)
           ? registry::parseReference(models.substr(kRegistryScheme.size()))
           : registry::Reference();
   bool isAlias = served.isOk() && !served->alias.empty();
-  return isAlias ? std::unique_ptr<RegistryDesk>(
-                       new RegistryDesk(std::move(*served), std::move(folder), std::move(executor)))
+  return isAlias ? std::unique_ptr<RegistryAdmin>(new RegistryAdmin(
+                       std::move(*served), std::move(folder), std::move(executor)))
                  : nullptr;
 }
 
-RegistryDesk::~RegistryDesk() {
+RegistryAdmin::~RegistryAdmin() {
   thread.stop();
   thread.join();
 }
 
-void RegistryDesk::submit(std::string by,
-                          std::function<Result<std::string>(registry::Registry &)> work,
-                          OnAnswer onAnswer) {
+void RegistryAdmin::submit(std::string by,
+                           std::function<Result<std::string>(registry::Registry &)> work,
+                           OnAnswer onAnswer) {
   boost::asio::post(thread, [this, by = std::move(by), work = std::move(work),
                              onAnswer = std::move(onAnswer)]() mutable {
     Result<registry::Registry> opened =
@@ -160,13 +160,13 @@ void RegistryDesk::submit(std::string by,
   });
 }
 
-void RegistryDesk::look(OnAnswer onAnswer) {
+void RegistryAdmin::look(OnAnswer onAnswer) {
   submit(
       "serve", [this](registry::Registry &registry) { return describe(registry, served); },
       std::move(onAnswer));
 }
 
-void RegistryDesk::promote(std::string_view settings, std::string by, OnAnswer onAnswer) {
+void RegistryAdmin::promote(std::string_view settings, std::string by, OnAnswer onAnswer) {
   Result<MoveRequest> asked = parseMove(settings);
   if (asked.isOk() && asked->version == 0) {
     asked = Status::error(ErrorId::BadRequest, "the request names no version to promote");
@@ -184,7 +184,7 @@ void RegistryDesk::promote(std::string_view settings, std::string by, OnAnswer o
       std::move(onAnswer));
 }
 
-void RegistryDesk::rollback(std::string_view settings, std::string by, OnAnswer onAnswer) {
+void RegistryAdmin::rollback(std::string_view settings, std::string by, OnAnswer onAnswer) {
   Result<MoveRequest> asked = parseMove(settings);
   if (!asked.isOk()) {
     onAnswer(asked.takeStatus());
