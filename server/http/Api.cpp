@@ -25,14 +25,14 @@ Status parseSettings(std::string_view text, nlohmann::json &settings) {
 } // namespace
 
 void Api::perform(const RouteMatch &match, std::string_view text,
-                  std::function<void(Result<std::string>)> tell, const std::string &by) {
+                  std::function<void(Result<std::string>)> callback, const std::string &by) {
   std::function<void(Result<std::string>)> onAnswer =
-      [this, match, tell = std::move(tell)](Result<std::string> answer) {
+      [this, match, callback = std::move(callback)](Result<std::string> answer) {
         if (!answer.isOk() && match.route->operation !=
                                   Operation::RepositoryLoad) { // the models tell why a load failed
           errors.add(match.model, answer.status());
         }
-        tell(std::move(answer));
+        callback(std::move(answer));
       };
   std::function<void(Status)> onStatus = [onAnswer](Status status) {
     onAnswer(status.isOk() ? Result<std::string>("{}") : Result<std::string>(std::move(status)));

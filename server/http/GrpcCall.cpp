@@ -84,7 +84,7 @@ public:
     } else if (awaitsMessage() && bodyDeadline(server.options, start, last, messageBytes) < now) {
       finish(Status::error(ErrorId::ClientTooSlow, "the message did not come in time"));
     } else if (watched) {
-      tellHealth();
+      notifyHealth();
     }
   }
 
@@ -93,7 +93,7 @@ public:
       return; // it is answered as those of HTTP are
     }
     if (watched) {
-      tellHealth();
+      notifyHealth();
       finish(Status::error(ErrorId::ServerStopping, "the server is stopping"));
     } else if (isStream()) {
       isWhole = true; // what it has is answered
@@ -382,7 +382,7 @@ private:
     }
   }
 
-  void tellHealth() {
+  void notifyHealth() {
     if (watched != health()) {
       watched = health();
       sendHealth();

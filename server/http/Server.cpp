@@ -194,7 +194,7 @@ Status serve(const ServerOptions &options) {
   }
   options.onListening(server->acceptor.local_endpoint().port());
   context.run();
-  server->models.stop(); // before the context goes, by which the repository tells of changes
+  server->models.stop(); // before the context goes, by which the repository notifies of changes
   server->admin.reset();
   server->watch.stop();
   return Status::ok();

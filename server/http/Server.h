@@ -47,7 +47,7 @@ struct ServerOptions {
   std::vector<std::string> workerCommand; ///< a program that calls runWorker
   std::string version;                    ///< of the server
   std::function<void(std::string_view)> log;
-  /// Told once the server listens: its port.
+  /// Called once the server listens, with its port.
   std::function<void(uint16_t)> onListening;
 };
 

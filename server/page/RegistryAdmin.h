@@ -19,8 +19,8 @@ namespace tenon::server {
 
 class RegistryAdmin {
 public:
-  /// Told once, by the executor's thread: JSON or why there is none. Not told once the admin is
-  /// gone.
+  /// Called once, by the executor's thread, with JSON or why there is none. Not called once the
+  /// admin is gone.
   using OnAnswer = std::function<void(Result<std::string>)>;
 
   /// `models` is what is served; null where that is not registry:NAME@ALIAS.

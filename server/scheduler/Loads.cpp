@@ -1,14 +1,15 @@
-// The states of versions: loads go to their workers, and what is retired goes once it is idle.
+// The states of versions: loads go to their workers, and what is unloaded goes once it is idle.
 //
 //   state      held by                     left by
-//   Loading    a worker; Model::versions,  settle: Ready or Failed; retire (an unload): Unloaded
-//              unless one there is Ready
-//   Ready      a worker, Model::versions   retire: Unloading; the worker's end: Loading again;
-//   evict: Cold Unloading  a worker                    finishRetired, when nothing of it waits or
-//   runs: Unloaded Failed     Model::versions             a new load, which takes its place
+//   Loading    a worker; Model::versions,  completeLoad: Ready or Failed;
+//              unless one there is Ready   unloadVersion (an unload): Unloaded
+//   Ready      a worker, Model::versions   unloadVersion: Unloading; evict: Cold;
+//                                          the worker's end: Loading again
+//   Unloading  a worker                    finishUnload, when nothing of it waits or runs: Unloaded
+//   Failed     Model::versions             a new load, which takes its place
 //   Unloaded   Model::versions             a new load, which takes its place
-//   Cold       Model::versions             wake (a request): Loading; retire: Unloaded; a new load,
-//   which takes its place
+//   Cold       Model::versions             reload (a request): Loading; unloadVersion: Unloaded;
+//                                          a new load, which takes its place
 //
 // A version whose instance runs is in a worker, which points into it.
 
@@ -89,7 +90,7 @@ std::vector<std::shared_ptr<Version>> ModelManager::beginLoads(FoundModel found,
   }
   if (!found.problem.isOk()) {
     options.log(fmt::format("model '{}': {}", found.name, found.problem.toString()));
-    tellProblem(found.name, found.problem);
+    notifyProblem(found.name, found.problem);
     return begun;
   }
   for (const FoundVersion &each : found.versions) {
@@ -110,7 +111,7 @@ std::vector<std::shared_ptr<Version>> ModelManager::beginLoads(FoundModel found,
       present = version; // else it takes its place once it is ready
     }
     begun.push_back(version);
-    each.problem.isOk() ? loadAgain(version) : settle(version, each.problem);
+    each.problem.isOk() ? loadAgain(version) : completeLoad(version, each.problem);
   }
   return begun;
 }
@@ -147,7 +148,7 @@ void ModelManager::loadAgain(const std::shared_ptr<Version> &version) {
   }
   Status placed = place(*version);
   if (!placed.isOk()) {
-    settle(version, placed.prefix(nameOf(*version)));
+    completeLoad(version, placed.prefix(nameOf(*version)));
     return;
   }
   WorkerSlot &slot = chooseSlot(*version);
@@ -175,7 +176,7 @@ void ModelManager::sendNextLoad(WorkerSlot &slot) {
       version->state = VersionState::Cold;
       version->isInitial = false;
       leaveWorker(*version);
-      tellSettled(*version);
+      notifyCompleted(*version);
       continue;
     }
     if (room == Room::Later) {
@@ -195,7 +196,7 @@ void ModelManager::sendNextLoad(WorkerSlot &slot) {
     }
     if (!problem.isOk()) {
       leaveWorker(*version);
-      settle(version, problem.prefix(nameOf(*version)));
+      completeLoad(version, problem.prefix(nameOf(*version)));
     }
   }
 }
@@ -236,13 +237,13 @@ void ModelManager::loadAnswered(WorkerSlot &slot, const std::shared_ptr<Version>
   if (!problem.isOk()) {
     leaveWorker(*version);
   }
-  settle(version, problem.prefix(nameOf(*version)));
+  completeLoad(version, problem.prefix(nameOf(*version)));
 }
 
-void ModelManager::settle(const std::shared_ptr<Version> &version, Status problem) {
+void ModelManager::completeLoad(const std::shared_ptr<Version> &version, Status problem) {
   if (problem.isOk() && version->state == VersionState::Unloading) {
     dispatch(*version); // a version that goes, and whose requests outlived a worker
-    finishRetired(*version);
+    finishUnload(*version);
     return;
   }
   version->problem = problem;
@@ -255,33 +256,33 @@ void ModelManager::settle(const std::shared_ptr<Version> &version, Status proble
     std::shared_ptr<Version> &present =
         models[version->model].versions[*versionNumber(version->number)];
     if (present->order > version->order) {
-      retire(version); // a later load is under way
+      unloadVersion(version); // a later load is under way
     } else if (present != version) {
       std::shared_ptr<Version> old = std::exchange(present, version);
-      retire(old);
+      unloadVersion(old);
     }
     dispatch(*version);
   } else {
-    tellProblem(version->model, problem);
+    notifyProblem(version->model, problem);
     version->instances.clear();
     version->file = Descriptor();
     for (std::shared_ptr<Request> &request : version->queue.takeAll()) {
       end(request, Result<InferResult>(problem));
     }
   }
-  tellSettled(*version);
+  notifyCompleted(*version);
   retryLoads();
 }
 
-void ModelManager::tellSettled(Version &version) {
-  std::vector<std::function<void()>> told = std::move(version.onSettled);
-  version.onSettled.clear();
-  for (std::function<void()> &tell : told) {
-    tell();
+void ModelManager::notifyCompleted(Version &version) {
+  std::vector<std::function<void()>> waiting = std::move(version.onCompleted);
+  version.onCompleted.clear();
+  for (std::function<void()> &callback : waiting) {
+    callback();
   }
 }
 
-void ModelManager::retire(const std::shared_ptr<Version> &version) {
+void ModelManager::unloadVersion(const std::shared_ptr<Version> &version) {
   if (version->state == VersionState::Failed || version->state == VersionState::Unloaded ||
       version->state == VersionState::Cold) {
     version->state = VersionState::Unloaded;
@@ -291,10 +292,10 @@ void ModelManager::retire(const std::shared_ptr<Version> &version) {
   version->state = VersionState::Unloading;
   version->isLeaving = false;
   version->problem = Status::ok();
-  finishRetired(*version);
+  finishUnload(*version);
 }
 
-void ModelManager::finishRetired(Version &version) {
+void ModelManager::finishUnload(Version &version) {
   if (version.state != VersionState::Unloading || !version.queue.empty() || version.isRunning()) {
     return;
   }
@@ -304,7 +305,7 @@ void ModelManager::finishRetired(Version &version) {
   leaveWorker(version);
   version.instances.clear();
   version.file = Descriptor();
-  tellSettled(version);
+  notifyCompleted(version);
   retryLoads();
 }
 

@@ -57,7 +57,7 @@ void ModelManager::load(const std::string &name, std::function<void(Status)> onE
     if (found.isOk() && models.contains(name)) {
       models[name].problem = problem;
     }
-    tellProblem(name, problem);
+    notifyProblem(name, problem);
     onEnd(problem);
     return;
   }
@@ -65,7 +65,7 @@ void ModelManager::load(const std::string &name, std::function<void(Status)> onE
   std::shared_ptr<size_t> pending = std::make_shared<size_t>(begun.size());
   std::shared_ptr<Status> first = std::make_shared<Status>();
   for (const std::shared_ptr<Version> &version : begun) {
-    std::function<void()> tell = [this, version, begun, pending, first, onEnd] {
+    std::function<void()> callback = [this, version, begun, pending, first, onEnd] {
       if (first->isOk() && !version->problem.isOk()) {
         *first = version->problem;
       }
@@ -85,16 +85,16 @@ void ModelManager::load(const std::string &name, std::function<void(Status)> onE
           if (std::find(begun.begin(), begun.end(), other) == begun.end() &&
               other->key < begun.back()->key) {
             models[version->model].versions.erase(number);
-            retire(other);
+            unloadVersion(other);
           }
         }
       }
       onEnd(*first);
     };
     if (version->state == VersionState::Loading) {
-      version->onSettled.push_back(std::move(tell));
+      version->onCompleted.push_back(std::move(callback));
     } else {
-      tell(); // it could not even be opened
+      callback(); // it could not even be opened
     }
   }
 }
@@ -106,9 +106,9 @@ void ModelManager::unload(const std::string &name, std::function<void(Status)> o
     return;
   }
   found->second.problem = Status::ok();
-  // One more than there are, so that the end is told once, after the loop.
+  // One more than there are, so that the caller is notified once, after the loop.
   std::shared_ptr<size_t> pending = std::make_shared<size_t>(1);
-  std::function<void()> tell = [pending, onEnd] {
+  std::function<void()> callback = [pending, onEnd] {
     if (--*pending == 0) {
       onEnd(Status::ok());
     }
@@ -127,13 +127,13 @@ void ModelManager::unload(const std::string &name, std::function<void(Status)> o
     }
   }
   for (std::shared_ptr<Version> &version : versions) {
-    retire(version);
+    unloadVersion(version);
     if (version->state == VersionState::Unloading) {
       ++*pending;
-      version->onSettled.push_back(tell);
+      version->onCompleted.push_back(callback);
     }
   }
-  tell();
+  callback();
 }
 
 bool ModelManager::isReady() const {

@@ -29,9 +29,9 @@ struct ModelManagerOptions {
   /// Bytes that loaded models may take on the CPU, and on each GPU; 0: any.
   uint64_t memoryBudget = 0, gpuMemoryBudget = 0;
   std::vector<std::string> gpus; ///< as findGpus gives them
-  /// Told what the operator should know, in one line.
+  /// Called with what the operator should know, in one line.
   std::function<void(std::string_view)> log;
-  /// Told of each load that failed; may be empty.
+  /// Called for each load that failed; may be empty.
   std::function<void(const std::string &model, const Status &problem)> onProblem;
   RequestObserver *observer = nullptr; ///< outlives the models; null: none
 };
@@ -50,11 +50,11 @@ public:
   ~ModelManager();
 
   /// Starts the worker and the loads of all models of the repository; loads what the repository
-  /// tells to have changed from then on.
+  /// reports to have changed from then on.
   Status start();
 
-  /// Loads a model as its repository now has it; `onEnd` is told when all its versions are loaded,
-  /// or why one is not. What is loaded serves until the new is ready.
+  /// Loads a model as its repository now has it; `onEnd` is called when all its versions are
+  /// loaded, or with why one is not. What is loaded serves until the new is ready.
   void load(const std::string &name, std::function<void(Status)> onEnd);
   /// Takes no more requests for the model, and forgets it when those that it has are answered.
   void unload(const std::string &name, std::function<void(Status)> onEnd);
@@ -115,10 +115,10 @@ private:
   void workerEnded(WorkerSlot &slot, const WorkerEnd &ended);
   /// Decides where the version runs, which then stays so; TN0702.
   Status place(Version &version);
-  /// Versions of `found` under way to the worker; each settles once. Those for which no memory is
-  /// left when the server starts stay cold, unless they are pinned.
+  /// Versions of `found` under way to the worker; each load completes once. Those for which no
+  /// memory is left when the server starts stay cold, unless they are pinned.
   std::vector<std::shared_ptr<Version>> beginLoads(FoundModel found, bool isStart);
-  /// Tells a worker of its next load, unless it has one to answer.
+  /// Sends a worker its next load, unless it has one to answer.
   void sendNextLoad(WorkerSlot &slot);
   enum class Room { Free, Later, Never };
   /// Takes models that were not used for longest out of the memory of the version's device until it
@@ -129,23 +129,23 @@ private:
   std::shared_ptr<Version> chooseVictim(const Version &newcomer, bool takesBusy) const;
   void evict(const std::shared_ptr<Version> &version);
   /// Has a cold version loaded.
-  void wake(const std::shared_ptr<Version> &version);
+  void reload(const std::shared_ptr<Version> &version);
   /// Something ended or left the queue: there may be room now for a version that waits for it.
   void retryLoads();
   /// Requests that came before the ports were known.
   void checkQueued(Version &version);
-  void tellProblem(const std::string &model, const Status &problem) const {
+  void notifyProblem(const std::string &model, const Status &problem) const {
     if (options.onProblem) {
       options.onProblem(model, problem);
     }
   }
   /// A load ended: well, or with `problem`.
-  void settle(const std::shared_ptr<Version> &version, Status problem);
+  void completeLoad(const std::shared_ptr<Version> &version, Status problem);
   /// Calls those who wait for the end of the version's load.
-  void tellSettled(Version &version);
-  void retire(const std::shared_ptr<Version> &version);
+  void notifyCompleted(Version &version);
+  void unloadVersion(const std::shared_ptr<Version> &version);
   /// Unloads a version that is to go once nothing of it is queued or runs.
-  void finishRetired(Version &version);
+  void finishUnload(Version &version);
   /// The same version under another key, for a worker that has not seen it.
   void loadAgain(const std::shared_ptr<Version> &version);
   void loadAnswered(WorkerSlot &slot, const std::shared_ptr<Version> &version,

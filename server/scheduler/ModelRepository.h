@@ -43,8 +43,8 @@ public:
   virtual Result<std::vector<FoundModel>> scan() const = 0;
   /// One model as it is there now; TN0810 where it is not.
   virtual Result<FoundModel> find(const std::string &name) const = 0;
-  /// From now on `onChange` is told, by another thread, of a model that is another one than before.
-  /// A folder never tells: who changes it asks for the load.
+  /// From now on `onChange` is called, by another thread, for a model that is another one than
+  /// before. A folder never calls it: who changes it asks for the load.
   virtual void watch(std::function<void(const std::string &name)> onChange) {}
 };
 

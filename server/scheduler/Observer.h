@@ -1,5 +1,5 @@
-// What is told of requests as they end, by the thread of the models. An observer never waits: it is
-// between a request and its reply.
+// What is reported of requests as they end, by the thread of the models. An observer never waits:
+// it is between a request and its reply.
 
 #pragma once
 

@@ -65,7 +65,7 @@ void ModelManager::enqueue(const std::shared_ptr<Request> &request) {
   setDeadline(request);
   // Later: the caller must have the request before it ends, also where its model cannot be loaded.
   boost::asio::post(executor, [this, version = request->version] {
-    wake(version);
+    reload(version);
     dispatch(*version);
   });
 }
@@ -119,7 +119,7 @@ void ModelManager::cancel(const std::shared_ptr<Request> &request) {
   request->isCancelled = true;
   ++request->version->statistics->cancelled;
   request->version->queue.erase(request);
-  finishRetired(*request->version);
+  finishUnload(*request->version);
   retryLoads();
 }
 
@@ -128,8 +128,8 @@ void ModelManager::end(const std::shared_ptr<Request> &request, Result<InferResu
   if (!result.isOk() && !request->isCancelled) { // that is counted already
     countFailure(*request);
   }
-  if (std::function<void(Result<InferResult>)> tell = std::exchange(request->onEnd, nullptr)) {
-    tell(std::move(result));
+  if (std::function<void(Result<InferResult>)> callback = std::exchange(request->onEnd, nullptr)) {
+    callback(std::move(result));
   }
 }
 
@@ -164,7 +164,7 @@ void ModelManager::timeOut(const std::shared_ptr<Request> &request) {
     end(request, Status::error(ErrorId::RequestTimedOut,
                                fmt::format("the request waited longer than its time-out of {} µs",
                                            request->mostWait.count())));
-    finishRetired(*request->version);
+    finishUnload(*request->version);
     retryLoads();
   }
 }

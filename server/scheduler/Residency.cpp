@@ -86,11 +86,11 @@ void ModelManager::evict(const std::shared_ptr<Version> &version) {
   version->instances.clear();
   leaveWorker(*version);
   if (!version->queue.empty()) {
-    wake(version);
+    reload(version);
   }
 }
 
-void ModelManager::wake(const std::shared_ptr<Version> &version) {
+void ModelManager::reload(const std::shared_ptr<Version> &version) {
   if (version->state == VersionState::Cold) {
     version->isOnDemand = true;
     version->isSuspect = false;
@@ -143,9 +143,9 @@ void ModelManager::whenKnown(const std::shared_ptr<Version> &version, std::funct
     then();
     return;
   }
-  version->onSettled.push_back(std::move(then));
+  version->onCompleted.push_back(std::move(then));
   version->lastUse = Clock::now();
-  wake(version);
+  reload(version);
 }
 
 } // namespace tenon::server

@@ -270,7 +270,7 @@ void ModelManager::runAnswered(Version &version, Instance &instance) {
       version.shared_from_this(); // answers to clients may unload or replace it
   finish(version, instance);
   dispatch(version);
-  finishRetired(version);
+  finishUnload(version);
   retryLoads();
 }
 

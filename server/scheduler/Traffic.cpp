@@ -222,11 +222,11 @@ void ModelManager::beginShadow(const std::shared_ptr<Request> &request) {
     }
   };
   request->onEnd = [comparison, compare,
-                    tell = std::move(request->onEnd)](Result<InferResult> result) {
+                    callback = std::move(request->onEnd)](Result<InferResult> result) {
     if (result.isOk()) {
       comparison->served = *result;
     }
-    tell(std::move(result));
+    callback(std::move(result));
     compare();
   };
   copy->onEnd = [this, comparison, current, compare](Result<InferResult> result) {

@@ -53,7 +53,7 @@ struct InferResult {
 
 /// A request from its arrival to its answer.
 struct Request {
-  /// Refers to the body of the request, which the caller keeps until it is told of the end.
+  /// Refers to the body of the request, which the caller keeps until onEnd is called.
   InferRequest payload;
   std::shared_ptr<Version> version;
   std::function<void(Result<InferResult>)> onEnd; ///< called once
@@ -114,7 +114,7 @@ struct Version : std::enable_shared_from_this<Version> {
   uint64_t order = 0;           ///< of the load that asked for it: the later one stays
   std::optional<Device> device; ///< where it runs, once that was decided
   WorkerSlot *worker = nullptr; ///< that has or loads it
-  bool needsLoad = false;       ///< the worker has not been told of it
+  bool needsLoad = false;       ///< it was not sent to the worker
   VersionState state = VersionState::Unloaded;
   Status problem; ///< of a failed load
   ModelPorts ports;
@@ -131,7 +131,7 @@ struct Version : std::enable_shared_from_this<Version> {
   /// Set while free instances wait for more requests to a batch.
   std::optional<boost::asio::steady_timer> gathering;
   /// Called once when the load that goes on has ended.
-  std::vector<std::function<void()>> onSettled;
+  std::vector<std::function<void()>> onCompleted;
   uint64_t outputRoom = 0; ///< that outputs took before
   unsigned crashes = 0;    ///< of a worker that did nothing else
   bool isSuspect = false; ///< it ran or was loaded when its worker crashed: the next one is its own

@@ -62,9 +62,9 @@ public:
   /// Kills the process if it still is.
   ~WorkerProcess();
 
-  /// A worker that cannot take a message is killed, and onEnd tells of it.
+  /// A worker that cannot take a message is killed, and onEnd is called.
   void send(const ControlMessage &message);
-  /// Ends the process; onEnd tells when it has gone, which with much memory takes a while.
+  /// Ends the process; onEnd is called when it has gone, which with much memory takes a while.
   void end();
   SlabPool &slabs() { return *pool; }
   int id() const { return process; }

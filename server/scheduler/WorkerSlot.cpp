@@ -46,12 +46,12 @@ bool WorkerSlot::start() {
     return true;
   }
   lastStart = Clock::now();
-  WorkerProcess::Events told;
-  told.onMessage = [this](ControlMessage message) { handle(std::move(message)); };
-  told.onAnswers = [this] { collectAnswers(); };
-  told.onEnd = [this](int how) { ended(how); };
+  WorkerProcess::Events processEvents;
+  processEvents.onMessage = [this](ControlMessage message) { handle(std::move(message)); };
+  processEvents.onAnswers = [this] { collectAnswers(); };
+  processEvents.onEnd = [this](int how) { ended(how); };
   Result<std::unique_ptr<WorkerProcess>> started =
-      WorkerProcess::start(restart.get_executor(), command, std::move(told));
+      WorkerProcess::start(restart.get_executor(), command, std::move(processEvents));
   if (!started.isOk()) {
     events.log(started.status().toString());
     startAgainAt(lastStart + kRestartPeriod * 5);

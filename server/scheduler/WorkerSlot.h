@@ -1,5 +1,5 @@
 // A place for a worker process: the process, which is started again when it ends, the versions that
-// it has, the load that it was told of and the runs that go on in it. What that means for requests
+// it has, the load that it was sent and the runs that go on in it. What that means for requests
 // and for memory, the owner of the events decides. One thread.
 
 #pragma once
@@ -52,8 +52,8 @@ public:
   /// Starts the process unless it runs; where that fails it is tried again later, and false is
   /// given.
   bool start();
-  /// Ends the process for good; onEnd tells when it has gone. Without a process nothing is told any
-  /// more.
+  /// Ends the process for good; onEnd is called when it has gone. Without a process nothing is
+  /// called any more.
   void stop();
   bool isStopped() const { return isEnded; }
   bool hasProcess() const { return process != nullptr; }
@@ -71,7 +71,7 @@ public:
   /// Takes the version in, under its key; it is to be loaded.
   void add(const std::shared_ptr<Version> &version);
   /// Has the version of `key` taken out of memory, where it is there or on its way. What it takes
-  /// is counted until the process tells that it is free.
+  /// is counted until the process says that it is free.
   void remove(uint64_t key);
   const std::map<uint64_t, std::shared_ptr<Version>> &versions() const { return byKey; }
 

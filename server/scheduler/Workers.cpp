@@ -148,7 +148,7 @@ void ModelManager::workerEnded(WorkerSlot &slot, const WorkerEnd &ended) {
     version->instances.clear();
     if (version->crashes >= kMostCrashes) {
       leaveWorker(*version);
-      settle(
+      completeLoad(
           version,
           Status::error(
               ErrorId::ModelQuarantined,
@@ -157,7 +157,7 @@ void ModelManager::workerEnded(WorkerSlot &slot, const WorkerEnd &ended) {
                   version->model, version->number, version->crashes),
               "load it again once the engine was replaced"));
     } else if (version->state == VersionState::Unloading && version->queue.empty()) {
-      finishRetired(*version); // what it ran is answered
+      finishUnload(*version); // what it ran is answered
     } else if (!version->needsLoad) {
       version->isOnDemand = version->isOnDemand && version->state == VersionState::Loading;
       loadAgain(version);

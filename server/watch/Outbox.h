@@ -24,7 +24,7 @@ public:
     uint64_t count = 1;               ///< of what it holds, as the counters count
   };
 
-  /// At most `most` parcels wait. `onFailure` is told, by the thread, of a parcel that was given
+  /// At most `most` parcels wait. `onFailure` is called, by the thread, for a parcel that was given
   /// up.
   Outbox(size_t most, std::function<void(const Status &)> onFailure);
   /// What waits is tried once more, for two seconds at most.

@@ -154,7 +154,7 @@ void Watch::rollBack(const std::string &model, const std::string &version,
   if (registryRollback) {
     thread->post([this, model, version, reason] {
       Result<int64_t> to = registryRollback(versionNumber(version).value_or(0), reason);
-      tell([this, model, version, reason, to = std::move(to)] {
+      notify([this, model, version, reason, to = std::move(to)] {
         endRollback(model, version, reason, to);
       });
     });

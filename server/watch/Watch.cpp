@@ -41,15 +41,15 @@ Watch::Watch(boost::asio::any_io_executor executor, const WatchOptions &given,
     : executor(executor), options(given), log(std::move(logLine)),
       predictions(kMostPredictions, given.labelAge), batch(std::make_shared<Batch>()),
       spare(std::make_shared<Batch>()) {
-  auto tellFailure = [this](const Status &status) {
-    tell([this, line = status.toString()] { log(line); });
+  auto onFailure = [this](const Status &status) {
+    notify([this, line = status.toString()] { log(line); });
   };
   if (!options.webhook.empty()) {
-    webhooks = std::make_unique<Outbox>(kMostEvents, tellFailure);
+    webhooks = std::make_unique<Outbox>(kMostEvents, onFailure);
   }
   if (!options.otlp.empty()) {
     tracer = std::make_unique<Tracer>(options.otlp, options.traceShare, std::move(serverVersion),
-                                      tellFailure);
+                                      onFailure);
   }
   thread = std::make_unique<TaskThread>();
 }
@@ -70,7 +70,9 @@ void Watch::stop() {
   webhooks = nullptr;
 }
 
-void Watch::tell(std::function<void()> told) { boost::asio::post(executor, std::move(told)); }
+void Watch::notify(std::function<void()> callback) {
+  boost::asio::post(executor, std::move(callback));
+}
 
 void Watch::tick(Clock::time_point now) {
   constexpr uint64_t kSlowly = 5; // every half second
@@ -125,7 +127,7 @@ void Watch::readReference(const std::shared_ptr<WatchedVersion> &version, ModelP
           reference = std::make_shared<DriftReference>(std::move(*read));
           version->window = std::make_shared<DriftWindow>(reference, size, kDriftFalseAlarms);
         }
-        tell([this, version, reference, problem] {
+        notify([this, version, reference, problem] {
           version->reference = reference;
           version->problem = problem;
           log(problem.isOk()
@@ -229,7 +231,7 @@ void Watch::handOver() {
     full->targets.clear();
     full->pieces.clear();
     full->bytes.clear();
-    tell([this, full, found = std::move(found)] {
+    notify([this, full, found = std::move(found)] {
       isBusy = false;
       spare = full;
       for (const Found &each : found) {

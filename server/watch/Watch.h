@@ -1,5 +1,5 @@
 // Watches what models are asked and answer: drift of inputs and outputs, accuracy by labels that
-// come later, canaries, traces; and acts where it is told to. One thread, that of the models;
+// come later, canaries, traces; and acts where the options say so. One thread, that of the models;
 // comparing with a reference is done by a thread of its own.
 
 #pragma once
@@ -54,7 +54,7 @@ public:
   Watch(boost::asio::any_io_executor executor, const WatchOptions &options,
         std::string serverVersion, std::function<void(std::string_view)> log);
   ~Watch() override;
-  /// Before anything is told or asked. `registryRollback` may be empty: then traffic is rolled
+  /// Before anything else is called. `registryRollback` may be empty: then traffic is rolled
   /// back.
   void begin(ModelManager &models, RegistryRollback registryRollback);
 
@@ -108,8 +108,8 @@ private:
   static std::vector<DriftReport> addToWindow(const Batch &batch, size_t request, size_t &piece);
   void take(const std::shared_ptr<WatchedVersion> &version, std::vector<DriftReport> reports,
             uint64_t collected);
-  /// Calls `told` in the thread of the models.
-  void tell(std::function<void()> told);
+  /// Calls `callback` in the thread of the models.
+  void notify(std::function<void()> callback);
 
   // Rules.cpp
   bool getsTraffic(const std::string &model, const std::string &version) const;

@@ -43,11 +43,11 @@ ControlMessage answerLoad(const ControlMessage &message) {
             encodeError("no variant", ""),
             {}};
   }
-  ModelInfo told;
-  told.ports.outputs = {
+  ModelInfo answer;
+  answer.ports.outputs = {
       {std::string("sees ") + std::getenv("CUDA_VISIBLE_DEVICES"), DType::F32, {1}, {1}, {}}};
-  told.sharedBytes = told.bytes = static_cast<uint64_t>(info.st_size) / (last == kHalf ? 2 : 1);
-  return {ControlMessage::Kind::Loaded, message.key, 0, encodeModelInfo(told), {}};
+  answer.sharedBytes = answer.bytes = static_cast<uint64_t>(info.st_size) / (last == kHalf ? 2 : 1);
+  return {ControlMessage::Kind::Loaded, message.key, 0, encodeModelInfo(answer), {}};
 }
 
 int serveAsWorker() {
