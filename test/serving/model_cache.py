@@ -23,7 +23,7 @@ ROWS, COLUMNS, MODELS = 1024, 4096, 6
 MIB = 1 << 20
 
 
-class Residency(unittest.TestCase):
+class ModelCache(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         holder = tempfile.TemporaryDirectory()
