@@ -156,8 +156,8 @@ private:
   /// What a free instance is to run now; none where nothing waits, or where it pays to wait for
   /// more.
   std::vector<std::shared_ptr<Request>> chooseBatch(Version &version);
-  /// Waits for more requests to a batch until `end`.
-  void gatherUntil(Version &version, Clock::time_point end);
+  /// Waits for more requests to a batch until the deadline.
+  void armBatchDeadline(Version &version, Clock::time_point deadline);
   /// Gives the batch to the instance; requests whose data do not fit are answered, and the others
   /// run.
   void begin(Version &version, Instance &instance, std::vector<std::shared_ptr<Request>> batch);

@@ -176,22 +176,22 @@ std::vector<std::shared_ptr<Request>> ModelManager::chooseBatch(Version &version
   }
   Clock::time_point end = oldest + std::chrono::microseconds(batching.delayMicroseconds);
   if (rows < version.batch->mostRows && end > Clock::now()) {
-    gatherUntil(version, end);
+    armBatchDeadline(version, end);
     return {};
   }
   return batch;
 }
 
-void ModelManager::gatherUntil(Version &version, Clock::time_point end) {
-  if (version.gathering && version.gathering->expiry() == end) {
+void ModelManager::armBatchDeadline(Version &version, Clock::time_point deadline) {
+  if (version.batchDeadline && version.batchDeadline->expiry() == deadline) {
     return;
   }
-  version.gathering.emplace(executor, end);
-  version.gathering->async_wait(
+  version.batchDeadline.emplace(executor, deadline);
+  version.batchDeadline->async_wait(
       [this, weak = version.weak_from_this()](boost::system::error_code error) {
         std::shared_ptr<Version> held = weak.lock();
         if (!error && held) {
-          held->gathering.reset();
+          held->batchDeadline.reset();
           dispatch(*held);
         }
       });

@@ -129,7 +129,7 @@ struct Version : std::enable_shared_from_this<Version> {
   bool isInitial = false;  ///< its first load, which takes no memory from others
   bool isLeaving = false;  ///< runs nothing more until it is cold
   /// Set while free instances wait for more requests to a batch.
-  std::optional<boost::asio::steady_timer> gathering;
+  std::optional<boost::asio::steady_timer> batchDeadline;
   /// Called once when the load that goes on has ended.
   std::vector<std::function<void()>> onCompleted;
   uint64_t outputRoom = 0; ///< that outputs took before
