@@ -217,7 +217,7 @@ std::vector<AskedOutput> askedOutputs(const Version &version, const InferRequest
 
 Bytes elementsOf(const InferResult &result, size_t port) {
   const TensorPlace &place = result.outputs[port];
-  return Bytes(result.slab->memory->bytes()).subspan(place.offset, place.bytes);
+  return Bytes(result.buffer->memory->bytes()).subspan(place.offset, place.bytes);
 }
 
 } // namespace tenon::server

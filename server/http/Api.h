@@ -69,7 +69,7 @@ struct AskedOutput {
   bool isBinary;
 };
 std::vector<AskedOutput> askedOutputs(const Version &version, const InferRequest &request);
-/// The elements of an output, in its slab.
+/// The elements of an output, in its shared buffer.
 Bytes elementsOf(const InferResult &result, size_t port);
 
 } // namespace tenon::server

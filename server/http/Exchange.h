@@ -41,7 +41,7 @@ struct HttpReply {
   std::string_view contentType = "application/json";
   std::vector<std::pair<std::string_view, std::string>> fields;
   std::string body;
-  /// Follow the body: outputs in a slab, which `result` keeps.
+  /// Follow the body: outputs in a shared buffer, which `result` keeps.
   std::vector<Bytes> tensors;
   std::optional<InferResult> result;
   Clock::time_point begun; ///< when the reply's making began, for the stage copy_out

@@ -302,8 +302,8 @@ private:
       outputs.push_back({port.name, protocolName(port.dtype), result.outputs[asked.port].dims,
                          elementsOf(result, asked.port)});
     }
-    std::vector<Piece> reply =
-        writeGrpcInfer(version.model, version.number, request.id, outputs, isStream(), result.slab);
+    std::vector<Piece> reply = writeGrpcInfer(version.model, version.number, request.id, outputs,
+                                              isStream(), result.buffer);
     server.api.countReply(result, begun);
     answer(inference, std::move(reply));
   }

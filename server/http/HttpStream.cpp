@@ -139,10 +139,10 @@ private:
     if (!hasBody) {
       return;
     }
-    std::shared_ptr<Slab> slab = answer.result ? answer.result->slab : nullptr;
+    std::shared_ptr<SharedBuffer> buffer = answer.result ? answer.result->buffer : nullptr;
     stream.send({std::move(answer.body), {}, nullptr});
     for (Bytes tensor : answer.tensors) {
-      stream.send({{}, tensor, slab});
+      stream.send({{}, tensor, buffer});
     }
     stream.finish();
   }

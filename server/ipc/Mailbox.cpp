@@ -53,8 +53,8 @@ uint64_t tableBytes(const std::vector<TensorPlace> &tensors) {
   return words * sizeof(uint64_t);
 }
 
-void writeTable(MutableBytes slab, uint64_t offset, const std::vector<TensorPlace> &tensors) {
-  std::byte *to = slab.data() + offset;
+void writeTable(MutableBytes buffer, uint64_t offset, const std::vector<TensorPlace> &tensors) {
+  std::byte *to = buffer.data() + offset;
   auto put = [&](uint64_t word) {
     std::memcpy(to, &word, sizeof(word));
     to += sizeof(word);
@@ -69,13 +69,13 @@ void writeTable(MutableBytes slab, uint64_t offset, const std::vector<TensorPlac
   }
 }
 
-Result<std::vector<TensorPlace>> readTable(Bytes slab, uint64_t offset, size_t count) {
+Result<std::vector<TensorPlace>> readTable(Bytes buffer, uint64_t offset, size_t count) {
   uint64_t at = offset;
   auto take = [&](uint64_t &word) {
-    if (at > slab.size() || slab.size() - at < sizeof(word)) {
+    if (at > buffer.size() || buffer.size() - at < sizeof(word)) {
       return false;
     }
-    std::memcpy(&word, slab.data() + at, sizeof(word));
+    std::memcpy(&word, buffer.data() + at, sizeof(word));
     at += sizeof(word);
     return true;
   };
@@ -89,7 +89,7 @@ Result<std::vector<TensorPlace>> readTable(Bytes slab, uint64_t offset, size_t c
       isRead = take(dim);
       tensor.dims.push_back(static_cast<int64_t>(dim));
     }
-    if (!isRead || tensor.offset > slab.size() || tensor.bytes > slab.size() - tensor.offset) {
+    if (!isRead || tensor.offset > buffer.size() || tensor.bytes > buffer.size() - tensor.offset) {
       return damaged();
     }
     tensors.push_back(std::move(tensor));

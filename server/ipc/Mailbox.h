@@ -1,9 +1,9 @@
 // How a run is handed from the front to an instance of a model in a worker and back: one page of
-// shared memory for each instance, and an eventfd either way. Tensors lie in slabs (SharedMemory),
-// which the page names by number.
+// shared memory for each instance, and an eventfd either way. Tensors lie in shared buffers
+// (SharedMemory), which the page names by number.
 //
-// A table of tensors is a sequence of 64-bit words: for each tensor its offset in the slab, its
-// bytes, its rank and its dims.
+// A table of tensors is a sequence of 64-bit words: for each tensor its offset in the shared
+// buffer, its bytes, its rank and its dims.
 
 #pragma once
 
@@ -28,11 +28,11 @@ struct Mailbox {
   enum class Outcome : uint32_t { Done, NeedsRoom, Failed };
 
   // Written by the front before it signals; it is the worker's turn then until `answers` grows.
-  uint32_t inputSlab;
-  uint32_t outputSlab;
+  uint32_t inputBuffer;
+  uint32_t outputBuffer;
   uint64_t outputOffset; ///< of the outputs' table; the tensors follow it
   uint64_t outputEnd;
-  uint32_t inputCount; ///< their table is at the start of the input slab
+  uint32_t inputCount; ///< their table is at the start of the shared input buffer
 
   // Written by the worker before it signals.
   Outcome outcome;
@@ -73,10 +73,10 @@ struct TensorPlace {
 
 /// Bytes of the table of such tensors.
 uint64_t tableBytes(const std::vector<TensorPlace> &tensors);
-/// Writes the table at `offset` of `slab`, where it has room.
-void writeTable(MutableBytes slab, uint64_t offset, const std::vector<TensorPlace> &tensors);
-/// Reads one of `count` tensors at `offset`. TN0902 unless table and tensors lie within `slab` and
-/// ranks are at most 32.
-Result<std::vector<TensorPlace>> readTable(Bytes slab, uint64_t offset, size_t count);
+/// Writes the table at `offset` of `buffer`, where it has room.
+void writeTable(MutableBytes buffer, uint64_t offset, const std::vector<TensorPlace> &tensors);
+/// Reads one of `count` tensors at `offset`. TN0902 unless table and tensors lie within `buffer`
+/// and ranks are at most 32.
+Result<std::vector<TensorPlace>> readTable(Bytes buffer, uint64_t offset, size_t count);
 
 } // namespace tenon::server

@@ -14,7 +14,7 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 } // namespace
 
 Result<std::unique_ptr<SharedMemory>> SharedMemory::create(uint64_t bytes) {
-  Descriptor fd(memfd_create("tenon-slab", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  Descriptor fd(memfd_create("tenon-buffer", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   bool isMade = fd.isOpen() && ftruncate(fd.get(), static_cast<off_t>(bytes)) == 0 &&
                 fcntl(fd.get(), F_ADD_SEALS, kSeals) == 0;
   if (!isMade) {

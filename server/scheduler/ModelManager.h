@@ -161,8 +161,8 @@ private:
   /// Gives the batch to the instance; requests whose data do not fit are answered, and the others
   /// run.
   void begin(Version &version, Instance &instance, std::vector<std::shared_ptr<Request>> batch);
-  /// Copies the batch into a slab. On an error `*faulty` is the request that it is of, or stays
-  /// null.
+  /// Copies the batch into a shared buffer. On an error `*faulty` is the request that it is of, or
+  /// stays null.
   Status fill(Instance &instance, std::shared_ptr<Request> *faulty);
   Status provideRoom(Instance &instance, uint64_t bytes);
   void finish(Version &version, Instance &instance);

@@ -1,5 +1,5 @@
-// Runs: which requests make a batch, its way through a slab to an instance of the model, and the
-// outputs' way back.
+// Runs: which requests make a batch, its way through a shared buffer to an instance of the model,
+// and the outputs' way back.
 
 #include "runtime/tensors/Tensor.h"
 #include "server/ipc/TensorBox.h"
@@ -102,7 +102,7 @@ Status store(const Request &request, const RequestInput &input, const std::vecto
 /// The rows of a request in an output of its batch, from row `first`. What padding made longer is
 /// cut off in place.
 TensorPlace cutOutput(const Request &request, const ModelPort &port, TensorPlace place,
-                      uint64_t first, int64_t padded, std::byte *slab) {
+                      uint64_t first, int64_t padded, std::byte *buffer) {
   uint64_t rowBytes = place.bytes / static_cast<uint64_t>(place.dims[0]);
   place.offset += first * rowBytes;
   place.bytes = request.rows * rowBytes;
@@ -113,7 +113,7 @@ TensorPlace cutOutput(const Request &request, const ModelPort &port, TensorPlace
         port.dims[i] == request.version->batch->paddedDim ? request.length : place.dims[i];
   }
   if (place.dims != whole) {
-    copyBox(slab + place.offset, place.dims, slab + place.offset, whole, place.dims,
+    copyBox(buffer + place.offset, place.dims, buffer + place.offset, whole, place.dims,
             bitWidth(port.dtype) / 8);
     place.bytes = bytesOf(place.dims, port.dtype);
   }
@@ -212,7 +212,7 @@ void ModelManager::begin(Version &version, Instance &instance,
       version.worker->run(version, instance);
       return;
     }
-    instance.inputSlab = instance.outputSlab = nullptr;
+    instance.inputBuffer = instance.outputBuffer = nullptr;
     std::vector<std::shared_ptr<Request>> ended = faulty ? std::vector{faulty} : instance.requests;
     for (const std::shared_ptr<Request> &request : ended) {
       std::erase(instance.requests, request);
@@ -232,11 +232,11 @@ Status ModelManager::fill(Instance &instance, std::shared_ptr<Request> *faulty) 
     at = place.offset + place.bytes;
   }
   uint64_t outputOffset = alignTensor(at);
-  TENON_ASSIGN(instance.inputSlab,
-               first.version->worker->slabs().take(
+  TENON_ASSIGN(instance.inputBuffer,
+               first.version->worker->buffers().take(
                    outputOffset + std::max(first.version->outputRoom, kFirstRoom)));
-  MutableBytes slab = instance.inputSlab->memory->bytes();
-  writeTable(slab, 0, places);
+  MutableBytes buffer = instance.inputBuffer->memory->bytes();
+  writeTable(buffer, 0, places);
   for (size_t i = 0; i < places.size(); ++i) {
     uint64_t offset = places[i].offset;
     for (const std::shared_ptr<Request> &request : instance.requests) {
@@ -245,19 +245,19 @@ Status ModelManager::fill(Instance &instance, std::shared_ptr<Request> *faulty) 
       if (!dims.empty()) {
         dims[0] = input.dims[0];
       }
-      MutableBytes to = slab.subspan(offset, bytesOf(dims, input.dtype));
+      MutableBytes to = buffer.subspan(offset, bytesOf(dims, input.dtype));
       offset += to.size();
       *faulty = request;
       TENON_TRY(store(*request, input, dims, to));
       *faulty = nullptr;
     }
   }
-  instance.outputSlab = instance.inputSlab;
+  instance.outputBuffer = instance.inputBuffer;
   Mailbox &mailbox = instance.mailbox();
-  mailbox.inputSlab = mailbox.outputSlab = instance.inputSlab->number;
+  mailbox.inputBuffer = mailbox.outputBuffer = instance.inputBuffer->number;
   mailbox.inputCount = static_cast<uint32_t>(places.size());
   instance.outputOffset = mailbox.outputOffset = outputOffset;
-  instance.outputEnd = mailbox.outputEnd = slab.size();
+  instance.outputEnd = mailbox.outputEnd = buffer.size();
   instance.copyIn = nanosecondsSince(start);
   for (const std::shared_ptr<Request> &request : instance.requests) {
     request->times.copyIn = instance.copyIn;
@@ -303,7 +303,7 @@ void ModelManager::finish(Version &version, Instance &instance) {
     status = outputs.takeStatus();
   }
   std::vector<std::shared_ptr<Request>> requests = std::exchange(instance.requests, {});
-  instance.inputSlab = instance.outputSlab = nullptr;
+  instance.inputBuffer = instance.outputBuffer = nullptr;
   if (requests.size() == 1) {
     end(requests[0], std::move(status));
     return;
@@ -322,20 +322,20 @@ Status ModelManager::provideRoom(Instance &instance, uint64_t bytes) {
     return damaged("it asks for room that it has");
   }
   Version &version = *instance.requests[0]->version;
-  TENON_ASSIGN(instance.outputSlab, version.worker->slabs().take(bytes));
+  TENON_ASSIGN(instance.outputBuffer, version.worker->buffers().take(bytes));
   constexpr uint64_t kMostRemembered = 64 << 20;
   version.outputRoom = std::max(version.outputRoom, std::min(bytes, kMostRemembered));
   Mailbox &mailbox = instance.mailbox();
-  mailbox.outputSlab = instance.outputSlab->number;
+  mailbox.outputBuffer = instance.outputBuffer->number;
   instance.outputOffset = mailbox.outputOffset = 0;
-  instance.outputEnd = mailbox.outputEnd = instance.outputSlab->memory->bytes().size();
+  instance.outputEnd = mailbox.outputEnd = instance.outputBuffer->memory->bytes().size();
   return Status::ok();
 }
 
 Result<std::vector<TensorPlace>> ModelManager::readOutputs(const Version &version,
                                                            const Instance &instance) {
   const std::vector<ModelPort> &ports = version.ports.outputs;
-  TENON_ASSIGN(std::vector<TensorPlace> outputs, readTable(instance.outputSlab->memory->bytes(),
+  TENON_ASSIGN(std::vector<TensorPlace> outputs, readTable(instance.outputBuffer->memory->bytes(),
                                                            instance.outputOffset, ports.size()));
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!isOutputOf(ports[i], outputs[i])) {
@@ -364,8 +364,8 @@ void ModelManager::answer(Version &version, Instance &instance,
   uint64_t rows = instance.rows(), firstRow = 0;
   int64_t padded = instance.padded;
   std::vector<std::shared_ptr<Request>> requests = std::exchange(instance.requests, {});
-  std::shared_ptr<Slab> slab = std::move(instance.outputSlab);
-  instance.inputSlab = instance.outputSlab = nullptr;
+  std::shared_ptr<SharedBuffer> buffer = std::move(instance.outputBuffer);
+  instance.inputBuffer = instance.outputBuffer = nullptr;
   version.statistics->inferences += rows;
   ++version.statistics->executions;
   if (version.hasRows()) {
@@ -375,11 +375,11 @@ void ModelManager::answer(Version &version, Instance &instance,
   }
   for (const std::shared_ptr<Request> &request : requests) {
     InferResult result = {
-        request->version,      slab, outputs, rows, request->times, request->arrival,
+        request->version,      buffer, outputs, rows, request->times, request->arrival,
         request->payload.trace};
     for (size_t i = 0; requests.size() > 1 && i < outputs.size(); ++i) {
       result.outputs[i] = cutOutput(*request, version.ports.outputs[i], outputs[i], firstRow,
-                                    padded, slab->memory->data());
+                                    padded, buffer->memory->data());
     }
     firstRow += request->rows;
     if (options.observer &&

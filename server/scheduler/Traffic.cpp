@@ -25,7 +25,7 @@ Status badTraffic(std::string_view what, std::string_view hint = {}) {
 Result<Tensor> outputOf(const ModelPort &port, const InferResult &result, size_t i) {
   const TensorPlace &place = result.outputs[i];
   TENON_ASSIGN(Tensor tensor, Tensor::create(port.name, port.dtype, place.dims));
-  std::copy_n(result.slab->memory->data() + place.offset, place.bytes, tensor.data.data());
+  std::copy_n(result.buffer->memory->data() + place.offset, place.bytes, tensor.data.data());
   return tensor;
 }
 

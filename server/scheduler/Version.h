@@ -40,10 +40,10 @@ struct Version;
 struct Request;
 using Deadlines = std::multimap<Clock::time_point, std::weak_ptr<Request>>;
 
-/// What a request gave: the outputs lie in a slab, which this keeps.
+/// What a request gave: the outputs lie in a shared buffer, which this keeps.
 struct InferResult {
   std::shared_ptr<Version> version;
-  std::shared_ptr<Slab> slab;
+  std::shared_ptr<SharedBuffer> buffer;
   std::vector<TensorPlace> outputs; ///< in the order of the model's ports
   uint64_t batchRows = 1;           ///< of the run that it is from
   StageTimes times;
@@ -82,10 +82,10 @@ struct Instance {
   std::unique_ptr<SharedMemory> memory; ///< its mailbox
   Descriptor wake;
   std::vector<std::shared_ptr<Request>> requests; ///< that run, batched in this order
-  std::shared_ptr<Slab> inputSlab, outputSlab;
+  std::shared_ptr<SharedBuffer> inputBuffer, outputBuffer;
   uint64_t outputOffset = 0, outputEnd = 0; ///< as the mailbox has them
   uint64_t heldBytes = 0;                   ///< of the session, after its last run
-  uint64_t copyIn = 0;                      ///< nanoseconds that filling the slab took
+  uint64_t copyIn = 0;                      ///< nanoseconds that filling the shared buffer took
   int64_t padded = 0;                       ///< length that the batch was padded to; 0: it was not
   uint64_t rows() const {
     uint64_t sum = 0;

@@ -66,7 +66,7 @@ public:
   uint64_t starts() const { return startCount; }
   /// Ends of processes that nobody asked for.
   uint64_t losses() const { return lossCount; }
-  SlabPool &slabs() { return process->slabs(); }
+  SharedBufferPool &buffers() { return process->buffers(); }
 
   /// Takes the version in, under its key; it is to be loaded.
   void add(const std::shared_ptr<Version> &version);

@@ -78,7 +78,7 @@ std::vector<int64_t> classesOf(const InferResult &result) {
     return {};
   }
   std::vector<int64_t> classes(rows);
-  const std::byte *row = result.slab->memory->data() + place.offset;
+  const std::byte *row = result.buffer->memory->data() + place.offset;
   for (size_t i = 0; i < rows; ++i, row += count * bytes) {
     classes[i] = classOf(port.dtype, row, count);
   }

@@ -188,9 +188,9 @@ void Watch::sample(const std::shared_ptr<WatchedVersion> &version, const Request
                     .store(input->dtype, MutableBytes(batch->bytes).subspan(offset), input->name)
                     .isOk();
     } else {
-      const std::byte *from = input
-                                  ? input->binary.data()
-                                  : result.slab->memory->data() + result.outputs[port.place].offset;
+      const std::byte *from =
+          input ? input->binary.data()
+                : result.buffer->memory->data() + result.outputs[port.place].offset;
       batch->bytes.insert(batch->bytes.end(), from, from + bytes);
     }
   }

@@ -1,5 +1,5 @@
 // Runs go by the C interface: prepare tells how large the outputs are, then the run writes them
-// into the slab.
+// into the shared buffer.
 
 #include "server/worker/LoadedModel.h"
 
@@ -75,21 +75,21 @@ void putError(Mailbox &mailbox, const Status &status) {
 
 } // namespace
 
-void SlabTable::add(uint32_t number, std::unique_ptr<SharedMemory> slab) {
+void SharedBufferTable::add(uint32_t number, std::unique_ptr<SharedMemory> buffer) {
   std::lock_guard guard(lock);
-  slabs[number] = std::move(slab);
+  buffers[number] = std::move(buffer);
   added.notify_all();
 }
 
-void SlabTable::drop(uint32_t number) {
+void SharedBufferTable::drop(uint32_t number) {
   std::lock_guard guard(lock);
-  slabs.erase(number);
+  buffers.erase(number);
 }
 
-std::shared_ptr<SharedMemory> SlabTable::find(uint32_t number) {
+std::shared_ptr<SharedMemory> SharedBufferTable::find(uint32_t number) {
   std::unique_lock guard(lock);
-  added.wait(guard, [&] { return slabs.contains(number); });
-  return slabs[number];
+  added.wait(guard, [&] { return buffers.contains(number); });
+  return buffers[number];
 }
 
 Status takeStatus(tenon_status *status) {
@@ -109,13 +109,13 @@ Status takeStatus(tenon_status *status) {
   return result;
 }
 
-Result<std::unique_ptr<LoadedModel>> LoadedModel::load(ControlMessage &request, SlabTable &slabs,
-                                                       int doneEvent) {
+Result<std::unique_ptr<LoadedModel>> LoadedModel::load(ControlMessage &request,
+                                                       SharedBufferTable &buffers, int doneEvent) {
   std::vector<Descriptor> &descriptors = request.descriptors;
   if (descriptors.size() < 3 || descriptors.size() % 2 == 0) {
     return Status::error(ErrorId::InternalError, "a request to load lacks descriptors");
   }
-  std::unique_ptr<LoadedModel> model(new LoadedModel(slabs, doneEvent));
+  std::unique_ptr<LoadedModel> model(new LoadedModel(buffers, doneEvent));
   unsigned threads = static_cast<unsigned>(request.value);
   TENON_ASSIGN(LoadRequest wanted, decodeLoad(request.text));
   TENON_TRY(model->open(std::move(descriptors[0]), wanted.sha256,
@@ -243,13 +243,13 @@ void LoadedModel::serve(Instance &instance) {
 
 Status LoadedModel::run(Instance &instance, Mailbox &mailbox) {
   tenon_session *session = instance.session.get();
-  std::shared_ptr<SharedMemory> inputSlab = slabs.find(mailbox.inputSlab),
-                                outputSlab = slabs.find(mailbox.outputSlab);
+  std::shared_ptr<SharedMemory> inputBuffer = buffers.find(mailbox.inputBuffer),
+                                outputBuffer = buffers.find(mailbox.outputBuffer);
   TENON_ASSIGN(std::vector<TensorPlace> places,
-               readTable(inputSlab->bytes(), 0, mailbox.inputCount));
+               readTable(inputBuffer->bytes(), 0, mailbox.inputCount));
   std::vector<tenon_input> inputs;
   for (const TensorPlace &place : places) {
-    inputs.push_back({inputSlab->data() + place.offset, place.dims.data(), place.dims.size()});
+    inputs.push_back({inputBuffer->data() + place.offset, place.dims.data(), place.dims.size()});
   }
   TENON_TRY(takeStatus(tenon_session_prepare(session, inputs.data(), inputs.size())));
 
@@ -270,14 +270,14 @@ Status LoadedModel::run(Instance &instance, Mailbox &mailbox) {
     result.offset = alignTensor(end);
     end = result.offset + result.bytes;
   }
-  if (end > mailbox.outputEnd || mailbox.outputEnd > outputSlab->bytes().size()) {
+  if (end > mailbox.outputEnd || mailbox.outputEnd > outputBuffer->bytes().size()) {
     mailbox.outcome = Mailbox::Outcome::NeedsRoom;
     mailbox.roomNeeded = end - mailbox.outputOffset;
     return Status::ok();
   }
   std::vector<tenon_output> outputs;
   for (const TensorPlace &result : results) {
-    outputs.push_back({outputSlab->data() + result.offset, result.bytes});
+    outputs.push_back({outputBuffer->data() + result.offset, result.bytes});
   }
   TENON_TRY(takeStatus(
       tenon_session_run(session, inputs.data(), inputs.size(), outputs.data(), outputs.size())));
@@ -285,7 +285,7 @@ Status LoadedModel::run(Instance &instance, Mailbox &mailbox) {
   for (size_t i = 0; i < results.size(); ++i) {
     TENON_TRY(readShape(i));
   }
-  writeTable(outputSlab->bytes(), mailbox.outputOffset, results);
+  writeTable(outputBuffer->bytes(), mailbox.outputOffset, results);
   mailbox.outcome = Mailbox::Outcome::Done;
   return Status::ok();
 }

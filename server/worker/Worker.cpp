@@ -1,5 +1,5 @@
 // Two threads besides those of models: this one listens to the front, the other loads and unloads,
-// so that a load that takes long delays no slab and no end.
+// so that a load that takes long delays no shared buffer and no end.
 
 #include "server/worker/Worker.h"
 
@@ -17,7 +17,9 @@ namespace {
 
 class Loader {
 public:
-  explicit Loader(SlabTable &slabs) : slabs(slabs), thread([this] { work(); }) { thread.detach(); }
+  explicit Loader(SharedBufferTable &buffers) : buffers(buffers), thread([this] { work(); }) {
+    thread.detach();
+  }
 
   void add(ControlMessage message) {
     std::lock_guard guard(lock);
@@ -63,7 +65,7 @@ private:
   Status load(ControlMessage &message, ControlMessage &answer) {
     try {
       TENON_ASSIGN(std::unique_ptr<LoadedModel> model,
-                   LoadedModel::load(message, slabs, kWorkerDoneEvent));
+                   LoadedModel::load(message, buffers, kWorkerDoneEvent));
       answer.kind = ControlMessage::Kind::Loaded;
       answer.text = encodeModelInfo(model->info());
       models[message.key] = std::move(model);
@@ -73,7 +75,7 @@ private:
     }
   }
 
-  SlabTable &slabs;
+  SharedBufferTable &buffers;
   std::mutex lock;
   std::condition_variable added;
   std::deque<ControlMessage> messages;
@@ -89,8 +91,8 @@ int runWorker() {
   std::signal(SIGTERM, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
   enterSandbox();
-  SlabTable slabs;
-  Loader loader(slabs);
+  SharedBufferTable buffers;
+  Loader loader(buffers);
   for (;;) {
     ControlMessage message;
     bool isEnd = false, isNone = false;
@@ -99,15 +101,15 @@ int runWorker() {
       // Threads may be within a run: nothing is taken apart under them.
       _exit(isEnd ? 0 : 1);
     }
-    if (message.kind == ControlMessage::Kind::Slab && message.descriptors.size() == 1) {
-      Result<std::unique_ptr<SharedMemory>> slab =
+    if (message.kind == ControlMessage::Kind::Buffer && message.descriptors.size() == 1) {
+      Result<std::unique_ptr<SharedMemory>> buffer =
           SharedMemory::open(std::move(message.descriptors[0]), message.value);
-      if (!slab.isOk()) {
+      if (!buffer.isOk()) {
         _exit(1);
       }
-      slabs.add(static_cast<uint32_t>(message.key), std::move(*slab));
-    } else if (message.kind == ControlMessage::Kind::DropSlab) {
-      slabs.drop(static_cast<uint32_t>(message.key));
+      buffers.add(static_cast<uint32_t>(message.key), std::move(*buffer));
+    } else if (message.kind == ControlMessage::Kind::DropBuffer) {
+      buffers.drop(static_cast<uint32_t>(message.key));
     } else {
       loader.add(std::move(message));
     }

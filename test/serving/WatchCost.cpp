@@ -68,16 +68,16 @@ double measure(const std::vector<int64_t> &inputRow, const std::string &path) {
   }
   constexpr int64_t kDifferent = 4096; // requests
   Tensor inputs = randomRows(input, kDifferent, 3), outputs = randomRows(output, kDifferent, 4);
-  std::shared_ptr<Slab> slab = std::make_shared<Slab>();
-  slab->memory = std::move(*SharedMemory::create(outputs.bytes().size()));
-  std::copy(outputs.bytes().begin(), outputs.bytes().end(), slab->memory->data());
+  std::shared_ptr<SharedBuffer> buffer = std::make_shared<SharedBuffer>();
+  buffer->memory = std::move(*SharedMemory::create(outputs.bytes().size()));
+  std::copy(outputs.bytes().begin(), outputs.bytes().end(), buffer->memory->data());
   Request request;
   request.version = version;
   request.order = {0};
   request.payload.inputs.push_back(
       {"x", DType::F32, input.most, inputs.bytes().size() / kDifferent, {}, {}});
   request.payload.inputs[0].dims[0] = 1;
-  InferResult result = {version, slab, {{0, outputs.bytes().size() / kDifferent, {1, 10}}}, 1, {},
+  InferResult result = {version, buffer, {{0, outputs.bytes().size() / kDifferent, {1, 10}}}, 1, {},
                         {},      {}};
   auto requests = [&](bool isWatched) {
     double start = cpuSeconds();

@@ -16,18 +16,18 @@ namespace tenon::server {
 namespace {
 
 TEST(Mailbox, TablesComeBackAndDamageIsRefused) {
-  std::vector<std::byte> slab(256);
+  std::vector<std::byte> buffer(256);
   std::vector<TensorPlace> tensors = {{128, 8, {2, 1}}, {192, 64, {}}};
   ASSERT_EQ(tableBytes(tensors), 64u);
-  writeTable(slab, 0, tensors);
-  Result<std::vector<TensorPlace>> read = readTable(slab, 0, 2);
+  writeTable(buffer, 0, tensors);
+  Result<std::vector<TensorPlace>> read = readTable(buffer, 0, 2);
   ASSERT_TRUE(read.isOk());
   EXPECT_EQ((*read)[0].dims, tensors[0].dims);
   EXPECT_EQ((*read)[1].bytes, 64u);
-  EXPECT_FALSE(readTable(slab, 240, 1).isOk());
-  EXPECT_FALSE(readTable(slab, UINT64_MAX - 3, 1).isOk());
+  EXPECT_FALSE(readTable(buffer, 240, 1).isOk());
+  EXPECT_FALSE(readTable(buffer, UINT64_MAX - 3, 1).isOk());
   for (size_t word : {0u, 1u, 2u}) { // offset, bytes and rank beyond all bounds
-    std::vector<std::byte> damaged = slab;
+    std::vector<std::byte> damaged = buffer;
     std::memset(damaged.data() + word * 8, 0xff, 8);
     EXPECT_FALSE(readTable(damaged, 0, 2).isOk()) << word;
   }
@@ -80,7 +80,7 @@ TEST(Control, MessagesCarryDescriptors) {
   Result<std::unique_ptr<SharedMemory>> memory = SharedMemory::create(8192);
   ASSERT_TRUE(memory.isOk());
   (*memory)->data()[5] = std::byte(7);
-  ControlMessage sent = {ControlMessage::Kind::Slab, 3, 8192, "text", {}};
+  ControlMessage sent = {ControlMessage::Kind::Buffer, 3, 8192, "text", {}};
   sent.descriptors.push_back((*memory)->takeDescriptor());
   Descriptor again(dup(sent.descriptors[0].get()));
   ASSERT_TRUE(sendControl(ours.get(), sent).isOk());

@@ -310,7 +310,7 @@ TEST_F(ModelManagerTest, AWorkerOfAGpuRunsEnginesThereAndTellsTheirBytes) {
   Result<std::shared_ptr<Request>> submitted =
       models->submit("sum", "", std::move(request), [&](Result<InferResult> result) {
         if (result.isOk()) {
-          std::memcpy(&first, result->slab->memory->data() + result->outputs[0].offset,
+          std::memcpy(&first, result->buffer->memory->data() + result->outputs[0].offset,
                       sizeof(first));
         } else {
           failure = result.takeStatus();

@@ -14,13 +14,13 @@ using namespace tenon::server;
 
 namespace {
 
-void readTables(Bytes slab, size_t count) {
-  Result<std::vector<TensorPlace>> tensors = readTable(slab, 0, count);
+void readTables(Bytes buffer, size_t count) {
+  Result<std::vector<TensorPlace>> tensors = readTable(buffer, 0, count);
   if (!tensors) {
     return;
   }
   for (const TensorPlace &tensor : *tensors) {
-    if (tensor.offset > slab.size() || tensor.bytes > slab.size() - tensor.offset) {
+    if (tensor.offset > buffer.size() || tensor.bytes > buffer.size() - tensor.offset) {
       std::abort(); // the front reads there
     }
   }
