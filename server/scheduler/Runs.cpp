@@ -253,11 +253,11 @@ Status ModelManager::fill(Instance &instance, std::shared_ptr<Request> *faulty) 
     }
   }
   instance.outputBuffer = instance.inputBuffer;
-  Mailbox &mailbox = instance.mailbox();
-  mailbox.inputBuffer = mailbox.outputBuffer = instance.inputBuffer->number;
-  mailbox.inputCount = static_cast<uint32_t>(places.size());
-  instance.outputOffset = mailbox.outputOffset = outputOffset;
-  instance.outputEnd = mailbox.outputEnd = buffer.size();
+  RequestSlot &slot = instance.slot();
+  slot.inputBuffer = slot.outputBuffer = instance.inputBuffer->number;
+  slot.inputCount = static_cast<uint32_t>(places.size());
+  instance.outputOffset = slot.outputOffset = outputOffset;
+  instance.outputEnd = slot.outputEnd = buffer.size();
   instance.copyIn = nanosecondsSince(start);
   for (const std::shared_ptr<Request> &request : instance.requests) {
     request->times.copyIn = instance.copyIn;
@@ -275,7 +275,7 @@ void ModelManager::runAnswered(Version &version, Instance &instance) {
 }
 
 void ModelManager::finish(Version &version, Instance &instance) {
-  RunAnswer answered = readAnswer(instance.mailbox());
+  RunAnswer answered = readAnswer(instance.slot());
   constexpr uint64_t kMostHeld = uint64_t(1) << 50; // no sum overflows
   instance.heldBytes = std::min(answered.heldBytes, kMostHeld);
   uint64_t held = version.sharedBytes;
@@ -287,14 +287,14 @@ void ModelManager::finish(Version &version, Instance &instance) {
     request->times.compute += answered.computeNanoseconds;
   }
   Status status = std::move(answered.failure);
-  if (answered.outcome == Mailbox::Outcome::NeedsRoom) {
+  if (answered.outcome == RequestSlot::Outcome::NeedsRoom) {
     status = provideRoom(instance, answered.roomNeeded);
     if (status.isOk()) {
       version.worker->run(version, instance);
       return;
     }
   }
-  if (answered.outcome == Mailbox::Outcome::Done) {
+  if (answered.outcome == RequestSlot::Outcome::Done) {
     Result<std::vector<TensorPlace>> outputs = readOutputs(version, instance);
     if (outputs.isOk()) {
       answer(version, instance, *outputs);
@@ -325,10 +325,10 @@ Status ModelManager::provideRoom(Instance &instance, uint64_t bytes) {
   TENON_ASSIGN(instance.outputBuffer, version.worker->buffers().take(bytes));
   constexpr uint64_t kMostRemembered = 64 << 20;
   version.outputRoom = std::max(version.outputRoom, std::min(bytes, kMostRemembered));
-  Mailbox &mailbox = instance.mailbox();
-  mailbox.outputBuffer = instance.outputBuffer->number;
-  instance.outputOffset = mailbox.outputOffset = 0;
-  instance.outputEnd = mailbox.outputEnd = instance.outputBuffer->memory->bytes().size();
+  RequestSlot &slot = instance.slot();
+  slot.outputBuffer = instance.outputBuffer->number;
+  instance.outputOffset = slot.outputOffset = 0;
+  instance.outputEnd = slot.outputEnd = instance.outputBuffer->memory->bytes().size();
   return Status::ok();
 }
 

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "server/ipc/Descriptor.h"
-#include "server/ipc/Mailbox.h"
 #include "server/ipc/ModelInfo.h"
+#include "server/ipc/RequestSlot.h"
 #include "server/protocol/InferRequest.h"
 #include "server/protocol/ModelConfig.h"
 #include "server/scheduler/Device.h"
@@ -79,11 +79,11 @@ struct Request {
 
 /// A session of the model in the worker, which does one run at a time.
 struct Instance {
-  std::unique_ptr<SharedMemory> memory; ///< its mailbox
+  std::unique_ptr<SharedMemory> memory; ///< its request slot
   Descriptor wake;
   std::vector<std::shared_ptr<Request>> requests; ///< that run, batched in this order
   std::shared_ptr<SharedBuffer> inputBuffer, outputBuffer;
-  uint64_t outputOffset = 0, outputEnd = 0; ///< as the mailbox has them
+  uint64_t outputOffset = 0, outputEnd = 0; ///< as the request slot has them
   uint64_t heldBytes = 0;                   ///< of the session, after its last run
   uint64_t copyIn = 0;                      ///< nanoseconds that filling the shared buffer took
   int64_t padded = 0;                       ///< length that the batch was padded to; 0: it was not
@@ -94,7 +94,7 @@ struct Instance {
     }
     return sum;
   }
-  Mailbox &mailbox() const { return *reinterpret_cast<Mailbox *>(memory->data()); }
+  RequestSlot &slot() const { return *reinterpret_cast<RequestSlot *>(memory->data()); }
 };
 
 /// Cold: taken out of memory, or never loaded for lack of it; a request loads it.

@@ -51,7 +51,7 @@ public:
   };
   struct Events {
     std::function<void(ControlMessage)> onMessage;
-    std::function<void()> onAnswers; ///< instances have answered in their mailboxes
+    std::function<void()> onAnswers; ///< instances have answered in their request slots
     /// The process is gone; `how` is as waitpid gives it. The object may be destroyed in it.
     std::function<void(int how)> onEnd;
   };

@@ -82,7 +82,7 @@ public:
   std::shared_ptr<Version> nextLoad() const;
   /// Makes the version's instances and has it loaded; nothing was sent where an error is given.
   Status load(Version &version, unsigned threads);
-  /// Has an instance run what is in its mailbox.
+  /// Has an instance run what is in its request slot.
   void run(Version &version, Instance &instance);
 
   /// Bytes that versions here take or are about to take, and those of them that will soon be free.

@@ -62,15 +62,15 @@ uint64_t heldBytes(const tenon_session *session) {
   return use.arena + use.state + use.scratch + use.workspace + use.ports;
 }
 
-void putError(Mailbox &mailbox, const Status &status) {
-  mailbox.outcome = Mailbox::Outcome::Failed;
-  mailbox.errorId = static_cast<uint32_t>(status.id());
-  mailbox.messageBytes =
-      static_cast<uint32_t>(std::min(status.message().size(), Mailbox::kTextBytes));
-  mailbox.hintBytes = static_cast<uint32_t>(
-      std::min(status.hint().size(), Mailbox::kTextBytes - mailbox.messageBytes));
-  std::memcpy(mailbox.text, status.message().data(), mailbox.messageBytes);
-  std::memcpy(mailbox.text + mailbox.messageBytes, status.hint().data(), mailbox.hintBytes);
+void putError(RequestSlot &slot, const Status &status) {
+  slot.outcome = RequestSlot::Outcome::Failed;
+  slot.errorId = static_cast<uint32_t>(status.id());
+  slot.messageBytes =
+      static_cast<uint32_t>(std::min(status.message().size(), RequestSlot::kTextBytes));
+  slot.hintBytes = static_cast<uint32_t>(
+      std::min(status.hint().size(), RequestSlot::kTextBytes - slot.messageBytes));
+  std::memcpy(slot.text, status.message().data(), slot.messageBytes);
+  std::memcpy(slot.text + slot.messageBytes, status.hint().data(), slot.hintBytes);
 }
 
 } // namespace
@@ -195,9 +195,9 @@ Status LoadedModel::describe(const BatchPolicy &policy, unsigned threads) {
   return Status::ok();
 }
 
-Status LoadedModel::addInstance(Descriptor mailbox, Descriptor wake, unsigned threads) {
+Status LoadedModel::addInstance(Descriptor slot, Descriptor wake, unsigned threads) {
   std::unique_ptr<Instance> instance = std::make_unique<Instance>();
-  TENON_ASSIGN(instance->memory, SharedMemory::open(std::move(mailbox), kMailboxBytes));
+  TENON_ASSIGN(instance->memory, SharedMemory::open(std::move(slot), kRequestSlotBytes));
   instance->wake = std::move(wake);
   tenon_session_options options = {};
   options.struct_size = sizeof(options);
@@ -214,10 +214,10 @@ Status LoadedModel::addInstance(Descriptor mailbox, Descriptor wake, unsigned th
 }
 
 void LoadedModel::serve(Instance &instance) {
-  Mailbox &mailbox = *reinterpret_cast<Mailbox *>(instance.memory->data());
+  RequestSlot &slot = *reinterpret_cast<RequestSlot *>(instance.memory->data());
   while (await(instance.wake.get())) {
-    if (mailbox.requests.load(std::memory_order_acquire) ==
-        mailbox.answers.load(std::memory_order_relaxed)) {
+    if (slot.requests.load(std::memory_order_acquire) ==
+        slot.answers.load(std::memory_order_relaxed)) {
       if (isEnding) {
         return;
       }
@@ -226,27 +226,27 @@ void LoadedModel::serve(Instance &instance) {
     std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
     Status status;
     try {
-      status = run(instance, mailbox);
+      status = run(instance, slot);
     } catch (const std::exception &) {
       status = Status::error(ErrorId::OutOfMemory, "no memory for a run");
     }
     if (!status.isOk()) {
-      putError(mailbox, status);
+      putError(slot, status);
     }
-    mailbox.heldBytes = heldBytes(instance.session.get());
-    mailbox.computeNanoseconds =
+    slot.heldBytes = heldBytes(instance.session.get());
+    slot.computeNanoseconds =
         static_cast<uint64_t>((std::chrono::steady_clock::now() - start).count());
-    mailbox.answers.fetch_add(1, std::memory_order_release);
+    slot.answers.fetch_add(1, std::memory_order_release);
     signal(doneEvent);
   }
 }
 
-Status LoadedModel::run(Instance &instance, Mailbox &mailbox) {
+Status LoadedModel::run(Instance &instance, RequestSlot &slot) {
   tenon_session *session = instance.session.get();
-  std::shared_ptr<SharedMemory> inputBuffer = buffers.find(mailbox.inputBuffer),
-                                outputBuffer = buffers.find(mailbox.outputBuffer);
+  std::shared_ptr<SharedMemory> inputBuffer = buffers.find(slot.inputBuffer),
+                                outputBuffer = buffers.find(slot.outputBuffer);
   TENON_ASSIGN(std::vector<TensorPlace> places,
-               readTable(inputBuffer->bytes(), 0, mailbox.inputCount));
+               readTable(inputBuffer->bytes(), 0, slot.inputCount));
   std::vector<tenon_input> inputs;
   for (const TensorPlace &place : places) {
     inputs.push_back({inputBuffer->data() + place.offset, place.dims.data(), place.dims.size()});
@@ -265,14 +265,14 @@ Status LoadedModel::run(Instance &instance, Mailbox &mailbox) {
   for (size_t i = 0; i < results.size(); ++i) {
     TENON_TRY(readShape(i));
   }
-  uint64_t end = mailbox.outputOffset + tableBytes(results);
+  uint64_t end = slot.outputOffset + tableBytes(results);
   for (TensorPlace &result : results) {
     result.offset = alignTensor(end);
     end = result.offset + result.bytes;
   }
-  if (end > mailbox.outputEnd || mailbox.outputEnd > outputBuffer->bytes().size()) {
-    mailbox.outcome = Mailbox::Outcome::NeedsRoom;
-    mailbox.roomNeeded = end - mailbox.outputOffset;
+  if (end > slot.outputEnd || slot.outputEnd > outputBuffer->bytes().size()) {
+    slot.outcome = RequestSlot::Outcome::NeedsRoom;
+    slot.roomNeeded = end - slot.outputOffset;
     return Status::ok();
   }
   std::vector<tenon_output> outputs;
@@ -285,8 +285,8 @@ Status LoadedModel::run(Instance &instance, Mailbox &mailbox) {
   for (size_t i = 0; i < results.size(); ++i) {
     TENON_TRY(readShape(i));
   }
-  writeTable(outputBuffer->bytes(), mailbox.outputOffset, results);
-  mailbox.outcome = Mailbox::Outcome::Done;
+  writeTable(outputBuffer->bytes(), slot.outputOffset, results);
+  slot.outcome = RequestSlot::Outcome::Done;
   return Status::ok();
 }
 

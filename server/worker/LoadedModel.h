@@ -1,11 +1,11 @@
 // An engine in a worker and its instances: threads with a session each that wait at their
-// mailboxes.
+// request slots.
 
 #pragma once
 
 #include "server/ipc/Control.h"
-#include "server/ipc/Mailbox.h"
 #include "server/ipc/ModelInfo.h"
+#include "server/ipc/RequestSlot.h"
 #include "server/ipc/SharedMemory.h"
 #include "support/memory/AlignedBuffer.h"
 #include "tenon/tenon.h"
@@ -56,7 +56,7 @@ private:
     void operator()(tenon_session *session) const { tenon_session_destroy(session); }
   };
   struct Instance {
-    std::unique_ptr<SharedMemory> memory; ///< the mailbox
+    std::unique_ptr<SharedMemory> memory; ///< the request slot
     Descriptor wake;
     std::unique_ptr<tenon_session, Destroy> session;
     std::thread thread;
@@ -66,11 +66,11 @@ private:
   /// TN1016 where the bytes must have a hash, and have another.
   Status open(Descriptor file, const std::string &sha256, bool isOnGpu);
   Status describe(const BatchPolicy &policy, unsigned threads);
-  Status addInstance(Descriptor mailbox, Descriptor wake, unsigned threads);
+  Status addInstance(Descriptor slot, Descriptor wake, unsigned threads);
   /// The thread of an instance.
   void serve(Instance &instance);
-  /// The outputs, or that they need more room, are in the mailbox when this returns ok.
-  Status run(Instance &instance, Mailbox &mailbox);
+  /// The outputs, or that they need more room, are in the request slot when this returns ok.
+  Status run(Instance &instance, RequestSlot &slot);
 
   SharedBufferTable &buffers;
   int doneEvent;

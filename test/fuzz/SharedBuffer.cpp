@@ -1,8 +1,8 @@
 // What a worker, which may run foreign code, writes into the memory that it shares with the front
 // and into their socket.
 #include "server/ipc/Control.h"
-#include "server/ipc/Mailbox.h"
 #include "server/ipc/ModelInfo.h"
+#include "server/ipc/RequestSlot.h"
 #include "test/fuzz/Fuzz.h"
 
 #include <cstdlib>
@@ -26,11 +26,11 @@ void readTables(Bytes buffer, size_t count) {
   }
 }
 
-void readMailbox(Bytes bytes) {
-  auto mailbox = std::make_unique<Mailbox>();
-  size_t most = offsetof(Mailbox, requests);
-  std::memcpy(static_cast<void *>(mailbox.get()), bytes.data(), std::min(bytes.size(), most));
-  (void)readAnswer(*mailbox).failure.isOk();
+void readSlot(Bytes bytes) {
+  auto slot = std::make_unique<RequestSlot>();
+  size_t most = offsetof(RequestSlot, requests);
+  std::memcpy(static_cast<void *>(slot.get()), bytes.data(), std::min(bytes.size(), most));
+  (void)readAnswer(*slot).failure.isOk();
 }
 
 } // namespace
@@ -44,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   std::unique_ptr<uint64_t[]> words = std::make_unique<uint64_t[]>(bytes / sizeof(uint64_t));
   std::memcpy(words.get(), data + 1, bytes);
   readTables({reinterpret_cast<const std::byte *>(words.get()), bytes}, data[0] % 9);
-  readMailbox(fuzz::bytesOf(data + 1, size - 1));
+  readSlot(fuzz::bytesOf(data + 1, size - 1));
   std::string_view text = fuzz::textOf(data + 1, size - 1);
   (void)decodeError(data[0], text).isOk();
   (void)decodeLoad(text).isOk();

@@ -1,8 +1,8 @@
 // What front and worker tell each other: it comes back as it was, and damage is refused.
 
 #include "server/ipc/Control.h"
-#include "server/ipc/Mailbox.h"
 #include "server/ipc/ModelInfo.h"
+#include "server/ipc/RequestSlot.h"
 #include "server/ipc/SharedMemory.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace tenon::server {
 namespace {
 
-TEST(Mailbox, TablesComeBackAndDamageIsRefused) {
+TEST(RequestSlot, TablesComeBackAndDamageIsRefused) {
   std::vector<std::byte> buffer(256);
   std::vector<TensorPlace> tensors = {{128, 8, {2, 1}}, {192, 64, {}}};
   ASSERT_EQ(tableBytes(tensors), 64u);

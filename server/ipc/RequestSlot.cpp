@@ -1,6 +1,6 @@
 // Tables are read word by word, each word once: the other process may write at the same time.
 
-#include "server/ipc/Mailbox.h"
+#include "server/ipc/RequestSlot.h"
 
 #include "server/ipc/Control.h"
 
@@ -24,21 +24,21 @@ template <typename Word> Word readOnce(const Word &word) {
 
 } // namespace
 
-RunAnswer readAnswer(const Mailbox &mailbox) {
+RunAnswer readAnswer(const RequestSlot &slot) {
   RunAnswer answer;
-  answer.outcome = readOnce(mailbox.outcome);
-  answer.roomNeeded = readOnce(mailbox.roomNeeded);
-  answer.computeNanoseconds = readOnce(mailbox.computeNanoseconds);
-  answer.heldBytes = readOnce(mailbox.heldBytes);
-  if (answer.outcome == Mailbox::Outcome::Failed) {
-    size_t message = std::min<size_t>(readOnce(mailbox.messageBytes), Mailbox::kTextBytes);
-    size_t hint = std::min<size_t>(readOnce(mailbox.hintBytes), Mailbox::kTextBytes - message);
-    answer.failure = Status::error(errorNumbered(readOnce(mailbox.errorId)),
-                                   std::string_view(mailbox.text, message),
-                                   std::string_view(mailbox.text + message, hint));
-  } else if (answer.outcome != Mailbox::Outcome::Done &&
-             answer.outcome != Mailbox::Outcome::NeedsRoom) {
-    answer.outcome = Mailbox::Outcome::Failed;
+  answer.outcome = readOnce(slot.outcome);
+  answer.roomNeeded = readOnce(slot.roomNeeded);
+  answer.computeNanoseconds = readOnce(slot.computeNanoseconds);
+  answer.heldBytes = readOnce(slot.heldBytes);
+  if (answer.outcome == RequestSlot::Outcome::Failed) {
+    size_t message = std::min<size_t>(readOnce(slot.messageBytes), RequestSlot::kTextBytes);
+    size_t hint = std::min<size_t>(readOnce(slot.hintBytes), RequestSlot::kTextBytes - message);
+    answer.failure =
+        Status::error(errorNumbered(readOnce(slot.errorId)), std::string_view(slot.text, message),
+                      std::string_view(slot.text + message, hint));
+  } else if (answer.outcome != RequestSlot::Outcome::Done &&
+             answer.outcome != RequestSlot::Outcome::NeedsRoom) {
+    answer.outcome = RequestSlot::Outcome::Failed;
     answer.failure =
         Status::error(ErrorId::InternalError, "the worker's answer is damaged: its outcome");
   }

@@ -23,7 +23,7 @@ constexpr uint64_t alignTensor(uint64_t offset) {
   return (offset + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
 }
 
-struct Mailbox {
+struct RequestSlot {
   static constexpr size_t kTextBytes = 2048;
   enum class Outcome : uint32_t { Done, NeedsRoom, Failed };
 
@@ -49,12 +49,12 @@ struct Mailbox {
   std::atomic<uint32_t> answers;
 };
 
-inline constexpr uint64_t kMailboxBytes = 4096;
-static_assert(sizeof(Mailbox) <= kMailboxBytes);
+inline constexpr uint64_t kRequestSlotBytes = 4096;
+static_assert(sizeof(RequestSlot) <= kRequestSlotBytes);
 
-/// What the worker wrote into a mailbox.
+/// What the worker wrote into a request slot.
 struct RunAnswer {
-  Mailbox::Outcome outcome = Mailbox::Outcome::Failed;
+  RequestSlot::Outcome outcome = RequestSlot::Outcome::Failed;
   uint64_t roomNeeded = 0;
   uint64_t computeNanoseconds = 0;
   uint64_t heldBytes = 0;
@@ -63,7 +63,7 @@ struct RunAnswer {
 
 /// Reads each word of the answer once: the worker may write on. An outcome that there is not is
 /// Failed with TN0902.
-RunAnswer readAnswer(const Mailbox &mailbox);
+RunAnswer readAnswer(const RequestSlot &slot);
 
 struct TensorPlace {
   uint64_t offset = 0;
