@@ -116,7 +116,7 @@ std::string otlpText(const std::vector<TracedRequest> &requests, std::string_vie
 Tracer::Tracer(std::string url, double share, std::string serverVersion,
                std::function<void(const Status &)> onFailure)
     : url(withPath(std::move(url))), serverVersion(std::move(serverVersion)), share(share),
-      random(seed()), outbox(kMostBatches, std::move(onFailure)) {}
+      random(seed()), queue(kMostBatches, std::move(onFailure)) {}
 
 bool Tracer::isTraced(TraceContext &context) {
   if (context.isGiven) {
@@ -184,17 +184,17 @@ void Tracer::flush() {
   std::shared_ptr<std::vector<TracedRequest>> requests =
       std::make_shared<std::vector<TracedRequest>>(std::exchange(traced, {}));
   uint64_t count = requests->size();
-  outbox.post({[requests, url = url, version = serverVersion, ids = random.next()] {
-                 Random random(ids);
-                 WebRequest request;
-                 request.method = "POST";
-                 request.url = url;
-                 request.headers = {"Content-Type: application/json"};
-                 request.body = otlpText(*requests, version, random);
-                 request.patience = std::chrono::seconds(5);
-                 return request;
-               },
-               count});
+  queue.post({[requests, url = url, version = serverVersion, ids = random.next()] {
+                Random random(ids);
+                WebRequest request;
+                request.method = "POST";
+                request.url = url;
+                request.headers = {"Content-Type: application/json"};
+                request.body = otlpText(*requests, version, random);
+                request.patience = std::chrono::seconds(5);
+                return request;
+              },
+              count});
 }
 
 } // namespace tenon::server

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "server/scheduler/Version.h"
-#include "server/watch/Outbox.h"
+#include "server/watch/DeliveryQueue.h"
 #include "support/random/Random.h"
 
 #include <memory>
@@ -44,9 +44,9 @@ public:
   /// At the end.
   void flush();
 
-  uint64_t sent() const { return outbox.sent(); }
-  uint64_t failed() const { return outbox.failed(); }
-  uint64_t dropped() const { return outbox.dropped(); }
+  uint64_t sent() const { return queue.sent(); }
+  uint64_t failed() const { return queue.failed(); }
+  uint64_t dropped() const { return queue.dropped(); }
 
 private:
   bool isTraced(TraceContext &context);
@@ -57,7 +57,7 @@ private:
   Random random;
   std::vector<TracedRequest> traced;
   Clock::time_point last;
-  Outbox outbox;
+  DeliveryQueue queue;
 };
 
 } // namespace tenon::server

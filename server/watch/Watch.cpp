@@ -45,7 +45,7 @@ Watch::Watch(boost::asio::any_io_executor executor, const WatchOptions &given,
     notify([this, line = status.toString()] { log(line); });
   };
   if (!options.webhook.empty()) {
-    webhooks = std::make_unique<Outbox>(kMostEvents, onFailure);
+    webhooks = std::make_unique<DeliveryQueue>(kMostEvents, onFailure);
   }
   if (!options.otlp.empty()) {
     tracer = std::make_unique<Tracer>(options.otlp, options.traceShare, std::move(serverVersion),

@@ -7,8 +7,8 @@
 #include "server/scheduler/ModelManager.h"
 #include "server/scheduler/Observer.h"
 #include "server/watch/Canary.h"
+#include "server/watch/DeliveryQueue.h"
 #include "server/watch/DriftWindow.h"
-#include "server/watch/Outbox.h"
 #include "server/watch/Predictions.h"
 #include "server/watch/TaskThread.h"
 #include "server/watch/Tracer.h"
@@ -148,7 +148,7 @@ private:
   /// none); nothing more is done about them until a person acts.
   std::map<std::string, int64_t> acted;
   std::map<std::string, uint64_t> rollbacks; ///< by model, of rules
-  std::unique_ptr<Outbox> webhooks;
+  std::unique_ptr<DeliveryQueue> webhooks;
   std::unique_ptr<Tracer> tracer;
   std::unique_ptr<TaskThread> thread;
 };

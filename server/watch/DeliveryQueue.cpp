@@ -1,7 +1,7 @@
 // A receiver that is away for some seconds loses nothing; one that refuses what it is sent is not
 // asked again.
 
-#include "server/watch/Outbox.h"
+#include "server/watch/DeliveryQueue.h"
 
 #include <fmt/format.h>
 
@@ -14,10 +14,10 @@ constexpr std::chrono::seconds kLast{2};
 
 } // namespace
 
-Outbox::Outbox(size_t most, std::function<void(const Status &)> onFailure)
+DeliveryQueue::DeliveryQueue(size_t most, std::function<void(const Status &)> onFailure)
     : most(most), onFailure(std::move(onFailure)), thread([this] { run(); }) {}
 
-Outbox::~Outbox() {
+DeliveryQueue::~DeliveryQueue() {
   {
     std::lock_guard lock(mutex);
     isEnding = true;
@@ -27,34 +27,34 @@ Outbox::~Outbox() {
   thread.join();
 }
 
-void Outbox::post(Parcel parcel) {
+void DeliveryQueue::post(Message message) {
   {
     std::lock_guard lock(mutex);
-    if (parcels.size() >= most) {
-      droppedCount += parcel.count;
+    if (messages.size() >= most) {
+      droppedCount += message.count;
       return;
     }
-    parcels.push_back(std::move(parcel));
+    messages.push_back(std::move(message));
   }
   wake.notify_one();
 }
 
-void Outbox::run() {
+void DeliveryQueue::run() {
   std::unique_lock lock(mutex);
   while (true) {
-    wake.wait(lock, [this] { return isEnding || !parcels.empty(); });
-    if (parcels.empty() || (isEnding && std::chrono::steady_clock::now() > end)) {
+    wake.wait(lock, [this] { return isEnding || !messages.empty(); });
+    if (messages.empty() || (isEnding && std::chrono::steady_clock::now() > end)) {
       return;
     }
-    Parcel parcel = std::move(parcels.front());
-    parcels.pop_front();
-    send(parcel, lock);
+    Message message = std::move(messages.front());
+    messages.pop_front();
+    send(message, lock);
   }
 }
 
-void Outbox::send(const Parcel &parcel, std::unique_lock<std::mutex> &lock) {
+void DeliveryQueue::send(const Message &message, std::unique_lock<std::mutex> &lock) {
   lock.unlock();
-  WebRequest request = parcel.make();
+  WebRequest request = message.make();
   lock.lock();
   std::chrono::milliseconds pause = kFirstPause;
   for (int tries = 1;; ++tries) {
@@ -66,11 +66,11 @@ void Outbox::send(const Parcel &parcel, std::unique_lock<std::mutex> &lock) {
     Status status = deliver(request, isFinal);
     lock.lock();
     if (status.isOk()) {
-      sentCount += parcel.count;
+      sentCount += message.count;
       return;
     }
     if (isFinal || tries == kTries || isEnding) {
-      failedCount += parcel.count;
+      failedCount += message.count;
       lock.unlock();
       onFailure(status);
       lock.lock();
@@ -81,7 +81,7 @@ void Outbox::send(const Parcel &parcel, std::unique_lock<std::mutex> &lock) {
   }
 }
 
-Status Outbox::deliver(const WebRequest &request, bool &isFinal) const {
+Status DeliveryQueue::deliver(const WebRequest &request, bool &isFinal) const {
   Result<WebReply> reply = fetch(request);
   if (!reply.isOk()) {
     isFinal = reply.status().id() == ErrorId::LibraryMissing;

@@ -17,21 +17,21 @@
 
 namespace tenon::server {
 
-class Outbox {
+class DeliveryQueue {
 public:
-  struct Parcel {
+  struct Message {
     std::function<WebRequest()> make; ///< called by the thread
     uint64_t count = 1;               ///< of what it holds, as the counters count
   };
 
-  /// At most `most` parcels wait. `onFailure` is called, by the thread, for a parcel that was given
-  /// up.
-  Outbox(size_t most, std::function<void(const Status &)> onFailure);
+  /// At most `most` messages wait. `onFailure` is called, by the thread, for a message that was
+  /// given up.
+  DeliveryQueue(size_t most, std::function<void(const Status &)> onFailure);
   /// What waits is tried once more, for two seconds at most.
-  ~Outbox();
+  ~DeliveryQueue();
 
   /// Dropped, and counted, where the queue is full.
-  void post(Parcel parcel);
+  void post(Message message);
   uint64_t sent() const { return sentCount; }
   uint64_t failed() const { return failedCount; }
   uint64_t dropped() const { return droppedCount; }
@@ -40,14 +40,14 @@ private:
   void run();
   /// TN0150 where it was not taken.
   Status deliver(const WebRequest &request, bool &isFinal) const;
-  void send(const Parcel &parcel, std::unique_lock<std::mutex> &lock);
+  void send(const Message &message, std::unique_lock<std::mutex> &lock);
 
   const size_t most;
   const std::function<void(const Status &)> onFailure;
   std::atomic<uint64_t> sentCount = 0, failedCount = 0, droppedCount = 0;
   std::mutex mutex;
   std::condition_variable wake;
-  std::deque<Parcel> parcels;
+  std::deque<Message> messages;
   bool isEnding = false;
   std::chrono::steady_clock::time_point end; ///< of all tries, once it is ending
   std::thread thread;
