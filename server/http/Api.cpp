@@ -61,7 +61,7 @@ void Api::perform(const RouteMatch &match, std::string_view text,
                       : isRollback    ? models.rollback(match.model)
                                       : models.setTraffic(match.model, std::move(*traffic));
       if (status.isOk()) {
-        watch.personActed(match.model);
+        monitoring.personActed(match.model);
       }
       onAnswer(status.isOk() ? Result<std::string>(describeTraffic(models, match.model))
                              : Result<std::string>(std::move(status)));
@@ -137,16 +137,16 @@ Result<std::string> Api::answer(const RouteMatch &match, std::string_view text) 
   case Operation::ModelStatistics:
     return describeStatistics(models, match.model, match.version);
   case Operation::ModelDrift:
-    return watch.describe(match.model, match.version);
+    return monitoring.describe(match.model, match.version);
   case Operation::ModelLabels:
-    return watch.label(match.model, text);
+    return monitoring.label(match.model, text);
   case Operation::RepositoryIndex: {
     nlohmann::json settings;
     TENON_TRY(parseSettings(text, settings));
     return describeIndex(models, settings.value("ready", nlohmann::json(false)) == true);
   }
   case Operation::Metrics:
-    return describeMetrics(models) + watch.metrics();
+    return describeMetrics(models) + monitoring.metrics();
   case Operation::ServerStatus:
     return describeStatus(models, errors, admin, version, started);
   case Operation::TraceSetting:

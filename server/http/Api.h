@@ -4,11 +4,11 @@
 
 #pragma once
 
+#include "server/monitoring/Monitoring.h"
 #include "server/page/ErrorRing.h"
 #include "server/page/RegistryAdmin.h"
 #include "server/protocol/Routes.h"
 #include "server/scheduler/ModelManager.h"
-#include "server/watch/Watch.h"
 #include "support/WallClock.h"
 
 #include <functional>
@@ -21,9 +21,10 @@ namespace tenon::server {
 class Api {
 public:
   /// `admin` may be null.
-  Api(ModelManager &models, ErrorRing &errors, RegistryAdmin *admin, Watch &watch,
+  Api(ModelManager &models, ErrorRing &errors, RegistryAdmin *admin, Monitoring &monitoring,
       std::string version)
-      : models(models), errors(errors), admin(admin), watch(watch), version(std::move(version)) {}
+      : models(models), errors(errors), admin(admin), monitoring(monitoring),
+        version(std::move(version)) {}
 
   /// Everything but inferences. `settings` is the JSON object of operations that take one, or
   /// empty; `onAnswer` is called once, now or later, with JSON (Metrics: Prometheus' text). `by` is
@@ -57,7 +58,7 @@ private:
   ModelManager &models;
   ErrorRing &errors;
   RegistryAdmin *admin;
-  Watch &watch;
+  Monitoring &monitoring;
   std::string version;
   int64_t started = wallClock();
 };

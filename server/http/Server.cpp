@@ -62,7 +62,7 @@ asio::awaitable<void> watchDeadlines(std::shared_ptr<ServerContext> server) {
     for (Connection *connection : server->connections) {
       connection->tick(Clock::now());
     }
-    server->watch.tick(Clock::now());
+    server->monitoring.tick(Clock::now());
   }
 }
 
@@ -177,14 +177,14 @@ Status serve(const ServerOptions &options) {
   TENON_TRY(listen(server->acceptor, endpoint));
   std::signal(SIGPIPE, SIG_IGN);
   raiseFileLimit();
-  Watch::RegistryRollback rollback;
+  Monitoring::RegistryRollback rollback;
   if (options.models.starts_with(kRegistryScheme)) {
     rollback = [&](int64_t version, const std::string &reason) {
       return RegistryRepository::rollback(
           options.registry, options.models.substr(kRegistryScheme.size()), version, reason);
     };
   }
-  server->watch.begin(server->models, std::move(rollback));
+  server->monitoring.begin(server->models, std::move(rollback));
   TENON_TRY(server->models.start());
   asio::co_spawn(context, acceptAll(server), asio::detached);
   asio::co_spawn(context, watchDeadlines(server), asio::detached);
@@ -196,7 +196,7 @@ Status serve(const ServerOptions &options) {
   context.run();
   server->models.stop(); // before the context goes, by which the repository notifies of changes
   server->admin.reset();
-  server->watch.stop();
+  server->monitoring.stop();
   return Status::ok();
 }
 

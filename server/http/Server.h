@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include "server/watch/WatchOptions.h"
+#include "server/monitoring/MonitoringOptions.h"
 #include "support/Result.h"
 
 #include <chrono>
@@ -43,7 +43,7 @@ struct ServerOptions {
   std::chrono::milliseconds slowest{10'000};
   std::chrono::milliseconds idle{75'000};  ///< a connection without a request
   std::chrono::milliseconds drain{30'000}; ///< for requests accepted before the end
-  WatchOptions watch;
+  MonitoringOptions monitoring;
   std::vector<std::string> workerCommand; ///< a program that calls runWorker
   std::string version;                    ///< of the server
   std::function<void(std::string_view)> log;

@@ -5,11 +5,11 @@
 #include "server/http/Api.h"
 #include "server/http/ClientSocket.h"
 #include "server/http/Server.h"
+#include "server/monitoring/Monitoring.h"
 #include "server/page/ErrorRing.h"
 #include "server/page/RegistryAdmin.h"
 #include "server/protocol/Compression.h"
 #include "server/protocol/Tokens.h"
-#include "server/watch/Watch.h"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -30,16 +30,16 @@ struct ServerContext {
   ServerContext(const ServerOptions &options, boost::asio::io_context &context,
                 std::unique_ptr<ModelRepository> repository, std::optional<Tokens> tokens)
       : options(options), context(context), acceptor(context),
-        watch(context.get_executor(), options.watch, options.version, options.log),
+        monitoring(context.get_executor(), options.monitoring, options.version, options.log),
         models(context.get_executor(), std::move(repository),
                {options.workerCommand, options.threads, options.mostQueued, options.memoryBudget,
                 options.gpuMemoryBudget, options.gpus, options.log,
                 [this](const std::string &model, const Status &problem) {
                   errors.add(model, problem);
                 },
-                &watch}),
+                &monitoring}),
         admin(RegistryAdmin::of(options.models, options.registry, context.get_executor())),
-        api(models, errors, admin.get(), watch, options.version), tokens(std::move(tokens)),
+        api(models, errors, admin.get(), monitoring, options.version), tokens(std::move(tokens)),
         drained(context) {}
 
   const Tokens *rights() const { return tokens ? &*tokens : nullptr; }
@@ -51,7 +51,7 @@ struct ServerContext {
   boost::asio::io_context &context;
   boost::asio::ip::tcp::acceptor acceptor;
   ErrorRing errors;
-  Watch watch;
+  Monitoring monitoring;
   ModelManager models;
   std::unique_ptr<RegistryAdmin> admin; ///< null: models come from a folder
   Api api;

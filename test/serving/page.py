@@ -21,7 +21,7 @@ from traffic import SIZE, write_version  # noqa: E402
 
 HOSTILE = "<img src=x onerror=window.broken=1>\u202eevil"
 TOKENS = {"infer": "i" * 16, "read": "r" * 16, "admin": "a" * 16}
-MISSING = "Failed to load resource: the server responded with a status of 404 (Not Found)"  # of drift, where no model is watched
+MISSING = "Failed to load resource: the server responded with a status of 404 (Not Found)"  # of drift, where no model is monitored
 FOCUSED = "document.activeElement.id || document.activeElement.className || document.activeElement.tagName"
 
 
@@ -241,12 +241,12 @@ class Shown(PageTest):
         self.assertEqual(0, self.see(moving))
 
     def test_drift(self):
-        """Where the server has that route and a model is watched."""
+        """Where the server has that route and a model is monitored."""
         info = {"rows": 1200, "drift": True, "features": [{"feature": "image[<b>]", "psi": 0.42, "psi_threshold": 0.03, "ks": None, "ks_threshold": None, "missing": 2, "out_of_range": 3, "drift": True},
                                                            {"feature": "other", "psi": 0.01, "psi_threshold": 0.03, "ks": 0.02, "ks_threshold": 0.05, "missing": 0, "out_of_range": 0, "drift": False}]}
         script = self.browser.call("Page.addScriptToEvaluateOnNewDocument", source=f"""
             const real = window.fetch, info = {json.dumps(json.dumps(info))};
-            const answer = (path) => path.includes("/cnn/") ? new Response(info) : new Response('{{"error": "TN0810: it is not watched"}}', {{status: 404}});
+            const answer = (path) => path.includes("/cnn/") ? new Response(info) : new Response('{{"error": "TN0810: it is not monitored"}}', {{status: 404}});
             window.fetch = (path, ...more) => path.endsWith("/drift") ? Promise.resolve(answer(path)) : real(path, ...more);""")
         try:
             self.open(self.server)

@@ -132,7 +132,7 @@ function updateDrift(element, model) {
   });
 }
 
-/** Asks for a few models at a time; those that are not watched seldom, and none where the server knows no drift. */
+/** Asks for a few models at a time; those that are not monitored seldom, and none where the server knows no drift. */
 async function askDrift(models) {
   const now = Date.now();
   const due = models.filter((model) => (registry.drift.get(model)?.next ?? 0) <= now).slice(0, 4);

@@ -4,8 +4,8 @@
 
 #pragma once
 
+#include "server/monitoring/DeliveryQueue.h"
 #include "server/scheduler/Version.h"
-#include "server/watch/DeliveryQueue.h"
 #include "support/random/Random.h"
 
 #include <memory>

@@ -1,7 +1,7 @@
 // Names, bins and figures are those of bindings/python/tenon/drift.py; test/serving/watching.py
 // holds both to equal numbers.
 
-#include "server/watch/DriftReference.h"
+#include "server/monitoring/DriftReference.h"
 
 #include "runtime/tensors/Npy.h"
 #include "runtime/tensors/VisitType.h"
@@ -126,7 +126,7 @@ uint64_t sumOf(std::span<const uint32_t> counts) {
 }
 
 /// `name[1,2]` of the elements of a row, or the names of its four figures.
-std::vector<std::string> namesOf(const std::string &name, const WatchedPort &port) {
+std::vector<std::string> namesOf(const std::string &name, const MonitoredPort &port) {
   if (port.isSummarized) {
     return {name + ".mean", name + ".std", name + ".min", name + ".max"};
   }
@@ -221,8 +221,8 @@ bool fits(const ModelPort &port, const std::vector<int64_t> &dims, bool isWhole)
 }
 
 /// The port that an array is called after.
-Result<WatchedPort> portOf(const ModelPorts &model, const std::string &name, DType dtype,
-                           const std::vector<int64_t> &dims, std::string_view where) {
+Result<MonitoredPort> portOf(const ModelPorts &model, const std::string &name, DType dtype,
+                             const std::vector<int64_t> &dims, std::string_view where) {
   std::vector<std::string> names;
   for (const std::vector<ModelPort> *ports : {&model.inputs, &model.outputs}) {
     for (size_t i = 0; i < ports->size(); ++i) {
@@ -236,16 +236,16 @@ Result<WatchedPort> portOf(const ModelPorts &model, const std::string &name, DTy
                                nameOf(port.dtype)),
                    "save the array as the model takes or gives it");
       }
-      WatchedPort watched = {
+      MonitoredPort monitored = {
           .isInput = ports == &model.inputs, .place = i, .dtype = dtype, .rowDims = {}};
-      watched.isWhole = fits(port, dims, true);
-      if (!watched.isWhole && !fits(port, dims, false)) {
+      monitored.isWhole = fits(port, dims, true);
+      if (!monitored.isWhole && !fits(port, dims, false)) {
         return bad(fmt::format("{}: '{}' is {}, whose rows are none of the model", where, name,
                                formatDims(dims)),
                    "dim 0 counts the rows; the others are those of the model");
       }
-      watched.rowDims.assign(dims.begin() + 1, dims.end());
-      return watched;
+      monitored.rowDims.assign(dims.begin() + 1, dims.end());
+      return monitored;
     }
   }
   return bad(fmt::format("{}: '{}' is neither an input nor an output of the model", where, name),
@@ -293,7 +293,7 @@ std::vector<uint64_t> DriftFeature::binsOf(std::span<const uint32_t> counts) con
   return found;
 }
 
-void featuresOfRow(const WatchedPort &port, Bytes elements, double *features) {
+void featuresOfRow(const MonitoredPort &port, Bytes elements, double *features) {
   size_t count = elements.size() / (bitWidth(port.dtype) / 8);
   visitType(port.dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -307,8 +307,9 @@ void featuresOfRow(const WatchedPort &port, Bytes elements, double *features) {
   });
 }
 
-Status DriftReference::add(const Tensor &array, const WatchedPort &given, std::string_view where) {
-  WatchedPort port = given;
+Status DriftReference::add(const Tensor &array, const MonitoredPort &given,
+                           std::string_view where) {
+  MonitoredPort port = given;
   uint64_t rows = static_cast<uint64_t>(array.dims[0]),
            elements = static_cast<uint64_t>(array.elements());
   if (rows < kLeastRows || elements == 0) {
@@ -338,7 +339,7 @@ Status DriftReference::add(const Tensor &array, const WatchedPort &given, std::s
     }
   }
   mostRows = std::max(mostRows, rows);
-  watched.push_back(std::move(port));
+  monitored.push_back(std::move(port));
   return Status::ok();
 }
 
@@ -346,13 +347,13 @@ Result<DriftReference> DriftReference::make(std::span<const Tensor> arrays, cons
                                             std::string_view where) {
   DriftReference reference;
   for (const Tensor &array : arrays) {
-    TENON_ASSIGN(WatchedPort port, portOf(model, array.name, array.dtype, array.dims, where));
+    TENON_ASSIGN(MonitoredPort port, portOf(model, array.name, array.dtype, array.dims, where));
     TENON_TRY(reference.add(array, port, where));
   }
-  return reference.watched.empty()
+  return reference.monitored.empty()
              ? Result<DriftReference>(
                    bad(fmt::format("{} has no array of the model", where),
-                       "save one for each input and output to watch, called as it is"))
+                       "save one for each input and output to monitor, called as it is"))
              : reference;
 }
 
@@ -360,7 +361,7 @@ Result<DriftReference> DriftReference::read(const std::string &path, const Model
   uint64_t numbers = 0, bytes = 0;
   std::vector<std::string> passedOver;
   AcceptArray accept = [&](const std::string &name, const NpyHeader &header) -> Status {
-    Result<WatchedPort> port = portOf(model, name, header.dtype, header.dims, path);
+    Result<MonitoredPort> port = portOf(model, name, header.dtype, header.dims, path);
     if (!port.isOk() && isLabelName(name)) {
       passedOver.push_back(name);
       return Status::ok();

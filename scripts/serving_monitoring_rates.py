@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """False alarms of a server over clean windows, and shifts that it finds: many models, each with a reference of its own.
 
-    scripts/serving_watch_rates.py [--models 100] [--windows 100]
+    scripts/serving_monitoring_rates.py [--models 100] [--windows 100]
 
 Each model is the same engine with another reference of 5,000 rows; each request is one window. It exits with 1 where a rate is out of its
 bounds: clean windows 1 % ± 0.5, a shift of 0.5 σ found in 95 %. Relies on a built `tenon`, TENON_SOURCE_DIR and TENON_BUILD_DIR, and onnx.

@@ -1,18 +1,18 @@
-// Watches what models are asked and answer: drift of inputs and outputs, accuracy by labels that
+// Monitors what models are asked and answer: drift of inputs and outputs, accuracy by labels that
 // come later, canaries, traces; and acts where the options say so. One thread, that of the models;
 // comparing with a reference is done by a thread of its own.
 
 #pragma once
 
+#include "server/monitoring/Canary.h"
+#include "server/monitoring/DeliveryQueue.h"
+#include "server/monitoring/DriftWindow.h"
+#include "server/monitoring/MonitoringOptions.h"
+#include "server/monitoring/Predictions.h"
+#include "server/monitoring/TaskThread.h"
+#include "server/monitoring/Tracer.h"
 #include "server/scheduler/ModelManager.h"
 #include "server/scheduler/Observer.h"
-#include "server/watch/Canary.h"
-#include "server/watch/DeliveryQueue.h"
-#include "server/watch/DriftWindow.h"
-#include "server/watch/Predictions.h"
-#include "server/watch/TaskThread.h"
-#include "server/watch/Tracer.h"
-#include "server/watch/WatchOptions.h"
 #include "support/random/Random.h"
 
 #include <map>
@@ -29,8 +29,8 @@ constexpr double kDriftFalseAlarms = 0.01;
 /// Windows with drift in a row, until something is done about it.
 constexpr uint64_t kWindowsToAct = 3;
 
-/// A version as it is watched.
-struct WatchedVersion {
+/// A version as it is monitored.
+struct MonitoredVersion {
   std::string model, number;
   uint64_t order = 0;                              ///< of the load
   std::string path;                                ///< of the reference; empty: none
@@ -44,16 +44,16 @@ struct WatchedVersion {
   std::string action; ///< what was done about it
 };
 
-class Watch final : public RequestObserver {
+class Monitoring final : public RequestObserver {
 public:
   /// Goes back from `version` in the registry that the models come from, and gives the version that
   /// is served then; TN1006 where the alias is elsewhere by then. Any thread.
   using RegistryRollback =
       std::function<Result<int64_t>(int64_t version, const std::string &reason)>;
 
-  Watch(boost::asio::any_io_executor executor, const WatchOptions &options,
-        std::string serverVersion, std::function<void(std::string_view)> log);
-  ~Watch() override;
+  Monitoring(boost::asio::any_io_executor executor, const MonitoringOptions &options,
+             std::string serverVersion, std::function<void(std::string_view)> log);
+  ~Monitoring() override;
   /// Before anything else is called. `registryRollback` may be empty: then traffic is rolled
   /// back.
   void begin(ModelManager &models, RegistryRollback registryRollback);
@@ -62,7 +62,7 @@ public:
   void replied(const InferResult &result, uint64_t copyOutNanoseconds) override;
   void failed(const Request &request) override;
 
-  /// Watches what is there now of all models.
+  /// Monitors what is there now of all models.
   void follow(const std::map<std::string, Model> &all);
   /// Gives the thread what was sampled, unless it still has what it was given.
   void handOver();
@@ -75,7 +75,7 @@ public:
   void stop();
 
   /// The last window beside the reference, and the accuracy, as JSON; TN0810 where the version is
-  /// not watched, TN0840.
+  /// not monitored, TN0840.
   Result<std::string> describe(const std::string &model, const std::string &version) const;
   /// Labels as a client sends them, [{"id": "a", "label": 3}]; TN0806, TN0841 where none is of a
   /// request that is kept.
@@ -89,8 +89,8 @@ private:
     struct Piece {
       uint64_t rows, offset, bytes;
     };
-    std::vector<std::shared_ptr<WatchedVersion>> targets; ///< one for each request
-    std::vector<Piece> pieces;                            ///< one for each port of its reference
+    std::vector<std::shared_ptr<MonitoredVersion>> targets; ///< one for each request
+    std::vector<Piece> pieces;                              ///< one for each port of its reference
     std::vector<std::byte> bytes;
   };
   /// Model and number.
@@ -100,22 +100,22 @@ private:
     bool operator()(const View &a, const View &b) const { return a < b; }
   };
   using Versions =
-      std::map<std::pair<std::string, std::string>, std::shared_ptr<WatchedVersion>, KeyLess>;
+      std::map<std::pair<std::string, std::string>, std::shared_ptr<MonitoredVersion>, KeyLess>;
 
-  void readReference(const std::shared_ptr<WatchedVersion> &version, ModelPorts ports);
-  void sample(const std::shared_ptr<WatchedVersion> &version, const Request &request,
+  void readReference(const std::shared_ptr<MonitoredVersion> &version, ModelPorts ports);
+  void sample(const std::shared_ptr<MonitoredVersion> &version, const Request &request,
               const InferResult &result);
   static std::vector<DriftReport> addToWindow(const Batch &batch, size_t request, size_t &piece);
-  void take(const std::shared_ptr<WatchedVersion> &version, std::vector<DriftReport> reports,
+  void take(const std::shared_ptr<MonitoredVersion> &version, std::vector<DriftReport> reports,
             uint64_t collected);
   /// Calls `callback` in the thread of the models.
   void notify(std::function<void()> callback);
 
   // Rules.cpp
   bool getsTraffic(const std::string &model, const std::string &version) const;
-  void judgeDrift(WatchedVersion &version);
+  void judgeDrift(MonitoredVersion &version);
   void judgeCanaries();
-  void act(WatchAction action, const std::string &event, const std::string &model,
+  void act(MonitoringAction action, const std::string &event, const std::string &model,
            const std::string &version, const std::string &reason, std::optional<int64_t> stable);
   void rollBack(const std::string &model, const std::string &version, const std::string &reason,
                 std::optional<int64_t> stable);
@@ -125,7 +125,7 @@ private:
             const std::string &reason);
 
   boost::asio::any_io_executor executor;
-  const WatchOptions options;
+  const MonitoringOptions options;
   std::function<void(std::string_view)> log;
   ModelManager *models = nullptr;
   RegistryRollback registryRollback;

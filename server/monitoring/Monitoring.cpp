@@ -1,7 +1,7 @@
 // The way of a sampled request to the thread that counts it, and of what that found back. What is
-// done about it is in Rules.cpp, how it is told in WatchText.cpp.
+// done about it is in Rules.cpp, how it is told in MonitoringText.cpp.
 
-#include "server/watch/Watch.h"
+#include "server/monitoring/Monitoring.h"
 
 #include <boost/asio/post.hpp>
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ constexpr size_t kMostEvents = 256;
 
 /// Where the reference of a version is; empty where it has none. A path in config.pbtxt is relative
 /// to the model's folder.
-std::string referencePath(const WatchOptions &options, const Version &version) {
+std::string referencePath(const MonitoringOptions &options, const Version &version) {
   std::map<std::string, std::string>::const_iterator given = options.references.find(version.model);
   if (given != options.references.end()) {
     return given->second;
@@ -36,8 +36,8 @@ std::string referencePath(const WatchOptions &options, const Version &version) {
 
 } // namespace
 
-Watch::Watch(boost::asio::any_io_executor executor, const WatchOptions &given,
-             std::string serverVersion, std::function<void(std::string_view)> logLine)
+Monitoring::Monitoring(boost::asio::any_io_executor executor, const MonitoringOptions &given,
+                       std::string serverVersion, std::function<void(std::string_view)> logLine)
     : executor(executor), options(given), log(std::move(logLine)),
       predictions(kMostPredictions, given.labelAge), batch(std::make_shared<Batch>()),
       spare(std::make_shared<Batch>()) {
@@ -54,14 +54,14 @@ Watch::Watch(boost::asio::any_io_executor executor, const WatchOptions &given,
   thread = std::make_unique<TaskThread>();
 }
 
-Watch::~Watch() { stop(); }
+Monitoring::~Monitoring() { stop(); }
 
-void Watch::begin(ModelManager &all, RegistryRollback rollback) {
+void Monitoring::begin(ModelManager &all, RegistryRollback rollback) {
   models = &all;
   registryRollback = std::move(rollback);
 }
 
-void Watch::stop() {
+void Monitoring::stop() {
   thread = nullptr;
   if (tracer) {
     tracer->flush();
@@ -70,11 +70,11 @@ void Watch::stop() {
   webhooks = nullptr;
 }
 
-void Watch::notify(std::function<void()> callback) {
+void Monitoring::notify(std::function<void()> callback) {
   boost::asio::post(executor, std::move(callback));
 }
 
-void Watch::tick(Clock::time_point now) {
+void Monitoring::tick(Clock::time_point now) {
   constexpr uint64_t kSlowly = 5; // every half second
   handOver();
   if (tracer) {
@@ -86,27 +86,27 @@ void Watch::tick(Clock::time_point now) {
   }
 }
 
-void Watch::follow(const std::map<std::string, Model> &all) {
+void Monitoring::follow(const std::map<std::string, Model> &all) {
   for (const auto &[name, model] : all) {
     for (const auto &[number, version] : model.versions) {
       if (!version->isKnown()) {
         continue;
       }
-      std::shared_ptr<WatchedVersion> &watched = versions[{name, version->number}];
-      if (watched && watched->order == version->order) {
+      std::shared_ptr<MonitoredVersion> &monitored = versions[{name, version->number}];
+      if (monitored && monitored->order == version->order) {
         continue;
       }
       std::map<std::string, int64_t>::iterator rolledBack = acted.find(name);
       if (rolledBack != acted.end() && rolledBack->second != number) {
         acted.erase(rolledBack); // somebody loaded another version
       }
-      watched = std::make_shared<WatchedVersion>();
-      watched->model = name;
-      watched->number = version->number;
-      watched->order = version->order;
-      watched->path = referencePath(options, *version);
-      if (!watched->path.empty()) {
-        readReference(watched, version->ports);
+      monitored = std::make_shared<MonitoredVersion>();
+      monitored->model = name;
+      monitored->number = version->number;
+      monitored->order = version->order;
+      monitored->path = referencePath(options, *version);
+      if (!monitored->path.empty()) {
+        readReference(monitored, version->ports);
       }
     }
   }
@@ -117,7 +117,7 @@ void Watch::follow(const std::map<std::string, Model> &all) {
   });
 }
 
-void Watch::readReference(const std::shared_ptr<WatchedVersion> &version, ModelPorts ports) {
+void Monitoring::readReference(const std::shared_ptr<MonitoredVersion> &version, ModelPorts ports) {
   thread->post(
       [this, version, ports = std::move(ports), path = version->path, size = options.window] {
         std::shared_ptr<DriftReference> reference;
@@ -134,13 +134,13 @@ void Watch::readReference(const std::shared_ptr<WatchedVersion> &version, ModelP
                   ? fmt::format("model '{}' version {} is compared with {}: {} features, {} rows",
                                 version->model, version->number, version->path,
                                 reference->features().size(), reference->rows())
-                  : fmt::format("model '{}' version {} is served, but not watched: {}",
+                  : fmt::format("model '{}' version {} is served, but not monitored: {}",
                                 version->model, version->number, problem.toString()));
         });
       });
 }
 
-void Watch::answered(const Request &request, const InferResult &result) {
+void Monitoring::answered(const Request &request, const InferResult &result) {
   bool isSampled = options.share >= 1 || random.chance(options.share);
   Versions::iterator found =
       isSampled ? versions.find(KeyLess::View(result.version->model, result.version->number))
@@ -160,11 +160,11 @@ void Watch::answered(const Request &request, const InferResult &result) {
   }
 }
 
-void Watch::sample(const std::shared_ptr<WatchedVersion> &version, const Request &request,
-                   const InferResult &result) {
+void Monitoring::sample(const std::shared_ptr<MonitoredVersion> &version, const Request &request,
+                        const InferResult &result) {
   size_t bytesBefore = batch->bytes.size(), piecesBefore = batch->pieces.size();
   bool isTaken = bytesBefore < kMostBytes;
-  for (const WatchedPort &port : version->reference->ports()) {
+  for (const MonitoredPort &port : version->reference->ports()) {
     if (!isTaken) {
       break;
     }
@@ -206,7 +206,7 @@ void Watch::sample(const std::shared_ptr<WatchedVersion> &version, const Request
   }
 }
 
-void Watch::handOver() {
+void Monitoring::handOver() {
   if (isBusy || batch->targets.empty() || !thread) {
     return;
   }
@@ -214,14 +214,14 @@ void Watch::handOver() {
   std::shared_ptr<Batch> full = std::exchange(batch, std::move(spare));
   thread->post([this, full] {
     struct Found {
-      std::shared_ptr<WatchedVersion> version;
+      std::shared_ptr<MonitoredVersion> version;
       std::vector<DriftReport> reports;
       uint64_t collected;
     };
     std::vector<Found> found;
     size_t piece = 0;
     for (size_t i = 0; i < full->targets.size(); ++i) {
-      const std::shared_ptr<WatchedVersion> &version = full->targets[i];
+      const std::shared_ptr<MonitoredVersion> &version = full->targets[i];
       std::vector<DriftReport> reports = addToWindow(*full, i, piece);
       bool isLast = i + 1 == full->targets.size() || full->targets[i + 1] != version;
       if (isLast || !reports.empty()) {
@@ -241,7 +241,8 @@ void Watch::handOver() {
   });
 }
 
-std::vector<DriftReport> Watch::addToWindow(const Batch &batch, size_t request, size_t &piece) {
+std::vector<DriftReport> Monitoring::addToWindow(const Batch &batch, size_t request,
+                                                 size_t &piece) {
   DriftWindow &window = *batch.targets[request]->window;
   std::vector<SampledRows> rows(batch.targets[request]->reference->ports().size());
   for (SampledRows &each : rows) {
@@ -251,8 +252,8 @@ std::vector<DriftReport> Watch::addToWindow(const Batch &batch, size_t request, 
   return window.add(rows);
 }
 
-void Watch::take(const std::shared_ptr<WatchedVersion> &version, std::vector<DriftReport> reports,
-                 uint64_t collected) {
+void Monitoring::take(const std::shared_ptr<MonitoredVersion> &version,
+                      std::vector<DriftReport> reports, uint64_t collected) {
   version->collected = collected;
   for (DriftReport &report : reports) {
     ++version->windows;
@@ -263,13 +264,13 @@ void Watch::take(const std::shared_ptr<WatchedVersion> &version, std::vector<Dri
   }
 }
 
-void Watch::replied(const InferResult &result, uint64_t copyOutNanoseconds) {
+void Monitoring::replied(const InferResult &result, uint64_t copyOutNanoseconds) {
   if (tracer) {
     tracer->replied(result, copyOutNanoseconds);
   }
 }
 
-void Watch::failed(const Request &request) {
+void Monitoring::failed(const Request &request) {
   if (tracer) {
     tracer->failed(request);
   }

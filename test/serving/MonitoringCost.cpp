@@ -1,9 +1,9 @@
-// CPU time that watching adds to a sampled request: pictures of which figures are made, and rows of
-// numbers. Run by hand for docs/measurements: it prints what the thread of the server and that of
-// the comparison take together, in microseconds a request.
+// CPU time that monitoring adds to a sampled request: pictures of which figures are made, and rows
+// of numbers. Run by hand for docs/measurements: it prints what the thread of the server and that
+// of the comparison take together, in microseconds a request.
 
 #include "runtime/tensors/Npy.h"
-#include "server/watch/Watch.h"
+#include "server/monitoring/Monitoring.h"
 #include "support/random/Random.h"
 
 #include <boost/asio/io_context.hpp>
@@ -55,13 +55,14 @@ double measure(const std::vector<int64_t> &inputRow, const std::string &path) {
     return -1;
   }
   boost::asio::io_context context(1);
-  WatchOptions options;
+  MonitoringOptions options;
   options.references["m"] = path;
   bool isReady = false;
-  Watch watch(context.get_executor(), options, "0", [&](std::string_view) { isReady = true; });
+  Monitoring monitoring(context.get_executor(), options, "0",
+                        [&](std::string_view) { isReady = true; });
   std::map<std::string, Model> models;
   models["m"].versions[1] = version;
-  watch.follow(models);
+  monitoring.follow(models);
   while (!isReady) {
     context.restart();
     context.poll();
@@ -79,19 +80,19 @@ double measure(const std::vector<int64_t> &inputRow, const std::string &path) {
   request.payload.inputs[0].dims[0] = 1;
   InferResult result = {version, buffer, {{0, outputs.bytes().size() / kDifferent, {1, 10}}}, 1, {},
                         {},      {}};
-  auto requests = [&](bool isWatched) {
+  auto requests = [&](bool isMonitored) {
     double start = cpuSeconds();
     for (int i = 0; i < kRequests; ++i) {
       uint64_t at = static_cast<uint64_t>(i % kDifferent);
       request.payload.inputs[0].binary = inputs.bytes().subspan(
           at * request.payload.inputs[0].bytes, request.payload.inputs[0].bytes);
       result.outputs[0].offset = at * result.outputs[0].bytes;
-      if (isWatched) {
-        watch.answered(request, result);
+      if (isMonitored) {
+        monitoring.answered(request, result);
       }
-      if (isWatched && i % 1000 == 999) { // as if 10,000 requests came in a second
-        watch.handOver();
-        while (!watch.isIdle()) {
+      if (isMonitored && i % 1000 == 999) { // as if 10,000 requests came in a second
+        monitoring.handOver();
+        while (!monitoring.isIdle()) {
           std::this_thread::sleep_for(std::chrono::microseconds(200));
           context.restart();
           context.poll();
@@ -111,7 +112,7 @@ double measure(const std::vector<int64_t> &inputRow, const std::string &path) {
 
 int main() {
   using tenon::server::measure;
-  const std::string path = fmt::format("/tmp/watch_cost_{}.npz", getpid());
+  const std::string path = fmt::format("/tmp/monitoring_cost_{}.npz", getpid());
   for (int round = 0; round < 5; ++round) {
     fmt::print(
         "picture of 784 numbers, 10 outputs: {:.3f} us; row of 16 numbers, 10 outputs: {:.3f} us\n",

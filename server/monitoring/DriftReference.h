@@ -45,8 +45,8 @@ struct DriftFeature {
   std::vector<uint64_t> binsOf(std::span<const uint32_t> counts) const;
 };
 
-/// An input or output whose rows are watched.
-struct WatchedPort {
+/// An input or output whose rows are monitored.
+struct MonitoredPort {
   bool isInput = true;
   size_t place = 0; ///< among the inputs or outputs of the model
   DType dtype = DType::F32;
@@ -66,19 +66,19 @@ public:
   static Result<DriftReference> make(std::span<const Tensor> arrays, const ModelPorts &model,
                                      std::string_view where);
 
-  std::span<const WatchedPort> ports() const { return watched; }
+  std::span<const MonitoredPort> ports() const { return monitored; }
   std::span<const DriftFeature> features() const { return columns; }
   uint64_t rows() const { return mostRows; }
 
 private:
-  Status add(const Tensor &array, const WatchedPort &port, std::string_view where);
+  Status add(const Tensor &array, const MonitoredPort &port, std::string_view where);
 
-  std::vector<WatchedPort> watched;
+  std::vector<MonitoredPort> monitored;
   std::vector<DriftFeature> columns;
   uint64_t mostRows = 0;
 };
 
 /// The features of one row, which has elements: `port.features` numbers, NaN where one is missing.
-void featuresOfRow(const WatchedPort &port, Bytes elements, double *features);
+void featuresOfRow(const MonitoredPort &port, Bytes elements, double *features);
 
 } // namespace tenon::server

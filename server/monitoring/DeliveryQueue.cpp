@@ -1,7 +1,7 @@
 // A receiver that is away for some seconds loses nothing; one that refuses what it is sent is not
 // asked again.
 
-#include "server/watch/DeliveryQueue.h"
+#include "server/monitoring/DeliveryQueue.h"
 
 #include <fmt/format.h>
 

@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include "server/watch/DriftReference.h"
+#include "server/monitoring/DriftReference.h"
 
 #include <chrono>
 #include <map>
@@ -31,7 +31,7 @@ struct DriftReport {
   std::vector<FeatureDrift> features;
 };
 
-/// The rows of a sampled request in one watched port.
+/// The rows of a sampled request in one monitored port.
 struct SampledRows {
   uint64_t rows = 0;
   Bytes elements;

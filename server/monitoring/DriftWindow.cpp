@@ -1,8 +1,8 @@
 // The comparison follows _Feature.compare of bindings/python/tenon/drift.py line by line.
 
-#include "server/watch/DriftWindow.h"
+#include "server/monitoring/DriftWindow.h"
 
-#include "server/watch/Distributions.h"
+#include "server/monitoring/Distributions.h"
 
 #include <algorithm>
 #include <cmath>
@@ -69,7 +69,7 @@ std::vector<DriftReport> DriftWindow::add(std::span<const SampledRows> ports) {
       if (r >= ports[p].rows) {
         continue;
       }
-      const WatchedPort &port = reference->ports()[p];
+      const MonitoredPort &port = reference->ports()[p];
       uint64_t bytes = ports[p].elements.size() / ports[p].rows;
       row.resize(port.features);
       featuresOfRow(port, ports[p].elements.subspan(r * bytes, bytes), row.data());

@@ -1,6 +1,6 @@
 // Tails by series and continued fractions, quantiles by bisection.
 
-#include "server/watch/Distributions.h"
+#include "server/monitoring/Distributions.h"
 
 #include <algorithm>
 #include <cmath>

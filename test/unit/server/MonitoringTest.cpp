@@ -1,12 +1,12 @@
 // What is computed of sampled requests, by itself: distributions, windows, canaries, labels,
 // traces. That windows say what tenon.drift says is held by test/serving/watching.py.
 
+#include "server/monitoring/Canary.h"
+#include "server/monitoring/Distributions.h"
+#include "server/monitoring/DriftWindow.h"
+#include "server/monitoring/Predictions.h"
+#include "server/monitoring/Tracer.h"
 #include "server/protocol/TraceContext.h"
-#include "server/watch/Canary.h"
-#include "server/watch/Distributions.h"
-#include "server/watch/DriftWindow.h"
-#include "server/watch/Predictions.h"
-#include "server/watch/Tracer.h"
 #include "support/random/Random.h"
 
 #include <fmt/format.h>

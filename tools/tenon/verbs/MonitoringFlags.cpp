@@ -1,6 +1,6 @@
 // Each option stands alone; --webhook alone means that it is told of drift and of bad canaries.
 
-#include "tools/tenon/verbs/WatchFlags.h"
+#include "tools/tenon/verbs/MonitoringFlags.h"
 
 #include "tools/tenon/inputs/Options.h"
 
@@ -9,7 +9,7 @@
 namespace tenon::tool {
 namespace {
 
-using server::WatchAction;
+using server::MonitoringAction;
 
 /// A share between 0 and 1.
 void addShare(CLI::App &command, const std::string &name, double low, double &value,
@@ -18,10 +18,10 @@ void addShare(CLI::App &command, const std::string &name, double low, double &va
 }
 
 Status readAction(std::string_view option, const std::string &text,
-                  const server::WatchOptions &options, WatchAction &action) {
-  action = text == "rollback"                              ? WatchAction::Rollback
-           : text == "webhook" || !options.webhook.empty() ? WatchAction::Webhook
-                                                           : WatchAction::None;
+                  const server::MonitoringOptions &options, MonitoringAction &action) {
+  action = text == "rollback"                              ? MonitoringAction::Rollback
+           : text == "webhook" || !options.webhook.empty() ? MonitoringAction::Webhook
+                                                           : MonitoringAction::None;
   bool isLost = text == "webhook" && options.webhook.empty();
   return isLost ? Status::error(ErrorId::BadArgument, fmt::format("{} webhook has no URL", option),
                                 "give --webhook URL")
@@ -37,7 +37,8 @@ Status checkUrl(std::string_view option, const std::string &url) {
 
 } // namespace
 
-void declareWatchFlags(CLI::App &command, WatchFlags &flags, server::WatchOptions &options) {
+void declareMonitoringFlags(CLI::App &command, MonitoringFlags &flags,
+                            server::MonitoringOptions &options) {
   const std::vector<std::string> actions = {"webhook", "rollback"};
   command
       .add_option(
@@ -66,7 +67,7 @@ void declareWatchFlags(CLI::App &command, WatchFlags &flags, server::WatchOption
            "Share of the requests without a traceparent that are traced; 0.01 by default");
 }
 
-Status readWatchFlags(const WatchFlags &flags, server::WatchOptions &options) {
+Status readMonitoringFlags(const MonitoringFlags &flags, server::MonitoringOptions &options) {
   for (const std::string &each : flags.references) {
     size_t equals = each.find('=');
     if (equals == 0 || equals == std::string::npos || equals + 1 == each.size()) {

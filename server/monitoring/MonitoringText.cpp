@@ -1,8 +1,8 @@
-// What is watched, as JSON and as Prometheus' text; and labels as clients send them.
+// What is monitored, as JSON and as Prometheus' text; and labels as clients send them.
 
+#include "server/monitoring/Distributions.h"
+#include "server/monitoring/Monitoring.h"
 #include "server/protocol/Json.h"
-#include "server/watch/Distributions.h"
-#include "server/watch/Watch.h"
 
 #include "registry/History.h"
 
@@ -90,37 +90,39 @@ Result<std::vector<LabelledId>> parseLabels(std::string_view text) {
 
 } // namespace
 
-Result<std::string> Watch::describe(const std::string &model, const std::string &version) const {
+Result<std::string> Monitoring::describe(const std::string &model,
+                                         const std::string &version) const {
   TENON_ASSIGN(std::shared_ptr<Version> asked, models->find(model, version));
   Versions::const_iterator found = versions.find(KeyLess::View(model, asked->number));
-  const WatchedVersion *watched = found == versions.end() ? nullptr : found->second.get();
-  if (!watched || (watched->path.empty() && watched->accuracy->rows.empty())) {
-    return Status::error(ErrorId::NoSuchModel,
-                         fmt::format("model '{}' version {} is not watched", model, asked->number),
-                         "serve it with --drift-reference, or send labels for its requests");
+  const MonitoredVersion *monitored = found == versions.end() ? nullptr : found->second.get();
+  if (!monitored || (monitored->path.empty() && monitored->accuracy->rows.empty())) {
+    return Status::error(
+        ErrorId::NoSuchModel,
+        fmt::format("model '{}' version {} is not monitored", model, asked->number),
+        "serve it with --drift-reference, or send labels for its requests");
   }
-  TENON_TRY(Status(watched->problem));
-  if (!watched->path.empty() && !watched->reference) {
+  TENON_TRY(Status(monitored->problem));
+  if (!monitored->path.empty() && !monitored->reference) {
     return Status::error(
         ErrorId::ModelNotReady,
         fmt::format("the reference of model '{}' version {} is being read", model, asked->number),
         "try again");
   }
   Json features = Json::array();
-  for (size_t i = 0; watched->last && i < watched->last->features.size(); ++i) {
-    features.push_back(featureJson(watched->last->features[i]));
+  for (size_t i = 0; monitored->last && i < monitored->last->features.size(); ++i) {
+    features.push_back(featureJson(monitored->last->features[i]));
   }
   Json json = {{"model", model},
                {"version", asked->number},
-               {"rows", watched->last ? watched->last->rows : 0},
-               {"drift", watched->last && watched->last->isDrift},
-               {"since", watched->last ? Json(timeOf(watched->last->since)) : Json()},
-               {"until", watched->last ? Json(timeOf(watched->last->until)) : Json()},
-               {"windows", watched->windows},
-               {"windows_with_drift", watched->drifted},
-               {"collected", watched->collected},
+               {"rows", monitored->last ? monitored->last->rows : 0},
+               {"drift", monitored->last && monitored->last->isDrift},
+               {"since", monitored->last ? Json(timeOf(monitored->last->since)) : Json()},
+               {"until", monitored->last ? Json(timeOf(monitored->last->until)) : Json()},
+               {"windows", monitored->windows},
+               {"windows_with_drift", monitored->drifted},
+               {"collected", monitored->collected},
                {"features", features}};
-  const SampledAccuracy &accuracy = *watched->accuracy;
+  const SampledAccuracy &accuracy = *monitored->accuracy;
   if (!accuracy.rows.empty()) {
     ShareInterval interval = wilsonInterval(accuracy.right, accuracy.rows.size());
     json["accuracy"] = {
@@ -130,13 +132,13 @@ Result<std::string> Watch::describe(const std::string &model, const std::string 
         {"low", interval.low},
         {"high", interval.high}};
   }
-  if (!watched->action.empty()) {
-    json["action"] = watched->action;
+  if (!monitored->action.empty()) {
+    json["action"] = monitored->action;
   }
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-Result<std::string> Watch::label(const std::string &model, std::string_view text) {
+Result<std::string> Monitoring::label(const std::string &model, std::string_view text) {
   TENON_TRY(models->find(model, "").takeStatus());
   TENON_ASSIGN(std::vector<LabelledId> all, parseLabels(text));
   Clock::time_point now = Clock::now();
@@ -179,7 +181,7 @@ Result<std::string> Watch::label(const std::string &model, std::string_view text
       -1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string Watch::metrics() const {
+std::string Monitoring::metrics() const {
   std::string text;
   auto head = [&](std::string_view name, std::string_view type, std::string_view help) {
     fmt::format_to(std::back_inserter(text), "# HELP {0} {2}\n# TYPE {0} {1}\n", name, type, help);
@@ -197,20 +199,20 @@ std::string Watch::metrics() const {
   };
   family("tenon_drift", "gauge",
          "Whether the last window of sampled requests drifted from the reference.",
-         [&](const WatchedVersion &version, const std::string &series) {
+         [&](const MonitoredVersion &version, const std::string &series) {
            if (version.last) {
              line(series, version.last->isDrift ? 1 : 0);
            }
          });
   family("tenon_drift_windows_total", "counter", "Windows that were compared with the reference.",
-         [&](const WatchedVersion &version, const std::string &series) {
+         [&](const MonitoredVersion &version, const std::string &series) {
            if (version.reference) {
              line(series + ",drift=\"no\"", version.windows - version.drifted);
              line(series + ",drift=\"yes\"", version.drifted);
            }
          });
   auto features = [&](std::optional<double> FeatureDrift::*member) {
-    return [&line, member](const WatchedVersion &version, const std::string &series) {
+    return [&line, member](const MonitoredVersion &version, const std::string &series) {
       for (size_t i = 0; version.last && i < std::min(version.last->features.size(), kMostSeries);
            ++i) {
         const FeatureDrift &feature = version.last->features[i];
@@ -225,8 +227,8 @@ std::string Watch::metrics() const {
   family("tenon_drift_psi_limit", "gauge", "Above it, that index shows drift.",
          features(&FeatureDrift::psiThreshold));
   family("tenon_drift_unusable", "gauge",
-         "1 where the reference of the version cannot be used, so that it is not watched.",
-         [&](const WatchedVersion &version, const std::string &series) {
+         "1 where the reference of the version cannot be used, so that it is not monitored.",
+         [&](const MonitoredVersion &version, const std::string &series) {
            if (!version.path.empty()) {
              line(series, version.problem.isOk() ? 0 : 1);
            }
@@ -234,7 +236,7 @@ std::string Watch::metrics() const {
   family("tenon_sampled_accuracy", "gauge",
          "Share of the last labelled rows that were answered right, and the ends of its 95 % "
          "interval.",
-         [&](const WatchedVersion &version, const std::string &series) {
+         [&](const MonitoredVersion &version, const std::string &series) {
            const SampledAccuracy &accuracy = *version.accuracy;
            if (!accuracy.rows.empty()) {
              ShareInterval interval = wilsonInterval(accuracy.right, accuracy.rows.size());

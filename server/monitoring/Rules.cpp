@@ -1,7 +1,7 @@
 // Rules that act: on drift that lasts, and on a canary that is worse. What is done is logged,
 // posted to the webhook, and where a registry is rolled back also recorded there.
 
-#include "server/watch/Watch.h"
+#include "server/monitoring/Monitoring.h"
 
 #include "registry/History.h"
 #include "support/WallClock.h"
@@ -47,7 +47,7 @@ std::string reasonOf(const DriftReport &report) {
 
 } // namespace
 
-void Watch::personActed(const std::string &model) {
+void Monitoring::personActed(const std::string &model) {
   acted.erase(model);
   for (auto &[key, version] : versions) {
     version->inARow = key.first == model ? 0 : version->inARow; // what comes from now on counts
@@ -55,7 +55,7 @@ void Watch::personActed(const std::string &model) {
 }
 
 /// Whether requests that name no version may go to this one.
-bool Watch::getsTraffic(const std::string &model, const std::string &version) const {
+bool Monitoring::getsTraffic(const std::string &model, const std::string &version) const {
   std::map<std::string, Model>::const_iterator found = models->all().find(model);
   if (found == models->all().end()) {
     return false;
@@ -70,7 +70,7 @@ bool Watch::getsTraffic(const std::string &model, const std::string &version) co
   return newest.isOk() && (*newest)->number == version;
 }
 
-void Watch::judgeDrift(WatchedVersion &version) {
+void Monitoring::judgeDrift(MonitoredVersion &version) {
   if (version.inARow != kWindowsToAct) { // once for drift that stays
     return;
   }
@@ -79,8 +79,8 @@ void Watch::judgeDrift(WatchedVersion &version) {
   act(options.onDrift, "drift", version.model, version.number, reason, std::nullopt);
 }
 
-void Watch::judgeCanaries() {
-  if (options.onCanary == WatchAction::None) {
+void Monitoring::judgeCanaries() {
+  if (options.onCanary == MonitoringAction::None) {
     return;
   }
   for (const auto &[name, model] : models->all()) {
@@ -130,20 +130,20 @@ void Watch::judgeCanaries() {
   }
 }
 
-void Watch::act(WatchAction action, const std::string &event, const std::string &model,
-                const std::string &version, const std::string &reason,
-                std::optional<int64_t> stable) {
-  if (action == WatchAction::None) {
+void Monitoring::act(MonitoringAction action, const std::string &event, const std::string &model,
+                     const std::string &version, const std::string &reason,
+                     std::optional<int64_t> stable) {
+  if (action == MonitoringAction::None) {
     return;
   }
   post(event, model, version, reason);
-  if (action == WatchAction::Rollback && getsTraffic(model, version)) {
+  if (action == MonitoringAction::Rollback && getsTraffic(model, version)) {
     rollBack(model, version, reason, stable);
   }
 }
 
-void Watch::rollBack(const std::string &model, const std::string &version,
-                     const std::string &reason, std::optional<int64_t> stable) {
+void Monitoring::rollBack(const std::string &model, const std::string &version,
+                          const std::string &reason, std::optional<int64_t> stable) {
   if (acted.contains(model)) {
     log(fmt::format(
         "model '{}' is not rolled back again: a rule did it before, and nobody has looked since",
@@ -167,8 +167,8 @@ void Watch::rollBack(const std::string &model, const std::string &version,
               status.isOk() ? Result<int64_t>(0) : Result<int64_t>(std::move(status)));
 }
 
-void Watch::endRollback(const std::string &model, const std::string &version,
-                        const std::string &reason, const Result<int64_t> &to) {
+void Monitoring::endRollback(const std::string &model, const std::string &version,
+                             const std::string &reason, const Result<int64_t> &to) {
   if (!to.isOk() && to.status().id() == ErrorId::AliasMoved) {
     log(fmt::format("model '{}' version {} was rolled back or replaced by somebody else: {}", model,
                     version, reason));
@@ -190,8 +190,8 @@ void Watch::endRollback(const std::string &model, const std::string &version,
   post(isDone ? "rollback" : "rollback_failed", model, version, what);
 }
 
-void Watch::post(const std::string &event, const std::string &model, const std::string &version,
-                 const std::string &reason) {
+void Monitoring::post(const std::string &event, const std::string &model,
+                      const std::string &version, const std::string &reason) {
   if (!webhooks) {
     return;
   }
