@@ -97,7 +97,7 @@ void Api::askRegistry(const RouteMatch &match, std::string_view settings,
   } else if (match.model != admin->reference().name) {
     onAnswer(noModel(match.model));
   } else if (match.route->operation == Operation::RegistryHistory) {
-    admin->look(std::move(onAnswer));
+    admin->query(std::move(onAnswer));
   } else if (match.route->operation == Operation::RegistryPromote) {
     admin->promote(settings, by, std::move(onAnswer));
   } else {

@@ -160,7 +160,7 @@ void RegistryAdmin::submit(std::string by,
   });
 }
 
-void RegistryAdmin::look(OnAnswer onAnswer) {
+void RegistryAdmin::query(OnAnswer onAnswer) {
   submit(
       "serve", [this](registry::Registry &registry) { return describe(registry, served); },
       std::move(onAnswer));

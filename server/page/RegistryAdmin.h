@@ -33,7 +33,7 @@ public:
 
   /// {"name", "alias", "version", "rules", "versions": [...], "events": [...]}, the newest first,
   /// 200 at most of each.
-  void look(OnAnswer onAnswer);
+  void query(OnAnswer onAnswer);
   /// Moves the alias to a version: `settings` is {"version": 3, "expected": 2, "reason": "..."}.
   /// `expected`, which may be missing, is where the alias has to be, else TN1006. TN0806, and what
   /// Registry::promote gives; `by` goes into the history.

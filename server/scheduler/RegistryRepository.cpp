@@ -104,7 +104,7 @@ void RegistryRepository::watch(std::function<void(const std::string &name)> onCh
   thread = std::thread([this, onChange = std::move(onChange)] { run(onChange); });
 }
 
-bool RegistryRepository::look() {
+bool RegistryRepository::poll() {
   Result<int64_t> at = opened->aliasOf(reference.name, reference.alias);
   std::string served, path;
   bool isSound = true;
@@ -124,7 +124,7 @@ bool RegistryRepository::look() {
   Result<FoundModel> found = at.isOk() ? resolve(*opened) : Result<FoundModel>(at.takeStatus());
   Status problem = found.isOk() ? found->problem : found.takeStatus();
   if (!problem.isOk()) {
-    if (problem.toString() != trouble.toString()) { // once, not at each look
+    if (problem.toString() != trouble.toString()) { // once, not at each poll
       log(fmt::format("'{}' cannot be followed, what was served before is served on: {}",
                       reference.text(), problem.toString()));
     }
@@ -143,7 +143,7 @@ void RegistryRepository::run(const std::function<void(const std::string &name)> 
   std::unique_lock lock(mutex);
   while (!wake.wait_for(lock, kPeriod, [this] { return isEnding; })) {
     lock.unlock();
-    if (look()) {
+    if (poll()) {
       onChange(reference.name);
     }
     lock.lock();

@@ -45,8 +45,8 @@ private:
   std::string dataOf(registry::Registry &registry, const registry::Version &version) const;
   /// The version that the alias is at, checked; a model with a problem where that cannot be served.
   Result<FoundModel> resolve(registry::Registry &registry) const;
-  /// One look; tells whether another version is to be served.
-  bool look();
+  /// One poll; says whether another version is to be served.
+  bool poll();
   void run(const std::function<void(const std::string &name)> &onChange);
 
   const std::string folder;
@@ -54,7 +54,7 @@ private:
   const std::optional<signing::Trust> trust;
   const std::function<void(std::string_view)> log;
   std::optional<registry::Registry> opened; ///< the thread's
-  Status trouble;                           ///< of the last look; the thread's
+  Status trouble;                           ///< of the last poll; the thread's
   mutable std::mutex mutex;
   std::condition_variable wake;
   FoundModel present;    ///< under the mutex

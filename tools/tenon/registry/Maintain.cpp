@@ -11,13 +11,13 @@
 namespace tenon::tool {
 namespace {
 
-struct UpkeepFlags {
+struct MaintainFlags {
   std::optional<int64_t> keep;
   bool isDryRun = false;
   std::string head;
 };
 
-Status collect(const UpkeepFlags &flags, const RegistryFlags &where, Terminal &terminal) {
+Status collect(const MaintainFlags &flags, const RegistryFlags &where, Terminal &terminal) {
   TENON_ASSIGN(registry::Registry registry, openRegistry(where));
   TENON_ASSIGN(registry::Collected collected, registry.collect(flags.keep, flags.isDryRun));
   if (terminal.json()) {
@@ -34,7 +34,7 @@ Status collect(const UpkeepFlags &flags, const RegistryFlags &where, Terminal &t
   return Status::ok();
 }
 
-Status verify(const UpkeepFlags &flags, const RegistryFlags &where, Terminal &terminal) {
+Status verify(const MaintainFlags &flags, const RegistryFlags &where, Terminal &terminal) {
   TENON_ASSIGN(registry::Registry registry, openRegistry(where));
   TENON_ASSIGN(registry::Verified verified, registry.verify(flags.head));
   Json problems = Json::array();
@@ -67,7 +67,7 @@ Status verify(const UpkeepFlags &flags, const RegistryFlags &where, Terminal &te
 } // namespace
 
 RegistryTask declareRegistryCollect(CLI::App &command) {
-  std::shared_ptr<UpkeepFlags> flags = std::make_shared<UpkeepFlags>();
+  std::shared_ptr<MaintainFlags> flags = std::make_shared<MaintainFlags>();
   addNumber(
       command, "--keep", {0, 1'000'000},
       [flags](uint64_t number) { flags->keep = static_cast<int64_t>(number); },
@@ -80,7 +80,7 @@ RegistryTask declareRegistryCollect(CLI::App &command) {
 }
 
 RegistryTask declareRegistryVerify(CLI::App &command) {
-  std::shared_ptr<UpkeepFlags> flags = std::make_shared<UpkeepFlags>();
+  std::shared_ptr<MaintainFlags> flags = std::make_shared<MaintainFlags>();
   command.add_option(
       "--head", flags->head,
       "The hash of an event that must be in the history, as verify printed it before");
