@@ -203,9 +203,9 @@ const char *nameOf(Verdict verdict) {
 }
 
 Result<Rule> parseRule(std::string_view text) {
-  constexpr size_t kMostText = 200;
+  constexpr size_t kMaxText = 200;
   std::vector<std::string> words = wordsOf(text);
-  if (text.size() > kMostText || words.size() < 3 || (words[1] != ">=" && words[1] != "<=")) {
+  if (text.size() > kMaxText || words.size() < 3 || (words[1] != ">=" && words[1] != "<=")) {
     return badRule(text, "it is not METRIC >= LIMIT or METRIC <= LIMIT, with spaces between",
                    "for example 'top1 >= 85%'");
   }

@@ -248,10 +248,10 @@ Json settingsOf(const Json &object, bool isTrace) {
 
 Status readText(pbf_reader &reader, std::string &text) {
   protozero::data_view view = reader.get_view();
-  if (view.size() > kMostName) {
+  if (view.size() > kMaxName) {
     return Status::error(
         ErrorId::BadGrpcMessage,
-        fmt::format("the gRPC message is not valid: a name is longer than {} bytes", kMostName));
+        fmt::format("the gRPC message is not valid: a name is longer than {} bytes", kMaxName));
   }
   text.assign(view.data(), view.size());
   return Status::ok();

@@ -15,9 +15,9 @@ namespace tenon::server {
 namespace {
 
 /// Smaller replies gain nothing.
-constexpr uint64_t kLeastCompressed = 1024;
+constexpr uint64_t kMinCompressed = 1024;
 /// Of outputs as JSON in one reply; some hundred MiB of text.
-constexpr uint64_t kMostElements = 16 << 20;
+constexpr uint64_t kMaxElements = 16 << 20;
 
 std::string_view textOf(Bytes bytes) {
   return {reinterpret_cast<const char *>(bytes.data()), bytes.size()};
@@ -38,7 +38,7 @@ Result<HttpReply> inferReply(InferResult result, const InferRequest &request) {
     }
   }
   TENON_ASSIGN(InferReply written,
-               writeInferReply(version.model, version.number, request.id, outputs, kMostElements));
+               writeInferReply(version.model, version.number, request.id, outputs, kMaxElements));
   if (written.hasBinary) {
     reply.contentType = "application/octet-stream";
     reply.fields.emplace_back("Inference-Header-Content-Length",
@@ -117,7 +117,7 @@ uint64_t HttpReply::bytes() const {
 }
 
 void HttpReply::compress(Encoding encoding) {
-  if (encoding == Encoding::Identity || bytes() < kLeastCompressed) {
+  if (encoding == Encoding::Identity || bytes() < kMinCompressed) {
     return;
   }
   std::string compressed;

@@ -18,7 +18,7 @@ namespace tenon::server {
 namespace {
 
 /// Replies of one stream that are computed, or wait for the client to take them.
-constexpr size_t kMostReplies = 1024;
+constexpr size_t kMaxReplies = 1024;
 
 class GrpcCall : public StreamHandler {
 public:
@@ -125,7 +125,7 @@ private:
     if (stream.isHeaderCut()) {
       return Status::error(
           ErrorId::RequestTooLarge,
-          fmt::format("the metadata of the call has more than {} bytes", kMostHeader));
+          fmt::format("the metadata of the call has more than {} bytes", kMaxHeader));
     }
     const std::string authority = stream.field(":authority"), origin = stream.field("origin"),
                       fetchSite = stream.field("sec-fetch-site");
@@ -181,10 +181,10 @@ private:
     if (!stream.hasResponded()) {
       respond(); // clients wait for it before they send more
     }
-    if (inferences.size() + stream.pendingPieces() >= kMostReplies) {
+    if (inferences.size() + stream.pendingPieces() >= kMaxReplies) {
       return Status::error(
           ErrorId::QueueFull,
-          fmt::format("the client has not taken {} replies of the stream", kMostReplies),
+          fmt::format("the client has not taken {} replies of the stream", kMaxReplies),
           "read the replies while you send");
     }
     inferences.push_back(inference);

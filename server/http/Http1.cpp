@@ -121,7 +121,7 @@ private:
       co_return false;
     }
     Parser parser;
-    parser.header_limit(kMostHeader);
+    parser.header_limit(kMaxHeader);
     parser.body_limit(server.options.mostBody);
     deadline = Clock::now() + server.options.slowest;
     Error error;
@@ -205,7 +205,7 @@ private:
     if (error == http::error::header_limit || error == http::error::buffer_overflow) {
       return Status::error(
           ErrorId::RequestTooLarge,
-          fmt::format("the header of the request has more than {} bytes", kMostHeader));
+          fmt::format("the header of the request has more than {} bytes", kMaxHeader));
     }
     return badRequest(error.message());
   }
@@ -335,7 +335,7 @@ private:
     if (reply.result) {
       server.api.countReply(*reply.result, reply.begun);
     }
-    deadline = Clock::now() + server.options.slowest + std::chrono::seconds(bytes / kLeastRate);
+    deadline = Clock::now() + server.options.slowest + std::chrono::seconds(bytes / kMinRate);
     Error error;
     co_await socket->write(parts, error);
     if (!error && !goesOn) {
@@ -345,7 +345,7 @@ private:
     co_return goesOn && !error;
   }
 
-  boost::beast::flat_buffer buffer{kMostHeader + kReadStep};
+  boost::beast::flat_buffer buffer{kMaxHeader + kReadStep};
   asio::steady_timer replied; ///< cancelled when the reply is there
   /// By when the client must have sent, or taken, what the connection waits for.
   Clock::time_point deadline = Clock::time_point::max();

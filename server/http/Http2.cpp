@@ -16,7 +16,7 @@ using asio::use_awaitable;
 using Error = boost::system::error_code;
 
 /// What is made for one write: enough to fill a socket's buffer.
-constexpr uint64_t kMostWritten = 1 << 20;
+constexpr uint64_t kMaxWritten = 1 << 20;
 
 bool isGrpc(std::string_view contentType) {
   constexpr std::string_view kGrpc("application/grpc");
@@ -29,7 +29,7 @@ public:
   Http2Connection(std::shared_ptr<ServerContext> shared, std::unique_ptr<ClientSocket> socket)
       : Connection(std::move(shared), std::move(socket)), work(server.context),
         session(
-            kMostHeader, [this](Stream &stream) { return makeHandler(stream); },
+            kMaxHeader, [this](Stream &stream) { return makeHandler(stream); },
             [this] { work.cancel(); }) {}
 
   /// `self` lives until both coroutines have ended.
@@ -76,14 +76,14 @@ private:
     Error error;
     Outgoing out;
     while (!error) {
-      self->session.collect(kMostWritten, out);
+      self->session.collect(kMaxWritten, out);
       if (!out.isEmpty()) {
         std::vector<asio::const_buffer> parts;
         for (Bytes span : out.spans()) {
           parts.emplace_back(span.data(), span.size());
         }
         self->writeDeadline = Clock::now() + self->front.options.slowest +
-                              std::chrono::seconds(out.size() / kLeastRate);
+                              std::chrono::seconds(out.size() / kMinRate);
         co_await self->socket->write(parts, error);
         self->writeDeadline = Clock::time_point::max();
       } else if (self->isOver || self->session.isOver()) {

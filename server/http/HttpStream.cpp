@@ -86,7 +86,7 @@ private:
     if (stream.isHeaderCut()) {
       return Status::error(
           ErrorId::RequestTooLarge,
-          fmt::format("the header of the request has more than {} bytes", kMostHeader));
+          fmt::format("the header of the request has more than {} bytes", kMaxHeader));
     }
     const std::string method = stream.field(":method"), target = stream.field(":path"),
                       authority = stream.field(":authority"), host = stream.field("host"),

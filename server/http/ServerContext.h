@@ -91,9 +91,9 @@ private:
 
 /// The client is slower than this, in bytes a second: it holds a connection longer than it is
 /// worth.
-constexpr uint64_t kLeastRate = 32 << 10;
+constexpr uint64_t kMinRate = 32 << 10;
 constexpr size_t kReadStep = 64 << 10;
-constexpr uint32_t kMostHeader = 64 << 10;
+constexpr uint32_t kMaxHeader = 64 << 10;
 
 /// TN0808 for a body over --max-body.
 Status bodyTooLarge(const ServerOptions &options);
@@ -103,7 +103,7 @@ Status bodyTooLarge(const ServerOptions &options);
 inline Clock::time_point bodyDeadline(const ServerOptions &options, Clock::time_point start,
                                       Clock::time_point last, uint64_t received) {
   return std::min(last + options.slowest,
-                  start + options.slowest + std::chrono::seconds(received / kLeastRate));
+                  start + options.slowest + std::chrono::seconds(received / kMinRate));
 }
 
 /// Registers itself with the server.

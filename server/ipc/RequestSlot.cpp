@@ -10,7 +10,7 @@
 namespace tenon::server {
 namespace {
 
-constexpr uint64_t kMostRank = 32;
+constexpr uint64_t kMaxRank = 32;
 
 Status damaged() {
   return Status::error(ErrorId::InternalError,
@@ -83,7 +83,7 @@ Result<std::vector<TensorPlace>> readTable(Bytes buffer, uint64_t offset, size_t
   for (size_t i = 0; i < count; ++i) {
     TensorPlace tensor;
     uint64_t rank = 0;
-    bool isRead = take(tensor.offset) && take(tensor.bytes) && take(rank) && rank <= kMostRank;
+    bool isRead = take(tensor.offset) && take(tensor.bytes) && take(rank) && rank <= kMaxRank;
     for (uint64_t d = 0; isRead && d < rank; ++d) {
       uint64_t dim = 0;
       isRead = take(dim);

@@ -39,7 +39,7 @@ RequestCounts countsOf(const VersionStatistics &statistics) {
 }
 
 std::string judgeCanary(const RequestCounts &canary, const RequestCounts &stable) {
-  if (canary.all() < kLeastCanaryRequests || stable.all() < kLeastCanaryRequests) {
+  if (canary.all() < kMinCanaryRequests || stable.all() < kMinCanaryRequests) {
     return {};
   }
   if (moreOftenTail(canary.failed, canary.all(), stable.failed, stable.all()) < kEach) {

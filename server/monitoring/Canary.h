@@ -22,7 +22,7 @@ struct RequestCounts {
 RequestCounts countsOf(const VersionStatistics &statistics);
 
 /// Requests that each of the two must have had.
-constexpr uint64_t kLeastCanaryRequests = 200;
+constexpr uint64_t kMinCanaryRequests = 200;
 /// How often a canary as good as the other is called worse, by one look.
 constexpr double kCanaryFalseAlarms = 1e-4;
 

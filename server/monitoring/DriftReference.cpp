@@ -20,14 +20,14 @@
 namespace tenon::server {
 namespace {
 
-constexpr size_t kMostColumns = 64;
-constexpr double kLeastShare = 0.05; // of the reference, for a value to have a bin of its own
-constexpr size_t kMostValues = 20;   // of a feature whose bins are its values
+constexpr size_t kMaxColumns = 64;
+constexpr double kMinShare = 0.05; // of the reference, for a value to have a bin of its own
+constexpr size_t kMaxValues = 20;  // of a feature whose bins are its values
 constexpr size_t kBins = 10;
 /// Values of all features together: some hundred MiB with what is counted.
-constexpr uint64_t kMostNumbers = 4 << 20;
+constexpr uint64_t kMaxNumbers = 4 << 20;
 /// Of arrays while they are read.
-constexpr uint64_t kMostBytes = uint64_t(2) << 30;
+constexpr uint64_t kMaxBytes = uint64_t(2) << 30;
 
 Status bad(std::string_view what, std::string_view hint) {
   return Status::error(ErrorId::BadDriftReference, what, hint);
@@ -149,8 +149,8 @@ std::vector<std::string> namesOf(const std::string &name, const MonitoredPort &p
 } // namespace
 
 void DriftFeature::fillBuckets() {
-  constexpr size_t kMostBuckets = 1 << 14;
-  buckets.assign(std::min(values.size(), kMostBuckets) + 1, 0);
+  constexpr size_t kMaxBuckets = 1 << 14;
+  buckets.assign(std::min(values.size(), kMaxBuckets) + 1, 0);
   double width = values.empty() ? 0 : values.back() - values.front();
   bucketScale =
       std::isfinite(width) && width > 0 ? static_cast<double>(buckets.size() - 1) / width : 0;
@@ -180,11 +180,11 @@ DriftFeature featureOf(std::string name, std::vector<double> column) {
     }
   }
   feature.fillBuckets();
-  feature.hasOwnBins = feature.values.size() <= kMostValues;
+  feature.hasOwnBins = feature.values.size() <= kMaxValues;
   double present = static_cast<double>(column.size());
   for (size_t i = 0; feature.hasOwnBins && i < feature.values.size(); ++i) {
     uint64_t count = feature.upTo[i] - (i > 0 ? feature.upTo[i - 1] : 0);
-    if (static_cast<double>(count) >= std::max(1.0, kLeastShare * present)) {
+    if (static_cast<double>(count) >= std::max(1.0, kMinShare * present)) {
       feature.edges.push_back(static_cast<uint32_t>(i));
     }
   }
@@ -312,13 +312,13 @@ Status DriftReference::add(const Tensor &array, const MonitoredPort &given,
   MonitoredPort port = given;
   uint64_t rows = static_cast<uint64_t>(array.dims[0]),
            elements = static_cast<uint64_t>(array.elements());
-  if (rows < kLeastRows || elements == 0) {
+  if (rows < kMinRows || elements == 0) {
     return bad(
         fmt::format("{}: '{}' has {} rows", where, array.name, elements == 0 ? 0 : rows),
-        fmt::format("give at least {}, and several times as many as a window has", kLeastRows));
+        fmt::format("give at least {}, and several times as many as a window has", kMinRows));
   }
   port.rowElements = elements / rows;
-  port.isSummarized = port.rowElements > kMostColumns;
+  port.isSummarized = port.rowElements > kMaxColumns;
   port.features = port.isSummarized ? 4 : port.rowElements;
   port.firstFeature = columns.size();
   std::vector<std::vector<double>> found(port.features, std::vector<double>(rows));
@@ -369,13 +369,13 @@ Result<DriftReference> DriftReference::read(const std::string &path, const Model
     TENON_TRY(port.takeStatus());
     uint64_t rows = static_cast<uint64_t>(header.dims[0]),
              elements = rows == 0 ? 0 : header.dataBytes / (bitWidth(header.dtype) / 8) / rows;
-    numbers += rows * std::min<uint64_t>(elements > kMostColumns ? 4 : elements, kMostColumns);
+    numbers += rows * std::min<uint64_t>(elements > kMaxColumns ? 4 : elements, kMaxColumns);
     bytes += header.dataBytes;
-    bool isTaken = numbers <= kMostNumbers && bytes <= kMostBytes;
+    bool isTaken = numbers <= kMaxNumbers && bytes <= kMaxBytes;
     return isTaken ? Status::ok()
                    : bad(fmt::format(
                              "{} has more than {} numbers to compare with, or more than {} bytes",
-                             path, kMostNumbers, kMostBytes),
+                             path, kMaxNumbers, kMaxBytes),
                          "give fewer rows: some times as many as a window has are enough");
   };
   Result<std::vector<Tensor>> arrays = readNpz(path, accept);

@@ -17,7 +17,7 @@
 namespace tenon::server {
 
 /// Of a sample: below, the distributions of PSI and KS are not those that thresholds follow from.
-inline constexpr uint64_t kLeastRows = 30;
+inline constexpr uint64_t kMinRows = 30;
 
 /// One column of the reference. A window is counted in cells: below the first value, at it, between
 /// it and the next, and so on up to above the last. From these counts follow exactly the bins of

@@ -121,7 +121,7 @@ FeatureDrift DriftWindow::compare(const DriftFeature &feature, const Counts &cou
   found.outOfRange = static_cast<double>(outside) / static_cast<double>(present);
   found.isDrift =
       found.isDrift || outsideTail(outside, present, referencePresent) < share * kRangeShare;
-  if (std::min(present, referencePresent) < kLeastRows) {
+  if (std::min(present, referencePresent) < kMinRows) {
     return found;
   }
   std::vector<uint64_t> own = feature.binsOf(counts.cells), base;

@@ -13,11 +13,11 @@ namespace tenon::server {
 namespace {
 
 /// Of rows that wait for the thread; more are dropped, and counted.
-constexpr size_t kMostBytes = 32 << 20;
+constexpr size_t kMaxBytes = 32 << 20;
 /// From so many on the thread begins at once.
 constexpr size_t kEnoughBytes = 1 << 20;
-constexpr size_t kMostPredictions = 1 << 16;
-constexpr size_t kMostEvents = 256;
+constexpr size_t kMaxPredictions = 1 << 16;
+constexpr size_t kMaxEvents = 256;
 
 /// Where the reference of a version is; empty where it has none. A path in config.pbtxt is relative
 /// to the model's folder.
@@ -39,13 +39,13 @@ std::string referencePath(const MonitoringOptions &options, const Version &versi
 Monitoring::Monitoring(boost::asio::any_io_executor executor, const MonitoringOptions &given,
                        std::string serverVersion, std::function<void(std::string_view)> logLine)
     : executor(executor), options(given), log(std::move(logLine)),
-      predictions(kMostPredictions, given.labelAge), batch(std::make_shared<Batch>()),
+      predictions(kMaxPredictions, given.labelAge), batch(std::make_shared<Batch>()),
       spare(std::make_shared<Batch>()) {
   auto onFailure = [this](const Status &status) {
     notify([this, line = status.toString()] { log(line); });
   };
   if (!options.webhook.empty()) {
-    webhooks = std::make_unique<DeliveryQueue>(kMostEvents, onFailure);
+    webhooks = std::make_unique<DeliveryQueue>(kMaxEvents, onFailure);
   }
   if (!options.otlp.empty()) {
     tracer = std::make_unique<Tracer>(options.otlp, options.traceShare, std::move(serverVersion),
@@ -163,7 +163,7 @@ void Monitoring::answered(const Request &request, const InferResult &result) {
 void Monitoring::sample(const std::shared_ptr<MonitoredVersion> &version, const Request &request,
                         const InferResult &result) {
   size_t bytesBefore = batch->bytes.size(), piecesBefore = batch->pieces.size();
-  bool isTaken = bytesBefore < kMostBytes;
+  bool isTaken = bytesBefore < kMaxBytes;
   for (const MonitoredPort &port : version->reference->ports()) {
     if (!isTaken) {
       break;

@@ -15,8 +15,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// Series of features are bounded for each version: a scrape stays small whatever a model has.
-constexpr size_t kMostSeries = 32;
-constexpr size_t kMostNamed = 10;
+constexpr size_t kMaxSeries = 32;
+constexpr size_t kMaxNamed = 10;
 
 std::string timeOf(std::chrono::system_clock::time_point time) {
   return registry::timeText(
@@ -174,7 +174,7 @@ Result<std::string> Monitoring::label(const std::string &model, std::string_view
         "label requests that had an id, once, and while --label-age has not passed");
   }
   Json named = Json::array();
-  for (size_t i = 0; i < std::min(unknown.size(), kMostNamed); ++i) {
+  for (size_t i = 0; i < std::min(unknown.size(), kMaxNamed); ++i) {
     named.push_back(unknown[i].substr(0, 64));
   }
   return Json{{"labelled", known}, {"unknown", all.size() - known}, {"unknown_ids", named}}.dump(
@@ -213,7 +213,7 @@ std::string Monitoring::metrics() const {
          });
   auto features = [&](std::optional<double> FeatureDrift::*member) {
     return [&line, member](const MonitoredVersion &version, const std::string &series) {
-      for (size_t i = 0; version.last && i < std::min(version.last->features.size(), kMostSeries);
+      for (size_t i = 0; version.last && i < std::min(version.last->features.size(), kMaxSeries);
            ++i) {
         const FeatureDrift &feature = version.last->features[i];
         if (feature.*member) {

@@ -55,7 +55,7 @@ int64_t classOf(DType dtype, const std::byte *row, size_t count) {
 } // namespace
 
 void SampledAccuracy::add(bool isRight) {
-  if (rows.size() == kMostRows) {
+  if (rows.size() == kMaxRows) {
     right -= rows.front();
     rows.pop_front();
   }
@@ -88,8 +88,8 @@ std::vector<int64_t> classesOf(const InferResult &result) {
 void Predictions::keep(const std::string &model, const std::string &id,
                        std::shared_ptr<SampledAccuracy> version, std::vector<int64_t> classes,
                        Clock::time_point now) {
-  constexpr size_t kMostId = 256;
-  if (id.size() > kMostId || classes.size() > mostRows) {
+  constexpr size_t kMaxId = 256;
+  if (id.size() > kMaxId || classes.size() > mostRows) {
     return;
   }
   std::string key = keyOf(model, id);

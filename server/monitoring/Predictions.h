@@ -18,7 +18,7 @@ namespace tenon::server {
 
 /// Of the last labelled rows of a version.
 struct SampledAccuracy {
-  static constexpr size_t kMostRows = 10'000;
+  static constexpr size_t kMaxRows = 10'000;
   std::deque<bool> rows; ///< whether each was right
   uint64_t right = 0;
 

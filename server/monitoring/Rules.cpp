@@ -24,7 +24,7 @@ std::string plain(std::string_view name) {
 }
 
 std::string reasonOf(const DriftReport &report) {
-  constexpr size_t kMostNamed = 3;
+  constexpr size_t kMaxNamed = 3;
   std::vector<std::string> names;
   for (const FeatureDrift &feature : report.features) {
     if (feature.isDrift) {
@@ -39,7 +39,7 @@ std::string reasonOf(const DriftReport &report) {
                                            100 * feature.outOfRange.value_or(0)));
     }
   }
-  size_t more = names.size() - std::min(names.size(), kMostNamed);
+  size_t more = names.size() - std::min(names.size(), kMaxNamed);
   names.resize(names.size() - more);
   return fmt::format("drift in {} windows of {} rows: {}{}", kWindowsToAct, report.rows,
                      fmt::join(names, ", "), more ? fmt::format(" and {} more", more) : "");
@@ -114,7 +114,7 @@ void Monitoring::judgeCanaries() {
     }
     RequestCounts canarySince = ofCanary.since(state.canaryBefore),
                   stableSince = ofStable.since(state.stableBefore);
-    if (std::min(canarySince.all(), stableSince.all()) < kLeastCanaryRequests) {
+    if (std::min(canarySince.all(), stableSince.all()) < kMinCanaryRequests) {
       continue;
     }
     state.canaryBefore = ofCanary;

@@ -14,8 +14,8 @@
 namespace tenon::server {
 namespace {
 
-constexpr size_t kBatch = 512;      // requests in one message
-constexpr size_t kMostBatches = 16; // that wait
+constexpr size_t kBatch = 512;     // requests in one message
+constexpr size_t kMaxBatches = 16; // that wait
 constexpr std::chrono::seconds kPeriod{1};
 
 uint64_t seed() {
@@ -116,7 +116,7 @@ std::string otlpText(const std::vector<TracedRequest> &requests, std::string_vie
 Tracer::Tracer(std::string url, double share, std::string serverVersion,
                std::function<void(const Status &)> onFailure)
     : url(withPath(std::move(url))), serverVersion(std::move(serverVersion)), share(share),
-      random(seed()), queue(kMostBatches, std::move(onFailure)) {}
+      random(seed()), queue(kMaxBatches, std::move(onFailure)) {}
 
 bool Tracer::isTraced(TraceContext &context) {
   if (context.isGiven) {

@@ -17,7 +17,7 @@ namespace {
 
 using registry::Json;
 
-constexpr int64_t kMostRows = 200;
+constexpr int64_t kMaxRows = 200;
 
 /// Null where it has none: a history that somebody altered is shown as far as it goes.
 Json memberOf(const Json &value, const char *key) {
@@ -82,14 +82,14 @@ Result<std::string> describe(registry::Registry &registry, const registry::Refer
   TENON_ASSIGN(std::vector<registry::Rule> wanted, registry.rules(served.name, served.alias));
   TENON_ASSIGN(std::vector<registry::Version> present, registry.versions(served.name));
   TENON_ASSIGN(std::vector<registry::Event> history,
-               registry.history(served.name, served.alias, kMostRows));
+               registry.history(served.name, served.alias, kMaxRows));
   Json rules = Json::array(), versions = Json::array(), events = Json::array();
   for (const registry::Rule &rule : wanted) {
     rules.push_back(rule.text);
   }
   std::map<int64_t, Json> gates = gatesOf(history, rules);
   for (const registry::Version &version : present) {
-    if (versions.size() == kMostRows) {
+    if (versions.size() == kMaxRows) {
       break;
     }
     versions.push_back({{"version", version.number},

@@ -218,12 +218,12 @@ void ModelManager::loadAnswered(WorkerSlot &slot, const std::shared_ptr<Version>
     Result<ModelInfo> info = decodeModelInfo(message.text);
     problem = info.isOk() ? Status::ok() : info.takeStatus();
     if (problem.isOk()) {
-      constexpr uint64_t kMostBytes = uint64_t(1) << 50; // no sum overflows
+      constexpr uint64_t kMaxBytes = uint64_t(1) << 50; // no sum overflows
       version->ports = std::move(info->ports);
-      version->sharedBytes = std::min(info->sharedBytes, kMostBytes);
+      version->sharedBytes = std::min(info->sharedBytes, kMaxBytes);
       // Of the first load it was an estimate; later ones take what runs took before.
       version->bytes =
-          std::max(version->batch ? version->bytes : 0, std::min(info->bytes, kMostBytes));
+          std::max(version->batch ? version->bytes : 0, std::min(info->bytes, kMaxBytes));
       if (!version->batch) {
         version->batch = std::move(info->batch);
       }

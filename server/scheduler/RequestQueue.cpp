@@ -8,7 +8,7 @@ namespace tenon::server {
 namespace {
 
 /// Requests that are looked at for one batch.
-constexpr size_t kMostLookedAt = 4096;
+constexpr size_t kMaxLookedAt = 4096;
 
 } // namespace
 
@@ -86,7 +86,7 @@ std::vector<std::shared_ptr<Request>> RequestQueue::gather(uint64_t mostRows) co
         found.push_back(request);
         rows += request->rows;
       }
-      if (rows >= mostRows || ++lookedAt == kMostLookedAt) {
+      if (rows >= mostRows || ++lookedAt == kMaxLookedAt) {
         return found;
       }
     }

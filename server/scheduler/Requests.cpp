@@ -97,8 +97,8 @@ void ModelManager::setDeadline(const std::shared_ptr<Request> &request) {
                       ? own
                       : policy.timeoutMicroseconds;
   if (wait > 0) {
-    constexpr uint64_t kMostWait = uint64_t(1) << 40; // of microseconds: no sum overflows
-    request->mostWait = std::chrono::microseconds(std::min(wait, kMostWait));
+    constexpr uint64_t kMaxWait = uint64_t(1) << 40; // of microseconds: no sum overflows
+    request->mostWait = std::chrono::microseconds(std::min(wait, kMaxWait));
     request->deadline = deadlines.emplace(request->arrival + request->mostWait, request);
     armDeadline();
   }

@@ -276,8 +276,8 @@ void ModelManager::runAnswered(Version &version, Instance &instance) {
 
 void ModelManager::finish(Version &version, Instance &instance) {
   RunAnswer answered = readAnswer(instance.slot());
-  constexpr uint64_t kMostHeld = uint64_t(1) << 50; // no sum overflows
-  instance.heldBytes = std::min(answered.heldBytes, kMostHeld);
+  constexpr uint64_t kMaxHeld = uint64_t(1) << 50; // no sum overflows
+  instance.heldBytes = std::min(answered.heldBytes, kMaxHeld);
   uint64_t held = version.sharedBytes;
   for (const std::unique_ptr<Instance> &each : version.instances) {
     held += each->heldBytes;
@@ -323,8 +323,8 @@ Status ModelManager::provideRoom(Instance &instance, uint64_t bytes) {
   }
   Version &version = *instance.requests[0]->version;
   TENON_ASSIGN(instance.outputBuffer, version.worker->buffers().take(bytes));
-  constexpr uint64_t kMostRemembered = 64 << 20;
-  version.outputRoom = std::max(version.outputRoom, std::min(bytes, kMostRemembered));
+  constexpr uint64_t kMaxRemembered = 64 << 20;
+  version.outputRoom = std::max(version.outputRoom, std::min(bytes, kMaxRemembered));
   RequestSlot &slot = instance.slot();
   slot.outputBuffer = instance.outputBuffer->number;
   instance.outputOffset = slot.outputOffset = 0;

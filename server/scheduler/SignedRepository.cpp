@@ -35,7 +35,7 @@ void SignedRepository::check(FoundModel &model) const {
 Result<std::string> SignedRepository::hashOf(const std::string &path) const {
   TENON_ASSIGN(std::string bundle,
                signing::readBundle(path + ".sig",
-                                   signing::kMostBytesOfOne)); // the thread that serves reads it
+                                   signing::kMaxBytesOfOne)); // the thread that serves reads it
   TENON_ASSIGN(signing::Verified verified, trust.verify(bundle));
   return signing::signedHash(verified.manifest, std::filesystem::path(path).filename());
 }

@@ -15,8 +15,8 @@ namespace tenon::server {
 namespace {
 
 /// The largest; splits finer than that are of nobody's use.
-constexpr int64_t kMostWeight = 1'000'000;
-constexpr size_t kMostHistory = 100;
+constexpr int64_t kMaxWeight = 1'000'000;
+constexpr size_t kMaxHistory = 100;
 
 Status badTraffic(std::string_view what, std::string_view hint = {}) {
   return Status::error(ErrorId::BadTraffic, what, hint);
@@ -79,9 +79,9 @@ Status ModelManager::setTraffic(const std::string &name, Traffic traffic) {
       return badTraffic(fmt::format("model '{}' has no version {} that is ready", name, number),
                         "v2/repository/index lists versions; version_policy says which are loaded");
     }
-    if (weight < 0 || weight > kMostWeight) {
+    if (weight < 0 || weight > kMaxWeight) {
       return badTraffic(fmt::format("the weight {} of version {} is not from 0 to {}", weight,
-                                    number, kMostWeight));
+                                    number, kMaxWeight));
     }
     sum += weight;
   }
@@ -96,7 +96,7 @@ Status ModelManager::setTraffic(const std::string &name, Traffic traffic) {
   }
   TrafficState &state = found->second.traffic;
   state.before.push_back(std::move(state.now));
-  if (state.before.size() > kMostHistory) {
+  if (state.before.size() > kMaxHistory) {
     state.before.erase(state.before.begin());
   }
   state.now = std::move(traffic);

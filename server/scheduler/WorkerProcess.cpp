@@ -24,10 +24,10 @@ namespace {
 
 namespace asio = boost::asio;
 
-constexpr uint64_t kLeastBufferBytes = 64 << 10;
-constexpr uint64_t kMostBufferBytes = uint64_t(4) << 30;
+constexpr uint64_t kMinBufferBytes = 64 << 10;
+constexpr uint64_t kMaxBufferBytes = uint64_t(4) << 30;
 /// Shared buffers beyond this are freed when they come back.
-constexpr uint64_t kMostIdle = 256 << 20;
+constexpr uint64_t kMaxIdle = 256 << 20;
 constexpr int kSocketBuffer = 1 << 20;
 
 Status notStarted(std::string_view what) {
@@ -84,12 +84,12 @@ Descriptor above(Descriptor descriptor) {
 } // namespace
 
 Result<std::shared_ptr<SharedBuffer>> SharedBufferPool::take(uint64_t bytes) {
-  if (bytes > kMostBufferBytes) {
+  if (bytes > kMaxBufferBytes) {
     return Status::error(ErrorId::RequestTooLarge,
                          fmt::format("inputs or outputs of the request take {} bytes, more than {}",
-                                     bytes, kMostBufferBytes));
+                                     bytes, kMaxBufferBytes));
   }
-  uint64_t size = std::max(kLeastBufferBytes, std::bit_ceil(bytes));
+  uint64_t size = std::max(kMinBufferBytes, std::bit_ceil(bytes));
   std::unique_ptr<SharedBuffer> buffer;
   std::vector<std::unique_ptr<SharedBuffer>> &stack = idle[size];
   if (!stack.empty()) {
@@ -122,7 +122,7 @@ void SharedBufferPool::giveBack(std::unique_ptr<SharedBuffer> buffer) {
   if (socket < 0) {
     return;
   }
-  if (idleBytes + size > kMostIdle) {
+  if (idleBytes + size > kMaxIdle) {
     // Where the message is lost the worker keeps a mapping; it is about to end then.
     static_cast<void>(
         sendControl(socket, {ControlMessage::Kind::DropBuffer, buffer->number, 0, "", {}}));

@@ -19,7 +19,7 @@
 namespace tenon::server {
 namespace {
 
-constexpr unsigned kMostCrashes = 2;
+constexpr unsigned kMaxCrashes = 2;
 
 /// Whether a process ended by a fault of its own, not by somebody who killed it.
 bool isCrash(int how) {
@@ -146,7 +146,7 @@ void ModelManager::workerEnded(WorkerSlot &slot, const WorkerEnd &ended) {
   std::map<uint64_t, std::shared_ptr<Version>> present = slot.versions();
   for (auto &[key, version] : present) {
     version->instances.clear();
-    if (version->crashes >= kMostCrashes) {
+    if (version->crashes >= kMaxCrashes) {
       leaveWorker(*version);
       completeLoad(
           version,

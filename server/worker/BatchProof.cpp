@@ -21,11 +21,11 @@
 namespace tenon::server {
 namespace {
 
-constexpr uint64_t kMostProven = 8;
+constexpr uint64_t kMaxProven = 8;
 /// Of a batch, where nobody says how large it may be.
 constexpr uint64_t kUsualRows = 64;
 /// Of rows that differ in length, where the typical length is too short to differ.
-constexpr int64_t kLeastLength = 16;
+constexpr int64_t kMinLength = 16;
 
 using Tensors = std::vector<Tensor>;
 
@@ -312,7 +312,7 @@ private:
     }
     const RecordedSymbol &symbol = record.symbols.at(*dim);
     int64_t longest =
-        std::min(symbol.most, std::max(symbol.typical, std::max(kLeastLength, symbol.least)));
+        std::min(symbol.most, std::max(symbol.typical, std::max(kMinLength, symbol.least)));
     for (size_t i = 0; i < count; ++i) {
       lengths[i] = std::max(
           symbol.least, longest - static_cast<int64_t>(i) *
@@ -323,7 +323,7 @@ private:
 
   /// Padded along `dim` where there is one.
   Status proveBatches(const std::optional<std::string> &dim) {
-    size_t count = std::min(kMostProven, mostRows);
+    size_t count = std::min(kMaxProven, mostRows);
     std::vector<std::optional<int64_t>> lengths = lengthsOf(dim, count);
     std::vector<Tensors> rows, alone;
     for (size_t r = 0; r < count; ++r) {

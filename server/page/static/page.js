@@ -1,7 +1,7 @@
 // The page: asks the server every two seconds and shows what it says.
 
 const kModelColumns = ["Model", "Version", "State", "Share", "Requests/s", "Lost/s", "p50", "p99", "Waiting", "Memory"];
-const kMostRows = 50;
+const kMaxRows = 50;
 const kTokenKey = "tenon.token";
 const page = {isPaused: false, isReachable: true, status: null, states: new Map(), timer: 0};
 
@@ -76,7 +76,7 @@ function showModels(status) {
   byId("filter-label").hidden = rows.length <= 10;
   const found = rows.filter((row) => row.name.toLowerCase().includes(wanted));
   const isBad = (row) => row.state === "UNAVAILABLE" && row.reason !== "unloaded";
-  const shown = [...found.filter(isBad), ...found.filter((row) => !isBad(row))].slice(0, kMostRows);
+  const shown = [...found.filter(isBad), ...found.filter((row) => !isBad(row))].slice(0, kMaxRows);
   showList(byId("model-rows"), shown, (row) => row.key, buildModel, updateModel);
   byId("more").hidden = shown.length === rows.length;
   setText(byId("more"), `${whole(shown.length)} of ${whole(rows.length)} versions; those that are not ready come first.`);

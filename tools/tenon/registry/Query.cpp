@@ -17,7 +17,7 @@ namespace {
 
 using registry::Registry;
 
-constexpr uint64_t kMostRows = 1'000'000;
+constexpr uint64_t kMaxRows = 1'000'000;
 
 struct LookFlags {
   std::string what, output, signature;
@@ -255,7 +255,7 @@ RegistryTask declareRegistryHistory(CLI::App &command) {
   std::shared_ptr<LookFlags> flags = std::make_shared<LookFlags>();
   command.add_option("NAME", flags->what, "An object, or NAME@ALIAS; everything without it");
   addNumber(
-      command, "--last", {1, kMostRows},
+      command, "--last", {1, kMaxRows},
       [flags](uint64_t number) { flags->last = static_cast<int64_t>(number); },
       "So many events, the last ones");
   return [flags](const RegistryFlags &where, Terminal &terminal) {
