@@ -38,7 +38,7 @@ Status readName(pbf_reader &reader, std::string &name) {
 struct Parameter {
   std::string_view key;
   std::string_view text;
-  uint64_t number = 0; ///< of a truth value or an integer; 1 for any other number
+  uint64_t number = 0; ///< of a boolean or an integer; 1 for any other number
   bool isSet() const { return number != 0 || !text.empty(); }
 };
 

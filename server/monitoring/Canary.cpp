@@ -38,7 +38,7 @@ RequestCounts countsOf(const VersionStatistics &statistics) {
   return counts;
 }
 
-std::string judgeCanary(const RequestCounts &canary, const RequestCounts &stable) {
+std::string evaluateCanary(const RequestCounts &canary, const RequestCounts &stable) {
   if (canary.all() < kMinCanaryRequests || stable.all() < kMinCanaryRequests) {
     return {};
   }

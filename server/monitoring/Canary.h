@@ -29,6 +29,6 @@ constexpr double kCanaryFalseAlarms = 1e-4;
 /// Why the canary is worse: more of its requests fail, or its p99 is more than a bound of the
 /// histogram above that of the stable version; each beyond noise, by the exact test for two shares.
 /// Empty where nothing shows that.
-std::string judgeCanary(const RequestCounts &canary, const RequestCounts &stable);
+std::string evaluateCanary(const RequestCounts &canary, const RequestCounts &stable);
 
 } // namespace tenon::server

@@ -82,7 +82,7 @@ void Monitoring::tick(Clock::time_point now) {
   }
   if (ticks++ % kSlowly == 0) {
     follow(models->all());
-    judgeCanaries();
+    evaluateCanaries();
   }
 }
 
@@ -260,7 +260,7 @@ void Monitoring::take(const std::shared_ptr<MonitoredVersion> &version,
     version->drifted += report.isDrift;
     version->inARow = report.isDrift ? version->inARow + 1 : 0;
     version->last = std::move(report);
-    judgeDrift(*version);
+    evaluateDrift(*version);
   }
 }
 

@@ -113,8 +113,8 @@ private:
 
   // Rules.cpp
   bool getsTraffic(const std::string &model, const std::string &version) const;
-  void judgeDrift(MonitoredVersion &version);
-  void judgeCanaries();
+  void evaluateDrift(MonitoredVersion &version);
+  void evaluateCanaries();
   void act(MonitoringAction action, const std::string &event, const std::string &model,
            const std::string &version, const std::string &reason, std::optional<int64_t> stable);
   void rollBack(const std::string &model, const std::string &version, const std::string &reason,

@@ -70,7 +70,7 @@ bool Monitoring::getsTraffic(const std::string &model, const std::string &versio
   return newest.isOk() && (*newest)->number == version;
 }
 
-void Monitoring::judgeDrift(MonitoredVersion &version) {
+void Monitoring::evaluateDrift(MonitoredVersion &version) {
   if (version.inARow != kWindowsToAct) { // once for drift that stays
     return;
   }
@@ -79,7 +79,7 @@ void Monitoring::judgeDrift(MonitoredVersion &version) {
   act(options.onDrift, "drift", version.model, version.number, reason, std::nullopt);
 }
 
-void Monitoring::judgeCanaries() {
+void Monitoring::evaluateCanaries() {
   if (options.onCanary == MonitoringAction::None) {
     return;
   }
@@ -119,7 +119,7 @@ void Monitoring::judgeCanaries() {
     }
     state.canaryBefore = ofCanary;
     state.stableBefore = ofStable;
-    std::string worse = judgeCanary(canarySince, stableSince);
+    std::string worse = evaluateCanary(canarySince, stableSince);
     if (!worse.empty()) {
       std::string reason =
                       fmt::format("canary {} beside {}: {}", canary->number, stable->number, worse),

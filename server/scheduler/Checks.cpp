@@ -107,7 +107,7 @@ Status checkInput(const RequestInput &input, const ModelPort &port) {
   bool hasOtherBools =
       port.dtype == DType::Bool && std::any_of(input.binary.begin(), input.binary.end(),
                                                [](std::byte b) { return b > std::byte(1); });
-  return hasOtherBools ? badInput(input.name, "holds a truth value that is neither 0 nor 1")
+  return hasOtherBools ? badInput(input.name, "holds a boolean that is neither 0 nor 1")
                        : Status::ok();
 }
 

@@ -182,13 +182,13 @@ RequestCounts counts(uint64_t ok, uint64_t failed, uint64_t slow) {
 
 TEST(Canary, WorseIsSaidAndNothingElse) {
   RequestCounts stable = counts(1800, 2, 10);
-  EXPECT_EQ(judgeCanary(counts(200, 0, 1), stable), "");
-  EXPECT_EQ(judgeCanary(counts(197, 3, 1), counts(1770, 30, 10)), ""); // as bad as the other
-  EXPECT_NE(judgeCanary(counts(180, 20, 1), stable).find("10.00 % of its 200 requests failed"),
+  EXPECT_EQ(evaluateCanary(counts(200, 0, 1), stable), "");
+  EXPECT_EQ(evaluateCanary(counts(197, 3, 1), counts(1770, 30, 10)), ""); // as bad as the other
+  EXPECT_NE(evaluateCanary(counts(180, 20, 1), stable).find("10.00 % of its 200 requests failed"),
             std::string::npos);
-  EXPECT_NE(judgeCanary(counts(200, 0, 40), stable).find("p99"), std::string::npos);
-  EXPECT_EQ(judgeCanary(counts(100, 99, 0), stable), ""); // too few to say
-  EXPECT_EQ(judgeCanary(counts(0, 200, 0), counts(0, 1800, 0)), "");
+  EXPECT_NE(evaluateCanary(counts(200, 0, 40), stable).find("p99"), std::string::npos);
+  EXPECT_EQ(evaluateCanary(counts(100, 99, 0), stable), ""); // too few to say
+  EXPECT_EQ(evaluateCanary(counts(0, 200, 0), counts(0, 1800, 0)), "");
   Random random(11);
   unsigned alarms = 0;
   for (int round = 0; round < 3000; ++round) {
@@ -199,9 +199,10 @@ TEST(Canary, WorseIsSaidAndNothingElse) {
         slow[side] += random.chance(0.01);
       }
     }
-    alarms += !judgeCanary(counts(200 - failed[0], failed[0], std::min(slow[0], 200 - failed[0])),
-                           counts(1800 - failed[1], failed[1], slow[1]))
-                   .empty();
+    alarms +=
+        !evaluateCanary(counts(200 - failed[0], failed[0], std::min(slow[0], 200 - failed[0])),
+                        counts(1800 - failed[1], failed[1], slow[1]))
+             .empty();
   }
   EXPECT_LE(alarms, 3u); // 0.3 are expected at most
 }
