@@ -56,7 +56,7 @@ std::vector<TensorPlace> placeInputs(const Instance &instance) {
   const std::vector<ModelPort> &ports = first.version->ports.inputs;
   std::vector<TensorPlace> places;
   for (size_t p = 0; p < ports.size(); ++p) {
-    TensorPlace place = {0, 0, first.request.inputs[first.order[p]].dims};
+    TensorPlace place = {0, 0, first.payload.inputs[first.order[p]].dims};
     if (instance.requests.size() > 1) {
       place.dims[0] = static_cast<int64_t>(instance.rows());
     }
