@@ -43,11 +43,11 @@ Result<Blob> ObjectStore::put(const std::string &file, const FileStamp &stamp) {
   // A copy of one's own first: the file may be changed while it is sent.
   TENON_TRY(create());
   TENON_ASSIGN(Blob blob, cache.put(file, stamp));
-  if (blob.bytes > kMostBytes) {
+  if (blob.bytes > kMaxBytes) {
     TENON_TRY(cache.remove(blob.hash));
     return Status::error(ErrorId::BadArgument,
                          fmt::format("'{}' has {} bytes, and S3 takes at most {} at once", file,
-                                     blob.bytes, kMostBytes),
+                                     blob.bytes, kMaxBytes),
                          "a registry with its files in a folder takes it");
   }
   TENON_TRY(client.put(blob.hash, cache.pathOf(blob.hash), blob.hash));

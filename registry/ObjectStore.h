@@ -12,13 +12,13 @@ namespace tenon::registry {
 class ObjectStore final : public BlobStore {
 public:
   /// What S3 takes in one request.
-  static constexpr uint64_t kMostBytes = uint64_t(5) << 30;
+  static constexpr uint64_t kMaxBytes = uint64_t(5) << 30;
   /// Of the folder on this machine, by default.
-  static constexpr uint64_t kMostCached = uint64_t(64) << 30;
+  static constexpr uint64_t kMaxCached = uint64_t(64) << 30;
 
   /// `cache` is the folder for what was read. Files that were not used longest are removed from it
   /// when it holds more than so many bytes.
-  ObjectStore(S3Client client, const std::string &cache, uint64_t mostCached = kMostCached)
+  ObjectStore(S3Client client, const std::string &cache, uint64_t mostCached = kMaxCached)
       : client(std::move(client)), cache(cache), mostCached(mostCached) {}
 
   /// Makes the folder on this machine where it is missing.

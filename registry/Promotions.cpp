@@ -30,11 +30,11 @@ std::string listOf(const std::vector<Rule> &rules) {
   return texts.dump();
 }
 
-/// "rule: reason" of the rows of a result that have the verdict.
-std::string reasonsOf(const Json &figures, Verdict verdict) {
+/// "rule: reason" of the rows of a result that have the outcome.
+std::string reasonsOf(const Json &figures, GateOutcome outcome) {
   std::vector<std::string> reasons;
   for (const Json &row : figures) {
-    if (row.value("verdict", "") == nameOf(verdict)) {
+    if (row.value("verdict", "") == nameOf(outcome)) {
       reasons.push_back(fmt::format("'{}': {}", row.value("rule", ""), row.value("reason", "")));
     }
   }
@@ -70,17 +70,17 @@ Status Registry::checkGate(const Version &version, const std::string &alias, int
                          command + " measures it");
   }
   Json figures = Json::parse(last.text(3), nullptr, false);
-  if (last.text(1) == nameOf(Verdict::Refused)) {
+  if (last.text(1) == nameOf(GateOutcome::Refused)) {
     return Status::error(ErrorId::GateRefused,
                          fmt::format("the gate of '{}@{}' refused {}: {}", version.name, alias,
-                                     version.text(), reasonsOf(figures, Verdict::Refused)),
+                                     version.text(), reasonsOf(figures, GateOutcome::Refused)),
                          "promote a version that keeps the rules, or change them");
   }
-  if (last.text(1) != nameOf(Verdict::Passed)) {
+  if (last.text(1) != nameOf(GateOutcome::Passed)) {
     return Status::error(ErrorId::GateUndecided,
                          fmt::format("the gate of '{}@{}' could not decide about {}: {}",
                                      version.name, alias, version.text(),
-                                     reasonsOf(figures, Verdict::Undecided)),
+                                     reasonsOf(figures, GateOutcome::Undecided)),
                          "gate it again with more data or a longer --seconds");
   }
   bool asksChampion = std::ranges::any_of(wanted, &Rule::isRelative);
@@ -240,12 +240,12 @@ Status Registry::record(const std::string &name, const GateResult &result) {
   event.version = result.version;
   event.alias = result.alias;
   event.detail = {{"champion", result.champion},
-                  {"verdict", nameOf(result.verdict)},
+                  {"verdict", nameOf(result.outcome)},
                   {"figures", result.figures}};
   TENON_TRY(add(std::move(event)));
   TENON_TRY(Query(*database,
                   "INSERT INTO result SELECT max(id), $1, $2, $3, $4, $5, $6, $7 FROM event", name,
-                  result.version, result.alias, result.champion, nameOf(result.verdict), asked,
+                  result.version, result.alias, result.champion, nameOf(result.outcome), asked,
                   result.figures.dump())
                 .run());
   return finish(transaction);

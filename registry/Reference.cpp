@@ -11,14 +11,14 @@
 namespace tenon::registry {
 namespace {
 
-constexpr size_t kMostName = 128;
-constexpr size_t kMostRemark = 1000;
+constexpr size_t kMaxName = 128;
+constexpr size_t kMaxRemark = 1000;
 constexpr std::string_view kDigits = "0123456789";
 constexpr std::string_view kLetters =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
 
 /// A name as a message can repeat it.
-std::string shown(std::string_view text) { return withoutControls(text.substr(0, kMostName)); }
+std::string shown(std::string_view text) { return withoutControls(text.substr(0, kMaxName)); }
 
 Status badName(std::string_view what, std::string_view name) {
   return Status::error(
@@ -31,7 +31,7 @@ bool isName(std::string_view name) {
   bool isOfLetters = std::ranges::all_of(name, [](char c) {
     return kLetters.find(c) != kLetters.npos || c == '.' || c == '_' || c == '-';
   });
-  return !name.empty() && name.size() <= kMostName && kLetters.find(name[0]) != kLetters.npos &&
+  return !name.empty() && name.size() <= kMaxName && kLetters.find(name[0]) != kLetters.npos &&
          isOfLetters;
 }
 
@@ -87,7 +87,7 @@ Result<Reference> parseReference(std::string_view text) {
 }
 
 Status checkRemark(std::string_view what, std::string_view text) {
-  if (text.size() <= kMostRemark && isUtf8(text) && withoutControls(text) == text) {
+  if (text.size() <= kMaxRemark && isUtf8(text) && withoutControls(text) == text) {
     return Status::ok();
   }
   return Status::error(ErrorId::BadObjectName, fmt::format("{} is not text of one line", what),

@@ -24,7 +24,7 @@ namespace {
 
 constexpr const char *kVersionColumns =
     "SELECT object, number, kind, hash, bytes, blob, file, created, facts, note FROM version ";
-constexpr size_t kMostFacts = 256 << 10;
+constexpr size_t kMaxFacts = 256 << 10;
 constexpr std::chrono::milliseconds kLookAgain{200};
 
 Version readVersion(const Query &query) {
@@ -115,7 +115,7 @@ Result<Pushed> Registry::push(const PushRequest &request) {
                          "model, engine, data, report or tuning");
   }
   std::string facts = request.facts.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (facts.size() > kMostFacts) {
+  if (facts.size() > kMaxFacts) {
     return Status::error(ErrorId::BadArgument,
                          fmt::format("the facts of the version take {} bytes", facts.size()),
                          "leave some out");

@@ -108,7 +108,7 @@ struct GateResult {
   int64_t version = 0;
   std::string alias;
   int64_t champion = 0; ///< 0: there was none
-  Verdict verdict = Verdict::Undecided;
+  GateOutcome outcome = GateOutcome::Undecided;
   std::vector<std::string> rules; ///< that were asked
   Json figures;                   ///< a row for each rule
 };

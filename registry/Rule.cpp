@@ -196,16 +196,16 @@ std::string describe(const Rule &rule, const Measured &measured) {
 
 } // namespace
 
-const char *nameOf(Verdict verdict) {
-  return verdict == Verdict::Passed    ? "passed"
-         : verdict == Verdict::Refused ? "refused"
-                                       : "undecided";
+const char *nameOf(GateOutcome outcome) {
+  return outcome == GateOutcome::Passed    ? "passed"
+         : outcome == GateOutcome::Refused ? "refused"
+                                           : "undecided";
 }
 
 Result<Rule> parseRule(std::string_view text) {
-  constexpr size_t kMostText = 200;
+  constexpr size_t kMaxText = 200;
   std::vector<std::string> words = wordsOf(text);
-  if (text.size() > kMostText || words.size() < 3 || (words[1] != ">=" && words[1] != "<=")) {
+  if (text.size() > kMaxText || words.size() < 3 || (words[1] != ">=" && words[1] != "<=")) {
     return badRule(text, "it is not METRIC >= LIMIT or METRIC <= LIMIT, with spaces between",
                    "for example 'top1 >= 85%'");
   }
@@ -238,13 +238,13 @@ Result<Rule> parseRule(std::string_view text) {
 }
 
 RuleResult decide(const Rule &rule, const std::optional<Measured> &measured) {
-  RuleResult result = {rule, measured, Verdict::Passed, ""};
+  RuleResult result = {rule, measured, GateOutcome::Passed, ""};
   if (!measured) {
     result.reason = "there is no champion to compare with";
     return result;
   }
   if (!std::isfinite(measured->value)) {
-    result.verdict = Verdict::Refused;
+    result.outcome = GateOutcome::Refused;
     result.reason = fmt::format("{} is not a finite number", rule.metric);
     return result;
   }
@@ -253,20 +253,20 @@ RuleResult decide(const Rule &rule, const std::optional<Measured> &measured) {
   bool isLowRight = rule.isAtLeast ? measured->low >= rule.limit : measured->low <= rule.limit;
   bool isHighRight = rule.isAtLeast ? measured->high >= rule.limit : measured->high <= rule.limit;
   bool hasEnds = !std::isnan(measured->low) && !std::isnan(measured->high);
-  result.verdict = !hasEnds || isLowRight != isHighRight ? Verdict::Undecided
-                   : isLowRight                          ? Verdict::Passed
-                                                         : Verdict::Refused;
+  result.outcome = !hasEnds || isLowRight != isHighRight ? GateOutcome::Undecided
+                   : isLowRight                          ? GateOutcome::Passed
+                                                         : GateOutcome::Refused;
   return result;
 }
 
-Verdict verdictOf(std::span<const RuleResult> results) {
-  auto has = [&](Verdict verdict) {
+GateOutcome outcomeOf(std::span<const RuleResult> results) {
+  auto has = [&](GateOutcome outcome) {
     return std::ranges::any_of(results,
-                               [&](const RuleResult &each) { return each.verdict == verdict; });
+                               [&](const RuleResult &each) { return each.outcome == outcome; });
   };
-  return has(Verdict::Refused)     ? Verdict::Refused
-         : has(Verdict::Undecided) ? Verdict::Undecided
-                                   : Verdict::Passed;
+  return has(GateOutcome::Refused)     ? GateOutcome::Refused
+         : has(GateOutcome::Undecided) ? GateOutcome::Undecided
+                                       : GateOutcome::Passed;
 }
 
 } // namespace tenon::registry

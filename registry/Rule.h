@@ -23,8 +23,8 @@ enum class MetricFamily {
            ///< value
 };
 
-enum class Verdict { Passed, Refused, Undecided };
-const char *nameOf(Verdict verdict);
+enum class GateOutcome { Passed, Refused, Undecided };
+const char *nameOf(GateOutcome outcome);
 
 /// How a limit is stated, and so what is measured.
 enum class LimitKind {
@@ -61,7 +61,7 @@ struct Measured {
 struct RuleResult {
   Rule rule;
   std::optional<Measured> measured;
-  Verdict verdict = Verdict::Undecided;
+  GateOutcome outcome = GateOutcome::Undecided;
   std::string reason; ///< "top1 is 0.81 (95 % between 0.79 and 0.83), the limit 0.85"
 };
 
@@ -69,6 +69,6 @@ struct RuleResult {
 /// number is not finite.
 RuleResult decide(const Rule &rule, const std::optional<Measured> &measured);
 /// Refused where one is, else undecided where one is.
-Verdict verdictOf(std::span<const RuleResult> results);
+GateOutcome outcomeOf(std::span<const RuleResult> results);
 
 } // namespace tenon::registry

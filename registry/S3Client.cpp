@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kTries = 5;
 constexpr std::chrono::milliseconds kFirstPause{100}; // doubled before each further try
-constexpr size_t kMostSaid = 300;
+constexpr size_t kMaxSaid = 300;
 constexpr int kTooManyRequests = 429, kServerError = 500, kNotFound = 404, kOk = 200,
               kNoContent = 204;
 
@@ -53,7 +53,7 @@ Status failed(const WebReply &reply, const std::string &name) {
                                     : fmt::format("{}: {}", code, said);
   return Status::error(ErrorId::StoreFailed,
                        fmt::format("'{}': the object store answers {} {}", name, reply.status,
-                                   withoutControls(text.substr(0, kMostSaid))),
+                                   withoutControls(text.substr(0, kMaxSaid))),
                        reply.status < kServerError
                            ? "look at the bucket's name and rights, and at AWS_ACCESS_KEY_ID, "
                              "AWS_SECRET_ACCESS_KEY and AWS_REGION"

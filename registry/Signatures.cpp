@@ -31,7 +31,7 @@ Status noSignature(const Version &version) {
 }
 
 Status checkSignature(const std::string &bundle, const Version &version) {
-  if (bundle.size() > signing::kMostBytesOfOne) {
+  if (bundle.size() > signing::kMaxBytesOfOne) {
     return Status::error(
         ErrorId::SignatureWrong,
         fmt::format("the signature takes {} bytes, more than one of a file does", bundle.size()),

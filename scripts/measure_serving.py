@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures `tenon serve` on this machine: how fast a full queue refuses, how fast a worker that was killed is replaced, and what stacks
+"""Measures `tenon serve` on this machine: how fast a full queue refuses, how fast a worker that was killed is replaced, and what batches
 of requests gain, against the same server without them, in turns.
 
     scripts/measure_serving.py BUILD_DIR        prints a table in Markdown
@@ -97,19 +97,19 @@ def throughput(server):
     return sum(counts) / SECONDS, sum(counts) / (server.metric("tenon_executions_total", 'model="wide",version="1"') - before)
 
 
-def stacks(folder):
-    """Answers a second with and without stacks, in turns, and rows of a run."""
+def batches(folder):
+    """Answers a second with and without batches, in turns, and rows of a run."""
     weights = {f"w{i}": np.random.default_rng(i).standard_normal((WIDTH, WIDTH)).astype(np.float32) / 32 for i in range(8)}
     nodes = [helper.make_node("MatMul", ["x" if i == 0 else f"h{i - 1}", f"w{i}"], ["y" if i == 7 else f"h{i}"]) for i in range(8)]
     ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", WIDTH]) for name in "xy"]
     graph = helper.make_graph(nodes, "g", ports[:1], ports[1:], [numpy_helper.from_array(value, name) for name, value in weights.items()])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), folder / "wide.onnx")
-    for kind in ["stacked", "single"]:
+    for kind in ["batched", "single"]:
         (folder / kind / "wide/1").mkdir(parents=True)
         subprocess.run([TENON, "compile", folder / "wide.onnx", "-o", folder / kind / "wide/1/model.tenon", "--quiet", "--target", "native"], check=True)
     (folder / "single/wide/config.pbtxt").write_text("max_batch_size: 64\n")
-    with Server(folder / "stacked") as stacked, Server(folder / "single") as single:
-        pairs = [(throughput(stacked), throughput(single)) for _ in range(ROUNDS)]
+    with Server(folder / "batched") as batched, Server(folder / "single") as single:
+        pairs = [(throughput(batched), throughput(single)) for _ in range(ROUNDS)]
     ratios = sorted(a[0] / b[0] for a, b in pairs)
     middle = sorted(pairs, key=lambda pair: pair[0][0] / pair[1][0])[ROUNDS // 2]
     return middle[0][0], middle[1][0], middle[0][1], ratios
@@ -121,11 +121,11 @@ def main():
         (folder / "models").mkdir()
         compile_cnn(folder / "models/cnn.tenon", "--target", "native")
         refused, restarted = refusals(folder / "models"), restarts(folder / "models")
-        with_stacks, without, rows, ratios = stacks(folder)
+        with_batches, without, rows, ratios = batches(folder)
     print("| what | p50 | p99 | most |\n| --- | ---: | ---: | ---: |")
     print("| a full queue refuses (429), ms | {:.2f} | {:.2f} | {:.2f} |".format(*refused))
     print("| kill -9 of the worker to the next answer, ms | {:.0f} | {:.0f} | {:.0f} |".format(*restarted))
-    print(f"\n{CLIENTS} clients, 8 products of 1 x {WIDTH} x {WIDTH}: {with_stacks:.0f} answers a second with stacks ({rows:.1f} rows a run), {without:.0f} without; "
+    print(f"\n{CLIENTS} clients, 8 products of 1 x {WIDTH} x {WIDTH}: {with_batches:.0f} answers a second with batches ({rows:.1f} rows a run), {without:.0f} without; "
           f"ratio {ratios[len(ratios) // 2]:.2f} (from {ratios[0]:.2f} to {ratios[-1]:.2f} in {len(ratios)} pairs)")
 
 

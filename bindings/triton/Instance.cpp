@@ -1,4 +1,4 @@
-// Requests of one call run as stacks of those that fit together, or alone; an error meets only the
+// Requests of one call run as batches of those that fit together, or alone; an error meets only the
 // request that it is of. Outputs are kept in the session and copied, since data may decide how
 // large they are and only Triton knows where they go.
 
@@ -25,8 +25,8 @@ tenon_input inputOf(const Tensor &tensor) {
   return {tensor.data ? tensor.data : &kNothing, tensor.dims.data(), tensor.dims.size()};
 }
 
-/// What requests of one stack have equal: all dims but the first of each input.
-std::vector<std::vector<int64_t>> stackKey(const Call &call) {
+/// What requests of one batch have equal: all dims but the first of each input.
+std::vector<std::vector<int64_t>> batchKey(const Call &call) {
   std::vector<std::vector<int64_t>> key;
   for (const Tensor &tensor : call.inputs) {
     key.emplace_back(tensor.dims.begin() + 1, tensor.dims.end());
@@ -36,18 +36,18 @@ std::vector<std::vector<int64_t>> stackKey(const Call &call) {
 
 /// The inputs of all calls, one behind the other.
 std::vector<Tensor> concatenate(std::span<Call *const> calls) {
-  std::vector<Tensor> stack(calls[0]->inputs.size());
-  for (size_t i = 0; i < stack.size(); ++i) {
-    stack[i].dims = calls[0]->inputs[i].dims;
-    stack[i].dims[0] = 0;
+  std::vector<Tensor> batch(calls[0]->inputs.size());
+  for (size_t i = 0; i < batch.size(); ++i) {
+    batch[i].dims = calls[0]->inputs[i].dims;
+    batch[i].dims[0] = 0;
     for (const Call *call : calls) {
       const Tensor &part = call->inputs[i];
-      stack[i].dims[0] += part.dims[0];
-      stack[i].ownBytes.insert(stack[i].ownBytes.end(), part.data, part.data + part.bytes);
+      batch[i].dims[0] += part.dims[0];
+      batch[i].ownBytes.insert(batch[i].ownBytes.end(), part.data, part.data + part.bytes);
     }
-    stack[i].data = stack[i].ownBytes.data();
+    batch[i].data = batch[i].ownBytes.data();
   }
-  return stack;
+  return batch;
 }
 
 void logError(const Error &error) {
@@ -86,7 +86,7 @@ Error Instance::open() {
   TRITON_TRY(tenon_session_memory(session.get(), &use));
   if (use.state > 0 && model.config().maxBatchSize > 0) {
     return fail(ErrorId::BadModelConfig,
-                "the model keeps a state from run to run, so requests cannot be stacked",
+                "the model keeps a state from run to run, so requests cannot be batched",
                 "say max_batch_size: 0");
   }
   std::string text = strCat("tenon: ", name, " runs code for ", tenon_engine_variant(engine.get()));
@@ -111,7 +111,7 @@ void Instance::execute(std::span<TRITONBACKEND_Request *const> requests) {
 }
 
 void Instance::executeAll(std::span<Call> calls, Times &times) {
-  std::map<std::vector<std::vector<int64_t>>, std::vector<Call *>> stacks;
+  std::map<std::vector<std::vector<int64_t>>, std::vector<Call *>> batches;
   std::vector<Call *> alone;
   bool isBatched =
       model.config().maxBatchSize > 0 && calls.size() > 1 && !model.ports().inputs.empty();
@@ -119,14 +119,14 @@ void Instance::executeAll(std::span<Call> calls, Times &times) {
     if (Error error = readInputs(call)) {
       finish(call, error, times);
     } else if (isBatched) {
-      stacks[stackKey(call)].push_back(&call);
+      batches[batchKey(call)].push_back(&call);
     } else {
       alone.push_back(&call);
     }
   }
-  for (const auto &[key, stack] : stacks) {
-    if (stack.size() == 1 || runStack(stack, times)) {
-      alone.insert(alone.end(), stack.begin(), stack.end());
+  for (const auto &[key, batch] : batches) {
+    if (batch.size() == 1 || runBatch(batch, times)) {
+      alone.insert(alone.end(), batch.begin(), batch.end());
     }
   }
   for (Call *call : alone) {
@@ -161,14 +161,14 @@ Error Instance::run(std::span<const tenon_input> inputs, Times &times) {
   return error;
 }
 
-Error Instance::runStack(std::span<Call *const> calls, Times &times) {
-  std::vector<Tensor> stack = concatenate(calls);
+Error Instance::runBatch(std::span<Call *const> calls, Times &times) {
+  std::vector<Tensor> batch = concatenate(calls);
   std::vector<tenon_input> inputs;
-  for (const Tensor &tensor : stack) {
+  for (const Tensor &tensor : batch) {
     inputs.push_back(inputOf(tensor));
   }
   TRITON_TRY(run(inputs, times));
-  int64_t rows = stack[0].dims[0];
+  int64_t rows = batch[0].dims[0];
   for (size_t i = 0; i < model.ports().outputs.size(); ++i) {
     const int64_t *dims = nullptr;
     size_t rank = 0;
@@ -176,7 +176,7 @@ Error Instance::runStack(std::span<Call *const> calls, Times &times) {
     if (rank == 0 || dims[0] != rows) {
       return fail(ErrorId::NotBatchable,
                   strCat("output '", model.ports().outputs[i].name,
-                         "' of a stack has another number of rows than its inputs"));
+                         "' of a batch has another number of rows than its inputs"));
     }
   }
   int64_t row = 0;

@@ -50,9 +50,9 @@ private:
   Error open();
   void executeAll(std::span<Call> calls, Times &times);
   Error readInputs(Call &call) const;
-  /// Runs the calls, whose dims but the first are equal, as one stack. On an error none is answered
+  /// Runs the calls, whose dims but the first are equal, as one batch. On an error none is answered
   /// yet.
-  Error runStack(std::span<Call *const> calls, Times &times);
+  Error runBatch(std::span<Call *const> calls, Times &times);
   void runAlone(Call &call);
   /// The outputs stay in the session.
   Error run(std::span<const tenon_input> inputs, Times &times);

@@ -81,9 +81,9 @@ Error Model::configure(TRITONBACKEND_Model *handle) {
   TRITON_TRY(open(nullptr, 0, false, first));
   engines[tenon_engine_gpu(first.get())] = first;
   TRITON_TRY(readPorts(first.get(), modelPorts));
-  bool isWished = false, isChanged = false;
-  TRITON_TRY(TRITONBACKEND_ModelAutoCompleteConfig(handle, &isWished));
-  if (isWished) {
+  bool isRequested = false, isChanged = false;
+  TRITON_TRY(TRITONBACKEND_ModelAutoCompleteConfig(handle, &isRequested));
+  if (isRequested) {
     completeConfig(modelConfig, modelPorts, json, isChanged);
   }
   TRITON_TRY(checkConfig(modelConfig, modelPorts, json));

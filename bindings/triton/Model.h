@@ -13,7 +13,7 @@ namespace tenon::triton {
 
 class Model {
 public:
-  /// Opens `repository/version/model.tenon`, completes the configuration where Triton wishes it,
+  /// Opens `repository/version/model.tenon`, completes the configuration where Triton asks for it,
   /// and checks it against the engine.
   static Error create(TRITONBACKEND_Model *handle, std::unique_ptr<Model> &model);
 

@@ -203,11 +203,11 @@ Error readConfig(const Json &json, ModelConfig &config) {
   Json threads = json.value("parameters", Json::object())
                      .value("threads", Json::object())
                      .value("string_value", Json("0"));
-  constexpr int64_t kMostThreads = 4096;
+  constexpr int64_t kMaxThreads = 4096;
   int64_t number = 0;
-  if (!readInteger(threads, number) || number < 0 || number > kMostThreads) {
+  if (!readInteger(threads, number) || number < 0 || number > kMaxThreads) {
     return fail(ErrorId::BadModelConfig,
-                strCat("the parameter 'threads' is not a whole number from 0 to ", kMostThreads));
+                strCat("the parameter 'threads' is not a whole number from 0 to ", kMaxThreads));
   }
   config.threads = static_cast<unsigned>(number);
   return nullptr;

@@ -94,7 +94,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelRepository(TRITONBACKEND_Model *model,
 TRITONSERVER_Error *TRITONBACKEND_ModelConfig(TRITONBACKEND_Model *model, uint32_t formatVersion,
                                               TRITONSERVER_Message **config);
 TRITONSERVER_Error *TRITONBACKEND_ModelAutoCompleteConfig(TRITONBACKEND_Model *model,
-                                                          bool *isWished);
+                                                          bool *isRequested);
 TRITONSERVER_Error *TRITONBACKEND_ModelSetConfig(TRITONBACKEND_Model *model, uint32_t formatVersion,
                                                  TRITONSERVER_Message *config);
 TRITONSERVER_Error *TRITONBACKEND_ModelState(TRITONBACKEND_Model *model, void **state);
@@ -132,7 +132,7 @@ TRITONSERVER_Error *TRITONBACKEND_InputProperties(TRITONBACKEND_Input *input, co
                                                   TRITONSERVER_DataType *type, const int64_t **dims,
                                                   uint32_t *rank, uint64_t *bytes,
                                                   uint32_t *bufferCount);
-/// The kind of memory is a wish before the call and a fact after it.
+/// The kind of memory is what the caller asks for before the call, and what it got after it.
 TRITONSERVER_Error *TRITONBACKEND_InputBuffer(TRITONBACKEND_Input *input, uint32_t index,
                                               const void **data, uint64_t *bytes,
                                               TRITONSERVER_MemoryType *memory, int64_t *device);

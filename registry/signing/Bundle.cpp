@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char *kMediaType = "application/vnd.dev.sigstore.bundle.v0.3+json";
 constexpr const char *kPayloadType = "application/vnd.in-toto+json";
-constexpr size_t kMostCertificates = 16;
+constexpr size_t kMaxCertificates = 16;
 constexpr std::string_view kLetters =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -72,7 +72,7 @@ Status readMaterial(const Json &material, Bundle &bundle) {
     return Status::ok();
   }
   const Json &certificates = member(chain, "certificates");
-  if (!certificates.is_array() || certificates.empty() || certificates.size() > kMostCertificates) {
+  if (!certificates.is_array() || certificates.empty() || certificates.size() > kMaxCertificates) {
     return bad("has no chain of certificates, or too long a one");
   }
   for (const Json &each : certificates) {
@@ -84,7 +84,7 @@ Status readMaterial(const Json &material, Bundle &bundle) {
 } // namespace
 
 Result<Bundle> parseBundle(std::string_view text) {
-  if (text.size() > kMostBytes) {
+  if (text.size() > kMaxBytes) {
     return bad("is larger than any signature");
   }
   Json root;

@@ -28,10 +28,10 @@ std::string formatBundle(const Bundle &bundle);
 
 /// Bytes of a signature of 100,000 files and more, and of one of a single file, which has at most a
 /// chain of certificates.
-inline constexpr uint64_t kMostBytes = uint64_t(32) << 20, kMostBytesOfOne = uint64_t(64) << 10;
+inline constexpr uint64_t kMaxBytes = uint64_t(32) << 20, kMaxBytesOfOne = uint64_t(64) << 10;
 
 /// TN1015 where there is none; TN1016 where it is larger.
-Result<std::string> readBundle(const std::string &path, uint64_t most = kMostBytes);
+Result<std::string> readBundle(const std::string &path, uint64_t most = kMaxBytes);
 
 /// What is signed of a statement: DSSE's encoding of it with its type.
 std::string encodedForSignature(std::string_view payload);

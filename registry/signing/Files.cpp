@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kPiece = 1 << 20;
-constexpr size_t kMostShown = 5;
+constexpr size_t kMaxShown = 5;
 const std::vector<std::string> kAlwaysIgnored = {".git", ".gitattributes", ".github", ".gitignore"};
 
 Status bad(std::string_view what, std::string_view hint) {
@@ -149,12 +149,12 @@ std::string modelName(const std::string &path) {
 
 std::string listOf(const char *what, const std::vector<std::string> &names) {
   std::vector<std::string> texts;
-  for (size_t i = 0; i < std::min(names.size(), kMostShown); ++i) {
+  for (size_t i = 0; i < std::min(names.size(), kMaxShown); ++i) {
     texts.push_back(fmt::format("'{}'", shown(names[i])));
   }
   return fmt::format(
       "{} {}{}", what, fmt::join(texts, ", "),
-      names.size() > kMostShown ? fmt::format(" and {} more", names.size() - kMostShown) : "");
+      names.size() > kMaxShown ? fmt::format(" and {} more", names.size() - kMaxShown) : "");
 }
 
 Status differs(const std::string &path, std::string_view how) {

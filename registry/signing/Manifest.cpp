@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char *kStatement = "https://in-toto.io/Statement/v1";
 constexpr const char *kPredicate = "https://model_signing/signature/v1.0";
-constexpr double kMostPart = 1e15;
+constexpr double kMaxPart = 1e15;
 constexpr const char *kPredicate02 = "https://model_signing/Digests/v0.1";
 
 Status malformed(std::string_view what) {
@@ -54,7 +54,7 @@ Status readSerialization(const Json &predicate, Manifest &manifest) {
              &ignored = member(form, "ignore_paths");
   // model-signing writes all numbers as those of protocol buffers: 1000.0.
   double size = part.is_number() ? part.get<double>() : 0;
-  bool isOfParts = method == "shards" && size >= 1 && size <= kMostPart && size == std::floor(size);
+  bool isOfParts = method == "shards" && size >= 1 && size <= kMaxPart && size == std::floor(size);
   if ((method != "files" && !isOfParts) || (method == "files" && !part.is_null()) ||
       !links.is_boolean() || (!ignored.is_null() && !ignored.is_array())) {
     return malformed("does not say how its files were hashed");

@@ -13,7 +13,7 @@
 namespace tenon::signing {
 namespace {
 
-constexpr uint64_t kMostKeyFile = 4 << 20;
+constexpr uint64_t kMaxKeyFile = 4 << 20;
 
 using Memory = Handle<BIO, BIO_free_all>;
 
@@ -39,7 +39,7 @@ std::string lastProblem() {
 
 Result<std::string> readKeyFile(const std::string &path) {
   TENON_ASSIGN(FileReader file, FileReader::open(path));
-  if (file.size() > kMostKeyFile) {
+  if (file.size() > kMaxKeyFile) {
     return Status::error(ErrorId::BadSigningKey,
                          fmt::format("'{}' is larger than any key or certificate", path),
                          "give a PEM file");

@@ -8,7 +8,7 @@
 namespace tenon::signing {
 namespace {
 
-constexpr int kMostDepth = 16;
+constexpr int kMaxDepth = 16;
 
 } // namespace
 
@@ -16,7 +16,7 @@ Status parseStrictly(std::string_view text, std::string_view what, Json &value) 
   std::string problem;
   std::vector<std::set<std::string>> keys; // of the objects that are open
   Json::parser_callback_t look = [&](int depth, Json::parse_event_t event, Json &parsed) {
-    if (depth > kMostDepth) {
+    if (depth > kMaxDepth) {
       problem = "is nested too deeply";
     } else if (event == Json::parse_event_t::object_start) {
       keys.emplace_back();

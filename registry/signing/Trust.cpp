@@ -20,7 +20,7 @@ namespace tenon::signing {
 namespace {
 
 /// 112 bits of security: no SHA-1, no RSA below 2048 bits.
-constexpr int kLeastSecurity = 2;
+constexpr int kMinSecurity = 2;
 constexpr size_t kShownDigits = 16;
 
 Status untrusted(std::string_view why) {
@@ -83,7 +83,7 @@ Result<Certificate> checkChain(const Bundle &bundle, X509_STORE *authorities) {
   }
   Handle<X509_STORE_CTX, X509_STORE_CTX_free> context(X509_STORE_CTX_new_ex(ownContext(), nullptr));
   X509_STORE_CTX_init(context.get(), authorities, chain.front().get(), others.get());
-  X509_VERIFY_PARAM_set_auth_level(X509_STORE_CTX_get0_param(context.get()), kLeastSecurity);
+  X509_VERIFY_PARAM_set_auth_level(X509_STORE_CTX_get0_param(context.get()), kMinSecurity);
   bool isTrusted = X509_verify_cert(context.get()) == 1;
   std::string reason = X509_verify_cert_error_string(X509_STORE_CTX_get_error(context.get()));
   ERR_clear_error();

@@ -110,8 +110,8 @@ bool split(Bytes bytes, std::string_view &header, Bytes &data) {
   uint32_t length = 0;
   std::memcpy(&length, bytes.data() + kFixed, lengthBytes);
   size_t start = kFixed + lengthBytes;
-  if (version < 1 || version > 3 || start > bytes.size() ||
-      length > NpyHeader::kMostBytes - start || bytes.size() - start < length) {
+  if (version < 1 || version > 3 || start > bytes.size() || length > NpyHeader::kMaxBytes - start ||
+      bytes.size() - start < length) {
     return false;
   }
   header = {reinterpret_cast<const char *>(bytes.data() + start), length};

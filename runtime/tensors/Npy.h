@@ -16,14 +16,14 @@ namespace tenon {
 
 /// What the header of an array says.
 struct NpyHeader {
-  static constexpr size_t kMostBytes = (1 << 16) + 12;
+  static constexpr size_t kMaxBytes = (1 << 16) + 12;
   DType dtype = DType::F32;
   std::vector<int64_t> dims;
   size_t bytes = 0;     ///< of the header itself
   size_t dataBytes = 0; ///< of the elements
 };
 
-/// `start` is the start of an npy file: all of it, or at least NpyHeader::kMostBytes.
+/// `start` is the start of an npy file: all of it, or at least NpyHeader::kMaxBytes.
 Result<NpyHeader> parseNpyHeader(Bytes start, const std::string &where);
 /// `bytes` is a whole npy file; `where` names it in errors.
 Result<Tensor> parseNpy(Bytes bytes, const std::string &where);

@@ -21,7 +21,7 @@ Result<Tensor> readEntry(const zip::Archive &archive, const Entry &entry, const 
                          const AcceptArray &accept) {
   TENON_ASSIGN(Bytes packed, archive.packedBytes(entry));
   zip::Unpacker unpacker(packed, entry.method);
-  std::vector<std::byte> start(std::min<uint64_t>(entry.unpacked, NpyHeader::kMostBytes));
+  std::vector<std::byte> start(std::min<uint64_t>(entry.unpacked, NpyHeader::kMaxBytes));
   Status damaged = archive.bad(fmt::format("'{}' is damaged", entry.name));
   if (!unpacker.read(start)) {
     return damaged;

@@ -13,14 +13,14 @@ namespace tenon::server {
 namespace {
 
 /// Most of an error's text, which goes into a header.
-constexpr size_t kMostText = 2 << 10;
+constexpr size_t kMaxText = 2 << 10;
 /// Room that a message takes before its bytes are there.
-constexpr uint64_t kMostReserved = 64 << 10;
+constexpr uint64_t kMaxReserved = 64 << 10;
 
 /// All but printable ASCII as %XX, and the percent sign itself.
 std::string percentEncoded(std::string_view text) {
   std::string encoded;
-  for (char c : text.substr(0, kMostText)) {
+  for (char c : text.substr(0, kMaxText)) {
     unsigned char byte = static_cast<unsigned char>(c);
     if (byte < 0x20 || byte > 0x7e || c == '%') {
       fmt::format_to(std::back_inserter(encoded), "%{:02X}", byte);
@@ -57,7 +57,7 @@ Status MessageReader::feed(std::string_view bytes,
             fmt::format("the message has {} bytes, more than {}", length, mostBytes),
             "the server's --max-body sets the bound");
       }
-      message.reserve(std::min(length, kMostReserved));
+      message.reserve(std::min(length, kMaxReserved));
     }
     size_t taken = std::min<uint64_t>(length - message.size(), bytes.size());
     message += bytes.substr(0, taken);
@@ -83,7 +83,7 @@ std::string messagePrefix(uint64_t bytes) {
 }
 
 Result<std::chrono::nanoseconds> parseTimeout(std::string_view text) {
-  constexpr size_t kMostDigits = 8;
+  constexpr size_t kMaxDigits = 8;
   constexpr std::pair<char, uint64_t> kUnits[] = {{'n', 1},
                                                   {'u', 1'000},
                                                   {'m', 1'000'000},
@@ -94,7 +94,7 @@ Result<std::chrono::nanoseconds> parseTimeout(std::string_view text) {
   uint64_t value = 0;
   size_t digits = text.empty() ? 0 : text.size() - 1;
   std::from_chars_result result = std::from_chars(text.data(), text.data() + digits, value);
-  if (digits > 0 && digits <= kMostDigits && result.ec == std::errc() &&
+  if (digits > 0 && digits <= kMaxDigits && result.ec == std::errc() &&
       result.ptr == text.data() + digits) {
     for (const auto &[unit, nanoseconds] : kUnits) {
       if (unit == text.back()) {

@@ -18,7 +18,7 @@ using protozero::pbf_reader;
 using protozero::tag_and_type;
 using Wire = protozero::pbf_wire_type;
 
-constexpr size_t kMostTensors = 1024;
+constexpr size_t kMaxTensors = 1024;
 
 Status badTensor(std::string_view name, std::string_view what) {
   return Status::error(ErrorId::BadRequestTensor, fmt::format("input '{}': {}", name, what));
@@ -28,8 +28,8 @@ std::string_view viewOf(protozero::data_view view) { return {view.data(), view.s
 
 Status readName(pbf_reader &reader, std::string &name) {
   std::string_view view = viewOf(reader.get_view());
-  if (view.size() > kMostName) {
-    return malformedMessage(fmt::format("a name is longer than {} bytes", kMostName));
+  if (view.size() > kMaxName) {
+    return malformedMessage(fmt::format("a name is longer than {} bytes", kMaxName));
   }
   name = view;
   return Status::ok();
@@ -38,7 +38,7 @@ Status readName(pbf_reader &reader, std::string &name) {
 struct Parameter {
   std::string_view key;
   std::string_view text;
-  uint64_t number = 0; ///< of a truth value or an integer; 1 for any other number
+  uint64_t number = 0; ///< of a boolean or an integer; 1 for any other number
   bool isSet() const { return number != 0 || !text.empty(); }
 };
 
@@ -100,8 +100,8 @@ Status addDim(Input &input, int64_t dim) {
   if (dim < 0) {
     return badTensor(input.tensor.name, "a dimension is below 0");
   }
-  if (input.tensor.dims.size() == kMostRank) {
-    return badTensor(input.tensor.name, fmt::format("it has more than {} dimensions", kMostRank));
+  if (input.tensor.dims.size() == kMaxRank) {
+    return badTensor(input.tensor.name, fmt::format("it has more than {} dimensions", kMaxRank));
   }
   input.tensor.dims.push_back(dim);
   return Status::ok();
@@ -311,9 +311,9 @@ Status parse(std::string_view message, uint64_t mostNumbers, GrpcInferRequest &r
   result.request.binaryByDefault = true;
   pbf_reader reader(message.data(), message.size());
   while (reader.next()) {
-    if (inputs.size() > kMostTensors || raw.size() > kMostTensors ||
-        result.request.outputs.size() > kMostTensors) {
-      return malformedMessage(fmt::format("it has more than {} tensors", kMostTensors));
+    if (inputs.size() > kMaxTensors || raw.size() > kMaxTensors ||
+        result.request.outputs.size() > kMaxTensors) {
+      return malformedMessage(fmt::format("it has more than {} tensors", kMaxTensors));
     }
     switch (reader.tag_and_type()) {
     case tag_and_type(1, Wire::length_delimited):

@@ -1,6 +1,6 @@
 // ModelInferRequest and ModelInferResponse, read and written where they lie: tensors are views of
-// the message, and of the slab. Source: grpc_service.proto of KServe v2 ("Open Inference Protocol")
-// with Triton's fields; server/grpc/inference.proto is our text of it.
+// the message, and of the shared buffer. Source: grpc_service.proto of KServe v2 ("Open Inference
+// Protocol") with Triton's fields; server/grpc/inference.proto is our text of it.
 
 #pragma once
 

@@ -23,7 +23,7 @@ using Wire = protozero::pbf_wire_type;
 
 enum class Kind {
   Text,
-  Truth,
+  Bool,
   Integer,
   DataType,
   InstanceKind,
@@ -43,8 +43,8 @@ struct Field {
 };
 
 // An array in JSON is a repeated field, an object under TextMap a map.
-constexpr Field kLive[] = {{"live", 1, Kind::Truth, {}}};
-constexpr Field kReady[] = {{"ready", 1, Kind::Truth, {}}};
+constexpr Field kLive[] = {{"live", 1, Kind::Bool, {}}};
+constexpr Field kReady[] = {{"ready", 1, Kind::Bool, {}}};
 constexpr Field kServer[] = {
     {"name", 1, Kind::Text, {}}, {"version", 2, Kind::Text, {}}, {"extensions", 3, Kind::Text, {}}};
 constexpr Field kTensor[] = {
@@ -72,11 +72,11 @@ constexpr Field kInstance[] = {{"name", 1, Kind::Text, {}},
                                {"gpus", 3, Kind::Integer, {}}};
 constexpr Field kQueuePolicy[] = {{"timeout_action", 1, Kind::TimeoutAction, {}},
                                   {"default_timeout_microseconds", 2, Kind::Integer, {}},
-                                  {"allow_timeout_override", 3, Kind::Truth, {}},
+                                  {"allow_timeout_override", 3, Kind::Bool, {}},
                                   {"max_queue_size", 4, Kind::Integer, {}}};
 constexpr Field kBatching[] = {{"preferred_batch_size", 1, Kind::Integer, {}},
                                {"max_queue_delay_microseconds", 2, Kind::Integer, {}},
-                               {"preserve_ordering", 3, Kind::Truth, {}},
+                               {"preserve_ordering", 3, Kind::Bool, {}},
                                {"priority_levels", 4, Kind::Integer, {}},
                                {"default_priority_level", 5, Kind::Integer, {}},
                                {"default_queue_policy", 6, Kind::Message, kQueuePolicy},
@@ -124,7 +124,7 @@ constexpr Field kIndexed[] = {{"name", 1, Kind::Text, {}},
 constexpr Field kIndex[] = {{"models", 1, Kind::Message, kIndexed}};
 constexpr Field kTraceValue[] = {{"value", 1, Kind::Text, {}}};
 constexpr Field kTrace[] = {{"settings", 1, Kind::TextMap, kTraceValue}};
-constexpr Field kLogValue[] = {{"bool_param", 1, Kind::Truth, {}},
+constexpr Field kLogValue[] = {{"bool_param", 1, Kind::Bool, {}},
                                {"uint32_param", 2, Kind::Integer, {}},
                                {"string_param", 3, Kind::Text, {}}};
 constexpr Field kLog[] = {{"settings", 1, Kind::TextMap, kLogValue}};
@@ -179,7 +179,7 @@ void writeValue(const Json &value, const Field &field, pbf_writer &writer) {
   case Kind::Text:
     writer.add_string(field.number, value.get<std::string>());
     return;
-  case Kind::Truth:
+  case Kind::Bool:
     writer.add_bool(field.number, value.get<bool>());
     return;
   case Kind::Integer:
@@ -248,10 +248,10 @@ Json settingsOf(const Json &object, bool isTrace) {
 
 Status readText(pbf_reader &reader, std::string &text) {
   protozero::data_view view = reader.get_view();
-  if (view.size() > kMostName) {
+  if (view.size() > kMaxName) {
     return Status::error(
         ErrorId::BadGrpcMessage,
-        fmt::format("the gRPC message is not valid: a name is longer than {} bytes", kMostName));
+        fmt::format("the gRPC message is not valid: a name is longer than {} bytes", kMaxName));
   }
   text.assign(view.data(), view.size());
   return Status::ok();

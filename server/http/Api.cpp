@@ -25,14 +25,14 @@ Status parseSettings(std::string_view text, nlohmann::json &settings) {
 } // namespace
 
 void Api::perform(const RouteMatch &match, std::string_view text,
-                  std::function<void(Result<std::string>)> tell, const std::string &by) {
+                  std::function<void(Result<std::string>)> callback, const std::string &by) {
   std::function<void(Result<std::string>)> onAnswer =
-      [this, match, tell = std::move(tell)](Result<std::string> answer) {
+      [this, match, callback = std::move(callback)](Result<std::string> answer) {
         if (!answer.isOk() && match.route->operation !=
                                   Operation::RepositoryLoad) { // the models tell why a load failed
           errors.add(match.model, answer.status());
         }
-        tell(std::move(answer));
+        callback(std::move(answer));
       };
   std::function<void(Status)> onStatus = [onAnswer](Status status) {
     onAnswer(status.isOk() ? Result<std::string>("{}") : Result<std::string>(std::move(status)));
@@ -61,7 +61,7 @@ void Api::perform(const RouteMatch &match, std::string_view text,
                       : isRollback    ? models.rollback(match.model)
                                       : models.setTraffic(match.model, std::move(*traffic));
       if (status.isOk()) {
-        watch.personActed(match.model);
+        monitoring.personActed(match.model);
       }
       onAnswer(status.isOk() ? Result<std::string>(describeTraffic(models, match.model))
                              : Result<std::string>(std::move(status)));
@@ -90,18 +90,18 @@ void Api::perform(const RouteMatch &match, std::string_view text,
 
 void Api::askRegistry(const RouteMatch &match, std::string_view settings,
                       std::function<void(Result<std::string>)> onAnswer, const std::string &by) {
-  if (!desk) {
+  if (!admin) {
     onAnswer(Status::error(ErrorId::NotServed,
                            "the models come from a folder, which keeps no history",
                            "serve registry:NAME@ALIAS"));
-  } else if (match.model != desk->reference().name) {
+  } else if (match.model != admin->reference().name) {
     onAnswer(noModel(match.model));
   } else if (match.route->operation == Operation::RegistryHistory) {
-    desk->look(std::move(onAnswer));
+    admin->query(std::move(onAnswer));
   } else if (match.route->operation == Operation::RegistryPromote) {
-    desk->promote(settings, by, std::move(onAnswer));
+    admin->promote(settings, by, std::move(onAnswer));
   } else {
-    desk->rollback(settings, by, std::move(onAnswer));
+    admin->rollback(settings, by, std::move(onAnswer));
   }
 }
 
@@ -137,18 +137,18 @@ Result<std::string> Api::answer(const RouteMatch &match, std::string_view text) 
   case Operation::ModelStatistics:
     return describeStatistics(models, match.model, match.version);
   case Operation::ModelDrift:
-    return watch.describe(match.model, match.version);
+    return monitoring.describe(match.model, match.version);
   case Operation::ModelLabels:
-    return watch.label(match.model, text);
+    return monitoring.label(match.model, text);
   case Operation::RepositoryIndex: {
     nlohmann::json settings;
     TENON_TRY(parseSettings(text, settings));
     return describeIndex(models, settings.value("ready", nlohmann::json(false)) == true);
   }
   case Operation::Metrics:
-    return describeMetrics(models) + watch.metrics();
+    return describeMetrics(models) + monitoring.metrics();
   case Operation::ServerStatus:
-    return describeStatus(models, errors, desk, version, started);
+    return describeStatus(models, errors, admin, version, started);
   case Operation::TraceSetting:
   case Operation::Logging: {
     bool isTrace = match.route->operation == Operation::TraceSetting;
@@ -169,29 +169,29 @@ Result<std::string> Api::answer(const RouteMatch &match, std::string_view text) 
   }
 }
 
-Result<std::shared_ptr<Job>> Api::infer(const RouteMatch &match, InferRequest request,
-                                        OnResult onResult) {
-  // The job keeps what the reply needs of the request.
-  std::shared_ptr<std::weak_ptr<Job>> self = std::make_shared<std::weak_ptr<Job>>();
-  Result<std::shared_ptr<Job>> job =
+Result<std::shared_ptr<Request>> Api::infer(const RouteMatch &match, InferRequest request,
+                                            OnResult onResult) {
+  // The request keeps what the reply needs of its payload.
+  std::shared_ptr<std::weak_ptr<Request>> self = std::make_shared<std::weak_ptr<Request>>();
+  Result<std::shared_ptr<Request>> pending =
       models.submit(match.model, match.version, std::move(request),
                     [this, self, onResult = std::move(onResult)](Result<InferResult> result) {
-                      std::shared_ptr<Job> job = self->lock();
+                      std::shared_ptr<Request> pending = self->lock();
                       bool isResult = result.isOk();
-                      Status status = onResult(std::move(result), job->request);
+                      Status status = onResult(std::move(result), pending->payload);
                       if (!status.isOk()) {
-                        errors.add(job->version->model, status);
+                        errors.add(pending->version->model, status);
                       }
                       if (isResult && !status.isOk()) {
-                        models.countFailure(*job);
+                        models.countFailure(*pending);
                       }
                     });
-  if (!job.isOk()) {
-    errors.add(match.model, job.status());
-    return job;
+  if (!pending.isOk()) {
+    errors.add(match.model, pending.status());
+    return pending;
   }
-  *self = *job;
-  return job;
+  *self = *pending;
+  return pending;
 }
 
 void Api::countReply(InferResult &result, Clock::time_point begun) {
@@ -217,7 +217,7 @@ std::vector<AskedOutput> askedOutputs(const Version &version, const InferRequest
 
 Bytes elementsOf(const InferResult &result, size_t port) {
   const TensorPlace &place = result.outputs[port];
-  return Bytes(result.slab->memory->bytes()).subspan(place.offset, place.bytes);
+  return Bytes(result.buffer->memory->bytes()).subspan(place.offset, place.bytes);
 }
 
 } // namespace tenon::server

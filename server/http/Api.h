@@ -4,11 +4,11 @@
 
 #pragma once
 
+#include "server/monitoring/Monitoring.h"
 #include "server/page/ErrorRing.h"
-#include "server/page/RegistryDesk.h"
+#include "server/page/RegistryAdmin.h"
 #include "server/protocol/Routes.h"
-#include "server/scheduler/Models.h"
-#include "server/watch/Watch.h"
+#include "server/scheduler/ModelManager.h"
 #include "support/WallClock.h"
 
 #include <functional>
@@ -20,9 +20,11 @@ namespace tenon::server {
 
 class Api {
 public:
-  /// `desk` may be null.
-  Api(Models &models, ErrorRing &errors, RegistryDesk *desk, Watch &watch, std::string version)
-      : models(models), errors(errors), desk(desk), watch(watch), version(std::move(version)) {}
+  /// `admin` may be null.
+  Api(ModelManager &models, ErrorRing &errors, RegistryAdmin *admin, Monitoring &monitoring,
+      std::string version)
+      : models(models), errors(errors), admin(admin), monitoring(monitoring),
+        version(std::move(version)) {}
 
   /// Everything but inferences. `settings` is the JSON object of operations that take one, or
   /// empty; `onAnswer` is called once, now or later, with JSON (Metrics: Prometheus' text). `by` is
@@ -34,11 +36,11 @@ public:
   /// one.
   using OnResult = std::function<Status(Result<InferResult>, const InferRequest &)>;
   /// Queues an inference for the model and version of `match`. `onResult` is called once, unless
-  /// the job is cancelled before; never where this gives an error. What `request` refers to stays
-  /// until then.
-  Result<std::shared_ptr<Job>> infer(const RouteMatch &match, InferRequest request,
-                                     OnResult onResult);
-  void cancel(const std::shared_ptr<Job> &job) { models.cancel(job); }
+  /// the request is cancelled before; never where this gives an error. What `request` refers to
+  /// stays until then.
+  Result<std::shared_ptr<Request>> infer(const RouteMatch &match, InferRequest request,
+                                         OnResult onResult);
+  void cancel(const std::shared_ptr<Request> &pending) { models.cancel(pending); }
   /// The reply to a result is written: `begun` is when its making began.
   void countReply(InferResult &result, Clock::time_point begun);
 
@@ -53,10 +55,10 @@ private:
   void askRegistry(const RouteMatch &match, std::string_view settings,
                    std::function<void(Result<std::string>)> onAnswer, const std::string &by);
 
-  Models &models;
+  ModelManager &models;
   ErrorRing &errors;
-  RegistryDesk *desk;
-  Watch &watch;
+  RegistryAdmin *admin;
+  Monitoring &monitoring;
   std::string version;
   int64_t started = wallClock();
 };
@@ -68,7 +70,7 @@ struct AskedOutput {
   bool isBinary;
 };
 std::vector<AskedOutput> askedOutputs(const Version &version, const InferRequest &request);
-/// The elements of an output, in its slab.
+/// The elements of an output, in its shared buffer.
 Bytes elementsOf(const InferResult &result, size_t port);
 
 } // namespace tenon::server

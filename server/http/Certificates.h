@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include "server/http/Front.h"
+#include "server/http/ServerContext.h"
 
 #include <boost/asio/awaitable.hpp>
 
@@ -12,6 +12,6 @@ namespace tenon::server {
 /// Looks once a second whether the files are others, for as long as the server runs, and reads them
 /// when they have not changed for a second. What cannot be used is logged (TN0831), and what was
 /// read before stays.
-boost::asio::awaitable<void> watchCertificates(std::shared_ptr<Front> front);
+boost::asio::awaitable<void> watchCertificates(std::shared_ptr<ServerContext> server);
 
 } // namespace tenon::server

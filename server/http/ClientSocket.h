@@ -33,7 +33,7 @@ public:
   /// What comes before the first byte of the client's: nothing without TLS.
   boost::asio::awaitable<void> handshake(Error &error);
   boost::asio::awaitable<size_t> readSome(boost::asio::mutable_buffer into, Error &error);
-  /// As readSome, but `onEnd` is told of it. One read at a time.
+  /// As readSome, but `onEnd` is called with it. One read at a time.
   void beginRead(boost::asio::mutable_buffer into, std::function<void(Error, size_t)> onEnd);
   boost::asio::awaitable<void> write(const std::vector<boost::asio::const_buffer> &parts,
                                      Error &error);

@@ -15,9 +15,9 @@ namespace tenon::server {
 namespace {
 
 /// Smaller replies gain nothing.
-constexpr uint64_t kLeastCompressed = 1024;
+constexpr uint64_t kMinCompressed = 1024;
 /// Of outputs as JSON in one reply; some hundred MiB of text.
-constexpr uint64_t kMostElements = 16 << 20;
+constexpr uint64_t kMaxElements = 16 << 20;
 
 std::string_view textOf(Bytes bytes) {
   return {reinterpret_cast<const char *>(bytes.data()), bytes.size()};
@@ -38,7 +38,7 @@ Result<HttpReply> inferReply(InferResult result, const InferRequest &request) {
     }
   }
   TENON_ASSIGN(InferReply written,
-               writeInferReply(version.model, version.number, request.id, outputs, kMostElements));
+               writeInferReply(version.model, version.number, request.id, outputs, kMaxElements));
   if (written.hasBinary) {
     reply.contentType = "application/octet-stream";
     reply.fields.emplace_back("Inference-Header-Content-Length",
@@ -49,8 +49,8 @@ Result<HttpReply> inferReply(InferResult result, const InferRequest &request) {
   return reply;
 }
 
-std::shared_ptr<Job> infer(Api &api, const HttpRequest &request,
-                           std::function<void(HttpReply)> onReply) {
+std::shared_ptr<Request> infer(Api &api, const HttpRequest &request,
+                               std::function<void(HttpReply)> onReply) {
   Result<InferRequest> parsed =
       Status::error(ErrorId::OutOfMemory, "no memory for the request",
                     "send tensors as binary data, or fewer requests at once");
@@ -70,7 +70,7 @@ std::shared_ptr<Job> infer(Api &api, const HttpRequest &request,
     return nullptr;
   }
   parsed->trace = request.trace;
-  Result<std::shared_ptr<Job>> job =
+  Result<std::shared_ptr<Request>> pending =
       api.infer(request.match, std::move(*parsed),
                 [onReply](Result<InferResult> result, const InferRequest &asked) {
                   Result<HttpReply> reply =
@@ -85,11 +85,11 @@ std::shared_ptr<Job> infer(Api &api, const HttpRequest &request,
                   onReply(reply.isOk() ? std::move(*reply) : errorReply(reply.status()));
                   return reply.takeStatus();
                 });
-  if (!job.isOk()) {
-    onReply(errorReply(job.status()));
+  if (!pending.isOk()) {
+    onReply(errorReply(pending.status()));
     return nullptr;
   }
-  return std::move(*job);
+  return std::move(*pending);
 }
 
 HttpReply pageReply(std::string_view path) {
@@ -117,7 +117,7 @@ uint64_t HttpReply::bytes() const {
 }
 
 void HttpReply::compress(Encoding encoding) {
-  if (encoding == Encoding::Identity || bytes() < kLeastCompressed) {
+  if (encoding == Encoding::Identity || bytes() < kMinCompressed) {
     return;
   }
   std::string compressed;
@@ -184,8 +184,8 @@ Status readHead(const HttpHead &head, const Tokens *tokens, bool onlyLocalNames,
   return Status::ok();
 }
 
-std::shared_ptr<Job> performHttp(Api &api, const HttpRequest &request,
-                                 std::function<void(HttpReply)> onReply) {
+std::shared_ptr<Request> performHttp(Api &api, const HttpRequest &request,
+                                     std::function<void(HttpReply)> onReply) {
   Operation operation = request.match.route->operation;
   if (operation == Operation::ModelInfer) {
     return infer(api, request, std::move(onReply));

@@ -41,7 +41,7 @@ struct HttpReply {
   std::string_view contentType = "application/json";
   std::vector<std::pair<std::string_view, std::string>> fields;
   std::string body;
-  /// Follow the body: outputs in a slab, which `result` keeps.
+  /// Follow the body: outputs in a shared buffer, which `result` keeps.
   std::vector<Bytes> tensors;
   std::optional<InferResult> result;
   Clock::time_point begun; ///< when the reply's making began, for the stage copy_out
@@ -55,9 +55,9 @@ struct HttpReply {
 /// `closes`: the body of the request was not read, so no other can follow on the connection.
 HttpReply errorReply(const Status &status, bool closes = false);
 
-/// Calls `onReply` once, now or later, unless the job that it returns (null where there is none) is
-/// cancelled before. `request` stays until then.
-std::shared_ptr<Job> performHttp(Api &api, const HttpRequest &request,
-                                 std::function<void(HttpReply)> onReply);
+/// Calls `onReply` once, now or later, unless the request that it returns (null where there is
+/// none) is cancelled before. `request` stays until then.
+std::shared_ptr<Request> performHttp(Api &api, const HttpRequest &request,
+                                     std::function<void(HttpReply)> onReply);
 
 } // namespace tenon::server

@@ -18,13 +18,13 @@ namespace tenon::server {
 namespace {
 
 /// Replies of one stream that are computed, or wait for the client to take them.
-constexpr size_t kMostReplies = 1024;
+constexpr size_t kMaxReplies = 1024;
 
 class GrpcCall : public StreamHandler {
 public:
-  GrpcCall(Front &front, Stream &stream)
-      : front(front), stream(stream), start(Clock::now()), last(start),
-        reader(front.options.mostBody) {
+  GrpcCall(ServerContext &server, Stream &stream)
+      : server(server), stream(stream), start(Clock::now()), last(start),
+        reader(server.options.mostBody) {
     Status status = begin();
     if (!status.isOk()) {
       finish(status);
@@ -81,10 +81,10 @@ public:
     }
     if (deadline < now) {
       finish(Status::error(ErrorId::RequestTimedOut, "the call took longer than its grpc-timeout"));
-    } else if (awaitsMessage() && bodyDeadline(front.options, start, last, messageBytes) < now) {
+    } else if (awaitsMessage() && bodyDeadline(server.options, start, last, messageBytes) < now) {
       finish(Status::error(ErrorId::ClientTooSlow, "the message did not come in time"));
     } else if (watched) {
-      tellHealth();
+      notifyHealth();
     }
   }
 
@@ -93,7 +93,7 @@ public:
       return; // it is answered as those of HTTP are
     }
     if (watched) {
-      tellHealth();
+      notifyHealth();
       finish(Status::error(ErrorId::ServerStopping, "the server is stopping"));
     } else if (isStream()) {
       isWhole = true; // what it has is answered
@@ -104,12 +104,12 @@ public:
 private:
   /// An inference of the call: until its reply is written, all that it refers to.
   struct Inference {
-    Inference(Front &front, std::string text) : share(front), message(std::move(text)) {}
+    Inference(ServerContext &server, std::string text) : share(server), message(std::move(text)) {}
     BodyShare share;
     std::string message;
     std::list<std::string> numbers;
     std::string id;
-    std::shared_ptr<Job> job;
+    std::shared_ptr<Request> pending;
     std::optional<std::vector<Piece>> reply; ///< waits for those before it
   };
 
@@ -125,7 +125,7 @@ private:
     if (stream.isHeaderCut()) {
       return Status::error(
           ErrorId::RequestTooLarge,
-          fmt::format("the metadata of the call has more than {} bytes", kMostHeader));
+          fmt::format("the metadata of the call has more than {} bytes", kMaxHeader));
     }
     const std::string authority = stream.field(":authority"), origin = stream.field("origin"),
                       fetchSite = stream.field("sec-fetch-site");
@@ -133,12 +133,12 @@ private:
     head.host = authority;
     head.origin = origin;
     head.fetchSite = fetchSite;
-    TENON_TRY(checkSite(head, front.onlyLocalNames()));
+    TENON_TRY(checkSite(head, server.onlyLocalNames()));
     Result<RouteMatch> found =
         stream.field(":method") == "POST"
             ? matchGrpcRoute(stream.field(":path"))
             : Status::error(ErrorId::NoSuchRoute, "a call of gRPC is a POST");
-    TENON_TRY(checkRights(front.rights(), stream.field("authorization"), found));
+    TENON_TRY(checkRights(server.rights(), stream.field("authorization"), found));
     if (!found.isOk()) {
       return found.takeStatus();
     }
@@ -168,7 +168,7 @@ private:
       return Status::error(ErrorId::BadGrpcMessage,
                            "a message is compressed, but the call has no grpc-encoding");
     }
-    std::shared_ptr<Inference> inference = std::make_shared<Inference>(front, std::string());
+    std::shared_ptr<Inference> inference = std::make_shared<Inference>(server, std::string());
     TENON_TRY(incoming.resize(0));
     TENON_TRY(inference->share.resize(message.size()));
     TENON_ASSIGN(
@@ -181,10 +181,10 @@ private:
     if (!stream.hasResponded()) {
       respond(); // clients wait for it before they send more
     }
-    if (inferences.size() + stream.pendingPieces() >= kMostReplies) {
+    if (inferences.size() + stream.pendingPieces() >= kMaxReplies) {
       return Status::error(
           ErrorId::QueueFull,
-          fmt::format("the client has not taken {} replies of the stream", kMostReplies),
+          fmt::format("the client has not taken {} replies of the stream", kMaxReplies),
           "read the replies while you send");
     }
     inferences.push_back(inference);
@@ -215,25 +215,26 @@ private:
       finish(status);
       return;
     }
-    front.api.perform(match, settings,
-                      [alive = std::weak_ptr<GrpcCall *>(self), this](Result<std::string> answer) {
-                        if (alive.expired() || isOver) {
-                          return; // a load goes on without its caller
-                        }
-                        bool isUnready =
-                            match.route->operation == Operation::ModelReady && !answer.isOk();
-                        Result<std::string> message =
-                            isUnready ? writeGrpcAnswer(Operation::ModelReady, R"({"ready":false})")
-                            : answer.isOk() ? writeGrpcAnswer(match.route->operation, *answer)
-                                            : answer.takeStatus();
-                        if (!message.isOk()) {
-                          finish(message.status());
-                          return;
-                        }
-                        respond();
-                        stream.send({messagePrefix(message->size()) + *message, {}, nullptr});
-                        finish(Status::ok());
-                      });
+    server.api.perform(match, settings,
+                       [alive = std::weak_ptr<GrpcCall *>(self), this](Result<std::string> answer) {
+                         if (alive.expired() || isOver) {
+                           return; // a load goes on without its caller
+                         }
+                         bool isUnready =
+                             match.route->operation == Operation::ModelReady && !answer.isOk();
+                         Result<std::string> message =
+                             isUnready
+                                 ? writeGrpcAnswer(Operation::ModelReady, R"({"ready":false})")
+                             : answer.isOk() ? writeGrpcAnswer(match.route->operation, *answer)
+                                             : answer.takeStatus();
+                         if (!message.isOk()) {
+                           finish(message.status());
+                           return;
+                         }
+                         respond();
+                         stream.send({messagePrefix(message->size()) + *message, {}, nullptr});
+                         finish(Status::ok());
+                       });
   }
 
   // Inferences.
@@ -248,7 +249,7 @@ private:
       inference->numbers = std::move(parsed->numbers);
       status = submit(inference, *parsed);
     } else {
-      front.api.note("", status);
+      server.api.note("", status);
     }
     if (!status.isOk()) {
       answer(*inference, status);
@@ -273,22 +274,22 @@ private:
     target.model = std::move(parsed.model);
     target.version = std::move(parsed.version);
     parsed.request.trace = trace;
-    // The call is there: closed() cancels the job.
-    TENON_ASSIGN(
-        inference->job,
-        front.api.infer(target, std::move(parsed.request),
-                        [this, inference](Result<InferResult> result, const InferRequest &request) {
-                          Status status = result.isOk() ? Status::ok() : result.takeStatus();
-                          try {
-                            status.isOk() ? sendResult(*inference, *result, request)
-                                          : answer(*inference, status);
-                          } catch (const std::bad_alloc &) {
-                            status = Status::error(ErrorId::OutOfMemory, "no memory for the reply",
-                                                   "ask for fewer outputs");
-                            finish(status);
-                          }
-                          return status;
-                        }));
+    // The call is there: closed() cancels the request.
+    TENON_ASSIGN(inference->pending,
+                 server.api.infer(
+                     target, std::move(parsed.request),
+                     [this, inference](Result<InferResult> result, const InferRequest &request) {
+                       Status status = result.isOk() ? Status::ok() : result.takeStatus();
+                       try {
+                         status.isOk() ? sendResult(*inference, *result, request)
+                                       : answer(*inference, status);
+                       } catch (const std::bad_alloc &) {
+                         status = Status::error(ErrorId::OutOfMemory, "no memory for the reply",
+                                                "ask for fewer outputs");
+                         finish(status);
+                       }
+                       return status;
+                     }));
     return Status::ok();
   }
 
@@ -301,9 +302,9 @@ private:
       outputs.push_back({port.name, protocolName(port.dtype), result.outputs[asked.port].dims,
                          elementsOf(result, asked.port)});
     }
-    std::vector<Piece> reply =
-        writeGrpcInfer(version.model, version.number, request.id, outputs, isStream(), result.slab);
-    front.api.countReply(result, begun);
+    std::vector<Piece> reply = writeGrpcInfer(version.model, version.number, request.id, outputs,
+                                              isStream(), result.buffer);
+    server.api.countReply(result, begun);
     answer(inference, std::move(reply));
   }
 
@@ -317,7 +318,7 @@ private:
   }
 
   void answer(Inference &inference, std::vector<Piece> reply) {
-    inference.job = nullptr;
+    inference.pending = nullptr;
     inference.reply = std::move(reply);
     while (!inferences.empty() && inferences.front()->reply) {
       if (!stream.hasResponded()) {
@@ -344,8 +345,8 @@ private:
 
   void dropInferences() {
     for (const std::shared_ptr<Inference> &inference : inferences) {
-      if (inference->job) {
-        front.api.cancel(inference->job);
+      if (inference->pending) {
+        server.api.cancel(inference->pending);
       }
     }
     inferences.clear();
@@ -355,9 +356,9 @@ private:
 
   Health health() const {
     bool isKnown = match.model.empty() || match.model == "inference.GRPCInferenceService";
-    return !isKnown              ? Health::UnknownService
-           : front.api.isReady() ? Health::Serving
-                                 : Health::NotServing;
+    return !isKnown               ? Health::UnknownService
+           : server.api.isReady() ? Health::Serving
+                                  : Health::NotServing;
   }
 
   void checkHealth() {
@@ -381,7 +382,7 @@ private:
     }
   }
 
-  void tellHealth() {
+  void notifyHealth() {
     if (watched != health()) {
       watched = health();
       sendHealth();
@@ -418,15 +419,15 @@ private:
     dropInferences();
   }
 
-  Front &front;
+  ServerContext &server;
   Stream &stream;
   RouteMatch match;
   TraceContext trace;
   Encoding encoding = Encoding::Identity;
   Clock::time_point start, last, deadline = Clock::time_point::max();
   MessageReader reader;
-  uint64_t messageBytes = 0; ///< that came since `start`
-  BodyShare incoming{front}; ///< the message that is not whole
+  uint64_t messageBytes = 0;  ///< that came since `start`
+  BodyShare incoming{server}; ///< the message that is not whole
   bool hasMessage = false, isWhole = false, isOver = false;
   std::shared_ptr<Inference> unary;
   std::list<std::shared_ptr<Inference>> inferences; ///< in the order in which they came
@@ -437,8 +438,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<StreamHandler> makeGrpcCall(Front &front, Stream &stream) {
-  return std::make_unique<GrpcCall>(front, stream);
+std::unique_ptr<StreamHandler> makeGrpcCall(ServerContext &server, Stream &stream) {
+  return std::make_unique<GrpcCall>(server, stream);
 }
 
 } // namespace tenon::server

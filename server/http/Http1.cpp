@@ -2,7 +2,7 @@
 // for each connection, all on one thread, so nothing here is locked.
 
 #include "server/http/Exchange.h"
-#include "server/http/Front.h"
+#include "server/http/ServerContext.h"
 #include "server/protocol/ErrorMap.h"
 
 #include <boost/asio/redirect_error.hpp>
@@ -35,14 +35,14 @@ Status badRequest(std::string_view what) {
 
 class Http1Connection : public Connection {
 public:
-  Http1Connection(std::shared_ptr<Front> front, std::unique_ptr<ClientSocket> socket)
-      : Connection(std::move(front), std::move(socket)), replied(holder->context) {}
+  Http1Connection(std::shared_ptr<ServerContext> server, std::unique_ptr<ClientSocket> socket)
+      : Connection(std::move(server), std::move(socket)), replied(holder->context) {}
 
   /// Gives what was received when the connection turns out to be one of HTTP/2; empty when it has
   /// ended.
   asio::awaitable<std::string> run() {
     Error error;
-    deadline = Clock::now() + front.options.slowest;
+    deadline = Clock::now() + server.options.slowest;
     co_await socket->handshake(error);
     if (error || co_await beginsAsHttp2()) {
       co_return error ? std::string()
@@ -80,7 +80,7 @@ private:
         co_return compared == kHttp2Preface.size() && received.starts_with(kHttp2Preface);
       }
       Error error;
-      deadline = Clock::now() + front.options.slowest;
+      deadline = Clock::now() + server.options.slowest;
       if (!co_await readMore(error)) {
         co_return false;
       }
@@ -89,12 +89,12 @@ private:
 
   /// The first bytes of a request; false when none come.
   asio::awaitable<bool> awaitRequest() {
-    if (front.isDraining || isOver) {
+    if (server.isDraining || isOver) {
       co_return false; // drain() ended those that were idle when it began
     }
     Error error;
     idle = true;
-    deadline = Clock::now() + front.options.idle;
+    deadline = Clock::now() + server.options.idle;
     bool hasMore = co_await readMore(error);
     idle = false;
     co_return hasMore;
@@ -121,9 +121,9 @@ private:
       co_return false;
     }
     Parser parser;
-    parser.header_limit(kMostHeader);
-    parser.body_limit(front.options.mostBody);
-    deadline = Clock::now() + front.options.slowest;
+    parser.header_limit(kMaxHeader);
+    parser.body_limit(server.options.mostBody);
+    deadline = Clock::now() + server.options.slowest;
     Error error;
     while (!error && !parser.is_header_done()) {
       buffer.consume(parser.put(buffer.data(), error));
@@ -137,7 +137,7 @@ private:
     }
     HttpRequest request;
     Status status = checkHeader(parser, request);
-    BodyShare share(front);
+    BodyShare share(server);
     if (status.isOk()) {
       // What is announced takes no memory yet, but is refused at once where it cannot come.
       status = share.resize(parser.content_length().value_or(0));
@@ -189,9 +189,9 @@ private:
     head.inferenceHeaderLength = viewOf(header["Inference-Header-Content-Length"]);
     head.traceparent =
         header.count("traceparent") == 1 ? viewOf(header["traceparent"]) : std::string_view();
-    TENON_TRY(readHead(head, front.rights(), front.onlyLocalNames(), request));
-    return parser.content_length().value_or(0) > front.options.mostBody
-               ? bodyTooLarge(front.options)
+    TENON_TRY(readHead(head, server.rights(), server.onlyLocalNames(), request));
+    return parser.content_length().value_or(0) > server.options.mostBody
+               ? bodyTooLarge(server.options)
                : Status::ok();
   }
 
@@ -200,12 +200,12 @@ private:
       return Status::error(ErrorId::ClientTooSlow, "the request did not come in time");
     }
     if (error == http::error::body_limit) {
-      return bodyTooLarge(front.options);
+      return bodyTooLarge(server.options);
     }
     if (error == http::error::header_limit || error == http::error::buffer_overflow) {
       return Status::error(
           ErrorId::RequestTooLarge,
-          fmt::format("the header of the request has more than {} bytes", kMostHeader));
+          fmt::format("the header of the request has more than {} bytes", kMaxHeader));
     }
     return badRequest(error.message());
   }
@@ -227,14 +227,14 @@ private:
       if (!status.isOk()) {
         co_return status;
       }
-      if (received > 2 * front.options.mostBody + kReadStep) {
+      if (received > 2 * server.options.mostBody + kReadStep) {
         co_return bodyTooLarge(
-            front.options); // in chunks, which take more room than what they carry
+            server.options); // in chunks, which take more room than what they carry
       }
       bool needsMore = error == http::error::need_more || (!error && parsed == 0);
       if (needsMore && !parser.is_done()) {
         error = Error();
-        deadline = bodyDeadline(front.options, start, Clock::now(), received);
+        deadline = bodyDeadline(server.options, start, Clock::now(), received);
         co_await readMore(error);
       }
     }
@@ -260,26 +260,27 @@ private:
     deadline = Clock::time_point::max(); // it is the server's turn
     std::shared_ptr<Waiting> waiting = std::make_shared<Waiting>();
     replied.expires_at(Clock::time_point::max());
-    std::shared_ptr<Job> job = performHttp(front.api, request, [this, waiting](HttpReply reply) {
-      waiting->reply = std::move(reply);
-      replied.cancel();
-    });
+    std::shared_ptr<Request> pending =
+        performHttp(server.api, request, [this, waiting](HttpReply reply) {
+          waiting->reply = std::move(reply);
+          replied.cancel();
+        });
     if (waiting->reply) {
       co_return std::move(waiting->reply);
     }
-    if (job) {
+    if (pending) {
       static_cast<void>(
-          share.resize(share.size() + job->request.listBytes())); // not more than mostLists
+          share.resize(share.size() + pending->payload.listBytes())); // not more than mostLists
     }
     watch(waiting);
     Error ignored;
     co_await replied.async_wait(redirect_error(use_awaitable, ignored));
-    if (!waiting->reply && job) {
-      front.api.cancel(job);
+    if (!waiting->reply && pending) {
+      server.api.cancel(pending);
     }
     socket->cancel(); // the watch
     // A load or unload goes on without its caller; what it will tell must find the connection.
-    while (waiting->isReading || (!waiting->reply && !job)) {
+    while (waiting->isReading || (!waiting->reply && !pending)) {
       replied.expires_at(Clock::time_point::max());
       co_await replied.async_wait(redirect_error(use_awaitable, ignored));
     }
@@ -315,7 +316,7 @@ private:
       reply.compress(chooseEncoding(viewOf(header[http::field::accept_encoding])));
     }
     bool isHead = header.method() == http::verb::head; // its reply is all but the body
-    bool goesOn = !reply.closes && header.keep_alive() && !front.isDraining;
+    bool goesOn = !reply.closes && header.keep_alive() && !server.isDraining;
     uint64_t bytes = reply.bytes();
     std::string head = fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n",
                                    reply.status, reasonOf(reply.status), reply.contentType, bytes);
@@ -332,9 +333,9 @@ private:
       }
     }
     if (reply.result) {
-      front.api.countReply(*reply.result, reply.begun);
+      server.api.countReply(*reply.result, reply.begun);
     }
-    deadline = Clock::now() + front.options.slowest + std::chrono::seconds(bytes / kLeastRate);
+    deadline = Clock::now() + server.options.slowest + std::chrono::seconds(bytes / kMinRate);
     Error error;
     co_await socket->write(parts, error);
     if (!error && !goesOn) {
@@ -344,7 +345,7 @@ private:
     co_return goesOn && !error;
   }
 
-  boost::beast::flat_buffer buffer{kMostHeader + kReadStep};
+  boost::beast::flat_buffer buffer{kMaxHeader + kReadStep};
   asio::steady_timer replied; ///< cancelled when the reply is there
   /// By when the client must have sent, or taken, what the connection waits for.
   Clock::time_point deadline = Clock::time_point::max();
@@ -354,16 +355,16 @@ private:
 
 } // namespace
 
-asio::awaitable<void> serveConnection(std::shared_ptr<Front> front,
+asio::awaitable<void> serveConnection(std::shared_ptr<ServerContext> server,
                                       std::unique_ptr<ClientSocket> socket) {
   std::string received;
   {
-    Http1Connection connection(front, std::move(socket));
+    Http1Connection connection(server, std::move(socket));
     received = co_await connection.run();
     socket = connection.release();
   }
   if (!received.empty()) {
-    co_await serveHttp2(std::move(front), std::move(socket), std::move(received));
+    co_await serveHttp2(std::move(server), std::move(socket), std::move(received));
   }
 }
 

@@ -16,7 +16,7 @@ using asio::use_awaitable;
 using Error = boost::system::error_code;
 
 /// What is made for one write: enough to fill a socket's buffer.
-constexpr uint64_t kMostWritten = 1 << 20;
+constexpr uint64_t kMaxWritten = 1 << 20;
 
 bool isGrpc(std::string_view contentType) {
   constexpr std::string_view kGrpc("application/grpc");
@@ -26,10 +26,10 @@ bool isGrpc(std::string_view contentType) {
 
 class Http2Connection : public Connection {
 public:
-  Http2Connection(std::shared_ptr<Front> shared, std::unique_ptr<ClientSocket> socket)
-      : Connection(std::move(shared), std::move(socket)), work(front.context),
+  Http2Connection(std::shared_ptr<ServerContext> shared, std::unique_ptr<ClientSocket> socket)
+      : Connection(std::move(shared), std::move(socket)), work(server.context),
         session(
-            kMostHeader, [this](Stream &stream) { return makeHandler(stream); },
+            kMaxHeader, [this](Stream &stream) { return makeHandler(stream); },
             [this] { work.cancel(); }) {}
 
   /// `self` lives until both coroutines have ended.
@@ -54,11 +54,11 @@ public:
   void tick(Clock::time_point now) override {
     if (session.streamCount() > 0) {
       lastRequest = now;
-    } else if (lastRequest + front.options.idle < now) {
+    } else if (lastRequest + server.options.idle < now) {
       session.goAway();
       lastRequest = now;
     }
-    session.tick(now, front.options.slowest);
+    session.tick(now, server.options.slowest);
     if (writeDeadline < now || endDeadline < now) {
       socket->cancel();
     }
@@ -68,22 +68,22 @@ public:
 
 private:
   std::unique_ptr<StreamHandler> makeHandler(Stream &stream) {
-    return isGrpc(stream.field("content-type")) ? makeGrpcCall(front, stream)
-                                                : makeHttpStream(front, stream);
+    return isGrpc(stream.field("content-type")) ? makeGrpcCall(server, stream)
+                                                : makeHttpStream(server, stream);
   }
 
   static asio::awaitable<void> write(std::shared_ptr<Http2Connection> self) {
     Error error;
     Outgoing out;
     while (!error) {
-      self->session.collect(kMostWritten, out);
+      self->session.collect(kMaxWritten, out);
       if (!out.isEmpty()) {
         std::vector<asio::const_buffer> parts;
         for (Bytes span : out.spans()) {
           parts.emplace_back(span.data(), span.size());
         }
         self->writeDeadline = Clock::now() + self->front.options.slowest +
-                              std::chrono::seconds(out.size() / kLeastRate);
+                              std::chrono::seconds(out.size() / kMinRate);
         co_await self->socket->write(parts, error);
         self->writeDeadline = Clock::time_point::max();
       } else if (self->isOver || self->session.isOver()) {
@@ -120,10 +120,10 @@ private:
 
 } // namespace
 
-asio::awaitable<void> serveHttp2(std::shared_ptr<Front> front, std::unique_ptr<ClientSocket> socket,
-                                 std::string received) {
+asio::awaitable<void> serveHttp2(std::shared_ptr<ServerContext> server,
+                                 std::unique_ptr<ClientSocket> socket, std::string received) {
   std::shared_ptr<Http2Connection> connection =
-      std::make_shared<Http2Connection>(std::move(front), std::move(socket));
+      std::make_shared<Http2Connection>(std::move(server), std::move(socket));
   co_await Http2Connection::run(std::move(connection), std::move(received));
 }
 

@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "server/http/Front.h"
+#include "server/http/ServerContext.h"
 #include "server/http2/Session.h"
 
 #include <memory>
@@ -10,8 +10,8 @@
 namespace tenon::server {
 
 /// A request of the paths that HTTP/1.1 has too.
-std::unique_ptr<StreamHandler> makeHttpStream(Front &front, Stream &stream);
+std::unique_ptr<StreamHandler> makeHttpStream(ServerContext &server, Stream &stream);
 /// A call; its content-type is application/grpc.
-std::unique_ptr<StreamHandler> makeGrpcCall(Front &front, Stream &stream);
+std::unique_ptr<StreamHandler> makeGrpcCall(ServerContext &server, Stream &stream);
 
 } // namespace tenon::server

@@ -20,8 +20,8 @@ std::string lower(std::string_view text) {
 
 class HttpStream : public StreamHandler {
 public:
-  HttpStream(Front &front, Stream &stream)
-      : front(front), stream(stream), share(front), start(Clock::now()), last(start) {
+  HttpStream(ServerContext &server, Stream &stream)
+      : server(server), stream(stream), share(server), start(Clock::now()), last(start) {
     Status status = begin();
     if (!status.isOk()) {
       reply(errorReply(status));
@@ -33,8 +33,8 @@ public:
       return;
     }
     last = Clock::now();
-    Status status = body.size() + data.size() > front.options.mostBody
-                        ? bodyTooLarge(front.options)
+    Status status = body.size() + data.size() > server.options.mostBody
+                        ? bodyTooLarge(server.options)
                         : share.resize(body.size() + data.size());
     if (!status.isOk()) {
       reply(errorReply(status));
@@ -54,27 +54,27 @@ public:
       return;
     }
     request.mostLists = share.rest();
-    job = performHttp(front.api, request,
-                      [alive = std::weak_ptr<HttpStream *>(self), this](HttpReply answer) {
-                        if (!alive.expired()) { // a load goes on without its caller
-                          reply(std::move(answer));
-                        }
-                      });
-    if (job && !stream.hasResponded()) {
+    pending = performHttp(server.api, request,
+                          [alive = std::weak_ptr<HttpStream *>(self), this](HttpReply answer) {
+                            if (!alive.expired()) { // a load goes on without its caller
+                              reply(std::move(answer));
+                            }
+                          });
+    if (pending && !stream.hasResponded()) {
       static_cast<void>(
-          share.resize(share.size() + job->request.listBytes())); // not more than mostLists
+          share.resize(share.size() + pending->payload.listBytes())); // not more than mostLists
     }
   }
 
   void closed() override {
-    if (job) {
-      front.api.cancel(job);
+    if (pending) {
+      server.api.cancel(pending);
     }
   }
 
   void tick(Clock::time_point now) override {
     if (!isWhole && !stream.hasResponded() &&
-        bodyDeadline(front.options, start, last, body.size()) < now) {
+        bodyDeadline(server.options, start, last, body.size()) < now) {
       reply(errorReply(Status::error(ErrorId::ClientTooSlow, "the request did not come in time")));
     }
   }
@@ -86,7 +86,7 @@ private:
     if (stream.isHeaderCut()) {
       return Status::error(
           ErrorId::RequestTooLarge,
-          fmt::format("the header of the request has more than {} bytes", kMostHeader));
+          fmt::format("the header of the request has more than {} bytes", kMaxHeader));
     }
     const std::string method = stream.field(":method"), target = stream.field(":path"),
                       authority = stream.field(":authority"), host = stream.field("host"),
@@ -110,11 +110,11 @@ private:
                      origin,         fetchSite,     userAgent,
                      acceptLanguage, authorization, jsonBytes,
                      traceparent};
-    TENON_TRY(readHead(head, front.rights(), front.onlyLocalNames(), request));
+    TENON_TRY(readHead(head, server.rights(), server.onlyLocalNames(), request));
     uint64_t announced = 0;
     std::from_chars(length.data(), length.data() + length.size(),
                     announced); // nghttp2 has checked that it is a number
-    return announced > front.options.mostBody ? bodyTooLarge(front.options) : Status::ok();
+    return announced > server.options.mostBody ? bodyTooLarge(server.options) : Status::ok();
   }
 
   Status takeBody() {
@@ -132,37 +132,37 @@ private:
       fields.emplace_back(lower(name), value);
     }
     if (answer.result) {
-      front.api.countReply(*answer.result, answer.begun);
+      server.api.countReply(*answer.result, answer.begun);
     }
     bool hasBody = !isHead && answer.bytes() > 0;
     stream.respond(fields, !hasBody);
     if (!hasBody) {
       return;
     }
-    std::shared_ptr<Slab> slab = answer.result ? answer.result->slab : nullptr;
+    std::shared_ptr<SharedBuffer> buffer = answer.result ? answer.result->buffer : nullptr;
     stream.send({std::move(answer.body), {}, nullptr});
     for (Bytes tensor : answer.tensors) {
-      stream.send({{}, tensor, slab});
+      stream.send({{}, tensor, buffer});
     }
     stream.finish();
   }
 
-  Front &front;
+  ServerContext &server;
   Stream &stream;
   BodyShare share;
   HttpRequest request;
   std::string body, contentEncoding, acceptEncoding;
   bool isHead = false, isWhole = false;
   Clock::time_point start, last;
-  std::shared_ptr<Job> job;
+  std::shared_ptr<Request> pending;
   /// Expires with this.
   std::shared_ptr<HttpStream *> self = std::make_shared<HttpStream *>(this);
 };
 
 } // namespace
 
-std::unique_ptr<StreamHandler> makeHttpStream(Front &front, Stream &stream) {
-  return std::make_unique<HttpStream>(front, stream);
+std::unique_ptr<StreamHandler> makeHttpStream(ServerContext &server, Stream &stream) {
+  return std::make_unique<HttpStream>(server, stream);
 }
 
 } // namespace tenon::server

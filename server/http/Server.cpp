@@ -3,11 +3,11 @@
 #include "server/http/Server.h"
 
 #include "server/http/Certificates.h"
-#include "server/http/Front.h"
+#include "server/http/ServerContext.h"
 #include "server/scheduler/ModelFolder.h"
-#include "server/scheduler/NamedSource.h"
-#include "server/scheduler/RegistrySource.h"
-#include "server/scheduler/SignedSource.h"
+#include "server/scheduler/NamedRepository.h"
+#include "server/scheduler/RegistryRepository.h"
+#include "server/scheduler/SignedRepository.h"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -29,65 +29,65 @@ using asio::use_awaitable;
 using asio::ip::tcp;
 using Error = boost::system::error_code;
 
-asio::awaitable<void> acceptAll(std::shared_ptr<Front> front) {
+asio::awaitable<void> acceptAll(std::shared_ptr<ServerContext> server) {
   for (;;) {
     Error error;
     tcp::socket socket =
-        co_await front->acceptor.async_accept(redirect_error(use_awaitable, error));
+        co_await server->acceptor.async_accept(redirect_error(use_awaitable, error));
     if (error == asio::error::operation_aborted || error == asio::error::bad_descriptor) {
       co_return;
     }
     if (error) {
       // No descriptors, as a rule: connections that end give some back.
-      asio::steady_timer pause(front->context, std::chrono::milliseconds(50));
+      asio::steady_timer pause(server->context, std::chrono::milliseconds(50));
       co_await pause.async_wait(use_awaitable);
       continue;
     }
-    if (front->connections.size() >= front->options.mostConnections) {
+    if (server->connections.size() >= server->options.mostConnections) {
       continue; // closed at once
     }
-    asio::co_spawn(
-        front->context,
-        serveConnection(front, std::make_unique<ClientSocket>(std::move(socket), front->tls.get())),
-        asio::detached);
+    asio::co_spawn(server->context,
+                   serveConnection(server, std::make_unique<ClientSocket>(std::move(socket),
+                                                                          server->tls.get())),
+                   asio::detached);
   }
 }
 
-asio::awaitable<void> watchDeadlines(std::shared_ptr<Front> front) {
+asio::awaitable<void> watchDeadlines(std::shared_ptr<ServerContext> server) {
   constexpr std::chrono::milliseconds kPeriod{100};
-  asio::steady_timer timer(front->context);
+  asio::steady_timer timer(server->context);
   for (;;) {
     timer.expires_after(kPeriod);
     co_await timer.async_wait(use_awaitable);
-    for (Connection *connection : front->connections) {
+    for (Connection *connection : server->connections) {
       connection->tick(Clock::now());
     }
-    front->watch.tick(Clock::now());
+    server->monitoring.tick(Clock::now());
   }
 }
 
-asio::awaitable<void> awaitEnd(std::shared_ptr<Front> front) {
-  asio::signal_set signals(front->context, SIGTERM, SIGINT);
+asio::awaitable<void> awaitEnd(std::shared_ptr<ServerContext> server) {
+  asio::signal_set signals(server->context, SIGTERM, SIGINT);
   co_await signals.async_wait(use_awaitable);
-  front->options.log(
+  server->options.log(
       "the server answers what it has accepted, then it ends; a second signal ends it at once");
-  signals.async_wait([front](Error error, int) {
+  signals.async_wait([server](Error error, int) {
     if (!error) {
-      front->context.stop();
+      server->context.stop();
     }
   });
-  front->models.drain();
-  front->isDraining = true;
-  front->acceptor.close();
-  for (Connection *connection : front->connections) {
+  server->models.drain();
+  server->isDraining = true;
+  server->acceptor.close();
+  for (Connection *connection : server->connections) {
     connection->drain();
   }
-  if (!front->connections.empty()) {
-    front->drained.expires_after(front->options.drain);
+  if (!server->connections.empty()) {
+    server->drained.expires_after(server->options.drain);
     Error ignored;
-    co_await front->drained.async_wait(redirect_error(use_awaitable, ignored));
+    co_await server->drained.async_wait(redirect_error(use_awaitable, ignored));
   }
-  front->context.stop();
+  server->context.stop();
 }
 
 Result<tcp::endpoint> chooseEndpoint(const ServerOptions &options) {
@@ -128,21 +128,21 @@ Status listen(tcp::acceptor &acceptor, const tcp::endpoint &endpoint) {
                : Status::ok();
 }
 
-Result<std::unique_ptr<ModelSource>> openSource(const ServerOptions &options) {
+Result<std::unique_ptr<ModelRepository>> openRepository(const ServerOptions &options) {
   std::optional<signing::Trust> trust;
   if (!options.trusted.empty()) {
     TENON_ASSIGN(trust, signing::Trust::open(options.trusted));
   }
   if (options.models.starts_with(kRegistryScheme)) {
-    TENON_ASSIGN(std::unique_ptr<RegistrySource> source,
-                 RegistrySource::open(options.registry,
-                                      options.models.substr(kRegistryScheme.size()),
-                                      std::move(trust), options.log));
-    return std::unique_ptr<ModelSource>(std::move(source));
+    TENON_ASSIGN(std::unique_ptr<RegistryRepository> repository,
+                 RegistryRepository::open(options.registry,
+                                          options.models.substr(kRegistryScheme.size()),
+                                          std::move(trust), options.log));
+    return std::unique_ptr<ModelRepository>(std::move(repository));
   }
   TENON_ASSIGN(ModelFolder opened, ModelFolder::open(options.models, options.isLenient));
-  std::unique_ptr<ModelSource> folder = std::make_unique<ModelFolder>(std::move(opened));
-  return trust ? std::make_unique<SignedSource>(std::move(folder), std::move(*trust))
+  std::unique_ptr<ModelRepository> folder = std::make_unique<ModelFolder>(std::move(opened));
+  return trust ? std::make_unique<SignedRepository>(std::move(folder), std::move(*trust))
                : std::move(folder);
 }
 
@@ -165,38 +165,38 @@ Status serve(const ServerOptions &options) {
   if (!options.tokenFile.empty()) {
     TENON_ASSIGN(tokens, Tokens::load(options.tokenFile));
   }
-  TENON_ASSIGN(std::unique_ptr<ModelSource> source, openSource(options));
+  TENON_ASSIGN(std::unique_ptr<ModelRepository> repository, openRepository(options));
   if (!options.name.empty()) {
-    TENON_ASSIGN(source, NamedSource::open(std::move(source), options.name));
+    TENON_ASSIGN(repository, NamedRepository::open(std::move(repository), options.name));
   }
-  std::shared_ptr<Front> front =
-      std::make_shared<Front>(options, context, std::move(source), std::move(tokens));
+  std::shared_ptr<ServerContext> server =
+      std::make_shared<ServerContext>(options, context, std::move(repository), std::move(tokens));
   if (!options.certificates.empty()) {
-    TENON_ASSIGN(front->tls, loadTls(options.certificates, options.key));
+    TENON_ASSIGN(server->tls, loadTls(options.certificates, options.key));
   }
-  TENON_TRY(listen(front->acceptor, endpoint));
+  TENON_TRY(listen(server->acceptor, endpoint));
   std::signal(SIGPIPE, SIG_IGN);
   raiseFileLimit();
-  Watch::RollbackSource rollback;
+  Monitoring::RegistryRollback rollback;
   if (options.models.starts_with(kRegistryScheme)) {
     rollback = [&](int64_t version, const std::string &reason) {
-      return RegistrySource::rollback(
+      return RegistryRepository::rollback(
           options.registry, options.models.substr(kRegistryScheme.size()), version, reason);
     };
   }
-  front->watch.begin(front->models, std::move(rollback));
-  TENON_TRY(front->models.start());
-  asio::co_spawn(context, acceptAll(front), asio::detached);
-  asio::co_spawn(context, watchDeadlines(front), asio::detached);
-  asio::co_spawn(context, awaitEnd(front), asio::detached);
-  if (front->tls) {
-    asio::co_spawn(context, watchCertificates(front), asio::detached);
+  server->monitoring.begin(server->models, std::move(rollback));
+  TENON_TRY(server->models.start());
+  asio::co_spawn(context, acceptAll(server), asio::detached);
+  asio::co_spawn(context, watchDeadlines(server), asio::detached);
+  asio::co_spawn(context, awaitEnd(server), asio::detached);
+  if (server->tls) {
+    asio::co_spawn(context, watchCertificates(server), asio::detached);
   }
-  options.onListening(front->acceptor.local_endpoint().port());
+  options.onListening(server->acceptor.local_endpoint().port());
   context.run();
-  front->models.stop(); // before the context goes, by which the source tells of changes
-  front->desk.reset();
-  front->watch.stop();
+  server->models.stop(); // before the context goes, by which the repository notifies of changes
+  server->admin.reset();
+  server->monitoring.stop();
   return Status::ok();
 }
 

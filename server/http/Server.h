@@ -1,9 +1,9 @@
-// The front process: a server of HTTP/1.1, HTTP/2 and gRPC over Models, at one port, with one
-// thread for all of it.
+// The front process: a server of HTTP/1.1, HTTP/2 and gRPC over a ModelManager, at one port, with
+// one thread for all of it.
 
 #pragma once
 
-#include "server/watch/WatchOptions.h"
+#include "server/monitoring/MonitoringOptions.h"
 #include "support/Result.h"
 
 #include <chrono>
@@ -43,11 +43,11 @@ struct ServerOptions {
   std::chrono::milliseconds slowest{10'000};
   std::chrono::milliseconds idle{75'000};  ///< a connection without a request
   std::chrono::milliseconds drain{30'000}; ///< for requests accepted before the end
-  WatchOptions watch;
+  MonitoringOptions monitoring;
   std::vector<std::string> workerCommand; ///< a program that calls runWorker
   std::string version;                    ///< of the server
   std::function<void(std::string_view)> log;
-  /// Told once the server listens: its port.
+  /// Called once the server listens, with its port.
   std::function<void(uint16_t)> onListening;
 };
 

@@ -6,9 +6,9 @@ namespace tenon::server {
 namespace {
 
 /// Of a connection's memory for what it writes, while it has nothing to write.
-constexpr size_t kMostKept = 8 << 10;
+constexpr size_t kMaxKept = 8 << 10;
 /// Smaller pieces are copied rather than written from where they lie.
-constexpr size_t kLeastUncopied = 4 << 10;
+constexpr size_t kMinUncopied = 4 << 10;
 
 } // namespace
 
@@ -26,7 +26,7 @@ void Outgoing::append(std::string_view text) {
 }
 
 void Outgoing::append(Bytes bytes, std::shared_ptr<const void> owner) {
-  if (bytes.size() < kLeastUncopied) {
+  if (bytes.size() < kMinUncopied) {
     append(std::string_view(reinterpret_cast<const char *>(bytes.data()), bytes.size()));
     return;
   }
@@ -36,7 +36,7 @@ void Outgoing::append(Bytes bytes, std::shared_ptr<const void> owner) {
 }
 
 void Outgoing::clear() {
-  if (texts.capacity() > kMostKept) {
+  if (texts.capacity() > kMaxKept) {
     texts = std::string();
   }
   texts.clear();

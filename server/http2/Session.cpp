@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr uint32_t kMostStreams = 256;
+constexpr uint32_t kMaxStreams = 256;
 constexpr uint32_t kStreamWindow = 4 << 20;
 constexpr int32_t kConnectionWindow = 16 << 20;
 /// Headers that are larger than is taken are answered, far larger ones end the connection.
@@ -30,10 +30,10 @@ constexpr double kControlBurst = 2'000, kControlRate = 200;
 /// nobody reads (CVE-2023-44487).
 constexpr uint64_t kResetBurst = 1'000, kResetRate = 100;
 /// CONTINUATION frames of one header (CVE-2024-28182).
-constexpr size_t kMostContinuations = 8;
-constexpr size_t kMostSettings = 32;
+constexpr size_t kMaxContinuations = 8;
+constexpr size_t kMaxSettings = 32;
 /// Frames of replies: fewer and larger ones cost less, where the client takes them.
-constexpr size_t kMostFrame = 256 << 10;
+constexpr size_t kMaxFrame = 256 << 10;
 
 std::vector<nghttp2_nv> nativeFields(const HeaderFields &fields) {
   std::vector<nghttp2_nv> natives;
@@ -229,8 +229,8 @@ struct Session::Callbacks {
 
   static ssize_t frameLength(nghttp2_session *, uint8_t, int32_t, int32_t sessionWindow,
                              int32_t streamWindow, uint32_t most, void *) {
-    return std::min<ssize_t>({sessionWindow, streamWindow, static_cast<ssize_t>(most),
-                              static_cast<ssize_t>(kMostFrame)});
+    return std::min<ssize_t>(
+        {sessionWindow, streamWindow, static_cast<ssize_t>(most), static_cast<ssize_t>(kMaxFrame)});
   }
 };
 
@@ -290,13 +290,13 @@ Session::Session(size_t mostHeader, MakeHandler makeHandler, std::function<void(
   nghttp2_session_callbacks_set_data_source_read_length_callback(callbacks, Callbacks::frameLength);
   nghttp2_option_new(&option);
   nghttp2_option_set_stream_reset_rate_limit(option, kResetBurst, kResetRate);
-  nghttp2_option_set_max_continuations(option, kMostContinuations);
-  nghttp2_option_set_max_settings(option, kMostSettings);
+  nghttp2_option_set_max_continuations(option, kMaxContinuations);
+  nghttp2_option_set_max_settings(option, kMaxSettings);
   nghttp2_session_server_new2(&native, callbacks, this, option);
   nghttp2_option_del(option);
   nghttp2_session_callbacks_del(callbacks);
   const nghttp2_settings_entry settings[] = {
-      {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, kMostStreams},
+      {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, kMaxStreams},
       {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, kStreamWindow},
       {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, static_cast<uint32_t>(mostHeader)}};
   nghttp2_submit_settings(native, NGHTTP2_FLAG_NONE, settings, std::size(settings));

@@ -95,7 +95,7 @@ private:
   std::unique_ptr<class StreamHandler> handler;
 };
 
-/// Told of a request as it comes.
+/// Notified of a request as it comes.
 class StreamHandler {
 public:
   virtual ~StreamHandler() = default;

@@ -14,9 +14,9 @@
 namespace tenon::server {
 namespace {
 
-constexpr size_t kMostText = 256 << 10;
+constexpr size_t kMaxText = 256 << 10;
 /// The system passes at most 253 at once.
-constexpr size_t kMostDescriptors = 200;
+constexpr size_t kMaxDescriptors = 200;
 
 struct Header {
   uint32_t kind;
@@ -27,7 +27,7 @@ struct Header {
 
 Status lost(std::string_view what) { return Status::error(ErrorId::InternalError, what); }
 
-using ControlBuffer = std::array<char, CMSG_SPACE(kMostDescriptors * sizeof(int))>;
+using ControlBuffer = std::array<char, CMSG_SPACE(kMaxDescriptors * sizeof(int))>;
 
 /// Takes over what came beside a message, all of it, also of one that is refused.
 void takeDescriptors(msghdr &received, ControlMessage &message) {
@@ -49,7 +49,7 @@ void takeDescriptors(msghdr &received, ControlMessage &message) {
 Status sendControl(int socket, const ControlMessage &message) {
   Header header = {static_cast<uint32_t>(message.kind),
                    static_cast<uint32_t>(message.descriptors.size()), message.key, message.value};
-  if (message.text.size() > kMostText || message.descriptors.size() > kMostDescriptors) {
+  if (message.text.size() > kMaxText || message.descriptors.size() > kMaxDescriptors) {
     return lost("a message between front and worker is too large");
   }
   iovec parts[2] = {{&header, sizeof(header)},
@@ -81,7 +81,7 @@ Status receiveControl(int socket, bool waits, ControlMessage &message, bool *isE
   message = {};
   *isEnd = *isNone = false;
   Header header = {};
-  std::string text(kMostText, '\0');
+  std::string text(kMaxText, '\0');
   iovec parts[2] = {{&header, sizeof(header)}, {text.data(), text.size()}};
   alignas(cmsghdr) ControlBuffer buffer = {};
   msghdr received = {};

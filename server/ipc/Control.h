@@ -1,5 +1,5 @@
-// The messages between the front and a worker besides runs: loading, unloading, slabs. They go over
-// a Unix socket that keeps their borders (SOCK_SEQPACKET) and carries descriptors.
+// The messages between the front and a worker besides runs: loading, unloading, shared buffers.
+// They go over a Unix socket that keeps their borders (SOCK_SEQPACKET) and carries descriptors.
 
 #pragma once
 
@@ -20,18 +20,18 @@ inline constexpr int kWorkerDoneEvent = 4;
 struct ControlMessage {
   enum class Kind : uint32_t {
     // To the worker.
-    Slab,     ///< number `key`, `value` bytes; descriptor
-    DropSlab, ///< number `key`
-    Load,     ///< version `key`, `value` threads a run; text: encodeLoad; descriptors: engine file,
-              ///< then mailbox and eventfd of each instance
+    Buffer,     ///< number `key`, `value` bytes; descriptor
+    DropBuffer, ///< number `key`
+    Load, ///< version `key`, `value` threads a run; text: encodeLoad; descriptors: engine file,
+          ///< then request slot and eventfd of each instance
     LoadOnGpu, ///< as Load, of an engine that is to run on the worker's GPU
     Unload,    ///< version `key`
     // To the front.
-    Loaded,     ///< version `key`; text: encodeFacts
+    Loaded,     ///< version `key`; text: encodeModelInfo
     LoadFailed, ///< version `key`, `value` the error's number; text: encodeError
     Unloaded,   ///< version `key`
   };
-  Kind kind = Kind::Slab;
+  Kind kind = Kind::Buffer;
   uint64_t key = 0;
   uint64_t value = 0;
   std::string text;

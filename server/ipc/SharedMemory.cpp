@@ -14,7 +14,7 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 } // namespace
 
 Result<std::unique_ptr<SharedMemory>> SharedMemory::create(uint64_t bytes) {
-  Descriptor fd(memfd_create("tenon-slab", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  Descriptor fd(memfd_create("tenon-buffer", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   bool isMade = fd.isOpen() && ftruncate(fd.get(), static_cast<off_t>(bytes)) == 0 &&
                 fcntl(fd.get(), F_ADD_SEALS, kSeals) == 0;
   if (!isMade) {
@@ -26,10 +26,10 @@ Result<std::unique_ptr<SharedMemory>> SharedMemory::create(uint64_t bytes) {
 }
 
 Result<std::unique_ptr<SharedMemory>> SharedMemory::open(Descriptor descriptor, uint64_t bytes) {
-  struct stat facts = {};
+  struct stat info = {};
   bool isSealed = (fcntl(descriptor.get(), F_GET_SEALS) & kSeals) == kSeals;
-  if (!isSealed || fstat(descriptor.get(), &facts) != 0 ||
-      static_cast<uint64_t>(facts.st_size) != bytes) {
+  if (!isSealed || fstat(descriptor.get(), &info) != 0 ||
+      static_cast<uint64_t>(info.st_size) != bytes) {
     return Status::error(ErrorId::InternalError,
                          "shared memory has another size than it should, or no seals");
   }

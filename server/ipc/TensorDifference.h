@@ -1,5 +1,5 @@
-// How far two tensors of one type and shape lie apart: what the proof of stacks and a shadow's
-// outputs are judged by.
+// How far two tensors of one type and shape lie apart: what the proof of batches and a shadow's
+// outputs are compared by.
 
 #pragma once
 

@@ -11,25 +11,24 @@
 namespace tenon::server {
 namespace {
 
-constexpr size_t kMostErrors = 64;
+constexpr size_t kMaxErrors = 64;
 /// Bytes of a text that are kept: clients put what they like into some of them.
-constexpr size_t kMostText = 1000;
+constexpr size_t kMaxText = 1000;
 
 } // namespace
 
 void ErrorRing::add(std::string_view model, const Status &status) {
-  std::string_view message = status.message().substr(0, kMostText),
-                   name = model.substr(0, kMostText);
+  std::string_view message = status.message().substr(0, kMaxText), name = model.substr(0, kMaxText);
   std::deque<NotedError>::iterator known =
       std::find_if(errors.begin(), errors.end(), [&](const NotedError &each) {
         return each.id == status.id() && each.model == name && each.message == message;
       });
   if (known == errors.end()) {
-    if (errors.size() == kMostErrors) {
+    if (errors.size() == kMaxErrors) {
       errors.pop_back();
     }
     errors.push_front({0, status.id(), std::string(name), std::string(message),
-                       std::string(status.hint().substr(0, kMostText)), 0});
+                       std::string(status.hint().substr(0, kMaxText)), 0});
   } else {
     std::rotate(errors.begin(), known, known + 1);
   }

@@ -45,7 +45,7 @@ void appendVersion(std::string &text, const Version &version) {
   text += '}';
 }
 
-void appendModel(std::string &text, const Models &models, const Model &model) {
+void appendModel(std::string &text, const ModelManager &models, const Model &model) {
   appendJsonString(text, model.name);
   fmt::format_to(std::back_inserter(text), ":{{\"traffic\":{},\"versions\":{{",
                  describeTraffic(models, model.name));
@@ -58,7 +58,7 @@ void appendModel(std::string &text, const Models &models, const Model &model) {
 }
 
 /// Devices and workers, whose names have no characters that JSON escapes.
-void appendMachine(std::string &text, const Models &models) {
+void appendMachine(std::string &text, const ModelManager &models) {
   text += ",\"devices\":[";
   std::string_view comma;
   for (const Device &device : models.devices()) {
@@ -90,8 +90,8 @@ void appendError(std::string &text, const NotedError &error) {
 
 } // namespace
 
-std::string describeStatus(const Models &models, const ErrorRing &errors, const RegistryDesk *desk,
-                           std::string_view version, int64_t started) {
+std::string describeStatus(const ModelManager &models, const ErrorRing &errors,
+                           const RegistryAdmin *admin, std::string_view version, int64_t started) {
   std::string text = "{\"version\":";
   appendJsonString(text, version);
   fmt::format_to(std::back_inserter(text),
@@ -99,9 +99,9 @@ std::string describeStatus(const Models &models, const ErrorRing &errors, const 
                  started, wallClock(), models.isReady(), models.isDraining(),
                  fmt::join(Histogram::kBounds, ","));
   // Names in a registry have no characters that JSON escapes.
-  text += desk ? fmt::format("{{\"model\":\"{}\",\"alias\":\"{}\"}}", desk->reference().name,
-                             desk->reference().alias)
-               : "null";
+  text += admin ? fmt::format("{{\"model\":\"{}\",\"alias\":\"{}\"}}", admin->reference().name,
+                              admin->reference().alias)
+                : "null";
   appendMachine(text, models);
   text += ",\"index\":" + describeIndex(models, false) + ",\"models\":{";
   std::string_view comma;

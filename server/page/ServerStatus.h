@@ -4,8 +4,8 @@
 #pragma once
 
 #include "server/page/ErrorRing.h"
-#include "server/page/RegistryDesk.h"
-#include "server/scheduler/Models.h"
+#include "server/page/RegistryAdmin.h"
+#include "server/scheduler/ModelManager.h"
 
 #include <string>
 #include <string_view>
@@ -16,8 +16,8 @@ namespace tenon::server {
 /// "workers", "index", "models", "errors"}: "registry" is null or {"model", "alias"}, "index" that
 /// of the repository, "models" has the traffic and versions of each by name, with their histograms
 /// as counts of bins that end at "bounds_us" and one above. Times are milliseconds since 1970.
-/// `desk` may be null.
-std::string describeStatus(const Models &models, const ErrorRing &errors, const RegistryDesk *desk,
-                           std::string_view version, int64_t started);
+/// `admin` may be null.
+std::string describeStatus(const ModelManager &models, const ErrorRing &errors,
+                           const RegistryAdmin *admin, std::string_view version, int64_t started);
 
 } // namespace tenon::server

@@ -35,9 +35,9 @@ Status readString(const Json &object, const char *key, std::string &value) {
     return malformed(fmt::format("'{}' is not a string", key));
   }
   value = found->get<std::string>();
-  return value.size() <= kMostName
+  return value.size() <= kMaxName
              ? Status::ok()
-             : malformed(fmt::format("'{}' is longer than {} bytes", key, kMostName));
+             : malformed(fmt::format("'{}' is longer than {} bytes", key, kMaxName));
 }
 
 Status readBool(const Json &object, const char *key, bool &value) {
@@ -81,9 +81,9 @@ Result<Json> readParameters(const Json &object) {
 
 Status readShape(const Json &object, RequestInput &input) {
   Json::const_iterator shape = object.find("shape");
-  if (shape == object.end() || !shape->is_array() || shape->size() > kMostRank) {
+  if (shape == object.end() || !shape->is_array() || shape->size() > kMaxRank) {
     return badTensor(input.name,
-                     fmt::format("'shape' is not an array of {} numbers or less", kMostRank));
+                     fmt::format("'shape' is not an array of {} numbers or less", kMaxRank));
   }
   for (const Json &dim : *shape) {
     if (!dim.is_number_unsigned() ||

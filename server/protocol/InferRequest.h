@@ -18,8 +18,8 @@
 namespace tenon::server {
 
 /// Bounds of what a request can name.
-constexpr size_t kMostRank = 32;
-constexpr size_t kMostName = 1024;
+constexpr size_t kMaxRank = 32;
+constexpr size_t kMaxName = 1024;
 
 struct RequestInput {
   std::string name;

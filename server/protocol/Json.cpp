@@ -19,9 +19,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kMostDepth = 32;
+constexpr size_t kMaxDepth = 32;
 /// Values outside of lists: names, shapes and parameters of requests are some dozens.
-constexpr size_t kMostValues = 100'000;
+constexpr size_t kMaxValues = 100'000;
 
 class Builder {
 public:
@@ -50,7 +50,7 @@ public:
   bool end_object() { return close(); }
   bool start_array(size_t) {
     if (isInList()) {
-      return ++listDepth <= kMostDepth || refuse("arrays nested too deeply");
+      return ++listDepth <= kMaxDepth || refuse("arrays nested too deeply");
     }
     if (isListPlace()) {
       place(lists->size());
@@ -106,7 +106,7 @@ private:
     if (isInList()) {
       return refuse("'data' holds something that is no number");
     }
-    if (++valueCount > kMostValues) {
+    if (++valueCount > kMaxValues) {
       return refuse("too many values");
     }
     place(std::move(value));
@@ -128,10 +128,10 @@ private:
     if (isInList() || isListPlace()) {
       return refuse("'data' holds something that is no number");
     }
-    if (open_.size() == kMostDepth) {
+    if (open_.size() == kMaxDepth) {
       return refuse("values nested too deeply");
     }
-    if (++valueCount > kMostValues) {
+    if (++valueCount > kMaxValues) {
       return refuse("too many values");
     }
     open_.push_back(place(std::move(value)));

@@ -16,7 +16,7 @@
 
 namespace tenon::server {
 
-/// Numbers and truth values in the order of the text, whatever their nesting: nine bytes an
+/// Numbers and booleans in the order of the text, whatever their nesting: nine bytes an
 /// element.
 class NumberList {
 public:
@@ -41,7 +41,7 @@ private:
 };
 
 /// Parses one value that is the whole of `text`. With `lists`, an array under a key "data" becomes
-/// the number of its list there, and holds nothing but numbers, truth values and arrays of them.
+/// the number of its list there, and holds nothing but numbers, booleans and arrays of them.
 /// TN0806 with the place otherwise.
 Status parseJson(std::string_view text, nlohmann::json &value,
                  std::vector<NumberList> *lists = nullptr);

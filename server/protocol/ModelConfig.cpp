@@ -15,12 +15,12 @@
 namespace tenon::server {
 namespace {
 
-constexpr uint64_t kMostInstances = 64;
-constexpr uint64_t kMostGpus = 1024;
-constexpr uint64_t kMostBatch = 1 << 20;
-constexpr uint64_t kMostPriorities = 1000;
+constexpr uint64_t kMaxInstances = 64;
+constexpr uint64_t kMaxGpus = 1024;
+constexpr uint64_t kMaxBatch = 1 << 20;
+constexpr uint64_t kMaxPriorities = 1000;
 /// 12 days: no sum of times overflows.
-constexpr uint64_t kMostMicroseconds = uint64_t(1) << 40;
+constexpr uint64_t kMaxMicroseconds = uint64_t(1) << 40;
 
 class Reader {
 public:
@@ -41,7 +41,7 @@ public:
                                            file, field.line));
       } else if (field.name == "max_batch_size") {
         config.hasMaxBatchSize = true;
-        TENON_TRY(readNumber(field, kMostBatch, config.maxBatchSize));
+        TENON_TRY(readNumber(field, kMaxBatch, config.maxBatchSize));
       } else if (field.name == "input") {
         TENON_TRY(readPort(field, config.inputs));
       } else if (field.name == "output") {
@@ -180,13 +180,13 @@ private:
     BatchingConfig &batching = config.batching.emplace();
     for (const TextField &member : field.fields) {
       if (member.name == "preferred_batch_size") {
-        TENON_TRY(readNumber(member, kMostBatch, batching.preferred.emplace_back()));
+        TENON_TRY(readNumber(member, kMaxBatch, batching.preferred.emplace_back()));
       } else if (member.name == "max_queue_delay_microseconds") {
-        TENON_TRY(readNumber(member, kMostMicroseconds, batching.delayMicroseconds));
+        TENON_TRY(readNumber(member, kMaxMicroseconds, batching.delayMicroseconds));
       } else if (member.name == "priority_levels") {
-        TENON_TRY(readNumber(member, kMostPriorities, batching.priorityLevels));
+        TENON_TRY(readNumber(member, kMaxPriorities, batching.priorityLevels));
       } else if (member.name == "default_priority_level") {
-        TENON_TRY(readNumber(member, kMostPriorities, batching.defaultPriority));
+        TENON_TRY(readNumber(member, kMaxPriorities, batching.defaultPriority));
       } else if (member.name == "default_queue_policy") {
         TENON_TRY(readPolicy(member, batching.policy));
       } else if (member.name == "priority_queue_policy") {
@@ -211,7 +211,7 @@ private:
           (member.value == "REJECT" || member.value == "DELAY")) {
         policy.rejectsLate = member.value == "REJECT";
       } else if (member.name == "default_timeout_microseconds") {
-        TENON_TRY(readNumber(member, kMostMicroseconds, policy.timeoutMicroseconds));
+        TENON_TRY(readNumber(member, kMaxMicroseconds, policy.timeoutMicroseconds));
       } else if (member.name == "allow_timeout_override" &&
                  (member.value == "true" || member.value == "false")) {
         policy.allowsOwnTimeout = member.value == "true";
@@ -231,7 +231,7 @@ private:
     QueuePolicy policy;
     for (const TextField &member : field.fields) {
       if (member.name == "key") {
-        TENON_TRY(readNumber(member, kMostPriorities, priority));
+        TENON_TRY(readNumber(member, kMaxPriorities, priority));
       } else if (member.name == "value") {
         TENON_TRY(readPolicy(member, policy));
       } else {
@@ -278,7 +278,7 @@ private:
     Placement &placement = config.placement;
     for (const TextField &member : field.fields) {
       if (member.name == "count") {
-        TENON_TRY(readNumber(member, kMostInstances, config.instances));
+        TENON_TRY(readNumber(member, kMaxInstances, config.instances));
         config.instances = std::max<uint64_t>(config.instances, 1);
       } else if (member.name == "kind" &&
                  (member.value == "KIND_CPU" || member.value == "KIND_GPU" ||
@@ -290,7 +290,7 @@ private:
         if (placement.gpu) {
           return fault(member, "more than one GPU: a model runs on one device");
         }
-        TENON_TRY(readNumber(member, kMostGpus, placement.gpu.emplace()));
+        TENON_TRY(readNumber(member, kMaxGpus, placement.gpu.emplace()));
       } else if (member.name == "name") {
         TENON_TRY(readString(member, ignored));
       } else {

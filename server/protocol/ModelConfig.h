@@ -43,7 +43,7 @@ struct QueuePolicy {
 };
 
 struct BatchingConfig {
-  std::vector<uint64_t> preferred; ///< rows of a stack, ascending
+  std::vector<uint64_t> preferred; ///< rows of a batch, ascending
   uint64_t delayMicroseconds = 0;  ///< that a request waits for others at most
   uint64_t priorityLevels = 0;     ///< 1 is the highest; 0: all are equal
   uint64_t defaultPriority = 0;
@@ -80,7 +80,7 @@ struct ModelConfig {
   uint64_t instances = 1;
   Placement placement;
   std::vector<std::pair<std::string, std::string>> parameters;
-  /// Of the parameter pad: inputs that may be made longer so that requests fit in one stack, and
+  /// Of the parameter pad: inputs that may be made longer so that requests fit in one batch, and
   /// what they are filled with.
   std::vector<std::pair<std::string, double>> pads;
   /// Of the parameter buckets, ascending: the lengths that inputs are padded to; empty: powers of

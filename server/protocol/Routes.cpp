@@ -97,7 +97,7 @@ constexpr Route kRoutes[] = {
 };
 
 /// Longer segments name nothing here; a name of a model has at most 255 bytes.
-constexpr size_t kMostSegment = 3 * 255;
+constexpr size_t kMaxSegment = 3 * 255;
 
 int hexDigit(char c) {
   return c >= '0' && c <= '9'   ? c - '0'
@@ -113,7 +113,7 @@ Status badTarget(std::string_view why) {
 }
 
 Result<std::string> decodeSegment(std::string_view segment) {
-  if (segment.size() > kMostSegment) {
+  if (segment.size() > kMaxSegment) {
     return badTarget("a part of it is longer than any name");
   }
   std::string text;
@@ -149,8 +149,8 @@ Result<std::vector<std::string>> splitTarget(std::string_view target) {
     target.remove_suffix(1);
   }
   std::vector<std::string> segments;
-  constexpr size_t kMostSegments = 16;
-  while (segments.size() < kMostSegments) {
+  constexpr size_t kMaxSegments = 16;
+  while (segments.size() < kMaxSegments) {
     size_t slash = target.find('/');
     TENON_ASSIGN(std::string segment, decodeSegment(target.substr(0, slash)));
     segments.push_back(std::move(segment));

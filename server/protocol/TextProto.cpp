@@ -9,15 +9,15 @@
 namespace tenon::server {
 namespace {
 
-constexpr unsigned kMostDepth = 16;
-constexpr size_t kMostFields = 100'000;
+constexpr unsigned kMaxDepth = 16;
+constexpr size_t kMaxFields = 100'000;
 
 class Parser {
 public:
   Parser(std::string_view text, std::string_view file) : text(text), file(file) {}
 
   Status parseFields(std::vector<TextField> &fields, char end, unsigned depth) {
-    if (depth > kMostDepth) {
+    if (depth > kMaxDepth) {
       return fault("messages are nested too deeply");
     }
     for (;;) {
@@ -105,7 +105,7 @@ private:
 
   Status parseValue(std::vector<TextField> &fields, TextField field, bool hasColon,
                     unsigned depth) {
-    if (++fieldCount > kMostFields) {
+    if (++fieldCount > kMaxFields) {
       return fault("there are too many fields");
     }
     if (peek() == '{' || peek() == '<') {

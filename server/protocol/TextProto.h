@@ -15,7 +15,7 @@ namespace tenon::server {
 struct TextField {
   std::string name;
   unsigned line = 0;
-  /// A string is without its quotes and escapes; numbers, truth values and names of enums are as
+  /// A string is without its quotes and escapes; numbers, booleans and names of enums are as
   /// they stand. Empty for a message.
   std::string value;
   bool isString = false;

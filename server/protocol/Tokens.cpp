@@ -13,8 +13,8 @@
 namespace tenon::server {
 namespace {
 
-constexpr size_t kLeastToken = 16;
-constexpr uint64_t kMostFile = 1 << 20;
+constexpr size_t kMinToken = 16;
+constexpr uint64_t kMaxFile = 1 << 20;
 
 unsigned bit(Role role) { return 1u << static_cast<unsigned>(role); }
 
@@ -52,17 +52,17 @@ Result<unsigned> parseRoles(std::string_view text) {
 
 Result<Tokens> Tokens::load(const std::string &path) {
   TENON_ASSIGN(FileReader file, FileReader::open(path));
-  struct stat facts = {};
-  bool isKnown = fstat(file.descriptor(), &facts) == 0;
+  struct stat info = {};
+  bool isKnown = fstat(file.descriptor(), &info) == 0;
   // What root lets a group read, such as a mounted secret, this process can read in no other way.
-  mode_t refused = isKnown && facts.st_uid == 0 && geteuid() != 0 ? S_IWGRP | S_IXGRP | S_IRWXO
-                                                                  : S_IRWXG | S_IRWXO;
-  if (!isKnown || (facts.st_mode & refused) != 0) {
+  mode_t refused = isKnown && info.st_uid == 0 && geteuid() != 0 ? S_IWGRP | S_IXGRP | S_IRWXO
+                                                                 : S_IRWXG | S_IRWXO;
+  if (!isKnown || (info.st_mode & refused) != 0) {
     return Status::error(ErrorId::BadTokenFile,
                          fmt::format("'{}' may be read or written by others than its owner", path),
                          fmt::format("chmod 600 {}", path));
   }
-  if (file.size() > kMostFile) {
+  if (file.size() > kMaxFile) {
     return Status::error(ErrorId::BadTokenFile,
                          fmt::format("'{}' is larger than any file of tokens", path));
   }
@@ -85,12 +85,12 @@ Result<Tokens> Tokens::parse(std::string_view text, std::string_view file) {
     std::string_view token = row.substr(0, space);
     std::string_view roles =
         space == std::string_view::npos ? "" : row.substr(row.find_first_not_of(" \t", space));
-    if (token.size() < kLeastToken || roles.empty()) {
+    if (token.size() < kMinToken || roles.empty()) {
       // The token itself stays out of logs.
       return Status::error(
           ErrorId::BadTokenFile,
           fmt::format("{}:{}: a line is a token of {} characters or more and its roles", file, line,
-                      kLeastToken),
+                      kMinToken),
           "for example `openssl rand -hex 32`, a space and `infer,read`");
     }
     Result<unsigned> parsed = parseRoles(roles);

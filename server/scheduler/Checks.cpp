@@ -107,13 +107,13 @@ Status checkInput(const RequestInput &input, const ModelPort &port) {
   bool hasOtherBools =
       port.dtype == DType::Bool && std::any_of(input.binary.begin(), input.binary.end(),
                                                [](std::byte b) { return b > std::byte(1); });
-  return hasOtherBools ? badInput(input.name, "holds a truth value that is neither 0 nor 1")
+  return hasOtherBools ? badInput(input.name, "holds a boolean that is neither 0 nor 1")
                        : Status::ok();
 }
 
 /// The length that padding may change, which is one number in all inputs.
-Status checkLength(const Version &version, Job &job) {
-  size_t at = 0; // in job.shape
+Status checkLength(const Version &version, Request &request) {
+  size_t at = 0; // in request.shape
   std::vector<size_t> places;
   for (size_t p = 0; p < version.ports.inputs.size(); ++p) {
     const ModelPort &port = version.ports.inputs[p];
@@ -121,44 +121,46 @@ Status checkLength(const Version &version, Job &job) {
       if (port.dims[i] != version.batch->paddedDim) {
         continue;
       }
-      if (!places.empty() && job.shape[at] != job.length) {
+      if (!places.empty() && request.shape[at] != request.length) {
         return badInput(port.name, fmt::format("has {} places of {}, but another input has {}",
-                                               job.shape[at], port.dims[i], job.length));
+                                               request.shape[at], port.dims[i], request.length));
       }
-      job.length = job.shape[at];
-      job.bucket = std::min(bucketOf(version.config, job.length), port.most[i]);
+      request.length = request.shape[at];
+      request.bucket = std::min(bucketOf(version.config, request.length), port.most[i]);
       places.push_back(at);
     }
   }
   for (size_t place : places) {
-    job.shape[place] = job.bucket;
+    request.shape[place] = request.bucket;
   }
   return Status::ok();
 }
 
-/// The rows of all inputs, which are one number, and whether they may be stacked with those of
+/// The rows of all inputs, which are one number, and whether they may be batched with those of
 /// others.
-Status checkRows(const Version &version, Job &job) {
-  for (size_t i : job.order) {
-    const RequestInput &input = job.request.inputs[i], &first = job.request.inputs[job.order[0]];
-    job.rows = static_cast<uint64_t>(first.dims[0]);
+Status checkRows(const Version &version, Request &request) {
+  for (size_t i : request.order) {
+    const RequestInput &input = request.payload.inputs[i],
+                       &first = request.payload.inputs[request.order[0]];
+    request.rows = static_cast<uint64_t>(first.dims[0]);
     if (input.dims[0] != first.dims[0]) {
       return badInput(input.name, fmt::format("has {} rows, but input '{}' has {}", input.dims[0],
                                               first.name, first.dims[0]));
     }
-    job.shape.insert(job.shape.end(), input.dims.begin() + 1, input.dims.end());
+    request.shape.insert(request.shape.end(), input.dims.begin() + 1, input.dims.end());
   }
   if (version.isPadded()) {
-    TENON_TRY(checkLength(version, job));
+    TENON_TRY(checkLength(version, request));
   }
   uint64_t most = version.config.maxBatchSize;
-  if (most > 0 && (job.rows == 0 || job.rows > most)) {
+  if (most > 0 && (request.rows == 0 || request.rows > most)) {
     return Status::error(
         ErrorId::BadRequestTensor,
-        fmt::format("the batch has {} rows, but the model takes 1 to {}", job.rows, most),
+        fmt::format("the batch has {} rows, but the model takes 1 to {}", request.rows, most),
         "send several requests");
   }
-  job.canStack = version.isStacked() && job.rows > 0 && job.rows < version.batch->mostRows;
+  request.canBatch =
+      version.isBatched() && request.rows > 0 && request.rows < version.batch->mostRows;
   return Status::ok();
 }
 
@@ -198,9 +200,9 @@ Status checkConfig(const Version &version) {
   return checkConfigPorts(version, version.config.outputs, version.ports.outputs, "output");
 }
 
-Status checkRequest(const Version &version, Job &job) {
+Status checkRequest(const Version &version, Request &request) {
   const std::vector<ModelPort> &ports = version.ports.inputs;
-  for (const RequestInput &input : job.request.inputs) {
+  for (const RequestInput &input : request.payload.inputs) {
     if (!findPort(ports, input.name)) {
       return badInput(input.name.substr(0, 255), "is not one of the model",
                       didYouMean(input.name.substr(0, 255), namesOf(ports),
@@ -209,17 +211,17 @@ Status checkRequest(const Version &version, Job &job) {
   }
   for (const ModelPort &port : ports) {
     size_t at = 0;
-    while (at < job.request.inputs.size() && job.request.inputs[at].name != port.name) {
+    while (at < request.payload.inputs.size() && request.payload.inputs[at].name != port.name) {
       ++at;
     }
-    if (at == job.request.inputs.size()) {
+    if (at == request.payload.inputs.size()) {
       return badInput(port.name, "is missing");
     }
-    TENON_TRY(checkInput(job.request.inputs[at], port));
-    job.order.push_back(at);
+    TENON_TRY(checkInput(request.payload.inputs[at], port));
+    request.order.push_back(at);
   }
   std::set<const ModelPort *> asked;
-  for (const RequestedOutput &output : job.request.outputs) {
+  for (const RequestedOutput &output : request.payload.outputs) {
     const ModelPort *port = findPort(version.ports.outputs, output.name);
     if (!port) {
       std::vector<std::string> names = namesOf(version.ports.outputs);
@@ -234,21 +236,21 @@ Status checkRequest(const Version &version, Job &job) {
                            fmt::format("output '{}' is asked for twice", output.name));
     }
   }
-  return version.hasRows() ? checkRows(version, job) : Status::ok();
+  return version.hasRows() ? checkRows(version, request) : Status::ok();
 }
 
-BatchWish wishOf(const ModelConfig &config) {
-  BatchWish wish;
+BatchPolicy batchPolicyOf(const ModelConfig &config) {
+  BatchPolicy policy;
   bool isAsked = config.batching.has_value(), isForbidden = config.hasMaxBatchSize && !isAsked;
-  wish.kind = isForbidden ? BatchWish::Kind::None
-              : isAsked   ? BatchWish::Kind::Stated
-                          : BatchWish::Kind::IfRecorded;
-  wish.mostRows = config.maxBatchSize;
-  wish.tolerance = config.batchTolerance;
+  policy.kind = isForbidden ? BatchPolicy::Kind::None
+                : isAsked   ? BatchPolicy::Kind::Stated
+                            : BatchPolicy::Kind::IfRecorded;
+  policy.mostRows = config.maxBatchSize;
+  policy.tolerance = config.batchTolerance;
   for (const auto &[name, value] : config.pads) {
-    wish.pads.push_back({name, value});
+    policy.pads.push_back({name, value});
   }
-  return wish;
+  return policy;
 }
 
 } // namespace tenon::server

@@ -153,7 +153,7 @@ Json batchingOf(const BatchingConfig &batching) {
 /// Appends families of metrics, each with a line for each version.
 class MetricsText {
 public:
-  explicit MetricsText(const Models &models) : models(models) {}
+  explicit MetricsText(const ModelManager &models) : models(models) {}
 
   template <typename Value>
   void family(std::string_view name, std::string_view type, std::string_view help,
@@ -254,7 +254,7 @@ private:
                    name, labels, sum.count, static_cast<double>(sum.nanoseconds) / 1e9);
   }
 
-  const Models &models;
+  const ModelManager &models;
 };
 
 } // namespace
@@ -267,7 +267,7 @@ std::string describeServer(std::string_view version) {
         {"binary_tensor_data", "model_configuration", "model_repository", "statistics"}}});
 }
 
-std::string describeModel(const Models &models, const Version &version) {
+std::string describeModel(const ModelManager &models, const Version &version) {
   Json versions = Json::array();
   for (const auto &[number, each] : models.all().at(version.model).versions) {
     versions.push_back(each->number);
@@ -284,7 +284,7 @@ std::string describeConfig(const Version &version) {
   for (const auto &[key, value] : version.config.parameters) {
     parameters[key] = {{"string_value", value}};
   }
-  if (version.batch && version.batch->stacking != BatchFacts::State::None) {
+  if (version.batch && version.batch->batching != BatchInfo::State::None) {
     parameters["tenon.batching"] = {{"string_value", describeBatching(version)}};
   }
   Json config = {
@@ -299,33 +299,33 @@ std::string describeConfig(const Version &version) {
       {"output", configPortsOf(version, version.ports.outputs)},
       {"instance_group", Json::array({instancesOf(version)})},
       {"parameters", parameters}};
-  if (version.isStacked()) {
+  if (version.isBatched()) {
     config["dynamic_batching"] = batchingOf(version.config.batching.value_or(BatchingConfig()));
   }
   return textOf(config);
 }
 
 std::string describeBatching(const Version &version) {
-  const BatchFacts &batch = *version.batch;
-  if (batch.stacking == BatchFacts::State::Refused) {
+  const BatchInfo &batch = *version.batch;
+  if (batch.batching == BatchInfo::State::Refused) {
     return Status::error(ErrorId::NotBatchable, batch.reason, "its requests run one by one")
         .toString();
   }
   std::string padding =
-      batch.padding == BatchFacts::State::Proven
+      batch.padding == BatchInfo::State::Proven
           ? fmt::format(", and padded along {}", batch.paddedDim)
-      : batch.padding == BatchFacts::State::Refused
+      : batch.padding == BatchInfo::State::Refused
           ? ", but not padded: " + Status::error(ErrorId::NotBatchable, batch.padReason).toString()
           : "";
   return fmt::format(
-      "requests are stacked up to {} rows{}; outputs of seeded rows, alone and stacked, {}",
+      "requests are batched up to {} rows{}; outputs of seeded rows, alone and batched, {}",
       batch.mostRows, padding,
       batch.difference == 0
           ? "have equal bits"
           : fmt::format("differ by at most {:.2g} of their largest value", batch.difference));
 }
 
-Result<std::string> describeStatistics(const Models &models, const std::string &model,
+Result<std::string> describeStatistics(const ModelManager &models, const std::string &model,
                                        const std::string &version) {
   Json list = Json::array();
   if (!model.empty()) {
@@ -346,7 +346,7 @@ Result<std::string> describeStatistics(const Models &models, const std::string &
   return textOf({{"model_stats", list}});
 }
 
-std::string describeIndex(const Models &models, bool onlyReady) {
+std::string describeIndex(const ModelManager &models, bool onlyReady) {
   Json list = Json::array();
   for (const auto &[name, model] : models.all()) {
     if (!model.problem.isOk() && model.versions.empty() && !onlyReady) {
@@ -365,8 +365,8 @@ std::string describeIndex(const Models &models, bool onlyReady) {
                            : version->state == VersionState::Cold
                                ? "not in memory: the next request loads it"
                                : "";
-      bool isRefused = version->batch && (version->batch->stacking == BatchFacts::State::Refused ||
-                                          version->batch->padding == BatchFacts::State::Refused);
+      bool isRefused = version->batch && (version->batch->batching == BatchInfo::State::Refused ||
+                                          version->batch->padding == BatchInfo::State::Refused);
       if (reason.empty() && isRefused) {
         reason = describeBatching(*version);
       }
@@ -379,7 +379,7 @@ std::string describeIndex(const Models &models, bool onlyReady) {
   return textOf(list);
 }
 
-std::string describeTraffic(const Models &models, const std::string &model) {
+std::string describeTraffic(const ModelManager &models, const std::string &model) {
   const TrafficState &state = models.all().at(model).traffic;
   Json weights = Json::object(), outputs = Json::object();
   for (const auto &[version, weight] : state.now.weights) {
@@ -432,7 +432,7 @@ Result<Traffic> parseTraffic(std::string_view text) {
   return traffic;
 }
 
-std::string describeMetrics(const Models &models) {
+std::string describeMetrics(const ModelManager &models) {
   MetricsText metrics(models);
   metrics.outcomes();
   metrics.family("tenon_inferences_total", "counter", "Rows of batches that were computed.",
@@ -445,7 +445,7 @@ std::string describeMetrics(const Models &models) {
                  [](const Version &version) {
                    size_t sum = 0;
                    for (const std::unique_ptr<Instance> &instance : version.instances) {
-                     sum += instance->jobs.size();
+                     sum += instance->requests.size();
                    }
                    return sum;
                  });

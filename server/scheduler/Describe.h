@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include "server/scheduler/Models.h"
+#include "server/scheduler/ModelManager.h"
 
 #include <string>
 #include <string_view>
@@ -13,25 +13,25 @@ namespace tenon::server {
 /// {"name": "tenon", "version": ..., "extensions": [...]}.
 std::string describeServer(std::string_view version);
 /// {"name", "versions", "platform", "inputs", "outputs"}; the version is ready.
-std::string describeModel(const Models &models, const Version &version);
+std::string describeModel(const ModelManager &models, const Version &version);
 /// As ModelConfig of Triton's model_config.proto.
 std::string describeConfig(const Version &version);
 /// What the proof of batching found, in a sentence; TN0850 stands in it where requests are not
-/// stacked.
+/// batched.
 std::string describeBatching(const Version &version);
 /// {"model_stats": [...]} of all models, of one, or of one version of it; TN0810.
-Result<std::string> describeStatistics(const Models &models, const std::string &model,
+Result<std::string> describeStatistics(const ModelManager &models, const std::string &model,
                                        const std::string &version);
 /// The repository's index: each version with its state and the reason of a failed load. Only those
 /// that are ready if `onlyReady`.
-std::string describeIndex(const Models &models, bool onlyReady);
+std::string describeIndex(const ModelManager &models, bool onlyReady);
 /// {"weights": {...}, "shadow": ..., "shadow_stats": {...}}: how requests of the model that name no
 /// version are split, and what its shadow gave.
-std::string describeTraffic(const Models &models, const std::string &model);
+std::string describeTraffic(const ModelManager &models, const std::string &model);
 /// A split as a client sends it, {"weights": {"1": 90, "2": 10}, "shadow": "3"}; TN0852.
 Result<Traffic> parseTraffic(std::string_view text);
 /// Text of the exposition format 0.0.4 of Prometheus. Source: its documentation, "Exposition
 /// formats".
-std::string describeMetrics(const Models &models);
+std::string describeMetrics(const ModelManager &models);
 
 } // namespace tenon::server

@@ -43,25 +43,25 @@ std::vector<std::string> findGpus(const char *visible, const std::string &device
   return gpus;
 }
 
-Result<Device> chooseDevice(const Placement &wish, bool runsOnGpu,
+Result<Device> chooseDevice(const Placement &placement, bool runsOnGpu,
                             const std::vector<uint64_t> &taken) {
-  bool isThere = wish.gpu ? *wish.gpu < taken.size() : !taken.empty();
-  bool isForced = wish.kind == Placement::Kind::Gpu;
+  bool isThere = placement.gpu ? *placement.gpu < taken.size() : !taken.empty();
+  bool isForced = placement.kind == Placement::Kind::Gpu;
   if (isForced && !isThere) {
     return Status::error(ErrorId::DeviceNotFound,
-                         wish.gpu
+                         placement.gpu
                              ? fmt::format("the model is to run on GPU {}, and the server sees {}",
-                                           *wish.gpu, taken.size())
+                                           *placement.gpu, taken.size())
                              : "the model is to run on a GPU, and the server sees none",
                          "see whether nvidia-smi and CUDA_VISIBLE_DEVICES have it, or change "
                          "instance_group in config.pbtxt");
   }
-  if (wish.kind == Placement::Kind::Cpu || !isThere || (!isForced && !runsOnGpu)) {
+  if (placement.kind == Placement::Kind::Cpu || !isThere || (!isForced && !runsOnGpu)) {
     return Device();
   }
-  return Device{wish.gpu ? *wish.gpu
-                         : static_cast<uint64_t>(std::min_element(taken.begin(), taken.end()) -
-                                                 taken.begin())};
+  return Device{placement.gpu ? *placement.gpu
+                              : static_cast<uint64_t>(std::min_element(taken.begin(), taken.end()) -
+                                                      taken.begin())};
 }
 
 } // namespace tenon::server

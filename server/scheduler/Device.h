@@ -31,7 +31,7 @@ std::vector<std::string> findGpus(const char *visible, const std::string &device
 /// Where a model is to run, where `taken` has the bytes that models take on each GPU. A GPU that
 /// nobody names is the one with the fewest, of equal ones the first. TN0702 where the model wants a
 /// GPU that is not there.
-Result<Device> chooseDevice(const Placement &wish, bool runsOnGpu,
+Result<Device> chooseDevice(const Placement &placement, bool runsOnGpu,
                             const std::vector<uint64_t> &taken);
 
 } // namespace tenon::server

@@ -1,20 +1,21 @@
-// The states of versions: loads go to their workers, and what is retired goes once it is idle.
+// The states of versions: loads go to their workers, and what is unloaded goes once it is idle.
 //
 //   state      held by                     left by
-//   Loading    a worker; Model::versions,  settle: Ready or Failed; retire (an unload): Unloaded
-//              unless one there is Ready
-//   Ready      a worker, Model::versions   retire: Unloading; the worker's end: Loading again;
-//   evict: Cold Unloading  a worker                    finishRetired, when nothing of it waits or
-//   runs: Unloaded Failed     Model::versions             a new load, which takes its place
+//   Loading    a worker; Model::versions,  completeLoad: Ready or Failed;
+//              unless one there is Ready   unloadVersion (an unload): Unloaded
+//   Ready      a worker, Model::versions   unloadVersion: Unloading; evict: Cold;
+//                                          the worker's end: Loading again
+//   Unloading  a worker                    finishUnload, when nothing of it waits or runs: Unloaded
+//   Failed     Model::versions             a new load, which takes its place
 //   Unloaded   Model::versions             a new load, which takes its place
-//   Cold       Model::versions             wake (a request): Loading; retire: Unloaded; a new load,
-//   which takes its place
+//   Cold       Model::versions             reload (a request): Loading; unloadVersion: Unloaded;
+//                                          a new load, which takes its place
 //
 // A version whose instance runs is in a worker, which points into it.
 
 #include "engine/Levels.h"
 #include "server/scheduler/Describe.h"
-#include "server/scheduler/Models.h"
+#include "server/scheduler/ModelManager.h"
 
 #include <fmt/format.h>
 
@@ -35,12 +36,12 @@ std::string nameOf(const Version &version) {
 /// Opens the engine's file for the first worker; for the next ones it is that file, whatever has
 /// its name by then.
 Status openEngine(Version &version) {
-  struct stat facts = {};
+  struct stat info = {};
   if (version.file.isOpen()) {
-    bool isSame = fstat(version.file.get(), &facts) == 0 &&
-                  facts.st_size == version.facts.st_size &&
-                  facts.st_mtim.tv_sec == version.facts.st_mtim.tv_sec &&
-                  facts.st_mtim.tv_nsec == version.facts.st_mtim.tv_nsec;
+    bool isSame = fstat(version.file.get(), &info) == 0 &&
+                  info.st_size == version.fileInfo.st_size &&
+                  info.st_mtim.tv_sec == version.fileInfo.st_mtim.tv_sec &&
+                  info.st_mtim.tv_nsec == version.fileInfo.st_mtim.tv_nsec;
     return isSame ? Status::ok()
                   : Status::error(ErrorId::FileReadFailed,
                                   fmt::format("the engine '{}' was changed after it was loaded",
@@ -48,7 +49,7 @@ Status openEngine(Version &version) {
                                   "load the model again");
   }
   version.file = Descriptor(open(version.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (version.file.isOpen() && fstat(version.file.get(), &version.facts) == 0) {
+  if (version.file.isOpen() && fstat(version.file.get(), &version.fileInfo) == 0) {
     return Status::ok();
   }
   if (errno == EMFILE || errno == ENFILE) {
@@ -73,13 +74,13 @@ Status noRoom(const Version &version, uint64_t budget) {
 
 std::string readyLine(const Version &version) {
   std::string line = nameOf(version) + " is ready";
-  bool hasProof = version.batch && version.batch->stacking != BatchFacts::State::None;
+  bool hasProof = version.batch && version.batch->batching != BatchInfo::State::None;
   return hasProof ? fmt::format("{}; {}", line, describeBatching(version)) : line;
 }
 
 } // namespace
 
-std::vector<std::shared_ptr<Version>> Models::beginLoads(FoundModel found, bool isStart) {
+std::vector<std::shared_ptr<Version>> ModelManager::beginLoads(FoundModel found, bool isStart) {
   Model &model = models[found.name];
   model.name = found.name;
   model.problem = found.problem;
@@ -89,7 +90,7 @@ std::vector<std::shared_ptr<Version>> Models::beginLoads(FoundModel found, bool 
   }
   if (!found.problem.isOk()) {
     options.log(fmt::format("model '{}': {}", found.name, found.problem.toString()));
-    tellProblem(found.name, found.problem);
+    notifyProblem(found.name, found.problem);
     return begun;
   }
   for (const FoundVersion &each : found.versions) {
@@ -110,12 +111,12 @@ std::vector<std::shared_ptr<Version>> Models::beginLoads(FoundModel found, bool 
       present = version; // else it takes its place once it is ready
     }
     begun.push_back(version);
-    each.problem.isOk() ? loadAgain(version) : settle(version, each.problem);
+    each.problem.isOk() ? loadAgain(version) : completeLoad(version, each.problem);
   }
   return begun;
 }
 
-Status Models::place(Version &version) {
+Status ModelManager::place(Version &version) {
   if (version.device) {
     return Status::ok();
   }
@@ -141,13 +142,13 @@ Status Models::place(Version &version) {
   return Status::ok();
 }
 
-void Models::loadAgain(const std::shared_ptr<Version> &version) {
+void ModelManager::loadAgain(const std::shared_ptr<Version> &version) {
   if (version->state != VersionState::Unloading) {
     version->state = VersionState::Loading;
   }
   Status placed = place(*version);
   if (!placed.isOk()) {
-    settle(version, placed.prefix(nameOf(*version)));
+    completeLoad(version, placed.prefix(nameOf(*version)));
     return;
   }
   WorkerSlot &slot = chooseSlot(*version);
@@ -163,7 +164,7 @@ void Models::loadAgain(const std::shared_ptr<Version> &version) {
   sendNextLoad(slot);
 }
 
-void Models::sendNextLoad(WorkerSlot &slot) {
+void ModelManager::sendNextLoad(WorkerSlot &slot) {
   while (!slot.isLoading() && !slot.isRestarting() && !slot.isStopped()) {
     std::shared_ptr<Version> version = slot.nextLoad();
     if (!version) {
@@ -175,7 +176,7 @@ void Models::sendNextLoad(WorkerSlot &slot) {
       version->state = VersionState::Cold;
       version->isInitial = false;
       leaveWorker(*version);
-      tellSettled(*version);
+      notifyCompleted(*version);
       continue;
     }
     if (room == Room::Later) {
@@ -195,13 +196,13 @@ void Models::sendNextLoad(WorkerSlot &slot) {
     }
     if (!problem.isOk()) {
       leaveWorker(*version);
-      settle(version, problem.prefix(nameOf(*version)));
+      completeLoad(version, problem.prefix(nameOf(*version)));
     }
   }
 }
 
-void Models::loadAnswered(WorkerSlot &slot, const std::shared_ptr<Version> &version,
-                          const ControlMessage &message) {
+void ModelManager::loadAnswered(WorkerSlot &slot, const std::shared_ptr<Version> &version,
+                                const ControlMessage &message) {
   Status problem;
   if (message.kind == ControlMessage::Kind::LoadFailed) {
     problem = decodeError(message.value, message.text);
@@ -214,17 +215,17 @@ void Models::loadAnswered(WorkerSlot &slot, const std::shared_ptr<Version> &vers
       return;
     }
   } else {
-    Result<ModelFacts> facts = decodeFacts(message.text);
-    problem = facts.isOk() ? Status::ok() : facts.takeStatus();
+    Result<ModelInfo> info = decodeModelInfo(message.text);
+    problem = info.isOk() ? Status::ok() : info.takeStatus();
     if (problem.isOk()) {
-      constexpr uint64_t kMostBytes = uint64_t(1) << 50; // no sum overflows
-      version->ports = std::move(facts->ports);
-      version->sharedBytes = std::min(facts->sharedBytes, kMostBytes);
+      constexpr uint64_t kMaxBytes = uint64_t(1) << 50; // no sum overflows
+      version->ports = std::move(info->ports);
+      version->sharedBytes = std::min(info->sharedBytes, kMaxBytes);
       // Of the first load it was an estimate; later ones take what runs took before.
       version->bytes =
-          std::max(version->batch ? version->bytes : 0, std::min(facts->bytes, kMostBytes));
+          std::max(version->batch ? version->bytes : 0, std::min(info->bytes, kMaxBytes));
       if (!version->batch) {
-        version->batch = std::move(facts->batch);
+        version->batch = std::move(info->batch);
       }
       problem = checkConfig(*version);
       uint64_t budget = memoryBudget(slot.device);
@@ -236,13 +237,13 @@ void Models::loadAnswered(WorkerSlot &slot, const std::shared_ptr<Version> &vers
   if (!problem.isOk()) {
     leaveWorker(*version);
   }
-  settle(version, problem.prefix(nameOf(*version)));
+  completeLoad(version, problem.prefix(nameOf(*version)));
 }
 
-void Models::settle(const std::shared_ptr<Version> &version, Status problem) {
+void ModelManager::completeLoad(const std::shared_ptr<Version> &version, Status problem) {
   if (problem.isOk() && version->state == VersionState::Unloading) {
     dispatch(*version); // a version that goes, and whose requests outlived a worker
-    finishRetired(*version);
+    finishUnload(*version);
     return;
   }
   version->problem = problem;
@@ -255,33 +256,33 @@ void Models::settle(const std::shared_ptr<Version> &version, Status problem) {
     std::shared_ptr<Version> &present =
         models[version->model].versions[*versionNumber(version->number)];
     if (present->order > version->order) {
-      retire(version); // a later load is under way
+      unloadVersion(version); // a later load is under way
     } else if (present != version) {
       std::shared_ptr<Version> old = std::exchange(present, version);
-      retire(old);
+      unloadVersion(old);
     }
     dispatch(*version);
   } else {
-    tellProblem(version->model, problem);
+    notifyProblem(version->model, problem);
     version->instances.clear();
     version->file = Descriptor();
-    for (std::shared_ptr<Job> &job : version->queue.takeAll()) {
-      end(job, Result<InferResult>(problem));
+    for (std::shared_ptr<Request> &request : version->queue.takeAll()) {
+      end(request, Result<InferResult>(problem));
     }
   }
-  tellSettled(*version);
+  notifyCompleted(*version);
   retryLoads();
 }
 
-void Models::tellSettled(Version &version) {
-  std::vector<std::function<void()>> told = std::move(version.onSettled);
-  version.onSettled.clear();
-  for (std::function<void()> &tell : told) {
-    tell();
+void ModelManager::notifyCompleted(Version &version) {
+  std::vector<std::function<void()>> waiting = std::move(version.onCompleted);
+  version.onCompleted.clear();
+  for (std::function<void()> &callback : waiting) {
+    callback();
   }
 }
 
-void Models::retire(const std::shared_ptr<Version> &version) {
+void ModelManager::unloadVersion(const std::shared_ptr<Version> &version) {
   if (version->state == VersionState::Failed || version->state == VersionState::Unloaded ||
       version->state == VersionState::Cold) {
     version->state = VersionState::Unloaded;
@@ -291,10 +292,10 @@ void Models::retire(const std::shared_ptr<Version> &version) {
   version->state = VersionState::Unloading;
   version->isLeaving = false;
   version->problem = Status::ok();
-  finishRetired(*version);
+  finishUnload(*version);
 }
 
-void Models::finishRetired(Version &version) {
+void ModelManager::finishUnload(Version &version) {
   if (version.state != VersionState::Unloading || !version.queue.empty() || version.isRunning()) {
     return;
   }
@@ -304,7 +305,7 @@ void Models::finishRetired(Version &version) {
   leaveWorker(version);
   version.instances.clear();
   version.file = Descriptor();
-  tellSettled(version);
+  notifyCompleted(version);
   retryLoads();
 }
 

@@ -18,11 +18,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kEngineSuffix = ".tenon";
-constexpr uint64_t kMostConfig = 1 << 20;
+constexpr uint64_t kMaxConfig = 1 << 20;
 
 Result<std::string> readText(const std::string &path) {
   TENON_ASSIGN(FileReader file, FileReader::open(path));
-  if (file.size() > kMostConfig) {
+  if (file.size() > kMaxConfig) {
     return Status::error(ErrorId::BadModelConfig,
                          fmt::format("{} is larger than any configuration", path));
   }

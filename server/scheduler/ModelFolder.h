@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include "server/scheduler/ModelSource.h"
+#include "server/scheduler/ModelRepository.h"
 
 #include <string>
 #include <string_view>
@@ -14,7 +14,7 @@ namespace tenon::server {
 /// Letters, digits, '.', '_' and '-', not beginning with '.', at most 255.
 bool isModelName(std::string_view name);
 
-class ModelFolder final : public ModelSource {
+class ModelFolder final : public ModelRepository {
 public:
   /// TN0804 where `path` is neither an engine file nor a folder. Fields of config.pbtxt that are
   /// not known are notes if `isLenient`.

@@ -1,5 +1,5 @@
-// What is told of requests as they end, by the thread of the models. An observer never waits: it is
-// between a request and its reply.
+// What is reported of requests as they end, by the thread of the models. An observer never waits:
+// it is between a request and its reply.
 
 #pragma once
 
@@ -7,17 +7,17 @@
 
 namespace tenon::server {
 
-struct Job;
+struct Request;
 struct InferResult;
 
 class RequestObserver {
 public:
   virtual ~RequestObserver() = default;
   /// The model has run: the request's inputs and its outputs are there, the reply is not made yet.
-  virtual void answered(const Job &job, const InferResult &result) = 0;
+  virtual void answered(const Request &request, const InferResult &result) = 0;
   /// The reply is made.
   virtual void replied(const InferResult &result, uint64_t copyOutNanoseconds) = 0;
-  virtual void failed(const Job &job) = 0;
+  virtual void failed(const Request &request) = 0;
 };
 
 } // namespace tenon::server

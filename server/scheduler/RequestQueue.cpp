@@ -7,8 +7,8 @@
 namespace tenon::server {
 namespace {
 
-/// Requests that are looked at for one stack.
-constexpr size_t kMostLookedAt = 4096;
+/// Requests that are looked at for one batch.
+constexpr size_t kMaxLookedAt = 4096;
 
 } // namespace
 
@@ -21,25 +21,26 @@ size_t RequestQueue::sizeOf(uint64_t priority) const {
   return sum;
 }
 
-void RequestQueue::insert(const std::shared_ptr<Job> &job, bool isPutOff, bool isFirst) {
-  std::pair<uint64_t, bool> line(job->priority, isPutOff);
-  std::list<std::shared_ptr<Job>> &jobs = lines[line];
-  job->place = Place{line, jobs.insert(isFirst ? jobs.begin() : jobs.end(), job)};
+void RequestQueue::insert(const std::shared_ptr<Request> &request, bool isPutOff, bool isFirst) {
+  std::pair<uint64_t, bool> line(request->priority, isPutOff);
+  std::list<std::shared_ptr<Request>> &requests = lines[line];
+  request->place =
+      Place{line, requests.insert(isFirst ? requests.begin() : requests.end(), request)};
   ++count;
 }
 
-void RequestQueue::putOff(const std::shared_ptr<Job> &job) {
-  if (erase(job)) {
-    insert(job, true, false);
+void RequestQueue::putOff(const std::shared_ptr<Request> &request) {
+  if (erase(request)) {
+    insert(request, true, false);
   }
 }
 
-bool RequestQueue::erase(const std::shared_ptr<Job> &job) {
-  if (!job->place) {
+bool RequestQueue::erase(const std::shared_ptr<Request> &request) {
+  if (!request->place) {
     return false;
   }
-  auto line = lines.find(job->place->line);
-  std::shared_ptr<Job> held = job; // the list may have the last pointer
+  auto line = lines.find(request->place->line);
+  std::shared_ptr<Request> held = request; // the list may have the last pointer
   line->second.erase(held->place->at);
   held->place.reset();
   if (line->second.empty()) {
@@ -49,12 +50,12 @@ bool RequestQueue::erase(const std::shared_ptr<Job> &job) {
   return true;
 }
 
-std::vector<std::shared_ptr<Job>> RequestQueue::takeAll() {
-  std::vector<std::shared_ptr<Job>> all;
-  for (auto &[line, jobs] : lines) {
-    for (std::shared_ptr<Job> &job : jobs) {
-      job->place.reset();
-      all.push_back(std::move(job));
+std::vector<std::shared_ptr<Request>> RequestQueue::takeAll() {
+  std::vector<std::shared_ptr<Request>> all;
+  for (auto &[line, requests] : lines) {
+    for (std::shared_ptr<Request> &request : requests) {
+      request->place.reset();
+      all.push_back(std::move(request));
     }
   }
   lines.clear();
@@ -62,30 +63,30 @@ std::vector<std::shared_ptr<Job>> RequestQueue::takeAll() {
   return all;
 }
 
-std::vector<std::shared_ptr<Job>> RequestQueue::all() const {
-  std::vector<std::shared_ptr<Job>> all;
-  for (const auto &[line, jobs] : lines) {
-    all.insert(all.end(), jobs.begin(), jobs.end());
+std::vector<std::shared_ptr<Request>> RequestQueue::all() const {
+  std::vector<std::shared_ptr<Request>> all;
+  for (const auto &[line, requests] : lines) {
+    all.insert(all.end(), requests.begin(), requests.end());
   }
   return all;
 }
 
-std::vector<std::shared_ptr<Job>> RequestQueue::gather(uint64_t mostRows) const {
-  std::vector<std::shared_ptr<Job>> found;
+std::vector<std::shared_ptr<Request>> RequestQueue::gather(uint64_t mostRows) const {
+  std::vector<std::shared_ptr<Request>> found;
   uint64_t rows = 0;
   size_t lookedAt = 0;
-  for (const auto &[line, jobs] : lines) {
-    for (const std::shared_ptr<Job> &job : jobs) {
+  for (const auto &[line, requests] : lines) {
+    for (const std::shared_ptr<Request> &request : requests) {
       bool isHead = found.empty();
-      if (isHead && !job->canStack) {
-        return {job};
+      if (isHead && !request->canBatch) {
+        return {request};
       }
-      if (isHead ||
-          (job->canStack && job->shape == found[0]->shape && job->rows <= mostRows - rows)) {
-        found.push_back(job);
-        rows += job->rows;
+      if (isHead || (request->canBatch && request->shape == found[0]->shape &&
+                     request->rows <= mostRows - rows)) {
+        found.push_back(request);
+        rows += request->rows;
       }
-      if (rows >= mostRows || ++lookedAt == kMostLookedAt) {
+      if (rows >= mostRows || ++lookedAt == kMaxLookedAt) {
         return found;
       }
     }

@@ -13,38 +13,38 @@
 
 namespace tenon::server {
 
-struct Job;
+struct Request;
 
 class RequestQueue {
 public:
-  /// Where a job waits; kept in the job.
+  /// Where a request waits; kept in the request.
   struct Place {
     std::pair<uint64_t, bool> line; ///< priority, and whether it was put off
-    std::list<std::shared_ptr<Job>>::iterator at;
+    std::list<std::shared_ptr<Request>>::iterator at;
   };
 
   size_t size() const { return count; }
   bool empty() const { return count == 0; }
   size_t sizeOf(uint64_t priority) const;
 
-  void push(const std::shared_ptr<Job> &job) { insert(job, false, false); }
+  void push(const std::shared_ptr<Request> &request) { insert(request, false, false); }
   /// Before all others of its priority.
-  void pushFront(const std::shared_ptr<Job> &job) { insert(job, false, true); }
+  void pushFront(const std::shared_ptr<Request> &request) { insert(request, false, true); }
   /// Behind all others of its priority.
-  void putOff(const std::shared_ptr<Job> &job);
+  void putOff(const std::shared_ptr<Request> &request);
   /// Whether it waited.
-  bool erase(const std::shared_ptr<Job> &job);
-  std::vector<std::shared_ptr<Job>> takeAll();
-  std::vector<std::shared_ptr<Job>> all() const;
+  bool erase(const std::shared_ptr<Request> &request);
+  std::vector<std::shared_ptr<Request>> takeAll();
+  std::vector<std::shared_ptr<Request>> all() const;
 
-  /// The first one and those that can run in one stack with it, up to `mostRows` rows; none where
+  /// The first one and those that can run in one batch with it, up to `mostRows` rows; none where
   /// none waits.
-  std::vector<std::shared_ptr<Job>> gather(uint64_t mostRows) const;
+  std::vector<std::shared_ptr<Request>> gather(uint64_t mostRows) const;
 
 private:
-  void insert(const std::shared_ptr<Job> &job, bool isPutOff, bool isFirst);
+  void insert(const std::shared_ptr<Request> &request, bool isPutOff, bool isFirst);
 
-  std::map<std::pair<uint64_t, bool>, std::list<std::shared_ptr<Job>>> lines; ///< none is empty
+  std::map<std::pair<uint64_t, bool>, std::list<std::shared_ptr<Request>>> lines; ///< none is empty
   size_t count = 0;
 };
 

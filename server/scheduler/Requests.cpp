@@ -1,7 +1,7 @@
 // The way of a request into the queue, and out of it by an answer, a time-out or a client that
 // goes. Runs are in Runs.cpp.
 
-#include "server/scheduler/Models.h"
+#include "server/scheduler/ModelManager.h"
 #include "support/WallClock.h"
 
 #include <boost/asio/post.hpp>
@@ -13,73 +13,73 @@ namespace tenon::server {
 namespace {
 
 /// Of a request for a model with priorities: its own if that is one of them, else the usual one.
-uint64_t priorityOf(const ModelConfig &config, const InferRequest &request) {
+uint64_t priorityOf(const ModelConfig &config, const InferRequest &payload) {
   uint64_t levels = config.batching ? config.batching->priorityLevels : 0;
-  bool hasOwn = request.priority > 0 && request.priority <= levels;
-  return levels == 0 ? 0 : hasOwn ? request.priority : config.batching->defaultPriority;
+  bool hasOwn = payload.priority > 0 && payload.priority <= levels;
+  return levels == 0 ? 0 : hasOwn ? payload.priority : config.batching->defaultPriority;
 }
 
 } // namespace
 
-Result<std::shared_ptr<Job>> Models::submit(const std::string &model, const std::string &version,
-                                            InferRequest request,
-                                            std::function<void(Result<InferResult>)> onEnd) {
+Result<std::shared_ptr<Request>>
+ModelManager::submit(const std::string &model, const std::string &version, InferRequest payload,
+                     std::function<void(Result<InferResult>)> onEnd) {
   if (draining) {
     return Status::error(ErrorId::ServerStopping, "the server is stopping",
                          "send the request to another server");
   }
-  std::shared_ptr<Job> job = std::make_shared<Job>();
-  job->arrival = Clock::now();
-  job->version = version.empty() ? chooseByTraffic(model) : nullptr;
-  if (!job->version) {
-    TENON_ASSIGN(job->version, find(model, version));
+  std::shared_ptr<Request> request = std::make_shared<Request>();
+  request->arrival = Clock::now();
+  request->version = version.empty() ? chooseByTraffic(model) : nullptr;
+  if (!request->version) {
+    TENON_ASSIGN(request->version, find(model, version));
   }
-  Version &target = *job->version;
+  Version &target = *request->version;
   bool isBetweenWorkers = target.state == VersionState::Loading && target.isKnown();
   if (!isBetweenWorkers && !target.isServing()) {
     TENON_TRY(readiness(target));
   }
-  job->request = std::move(request);
-  job->priority = priorityOf(target.config, job->request);
-  job->isChecked = target.isKnown();
-  Status problem = job->isChecked ? checkRequest(target, *job) : Status::ok();
+  request->payload = std::move(payload);
+  request->priority = priorityOf(target.config, request->payload);
+  request->isChecked = target.isKnown();
+  Status problem = request->isChecked ? checkRequest(target, *request) : Status::ok();
   if (problem.isOk()) {
-    problem = admit(target, *job);
+    problem = admit(target, *request);
     target.statistics->rejected += !problem.isOk();
   }
   if (!problem.isOk()) {
-    countFailure(*job);
+    countFailure(*request);
     return problem;
   }
-  job->onEnd = std::move(onEnd);
+  request->onEnd = std::move(onEnd);
   if (version.empty()) {
-    beginShadow(job);
+    beginShadow(request);
   }
-  enqueue(job);
-  return job;
+  enqueue(request);
+  return request;
 }
 
-void Models::enqueue(const std::shared_ptr<Job> &job) {
-  job->version->queue.push(job);
-  job->version->lastUse = job->arrival;
-  setDeadline(job);
-  // Later: the caller must have the job before it ends, also where its model cannot be loaded.
-  boost::asio::post(executor, [this, version = job->version] {
-    wake(version);
+void ModelManager::enqueue(const std::shared_ptr<Request> &request) {
+  request->version->queue.push(request);
+  request->version->lastUse = request->arrival;
+  setDeadline(request);
+  // Later: the caller must have the request before it ends, also where its model cannot be loaded.
+  boost::asio::post(executor, [this, version = request->version] {
+    reload(version);
     dispatch(*version);
   });
 }
 
-Status Models::admit(const Version &version, const Job &job) const {
+Status ModelManager::admit(const Version &version, const Request &request) const {
   size_t waiting = version.queue.size(), most = options.mostQueued;
   std::string whose;
   uint64_t own =
-      version.config.batching ? version.config.batching->policyOf(job.priority).mostQueued : 0;
-  if (own > 0 && version.queue.sizeOf(job.priority) >= own) {
-    waiting = version.queue.sizeOf(job.priority);
+      version.config.batching ? version.config.batching->policyOf(request.priority).mostQueued : 0;
+  if (own > 0 && version.queue.sizeOf(request.priority) >= own) {
+    waiting = version.queue.sizeOf(request.priority);
     most = own;
     whose = version.config.batching->priorityLevels > 0
-                ? fmt::format(" with priority {}", job.priority)
+                ? fmt::format(" with priority {}", request.priority)
                 : "";
   }
   return waiting < most ? Status::ok()
@@ -89,51 +89,51 @@ Status Models::admit(const Version &version, const Job &job) const {
                                         "send fewer at once, or try again later");
 }
 
-void Models::setDeadline(const std::shared_ptr<Job> &job) {
-  const std::optional<BatchingConfig> &batching = job->version->config.batching;
-  QueuePolicy policy = batching ? batching->policyOf(job->priority) : QueuePolicy();
-  uint64_t own = policy.allowsOwnTimeout ? job->request.timeoutMicroseconds : 0;
+void ModelManager::setDeadline(const std::shared_ptr<Request> &request) {
+  const std::optional<BatchingConfig> &batching = request->version->config.batching;
+  QueuePolicy policy = batching ? batching->policyOf(request->priority) : QueuePolicy();
+  uint64_t own = policy.allowsOwnTimeout ? request->payload.timeoutMicroseconds : 0;
   uint64_t wait = own > 0 && (policy.timeoutMicroseconds == 0 || own < policy.timeoutMicroseconds)
                       ? own
                       : policy.timeoutMicroseconds;
   if (wait > 0) {
-    constexpr uint64_t kMostWait = uint64_t(1) << 40; // of microseconds: no sum overflows
-    job->mostWait = std::chrono::microseconds(std::min(wait, kMostWait));
-    job->deadline = deadlines.emplace(job->arrival + job->mostWait, job);
+    constexpr uint64_t kMaxWait = uint64_t(1) << 40; // of microseconds: no sum overflows
+    request->mostWait = std::chrono::microseconds(std::min(wait, kMaxWait));
+    request->deadline = deadlines.emplace(request->arrival + request->mostWait, request);
     armDeadline();
   }
 }
 
-void Models::dropDeadline(Job &job) {
-  if (job.deadline) {
-    deadlines.erase(*std::exchange(job.deadline, std::nullopt));
+void ModelManager::dropDeadline(Request &request) {
+  if (request.deadline) {
+    deadlines.erase(*std::exchange(request.deadline, std::nullopt));
   }
 }
 
-void Models::cancel(const std::shared_ptr<Job> &job) {
-  if (!job->onEnd) {
+void ModelManager::cancel(const std::shared_ptr<Request> &request) {
+  if (!request->onEnd) {
     return;
   }
-  dropDeadline(*job);
-  job->onEnd = nullptr;
-  job->isCancelled = true;
-  ++job->version->statistics->cancelled;
-  job->version->queue.erase(job);
-  finishRetired(*job->version);
+  dropDeadline(*request);
+  request->onEnd = nullptr;
+  request->isCancelled = true;
+  ++request->version->statistics->cancelled;
+  request->version->queue.erase(request);
+  finishUnload(*request->version);
   retryLoads();
 }
 
-void Models::end(const std::shared_ptr<Job> &job, Result<InferResult> result) {
-  dropDeadline(*job);
-  if (!result.isOk() && !job->isCancelled) { // that is counted already
-    countFailure(*job);
+void ModelManager::end(const std::shared_ptr<Request> &request, Result<InferResult> result) {
+  dropDeadline(*request);
+  if (!result.isOk() && !request->isCancelled) { // that is counted already
+    countFailure(*request);
   }
-  if (std::function<void(Result<InferResult>)> tell = std::exchange(job->onEnd, nullptr)) {
-    tell(std::move(result));
+  if (std::function<void(Result<InferResult>)> callback = std::exchange(request->onEnd, nullptr)) {
+    callback(std::move(result));
   }
 }
 
-void Models::armDeadline() {
+void ModelManager::armDeadline() {
   if (deadlines.empty()) {
     return;
   }
@@ -143,40 +143,40 @@ void Models::armDeadline() {
       return;
     }
     while (!deadlines.empty() && deadlines.begin()->first <= Clock::now()) {
-      std::shared_ptr<Job> job = deadlines.begin()->second.lock();
-      if (!job) {
+      std::shared_ptr<Request> request = deadlines.begin()->second.lock();
+      if (!request) {
         deadlines.erase(deadlines.begin());
         continue;
       }
-      dropDeadline(*job);
-      timeOut(job);
+      dropDeadline(*request);
+      timeOut(request);
     }
     armDeadline();
   });
 }
 
-void Models::timeOut(const std::shared_ptr<Job> &job) {
-  const std::optional<BatchingConfig> &batching = job->version->config.batching;
-  if (batching && !batching->policyOf(job->priority).rejectsLate) {
-    job->version->queue.putOff(job);
-  } else if (job->version->queue.erase(job)) {
-    ++job->version->statistics->timedOut;
-    end(job, Status::error(ErrorId::RequestTimedOut,
-                           fmt::format("the request waited longer than its time-out of {} µs",
-                                       job->mostWait.count())));
-    finishRetired(*job->version);
+void ModelManager::timeOut(const std::shared_ptr<Request> &request) {
+  const std::optional<BatchingConfig> &batching = request->version->config.batching;
+  if (batching && !batching->policyOf(request->priority).rejectsLate) {
+    request->version->queue.putOff(request);
+  } else if (request->version->queue.erase(request)) {
+    ++request->version->statistics->timedOut;
+    end(request, Status::error(ErrorId::RequestTimedOut,
+                               fmt::format("the request waited longer than its time-out of {} µs",
+                                           request->mostWait.count())));
+    finishUnload(*request->version);
     retryLoads();
   }
 }
 
-void Models::countFailure(const Job &job) {
-  job.version->statistics->failure.add(nanosecondsSince(job.arrival));
+void ModelManager::countFailure(const Request &request) {
+  request.version->statistics->failure.add(nanosecondsSince(request.arrival));
   if (options.observer) {
-    options.observer->failed(job);
+    options.observer->failed(request);
   }
 }
 
-void Models::countReply(InferResult &result, uint64_t copyOutNanoseconds) {
+void ModelManager::countReply(InferResult &result, uint64_t copyOutNanoseconds) {
   VersionStatistics &statistics = *result.version->statistics;
   uint64_t total = nanosecondsSince(result.arrival);
   statistics.success.add(total);
@@ -186,7 +186,7 @@ void Models::countReply(InferResult &result, uint64_t copyOutNanoseconds) {
   statistics.compute.add(result.times.compute);
   statistics.copyOut.add(copyOutNanoseconds);
   if (result.version->hasRows()) {
-    statistics.batches[result.stackRows].copyOut += copyOutNanoseconds;
+    statistics.batches[result.batchRows].copyOut += copyOutNanoseconds;
   }
   statistics.lastInference = static_cast<uint64_t>(wallClock());
   if (options.observer) {

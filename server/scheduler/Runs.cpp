@@ -1,9 +1,9 @@
-// Runs: which requests make a stack, its way through a slab to an instance of the model, and the
-// outputs' way back.
+// Runs: which requests make a batch, its way through a shared buffer to an instance of the model,
+// and the outputs' way back.
 
 #include "runtime/tensors/Tensor.h"
 #include "server/ipc/TensorBox.h"
-#include "server/scheduler/Models.h"
+#include "server/scheduler/ModelManager.h"
 
 #include <fmt/format.h>
 
@@ -41,22 +41,23 @@ uint64_t bytesOf(const std::vector<int64_t> &dims, DType dtype) {
   return bytes;
 }
 
-/// The length that the jobs are padded to; 0 where they have one length.
-int64_t paddedLength(const std::vector<std::shared_ptr<Job>> &jobs) {
-  bool isEqual = std::all_of(jobs.begin(), jobs.end(), [&](const std::shared_ptr<Job> &job) {
-    return job->length == jobs[0]->length;
-  });
-  return isEqual ? 0 : jobs[0]->bucket;
+/// The length that the requests are padded to; 0 where they have one length.
+int64_t paddedLength(const std::vector<std::shared_ptr<Request>> &requests) {
+  bool isEqual =
+      std::all_of(requests.begin(), requests.end(), [&](const std::shared_ptr<Request> &request) {
+        return request->length == requests[0]->length;
+      });
+  return isEqual ? 0 : requests[0]->bucket;
 }
 
-/// The inputs of an instance's stack, without their offsets.
+/// The inputs of an instance's batch, without their offsets.
 std::vector<TensorPlace> placeInputs(const Instance &instance) {
-  const Job &first = *instance.jobs[0];
+  const Request &first = *instance.requests[0];
   const std::vector<ModelPort> &ports = first.version->ports.inputs;
   std::vector<TensorPlace> places;
   for (size_t p = 0; p < ports.size(); ++p) {
-    TensorPlace place = {0, 0, first.request.inputs[first.order[p]].dims};
-    if (instance.jobs.size() > 1) {
+    TensorPlace place = {0, 0, first.payload.inputs[first.order[p]].dims};
+    if (instance.requests.size() > 1) {
       place.dims[0] = static_cast<int64_t>(instance.rows());
     }
     for (size_t i = 1; instance.padded > 0 && i < place.dims.size(); ++i) {
@@ -69,23 +70,23 @@ std::vector<TensorPlace> placeInputs(const Instance &instance) {
   return places;
 }
 
-/// Writes an input of a job to its rows of a stack, which have `dims`: those of the input, or
+/// Writes an input of a request to its rows of a batch, which have `dims`: those of the input, or
 /// longer ones, which are padded.
-Status store(const Job &job, const RequestInput &input, const std::vector<int64_t> &dims,
+Status store(const Request &request, const RequestInput &input, const std::vector<int64_t> &dims,
              MutableBytes to) {
   if (dims == input.dims) {
     if (input.list) {
-      return job.request.lists[*input.list].store(input.dtype, to, input.name);
+      return request.payload.lists[*input.list].store(input.dtype, to, input.name);
     }
     std::copy(input.binary.begin(), input.binary.end(), to.begin());
     return Status::ok();
   }
   std::vector<std::byte> own(input.list ? input.bytes : 0);
   if (input.list) {
-    TENON_TRY(job.request.lists[*input.list].store(input.dtype, own, input.name));
+    TENON_TRY(request.payload.lists[*input.list].store(input.dtype, own, input.name));
   }
   double value = 0;
-  for (const auto &[name, pad] : job.version->config.pads) {
+  for (const auto &[name, pad] : request.version->config.pads) {
     value = name == input.name ? pad : value;
   }
   TENON_ASSIGN(Tensor element, Tensor::create("", input.dtype, {1}));
@@ -98,30 +99,31 @@ Status store(const Job &job, const RequestInput &input, const std::vector<int64_
   return Status::ok();
 }
 
-/// The rows of a job in an output of its stack, from row `first`. What padding made longer is cut
-/// off in place.
-TensorPlace cutOutput(const Job &job, const ModelPort &port, TensorPlace place, uint64_t first,
-                      int64_t padded, std::byte *slab) {
+/// The rows of a request in an output of its batch, from row `first`. What padding made longer is
+/// cut off in place.
+TensorPlace cutOutput(const Request &request, const ModelPort &port, TensorPlace place,
+                      uint64_t first, int64_t padded, std::byte *buffer) {
   uint64_t rowBytes = place.bytes / static_cast<uint64_t>(place.dims[0]);
   place.offset += first * rowBytes;
-  place.bytes = job.rows * rowBytes;
-  place.dims[0] = static_cast<int64_t>(job.rows);
+  place.bytes = request.rows * rowBytes;
+  place.dims[0] = static_cast<int64_t>(request.rows);
   std::vector<int64_t> whole = place.dims;
   for (size_t i = 1; padded > 0 && i < place.dims.size(); ++i) {
-    place.dims[i] = port.dims[i] == job.version->batch->paddedDim ? job.length : place.dims[i];
+    place.dims[i] =
+        port.dims[i] == request.version->batch->paddedDim ? request.length : place.dims[i];
   }
   if (place.dims != whole) {
-    copyBox(slab + place.offset, place.dims, slab + place.offset, whole, place.dims,
+    copyBox(buffer + place.offset, place.dims, buffer + place.offset, whole, place.dims,
             bitWidth(port.dtype) / 8);
     place.bytes = bytesOf(place.dims, port.dtype);
   }
   return place;
 }
 
-uint64_t rowsOf(const std::vector<std::shared_ptr<Job>> &jobs) {
+uint64_t rowsOf(const std::vector<std::shared_ptr<Request>> &requests) {
   uint64_t rows = 0;
-  for (const std::shared_ptr<Job> &job : jobs) {
-    rows += job->rows;
+  for (const std::shared_ptr<Request> &request : requests) {
+    rows += request->rows;
   }
   return rows;
 }
@@ -137,91 +139,92 @@ uint64_t preferredRows(const BatchingConfig &batching, uint64_t rows) {
 
 } // namespace
 
-void Models::dispatch(Version &version) {
+void ModelManager::dispatch(Version &version) {
   bool takesRuns =
       !version.isLeaving && version.worker && version.worker->isRunning() &&
       (version.state == VersionState::Ready || version.state == VersionState::Unloading);
   for (size_t i = 0; takesRuns && i < version.instances.size(); ++i) {
     Instance &instance = *version.instances[i];
-    while (instance.jobs.empty()) {
-      std::vector<std::shared_ptr<Job>> stack = chooseStack(version);
-      if (stack.empty()) {
+    while (instance.requests.empty()) {
+      std::vector<std::shared_ptr<Request>> batch = chooseBatch(version);
+      if (batch.empty()) {
         return;
       }
-      begin(version, instance, std::move(stack));
+      begin(version, instance, std::move(batch));
     }
   }
 }
 
-std::vector<std::shared_ptr<Job>> Models::chooseStack(Version &version) {
-  std::vector<std::shared_ptr<Job>> stack =
-      version.queue.gather(version.isStacked() ? version.batch->mostRows : 1);
-  if (stack.empty() || !stack[0]->canStack || !version.config.batching) {
-    return stack;
+std::vector<std::shared_ptr<Request>> ModelManager::chooseBatch(Version &version) {
+  std::vector<std::shared_ptr<Request>> batch =
+      version.queue.gather(version.isBatched() ? version.batch->mostRows : 1);
+  if (batch.empty() || !batch[0]->canBatch || !version.config.batching) {
+    return batch;
   }
   const BatchingConfig &batching = *version.config.batching;
-  uint64_t rows = rowsOf(stack);
+  uint64_t rows = rowsOf(batch);
   if (uint64_t preferred = preferredRows(batching, rows)) {
-    while (rows > preferred && stack.size() > 1) {
-      rows -= stack.back()->rows;
-      stack.pop_back();
+    while (rows > preferred && batch.size() > 1) {
+      rows -= batch.back()->rows;
+      batch.pop_back();
     }
-    return stack;
+    return batch;
   }
-  Clock::time_point oldest = stack[0]->arrival;
-  for (const std::shared_ptr<Job> &job : stack) {
-    oldest = std::min(oldest, job->arrival);
+  Clock::time_point oldest = batch[0]->arrival;
+  for (const std::shared_ptr<Request> &request : batch) {
+    oldest = std::min(oldest, request->arrival);
   }
   Clock::time_point end = oldest + std::chrono::microseconds(batching.delayMicroseconds);
   if (rows < version.batch->mostRows && end > Clock::now()) {
-    gatherUntil(version, end);
+    armBatchDeadline(version, end);
     return {};
   }
-  return stack;
+  return batch;
 }
 
-void Models::gatherUntil(Version &version, Clock::time_point end) {
-  if (version.gathering && version.gathering->expiry() == end) {
+void ModelManager::armBatchDeadline(Version &version, Clock::time_point deadline) {
+  if (version.batchDeadline && version.batchDeadline->expiry() == deadline) {
     return;
   }
-  version.gathering.emplace(executor, end);
-  version.gathering->async_wait(
+  version.batchDeadline.emplace(executor, deadline);
+  version.batchDeadline->async_wait(
       [this, weak = version.weak_from_this()](boost::system::error_code error) {
         std::shared_ptr<Version> held = weak.lock();
         if (!error && held) {
-          held->gathering.reset();
+          held->batchDeadline.reset();
           dispatch(*held);
         }
       });
 }
 
-void Models::begin(Version &version, Instance &instance, std::vector<std::shared_ptr<Job>> stack) {
-  for (const std::shared_ptr<Job> &job : stack) {
-    version.queue.erase(job);
-    dropDeadline(*job);
-    job->times.queue = nanosecondsSince(job->arrival);
+void ModelManager::begin(Version &version, Instance &instance,
+                         std::vector<std::shared_ptr<Request>> batch) {
+  for (const std::shared_ptr<Request> &request : batch) {
+    version.queue.erase(request);
+    dropDeadline(*request);
+    request->times.queue = nanosecondsSince(request->arrival);
   }
-  instance.jobs = std::move(stack);
-  while (!instance.jobs.empty()) {
-    std::shared_ptr<Job> faulty;
+  instance.requests = std::move(batch);
+  while (!instance.requests.empty()) {
+    std::shared_ptr<Request> faulty;
     Status status = fill(instance, &faulty);
     if (status.isOk()) {
       version.worker->run(version, instance);
       return;
     }
-    instance.inputSlab = instance.outputSlab = nullptr;
-    std::vector<std::shared_ptr<Job>> ended = faulty ? std::vector{faulty} : instance.jobs;
-    for (const std::shared_ptr<Job> &job : ended) {
-      std::erase(instance.jobs, job);
-      end(job, Result<InferResult>(status));
+    instance.inputBuffer = instance.outputBuffer = nullptr;
+    std::vector<std::shared_ptr<Request>> ended = faulty ? std::vector{faulty} : instance.requests;
+    for (const std::shared_ptr<Request> &request : ended) {
+      std::erase(instance.requests, request);
+      end(request, Result<InferResult>(status));
     }
   }
 }
 
-Status Models::fill(Instance &instance, std::shared_ptr<Job> *faulty) {
+Status ModelManager::fill(Instance &instance, std::shared_ptr<Request> *faulty) {
   Clock::time_point start = Clock::now();
-  const Job &first = *instance.jobs[0];
-  instance.padded = paddedLength(instance.jobs);
+  const Request &first = *instance.requests[0];
+  instance.padded = paddedLength(instance.requests);
   std::vector<TensorPlace> places = placeInputs(instance);
   uint64_t at = tableBytes(places);
   for (TensorPlace &place : places) {
@@ -229,69 +232,69 @@ Status Models::fill(Instance &instance, std::shared_ptr<Job> *faulty) {
     at = place.offset + place.bytes;
   }
   uint64_t outputOffset = alignTensor(at);
-  TENON_ASSIGN(instance.inputSlab,
-               first.version->worker->slabs().take(
+  TENON_ASSIGN(instance.inputBuffer,
+               first.version->worker->buffers().take(
                    outputOffset + std::max(first.version->outputRoom, kFirstRoom)));
-  MutableBytes slab = instance.inputSlab->memory->bytes();
-  writeTable(slab, 0, places);
+  MutableBytes buffer = instance.inputBuffer->memory->bytes();
+  writeTable(buffer, 0, places);
   for (size_t i = 0; i < places.size(); ++i) {
     uint64_t offset = places[i].offset;
-    for (const std::shared_ptr<Job> &job : instance.jobs) {
-      const RequestInput &input = job->request.inputs[job->order[i]];
+    for (const std::shared_ptr<Request> &request : instance.requests) {
+      const RequestInput &input = request->payload.inputs[request->order[i]];
       std::vector<int64_t> dims = places[i].dims;
       if (!dims.empty()) {
         dims[0] = input.dims[0];
       }
-      MutableBytes to = slab.subspan(offset, bytesOf(dims, input.dtype));
+      MutableBytes to = buffer.subspan(offset, bytesOf(dims, input.dtype));
       offset += to.size();
-      *faulty = job;
-      TENON_TRY(store(*job, input, dims, to));
+      *faulty = request;
+      TENON_TRY(store(*request, input, dims, to));
       *faulty = nullptr;
     }
   }
-  instance.outputSlab = instance.inputSlab;
-  Mailbox &mailbox = instance.mailbox();
-  mailbox.inputSlab = mailbox.outputSlab = instance.inputSlab->number;
-  mailbox.inputCount = static_cast<uint32_t>(places.size());
-  instance.outputOffset = mailbox.outputOffset = outputOffset;
-  instance.outputEnd = mailbox.outputEnd = slab.size();
+  instance.outputBuffer = instance.inputBuffer;
+  RequestSlot &slot = instance.slot();
+  slot.inputBuffer = slot.outputBuffer = instance.inputBuffer->number;
+  slot.inputCount = static_cast<uint32_t>(places.size());
+  instance.outputOffset = slot.outputOffset = outputOffset;
+  instance.outputEnd = slot.outputEnd = buffer.size();
   instance.copyIn = nanosecondsSince(start);
-  for (const std::shared_ptr<Job> &job : instance.jobs) {
-    job->times.copyIn = instance.copyIn;
+  for (const std::shared_ptr<Request> &request : instance.requests) {
+    request->times.copyIn = instance.copyIn;
   }
   return Status::ok();
 }
 
-void Models::runAnswered(Version &version, Instance &instance) {
+void ModelManager::runAnswered(Version &version, Instance &instance) {
   std::shared_ptr<Version> held =
       version.shared_from_this(); // answers to clients may unload or replace it
   finish(version, instance);
   dispatch(version);
-  finishRetired(version);
+  finishUnload(version);
   retryLoads();
 }
 
-void Models::finish(Version &version, Instance &instance) {
-  RunAnswer answered = readAnswer(instance.mailbox());
-  constexpr uint64_t kMostHeld = uint64_t(1) << 50; // no sum overflows
-  instance.heldBytes = std::min(answered.heldBytes, kMostHeld);
+void ModelManager::finish(Version &version, Instance &instance) {
+  RunAnswer answered = readAnswer(instance.slot());
+  constexpr uint64_t kMaxHeld = uint64_t(1) << 50; // no sum overflows
+  instance.heldBytes = std::min(answered.heldBytes, kMaxHeld);
   uint64_t held = version.sharedBytes;
   for (const std::unique_ptr<Instance> &each : version.instances) {
     held += each->heldBytes;
   }
   version.bytes = std::max(version.bytes, held);
-  for (const std::shared_ptr<Job> &job : instance.jobs) {
-    job->times.compute += answered.computeNanoseconds;
+  for (const std::shared_ptr<Request> &request : instance.requests) {
+    request->times.compute += answered.computeNanoseconds;
   }
   Status status = std::move(answered.failure);
-  if (answered.outcome == Mailbox::Outcome::NeedsRoom) {
+  if (answered.outcome == RequestSlot::Outcome::NeedsRoom) {
     status = provideRoom(instance, answered.roomNeeded);
     if (status.isOk()) {
       version.worker->run(version, instance);
       return;
     }
   }
-  if (answered.outcome == Mailbox::Outcome::Done) {
+  if (answered.outcome == RequestSlot::Outcome::Done) {
     Result<std::vector<TensorPlace>> outputs = readOutputs(version, instance);
     if (outputs.isOk()) {
       answer(version, instance, *outputs);
@@ -299,46 +302,46 @@ void Models::finish(Version &version, Instance &instance) {
     }
     status = outputs.takeStatus();
   }
-  std::vector<std::shared_ptr<Job>> jobs = std::exchange(instance.jobs, {});
-  instance.inputSlab = instance.outputSlab = nullptr;
-  if (jobs.size() == 1) {
-    end(jobs[0], std::move(status));
+  std::vector<std::shared_ptr<Request>> requests = std::exchange(instance.requests, {});
+  instance.inputBuffer = instance.outputBuffer = nullptr;
+  if (requests.size() == 1) {
+    end(requests[0], std::move(status));
     return;
   }
   // The fault may be of one of them: each runs again, alone.
-  for (size_t i = jobs.size(); i-- > 0;) {
-    jobs[i]->canStack = false;
-    if (!jobs[i]->isCancelled) {
-      version.queue.pushFront(jobs[i]);
+  for (size_t i = requests.size(); i-- > 0;) {
+    requests[i]->canBatch = false;
+    if (!requests[i]->isCancelled) {
+      version.queue.pushFront(requests[i]);
     }
   }
 }
 
-Status Models::provideRoom(Instance &instance, uint64_t bytes) {
+Status ModelManager::provideRoom(Instance &instance, uint64_t bytes) {
   if (bytes <= instance.outputEnd - instance.outputOffset) {
     return damaged("it asks for room that it has");
   }
-  Version &version = *instance.jobs[0]->version;
-  TENON_ASSIGN(instance.outputSlab, version.worker->slabs().take(bytes));
-  constexpr uint64_t kMostRemembered = 64 << 20;
-  version.outputRoom = std::max(version.outputRoom, std::min(bytes, kMostRemembered));
-  Mailbox &mailbox = instance.mailbox();
-  mailbox.outputSlab = instance.outputSlab->number;
-  instance.outputOffset = mailbox.outputOffset = 0;
-  instance.outputEnd = mailbox.outputEnd = instance.outputSlab->memory->bytes().size();
+  Version &version = *instance.requests[0]->version;
+  TENON_ASSIGN(instance.outputBuffer, version.worker->buffers().take(bytes));
+  constexpr uint64_t kMaxRemembered = 64 << 20;
+  version.outputRoom = std::max(version.outputRoom, std::min(bytes, kMaxRemembered));
+  RequestSlot &slot = instance.slot();
+  slot.outputBuffer = instance.outputBuffer->number;
+  instance.outputOffset = slot.outputOffset = 0;
+  instance.outputEnd = slot.outputEnd = instance.outputBuffer->memory->bytes().size();
   return Status::ok();
 }
 
-Result<std::vector<TensorPlace>> Models::readOutputs(const Version &version,
-                                                     const Instance &instance) {
+Result<std::vector<TensorPlace>> ModelManager::readOutputs(const Version &version,
+                                                           const Instance &instance) {
   const std::vector<ModelPort> &ports = version.ports.outputs;
-  TENON_ASSIGN(std::vector<TensorPlace> outputs, readTable(instance.outputSlab->memory->bytes(),
+  TENON_ASSIGN(std::vector<TensorPlace> outputs, readTable(instance.outputBuffer->memory->bytes(),
                                                            instance.outputOffset, ports.size()));
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!isOutputOf(ports[i], outputs[i])) {
       return damaged("an output does not fit the model");
     }
-    if (instance.jobs.size() == 1) {
+    if (instance.requests.size() == 1) {
       continue;
     }
     bool fits =
@@ -356,32 +359,34 @@ Result<std::vector<TensorPlace>> Models::readOutputs(const Version &version,
   return outputs;
 }
 
-void Models::answer(Version &version, Instance &instance, const std::vector<TensorPlace> &outputs) {
+void ModelManager::answer(Version &version, Instance &instance,
+                          const std::vector<TensorPlace> &outputs) {
   uint64_t rows = instance.rows(), firstRow = 0;
   int64_t padded = instance.padded;
-  std::vector<std::shared_ptr<Job>> jobs = std::exchange(instance.jobs, {});
-  std::shared_ptr<Slab> slab = std::move(instance.outputSlab);
-  instance.inputSlab = instance.outputSlab = nullptr;
+  std::vector<std::shared_ptr<Request>> requests = std::exchange(instance.requests, {});
+  std::shared_ptr<SharedBuffer> buffer = std::move(instance.outputBuffer);
+  instance.inputBuffer = instance.outputBuffer = nullptr;
   version.statistics->inferences += rows;
   ++version.statistics->executions;
   if (version.hasRows()) {
     BatchStatistics &batch = version.statistics->batches[rows];
     batch.copyIn.add(instance.copyIn);
-    batch.compute.add(jobs[0]->times.compute);
+    batch.compute.add(requests[0]->times.compute);
   }
-  for (const std::shared_ptr<Job> &job : jobs) {
-    InferResult result = {job->version, slab,         outputs,           rows,
-                          job->times,   job->arrival, job->request.trace};
-    for (size_t i = 0; jobs.size() > 1 && i < outputs.size(); ++i) {
-      result.outputs[i] = cutOutput(*job, version.ports.outputs[i], outputs[i], firstRow, padded,
-                                    slab->memory->data());
+  for (const std::shared_ptr<Request> &request : requests) {
+    InferResult result = {
+        request->version,      buffer, outputs, rows, request->times, request->arrival,
+        request->payload.trace};
+    for (size_t i = 0; requests.size() > 1 && i < outputs.size(); ++i) {
+      result.outputs[i] = cutOutput(*request, version.ports.outputs[i], outputs[i], firstRow,
+                                    padded, buffer->memory->data());
     }
-    firstRow += job->rows;
+    firstRow += request->rows;
     if (options.observer &&
-        job->onEnd) { // else the caller has gone, and what the request refers to
-      options.observer->answered(*job, result);
+        request->onEnd) { // else the caller has gone, and what the request refers to
+      options.observer->answered(*request, result);
     }
-    end(job, std::move(result));
+    end(request, std::move(result));
   }
 }
 

@@ -4,7 +4,7 @@
 #include "server/scheduler/Traffic.h"
 
 #include "server/ipc/TensorDifference.h"
-#include "server/scheduler/Models.h"
+#include "server/scheduler/ModelManager.h"
 
 #include <fmt/format.h>
 
@@ -15,8 +15,8 @@ namespace tenon::server {
 namespace {
 
 /// The largest; splits finer than that are of nobody's use.
-constexpr int64_t kMostWeight = 1'000'000;
-constexpr size_t kMostHistory = 100;
+constexpr int64_t kMaxWeight = 1'000'000;
+constexpr size_t kMaxHistory = 100;
 
 Status badTraffic(std::string_view what, std::string_view hint = {}) {
   return Status::error(ErrorId::BadTraffic, what, hint);
@@ -25,7 +25,7 @@ Status badTraffic(std::string_view what, std::string_view hint = {}) {
 Result<Tensor> outputOf(const ModelPort &port, const InferResult &result, size_t i) {
   const TensorPlace &place = result.outputs[i];
   TENON_ASSIGN(Tensor tensor, Tensor::create(port.name, port.dtype, place.dims));
-  std::copy_n(result.slab->memory->data() + place.offset, place.bytes, tensor.data.data());
+  std::copy_n(result.buffer->memory->data() + place.offset, place.bytes, tensor.data.data());
   return tensor;
 }
 
@@ -63,7 +63,7 @@ struct Comparison {
 
 } // namespace
 
-Status Models::setTraffic(const std::string &name, Traffic traffic) {
+Status ModelManager::setTraffic(const std::string &name, Traffic traffic) {
   std::map<std::string, Model>::iterator found = models.find(name);
   if (found == models.end()) {
     return noModel(name);
@@ -79,9 +79,9 @@ Status Models::setTraffic(const std::string &name, Traffic traffic) {
       return badTraffic(fmt::format("model '{}' has no version {} that is ready", name, number),
                         "v2/repository/index lists versions; version_policy says which are loaded");
     }
-    if (weight < 0 || weight > kMostWeight) {
+    if (weight < 0 || weight > kMaxWeight) {
       return badTraffic(fmt::format("the weight {} of version {} is not from 0 to {}", weight,
-                                    number, kMostWeight));
+                                    number, kMaxWeight));
     }
     sum += weight;
   }
@@ -96,7 +96,7 @@ Status Models::setTraffic(const std::string &name, Traffic traffic) {
   }
   TrafficState &state = found->second.traffic;
   state.before.push_back(std::move(state.now));
-  if (state.before.size() > kMostHistory) {
+  if (state.before.size() > kMaxHistory) {
     state.before.erase(state.before.begin());
   }
   state.now = std::move(traffic);
@@ -106,7 +106,7 @@ Status Models::setTraffic(const std::string &name, Traffic traffic) {
   return Status::ok();
 }
 
-Status Models::rollback(const std::string &name) {
+Status ModelManager::rollback(const std::string &name) {
   std::map<std::string, Model>::iterator found = models.find(name);
   if (found == models.end()) {
     return noModel(name);
@@ -148,7 +148,7 @@ Status Models::rollback(const std::string &name) {
   return Status::ok();
 }
 
-std::shared_ptr<Version> Models::chooseByTraffic(const std::string &name) {
+std::shared_ptr<Version> ModelManager::chooseByTraffic(const std::string &name) {
   std::map<std::string, Model>::iterator found = models.find(name);
   if (found == models.end()) {
     return nullptr;
@@ -178,25 +178,25 @@ std::shared_ptr<Version> Models::chooseByTraffic(const std::string &name) {
   return chosen;
 }
 
-void Models::beginShadow(const std::shared_ptr<Job> &job) {
-  std::map<std::string, Model>::iterator model = models.find(job->version->model);
+void ModelManager::beginShadow(const std::shared_ptr<Request> &request) {
+  std::map<std::string, Model>::iterator model = models.find(request->version->model);
   if (model == models.end() || !model->second.traffic.now.shadow) {
     return;
   }
   std::map<int64_t, std::shared_ptr<Version>>::iterator found =
       model->second.versions.find(*model->second.traffic.now.shadow);
-  if (found == model->second.versions.end() || found->second == job->version) {
+  if (found == model->second.versions.end() || found->second == request->version) {
     return;
   }
   const std::string name = model->first;
   ShadowStatistics &statistics = model->second.traffic.shadow;
-  std::shared_ptr<Job> copy = std::make_shared<Job>();
-  copy->arrival = job->arrival;
+  std::shared_ptr<Request> copy = std::make_shared<Request>();
+  copy->arrival = request->arrival;
   copy->version = found->second;
-  copy->priority = job->priority;
-  copy->request = job->request;
+  copy->priority = request->priority;
+  copy->payload = request->payload;
   copy->isChecked = found->second->isKnown();
-  for (RequestInput &input : copy->request.inputs) {
+  for (RequestInput &input : copy->payload.inputs) {
     copy->owned.emplace_back(input.binary.begin(),
                              input.binary.end()); // the body goes with the reply
     input.binary = copy->owned.back();
@@ -221,11 +221,12 @@ void Models::beginShadow(const std::shared_ptr<Job> &job) {
       count(*counted, *comparison->served, *comparison->shadow);
     }
   };
-  job->onEnd = [comparison, compare, tell = std::move(job->onEnd)](Result<InferResult> result) {
+  request->onEnd = [comparison, compare,
+                    callback = std::move(request->onEnd)](Result<InferResult> result) {
     if (result.isOk()) {
       comparison->served = *result;
     }
-    tell(std::move(result));
+    callback(std::move(result));
     compare();
   };
   copy->onEnd = [this, comparison, current, compare](Result<InferResult> result) {

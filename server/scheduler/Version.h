@@ -4,8 +4,8 @@
 #pragma once
 
 #include "server/ipc/Descriptor.h"
-#include "server/ipc/Mailbox.h"
-#include "server/ipc/ModelFacts.h"
+#include "server/ipc/ModelInfo.h"
+#include "server/ipc/RequestSlot.h"
 #include "server/protocol/InferRequest.h"
 #include "server/protocol/ModelConfig.h"
 #include "server/scheduler/Device.h"
@@ -37,24 +37,24 @@ inline uint64_t nanosecondsSince(Clock::time_point start) {
 
 class WorkerSlot;
 struct Version;
-struct Job;
-using Deadlines = std::multimap<Clock::time_point, std::weak_ptr<Job>>;
+struct Request;
+using Deadlines = std::multimap<Clock::time_point, std::weak_ptr<Request>>;
 
-/// What a request gave: the outputs lie in a slab, which this keeps.
+/// What a request gave: the outputs lie in a shared buffer, which this keeps.
 struct InferResult {
   std::shared_ptr<Version> version;
-  std::shared_ptr<Slab> slab;
+  std::shared_ptr<SharedBuffer> buffer;
   std::vector<TensorPlace> outputs; ///< in the order of the model's ports
-  uint64_t stackRows = 1;           ///< of the run that it is from
+  uint64_t batchRows = 1;           ///< of the run that it is from
   StageTimes times;
   Clock::time_point arrival;
   TraceContext trace; ///< of the request
 };
 
 /// A request from its arrival to its answer.
-struct Job {
-  /// Refers to the body of the request, which the caller keeps until it is told of the end.
-  InferRequest request;
+struct Request {
+  /// Refers to the body of the request, which the caller keeps until onEnd is called.
+  InferRequest payload;
   std::shared_ptr<Version> version;
   std::function<void(Result<InferResult>)> onEnd; ///< called once
   std::vector<std::vector<std::byte>>
@@ -63,10 +63,10 @@ struct Job {
   std::vector<size_t> order; ///< of the model's inputs in the request's
   uint64_t rows = 1;
   uint64_t priority = 0;
-  bool canStack = false;
+  bool canBatch = false;
   bool isChecked = false; ///< against the ports, which are known once the version was loaded
-  /// All dims of the inputs but the batch, as they are once padded: jobs with equal ones fit in one
-  /// stack.
+  /// All dims of the inputs but the batch, as they are once padded: requests with equal ones fit in
+  /// one batch.
   std::vector<int64_t> shape;
   int64_t length = 0;                       ///< of the dim that may be padded, in the request
   int64_t bucket = 0;                       ///< that it may be padded to; 0: it is not padded
@@ -79,22 +79,22 @@ struct Job {
 
 /// A session of the model in the worker, which does one run at a time.
 struct Instance {
-  std::unique_ptr<SharedMemory> memory; ///< its mailbox
+  std::unique_ptr<SharedMemory> memory; ///< its request slot
   Descriptor wake;
-  std::vector<std::shared_ptr<Job>> jobs; ///< that run, stacked in this order
-  std::shared_ptr<Slab> inputSlab, outputSlab;
-  uint64_t outputOffset = 0, outputEnd = 0; ///< as the mailbox has them
+  std::vector<std::shared_ptr<Request>> requests; ///< that run, batched in this order
+  std::shared_ptr<SharedBuffer> inputBuffer, outputBuffer;
+  uint64_t outputOffset = 0, outputEnd = 0; ///< as the request slot has them
   uint64_t heldBytes = 0;                   ///< of the session, after its last run
-  uint64_t copyIn = 0;                      ///< nanoseconds that filling the slab took
-  int64_t padded = 0;                       ///< length that the stack was padded to; 0: it was not
+  uint64_t copyIn = 0;                      ///< nanoseconds that filling the shared buffer took
+  int64_t padded = 0;                       ///< length that the batch was padded to; 0: it was not
   uint64_t rows() const {
     uint64_t sum = 0;
-    for (const std::shared_ptr<Job> &job : jobs) {
-      sum += job->rows;
+    for (const std::shared_ptr<Request> &request : requests) {
+      sum += request->rows;
     }
     return sum;
   }
-  Mailbox &mailbox() const { return *reinterpret_cast<Mailbox *>(memory->data()); }
+  RequestSlot &slot() const { return *reinterpret_cast<RequestSlot *>(memory->data()); }
 };
 
 /// Cold: taken out of memory, or never loaded for lack of it; a request loads it.
@@ -107,19 +107,19 @@ struct Version : std::enable_shared_from_this<Version> {
   std::string sha256; ///< that the engine's bytes must have; empty: any
   /// The engine's file as it was when a worker first loaded it, for the workers after that one.
   Descriptor file;
-  struct stat facts = {};
+  struct stat fileInfo = {};
   ModelConfig config;
   /// Names the version to workers; another after each load, so that late messages are told apart.
   uint64_t key = 0;
   uint64_t order = 0;           ///< of the load that asked for it: the later one stays
   std::optional<Device> device; ///< where it runs, once that was decided
   WorkerSlot *worker = nullptr; ///< that has or loads it
-  bool needsLoad = false;       ///< the worker has not been told of it
+  bool needsLoad = false;       ///< it was not sent to the worker
   VersionState state = VersionState::Unloaded;
   Status problem; ///< of a failed load
   ModelPorts ports;
   /// Of the first load; the next workers load the same file, and prove nothing again.
-  std::optional<BatchFacts> batch;
+  std::optional<BatchInfo> batch;
   std::vector<std::unique_ptr<Instance>> instances;
   RequestQueue queue;
   uint64_t bytes = 0;       ///< of memory on its device, as far as it is known
@@ -128,10 +128,10 @@ struct Version : std::enable_shared_from_this<Version> {
   bool isOnDemand = false; ///< it was cold: takes requests while it is loaded
   bool isInitial = false;  ///< its first load, which takes no memory from others
   bool isLeaving = false;  ///< runs nothing more until it is cold
-  /// Set while free instances wait for more requests to a stack.
-  std::optional<boost::asio::steady_timer> gathering;
+  /// Set while free instances wait for more requests to a batch.
+  std::optional<boost::asio::steady_timer> batchDeadline;
   /// Called once when the load that goes on has ended.
-  std::vector<std::function<void()>> onSettled;
+  std::vector<std::function<void()>> onCompleted;
   uint64_t outputRoom = 0; ///< that outputs took before
   unsigned crashes = 0;    ///< of a worker that did nothing else
   bool isSuspect = false; ///< it ran or was loaded when its worker crashed: the next one is its own
@@ -144,27 +144,28 @@ struct Version : std::enable_shared_from_this<Version> {
            (state == VersionState::Loading && isOnDemand);
   }
   bool isKnown() const { return !ports.outputs.empty(); }
-  bool isPadded() const { return batch && batch->padding == BatchFacts::State::Proven; }
-  bool isStacked() const { return batch && batch->stacking == BatchFacts::State::Proven; }
+  bool isPadded() const { return batch && batch->padding == BatchInfo::State::Proven; }
+  bool isBatched() const { return batch && batch->batching == BatchInfo::State::Proven; }
   /// Whether dim 0 is a batch, whose rows are counted.
-  bool hasRows() const { return config.maxBatchSize > 0 || isStacked(); }
+  bool hasRows() const { return config.maxBatchSize > 0 || isBatched(); }
   bool isRunning() const {
-    return std::any_of(instances.begin(), instances.end(),
-                       [](const std::unique_ptr<Instance> &each) { return !each->jobs.empty(); });
+    return std::any_of(
+        instances.begin(), instances.end(),
+        [](const std::unique_ptr<Instance> &each) { return !each->requests.empty(); });
   }
 };
 
 /// What a version that is not loaded will take, as far as it is known: else its file's size.
 inline uint64_t neededBytes(const Version &version) {
-  return version.bytes > 0 ? version.bytes : static_cast<uint64_t>(version.facts.st_size);
+  return version.bytes > 0 ? version.bytes : static_cast<uint64_t>(version.fileInfo.st_size);
 }
 /// Checks a loaded version against its configuration; TN0805, or TN0818 for types that the protocol
 /// lacks.
 Status checkConfig(const Version &version);
 /// What the worker is to prove of a version with this configuration.
-BatchWish wishOf(const ModelConfig &config);
-/// Checks a request against the version's ports and fills what the job says of the request's form;
+BatchPolicy batchPolicyOf(const ModelConfig &config);
+/// Checks a request against the version's ports and fills what follows from them;
 /// TN0807.
-Status checkRequest(const Version &version, Job &job);
+Status checkRequest(const Version &version, Request &request);
 
 } // namespace tenon::server

@@ -24,10 +24,10 @@ namespace {
 
 namespace asio = boost::asio;
 
-constexpr uint64_t kLeastSlab = 64 << 10;
-constexpr uint64_t kMostSlab = uint64_t(4) << 30;
-/// Slabs beyond this are freed when they come back.
-constexpr uint64_t kMostIdle = 256 << 20;
+constexpr uint64_t kMinBufferBytes = 64 << 10;
+constexpr uint64_t kMaxBufferBytes = uint64_t(4) << 30;
+/// Shared buffers beyond this are freed when they come back.
+constexpr uint64_t kMaxIdle = 256 << 20;
 constexpr int kSocketBuffer = 1 << 20;
 
 Status notStarted(std::string_view what) {
@@ -83,52 +83,53 @@ Descriptor above(Descriptor descriptor) {
 
 } // namespace
 
-Result<std::shared_ptr<Slab>> SlabPool::take(uint64_t bytes) {
-  if (bytes > kMostSlab) {
+Result<std::shared_ptr<SharedBuffer>> SharedBufferPool::take(uint64_t bytes) {
+  if (bytes > kMaxBufferBytes) {
     return Status::error(ErrorId::RequestTooLarge,
                          fmt::format("inputs or outputs of the request take {} bytes, more than {}",
-                                     bytes, kMostSlab));
+                                     bytes, kMaxBufferBytes));
   }
-  uint64_t size = std::max(kLeastSlab, std::bit_ceil(bytes));
-  std::unique_ptr<Slab> slab;
-  std::vector<std::unique_ptr<Slab>> &stack = idle[size];
+  uint64_t size = std::max(kMinBufferBytes, std::bit_ceil(bytes));
+  std::unique_ptr<SharedBuffer> buffer;
+  std::vector<std::unique_ptr<SharedBuffer>> &stack = idle[size];
   if (!stack.empty()) {
-    slab = std::move(stack.back());
+    buffer = std::move(stack.back());
     stack.pop_back();
     idleBytes -= size;
   } else {
-    slab = std::make_unique<Slab>();
-    slab->number = ++lastNumber;
-    TENON_ASSIGN(slab->memory, SharedMemory::create(size));
-    ControlMessage message = {ControlMessage::Kind::Slab, slab->number, size, "", {}};
-    message.descriptors.push_back(slab->memory->takeDescriptor());
+    buffer = std::make_unique<SharedBuffer>();
+    buffer->number = ++lastNumber;
+    TENON_ASSIGN(buffer->memory, SharedMemory::create(size));
+    ControlMessage message = {ControlMessage::Kind::Buffer, buffer->number, size, "", {}};
+    message.descriptors.push_back(buffer->memory->takeDescriptor());
     if (!sendControl(socket, message).isOk()) {
       return Status::error(ErrorId::WorkerLost,
                            "the worker process ended before it ran the request",
                            "the server's log tells more; the worker is started again");
     }
   }
-  return std::shared_ptr<Slab>(slab.release(), [pool = weak_from_this()](Slab *back) {
-    std::unique_ptr<Slab> owned(back);
-    if (std::shared_ptr<SlabPool> alive = pool.lock()) {
-      alive->giveBack(std::move(owned));
-    }
-  });
+  return std::shared_ptr<SharedBuffer>(
+      buffer.release(), [pool = weak_from_this()](SharedBuffer *back) {
+        std::unique_ptr<SharedBuffer> owned(back);
+        if (std::shared_ptr<SharedBufferPool> alive = pool.lock()) {
+          alive->giveBack(std::move(owned));
+        }
+      });
 }
 
-void SlabPool::giveBack(std::unique_ptr<Slab> slab) {
-  uint64_t size = slab->memory->bytes().size();
+void SharedBufferPool::giveBack(std::unique_ptr<SharedBuffer> buffer) {
+  uint64_t size = buffer->memory->bytes().size();
   if (socket < 0) {
     return;
   }
-  if (idleBytes + size > kMostIdle) {
+  if (idleBytes + size > kMaxIdle) {
     // Where the message is lost the worker keeps a mapping; it is about to end then.
     static_cast<void>(
-        sendControl(socket, {ControlMessage::Kind::DropSlab, slab->number, 0, "", {}}));
+        sendControl(socket, {ControlMessage::Kind::DropBuffer, buffer->number, 0, "", {}}));
     return;
   }
   idleBytes += size;
-  idle[size].push_back(std::move(slab));
+  idle[size].push_back(std::move(buffer));
 }
 
 Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(asio::any_io_executor executor,
@@ -152,7 +153,7 @@ Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(asio::any_io_executo
   if (!exited.isOpen()) {
     return notStarted("no descriptor of the process");
   }
-  worker->pool = std::make_shared<SlabPool>(ours.get());
+  worker->pool = std::make_shared<SharedBufferPool>(ours.get());
   worker->socket.assign(ours.release());
   worker->done.assign(done.release());
   worker->exited.assign(exited.release());

@@ -1,5 +1,5 @@
-// A worker process as the front sees it: its start and its end, the messages to it, and the slabs
-// that both map. One thread, that of the executor.
+// A worker process as the front sees it: its start and its end, the messages to it, and the shared
+// buffers that both map. One thread, that of the executor.
 
 #pragma once
 
@@ -17,29 +17,29 @@
 
 namespace tenon::server {
 
-struct Slab {
+struct SharedBuffer {
   uint32_t number = 0;
   std::unique_ptr<SharedMemory> memory;
 };
 
-/// Slabs of one worker by size, used again when nobody holds them any more.
-class SlabPool : public std::enable_shared_from_this<SlabPool> {
+/// Shared buffers of one worker by size, used again when nobody holds them any more.
+class SharedBufferPool : public std::enable_shared_from_this<SharedBufferPool> {
 public:
-  /// Messages about slabs go over `socket`.
-  explicit SlabPool(int socket) : socket(socket) {}
-  /// A slab of `bytes` or more, whose contents are undefined. It comes back when the last pointer
-  /// to it goes.
-  Result<std::shared_ptr<Slab>> take(uint64_t bytes);
-  /// From now on slabs that come back are freed: the worker is gone.
+  /// Messages about shared buffers go over `socket`.
+  explicit SharedBufferPool(int socket) : socket(socket) {}
+  /// A shared buffer of `bytes` or more, whose contents are undefined. It comes back when the last
+  /// pointer to it goes.
+  Result<std::shared_ptr<SharedBuffer>> take(uint64_t bytes);
+  /// From now on shared buffers that come back are freed: the worker is gone.
   void close() { socket = -1; }
 
 private:
-  void giveBack(std::unique_ptr<Slab> slab);
+  void giveBack(std::unique_ptr<SharedBuffer> buffer);
 
   int socket;
   uint32_t lastNumber = 0;
   uint64_t idleBytes = 0;
-  std::map<uint64_t, std::vector<std::unique_ptr<Slab>>> idle; ///< by size
+  std::map<uint64_t, std::vector<std::unique_ptr<SharedBuffer>>> idle; ///< by size
 };
 
 class WorkerProcess {
@@ -51,7 +51,7 @@ public:
   };
   struct Events {
     std::function<void(ControlMessage)> onMessage;
-    std::function<void()> onAnswers; ///< instances have answered in their mailboxes
+    std::function<void()> onAnswers; ///< instances have answered in their request slots
     /// The process is gone; `how` is as waitpid gives it. The object may be destroyed in it.
     std::function<void(int how)> onEnd;
   };
@@ -62,11 +62,11 @@ public:
   /// Kills the process if it still is.
   ~WorkerProcess();
 
-  /// A worker that cannot take a message is killed, and onEnd tells of it.
+  /// A worker that cannot take a message is killed, and onEnd is called.
   void send(const ControlMessage &message);
-  /// Ends the process; onEnd tells when it has gone, which with much memory takes a while.
+  /// Ends the process; onEnd is called when it has gone, which with much memory takes a while.
   void end();
-  SlabPool &slabs() { return *pool; }
+  SharedBufferPool &buffers() { return *pool; }
   int id() const { return process; }
   /// Whether the process has given up what a worker gives up (server/worker/Sandbox.h); known once
   /// it has answered.
@@ -82,7 +82,7 @@ private:
   Events events;
   int process = -1; ///< -1 once it was waited for
   boost::asio::posix::stream_descriptor socket, done, exited;
-  std::shared_ptr<SlabPool> pool;
+  std::shared_ptr<SharedBufferPool> pool;
   /// Handlers of waits that outlive the object see it empty.
   std::shared_ptr<bool> isAlive = std::make_shared<bool>(true);
 };

@@ -24,7 +24,7 @@ Status noDescriptors() {
 
 Result<std::unique_ptr<Instance>> makeInstance(ControlMessage &load) {
   std::unique_ptr<Instance> instance = std::make_unique<Instance>();
-  TENON_ASSIGN(instance->memory, SharedMemory::create(kMailboxBytes));
+  TENON_ASSIGN(instance->memory, SharedMemory::create(kRequestSlotBytes));
   instance->wake = Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   load.descriptors.push_back(instance->memory->takeDescriptor());
   load.descriptors.emplace_back(dup(instance->wake.get()));
@@ -46,12 +46,12 @@ bool WorkerSlot::start() {
     return true;
   }
   lastStart = Clock::now();
-  WorkerProcess::Events told;
-  told.onMessage = [this](ControlMessage message) { handle(std::move(message)); };
-  told.onAnswers = [this] { collectAnswers(); };
-  told.onEnd = [this](int how) { ended(how); };
+  WorkerProcess::Events processEvents;
+  processEvents.onMessage = [this](ControlMessage message) { handle(std::move(message)); };
+  processEvents.onAnswers = [this] { collectAnswers(); };
+  processEvents.onEnd = [this](int how) { ended(how); };
   Result<std::unique_ptr<WorkerProcess>> started =
-      WorkerProcess::start(restart.get_executor(), command, std::move(told));
+      WorkerProcess::start(restart.get_executor(), command, std::move(processEvents));
   if (!started.isOk()) {
     events.log(started.status().toString());
     startAgainAt(lastStart + kRestartPeriod * 5);
@@ -103,12 +103,12 @@ std::shared_ptr<Version> WorkerSlot::nextLoad() const {
 }
 
 Status WorkerSlot::load(Version &version, unsigned threads) {
-  BatchWish wish = version.batch ? BatchWish() : wishOf(version.config);
+  BatchPolicy policy = version.batch ? BatchPolicy() : batchPolicyOf(version.config);
   ControlMessage load = {device.isCpu() ? ControlMessage::Kind::Load
                                         : ControlMessage::Kind::LoadOnGpu,
                          version.key,
                          threads,
-                         encodeLoad({version.sha256, std::move(wish)}),
+                         encodeLoad({version.sha256, std::move(policy)}),
                          {}};
   load.descriptors.emplace_back(dup(version.file.get()));
   if (!load.descriptors[0].isOpen()) {
@@ -127,7 +127,7 @@ Status WorkerSlot::load(Version &version, unsigned threads) {
 
 void WorkerSlot::run(Version &version, Instance &instance) {
   running.emplace_back(&version, &instance);
-  instance.mailbox().requests.fetch_add(1, std::memory_order_release);
+  instance.slot().requests.fetch_add(1, std::memory_order_release);
   uint64_t one = 1;
   [[maybe_unused]] ssize_t written = write(instance.wake.get(), &one, sizeof(one));
 }
@@ -179,12 +179,12 @@ void WorkerSlot::handle(ControlMessage message) {
 void WorkerSlot::collectAnswers() {
   std::vector<std::pair<Version *, Instance *>> answered;
   std::erase_if(running, [&](const std::pair<Version *, Instance *> &each) {
-    Mailbox &mailbox = each.second->mailbox();
-    bool hasAnswer = mailbox.answers.load(std::memory_order_acquire) ==
-                     mailbox.requests.load(std::memory_order_relaxed);
+    RequestSlot &slot = each.second->slot();
+    bool hasAnswer = slot.answers.load(std::memory_order_acquire) ==
+                     slot.requests.load(std::memory_order_relaxed);
     // A process that has gone does not go on where it lacked room.
     bool isTaken =
-        hasAnswer && (isRunning() || readAnswer(mailbox).outcome != Mailbox::Outcome::NeedsRoom);
+        hasAnswer && (isRunning() || readAnswer(slot).outcome != RequestSlot::Outcome::NeedsRoom);
     if (isTaken) {
       answered.push_back(each);
     }

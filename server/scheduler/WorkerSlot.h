@@ -1,5 +1,5 @@
 // A place for a worker process: the process, which is started again when it ends, the versions that
-// it has, the load that it was told of and the runs that go on in it. What that means for requests
+// it has, the load that it was sent and the runs that go on in it. What that means for requests
 // and for memory, the owner of the events decides. One thread.
 
 #pragma once
@@ -52,8 +52,8 @@ public:
   /// Starts the process unless it runs; where that fails it is tried again later, and false is
   /// given.
   bool start();
-  /// Ends the process for good; onEnd tells when it has gone. Without a process nothing is told any
-  /// more.
+  /// Ends the process for good; onEnd is called when it has gone. Without a process nothing is
+  /// called any more.
   void stop();
   bool isStopped() const { return isEnded; }
   bool hasProcess() const { return process != nullptr; }
@@ -66,12 +66,12 @@ public:
   uint64_t starts() const { return startCount; }
   /// Ends of processes that nobody asked for.
   uint64_t losses() const { return lossCount; }
-  SlabPool &slabs() { return process->slabs(); }
+  SharedBufferPool &buffers() { return process->buffers(); }
 
   /// Takes the version in, under its key; it is to be loaded.
   void add(const std::shared_ptr<Version> &version);
   /// Has the version of `key` taken out of memory, where it is there or on its way. What it takes
-  /// is counted until the process tells that it is free.
+  /// is counted until the process says that it is free.
   void remove(uint64_t key);
   const std::map<uint64_t, std::shared_ptr<Version>> &versions() const { return byKey; }
 
@@ -82,7 +82,7 @@ public:
   std::shared_ptr<Version> nextLoad() const;
   /// Makes the version's instances and has it loaded; nothing was sent where an error is given.
   Status load(Version &version, unsigned threads);
-  /// Has an instance run what is in its mailbox.
+  /// Has an instance run what is in its request slot.
   void run(Version &version, Instance &instance);
 
   /// Bytes that versions here take or are about to take, and those of them that will soon be free.

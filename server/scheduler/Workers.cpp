@@ -4,7 +4,7 @@
 // where its configuration says so, or where it ran or was loaded when its worker crashed. Then the
 // others notice nothing of the next crash, which is its own without doubt.
 
-#include "server/scheduler/Models.h"
+#include "server/scheduler/ModelManager.h"
 
 #include <boost/asio/post.hpp>
 #include <fmt/format.h>
@@ -19,7 +19,7 @@
 namespace tenon::server {
 namespace {
 
-constexpr unsigned kMostCrashes = 2;
+constexpr unsigned kMaxCrashes = 2;
 
 /// Whether a process ended by a fault of its own, not by somebody who killed it.
 bool isCrash(int how) {
@@ -37,7 +37,7 @@ std::string describeEnd(int how) {
 
 } // namespace
 
-WorkerSlot &Models::makeSlot(const Device &device, std::string name, bool isShared) {
+WorkerSlot &ModelManager::makeSlot(const Device &device, std::string name, bool isShared) {
   WorkerSlot::Events events;
   events.onStart = [this](WorkerSlot &slot) { sendNextLoad(slot); };
   events.onLoad = [this](WorkerSlot &slot, std::shared_ptr<Version> version,
@@ -60,7 +60,7 @@ WorkerSlot &Models::makeSlot(const Device &device, std::string name, bool isShar
       executor, std::move(name), device, isShared, std::move(command), std::move(events)));
 }
 
-WorkerSlot &Models::chooseSlot(const Version &version) {
+WorkerSlot &ModelManager::chooseSlot(const Version &version) {
   bool isAlone = version.config.hasOwnWorker || version.isSuspect || version.crashes > 0;
   auto fits = [&](const WorkerSlot &slot) {
     return slot.device == version.device && slot.isShared == !isAlone && !slot.isStopped();
@@ -85,7 +85,7 @@ WorkerSlot &Models::chooseSlot(const Version &version) {
   return makeSlot(*version.device, std::move(name), !isAlone);
 }
 
-void Models::leaveWorker(Version &version) {
+void ModelManager::leaveWorker(Version &version) {
   if (WorkerSlot *slot = std::exchange(version.worker, nullptr)) {
     std::shared_ptr<Version> held =
         version.shared_from_this(); // the worker may have the last pointer
@@ -94,7 +94,7 @@ void Models::leaveWorker(Version &version) {
   }
 }
 
-void Models::releaseIfEmpty(WorkerSlot &slot) {
+void ModelManager::releaseIfEmpty(WorkerSlot &slot) {
   bool isNeeded = !slot.versions().empty() || &slot == slots[0].get();
   if (isNeeded || slot.isStopped()) {
     return;
@@ -106,7 +106,7 @@ void Models::releaseIfEmpty(WorkerSlot &slot) {
   discard(slot);
 }
 
-void Models::discard(const WorkerSlot &slot) {
+void ModelManager::discard(const WorkerSlot &slot) {
   auto place =
       std::find_if(slots.begin(), slots.end(),
                    [&](const std::unique_ptr<WorkerSlot> &each) { return each.get() == &slot; });
@@ -115,7 +115,7 @@ void Models::discard(const WorkerSlot &slot) {
   slots.erase(place);
 }
 
-void Models::workerEnded(WorkerSlot &slot, const WorkerEnd &ended) {
+void ModelManager::workerEnded(WorkerSlot &slot, const WorkerEnd &ended) {
   if (slot.isStopped()) {
     discard(slot);
     retryLoads();
@@ -124,17 +124,17 @@ void Models::workerEnded(WorkerSlot &slot, const WorkerEnd &ended) {
   options.log(fmt::format("the worker process {} {}; it is started again", slot.name,
                           describeEnd(ended.how)));
   std::set<std::shared_ptr<Version>> suspects;
-  std::vector<std::shared_ptr<Job>> lost;
+  std::vector<std::shared_ptr<Request>> lost;
   for (const auto &[version, instance] : ended.running) {
-    std::vector<std::shared_ptr<Job>> jobs = std::exchange(instance->jobs, {});
-    lost.insert(lost.end(), jobs.begin(), jobs.end());
+    std::vector<std::shared_ptr<Request>> requests = std::exchange(instance->requests, {});
+    lost.insert(lost.end(), requests.begin(), requests.end());
     suspects.insert(version->shared_from_this());
   }
-  for (std::shared_ptr<Job> &job : lost) {
-    end(job, Status::error(ErrorId::WorkerLost,
-                           fmt::format("the worker process {} while it ran the request",
-                                       describeEnd(ended.how)),
-                           "the server's log tells more; the worker is started again"));
+  for (std::shared_ptr<Request> &request : lost) {
+    end(request, Status::error(ErrorId::WorkerLost,
+                               fmt::format("the worker process {} while it ran the request",
+                                           describeEnd(ended.how)),
+                               "the server's log tells more; the worker is started again"));
   }
   if (ended.loading) {
     suspects.insert(ended.loading);
@@ -146,9 +146,9 @@ void Models::workerEnded(WorkerSlot &slot, const WorkerEnd &ended) {
   std::map<uint64_t, std::shared_ptr<Version>> present = slot.versions();
   for (auto &[key, version] : present) {
     version->instances.clear();
-    if (version->crashes >= kMostCrashes) {
+    if (version->crashes >= kMaxCrashes) {
       leaveWorker(*version);
-      settle(
+      completeLoad(
           version,
           Status::error(
               ErrorId::ModelQuarantined,
@@ -157,7 +157,7 @@ void Models::workerEnded(WorkerSlot &slot, const WorkerEnd &ended) {
                   version->model, version->number, version->crashes),
               "load it again once the engine was replaced"));
     } else if (version->state == VersionState::Unloading && version->queue.empty()) {
-      finishRetired(*version); // what it ran is answered
+      finishUnload(*version); // what it ran is answered
     } else if (!version->needsLoad) {
       version->isOnDemand = version->isOnDemand && version->state == VersionState::Loading;
       loadAgain(version);

@@ -1,4 +1,4 @@
-// Rows differ in their seed; each is run alone once, then stacks of 2, 3 and up to 8 of them. With
+// Rows differ in their seed; each is run alone once, then batches of 2, 3 and up to 8 of them. With
 // padding, rows differ in length too.
 
 #include "server/worker/BatchProof.h"
@@ -21,11 +21,11 @@
 namespace tenon::server {
 namespace {
 
-constexpr uint64_t kMostProven = 8;
-/// Of a stack, where nobody says how large it may be.
+constexpr uint64_t kMaxProven = 8;
+/// Of a batch, where nobody says how large it may be.
 constexpr uint64_t kUsualRows = 64;
 /// Of rows that differ in length, where the typical length is too short to differ.
-constexpr int64_t kLeastLength = 16;
+constexpr int64_t kMinLength = 16;
 
 using Tensors = std::vector<Tensor>;
 
@@ -33,38 +33,38 @@ Status refused(std::string_view why) { return Status::error(ErrorId::NotBatchabl
 
 class Proof {
 public:
-  Proof(const ModelPorts &ports, const EngineRecord &record, const BatchWish &wish)
-      : ports(ports), record(record), wish(wish) {}
+  Proof(const ModelPorts &ports, const EngineRecord &record, const BatchPolicy &policy)
+      : ports(ports), record(record), policy(policy) {}
 
-  BatchFacts prove(const tenon_engine *engine, unsigned threads) {
-    BatchFacts facts;
-    if (wish.kind == BatchWish::Kind::None) {
-      return facts;
+  BatchInfo prove(const tenon_engine *engine, unsigned threads) {
+    BatchInfo info;
+    if (policy.kind == BatchPolicy::Kind::None) {
+      return info;
     }
     Status status = findBatch();
-    if (!status.isOk() && wish.kind == BatchWish::Kind::IfRecorded) {
-      return facts;
+    if (!status.isOk() && policy.kind == BatchPolicy::Kind::IfRecorded) {
+      return info;
     }
     if (status.isOk()) {
       status = open(engine, threads);
     }
     if (status.isOk()) {
-      status = proveStacks(std::nullopt);
+      status = proveBatches(std::nullopt);
     }
-    facts.stacking = status.isOk() ? BatchFacts::State::Proven : BatchFacts::State::Refused;
-    facts.reason = reasonOf(status);
-    facts.mostRows = status.isOk() ? mostRows : 1;
-    if (!wish.pads.empty()) {
-      status = status.isOk() ? findPadding() : refused("its requests are not stacked");
+    info.batching = status.isOk() ? BatchInfo::State::Proven : BatchInfo::State::Refused;
+    info.reason = reasonOf(status);
+    info.mostRows = status.isOk() ? mostRows : 1;
+    if (!policy.pads.empty()) {
+      status = status.isOk() ? findPadding() : refused("its requests are not batched");
       if (status.isOk()) {
-        status = proveStacks(paddedDim);
+        status = proveBatches(paddedDim);
       }
-      facts.padding = status.isOk() ? BatchFacts::State::Proven : BatchFacts::State::Refused;
-      facts.padReason = reasonOf(status);
-      facts.paddedDim = status.isOk() ? paddedDim : "";
+      info.padding = status.isOk() ? BatchInfo::State::Proven : BatchInfo::State::Refused;
+      info.padReason = reasonOf(status);
+      info.paddedDim = status.isOk() ? paddedDim : "";
     }
-    facts.difference = largest;
-    return facts;
+    info.difference = largest;
+    return info;
   }
 
 private:
@@ -82,7 +82,7 @@ private:
 
   /// Sets mostRows and, where there is a record, batchDim.
   Status findBatch() {
-    uint64_t most = wish.mostRows ? wish.mostRows : kUsualRows;
+    uint64_t most = policy.mostRows ? policy.mostRows : kUsualRows;
     if (ports.inputs.empty() || ports.outputs.empty()) {
       return refused("it has no inputs or no outputs");
     }
@@ -93,7 +93,7 @@ private:
         if (port.most.empty() || (isInput && port.least[0] > 1)) {
           return refused(what + " has no dim 0 that may be 1");
         }
-        if (port.dims.empty() && wish.kind == BatchWish::Kind::IfRecorded) {
+        if (port.dims.empty() && policy.kind == BatchPolicy::Kind::IfRecorded) {
           return refused("the engine does not record which of its dims are equal");
         }
         if (!port.dims.empty()) {
@@ -129,7 +129,7 @@ private:
 
   /// The one symbol that the inputs to pad have besides the batch; nothing else may vary with it.
   Status findPadding() {
-    for (const PadRule &pad : wish.pads) {
+    for (const PadRule &pad : policy.pads) {
       const ModelPort *port = nullptr;
       for (const ModelPort &each : ports.inputs) {
         port = each.name == pad.input ? &each : port;
@@ -160,7 +160,7 @@ private:
                 fmt::format("'{}' has the dim {}, which padding would change", port.name, dim));
           }
         }
-        bool isPadded = std::any_of(wish.pads.begin(), wish.pads.end(),
+        bool isPadded = std::any_of(policy.pads.begin(), policy.pads.end(),
                                     [&](const PadRule &pad) { return pad.input == port.name; });
         if (list == &ports.inputs && !isPadded &&
             std::find(port.dims.begin(), port.dims.end(), paddedDim) != port.dims.end()) {
@@ -200,7 +200,7 @@ private:
   /// Whether the input is padded and has one number a place, as masks and ids do.
   bool isPaddedLine(const ModelPort &port) const {
     return port.most.size() == 2 &&
-           std::any_of(wish.pads.begin(), wish.pads.end(),
+           std::any_of(policy.pads.begin(), policy.pads.end(),
                        [&](const PadRule &pad) { return pad.input == port.name; });
   }
 
@@ -224,14 +224,14 @@ private:
   }
 
   /// The first `count` rows, the last one first, padded to `length`.
-  Result<Tensors> stack(const std::vector<Tensors> &rows, size_t count,
-                        std::optional<int64_t> length) const {
-    Tensors stacked;
+  Result<Tensors> concatenate(const std::vector<Tensors> &rows, size_t count,
+                              std::optional<int64_t> length) const {
+    Tensors batched;
     for (size_t p = 0; p < ports.inputs.size(); ++p) {
       const ModelPort &port = ports.inputs[p];
       std::vector<int64_t> dims = rowDims(port, length);
       TENON_ASSIGN(Tensor one, Tensor::create(port.name, port.dtype, dims));
-      for (const PadRule &pad : wish.pads) {
+      for (const PadRule &pad : policy.pads) {
         for (int64_t i = 0; length && pad.input == port.name && i < one.elements(); ++i) {
           setElement(one, i, pad.value);
         }
@@ -244,9 +244,9 @@ private:
         std::copy(one.bytes().begin(), one.bytes().end(), to);
         copyBox(to, one.dims, row.data.data(), row.dims, row.dims, bitWidth(port.dtype) / 8);
       }
-      stacked.push_back(std::move(all));
+      batched.push_back(std::move(all));
     }
-    return stacked;
+    return batched;
   }
 
   Result<Tensors> run(const Tensors &tensors) const {
@@ -279,26 +279,26 @@ private:
     return std::vector<int64_t>(dims, dims + rank);
   }
 
-  /// Row `r` of an output of a stack, without what padding made longer: its dims are those of
+  /// Row `r` of an output of a batch, without what padding made longer: its dims are those of
   /// `like`.
-  Result<Tensor> cut(const Tensor &stacked, size_t r, const Tensor &like) const {
-    std::vector<int64_t> rowDims = stacked.dims;
+  Result<Tensor> cut(const Tensor &batched, size_t r, const Tensor &like) const {
+    std::vector<int64_t> rowDims = batched.dims;
     rowDims[0] = 1;
     TENON_ASSIGN(Tensor row, Tensor::create(like.name, like.dtype, like.dims));
-    uint64_t rowBytes = stacked.bytes().size() / static_cast<uint64_t>(stacked.dims[0]);
-    copyBox(row.data.data(), row.dims, stacked.data.data() + r * rowBytes, rowDims, row.dims,
+    uint64_t rowBytes = batched.bytes().size() / static_cast<uint64_t>(batched.dims[0]);
+    copyBox(row.data.data(), row.dims, batched.data.data() + r * rowBytes, rowDims, row.dims,
             bitWidth(like.dtype) / 8);
     return row;
   }
 
-  /// Whether a stack of `count` rows gave, for this output, what it must for rows like `alone`.
-  bool hasShape(const Tensor &stacked, size_t count, const Tensor &alone, size_t port,
+  /// Whether a batch of `count` rows gave, for this output, what it must for rows like `alone`.
+  bool hasShape(const Tensor &batched, size_t count, const Tensor &alone, size_t port,
                 bool isPadded) const {
-    bool fits = alone.dims.size() == stacked.dims.size() && !alone.dims.empty() &&
-                alone.dims[0] == 1 && stacked.dims[0] == static_cast<int64_t>(count);
+    bool fits = alone.dims.size() == batched.dims.size() && !alone.dims.empty() &&
+                alone.dims[0] == 1 && batched.dims[0] == static_cast<int64_t>(count);
     for (size_t i = 1; fits && i < alone.dims.size(); ++i) {
       bool grows = isPadded && ports.outputs[port].dims[i] == paddedDim;
-      fits = grows ? stacked.dims[i] >= alone.dims[i] : stacked.dims[i] == alone.dims[i];
+      fits = grows ? batched.dims[i] >= alone.dims[i] : batched.dims[i] == alone.dims[i];
     }
     return fits;
   }
@@ -312,7 +312,7 @@ private:
     }
     const RecordedSymbol &symbol = record.symbols.at(*dim);
     int64_t longest =
-        std::min(symbol.most, std::max(symbol.typical, std::max(kLeastLength, symbol.least)));
+        std::min(symbol.most, std::max(symbol.typical, std::max(kMinLength, symbol.least)));
     for (size_t i = 0; i < count; ++i) {
       lengths[i] = std::max(
           symbol.least, longest - static_cast<int64_t>(i) *
@@ -322,8 +322,8 @@ private:
   }
 
   /// Padded along `dim` where there is one.
-  Status proveStacks(const std::optional<std::string> &dim) {
-    size_t count = std::min(kMostProven, mostRows);
+  Status proveBatches(const std::optional<std::string> &dim) {
+    size_t count = std::min(kMaxProven, mostRows);
     std::vector<std::optional<int64_t>> lengths = lengthsOf(dim, count);
     std::vector<Tensors> rows, alone;
     for (size_t r = 0; r < count; ++r) {
@@ -342,8 +342,8 @@ private:
       if (size > count) {
         continue;
       }
-      TENON_ASSIGN(Tensors stacked, stack(rows, size, lengths[0]));
-      TENON_ASSIGN(Tensors results, run(stacked));
+      TENON_ASSIGN(Tensors batched, concatenate(rows, size, lengths[0]));
+      TENON_ASSIGN(Tensors results, run(batched));
       for (size_t r = 0; r < size; ++r) {
         TENON_TRY(compareRow(alone[size - 1 - r], results, r, size, magnitudes, dim.has_value()));
       }
@@ -360,23 +360,23 @@ private:
     return largest;
   }
 
-  Status compareRow(const Tensors &alone, const Tensors &stacked, size_t r, size_t size,
+  Status compareRow(const Tensors &alone, const Tensors &batched, size_t r, size_t size,
                     const std::vector<double> &magnitudes, bool isPadded) {
     for (size_t o = 0; o < alone.size(); ++o) {
       const std::string &name = ports.outputs[o].name;
-      if (!hasShape(stacked[o], size, alone[o], o, isPadded)) {
+      if (!hasShape(batched[o], size, alone[o], o, isPadded)) {
         return refused(
-            fmt::format("output '{}' is [{}] for a stack of {} rows and [{}] for one of them", name,
-                        fmt::join(stacked[o].dims, ","), size, fmt::join(alone[o].dims, ",")));
+            fmt::format("output '{}' is [{}] for a batch of {} rows and [{}] for one of them", name,
+                        fmt::join(batched[o].dims, ","), size, fmt::join(alone[o].dims, ",")));
       }
-      TENON_ASSIGN(Tensor row, cut(stacked[o], r, alone[o]));
+      TENON_ASSIGN(Tensor row, cut(batched[o], r, alone[o]));
       TensorDifference difference = differenceOf(alone[o], row);
       if (!difference.isAny) {
         continue;
       }
       double tolerance =
           isFloating(row.dtype)
-              ? (wish.tolerance > 0 ? wish.tolerance : usualTolerance(row.dtype, record))
+              ? (policy.tolerance > 0 ? policy.tolerance : usualTolerance(row.dtype, record))
               : 0;
       double relative =
           difference.largest == 0 ? 0 : difference.largest / std::max(magnitudes[o], 1e-300);
@@ -384,7 +384,7 @@ private:
         return refused(fmt::format("output '{}' of a row changes by {:.3g} when {} rows are {} "
                                    "(its largest value is {:.3g}, allowed is {:.3g} of that)",
                                    name, difference.largest, size,
-                                   isPadded ? "padded and stacked" : "stacked", magnitudes[o],
+                                   isPadded ? "padded and batched" : "batched", magnitudes[o],
                                    tolerance));
       }
       largest = std::max(largest, relative);
@@ -394,7 +394,7 @@ private:
 
   const ModelPorts &ports;
   const EngineRecord &record;
-  const BatchWish &wish;
+  const BatchPolicy &policy;
   std::unique_ptr<tenon_session, Destroy> session;
   std::string batchDim, paddedDim;
   uint64_t mostRows = 1;
@@ -403,9 +403,9 @@ private:
 
 } // namespace
 
-BatchFacts proveBatch(const tenon_engine *engine, const ModelPorts &ports,
-                      const EngineRecord &record, const BatchWish &wish, unsigned threads) {
-  return Proof(ports, record, wish).prove(engine, threads);
+BatchInfo proveBatch(const tenon_engine *engine, const ModelPorts &ports,
+                     const EngineRecord &record, const BatchPolicy &policy, unsigned threads) {
+  return Proof(ports, record, policy).prove(engine, threads);
 }
 
 } // namespace tenon::server

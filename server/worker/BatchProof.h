@@ -1,10 +1,10 @@
-// Whether requests to a model may be stacked along dim 0: seeded rows are run alone and in stacks,
+// Whether requests to a model may be batched along dim 0: seeded rows are run alone and in batches,
 // and their outputs compared. A model may mix rows in ways that no type tells (a normalization over
 // the batch, a scale taken from the whole tensor, a state).
 
 #pragma once
 
-#include "server/ipc/ModelFacts.h"
+#include "server/ipc/ModelInfo.h"
 #include "server/worker/EngineRecord.h"
 #include "tenon/tenon.h"
 
@@ -15,12 +15,12 @@ namespace tenon::server {
 /// it has a batch, and whose record says that it has none, gives State::None.
 ///
 /// Outputs are equal when all bits are, or, of a floating type, when they differ by no more than
-/// `wish.tolerance` times the largest magnitude of the output in the rows run alone. Where the wish
-/// names none, that is 1e-10 for F64, 1e-4 for F32, 2.5e-3 for F16 and 2e-2 for BF16 and floats of
-/// 8 bits, the coarsest of the types that the engine computes in: kernels for other sizes add in
-/// another order, and so far an engine may lie from the model itself (docs/accuracy.md), alone or
-/// stacked.
-BatchFacts proveBatch(const tenon_engine *engine, const ModelPorts &ports,
-                      const EngineRecord &record, const BatchWish &wish, unsigned threads);
+/// `policy.tolerance` times the largest magnitude of the output in the rows run alone. Where the
+/// policy names none, that is 1e-10 for F64, 1e-4 for F32, 2.5e-3 for F16 and 2e-2 for BF16 and
+/// floats of 8 bits, the coarsest of the types that the engine computes in: kernels for other sizes
+/// add in another order, and so far an engine may lie from the model itself (docs/accuracy.md),
+/// alone or batched.
+BatchInfo proveBatch(const tenon_engine *engine, const ModelPorts &ports,
+                     const EngineRecord &record, const BatchPolicy &policy, unsigned threads);
 
 } // namespace tenon::server

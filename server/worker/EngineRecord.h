@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include "server/ipc/ModelFacts.h"
+#include "server/ipc/ModelInfo.h"
 #include "tenon/tenon.h"
 
 #include <map>

@@ -1,5 +1,5 @@
 // Runs go by the C interface: prepare tells how large the outputs are, then the run writes them
-// into the slab.
+// into the shared buffer.
 
 #include "server/worker/LoadedModel.h"
 
@@ -62,34 +62,34 @@ uint64_t heldBytes(const tenon_session *session) {
   return use.arena + use.state + use.scratch + use.workspace + use.ports;
 }
 
-void putError(Mailbox &mailbox, const Status &status) {
-  mailbox.outcome = Mailbox::Outcome::Failed;
-  mailbox.errorId = static_cast<uint32_t>(status.id());
-  mailbox.messageBytes =
-      static_cast<uint32_t>(std::min(status.message().size(), Mailbox::kTextBytes));
-  mailbox.hintBytes = static_cast<uint32_t>(
-      std::min(status.hint().size(), Mailbox::kTextBytes - mailbox.messageBytes));
-  std::memcpy(mailbox.text, status.message().data(), mailbox.messageBytes);
-  std::memcpy(mailbox.text + mailbox.messageBytes, status.hint().data(), mailbox.hintBytes);
+void putError(RequestSlot &slot, const Status &status) {
+  slot.outcome = RequestSlot::Outcome::Failed;
+  slot.errorId = static_cast<uint32_t>(status.id());
+  slot.messageBytes =
+      static_cast<uint32_t>(std::min(status.message().size(), RequestSlot::kTextBytes));
+  slot.hintBytes = static_cast<uint32_t>(
+      std::min(status.hint().size(), RequestSlot::kTextBytes - slot.messageBytes));
+  std::memcpy(slot.text, status.message().data(), slot.messageBytes);
+  std::memcpy(slot.text + slot.messageBytes, status.hint().data(), slot.hintBytes);
 }
 
 } // namespace
 
-void SlabTable::add(uint32_t number, std::unique_ptr<SharedMemory> slab) {
+void SharedBufferTable::add(uint32_t number, std::unique_ptr<SharedMemory> buffer) {
   std::lock_guard guard(lock);
-  slabs[number] = std::move(slab);
+  buffers[number] = std::move(buffer);
   added.notify_all();
 }
 
-void SlabTable::drop(uint32_t number) {
+void SharedBufferTable::drop(uint32_t number) {
   std::lock_guard guard(lock);
-  slabs.erase(number);
+  buffers.erase(number);
 }
 
-std::shared_ptr<SharedMemory> SlabTable::find(uint32_t number) {
+std::shared_ptr<SharedMemory> SharedBufferTable::find(uint32_t number) {
   std::unique_lock guard(lock);
-  added.wait(guard, [&] { return slabs.contains(number); });
-  return slabs[number];
+  added.wait(guard, [&] { return buffers.contains(number); });
+  return buffers[number];
 }
 
 Status takeStatus(tenon_status *status) {
@@ -109,18 +109,18 @@ Status takeStatus(tenon_status *status) {
   return result;
 }
 
-Result<std::unique_ptr<LoadedModel>> LoadedModel::load(ControlMessage &request, SlabTable &slabs,
-                                                       int doneEvent) {
+Result<std::unique_ptr<LoadedModel>> LoadedModel::load(ControlMessage &request,
+                                                       SharedBufferTable &buffers, int doneEvent) {
   std::vector<Descriptor> &descriptors = request.descriptors;
   if (descriptors.size() < 3 || descriptors.size() % 2 == 0) {
     return Status::error(ErrorId::InternalError, "a request to load lacks descriptors");
   }
-  std::unique_ptr<LoadedModel> model(new LoadedModel(slabs, doneEvent));
+  std::unique_ptr<LoadedModel> model(new LoadedModel(buffers, doneEvent));
   unsigned threads = static_cast<unsigned>(request.value);
-  TENON_ASSIGN(LoadWish wish, decodeLoad(request.text));
-  TENON_TRY(model->open(std::move(descriptors[0]), wish.sha256,
+  TENON_ASSIGN(LoadRequest wanted, decodeLoad(request.text));
+  TENON_TRY(model->open(std::move(descriptors[0]), wanted.sha256,
                         request.kind == ControlMessage::Kind::LoadOnGpu));
-  TENON_TRY(model->describe(wish.batch, threads));
+  TENON_TRY(model->describe(wanted.batch, threads));
   for (size_t i = 1; i < descriptors.size(); i += 2) {
     TENON_TRY(
         model->addInstance(std::move(descriptors[i]), std::move(descriptors[i + 1]), threads));
@@ -144,11 +144,11 @@ LoadedModel::~LoadedModel() {
 
 Status LoadedModel::open(Descriptor file, const std::string &sha256, bool isOnGpu) {
   // A copy: a file that is replaced or cut short while it is served changes nothing here.
-  struct stat facts = {};
-  if (fstat(file.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) {
+  struct stat info = {};
+  if (fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
     return Status::error(ErrorId::FileNotRegular, "the engine is not a regular file");
   }
-  TENON_ASSIGN(image, AlignedBuffer::create(static_cast<uint64_t>(facts.st_size)));
+  TENON_ASSIGN(image, AlignedBuffer::create(static_cast<uint64_t>(info.st_size)));
   for (uint64_t at = 0; at < image.size();) {
     ssize_t bytes = pread(file.get(), image.data() + at, image.size() - at, static_cast<off_t>(at));
     if (bytes < 0 && errno == EINTR) {
@@ -178,8 +178,8 @@ Status LoadedModel::open(Descriptor file, const std::string &sha256, bool isOnGp
   return Status::ok();
 }
 
-Status LoadedModel::describe(const BatchWish &wish, unsigned threads) {
-  ModelPorts &modelPorts = modelFacts.ports;
+Status LoadedModel::describe(const BatchPolicy &policy, unsigned threads) {
+  ModelPorts &modelPorts = modelInfo.ports;
   modelPorts.inputs.resize(tenon_engine_input_count(engine.get()));
   modelPorts.outputs.resize(tenon_engine_output_count(engine.get()));
   for (size_t i = 0; i < modelPorts.inputs.size(); ++i) {
@@ -189,15 +189,15 @@ Status LoadedModel::describe(const BatchWish &wish, unsigned threads) {
     TENON_TRY(portOf(engine.get(), false, i, modelPorts.outputs[i]));
   }
   EngineRecord record = readRecord(engine.get(), modelPorts);
-  modelFacts.batch = proveBatch(engine.get(), modelPorts, record, wish, threads);
+  modelInfo.batch = proveBatch(engine.get(), modelPorts, record, policy, threads);
   // The weights of an engine for the CPU lie in its file's image.
-  modelFacts.sharedBytes = modelFacts.bytes = image.size();
+  modelInfo.sharedBytes = modelInfo.bytes = image.size();
   return Status::ok();
 }
 
-Status LoadedModel::addInstance(Descriptor mailbox, Descriptor wake, unsigned threads) {
+Status LoadedModel::addInstance(Descriptor slot, Descriptor wake, unsigned threads) {
   std::unique_ptr<Instance> instance = std::make_unique<Instance>();
-  TENON_ASSIGN(instance->memory, SharedMemory::open(std::move(mailbox), kMailboxBytes));
+  TENON_ASSIGN(instance->memory, SharedMemory::open(std::move(slot), kRequestSlotBytes));
   instance->wake = std::move(wake);
   tenon_session_options options = {};
   options.struct_size = sizeof(options);
@@ -206,19 +206,18 @@ Status LoadedModel::addInstance(Descriptor mailbox, Descriptor wake, unsigned th
   TENON_TRY(takeStatus(tenon_session_create(engine.get(), &options, &session)));
   instance->session.reset(session);
   if (instances.empty() && tenon_engine_gpu(engine.get()) >= 0) {
-    modelFacts.sharedBytes = modelFacts.bytes =
-        memoryOf(session).weights; // the image is the host's
+    modelInfo.sharedBytes = modelInfo.bytes = memoryOf(session).weights; // the image is the host's
   }
-  modelFacts.bytes += heldBytes(session);
+  modelInfo.bytes += heldBytes(session);
   instances.push_back(std::move(instance));
   return Status::ok();
 }
 
 void LoadedModel::serve(Instance &instance) {
-  Mailbox &mailbox = *reinterpret_cast<Mailbox *>(instance.memory->data());
+  RequestSlot &slot = *reinterpret_cast<RequestSlot *>(instance.memory->data());
   while (await(instance.wake.get())) {
-    if (mailbox.requests.load(std::memory_order_acquire) ==
-        mailbox.answers.load(std::memory_order_relaxed)) {
+    if (slot.requests.load(std::memory_order_acquire) ==
+        slot.answers.load(std::memory_order_relaxed)) {
       if (isEnding) {
         return;
       }
@@ -227,34 +226,34 @@ void LoadedModel::serve(Instance &instance) {
     std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
     Status status;
     try {
-      status = run(instance, mailbox);
+      status = run(instance, slot);
     } catch (const std::exception &) {
       status = Status::error(ErrorId::OutOfMemory, "no memory for a run");
     }
     if (!status.isOk()) {
-      putError(mailbox, status);
+      putError(slot, status);
     }
-    mailbox.heldBytes = heldBytes(instance.session.get());
-    mailbox.computeNanoseconds =
+    slot.heldBytes = heldBytes(instance.session.get());
+    slot.computeNanoseconds =
         static_cast<uint64_t>((std::chrono::steady_clock::now() - start).count());
-    mailbox.answers.fetch_add(1, std::memory_order_release);
+    slot.answers.fetch_add(1, std::memory_order_release);
     signal(doneEvent);
   }
 }
 
-Status LoadedModel::run(Instance &instance, Mailbox &mailbox) {
+Status LoadedModel::run(Instance &instance, RequestSlot &slot) {
   tenon_session *session = instance.session.get();
-  std::shared_ptr<SharedMemory> inputSlab = slabs.find(mailbox.inputSlab),
-                                outputSlab = slabs.find(mailbox.outputSlab);
+  std::shared_ptr<SharedMemory> inputBuffer = buffers.find(slot.inputBuffer),
+                                outputBuffer = buffers.find(slot.outputBuffer);
   TENON_ASSIGN(std::vector<TensorPlace> places,
-               readTable(inputSlab->bytes(), 0, mailbox.inputCount));
+               readTable(inputBuffer->bytes(), 0, slot.inputCount));
   std::vector<tenon_input> inputs;
   for (const TensorPlace &place : places) {
-    inputs.push_back({inputSlab->data() + place.offset, place.dims.data(), place.dims.size()});
+    inputs.push_back({inputBuffer->data() + place.offset, place.dims.data(), place.dims.size()});
   }
   TENON_TRY(takeStatus(tenon_session_prepare(session, inputs.data(), inputs.size())));
 
-  std::vector<TensorPlace> results(modelFacts.ports.outputs.size());
+  std::vector<TensorPlace> results(modelInfo.ports.outputs.size());
   auto readShape = [&](size_t i) -> Status {
     const int64_t *dims = nullptr;
     size_t rank = 0, bytes = 0;
@@ -266,19 +265,19 @@ Status LoadedModel::run(Instance &instance, Mailbox &mailbox) {
   for (size_t i = 0; i < results.size(); ++i) {
     TENON_TRY(readShape(i));
   }
-  uint64_t end = mailbox.outputOffset + tableBytes(results);
+  uint64_t end = slot.outputOffset + tableBytes(results);
   for (TensorPlace &result : results) {
     result.offset = alignTensor(end);
     end = result.offset + result.bytes;
   }
-  if (end > mailbox.outputEnd || mailbox.outputEnd > outputSlab->bytes().size()) {
-    mailbox.outcome = Mailbox::Outcome::NeedsRoom;
-    mailbox.roomNeeded = end - mailbox.outputOffset;
+  if (end > slot.outputEnd || slot.outputEnd > outputBuffer->bytes().size()) {
+    slot.outcome = RequestSlot::Outcome::NeedsRoom;
+    slot.roomNeeded = end - slot.outputOffset;
     return Status::ok();
   }
   std::vector<tenon_output> outputs;
   for (const TensorPlace &result : results) {
-    outputs.push_back({outputSlab->data() + result.offset, result.bytes});
+    outputs.push_back({outputBuffer->data() + result.offset, result.bytes});
   }
   TENON_TRY(takeStatus(
       tenon_session_run(session, inputs.data(), inputs.size(), outputs.data(), outputs.size())));
@@ -286,8 +285,8 @@ Status LoadedModel::run(Instance &instance, Mailbox &mailbox) {
   for (size_t i = 0; i < results.size(); ++i) {
     TENON_TRY(readShape(i));
   }
-  writeTable(outputSlab->bytes(), mailbox.outputOffset, results);
-  mailbox.outcome = Mailbox::Outcome::Done;
+  writeTable(outputBuffer->bytes(), slot.outputOffset, results);
+  slot.outcome = RequestSlot::Outcome::Done;
   return Status::ok();
 }
 

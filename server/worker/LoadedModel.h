@@ -1,11 +1,11 @@
 // An engine in a worker and its instances: threads with a session each that wait at their
-// mailboxes.
+// request slots.
 
 #pragma once
 
 #include "server/ipc/Control.h"
-#include "server/ipc/Mailbox.h"
-#include "server/ipc/ModelFacts.h"
+#include "server/ipc/ModelInfo.h"
+#include "server/ipc/RequestSlot.h"
 #include "server/ipc/SharedMemory.h"
 #include "support/memory/AlignedBuffer.h"
 #include "tenon/tenon.h"
@@ -20,20 +20,20 @@
 
 namespace tenon::server {
 
-/// The slabs of a worker by number. Any thread.
-class SlabTable {
+/// The shared buffers of a worker by number. Any thread.
+class SharedBufferTable {
 public:
-  void add(uint32_t number, std::unique_ptr<SharedMemory> slab);
+  void add(uint32_t number, std::unique_ptr<SharedMemory> buffer);
   /// A run that uses it keeps it.
   void drop(uint32_t number);
-  /// Waits for the slab: it is on its way over the socket while the run that names it comes through
-  /// shared memory.
+  /// Waits for the shared buffer: it is on its way over the socket while the run that names it
+  /// comes through shared memory.
   std::shared_ptr<SharedMemory> find(uint32_t number);
 
 private:
   std::mutex lock;
   std::condition_variable added;
-  std::map<uint32_t, std::shared_ptr<SharedMemory>> slabs;
+  std::map<uint32_t, std::shared_ptr<SharedMemory>> buffers;
 };
 
 /// What a call of the C interface gave, as a Status; frees it.
@@ -41,14 +41,14 @@ Status takeStatus(tenon_status *status);
 
 class LoadedModel {
 public:
-  /// Reads the engine from the message's descriptor, proves what the message wishes of batches, and
+  /// Reads the engine from the message's descriptor, proves what the message asks of batches, and
   /// makes a session and a thread for each instance. `doneEvent` is told of answers.
-  static Result<std::unique_ptr<LoadedModel>> load(ControlMessage &request, SlabTable &slabs,
-                                                   int doneEvent);
+  static Result<std::unique_ptr<LoadedModel>> load(ControlMessage &request,
+                                                   SharedBufferTable &buffers, int doneEvent);
   /// Waits for runs that go on.
   ~LoadedModel();
 
-  const ModelFacts &facts() const { return modelFacts; }
+  const ModelInfo &info() const { return modelInfo; }
 
 private:
   struct Destroy {
@@ -56,27 +56,27 @@ private:
     void operator()(tenon_session *session) const { tenon_session_destroy(session); }
   };
   struct Instance {
-    std::unique_ptr<SharedMemory> memory; ///< the mailbox
+    std::unique_ptr<SharedMemory> memory; ///< the request slot
     Descriptor wake;
     std::unique_ptr<tenon_session, Destroy> session;
     std::thread thread;
   };
 
-  LoadedModel(SlabTable &slabs, int doneEvent) : slabs(slabs), doneEvent(doneEvent) {}
+  LoadedModel(SharedBufferTable &buffers, int doneEvent) : buffers(buffers), doneEvent(doneEvent) {}
   /// TN1016 where the bytes must have a hash, and have another.
   Status open(Descriptor file, const std::string &sha256, bool isOnGpu);
-  Status describe(const BatchWish &wish, unsigned threads);
-  Status addInstance(Descriptor mailbox, Descriptor wake, unsigned threads);
+  Status describe(const BatchPolicy &policy, unsigned threads);
+  Status addInstance(Descriptor slot, Descriptor wake, unsigned threads);
   /// The thread of an instance.
   void serve(Instance &instance);
-  /// The outputs, or that they need more room, are in the mailbox when this returns ok.
-  Status run(Instance &instance, Mailbox &mailbox);
+  /// The outputs, or that they need more room, are in the request slot when this returns ok.
+  Status run(Instance &instance, RequestSlot &slot);
 
-  SlabTable &slabs;
+  SharedBufferTable &buffers;
   int doneEvent;
   AlignedBuffer image; ///< the engine file; it outlives the engine
   std::unique_ptr<tenon_engine, Destroy> engine;
-  ModelFacts modelFacts;
+  ModelInfo modelInfo;
   std::vector<std::unique_ptr<Instance>> instances;
   std::atomic<bool> isEnding = false;
 };

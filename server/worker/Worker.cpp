@@ -1,5 +1,5 @@
 // Two threads besides those of models: this one listens to the front, the other loads and unloads,
-// so that a load that takes long delays no slab and no end.
+// so that a load that takes long delays no shared buffer and no end.
 
 #include "server/worker/Worker.h"
 
@@ -17,41 +17,43 @@ namespace {
 
 class Loader {
 public:
-  explicit Loader(SlabTable &slabs) : slabs(slabs), thread([this] { work(); }) { thread.detach(); }
+  explicit Loader(SharedBufferTable &buffers) : buffers(buffers), thread([this] { work(); }) {
+    thread.detach();
+  }
 
   void add(ControlMessage message) {
     std::lock_guard guard(lock);
-    jobs.push_back(std::move(message));
+    messages.push_back(std::move(message));
     added.notify_one();
   }
 
 private:
   [[noreturn]] void work() {
     for (;;) {
-      ControlMessage job;
+      ControlMessage message;
       {
         std::unique_lock guard(lock);
-        added.wait(guard, [&] { return !jobs.empty(); });
-        job = std::move(jobs.front());
-        jobs.pop_front();
+        added.wait(guard, [&] { return !messages.empty(); });
+        message = std::move(messages.front());
+        messages.pop_front();
       }
-      ControlMessage answer = perform(job);
+      ControlMessage answer = perform(message);
       if (!sendControl(kWorkerSocket, answer).isOk()) {
         _exit(1); // the front would wait for the answer for ever
       }
     }
   }
 
-  ControlMessage perform(ControlMessage &job) {
+  ControlMessage perform(ControlMessage &message) {
     ControlMessage answer;
-    answer.key = job.key;
-    if (job.kind == ControlMessage::Kind::Unload) {
-      models.erase(job.key);
+    answer.key = message.key;
+    if (message.kind == ControlMessage::Kind::Unload) {
+      models.erase(message.key);
       malloc_trim(0); // what was freed goes back to the system, for the next model or for others
       answer.kind = ControlMessage::Kind::Unloaded;
       return answer;
     }
-    Status failure = load(job, answer);
+    Status failure = load(message, answer);
     if (!failure.isOk()) {
       answer.kind = ControlMessage::Kind::LoadFailed;
       answer.value = static_cast<uint64_t>(failure.id());
@@ -60,23 +62,23 @@ private:
     return answer;
   }
 
-  Status load(ControlMessage &job, ControlMessage &answer) {
+  Status load(ControlMessage &message, ControlMessage &answer) {
     try {
       TENON_ASSIGN(std::unique_ptr<LoadedModel> model,
-                   LoadedModel::load(job, slabs, kWorkerDoneEvent));
+                   LoadedModel::load(message, buffers, kWorkerDoneEvent));
       answer.kind = ControlMessage::Kind::Loaded;
-      answer.text = encodeFacts(model->facts());
-      models[job.key] = std::move(model);
+      answer.text = encodeModelInfo(model->info());
+      models[message.key] = std::move(model);
       return Status::ok();
     } catch (const std::exception &) {
       return Status::error(ErrorId::OutOfMemory, "no memory to load the model");
     }
   }
 
-  SlabTable &slabs;
+  SharedBufferTable &buffers;
   std::mutex lock;
   std::condition_variable added;
-  std::deque<ControlMessage> jobs;
+  std::deque<ControlMessage> messages;
   std::map<uint64_t, std::unique_ptr<LoadedModel>> models; ///< of the loader's thread
   std::thread thread;
 };
@@ -89,8 +91,8 @@ int runWorker() {
   std::signal(SIGTERM, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
   enterSandbox();
-  SlabTable slabs;
-  Loader loader(slabs);
+  SharedBufferTable buffers;
+  Loader loader(buffers);
   for (;;) {
     ControlMessage message;
     bool isEnd = false, isNone = false;
@@ -99,15 +101,15 @@ int runWorker() {
       // Threads may be within a run: nothing is taken apart under them.
       _exit(isEnd ? 0 : 1);
     }
-    if (message.kind == ControlMessage::Kind::Slab && message.descriptors.size() == 1) {
-      Result<std::unique_ptr<SharedMemory>> slab =
+    if (message.kind == ControlMessage::Kind::Buffer && message.descriptors.size() == 1) {
+      Result<std::unique_ptr<SharedMemory>> buffer =
           SharedMemory::open(std::move(message.descriptors[0]), message.value);
-      if (!slab.isOk()) {
+      if (!buffer.isOk()) {
         _exit(1);
       }
-      slabs.add(static_cast<uint32_t>(message.key), std::move(*slab));
-    } else if (message.kind == ControlMessage::Kind::DropSlab) {
-      slabs.drop(static_cast<uint32_t>(message.key));
+      buffers.add(static_cast<uint32_t>(message.key), std::move(*buffer));
+    } else if (message.kind == ControlMessage::Kind::DropBuffer) {
+      buffers.drop(static_cast<uint32_t>(message.key));
     } else {
       loader.add(std::move(message));
     }

@@ -1,5 +1,5 @@
-"""Stacks of requests: which models are stacked is proven when they are loaded, every answer is what the request gets alone, and what
-waits is stacked, put in order and bounded as config.pbtxt says.
+"""Batches of requests: which models are batched is proven when they are loaded, every answer is what the request gets alone, and what
+waits is batched, put in order and bounded as config.pbtxt says.
 """
 
 import json
@@ -133,8 +133,8 @@ class Batching(unittest.TestCase):
         self.assertEqual("READY", row["state"])
         return row["reason"]
 
-    def test_stacks(self):
-        """What waits runs in one stack, also of unequal rows; each answer has the bits that the request gets alone."""
+    def test_batches(self):
+        """What waits runs in one batch, also of unequal rows; each answer has the bits that the request gets alone."""
         with self.serve() as server:
             groups = [self.rows[i:i + 1 + i % 3] for i in range(12)]
             alone = [self.outputs(self.ask(server, group))["y"] for group in groups]
@@ -156,12 +156,12 @@ class Batching(unittest.TestCase):
             self.assertEqual("", self.reason(server, "linear"))
 
     def test_proof(self):
-        """Models whose rows depend on each other run unstacked, and the output is named where one looks for it."""
+        """Models whose rows depend on each other run unbatched, and the output is named where one looks for it."""
         with self.serve() as server:
             for model, output in [("centered", "centered"), ("quantized", "z"), ("first", "sum"), ("slight", "sum")]:
                 for text in [self.reason(server, model), json.loads(server.get(f"/v2/models/{model}/config")[1])["parameters"]["tenon.batching"]["string_value"],
                              next(line for line in server.log if f"'{model}'" in line)]:
-                    self.assertRegex(text, f"TN0850: output '{output}' of a row changes by [0-9.e-]+ when 2 rows are stacked")
+                    self.assertRegex(text, f"TN0850: output '{output}' of a row changes by [0-9.e-]+ when 2 rows are batched")
                 self.assertNotIn("dynamic_batching", json.loads(server.get(f"/v2/models/{model}/config")[1]))
             for model in ["slight_half", "slight_bfloat"]:  # their products are of narrow types
                 self.assertIn("dynamic_batching", json.loads(server.get(f"/v2/models/{model}/config")[1]))
@@ -176,7 +176,7 @@ class Batching(unittest.TestCase):
             self.assertEqual(5, self.counts(server, "centered")[1])
 
     def test_asked_for(self):
-        """Where config.pbtxt asks for stacks of a model that has no batch, the reason stands in the index; without being asked it does not stack."""
+        """Where config.pbtxt asks for batches of a model that has no batch, the reason stands in the index; without being asked it does not batch."""
         with self.serve(config="dynamic_batching {}", model="flat") as server:
             self.assertIn("TN0850: dim 0 of output 'y' is 1, which is not the batch", self.reason(server, "flat"))
             np.testing.assert_allclose([[self.rows.sum()]], self.outputs(self.ask(server, self.rows, "flat"))["y"], rtol=1e-4)
@@ -236,7 +236,7 @@ class Batching(unittest.TestCase):
         return server.post(f"/v2/models/{model}/infer", {"inputs": inputs})
 
     def test_padding(self):
-        """Requests of unequal lengths run in one stack, padded to a bucket, and get outputs of their own length."""
+        """Requests of unequal lengths run in one batch, padded to a bucket, and get outputs of their own length."""
         config = 'parameters { key: "pad" value { string_value: "ids: 3, mask: 0" } }\nparameters { key: "buckets" value { string_value: "4, 8" } }'
         rows = [list(range(length)) for length in [1, 3, 4, 5, 7, 8, 8]]
         with self.serve(config=config, model="text") as server:
@@ -258,7 +258,7 @@ class Batching(unittest.TestCase):
             answer = self.ask_text(server, [1, 2], mask=[1])
             self.assertEqual((400, "TN0807"), (answer[0], answer[1]["error"][:6]))
         with self.serve(config=config, model="leaky") as server:
-            self.assertRegex(self.reason(server, "leaky"), "not padded: TN0850: output 'pooled' of a row changes by .* are padded and stacked")
+            self.assertRegex(self.reason(server, "leaky"), "not padded: TN0850: output 'pooled' of a row changes by .* are padded and batched")
             alone = [self.outputs(self.ask_text(server, row, "leaky"))["pooled"] for row in rows]
             with server.paused():
                 calls = [Call(lambda row=row: self.ask_text(server, row, "leaky")) for row in rows]
@@ -272,7 +272,7 @@ class Batching(unittest.TestCase):
             self.assertIn("input 'mask' has the dim length too, and nothing says what to pad it with", self.reason(server, "text"))
 
     def test_error_of_one(self):
-        """A request that the model refuses, or whose data do not fit, takes no other of its stack with it."""
+        """A request that the model refuses, or whose data do not fit, takes no other of its batch with it."""
         with self.serve() as server:
             with server.paused():
                 ids = [1, 2, 10_000, 3, 4]
@@ -293,7 +293,7 @@ class Batching(unittest.TestCase):
                 np.testing.assert_array_equal(output, self.outputs(self.ask(server, [each], "table", "ids", "INT64"))["y"])
 
     def test_leaving(self):
-        """Requests that were cancelled or timed out are not in the stack."""
+        """Requests that were cancelled or timed out are not in the batch."""
         with self.serve() as server:
             with server.paused():
                 calls = [self.one_running(server), self.later(server, self.rows[:1]), self.later(server, self.rows[:1], timeout=50_000)]
@@ -334,7 +334,7 @@ class Batching(unittest.TestCase):
               priority_levels: 3 default_priority_level: 2
               priority_queue_policy { key: 3 value { max_queue_size: 2 timeout_action: DELAY default_timeout_microseconds: 60000000 allow_timeout_override: true } }
             }"""
-        rows = 400  # fill a stack, and take longer than threads of the test need to notice an answer
+        rows = 400  # fill a batch, and take longer than threads of the test need to notice an answer
 
         def ask(server, **parameters):
             tensor = input_of(shape=[rows, 1, 28, 28], data=None, parameters={"binary_data_size": 4 * rows * PIXELS})

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""By hand: what stacks gain for BERT-base behind a server, with 128 tokens each and with lengths from 16 to 128.
+"""By hand: what batches gain for BERT-base behind a server, with 128 tokens each and with lengths from 16 to 128.
 
     TENON_SOURCE_DIR=. TENON_BUILD_DIR=build/dev test/serving/campaign_bert.py --target cuda:sm_90 --precision fp16 [--graph GRAPH] [--clients N]...
 
-Servers with and without stacks take turns; clients are processes of their own with several connections each. For each number of
+Servers with and without batches take turns; clients are processes of their own with several connections each. For each number of
 clients: answers a second, p50 and p99, and the largest difference of an answer from that of a request alone.
 """
 
@@ -126,20 +126,20 @@ def main():
         subprocess.run([TENON, "compile", folder / "model.onnx", "-o", engine, "--quiet", "--target", flags.target, *(["--precision", flags.precision] if flags.precision else []),
                         *[word for sizes in flags.optimize_for for word in ("--optimize-for", sizes)],
                         *[word for port in ports for word in ("--shape", f"{port}:[1..64]x[1..128]")]], check=True)
-        for kind in ["stacked", "single"]:
+        for kind in ["batched", "single"]:
             (folder / kind / "bert/1").mkdir(parents=True)
             os.link(engine, folder / kind / "bert/1/model.tenon")
-        (folder / "stacked/bert/config.pbtxt").write_text((BATCHING + PADDING).format(delay=flags.delay))
+        (folder / "batched/bert/config.pbtxt").write_text((BATCHING + PADDING).format(delay=flags.delay))
         (folder / "single/bert/config.pbtxt").write_text("max_batch_size: 64\n")
-        with Server(folder / "stacked") as stacked, Server(folder / "single") as single:
-            print("".join(stacked.log), end="", flush=True)
-            print("| lengths | clients | with stacks: a second, p50, p99 ms | without | ratio | difference |\n| --- | ---: | --- | --- | ---: | ---: |")
+        with Server(folder / "batched") as batched, Server(folder / "single") as single:
+            print("".join(batched.log), end="", flush=True)
+            print("| lengths | clients | with batches: a second, p50, p99 ms | without | ratio | difference |\n| --- | ---: | --- | --- | ---: | ---: |")
             for title, lengths in [("128", [128]), ("16 to 128", range(16, 129))]:
                 for count in flags.clients or [1, 8, 16, 32, 64]:
-                    pairs = [(measure(stacked.port, count, lengths, flags.seconds), measure(single.port, count, lengths, flags.seconds)) for _ in range(flags.rounds)]
+                    pairs = [(measure(batched.port, count, lengths, flags.seconds), measure(single.port, count, lengths, flags.seconds)) for _ in range(flags.rounds)]
                     ratios = sorted(a[0] / b[0] for a, b in pairs)
-                    with_stacks, without = pairs[len(pairs) // 2]
-                    print(f"| {title} | {count} | {with_stacks[0]:.0f}, {with_stacks[1]:.2f}, {with_stacks[2]:.2f} | {without[0]:.0f}, {without[1]:.2f}, {without[2]:.2f} | "
+                    with_batches, without = pairs[len(pairs) // 2]
+                    print(f"| {title} | {count} | {with_batches[0]:.0f}, {with_batches[1]:.2f}, {with_batches[2]:.2f} | {without[0]:.0f}, {without[1]:.2f}, {without[2]:.2f} | "
                           f"{ratios[len(ratios) // 2]:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}) | {max(a[3] for a, _ in pairs):.1e} |", flush=True)
 
 

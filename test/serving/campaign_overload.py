@@ -26,7 +26,7 @@ REQUEST = inference("wide", {"x": np.ones((1, WIDTH), np.float32)})
 
 
 def make_model(folder):
-    """A model of some milliseconds, without stacks; a request waits at most WAIT_MS."""
+    """A model of some milliseconds, without batches; a request waits at most WAIT_MS."""
     (folder / "wide/1").mkdir(parents=True)
     weights = [numpy_helper.from_array(np.eye(WIDTH, dtype=np.float32), f"w{i}") for i in range(LAYERS)]
     nodes = [helper.make_node("MatMul", [f"h{i}" if i else "x", f"w{i}"], [f"h{i + 1}" if i + 1 < LAYERS else "y"]) for i in range(LAYERS)]

@@ -55,7 +55,7 @@ BODIES = {  # name: (body, status, error)
     "1e400": (VALID.replace(b"0]", b"1e400]"), 400, "TN0806"),
     "NaN": (VALID.replace(b"0]", b"NaN]"), 400, "TN0806"),
     "beyond the type": (infer(data=[1e39] * PIXELS), 400, "TN0807"),
-    "truth values": (infer(data=[True] * PIXELS), 400, "TN0807"),
+    "booleans": (infer(data=[True] * PIXELS), 400, "TN0807"),
     "text as data": (infer(data="x"), 400, "TN0806"),
     "text in data": (infer(data=["x"] * PIXELS), 400, "TN0806"),
     "number as data": (infer(data=0), 400, "TN0806"),

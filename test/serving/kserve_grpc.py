@@ -96,7 +96,7 @@ class Clients(ImageTest):
                 start = lambda: subprocess.Popen(["curl", "-s", "--http1.1", "--cacert", certificate, "--data-binary", f"@{body}", f"{base}/models/cnn/infer"])  # noqa: E731
                 gauge = lambda name: next(line for line in curl(f"https://localhost:{server.port}/metrics")[1].splitlines() if line.startswith(name + "{")).split()[-1]  # noqa: E731
                 clients = [start()]
-                server.wait_until(lambda: gauge("tenon_requests_running") == "1")  # or all might run in one stack
+                server.wait_until(lambda: gauge("tenon_requests_running") == "1")  # or all might run in one batch
                 clients += [start(), start()]
                 server.wait_until(lambda: gauge("tenon_queue_length") == "2")
                 for client in clients:

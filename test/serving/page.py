@@ -21,7 +21,7 @@ from traffic import SIZE, write_version  # noqa: E402
 
 HOSTILE = "<img src=x onerror=window.broken=1>\u202eevil"
 TOKENS = {"infer": "i" * 16, "read": "r" * 16, "admin": "a" * 16}
-MISSING = "Failed to load resource: the server responded with a status of 404 (Not Found)"  # of drift, where no model is watched
+MISSING = "Failed to load resource: the server responded with a status of 404 (Not Found)"  # of drift, where no model is monitored
 FOCUSED = "document.activeElement.id || document.activeElement.className || document.activeElement.tagName"
 
 
@@ -146,14 +146,14 @@ class Shown(PageTest):
     def test_status(self):
         """The counters of the page are those of the metrics."""
         self.server.infer()
-        facts = self.status()
-        version = facts["models"]["cnn"]["versions"]["1"]
+        info = self.status()
+        version = info["models"]["cnn"]["versions"]["1"]
         self.assertEqual(self.server.metric("tenon_requests_total", 'model="cnn",version="1",outcome="ok"'), version["ok"])
         for name in ("request", "queue", "copy_in", "compute", "copy_out"):
-            self.assertEqual((len(facts["bounds_us"]) + 1, version["ok"]), (len(version[name]), sum(version[name])), name)
+            self.assertEqual((len(info["bounds_us"]) + 1, version["ok"]), (len(version[name]), sum(version[name])), name)
         self.assertEqual(self.server.metric("tenon_model_bytes"), version["bytes"])
-        self.assertEqual([], facts["models"]["broken"]["versions"]["1"]["request"])
-        self.assertLessEqual({"cnn", "broken"}, {row["name"] for row in facts["index"]})
+        self.assertEqual([], info["models"]["broken"]["versions"]["1"]["request"])
+        self.assertLessEqual({"cnn", "broken"}, {row["name"] for row in info["index"]})
 
     def test_last_errors_are_bounded(self):
         for i in range(100):
@@ -196,7 +196,7 @@ class Shown(PageTest):
             seen[dark] = self.see("getComputedStyle(document.body).backgroundColor")
             self.assertGreater(self.see(CONTRAST), 4.5)
         self.assertEqual({False: "rgb(245, 246, 249)", True: "rgb(20, 23, 29)"}, seen)
-        self.see("document.getElementById('facts').style.minWidth = '1500px'")
+        self.see("document.getElementById('info').style.minWidth = '1500px'")
         self.assertGreater(self.see("document.documentElement.scrollWidth"), 1280, "what is too wide would be seen")
 
     def test_keys(self):
@@ -241,12 +241,12 @@ class Shown(PageTest):
         self.assertEqual(0, self.see(moving))
 
     def test_drift(self):
-        """Where the server has that route and a model is watched."""
-        facts = {"rows": 1200, "drift": True, "features": [{"feature": "image[<b>]", "psi": 0.42, "psi_threshold": 0.03, "ks": None, "ks_threshold": None, "missing": 2, "out_of_range": 3, "drift": True},
+        """Where the server has that route and a model is monitored."""
+        info = {"rows": 1200, "drift": True, "features": [{"feature": "image[<b>]", "psi": 0.42, "psi_threshold": 0.03, "ks": None, "ks_threshold": None, "missing": 2, "out_of_range": 3, "drift": True},
                                                            {"feature": "other", "psi": 0.01, "psi_threshold": 0.03, "ks": 0.02, "ks_threshold": 0.05, "missing": 0, "out_of_range": 0, "drift": False}]}
         script = self.browser.call("Page.addScriptToEvaluateOnNewDocument", source=f"""
-            const real = window.fetch, facts = {json.dumps(json.dumps(facts))};
-            const answer = (path) => path.includes("/cnn/") ? new Response(facts) : new Response('{{"error": "TN0810: it is not watched"}}', {{status: 404}});
+            const real = window.fetch, info = {json.dumps(json.dumps(info))};
+            const answer = (path) => path.includes("/cnn/") ? new Response(info) : new Response('{{"error": "TN0810: it is not monitored"}}', {{status: 404}});
             window.fetch = (path, ...more) => path.endsWith("/drift") ? Promise.resolve(answer(path)) : real(path, ...more);""")
         try:
             self.open(self.server)
@@ -400,7 +400,7 @@ class Promotions(PageTest):
     def test_by_keys(self):
         with self.serve() as server:
             self.open(server)
-            self.await_text("#registry-facts", "It is at version 1. The gate asks for size <= champion + 1%.")
+            self.await_text("#registry-info", "It is at version 1. The gate asks for size <= champion + 1%.")
             self.assertEqual([("3", ""), ("2", ""), ("1", "serves")], [(self.text(f'{row} th > span'), self.text(f"{row} th > .chip")) for row in (f"#version-rows > :nth-child({i})" for i in (1, 2, 3))])
             self.assertEqual("<b>note</b>", self.text("#version-rows th small"))
             self.assertIn("passed", self.text('#version-rows > [data-key="3"]'))
@@ -433,7 +433,7 @@ class Promotions(PageTest):
             self.browser.type("as good & smaller <i>")
             self.tab_to("#confirm-do")
             self.browser.press("Enter")
-            self.await_text("#registry-facts", "It is at version 3.")
+            self.await_text("#registry-info", "It is at version 3.")
             self.assertEqual(3, self.version())
             self.assertIn("promoted from version 1 to 3 by serve, without token: as good & smaller <i>", self.text("#history"))
             self.await_text("#model-rows", "3")
@@ -444,7 +444,7 @@ class Promotions(PageTest):
             self.browser.press("Enter")
             self.tab_to("#confirm-do")
             self.browser.press("Enter")
-            self.await_text("#registry-facts", "It is at version 1.")
+            self.await_text("#registry-info", "It is at version 1.")
             self.assertEqual(1, self.version())
             self.assertIn("rolled back from version 3 to 1 by serve, without token", self.text("#history"))
             self.assertEqual(0, self.see("document.querySelectorAll('main b > b, main i').length"), "text became markup")

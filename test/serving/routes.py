@@ -58,7 +58,7 @@ class Table(ServingTest):
                     elif route["operation"] in ("SharedMemory", "TraceSetting", "Logging") or route["operation"].startswith("Registry"):
                         self.assertIn(status, (200, 501), body)
                     elif route["operation"] == "ModelDrift":
-                        self.refused((status, body), 404, "TN0810")  # it is not watched
+                        self.refused((status, body), 404, "TN0810")  # it is not monitored
                     elif route["operation"] == "ModelLabels":
                         self.refused((status, body), 400, "TN0806")
                     else:

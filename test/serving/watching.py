@@ -159,7 +159,7 @@ class Drift(Watching):
                     self.refused(server.get("/v2/models/m/drift"), 400, "TN0840")
                     self.assertEqual(1, server.metric("tenon_drift_unusable", 'model="m",version="2"'))
                     self.send(server, rows_of(self.rng, 3))
-                self.assertIn("is served, but not watched: TN0840", "".join(server.log))
+                self.assertIn("is served, but not monitored: TN0840", "".join(server.log))
 
     def test_not_watched(self):
         models = self.folder / "plain"

@@ -17,7 +17,7 @@ TYPES = {
     "float32": "FP32", "float64": "FP64", "float16": "FP16", "bool": "BOOL",
     **{f"{sign}int{bits}": f"{sign.upper()}INT{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }  # fmt: skip
-# How far rows of a stack may lie from the same rows alone, by the output's largest value: kernels for other sizes add in another order.
+# How far rows of a batch may lie from the same rows alone, by the output's largest value: kernels for other sizes add in another order.
 TOLERANCE = {"float32": 1e-4, "float16": 2.5e-3, "float64": 1e-10}
 PROOF_ROWS = 3
 
@@ -52,7 +52,7 @@ class Model:
         self.name, self.engine = name, engine
         self.inputs = {port.name: port for port in engine.inputs}
         self.outputs = [port.name for port in engine.outputs]
-        self.stacks = _has_rows(engine) and _rows_are_apart(engine)
+        self.batches = _has_rows(engine) and _rows_are_apart(engine)
 
     def metadata(self) -> Dict[str, Any]:
         def tensor(port: Port) -> Dict[str, Any]:
@@ -115,14 +115,14 @@ class Model:
         return json.dumps({"model_name": self.name, "model_version": "1", **({"id": request.id} if request.id else {}), "outputs": tensors}).encode()
 
     def run(self, requests: Sequence[Request], most_rows: int) -> List[Union[Dict[str, numpy.ndarray], Exception]]:
-        """The outputs of each request, or its error. Those that fit run in stacks along dim 0 of at most so many rows, in their order.
+        """The outputs of each request, or its error. Those that fit run in batches along dim 0 of at most so many rows, in their order.
 
-        Where a stack fails, its requests run one by one, so that an error meets only the one that it is of.
+        Where a batch fails, its requests run one by one, so that an error meets only the one that it is of.
         """
         found: List[Any] = [None] * len(requests)
         for group in self._groups(requests, most_rows):
             try:
-                found = _with(found, group, self._run_stack([requests[index] for index in group]))
+                found = _with(found, group, self._run_batch([requests[index] for index in group]))
             except _errors.Error as error:
                 alone = [error] if len(group) == 1 else [self._run_alone(requests[index]) for index in group]
                 found = _with(found, group, alone)
@@ -133,7 +133,7 @@ class Model:
         groups: List[List[int]] = []
         open_groups: Dict[Any, Tuple[List[int], int]] = {}  # the last group of a kind of shapes, with its rows
         for index, request in enumerate(requests):
-            rows = {value.shape[0] for value in request.inputs.values()} if self.stacks else set()
+            rows = {value.shape[0] for value in request.inputs.values()} if self.batches else set()
             if len(rows) != 1:  # what the engine says of it is for this request alone
                 groups.append([index])
                 continue
@@ -147,7 +147,7 @@ class Model:
             open_groups[kind] = group, so_far + count
         return groups
 
-    def _run_stack(self, requests: Sequence[Request]) -> List[Dict[str, numpy.ndarray]]:
+    def _run_batch(self, requests: Sequence[Request]) -> List[Dict[str, numpy.ndarray]]:
         if len(requests) == 1:
             return [self.engine.run(requests[0].inputs)]
         outputs = self.engine.run({name: numpy.concatenate([each.inputs[name] for each in requests]) for name in self.inputs})
@@ -220,7 +220,7 @@ def _has_rows(engine: Engine) -> bool:
 
 
 def _rows_are_apart(engine: Engine) -> bool:
-    """Whether seeded rows give the same alone and stacked: a free dim 0 does not say that rows leave each other alone."""
+    """Whether seeded rows give the same alone and batched: a free dim 0 does not say that rows leave each other alone."""
     rng = numpy.random.default_rng(0)
 
     def rows(port: Port) -> numpy.ndarray:
@@ -228,10 +228,10 @@ def _rows_are_apart(engine: Engine) -> bool:
         wanted = numpy.dtype(port.dtype)
         return rng.standard_normal(shape).astype(wanted) if wanted.kind == "f" else rng.integers(0, 2, shape).astype(wanted)
 
-    stacked = {port.name: rows(port) for port in engine.inputs}
+    batched = {port.name: rows(port) for port in engine.inputs}
     try:
-        whole = engine.run(stacked)
-        alone = [engine.run({name: value[index : index + 1] for name, value in stacked.items()}) for index in range(PROOF_ROWS)]
+        whole = engine.run(batched)
+        alone = [engine.run({name: value[index : index + 1] for name, value in batched.items()}) for index in range(PROOF_ROWS)]
     except _errors.Error:
         return False
     for name, value in whole.items():

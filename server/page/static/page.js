@@ -1,7 +1,7 @@
 // The page: asks the server every two seconds and shows what it says.
 
 const kModelColumns = ["Model", "Version", "State", "Share", "Requests/s", "Lost/s", "p50", "p99", "Waiting", "Memory"];
-const kMostRows = 50;
+const kMaxRows = 50;
 const kTokenKey = "tenon.token";
 const page = {isPaused: false, isReachable: true, status: null, states: new Map(), timer: 0};
 
@@ -33,13 +33,13 @@ function rowsOf(status) {
     servingOf.set(name, [...(servingOf.get(name) ?? []), Number(version)]);
   }
   return status.index.map(({name, version, state, reason}) => {
-    const {traffic, versions} = status.models[name], facts = versions[version];
+    const {traffic, versions} = status.models[name], info = versions[version];
     const serving = servingOf.get(name) ?? [];
     const weights = Object.entries(traffic.weights).filter(([number]) => serving.includes(Number(number)));
     const sum = weights.reduce((all, [, weight]) => all + weight, 0);
     const share = sum > 0 ? (traffic.weights[version] ?? 0) / sum : Number(version) === Math.max(...serving) ? 1 : 0;
     const isShadow = traffic.shadow === version;
-    return {key: `${name}/${version}`, name, version, state: facts?.cold ? "COLD" : state, reason, share, facts, shadow: isShadow ? traffic.shadow_stats : null};
+    return {key: `${name}/${version}`, name, version, state: info?.cold ? "COLD" : state, reason, share, info, shadow: isShadow ? traffic.shadow_stats : null};
   });
 }
 
@@ -57,7 +57,7 @@ function buildModel() {
   return row;
 }
 
-function updateModel(row, {key, name, version, state, reason, share, facts, shadow}) {
+function updateModel(row, {key, name, version, state, reason, share, info, shadow}) {
   const cells = row.children, point = samples.latest.get(key);
   const [kind, word] = reason === "unloaded" ? ["idle", "unloaded"] : kStates[state] ?? ["idle", state];
   setText(cells[0], visible(name));
@@ -66,7 +66,7 @@ function updateModel(row, {key, name, version, state, reason, share, facts, shad
   showChip(chip, kind, word);
   setText(why, reason === "unloaded" ? "" : visible(reason));
   setText(shadowed, shadow ? shadowText(shadow) : "");
-  const values = facts && point ? [shadow ? "shadow" : share > 0 ? `${digits(share * 100)} %` : "–", rate(point.ok), rate(point.lost), duration(point.request[0]), duration(point.request[1]), whole(facts.waiting), facts.bytes > 0 ? bytes(facts.bytes) : "–"]
+  const values = info && point ? [shadow ? "shadow" : share > 0 ? `${digits(share * 100)} %` : "–", rate(point.ok), rate(point.lost), duration(point.request[0]), duration(point.request[1]), whole(info.waiting), info.bytes > 0 ? bytes(info.bytes) : "–"]
     : Array(7).fill("–");
   values.forEach((value, i) => setText(cells[3 + i], value));
 }
@@ -76,7 +76,7 @@ function showModels(status) {
   byId("filter-label").hidden = rows.length <= 10;
   const found = rows.filter((row) => row.name.toLowerCase().includes(wanted));
   const isBad = (row) => row.state === "UNAVAILABLE" && row.reason !== "unloaded";
-  const shown = [...found.filter(isBad), ...found.filter((row) => !isBad(row))].slice(0, kMostRows);
+  const shown = [...found.filter(isBad), ...found.filter((row) => !isBad(row))].slice(0, kMaxRows);
   showList(byId("model-rows"), shown, (row) => row.key, buildModel, updateModel);
   byId("more").hidden = shown.length === rows.length;
   setText(byId("more"), `${whole(shown.length)} of ${whole(rows.length)} versions; those that are not ready come first.`);
@@ -132,7 +132,7 @@ function showStatus(status) {
   byId("content").hidden = false;
   byId("token-form").hidden = true;
   showState(status.draining ? "busy" : status.ready ? "good" : "bad", status.draining ? "stopping" : status.ready ? "ready" : "not ready");
-  setText(byId("facts"), `version ${visible(status.version)}, up for ${span(status.time - status.started)}`);
+  setText(byId("info"), `version ${visible(status.version)}, up for ${span(status.time - status.started)}`);
   showTiles(status);
   showModels(status);
   showCharts(byId("chosen").value);

@@ -55,14 +55,14 @@ function eventText(event) {
     gate: `gate of version ${event.version}: ${event.verdict}, measured by ${who}`}[event.action] ?? `${visible(event.action)} by ${who}`;
 }
 
-function showRegistry(facts) {
-  registry.shown = facts;
+function showRegistry(info) {
+  registry.shown = info;
   byId("registry").hidden = false;
   setText(byId("registry-title"), `Registry: ${aliasText()}`);
-  const rules = facts.rules.length > 0 ? `The gate asks for ${facts.rules.map(visible).join("; ")}.` : "The alias has no gate.";
-  setText(byId("registry-facts"), `${facts.version > 0 ? `It is at version ${facts.version}.` : "It is at no version."} ${rules}`);
-  showList(byId("version-rows"), facts.versions, (version) => String(version.version), buildVersion, updateVersion);
-  showList(byId("history"), facts.events, (event) => String(event.id), () => make("li", {}, make("time"), " ", make("span")), (item, event) => {
+  const rules = info.rules.length > 0 ? `The gate asks for ${info.rules.map(visible).join("; ")}.` : "The alias has no gate.";
+  setText(byId("registry-info"), `${info.version > 0 ? `It is at version ${info.version}.` : "It is at no version."} ${rules}`);
+  showList(byId("version-rows"), info.versions, (version) => String(version.version), buildVersion, updateVersion);
+  showList(byId("history"), info.events, (event) => String(event.id), () => make("li", {}, make("time"), " ", make("span")), (item, event) => {
     showTime(item.children[0], event.time);
     setText(item.children[1], eventText(event));
   });
@@ -118,12 +118,12 @@ function buildDrift(model) {
 }
 
 function updateDrift(element, model) {
-  const {facts} = registry.drift.get(model), [chip, text] = element.children[1].children;
-  const drifted = facts.features.filter((feature) => feature.drift);
-  showChip(chip, facts.drift ? "bad" : "good", facts.drift ? "drift" : "no drift");
-  setText(text, `${drifted.length} of ${whole(facts.features.length)} features in ${whole(facts.rows)} rows`);
+  const {info} = registry.drift.get(model), [chip, text] = element.children[1].children;
+  const drifted = info.features.filter((feature) => feature.drift);
+  showChip(chip, info.drift ? "bad" : "good", info.drift ? "drift" : "no drift");
+  setText(text, `${drifted.length} of ${whole(info.features.length)} features in ${whole(info.rows)} rows`);
   const figure = (value, most) => (value === null || value === undefined ? "–" : `${digits(value)} (limit ${most === null || most === undefined ? "–" : digits(most)})`);
-  const shown = [...drifted, ...facts.features.filter((feature) => !feature.drift)].slice(0, 20);
+  const shown = [...drifted, ...info.features.filter((feature) => !feature.drift)].slice(0, 20);
   showList(element.children[2], shown, (feature) => feature.feature, buildFigure, (item, feature) => {
     const [mark, name, figures] = item.children;
     showChip(mark, feature.drift ? "bad" : "good", feature.drift ? "drift" : "same");
@@ -132,7 +132,7 @@ function updateDrift(element, model) {
   });
 }
 
-/** Asks for a few models at a time; those that are not watched seldom, and none where the server knows no drift. */
+/** Asks for a few models at a time; those that are not monitored seldom, and none where the server knows no drift. */
 async function askDrift(models) {
   const now = Date.now();
   const due = models.filter((model) => (registry.drift.get(model)?.next ?? 0) <= now).slice(0, 4);
@@ -141,13 +141,13 @@ async function askDrift(models) {
       return;
     }
     try {
-      registry.drift.set(model, {next: now + 10_000, facts: await ask(`v2/models/${encodeURIComponent(model)}/drift`)});
+      registry.drift.set(model, {next: now + 10_000, info: await ask(`v2/models/${encodeURIComponent(model)}/drift`)});
     } catch (error) {
       registry.drift.set(model, {next: now + 60_000});
       registry.hasDrift = !error.message.startsWith("TN0809");
     }
   }
-  const watched = models.filter((model) => registry.drift.get(model)?.facts);
+  const watched = models.filter((model) => registry.drift.get(model)?.info);
   byId("drift").hidden = watched.length === 0;
   showList(byId("drift-models"), watched, (model) => model, buildDrift, updateDrift);
 }

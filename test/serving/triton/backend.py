@@ -1,4 +1,4 @@
-"""Tenon's backend in a real Triton: answers of `tenon run`, alone and stacked, completed configurations, reasons of failed loads, unloading.
+"""Tenon's backend in a real Triton: answers of `tenon run`, alone and batched, completed configurations, reasons of failed loads, unloading.
 
 Skipped where `scripts/setup.sh triton` was not run. Runs in .venv-serving.
 """
@@ -65,7 +65,7 @@ class Backend(ImageTest):
             for module, port in ((tritonclient.http, self.server.port), (tritonclient.grpc, self.server.grpc_port)):
                 np.testing.assert_array_equal(self.expected, self.infer(module, f"127.0.0.1:{port}", model, IMAGE))
 
-    def test_stacks(self):
+    def test_batches(self):
         before = self.call("models/batched/stats")["model_stats"][0]
         answers = [None] * 24
 

@@ -187,11 +187,11 @@ TEST_F(RegistryTest, Aliases) {
   EXPECT_TRUE(registry.verify("")->problems.empty());
 }
 
-GateResult gateOf(int64_t version, int64_t champion, Verdict verdict,
+GateResult gateOf(int64_t version, int64_t champion, GateOutcome outcome,
                   std::vector<std::string> rules) {
-  GateResult result = {version, "live", champion, verdict, std::move(rules), Json::array()};
+  GateResult result = {version, "live", champion, outcome, std::move(rules), Json::array()};
   result.figures.push_back(
-      {{"rule", result.rules.front()}, {"verdict", nameOf(verdict)}, {"reason", "0.8 of 0.9"}});
+      {{"rule", result.rules.front()}, {"verdict", nameOf(outcome)}, {"reason", "0.8 of 0.9"}});
   return result;
 }
 
@@ -203,26 +203,28 @@ TEST_F(RegistryTest, Gates) {
   std::vector<std::string> texts = {"p50 <= champion + 10%"};
   ASSERT_TRUE(registry.setRules("cnn", "live", {*parseRule(texts[0])}).isOk());
   EXPECT_EQ(ErrorId::GateRefused, registry.promote(version(1), "live", {}, "").status().id());
-  ASSERT_TRUE(registry.record("cnn", gateOf(1, 0, Verdict::Undecided, texts)).isOk());
+  ASSERT_TRUE(registry.record("cnn", gateOf(1, 0, GateOutcome::Undecided, texts)).isOk());
   EXPECT_EQ(ErrorId::GateUndecided, registry.promote(version(1), "live", {}, "").status().id());
-  ASSERT_TRUE(registry.record("cnn", gateOf(1, 0, Verdict::Refused, texts)).isOk());
+  ASSERT_TRUE(registry.record("cnn", gateOf(1, 0, GateOutcome::Refused, texts)).isOk());
   Status refused = registry.promote(version(1), "live", {}, "").takeStatus();
   EXPECT_EQ(ErrorId::GateRefused, refused.id());
   EXPECT_NE(std::string::npos, refused.toString().find("'p50 <= champion + 10%': 0.8 of 0.9"));
-  ASSERT_TRUE(registry.record("cnn", gateOf(1, 0, Verdict::Passed, texts)).isOk());
+  ASSERT_TRUE(registry.record("cnn", gateOf(1, 0, GateOutcome::Passed, texts)).isOk());
   EXPECT_TRUE(registry.promote(version(1), "other", {}, "").isOk()) << "another alias has no rules";
   EXPECT_TRUE(registry.promote(version(1), "live", {}, "").isOk());
   // A gate of version 3 beside 1 says nothing beside 2.
-  ASSERT_TRUE(registry.record("cnn", gateOf(2, 1, Verdict::Passed, texts)).isOk());
-  ASSERT_TRUE(registry.record("cnn", gateOf(3, 1, Verdict::Passed, texts)).isOk());
+  ASSERT_TRUE(registry.record("cnn", gateOf(2, 1, GateOutcome::Passed, texts)).isOk());
+  ASSERT_TRUE(registry.record("cnn", gateOf(3, 1, GateOutcome::Passed, texts)).isOk());
   EXPECT_TRUE(registry.promote(version(2), "live", {}, "").isOk());
   EXPECT_EQ(ErrorId::AliasMoved, registry.promote(version(3), "live", {}, "").status().id());
-  EXPECT_EQ(ErrorId::AliasMoved, registry.record("cnn", gateOf(3, 1, Verdict::Passed, texts)).id());
+  EXPECT_EQ(ErrorId::AliasMoved,
+            registry.record("cnn", gateOf(3, 1, GateOutcome::Passed, texts)).id());
   // Nor does one by other rules.
-  ASSERT_TRUE(registry.record("cnn", gateOf(3, 2, Verdict::Passed, texts)).isOk());
+  ASSERT_TRUE(registry.record("cnn", gateOf(3, 2, GateOutcome::Passed, texts)).isOk());
   ASSERT_TRUE(registry.setRules("cnn", "live", {*parseRule("size <= 3MiB")}).isOk());
   EXPECT_EQ(ErrorId::GateRefused, registry.promote(version(3), "live", {}, "").status().id());
-  EXPECT_EQ(ErrorId::AliasMoved, registry.record("cnn", gateOf(3, 2, Verdict::Passed, texts)).id());
+  EXPECT_EQ(ErrorId::AliasMoved,
+            registry.record("cnn", gateOf(3, 2, GateOutcome::Passed, texts)).id());
   ASSERT_TRUE(registry.setRules("cnn", "live", {}).isOk());
   EXPECT_TRUE(registry.promote(version(3), "live", {}, "").isOk());
   EXPECT_TRUE(registry.verify("")->problems.empty());
@@ -307,7 +309,8 @@ TEST_F(RegistryTest, AlteredHistory) {
     ASSERT_TRUE(push(registry, "cnn", "two").isOk());
     ASSERT_TRUE(registry.promote(version(2), "live", {}, "").isOk());
     ASSERT_TRUE(registry.setRules("cnn", "live", {*parseRule("size <= 3MiB")}).isOk());
-    ASSERT_TRUE(registry.record("cnn", gateOf(1, 2, Verdict::Refused, {"size <= 3MiB"})).isOk());
+    ASSERT_TRUE(
+        registry.record("cnn", gateOf(1, 2, GateOutcome::Refused, {"size <= 3MiB"})).isOk());
     EXPECT_TRUE(registry.verify(registry.verify("")->head)->problems.empty());
   }
   fs::rename(folder, whole);

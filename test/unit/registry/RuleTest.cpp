@@ -73,35 +73,36 @@ TEST(Rule, Refused) {
 }
 
 TEST(Rule, Decides) {
-  auto verdict = [](std::string_view text, double value, double low, double high) {
-    return decide(rule(text), Measured{value, low, high}).verdict;
+  auto outcome = [](std::string_view text, double value, double low, double high) {
+    return decide(rule(text), Measured{value, low, high}).outcome;
   };
-  EXPECT_EQ(Verdict::Passed, verdict("top1 >= 0.85", 0.9, 0.86, 0.92));
-  EXPECT_EQ(Verdict::Passed, verdict("top1 >= 0.85", 0.9, 0.85, 0.92));
-  EXPECT_EQ(Verdict::Undecided, verdict("top1 >= 0.85", 0.9, 0.84, 0.92));
-  EXPECT_EQ(Verdict::Undecided, verdict("top1 >= 0.85", 0.84, 0.8, 0.86));
-  EXPECT_EQ(Verdict::Refused, verdict("top1 >= 0.85", 0.8, 0.78, 0.84));
-  EXPECT_EQ(Verdict::Passed, verdict("p50 <= champion + 10%", 1.0, 0.95, 1.1));
-  EXPECT_EQ(Verdict::Undecided, verdict("p50 <= champion + 10%", 1.0, 0.95, 1.11));
-  EXPECT_EQ(Verdict::Refused, verdict("p50 <= champion + 10%", 1.2, 1.11, 1.3));
+  EXPECT_EQ(GateOutcome::Passed, outcome("top1 >= 0.85", 0.9, 0.86, 0.92));
+  EXPECT_EQ(GateOutcome::Passed, outcome("top1 >= 0.85", 0.9, 0.85, 0.92));
+  EXPECT_EQ(GateOutcome::Undecided, outcome("top1 >= 0.85", 0.9, 0.84, 0.92));
+  EXPECT_EQ(GateOutcome::Undecided, outcome("top1 >= 0.85", 0.84, 0.8, 0.86));
+  EXPECT_EQ(GateOutcome::Refused, outcome("top1 >= 0.85", 0.8, 0.78, 0.84));
+  EXPECT_EQ(GateOutcome::Passed, outcome("p50 <= champion + 10%", 1.0, 0.95, 1.1));
+  EXPECT_EQ(GateOutcome::Undecided, outcome("p50 <= champion + 10%", 1.0, 0.95, 1.11));
+  EXPECT_EQ(GateOutcome::Refused, outcome("p50 <= champion + 10%", 1.2, 1.11, 1.3));
   double none = std::nan("");
-  EXPECT_EQ(Verdict::Refused, verdict("top1 >= 0.85", none, 0.9, 0.9));
-  EXPECT_EQ(Verdict::Refused, verdict("mse <= 1", HUGE_VAL, 0, 0));
-  EXPECT_EQ(Verdict::Undecided, verdict("p99 <= 1", 0.5, none, none));
-  EXPECT_EQ(Verdict::Passed, decide(rule("p50 <= champion"), std::nullopt).verdict);
+  EXPECT_EQ(GateOutcome::Refused, outcome("top1 >= 0.85", none, 0.9, 0.9));
+  EXPECT_EQ(GateOutcome::Refused, outcome("mse <= 1", HUGE_VAL, 0, 0));
+  EXPECT_EQ(GateOutcome::Undecided, outcome("p99 <= 1", 0.5, none, none));
+  EXPECT_EQ(GateOutcome::Passed, decide(rule("p50 <= champion"), std::nullopt).outcome);
 }
 
 TEST(Rule, Together) {
-  auto of = [](std::initializer_list<Verdict> verdicts) {
+  auto of = [](std::initializer_list<GateOutcome> outcomes) {
     std::vector<RuleResult> results;
-    for (Verdict each : verdicts) {
+    for (GateOutcome each : outcomes) {
       results.push_back({Rule(), std::nullopt, each, ""});
     }
-    return verdictOf(results);
+    return outcomeOf(results);
   };
-  EXPECT_EQ(Verdict::Passed, of({Verdict::Passed, Verdict::Passed}));
-  EXPECT_EQ(Verdict::Undecided, of({Verdict::Passed, Verdict::Undecided}));
-  EXPECT_EQ(Verdict::Refused, of({Verdict::Undecided, Verdict::Refused, Verdict::Passed}));
+  EXPECT_EQ(GateOutcome::Passed, of({GateOutcome::Passed, GateOutcome::Passed}));
+  EXPECT_EQ(GateOutcome::Undecided, of({GateOutcome::Passed, GateOutcome::Undecided}));
+  EXPECT_EQ(GateOutcome::Refused,
+            of({GateOutcome::Undecided, GateOutcome::Refused, GateOutcome::Passed}));
 }
 
 } // namespace

@@ -1,8 +1,8 @@
 // What front and worker tell each other: it comes back as it was, and damage is refused.
 
 #include "server/ipc/Control.h"
-#include "server/ipc/Mailbox.h"
-#include "server/ipc/ModelFacts.h"
+#include "server/ipc/ModelInfo.h"
+#include "server/ipc/RequestSlot.h"
 #include "server/ipc/SharedMemory.h"
 
 #include <gtest/gtest.h>
@@ -15,56 +15,56 @@
 namespace tenon::server {
 namespace {
 
-TEST(Mailbox, TablesComeBackAndDamageIsRefused) {
-  std::vector<std::byte> slab(256);
+TEST(RequestSlot, TablesComeBackAndDamageIsRefused) {
+  std::vector<std::byte> buffer(256);
   std::vector<TensorPlace> tensors = {{128, 8, {2, 1}}, {192, 64, {}}};
   ASSERT_EQ(tableBytes(tensors), 64u);
-  writeTable(slab, 0, tensors);
-  Result<std::vector<TensorPlace>> read = readTable(slab, 0, 2);
+  writeTable(buffer, 0, tensors);
+  Result<std::vector<TensorPlace>> read = readTable(buffer, 0, 2);
   ASSERT_TRUE(read.isOk());
   EXPECT_EQ((*read)[0].dims, tensors[0].dims);
   EXPECT_EQ((*read)[1].bytes, 64u);
-  EXPECT_FALSE(readTable(slab, 240, 1).isOk());
-  EXPECT_FALSE(readTable(slab, UINT64_MAX - 3, 1).isOk());
+  EXPECT_FALSE(readTable(buffer, 240, 1).isOk());
+  EXPECT_FALSE(readTable(buffer, UINT64_MAX - 3, 1).isOk());
   for (size_t word : {0u, 1u, 2u}) { // offset, bytes and rank beyond all bounds
-    std::vector<std::byte> damaged = slab;
+    std::vector<std::byte> damaged = buffer;
     std::memset(damaged.data() + word * 8, 0xff, 8);
     EXPECT_FALSE(readTable(damaged, 0, 2).isOk()) << word;
   }
 }
 
-TEST(ModelFacts, ComeBackAndEveryTruncationIsRefused) {
-  ModelFacts facts;
-  facts.ports = {{{"a", DType::F32, {1, 3}, {8, 3}, {"batch", "3"}}, {"", DType::Bool, {}, {}, {}}},
-                 {{"y", DType::I64, {1}, {8}, {}}}};
-  facts.batch = {
-      BatchFacts::State::Refused, BatchFacts::State::Proven, 8, 0.5, "output 'y'", "", "seq"};
-  facts.bytes = 12345;
-  std::string text = encodeFacts(facts);
-  Result<ModelFacts> read = decodeFacts(text);
+TEST(ModelInfo, ComeBackAndEveryTruncationIsRefused) {
+  ModelInfo info;
+  info.ports = {{{"a", DType::F32, {1, 3}, {8, 3}, {"batch", "3"}}, {"", DType::Bool, {}, {}, {}}},
+                {{"y", DType::I64, {1}, {8}, {}}}};
+  info.batch = {
+      BatchInfo::State::Refused, BatchInfo::State::Proven, 8, 0.5, "output 'y'", "", "seq"};
+  info.bytes = 12345;
+  std::string text = encodeModelInfo(info);
+  Result<ModelInfo> read = decodeModelInfo(text);
   ASSERT_TRUE(read.isOk());
-  EXPECT_EQ(read->ports.inputs[0].most, facts.ports.inputs[0].most);
-  EXPECT_EQ(read->ports.inputs[0].dims, facts.ports.inputs[0].dims);
+  EXPECT_EQ(read->ports.inputs[0].most, info.ports.inputs[0].most);
+  EXPECT_EQ(read->ports.inputs[0].dims, info.ports.inputs[0].dims);
   EXPECT_EQ(read->ports.outputs[0].name, "y");
-  EXPECT_EQ(read->batch.stacking, BatchFacts::State::Refused);
+  EXPECT_EQ(read->batch.batching, BatchInfo::State::Refused);
   EXPECT_EQ(read->batch.difference, 0.5);
   EXPECT_EQ(read->batch.paddedDim, "seq");
   EXPECT_EQ(read->bytes, 12345u);
   for (size_t length = 0; length < text.size(); ++length) {
-    EXPECT_FALSE(decodeFacts(text.substr(0, length)).isOk()) << length;
+    EXPECT_FALSE(decodeModelInfo(text.substr(0, length)).isOk()) << length;
     std::string changed = text;
     changed[length] = '\xff';
-    (void)decodeFacts(changed).isOk();
+    (void)decodeModelInfo(changed).isOk();
   }
-  EXPECT_FALSE(decodeFacts(text + "x").isOk());
-  LoadWish wish = {"ab", {BatchWish::Kind::Stated, 16, 1e-3, {{"ids", -1}}}};
-  Result<LoadWish> wished = decodeLoad(encodeLoad(wish));
-  ASSERT_TRUE(wished.isOk());
-  EXPECT_EQ(wished->sha256, "ab");
-  EXPECT_EQ(wished->batch.kind, BatchWish::Kind::Stated);
-  EXPECT_EQ(wished->batch.mostRows, 16u);
-  EXPECT_EQ(wished->batch.pads[0].value, -1);
-  EXPECT_FALSE(decodeLoad(encodeLoad(wish) + "x").isOk());
+  EXPECT_FALSE(decodeModelInfo(text + "x").isOk());
+  LoadRequest request = {"ab", {BatchPolicy::Kind::Stated, 16, 1e-3, {{"ids", -1}}}};
+  Result<LoadRequest> decoded = decodeLoad(encodeLoad(request));
+  ASSERT_TRUE(decoded.isOk());
+  EXPECT_EQ(decoded->sha256, "ab");
+  EXPECT_EQ(decoded->batch.kind, BatchPolicy::Kind::Stated);
+  EXPECT_EQ(decoded->batch.mostRows, 16u);
+  EXPECT_EQ(decoded->batch.pads[0].value, -1);
+  EXPECT_FALSE(decodeLoad(encodeLoad(request) + "x").isOk());
 }
 
 TEST(Control, ErrorsComeBack) {
@@ -80,7 +80,7 @@ TEST(Control, MessagesCarryDescriptors) {
   Result<std::unique_ptr<SharedMemory>> memory = SharedMemory::create(8192);
   ASSERT_TRUE(memory.isOk());
   (*memory)->data()[5] = std::byte(7);
-  ControlMessage sent = {ControlMessage::Kind::Slab, 3, 8192, "text", {}};
+  ControlMessage sent = {ControlMessage::Kind::Buffer, 3, 8192, "text", {}};
   sent.descriptors.push_back((*memory)->takeDescriptor());
   Descriptor again(dup(sent.descriptors[0].get()));
   ASSERT_TRUE(sendControl(ours.get(), sent).isOk());

@@ -1,4 +1,4 @@
-// libtriton_tenon.so as Triton drives it: configurations, answers alone and stacked, what is
+// libtriton_tenon.so as Triton drives it: configurations, answers alone and batched, what is
 // refused, and instances at once.
 
 #include "test/unit/engine/EngineFixture.h"
@@ -132,7 +132,7 @@ TEST_F(TritonBackend, AnswersAlone) {
     expectAnswer(requests[1], numbers(2, 3));
   }
   const std::vector<Report> &runs = host.instances[0]->executions;
-  ASSERT_EQ(8u, runs.size()); // without max_batch_size nothing is stacked
+  ASSERT_EQ(8u, runs.size()); // without max_batch_size nothing is batched
   for (const Report &run : runs) {
     EXPECT_EQ(1u, run.rows);
     EXPECT_TRUE(run.start <= run.computeStart && run.computeStart <= run.computeEnd &&
@@ -146,7 +146,7 @@ TEST_F(TritonBackend, AnswersAlone) {
   EXPECT_TRUE(unwanted[0].outputs.empty());
 }
 
-TEST_F(TritonBackend, StacksRequests) {
+TEST_F(TritonBackend, BatchesRequests) {
   HostedModel host(folder, kBatched);
   ASSERT_EQ("", host.problem);
   std::vector<TRITONBACKEND_Request> requests;
@@ -167,7 +167,7 @@ TEST_F(TritonBackend, StacksRequests) {
   EXPECT_FALSE(host.instances[0]->requests[0].isSuccess); // what is refused is answered first
 }
 
-TEST_F(TritonBackend, RunsAloneWhatDoesNotRunAsAStack) {
+TEST_F(TritonBackend, RunsAloneWhatDoesNotRunAsABatch) {
   HostedModel host(folder, kBatched);
   ASSERT_EQ("", host.problem);
   std::vector<TRITONBACKEND_Request> requests;

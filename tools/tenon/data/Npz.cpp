@@ -71,7 +71,7 @@ Result<std::vector<Array>> NpzSource::directory(const zip::Archive &archive) {
   for (zip::Entry &entry : entries) {
     TENON_ASSIGN(Bytes packed, archive.packedBytes(entry));
     zip::Unpacker unpacker(packed, entry.method);
-    std::vector<std::byte> start(std::min<uint64_t>(entry.unpacked, NpyHeader::kMostBytes));
+    std::vector<std::byte> start(std::min<uint64_t>(entry.unpacked, NpyHeader::kMaxBytes));
     if (!unpacker.read(start)) {
       return archive.bad(fmt::format("'{}' is damaged", entry.name));
     }

@@ -19,7 +19,7 @@ namespace tenon::tool {
 namespace {
 
 /// Of an entry that is unpacked to be looked at.
-constexpr uint64_t kMostPickle = uint64_t(256) << 20;
+constexpr uint64_t kMaxPickle = uint64_t(256) << 20;
 
 Status isUnsafe(const std::string &path, std::string_view why, std::string_view hint) {
   return Status::error(ErrorId::UnsafeArtifact, fmt::format("'{}' {}", path, why), hint);
@@ -49,7 +49,7 @@ Status checkEntry(const zip::Archive &archive, const zip::Entry &entry, const st
   if (leavesFolder(entry.name)) {
     return isUnsafe(path, fmt::format("has an entry '{}', which leaves its folder", name), kHint);
   }
-  std::vector<std::byte> start(std::min<uint64_t>(entry.unpacked, NpyHeader::kMostBytes));
+  std::vector<std::byte> start(std::min<uint64_t>(entry.unpacked, NpyHeader::kMaxBytes));
   TENON_ASSIGN(Bytes packed, archive.packedBytes(entry));
   if (!zip::Unpacker(packed, entry.method).read(start)) {
     return archive.bad(fmt::format("the entry '{}' is damaged", name));
@@ -70,7 +70,7 @@ Status checkEntry(const zip::Archive &archive, const zip::Entry &entry, const st
                      kHint)
                : Status::ok();
   }
-  if (entry.unpacked > kMostPickle && entry.method != zip::kStored) {
+  if (entry.unpacked > kMaxPickle && entry.method != zip::kStored) {
     return isUnsafe(
         path,
         fmt::format("has an entry '{}' of {} bytes, too many to look at", name, entry.unpacked),

@@ -15,10 +15,10 @@
 namespace tenon::tool {
 namespace {
 
+using registry::GateOutcome;
 using registry::Registry;
 using registry::Rule;
 using registry::RuleResult;
-using registry::Verdict;
 
 constexpr std::string_view kScheme = "registry:";
 
@@ -65,7 +65,7 @@ Status rulesOf(const GateFlags &flags, Registry &registry, Terminal &terminal) {
 Json describe(const std::vector<RuleResult> &results) {
   Json rows = Json::array();
   for (const RuleResult &each : results) {
-    Json row = {{"rule", each.rule.text},   {"verdict", nameOf(each.verdict)},
+    Json row = {{"rule", each.rule.text},   {"verdict", nameOf(each.outcome)},
                 {"value", Json()},          {"interval_95", Json()},
                 {"limit", each.rule.limit}, {"reason", each.reason}};
     if (each.measured) {
@@ -80,18 +80,19 @@ Json describe(const std::vector<RuleResult> &results) {
 }
 
 /// What the caller is told besides the rows: nothing where the gate is passed.
-Status statusOf(Verdict verdict, const std::vector<RuleResult> &results, const std::string &what) {
-  if (verdict == Verdict::Passed) {
+Status statusOf(GateOutcome outcome, const std::vector<RuleResult> &results,
+                const std::string &what) {
+  if (outcome == GateOutcome::Passed) {
     return Status::ok();
   }
   std::string reasons;
   for (const RuleResult &each : results) {
-    if (each.verdict == verdict) {
+    if (each.outcome == outcome) {
       reasons +=
           fmt::format("{}'{}': {}", reasons.empty() ? "" : "; ", each.rule.text, each.reason);
     }
   }
-  return verdict == Verdict::Refused
+  return outcome == GateOutcome::Refused
              ? Status::error(ErrorId::GateRefused,
                              fmt::format("{} is refused by {}", what, reasons),
                              "promote a version that keeps the rules, or change them")
@@ -139,16 +140,16 @@ void printResult(const registry::Version &candidate, const registry::GateResult 
                                          {"version", candidate.number},
                                          {"alias", result.alias},
                                          {"champion", champion},
-                                         {"verdict", nameOf(result.verdict)},
+                                         {"verdict", nameOf(result.outcome)},
                                          {"rules", result.figures}});
     return;
   }
   std::string text =
       fmt::format("{} for {}{}: {}\n", candidate.text(), result.alias,
                   result.champion ? fmt::format(", beside version {}", result.champion) : "",
-                  nameOf(result.verdict));
+                  nameOf(result.outcome));
   for (const RuleResult &each : results) {
-    text += fmt::format("  {:<9}  {:<32}  {}\n", nameOf(each.verdict), each.rule.text, each.reason);
+    text += fmt::format("  {:<9}  {:<32}  {}\n", nameOf(each.outcome), each.rule.text, each.reason);
   }
   terminal.print(text);
 }
@@ -170,14 +171,14 @@ Status measure(const GateFlags &flags, const registry::Reference &reference, Reg
   result.version = candidate.number;
   result.alias = flags.alias;
   result.champion = staged.champion;
-  result.verdict = registry::verdictOf(results);
+  result.outcome = registry::outcomeOf(results);
   result.figures = describe(results);
   for (const Rule &rule : rules) {
     result.rules.push_back(rule.text);
   }
   TENON_TRY(registry.record(candidate.name, result));
   printResult(candidate, result, results, terminal);
-  return statusOf(result.verdict, results,
+  return statusOf(result.outcome, results,
                   fmt::format("{} for '{}'", candidate.text(), flags.alias));
 }
 

@@ -4,14 +4,14 @@
 #include "server/http/Server.h"
 #include "server/protocol/Routes.h"
 #include "server/scheduler/Device.h"
-#include "server/scheduler/RegistrySource.h"
+#include "server/scheduler/RegistryRepository.h"
 #include "server/worker/Worker.h"
 #include "tools/tenon/Tool.h"
 #include "tools/tenon/Verb.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/registry/Subcommands.h"
-#include "tools/tenon/verbs/WatchFlags.h"
+#include "tools/tenon/verbs/MonitoringFlags.h"
 
 #include <fmt/format.h>
 
@@ -31,7 +31,7 @@ struct ServeFlags {
   uint64_t mostBodiesMebibytes = 1024;
   double slowestSeconds = 10;
   double drainSeconds = 30;
-  WatchFlags watch;
+  MonitoringFlags monitoring;
   bool printsRoutes = false;
   bool isWorker = false;
 };
@@ -76,7 +76,7 @@ Status runServe(ServeFlags &flags, Terminal &terminal) {
   if (options.models.starts_with(server::kRegistryScheme)) {
     TENON_ASSIGN(options.registry, registryFolder(flags.registry));
   }
-  TENON_TRY(readWatchFlags(flags.watch, options.watch));
+  TENON_TRY(readMonitoringFlags(flags.monitoring, options.monitoring));
   if (!terminal.ownsProcess()) {
     return Status::error(ErrorId::BadArgument, "a server is a process of its own",
                          "run `tenon serve`");
@@ -159,7 +159,7 @@ Action declareServe(CLI::App &command) {
              "by default");
   addSeconds(command, "--drain", {0, 3600}, flags->drainSeconds,
              "How long accepted requests may take after SIGTERM; 30s by default");
-  declareWatchFlags(command, flags->watch, options.watch);
+  declareMonitoringFlags(command, flags->monitoring, options.monitoring);
   command.add_flag("--routes", flags->printsRoutes,
                    "List the paths that the server has, with method and role, and serve nothing");
   command.add_flag(kWorkerFlag, flags->isWorker, "")->group("");

@@ -1,0 +1,54 @@
+// Memory of bodies, and the register of connections.
+
+#include "server/http/ServerContext.h"
+
+#include <fmt/format.h>
+
+namespace tenon::server {
+
+Status BodyShare::resize(uint64_t to) {
+  if (to > most()) {
+    return Status::error(ErrorId::QueueFull,
+                         "the bodies of the requests that wait take all memory that they may",
+                         "try again later");
+  }
+  server.bodies += to - bytes;
+  bytes = to;
+  return Status::ok();
+}
+
+Result<std::string> BodyShare::decode(Encoding encoding, std::string body) {
+  if (encoding == Encoding::Identity) {
+    return body;
+  }
+  uint64_t allowed = std::min(server.options.mostBody, most());
+  Result<std::string> decoded = decompress(encoding, body, allowed);
+  if (!decoded.isOk()) {
+    bool isShareOver =
+        decoded.status().id() == ErrorId::RequestTooLarge && allowed < server.options.mostBody;
+    return isShareOver ? Result<std::string>(resize(allowed + 1)) : std::move(decoded);
+  }
+  TENON_TRY(resize(decoded->size()));
+  return decoded;
+}
+
+Status bodyTooLarge(const ServerOptions &options) {
+  return Status::error(
+      ErrorId::RequestTooLarge,
+      fmt::format("the body of the request has more than {} bytes", options.mostBody),
+      "the server's --max-body sets the bound");
+}
+
+Connection::Connection(std::shared_ptr<ServerContext> shared, std::unique_ptr<ClientSocket> socket)
+    : holder(std::move(shared)), server(*holder), socket(std::move(socket)) {
+  server.connections.insert(this);
+}
+
+Connection::~Connection() {
+  server.connections.erase(this);
+  if (server.isDraining && server.connections.empty()) {
+    server.drained.cancel();
+  }
+}
+
+} // namespace tenon::server

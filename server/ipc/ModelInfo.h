@@ -1,0 +1,85 @@
+// What the front asks for when it has a model loaded, and what the worker tells of the model.
+
+#pragma once
+
+#include "support/DType.h"
+#include "support/Result.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenon::server {
+
+/// An input or output of a loaded engine.
+struct ModelPort {
+  std::string name;
+  DType dtype = DType::F32;
+  std::vector<int64_t> least; ///< dims; equal to `most` where they are fixed
+  std::vector<int64_t> most;
+  /// Dims as the engine's record has them: "batch", "2*seq", "28". Equal texts are equal dims in
+  /// every run. Empty where there is no record.
+  std::vector<std::string> dims;
+};
+
+struct ModelPorts {
+  std::vector<ModelPort> inputs;
+  std::vector<ModelPort> outputs;
+};
+
+/// An input that may be made longer, and what it is filled with.
+struct PadRule {
+  std::string input;
+  double value = 0;
+};
+
+/// How requests are to be batched along dim 0, if the proof agrees.
+struct BatchPolicy {
+  enum class Kind : uint64_t {
+    None,       ///< they are not
+    IfRecorded, ///< if the engine's record says that dim 0 of all inputs and outputs is one symbol
+    Stated,     ///< somebody said that dim 0 is the batch: the record only must not say otherwise
+  };
+  Kind kind = Kind::None;
+  uint64_t mostRows = 0; ///< of a batch
+  /// How far outputs may differ, relative to the largest value of the output; 0: what is usual for
+  /// the type.
+  double tolerance = 0;
+  std::vector<PadRule> pads; ///< inputs that may be padded along the one other dim that they share
+};
+
+/// What is to be loaded.
+struct LoadRequest {
+  std::string sha256; ///< of the engine's file, which must be that; empty: any
+  BatchPolicy batch;
+};
+
+/// What the proof found.
+struct BatchInfo {
+  enum class State : uint64_t { None, Proven, Refused };
+  State batching = State::None;
+  State padding = State::None;
+  uint64_t mostRows = 1;
+  double difference = 0; ///< the largest that was seen, relative to the largest value of the
+                         ///< output; 0: all bits are equal
+  std::string reason;    ///< Refused: which output differs, and by how much
+  std::string padReason;
+  std::string paddedDim; ///< the symbol of the dim that padding makes longer
+};
+
+struct ModelInfo {
+  ModelPorts ports;
+  BatchInfo batch;
+  /// Of memory on the model's device: the engine's file, or on a GPU its weights there.
+  uint64_t sharedBytes = 0;
+  uint64_t bytes = 0; ///< those and what sessions hold there
+};
+
+std::string encodeLoad(const LoadRequest &request);
+/// TN0902 for text that encodeLoad does not write; so do the others.
+Result<LoadRequest> decodeLoad(std::string_view text);
+std::string encodeModelInfo(const ModelInfo &info);
+Result<ModelInfo> decodeModelInfo(std::string_view text);
+
+} // namespace tenon::server

@@ -1,0 +1,217 @@
+// Rules that act: on drift that lasts, and on a canary that is worse. What is done is logged,
+// posted to the webhook, and where a registry is rolled back also recorded there.
+
+#include "server/monitoring/Monitoring.h"
+
+#include "registry/History.h"
+#include "support/WallClock.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+namespace tenon::server {
+namespace {
+
+/// A name as a line of a log, a registry and JSON can carry it: whoever made the model chose it.
+std::string plain(std::string_view name) {
+  constexpr size_t kMost = 80;
+  std::string text(name.substr(0, kMost));
+  std::replace_if(text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return text;
+}
+
+std::string reasonOf(const DriftReport &report) {
+  constexpr size_t kMaxNamed = 3;
+  std::vector<std::string> names;
+  for (const FeatureDrift &feature : report.features) {
+    if (feature.isDrift) {
+      bool isPsi = feature.psi && *feature.psi > *feature.psiThreshold,
+           isKs = feature.ks && *feature.ks > *feature.ksThreshold;
+      names.push_back(isPsi  ? fmt::format("{} (PSI {:.3f}, limit {:.3f})", plain(feature.name),
+                                           *feature.psi, *feature.psiThreshold)
+                      : isKs ? fmt::format("{} (KS {:.3f}, limit {:.3f})", plain(feature.name),
+                                           *feature.ks, *feature.ksThreshold)
+                             : fmt::format("{} ({:.2f} % missing, {:.2f} % out of range)",
+                                           plain(feature.name), 100 * feature.missing,
+                                           100 * feature.outOfRange.value_or(0)));
+    }
+  }
+  size_t more = names.size() - std::min(names.size(), kMaxNamed);
+  names.resize(names.size() - more);
+  return fmt::format("drift in {} windows of {} rows: {}{}", kWindowsToAct, report.rows,
+                     fmt::join(names, ", "), more ? fmt::format(" and {} more", more) : "");
+}
+
+} // namespace
+
+void Monitoring::personActed(const std::string &model) {
+  acted.erase(model);
+  for (auto &[key, version] : versions) {
+    version->inARow = key.first == model ? 0 : version->inARow; // what comes from now on counts
+  }
+}
+
+/// Whether requests that name no version may go to this one.
+bool Monitoring::getsTraffic(const std::string &model, const std::string &version) const {
+  std::map<std::string, Model>::const_iterator found = models->all().find(model);
+  if (found == models->all().end()) {
+    return false;
+  }
+  const std::map<int64_t, int64_t> &weights = found->second.traffic.now.weights;
+  std::map<int64_t, int64_t>::const_iterator weight =
+      weights.find(versionNumber(version).value_or(-1));
+  if (!weights.empty()) {
+    return weight != weights.end() && weight->second > 0;
+  }
+  Result<std::shared_ptr<Version>> newest = models->find(model, "");
+  return newest.isOk() && (*newest)->number == version;
+}
+
+void Monitoring::evaluateDrift(MonitoredVersion &version) {
+  if (version.inARow != kWindowsToAct) { // once for drift that stays
+    return;
+  }
+  std::string reason = reasonOf(*version.last);
+  log(fmt::format("model '{}' version {}: {}", version.model, version.number, reason));
+  act(options.onDrift, "drift", version.model, version.number, reason, std::nullopt);
+}
+
+void Monitoring::evaluateCanaries() {
+  if (options.onCanary == MonitoringAction::None) {
+    return;
+  }
+  for (const auto &[name, model] : models->all()) {
+    // The canary is the newest version that has a share, the stable one that with the largest of
+    // the others.
+    std::shared_ptr<Version> canary, stable;
+    int64_t most = 0;
+    for (const auto &[number, weight] : model.traffic.now.weights) {
+      std::map<int64_t, std::shared_ptr<Version>>::const_iterator version =
+          model.versions.find(number);
+      if (weight == 0 || version == model.versions.end()) {
+        continue;
+      }
+      if (canary && model.traffic.now.weights.at(*versionNumber(canary->number)) > most) {
+        stable = canary;
+        most = model.traffic.now.weights.at(*versionNumber(canary->number));
+      }
+      canary = version->second; // numbers ascend
+    }
+    if (!canary || !stable) {
+      canaries.erase(name);
+      continue;
+    }
+    RequestCounts ofCanary = countsOf(*canary->statistics),
+                  ofStable = countsOf(*stable->statistics);
+    CanaryState &state = canaries[name];
+    if (state.canary != canary->number || state.stable != stable->number ||
+        state.orders != canary->order + stable->order) {
+      state = {canary->number, stable->number, canary->order + stable->order, ofCanary, ofStable};
+      continue;
+    }
+    RequestCounts canarySince = ofCanary.since(state.canaryBefore),
+                  stableSince = ofStable.since(state.stableBefore);
+    if (std::min(canarySince.all(), stableSince.all()) < kMinCanaryRequests) {
+      continue;
+    }
+    state.canaryBefore = ofCanary;
+    state.stableBefore = ofStable;
+    std::string worse = evaluateCanary(canarySince, stableSince);
+    if (!worse.empty()) {
+      std::string reason =
+                      fmt::format("canary {} beside {}: {}", canary->number, stable->number, worse),
+                  number = canary->number;
+      log(fmt::format("model '{}': {}", name, reason));
+      act(options.onCanary, "canary", name, number, reason, versionNumber(stable->number));
+    }
+  }
+}
+
+void Monitoring::act(MonitoringAction action, const std::string &event, const std::string &model,
+                     const std::string &version, const std::string &reason,
+                     std::optional<int64_t> stable) {
+  if (action == MonitoringAction::None) {
+    return;
+  }
+  post(event, model, version, reason);
+  if (action == MonitoringAction::Rollback && getsTraffic(model, version)) {
+    rollBack(model, version, reason, stable);
+  }
+}
+
+void Monitoring::rollBack(const std::string &model, const std::string &version,
+                          const std::string &reason, std::optional<int64_t> stable) {
+  if (acted.contains(model)) {
+    log(fmt::format(
+        "model '{}' is not rolled back again: a rule did it before, and nobody has looked since",
+        model));
+    return;
+  }
+  acted[model] = 0;
+  if (registryRollback) {
+    thread->post([this, model, version, reason] {
+      Result<int64_t> to = registryRollback(versionNumber(version).value_or(0), reason);
+      notify([this, model, version, reason, to = std::move(to)] {
+        endRollback(model, version, reason, to);
+      });
+    });
+    return;
+  }
+  // The split before may be "all to the newest", which is the canary.
+  Status status =
+      stable ? models->setTraffic(model, {{{*stable, 1}}, std::nullopt}) : models->rollback(model);
+  endRollback(model, version, reason,
+              status.isOk() ? Result<int64_t>(0) : Result<int64_t>(std::move(status)));
+}
+
+void Monitoring::endRollback(const std::string &model, const std::string &version,
+                             const std::string &reason, const Result<int64_t> &to) {
+  if (!to.isOk() && to.status().id() == ErrorId::AliasMoved) {
+    log(fmt::format("model '{}' version {} was rolled back or replaced by somebody else: {}", model,
+                    version, reason));
+    return;
+  }
+  bool isDone = to.isOk();
+  rollbacks[model] += isDone;
+  if (isDone) {
+    acted[model] = *to;
+  }
+  std::string what = isDone ? fmt::format("rolled back: {}", reason)
+                            : fmt::format("could not be rolled back: {}; the reason to: {}",
+                                          to.status().toString(), reason);
+  log(fmt::format("model '{}' version {} {}", model, version, what));
+  Versions::iterator found = versions.find(KeyLess::View(model, version));
+  if (found != versions.end()) {
+    found->second->action = what;
+  }
+  post(isDone ? "rollback" : "rollback_failed", model, version, what);
+}
+
+void Monitoring::post(const std::string &event, const std::string &model,
+                      const std::string &version, const std::string &reason) {
+  if (!webhooks) {
+    return;
+  }
+  nlohmann::ordered_json body = {{"event", event},
+                                 {"time", registry::timeText(wallClock())},
+                                 {"model", model},
+                                 {"version", version},
+                                 {"reason", reason}};
+  webhooks->post(
+      {[url = options.webhook,
+        text = body.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)] {
+         WebRequest request;
+         request.method = "POST";
+         request.url = url;
+         request.headers = {"Content-Type: application/json"};
+         request.body = text;
+         request.patience = std::chrono::seconds(10);
+         return request;
+       },
+       1});
+}
+
+} // namespace tenon::server

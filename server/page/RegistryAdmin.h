@@ -1,0 +1,58 @@
+// The registry that a server follows, for its page: what was gated and promoted, and the promotions
+// and rollbacks that a person asks for. A thread of its own waits for the disk and for other
+// processes.
+
+#pragma once
+
+#include "registry/Registry.h"
+#include "support/Result.h"
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/thread_pool.hpp>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace tenon::server {
+
+class RegistryAdmin {
+public:
+  /// Called once, by the executor's thread, with JSON or why there is none. Not called once the
+  /// admin is gone.
+  using OnAnswer = std::function<void(Result<std::string>)>;
+
+  /// `models` is what is served; null where that is not registry:NAME@ALIAS.
+  static std::unique_ptr<RegistryAdmin> of(const std::string &models, std::string folder,
+                                           boost::asio::any_io_executor executor);
+  /// Waits for what is under way.
+  ~RegistryAdmin();
+
+  const registry::Reference &reference() const { return served; }
+
+  /// {"name", "alias", "version", "rules", "versions": [...], "events": [...]}, the newest first,
+  /// 200 at most of each.
+  void query(OnAnswer onAnswer);
+  /// Moves the alias to a version: `settings` is {"version": 3, "expected": 2, "reason": "..."}.
+  /// `expected`, which may be missing, is where the alias has to be, else TN1006. TN0806, and what
+  /// Registry::promote gives; `by` goes into the history.
+  void promote(std::string_view settings, std::string by, OnAnswer onAnswer);
+  /// Moves the alias back: `settings` is {"expected": 3, "reason": "..."}.
+  void rollback(std::string_view settings, std::string by, OnAnswer onAnswer);
+
+private:
+  RegistryAdmin(registry::Reference served, std::string folder,
+                boost::asio::any_io_executor executor)
+      : served(std::move(served)), folder(std::move(folder)), executor(std::move(executor)) {}
+  /// Does `work` by the thread.
+  void submit(std::string by, std::function<Result<std::string>(registry::Registry &)> work,
+              OnAnswer onAnswer);
+
+  const registry::Reference served;
+  const std::string folder;
+  const boost::asio::any_io_executor executor;
+  boost::asio::thread_pool thread{1};
+};
+
+} // namespace tenon::server

@@ -1,0 +1,266 @@
+// `tenon registry list`, `show` and `history`: what is there, and what happened.
+
+#include "support/files/AtomicFile.h"
+#include "support/files/MappedFile.h"
+#include "tools/tenon/inputs/Options.h"
+#include "tools/tenon/registry/Signing.h"
+#include "tools/tenon/registry/Subcommands.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <limits>
+#include <memory>
+
+namespace tenon::tool {
+namespace {
+
+using registry::Registry;
+
+constexpr uint64_t kMaxRows = 1'000'000;
+
+struct LookFlags {
+  std::string what, output, signature;
+  int64_t last = 0;
+};
+
+std::string aliasesText(const std::vector<registry::Alias> &aliases) {
+  std::vector<std::string> texts;
+  for (const registry::Alias &alias : aliases) {
+    texts.push_back(fmt::format("{} -> {}", alias.name, alias.version));
+  }
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+std::vector<std::string> aliasesAt(const registry::Object &object, int64_t version) {
+  std::vector<std::string> names;
+  for (const registry::Alias &alias : object.aliases) {
+    if (alias.version == version) {
+      names.push_back(alias.name);
+    }
+  }
+  return names;
+}
+
+Json describe(const registry::Version &version, const registry::Object &object) {
+  return {{"name", version.name},
+          {"version", version.number},
+          {"kind", version.kind},
+          {"hash", version.blob.hash},
+          {"bytes", version.blob.bytes},
+          {"file", version.file},
+          {"created", registry::timeText(version.created)},
+          {"facts", version.facts},
+          {"note", version.note},
+          {"aliases", aliasesAt(object, version.number)},
+          {"deleted", version.isDeleted}};
+}
+
+Status listObjects(Registry &registry, Terminal &terminal) {
+  TENON_ASSIGN(std::vector<registry::Object> objects,
+               registry.objects("", std::numeric_limits<int64_t>::max()));
+  Json rows = Json::array();
+  std::string text = objects.empty() ? "the registry is empty\n"
+                                     : fmt::format("{:<24} {:<7} {:>7}  {}\n", "name", "kind",
+                                                   "newest", "aliases");
+  for (const registry::Object &object : objects) {
+    Json aliases = Json::object();
+    for (const registry::Alias &alias : object.aliases) {
+      aliases[alias.name] = alias.version;
+    }
+    rows.push_back({{"name", object.name},
+                    {"kind", object.kind},
+                    {"newest", object.newest},
+                    {"aliases", aliases}});
+    text += fmt::format("{:<24} {:<7} {:>7}  {}\n", object.name, object.kind, object.newest,
+                        aliasesText(object.aliases));
+  }
+  terminal.json() ? terminal.printJson("registry.list", {{"objects", rows}}) : terminal.print(text);
+  return Status::ok();
+}
+
+Status listVersions(Registry &registry, const std::string &name, Terminal &terminal) {
+  TENON_ASSIGN(registry::Object object, registry.object(name));
+  TENON_ASSIGN(std::vector<registry::Version> versions, registry.versions(name));
+  Json rows = Json::array();
+  std::string text = fmt::format("{:>7}  {:<24}  {:>10}  {:<12}  {:<20}  {}\n", "version",
+                                 "created", "size", "sha256", "aliases", "note");
+  for (const registry::Version &version : versions) {
+    rows.push_back(describe(version, object));
+    text += fmt::format("{:>7}  {:<24}  {:>10}  {:<12}  {:<20}  {}\n", version.number,
+                        registry::timeText(version.created),
+                        version.isDeleted ? "deleted" : formatBytes(version.blob.bytes),
+                        version.blob.hash.substr(0, 12),
+                        fmt::format("{}", fmt::join(aliasesAt(object, version.number), ", ")),
+                        version.note);
+  }
+  terminal.json() ? terminal.printJson("registry.list", {{"versions", rows}})
+                  : terminal.print(text);
+  return Status::ok();
+}
+
+Status list(const LookFlags &flags, const RegistryFlags &where, Terminal &terminal) {
+  TENON_ASSIGN(Registry registry, openRegistry(where));
+  return flags.what.empty() ? listObjects(registry, terminal)
+                            : listVersions(registry, flags.what, terminal);
+}
+
+/// The file of a version where the user asked for it, whole or not at all.
+Status copyOut(Registry &registry, const registry::Version &version, const std::string &output) {
+  if (version.isDeleted) {
+    return Status::error(ErrorId::NoSuchObject, fmt::format("{} was deleted by gc", version.text()),
+                         "its facts are all that is left");
+  }
+  TENON_ASSIGN(registry::FilesLock lock, registry.keepFiles());
+  TENON_TRY(registry.check(version));
+  TENON_ASSIGN(MappedFile file, MappedFile::open(registry.pathOf(version)));
+  TENON_ASSIGN(AtomicFile copy, AtomicFile::create(output));
+  TENON_TRY(copy.append(file.bytes()));
+  return copy.commit();
+}
+
+Status show(const LookFlags &flags, const RegistryFlags &where, Terminal &terminal) {
+  TENON_ASSIGN(registry::Reference reference, registry::parseReference(flags.what));
+  TENON_ASSIGN(Registry registry, openRegistry(where));
+  TENON_ASSIGN(registry::Version version, registry.find(reference));
+  TENON_ASSIGN(registry::Object object, registry.object(version.name));
+  if (!flags.output.empty()) {
+    TENON_TRY(copyOut(registry, version, flags.output));
+  }
+  TENON_ASSIGN(std::vector<std::string> bundles, registry.signatures(version));
+  TENON_TRY(writeSignature(bundles, version, flags.signature));
+  Json row = describe(version, object);
+  row["signatures"] = signersOf(bundles);
+  if (terminal.json()) {
+    terminal.printJson("registry.show", std::move(row));
+    return Status::ok();
+  }
+  std::string text = fmt::format("{} ({}){}\n", version.text(), version.kind,
+                                 version.isDeleted ? ", deleted: only its facts are left" : "");
+  text += fmt::format("  {:<10} {}\n  {:<10} {}\n  {:<10} {}\n  {:<10} {}\n", "created",
+                      registry::timeText(version.created), "file", version.file, "size",
+                      formatBytes(version.blob.bytes), "sha256", version.blob.hash);
+  text += fmt::format("  {:<10} {}\n  {:<10} {}\n", "aliases",
+                      fmt::join(aliasesAt(object, version.number), ", "), "note", version.note);
+  for (const Json &signer : row["signatures"]) {
+    text += fmt::format("  {:<10} {}\n", "signed by", signer.get<std::string>());
+  }
+  for (const auto &[key, value] : version.facts.items()) {
+    if (!value.is_null()) {
+      text += fmt::format("  {:<10} {}\n", key,
+                          value.is_string() ? value.get<std::string>() : dumpJson(value));
+    }
+  }
+  terminal.print(text);
+  return Status::ok();
+}
+
+std::string sentenceOf(const registry::Event &event) {
+  std::string what =
+      fmt::format("{}{}{}", event.object, event.alias.empty() ? "" : "@", event.alias);
+  std::string reason = event.detail.value("reason", "");
+  reason = reason.empty() ? "" : ": " + reason;
+  if (event.action == "push") {
+    std::string note = event.detail.value("note", "");
+    return fmt::format("pushed {}:{} ({}){}", event.object, event.version,
+                       event.detail.value("kind", ""), note.empty() ? "" : ": " + note);
+  }
+  if (event.action == "promote" || event.action == "rollback") {
+    std::string from = event.from ? fmt::format("from version {} ", event.from) : "";
+    return fmt::format("{} {} {}to version {}{}",
+                       event.action == "promote" ? "promoted" : "rolled back", what, from,
+                       event.version, reason);
+  }
+  if (event.action == "gate") {
+    std::string champion = event.detail.value("champion", 0)
+                               ? fmt::format("beside version {}", event.detail.value("champion", 0))
+                               : "without a champion";
+    return fmt::format("gated {}:{} for {} {}: {}", event.object, event.version, event.alias,
+                       champion, event.detail.value("verdict", ""));
+  }
+  if (event.action == "token" || event.action == "revoke") {
+    std::string name = event.detail.value("name", ""), role = event.detail.value("role", "");
+    return event.action == "token" ? fmt::format("made the token '{}' with the role {}", name, role)
+                                   : fmt::format("revoked the token '{}'", name);
+  }
+  if (event.action == "sign") {
+    return fmt::format("signed {}:{} by {}", event.object, event.version,
+                       signerOf(event.detail.value("bundle", "")));
+  }
+  if (event.action == "rules") {
+    return fmt::format("set the rules of {}: {}", what,
+                       dumpJson(event.detail.value("rules", Json::array())));
+  }
+  return fmt::format("{}d {}:{}", event.action, event.object, event.version);
+}
+
+Status history(const LookFlags &flags, const RegistryFlags &where, Terminal &terminal) {
+  registry::Reference reference;
+  if (!flags.what.empty()) {
+    TENON_ASSIGN(reference, registry::parseReference(flags.what));
+  }
+  TENON_ASSIGN(Registry registry, openRegistry(where));
+  if (!reference.name.empty()) {
+    TENON_TRY(registry.object(reference.name).takeStatus());
+  }
+  int64_t most = flags.last ? flags.last : std::numeric_limits<int64_t>::max();
+  TENON_ASSIGN(std::vector<registry::Event> events,
+               registry.history(reference.name, reference.alias, most));
+  Json rows = Json::array();
+  std::string text;
+  for (std::vector<registry::Event>::reverse_iterator event = events.rbegin();
+       event != events.rend(); ++event) {
+    rows.push_back({{"id", event->id},
+                    {"time", registry::timeText(event->time)},
+                    {"by", event->by},
+                    {"action", event->action},
+                    {"object", event->object},
+                    {"version", event->version},
+                    {"alias", event->alias},
+                    {"from", event->from},
+                    {"detail", event->detail},
+                    {"hash", event->hash}});
+    text += fmt::format("{:>6}  {}  {:<10} {}\n", event->id, registry::timeText(event->time),
+                        event->by, sentenceOf(*event));
+  }
+  terminal.json() ? terminal.printJson("registry.history", {{"events", rows}})
+                  : terminal.print(text.empty() ? "nothing happened yet\n" : text);
+  return Status::ok();
+}
+
+} // namespace
+
+RegistryTask declareRegistryList(CLI::App &command) {
+  std::shared_ptr<LookFlags> flags = std::make_shared<LookFlags>();
+  command.add_option("NAME", flags->what,
+                     "The object whose versions are listed; all objects without it");
+  return [flags](const RegistryFlags &where, Terminal &terminal) {
+    return list(*flags, where, terminal);
+  };
+}
+
+RegistryTask declareRegistryShow(CLI::App &command) {
+  std::shared_ptr<LookFlags> flags = std::make_shared<LookFlags>();
+  command.add_option("REF", flags->what, "NAME:VERSION, NAME@ALIAS, or NAME for the newest")
+      ->required();
+  addOutput(command, flags->output, "Writes the version's file, whose hash is checked first");
+  command.add_option("--signature", flags->signature,
+                     "Writes the version's last signature, which `tenon verify` takes");
+  return [flags](const RegistryFlags &where, Terminal &terminal) {
+    return show(*flags, where, terminal);
+  };
+}
+
+RegistryTask declareRegistryHistory(CLI::App &command) {
+  std::shared_ptr<LookFlags> flags = std::make_shared<LookFlags>();
+  command.add_option("NAME", flags->what, "An object, or NAME@ALIAS; everything without it");
+  addNumber(
+      command, "--last", {1, kMaxRows},
+      [flags](uint64_t number) { flags->last = static_cast<int64_t>(number); },
+      "So many events, the last ones");
+  return [flags](const RegistryFlags &where, Terminal &terminal) {
+    return history(*flags, where, terminal);
+  };
+}
+
+} // namespace tenon::tool
