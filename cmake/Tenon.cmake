@@ -9,7 +9,8 @@ set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(CMAKE_C_VISIBILITY_PRESET hidden)
 
-add_compile_options(-Wall -Wextra -Wno-unused-parameter -ffunction-sections -fdata-sections)
+# libstdc++ 12 calls functions in its own headers that it declares deprecated.
+add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-deprecated-declarations -ffunction-sections -fdata-sections)
 add_link_options(-fuse-ld=lld -Wl,--gc-sections)
 if(TENON_SANITIZE)
   # fuzzer-no-link counts edges for the fuzzers of test/fuzz.

@@ -158,7 +158,7 @@ struct OptimizeOptions {
   /// Run after the others. Tests plant a wrong pass here that `--verify` must catch.
   std::vector<Pass> extraPasses;
   /// On CPUs: without, no product is one of FP32 for its price.
-  PriceProduct price;
+  PriceProduct price = {};
 };
 
 /// The forms that one kind of device likes: for its own copy of the optimized module, after any

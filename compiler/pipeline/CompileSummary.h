@@ -18,7 +18,7 @@ struct PassFacts {
   uint64_t edits = 0;
   double seconds = 0; ///< with the checks
   /// Of an output, relative to its largest element; none where nothing was changed or checked.
-  std::optional<double> largestChange;
+  std::optional<double> largestChange = {};
 };
 
 /// Weights that lie in one way: plan::WeightForm.

@@ -58,12 +58,12 @@ public:
 
 private:
   struct Entry {
-    bool declared = false;        ///< the user gave its range
-    uint32_t dim = 1;             ///< of the first input that has it
-    bool derived = false;         ///< no dim of an input: made by a constraint
-    mlir::AffineExpr replacement; ///< null while nothing determines the symbol
-    bool isDataDependent = false; ///< an operation binds it: no constraint determines it
-    tn::Dims most = {};           ///< of one that data decides: it is at most each of these
+    bool declared = false;             ///< the user gave its range
+    uint32_t dim = 1;                  ///< of the first input that has it
+    bool derived = false;              ///< no dim of an input: made by a constraint
+    mlir::AffineExpr replacement = {}; ///< null while nothing determines the symbol
+    bool isDataDependent = false;      ///< an operation binds it: no constraint determines it
+    tn::Dims most = {};                ///< of one that data decides: it is at most each of these
   };
 
   void cancelFactors(mlir::AffineExpr &left, mlir::AffineExpr &right) const;

@@ -24,14 +24,14 @@ struct Claim {
 
 /// What a name of the program stands for. With none of its fields set it depends on a gap.
 struct Value {
-  std::shared_ptr<Tensor> tensor;    ///< the real part of a complex one
-  std::shared_ptr<Tensor> imaginary; ///< of a complex tensor
-  mlir::AffineExpr size;             ///< of an integer
-  mlir::Value number; ///< of an integer that data decides and that is no size: a scalar of i64
-  std::optional<double> real; ///< of a float that is no tensor
-  std::optional<bool> truth;  ///< of a bool that is no tensor
-  std::optional<Claim> claim; ///< of a bool that sizes decide
-  std::shared_ptr<Graph> graph;
+  std::shared_ptr<Tensor> tensor = {};    ///< the real part of a complex one
+  std::shared_ptr<Tensor> imaginary = {}; ///< of a complex tensor
+  mlir::AffineExpr size = {};             ///< of an integer
+  mlir::Value number = {}; ///< of an integer that data decides and that is no size: a scalar of i64
+  std::optional<double> real = {}; ///< of a float that is no tensor
+  std::optional<bool> truth = {};  ///< of a bool that is no tensor
+  std::optional<Claim> claim = {}; ///< of a bool that sizes decide
+  std::shared_ptr<Graph> graph = {};
 
   bool isPoisoned() const {
     return !tensor && !size && !number && !real && !truth && !claim && !graph;

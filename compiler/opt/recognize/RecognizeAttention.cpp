@@ -261,7 +261,8 @@ struct AttentionPattern : Pattern<tn::MatmulOp> {
     Constants constants = this->constants;
     tn::SoftmaxOp softmax = matchProbabilities(op.getA(), constants);
     int64_t rank = op.getType().getRank();
-    if (!softmax || op.getTransposeA() || rank < 2 || softmax.getAxis() != rank - 1) {
+    if (!softmax || op.getTransposeA() || rank < 2 ||
+        static_cast<int64_t>(softmax.getAxis()) != rank - 1) {
       return failure();
     }
     std::optional<Scores> scores = matchScores(softmax.getX(), constants);

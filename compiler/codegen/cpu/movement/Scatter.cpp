@@ -43,8 +43,8 @@ Operation *scatterOf(func::FuncOp source) {
 class ScatterLowering {
 public:
   ScatterLowering(KernelBuilder &kernel, Operation *op)
-      : kernel(kernel), op(op), context(op->getContext()), x(op->getOperand(0)),
-        indices(op->getOperand(1)), updates(op->getOperand(2)), element(getElementTypeOrSelf(x)),
+      : kernel(kernel), context(op->getContext()), x(op->getOperand(0)), indices(op->getOperand(1)),
+        updates(op->getOperand(2)), element(getElementTypeOrSelf(x)),
         dims(tn::getDims(x.getType())) {}
 
   AffineExpr scatterElements(tn::ScatterElementsOp scatter);
@@ -61,7 +61,6 @@ private:
   Value owns(const IndexMath &math, Value row, Value first, Value end) const;
 
   KernelBuilder &kernel;
-  Operation *op;
   MLIRContext *context;
   Value x, indices, updates;
   Type element;

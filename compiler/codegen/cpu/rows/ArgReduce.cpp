@@ -14,7 +14,8 @@ namespace tenon::codegen::cpu {
 
 bool isArgReduceOfRows(Operation *op) {
   ArgReduceOp arg = dyn_cast<ArgReduceOp>(op);
-  return arg && arg.getAxis() + 1 == cast<RankedTensorType>(arg.getX().getType()).getRank();
+  return arg && static_cast<int64_t>(arg.getAxis()) + 1 ==
+                    cast<RankedTensorType>(arg.getX().getType()).getRank();
 }
 
 LogicalResult computeArgReduceOfRows(Lowering &lowering, Operation *op) {
