@@ -124,10 +124,10 @@ struct TensorMap {
 };
 /// Bytes of a row of a box, and the most rows of it.
 inline constexpr uint32_t kBoxRowBytes = 128;
-inline constexpr uint32_t kMostBoxRows = 256;
+inline constexpr uint32_t kMaxBoxRows = 256;
 /// Most tensor maps of a launch: with its other arguments they fit in the 4 KiB that a kernel
 /// takes.
-inline constexpr size_t kMostTensorMaps = 8;
+inline constexpr size_t kMaxTensorMaps = 8;
 
 struct Instruction {
   InstructionKind kind = InstructionKind::Return;

@@ -31,7 +31,7 @@ struct ElementwiseLaunchConfig {
   int64_t threads = 1; ///< of a block
 };
 
-inline constexpr int64_t kAccessBytes = 16, kMostLanes = 8;
+inline constexpr int64_t kAccessBytes = 16, kMaxLanes = 8;
 /// Threads that fill a GPU: a smaller tensor gets narrower strips instead.
 inline constexpr int64_t kEnoughThreads = 16384;
 inline constexpr int64_t kBlockThreads = 256, kFewBlockThreads = 128;
@@ -40,13 +40,13 @@ inline constexpr int64_t kStripsOfThread = 2, kLargeBytes = int64_t(8) << 20;
 /// Tensors beyond which one strip of each is enough on its way (sums and products of 8 to 64
 /// tensors on an H200: 3.96 to 4.05 TB/s with one, 3.92 to 4.03 with two, 0.87 where two did not
 /// fit).
-inline constexpr int64_t kMostDoubled = 7;
+inline constexpr int64_t kMaxDoubled = 7;
 
 /// With blocks of `threads`, or (0) of as many as suit the tensors.
 inline ElementwiseLaunchConfig elementwiseLaunchConfig(const ElementwiseFacts &facts,
                                                        int64_t threads = 0) {
   ElementwiseLaunchConfig config;
-  config.lanes = std::min(kAccessBytes / facts.widest, kMostLanes);
+  config.lanes = std::min(kAccessBytes / facts.widest, kMaxLanes);
   while (config.lanes > 1 && (facts.isSingle || !facts.along || *facts.along % config.lanes != 0 ||
                               facts.estimate / config.lanes < kEnoughThreads)) {
     config.lanes /= 2;
@@ -55,7 +55,7 @@ inline ElementwiseLaunchConfig elementwiseLaunchConfig(const ElementwiseFacts &f
   config.threads = threads ? threads : isSmall ? kFewBlockThreads : kBlockThreads;
   int64_t perBlock = config.lanes * config.threads * kStripsOfThread;
   bool isLarge = facts.isFlat && facts.count && *facts.count * facts.widest >= kLargeBytes;
-  if (isLarge && facts.tensors <= kMostDoubled && *facts.count % perBlock == 0) {
+  if (isLarge && facts.tensors <= kMaxDoubled && *facts.count % perBlock == 0) {
     config.strips = kStripsOfThread;
   }
   return config;

@@ -105,7 +105,7 @@ std::string decidedBy(const Formation &formation, const EdgeRecord &edge, const 
                          edge.fused.work, fused, edge.apart.work, apart);
   }
   if (&rule == &kRegionFull) {
-    return llvm::formatv("{0} operations, the most of a region", kMostOperations);
+    return llvm::formatv("{0} operations, the most of a region", kMaxOperations);
   }
   if (&rule == &kTooFar) {
     return llvm::formatv("more than {0} operations between them", kFarthest);

@@ -32,7 +32,7 @@ bool partsColumns(Operation *view) {
 /// Takes in the views behind an operand; one that others read too is made again for this region.
 void takeViews(Formation &formation, Group *group, OpOperand &operand) {
   OpOperand *edge = &operand;
-  while (isView(edge->get().getDefiningOp()) && group->ops.size() < kMostOperations) {
+  while (isView(edge->get().getDefiningOp()) && group->ops.size() < kMaxOperations) {
     Operation *view = edge->get().getDefiningOp();
     if (partsColumns(view)) {
       return;

@@ -10,7 +10,7 @@ namespace tenon::dispatch {
 namespace {
 
 /// Elements that a bundle computes at most: with more, a launch is a small part of its time.
-constexpr int64_t kMostElements = int64_t(1) << 20;
+constexpr int64_t kMaxElements = int64_t(1) << 20;
 /// Groups between two that are joined.
 constexpr size_t kFarthestGroup = 8;
 
@@ -73,9 +73,9 @@ bool readsFrom(Group *consumers, Group *producers) {
 /// Whether the group, which comes later, became a part of the bundle.
 bool join(Formation &formation, Bundle &bundle, const Bundle &other) {
   Group *group = other.group;
-  bool mayJoin = bundle.elements + other.elements <= kMostElements &&
+  bool mayJoin = bundle.elements + other.elements <= kMaxElements &&
                  other.last - bundle.last <= kFarthestGroup &&
-                 bundle.group->ops.size() + group->ops.size() <= kMostOperations &&
+                 bundle.group->ops.size() + group->ops.size() <= kMaxOperations &&
                  readsTheSame(formation, bundle, other.sources) &&
                  !readsFrom(group, bundle.group) && !formation.grouping.merge(bundle.group, group);
   if (!mayJoin) {
@@ -99,7 +99,7 @@ void formBundles(Formation &formation) {
   SmallVector<Bundle> open;
   for (auto [number, group] : llvm::enumerate(formation.grouping.inOrder())) {
     std::optional<int64_t> elements = elementsOf(formation, group);
-    if (!elements || *elements > kMostElements) {
+    if (!elements || *elements > kMaxElements) {
       continue;
     }
     Bundle own{group, *elements, sourcesOf(group), number};

@@ -105,7 +105,7 @@ bool ColumnsGroup::fits(Operation *op) {
 /// The root and what it feeds.
 void ColumnsGroup::collect(Operation *root) {
   SmallVector<Operation *> open = {root};
-  while (!open.empty() && members.size() < kMostOperations) {
+  while (!open.empty() && members.size() < kMaxOperations) {
     Operation *op = open.pop_back_val();
     if (isMember(op)) {
       continue;
@@ -128,7 +128,7 @@ void ColumnsGroup::form(Operation *root) {
   auto isInside = [&](Operation *op) { return llvm::is_contained(group->ops, op); };
   auto producerOf = [](Value operand) { return operand.getDefiningOp(); };
   auto join = [&](Operation *producer, Operation *consumer, bool isProducer) {
-    const Rule *rule = group->ops.size() < kMostOperations ? nullptr : &kRegionFull;
+    const Rule *rule = group->ops.size() < kMaxOperations ? nullptr : &kRegionFull;
     if (!rule && isOfRows()) {
       rule = isProducer ? refuseRegisters(formation, producer, group->ops)
                         : refuseRegisters(formation, group->ops, consumer);

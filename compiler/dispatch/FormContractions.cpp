@@ -147,7 +147,7 @@ SmallVector<size_t> takeConsumers(Formation &formation, Group *group, const tn::
                                   size_t alone) {
   SmallVector<size_t> closed = {alone};
   while (Operation *user = nextCandidate(formation, group, dims)) {
-    if (group->ops.size() >= std::min(closed.back() + kLookAhead, kMostOperations)) {
+    if (group->ops.size() >= std::min(closed.back() + kLookAhead, kMaxOperations)) {
       refuseAll(formation, group, user, kRegionFull);
       break;
     }

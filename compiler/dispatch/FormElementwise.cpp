@@ -42,7 +42,7 @@ const Rule *tryMerge(Formation &formation, Group *producers, Group *consumers) {
   if (rule) {
     return rule;
   }
-  return producers->ops.size() + consumers->ops.size() > kMostOperations
+  return producers->ops.size() + consumers->ops.size() > kMaxOperations
              ? &kRegionFull
              : formation.grouping.merge(producers, consumers);
 }

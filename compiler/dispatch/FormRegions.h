@@ -11,7 +11,7 @@
 namespace tenon::dispatch {
 
 /// Most operations in one region.
-inline constexpr size_t kMostOperations = 64;
+inline constexpr size_t kMaxOperations = 64;
 
 /// What the steps of region formation share.
 struct Formation {

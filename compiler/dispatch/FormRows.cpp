@@ -66,7 +66,7 @@ const Rule *refusalOf(Formation &formation, Group *group, Operation *op, const t
 bool tryAbsorb(Formation &formation, Group *group, Operation *op, const tn::Dims &dims,
                size_t rowDims, Operation *producer, Operation *consumer) {
   const Rule *rule = refusalOf(formation, group, op, dims, consumer);
-  if (!rule && group->ops.size() >= kMostOperations) {
+  if (!rule && group->ops.size() >= kMaxOperations) {
     rule = &kRegionFull;
   } else if (!rule && !rowsFit(formation, group, rowDims)) {
     rule = &kRowTooLarge;

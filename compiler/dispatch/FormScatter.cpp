@@ -10,7 +10,7 @@ namespace tenon::dispatch {
 namespace {
 
 /// Updates that one thread writes one after another, since they may go to the same place.
-constexpr int64_t kMostInOrder = 16;
+constexpr int64_t kMaxInOrder = 16;
 
 int64_t updatesInOrder(const CostModel &costs, Operation *scatter) {
   if (tn::ScatterElementsOp elements = dyn_cast<tn::ScatterElementsOp>(scatter)) {
@@ -23,7 +23,7 @@ int64_t updatesInOrder(const CostModel &costs, Operation *scatter) {
 } // namespace
 
 bool hasFewUpdates(const CostModel &costs, Operation *scatter) {
-  return updatesInOrder(costs, scatter) <= kMostInOrder;
+  return updatesInOrder(costs, scatter) <= kMaxInOrder;
 }
 
 namespace {
@@ -68,7 +68,7 @@ bool takeProducer(Formation &formation, Group *group, Value value) {
   SmallVector<Operation *> taken;
   Operation *producer = behindReshapes(value, taken);
   if (!producer || !isComputedThere(formation, producer) ||
-      group->ops.size() + taken.size() >= kMostOperations) {
+      group->ops.size() + taken.size() >= kMaxOperations) {
     return false;
   }
   if (taken.empty() && isa<tn::BroadcastOp>(producer) && !isReadBy(producer, group)) {

@@ -26,7 +26,7 @@ constexpr int64_t kFreeRegisters = 128;
 /// bits and 250 of 32 on ptxas gives up and keeps most values in memory (6.8 to 7.3, which an H200
 /// moved at 3.7 to 4.8 TB/s).
 constexpr double kOfSpilledByte = 7;
-constexpr int64_t kMostRegisters = 255, kRegisterUnit = 8;
+constexpr int64_t kMaxRegisters = 255, kRegisterUnit = 8;
 
 /// The threads of a kernel: elements of each, and how many a block has.
 struct ThreadLayout {
@@ -143,7 +143,7 @@ ThreadLayout KernelFacts::layoutOfRows() const {
     int64_t threads = staged->blockThreads() * std::max<int64_t>(staged->blocksPerSm, 1);
     return {staged->steps * staged->lanes, staged->blockThreads(),
             staged->sharedBytes + kReservedBytes,
-            std::min(kMostRegisters, costs.profile().registers / threads)};
+            std::min(kMaxRegisters, costs.profile().registers / threads)};
   }
   if (std::optional<RowReductionConfig> layout = layoutInRegisters(facts)) {
     return {layout->steps * layout->lanes, layout->blockThreads()};
@@ -291,7 +291,7 @@ Occupancy occupancyOf(ArrayRef<Operation *> ops, const CostModel &costs) {
   if (layout.sharedBytes > 0) {
     occupancy.registers = std::min(occupancy.registers, layout.mostRegisters);
   }
-  int64_t limit = std::min(kMostRegisters, device.registers / layout.threads);
+  int64_t limit = std::min(kMaxRegisters, device.registers / layout.threads);
   if (occupancy.registers > limit && layout.sharedBytes == 0) {
     occupancy.spilled = kOfSpilledByte * 4 * facts.wordsAlive(layout) * facts.count() /
                         static_cast<double>(layout.elements);

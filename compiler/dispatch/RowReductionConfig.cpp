@@ -12,9 +12,9 @@ namespace tenon::dispatch {
 namespace {
 
 constexpr int64_t kWarpLanes = 32;
-constexpr int64_t kMostThreads = 1024;
+constexpr int64_t kMaxThreads = 1024;
 /// Blocks of a cluster, and of one for very long rows.
-constexpr int64_t kMostBlocks = 8, kWideBlocks = 16;
+constexpr int64_t kMaxBlocks = 8, kWideBlocks = 16;
 /// Elements of a thread: what keeps enough loads in flight, and what still fits in registers.
 constexpr int64_t kFewElements = 16, kManyElements = 32;
 /// Bytes that are read for an element, and results, beyond which a thread holds few of them.
@@ -62,7 +62,7 @@ int64_t threadsFor(int64_t strips, int64_t steps) {
 }
 
 /// Clusters as the layouts below have them.
-bool mayCluster(const RowFacts &facts) { return facts.gpu->clusterBlocks >= kMostBlocks; }
+bool mayCluster(const RowFacts &facts) { return facts.gpu->clusterBlocks >= kMaxBlocks; }
 
 /// Clusters of so many blocks that find room at once if each multiprocessor takes one block: not
 /// every one is part of a whole cluster. An H200 that was asked has room for 15 of eight and 7 of
@@ -98,7 +98,7 @@ constexpr int64_t kHalfLanes = 8;
 /// cannot deliver that (layer norm of 16,384 3.6).
 bool isForCluster(const RowFacts &facts, const RowReductionConfig &layout) {
   int64_t ofBlock = kGoodThreads * kStagedSteps, inputs = facts.inputs.size();
-  int64_t most = facts.parameters == 0 && inputs == 1 ? kMostBlocks : 2;
+  int64_t most = facts.parameters == 0 && inputs == 1 ? kMaxBlocks : 2;
   bool fits =
       layout.lanes == kHalfLanes && layout.strips > ofBlock && layout.strips <= most * ofBlock;
   return mayCluster(facts) && fits && facts.parameters <= inputs;
@@ -114,7 +114,7 @@ int64_t blocksInRegisters(const RowFacts &facts) {
 
 /// Blocks of a cluster for very long rows.
 int64_t mostBlocks(const RowFacts &facts) {
-  return facts.gpu->clusterBlocks >= kWideBlocks ? kWideBlocks : kMostBlocks;
+  return facts.gpu->clusterBlocks >= kWideBlocks ? kWideBlocks : kMaxBlocks;
 }
 
 /// Rows of one tensor that a cluster reduces side by side, and others start when it ends (the
@@ -130,22 +130,22 @@ std::optional<RowReductionConfig> layoutTogether(const RowFacts &facts, RowReduc
   constexpr int64_t kPairedBytes = 128 * 1024, kSingleBytes = 192 * 1024;
   int64_t ofBlock = kGoodThreads * kStagedSteps, most = mostBlocks(facts);
   bool fits = layout.lanes == kHalfLanes && layout.strips > ofBlock &&
-              layout.strips <= 4 * kMostBlocks * ofBlock;
+              layout.strips <= 4 * kMaxBlocks * ofBlock;
   if (!mayCluster(facts) || facts.inputs.size() != 1 || facts.parameters > 2 || !fits ||
       !llvm::isPowerOf2_64(layout.strips)) {
     return std::nullopt;
   }
-  bool isVeryLong = layout.strips > kMostBlocks * ofBlock, hasParameters = facts.parameters > 0;
-  bool isHeld = facts.parameters > 1 || (hasParameters && most == kMostBlocks);
+  bool isVeryLong = layout.strips > kMaxBlocks * ofBlock, hasParameters = facts.parameters > 0;
+  bool isHeld = facts.parameters > 1 || (hasParameters && most == kMaxBlocks);
   if (isVeryLong && isHeld) {
     return std::nullopt;
   }
   layout.threads = {kGoodThreads, layout.strips / ofBlock};
   if (isVeryLong) {
-    layout.threads = {kGoodThreads * 2 * kMostBlocks / most, most};
+    layout.threads = {kGoodThreads * 2 * kMaxBlocks / most, most};
   }
   layout.areTogether = true;
-  bool isPaired = hasParameters || (layout.strips > kVeryLongStrips && most > kMostBlocks);
+  bool isPaired = hasParameters || (layout.strips > kVeryLongStrips && most > kMaxBlocks);
   layout.stages = layout.groupsPerBlock = isPaired ? 2 : 1;
   layout.steps = layout.strips / layout.threadsOfRow();
   layout.parameterRegisters = kWordsOfStrip * layout.steps * facts.parameters;
@@ -196,17 +196,17 @@ std::optional<RowReductionConfig> layoutStaged(const RowFacts &facts) {
   if (layout.strips <= kWarpLanes * kStagedSteps) {
     layout.threads.perRow = kWarpLanes;
     layout.rowsPerBlock = kSharedThreads / kWarpLanes;
-  } else if (layout.strips <= kMostThreads * kStagedSteps) {
+  } else if (layout.strips <= kMaxThreads * kStagedSteps) {
     int64_t steps = layout.strips <= kShortStrips ? kStagedSteps / 2 : kStagedSteps;
     layout.threads.perRow = threadsFor(layout.strips, steps);
   } else if (mayCluster(facts)) {
     // Two smaller blocks a multiprocessor, where that is possible: RMS norm of 262,144 4.00 TB/s,
     // with one of 512 threads 3.96.
     bool isVeryLong = inputs == 1 && layout.strips > kVeryLongStrips;
-    layout.threads.blocks = isVeryLong ? mostBlocks(facts) : kMostBlocks;
+    layout.threads.blocks = isVeryLong ? mostBlocks(facts) : kMaxBlocks;
     layout.stages = 3;
     int64_t strips = llvm::divideCeil(layout.strips, layout.threads.blocks);
-    bool isLong = strips > kClusterThreads * kStagedSteps || layout.threads.blocks > kMostBlocks;
+    bool isLong = strips > kClusterThreads * kStagedSteps || layout.threads.blocks > kMaxBlocks;
     layout.threads.perRow = threadsFor(strips, isLong ? 2 * kStagedSteps : kStagedSteps);
   }
   layout.steps = llvm::divideCeil(layout.strips, layout.threadsOfRow());
@@ -219,7 +219,7 @@ std::optional<RowReductionConfig> layoutStaged(const RowFacts &facts) {
   bool holdsParameters = layout.threads.blocks > 1 && facts.parameters > 0;
   layout.blocksPerSm =
       blocksPerSm(facts, layout, holdsParameters ? kHoldingRegisters : kStagedRegisters);
-  if (layout.threads.perRow > kMostThreads || layout.blocksPerSm == 0) {
+  if (layout.threads.perRow > kMaxThreads || layout.blocksPerSm == 0) {
     return std::nullopt;
   }
   if (holdsParameters) {
@@ -280,7 +280,7 @@ std::optional<RowReductionConfig> layoutInRegisters(const RowFacts &facts) {
   }
   bool isCrowded =
       read >= kManyBytes || widestBytes(facts) >= kManyBytes || facts.results.size() > kFewResults;
-  int64_t mostThreads = facts.inputs.size() > 1 ? kMostThreads / 2 : kMostThreads;
+  int64_t mostThreads = facts.inputs.size() > 1 ? kMaxThreads / 2 : kMaxThreads;
   int64_t many = std::max<int64_t>(1, (isCrowded ? kFewElements : kManyElements) / layout.lanes);
   int64_t few = std::max<int64_t>(1, kFewElements / layout.lanes);
   int64_t rows = facts.rows;
@@ -301,7 +301,7 @@ std::optional<RowReductionConfig> layoutInRegisters(const RowFacts &facts) {
     }
     int64_t blocks = 1;
     int64_t enough = !isFew && isForCluster(facts, layout) ? kGoodThreads : kClusterThreads;
-    while (mayCluster(facts) && threads > enough && blocks < kMostBlocks) {
+    while (mayCluster(facts) && threads > enough && blocks < kMaxBlocks) {
       blocks *= 2;
       threads = threadsFor(layout.strips, many * blocks);
     }

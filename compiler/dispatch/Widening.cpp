@@ -77,7 +77,7 @@ SmallVector<Operation *> wideningOf(ArrayRef<Operation *> sides) {
 void takeWidening(Formation &formation, Group *group, size_t count) {
   SmallVector<Operation *> sides = sidesOf(formation, ArrayRef(group->ops).drop_front(count));
   for (Operation *side : llvm::reverse(wideningOf(sides))) {
-    if (group->ops.size() >= kMostOperations || formation.grouping.absorbProducer(group, side)) {
+    if (group->ops.size() >= kMaxOperations || formation.grouping.absorbProducer(group, side)) {
       return;
     }
   }

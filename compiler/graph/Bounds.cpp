@@ -16,8 +16,8 @@ using Range = SymbolList::Range;
 constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 /// Remainders within remainders that are looked at, and the largest factor of one.
-constexpr unsigned kMostRemainders = 4;
-constexpr int64_t kMostFactor = int64_t{1} << 40;
+constexpr unsigned kMaxRemainders = 4;
+constexpr int64_t kMaxFactor = int64_t{1} << 40;
 
 int64_t saturatingFloorDivide(int64_t value, int64_t divisor) {
   // An open end stays open.
@@ -88,7 +88,7 @@ void collectDivisions(AffineExpr sum, SmallVectorImpl<DivisionTerm> &terms) {
     operation = dyn_cast<AffineBinaryOpExpr>(operation.getLHS());
   }
   if (operation && operation.getKind() == AffineExprKind::FloorDiv &&
-      constantDim(operation.getRHS()) && factor > -kMostFactor && factor < kMostFactor) {
+      constantDim(operation.getRHS()) && factor > -kMaxFactor && factor < kMaxFactor) {
     terms.push_back({operation, *constantDim(operation.getRHS()), factor});
   }
 }
@@ -120,8 +120,8 @@ void collectSteps(AffineExpr sum, Lattice &lattice) {
 Range onLattice(Range range, AffineExpr sum) {
   Lattice lattice;
   collectSteps(sum, lattice);
-  bool isSmall = lattice.offset > -kMostFactor && lattice.offset < kMostFactor &&
-                 range.min > -kMostFactor && range.max < kMostFactor;
+  bool isSmall = lattice.offset > -kMaxFactor && lattice.offset < kMaxFactor &&
+                 range.min > -kMaxFactor && range.max < kMaxFactor;
   if (lattice.step < 2 || !isSmall) {
     return range;
   }
@@ -141,7 +141,7 @@ public:
 
   Range of(AffineExpr expression) {
     Range range = apart(expression);
-    if (depth >= kMostRemainders || expression.getKind() != AffineExprKind::Add) {
+    if (depth >= kMaxRemainders || expression.getKind() != AffineExprKind::Add) {
       return range;
     }
     ++depth;
@@ -164,7 +164,7 @@ private:
     AffineExpr scaled = others
                             ? simplify(others * term.divisor + term.division.getLHS() * term.factor)
                             : AffineExpr();
-    if (!scaled || term.divisor > kMostFactor) {
+    if (!scaled || term.divisor > kMaxFactor) {
       return std::nullopt;
     }
     Range rest = hull({0, saturatingMultiply(-term.factor, term.divisor - 1)});

@@ -7,10 +7,10 @@
 namespace tenon::tn {
 
 /// Unit attribute of a tn.matmul or tn.conv of 32-bit integers: both operands are the tn.cast of
-/// f16, which holds integers of at most kMostNarrow in magnitude.
+/// f16, which holds integers of at most kMaxNarrow in magnitude.
 inline constexpr llvm::StringLiteral kNarrowIntegers = "tn.narrow_integers";
 /// The difference of two 8-bit numbers. 64 products of such sum to less than 2^22.
-inline constexpr int64_t kMostNarrow = 255;
+inline constexpr int64_t kMaxNarrow = 255;
 
 inline bool isNarrowProduct(mlir::Operation *op) { return op->hasAttr(kNarrowIntegers); }
 

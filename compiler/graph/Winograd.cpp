@@ -42,8 +42,8 @@ LogicalResult verifyFilter(Operation *op, Value weight, Value filter, int64_t m)
 void transformSquare(int64_t m, const char *taps, float *out) {
   constexpr int64_t kTaps = winograd::kTaps;
   int64_t side = m + 2;
-  std::array<double, kTaps * winograd::kMostSide> lines;
-  std::array<double, winograd::kMostSide> column;
+  std::array<double, kTaps * winograd::kMaxSide> lines;
+  std::array<double, winograd::kMaxSide> column;
   for (int64_t line = 0; line < kTaps; ++line) {
     // A weight in a mapped file may lie at any address.
     std::array<float, kTaps> own;
@@ -81,7 +81,7 @@ DerivedBytes WinogradFilterOp::derivedBytes() {
   return [m](const char *weight, uint64_t begin, uint64_t size, char *out) {
     constexpr uint64_t kSquare = winograd::kTaps * winograd::kTaps * sizeof(float);
     uint64_t bytes = (m + 2) * (m + 2) * sizeof(float);
-    std::array<float, winograd::kMostSide * winograd::kMostSide> square;
+    std::array<float, winograd::kMaxSide * winograd::kMaxSide> square;
     // The first and the last square may be wanted in part.
     for (uint64_t end = begin + size, number = begin / bytes; number * bytes < end; ++number) {
       transformSquare(m, weight + number * kSquare, square.data());

@@ -12,7 +12,7 @@ inline constexpr int64_t kTaps = 3;
 /// The m that there are: output pixels of a tile's side.
 inline constexpr int64_t kSizes[] = {2, 4};
 /// Of a transformed filter.
-inline constexpr int64_t kMostSide = 6;
+inline constexpr int64_t kMaxSide = 6;
 
 /// The points are 0, +-inner and, for m = 4, +-outer, then infinity: in this order the rows of all
 /// transforms. With 3/4 and 3/2 sums of 512 channels are off by 2.6e-6 of the largest result, with

@@ -10,8 +10,8 @@ namespace tenon::opt {
 namespace {
 
 /// Far above what any model needs: rounds over the module, rewrites for each of its operations.
-constexpr int64_t kMostRounds = 100;
-constexpr int64_t kMostRewrites = 100;
+constexpr int64_t kMaxRounds = 100;
+constexpr int64_t kMaxRewrites = 100;
 
 } // namespace
 
@@ -22,8 +22,8 @@ LogicalResult runPatterns(ModuleOp module, RewritePatternSet &&patterns) {
   int64_t operations = 0;
   module.walk([&](Operation *) { ++operations; });
   config.setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled);
-  config.setMaxIterations(kMostRounds);
-  config.setMaxNumRewrites(kMostRewrites * (operations + 1));
+  config.setMaxIterations(kMaxRounds);
+  config.setMaxNumRewrites(kMaxRewrites * (operations + 1));
   if (failed(applyPatternsGreedily(module, std::move(patterns), config))) {
     return module.emitError("internal: the rewrites do not come to an end");
   }

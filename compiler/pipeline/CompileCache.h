@@ -25,12 +25,12 @@ struct InputFile {
 class CompileCache {
 public:
   /// Entries beyond this are dropped, the longest unused first.
-  static constexpr uint64_t kMostBytes = uint64_t{4} << 30;
+  static constexpr uint64_t kMaxBytes = uint64_t{4} << 30;
   /// Files that are being written belong to a process that was killed when they are as old as this.
   static constexpr std::chrono::hours kLongestWrite{1};
 
   /// An empty folder makes a cache that holds nothing. The folder is made if need be.
-  explicit CompileCache(const std::string &cacheFolder, uint64_t mostBytes = kMostBytes);
+  explicit CompileCache(const std::string &cacheFolder, uint64_t mostBytes = kMaxBytes);
 
   bool isEnabled() const { return folder.has_value(); }
   /// Why a folder that was given is not used.

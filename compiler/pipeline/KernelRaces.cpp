@@ -21,7 +21,7 @@ namespace tenon::pipeline {
 namespace {
 
 /// Of the engines of one problem together: they are files, and all are mapped at once.
-constexpr uint64_t kMostBytes = uint64_t{4} << 30;
+constexpr uint64_t kMaxBytes = uint64_t{4} << 30;
 
 /// A problem with its first region, and what can compute it.
 struct Entry {
@@ -118,7 +118,7 @@ private:
       return llvm::find(first, candidate.kernel.text()) - first.begin();
     };
     llvm::stable_sort(all, [&](const auto &a, const auto &b) { return rank(a) < rank(b); });
-    all.resize(std::min(all.size(), kMostRaced));
+    all.resize(std::min(all.size(), kMaxRaced));
     return all;
   }
 
@@ -153,7 +153,7 @@ private:
     Result<CompiledRegions> together = compileTogether(models);
     std::vector<RaceCandidate> candidates;
     uint64_t bytes = 0;
-    for (size_t i = 0; i < kernels.size() && bytes < kMostBytes; ++i) {
+    for (size_t i = 0; i < kernels.size() && bytes < kMaxBytes; ++i) {
       // Together they fail together; then each tells for itself.
       Result<CompiledRegions> own = together ? Result<CompiledRegions>(partOf(*together, i))
                                              : compileTogether(llvm::ArrayRef(models).slice(i, 1));

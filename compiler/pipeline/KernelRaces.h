@@ -44,7 +44,7 @@ public:
 };
 
 /// Of a problem, so many kernels are raced at most.
-inline constexpr size_t kMostRaced = 16;
+inline constexpr size_t kMaxRaced = 16;
 
 /// Compiles the model of `options` up to dispatch, for its only target, and the best candidates of
 /// each problem that the racer asks for. `options.output` begins the names of their files. A kernel

@@ -206,7 +206,7 @@ void partBranches(engine::Plan &plan, const std::vector<StepCost> &costs) {
   uint32_t next = 0;
   while (next < costs.size()) {
     Candidate here = bestFrom(ranges, costs, next);
-    bool isTaken = here.gain >= kLeastGainSeconds &&
+    bool isTaken = here.gain >= kMinGainSeconds &&
                    bestFrom(ranges, costs, next + 1).gain <= here.gain + kSameSeconds;
     if (!isTaken) {
       ++next;

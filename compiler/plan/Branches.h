@@ -20,7 +20,7 @@ struct StepCost {
 /// Least gain for which a section is made: what stands behind it no longer starts early, which the
 /// estimate does not see. A decode step was 3 us slower with one kernel of 0.7 us on the side, a
 /// ResNet-50 2 us faster with three convolutions.
-inline constexpr double kLeastGainSeconds = 1.5e-6;
+inline constexpr double kMinGainSeconds = 1.5e-6;
 
 /// Sets the plan's sections and their queues by what its instructions take on `gpu`, with each
 /// symbol at 128 or the nearest size allowed.

@@ -14,7 +14,7 @@ namespace tenon::plan {
 namespace {
 
 /// Beyond this many regions the model's own order is taken.
-constexpr size_t kMostRegions = 20000;
+constexpr size_t kMaxRegions = 20000;
 /// Most places by which a branch is moved forward.
 constexpr int64_t kFarthestMove = 16;
 
@@ -233,7 +233,7 @@ Value storageOf(Value value) {
 SmallVector<tn::RegionOp> orderRegions(Block *block, llvm::function_ref<int64_t(Value)> bytesOf,
                                        bool partsBranches) {
   SmallVector<tn::RegionOp> original(block->getOps<tn::RegionOp>());
-  if (original.size() > kMostRegions) {
+  if (original.size() > kMaxRegions) {
     return original;
   }
   Liveness own(original, block, bytesOf);

@@ -16,7 +16,7 @@ namespace {
 /// Rows written together: 64 rows of 32 floats are 8 KiB.
 constexpr int64_t kBlockRows = 64;
 /// Fewest elements of a row, where there are so many.
-constexpr int64_t kLeastLanes = 16;
+constexpr int64_t kMinLanes = 16;
 
 void add(std::vector<int64_t> &sums, const std::vector<int64_t> &steps, int64_t times) {
   for (size_t i = 0; i < sums.size(); ++i) {
@@ -74,7 +74,7 @@ Packer::Packer(const PackLayout &layout) : elementBytes(layout.elementBytes) {
     }
   }
   lanes.resize(bounds.size());
-  while (!rowDims.empty() && laneCount < kLeastLanes) {
+  while (!rowDims.empty() && laneCount < kMinLanes) {
     joinLastDim();
   }
   for (const RowDim &dim : rowDims) {

@@ -13,7 +13,7 @@ namespace tenon::plan {
 namespace {
 
 /// Bytes of a copy that one thread does at once, and those that are worth waking threads for.
-constexpr int64_t kGrainBytes = 64 << 10, kLeastParallelBytes = 512 << 10;
+constexpr int64_t kGrainBytes = 64 << 10, kMinParallelBytes = 512 << 10;
 
 } // namespace
 
@@ -50,9 +50,9 @@ void PlanBuilder::addBytes(engine::Instruction &instruction) {
 /// Threads share a copy in pieces where it is large.
 void PlanBuilder::addPieces(engine::Instruction &move) {
   engine::ExprId groups =
-      plan.exprs.floorDiv(move.sizes[0], plan.exprs.constant(kLeastParallelBytes));
+      plan.exprs.floorDiv(move.sizes[0], plan.exprs.constant(kMinParallelBytes));
   engine::ExprId pieces =
-      plan.exprs.mul(groups, plan.exprs.constant(kLeastParallelBytes / kGrainBytes));
+      plan.exprs.mul(groups, plan.exprs.constant(kMinParallelBytes / kGrainBytes));
   move.grid = plan.exprs.max(plan.exprs.constant(1), pieces);
 }
 

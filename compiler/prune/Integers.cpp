@@ -12,9 +12,9 @@ namespace {
 using Indices = std::vector<int64_t>;
 using std::string_view;
 
-constexpr unsigned kMostDepth = 12;
+constexpr unsigned kMaxDepth = 12;
 /// Dims, bounds and orders of channels are shorter.
-constexpr uint64_t kMostElements = 1 << 16;
+constexpr uint64_t kMaxElements = 1 << 16;
 
 std::optional<Indices> elementsOf(const onnx::Tensor &tensor, onnx::ExternalFiles &files) {
   bool isWide = tensor.type == onnx::DataType::Int64;
@@ -22,7 +22,7 @@ std::optional<Indices> elementsOf(const onnx::Tensor &tensor, onnx::ExternalFile
     return std::nullopt;
   }
   Result<onnx::TensorData> data = onnx::loadTensor(tensor, files);
-  if (!data || data->seeded || data->elements > kMostElements) {
+  if (!data || data->seeded || data->elements > kMaxElements) {
     return std::nullopt;
   }
   Indices result(data->elements);
@@ -108,7 +108,7 @@ std::optional<Indices> evaluate(const quant::Graph &graph, string_view value,
 
 std::optional<Indices> integersOf(const quant::Graph &graph, string_view value,
                                   onnx::ExternalFiles &files) {
-  return evaluate(graph, value, files, kMostDepth);
+  return evaluate(graph, value, files, kMaxDepth);
 }
 
 } // namespace tenon::prune

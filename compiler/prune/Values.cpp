@@ -5,12 +5,12 @@ namespace tenon::prune {
 namespace {
 
 /// Longer ones count positions or boxes, never channels.
-constexpr int64_t kMostIndices = 1 << 16;
+constexpr int64_t kMaxIndices = 1 << 16;
 
 Axes addAxes(Ties &ties, const std::vector<int64_t> &dims) {
   Axes axes;
   for (int64_t dim : dims) {
-    axes.push_back(ties.add(dim < 0 || dim > kMostIndices ? 0 : static_cast<uint32_t>(dim)));
+    axes.push_back(ties.add(dim < 0 || dim > kMaxIndices ? 0 : static_cast<uint32_t>(dim)));
   }
   return axes;
 }

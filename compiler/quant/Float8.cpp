@@ -11,24 +11,24 @@ namespace {
 
 constexpr float kPlacesOfLargest[] = {1, 1.09F, 1.19F, 1.3F, 1.41F, 1.54F, 1.68F, 1.83F};
 
-constexpr int kBias = 7, kMantissaBits = 3, kLeastExponent = 1 - kBias;
+constexpr int kBias = 7, kMantissaBits = 3, kMinExponent = 1 - kBias;
 
 } // namespace
 
 uint8_t toFloat8(float value) {
   uint8_t sign = std::signbit(value) ? 0x80 : 0;
-  float size = std::min(std::fabs(value), kMostFloat8);
-  int exponent = size > 0 ? std::max(std::ilogb(size), kLeastExponent) : kLeastExponent;
+  float size = std::min(std::fabs(value), kMaxFloat8);
+  int exponent = size > 0 ? std::max(std::ilogb(size), kMinExponent) : kMinExponent;
   // In steps of the mantissa; what rounds up to the next exponent is that code by itself.
   float steps = std::nearbyint(std::ldexp(size, kMantissaBits - exponent));
-  int code = static_cast<int>(steps) + ((exponent - kLeastExponent) << kMantissaBits);
+  int code = static_cast<int>(steps) + ((exponent - kMinExponent) << kMantissaBits);
   return static_cast<uint8_t>(sign | std::min(code, 0x7e));
 }
 
 float fromFloat8(uint8_t code) {
   int exponent = code >> kMantissaBits & 0xf, mantissa = code & 7;
   float size = exponent == 0
-                   ? std::ldexp(static_cast<float>(mantissa), kLeastExponent - kMantissaBits)
+                   ? std::ldexp(static_cast<float>(mantissa), kMinExponent - kMantissaBits)
                    : std::ldexp(static_cast<float>(mantissa + 8), exponent - kBias - kMantissaBits);
   return code & 0x80 ? -size : size;
 }
@@ -52,14 +52,14 @@ QuantizedWeight quantizeWeightFloat8(const Floats &weight, int64_t axis) {
     std::vector<double> errors(channels);
     for (size_t i = 0; i < weight.values.size(); ++i) {
       size_t channel = i / inner % channels;
-      float scale = least[channel] > 0 ? least[channel] / kMostFloat8 * place : 1;
+      float scale = least[channel] > 0 ? least[channel] / kMaxFloat8 * place : 1;
       double lost = weight.values[i] - fromFloat8(toFloat8(weight.values[i] / scale)) * scale;
       errors[channel] += lost * lost;
     }
     for (size_t channel = 0; channel < channels; ++channel) {
       if (errors[channel] < best[channel]) {
         best[channel] = errors[channel];
-        result.scales[channel] = least[channel] > 0 ? least[channel] / kMostFloat8 * place : 1;
+        result.scales[channel] = least[channel] > 0 ? least[channel] / kMaxFloat8 * place : 1;
       }
     }
   }
@@ -78,7 +78,7 @@ QuantizedWeight quantizeWeightFloat8(const Floats &weight, int64_t axis) {
 
 float scaleOfFloat8(const Histogram &histogram) {
   double most = std::max(std::fabs(histogram.low()), std::fabs(histogram.high()));
-  float least = most > 0 ? static_cast<float>(most / kMostFloat8) : 1, best = least;
+  float least = most > 0 ? static_cast<float>(most / kMaxFloat8) : 1, best = least;
   double signal = -std::numeric_limits<double>::infinity();
   for (float place : kPlacesOfLargest) {
     double own = signalToNoiseFloat8(histogram, least * place);

@@ -7,7 +7,7 @@
 
 namespace tenon::quant {
 
-inline constexpr float kMostFloat8 = 448;
+inline constexpr float kMaxFloat8 = 448;
 
 /// To nearest, ties to even; what is larger becomes the largest.
 uint8_t toFloat8(float value);

@@ -24,7 +24,7 @@ struct Selection {
 
 /// Partial selections that are carried on from a group to the next. Below it the front is exact,
 /// above neighbours are thinned out.
-inline constexpr size_t kMostSelections = 1 << 13;
+inline constexpr size_t kMaxSelections = 1 << 13;
 
 /// The front, from the least error to the least time; of selections that are equal in both the one
 /// with the lower choices. A group has a choice at least. Time grows by `changeTime` wherever one
@@ -32,6 +32,6 @@ inline constexpr size_t kMostSelections = 1 << 13;
 /// one stands choice 0. (Nemhauser and Ullmann, Management Science 15, 1969: selections that are
 /// beaten are dropped after each group.)
 std::vector<Selection> findFront(std::span<const std::vector<Choice>> groups, double changeTime = 0,
-                                 size_t mostSelections = kMostSelections);
+                                 size_t mostSelections = kMaxSelections);
 
 } // namespace tenon::quant

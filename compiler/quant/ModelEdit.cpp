@@ -28,7 +28,7 @@ constexpr unsigned kIntegerType = 2, kIntegersType = 7;
 /// From this version on initializers need not be inputs too.
 constexpr int64_t kIrOfFreeInitializers = 4;
 /// Protobuf's own limit on a file.
-constexpr size_t kMostBytes = (size_t{1} << 31) - 1;
+constexpr size_t kMaxBytes = (size_t{1} << 31) - 1;
 
 /// Calls `visit` with each field and its bytes, tag and all. The message was read before, so that
 /// it is sound.
@@ -262,7 +262,7 @@ Result<std::string> ModelEdit::write(onnx::ExternalFiles &files) const {
   for (const Message &entry : metadata) {
     message.add(kModelMetadata, entry);
   }
-  if (message.str().size() > kMostBytes) {
+  if (message.str().size() > kMaxBytes) {
     return Status::error(ErrorId::OnnxTooLarge,
                          strCat("the quantized model would have ", message.str().size() >> 20,
                                 " MiB, and an ONNX file has less than 2 GiB"),

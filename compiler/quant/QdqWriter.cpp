@@ -16,7 +16,7 @@ using onnx::Message;
 using std::string_view;
 
 /// Of weights that are stored alone: 0.01 is a signal 20 dB above the noise for every input.
-constexpr double kMostLoss = 0.01;
+constexpr double kMaxLoss = 0.01;
 
 Status QdqWriter::foldNorm(const Layer &layer, Floats &weight, std::vector<float> &bias) {
   const onnx::Node &norm = graph.node(*layer.norm);
@@ -98,7 +98,7 @@ Status QdqWriter::writeLayer(const Layer &layer, LayerFacts &facts) {
   TENON_ASSIGN(Floats weight, loadFloats(*layer.weight->tensor, files));
   bool isBlocked = usesBlocks && isRowsByMatrix(graph, layer);
   if (layer.treatment == Treatment::WeightsOnly && !isBlocked &&
-      lossOfInputs(weight, layer.weight->axis) > kMostLoss) {
+      lossOfInputs(weight, layer.weight->axis) > kMaxLoss) {
     facts.treatment = Treatment::Wide;
     facts.reason = "8 bits lose its small weights beside large ones";
     return Status::ok();

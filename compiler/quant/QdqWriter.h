@@ -87,7 +87,7 @@ private:
   bool usesBlocks = false;
   BlockForm blockForm = BlockForm::Product;
   const Grams *grams = nullptr;
-  int mostWeight = kMostWeight;
+  int mostWeight = kMaxWeight;
   std::map<size_t, size_t> leavers; ///< readers of a shared Transpose that have their own now
   /// Constants as they were stored for the first of their readers, by name and axis.
   std::map<std::pair<std::string_view, int64_t>, Stored> stored;

@@ -381,7 +381,7 @@ Result<std::string> Quantizer::write(string_view key, const std::string &text) {
   QdqWriter writer(*impl->graph, impl->plan, impl->affines, impl->smoothed, channels, edit, files);
   writer.useScheme(impl->settings.scheme, opset);
   writer.useBlocks(impl->settings, impl->grams);
-  writer.limitWeights(impl->settings.reducesRange ? kMostReduced : kMostWeight);
+  writer.limitWeights(impl->settings.reducesRange ? kMaxReduced : kMaxWeight);
   TENON_TRY(writer.run(impl->facts));
   if (!text.empty()) {
     edit.addMetadata(key, text);

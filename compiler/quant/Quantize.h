@@ -46,7 +46,7 @@ struct Settings {
   /// 8 or 4: weights only, which needs no samples; products of 4 bits, other layers of 8.
   unsigned weightBits = 0;
   BlockForm blockForm = BlockForm::Product; ///< of those of 4 bits
-  bool reducesRange = false;                ///< weights up to kMostReduced
+  bool reducesRange = false;                ///< weights up to kMaxReduced
   bool smooths = true;                      ///< SmoothQuant, where it is predicted to help
   bool correctsBias = true;                 ///< where the samples support it
   bool mayBeNone = false; ///< whether a model of which nothing is quantized is no error

@@ -58,7 +58,7 @@ double weightNoise(const Channels &channels, std::span<const Reader> readers,
       most[output] = std::max(most[output], std::fabs(value * factors[channel]));
     });
     for (double each : most) {
-      noise += input * (each / kMostWeight) * (each / kMostWeight) / 12;
+      noise += input * (each / kMaxWeight) * (each / kMaxWeight) / 12;
     }
   }
   return noise;

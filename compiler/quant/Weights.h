@@ -29,13 +29,13 @@ struct QuantizedWeight {
 };
 
 /// The largest weight; -128 is left out, so that signs are symmetric.
-inline constexpr int kMostWeight = 127;
+inline constexpr int kMaxWeight = 127;
 /// The largest for which x86 without VNNI does not saturate where it adds two products of u8 and s8
 /// in 16 bits: 2 * 255 * 64 fits.
-inline constexpr int kMostReduced = 64;
+inline constexpr int kMaxReduced = 64;
 
 /// The scale of each channel is the one of the least squared error.
-QuantizedWeight quantizeWeight(const Floats &weight, int64_t axis, int most = kMostWeight);
+QuantizedWeight quantizeWeight(const Floats &weight, int64_t axis, int most = kMaxWeight);
 
 /// What 8 bits with a scale for each index of `axis` lose of the weights of each input, as squares
 /// relative to these weights, on average over inputs: an outlier takes the levels of the others,

@@ -8,7 +8,7 @@
 namespace tenon::target {
 
 /// Bytes of shared memory that every family can do with.
-static constexpr int64_t kLeastShared = 72 * 1024;
+static constexpr int64_t kMinShared = 72 * 1024;
 
 std::span<const Field> fields() {
   static constexpr std::array<Field, 19> all = {{
@@ -35,9 +35,9 @@ std::span<const Field> fields() {
       {"threads", "threads that a multiprocessor holds", true, nullptr, &Target::threads, 1024},
       {"blocks", "blocks that a multiprocessor holds", true, nullptr, &Target::blocks, 1},
       {"shared_bytes_per_block", "most shared memory of a block", true, nullptr,
-       &Target::sharedBytes, kLeastShared},
+       &Target::sharedBytes, kMinShared},
       {"shared_bytes", "shared memory of a multiprocessor", true, nullptr,
-       &Target::sharedOfProcessor, kLeastShared + kKeptOfBlock},
+       &Target::sharedOfProcessor, kMinShared + kKeptOfBlock},
       {"cluster_blocks", "blocks of the largest cluster", true, nullptr, &Target::clusterBlocks, 1},
   }};
   return all;

@@ -16,10 +16,10 @@ namespace {
 
 constexpr size_t kHashDigits = 32;
 // More than any honest record has.
-constexpr size_t kMostText = 4096, kMostSizes = 512, kMostTrials = 256;
-constexpr uint64_t kMostThreads = 4096;
+constexpr size_t kMaxText = 4096, kMaxSizes = 512, kMaxTrials = 256;
+constexpr uint64_t kMaxThreads = 4096;
 /// An hour.
-constexpr double kMostMicroseconds = 3.6e9;
+constexpr double kMaxMicroseconds = 3.6e9;
 
 Status bad(std::string_view why) {
   return Status::error(ErrorId::BadTuningStore, why,
@@ -32,12 +32,12 @@ bool isHash(std::string_view text) {
 }
 
 bool isText(std::string_view text) {
-  return text.size() <= kMostText &&
+  return text.size() <= kMaxText &&
          llvm::none_of(text, [](unsigned char c) { return c < ' ' || c == 0x7f; });
 }
 
 bool isTime(double microseconds) {
-  return std::isfinite(microseconds) && microseconds > 0 && microseconds <= kMostMicroseconds;
+  return std::isfinite(microseconds) && microseconds > 0 && microseconds <= kMaxMicroseconds;
 }
 
 /// What a record of any origin holds; empty if all does.
@@ -55,14 +55,14 @@ std::string faultOf(const Record &record) {
     }
   }
   if (record.device.empty() || record.level.empty() || record.threads == 0 ||
-      record.threads > kMostThreads) {
+      record.threads > kMaxThreads) {
     return "it does not say on what it was measured";
   }
-  if (record.sizes.size() > kMostSizes ||
+  if (record.sizes.size() > kMaxSizes ||
       llvm::any_of(record.sizes, [](int64_t size) { return size < 0; })) {
     return "its sizes are none";
   }
-  if (record.trials.empty() || record.trials.size() > kMostTrials || record.time < 0 ||
+  if (record.trials.empty() || record.trials.size() > kMaxTrials || record.time < 0 ||
       llvm::any_of(
           record.trials,
           [](const Trial &trial) {

@@ -21,7 +21,7 @@ namespace {
 constexpr std::string_view kHeader = "tenon tuning records 1\n";
 constexpr const char *kFile = "records", *kLock = "lock";
 /// A record takes about a kilobyte.
-constexpr uint64_t kMostBytes = uint64_t{256} << 20;
+constexpr uint64_t kMaxBytes = uint64_t{256} << 20;
 
 constexpr std::string_view kOtherStore = "name another store with --store, or remove it";
 
@@ -60,7 +60,7 @@ Result<Records> parse(std::string_view text, const std::string &path,
 
 Result<std::string> readAll(int file, const std::string &path) {
   struct stat info = {};
-  if (::fstat(file, &info) != 0 || static_cast<uint64_t>(info.st_size) > kMostBytes) {
+  if (::fstat(file, &info) != 0 || static_cast<uint64_t>(info.st_size) > kMaxBytes) {
     return noStore(path, "is larger than any store");
   }
   std::string text(static_cast<size_t>(info.st_size), '\0');

@@ -9,7 +9,7 @@
 namespace tenon::engine {
 namespace {
 
-constexpr unsigned kMostSegments = 16;
+constexpr unsigned kMaxSegments = 16;
 
 /// The reason why a tag is refused; none for those that the compiler's objects have.
 std::optional<std::string_view> refusal(int64_t tag) {
@@ -95,7 +95,7 @@ Status checkHeader(Bytes code, const Elf64_Ehdr &header, Architecture architectu
                             ", its level is one of ", nameOf(architecture)));
   }
   if (header.e_type != ET_DYN || header.e_phentsize != sizeof(Elf64_Phdr) ||
-      header.e_phnum > kMostSegments || header.e_phoff > code.size()) {
+      header.e_phnum > kMaxSegments || header.e_phoff > code.size()) {
     return codeError("the code section is not a shared object");
   }
   return Status::ok();

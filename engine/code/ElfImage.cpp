@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 /// Of the whole image, so that a small file cannot map without end (.bss).
-constexpr uint64_t kMostMemory = uint64_t(1) << 30;
+constexpr uint64_t kMaxMemory = uint64_t(1) << 30;
 
 uint64_t pageBelow(uint64_t address) { return address / kPage * kPage; }
 uint64_t pageAbove(uint64_t address) { return pageBelow(address + kPage - 1); }
@@ -27,7 +27,7 @@ Status codeError(std::string_view message) {
 Status ElfImage::map(const Elf64_Phdr &segment) {
   bool isInFile = isInside(segment.p_offset, segment.p_filesz, 0, code.size());
   bool isInMemory = segment.p_memsz >= segment.p_filesz &&
-                    isInside(segment.p_vaddr, segment.p_memsz, 0, kMostMemory);
+                    isInside(segment.p_vaddr, segment.p_memsz, 0, kMaxMemory);
   bool isAligned = segment.p_align % kPage == 0 && segment.p_align != 0 &&
                    segment.p_align <= 16 * kPage &&
                    (segment.p_align & (segment.p_align - 1)) == 0 &&

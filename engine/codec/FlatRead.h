@@ -31,9 +31,9 @@ template <typename T, typename Fn>
 void forEach(const flatbuffers::Vector<flatbuffers::Offset<T>> *vector, CopyBudget &budget,
              const Fn &fn) {
   // The offset in the vector, the offset to the vtable and one field at least.
-  constexpr size_t kLeastTableBytes = 12;
+  constexpr size_t kMinTableBytes = 12;
   for (flatbuffers::uoffset_t i = 0; vector && i < vector->size(); ++i) {
-    if (!budget.take(kLeastTableBytes)) {
+    if (!budget.take(kMinTableBytes)) {
       return;
     }
     fn(*vector->Get(i));

@@ -14,8 +14,8 @@ namespace tenon::engine {
 namespace {
 
 /// Of a block on a GPU.
-constexpr uint32_t kMostBlockThreads = 1024;
-constexpr uint32_t kMostClusterBlocks = 16;
+constexpr uint32_t kMaxBlockThreads = 1024;
+constexpr uint32_t kMaxClusterBlocks = 16;
 constexpr uint16_t kLastQueue = 1;
 
 class PlanValidator {
@@ -249,17 +249,17 @@ private:
   Status checkTensorMaps(size_t index, const Instruction &instruction) const {
     if (!instruction.tensorMaps.empty() &&
         (device == kHost || instruction.kind != InstructionKind::Launch ||
-         instruction.tensorMaps.size() > kMostTensorMaps)) {
+         instruction.tensorMaps.size() > kMaxTensorMaps)) {
       return instructionError(
           index, instruction,
-          strCat("tensor maps are for launches on a GPU, at most ", kMostTensorMaps, " for each"));
+          strCat("tensor maps are for launches on a GPU, at most ", kMaxTensorMaps, " for each"));
     }
     for (const TensorMap &map : instruction.tensorMaps) {
       if (map.buffer >= instruction.buffers.size() || !isExpr(map.rows) || !isExpr(map.columns) ||
           !isExpr(map.rowBytes)) {
         return instructionError(index, instruction, "a tensor map has no such buffer or size");
       }
-      if (map.elementBytes != 2 || map.boxRows < 1 || map.boxRows > kMostBoxRows ||
+      if (map.elementBytes != 2 || map.boxRows < 1 || map.boxRows > kMaxBoxRows ||
           uint32_t(map.boxColumns) * map.elementBytes != kBoxRowBytes) {
         return instructionError(index, instruction,
                                 strCat("boxes of ", map.boxRows, " x ", map.boxColumns,
@@ -289,7 +289,7 @@ private:
     if (!isPlain && (device == kHost || instruction.kind != InstructionKind::Launch)) {
       return instructionError(index, instruction, "only launches on a GPU have clusters or wait");
     }
-    if (instruction.cluster < 1 || instruction.cluster > kMostClusterBlocks) {
+    if (instruction.cluster < 1 || instruction.cluster > kMaxClusterBlocks) {
       return instructionError(index, instruction,
                               strCat("clusters of ", instruction.cluster, " blocks"));
     }
@@ -303,7 +303,7 @@ private:
         return instructionError(index, instruction, "it has no such kernel, grid or scratch");
       }
       if (device == kHost ? instruction.threads != 0
-                          : instruction.threads < 1 || instruction.threads > kMostBlockThreads) {
+                          : instruction.threads < 1 || instruction.threads > kMaxBlockThreads) {
         return instructionError(index, instruction,
                                 strCat("blocks of ", instruction.threads, " threads"));
       }

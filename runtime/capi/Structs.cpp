@@ -11,10 +11,10 @@ namespace tenon::capi {
 namespace {
 
 /// More than any release will have; a larger size was never set.
-constexpr size_t kMostBytes = 4096;
+constexpr size_t kMaxBytes = 4096;
 
 Status checkSize(size_t size) {
-  return size >= sizeof(size_t) && size <= kMostBytes
+  return size >= sizeof(size_t) && size <= kMaxBytes
              ? Status::ok()
              : badArgument("struct_size of a struct is not its sizeof");
 }

@@ -10,7 +10,7 @@ namespace {
 
 /// More than twice the second-level cache of the largest part.
 constexpr size_t kColdBytes = 160ull << 20;
-constexpr unsigned kMostSets = 64;
+constexpr unsigned kMaxSets = 64;
 
 size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
@@ -24,7 +24,7 @@ Status MeasureMemory::lay(std::span<const size_t> bytes) {
     setBytes += aligned(size);
   }
   size_t filling = kColdBytes / std::max<size_t>(setBytes, 1) + 1;
-  sets = static_cast<unsigned>(std::min<size_t>(filling, kMostSets));
+  sets = static_cast<unsigned>(std::min<size_t>(filling, kMaxSets));
   if (setBytes * sets > blockBytes) {
     TENON_ASSIGN(block, meter->allocate(setBytes * sets));
     blockBytes = setBytes * sets;

@@ -17,7 +17,7 @@ namespace {
 /// Changes when what is kept of a plan does.
 constexpr int kGeneration = 1;
 /// Plans are far smaller; a larger file is none of ours.
-constexpr uint64_t kMostBytes = 64 << 20;
+constexpr uint64_t kMaxBytes = 64 << 20;
 
 } // namespace
 
@@ -45,7 +45,7 @@ std::optional<std::vector<std::byte>> PlanCache::find(const std::string &key) co
   }
   Result<FileReader> file = FileReader::open(strCat("/proc/self/fd/", entry));
   ::close(entry);
-  if (!file || file->size() <= sizeof(Hash128) || file->size() > kMostBytes) {
+  if (!file || file->size() <= sizeof(Hash128) || file->size() > kMaxBytes) {
     return std::nullopt;
   }
   Hash128 expected;

@@ -15,11 +15,11 @@
 
 namespace tenon::runtime {
 
-inline constexpr unsigned kMostThreads = 1024;
+inline constexpr unsigned kMaxThreads = 1024;
 
 struct SessionOptions {
   /// Threads that work on a run, the caller's included; 0 takes the number of usable CPUs, more
-  /// than kMostThreads are refused. On a GPU there is one.
+  /// than kMaxThreads are refused. On a GPU there is one.
   unsigned threads = 0;
   /// Most bytes that the session may hold for arena, state, scratch and kept outputs; a run that
   /// needs more fails with TN0606.

@@ -49,9 +49,9 @@ Status badPicture(const std::string &path, std::string_view why) {
 /// What a file of this size may unpack to: photographs take far less.
 bool isCredible(size_t fileBytes, int width, int height, int stored) {
   constexpr int64_t kFree = int64_t(32) << 20;
-  constexpr int64_t kMostExpansion = 16;
+  constexpr int64_t kMaxExpansion = 16;
   return int64_t(width) * height * stored <=
-         kFree + kMostExpansion * static_cast<int64_t>(fileBytes);
+         kFree + kMaxExpansion * static_cast<int64_t>(fileBytes);
 }
 
 struct Size {

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 /// NumPy itself takes no more.
-constexpr size_t kMostDims = 64;
+constexpr size_t kMaxDims = 64;
 
 struct TypeName {
   DType dtype;
@@ -90,7 +90,7 @@ std::optional<std::vector<int64_t>> parseShape(std::string_view value) {
     }
     int64_t dim = 0;
     std::from_chars_result parsed = std::from_chars(at, end, dim);
-    if (parsed.ec != std::errc() || dim < 0 || dims.size() == kMostDims) {
+    if (parsed.ec != std::errc() || dim < 0 || dims.size() == kMaxDims) {
       return std::nullopt;
     }
     dims.push_back(dim);

@@ -57,13 +57,13 @@ constexpr HuffmanTables tableBit(bool isAc, unsigned number) {
 /// which the decoder has room; adds them to `defined`.
 bool areSoundTables(Bytes segment, HuffmanTables &defined) {
   constexpr size_t kLengths = 16;
-  constexpr size_t kMostSymbols = 256;
+  constexpr size_t kMaxSymbols = 256;
   while (segment.size() > kLengths) {
     size_t symbols = 0;
     for (std::byte count : segment.subspan(1, kLengths)) {
       symbols += static_cast<size_t>(count);
     }
-    if (symbols > kMostSymbols || symbols > segment.size() - 1 - kLengths) {
+    if (symbols > kMaxSymbols || symbols > segment.size() - 1 - kLengths) {
       return false;
     }
     unsigned place = static_cast<unsigned>(segment[0]);
@@ -139,14 +139,14 @@ std::optional<uint64_t> takeNumber(std::string_view &text) {
 
 /// Whether a PPM or PGM of 8 bits has all pixels that its header speaks of.
 bool isWholePnm(Bytes bytes) {
-  constexpr uint64_t kMostSide = 1 << 14;
+  constexpr uint64_t kMaxSide = 1 << 14;
   std::string_view text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
   uint64_t channels = text[1] == '6' ? 3 : 1;
   text.remove_prefix(2);
   std::optional<uint64_t> width = takeNumber(text), height = takeNumber(text);
   std::optional<uint64_t> highest = takeNumber(text);
-  return width && height && *width > 0 && *height > 0 && highest == 255 && *width <= kMostSide &&
-         *height <= kMostSide && text.size() > *width * *height * channels;
+  return width && height && *width > 0 && *height > 0 && highest == 255 && *width <= kMaxSide &&
+         *height <= kMaxSide && text.size() > *width * *height * channels;
 }
 
 } // namespace

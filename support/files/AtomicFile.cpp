@@ -20,7 +20,7 @@ namespace {
 
 /// The system applies the user's mask to it.
 constexpr mode_t kMode = 0666;
-constexpr int kMostTries = 100;
+constexpr int kMaxTries = 100;
 
 std::string nameBeside(const std::string &path) {
   return strCat(path, ".tmp", ::getpid(), '-', std::random_device()());
@@ -29,7 +29,7 @@ std::string nameBeside(const std::string &path) {
 /// Calls `make` with names beside `path` until one is free; false with errno set if it fails.
 template <typename Maker>
 bool takeFreeName(const std::string &path, std::string &name, Maker make) {
-  for (int i = 0; i < kMostTries; ++i) {
+  for (int i = 0; i < kMaxTries; ++i) {
     name = nameBeside(path);
     if (make(name)) {
       return true;

@@ -19,7 +19,7 @@ namespace tenon {
 namespace {
 
 /// As many as Linux follows.
-constexpr int kMostLinks = 40;
+constexpr int kMaxLinks = 40;
 
 bool isSame(const struct stat &a, const struct stat &b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
@@ -41,7 +41,7 @@ Status notRegular(const std::string &path, std::string_view what) {
 /// The end of a chain of links that leads to nothing yet, or `path` itself where it is no link.
 Result<std::string> followDangling(const std::string &path) {
   std::string target = path;
-  for (int i = 0; i < kMostLinks; ++i) {
+  for (int i = 0; i < kMaxLinks; ++i) {
     std::array<char, PATH_MAX> buffer;
     ssize_t length = ::readlink(target.c_str(), buffer.data(), buffer.size());
     if (length < 0) {

@@ -14,7 +14,7 @@ namespace tenon {
 namespace {
 
 /// Every node of a try may be one level of recursion, so tries and with them problems are bounded.
-constexpr size_t kMostBuffers = 2000;
+constexpr size_t kMaxBuffers = 2000;
 constexpr uint64_t kNodesPerTry = 3; ///< times the number of buffers
 constexpr int kRounds = 8;           ///< of propagation at one node
 constexpr size_t kFailedSlots = size_t(1) << 14;
@@ -372,7 +372,7 @@ OffsetSearch::~OffsetSearch() = default;
 bool OffsetSearch::fit(std::span<PlannedBuffer> buffers, int64_t capacity, int64_t unit,
                        uint64_t &nodes) {
   Impl &search = *impl;
-  if (buffers.size() > kMostBuffers || capacity / unit > INT32_MAX / 2) {
+  if (buffers.size() > kMaxBuffers || capacity / unit > INT32_MAX / 2) {
     return false;
   }
   search.capacity = static_cast<int32_t>(capacity / unit);

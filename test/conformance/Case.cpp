@@ -179,7 +179,7 @@ Status runDataSet(const std::string &folder, const Ports &ports, const Tolerance
 }
 
 /// Most elements of an input that a case may need as a constant: axes, sizes, bounds, flags.
-constexpr int64_t kMostDeciding = 16;
+constexpr int64_t kMaxDeciding = 16;
 
 /// The inputs after the first that may decide what shapes the results have. ONNX's cases give every
 /// operand of the tested operator as an input, also those that models hold as constants.
@@ -194,7 +194,7 @@ Result<std::vector<Tensor>> decidingInputs(const std::vector<std::string> &sets,
   for (size_t i = ports.inputs.size() == 1 ? 0 : 1; i < ports.inputs.size(); ++i) {
     std::map<std::string, Tensor>::iterator found = given.find(ports.inputs[i]);
     bool decides = found != given.end() && found->second.dims.size() <= 1 &&
-                   found->second.elements() <= kMostDeciding;
+                   found->second.elements() <= kMaxDeciding;
     if (decides) {
       deciding.push_back(std::move(found->second));
     }

@@ -13,7 +13,7 @@ from tool import CNN, SOURCE, ToolTest, unittest
 from view import HOSTILE, hostile_model, long_model
 
 BOXES = "document.querySelectorAll('#drawing .box').length"
-# What the page draws if as much is open as in a file (kMostBoxes in tools/view/Svg.cpp); open boxes first, as there.
+# What the page draws if as much is open as in a file (kMaxBoxes in tools/view/Svg.cpp); open boxes first, as there.
 DRAWING = """(() => {
   const {boxes, lines} = layOut(facts, chooseOpen(220));
   const ordered = [...boxes.filter((box) => box.isOpen), ...boxes.filter((box) => !box.isOpen)];

@@ -34,7 +34,7 @@ inline bool allowsTf32(const engine::AttentionCall &) { return false; }
 
 /// Cold enough: more than twice the second-level cache of the largest part.
 inline constexpr size_t kColdBytes = 160 << 20;
-inline constexpr unsigned kMostRounds = 64;
+inline constexpr unsigned kMaxRounds = 64;
 
 class Checker {
 public:
@@ -148,7 +148,7 @@ Result<double> Checker::secondsOf(const Call &call, const std::vector<int64_t> &
   size_t width = bitWidth(call.type) / 8;
   size_t weightBytes = (elements[1] * width + 255) / 256 * 256;
   unsigned rounds =
-      static_cast<unsigned>(std::min<size_t>(kColdBytes / weightBytes + 1, kMostRounds));
+      static_cast<unsigned>(std::min<size_t>(kColdBytes / weightBytes + 1, kMaxRounds));
   TENON_ASSIGN(void *weights, timer.allocate(weightBytes * rounds));
   TENON_ASSIGN(void *workspace, timer.allocate(plan->workspaceBytes()));
   std::vector<void *> pointers;

@@ -171,14 +171,14 @@ TEST(TableTest, MissingAndSuperfluousRowsAreFound) {
 }
 
 /// To be lowered with every cell that starts to work, never raised.
-constexpr size_t kMostPending = 0;
+constexpr size_t kMaxPending = 0;
 
 TEST(TableTest, PendingCellsOnlyBecomeFewer) {
   size_t pending = 0;
   for (const OpRow &row : opTable()) {
     pending += row.pending.size();
   }
-  EXPECT_EQ(pending, kMostPending);
+  EXPECT_EQ(pending, kMaxPending);
 }
 
 TEST(TableTest, PendingCellsThatWorkAreFound) {

@@ -133,19 +133,19 @@ std::vector<int64_t> axesOf(Sketch &sketch, const Value &value, size_t most) {
 }
 
 Model makeModel(uint64_t seed, bool hasRelations) {
-  constexpr int kMostNodes = 12;
-  constexpr int kMostAttempts = 60;
+  constexpr int kMaxNodes = 12;
+  constexpr int kMaxAttempts = 60;
   Sketch sketch(seed, hasRelations);
   // Small models are many: what is found in one is easy to see.
   int64_t wanted =
-      sketch.draw.chance(0.5) ? sketch.draw.within(1, 4) : sketch.draw.within(2, kMostNodes);
+      sketch.draw.chance(0.5) ? sketch.draw.within(1, 4) : sketch.draw.within(2, kMaxNodes);
   // A few families a model, so that what fuses and what patterns look for comes together.
   std::vector<const Operator *> chosen;
   for (int64_t i = sketch.draw.within(2, 8); i > 0; --i) {
     chosen.push_back(&sketch.draw.of(operators()));
   }
   int64_t made = hasRelations && relate(sketch) ? 1 : 0;
-  for (int attempt = 0; made < wanted && attempt < kMostAttempts; ++attempt) {
+  for (int attempt = 0; made < wanted && attempt < kMaxAttempts; ++attempt) {
     const Operator &next =
         sketch.draw.chance(0.6) ? *sketch.draw.of(chosen) : sketch.draw.of(operators());
     made += next.make(sketch) ? 1 : 0;

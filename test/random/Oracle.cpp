@@ -165,7 +165,7 @@ private:
 };
 
 /// Larger inputs take too long.
-constexpr int64_t kMostElements = 100000;
+constexpr int64_t kMaxElements = 100000;
 
 /// An error about sizes, as the user would be told.
 bool isSizeError(ErrorId id) {
@@ -190,7 +190,7 @@ Result<std::vector<NamedTensor>> OtherSizes::inputsFor(const Sizes &symbols) {
       const std::string *name = std::get_if<std::string>(&dim);
       size = name && symbols.contains(*name) ? symbols.at(*name) : size;
       count *= size;
-      if (count > kMostElements) {
+      if (count > kMaxElements) {
         return Status::error(ErrorId::RunOutOfMemory, "too large for a test");
       }
     }

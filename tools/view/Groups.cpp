@@ -12,7 +12,7 @@ namespace tenon::view {
 namespace {
 
 /// A group shows at most so many things; parts of a longer list have a few less.
-constexpr size_t kMostChildren = 60;
+constexpr size_t kMaxChildren = 60;
 constexpr size_t kPartSize = 24;
 /// Modules within modules beyond this are one group: names decide how deep the tree is.
 constexpr size_t kDeepest = 16;
@@ -160,7 +160,7 @@ private:
     for (size_t i = 0; i < held.size(); ++i) {
       int64_t parent = i + 1 == held.size() ? -1 : static_cast<int64_t>(i);
       std::vector<int64_t> items = held[i];
-      while (items.size() > kMostChildren) {
+      while (items.size() > kMaxChildren) {
         std::vector<int64_t> parts;
         for (size_t begin = 0; begin < items.size(); begin += kPartSize) {
           int64_t part =

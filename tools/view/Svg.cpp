@@ -13,7 +13,7 @@ namespace tenon::view {
 namespace {
 
 /// Beyond this many boxes modules are folded.
-constexpr size_t kMostBoxes = 220;
+constexpr size_t kMaxBoxes = 220;
 constexpr double kMargin = 16;
 /// Characters that fit into a box of a node.
 constexpr size_t kTitleLength = 27, kTypeLength = 31;
@@ -99,7 +99,7 @@ std::string lineText(const std::vector<Point> &points) {
 } // namespace
 
 std::string renderSvg(const Graph &graph) {
-  Layout layout = layOut(graph, chooseOpen(graph, kMostBoxes));
+  Layout layout = layOut(graph, chooseOpen(graph, kMaxBoxes));
   double width = layout.width + 2 * kMargin, height = layout.height + 2 * kMargin;
   std::string text =
       fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"{:.0f} {:.0f} {:.0f} "

@@ -52,7 +52,7 @@ struct Labelled {
 
 constexpr unsigned kEllipsis = 0x80;
 /// The last dim of every ellipsis has the last label: they meet there, as numpy's broadcast does.
-constexpr size_t kMostOfEllipsis = 64;
+constexpr size_t kMaxOfEllipsis = 64;
 
 bool isLetter(char label) { return llvm::isAlpha(label); }
 
@@ -63,8 +63,8 @@ std::optional<std::string> labelsOf(StringRef term, size_t count) {
   for (size_t i = 0; i < term.size(); ++i) {
     if (isLetter(term[i])) {
       labels += term[i];
-    } else if (term.substr(i).starts_with("...") && !hasEllipsis && count <= kMostOfEllipsis) {
-      for (size_t k = kMostOfEllipsis - count; k < kMostOfEllipsis; ++k) {
+    } else if (term.substr(i).starts_with("...") && !hasEllipsis && count <= kMaxOfEllipsis) {
+      for (size_t k = kMaxOfEllipsis - count; k < kMaxOfEllipsis; ++k) {
         labels += static_cast<char>(kEllipsis + k);
       }
       hasEllipsis = true;

@@ -11,8 +11,8 @@ namespace tenon::frontend {
 namespace {
 
 /// Such computations are short, and their intermediate results small.
-constexpr unsigned kMostOperations = 256;
-constexpr int64_t kMostElements = 1 << 14;
+constexpr unsigned kMaxOperations = 256;
+constexpr int64_t kMaxElements = 1 << 14;
 
 class ConstantEvaluator {
 public:
@@ -49,9 +49,9 @@ private:
     }
     bool isSmall = llvm::all_of(op->getResultTypes(), [](Type type) {
       RankedTensorType tensor = dyn_cast<RankedTensorType>(type);
-      return tensor && tensor.hasStaticShape() && tensor.getNumElements() <= kMostElements;
+      return tensor && tensor.hasStaticShape() && tensor.getNumElements() <= kMaxElements;
     });
-    if (!isSmall || ++operations > kMostOperations || op->getNumRegions() != 0 || !isPure(op)) {
+    if (!isSmall || ++operations > kMaxOperations || op->getNumRegions() != 0 || !isPure(op)) {
       return std::nullopt;
     }
     SmallVector<reference::Tensor> operands;

@@ -45,7 +45,7 @@ Value transformRows(Emitter &c, Value x, const Transform &t) {
   if (!x) {
     return x;
   }
-  if (t.tableElements() > kMostTableElements) {
+  if (t.tableElements() > kMaxTableElements) {
     c.gap("a transform of that length needs too large a table", "use a shorter transform");
     return Value();
   }

@@ -6,7 +6,7 @@
 namespace tenon::frontend {
 
 /// Larger tables would outweigh any model: a table is as large as the length squared.
-constexpr int64_t kMostTableElements = int64_t{1} << 24;
+constexpr int64_t kMaxTableElements = int64_t{1} << 24;
 
 /// One dimension's transform: `length` of the signal's elements are used, of `parts` numbers each.
 struct Transform {

@@ -235,7 +235,7 @@ Value runSequence(Emitter &n, const Sequence &r, Direction &layer, bool backward
     layer.activations = defaultActivations(r.cell);
   }
   int64_t steps = stepsOf(n, r);
-  if (steps > kMostUnrolled) {
+  if (steps > kMaxUnrolled) {
     return n.failed() ? Value() : runLoop(n, r, layer, backwards);
   }
   SmallVector<Value> outputs;

@@ -18,7 +18,7 @@ int64_t gatesOf(Cell cell);
 inline constexpr int64_t kMaxSteps = 65536;
 /// Layers that may have more steps are a loop: from here on it is as fast, and it compiles in the
 /// same time for any length.
-inline constexpr int64_t kMostUnrolled = 4;
+inline constexpr int64_t kMaxUnrolled = 4;
 
 /// An activation as `tn.recurrence` names it, with its parameters.
 struct Activation {

@@ -13,7 +13,7 @@ namespace {
 /// Larger divisors than those of any chain of strided windows are not tried.
 constexpr int64_t kLargestDivisor = 4096;
 /// Remainders that are tried for each divisor.
-constexpr int64_t kMostRemainders = 8;
+constexpr int64_t kMaxRemainders = 8;
 
 AffineExpr with(AffineExpr expression, unsigned symbol, AffineExpr value) {
   return tn::simplify(
@@ -62,7 +62,7 @@ AffineExpr valueOf(AffineExpr expression, unsigned symbol) {
 /// The remainder of the symbol by the divisor with which the expression is zero.
 std::optional<int64_t> remainderOf(AffineExpr expression, unsigned symbol, int64_t divisor) {
   AffineExpr multiple = getAffineSymbolExpr(symbol, expression.getContext()) * divisor;
-  for (int64_t remainder = 0; remainder < std::min(divisor, kMostRemainders); ++remainder) {
+  for (int64_t remainder = 0; remainder < std::min(divisor, kMaxRemainders); ++remainder) {
     if (isZero(with(expression, symbol, multiple + remainder))) {
       return remainder;
     }

@@ -15,7 +15,7 @@ namespace tenon::opt {
 namespace {
 
 /// Larger weights are not masks, and reading them all would cost more than it tells.
-constexpr int64_t kMostBytes = 16 << 20;
+constexpr int64_t kMaxBytes = 16 << 20;
 
 std::optional<Range> finiteRange(ArrayRef<double> elements) {
   std::optional<Range> range;
@@ -54,7 +54,7 @@ std::optional<Range> Ranges::of(Value value) const {
 std::optional<Range> Ranges::ofFinite(Value constant) const {
   RankedTensorType type = cast<RankedTensorType>(constant.getType());
   bool isNumber = Constants::isConstant(constant) && elementBytes(type.getElementType()) != 0;
-  if (!isNumber || type.getNumElements() * elementBytes(type.getElementType()) > kMostBytes) {
+  if (!isNumber || type.getNumElements() * elementBytes(type.getElementType()) > kMaxBytes) {
     return std::nullopt;
   }
   bool isLookedAt = llvm::any_of(constant.getUsers(), [](Operation *user) {

@@ -95,7 +95,7 @@ std::optional<double> Float8Bounds::of(Value value, int steps) {
   Operation *op = value.getDefiningOp();
   std::optional<double> bound = op && steps > 0 ? infer(op, steps - 1) : std::nullopt;
   bound = bound && std::isfinite(*bound) ? bound : std::nullopt;
-  if (bound || steps == kMostSteps) {
+  if (bound || steps == kMaxSteps) {
     known[value] = bound;
   }
   return bound;
@@ -163,10 +163,10 @@ std::optional<double> Float8Bounds::infer(Operation *op, int steps) {
   };
   return llvm::TypeSwitch<Operation *, std::optional<double>>(op)
       .Case<tn::ConstantOp, tn::WeightOp>([&](Operation *constant) -> std::optional<double> {
-        constexpr int64_t kMostElements = 1 << 20; // a bias, not a table
+        constexpr int64_t kMaxElements = 1 << 20; // a bias, not a table
         RankedTensorType type = tensorType(constant->getResult(0));
         Type element = type.getElementType();
-        bool isRead = type.hasStaticShape() && type.getNumElements() <= kMostElements &&
+        bool isRead = type.hasStaticShape() && type.getNumElements() <= kMaxElements &&
                       (element.isF32() || element.isF16() || element.isBF16());
         return isRead ? std::optional(magnitudeOf(constant->getResult(0))) : std::nullopt;
       })

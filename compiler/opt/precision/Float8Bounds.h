@@ -18,11 +18,11 @@ public:
   explicit Float8Bounds(Constants &weightConstants) : constants(weightConstants) {}
 
   /// What no element exceeds in magnitude; none where nothing is known.
-  std::optional<double> of(mlir::Value value) { return of(value, kMostSteps); }
+  std::optional<double> of(mlir::Value value) { return of(value, kMaxSteps); }
 
 private:
   /// Operations followed from a value to the norm that bounds it.
-  static constexpr int kMostSteps = 16;
+  static constexpr int kMaxSteps = 16;
 
   std::optional<double> of(mlir::Value value, int steps);
   std::optional<double> infer(mlir::Operation *op, int steps);

@@ -35,13 +35,13 @@ constexpr PrecisionRule kNoGain = {
     "float8-time", "it is predicted to take as long in fp16, quantization included"};
 
 /// A factor below this would leave usual activations (0.1 and more) too few codes.
-constexpr double kLeastFactor = 0.25;
+constexpr double kMinFactor = 0.25;
 /// Above, none is needed.
-constexpr double kMostFactor = 64;
+constexpr double kMaxFactor = 64;
 /// Seconds that a product must gain: what quantizing costs in the kernel before, and what cuBLASLt
 /// takes longer for small ones. BERT-base with 32 sequences of 128 gains nothing (torch 2.11,
 /// H100).
-constexpr double kLeastGain = 12e-6;
+constexpr double kMinGain = 12e-6;
 /// What stands for a size that varies.
 constexpr int64_t kRepresentative = 128;
 
@@ -247,7 +247,7 @@ bool Conversion::isFaster(tn::MatmulOp product, int64_t columns, int64_t depth) 
   }
   double wide = 2 * rows * double(columns) * double(depth) / device.halfPeak;
   double more = rows * double(depth) / device.memoryBandwidth;
-  return wide * (1 - 1 / target::kFloat8Speed) > kLeastGain + more;
+  return wide * (1 - 1 / target::kFloat8Speed) > kMinGain + more;
 }
 
 /// Why a product of 16-bit floats stays one; null if it becomes one of 8-bit floats.
@@ -266,7 +266,7 @@ const PrecisionRule *Conversion::refusalOf(tn::MatmulOp product) {
     return &kNoGain;
   }
   std::optional<double> bound = bounds.of(product.getA());
-  return bound && factorFor(*bound) >= kLeastFactor ? nullptr : &kUnbounded;
+  return bound && factorFor(*bound) >= kMinFactor ? nullptr : &kUnbounded;
 }
 
 /// Of what a reshape reads, so that what makes that can store them.
@@ -364,7 +364,7 @@ void Conversion::run() {
       continue;
     }
     double factor = factorFor(*bounds.of(product.getA()));
-    quantizing.push_back({product, std::min(factor, kMostFactor)});
+    quantizing.push_back({product, std::min(factor, kMaxFactor)});
   }
   // Bounds are of the products as they were.
   for (auto [product, factor] : quantizing) {

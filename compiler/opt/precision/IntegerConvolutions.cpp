@@ -13,7 +13,7 @@ namespace {
 /// Input channels of one group are filled up to a multiple of this, which kernels multiply as one.
 constexpr int64_t kWord = 4;
 /// Of convolutions with several groups, output channels of one that vectors hold whole.
-constexpr int64_t kMostInVector = 16;
+constexpr int64_t kMaxInVector = 16;
 
 /// Input channels of a group once they are filled up: all of them or those of a group fill words,
 /// or vectors hold whole groups, as of depthwise ones.
@@ -21,19 +21,19 @@ int64_t filledChannels(tn::ConvOp op, const Levels &w) {
   int64_t groups = static_cast<int64_t>(op.getGroups());
   int64_t inputs = w.type.getDimSize(1), outputs = w.columns() / groups;
   bool isInVectors =
-      groups > 1 && inputs <= outputs && outputs <= kMostInVector && llvm::isPowerOf2_64(outputs);
+      groups > 1 && inputs <= outputs && outputs <= kMaxInVector && llvm::isPowerOf2_64(outputs);
   return isInVectors ? inputs : llvm::alignTo(inputs, kWord);
 }
 
 /// The most that two s8 sum to, and the least.
-constexpr int64_t kMostOfTwo = 254, kLeastOfTwo = -256;
+constexpr int64_t kMaxOfTwo = 254, kMinOfTwo = -256;
 
 /// Whether a GPU has a kernel for bytes: channels of a group fill copies of a word for tensor
 /// cores, or it is depthwise with sums that f32 holds. Others are faster as products of floats.
 bool hasKernelOnGpu(tn::ConvOp op, const Levels &w) {
-  constexpr int64_t kMostTaps = 128;
+  constexpr int64_t kMaxTaps = 128;
   int64_t inputs = w.type.getDimSize(1);
-  bool isDepthwise = op.getGroups() > 1 && inputs == 1 && w.depth() <= kMostTaps;
+  bool isDepthwise = op.getGroups() > 1 && inputs == 1 && w.depth() <= kMaxTaps;
   return op.getGroups() == 1 ? 2 * inputs >= kWord : inputs % kWord == 0 || isDepthwise;
 }
 
@@ -79,7 +79,7 @@ private:
   }
   static bool isOfTwo(const Levels &w) {
     return llvm::all_of(w.values,
-                        [](int64_t value) { return value >= kLeastOfTwo && value <= kMostOfTwo; });
+                        [](int64_t value) { return value >= kMinOfTwo && value <= kMaxOfTwo; });
   }
 
   Value convolution(tn::ConvOp op, const Quantized &x, const Levels &w, const PricedProduct &priced,

@@ -14,9 +14,9 @@ namespace {
 constexpr llvm::StringLiteral kIntegerPass = "integer-products";
 
 /// Movement looked through between a product and what quantizes its operand.
-constexpr int kMostSteps = 16;
+constexpr int kMaxSteps = 16;
 /// Of two 8-bit numbers, and of an i32: sums of products of floats must not wrap.
-constexpr double kMostDifference = 255, kMostSum = 2147483647;
+constexpr double kMaxDifference = 255, kMaxSum = 2147483647;
 
 Type elementOf(Value value) { return getElementTypeOrSelf(value); }
 
@@ -26,7 +26,7 @@ template <typename T> std::vector<int16_t> narrowed(ArrayRef<char> bytes) {
   for (size_t i = 0; i + sizeof(T) <= bytes.size(); i += sizeof(T)) {
     T number;
     std::memcpy(&number, bytes.data() + i, sizeof(T));
-    if (number < -kMostDifference || number > kMostDifference) {
+    if (number < -kMaxDifference || number > kMaxDifference) {
       return {};
     }
     numbers.push_back(static_cast<int16_t>(number));
@@ -100,7 +100,7 @@ bool Levels::sumsFit() const {
   for (int64_t value : values) {
     most = std::max(most, value < 0 ? -value : value);
   }
-  return kMostDifference * double(most) * double(depth()) <= kMostSum;
+  return kMaxDifference * double(most) * double(depth()) <= kMaxSum;
 }
 
 std::vector<int64_t> Levels::columnSums() const {
@@ -172,11 +172,11 @@ std::optional<Levels> IntegerOperands::levelsOf(Value weight, int64_t columnDim,
 
 Value IntegerOperands::asUnsigned(PatternRewriter &rewriter, Value numbers) const {
   return retyped(rewriter, numbers, rewriter.getIntegerType(8, /*isSigned=*/false), kUnsignedShift,
-                 kMostSteps);
+                 kMaxSteps);
 }
 
 Value IntegerOperands::asSigned(PatternRewriter &rewriter, Value numbers) const {
-  return retyped(rewriter, numbers, rewriter.getI8Type(), -kUnsignedShift, kMostSteps);
+  return retyped(rewriter, numbers, rewriter.getI8Type(), -kUnsignedShift, kMaxSteps);
 }
 
 Value IntegerOperands::retyped(PatternRewriter &rewriter, Value numbers, Type byte, int64_t by,

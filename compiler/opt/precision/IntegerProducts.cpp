@@ -28,11 +28,11 @@ Value sumAlong(PatternRewriter &rewriter, Location location, Value numbers, int6
 /// What GPUs multiply by tensor cores: copies of 16 bytes along the depth of both operands, and so
 /// many rows that arithmetic takes the time.
 bool fitsGpu(tn::MatmulOp op, const Levels &levels) {
-  constexpr int64_t kBorder = 16, kLeastRows = 16;
+  constexpr int64_t kBorder = 16, kMinRows = 16;
   AffineExpr rows =
       tn::elementCount(op.getContext(), ArrayRef(tn::getDims(op.getType())).drop_back());
   tn::SymbolList symbols(op->getParentOfType<ModuleOp>());
-  return levels.depth() % kBorder == 0 && rows && symbols.bounds(rows).min >= kLeastRows;
+  return levels.depth() % kBorder == 0 && rows && symbols.bounds(rows).min >= kMinRows;
 }
 
 class ProductPattern : public OpRewritePattern<tn::MatmulOp> {
@@ -161,7 +161,7 @@ public:
     std::optional<double> zeroOfX = zeroOf(*x), zeroOfW = zeroOf(*w);
     tn::Dims dims = tn::getDims(op.getA().getType());
     std::optional<int64_t> depth = tn::constantDim(dims.back());
-    if (!zeroOfX || !zeroOfW || !depth || *depth > kMostDepth) {
+    if (!zeroOfX || !zeroOfW || !depth || *depth > kMaxDepth) {
       return failure();
     }
     rewriter.replaceOp(op, product(op, *x, *w, *zeroOfX, *zeroOfW, *depth, rewriter));
@@ -181,7 +181,7 @@ private:
   }
 
   /// Whose sums of products and zero points i32 holds.
-  static constexpr int64_t kMostDepth = (int64_t(1) << 31) / (4 * 256 * 256);
+  static constexpr int64_t kMaxDepth = (int64_t(1) << 31) / (4 * 256 * 256);
 
   Value product(tn::MatmulOp op, const Quantized &x, const Quantized &w, double zeroOfX,
                 double zeroOfW, int64_t depth, PatternRewriter &rewriter) const {

@@ -26,11 +26,11 @@ constexpr llvm::StringLiteral kLowBitPass = "low-bit-weights";
 /// from run to run, where reading them costs less than taking numbers apart.
 constexpr int64_t kCached = 1 << 20;
 /// Movement and casts looked through between a product and its weights.
-constexpr int kMostSteps = 16;
+constexpr int kMaxSteps = 16;
 /// Numbers of a block: more would be summed in too long a chain, and fewer weigh less than their
 /// scale.
-constexpr int64_t kMostOfBlock = 256, kLeastOfBlock = 16;
-constexpr int64_t kMostElements = int64_t(1) << 31;
+constexpr int64_t kMaxOfBlock = 256, kMinOfBlock = 16;
+constexpr int64_t kMaxElements = int64_t(1) << 31;
 /// Rows up to which a product of bf16 is bound by the stream of weights, not by its arithmetic,
 /// which levels have instructions for.
 constexpr int64_t kFewRows = 8;
@@ -53,7 +53,7 @@ struct Origin {
 
   static std::optional<Origin> of(Value matrix) {
     Origin origin;
-    for (int steps = 0; steps < kMostSteps; ++steps) {
+    for (int steps = 0; steps < kMaxSteps; ++steps) {
       Operation *op = matrix.getDefiningOp();
       if (tn::DequantizeOp source = dyn_cast_or_null<tn::DequantizeOp>(op)) {
         origin.source = source;
@@ -209,13 +209,13 @@ std::optional<int64_t> blockOf(const Levels &levels, int64_t elementsOfWord) {
     }
   }
   if (common == 0) {
-    return std::min(whole, kMostOfBlock);
+    return std::min(whole, kMaxOfBlock);
   }
-  int64_t block = std::min(common, kMostOfBlock) / elementsOfWord * elementsOfWord;
-  while (block >= kLeastOfBlock && common % block != 0) {
+  int64_t block = std::min(common, kMaxOfBlock) / elementsOfWord * elementsOfWord;
+  while (block >= kMinOfBlock && common % block != 0) {
     block -= elementsOfWord;
   }
-  return block >= kLeastOfBlock ? std::optional(block) : std::nullopt;
+  return block >= kMinOfBlock ? std::optional(block) : std::nullopt;
 }
 
 /// How the numbers are stored: in the fewest bits, without zero points where the differences fit.
@@ -287,7 +287,7 @@ std::optional<int64_t> gpuBlockOf(const Levels &levels) {
       common = row[i] != row[i - 1] ? std::gcd(common, i) : common;
     }
   }
-  int64_t block = kMostOfBlock;
+  int64_t block = kMaxOfBlock;
   while (block > 0 && common % block != 0) {
     block -= kPanel;
   }
@@ -297,18 +297,18 @@ std::optional<int64_t> gpuBlockOf(const Levels &levels) {
 /// Of a GPU: few rows of 16-bit floats, which the stream of weights bounds; more rows are
 /// multiplied faster by weights as floats.
 bool isTakenByGpu(tn::MatmulOp product) {
-  constexpr int64_t kMostRows = 16;
+  constexpr int64_t kMaxRows = 16;
   Type element = product.getType().getElementType();
   RankedTensorType matrix = tensorType(product.getB());
   AffineExpr rows =
       tn::elementCount(product.getContext(), ArrayRef(tn::getDims(product.getType())).drop_back());
   if (!(element.isF16() || element.isBF16()) || product.getTransposeA() || !rows ||
       matrix.getRank() != 2 || !matrix.hasStaticShape() || matrix.getNumElements() == 0 ||
-      matrix.getNumElements() > kMostElements || Constants::isConstant(product.getA())) {
+      matrix.getNumElements() > kMaxElements || Constants::isConstant(product.getA())) {
     return false;
   }
   tn::SymbolList::Range count = tn::SymbolList(product->getParentOfType<ModuleOp>()).bounds(rows);
-  return count.min >= 1 && count.max <= kMostRows;
+  return count.min >= 1 && count.max <= kMaxRows;
 }
 
 bool isTaken(tn::MatmulOp product) {
@@ -316,7 +316,7 @@ bool isTaken(tn::MatmulOp product) {
   RankedTensorType matrix = tensorType(product.getB());
   if (product.getTransposeA() || Constants::isConstant(product.getA()) || matrix.getRank() != 2 ||
       !matrix.hasStaticShape() || matrix.getNumElements() == 0 ||
-      matrix.getNumElements() > kMostElements ||
+      matrix.getNumElements() > kMaxElements ||
       matrix.getDimSize(product.getTransposeB() ? 0 : 1) == 1) {
     return false;
   }
@@ -345,7 +345,7 @@ SmallVector<Candidate> candidatesOf(ModuleOp module, bool isGpu) {
                                        : std::optional<Origin>();
     bool isConstant = origin && Constants::isConstant(origin->source.getX()) &&
                       getElementTypeOrSelf(origin->source.getX()).getIntOrFloatBitWidth() == 8 &&
-                      tensorType(origin->source.getX()).getNumElements() <= kMostElements;
+                      tensorType(origin->source.getX()).getNumElements() <= kMaxElements;
     if (isConstant) {
       candidates.push_back({product, *origin});
       bytes += tensorType(product.getB()).getNumElements() * int64_t(sizeof(float));

@@ -18,14 +18,14 @@ namespace {
 /// Elements in 16 bytes.
 constexpr int64_t kAligned = 8;
 /// Results by one element of an operand from which on it is worth another pass over that.
-constexpr int64_t kLeastUses = 64;
+constexpr int64_t kMinUses = 64;
 /// Operations and bytes of operands of which odd borders cost more than the 4 us of two passes:
 /// derived from the 7.5 and 2.8 times that a library takes with them on an H200.
-constexpr int64_t kLeastFlops = int64_t(500) << 20, kLeastBytes = int64_t(7) << 20;
+constexpr int64_t kMinFlops = int64_t(500) << 20, kMinBytes = int64_t(7) << 20;
 /// What stands for a size that varies.
 constexpr int64_t kGuess = 64;
 /// A depth below which what is padded would be most of it.
-constexpr int64_t kLeastDepth = 16;
+constexpr int64_t kMinDepth = 16;
 
 bool isMisaligned(AffineExpr dim) {
   std::optional<int64_t> size = tn::constantDim(dim);
@@ -53,7 +53,7 @@ struct FitProduct : OpRewritePattern<tn::MatmulOp> {
     Type element = getElementTypeOrSelf(a.value);
     std::optional<int64_t> depth = tn::constantDim(a.depth());
     if (!(element.isF16() || element.isBF16()) || getElementTypeOrSelf(b.value) != element ||
-        !depth || *depth < kLeastDepth || tn::constantDim(b.depth()) != depth) {
+        !depth || *depth < kMinDepth || tn::constantDim(b.depth()) != depth) {
       return failure();
     }
     for (Operand *operand : {&a, &b}) {
@@ -98,11 +98,11 @@ private:
     int64_t columns = countOf(result.back()), count = countOf(result);
     int64_t rows = b.dims().size() == 2 ? count / std::max<int64_t>(columns, 1)
                                         : countOf(result[result.size() - 2]);
-    bool isLarge = count >= kLeastFlops / (2 * countOf(a.depth())) ||
-                   countOf(a.dims()) + countOf(b.dims()) >= kLeastBytes / 2;
+    bool isLarge = count >= kMinFlops / (2 * countOf(a.depth())) ||
+                   countOf(a.dims()) + countOf(b.dims()) >= kMinBytes / 2;
     bool movesA = !a.isConstant && (isPadded || a.isTransposed),
          movesB = !b.isConstant && (isPadded || b.isTransposed);
-    return isLarge && (!movesA || columns >= kLeastUses) && (!movesB || rows >= kLeastUses);
+    return isLarge && (!movesA || columns >= kMinUses) && (!movesB || rows >= kMinUses);
   }
 
   void replace(tn::MatmulOp op, PatternRewriter &rewriter, std::array<Operand, 2> operands,

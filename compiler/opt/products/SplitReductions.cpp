@@ -12,15 +12,15 @@ namespace tenon::opt {
 namespace {
 
 /// Results that already are enough for threads, and elements of one that are worth a second pass.
-constexpr int64_t kEnoughResults = 8, kLeastElements = int64_t(1) << 16;
+constexpr int64_t kEnoughResults = 8, kMinElements = int64_t(1) << 16;
 /// Elements of a part, some of which fit a second-level cache, and parts that threads can share.
-constexpr int64_t kMostOfPart = int64_t(1) << 15, kLeastOfPart = int64_t(1) << 11;
-constexpr int64_t kLeastParts = 16, kMostParts = int64_t(1) << 13;
+constexpr int64_t kMaxOfPart = int64_t(1) << 15, kMinOfPart = int64_t(1) << 11;
+constexpr int64_t kMinParts = 16, kMaxParts = int64_t(1) << 13;
 
 /// How many equal parts so many elements are cut into; none if no number divides them.
 std::optional<int64_t> partsOf(int64_t elements) {
-  int64_t most = std::min(kMostParts, elements / kLeastOfPart);
-  for (int64_t parts = std::max(kLeastParts, elements / kMostOfPart); parts <= most; ++parts) {
+  int64_t most = std::min(kMaxParts, elements / kMinOfPart);
+  for (int64_t parts = std::max(kMinParts, elements / kMaxOfPart); parts <= most; ++parts) {
     if (elements % parts == 0) {
       return parts;
     }
@@ -95,7 +95,7 @@ struct SplitRows : OpRewritePattern<tn::ReduceOp> {
     }
     int64_t results = llvm::product_of(ArrayRef(*shape).take_front(axes.front()));
     int64_t elements = llvm::product_of(ArrayRef(*shape).drop_front(axes.front()));
-    if (elements < kLeastElements || results >= kEnoughResults) {
+    if (elements < kMinElements || results >= kEnoughResults) {
       return failure();
     }
     std::optional<int64_t> parts = partsOf(elements);
@@ -133,7 +133,7 @@ struct SplitHistogram : OpRewritePattern<tn::HistogramOp> {
       return failure();
     }
     int64_t elements = llvm::product_of(*shape);
-    int64_t rows = std::clamp<int64_t>(elements / kLeastOfPart, 1, kHistogramRows);
+    int64_t rows = std::clamp<int64_t>(elements / kMinOfPart, 1, kHistogramRows);
     while (elements % rows != 0) {
       --rows;
     }

@@ -18,7 +18,7 @@ namespace tenon::opt {
 namespace {
 
 /// More convolutions than this cost more than they gain.
-constexpr int64_t kMostConvs = 16;
+constexpr int64_t kMaxConvs = 16;
 
 /// Remainders next to each other that equally many taps reach, from `shift` inputs before an output
 /// on.
@@ -161,7 +161,7 @@ bool TransposedConv::isSupported() {
     }
     convs *= axis.sets.size();
   }
-  return convs <= kMostConvs && isa<FloatType>(op.getType().getElementType());
+  return convs <= kMaxConvs && isa<FloatType>(op.getType().getElementType());
 }
 
 /// The weight with the filter's dim of an axis as taps and phases. Those of the axes before it

@@ -40,10 +40,10 @@ Result<std::unique_ptr<Executor>> CpuExecutor::create(const CpuVariant &variant,
     return std::unique_ptr<Executor>(new CpuExecutor(variant, beside->pool));
   }
   unsigned threads = options.threads == 0 ? usableCpus() : options.threads;
-  if (threads > kMostThreads) {
+  if (threads > kMaxThreads) {
     return Status::error(
         ErrorId::BadArgument,
-        strCat(threads, " threads were asked for; at most ", kMostThreads, " are possible"),
+        strCat(threads, " threads were asked for; at most ", kMaxThreads, " are possible"),
         "ask for as many as there are CPUs");
   }
   TENON_ASSIGN(std::unique_ptr<ThreadPool> pool, ThreadPool::create(threads));

@@ -11,7 +11,7 @@ namespace tenon::runtime::cuda {
 namespace {
 
 /// CUDA 12.3 is the first with all functions of CudaApi.h.
-constexpr int kLeastVersion = 12030;
+constexpr int kMinVersion = 12030;
 
 Status notFound(std::string_view message, const char *hint) {
   return Status::error(ErrorId::DeviceNotFound, message, hint);
@@ -37,7 +37,7 @@ Status CudaDriver::load(const std::string &library, const std::function<void()> 
   driverGetVersion =
       reinterpret_cast<decltype(driverGetVersion)>(dlsym(handle, "cuDriverGetVersion"));
   if (!driverGetVersion || driverGetVersion(&driverVersion) != kSuccess ||
-      driverVersion < kLeastVersion) {
+      driverVersion < kMinVersion) {
     return notFound(
         strCat("NVIDIA's driver ", library, " supports CUDA ", versionText(), "; Tenon needs 12.3"),
         "install a newer driver (545 or later), or use a variant for the CPU");

@@ -22,7 +22,7 @@ constexpr uint64_t kStagingPiece = uint64_t(4) << 20;
 /// begin.
 constexpr uint64_t kLeadBytes = uint64_t(512) << 20;
 /// Below this a graph has nothing to save.
-constexpr size_t kLeastGraphSteps = 2;
+constexpr size_t kMinGraphSteps = 2;
 
 DevicePointer toDevice(const void *pointer) { return reinterpret_cast<DevicePointer>(pointer); }
 
@@ -285,7 +285,7 @@ Status CudaExecutor::bindSize(BoundPlan &bound, size_t index, StreamHandle targe
 /// are launched one by one from then on, and facts() says why.
 bool CudaExecutor::makeGraph(const BoundPlan &bound) {
   PlanPart &part = static_cast<PlanPart &>(*bound.devicePart);
-  if (!part.refusal.empty() || bound.fixedSteps() < kLeastGraphSteps) {
+  if (!part.refusal.empty() || bound.fixedSteps() < kMinGraphSteps) {
     return false;
   }
   if (part.graph.isCurrent(bound, workspace.data())) {

@@ -15,7 +15,7 @@ using engine::InstructionKind;
 
 namespace {
 
-constexpr int64_t kMostBlocks = INT32_MAX;
+constexpr int64_t kMaxBlocks = INT32_MAX;
 
 DevicePointer toDevice(const void *pointer) { return reinterpret_cast<DevicePointer>(pointer); }
 
@@ -241,10 +241,10 @@ bool CudaExecutor::canDoWithout(const BoundStep &call, ErrorId problem) const {
 
 Status CudaExecutor::prepareLaunch(const BoundStep &step) const {
   const std::string &label = variant.plan().instructions[step.instruction].label;
-  if (step.grid > kMostBlocks) {
+  if (step.grid > kMaxBlocks) {
     return Status::error(
         ErrorId::RunBadSize,
-        strCat("'", label, "' has ", step.grid, " blocks; a GPU takes ", kMostBlocks),
+        strCat("'", label, "' has ", step.grid, " blocks; a GPU takes ", kMaxBlocks),
         "use smaller dims");
   }
   Status status = variant.module().allowSharedBytes(step.kernel, step.scratch);

@@ -17,7 +17,7 @@ namespace {
 constexpr uint64_t kPieceBytes = uint64_t(1) << 20;
 /// Threads: copying into page-locked memory is what takes the time. 2.4 GB took 124 ms by 4 of
 /// them, 80 by 8, 74 to 86 by 16 on an H200's host.
-constexpr size_t kMostLanes = 8;
+constexpr size_t kMaxLanes = 8;
 /// For which another thread is worth its memory: taking 2 MiB keeps the driver for 0.7 ms from the
 /// libraries that are made ready at the same time.
 constexpr size_t kLanePieces = 64;
@@ -72,7 +72,7 @@ Status WeightUpload::send() {
   if (pieces.empty()) {
     return Status::ok();
   }
-  size_t count = std::min({pieces.size() / kLanePieces + 1, size_t(usableCpus()), kMostLanes});
+  size_t count = std::min({pieces.size() / kLanePieces + 1, size_t(usableCpus()), kMaxLanes});
   TENON_ASSIGN(std::unique_ptr<ThreadPool> threads,
                ThreadPool::create(static_cast<unsigned>(count)));
   std::vector<Status> results(count);

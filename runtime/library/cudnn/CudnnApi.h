@@ -46,7 +46,7 @@ enum class NumericalNote : int {
   WinogradTile6x6 = 7,
   WinogradTile13x13 = 8,
 };
-inline constexpr int kMostNotes = 32;
+inline constexpr int kMaxNotes = 32;
 
 enum class DescriptorType : int {
   Pointwise = 0,

@@ -11,24 +11,24 @@ namespace tenon::library::cudnn {
 namespace {
 
 /// The most answers of one heuristic that are tried.
-constexpr int64_t kMostConfigs = 64;
+constexpr int64_t kMaxConfigs = 64;
 
 /// More workspace than this is not asked for, whatever else there is.
-constexpr int64_t kMostWorkspace = int64_t(2) << 30;
+constexpr int64_t kMaxWorkspace = int64_t(2) << 30;
 
 enum class Use { Gladly, IfNothingElse, Never };
 
 /// What an engine may be used for, by what its numerical notes say. In FP32 without TF32, tensor
 /// cores are not allowed.
 Use useOf(const Descriptor &engine, bool allowTensorCores) {
-  NumericalNote notes[kMostNotes];
+  NumericalNote notes[kMaxNotes];
   Result<int64_t> count =
-      engine.get(Attribute::EngineNumericalNote, AttributeType::NumericalNote, kMostNotes, notes);
+      engine.get(Attribute::EngineNumericalNote, AttributeType::NumericalNote, kMaxNotes, notes);
   if (!count) {
     return Use::Never;
   }
   Use use = Use::Gladly;
-  for (int64_t i = 0; i < std::min<int64_t>(*count, kMostNotes); ++i) {
+  for (int64_t i = 0; i < std::min<int64_t>(*count, kMaxNotes); ++i) {
     switch (notes[i]) {
     case NumericalNote::TensorCore:
       if (!allowTensorCores) {
@@ -208,7 +208,7 @@ Result<std::vector<Descriptor>> Graph::heuristics(HeuristicMode mode) {
   TENON_ASSIGN(int64_t count,
                heuristic.get(Attribute::HeuristicResults, AttributeType::Descriptor, 0, nullptr));
   // The library fills descriptors that its caller made.
-  count = std::min(count, kMostConfigs);
+  count = std::min(count, kMaxConfigs);
   std::vector<Descriptor> answers;
   std::vector<RawDescriptor> raw;
   for (int64_t i = 0; i < count; ++i) {
@@ -240,7 +240,7 @@ void Graph::tryConfig(const Descriptor &config, const EngineLimits &limits,
   if (!plan || !plan->set(Attribute::PlanHandle, AttributeType::Handle, 1, &context) ||
       !plan->set(Attribute::PlanEngineConfig, config) || plan->tryFinalize() != kSuccess ||
       !plan->get(Attribute::PlanWorkspaceSize, AttributeType::Int64, 1, &bytes) || bytes < 0 ||
-      bytes > kMostWorkspace) {
+      bytes > kMaxWorkspace) {
     return;
   }
   size_t workspace = static_cast<size_t>(bytes);

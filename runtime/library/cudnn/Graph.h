@@ -11,7 +11,7 @@
 namespace tenon::library::cudnn {
 
 /// More than any graph has, of those that are given pointers.
-inline constexpr size_t kMostTensors = 16;
+inline constexpr size_t kMaxTensors = 16;
 
 /// A tensor's place in memory, in elements.
 struct Layout {

@@ -81,7 +81,7 @@ size_t GraphPlan::workspaceBytes() const {
 
 Status GraphPlan::runGraph(const Executable &graph, std::span<void *const> buffers, void *workspace,
                            void *stream) {
-  void *pointers[kMostTensors];
+  void *pointers[kMaxTensors];
   size_t count = 0;
   for (int64_t id : graph.tensors()) {
     pointers[count++] = id >= kFirstNumber

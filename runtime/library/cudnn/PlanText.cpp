@@ -46,7 +46,7 @@ Result<Executable> restorePlan(const Api &api, Context *context, Reader &reader,
   int64_t engine = reader.number();
   int64_t count = reader.number();
   std::vector<int64_t> ids;
-  for (int64_t i = 0; i < count && count <= static_cast<int64_t>(kMostTensors); ++i) {
+  for (int64_t i = 0; i < count && count <= static_cast<int64_t>(kMaxTensors); ++i) {
     ids.push_back(reader.number());
     reader.isGood &= std::find(knownIds.begin(), knownIds.end(), ids.back()) != knownIds.end();
   }

@@ -14,7 +14,7 @@ namespace tenon::tool {
 namespace {
 
 /// Of outputs that hold classes themselves.
-constexpr int64_t kMostClasses = 1 << 20;
+constexpr int64_t kMaxClasses = 1 << 20;
 
 /// Where the scores of the classes stand in the output of a sample.
 struct Layout {
@@ -108,7 +108,7 @@ Result<int64_t> ClassScorer::labelAt(const Layout &layout, size_t sample, int64_
         "mse and mae are metrics of other numbers");
   }
   int64_t label = static_cast<int64_t>(value);
-  int64_t classes = layout.areChosen ? kMostClasses : layout.classes;
+  int64_t classes = layout.areChosen ? kMaxClasses : layout.classes;
   if (label >= classes) {
     return noMetric(fmt::format("the label of sample {} is {}, there are {}{} classes", sample,
                                 label, layout.areChosen ? "at most " : "", classes),
@@ -148,7 +148,7 @@ Status ClassScorer::add(const Answer &answer) {
     int64_t chosen = -1, rank = spec.top;
     if (layout.areChosen) {
       double number = elementAsDouble(said, place);
-      chosen = number >= 0 && number < static_cast<double>(kMostClasses)
+      chosen = number >= 0 && number < static_cast<double>(kMaxClasses)
                    ? static_cast<int64_t>(number)
                    : -1;
       rank = chosen == label ? 0 : 1;

@@ -15,15 +15,15 @@ namespace {
 
 /// Of the normal distribution at 97.5 %.
 constexpr double kZ = 1.959963984540054;
-constexpr size_t kMostResamples = 2000;
+constexpr size_t kMaxResamples = 2000;
 constexpr size_t kFewestResamples = 400;
 /// Predictions in all resamples together, so that a million samples take seconds.
-constexpr size_t kMostWork = 200'000'000;
+constexpr size_t kMaxWork = 200'000'000;
 
 Interval bootstrap(size_t samples, size_t parts,
                    const std::function<double(std::span<const uint32_t>)> &statistic) {
   size_t resamples =
-      std::clamp(kMostWork / std::max<size_t>(parts, 1), kFewestResamples, kMostResamples);
+      std::clamp(kMaxWork / std::max<size_t>(parts, 1), kFewestResamples, kMaxResamples);
   std::mt19937_64 random(1);
   std::vector<uint32_t> times(samples);
   std::vector<double> values;

@@ -14,7 +14,7 @@ namespace tenon::tool {
 namespace {
 
 constexpr double kProbabilityError = 1e-3;
-constexpr double kMostTokens = 1e15;
+constexpr double kMaxTokens = 1e15;
 
 /// -log of the probability of `target`. Rows that are probabilities already are taken as such: a
 /// softmax of them would be near uniform.
@@ -119,7 +119,7 @@ Result<std::vector<int64_t>> PerplexityScorer::targets(const Answer &answer, int
   for (int64_t i = ahead; i < places; ++i) {
     bool isPadding = mask != integers.end() && elementAsDouble(**mask, i) == 0;
     double token = truth[static_cast<size_t>(i)];
-    bool counts = !isPadding && token >= 0 && token < kMostTokens;
+    bool counts = !isPadding && token >= 0 && token < kMaxTokens;
     result[static_cast<size_t>(i - ahead)] = counts ? static_cast<int64_t>(token) : -1;
   }
   return result;

@@ -53,10 +53,10 @@ std::string verdictOf(const Json &difference, const Json &value, const Json &bet
   return isBetter ? "better" : "worse";
 }
 
-constexpr size_t kMostName = 40;
+constexpr size_t kMaxName = 40;
 
 std::string nameOf(const Json &model) {
-  return view::shortened(view::visible(model["model"].get<std::string>()), kMostName);
+  return view::shortened(view::visible(model["model"].get<std::string>()), kMaxName);
 }
 
 size_t widthOf(const Json &models) {
@@ -74,7 +74,7 @@ std::string withoutEnd(const std::string &row) {
 
 std::string metricText(const Json &metric, size_t width) {
   bool isPercent = metric["unit"] == "share";
-  std::string name = view::shortened(view::visible(metric["metric"].get<std::string>()), kMostName);
+  std::string name = view::shortened(view::visible(metric["metric"].get<std::string>()), kMaxName);
   std::string text =
       withoutEnd(fmt::format("{:<{}}  {:>10}  {:<18}  {}", name, width + 2, "", "95 % interval",
                              metric["models"].size() > 1 ? "difference to the first" : ""));

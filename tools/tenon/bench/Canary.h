@@ -8,7 +8,7 @@
 namespace tenon::tool {
 
 /// Of the threads' time, and from the fastest canary: beyond, a round was disturbed.
-inline constexpr double kMostWaiting = 0.02, kMostSlowdown = 1.05;
+inline constexpr double kMaxWaiting = 0.02, kMaxSlowdown = 1.05;
 
 /// Seconds of a loop of arithmetic; 0 where there is none for this architecture.
 double canarySeconds();

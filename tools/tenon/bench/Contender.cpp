@@ -16,10 +16,10 @@ namespace {
 constexpr unsigned kInARow = 10;
 constexpr double kInARowBelowMs = 2;
 /// Of the caller on a GPU, which are mostly copies: enough for a median.
-constexpr size_t kMostHostRuns = 10;
+constexpr size_t kMaxHostRuns = 10;
 /// Milliseconds of them after which one counted run is enough: with large tensors they take a
 /// thousand times as long as the GPU.
-constexpr double kMostHostMs = 300;
+constexpr double kMaxHostMs = 300;
 constexpr unsigned kRegionRuns = 20;
 
 double peakRssMib() {
@@ -138,8 +138,8 @@ Status Contender::prepareGpu(bool isCold, const runtime::SessionOptions &options
 }
 
 Status Contender::runOnce(bool keep) {
-  bool isLong = hostMs > kMostHostMs && (!keep || !times.empty());
-  if (!isGpu() || (times.size() < kMostHostRuns && !isLong)) {
+  bool isLong = hostMs > kMaxHostMs && (!keep || !times.empty());
+  if (!isGpu() || (times.size() < kMaxHostRuns && !isLong)) {
     BenchClock::time_point start = BenchClock::now();
     TENON_TRY(runner->run());
     double host = millisecondsSince(start);

@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kUnknownCache = size_t(1) << 20;
 /// Of a last-level cache, which others share, at most so much is counted on.
-constexpr size_t kMostOfLastCache = size_t(16) << 20;
+constexpr size_t kMaxOfLastCache = size_t(16) << 20;
 constexpr int kMeetings = 200;
 
 typedef float Half __attribute__((vector_size(32), aligned(32)));
@@ -89,7 +89,7 @@ void probeCaches(const CpuProbeRequest &request, CpuProbe &probe) {
   size_t reads = request.cacheReads / request.threads;
   probe.cacheBytes = readRate(request, second / 2, std::max<size_t>(reads / (second / 2), 1));
   size_t last =
-      std::min(static_cast<size_t>(probe.lastCache) / 2, kMostOfLastCache) / request.threads;
+      std::min(static_cast<size_t>(probe.lastCache) / 2, kMaxOfLastCache) / request.threads;
   if (last > 2 * second) {
     probe.lastCacheBytes = readRate(request, last, std::max<size_t>(reads / 4 / last, 2));
   }

@@ -27,7 +27,7 @@ using runtime::Session;
 
 /// Tensors of all sets together, in caches of the GPU.
 constexpr uint64_t kCachesToFill = 4;
-constexpr size_t kMostSets = 64;
+constexpr size_t kMaxSets = 64;
 /// Written before what is timed, so that the host is ahead of the GPU when the clock starts.
 constexpr uint64_t kLeadBytes = uint64_t(1) << 30;
 constexpr uint64_t kCopyBytes = uint64_t(1) << 29;
@@ -108,7 +108,7 @@ public:
     }
     uint64_t wanted = kCachesToFill * static_cast<uint64_t>(rig->gpu()->facts().l2Bytes) /
                       std::max<uint64_t>(each, 1);
-    while (turns.size() < std::clamp<uint64_t>(wanted + 1, 2, kMostSets)) {
+    while (turns.size() < std::clamp<uint64_t>(wanted + 1, 2, kMaxSets)) {
       TENON_TRY(addSet(tensors));
     }
     return Status::ok();

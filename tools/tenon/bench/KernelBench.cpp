@@ -22,7 +22,7 @@ namespace {
 /// A kernel is timed for so long or so many runs, whichever comes first, after two that are not
 /// counted; the fastest run counts, for neighbours on the machine only ever add.
 constexpr double kMilliseconds = 20;
-constexpr size_t kMostRuns = 200, kLeastRuns = 5;
+constexpr size_t kMaxRuns = 200, kMinRuns = 5;
 
 class EngineMeasurer : public pipeline::Measurer {
 public:
@@ -60,7 +60,7 @@ private:
     constexpr unsigned kInARow = 40;
     double fastest = HUGE_VAL;
     BenchClock::time_point start = BenchClock::now();
-    for (size_t run = 0; run < kLeastRuns || millisecondsSince(start) < kMilliseconds; ++run) {
+    for (size_t run = 0; run < kMinRuns || millisecondsSince(start) < kMilliseconds; ++run) {
       TENON_ASSIGN(std::vector<runtime::StepTime> steps,
                    contender.runner->session().timeSteps(kInARow));
       double seconds = 0;
@@ -83,8 +83,8 @@ private:
     }
     BenchClock::time_point start = BenchClock::now();
     const std::vector<double> &times = contender.samples();
-    while (times.size() < kLeastRuns ||
-           (times.size() < kMostRuns && millisecondsSince(start) < kMilliseconds)) {
+    while (times.size() < kMinRuns ||
+           (times.size() < kMaxRuns && millisecondsSince(start) < kMilliseconds)) {
       TENON_TRY(contender.runOnce(true));
     }
     return *std::min_element(times.begin(), times.end()) * 1000;

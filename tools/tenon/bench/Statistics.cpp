@@ -11,7 +11,7 @@ namespace {
 /// Batches in a row, and Student's t for one less of them at 97.5 %.
 constexpr size_t kBatches = 10;
 constexpr double kStudent = 2.262;
-constexpr double kLeastBeyond = 5;
+constexpr double kMinBeyond = 5;
 
 /// As `quantile` of values that are not sorted, which it reorders.
 double quantileOf(std::vector<double> &values, double fraction) {
@@ -64,7 +64,7 @@ Estimate estimate(std::span<const double> own, std::span<const double> other, St
 
 /// An interval of a quantile that few times lie beyond says too much.
 Estimate withEnough(Estimate found, size_t count, double fraction) {
-  if (static_cast<double>(count) * (1 - fraction) < kLeastBeyond) {
+  if (static_cast<double>(count) * (1 - fraction) < kMinBeyond) {
     found.low = found.high = std::nan("");
   }
   return found;
@@ -124,11 +124,11 @@ RatioSummary compareLatency(std::span<const double> own, std::span<const double>
   if (std::isnan(median.low)) {
     // The median of pairs lies outside of all n of them once in 2^(n - 1): less than 5 % from six
     // on.
-    constexpr size_t kLeastPairs = 6;
+    constexpr size_t kMinPairs = 6;
     size_t count = std::min(own.size(), other.size());
-    summary.low = count < kLeastPairs ? 0 : HUGE_VAL;
-    summary.high = count < kLeastPairs ? HUGE_VAL : 0;
-    for (size_t i = 0; i < count && count >= kLeastPairs; ++i) {
+    summary.low = count < kMinPairs ? 0 : HUGE_VAL;
+    summary.high = count < kMinPairs ? HUGE_VAL : 0;
+    for (size_t i = 0; i < count && count >= kMinPairs; ++i) {
       summary.low = std::min(summary.low, other[i] / own[i]);
       summary.high = std::max(summary.high, other[i] / own[i]);
     }

@@ -24,8 +24,8 @@ struct Row {
 
 /// Nested lists of numbers, all lists of a depth equally long; false where they are not.
 bool flatten(const Value &value, size_t depth, Row &row) {
-  constexpr size_t kMostDims = 32;
-  if (depth > kMostDims) {
+  constexpr size_t kMaxDims = 32;
+  if (depth > kMaxDims) {
     return false;
   }
   if (!value.is_array()) {

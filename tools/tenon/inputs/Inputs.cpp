@@ -21,7 +21,7 @@ namespace {
 using engine::Plan;
 using engine::Port;
 
-constexpr uint64_t kMostBatch = (uint64_t(1) << 31) - 1;
+constexpr uint64_t kMaxBatch = (uint64_t(1) << 31) - 1;
 constexpr Range<double> kMeans = {-1e6, 1e6};
 constexpr Range<double> kDeviations = {1e-6, 1e6};
 
@@ -303,7 +303,7 @@ void declareSeededFlags(CLI::App &command, InputFlags &flags) {
       .add_option("--shape", flags.shapes, "Dimensions of an input: name:1x128 (repeat for more)")
       ->allow_extra_args(false);
   addNumber(
-      command, "--batch", {1, kMostBatch},
+      command, "--batch", {1, kMaxBatch},
       [&flags](uint64_t number) { flags.batch = static_cast<int64_t>(number); },
       "Size of dimension 0 of every input");
   command

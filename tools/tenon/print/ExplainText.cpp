@@ -52,7 +52,7 @@ namespace {
 
 /// Lines of a screen, and how many rows its tables have: together they fit.
 constexpr size_t kScreenLines = 40;
-constexpr size_t kMostStrategies = 7, kMostRegions = 8, kMostRules = 7, kMostFamilies = 14;
+constexpr size_t kMaxStrategies = 7, kMaxRegions = 8, kMaxRules = 7, kMaxFamilies = 14;
 
 std::string costText(const Json &cost) {
   std::string text =
@@ -147,7 +147,7 @@ std::vector<const Json *> longestFirst(const Json &regions) {
 
 /// The regions that take the most, with their kernels.
 std::string longestText(const std::vector<const Json *> &regions) {
-  size_t count = std::min(regions.size(), kMostRegions);
+  size_t count = std::min(regions.size(), kMaxRegions);
   std::string text = fmt::format(
       "\n{:>11}  {:<28}  {}\n", "about", "kernel",
       regions.size() > count ? fmt::format("the {} longest of {} regions", count, regions.size())
@@ -175,7 +175,7 @@ std::string rulesText(const Json &edges) {
     return one.second.first > other.second.first;
   });
   std::string text = fmt::format("\n{:>8}  neighbours that stayed apart, by rule\n", edges.size());
-  for (size_t i = 0; i < std::min(sorted.size(), kMostRules); ++i) {
+  for (size_t i = 0; i < std::min(sorted.size(), kMaxRules); ++i) {
     const auto &[rule, counted] = sorted[i];
     text += fmt::format("{:>8}  {}: {}\n", counted.first, rule, counted.second);
   }
@@ -187,7 +187,7 @@ std::string fusionScreen(const Explained &what) {
   std::vector<const Json *> sorted = longestFirst(regions);
   std::string node = nodeOf(sorted);
   return basisText(what.record) + "\n" +
-         sumsText(regions, "strategy", kMostStrategies,
+         sumsText(regions, "strategy", kMaxStrategies,
                   [](const Json &region) { return textAt(region, "strategy"); }) +
          longestText(sorted) + rulesText(listAt(what.record, "edges")) +
          nextText({{fmt::format("explain fusion {} {}", what.engine, node),
@@ -264,7 +264,7 @@ std::string kernelsText(const Explained &what) {
   if (what.extent == Extent::Screen) {
     std::vector<const Json *> sorted = longestFirst(all);
     std::string node = nodeOf(sorted);
-    return text + sumsText(all, "kernel family", kMostFamilies, familyOf) + longestText(sorted) +
+    return text + sumsText(all, "kernel family", kMaxFamilies, familyOf) + longestText(sorted) +
            nextText({{fmt::format("explain kernels {} {}", what.engine, node),
                       "what every family answered for it; --all lists all regions"},
                      {fmt::format("compile MODEL --kernel {}=FAMILY -o OTHER", node),

@@ -21,7 +21,7 @@ namespace tenon::tool {
 namespace {
 
 /// Below it an advice is not worth a command.
-constexpr double kLeastGain = 0.02;
+constexpr double kMinGain = 0.02;
 /// What code is taken to reach of a limit that it does not reach now: in general, and products by
 /// the best kernel.
 constexpr double kReached = 0.7, kReachedByBest = 0.8;
@@ -476,7 +476,7 @@ void advise(Profile &profile) {
   std::vector<std::pair<Kind, Advice>> found;
   for (const Rule &rule : kRules) {
     std::optional<Advice> advice = rule.look(profile);
-    if (advice && !advice->regions.empty() && profile.share(advice->gainSeconds) >= kLeastGain) {
+    if (advice && !advice->regions.empty() && profile.share(advice->gainSeconds) >= kMinGain) {
       advice->changesNumbers = rule.kind == Kind::Numbers;
       found.emplace_back(rule.kind, *std::move(advice));
     }

@@ -16,7 +16,7 @@
 namespace tenon::tool {
 namespace {
 
-constexpr size_t kLeastRounds = 7;
+constexpr size_t kMinRounds = 7;
 
 Status runInto(Runner &runner, std::vector<double> &milliseconds) {
   BenchClock::time_point start = BenchClock::now();
@@ -52,7 +52,7 @@ Result<ProfileDifference> compareProfiles(const Profile &first, Runner &firstRun
   TENON_TRY(firstRunner.run());
   TENON_TRY(secondRunner.run());
   BenchClock::time_point start = BenchClock::now();
-  while (own.size() < kLeastRounds || millisecondsSince(start) < seconds * 1000) {
+  while (own.size() < kMinRounds || millisecondsSince(start) < seconds * 1000) {
     // The one that goes first changes.
     bool isFirst = own.size() % 2 == 0;
     TENON_TRY(isFirst ? runInto(firstRunner, own) : runInto(secondRunner, other));

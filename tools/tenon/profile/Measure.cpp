@@ -18,12 +18,12 @@
 namespace tenon::tool {
 namespace {
 
-constexpr size_t kLeastPasses = 5, kMostPasses = 5000, kLeastQuiet = 3;
-/// Where a pass takes long, fewer passes than kLeastPasses have to do.
+constexpr size_t kMinPasses = 5, kMaxPasses = 5000, kMinQuiet = 3;
+/// Where a pass takes long, fewer passes than kMinPasses have to do.
 constexpr double kLongestTimes = 2;
 /// Runs shorter than this are timed several in a row, so that the clock does not count.
 constexpr double kShortRun = 200e-6;
-constexpr unsigned kMostInARow = 100;
+constexpr unsigned kMaxInARow = 100;
 /// Experiments that would take longer are left out.
 constexpr double kLongestExperiment = 2.5;
 constexpr unsigned kRepeats = 3;
@@ -62,11 +62,11 @@ Result<Pass> measurePass(Runner &runner, unsigned inARow) {
   return pass;
 }
 
-/// The fastest quarter by `key`, kLeastQuiet at least where there are so many.
+/// The fastest quarter by `key`, kMinQuiet at least where there are so many.
 template <typename Key>
 std::vector<const Pass *> fastestOf(std::vector<const Pass *> passes, Key key) {
   std::ranges::sort(passes, {}, key);
-  passes.resize(std::min(passes.size(), std::max(kLeastQuiet, passes.size() / 4)));
+  passes.resize(std::min(passes.size(), std::max(kMinQuiet, passes.size() / 4)));
   return passes;
 }
 
@@ -91,14 +91,14 @@ std::vector<const Pass *> quietOf(const std::vector<Pass> &passes, Measurement &
   }
   for (const Pass &pass : passes) {
     all.push_back(&pass);
-    if (pass.seen.waited <= kMostWaiting && pass.seen.canary <= fastest * kMostSlowdown) {
+    if (pass.seen.waited <= kMaxWaiting && pass.seen.canary <= fastest * kMaxSlowdown) {
       quiet.push_back(&pass);
     }
   }
   found.passes = passes.size();
   found.discarded = passes.size() - quiet.size();
   found.slowdown = fastest > 0 ? summarizeLatency(canaries).median / fastest : 1;
-  found.isDisturbed = quiet.size() < std::min(kLeastQuiet, passes.size());
+  found.isDisturbed = quiet.size() < std::min(kMinQuiet, passes.size());
   return found.isDisturbed ? all : quiet;
 }
 
@@ -226,14 +226,14 @@ Result<Measurement> measureSteps(Runner &runner, const MakeRunner &make, double 
     return measureGpu(runner);
   }
   TENON_ASSIGN(double first, secondsOfRuns(runner, 1));
-  unsigned inARow = static_cast<unsigned>(
-      std::clamp(kShortRun / std::max(first, 1e-9), 1.0, double(kMostInARow)));
+  unsigned inARow =
+      static_cast<unsigned>(std::clamp(kShortRun / std::max(first, 1e-9), 1.0, double(kMaxInARow)));
   std::vector<Pass> passes;
   BenchClock::time_point start = BenchClock::now();
   auto elapsed = [&] { return secondsSince(start); };
-  while (passes.size() < kMostPasses &&
+  while (passes.size() < kMaxPasses &&
          (passes.empty() || elapsed() < seconds ||
-          (passes.size() < kLeastPasses && elapsed() < seconds * kLongestTimes))) {
+          (passes.size() < kMinPasses && elapsed() < seconds * kLongestTimes))) {
     TENON_ASSIGN(Pass pass, measurePass(runner, inARow));
     passes.push_back(std::move(pass));
     terminal.progress("measuring", std::min(elapsed() / seconds, 1.0));

@@ -14,7 +14,7 @@ namespace tenon::tool {
 namespace {
 
 /// Overhead and disturbance that a reader must know of.
-constexpr double kMostOverhead = 0.03, kNotedSlowdown = 1.1, kNotedOthers = 0.02;
+constexpr double kMaxOverhead = 0.03, kNotedSlowdown = 1.1, kNotedOthers = 0.02;
 
 Json optional(const std::optional<double> &seconds) {
   return seconds ? Json(*seconds * 1e6) : Json();
@@ -214,7 +214,7 @@ std::string trustText(const Measurement &measured) {
                         "or a neighbour changes\n",
                         measured.slowdown);
   }
-  if (measured.overhead() > kMostOverhead) {
+  if (measured.overhead() > kMaxOverhead) {
     text += fmt::format("  overhead   timing the steps took {:.1f} %\n", measured.overhead() * 100);
   }
   for (const std::string &note : measured.notes) {

@@ -22,7 +22,7 @@ namespace {
 using quant::Observed;
 
 /// Samples of a run at most: more take memory and gain no speed.
-constexpr size_t kMostRows = 4;
+constexpr size_t kMaxRows = 4;
 
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point start) {
@@ -30,7 +30,7 @@ double since(Clock::time_point start) {
 }
 
 /// Engines for dims of their own; samples of other dims run in one for all that the model takes.
-constexpr size_t kMostEngines = 2;
+constexpr size_t kMaxEngines = 2;
 
 /// The engine with observers for inputs of some dims, or of any.
 class Observer {
@@ -103,11 +103,11 @@ bool Observer::takes(const Batch &batch) const {
 /// Rows of a tensor for its Gram matrix, as long as that has fewer than it needs.
 void addRows(const Tensor &tensor, quant::Grams &grams) {
   // Some of them for each number of a row tell which errors matter.
-  constexpr size_t kLeastRows = 4096, kRowsOfDepth = 4;
+  constexpr size_t kMinRows = 4096, kRowsOfDepth = 4;
   auto known = grams.find(tensor.name);
   if (known != grams.end() && tensor.dtype == DType::F32 && !tensor.dims.empty() &&
       tensor.dims.back() == int64_t(known->second.depth()) &&
-      known->second.rows() < std::max(kLeastRows, kRowsOfDepth * known->second.depth())) {
+      known->second.rows() < std::max(kMinRows, kRowsOfDepth * known->second.depth())) {
     known->second.add(
         {reinterpret_cast<const float *>(tensor.data.data()), size_t(tensor.elements())});
   }
@@ -170,15 +170,15 @@ private:
   std::map<std::string, std::vector<std::byte>> values; ///< the first of each input
 };
 
-/// Rows of each run: those of a fixed batch, or of so many samples as few runs as kMostRows allows,
+/// Rows of each run: those of a fixed batch, or of so many samples as few runs as kMaxRows allows,
 /// all alike.
 size_t rowsOfRuns(const Dataset &data, size_t samples) {
   for (const WantedInput &input : data.inputs()) {
-    if (input.leastRows > int64_t(kMostRows)) {
+    if (input.leastRows > int64_t(kMaxRows)) {
       return size_t(input.leastRows);
     }
   }
-  size_t rows = std::min(kMostRows, samples);
+  size_t rows = std::min(kMaxRows, samples);
   while (samples % rows != 0) {
     --rows;
   }
@@ -254,7 +254,7 @@ Result<Calibration> calibrate(const quant::Quantizer &quantizer, const Calibrati
                                 [&](const auto &one) { return one->takes(batch); });
     if (fitting == observers.end()) {
       Clock::time_point start = Clock::now();
-      observers.push_back(std::make_unique<Observer>(observers.size() == kMostEngines));
+      observers.push_back(std::make_unique<Observer>(observers.size() == kMaxEngines));
       TENON_TRY(observers.back()->compile(quantizer, request, batch, terminal));
       fitting = observers.end() - 1;
       result.compileSeconds += since(start);

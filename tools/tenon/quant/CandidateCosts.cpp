@@ -16,9 +16,9 @@ using quant::Treatment;
 
 /// Latency of whole forms, to know how often regions can be timed.
 constexpr double kSecondsOfWhole = 1;
-constexpr double kFewestRounds = 9, kMostRounds = 99;
+constexpr double kFewestRounds = 9, kMaxRounds = 99;
 /// Numbers of outputs that are kept.
-constexpr size_t kMostOutputs = 8 << 20;
+constexpr size_t kMaxOutputs = 8 << 20;
 
 /// For the names of nodes the candidate that they belong to.
 struct Owners {
@@ -84,7 +84,7 @@ Result<CandidateTimes> timeCandidates(const FormMaker &maker, const Dataset &dat
   for (const Latency &latency : whole) {
     round += 2 * latency.milliseconds / 1000;
   }
-  size_t rounds = static_cast<size_t>(std::clamp(seconds / round, kFewestRounds, kMostRounds));
+  size_t rounds = static_cast<size_t>(std::clamp(seconds / round, kFewestRounds, kMaxRounds));
   TENON_ASSIGN(std::vector<std::vector<RegionTime>> regions,
                timeRegions(views, data, rounds, maker.options()));
   CandidateTimes times{whole.front().milliseconds, {}};
@@ -121,7 +121,7 @@ Result<ErrorMeter> ErrorMeter::open(const FormMaker &maker, const Form &model, c
     meter.places.push_back(i * data.samples() / count);
     TENON_ASSIGN(Rows row, rowsOf(model, data, std::span(meter.places).last(1), maker.options()));
     meter.right.push_back(std::move(row.front()));
-    size_t fit = kMostOutputs / std::max<size_t>(meter.right.back().size(), 1);
+    size_t fit = kMaxOutputs / std::max<size_t>(meter.right.back().size(), 1);
     count = std::min(count, std::max<size_t>(fit, 1));
   }
   return meter;

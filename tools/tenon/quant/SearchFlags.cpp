@@ -15,7 +15,7 @@ namespace tenon::tool {
 namespace {
 
 constexpr double kDefaultBudget = 300;
-constexpr uint64_t kDefaultSamples = 32, kMostSamples = 4096;
+constexpr uint64_t kDefaultSamples = 32, kMaxSamples = 4096;
 
 Status refuse(std::string what, std::string next) {
   return Status::error(ErrorId::BadArgument, std::move(what), std::move(next));
@@ -55,7 +55,7 @@ void declareSearchFlags(CLI::App &command, SearchFlags &flags) {
           "Of the search: how long it may take; 300s by default")
       ->type_name("SECONDS");
   addNumber(
-      command, "--error-samples", {1, kMostSamples},
+      command, "--error-samples", {1, kMaxSamples},
       [&flags](uint64_t number) { flags.samples = number; },
       "Of the search: samples, spread over --data, for the error of one layer; 32 by default");
   command.add_option("--state", flags.state,

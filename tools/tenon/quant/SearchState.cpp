@@ -15,7 +15,7 @@ namespace tenon::tool {
 namespace {
 
 constexpr const char *kSchema = "tenon.search-state/1";
-constexpr uint64_t kMostBytes = 64 << 20;
+constexpr uint64_t kMaxBytes = 64 << 20;
 
 /// Numbers that JSON has not, as of outputs that are none, are null.
 Json numberOrNull(double value) { return std::isfinite(value) ? Json(value) : Json(); }
@@ -83,7 +83,7 @@ Result<Json> readFile(const std::string &path) {
   TENON_ASSIGN(MappedFile file, MappedFile::open(path));
   Bytes bytes = file.bytes();
   std::string_view text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
-  Json json = bytes.size() > kMostBytes ? Json() : Json::parse(text, nullptr, false);
+  Json json = bytes.size() > kMaxBytes ? Json() : Json::parse(text, nullptr, false);
   return textAt(json, "schema") == kSchema
              ? Result<Json>(std::move(json))
              : refuse(path, "stands where the state of the search is kept, and is none");

@@ -14,10 +14,10 @@
 namespace tenon::tool {
 namespace {
 
-constexpr size_t kMostBytes = 64 << 10;
+constexpr size_t kMaxBytes = 64 << 10;
 /// More than any device has or reaches.
-constexpr double kMostRate = 1e18;
-constexpr int64_t kMostSize = int64_t(1) << 40;
+constexpr double kMaxRate = 1e18;
+constexpr int64_t kMaxSize = int64_t(1) << 40;
 constexpr const char *kHint =
     "write one with tenon doctor --calibrate -o FILE; docs/targets.md says what it may hold";
 
@@ -111,14 +111,14 @@ private:
     std::string name = fmt::format("{}.{}", device, field.key);
     if (field.rate) {
       double rate = value.is_number() ? value.get<double>() : NAN;
-      if (!(rate > 0 && rate <= kMostRate)) {
+      if (!(rate > 0 && rate <= kMaxRate)) {
         return profileError(path,
-                            fmt::format("{} is no number above 0 and up to {:g}", name, kMostRate));
+                            fmt::format("{} is no number above 0 and up to {:g}", name, kMaxRate));
       }
       target.*field.rate = rate;
       return Status::ok();
     }
-    int64_t most = field.isLimit() ? target.*field.size : kMostSize,
+    int64_t most = field.isLimit() ? target.*field.size : kMaxSize,
             least = field.isLimit() ? field.least : 1;
     bool isWhole = value.is_number_unsigned() &&
                    value.get<uint64_t>() >= static_cast<uint64_t>(least) &&
@@ -161,8 +161,8 @@ Result<bool> applySection(Section &section, const std::string &device, Targets &
 Status applyProfile(const std::string &path, Targets &targets) {
   TENON_ASSIGN(MappedFile file, MappedFile::open(path));
   Bytes bytes = file.bytes();
-  if (bytes.size() > kMostBytes) {
-    return profileError(path, fmt::format("it has more than {} bytes", kMostBytes));
+  if (bytes.size() > kMaxBytes) {
+    return profileError(path, fmt::format("it has more than {} bytes", kMaxBytes));
   }
   std::string_view text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
   Json profile = Json::parse(text, nullptr, /*allow_exceptions=*/false);

@@ -19,13 +19,13 @@ namespace tenon::tool {
 namespace {
 
 /// Kernels of one region differ by roundings; what differs more computes something else.
-constexpr double kMostDifference = 0.05;
+constexpr double kMaxDifference = 0.05;
 /// Of its time, what a kernel must gain to be taken.
-constexpr double kLeastGain = 0.01;
+constexpr double kMinGain = 0.01;
 /// Samples of kernels whose data stay in the caches are repeated to this length, so that the clock
 /// does not count.
 constexpr double kSampleSeconds = 100e-6;
-constexpr unsigned kMostRepeats = 50;
+constexpr unsigned kMaxRepeats = 50;
 /// A stage ends without a decision when so many times its rounds were disturbed, and a few more.
 constexpr size_t kPatience = 8, kMorePatience = 4;
 
@@ -108,7 +108,7 @@ public:
       }
       double difference =
           all.empty() ? 0 : differenceOfOutputs(*opened->runner, *all.front().runner);
-      if (difference <= kMostDifference) {
+      if (difference <= kMaxDifference) {
         all.push_back(std::move(*opened));
       } else {
         outcome.refused.push_back(
@@ -160,7 +160,7 @@ private:
     TENON_ASSIGN(double microseconds, sample(racing));
     if (!others) {
       double repeats = kSampleSeconds * 1e6 / std::max(microseconds, 1e-3);
-      racing.repeats = static_cast<unsigned>(std::clamp(repeats, 1.0, double(kMostRepeats)));
+      racing.repeats = static_cast<unsigned>(std::clamp(repeats, 1.0, double(kMaxRepeats)));
     }
     return racing;
   }
@@ -188,7 +188,7 @@ private:
     }
     RoundWatch::Seen seen = watch.end(running.front()->runner->session().threads());
     fastestCanary = std::min(fastestCanary, seen.canary);
-    bool isQuiet = seen.waited <= kMostWaiting && seen.canary <= fastestCanary * kMostSlowdown;
+    bool isQuiet = seen.waited <= kMaxWaiting && seen.canary <= fastestCanary * kMaxSlowdown;
     outcome.disturbed += isQuiet ? 0 : 1;
     isKept = isQuiet || options.allowNoise;
     for (size_t i = 0; i < running.size() && isKept; ++i) {
@@ -235,7 +235,7 @@ private:
       return;
     }
     RatioSummary ratio = compareLatency(pairedSamples(untuned, *best), best->microseconds);
-    if (ratio.ofMinima < 1 - kLeastGain && ratio.high < 1) {
+    if (ratio.ofMinima < 1 - kMinGain && ratio.high < 1) {
       outcome.winner = best->kernel;
     }
   }

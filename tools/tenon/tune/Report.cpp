@@ -79,10 +79,10 @@ std::string headText(const TuneResult &result) {
 /// A run as predicted from the races so far: a few lines from the first to the last, each with a
 /// bar for what is left of the untuned run.
 std::string plotOf(const TuneResult &result) {
-  constexpr size_t kMostLines = 8;
+  constexpr size_t kMaxLines = 8;
   constexpr double kWidth = 60;
   std::string text = "a run by the races so far\n";
-  size_t count = result.best.size(), lines = std::min(count, kMostLines);
+  size_t count = result.best.size(), lines = std::min(count, kMaxLines);
   for (size_t line = 0; line < lines; ++line) {
     const auto &[seconds, run] = result.best[lines == 1 ? 0 : line * (count - 1) / (lines - 1)];
     size_t length = static_cast<size_t>(kWidth * run / result.runSeconds);

@@ -24,11 +24,11 @@ namespace tenon::tool {
 namespace {
 
 /// More does not stay in any cache between two runs of a region.
-constexpr uint64_t kMostOtherBytes = uint64_t{64} << 20;
+constexpr uint64_t kMaxOtherBytes = uint64_t{64} << 20;
 constexpr int kPasses = 5;
 constexpr double kCompareSeconds = 2;
 /// Of a run, what a problem must take to be raced: no gain in less is seen.
-constexpr double kLeastShare = 0.001;
+constexpr double kMinShare = 0.001;
 /// Of its time, by which a tuned engine must be slower to be withdrawn.
 constexpr double kNoise = 1.01;
 
@@ -88,7 +88,7 @@ public:
     TENON_ASSIGN(labelSeconds, secondsByLabel(*untuned.runner));
     runtime::MemoryUse memory = untuned.runner->session().memoryUse();
     uint64_t bytes = weightBytes + memory.arenaBytes;
-    raceOptions.otherBytes = bytes <= cacheOfCore() ? 0 : std::min(bytes, kMostOtherBytes);
+    raceOptions.otherBytes = bytes <= cacheOfCore() ? 0 : std::min(bytes, kMaxOtherBytes);
     raceOptions.allowNoise = request.allowNoise;
     raceOptions.cancel = terminal.cancelFlag();
     result.runSeconds =
@@ -131,8 +131,8 @@ public:
       }
       tuning::Knowledge::Answer answer =
           knowledge.find(problem.problem, std::vector{problem.level});
-      if (problem.skipped.empty() && own.seconds < kLeastShare * result.runSeconds) {
-        own.why = fmt::format("it takes less than {} % of a run", kLeastShare * 100);
+      if (problem.skipped.empty() && own.seconds < kMinShare * result.runSeconds) {
+        own.why = fmt::format("it takes less than {} % of a run", kMinShare * 100);
       }
       if (!own.why.empty()) {
         own.state = ProblemState::Skipped;
@@ -237,7 +237,7 @@ private:
     return {.problem = problem.problem.hash,
             .form = problem.problem.form,
             .sizes = problem.problem.sizes,
-            .label = problem.labels.front().substr(0, kMostLabel),
+            .label = problem.labels.front().substr(0, kMaxLabel),
             .device = knowledge.device().name,
             .threads = knowledge.device().threads,
             .level = problem.level,
@@ -370,7 +370,7 @@ private:
     return Status::ok();
   }
 
-  static constexpr size_t kMostLabel = 200;
+  static constexpr size_t kMaxLabel = 200;
 
   const TuneRequest &request;
   Terminal &terminal;

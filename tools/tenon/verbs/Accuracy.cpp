@@ -26,7 +26,7 @@ namespace tenon::tool {
 namespace {
 
 constexpr double kShortestSeconds = 0.001;
-constexpr uint64_t kMostBatch = 1 << 16;
+constexpr uint64_t kMaxBatch = 1 << 16;
 /// The key under which `quantize` leaves the fingerprint of its data in a model.
 
 struct AccuracyFlags {
@@ -394,7 +394,7 @@ Action declareAccuracy(CLI::App &command) {
                      "For cosine and relative: the model to be near to; the first by default");
   command.add_option("--output", flags->output, "The output that is scored; by default the first");
   addNumber(
-      command, "--batch", {1, kMostBatch}, [flags](uint64_t number) { flags->batch = number; },
+      command, "--batch", {1, kMaxBatch}, [flags](uint64_t number) { flags->batch = number; },
       "Samples run at once where the model takes any number; 32 by default");
   command
       .add_option(

@@ -26,7 +26,7 @@ using Clock = BenchClock;
 
 constexpr double kShortestSeconds = 0.001;
 /// Of --runs: each is kept until the end.
-constexpr uint64_t kMostRuns = 10'000'000;
+constexpr uint64_t kMaxRuns = 10'000'000;
 
 struct BenchFlags {
   OpenRequest open;
@@ -182,7 +182,7 @@ Action declareBench(CLI::App &command) {
   addSeconds(command, "--seconds", {kShortestSeconds, kLongestSeconds}, flags->budget.seconds,
              "How long to measure");
   addNumber(
-      command, "--runs", {1, kMostRuns},
+      command, "--runs", {1, kMaxRuns},
       [flags](uint64_t number) { flags->budget.runs = static_cast<size_t>(number); },
       "Measure exactly this many runs instead");
   command.add_flag("--cold", flags->isCold,
@@ -201,7 +201,7 @@ Action declareBench(CLI::App &command) {
       "Instead of the model: every kernel that can compute the region of this node, or "
       "of all, predicted and measured");
   addNumber(
-      command, "--per-family", {1, kMostRuns},
+      command, "--per-family", {1, kMaxRuns},
       [flags](uint64_t number) { flags->mostOfFamily = static_cast<size_t>(number); },
       "With --kernels: at most so many configurations of each family");
   declareBudgetFlag(command, flags->session.measureSeconds);

@@ -24,7 +24,7 @@ namespace tenon::tool {
 namespace {
 
 /// Of --max-weights: no layout takes more.
-constexpr double kMostWeights = 1000;
+constexpr double kMaxWeights = 1000;
 
 struct CompileFlags {
   CompileRequest request;
@@ -300,7 +300,7 @@ Action declareCompile(CLI::App &command) {
       .add_option("--disable-family", request.disabledFamilies,
                   "Do not use this kernel family (repeat for more)")
       ->allow_extra_args(false);
-  addTimes(command, "--max-weights", {1, kMostWeights}, request.maxWeights,
+  addTimes(command, "--max-weights", {1, kMaxWeights}, request.maxWeights,
            "The weights of a device take at most so many times the model's; kernels that want them "
            "larger are not chosen, which may cost time");
   command.add_flag("--verify", request.verify,

@@ -25,7 +25,7 @@ namespace tenon::tool {
 namespace {
 
 constexpr double kShortestSeconds = 0.01;
-constexpr uint64_t kMostRows = 1000;
+constexpr uint64_t kMaxRows = 1000;
 
 struct ProfileFlags {
   OpenRequest open;
@@ -197,7 +197,7 @@ Action declareProfile(CLI::App &command) {
       .add_option("MODEL", flags->open.path, "An engine, or a model (ONNX, .pt2) to compile first")
       ->required();
   addNumber(
-      command, "--top", {1, kMostRows},
+      command, "--top", {1, kMaxRows},
       [flags](uint64_t number) { flags->top = static_cast<size_t>(number); },
       "How many operators are shown, the longest first; 5 by default");
   command.add_option("--ab", flags->other,

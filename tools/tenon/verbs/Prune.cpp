@@ -33,8 +33,8 @@ namespace tenon::tool {
 namespace {
 
 /// The search for a latency: how near it goes, how much it prunes at most, how often it compiles.
-constexpr double kNearTarget = 0.95, kMostRatio = 0.9;
-constexpr int kMostTries = 8;
+constexpr double kNearTarget = 0.95, kMaxRatio = 0.9;
+constexpr int kMaxTries = 8;
 
 struct PruneFlags {
   std::string model, output, recipe, scores, importance = "magnitude";
@@ -224,10 +224,10 @@ Status Work::byLatency(double target) {
                               before, target),
                   "give a shorter --latency, or a --ratio");
   }
-  double low = 0, high = kMostRatio, next = std::min(1 - std::sqrt(target / before), kMostRatio);
+  double low = 0, high = kMaxRatio, next = std::min(1 - std::sqrt(target / before), kMaxRatio);
   double least = before, leastRatio = 0;
   std::map<double, double, std::greater<>> within; ///< ratios by their times, the slowest first
-  for (int i = 0; i < kMostTries && high - low > 0.01; ++i) {
+  for (int i = 0; i < kMaxTries && high - low > 0.01; ++i) {
     Status made = make(next);
     double time = before;
     if (made.isOk()) {

@@ -17,7 +17,7 @@
 namespace tenon::tool {
 namespace {
 
-constexpr double kLeastSeconds = 0.1;
+constexpr double kMinSeconds = 0.1;
 
 struct TuneFlags {
   TuneRequest request;
@@ -59,7 +59,7 @@ Action declareTune(CLI::App &command) {
       ->required();
   addOutput(command, compile.output,
             "Where to write the tuned engine; without, only the store learns");
-  addSeconds(command, "--time", {kLeastSeconds, kLongestSeconds}, flags->request.seconds,
+  addSeconds(command, "--time", {kMinSeconds, kLongestSeconds}, flags->request.seconds,
              "How long kernels are raced (60s, 2m), the longest-running first; by default 60s. "
              "Compiling before and after comes on top");
   declareStoreFlag(command, flags->store);

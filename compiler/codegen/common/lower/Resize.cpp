@@ -17,7 +17,7 @@ namespace tenon::codegen {
 namespace {
 
 /// More taps than this along one dim are refused: the result would be a mean of everything.
-constexpr double kMostTaps = 1 << 20;
+constexpr double kMaxTaps = 1 << 20;
 
 /// f64 arithmetic in a body.
 class Real {
@@ -63,7 +63,7 @@ public:
         out(getDims(op.getY().getType())[dim]), scale(op.getScales()[dim]) {
     isCubic = op.getMode() == ResizeMode::cubic;
     shrink = op.getAntialias() ? std::min(scale, 1.0) : 1;
-    start = std::max(std::floor(-(isCubic ? 2 : 1) / shrink) + 1, -kMostTaps);
+    start = std::max(std::floor(-(isCubic ? 2 : 1) / shrink) + 1, -kMaxTaps);
   }
 
   bool isIdentity() {
@@ -200,7 +200,7 @@ LogicalResult DimResampler::makeTables() {
   if (op.getMode() == ResizeMode::nearest) {
     return success();
   }
-  if (start <= -kMostTaps) {
+  if (start <= -kMaxTaps) {
     return op.emitError("shrinks by more than can be averaged");
   }
   OpBuilder &b = lowering.builder;

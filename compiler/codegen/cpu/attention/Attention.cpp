@@ -19,11 +19,11 @@ namespace tenon::codegen::cpu {
 namespace {
 
 /// Fewest queries worth a grid point of their own.
-constexpr int64_t kLeastQueries = 14;
+constexpr int64_t kMinQueries = 14;
 
 /// Most keys of a block: with 64 queries and heads of 64, its scores, keys and values are 400 KiB,
 /// which an L2 cache of 512 KiB holds; each block costs a reduction of every row.
-constexpr int64_t kMostKeys = 512;
+constexpr int64_t kMaxKeys = 512;
 
 /// Keys whose values are read at once where they lie: 16 KiB of heads of 64.
 constexpr int64_t kKeysInPlace = 64;
@@ -32,9 +32,9 @@ constexpr int64_t kKeysInPlace = 64;
 int64_t keysOfBlock(AffineExpr length) {
   std::optional<int64_t> size = tn::constantDim(length);
   if (!size || *size == 0) {
-    return kMostKeys;
+    return kMaxKeys;
   }
-  int64_t blocks = llvm::divideCeil(*size, kMostKeys);
+  int64_t blocks = llvm::divideCeil(*size, kMaxKeys);
   return llvm::alignTo(llvm::divideCeil(*size, blocks), kPanel);
 }
 
@@ -76,7 +76,7 @@ AttentionLowering::AttentionLowering(KernelBuilder &kernel, tn::AttentionOp atte
   isSingle = length && *length > 0 && *length <= blockKeys && seesSome;
   grid.batches = q.dims[0] * k.heads();
   grid.chunks = getAffineConstantExpr(1, attention.getContext());
-  grid.panels = chunkCount(sharing * q.length(), mostRows, kLeastQueries, grid.batches);
+  grid.panels = chunkCount(sharing * q.length(), mostRows, kMinQueries, grid.batches);
 }
 
 void AttentionLowering::allocateScratch(const IndexMath &math) {

@@ -18,7 +18,7 @@ namespace {
 /// Words of a kernel line that are not worth a product on tiles of its own.
 constexpr int64_t kFewWords = 3 * kTileWords;
 /// Bytes of a chunk's patches, which are to stay in the L2 cache.
-constexpr int64_t kMostPatchBytes = 640 << 10;
+constexpr int64_t kMaxPatchBytes = 640 << 10;
 
 } // namespace
 
@@ -40,7 +40,7 @@ ConvLowering::ConvLowering(KernelBuilder &kernel, func::FuncOp source, tn::ConvO
       copiesLines ? std::optional(stripWidth) : tn::constantDim(g.width.in);
   bool isOnTiles = multipliesOnTiles(level, type);
   copiesPatches = isOnTiles && !g.isPointwise() && g.joinsKernelLine() && lineWords() < kFewWords &&
-                  mostLines * linePixels * (patchWords() + kStridePad) * 4 <= kMostPatchBytes;
+                  mostLines * linePixels * (patchWords() + kStridePad) * 4 <= kMaxPatchBytes;
   if (copiesPatches) {
     joinsLine = true;
     copiesLines = g.width.isPadded();

@@ -43,9 +43,9 @@ std::optional<int64_t> lanesOf(tn::ConvOp conv) {
 }
 
 /// Computed weights that are laid out as a whole: a quarter of the smallest L2 cache in use.
-constexpr int64_t kMostCopied = 64 << 10;
+constexpr int64_t kMaxCopied = 64 << 10;
 /// Of a u8 and an s8, and the integers that f32 holds exactly.
-constexpr int64_t kMostProduct = 255 * 128, kMostExact = int64_t(1) << 24;
+constexpr int64_t kMaxProduct = 255 * 128, kMaxExact = int64_t(1) << 24;
 /// Output pixels for which laying out a weight, which each thread does, is little work.
 constexpr int64_t kManyPixels = 1024;
 
@@ -244,7 +244,7 @@ LogicalResult GroupedConv::lowerComputed(const IndexMath &math) {
 /// they are in a cache. Else panels are outermost, each laid out once among all threads.
 bool GroupedConv::copiesAllPanels(int64_t elements) const {
   std::optional<int64_t> pixels = tn::constantDim(planes * lines * g.width.out);
-  return elements <= kMostCopied && pixels.value_or(kManyPixels) >= kManyPixels;
+  return elements <= kMaxCopied && pixels.value_or(kManyPixels) >= kManyPixels;
 }
 
 void GroupedConv::packPanel(const IndexMath &math, Value panel) {
@@ -269,7 +269,7 @@ FamilyMatch matchGrouped(Region &region) {
   }
   Geometry g = geometryOf(conv);
   bool isOfBytes = productType(conv) == ProductType::U8S8;
-  if (isOfBytes && g.taps() * g.groupChannels() * kMostProduct > kMostExact) {
+  if (isOfBytes && g.taps() * g.groupChannels() * kMaxProduct > kMaxExact) {
     return FamilyMatch::refuse("sums of bytes that f32 does not hold");
   }
   std::optional<int64_t> lanes = lanesOf(conv);

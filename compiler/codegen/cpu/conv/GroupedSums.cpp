@@ -13,7 +13,7 @@ namespace tenon::codegen::cpu {
 namespace {
 
 /// Taps of a kernel line that are unrolled; those of longer lines are a loop.
-constexpr int64_t kMostUnrolled = 7;
+constexpr int64_t kMaxUnrolled = 7;
 
 } // namespace
 
@@ -182,7 +182,7 @@ void GroupedConv::buildBlock(const IndexMath &math, const Pixels &pixels, int64_
     Value start = at.sub(at.mul(position, dim.stride), at.constant(dim.padBegin));
     return at.add(start, at.mul(tap, dim.dilation));
   };
-  bool isUnrolled = g.width.kernel <= kMostUnrolled;
+  bool isUnrolled = g.width.kernel <= kMaxUnrolled;
   Value steps = math.constant(isUnrolled ? 1 : g.width.kernel);
   auto [firstPlane, endPlane] = tapsInside(math, g.depth, pixels.plane);
   auto [firstLine, endLine] = tapsInside(math, g.height, pixels.line);

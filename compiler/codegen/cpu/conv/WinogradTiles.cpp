@@ -9,11 +9,11 @@ namespace tenon::codegen::cpu {
 namespace {
 
 /// Fewest rows of a product worth a chunk of its own, which is those of one block of registers.
-constexpr int64_t kLeastTiles = 14;
+constexpr int64_t kMinTiles = 14;
 /// Most tiles of a line that cannot be cut: of 256 channels they are 4 or 9 MiB.
-constexpr int64_t kMostTiles = 256;
+constexpr int64_t kMaxTiles = 256;
 /// Fewest input channels: a vector of the widest level.
-constexpr int64_t kLeastChannels = 16;
+constexpr int64_t kMinChannels = 16;
 /// Operations of the same time as transforming one channel of a tile, input and output: loads,
 /// stores and arithmetic of (m + 2) x (m + 2) values, measured on a Zen 4.
 constexpr double kTransformWork2 = 120, kTransformWork4 = 400;
@@ -40,7 +40,7 @@ WinogradTiles::WinogradTiles(tn::ConvOp conv, int64_t m, int64_t most)
     : g(geometryOf(conv)), m(m), rows(tilesOf(g.height, m)), columns(tilesOf(g.width, m)) {
   AffineExpr one = getAffineConstantExpr(1, conv.getContext());
   std::optional<int64_t> ofPlane = tn::constantDim(rows * columns);
-  skipsPlanes = g.depth.isPadded() && ofPlane.value_or(kLeastTiles) >= kLeastTiles;
+  skipsPlanes = g.depth.isPadded() && ofPlane.value_or(kMinTiles) >= kMinTiles;
   planes = skipsPlanes ? g.images * g.depth.out : one;
   lines = skipsPlanes ? rows : g.images * g.depth.out * rows;
   std::optional<int64_t> ofLine = tn::constantDim(columns);
@@ -58,7 +58,7 @@ WinogradTiles::WinogradTiles(tn::ConvOp conv, int64_t m, int64_t most)
   }
 }
 
-int64_t WinogradTiles::leastLines() const { return llvm::divideCeil(kLeastTiles, lineTiles); }
+int64_t WinogradTiles::leastLines() const { return llvm::divideCeil(kMinTiles, lineTiles); }
 
 StringRef refuseWinograd(tn::ConvOp conv, int64_t m) {
   if (!conv || !canLowerConv(conv) || productType(conv) != ProductType::F32 ||
@@ -70,11 +70,11 @@ StringRef refuseWinograd(tn::ConvOp conv, int64_t m) {
   if (!isDense(g.height) || !isDense(g.width)) {
     return "the kernel is not 3 x 3 with stride 1";
   }
-  if (g.channels < kLeastChannels) {
+  if (g.channels < kMinChannels) {
     return "fewer than 16 input channels";
   }
   std::optional<int64_t> columns = tn::constantDim(tilesOf(g.width, m));
-  if (g.width.dilation > 1 && columns.value_or(kMostTiles + 1) > kMostTiles) {
+  if (g.width.dilation > 1 && columns.value_or(kMaxTiles + 1) > kMaxTiles) {
     return "a dilated kernel over lines of dynamic or of large width";
   }
   tn::WinogradTapsOp taps = conv.getWeight().getDefiningOp<tn::WinogradTapsOp>();
@@ -97,13 +97,13 @@ std::optional<dispatch::WeightLayout> winogradWeight(tn::ConvOp conv, int64_t m)
 }
 
 double winogradSavings(tn::ConvOp conv, int64_t m, const dispatch::CostModel &costs) {
-  WinogradTiles tiles(conv, m, kLeastTiles);
+  WinogradTiles tiles(conv, m, kMinTiles);
   const Geometry &g = tiles.g;
   double count = costs.countOf({tiles.count()});
   double points = tiles.side() * tiles.side(), depth = tiles.depthChannels();
   double columns = g.panelsPerGroup() * kPanel;
   // Rows of a product that share the loads of a step.
-  double rows = std::min<double>(count, kLeastTiles);
+  double rows = std::min<double>(count, kMinTiles);
   double transform = m == 4 ? kTransformWork4 : kTransformWork2;
   double products = 2 * count * points * depth * columns * (1 + 2 / rows);
   double work = products + transform * count * (depth + columns);

@@ -17,14 +17,14 @@ namespace tenon::codegen::cpu {
 namespace {
 
 /// Fewest rows of a chunk worth a grid point of its own.
-constexpr int64_t kLeastRows = 14;
+constexpr int64_t kMinRows = 14;
 
 /// Products of so few rows read an unpacked B in place, some panels side by side and a block of the
 /// depth at a time: a panel alone touches a page for each 128 bytes. More rows are worth the copy.
-constexpr int64_t kMostRowsInPlace = 64;
+constexpr int64_t kMaxRowsInPlace = 64;
 constexpr int64_t kPanelsInPlace = 8, kDepthInPlace = 128;
 /// Fewest columns of such a B, and grid points that let several threads share the work.
-constexpr int64_t kLeastColumnsInPlace = 256, kEnoughPoints = 16;
+constexpr int64_t kMinColumnsInPlace = 256, kEnoughPoints = 16;
 
 } // namespace
 
@@ -54,15 +54,15 @@ MatmulLowering::MatmulLowering(KernelBuilder &kernel, func::FuncOp source, tn::M
   grid.batches = tn::elementCount(context, batchDims);
   group = panelsInPlace();
   grid.panels = n.ceilDiv(kPanel * group);
-  grid.chunks = chunkCount(m, tileRows, kLeastRows, grid.batches * grid.panels);
+  grid.chunks = chunkCount(m, tileRows, kMinRows, grid.batches * grid.panels);
 }
 
 /// Panels of a grid point where B is read in place; 1 where it is not.
 int64_t MatmulLowering::panelsInPlace() {
   std::optional<int64_t> rowCount = tn::constantDim(m), columnCount = tn::constantDim(n);
   bool isPlain = !packedB && !isNarrow && perWord == 1 && !matmul.getTransposeB();
-  if (!isPlain || !rowCount || *rowCount > kMostRowsInPlace || !columnCount ||
-      *columnCount < kLeastColumnsInPlace) {
+  if (!isPlain || !rowCount || *rowCount > kMaxRowsInPlace || !columnCount ||
+      *columnCount < kMinColumnsInPlace) {
     return 1;
   }
   int64_t points = *columnCount / kPanel * tn::constantDim(grid.batches).value_or(1);
@@ -185,7 +185,7 @@ FailureOr<AffineExpr> MatmulLowering::lower() {
   }
   std::optional<int64_t> constantDepth = tn::constantDim(k), constantRows = tn::constantDim(m);
   bool isBadStride = constantDepth && *constantDepth % (kBadStride * perWord) == 0 &&
-                     !(constantRows && *constantRows < kLeastRows);
+                     !(constantRows && *constantRows < kMinRows);
   bool isWhole = constantDepth.value_or(1) % perWord == 0;
   if (matmul.getTransposeA() || isBadStride || isNarrow || !isWhole) {
     rowStride = math.add(words, math.constant(kStridePad));

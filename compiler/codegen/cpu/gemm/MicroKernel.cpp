@@ -27,7 +27,7 @@ bool hasWideRegisters(engine::CpuLevel level) { return floatLanes(level) >= 16; 
 
 int64_t maxRows(engine::CpuLevel level, ProductType type) {
   if (multipliesOnTiles(level, type)) {
-    return kLeastTileRows - 1;
+    return kMinTileRows - 1;
   }
   if (!DotStep::isOneInstruction(level, type)) {
     // Two registers for each of a row and of a vector of B, and one more for a mask.

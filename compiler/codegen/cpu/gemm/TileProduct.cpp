@@ -43,7 +43,7 @@ public:
     ldb = entry->getArgument(3);
     ldc = entry->getArgument(5);
     rows = entry->getArgument(7);
-    Value areFew = isLess(rows, constant(kLeastTileRows));
+    Value areFew = isLess(rows, constant(kMinTileRows));
     scf::IfOp choice = scf::IfOp::create(builder, loc, areFew, /*withElseRegion=*/true);
     builder.setInsertionPointToStart(choice.thenBlock());
     func::CallOp::create(builder, loc, fewRows, TypeRange(), entry->getArguments());

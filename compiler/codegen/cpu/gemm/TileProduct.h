@@ -7,7 +7,7 @@
 namespace tenon::codegen::cpu {
 
 /// Fewer rows are multiplied in vector registers: a tile costs the same for one row as for 16.
-inline constexpr int64_t kLeastTileRows = 4;
+inline constexpr int64_t kMinTileRows = 4;
 
 /// Rows of a block; words of a step; words of the depth for which all rows meet a panel of B before
 /// the next: 24 KiB of it, which stay in the L1 cache, for one reading and writing of C.
@@ -17,7 +17,7 @@ inline constexpr int64_t kTileBlockRows = 32, kTileWords = 16, kTileDepth = 12 *
 bool multipliesOnTiles(engine::CpuLevel level, ProductType type);
 
 /// Adds the function `name`, of the type of anyRowsSymbol's; calls `fewRows`, of the same type, for
-/// fewer rows than kLeastTileRows.
+/// fewer rows than kMinTileRows.
 void buildTileProduct(mlir::ModuleOp module, ProductType type, llvm::StringRef name,
                       llvm::StringRef fewRows);
 

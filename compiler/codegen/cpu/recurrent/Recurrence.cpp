@@ -352,8 +352,8 @@ std::optional<dispatch::WeightLayout> recurrentWeights(Region &,
   tn::RecurrenceOp op = recurrence;
   std::optional<unsigned> input = packableInput(op.getWeights());
   // So that no vector of columns begins in one panel and ends in the next, at any level.
-  constexpr int64_t kMostLanes = 16;
-  if (!input || cast<RankedTensorType>(op.getWeights().getType()).getDimSize(0) % kMostLanes != 0) {
+  constexpr int64_t kMaxLanes = 16;
+  if (!input || cast<RankedTensorType>(op.getWeights().getType()).getDimSize(0) % kMaxLanes != 0) {
     return std::nullopt;
   }
   return dispatch::WeightLayout{.input = *input, .packing = panelsOf(1, kWeightPanel)};

@@ -16,7 +16,7 @@ namespace tenon::codegen::cpu {
 namespace {
 
 /// Most elements that are kept in vectors: keys and places of 64 are eight registers of 512 bits.
-constexpr int64_t kMostInVectors = 64;
+constexpr int64_t kMaxInVectors = 64;
 
 } // namespace
 
@@ -152,7 +152,7 @@ FamilyMatch matchVectorTopK(Region &region) {
   tn::TopKOp op = keyedTopK(region.source);
   std::optional<int64_t> count =
       op ? tn::constantDim(tn::getDims(op.getValues().getType())[op.getAxis()]) : std::nullopt;
-  return count && *count > 0 && *count <= kMostInVectors
+  return count && *count > 0 && *count <= kMaxInVectors
              ? FamilyMatch::take(op)
              : FamilyMatch::refuse("no selection of 1 to 64 elements of at most 32 bits");
 }

@@ -17,7 +17,7 @@ namespace tenon::codegen::cpu {
 namespace {
 
 /// Operations looked through on the way to a value that is known.
-constexpr int kMostSteps = 6;
+constexpr int kMaxSteps = 6;
 
 std::optional<APFloat> constantOf(Value value) {
   APFloat number(0.0f);
@@ -25,7 +25,7 @@ std::optional<APFloat> constantOf(Value value) {
 }
 
 /// Whether a wide float is a number of the type `narrow`, or NaN.
-bool isExact(Value wide, FloatType narrow, int steps = kMostSteps) {
+bool isExact(Value wide, FloatType narrow, int steps = kMaxSteps) {
   if (std::optional<APFloat> constant = constantOf(wide)) {
     bool losesInfo = false;
     constant->convert(narrow.getFloatSemantics(), llvm::RoundingMode::NearestTiesToEven,
@@ -96,7 +96,7 @@ struct ValueInterval {
   double high = std::numeric_limits<double>::infinity();
 };
 
-std::optional<ValueInterval> rangeOf(Value value, int steps = kMostSteps) {
+std::optional<ValueInterval> rangeOf(Value value, int steps = kMaxSteps) {
   if (std::optional<APFloat> constant = constantOf(value)) {
     double number = constant->convertToDouble();
     return constant->isNaN() ? std::nullopt : std::optional(ValueInterval{number, number});

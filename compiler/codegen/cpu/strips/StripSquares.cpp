@@ -15,7 +15,7 @@ namespace tenon::codegen::cpu {
 namespace {
 
 /// Ops of a body that is still written out for each row of a square.
-constexpr size_t kMostOps = 8;
+constexpr size_t kMaxOps = 8;
 
 class Squares {
 public:
@@ -120,7 +120,7 @@ private:
 
 std::optional<unsigned> crossLoop(linalg::GenericOp op, unsigned strip) {
   std::optional<unsigned> cross;
-  if (op.getBody()->getOperations().size() > kMostOps || op.getNumReductionLoops() > 0) {
+  if (op.getBody()->getOperations().size() > kMaxOps || op.getNumReductionLoops() > 0) {
     return std::nullopt;
   }
   for (OpOperand &operand : op->getOpOperands()) {

@@ -42,16 +42,16 @@ void cutKeys(StreamLayout &l, int64_t most) {
 
 /// As many stages as there is room for. False if there is none for the keys and values of one head.
 bool placeRing(StreamLayout &l, bool hasMask, int64_t sharedBytes) {
-  cutKeys(l, tuning::kMostTileKeys);
+  cutKeys(l, tuning::kMaxTileKeys);
   if (l.endsAlone() && (l.tiles() > 2 || hasMask)) {
-    cutKeys(l, tuning::kMostKeysBesideLast);
+    cutKeys(l, tuning::kMaxKeysBesideLast);
   }
   int64_t fixed = kStreamGroups * (2 * kGroupRows * kTileColumns * 2 + 3 * kBarrierBytes);
   int64_t ofSlot = l.tileBytes() + l.tileKeys * 2 + 2 + 2 * kBarrierBytes;
   // The last tile of a head must find its zeros.
   int64_t step = l.hasTail() ? 2 * l.tiles() : 2;
   l.stages =
-      std::min((sharedBytes - fixed - kBarrierBytes) / ofSlot, tuning::kMostStages) / step * step;
+      std::min((sharedBytes - fixed - kBarrierBytes) / ofSlot, tuning::kMaxStages) / step * step;
   return l.stages >= 2 * l.tiles();
 }
 
@@ -102,7 +102,7 @@ bool canPingPong(const StreamLayout &layout) {
 bool isFasterStreamed(const StreamLayout &layout, const target::Target &gpu) {
   int64_t processors = gpu.cores;
   int64_t rounds = (layout.heads + processors - 1) / processors;
-  return layout.heads * 100 >= rounds * processors * tuning::kLeastBusy;
+  return layout.heads * 100 >= rounds * processors * tuning::kMinBusy;
 }
 
 void emitStreamAttention(RegionBuilder &region, const AttentionProblem &p,

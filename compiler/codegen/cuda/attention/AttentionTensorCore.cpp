@@ -50,7 +50,7 @@ namespace {
 int64_t chooseSplits(int64_t lists, int64_t tiles, int64_t wanted, const target::Target &gpu) {
   int64_t most =
       std::min(tiles, gpu.hasClusters() ? std::min(tuning::kFlashClusterBlocks, gpu.clusterBlocks)
-                                        : tuning::kMostSplits);
+                                        : tuning::kMaxSplits);
   int64_t splits = 1;
   while (splits * 2 <= most && lists * splits * 2 <= wanted) {
     splits *= 2;
@@ -185,7 +185,7 @@ std::vector<AttentionTile> tilesOf(const AttentionProblem &p, const target::Targ
   if (!queries || !keys || !tn::constantDim(p.heads)) {
     return tiles;
   }
-  int64_t mostSplits = gpu.clusterBlocks > 1 ? tuning::kFlashClusterBlocks : tuning::kMostSplits;
+  int64_t mostSplits = gpu.clusterBlocks > 1 ? tuning::kFlashClusterBlocks : tuning::kMaxSplits;
   bool isDecoding = *queries <= tuning::kDecodeQueries,
        maskHasRows = p.mask && tn::constantDim(p.mask->strides[2]) != 0;
   for (int64_t splits = 1; splits <= mostSplits; splits *= 2) {

@@ -14,18 +14,18 @@ inline constexpr int64_t kStreamGroups = 3;
 /// (32 + 3 x 160) are those of a multiprocessor.
 inline constexpr int64_t kCopyRegisters = 32, kMultiplyRegisters = 160;
 /// Keys of a tile: a score of each takes half a register of a thread.
-inline constexpr int64_t kMostTileKeys = 128;
+inline constexpr int64_t kMaxTileKeys = 128;
 /// The same where a last tile of another size is code of its own besides: ptxas 13.0 was seen to
 /// spill a few words a unit with more.
-inline constexpr int64_t kMostKeysBesideLast = 96;
+inline constexpr int64_t kMaxKeysBesideLast = 96;
 /// Stages (tiles of K or V) beyond which more brought nothing: two heads of 384 keys.
-inline constexpr int64_t kMostStages = 24;
+inline constexpr int64_t kMaxStages = 24;
 /// Tiles of a head from which on warpgroups ping-pong: 64 x 16 x 384 x 384 in 93 us,
 /// 99 without; two tiles 33.5 and 33.7, one 11.9 and 11.6.
 inline constexpr int64_t kPingPongTiles = 3;
 /// Percent of the multiprocessors that must have work in the last round of heads. Chosen between
 /// the shapes of the zoo, not measured by itself.
-inline constexpr int64_t kLeastBusy = 75;
+inline constexpr int64_t kMinBusy = 75;
 
 // attention_flash. On an H200; decoding with 1,000 of 2,048 keys seen, 8 and 128 lists.
 
@@ -33,7 +33,7 @@ inline constexpr int64_t kLeastBusy = 75;
 inline constexpr int64_t kDecodeQueries = 16;
 /// Blocks that share a list's keys: of a cluster, as many as every GPU with clusters runs, and
 /// where a second kernel adds up.
-inline constexpr int64_t kFlashClusterBlocks = 8, kMostSplits = 32;
+inline constexpr int64_t kFlashClusterBlocks = 8, kMaxSplits = 32;
 /// Blocks a multiprocessor, for decoding, up to which keys are split.
 inline constexpr int64_t kDecodeBlocks = 2;
 /// Warps that share keys: 4; 8 take 5.0 us for 3.6 with 8 lists, 11.5 for 11.3 with 128.

@@ -45,8 +45,7 @@ GemmTile simtTile(int64_t rows, int64_t columns) {
   tile.warpColumns =
       std::min<int64_t>(columns, rows * columns >= tuning::kConvSimtWideTile ? 64 : 32);
   int64_t stageBytes = (rows + columns) * tile.depth * 4;
-  tile.stages =
-      std::clamp(tuning::kRingBytes / stageBytes, tuning::kLeastStages, tuning::kMostStages);
+  tile.stages = std::clamp(tuning::kRingBytes / stageBytes, tuning::kMinStages, tuning::kMaxStages);
   return tile;
 }
 

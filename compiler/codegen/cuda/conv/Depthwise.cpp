@@ -95,7 +95,7 @@ MatchResult<DepthwiseProblem> matchDepthwise(RegionBuilder &region) {
   problem.element = element;
   problem.areBytes = areBytes;
   problem.isSigned = areBytes && tn::isSignedByte(getElementTypeOrSelf(x));
-  if (areBytes && problem.taps() > kMostByteTaps) {
+  if (areBytes && problem.taps() > kMaxByteTaps) {
     return MatchFailure{"f32 does not hold all sums of so many bytes"};
   }
   return problem;

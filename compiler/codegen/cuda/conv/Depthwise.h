@@ -9,7 +9,7 @@
 namespace tenon::codegen::cuda {
 
 /// Taps of a window of bytes whose sums stay below 2^22 (gemm/IntegerSums.h).
-inline constexpr int64_t kMostByteTaps = 128;
+inline constexpr int64_t kMaxByteTaps = 128;
 
 struct DepthwiseDim {
   mlir::AffineExpr in, out;

@@ -198,6 +198,6 @@ constexpr KernelFamily kGemv = {
     .epilogueSeconds = epilogueSeconds,
     .weights = on<gemvWeights>,
     .emit = on<emitChosenGemv>,
-    .fewRows = {kMostStreamedRows / 2, kMostStreamedRows}};
+    .fewRows = {kMaxStreamedRows / 2, kMaxStreamedRows}};
 
 } // namespace tenon::codegen::cuda

@@ -16,10 +16,10 @@ namespace tenon::codegen::cuda {
 
 /// Rows beyond which arithmetic, not the stream of weights, takes the time (and two mma of 8 rows
 /// no longer hold them).
-inline constexpr int64_t kMostStreamedRows = 16;
+inline constexpr int64_t kMaxStreamedRows = 16;
 /// Elements of all rows up to which every block norms them: with 16 rows of 2048 that takes 2.5 to
 /// 4 us of a product on an H200, a kernel of its own takes 1.7.
-inline constexpr int64_t kMostNormedElements = 8192;
+inline constexpr int64_t kMaxNormedElements = 8192;
 
 /// Of @kernel: the row counts of its product that it is compiled for, where the ranges of its
 /// symbols allow others (RowBuckets.h).
@@ -85,7 +85,7 @@ inline bool isStreamed(tn::MatmulOp matmul) {
   }
   RowRange rows =
       rowRangeOf(matmul->getParentOfType<mlir::func::FuncOp>(), matmul.getA().getType());
-  return rows.least >= 1 && rows.most <= kMostStreamedRows && product->depth % 8 == 0 &&
+  return rows.least >= 1 && rows.most <= kMaxStreamedRows && product->depth % 8 == 0 &&
          product->depth >= 256;
 }
 
@@ -98,7 +98,7 @@ inline bool isStreamedNorm(tn::RmsNormOp norm) {
   return mlir::getElementTypeOrSelf(norm.getY()) == element &&
          (!norm.getScale() || mlir::getElementTypeOrSelf(norm.getScale()) == element) &&
          static_cast<size_t>(norm.getAxis()) + 1 == dims.size() && depth &&
-         rows.most <= kMostNormedElements / std::max<int64_t>(*depth, 1);
+         rows.most <= kMaxNormedElements / std::max<int64_t>(*depth, 1);
 }
 
 } // namespace tenon::codegen::cuda

@@ -14,7 +14,7 @@ inline constexpr float kIntegerZero = 12582912.0f; ///< 1.5 * 2^23
 inline constexpr int32_t kIntegerZeroBits = 0x4b400000;
 /// The most places of the depth in a stage.
 inline constexpr int64_t kIntegerDepth = 64;
-static_assert(kIntegerDepth * tn::kMostNarrow * tn::kMostNarrow < (1 << 22));
+static_assert(kIntegerDepth * tn::kMaxNarrow * tn::kMaxNarrow < (1 << 22));
 
 /// Whether a product accumulators integers.
 inline bool sumsIntegers(const GemmTensors &tensors) {

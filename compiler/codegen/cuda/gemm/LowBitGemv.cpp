@@ -40,7 +40,7 @@ MatchResult<LowBitProblem> matchLowBitGemv(RegionBuilder &region) {
   problem.rowCount = rowCountOf(op.getA().getType());
   bool isHalf = problem.element.isF16() || problem.element.isBF16();
   const tn::BlockRows &layout = problem.layout;
-  if (!isHalf || range.least < 1 || range.most > kMostStreamedRows ||
+  if (!isHalf || range.least < 1 || range.most > kMaxStreamedRows ||
       layout.block % kLowBitPanel != 0 || layout.depth % layout.block != 0 ||
       !productTensors(region)) {
     return MatchFailure{"only 1 to 16 rows of f16 or bf16 by whole blocks of a multiple of 32 are "
@@ -65,7 +65,7 @@ LowBitMemory lowBitMemory(const LowBitProblem &problem, const LowBitLayout &layo
   LowBitMemory memory;
   memory.sums = 4 * buffers * layout.warps * problem.rowGroups() * kMmaColumns * kLowBitSumPitch;
   memory.rows =
-      problem.rows * depth <= kMostNormedElements ? 2 * problem.rows * normedPitchOf(depth) : 0;
+      problem.rows * depth <= kMaxNormedElements ? 2 * problem.rows * normedPitchOf(depth) : 0;
   memory.stages =
       4 * layout.warps * layout.stages * kLowBitColumns * lowBitChunkPitch(problem, layout);
   return memory;

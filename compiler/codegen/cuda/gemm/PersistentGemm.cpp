@@ -35,7 +35,7 @@ std::optional<RightOrder> orderOf(const GemmOperand &b, int64_t columns, int64_t
 bool isHalf(Type element) { return element.isF16() || element.isBF16(); }
 
 /// Rows whose tiles are numbered in 32 bits.
-constexpr int64_t kMostLargeRows = int64_t(1) << 24;
+constexpr int64_t kMaxLargeRows = int64_t(1) << 24;
 
 bool startsBuffer(const GemmOperand &operand) { return tn::constantDim(operand.at.offset) == 0; }
 
@@ -60,7 +60,7 @@ MatchResult<LargeProblem> matchPersistentGemm(RegionBuilder &region) {
   Type element = product->a.at.element, sum = getElementTypeOrSelf(op.getType());
   bool isFloat8 = tn::isFloat8Product(op);
   int64_t ofUnit = isFloat8 ? 2 : 1;
-  if (rows.least < 1 || rows.most > kMostLargeRows || !columns || !depth ||
+  if (rows.least < 1 || rows.most > kMaxLargeRows || !columns || !depth ||
       *columns % kLargeColumns != 0 || *depth % (kLargeDepth * ofUnit) != 0) {
     return MatchFailure{
         "there may be no rows, or columns and depth are not multiples of 256 and 64 "
@@ -247,8 +247,8 @@ FamilyMatch matchPersistentFamily(RegionBuilder &region) {
   if (!problem) {
     return FamilyMatch::refuse(problem.why());
   }
-  if (problem->tiles(problem->rows.least) < tuning::kLeastLargeTiles) {
-    return FamilyMatch::refuse("fewer than " + llvm::Twine(tuning::kLeastLargeTiles) +
+  if (problem->tiles(problem->rows.least) < tuning::kMinLargeTiles) {
+    return FamilyMatch::refuse("fewer than " + llvm::Twine(tuning::kMinLargeTiles) +
                                " tiles of 128 x 256 do not keep the GPU busy for long enough");
   }
   return FamilyMatch::take(*problem, {kGemmPersistent.name.str(), {}},
@@ -277,7 +277,7 @@ int64_t leastLargeRows(RegionBuilder &region) {
   tn::MatmulOp op = *region.source.getOps<tn::MatmulOp>().begin();
   std::optional<HalfGemm> sizes = halfGemmOf(op);
   int64_t columnTiles = sizes ? std::max<int64_t>(sizes->columns / kLargeColumns, 1) : 1;
-  return (llvm::divideCeilSigned(tuning::kLeastLargeTiles, columnTiles) - 1) * kLargeRows + 1;
+  return (llvm::divideCeilSigned(tuning::kMinLargeTiles, columnTiles) - 1) * kLargeRows + 1;
 }
 
 LogicalResult emitPersistent(RegionBuilder &region, const LargeProblem &problem,

@@ -20,7 +20,7 @@ using engine::ExprOp;
 /// How the weights must lie for all kernels; none if they lie so. GEMV alone has a faster layout.
 std::optional<dispatch::WeightLayout> layoutFor(RegionBuilder &region, int64_t mostRows) {
   tn::MatmulOp op = *region.source.getOps<tn::MatmulOp>().begin();
-  if (mostRows <= kMostStreamedRows) {
+  if (mostRows <= kMaxStreamedRows) {
     return layoutInDepthPanels(region, kGemvPanel);
   }
   return op.getTransposeB() ? std::nullopt : layoutInDepthPanels(region, halfGemmOf(op)->depth);
@@ -93,7 +93,7 @@ void addFewRows(RegionBuilder &region, const KernelFamily &family, int64_t limit
   }
   all.limits.few = rows.most;
   next = rows.most + 1;
-  if (limit > kMostStreamedRows && !all.buckets.empty() &&
+  if (limit > kMaxStreamedRows && !all.buckets.empty() &&
       all.buckets.back().kernels.front() == *match.choice) {
     all.buckets.back().rows.most = rows.most;
     return;

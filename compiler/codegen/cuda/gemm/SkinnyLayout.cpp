@@ -43,7 +43,7 @@ void fitStages(const HalfGemm &product, const target::Target &gpu, SkinnyLayout 
 llvm::SmallVector<SkinnyLayout> skinnyLayoutsOf(const HalfGemm &product,
                                                 const target::Target &gpu) {
   llvm::SmallVector<SkinnyLayout> layouts;
-  if (product.rows <= kMostStreamedRows || product.rows > tuning::kSkinnyRows) {
+  if (product.rows <= kMaxStreamedRows || product.rows > tuning::kSkinnyRows) {
     return layouts;
   }
   for (int64_t rows : {kSmallRows, 2 * kSmallRows}) {

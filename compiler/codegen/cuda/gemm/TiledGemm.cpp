@@ -80,8 +80,7 @@ GemmTile mmaTile(int64_t rows, int64_t columns, int64_t depth) {
     tile.warpColumns = std::max<int64_t>(16, rows * columns / warps / 16);
   }
   int64_t stageBytes = (rows + columns) * tile.depth * 2;
-  tile.stages =
-      std::clamp(tuning::kRingBytes / stageBytes, tuning::kLeastStages, tuning::kMostStages);
+  tile.stages = std::clamp(tuning::kRingBytes / stageBytes, tuning::kMinStages, tuning::kMaxStages);
   return tile;
 }
 

@@ -65,7 +65,7 @@ inline constexpr int64_t kRowTilesTogether = 16;
 
 /// Tiles from which on an H200 is busy long enough for the kernel to gain on a library's call with
 /// a pass over memory behind it.
-inline constexpr int64_t kLeastLargeTiles = 300;
+inline constexpr int64_t kMinLargeTiles = 300;
 
 /// Predicted seconds for the first tile's way through the ring.
 inline constexpr double kPersistentSeconds = 3e-6;
@@ -80,7 +80,7 @@ inline constexpr int64_t kTileSplits[] = {1, 2, 3, 4, 6, 8};
 /// accumulators take at most 64 registers.
 inline constexpr int64_t kManyWarpsTile = 8192, kLargeWarpTile = 16384;
 /// Bytes of the ring of stages, and stages at least and at most.
-inline constexpr int64_t kRingBytes = 65536, kLeastStages = 3, kMostStages = 6;
+inline constexpr int64_t kRingBytes = 65536, kMinStages = 3, kMaxStages = 6;
 /// Threads of a multiprocessor whose blocks go from tile to tile: derived, 128 registers each.
 inline constexpr int64_t kTiledThreads = 512;
 /// Bytes of shared memory that a block has besides its stages.

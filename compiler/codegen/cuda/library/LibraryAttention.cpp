@@ -37,14 +37,14 @@ bool isWorthACall(const AttentionProblem &p, const target::Target &gpu) {
   for (AffineExpr size : {p.batches, p.heads, p.queries, p.keys}) {
     pairs *= tn::constantDim(size).value_or(0);
   }
-  if (pairs < tuning::kLeastPairs) {
+  if (pairs < tuning::kMinPairs) {
     return false;
   }
   if (!chooseTile(p, gpu).isWarpgroup) {
     return true;
   }
-  return !p.mask && *tn::constantDim(p.keys) >= tuning::kLeastLength &&
-         *tn::constantDim(p.queries) >= tuning::kLeastLength;
+  return !p.mask && *tn::constantDim(p.keys) >= tuning::kMinLength &&
+         *tn::constantDim(p.queries) >= tuning::kMinLength;
 }
 
 } // namespace

@@ -15,15 +15,15 @@ namespace {
 /// x 768 82 and 71, 12,608 x 3,072 x 768 98 and 86.5, 4,096 x 3,072 x 768 32.9 and 30.4; with a
 /// residual the first choice is. No other architecture is proposed this algorithm.
 constexpr int32_t kMeasuredVersion = 1301, kWarpgroupAlgorithm = 66, kTile128x128 = 20;
-constexpr int64_t kLeastWideColumns = 2048, kLeastWideElements = int64_t(8) << 20;
+constexpr int64_t kMinWideColumns = 2048, kMinWideElements = int64_t(8) << 20;
 
 engine::MatmulHint hintFor(const engine::MatmulCall &call, AffineExpr rows, AffineExpr columns) {
   bool isHalf = call.type == DType::F16 || call.type == DType::BF16;
   int64_t wide = tn::constantDim(columns).value_or(0);
-  if (!isHalf || call.hasResidual || wide < kLeastWideColumns) {
+  if (!isHalf || call.hasResidual || wide < kMinWideColumns) {
     return {};
   }
-  int64_t leastRows = (kLeastWideElements + wide - 1) / wide;
+  int64_t leastRows = (kMinWideElements + wide - 1) / wide;
   if (tn::constantDim(rows).value_or(leastRows) < leastRows) {
     return {};
   }

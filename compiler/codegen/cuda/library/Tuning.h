@@ -13,9 +13,9 @@ namespace tenon::codegen::cuda::tuning {
 // 350 in all of these.
 
 /// Pairs of queries and keys, over all heads, from which on the call is worth it.
-inline constexpr int64_t kLeastPairs = int64_t(16) << 20;
+inline constexpr int64_t kMinPairs = int64_t(16) << 20;
 /// Queries and keys, against warpgroups, without a mask.
-inline constexpr int64_t kLeastLength = 1024;
+inline constexpr int64_t kMinLength = 1024;
 /// Columns of the widest head that is left to it. Chosen, not measured.
 inline constexpr int64_t kWidestCalledHead = 128;
 

@@ -52,7 +52,7 @@ int64_t sharedBytesOf(tn::RecurrenceOp op, const RecurrenceLayout &layout) {
 }
 
 RecurrenceLayout layoutOf(RegionBuilder &region, tn::RecurrenceOp op) {
-  int64_t most = std::min(tuning::kMostClusterBlocks, region.gpu.clusterBlocks);
+  int64_t most = std::min(tuning::kMaxClusterBlocks, region.gpu.clusterBlocks);
   for (int64_t blocks = 1; blocks <= most; blocks *= 2) {
     RecurrenceLayout layout = {blocks, tuning::kHeldThreads};
     if (isHeld(op, layout)) {

@@ -12,7 +12,7 @@ inline constexpr int64_t kHeldWeights = 80, kHeldThreads = 512;
 /// be. Chosen, not measured.
 inline constexpr int64_t kReadThreads = 1024;
 /// Blocks of a cluster at most. Chosen, not measured.
-inline constexpr int64_t kMostClusterBlocks = 8;
+inline constexpr int64_t kMaxClusterBlocks = 8;
 /// Seconds of a step apart from the weights: barriers, the way through shared memory, gates.
 /// Chosen, not measured.
 inline constexpr double kStepSeconds = 1e-6;

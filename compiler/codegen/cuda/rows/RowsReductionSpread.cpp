@@ -40,7 +40,7 @@ Spread spreadOut(const SpreadFacts &facts) {
   if (blocks < kManyBlocks || (blocks < reading && strips >= tuning::kLongStrips)) {
     int64_t most = facts.steps / (spread.steps * spread.height * kFewSteps);
     int64_t enough = tuning::kFillingBlocks * facts.processors;
-    spread.parts = std::clamp<int64_t>(std::min(enough / blocks, most), 1, tuning::kMostParts);
+    spread.parts = std::clamp<int64_t>(std::min(enough / blocks, most), 1, tuning::kMaxParts);
   }
   return spread;
 }

@@ -24,7 +24,7 @@ namespace {
 
 using tuning::kSumsBeside;
 /// What must be left of the squares without the mean: the difference loses 6 bits of 24 at most.
-constexpr double kLeastLeft = 1.0 / 64;
+constexpr double kMinLeft = 1.0 / 64;
 
 Value total(const ThreadBuilder &t, const Combiner &sum, ArrayRef<Value> values) {
   SmallVector<Accumulators> parts =
@@ -60,7 +60,7 @@ Accumulators StagedRows::finishReduction(ThreadCombiner &threads, const Round &r
   Value part = t.f32(-1.0 / static_cast<double>(round.count * kWarp));
   Value left = t.fma(t.mulF(sum, part), sum, squares);
   return t.choose(
-      t.isLessF(left, t.mulF(squares, t.f32(kLeastLeft))),
+      t.isLessF(left, t.mulF(squares, t.f32(kMinLeft))),
       [&](const ThreadBuilder &careful) {
         OpBuilder::InsertionGuard guard(builder);
         builder.restoreInsertionPoint(careful.builder.saveInsertionPoint());

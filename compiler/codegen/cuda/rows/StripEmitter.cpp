@@ -37,7 +37,7 @@ SmallVector<Accumulators> unflatten(ValueRange flat, ArrayRef<Accumulators> like
 } // namespace
 
 int64_t stripsAhead(int64_t elements) {
-  return std::clamp<int64_t>(tuning::kElementsAhead / elements, 1, tuning::kMostAhead);
+  return std::clamp<int64_t>(tuning::kElementsAhead / elements, 1, tuning::kMaxAhead);
 }
 
 StripEmitter::StripEmitter(KernelFrame &kernel)

@@ -10,7 +10,7 @@ namespace tenon::codegen::cuda::tuning {
 
 /// Elements of a thread that are loaded before any of them is used, and strips (or steps) of them.
 /// Chosen, not measured by itself.
-inline constexpr int64_t kElementsAhead = 16, kMostAhead = 4;
+inline constexpr int64_t kElementsAhead = 16, kMaxAhead = 4;
 /// Warps of a block up to which each thread adds up their parts by itself, else lanes do together.
 /// Chosen, not measured.
 inline constexpr int64_t kAloneWarps = 8;
@@ -36,7 +36,7 @@ inline constexpr int64_t kShortReduction = 16, kEnoughThreads = 65536;
 inline constexpr int64_t kSpreadThreads = 256;
 /// Blocks that fill a multiprocessor; blocks of a grid that make a second kernel not worth its
 /// launch; parts of a result that a second kernel combines at most.
-inline constexpr int64_t kFillingBlocks = 4, kManyBlocks = 64, kMostParts = 512;
+inline constexpr int64_t kFillingBlocks = 4, kManyBlocks = 64, kMaxParts = 512;
 /// Strips of a thread from which on a second kernel is worth its launch until so many blocks of
 /// each multiprocessor read; parts that a thread of that kernel loads before it combines them.
 inline constexpr int64_t kLongStrips = 32, kReadingBlocks = 2, kPartsAhead = 8;

@@ -83,7 +83,7 @@ int64_t longest(RegionBuilder &region, AffineExpr length) {
 /// is worth it for axes of several tiles.
 int64_t piecesOf(RegionBuilder &region, int64_t blocks, int64_t tiles) {
   int64_t wanted = tuning::kScanBlocks * region.gpu.cores;
-  int64_t most = tiles < tuning::kFewTiles ? 1 : std::min(tiles, tuning::kMostPieces);
+  int64_t most = tiles < tuning::kFewTiles ? 1 : std::min(tiles, tuning::kMaxPieces);
   return std::clamp<int64_t>(llvm::divideCeil(wanted, std::max<int64_t>(blocks, 1)), 1, most);
 }
 

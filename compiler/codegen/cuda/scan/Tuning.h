@@ -15,6 +15,6 @@ inline constexpr int64_t kScanBytes = 32;
 inline constexpr int64_t kColumnSteps = 8;
 /// Blocks for each multiprocessor below which an axis is cut into pieces, of so many tiles or more,
 /// and pieces at most, since each block adds up those before its own. Chosen, not measured.
-inline constexpr int64_t kScanBlocks = 2, kFewTiles = 4, kMostPieces = 512;
+inline constexpr int64_t kScanBlocks = 2, kFewTiles = 4, kMaxPieces = 512;
 
 } // namespace tenon::codegen::cuda::tuning

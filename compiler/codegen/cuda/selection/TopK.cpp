@@ -70,7 +70,7 @@ int64_t threadsFor(const TopKWork &work, int64_t elements) {
   return std::max<int64_t>(kWarp, llvm::PowerOf2Ceil(llvm::divideCeil(elements, itemsOf(work))));
 }
 
-constexpr int64_t kMostThreads = 1024;
+constexpr int64_t kMaxThreads = 1024;
 
 /// Pieces of a row that varies or not, at most.
 int64_t mostPieces(const TopKWork &work, const SelectLayout &layout) {
@@ -84,7 +84,7 @@ SelectLayout firstLayout(RegionBuilder &region, const TopKWork &work) {
     return layout;
   }
   int64_t most =
-      work.longest <= tuning::kLongestOfWarp / 4 ? tuning::kMostOfShort : tuning::kMostOfWarp;
+      work.longest <= tuning::kLongestOfWarp / 4 ? tuning::kMaxOfShort : tuning::kMaxOfWarp;
   if (work.longest <= tuning::kLongestOfWarp && work.most <= most) {
     layout.items = llvm::PowerOf2Ceil(llvm::divideCeil(work.longest, kWarp));
     if (mostPieces(work, layout) > 1) {
@@ -99,13 +99,13 @@ SelectLayout firstLayout(RegionBuilder &region, const TopKWork &work) {
   int64_t rows = std::max<int64_t>(region.estimate(work.rows()), 1);
   int64_t enough = tuning::kPiecesOfProcessor * region.gpu.cores;
   bool isSmall = layout.threads <= 2 * kWarp || 4 * work.most > work.longest;
-  if (layout.threads <= kMostThreads && (isSmall || rows >= region.gpu.cores)) {
+  if (layout.threads <= kMaxThreads && (isSmall || rows >= region.gpu.cores)) {
     return layout;
   }
   // Rows in pieces of four times as many as are wanted, or more where there are blocks enough.
   int64_t least = std::max<int64_t>(threadsFor(work, 4 * work.most), 4 * kWarp);
-  layout.threads = std::min(least, kMostThreads);
-  while (layout.threads < kMostThreads / 2 && rows * mostPieces(work, layout) > enough) {
+  layout.threads = std::min(least, kMaxThreads);
+  while (layout.threads < kMaxThreads / 2 && rows * mostPieces(work, layout) > enough) {
     layout.threads *= 2;
   }
   return layout;
@@ -118,7 +118,7 @@ std::vector<SelectLayout> laterLayouts(const TopKWork &work, int64_t pieces) {
     SelectLayout layout;
     layout.items = itemsOf(work);
     int64_t elements = pieces * std::max<int64_t>(work.most, 1);
-    layout.threads = std::min(threadsFor(work, elements), kMostThreads);
+    layout.threads = std::min(threadsFor(work, elements), kMaxThreads);
     layouts.push_back(layout);
     pieces = llvm::divideCeil(elements, layout.piece());
   }
@@ -138,7 +138,7 @@ FamilyMatch matchTopK(RegionBuilder &region) {
     return FamilyMatch::refuse("it selects no first elements of an input");
   }
   SelectLayout first = firstLayout(region, *work);
-  if (mostPieces(*work, first) > 1 && work->most > tuning::kMostOfPieces) {
+  if (mostPieces(*work, first) > 1 && work->most > tuning::kMaxOfPieces) {
     return FamilyMatch::refuse("so many are wanted that pieces of a row hardly hold more");
   }
   std::vector<SelectLayout> layouts = layoutsOf(*work, first);
@@ -228,7 +228,7 @@ std::vector<dispatch::KernelChoice> topKConfigs(RegionBuilder &region, const Top
   for (SelectLayout layout = own; layout.threads > 2 * kWarp;) {
     layout.threads /= 2;
     bool shrinks =
-        layout.piece() >= 4 * std::max<int64_t>(work.most, 1) && work.most <= tuning::kMostOfPieces;
+        layout.piece() >= 4 * std::max<int64_t>(work.most, 1) && work.most <= tuning::kMaxOfPieces;
     if (shrinks) {
       choices.push_back(dispatch::choiceOf(kTopK.name, layout));
     }

@@ -14,10 +14,10 @@ inline constexpr int64_t kSelectionThreads = 512;
 inline constexpr int64_t kSelectItems = 16, kSelectWideItems = 8, kSortItems = 8;
 /// The longest row that a warp selects from, and the most that it selects of rows of up to a
 /// quarter of that, and of longer ones. Chosen, not measured.
-inline constexpr int64_t kLongestOfWarp = 1024, kMostOfShort = 256, kMostOfWarp = 64;
+inline constexpr int64_t kLongestOfWarp = 1024, kMaxOfShort = 256, kMaxOfWarp = 64;
 /// The most that are selected from pieces of rows: beyond, what the pieces give is hardly less than
 /// what they take. Chosen, not measured.
-inline constexpr int64_t kMostOfPieces = 2048;
+inline constexpr int64_t kMaxOfPieces = 2048;
 /// Blocks for each multiprocessor up to which rows are cut into smaller pieces. Chosen, not
 /// measured.
 inline constexpr int64_t kPiecesOfProcessor = 4;

@@ -10,7 +10,7 @@ using namespace mlir;
 namespace tenon::onnx {
 namespace {
 
-constexpr int64_t kMostTaps = 4096;
+constexpr int64_t kMaxTaps = 4096;
 
 /// Attributes of Col2Im, one entry a spatial dim.
 struct Folding {
@@ -33,14 +33,14 @@ std::optional<Folding> readFolding(NodeContext &c) {
   };
   int64_t taps = 1;
   for (int64_t size : f.block) {
-    taps = inRange(size, 1) && taps <= kMostTaps ? taps * size : kMostTaps + 1;
+    taps = inRange(size, 1) && taps <= kMaxTaps ? taps * size : kMaxTaps + 1;
   }
   bool sound = n >= 1 && f.block.size() == n && f.strides.size() == n && f.dilations.size() == n &&
                f.pads.size() == 2 * n && inRange(f.image, 1) && inRange(f.strides, 1) &&
                inRange(f.dilations, 1) && inRange(f.pads, 0) && c.rank(0) == 3;
   if (!sound) {
     c.error(ErrorId::OnnxBadNode, "its shapes, strides, dilations or pads do not fit each other");
-  } else if (taps > kMostTaps || n > 3) {
+  } else if (taps > kMaxTaps || n > 3) {
     c.gap("blocks of more than 4096 elements or three dimensions are not supported",
           "use smaller blocks");
   }

@@ -124,7 +124,7 @@ AffineExpr topKCount(NodeContext &c, int64_t axis, Value &x) {
 }
 
 /// Longer lists are sorted as a whole.
-constexpr int64_t kMostKept = 4096;
+constexpr int64_t kMaxKept = 4096;
 
 /// The largest that a count can be: the least of several sizes is no larger than any of them.
 std::optional<int64_t> mostOf(NodeContext &c, Value count) {
@@ -184,7 +184,7 @@ void topK(NodeContext &c) {
   const Value given = x;
   bool isLargest = c.integer("largest", 1) != 0;
   std::optional<int64_t> most = known ? std::nullopt : mostOf(c, c.value(1));
-  if (most && *most <= kMostKept && isa<FloatType>(c.element(0))) {
+  if (most && *most <= kMaxKept && isa<FloatType>(c.element(0))) {
     k = c.constantSize(*most);
     x = withLast(c, x, axis, k, isLargest);
   }

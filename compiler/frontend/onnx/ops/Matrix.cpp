@@ -9,7 +9,7 @@ using namespace mlir;
 namespace tenon::onnx {
 namespace {
 
-constexpr int64_t kMostRows = 32;
+constexpr int64_t kMaxRows = 32;
 
 /// Rows [first, size) and columns [first, size) of each matrix.
 Value rest(NodeContext &c, Value x, int64_t axis, int64_t first, int64_t size) {
@@ -50,7 +50,7 @@ void det(NodeContext &c) {
   if (size && rows && size != rows) {
     return c.error(ErrorId::OnnxBadNode, "its input is not made of square matrices");
   }
-  if (!size || !rows || *size < 1 || *size > kMostRows) {
+  if (!size || !rows || *size < 1 || *size > kMaxRows) {
     return c.gap("only matrices of 1 to 32 rows, a constant number, are supported",
                  "declare the dimension with --shape");
   }

@@ -8,7 +8,7 @@ using namespace mlir;
 namespace tenon::onnx {
 namespace {
 
-constexpr int64_t kMostPadding = int64_t{1} << 30;
+constexpr int64_t kMaxPadding = int64_t{1} << 30;
 
 struct Padding {
   SmallVector<AffineExpr> begins, ends; ///< of each dim
@@ -67,7 +67,7 @@ bool readPads(NodeContext &c, Padding &padding) {
     padding.begins[axis] = (*pads)[i];
     padding.ends[axis] = (*pads)[axes.size() + i];
     for (AffineExpr pad : {padding.begins[axis], padding.ends[axis]}) {
-      if (std::abs(tn::constantDim(pad).value_or(0)) > kMostPadding) {
+      if (std::abs(tn::constantDim(pad).value_or(0)) > kMaxPadding) {
         c.error(ErrorId::OnnxShapeOverflow, "the padding is too large");
       }
     }

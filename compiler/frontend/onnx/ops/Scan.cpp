@@ -98,7 +98,7 @@ struct LinearAttention {
   Value beta;  ///< [batch, length, heads or 1, 1, 1]
 };
 
-constexpr int64_t kMostSteps = 512;
+constexpr int64_t kMaxSteps = 512;
 
 bool readRule(NodeContext &c, LinearAttention &a) {
   std::string rule = c.text("update_rule", "gated_delta");
@@ -126,7 +126,7 @@ std::optional<LinearAttention> readLinearAttention(NodeContext &c) {
   std::optional<int64_t> length = tn::constantDim(c.dims(0)[1]);
   std::optional<int64_t> width = tn::constantDim(c.dims(0)[2]);
   std::optional<int64_t> values = tn::constantDim(c.dims(2)[2]);
-  if (!length || *length > kMostSteps || !width || !values) {
+  if (!length || *length > kMaxSteps || !width || !values) {
     c.gap("its length is not constant or above 512", "declare the dimension with --shape");
     return std::nullopt;
   }

@@ -16,7 +16,7 @@ using tn::Predicate;
 using tn::ReduceKind;
 
 /// Most boxes of a class that there is room for though there may be fewer boxes at all.
-constexpr int64_t kMostPlaces = 4096;
+constexpr int64_t kMaxPlaces = 4096;
 
 void nonZero(NodeContext &c) {
   if (c.rank(0) == 0) {
@@ -75,7 +75,7 @@ AffineExpr placesOf(NodeContext &c, AffineExpr boxes) {
   }
   AffineExpr places = c.constantSize(std::max<int64_t>((*most)[0], 0));
   bool isLess = c.symbols().compare(places, Comparison::LessOrEqual, boxes).value_or(false);
-  return isLess || (!tn::constantDim(boxes) && (*most)[0] <= kMostPlaces) ? places : boxes;
+  return isLess || (!tn::constantDim(boxes) && (*most)[0] <= kMaxPlaces) ? places : boxes;
 }
 
 void nonMaxSuppression(NodeContext &c) {

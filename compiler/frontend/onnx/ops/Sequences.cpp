@@ -8,7 +8,7 @@ namespace tenon::onnx {
 namespace {
 
 /// Longer ones are more likely a mistake.
-constexpr int64_t kMostElements = 4096;
+constexpr int64_t kMaxElements = 4096;
 
 /// The elements of an input; null after an error if it is no sequence.
 ImportedValues *elementsOf(NodeContext &c, unsigned i) {
@@ -21,8 +21,8 @@ ImportedValues *elementsOf(NodeContext &c, unsigned i) {
 }
 
 void setSequence(NodeContext &c, unsigned output, ImportedValues elements) {
-  if (elements.size() > size_t{kMostElements}) {
-    return c.gap("its sequence has more than " + Twine(kMostElements) + " elements",
+  if (elements.size() > size_t{kMaxElements}) {
+    return c.gap("its sequence has more than " + Twine(kMaxElements) + " elements",
                  "keep what it holds in one tensor");
   }
   for (const ImportedValue &element : elements) {
@@ -126,8 +126,8 @@ std::optional<SmallVector<AffineExpr>> chunks(NodeContext &c, AffineExpr dim, Af
     c.error(ErrorId::OnnxBadNode, "the size of a part is not positive");
     return std::nullopt;
   }
-  if (!length || !each || *length / *each >= kMostElements) {
-    c.gap("how many parts it makes is not known, or more than " + Twine(kMostElements),
+  if (!length || !each || *length / *each >= kMaxElements) {
+    c.gap("how many parts it makes is not known, or more than " + Twine(kMaxElements),
           "declare one size with --shape");
     return std::nullopt;
   }

@@ -49,7 +49,7 @@ std::optional<frontend::Transform> readTransform(NodeContext &c, int64_t axis) {
     }
     t.points = (*given)[0];
   }
-  if (t.points < 1 || t.points > frontend::kMostTableElements ||
+  if (t.points < 1 || t.points > frontend::kMaxTableElements ||
       (onesided && !t.inverse && t.parts == 2)) {
     c.error(ErrorId::OnnxBadNode, "its length is not positive, or half of the results of a "
                                   "complex signal is wanted");
@@ -165,7 +165,7 @@ void melWeightMatrix(NodeContext &c) {
   Type element = c.elementNamed("output_datatype", c.builder().getF32Type());
   double length = numbers[1], rate = numbers[2];
   if (!element || numbers[0] < 1 || length < 1 || rate <= 0 ||
-      numbers[0] * length > static_cast<double>(frontend::kMostTableElements)) {
+      numbers[0] * length > static_cast<double>(frontend::kMaxTableElements)) {
     return c.error(ErrorId::OnnxBadNode, "its sizes are not positive or too large");
   }
   int64_t filters = static_cast<int64_t>(numbers[0]);

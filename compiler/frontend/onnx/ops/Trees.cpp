@@ -12,8 +12,8 @@ using namespace mlir;
 namespace tenon::onnx {
 namespace {
 
-constexpr int64_t kMostLevels = 256;
-constexpr int64_t kMostNodes = int64_t{1} << 24;
+constexpr int64_t kMaxLevels = 256;
+constexpr int64_t kMaxNodes = int64_t{1} << 24;
 
 std::optional<Branch> branchNamed(StringRef mode) {
   static constexpr std::pair<StringLiteral, Branch> kModes[] = {
@@ -258,9 +258,9 @@ Value evaluateTrees(NodeContext &c, const Ensemble &ensemble) {
     return Value();
   }
   int64_t nodes = static_cast<int64_t>(ensemble.nodes.size());
-  if (*levels > kMostLevels || ensemble.targets > kMostNodes / nodes) {
-    c.gap("trees of more than " + Twine(kMostLevels) + " levels, or with more than " +
-              Twine(kMostNodes) + " weights, are not supported",
+  if (*levels > kMaxLevels || ensemble.targets > kMaxNodes / nodes) {
+    c.gap("trees of more than " + Twine(kMaxLevels) + " levels, or with more than " +
+              Twine(kMaxNodes) + " weights, are not supported",
           "train smaller trees");
     return Value();
   }

@@ -10,7 +10,7 @@ namespace tenon::pt2 {
 namespace {
 
 /// Iterations of a loop whose end nothing but data decides.
-constexpr int64_t kMostIterations = 1024;
+constexpr int64_t kMaxIterations = 1024;
 
 const Graph *graphAt(Call &c, size_t index) {
   const Argument *given = c.positional(index);
@@ -210,8 +210,8 @@ bool WhileLoop::step() {
 
 std::optional<std::vector<Value>> WhileLoop::run() {
   for (int64_t i = 0; step(); ++i) {
-    if (i == kMostIterations) {
-      c.gap("how often the loop runs is not known, or is more than " + Twine(kMostIterations) +
+    if (i == kMaxIterations) {
+      c.gap("how often the loop runs is not known, or is more than " + Twine(kMaxIterations) +
                 " times",
             "bound the loop by a counter that is compared with a constant");
     }
@@ -250,9 +250,9 @@ std::optional<int64_t> countOfRows(Call &c, const std::vector<Value> &all) {
   if (!type || type.getRank() == 0) {
     c.error(ErrorId::Pt2BadGraph, "it goes over no tensor");
   } else if (type.isDynamicDim(0) || type.getDimSize(0) == 0 ||
-             type.getDimSize(0) > kMostIterations) {
+             type.getDimSize(0) > kMaxIterations) {
     c.gap("how many rows it goes over is not known, is zero, or is more than " +
-              Twine(kMostIterations),
+              Twine(kMaxIterations),
           "fix that dimension at the export or with --shape, or write the computation for all rows "
           "at once (torch.vmap, torch.cumsum)");
   } else {

@@ -40,7 +40,7 @@ void stack(Call &c) {
   c.setOutput(c.concat(parts, axis));
 }
 
-constexpr int64_t kMostDifferences = 64;
+constexpr int64_t kMaxDifferences = 64;
 
 /// The differences of neighbours along an axis, `n` times.
 void difference(Call &c) {
@@ -62,8 +62,8 @@ void difference(Call &c) {
   x = c.concat(parts, axis);
   bool isTruth = x && getElementTypeOrSelf(x).isInteger(1);
   int64_t times = c.integer("n", 1);
-  if (times > kMostDifferences) {
-    return c.gap("differences of more than " + Twine(kMostDifferences) + " times",
+  if (times > kMaxDifferences) {
+    return c.gap("differences of more than " + Twine(kMaxDifferences) + " times",
                  "take them in steps");
   }
   for (int64_t i = 0; i < times && x; ++i) {

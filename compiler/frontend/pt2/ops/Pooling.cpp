@@ -125,7 +125,7 @@ void avgPool(Call &c) {
 }
 
 /// Each output along an axis is an operation.
-constexpr int64_t kMostAdaptive = 1024;
+constexpr int64_t kMaxAdaptive = 1024;
 
 /// Position i reads [floor(i * in / out), ceil((i + 1) * in / out)) along an axis: its mean or
 /// maximum.
@@ -137,9 +137,9 @@ mlir::Value adaptAxis(Call &c, mlir::Value x, int64_t axis, int64_t out, tn::Red
   if (tn::constantDim(dim) == out) {
     return x;
   }
-  if (out < 1 || out > kMostAdaptive) {
+  if (out < 1 || out > kMaxAdaptive) {
     c.gap("an adaptive pool of " + Twine(out) + " outputs",
-          "use one of 1 to " + Twine(kMostAdaptive));
+          "use one of 1 to " + Twine(kMaxAdaptive));
     return mlir::Value();
   }
   SmallVector<mlir::Value> parts;

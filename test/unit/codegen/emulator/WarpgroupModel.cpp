@@ -26,7 +26,7 @@ size_t placeOf(unsigned lane, unsigned i, unsigned columns) {
 }
 
 /// Tokens are numbers of the kind NaN that arithmetic does not make: a set and a float of a lane.
-constexpr uint32_t kToken = 0xffc00000, kMostSets = 0x3fff, kKeptSets = 64;
+constexpr uint32_t kToken = 0xffc00000, kMaxSets = 0x3fff, kKeptSets = 64;
 uint32_t tokenOf(uint32_t set, unsigned i) { return kToken | set << 8 | i; }
 
 /// The bits of element (row, column) of a tile behind a descriptor, in the swizzle of 128 bytes. A
@@ -239,7 +239,7 @@ private:
   /// What a token stands for, if it need not be `isDone` or is; everything else stands for itself.
   /// `expected` is the number of the float that the token must be of, if given.
   uint32_t valueOf(uint32_t bits, unsigned lane, std::optional<unsigned> expected, bool isDone) {
-    auto set = model.sets.find(bits >> 8 & kMostSets);
+    auto set = model.sets.find(bits >> 8 & kMaxSets);
     if ((bits & kToken) != kToken || set == model.sets.end() ||
         (isDone && set->second.group >= model.finished)) {
       return bits;
@@ -318,7 +318,7 @@ private:
     for (auto &[first, sums] : made) {
       bool isDone = sums.group < model.finished;
       model.isFenced &= !isDone;
-      uint32_t set = model.nextSet++ % kMostSets;
+      uint32_t set = model.nextSet++ % kMaxSets;
       for (unsigned i = 0; i < sums.columns / 2; ++i) {
         isGiven[first + i] = true;
         for (unsigned lane = 0; lane < kWarpgroupSize; ++lane) {
@@ -329,7 +329,7 @@ private:
       }
       if (!isDone) {
         model.sets[set] = std::move(sums);
-        model.sets.erase((set + kMostSets - kKeptSets) % kMostSets);
+        model.sets.erase((set + kMaxSets - kKeptSets) % kMaxSets);
       }
     }
     for (unsigned output = 0; output < piece.outputs; ++output) {
