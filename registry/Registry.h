@@ -60,7 +60,7 @@ struct PushRequest {
   std::string note;
   /// Makes the signature that becomes one of the version's together with it; none where it is
   /// empty.
-  std::function<Result<std::string>(const Version &)> sign;
+  std::function<Result<std::string>(const Version &)> sign = {};
 };
 
 struct Version {

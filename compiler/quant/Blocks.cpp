@@ -9,7 +9,7 @@
 namespace tenon::quant {
 namespace {
 
-constexpr float kMost = 15;
+constexpr float kMax = 15;
 /// Shares of a block's range that 4 bits may span.
 constexpr float kShares[] = {1.0F, 0.95F, 0.9F, 0.85F, 0.8F, 0.75F};
 
@@ -17,7 +17,7 @@ struct Levels {
   float scale = 1, zero = 0;
 
   float level(float value) const {
-    return std::clamp(std::nearbyintf(value / scale) + zero, 0.0F, kMost);
+    return std::clamp(std::nearbyintf(value / scale) + zero, 0.0F, kMax);
   }
   float error(float value) const { return value - (level(value) - zero) * scale; }
 };
@@ -33,8 +33,8 @@ Levels levelsOf(std::span<const float> block, std::span<const float> importance)
   double least = std::numeric_limits<double>::infinity();
   for (float share : kShares) {
     Levels levels;
-    levels.scale = high > low ? (high - low) * share / kMost : 1;
-    levels.zero = std::clamp(std::nearbyintf(-low * share / levels.scale), 0.0F, kMost);
+    levels.scale = high > low ? (high - low) * share / kMax : 1;
+    levels.zero = std::clamp(std::nearbyintf(-low * share / levels.scale), 0.0F, kMax);
     double sum = 0;
     for (size_t i = 0; i < block.size(); ++i) {
       double error = levels.error(block[i]);

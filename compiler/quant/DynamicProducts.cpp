@@ -45,7 +45,7 @@ private:
 
 DynamicRows quantizeTokens(ModelEdit &edit, size_t node, const std::string &value, int64_t opset) {
   // A row of zeros gets a scale that can be divided by.
-  constexpr float kMost = 127, kLeast = 1e-30F;
+  constexpr float kMax = 127, kMin = 1e-30F;
   constexpr int64_t kAxesAreInputs = 18;
   Chain chain(edit, node, value);
   std::string absolute = chain.add("Abs", {value}), most = edit.freshName(value + "_most");
@@ -63,8 +63,8 @@ DynamicRows quantizeTokens(ModelEdit &edit, size_t node, const std::string &valu
     addIntegers(reduce, "axes", last);
   }
   edit.insertBefore(node, std::move(reduce));
-  std::string step = chain.add("Mul", {most, chain.scalar("inverse", 1 / kMost)});
-  std::string scale = chain.add("Max", {step, chain.scalar("least", kLeast)});
+  std::string step = chain.add("Mul", {most, chain.scalar("inverse", 1 / kMax)});
+  std::string scale = chain.add("Max", {step, chain.scalar("least", kMin)});
   std::string levels = chain.add("Round", {chain.add("Div", {value, scale})});
   return {chain.cast(levels, DataType::Int8), scale, ""};
 }

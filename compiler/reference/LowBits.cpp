@@ -86,7 +86,7 @@ uint8_t floatCode(DType type, double number, bool saturate) {
 
 /// A power of two: only the exponent, 0xFF is NaN. The sign is dropped.
 uint8_t powerCode(double number, LowBitRounding rounding) {
-  constexpr int kMost = 127, kNanCode = 0xFF;
+  constexpr int kMax = 127, kNanCode = 0xFF;
   if (std::isnan(number)) {
     return kNanCode;
   }
@@ -94,10 +94,10 @@ uint8_t powerCode(double number, LowBitRounding rounding) {
   int exponent = magnitude == 0 ? -1000 : std::isinf(magnitude) ? 1000 : std::ilogb(magnitude);
   double part = std::abs(exponent) == 1000 ? 1 : std::ldexp(magnitude, -exponent);
   exponent += rounding.round == "up" ? part > 1 : rounding.round == "nearest" ? part >= 1.5 : 0;
-  if (exponent < -kMost || exponent > kMost) {
-    return uint8_t(!rounding.saturate ? kNanCode : exponent < 0 ? 0 : 2 * kMost);
+  if (exponent < -kMax || exponent > kMax) {
+    return uint8_t(!rounding.saturate ? kNanCode : exponent < 0 ? 0 : 2 * kMax);
   }
-  return uint8_t(exponent + kMost);
+  return uint8_t(exponent + kMax);
 }
 
 } // namespace

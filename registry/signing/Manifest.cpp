@@ -23,7 +23,7 @@ Status malformed(std::string_view what) {
                        "sign the model again with `tenon sign`");
 }
 
-std::string shown(std::string_view text) { return withoutControls(text.substr(0, 200)); }
+std::string printable(std::string_view text) { return withoutControls(text.substr(0, 200)); }
 
 /// SHA-256 of the digests as bytes, one after the other: a name for the whole model.
 std::string rootOf(const std::vector<Resource> &resources) {
@@ -60,8 +60,8 @@ Status readSerialization(const Json &predicate, Manifest &manifest) {
     return malformed("does not say how its files were hashed");
   }
   if (digestDigits(manifest.algorithm) == 0) {
-    return malformed(
-        fmt::format("has hashes by '{}', which Tenon does not compute", shown(manifest.algorithm)));
+    return malformed(fmt::format("has hashes by '{}', which Tenon does not compute",
+                                 printable(manifest.algorithm)));
   }
   manifest.followsLinks = links.get<bool>();
   manifest.partBytes = isOfParts ? std::optional(static_cast<uint64_t>(size)) : std::nullopt;
@@ -82,14 +82,14 @@ Status readResource(const Json &row, std::string_view algorithm, std::string dig
       manifest.partBytes &&
       algorithm == fmt::format("{}-sharded-{}", manifest.algorithm, *manifest.partBytes);
   if (algorithm != manifest.algorithm && !isOfPart) {
-    return malformed(fmt::format("has another hash for '{}' than it says", shown(name)));
+    return malformed(fmt::format("has another hash for '{}' than it says", printable(name)));
   }
   if (digest.size() != digestDigits(manifest.algorithm) || bytesOfHex(digest).empty()) {
-    return malformed(fmt::format("has no hash for '{}'", shown(name)));
+    return malformed(fmt::format("has no hash for '{}'", printable(name)));
   }
   std::string_view path = manifest.partBytes ? pathOfPart(name) : std::string_view(name);
   if (path != kOnlyFile && !staysInside(path)) {
-    return malformed(fmt::format("names '{}', which is no path in the model", shown(name)));
+    return malformed(fmt::format("names '{}', which is no path in the model", printable(name)));
   }
   manifest.resources.push_back({std::move(name), std::move(digest)});
   return Status::ok();
@@ -166,7 +166,7 @@ Result<std::string> statementOf(Manifest manifest) {
     return Status::error(
         ErrorId::BadSigningKey,
         fmt::format("'{}' has a file whose name is not UTF-8, which no signature can hold",
-                    shown(manifest.model)),
+                    printable(manifest.model)),
         "rename the file");
   }
 }
@@ -178,7 +178,7 @@ Result<Manifest> parseStatement(std::string_view text) {
   if (type != kStatement || (predicate != kPredicate && predicate != kPredicate02)) {
     return malformed(
         fmt::format("is of the types '{}' and '{}', not one of OpenSSF Model Signing v1.0",
-                    shown(type), shown(predicate)));
+                    printable(type), printable(predicate)));
   }
   Manifest manifest;
   TENON_TRY(predicate == kPredicate ? readResources(statement, manifest)
@@ -186,7 +186,7 @@ Result<Manifest> parseStatement(std::string_view text) {
   std::set<std::string_view> names;
   for (const Resource &resource : manifest.resources) {
     if (!names.insert(resource.name).second) {
-      return malformed(fmt::format("names '{}' twice", shown(resource.name)));
+      return malformed(fmt::format("names '{}' twice", printable(resource.name)));
     }
   }
   return manifest.resources.empty() ? Result<Manifest>(malformed("has no files")) : manifest;

@@ -21,9 +21,9 @@ struct Preprocessing {
   bool resize = false; ///< stretch to the input's size instead of refusing another size
   /// Before anything else: one number for the length of the shorter side, or height and width to
   /// stretch to. Empty to leave pictures as they are.
-  std::vector<int64_t> size;
+  std::vector<int64_t> size = {};
   /// Then the middle of the picture: height and width, or one number for both. Empty for all of it.
-  std::vector<int64_t> crop;
+  std::vector<int64_t> crop = {};
 };
 
 /// Reads the JSON that a model carries: {"mean":[…],"std":[…],"layout":"nchw","resize":true,

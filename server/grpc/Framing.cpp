@@ -90,7 +90,7 @@ Result<std::chrono::nanoseconds> parseTimeout(std::string_view text) {
                                                   {'S', 1'000'000'000},
                                                   {'M', 60'000'000'000},
                                                   {'H', 3'600'000'000'000}};
-  constexpr uint64_t kMost = uint64_t(366) * 24 * 3'600'000'000'000;
+  constexpr uint64_t kMax = uint64_t(366) * 24 * 3'600'000'000'000;
   uint64_t value = 0;
   size_t digits = text.empty() ? 0 : text.size() - 1;
   std::from_chars_result result = std::from_chars(text.data(), text.data() + digits, value);
@@ -98,7 +98,7 @@ Result<std::chrono::nanoseconds> parseTimeout(std::string_view text) {
       result.ptr == text.data() + digits) {
     for (const auto &[unit, nanoseconds] : kUnits) {
       if (unit == text.back()) {
-        return std::chrono::nanoseconds(value > kMost / nanoseconds ? kMost : value * nanoseconds);
+        return std::chrono::nanoseconds(value > kMax / nanoseconds ? kMax : value * nanoseconds);
       }
     }
   }

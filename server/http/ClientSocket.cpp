@@ -95,9 +95,9 @@ asio::awaitable<void> ClientSocket::linger() {
   }
   error = Error();
   plain.shutdown(tcp::socket::shutdown_send, error);
-  constexpr uint64_t kMost = 16 << 20;
+  constexpr uint64_t kMax = 16 << 20;
   std::vector<std::byte> sink(64 << 10);
-  for (uint64_t bytes = 0; !error && bytes < kMost;) {
+  for (uint64_t bytes = 0; !error && bytes < kMax;) {
     bytes +=
         co_await plain.async_read_some(asio::buffer(sink), redirect_error(use_awaitable, error));
   }

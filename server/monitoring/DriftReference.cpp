@@ -27,7 +27,7 @@ constexpr size_t kBins = 10;
 /// Values of all features together: some hundred MiB with what is counted.
 constexpr uint64_t kMaxNumbers = 4 << 20;
 /// Of arrays while they are read.
-constexpr uint64_t kMaxBytes = uint64_t(2) << 30;
+constexpr uint64_t kMaxReferenceBytes = uint64_t(2) << 30;
 
 Status bad(std::string_view what, std::string_view hint) {
   return Status::error(ErrorId::BadDriftReference, what, hint);
@@ -371,11 +371,11 @@ Result<DriftReference> DriftReference::read(const std::string &path, const Model
              elements = rows == 0 ? 0 : header.dataBytes / (bitWidth(header.dtype) / 8) / rows;
     numbers += rows * std::min<uint64_t>(elements > kMaxColumns ? 4 : elements, kMaxColumns);
     bytes += header.dataBytes;
-    bool isTaken = numbers <= kMaxNumbers && bytes <= kMaxBytes;
+    bool isTaken = numbers <= kMaxNumbers && bytes <= kMaxReferenceBytes;
     return isTaken ? Status::ok()
                    : bad(fmt::format(
                              "{} has more than {} numbers to compare with, or more than {} bytes",
-                             path, kMaxNumbers, kMaxBytes),
+                             path, kMaxNumbers, kMaxReferenceBytes),
                          "give fewer rows: some times as many as a window has are enough");
   };
   Result<std::vector<Tensor>> arrays = readNpz(path, accept);

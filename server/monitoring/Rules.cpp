@@ -17,8 +17,8 @@ namespace {
 
 /// A name as a line of a log, a registry and JSON can carry it: whoever made the model chose it.
 std::string plain(std::string_view name) {
-  constexpr size_t kMost = 80;
-  std::string text(name.substr(0, kMost));
+  constexpr size_t kMax = 80;
+  std::string text(name.substr(0, kMax));
   std::replace_if(text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
   return text;
 }

@@ -9,7 +9,7 @@
 namespace tenon::server {
 namespace {
 
-constexpr unsigned kMaxDepth = 16;
+constexpr unsigned kMaxNesting = 16;
 constexpr size_t kMaxFields = 100'000;
 
 class Parser {
@@ -17,7 +17,7 @@ public:
   Parser(std::string_view text, std::string_view file) : text(text), file(file) {}
 
   Status parseFields(std::vector<TextField> &fields, char end, unsigned depth) {
-    if (depth > kMaxDepth) {
+    if (depth > kMaxNesting) {
       return fault("messages are nested too deeply");
     }
     for (;;) {

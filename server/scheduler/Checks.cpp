@@ -81,10 +81,10 @@ int64_t bucketOf(const ModelConfig &config, int64_t length) {
         std::lower_bound(config.buckets.begin(), config.buckets.end(), length);
     return bucket == config.buckets.end() ? length : *bucket;
   }
-  constexpr int64_t kLeast = 16, kMost = int64_t(1) << 62;
-  return length > kMost
+  constexpr int64_t kMin = 16, kMax = int64_t(1) << 62;
+  return length > kMax
              ? length
-             : std::max(kLeast, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(length))));
+             : std::max(kMin, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(length))));
 }
 
 Status badInput(std::string_view name, std::string_view what, std::string_view hint = {}) {

@@ -10,10 +10,10 @@ using namespace tenon::server;
 
 namespace {
 
-constexpr uint64_t kMost = 1 << 16;
+constexpr uint64_t kMax = 1 << 16;
 
 void parseMessage(std::string_view message) {
-  (void)parseGrpcInfer(message, kMost).isOk();
+  (void)parseGrpcInfer(message, kMax).isOk();
   for (const Route &route : allRoutes()) {
     RouteMatch match;
     match.route = &route;
@@ -25,7 +25,7 @@ void parseMessage(std::string_view message) {
 /// Reads messages as a call does, and gives back what came.
 class Echo : public StreamHandler {
 public:
-  explicit Echo(Stream &stream) : stream(stream), reader(kMost) {
+  explicit Echo(Stream &stream) : stream(stream), reader(kMax) {
     (void)parseTimeout(stream.field("grpc-timeout")).isOk();
     (void)matchGrpcRoute(stream.field(":path")).isOk();
   }
@@ -77,17 +77,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     parseMessage(text);
     return 0;
   }
-  Session session(kMost, [](Stream &stream) { return std::make_unique<Echo>(stream); }, [] {});
+  Session session(kMax, [](Stream &stream) { return std::make_unique<Echo>(stream); }, [] {});
   Outgoing out;
   session.receive("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
   // In pieces of the length that the first byte says.
   for (bool goesOn = true; goesOn && !text.empty();) {
     goesOn = session.receive(text.substr(0, data[0]));
     text.remove_prefix(std::min<size_t>(data[0], text.size()));
-    session.collect(kMost, out);
+    session.collect(kMax, out);
   }
   session.tick(std::chrono::steady_clock::now(), std::chrono::seconds(1));
   session.goAway();
-  session.collect(kMost, out);
+  session.collect(kMax, out);
   return 0;
 }

@@ -48,7 +48,7 @@ struct SizeFault {
   std::function<bool(ModuleOp)> change;
 };
 
-std::vector<SizeFault> makeFaults() {
+std::vector<SizeFault> makeSizeFaults() {
   using Kind = tn::ConstraintKind;
   return {
       {"constraint-equal-or-one",
@@ -63,7 +63,7 @@ std::vector<SizeFault> makeFaults() {
 
 std::vector<std::string> sizeFaultNames() {
   std::vector<std::string> names;
-  for (const SizeFault &fault : makeFaults()) {
+  for (const SizeFault &fault : makeSizeFaults()) {
     names.push_back(fault.name);
   }
   return names;
@@ -71,7 +71,7 @@ std::vector<std::string> sizeFaultNames() {
 
 bool plantSizeFault(const std::string &name, ModuleOp module) {
   bool isPlanted = false;
-  for (const SizeFault &fault : makeFaults()) {
+  for (const SizeFault &fault : makeSizeFaults()) {
     isPlanted = (fault.name == name && fault.change(module)) || isPlanted;
   }
   return isPlanted;

@@ -14,7 +14,7 @@ namespace {
 constexpr llvm::StringLiteral kIntegerPass = "integer-products";
 
 /// Movement looked through between a product and what quantizes its operand.
-constexpr int kMaxSteps = 16;
+constexpr int kOperandSteps = 16;
 /// Of two 8-bit numbers, and of an i32: sums of products of floats must not wrap.
 constexpr double kMaxDifference = 255, kMaxSum = 2147483647;
 
@@ -71,9 +71,9 @@ bool isPerTensor(Operation *quantization) {
 }
 
 bool isUsualScale(const Constants &constants, Value scale) {
-  constexpr double kLeast = 1e-30, kMost = 1e30;
+  constexpr double kMin = 1e-30, kMax = 1e30;
   std::optional<double> value = constants.scalar(scale);
-  return value && *value > kLeast && *value < kMost;
+  return value && *value > kMin && *value < kMax;
 }
 
 int64_t Levels::columnOf(size_t i) const {
@@ -172,11 +172,11 @@ std::optional<Levels> IntegerOperands::levelsOf(Value weight, int64_t columnDim,
 
 Value IntegerOperands::asUnsigned(PatternRewriter &rewriter, Value numbers) const {
   return retyped(rewriter, numbers, rewriter.getIntegerType(8, /*isSigned=*/false), kUnsignedShift,
-                 kMaxSteps);
+                 kOperandSteps);
 }
 
 Value IntegerOperands::asSigned(PatternRewriter &rewriter, Value numbers) const {
-  return retyped(rewriter, numbers, rewriter.getI8Type(), -kUnsignedShift, kMaxSteps);
+  return retyped(rewriter, numbers, rewriter.getI8Type(), -kUnsignedShift, kOperandSteps);
 }
 
 Value IntegerOperands::retyped(PatternRewriter &rewriter, Value numbers, Type byte, int64_t by,

@@ -26,7 +26,7 @@ constexpr llvm::StringLiteral kLowBitPass = "low-bit-weights";
 /// from run to run, where reading them costs less than taking numbers apart.
 constexpr int64_t kCached = 1 << 20;
 /// Movement and casts looked through between a product and its weights.
-constexpr int kMaxSteps = 16;
+constexpr int kLowBitSteps = 16;
 /// Numbers of a block: more would be summed in too long a chain, and fewer weigh less than their
 /// scale.
 constexpr int64_t kMaxOfBlock = 256, kMinOfBlock = 16;
@@ -53,7 +53,7 @@ struct Origin {
 
   static std::optional<Origin> of(Value matrix) {
     Origin origin;
-    for (int steps = 0; steps < kMaxSteps; ++steps) {
+    for (int steps = 0; steps < kLowBitSteps; ++steps) {
       Operation *op = matrix.getDefiningOp();
       if (tn::DequantizeOp source = dyn_cast_or_null<tn::DequantizeOp>(op)) {
         origin.source = source;

@@ -14,7 +14,7 @@ namespace {
 constexpr llvm::StringLiteral kNarrowPass = "narrow-integer-products";
 
 /// Operations looked through for the range of a value.
-constexpr int kMaxSteps = 16;
+constexpr int kRangeSteps = 16;
 
 struct Interval {
   int64_t least = 0, most = 0;
@@ -75,8 +75,8 @@ private:
   }
 
   bool isNarrow(Value value) const {
-    std::optional<Interval> range = rangeOf(value, kMaxSteps);
-    return range && range->least >= -tn::kMaxNarrow && range->most <= tn::kMaxNarrow;
+    std::optional<Interval> range = rangeOf(value, kRangeSteps);
+    return range && range->least >= -tn::kMostNarrow && range->most <= tn::kMostNarrow;
   }
 
   std::optional<Interval> rangeOf(Value value, int steps) const {

@@ -14,7 +14,7 @@ namespace tenon::opt {
 namespace {
 
 /// Movement and casts looked through between an operand and what it is dequantized from.
-constexpr int kMaxSteps = 16;
+constexpr int kSourceSteps = 16;
 
 /// What an operand is: behind tn.dequantize, and whether the numbers there, or it, are constants.
 struct Operand {
@@ -24,7 +24,7 @@ struct Operand {
 
 Operand operandOf(Value value) {
   Operand operand;
-  for (int steps = 0; steps < kMaxSteps; ++steps) {
+  for (int steps = 0; steps < kSourceSteps; ++steps) {
     Operation *op = value.getDefiningOp();
     if (tn::DequantizeOp source = dyn_cast_or_null<tn::DequantizeOp>(op)) {
       return {source, Constants::isConstant(source.getX())};

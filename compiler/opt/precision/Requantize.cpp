@@ -11,7 +11,7 @@ namespace {
 
 constexpr llvm::StringLiteral kRequantizePass = "integer-products";
 /// Operations between the sums and the quantization.
-constexpr int kMaxSteps = 8;
+constexpr int kRequantizeSteps = 8;
 
 class Requantize : public Pattern<tn::QuantizeOp> {
 public:
@@ -20,7 +20,7 @@ public:
   LogicalResult matchAndRewrite(tn::QuantizeOp op, PatternRewriter &rewriter) const override {
     if (!isUsualScale(constants, op.getScale()) || constants.scalar(op.getScale()) == 1.0 ||
         !isPerTensor(op) || !getElementTypeOrSelf(op.getX()).isF32() ||
-        !isByte(getElementTypeOrSelf(op.getY())) || !isDivisible(op.getX(), kMaxSteps)) {
+        !isByte(getElementTypeOrSelf(op.getY())) || !isDivisible(op.getX(), kRequantizeSteps)) {
       return failure();
     }
     Value levels = divided(rewriter, op.getX(), *constants.scalar(op.getScale()));

@@ -11,7 +11,7 @@ namespace tenon::opt {
 namespace {
 
 /// A depth below which a row is shorter than a few vectors.
-constexpr int64_t kMinDepth = 64;
+constexpr int64_t kMinDotDepth = 64;
 
 struct DotProduct : OpRewritePattern<tn::MatmulOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -20,7 +20,7 @@ struct DotProduct : OpRewritePattern<tn::MatmulOp> {
     tn::Dims result = tn::getDims(op.getType());
     Type element = op.getType().getElementType();
     std::optional<int64_t> depth = tn::constantDim(a.back());
-    if (op.getTransposeA() || a.size() < 2 || b.size() < 2 || !depth || *depth < kMinDepth ||
+    if (op.getTransposeA() || a.size() < 2 || b.size() < 2 || !depth || *depth < kMinDotDepth ||
         !(element.isF32() || element.isF64()) || getElementTypeOrSelf(op.getA()) != element ||
         getElementTypeOrSelf(op.getB()) != element || op.getB().getDefiningOp<tn::DecodeRowsOp>()) {
       return failure();

@@ -148,12 +148,12 @@ tn::SoftmaxOp matchProbabilities(Value value, Constants &constants) {
 
 /// The conjuncts of a condition.
 void collectConditions(Value condition, SmallVectorImpl<Value> &parts) {
-  constexpr size_t kMost = 8;
+  constexpr size_t kMax = 8;
   SmallVector<Value> open{condition};
   while (!open.empty()) {
     Value next = open.pop_back_val();
     tn::AndOp both = next.getDefiningOp<tn::AndOp>();
-    if (both && parts.size() + open.size() < kMost) {
+    if (both && parts.size() + open.size() < kMax) {
       open.push_back(both.getB());
       open.push_back(both.getA());
     } else {

@@ -169,8 +169,8 @@ double gelu(double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }
 /// What an error is measured in where the result should be this.
 double unitOf(const Case &c, double expected) {
   if (c.isInUnits) {
-    constexpr int kDigits = 10, kLeast = -24;
-    return std::max(std::ldexp(1, std::ilogb(expected) - kDigits), std::ldexp(1, kLeast));
+    constexpr int kDigits = 10, kMin = -24;
+    return std::max(std::ldexp(1, std::ilogb(expected) - kDigits), std::ldexp(1, kMin));
   }
   return c.isRelative ? std::abs(expected) : 1;
 }

@@ -197,30 +197,33 @@ TEST_F(Signatures, ARequiredAttributeThatIsMissingIsNamed) {
   });
 }
 
-const Message kMatrix = valueInfo("x", kFloat, {2, 3});
+const Message kSignatureModel = valueInfo("x", kFloat, {2, 3});
 
 TEST_F(Signatures, ErrorsNameOpsetsAndTheNearestName) {
+  EXPECT_HAS(moduleOf(oneNode(node("ReduceMean", {"x"}, {"y"}, {attrInts("axes", {1})}),
+                              {kSignatureModel}, 18)),
+             "node 'n_y' (ReduceMean, opset 18): the operator has no attribute 'axes' in this "
+             "opset; it has one only in opsets 1 to 17");
   EXPECT_HAS(
-      moduleOf(oneNode(node("ReduceMean", {"x"}, {"y"}, {attrInts("axes", {1})}), {kMatrix}, 18)),
-      "node 'n_y' (ReduceMean, opset 18): the operator has no attribute 'axes' in this "
-      "opset; it has one only in opsets 1 to 17");
-  EXPECT_HAS(moduleOf(oneNode(node("Shape", {"x"}, {"y"}, {attrInt("start", 1)}), {kMatrix}, 13)),
-             "it has one only from opset 15 on");
-  EXPECT_HAS(moduleOf(oneNode(node("Gemm", {"x", "x"}, {"y"}, {attrInt("trans_a", 1)}), {kMatrix})),
+      moduleOf(oneNode(node("Shape", {"x"}, {"y"}, {attrInt("start", 1)}), {kSignatureModel}, 13)),
+      "it has one only from opset 15 on");
+  EXPECT_HAS(moduleOf(oneNode(node("Gemm", {"x", "x"}, {"y"}, {attrInt("trans_a", 1)}),
+                              {kSignatureModel})),
              "the nearest that it has is 'transA'");
 }
 
 TEST_F(Signatures, MarksOfToolsAndHintsOfTheFirstOpsetsMeanNothing) {
   for (const auto &[attribute, opset] :
        {std::pair(attrText("__layer", "3"), 17), std::pair(attrInts("consumed_inputs", {0}), 5)}) {
-    EXPECT_HAS(moduleOf(oneNode(node("Relu", {"x"}, {"y"}, {attribute}), {kMatrix}, opset)),
+    EXPECT_HAS(moduleOf(oneNode(node("Relu", {"x"}, {"y"}, {attribute}), {kSignatureModel}, opset)),
                "tn.relu");
   }
 }
 
 TEST_F(Signatures, InputsOfAnotherOpsetAreRefused) {
   auto arityOf = [&](const std::string &op, std::vector<std::string> inputs, int64_t opset) {
-    return errorOf(oneNode(node(op, inputs, {"y"}), {kMatrix}, opset, {int64s("axes", {1})}));
+    return errorOf(
+        oneNode(node(op, inputs, {"y"}), {kSignatureModel}, opset, {int64s("axes", {1})}));
   };
   EXPECT_EQ(arityOf("ReduceMean", {"x", "axes"}, 17), ErrorId::OnnxBadArity);
   EXPECT_EQ(arityOf("ReduceMean", {"x", "axes"}, 18), ErrorId::None);
@@ -230,8 +233,9 @@ TEST_F(Signatures, InputsOfAnotherOpsetAreRefused) {
 }
 
 TEST_F(Signatures, AnInputThatIsNotReadIsAGap) {
-  EXPECT_HAS(moduleOf(oneNode(node("Split", {"x", "s"}, {"y"}), {kMatrix}, 1, {int64s("s", {2})})),
-             "gap: Split: its input 1 ('s') is not supported");
+  EXPECT_HAS(
+      moduleOf(oneNode(node("Split", {"x", "s"}, {"y"}), {kSignatureModel}, 1, {int64s("s", {2})})),
+      "gap: Split: its input 1 ('s') is not supported");
   const Message heads = valueInfo("x", kFloat, {2, 3, 4, 8});
   EXPECT_HAS(moduleOf(oneNode(node("Attention", {"x", "x", "x", "", "x"}, {"y"}), {heads}, 23)),
              "gap: Attention: its input 4 ('x') is not supported");
@@ -249,7 +253,7 @@ TEST_F(Signatures, AFunctionTakesTheAttributesThatItDeclares) {
     Message function = Message().text(1, "F").text(4, "a").text(5, "r").text(6, "slope");
     function.add(7, body).add(9, opset(17)).text(10, "local");
     return moduleOf(
-        oneNode(node("F", {"x"}, {"y"}, {attrFloat(attribute, 0.5f)}, "local"), {kMatrix}) +
+        oneNode(node("F", {"x"}, {"y"}, {attrFloat(attribute, 0.5f)}, "local"), {kSignatureModel}) +
         Message().add(8, opset(1, "local")).add(25, function).str());
   };
   EXPECT_HAS(called("slope"), "alpha = 5.000000e-01");

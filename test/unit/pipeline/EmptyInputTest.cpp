@@ -12,7 +12,7 @@ using namespace tenon;
 
 namespace {
 
-constexpr const char *kModel = R"(
+constexpr const char *kEmptyModel = R"(
 module attributes {tn.phase = "import", tn.symbols = [#tn.symbol<"past", 0, 8>]} {
   func.func @main(%past: tensor<?x4xf32, #tn.shape<()[s0] -> (s0, 4)>> {tn.name = "past"},
       %x: tensor<1x4xf32> {tn.name = "x"}) ->
@@ -25,7 +25,7 @@ module attributes {tn.phase = "import", tn.symbols = [#tn.symbol<"past", 0, 8>]}
 
 TEST(EmptyInputTest, ConcatenatesToNothing) {
   TemporaryFolder folder;
-  std::ofstream(folder.path("model.mlir")) << kModel;
+  std::ofstream(folder.path("model.mlir")) << kEmptyModel;
   pipeline::CompileOptions options;
   options.model = folder.path("model.mlir");
   options.output = folder.path("model.tenon");

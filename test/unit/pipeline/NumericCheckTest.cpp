@@ -21,7 +21,7 @@ using tenon::pipeline::NumericCheck;
 
 namespace {
 
-constexpr llvm::StringLiteral kModel = R"(
+constexpr llvm::StringLiteral kCheckedModel = R"(
 module {
   func.func @main(%x: tensor<4x8xf32> {tn.name = "x"}) -> (tensor<4x8xf32> {tn.name = "y"}) {
     %w = tn.weight "w" : tensor<8x8xf32>
@@ -54,7 +54,7 @@ protected:
       std::memcpy(bytes.data() + i * sizeof(float), &value, sizeof(float));
     }
     store.addOwned("w", bytes, "test");
-    module = parseSourceString<ModuleOp>(kModel, &context);
+    module = parseSourceString<ModuleOp>(kCheckedModel, &context);
   }
 
   MLIRContext context;

@@ -17,13 +17,13 @@ using pipeline::Phase;
 
 namespace {
 
-std::string readText(const std::string &path) {
+std::string readFile(const std::string &path) {
   std::ostringstream out;
   out << std::ifstream(path, std::ios::binary).rdbuf();
   return out.str();
 }
 
-CompileOptions optionsFor(const std::string &output) {
+CompileOptions optionsOf(const std::string &output) {
   CompileOptions options;
   options.model = TENON_SOURCE_DIR "/models/fashion_cnn.onnx";
   options.output = output;
@@ -41,7 +41,7 @@ CompileSummary compileOrFail(const CompileOptions &options) {
 
 TEST(PipelineTest, BytesDoNotDependOnThreadsOrCache) {
   TemporaryFolder folder;
-  CompileOptions one = optionsFor(folder.path("one"));
+  CompileOptions one = optionsOf(folder.path("one"));
   one.threads = 1;
   CompileSummary summary = compileOrFail(one);
   EXPECT_GT(summary.regions, 0u);
@@ -49,11 +49,11 @@ TEST(PipelineTest, BytesDoNotDependOnThreadsOrCache) {
   EXPECT_GE(summary.arenaBytes, summary.arenaLowerBoundBytes);
   EXPECT_EQ(summary.engineBytes, std::filesystem::file_size(one.output));
 
-  CompileOptions three = optionsFor(folder.path("three"));
+  CompileOptions three = optionsOf(folder.path("three"));
   three.threads = 3;
   three.cacheFolder = folder.path("cache");
   EXPECT_FALSE(compileOrFail(three).fromCache);
-  EXPECT_TRUE(readText(one.output) == readText(three.output));
+  EXPECT_TRUE(readFile(one.output) == readFile(three.output));
 
   // Regions from the cache, but not the engine: another output of another model path would be the
   // same.
@@ -65,12 +65,12 @@ TEST(PipelineTest, BytesDoNotDependOnThreadsOrCache) {
   }
   three.output = folder.path("again");
   EXPECT_FALSE(compileOrFail(three).fromCache);
-  EXPECT_TRUE(readText(one.output) == readText(three.output));
+  EXPECT_TRUE(readFile(one.output) == readFile(three.output));
 }
 
 TEST(PipelineTest, UnchangedModelComesFromTheCache) {
   TemporaryFolder folder;
-  CompileOptions options = optionsFor(folder.path("engine"));
+  CompileOptions options = optionsOf(folder.path("engine"));
   options.cacheFolder = folder.path("cache");
   CompileSummary first = compileOrFail(options);
   options.output = folder.path("second");
@@ -79,7 +79,7 @@ TEST(PipelineTest, UnchangedModelComesFromTheCache) {
   EXPECT_EQ(second.regions, first.regions);
   EXPECT_EQ(second.arenaBytes, first.arenaBytes);
   EXPECT_EQ(second.engineBytes, first.engineBytes);
-  EXPECT_TRUE(readText(folder.path("engine")) == readText(folder.path("second")));
+  EXPECT_TRUE(readFile(folder.path("engine")) == readFile(folder.path("second")));
   options.levels = {engine::CpuLevel::X86_64_V3};
   EXPECT_FALSE(compileOrFail(options).fromCache);
   options.shapes = {{"image", {{2, 2}, {0, 0, true}, {0, 0, true}, {0, 0, true}}}};
@@ -99,11 +99,11 @@ ErrorId compileWhileWriting(CompileOptions options, const std::string &changed) 
 
 TEST(PipelineTest, AModelThatChangesOnTheWayMakesNoEngine) {
   TemporaryFolder folder;
-  CompileOptions options = optionsFor(folder.path("engine"));
+  CompileOptions options = optionsOf(folder.path("engine"));
   options.levels = {engine::CpuLevel::X86_64_V3};
   options.model = folder.path("model.onnx");
   options.cacheFolder = folder.path("cache");
-  std::filesystem::copy_file(optionsFor("").model, options.model);
+  std::filesystem::copy_file(optionsOf("").model, options.model);
   EXPECT_EQ(ErrorId::ModelChanged, compileWhileWriting(options, options.model));
   EXPECT_FALSE(std::filesystem::exists(options.output));
   EXPECT_FALSE(compileOrFail(options).fromCache);
@@ -112,12 +112,12 @@ TEST(PipelineTest, AModelThatChangesOnTheWayMakesNoEngine) {
   std::ofstream(options.output) << "mine";
   options.allowTanhGelu = true;
   EXPECT_EQ(ErrorId::ModelChanged, compileWhileWriting(options, options.model));
-  EXPECT_EQ("mine", readText(options.output));
+  EXPECT_EQ("mine", readFile(options.output));
 }
 
 TEST(PipelineTest, AnUnsafeCacheIsSaidOnceAndNotUsed) {
   TemporaryFolder folder;
-  CompileOptions options = optionsFor(folder.path("engine"));
+  CompileOptions options = optionsOf(folder.path("engine"));
   options.levels = {engine::CpuLevel::X86_64_V3};
   options.stopAfter = Phase::Import;
   options.cacheFolder = folder.path("cache");
@@ -133,13 +133,13 @@ TEST(PipelineTest, AnUnsafeCacheIsSaidOnceAndNotUsed) {
 
 TEST(PipelineTest, PhasesStopAndStartAgain) {
   TemporaryFolder folder;
-  CompileOptions whole = optionsFor(folder.path("engine"));
+  CompileOptions whole = optionsOf(folder.path("engine"));
   whole.dumpPhases = folder.path("dump");
   CompileSummary expected = compileOrFail(whole);
   Result<std::unique_ptr<engine::EngineFile>> original = engine::EngineFile::open(whole.output);
   ASSERT_TRUE(original);
   for (const char *phase : {"0-import", "1-normalize", "2-optimize", "3-dispatch"}) {
-    CompileOptions rest = optionsFor(folder.path("rest"));
+    CompileOptions rest = optionsOf(folder.path("rest"));
     rest.model = folder.path("dump/") + phase + ".mlir";
     EXPECT_EQ(compileOrFail(rest).uniqueRegions, expected.uniqueRegions) << phase;
     Result<std::unique_ptr<engine::EngineFile>> engine = engine::EngineFile::open(rest.output);
@@ -151,19 +151,19 @@ TEST(PipelineTest, PhasesStopAndStartAgain) {
     EXPECT_TRUE(std::ranges::equal((*engine)->weightsSection(), (*original)->weightsSection()));
   }
 
-  CompileOptions stopped = optionsFor(folder.path("stopped.mlir"));
+  CompileOptions stopped = optionsOf(folder.path("stopped.mlir"));
   stopped.stopAfter = Phase::Optimize;
   compileOrFail(stopped);
-  EXPECT_EQ(readText(stopped.output), readText(folder.path("dump/2-optimize.mlir")));
+  EXPECT_EQ(readFile(stopped.output), readFile(folder.path("dump/2-optimize.mlir")));
 }
 
 TEST(PipelineTest, DamagedDumpsAreRefused) {
   TemporaryFolder folder;
-  CompileOptions options = optionsFor(folder.path("engine"));
+  CompileOptions options = optionsOf(folder.path("engine"));
   options.dumpPhases = folder.path("dump");
   options.stopAfter = Phase::Optimize;
   compileOrFail(options);
-  CompileOptions rest = optionsFor(folder.path("rest"));
+  CompileOptions rest = optionsOf(folder.path("rest"));
   rest.model = folder.path("dump/2-optimize.mlir");
   std::filesystem::remove_all(folder.path("dump/weights"));
   EXPECT_EQ(pipeline::compile(rest).status().id(), ErrorId::BadPhaseDump);
@@ -177,7 +177,7 @@ TEST(PipelineTest, DamagedDumpsAreRefused) {
 TEST(PipelineTest, CanBeCancelledInEachPhase) {
   for (Phase last : {Phase::Import, Phase::Optimize, Phase::Codegen, Phase::Export}) {
     TemporaryFolder folder;
-    CompileOptions options = optionsFor(folder.path("engine"));
+    CompileOptions options = optionsOf(folder.path("engine"));
     std::atomic<bool> cancel = false;
     options.cancel = &cancel;
     options.progress = [&](Phase phase, double) { cancel = cancel || phase == last; };
@@ -189,14 +189,14 @@ TEST(PipelineTest, CanBeCancelledInEachPhase) {
 
 TEST(PipelineTest, MissingModelIsAUserError) {
   TemporaryFolder folder;
-  CompileOptions options = optionsFor(folder.path("engine"));
+  CompileOptions options = optionsOf(folder.path("engine"));
   options.model = folder.path("no.onnx");
   EXPECT_EQ(pipeline::compile(options).status().id(), ErrorId::FileNotFound);
 }
 
 TEST(PipelineTest, VerifyPassesOnTheCnn) {
   TemporaryFolder folder;
-  CompileOptions options = optionsFor(folder.path("engine"));
+  CompileOptions options = optionsOf(folder.path("engine"));
   options.verify = true;
   options.stopAfter = Phase::Dispatch;
   Result<CompileSummary> summary = pipeline::compile(options);

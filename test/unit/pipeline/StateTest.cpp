@@ -15,7 +15,7 @@ namespace {
 
 /// Row `i` of a cache of four rows becomes `x`, a count goes up by one, a shift register moves on;
 /// the result is the sum of the cache's rows plus the count plus the register's last row.
-constexpr const char *kModel = R"(
+constexpr const char *kStateModel = R"(
 module attributes {tn.phase = "import"} {
   func.func @main(%cache: tensor<4x8xf32> {tn.name = "cache"}, %count: tensor<f32> {tn.name = "count"},
       %shifted: tensor<3x8xf32> {tn.name = "shifted"},
@@ -41,7 +41,7 @@ module attributes {tn.phase = "import"} {
 class StateTest : public testing::Test {
 protected:
   pipeline::CompileOptions options() {
-    std::ofstream(folder.path("model.mlir")) << kModel;
+    std::ofstream(folder.path("model.mlir")) << kStateModel;
     pipeline::CompileOptions options;
     options.model = folder.path("model.mlir");
     options.output = folder.path("model.tenon");

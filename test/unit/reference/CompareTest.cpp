@@ -11,9 +11,6 @@ using namespace tenon::reference;
 
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
 TEST(Compare, ReportsFirstAndLargestDifference) {
   Tensor expected = floats({2, 3}, {1, 2, 3, 4, 5, 6});
   Tensor actual = floats({2, 3}, {1, 2.00001, 3.5, 4, 9, 6});

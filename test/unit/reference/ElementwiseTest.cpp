@@ -10,9 +10,6 @@ using namespace tenon::reference;
 
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
 TEST_F(ReferenceTest, UnaryFunctionsOfFloats) {
   struct Row {
     const char *op;

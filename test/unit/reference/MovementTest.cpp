@@ -7,14 +7,15 @@ using namespace tenon::reference;
 
 namespace {
 
-const Tensor &six() {
+const Tensor &sixElements() {
   static const Tensor tensor = make(DType::I16, {2, 3}, {1, 2, 3, 4, 5, 6});
   return tensor;
 }
 
 TEST_F(ReferenceTest, ReshapesAndTransposes) {
-  expectTensor(evaluate("tn.reshape %0", six(), "tensor<3x2xi16>"), {3, 2}, {1, 2, 3, 4, 5, 6});
-  expectTensor(evaluate("tn.transpose %0 [1, 0]", six(), "tensor<3x2xi16>"), {3, 2},
+  expectTensor(evaluate("tn.reshape %0", sixElements(), "tensor<3x2xi16>"), {3, 2},
+               {1, 2, 3, 4, 5, 6});
+  expectTensor(evaluate("tn.transpose %0 [1, 0]", sixElements(), "tensor<3x2xi16>"), {3, 2},
                {1, 4, 2, 5, 3, 6});
   expectTensor(evaluate("tn.transpose %0 [1, 2, 0]", make(DType::Bool, {2, 1, 2}, {1, 0, 1, 1}),
                         "tensor<1x2x2xi1>"),
@@ -25,9 +26,9 @@ TEST_F(ReferenceTest, BroadcastsAndConcatenates) {
   expectTensor(evaluate("tn.broadcast %0", make(DType::I64, {2, 1}, {7, 8}), "tensor<2x2x3xi64>"),
                {2, 2, 3}, {7, 7, 7, 8, 8, 8, 7, 7, 7, 8, 8, 8});
   Tensor other = make(DType::I16, {2, 1}, {9, 10});
-  expectTensor(
-      evaluate("tn.concat %0, %1, %2 {axis = 1 : i64}", {six(), other, six()}, "tensor<2x7xi16>"),
-      {2, 7}, {1, 2, 3, 9, 1, 2, 3, 4, 5, 6, 10, 4, 5, 6});
+  expectTensor(evaluate("tn.concat %0, %1, %2 {axis = 1 : i64}",
+                        {sixElements(), other, sixElements()}, "tensor<2x7xi16>"),
+               {2, 7}, {1, 2, 3, 9, 1, 2, 3, 4, 5, 6, 10, 4, 5, 6});
   expectTensor(evaluate("tn.concat %0, %1 {axis = 0 : i64}",
                         {make(DType::F32, {0, 2}, {}), floats({1, 2}, {1, 2})}, "tensor<1x2xf32>"),
                {1, 2}, {1, 2});
@@ -35,15 +36,15 @@ TEST_F(ReferenceTest, BroadcastsAndConcatenates) {
 
 TEST_F(ReferenceTest, Slices) {
   expectTensor(
-      evaluate("tn.slice %0 {starts = affine_map<() -> (1, 2)>, steps = array<i64: 1, -2>}", six(),
-               "tensor<1x2xi16>"),
+      evaluate("tn.slice %0 {starts = affine_map<() -> (1, 2)>, steps = array<i64: 1, -2>}",
+               sixElements(), "tensor<1x2xi16>"),
       {1, 2}, {6, 4});
   expectTensor(evaluate("tn.slice %0 {starts = affine_map<() -> (0, 1)>, steps = array<i64: 1, "
                         "9223372036854775807>}",
-                        six(), "tensor<2x1xi16>"),
+                        sixElements(), "tensor<2x1xi16>"),
                {2, 1}, {2, 5});
   expectTensor(evaluate("tn.slice %0 {starts = affine_map<() -> (2, 0)>, steps = array<i64: 1, 1>}",
-                        six(), "tensor<0x3xi16>"),
+                        sixElements(), "tensor<0x3xi16>"),
                {0, 3}, {});
 }
 
@@ -72,13 +73,13 @@ TEST_F(ReferenceTest, CountsAndTriangles) {
   expectTensor(evaluate("tn.iota %0, %1", {make(DType::I8, {}, {126}), make(DType::I8, {}, {1})},
                         "tensor<3xi8>"),
                {3}, {126, 127, -128});
-  expectTensor(evaluate("tn.trilu %0 {diagonal = 0 : i64, upper = true}", six(), ""), {2, 3},
-               {1, 2, 3, 0, 5, 6});
-  expectTensor(evaluate("tn.trilu %0 {diagonal = -1 : i64, upper = false}", six(), ""), {2, 3},
-               {0, 0, 0, 4, 0, 0});
-  expectTensor(
-      evaluate("tn.trilu %0 {diagonal = 9223372036854775807 : i64, upper = false}", six(), ""),
-      {2, 3}, {1, 2, 3, 4, 5, 6});
+  expectTensor(evaluate("tn.trilu %0 {diagonal = 0 : i64, upper = true}", sixElements(), ""),
+               {2, 3}, {1, 2, 3, 0, 5, 6});
+  expectTensor(evaluate("tn.trilu %0 {diagonal = -1 : i64, upper = false}", sixElements(), ""),
+               {2, 3}, {0, 0, 0, 4, 0, 0});
+  expectTensor(evaluate("tn.trilu %0 {diagonal = 9223372036854775807 : i64, upper = false}",
+                        sixElements(), ""),
+               {2, 3}, {1, 2, 3, 4, 5, 6});
 }
 
 TEST_F(ReferenceTest, PacksDimsInTiles) {

@@ -7,11 +7,15 @@
 #include "mlir/IR/BuiltinOps.h"
 
 #include <gtest/gtest.h>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
 
 namespace tenon::reference {
+
+inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+inline constexpr double kInf = std::numeric_limits<double>::infinity();
 
 /// A tensor whose elements are converted to its type.
 Tensor make(DType dtype, std::vector<int64_t> dims, const std::vector<double> &values);

@@ -9,9 +9,6 @@ using namespace tenon::reference;
 
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
 const Tensor &sixFloats() {
   static const Tensor tensor = floats({2, 3}, {1, 2, 3, 4, 5, 9});
   return tensor;

@@ -11,7 +11,7 @@ using engine::ExprId;
 using test::PlanBuilder;
 using test::ramp;
 
-constexpr int64_t kMost = 4096;
+constexpr int64_t kMax = 4096;
 
 /// y[k] = 8 * x[n] for k from the input "count": two doublings of all of x, the size, and a copy of
 /// k rows of 32 by a tensor map in front of the last doubling. `checked` has numbers below zero
@@ -19,8 +19,8 @@ constexpr int64_t kMost = 4096;
 engine::Plan countedPlan(bool checked = false) {
   PlanBuilder builder;
   engine::ExprTable &exprs = builder.plan.exprs;
-  ExprId n = builder.symbol("n", 32, kMost, 0, 0);
-  ExprId k = builder.dataSymbol("k", exprs.floorDiv(n, builder.size(32)), kMost / 32);
+  ExprId n = builder.symbol("n", 32, kMax, 0, 0);
+  ExprId k = builder.dataSymbol("k", exprs.floorDiv(n, builder.size(32)), kMax / 32);
   ExprId elements = exprs.mul(k, builder.size(32));
   uint32_t x = builder.input("x", DType::F32, {n});
   uint32_t count = builder.input("count", DType::I64, {});
@@ -109,8 +109,8 @@ TEST_F(GpuSizes, StandStillWhileStepsAreTimed) {
 /// call with an empty result nothing is left to do.
 TEST_F(GpuSizes, PrepareTheCallsBehindThem) {
   PlanBuilder builder;
-  ExprId n = builder.symbol("n", 1, kMost, 0, 0);
-  ExprId k = builder.dataSymbol("k", n, kMost);
+  ExprId n = builder.symbol("n", 1, kMax, 0, 0);
+  ExprId k = builder.dataSymbol("k", n, kMax);
   uint32_t x = builder.input("x", DType::F32, {n});
   uint32_t count = builder.input("count", DType::I64, {});
   uint32_t y = builder.output("y", DType::F32, {k});

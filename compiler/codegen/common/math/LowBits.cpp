@@ -152,13 +152,13 @@ Value encodeFloat(Bits &w, Type element, Value number, bool saturate) {
 
 /// Numbers come as f64, in which none of the exponents wanted belongs to a subnormal number.
 Value encodePower(Bits &w, Value number, tn::EncodeOp op) {
-  constexpr int64_t kMost = 254, kNan = 255;
+  constexpr int64_t kMax = 254, kNan = 255;
   int64_t one = int64_t{1} << w.fraction();
   Value magnitude = w.mask(w.asBits(number), ~(int64_t{1} << 63));
   int64_t rounding = op.getRound() == "up" ? one - 1 : op.getRound() == "nearest" ? one / 2 : 0;
   Value code = w.add(w.right(w.add(magnitude, rounding), w.fraction()), -(w.bias() - 127));
   bool saturate = op.getSaturate();
-  code = w.select(w.test(IntegerTest::sgt, code, kMost), w.constant(saturate ? kMost : kNan), code);
+  code = w.select(w.test(IntegerTest::sgt, code, kMax), w.constant(saturate ? kMax : kNan), code);
   code = w.select(w.test(IntegerTest::slt, code, 0), w.constant(saturate ? 0 : kNan), code);
   return w.select(w.test(IntegerTest::ugt, magnitude, w.infinity()), w.constant(kNan), code);
 }

@@ -18,7 +18,7 @@ namespace tenon::codegen::cpu {
 namespace {
 
 /// Fewest rows of a chunk worth a grid point of its own.
-constexpr int64_t kMinRows = 14;
+constexpr int64_t kMinLowBitRows = 14;
 /// Numbers of a column that are in scratch at a time: 32 columns of f32 are half of the smallest L2
 /// cache's share, and stay in it.
 constexpr int64_t kDepthPart = 256;
@@ -33,7 +33,7 @@ public:
     m = tn::elementCount(matmul.getContext(), ArrayRef(dims).drop_back());
     grid.batches = getAffineConstantExpr(1, matmul.getContext());
     grid.panels = n.ceilDiv(kPanel);
-    grid.chunks = chunkCount(m, tileRows, kMinRows, grid.panels);
+    grid.chunks = chunkCount(m, tileRows, kMinLowBitRows, grid.panels);
     depthPart = layout.block * std::max<int64_t>(1, kDepthPart / layout.block);
   }
 

@@ -131,9 +131,9 @@ Index ElementEmitter::linear(Value tensor, ArrayRef<Index> place) {
 /// As many of the first places as follow each other from a border of as many on: 8, 4, 2 or 1. LLVM
 /// joins wider elements by itself, of bytes not all.
 static int64_t neighboursOf(ArrayRef<Index> at) {
-  constexpr int64_t kMost = 8;
+  constexpr int64_t kMax = 8;
   int64_t width = 1;
-  while (width < kMost && 2 * width <= static_cast<int64_t>(at.size()) &&
+  while (width < kMax && 2 * width <= static_cast<int64_t>(at.size()) &&
          at.front().commonDivisor() % (2 * width) == 0) {
     width *= 2;
   }

@@ -15,9 +15,9 @@ Value activated(NodeContext &c, Value x, std::optional<double> alpha, std::optio
     return x;
   }
   if (name == "Clip") {
-    constexpr double kMost = std::numeric_limits<float>::max();
-    return c.unary<tn::ClampOp>(x, llvm::APFloat(alpha.value_or(-kMost)),
-                                llvm::APFloat(beta.value_or(kMost)));
+    constexpr double kMax = std::numeric_limits<float>::max();
+    return c.unary<tn::ClampOp>(x, llvm::APFloat(alpha.value_or(-kMax)),
+                                llvm::APFloat(beta.value_or(kMax)));
   }
   std::string lower = StringRef(name).lower();
   const tn::CellActivation *known = tn::findCellActivation(lower);

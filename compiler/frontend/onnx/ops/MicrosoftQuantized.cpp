@@ -134,9 +134,9 @@ std::optional<Packing> readPacking(NodeContext &c) {
           "quantize to 4 or 8 bits");
     return std::nullopt;
   }
-  constexpr int64_t kMost = int64_t{1} << 31;
-  bool sound = p.n > 0 && p.n < kMost && p.k > 0 && p.k < kMost && p.block >= 2 &&
-               p.block < kMost && p.block % 2 == 0;
+  constexpr int64_t kMax = int64_t{1} << 31;
+  bool sound = p.n > 0 && p.n < kMax && p.k > 0 && p.k < kMax && p.block >= 2 && p.block < kMax &&
+               p.block % 2 == 0;
   p.blocks = sound ? (p.k + p.block - 1) / p.block : 0;
   sound = sound && c.type(1).hasStaticShape() && c.type(2).hasStaticShape() &&
           c.type(1).getNumElements() == p.n * p.blocks * (p.block * p.bits / 8) &&

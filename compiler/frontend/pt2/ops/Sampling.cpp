@@ -48,8 +48,8 @@ void roiAlign(Call &c) {
                  "decides",
                  "export with a sampling_ratio above 0");
   }
-  constexpr int64_t kMost = 1024;
-  if (p.height < 1 || p.width < 1 || std::max({p.height, p.width, p.samples}) > kMost) {
+  constexpr int64_t kMax = 1024;
+  if (p.height < 1 || p.width < 1 || std::max({p.height, p.width, p.samples}) > kMax) {
     return c.error(ErrorId::Pt2BadGraph, "its bins or samples are none or too many");
   }
   if (!frontend::requireDim(c, boxes[1], 5, "the length of its boxes")) {

@@ -178,8 +178,8 @@ void item(Call &c) {
                  "keep it a tensor");
   }
   std::optional<Range> range = c.statedRange();
-  constexpr int64_t kMost = int64_t{1} << 16;
-  int64_t most = range ? std::min(range->max, kMost) : kMost;
+  constexpr int64_t kMax = int64_t{1} << 16;
+  int64_t most = range ? std::min(range->max, kMax) : kMax;
   mlir::Value count = c.reshape(c.cast(x, index), {});
   if (!range || range->min < 0) {
     // No size, but what is claimed of it can be checked.

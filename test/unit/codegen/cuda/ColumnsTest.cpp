@@ -1,5 +1,5 @@
-// Kernels of columns: softmax and norms over dims of which others lie behind, on the emulated GPU
-// against the reference, and their PTX. Relies on HandKernelCheck for both.
+// Kernels of columns: columnSoftmax and norms over dims of which others lie behind, on the emulated
+// GPU against the reference, and their PTX. Relies on HandKernelCheck for both.
 #include "test/unit/codegen/emulator/HandKernelCheck.h"
 
 #include "compiler/codegen/cuda/rows/Columns.h"
@@ -24,8 +24,8 @@ testing::AssertionResult columnsMatch(const std::string &text, const char *gpu =
   return forward ? matchesReference(text, emitColumnsOnly, options) : forward;
 }
 
-std::string softmax(const std::string &dims, int axis, const std::string &element,
-                    bool isLog = false) {
+std::string columnSoftmax(const std::string &dims, int axis, const std::string &element,
+                          bool isLog = false) {
   std::string tensor = "tensor<" + dims + "x" + element + ">";
   return regionText(
       "rows", "(%a: " + tensor + ") -> " + tensor,
@@ -35,8 +35,8 @@ std::string softmax(const std::string &dims, int axis, const std::string &elemen
 
 /// (x - mean) / sqrt(variance + 1) over `axes`, with the mean as a second result; `kept` are the
 /// dims of statistics, with or without dims of 1.
-std::string norm(const std::string &wide, const std::string &axes, const std::string &kept,
-                 const std::string &symbols = "") {
+std::string columnNorm(const std::string &wide, const std::string &axes, const std::string &kept,
+                       const std::string &symbols = "") {
   return regionText("rows", llvm::formatv("(%a: {0}) -> ({0}, {1})", wide, kept),
                     llvm::formatv(R"(
       %m = tn.reduce <mean> %a {{axes = array<i64: {2}>, keepdims = {3}} : ({0}) -> {1}
@@ -77,27 +77,27 @@ TEST(Columns, Softmax) {
   // dims.
   for (const char *dims : {"2x3x40", "5x17x64", "2x96x7x8", "3x100x129", "200x24", "1x4096x16"}) {
     int axis = llvm::StringRef(dims) == "200x24" ? 0 : 1;
-    EXPECT_TRUE(columnsMatch(softmax(dims, axis, "f16"))) << dims;
-    EXPECT_TRUE(columnsMatch(softmax(dims, axis, "f32"))) << dims;
-    EXPECT_TRUE(columnsMatch(softmax(dims, axis, "f16"), "sm_80")) << dims;
+    EXPECT_TRUE(columnsMatch(columnSoftmax(dims, axis, "f16"))) << dims;
+    EXPECT_TRUE(columnsMatch(columnSoftmax(dims, axis, "f32"))) << dims;
+    EXPECT_TRUE(columnsMatch(columnSoftmax(dims, axis, "f16"), "sm_80")) << dims;
   }
-  EXPECT_TRUE(columnsMatch(softmax("2x77x10", 1, "bf16", /*isLog=*/true)));
-  EXPECT_TRUE(columnsMatch(softmax("2x30x6", 1, "f64")));
+  EXPECT_TRUE(columnsMatch(columnSoftmax("2x77x10", 1, "bf16", /*isLog=*/true)));
+  EXPECT_TRUE(columnsMatch(columnSoftmax("2x30x6", 1, "f64")));
   // As many columns as a grid is long.
-  EXPECT_TRUE(columnsMatch(softmax("3x2x3000", 1, "f16")));
-  EXPECT_TRUE(columnsMatch(softmax("1x1x8", 1, "f16")));
+  EXPECT_TRUE(columnsMatch(columnSoftmax("3x2x3000", 1, "f16")));
+  EXPECT_TRUE(columnsMatch(columnSoftmax("1x1x8", 1, "f16")));
 }
 
 TEST(Columns, Norms) {
-  EXPECT_TRUE(columnsMatch(norm("tensor<300x64xf32>", "0", "tensor<64xf32>")));
-  EXPECT_TRUE(columnsMatch(norm("tensor<300x40xf16>", "0", "tensor<1x40xf16>")));
-  EXPECT_TRUE(columnsMatch(norm("tensor<3x20x5x33xf32>", "1, 2", "tensor<3x1x1x33xf32>")));
-  EXPECT_TRUE(columnsMatch(norm("tensor<2048x16xf32>", "0", "tensor<1x16xf32>")));
+  EXPECT_TRUE(columnsMatch(columnNorm("tensor<300x64xf32>", "0", "tensor<64xf32>")));
+  EXPECT_TRUE(columnsMatch(columnNorm("tensor<300x40xf16>", "0", "tensor<1x40xf16>")));
+  EXPECT_TRUE(columnsMatch(columnNorm("tensor<3x20x5x33xf32>", "1, 2", "tensor<3x1x1x33xf32>")));
+  EXPECT_TRUE(columnsMatch(columnNorm("tensor<2048x16xf32>", "0", "tensor<1x16xf32>")));
 }
 
 TEST(Columns, LengthsThatVary) {
   std::string wide = "tensor<2x?x24xf32, #tn.shape<()[s0] -> (2, s0, 24)>>";
-  std::string text = norm(wide, "1", "tensor<2x1x24xf32>", "#tn.symbol<\"s0\", 1, 2048>");
+  std::string text = columnNorm(wide, "1", "tensor<2x1x24xf32>", "#tn.symbol<\"s0\", 1, 2048>");
   for (int64_t length : {1, 7, 700}) {
     EXPECT_TRUE(columnsMatch(text, "sm_90", {length})) << length;
     EXPECT_TRUE(columnsMatch(text, "sm_80", {length})) << length;
@@ -115,10 +115,11 @@ TEST(Columns, Ptx) {
   for (const char *arch : {"sm_80", "sm_86", "sm_90", "sm_90a"}) {
     const target::Target &gpu = target::targetOf(arch);
     for (const std::string &text :
-         {softmax("4096x2048", 0, "f16"), softmax("8x512x1024", 1, "bf16"),
-          softmax("16x3x512x512", 1, "f16"), softmax("2x64x56x56", 1, "f32"),
-          softmax("16384x512", 0, "f16"), norm("tensor<4096x1024xf16>", "0", "tensor<1x1024xf16>"),
-          norm("tensor<8x768x49xf16>", "1", "tensor<8x1x49xf16>")}) {
+         {columnSoftmax("4096x2048", 0, "f16"), columnSoftmax("8x512x1024", 1, "bf16"),
+          columnSoftmax("16x3x512x512", 1, "f16"), columnSoftmax("2x64x56x56", 1, "f32"),
+          columnSoftmax("16384x512", 0, "f16"),
+          columnNorm("tensor<4096x1024xf16>", "0", "tensor<1x1024xf16>"),
+          columnNorm("tensor<8x768x49xf16>", "1", "tensor<8x1x49xf16>")}) {
       llvm::Expected<std::string> ptx = emitTestPtx(text, emitColumnsOnly, gpu);
       ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
       EXPECT_TRUE(assembles(*ptx, gpu)) << text;

@@ -58,7 +58,7 @@ struct Case {
   int64_t m, n, k;
   bool transposeA = false, transposeB = false;
   int64_t batch = 0;
-  std::string epilogue; ///< from %y to %z, and the type of that
+  std::string epilogue = {}; ///< from %y to %z, and the type of that
   std::string result = "i32";
 };
 

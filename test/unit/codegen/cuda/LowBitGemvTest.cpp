@@ -9,13 +9,13 @@
 namespace tenon::codegen::cuda {
 namespace {
 
-struct Shape {
+struct LowBitShape {
   std::string type;
   int64_t rows, columns;
   tn::BlockRows layout;
 };
 
-std::string textOf(const Shape &s) {
+std::string textOf(const LowBitShape &s) {
   auto tensor = [](std::initializer_list<int64_t> dims, const std::string &type) {
     std::string text = "tensor<";
     for (int64_t dim : dims) {
@@ -39,7 +39,7 @@ std::string textOf(const Shape &s) {
 
 /// Numbers of all values, and scales and zero points that differ between blocks: scales by which
 /// weights are exact in 16 bits, as kernels have them.
-RunOptions optionsOf(const Shape &s, bool reversed = false) {
+RunOptions optionsOf(const LowBitShape &s, bool reversed = false) {
   RunOptions options;
   options.inputScale = 1;
   options.reversed = reversed;
@@ -67,13 +67,13 @@ RunOptions optionsOf(const Shape &s, bool reversed = false) {
   return options;
 }
 
-mlir::FailureOr<bool> emitChosen(RegionBuilder &region) {
+mlir::FailureOr<bool> emitLowBit(RegionBuilder &region) {
   MatchResult<LowBitProblem> problem = matchLowBitGemv(region);
   return problem && emitLowBitGemv(region, *problem, chooseLowBitLayout(*problem, region.gpu));
 }
 
-testing::AssertionResult isRight(const Shape &s, bool reversed = false) {
-  return matchesReference(textOf(s), emitChosen, optionsOf(s, reversed));
+testing::AssertionResult isRight(const LowBitShape &s, bool reversed = false) {
+  return matchesReference(textOf(s), emitLowBit, optionsOf(s, reversed));
 }
 
 TEST(CudaLowBitGemvTest, Bits) {
@@ -96,7 +96,7 @@ TEST(CudaLowBitGemvTest, Blocks) {
 }
 
 /// The first half of the columns times the relu of the second.
-std::string gatedText(const Shape &s) {
+std::string gatedText(const LowBitShape &s) {
   std::string text = textOf({s.type, s.rows, s.columns, s.layout});
   std::string y = "tensor<" + std::to_string(s.rows) + "x" + std::to_string(s.columns) + "x" +
                   s.type + ">",
@@ -139,10 +139,10 @@ TEST(CudaLowBitGemvTest, TilesOfABlock) {
       }
       return emitLowBitGemv(region, *problem, layout);
     };
-    Shape one{"bf16", 1, 16 * 7, {4, 32, false, 1024}},
+    LowBitShape one{"bf16", 1, 16 * 7, {4, 32, false, 1024}},
         many{"f16", 3, 16 * 7 + 5, {4, 32, true, 8192}},
         whole{"f16", 2, 16 * 6, {8, 64, false, 4096}};
-    for (const Shape &s : {one, many, whole}) {
+    for (const LowBitShape &s : {one, many, whole}) {
       EXPECT_TRUE(matchesReference(textOf(s), emitter, optionsOf(s))) << grid;
       EXPECT_TRUE(matchesReference(textOf(s), emitter, optionsOf(s, /*reversed=*/true))) << grid;
     }
@@ -150,7 +150,7 @@ TEST(CudaLowBitGemvTest, TilesOfABlock) {
 }
 
 /// The rows are the RMS norm of others, with a scale or without.
-std::string normedText(const Shape &s, bool hasScale) {
+std::string normedText(const LowBitShape &s, bool hasScale) {
   std::string text = textOf(s),
               type = "tensor<" + std::to_string(s.rows) + "x" + std::to_string(s.layout.depth) +
                      "x" + s.type + ">",
@@ -169,22 +169,22 @@ std::string normedText(const Shape &s, bool hasScale) {
 
 TEST(CudaLowBitGemvTest, Norms) {
   for (bool hasScale : {false, true}) {
-    for (const Shape &s :
-         {Shape{"bf16", 1, 48, {4, 32, false, 2048}}, Shape{"f16", 3, 40, {8, 32, true, 1024}},
-          Shape{"f16", 2, 24, {4, 32, false, 32 * 37}}}) {
-      EXPECT_TRUE(matchesReference(normedText(s, hasScale), emitChosen, optionsOf(s)))
+    for (const LowBitShape &s : {LowBitShape{"bf16", 1, 48, {4, 32, false, 2048}},
+                                 LowBitShape{"f16", 3, 40, {8, 32, true, 1024}},
+                                 LowBitShape{"f16", 2, 24, {4, 32, false, 32 * 37}}}) {
+      EXPECT_TRUE(matchesReference(normedText(s, hasScale), emitLowBit, optionsOf(s)))
           << normedText(s, hasScale);
     }
   }
   // Too many numbers for every block to norm.
-  Shape large{"f16", 9, 48, {4, 32, false, 1024}};
-  EXPECT_FALSE(matchesReference(normedText(large, true), emitChosen, optionsOf(large)));
+  LowBitShape large{"f16", 9, 48, {4, 32, false, 1024}};
+  EXPECT_FALSE(matchesReference(normedText(large, true), emitLowBit, optionsOf(large)));
 }
 
 TEST(CudaLowBitGemvTest, Halves) {
-  for (const Shape &s :
-       {Shape{"f16", 1, 64, {4, 32, false, 512}}, Shape{"bf16", 3, 2 * 21, {4, 128, true, 256}}}) {
-    EXPECT_TRUE(matchesReference(gatedText(s), emitChosen, optionsOf(s))) << gatedText(s);
+  for (const LowBitShape &s : {LowBitShape{"f16", 1, 64, {4, 32, false, 512}},
+                               LowBitShape{"bf16", 3, 2 * 21, {4, 128, true, 256}}}) {
+    EXPECT_TRUE(matchesReference(gatedText(s), emitLowBit, optionsOf(s))) << gatedText(s);
   }
 }
 
@@ -195,12 +195,12 @@ TEST(CudaLowBitGemvTest, Tails) {
 }
 
 TEST(CudaLowBitGemvTest, Assembles) {
-  for (const Shape &s :
-       {Shape{"bf16", 1, 2048, {4, 32, false, 2048}}, Shape{"bf16", 1, 8192, {4, 128, true, 2048}},
-        Shape{"f16", 16, 2048, {8, 32, false, 8192}},
-        Shape{"bf16", 8, 128256, {8, 256, true, 2048}}}) {
+  for (const LowBitShape &s : {LowBitShape{"bf16", 1, 2048, {4, 32, false, 2048}},
+                               LowBitShape{"bf16", 1, 8192, {4, 128, true, 2048}},
+                               LowBitShape{"f16", 16, 2048, {8, 32, false, 8192}},
+                               LowBitShape{"bf16", 8, 128256, {8, 256, true, 2048}}}) {
     for (const char *arch : {"sm_80", "sm_90a"}) {
-      llvm::Expected<std::string> ptx = emitTestPtx(textOf(s), emitChosen, target::targetOf(arch));
+      llvm::Expected<std::string> ptx = emitTestPtx(textOf(s), emitLowBit, target::targetOf(arch));
       ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
       testing::AssertionResult result = assembles(*ptx, target::targetOf(arch));
       EXPECT_TRUE(result) << arch << result.message();
@@ -209,8 +209,8 @@ TEST(CudaLowBitGemvTest, Assembles) {
 }
 
 TEST(CudaLowBitGemvTest, RefusesWhatItCannotDo) {
-  auto isRefused = [](const Shape &s) {
-    llvm::Expected<std::string> ptx = emitTestPtx(textOf(s), emitChosen, target::targetOf("sm_90"));
+  auto isRefused = [](const LowBitShape &s) {
+    llvm::Expected<std::string> ptx = emitTestPtx(textOf(s), emitLowBit, target::targetOf("sm_90"));
     bool refused = !ptx;
     llvm::consumeError(ptx.takeError());
     return refused;

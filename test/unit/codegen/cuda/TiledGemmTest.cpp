@@ -6,7 +6,7 @@
 namespace tenon::codegen::cuda {
 namespace {
 
-std::string tensor(const std::vector<int64_t> &dims, const std::string &type) {
+std::string typeOf(const std::vector<int64_t> &dims, const std::string &type) {
   std::string text = "tensor<";
   for (int64_t dim : dims) {
     text += std::to_string(dim) + "x";
@@ -17,12 +17,12 @@ std::string tensor(const std::vector<int64_t> &dims, const std::string &type) {
 /// y = a b, each stored transposed if said so.
 std::string productText(const std::string &type, int64_t m, int64_t n, int64_t k,
                         bool transposeA = false, bool transposeB = false) {
-  std::string a = transposeA ? tensor({k, m}, type) : tensor({m, k}, type);
-  std::string b = transposeB ? tensor({n, k}, type) : tensor({k, n}, type);
+  std::string a = transposeA ? typeOf({k, m}, type) : typeOf({m, k}, type);
+  std::string b = transposeB ? typeOf({n, k}, type) : typeOf({k, n}, type);
   std::string attributes = std::string("{") + (transposeA ? "transposeA" : "") +
                            (transposeA && transposeB ? ", " : "") +
                            (transposeB ? "transposeB" : "") + "}";
-  std::string y = tensor({m, n}, type);
+  std::string y = typeOf({m, n}, type);
   return regionText("contraction", "(%a: " + a + ", %b: " + b + ") -> " + y,
                     "%0 = tn.matmul %a, %b " + attributes + " : (" + a + ", " + b + ") -> " + y +
                         "\nreturn %0 : " + y);
@@ -34,7 +34,7 @@ Emitter emitTile(GemmTile tile) {
   };
 }
 
-const Emitter emitChosen = byFamily({"gemm_tensorcore", "gemm_simt"});
+const Emitter emitTiled = byFamily({"gemm_tensorcore", "gemm_simt"});
 
 GemmTile tile(int64_t rows, int64_t columns, int64_t depth, int64_t warpRows, int64_t warpColumns,
               int64_t stages, int64_t splits) {
@@ -61,7 +61,7 @@ TEST(CudaTiledGemmTest, Splits) {
 TEST(CudaTiledGemmTest, OrderOfThreads) {
   EXPECT_TRUE(matchesReference(productText("f16", 40, 72, 264, false, true),
                                emitTile(tile(32, 64, 32, 16, 32, 3, 2)), {}, 1, true));
-  EXPECT_TRUE(matchesReference(productText("f32", 20, 70, 50), emitChosen, {}, 1, true));
+  EXPECT_TRUE(matchesReference(productText("f32", 20, 70, 50), emitTiled, {}, 1, true));
 }
 
 TEST(CudaTiledGemmTest, TailsOfOddColumns) {
@@ -81,8 +81,8 @@ TEST(CudaTiledGemmTest, NarrowCopies) {
                                    emitTile(tile(16, 32, 64, 16, 16, 3, 1))));
     }
   }
-  EXPECT_TRUE(matchesReference(productText("f16", 7, 9, 33, true, true), emitChosen));
-  EXPECT_TRUE(matchesReference(productText("f16", 45, 39, 333), emitChosen, {}, 1, true));
+  EXPECT_TRUE(matchesReference(productText("f16", 7, 9, 33, true, true), emitTiled));
+  EXPECT_TRUE(matchesReference(productText("f16", 45, 39, 333), emitTiled, {}, 1, true));
 }
 
 /// Every second row and column of A, which no border is known of.
@@ -95,7 +95,7 @@ TEST(CudaTiledGemmTest, NoContiguousDim) {
           "%s = tn.slice %a {starts = affine_map<() -> (1, 0)>, steps = array<i64: 2, 2>} : (" + a +
               ") -> " + half + "\n%0 = tn.matmul %s, %b : (" + half + ", " + b + ") -> " + y +
               "\nreturn %0 : " + y),
-      emitChosen));
+      emitTiled));
 }
 
 TEST(CudaTiledGemmTest, DynamicDepth) {
@@ -105,8 +105,8 @@ TEST(CudaTiledGemmTest, DynamicDepth) {
       regionText("contraction", "(%a: " + a + ", %b: " + b + ") -> " + y,
                  "%0 = tn.matmul %a, %b : (" + a + ", " + b + ") -> " + y + "\nreturn %0 : " + y,
                  "#tn.symbol<\"s0\", 1, 512>");
-  EXPECT_TRUE(matchesReference(text, emitChosen, {1}));
-  EXPECT_TRUE(matchesReference(text, emitChosen, {77}));
+  EXPECT_TRUE(matchesReference(text, emitTiled, {1}));
+  EXPECT_TRUE(matchesReference(text, emitTiled, {77}));
 }
 
 TEST(CudaTiledGemmTest, Epilogue) {
@@ -118,7 +118,7 @@ TEST(CudaTiledGemmTest, Epilogue) {
           "%0 = tn.matmul %a, %b : (" + a + ", " + b + ") -> " + y + "\n%1 = tn.add %0, %c : (" +
               y + ", " + bias + ") -> " + y + "\n%2 = tn.add %1, %r : (" + y + ", " + y + ") -> " +
               y + "\n%3 = tn.relu %2 : " + y + "\nreturn %3 : " + y),
-      emitChosen));
+      emitTiled));
 }
 
 TEST(CudaTiledGemmTest, Batches) {
@@ -126,7 +126,7 @@ TEST(CudaTiledGemmTest, Batches) {
   EXPECT_TRUE(matchesReference(
       regionText("contraction", "(%a: " + a + ", %b: " + b + ") -> " + y,
                  "%0 = tn.matmul %a, %b : (" + a + ", " + b + ") -> " + y + "\nreturn %0 : " + y),
-      emitChosen));
+      emitTiled));
 }
 
 TEST(CudaTiledGemmTest, DynamicRows) {
@@ -136,12 +136,12 @@ TEST(CudaTiledGemmTest, DynamicRows) {
       regionText("contraction", "(%a: " + a + ", %b: " + b + ") -> " + y,
                  "%0 = tn.matmul %a, %b : (" + a + ", " + b + ") -> " + y + "\nreturn %0 : " + y,
                  "#tn.symbol<\"s0\", 1, 512>");
-  EXPECT_TRUE(matchesReference(text, emitChosen, {1}));
-  EXPECT_TRUE(matchesReference(text, emitChosen, {77}));
+  EXPECT_TRUE(matchesReference(text, emitTiled, {1}));
+  EXPECT_TRUE(matchesReference(text, emitTiled, {77}));
 }
 
 TEST(CudaTiledGemmTest, Plain) {
-  EXPECT_TRUE(matchesReference(productText("f32", 70, 90, 35), emitChosen));
+  EXPECT_TRUE(matchesReference(productText("f32", 70, 90, 35), emitTiled));
   GemmTile large = tile(128, 128, 16, 8, 8, 1, 1);
   large.isSimt = true;
   EXPECT_TRUE(matchesReference(productText("f32", 130, 90, 20, false, true), emitTile(large)));
@@ -153,10 +153,10 @@ size_t firstOf(const std::string &ptx, const std::string &text) { return ptx.fin
 TEST(CudaTiledGemmTest, WeightsAreUnderWayBeforeTheWait) {
   std::string text = productText("f16", 64, 256, 512), constant = text;
   constant.insert(constant.find(") -> "), " {tn.constant}");
-  EXPECT_TRUE(matchesReference(constant, emitChosen));
+  EXPECT_TRUE(matchesReference(constant, emitTiled));
   const target::Target &gpu = target::targetOf("sm_90");
-  llvm::Expected<std::string> late = emitTestPtx(text, emitChosen, gpu);
-  llvm::Expected<std::string> early = emitTestPtx(constant, emitChosen, gpu);
+  llvm::Expected<std::string> late = emitTestPtx(text, emitTiled, gpu);
+  llvm::Expected<std::string> early = emitTestPtx(constant, emitTiled, gpu);
   ASSERT_TRUE(late && early);
   EXPECT_LT(firstOf(*late, "griddepcontrol.wait"), firstOf(*late, "cp.async.cg"));
   EXPECT_LT(firstOf(*early, "cp.async.cg"), firstOf(*early, "griddepcontrol.wait"));
@@ -176,7 +176,7 @@ TEST(CudaTiledGemmTest, Assembles) {
   const target::Target &gpu = target::targetOf("sm_90");
   for (const Shape &s : shapes) {
     llvm::Expected<std::string> ptx =
-        emitTestPtx(productText(s.type, s.m, s.n, s.k, false, s.transposeB), emitChosen, gpu);
+        emitTestPtx(productText(s.type, s.m, s.n, s.k, false, s.transposeB), emitTiled, gpu);
     ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
     testing::AssertionResult result = assembles(*ptx, gpu);
     EXPECT_TRUE(result) << result.message();

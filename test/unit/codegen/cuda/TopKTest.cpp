@@ -14,14 +14,14 @@ namespace {
 using llvm::formatv;
 using reference::Tensor;
 
-struct Case {
+struct TopKCase {
   std::string element = "f32";
   std::string dims, wanted; ///< "4x100" and "4x7"
   int64_t axis = 1;
   bool largest = true;
 };
 
-std::string topKText(const Case &each) {
+std::string topKText(const TopKCase &each) {
   std::string x = formatv("tensor<{0}x{1}>", each.dims, each.element),
               y = formatv("tensor<{0}x{1}>", each.wanted, each.element),
               indices = formatv("tensor<{0}xi64>", each.wanted);
@@ -70,7 +70,7 @@ RunOptions optionsFor(const std::string &element, bool reversed) {
 }
 
 /// Every configuration of the family.
-void expectRight(const Case &each, const char *familyName) {
+void expectRight(const TopKCase &each, const char *familyName) {
   std::string text = topKText(each);
   const KernelFamily &family = *kernelFamilies().find(familyName);
   std::vector<dispatch::KernelChoice> configs;
@@ -192,9 +192,10 @@ TEST(TopK, OfVaryingSizes) {
 TEST(TopK, AssemblesForEveryGeneration) {
   for (const char *name : {"sm_80", "sm_90", "sm_120"}) {
     const target::Target &gpu = target::targetOf(name);
-    for (const Case &each : {Case{"f16", "64x32000", "64x50"}, Case{"f32", "64x32000", "64x1"},
-                             Case{"f32", "1x1000000", "1x100"}, Case{"f32", "65536x32", "65536x5"},
-                             Case{"f16", "4096x1024", "4096x8"}, Case{"i64", "3x9000", "3x1000"}}) {
+    for (const TopKCase &each :
+         {TopKCase{"f16", "64x32000", "64x50"}, TopKCase{"f32", "64x32000", "64x1"},
+          TopKCase{"f32", "1x1000000", "1x100"}, TopKCase{"f32", "65536x32", "65536x5"},
+          TopKCase{"f16", "4096x1024", "4096x8"}, TopKCase{"i64", "3x9000", "3x1000"}}) {
       for (const char *family : {"top_k", "radix_sort"}) {
         llvm::Expected<std::string> ptx = emitTestPtx(topKText(each), byFamily({family}), gpu);
         ASSERT_TRUE(static_cast<bool>(ptx)) << llvm::toString(ptx.takeError());
