@@ -123,7 +123,7 @@ Status ObjectStore::trim(const std::string &newest) {
   }
   std::ranges::sort(byUse, {}, [](const auto &each) { return each.first; });
   for (const auto &[time, blob] : byUse) {
-    if (bytes > mostCached && blob.hash != newest) {
+    if (bytes > maxCached && blob.hash != newest) {
       TENON_TRY(cache.remove(blob.hash));
       bytes -= blob.bytes;
     }

@@ -18,8 +18,8 @@ public:
 
   /// `cache` is the folder for what was read. Files that were not used longest are removed from it
   /// when it holds more than so many bytes.
-  ObjectStore(S3Client client, const std::string &cache, uint64_t mostCached = kMaxCached)
-      : client(std::move(client)), cache(cache), mostCached(mostCached) {}
+  ObjectStore(S3Client client, const std::string &cache, uint64_t maxCached = kMaxCached)
+      : client(std::move(client)), cache(cache), maxCached(maxCached) {}
 
   /// Makes the folder on this machine where it is missing.
   Status create() override;
@@ -42,7 +42,7 @@ private:
 
   const S3Client client;
   BlobFolder cache;
-  const uint64_t mostCached;
+  const uint64_t maxCached;
 };
 
 } // namespace tenon::registry

@@ -87,14 +87,14 @@ std::string listOf(const std::vector<int64_t> &dims) {
 /// As configurations have them: without the batch, -1 for a dim that varies, [1] for a scalar.
 std::vector<int64_t> configDims(const ModelConfig &config, const Port &port) {
   std::vector<int64_t> dims;
-  for (size_t i = config.maxBatchSize > 0 ? 1 : 0; i < port.most.size(); ++i) {
-    dims.push_back(port.least[i] == port.most[i] ? port.most[i] : -1);
+  for (size_t i = config.maxBatchSize > 0 ? 1 : 0; i < port.maxDims.size(); ++i) {
+    dims.push_back(port.minDims[i] == port.maxDims[i] ? port.maxDims[i] : -1);
   }
   return dims;
 }
 
 bool isScalar(const ModelConfig &config, const Port &port) {
-  return config.maxBatchSize == 0 && port.most.empty();
+  return config.maxBatchSize == 0 && port.maxDims.empty();
 }
 
 Json describe(const ModelConfig &config, const std::vector<Port> &ports) {
@@ -129,9 +129,9 @@ bool fits(const ModelConfig &config, const Port &port, const std::vector<int64_t
     return dims == std::vector<int64_t>{1};
   }
   size_t batch = config.maxBatchSize > 0 ? 1 : 0;
-  bool doesFit = dims.size() + batch == port.most.size();
+  bool doesFit = dims.size() + batch == port.maxDims.size();
   for (size_t i = 0; doesFit && i < dims.size(); ++i) {
-    int64_t least = port.least[i + batch], most = port.most[i + batch];
+    int64_t least = port.minDims[i + batch], most = port.maxDims[i + batch];
     doesFit = dims[i] == -1 ? least != most : dims[i] >= least && dims[i] <= most;
   }
   return doesFit;
@@ -160,18 +160,18 @@ Error checkPort(const ModelConfig &config, const std::vector<Port> &ports, const
   if (!readDims(entry, dims) || !fits(config, *port, dims)) {
     return fault(
         strCat("has dims ", listOf(dims), config.maxBatchSize > 0 ? " besides the batch" : "",
-               ", but the engine has from ", listOf(port->least), " to ", listOf(port->most)));
+               ", but the engine has from ", listOf(port->minDims), " to ", listOf(port->maxDims)));
   }
   return nullptr;
 }
 
 Error checkBatch(const ModelConfig &config, const std::vector<Port> &ports) {
   for (const Port &port : ports) {
-    if (port.most.empty() || port.least[0] > 1 || port.most[0] < config.maxBatchSize) {
+    if (port.maxDims.empty() || port.minDims[0] > 1 || port.maxDims[0] < config.maxBatchSize) {
       return fail(ErrorId::BadModelConfig,
                   strCat("max_batch_size is ", config.maxBatchSize, ", but dim 0 of '", port.name,
-                         "' is no batch of so many rows: the engine has from ", listOf(port.least),
-                         " to ", listOf(port.most)),
+                         "' is no batch of so many rows: the engine has from ",
+                         listOf(port.minDims), " to ", listOf(port.maxDims)),
                   "say max_batch_size: 0, or compile the model with a larger range of its dim 0");
     }
   }

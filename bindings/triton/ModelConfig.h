@@ -19,7 +19,7 @@ struct Port {
   TRITONSERVER_DataType type = TRITONSERVER_TYPE_INVALID;
   uint64_t elementBytes = 0;
   /// Equal ones are fixed. Triton has no scalars: one is [1] there, and has no dims here.
-  std::vector<int64_t> least, most;
+  std::vector<int64_t> minDims, maxDims;
 };
 
 struct Ports {

@@ -82,7 +82,7 @@ Error readInput(TRITONBACKEND_Request *request, const Port &port, Tensor &tensor
   if (tensor.bytes != wanted) {
     return badInput(port, strCat("has ", tensor.bytes, " bytes, but its dims ask for ", wanted));
   }
-  if (port.most.empty() && tensor.dims == std::vector<int64_t>{1}) {
+  if (port.maxDims.empty() && tensor.dims == std::vector<int64_t>{1}) {
     tensor.dims.clear();
   }
   return nullptr;

@@ -51,10 +51,10 @@ Status MessageReader::feed(std::string_view bytes,
       if (prefix[0] > 1) {
         return malformedMessage(fmt::format("its first byte is {}, not 0 or 1", prefix[0]));
       }
-      if (length > mostBytes) {
+      if (length > maxBytes) {
         return Status::error(
             ErrorId::RequestTooLarge,
-            fmt::format("the message has {} bytes, more than {}", length, mostBytes),
+            fmt::format("the message has {} bytes, more than {}", length, maxBytes),
             "the server's --max-body sets the bound");
       }
       message.reserve(std::min(length, kMaxReserved));

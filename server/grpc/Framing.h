@@ -21,8 +21,8 @@ Status malformedMessage(std::string_view what);
 /// Cuts a stream of bytes into messages, whatever pieces it comes in.
 class MessageReader {
 public:
-  /// `mostBytes` of one message, as it comes.
-  explicit MessageReader(uint64_t mostBytes) : mostBytes(mostBytes) {}
+  /// `maxBytes` of one message, as it comes.
+  explicit MessageReader(uint64_t maxBytes) : maxBytes(maxBytes) {}
 
   /// Calls `onMessage` for each whole message, until it gives an error. TN0808 as soon as a message
   /// says that it is larger than is taken, TN0830 for a prefix that is not valid.
@@ -35,7 +35,7 @@ public:
   bool isWithinMessage() const { return prefixBytes > 0; }
 
 private:
-  uint64_t mostBytes;
+  uint64_t maxBytes;
   uint8_t prefix[5] = {};
   size_t prefixBytes = 0;
   uint64_t length = 0;

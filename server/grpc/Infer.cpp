@@ -269,13 +269,13 @@ Status readContents(const Input &input, std::string &out) {
 
 /// Gives each input its elements: its contents, or the next of the raw ones.
 Status placeElements(std::vector<Input> &inputs, const std::vector<std::string_view> &raw,
-                     uint64_t mostNumbers, GrpcInferRequest &result) {
+                     uint64_t maxNumbers, GrpcInferRequest &result) {
   size_t nextRaw = 0;
   for (Input &input : inputs) {
     RequestInput &tensor = input.tensor;
     std::string_view elements;
     if (!input.contents.empty()) {
-      if (tensor.bytes > mostNumbers - result.numberBytes) {
+      if (tensor.bytes > maxNumbers - result.numberBytes) {
         return Status::error(ErrorId::QueueFull,
                              "the requests that wait take all memory that they may",
                              "try again later, or send tensors as raw_input_contents");
@@ -304,7 +304,7 @@ Status placeElements(std::vector<Input> &inputs, const std::vector<std::string_v
                                             raw.size() - nextRaw));
 }
 
-Status parse(std::string_view message, uint64_t mostNumbers, GrpcInferRequest &result) {
+Status parse(std::string_view message, uint64_t maxNumbers, GrpcInferRequest &result) {
   std::vector<Input> inputs;
   std::vector<std::string_view> raw;
   std::set<std::string> names;
@@ -346,15 +346,15 @@ Status parse(std::string_view message, uint64_t mostNumbers, GrpcInferRequest &r
       reader.skip();
     }
   }
-  return placeElements(inputs, raw, mostNumbers, result);
+  return placeElements(inputs, raw, maxNumbers, result);
 }
 
 } // namespace
 
-Result<GrpcInferRequest> parseGrpcInfer(std::string_view message, uint64_t mostNumbers) {
+Result<GrpcInferRequest> parseGrpcInfer(std::string_view message, uint64_t maxNumbers) {
   GrpcInferRequest result;
   try {
-    Status status = parse(message, mostNumbers, result);
+    Status status = parse(message, maxNumbers, result);
     return status.isOk() ? Result<GrpcInferRequest>(std::move(result))
                          : Result<GrpcInferRequest>(std::move(status));
   } catch (const protozero::exception &error) {

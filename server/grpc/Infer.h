@@ -24,9 +24,9 @@ struct GrpcInferRequest {
 };
 
 /// Parses a message; the result refers to it. Elements that come as numbers take at most
-/// `mostNumbers` bytes (TN0812). TN0830 for what is no such message, TN0806 and TN0807 as for JSON,
+/// `maxNumbers` bytes (TN0812). TN0830 for what is no such message, TN0806 and TN0807 as for JSON,
 /// TN0818.
-Result<GrpcInferRequest> parseGrpcInfer(std::string_view message, uint64_t mostNumbers);
+Result<GrpcInferRequest> parseGrpcInfer(std::string_view message, uint64_t maxNumbers);
 
 struct GrpcOutput {
   std::string_view name, datatype;

@@ -59,7 +59,7 @@ std::shared_ptr<Request> infer(Api &api, const HttpRequest &request,
   } catch (const std::bad_alloc &) {
     // The others are served on.
   }
-  if (parsed.isOk() && parsed->listBytes() > request.mostLists) {
+  if (parsed.isOk() && parsed->listBytes() > request.maxLists) {
     parsed =
         Status::error(ErrorId::QueueFull, "the requests that wait take all memory that they may",
                       "try again later, or send tensors as binary data");

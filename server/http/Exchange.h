@@ -23,7 +23,7 @@ struct HttpRequest {
   std::string by;   ///< who asks, for the history of a registry; of routes for Role::Admin
   std::optional<uint64_t> jsonBytes;
   TraceContext trace;
-  uint64_t mostLists = 0; ///< bytes that number lists of the body may take in memory
+  uint64_t maxLists = 0; ///< bytes that number lists of the body may take in memory
 };
 
 /// Finds the route and checks site and rights (`tokens` may be null; `onlyLocalNames` is that of

@@ -24,7 +24,7 @@ class GrpcCall : public StreamHandler {
 public:
   GrpcCall(ServerContext &server, Stream &stream)
       : server(server), stream(stream), start(Clock::now()), last(start),
-        reader(server.options.mostBody) {
+        reader(server.options.maxBody) {
     Status status = begin();
     if (!status.isOk()) {
       finish(status);

@@ -122,7 +122,7 @@ private:
     }
     Parser parser;
     parser.header_limit(kMaxHeader);
-    parser.body_limit(server.options.mostBody);
+    parser.body_limit(server.options.maxBody);
     deadline = Clock::now() + server.options.slowest;
     Error error;
     while (!error && !parser.is_header_done()) {
@@ -190,7 +190,7 @@ private:
     head.traceparent =
         header.count("traceparent") == 1 ? viewOf(header["traceparent"]) : std::string_view();
     TENON_TRY(readHead(head, server.rights(), server.onlyLocalNames(), request));
-    return parser.content_length().value_or(0) > server.options.mostBody
+    return parser.content_length().value_or(0) > server.options.maxBody
                ? bodyTooLarge(server.options)
                : Status::ok();
   }
@@ -227,7 +227,7 @@ private:
       if (!status.isOk()) {
         co_return status;
       }
-      if (received > 2 * server.options.mostBody + kReadStep) {
+      if (received > 2 * server.options.maxBody + kReadStep) {
         co_return bodyTooLarge(
             server.options); // in chunks, which take more room than what they carry
       }
@@ -256,7 +256,7 @@ private:
 
   /// None when the client went away before the reply.
   asio::awaitable<std::optional<HttpReply>> perform(HttpRequest &request, BodyShare &share) {
-    request.mostLists = share.rest();
+    request.maxLists = share.rest();
     deadline = Clock::time_point::max(); // it is the server's turn
     std::shared_ptr<Waiting> waiting = std::make_shared<Waiting>();
     replied.expires_at(Clock::time_point::max());
@@ -270,7 +270,7 @@ private:
     }
     if (pending) {
       static_cast<void>(
-          share.resize(share.size() + pending->payload.listBytes())); // not more than mostLists
+          share.resize(share.size() + pending->payload.listBytes())); // not more than maxLists
     }
     watch(waiting);
     Error ignored;

@@ -35,11 +35,11 @@ public:
   /// `self` lives until both coroutines have ended.
   static asio::awaitable<void> run(std::shared_ptr<Http2Connection> self, std::string received) {
     self->lastRequest = Clock::now();
-    if (self->front.isDraining) {
+    if (self->server.isDraining) {
       self->session.goAway();
     }
     self->isOver = !self->session.receive(received);
-    asio::co_spawn(self->front.context, write(self), asio::detached);
+    asio::co_spawn(self->server.context, write(self), asio::detached);
     std::vector<std::byte> buffer(kReadStep);
     while (!self->isOver) {
       Error error;
@@ -82,7 +82,7 @@ private:
         for (Bytes span : out.spans()) {
           parts.emplace_back(span.data(), span.size());
         }
-        self->writeDeadline = Clock::now() + self->front.options.slowest +
+        self->writeDeadline = Clock::now() + self->server.options.slowest +
                               std::chrono::seconds(out.size() / kMinRate);
         co_await self->socket->write(parts, error);
         self->writeDeadline = Clock::time_point::max();
@@ -102,7 +102,7 @@ private:
     }
     if (!error) {
       self->endDeadline = Clock::now() + std::chrono::seconds(1);
-      asio::steady_timer turn(self->front.context,
+      asio::steady_timer turn(self->server.context,
                               Clock::now()); // the read has ended before the next begins
       Error ignored;
       co_await turn.async_wait(redirect_error(use_awaitable, ignored));

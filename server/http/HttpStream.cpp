@@ -33,7 +33,7 @@ public:
       return;
     }
     last = Clock::now();
-    Status status = body.size() + data.size() > server.options.mostBody
+    Status status = body.size() + data.size() > server.options.maxBody
                         ? bodyTooLarge(server.options)
                         : share.resize(body.size() + data.size());
     if (!status.isOk()) {
@@ -53,7 +53,7 @@ public:
       reply(errorReply(status));
       return;
     }
-    request.mostLists = share.rest();
+    request.maxLists = share.rest();
     pending = performHttp(server.api, request,
                           [alive = std::weak_ptr<HttpStream *>(self), this](HttpReply answer) {
                             if (!alive.expired()) { // a load goes on without its caller
@@ -62,7 +62,7 @@ public:
                           });
     if (pending && !stream.hasResponded()) {
       static_cast<void>(
-          share.resize(share.size() + pending->payload.listBytes())); // not more than mostLists
+          share.resize(share.size() + pending->payload.listBytes())); // not more than maxLists
     }
   }
 
@@ -114,7 +114,7 @@ private:
     uint64_t announced = 0;
     std::from_chars(length.data(), length.data() + length.size(),
                     announced); // nghttp2 has checked that it is a number
-    return announced > server.options.mostBody ? bodyTooLarge(server.options) : Status::ok();
+    return announced > server.options.maxBody ? bodyTooLarge(server.options) : Status::ok();
   }
 
   Status takeBody() {

@@ -43,7 +43,7 @@ asio::awaitable<void> acceptAll(std::shared_ptr<ServerContext> server) {
       co_await pause.async_wait(use_awaitable);
       continue;
     }
-    if (server->connections.size() >= server->options.mostConnections) {
+    if (server->connections.size() >= server->options.maxConnections) {
       continue; // closed at once
     }
     asio::co_spawn(server->context,

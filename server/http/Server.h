@@ -29,11 +29,11 @@ struct ServerOptions {
   bool isInsecure = false; ///< another address than loopback is allowed without tokens
   /// PEM files of TLS, both or none.
   std::string certificates, key;
-  uint64_t mostBody = uint64_t(64) << 20;
+  uint64_t maxBody = uint64_t(64) << 20;
   /// Bodies of all requests together; more is refused.
-  uint64_t mostBodies = uint64_t(1) << 30;
-  size_t mostConnections = 1024;
-  size_t mostQueued = 256;
+  uint64_t maxBodies = uint64_t(1) << 30;
+  size_t maxConnections = 1024;
+  size_t maxQueued = 256;
   /// Bytes that loaded models may take on the CPU, and on each GPU; 0: any.
   uint64_t memoryBudget = 0, gpuMemoryBudget = 0;
   std::vector<std::string> gpus; ///< that models may run on, as findGpus gives them

@@ -21,11 +21,11 @@ Result<std::string> BodyShare::decode(Encoding encoding, std::string body) {
   if (encoding == Encoding::Identity) {
     return body;
   }
-  uint64_t allowed = std::min(server.options.mostBody, most());
+  uint64_t allowed = std::min(server.options.maxBody, most());
   Result<std::string> decoded = decompress(encoding, body, allowed);
   if (!decoded.isOk()) {
     bool isShareOver =
-        decoded.status().id() == ErrorId::RequestTooLarge && allowed < server.options.mostBody;
+        decoded.status().id() == ErrorId::RequestTooLarge && allowed < server.options.maxBody;
     return isShareOver ? Result<std::string>(resize(allowed + 1)) : std::move(decoded);
   }
   TENON_TRY(resize(decoded->size()));
@@ -35,7 +35,7 @@ Result<std::string> BodyShare::decode(Encoding encoding, std::string body) {
 Status bodyTooLarge(const ServerOptions &options) {
   return Status::error(
       ErrorId::RequestTooLarge,
-      fmt::format("the body of the request has more than {} bytes", options.mostBody),
+      fmt::format("the body of the request has more than {} bytes", options.maxBody),
       "the server's --max-body sets the bound");
 }
 

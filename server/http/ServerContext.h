@@ -32,7 +32,7 @@ struct ServerContext {
       : options(options), context(context), acceptor(context),
         monitoring(context.get_executor(), options.monitoring, options.version, options.log),
         models(context.get_executor(), std::move(repository),
-               {options.workerCommand, options.threads, options.mostQueued, options.memoryBudget,
+               {options.workerCommand, options.threads, options.maxQueued, options.memoryBudget,
                 options.gpuMemoryBudget, options.gpus, options.log,
                 [this](const std::string &model, const Status &problem) {
                   errors.add(model, problem);
@@ -74,7 +74,7 @@ public:
 
   /// How large it may become.
   uint64_t most() const {
-    return std::max(server.options.mostBodies, server.bodies) - server.bodies + bytes;
+    return std::max(server.options.maxBodies, server.bodies) - server.bodies + bytes;
   }
   uint64_t size() const { return bytes; }
   /// What is left for numbers that are made from the body.

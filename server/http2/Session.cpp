@@ -104,7 +104,7 @@ struct Session::Callbacks {
       self(user).isFlooded = true;
       return NGHTTP2_ERR_CALLBACK_FAILURE;
     }
-    stream->headerCut = stream->headerCut || stream->headerBytes > self(user).mostHeader;
+    stream->headerCut = stream->headerCut || stream->headerBytes > self(user).maxHeader;
     if (!stream->headerCut && frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
       stream->header.emplace_back(textOf(name, nameBytes), textOf(value, valueBytes));
     }
@@ -188,7 +188,7 @@ struct Session::Callbacks {
     constexpr size_t kFrameHead = 9;
     Stream &stream = *static_cast<Stream *>(source->ptr);
     Outgoing &out = *self(user).outgoing;
-    if (out.size() >= self(user).mostOutgoing) {
+    if (out.size() >= self(user).maxOutgoing) {
       return NGHTTP2_ERR_WOULDBLOCK;
     }
     out.append(textOf(frameHead, kFrameHead));
@@ -269,8 +269,8 @@ void Stream::reset(uint32_t code) {
   session->onWork();
 }
 
-Session::Session(size_t mostHeader, MakeHandler makeHandler, std::function<void()> onWork)
-    : mostHeader(mostHeader), makeHandler(std::move(makeHandler)), onWork(std::move(onWork)),
+Session::Session(size_t maxHeader, MakeHandler makeHandler, std::function<void()> onWork)
+    : maxHeader(maxHeader), makeHandler(std::move(makeHandler)), onWork(std::move(onWork)),
       controlAllowance(kControlBurst), lastControl(Clock::now()) {
   nghttp2_session_callbacks *callbacks = nullptr;
   nghttp2_option *option = nullptr;
@@ -298,7 +298,7 @@ Session::Session(size_t mostHeader, MakeHandler makeHandler, std::function<void(
   const nghttp2_settings_entry settings[] = {
       {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, kMaxStreams},
       {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, kStreamWindow},
-      {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, static_cast<uint32_t>(mostHeader)}};
+      {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, static_cast<uint32_t>(maxHeader)}};
   nghttp2_submit_settings(native, NGHTTP2_FLAG_NONE, settings, std::size(settings));
   nghttp2_session_set_local_window_size(native, NGHTTP2_FLAG_NONE, 0, kConnectionWindow);
 }
@@ -334,7 +334,7 @@ bool Session::receive(std::string_view bytes) {
 void Session::collect(uint64_t most, Outgoing &out) {
   out.clear();
   outgoing = &out;
-  mostOutgoing = most;
+  maxOutgoing = most;
   while (out.size() < most) {
     const uint8_t *data = nullptr;
     ssize_t bytes = nghttp2_session_mem_send(native, &data);

@@ -114,9 +114,9 @@ class Session {
 public:
   /// Makes the handler of a request whose header is there; it may respond at once.
   using MakeHandler = std::function<std::unique_ptr<StreamHandler>(Stream &)>;
-  /// Of a request's header at most `mostHeader` bytes are kept; `onWork` is called when something
+  /// Of a request's header at most `maxHeader` bytes are kept; `onWork` is called when something
   /// is to be written that was not before.
-  Session(size_t mostHeader, MakeHandler makeHandler, std::function<void()> onWork);
+  Session(size_t maxHeader, MakeHandler makeHandler, std::function<void()> onWork);
   ~Session();
   Session(const Session &) = delete;
   Session &operator=(const Session &) = delete;
@@ -142,13 +142,13 @@ private:
   void resume(Stream &stream);
   bool countControlFrame();
 
-  size_t mostHeader;
+  size_t maxHeader;
   MakeHandler makeHandler;
   std::function<void()> onWork;
   nghttp2_session *native = nullptr;
   std::map<int32_t, std::unique_ptr<Stream>> streams;
   Outgoing *outgoing = nullptr; ///< while collect runs
-  uint64_t mostOutgoing = 0;
+  uint64_t maxOutgoing = 0;
   double controlAllowance;
   std::chrono::steady_clock::time_point lastControl;
   bool isFlooded = false;

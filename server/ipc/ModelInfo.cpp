@@ -12,9 +12,10 @@ Status damaged(std::string_view what) { return Status::error(ErrorId::InternalEr
 void putPorts(TextWriter &out, const std::vector<ModelPort> &ports) {
   out.number(ports.size());
   for (const ModelPort &port : ports) {
-    out.string(port.name).number(static_cast<uint64_t>(port.dtype)).number(port.least.size());
-    for (size_t i = 0; i < port.least.size(); ++i) {
-      out.number(static_cast<uint64_t>(port.least[i])).number(static_cast<uint64_t>(port.most[i]));
+    out.string(port.name).number(static_cast<uint64_t>(port.dtype)).number(port.minDims.size());
+    for (size_t i = 0; i < port.minDims.size(); ++i) {
+      out.number(static_cast<uint64_t>(port.minDims[i]))
+          .number(static_cast<uint64_t>(port.maxDims[i]));
     }
     out.number(port.dims.size());
     for (const std::string &dim : port.dims) {
@@ -30,8 +31,8 @@ void takePort(TextReader &in, ModelPort &port) {
   for (uint64_t i = 0; i < rank && in.isGood(); ++i) {
     uint64_t least = 0, most = 0;
     in.number(least).number(most);
-    port.least.push_back(static_cast<int64_t>(least));
-    port.most.push_back(static_cast<int64_t>(most));
+    port.minDims.push_back(static_cast<int64_t>(least));
+    port.maxDims.push_back(static_cast<int64_t>(most));
   }
   uint64_t dims = in.count();
   port.dims.resize(in.isGood() ? dims : 0);
@@ -67,7 +68,7 @@ std::string encodeLoad(const LoadRequest &request) {
   const BatchPolicy &batch = request.batch;
   out.string(request.sha256)
       .number(static_cast<uint64_t>(batch.kind))
-      .number(batch.mostRows)
+      .number(batch.maxRows)
       .real(batch.tolerance)
       .number(batch.pads.size());
   for (const PadRule &pad : batch.pads) {
@@ -81,7 +82,7 @@ Result<LoadRequest> decodeLoad(std::string_view text) {
   BatchPolicy &batch = request.batch;
   TextReader in(text);
   uint64_t kind = 0;
-  in.string(request.sha256).number(kind).number(batch.mostRows).real(batch.tolerance);
+  in.string(request.sha256).number(kind).number(batch.maxRows).real(batch.tolerance);
   uint64_t pads = in.count();
   for (uint64_t i = 0; i < pads && in.isGood(); ++i) {
     PadRule &pad = batch.pads.emplace_back();
@@ -102,7 +103,7 @@ std::string encodeModelInfo(const ModelInfo &info) {
   const BatchInfo &batch = info.batch;
   out.number(static_cast<uint64_t>(batch.batching))
       .number(static_cast<uint64_t>(batch.padding))
-      .number(batch.mostRows)
+      .number(batch.maxRows)
       .real(batch.difference);
   out.string(batch.reason)
       .string(batch.padReason)
@@ -119,14 +120,14 @@ Result<ModelInfo> decodeModelInfo(std::string_view text) {
   takePorts(in, info.ports.outputs);
   BatchInfo &batch = info.batch;
   bool hasStates = takeState(in, batch.batching) && takeState(in, batch.padding);
-  in.number(batch.mostRows)
+  in.number(batch.maxRows)
       .real(batch.difference)
       .string(batch.reason)
       .string(batch.padReason)
       .string(batch.paddedDim)
       .number(info.sharedBytes)
       .number(info.bytes);
-  if (!in.isWhole() || !hasStates || batch.mostRows == 0) {
+  if (!in.isWhole() || !hasStates || batch.maxRows == 0) {
     return damaged("the description of a model from a worker is damaged");
   }
   return info;

@@ -16,8 +16,8 @@ namespace tenon::server {
 struct ModelPort {
   std::string name;
   DType dtype = DType::F32;
-  std::vector<int64_t> least; ///< dims; equal to `most` where they are fixed
-  std::vector<int64_t> most;
+  std::vector<int64_t> minDims; ///< equal to `maxDims` where they are fixed
+  std::vector<int64_t> maxDims;
   /// Dims as the engine's record has them: "batch", "2*seq", "28". Equal texts are equal dims in
   /// every run. Empty where there is no record.
   std::vector<std::string> dims;
@@ -42,7 +42,7 @@ struct BatchPolicy {
     Stated,     ///< somebody said that dim 0 is the batch: the record only must not say otherwise
   };
   Kind kind = Kind::None;
-  uint64_t mostRows = 0; ///< of a batch
+  uint64_t maxRows = 0; ///< of a batch
   /// How far outputs may differ, relative to the largest value of the output; 0: what is usual for
   /// the type.
   double tolerance = 0;
@@ -60,7 +60,7 @@ struct BatchInfo {
   enum class State : uint64_t { None, Proven, Refused };
   State batching = State::None;
   State padding = State::None;
-  uint64_t mostRows = 1;
+  uint64_t maxRows = 1;
   double difference = 0; ///< the largest that was seen, relative to the largest value of the
                          ///< output; 0: all bits are equal
   std::string reason;    ///< Refused: which output differs, and by how much

@@ -208,12 +208,12 @@ DriftFeature featureOf(std::string name, std::vector<double> column) {
 
 /// Whether an array of `dims` has rows of the port: as dim 0 of it, or each a whole tensor of it.
 bool fits(const ModelPort &port, const std::vector<int64_t> &dims, bool isWhole) {
-  if (dims.size() != port.most.size() + (isWhole ? 1 : 0) || dims.empty()) {
+  if (dims.size() != port.maxDims.size() + (isWhole ? 1 : 0) || dims.empty()) {
     return false;
   }
   for (size_t i = 1; i < dims.size(); ++i) {
     size_t d = isWhole ? i - 1 : i;
-    if (dims[i] < port.least[d] || dims[i] > port.most[d]) {
+    if (dims[i] < port.minDims[d] || dims[i] > port.maxDims[d]) {
       return false;
     }
   }
@@ -338,7 +338,7 @@ Status DriftReference::add(const Tensor &array, const MonitoredPort &given,
                  "give data that has values, or leave the array out");
     }
   }
-  mostRows = std::max(mostRows, rows);
+  maxRows = std::max(maxRows, rows);
   monitored.push_back(std::move(port));
   return Status::ok();
 }

@@ -68,14 +68,14 @@ public:
 
   std::span<const MonitoredPort> ports() const { return monitored; }
   std::span<const DriftFeature> features() const { return columns; }
-  uint64_t rows() const { return mostRows; }
+  uint64_t rows() const { return maxRows; }
 
 private:
   Status add(const Tensor &array, const MonitoredPort &port, std::string_view where);
 
   std::vector<MonitoredPort> monitored;
   std::vector<DriftFeature> columns;
-  uint64_t mostRows = 0;
+  uint64_t maxRows = 0;
 };
 
 /// The features of one row, which has elements: `port.features` numbers, NaN where one is missing.

@@ -89,7 +89,7 @@ void Predictions::keep(const std::string &model, const std::string &id,
                        std::shared_ptr<SampledAccuracy> version, std::vector<int64_t> classes,
                        Clock::time_point now) {
   constexpr size_t kMaxId = 256;
-  if (id.size() > kMaxId || classes.size() > mostRows) {
+  if (id.size() > kMaxId || classes.size() > maxRows) {
     return;
   }
   std::string key = keyOf(model, id);
@@ -125,7 +125,7 @@ void Predictions::forget(Entries::iterator entry) {
 void Predictions::expire(Clock::time_point now) {
   while (!order.empty()) {
     Entries::iterator oldest = entries.find(order.front());
-    if (rows <= mostRows && oldest->second.time + age > now) {
+    if (rows <= maxRows && oldest->second.time + age > now) {
       return;
     }
     forget(oldest);

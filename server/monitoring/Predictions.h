@@ -31,7 +31,7 @@ std::vector<int64_t> classesOf(const InferResult &result);
 
 class Predictions {
 public:
-  Predictions(size_t mostRows, Clock::duration age) : mostRows(mostRows), age(age) {}
+  Predictions(size_t maxRows, Clock::duration age) : maxRows(maxRows), age(age) {}
 
   /// Remembers what a version answered. An id that was there before belongs to the newer request.
   void keep(const std::string &model, const std::string &id,
@@ -55,7 +55,7 @@ private:
   void forget(Entries::iterator entry);
   void expire(Clock::time_point now);
 
-  const size_t mostRows;
+  const size_t maxRows;
   const Clock::duration age;
   Entries entries;              ///< by model and id
   std::list<std::string> order; ///< keys, the oldest first

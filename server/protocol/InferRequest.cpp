@@ -266,16 +266,16 @@ uint64_t InferRequest::listBytes() const {
 
 Result<InferReply> writeInferReply(std::string_view model, std::string_view version,
                                    std::string_view id, const std::vector<ReplyOutput> &outputs,
-                                   uint64_t mostElements) {
+                                   uint64_t maxElements) {
   uint64_t elements = 0;
   for (const ReplyOutput &output : outputs) {
     elements += output.isBinary ? 0 : output.bytes.size() / (bitWidth(output.dtype) / 8);
   }
-  if (elements > mostElements) {
+  if (elements > maxElements) {
     return Status::error(
         ErrorId::RequestTooLarge,
         fmt::format("the outputs have {} elements, but a reply has at most {} as JSON", elements,
-                    mostElements),
+                    maxElements),
         "ask for the outputs as binary data");
   }
   InferReply reply;

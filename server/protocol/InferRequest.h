@@ -80,10 +80,10 @@ struct InferReply {
   bool hasBinary = false;
 };
 
-/// TN0808 where outputs that are not binary have more elements together than `mostElements`: a
+/// TN0808 where outputs that are not binary have more elements together than `maxElements`: a
 /// number takes up to 25 bytes as text.
 Result<InferReply> writeInferReply(std::string_view model, std::string_view version,
                                    std::string_view id, const std::vector<ReplyOutput> &outputs,
-                                   uint64_t mostElements);
+                                   uint64_t maxElements);
 
 } // namespace tenon::server

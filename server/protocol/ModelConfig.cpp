@@ -216,7 +216,7 @@ private:
                  (member.value == "true" || member.value == "false")) {
         policy.allowsOwnTimeout = member.value == "true";
       } else if (member.name == "max_queue_size") {
-        TENON_TRY(readNumber(member, UINT32_MAX, policy.mostQueued));
+        TENON_TRY(readNumber(member, UINT32_MAX, policy.maxQueued));
       } else {
         TENON_TRY(unknown(member));
       }

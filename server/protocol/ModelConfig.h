@@ -39,7 +39,7 @@ struct QueuePolicy {
   uint64_t timeoutMicroseconds = 0; ///< 0: none
   /// A request may ask for less time (for any, where there is no other bound).
   bool allowsOwnTimeout = true;
-  uint64_t mostQueued = 0; ///< 0: no other bound than the server's
+  uint64_t maxQueued = 0; ///< 0: no other bound than the server's
 };
 
 struct BatchingConfig {

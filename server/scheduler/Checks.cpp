@@ -17,11 +17,12 @@ namespace {
 
 std::string rangeText(const ModelPort &port) {
   std::string text = "[";
-  for (size_t i = 0; i < port.least.size(); ++i) {
+  for (size_t i = 0; i < port.minDims.size(); ++i) {
     text += i == 0 ? "" : ",";
-    text += port.least[i] == port.most[i] ? fmt::format("{}", port.most[i])
-            : port.most[i] == INT64_MAX   ? fmt::format("{}..", port.least[i])
-                                          : fmt::format("{}..{}", port.least[i], port.most[i]);
+    text += port.minDims[i] == port.maxDims[i] ? fmt::format("{}", port.maxDims[i])
+            : port.maxDims[i] == INT64_MAX
+                ? fmt::format("{}..", port.minDims[i])
+                : fmt::format("{}..{}", port.minDims[i], port.maxDims[i]);
   }
   return text + "]";
 }
@@ -61,9 +62,9 @@ Status checkConfigPorts(const Version &version, const std::vector<ConfigPort> &c
                                protocolName(port->dtype)));
     }
     size_t batch = version.config.maxBatchSize > 0 ? 1 : 0;
-    bool fits = each.dims.size() + batch == port->most.size();
+    bool fits = each.dims.size() + batch == port->maxDims.size();
     for (size_t i = 0; fits && i < each.dims.size(); ++i) {
-      int64_t least = port->least[i + batch], most = port->most[i + batch];
+      int64_t least = port->minDims[i + batch], most = port->maxDims[i + batch];
       fits = each.dims[i] == -1 ? least != most : each.dims[i] >= least && each.dims[i] <= most;
     }
     if (!fits) {
@@ -96,9 +97,9 @@ Status checkInput(const RequestInput &input, const ModelPort &port) {
     return badInput(input.name, fmt::format("is {}, but the model takes {}",
                                             protocolName(input.dtype), protocolName(port.dtype)));
   }
-  bool fits = input.dims.size() == port.most.size();
+  bool fits = input.dims.size() == port.maxDims.size();
   for (size_t i = 0; fits && i < input.dims.size(); ++i) {
-    fits = input.dims[i] >= port.least[i] && input.dims[i] <= port.most[i];
+    fits = input.dims[i] >= port.minDims[i] && input.dims[i] <= port.maxDims[i];
   }
   if (!fits) {
     return badInput(input.name, fmt::format("has shape [{}], but the model takes {}",
@@ -126,7 +127,7 @@ Status checkLength(const Version &version, Request &request) {
                                                request.shape[at], port.dims[i], request.length));
       }
       request.length = request.shape[at];
-      request.bucket = std::min(bucketOf(version.config, request.length), port.most[i]);
+      request.bucket = std::min(bucketOf(version.config, request.length), port.maxDims[i]);
       places.push_back(at);
     }
   }
@@ -160,7 +161,7 @@ Status checkRows(const Version &version, Request &request) {
         "send several requests");
   }
   request.canBatch =
-      version.isBatched() && request.rows > 0 && request.rows < version.batch->mostRows;
+      version.isBatched() && request.rows > 0 && request.rows < version.batch->maxRows;
   return Status::ok();
 }
 
@@ -176,8 +177,8 @@ Status checkConfig(const Version &version) {
                         nameOf(port.dtype)),
             "convert them to a wider type within the model");
       }
-      bool hasBatch = !port.most.empty() && port.least[0] <= 1 &&
-                      static_cast<uint64_t>(port.most[0]) >= version.config.maxBatchSize;
+      bool hasBatch = !port.maxDims.empty() && port.minDims[0] <= 1 &&
+                      static_cast<uint64_t>(port.maxDims[0]) >= version.config.maxBatchSize;
       if (version.config.maxBatchSize > 0 && !hasBatch) {
         return Status::error(
             ErrorId::BadModelConfig,
@@ -245,7 +246,7 @@ BatchPolicy batchPolicyOf(const ModelConfig &config) {
   policy.kind = isForbidden ? BatchPolicy::Kind::None
                 : isAsked   ? BatchPolicy::Kind::Stated
                             : BatchPolicy::Kind::IfRecorded;
-  policy.mostRows = config.maxBatchSize;
+  policy.maxRows = config.maxBatchSize;
   policy.tolerance = config.batchTolerance;
   for (const auto &[name, value] : config.pads) {
     policy.pads.push_back({name, value});

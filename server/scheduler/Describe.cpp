@@ -25,8 +25,8 @@ std::string textOf(const Json &value) {
 /// Dims as metadata tell them: -1 where a dim varies.
 Json shapeOf(const ModelPort &port) {
   Json shape = Json::array();
-  for (size_t i = 0; i < port.least.size(); ++i) {
-    shape.push_back(port.least[i] == port.most[i] ? port.most[i] : -1);
+  for (size_t i = 0; i < port.minDims.size(); ++i) {
+    shape.push_back(port.minDims[i] == port.maxDims[i] ? port.maxDims[i] : -1);
   }
   return shape;
 }
@@ -133,7 +133,7 @@ Json policyOf(const QueuePolicy &policy) {
   return {{"timeout_action", policy.rejectsLate ? "REJECT" : "DELAY"},
           {"default_timeout_microseconds", policy.timeoutMicroseconds},
           {"allow_timeout_override", policy.allowsOwnTimeout},
-          {"max_queue_size", policy.mostQueued}};
+          {"max_queue_size", policy.maxQueued}};
 }
 
 Json batchingOf(const BatchingConfig &batching) {
@@ -319,7 +319,7 @@ std::string describeBatching(const Version &version) {
           : "";
   return fmt::format(
       "requests are batched up to {} rows{}; outputs of seeded rows, alone and batched, {}",
-      batch.mostRows, padding,
+      batch.maxRows, padding,
       batch.difference == 0
           ? "have equal bits"
           : fmt::format("differ by at most {:.2g} of their largest value", batch.difference));

@@ -25,7 +25,7 @@ struct ModelManagerOptions {
   /// Threads of a run; 0: the number of usable CPUs.
   unsigned threads = 0;
   /// Requests that wait for an instance of a version.
-  size_t mostQueued = 256;
+  size_t maxQueued = 256;
   /// Bytes that loaded models may take on the CPU, and on each GPU; 0: any.
   uint64_t memoryBudget = 0, gpuMemoryBudget = 0;
   std::vector<std::string> gpus; ///< as findGpus gives them

@@ -71,7 +71,7 @@ std::vector<std::shared_ptr<Request>> RequestQueue::all() const {
   return all;
 }
 
-std::vector<std::shared_ptr<Request>> RequestQueue::gather(uint64_t mostRows) const {
+std::vector<std::shared_ptr<Request>> RequestQueue::gather(uint64_t maxRows) const {
   std::vector<std::shared_ptr<Request>> found;
   uint64_t rows = 0;
   size_t lookedAt = 0;
@@ -82,11 +82,11 @@ std::vector<std::shared_ptr<Request>> RequestQueue::gather(uint64_t mostRows) co
         return {request};
       }
       if (isHead || (request->canBatch && request->shape == found[0]->shape &&
-                     request->rows <= mostRows - rows)) {
+                     request->rows <= maxRows - rows)) {
         found.push_back(request);
         rows += request->rows;
       }
-      if (rows >= mostRows || ++lookedAt == kMaxLookedAt) {
+      if (rows >= maxRows || ++lookedAt == kMaxLookedAt) {
         return found;
       }
     }

@@ -37,9 +37,9 @@ public:
   std::vector<std::shared_ptr<Request>> takeAll();
   std::vector<std::shared_ptr<Request>> all() const;
 
-  /// The first one and those that can run in one batch with it, up to `mostRows` rows; none where
+  /// The first one and those that can run in one batch with it, up to `maxRows` rows; none where
   /// none waits.
-  std::vector<std::shared_ptr<Request>> gather(uint64_t mostRows) const;
+  std::vector<std::shared_ptr<Request>> gather(uint64_t maxRows) const;
 
 private:
   void insert(const std::shared_ptr<Request> &request, bool isPutOff, bool isFirst);

@@ -71,10 +71,10 @@ void ModelManager::enqueue(const std::shared_ptr<Request> &request) {
 }
 
 Status ModelManager::admit(const Version &version, const Request &request) const {
-  size_t waiting = version.queue.size(), most = options.mostQueued;
+  size_t waiting = version.queue.size(), most = options.maxQueued;
   std::string whose;
   uint64_t own =
-      version.config.batching ? version.config.batching->policyOf(request.priority).mostQueued : 0;
+      version.config.batching ? version.config.batching->policyOf(request.priority).maxQueued : 0;
   if (own > 0 && version.queue.sizeOf(request.priority) >= own) {
     waiting = version.queue.sizeOf(request.priority);
     most = own;
@@ -98,8 +98,8 @@ void ModelManager::setDeadline(const std::shared_ptr<Request> &request) {
                       : policy.timeoutMicroseconds;
   if (wait > 0) {
     constexpr uint64_t kMaxWait = uint64_t(1) << 40; // of microseconds: no sum overflows
-    request->mostWait = std::chrono::microseconds(std::min(wait, kMaxWait));
-    request->deadline = deadlines.emplace(request->arrival + request->mostWait, request);
+    request->maxWait = std::chrono::microseconds(std::min(wait, kMaxWait));
+    request->deadline = deadlines.emplace(request->arrival + request->maxWait, request);
     armDeadline();
   }
 }
@@ -163,7 +163,7 @@ void ModelManager::timeOut(const std::shared_ptr<Request> &request) {
     ++request->version->statistics->timedOut;
     end(request, Status::error(ErrorId::RequestTimedOut,
                                fmt::format("the request waited longer than its time-out of {} µs",
-                                           request->mostWait.count())));
+                                           request->maxWait.count())));
     finishUnload(*request->version);
     retryLoads();
   }

@@ -24,9 +24,9 @@ Status damaged(std::string_view what) {
 /// The worker is not trusted to keep to the ports that it told.
 bool isOutputOf(const ModelPort &port, const TensorPlace &place) {
   unsigned __int128 bytes = bitWidth(port.dtype) / 8;
-  bool fits = place.dims.size() == port.most.size();
+  bool fits = place.dims.size() == port.maxDims.size();
   for (size_t i = 0; fits && i < place.dims.size(); ++i) {
-    fits = place.dims[i] >= 0 && place.dims[i] <= port.most[i];
+    fits = place.dims[i] >= 0 && place.dims[i] <= port.maxDims[i];
     bytes *= static_cast<uint64_t>(std::max<int64_t>(place.dims[i], 0));
     fits = fits && bytes <= UINT64_MAX;
   }
@@ -157,7 +157,7 @@ void ModelManager::dispatch(Version &version) {
 
 std::vector<std::shared_ptr<Request>> ModelManager::chooseBatch(Version &version) {
   std::vector<std::shared_ptr<Request>> batch =
-      version.queue.gather(version.isBatched() ? version.batch->mostRows : 1);
+      version.queue.gather(version.isBatched() ? version.batch->maxRows : 1);
   if (batch.empty() || !batch[0]->canBatch || !version.config.batching) {
     return batch;
   }
@@ -175,7 +175,7 @@ std::vector<std::shared_ptr<Request>> ModelManager::chooseBatch(Version &version
     oldest = std::min(oldest, request->arrival);
   }
   Clock::time_point end = oldest + std::chrono::microseconds(batching.delayMicroseconds);
-  if (rows < version.batch->mostRows && end > Clock::now()) {
+  if (rows < version.batch->maxRows && end > Clock::now()) {
     armBatchDeadline(version, end);
     return {};
   }

@@ -73,7 +73,7 @@ struct Request {
   std::optional<RequestQueue::Place> place; ///< while it waits
   StageTimes times;
   std::optional<Deadlines::iterator> deadline; ///< while it waits and has one
-  std::chrono::microseconds mostWait{0};
+  std::chrono::microseconds maxWait{0};
   bool isCancelled = false;
 };
 

@@ -53,7 +53,7 @@ public:
     }
     info.batching = status.isOk() ? BatchInfo::State::Proven : BatchInfo::State::Refused;
     info.reason = reasonOf(status);
-    info.mostRows = status.isOk() ? mostRows : 1;
+    info.maxRows = status.isOk() ? maxRows : 1;
     if (!policy.pads.empty()) {
       status = status.isOk() ? findPadding() : refused("its requests are not batched");
       if (status.isOk()) {
@@ -80,9 +80,9 @@ private:
 
   bool isSymbol(const std::string &dim) const { return record.symbols.contains(dim); }
 
-  /// Sets mostRows and, where there is a record, batchDim.
+  /// Sets maxRows and, where there is a record, batchDim.
   Status findBatch() {
-    uint64_t most = policy.mostRows ? policy.mostRows : kUsualRows;
+    uint64_t most = policy.maxRows ? policy.maxRows : kUsualRows;
     if (ports.inputs.empty() || ports.outputs.empty()) {
       return refused("it has no inputs or no outputs");
     }
@@ -90,7 +90,7 @@ private:
       for (const ModelPort &port : *list) {
         bool isInput = list == &ports.inputs;
         std::string what = fmt::format("{} '{}'", isInput ? "input" : "output", port.name);
-        if (port.most.empty() || (isInput && port.least[0] > 1)) {
+        if (port.maxDims.empty() || (isInput && port.minDims[0] > 1)) {
           return refused(what + " has no dim 0 that may be 1");
         }
         if (port.dims.empty() && policy.kind == BatchPolicy::Kind::IfRecorded) {
@@ -104,13 +104,13 @@ private:
                                        isSymbol(batchDim) ? fmt::format(" {}", batchDim) : ""));
           }
         }
-        most = std::min(most, static_cast<uint64_t>(port.most[0]));
+        most = std::min(most, static_cast<uint64_t>(port.maxDims[0]));
       }
     }
     if (most < 2) {
       return refused("it takes one row at a time");
     }
-    mostRows = most;
+    maxRows = most;
     return Status::ok();
   }
 
@@ -139,7 +139,7 @@ private:
             "'{}', which is to be padded, is not an input whose dims are recorded", pad.input));
       }
       for (size_t i = 1; i < port->dims.size(); ++i) {
-        bool isFree = port->least[i] != port->most[i];
+        bool isFree = port->minDims[i] != port->maxDims[i];
         if (isFree && !paddedDim.empty() && port->dims[i] != paddedDim) {
           return refused(fmt::format("input '{}' has the dim {} besides {}, and one can be padded",
                                      pad.input, port->dims[i], paddedDim));
@@ -178,18 +178,19 @@ private:
     // Where a dim is computed from others, all stand at their least, and so do the results.
     bool hasComputed =
         std::any_of(ports.inputs.begin(), ports.inputs.end(), [&](const ModelPort &each) {
-          for (size_t i = 0; i < each.most.size(); ++i) {
-            if (each.least[i] != each.most[i] && (each.dims.empty() || !isSymbol(each.dims[i]))) {
+          for (size_t i = 0; i < each.maxDims.size(); ++i) {
+            if (each.minDims[i] != each.maxDims[i] &&
+                (each.dims.empty() || !isSymbol(each.dims[i]))) {
               return true;
             }
           }
           return false;
         });
-    std::vector<int64_t> dims = port.least;
+    std::vector<int64_t> dims = port.minDims;
     for (size_t i = 1; i < dims.size(); ++i) {
       if (length && port.dims[i] == paddedDim) {
         dims[i] = *length;
-      } else if (!hasComputed && port.least[i] != port.most[i]) {
+      } else if (!hasComputed && port.minDims[i] != port.maxDims[i]) {
         dims[i] = record.symbols.at(port.dims[i]).typical;
       }
     }
@@ -199,7 +200,7 @@ private:
 
   /// Whether the input is padded and has one number a place, as masks and ids do.
   bool isPaddedLine(const ModelPort &port) const {
-    return port.most.size() == 2 &&
+    return port.maxDims.size() == 2 &&
            std::any_of(policy.pads.begin(), policy.pads.end(),
                        [&](const PadRule &pad) { return pad.input == port.name; });
   }
@@ -312,18 +313,18 @@ private:
     }
     const RecordedSymbol &symbol = record.symbols.at(*dim);
     int64_t longest =
-        std::min(symbol.most, std::max(symbol.typical, std::max(kMinLength, symbol.least)));
+        std::min(symbol.max, std::max(symbol.typical, std::max(kMinLength, symbol.min)));
     for (size_t i = 0; i < count; ++i) {
       lengths[i] = std::max(
-          symbol.least, longest - static_cast<int64_t>(i) *
-                                      std::max<int64_t>(1, longest / static_cast<int64_t>(count)));
+          symbol.min, longest - static_cast<int64_t>(i) *
+                                    std::max<int64_t>(1, longest / static_cast<int64_t>(count)));
     }
     return lengths;
   }
 
   /// Padded along `dim` where there is one.
   Status proveBatches(const std::optional<std::string> &dim) {
-    size_t count = std::min(kMaxProven, mostRows);
+    size_t count = std::min(kMaxProven, maxRows);
     std::vector<std::optional<int64_t>> lengths = lengthsOf(dim, count);
     std::vector<Tensors> rows, alone;
     for (size_t r = 0; r < count; ++r) {
@@ -397,7 +398,7 @@ private:
   const BatchPolicy &policy;
   std::unique_ptr<tenon_session, Destroy> session;
   std::string batchDim, paddedDim;
-  uint64_t mostRows = 1;
+  uint64_t maxRows = 1;
   double largest = 0; ///< difference that was seen and allowed
 };
 

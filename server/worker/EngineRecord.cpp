@@ -36,7 +36,7 @@ bool readPorts(const Json &graph, const char *key, std::vector<ModelPort> &ports
   }
   for (size_t i = 0; i < ports.size(); ++i) {
     const Json *value = valueOf(graph, list[i], ports[i].name);
-    if (!value || value->at("shape").size() != ports[i].most.size()) {
+    if (!value || value->at("shape").size() != ports[i].maxDims.size()) {
       return false;
     }
     for (const Json &dim : value->at("shape")) {
@@ -77,8 +77,8 @@ EngineRecord readRecord(const tenon_engine *engine, ModelPorts &ports) {
     for (size_t i = 0; isRead && i < graph.at("symbols").size(); ++i) {
       const Json &symbol = graph["symbols"][i];
       RecordedSymbol read = {symbol.at("min").get<int64_t>(), symbol.at("max").get<int64_t>(), 1};
-      read.typical = std::clamp(symbol.value("typical", read.least), read.least,
-                                std::max(read.least, read.most));
+      read.typical =
+          std::clamp(symbol.value("typical", read.min), read.min, std::max(read.min, read.max));
       record.symbols[symbol.at("name").get<std::string>()] = read;
     }
     for (size_t i = 0; isRead && i < graph.at("values").size(); ++i) {

@@ -13,8 +13,8 @@
 namespace tenon::server {
 
 struct RecordedSymbol {
-  int64_t least = 1;
-  int64_t most = 1;
+  int64_t min = 1;
+  int64_t max = 1;
   int64_t typical = 1;
 };
 

@@ -45,8 +45,8 @@ Status portOf(const tenon_engine *engine, bool isInput, size_t index, ModelPort 
                                : tenon_engine_output(engine, index, &info)));
   port.name = info.name;
   port.dtype = static_cast<DType>(info.dtype);
-  port.least.assign(info.min_dims, info.min_dims + info.rank);
-  port.most.assign(info.max_dims, info.max_dims + info.rank);
+  port.minDims.assign(info.min_dims, info.min_dims + info.rank);
+  port.maxDims.assign(info.max_dims, info.max_dims + info.rank);
   return Status::ok();
 }
 

@@ -114,9 +114,9 @@ class Protocol(Engines):
         with self.assertRaisesRegex(_v2.BadRequest, "infinite or none"):
             self.linear.reply(request, {"y": np.full((1, 3), np.inf, np.float32)})
 
-    def test_stacks(self):
+    def test_batches(self):
         """Requests that fit run together, in their order, and each has its own rows."""
-        self.assertEqual((True, False, False), tuple(self.service.models[name].stacks for name in ("linear", "tiny", "nonzero")))
+        self.assertEqual((True, False, False), tuple(self.service.models[name].can_batch for name in ("linear", "tiny", "nonzero")))
         calls, run = [], self.linear.engine.run
         self.linear.engine.run = lambda inputs: calls.append(inputs["x"].shape[0]) or run(inputs)
         rows = [self.rng.standard_normal((count, 8)).astype(np.float32) for count in (1, 3, 12, 2, 1, 20)]
@@ -147,7 +147,7 @@ class Protocol(Engines):
             def run(self, inputs):
                 return {"x": inputs["x"] - inputs["x"].mean(axis=0)}
 
-        self.assertFalse(_v2.Model("mean", Mean()).stacks)
+        self.assertFalse(_v2.Model("mean", Mean()).can_batch)
 
     def test_two_models_in_one_batch(self):
         tiny = self.service.models["tiny"]

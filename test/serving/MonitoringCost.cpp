@@ -27,13 +27,13 @@ double cpuSeconds() {
 
 ModelPort portOf(std::string name, std::vector<int64_t> row) {
   ModelPort port = {std::move(name), DType::F32, {1}, {1024}, {}};
-  port.least.insert(port.least.end(), row.begin(), row.end());
-  port.most.insert(port.most.end(), row.begin(), row.end());
+  port.minDims.insert(port.minDims.end(), row.begin(), row.end());
+  port.maxDims.insert(port.maxDims.end(), row.begin(), row.end());
   return port;
 }
 
 Tensor randomRows(const ModelPort &port, int64_t rows, uint64_t seed) {
-  std::vector<int64_t> dims = port.most;
+  std::vector<int64_t> dims = port.maxDims;
   dims[0] = rows;
   Tensor tensor = std::move(*Tensor::create(port.name, port.dtype, dims));
   Random random(seed);
@@ -76,7 +76,7 @@ double measure(const std::vector<int64_t> &inputRow, const std::string &path) {
   request.version = version;
   request.order = {0};
   request.payload.inputs.push_back(
-      {"x", DType::F32, input.most, inputs.bytes().size() / kDifferent, {}, {}});
+      {"x", DType::F32, input.maxDims, inputs.bytes().size() / kDifferent, {}, {}});
   request.payload.inputs[0].dims[0] = 1;
   InferResult result = {version, buffer, {{0, outputs.bytes().size() / kDifferent, {1, 10}}}, 1, {},
                         {},      {}};

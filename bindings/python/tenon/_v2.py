@@ -52,7 +52,7 @@ class Model:
         self.name, self.engine = name, engine
         self.inputs = {port.name: port for port in engine.inputs}
         self.outputs = [port.name for port in engine.outputs]
-        self.batches = _has_rows(engine) and _rows_are_apart(engine)
+        self.can_batch = _has_rows(engine) and _rows_are_apart(engine)
 
     def metadata(self) -> Dict[str, Any]:
         def tensor(port: Port) -> Dict[str, Any]:
@@ -133,7 +133,7 @@ class Model:
         groups: List[List[int]] = []
         open_groups: Dict[Any, Tuple[List[int], int]] = {}  # the last group of a kind of shapes, with its rows
         for index, request in enumerate(requests):
-            rows = {value.shape[0] for value in request.inputs.values()} if self.batches else set()
+            rows = {value.shape[0] for value in request.inputs.values()} if self.can_batch else set()
             if len(rows) != 1:  # what the engine says of it is for this request alone
                 groups.append([index])
                 continue

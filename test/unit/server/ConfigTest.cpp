@@ -54,7 +54,7 @@ TEST(ModelConfig, Reads) {
   EXPECT_EQ(config->batching->preferred, (std::vector<uint64_t>{4, 8}));
   EXPECT_EQ(config->batching->delayMicroseconds, 100u);
   EXPECT_FALSE(config->batching->policyOf(2).rejectsLate);
-  EXPECT_EQ(config->batching->policyOf(2).mostQueued, 3u);
+  EXPECT_EQ(config->batching->policyOf(2).maxQueued, 3u);
   EXPECT_TRUE(config->batching->policyOf(1).rejectsLate);
   EXPECT_TRUE(config->batching->policyOf(1).allowsOwnTimeout);
 }

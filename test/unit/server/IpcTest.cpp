@@ -43,7 +43,7 @@ TEST(ModelInfo, ComeBackAndEveryTruncationIsRefused) {
   std::string text = encodeModelInfo(info);
   Result<ModelInfo> read = decodeModelInfo(text);
   ASSERT_TRUE(read.isOk());
-  EXPECT_EQ(read->ports.inputs[0].most, info.ports.inputs[0].most);
+  EXPECT_EQ(read->ports.inputs[0].maxDims, info.ports.inputs[0].maxDims);
   EXPECT_EQ(read->ports.inputs[0].dims, info.ports.inputs[0].dims);
   EXPECT_EQ(read->ports.outputs[0].name, "y");
   EXPECT_EQ(read->batch.batching, BatchInfo::State::Refused);
@@ -62,7 +62,7 @@ TEST(ModelInfo, ComeBackAndEveryTruncationIsRefused) {
   ASSERT_TRUE(decoded.isOk());
   EXPECT_EQ(decoded->sha256, "ab");
   EXPECT_EQ(decoded->batch.kind, BatchPolicy::Kind::Stated);
-  EXPECT_EQ(decoded->batch.mostRows, 16u);
+  EXPECT_EQ(decoded->batch.maxRows, 16u);
   EXPECT_EQ(decoded->batch.pads[0].value, -1);
   EXPECT_FALSE(decodeLoad(encodeLoad(request) + "x").isOk());
 }

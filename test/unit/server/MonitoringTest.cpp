@@ -61,8 +61,8 @@ std::vector<double> normal(Random &random, size_t rows, double shift = 0) {
 
 ModelPorts portsOf(DType dtype = DType::F64, std::vector<int64_t> rest = {}) {
   ModelPort port = {"x", dtype, {1}, {1 << 20}, {}};
-  port.least.insert(port.least.end(), rest.begin(), rest.end());
-  port.most.insert(port.most.end(), rest.begin(), rest.end());
+  port.minDims.insert(port.minDims.end(), rest.begin(), rest.end());
+  port.maxDims.insert(port.maxDims.end(), rest.begin(), rest.end());
   ModelPort output = port;
   output.name = "y";
   return {{port}, {output}};

@@ -27,8 +27,8 @@ constexpr const char *kWorkerFlag = "--as-worker";
 struct ServeFlags {
   server::ServerOptions options;
   RegistryFlags registry;
-  uint64_t mostBodyMebibytes = 64;
-  uint64_t mostBodiesMebibytes = 1024;
+  uint64_t maxBodyMebibytes = 64;
+  uint64_t maxBodiesMebibytes = 1024;
   double slowestSeconds = 10;
   double drainSeconds = 30;
   MonitoringFlags monitoring;
@@ -81,8 +81,8 @@ Status runServe(ServeFlags &flags, Terminal &terminal) {
     return Status::error(ErrorId::BadArgument, "a server is a process of its own",
                          "run `tenon serve`");
   }
-  options.mostBody = flags.mostBodyMebibytes << 20;
-  options.mostBodies = flags.mostBodiesMebibytes << 20;
+  options.maxBody = flags.maxBodyMebibytes << 20;
+  options.maxBodies = flags.maxBodiesMebibytes << 20;
   options.slowest = milliseconds(flags.slowestSeconds);
   options.drain = milliseconds(flags.drainSeconds);
   options.gpus = server::findGpus(std::getenv("CUDA_VISIBLE_DEVICES"), "/dev");
@@ -141,18 +141,18 @@ Action declareServe(CLI::App &command) {
   number("--port", {0, 65535}, options.port,
          "Port to listen at, 8000 by default; 0 takes a free one");
   number("--threads", kThreads, options.threads, "Threads of a run; all usable CPUs by default");
-  number("--queue", {1, 1'000'000}, options.mostQueued,
+  number("--queue", {1, 1'000'000}, options.maxQueued,
          "Requests that may wait for each model, 256 by default; more are refused (429)");
   number("--memory-budget", {1 << 20, uint64_t(1) << 50}, options.memoryBudget,
          "Bytes that loaded models may take together on the CPU: those that were not used for "
          "longest leave memory, and are loaded again by the next request; any by default");
   number("--gpu-memory-budget", {1 << 20, uint64_t(1) << 50}, options.gpuMemoryBudget,
          "The same on each GPU; any by default");
-  number("--max-body", {1, 4095}, flags->mostBodyMebibytes,
+  number("--max-body", {1, 4095}, flags->maxBodyMebibytes,
          "Largest body of a request in MiB, also when decompressed; 64 by default");
-  number("--max-bodies", {1, 1 << 20}, flags->mostBodiesMebibytes,
+  number("--max-bodies", {1, 1 << 20}, flags->maxBodiesMebibytes,
          "Bodies of all requests together in MiB, 1024 by default; more are refused (429)");
-  number("--max-connections", {1, 100'000}, options.mostConnections,
+  number("--max-connections", {1, 100'000}, options.maxConnections,
          "Connections at once, 1024 by default; more are closed");
   addSeconds(command, "--client-timeout", {0.1, 3600}, flags->slowestSeconds,
              "What a client may take for a request's header, and between pieces of its body; 10s "
