@@ -76,7 +76,7 @@ private:
 
   bool isNarrow(Value value) const {
     std::optional<Interval> range = rangeOf(value, kRangeSteps);
-    return range && range->least >= -tn::kMostNarrow && range->most <= tn::kMostNarrow;
+    return range && range->least >= -tn::kMaxNarrow && range->most <= tn::kMaxNarrow;
   }
 
   std::optional<Interval> rangeOf(Value value, int steps) const {

@@ -17,7 +17,7 @@ namespace {
 constexpr double kDefaultBudget = 300;
 constexpr uint64_t kDefaultSamples = 32, kMaxSamples = 4096;
 
-Status refuse(std::string what, std::string next) {
+Status refuseFlags(std::string what, std::string next) {
   return Status::error(ErrorId::BadArgument, std::move(what), std::move(next));
 }
 
@@ -66,10 +66,10 @@ void declareSearchFlags(CLI::App &command, SearchFlags &flags) {
 
 Status checkSearchFlags(const SearchFlags &flags, bool isOtherForm) {
   if (flags.isAsked() && isOtherForm) {
-    return refuse("a search chooses between int8 with calibrated ranges and wide, and "
-                  "--weights-only, --dynamic and --precision fp8 are "
-                  "neither",
-                  "leave one of both out");
+    return refuseFlags("a search chooses between int8 with calibrated ranges and wide, and "
+                       "--weights-only, --dynamic and --precision fp8 are "
+                       "neither",
+                       "leave one of both out");
   }
   bool isJudged = !flags.report.empty(); // by the report
   std::pair<const char *, bool> ofSearch[] = {{"--test", !flags.test.empty() && !isJudged},
@@ -79,8 +79,8 @@ Status checkSearchFlags(const SearchFlags &flags, bool isOtherForm) {
                                               {"--state", !flags.state.empty()}};
   for (auto [name, isGiven] : ofSearch) {
     if (isGiven && !flags.isAsked()) {
-      return refuse(fmt::format("{} says nothing without a search", name),
-                    "add --accuracy-drop or --latency");
+      return refuseFlags(fmt::format("{} says nothing without a search", name),
+                         "add --accuracy-drop or --latency");
     }
   }
   return flags.metric.empty() ? Status::ok() : parseMetric(flags.metric).takeStatus();
@@ -100,7 +100,7 @@ Result<SearchRequest> searchRequest(const SearchFlags &flags, const CalibrationR
     constexpr Unit kPercent[] = {{"%", 0.01}};
     request.drop = numberWithUnit(flags.drop, kPercent);
     if (!request.drop) {
-      return refuse(
+      return refuseFlags(
           fmt::format("--accuracy-drop {}: not a share of 100", view::visible(flags.drop)),
           "give it with its sign, as 0.5%");
     }
@@ -108,8 +108,8 @@ Result<SearchRequest> searchRequest(const SearchFlags &flags, const CalibrationR
   if (!flags.latency.empty()) {
     request.milliseconds = numberWithUnit(flags.latency, kTimes);
     if (!request.milliseconds || *request.milliseconds == 0) {
-      return refuse(fmt::format("--latency {}: not a time", view::visible(flags.latency)),
-                    "give it with its unit, as 4ms or 800us");
+      return refuseFlags(fmt::format("--latency {}: not a time", view::visible(flags.latency)),
+                         "give it with its unit, as 4ms or 800us");
     }
   }
   return request;

@@ -12,7 +12,7 @@
 namespace tenon::tool {
 namespace {
 
-constexpr int64_t kSchema = 1;
+constexpr int64_t kRecordSchema = 1;
 
 double realAt(const Json &json, const char *key) {
   Json value = fieldAt(json, key);
@@ -36,7 +36,7 @@ std::string recordOf(const Searched &searched) {
                         {"rule", ruleOf(own)}});
     }
   }
-  return dumpJson({{"schema", kSchema},
+  return dumpJson({{"schema", kRecordSchema},
                    {"metric", searched.metric},
                    {"level", searched.level},
                    {"threads", searched.threads},
@@ -46,7 +46,7 @@ std::string recordOf(const Searched &searched) {
 
 Json readSearchRecord(const engine::EngineFile &file) {
   Json record = Json::parse(metadataOf(file)[kSearchKey], nullptr, false);
-  if (numberAt(record, "schema") != kSchema) {
+  if (numberAt(record, "schema") != kRecordSchema) {
     return Json();
   }
   Json layers = Json::array();

@@ -14,7 +14,7 @@
 namespace tenon::tool {
 namespace {
 
-constexpr const char *kSchema = "tenon.search-state/1";
+constexpr const char *kStateSchema = "tenon.search-state/1";
 constexpr uint64_t kMaxBytes = 64 << 20;
 
 /// Numbers that JSON has not, as of outputs that are none, are null.
@@ -69,7 +69,7 @@ MeasuredForm toForm(const Json &json, Fields &fields) {
   return form;
 }
 
-Status refuse(const std::string &path, std::string_view why) {
+Status refuseState(const std::string &path, std::string_view why) {
   return Status::error(ErrorId::BadSearchState, fmt::format("{}: {}", path, why),
                        "remove it to begin anew, or give the output another name with -o");
 }
@@ -84,9 +84,9 @@ Result<Json> readFile(const std::string &path) {
   Bytes bytes = file.bytes();
   std::string_view text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
   Json json = bytes.size() > kMaxBytes ? Json() : Json::parse(text, nullptr, false);
-  return textAt(json, "schema") == kSchema
+  return textAt(json, "schema") == kStateSchema
              ? Result<Json>(std::move(json))
-             : refuse(path, "stands where the state of the search is kept, and is none");
+             : refuseState(path, "stands where the state of the search is kept, and is none");
 }
 
 void readTreatments(const Json &json, const std::vector<std::string> &treatmentsOf,
@@ -122,7 +122,7 @@ Result<SearchState> SearchState::load(const std::string &path, const std::string
     return state;
   }
   if (textAt(json, "key") != key) {
-    return refuse(
+    return refuseState(
         path,
         "the state of a search for another model, other samples, other options or another machine");
   }
@@ -140,7 +140,7 @@ Result<SearchState> SearchState::load(const std::string &path, const std::string
     state.forms[form.key()] = toForm(form.value(), fields);
   }
   return fields.good() ? Result<SearchState>(std::move(state))
-                       : refuse(path, "the state of the search is damaged");
+                       : refuseState(path, "the state of the search is damaged");
 }
 
 Status SearchState::save(const std::string &path) const {
@@ -158,7 +158,7 @@ Status SearchState::save(const std::string &path) const {
   for (const auto &[letters, form] : forms) {
     measured[letters] = toJson(form);
   }
-  Json json = {{"schema", kSchema},
+  Json json = {{"schema", kStateSchema},
                {"key", key},
                {"model_ms", modelMilliseconds},
                {"treatments", rows},

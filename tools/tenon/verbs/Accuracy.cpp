@@ -25,7 +25,7 @@
 namespace tenon::tool {
 namespace {
 
-constexpr double kShortestSeconds = 0.001;
+constexpr double kShortestAccuracyRun = 0.001;
 constexpr uint64_t kMaxBatch = 1 << 16;
 /// The key under which `quantize` leaves the fingerprint of its data in a model.
 
@@ -401,7 +401,7 @@ Action declareAccuracy(CLI::App &command) {
           "--shape", flags->open.shapes,
           "Dimensions of an input when a model is compiled: name:[1..32]x128 (repeat for more)")
       ->allow_extra_args(false);
-  addSeconds(command, "--seconds", {kShortestSeconds, kLongestSeconds}, flags->budget.seconds,
+  addSeconds(command, "--seconds", {kShortestAccuracyRun, kLongestSeconds}, flags->budget.seconds,
              "How long to measure latency");
   declareThreadsFlag(command, flags->session.threads, "Threads; all usable CPUs by default");
   declareOpenFlags(command, flags->open);

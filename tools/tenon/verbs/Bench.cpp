@@ -24,7 +24,7 @@ namespace {
 
 using Clock = BenchClock;
 
-constexpr double kShortestSeconds = 0.001;
+constexpr double kShortestBench = 0.001;
 /// Of --runs: each is kept until the end.
 constexpr uint64_t kMaxRuns = 10'000'000;
 
@@ -179,7 +179,7 @@ Action declareBench(CLI::App &command) {
   declareFileFlags(command, flags->inputs);
   declareThreadsFlag(command, flags->session.threads, "Threads; all usable CPUs by default");
   declareOpenFlags(command, flags->open);
-  addSeconds(command, "--seconds", {kShortestSeconds, kLongestSeconds}, flags->budget.seconds,
+  addSeconds(command, "--seconds", {kShortestBench, kLongestSeconds}, flags->budget.seconds,
              "How long to measure");
   addNumber(
       command, "--runs", {1, kMaxRuns},

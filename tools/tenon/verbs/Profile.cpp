@@ -24,7 +24,7 @@
 namespace tenon::tool {
 namespace {
 
-constexpr double kShortestSeconds = 0.01;
+constexpr double kShortestProfile = 0.01;
 constexpr uint64_t kMaxRows = 1000;
 
 struct ProfileFlags {
@@ -214,7 +214,7 @@ Action declareProfile(CLI::App &command) {
   declareFileFlags(command, flags->inputs);
   declareThreadsFlag(command, flags->session.threads, "Threads; all usable CPUs by default");
   declareOpenFlags(command, flags->open);
-  addSeconds(command, "--seconds", {kShortestSeconds, kLongestSeconds}, flags->seconds,
+  addSeconds(command, "--seconds", {kShortestProfile, kLongestSeconds}, flags->seconds,
              "How long runs are measured; limits and experiments take a few seconds more");
   declareTargetFlags(command, flags->open.target);
   command.add_flag("--no-cache", flags->noCache, "Compile a model without the cache");
