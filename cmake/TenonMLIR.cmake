@@ -35,7 +35,8 @@ target_precompile_headers(tenon_mlir_dialects PRIVATE ${mlir_dialect_headers})
 
 # A third one for tests: GoogleTest's header takes half of what is then left.
 add_library(tenon_mlir_testing STATIC ${CMAKE_SOURCE_DIR}/cmake/MlirPch.cpp)
-target_link_libraries(tenon_mlir_testing PUBLIC tenon_mlir)
+find_package(GTest REQUIRED)
+target_link_libraries(tenon_mlir_testing PUBLIC tenon_mlir GTest::gtest)
 target_precompile_headers(tenon_mlir_testing PRIVATE ${mlir_dialect_headers} <gtest/gtest.h>)
 
 # tenon_mlir_library(NAME SOURCES a.cpp ... [DEPS target ...]): with the precompiled header that TENON_PCH names in its folder.

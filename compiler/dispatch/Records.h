@@ -48,14 +48,15 @@ struct RegionRecord {
   std::string reason; ///< a sentence
   std::vector<std::string> nodes;
   std::vector<std::string> operations;
-  Cost cost;          ///< once kernels are chosen, its time is that of the chosen one
-  std::string kernel; ///< KernelChoice::text
-  std::vector<CandidateRecord> candidates; ///< in the order of preference
-  std::string computes;                    ///< the numbers of its products; empty without any
-  std::string wide;            ///< why these are floats though an operand is quantized; else empty
+  Cost cost;               ///< once kernels are chosen, its time is that of the chosen one
+  std::string kernel = {}; ///< KernelChoice::text
+  std::vector<CandidateRecord> candidates = {}; ///< in the order of preference
+  std::string computes = {};                    ///< the numbers of its products; empty without any
+  std::string wide = {};       ///< why these are floats though an operand is quantized; else empty
   double wideMicroseconds = 0; ///< predicted for operands of FP32; 0 where they are not narrower
   bool converts = false;       ///< whether all of it is quantization or casts of the model
-  std::string slow; ///< why no kernel is near what its bytes and operations need; empty if one is
+  std::string slow =
+      {}; ///< why no kernel is near what its bytes and operations need; empty if one is
 };
 
 /// One edge that was considered for fusion, between operations that ended in different regions.

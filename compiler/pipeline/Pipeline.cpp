@@ -10,7 +10,7 @@
 #include "compiler/graph/GraphFacts.h"
 #include "compiler/graph/State.h"
 #include "compiler/graph/Tn.h"
-#include "compiler/opt/precision/Float8Products.h"
+#include "compiler/opt/Float8Products.h"
 #include "compiler/opt/precision/Observe.h"
 #include "compiler/pipeline/Reports.h"
 #include "compiler/pipeline/SelectKernels.h"

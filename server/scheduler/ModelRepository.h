@@ -14,10 +14,10 @@
 namespace tenon::server {
 
 struct FoundVersion {
-  std::string version; ///< a number
-  std::string path;    ///< of the engine
-  std::string sha256;  ///< that the engine's bytes must have; empty: any
-  Status problem;      ///< why this version cannot be loaded, if so
+  std::string version;     ///< a number
+  std::string path;        ///< of the engine
+  std::string sha256 = {}; ///< that the engine's bytes must have; empty: any
+  Status problem = {};     ///< why this version cannot be loaded, if so
 };
 
 struct FoundModel {

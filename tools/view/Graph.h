@@ -46,16 +46,16 @@ struct Value {
 struct Node {
   std::string op;
   std::string name;
-  std::vector<std::string> names; ///< where it stands for several of the model's nodes
-  std::vector<std::string> from;  ///< the model's own operators
-  std::string module;             ///< "encoder/layer.0"
-  std::string source;             ///< "model.py:12"
-  std::vector<int64_t> inputs;    ///< values; -1 where one is left out
-  std::vector<int64_t> outputs;
-  Count flops;
-  Count bytes;
+  std::vector<std::string> names = {}; ///< where it stands for several of the model's nodes
+  std::vector<std::string> from = {};  ///< the model's own operators
+  std::string module = {};             ///< "encoder/layer.0"
+  std::string source = {};             ///< "model.py:12"
+  std::vector<int64_t> inputs = {};    ///< values; -1 where one is left out
+  std::vector<int64_t> outputs = {};
+  Count flops = {};
+  Count bytes = {};
   Json attributes = Json::object();
-  std::vector<std::string> precision; ///< what the precision pass decided about it
+  std::vector<std::string> precision = {}; ///< what the precision pass decided about it
   int64_t region = -1;
   int64_t group = -1; ///< the innermost
 };

@@ -2,7 +2,7 @@
 // scales that are powers of two, so that nothing but the rounding to 8 bits changes numbers: of
 // weights by their largest magnitude, of activations by a bound that holds for any input
 // (Float8Bounds.h). Relies on E4M3 having the same precision over 2^14 for that.
-#include "compiler/opt/precision/Float8Products.h"
+#include "compiler/opt/Float8Products.h"
 
 #include "compiler/graph/Float8.h"
 #include "compiler/graph/Shape.h"

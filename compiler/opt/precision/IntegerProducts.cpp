@@ -9,7 +9,7 @@
 #include "compiler/opt/Passes.h"
 #include "compiler/opt/Patterns.h"
 #include "compiler/opt/precision/IntegerOperands.h"
-#include "compiler/opt/products/GpuProducts.h"
+#include "compiler/opt/GpuProducts.h"
 
 using namespace mlir;
 

@@ -7,7 +7,7 @@
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
 #include "compiler/opt/Patterns.h"
-#include "compiler/opt/products/GpuProducts.h"
+#include "compiler/opt/GpuProducts.h"
 #include "compiler/reference/Interpreter.h"
 #include "mlir/IR/TypeUtilities.h"
 

@@ -3,7 +3,7 @@
 // being known to be that small.
 #include "compiler/graph/NarrowIntegers.h"
 #include "compiler/opt/Match.h"
-#include "compiler/opt/products/GpuProducts.h"
+#include "compiler/opt/GpuProducts.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;

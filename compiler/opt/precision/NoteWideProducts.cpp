@@ -5,7 +5,7 @@
 #include "compiler/graph/WideReason.h"
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
-#include "compiler/opt/products/GpuProducts.h"
+#include "compiler/opt/GpuProducts.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;

@@ -3,7 +3,7 @@
 // the depth is transposed. Relies on zeros adding nothing, and on codegen laying out constants.
 #include "compiler/graph/NarrowIntegers.h"
 #include "compiler/opt/Match.h"
-#include "compiler/opt/products/GpuProducts.h"
+#include "compiler/opt/GpuProducts.h"
 #include "compiler/opt/simplify/DerivedWeights.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"

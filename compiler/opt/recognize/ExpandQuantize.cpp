@@ -3,7 +3,7 @@
 // bits and fewer being exact in FP32, and products of 8-bit ones with 16-bit scales too.
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Patterns.h"
-#include "compiler/opt/products/GpuProducts.h"
+#include "compiler/opt/GpuProducts.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;

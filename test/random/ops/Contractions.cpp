@@ -11,13 +11,6 @@ using namespace onnx::test;
 const Types kProducts = {DType::F32, DType::F32, DType::F32, DType::F32,
                          DType::F64, DType::F16, DType::BF16};
 
-/// Fewer than an operand has: the last dims of `x` before `count` replaced by `last`.
-std::vector<Dim> withTail(std::vector<Dim> dims, size_t keep, std::vector<Dim> last) {
-  dims.resize(keep);
-  dims.insert(dims.end(), last.begin(), last.end());
-  return dims;
-}
-
 bool matmul(Sketch &s) {
   bool isInteger = s.draw.chance(0.1);
   Value a = s.operand(isInteger ? Types{DType::I32, DType::I64} : kProducts, 1, 5);

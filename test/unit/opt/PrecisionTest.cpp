@@ -4,7 +4,7 @@
 #include "compiler/graph/Tn.h"
 #include "compiler/opt/Passes.h"
 #include "compiler/opt/precision/ConvertPrecision.h"
-#include "compiler/opt/precision/Float8Products.h"
+#include "compiler/opt/Float8Products.h"
 #include "tools/tenon-opt/CheckNumbers.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
