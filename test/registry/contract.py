@@ -1,6 +1,6 @@
 """What every registry keeps to, over a folder and over PostgreSQL with S3; and what the shared one does when a part of it fails.
 
-Both servers are started here (shared.py); without them only the folder is tested.
+Folder needs nothing; Shared starts both servers (shared.py), and is skipped without them.
 """
 
 import contextlib
@@ -14,7 +14,6 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -24,14 +23,6 @@ from server import SOURCE, TENON  # noqa: E402
 
 
 PAGE = SOURCE / "docs/registry-at-scale.md"
-SERVERS = None
-
-
-def setUpModule():
-    global SERVERS
-    if not shared.missing():
-        SERVERS = shared.Shared()
-        unittest.addModuleCleanup(SERVERS.close)
 
 
 class Contract:
@@ -221,7 +212,8 @@ class Shared(Contract, unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.servers = SERVERS
+        cls.servers = shared.Shared()
+        cls.addClassCleanup(cls.servers.close)
         cls.environment |= cls.servers.environment
 
     def setUp(self):
