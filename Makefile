@@ -1,4 +1,4 @@
-# The commands: `make demo` runs the main job on real input, `make platform-demo` a model's way into production and back, `make test` runs every test; on a machine with a
+# The commands: `make demo` runs the main job on real input, `make platform-demo` a model's way into production and back, `make test` runs every test and tells the slowest; on a machine with a
 # GPU, `make test-gpu` runs the operators, ONNX's suite and the models on it.
 # Each does the whole set-up first, which takes no time when there is nothing to do.
 
@@ -23,7 +23,10 @@ platform-demo: $(BUILD)/build.ninja
 test: setup-tests $(BUILD)/build.ninja
 	@cmake --build $(BUILD)
 	@for preset in asan tsan; do cmake --preset $$preset && cmake --build --preset $$preset || exit; done
-	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error --parallel $$(nproc)
+	@status=0; rm -f $(BUILD)/ctest.xml; \
+	ctest --test-dir $(BUILD) --output-on-failure --no-tests=error --parallel $$(nproc) --output-junit ctest.xml || status=$$?; \
+	.venv/bin/python scripts/ctest_summary.py $(BUILD) $(BUILD)/ctest.xml; \
+	exit $$status
 
 # The programs that are carried to machines with a GPU, here on one.
 test-gpu: setup

@@ -137,20 +137,6 @@ class Ptx(ToolTest):
                     gpu_cases.onnx.save(case.model(), str(self.folder / "kernel.onnx"))
                     self.hold(self.folder / "kernel.onnx", archs=("sm_80", "sm_90"))
 
-    @unittest.skipUnless(PTXAS, "ptxas is not here: the PTX above was not assembled")
-    def test_assembled_by_ptxas(self):
-        """Its skipping says that the others looked at the text only; memory of a thread is found."""
-        for arch in ARCHS:
-            found = ptxas_faults(SPILLING.format(arch=arch), arch)
-            self.assertEqual(1, len(found), found)
-            self.assertIn("planted has memory of its own", found[0])
-            self.assertEqual(1, len(ptxas_faults("nothing", arch)))
-            # Launched with what a block has on the others, and with more threads than any has.
-            found = ptxas_faults(SPILLING.format(arch=arch), arch, {"planted": (64, 120 << 10)})[1:]
-            self.assertEqual(["planted: 122880 bytes of shared memory of 101376"] if arch == "sm_89" else [], found)
-            found = ptxas_faults(SPILLING.format(arch=arch), arch, {"planted": (2048, 0)})[1:]
-            self.assertEqual(["planted: 2048 threads of 1024"], found)
-
     def test_planted_texts_are_found(self):
         self.assertEqual(["needs .extern .func (.param .b32 r) __nv_expf"],
                          text_faults(".target sm_90\n.extern .func (.param .b32 r) __nv_expf\n.entry k", "sm_90"))
@@ -181,6 +167,22 @@ class Ptx(ToolTest):
         for name in ("fashion_cnn", "mobilenet_v2.dynamo"):
             plain = self.compiled(MODELS[name], archs=("sm_90",))
             self.assertEqual(plain, self.compiled(MODELS[name], archs=("sm_90",), environment=environment))
+
+
+@unittest.skipUnless(PTXAS, "ptxas is not here: PTX was looked at as text only")
+class Assembled(ToolTest):
+    def test_assembled_by_ptxas(self):
+        """Memory of a thread is found, and launches that do not fit."""
+        for arch in ARCHS:
+            found = ptxas_faults(SPILLING.format(arch=arch), arch)
+            self.assertEqual(1, len(found), found)
+            self.assertIn("planted has memory of its own", found[0])
+            self.assertEqual(1, len(ptxas_faults("nothing", arch)))
+            # Launched with what a block has on the others, and with more threads than any has.
+            found = ptxas_faults(SPILLING.format(arch=arch), arch, {"planted": (64, 120 << 10)})[1:]
+            self.assertEqual(["planted: 122880 bytes of shared memory of 101376"] if arch == "sm_89" else [], found)
+            found = ptxas_faults(SPILLING.format(arch=arch), arch, {"planted": (2048, 0)})[1:]
+            self.assertEqual(["planted: 2048 threads of 1024"], found)
 
 
 if __name__ == "__main__":

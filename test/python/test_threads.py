@@ -114,12 +114,13 @@ class Threads(unittest.TestCase):
         self.assertEqual(len(engines), 4)
 
     def test_python_goes_on_while_compiling(self):
-        ticks = []
+        ticks = 0
         done = threading.Event()
 
         def tick():
+            nonlocal ticks
             while not done.is_set():
-                ticks.append(time.perf_counter())
+                ticks += 1
                 time.sleep(0.002)
 
         thread = threading.Thread(target=tick)
@@ -127,7 +128,7 @@ class Threads(unittest.TestCase):
         tenon.compile(MODELS / "long.onnx", cache=False)
         done.set()
         thread.join()
-        self.assertGreater(len(ticks), 20)
+        self.assertGreater(ticks, 20)
 
 
 class Cancelling(unittest.TestCase):
@@ -157,15 +158,16 @@ class Cancelling(unittest.TestCase):
 
     def test_by_the_keyboard(self):
         def press(phase, fraction):
+            phases.append(phase)
             if phase == "codegen" and fraction > 0 and not pressed:
-                pressed.append(time.perf_counter())
+                pressed.append(phase)
                 os.kill(os.getpid(), signal.SIGINT)
                 time.sleep(1)  # so that the main thread has seen it before the compilation can be done
 
-        pressed = []
+        phases, pressed = [], []
         with self.assertRaises(KeyboardInterrupt):
             self.compile(press)
-        self.assertLess(time.perf_counter() - pressed[0], 20)
+        self.assertNotIn("export", phases, "it went on to the end")
         engine = tenon.compile(MODELS / "tiny.onnx")  # and the next one works
         self.assertEqual(engine(np.ones(4, np.float32))[0], 2)
 

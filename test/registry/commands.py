@@ -360,7 +360,7 @@ class Serving(RegistryTest):
             self.assertEqual(1, self.version(server))
             for step, expected in ((("promote", "cnn:3", "live"), 3), (("rollback", "cnn@live"), 1), (("promote", "cnn:2", "live"), 2)):
                 self.get(*step)
-                server.wait_until(lambda: self.version(server) == expected, seconds=2)
+                server.wait_until(lambda: self.version(server) == expected)
                 self.assertEqual([str(expected)], [row["version"] for row in server.post("/v2/repository/index")[1] if row["state"] == "READY"])
             self.assertEqual(["cnn:3"], self.get("gc", "--keep", "0")["deleted_versions"])
             self.assertEqual(2, self.version(server))
@@ -390,7 +390,7 @@ class Serving(RegistryTest):
         self.get("promote", "cnn:1", "live")
         with self.serve("cnn@live") as server:
             shutil.rmtree(self.folder / self.registry)
-            server.wait_until(lambda: server.log, seconds=5)
+            server.wait_until(lambda: server.log)
             self.assertEqual(1, self.version(server))
 
     def test_nothing_to_serve(self):

@@ -101,7 +101,7 @@ class Serving(unittest.TestCase):
             self.run_tenon("promote", "cnn:2", "live")
             promoted = time.monotonic()
             for server in servers:
-                server.wait_until(lambda: self.version(server) == 2, seconds=2)
+                server.wait_until(lambda: self.version(server) == 2)
             seen = time.monotonic() - promoted
             servers[1].process.kill()
             time.sleep(2)

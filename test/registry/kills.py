@@ -280,4 +280,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main() if sys.argv[1:] else unittest.main()
+    main() if any(argument.startswith("--") for argument in sys.argv[1:]) else unittest.main()

@@ -196,10 +196,10 @@ class Serving(VersionTest):
         with Server(*arguments) as server:
             self.assertEqual("1", server.infer()[1]["model_version"])
             self.get("promote", "cnn:2", "live")
-            server.wait_until(lambda: "TN1015" in self.reasons(server)["cnn"], seconds=5)
+            server.wait_until(lambda: "TN1015" in self.reasons(server)["cnn"])
             self.assertEqual("1", server.infer()[1]["model_version"])
             self.get("sign", "cnn:2", "--key", "mine.pem")
-            server.wait_until(lambda: server.infer()[1]["model_version"] == "2", seconds=5)
+            server.wait_until(lambda: server.infer()[1]["model_version"] == "2")
 
 
 class Inputs(VersionTest):

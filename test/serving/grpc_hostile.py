@@ -3,8 +3,10 @@
 Classes: messages, their framing, metadata, floods, compression of headers, windows, slow clients. Needs .venv-serving.
 """
 
+import contextlib
 import gzip
 import random
+import resource
 import struct
 import time
 import unittest
@@ -245,31 +247,37 @@ class Hostile(ServingTest):
             self.assertNotEqual(http2.NO_ERROR, client.until_closed())
 
     def test_header_bomb(self):
-        """A field of 4 KB put into the table once, then named by one byte many times."""
+        """A field of 4 KB put into the table once, then named by one byte many times: 58 MB a call, for which the server has no room."""
         added = b"\x40" + http2._text("x-a") + http2._text("b" * 3900)
         with Client(self.server.port) as client:
             client.send(frame(http2.HEADERS, http2.END_HEADERS, 1, http2.header_block(http2.call_fields(INFER)) + added + b"\xbe" * 800))
             self.fails(client.answer(), EXHAUSTED, "TN0808")
-            before = self.memory()
-            for i in range(50):
-                if not client.send(frame(http2.HEADERS, http2.END_HEADERS, 2 * i + 3, http2.header_block(http2.call_fields(INFER)) + b"\xbe" * 15_000)):
-                    break
-            self.assertNotEqual(http2.NO_ERROR, client.until_closed())
-            self.assertLess(self.memory() - before, 64 << 20)
+            with self.bounded(48 << 20):
+                for i in range(50):
+                    if not client.send(frame(http2.HEADERS, http2.END_HEADERS, 2 * i + 3, http2.header_block(http2.call_fields(INFER)) + b"\xbe" * 15_000)):
+                        break
+                self.assertNotEqual(http2.NO_ERROR, client.until_closed())
+                with Client(self.server.port) as other:
+                    self.succeeds(other.call(INFER, message(VALID)))
 
-    def memory(self):
-        for line in open(f"/proc/{self.server.process.pid}/status"):
-            if line.startswith("VmRSS"):
-                return int(line.split()[1]) << 10
+    @contextlib.contextmanager
+    def bounded(self, more):
+        """The server may map so many bytes more than it has now; an allocation beyond ends it."""
+        process = self.server.process.pid
+        mapped = next(int(line.split()[1]) << 10 for line in open(f"/proc/{process}/status") if line.startswith("VmData"))
+        before = resource.prlimit(process, resource.RLIMIT_DATA)
+        resource.prlimit(process, resource.RLIMIT_DATA, (mapped + more, before[1]))
+        try:
+            yield
+        finally:
+            resource.prlimit(process, resource.RLIMIT_DATA, before)
 
     def test_window_of_0(self):
         """A client that never takes its reply loses the stream, and its place, after the time that clients have."""
         with Client(self.server.port, preface=False) as client:
             client.send(http2.PREFACE + http2.setting(4, 0))
-            start = time.monotonic()
             answer = client.call(INFER, message(VALID))
             self.assertEqual(http2.ENHANCE_YOUR_CALM, answer.reset)
-            self.assertLess(time.monotonic() - start, 10)
             # Others of the connection are served when there is room again.
             client.send(http2.setting(4, 65535))
             self.succeeds(client.call(INFER, message(VALID), stream=3))
@@ -283,7 +291,7 @@ class Hostile(ServingTest):
             self.fails(client.answer(), "4", "TN0820")
         with Client(self.server.port, preface=False) as client:
             client.send(http2.PREFACE[:5])
-            client.until_closed(10)
+            client.until_closed()
 
     def test_too_many_streams(self):
         """More calls at once than the server takes: those beyond are refused, and the first are not disturbed."""

@@ -122,7 +122,7 @@ class Client:
         if kind in (HEADERS, DATA) and flags & END_STREAM:
             answer.ended = True
 
-    def answer(self, stream=1, seconds=20):
+    def answer(self, stream=1, seconds=60):
         """The answer of a stream, when it has ended or the connection has."""
         end = time.monotonic() + seconds
         answer = self.answers.setdefault(stream, Answer())
@@ -130,7 +130,7 @@ class Client:
             assert time.monotonic() < end, "the stream does not end"
         return answer
 
-    def until_closed(self, seconds=20):
+    def until_closed(self, seconds=60):
         end = time.monotonic() + seconds
         while self.read():
             assert time.monotonic() < end, "the server does not close the connection"

