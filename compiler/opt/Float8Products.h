@@ -3,7 +3,7 @@
 // being in the form for one GPU: what follows leaves constants as they are.
 #pragma once
 
-#include "compiler/opt/precision/ConvertPrecision.h"
+#include "compiler/opt/ConvertPrecision.h"
 #include "compiler/target/Target.h"
 
 namespace tenon::opt {

@@ -3,8 +3,8 @@
 // Compilation.cpp what runs them.
 #pragma once
 
+#include "compiler/opt/ConvertPrecision.h"
 #include "compiler/opt/Passes.h"
-#include "compiler/opt/precision/ConvertPrecision.h"
 #include "compiler/pipeline/CodegenPhase.h"
 #include "compiler/pipeline/ModelKey.h"
 #include "compiler/pipeline/NumericCheck.h"

@@ -3,8 +3,8 @@
 
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/WeightStore.h"
+#include "compiler/opt/ConvertPrecision.h"
 #include "compiler/opt/Passes.h"
-#include "compiler/opt/precision/ConvertPrecision.h"
 #include "compiler/opt/precision/Observation.h"
 #include "compiler/pipeline/CompileSummary.h"
 #include "compiler/target/Target.h"

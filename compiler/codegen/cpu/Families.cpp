@@ -1,6 +1,6 @@
 // The table of CPU kernel families. Relies on the last one taking any region.
 #include "compiler/codegen/cpu/CpuCodegen.h"
-#include "compiler/codegen/cpu/KernelFamily.h"
+#include "compiler/codegen/cpu/base/KernelFamily.h"
 #include "mlir/Parser/Parser.h"
 
 using namespace mlir;

@@ -1,6 +1,6 @@
 // Gives values their narrow type, with casts where narrow and wide meet: at the model's inputs and
 // outputs and around what the rules keep in f32. Relies on casts fusing into their neighbours.
-#include "compiler/opt/precision/ConvertPrecision.h"
+#include "compiler/opt/ConvertPrecision.h"
 
 #include "compiler/graph/NarrowFloats.h"
 #include "compiler/graph/Shape.h"

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "compiler/graph/Shape.h"
-#include "compiler/opt/precision/ConvertPrecision.h"
+#include "compiler/opt/ConvertPrecision.h"
 #include "compiler/opt/precision/ConvertPrecisionRange.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/TypeUtilities.h"

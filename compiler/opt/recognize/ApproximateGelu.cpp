@@ -2,7 +2,7 @@
 // product. The two differ by at most 4.8e-4, next to a spacing of float16 of 4.9e-4 to 2e-3 where
 // they do.
 #include "compiler/graph/Tn.h"
-#include "compiler/opt/precision/ConvertPrecision.h"
+#include "compiler/opt/ConvertPrecision.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;

@@ -4,8 +4,8 @@
 #include "compiler/dispatch/Strategy.h"
 #include "compiler/frontend/onnx/Onnx.h"
 #include "compiler/graph/Tn.h"
+#include "compiler/opt/ConvertPrecision.h"
 #include "compiler/opt/Passes.h"
-#include "compiler/opt/precision/ConvertPrecision.h"
 #include "compiler/pipeline/SelectKernels.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -2,9 +2,9 @@
 // weights are converted once. What each rule does to single operations is in test/lit.
 #include "compiler/frontend/onnx/Onnx.h"
 #include "compiler/graph/Tn.h"
-#include "compiler/opt/Passes.h"
-#include "compiler/opt/precision/ConvertPrecision.h"
+#include "compiler/opt/ConvertPrecision.h"
 #include "compiler/opt/Float8Products.h"
+#include "compiler/opt/Passes.h"
 #include "tools/tenon-opt/CheckNumbers.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -1,7 +1,7 @@
 // A kernel that only some CPU levels can run: each level chooses for itself, levels that choose
 // alike share regions and plans, and every level gives the same numbers. Relies on a planted
 // family.
-#include "compiler/codegen/cpu/KernelFamily.h"
+#include "compiler/codegen/cpu/base/KernelFamily.h"
 #include "compiler/pipeline/CodeTarget.h"
 #include "compiler/pipeline/Pipeline.h"
 #include "engine/Reader.h"

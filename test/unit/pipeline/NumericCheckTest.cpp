@@ -4,8 +4,8 @@
 
 #include "compiler/dispatch/Dispatch.h"
 #include "compiler/graph/Tn.h"
+#include "compiler/opt/ConvertPrecision.h"
 #include "compiler/opt/Passes.h"
-#include "compiler/opt/precision/ConvertPrecision.h"
 #include "compiler/pipeline/SelectKernels.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"

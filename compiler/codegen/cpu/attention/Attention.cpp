@@ -4,7 +4,7 @@
 // by block where one block of queries is all there is.
 #include "compiler/codegen/cpu/attention/Attention.h"
 
-#include "compiler/codegen/cpu/KernelFamily.h"
+#include "compiler/codegen/cpu/base/KernelFamily.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"

@@ -2,7 +2,6 @@
 #include "compiler/codegen/cpu/base/IndexMath.h"
 
 #include "compiler/codegen/common/lower/Reduce.h"
-#include "compiler/codegen/cpu/gemm/PanelPacking.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -175,50 +174,6 @@ void callSupport(const IndexMath &math, func::FuncOp kernel, StringRef name, Val
     declared.setPrivate();
   }
   func::CallOp::create(math.builder, math.location, name, TypeRange(), arguments);
-}
-
-void callProduct(const IndexMath &math, func::FuncOp kernel, const Product &product) {
-  auto call = [&](const IndexMath &in, int64_t columns) {
-    Value accumulate = product.accumulate
-                           ? in.builder.createOrFold<arith::ExtUIOp>(
-                                 in.location, in.builder.getI64Type(), product.accumulate)
-                           : in.word(in.constant(0));
-    callSupport(in, kernel, anyRowsSymbol(product.type, columns),
-                {product.a, in.word(product.lda), product.b, in.word(product.ldb), product.c,
-                 in.word(product.ldc), in.word(product.k), in.word(product.rows), accumulate});
-  };
-  if (!product.columns || product.type != ProductType::F32) {
-    return call(math, kPanel);
-  }
-  std::optional<int64_t> known = getConstantIntValue(product.columns);
-  OpBuilder::InsertionGuard guard(math.builder);
-  for (int64_t columns : kNarrowColumns) {
-    if (known && *known <= columns) {
-      return call(math, columns);
-    }
-    if (!known) {
-      Value suffices = arith::CmpIOp::create(math.builder, math.location, arith::CmpIPredicate::sle,
-                                             product.columns, math.constant(columns));
-      scf::IfOp choice =
-          scf::IfOp::create(math.builder, math.location, suffices, /*withElse=*/true);
-      OpBuilder then = choice.getThenBodyBuilder();
-      call(IndexMath(then, math.location), columns);
-      math.builder.setInsertionPointToStart(choice.elseBlock());
-    }
-  }
-  call(math, kPanel);
-}
-
-void callPackTransposed(const IndexMath &math, func::FuncOp kernel, Value from, Value stride,
-                        Value to, Value k, Value count) {
-  callSupport(math, kernel, kPackTransposed,
-              {from, math.word(stride), to, math.word(k), math.word(count)});
-}
-
-void callPackRows(const IndexMath &math, func::FuncOp kernel, int64_t elements, Value from,
-                  Value stride, Value to, Value depth) {
-  callSupport(math, kernel, packRowsSymbol(elements),
-              {from, math.word(stride), to, math.word(depth)});
 }
 
 void copyElements(const IndexMath &math, Value from, Value to, AffineMap map) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "compiler/codegen/cpu/base/KernelBuilder.h"
-#include "compiler/codegen/cpu/gemm/MicroKernel.h"
 
 namespace tenon::codegen::cpu {
 
@@ -69,30 +68,9 @@ void storeLanes(const IndexMath &math, mlir::Value vector, mlir::Value buffer,
 mlir::Value combineLanes(mlir::OpBuilder &builder, mlir::Location location, mlir::Value vector,
                          llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine);
 
-/// The operands of one call of the product kernel (MicroKernel.h): pointers, and values of index
-/// type that count words.
-struct Product {
-  mlir::Value a, lda, b, ldb, c, ldc, k, rows;
-  /// Of i1; null computes afresh.
-  mlir::Value accumulate;
-  ProductType type = ProductType::F32;
-  /// Columns of the panel that are needed; null needs all. Of C all 32 may be written.
-  mlir::Value columns = {};
-};
-
 /// Calls a function of the support object, declared in the kernel's module at its first call.
 void callSupport(const IndexMath &math, mlir::func::FuncOp kernel, llvm::StringRef name,
                  mlir::ValueRange arguments);
-
-void callProduct(const IndexMath &math, mlir::func::FuncOp kernel, const Product &product);
-
-/// Calls kPackTransposed (PanelPacking.h): pointers, and values of index type.
-void callPackTransposed(const IndexMath &math, mlir::func::FuncOp kernel, mlir::Value from,
-                        mlir::Value stride, mlir::Value to, mlir::Value k, mlir::Value count);
-
-/// Calls packRowsSymbol(elements) (PanelPacking.h): pointers, and values of index type.
-void callPackRows(const IndexMath &math, mlir::func::FuncOp kernel, int64_t elements,
-                  mlir::Value from, mlir::Value stride, mlir::Value to, mlir::Value depth);
 
 /// to(i...) = from(map(i...)) for all elements of `to`, widened if `from` is of narrower floats.
 void copyElements(const IndexMath &math, mlir::Value from, mlir::Value to, mlir::AffineMap map);

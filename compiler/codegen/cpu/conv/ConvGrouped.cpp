@@ -5,7 +5,7 @@
 #include "compiler/codegen/cpu/conv/ConvGrouped.h"
 #include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/common/region/Weights.h"
-#include "compiler/codegen/cpu/KernelFamily.h"
+#include "compiler/codegen/cpu/base/KernelFamily.h"
 #include "engine/Level.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

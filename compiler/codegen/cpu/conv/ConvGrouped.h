@@ -2,7 +2,7 @@
 // define. Bytes are multiplied as f32, in which their sums are exact, and so is bf16.
 #pragma once
 
-#include "compiler/codegen/cpu/conv/ConvTiles.h"
+#include "compiler/codegen/cpu/gemm/ConvTiles.h"
 
 #include <map>
 

@@ -3,7 +3,7 @@
 // input channels of a narrower type.
 #pragma once
 
-#include "compiler/codegen/cpu/conv/ConvTiles.h"
+#include "compiler/codegen/cpu/gemm/ConvTiles.h"
 
 namespace tenon::codegen::cpu {
 

@@ -5,7 +5,7 @@
 // (winogradWeight).
 #include "compiler/codegen/cpu/conv/ConvWinograd.h"
 
-#include "compiler/codegen/cpu/KernelFamily.h"
+#include "compiler/codegen/cpu/base/KernelFamily.h"
 #include "compiler/codegen/cpu/conv/WinogradTransforms.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -2,7 +2,7 @@
 // WinogradInputs.cpp and WinogradTiles.cpp define.
 #pragma once
 
-#include "compiler/codegen/cpu/conv/ConvTiles.h"
+#include "compiler/codegen/cpu/gemm/ConvTiles.h"
 #include "compiler/dispatch/Cost.h"
 #include "engine/Level.h"
 

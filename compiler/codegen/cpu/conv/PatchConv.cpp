@@ -4,7 +4,7 @@
 #include "compiler/codegen/common/lower/Reduce.h"
 #include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/common/region/Weights.h"
-#include "compiler/codegen/cpu/KernelFamily.h"
+#include "compiler/codegen/cpu/base/KernelFamily.h"
 #include "compiler/codegen/cpu/gemm/Contraction.h"
 #include "compiler/dispatch/OpKinds.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"

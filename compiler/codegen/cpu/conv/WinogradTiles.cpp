@@ -1,6 +1,6 @@
 // Which convolutions Winograd's filtering takes, how they are cut into tiles, and what it costs.
 #include "compiler/codegen/common/region/Weights.h"
-#include "compiler/codegen/cpu/KernelFamily.h"
+#include "compiler/codegen/cpu/base/KernelFamily.h"
 #include "compiler/codegen/cpu/conv/ConvWinograd.h"
 
 using namespace mlir;

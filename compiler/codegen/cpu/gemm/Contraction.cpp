@@ -5,8 +5,8 @@
 
 #include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/common/region/Weights.h"
-#include "compiler/codegen/cpu/KernelFamily.h"
-#include "compiler/codegen/cpu/conv/ConvTiles.h"
+#include "compiler/codegen/cpu/base/KernelFamily.h"
+#include "compiler/codegen/cpu/gemm/ConvTiles.h"
 #include "compiler/graph/TnRare.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"

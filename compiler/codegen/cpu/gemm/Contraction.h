@@ -2,9 +2,8 @@
 // frame of loops around the tiles.
 #pragma once
 
-#include "compiler/codegen/cpu/base/IndexMath.h"
 #include "compiler/codegen/cpu/gemm/Epilogue.h"
-#include "compiler/codegen/cpu/gemm/MicroKernel.h"
+#include "compiler/codegen/cpu/gemm/ProductCalls.h"
 #include "compiler/dispatch/WeightLayout.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 

@@ -1,7 +1,7 @@
 // Concatenation as copies: a grid point is a block of some rows and columns of the result, and gets
 // of each operand what lies in it.
-#include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/codegen/cpu/base/IndexMath.h"
+#include "compiler/codegen/cpu/base/KernelFamily.h"
 #include "compiler/graph/Shape.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"

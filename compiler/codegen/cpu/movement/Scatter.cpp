@@ -3,7 +3,7 @@
 // in the order that is defined.
 #include "compiler/codegen/common/lower/ElementFn.h"
 #include "compiler/codegen/common/math/ScalarBody.h"
-#include "compiler/codegen/cpu/KernelFamily.h"
+#include "compiler/codegen/cpu/base/KernelFamily.h"
 #include "compiler/codegen/cpu/gemm/Contraction.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"

@@ -1,7 +1,7 @@
 // Histograms of rows: each grid point counts a row into bins that stay in its cache.
 #include "compiler/codegen/common/lower/Compute.h"
-#include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/codegen/cpu/base/IndexMath.h"
+#include "compiler/codegen/cpu/base/KernelFamily.h"
 #include "compiler/graph/TnRare.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"

@@ -3,8 +3,8 @@
 // are added row by row. Rows, or groups of columns, are shared among threads.
 #include "compiler/codegen/common/lower/Reduce.h"
 #include "compiler/codegen/common/math/ScalarBody.h"
-#include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/codegen/cpu/base/IndexMath.h"
+#include "compiler/codegen/cpu/base/KernelFamily.h"
 #include "engine/Level.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"

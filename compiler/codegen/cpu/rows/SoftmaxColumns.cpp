@@ -3,7 +3,7 @@
 // result. Nothing but those lies between the two passes, however long the columns are.
 #include "compiler/codegen/common/lower/Reduce.h"
 #include "compiler/codegen/common/math/ScalarBody.h"
-#include "compiler/codegen/cpu/KernelFamily.h"
+#include "compiler/codegen/cpu/base/KernelFamily.h"
 #include "compiler/codegen/cpu/gemm/Contraction.h"
 #include "engine/Level.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"

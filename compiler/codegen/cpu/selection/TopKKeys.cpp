@@ -3,7 +3,7 @@
 
 #include "compiler/codegen/common/lower/Reduce.h"
 #include "compiler/codegen/common/math/ScalarBody.h"
-#include "compiler/codegen/cpu/KernelFamily.h"
+#include "compiler/codegen/cpu/base/KernelFamily.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"

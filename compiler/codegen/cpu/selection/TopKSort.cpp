@@ -1,6 +1,6 @@
 // Much of each row in order: a radix sort of keys and places, from the lowest digit on. Relies on
 // rows of fewer than 2^31 elements.
-#include "compiler/codegen/cpu/KernelFamily.h"
+#include "compiler/codegen/cpu/base/KernelFamily.h"
 #include "compiler/codegen/cpu/selection/TopKKeys.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"

@@ -1,6 +1,6 @@
 // The few largest or smallest of each row: keys and places in vectors that stay sorted, into which
 // one that stands before their last is shifted. A vector of the row is compared at once.
-#include "compiler/codegen/cpu/KernelFamily.h"
+#include "compiler/codegen/cpu/base/KernelFamily.h"
 #include "compiler/codegen/cpu/selection/TopKKeys.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"

@@ -55,8 +55,10 @@ void hoistUniform(scf::ForOp loop) {
   auto isRead = [&](Value value) { return read.contains(value); };
   moveLoopInvariantCode(
       {&loop.getRegion()},
-      [](Value value, Region *region) { return value.getParentRegion()->isProperAncestor(region); },
-      [&](Operation *op, Region *) {
+      [](Value value, mlir::Region *region) {
+        return value.getParentRegion()->isProperAncestor(region);
+      },
+      [&](Operation *op, mlir::Region *) {
         memref::LoadOp load = dyn_cast<memref::LoadOp>(op);
         return load ? !written->contains(bufferOf(load.getMemRef())) &&
                           llvm::none_of(load.getIndices(), isRead)

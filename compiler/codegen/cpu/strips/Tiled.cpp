@@ -3,7 +3,7 @@
 // upstream's tile-and-fuse and one-shot bufferization.
 #include "compiler/codegen/common/lower/Lowering.h"
 #include "compiler/codegen/common/region/Weights.h"
-#include "compiler/codegen/cpu/KernelFamily.h"
+#include "compiler/codegen/cpu/base/KernelFamily.h"
 #include "compiler/codegen/cpu/base/Overrides.h"
 #include "compiler/codegen/cpu/gemm/Contraction.h"
 #include "compiler/codegen/cpu/strips/Tiling.h"

@@ -5,7 +5,7 @@
 #include "compiler/codegen/common/region/FamilyTable.h"
 #include "compiler/codegen/common/region/KernelFamily.h"
 #include "compiler/codegen/cpu/base/Region.h"
-#include "compiler/codegen/cpu/strips/RegionShapes.h"
+#include "compiler/codegen/cpu/base/RegionShapes.h"
 
 #include <type_traits>
 

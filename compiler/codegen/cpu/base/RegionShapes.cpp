@@ -1,5 +1,5 @@
 // Relies on every buffer being dense and row-major.
-#include "compiler/codegen/cpu/strips/RegionShapes.h"
+#include "compiler/codegen/cpu/base/RegionShapes.h"
 
 #include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/graph/Shape.h"

@@ -1,5 +1,5 @@
 // How a convolution's output is cut into chunks of pixels.
-#include "compiler/codegen/cpu/conv/ConvTiles.h"
+#include "compiler/codegen/cpu/gemm/ConvTiles.h"
 
 using namespace mlir;
 
