@@ -4,6 +4,7 @@
 #pragma once
 
 #include "registry/Database.h"
+#include "support/json/Json.h"
 
 #include <nlohmann/json.hpp>
 
@@ -11,8 +12,6 @@
 #include <string>
 
 namespace tenon::registry {
-
-using Json = nlohmann::ordered_json;
 
 struct Event {
   int64_t id = 0;

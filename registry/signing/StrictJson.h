@@ -4,6 +4,7 @@
 #pragma once
 
 #include "support/Result.h"
+#include "support/json/Json.h"
 
 #include <nlohmann/json.hpp>
 
@@ -11,8 +12,6 @@
 #include <string_view>
 
 namespace tenon::signing {
-
-using Json = nlohmann::ordered_json;
 
 /// TN1016 where the text is no JSON object, or one that can be read in two ways; `what` begins the
 /// message.

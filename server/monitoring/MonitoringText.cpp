@@ -5,14 +5,13 @@
 #include "server/protocol/Json.h"
 
 #include "registry/History.h"
+#include "support/json/Json.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 namespace tenon::server {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// Series of features are bounded for each version: a scrape stays small whatever a model has.
 constexpr size_t kMaxSeries = 32;

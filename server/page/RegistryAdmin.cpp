@@ -15,8 +15,6 @@
 namespace tenon::server {
 namespace {
 
-using registry::Json;
-
 constexpr int64_t kMaxRows = 200;
 
 /// Null where it has none: a history that somebody altered is shown as far as it goes.

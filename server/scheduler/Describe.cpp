@@ -4,6 +4,7 @@
 
 #include "server/protocol/DataType.h"
 #include "server/protocol/Json.h"
+#include "support/json/Json.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -13,8 +14,6 @@
 
 namespace tenon::server {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kPlatform = "tenon";
 

@@ -43,7 +43,7 @@ void fill(const std::string &where, int64_t models, int64_t versions) {
     for (int64_t version = 1; version <= versions; ++version) {
       std::ofstream(path, std::ios::trunc) << model << ' ' << version;
       valueOf(registry.push({nameOf(model), "report", path, FileStamp::of(path),
-                             registry::Json{{"source", version}}, "a note"}));
+                             tenon::Json{{"source", version}}, "a note"}));
     }
     valueOf(registry.promote({nameOf(model), versions, ""}, "production", {}, ""));
   }

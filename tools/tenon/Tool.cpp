@@ -10,6 +10,7 @@
 #include "tools/tenon/print/Usage.h"
 #include "tools/tenon/registry/Stage.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <unistd.h>

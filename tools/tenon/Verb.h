@@ -5,9 +5,11 @@
 
 #include "support/Status.h"
 
-#include <CLI/CLI.hpp>
-
 #include <functional>
+
+namespace CLI {
+class App;
+} // namespace CLI
 
 namespace tenon::tool {
 

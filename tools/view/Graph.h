@@ -4,6 +4,7 @@
 #pragma once
 
 #include "support/Result.h"
+#include "support/json/Json.h"
 
 #include <nlohmann/json.hpp>
 
@@ -14,8 +15,6 @@
 #include <vector>
 
 namespace tenon::view {
-
-using Json = nlohmann::ordered_json;
 
 /// A number that may depend on symbols; a member is empty where it leaves 64 bits or is not known.
 struct Count {

@@ -11,6 +11,7 @@
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/Terminal.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <filesystem>

@@ -6,11 +6,13 @@
 #include "runtime/core/Engine.h"
 #include "runtime/tensors/Tensor.h"
 
-#include <CLI/CLI.hpp>
-
 #include <map>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+} // namespace CLI
 
 namespace tenon::tool {
 

@@ -4,6 +4,7 @@
 
 #include "support/text/NearestName.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

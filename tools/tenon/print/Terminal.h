@@ -4,6 +4,7 @@
 #pragma once
 
 #include "support/Status.h"
+#include "support/json/Json.h"
 #include "tenon/graph.h"
 
 #include <nlohmann/json.hpp>
@@ -16,8 +17,6 @@
 #include <vector>
 
 namespace tenon::tool {
-
-using Json = nlohmann::ordered_json;
 
 enum class ProgressStyle { None, Line, JsonLines };
 

@@ -5,10 +5,13 @@
 
 #include "support/Status.h"
 
-#include <CLI/CLI.hpp>
-
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+class ParseError;
+} // namespace CLI
 
 namespace tenon::tool {
 

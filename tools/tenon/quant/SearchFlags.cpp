@@ -7,6 +7,7 @@
 #include "tools/tenon/inputs/Units.h"
 #include "tools/view/Escape.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <filesystem>

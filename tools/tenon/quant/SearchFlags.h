@@ -4,7 +4,9 @@
 
 #include "tools/tenon/quant/Search.h"
 
-#include <CLI/CLI.hpp>
+namespace CLI {
+class App;
+} // namespace CLI
 
 namespace tenon::tool {
 

@@ -7,6 +7,7 @@
 #include "tools/tenon/registry/Stage.h"
 #include "tools/tenon/registry/Subcommands.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <cmath>

@@ -3,6 +3,7 @@
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/registry/Subcommands.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

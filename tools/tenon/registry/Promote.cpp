@@ -2,6 +2,7 @@
 
 #include "tools/tenon/registry/Subcommands.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <charconv>

@@ -8,6 +8,7 @@
 #include "tools/tenon/registry/Subcommands.h"
 #include "tools/tenon/target/CpuInfo.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <memory>

@@ -6,6 +6,7 @@
 #include "tools/tenon/registry/Signing.h"
 #include "tools/tenon/registry/Subcommands.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -8,6 +8,7 @@
 #include "support/files/AtomicFile.h"
 #include "tools/tenon/registry/Subcommands.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <memory>

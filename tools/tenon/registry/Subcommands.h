@@ -6,10 +6,12 @@
 #include "registry/Registry.h"
 #include "tools/tenon/print/Terminal.h"
 
-#include <CLI/CLI.hpp>
-
 #include <functional>
 #include <string>
+
+namespace CLI {
+class App;
+} // namespace CLI
 
 namespace tenon::tool {
 

@@ -9,6 +9,8 @@
 #include "tools/tenon/target/Target.h"
 #include "tools/tenon/verbs/EngineSource.h"
 
+#include <CLI/CLI.hpp>
+
 namespace tenon::tool {
 
 void declareTargetFlags(CLI::App &command, TargetFlags &flags) {

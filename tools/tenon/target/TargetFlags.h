@@ -4,10 +4,12 @@
 
 #include "support/Status.h"
 
-#include <CLI/CLI.hpp>
-
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+} // namespace CLI
 
 namespace tenon::tool {
 

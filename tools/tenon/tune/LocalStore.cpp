@@ -6,6 +6,7 @@
 #include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/target/LocalCpu.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 namespace tenon::tool {

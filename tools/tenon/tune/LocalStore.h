@@ -6,10 +6,12 @@
 #include "compiler/tuning/Store.h"
 #include "support/Result.h"
 
-#include <CLI/CLI.hpp>
-
 #include <memory>
 #include <string>
+
+namespace CLI {
+class App;
+} // namespace CLI
 
 namespace tenon::tool {
 

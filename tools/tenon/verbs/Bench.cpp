@@ -14,6 +14,7 @@
 #include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/verbs/EngineSource.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -13,6 +13,7 @@
 #include "tools/tenon/verbs/EngineSource.h"
 #include "tools/tenon/verbs/OutputCheck.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 

@@ -11,6 +11,7 @@
 #include "tools/tenon/target/Target.h"
 #include "tools/view/Escape.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>

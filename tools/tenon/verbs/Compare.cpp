@@ -15,6 +15,7 @@
 #include "tools/tenon/target/TargetFlags.h"
 #include "tools/view/Escape.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -15,6 +15,7 @@
 #include "tools/tenon/verbs/EngineSource.h"
 #include "tools/tenon/verbs/OutputCheck.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <cmath>

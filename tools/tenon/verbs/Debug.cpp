@@ -13,6 +13,7 @@
 #include "tools/tenon/verbs/OutputCheck.h"
 #include "tools/view/Escape.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

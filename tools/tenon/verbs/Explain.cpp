@@ -14,6 +14,7 @@
 #include "tools/view/EngineGraph.h"
 #include "tools/view/Escape.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>

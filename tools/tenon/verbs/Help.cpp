@@ -23,6 +23,8 @@ struct ErrorPage {
 
 constexpr ErrorPage kPages[] = {
 #include "tools/tenon/ErrorPages.inc"
+
+#include <CLI/CLI.hpp>
 };
 
 const ErrorPage *findPage(std::string name) {

@@ -17,6 +17,7 @@
 #include "tools/view/Escape.h"
 #include "tools/view/Render.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -4,6 +4,7 @@
 
 #include "tools/tenon/inputs/Options.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 namespace tenon::tool {

@@ -5,10 +5,12 @@
 #include "server/monitoring/MonitoringOptions.h"
 #include "support/Result.h"
 
-#include <CLI/CLI.hpp>
-
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+} // namespace CLI
 
 namespace tenon::tool {
 

@@ -18,6 +18,7 @@
 #include "tools/tenon/target/TargetFlags.h"
 #include "tools/tenon/verbs/OutputCheck.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -3,6 +3,8 @@
 #include "tools/tenon/Verb.h"
 #include "tools/tenon/registry/Subcommands.h"
 
+#include <CLI/CLI.hpp>
+
 #include <memory>
 
 namespace tenon::tool {

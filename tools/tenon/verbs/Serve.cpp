@@ -13,6 +13,7 @@
 #include "tools/tenon/registry/Subcommands.h"
 #include "tools/tenon/verbs/MonitoringFlags.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <cstdlib>

@@ -12,6 +12,8 @@
 #include "tools/tenon/verbs/EngineSource.h"
 #include "tools/tenon/verbs/OutputCheck.h"
 
+#include <CLI/CLI.hpp>
+
 #include <memory>
 
 namespace tenon::tool {

@@ -6,6 +6,7 @@
 #include "tools/tenon/Verb.h"
 #include "tools/tenon/print/Terminal.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <memory>
