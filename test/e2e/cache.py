@@ -10,6 +10,8 @@ from tool import CNN, TENON, ToolTest
 
 
 class Cache(ToolTest):
+    own_cache = True
+
     def run_with(self, *arguments, tenon=TENON, **environment):
         """Runs the tool with only these variables and PATH."""
         return subprocess.run([str(tenon), *map(str, arguments)], capture_output=True, text=True, cwd=self.folder,

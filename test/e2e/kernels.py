@@ -60,6 +60,8 @@ def convolutions():
 class Weights(ToolTest):
     """The size of an engine: what its weights are, and their bound."""
 
+    own_cache = True
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -124,6 +126,8 @@ class Weights(ToolTest):
 
 
 class Kernels(ToolTest):
+    own_cache = True
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()

@@ -74,6 +74,8 @@ SLIPS = [
 
 
 class Manners(ToolTest):
+    own_cache = True
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()

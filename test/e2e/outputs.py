@@ -40,6 +40,8 @@ PRINTERS = [["doctor"], ["inspect", "model.onnx"], ["inspect", "model.tenon"], [
 
 
 class Folder(ToolTest):
+    own_cache = True
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()

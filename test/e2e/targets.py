@@ -25,6 +25,8 @@ def norms():
 
 
 class Targets(ToolTest):
+    own_cache = True
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()

@@ -1,4 +1,4 @@
-"""What the end-to-end tests share: calling the tool in a folder and a cache of its own, and the committed CNN."""
+"""What the end-to-end tests share: calling the tool in a folder of its own and a cache of the run, and the committed CNN."""
 
 import io
 import json
@@ -57,14 +57,21 @@ def damaged_program(name, change):
 
 
 class ToolTest(unittest.TestCase):
-    """Each test class works in a temporary folder, `self.folder`, which also holds the tool's cache."""
+    """Each test class works in a temporary folder, `self.folder`.
+
+    The tool's compile cache is that of the run of ctest (`TENON_TEST_CACHE`, emptied by the test e2e_cache_folder), so that what one class compiled the next need not. A class that
+    tests the cache, or tunes, has its own in `self.folder`; so has every class where the script is run by hand.
+    """
+
+    own_cache = False
 
     @classmethod
     def setUpClass(cls):
         holder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(holder.cleanup)
         cls.folder = pathlib.Path(holder.name)
-        cls.environment = dict(os.environ, XDG_CACHE_HOME=str(cls.folder / "cache"))
+        shared = "" if cls.own_cache else os.environ.get("TENON_TEST_CACHE", "")
+        cls.environment = dict(os.environ, XDG_CACHE_HOME=shared or str(cls.folder / "cache"))
 
     @classmethod
     def call(cls, *arguments, timeout=300):

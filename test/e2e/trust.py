@@ -7,6 +7,8 @@ from tool import CNN, TENON, ToolTest
 
 
 class Trust(ToolTest):
+    own_cache = True
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()

@@ -51,6 +51,8 @@ def burn():
 class TuneTest(ToolTest):
     """Every test has a store of its own; the compile cache is that of all."""
 
+    own_cache = True
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()

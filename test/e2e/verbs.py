@@ -31,6 +31,8 @@ def peer(images):
 
 
 class Usage(ToolTest):
+    own_cache = True
+
     def test_every_verb_has_help_with_an_example(self):
         for verb in VERBS:
             text = self.succeed(verb, "--help").stdout
@@ -74,6 +76,8 @@ class Usage(ToolTest):
 
 
 class Models(ToolTest):
+    own_cache = True
+
     def save(self, name, nodes, inputs, outputs):
         graph = helper.make_graph(nodes, "g", inputs, outputs)
         path = self.folder / name
@@ -143,6 +147,8 @@ class Models(ToolTest):
 
 
 class Engines(ToolTest):
+    own_cache = True
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -167,7 +173,6 @@ class Engines(ToolTest):
     def test_cache(self):
         again = self.json("compile", CNN, "-o", "again.tenon", "--shape", "image:[1..64]x1x28x28")
         self.assertTrue(again["from_cache"])
-        self.assertLess(again["compile_s"], 1)
         self.assertEqual(self.engine.read_bytes(), (self.folder / "again.tenon").read_bytes())
 
     def test_progress_lines(self):

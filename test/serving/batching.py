@@ -2,6 +2,7 @@
 waits is batched, put in order and bounded as config.pbtxt says.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -92,11 +93,16 @@ class Batching(unittest.TestCase):
         for model in sorted(cls.folder.glob("*.onnx")):
             subprocess.run([TENON, "compile", model, "-o", cls.folder / "models" / f"{model.stem}.tenon", "--quiet", "--target", "native"], check=True)
         cls.rows = np.random.default_rng(6).standard_normal((32, FEATURES)).astype(np.float32)
+        cls.all = Server(cls.folder / "models").__enter__()
+        cls.addClassCleanup(cls.all.__exit__)
+
+    def setUp(self):
+        self.before = {model.stem: self.statistics(self.all, model.stem) for model in (self.folder / "models").glob("*.tenon") if model.stem != "cnn"}
 
     def serve(self, *arguments, config=None, model="linear", **more):
-        """A server over all models, or over one with a configuration."""
+        """The server of all tests over all models, or one over a model with a configuration."""
         if config is None:
-            return Server(self.folder / "models", *arguments, **more)
+            return contextlib.nullcontext(self.all)
         folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
         (folder / model / "1").mkdir(parents=True)
         shutil.copy(self.folder / f"models/{model}.tenon", folder / model / "1/model.tenon")
@@ -115,9 +121,16 @@ class Batching(unittest.TestCase):
         self.assertEqual(200, answer[0], answer[1])
         return {output["name"]: np.array(output["data"], np.float32).reshape(output["shape"]) for output in answer[1]["outputs"]}
 
-    def counts(self, server, model="linear"):
+    def statistics(self, server, model):
         statistics = json.loads(server.get(f"/v2/models/{model}/stats")[1])["model_stats"][0]
         return statistics["inference_count"], statistics["execution_count"], {each["batch_size"]: each["compute_infer"]["count"] for each in statistics["batch_stats"]}
+
+    def counts(self, server, model="linear"):
+        """Inferences, executions and executions of each number of rows since the test began."""
+        inferences, executions, batches = self.statistics(server, model)
+        before = self.before[model] if server is self.all else (0, 0, {})
+        batches = {size: count - before[2].get(size, 0) for size, count in batches.items()}
+        return inferences - before[0], executions - before[1], {size: count for size, count in batches.items() if count}
 
     def waiting(self, server, count, model="linear"):
         server.wait_until(lambda: server.metric("tenon_queue_length", f'model="{model}",version="1"') == count)
