@@ -85,7 +85,9 @@ Status Pruner::Impl::raise() {
   quant::ModelEdit edit(bytes(), model, *graph);
   TENON_TRY(quant::raiseOpset(model, *graph, edit, kOldestOpset).takeStatus());
   onnx::ExternalFiles files(folder);
-  TENON_ASSIGN(raised, edit.write(files));
+  TENON_ASSIGN(raised, edit.write(files, strCat("export it with opset ", kOldestOpset,
+                                                " or later: a model that is raised to it is "
+                                                "written with all of its weights")));
   return read();
 }
 
@@ -305,7 +307,7 @@ Result<std::string> Pruner::write() {
     }
     impl->facts.parametersAfter += elements;
   }
-  return edit.write(files);
+  return edit.write(files, "prune more of it: all weights that are left come into the file");
 }
 
 ValueDims Pruner::dimsAfter() const {

@@ -27,8 +27,6 @@ constexpr unsigned kAttributeName = 1, kAttributeInteger = 3, kAttributeIntegers
 constexpr unsigned kIntegerType = 2, kIntegersType = 7;
 /// From this version on initializers need not be inputs too.
 constexpr int64_t kIrOfFreeInitializers = 4;
-/// Protobuf's own limit on a file.
-constexpr size_t kMaxBytes = (size_t{1} << 31) - 1;
 
 /// Calls `visit` with each field and its bytes, tag and all. The message was read before, so that
 /// it is sound.
@@ -230,7 +228,8 @@ Result<Message> ModelEdit::graphMessage(string_view old, onnx::ExternalFiles &fi
   return message;
 }
 
-Result<std::string> ModelEdit::write(onnx::ExternalFiles &files) const {
+Result<std::string> ModelEdit::write(onnx::ExternalFiles &files, string_view remedy,
+                                     size_t maxBytes) const {
   Message message;
   size_t opset = 0;
   TENON_TRY(forEachField(file, [&](const Field &field, string_view whole) -> Status {
@@ -262,11 +261,11 @@ Result<std::string> ModelEdit::write(onnx::ExternalFiles &files) const {
   for (const Message &entry : metadata) {
     message.add(kModelMetadata, entry);
   }
-  if (message.str().size() > kMaxBytes) {
+  if (message.str().size() > maxBytes) {
     return Status::error(ErrorId::OnnxTooLarge,
-                         strCat("the quantized model would have ", message.str().size() >> 20,
+                         strCat("the model would have ", message.str().size() >> 20,
                                 " MiB, and an ONNX file has less than 2 GiB"),
-                         "quantize more of it: weights that stay wide come into the file");
+                         std::string(remedy));
   }
   return message.str();
 }

@@ -21,6 +21,9 @@ template <typename T> std::string_view bytesOf(const std::vector<T> &values) {
 
 class ModelEdit {
 public:
+  /// Protobuf's own limit on a file.
+  static constexpr size_t kMaxBytes = (size_t{1} << 31) - 1;
+
   ModelEdit(Bytes file, const onnx::Model &model, const Graph &graph);
 
   /// A name that no value of the model has, beginning with `base`.
@@ -60,8 +63,9 @@ public:
   void addMetadata(std::string_view key, std::string_view value);
 
   /// The file with the changes. Constants that nobody reads any more are left out, external ones
-  /// come into the file.
-  Result<std::string> write(onnx::ExternalFiles &files) const;
+  /// come into the file. `remedy` is what a user does where that takes more than `maxBytes`.
+  Result<std::string> write(onnx::ExternalFiles &files, std::string_view remedy,
+                            size_t maxBytes = kMaxBytes) const;
 
 private:
   Result<onnx::Message> graphMessage(std::string_view old, onnx::ExternalFiles &files) const;

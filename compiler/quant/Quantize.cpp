@@ -389,7 +389,7 @@ Result<std::string> Quantizer::write(string_view key, const std::string &text) {
   for (const auto &[ownKey, ownText] : impl->metadata) {
     edit.addMetadata(ownKey, ownText);
   }
-  return edit.write(files);
+  return edit.write(files, "quantize more of it: weights that stay wide come into the file");
 }
 
 const Facts &Quantizer::facts() const { return impl->facts; }

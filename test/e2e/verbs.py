@@ -4,6 +4,9 @@ Relies on onnxruntime as the peer for numbers and on onnx for models that are wr
 """
 
 import json
+import re
+import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -54,6 +57,62 @@ class Usage(ToolTest):
         self.assertTrue(self.succeed("help", "TN0301").stdout.startswith("# TN0301: "))
         self.assertEqual("TN0502", self.json("help", "tn0502")["code"])
         self.refuse(2, "TN0105", "help", "TN9999")
+
+    def test_help_is_data(self):
+        said = self.json("help")
+        verbs = {verb["verb"]: verb for verb in said["verbs"]}
+        self.assertEqual(("tenon.help/1", self.succeed("help").stdout), (said["schema"], said["page"]))
+        self.assertEqual(set(), set(VERBS) - verbs.keys())
+        for verb in verbs.values():
+            one = self.json("help", verb["verb"])
+            self.assertEqual((verb, self.succeed(verb["verb"], "--help").stdout), ({key: one[key] for key in verb}, one["page"]))
+            self.assertTrue(verb["summary"] and verb["examples"], verb["verb"])
+            # All that the page has, and nothing more; what is hidden there is hidden here.
+            page = re.findall(r"^  (-[^ =]*)", one["page"], re.M)
+            self.assertEqual(page, [",".join(flag["names"]) for flag in verb["flags"]])
+            for flag in verb["flags"]:
+                self.assertIn(flag["default"], [None, *(flag["choices"] or [flag["default"]])], (verb["verb"], flag["names"]))
+        flags = {flag["names"][-1]: flag for flag in verbs["compile"]["flags"]}
+        self.assertEqual({"names": ["--precision"], "value": "keep|fp16|bf16|fp8", "required": False, "repeatable": False, "choices": ["keep", "fp16", "bf16", "fp8"], "default": "keep"},
+                         {key: value for key, value in flags["--precision"].items() if key != "help"})
+        self.assertEqual((["-o", "--output"], "TEXT", None), tuple(flags["--output"][key] for key in ("names", "value", "default")))
+        self.assertEqual((True, [], "cpu"), tuple(flags["--target"][key] for key in ("repeatable", "choices", "default")))
+        self.assertEqual((None, False), (flags["--verify"]["value"], flags["--shape"]["required"]))
+        self.assertEqual([("MODEL", True)], [(each["name"], each["required"]) for each in verbs["compile"]["arguments"]])
+        self.assertEqual("2s", next(flag["default"] for flag in verbs["bench"]["flags"] if "--seconds" in flag["names"]))
+        # The parts of a verb.
+        push = next(part for part in verbs["registry"]["verbs"] if part["verb"] == "registry push")
+        self.assertEqual(push, {key: value for key, value in self.json("help", "registry", "push").items() if key in push})
+        self.assertEqual(["NAME", "FILE"], [each["name"] for each in push["arguments"]])
+        self.refuse(2, "TN0105", "help", "registry", "sing")
+
+    def completed(self, *lines):
+        """What bash offers for the last word of each line, in one process of it."""
+        script = self.succeed("help", "--completion", "bash").stdout
+        ask = 'ask() { COMP_WORDS=(tenon "$@"); COMP_CWORD=$#; _tenon; printf "%s " "${COMPREPLY[@]}"; echo; }\n'
+        text = script + ask + "".join(f"ask {shlex.join(line)}\n" for line in lines)
+        done = subprocess.run(["bash"], input=text, capture_output=True, text=True, check=True)
+        self.assertEqual("", done.stderr)
+        return [answer.split() for answer in done.stdout.splitlines()]
+
+    def test_completion(self):
+        verbs = {verb["verb"]: verb for verb in self.json("help")["verbs"]}
+        wanted = {("",): [*verbs], ("com",): ["compile", "compare"], ("explain", "fu"): ["fusion"], ("explain", "fusion", ""): [],  # a file
+                  ("registry", ""): [part["verb"].split()[1] for part in verbs["registry"]["verbs"]], ("registry", "push", "--me"): ["--meta"]}  # fmt: skip
+        for name, verb in verbs.items():
+            long = [each for flag in verb["flags"] for each in flag["names"] if each.startswith("--")]
+            wanted.update({(name, "--"): long, (name, "x", "--"): long})
+            wanted.update({(name, "x", flag["names"][-1], ""): flag["choices"] for flag in verb["flags"]})
+        self.assertEqual(wanted, dict(zip(wanted, self.completed(*wanted))))
+        zsh, fish = (self.succeed("help", "--completion", shell).stdout for shell in ("zsh", "fish"))
+        self.assertIn("bashcompinit\n_tenon() {", zsh)
+        self.assertIn("complete -c tenon -n '__fish_seen_subcommand_from bench' -l layout -x -a 'nchw nhwc' -d '", fish)
+        self.assertIn("complete -c tenon -n '__fish_seen_subcommand_from registry; and __fish_seen_subcommand_from push' -l meta -r -d '", fish)
+        for shell, script in (("zsh", zsh), ("fish", fish)):
+            if path := shutil.which(shell):
+                subprocess.run([path, "-n", "/dev/stdin"], input=script, text=True, check=True)
+        self.assertEqual("zsh", self.json("help", "--completion", "zsh")["completion"])
+        self.refuse(2, "TN0105", "help", "--completion", "csh")
 
     def test_doctor(self):
         report = self.json("doctor")

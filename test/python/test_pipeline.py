@@ -514,19 +514,26 @@ steps:
 
 
 class Options(unittest.TestCase):
-    # What a pipeline decides itself, and what needs a file that it has no place for.
-    LEFT = {"help", "json", "quiet", "progress", "output", "report", "recipe", "state", "no-cache", "against", "device", "format", "kernels", "per-family", "stop-after", "html", "trace", "layers", "layer-times", "resume", "again",
-            "dump-phases", "reproducer", "force", "all", "isa", "h", "registry"}  # fmt: skip
-
     def test_every_flag_of_a_verb_is_an_option(self):
-        """The table of steps and the command line have the same flags."""
+        """Steps take the flags that the program has, but for those that are left out, each of which it has too."""
         from tenon.pipeline import _builtin
 
-        for verb, (step, inputs, *_) in _builtin._VERBS.items():
-            said = subprocess.run([sys.executable, "-m", "tenon", verb, "--help"], capture_output=True, text=True, check=True).stdout
-            flags = {flag for line in said.splitlines() if re.match(r"  -", line) for flag in re.findall(r"--([a-z0-9-]+)", line.split("  ")[1])}
-            options = {name.replace("_", "-") for name in _builtin.BUILTIN[step].options if name not in inputs}
-            self.assertEqual(set(), (flags ^ options) - self.LEFT, verb)
+        said = subprocess.run([sys.executable, "-m", "tenon", "help", "--json"], capture_output=True, text=True, check=True).stdout
+        flags = {verb["verb"]: {name[2:].replace("-", "_") for flag in verb["flags"] for name in flag["names"] if name.startswith("--")} for verb in json.loads(said)["verbs"]}
+        for verb, (step, inputs, _) in _builtin._VERBS.items():
+            left = {*_builtin._LEFT_EVERYWHERE.split(), *_builtin._LEFT.get(verb, "").split()}
+            options = {name for name in _builtin.BUILTIN[step].options if name not in inputs}
+            self.assertEqual(flags[verb], options | left, verb)
+            self.assertEqual(set(), options & left, verb)
+        self.assertEqual(set(), _builtin._LEFT.keys() - _builtin._VERBS.keys())
+        self.assertEqual(set(), _builtin._FILES.keys() - {name for verb in _builtin._VERBS for name in flags[verb]})
+
+    def test_kinds_of_options(self):
+        from tenon.pipeline import _builtin
+
+        kinds = {name: _builtin.BUILTIN[step].options[name].kind for step, name in (
+            ("bench", "batch"), ("bench", "seed"), ("bench", "cold"), ("bench", "inputs"), ("quantize", "percentile"), ("compile", "shape"), ("compile", "store"), ("prune", "seconds"))}  # fmt: skip
+        self.assertEqual({"batch": "integer", "seed": "text", "cold": "flag", "inputs": "files", "percentile": "number", "shape": "texts", "store": "file", "seconds": "text"}, kinds)
 
 
 if __name__ == "__main__":

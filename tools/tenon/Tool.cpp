@@ -6,6 +6,7 @@
 #include "tools/tenon/Verb.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/inputs/StandardInput.h"
+#include "tools/tenon/print/HelpData.h"
 #include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/print/Usage.h"
 #include "tools/tenon/registry/Stage.h"
@@ -167,6 +168,19 @@ bool takesVersions(const std::vector<std::string> &arguments) {
   });
 }
 
+/// CLI11 writes a list as "[cpu:native]", also one that is empty.
+void tidyDefaults(CLI::App &command) {
+  for (CLI::Option *option : command.get_options()) {
+    std::string text = option->get_default_str();
+    if (text.starts_with('[') && text.ends_with(']')) {
+      option->default_str(text.substr(1, text.size() - 2));
+    }
+  }
+  for (CLI::App *part : command.get_subcommands({})) {
+    tidyDefaults(*part);
+  }
+}
+
 /// The command line as it is parsed once.
 class CommandLine {
 public:
@@ -177,7 +191,8 @@ public:
     app.footer("tenon VERB --help shows a verb's flags and an example.");
     for (const Verb &verb : kVerbs) {
       CLI::App *command = app.add_subcommand(verb.name, verb.summary);
-      command->footer(fmt::format("Example:\n{}", verb.example));
+      command->footer(fmt::format("{}{}", kExampleTitle, verb.example));
+      command->option_defaults()->always_capture_default();
       declareCommon(*command, flags);
       if (verb.takesVersions) {
         command->add_option("--registry", flags.registry,
@@ -185,6 +200,7 @@ public:
                             "file; the user's own by default");
       }
       Action action = verb.declare(*command);
+      tidyDefaults(*command);
       command->callback([this, action = std::move(action)] { chosen = action; });
     }
   }

@@ -98,7 +98,8 @@ void addSeconds(CLI::App &command, const std::string &name, Range<double> range,
             value = *seconds;
           },
           description)
-      ->type_name(fmt::format("{}s..{}s", range.low, range.high));
+      ->type_name(fmt::format("{}s..{}s", range.low, range.high))
+      ->default_str(value > 0 ? fmt::format("{}s", value) : "");
 }
 
 void addTimes(CLI::App &command, const std::string &name, Range<double> range,

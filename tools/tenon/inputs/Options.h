@@ -34,7 +34,8 @@ void addOutput(CLI::App &command, std::string &path, const std::string &descript
 /// A whole number.
 void addNumber(CLI::App &command, const std::string &name, Range<uint64_t> range,
                const std::function<void(uint64_t)> &take, const std::string &description);
-/// Seconds: "60s", "2m", or a number without a unit. `range` is in seconds.
+/// Seconds: "60s", "2m", or a number without a unit. `range` is in seconds, and so is `value`,
+/// whose first one is the default unless it is 0.
 void addSeconds(CLI::App &command, const std::string &name, Range<double> range, double &value,
                 const std::string &description);
 /// How many times something: "1.5x", or "1.5".

@@ -1,5 +1,5 @@
 // What the verbs need of the compiler, free of MLIR: the command line is built with exceptions and
-// RTTI, MLIR without. CompilerBridge.cpp is the only file of the tool that includes MLIR.
+// RTTI, MLIR without. Of the tool only files of this folder include MLIR, those of tool_bridge.
 
 #pragma once
 

@@ -1,17 +1,21 @@
-// `tenon help CODE|VERB`: prints the page of an error or the flags of a verb. The pages of
-// docs/errors are part of the program.
+// `tenon help CODE|VERB`: prints the page of an error or the flags of a verb, those also as data
+// and as a script of completion. The pages of docs/errors are part of the program.
 
 #include "support/text/NearestName.h"
 #include "tools/tenon/Verb.h"
+#include "tools/tenon/inputs/Options.h"
+#include "tools/tenon/print/HelpData.h"
 #include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/print/Usage.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tenon::tool {
 namespace {
@@ -50,27 +54,57 @@ Status unknownTopic(const CLI::App &app, const std::string &name) {
                                               std::prev(std::end(kPages))->name)));
 }
 
-const CLI::App *findVerb(const CLI::App &app, const std::string &name) {
-  std::vector<const CLI::App *> found =
-      app.get_subcommands([&](const CLI::App *verb) { return verb->get_name() == name; });
-  return found.empty() ? nullptr : found.front();
+struct HelpFlags {
+  std::vector<std::string> topic; ///< an error code, or the words of a verb
+  std::string completion;
+};
+
+/// The verb of these words, `registry push`; null if one is none.
+const CLI::App *findVerb(const CLI::App &app, const std::vector<std::string> &words) {
+  const CLI::App *found = words.empty() ? nullptr : &app;
+  for (const std::string &word : words) {
+    std::vector<const CLI::App *> parts =
+        found->get_subcommands([&](const CLI::App *verb) { return verb->get_name() == word; });
+    if (parts.empty()) {
+      return nullptr;
+    }
+    found = parts.front();
+  }
+  return found;
 }
 
-Status help(const CLI::App &app, const std::string &name, Terminal &terminal) {
-  const CLI::App *verb = findVerb(app, name);
-  const ErrorPage *page = findPage(name);
-  if (!name.empty() && !verb && !page) {
-    return unknownTopic(app, name);
+std::string helpText(const CLI::App &app, const CLI::App *verb) {
+  return verb ? verb->help(app.get_name())
+              : app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal);
+}
+
+/// What is asked for as JSON: the page as a person reads it, and a verb, or all of them, as data.
+Json helpData(const CLI::App &app, const CLI::App *verb, const ErrorPage *page) {
+  if (page) {
+    return {{"code", page->name}, {"page", page->text}};
   }
-  std::string text =
-      page   ? std::string(page->text)
-      : verb ? verb->help(app.get_name())
-             : app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal);
+  Json data = verb ? describeVerb(*verb) : Json{{"verbs", describeVerbs(app)}};
+  data["page"] = helpText(app, verb);
+  return data;
+}
+
+Status help(const CLI::App &app, const HelpFlags &flags, Terminal &terminal) {
+  if (!flags.completion.empty()) {
+    std::string script = completionScript(describeVerbs(app), flags.completion);
+    terminal.json() ? terminal.printJson(
+                          "help", {{"completion", flags.completion}, {"script", std::move(script)}})
+                    : terminal.print(script);
+    return Status::ok();
+  }
+  const CLI::App *verb = findVerb(app, flags.topic);
+  const ErrorPage *page = flags.topic.size() == 1 && !verb ? findPage(flags.topic[0]) : nullptr;
+  if (!flags.topic.empty() && !verb && !page) {
+    return unknownTopic(app, fmt::format("{}", fmt::join(flags.topic, " ")));
+  }
   if (terminal.json()) {
-    terminal.printJson(
-        "help", {{page ? "code" : "verb", page ? std::string(page->name) : name}, {"page", text}});
+    terminal.printJson("help", helpData(app, verb, page));
   } else {
-    terminal.print(text);
+    terminal.print(page ? std::string(page->text) : helpText(app, verb));
   }
   return Status::ok();
 }
@@ -78,11 +112,15 @@ Status help(const CLI::App &app, const std::string &name, Terminal &terminal) {
 } // namespace
 
 Action declareHelp(CLI::App &command) {
-  std::shared_ptr<std::string> name = std::make_shared<std::string>();
-  command.add_option("CODE|VERB", *name,
-                     "An error code such as TN0301, or a verb; without it, all verbs");
+  std::shared_ptr<HelpFlags> flags = std::make_shared<HelpFlags>();
+  command.add_option("CODE|VERB", flags->topic,
+                     "An error code such as TN0301, or a verb; without it, all verbs. With --json "
+                     "verbs are data: their arguments and flags");
+  addChoice(command, "--completion", flags->completion, {"bash", "zsh", "fish"},
+            "Print a script by which the shell completes verbs and flags: in bash "
+            "source <(tenon help --completion bash)");
   const CLI::App *app = command.get_parent();
-  return [name, app](Terminal &terminal) { return help(*app, *name, terminal); };
+  return [flags, app](Terminal &terminal) { return help(*app, *flags, terminal); };
 }
 
 } // namespace tenon::tool

@@ -16,66 +16,54 @@ from typing import Any, Dict, List, Mapping
 from . import _onnx_files
 from ._catalog import ANY, BUILTIN, CALLABLE, FILE, FILES, FLAG, TEXT, TEXTS, Option, Step
 from ._faults import StepError
+from ._flags import FLAGS
 from ._store import canonical, hash_file
 from ._registry import gate, promote, push  # noqa: F401
 from ._task import Run, arguments, own_process, write_json
 
-# What compiles a model has these too.
-_COMPILING = "target* precision allow* state* device_profile:file no_cache!"
-# verb: (step, inputs, flags, outputs). NAME is a text, NAME* several, NAME! a switch, NAME:KIND another kind of option.
+# verb: (step, inputs, outputs).
 _VERBS = {
-    "check": ("check", {"model": FILE}, "target* shape*", {"report": "report.json"}),
-    "inspect": ("graph", {"model": FILE}, "shape* variant profile:file", {"page": "graph.html"}),
-    "quantize": (
-        "quantize", {"model": FILE},
-        "data:file test:file ranges percentile:number samples:integer precision dynamic! per_tensor! weights_only int4_form keep* narrow* reduce_range! "
-        "no_smoothing! no_bias_correction! accuracy_drop latency metric budget error_samples:integer threads:integer no_cache!",
-        {"model": "model.onnx", "report": "report.json"},
-    ),
-    "prune": (
-        "prune", {"model": FILE},
-        f"ratio latency importance scores:file keep* multiple:integer shape* seconds no_timing! threads:integer {_COMPILING}",
-        {"model": "model.onnx", "recipe": "recipe.json", "report": "report.json"},
-    ),
-    "compile": (
-        "compile", {"model": FILE},
-        f"shape* optimize_for* cubin! ptxas guard! tap* plugin:files kernel* disable_family* max_weights verify! threads:integer store:file budget {_COMPILING}",
-        {"engine": "engine.tenon", "report": "report.json"},
-    ),
-    "bench": (
-        "bench", {"engine": FILE},
-        "ab:file shape* batch:integer fill* seed inputs:files mean std layout resize! threads:integer variant no_verify_weights! seconds runs:integer cold! intervals! "
-        f"no_overlap! regions! probes! budget {_COMPILING}",
-        {"report": "report.json"},
-    ),
-    "tune": (
-        "tune", {"model": FILE},
-        f"time store:file allow_noise! shape* {_COMPILING}",
-        {"engine": "engine.tenon", "report": "report.json", "store": "tuning"},
-    ),
-    "profile": (
-        "profile", {"model": FILE},
-        "top:integer ab:file shape* batch:integer fill* seed inputs:files mean std layout resize! threads:integer variant no_verify_weights! seconds "
-        f"{_COMPILING}",
-        {"report": "report.json", "page": "profile.html"},
-    ),
-    "accuracy": (
-        "accuracy", {"models": FILES},
-        f"data:file metric* reference:file output batch:integer shape* seconds threads:integer variant no_verify_weights! {_COMPILING}",
-        {"report": "report.json"},
-    ),
-}  # fmt: skip
+    "check": ("check", {"model": FILE}, {"report": "report.json"}),
+    "inspect": ("graph", {"model": FILE}, {"page": "graph.html"}),
+    "quantize": ("quantize", {"model": FILE}, {"model": "model.onnx", "report": "report.json"}),
+    "prune": ("prune", {"model": FILE}, {"model": "model.onnx", "recipe": "recipe.json", "report": "report.json"}),
+    "compile": ("compile", {"model": FILE}, {"engine": "engine.tenon", "report": "report.json"}),
+    "bench": ("bench", {"engine": FILE}, {"report": "report.json"}),
+    "tune": ("tune", {"model": FILE}, {"engine": "engine.tenon", "report": "report.json", "store": "tuning"}),
+    "profile": ("profile", {"model": FILE}, {"report": "report.json", "page": "profile.html"}),
+    "accuracy": ("accuracy", {"models": FILES}, {"report": "report.json"}),
+}
+# Flags that are no options: what a pipeline decides itself, and what needs a file that it has no place for.
+_LEFT_EVERYWHERE = "help json quiet progress registry"
+_LEFT = {
+    "inspect": "isa format output all",
+    "quantize": "output report state",
+    "prune": "output recipe",
+    "compile": "output stop_after dump_phases reproducer force",
+    "bench": "isa output against device format kernels per_family",
+    "tune": "output resume again",
+    "profile": "isa html trace layers layer_times",
+    "accuracy": "isa",
+}
+# Flags whose text names files.
+_FILES = {**dict.fromkeys("ab data device_profile profile reference scores store test".split(), FILE), "inputs": FILES, "plugin": FILES}
 _SUFFIXES = {"*": TEXTS, "!": FLAG}
 _VERB_OF = {step: verb for verb, (step, *_) in _VERBS.items()}
 _WRITES_TO = {"compile": "engine", "quantize": "model", "prune": "model", "tune": "engine"}  # the output of -o
 
 
 def _flags(text: str) -> Dict[str, Option]:
+    """Of words as those of FLAGS."""
     found = {}
     for word in text.split():
         name, _, kind = word.partition(":")
         found[name.rstrip("*!")] = Option(kind or _SUFFIXES.get(word[-1], TEXT))
     return found
+
+
+def _options_of(verb: str) -> Dict[str, Option]:
+    left = f"{_LEFT_EVERYWHERE} {_LEFT.get(verb, '')}".split()
+    return {name: Option(_FILES.get(name, option.kind)) for name, option in _flags(FLAGS[verb]).items() if name not in left}
 
 
 def _searches(options: Mapping[str, Any]) -> bool:
@@ -98,8 +86,8 @@ _MACHINE = {**_ALONE, "compile": lambda options: "budget" in options or _own_tar
 
 def _register() -> None:
     found = {
-        name: ({**{each: Option(kind, required=True) for each, kind in inputs.items()}, **_flags(flags)}, outputs)
-        for name, inputs, flags, outputs in _VERBS.values()
+        name: ({**{each: Option(kind, required=True) for each, kind in inputs.items()}, **_options_of(verb)}, outputs)
+        for verb, (name, inputs, outputs) in _VERBS.items()
     }
     found["ingest"] = ({"model": Option(FILE), "callable": Option(CALLABLE), "format": Option(TEXT, choices=("pt2", "onnx"))}, {"model": "model.onnx"})
     found["validate"] = (
@@ -142,7 +130,7 @@ def outputs_of(step: Step, options: Mapping[str, Any], inputs: Mapping[str, List
 def verb(run: Run, **options: Any) -> Dict[str, Any]:
     """A step that is a verb of the command line."""
     name = run.task["step"]
-    _, inputs, _, outputs = _VERBS[_VERB_OF[name]]
+    _, inputs, outputs = _VERBS[_VERB_OF[name]]
     positional = [each for key in inputs for each in ([options[key]] if isinstance(options[key], str) else options[key])]
     more = []
     if name in _WRITES_TO:

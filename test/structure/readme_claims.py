@@ -1,0 +1,139 @@
+"""Checks what README says that Tenon cannot do, and how large the runtime is: `readme_claims.py [RUNTIME STRIP]`.
+
+Relies on the table below, which says for each claim what would make it untrue, and on `tenon help --json` for what exists. A sentence of the section that no row is about is a fault,
+so that each new claim gets a row. A row outlives its claim: where what makes it untrue exists, README may not say it any more.
+"""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = pathlib.Path(os.environ["TENON_SOURCE_DIR"])
+TENON = pathlib.Path(os.environ["TENON_BUILD_DIR"]) / "bin/tenon"
+RUNTIME, STRIP = sys.argv[1:] or ("", "")
+SECTION = "## What it cannot do yet"
+
+# What a claim says, as a pattern, and what makes it untrue: "verb VERB", "VERB --flag", "VERB --flag=CHOICE", "VERB --flag ~ WORD" for a word of the flag's help, "metric NAME" of the server,
+# "page PATH" for a file of docs by a glob, "page PATH # HEADING" for a part of one.
+CLAIMS = [
+    (r"AMD's or Intel's GPUs", ["compile --target ~ rocm", "compile --target ~ hip", "compile --target ~ xpu", "page docs/measurements/*amd-gpu*.md"]),
+    (r"on several GPUs at once", ["compile --gpus", "compile --ranks", "compile --tensor-parallel", "run --devices", "page docs/*several-gpus*.md"]),
+    (r"Windows or macOS", ["page docs/installing.md # Windows", "page docs/installing.md # macOS"]),
+    (r"no Arm machine has been measured", ["page docs/measurements/*arm*.md", "page docs/measurements/*graviton*.md"]),
+    (r"Train\.", ["verb train", "verb finetune"]),
+    (r"no paged KV cache", ["serve --kv-cache", "serve --kv-pages", "serve --kv-memory", "metric tenon_kv_pages", "page docs/serving.md # KV cache"]),
+    (r"not the steps of sequences", ["serve --continuous-batching", "metric tenon_generated_tokens_total", "page docs/serving.md # Continuous batching"]),
+    (r"does not batch|neither batches|without batching", ["page docs/serving.md # Batches of requests", "serve --max-batch"]),
+    (r"budget of memory|memory budget", ["serve --memory-budget", "serve --gpu-memory-budget", "metric tenon_memory_budget_bytes"]),
+    (r"Handle strings", ["page docs/strings.md", "run --strings"]),
+    (r"sequences as inputs or outputs", ["page docs/sequences.md"]),
+    (r"no known bound on their iterations", ["compile --max-iterations", "run --max-iterations"]),
+    (r"Choose 8 bits while it compiles", ["compile --precision=int8", "compile --allow=int8", "compile --data"]),
+    (r"Train a pruned model on", ["prune --data", "prune --epochs"]),
+    (r"Tune on GPUs", ["tune --device", "tune --gpu", "page docs/tune.md # GPUs"]),
+    (r"cannot quantize", ["verb quantize"]),
+    (r"cannot prune", ["verb prune"]),
+]
+
+
+class Known:
+    """What exists: verbs with their flags, metrics of the server, pages."""
+
+    def __init__(self, verbs, metrics, source):
+        self.flags, self.metrics, self.source = {}, metrics, source
+        self.add(verbs)
+
+    def add(self, verbs):
+        for verb in verbs:
+            self.flags[verb["verb"]] = {name: flag for flag in verb["flags"] for name in flag["names"]}
+            self.add(verb["verbs"])
+
+    def exists(self, witness):
+        kind, _, rest = witness.partition(" ")
+        if kind == "verb":
+            return rest in self.flags
+        if kind == "metric":
+            return rest in self.metrics
+        if kind == "page":
+            pattern, _, heading = rest.partition(" # ")
+            return any(re.search(rf"^#+ {re.escape(heading)}", page.read_text(), re.M) for page in self.source.glob(pattern))
+        verb, _, rest = witness.partition(" --")
+        name, choice, word = re.fullmatch(r"([\w-]+)(?:=(.+)| ~ (.+))?", rest).groups()
+        flag = self.flags[verb].get(f"--{name}")
+        return flag is not None and (choice is None or choice in flag["choices"]) and (word is None or word in flag["help"].lower())
+
+
+def sentences(readme):
+    """Those of the section, a bullet's apart from the next one's."""
+    section = readme.split(SECTION + "\n")[1].split("\n## ")[0]
+    bullets = re.findall(r"^- (.*(?:\n  .*)*)", section, re.M)
+    return [sentence for bullet in bullets for sentence in re.split(r"(?<=\.) ", " ".join(bullet.split()))]
+
+
+def faults(readme, known):
+    found = []
+    for sentence in sentences(readme):
+        rows = [(claim, witnesses) for claim, witnesses in CLAIMS if re.search(claim, sentence)]
+        if not rows:
+            found.append(f"no row says what would make this untrue: {sentence}")
+        found += [f"'{claim}' is untrue, there is {witness}: {sentence}" for claim, witnesses in rows for witness in witnesses if known.exists(witness)]
+    return found
+
+
+def size_fault(readme, size):
+    said = re.search(r"runtime library \((\d+) kB\)", readme)
+    if not said:
+        return "README does not say how large the runtime library is"
+    return "" if abs(int(said[1]) * 1000 / size - 1) <= 0.02 else f"README says {said[1]} kB of a runtime with {size} bytes"
+
+
+class Readme(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.readme = (SOURCE / "README.md").read_text()
+        verbs = json.loads(subprocess.run([TENON, "help", "--json"], capture_output=True, check=True).stdout)["verbs"]
+        metrics = {name for file in (SOURCE / "server").rglob("*.cpp") for name in re.findall(r'"(tenon_[a-z_]+)', file.read_text())}
+        cls.known = Known(verbs, metrics, SOURCE)
+
+    def test_claims_are_true(self):
+        self.assertGreater(len(sentences(self.readme)), 5)
+        self.assertEqual([], faults(self.readme, self.known))
+
+    def test_rows_are_in_use(self):
+        """Each row is of a claim that README makes, or of one that it may not make."""
+        said = " ".join(sentences(self.readme))
+        self.assertEqual([], [claim for claim, witnesses in CLAIMS if not re.search(claim, said) and not any(map(self.known.exists, witnesses))])
+
+    def test_planted(self):
+        """A false claim is found by a verb, a flag, a choice, a word, a metric and a page; a claim without a row is found too."""
+        def planted(text):
+            return faults(f"{SECTION}\n\n- Train.\n- {text}\n", self.known)
+
+        self.assertTrue(planted("[`tenon serve`](docs/serving.md) does not batch requests or keep to a budget of memory yet."))
+        self.assertEqual(1, len(planted("It does not batch requests.")))
+        self.assertEqual(3, len(planted("There is no memory budget.")))
+        self.assertEqual(1, len(planted("It cannot quantize.")))
+        self.assertEqual(["no row says what would make this untrue: Sing."], planted("Sing."))
+        for witness in ("verb registry push", "serve --memory-budget", "compile --precision=fp16", "compile --target ~ cuda", "metric tenon_memory_budget_bytes", "page docs/serving.md # Batches"):
+            self.assertTrue(self.known.exists(witness), witness)
+        for witness in ("verb sing", "serve --sing", "compile --precision=int3", "compile --target ~ rocm", "metric tenon_songs", "page docs/serving.md # Songs", "page docs/songs*.md"):
+            self.assertFalse(self.known.exists(witness), witness)
+
+    @unittest.skipUnless(RUNTIME, "no library of the runtime is given")
+    def test_size_of_the_runtime(self):
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([STRIP, "-o", f"{folder}/runtime.so", RUNTIME], check=True)
+            size = os.path.getsize(f"{folder}/runtime.so")
+        self.assertEqual("", size_fault(self.readme, size))
+        self.assertIn("bytes", size_fault(self.readme, size * 1.05))
+        self.assertIn("bytes", size_fault(self.readme, size * 0.95))
+        self.assertIn("does not say", size_fault("", size))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
