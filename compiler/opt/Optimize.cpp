@@ -1,8 +1,8 @@
 // The order in which the passes run, with the reason for each place.
 // Relies on every pass keeping the module valid on its own, so that it can be checked after each.
-#include "compiler/opt/Passes.h"
 #include "compiler/opt/Float8Products.h"
 #include "compiler/opt/GpuProducts.h"
+#include "compiler/opt/Passes.h"
 #include "compiler/target/Float8.h"
 
 #include "mlir/IR/Verifier.h"

@@ -1,6 +1,6 @@
 // What a verb of the tool is: its place in the help, its flags, and what it does once they are
-// parsed. A new verb is one file in verbs/ with one function of this kind, its declaration below and
-// its row in the table of Tool.cpp.
+// parsed. A new verb is one file in verbs/ with one function of this kind, its declaration below
+// and its row in the table of Tool.cpp.
 
 #pragma once
 

@@ -6,10 +6,10 @@
 // Relies on weights behind tn.dequantize being left so by constant folding.
 // Of two computed operands, x = (p - zp) sx and w = (q - zq) sw with q in s8, the sums of rows and
 // columns are computed too:  x w = (p q - zq sum(p) - zp sum(q) + K zp zq) sx sw.
+#include "compiler/opt/GpuProducts.h"
 #include "compiler/opt/Passes.h"
 #include "compiler/opt/Patterns.h"
 #include "compiler/opt/precision/IntegerOperands.h"
-#include "compiler/opt/GpuProducts.h"
 
 using namespace mlir;
 

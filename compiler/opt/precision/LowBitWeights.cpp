@@ -4,10 +4,10 @@
 // taken what it multiplies as integers. One file: reading levels and storing them are two sides of
 // one form.
 #include "compiler/graph/TnRare.h"
+#include "compiler/opt/GpuProducts.h"
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
 #include "compiler/opt/Patterns.h"
-#include "compiler/opt/GpuProducts.h"
 #include "compiler/reference/Interpreter.h"
 #include "mlir/IR/TypeUtilities.h"
 

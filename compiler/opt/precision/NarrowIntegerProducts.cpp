@@ -2,8 +2,8 @@
 // them exactly: a GPU's tensor cores multiply f16, and kernels sum integers. Relies on the operands
 // being known to be that small.
 #include "compiler/graph/NarrowIntegers.h"
-#include "compiler/opt/Match.h"
 #include "compiler/opt/GpuProducts.h"
+#include "compiler/opt/Match.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;

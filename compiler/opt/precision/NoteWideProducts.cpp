@@ -3,9 +3,9 @@
 // having run, and on quantization not being expanded yet.
 #include "compiler/graph/TnRare.h"
 #include "compiler/graph/WideReason.h"
+#include "compiler/opt/GpuProducts.h"
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
-#include "compiler/opt/GpuProducts.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;

@@ -2,8 +2,8 @@
 // are fed: a depth that is no multiple of 8 is padded, an operand whose rows are other columns than
 // the depth is transposed. Relies on zeros adding nothing, and on codegen laying out constants.
 #include "compiler/graph/NarrowIntegers.h"
-#include "compiler/opt/Match.h"
 #include "compiler/opt/GpuProducts.h"
+#include "compiler/opt/Match.h"
 #include "compiler/opt/simplify/DerivedWeights.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"

@@ -1,9 +1,9 @@
 // Quantization becomes the elementwise operations that it is made of, which fuse with what is
 // around it: kernels of products end with it, and transposes move through. Relies on integers of 16
 // bits and fewer being exact in FP32, and products of 8-bit ones with 16-bit scales too.
+#include "compiler/opt/GpuProducts.h"
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Patterns.h"
-#include "compiler/opt/GpuProducts.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
