@@ -1,22 +1,23 @@
-/* Tenon's C interface to the graph of a model, for passes of the user's own: they look at its
- * nodes, match patterns and change it while it is compiled.
+/* Tenon's C interface to the graph of a model, for passes of the user's own: they look at its nodes, match
+ * patterns and change it while it is compiled.
  *
- * A pass is a function that Tenon calls with the graph and this interface as a table of functions,
- * so that whoever provides passes links nothing: a plug-in is a shared object that exports
- * tenon_plugin_query, given to `tenon compile --plugin`, or in tenon_compile_options.plugins; a
- * program passes functions of its own in tenon_compile_options.passes.
+ * A pass is a function that Tenon calls with the graph and this interface as a table of functions, so that
+ * whoever provides passes links nothing: a plug-in is a shared object that exports tenon_plugin_query,
+ * given to `tenon compile --plugin`, or in tenon_compile_options.plugins; a program passes functions of
+ * its own in tenon_compile_options.passes.
  *
- * The graph.  Nodes are operations of `tn` (docs/ops), each after those whose results it reads;
- * constants are nodes too, of the operation "constant". Values have a type: an element type and
- * dims, which are numbers or expressions over the model's symbols. Nodes and values are numbers,
- * never reused within a pass; 0 is none. What was erased is refused, not undefined. Edits. Each is
- * checked before it is done; one that is refused changes nothing. New nodes stand where their
- * operands are known; the order of the others is Tenon's to mend. A node whose results nobody reads
- * is removed when the pass is done. Checks.     After a pass its types are verified, and the
- * model's outputs on seeded inputs are compared with those before it, by the reference interpreter.
- * A pass that does not hold ends the compilation with TN0406; the graph before it is written to a
- * folder. Text.       UTF-8; valid until the next call with the same graph. Threads.    A graph
- * belongs to the thread in which the pass is called, until the pass returns.
+ * The graph.  Nodes are operations of `tn` (docs/ops), each after those whose results it reads; constants are
+ *             nodes too, of the operation "constant". Values have a type: an element type and dims, which are
+ *             numbers or expressions over the model's symbols. Nodes and values are numbers, never reused
+ *             within a pass; 0 is none. What was erased is refused, not undefined.
+ * Edits.      Each is checked before it is done; one that is refused changes nothing. New nodes
+ *             stand where their operands are known; the order of the others is Tenon's to mend. A node
+ *             whose results nobody reads is removed when the pass is done.
+ * Checks.     After a pass its types are verified, and the model's outputs on seeded inputs are
+ *             compared with those before it, by the reference interpreter. A pass that does not
+ *             hold ends the compilation with TN0406; the graph before it is written to a folder.
+ * Text.       UTF-8; valid until the next call with the same graph.
+ * Threads.    A graph belongs to the thread in which the pass is called, until the pass returns.
  */
 #ifndef TENON_GRAPH_H
 #define TENON_GRAPH_H
@@ -28,17 +29,17 @@
 extern "C" {
 #endif
 
-/* The version of this interface. It grows by members at the end of its structs, which tell by
- * struct_size whether they are there; the number changes when something else does. */
+/* The version of this interface. It grows by members at the end of its structs, which tell by struct_size
+ * whether they are there; the number changes when something else does. */
 #define TENON_GRAPH_ABI 1u
 
 typedef struct tenon_graph tenon_graph;
 typedef uint64_t tenon_node;
 typedef uint64_t tenon_value;
 
-/* Functions that give a list write at most `room` elements and give the number of all. Functions
- * that give text give NULL where there is none. Any of them may fail, as for a node that was
- * erased: it gives NULL, 0 or -1 then, and `error` says why. */
+/* Functions that give a list write at most `room` elements and give the number of all. Functions that give
+ * text give NULL where there is none. Any of them may fail, as for a node that was erased: it gives NULL, 0 or
+ * -1 then, and `error` says why. */
 typedef struct tenon_graph_api {
   size_t struct_size;
 
@@ -55,9 +56,9 @@ typedef struct tenon_graph_api {
   const char *(*input_name)(tenon_graph *graph, size_t index);
   const char *(*output_name)(tenon_graph *graph, size_t index);
 
-  /* A node: its operation ("conv"), its name in the model, the line of the model's program
-   * ("model.py:12"), its attributes as JSON ({"axis": 1, "kind": "sum"}), one of them ("1"),
-   * operands (0 for an optional one that is not there) and results. */
+  /* A node: its operation ("conv"), its name in the model, the line of the model's program ("model.py:12"), its
+   * attributes as JSON ({"axis": 1, "kind": "sum"}), one of them ("1"), operands (0 for an optional one that is
+   * not there) and results. */
   const char *(*op)(tenon_graph *graph, tenon_node node);
   const char *(*name)(tenon_graph *graph, tenon_node node);
   const char *(*source)(tenon_graph *graph, tenon_node node);
@@ -65,9 +66,8 @@ typedef struct tenon_graph_api {
   const char *(*attribute)(tenon_graph *graph, tenon_node node, const char *name);
   size_t (*operands)(tenon_graph *graph, tenon_node node, tenon_value *values, size_t room);
   size_t (*results)(tenon_graph *graph, tenon_node node, tenon_value *values, size_t room);
-  /* Arithmetic operations (a multiply-add is two) and bytes of operands and results, for these
-   * values of the symbols, in their order; NULL stands for the smallest. -1 where it is not known.
-   */
+  /* Arithmetic operations (a multiply-add is two) and bytes of operands and results, for these values of the
+   * symbols, in their order; NULL stands for the smallest. -1 where it is not known. */
   int64_t (*flops)(tenon_graph *graph, tenon_node node, const int64_t *symbols, size_t count);
   int64_t (*bytes)(tenon_graph *graph, tenon_node node, const int64_t *symbols, size_t count);
 
@@ -95,15 +95,13 @@ typedef struct tenon_graph_api {
                    tenon_node node); /* 1, 0; -1 is an error */
   tenon_value (*captured)(tenon_graph *graph, const char *name);
 
-  /* Edits. `attributes` is JSON as above, NULL for none; an attribute whose flag is off may be left
-   * out. `types` is a JSON list of the results' types; NULL where they follow from operands and
-   * attributes, as they do for most. */
+  /* Edits. `attributes` is JSON as above, NULL for none; an attribute whose flag is off may be left out. `types` is a
+   * JSON list of the results' types; NULL where they follow from operands and attributes, as they do for most. */
   tenon_node (*create)(tenon_graph *graph, const char *op, const tenon_value *operands,
                        size_t count, const char *attributes, const char *types);
   /* A constant of that type from its bytes, as `data` gives them. */
   tenon_value (*constant)(tenon_graph *graph, const char *type, const void *bytes, size_t size);
-  /* Whoever reads `value` reads `with`, but for the nodes from which `with` itself is made. Of one
-   * type. */
+  /* Whoever reads `value` reads `with`, but for the nodes from which `with` itself is made. Of one type. */
   int32_t (*replace)(tenon_graph *graph, tenon_value value, tenon_value with);
   int32_t (*set_operand)(tenon_graph *graph, tenon_node node, size_t index, tenon_value value);
   /* Changes the attributes that are named. The types of the results must stay. */
@@ -117,8 +115,8 @@ typedef struct tenon_graph_api {
 typedef struct tenon_pass {
   size_t struct_size;
   const char *name; /* [a-z0-9-]+, for messages and records */
-  /* "normalize": the model's own operations, before Tenon's passes. "optimize": after them, when
-   * norms, activations and attention are single operations. */
+  /* "normalize": the model's own operations, before Tenon's passes. "optimize": after them, when norms,
+   * activations and attention are single operations. */
   const char *phase;
   /* By how much an output may change, relative to its largest element. 0 stands for what rounding
    * explains; infinity has the change measured and reported only; below 0 nothing is run. */
@@ -136,8 +134,8 @@ typedef struct tenon_plugin {
   size_t pass_count;
 } tenon_plugin;
 
-/* What a plug-in exports under the name tenon_plugin_query: its description, which lives as long as
- * the process; NULL if it cannot serve that version. */
+/* What a plug-in exports under the name tenon_plugin_query: its description, which lives as long as the
+ * process; NULL if it cannot serve that version. */
 typedef const tenon_plugin *(*tenon_plugin_query_fn)(uint32_t abi);
 
 #ifdef __cplusplus

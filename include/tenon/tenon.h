@@ -9,19 +9,21 @@
  *           a query answers it with "", 0, -1 or NULL, and destroy and set do nothing.
  * Trust.    An engine contains native code, which runs with the rights of the process as soon as a
  *           session runs it: open only engines of those whose programs you would run. What is
- *           checked nevertheless, before this library uses any of it: that header, plan and code
- * are as they were written (by hashes, which find damage and are no signature); that every size,
- * offset and buffer of the plan stays inside of its memory; that code for the CPU is an ELF object
- * that needs no library, relocates nothing, runs nothing when it is loaded and has no memory that
- * is both writable and executable; that PTX is text for its target that calls nothing outside of
- * itself. A damaged file is refused; a hostile one does no harm until it is run. Threads.  An
- * engine may be used by any number of threads at once. A session is used by one thread at a time (a
- * second one gets TN0614); different sessions run at the same time, also those of one engine.
+ *           checked nevertheless, before this library uses any of it: that header, plan and code are
+ *           as they were written (by hashes, which find damage and are no signature); that every
+ *           size, offset and buffer of the plan stays inside of its memory; that code for the CPU
+ *           is an ELF object that needs no library, relocates nothing, runs nothing when it is
+ *           loaded and has no memory that is both writable and executable; that PTX is text for its
+ *           target that calls nothing outside of itself. A damaged file is refused; a hostile one
+ *           does no harm until it is run.
+ * Threads.  An engine may be used by any number of threads at once. A session is used by one thread
+ *           at a time (a second one gets TN0614); different sessions run at the same time, also
+ *           those of one engine.
  * Pointers returned by a query belong to the object asked and live as long as it does, unless
  * stated.
- * Structs that begin with struct_size grow at their end: the caller sets it to their sizeof, and
- * the library neither reads nor writes beyond. What a caller of a newer release asks for and this
- * library does not know gives TN0105, unless it is zero.
+ * Structs that begin with struct_size grow at their end: the caller sets it to their sizeof, and the
+ *           library neither reads nor writes beyond. What a caller of a newer release asks for and
+ *           this library does not know gives TN0105, unless it is zero.
  *
  * Example (examples/c_api.c):
  *
@@ -31,9 +33,11 @@
  *     int main(int argc, char **argv) {
  *       tenon_engine *engine = NULL;
  *       tenon_session *session = NULL;
- *       tenon_status *status = tenon_engine_open(argc > 1 ? argv[1] : "model.tenon", NULL,
- * &engine); if (!status) status = tenon_session_create(engine, NULL, &session); int64_t dims[2] =
- * {4, 8}; float data[4 * 8] = {1, 2, 3}, result[4 * 3]; tenon_input input = {data, dims, 2};
+ *       tenon_status *status = tenon_engine_open(argc > 1 ? argv[1] : "model.tenon", NULL, &engine);
+ *       if (!status) status = tenon_session_create(engine, NULL, &session);
+ *       int64_t dims[2] = {4, 8};
+ *       float data[4 * 8] = {1, 2, 3}, result[4 * 3];
+ *       tenon_input input = {data, dims, 2};
  *       tenon_output output = {result, sizeof(result)};
  *       if (!status) status = tenon_session_run(session, &input, 1, &output, 1);
  *       if (!status) printf("%g %g %g\n", result[0], result[1], result[2]);
@@ -184,8 +188,8 @@ typedef struct tenon_session_options {
   uint32_t threads;
   /* Most bytes that the session may hold; 0 means 64 GiB. */
   uint64_t memory_limit;
-  /* Not 0, on a GPU: library calls take the fastest of several algorithms, measured once for each
-   * new shape, instead of the one that the library proposes. */
+  /* Not 0, on a GPU: library calls take the fastest of several algorithms, measured once for each new
+   * shape, instead of the one that the library proposes. */
   int32_t measure_calls;
 } tenon_session_options;
 
@@ -211,8 +215,8 @@ typedef struct tenon_output {
   size_t bytes;
 } tenon_output;
 
-/* Makes the session ready for the dims of these inputs (`data` is not looked at), so that the
- * shapes of the outputs are known and the next run with them allocates nothing. */
+/* Makes the session ready for the dims of these inputs (`data` is not looked at), so that the shapes
+ * of the outputs are known and the next run with them allocates nothing. */
 TENON_API tenon_status *tenon_session_prepare(tenon_session *session, const tenon_input *inputs,
                                               size_t input_count);
 /* Dims and bytes of output `index` for the dims last prepared or run; *dims lives until the next of
@@ -232,8 +236,8 @@ TENON_API tenon_status *tenon_session_run(tenon_session *session, const tenon_in
 /* An output that the last run kept in the session, until the next run; NULL when there is none. */
 TENON_API const void *tenon_session_output_data(const tenon_session *session, size_t index);
 
-/* A tensor on the host or on a GPU. The layout is that of DLPack's DLTensor, a pointer to which may
- * be passed as it is. Tensors are dense; `strides` may be NULL. */
+/* A tensor on the host or on a GPU. The layout is that of DLPack's DLTensor, a pointer to which may be
+ * passed as it is. Tensors are dense; `strides` may be NULL. */
 typedef struct tenon_tensor {
   void *data;
   int32_t device_type; /* 1: host, 2: NVIDIA GPU, 3: page-locked host memory */
@@ -259,11 +263,10 @@ typedef struct tenon_run_options {
   void *stream;
 } tenon_run_options;
 
-/* The same as tenon_session_run for tensors on the host or on the engine's GPU. Those on the GPU
- * are used in place when they start on a 16-byte border. An output that is NULL is kept in the
- * session on the host; one whose data is NULL is kept where it says. `options` may be NULL. Until
- * the stream has reached the end of the run, tensors stay valid and the session is not destroyed.
- */
+/* The same as tenon_session_run for tensors on the host or on the engine's GPU. Those on the GPU are
+ * used in place when they start on a 16-byte border. An output that is NULL is kept in the session on
+ * the host; one whose data is NULL is kept where it says. `options` may be NULL. Until the stream has
+ * reached the end of the run, tensors stay valid and the session is not destroyed. */
 TENON_API tenon_status *
 tenon_session_run_tensors(tenon_session *session, const tenon_tensor *const *inputs,
                           size_t input_count, const tenon_tensor *const *outputs,

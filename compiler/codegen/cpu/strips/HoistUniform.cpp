@@ -64,7 +64,7 @@ void hoistUniform(scf::ForOp loop) {
                           llvm::none_of(load.getIndices(), isRead)
                     : isPure(op);
       },
-      [&](Operation *op, Region *) {
+      [&](Operation *op, mlir::Region *) {
         op->moveBefore(loop);
         if (isa<memref::LoadOp>(op) || llvm::any_of(op->getOperands(), isRead)) {
           read.insert(op->result_begin(), op->result_end());
