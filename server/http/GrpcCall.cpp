@@ -1,5 +1,5 @@
 // A call of gRPC: one request and one reply, a stream of inferences, or a watch of the server's
-// health.
+// health. One file: a call is one class, whose states call each other.
 
 #include "server/grpc/Framing.h"
 #include "server/grpc/Infer.h"

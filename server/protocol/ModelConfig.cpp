@@ -1,5 +1,5 @@
 // One function for each message of the file; all of them end in Reader::unknown for what they do
-// not have.
+// not have. One file: the reader is one class, a function a message.
 
 #include "server/protocol/ModelConfig.h"
 

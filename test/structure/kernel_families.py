@@ -11,7 +11,7 @@ import unittest
 
 SOURCE = pathlib.Path(os.environ["TENON_SOURCE_DIR"])
 DEVICES = ("cpu", "cuda")
-TABLES = tuple(f"compiler/codegen/{device}/{name}" for device in DEVICES for name in ("Families.cpp", "KernelFamily.h"))
+TABLES = tuple(f"compiler/codegen/{name}" for name in ("cpu/Families.cpp", "cpu/base/KernelFamily.h", "cuda/Families.cpp", "cuda/KernelFamily.h"))
 FOLDERS = ("compiler", "tools")
 
 

@@ -236,7 +236,7 @@ Status evaluateRequire(Evaluation &evaluation) {
   return evaluation.finish(evaluation.operands[0]);
 }
 
-constexpr OpRow kBinaryOps[] = {
+constexpr OpRow kBinaryOpRows[] = {
     {"tn.add", evaluateAdd},         {"tn.sub", evaluateSub},       {"tn.mul", evaluateMul},
     {"tn.div", evaluateDiv},         {"tn.mod", evaluateMod},       {"tn.pow", evaluatePow},
     {"tn.max", evaluateMax},         {"tn.min", evaluateMin},       {"tn.and", evaluateAnd},
@@ -246,6 +246,6 @@ constexpr OpRow kBinaryOps[] = {
 
 } // namespace
 
-llvm::ArrayRef<OpRow> binaryOps() { return kBinaryOps; }
+llvm::ArrayRef<OpRow> binaryOps() { return kBinaryOpRows; }
 
 } // namespace tenon::reference

@@ -271,13 +271,13 @@ Status evaluateAttention(Evaluation &evaluation) {
   return evaluation.finish(std::move(result));
 }
 
-constexpr OpRow kContractionOps[] = {
+constexpr OpRow kContractionOpRows[] = {
     {"tn.matmul", evaluateMatmul},
     {"tn.attention", evaluateAttention},
 };
 
 } // namespace
 
-llvm::ArrayRef<OpRow> contractionOps() { return kContractionOps; }
+llvm::ArrayRef<OpRow> contractionOps() { return kContractionOpRows; }
 
 } // namespace tenon::reference

@@ -214,13 +214,13 @@ Status evaluateConvTranspose(Evaluation &evaluation) {
   return evaluation.finish(std::move(y));
 }
 
-constexpr OpRow kConvolutionOps[] = {
+constexpr OpRow kConvolutionOpRows[] = {
     {"tn.conv", evaluateConv},
     {"tn.conv_transpose", evaluateConvTranspose},
 };
 
 } // namespace
 
-llvm::ArrayRef<OpRow> convolutionOps() { return kConvolutionOps; }
+llvm::ArrayRef<OpRow> convolutionOps() { return kConvolutionOpRows; }
 
 } // namespace tenon::reference

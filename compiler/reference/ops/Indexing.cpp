@@ -261,7 +261,7 @@ Status evaluateTopK(Evaluation &evaluation) {
   return evaluation.finish(std::move(indices));
 }
 
-constexpr OpRow kIndexingOps[] = {
+constexpr OpRow kIndexingOpRows[] = {
     {"tn.gather", evaluateGather},        {"tn.gather_elements", evaluateGatherElements},
     {"tn.gather_nd", evaluateGatherNd},   {"tn.scatter_elements", evaluateScatterElements},
     {"tn.scatter_nd", evaluateScatterNd}, {"tn.top_k", evaluateTopK},
@@ -269,6 +269,6 @@ constexpr OpRow kIndexingOps[] = {
 
 } // namespace
 
-llvm::ArrayRef<OpRow> indexingOps() { return kIndexingOps; }
+llvm::ArrayRef<OpRow> indexingOps() { return kIndexingOpRows; }
 
 } // namespace tenon::reference

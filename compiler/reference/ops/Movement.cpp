@@ -197,7 +197,7 @@ Status evaluateTrilu(Evaluation &evaluation) {
   return evaluation.finish(std::move(y));
 }
 
-constexpr OpRow kMovementOps[] = {
+constexpr OpRow kMovementOpRows[] = {
     {"tn.reshape", evaluateReshape},     {"tn.transpose", evaluateTranspose},
     {"tn.broadcast", evaluateBroadcast}, {"tn.concat", evaluateConcat},
     {"tn.slice", evaluateSlice},         {"tn.pad", evaluatePad},
@@ -206,6 +206,6 @@ constexpr OpRow kMovementOps[] = {
 
 } // namespace
 
-llvm::ArrayRef<OpRow> movementOps() { return kMovementOps; }
+llvm::ArrayRef<OpRow> movementOps() { return kMovementOpRows; }
 
 } // namespace tenon::reference

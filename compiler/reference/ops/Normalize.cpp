@@ -137,7 +137,7 @@ Status evaluateBatchNorm(Evaluation &evaluation) {
   return evaluation.finish(std::move(y));
 }
 
-constexpr OpRow kNormalizeOps[] = {
+constexpr OpRow kNormalizeOpRows[] = {
     {"tn.layer_norm", evaluateLayerNorm},
     {"tn.rms_norm", evaluateRmsNorm},
     {"tn.group_norm", evaluateGroupNorm},
@@ -146,6 +146,6 @@ constexpr OpRow kNormalizeOps[] = {
 
 } // namespace
 
-llvm::ArrayRef<OpRow> normalizeOps() { return kNormalizeOps; }
+llvm::ArrayRef<OpRow> normalizeOps() { return kNormalizeOpRows; }
 
 } // namespace tenon::reference

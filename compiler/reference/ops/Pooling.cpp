@@ -108,13 +108,13 @@ Status evaluateAvgPool(Evaluation &evaluation) {
                        size_t(op.getChannelsLast() ? 1 : 2), true, op.getCountIncludePad()});
 }
 
-constexpr OpRow kPoolingOps[] = {
+constexpr OpRow kPoolingOpRows[] = {
     {"tn.max_pool", evaluateMaxPool},
     {"tn.avg_pool", evaluateAvgPool},
 };
 
 } // namespace
 
-llvm::ArrayRef<OpRow> poolingOps() { return kPoolingOps; }
+llvm::ArrayRef<OpRow> poolingOps() { return kPoolingOpRows; }
 
 } // namespace tenon::reference

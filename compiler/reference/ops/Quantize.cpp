@@ -76,13 +76,13 @@ Status evaluateDequantize(Evaluation &evaluation) {
   return evaluation.finish(std::move(y));
 }
 
-constexpr OpRow kQuantizeOps[] = {
+constexpr OpRow kQuantizeOpRows[] = {
     {"tn.quantize", evaluateQuantize},
     {"tn.dequantize", evaluateDequantize},
 };
 
 } // namespace
 
-llvm::ArrayRef<OpRow> quantizeOps() { return kQuantizeOps; }
+llvm::ArrayRef<OpRow> quantizeOps() { return kQuantizeOpRows; }
 
 } // namespace tenon::reference

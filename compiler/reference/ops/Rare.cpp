@@ -231,7 +231,7 @@ Status evaluateSelectBoxes(Evaluation &evaluation) {
   return evaluation.finish(std::move(selected));
 }
 
-constexpr OpRow kRareOps[] = {
+constexpr OpRow kRareOpRows[] = {
     {"tn.encode", evaluateEncode},          {"tn.decode", evaluateDecode},
     {"tn.unpack_bits", evaluateUnpackBits}, {"tn.decode_rows", evaluateDecodeRows},
     {"tn.bitcast", evaluateBitcast},        {"tn.max_pool_index", evaluateMaxPoolIndex},
@@ -241,6 +241,6 @@ constexpr OpRow kRareOps[] = {
 
 } // namespace
 
-llvm::ArrayRef<OpRow> rareOps() { return kRareOps; }
+llvm::ArrayRef<OpRow> rareOps() { return kRareOpRows; }
 
 } // namespace tenon::reference

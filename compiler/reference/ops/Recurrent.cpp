@@ -170,12 +170,12 @@ Status evaluateRecurrence(Evaluation &evaluation) {
   return Status::ok();
 }
 
-constexpr OpRow kRecurrentOps[] = {
+constexpr OpRow kRecurrentOpRows[] = {
     {"tn.recurrence", evaluateRecurrence},
 };
 
 } // namespace
 
-llvm::ArrayRef<OpRow> recurrentOps() { return kRecurrentOps; }
+llvm::ArrayRef<OpRow> recurrentOps() { return kRecurrentOpRows; }
 
 } // namespace tenon::reference

@@ -202,7 +202,7 @@ Status evaluateSoftmax(Evaluation &evaluation) {
   return evaluation.finish(std::move(y));
 }
 
-constexpr OpRow kReduceOps[] = {
+constexpr OpRow kReduceOpRows[] = {
     {"tn.reduce", evaluateReduce},
     {"tn.arg_reduce", evaluateArgReduce},
     {"tn.cumsum", evaluateCumsum},
@@ -211,6 +211,6 @@ constexpr OpRow kReduceOps[] = {
 
 } // namespace
 
-llvm::ArrayRef<OpRow> reduceOps() { return kReduceOps; }
+llvm::ArrayRef<OpRow> reduceOps() { return kReduceOpRows; }
 
 } // namespace tenon::reference

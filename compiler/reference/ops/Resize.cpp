@@ -186,10 +186,10 @@ Status evaluateResize(Evaluation &evaluation) {
   return evaluation.finish(std::move(y));
 }
 
-constexpr OpRow kResizeOps[] = {{"tn.resize", evaluateResize}};
+constexpr OpRow kResizeOpRows[] = {{"tn.resize", evaluateResize}};
 
 } // namespace
 
-llvm::ArrayRef<OpRow> resizeOps() { return kResizeOps; }
+llvm::ArrayRef<OpRow> resizeOps() { return kResizeOpRows; }
 
 } // namespace tenon::reference

@@ -161,13 +161,13 @@ Status evaluateUnpack(Evaluation &evaluation) {
   return evaluation.finish(std::move(array));
 }
 
-constexpr OpRow kStructureOps[] = {
+constexpr OpRow kStructureOpRows[] = {
     {"tn.weight", evaluateWeight}, {"tn.constant", evaluateConstant}, {"tn.sizes", evaluateSizes},
     {"tn.pack", evaluatePack},     {"tn.unpack", evaluateUnpack},
 };
 
 } // namespace
 
-llvm::ArrayRef<OpRow> structureOps() { return kStructureOps; }
+llvm::ArrayRef<OpRow> structureOps() { return kStructureOpRows; }
 
 } // namespace tenon::reference

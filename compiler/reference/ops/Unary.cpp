@@ -160,7 +160,7 @@ Status evaluateCast(Evaluation &evaluation) {
   return evaluation.finish(std::move(y));
 }
 
-constexpr OpRow kUnaryOps[] = {
+constexpr OpRow kUnaryOpRows[] = {
     {"tn.abs", evaluateAbs},
     {"tn.neg", evaluateNeg},
     {"tn.exp", floatFunction<std::exp>},
@@ -202,6 +202,6 @@ constexpr OpRow kUnaryOps[] = {
 
 } // namespace
 
-llvm::ArrayRef<OpRow> unaryOps() { return kUnaryOps; }
+llvm::ArrayRef<OpRow> unaryOps() { return kUnaryOpRows; }
 
 } // namespace tenon::reference

@@ -69,11 +69,11 @@ Status evaluateTaps(Evaluation &evaluation) {
   return evaluateBoth(evaluation, cast<tn::WinogradTapsOp>(evaluation.op).getM(), false);
 }
 
-constexpr OpRow kWinogradOps[] = {{"tn.winograd_filter", evaluateFilter},
-                                  {"tn.winograd_taps", evaluateTaps}};
+constexpr OpRow kWinogradOpRows[] = {{"tn.winograd_filter", evaluateFilter},
+                                     {"tn.winograd_taps", evaluateTaps}};
 
 } // namespace
 
-llvm::ArrayRef<OpRow> winogradOps() { return kWinogradOps; }
+llvm::ArrayRef<OpRow> winogradOps() { return kWinogradOpRows; }
 
 } // namespace tenon::reference

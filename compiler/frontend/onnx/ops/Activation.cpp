@@ -69,7 +69,7 @@ void prelu(NodeContext &c) {
   c.setOutput(0, c.select(negative, c.mul(x, slope), x));
 }
 
-constexpr OpRow kActivationRows[] = {
+constexpr OpRow kActivationOpRows[] = {
     {"Celu", 12, 1, 1, 1, celu, {{"alpha", kFloat}}},
     {"Elu", 1, 1, 1, 1, elu, {{"alpha", kFloat}}},
     {"Gelu", 20, 1, 1, 1, gelu, {{"approximate", kString}}},
@@ -91,6 +91,6 @@ constexpr OpRow kActivationRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> activationRows() { return kActivationRows; }
+ArrayRef<OpRow> activationRows() { return kActivationOpRows; }
 
 } // namespace tenon::onnx

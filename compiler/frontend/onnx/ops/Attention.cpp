@@ -171,13 +171,13 @@ constexpr Attributes kAttention = {{"is_causal", kInt},        {"kv_num_heads", 
                                    {"scale", kFloat},          {"softcap", kFloat},
                                    {"softmax_precision", kInt}};
 
-constexpr OpRow kAttentionRows[] = {
+constexpr OpRow kAttentionOpRows[] = {
     {"Attention", 23, 3, 6, 4, attention, kAttention},
     {"Attention", 24, 3, 7, 4, attention, kAttention},
 };
 
 } // namespace
 
-ArrayRef<OpRow> attentionRows() { return kAttentionRows; }
+ArrayRef<OpRow> attentionRows() { return kAttentionOpRows; }
 
 } // namespace tenon::onnx

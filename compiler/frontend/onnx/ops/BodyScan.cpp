@@ -209,7 +209,7 @@ void scanBatch(NodeContext &c) {
   }
 }
 
-constexpr OpRow kBodyScanRows[] = {
+constexpr OpRow kBodyScanOpRows[] = {
     {"Scan",
      8,
      2,
@@ -235,6 +235,6 @@ constexpr OpRow kBodyScanRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> bodyScanRows() { return kBodyScanRows; }
+ArrayRef<OpRow> bodyScanRows() { return kBodyScanOpRows; }
 
 } // namespace tenon::onnx

@@ -94,7 +94,7 @@ constexpr Attributes kFusedGemm = {{"activation", kString},
                                    {"transA", kInt},
                                    {"transB", kInt}};
 
-constexpr OpRow kContractionRows[] = {
+constexpr OpRow kContractionOpRows[] = {
     {"Einsum", 12, 1, kMany, 1, einsum, {needs({"equation", kString})}},
     {"FusedGemm", 1, 2, 3, 1, fusedGemm, kFusedGemm, kMicrosoft},
     {"Gemm", 1, 3, 3, 1, gemm, kGemm},
@@ -105,6 +105,6 @@ constexpr OpRow kContractionRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> contractionRows() { return kContractionRows; }
+ArrayRef<OpRow> contractionRows() { return kContractionOpRows; }
 
 } // namespace tenon::onnx

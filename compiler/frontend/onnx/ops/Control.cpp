@@ -154,12 +154,12 @@ void importIf(NodeContext &c) {
 
 constexpr Attributes kBranches = {needs({"else_branch", kGraph}), needs({"then_branch", kGraph})};
 
-constexpr OpRow kControlRows[] = {
+constexpr OpRow kControlOpRows[] = {
     {"If", 1, 1, 1, kMany, importIf, kBranches},
 };
 
 } // namespace
 
-ArrayRef<OpRow> controlRows() { return kControlRows; }
+ArrayRef<OpRow> controlRows() { return kControlOpRows; }
 
 } // namespace tenon::onnx

@@ -156,7 +156,7 @@ constexpr Attributes kConvTranspose = {
     {"auto_pad", kString},     {"dilations", kInts},    {"group", kInt}, {"kernel_shape", kInts},
     {"output_padding", kInts}, {"output_shape", kInts}, {"pads", kInts}, {"strides", kInts}};
 
-constexpr OpRow kConvolutionRows[] = {
+constexpr OpRow kConvolutionOpRows[] = {
     {"Conv", 1, 2, 3, 1, conv, kConv},
     {"ConvInteger", 10, 2, 4, 1, convInteger, kConv},
     {"ConvTranspose", 1, 2, 3, 1, convTranspose, kConvTranspose},
@@ -166,6 +166,6 @@ constexpr OpRow kConvolutionRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> convolutionRows() { return kConvolutionRows; }
+ArrayRef<OpRow> convolutionRows() { return kConvolutionOpRows; }
 
 } // namespace tenon::onnx

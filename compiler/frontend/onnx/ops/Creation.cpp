@@ -268,7 +268,7 @@ constexpr Attributes kConstant = {{"sparse_value", kSparseTensor, 11},
                                   {"value_strings", kStrings, 12}};
 constexpr Attributes kWindow = {{"output_datatype", kInt}, {"periodic", kInt}};
 
-constexpr OpRow kCreationRows[] = {
+constexpr OpRow kCreationOpRows[] = {
     {"BlackmanWindow", 17, 1, 1, 1, blackman, kWindow},
     {"Constant", 1, 0, 0, 1, constant, kConstant},
     {"ConstantOfShape", 9, 1, 1, 1, constantOfShape, {{"value", kTensor}}},
@@ -280,6 +280,6 @@ constexpr OpRow kCreationRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> creationRows() { return kCreationRows; }
+ArrayRef<OpRow> creationRows() { return kCreationOpRows; }
 
 } // namespace tenon::onnx

@@ -197,7 +197,7 @@ constexpr Attributes kOldBroadcast = {{"axis", kInt, 1, 6}, {"broadcast", kInt, 
 constexpr Attributes kCast = {
     {"round_mode", kString, 24}, {"saturate", kInt, 19}, needs({"to", kInt})};
 
-constexpr OpRow kElementwiseRows[] = {
+constexpr OpRow kElementwiseOpRows[] = {
     {"Abs", 1, 1, 1, 1, unary<tn::AbsOp>},
     {"Acos", 7, 1, 1, 1, unary<tn::AcosOp>},
     {"Acosh", 9, 1, 1, 1, unary<tn::AcoshOp>},
@@ -259,6 +259,6 @@ constexpr OpRow kElementwiseRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> elementwiseRows() { return kElementwiseRows; }
+ArrayRef<OpRow> elementwiseRows() { return kElementwiseOpRows; }
 
 } // namespace tenon::onnx

@@ -192,7 +192,7 @@ void maxUnpool(NodeContext &c) {
   c.setOutput(0, isLarger ? c.make<tn::PadOp>(y, Value(), begins, ends, tn::PadMode::constant) : y);
 }
 
-constexpr OpRow kFoldingRows[] = {
+constexpr OpRow kFoldingOpRows[] = {
     {"CenterCropPad", 18, 2, 2, 1, centerCropPad, {{"axes", kInts}}},
     {"Col2Im", 18, 3, 3, 1, col2Im, {{"dilations", kInts}, {"pads", kInts}, {"strides", kInts}}},
     {"MaxUnpool",
@@ -206,6 +206,6 @@ constexpr OpRow kFoldingRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> foldingRows() { return kFoldingRows; }
+ArrayRef<OpRow> foldingRows() { return kFoldingOpRows; }
 
 } // namespace tenon::onnx

@@ -51,7 +51,7 @@ void gridSample(NodeContext &c) {
   }
 }
 
-constexpr OpRow kGridRows[] = {
+constexpr OpRow kGridOpRows[] = {
     {"AffineGrid", 20, 2, 2, 1, affineGrid, {{"align_corners", kInt}}},
     {"GridSample",
      16,
@@ -64,6 +64,6 @@ constexpr OpRow kGridRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> gridRows() { return kGridRows; }
+ArrayRef<OpRow> gridRows() { return kGridOpRows; }
 
 } // namespace tenon::onnx

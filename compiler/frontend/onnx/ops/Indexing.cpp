@@ -239,7 +239,7 @@ void trilu(NodeContext &c) {
   c.setOutput(0, c.unary<tn::TriluOp>(c.value(0), diagonal, c.integer("upper", 1) != 0));
 }
 
-constexpr OpRow kIndexingRows[] = {
+constexpr OpRow kIndexingOpRows[] = {
     {"Gather", 1, 2, 2, 1, gather, {{"axis", kInt}}},
     {"GatherElements", 11, 2, 2, 1, gatherElements, {{"axis", kInt}}},
     {"GatherND", 11, 2, 2, 1, gatherNd, {{"batch_dims", kInt, 12}}},
@@ -255,6 +255,6 @@ constexpr OpRow kIndexingRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> indexingRows() { return kIndexingRows; }
+ArrayRef<OpRow> indexingRows() { return kIndexingOpRows; }
 
 } // namespace tenon::onnx

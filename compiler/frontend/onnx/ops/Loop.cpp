@@ -290,13 +290,13 @@ private:
 
 void importLoop(NodeContext &c) { LoopImport(c).run(); }
 
-constexpr OpRow kLoopRows[] = {
+constexpr OpRow kLoopOpRows[] = {
     {"Loop", 1, 3, kMany, kMany, importLoop, {needs({"body", kGraph})}, "", 0b011, true},
     {"Loop", 11, 2, kMany, kMany, importLoop, {needs({"body", kGraph})}, "", 0b011, true},
 };
 
 } // namespace
 
-ArrayRef<OpRow> loopRows() { return kLoopRows; }
+ArrayRef<OpRow> loopRows() { return kLoopOpRows; }
 
 } // namespace tenon::onnx

@@ -67,13 +67,13 @@ void softmaxCrossEntropy(NodeContext &c) {
 
 constexpr Attributes kLoss = {{"ignore_index", kInt}, {"reduction", kString}};
 
-constexpr OpRow kLossRows[] = {
+constexpr OpRow kLossOpRows[] = {
     {"NegativeLogLikelihoodLoss", 12, 2, 3, 1, negativeLogLikelihood, kLoss},
     {"SoftmaxCrossEntropyLoss", 12, 2, 3, 2, softmaxCrossEntropy, kLoss},
 };
 
 } // namespace
 
-ArrayRef<OpRow> lossRows() { return kLossRows; }
+ArrayRef<OpRow> lossRows() { return kLossOpRows; }
 
 } // namespace tenon::onnx

@@ -325,7 +325,7 @@ constexpr Attributes kLabelEncoder = {
 constexpr Attributes kOneHotEncoder = {
     {"cats_int64s", kInts}, {"cats_strings", kStrings}, {"zeros", kInt}};
 
-constexpr OpRow kMlRows[] = {
+constexpr OpRow kMlOpRows[] = {
     {"ArrayFeatureExtractor", 1, 2, 2, 1, arrayFeatureExtractor, {}, "ai.onnx.ml"},
     {"Binarizer", 1, 1, 1, 1, binarizer, {{"threshold", kFloat}}, "ai.onnx.ml"},
     {"FeatureVectorizer",
@@ -360,6 +360,6 @@ constexpr OpRow kMlRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> mlRows() { return kMlRows; }
+ArrayRef<OpRow> mlRows() { return kMlOpRows; }
 
 } // namespace tenon::onnx

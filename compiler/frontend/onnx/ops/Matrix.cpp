@@ -65,12 +65,12 @@ void det(NodeContext &c) {
   c.setOutput(0, c.cast(c.reshape(product, outer), c.element(0)));
 }
 
-constexpr OpRow kMatrixRows[] = {
+constexpr OpRow kMatrixOpRows[] = {
     {"Det", 11, 1, 1, 1, det},
 };
 
 } // namespace
 
-ArrayRef<OpRow> matrixRows() { return kMatrixRows; }
+ArrayRef<OpRow> matrixRows() { return kMatrixOpRows; }
 
 } // namespace tenon::onnx

@@ -329,13 +329,13 @@ constexpr Attributes kGroupQuery = {{"causal", kInt},
                                     {"v_quant_type", kString}};
 constexpr uint16_t kPacked = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4;
 
-constexpr OpRow kMicrosoftAttentionRows[] = {
+constexpr OpRow kMicrosoftAttentionOpRows[] = {
     {"GroupQueryAttention", 1, 7, 16, 4, groupQueryAttention, kGroupQuery, kMicrosoft, kPacked},
     {"MultiHeadAttention", 1, 1, 10, 4, multiHeadAttention, kMultiHead, kMicrosoft},
 };
 
 } // namespace
 
-ArrayRef<OpRow> microsoftAttentionRows() { return kMicrosoftAttentionRows; }
+ArrayRef<OpRow> microsoftAttentionRows() { return kMicrosoftAttentionOpRows; }
 
 } // namespace tenon::onnx

@@ -109,7 +109,7 @@ constexpr Attributes kFusedMatMul = {{"alpha", kFloat},
                                      {"transBatchB", kInt}};
 constexpr Attributes kTransposeMatMul = {{"alpha", kFloat}, {"transA", kInt}, {"transB", kInt}};
 
-constexpr OpRow kMicrosoftFusionRows[] = {
+constexpr OpRow kMicrosoftFusionOpRows[] = {
     {"BiasGelu", 1, 2, 2, 1, biasGelu<false>, {}, kMicrosoft},
     {"EmbedLayerNormalization", 1, 7, 9, 3, embedLayerNorm, kEmbed, kMicrosoft, 1 << 1 | 1 << 4},
     {"FastGelu", 1, 1, 2, 1, biasGelu<true>, {}, kMicrosoft},
@@ -123,6 +123,6 @@ constexpr OpRow kMicrosoftFusionRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> microsoftFusionRows() { return kMicrosoftFusionRows; }
+ArrayRef<OpRow> microsoftFusionRows() { return kMicrosoftFusionOpRows; }
 
 } // namespace tenon::onnx

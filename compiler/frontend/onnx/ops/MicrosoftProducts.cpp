@@ -67,7 +67,7 @@ void qGemm(NodeContext &c) {
 
 constexpr Attributes kGemm = {{"alpha", kFloat}, {"transA", kInt}, {"transB", kInt}};
 
-constexpr OpRow kMicrosoftProductRows[] = {
+constexpr OpRow kMicrosoftProductOpRows[] = {
     {"DynamicQuantizeMatMul", 1, 3, 5, 1, dynamicQuantizeMatMul, {}, kMicrosoft},
     {"MatMulIntegerToFloat", 1, 4, 7, 1, matMulIntegerToFloat, {}, kMicrosoft},
     {"QGemm", 1, 6, 9, 1, qGemm, kGemm, kMicrosoft},
@@ -75,6 +75,6 @@ constexpr OpRow kMicrosoftProductRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> microsoftProductRows() { return kMicrosoftProductRows; }
+ArrayRef<OpRow> microsoftProductRows() { return kMicrosoftProductOpRows; }
 
 } // namespace tenon::onnx

@@ -219,7 +219,7 @@ constexpr Attributes kNBits = {{"accuracy_level", kInt},    {"bits", kInt},
                                needs({"N", kInt}),          {"weight_prepacked", kInt}};
 constexpr Attributes kSoftmax = {{"axis", kInt}, needs({"opset", kInt})};
 
-constexpr OpRow kMicrosoftQuantizedRows[] = {
+constexpr OpRow kMicrosoftQuantizedOpRows[] = {
     {"MatMulNBits", 1, 3, 6, 1, matMulNBits, kNBits, kMicrosoft},
     {"QLinearAdd", 1, 7, 8, 1, binary<tn::AddOp>, {}, kMicrosoft, 1 << 2 | 1 << 5},
     {"QLinearAveragePool", 1, 4, 5, 1, averagePool, kAveragePool, kMicrosoft, 1 << 2},
@@ -241,6 +241,6 @@ constexpr OpRow kMicrosoftQuantizedRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> microsoftQuantizedRows() { return kMicrosoftQuantizedRows; }
+ArrayRef<OpRow> microsoftQuantizedRows() { return kMicrosoftQuantizedOpRows; }
 
 } // namespace tenon::onnx

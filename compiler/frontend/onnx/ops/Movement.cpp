@@ -234,7 +234,7 @@ void concatenate(NodeContext &c) {
   c.setOutput(0, c.concat(parts, axis));
 }
 
-constexpr OpRow kMovementRows[] = {
+constexpr OpRow kMovementOpRows[] = {
     {"Concat", 1, 1, kMany, 1, concatenate, {{"axis", kInt, 1, 3}, needs({"axis", kInt, 4})}},
     {"Expand", 8, 2, 2, 1, expand},
     {"Flatten", 1, 1, 1, 1, flatten, {{"axis", kInt}}},
@@ -249,6 +249,6 @@ constexpr OpRow kMovementRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> movementRows() { return kMovementRows; }
+ArrayRef<OpRow> movementRows() { return kMovementOpRows; }
 
 } // namespace tenon::onnx

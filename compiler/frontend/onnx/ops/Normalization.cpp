@@ -253,7 +253,7 @@ constexpr Attributes kLrn = {
     {"alpha", kFloat}, {"beta", kFloat}, {"bias", kFloat}, needs({"size", kInt})};
 constexpr Attributes kRowNorm = {{"axis", kInt}, {"epsilon", kFloat}, {"stash_type", kInt}};
 
-constexpr OpRow kNormalizationRows[] = {
+constexpr OpRow kNormalizationOpRows[] = {
     {"BatchNormalization", 1, 5, 5, 5, batchNorm, kBatchNorm},
     {"BatchNormalization", 14, 5, 5, 3, batchNorm, kBatchNorm14},
     {"GroupNormalization", 18, 3, 3, 1, groupNorm, kGroupNorm},
@@ -269,6 +269,6 @@ constexpr OpRow kNormalizationRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> normalizationRows() { return kNormalizationRows; }
+ArrayRef<OpRow> normalizationRows() { return kNormalizationOpRows; }
 
 } // namespace tenon::onnx

@@ -37,7 +37,7 @@ void optionalGetElement(NodeContext &c) {
   c.setOutput(0, input.kind == ImportedValue::Kind::Optional ? input.elements[0] : input);
 }
 
-constexpr OpRow kOptionalRows[] = {
+constexpr OpRow kOptionalOpRows[] = {
     {"Optional", 15, 0, 1, 1, optional, {{"type", kTypeProto}}, "", 0, true},
     {"OptionalGetElement", 15, 1, 1, 1, optionalGetElement, {}, "", 0, true},
     {"OptionalHasElement", 15, 1, 1, 1, optionalHasElement, {}, "", 0, true},
@@ -46,6 +46,6 @@ constexpr OpRow kOptionalRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> optionalRows() { return kOptionalRows; }
+ArrayRef<OpRow> optionalRows() { return kOptionalOpRows; }
 
 } // namespace tenon::onnx

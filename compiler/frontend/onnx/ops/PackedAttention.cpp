@@ -115,13 +115,13 @@ constexpr Attributes kQuantized = {{"do_rotary", kInt},        {"mask_filter_val
                                    needs({"num_heads", kInt}), {"past_present_share_buffer", kInt},
                                    {"scale", kFloat},          {"unidirectional", kInt}};
 
-constexpr OpRow kPackedAttentionRows[] = {
+constexpr OpRow kPackedAttentionOpRows[] = {
     {"Attention", 1, 2, 7, 2, attention, kAttention, kMicrosoft},
     {"QAttention", 1, 5, 9, 2, qAttention, kQuantized, kMicrosoft},
 };
 
 } // namespace
 
-ArrayRef<OpRow> packedAttentionRows() { return kPackedAttentionRows; }
+ArrayRef<OpRow> packedAttentionRows() { return kPackedAttentionOpRows; }
 
 } // namespace tenon::onnx

@@ -96,7 +96,7 @@ constexpr Attributes kPad = {{"mode", kString},
                              needs({"pads", kInts, 2}),
                              {"value", kFloat}};
 
-constexpr OpRow kPadRows[] = {
+constexpr OpRow kPadOpRows[] = {
     {"Pad", 1, 1, 1, 1, pad, kPad},
     {"Pad", 11, 2, 3, 1, pad, {{"mode", kString}}},
     {"Pad", 18, 2, 4, 1, pad, {{"mode", kString}}},
@@ -104,6 +104,6 @@ constexpr OpRow kPadRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> padRows() { return kPadRows; }
+ArrayRef<OpRow> padRows() { return kPadOpRows; }
 
 } // namespace tenon::onnx

@@ -358,7 +358,7 @@ template <bool toSpace> void blocks(NodeContext &c) {
 constexpr Attributes kSlice = {{"axes", kInts}, needs({"ends", kInts}), needs({"starts", kInts})};
 constexpr Attributes kSplit = {{"axis", kInt}, {"split", kInts}};
 
-constexpr OpRow kPartRows[] = {
+constexpr OpRow kPartOpRows[] = {
     {"DepthToSpace", 1, 1, 1, 1, blocks<true>, {needs({"blocksize", kInt}), {"mode", kString, 11}}},
     {"Slice", 1, 1, 1, 1, slice, kSlice},
     {"Slice", 10, 3, 5, 1, slice},
@@ -371,6 +371,6 @@ constexpr OpRow kPartRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> partRows() { return kPartRows; }
+ArrayRef<OpRow> partRows() { return kPartOpRows; }
 
 } // namespace tenon::onnx

@@ -183,7 +183,7 @@ constexpr Attributes kMaxPool8 = {{"auto_pad", kString},    {"ceil_mode", kInt, 
                                   {"pads", kInts},          {"storage_order", kInt},
                                   {"strides", kInts}};
 
-constexpr OpRow kPoolingRows[] = {
+constexpr OpRow kPoolingOpRows[] = {
     {"AveragePool", 1, 1, 1, 1, averagePool, kAveragePool},
     {"GlobalAveragePool", 1, 1, 1, 1, globalPool<tn::ReduceKind::mean>},
     {"GlobalLpPool", 2, 1, 1, 1, globalLpPool, {{"p", kInt}}},
@@ -195,6 +195,6 @@ constexpr OpRow kPoolingRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> poolingRows() { return kPoolingRows; }
+ArrayRef<OpRow> poolingRows() { return kPoolingOpRows; }
 
 } // namespace tenon::onnx

@@ -138,13 +138,13 @@ void qlinearMatmul(NodeContext &c) {
                               c.element(7)));
 }
 
-constexpr OpRow kQuantizationRows[] = {
+constexpr OpRow kQuantizationOpRows[] = {
     {"DynamicQuantizeLinear", 11, 1, 1, 3, dynamicQuantizeLinear},
     {"QLinearMatMul", 10, 8, 8, 1, qlinearMatmul},
 };
 
 } // namespace
 
-ArrayRef<OpRow> quantizationRows() { return kQuantizationRows; }
+ArrayRef<OpRow> quantizationRows() { return kQuantizationOpRows; }
 
 } // namespace tenon::onnx

@@ -244,7 +244,7 @@ constexpr Attributes kQuantize = {{"axis", kInt, 13},
                                   {"precision", kInt, 23},
                                   {"saturate", kInt, 19}};
 
-constexpr OpRow kLinearQuantizationRows[] = {
+constexpr OpRow kLinearQuantizationOpRows[] = {
     {"DequantizeLinear", 10, 2, 3, 1, dequantizeLinear, kDequantize},
     {"QuantizeLinear", 10, 2, 3, 1, quantizeLinear, kQuantize},
     {"DequantizeLinear", 1, 2, 3, 1, dequantizeLinear, {{"axis", kInt}}, kMicrosoft},
@@ -253,6 +253,6 @@ constexpr OpRow kLinearQuantizationRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> linearQuantizationRows() { return kLinearQuantizationRows; }
+ArrayRef<OpRow> linearQuantizationRows() { return kLinearQuantizationOpRows; }
 
 } // namespace tenon::onnx

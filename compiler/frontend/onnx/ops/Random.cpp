@@ -143,7 +143,7 @@ constexpr Attributes kNormalOfShape = {{"dtype", kInt},
                                        {"seed", kFloat},
                                        needs({"shape", kInts})};
 
-constexpr OpRow kRandomRows[] = {
+constexpr OpRow kRandomOpRows[] = {
     {"Bernoulli", 15, 1, 1, 1, bernoulli, {{"dtype", kInt}, {"seed", kFloat}}},
     {"Multinomial",
      7,
@@ -160,6 +160,6 @@ constexpr OpRow kRandomRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> randomRows() { return kRandomRows; }
+ArrayRef<OpRow> randomRows() { return kRandomOpRows; }
 
 } // namespace tenon::onnx

@@ -246,7 +246,7 @@ constexpr Attributes kQuantized = {{"activation_alpha", kFloats}, {"activation_b
                                    {"input_forget", kInt}};
 constexpr uint16_t kAfterWeights = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7;
 
-constexpr OpRow kRecurrentRows[] = {
+constexpr OpRow kRecurrentOpRows[] = {
     {"DynamicQuantizeLSTM", 1, 12, 12, 3, recurrent<Cell::Lstm, true>, kQuantized, kMicrosoft,
      kAfterWeights},
     {"GRU", 7, 3, 6, 2, recurrent<Cell::Gru>, kGru},
@@ -256,6 +256,6 @@ constexpr OpRow kRecurrentRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> recurrentRows() { return kRecurrentRows; }
+ArrayRef<OpRow> recurrentRows() { return kRecurrentOpRows; }
 
 } // namespace tenon::onnx

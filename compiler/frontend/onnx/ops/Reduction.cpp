@@ -159,7 +159,7 @@ constexpr Attributes kArgReduction = {
 constexpr Attributes kReduction = {{"axes", kInts}, {"keepdims", kInt}};
 constexpr Attributes kReduction18 = {{"keepdims", kInt}, {"noop_with_empty_axes", kInt}};
 
-constexpr OpRow kReductionRows[] = {
+constexpr OpRow kReductionOpRows[] = {
     {"ArgMax", 1, 1, 1, 1, argReduce<true>, kArgReduction},
     {"ArgMin", 1, 1, 1, 1, argReduce<false>, kArgReduction},
     {"CumSum", 11, 2, 2, 1, cumsum, {{"exclusive", kInt}, {"reverse", kInt}}},
@@ -191,6 +191,6 @@ constexpr OpRow kReductionRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> reductionRows() { return kReductionRows; }
+ArrayRef<OpRow> reductionRows() { return kReductionOpRows; }
 
 } // namespace tenon::onnx

@@ -164,7 +164,7 @@ void deformConv(NodeContext &c) {
   c.setOutput(0, c.cast(y, c.element(0)));
 }
 
-constexpr OpRow kSamplingRows[] = {
+constexpr OpRow kSamplingOpRows[] = {
     {"DeformConv",
      19,
      3,
@@ -193,6 +193,6 @@ constexpr OpRow kSamplingRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> samplingRows() { return kSamplingRows; }
+ArrayRef<OpRow> samplingRows() { return kSamplingOpRows; }
 
 } // namespace tenon::onnx

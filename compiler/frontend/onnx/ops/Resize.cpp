@@ -218,7 +218,7 @@ constexpr Attributes kResize13 = {{"antialias", kInt, 18},
                                   {"mode", kString},
                                   {"nearest_mode", kString}};
 
-constexpr OpRow kResizeRows[] = {
+constexpr OpRow kResizeOpRows[] = {
     {"Resize", 10, 2, 2, 1, resize, {{"mode", kString}}},
     {"Resize", 11, 3, 4, 1, resize, kResize},
     {"Resize", 13, 1, 4, 1, resize, kResize13},
@@ -228,6 +228,6 @@ constexpr OpRow kResizeRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> resizeRows() { return kResizeRows; }
+ArrayRef<OpRow> resizeRows() { return kResizeOpRows; }
 
 } // namespace tenon::onnx

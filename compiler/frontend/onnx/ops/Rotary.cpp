@@ -119,13 +119,13 @@ constexpr Attributes kMicrosoftRotary = {{"interleaved", kInt},
                                          {"rotary_embedding_dim", kInt},
                                          {"scale", kFloat}};
 
-constexpr OpRow kRotaryRows[] = {
+constexpr OpRow kRotaryOpRows[] = {
     {"RotaryEmbedding", 23, 3, 4, 1, rotaryEmbedding, kRotary},
     {"RotaryEmbedding", 1, 4, 4, 1, microsoftRotary, kMicrosoftRotary, kMicrosoft},
 };
 
 } // namespace
 
-ArrayRef<OpRow> rotaryRows() { return kRotaryRows; }
+ArrayRef<OpRow> rotaryRows() { return kRotaryOpRows; }
 
 } // namespace tenon::onnx

@@ -201,7 +201,7 @@ void linearAttention(NodeContext &c) {
   c.setOutput(1, c.cast(state, c.has(3) ? c.element(3) : c.element(0)));
 }
 
-constexpr OpRow kScanRows[] = {
+constexpr OpRow kScanOpRows[] = {
     {"CausalConvWithState", 27, 2, 4, 2, causalConvWithState, {{"activation", kString}}},
     {"CumProd", 26, 2, 2, 1, cumProd, {{"exclusive", kInt}, {"reverse", kInt}}},
     {"LinearAttention",
@@ -220,6 +220,6 @@ constexpr OpRow kScanRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> scanRows() { return kScanRows; }
+ArrayRef<OpRow> scanRows() { return kScanOpRows; }
 
 } // namespace tenon::onnx

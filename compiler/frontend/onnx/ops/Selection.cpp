@@ -108,7 +108,7 @@ void nonMaxSuppression(NodeContext &c) {
   c.setOutput(0, stackLists(c, columns, 1));
 }
 
-constexpr OpRow kSelectionRows[] = {
+constexpr OpRow kSelectionOpRows[] = {
     {"Compress", 9, 2, 2, 1, compress, {{"axis", kInt}}},
     {"NonMaxSuppression", 10, 2, 5, 1, nonMaxSuppression, {{"center_point_box", kInt}}},
     {"NonZero", 9, 1, 1, 1, nonZero},
@@ -116,6 +116,6 @@ constexpr OpRow kSelectionRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> selectionRows() { return kSelectionRows; }
+ArrayRef<OpRow> selectionRows() { return kSelectionOpRows; }
 
 } // namespace tenon::onnx

@@ -234,7 +234,7 @@ void sequenceMap(NodeContext &c) {
   }
 }
 
-constexpr OpRow kSequenceRows[] = {
+constexpr OpRow kSequenceOpRows[] = {
     {"ConcatFromSequence",
      11,
      1,
@@ -257,6 +257,6 @@ constexpr OpRow kSequenceRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> sequenceRows() { return kSequenceRows; }
+ArrayRef<OpRow> sequenceRows() { return kSequenceOpRows; }
 
 } // namespace tenon::onnx

@@ -275,14 +275,14 @@ std::optional<Sizes> foldByName(NodeContext &c, StringRef op, ArrayRef<Sizes> in
   return std::nullopt;
 }
 
-constexpr OpRow kShapeRows[] = {
+constexpr OpRow kShapeOpRows[] = {
     {"Shape", 1, 1, 1, 1, shape, {{"end", kInt, 15}, {"start", kInt, 15}}},
     {"Size", 1, 1, 1, 1, size},
 };
 
 } // namespace
 
-ArrayRef<OpRow> shapeRows() { return kShapeRows; }
+ArrayRef<OpRow> shapeRows() { return kShapeOpRows; }
 
 bool foldSizes(NodeContext &c) {
   bool isSplit = c.node.opType == "Split";

@@ -198,7 +198,7 @@ void melWeightMatrix(NodeContext &c) {
   c.setOutput(0, c.cast(c.realConstant(matrix, {bins, filters}, real), element));
 }
 
-constexpr OpRow kSignalRows[] = {
+constexpr OpRow kSignalOpRows[] = {
     {"DFT", 17, 1, 2, 1, dft, {{"axis", kInt}, {"inverse", kInt}, {"onesided", kInt}}},
     {"DFT", 20, 1, 3, 1, dft, {{"inverse", kInt}, {"onesided", kInt}}},
     {"MelWeightMatrix", 17, 5, 5, 1, melWeightMatrix, {{"output_datatype", kInt}}},
@@ -207,6 +207,6 @@ constexpr OpRow kSignalRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> signalRows() { return kSignalRows; }
+ArrayRef<OpRow> signalRows() { return kSignalOpRows; }
 
 } // namespace tenon::onnx

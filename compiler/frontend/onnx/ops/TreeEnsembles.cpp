@@ -347,7 +347,7 @@ constexpr Attributes kRegressor = {{"aggregate_function", kString},
                                    {"target_weights", kFloats},
                                    {"target_weights_as_tensor", kTensor, 3}};
 
-constexpr OpRow kTreeRows[] = {
+constexpr OpRow kTreeOpRows[] = {
     {"LinearClassifier", 1, 1, 1, 2, linearClassifier, kLinearClassifier, kMl},
     {"LinearRegressor", 1, 1, 1, 1, linearRegressor, kLinearRegressor, kMl},
     {"TreeEnsemble", 5, 1, 1, 1, treeEnsemble, kTreeEnsemble, kMl},
@@ -357,6 +357,6 @@ constexpr OpRow kTreeRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> treeRows() { return kTreeRows; }
+ArrayRef<OpRow> treeRows() { return kTreeOpRows; }
 
 } // namespace tenon::onnx

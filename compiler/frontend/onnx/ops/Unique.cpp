@@ -188,12 +188,12 @@ void unique(NodeContext &c) {
   }
 }
 
-constexpr OpRow kUniqueRows[] = {
+constexpr OpRow kUniqueOpRows[] = {
     {"Unique", 11, 1, 1, 4, unique, {{"axis", kInt}, {"sorted", kInt}}},
 };
 
 } // namespace
 
-ArrayRef<OpRow> uniqueRows() { return kUniqueRows; }
+ArrayRef<OpRow> uniqueRows() { return kUniqueOpRows; }
 
 } // namespace tenon::onnx

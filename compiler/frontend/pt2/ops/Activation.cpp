@@ -140,7 +140,7 @@ void nothing(Call &c) {
   }
 }
 
-constexpr OpRow kActivationRows[] = {
+constexpr OpRow kActivationOpRows[] = {
     {"aten.relu", unary<tn::ReluOp>},
     {"aten.sigmoid", unary<tn::SigmoidOp>},
     {"aten.silu", unary<tn::SiluOp>},
@@ -191,6 +191,6 @@ constexpr OpRow kActivationRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> activationRows() { return kActivationRows; }
+ArrayRef<OpRow> activationRows() { return kActivationOpRows; }
 
 } // namespace tenon::pt2

@@ -84,7 +84,7 @@ void attention(Call &c) {
   }
 }
 
-constexpr OpRow kAttentionRows[] = {
+constexpr OpRow kAttentionOpRows[] = {
     {"aten.scaled_dot_product_attention", attention},
     {"aten._scaled_dot_product_flash_attention_for_cpu", attention},
     {"aten._scaled_dot_product_flash_attention", attention},
@@ -95,6 +95,6 @@ constexpr OpRow kAttentionRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> attentionRows() { return kAttentionRows; }
+ArrayRef<OpRow> attentionRows() { return kAttentionOpRows; }
 
 } // namespace tenon::pt2

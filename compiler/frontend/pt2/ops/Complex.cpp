@@ -138,7 +138,7 @@ void divide(Call &c) {
 /// What is checked of a tensor holds by its import.
 void checkMetadata(Call &c) { c.ignore({"a", "size", "stride", "dtype", "device", "layout"}); }
 
-constexpr OpRow kComplexRows[] = {
+constexpr OpRow kComplexOpRows[] = {
     {"aten.polar", fromPolar},
     {"aten.complex", fromParts},
     {"aten.view_as_complex", viewAsComplex},
@@ -195,6 +195,6 @@ constexpr OpRow kComplexRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> complexRows() { return kComplexRows; }
+ArrayRef<OpRow> complexRows() { return kComplexOpRows; }
 
 } // namespace tenon::pt2

@@ -65,7 +65,7 @@ void einsum(Call &c) {
       frontend::einsum(c, c.text("equation", ""), c.values("tensors"), ErrorId::Pt2BadGraph));
 }
 
-constexpr OpRow kContractionRows[] = {
+constexpr OpRow kContractionOpRows[] = {
     {"aten.matmul", matmul}, {"aten.mm", matmul},       {"aten.bmm", matmul},
     {"aten.mv", dot},        {"aten.dot", dot},         {"aten.linear", linear},
     {"aten.addmm", addmm},   {"aten.baddbmm", baddbmm}, {"aten.addmv", addmv},
@@ -74,6 +74,6 @@ constexpr OpRow kContractionRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> contractionRows() { return kContractionRows; }
+ArrayRef<OpRow> contractionRows() { return kContractionOpRows; }
 
 } // namespace tenon::pt2

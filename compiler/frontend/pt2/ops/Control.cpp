@@ -369,7 +369,7 @@ void autocast(Call &c) {
   c.importer().setAutocast(before);
 }
 
-constexpr OpRow kControlRows[] = {
+constexpr OpRow kControlOpRows[] = {
     {"higher_order.cond", cond},
     {"higher_order.while_loop", whileLoop},
     {"higher_order.map_impl", map},
@@ -385,6 +385,6 @@ constexpr OpRow kControlRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> controlRows() { return kControlRows; }
+ArrayRef<OpRow> controlRows() { return kControlOpRows; }
 
 } // namespace tenon::pt2

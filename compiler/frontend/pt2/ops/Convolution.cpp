@@ -79,7 +79,7 @@ void convolution(Call &c) {
   c.setOutput(y);
 }
 
-constexpr OpRow kConvolutionRows[] = {
+constexpr OpRow kConvolutionOpRows[] = {
     {"aten.conv1d", convolution},           {"aten.conv2d", convolution},
     {"aten.conv3d", convolution},           {"aten.convolution", convolution},
     {"aten._convolution", convolution},     {"aten.conv_transpose1d", convolution},
@@ -88,6 +88,6 @@ constexpr OpRow kConvolutionRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> convolutionRows() { return kConvolutionRows; }
+ArrayRef<OpRow> convolutionRows() { return kConvolutionOpRows; }
 
 } // namespace tenon::pt2

@@ -161,7 +161,7 @@ void oneHot(Call &c) {
       wide));
 }
 
-constexpr OpRow kCreationRows[] = {
+constexpr OpRow kCreationOpRows[] = {
     {"aten.zeros", constant<0>},
     {"aten.zeros_like", constant<0>},
     {"aten.new_zeros", constant<0>},
@@ -190,6 +190,6 @@ constexpr OpRow kCreationRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> creationRows() { return kCreationRows; }
+ArrayRef<OpRow> creationRows() { return kCreationOpRows; }
 
 } // namespace tenon::pt2

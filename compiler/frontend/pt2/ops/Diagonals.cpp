@@ -105,13 +105,13 @@ void diagonal(Call &c) {
   c.target.name == "aten.diag" ? c.setOutput(read(c, x)) : c.setView("self", {read, write});
 }
 
-constexpr OpRow kDiagonalRows[] = {
+constexpr OpRow kDiagonalOpRows[] = {
     {"aten.triu", triangle<true>}, {"aten.tril", triangle<false>},   {"aten.diagonal", diagonal},
     {"aten.diag", diagonal},       {"aten.diagonal_copy", diagonal},
 };
 
 } // namespace
 
-ArrayRef<OpRow> diagonalRows() { return kDiagonalRows; }
+ArrayRef<OpRow> diagonalRows() { return kDiagonalOpRows; }
 
 } // namespace tenon::pt2

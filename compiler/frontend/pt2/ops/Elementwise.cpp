@@ -293,7 +293,7 @@ void castTo(Call &c) {
   c.setOutput(c.cast(x, element));
 }
 
-constexpr OpRow kElementwiseRows[] = {
+constexpr OpRow kElementwiseOpRows[] = {
     {"aten.abs", unary<tn::AbsOp>},
     {"aten.neg", unary<tn::NegOp>},
     {"aten.exp", unary<tn::ExpOp>},
@@ -401,6 +401,6 @@ constexpr OpRow kElementwiseRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> elementwiseRows() { return kElementwiseRows; }
+ArrayRef<OpRow> elementwiseRows() { return kElementwiseOpRows; }
 
 } // namespace tenon::pt2

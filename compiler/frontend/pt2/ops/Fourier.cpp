@@ -197,7 +197,7 @@ void shortTime(Call &c) {
   setParts(c, c.transpose(rows, order));
 }
 
-constexpr OpRow kFourierRows[] = {
+constexpr OpRow kFourierOpRows[] = {
     {"aten.stft", shortTime},
     {"aten.fft_fft", transform<1, false>},
     {"aten.fft_ifft", transform<1, true>},
@@ -213,6 +213,6 @@ constexpr OpRow kFourierRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> fourierRows() { return kFourierRows; }
+ArrayRef<OpRow> fourierRows() { return kFourierOpRows; }
 
 } // namespace tenon::pt2

@@ -333,7 +333,7 @@ void indexRows(Call &c, tn::ScatterKind kind) {
 void indexCopy(Call &c) { indexRows(c, tn::ScatterKind::none); }
 void indexAdd(Call &c) { indexRows(c, tn::ScatterKind::add); }
 
-constexpr OpRow kIndexingRows[] = {
+constexpr OpRow kIndexingOpRows[] = {
     {"aten.embedding", embedding},
     {"aten.index_select", indexSelect},
     {"aten.gather", gather},
@@ -351,6 +351,6 @@ constexpr OpRow kIndexingRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> indexingRows() { return kIndexingRows; }
+ArrayRef<OpRow> indexingRows() { return kIndexingOpRows; }
 
 } // namespace tenon::pt2

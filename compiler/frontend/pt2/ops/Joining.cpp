@@ -79,13 +79,13 @@ void difference(Call &c) {
   c.setOutput(x);
 }
 
-constexpr OpRow kJoiningRows[] = {
+constexpr OpRow kJoiningOpRows[] = {
     {"aten.cat", cat},     {"aten.concat", cat},      {"aten.concatenate", cat},
     {"aten.stack", stack}, {"aten.diff", difference},
 };
 
 } // namespace
 
-ArrayRef<OpRow> joiningRows() { return kJoiningRows; }
+ArrayRef<OpRow> joiningRows() { return kJoiningOpRows; }
 
 } // namespace tenon::pt2

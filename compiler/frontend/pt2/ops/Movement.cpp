@@ -292,7 +292,7 @@ void channelShuffle(Call &c) {
   c.setOutput(c.reshape(c.transpose(c.reshape(x, apart), order), own));
 }
 
-constexpr OpRow kMovementRows[] = {
+constexpr OpRow kMovementOpRows[] = {
     {"aten.permute", permute},
     {"aten.permute_copy", permute},
     {"aten.transpose", transpose},
@@ -328,6 +328,6 @@ constexpr OpRow kMovementRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> movementRows() { return kMovementRows; }
+ArrayRef<OpRow> movementRows() { return kMovementOpRows; }
 
 } // namespace tenon::pt2

@@ -178,7 +178,7 @@ void weightNorm(Call &c) {
   }
 }
 
-constexpr OpRow kNormalizationRows[] = {
+constexpr OpRow kNormalizationOpRows[] = {
     {"aten.batch_norm", batchNorm},
     {"aten._native_batch_norm_legit_no_training", nativeBatchNorm},
     {"aten._native_batch_norm_legit", nativeBatchNorm},
@@ -196,6 +196,6 @@ constexpr OpRow kNormalizationRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> normalizationRows() { return kNormalizationRows; }
+ArrayRef<OpRow> normalizationRows() { return kNormalizationOpRows; }
 
 } // namespace tenon::pt2

@@ -346,7 +346,7 @@ void copyInto(Call &c) {
   }
 }
 
-constexpr OpRow kPartRows[] = {
+constexpr OpRow kPartOpRows[] = {
     {"aten.slice", slice},
     {"aten.slice_copy", slice},
     {"aten.select", select},
@@ -372,6 +372,6 @@ constexpr OpRow kPartRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> partRows() { return kPartRows; }
+ArrayRef<OpRow> partRows() { return kPartOpRows; }
 
 } // namespace tenon::pt2

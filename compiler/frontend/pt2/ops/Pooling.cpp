@@ -208,7 +208,7 @@ void adaptivePool(Call &c, tn::ReduceKind kind) {
 void adaptiveAvgPool(Call &c) { adaptivePool(c, tn::ReduceKind::mean); }
 void adaptiveMaxPool(Call &c) { adaptivePool(c, tn::ReduceKind::max); }
 
-constexpr OpRow kPoolingRows[] = {
+constexpr OpRow kPoolingOpRows[] = {
     {"aten.max_pool1d", maxPool},
     {"aten.max_pool2d", maxPool},
     {"aten.max_pool3d", maxPool},
@@ -230,6 +230,6 @@ constexpr OpRow kPoolingRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> poolingRows() { return kPoolingRows; }
+ArrayRef<OpRow> poolingRows() { return kPoolingOpRows; }
 
 } // namespace tenon::pt2

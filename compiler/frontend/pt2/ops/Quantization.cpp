@@ -168,7 +168,7 @@ void chooseParameters(Call &c) {
   }
 }
 
-constexpr OpRow kQuantizationRows[] = {
+constexpr OpRow kQuantizationOpRows[] = {
     {"quantized_decomposed.choose_qparams", chooseParameters},
     {"quantized_decomposed.quantize_per_tensor", quantize},
     {"quantized_decomposed.quantize_per_channel", quantize},
@@ -178,6 +178,6 @@ constexpr OpRow kQuantizationRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> quantizationRows() { return kQuantizationRows; }
+ArrayRef<OpRow> quantizationRows() { return kQuantizationOpRows; }
 
 } // namespace tenon::pt2

@@ -157,7 +157,7 @@ void rnnTanh(Call &c) { recurrent(c, Cell::Rnn, "tanh"); }
 void rnnRelu(Call &c) { recurrent(c, Cell::Rnn, "relu"); }
 
 // With a symbolic batch PyTorch states the last states with a dim of 1 that they do not have.
-constexpr OpRow kRecurrentRows[] = {
+constexpr OpRow kRecurrentOpRows[] = {
     {"aten.lstm", lstm, /*statesShapes=*/false},
     {"aten.gru", gru, /*statesShapes=*/false},
     {"aten.rnn_tanh", rnnTanh, /*statesShapes=*/false},
@@ -166,6 +166,6 @@ constexpr OpRow kRecurrentRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> recurrentRows() { return kRecurrentRows; }
+ArrayRef<OpRow> recurrentRows() { return kRecurrentOpRows; }
 
 } // namespace tenon::pt2

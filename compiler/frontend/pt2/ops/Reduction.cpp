@@ -198,7 +198,7 @@ void cumsum(Call &c) {
   c.setOutput(x);
 }
 
-constexpr OpRow kReductionRows[] = {
+constexpr OpRow kReductionOpRows[] = {
     {"aten.sum", reduce<tn::ReduceKind::sum>},
     {"aten.mean", reduce<tn::ReduceKind::mean>},
     {"aten.prod", reduce<tn::ReduceKind::prod>},
@@ -223,6 +223,6 @@ constexpr OpRow kReductionRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> reductionRows() { return kReductionRows; }
+ArrayRef<OpRow> reductionRows() { return kReductionOpRows; }
 
 } // namespace tenon::pt2

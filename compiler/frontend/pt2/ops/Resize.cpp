@@ -60,7 +60,7 @@ template <tn::ResizeMode mode> void smooth(Call &c) {
            c.target.name.contains("_aa"));
 }
 
-constexpr OpRow kResizeRows[] = {
+constexpr OpRow kResizeOpRows[] = {
     {"aten.upsample_nearest1d", nearest},
     {"aten.upsample_nearest2d", nearest},
     {"aten.upsample_nearest3d", nearest},
@@ -77,6 +77,6 @@ constexpr OpRow kResizeRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> resizeRows() { return kResizeRows; }
+ArrayRef<OpRow> resizeRows() { return kResizeOpRows; }
 
 } // namespace tenon::pt2

@@ -153,7 +153,7 @@ void columnsToImage(Call &c) {
       y, {dims[0], c.constantSize(channels), c.constantSize(image[0]), c.constantSize(image[1])}));
 }
 
-constexpr OpRow kSamplingRows[] = {
+constexpr OpRow kSamplingOpRows[] = {
     {"aten.grid_sampler", gridSampler},    {"aten.grid_sampler_2d", gridSampler},
     {"aten.grid_sampler_3d", gridSampler}, {"aten.affine_grid_generator", affineGrid},
     {"aten.im2col", imageToColumns},       {"aten.col2im", columnsToImage},
@@ -162,6 +162,6 @@ constexpr OpRow kSamplingRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> samplingRows() { return kSamplingRows; }
+ArrayRef<OpRow> samplingRows() { return kSamplingOpRows; }
 
 } // namespace tenon::pt2

@@ -121,7 +121,7 @@ void nms(Call &c) {
   c.setOutput(c.make<tn::GatherOp>(list, numbers, int64_t{0}));
 }
 
-constexpr OpRow kSelectionRows[] = {
+constexpr OpRow kSelectionOpRows[] = {
     {"aten.topk", topK},
     {"aten.sort", sort},
     {"aten.argsort", argSort},
@@ -133,6 +133,6 @@ constexpr OpRow kSelectionRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> selectionRows() { return kSelectionRows; }
+ArrayRef<OpRow> selectionRows() { return kSelectionOpRows; }
 
 } // namespace tenon::pt2

@@ -150,7 +150,7 @@ void squeeze(Call &c) {
   reshapeTo(c, dims);
 }
 
-constexpr OpRow kShapeRows[] = {
+constexpr OpRow kShapeOpRows[] = {
     {"aten.view", view},         {"aten._unsafe_view", view},    {"aten.reshape", view},
     {"aten.view_copy", view},    {"aten._reshape_copy", view},   {"aten.view_as", viewAs},
     {"aten.reshape_as", viewAs}, {"aten.flatten", flatten},      {"aten.unflatten", unflatten},
@@ -160,6 +160,6 @@ constexpr OpRow kShapeRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> shapeRows() { return kShapeRows; }
+ArrayRef<OpRow> shapeRows() { return kShapeOpRows; }
 
 } // namespace tenon::pt2

@@ -194,7 +194,7 @@ void item(Call &c) {
   c.setSize(taken ? tn::getDims(taken.getType())[0] : AffineExpr());
 }
 
-constexpr OpRow kSizeRows[] = {
+constexpr OpRow kSizeOpRows[] = {
     {"aten.item", item},
     {"aten._local_scalar_dense", item},
     {"aten.sym_size", sizeOfDim},
@@ -218,6 +218,6 @@ constexpr OpRow kSizeRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> sizeRows() { return kSizeRows; }
+ArrayRef<OpRow> sizeRows() { return kSizeOpRows; }
 
 } // namespace tenon::pt2

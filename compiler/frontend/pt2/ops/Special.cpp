@@ -286,7 +286,7 @@ void bucketOf(Call &c) {
   c.setOutput(c.toResult(count));
 }
 
-constexpr OpRow kSpecialRows[] = {
+constexpr OpRow kSpecialOpRows[] = {
     {"aten.trunc", truncate},
     {"aten.fix", truncate},
     {"aten.frac", fraction},
@@ -328,6 +328,6 @@ constexpr OpRow kSpecialRows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> specialRows() { return kSpecialRows; }
+ArrayRef<OpRow> specialRows() { return kSpecialOpRows; }
 
 } // namespace tenon::pt2
