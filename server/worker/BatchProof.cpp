@@ -1,5 +1,6 @@
 // Rows differ in their seed; each is run alone once, then batches of 2, 3 and up to 8 of them. With
 // padding, rows differ in length too.
+// One file: the proof is one class, whose steps share its runs.
 
 #include "server/worker/BatchProof.h"
 

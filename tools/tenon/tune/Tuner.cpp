@@ -1,6 +1,7 @@
 // The order of work: the untuned engine, whose steps say where the time goes; races, whose winners
 // are appended to the store one by one; the engine by the store, beside the untuned one. What is
 // measured is kept however this ends.
+// One file: the tuner is one class, called back by the pipeline in this order.
 
 #include "tools/tenon/tune/Tuner.h"
 

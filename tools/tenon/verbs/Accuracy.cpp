@@ -1,5 +1,6 @@
 // `tenon accuracy`: how well models do on labelled data, how sure that is, and what they cost. All
 // models see the same samples, so that differences are of pairs; latency is measured in turn.
+// One file: the steps share what is open.
 
 #include "support/text/NearestName.h"
 #include "tools/tenon/Verb.h"
