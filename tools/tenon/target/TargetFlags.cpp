@@ -9,7 +9,16 @@
 #include "tools/tenon/target/Target.h"
 #include "tools/tenon/verbs/EngineSource.h"
 
+#include <algorithm>
+
 namespace tenon::tool {
+
+void listen(pipeline::CompileOptions &options, Terminal &terminal) {
+  options.notice = [&](std::string_view text) { terminal.note(text); };
+  options.progress = [&](pipeline::Phase phase, double fraction) {
+    terminal.progress(nameOf(phase), overallFraction(phase, fraction));
+  };
+}
 
 void declareTargetFlags(CLI::App &command, TargetFlags &flags) {
   command
@@ -62,7 +71,8 @@ void declareBudgetFlag(CLI::App &command, double &seconds) {
              "fastest from now on");
 }
 
-Status applyTarget(const TargetFlags &flags, CompileRequest &request, Terminal &terminal) {
+Status applyTarget(const TargetFlags &flags, pipeline::CompileOptions &request,
+                   Terminal &terminal) {
   TENON_ASSIGN(Targets targets, parseTargets(flags.targets));
   if (!flags.deviceProfile.empty()) {
     TENON_TRY(applyProfile(flags.deviceProfile, targets));
@@ -74,15 +84,16 @@ Status applyTarget(const TargetFlags &flags, CompileRequest &request, Terminal &
   request.addsLevels = targets.addsLevels;
   request.cpu = std::move(targets.cpu);
   request.gpus = std::move(targets.gpus);
-  request.precision = flags.precision;
-  request.allow = flags.allow;
+  request.precision = opt::parsePrecision(flags.precision);
+  request.allowTf32 = std::ranges::count(flags.allow, "tf32") > 0;
+  request.allowTanhGelu = std::ranges::count(flags.allow, "tanh-gelu") > 0;
   for (const std::string &state : flags.states) {
     size_t sign = state.find('=');
     if (sign == std::string::npos) {
       return Status::error(ErrorId::BadArgument, "--state " + state + " names no output",
                            "write it as INPUT=OUTPUT, with names as tenon inspect prints them");
     }
-    request.states.emplace_back(state.substr(0, sign), state.substr(sign + 1));
+    request.states.push_back({state.substr(0, sign), state.substr(sign + 1)});
   }
   return Status::ok();
 }

@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "support/Status.h"
+#include "compiler/api/CompileOptions.h"
 
 #include <CLI/CLI.hpp>
 
@@ -11,7 +11,6 @@
 
 namespace tenon::tool {
 
-struct CompileRequest;
 struct OpenRequest;
 class Terminal;
 
@@ -24,6 +23,8 @@ struct TargetFlags {
   std::string deviceProfile; ///< a file; empty for none
 };
 
+/// Notes and progress of a compilation go to the terminal.
+void listen(pipeline::CompileOptions &options, Terminal &terminal);
 void declareTargetFlags(CLI::App &command, TargetFlags &flags);
 /// How an engine is opened: `--variant avx2`, also called `--isa`, and `--no-verify-weights`.
 void declareOpenFlags(CLI::App &command, OpenRequest &request);
@@ -31,6 +32,6 @@ void declareThreadsFlag(CLI::App &command, unsigned &threads, const std::string 
 /// `--budget 5s` (or 2m, or seconds without a unit).
 void declareBudgetFlag(CLI::App &command, double &seconds);
 /// Tells the compiler what the flags say, and the user what was assumed.
-Status applyTarget(const TargetFlags &flags, CompileRequest &request, Terminal &terminal);
+Status applyTarget(const TargetFlags &flags, pipeline::CompileOptions &request, Terminal &terminal);
 
 } // namespace tenon::tool

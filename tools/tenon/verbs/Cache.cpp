@@ -91,7 +91,7 @@ Status list(const std::string &folder, Terminal &terminal) {
 
 /// What a compilation of the model finds, region by region.
 Status explain(const CacheFlags &flags, const std::string &folder, Terminal &terminal) {
-  CompileRequest request;
+  pipeline::CompileOptions request;
   request.model = flags.path;
   TENON_TRY(isModel(request.model, Takes::Model).takeStatus());
   TENON_ASSIGN(request.shapes, parseShapeArguments(flags.shapes));
@@ -99,7 +99,7 @@ Status explain(const CacheFlags &flags, const std::string &folder, Terminal &ter
   TENON_ASSIGN(tuning::Records found, tuning::readStore(folder));
   noteFaults(found, terminal);
   request.tuned = std::make_shared<const tuning::Knowledge>(found.records, localCpuDevice());
-  request.stopAfter = "dispatch";
+  request.stopAfter = pipeline::Phase::Dispatch;
   request.threads = usableCpus();
   request.notice = [&](std::string_view text) { terminal.note(text); };
   TENON_ASSIGN(pipeline::CompileSummary summary, compileModel(request));

@@ -2,6 +2,7 @@
 
 #include "support/Environment.h"
 #include "support/threads/ThreadPool.h"
+#include "tools/plugin/GraphApi.h"
 #include "tools/plugin/Plugin.h"
 #include "tools/tenon/Verb.h"
 #include "tools/tenon/inputs/FileKind.h"
@@ -17,7 +18,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <memory>
 
 namespace tenon::tool {
@@ -27,12 +30,13 @@ namespace {
 constexpr double kMaxWeights = 1000;
 
 struct CompileFlags {
-  CompileRequest request;
+  pipeline::CompileOptions request;
   std::vector<std::string> shapes;
   std::vector<std::string> optimizeFor;
   TargetFlags target;
   std::vector<std::string> taps;
   std::vector<std::string> plugins;
+  std::string stopAfter;
   std::vector<std::string> kernels;
   bool noCache = false;
   bool force = false;
@@ -137,11 +141,11 @@ void report(const pipeline::CompileSummary &result, Terminal &terminal) {
 
 /// Those of the caller, then those of the plug-ins in their order.
 Status collectPasses(const CompileFlags &flags, const Terminal &terminal,
-                     std::vector<tenon_pass> &passes) {
-  passes = terminal.passes();
+                     std::vector<pipeline::UserPass> &passes) {
+  std::ranges::transform(terminal.passes(), std::back_inserter(passes), userPassOf);
   for (const std::string &plugin : flags.plugins) {
     TENON_ASSIGN(std::vector<tenon_pass> own, loadPlugin(plugin));
-    passes.insert(passes.end(), own.begin(), own.end());
+    std::ranges::transform(own, std::back_inserter(passes), userPassOf);
   }
   return Status::ok();
 }
@@ -157,22 +161,21 @@ Status applyCubin(CompileFlags &flags, std::vector<std::string> &programs) {
   }
   TENON_ASSIGN(Ptxas ptxas, Ptxas::find(flags.ptxas));
   programs.push_back(ptxas.file());
-  flags.request.assembler = ptxas.name();
-  flags.request.assemble = [ptxas](Bytes ptx, std::string_view arch) {
-    return ptxas.assemble(ptx, arch);
-  };
+  flags.request.assembler = {ptxas.name(), [ptxas](Bytes ptx, std::string_view arch) {
+                               return ptxas.assemble(ptx, arch);
+                             }};
   return Status::ok();
 }
 
 /// NODE=FAMILY{NAME=NUMBER,...}: a node's name may have an = too.
-Status readKernels(const CompileFlags &flags, CompileRequest &request) {
+Status readKernels(const CompileFlags &flags, pipeline::CompileOptions &request) {
   for (const std::string &text : flags.kernels) {
     size_t equals = text.substr(0, text.find('{')).rfind('=');
     if (equals == std::string::npos) {
       return Status::error(ErrorId::BadArgument, fmt::format("--kernel {} names no node", text),
                            "for example --kernel layer1=gemm_skinny{tile=64x48}");
     }
-    request.kernels.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+    request.kernels.push_back({text.substr(0, equals), text.substr(equals + 1)});
   }
   return Status::ok();
 }
@@ -183,7 +186,7 @@ Status tuneFirst(const CompileFlags &flags, Terminal &terminal) {
   TuneRequest tune;
   tune.compile = flags.request;
   tune.compile.output.clear();
-  tune.compile.stopAfter.clear();
+  tune.compile.stopAfter.reset();
   tune.compile.dumpPhases.clear();
   tune.compile.verify = false;
   tune.seconds = flags.budget;
@@ -202,8 +205,12 @@ Status tuneFirst(const CompileFlags &flags, Terminal &terminal) {
 }
 
 Status compile(CompileFlags &flags, Terminal &terminal) {
-  CompileRequest &request = flags.request;
+  pipeline::CompileOptions &request = flags.request;
   TENON_TRY(readKernels(flags, request));
+  if (!flags.stopAfter.empty()) {
+    request.stopAfter = static_cast<pipeline::Phase>(
+        std::ranges::find(pipeline::kPhaseNames, flags.stopAfter) - pipeline::kPhaseNames.begin());
+  }
   TENON_ASSIGN(request.shapes, parseShapeArguments(flags.shapes));
   TENON_ASSIGN(request.optimizeFor, parseSizesArguments(flags.optimizeFor));
   TENON_TRY(applyTarget(flags.target, request, terminal));
@@ -213,7 +220,7 @@ Status compile(CompileFlags &flags, Terminal &terminal) {
   TENON_TRY(isModel(request.model, Takes::Model).takeStatus());
   std::vector<std::string> programs;
   TENON_TRY(applyCubin(flags, programs));
-  if (request.output.empty() && request.stopAfter.empty()) {
+  if (request.output.empty() && !request.stopAfter) {
     request.output = defaultOutput(request.model);
     TENON_TRY(flags.force ? Status::ok() : checkReplacedEngine(request));
   }
@@ -226,10 +233,7 @@ Status compile(CompileFlags &flags, Terminal &terminal) {
   TENON_TRY(checkDumpFolder(request.dumpPhases, request.model, request.output));
   TENON_TRY(checkOutput(request.output, request.model, programs));
   request.cacheFolder = flags.noCache ? "" : userCacheFolder();
-  request.notice = [&](std::string_view text) { terminal.note(text); };
-  request.progress = [&](std::string_view phase, double fraction) {
-    terminal.progress(phase, fraction);
-  };
+  listen(request, terminal);
   request.cancel = terminal.cancelFlag();
   if (flags.budget > 0) {
     TENON_TRY(tuneFirst(flags, terminal));
@@ -238,15 +242,15 @@ Status compile(CompileFlags &flags, Terminal &terminal) {
     TENON_ASSIGN(request.tuned, localKnowledge(flags.store, terminal));
   }
   TENON_ASSIGN(pipeline::CompileSummary result, compileModel(request));
-  if (result.engine.empty() && request.stopAfter.empty()) {
+  if (result.engine.empty() && !request.stopAfter) {
     terminal.note("the region compiles");
-  } else if (request.stopAfter.empty()) {
+  } else if (!request.stopAfter) {
     report(result, terminal);
   } else if (terminal.json()) {
-    terminal.printJson("compile",
-                       {{"stopped_after", request.stopAfter}, {"dumps", request.dumpPhases}});
+    terminal.printJson(
+        "compile", {{"stopped_after", nameOf(*request.stopAfter)}, {"dumps", request.dumpPhases}});
   } else {
-    terminal.note(fmt::format("stopped after {}", request.stopAfter));
+    terminal.note(fmt::format("stopped after {}", nameOf(*request.stopAfter)));
   }
   return Status::ok();
 }
@@ -255,7 +259,7 @@ Status compile(CompileFlags &flags, Terminal &terminal) {
 
 Action declareCompile(CLI::App &command) {
   std::shared_ptr<CompileFlags> flags = std::make_shared<CompileFlags>();
-  CompileRequest &request = flags->request;
+  pipeline::CompileOptions &request = flags->request;
   request.threads = usableCpus();
   command.add_option("MODEL", request.model, "The model (ONNX, or .pt2 of torch.export)")
       ->required();
@@ -305,7 +309,8 @@ Action declareCompile(CLI::App &command) {
            "larger are not chosen, which may cost time");
   command.add_flag("--verify", request.verify,
                    "Check the numbers against the reference after every pass");
-  addChoice(command, "--stop-after", request.stopAfter, phaseNames(),
+  addChoice(command, "--stop-after", flags->stopAfter,
+            {pipeline::kPhaseNames.begin(), pipeline::kPhaseNames.end()},
             "Stop after this phase and write its text, if it has one, to -o");
   command.add_option("--dump-phases", request.dumpPhases,
                      "Write the IR after each phase into this folder");
