@@ -149,7 +149,7 @@ Status benchKernels(const KernelBenchRequest &request, Terminal &terminal) {
   TENON_TRY(checkModel(request));
   pipeline::CompileOptions compile;
   compile.model = request.open.path;
-  TENON_TRY(applyTarget(request.open.target, compile, terminal));
+  TENON_TRY(applyTarget(request.open.target, compile, terminal.notice()));
   TENON_ASSIGN(compile.shapes, parseShapeArguments(request.inputs.shapes));
   std::optional<engine::CpuLevel> best = runtime::bestCpuLevel();
   if (compile.levels.size() > 1 && best) {

@@ -14,7 +14,7 @@
 namespace tenon::tool {
 
 void listen(pipeline::CompileOptions &options, Terminal &terminal) {
-  options.notice = [&](std::string_view text) { terminal.note(text); };
+  options.notice = terminal.notice();
   options.progress = [&](pipeline::Phase phase, double fraction) {
     terminal.progress(nameOf(phase), overallFraction(phase, fraction));
   };
@@ -31,11 +31,11 @@ void declareTargetFlags(CLI::App &command, TargetFlags &flags) {
   command.add_option("--device-profile", flags.deviceProfile,
                      "A file written by doctor --calibrate; its rates and sizes replace those of "
                      "the built-in table");
-  addChoice(command, "--precision", flags.precision, {"keep", "fp16", "bf16", "fp8"},
+  addChoice(command, "--precision", flags.precision, kPrecisions,
             "Keep the types of the model, or store and multiply in fp16 or bf16; fp8: fp16 whose "
             "large products multiply "
             "8-bit floats on GPUs that have them (sm_89 and later)");
-  addChoices(command, "--allow", flags.allow, {"tf32", "tanh-gelu"},
+  addChoices(command, "--allow", flags.allow, kAllowances,
              "Allow an approximation. tf32: products of fp32 may round their operands to TF32; "
              "tanh-gelu: GELU of "
              "fp16 and bf16 may use its tanh form, off by at most 4.8e-4");
@@ -72,13 +72,13 @@ void declareBudgetFlag(CLI::App &command, double &seconds) {
 }
 
 Status applyTarget(const TargetFlags &flags, pipeline::CompileOptions &request,
-                   Terminal &terminal) {
+                   const std::function<void(std::string_view)> &notice) {
   TENON_ASSIGN(Targets targets, parseTargets(flags.targets));
   if (!flags.deviceProfile.empty()) {
     TENON_TRY(applyProfile(flags.deviceProfile, targets));
   }
   for (const std::string &note : targets.notes) {
-    terminal.note(note);
+    notice(note);
   }
   request.levels = std::move(targets.levels);
   request.addsLevels = targets.addsLevels;

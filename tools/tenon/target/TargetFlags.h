@@ -11,6 +11,10 @@
 
 namespace tenon::tool {
 
+/// Of --precision and --allow.
+const std::vector<std::string> kPrecisions = {"keep", "fp16", "bf16", "fp8"};
+const std::vector<std::string> kAllowances = {"tf32", "tanh-gelu"};
+
 struct OpenRequest;
 class Terminal;
 
@@ -32,6 +36,7 @@ void declareThreadsFlag(CLI::App &command, unsigned &threads, const std::string 
 /// `--budget 5s` (or 2m, or seconds without a unit).
 void declareBudgetFlag(CLI::App &command, double &seconds);
 /// Tells the compiler what the flags say, and the user what was assumed.
-Status applyTarget(const TargetFlags &flags, pipeline::CompileOptions &request, Terminal &terminal);
+Status applyTarget(const TargetFlags &flags, pipeline::CompileOptions &request,
+                   const std::function<void(std::string_view)> &notice);
 
 } // namespace tenon::tool

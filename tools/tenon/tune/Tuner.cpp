@@ -397,7 +397,7 @@ Result<TuneResult> tuneModel(const TuneRequest &request, Terminal &terminal) {
         "leave --target out, or name CPU levels; on GPUs bench --budget measures library calls");
   }
   TENON_ASSIGN(tuning::StoreWriter store, tuning::StoreWriter::open(request.store));
-  noteFaults(store.found(), terminal);
+  noteFaults(store.found(), terminal.notice());
   TENON_ASSIGN(ScratchFolder scratch, ScratchFolder::create("tenon-tune"));
   return Tuner(request, terminal, store, scratch.path()).run();
 }

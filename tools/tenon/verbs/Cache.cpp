@@ -59,7 +59,7 @@ std::string rowOf(const tuning::Record &record) {
 
 Status list(const std::string &folder, Terminal &terminal) {
   TENON_ASSIGN(tuning::Records found, tuning::readStore(folder));
-  noteFaults(found, terminal);
+  noteFaults(found, terminal.notice());
   std::vector<tuning::Record> records = tuning::newestOf(found.records);
   auto place = [](const tuning::Record &record) {
     return std::tuple(record.device, record.threads, record.level, record.label);
@@ -95,9 +95,9 @@ Status explain(const CacheFlags &flags, const std::string &folder, Terminal &ter
   request.model = flags.path;
   TENON_TRY(isModel(request.model, Takes::Model).takeStatus());
   TENON_ASSIGN(request.shapes, parseShapeArguments(flags.shapes));
-  TENON_TRY(applyTarget(flags.target, request, terminal));
+  TENON_TRY(applyTarget(flags.target, request, terminal.notice()));
   TENON_ASSIGN(tuning::Records found, tuning::readStore(folder));
-  noteFaults(found, terminal);
+  noteFaults(found, terminal.notice());
   request.tuned = std::make_shared<const tuning::Knowledge>(found.records, localCpuDevice());
   request.stopAfter = pipeline::Phase::Dispatch;
   request.threads = usableCpus();
@@ -135,7 +135,7 @@ Status exportStore(const CacheFlags &flags, const std::string &folder, Terminal 
   }
   TENON_TRY(checkOutput(flags.output, ""));
   TENON_ASSIGN(tuning::Records found, tuning::readStore(folder));
-  noteFaults(found, terminal);
+  noteFaults(found, terminal.notice());
   std::vector<tuning::Record> records = tuning::newestOf(found.records);
   TENON_TRY(tuning::exportRecords(records, flags.output));
   terminal.json()
@@ -155,7 +155,7 @@ Status importStore(const CacheFlags &flags, const std::string &folder, Terminal 
                          "nothing was imported; export it again where it was measured");
   }
   TENON_ASSIGN(tuning::StoreWriter store, tuning::StoreWriter::open(folder));
-  noteFaults(store.found(), terminal);
+  noteFaults(store.found(), terminal.notice());
   std::set<std::string> known;
   for (const tuning::Record &record : store.found().records) {
     known.insert(tuning::lineOf(record));

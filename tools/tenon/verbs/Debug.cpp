@@ -160,7 +160,7 @@ Status reduce(DebugFlags &flags, Terminal &terminal) {
 Status run(DebugFlags &flags, Terminal &terminal) {
   pipeline::CompileOptions &compile = flags.request.compile;
   TENON_ASSIGN(compile.shapes, parseShapeArguments(flags.shapes));
-  TENON_TRY(applyTarget(flags.target, compile, terminal));
+  TENON_TRY(applyTarget(flags.target, compile, terminal.notice()));
   TENON_TRY(isModel(compile.model, Takes::Model).takeStatus());
   if (!flags.inputs.empty()) {
     TENON_ASSIGN(

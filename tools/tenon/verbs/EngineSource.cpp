@@ -61,11 +61,11 @@ Result<EngineSource> EngineSource::prepare(const OpenRequest &request, Terminal 
   }
   pipeline::CompileOptions compile;
   compile.model = request.path;
-  TENON_TRY(applyTarget(request.target, compile, terminal));
+  TENON_TRY(applyTarget(request.target, compile, terminal.notice()));
   std::string cache = userCacheFolder();
   compile.cacheFolder = request.useCache ? cache : "";
   if (request.useCache) {
-    TENON_ASSIGN(compile.tuned, localKnowledge("", terminal));
+    TENON_ASSIGN(compile.tuned, localKnowledge("", terminal.notice()));
   }
   compile.threads = usableCpus();
   compile.taps = request.taps;

@@ -32,7 +32,7 @@ Status tune(TuneFlags &flags, Terminal &terminal) {
   TuneRequest &request = flags.request;
   pipeline::CompileOptions &compile = request.compile;
   TENON_ASSIGN(compile.shapes, parseShapeArguments(flags.shapes));
-  TENON_TRY(applyTarget(flags.target, compile, terminal));
+  TENON_TRY(applyTarget(flags.target, compile, terminal.notice()));
   TENON_TRY(isModel(compile.model, Takes::Model).takeStatus());
   TENON_TRY(checkOutput(compile.output, compile.model));
   TENON_ASSIGN(request.store, storeFolder(flags.store));
