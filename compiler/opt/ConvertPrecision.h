@@ -4,6 +4,7 @@
 #pragma once
 
 #include "compiler/graph/WeightStore.h"
+#include "compiler/opt/Precision.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 
@@ -12,14 +13,6 @@
 #include <vector>
 
 namespace tenon::opt {
-
-/// Fp8 is Fp16 of which products may be of 8-bit floats (Float8Products.h).
-enum class Precision { Fp16, Bf16, Fp8 };
-
-/// As `--precision` takes it.
-inline llvm::StringRef nameOf(Precision precision) {
-  return precision == Precision::Fp16 ? "fp16" : precision == Precision::Bf16 ? "bf16" : "fp8";
-}
 
 /// Whether products of which both operands are quantized stay, to become those of integers.
 enum class QuantizedProducts { Keep, Convert };

@@ -30,9 +30,10 @@ std::deque<TargetGroup> targetGroups(const CompileOptions &options) {
   return groups;
 }
 
-Compilation::Compilation(const CompileOptions &compileOptions, const CompileCache &compileCache,
-                         const ModelIdentity &modelIdentity, EngineWeights &engineWeights)
-    : options(compileOptions), cache(compileCache), identity(modelIdentity),
+Compilation::Compilation(const CompileOptions &compileOptions, const CompileHooks &compileHooks,
+                         const CompileCache &compileCache, const ModelIdentity &modelIdentity,
+                         EngineWeights &engineWeights)
+    : options(compileOptions), hooks(compileHooks), cache(compileCache), identity(modelIdentity),
       weights(engineWeights.store), table(engineWeights.table), engineWeights(engineWeights),
       context(MLIRContext::Threading::DISABLED), dump(options.dumpPhases),
       groups(targetGroups(options)) {
@@ -71,11 +72,11 @@ Status Compilation::compileRegionAlone(const LoadedPhase &loaded) {
 /// Dumps a phase of `tn`; as the last phase asked for, its text is also the output.
 Status Compilation::finishModulePhase() {
   ModuleOp finished = phase < Phase::Dispatch ? *module : *groups.front().module;
-  if (options.afterPhase && phase < Phase::Dispatch) {
-    options.afterPhase(phase, finished);
+  if (hooks.afterPhase && phase < Phase::Dispatch) {
+    hooks.afterPhase(phase, finished);
   }
-  if (options.afterPass && phase < Phase::Dispatch) {
-    TENON_TRY(options.afterPass(nameOf(phase), finished, weights));
+  if (hooks.afterPass && phase < Phase::Dispatch) {
+    TENON_TRY(hooks.afterPass(nameOf(phase), finished, weights));
   }
   TENON_TRY(dump.dumpModule(phase, finished, weights));
   if (options.stopAfter != phase || options.output.empty()) {

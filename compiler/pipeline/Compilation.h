@@ -53,8 +53,9 @@ struct EngineWeights {
 
 class Compilation {
 public:
-  Compilation(const CompileOptions &compileOptions, const CompileCache &compileCache,
-              const ModelIdentity &modelIdentity, EngineWeights &engineWeights);
+  Compilation(const CompileOptions &compileOptions, const CompileHooks &compileHooks,
+              const CompileCache &compileCache, const ModelIdentity &modelIdentity,
+              EngineWeights &engineWeights);
 
   /// Runs phase after phase up to the last one asked for.
   Status run();
@@ -97,6 +98,7 @@ private:
   void report(Phase phase, double fraction) const;
 
   const CompileOptions &options;
+  const CompileHooks &hooks;
   const CompileCache &cache;
   const ModelIdentity &identity;
   tn::WeightStore &weights;

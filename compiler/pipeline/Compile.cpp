@@ -16,10 +16,10 @@ namespace {
 
 /// The engine of an unchanged model, if the cache holds it. Asking for checks or dumps means
 /// compiling; so does a dumped phase, whose weights are files that are not stamped.
-bool mayReuseEngine(const CompileOptions &options) {
-  return !options.verify && !options.stopAfter && options.dumpPhases.empty() &&
-         !options.afterPhase && !options.afterPass && options.extraPasses.empty() &&
-         options.passes.empty() && !isPhaseDump(options.model);
+bool mayReuseEngine(const CompileOptions &options, const CompileHooks &hooks) {
+  return !options.verify && !options.stopAfter && options.dumpPhases.empty() && !hooks.afterPhase &&
+         !hooks.afterPass && hooks.extraPasses.empty() && options.passes.empty() &&
+         !isPhaseDump(options.model);
 }
 
 /// Leaves what a crash has damaged as it is: destructors rely on what may be broken.
@@ -30,8 +30,8 @@ void abandonIfDamaged(std::unique_ptr<Compilation> compilation) {
 }
 
 /// The module before the phase that failed, made again; empty if that fails too.
-std::string textBefore(Phase failed, const CompileOptions &options, const CompileCache &cache,
-                       const ModelIdentity &identity) {
+std::string textBefore(Phase failed, const CompileOptions &options, const CompileHooks &hooks,
+                       const CompileCache &cache, const ModelIdentity &identity) {
   if (failed == Phase::Import) {
     return "";
   }
@@ -40,11 +40,10 @@ std::string textBefore(Phase failed, const CompileOptions &options, const Compil
   again.output.clear();
   again.dumpPhases.clear();
   again.verify = false;
-  again.afterPhase = nullptr;
-  again.afterPass = nullptr;
+  CompileHooks passes{hooks.extraPasses, nullptr, nullptr};
   EngineWeights weights;
   std::unique_ptr<Compilation> compilation =
-      std::make_unique<Compilation>(again, cache, identity, weights);
+      std::make_unique<Compilation>(again, passes, cache, identity, weights);
   bool isWhole = compilation->run().isOk();
   std::string text = isWhole ? compilation->text() : "";
   abandonIfDamaged(std::move(compilation));
@@ -53,7 +52,8 @@ std::string textBefore(Phase failed, const CompileOptions &options, const Compil
 
 /// Runs a compilation; a fault of the compiler leaves a reproducer.
 Status runAndReport(std::unique_ptr<Compilation> &compilation, const CompileOptions &options,
-                    const CompileCache &cache, const ModelIdentity &identity) {
+                    const CompileHooks &hooks, const CompileCache &cache,
+                    const ModelIdentity &identity) {
   Status status = compilation->run();
   if (status.code() != Code::Internal) {
     return status;
@@ -65,14 +65,14 @@ Status runAndReport(std::unique_ptr<Compilation> &compilation, const CompileOpti
     return status;
   }
   if (text.empty()) {
-    text = textBefore(failed, options, cache, identity);
+    text = textBefore(failed, options, hooks, cache, identity);
   }
   return withReproducer(std::move(status), options, text);
 }
 
 } // namespace
 
-Result<CompileSummary> compile(const CompileOptions &options) {
+Result<CompileSummary> compile(const CompileOptions &options, const CompileHooks &hooks) {
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
   auto seconds = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -82,7 +82,7 @@ Result<CompileSummary> compile(const CompileOptions &options) {
   if (!cache.problem() && options.notice) {
     options.notice(strCat("the compile cache is not used: ", cache.problem().message()));
   }
-  if (mayReuseEngine(options)) {
+  if (mayReuseEngine(options, hooks)) {
     std::optional<std::string> note = cache.fetchFile(identity.key, options.output);
     std::optional<CompileSummary> summary = note ? summaryFromNote(*note) : std::nullopt;
     if (summary) {
@@ -94,9 +94,9 @@ Result<CompileSummary> compile(const CompileOptions &options) {
   }
   EngineWeights weights;
   std::unique_ptr<Compilation> compilation =
-      std::make_unique<Compilation>(options, cache, identity, weights);
-  TENON_TRY(runAndReport(compilation, options, cache, identity));
-  if (mayReuseEngine(options)) {
+      std::make_unique<Compilation>(options, hooks, cache, identity, weights);
+  TENON_TRY(runAndReport(compilation, options, hooks, cache, identity));
+  if (mayReuseEngine(options, hooks)) {
     cache.storeFile(identity.key, options.output, identity.data, noteOf(compilation->summary));
   }
   cache.trim();

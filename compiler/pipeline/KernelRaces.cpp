@@ -204,13 +204,14 @@ Status raceKernels(const CompileOptions &options, Racer &racer) {
   CompileOptions upToDispatch = options;
   upToDispatch.stopAfter = Phase::Dispatch;
   upToDispatch.output.clear();
-  upToDispatch.afterPass = [&](std::string_view pass, ModuleOp module, tn::WeightStore &weights) {
+  CompileHooks hooks;
+  hooks.afterPass = [&](std::string_view pass, ModuleOp module, tn::WeightStore &weights) {
     bool isDispatched =
         pass == "dispatch" &&
         module->walk([](tn::RegionOp) { return WalkResult::interrupt(); }).wasInterrupted();
     return isDispatched ? races.run(module, weights) : Status::ok();
   };
-  return compile(upToDispatch).takeStatus();
+  return compile(upToDispatch, hooks).takeStatus();
 }
 
 } // namespace tenon::pipeline

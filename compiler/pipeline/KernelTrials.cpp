@@ -137,13 +137,14 @@ Result<std::vector<RegionTrials>> measureKernels(const CompileOptions &options,
   CompileOptions upToDispatch = options;
   upToDispatch.stopAfter = Phase::Dispatch;
   upToDispatch.output.clear();
-  upToDispatch.afterPass = [&](std::string_view pass, ModuleOp module, tn::WeightStore &weights) {
+  CompileHooks hooks;
+  hooks.afterPass = [&](std::string_view pass, ModuleOp module, tn::WeightStore &weights) {
     return pass == "dispatch" && module->walk([](tn::RegionOp) { return WalkResult::interrupt(); })
                                      .wasInterrupted()
                ? trials.run(module, weights)
                : Status::ok();
   };
-  TENON_ASSIGN([[maybe_unused]] CompileSummary summary, compile(upToDispatch));
+  TENON_ASSIGN([[maybe_unused]] CompileSummary summary, compile(upToDispatch, hooks));
   if (trials.results.empty()) {
     return Status::error(ErrorId::BadArgument,
                          request.node.empty()

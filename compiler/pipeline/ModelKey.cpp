@@ -2,6 +2,7 @@
 // compiler apart, since a version number does not change while it is worked on.
 #include "compiler/pipeline/ModelKey.h"
 
+#include "compiler/api/VisitFields.h"
 #include "compiler/frontend/onnx/wire/ExternalData.h"
 #include "compiler/frontend/onnx/wire/ModelReader.h"
 #include "compiler/pipeline/BuildStamp.h"
@@ -50,7 +51,7 @@ void collectExternal(const std::vector<onnx::Node> &nodes, std::set<std::string>
   }
 }
 
-llvm::json::Value describeDim(const ShapeOption::Dim &dim) {
+llvm::json::Value describeDim(const ShapeArgument::Dim &dim) {
   if (dim.keep) {
     return "keep";
   }
@@ -60,11 +61,11 @@ llvm::json::Value describeDim(const ShapeOption::Dim &dim) {
   return llvm::json::Array{dim.min, dim.max};
 }
 
-llvm::json::Object describeShapes(const std::vector<ShapeOption> &shapes) {
+llvm::json::Object describeShapes(const std::vector<ShapeArgument> &shapes) {
   llvm::json::Object result;
-  for (const ShapeOption &shape : shapes) {
+  for (const ShapeArgument &shape : shapes) {
     llvm::json::Array dims;
-    for (const ShapeOption::Dim &dim : shape.dims) {
+    for (const ShapeArgument::Dim &dim : shape.dims) {
       dims.push_back(describeDim(dim));
     }
     result[shape.input] = std::move(dims);
@@ -72,75 +73,96 @@ llvm::json::Object describeShapes(const std::vector<ShapeOption> &shapes) {
   return result;
 }
 
+llvm::json::Value describe(const std::string &text) { return text; }
+llvm::json::Value describe(engine::CpuLevel level) { return std::string(engine::nameOf(level)); }
+llvm::json::Value describe(const SizesArgument &sizes) {
+  return sizes.only ? llvm::json::Value(*sizes.only)
+                    : llvm::json::Value(describeShapes(sizes.shapes));
+}
+llvm::json::Value describe(const opt::Observation &observation) { return observation.text(); }
+llvm::json::Value describe(const KernelOption &kernel) { return kernel.node + "=" + kernel.kernel; }
+llvm::json::Value describe(const UserPass &pass) { return pass.name; }
+
+/// The options as JSON, in which lists are left out where they are empty, but for levels.
+class Describer {
+public:
+  template <typename T> void operator()(llvm::StringRef name, const std::vector<T> &list) {
+    for (const T &each : list) {
+      add(name, describe(each));
+    }
+  }
+  void operator()(llvm::StringRef name, const std::vector<target::Target> &gpus) {
+    for (const target::Target &gpu : gpus) {
+      add(name, std::string(gpu.variant()));
+      profiles += target::describe(gpu);
+    }
+  }
+  void operator()(llvm::StringRef, const target::Target &cpu) { profiles += target::describe(cpu); }
+  void operator()(llvm::StringRef name, const std::vector<ShapeArgument> &shapes) {
+    all[name] = describeShapes(shapes);
+  }
+  void operator()(llvm::StringRef name, const std::vector<FixedInput> &inputs) {
+    for (const FixedInput &input : inputs) {
+      add(name, input.input, hashBytes(input.bytes).hex());
+    }
+  }
+  void operator()(llvm::StringRef name, const std::vector<StateOption> &states) {
+    for (const StateOption &state : states) {
+      add(name, state.input, state.output);
+    }
+  }
+  void operator()(llvm::StringRef name, bool isOn) { all[name] = isOn; }
+  void operator()(llvm::StringRef name, const std::optional<Assembler> &assembler) {
+    if (assembler) {
+      all[name] = assembler->name;
+    }
+  }
+  void operator()(llvm::StringRef name, const std::optional<opt::Precision> &precision) {
+    all[name] = precision ? nameOf(*precision) : "keep";
+  }
+  void operator()(llvm::StringRef name, const std::optional<double> &number) {
+    if (number) {
+      all[name] = *number;
+    }
+  }
+  /// A store's contents are no option, but part of the key.
+  void operator()(llvm::StringRef, const std::shared_ptr<const tuning::Knowledge> &tuned) {
+    digest = tuned ? tuned->digest() : "";
+  }
+
+  std::string text() const {
+    llvm::json::Object whole = all;
+    whole["profile"] = hashText(profiles).hex();
+    std::string text;
+    llvm::raw_string_ostream(text) << llvm::json::Value(std::move(whole));
+    return text;
+  }
+  std::string digest; ///< of what was measured
+
+private:
+  void add(llvm::StringRef list, llvm::json::Value value) {
+    all.try_emplace(list, llvm::json::Array{}).first->second.getAsArray()->push_back(value);
+  }
+  void add(llvm::StringRef object, const std::string &key, const std::string &value) {
+    all.try_emplace(object, llvm::json::Object{}).first->second.getAsObject()->insert({key, value});
+  }
+
+  llvm::json::Object all{{"levels", llvm::json::Array{}}};
+  std::string profiles;
+};
+
+Describer describeFields(const CompileOptions &options) {
+  Describer describer;
+  visitFields(options, describer);
+  return describer;
+}
+
 } // namespace
 
 std::string compilerVersion() { return TENON_VERSION; }
 
 std::string describeOptions(const CompileOptions &options) {
-  llvm::json::Object shapes = describeShapes(options.shapes);
-  llvm::json::Array levels;
-  for (engine::CpuLevel level : options.levels) {
-    levels.push_back(std::string(engine::nameOf(level)));
-  }
-  std::string profiles = target::describe(options.cpu);
-  for (const target::Target &gpu : options.gpus) {
-    levels.push_back(std::string(gpu.variant()));
-    profiles += target::describe(gpu);
-  }
-  llvm::json::Object all{{"levels", std::move(levels)},
-                         {"shapes", std::move(shapes)},
-                         {"precision", options.precision ? nameOf(*options.precision) : "keep"},
-                         {"allow_tf32", options.allowTf32},
-                         {"allow_tanh_gelu", options.allowTanhGelu},
-                         {"adds_levels", options.addsLevels},
-                         {"optimize", options.optimize},
-                         {"guard", options.guard},
-                         {"profile", hashText(profiles).hex()}};
-  if (options.assembler) {
-    all["cubin"] = options.assembler->name;
-  }
-  for (const SizeSet &sizes : options.optimizeFor) {
-    all.try_emplace("optimize_for", llvm::json::Array{})
-        .first->second.getAsArray()
-        ->push_back(sizes.only ? llvm::json::Value(*sizes.only)
-                               : llvm::json::Value(describeShapes(sizes.shapes)));
-  }
-  for (const StateOption &state : options.states) {
-    all.try_emplace("states", llvm::json::Object{})
-        .first->second.getAsObject()
-        ->insert({state.input, state.output});
-  }
-  for (const KernelOption &kernel : options.kernels) {
-    all.try_emplace("kernels", llvm::json::Array{})
-        .first->second.getAsArray()
-        ->push_back(kernel.node + "=" + kernel.kernel);
-  }
-  if (options.maxWeights) {
-    all["max_weights"] = *options.maxWeights;
-  }
-  if (!options.disabledFamilies.empty()) {
-    all["disabled_families"] = llvm::json::Array(options.disabledFamilies);
-  }
-  if (!options.taps.empty()) {
-    all["taps"] = llvm::json::Array(options.taps);
-  }
-  for (const opt::Observation &observation : options.observed) {
-    all.try_emplace("observed", llvm::json::Array{})
-        .first->second.getAsArray()
-        ->push_back(observation.text());
-  }
-  for (const UserPass &pass : options.passes) {
-    all.try_emplace("passes", llvm::json::Array{}).first->second.getAsArray()->push_back(pass.name);
-  }
-  for (const FixedInput &input : options.fixed) {
-    all.try_emplace("fixed", llvm::json::Object{})
-        .first->second.getAsObject()
-        ->insert({input.input, hashBytes(input.bytes).hex()});
-  }
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  stream << llvm::json::Value(std::move(all));
-  return text;
+  return describeFields(options).text();
 }
 
 Result<ModelIdentity> identify(const CompileOptions &options) {
@@ -150,10 +172,10 @@ Result<ModelIdentity> identify(const CompileOptions &options) {
   identity.model = hashBytes(file.bytes());
   std::error_code error;
   std::string place = std::filesystem::absolute(options.model, error).parent_path();
+  Describer described = describeFields(options);
   identity.key =
-      hashText(strCat("engine\n", identity.model.hex(), '\n', place, '\n', describeOptions(options),
-                      '\n', compilerVersion(), '\n', buildStamp(), '\n',
-                      options.tuned ? options.tuned->digest() : std::string()));
+      hashText(strCat("engine\n", identity.model.hex(), '\n', place, '\n', described.text(), '\n',
+                      compilerVersion(), '\n', buildStamp(), '\n', described.digest));
   Result<onnx::Model> model = onnx::readModel(file.bytes());
   if (!model) {
     return identity; // import will say what is wrong with it

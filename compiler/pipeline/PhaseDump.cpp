@@ -20,8 +20,6 @@ using namespace mlir;
 namespace tenon::pipeline {
 namespace {
 
-constexpr std::array<std::string_view, 7> kPhaseNames = {
-    "import", "normalize", "optimize", "dispatch", "codegen", "plan", "export"};
 constexpr llvm::StringLiteral kPhaseAttribute = "tn.phase";
 /// Longer names become a hash: file systems end at 255 bytes.
 constexpr size_t kLongestName = 120;
@@ -79,8 +77,6 @@ Status loadWeights(ModuleOp module, const std::string &folder, tn::WeightStore &
 }
 
 } // namespace
-
-std::string_view nameOf(Phase phase) { return kPhaseNames[static_cast<size_t>(phase)]; }
 
 std::string printModule(Phase phase, ModuleOp module) {
   module->setAttr(kPhaseAttribute,

@@ -10,9 +10,6 @@
 
 namespace tenon::pipeline {
 
-/// "import", "normalize", ...
-std::string_view nameOf(Phase phase);
-
 class PhaseDump {
 public:
   /// An empty folder dumps nothing.

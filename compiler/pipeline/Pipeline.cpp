@@ -73,7 +73,7 @@ Status Compilation::optimize() {
   DiagnosticText diagnostics(context);
   Status status;
   std::string lastPass = "simplify";
-  opt::OptimizeOptions passes{.afterPass = {}, .extraPasses = options.extraPasses};
+  opt::OptimizeOptions passes{.afterPass = {}, .extraPasses = hooks.extraPasses};
   passes.afterPass = [&](llvm::StringRef pass, ModuleOp) {
     lastPass = pass.str();
     report(Phase::Optimize, 0); // which may cancel; how many passes come is not known
@@ -81,8 +81,8 @@ Status Compilation::optimize() {
     if (status) {
       status = checkNumbers(pass, *module);
     }
-    if (status && options.afterPass) {
-      status = options.afterPass(pass, *module, weights);
+    if (status && hooks.afterPass) {
+      status = hooks.afterPass(pass, *module, weights);
     }
     return success(status.isOk());
   };
@@ -185,11 +185,11 @@ Status Compilation::dispatch() {
       return diagnostics.status("dispatch");
     }
     TENON_TRY(checkNumbers("dispatch", *group.module));
-    if (options.afterPass) {
-      TENON_TRY(options.afterPass("dispatch", *group.module, weights));
+    if (hooks.afterPass) {
+      TENON_TRY(hooks.afterPass("dispatch", *group.module, weights));
     }
-    if (options.afterPhase) {
-      options.afterPhase(Phase::Dispatch, *group.module);
+    if (hooks.afterPhase) {
+      hooks.afterPhase(Phase::Dispatch, *group.module);
     }
     std::optional<MeasuredKernels> measured;
     if (options.tuned && !isGpu && !options.guard) {
@@ -275,7 +275,7 @@ Status Compilation::planForSizes() {
                          "--optimize-for and --max-weights do not go together",
                          "leave one out: the plans for named sizes want layouts of their own");
   }
-  for (const SizeSet &sizes : options.optimizeFor) {
+  for (const SizesArgument &sizes : options.optimizeFor) {
     CompileOptions narrow = options;
     TENON_ASSIGN(narrow.shapes, shapesFor(sizes, options, *module));
     narrow.optimizeFor.clear();
@@ -284,7 +284,7 @@ Status Compilation::planForSizes() {
     narrow.dumpPhases.clear();
     narrow.progress = nullptr;
     narrowed.push_back(std::move(narrow));
-    forSizes.emplace_back(narrowed.back(), cache, identity, engineWeights);
+    forSizes.emplace_back(narrowed.back(), hooks, cache, identity, engineWeights);
     Status status = forSizes.back().run();
     crashed = crashed || forSizes.back().isDamaged();
     TENON_TRY(std::move(status));

@@ -14,11 +14,11 @@ using namespace mlir;
 
 namespace tenon::pipeline {
 
-std::vector<frontend::ShapeOverride> toOverrides(const std::vector<ShapeOption> &shapes) {
+std::vector<frontend::ShapeOverride> toOverrides(const std::vector<ShapeArgument> &shapes) {
   std::vector<frontend::ShapeOverride> overrides;
-  for (const ShapeOption &shape : shapes) {
+  for (const ShapeArgument &shape : shapes) {
     frontend::ShapeOverride entry{.input = shape.input, .dims = {}};
-    for (const ShapeOption::Dim &dim : shape.dims) {
+    for (const ShapeArgument::Dim &dim : shape.dims) {
       using Kind = frontend::DimOverride::Kind;
       Kind kind = dim.keep ? Kind::Keep : dim.min == dim.max ? Kind::Constant : Kind::Range;
       entry.dims.push_back({kind, dim.min, dim.max});

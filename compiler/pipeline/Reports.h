@@ -10,7 +10,7 @@
 
 namespace tenon::pipeline {
 
-std::vector<frontend::ShapeOverride> toOverrides(const std::vector<ShapeOption> &shapes);
+std::vector<frontend::ShapeOverride> toOverrides(const std::vector<ShapeArgument> &shapes);
 
 /// TN0301 with one line a gap.
 Status gapReport(const std::string &model, const std::vector<frontend::Gap> &gaps);

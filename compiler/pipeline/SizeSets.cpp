@@ -11,12 +11,12 @@ namespace tenon::pipeline {
 namespace {
 
 /// The inputs whose dims the model's only free size decides, with these dims.
-Result<std::vector<ShapeOption>> shapesOfOnlySize(int64_t size, ModuleOp module) {
+Result<std::vector<ShapeArgument>> shapesOfOnlySize(int64_t size, ModuleOp module) {
   func::FuncOp function = *module.getOps<func::FuncOp>().begin();
-  std::vector<ShapeOption> shapes;
+  std::vector<ShapeArgument> shapes;
   std::optional<unsigned> only;
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
-    ShapeOption shape{function.getArgAttrOfType<StringAttr>(i, "tn.name").str(), {}};
+    ShapeArgument shape{function.getArgAttrOfType<StringAttr>(i, "tn.name").str(), {}};
     bool isFree = false;
     for (AffineExpr dim : tn::getDims(function.getArgument(i).getType())) {
       std::optional<tn::LinearDim> line = tn::linearDim(dim);
@@ -49,15 +49,15 @@ Result<std::vector<ShapeOption>> shapesOfOnlySize(int64_t size, ModuleOp module)
 
 } // namespace
 
-Result<std::vector<ShapeOption>> shapesFor(const SizeSet &sizes, const CompileOptions &options,
-                                           ModuleOp module) {
-  std::vector<ShapeOption> named = sizes.shapes;
+Result<std::vector<ShapeArgument>> shapesFor(const SizesArgument &sizes,
+                                             const CompileOptions &options, ModuleOp module) {
+  std::vector<ShapeArgument> named = sizes.shapes;
   if (sizes.only) {
     TENON_ASSIGN(named, shapesOfOnlySize(*sizes.only, module));
   }
-  std::vector<ShapeOption> all = options.shapes;
-  for (ShapeOption &shape : named) {
-    llvm::erase_if(all, [&](const ShapeOption &other) { return other.input == shape.input; });
+  std::vector<ShapeArgument> all = options.shapes;
+  for (ShapeArgument &shape : named) {
+    llvm::erase_if(all, [&](const ShapeArgument &other) { return other.input == shape.input; });
     all.push_back(std::move(shape));
   }
   return all;

@@ -4,36 +4,18 @@
 #pragma once
 
 #include "support/Result.h"
+#include "support/ShapeArgument.h"
 
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 namespace tenon {
-
-struct ShapeArgument {
-  struct Dim {
-    int64_t min = 1;
-    int64_t max = 1;
-    bool keep = false;
-  };
-  std::string input;
-  std::vector<Dim> dims;
-};
 
 /// The name ends at the last colon, since names may hold colons themselves.
 Result<ShapeArgument> parseShapeArgument(const std::string &text);
 
 /// Several, each of another input.
 Result<std::vector<ShapeArgument>> parseShapeArguments(const std::vector<std::string> &texts);
-
-/// One `--optimize-for`: `8` for the only free size, or the dimensions of inputs,
-/// `x:8x128,mask:8x128`.
-struct SizesArgument {
-  std::vector<ShapeArgument> shapes;
-  std::optional<int64_t> only;
-};
 
 /// `1,8,32` is three of them.
 Result<std::vector<SizesArgument>> parseSizesArguments(const std::vector<std::string> &texts);

@@ -204,7 +204,7 @@ Result<std::vector<Tensor>> decidingInputs(const std::vector<std::string> &sets,
 
 /// Compiles the case; where the model has gaps, again with the inputs that may decide shapes as
 /// constants, which are then named in `constants`.
-Status compileCase(tool::CompileRequest request, const std::vector<std::string> &sets,
+Status compileCase(pipeline::CompileOptions request, const std::vector<std::string> &sets,
                    const Ports &ports, std::string &constants) {
   Status first = tool::compileModel(request).takeStatus();
   if (first.code() != Code::Unsupported) {
@@ -215,7 +215,7 @@ Status compileCase(tool::CompileRequest request, const std::vector<std::string> 
     return first;
   }
   for (const Tensor &tensor : *deciding) {
-    request.fixed.push_back(&tensor);
+    request.fixed.push_back({tensor.name, tensor.dtype, tensor.dims, tensor.data.bytes()});
     constants += (constants.empty() ? "with constants " : ", ") + tensor.name;
   }
   Status second = tool::compileModel(request).takeStatus();
@@ -224,7 +224,7 @@ Status compileCase(tool::CompileRequest request, const std::vector<std::string> 
 
 Status compileAndRun(const Case &testCase, const CaseOptions &options, std::string &constants) {
   std::string model = testCase.folder + "/model.onnx";
-  tool::CompileRequest request;
+  pipeline::CompileOptions request;
   request.model = model;
   request.output = options.scratchFolder + "/case.tenon";
   request.levels = options.targets.levels;

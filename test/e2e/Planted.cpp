@@ -48,16 +48,16 @@ constexpr opt::Pass kWrongPasses[] = {
 
 } // namespace
 
-void plant(pipeline::CompileOptions &options) {
+void plant(pipeline::CompileHooks &hooks) {
   const char *variable = std::getenv("TENON_PLANTED");
   std::string name = variable ? variable : "";
   for (const opt::Pass &pass : kWrongPasses) {
     if (pass.name == name) {
-      options.extraPasses.push_back(pass);
+      hooks.extraPasses.push_back(pass);
       return;
     }
   }
-  options.afterPhase = [name](pipeline::Phase phase, ModuleOp module) {
+  hooks.afterPhase = [name](pipeline::Phase phase, ModuleOp module) {
     // "code:NAME" is planted behind the last look at the module, as a fault of code generation is.
     bool isLate = name.starts_with("code:");
     if (isLate && phase == pipeline::Phase::Dispatch) {

@@ -88,9 +88,9 @@ Result<pipeline::CompileSummary> compileModel(const Model &model, const Setting 
   compile.output = options.scratchFolder + "/model.tenon";
   std::ofstream(compile.model, std::ios::binary) << model.bytes;
   for (const Port &port : model.inputs) {
-    pipeline::ShapeOption shape{.input = port.value.name, .dims = {}};
+    ShapeArgument shape{.input = port.value.name, .dims = {}};
     for (auto [dim, size] : llvm::zip_equal(port.value.dims, port.value.sizes)) {
-      pipeline::ShapeOption::Dim range{size, size};
+      ShapeArgument::Dim range{size, size};
       for (const Symbol &symbol : model.symbols) {
         if (setting.isSymbolic && dim == Dim(symbol.name)) {
           range = {symbol.min, symbol.max};
@@ -105,19 +105,20 @@ Result<pipeline::CompileSummary> compileModel(const Model &model, const Setting 
   compile.optimize = setting.optimize;
   compile.threads = 1;
   compile.cacheFolder = options.scratchFolder + "/cache";
+  pipeline::CompileHooks hooks;
   if (!options.fault.empty()) {
-    compile.afterPhase = [&](pipeline::Phase phase, ModuleOp module) {
+    hooks.afterPhase = [&](pipeline::Phase phase, ModuleOp module) {
       isTouched = plantFault(options.fault, phase, module) || isTouched;
     };
     pipeline::CompileOptions dry = compile;
     dry.stopAfter = pipeline::Phase::Dispatch;
     dry.output.clear();
-    Result<pipeline::CompileSummary> summary = pipeline::compile(dry);
+    Result<pipeline::CompileSummary> summary = pipeline::compile(dry, hooks);
     if (!summary || !isTouched) {
       return summary;
     }
   }
-  return pipeline::compile(compile);
+  return pipeline::compile(compile, hooks);
 }
 
 Result<Tensors> run(const Setting &setting, const OracleOptions &options,

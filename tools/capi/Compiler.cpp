@@ -1,17 +1,24 @@
-// The C interface to the compiler: each function is a verb of the command line, whose results go to
-// the caller. Nothing thrown below passes this border.
+// The C interface to the compiler: compiling is a function that the verb calls too; the others are
+// verbs of the command line, whose results go to the caller. Nothing thrown below passes this
+// border.
 
 #include "tenon/compiler.h"
 
 #include "runtime/capi/StatusObject.h"
 #include "runtime/capi/Structs.h"
+#include "support/Environment.h"
 #include "support/files/MappedFile.h"
 #include "support/files/ScratchFolder.h"
+#include "support/text/Printable.h"
+#include "support/threads/ThreadPool.h"
 #include "tools/plugin/Plugin.h"
 #include "tools/tenon/Tool.h"
+#include "tools/tenon/compile/CompileToFile.h"
 #include "tools/tenon/model/CompilerBridge.h"
 #include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/registry/Stage.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -28,11 +35,6 @@ class Arguments {
 public:
   explicit Arguments(const char *verb) : list{verb} {}
 
-  void flag(const char *name, int32_t isOn) {
-    if (isOn != 0) {
-      list.emplace_back(name);
-    }
-  }
   void value(const std::string &name, const char *text) {
     if (text) {
       list.push_back(name + "=" + text);
@@ -55,7 +57,6 @@ public:
 struct Caller {
   tenon_progress progress = nullptr;
   void *user = nullptr;
-  std::vector<tenon_pass> passes = {};
 };
 
 /// Gives `bytes` to the caller.
@@ -75,7 +76,6 @@ Status perform(std::vector<std::string> arguments, bool asJson, Caller caller, t
                ErrorId answer = ErrorId::None) {
   tool::ContainedCrashes contained;
   tool::Listener listener;
-  listener.passes = std::move(caller.passes);
   if (caller.progress) {
     listener.progress = [call = caller.progress, user = caller.user](std::string_view what,
                                                                      double fraction) {
@@ -107,34 +107,88 @@ Result<std::vector<tenon_pass>> passesOf(const tenon_compile_options &options) {
   return passes;
 }
 
+std::vector<std::string> listOf(const char *const *texts) {
+  std::vector<std::string> list;
+  for (; texts && *texts; ++texts) {
+    list.emplace_back(*texts);
+  }
+  return list;
+}
+
+Status refused(const std::string &problem) {
+  return Status::error(ErrorId::BadArgument, problem, "tenon compile --help shows the usage");
+}
+
+/// What the command line checks of its flags.
+Status checkOptions(const tool::CompileRequest &request, const tenon_compile_options &options) {
+  std::string problem = tool::choiceProblem(request.target.precision, tool::kPrecisions);
+  if (!problem.empty()) {
+    return refused("--precision: " + problem);
+  }
+  for (const std::string &allowed : request.target.allow) {
+    problem = tool::choiceProblem(allowed, tool::kAllowances);
+    if (!problem.empty()) {
+      return refused("--allow: " + problem);
+    }
+  }
+  bool isInRange = options.max_weights == 0 || (options.max_weights >= tool::kMaxWeights.low &&
+                                                options.max_weights <= tool::kMaxWeights.high);
+  if (!isInRange) {
+    return refused("--max-weights " + std::to_string(options.max_weights) +
+                   ": give a number from 1 to 1000, as 1.5x");
+  }
+  if (options.threads != 0 && options.threads > tool::kThreads.high) {
+    return refused("--threads " + std::to_string(options.threads) +
+                   ": give a whole number from 1 to 1024");
+  }
+  return Status::ok();
+}
+
 Status compile(const char *model, const std::string &output, const tenon_compile_options &options,
                tenon_blob *report) {
-  Arguments arguments("compile");
-  arguments.path(model);
-  arguments.value("--output", Arguments::protectedPath(output).c_str());
-  arguments.values("--target", options.targets);
-  arguments.value("--precision", options.precision);
-  arguments.values("--allow", options.allow);
-  arguments.values("--shape", options.shapes);
-  arguments.values("--optimize-for", options.optimize_for);
-  arguments.values("--state", options.states);
-  arguments.values("--tap", options.taps);
-  arguments.values("--kernel", options.kernels);
-  arguments.values("--disable-family", options.disabled_families);
+  tool::ContainedCrashes contained;
+  tool::CompileRequest request;
+  std::vector<std::string> named = {"compile", Arguments::protectedPath(model), "--output="};
+  tool::StagedVersions versions;
+  TENON_TRY(versions.replace(named));
+  request.options.model = named[1];
+  request.options.output = Arguments::protectedPath(output);
+  request.target.targets = options.targets ? listOf(options.targets) : request.target.targets;
+  request.target.precision = options.precision ? options.precision : request.target.precision;
+  request.target.allow = listOf(options.allow);
+  request.target.states = listOf(options.states);
+  request.shapes = listOf(options.shapes);
+  request.optimizeFor = listOf(options.optimize_for);
+  request.taps = listOf(options.taps);
+  request.kernels = listOf(options.kernels);
+  request.plugins = listOf(options.plugins);
+  request.options.disabledFamilies = listOf(options.disabled_families);
+  request.options.verify = options.verify != 0;
+  request.noCache = options.no_cache != 0;
+  request.wantsCubin = options.cubin != 0;
+  request.ptxas = options.ptxas ? options.ptxas : "";
+  TENON_TRY(checkOptions(request, options));
   if (options.max_weights != 0) {
-    arguments.value("--max-weights", std::to_string(options.max_weights).c_str());
+    request.options.maxWeights = options.max_weights;
   }
-  if (options.threads != 0) {
-    arguments.value("--threads", std::to_string(options.threads).c_str());
+  request.options.threads =
+      options.threads != 0 ? static_cast<unsigned>(options.threads) : usableCpus();
+  TENON_ASSIGN(request.passes, passesOf(options));
+  std::atomic<bool> isCancelled = false;
+  request.options.cancel = &isCancelled;
+  request.options.notice = [](std::string_view) {};
+  if (options.progress) {
+    request.options.progress = [&](pipeline::Phase phase, double fraction) {
+      bool wantsEnd = options.progress(options.user, std::string(nameOf(phase)).c_str(),
+                                       overallFraction(phase, fraction)) != 0;
+      isCancelled = isCancelled || wantsEnd;
+    };
   }
-  arguments.flag("--no-cache", options.no_cache);
-  arguments.flag("--verify", options.verify);
-  arguments.flag("--cubin", options.cubin);
-  arguments.value("--ptxas", options.ptxas);
-  arguments.values("--plugin", options.plugins);
-  TENON_ASSIGN(std::vector<tenon_pass> passes, passesOf(options));
-  return perform(std::move(arguments.list), true,
-                 {options.progress, options.user, std::move(passes)}, report);
+  TENON_ASSIGN(pipeline::CompileSummary summary, tool::compileToFile(request));
+  if (report) {
+    give(withoutControls(tool::jsonText("compile", tool::summaryJson(summary)), "\n\t"), report);
+  }
+  return Status::ok();
 }
 
 } // namespace
@@ -241,11 +295,7 @@ tenon_status *tenon_verb(const char *const *arguments, tenon_progress progress, 
     if (!arguments || !json) {
       return badArgument("the arguments or the place for the text is null");
     }
-    std::vector<std::string> list;
-    for (; *arguments; ++arguments) {
-      list.emplace_back(*arguments);
-    }
-    return perform(std::move(list), true, {progress, user}, json);
+    return perform(listOf(arguments), true, {progress, user}, json);
   });
 }
 

@@ -2,9 +2,10 @@
 // does.
 #pragma once
 
+#include "compiler/api/CompileOptions.h"
+#include "runtime/tensors/Tensor.h"
 #include "support/Result.h"
 #include "tools/debug/Outcome.h"
-#include "tools/tenon/model/CompilerBridge.h"
 
 #include <optional>
 #include <string>
@@ -13,8 +14,8 @@
 namespace tenon::debug {
 
 struct DebugRequest {
-  tool::CompileRequest compile; ///< model, shapes, targets, precision; the rest is not read
-  std::vector<Tensor> inputs;   ///< by their names; none for seeded ones
+  pipeline::CompileOptions compile; ///< model, shapes, targets, precision; the rest is not read
+  std::vector<Tensor> inputs;       ///< by their names; none for seeded ones
   uint64_t seed = 0;
   double seconds = 60; ///< after which nothing more is tried
   std::function<void(std::string_view what, double fraction)> progress;

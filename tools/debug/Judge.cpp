@@ -8,7 +8,6 @@
 #include "support/text/Text.h"
 #include "tools/debug/Planted.h"
 #include "tools/debug/RunEngine.h"
-#include "tools/tenon/model/CompileOptionsOf.h"
 
 using namespace mlir;
 
@@ -27,7 +26,8 @@ Result<std::vector<NamedTensor>> inputsOf(const pipeline::CompileOptions &option
   pipeline::CompileOptions import = options;
   std::vector<NamedTensor> inputs;
   import.stopAfter = pipeline::Phase::Import;
-  import.afterPass = [&](std::string_view, ModuleOp module, tn::WeightStore &) -> Status {
+  pipeline::CompileHooks hooks;
+  hooks.afterPass = [&](std::string_view, ModuleOp module, tn::WeightStore &) -> Status {
     std::vector<std::string> names = argumentNames(*module.getOps<func::FuncOp>().begin());
     TENON_ASSIGN(Tensors tensors,
                  given.empty() ? pipeline::seededInputs(module, seed) : inOrder(given, names));
@@ -37,7 +37,7 @@ Result<std::vector<NamedTensor>> inputsOf(const pipeline::CompileOptions &option
     return Status::ok();
   };
   import.output.clear();
-  TENON_TRY(pipeline::compile(import).takeStatus());
+  TENON_TRY(pipeline::compile(import, hooks).takeStatus());
   return inputs;
 }
 
@@ -81,7 +81,7 @@ Outcome judge(const Trial &trial) {
   if (!imported) {
     return {.kind = Outcome::Kind::Refused, .text = imported.toString()};
   }
-  Result<pipeline::CompileSummary> compiled = pipeline::compile(trial.compile);
+  Result<pipeline::CompileSummary> compiled = pipeline::compile(trial.compile, trial.hooks);
   if (!compiled) {
     return outcomeOf(compiled.status());
   }
@@ -118,10 +118,11 @@ Result<std::vector<NamedTensor>> fromArrays(const std::vector<Tensor> &arrays) {
   return inputs;
 }
 
-Result<Trial> makeTrial(const tool::CompileRequest &compile, const std::vector<NamedTensor> &given,
-                        uint64_t seed, const std::string &scratch) {
+Result<Trial> makeTrial(const pipeline::CompileOptions &compile,
+                        const std::vector<NamedTensor> &given, uint64_t seed,
+                        const std::string &scratch) {
   Trial trial;
-  trial.compile = tool::compileOptionsOf(compile);
+  trial.compile = compile;
   trial.compile.output = scratch + "/model.tenon";
   trial.compile.cacheFolder.clear();
   trial.compile.reproducer.clear();
@@ -131,7 +132,7 @@ Result<Trial> makeTrial(const tool::CompileRequest &compile, const std::vector<N
   trial.seed = seed;
   TENON_TRY(chooseLevel(trial.compile));
   TENON_ASSIGN(trial.inputs, inputsOf(trial.compile, given, seed));
-  plant(trial.compile);
+  plant(trial.hooks);
   return trial;
 }
 

@@ -11,6 +11,7 @@ namespace tenon::debug {
 
 struct Trial {
   pipeline::CompileOptions compile; ///< with a place for the engine
+  pipeline::CompileHooks hooks;
   std::vector<NamedTensor> inputs;
   unsigned threads = 1;
   uint64_t seed = 0;
@@ -24,8 +25,9 @@ Outcome outcomeOf(const Status &compiled);
 
 /// The trial that the flags ask for, in a folder for engines; its inputs are those given, or seeded
 /// ones. Of several CPU levels it is for the best that this machine runs.
-Result<Trial> makeTrial(const tool::CompileRequest &compile, const std::vector<NamedTensor> &given,
-                        uint64_t seed, const std::string &scratch);
+Result<Trial> makeTrial(const pipeline::CompileOptions &compile,
+                        const std::vector<NamedTensor> &given, uint64_t seed,
+                        const std::string &scratch);
 Result<Trial> makeTrial(const DebugRequest &request, const std::string &scratch);
 
 Result<std::vector<NamedTensor>> fromArrays(const std::vector<Tensor> &arrays);

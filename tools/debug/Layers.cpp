@@ -136,7 +136,7 @@ Status Comparer::readOrder() {
 
 /// Both sides get the same inputs: those of the first model, or those given.
 Result<Trial> Comparer::trialFor(const Side &side) {
-  tool::CompileRequest compile = request.base.compile;
+  pipeline::CompileOptions compile = request.base.compile;
   compile.model = side.path;
   TENON_ASSIGN(Trial trial, makeTrial(compile, inputs, request.base.seed, scratch));
   inputs = trial.inputs;
@@ -147,14 +147,14 @@ Result<Trial> Comparer::trialFor(const Side &side) {
 }
 
 Result<Comparer::Values> Comparer::compiled(const Trial &trial) {
-  TENON_TRY(pipeline::compile(trial.compile).takeStatus());
+  TENON_TRY(pipeline::compile(trial.compile, trial.hooks).takeStatus());
   TENON_ASSIGN(Values values, runEngine(trial.compile.output, "", trial.threads, trial.inputs));
   if (!request.wantsLayers) {
     return values;
   }
   Trial plain = trial;
   plain.compile.taps.clear();
-  TENON_TRY(pipeline::compile(plain.compile).takeStatus());
+  TENON_TRY(pipeline::compile(plain.compile, plain.hooks).takeStatus());
   TENON_ASSIGN(Values outputs, runEngine(plain.compile.output, "", plain.threads, plain.inputs));
   for (auto [with, without] : llvm::zip(values, outputs)) {
     bool isSame =

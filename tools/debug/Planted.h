@@ -6,6 +6,6 @@
 
 namespace tenon::debug {
 
-void plant(pipeline::CompileOptions &options);
+void plant(pipeline::CompileHooks &hooks);
 
 } // namespace tenon::debug

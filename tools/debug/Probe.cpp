@@ -118,10 +118,11 @@ Sighting Watch::run() {
   pipeline::CompileOptions options = trial.compile;
   options.stopAfter = pipeline::Phase::Dispatch;
   options.output.clear();
-  options.afterPass = [this](std::string_view pass, ModuleOp module, tn::WeightStore &weights) {
+  pipeline::CompileHooks hooks = trial.hooks;
+  hooks.afterPass = [this](std::string_view pass, ModuleOp module, tn::WeightStore &weights) {
     return afterPass(pass, module, weights);
   };
-  Status compiled = pipeline::compile(options).takeStatus();
+  Status compiled = pipeline::compile(options, hooks).takeStatus();
   if (!compiled && !isOver) {
     sighting.outcome = outcomeOf(compiled);
     sighting.step = finished;
@@ -265,16 +266,17 @@ Outcome probeRegions(const Trial &trial, double seconds, std::string &site) {
         tn::WeightStore *store = nullptr;
         Outcome outcome;
         pipeline::CompileOptions options = trial.compile;
-        options.afterPass = [&](std::string_view, ModuleOp, tn::WeightStore &weights) {
+        pipeline::CompileHooks hooks = trial.hooks;
+        hooks.afterPass = [&](std::string_view, ModuleOp, tn::WeightStore &weights) {
           store = &weights;
           return Status::ok();
         };
-        options.afterPhase = [&](pipeline::Phase phase, ModuleOp module) {
+        hooks.afterPhase = [&](pipeline::Phase phase, ModuleOp module) {
           if (phase == pipeline::Phase::Dispatch) {
             regions.tap(module, store);
           }
-          if (trial.compile.afterPhase) {
-            trial.compile.afterPhase(phase, module);
+          if (trial.hooks.afterPhase) {
+            trial.hooks.afterPhase(phase, module);
           }
         };
         options.progress = [&](pipeline::Phase phase, double fraction) {
@@ -282,7 +284,7 @@ Outcome probeRegions(const Trial &trial, double seconds, std::string &site) {
             outcome = regions.compare();
           }
         };
-        Status compiled = pipeline::compile(options).takeStatus();
+        Status compiled = pipeline::compile(options, hooks).takeStatus();
         return compiled ? outcome : outcomeOf(compiled);
       },
       &site);

@@ -227,9 +227,9 @@ Status Reducer::writeResult(const std::string &model, const std::string &inputs)
     const onnx::Pieces::Node &node = pieces->nodes()[index];
     reduction.nodes.push_back(strCat(node.op, " '", node.name, "'"));
   }
-  for (const pipeline::ShapeOption &shape : shapesOf(smallest.inputs, recording)) {
+  for (const ShapeArgument &shape : shapesOf(smallest.inputs, recording)) {
     std::string text = shape.input + ":";
-    for (const pipeline::ShapeOption::Dim &dim : shape.dims) {
+    for (const ShapeArgument::Dim &dim : shape.dims) {
       std::string size =
           dim.min == dim.max ? std::to_string(dim.min) : strCat('[', dim.min, "..", dim.max, ']');
       text += (&dim == shape.dims.data() ? "" : "x") + size;

@@ -3,6 +3,6 @@
 
 namespace tenon::debug {
 
-void plant(pipeline::CompileOptions &) {}
+void plant(pipeline::CompileHooks &) {}
 
 } // namespace tenon::debug

@@ -30,8 +30,9 @@ Status recordDims(const Trial &trial, Recording &recording) {
   import.taps = {"*"};
   import.stopAfter = pipeline::Phase::Import;
   import.output.clear();
-  import.afterPhase = nullptr;
-  import.afterPass = [&](std::string_view, ModuleOp module, tn::WeightStore &) {
+  pipeline::CompileHooks hooks = trial.hooks;
+  hooks.afterPhase = nullptr;
+  hooks.afterPass = [&](std::string_view, ModuleOp module, tn::WeightStore &) {
     func::FuncOp function = *module.getOps<func::FuncOp>().begin();
     tn::SymbolList symbols(module);
     auto add = [&](const std::string &name, Type type, bool isInput) {
@@ -57,7 +58,7 @@ Status recordDims(const Trial &trial, Recording &recording) {
     }
     return Status::ok();
   };
-  return pipeline::compile(import).takeStatus();
+  return pipeline::compile(import, hooks).takeStatus();
 }
 
 } // namespace
@@ -105,11 +106,11 @@ Result<Recording> recordValues(const Trial &trial) {
   return recording;
 }
 
-std::vector<pipeline::ShapeOption> shapesOf(const std::vector<onnx::Port> &inputs,
-                                            const Recording &recording) {
-  std::vector<pipeline::ShapeOption> shapes;
+std::vector<ShapeArgument> shapesOf(const std::vector<onnx::Port> &inputs,
+                                    const Recording &recording) {
+  std::vector<ShapeArgument> shapes;
   for (const onnx::Port &input : inputs) {
-    pipeline::ShapeOption shape{.input = input.name, .dims = {}};
+    ShapeArgument shape{.input = input.name, .dims = {}};
     bool isConstant = true;
     for (const std::variant<int64_t, std::string> &dim : input.dims) {
       const int64_t *size = std::get_if<int64_t>(&dim);

@@ -26,7 +26,7 @@ struct Recording {
 Result<Recording> recordValues(const Trial &trial);
 
 /// The arguments of --shape for such inputs; none for inputs whose dims are all constants.
-std::vector<pipeline::ShapeOption> shapesOf(const std::vector<onnx::Port> &inputs,
-                                            const Recording &recording);
+std::vector<ShapeArgument> shapesOf(const std::vector<onnx::Port> &inputs,
+                                    const Recording &recording);
 
 } // namespace tenon::debug

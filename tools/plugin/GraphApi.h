@@ -1,7 +1,8 @@
-// tenon/graph.h over the compiler's graph. Built without exceptions, as the compiler is.
+// tenon/graph.h over the compiler's graph. Built without exceptions, as the compiler is; its header
+// is free of MLIR.
 #pragma once
 
-#include "compiler/pipeline/Pipeline.h"
+#include "compiler/api/CompileOptions.h"
 #include "tenon/graph.h"
 
 namespace tenon::tool {

@@ -100,12 +100,13 @@ module attributes {tn.phase = "import"} {
   options.model = folder.path("model.mlir");
   options.output = folder.path("model.tenon");
   options.reproducer = folder.path("again.mlir");
-  options.afterPhase = [](pipeline::Phase phase, mlir::ModuleOp) {
+  pipeline::CompileHooks hooks;
+  hooks.afterPhase = [](pipeline::Phase phase, mlir::ModuleOp) {
     if (phase == pipeline::Phase::Dispatch) {
       raise(SIGSEGV);
     }
   };
-  Result<pipeline::CompileSummary> summary = pipeline::compile(options);
+  Result<pipeline::CompileSummary> summary = pipeline::compile(options, hooks);
   ASSERT_FALSE(summary);
   EXPECT_EQ(Code::Internal, summary.status().code());
   EXPECT_NE(std::string::npos, summary.status().message().find("phase 'dispatch'"));

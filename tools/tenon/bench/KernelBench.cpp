@@ -2,6 +2,7 @@
 
 #include "tools/tenon/bench/KernelBench.h"
 
+#include "compiler/pipeline/KernelTrials.h"
 #include "runtime/device/cpu/CpuFeatures.h"
 #include "support/files/ScratchFolder.h"
 #include "support/threads/ThreadPool.h"
@@ -146,9 +147,9 @@ Status checkModel(const KernelBenchRequest &request) {
 
 Status benchKernels(const KernelBenchRequest &request, Terminal &terminal) {
   TENON_TRY(checkModel(request));
-  CompileRequest compile;
+  pipeline::CompileOptions compile;
   compile.model = request.open.path;
-  TENON_TRY(applyTarget(request.open.target, compile, terminal));
+  TENON_TRY(applyTarget(request.open.target, compile, terminal.notice()));
   TENON_ASSIGN(compile.shapes, parseShapeArguments(request.inputs.shapes));
   std::optional<engine::CpuLevel> best = runtime::bestCpuLevel();
   if (compile.levels.size() > 1 && best) {
@@ -161,7 +162,7 @@ Status benchKernels(const KernelBenchRequest &request, Terminal &terminal) {
   EngineMeasurer measurer(request, terminal);
   pipeline::TrialRequest trials{request.node == "all" ? "" : request.node, request.mostOfFamily};
   TENON_ASSIGN(std::vector<pipeline::RegionTrials> regions,
-               measureKernels(compile, trials, measurer));
+               pipeline::measureKernels(compile, trials, measurer));
   terminal.clearProgress();
   Json described = Json::array();
   std::string text;

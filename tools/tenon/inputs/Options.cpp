@@ -46,18 +46,20 @@ template <typename T> bool contains(Range<T> range, std::optional<T> value) {
 /// What a validator gives is what is wrong; CLI11 puts the option's name before it.
 CLI::Validator isOneOf(const std::vector<std::string> &choices) {
   CLI::Validator validator;
-  validator.operation([choices](std::string &text) {
-    if (std::find(choices.begin(), choices.end(), text) != choices.end()) {
-      return std::string();
-    }
-    std::string list = fmt::format("give one of {}, not '{}'", fmt::join(choices, ", "), text);
-    std::string nearest = nearestName(text, choices);
-    return nearest.empty() ? list : fmt::format("{}; did you mean '{}'?", list, nearest);
-  });
+  validator.operation([choices](std::string &text) { return choiceProblem(text, choices); });
   return validator;
 }
 
 } // namespace
+
+std::string choiceProblem(const std::string &text, const std::vector<std::string> &choices) {
+  if (std::find(choices.begin(), choices.end(), text) != choices.end()) {
+    return std::string();
+  }
+  std::string list = fmt::format("give one of {}, not '{}'", fmt::join(choices, ", "), text);
+  std::string nearest = nearestName(text, choices);
+  return nearest.empty() ? list : fmt::format("{}; did you mean '{}'?", list, nearest);
+}
 
 void addOutput(CLI::App &command, std::string &path, const std::string &description) {
   CLI::Validator isNamed;

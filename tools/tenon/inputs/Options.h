@@ -29,6 +29,9 @@ inline constexpr Range<uint64_t> kThreads = {1, 1024};
 /// A day.
 inline constexpr double kLongestSeconds = 86400;
 
+/// Why `text` is none of `choices`; empty if it is.
+std::string choiceProblem(const std::string &text, const std::vector<std::string> &choices);
+
 /// `-o`, with a name that is not empty.
 void addOutput(CLI::App &command, std::string &path, const std::string &description);
 /// A whole number.

@@ -12,71 +12,21 @@
 #include "compiler/pipeline/CrashGuard.h"
 #include "compiler/pipeline/ModelKey.h"
 #include "compiler/pipeline/Pipeline.h"
+#include "compiler/pipeline/Reports.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "support/files/MappedFile.h"
-#include "tools/plugin/GraphApi.h"
-#include "tools/tenon/model/CompileOptionsOf.h"
 #include "tools/tenon/model/DeclaredFacts.h"
 #include "tools/tenon/model/WeightRanges.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
-#include <array>
 #include <filesystem>
 #include <set>
 
 namespace tenon::tool {
 namespace {
-
-using pipeline::Phase;
-
-constexpr std::array<std::pair<std::string_view, Phase>, 7> kPhases = {
-    {{"import", Phase::Import},
-     {"normalize", Phase::Normalize},
-     {"optimize", Phase::Optimize},
-     {"dispatch", Phase::Dispatch},
-     {"codegen", Phase::Codegen},
-     {"plan", Phase::Plan},
-     {"export", Phase::Export}}};
-
-/// Where in the whole compilation each phase begins, roughly; the last entry is the end.
-constexpr std::array<double, 8> kPhaseStarts = {0, 0.03, 0.04, 0.15, 0.2, 0.85, 0.9, 1};
-
-double overallFraction(Phase phase, double fraction) {
-  size_t index = static_cast<size_t>(phase);
-  return kPhaseStarts[index] + (kPhaseStarts[index + 1] - kPhaseStarts[index]) * fraction;
-}
-
-std::string_view nameOfPhase(Phase phase) {
-  for (const auto &[name, value] : kPhases) {
-    if (value == phase) {
-      return name;
-    }
-  }
-  return "";
-}
-
-pipeline::ShapeOption toShapeOption(const ShapeArgument &shape) {
-  pipeline::ShapeOption option;
-  option.input = shape.input;
-  for (const ShapeArgument::Dim &dim : shape.dims) {
-    option.dims.push_back({dim.min, dim.max, dim.keep});
-  }
-  return option;
-}
-
-/// None keeps the model's own types.
-std::optional<opt::Precision> toPrecision(std::string_view name) {
-  for (opt::Precision precision :
-       {opt::Precision::Fp16, opt::Precision::Bf16, opt::Precision::Fp8}) {
-    if (name == std::string_view(nameOf(precision))) {
-      return precision;
-    }
-  }
-  return std::nullopt;
-}
 
 std::string printType(mlir::Type type, llvm::ArrayRef<tn::Symbol> symbols) {
   mlir::RankedTensorType tensor = llvm::dyn_cast<mlir::RankedTensorType>(type);
@@ -184,110 +134,10 @@ private:
   ModelFacts facts;
 };
 
-frontend::ShapeOverride toOverride(const ShapeArgument &shape) {
-  frontend::ShapeOverride result;
-  result.input = shape.input;
-  for (const ShapeArgument::Dim &dim : shape.dims) {
-    frontend::DimOverride::Kind kind = dim.keep             ? frontend::DimOverride::Kind::Keep
-                                       : dim.min == dim.max ? frontend::DimOverride::Kind::Constant
-                                                            : frontend::DimOverride::Kind::Range;
-    result.dims.push_back({kind, dim.min, dim.max});
-  }
-  return result;
-}
-
 } // namespace
 
-std::vector<std::string> phaseNames() {
-  std::vector<std::string> names;
-  for (const auto &[name, phase] : kPhases) {
-    names.emplace_back(name);
-  }
-  return names;
-}
-
-frontend::ImportOptions importOptionsOf(const std::vector<ShapeArgument> &shapes) {
-  frontend::ImportOptions options;
-  for (const ShapeArgument &shape : shapes) {
-    options.shapes.push_back(toOverride(shape));
-  }
-  return options;
-}
-
-pipeline::CompileOptions compileOptionsOf(const CompileRequest &request) {
-  pipeline::CompileOptions options;
-  options.model = request.model;
-  options.output = request.output;
-  for (const ShapeArgument &shape : request.shapes) {
-    options.shapes.push_back(toShapeOption(shape));
-  }
-  for (const SizesArgument &sizes : request.optimizeFor) {
-    options.optimizeFor.push_back({{}, sizes.only});
-    for (const ShapeArgument &shape : sizes.shapes) {
-      options.optimizeFor.back().shapes.push_back(toShapeOption(shape));
-    }
-  }
-  for (const Tensor *tensor : request.fixed) {
-    options.fixed.push_back({tensor->name, tensor->dtype, tensor->dims, tensor->data.bytes()});
-  }
-  for (const auto &[input, output] : request.states) {
-    options.states.push_back({input, output});
-  }
-  options.levels = request.levels;
-  options.addsLevels = request.addsLevels;
-  options.cpu = request.cpu;
-  options.gpus = request.gpus;
-  options.precision = toPrecision(request.precision);
-  options.allowTf32 = llvm::is_contained(request.allow, "tf32");
-  options.allowTanhGelu = llvm::is_contained(request.allow, "tanh-gelu");
-  if (!request.assembler.empty()) {
-    options.assembler = pipeline::Assembler{request.assembler, request.assemble};
-  }
-  for (const tenon_pass &pass : request.passes) {
-    options.passes.push_back(userPassOf(pass));
-  }
-  options.passDump = request.passDump;
-  options.verify = request.verify;
-  options.guard = request.guard;
-  options.taps = request.taps;
-  options.observed = request.observed;
-  for (const auto &[node, kernel] : request.kernels) {
-    options.kernels.push_back({node, kernel});
-  }
-  options.disabledFamilies = request.disabledFamilies;
-  options.maxWeights = request.maxWeights;
-  options.tuned = request.tuned;
-  for (const auto &[name, phase] : kPhases) {
-    if (name == request.stopAfter) {
-      options.stopAfter = phase;
-    }
-  }
-  options.dumpPhases = request.dumpPhases;
-  options.cacheFolder = request.cacheFolder;
-  options.reproducer = request.reproducer;
-  options.threads = request.threads;
-  options.notice = request.notice;
-  options.cancel = request.cancel;
-  if (request.progress) {
-    options.progress = [&](Phase phase, double fraction) {
-      request.progress(nameOfPhase(phase), overallFraction(phase, fraction));
-    };
-  }
-  return options;
-}
-
-Result<pipeline::CompileSummary> compileModel(const CompileRequest &request) {
-  return pipeline::compile(compileOptionsOf(request));
-}
-
-Result<std::vector<pipeline::RegionTrials>> measureKernels(const CompileRequest &request,
-                                                           const pipeline::TrialRequest &trials,
-                                                           pipeline::Measurer &measurer) {
-  return pipeline::measureKernels(compileOptionsOf(request), trials, measurer);
-}
-
-Status raceKernels(const CompileRequest &request, pipeline::Racer &racer) {
-  return pipeline::raceKernels(compileOptionsOf(request), racer);
+Result<pipeline::CompileSummary> compileModel(const pipeline::CompileOptions &options) {
+  return pipeline::compile(options);
 }
 
 bool areFamiliesCurrent(std::string_view families) {
@@ -344,7 +194,8 @@ Result<ModelFacts> readFacts(const std::string &path, const std::vector<ShapeArg
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   context.loadDialect<tn::TnDialect, mlir::func::FuncDialect>();
   tn::WeightStore store;
-  frontend::ImportOptions options = importOptionsOf(shapes);
+  frontend::ImportOptions options;
+  options.shapes = pipeline::toOverrides(shapes);
   TENON_ASSIGN(frontend::ImportResult imported,
                frontend::importModel(path, options, context, store));
   ModelFacts declared;

@@ -3,69 +3,18 @@
 
 #pragma once
 
-#include "compiler/opt/precision/Observation.h"
+#include "compiler/api/CompileOptions.h"
 #include "compiler/pipeline/CompileSummary.h"
-#include "compiler/pipeline/KernelRaces.h"
-#include "compiler/pipeline/KernelTrials.h"
-#include "compiler/target/Target.h"
-#include "compiler/tuning/Knowledge.h"
-#include "engine/Level.h"
 #include "runtime/tensors/ShapeText.h"
-#include "runtime/tensors/Tensor.h"
 #include "support/Result.h"
-#include "support/memory/ByteSpan.h"
-#include "tenon/graph.h"
 
-#include <atomic>
 #include <cstdint>
-#include <functional>
 #include <map>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace tenon::tool {
-
-/// As pipeline::CompileOptions; names of phases are those of `--stop-after`.
-struct CompileRequest {
-  std::string model;
-  std::string output;
-  std::vector<ShapeArgument> shapes;
-  std::vector<SizesArgument> optimizeFor; ///< as pipeline::CompileOptions::optimizeFor
-  /// Inputs that become constants of the model; they live until the compilation is done.
-  std::vector<const Tensor *> fixed;
-  /// Inputs and the outputs that replace them: state of the session.
-  std::vector<std::pair<std::string, std::string>> states;
-  std::vector<engine::CpuLevel> levels;
-  bool addsLevels = false;                  ///< as pipeline::CompileOptions::addsLevels
-  target::Target cpu = target::cpuTarget(); ///< as pipeline::CompileOptions::cpu
-  std::vector<target::Target> gpus;
-  std::string precision = "keep"; ///< as in --precision
-  std::vector<std::string> allow; ///< as in --allow
-  /// Makes machine code of PTX, beside which it goes into the engine; see pipeline::Assembler.
-  std::string assembler; ///< its name and version; empty for none
-  std::function<Result<std::vector<std::byte>>(Bytes ptx, std::string_view arch)> assemble;
-  std::vector<tenon_pass> passes;         ///< of the user's, accepted by checkPass
-  std::string passDump;                   ///< as pipeline::CompileOptions::passDump
-  std::vector<std::string> taps;          ///< as pipeline::CompileOptions::taps
-  std::vector<opt::Observation> observed; ///< as pipeline::CompileOptions::observed
-  std::vector<std::pair<std::string, std::string>> kernels; ///< as CompileOptions::kernels
-  std::vector<std::string> disabledFamilies;                ///< as CompileOptions::disabledFamilies
-  std::optional<double> maxWeights;                         ///< as CompileOptions::maxWeights
-  std::shared_ptr<const tuning::Knowledge> tuned;           ///< as CompileOptions::tuned
-  bool verify = false;
-  bool guard = false;
-  std::string stopAfter;
-  std::string dumpPhases;
-  std::string cacheFolder;
-  std::string reproducer; ///< as pipeline::CompileOptions::reproducer
-  unsigned threads = 2;
-  /// Told the phase and how much of the whole compilation is done.
-  std::function<void(std::string_view phase, double fraction)> progress;
-  std::function<void(std::string_view text)> notice;
-  const std::atomic<bool> *cancel = nullptr; ///< as pipeline::CompileOptions::cancel
-};
 
 /// For the whole process: what would end it inside of the compiler becomes a Status.
 void containCrashes();
@@ -78,18 +27,8 @@ public:
   ContainedCrashes &operator=(const ContainedCrashes &) = delete;
 };
 
-/// The values that --stop-after takes, in order.
-std::vector<std::string> phaseNames();
-Result<pipeline::CompileSummary> compileModel(const CompileRequest &request);
-
-/// As pipeline::measureKernels; `output` of the request is the file that holds one engine after the
-/// other.
-Result<std::vector<pipeline::RegionTrials>> measureKernels(const CompileRequest &request,
-                                                           const pipeline::TrialRequest &trials,
-                                                           pipeline::Measurer &measurer);
-
-/// As pipeline::raceKernels.
-Status raceKernels(const CompileRequest &request, pipeline::Racer &racer);
+/// As pipeline::compile.
+Result<pipeline::CompileSummary> compileModel(const pipeline::CompileOptions &options);
 
 /// Whether kernel families have these revisions ("conv_grouped 1, gemm_packed 1") in this build.
 bool areFamiliesCurrent(std::string_view families);

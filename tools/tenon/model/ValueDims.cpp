@@ -4,10 +4,11 @@
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/pipeline/CrashGuard.h"
+#include "compiler/pipeline/Reports.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "support/text/Text.h"
-#include "tools/tenon/model/CompileOptionsOf.h"
+#include "tools/tenon/model/CompilerBridge.h"
 
 namespace tenon::tool {
 namespace {
@@ -17,7 +18,8 @@ readDims(const std::string &path, const std::vector<ShapeArgument> &shapes) {
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   context.loadDialect<tn::TnDialect, mlir::func::FuncDialect>();
   tn::WeightStore store;
-  frontend::ImportOptions options = importOptionsOf(shapes);
+  frontend::ImportOptions options;
+  options.shapes = pipeline::toOverrides(shapes);
   TENON_ASSIGN(frontend::ImportResult imported,
                onnx::importTapped(path, {"*"}, options, context, store));
   if (!imported.module) {

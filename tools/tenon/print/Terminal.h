@@ -51,6 +51,10 @@ public:
   void printJson(std::string_view schema, Json value);
   /// Something worth knowing that is not the result: stderr, not with --quiet.
   void note(std::string_view text);
+  /// The same as a function, for what knows no terminal.
+  std::function<void(std::string_view)> notice() {
+    return [this](std::string_view text) { note(text); };
+  }
   /// The error with its code, remedy and page: stderr; with --json also as JSON on stdout.
   void printError(const Status &status);
 

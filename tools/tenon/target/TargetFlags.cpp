@@ -10,8 +10,16 @@
 #include "tools/tenon/verbs/EngineSource.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 namespace tenon::tool {
+
+void listen(pipeline::CompileOptions &options, Terminal &terminal) {
+  options.notice = terminal.notice();
+  options.progress = [&](pipeline::Phase phase, double fraction) {
+    terminal.progress(nameOf(phase), overallFraction(phase, fraction));
+  };
+}
 
 void declareTargetFlags(CLI::App &command, TargetFlags &flags) {
   command
@@ -24,11 +32,11 @@ void declareTargetFlags(CLI::App &command, TargetFlags &flags) {
   command.add_option("--device-profile", flags.deviceProfile,
                      "A file written by doctor --calibrate; its rates and sizes replace those of "
                      "the built-in table");
-  addChoice(command, "--precision", flags.precision, {"keep", "fp16", "bf16", "fp8"},
+  addChoice(command, "--precision", flags.precision, kPrecisions,
             "Keep the types of the model, or store and multiply in fp16 or bf16; fp8: fp16 whose "
             "large products multiply "
             "8-bit floats on GPUs that have them (sm_89 and later)");
-  addChoices(command, "--allow", flags.allow, {"tf32", "tanh-gelu"},
+  addChoices(command, "--allow", flags.allow, kAllowances,
              "Allow an approximation. tf32: products of fp32 may round their operands to TF32; "
              "tanh-gelu: GELU of "
              "fp16 and bf16 may use its tanh form, off by at most 4.8e-4");
@@ -64,27 +72,29 @@ void declareBudgetFlag(CLI::App &command, double &seconds) {
              "fastest from now on");
 }
 
-Status applyTarget(const TargetFlags &flags, CompileRequest &request, Terminal &terminal) {
+Status applyTarget(const TargetFlags &flags, pipeline::CompileOptions &request,
+                   const std::function<void(std::string_view)> &notice) {
   TENON_ASSIGN(Targets targets, parseTargets(flags.targets));
   if (!flags.deviceProfile.empty()) {
     TENON_TRY(applyProfile(flags.deviceProfile, targets));
   }
   for (const std::string &note : targets.notes) {
-    terminal.note(note);
+    notice(note);
   }
   request.levels = std::move(targets.levels);
   request.addsLevels = targets.addsLevels;
   request.cpu = std::move(targets.cpu);
   request.gpus = std::move(targets.gpus);
-  request.precision = flags.precision;
-  request.allow = flags.allow;
+  request.precision = opt::parsePrecision(flags.precision);
+  request.allowTf32 = std::ranges::count(flags.allow, "tf32") > 0;
+  request.allowTanhGelu = std::ranges::count(flags.allow, "tanh-gelu") > 0;
   for (const std::string &state : flags.states) {
     size_t sign = state.find('=');
     if (sign == std::string::npos) {
       return Status::error(ErrorId::BadArgument, "--state " + state + " names no output",
                            "write it as INPUT=OUTPUT, with names as tenon inspect prints them");
     }
-    request.states.emplace_back(state.substr(0, sign), state.substr(sign + 1));
+    request.states.push_back({state.substr(0, sign), state.substr(sign + 1)});
   }
   return Status::ok();
 }

@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "support/Status.h"
+#include "compiler/api/CompileOptions.h"
 
 #include <string>
 #include <vector>
@@ -13,7 +13,10 @@ class App;
 
 namespace tenon::tool {
 
-struct CompileRequest;
+/// Of --precision and --allow.
+const std::vector<std::string> kPrecisions = {"keep", "fp16", "bf16", "fp8"};
+const std::vector<std::string> kAllowances = {"tf32", "tanh-gelu"};
+
 struct OpenRequest;
 class Terminal;
 
@@ -26,6 +29,8 @@ struct TargetFlags {
   std::string deviceProfile; ///< a file; empty for none
 };
 
+/// Notes and progress of a compilation go to the terminal.
+void listen(pipeline::CompileOptions &options, Terminal &terminal);
 void declareTargetFlags(CLI::App &command, TargetFlags &flags);
 /// How an engine is opened: `--variant avx2`, also called `--isa`, and `--no-verify-weights`.
 void declareOpenFlags(CLI::App &command, OpenRequest &request);
@@ -33,6 +38,7 @@ void declareThreadsFlag(CLI::App &command, unsigned &threads, const std::string 
 /// `--budget 5s` (or 2m, or seconds without a unit).
 void declareBudgetFlag(CLI::App &command, double &seconds);
 /// Tells the compiler what the flags say, and the user what was assumed.
-Status applyTarget(const TargetFlags &flags, CompileRequest &request, Terminal &terminal);
+Status applyTarget(const TargetFlags &flags, pipeline::CompileOptions &request,
+                   const std::function<void(std::string_view)> &notice);
 
 } // namespace tenon::tool

@@ -3,7 +3,6 @@
 #include "tools/tenon/tune/LocalStore.h"
 
 #include "support/Environment.h"
-#include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/target/LocalCpu.h"
 
 #include <CLI/CLI.hpp>
@@ -30,17 +29,18 @@ Result<std::string> storeFolder(const std::string &store) {
                        : Result<std::string>(cache + "/tuning");
 }
 
-void noteFaults(const tuning::Records &records, Terminal &terminal) {
+void noteFaults(const tuning::Records &records,
+                const std::function<void(std::string_view)> &notice) {
   for (const std::string &fault : records.faults) {
-    terminal.note(fmt::format("{}: {}; it is not used", nameOf(ErrorId::BadTuningStore), fault));
+    notice(fmt::format("{}: {}; it is not used", nameOf(ErrorId::BadTuningStore), fault));
   }
   if (records.isTorn) {
-    terminal.note("the last record of the tuning store is incomplete: it is dropped");
+    notice("the last record of the tuning store is incomplete: it is dropped");
   }
 }
 
-Result<std::shared_ptr<const tuning::Knowledge>> localKnowledge(const std::string &store,
-                                                                Terminal &terminal) {
+Result<std::shared_ptr<const tuning::Knowledge>>
+localKnowledge(const std::string &store, const std::function<void(std::string_view)> &notice) {
   std::shared_ptr<const tuning::Knowledge> knowledge;
   Result<std::string> folder = storeFolder(store);
   if (!folder) {
@@ -51,10 +51,10 @@ Result<std::shared_ptr<const tuning::Knowledge>> localKnowledge(const std::strin
     return records.takeStatus();
   }
   if (!records) {
-    terminal.note(fmt::format("the tuning store is not used: {}", records.status().toString()));
+    notice(fmt::format("the tuning store is not used: {}", records.status().toString()));
     return knowledge;
   }
-  noteFaults(*records, terminal);
+  noteFaults(*records, notice);
   if (!records->records.empty()) {
     knowledge = std::make_shared<const tuning::Knowledge>(records->records, localCpuDevice());
   }

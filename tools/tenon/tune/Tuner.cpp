@@ -98,12 +98,12 @@ public:
     start = BenchClock::now();
     raceOptions.deadline = start + std::chrono::duration_cast<BenchClock::duration>(
                                        std::chrono::duration<double>(request.seconds));
-    CompileRequest races = request.compile;
+    pipeline::CompileOptions races = request.compile;
     races.levels = {*engine::parseCpuLevel(result.level)};
     races.addsLevels = false;
     races.output = scratch + "/race";
     races.progress = nullptr;
-    TENON_TRY(raceKernels(races, *this));
+    TENON_TRY(pipeline::raceKernels(races, *this));
     result.tuneSeconds = millisecondsSince(start) / 1000;
     terminal.clearProgress();
     TENON_TRY(checkDone());
@@ -218,10 +218,10 @@ private:
   }
 
   Result<Contender> compileUntuned() {
-    CompileRequest compile = request.compile;
+    pipeline::CompileOptions compile = request.compile;
     compile.tuned = nullptr;
     compile.output = scratch + "/untuned.tenon";
-    compile.stopAfter.clear();
+    compile.stopAfter.reset();
     TENON_ASSIGN(pipeline::CompileSummary summary, compileModel(compile));
     weightBytes = summary.weightsBytes;
     return contenderOf(compile.output);
@@ -307,7 +307,7 @@ private:
   }
 
   Result<std::string> compileTuned(const std::string &path) {
-    CompileRequest compile = request.compile;
+    pipeline::CompileOptions compile = request.compile;
     compile.tuned = std::make_shared<const tuning::Knowledge>(knowledge);
     compile.output = path;
     TENON_ASSIGN(pipeline::CompileSummary summary, compileModel(compile));
@@ -398,7 +398,7 @@ Result<TuneResult> tuneModel(const TuneRequest &request, Terminal &terminal) {
         "leave --target out, or name CPU levels; on GPUs bench --budget measures library calls");
   }
   TENON_ASSIGN(tuning::StoreWriter store, tuning::StoreWriter::open(request.store));
-  noteFaults(store.found(), terminal);
+  noteFaults(store.found(), terminal.notice());
   TENON_ASSIGN(ScratchFolder scratch, ScratchFolder::create("tenon-tune"));
   return Tuner(request, terminal, store, scratch.path()).run();
 }

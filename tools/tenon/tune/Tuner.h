@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include "compiler/pipeline/KernelRaces.h"
 #include "tools/tenon/model/CompilerBridge.h"
 #include "tools/tenon/tune/Race.h"
 
@@ -16,7 +17,7 @@ namespace tenon::tool {
 class Terminal;
 
 struct TuneRequest {
-  CompileRequest
+  pipeline::CompileOptions
       compile;       ///< of a model, for levels of which this machine runs one; `tuned` is ignored
   std::string store; ///< a folder
   double seconds = 60; ///< for races; what is compiled before and after comes on top

@@ -60,7 +60,7 @@ std::string rowOf(const tuning::Record &record) {
 
 Status list(const std::string &folder, Terminal &terminal) {
   TENON_ASSIGN(tuning::Records found, tuning::readStore(folder));
-  noteFaults(found, terminal);
+  noteFaults(found, terminal.notice());
   std::vector<tuning::Record> records = tuning::newestOf(found.records);
   auto place = [](const tuning::Record &record) {
     return std::tuple(record.device, record.threads, record.level, record.label);
@@ -92,15 +92,15 @@ Status list(const std::string &folder, Terminal &terminal) {
 
 /// What a compilation of the model finds, region by region.
 Status explain(const CacheFlags &flags, const std::string &folder, Terminal &terminal) {
-  CompileRequest request;
+  pipeline::CompileOptions request;
   request.model = flags.path;
   TENON_TRY(isModel(request.model, Takes::Model).takeStatus());
   TENON_ASSIGN(request.shapes, parseShapeArguments(flags.shapes));
-  TENON_TRY(applyTarget(flags.target, request, terminal));
+  TENON_TRY(applyTarget(flags.target, request, terminal.notice()));
   TENON_ASSIGN(tuning::Records found, tuning::readStore(folder));
-  noteFaults(found, terminal);
+  noteFaults(found, terminal.notice());
   request.tuned = std::make_shared<const tuning::Knowledge>(found.records, localCpuDevice());
-  request.stopAfter = "dispatch";
+  request.stopAfter = pipeline::Phase::Dispatch;
   request.threads = usableCpus();
   request.notice = [&](std::string_view text) { terminal.note(text); };
   TENON_ASSIGN(pipeline::CompileSummary summary, compileModel(request));
@@ -136,7 +136,7 @@ Status exportStore(const CacheFlags &flags, const std::string &folder, Terminal 
   }
   TENON_TRY(checkOutput(flags.output, ""));
   TENON_ASSIGN(tuning::Records found, tuning::readStore(folder));
-  noteFaults(found, terminal);
+  noteFaults(found, terminal.notice());
   std::vector<tuning::Record> records = tuning::newestOf(found.records);
   TENON_TRY(tuning::exportRecords(records, flags.output));
   terminal.json()
@@ -156,7 +156,7 @@ Status importStore(const CacheFlags &flags, const std::string &folder, Terminal 
                          "nothing was imported; export it again where it was measured");
   }
   TENON_ASSIGN(tuning::StoreWriter store, tuning::StoreWriter::open(folder));
-  noteFaults(store.found(), terminal);
+  noteFaults(store.found(), terminal.notice());
   std::set<std::string> known;
   for (const tuning::Record &record : store.found().records) {
     known.insert(tuning::lineOf(record));

@@ -61,13 +61,13 @@ std::string flagsForShapes(const ModelFacts &facts) {
 /// The regions that no kernel computes fast, as compiling for the targets forms them.
 Result<std::vector<pipeline::SlowRegion>> slowRegions(const CheckFlags &flags,
                                                       const Targets &targets) {
-  CompileRequest request;
+  pipeline::CompileOptions request;
   request.model = flags.path;
   TENON_ASSIGN(request.shapes, parseShapeArguments(flags.shapes));
   request.levels = targets.levels;
   request.cpu = targets.cpu;
   request.gpus = targets.gpus;
-  request.stopAfter = "dispatch";
+  request.stopAfter = pipeline::Phase::Dispatch;
   TENON_ASSIGN(pipeline::CompileSummary summary, compileModel(request));
   return summary.slow;
 }

@@ -162,7 +162,7 @@ Status compare(CompareFlags &flags, Terminal &terminal) {
   TENON_ASSIGN(request.a, parseSide(flags.a));
   TENON_ASSIGN(request.b, parseSide(flags.b));
   TENON_ASSIGN(request.base.compile.shapes, parseShapeArguments(flags.inputs.shapes));
-  TENON_TRY(applyTarget(flags.target, request.base.compile, terminal));
+  TENON_TRY(applyTarget(flags.target, request.base.compile, terminal.notice()));
   TENON_TRY(takeInputs(flags));
   request.base.seed = flags.inputs.seed;
   for (const std::string &text : flags.map) {

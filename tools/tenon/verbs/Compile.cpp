@@ -1,69 +1,21 @@
 // `tenon compile`: a model becomes an engine file.
 
-#include "support/Environment.h"
 #include "support/threads/ThreadPool.h"
-#include "tools/plugin/Plugin.h"
 #include "tools/tenon/Verb.h"
-#include "tools/tenon/inputs/FileKind.h"
+#include "tools/tenon/compile/CompileToFile.h"
 #include "tools/tenon/inputs/Options.h"
-#include "tools/tenon/model/CompilerBridge.h"
 #include "tools/tenon/print/Terminal.h"
-#include "tools/tenon/target/Ptxas.h"
 #include "tools/tenon/target/TargetFlags.h"
 #include "tools/tenon/tune/LocalStore.h"
 #include "tools/tenon/tune/Tuner.h"
-#include "tools/tenon/verbs/EngineSource.h"
-#include "tools/tenon/verbs/OutputCheck.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include <cmath>
 #include <memory>
 
 namespace tenon::tool {
 namespace {
-
-/// Of --max-weights: no layout takes more.
-constexpr double kMaxWeights = 1000;
-
-struct CompileFlags {
-  CompileRequest request;
-  std::vector<std::string> shapes;
-  std::vector<std::string> optimizeFor;
-  TargetFlags target;
-  std::vector<std::string> taps;
-  std::vector<std::string> plugins;
-  std::vector<std::string> kernels;
-  bool noCache = false;
-  bool force = false;
-  bool wantsCubin = false;
-  std::string ptxas;
-  std::string store;
-  double budget = 0; ///< seconds; 0 for no tuning
-};
-
-/// "model.tenon" for "some/model.onnx".
-std::string defaultOutput(const std::string &model) {
-  size_t slash = model.rfind('/');
-  std::string name = slash == std::string::npos ? model : model.substr(slash + 1);
-  return (name.ends_with(".onnx") ? name.substr(0, name.size() - 5) : name) + ".tenon";
-}
-
-Json passesJson(const std::vector<pipeline::PassFacts> &passes) {
-  Json list = Json::array();
-  for (const pipeline::PassFacts &pass : passes) {
-    bool isFinite = pass.largestChange && std::isfinite(*pass.largestChange);
-    list.push_back({{"name", pass.name},
-                    {"phase", pass.phase},
-                    {"nodes_before", pass.nodesBefore},
-                    {"nodes_after", pass.nodesAfter},
-                    {"edits", pass.edits},
-                    {"seconds", pass.seconds},
-                    {"largest_change", isFinite ? Json(*pass.largestChange) : Json()}});
-  }
-  return list;
-}
 
 std::string passText(const pipeline::PassFacts &pass) {
   std::string change =
@@ -74,17 +26,6 @@ std::string passText(const pipeline::PassFacts &pass) {
                         *pass.largestChange);
   return fmt::format("pass {} ({}): {} nodes before, {} after; {}", pass.name, pass.phase,
                      pass.nodesBefore, pass.nodesAfter, change);
-}
-
-Json weightsJson(const std::vector<pipeline::WeightFacts> &weights) {
-  Json list = Json::array();
-  for (const pipeline::WeightFacts &form : weights) {
-    list.push_back({{"form", form.form},
-                    {"arrays", form.arrays},
-                    {"bytes", form.bytes},
-                    {"source_bytes", form.sourceBytes}});
-  }
-  return list;
 }
 
 /// Why an engine is larger than its model; empty if it is about as large.
@@ -108,17 +49,7 @@ std::string weightsText(const std::vector<pipeline::WeightFacts> &weights) {
 
 void report(const pipeline::CompileSummary &result, Terminal &terminal) {
   if (terminal.json()) {
-    terminal.printJson("compile", {{"engine", result.engine},
-                                   {"compile_s", result.compileSeconds},
-                                   {"engine_bytes", result.engineBytes},
-                                   {"weights_bytes", result.weightsBytes},
-                                   {"weights", weightsJson(result.weights)},
-                                   {"regions", result.regions},
-                                   {"unique_regions", result.uniqueRegions},
-                                   {"arena_bytes", result.arenaBytes},
-                                   {"arena_lower_bound_bytes", result.arenaLowerBoundBytes},
-                                   {"from_cache", result.fromCache},
-                                   {"passes", passesJson(result.passes)}});
+    terminal.printJson("compile", summaryJson(result));
     return;
   }
   for (const pipeline::PassFacts &pass : result.passes) {
@@ -136,59 +67,17 @@ void report(const pipeline::CompileSummary &result, Terminal &terminal) {
   }
 }
 
-/// Those of the caller, then those of the plug-ins in their order.
-Status collectPasses(const CompileFlags &flags, const Terminal &terminal,
-                     std::vector<tenon_pass> &passes) {
-  passes = terminal.passes();
-  for (const std::string &plugin : flags.plugins) {
-    TENON_ASSIGN(std::vector<tenon_pass> own, loadPlugin(plugin));
-    passes.insert(passes.end(), own.begin(), own.end());
-  }
-  return Status::ok();
-}
-
-/// Has machine code put beside the PTX; what makes it is added to `programs`.
-Status applyCubin(CompileFlags &flags, std::vector<std::string> &programs) {
-  if (!flags.wantsCubin && flags.ptxas.empty()) {
-    return Status::ok();
-  }
-  if (flags.request.gpus.empty()) {
-    return Status::error(ErrorId::BadArgument, "--cubin is for GPUs, and no target is one",
-                         "name a GPU's architecture: --target cuda:sm_90");
-  }
-  TENON_ASSIGN(Ptxas ptxas, Ptxas::find(flags.ptxas));
-  programs.push_back(ptxas.file());
-  flags.request.assembler = ptxas.name();
-  flags.request.assemble = [ptxas](Bytes ptx, std::string_view arch) {
-    return ptxas.assemble(ptx, arch);
-  };
-  return Status::ok();
-}
-
-/// NODE=FAMILY{NAME=NUMBER,...}: a node's name may have an = too.
-Status readKernels(const CompileFlags &flags, CompileRequest &request) {
-  for (const std::string &text : flags.kernels) {
-    size_t equals = text.substr(0, text.find('{')).rfind('=');
-    if (equals == std::string::npos) {
-      return Status::error(ErrorId::BadArgument, fmt::format("--kernel {} names no node", text),
-                           "for example --kernel layer1=gemm_skinny{tile=64x48}");
-    }
-    request.kernels.emplace_back(text.substr(0, equals), text.substr(equals + 1));
-  }
-  return Status::ok();
-}
-
 /// Fills the store first. Where nothing can be measured the engine is compiled as it would be
 /// without.
-Status tuneFirst(const CompileFlags &flags, Terminal &terminal) {
+Status tuneFirst(const CompileRequest &request, double seconds, Terminal &terminal) {
   TuneRequest tune;
-  tune.compile = flags.request;
+  tune.compile = request.options;
   tune.compile.output.clear();
-  tune.compile.stopAfter.clear();
+  tune.compile.stopAfter.reset();
   tune.compile.dumpPhases.clear();
   tune.compile.verify = false;
-  tune.seconds = flags.budget;
-  TENON_ASSIGN(tune.store, storeFolder(flags.store));
+  tune.seconds = seconds;
+  TENON_ASSIGN(tune.store, storeFolder(request.store));
   Result<TuneResult> tuned = tuneModel(tune, terminal);
   if (tuned) {
     terminal.note(tuneText(*tuned));
@@ -202,52 +91,24 @@ Status tuneFirst(const CompileFlags &flags, Terminal &terminal) {
   return isAnswer ? Status::ok() : tuned.takeStatus();
 }
 
-Status compile(CompileFlags &flags, Terminal &terminal) {
-  CompileRequest &request = flags.request;
-  TENON_TRY(readKernels(flags, request));
-  TENON_ASSIGN(request.shapes, parseShapeArguments(flags.shapes));
-  TENON_ASSIGN(request.optimizeFor, parseSizesArguments(flags.optimizeFor));
-  TENON_TRY(applyTarget(flags.target, request, terminal));
-  for (const std::string &tap : flags.taps) {
-    request.taps.push_back(tap == "all" ? "*" : tap);
+Status compile(CompileRequest &request, double budget, Terminal &terminal) {
+  pipeline::CompileOptions &options = request.options;
+  listen(options, terminal);
+  options.cancel = terminal.cancelFlag();
+  request.passes = terminal.passes();
+  if (budget > 0) {
+    request.tune = [&] { return tuneFirst(request, budget, terminal); };
   }
-  TENON_TRY(isModel(request.model, Takes::Model).takeStatus());
-  std::vector<std::string> programs;
-  TENON_TRY(applyCubin(flags, programs));
-  if (request.output.empty() && request.stopAfter.empty()) {
-    request.output = defaultOutput(request.model);
-    TENON_TRY(flags.force ? Status::ok() : checkReplacedEngine(request));
-  }
-  TENON_TRY(collectPasses(flags, terminal, request.passes));
-  TENON_TRY(checkOutput(request.reproducer, request.model, programs));
-  if (request.reproducer.empty()) {
-    request.reproducer = reproducerOf(request.output.empty() ? request.model : request.output);
-  }
-  request.passDump = (request.output.empty() ? request.model : request.output) + ".pass";
-  TENON_TRY(checkDumpFolder(request.dumpPhases, request.model, request.output));
-  TENON_TRY(checkOutput(request.output, request.model, programs));
-  request.cacheFolder = flags.noCache ? "" : userCacheFolder();
-  request.notice = [&](std::string_view text) { terminal.note(text); };
-  request.progress = [&](std::string_view phase, double fraction) {
-    terminal.progress(phase, fraction);
-  };
-  request.cancel = terminal.cancelFlag();
-  if (flags.budget > 0) {
-    TENON_TRY(tuneFirst(flags, terminal));
-  }
-  if (!flags.noCache || !flags.store.empty()) {
-    TENON_ASSIGN(request.tuned, localKnowledge(flags.store, terminal));
-  }
-  TENON_ASSIGN(pipeline::CompileSummary result, compileModel(request));
-  if (result.engine.empty() && request.stopAfter.empty()) {
+  TENON_ASSIGN(pipeline::CompileSummary result, compileToFile(request));
+  if (result.engine.empty() && !options.stopAfter) {
     terminal.note("the region compiles");
-  } else if (request.stopAfter.empty()) {
+  } else if (!options.stopAfter) {
     report(result, terminal);
   } else if (terminal.json()) {
-    terminal.printJson("compile",
-                       {{"stopped_after", request.stopAfter}, {"dumps", request.dumpPhases}});
+    terminal.printJson(
+        "compile", {{"stopped_after", nameOf(*options.stopAfter)}, {"dumps", options.dumpPhases}});
   } else {
-    terminal.note(fmt::format("stopped after {}", request.stopAfter));
+    terminal.note(fmt::format("stopped after {}", nameOf(*options.stopAfter)));
   }
   return Status::ok();
 }
@@ -255,8 +116,9 @@ Status compile(CompileFlags &flags, Terminal &terminal) {
 } // namespace
 
 Action declareCompile(CLI::App &command) {
-  std::shared_ptr<CompileFlags> flags = std::make_shared<CompileFlags>();
-  CompileRequest &request = flags->request;
+  std::shared_ptr<CompileRequest> flags = std::make_shared<CompileRequest>();
+  std::shared_ptr<double> budget = std::make_shared<double>(0); // seconds; 0 for no tuning
+  pipeline::CompileOptions &request = flags->options;
   request.threads = usableCpus();
   command.add_option("MODEL", request.model, "The model (ONNX, or .pt2 of torch.export)")
       ->required();
@@ -301,12 +163,13 @@ Action declareCompile(CLI::App &command) {
       .add_option("--disable-family", request.disabledFamilies,
                   "Do not use this kernel family (repeat for more)")
       ->allow_extra_args(false);
-  addTimes(command, "--max-weights", {1, kMaxWeights}, request.maxWeights,
+  addTimes(command, "--max-weights", kMaxWeights, request.maxWeights,
            "The weights of a device take at most so many times the model's; kernels that want them "
            "larger are not chosen, which may cost time");
   command.add_flag("--verify", request.verify,
                    "Check the numbers against the reference after every pass");
-  addChoice(command, "--stop-after", request.stopAfter, phaseNames(),
+  addChoice(command, "--stop-after", flags->stopAfter,
+            {pipeline::kPhaseNames.begin(), pipeline::kPhaseNames.end()},
             "Stop after this phase and write its text, if it has one, to -o");
   command.add_option("--dump-phases", request.dumpPhases,
                      "Write the IR after each phase into this folder");
@@ -317,12 +180,12 @@ Action declareCompile(CLI::App &command) {
                      "Threads to compile with; by default all usable CPUs");
   command.add_flag("--force", flags->force,
                    "Replace an engine for other targets at the default place");
-  addSeconds(command, "--budget", {0, kLongestSeconds}, flags->budget,
+  addSeconds(command, "--budget", {0, kLongestSeconds}, *budget,
              "For CPUs: first race kernels for up to this time (60s, 2m), as tenon tune does");
   declareStoreFlag(command, flags->store);
   command.add_flag("--no-cache", flags->noCache,
                    "Do not use the compile cache, nor the tuning store unless --store names it");
-  return [flags](Terminal &terminal) { return compile(*flags, terminal); };
+  return [flags, budget](Terminal &terminal) { return compile(*flags, *budget, terminal); };
 }
 
 } // namespace tenon::tool

@@ -159,9 +159,9 @@ Status reduce(DebugFlags &flags, Terminal &terminal) {
 }
 
 Status run(DebugFlags &flags, Terminal &terminal) {
-  CompileRequest &compile = flags.request.compile;
+  pipeline::CompileOptions &compile = flags.request.compile;
   TENON_ASSIGN(compile.shapes, parseShapeArguments(flags.shapes));
-  TENON_TRY(applyTarget(flags.target, compile, terminal));
+  TENON_TRY(applyTarget(flags.target, compile, terminal.notice()));
   TENON_TRY(isModel(compile.model, Takes::Model).takeStatus());
   if (!flags.inputs.empty()) {
     TENON_ASSIGN(
@@ -183,7 +183,7 @@ Status run(DebugFlags &flags, Terminal &terminal) {
 
 Action declareDebug(CLI::App &command) {
   std::shared_ptr<DebugFlags> flags = std::make_shared<DebugFlags>();
-  CompileRequest &compile = flags->request.compile;
+  pipeline::CompileOptions &compile = flags->request.compile;
   compile.threads = usableCpus();
   addChoice(command, "TASK", flags->task, {"reduce", "bisect"},
             "reduce: find a small part of the model that still fails; bisect: find the pass and "

@@ -32,7 +32,7 @@ Result<ScratchFolder> makeFolder(const std::string &cache) {
   return ScratchFolder::create("tenon-run");
 }
 
-Result<double> compileInChild(const CompileRequest &request) {
+Result<double> compileInChild(const pipeline::CompileOptions &request) {
   auto compile = [&]() -> Json {
     Result<pipeline::CompileSummary> compiled = compileModel(request);
     return compiled ? Json{{"seconds", compiled->compileSeconds}}
@@ -59,22 +59,19 @@ Result<EngineSource> EngineSource::prepare(const OpenRequest &request, Terminal 
     source.enginePath = request.path;
     return source;
   }
-  CompileRequest compile;
+  pipeline::CompileOptions compile;
   compile.model = request.path;
-  TENON_TRY(applyTarget(request.target, compile, terminal));
+  TENON_TRY(applyTarget(request.target, compile, terminal.notice()));
   std::string cache = userCacheFolder();
   compile.cacheFolder = request.useCache ? cache : "";
   if (request.useCache) {
-    TENON_ASSIGN(compile.tuned, localKnowledge("", terminal));
+    TENON_ASSIGN(compile.tuned, localKnowledge("", terminal.notice()));
   }
   compile.threads = usableCpus();
   compile.taps = request.taps;
   compile.observed = request.observed;
-  compile.progress = [&](std::string_view phase, double fraction) {
-    terminal.progress(phase, fraction);
-  };
   TENON_ASSIGN(compile.shapes, parseShapeArguments(request.shapes));
-  compile.notice = [&](std::string_view text) { terminal.note(text); };
+  listen(compile, terminal);
   TENON_ASSIGN(source.folder, makeFolder(cache));
   source.enginePath = source.folder->path() + "/model.tenon";
   compile.output = source.enginePath;

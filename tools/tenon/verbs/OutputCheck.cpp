@@ -66,7 +66,7 @@ Status checkDumpFolder(const std::string &folder, const std::string &model,
   return Status::ok();
 }
 
-Status checkReplacedEngine(const CompileRequest &request) {
+Status checkReplacedEngine(const pipeline::CompileOptions &request) {
   Result<std::unique_ptr<engine::EngineFile>> old = engine::EngineFile::open(request.output);
   if (!old) {
     return Status::ok(); // there is none, or none that could be used

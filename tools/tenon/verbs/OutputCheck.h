@@ -22,6 +22,6 @@ Status checkDumpFolder(const std::string &folder, const std::string &model,
 
 /// Refuses an engine that has variants for CPUs or for GPUs while there is one at its place with
 /// the others, which would be lost.
-Status checkReplacedEngine(const CompileRequest &request);
+Status checkReplacedEngine(const pipeline::CompileOptions &request);
 
 } // namespace tenon::tool

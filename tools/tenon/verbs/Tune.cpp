@@ -32,18 +32,15 @@ struct TuneFlags {
 
 Status tune(TuneFlags &flags, Terminal &terminal) {
   TuneRequest &request = flags.request;
-  CompileRequest &compile = request.compile;
+  pipeline::CompileOptions &compile = request.compile;
   TENON_ASSIGN(compile.shapes, parseShapeArguments(flags.shapes));
-  TENON_TRY(applyTarget(flags.target, compile, terminal));
+  TENON_TRY(applyTarget(flags.target, compile, terminal.notice()));
   TENON_TRY(isModel(compile.model, Takes::Model).takeStatus());
   TENON_TRY(checkOutput(compile.output, compile.model));
   TENON_ASSIGN(request.store, storeFolder(flags.store));
   compile.cacheFolder = flags.noCache ? "" : userCacheFolder();
   compile.reproducer = reproducerOf(compile.output.empty() ? compile.model : compile.output);
-  compile.notice = [&](std::string_view text) { terminal.note(text); };
-  compile.progress = [&](std::string_view phase, double fraction) {
-    terminal.progress(phase, fraction);
-  };
+  listen(compile, terminal);
   compile.cancel = terminal.cancelFlag();
   TENON_ASSIGN(TuneResult result, tuneModel(request, terminal));
   terminal.json() ? printTuneJson(result, terminal) : terminal.print(tuneText(result));
@@ -54,7 +51,7 @@ Status tune(TuneFlags &flags, Terminal &terminal) {
 
 Action declareTune(CLI::App &command) {
   std::shared_ptr<TuneFlags> flags = std::make_shared<TuneFlags>();
-  CompileRequest &compile = flags->request.compile;
+  pipeline::CompileOptions &compile = flags->request.compile;
   compile.threads = usableCpus();
   flags->target.targets = {"cpu:native"};
   command.add_option("MODEL", compile.model, "The model (ONNX, or .pt2 of torch.export)")

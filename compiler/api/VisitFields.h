@@ -1,0 +1,46 @@
+// The fields of CompileOptions one by one, for what must not miss any: the key of the compile
+// cache.
+#pragma once
+
+#include "compiler/api/CompileOptions.h"
+
+#include <tuple>
+
+namespace tenon::pipeline {
+
+/// Calls `visit(name, value)` for each field that decides the engine's bytes. A field that is added
+/// to CompileOptions must be named here, or this does not compile.
+template <typename Visitor> void visitFields(const CompileOptions &options, Visitor &&visit) {
+  const auto &[model, output, shapes, optimizeFor, fixed, states, levels, addsLevels, cpu, gpus,
+               assembler, precision, allowTf32, allowTanhGelu, guard, taps, observed, verify,
+               stopAfter, dumpPhases, cacheFolder, reproducer, threads, optimize, kernels,
+               disabledFamilies, maxWeights, tuned, passes, passDump, progress, notice, cancel] =
+      options;
+  visit("levels", levels);
+  visit("profile", cpu);
+  visit("levels", gpus);
+  visit("shapes", shapes);
+  visit("optimize_for", optimizeFor);
+  visit("fixed", fixed);
+  visit("states", states);
+  visit("adds_levels", addsLevels);
+  visit("cubin", assembler);
+  visit("precision", precision);
+  visit("allow_tf32", allowTf32);
+  visit("allow_tanh_gelu", allowTanhGelu);
+  visit("guard", guard);
+  visit("taps", taps);
+  visit("observed", observed);
+  visit("optimize", optimize);
+  visit("kernels", kernels);
+  visit("disabled_families", disabledFamilies);
+  visit("max_weights", maxWeights);
+  visit("passes", passes);
+  visit("tuned", tuned);
+  // The model counts by its contents. These decide where files go, how long it takes and who hears
+  // of it; a compilation that checks, stops or dumps takes no engine from the cache.
+  std::ignore = std::tie(model, output, verify, stopAfter, dumpPhases, cacheFolder, reproducer,
+                         threads, passDump, progress, notice, cancel);
+}
+
+} // namespace tenon::pipeline

@@ -1,0 +1,154 @@
+// Relies on the pipeline for the engine itself; what is written goes to its place at once.
+#include "tools/tenon/compile/CompileToFile.h"
+
+#include "runtime/tensors/ShapeText.h"
+#include "support/Environment.h"
+#include "tools/plugin/GraphApi.h"
+#include "tools/plugin/Plugin.h"
+#include "tools/tenon/inputs/FileKind.h"
+#include "tools/tenon/model/CompilerBridge.h"
+#include "tools/tenon/target/Ptxas.h"
+#include "tools/tenon/tune/LocalStore.h"
+#include "tools/tenon/verbs/EngineSource.h"
+#include "tools/tenon/verbs/OutputCheck.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+namespace tenon::tool {
+namespace {
+
+/// "model.tenon" for "some/model.onnx".
+std::string defaultOutput(const std::string &model) {
+  size_t slash = model.rfind('/');
+  std::string name = slash == std::string::npos ? model : model.substr(slash + 1);
+  return (name.ends_with(".onnx") ? name.substr(0, name.size() - 5) : name) + ".tenon";
+}
+
+/// Those of the caller, then those of the plug-ins in their order.
+Status collectPasses(CompileRequest &request) {
+  std::vector<pipeline::UserPass> &passes = request.options.passes;
+  std::ranges::transform(request.passes, std::back_inserter(passes), userPassOf);
+  for (const std::string &plugin : request.plugins) {
+    TENON_ASSIGN(std::vector<tenon_pass> own, loadPlugin(plugin));
+    std::ranges::transform(own, std::back_inserter(passes), userPassOf);
+  }
+  return Status::ok();
+}
+
+/// Has machine code put beside the PTX; what makes it is added to `programs`.
+Status applyCubin(CompileRequest &request, std::vector<std::string> &programs) {
+  if (!request.wantsCubin && request.ptxas.empty()) {
+    return Status::ok();
+  }
+  if (request.options.gpus.empty()) {
+    return Status::error(ErrorId::BadArgument, "--cubin is for GPUs, and no target is one",
+                         "name a GPU's architecture: --target cuda:sm_90");
+  }
+  TENON_ASSIGN(Ptxas ptxas, Ptxas::find(request.ptxas));
+  programs.push_back(ptxas.file());
+  request.options.assembler = {ptxas.name(), [ptxas](Bytes ptx, std::string_view arch) {
+                                 return ptxas.assemble(ptx, arch);
+                               }};
+  return Status::ok();
+}
+
+/// NODE=FAMILY{NAME=NUMBER,...}: a node's name may have an = too.
+Status readKernels(CompileRequest &request) {
+  for (const std::string &text : request.kernels) {
+    size_t equals = text.substr(0, text.find('{')).rfind('=');
+    if (equals == std::string::npos) {
+      return Status::error(ErrorId::BadArgument, fmt::format("--kernel {} names no node", text),
+                           "for example --kernel layer1=gemm_skinny{tile=64x48}");
+    }
+    request.options.kernels.push_back({text.substr(0, equals), text.substr(equals + 1)});
+  }
+  return Status::ok();
+}
+
+Json passesJson(const std::vector<pipeline::PassFacts> &passes) {
+  Json list = Json::array();
+  for (const pipeline::PassFacts &pass : passes) {
+    bool isFinite = pass.largestChange && std::isfinite(*pass.largestChange);
+    list.push_back({{"name", pass.name},
+                    {"phase", pass.phase},
+                    {"nodes_before", pass.nodesBefore},
+                    {"nodes_after", pass.nodesAfter},
+                    {"edits", pass.edits},
+                    {"seconds", pass.seconds},
+                    {"largest_change", isFinite ? Json(*pass.largestChange) : Json()}});
+  }
+  return list;
+}
+
+Json weightsJson(const std::vector<pipeline::WeightFacts> &weights) {
+  Json list = Json::array();
+  for (const pipeline::WeightFacts &form : weights) {
+    list.push_back({{"form", form.form},
+                    {"arrays", form.arrays},
+                    {"bytes", form.bytes},
+                    {"source_bytes", form.sourceBytes}});
+  }
+  return list;
+}
+
+} // namespace
+
+Result<pipeline::CompileSummary> compileToFile(CompileRequest &request) {
+  pipeline::CompileOptions &options = request.options;
+  TENON_TRY(readKernels(request));
+  if (!request.stopAfter.empty()) {
+    options.stopAfter =
+        static_cast<pipeline::Phase>(std::ranges::find(pipeline::kPhaseNames, request.stopAfter) -
+                                     pipeline::kPhaseNames.begin());
+  }
+  TENON_ASSIGN(options.shapes, parseShapeArguments(request.shapes));
+  TENON_ASSIGN(options.optimizeFor, parseSizesArguments(request.optimizeFor));
+  TENON_TRY(applyTarget(request.target, options, options.notice));
+  for (const std::string &tap : request.taps) {
+    options.taps.push_back(tap == "all" ? "*" : tap);
+  }
+  TENON_TRY(isModel(options.model, Takes::Model).takeStatus());
+  std::vector<std::string> programs;
+  TENON_TRY(applyCubin(request, programs));
+  if (options.output.empty() && !options.stopAfter) {
+    options.output = defaultOutput(options.model);
+    TENON_TRY(request.force ? Status::ok() : checkReplacedEngine(options));
+  }
+  TENON_TRY(collectPasses(request));
+  TENON_TRY(checkOutput(options.reproducer, options.model, programs));
+  const std::string &made = options.output.empty() ? options.model : options.output;
+  if (options.reproducer.empty()) {
+    options.reproducer = reproducerOf(made);
+  }
+  options.passDump = made + ".pass";
+  TENON_TRY(checkDumpFolder(options.dumpPhases, options.model, options.output));
+  TENON_TRY(checkOutput(options.output, options.model, programs));
+  options.cacheFolder = request.noCache ? "" : userCacheFolder();
+  if (request.tune) {
+    TENON_TRY(request.tune());
+  }
+  if (!request.noCache || !request.store.empty()) {
+    TENON_ASSIGN(options.tuned, localKnowledge(request.store, options.notice));
+  }
+  return compileModel(options);
+}
+
+Json summaryJson(const pipeline::CompileSummary &summary) {
+  return {{"engine", summary.engine},
+          {"compile_s", summary.compileSeconds},
+          {"engine_bytes", summary.engineBytes},
+          {"weights_bytes", summary.weightsBytes},
+          {"weights", weightsJson(summary.weights)},
+          {"regions", summary.regions},
+          {"unique_regions", summary.uniqueRegions},
+          {"arena_bytes", summary.arenaBytes},
+          {"arena_lower_bound_bytes", summary.arenaLowerBoundBytes},
+          {"from_cache", summary.fromCache},
+          {"passes", passesJson(summary.passes)}};
+}
+
+} // namespace tenon::tool
