@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (std::byte byte : loaded->view) {
       sum += static_cast<unsigned>(byte);
     }
-    static volatile unsigned seen;
+    [[maybe_unused]] static volatile unsigned seen;
     seen = sum;
   }
   return 0;

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "runtime/core/Session.h"
+#include "tools/tenon/engines/EngineSource.h"
 #include "tools/tenon/inputs/Inputs.h"
-#include "tools/tenon/verbs/EngineSource.h"
 
 namespace tenon::tool {
 

@@ -5,12 +5,12 @@
 #include "support/Environment.h"
 #include "tools/plugin/GraphApi.h"
 #include "tools/plugin/Plugin.h"
+#include "tools/tenon/engines/EngineSource.h"
+#include "tools/tenon/engines/OutputCheck.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/model/CompilerBridge.h"
 #include "tools/tenon/target/Ptxas.h"
 #include "tools/tenon/tune/LocalStore.h"
-#include "tools/tenon/verbs/EngineSource.h"
-#include "tools/tenon/verbs/OutputCheck.h"
 
 #include <fmt/format.h>
 

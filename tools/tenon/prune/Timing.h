@@ -5,7 +5,7 @@
 
 #include "tools/tenon/bench/InTurn.h"
 #include "tools/tenon/bench/Statistics.h"
-#include "tools/tenon/verbs/EngineSource.h"
+#include "tools/tenon/engines/EngineSource.h"
 
 #include <optional>
 #include <string>

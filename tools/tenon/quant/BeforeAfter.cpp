@@ -3,10 +3,10 @@
 
 #include "tools/tenon/quant/BeforeAfter.h"
 
+#include "tools/tenon/accuracy/Costs.h"
 #include "tools/tenon/accuracy/Report.h"
 #include "tools/tenon/inputs/Inputs.h"
 #include "tools/tenon/model/CompilerBridge.h"
-#include "tools/tenon/verbs/AccuracyCosts.h"
 #include "tools/view/Page.h"
 
 #include <filesystem>

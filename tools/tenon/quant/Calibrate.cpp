@@ -4,8 +4,8 @@
 #include "tools/tenon/quant/Calibrate.h"
 
 #include "runtime/core/Session.h"
+#include "tools/tenon/engines/EngineSource.h"
 #include "tools/tenon/print/Terminal.h"
-#include "tools/tenon/verbs/EngineSource.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "tools/tenon/data/Dataset.h"
-#include "tools/tenon/verbs/EngineSource.h"
+#include "tools/tenon/engines/EngineSource.h"
 
 #include <memory>
 #include <span>

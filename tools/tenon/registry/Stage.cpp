@@ -16,14 +16,15 @@
 namespace tenon::tool {
 namespace {
 
-constexpr std::string_view kScheme = "registry:";
+constexpr std::string_view kReferencePrefix = "registry:";
 constexpr std::string_view kCompiled = "compiled:";
 
 /// Where "registry:" begins in an argument; npos where it names no version.
 size_t schemeIn(const std::string &argument) {
   size_t begin = argument.starts_with("--") ? argument.find('=') + 1 : 0; // 0 where there is none
   begin += std::string_view(argument).substr(begin).starts_with(kCompiled) ? kCompiled.size() : 0;
-  return std::string_view(argument).substr(begin).starts_with(kScheme) ? begin : argument.npos;
+  return std::string_view(argument).substr(begin).starts_with(kReferencePrefix) ? begin
+                                                                                : argument.npos;
 }
 
 bool isOutput(const std::string &flag) { return flag == "-o" || flag == "--output"; }
@@ -72,9 +73,9 @@ Status StagedVersions::replace(std::vector<std::string> &arguments) {
       return Status::error(ErrorId::BadArgument, "the engine of a version has no place of its own",
                            "say where to write it: -o model.tenon");
     }
-    TENON_ASSIGN(
-        registry::Reference reference,
-        registry::parseReference(std::string_view(arguments[i]).substr(begin + kScheme.size())));
+    TENON_ASSIGN(registry::Reference reference,
+                 registry::parseReference(
+                     std::string_view(arguments[i]).substr(begin + kReferencePrefix.size())));
     if (!registry) {
       TENON_ASSIGN(registry, openRegistry(flagsIn(arguments)));
       TENON_ASSIGN(folder, ScratchFolder::create(registry->filesFolder(), "use"));

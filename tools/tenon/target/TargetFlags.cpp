@@ -2,12 +2,12 @@
 
 #include "tools/tenon/target/TargetFlags.h"
 
+#include "tools/tenon/engines/EngineSource.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/model/CompilerBridge.h"
 #include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/target/DeviceProfile.h"
 #include "tools/tenon/target/Target.h"
-#include "tools/tenon/verbs/EngineSource.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

@@ -4,17 +4,17 @@
 
 #include "support/text/NearestName.h"
 #include "tools/tenon/Verb.h"
+#include "tools/tenon/accuracy/Costs.h"
 #include "tools/tenon/accuracy/Intervals.h"
 #include "tools/tenon/accuracy/Metric.h"
 #include "tools/tenon/accuracy/Player.h"
 #include "tools/tenon/accuracy/Report.h"
 #include "tools/tenon/data/Dataset.h"
+#include "tools/tenon/engines/EngineSource.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/inputs/Inputs.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/Terminal.h"
-#include "tools/tenon/verbs/AccuracyCosts.h"
-#include "tools/tenon/verbs/EngineSource.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>

@@ -9,10 +9,10 @@
 #include "tools/tenon/bench/KernelBench.h"
 #include "tools/tenon/bench/Peers.h"
 #include "tools/tenon/bench/Statistics.h"
+#include "tools/tenon/engines/EngineSource.h"
 #include "tools/tenon/inputs/Inputs.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/Terminal.h"
-#include "tools/tenon/verbs/EngineSource.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>

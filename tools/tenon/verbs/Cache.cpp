@@ -3,6 +3,8 @@
 #include "support/Environment.h"
 #include "support/threads/ThreadPool.h"
 #include "tools/tenon/Verb.h"
+#include "tools/tenon/engines/EngineSource.h"
+#include "tools/tenon/engines/OutputCheck.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/model/CompilerBridge.h"
@@ -10,8 +12,6 @@
 #include "tools/tenon/target/LocalCpu.h"
 #include "tools/tenon/target/TargetFlags.h"
 #include "tools/tenon/tune/LocalStore.h"
-#include "tools/tenon/verbs/EngineSource.h"
-#include "tools/tenon/verbs/OutputCheck.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/chrono.h>

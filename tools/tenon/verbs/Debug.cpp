@@ -6,11 +6,11 @@
 #include "runtime/tensors/Npy.h"
 #include "support/threads/ThreadPool.h"
 #include "tools/tenon/Verb.h"
+#include "tools/tenon/engines/OutputCheck.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/target/TargetFlags.h"
-#include "tools/tenon/verbs/OutputCheck.h"
 #include "tools/view/Escape.h"
 
 #include <CLI/CLI.hpp>

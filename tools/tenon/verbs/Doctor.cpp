@@ -9,10 +9,10 @@
 #include "support/threads/ThreadPool.h"
 #include "tools/tenon/Verb.h"
 #include "tools/tenon/bench/Calibrate.h"
+#include "tools/tenon/engines/EngineSource.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/target/CpuInfo.h"
-#include "tools/tenon/verbs/EngineSource.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>

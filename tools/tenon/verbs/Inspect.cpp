@@ -5,6 +5,7 @@
 
 #include "support/files/MappedFile.h"
 #include "tools/tenon/Verb.h"
+#include "tools/tenon/engines/OutputCheck.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/model/CompilerBridge.h"
@@ -12,7 +13,6 @@
 #include "tools/tenon/print/FigureSizes.h"
 #include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/print/TextFile.h"
-#include "tools/tenon/verbs/OutputCheck.h"
 #include "tools/view/EngineGraph.h"
 #include "tools/view/Escape.h"
 #include "tools/view/Render.h"

@@ -4,6 +4,8 @@
 #include "engine/Expr.h"
 #include "runtime/tensors/Seeded.h"
 #include "tools/tenon/Verb.h"
+#include "tools/tenon/engines/EngineSource.h"
+#include "tools/tenon/engines/OutputCheck.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/inputs/Inputs.h"
 #include "tools/tenon/inputs/Options.h"
@@ -12,8 +14,6 @@
 #include "tools/tenon/print/TextFile.h"
 #include "tools/tenon/profile/Compare.h"
 #include "tools/tenon/profile/Outputs.h"
-#include "tools/tenon/verbs/EngineSource.h"
-#include "tools/tenon/verbs/OutputCheck.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>

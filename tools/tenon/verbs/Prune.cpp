@@ -9,6 +9,7 @@
 #include "support/files/ScratchFolder.h"
 #include "support/threads/ThreadPool.h"
 #include "tools/tenon/Verb.h"
+#include "tools/tenon/engines/OutputCheck.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/Terminal.h"
@@ -16,7 +17,6 @@
 #include "tools/tenon/prune/Report.h"
 #include "tools/tenon/target/Target.h"
 #include "tools/tenon/target/TargetFlags.h"
-#include "tools/tenon/verbs/OutputCheck.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>

@@ -7,6 +7,7 @@
 #include "support/files/MappedFile.h"
 #include "support/threads/ThreadPool.h"
 #include "tools/tenon/Verb.h"
+#include "tools/tenon/engines/OutputCheck.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/Terminal.h"
@@ -14,7 +15,6 @@
 #include "tools/tenon/quant/QuantizeFlags.h"
 #include "tools/tenon/quant/SearchText.h"
 #include "tools/tenon/target/TargetFlags.h"
-#include "tools/tenon/verbs/OutputCheck.h"
 #include "tools/view/Escape.h"
 
 #include <CLI/CLI.hpp>

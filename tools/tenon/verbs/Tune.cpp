@@ -3,14 +3,14 @@
 #include "support/Environment.h"
 #include "support/threads/ThreadPool.h"
 #include "tools/tenon/Verb.h"
+#include "tools/tenon/engines/EngineSource.h"
+#include "tools/tenon/engines/OutputCheck.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/target/TargetFlags.h"
 #include "tools/tenon/tune/LocalStore.h"
 #include "tools/tenon/tune/Tuner.h"
-#include "tools/tenon/verbs/EngineSource.h"
-#include "tools/tenon/verbs/OutputCheck.h"
 
 #include <CLI/CLI.hpp>
 

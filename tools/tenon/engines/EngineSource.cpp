@@ -1,16 +1,16 @@
 // Implements the way from a path to an open engine.
 
-#include "tools/tenon/verbs/EngineSource.h"
+#include "tools/tenon/engines/EngineSource.h"
 
 #include "support/Environment.h"
 #include "support/files/PrivateFolder.h"
 #include "support/threads/ThreadPool.h"
+#include "tools/tenon/engines/ChildProcess.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/model/CompilerBridge.h"
 #include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/target/Target.h"
 #include "tools/tenon/tune/LocalStore.h"
-#include "tools/tenon/verbs/ChildProcess.h"
 
 #include <filesystem>
 #include <utility>

@@ -1,12 +1,12 @@
 // Implements the costs over what `bench` has for several engines.
 
-#include "tools/tenon/verbs/AccuracyCosts.h"
+#include "tools/tenon/accuracy/Costs.h"
 
 #include "tools/tenon/accuracy/Memory.h"
 #include "tools/tenon/accuracy/Player.h"
 #include "tools/tenon/bench/Statistics.h"
+#include "tools/tenon/engines/ChildProcess.h"
 #include "tools/tenon/model/CompilerBridge.h"
-#include "tools/tenon/verbs/ChildProcess.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // Implements the answer as one line of JSON through a pipe.
 
-#include "tools/tenon/verbs/ChildProcess.h"
+#include "tools/tenon/engines/ChildProcess.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

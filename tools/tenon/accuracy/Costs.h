@@ -4,8 +4,8 @@
 
 #include "tools/tenon/bench/InTurn.h"
 #include "tools/tenon/data/Dataset.h"
+#include "tools/tenon/engines/EngineSource.h"
 #include "tools/tenon/print/Terminal.h"
-#include "tools/tenon/verbs/EngineSource.h"
 
 #include <memory>
 #include <string>

@@ -1,7 +1,7 @@
 // Implements the checks. The files that a model names are only looked for where something exists
 // that could be one of them.
 
-#include "tools/tenon/verbs/OutputCheck.h"
+#include "tools/tenon/engines/OutputCheck.h"
 
 #include "engine/Reader.h"
 #include "support/files/OutputPath.h"
