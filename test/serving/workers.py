@@ -50,8 +50,9 @@ class Workers(ServingTest):
             with Load(server, "a") as steady, Load(server, "b") as struck:
                 for _ in range(5):
                     server.wait_until(lambda: server.metric("tenon_requests_running", 'model="b",version="1"') > 0)
-                    worker, start = server.worker("b"), time.monotonic()
-                    os.kill(worker, signal.SIGSTOP)  # b has nobody who computes until there is another worker
+                    worker = server.worker("b")
+                    os.kill(worker, signal.SIGSTOP)
+                    start = time.monotonic()  # from here on b has nobody who computes until there is another worker
                     server.wait_until(lambda: sum(answer[0] > start for answer in steady.since(start)) > 2)
                     os.kill(worker, signal.SIGKILL)
                     server.wait_until(lambda: any(answer[0] > start and answer[2] == 200 for answer in struck.since(start)))
