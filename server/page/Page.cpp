@@ -22,11 +22,14 @@ constexpr PageFile kFiles[] = {
     {
         "page.js",
         "text/javascript; charset=utf-8",
-#include "server/page/charts.js.inc"
+// One script: each file reads what those before it define.
+// clang-format off
 #include "server/page/elements.js.inc"
-#include "server/page/page.js.inc"
-#include "server/page/registry.js.inc"
 #include "server/page/samples.js.inc"
+#include "server/page/charts.js.inc"
+#include "server/page/registry.js.inc"
+#include "server/page/page.js.inc"
+        // clang-format on
     },
     {
         "icon.svg",
