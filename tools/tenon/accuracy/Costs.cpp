@@ -2,8 +2,8 @@
 
 #include "tools/tenon/accuracy/Costs.h"
 
+#include "tools/tenon/accuracy/BatchRunner.h"
 #include "tools/tenon/accuracy/Memory.h"
-#include "tools/tenon/accuracy/Player.h"
 #include "tools/tenon/bench/Statistics.h"
 #include "tools/tenon/engines/ChildProcess.h"
 #include "tools/tenon/model/CompilerBridge.h"
@@ -21,28 +21,28 @@ uint64_t fileBytes(const std::string &path) {
   return error ? 0 : bytes;
 }
 
-Result<Contender> contenderOf(CostSubject &subject, const runtime::SessionOptions &options) {
-  Contender contender;
-  contender.path = subject.path;
-  contender.engine = subject.engine;
+Result<Subject> subjectOf(CostSubject &subject, const runtime::SessionOptions &options) {
+  Subject timed;
+  timed.path = subject.path;
+  timed.engine = subject.engine;
   TENON_ASSIGN(Runner runner, Runner::create(subject.engine, std::move(subject.inputs), options));
   TENON_TRY(runner.run());
-  contender.runner = std::make_unique<Runner>(std::move(runner));
-  if (contender.isGpu()) {
-    TENON_TRY(contender.prepareGpu(false, options));
-    runtime::MemoryUse use = contender.runner->session().memoryUse();
+  timed.runner = std::make_unique<Runner>(std::move(runner));
+  if (timed.isGpu()) {
+    TENON_TRY(timed.prepareGpu(false, options));
+    runtime::MemoryUse use = timed.runner->session().memoryUse();
     subject.peakMemory =
         use.weightBytes + use.arenaBytes + use.stateBytes + use.workspaceBytes + use.portBytes;
   }
-  return contender;
+  return timed;
 }
 
-Json describe(const CostSubject &subject, const Contender &contender) {
-  LatencySummary latency = summarizeLatency(contender.samples());
+Json describe(const CostSubject &subject, const Subject &timed) {
+  LatencySummary latency = summarizeLatency(timed.samples());
   bool isEngine = subject.enginePath == subject.path;
   return {{"model", subject.path},
           {"isa", subject.engine->variant().level},
-          {"threads", contender.runner->session().threads()},
+          {"threads", timed.runner->session().threads()},
           {"latency_ms",
            {{"min", latency.min},
             {"median", latency.median},
@@ -59,8 +59,8 @@ Result<uint64_t> memoryOfFirstRun(const std::string &path, const EngineSource &s
                                   const Dataset &data, const runtime::SessionOptions &options) {
   auto runOnce = [&]() -> Status {
     TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine, source.open());
-    TENON_ASSIGN(Player player, Player::create(std::move(engine), data, 1, options));
-    return player.outputsOf(0, 1).takeStatus();
+    TENON_ASSIGN(BatchRunner runner, BatchRunner::create(std::move(engine), data, 1, options));
+    return runner.outputsOf(0, 1).takeStatus();
   };
   auto work = [&]() -> Json {
     Status status;
@@ -77,18 +77,18 @@ Result<uint64_t> memoryOfFirstRun(const std::string &path, const EngineSource &s
 Result<std::vector<Json>> measureCosts(std::vector<CostSubject> subjects,
                                        const runtime::SessionOptions &options,
                                        const MeasureBudget &budget, Terminal &terminal) {
-  std::vector<Contender> contenders;
+  std::vector<Subject> allTimed;
   for (CostSubject &subject : subjects) {
-    TENON_ASSIGN(Contender contender, contenderOf(subject, options));
-    contenders.push_back(std::move(contender));
+    TENON_ASSIGN(Subject timed, subjectOf(subject, options));
+    allTimed.push_back(std::move(timed));
   }
-  TENON_TRY(measureInTurn(budget, contenders, terminal));
+  TENON_TRY(measureInterleaved(budget, allTimed, terminal));
   terminal.clearProgress();
   std::vector<Json> costs;
   for (size_t i = 0; i < subjects.size(); ++i) {
-    Json row = describe(subjects[i], contenders[i]);
+    Json row = describe(subjects[i], allTimed[i]);
     if (i > 0) {
-      RatioSummary ratio = compareLatency(contenders[0].samples(), contenders[i].samples());
+      RatioSummary ratio = compareLatency(allTimed[0].samples(), allTimed[i].samples());
       row["latency_ratio"] = {{"of_medians", ratio.ofMedians},
                               {"interval_95", {ratio.low, ratio.high}},
                               {"differs", ratio.differs()}};

@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "tools/tenon/bench/InTurn.h"
+#include "tools/tenon/bench/Interleaved.h"
 #include "tools/tenon/data/Dataset.h"
 #include "tools/tenon/engines/EngineSource.h"
 #include "tools/tenon/print/Terminal.h"

@@ -6,8 +6,8 @@
 #include "runtime/device/cpu/CpuFeatures.h"
 #include "support/files/ScratchFolder.h"
 #include "support/threads/ThreadPool.h"
-#include "tools/tenon/bench/Contender.h"
 #include "tools/tenon/bench/Difference.h"
+#include "tools/tenon/bench/Subject.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/model/CompilerBridge.h"
 #include "tools/tenon/print/Terminal.h"
@@ -35,35 +35,34 @@ public:
 
   Result<Timing> measure(const std::string &path, bool isFirst) override {
     terminal.progress("kernels", 0);
-    Contender contender;
+    Subject subject;
     runtime::EngineOptions options;
     options.cacheFolder = "";
-    TENON_ASSIGN(contender.engine, runtime::Engine::open(path, options));
-    TENON_ASSIGN(std::vector<Tensor> inputs, makeInputs(seeded, *contender.engine));
-    TENON_ASSIGN(Runner runner,
-                 Runner::create(contender.engine, std::move(inputs), request.session));
-    contender.runner = std::make_unique<Runner>(std::move(runner));
-    TENON_TRY(contender.runner->run());
+    TENON_ASSIGN(subject.engine, runtime::Engine::open(path, options));
+    TENON_ASSIGN(std::vector<Tensor> inputs, makeInputs(seeded, *subject.engine));
+    TENON_ASSIGN(Runner runner, Runner::create(subject.engine, std::move(inputs), request.session));
+    subject.runner = std::make_unique<Runner>(std::move(runner));
+    TENON_TRY(subject.runner->run());
     Timing timing;
-    TENON_ASSIGN(timing.microseconds, microsecondsOf(contender));
+    TENON_ASSIGN(timing.microseconds, microsecondsOf(subject));
     if (isFirst) {
-      first = std::move(contender.runner);
+      first = std::move(subject.runner);
       return timing;
     }
-    timing.difference = differenceOfOutputs(*contender.runner, *first);
+    timing.difference = differenceOfOutputs(*subject.runner, *first);
     return timing;
   }
 
 private:
   /// On a GPU without what starting a graph takes, which is more than a small kernel: launches in a
   /// row, as they follow each other in a model.
-  static Result<double> microsecondsOfSteps(Contender &contender) {
+  static Result<double> microsecondsOfSteps(Subject &subject) {
     constexpr unsigned kInARow = 40;
     double fastest = HUGE_VAL;
     BenchClock::time_point start = BenchClock::now();
     for (size_t run = 0; run < kMinRuns || millisecondsSince(start) < kMilliseconds; ++run) {
       TENON_ASSIGN(std::vector<runtime::StepTime> steps,
-                   contender.runner->session().timeSteps(kInARow));
+                   subject.runner->session().timeSteps(kInARow));
       double seconds = 0;
       for (const runtime::StepTime &step : steps) {
         seconds += step.seconds;
@@ -72,21 +71,21 @@ private:
     }
     return fastest * 1e6;
   }
-  Result<double> microsecondsOf(Contender &contender) const {
-    if (contender.isGpu() && !request.isCold) {
-      return microsecondsOfSteps(contender);
+  Result<double> microsecondsOf(Subject &subject) const {
+    if (subject.isGpu() && !request.isCold) {
+      return microsecondsOfSteps(subject);
     }
-    if (contender.isGpu()) {
-      TENON_TRY(contender.prepareGpu(request.isCold, request.session));
+    if (subject.isGpu()) {
+      TENON_TRY(subject.prepareGpu(request.isCold, request.session));
     }
     for (int i = 0; i < 2; ++i) {
-      TENON_TRY(contender.runOnce(false));
+      TENON_TRY(subject.runOnce(false));
     }
     BenchClock::time_point start = BenchClock::now();
-    const std::vector<double> &times = contender.samples();
+    const std::vector<double> &times = subject.samples();
     while (times.size() < kMinRuns ||
            (times.size() < kMaxRuns && millisecondsSince(start) < kMilliseconds)) {
-      TENON_TRY(contender.runOnce(true));
+      TENON_TRY(subject.runOnce(true));
     }
     return *std::min_element(times.begin(), times.end()) * 1000;
   }

@@ -4,7 +4,7 @@
 #include "tools/tenon/profile/Compare.h"
 
 #include "support/Shape.h"
-#include "tools/tenon/bench/Contender.h"
+#include "tools/tenon/bench/Subject.h"
 #include "tools/view/Escape.h"
 
 #include <fmt/format.h>

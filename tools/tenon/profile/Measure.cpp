@@ -1,13 +1,13 @@
-// A pass is a run and a run with timed steps, between two canaries. Passes count where the canary
+// A pass is a run and a run with timed steps, between two probes. Passes count where the probe
 // ran as fast as ever and no thread of ours waited for a CPU; of these the fastest quarter, as
 // neighbours on a machine only ever add.
 
 #include "tools/tenon/profile/Measure.h"
 
 #include "support/threads/ThreadPool.h"
-#include "tools/tenon/bench/Canary.h"
-#include "tools/tenon/bench/Contender.h"
+#include "tools/tenon/bench/NoiseProbe.h"
 #include "tools/tenon/bench/Statistics.h"
+#include "tools/tenon/bench/Subject.h"
 
 #include <fmt/format.h>
 
@@ -80,24 +80,24 @@ template <typename Key> double meanOf(const std::vector<const Pass *> &passes, K
 
 std::vector<const Pass *> quietOf(const std::vector<Pass> &passes, Measurement &found) {
   std::vector<const Pass *> all, quiet;
-  std::vector<double> canaries;
+  std::vector<double> probes;
   double fastest = HUGE_VAL;
   for (const Pass &pass : passes) {
-    fastest = std::min(fastest, pass.seen.canary);
-    canaries.push_back(pass.seen.canary);
+    fastest = std::min(fastest, pass.seen.probe);
+    probes.push_back(pass.seen.probe);
     // A wait may be counted when it ends, after it began in an earlier pass.
     found.othersShare += std::min(pass.seen.waited, 1.0) / static_cast<double>(passes.size());
     found.runs.push_back(pass.run);
   }
   for (const Pass &pass : passes) {
     all.push_back(&pass);
-    if (pass.seen.waited <= kMaxWaiting && pass.seen.canary <= fastest * kMaxSlowdown) {
+    if (pass.seen.waited <= kMaxWaiting && pass.seen.probe <= fastest * kMaxSlowdown) {
       quiet.push_back(&pass);
     }
   }
   found.passes = passes.size();
   found.discarded = passes.size() - quiet.size();
-  found.slowdown = fastest > 0 ? summarizeLatency(canaries).median / fastest : 1;
+  found.slowdown = fastest > 0 ? summarizeLatency(probes).median / fastest : 1;
   found.isDisturbed = quiet.size() < std::min(kMinQuiet, passes.size());
   return found.isDisturbed ? all : quiet;
 }

@@ -25,7 +25,7 @@ Result<double> predictedMicroseconds(const runtime::Engine &engine) {
   return sum;
 }
 
-double medianOf(const Contender &contender) { return summarizeLatency(contender.samples()).median; }
+double medianOf(const Subject &subject) { return summarizeLatency(subject.samples()).median; }
 
 } // namespace
 
@@ -38,16 +38,16 @@ Result<Stopwatch::Entry> Stopwatch::load(const std::string &path, Terminal &term
   open.verifyWeights = false;
   TENON_ASSIGN(EngineSource source, EngineSource::prepare(open, terminal));
   Entry entry;
-  entry.contender.path = path;
-  TENON_ASSIGN(entry.contender.engine, source.open());
-  TENON_ASSIGN(entry.predicted, predictedMicroseconds(*entry.contender.engine));
-  TENON_ASSIGN(std::vector<Tensor> inputs, makeInputs(InputFlags(), *entry.contender.engine));
+  entry.subject.path = path;
+  TENON_ASSIGN(entry.subject.engine, source.open());
+  TENON_ASSIGN(entry.predicted, predictedMicroseconds(*entry.subject.engine));
+  TENON_ASSIGN(std::vector<Tensor> inputs, makeInputs(InputFlags(), *entry.subject.engine));
   TENON_ASSIGN(Runner runner,
-               Runner::create(entry.contender.engine, std::move(inputs), request.session));
+               Runner::create(entry.subject.engine, std::move(inputs), request.session));
   TENON_TRY(runner.run());
-  entry.contender.runner = std::make_unique<Runner>(std::move(runner));
-  if (entry.contender.isGpu()) {
-    TENON_TRY(entry.contender.prepareGpu(false, request.session));
+  entry.subject.runner = std::make_unique<Runner>(std::move(runner));
+  if (entry.subject.isGpu()) {
+    TENON_TRY(entry.subject.prepareGpu(false, request.session));
   }
   return entry;
 }
@@ -59,7 +59,7 @@ Result<Stopwatch> Stopwatch::start(const std::string &model, const TimingRequest
   watch.model = model;
   TENON_ASSIGN(Entry entry, watch.load(model, terminal));
   watch.predictedBefore = entry.predicted;
-  watch.first.push_back(std::move(entry.contender));
+  watch.first.push_back(std::move(entry.subject));
   return watch;
 }
 
@@ -68,20 +68,20 @@ Result<double> Stopwatch::before(Terminal &terminal) {
   budget.seconds = request.seconds;
   first[0].times.clear();
   first[0].gpuTimes.clear();
-  TENON_TRY(measureInTurn(budget, first, terminal));
+  TENON_TRY(measureInterleaved(budget, first, terminal));
   return medianOf(first[0]);
 }
 
 Result<Timing> Stopwatch::measure(const std::string &pruned, Terminal &terminal) {
   TENON_ASSIGN(Entry entry, load(pruned, terminal));
-  std::vector<Contender> both;
+  std::vector<Subject> both;
   first[0].times.clear();
   first[0].gpuTimes.clear();
   both.push_back(std::move(first[0]));
-  both.push_back(std::move(entry.contender));
+  both.push_back(std::move(entry.subject));
   MeasureBudget budget;
   budget.seconds = request.seconds;
-  Status status = measureInTurn(budget, both, terminal);
+  Status status = measureInterleaved(budget, both, terminal);
   Timing timing;
   if (status.isOk()) {
     timing.before = medianOf(both[0]);

@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include "tools/tenon/bench/InTurn.h"
+#include "tools/tenon/bench/Interleaved.h"
 #include "tools/tenon/bench/Statistics.h"
 #include "tools/tenon/engines/EngineSource.h"
 
@@ -39,14 +39,14 @@ public:
 
 private:
   struct Entry {
-    Contender contender;
+    Subject subject;
     double predicted = 0; ///< us
   };
   Result<Entry> load(const std::string &model, Terminal &terminal) const;
 
   TimingRequest request;
   std::string model;
-  std::vector<Contender> first; ///< one
+  std::vector<Subject> first; ///< one
   double predictedBefore = 0;
 };
 

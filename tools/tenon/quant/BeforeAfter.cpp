@@ -42,7 +42,7 @@ Result<Json> measureBeforeAfter(const BeforeAfterRequest &request, Terminal &ter
   TENON_ASSIGN(Judge judge, Judge::open(spec, before, data, request.options));
   TENON_ASSIGN(Verdict verdict, judge.judge(after));
   TENON_ASSIGN(std::vector<Latency> latency,
-               timeInTurn(forms, data, kSeconds, request.options, terminal));
+               timeInterleaved(forms, data, kSeconds, request.options, terminal));
   rows[0].update(
       {{"value", finiteOrNull(judge.baseline())}, {"latency_ms", latency[0].milliseconds}});
   rows[1].update({{"value", finiteOrNull(verdict.value)}, {"latency_ms", latency[1].milliseconds}});

@@ -79,7 +79,7 @@ Result<CandidateTimes> timeCandidates(const FormMaker &maker, const Dataset &dat
     }
   }
   TENON_ASSIGN(std::vector<Latency> whole,
-               timeInTurn(views, data, kSecondsOfWhole, maker.options(), terminal));
+               timeInterleaved(views, data, kSecondsOfWhole, maker.options(), terminal));
   double round = 1e-6; // a run that brings the caches back, and one that counts
   for (const Latency &latency : whole) {
     round += 2 * latency.milliseconds / 1000;

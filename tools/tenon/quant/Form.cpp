@@ -2,9 +2,9 @@
 
 #include "tools/tenon/quant/Form.h"
 
-#include "tools/tenon/accuracy/Player.h"
+#include "tools/tenon/accuracy/BatchRunner.h"
 #include "tools/tenon/accuracy/Rows.h"
-#include "tools/tenon/bench/InTurn.h"
+#include "tools/tenon/bench/Interleaved.h"
 #include "tools/tenon/bench/Statistics.h"
 #include "tools/tenon/print/JsonFields.h"
 #include "tools/view/EngineGraph.h"
@@ -70,10 +70,10 @@ Result<Form> Form::compile(const std::string &model, const FormOptions &options,
 
 Result<Rows> rowsOf(const Form &form, const Dataset &data, std::span<const size_t> samples,
                     const FormOptions &options) {
-  TENON_ASSIGN(Player player, Player::create(form.engine, data, 1, options.session()));
+  TENON_ASSIGN(BatchRunner runner, BatchRunner::create(form.engine, data, 1, options.session()));
   Rows rows;
   for (size_t sample : samples) {
-    TENON_ASSIGN(std::vector<std::vector<Tensor>> outputs, player.outputsOf(sample, 1));
+    TENON_ASSIGN(std::vector<std::vector<Tensor>> outputs, runner.outputsOf(sample, 1));
     std::vector<double> row;
     for (const Tensor &output : outputs.front()) {
       if (isFloating(output.dtype)) {
@@ -136,25 +136,25 @@ Result<std::vector<std::vector<RegionTime>>> timeRegions(std::span<const Form *c
   return result;
 }
 
-Result<std::vector<Latency>> timeInTurn(std::span<const Form *const> forms, const Dataset &data,
-                                        double seconds, const FormOptions &options,
-                                        Terminal &terminal) {
-  std::vector<Contender> contenders;
+Result<std::vector<Latency>> timeInterleaved(std::span<const Form *const> forms,
+                                             const Dataset &data, double seconds,
+                                             const FormOptions &options, Terminal &terminal) {
+  std::vector<Subject> subjects;
   for (const Form *form : forms) {
-    Contender contender;
-    contender.engine = form->engine;
+    Subject subject;
+    subject.engine = form->engine;
     TENON_ASSIGN(Runner runner, runnerOf(*form, data, options));
-    contender.runner = std::make_unique<Runner>(std::move(runner));
-    contenders.push_back(std::move(contender));
+    subject.runner = std::make_unique<Runner>(std::move(runner));
+    subjects.push_back(std::move(subject));
   }
-  TENON_TRY(measureInTurn({seconds, 0}, contenders, terminal));
+  TENON_TRY(measureInterleaved({seconds, 0}, subjects, terminal));
   terminal.clearProgress();
   std::vector<Latency> result;
-  for (const Contender &contender : contenders) {
+  for (const Subject &subject : subjects) {
     Latency latency;
-    latency.milliseconds = summarizeLatency(contender.samples()).median;
+    latency.milliseconds = summarizeLatency(subject.samples()).median;
     if (!result.empty()) {
-      RatioSummary ratio = compareLatency(contenders[0].samples(), contender.samples());
+      RatioSummary ratio = compareLatency(subjects[0].samples(), subject.samples());
       latency.ratio = ratio.ofMedians;
       latency.low = ratio.low;
       latency.high = ratio.high;

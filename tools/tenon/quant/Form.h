@@ -54,8 +54,8 @@ struct Latency {
   double milliseconds = 0;
   double ratio = 1, low = 1, high = 1; ///< with its 95 % interval
 };
-Result<std::vector<Latency>> timeInTurn(std::span<const Form *const> forms, const Dataset &data,
-                                        double seconds, const FormOptions &options,
-                                        Terminal &terminal);
+Result<std::vector<Latency>> timeInterleaved(std::span<const Form *const> forms,
+                                             const Dataset &data, double seconds,
+                                             const FormOptions &options, Terminal &terminal);
 
 } // namespace tenon::tool

@@ -3,7 +3,7 @@
 
 #include "tools/tenon/quant/Judge.h"
 
-#include "tools/tenon/accuracy/Player.h"
+#include "tools/tenon/accuracy/BatchRunner.h"
 
 #include <fmt/format.h>
 
@@ -72,10 +72,12 @@ Status Judge::findOutput() {
 Result<std::unique_ptr<Scorer>> Judge::score(const Form &form) const {
   const Tensor *labels = data->labels() ? &*data->labels() : nullptr;
   TENON_ASSIGN(std::unique_ptr<Scorer> scorer, makeScorer(spec, output, labels));
-  TENON_ASSIGN(Player player, Player::create(form.engine, *data, kBatch, options.session()));
-  std::optional<Player> reference;
+  TENON_ASSIGN(BatchRunner runner,
+               BatchRunner::create(form.engine, *data, kBatch, options.session()));
+  std::optional<BatchRunner> reference;
   if (spec.needsReference()) {
-    TENON_ASSIGN(Player right, Player::create(model->engine, *data, kBatch, options.session()));
+    TENON_ASSIGN(BatchRunner right,
+                 BatchRunner::create(model->engine, *data, kBatch, options.session()));
     reference.emplace(std::move(right));
   }
   for (size_t first = 0; first < data->samples(); first += kBatch) {
@@ -84,11 +86,11 @@ Result<std::unique_ptr<Scorer>> Judge::score(const Form &form) const {
     if (reference) {
       TENON_ASSIGN(right, reference->outputsOf(first, count));
     }
-    TENON_ASSIGN(std::vector<std::vector<Tensor>> said, player.outputsOf(first, count));
+    TENON_ASSIGN(std::vector<std::vector<Tensor>> said, runner.outputsOf(first, count));
     for (size_t i = 0; i < count; ++i) {
       std::vector<Tensor> inputs;
       if (spec.kind == MetricKind::Perplexity) {
-        TENON_ASSIGN(inputs, player.inputsOf(first + i));
+        TENON_ASSIGN(inputs, runner.inputsOf(first + i));
       }
       TENON_TRY(scorer->add({first + i, inputs, said[i], reference ? &right[i][output] : nullptr}));
     }

@@ -215,7 +215,7 @@ Result<MeasuredForm> Search::measure(const std::string &letters) {
   const Form *both[] = {model.get(), &form};
   double seconds = std::clamp(request.budget / 100, kSecondsOfForm / 5, kSecondsOfForm);
   TENON_ASSIGN(std::vector<Latency> times,
-               timeInTurn(both, *calibrationData, seconds, maker->options(), terminal));
+               timeInterleaved(both, *calibrationData, seconds, maker->options(), terminal));
   const Latency &own = times.back();
   return MeasuredForm{
       verdict.value, verdict.drop, verdict.interval, state.modelMilliseconds * own.ratio,
@@ -238,7 +238,7 @@ Status Search::measureLast() {
   }
   double seconds = std::clamp(request.budget - elapsed(), kSecondsOfForm, kSecondsOfLast);
   TENON_ASSIGN(std::vector<Latency> times,
-               timeInTurn(views, *calibrationData, seconds, maker->options(), terminal));
+               timeInterleaved(views, *calibrationData, seconds, maker->options(), terminal));
   for (size_t i = 0; i < names.size(); ++i) {
     MeasuredForm &form = state.forms.at(names[i]);
     form.ratio = times[i + 1].ratio;

@@ -5,8 +5,8 @@
 #include "tools/tenon/tune/Race.h"
 
 #include "support/threads/ThreadPool.h"
-#include "tools/tenon/bench/Canary.h"
 #include "tools/tenon/bench/Difference.h"
+#include "tools/tenon/bench/NoiseProbe.h"
 #include "tools/tenon/bench/Statistics.h"
 #include "tools/tenon/inputs/Inputs.h"
 
@@ -187,8 +187,8 @@ private:
       TENON_ASSIGN(times[place], sample(*running[place]));
     }
     RoundWatch::Seen seen = watch.end(running.front()->runner->session().threads());
-    fastestCanary = std::min(fastestCanary, seen.canary);
-    bool isQuiet = seen.waited <= kMaxWaiting && seen.canary <= fastestCanary * kMaxSlowdown;
+    fastestProbe = std::min(fastestProbe, seen.probe);
+    bool isQuiet = seen.waited <= kMaxWaiting && seen.probe <= fastestProbe * kMaxSlowdown;
     outcome.disturbed += isQuiet ? 0 : 1;
     isKept = isQuiet || options.allowNoise;
     for (size_t i = 0; i < running.size() && isKept; ++i) {
@@ -251,7 +251,7 @@ private:
   std::optional<OtherData> others;
   std::vector<Racing> all;
   RaceOutcome outcome;
-  double fastestCanary = HUGE_VAL;
+  double fastestProbe = HUGE_VAL;
 };
 
 } // namespace

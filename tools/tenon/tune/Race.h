@@ -6,7 +6,7 @@
 #include "compiler/pipeline/KernelRaces.h"
 #include "compiler/tuning/Record.h"
 #include "support/Result.h"
-#include "tools/tenon/bench/Contender.h"
+#include "tools/tenon/bench/Subject.h"
 
 #include <atomic>
 #include <cstdint>

@@ -7,7 +7,7 @@
 
 #include "compiler/tuning/Store.h"
 #include "support/files/ScratchFolder.h"
-#include "tools/tenon/bench/InTurn.h"
+#include "tools/tenon/bench/Interleaved.h"
 #include "tools/tenon/bench/Statistics.h"
 #include "tools/tenon/inputs/Inputs.h"
 #include "tools/tenon/print/Terminal.h"
@@ -40,18 +40,18 @@ int64_t now() {
 }
 
 /// An engine that was compiled for comparison.
-Result<Contender> contenderOf(const std::string &path) {
-  Contender contender;
-  contender.path = path;
+Result<Subject> subjectOf(const std::string &path) {
+  Subject subject;
+  subject.path = path;
   runtime::EngineOptions options;
   options.cacheFolder = "";
   options.verifyWeights = false;
-  TENON_ASSIGN(contender.engine, runtime::Engine::open(path, options));
-  TENON_ASSIGN(std::vector<Tensor> inputs, makeInputs({}, *contender.engine));
-  TENON_ASSIGN(Runner runner, Runner::create(contender.engine, std::move(inputs), {}));
-  contender.runner = std::make_unique<Runner>(std::move(runner));
-  TENON_TRY(contender.runner->run());
-  return contender;
+  TENON_ASSIGN(subject.engine, runtime::Engine::open(path, options));
+  TENON_ASSIGN(std::vector<Tensor> inputs, makeInputs({}, *subject.engine));
+  TENON_ASSIGN(Runner runner, Runner::create(subject.engine, std::move(inputs), {}));
+  subject.runner = std::make_unique<Runner>(std::move(runner));
+  TENON_TRY(subject.runner->run());
+  return subject;
 }
 
 /// The least seconds of the steps of each label.
@@ -85,7 +85,7 @@ public:
 
   Result<TuneResult> run() {
     TENON_TRY(chooseLevel());
-    TENON_ASSIGN(Contender untuned, compileUntuned());
+    TENON_ASSIGN(Subject untuned, compileUntuned());
     TENON_ASSIGN(labelSeconds, secondsByLabel(*untuned.runner));
     runtime::MemoryUse memory = untuned.runner->session().memoryUse();
     uint64_t bytes = weightBytes + memory.arenaBytes;
@@ -217,14 +217,14 @@ private:
                : Status::ok();
   }
 
-  Result<Contender> compileUntuned() {
+  Result<Subject> compileUntuned() {
     pipeline::CompileOptions compile = request.compile;
     compile.tuned = nullptr;
     compile.output = scratch + "/untuned.tenon";
     compile.stopAfter.reset();
     TENON_ASSIGN(pipeline::CompileSummary summary, compileModel(compile));
     weightBytes = summary.weightsBytes;
-    return contenderOf(compile.output);
+    return subjectOf(compile.output);
   }
 
   tuning::Record recordOf(const pipeline::RaceProblem &problem, const std::string &untuned,
@@ -316,7 +316,7 @@ private:
 
   /// The engine by the store. Where it is slower beyond noise than the untuned one, what was
   /// measured now is withdrawn: later records choose the untuned kernels.
-  Status finish(Contender &untuned) {
+  Status finish(Subject &untuned) {
     std::string path =
         request.compile.output.empty() ? scratch + "/tuned.tenon" : request.compile.output;
     bool isTuned = std::ranges::any_of(
@@ -338,14 +338,14 @@ private:
     return Status::ok();
   }
 
-  Result<WholeGain> compareWith(Contender &untuned, const std::string &path) {
-    TENON_ASSIGN(Contender tuned, contenderOf(path));
-    std::vector<Contender> both;
+  Result<WholeGain> compareWith(Subject &untuned, const std::string &path) {
+    TENON_ASSIGN(Subject tuned, subjectOf(path));
+    std::vector<Subject> both;
     both.push_back(std::move(untuned));
     both.push_back(std::move(tuned));
     MeasureBudget budget;
     budget.seconds = kCompareSeconds;
-    TENON_TRY(measureInTurn(budget, both, terminal));
+    TENON_TRY(measureInterleaved(budget, both, terminal));
     terminal.clearProgress();
     // Above 1: the untuned one takes longer.
     RatioSummary ratio = compareLatency(both[1].times, both[0].times);

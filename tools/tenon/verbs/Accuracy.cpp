@@ -4,10 +4,10 @@
 
 #include "support/text/NearestName.h"
 #include "tools/tenon/Verb.h"
+#include "tools/tenon/accuracy/BatchRunner.h"
 #include "tools/tenon/accuracy/Costs.h"
 #include "tools/tenon/accuracy/Intervals.h"
 #include "tools/tenon/accuracy/Metric.h"
-#include "tools/tenon/accuracy/Player.h"
 #include "tools/tenon/accuracy/Report.h"
 #include "tools/tenon/data/Dataset.h"
 #include "tools/tenon/engines/EngineSource.h"
@@ -50,7 +50,7 @@ struct Entry {
   std::optional<EngineSource> source;
   std::shared_ptr<const runtime::Engine> engine;
   std::shared_ptr<const Dataset> data;
-  std::optional<Player> player;
+  std::optional<BatchRunner> runner;
   std::vector<size_t> outputs; ///< for each metric the number of the output that is scored
   std::vector<std::unique_ptr<Scorer>> scorers;
   uint64_t peakMemory = 0;
@@ -82,7 +82,7 @@ private:
   Terminal &terminal;
   std::vector<MetricSpec> specs;
   std::vector<Entry> entries;
-  Entry reference; ///< its player is there where a metric needs it
+  Entry reference; ///< its runner is there where a metric needs it
 };
 
 /// The first output that the metric can be computed of.
@@ -209,9 +209,9 @@ Status Accuracy::prepareReference() {
   } else {
     TENON_ASSIGN(reference, open(flags.reference, false));
   }
-  TENON_ASSIGN(Player player,
-               Player::create(reference.engine, *reference.data, flags.batch, flags.session));
-  reference.player.emplace(std::move(player));
+  TENON_ASSIGN(BatchRunner runner,
+               BatchRunner::create(reference.engine, *reference.data, flags.batch, flags.session));
+  reference.runner.emplace(std::move(runner));
   return Status::ok();
 }
 
@@ -232,9 +232,9 @@ Status Accuracy::prepare() {
   TENON_TRY(prepareReference());
   for (Entry &entry : entries) {
     TENON_TRY(warnOfCalibration(entry));
-    TENON_ASSIGN(Player player,
-                 Player::create(entry.engine, *entry.data, flags.batch, flags.session));
-    entry.player.emplace(std::move(player));
+    TENON_ASSIGN(BatchRunner runner,
+                 BatchRunner::create(entry.engine, *entry.data, flags.batch, flags.session));
+    entry.runner.emplace(std::move(runner));
   }
   const engine::Plan &plan = entries.front().engine->plan();
   if (plan.outputs.size() > 1 && flags.output.empty() &&
@@ -249,20 +249,20 @@ Status Accuracy::prepare() {
 Status Accuracy::scoreChunk(size_t first, size_t count) {
   using Rows = std::vector<std::vector<Tensor>>;
   Rows right(count);
-  if (reference.player) {
-    TENON_ASSIGN(right, reference.player->outputsOf(first, count));
+  if (reference.runner) {
+    TENON_ASSIGN(right, reference.runner->outputsOf(first, count));
   }
   bool needsInputs = std::ranges::any_of(
       specs, [](const MetricSpec &spec) { return spec.kind == MetricKind::Perplexity; });
   for (Entry &entry : entries) {
-    TENON_ASSIGN(Rows said, entry.player->outputsOf(first, count));
+    TENON_ASSIGN(Rows said, entry.runner->outputsOf(first, count));
     for (size_t i = 0; i < count; ++i) {
       std::vector<Tensor> inputs;
       if (needsInputs) {
-        TENON_ASSIGN(inputs, entry.player->inputsOf(first + i));
+        TENON_ASSIGN(inputs, entry.runner->inputsOf(first + i));
       }
       for (size_t metric = 0; metric < specs.size(); ++metric) {
-        const Tensor *wanted = reference.player ? &right[i][reference.outputs[metric]] : nullptr;
+        const Tensor *wanted = reference.runner ? &right[i][reference.outputs[metric]] : nullptr;
         Status added = entry.scorers[metric]->add({first + i, inputs, said[i], wanted});
         TENON_TRY(added.prefix(entry.path));
       }
@@ -279,14 +279,14 @@ Status Accuracy::score() {
   }
   terminal.clearProgress();
   for (Entry &entry : entries) {
-    entry.player.reset();
+    entry.runner.reset();
     size_t strange = entry.scorers.front()->notFinite();
     if (strange > 0) {
       terminal.note(fmt::format("{}: outputs of {} of {} samples are not finite", entry.path,
                                 strange, samples));
     }
   }
-  reference.player.reset();
+  reference.runner.reset();
   return Status::ok();
 }
 

@@ -4,11 +4,11 @@
 
 #include "support/files/MappedFile.h"
 #include "tools/tenon/Verb.h"
-#include "tools/tenon/bench/Contender.h"
-#include "tools/tenon/bench/InTurn.h"
+#include "tools/tenon/bench/Interleaved.h"
 #include "tools/tenon/bench/KernelBench.h"
 #include "tools/tenon/bench/Peers.h"
 #include "tools/tenon/bench/Statistics.h"
+#include "tools/tenon/bench/Subject.h"
 #include "tools/tenon/engines/EngineSource.h"
 #include "tools/tenon/inputs/Inputs.h"
 #include "tools/tenon/inputs/Options.h"
@@ -56,56 +56,56 @@ Status readThrough(const std::string &path) {
   return Status::ok();
 }
 
-Result<Contender> load(const BenchFlags &flags, const std::string &path, Terminal &terminal) {
+Result<Subject> load(const BenchFlags &flags, const std::string &path, Terminal &terminal) {
   OpenRequest request = flags.open;
   request.path = path;
   request.shapes = flags.inputs.shapes;
   request.useCache = !flags.noCache;
-  Contender contender;
-  contender.path = path;
+  Subject subject;
+  subject.path = path;
   TENON_ASSIGN(EngineSource source, EngineSource::prepare(request, terminal));
-  contender.compileSeconds = source.compileSeconds();
+  subject.compileSeconds = source.compileSeconds();
   TENON_TRY(readThrough(source.path()));
 
   Clock::time_point start = Clock::now();
-  TENON_ASSIGN(contender.engine, source.open());
+  TENON_ASSIGN(subject.engine, source.open());
   double openMs = millisecondsSince(start);
-  TENON_ASSIGN(double contextMs, contextMilliseconds(*contender.engine));
-  // The other contender may have started the GPU.
-  contender.contextMs = contextMs < openMs ? contextMs : 0;
-  contender.engineMs = openMs - contender.contextMs;
-  TENON_ASSIGN(std::vector<Tensor> inputs, makeInputs(flags.inputs, *contender.engine));
+  TENON_ASSIGN(double contextMs, contextMilliseconds(*subject.engine));
+  // The other subject may have started the GPU.
+  subject.contextMs = contextMs < openMs ? contextMs : 0;
+  subject.engineMs = openMs - subject.contextMs;
+  TENON_ASSIGN(std::vector<Tensor> inputs, makeInputs(flags.inputs, *subject.engine));
   start = Clock::now();
-  TENON_ASSIGN(Runner runner, Runner::create(contender.engine, std::move(inputs), flags.session));
-  contender.loadMs = contender.engineMs + millisecondsSince(start);
+  TENON_ASSIGN(Runner runner, Runner::create(subject.engine, std::move(inputs), flags.session));
+  subject.loadMs = subject.engineMs + millisecondsSince(start);
   TENON_TRY(runner.run());
-  contender.firstResultMs = openMs + millisecondsSince(start);
-  contender.runner = std::make_unique<Runner>(std::move(runner));
-  if (contender.isGpu()) {
-    TENON_TRY(contender.prepareGpu(flags.isCold, flags.session));
+  subject.firstResultMs = openMs + millisecondsSince(start);
+  subject.runner = std::make_unique<Runner>(std::move(runner));
+  if (subject.isGpu()) {
+    TENON_TRY(subject.prepareGpu(flags.isCold, flags.session));
   } else if (flags.isCold || flags.details.probes) {
     return Status::error(ErrorId::BadArgument,
                          fmt::format("{} runs at {}: --cold and --probes are for a GPU", path,
-                                     contender.engine->variant().level),
+                                     subject.engine->variant().level),
                          "name a GPU's architecture with --target when compiling");
   }
-  return contender;
+  return subject;
 }
 
-Status report(std::vector<Contender> &contenders, const BenchFlags &flags, Terminal &terminal) {
+Status report(std::vector<Subject> &subjects, const BenchFlags &flags, Terminal &terminal) {
   std::vector<Json> results;
-  for (Contender &contender : contenders) {
-    TENON_ASSIGN(Json result, contender.describe(flags.details));
+  for (Subject &subject : subjects) {
+    TENON_ASSIGN(Json result, subject.describe(flags.details));
     results.push_back(std::move(result));
   }
-  if (contenders.size() == 1) {
+  if (subjects.size() == 1) {
     terminal.json() ? terminal.printJson("bench", results[0])
                     : terminal.print(benchText(results[0]));
     return Status::ok();
   }
-  bool isGpu = contenders[0].isGpu() && contenders[1].isGpu();
-  RatioSummary ratio = isGpu ? compareLatency(contenders[0].gpuTimes, contenders[1].gpuTimes)
-                             : compareLatency(contenders[0].times, contenders[1].times);
+  bool isGpu = subjects[0].isGpu() && subjects[1].isGpu();
+  RatioSummary ratio = isGpu ? compareLatency(subjects[0].gpuTimes, subjects[1].gpuTimes)
+                             : compareLatency(subjects[0].times, subjects[1].times);
   if (terminal.json()) {
     results[0]["ab"] = {{"other", results[1]},
                         {"ratio_of_minima", ratio.ofMinima},
@@ -113,7 +113,7 @@ Status report(std::vector<Contender> &contenders, const BenchFlags &flags, Termi
                         {"interval_95", {ratio.low, ratio.high}},
                         {"differs", ratio.differs()}};
     if (flags.details.intervals) {
-      results[0]["ab"]["ratios"] = describeRatios(contenders[0], contenders[1]);
+      results[0]["ab"]["ratios"] = describeRatios(subjects[0], subjects[1]);
     }
     terminal.printJson("bench", results[0]);
     return Status::ok();
@@ -148,15 +148,15 @@ Status bench(BenchFlags &flags, Terminal &terminal) {
                          flags.mostOfFamily, flags.isCold},
                         terminal);
   }
-  std::vector<Contender> contenders;
-  TENON_ASSIGN(Contender first, load(flags, flags.open.path, terminal));
-  contenders.push_back(std::move(first));
+  std::vector<Subject> subjects;
+  TENON_ASSIGN(Subject first, load(flags, flags.open.path, terminal));
+  subjects.push_back(std::move(first));
   if (!flags.other.empty()) {
-    TENON_ASSIGN(Contender second, load(flags, flags.other, terminal));
-    contenders.push_back(std::move(second));
+    TENON_ASSIGN(Subject second, load(flags, flags.other, terminal));
+    subjects.push_back(std::move(second));
   }
-  TENON_TRY(measureInTurn(flags.budget, contenders, terminal));
-  return report(contenders, flags, terminal);
+  TENON_TRY(measureInterleaved(flags.budget, subjects, terminal));
+  return report(subjects, flags, terminal);
 }
 
 } // namespace

@@ -1,7 +1,7 @@
 // Implements the runs. Whether rows of outputs are those of samples is read off the plan: a data
 // set's first dim and an output's are then one symbol, or one fixed number.
 
-#include "tools/tenon/accuracy/Player.h"
+#include "tools/tenon/accuracy/BatchRunner.h"
 
 #include "support/Shape.h"
 
@@ -37,16 +37,17 @@ Result<Tensor> rowOf(const Tensor &tensor, size_t row, size_t rows) {
 
 } // namespace
 
-Result<Player> Player::create(std::shared_ptr<const runtime::Engine> engine, const Dataset &data,
-                              size_t mostRows, const runtime::SessionOptions &options) {
-  Player player;
-  player.most = hasRowsOfSamples(engine->plan()) ? mostRows : 1;
-  player.samples = &data;
-  TENON_ASSIGN(player.session, runtime::Session::create(std::move(engine), options));
-  return player;
+Result<BatchRunner> BatchRunner::create(std::shared_ptr<const runtime::Engine> engine,
+                                        const Dataset &data, size_t mostRows,
+                                        const runtime::SessionOptions &options) {
+  BatchRunner runner;
+  runner.most = hasRowsOfSamples(engine->plan()) ? mostRows : 1;
+  runner.samples = &data;
+  TENON_ASSIGN(runner.session, runtime::Session::create(std::move(engine), options));
+  return runner;
 }
 
-Result<std::vector<Tensor>> Player::run(const Batch &batch) {
+Result<std::vector<Tensor>> BatchRunner::run(const Batch &batch) {
   std::vector<std::span<const int64_t>> dims;
   std::vector<runtime::InputBinding> inputs;
   for (const Tensor &tensor : batch.inputs) {
@@ -72,7 +73,7 @@ Result<std::vector<Tensor>> Player::run(const Batch &batch) {
   return outputs;
 }
 
-Result<std::vector<std::vector<Tensor>>> Player::outputsOf(size_t first, size_t count) {
+Result<std::vector<std::vector<Tensor>>> BatchRunner::outputsOf(size_t first, size_t count) {
   std::vector<std::vector<Tensor>> result;
   while (result.size() < count) {
     TENON_ASSIGN(Batch batch,
@@ -102,7 +103,7 @@ Result<std::vector<std::vector<Tensor>>> Player::outputsOf(size_t first, size_t 
   return result;
 }
 
-Result<std::vector<Tensor>> Player::inputsOf(size_t sample) const {
+Result<std::vector<Tensor>> BatchRunner::inputsOf(size_t sample) const {
   TENON_ASSIGN(Batch batch, samples->read(sample, 1));
   std::vector<Tensor> inputs;
   for (const Tensor &input : batch.inputs) {

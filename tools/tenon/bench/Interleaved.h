@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "tools/tenon/bench/Contender.h"
+#include "tools/tenon/bench/Subject.h"
 
 #include <vector>
 
@@ -13,8 +13,8 @@ struct MeasureBudget {
   size_t runs = 0; ///< of each, exactly; 0 for what the time allows
 };
 
-/// Fills the times of each contender, after runs that warm up. There is one at least.
-Status measureInTurn(const MeasureBudget &budget, std::vector<Contender> &contenders,
-                     Terminal &terminal);
+/// Fills the times of each subject, after runs that warm up. There is one at least.
+Status measureInterleaved(const MeasureBudget &budget, std::vector<Subject> &subjects,
+                          Terminal &terminal);
 
 } // namespace tenon::tool

@@ -1,7 +1,7 @@
 // Implements samples and their description. Times of the caller are of the steady clock around
 // Session::run; on a GPU each sample is of the GPU's own clock over runs whose tensors stay there.
 
-#include "tools/tenon/bench/Contender.h"
+#include "tools/tenon/bench/Subject.h"
 
 #include "support/Shape.h"
 #include "tools/tenon/bench/Statistics.h"
@@ -128,7 +128,7 @@ double millisecondsSince(BenchClock::time_point start) {
   return std::chrono::duration<double, std::milli>(BenchClock::now() - start).count();
 }
 
-Status Contender::prepareGpu(bool isCold, const runtime::SessionOptions &options) {
+Status Subject::prepareGpu(bool isCold, const runtime::SessionOptions &options) {
   TENON_ASSIGN(double seconds, runner->session().timeRuns(2));
   inARow = seconds * 1000 < kInARowBelowMs ? kInARow : 1;
   if (isCold) {
@@ -137,7 +137,7 @@ Status Contender::prepareGpu(bool isCold, const runtime::SessionOptions &options
   return Status::ok();
 }
 
-Status Contender::runOnce(bool keep) {
+Status Subject::runOnce(bool keep) {
   bool isLong = hostMs > kMaxHostMs && (!keep || !times.empty());
   if (!isGpu() || (times.size() < kMaxHostRuns && !isLong)) {
     BenchClock::time_point start = BenchClock::now();
@@ -151,7 +151,7 @@ Status Contender::runOnce(bool keep) {
   return isGpu() ? sampleGpu(keep) : Status::ok();
 }
 
-Status Contender::sampleGpu(bool keep) {
+Status Subject::sampleGpu(bool keep) {
   TENON_ASSIGN(double seconds, cold ? cold->seconds() : runner->session().timeRuns(inARow));
   if (keep) {
     gpuTimes.push_back(seconds * 1000);
@@ -159,7 +159,7 @@ Status Contender::sampleGpu(bool keep) {
   return Status::ok();
 }
 
-Result<Json> Contender::describe(const BenchDetails &details) {
+Result<Json> Subject::describe(const BenchDetails &details) {
   Json result = describeRuns();
   if (isGpu()) {
     TENON_ASSIGN(result["gpu"], describeGpu(details));
@@ -173,23 +173,23 @@ Result<Json> Contender::describe(const BenchDetails &details) {
   return result;
 }
 
-Json describeIntervals(const Contender &contender) {
-  const std::vector<double> &times = contender.samples();
+Json describeIntervals(const Subject &subject) {
+  const std::vector<double> &times = subject.samples();
   Estimate mean = estimateMean(times);
-  double rate = static_cast<double>(batchOf(contender.runner->inputs())) * 1000;
+  double rate = static_cast<double>(batchOf(subject.runner->inputs())) * 1000;
   return {{"median_ms", describe(estimateQuantile(times, 0.5))},
           {"p99_ms", describe(estimateQuantile(times, 0.99))},
           {"throughput_per_s", describe({rate / mean.value, rate / mean.high, rate / mean.low})}};
 }
 
-Json describeRatios(const Contender &own, const Contender &other) {
+Json describeRatios(const Subject &own, const Subject &other) {
   Estimate mean = estimateMeanRatio(own.samples(), other.samples());
   return {{"median", describe(estimateQuantileRatio(own.samples(), other.samples(), 0.5))},
           {"p99", describe(estimateQuantileRatio(own.samples(), other.samples(), 0.99))},
           {"throughput", describe({1 / mean.value, 1 / mean.high, 1 / mean.low})}};
 }
 
-Json Contender::describeRuns() const {
+Json Subject::describeRuns() const {
   double total = 0;
   for (double time : times) {
     total += time;
@@ -215,7 +215,7 @@ Json Contender::describeRuns() const {
           {"arena_bytes", runner->session().memoryUse().arenaBytes}};
 }
 
-Result<Json> Contender::describeGpu(const BenchDetails &details) {
+Result<Json> Subject::describeGpu(const BenchDetails &details) {
   runtime::RunFacts facts = runner->session().facts();
   runtime::MemoryUse use = runner->session().memoryUse();
   Json gpu = {{"time_ms", quantiles(summarizeLatency(gpuTimes))},
@@ -242,7 +242,7 @@ Result<Json> Contender::describeGpu(const BenchDetails &details) {
 }
 
 /// Time of each instruction, in the order of the plan.
-Result<Json> Contender::describeRegions() {
+Result<Json> Subject::describeRegions() {
   TENON_ASSIGN(std::vector<runtime::StepTime> steps, runner->session().timeSteps(kRegionRuns));
   Json regions = Json::array();
   for (const runtime::StepTime &step : steps) {

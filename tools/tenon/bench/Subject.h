@@ -25,7 +25,7 @@ struct BenchDetails {
   bool intervals = false;
 };
 
-struct Contender {
+struct Subject {
   std::string path;
   double compileSeconds = 0;
   double contextMs = 0;     ///< starting the GPU's driver and context
@@ -60,9 +60,9 @@ private:
 };
 
 /// Of the times that decide how long to measure: median, p99 and throughput with 95 % intervals.
-Json describeIntervals(const Contender &contender);
+Json describeIntervals(const Subject &subject);
 /// The same of `other` by those of `own`, which ran in turn with it.
-Json describeRatios(const Contender &own, const Contender &other);
+Json describeRatios(const Subject &own, const Subject &other);
 
 /// A description for people.
 std::string benchText(const Json &result);

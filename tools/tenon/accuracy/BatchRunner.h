@@ -12,12 +12,13 @@
 
 namespace tenon::tool {
 
-class Player {
+class BatchRunner {
 public:
   /// The data set is matched to the engine's inputs, and lives as long as this. At most `mostRows`
   /// samples are run at once.
-  static Result<Player> create(std::shared_ptr<const runtime::Engine> engine, const Dataset &data,
-                               size_t mostRows, const runtime::SessionOptions &options);
+  static Result<BatchRunner> create(std::shared_ptr<const runtime::Engine> engine,
+                                    const Dataset &data, size_t mostRows,
+                                    const runtime::SessionOptions &options);
 
   /// For each sample from `first` on the outputs, whose dim of the batch is gone.
   Result<std::vector<std::vector<Tensor>>> outputsOf(size_t first, size_t count);
@@ -27,7 +28,7 @@ public:
   const runtime::Engine &engine() const { return session->engine(); }
 
 private:
-  Player() = default;
+  BatchRunner() = default;
   Result<std::vector<Tensor>> run(const Batch &batch);
 
   std::unique_ptr<runtime::Session> session;

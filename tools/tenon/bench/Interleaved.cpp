@@ -1,7 +1,7 @@
 // Implements the rounds. A block of runs follows one that does not count, which brings back the
 // caches and threads that the others used.
 
-#include "tools/tenon/bench/InTurn.h"
+#include "tools/tenon/bench/Interleaved.h"
 
 #include <algorithm>
 
@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kMinRuns = 10;
 constexpr size_t kMaxRuns = 100000;
-/// Runs in a row before the other contender has its turn.
+/// Runs in a row before the other subject has its turn.
 constexpr size_t kBlock = 5;
 constexpr double kWarmupShare = 0.2;
 constexpr size_t kMinGpuRuns = 200;
@@ -19,31 +19,31 @@ size_t ceilDiv(size_t a, size_t b) { return (a + b - 1) / b; }
 
 /// A few runs in a row, the first of which only brings back the caches and threads that the other
 /// used.
-Status runBlock(Contender &contender, size_t runs, bool isAlone) {
+Status runBlock(Subject &subject, size_t runs, bool isAlone) {
   if (!isAlone) {
-    TENON_TRY(contender.runOnce(false));
+    TENON_TRY(subject.runOnce(false));
   }
   for (size_t i = 0; i < runs; ++i) {
-    TENON_TRY(contender.runOnce(true));
+    TENON_TRY(subject.runOnce(true));
   }
   return Status::ok();
 }
 
 } // namespace
 
-Status measureInTurn(const MeasureBudget &allowed, std::vector<Contender> &contenders,
-                     Terminal &terminal) {
+Status measureInterleaved(const MeasureBudget &allowed, std::vector<Subject> &subjects,
+                          Terminal &terminal) {
   double budget = allowed.seconds * 1000;
   double warmup = budget * kWarmupShare;
   BenchClock::time_point start = BenchClock::now();
   for (int round = 0; round < 3 || (allowed.runs == 0 && millisecondsSince(start) < warmup);
        ++round) {
-    for (Contender &contender : contenders) {
-      TENON_TRY(contender.runOnce(false));
+    for (Subject &subject : subjects) {
+      TENON_TRY(subject.runOnce(false));
     }
   }
   start = BenchClock::now();
-  const Contender &first = contenders.front();
+  const Subject &first = subjects.front();
   size_t sample = first.runsOfSample();
   size_t wanted = allowed.runs > 0 ? ceilDiv(allowed.runs, sample) : kMaxRuns;
   size_t least = allowed.runs > 0 ? wanted
@@ -54,9 +54,8 @@ Status measureInTurn(const MeasureBudget &allowed, std::vector<Contender> &conte
        counted.size() < wanted && (counted.size() < least || millisecondsSince(start) < budget);
        ++round) {
     size_t runs = std::min(kBlock, wanted - counted.size());
-    for (size_t i = 0; i < contenders.size(); ++i) {
-      TENON_TRY(
-          runBlock(contenders[(i + round) % contenders.size()], runs, contenders.size() == 1));
+    for (size_t i = 0; i < subjects.size(); ++i) {
+      TENON_TRY(runBlock(subjects[(i + round) % subjects.size()], runs, subjects.size() == 1));
     }
     double part = allowed.runs > 0
                       ? static_cast<double>(counted.size()) / static_cast<double>(wanted)

@@ -1,6 +1,6 @@
 // Relies on Linux counting waits in schedstat, thread by thread.
 
-#include "tools/tenon/bench/Canary.h"
+#include "tools/tenon/bench/NoiseProbe.h"
 
 #include "tools/tenon/bench/CpuUnits.h"
 
@@ -22,7 +22,7 @@ double waitedForCpu() {
   return nanoseconds * 1e-9;
 }
 
-double canarySeconds() {
+double noiseProbeSeconds() {
   if (cpuUnits().empty()) {
     return 0;
   }
@@ -34,7 +34,7 @@ double canarySeconds() {
 RoundWatch::Seen RoundWatch::end(unsigned threads) const {
   double threadSeconds = millisecondsSince(start) / 1000 * threads;
   double waited = (waitedForCpu() - waitedBefore) / threadSeconds;
-  return {waited, std::max(before, canarySeconds())};
+  return {waited, std::max(before, noiseProbeSeconds())};
 }
 
 } // namespace tenon::tool
