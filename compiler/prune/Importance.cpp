@@ -36,9 +36,9 @@ std::vector<double> sumsAlong(std::span<const int64_t> dims, size_t axis,
   return sums;
 }
 
-class Judge {
+class GroupScorer {
 public:
-  Judge(const Ties &ties, std::span<const Group> groups)
+  GroupScorer(const Ties &ties, std::span<const Group> groups)
       : ties(ties), totals(groups.size()), counts(groups.size()) {
     for (size_t g = 0; g < groups.size(); ++g) {
       totals[g].resize(groups[g].classes.size(), 0);
@@ -138,18 +138,18 @@ Result<quant::Floats> loadParameter(const onnx::Tensor &tensor, onnx::ExternalFi
 }
 
 Status addMagnitudes(const quant::Graph &graph, std::span<const Parameter> parameters,
-                     bool onlyScales, Judge &judge, onnx::ExternalFiles &files) {
+                     bool onlyScales, GroupScorer &scorer, onnx::ExternalFiles &files) {
   for (const Parameter &parameter : parameters) {
     bool isScale = isNormScale(graph, parameter);
     bool isWeight = !onlyScales && parameter.axes->size() > 1;
     if ((!isScale && !isWeight) || std::none_of(parameter.axes->begin(), parameter.axes->end(),
-                                                [&](Axis axis) { return judge.concerns(axis); })) {
+                                                [&](Axis axis) { return scorer.concerns(axis); })) {
       continue;
     }
     TENON_ASSIGN(quant::Floats floats, loadParameter(*parameter.tensor, files));
     for (size_t axis = 0; axis < parameter.axes->size(); ++axis) {
-      if (judge.concerns((*parameter.axes)[axis])) {
-        judge.add(
+      if (scorer.concerns((*parameter.axes)[axis])) {
+        scorer.add(
             (*parameter.axes)[axis],
             sumsAlong(floats.dims, axis, floats.values, [](double value) { return value * value; }),
             true);
@@ -160,7 +160,7 @@ Status addMagnitudes(const quant::Graph &graph, std::span<const Parameter> param
 }
 
 Status addScores(std::span<const Parameter> parameters, std::span<const ScoreTensor> scores,
-                 Judge &judge) {
+                 GroupScorer &scorer) {
   for (const Parameter &parameter : parameters) {
     auto given = std::find_if(scores.begin(), scores.end(), [&](const ScoreTensor &own) {
       return own.name == parameter.tensor->name;
@@ -181,11 +181,11 @@ Status addScores(std::span<const Parameter> parameters, std::span<const ScoreTen
                            "look at the loss that they come from");
     }
     for (size_t axis = 0; axis < parameter.axes->size(); ++axis) {
-      if (judge.concerns((*parameter.axes)[axis])) {
-        judge.add((*parameter.axes)[axis],
-                  sumsAlong(given->dims, axis, given->values,
-                            [](double value) { return std::abs(value); }),
-                  false);
+      if (scorer.concerns((*parameter.axes)[axis])) {
+        scorer.add((*parameter.axes)[axis],
+                   sumsAlong(given->dims, axis, given->values,
+                             [](double value) { return std::abs(value); }),
+                   false);
       }
     }
   }
@@ -198,7 +198,7 @@ Result<std::vector<Ranking>> rank(const quant::Graph &graph, const Ties &ties,
                                   std::span<const Group> groups,
                                   std::span<const Parameter> parameters, Importance importance,
                                   std::span<const ScoreTensor> scores, onnx::ExternalFiles &files) {
-  Judge asked(ties, groups), magnitudes(ties, groups);
+  GroupScorer asked(ties, groups), magnitudes(ties, groups);
   if (importance == Importance::Scores) {
     TENON_TRY(addScores(parameters, scores, asked));
   } else {

@@ -1,4 +1,4 @@
-// Relies on tools/debug for the truth and for what rounding may do to it.
+// Relies on tools/debug for the reference and for what rounding may do to it.
 #include "test/random/Oracle.h"
 
 #include "compiler/frontend/onnx/Onnx.h"
@@ -6,8 +6,8 @@
 #include "runtime/tensors/Npy.h"
 #include "support/text/Text.h"
 #include "test/random/Faults.h"
-#include "tools/debug/Judge.h"
 #include "tools/debug/RunEngine.h"
+#include "tools/debug/Trial.h"
 
 #include <filesystem>
 #include <fstream>
@@ -19,8 +19,8 @@ namespace tenon::random {
 namespace {
 
 using debug::NamedTensor;
+using debug::ReferenceModel;
 using debug::Tensors;
-using debug::Truth;
 using reference::Tensor;
 
 /// What the seed decides beside the model.
@@ -73,8 +73,9 @@ Result<std::vector<NamedTensor>> drawInputs(const Model &model, uint64_t seed) {
   return inputs;
 }
 
-Status importTruth(const Model &model, const std::vector<NamedTensor> &inputs, Truth &truth) {
-  return truth.import(
+Status importReference(const Model &model, const std::vector<NamedTensor> &inputs,
+                       ReferenceModel &referenceModel) {
+  return referenceModel.import(
       [&](const onnx::ImportOptions &options, MLIRContext &context, tn::WeightStore &store) {
         return onnx::importOnnx(std::as_bytes(std::span(model.bytes)), "", options, context, store);
       },
@@ -231,8 +232,8 @@ std::string OtherSizes::inside() {
     sizes[symbol.name] = draw.within(symbol.min, std::min(symbol.max, symbol.value + 4));
   }
   Result<std::vector<NamedTensor>> inputs = inputsFor(sizes);
-  Truth truth;
-  Status imported = inputs ? importTruth(model, *inputs, truth) : inputs.status();
+  ReferenceModel referenceModel;
+  Status imported = inputs ? importReference(model, *inputs, referenceModel) : inputs.status();
   if (!inputs || imported.id() == ErrorId::ModelHasGaps) {
     return "";
   }
@@ -244,7 +245,7 @@ std::string OtherSizes::inside() {
                      : strCat(what, "import: ", imported.toString(),
                               "; engine: ", actual ? "results" : actual.status().toString());
   }
-  Result<Tensors> expected = truth.evaluate();
+  Result<Tensors> expected = referenceModel.evaluate();
   if (!expected || !actual) {
     ErrorId left = expected ? ErrorId::None : expected.status().id();
     ErrorId right = actual ? ErrorId::None : actual.status().id();
@@ -253,7 +254,7 @@ std::string OtherSizes::inside() {
                : strCat(what, "reference: ", expected ? "results" : expected.status().toString(),
                         "; engine: ", actual ? "results" : actual.status().toString());
   }
-  std::string difference = truth.difference(*expected, *actual, seed);
+  std::string difference = referenceModel.difference(*expected, *actual, seed);
   return difference.empty() ? "" : what + difference;
 }
 
@@ -262,17 +263,18 @@ bool hasEmptyInput(const Model &model) {
                       [](const Port &port) { return llvm::is_contained(port.value.sizes, 0); });
 }
 
-Outcome compare(const Model &model, uint64_t seed, const OracleOptions &options, Truth &truth) {
+Outcome compare(const Model &model, uint64_t seed, const OracleOptions &options,
+                ReferenceModel &referenceModel) {
   Setting setting = settingOf(seed, options);
   Result<std::vector<NamedTensor>> inputs = drawInputs(model, seed);
   if (!inputs) {
     return {Verdict::Different, inputs.status().toString()};
   }
-  Status imported = importTruth(model, *inputs, truth);
+  Status imported = importReference(model, *inputs, referenceModel);
   if (!imported) {
     return {Verdict::Refused, imported.toString()};
   }
-  Result<Tensors> expected = truth.evaluate();
+  Result<Tensors> expected = referenceModel.evaluate();
   bool isTouched = options.fault.empty();
   Result<pipeline::CompileSummary> compiled = compileModel(model, setting, options, isTouched);
   auto different = [&](const std::string &what) {
@@ -303,7 +305,7 @@ Outcome compare(const Model &model, uint64_t seed, const OracleOptions &options,
                         strCat("reference: ", expected ? "results" : expected.status().toString(),
                                "; engine: ", actual ? "results" : actual.status().toString()));
   }
-  std::string difference = truth.difference(*expected, *actual, seed);
+  std::string difference = referenceModel.difference(*expected, *actual, seed);
   if (difference.empty() && setting.isSymbolic) {
     OtherSizes other(model, seed, setting, options);
     difference = other.outside();
@@ -334,8 +336,8 @@ void dumpModel(const Model &model, uint64_t seed, const std::string &text,
 }
 
 Outcome checkModel(const Model &model, uint64_t seed, const OracleOptions &options) {
-  Truth truth;
-  Outcome outcome = compare(model, seed, options, truth);
+  ReferenceModel referenceModel;
+  Outcome outcome = compare(model, seed, options, referenceModel);
   if (outcome.verdict == Verdict::Different && !options.fault.empty()) {
     // What differs without the fault too does not show that it was found.
     OracleOptions sound = options;
@@ -362,19 +364,19 @@ Outcome checkPeer(const Model &model, uint64_t seed, const std::string &folder) 
       readNpz(path, [](const std::string &, const NpyHeader &) { return Status::ok(); });
   Result<std::vector<NamedTensor>> peer = arrays ? debug::fromArrays(*arrays) : arrays.status();
   Result<std::vector<NamedTensor>> inputs = drawInputs(model, seed);
-  Truth truth;
-  Status imported = inputs ? importTruth(model, *inputs, truth) : inputs.status();
+  ReferenceModel referenceModel;
+  Status imported = inputs ? importReference(model, *inputs, referenceModel) : inputs.status();
   if (!peer || !imported) {
     return {Verdict::Different, peer ? imported.toString() : peer.status().toString()};
   }
-  Result<Tensors> expected = truth.evaluate();
-  Result<Tensors> actual = debug::inOrder(*peer, truth.names());
+  Result<Tensors> expected = referenceModel.evaluate();
+  Result<Tensors> actual = debug::inOrder(*peer, referenceModel.names());
   if (!expected || !actual) {
     return {Verdict::Different,
             strCat("reference: ", expected ? "results" : expected.status().toString(),
                    "; peer: ", actual ? "results" : actual.status().toString())};
   }
-  std::string difference = truth.difference(*expected, *actual, seed);
+  std::string difference = referenceModel.difference(*expected, *actual, seed);
   return difference.empty() ? Outcome{} : Outcome{Verdict::Different, difference};
 }
 

@@ -103,7 +103,7 @@ void Bisector::findRegion() {
 }
 
 Bisection Bisector::run() {
-  result.outcome = inChild(secondsLeft(), [&](std::string &) { return judge(trial); });
+  result.outcome = inChild(secondsLeft(), [&](std::string &) { return evaluateTrial(trial); });
   if (!result.outcome.isFailure()) {
     return result;
   }

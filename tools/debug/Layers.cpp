@@ -9,8 +9,8 @@
 #include "support/files/MappedFile.h"
 #include "support/files/ScratchFolder.h"
 #include "support/text/Text.h"
-#include "tools/debug/Judge.h"
 #include "tools/debug/RunEngine.h"
+#include "tools/debug/Trial.h"
 
 #include <cmath>
 #include <map>
@@ -173,11 +173,11 @@ Result<Comparer::Values> Comparer::valuesOf(const Side &side) {
   if (side.kind == Side::Kind::Compiled) {
     return compiled(trial);
   }
-  Truth truth;
-  TENON_TRY(truth.importFile(side.path, trial.compile.taps, trial.inputs));
-  TENON_ASSIGN(Tensors results, truth.evaluate());
+  ReferenceModel referenceModel;
+  TENON_TRY(referenceModel.importFile(side.path, trial.compile.taps, trial.inputs));
+  TENON_ASSIGN(Tensors results, referenceModel.evaluate());
   Values values;
-  for (auto [name, tensor] : llvm::zip_equal(truth.names(), results)) {
+  for (auto [name, tensor] : llvm::zip_equal(referenceModel.names(), results)) {
     values.push_back({name, tensor});
   }
   return values;

@@ -36,7 +36,7 @@ private:
 
   const Trial &trial;
   const Limit &limit;
-  Truth truth;
+  ReferenceModel referenceModel;
   Result<Tensors> expected = Tensors();
   std::optional<pipeline::NumericCheck> numbers;
   std::map<std::string, unsigned, std::less<>> turns;
@@ -89,7 +89,7 @@ Status Watch::afterPass(std::string_view pass, ModuleOp module, tn::WeightStore 
   bool isLooked = limit.tries == Limit::kNone || finished == limit.step;
   if (isLooked) {
     TENON_ASSIGN(Tensors results, numbers->evaluate(module));
-    std::string text = truth.difference(*expected, results, trial.seed);
+    std::string text = referenceModel.difference(*expected, results, trial.seed);
     if (!text.empty()) {
       sighting.outcome = {.kind = Outcome::Kind::Different, .text = text};
       sighting.suspect = numbers->firstSuspect(module);
@@ -106,9 +106,10 @@ Status Watch::afterPass(std::string_view pass, ModuleOp module, tn::WeightStore 
 }
 
 Sighting Watch::run() {
-  Status imported = truth.importFile(trial.compile.model, trial.compile.taps, trial.inputs);
+  Status imported =
+      referenceModel.importFile(trial.compile.model, trial.compile.taps, trial.inputs);
   if (imported) {
-    expected = truth.evaluate();
+    expected = referenceModel.evaluate();
   }
   if (!imported || !expected) {
     sighting.outcome = {.kind = Outcome::Kind::Refused,

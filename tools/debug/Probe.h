@@ -3,7 +3,7 @@
 // refused.
 #pragma once
 
-#include "tools/debug/Judge.h"
+#include "tools/debug/Trial.h"
 
 #include <limits>
 

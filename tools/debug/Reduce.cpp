@@ -137,8 +137,8 @@ bool Reducer::fails(const onnx::Part &part) {
     return false;
   }
   ++reduction.trials;
-  Outcome outcome =
-      inChild(std::min(trialSeconds, secondsLeft()), [&](std::string &) { return judge(trial); });
+  Outcome outcome = inChild(std::min(trialSeconds, secondsLeft()),
+                            [&](std::string &) { return evaluateTrial(trial); });
   if (!outcome.isLike(reduction.outcome)) {
     return false;
   }
@@ -268,7 +268,7 @@ Result<Reduction> Reducer::run(const std::string &model, const std::string &inpu
   size_t slash = whole.compile.model.rfind('/');
   external.emplace(slash == std::string::npos ? "." : whole.compile.model.substr(0, slash + 1));
   Clock::time_point start = Clock::now();
-  reduction.outcome = inChild(request.seconds, [&](std::string &) { return judge(whole); });
+  reduction.outcome = inChild(request.seconds, [&](std::string &) { return evaluateTrial(whole); });
   reduction.trials = 1;
   reduction.nodesBefore = reduction.nodesAfter = pieces->nodes().size();
   if (!reduction.outcome.isFailure()) {

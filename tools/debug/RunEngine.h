@@ -1,7 +1,7 @@
 // One run of an engine file on tensors of the reference.
 #pragma once
 
-#include "tools/debug/Truth.h"
+#include "tools/debug/ReferenceModel.h"
 
 namespace tenon::debug {
 

@@ -66,9 +66,9 @@ Status recordDims(const Trial &trial, Recording &recording) {
 Result<Recording> recordValues(const Trial &trial) {
   Recording recording;
   TENON_TRY(recordDims(trial, recording));
-  Truth truth;
-  TENON_TRY(truth.importFile(trial.compile.model, {"*"}, trial.inputs));
-  func::FuncOp function = truth.function();
+  ReferenceModel referenceModel;
+  TENON_TRY(referenceModel.importFile(trial.compile.model, {"*"}, trial.inputs));
+  func::FuncOp function = referenceModel.function();
   std::map<std::string, reference::Tensor> tensors;
   std::map<std::string, bool> known;
   llvm::DenseMap<Value, reference::Tensor> results;
@@ -81,9 +81,9 @@ Result<Recording> recordValues(const Trial &trial) {
     return Status::ok();
   };
   // What the reference had before an error is recorded all the same.
-  (void)truth.evaluate(hooks);
+  (void)referenceModel.evaluate(hooks);
   Operation *end = function.getBody().front().getTerminator();
-  for (auto [name, value] : llvm::zip_equal(truth.names(), end->getOperands())) {
+  for (auto [name, value] : llvm::zip_equal(referenceModel.names(), end->getOperands())) {
     if (results.contains(value)) {
       tensors[name] = results[value];
       known[name] = isa<tn::ConstantOp, tn::WeightOp, tn::SizesOp>(value.getDefiningOp());

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "compiler/frontend/onnx/wire/Pieces.h"
-#include "tools/debug/Judge.h"
+#include "tools/debug/Trial.h"
 
 #include <map>
 

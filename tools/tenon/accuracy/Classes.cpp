@@ -33,29 +33,29 @@ std::vector<int64_t> withoutOnes(std::span<const int64_t> dims) {
 
 Result<Layout> layoutOf(const Tensor &output, const Tensor &labels) {
   std::vector<int64_t> scores = withoutOnes(output.dims);
-  std::vector<int64_t> truth = withoutOnes(rowDims(labels));
+  std::vector<int64_t> labelDims = withoutOnes(rowDims(labels));
   Layout layout;
-  layout.places = productOf(truth);
-  if (!isFloating(output.dtype) && scores == truth) {
+  layout.places = productOf(labelDims);
+  if (!isFloating(output.dtype) && scores == labelDims) {
     layout.areChosen = true;
     return layout;
   }
-  if (scores.size() == 1 && scores == truth && isFloating(output.dtype)) {
+  if (scores.size() == 1 && scores == labelDims && isFloating(output.dtype)) {
     layout.isOneHot = true;
     layout.places = 1;
     layout.classes = scores[0];
     return layout;
   }
   std::span<const int64_t> dims = scores;
-  if (dims.size() == truth.size() + 1) {
-    bool isLast = std::ranges::equal(dims.first(truth.size()), truth);
-    layout.isClassFirst = !isLast && std::ranges::equal(dims.subspan(1), truth);
+  if (dims.size() == labelDims.size() + 1) {
+    bool isLast = std::ranges::equal(dims.first(labelDims.size()), labelDims);
+    layout.isClassFirst = !isLast && std::ranges::equal(dims.subspan(1), labelDims);
     layout.classes = isLast ? dims.back() : dims.front();
     if (isLast || layout.isClassFirst) {
       return layout;
     }
   }
-  bool isColumn = productOf(scores) == 1 && truth.empty();
+  bool isColumn = productOf(scores) == 1 && labelDims.empty();
   return noMetric(
       fmt::format("output '{}' is {} for a sample, its label {}", output.name,
                   formatDims(output.dims), formatDims(rowDims(labels))),
@@ -66,8 +66,9 @@ Result<Layout> layoutOf(const Tensor &output, const Tensor &labels) {
 
 class ClassScorer final : public Scorer {
 public:
-  ClassScorer(const MetricSpec &metric, size_t number, const Tensor &truth)
-      : spec(metric), output(number), labels(truth), perSample(productOf(rowDims(truth))) {}
+  ClassScorer(const MetricSpec &metric, size_t number, const Tensor &labelTensor)
+      : spec(metric), output(number), labels(labelTensor),
+        perSample(productOf(rowDims(labelTensor))) {}
 
   Status add(const Answer &answer) override;
   const Scores *scores() const override {

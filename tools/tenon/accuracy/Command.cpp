@@ -77,8 +77,8 @@ std::optional<double> lastNumber(std::string_view text) {
 
 class CommandScorer final : public Scorer {
 public:
-  CommandScorer(std::string command, const Tensor *truth)
-      : program(std::move(command)), labels(truth) {}
+  CommandScorer(std::string command, const Tensor *labelTensor)
+      : program(std::move(command)), labels(labelTensor) {}
 
   Status add(const Answer &answer) override;
   Result<double> value() override;

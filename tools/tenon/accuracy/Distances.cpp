@@ -45,8 +45,8 @@ double meanError(std::span<const double> a, std::span<const double> b, bool isSq
 
 class DistanceScorer final : public Scorer {
 public:
-  DistanceScorer(const MetricSpec &metric, size_t number, const Tensor *truth)
-      : spec(metric), output(number), labels(truth) {}
+  DistanceScorer(const MetricSpec &metric, size_t number, const Tensor *labelTensor)
+      : spec(metric), output(number), labels(labelTensor) {}
 
   Status add(const Answer &answer) override;
   const Scores *scores() const override { return &ratio; }

@@ -67,8 +67,8 @@ bool repeats(std::span<const double> labels, const Tensor &ids) {
 
 class PerplexityScorer final : public Scorer {
 public:
-  PerplexityScorer(size_t number, const Tensor *truth)
-      : output(number), labels(truth), ratio(RatioKind::Exponential) {}
+  PerplexityScorer(size_t number, const Tensor *labelTensor)
+      : output(number), labels(labelTensor), ratio(RatioKind::Exponential) {}
 
   Status add(const Answer &answer) override;
   const Scores *scores() const override { return &ratio; }
@@ -86,7 +86,7 @@ private:
 Result<std::vector<int64_t>> PerplexityScorer::targets(const Answer &answer, int64_t places) const {
   std::vector<const Tensor *> integers = integersOf(answer.inputs, places);
   std::vector<const Tensor *> ids = idsAmong(integers);
-  std::vector<double> truth;
+  std::vector<double> labelIds;
   bool isMoved = true;
   if (labels) {
     int64_t perSample = productOf(rowDims(*labels));
@@ -95,10 +95,11 @@ Result<std::vector<int64_t>> PerplexityScorer::targets(const Answer &answer, int
                                   perSample, answer.outputs[output].name, places),
                       "give a label for each place");
     }
-    truth.resize(static_cast<size_t>(places));
-    readElements(*labels, static_cast<int64_t>(answer.sample) * perSample, 1, truth);
-    isMoved = places > 1 &&
-              std::ranges::any_of(ids, [&](const Tensor *input) { return repeats(truth, *input); });
+    labelIds.resize(static_cast<size_t>(places));
+    readElements(*labels, static_cast<int64_t>(answer.sample) * perSample, 1, labelIds);
+    isMoved = places > 1 && std::ranges::any_of(ids, [&](const Tensor *input) {
+                return repeats(labelIds, *input);
+              });
   } else if (ids.empty() || places < 2) {
     return noMetric(
         fmt::format("output '{}' is {} for a sample, and no input has the ids of its {} tokens",
@@ -109,7 +110,7 @@ Result<std::vector<int64_t>> PerplexityScorer::targets(const Answer &answer, int
                                 ids[1]->name),
                     "name the right one input_ids, or add an array 'labels' that repeats the ids");
   } else {
-    truth = allElements(*ids[0]);
+    labelIds = allElements(*ids[0]);
   }
   std::vector<const Tensor *>::const_iterator mask =
       isMoved ? std::ranges::find_if(integers, [](const Tensor *input) { return isMask(*input); })
@@ -118,7 +119,7 @@ Result<std::vector<int64_t>> PerplexityScorer::targets(const Answer &answer, int
   int64_t ahead = isMoved ? 1 : 0;
   for (int64_t i = ahead; i < places; ++i) {
     bool isPadding = mask != integers.end() && elementAsDouble(**mask, i) == 0;
-    double token = truth[static_cast<size_t>(i)];
+    double token = labelIds[static_cast<size_t>(i)];
     bool counts = !isPadding && token >= 0 && token < kMaxTokens;
     result[static_cast<size_t>(i - ahead)] = counts ? static_cast<int64_t>(token) : -1;
   }

@@ -37,7 +37,7 @@ std::string intervalText(const Json &interval, bool isPercent) {
 }
 
 /// A metric that is no finite number, as of outputs that are none, is worse than any that is one.
-std::string verdictOf(const Json &difference, const Json &value, const Json &better) {
+std::string resultOf(const Json &difference, const Json &value, const Json &better) {
   if (difference["differs"].is_null()) {
     return "";
   }
@@ -87,7 +87,7 @@ std::string metricText(const Json &metric, size_t width) {
       std::string interval = intervalText(difference["interval_95"], isPercent);
       row += fmt::format("  {}{}  {}", numberText(difference["value"], isPercent, true),
                          interval.empty() ? "" : fmt::format(" ({})", interval),
-                         verdictOf(difference, model["value"], metric["better"]));
+                         resultOf(difference, model["value"], metric["better"]));
     }
     text += withoutEnd(row);
   }

@@ -8,10 +8,10 @@
 namespace tenon::tool {
 namespace {
 
-double differenceOf(const Tensor &tensor, const Tensor &truth) {
+double differenceOf(const Tensor &tensor, const Tensor &reference) {
   double largest = 0, difference = 0;
-  for (int64_t i = 0; i < truth.elements(); ++i) {
-    double expected = elementAsDouble(truth, i), found = elementAsDouble(tensor, i);
+  for (int64_t i = 0; i < reference.elements(); ++i) {
+    double expected = elementAsDouble(reference, i), found = elementAsDouble(tensor, i);
     bool isSame = expected == found || (std::isnan(expected) && std::isnan(found));
     largest = std::isfinite(expected) ? std::max(largest, std::abs(expected)) : largest;
     if (!isSame) {
@@ -24,10 +24,10 @@ double differenceOf(const Tensor &tensor, const Tensor &truth) {
 
 } // namespace
 
-double differenceOfOutputs(const Runner &runner, const Runner &truth) {
+double differenceOfOutputs(const Runner &runner, const Runner &reference) {
   double largest = 0;
-  for (size_t i = 0; i < truth.outputs().size(); ++i) {
-    const Tensor &expected = truth.outputs()[i];
+  for (size_t i = 0; i < reference.outputs().size(); ++i) {
+    const Tensor &expected = reference.outputs()[i];
     bool isCompared = isNumeric(expected.dtype);
     largest = std::max(largest, isCompared ? differenceOf(runner.outputs()[i], expected) : 0.0);
   }

@@ -9,6 +9,6 @@ namespace tenon::tool {
 /// After runs on equal inputs: the largest difference of an element, as a part of the largest
 /// element of that output; infinite where only one is finite. Outputs that are no numbers do not
 /// count.
-double differenceOfOutputs(const Runner &runner, const Runner &truth);
+double differenceOfOutputs(const Runner &runner, const Runner &reference);
 
 } // namespace tenon::tool

@@ -39,13 +39,13 @@ Result<Json> measureBeforeAfter(const BeforeAfterRequest &request, Terminal &ter
                {"engine_bytes", error ? 0 : engine},
                {"peak_memory_bytes", memory}};
   }
-  TENON_ASSIGN(Judge judge, Judge::open(spec, before, data, request.options));
-  TENON_ASSIGN(Verdict verdict, judge.judge(after));
+  TENON_ASSIGN(Evaluator evaluator, Evaluator::open(spec, before, data, request.options));
+  TENON_ASSIGN(AccuracyResult result, evaluator.evaluate(after));
   TENON_ASSIGN(std::vector<Latency> latency,
                timeInterleaved(forms, data, kSeconds, request.options, terminal));
   rows[0].update(
-      {{"value", finiteOrNull(judge.baseline())}, {"latency_ms", latency[0].milliseconds}});
-  rows[1].update({{"value", finiteOrNull(verdict.value)}, {"latency_ms", latency[1].milliseconds}});
+      {{"value", finiteOrNull(evaluator.baseline())}, {"latency_ms", latency[0].milliseconds}});
+  rows[1].update({{"value", finiteOrNull(result.value)}, {"latency_ms", latency[1].milliseconds}});
   return Json{{"metric", spec.name},
               {"unit", spec.isPercent() ? Json("share") : Json()},
               {"data", data.path()},
@@ -54,10 +54,10 @@ Result<Json> measureBeforeAfter(const BeforeAfterRequest &request, Terminal &ter
               {"threads", request.options.threads},
               {"before", rows[0]},
               {"after", rows[1]},
-              {"drop", finiteOrNull(verdict.drop)},
-              {"drop_interval_95", verdict.interval ? Json({finiteOrNull(verdict.interval->low),
-                                                            finiteOrNull(verdict.interval->high)})
-                                                    : Json()},
+              {"drop", finiteOrNull(result.drop)},
+              {"drop_interval_95", result.interval ? Json({finiteOrNull(result.interval->low),
+                                                           finiteOrNull(result.interval->high)})
+                                                   : Json()},
               {"latency_ratio", latency[1].ratio},
               {"latency_ratio_interval_95", {latency[1].low, latency[1].high}}};
 }

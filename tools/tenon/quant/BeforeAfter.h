@@ -4,8 +4,8 @@
 
 #include "support/files/AtomicFile.h"
 #include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/quant/Evaluator.h"
 #include "tools/tenon/quant/Form.h"
-#include "tools/tenon/quant/Judge.h"
 
 #include <optional>
 #include <string>
@@ -14,7 +14,7 @@ namespace tenon::tool {
 
 struct BeforeAfterRequest {
   std::string model, output; ///< ONNX
-  std::string data, metric;  ///< as Judge takes them
+  std::string data, metric;  ///< as Evaluator takes them
   FormOptions options;
 };
 

@@ -9,7 +9,7 @@
 #include "tools/tenon/model/CompilerBridge.h"
 #include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/quant/CandidateCosts.h"
-#include "tools/tenon/quant/Judge.h"
+#include "tools/tenon/quant/Evaluator.h"
 #include "tools/tenon/quant/SearchRecord.h"
 #include "tools/tenon/quant/SearchText.h"
 #include "tools/tenon/target/CpuInfo.h"
@@ -63,7 +63,7 @@ private:
   std::unique_ptr<Form> model;
   std::optional<Dataset> calibrationData, testData;
   MetricSpec metric;
-  std::optional<Judge> judge;
+  std::optional<Evaluator> evaluator;
   SearchState state;
   Searched result;
 };
@@ -105,8 +105,8 @@ Status Search::open() {
                                           "calibrate too: give others with --test",
                                           part));
   }
-  TENON_ASSIGN(judge, Judge::open(metric, *model, *testData, maker->options()));
-  result.baseline = judge->baseline();
+  TENON_ASSIGN(evaluator, Evaluator::open(metric, *model, *testData, maker->options()));
+  result.baseline = evaluator->baseline();
   return Status::ok();
 }
 
@@ -207,19 +207,19 @@ quant::FormSearch Search::formSearch() {
 /// A form as a whole: its latency beside the model's, and its drop.
 Result<MeasuredForm> Search::measure(const std::string &letters) {
   if (maker->isModel(letters)) {
-    return MeasuredForm{judge->baseline(), 0, Interval{0, 0}, state.modelMilliseconds, 1, 1, 1};
+    return MeasuredForm{evaluator->baseline(), 0, Interval{0, 0}, state.modelMilliseconds, 1, 1, 1};
   }
   terminal.progress("search: whole forms", std::min(elapsed() / request.budget, 1.0));
   TENON_ASSIGN(Form form, maker->compile(letters, terminal));
-  TENON_ASSIGN(Verdict verdict, judge->judge(form));
+  TENON_ASSIGN(AccuracyResult accuracy, evaluator->evaluate(form));
   const Form *both[] = {model.get(), &form};
   double seconds = std::clamp(request.budget / 100, kSecondsOfForm / 5, kSecondsOfForm);
   TENON_ASSIGN(std::vector<Latency> times,
                timeInterleaved(both, *calibrationData, seconds, maker->options(), terminal));
   const Latency &own = times.back();
   return MeasuredForm{
-      verdict.value, verdict.drop, verdict.interval, state.modelMilliseconds * own.ratio,
-      own.ratio,     own.low,      own.high};
+      accuracy.value, accuracy.drop, accuracy.interval, state.modelMilliseconds * own.ratio,
+      own.ratio,      own.low,       own.high};
 }
 
 /// The best ones once more, side by side and longer: one of many is best by luck too.
@@ -282,7 +282,7 @@ Status Search::conclude() {
     return Status::ok();
   }
   if (!chosen) {
-    result.refusal = refusalOf(result, request, *judge);
+    result.refusal = refusalOf(result, request, *evaluator);
     return Status::ok();
   }
   if (maker->isModel(lettersOf(*chosen))) {

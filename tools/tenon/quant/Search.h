@@ -25,8 +25,8 @@ struct SearchRequest {
   quant::Settings settings;
   std::string statePath; ///< of the file that one that was ended goes on from
   std::string test;      ///< data that drops are measured on; empty for those of the calibration
-  std::string metric;    ///< as Judge::open takes it
-  std::optional<double> drop; ///< at most, as Verdict::drop
+  std::string metric;    ///< as Evaluator::open takes it
+  std::optional<double> drop; ///< at most, as AccuracyResult::drop
   std::optional<double> milliseconds;
   double budget = 300; ///< seconds
   size_t samples = 32; ///< for the error of one candidate

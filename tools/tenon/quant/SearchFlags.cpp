@@ -72,9 +72,9 @@ Status checkSearchFlags(const SearchFlags &flags, bool isOtherForm) {
                        "neither",
                        "leave one of both out");
   }
-  bool isJudged = !flags.report.empty(); // by the report
-  std::pair<const char *, bool> ofSearch[] = {{"--test", !flags.test.empty() && !isJudged},
-                                              {"--metric", !flags.metric.empty() && !isJudged},
+  bool isEvaluated = !flags.report.empty(); // by the report
+  std::pair<const char *, bool> ofSearch[] = {{"--test", !flags.test.empty() && !isEvaluated},
+                                              {"--metric", !flags.metric.empty() && !isEvaluated},
                                               {"--budget", flags.budget.has_value()},
                                               {"--error-samples", flags.samples.has_value()},
                                               {"--state", !flags.state.empty()}};

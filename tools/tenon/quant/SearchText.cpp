@@ -156,10 +156,11 @@ std::string ruleOf(const SearchedCandidate &own) {
              : what;
 }
 
-Status refusalOf(const Searched &searched, const SearchRequest &request, const Judge &judge) {
+Status refusalOf(const Searched &searched, const SearchRequest &request,
+                 const Evaluator &evaluator) {
   std::string asked;
   if (request.drop) {
-    asked = fmt::format("a drop of {}", judge.describeDrop(*request.drop));
+    asked = fmt::format("a drop of {}", evaluator.describeDrop(*request.drop));
   }
   if (request.milliseconds) {
     asked += fmt::format("{}{:g} ms", asked.empty() ? "" : " and ", *request.milliseconds);
@@ -174,7 +175,7 @@ Status refusalOf(const Searched &searched, const SearchRequest &request, const J
           "none of {} forms that were measured keeps {}: the nearest takes {:.3f} ms at a drop of "
           "{}",
           searched.forms.size(), asked, fastest->measured.milliseconds,
-          judge.describeDrop(fastest->measured.drop)),
+          evaluator.describeDrop(fastest->measured.drop)),
       searched.isOutOfTime
           ? "give a longer --budget, the search goes on where it ended; or allow more"
           : "allow more of what is asked for, or give more samples");

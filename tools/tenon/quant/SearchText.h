@@ -3,7 +3,7 @@
 #pragma once
 
 #include "tools/tenon/print/Terminal.h"
-#include "tools/tenon/quant/Judge.h"
+#include "tools/tenon/quant/Evaluator.h"
 #include "tools/tenon/quant/Search.h"
 
 #include <string>
@@ -13,7 +13,8 @@ namespace tenon::tool {
 /// Why the candidate is as it was chosen: "int8 takes 5.1 us, wide 8.3 us; error 0.12 %".
 std::string ruleOf(const SearchedCandidate &own);
 /// Why there is no answer.
-Status refusalOf(const Searched &searched, const SearchRequest &request, const Judge &judge);
+Status refusalOf(const Searched &searched, const SearchRequest &request,
+                 const Evaluator &evaluator);
 
 /// The layer that loses most, then the front; a line each.
 std::string searchText(const Searched &searched);

@@ -142,9 +142,9 @@ Result<Entry> Accuracy::open(const std::string &path, bool isMeasured) {
     TENON_ASSIGN(size_t output, outputOf(spec, entry));
     entry.outputs.push_back(output);
     if (isMeasured) {
-      const std::optional<Tensor> &truth = entry.data->labels();
+      const std::optional<Tensor> &labelTensor = entry.data->labels();
       TENON_ASSIGN(std::unique_ptr<Scorer> scorer,
-                   makeScorer(spec, output, truth ? &*truth : nullptr));
+                   makeScorer(spec, output, labelTensor ? &*labelTensor : nullptr));
       entry.scorers.push_back(std::move(scorer));
     }
   }
@@ -161,13 +161,14 @@ void Accuracy::warnOfData() const {
   }
   bool areClasses =
       std::ranges::any_of(specs, [](const MetricSpec &spec) { return spec.isPercent(); });
-  const Tensor *truth = labels();
-  if (!areClasses || !truth || truth->elements() < 2 || !isNumeric(truth->dtype)) {
+  const Tensor *labelTensor = labels();
+  if (!areClasses || !labelTensor || labelTensor->elements() < 2 ||
+      !isNumeric(labelTensor->dtype)) {
     return;
   }
-  double first = elementAsDouble(*truth, 0);
-  for (int64_t i = 1; i < truth->elements(); ++i) {
-    if (elementAsDouble(*truth, i) != first) {
+  double first = elementAsDouble(*labelTensor, 0);
+  for (int64_t i = 1; i < labelTensor->elements(); ++i) {
+    if (elementAsDouble(*labelTensor, i) != first) {
       return;
     }
   }

@@ -5,7 +5,7 @@
 #include "compiler/pipeline/Pipeline.h"
 #include "tools/debug/Debug.h"
 #include "tools/debug/Outcome.h"
-#include "tools/debug/Truth.h"
+#include "tools/debug/ReferenceModel.h"
 
 namespace tenon::debug {
 
@@ -18,7 +18,7 @@ struct Trial {
 };
 
 /// Compiles, runs and compares, in this process. A crash inside of the compiler is a Fault.
-Outcome judge(const Trial &trial);
+Outcome evaluateTrial(const Trial &trial);
 
 /// The error of a compilation, or what it means for a trial.
 Outcome outcomeOf(const Status &compiled);

@@ -1,7 +1,7 @@
-// Implements the verdict. Outputs of the model itself are computed anew beside those of a form
+// Implements the evaluation. Outputs of the model itself are computed anew beside those of a form
 // where the metric needs them: kept, those of a language model would not fit in memory.
 
-#include "tools/tenon/quant/Judge.h"
+#include "tools/tenon/quant/Evaluator.h"
 
 #include "tools/tenon/accuracy/BatchRunner.h"
 
@@ -36,25 +36,25 @@ Result<MetricSpec> chooseMetric(const std::string &metric, const Dataset &data) 
   return spec;
 }
 
-Result<Judge> Judge::open(const MetricSpec &spec, const Form &model, const Dataset &data,
-                          const FormOptions &options) {
-  Judge judge;
-  judge.spec = spec;
-  judge.model = &model;
-  judge.data = &data;
-  judge.options = options;
-  TENON_TRY(judge.findOutput());
-  TENON_ASSIGN(judge.own, judge.score(model));
-  TENON_ASSIGN(judge.base, judge.own->value());
-  if (!std::isfinite(judge.base)) {
-    return noMetric(fmt::format("{} of the model itself is no finite number", judge.spec.name),
+Result<Evaluator> Evaluator::open(const MetricSpec &spec, const Form &model, const Dataset &data,
+                                  const FormOptions &options) {
+  Evaluator evaluator;
+  evaluator.spec = spec;
+  evaluator.model = &model;
+  evaluator.data = &data;
+  evaluator.options = options;
+  TENON_TRY(evaluator.findOutput());
+  TENON_ASSIGN(evaluator.own, evaluator.score(model));
+  TENON_ASSIGN(evaluator.base, evaluator.own->value());
+  if (!std::isfinite(evaluator.base)) {
+    return noMetric(fmt::format("{} of the model itself is no finite number", evaluator.spec.name),
                     "tenon accuracy MODEL --data FILE shows the same");
   }
-  return judge;
+  return evaluator;
 }
 
 /// The first output of numbers, as `accuracy` takes it.
-Status Judge::findOutput() {
+Status Evaluator::findOutput() {
   const std::vector<engine::Port> &ports = model->engine->plan().outputs;
   bool isAny = spec.kind == MetricKind::Command || (spec.isPercent() && spec.top == 1);
   auto fit = std::ranges::find_if(ports, [&](const engine::Port &port) {
@@ -69,7 +69,7 @@ Status Judge::findOutput() {
   return Status::ok();
 }
 
-Result<std::unique_ptr<Scorer>> Judge::score(const Form &form) const {
+Result<std::unique_ptr<Scorer>> Evaluator::score(const Form &form) const {
   const Tensor *labels = data->labels() ? &*data->labels() : nullptr;
   TENON_ASSIGN(std::unique_ptr<Scorer> scorer, makeScorer(spec, output, labels));
   TENON_ASSIGN(BatchRunner runner,
@@ -98,25 +98,25 @@ Result<std::unique_ptr<Scorer>> Judge::score(const Form &form) const {
   return scorer;
 }
 
-double Judge::dropOf(double difference) const {
+double Evaluator::dropOf(double difference) const {
   double worse = spec.isHigherBetter().value_or(true) ? -difference : difference;
   return isAbsolute(spec) ? worse : worse / std::max(std::abs(base), 1e-30);
 }
 
-Result<Verdict> Judge::judge(const Form &form) {
+Result<AccuracyResult> Evaluator::evaluate(const Form &form) {
   TENON_ASSIGN(std::unique_ptr<Scorer> scorer, score(form));
-  Verdict verdict;
-  TENON_ASSIGN(verdict.value, scorer->value());
-  verdict.drop = std::isfinite(verdict.value) ? dropOf(verdict.value - base) : INFINITY;
+  AccuracyResult result;
+  TENON_ASSIGN(result.value, scorer->value());
+  result.drop = std::isfinite(result.value) ? dropOf(result.value - base) : INFINITY;
   if (own->scores() && scorer->scores()) {
     Interval difference = intervalOfDifference(*own->scores(), *scorer->scores());
     double ends[] = {dropOf(difference.low), dropOf(difference.high)};
-    verdict.interval = Interval{std::min(ends[0], ends[1]), std::max(ends[0], ends[1])};
+    result.interval = Interval{std::min(ends[0], ends[1]), std::max(ends[0], ends[1])};
   }
-  return verdict;
+  return result;
 }
 
-std::string Judge::describeDrop(double drop) const {
+std::string Evaluator::describeDrop(double drop) const {
   if (spec.isPercent()) {
     return fmt::format("{:.2f} points of {}", drop * 100, spec.name);
   }

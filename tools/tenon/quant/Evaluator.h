@@ -15,7 +15,7 @@ namespace tenon::tool {
 /// Accuracy of a form, and its loss: points of a share (0.005 is half a point), of a cosine or a
 /// relative error as they are, of other metrics relative to the model's own value. Above 0 it is
 /// worse.
-struct Verdict {
+struct AccuracyResult {
   double value = 0;
   double drop = 0;
   std::optional<Interval> interval; ///< of the drop, 95 %, by pairs; none of `cmd:`
@@ -25,13 +25,13 @@ struct Verdict {
 /// else cosine. An error for one that these data do not support.
 Result<MetricSpec> chooseMetric(const std::string &metric, const Dataset &data);
 
-class Judge {
+class Evaluator {
 public:
   /// Runs the model over all samples. `data` and `model` live as long as this.
-  static Result<Judge> open(const MetricSpec &spec, const Form &model, const Dataset &data,
-                            const FormOptions &options);
+  static Result<Evaluator> open(const MetricSpec &spec, const Form &model, const Dataset &data,
+                                const FormOptions &options);
 
-  Result<Verdict> judge(const Form &form);
+  Result<AccuracyResult> evaluate(const Form &form);
   const MetricSpec &metric() const { return spec; }
   double baseline() const { return base; }
   /// What a drop is, for people: "0.50 points of top1".

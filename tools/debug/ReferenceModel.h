@@ -19,7 +19,7 @@ struct NamedTensor {
   reference::Tensor tensor;
 };
 
-/// Judges results of a function by the project's tolerance and, beyond it, by evaluations that are
+/// Checks results of a function by the project's tolerance and, beyond it, by evaluations that are
 /// disturbed as rounding may; these are made when the first is needed.
 class Explainer {
 public:
@@ -37,9 +37,9 @@ private:
   std::vector<Tensors> samples;
 };
 
-class Truth {
+class ReferenceModel {
 public:
-  Truth();
+  ReferenceModel();
 
   using Import = llvm::function_ref<Result<frontend::ImportResult>(
       const frontend::ImportOptions &, mlir::MLIRContext &, tn::WeightStore &)>;

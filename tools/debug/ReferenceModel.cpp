@@ -1,5 +1,5 @@
 // Evaluates a model only as often as a difference asks for it.
-#include "tools/debug/Truth.h"
+#include "tools/debug/ReferenceModel.h"
 
 #include "compiler/frontend/Frontend.h"
 #include "compiler/graph/Tn.h"
@@ -22,12 +22,12 @@ std::string nameIn(DictionaryAttr attributes) {
 
 } // namespace
 
-Truth::Truth() : context(MLIRContext::Threading::DISABLED) {
+ReferenceModel::ReferenceModel() : context(MLIRContext::Threading::DISABLED) {
   context.loadDialect<tn::TnDialect, func::FuncDialect>();
   context.getDiagEngine().registerHandler([](Diagnostic &) { return success(); });
 }
 
-Status Truth::import(Import read, const std::vector<NamedTensor> &given) {
+Status ReferenceModel::import(Import read, const std::vector<NamedTensor> &given) {
   frontend::ImportOptions options;
   for (const NamedTensor &input : given) {
     frontend::ShapeOverride shape{.input = input.name, .dims = {}};
@@ -44,8 +44,8 @@ Status Truth::import(Import read, const std::vector<NamedTensor> &given) {
   return Status::ok();
 }
 
-Status Truth::importFile(const std::string &path, const std::vector<std::string> &taps,
-                         const std::vector<NamedTensor> &given) {
+Status ReferenceModel::importFile(const std::string &path, const std::vector<std::string> &taps,
+                                  const std::vector<NamedTensor> &given) {
   return import(
       [&](frontend::ImportOptions options, MLIRContext &into, tn::WeightStore &weights) {
         options.taps = taps;
@@ -54,14 +54,15 @@ Status Truth::importFile(const std::string &path, const std::vector<std::string>
       given);
 }
 
-std::vector<std::string> Truth::names() { return resultNames(function()); }
+std::vector<std::string> ReferenceModel::names() { return resultNames(function()); }
 
-Result<Tensors> Truth::evaluate(const reference::Hooks &hooks) {
+Result<Tensors> ReferenceModel::evaluate(const reference::Hooks &hooks) {
   reference::Interpreter interpreter(&store, {.threads = 1});
   return interpreter.evaluate(function(), inputs, hooks);
 }
 
-std::string Truth::difference(const Tensors &expected, const Tensors &actual, uint64_t seed) {
+std::string ReferenceModel::difference(const Tensors &expected, const Tensors &actual,
+                                       uint64_t seed) {
   if (expected.size() != actual.size()) {
     return strCat(actual.size(), " outputs found, ", expected.size(), " expected");
   }

@@ -1,6 +1,6 @@
-// Relies on Truth for what is right and on the crash guard of the pipeline for what compiling may
-// do.
-#include "tools/debug/Judge.h"
+// Relies on ReferenceModel for what is right and on the crash guard of the pipeline for what
+// compiling may do.
+#include "tools/debug/Trial.h"
 
 #include "compiler/pipeline/CrashGuard.h"
 #include "compiler/pipeline/NumericCheck.h"
@@ -70,11 +70,12 @@ Outcome outcomeOf(const Status &compiled) {
           .text = compiled.toString()};
 }
 
-Outcome judge(const Trial &trial) {
-  Truth truth;
+Outcome evaluateTrial(const Trial &trial) {
+  ReferenceModel referenceModel;
   Status imported;
-  std::optional<std::string> crash = pipeline::crashOf(
-      [&] { imported = truth.importFile(trial.compile.model, trial.compile.taps, trial.inputs); });
+  std::optional<std::string> crash = pipeline::crashOf([&] {
+    imported = referenceModel.importFile(trial.compile.model, trial.compile.taps, trial.inputs);
+  });
   if (crash) {
     return {.kind = Outcome::Kind::Fault, .id = ErrorId::CompilerFault, .text = *crash};
   }
@@ -85,7 +86,7 @@ Outcome judge(const Trial &trial) {
   if (!compiled) {
     return outcomeOf(compiled.status());
   }
-  Result<Tensors> expected = truth.evaluate();
+  Result<Tensors> expected = referenceModel.evaluate();
   Result<std::vector<NamedTensor>> actual =
       runEngine(trial.compile.output, variantOf(trial.compile), trial.threads, trial.inputs);
   if (!expected || !actual) {
@@ -100,7 +101,7 @@ Outcome judge(const Trial &trial) {
   for (const NamedTensor &output : *actual) {
     outputs.push_back(output.tensor);
   }
-  std::string difference = truth.difference(*expected, outputs, trial.seed);
+  std::string difference = referenceModel.difference(*expected, outputs, trial.seed);
   return difference.empty() ? Outcome{}
                             : Outcome{.kind = Outcome::Kind::Different, .text = difference};
 }
