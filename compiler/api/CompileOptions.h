@@ -5,7 +5,7 @@
 #include "compiler/opt/Precision.h"
 #include "compiler/opt/precision/Observation.h"
 #include "compiler/target/Target.h"
-#include "compiler/tuning/Knowledge.h"
+#include "compiler/tuning/TuningDatabase.h"
 #include "engine/Level.h"
 #include "support/DType.h"
 #include "support/Result.h"
@@ -127,7 +127,7 @@ struct CompileOptions {
   std::optional<double> maxWeights;
   /// What was measured of kernels on the device that the engine is for: it goes before predictions
   /// where the user asks for no kernel. Null for predictions alone. Regions are formed alike.
-  std::shared_ptr<const tuning::Knowledge> tuned;
+  std::shared_ptr<const tuning::TuningDatabase> tuned;
   std::vector<UserPass> passes;
   /// Of a pass that fails, the graph before it goes to the folder of this name, "-" and the pass's
   /// name; empty for none.

@@ -30,24 +30,24 @@ std::string familiesOf(llvm::ArrayRef<dispatch::KernelCandidate> candidates) {
   return text;
 }
 
-MeasuredKernels::MeasuredKernels(const tuning::Knowledge &store,
+MeasuredKernels::MeasuredKernels(const tuning::TuningDatabase &store,
                                  llvm::ArrayRef<CodeTarget> codeTargets,
                                  const std::function<void(std::string_view text)> &notice)
-    : knowledge(store), target(codeTargets.front()), told(notice) {
+    : database(store), target(codeTargets.front()), told(notice) {
   for (const CodeTarget &each : codeTargets) {
     levels.push_back(each.level);
   }
 }
 
-const tuning::Knowledge::Answer &MeasuredKernels::ask(const codegen::RegionSource &source,
-                                                      TunedRegion &region) {
+const tuning::TuningDatabase::Answer &MeasuredKernels::ask(const codegen::RegionSource &source,
+                                                           TunedRegion &region) {
   auto [entry, isNew] = known.try_emplace(source.text);
   tuning::Problem problem = tuning::problemOf(source.text);
   region.problem = problem.hash;
   if (!isNew) {
     return entry->second;
   }
-  if (knowledge.hasProblem(problem)) {
+  if (database.hasProblem(problem)) {
     llvm::Expected<std::vector<dispatch::KernelCandidate>> all = target.candidates(source.text);
     if (all) {
       problem.families = familiesOf(*all);
@@ -55,7 +55,7 @@ const tuning::Knowledge::Answer &MeasuredKernels::ask(const codegen::RegionSourc
       llvm::consumeError(all.takeError()); // the choice has found kernels: a miss, at most
     }
   }
-  entry->second = knowledge.find(problem, levels);
+  entry->second = database.find(problem, levels);
   return entry->second;
 }
 
@@ -70,7 +70,7 @@ MeasuredKernels::Found MeasuredKernels::find(const codegen::RegionSource &source
     region.miss = "its sizes vary: give them with --shape";
     return {};
   }
-  const tuning::Knowledge::Answer &answer = ask(source, region);
+  const tuning::TuningDatabase::Answer &answer = ask(source, region);
   region.miss = answer.miss;
   if (!answer.record) {
     return {};

@@ -6,7 +6,7 @@
 #include "compiler/dispatch/KernelChoice.h"
 #include "compiler/pipeline/CodeTarget.h"
 #include "compiler/pipeline/CompileSummary.h"
-#include "compiler/tuning/Knowledge.h"
+#include "compiler/tuning/TuningDatabase.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
@@ -31,7 +31,7 @@ public:
 
   /// For the levels of `codeTargets`, which share their kernels. `notice` is told of records that
   /// fit no region; it may be null. All must outlive the object.
-  MeasuredKernels(const tuning::Knowledge &store, llvm::ArrayRef<CodeTarget> codeTargets,
+  MeasuredKernels(const tuning::TuningDatabase &store, llvm::ArrayRef<CodeTarget> codeTargets,
                   const std::function<void(std::string_view text)> &notice);
 
   /// For a region that would get the kernel `untuned`.
@@ -44,13 +44,14 @@ public:
 
 private:
   /// What the store answers about a region with this text.
-  const tuning::Knowledge::Answer &ask(const codegen::RegionSource &source, TunedRegion &region);
+  const tuning::TuningDatabase::Answer &ask(const codegen::RegionSource &source,
+                                            TunedRegion &region);
 
-  const tuning::Knowledge &knowledge;
+  const tuning::TuningDatabase &database;
   const CodeTarget &target;
   std::vector<std::string> levels;
   const std::function<void(std::string_view text)> &told;
-  llvm::StringMap<tuning::Knowledge::Answer> known;
+  llvm::StringMap<tuning::TuningDatabase::Answer> known;
   llvm::StringSet<> refused; ///< problems, each told once
   std::vector<TunedRegion> regions;
 };

@@ -126,7 +126,7 @@ public:
     }
   }
   /// A store's contents are no option, but part of the key.
-  void operator()(llvm::StringRef, const std::shared_ptr<const tuning::Knowledge> &tuned) {
+  void operator()(llvm::StringRef, const std::shared_ptr<const tuning::TuningDatabase> &tuned) {
     digest = tuned ? tuned->digest() : "";
   }
 

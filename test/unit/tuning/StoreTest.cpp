@@ -1,7 +1,7 @@
 // A tuning store: what comes back out of it, what a damaged, torn, forged or foreign record does,
 // who may write, and which part of a key a miss names.
 #include "compiler/tuning/Store.h"
-#include "compiler/tuning/Knowledge.h"
+#include "compiler/tuning/TuningDatabase.h"
 #include "support/Hash.h"
 #include "test/unit/pipeline/TemporaryFolder.h"
 
@@ -222,22 +222,23 @@ TEST(Store, TheNewestCounts) {
   EXPECT_EQ(expected.size(), 2u);
   std::ranges::reverse(all);
   EXPECT_EQ(linesOf(newestOf(all)), linesOf(expected));
-  Knowledge knowledge({newer, old}, device());
+  TuningDatabase database({newer, old}, device());
   Problem problem = problemOf(kText);
   problem.families = "gemm 1";
-  EXPECT_EQ(knowledge.find(problem, std::vector<std::string>{"avx512"}).record->kernel,
+  EXPECT_EQ(database.find(problem, std::vector<std::string>{"avx512"}).record->kernel,
             newer.untuned);
-  EXPECT_EQ(Knowledge({newer, old}, device()).digest(),
-            Knowledge({old, newer, old}, device()).digest());
-  EXPECT_NE(Knowledge({newer, old}, device()).digest(), Knowledge({old}, device()).digest());
+  EXPECT_EQ(TuningDatabase({newer, old}, device()).digest(),
+            TuningDatabase({old, newer, old}, device()).digest());
+  EXPECT_NE(TuningDatabase({newer, old}, device()).digest(),
+            TuningDatabase({old}, device()).digest());
 }
 
-TEST(Knowledge, AnswersByTheWholeKey) {
-  Knowledge knowledge({recordOf()}, device());
+TEST(TuningDatabase, AnswersByTheWholeKey) {
+  TuningDatabase database({recordOf()}, device());
   Problem problem = problemOf(kText);
   problem.families = "gemm 1";
   std::vector<std::string> levels = {"x86-64-v3", "avx512"};
-  ASSERT_TRUE(knowledge.find(problem, levels).record);
+  ASSERT_TRUE(database.find(problem, levels).record);
 
   struct Case {
     std::function<void(Record &)> change;
@@ -251,29 +252,28 @@ TEST(Knowledge, AnswersByTheWholeKey) {
            {[](Record &r) { r.families = "gemm 2"; }, "families 'gemm 2', here 'gemm 1'"}}) {
     Record record = recordOf();
     each.change(record);
-    Knowledge::Answer answer = Knowledge({record}, device()).find(problem, levels);
+    TuningDatabase::Answer answer = TuningDatabase({record}, device()).find(problem, levels);
     EXPECT_FALSE(answer.record);
     EXPECT_NE(answer.miss.find(each.miss), std::string::npos) << answer.miss;
   }
-  EXPECT_NE(knowledge.find(problem, std::vector<std::string>{"amx"}).miss.find("runs none"),
+  EXPECT_NE(database.find(problem, std::vector<std::string>{"amx"}).miss.find("runs none"),
             std::string::npos);
-  EXPECT_EQ(knowledge.find(problem, std::vector<std::string>{"x86-64-v3"}).record, nullptr);
+  EXPECT_EQ(database.find(problem, std::vector<std::string>{"x86-64-v3"}).record, nullptr);
 }
 
-TEST(Knowledge, KnowsTheNearestSizes) {
+TEST(TuningDatabase, KnowsTheNearestSizes) {
   Record far = recordOf("func.func @kernel(%0: tensor<1x2048x768xf32>, %1: tensor<768x3072xf32>)");
   far.label = "far";
-  Knowledge knowledge({far, recordOf(), recordOf(kOtherForm)}, device());
+  TuningDatabase database({far, recordOf(), recordOf(kOtherForm)}, device());
   Problem problem = problemOf(kOtherSizes);
-  const Record *nearest = knowledge.nearest(problem, "avx512");
+  const Record *nearest = database.nearest(problem, "avx512");
   ASSERT_TRUE(nearest);
   EXPECT_EQ(nearest->label, "dense");
-  EXPECT_FALSE(knowledge.nearest(problem, "x86-64-v3"));
-  std::string miss = knowledge.find(problem, std::vector<std::string>{"avx512"}).miss;
+  EXPECT_FALSE(database.nearest(problem, "x86-64-v3"));
+  std::string miss = database.find(problem, std::vector<std::string>{"avx512"}).miss;
   EXPECT_NE(miss.find("the nearest has 1 128 768"), std::string::npos) << miss;
-  EXPECT_EQ(
-      knowledge.find(problemOf("func.func @other()"), std::vector<std::string>{"avx512"}).miss,
-      "no record of such a region");
+  EXPECT_EQ(database.find(problemOf("func.func @other()"), std::vector<std::string>{"avx512"}).miss,
+            "no record of such a region");
 }
 
 } // namespace

@@ -132,7 +132,7 @@ Result<pipeline::CompileSummary> compileToFile(CompileRequest &request) {
     TENON_TRY(request.tune());
   }
   if (!request.noCache || !request.store.empty()) {
-    TENON_ASSIGN(options.tuned, localKnowledge(request.store, options.notice));
+    TENON_ASSIGN(options.tuned, localDatabase(request.store, options.notice));
   }
   return compileModel(options);
 }

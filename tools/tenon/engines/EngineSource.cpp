@@ -65,7 +65,7 @@ Result<EngineSource> EngineSource::prepare(const OpenRequest &request, Terminal 
   std::string cache = userCacheFolder();
   compile.cacheFolder = request.useCache ? cache : "";
   if (request.useCache) {
-    TENON_ASSIGN(compile.tuned, localKnowledge("", terminal.notice()));
+    TENON_ASSIGN(compile.tuned, localDatabase("", terminal.notice()));
   }
   compile.threads = usableCpus();
   compile.taps = request.taps;

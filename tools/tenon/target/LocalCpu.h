@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "compiler/tuning/Knowledge.h"
+#include "compiler/tuning/TuningDatabase.h"
 
 #include <cstdint>
 

@@ -39,12 +39,12 @@ void noteFaults(const tuning::Records &records,
   }
 }
 
-Result<std::shared_ptr<const tuning::Knowledge>>
-localKnowledge(const std::string &store, const std::function<void(std::string_view)> &notice) {
-  std::shared_ptr<const tuning::Knowledge> knowledge;
+Result<std::shared_ptr<const tuning::TuningDatabase>>
+localDatabase(const std::string &store, const std::function<void(std::string_view)> &notice) {
+  std::shared_ptr<const tuning::TuningDatabase> database;
   Result<std::string> folder = storeFolder(store);
   if (!folder) {
-    return knowledge; // nothing to read, as there is nowhere to write
+    return database; // nothing to read, as there is nowhere to write
   }
   Result<tuning::Records> records = tuning::readStore(*folder);
   if (!records && !store.empty()) {
@@ -52,13 +52,13 @@ localKnowledge(const std::string &store, const std::function<void(std::string_vi
   }
   if (!records) {
     notice(fmt::format("the tuning store is not used: {}", records.status().toString()));
-    return knowledge;
+    return database;
   }
   noteFaults(*records, notice);
   if (!records->records.empty()) {
-    knowledge = std::make_shared<const tuning::Knowledge>(records->records, localCpuDevice());
+    database = std::make_shared<const tuning::TuningDatabase>(records->records, localCpuDevice());
   }
-  return knowledge;
+  return database;
 }
 
 } // namespace tenon::tool

@@ -2,8 +2,8 @@
 
 #pragma once
 
-#include "compiler/tuning/Knowledge.h"
 #include "compiler/tuning/Store.h"
+#include "compiler/tuning/TuningDatabase.h"
 #include "support/Result.h"
 
 #include <functional>
@@ -27,7 +27,7 @@ void noteFaults(const tuning::Records &records,
 
 /// What compilations on this machine ask; null where there is no store. One that cannot be read is
 /// an error where the user named it, else it is told and not used.
-Result<std::shared_ptr<const tuning::Knowledge>>
-localKnowledge(const std::string &store, const std::function<void(std::string_view)> &notice);
+Result<std::shared_ptr<const tuning::TuningDatabase>>
+localDatabase(const std::string &store, const std::function<void(std::string_view)> &notice);
 
 } // namespace tenon::tool

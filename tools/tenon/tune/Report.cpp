@@ -76,8 +76,8 @@ std::string headText(const TuneResult &result) {
   return whole.isWithdrawn ? text + "slower as a whole: the untuned kernels are used\n" : text;
 }
 
-/// A run as predicted from the races so far: a few lines from the first to the last, each with a
-/// bar for what is left of the untuned run.
+/// A run as predicted from the measurements so far: a few lines from the first to the last, each
+/// with a bar for what is left of the untuned run.
 std::string plotOf(const TuneResult &result) {
   constexpr size_t kMaxLines = 8;
   constexpr double kWidth = 60;

@@ -1,7 +1,7 @@
-// The order of work: the untuned engine, whose steps say where the time goes; races, whose winners
-// are appended to the store one by one; the engine by the store, beside the untuned one. What is
-// measured is kept however this ends.
-// One file: the tuner is one class, called back by the pipeline in this order.
+// The order of work: the untuned engine, whose steps say where the time goes; measurements, whose
+// winners are appended to the store one by one; the engine by the store, beside the untuned one.
+// What is measured is kept however this ends. One file: the tuner is one class, called back by the
+// pipeline in this order.
 
 #include "tools/tenon/tune/Tuner.h"
 
@@ -28,7 +28,7 @@ namespace {
 constexpr uint64_t kMaxOtherBytes = uint64_t{64} << 20;
 constexpr int kPasses = 5;
 constexpr double kCompareSeconds = 2;
-/// Of a run, what a problem must take to be raced: no gain in less is seen.
+/// Of a run, what a problem must take to be measured: no gain in less is seen.
 constexpr double kMinShare = 0.001;
 /// Of its time, by which a tuned engine must be slower to be withdrawn.
 constexpr double kNoise = 1.01;
@@ -75,13 +75,13 @@ Result<std::map<std::string, double>> secondsByLabel(Runner &runner) {
   return seconds;
 }
 
-class Tuner : public pipeline::Racer {
+class Tuner : public pipeline::CandidateMeasurer {
 public:
   Tuner(const TuneRequest &tuneRequest, Terminal &output, tuning::StoreWriter &storeWriter,
         std::string scratchFolder)
       : request(tuneRequest), terminal(output), store(storeWriter),
         scratch(std::move(scratchFolder)), records(store.found().records),
-        knowledge(records, localCpuDevice()) {}
+        database(records, localCpuDevice()) {}
 
   Result<TuneResult> run() {
     TENON_TRY(chooseLevel());
@@ -89,21 +89,21 @@ public:
     TENON_ASSIGN(labelSeconds, secondsByLabel(*untuned.runner));
     runtime::MemoryUse memory = untuned.runner->session().memoryUse();
     uint64_t bytes = weightBytes + memory.arenaBytes;
-    raceOptions.otherBytes = bytes <= cacheOfCore() ? 0 : std::min(bytes, kMaxOtherBytes);
-    raceOptions.allowNoise = request.allowNoise;
-    raceOptions.cancel = terminal.cancelFlag();
+    measureOptions.otherBytes = bytes <= cacheOfCore() ? 0 : std::min(bytes, kMaxOtherBytes);
+    measureOptions.allowNoise = request.allowNoise;
+    measureOptions.cancel = terminal.cancelFlag();
     result.runSeconds =
         std::accumulate(labelSeconds.begin(), labelSeconds.end(), 0.0,
                         [](double sum, const auto &each) { return sum + each.second; });
     start = BenchClock::now();
-    raceOptions.deadline = start + std::chrono::duration_cast<BenchClock::duration>(
-                                       std::chrono::duration<double>(request.seconds));
-    pipeline::CompileOptions races = request.compile;
-    races.levels = {*engine::parseCpuLevel(result.level)};
-    races.addsLevels = false;
-    races.output = scratch + "/race";
-    races.progress = nullptr;
-    TENON_TRY(pipeline::raceKernels(races, *this));
+    measureOptions.deadline = start + std::chrono::duration_cast<BenchClock::duration>(
+                                          std::chrono::duration<double>(request.seconds));
+    pipeline::CompileOptions candidateOptions = request.compile;
+    candidateOptions.levels = {*engine::parseCpuLevel(result.level)};
+    candidateOptions.addsLevels = false;
+    candidateOptions.output = scratch + "/race";
+    candidateOptions.progress = nullptr;
+    TENON_TRY(pipeline::tuneKernels(candidateOptions, *this));
     result.tuneSeconds = millisecondsSince(start) / 1000;
     terminal.clearProgress();
     TENON_TRY(checkDone());
@@ -114,24 +114,24 @@ public:
     return std::move(result);
   }
 
-  Result<std::vector<size_t>> order(const std::vector<pipeline::RaceProblem> &problems) override {
-    std::vector<size_t> raced;
+  Result<std::vector<size_t>> order(const std::vector<pipeline::TuningProblem> &problems) override {
+    std::vector<size_t> order;
     std::map<std::string, double> regionsOfLabel; // which nodes of one name share
-    for (const pipeline::RaceProblem &problem : problems) {
+    for (const pipeline::TuningProblem &problem : problems) {
       for (const std::string &label : problem.labels) {
         ++regionsOfLabel[label];
       }
     }
     for (size_t i = 0; i < problems.size(); ++i) {
-      const pipeline::RaceProblem &problem = problems[i];
+      const pipeline::TuningProblem &problem = problems[i];
       TunedProblem &own = result.problems.emplace_back();
       own.labels = problem.labels;
       own.why = problem.skipped;
       for (const std::string &label : problem.labels) {
         own.seconds += labelSeconds[label] / regionsOfLabel[label];
       }
-      tuning::Knowledge::Answer answer =
-          knowledge.find(problem.problem, std::vector{problem.level});
+      tuning::TuningDatabase::Answer answer =
+          database.find(problem.problem, std::vector{problem.level});
       if (problem.skipped.empty() && own.seconds < kMinShare * result.runSeconds) {
         own.why = fmt::format("it takes less than {} % of a run", kMinShare * 100);
       }
@@ -141,23 +141,23 @@ public:
         own.state = ProblemState::Known;
         take(*answer.record, own);
       } else {
-        raced.push_back(i);
+        order.push_back(i);
       }
       places[problem.problem.hash] = i;
     }
     auto rank = [&](size_t i) {
       return std::pair(problems[i].isProduct, result.problems[i].seconds);
     };
-    std::stable_sort(raced.begin(), raced.end(),
+    std::stable_sort(order.begin(), order.end(),
                      [&](size_t a, size_t b) { return rank(a) > rank(b); });
-    left = raced.size();
+    left = order.size();
     noteBest();
-    return raced;
+    return order;
   }
 
-  std::vector<std::string> favourites(const pipeline::RaceProblem &problem) override {
+  std::vector<std::string> warmStart(const pipeline::TuningProblem &problem) override {
     std::vector<std::string> kernels;
-    if (const tuning::Record *nearest = knowledge.nearest(problem.problem, problem.level)) {
+    if (const tuning::Record *nearest = database.nearest(problem.problem, problem.level)) {
       std::vector<tuning::Trial> trials = nearest->trials;
       std::stable_sort(trials.begin(), trials.end(),
                        [](const tuning::Trial &a, const tuning::Trial &b) {
@@ -170,21 +170,21 @@ public:
     return kernels;
   }
 
-  Result<bool> race(const pipeline::RaceProblem &problem,
-                    const std::vector<pipeline::RaceCandidate> &candidates) override {
+  Result<bool> measure(const pipeline::TuningProblem &problem,
+                       const std::vector<pipeline::EngineCandidate> &candidates) override {
     TunedProblem &own = result.problems[places.at(problem.problem.hash)];
     double part =
         std::max(millisecondsSince(start) / 1000 / request.seconds, double(done) / double(left));
     terminal.progress(fmt::format("tuning {}", problem.labels.front()), std::min(part, 1.0));
-    TENON_ASSIGN(RaceOutcome outcome, tool::race(candidates, raceOptions));
+    TENON_ASSIGN(MeasureOutcome outcome, tool::measureCandidates(candidates, measureOptions));
     ++done;
     own.rounds = outcome.rounds;
     own.disturbed = outcome.disturbed;
     own.refused = outcome.refused;
-    if (outcome.end == RaceEnd::TimeOver) {
+    if (outcome.end == MeasureEnd::TimeOver) {
       return false;
     }
-    if (outcome.end == RaceEnd::Disturbed) {
+    if (outcome.end == MeasureEnd::Disturbed) {
       own.state = ProblemState::Undecided;
       own.why = fmt::format("others disturbed {} of {} rounds", outcome.disturbed,
                             outcome.rounds + outcome.disturbed);
@@ -206,9 +206,9 @@ private:
     for (engine::CpuLevel level : request.compile.levels) {
       levels.emplace_back(engine::nameOf(level));
     }
-    result.level = knowledge.levelOf(levels);
-    result.device = knowledge.device().name;
-    result.threads = knowledge.device().threads;
+    result.level = database.levelOf(levels);
+    result.device = database.device().name;
+    result.threads = database.device().threads;
     return result.level.empty()
                ? Status::error(ErrorId::EngineNoVariant,
                                "this machine runs none of the levels that the engine is for",
@@ -227,8 +227,8 @@ private:
     return subjectOf(compile.output);
   }
 
-  tuning::Record recordOf(const pipeline::RaceProblem &problem, const std::string &untuned,
-                          const RaceOutcome &outcome) const {
+  tuning::Record recordOf(const pipeline::TuningProblem &problem, const std::string &untuned,
+                          const MeasureOutcome &outcome) const {
     std::vector<tuning::Trial> trials = outcome.trials;
     if (target::describe(request.compile.cpu) != target::describe(target::cpuTarget())) {
       for (tuning::Trial &trial : trials) {
@@ -239,10 +239,10 @@ private:
             .form = problem.problem.form,
             .sizes = problem.problem.sizes,
             .label = problem.labels.front().substr(0, kMaxLabel),
-            .device = knowledge.device().name,
-            .threads = knowledge.device().threads,
+            .device = database.device().name,
+            .threads = database.device().threads,
             .level = problem.level,
-            .libraries = knowledge.device().libraries,
+            .libraries = database.device().libraries,
             .families = problem.problem.families,
             .kernel = outcome.winner,
             .untuned = untuned,
@@ -253,7 +253,7 @@ private:
   Status remember(const tuning::Record &record) {
     TENON_TRY(store.append(record));
     records.push_back(record);
-    knowledge = tuning::Knowledge(records, knowledge.device());
+    database = tuning::TuningDatabase(records, database.device());
     return Status::ok();
   }
 
@@ -308,7 +308,7 @@ private:
 
   Result<std::string> compileTuned(const std::string &path) {
     pipeline::CompileOptions compile = request.compile;
-    compile.tuned = std::make_shared<const tuning::Knowledge>(knowledge);
+    compile.tuned = std::make_shared<const tuning::TuningDatabase>(database);
     compile.output = path;
     TENON_ASSIGN(pipeline::CompileSummary summary, compileModel(compile));
     return summary.engine;
@@ -378,8 +378,8 @@ private:
   tuning::StoreWriter &store;
   std::string scratch;
   std::vector<tuning::Record> records;
-  tuning::Knowledge knowledge;
-  RaceOptions raceOptions;
+  tuning::TuningDatabase database;
+  MeasureOptions measureOptions;
   uint64_t weightBytes = 0; ///< of the untuned engine
   std::map<std::string, double> labelSeconds;
   std::map<std::string, size_t> places; ///< of problems in the result

@@ -1,11 +1,11 @@
-// `tenon tune`: the kernels of a model are raced, problem by problem, and the store learns which is
-// the fastest.
+// `tenon tune`: the kernels of a model are measured, problem by problem, and the store learns which
+// is the fastest.
 
 #pragma once
 
-#include "compiler/pipeline/KernelRaces.h"
+#include "compiler/pipeline/KernelTuning.h"
 #include "tools/tenon/model/CompilerBridge.h"
-#include "tools/tenon/tune/Race.h"
+#include "tools/tenon/tune/SuccessiveHalving.h"
 
 #include <optional>
 #include <string>
@@ -20,7 +20,7 @@ struct TuneRequest {
   pipeline::CompileOptions
       compile;       ///< of a model, for levels of which this machine runs one; `tuned` is ignored
   std::string store; ///< a folder
-  double seconds = 60; ///< for races; what is compiled before and after comes on top
+  double seconds = 60; ///< for measurements; what is compiled before and after comes on top
   bool measuresAgain = false;
   bool allowNoise = false;
 };
@@ -40,9 +40,9 @@ struct TunedProblem {
   std::string why;    ///< of those that were skipped or are undecided
   double seconds = 0; ///< of all its regions in a run of the untuned engine
   std::string kernel, untuned;
-  double microseconds = 0, untunedMicroseconds = 0; ///< of one region, by the races; 0 without
+  double microseconds = 0, untunedMicroseconds = 0; ///< of one region, by measurements; 0 without
   size_t raced = 0, rounds = 0, disturbed = 0;
-  std::vector<std::string> refused; ///< as RaceOutcome's
+  std::vector<std::string> refused; ///< as MeasureOutcome's
 
   bool isTuned() const { return !kernel.empty() && kernel != untuned; }
   double gain() const { return isTuned() ? untunedMicroseconds / microseconds : 1; }
@@ -62,13 +62,13 @@ struct TuneResult {
   std::vector<std::pair<double, double>>
       best;               ///< seconds since the start, and predicted seconds of a run then
   double runSeconds = 0;  ///< of the untuned engine
-  double tuneSeconds = 0; ///< of the races
+  double tuneSeconds = 0; ///< of the measurements
   std::string device, level, engine;
   uint64_t threads = 1;
 };
 
 /// Writes the engine of `compile.output`, if one is named. TN0142 where nothing can be tuned,
-/// TN0143 where the machine was too busy for all that was raced, TN0141 where another process
+/// TN0143 where the machine was too busy for all that was measured, TN0141 where another process
 /// writes the store.
 Result<TuneResult> tuneModel(const TuneRequest &request, Terminal &terminal);
 

@@ -99,7 +99,7 @@ Status explain(const CacheFlags &flags, const std::string &folder, Terminal &ter
   TENON_TRY(applyTarget(flags.target, request, terminal.notice()));
   TENON_ASSIGN(tuning::Records found, tuning::readStore(folder));
   noteFaults(found, terminal.notice());
-  request.tuned = std::make_shared<const tuning::Knowledge>(found.records, localCpuDevice());
+  request.tuned = std::make_shared<const tuning::TuningDatabase>(found.records, localCpuDevice());
   request.stopAfter = pipeline::Phase::Dispatch;
   request.threads = usableCpus();
   request.notice = [&](std::string_view text) { terminal.note(text); };

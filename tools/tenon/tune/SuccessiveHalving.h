@@ -1,9 +1,9 @@
-// A race of kernels: all candidates in turn, the slower half drops out after each stage, and who is
-// left runs twice as often. Rounds that others disturbed do not count.
+// Measures kernels by successive halving: all candidates in turn, the slower half drops out after
+// each stage, and who is left runs twice as often. Rounds that others disturbed do not count.
 
 #pragma once
 
-#include "compiler/pipeline/KernelRaces.h"
+#include "compiler/pipeline/KernelTuning.h"
 #include "compiler/tuning/Record.h"
 #include "support/Result.h"
 #include "tools/tenon/bench/Subject.h"
@@ -15,7 +15,7 @@
 
 namespace tenon::tool {
 
-struct RaceOptions {
+struct MeasureOptions {
   /// Bytes of other data that are read between two runs, as other regions of the model would do; 0
   /// where all of the model stays in the caches.
   uint64_t otherBytes = 0;
@@ -25,10 +25,10 @@ struct RaceOptions {
   const std::atomic<bool> *cancel = nullptr; ///< may be null
 };
 
-enum class RaceEnd { Decided, TimeOver, Disturbed };
+enum class MeasureEnd { Decided, TimeOver, Disturbed };
 
-struct RaceOutcome {
-  RaceEnd end = RaceEnd::Decided;
+struct MeasureOutcome {
+  MeasureEnd end = MeasureEnd::Decided;
   std::vector<tuning::Trial> trials; ///< of every candidate that ran
   std::string winner;                ///< the first candidate unless another is faster beyond noise
   size_t rounds = 0, disturbed = 0;  ///< that count, and that do not
@@ -38,7 +38,7 @@ struct RaceOutcome {
 
 /// Of engines with one region each; the first is the kernel that is used without tuning. An error
 /// where that one does not run.
-Result<RaceOutcome> race(const std::vector<pipeline::RaceCandidate> &candidates,
-                         const RaceOptions &options);
+Result<MeasureOutcome> measureCandidates(const std::vector<pipeline::EngineCandidate> &candidates,
+                                         const MeasureOptions &options);
 
 } // namespace tenon::tool

@@ -1,7 +1,7 @@
 // Candidates of a problem are compiled together, so that all threads are at work, and linked into
 // one code object, which each engine holds. Relies on Compilation calling `afterPass` with the
 // dispatched module while its weights are there.
-#include "compiler/pipeline/KernelRaces.h"
+#include "compiler/pipeline/KernelTuning.h"
 
 #include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/dispatch/Names.h"
@@ -30,23 +30,23 @@ struct Entry {
   std::vector<dispatch::KernelCandidate> candidates;
 };
 
-class Races {
+class KernelTuning {
 public:
-  Races(const CompileOptions &compileOptions, Racer &kernelRacer)
-      : options(compileOptions), racer(kernelRacer), cache(options.cacheFolder),
+  KernelTuning(const CompileOptions &compileOptions, CandidateMeasurer &candidateMeasurer)
+      : options(compileOptions), measurer(candidateMeasurer), cache(options.cacheFolder),
         target(cpuTarget(options.levels.front(), options.cpu, /*guarded=*/false)) {}
 
   Status run(ModuleOp module, tn::WeightStore &weights) {
     TENON_TRY(collect(module));
-    TENON_ASSIGN(std::vector<size_t> order, racer.order(problems));
+    TENON_ASSIGN(std::vector<size_t> order, measurer.order(problems));
     for (size_t index : order) {
       TENON_TRY(checkCancelled(options.cancel));
-      TENON_ASSIGN(std::vector<RaceCandidate> candidates, compileCandidates(index, weights));
+      TENON_ASSIGN(std::vector<EngineCandidate> candidates, compileCandidates(index, weights));
       if (candidates.empty()) {
         continue;
       }
-      Result<bool> goesOn = racer.race(problems[index], candidates);
-      for (const RaceCandidate &candidate : candidates) {
+      Result<bool> goesOn = measurer.measure(problems[index], candidates);
+      for (const EngineCandidate &candidate : candidates) {
         (void)std::remove(candidate.engine.c_str());
       }
       if (!goesOn || !*goesOn) {
@@ -76,11 +76,11 @@ private:
   }
 
   Status add(tn::RegionOp region, const codegen::RegionSource &source) {
-    RaceProblem problem{.problem = tuning::problemOf(source.text),
-                        .level = target.level,
-                        .labels = {},
-                        .isProduct = region.getStrategy() == dispatch::kContraction,
-                        .skipped = ""};
+    TuningProblem problem{.problem = tuning::problemOf(source.text),
+                          .level = target.level,
+                          .labels = {},
+                          .isProduct = region.getStrategy() == dispatch::kContraction,
+                          .skipped = ""};
     Entry own{region, {}, {}};
     llvm::Expected<dispatch::KernelSelection> selection = target.select(source.text, {});
     llvm::Expected<std::vector<dispatch::KernelCandidate>> candidates =
@@ -107,18 +107,18 @@ private:
     return Status::ok();
   }
 
-  /// The one without tuning, the racer's favourites, then by predicted time.
+  /// The one without tuning, the measurer's warm start, then by predicted time.
   std::vector<dispatch::KernelCandidate> ranked(size_t index) {
     std::vector<dispatch::KernelCandidate> all = entries[index].candidates;
     llvm::stable_sort(all,
                       [](const auto &a, const auto &b) { return a.microseconds < b.microseconds; });
-    std::vector<std::string> first = racer.favourites(problems[index]);
+    std::vector<std::string> first = measurer.warmStart(problems[index]);
     first.insert(first.begin(), entries[index].untuned.text());
     auto rank = [&](const dispatch::KernelCandidate &candidate) {
       return llvm::find(first, candidate.kernel.text()) - first.begin();
     };
     llvm::stable_sort(all, [&](const auto &a, const auto &b) { return rank(a) < rank(b); });
-    all.resize(std::min(all.size(), kMaxRaced));
+    all.resize(std::min(all.size(), kMaxCandidates));
     return all;
   }
 
@@ -143,7 +143,7 @@ private:
   }
 
   /// Those that compile, as files.
-  Result<std::vector<RaceCandidate>> compileCandidates(size_t index, tn::WeightStore &weights) {
+  Result<std::vector<EngineCandidate>> compileCandidates(size_t index, tn::WeightStore &weights) {
     std::vector<dispatch::KernelCandidate> kernels = ranked(index);
     std::vector<OwningOpRef<ModuleOp>> models;
     for (const dispatch::KernelCandidate &kernel : kernels) {
@@ -151,7 +151,7 @@ private:
       setKernel(*models.back(), kernel);
     }
     Result<CompiledRegions> together = compileTogether(models);
-    std::vector<RaceCandidate> candidates;
+    std::vector<EngineCandidate> candidates;
     uint64_t bytes = 0;
     for (size_t i = 0; i < kernels.size() && bytes < kMaxBytes; ++i) {
       // Together they fail together; then each tells for itself.
@@ -186,21 +186,21 @@ private:
   }
 
   const CompileOptions &options;
-  Racer &racer;
+  CandidateMeasurer &measurer;
   CompileCache cache;
   CodeTarget target;
-  std::vector<RaceProblem> problems;
+  std::vector<TuningProblem> problems;
   std::vector<Entry> entries; ///< of the problems
 };
 
 } // namespace
 
-Status raceKernels(const CompileOptions &options, Racer &racer) {
+Status tuneKernels(const CompileOptions &options, CandidateMeasurer &measurer) {
   if (!options.gpus.empty() || options.levels.size() != 1) {
     return Status::error(ErrorId::BadArgument, "kernels are raced for one CPU level",
                          "name it with --target, for example cpu:native");
   }
-  Races races(options, racer);
+  KernelTuning kernelTuning(options, measurer);
   CompileOptions upToDispatch = options;
   upToDispatch.stopAfter = Phase::Dispatch;
   upToDispatch.output.clear();
@@ -209,7 +209,7 @@ Status raceKernels(const CompileOptions &options, Racer &racer) {
     bool isDispatched =
         pass == "dispatch" &&
         module->walk([](tn::RegionOp) { return WalkResult::interrupt(); }).wasInterrupted();
-    return isDispatched ? races.run(module, weights) : Status::ok();
+    return isDispatched ? kernelTuning.run(module, weights) : Status::ok();
   };
   return compile(upToDispatch, hooks).takeStatus();
 }

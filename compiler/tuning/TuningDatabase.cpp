@@ -1,5 +1,5 @@
 // Relies on the sizes in a region's text standing in its types, each before an 'x'.
-#include "compiler/tuning/Knowledge.h"
+#include "compiler/tuning/TuningDatabase.h"
 
 #include "support/Hash.h"
 #include "support/text/Text.h"
@@ -53,14 +53,15 @@ Problem problemOf(std::string_view text) {
   return problem;
 }
 
-Knowledge::Knowledge(const std::vector<Record> &all, Device ownDevice) : own(std::move(ownDevice)) {
+TuningDatabase::TuningDatabase(const std::vector<Record> &all, Device ownDevice)
+    : own(std::move(ownDevice)) {
   for (Record &record : newestOf(all)) {
     std::string problem = record.problem;
     records.emplace(std::move(problem), std::move(record));
   }
 }
 
-std::string Knowledge::levelOf(std::span<const std::string> levels) const {
+std::string TuningDatabase::levelOf(std::span<const std::string> levels) const {
   std::string best;
   for (const std::string &level : own.levels) {
     best = llvm::is_contained(levels, level) ? level : best;
@@ -68,10 +69,12 @@ std::string Knowledge::levelOf(std::span<const std::string> levels) const {
   return best;
 }
 
-bool Knowledge::hasProblem(const Problem &problem) const { return records.contains(problem.hash); }
+bool TuningDatabase::hasProblem(const Problem &problem) const {
+  return records.contains(problem.hash);
+}
 
 /// The record that has the most in common says what differs.
-std::string Knowledge::missOf(const Problem &problem, const std::string &level) const {
+std::string TuningDatabase::missOf(const Problem &problem, const std::string &level) const {
   std::vector<std::string> least;
   bool isFirst = true;
   auto [begin, end] = records.equal_range(problem.hash);
@@ -105,8 +108,8 @@ std::string Knowledge::missOf(const Problem &problem, const std::string &level) 
                : std::string("no record of such a region");
 }
 
-Knowledge::Answer Knowledge::find(const Problem &problem,
-                                  std::span<const std::string> levels) const {
+TuningDatabase::Answer TuningDatabase::find(const Problem &problem,
+                                            std::span<const std::string> levels) const {
   std::string level = levelOf(levels);
   if (level.empty()) {
     return {nullptr, "this machine runs none of the levels that it is compiled for"};
@@ -121,7 +124,7 @@ Knowledge::Answer Knowledge::find(const Problem &problem,
   return {nullptr, missOf(problem, level)};
 }
 
-const Record *Knowledge::nearest(const Problem &problem, std::string_view level) const {
+const Record *TuningDatabase::nearest(const Problem &problem, std::string_view level) const {
   const Record *best = nullptr;
   double least = 0;
   for (const auto &[hash, record] : records) {
@@ -136,7 +139,7 @@ const Record *Knowledge::nearest(const Problem &problem, std::string_view level)
   return best;
 }
 
-std::string Knowledge::digest() const {
+std::string TuningDatabase::digest() const {
   Hasher hasher;
   hasher.update(strCat(own.name, '\n', own.threads, '\n', own.libraries, '\n'));
   for (const std::string &level : own.levels) {

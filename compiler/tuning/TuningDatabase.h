@@ -32,9 +32,9 @@ struct Problem {
 /// `families` may be filled in later. `text` is codegen::RegionSource::text without a kernel.
 Problem problemOf(std::string_view text);
 
-class Knowledge {
+class TuningDatabase {
 public:
-  Knowledge(const std::vector<Record> &records, Device ownDevice);
+  TuningDatabase(const std::vector<Record> &records, Device ownDevice);
 
   struct Answer {
     const Record *record = nullptr;

@@ -2,7 +2,7 @@
 // On a CPU neighbours only ever add, so the least time of a kernel counts; that another one is
 // faster is said by the paired samples too.
 
-#include "tools/tenon/tune/Race.h"
+#include "tools/tenon/tune/SuccessiveHalving.h"
 
 #include "support/threads/ThreadPool.h"
 #include "tools/tenon/bench/Difference.h"
@@ -77,7 +77,7 @@ private:
   std::unique_ptr<ThreadPool> pool;
 };
 
-struct Racing {
+struct Candidate {
   std::string kernel;
   double predicted = 0; ///< microseconds
   std::unique_ptr<Runner> runner;
@@ -87,17 +87,17 @@ struct Racing {
   double least() const { return *std::ranges::min_element(microseconds); }
 };
 
-class Field {
+class SuccessiveHalving {
 public:
-  explicit Field(const RaceOptions &raceOptions) : options(raceOptions) {}
+  explicit SuccessiveHalving(const MeasureOptions &measureOptions) : options(measureOptions) {}
 
-  Status open(const std::vector<pipeline::RaceCandidate> &candidates) {
+  Status open(const std::vector<pipeline::EngineCandidate> &candidates) {
     if (options.otherBytes > 0) {
       TENON_ASSIGN(OtherData data, OtherData::create(options.otherBytes));
       others.emplace(std::move(data));
     }
-    for (const pipeline::RaceCandidate &candidate : candidates) {
-      Result<Racing> opened = openOne(candidate);
+    for (const pipeline::EngineCandidate &candidate : candidates) {
+      Result<Candidate> opened = openOne(candidate);
       if (!opened && all.empty()) {
         return opened.takeStatus();
       }
@@ -118,59 +118,59 @@ public:
     return Status::ok();
   }
 
-  Result<RaceOutcome> run() {
-    std::vector<Racing *> running;
-    for (Racing &racing : all) {
-      running.push_back(&racing);
+  Result<MeasureOutcome> run() {
+    std::vector<Candidate *> running;
+    for (Candidate &candidate : all) {
+      running.push_back(&candidate);
     }
-    while (outcome.end == RaceEnd::Decided) {
+    while (outcome.end == MeasureEnd::Decided) {
       TENON_TRY(runStage(running));
-      if (running.size() <= 3 || outcome.end != RaceEnd::Decided) {
+      if (running.size() <= 3 || outcome.end != MeasureEnd::Decided) {
         break;
       }
       dropSlower(running);
     }
     outcome.winner = all.front().kernel;
-    if (outcome.end == RaceEnd::Decided) {
+    if (outcome.end == MeasureEnd::Decided) {
       decide(running);
     }
-    for (const Racing &racing : all) {
-      if (!racing.microseconds.empty()) {
-        outcome.trials.push_back({racing.kernel, racing.least(), racing.predicted});
+    for (const Candidate &candidate : all) {
+      if (!candidate.microseconds.empty()) {
+        outcome.trials.push_back({candidate.kernel, candidate.least(), candidate.predicted});
       }
     }
     return std::move(outcome);
   }
 
 private:
-  Result<Racing> openOne(const pipeline::RaceCandidate &candidate) {
+  Result<Candidate> openOne(const pipeline::EngineCandidate &given) {
     runtime::EngineOptions engineOptions;
     engineOptions.cacheFolder = "";
     engineOptions.verifyWeights = false; // written just now
     TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine,
-                 runtime::Engine::open(candidate.engine, engineOptions));
+                 runtime::Engine::open(given.engine, engineOptions));
     TENON_ASSIGN(std::vector<Tensor> inputs, makeInputs({}, *engine));
     TENON_ASSIGN(Runner runner, Runner::create(engine, std::move(inputs), {}));
-    Racing racing{candidate.kernel,
-                  candidate.predictedMicroseconds,
-                  std::make_unique<Runner>(std::move(runner)),
-                  {},
-                  1};
-    TENON_TRY(racing.runner->run());
-    TENON_ASSIGN(double microseconds, sample(racing));
+    Candidate candidate{given.kernel,
+                        given.predictedMicroseconds,
+                        std::make_unique<Runner>(std::move(runner)),
+                        {},
+                        1};
+    TENON_TRY(candidate.runner->run());
+    TENON_ASSIGN(double microseconds, sample(candidate));
     if (!others) {
       double repeats = kSampleSeconds * 1e6 / std::max(microseconds, 1e-3);
-      racing.repeats = static_cast<unsigned>(std::clamp(repeats, 1.0, double(kMaxRepeats)));
+      candidate.repeats = static_cast<unsigned>(std::clamp(repeats, 1.0, double(kMaxRepeats)));
     }
-    return racing;
+    return candidate;
   }
 
-  Result<double> sample(Racing &racing) {
+  Result<double> sample(Candidate &candidate) {
     if (others) {
-      others->read(racing.runner->inputs());
+      others->read(candidate.runner->inputs());
     }
     TENON_ASSIGN(std::vector<runtime::StepTime> steps,
-                 racing.runner->session().timeSteps(racing.repeats));
+                 candidate.runner->session().timeSteps(candidate.repeats));
     double seconds = 0;
     for (const runtime::StepTime &step : steps) {
       seconds += step.seconds;
@@ -179,7 +179,7 @@ private:
   }
 
   /// One sample of each, there and back in turn; nothing is kept of a round that was disturbed.
-  Status runRound(const std::vector<Racing *> &running, bool &isKept) {
+  Status runRound(const std::vector<Candidate *> &running, bool &isKept) {
     std::vector<double> times(running.size());
     RoundWatch watch;
     for (size_t i = 0; i < running.size(); ++i) {
@@ -198,7 +198,7 @@ private:
     return Status::ok();
   }
 
-  Status runStage(const std::vector<Racing *> &running) {
+  Status runStage(const std::vector<Candidate *> &running) {
     size_t rounds = roundsOf(running.size()), kept = 0;
     for (size_t tried = 0; kept < rounds; ++tried) {
       if (options.cancel && options.cancel->load()) {
@@ -207,7 +207,7 @@ private:
       }
       bool isLate = BenchClock::now() >= options.deadline;
       if (isLate || tried >= kPatience * rounds + kMorePatience) {
-        outcome.end = isLate ? RaceEnd::TimeOver : RaceEnd::Disturbed;
+        outcome.end = isLate ? MeasureEnd::TimeOver : MeasureEnd::Disturbed;
         return Status::ok();
       }
       bool isKept = false;
@@ -218,19 +218,20 @@ private:
   }
 
   /// The kernel without tuning stays, as what the others are compared with.
-  void dropSlower(std::vector<Racing *> &running) {
-    Racing *untuned = running.front();
-    std::stable_sort(running.begin(), running.end(),
-                     [](const Racing *a, const Racing *b) { return a->least() < b->least(); });
+  void dropSlower(std::vector<Candidate *> &running) {
+    Candidate *untuned = running.front();
+    std::stable_sort(running.begin(), running.end(), [](const Candidate *a, const Candidate *b) {
+      return a->least() < b->least();
+    });
     running.resize(std::min(running.size(), kernelsAfter(running.size())));
     std::erase(running, untuned);
     running.insert(running.begin(), untuned);
   }
 
-  void decide(const std::vector<Racing *> &last) {
-    const Racing &untuned = all.front();
-    const Racing *best =
-        *std::ranges::min_element(last, {}, [](const Racing *racing) { return racing->least(); });
+  void decide(const std::vector<Candidate *> &last) {
+    const Candidate &untuned = all.front();
+    const Candidate *best = *std::ranges::min_element(
+        last, {}, [](const Candidate *candidate) { return candidate->least(); });
     if (best == &untuned) {
       return;
     }
@@ -241,26 +242,26 @@ private:
   }
 
   /// Both ran in every round up to the last of `other`.
-  static std::vector<double> pairedSamples(const Racing &racing, const Racing &other) {
-    std::vector<double> samples = racing.microseconds;
+  static std::vector<double> pairedSamples(const Candidate &candidate, const Candidate &other) {
+    std::vector<double> samples = candidate.microseconds;
     samples.resize(std::min(samples.size(), other.microseconds.size()));
     return samples;
   }
 
-  const RaceOptions &options;
+  const MeasureOptions &options;
   std::optional<OtherData> others;
-  std::vector<Racing> all;
-  RaceOutcome outcome;
+  std::vector<Candidate> all;
+  MeasureOutcome outcome;
   double fastestProbe = HUGE_VAL;
 };
 
 } // namespace
 
-Result<RaceOutcome> race(const std::vector<pipeline::RaceCandidate> &candidates,
-                         const RaceOptions &options) {
-  Field field(options);
-  TENON_TRY(field.open(candidates));
-  return field.run();
+Result<MeasureOutcome> measureCandidates(const std::vector<pipeline::EngineCandidate> &candidates,
+                                         const MeasureOptions &options) {
+  SuccessiveHalving halving(options);
+  TENON_TRY(halving.open(candidates));
+  return halving.run();
 }
 
 } // namespace tenon::tool
