@@ -32,14 +32,14 @@ Status readAt(int descriptor, uint64_t offset, MutableBytes out) {
 } // namespace
 
 Result<std::vector<Architecture>> readArchitectures(int descriptor) {
-  struct stat facts = {};
+  struct stat info = {};
   FileHeader header = {};
   MutableBytes head = std::as_writable_bytes(std::span(&header, 1));
-  if (fstat(descriptor, &facts) != 0 || !S_ISREG(facts.st_mode)) {
+  if (fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode)) {
     return Status::error(ErrorId::FileNotRegular, "the engine is not a regular file");
   }
   TENON_TRY(readAt(descriptor, 0, head));
-  TENON_ASSIGN(header, checkHeader(head, static_cast<uint64_t>(facts.st_size)));
+  TENON_ASSIGN(header, checkHeader(head, static_cast<uint64_t>(info.st_size)));
   std::vector<std::byte> table(header.sectionCount * sizeof(SectionEntry));
   TENON_TRY(readAt(descriptor, sizeof(FileHeader), table));
   TENON_ASSIGN(std::vector<SectionEntry> sections, checkSectionTable(header, table));

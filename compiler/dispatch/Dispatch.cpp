@@ -6,7 +6,7 @@
 #include "compiler/dispatch/BuildRegions.h"
 #include "compiler/dispatch/Explain.h"
 #include "compiler/dispatch/WeightLayout.h"
-#include "compiler/graph/TensorFacts.h"
+#include "compiler/graph/TensorInfo.h"
 #include "compiler/graph/WideReason.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"

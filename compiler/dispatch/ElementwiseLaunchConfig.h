@@ -9,7 +9,7 @@
 namespace tenon::dispatch {
 
 /// What the sharing depends on.
-struct ElementwiseFacts {
+struct ElementwiseInfo {
   int64_t widest = 1; ///< bytes of an element of the widest result
   /// Elements of a result, or a guess of it; and their number if it is known.
   int64_t estimate = 1;
@@ -43,19 +43,19 @@ inline constexpr int64_t kStripsOfThread = 2, kLargeBytes = int64_t(8) << 20;
 inline constexpr int64_t kMaxDoubled = 7;
 
 /// With blocks of `threads`, or (0) of as many as suit the tensors.
-inline ElementwiseLaunchConfig elementwiseLaunchConfig(const ElementwiseFacts &facts,
+inline ElementwiseLaunchConfig elementwiseLaunchConfig(const ElementwiseInfo &info,
                                                        int64_t threads = 0) {
   ElementwiseLaunchConfig config;
-  config.lanes = std::min(kAccessBytes / facts.widest, kMaxLanes);
-  while (config.lanes > 1 && (facts.isSingle || !facts.along || *facts.along % config.lanes != 0 ||
-                              facts.estimate / config.lanes < kEnoughThreads)) {
+  config.lanes = std::min(kAccessBytes / info.widest, kMaxLanes);
+  while (config.lanes > 1 && (info.isSingle || !info.along || *info.along % config.lanes != 0 ||
+                              info.estimate / config.lanes < kEnoughThreads)) {
     config.lanes /= 2;
   }
-  bool isSmall = facts.estimate / config.lanes < kEnoughThreads * 2;
+  bool isSmall = info.estimate / config.lanes < kEnoughThreads * 2;
   config.threads = threads ? threads : isSmall ? kFewBlockThreads : kBlockThreads;
   int64_t perBlock = config.lanes * config.threads * kStripsOfThread;
-  bool isLarge = facts.isFlat && facts.count && *facts.count * facts.widest >= kLargeBytes;
-  if (isLarge && facts.tensors <= kMaxDoubled && *facts.count % perBlock == 0) {
+  bool isLarge = info.isFlat && info.count && *info.count * info.widest >= kLargeBytes;
+  if (isLarge && info.tensors <= kMaxDoubled && *info.count % perBlock == 0) {
     config.strips = kStripsOfThread;
   }
   return config;

@@ -42,9 +42,9 @@ int64_t bitsOf(Value value) {
 }
 
 /// The operations of one kernel, and what it reads and writes.
-class KernelFacts {
+class KernelInfo {
 public:
-  KernelFacts(ArrayRef<Operation *> operations, const CostModel &costModel);
+  KernelInfo(ArrayRef<Operation *> operations, const CostModel &costModel);
 
   /// Whether the model knows how codegen lays the kernel out.
   bool isKnown() const { return known; }
@@ -58,7 +58,7 @@ public:
 
 private:
   ThreadLayout layoutOfPoints() const;
-  RowFacts rowFacts() const;
+  RowInfo rowInfo() const;
   ThreadLayout layoutOfRows() const;
   bool isWide(Value value) const { return tn::sameDims(tn::getDims(value.getType()), dims); }
   bool variesInRow(Value value) const;
@@ -75,7 +75,7 @@ private:
   bool known = false;
 };
 
-KernelFacts::KernelFacts(ArrayRef<Operation *> operations, const CostModel &costModel)
+KernelInfo::KernelInfo(ArrayRef<Operation *> operations, const CostModel &costModel)
     : ops(operations), costs(costModel), results(escapingResults(ops)),
       inputs(outsideOperands(ops)) {
   llvm::erase_if(inputs, [](Value input) { return isScalarConstant(input.getDefiningOp()); });
@@ -97,55 +97,55 @@ KernelFacts::KernelFacts(ArrayRef<Operation *> operations, const CostModel &cost
       count() > 0 && (root || llvm::all_of(results, [&](Value result) { return isWide(result); }));
 }
 
-ThreadLayout KernelFacts::layoutOfPoints() const {
-  ElementwiseFacts facts;
+ThreadLayout KernelInfo::layoutOfPoints() const {
+  ElementwiseInfo info;
   MLIRContext *context = ops.front()->getContext();
-  facts.count = tn::constantDim(tn::elementCount(context, dims));
-  facts.estimate = count();
-  facts.tensors = static_cast<int64_t>(results.size() + inputs.size());
+  info.count = tn::constantDim(tn::elementCount(context, dims));
+  info.estimate = count();
+  info.tensors = static_cast<int64_t>(results.size() + inputs.size());
   for (Value result : results) {
-    facts.widest = std::max(facts.widest, bitsOf(result) / 8);
+    info.widest = std::max(info.widest, bitsOf(result) / 8);
   }
-  facts.isFlat = llvm::all_of(ops, isElementwise) && llvm::all_of(inputs, [&](Value input) {
-                   return isWide(input) || costs.countOf(tn::getDims(input.getType())) == 1;
-                 });
-  facts.along = facts.isFlat && facts.count ? facts.count
-                : dims.empty()              ? std::nullopt
-                                            : tn::constantDim(dims.back());
-  ElementwiseLaunchConfig config = elementwiseLaunchConfig(facts);
+  info.isFlat = llvm::all_of(ops, isElementwise) && llvm::all_of(inputs, [&](Value input) {
+                  return isWide(input) || costs.countOf(tn::getDims(input.getType())) == 1;
+                });
+  info.along = info.isFlat && info.count ? info.count
+               : dims.empty()            ? std::nullopt
+                                         : tn::constantDim(dims.back());
+  ElementwiseLaunchConfig config = elementwiseLaunchConfig(info);
   return {config.lanes * config.strips, config.threads};
 }
 
-RowFacts KernelFacts::rowFacts() const {
-  RowFacts facts;
-  facts.gpu = &costs.profile();
-  facts.length = costs.countOf(ArrayRef(dims).take_back(rowDims));
-  facts.rows = count() / *facts.length;
+RowInfo KernelInfo::rowInfo() const {
+  RowInfo info;
+  info.gpu = &costs.profile();
+  info.length = costs.countOf(ArrayRef(dims).take_back(rowDims));
+  info.rows = count() / *info.length;
   for (Value input : inputs) {
     if (isWide(input)) {
-      facts.inputs.push_back(bitsOf(input) / 8);
+      info.inputs.push_back(bitsOf(input) / 8);
     } else {
-      facts.parameters += variesInRow(input);
+      info.parameters += variesInRow(input);
     }
   }
   for (Value result : results) {
     if (isWide(result)) {
-      facts.results.push_back(bitsOf(result) / 8);
+      info.results.push_back(bitsOf(result) / 8);
     }
   }
-  return facts;
+  return info;
 }
 
 /// Rows of unknown length are taken for rows of their guessed one.
-ThreadLayout KernelFacts::layoutOfRows() const {
-  RowFacts facts = rowFacts();
-  if (std::optional<RowReductionConfig> staged = layoutStaged(facts)) {
+ThreadLayout KernelInfo::layoutOfRows() const {
+  RowInfo info = rowInfo();
+  if (std::optional<RowReductionConfig> staged = layoutStaged(info)) {
     int64_t threads = staged->blockThreads() * std::max<int64_t>(staged->blocksPerSm, 1);
     return {staged->steps * staged->lanes, staged->blockThreads(),
             staged->sharedBytes + kReservedBytes,
             std::min(kMaxRegisters, costs.profile().registers / threads)};
   }
-  if (std::optional<RowReductionConfig> layout = layoutInRegisters(facts)) {
+  if (std::optional<RowReductionConfig> layout = layoutInRegisters(info)) {
     return {layout->steps * layout->lanes, layout->blockThreads()};
   }
   constexpr int64_t kElementsInLoops = 16, kThreadsInLoops = 512;
@@ -153,13 +153,13 @@ ThreadLayout KernelFacts::layoutOfRows() const {
 }
 
 /// Whether the elements of a thread differ in `value`.
-bool KernelFacts::variesInRow(Value value) const {
+bool KernelInfo::variesInRow(Value value) const {
   tn::Dims own = tn::getDims(value.getType());
   return !own.empty() && !dims.empty() && tn::sameDim(own.back(), dims.back()) &&
          tn::constantDim(own.back()) != 1;
 }
 
-int64_t KernelFacts::bytesRead() const {
+int64_t KernelInfo::bytesRead() const {
   int64_t bytes = 0;
   for (Value input : inputs) {
     bytes += isWide(input) ? bitsOf(input) / 8 : 0;
@@ -170,8 +170,8 @@ int64_t KernelFacts::bytesRead() const {
 /// Computes values in the order of codegen: of each result first what it reads.
 class Liveness {
 public:
-  Liveness(const KernelFacts &kernelFacts, const ThreadLayout &kernelLayout)
-      : facts(kernelFacts), layout(kernelLayout) {}
+  Liveness(const KernelInfo &kernelInfo, const ThreadLayout &kernelLayout)
+      : info(kernelInfo), layout(kernelLayout) {}
 
   double run();
 
@@ -182,7 +182,7 @@ private:
   void start(Value value);
   double wordsOf(Value value) const;
 
-  const KernelFacts &facts;
+  const KernelInfo &info;
   ThreadLayout layout;
   llvm::DenseMap<Value, size_t> readers; ///< that are still to come
   llvm::DenseSet<Value> seen, held;
@@ -191,9 +191,9 @@ private:
 
 double Liveness::wordsOf(Value value) const {
   double words = static_cast<double>(bitsOf(value)) / 32;
-  bool isRow = facts.root && value == facts.root->getOperand(0);
-  return facts.variesInRow(value) ? layout.elements * (isRow ? std::max(words, 1.0) : words)
-                                  : std::ceil(words);
+  bool isRow = info.root && value == info.root->getOperand(0);
+  return info.variesInRow(value) ? layout.elements * (isRow ? std::max(words, 1.0) : words)
+                                 : std::ceil(words);
 }
 
 void Liveness::start(Value value) {
@@ -213,7 +213,7 @@ void Liveness::compute(Value value) {
   if (!seen.insert(value).second) {
     return;
   }
-  if (facts.isInside(value)) {
+  if (info.isInside(value)) {
     return computeOp(value.getDefiningOp());
   }
   loaded += wordsOf(value);
@@ -222,11 +222,11 @@ void Liveness::compute(Value value) {
 
 /// A result takes the registers of an operand that ends here.
 void Liveness::computeOp(Operation *op) {
-  bool moves = isMovement(op, facts.costs.profile());
+  bool moves = isMovement(op, info.costs.profile());
   for (Value operand : op->getOperands()) {
     // What a movement or a norm's scale reads is a result, or part of one, as soon as it is there.
-    bool isAtOnce = moves || op == facts.root;
-    if (!isAtOnce || facts.isInside(operand)) {
+    bool isAtOnce = moves || op == info.root;
+    if (!isAtOnce || info.isInside(operand)) {
       compute(operand);
     } else if (!moves && !seen.contains(operand)) {
       loaded += wordsOf(operand);
@@ -248,32 +248,32 @@ void Liveness::computeOp(Operation *op) {
 }
 
 double Liveness::run() {
-  for (Operation *op : facts.ops) {
+  for (Operation *op : info.ops) {
     llvm::SmallDenseSet<Value> own(op->operand_begin(), op->operand_end());
     for (Value operand : own) {
       ++readers[operand];
     }
   }
-  if (facts.root) {
-    compute(facts.root->getOperand(0));
+  if (info.root) {
+    compute(info.root->getOperand(0));
     // Stores stand behind the reductions' barriers: what is a result before them waits for those.
-    for (Value result : facts.results) {
+    for (Value result : info.results) {
       readers[result] += seen.contains(result);
     }
-    computeOp(facts.root);
+    computeOp(info.root);
   }
-  for (Value result : facts.results) {
+  for (Value result : info.results) {
     compute(result);
   }
   double ofRows = layout.mostRegisters < kFreeRegisters ? kAheadOfRows : kAheadOfFreeRows;
-  return std::max(most, std::min(loaded, facts.root ? ofRows : kAheadOfPoints));
+  return std::max(most, std::min(loaded, info.root ? ofRows : kAheadOfPoints));
 }
 
-double KernelFacts::wordsAlive(const ThreadLayout &layout) const {
+double KernelInfo::wordsAlive(const ThreadLayout &layout) const {
   return Liveness(*this, layout).run();
 }
 
-int64_t KernelFacts::registers(const ThreadLayout &layout) const {
+int64_t KernelInfo::registers(const ThreadLayout &layout) const {
   return static_cast<int64_t>(kOwnRegisters + kOfWord * wordsAlive(layout));
 }
 
@@ -281,19 +281,19 @@ int64_t KernelFacts::registers(const ThreadLayout &layout) const {
 
 Occupancy occupancyOf(ArrayRef<Operation *> ops, const CostModel &costs) {
   const target::Target &device = costs.profile();
-  KernelFacts facts(ops, costs);
-  if (!device.isGpu() || !facts.isKnown()) {
+  KernelInfo info(ops, costs);
+  if (!device.isGpu() || !info.isKnown()) {
     return {};
   }
-  ThreadLayout layout = facts.layout();
+  ThreadLayout layout = info.layout();
   Occupancy occupancy;
-  occupancy.registers = facts.registers(layout);
+  occupancy.registers = info.registers(layout);
   if (layout.sharedBytes > 0) {
     occupancy.registers = std::min(occupancy.registers, layout.mostRegisters);
   }
   int64_t limit = std::min(kMaxRegisters, device.registers / layout.threads);
   if (occupancy.registers > limit && layout.sharedBytes == 0) {
-    occupancy.spilled = kOfSpilledByte * 4 * facts.wordsAlive(layout) * facts.count() /
+    occupancy.spilled = kOfSpilledByte * 4 * info.wordsAlive(layout) * info.count() /
                         static_cast<double>(layout.elements);
   }
   int64_t taken = llvm::alignTo(std::min(occupancy.registers, limit), kRegisterUnit);
@@ -304,7 +304,7 @@ Occupancy occupancyOf(ArrayRef<Operation *> ops, const CostModel &costs) {
   }
   int64_t threads = std::max<int64_t>(blocks, 1) * layout.threads;
   occupancy.percent = 100 * threads / device.threads;
-  int64_t onTheWay = threads * layout.elements * facts.bytesRead();
+  int64_t onTheWay = threads * layout.elements * info.bytesRead();
   if (onTheWay > 0) {
     occupancy.readRate = std::min(1.0, static_cast<double>(onTheWay) / device.bytesOnTheWay);
   }

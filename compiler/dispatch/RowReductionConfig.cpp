@@ -38,9 +38,9 @@ constexpr int64_t kGoodThreads = 256, kClusterThreads = 512;
 /// Threads of a block of several rows, and the rows below which each gets a block of its own.
 constexpr int64_t kSharedThreads = 128, kFewRows = 1024;
 
-int64_t widestBytes(const RowFacts &facts) {
+int64_t widestBytes(const RowInfo &info) {
   int64_t widest = 0;
-  for (int64_t bytes : llvm::concat<const int64_t>(facts.results, facts.inputs)) {
+  for (int64_t bytes : llvm::concat<const int64_t>(info.results, info.inputs)) {
     widest = std::max(widest, bytes);
   }
   return widest == 0 ? sizeof(float) : widest;
@@ -62,7 +62,7 @@ int64_t threadsFor(int64_t strips, int64_t steps) {
 }
 
 /// Clusters as the layouts below have them.
-bool mayCluster(const RowFacts &facts) { return facts.gpu->clusterBlocks >= kMaxBlocks; }
+bool mayCluster(const RowInfo &info) { return info.gpu->clusterBlocks >= kMaxBlocks; }
 
 /// Clusters of so many blocks that find room at once if each multiprocessor takes one block: not
 /// every one is part of a whole cluster. An H200 that was asked has room for 15 of eight and 7 of
@@ -72,19 +72,19 @@ int64_t concurrentClusters(const target::Target &gpu, int64_t blocks) {
 }
 
 /// Whether copies of 16 bytes bring the same number of elements of every input.
-bool canBeStaged(const RowFacts &facts) {
-  int64_t lanes = lanesOf(facts, *facts.length);
+bool canBeStaged(const RowInfo &info) {
+  int64_t lanes = lanesOf(info, *info.length);
   auto isStrip = [&](int64_t bytes) { return bytes * lanes == kStagedBytes; };
-  return facts.gpu->has(target::Feature::AsyncCopy) && !facts.inputs.empty() &&
-         !facts.results.empty() && llvm::all_of(facts.inputs, isStrip);
+  return info.gpu->has(target::Feature::AsyncCopy) && !info.inputs.empty() &&
+         !info.results.empty() && llvm::all_of(info.inputs, isStrip);
 }
 
 /// Whether the rows are read from memory, and a kernel would wait for more than its row: what waits
 /// in registers meanwhile leaves a multiprocessor with too few rows on their way.
-bool isWorthStaging(const RowFacts &facts, const RowReductionConfig &layout) {
-  bool isStream = facts.rows * layout.strips * kStagedBytes >= kStreamedBytes;
+bool isWorthStaging(const RowInfo &info, const RowReductionConfig &layout) {
+  bool isStream = info.rows * layout.strips * kStagedBytes >= kStreamedBytes;
   bool isShort = layout.strips <= kShortStrips;
-  bool waits = facts.inputs.size() > 1 || facts.parameters > 1;
+  bool waits = info.inputs.size() > 1 || info.parameters > 1;
   return isStream && layout.strips > kShortestStrips && (waits || !isShort);
 }
 
@@ -96,25 +96,25 @@ constexpr int64_t kHalfLanes = 8;
 /// and 65,536 4.14 and 4.08 (4.03 and 3.80), RMS norm of 16,384 4.06 (4.03), add and layer norm of
 /// 16,384 4.24 (3.86). Not where what all rows read is more than the row: the second-level cache
 /// cannot deliver that (layer norm of 16,384 3.6).
-bool isForCluster(const RowFacts &facts, const RowReductionConfig &layout) {
-  int64_t ofBlock = kGoodThreads * kStagedSteps, inputs = facts.inputs.size();
-  int64_t most = facts.parameters == 0 && inputs == 1 ? kMaxBlocks : 2;
+bool isForCluster(const RowInfo &info, const RowReductionConfig &layout) {
+  int64_t ofBlock = kGoodThreads * kStagedSteps, inputs = info.inputs.size();
+  int64_t most = info.parameters == 0 && inputs == 1 ? kMaxBlocks : 2;
   bool fits =
       layout.lanes == kHalfLanes && layout.strips > ofBlock && layout.strips <= most * ofBlock;
-  return mayCluster(facts) && fits && facts.parameters <= inputs;
+  return mayCluster(info) && fits && info.parameters <= inputs;
 }
 
 /// Blocks of such a cluster that a multiprocessor must have room for: with half as many registers
 /// again (72 for 48) softmax is 6 % slower at 16,384 and 20 % at 65,536.
-int64_t blocksInRegisters(const RowFacts &facts) {
-  bool isKnown = facts.inputs.size() <= 2 && facts.results.size() == 1;
-  int64_t registers = 48 + (facts.parameters > 0 ? 16 : 0) + (facts.inputs.size() > 1 ? 16 : 0);
-  return isKnown ? facts.gpu->registers / (registers * kGoodThreads) : 0;
+int64_t blocksInRegisters(const RowInfo &info) {
+  bool isKnown = info.inputs.size() <= 2 && info.results.size() == 1;
+  int64_t registers = 48 + (info.parameters > 0 ? 16 : 0) + (info.inputs.size() > 1 ? 16 : 0);
+  return isKnown ? info.gpu->registers / (registers * kGoodThreads) : 0;
 }
 
 /// Blocks of a cluster for very long rows.
-int64_t mostBlocks(const RowFacts &facts) {
-  return facts.gpu->clusterBlocks >= kWideBlocks ? kWideBlocks : kMaxBlocks;
+int64_t mostBlocks(const RowInfo &info) {
+  return info.gpu->clusterBlocks >= kWideBlocks ? kWideBlocks : kMaxBlocks;
 }
 
 /// Rows of one tensor that a cluster reduces side by side, and others start when it ends (the
@@ -124,19 +124,19 @@ int64_t mostBlocks(const RowFacts &facts) {
 /// norm 4.09 (4.07). Not layer norm of 262,144, whose parameters blocks that stay hold (4.03, two
 /// rows at a time 3.78), nor norms in clusters of eight. Only for lengths of which one round of the
 /// threads does all reductions.
-std::optional<RowReductionConfig> layoutTogether(const RowFacts &facts, RowReductionConfig layout) {
+std::optional<RowReductionConfig> layoutTogether(const RowInfo &info, RowReductionConfig layout) {
   constexpr int64_t kRegisters = 40, kWordsOfStrip = kStagedBytes / 4;
   /// Of a multiprocessor.
   constexpr int64_t kPairedBytes = 128 * 1024, kSingleBytes = 192 * 1024;
-  int64_t ofBlock = kGoodThreads * kStagedSteps, most = mostBlocks(facts);
+  int64_t ofBlock = kGoodThreads * kStagedSteps, most = mostBlocks(info);
   bool fits = layout.lanes == kHalfLanes && layout.strips > ofBlock &&
               layout.strips <= 4 * kMaxBlocks * ofBlock;
-  if (!mayCluster(facts) || facts.inputs.size() != 1 || facts.parameters > 2 || !fits ||
+  if (!mayCluster(info) || info.inputs.size() != 1 || info.parameters > 2 || !fits ||
       !llvm::isPowerOf2_64(layout.strips)) {
     return std::nullopt;
   }
-  bool isVeryLong = layout.strips > kMaxBlocks * ofBlock, hasParameters = facts.parameters > 0;
-  bool isHeld = facts.parameters > 1 || (hasParameters && most == kMaxBlocks);
+  bool isVeryLong = layout.strips > kMaxBlocks * ofBlock, hasParameters = info.parameters > 0;
+  bool isHeld = info.parameters > 1 || (hasParameters && most == kMaxBlocks);
   if (isVeryLong && isHeld) {
     return std::nullopt;
   }
@@ -148,12 +148,12 @@ std::optional<RowReductionConfig> layoutTogether(const RowFacts &facts, RowReduc
   bool isPaired = hasParameters || (layout.strips > kVeryLongStrips && most > kMaxBlocks);
   layout.stages = layout.groupsPerBlock = isPaired ? 2 : 1;
   layout.steps = layout.strips / layout.threadsOfRow();
-  layout.parameterRegisters = kWordsOfStrip * layout.steps * facts.parameters;
+  layout.parameterRegisters = kWordsOfStrip * layout.steps * info.parameters;
   layout.sharedBytes = layout.stagedBytes(1);
-  if (layout.sharedBytes + kReservedBytes > facts.gpu->sharedBytes) {
+  if (layout.sharedBytes + kReservedBytes > info.gpu->sharedBytes) {
     return std::nullopt;
   }
-  const target::Target &gpu = *facts.gpu;
+  const target::Target &gpu = *info.gpu;
   int64_t bytes = std::min(hasParameters ? kPairedBytes : kSingleBytes, gpu.sharedOfProcessor);
   int64_t registers = hasParameters ? kStagedRegisters : kRegisters;
   layout.blocksPerSm = std::min({bytes / layout.sharedBytes, gpu.threads / layout.blockThreads(),
@@ -162,11 +162,11 @@ std::optional<RowReductionConfig> layoutTogether(const RowFacts &facts, RowReduc
 }
 
 /// Blocks that a multiprocessor holds if a thread has no more registers than `registers`.
-int64_t blocksPerSm(const RowFacts &facts, const RowReductionConfig &layout, int64_t registers) {
-  int64_t byMemory = facts.gpu->sharedBytes / (layout.sharedBytes + kReservedBytes);
-  int64_t byThreads = facts.gpu->threads / layout.blockThreads();
-  int64_t byRegisters = facts.gpu->registers / (registers * layout.blockThreads());
-  return std::min({byMemory, byThreads, byRegisters, facts.gpu->blocks});
+int64_t blocksPerSm(const RowInfo &info, const RowReductionConfig &layout, int64_t registers) {
+  int64_t byMemory = info.gpu->sharedBytes / (layout.sharedBytes + kReservedBytes);
+  int64_t byThreads = info.gpu->threads / layout.blockThreads();
+  int64_t byRegisters = info.gpu->registers / (registers * layout.blockThreads());
+  return std::min({byMemory, byThreads, byRegisters, info.gpu->blocks});
 }
 
 } // namespace
@@ -177,18 +177,18 @@ int64_t blocksPerSm(const RowFacts &facts, const RowReductionConfig &layout, int
 // multiprocessor holds one block only, or a cluster of them, blocks that stay for all rows are
 // better: 3.8 to 3.5, and a third row on its way lets a cluster reduce one while it agrees on the
 // one before (without: 3.5 to 3.0).
-std::optional<RowReductionConfig> layoutStaged(const RowFacts &facts) {
-  if (!facts.length || !canBeStaged(facts)) {
+std::optional<RowReductionConfig> layoutStaged(const RowInfo &info) {
+  if (!info.length || !canBeStaged(info)) {
     return std::nullopt;
   }
   RowReductionConfig layout;
-  layout.lanes = lanesOf(facts, *facts.length);
-  layout.strips = *facts.length / layout.lanes;
-  int64_t inputs = facts.inputs.size();
-  if (!isWorthStaging(facts, layout) || isForCluster(facts, layout)) {
+  layout.lanes = lanesOf(info, *info.length);
+  layout.strips = *info.length / layout.lanes;
+  int64_t inputs = info.inputs.size();
+  if (!isWorthStaging(info, layout) || isForCluster(info, layout)) {
     return std::nullopt;
   }
-  if (std::optional<RowReductionConfig> together = layoutTogether(facts, layout)) {
+  if (std::optional<RowReductionConfig> together = layoutTogether(info, layout)) {
     return together;
   }
   layout.stages = 2;
@@ -199,11 +199,11 @@ std::optional<RowReductionConfig> layoutStaged(const RowFacts &facts) {
   } else if (layout.strips <= kMaxThreads * kStagedSteps) {
     int64_t steps = layout.strips <= kShortStrips ? kStagedSteps / 2 : kStagedSteps;
     layout.threads.perRow = threadsFor(layout.strips, steps);
-  } else if (mayCluster(facts)) {
+  } else if (mayCluster(info)) {
     // Two smaller blocks a multiprocessor, where that is possible: RMS norm of 262,144 4.00 TB/s,
     // with one of 512 threads 3.96.
     bool isVeryLong = inputs == 1 && layout.strips > kVeryLongStrips;
-    layout.threads.blocks = isVeryLong ? mostBlocks(facts) : kMaxBlocks;
+    layout.threads.blocks = isVeryLong ? mostBlocks(info) : kMaxBlocks;
     layout.stages = 3;
     int64_t strips = llvm::divideCeil(layout.strips, layout.threads.blocks);
     bool isLong = strips > kClusterThreads * kStagedSteps || layout.threads.blocks > kMaxBlocks;
@@ -211,79 +211,79 @@ std::optional<RowReductionConfig> layoutStaged(const RowFacts &facts) {
   }
   layout.steps = llvm::divideCeil(layout.strips, layout.threadsOfRow());
   layout.sharedBytes = layout.stagedBytes(inputs);
-  bool isTooMuch = layout.sharedBytes + kReservedBytes > facts.gpu->sharedBytes;
+  bool isTooMuch = layout.sharedBytes + kReservedBytes > info.gpu->sharedBytes;
   if (layout.threads.blocks > 1 && isTooMuch) {
     layout.stages = 1;
     layout.sharedBytes = layout.stagedBytes(inputs);
   }
-  bool holdsParameters = layout.threads.blocks > 1 && facts.parameters > 0;
+  bool holdsParameters = layout.threads.blocks > 1 && info.parameters > 0;
   layout.blocksPerSm =
-      blocksPerSm(facts, layout, holdsParameters ? kHoldingRegisters : kStagedRegisters);
+      blocksPerSm(info, layout, holdsParameters ? kHoldingRegisters : kStagedRegisters);
   if (layout.threads.perRow > kMaxThreads || layout.blocksPerSm == 0) {
     return std::nullopt;
   }
   if (holdsParameters) {
     // What few blocks leave: layer norm of 262,144 is read at 3.83 TB/s with both held, at 3.51
     // with one; add and layer norm at 3.89 and 3.39.
-    int64_t left = facts.gpu->registers / (layout.blocksPerSm * layout.blockThreads());
+    int64_t left = info.gpu->registers / (layout.blocksPerSm * layout.blockThreads());
     layout.parameterRegisters = std::max(kParameterRegisters, left - kStagedRegisters);
   }
   if (layout.threads.blocks > 1 || layout.blocksPerSm == 1) {
     layout.groupsPerBlock = 0;
     int64_t places = layout.threads.blocks > 1
-                         ? concurrentClusters(*facts.gpu, layout.threads.blocks)
-                         : facts.gpu->cores;
+                         ? concurrentClusters(*info.gpu, layout.threads.blocks)
+                         : info.gpu->cores;
     layout.concurrentGroups = layout.blocksPerSm * places;
     return layout;
   }
   int64_t enough = llvm::divideCeil(kEnoughStaged, layout.sharedBytes);
   // Several inputs are more to compute, for which there must be enough threads; parameters of long
   // rows need what the first-level cache has left.
-  if (facts.inputs.size() == 1 && (enough > 2 || facts.parameters < 2)) {
-    int64_t tooMany = facts.gpu->sharedBytes / (enough + 1);
+  if (info.inputs.size() == 1 && (enough > 2 || info.parameters < 2)) {
+    int64_t tooMany = info.gpu->sharedBytes / (enough + 1);
     layout.sharedBytes = std::max(layout.sharedBytes, tooMany);
   }
   // A thread that has much of its row may use the registers that so few blocks leave it, and no
   // more; others about as many as ptxas takes by itself (norms of 4,096: 40 to 44).
   bool hasMuch = layout.rowsPerBlock > 1 || enough <= 2;
-  int64_t registers = facts.parameters > 3 ? kStagedRegisters : kFewRegisters;
+  int64_t registers = info.parameters > 3 ? kStagedRegisters : kFewRegisters;
   layout.blocksPerSm =
-      hasMuch ? std::min(enough, layout.blocksPerSm) : blocksPerSm(facts, layout, registers);
+      hasMuch ? std::min(enough, layout.blocksPerSm) : blocksPerSm(info, layout, registers);
   return layout;
 }
 
-bool keepsReads(const RowFacts &facts, const RowReductionConfig &layout) {
+bool keepsReads(const RowInfo &info, const RowReductionConfig &layout) {
   // More than any second-level cache.
   constexpr int64_t kMuch = int64_t(128) << 20;
-  int64_t elements = facts.length.value_or(0) * facts.rows;
+  int64_t elements = info.length.value_or(0) * info.rows;
   // Softmax of 65,536 in the registers of eight blocks: 3.98 TB/s, without 4.06.
   bool isSpread = layout.stages == 0 && layout.threads.blocks > 2;
-  return facts.gpu->has(target::Feature::KeepsReads) && !isSpread && !facts.inputs.empty() &&
-         elements * *llvm::min_element(facts.inputs) >= kMuch;
+  return info.gpu->has(target::Feature::KeepsReads) && !isSpread && !info.inputs.empty() &&
+         elements * *llvm::min_element(info.inputs) >= kMuch;
 }
 
-int64_t lanesOf(const RowFacts &facts, int64_t multiple) {
-  return std::gcd(kAccessBytes / widestBytes(facts), multiple);
+int64_t lanesOf(const RowInfo &info, int64_t multiple) {
+  return std::gcd(kAccessBytes / widestBytes(info), multiple);
 }
 
-std::optional<RowReductionConfig> layoutInRegisters(const RowFacts &facts) {
-  if (!facts.length || *facts.length == 0) {
+std::optional<RowReductionConfig> layoutInRegisters(const RowInfo &info) {
+  if (!info.length || *info.length == 0) {
     return std::nullopt;
   }
   RowReductionConfig layout;
-  layout.lanes = lanesOf(facts, *facts.length);
-  layout.strips = *facts.length / layout.lanes;
+  layout.lanes = lanesOf(info, *info.length);
+  layout.strips = *info.length / layout.lanes;
   // Several tensors, or wide elements, leave less room for each.
   int64_t read = 0;
-  for (int64_t bytes : facts.inputs) {
+  for (int64_t bytes : info.inputs) {
     read += bytes;
   }
   bool isCrowded =
-      read >= kManyBytes || widestBytes(facts) >= kManyBytes || facts.results.size() > kFewResults;
-  int64_t mostThreads = facts.inputs.size() > 1 ? kMaxThreads / 2 : kMaxThreads;
+      read >= kManyBytes || widestBytes(info) >= kManyBytes || info.results.size() > kFewResults;
+  int64_t mostThreads = info.inputs.size() > 1 ? kMaxThreads / 2 : kMaxThreads;
   int64_t many = std::max<int64_t>(1, (isCrowded ? kFewElements : kManyElements) / layout.lanes);
   int64_t few = std::max<int64_t>(1, kFewElements / layout.lanes);
-  int64_t rows = facts.rows;
+  int64_t rows = info.rows;
   // Few rows leave room for many threads: what counts is how soon each is done.
   bool isFew = rows < kFewRows;
   few = isFew ? 1 : few;
@@ -300,8 +300,8 @@ std::optional<RowReductionConfig> layoutInRegisters(const RowFacts &facts) {
       threads = threadsFor(layout.strips, many);
     }
     int64_t blocks = 1;
-    int64_t enough = !isFew && isForCluster(facts, layout) ? kGoodThreads : kClusterThreads;
-    while (mayCluster(facts) && threads > enough && blocks < kMaxBlocks) {
+    int64_t enough = !isFew && isForCluster(info, layout) ? kGoodThreads : kClusterThreads;
+    while (mayCluster(info) && threads > enough && blocks < kMaxBlocks) {
       blocks *= 2;
       threads = threadsFor(layout.strips, many * blocks);
     }
@@ -311,7 +311,7 @@ std::optional<RowReductionConfig> layoutInRegisters(const RowFacts &facts) {
     layout.threads.blocks = blocks;
     layout.threads.perRow = evenThreads(threads, mostThreads, blocks, layout.strips);
     bool isCluster = blocks > 1 && !isFew && threads <= kGoodThreads;
-    layout.blocksPerSm = isCluster ? blocksInRegisters(facts) : 0;
+    layout.blocksPerSm = isCluster ? blocksInRegisters(info) : 0;
   }
   layout.steps = llvm::divideCeil(layout.strips, layout.threadsOfRow());
   return layout;

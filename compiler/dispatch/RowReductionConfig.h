@@ -15,7 +15,7 @@ inline constexpr int64_t kStagedBytes = 16;
 inline constexpr int64_t kReservedBytes = 4096;
 
 /// What the sharing depends on.
-struct RowFacts {
+struct RowInfo {
   const target::Target *gpu = nullptr;
   std::optional<int64_t> length; ///< elements of a row, if that is constant
   int64_t rows = 1;              ///< or a guess of it
@@ -83,17 +83,17 @@ template <typename Visitor> void visitParameters(Visitor &visit, RowReductionCon
 }
 
 /// Elements of a strip of rows whose lengths are multiples of `multiple`.
-int64_t lanesOf(const RowFacts &facts, int64_t multiple);
+int64_t lanesOf(const RowInfo &info, int64_t multiple);
 
 /// The layout that holds the whole row in registers; nothing if the row's length varies or is too
 /// large for that.
-std::optional<RowReductionConfig> layoutInRegisters(const RowFacts &facts);
+std::optional<RowReductionConfig> layoutInRegisters(const RowInfo &info);
 
 /// Whether rows are so many that no cache holds them, on the architecture and in the layouts where
 /// it was measured to be better that the cache keeps what is read of them.
-bool keepsReads(const RowFacts &facts, const RowReductionConfig &layout);
+bool keepsReads(const RowInfo &info, const RowReductionConfig &layout);
 
 /// The layout of many rows that are worth copying to shared memory ahead of their use.
-std::optional<RowReductionConfig> layoutStaged(const RowFacts &facts);
+std::optional<RowReductionConfig> layoutStaged(const RowInfo &info);
 
 } // namespace tenon::dispatch

@@ -10,7 +10,7 @@
 namespace tenon::pipeline {
 
 /// What a pass of the user's did.
-struct PassFacts {
+struct PassInfo {
   std::string name;
   std::string phase;
   uint64_t nodesBefore = 0;
@@ -22,7 +22,7 @@ struct PassFacts {
 };
 
 /// Weights that lie in one way: plan::WeightForm.
-struct WeightFacts {
+struct WeightInfo {
   std::string form;
   uint64_t arrays = 0;
   uint64_t bytes = 0;
@@ -53,14 +53,14 @@ struct CompileSummary {
   double compileSeconds = 0;
   uint64_t engineBytes = 0;
   uint64_t weightsBytes = 0;
-  std::vector<WeightFacts> weights; ///< of all plans together
+  std::vector<WeightInfo> weights; ///< of all plans together
   uint64_t regions = 0;
   uint64_t uniqueRegions = 0;
   /// At the smallest declared shape when the model has symbols.
   uint64_t arenaBytes = 0;
   uint64_t arenaLowerBoundBytes = 0;
   bool fromCache = false;
-  std::vector<PassFacts> passes;  ///< in the order in which they ran
+  std::vector<PassInfo> passes;   ///< in the order in which they ran
   std::vector<SlowRegion> slow;   ///< none of an engine from the cache
   std::vector<TunedRegion> tuned; ///< with a store: every region; none of an engine from the cache
 };

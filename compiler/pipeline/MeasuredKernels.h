@@ -40,7 +40,7 @@ public:
   /// Of what was found last: the region cannot have it. TN0140.
   void refuse(std::string_view why);
 
-  const std::vector<TunedRegion> &facts() const { return regions; }
+  const std::vector<TunedRegion> &info() const { return regions; }
 
 private:
   /// What the store answers about a region with this text.

@@ -7,7 +7,7 @@
 #include "compiler/dispatch/Dispatch.h"
 #include "compiler/dispatch/Names.h"
 #include "compiler/frontend/Frontend.h"
-#include "compiler/graph/GraphFacts.h"
+#include "compiler/graph/GraphInfo.h"
 #include "compiler/graph/State.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/opt/Float8Products.h"
@@ -59,7 +59,7 @@ Status Compilation::normalize() {
 Status Compilation::runUserPasses() {
   Status status = userPasses.run(phase, *module);
   crashed = crashed || userPasses.isDamaged();
-  summary.passes = userPasses.facts();
+  summary.passes = userPasses.info();
   return status;
 }
 
@@ -198,7 +198,7 @@ Status Compilation::dispatch() {
     TENON_TRY(selector.select(*group.module, group.fusion, options.maxWeights,
                               measured ? &*measured : nullptr));
     if (measured) {
-      llvm::append_range(summary.tuned, measured->facts());
+      llvm::append_range(summary.tuned, measured->info());
     }
     for (const dispatch::RegionRecord &region : group.fusion.regions) {
       if (!region.slow.empty()) {
@@ -335,7 +335,7 @@ Status Compilation::exportEngine() {
   for (TargetGroup &group : groups) {
     std::string suffix = &group == &groups.front() ? "" : strCat("-", group.targets.front().level);
     content.records.push_back({strCat("fusion", suffix), group.fusion.toJson()});
-    content.records.push_back({strCat("graph", suffix), tn::graphFacts(*group.module)});
+    content.records.push_back({strCat("graph", suffix), tn::graphInfo(*group.module)});
     content.records.push_back({strCat("memory", suffix), group.built.memoryRecord});
     content.records.push_back({strCat("placement", suffix), group.built.placementRecord});
   }

@@ -106,7 +106,7 @@ std::string noteOf(const CompileSummary &summary) {
       strCat(summary.engineBytes, ' ', summary.weightsBytes, ' ', summary.regions, ' ',
              summary.uniqueRegions, ' ', summary.arenaBytes, ' ', summary.arenaLowerBoundBytes);
   note += strCat(' ', summary.weights.size());
-  for (const WeightFacts &weights : summary.weights) {
+  for (const WeightInfo &weights : summary.weights) {
     note += strCat(' ', weights.arrays, ' ', weights.bytes, ' ', weights.sourceBytes, ' ',
                    weights.form, '\n');
   }
@@ -121,7 +121,7 @@ std::optional<CompileSummary> summaryFromNote(std::string_view note) {
   size_t forms = 0;
   stream >> forms;
   for (size_t i = 0; i < forms && stream; ++i) {
-    WeightFacts &weights = summary.weights.emplace_back();
+    WeightInfo &weights = summary.weights.emplace_back();
     stream >> weights.arrays >> weights.bytes >> weights.sourceBytes >> std::ws;
     std::getline(stream, weights.form);
   }

@@ -45,17 +45,17 @@ Status UserPasses::run(const UserPass &pass, ModuleOp module) {
 
 Status UserPasses::runChecked(const UserPass &pass, ModuleOp before, ModuleOp module) {
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
-  PassFacts facts{.name = pass.name, .phase = std::string(nameOf(pass.phase))};
+  PassInfo info{.name = pass.name, .phase = std::string(nameOf(pass.phase))};
   rewrite::Graph graph(module, weights, pass.name);
-  facts.nodesBefore = graph.nodes().size();
+  info.nodesBefore = graph.nodes().size();
   Status status;
   if (std::optional<std::string> crash = crashOf([&] { status = pass.run(graph); })) {
     damaged = true;
     return Status::error(ErrorId::UserPassFailed, *crash);
   }
-  facts.edits = graph.edits();
+  info.edits = graph.edits();
   TENON_TRY(std::move(status));
-  if (facts.edits > 0) {
+  if (info.edits > 0) {
     TENON_TRY(graph.finish());
     std::string broken;
     ScopedDiagnosticHandler handler(module.getContext(), [&](Diagnostic &diagnostic) {
@@ -65,23 +65,23 @@ Status UserPasses::runChecked(const UserPass &pass, ModuleOp before, ModuleOp mo
     if (mlir::failed(verify(module))) {
       return Status::error(ErrorId::UserPassFailed, strCat("it left an invalid graph: ", broken));
     }
-    TENON_TRY(checkNumbers(pass, before, module, facts));
+    TENON_TRY(checkNumbers(pass, before, module, info));
   }
-  facts.nodesAfter = graph.nodes().size();
-  facts.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  done.push_back(std::move(facts));
+  info.nodesAfter = graph.nodes().size();
+  info.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  done.push_back(std::move(info));
   return Status::ok();
 }
 
 Status UserPasses::checkNumbers(const UserPass &pass, ModuleOp before, ModuleOp module,
-                                PassFacts &facts) {
+                                PassInfo &info) {
   if (pass.tolerance < 0) {
     return Status::ok();
   }
   NumericCheck numbers(weights, options.threads);
   TENON_TRY(numbers.start(before));
   TENON_ASSIGN(NumericCheck::Change change, numbers.changeBy(module));
-  facts.largestChange = change.relative;
+  info.largestChange = change.relative;
   bool holds = pass.tolerance == 0 ? change.isRounding : change.relative <= pass.tolerance;
   if (holds) {
     return Status::ok();
@@ -113,15 +113,15 @@ Status UserPasses::failed(const UserPass &pass, const Status &why, ModuleOp befo
 
 std::string UserPasses::record() const {
   llvm::json::Array passes;
-  for (const PassFacts &facts : done) {
-    llvm::json::Object entry{{"name", facts.name},
-                             {"phase", facts.phase},
-                             {"nodes_before", static_cast<int64_t>(facts.nodesBefore)},
-                             {"nodes_after", static_cast<int64_t>(facts.nodesAfter)},
-                             {"edits", static_cast<int64_t>(facts.edits)}};
-    if (facts.largestChange) {
-      entry["largest_change"] = std::isfinite(*facts.largestChange)
-                                    ? llvm::json::Value(*facts.largestChange)
+  for (const PassInfo &info : done) {
+    llvm::json::Object entry{{"name", info.name},
+                             {"phase", info.phase},
+                             {"nodes_before", static_cast<int64_t>(info.nodesBefore)},
+                             {"nodes_after", static_cast<int64_t>(info.nodesAfter)},
+                             {"edits", static_cast<int64_t>(info.edits)}};
+    if (info.largestChange) {
+      entry["largest_change"] = std::isfinite(*info.largestChange)
+                                    ? llvm::json::Value(*info.largestChange)
                                     : llvm::json::Value(nullptr);
     }
     passes.push_back(std::move(entry));

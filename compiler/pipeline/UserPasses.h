@@ -17,7 +17,7 @@ public:
   /// Whether one ended in a crash, which may have damaged the module.
   bool isDamaged() const { return damaged; }
 
-  const std::vector<PassFacts> &facts() const { return done; }
+  const std::vector<PassInfo> &info() const { return done; }
   /// JSON for the engine.
   std::string record() const;
 
@@ -26,13 +26,13 @@ private:
   /// What the pass did, checked in full.
   Status runChecked(const UserPass &pass, mlir::ModuleOp before, mlir::ModuleOp module);
   Status checkNumbers(const UserPass &pass, mlir::ModuleOp before, mlir::ModuleOp module,
-                      PassFacts &facts);
+                      PassInfo &info);
   /// Writes the graph, and says in the error where.
   Status failed(const UserPass &pass, const Status &why, mlir::ModuleOp before);
 
   const CompileOptions &options;
   tn::WeightStore &weights;
-  std::vector<PassFacts> done;
+  std::vector<PassInfo> done;
   bool damaged = false;
 };
 

@@ -49,7 +49,7 @@ struct Pruner::Impl {
   Groups groups;
   std::vector<Ranking> rankings;
   std::optional<Removal> removal;
-  Facts facts;
+  PruneInfo info;
 
   Bytes bytes() const { return raised.empty() ? file.bytes() : std::as_bytes(std::span(raised)); }
   Status read();
@@ -113,7 +113,7 @@ std::vector<std::string> Pruner::inputNames() const {
 }
 
 void Pruner::Impl::describeGroup(const Group &group) {
-  GroupFacts own;
+  GroupInfo own;
   for (const Producer &producer : group.producers) {
     own.nodes.emplace_back(quant::nameOf(graph->node(producer.node)));
   }
@@ -123,14 +123,14 @@ void Pruner::Impl::describeGroup(const Group &group) {
   if (own.width <= own.step) {
     own.reason = "it is as narrow as what a kernel computes at once";
   }
-  facts.groups.push_back(std::move(own));
+  info.groups.push_back(std::move(own));
 }
 
 Status Pruner::Impl::keepNamed() {
   for (const std::string &name : settings.keep) {
-    bool isKnown = std::any_of(facts.fixed.begin(), facts.fixed.end(),
-                               [&](const FixedFacts &own) { return own.node == name; });
-    for (GroupFacts &group : facts.groups) {
+    bool isKnown = std::any_of(info.fixed.begin(), info.fixed.end(),
+                               [&](const FixedInfo &own) { return own.node == name; });
+    for (GroupInfo &group : info.groups) {
       if (std::find(group.nodes.begin(), group.nodes.end(), name) != group.nodes.end()) {
         group.reason = "--keep";
         isKnown = true;
@@ -153,20 +153,19 @@ Status Pruner::Impl::describe() {
     const onnx::Node &node = graph->node(producer.node);
     std::string reason =
         producer.axis.size == 0 ? "its size is not known" : ties.reasonOf(producer.axis.first);
-    facts.fixed.push_back(
+    info.fixed.push_back(
         {std::string(quant::nameOf(node)), std::string(node.opType), reason, producer.axis.size});
   }
   TENON_TRY(keepNamed());
-  bool isAny = std::any_of(facts.groups.begin(), facts.groups.end(),
-                           [](const GroupFacts &own) { return own.reason.empty(); });
+  bool isAny = std::any_of(info.groups.begin(), info.groups.end(),
+                           [](const GroupInfo &own) { return own.reason.empty(); });
   if (isAny) {
     return Status::ok();
   }
-  std::string why = !facts.groups.empty()
-                        ? strCat("of '", facts.groups[0].nodes[0], "': ", facts.groups[0].reason)
-                    : !facts.fixed.empty()
-                        ? strCat("of '", facts.fixed[0].node, "': ", facts.fixed[0].reason)
-                        : std::string("it has no convolution or product with weights");
+  std::string why =
+      !info.groups.empty()  ? strCat("of '", info.groups[0].nodes[0], "': ", info.groups[0].reason)
+      : !info.fixed.empty() ? strCat("of '", info.fixed[0].node, "': ", info.fixed[0].reason)
+                            : std::string("it has no convolution or product with weights");
   return Status::error(ErrorId::NothingToPrune, strCat("nothing of the model can be pruned: ", why),
                        "'tenon help TN0130' lists what keeps a width");
 }
@@ -183,7 +182,7 @@ Status Pruner::analyze(const ValueDims &dims, Settings settings) {
   TENON_ASSIGN(impl->rankings, rank(*impl->graph, impl->ties, impl->groups.groups, impl->parameters,
                                     impl->settings.importance, impl->settings.scores, files));
   for (size_t i = 0; i < impl->rankings.size(); ++i) {
-    GroupFacts &own = impl->facts.groups[i];
+    GroupInfo &own = impl->info.groups[i];
     own.isFallback = impl->rankings[i].isFallback;
     if (own.reason.empty() && !impl->rankings[i].isKnown) {
       return Status::error(ErrorId::BadImportance,
@@ -196,7 +195,7 @@ Status Pruner::analyze(const ValueDims &dims, Settings settings) {
     for (int64_t dim : parameter.tensor->dims) {
       elements *= static_cast<uint64_t>(dim);
     }
-    impl->facts.parametersBefore += elements;
+    impl->info.parametersBefore += elements;
   }
   return Status::ok();
 }
@@ -207,8 +206,8 @@ Result<std::vector<uint32_t>> Pruner::Impl::widthsOf(double ratio) const {
   std::vector<uint32_t> kept;
   double missing = 0;
   std::vector<std::pair<double, size_t>> remainders;
-  for (size_t g = 0; g < facts.groups.size(); ++g) {
-    const GroupFacts &own = facts.groups[g];
+  for (size_t g = 0; g < info.groups.size(); ++g) {
+    const GroupInfo &own = info.groups[g];
     kept.push_back(own.width);
     if (!own.reason.empty()) {
       continue;
@@ -227,7 +226,7 @@ Result<std::vector<uint32_t>> Pruner::Impl::widthsOf(double ratio) const {
   }
   std::sort(remainders.begin(), remainders.end());
   for (const auto &[negative, g] : remainders) {
-    const GroupFacts &own = facts.groups[g];
+    const GroupInfo &own = info.groups[g];
     if (negative < 0 && missing >= own.step / 2.0) {
       kept[g] = std::min(own.width, kept[g] + own.step);
       missing -= own.step;
@@ -244,7 +243,7 @@ std::vector<uint32_t> Pruner::Impl::smallest(size_t group, size_t count) const {
   std::vector<size_t> spare;
   for (size_t part = 0; part < own.parts.size(); ++part) {
     size_t size = own.parts[part].size();
-    spare.push_back(size - std::min<size_t>(size, facts.groups[group].step));
+    spare.push_back(size - std::min<size_t>(size, info.groups[group].step));
     for (uint32_t index : own.parts[part]) {
       partOf[index] = part;
     }
@@ -271,7 +270,7 @@ Status Pruner::choose(double ratio) {
   Removal removal(impl->ties);
   bool removesAny = false;
   for (size_t g = 0; g < kept.size(); ++g) {
-    uint32_t width = impl->facts.groups[g].width;
+    uint32_t width = impl->info.groups[g].width;
     std::vector<uint32_t> gone = impl->smallest(g, width - kept[g]);
     kept[g] = width - static_cast<uint32_t>(gone.size());
     for (uint32_t index : gone) {
@@ -286,7 +285,7 @@ Status Pruner::choose(double ratio) {
   }
   impl->removal.emplace(std::move(removal));
   for (size_t g = 0; g < kept.size(); ++g) {
-    impl->facts.groups[g].kept = kept[g];
+    impl->info.groups[g].kept = kept[g];
   }
   return Status::ok();
 }
@@ -295,8 +294,8 @@ Result<std::string> Pruner::write() {
   onnx::ExternalFiles files(impl->folder);
   quant::ModelEdit edit(impl->bytes(), impl->model, *impl->graph);
   Shrinker shrinker(*impl->graph, *impl->values, *impl->removal, impl->counted, edit, files);
-  TENON_ASSIGN(impl->facts.tensors, shrinker.run());
-  impl->facts.parametersAfter = 0;
+  TENON_ASSIGN(impl->info.tensors, shrinker.run());
+  impl->info.parametersAfter = 0;
   for (const Parameter &parameter : impl->parameters) {
     uint64_t elements = 1;
     for (size_t i = 0; i < parameter.axes->size(); ++i) {
@@ -305,7 +304,7 @@ Result<std::string> Pruner::write() {
       elements *=
           static_cast<uint64_t>(impl->removal->touches(axis) ? impl->removal->size(axis) : dim);
     }
-    impl->facts.parametersAfter += elements;
+    impl->info.parametersAfter += elements;
   }
   return edit.write(files, "prune more of it: all weights that are left come into the file");
 }
@@ -321,6 +320,6 @@ ValueDims Pruner::dimsAfter() const {
   return result;
 }
 
-const Facts &Pruner::facts() const { return impl->facts; }
+const PruneInfo &Pruner::info() const { return impl->info; }
 
 } // namespace tenon::prune

@@ -27,7 +27,7 @@ struct Settings {
 };
 
 /// A layer, or layers that can only shrink together.
-struct GroupFacts {
+struct GroupInfo {
   std::vector<std::string> nodes; ///< that make it, in the model's order
   uint32_t width = 0;             ///< classes: channels, heads
   uint32_t unit = 1;              ///< indices of the widest node that go with one
@@ -38,14 +38,14 @@ struct GroupFacts {
 };
 
 /// A layer whose width stays.
-struct FixedFacts {
+struct FixedInfo {
   std::string node, op, reason;
   uint32_t width = 0;
 };
 
-struct Facts {
-  std::vector<GroupFacts> groups;
-  std::vector<FixedFacts> fixed;
+struct PruneInfo {
+  std::vector<GroupInfo> groups;
+  std::vector<FixedInfo> fixed;
   std::vector<ShrunkTensor> tensors; ///< after write
   uint64_t parametersBefore = 0,
            parametersAfter = 0; ///< elements of constants of floats; after write
@@ -73,7 +73,7 @@ public:
   Result<std::string> write();
   /// The dims that values have in it; those that stay included.
   ValueDims dimsAfter() const;
-  const Facts &facts() const;
+  const PruneInfo &info() const;
 
 private:
   struct Impl;

@@ -28,9 +28,9 @@ struct Shift {
 
 } // namespace
 
-/// Subtracts shifts within the bound from `bias`, and says so in the facts.
+/// Subtracts shifts within the bound from `bias`, and says so in the result.
 void QdqWriter::takeOff(const Layer &layer, const Floats &weight, const QuantizedWeight &narrow,
-                        std::vector<float> &bias, LayerFacts &facts) const {
+                        std::vector<float> &bias, LayerInfo &info) const {
   const onnx::Node &node = graph.node(layer.node);
   auto known = channels.find(node.inputs.front());
   if (known == channels.end()) {
@@ -68,29 +68,29 @@ void QdqWriter::takeOff(const Layer &layer, const Floats &weight, const Quantize
     after += shift.variance;
     if (shift.mean != 0 && relative < kBound) {
       bias[output] -= static_cast<float>(shift.mean);
-      ++facts.corrected;
-      facts.correction = std::max(facts.correction, relative);
+      ++info.corrected;
+      info.correction = std::max(info.correction, relative);
     } else {
       after += shift.mean * shift.mean;
     }
   }
-  facts.correctionGain = 10 * std::log10(std::max(before, 1e-30) / std::max(after, 1e-30));
+  info.correctionGain = 10 * std::log10(std::max(before, 1e-30) / std::max(after, 1e-30));
 }
 
 /// Of a convolution or Gemm, which have a bias of their own.
 void QdqWriter::correctBias(const Layer &layer, const Floats &weight, const QuantizedWeight &narrow,
-                            std::vector<float> &bias, LayerFacts &facts) const {
+                            std::vector<float> &bias, LayerInfo &info) const {
   bool isGemm = graph.isOp(layer.node, "Gemm") && isRowsByMatrix(graph, layer);
   bool hasBias = !bias.empty() || layer.bias.empty();
   if ((isGemm || graph.isOp(layer.node, "Conv")) && hasBias &&
       layer.treatment == Treatment::Narrow && scheme == Scheme::Static) {
-    takeOff(layer, weight, narrow, bias, facts);
+    takeOff(layer, weight, narrow, bias, info);
   }
 }
 
 /// Of a MatMul: in the constant that is added to it, or in a sum of its own.
 Status QdqWriter::correctSum(const Layer &layer, const Floats &weight,
-                             const QuantizedWeight &narrow, LayerFacts &facts) {
+                             const QuantizedWeight &narrow, LayerInfo &info) {
   if (!graph.isOp(layer.node, "MatMul") || !isRowsByMatrix(graph, layer) ||
       layer.treatment != Treatment::Narrow || scheme != Scheme::Static) {
     return Status::ok();
@@ -103,8 +103,8 @@ Status QdqWriter::correctSum(const Layer &layer, const Floats &weight,
     const onnx::Tensor *constant = graph.constant(graph.node(*sum).inputs[operand]);
     if (constant && constant->type == DataType::Float && constant->dims == dims) {
       TENON_ASSIGN(Floats old, loadFloats(*constant, files));
-      takeOff(layer, weight, narrow, old.values, facts);
-      if (facts.corrected != 0) {
+      takeOff(layer, weight, narrow, old.values, info);
+      if (info.corrected != 0) {
         std::string corrected = edit.freshName(name);
         edit.addConstant(corrected, DataType::Float, dims, bytesOf(old.values));
         edit.setOperand({*sum, operand}, corrected);
@@ -112,12 +112,12 @@ Status QdqWriter::correctSum(const Layer &layer, const Floats &weight,
       return Status::ok();
     }
   }
-  LayerFacts own = facts;
+  LayerInfo own = info;
   takeOff(layer, weight, narrow, bias, own);
   if (own.correction < kWorthANode || graph.isKept(layer.output)) {
     return Status::ok();
   }
-  facts = own;
+  info = own;
   std::string sums = edit.freshName(strCat(std::string(layer.output), "_product"));
   std::string operands[] = {sums, edit.freshName(name)};
   edit.addConstant(operands[1], DataType::Float, dims, bytesOf(bias));

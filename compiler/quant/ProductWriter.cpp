@@ -11,12 +11,12 @@ using onnx::Message;
 using std::string_view;
 
 /// MatMulInteger in place of the product; its weights are stored as [depth, columns].
-void QdqWriter::writeDynamic(const Layer &layer, const Floats &weight, LayerFacts &facts) {
+void QdqWriter::writeDynamic(const Layer &layer, const Floats &weight, LayerInfo &info) {
   const onnx::Node &node = graph.node(layer.node);
   Floats turned = layer.weight->axis == 0 ? transposed(weight) : weight;
   std::string base = strCat(nameOf(node), "_weight");
   Stored parts = store(base, quantizeWeight(turned, 1, mostWeight));
-  facts.weightError = parts.weight.error;
+  info.weightError = parts.weight.error;
   parts.scale = edit.freshName(base + "_scale");
   std::vector<int64_t> dims = {static_cast<int64_t>(parts.weight.scales.size())};
   edit.addConstant(parts.scale, DataType::Float, dims, bytesOf(parts.weight.scales));
@@ -38,16 +38,16 @@ void QdqWriter::writeDynamic(const Layer &layer, const Floats &weight, LayerFact
   leaveWeight(layer);
 }
 
-void QdqWriter::writeBlocks(const Layer &layer, const Floats &weight, LayerFacts &facts) {
+void QdqWriter::writeBlocks(const Layer &layer, const Floats &weight, LayerInfo &info) {
   auto known = grams->find(graph.node(layer.node).inputs.front());
   bool fits = known != grams->end() && known->second.rows() > 0 &&
               known->second.depth() ==
                   static_cast<size_t>(weight.dims[1 - static_cast<size_t>(layer.weight->axis)]);
   BlockWeight narrow = quantizeBlocks(weight, static_cast<size_t>(layer.weight->axis),
                                       fits ? &known->second : nullptr);
-  facts.weightError = narrow.error;
-  facts.roundingGain = narrow.gain;
-  facts.bits = 4;
+  info.weightError = narrow.error;
+  info.roundingGain = narrow.gain;
+  info.bits = 4;
   blockForm == BlockForm::Product ? writeBlockProduct(layer, narrow)
                                   : writeBlockDequantize(layer, narrow);
 }

@@ -34,7 +34,7 @@ Status QdqWriter::foldNorm(const Layer &layer, Floats &weight, std::vector<float
 /// As int32 where the operands are 8 bits, else as it is. A bias that 32 bits do not hold stays
 /// too: then its channel has nearly no weights.
 void QdqWriter::writeBias(const Layer &layer, const std::vector<float> &bias,
-                          std::span<const float> scales, const LayerFacts &facts) {
+                          std::span<const float> scales, const LayerInfo &info) {
   const onnx::Node &node = graph.node(layer.node);
   std::string base = strCat(nameOf(node), "_bias");
   std::vector<int64_t> dims = {static_cast<int64_t>(bias.size())};
@@ -62,7 +62,7 @@ void QdqWriter::writeBias(const Layer &layer, const std::vector<float> &bias,
     edit.insertBefore(layer.node,
                       nodeMessage("DequantizeLinear", edit.freshName(base + "_DequantizeLinear"),
                                   inputs, name, "axis", 0));
-  } else if (layer.norm || facts.corrected != 0) {
+  } else if (layer.norm || info.corrected != 0) {
     edit.addConstant(name, DataType::Float, dims, bytesOf(bias));
   } else {
     return;
@@ -90,7 +90,7 @@ void QdqWriter::storeScales(const std::string &base, Stored &parts) {
                    bytesOf(std::vector<int8_t>(parts.weight.scales.size())));
 }
 
-Status QdqWriter::writeLayer(const Layer &layer, LayerFacts &facts) {
+Status QdqWriter::writeLayer(const Layer &layer, LayerInfo &info) {
   if (layer.treatment == Treatment::Wide || !layer.weight) {
     return Status::ok();
   }
@@ -99,8 +99,8 @@ Status QdqWriter::writeLayer(const Layer &layer, LayerFacts &facts) {
   bool isBlocked = usesBlocks && isRowsByMatrix(graph, layer);
   if (layer.treatment == Treatment::WeightsOnly && !isBlocked &&
       lossOfInputs(weight, layer.weight->axis) > kMaxLoss) {
-    facts.treatment = Treatment::Wide;
-    facts.reason = "8 bits lose its small weights beside large ones";
+    info.treatment = Treatment::Wide;
+    info.reason = "8 bits lose its small weights beside large ones";
     return Status::ok();
   }
   std::vector<float> bias;
@@ -118,7 +118,7 @@ Status QdqWriter::writeLayer(const Layer &layer, LayerFacts &facts) {
     TENON_TRY(foldNorm(layer, weight, bias));
   }
   if (isBlocked && layer.treatment == Treatment::WeightsOnly) {
-    writeBlocks(layer, weight, facts);
+    writeBlocks(layer, weight, info);
     return Status::ok();
   }
   auto factors = smoothed.find(node.inputs.front());
@@ -131,7 +131,7 @@ Status QdqWriter::writeLayer(const Layer &layer, LayerFacts &facts) {
   auto known = isOwn ? stored.end() : stored.find(key);
   bool isNarrow = layer.treatment == Treatment::Narrow;
   if (isNarrow && isDynamic(scheme)) {
-    writeDynamic(layer, weight, facts);
+    writeDynamic(layer, weight, info);
     return Status::ok();
   }
   bool isFloat8 = isNarrow && scheme == Scheme::Float8;
@@ -145,16 +145,16 @@ Status QdqWriter::writeLayer(const Layer &layer, LayerFacts &facts) {
     storeScales(base, parts);
   }
   const QuantizedWeight &narrow = parts.weight;
-  facts.weightError = narrow.error;
-  correctBias(layer, weight, narrow, bias, facts);
-  TENON_TRY(correctSum(layer, weight, narrow, facts));
+  info.weightError = narrow.error;
+  correctBias(layer, weight, narrow, bias, info);
+  TENON_TRY(correctSum(layer, weight, narrow, info));
   std::string name = edit.freshName(base);
   std::string inputs[] = {parts.quantized, parts.scale, parts.zero};
   Message wide = nodeMessage("DequantizeLinear", edit.freshName(base + "_DequantizeLinear"), inputs,
                              name, "axis", layer.weight->axis);
   readThrough(layer, std::move(wide), name, base);
   if (!bias.empty()) {
-    writeBias(layer, bias, narrow.scales, facts);
+    writeBias(layer, bias, narrow.scales, info);
   }
   if (!isOwn && !isFloat8 &&
       (graph.uses(layer.weight->name).size() > 1 || sharesTranspose(layer))) {
@@ -165,7 +165,7 @@ Status QdqWriter::writeLayer(const Layer &layer, LayerFacts &facts) {
 
 /// Rows of 8 bits with a scale each, which are read and only then become floats: a table behind
 /// DequantizeLinear would be dequantized as a whole in each run.
-Status QdqWriter::writeEmbedding(const Embedding &embedding, LayerFacts &facts) {
+Status QdqWriter::writeEmbedding(const Embedding &embedding, LayerInfo &info) {
   if (embedding.treatment == Treatment::Wide) {
     return Status::ok();
   }
@@ -179,7 +179,7 @@ Status QdqWriter::writeEmbedding(const Embedding &embedding, LayerFacts &facts) 
         stored.emplace(std::pair(embedding.table, 0), store(base, quantizeWeight(table, 0))).first;
   }
   const Stored &parts = known->second;
-  facts.weightError = parts.weight.error;
+  info.weightError = parts.weight.error;
   std::string scale = edit.freshName(base + "_row_scale");
   std::vector<int64_t> dims = {parts.weight.dims[0], 1};
   edit.addConstant(scale, DataType::Float, dims, bytesOf(parts.weight.scales));
@@ -257,9 +257,9 @@ void QdqWriter::writeQuantizers() {
   }
 }
 
-Status QdqWriter::run(Facts &facts) {
-  auto factsOf = [&](size_t node, Treatment treatment, const std::string &reason) {
-    LayerFacts own;
+Status QdqWriter::run(QuantizationInfo &info) {
+  auto infoOf = [&](size_t node, Treatment treatment, const std::string &reason) {
+    LayerInfo own;
     own.name = nameOf(graph.node(node));
     own.op = graph.node(node).opType;
     own.treatment = treatment;
@@ -267,14 +267,14 @@ Status QdqWriter::run(Facts &facts) {
     return own;
   };
   for (const Layer &layer : plan.layers) {
-    LayerFacts own = factsOf(layer.node, layer.treatment, layer.reason);
+    LayerInfo own = infoOf(layer.node, layer.treatment, layer.reason);
     TENON_TRY(writeLayer(layer, own));
-    facts.layers.push_back(std::move(own));
+    info.layers.push_back(std::move(own));
   }
   for (const Embedding &embedding : plan.embeddings) {
-    LayerFacts own = factsOf(embedding.node, embedding.treatment, embedding.reason);
+    LayerInfo own = infoOf(embedding.node, embedding.treatment, embedding.reason);
     TENON_TRY(writeEmbedding(embedding, own));
-    facts.tables.push_back(std::move(own));
+    info.tables.push_back(std::move(own));
   }
   writeQuantizers();
   return Status::ok();

@@ -35,7 +35,7 @@ public:
   }
   void limitWeights(int most) { mostWeight = most; }
   /// Collects all changes in the edit, and says what the weights lost.
-  Status run(Facts &facts);
+  Status run(QuantizationInfo &info);
 
 private:
   struct Parameters {
@@ -50,18 +50,18 @@ private:
   Stored store(const std::string &base, QuantizedWeight weight,
                onnx::DataType type = onnx::DataType::Int8);
   void storeScales(const std::string &base, Stored &parts);
-  Status writeLayer(const Layer &layer, LayerFacts &facts);
+  Status writeLayer(const Layer &layer, LayerInfo &info);
   Status foldNorm(const Layer &layer, Floats &weight, std::vector<float> &bias);
   void correctBias(const Layer &layer, const Floats &weight, const QuantizedWeight &narrow,
-                   std::vector<float> &bias, LayerFacts &facts) const;
+                   std::vector<float> &bias, LayerInfo &info) const;
   Status correctSum(const Layer &layer, const Floats &weight, const QuantizedWeight &narrow,
-                    LayerFacts &facts);
+                    LayerInfo &info);
   void takeOff(const Layer &layer, const Floats &weight, const QuantizedWeight &narrow,
-               std::vector<float> &bias, LayerFacts &facts) const;
+               std::vector<float> &bias, LayerInfo &info) const;
   void writeBias(const Layer &layer, const std::vector<float> &bias, std::span<const float> scales,
-                 const LayerFacts &facts);
-  void writeDynamic(const Layer &layer, const Floats &weight, LayerFacts &facts);
-  void writeBlocks(const Layer &layer, const Floats &weight, LayerFacts &facts);
+                 const LayerInfo &info);
+  void writeDynamic(const Layer &layer, const Floats &weight, LayerInfo &info);
+  void writeBlocks(const Layer &layer, const Floats &weight, LayerInfo &info);
   void writeBlockProduct(const Layer &layer, const BlockWeight &weight);
   void writeBlockDequantize(const Layer &layer, const BlockWeight &weight);
   void leaveWeight(const Layer &layer);
@@ -69,7 +69,7 @@ private:
                    const std::string &base);
   bool sharesTranspose(const Layer &layer) const;
   void leaveTranspose(const Layer &layer);
-  Status writeEmbedding(const Embedding &embedding, LayerFacts &facts);
+  Status writeEmbedding(const Embedding &embedding, LayerInfo &info);
   void writeQuantizers();
   std::string writeSmoothing(std::string_view tensor);
   void insertBehind(std::string_view tensor, onnx::Message node);

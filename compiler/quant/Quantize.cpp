@@ -54,14 +54,14 @@ struct Quantizer::Impl {
   std::map<string_view, Smoothing> smoothed;
   std::map<string_view, Channels> channels;
   std::vector<std::pair<std::string, std::string>> metadata; ///< of what is written
-  Facts facts;
+  QuantizationInfo info;
   Grams grams;
 
   Status checkPlan() const;
   void observe(string_view tensor, bool hasHistogram, std::optional<int64_t> axis);
   void listObservations();
   void leaveRows(const std::vector<Observed> &seen, size_t runs);
-  Status smooth(size_t group, double error, TensorFacts &tensorFacts);
+  Status smooth(size_t group, double error, TensorInfo &tensorInfo);
   bool canSmooth(const Group &group) const;
   bool hasFixedBatch() const;
 };
@@ -124,8 +124,8 @@ Status Quantizer::Impl::checkPlan() const {
                        "'tenon inspect MODEL' shows its operations");
 }
 
-Result<std::vector<InputFacts>> Quantizer::inputs() const {
-  std::vector<InputFacts> result;
+Result<std::vector<InputInfo>> Quantizer::inputs() const {
+  std::vector<InputInfo> result;
   for (const onnx::ValueInfo &info : impl->model.graph.inputs) {
     if (!impl->graph->isInput(info.name)) {
       continue;
@@ -136,11 +136,11 @@ Result<std::vector<InputFacts>> Quantizer::inputs() const {
                            strCat("input '", info.name, "' is no tensor of a known rank"),
                            "'tenon check MODEL' says what Tenon needs of inputs");
     }
-    InputFacts facts{std::string(info.name), *dtype, {}};
+    InputInfo port{std::string(info.name), *dtype, {}};
     for (const onnx::Dimension &dim : info.dims) {
-      facts.dims.push_back(dim.kind == onnx::Dimension::Kind::Value ? dim.value : -1);
+      port.dims.push_back(dim.kind == onnx::Dimension::Kind::Value ? dim.value : -1);
     }
-    result.push_back(std::move(facts));
+    result.push_back(std::move(port));
   }
   return result;
 }
@@ -259,7 +259,7 @@ bool Quantizer::Impl::canSmooth(const Group &group) const {
 }
 
 /// Divides a tensor by factors of its channels where the products of its readers gain by it.
-Status Quantizer::Impl::smooth(size_t group, double error, TensorFacts &tensorFacts) {
+Status Quantizer::Impl::smooth(size_t group, double error, TensorInfo &tensorInfo) {
   string_view tensor = plan.groups[group].tensors.front();
   onnx::ExternalFiles files(folder);
   std::vector<Reader> readers;
@@ -275,9 +275,9 @@ Status Quantizer::Impl::smooth(size_t group, double error, TensorFacts &tensorFa
   }
   std::optional<Smoothing> found = findSmoothing(channels.at(tensor), readers, error);
   if (found) {
-    tensorFacts.alpha = found->alpha;
-    tensorFacts.gain = found->after - found->before;
-    tensorFacts.range = found->range;
+    tensorInfo.alpha = found->alpha;
+    tensorInfo.gain = found->after - found->before;
+    tensorInfo.range = found->range;
     affines[group] = affineOf(found->range);
     smoothed[tensor] = std::move(*found);
   }
@@ -326,27 +326,27 @@ Status Quantizer::chooseRanges(const std::vector<Observed> &seen, size_t runs) {
     for (string_view source : group.sources) {
       histogram.merge(*histograms.at(source));
     }
-    TensorFacts facts;
-    facts.name = group.sources.front();
-    facts.tensors = group.tensors.size();
-    facts.seen = {histogram.low(), histogram.high()};
+    TensorInfo info;
+    info.name = group.sources.front();
+    info.tensors = group.tensors.size();
+    info.seen = {histogram.low(), histogram.high()};
     RangeMethod method = impl->settings.method;
-    facts.range = estimateRange(histogram, method, impl->settings.percentile);
+    info.range = estimateRange(histogram, method, impl->settings.percentile);
     if (method == RangeMethod::Entropy) {
       Range whole = estimateRange(histogram, RangeMethod::MinMax, 0);
-      facts.isRefused = squaredError(histogram, facts.range) > squaredError(histogram, whole);
-      facts.range = facts.isRefused ? whole : facts.range;
+      info.isRefused = squaredError(histogram, facts.range) > squaredError(histogram, whole);
+      info.range = facts.isRefused ? whole : facts.range;
     }
-    facts.affine = affineOf(facts.range);
-    facts.decibels = signalToNoise(histogram, facts.range);
-    facts.levels = levelsOfMost(histogram, facts.range);
-    facts.clipped = shareOutside(histogram, facts.range);
+    info.affine = affineOf(facts.range);
+    info.decibels = signalToNoise(histogram, facts.range);
+    info.levels = levelsOfMost(histogram, facts.range);
+    info.clipped = shareOutside(histogram, facts.range);
     if (impl->settings.scheme == Scheme::Float8) {
-      facts.range = facts.seen;
-      facts.affine = {scaleOfFloat8(histogram), 0};
-      facts.decibels = signalToNoiseFloat8(histogram, facts.affine.scale);
-      facts.levels = 256; // all: their distances are relative to the value
-      facts.clipped = 0;
+      info.range = facts.seen;
+      info.affine = {scaleOfFloat8(histogram), 0};
+      info.decibels = signalToNoiseFloat8(histogram, facts.affine.scale);
+      info.levels = 256; // all: their distances are relative to the value
+      info.clipped = 0;
     }
     for (const Layer &layer : impl->plan.layers) {
       const onnx::Node &node = impl->graph->node(layer.node);
@@ -354,16 +354,16 @@ Status Quantizer::chooseRanges(const std::vector<Observed> &seen, size_t runs) {
         return node.inputs[0] == tensor || node.inputs[1] == tensor;
       });
       if (reads && layer.treatment == Treatment::Narrow) {
-        facts.readers.emplace_back(nameOf(node));
+        info.readers.emplace_back(nameOf(node));
       }
     }
-    impl->affines.push_back(facts.affine);
+    impl->affines.push_back(info.affine);
     bool canSmooth = impl->settings.smooths && impl->settings.scheme == Scheme::Static;
     if (canSmooth && impl->canSmooth(group)) {
-      TENON_TRY(impl->smooth(i, squaredError(histogram, facts.range), facts));
-      facts.affine = impl->affines.back();
+      TENON_TRY(impl->smooth(i, squaredError(histogram, info.range), facts));
+      info.affine = impl->affines.back();
     }
-    impl->facts.tensors.push_back(std::move(facts));
+    impl->info.tensors.push_back(std::move(facts));
   }
   return Status::ok();
 }
@@ -382,7 +382,7 @@ Result<std::string> Quantizer::write(string_view key, const std::string &text) {
   writer.useScheme(impl->settings.scheme, opset);
   writer.useBlocks(impl->settings, impl->grams);
   writer.limitWeights(impl->settings.reducesRange ? kMaxReduced : kMaxWeight);
-  TENON_TRY(writer.run(impl->facts));
+  TENON_TRY(writer.run(impl->info));
   if (!text.empty()) {
     edit.addMetadata(key, text);
   }
@@ -392,6 +392,6 @@ Result<std::string> Quantizer::write(string_view key, const std::string &text) {
   return edit.write(files, "quantize more of it: weights that stay wide come into the file");
 }
 
-const Facts &Quantizer::facts() const { return impl->facts; }
+const QuantizationInfo &Quantizer::info() const { return impl->facts; }
 
 } // namespace tenon::quant

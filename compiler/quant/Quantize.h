@@ -61,7 +61,7 @@ struct Observed {
 };
 
 /// What became of a layer, or of an embedding table by the node that reads it.
-struct LayerFacts {
+struct LayerInfo {
   std::string name, op;
   Treatment treatment = Treatment::Narrow;
   std::string reason; ///< why it is not narrow
@@ -77,7 +77,7 @@ struct LayerFacts {
 };
 
 /// What became of a quantization group.
-struct TensorFacts {
+struct TensorInfo {
   std::string name; ///< of the first of its tensors
   size_t tensors = 1;
   Range seen, range;
@@ -91,14 +91,14 @@ struct TensorFacts {
   bool isRefused = false; ///< whether entropy's range was worse than min-max's, which it got then
 };
 
-struct Facts {
-  std::vector<LayerFacts> layers;
-  std::vector<TensorFacts> tensors;
-  std::vector<LayerFacts> tables;
+struct QuantizationInfo {
+  std::vector<LayerInfo> layers;
+  std::vector<TensorInfo> tensors;
+  std::vector<LayerInfo> tables;
 };
 
 /// An input of the model; -1 is a free dim.
-struct InputFacts {
+struct InputInfo {
   std::string name;
   DType dtype = DType::F32;
   std::vector<int64_t> dims;
@@ -113,7 +113,7 @@ public:
   Quantizer &operator=(Quantizer &&) noexcept;
   ~Quantizer();
 
-  Result<std::vector<InputFacts>> inputs() const;
+  Result<std::vector<InputInfo>> inputs() const;
   /// A text of the model's own; empty where it has none of that key.
   std::string metadata(std::string_view key) const;
   const Graph &graph() const;
@@ -136,7 +136,7 @@ public:
   /// chooseRanges.
   Result<std::string> write(std::string_view key, const std::string &text);
   /// After write.
-  const Facts &facts() const;
+  const QuantizationInfo &info() const;
 
 private:
   struct Impl;

@@ -364,7 +364,7 @@ tenon_status *tenon_session_facts(const tenon_session *session, tenon_run_facts 
     if (!facts) {
       return badArgument("the place for the facts is null");
     }
-    tenon::runtime::RunFacts known = session->session->facts();
+    tenon::runtime::RunInfo known = session->session->info();
     return fillStruct(
         {0, known.kernels, known.calls, known.moves, known.usedGraph ? 1 : 0, known.gpuSeconds},
         facts);

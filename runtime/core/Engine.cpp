@@ -47,8 +47,8 @@ public:
     const engine::Level *best = bestHostLevel();
     std::string text(best ? best->name : std::string_view("no CPU level"));
     if (gpu) {
-      const cuda::DeviceFacts &facts = gpu->facts();
-      text += strCat(" and, on ", facts.name, ", sm_", facts.capability);
+      const cuda::DeviceInfo &info = gpu->info();
+      text += strCat(" and, on ", info.name, ", sm_", info.capability);
     } else if (!gpuProblem.isOk()) {
       text += strCat("; ", gpuProblem.message());
     }
@@ -66,7 +66,7 @@ private:
       return architecture == kHostArchitecture ? hostFeatures() : 0;
     }
     findGpu();
-    int capability = gpu ? gpu->facts().capability : 0;
+    int capability = gpu ? gpu->info().capability : 0;
     uint32_t features = 0;
     for (size_t i = 0; i < engine::kCudaArchs.size(); ++i) {
       const engine::CudaArch &arch = engine::kCudaArchs[i];

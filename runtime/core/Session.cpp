@@ -196,8 +196,8 @@ const engine::Plan &Session::activePlan() const {
   return impl->active ? impl->active->plan() : impl->plan();
 }
 
-RunFacts Session::facts() const {
-  return impl->current() ? impl->executor().facts(*impl->current()) : RunFacts();
+RunInfo Session::info() const {
+  return impl->current() ? impl->executor().info(*impl->current()) : RunInfo();
 }
 
 namespace {

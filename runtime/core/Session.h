@@ -48,10 +48,10 @@ public:
   Status resetState();
   MemoryUse memoryUse() const;
 
-  /// On a GPU: whether runs are timed, for facts().
+  /// On a GPU: whether runs are timed, for info().
   void setTiming(bool isOn);
   /// What the plan prepared last consists of, and how the last run went.
-  RunFacts facts() const;
+  RunInfo info() const;
   /// On a GPU: device seconds of one run, over `count` runs in a row on the tensors of the last
   /// run.
   Result<double> timeRuns(unsigned count);

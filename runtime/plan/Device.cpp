@@ -43,14 +43,14 @@ Status kernelError(int32_t code, const engine::Plan &plan, uint32_t instruction)
   }
 }
 
-RunFacts Executor::facts(const BoundPlan &bound) const {
-  RunFacts facts;
+RunInfo Executor::info(const BoundPlan &bound) const {
+  RunInfo info;
   for (const BoundStep &step : bound.steps) {
-    facts.kernels += step.kind == InstructionKind::Launch && step.grid != 0;
-    facts.calls += step.kind == InstructionKind::Call;
-    facts.moves += step.kind == InstructionKind::Copy;
+    info.kernels += step.kind == InstructionKind::Launch && step.grid != 0;
+    info.calls += step.kind == InstructionKind::Call;
+    info.moves += step.kind == InstructionKind::Copy;
   }
-  return facts;
+  return info;
 }
 
 namespace {

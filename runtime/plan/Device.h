@@ -71,7 +71,7 @@ struct MemoryUse {
 };
 
 /// What a run consists of and how it went.
-struct RunFacts {
+struct RunInfo {
   uint32_t kernels = 0;
   uint32_t calls = 0;
   uint32_t moves = 0;       ///< copies of the plan
@@ -133,7 +133,7 @@ public:
   virtual MemoryUse memoryUse() const = 0;
 
   virtual void setTiming(bool isOn) {}
-  virtual RunFacts facts(const BoundPlan &bound) const;
+  virtual RunInfo info(const BoundPlan &bound) const;
   /// Device seconds of one run, over `count` runs in a row on the tensors bound last.
   virtual Result<double> timeRuns(BoundPlan &bound, unsigned count);
   /// Mean of `count` times. On a GPU always in a row. What the tensors hold after steps in a row is

@@ -252,11 +252,11 @@ Status compileAndRun(const Case &testCase, const CaseOptions &options, std::stri
 
 /// The first gap of a model, in words.
 std::string describeGaps(const std::string &model, const Status &status) {
-  Result<tool::ModelFacts> facts = tool::importModel(model, {});
-  if (!facts || facts->gaps.empty()) {
+  Result<tool::ModelInfo> info = tool::importModel(model, {});
+  if (!info || facts->gaps.empty()) {
     return std::string(status.message());
   }
-  const tool::ModelGap &gap = facts->gaps.front();
+  const tool::ModelGap &gap = info->gaps.front();
   return fmt::format("{}: {}", gap.op, gap.why);
 }
 

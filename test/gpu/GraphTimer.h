@@ -30,7 +30,7 @@ public:
   void *stream() const { return gpuStream.handle(); }
   /// Frees what was allocated.
   void release() { blocks.clear(); }
-  const runtime::cuda::DeviceFacts &facts() const { return device->facts(); }
+  const runtime::cuda::DeviceInfo &info() const { return device->info(); }
 
 private:
   explicit GraphTimer(std::shared_ptr<const runtime::cuda::CudaDevice> opened)

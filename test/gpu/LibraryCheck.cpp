@@ -234,14 +234,14 @@ int run(int count, char **arguments) {
     std::fprintf(stderr, "%s\n", timer.status().toString().c_str());
     return 4;
   }
-  std::printf("%s\n", (*timer)->facts().name.c_str());
+  std::printf("%s\n", (*timer)->info().name.c_str());
   for (const library::FoundLibrary &found : library::findLibraries(options.folder)) {
     std::printf("%s %s %s%s\n", found.name.c_str(), found.version.c_str(), found.path.c_str(),
                 found.problem.c_str());
   }
   char cache[] = "/tmp/library_check.XXXXXX";
   options.cacheFolder = mkdtemp(cache) ? cache : "";
-  options.device = (*timer)->facts().name;
+  options.device = (*timer)->info().name;
   Checker checker(**timer, options);
   checkMatmuls(checker);
   checkConvs(checker);

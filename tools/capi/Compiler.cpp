@@ -226,12 +226,12 @@ tenon_status *tenon_compile_memory(const char *model, const tenon_compile_option
     TENON_TRY(capi::readStruct(options, given));
     TENON_ASSIGN(ScratchFolder folder, ScratchFolder::create("tenon-compile"));
     std::string path = folder.path() + "/model.tenon";
-    tenon_blob facts = {};
-    TENON_TRY(compile(model, path, given, report ? &facts : nullptr));
+    tenon_blob info = {};
+    TENON_TRY(compile(model, path, given, report ? &info : nullptr));
     TENON_ASSIGN(MappedFile file, MappedFile::open(path));
     give({reinterpret_cast<const char *>(file.bytes().data()), file.bytes().size()}, engine);
     if (report) {
-      *report = facts;
+      *report = info;
     }
     return Status::ok();
   });

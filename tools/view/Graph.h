@@ -1,5 +1,6 @@
-// The facts of a graph, of a model or of an engine, as docs/graph.md describes them: the one value
-// that every rendering shows. Nodes are in an order in which each comes after those that it reads.
+// Information on a graph, of a model or of an engine, as docs/graph.md describes them: the one
+// value that every rendering shows. Nodes are in an order in which each comes after those that it
+// reads.
 
 #pragma once
 

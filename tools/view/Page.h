@@ -17,6 +17,6 @@ std::string fillPage(std::string_view page,
 
 /// What `tenon quantize` did to a model: tenon.quantize/1, with `cost` where both models were
 /// measured.
-std::string renderQuantizeReport(Json facts);
+std::string renderQuantizeReport(Json info);
 
 } // namespace tenon::view

@@ -18,12 +18,12 @@ constexpr std::string_view kScript =
 
 } // namespace
 
-std::string renderQuantizeReport(Json facts) {
-  makeVisible(facts);
-  std::string title = facts.value("output", facts.value("model", std::string()));
+std::string renderQuantizeReport(Json info) {
+  makeVisible(info);
+  std::string title = info.value("output", info.value("model", std::string()));
   return fillPage(kPage, {{"{{title}}", xml(title)},
                           {"{{style}}", std::string(kReportStyle)},
-                          {"{{facts}}", scriptJson(facts)},
+                          {"{{facts}}", scriptJson(info)},
                           {"{{script}}", std::string(kScript)}});
 }
 

@@ -26,12 +26,12 @@ Location makeLocation(MLIRContext *context, const Node &node) {
   }
   StringAttr label = StringAttr::get(context, name.empty() ? node.opType : name);
   StringAttr kind = StringAttr::get(context, node.opType);
-  mlir::Attribute facts = kind;
+  mlir::Attribute info = kind;
   if (StringRef module = moduleOf(node.scopes); !module.empty()) {
     StringAttr path = StringAttr::get(context, module + "/" + StringRef(node.opType));
-    facts = ArrayAttr::get(context, {kind, path});
+    info = ArrayAttr::get(context, {kind, path});
   }
-  return FusedLoc::get(context, {NameLoc::get(label)}, facts);
+  return FusedLoc::get(context, {NameLoc::get(label)}, info);
 }
 
 } // namespace

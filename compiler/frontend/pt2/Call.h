@@ -4,7 +4,7 @@
 
 #include "compiler/frontend/common/Emitter.h"
 #include "compiler/frontend/pt2/Importer.h"
-#include "compiler/graph/TensorFacts.h"
+#include "compiler/graph/TensorInfo.h"
 #include "llvm/ADT/DenseSet.h"
 
 namespace tenon::pt2 {

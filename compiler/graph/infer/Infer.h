@@ -2,7 +2,7 @@
 // of attributes that drive arithmetic. Every fault of a model is a diagnostic at `location`.
 #pragma once
 
-#include "compiler/graph/TensorFacts.h"
+#include "compiler/graph/TensorInfo.h"
 
 #include <optional>
 

@@ -35,19 +35,19 @@ Result<int> countDevices(const CudaDriver &driver) {
   return count;
 }
 
-Result<DeviceFacts> describeDevice(const CudaDriver &driver, int ordinal) {
-  DeviceFacts facts;
-  facts.ordinal = ordinal;
+Result<DeviceInfo> describeDevice(const CudaDriver &driver, int ordinal) {
+  DeviceInfo info;
+  info.ordinal = ordinal;
   int device = 0;
   std::string doing = strCat("asking for GPU ", ordinal);
   TENON_TRY(driver.check(driver.deviceGet(&device, ordinal), doing));
   std::array<char, 256> name = {};
   TENON_TRY(driver.check(
       driver.deviceGetName(name.data(), static_cast<int>(name.size() - 1), device), doing));
-  facts.name = name.data();
+  info.name = name.data();
   size_t bytes = 0;
   TENON_TRY(driver.check(driver.deviceTotalMem(&bytes, device), doing));
-  facts.memoryBytes = bytes;
+  info.memoryBytes = bytes;
   int major = 0;
   int minor = 0;
   struct Wanted {
@@ -56,17 +56,17 @@ Result<DeviceFacts> describeDevice(const CudaDriver &driver, int ordinal) {
   };
   for (const Wanted &wanted :
        {Wanted{&major, kCapabilityMajor}, Wanted{&minor, kCapabilityMinor},
-        Wanted{&facts.multiprocessors, kMultiprocessors},
-        Wanted{&facts.sharedBytes, kSharedBytesOptIn}, Wanted{&facts.l2Bytes, kL2Bytes}}) {
+        Wanted{&info.multiprocessors, kMultiprocessors},
+        Wanted{&info.sharedBytes, kSharedBytesOptIn}, Wanted{&info.l2Bytes, kL2Bytes}}) {
     TENON_TRY(
         driver.check(driver.deviceGetAttribute(wanted.value, wanted.attribute, device), doing));
   }
-  facts.capability = major * 10 + minor;
-  return facts;
+  info.capability = major * 10 + minor;
+  return info;
 }
 
-CudaDevice::CudaDevice(std::shared_ptr<const CudaDriver> driver, DeviceFacts facts)
-    : cudaDriver(std::move(driver)), deviceFacts(std::move(facts)) {}
+CudaDevice::CudaDevice(std::shared_ptr<const CudaDriver> driver, DeviceInfo info)
+    : cudaDriver(std::move(driver)), deviceInfo(std::move(info)) {}
 
 CudaDevice::~CudaDevice() {
   if (primary) {
@@ -75,8 +75,8 @@ CudaDevice::~CudaDevice() {
 }
 
 Status CudaDevice::retain() {
-  std::string doing = strCat("making the context of GPU ", deviceFacts.ordinal);
-  TENON_TRY(cudaDriver->check(cudaDriver->deviceGet(&handle, deviceFacts.ordinal), doing));
+  std::string doing = strCat("making the context of GPU ", deviceInfo.ordinal);
+  TENON_TRY(cudaDriver->check(cudaDriver->deviceGet(&handle, deviceInfo.ordinal), doing));
   return cudaDriver->check(cudaDriver->primaryCtxRetain(&primary, handle), doing);
 }
 
@@ -96,8 +96,8 @@ Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(const std::string &li
                          strCat("GPU ", ordinal, " was asked for; NVIDIA's driver found ", count),
                          "make the GPU visible, or use a variant for the CPU");
   }
-  TENON_ASSIGN(DeviceFacts facts, describeDevice(*driver, ordinal));
-  std::shared_ptr<CudaDevice> device(new CudaDevice(std::move(driver), std::move(facts)));
+  TENON_ASSIGN(DeviceInfo info, describeDevice(*driver, ordinal));
+  std::shared_ptr<CudaDevice> device(new CudaDevice(std::move(driver), std::move(info)));
   TENON_TRY(device->retain());
   device->opening = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   known = device;

@@ -11,7 +11,7 @@
 namespace tenon::runtime::cuda {
 
 /// What is known of a GPU without using it.
-struct DeviceFacts {
+struct DeviceInfo {
   int ordinal = 0;
   std::string name;
   int capability = 0; ///< compute capability times ten
@@ -22,7 +22,7 @@ struct DeviceFacts {
 };
 
 Result<int> countDevices(const CudaDriver &driver);
-Result<DeviceFacts> describeDevice(const CudaDriver &driver, int ordinal);
+Result<DeviceInfo> describeDevice(const CudaDriver &driver, int ordinal);
 
 class CudaDevice {
 public:
@@ -35,17 +35,17 @@ public:
   CudaDevice &operator=(const CudaDevice &) = delete;
 
   const CudaDriver &driver() const { return *cudaDriver; }
-  const DeviceFacts &facts() const { return deviceFacts; }
+  const DeviceInfo &info() const { return deviceInfo; }
   ContextHandle context() const { return primary; }
   /// What opening the driver and the context took.
   double openingSeconds() const { return opening; }
 
 private:
-  CudaDevice(std::shared_ptr<const CudaDriver> driver, DeviceFacts facts);
+  CudaDevice(std::shared_ptr<const CudaDriver> driver, DeviceInfo info);
   Status retain();
 
   std::shared_ptr<const CudaDriver> cudaDriver;
-  DeviceFacts deviceFacts;
+  DeviceInfo deviceInfo;
   int handle = 0;
   ContextHandle primary = nullptr;
   double opening = 0;

@@ -282,7 +282,7 @@ Status CudaExecutor::bindSize(BoundPlan &bound, size_t index, StreamHandle targe
 }
 
 /// Whether the plan's graph is there for the present addresses. Where it cannot be made, the steps
-/// are launched one by one from then on, and facts() says why.
+/// are launched one by one from then on, and info() says why.
 bool CudaExecutor::makeGraph(const BoundPlan &bound) {
   PlanPart &part = static_cast<PlanPart &>(*bound.devicePart);
   if (!part.refusal.empty() || bound.fixedSteps() < kMinGraphSteps) {
@@ -332,20 +332,20 @@ MemoryUse CudaExecutor::memoryUse() const {
   return use;
 }
 
-RunFacts CudaExecutor::facts(const BoundPlan &bound) const {
-  RunFacts facts = Executor::facts(bound);
-  facts.usedGraph = usedGraph;
+RunInfo CudaExecutor::info(const BoundPlan &bound) const {
+  RunInfo info = Executor::info(bound);
+  info.usedGraph = usedGraph;
   if (bound.devicePart) {
     const PlanPart &part = static_cast<const PlanPart &>(*bound.devicePart);
-    facts.graphRefusal = part.refusal;
-    facts.overlapped = usedGraph ? static_cast<uint32_t>(part.sideInstructions.size()) : 0;
+    info.graphRefusal = part.refusal;
+    info.overlapped = usedGraph ? static_cast<uint32_t>(part.sideInstructions.size()) : 0;
   }
   ContextScope scope(*device);
   if (wasTimed && planEnd.wait("timing a run").isOk()) {
     Result<double> seconds = CudaEvent::secondsBetween(planStart, planEnd);
-    facts.gpuSeconds = seconds.isOk() ? *seconds : 0;
+    info.gpuSeconds = seconds.isOk() ? *seconds : 0;
   }
-  return facts;
+  return info;
 }
 
 Result<double> CudaExecutor::timeRuns(BoundPlan &bound, unsigned count) {

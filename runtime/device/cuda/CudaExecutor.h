@@ -39,7 +39,7 @@ public:
   Status resetState() override;
   MemoryUse memoryUse() const override;
   void setTiming(bool isOn) override { isTimed = isOn; }
-  RunFacts facts(const BoundPlan &bound) const override;
+  RunInfo info(const BoundPlan &bound) const override;
   Result<double> timeRuns(BoundPlan &bound, unsigned count) override;
   Result<std::vector<StepTime>> timeSteps(BoundPlan &bound, unsigned count,
                                           StepOrder order) override;

@@ -51,7 +51,7 @@ CudaModule::~CudaModule() {
 
 Status CudaModule::loadCode(const GpuCode &code) {
   const CudaDriver &driver = device->driver();
-  if (!code.cubin.empty() && runsCubin(code.arch, device->facts().capability) &&
+  if (!code.cubin.empty() && runsCubin(code.arch, device->info().capability) &&
       driver.moduleLoadDataEx(&module, code.cubin.data(), 0, nullptr, nullptr) == kSuccess) {
     return Status::ok();
   }
@@ -108,11 +108,11 @@ Status CudaModule::allowSharedBytes(uint32_t index, int64_t bytes) const {
   int fixed = 0;
   TENON_TRY(driver.check(driver.funcGetAttribute(&fixed, kStaticSharedBytes, kernel.function),
                          "asking for a kernel's shared memory"));
-  if (bytes > device->facts().sharedBytes - fixed) {
+  if (bytes > device->info().sharedBytes - fixed) {
     return Status::error(ErrorId::RunBadSize,
                          strCat("kernel '", kernel.name, "' needs ", bytes,
                                 " bytes of shared memory; the GPU has ",
-                                device->facts().sharedBytes - fixed, " for a block"),
+                                device->info().sharedBytes - fixed, " for a block"),
                          "the engine is from a faulty compiler; report it with the input dims");
   }
   TENON_TRY(driver.check(

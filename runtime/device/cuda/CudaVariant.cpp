@@ -51,8 +51,8 @@ library::Options CudaVariant::libraryOptions() const {
   library::Options options;
   options.workspaceLimit = kWorkspaceBytes;
   options.cacheFolder = folder;
-  options.ordinal = cudaDevice->facts().ordinal;
-  options.device = strCat(cudaDevice->facts().name, ", sm_", cudaDevice->facts().capability,
+  options.ordinal = cudaDevice->info().ordinal;
+  options.device = strCat(cudaDevice->info().name, ", sm_", cudaDevice->info().capability,
                           ", driver ", cudaDevice->driver().version());
   return options;
 }

@@ -44,11 +44,11 @@ TEST_F(NodeOriginTest, ModulesOfPyTorchHaveDots) {
 }
 
 TEST_F(NodeOriginTest, ModulesMayBeSaidBesideTheName) {
-  Attribute facts =
+  Attribute info =
       ArrayAttr::get(&context, {StringAttr::get(&context, "Gemm"),
                                 StringAttr::get(&context, "encoder.layer.0/node_linear_3")});
   NodeOrigin origin = originOf(
-      FusedLoc::get(&context, {NameLoc::get(StringAttr::get(&context, "node_linear_3"))}, facts));
+      FusedLoc::get(&context, {NameLoc::get(StringAttr::get(&context, "node_linear_3"))}, info));
   EXPECT_EQ(origin.names, std::vector<std::string>{"node_linear_3"});
   EXPECT_EQ(origin.kinds, std::vector<std::string>{"Gemm"});
   EXPECT_EQ(origin.module, "encoder/layer.0");

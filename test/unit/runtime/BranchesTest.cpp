@@ -166,8 +166,8 @@ TEST_F(OverlapsBranches, PartsAndMeetsInTheGraph) {
   for (int run = 0; run < 3; ++run) {
     EXPECT_EQ(expectedOf(ramp(kCount)), *test::runOnHost(*session, ramp(kCount)));
   }
-  EXPECT_TRUE(session->facts().usedGraph) << session->facts().graphRefusal;
-  EXPECT_EQ(3u, session->facts().overlapped);
+  EXPECT_TRUE(session->info().usedGraph) << session->info().graphRefusal;
+  EXPECT_EQ(3u, session->info().overlapped);
   std::vector<test::FakeNode> nodes = fake->lastGraph();
   ASSERT_EQ(8u, nodes.size());
   const std::vector<size_t> after[] = {{}, {0}, {1}, {2}, {0}, {4}, {5}, {6, 3}};
@@ -185,7 +185,7 @@ TEST_F(OverlapsBranches, NotWhereTheCallerSaysSo) {
   for (int run = 0; run < 2; ++run) {
     EXPECT_EQ(expectedOf(ramp(kCount)), *test::runOnHost(*session, ramp(kCount)));
   }
-  EXPECT_EQ(0u, session->facts().overlapped);
+  EXPECT_EQ(0u, session->info().overlapped);
   EXPECT_EQ((std::vector<size_t>{3}), fake->lastGraph()[4].after);
 }
 
@@ -195,7 +195,7 @@ TEST_F(OverlapsBranches, KeepsOrderWhereMemoryIsReused) {
   for (int run = 0; run < 3; ++run) {
     EXPECT_EQ(expectedOf(ramp(kCount)), *test::runOnHost(*session, ramp(kCount)));
   }
-  EXPECT_EQ(0u, session->facts().overlapped);
+  EXPECT_EQ(0u, session->info().overlapped);
 }
 
 } // namespace

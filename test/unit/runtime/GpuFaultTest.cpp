@@ -94,7 +94,7 @@ TEST_F(GpuFault, RecapturesWhereNodesAreNotKnown) {
   EXPECT_EQ(test::gpuSumOf(ramp(100)), *test::runOnHost(*session, ramp(100)));
   EXPECT_EQ(1, fake->calls("cuGraphExecUpdate_v2"));
   EXPECT_EQ(1, fake->calls("cuGraphInstantiateWithFlags"));
-  EXPECT_TRUE(session->facts().usedGraph);
+  EXPECT_TRUE(session->info().usedGraph);
 }
 
 TEST_F(GpuFault, RunsWithoutAGraphWhereNoneCanBeMade) {
@@ -105,13 +105,13 @@ TEST_F(GpuFault, RunsWithoutAGraphWhereNoneCanBeMade) {
     fake->fail(function, kFault);
     for (int run = 0; run < 3; ++run) {
       EXPECT_EQ(test::gpuSumOf(ramp(50)), *test::runOnHost(*session, ramp(50)));
-      EXPECT_FALSE(session->facts().usedGraph);
-      EXPECT_NE(std::string::npos, session->facts().graphRefusal.find("CUDA_ERROR_FAKE"));
+      EXPECT_FALSE(session->info().usedGraph);
+      EXPECT_NE(std::string::npos, session->info().graphRefusal.find("CUDA_ERROR_FAKE"));
     }
     // Another shape tries again.
     ASSERT_TRUE(test::runOnHost(*session, ramp(51)).isOk());
     ASSERT_TRUE(test::runOnHost(*session, ramp(51)).isOk());
-    EXPECT_TRUE(session->facts().usedGraph);
+    EXPECT_TRUE(session->info().usedGraph);
   }
 }
 

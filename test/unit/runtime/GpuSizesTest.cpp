@@ -75,7 +75,7 @@ TEST_F(GpuSizes, AreBoundInEachRun) {
         ASSERT_TRUE(y.isOk()) << y.status().toString();
         EXPECT_EQ(expected(x, count), *y);
       }
-      EXPECT_TRUE(session->facts().usedGraph) << session->facts().graphRefusal;
+      EXPECT_TRUE(session->info().usedGraph) << session->info().graphRefusal;
       EXPECT_EQ(ErrorId::RunBadSize, runCounted(*session, x, rows + 1).status().id());
       EXPECT_EQ(ErrorId::RunBadSize, runCounted(*session, x, -1).status().id());
     }
@@ -136,7 +136,7 @@ TEST_F(GpuSizes, PrepareTheCallsBehindThem) {
     for (size_t i = 0; i < made->size(); ++i) {
       EXPECT_EQ(2 * ramp(100)[i], (*made)[i]);
     }
-    EXPECT_EQ(size == 0 ? 0u : 1u, session->facts().kernels);
+    EXPECT_EQ(size == 0 ? 0u : 1u, session->info().kernels);
   }
 }
 

@@ -70,7 +70,7 @@ TEST_F(GpuTensors, UsesDeviceTensorsInPlace) {
     Status status = session->run({&in, 1}, {&out, 1});
     ASSERT_TRUE(status.isOk()) << status.toString();
     EXPECT_EQ(test::gpuSumOf(from == 1 ? second : first), get(target, 1000)) << run;
-    EXPECT_EQ(run != 0, session->facts().usedGraph) << session->facts().graphRefusal;
+    EXPECT_EQ(run != 0, session->info().usedGraph) << session->info().graphRefusal;
   }
 }
 

@@ -30,12 +30,12 @@ TEST_F(Gpu, RunsDynamicShapes) {
       Result<std::vector<float>> output = test::runOnHost(*session, ramp(count));
       ASSERT_TRUE(output.isOk()) << output.status().toString();
       EXPECT_EQ(test::gpuSumOf(ramp(count)), *output);
-      EXPECT_EQ(round != 0, session->facts().usedGraph) << session->facts().graphRefusal;
+      EXPECT_EQ(round != 0, session->info().usedGraph) << session->info().graphRefusal;
     }
   }
-  RunFacts facts = session->facts();
-  EXPECT_EQ(2u, facts.kernels);
-  EXPECT_EQ(0u, facts.calls + facts.moves);
+  RunInfo info = session->info();
+  EXPECT_EQ(2u, info.kernels);
+  EXPECT_EQ(0u, info.calls + info.moves);
   MemoryUse use = session->memoryUse();
   EXPECT_EQ(4096u * 4, use.arenaBytes);
   EXPECT_EQ(4096u * 4, use.weightBytes) << "only the weights that the plan uses";
@@ -93,7 +93,7 @@ TEST_F(Gpu, TakesNoItemsWithoutCodeForThem) {
 }
 
 TEST_F(Gpu, StartsKernelsEarlyThatWaitThemselves) {
-  if (device->facts().capability < 90) {
+  if (device->info().capability < 90) {
     GTEST_SKIP() << "needs a GPU of sm_90";
   }
   // A chain in which each kernel reads what the one before it wrote.
@@ -121,7 +121,7 @@ TEST_F(Gpu, StartsKernelsEarlyThatWaitThemselves) {
   }
   for (int run = 0; run < 5; ++run) {
     EXPECT_EQ(expected, *test::runOnHost(*session, ramp(1 << 20)));
-    EXPECT_EQ(run != 0, session->facts().usedGraph) << session->facts().graphRefusal;
+    EXPECT_EQ(run != 0, session->info().usedGraph) << session->info().graphRefusal;
   }
   if (test::FakeCuda *fake = test::fakeCuda()) {
     EXPECT_EQ(fake->calls("cuLaunchKernelEx"), fake->earlyLaunches());
@@ -162,8 +162,8 @@ TEST_F(Gpu, ViewsCopiesAndState) {
     expected.insert(expected.end(), {-6, -5, -4, -3, -2, -1, 0, 1, 2, 3});
     EXPECT_EQ(expected, *test::runOnHost(*session, ramp(10))) << round;
   }
-  EXPECT_TRUE(session->facts().usedGraph);
-  EXPECT_EQ(3u, session->facts().moves);
+  EXPECT_TRUE(session->info().usedGraph);
+  EXPECT_EQ(3u, session->info().moves);
 }
 
 TEST_F(Gpu, GivesDynamicSharedMemory) {
@@ -186,7 +186,7 @@ TEST_F(Gpu, GivesDynamicSharedMemory) {
     Result<std::vector<float>> output = test::runOnHost(*session, input);
     ASSERT_TRUE(output.isOk()) << output.status().toString();
     EXPECT_EQ(expected, *output);
-    EXPECT_FALSE(session->facts().usedGraph) << "one launch needs none";
+    EXPECT_FALSE(session->info().usedGraph) << "one launch needs none";
   }
 }
 
@@ -313,8 +313,8 @@ TEST_F(Gpu, CallsLibraries) {
     std::fill(output.begin(), output.end(), -1.0f);
     ASSERT_TRUE(session->run({&in, 1}, {&out, 1}).isOk());
     EXPECT_EQ(expected, output);
-    EXPECT_TRUE(session->facts().usedGraph) << session->facts().graphRefusal;
-    EXPECT_EQ(1u, session->facts().calls);
+    EXPECT_TRUE(session->info().usedGraph) << session->info().graphRefusal;
+    EXPECT_EQ(1u, session->info().calls);
   }
 }
 
@@ -323,10 +323,10 @@ TEST_F(Gpu, TimesRuns) {
   ASSERT_TRUE(session);
   EXPECT_EQ(ErrorId::BadArgument, session->timeRuns(10).status().id());
   ASSERT_TRUE(test::runOnHost(*session, ramp(4096)).isOk());
-  EXPECT_EQ(0, session->facts().gpuSeconds);
+  EXPECT_EQ(0, session->info().gpuSeconds);
   session->setTiming(true);
   ASSERT_TRUE(test::runOnHost(*session, ramp(4096)).isOk());
-  EXPECT_GT(session->facts().gpuSeconds, 0);
+  EXPECT_GT(session->info().gpuSeconds, 0);
   Result<double> seconds = session->timeRuns(100);
   ASSERT_TRUE(seconds.isOk()) << seconds.status().toString();
   EXPECT_GT(*seconds, 0);
@@ -379,7 +379,7 @@ TEST_F(Gpu, SessionsRunAtOnce) {
         Result<std::vector<float>> output = test::runOnHost(*session, input);
         wrong += !output.isOk() || *output != test::gpuSumOf(input);
       }
-      wrong += !session->facts().usedGraph;
+      wrong += !session->info().usedGraph;
     });
   }
   for (std::thread &user : users) {

@@ -57,7 +57,7 @@ TEST_F(TensorMaps, FollowTheAddressesOfARun) {
     EXPECT_EQ(twice(ramp(96)), *test::runOnHost(*session, ramp(96)));
   }
   EXPECT_EQ(3, fake->calls("cuTensorMapEncodeTiled"));
-  EXPECT_TRUE(session->facts().usedGraph);
+  EXPECT_TRUE(session->info().usedGraph);
   EXPECT_EQ(2, fake->calls("cuGraphInstantiateWithFlags"));
   EXPECT_EQ(2, fake->calls("cuGraphExecKernelNodeSetParams_v2"));
 }

@@ -106,7 +106,7 @@ public:
     for (const Tensor &tensor : tensors) {
       each += tensor.data.size();
     }
-    uint64_t wanted = kCachesToFill * static_cast<uint64_t>(rig->gpu()->facts().l2Bytes) /
+    uint64_t wanted = kCachesToFill * static_cast<uint64_t>(rig->gpu()->info().l2Bytes) /
                       std::max<uint64_t>(each, 1);
     while (turns.size() < std::clamp<uint64_t>(wanted + 1, 2, kMaxSets)) {
       TENON_TRY(addSet(tensors));
@@ -255,7 +255,7 @@ Status launchInARow(Rig &rig, cuda::FunctionHandle kernel, int count, bool start
 
 Result<double> probeKernels(Rig &rig) {
   const cuda::CudaDriver &driver = rig.driver();
-  bool startsEarly = rig.gpu()->facts().capability >= 90;
+  bool startsEarly = rig.gpu()->info().capability >= 90;
   std::string ptx = smallKernel(startsEarly);
   engine::Variant variant{.level = "", .plan = {}, .kernels = {"small"}};
   ptx.push_back('\0');

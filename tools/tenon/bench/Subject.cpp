@@ -216,7 +216,7 @@ Json Subject::describeRuns() const {
 }
 
 Result<Json> Subject::describeGpu(const BenchDetails &details) {
-  runtime::RunFacts facts = runner->session().facts();
+  runtime::RunInfo info = runner->session().info();
   runtime::MemoryUse use = runner->session().memoryUse();
   Json gpu = {{"time_ms", quantiles(summarizeLatency(gpuTimes))},
               {"runs", gpuTimes.size() * runsOfSample()},
@@ -224,12 +224,12 @@ Result<Json> Subject::describeGpu(const BenchDetails &details) {
               {"cold", cold != nullptr},
               {"context_ms", contextMs},
               {"engine_ms", engineMs},
-              {"kernels", facts.kernels},
-              {"calls", facts.calls},
-              {"moves", facts.moves},
-              {"overlapped", facts.overlapped},
-              {"graph", facts.usedGraph},
-              {"graph_refusal", facts.graphRefusal},
+              {"kernels", info.kernels},
+              {"calls", info.calls},
+              {"moves", info.moves},
+              {"overlapped", info.overlapped},
+              {"graph", info.usedGraph},
+              {"graph_refusal", info.graphRefusal},
               {"memory_bytes", use.weightBytes + use.arenaBytes + use.stateBytes +
                                    use.workspaceBytes + use.portBytes}};
   if (details.probes) {

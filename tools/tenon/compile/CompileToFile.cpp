@@ -69,9 +69,9 @@ Status readKernels(CompileRequest &request) {
   return Status::ok();
 }
 
-Json passesJson(const std::vector<pipeline::PassFacts> &passes) {
+Json passesJson(const std::vector<pipeline::PassInfo> &passes) {
   Json list = Json::array();
-  for (const pipeline::PassFacts &pass : passes) {
+  for (const pipeline::PassInfo &pass : passes) {
     bool isFinite = pass.largestChange && std::isfinite(*pass.largestChange);
     list.push_back({{"name", pass.name},
                     {"phase", pass.phase},
@@ -84,9 +84,9 @@ Json passesJson(const std::vector<pipeline::PassFacts> &passes) {
   return list;
 }
 
-Json weightsJson(const std::vector<pipeline::WeightFacts> &weights) {
+Json weightsJson(const std::vector<pipeline::WeightInfo> &weights) {
   Json list = Json::array();
-  for (const pipeline::WeightFacts &form : weights) {
+  for (const pipeline::WeightInfo &form : weights) {
     list.push_back({{"form", form.form},
                     {"arrays", form.arrays},
                     {"bytes", form.bytes},

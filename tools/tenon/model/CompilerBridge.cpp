@@ -5,7 +5,7 @@
 #include "compiler/frontend/Frontend.h"
 #include "compiler/frontend/onnx/wire/ModelReader.h"
 #include "compiler/graph/DimText.h"
-#include "compiler/graph/GraphFacts.h"
+#include "compiler/graph/GraphInfo.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/pipeline/CodeTarget.h"
@@ -16,7 +16,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "support/files/MappedFile.h"
-#include "tools/tenon/model/DeclaredFacts.h"
+#include "tools/tenon/model/DeclaredInfo.h"
 #include "tools/tenon/model/WeightRanges.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringExtras.h"
@@ -63,26 +63,26 @@ std::string portName(mlir::DictionaryAttr attributes, llvm::StringRef fallback) 
 }
 
 /// Walks the model's function and notes what people want to see of it.
-class FactsReader {
+class InfoReader {
 public:
-  FactsReader(mlir::func::FuncOp function, const tn::SymbolList &symbolList,
-              const tn::WeightStore &weightStore)
+  InfoReader(mlir::func::FuncOp function, const tn::SymbolList &symbolList,
+             const tn::WeightStore &weightStore)
       : main(function), symbols(symbolList.symbols()), store(weightStore) {}
 
-  ModelFacts read() {
+  ModelInfo read() {
     for (const tn::Symbol &symbol : symbols) {
-      facts.symbols.push_back({symbol.name, symbol.min, symbol.max});
+      info.symbols.push_back({symbol.name, symbol.min, symbol.max});
     }
     for (mlir::BlockArgument argument : main.getArguments()) {
       unsigned index = argument.getArgNumber();
       producers[argument] = -1 - static_cast<int64_t>(index);
-      facts.inputs.push_back({portName(main.getArgAttrDict(index), "input" + std::to_string(index)),
-                              printType(argument.getType(), symbols)});
+      info.inputs.push_back({portName(main.getArgAttrDict(index), "input" + std::to_string(index)),
+                             printType(argument.getType(), symbols)});
     }
     for (mlir::Operation &operation : main.getBody().front()) {
       readOperation(operation);
     }
-    return std::move(facts);
+    return std::move(info);
   }
 
 private:
@@ -90,7 +90,7 @@ private:
     if (operation.hasTrait<mlir::OpTrait::IsTerminator>()) {
       for (mlir::OpOperand &operand : operation.getOpOperands()) {
         unsigned index = operand.getOperandNumber();
-        facts.outputs.push_back(
+        info.outputs.push_back(
             {portName(main.getResultAttrDict(index), "output" + std::to_string(index)),
              printType(operand.get().getType(), symbols)});
       }
@@ -101,7 +101,7 @@ private:
       countWeight(operation);
       return;
     }
-    ++facts.opCounts[op];
+    ++info.opCounts[op];
     ModelNode node{op, nameOfLocation(operation.getLoc()), "", {}};
     if (operation.getNumResults() > 0) {
       node.type = printType(operation.getResult(0).getType(), symbols);
@@ -113,17 +113,17 @@ private:
       }
     }
     for (mlir::Value result : operation.getResults()) {
-      producers[result] = static_cast<int64_t>(facts.nodes.size());
+      producers[result] = static_cast<int64_t>(info.nodes.size());
     }
-    facts.nodes.push_back(std::move(node));
+    info.nodes.push_back(std::move(node));
   }
 
   void countWeight(mlir::Operation &operation) {
     tn::WeightOp weight = llvm::dyn_cast<tn::WeightOp>(operation);
     const tn::WeightEntry *entry = weight ? store.find(weight.getId()) : nullptr;
     if (entry) {
-      ++facts.weightCount;
-      facts.weightBytes += entry->size;
+      ++info.weightCount;
+      info.weightBytes += entry->size;
     }
   }
 
@@ -131,7 +131,7 @@ private:
   llvm::ArrayRef<tn::Symbol> symbols;
   const tn::WeightStore &store;
   llvm::DenseMap<mlir::Value, int64_t> producers;
-  ModelFacts facts;
+  ModelInfo info;
 };
 
 } // namespace
@@ -189,8 +189,8 @@ uint64_t bytesOfModel(const std::string &model) {
 
 namespace {
 
-Result<ModelFacts> readFacts(const std::string &path, const std::vector<ShapeArgument> &shapes,
-                             bool withRanges) {
+Result<ModelInfo> readInfo(const std::string &path, const std::vector<ShapeArgument> &shapes,
+                           bool withRanges) {
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   context.loadDialect<tn::TnDialect, mlir::func::FuncDialect>();
   tn::WeightStore store;
@@ -198,12 +198,12 @@ Result<ModelFacts> readFacts(const std::string &path, const std::vector<ShapeArg
   options.shapes = pipeline::toOverrides(shapes);
   TENON_ASSIGN(frontend::ImportResult imported,
                frontend::importModel(path, options, context, store));
-  ModelFacts declared;
+  ModelInfo declared;
   TENON_ASSIGN(frontend::Format format, frontend::formatOf(path));
   if (format == frontend::Format::Onnx) {
     TENON_ASSIGN(MappedFile file, MappedFile::open(path));
     TENON_ASSIGN(onnx::Model model, onnx::readModel(file.bytes()));
-    declared = declaredFacts(model);
+    declared = declaredInfo(model);
     declared.opsets = opsetsOf(model);
   }
   if (!imported.gaps.empty() || !imported.module) {
@@ -218,13 +218,13 @@ Result<ModelFacts> readFacts(const std::string &path, const std::vector<ShapeArg
   if (!main || main.getBody().empty()) {
     return Status::error(ErrorId::InternalError, "the imported module has no function @main");
   }
-  ModelFacts facts = FactsReader(main, symbols, store).read();
-  facts.opsets = declared.opsets;
+  ModelInfo info = InfoReader(main, symbols, store).read();
+  info.opsets = declared.opsets;
   auto ranges = [&](llvm::StringRef id, mlir::Type element) {
     return withRanges ? rangeOf(element, store.bytes(id)) : std::nullopt;
   };
-  facts.graph = tn::graphFacts(*imported.module, ranges);
-  return facts;
+  info.graph = tn::graphInfo(*imported.module, ranges);
+  return info;
 }
 
 } // namespace
@@ -233,15 +233,15 @@ void containCrashes() { pipeline::containCrashes(); }
 ContainedCrashes::ContainedCrashes() { pipeline::beginContaining(); }
 ContainedCrashes::~ContainedCrashes() { pipeline::endContaining(); }
 
-Result<ModelFacts> importModel(const std::string &path, const std::vector<ShapeArgument> &shapes,
-                               bool withRanges) {
-  Result<ModelFacts> facts = Status::error(ErrorId::InternalError, "no facts");
+Result<ModelInfo> importModel(const std::string &path, const std::vector<ShapeArgument> &shapes,
+                              bool withRanges) {
+  Result<ModelInfo> info = Status::error(ErrorId::InternalError, "no facts");
   if (std::optional<std::string> crash =
-          pipeline::crashOf([&] { facts = readFacts(path, shapes, withRanges); })) {
+          pipeline::crashOf([&] { info = readInfo(path, shapes, withRanges); })) {
     return Status::error(ErrorId::CompilerFault, "in phase 'import': " + *crash,
                          "report this with the model");
   }
-  return facts;
+  return info;
 }
 
 } // namespace tenon::tool

@@ -78,7 +78,7 @@ struct ModelOpset {
 
 /// A model as it was imported. With gaps, it is as the file has it: types as they are declared,
 /// nodes and counts of ONNX's operators, no symbols.
-struct ModelFacts {
+struct ModelInfo {
   /// Of a model with gaps: what --shape takes for each input with free sizes, `x:?x3x48x?`, to be
   /// completed by the user. ONNX alone.
   std::vector<std::string> freeShapes;
@@ -91,7 +91,7 @@ struct ModelFacts {
   std::map<std::string, int64_t> opCounts;
   uint64_t weightCount = 0;
   uint64_t weightBytes = 0;
-  std::string graph; ///< JSON of tn::graphFacts; empty with gaps
+  std::string graph; ///< JSON of tn::graphInfo; empty with gaps
 };
 
 /// The dims of every tensor that the nodes of an ONNX model make, and of its inputs; -1 for a free
@@ -100,7 +100,7 @@ Result<std::map<std::string, std::vector<int64_t>>>
 dimsOfValues(const std::string &path, const std::vector<ShapeArgument> &shapes);
 
 /// `withRanges` reads all weights for the least and the largest element of each.
-Result<ModelFacts> importModel(const std::string &path, const std::vector<ShapeArgument> &shapes,
-                               bool withRanges = false);
+Result<ModelInfo> importModel(const std::string &path, const std::vector<ShapeArgument> &shapes,
+                              bool withRanges = false);
 
 } // namespace tenon::tool

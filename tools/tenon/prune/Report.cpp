@@ -12,7 +12,7 @@ namespace tenon::tool {
 
 Json pruneJson(const PruneOutcome &outcome) {
   Json groups = Json::array(), fixed = Json::array();
-  for (const prune::GroupFacts &own : outcome.facts.groups) {
+  for (const prune::GroupInfo &own : outcome.info.groups) {
     groups.push_back({{"nodes", own.nodes},
                       {"width", own.width},
                       {"kept", own.kept},
@@ -21,7 +21,7 @@ Json pruneJson(const PruneOutcome &outcome) {
                       {"reason", own.reason},
                       {"by_magnitude", own.isFallback}});
   }
-  for (const prune::FixedFacts &own : outcome.facts.fixed) {
+  for (const prune::FixedInfo &own : outcome.info.fixed) {
     fixed.push_back(
         {{"node", own.node}, {"op", own.op}, {"width", own.width}, {"reason", own.reason}});
   }
@@ -29,8 +29,8 @@ Json pruneJson(const PruneOutcome &outcome) {
                {"output", outcome.output},
                {"importance", outcome.importance},
                {"ratio", outcome.ratio},
-               {"parameters_before", outcome.facts.parametersBefore},
-               {"parameters_after", outcome.facts.parametersAfter},
+               {"parameters_before", outcome.info.parametersBefore},
+               {"parameters_after", outcome.info.parametersAfter},
                {"bytes_before", outcome.bytesBefore},
                {"bytes_after", outcome.bytesAfter},
                {"timing", nullptr},
@@ -48,7 +48,7 @@ Json pruneJson(const PruneOutcome &outcome) {
 
 Json recipeOf(const PruneOutcome &outcome) {
   Json parameters = Json::object();
-  for (const prune::ShrunkTensor &tensor : outcome.facts.tensors) {
+  for (const prune::ShrunkTensor &tensor : outcome.info.tensors) {
     Json kept = Json::object();
     for (const auto &[axis, indices] : tensor.kept) {
       kept[std::to_string(axis)] = indices;
@@ -76,20 +76,20 @@ Json recipeOf(const PruneOutcome &outcome) {
 std::string pruneText(const PruneOutcome &outcome) {
   uint64_t width = 0, kept = 0;
   size_t longest = 0;
-  auto title = [](const prune::GroupFacts &own) {
+  auto title = [](const prune::GroupInfo &own) {
     std::string more =
         own.nodes.size() > 1 ? fmt::format(" and {} more", own.nodes.size() - 1) : "";
     return view::visible(own.nodes[0]) + more;
   };
-  for (const prune::GroupFacts &own : outcome.facts.groups) {
+  for (const prune::GroupInfo &own : outcome.info.groups) {
     width += own.width;
     kept += own.kept;
     longest = std::max(longest, title(own).size());
   }
   std::string text = fmt::format("{}: {} of {} channels and heads kept in {} groups of layers; {} "
                                  "of {} parameters, {} after {}\n",
-                                 outcome.output, kept, width, outcome.facts.groups.size(),
-                                 outcome.facts.parametersAfter, outcome.facts.parametersBefore,
+                                 outcome.output, kept, width, outcome.info.groups.size(),
+                                 outcome.info.parametersAfter, outcome.info.parametersBefore,
                                  formatBytes(outcome.bytesAfter), formatBytes(outcome.bytesBefore));
   if (outcome.timing) {
     text += fmt::format("time: {:.3f} ms measured, {:.3f} ms predicted; {:.3f} ms before, {:.3f} x "
@@ -100,13 +100,13 @@ std::string pruneText(const PruneOutcome &outcome) {
                         outcome.timing->ratio.high);
   }
   longest = std::min<size_t>(longest, 60);
-  for (const prune::GroupFacts &own : outcome.facts.groups) {
+  for (const prune::GroupInfo &own : outcome.info.groups) {
     std::string unit = own.unit > 1 ? fmt::format(" of {}", own.unit) : "";
     std::string note = own.isFallback ? "by magnitude: nothing else is known of it" : own.reason;
     text += fmt::format("  {:<{}}  {:>5} -> {:<5}{}  {}\n", title(own), longest, own.width,
                         own.kept, unit, note);
   }
-  for (const prune::FixedFacts &own : outcome.facts.fixed) {
+  for (const prune::FixedInfo &own : outcome.info.fixed) {
     text += fmt::format("  {:<{}}  {:>5} stays  {}\n", view::visible(own.node), longest, own.width,
                         view::visible(own.reason));
   }

@@ -59,10 +59,10 @@ Status Observer::compile(const quant::Quantizer &quantizer, const CalibrationReq
   open.verifyWeights = false;
   open.observed = quantizer.observations();
   open.taps = quantizer.innerObserved();
-  TENON_ASSIGN(std::vector<quant::InputFacts> inputs, quantizer.inputs());
+  TENON_ASSIGN(std::vector<quant::InputInfo> inputs, quantizer.inputs());
   for (const auto &[name, depth] : quantizer.gramTensors()) {
     if (std::ranges::none_of(inputs,
-                             [&](const quant::InputFacts &input) { return input.name == name; })) {
+                             [&](const quant::InputInfo &input) { return input.name == name; })) {
       open.taps.push_back(name);
     }
   }
@@ -201,9 +201,9 @@ void fillInTurn(Batch &batch) {
 } // namespace
 
 Result<std::vector<WantedInput>> wantedInputs(const quant::Quantizer &quantizer) {
-  TENON_ASSIGN(std::vector<quant::InputFacts> inputs, quantizer.inputs());
+  TENON_ASSIGN(std::vector<quant::InputInfo> inputs, quantizer.inputs());
   std::vector<WantedInput> wanted;
-  for (quant::InputFacts &input : inputs) {
+  for (quant::InputInfo &input : inputs) {
     WantedInput own{input.name, input.dtype, input.dims};
     if (!own.dims.empty() && own.dims[0] >= 0) {
       own.leastRows = own.mostRows = own.dims[0];

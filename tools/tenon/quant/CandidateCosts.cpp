@@ -51,9 +51,9 @@ struct Owners {
 };
 
 /// What a candidate's operands lose, relative to themselves.
-double noiseOf(const quant::Candidate &candidate, const quant::Facts &facts) {
+double noiseOf(const quant::Candidate &candidate, const quant::QuantizationInfo &info) {
   double noise = 1e-9;
-  for (const quant::TensorFacts &tensor : facts.tensors) {
+  for (const quant::TensorInfo &tensor : info.tensors) {
     bool isRead = std::ranges::any_of(candidate.layers, [&](const quant::CandidateLayer &layer) {
       return std::ranges::count(tensor.readers, layer.name) > 0;
     });
@@ -146,7 +146,7 @@ estimateErrors(const FormMaker &maker, std::vector<std::vector<MeasuredTreatment
   for (size_t i = 0; i < treatments.size(); ++i) {
     const MeasuredTreatment &narrow = treatments[i].back();
     if (narrow.error && std::isfinite(*narrow.error)) {
-      ratios.push_back(*narrow.error / noiseOf(maker.candidates()[i], maker.narrowFacts()));
+      ratios.push_back(*narrow.error / noiseOf(maker.candidates()[i], maker.narrowInfo()));
     }
   }
   std::ranges::sort(ratios);
@@ -157,7 +157,7 @@ estimateErrors(const FormMaker &maker, std::vector<std::vector<MeasuredTreatment
     for (MeasuredTreatment &treatment : treatments[i]) {
       isEstimated.back().push_back(!treatment.error);
       treatment.error =
-          treatment.error.value_or(ratio * noiseOf(maker.candidates()[i], maker.narrowFacts()));
+          treatment.error.value_or(ratio * noiseOf(maker.candidates()[i], maker.narrowInfo()));
     }
   }
   return isEstimated;

@@ -112,7 +112,7 @@ Result<FormMaker::Written> FormMaker::write(const std::string &letters,
   }
   Written written;
   TENON_ASSIGN(written.bytes, quantizer.write(kCalibrationKey, calibrated.fingerprint));
-  written.facts = quantizer.facts();
+  written.info = quantizer.info();
   return written;
 }
 

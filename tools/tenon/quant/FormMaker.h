@@ -30,7 +30,7 @@ public:
   const std::vector<quant::Candidate> &candidates() const { return found; }
   const Calibration &calibration() const { return calibrated; }
   /// Of the ranges with all candidates narrow.
-  const quant::Facts &narrowFacts() const { return all->facts(); }
+  const quant::QuantizationInfo &narrowInfo() const { return all->info(); }
   const FormOptions &options() const { return formOptions; }
 
   /// Each candidate that can be so.
@@ -42,7 +42,7 @@ public:
 
   struct Written {
     std::string bytes;
-    quant::Facts facts;
+    quant::QuantizationInfo info;
   };
   /// `reasons` has one for each candidate, or none at all; `record` goes into the metadata unless
   /// it is empty.

@@ -90,7 +90,7 @@ Status Search::open() {
   TENON_TRY(openData());
   TENON_ASSIGN(maker, FormMaker::open(request.calibration, request.settings, terminal));
   result.calibration = maker->calibration();
-  result.narrow = maker->narrowFacts();
+  result.narrow = maker->narrowInfo();
   for (const quant::Candidate &candidate : maker->candidates()) {
     result.candidates.push_back({candidate, {}, {}, 0});
   }
@@ -295,7 +295,7 @@ Status Search::conclude() {
   }
   TENON_ASSIGN(FormMaker::Written written,
                maker->write(lettersOf(*chosen), reasons, recordOf(result)));
-  result.facts = std::move(written.facts);
+  result.info = std::move(written.info);
   result.bytes = std::move(written.bytes);
   return Status::ok();
 }

@@ -63,9 +63,9 @@ struct Searched {
   std::string level; ///< of the CPU
   unsigned threads = 0;
   Calibration calibration;
-  quant::Facts narrow; ///< of the ranges with all candidates narrow
+  quant::QuantizationInfo narrow; ///< of the ranges with all candidates narrow
   /// Of the chosen form; none where `refusal` says why.
-  std::optional<quant::Facts> facts;
+  std::optional<quant::QuantizationInfo> info;
   std::string bytes;
   Status refusal;
 };

@@ -64,8 +64,8 @@ std::string namesOf(const quant::Candidate &candidate) {
 
 /// Of the tensors that a candidate reads the one with the fewest levels for most values.
 std::string tensorText(const Searched &searched, const quant::Candidate &candidate) {
-  const quant::TensorFacts *poorest = nullptr;
-  for (const quant::TensorFacts &tensor : searched.narrow.tensors) {
+  const quant::TensorInfo *poorest = nullptr;
+  for (const quant::TensorInfo &tensor : searched.narrow.tensors) {
     bool isRead = std::ranges::any_of(candidate.layers, [&](const quant::CandidateLayer &layer) {
       return std::ranges::count(tensor.readers, layer.name) > 0;
     });
@@ -89,7 +89,7 @@ std::string worstText(const Searched &searched) {
     }
   }
   std::ranges::sort(errors);
-  std::string kept = !searched.facts                                 ? ""
+  std::string kept = !searched.info                                  ? ""
                      : worst->chosen == worst->treatments.size() - 1 ? "; it is int8 all the same"
                                                                      : "; it stays wide";
   return fmt::format("{} loses most: int8 there alone moves the outputs by {}, half of the others "

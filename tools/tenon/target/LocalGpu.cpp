@@ -17,22 +17,22 @@ Result<target::Target> localGpu() {
     return Status::error(ErrorId::UnsupportedTarget, "the driver finds no GPU",
                          "name a GPU: --target cuda:h200");
   }
-  TENON_ASSIGN(cuda::DeviceFacts facts, cuda::describeDevice(*driver, 0));
-  const target::Target *part = target::partOfGpu(facts.name);
-  const target::Target *row = part && part->arch->number == facts.capability
+  TENON_ASSIGN(cuda::DeviceInfo info, cuda::describeDevice(*driver, 0));
+  const target::Target *part = target::partOfGpu(info.name);
+  const target::Target *row = part && part->arch->number == info.capability
                                   ? part
-                                  : target::targetOfCapability(facts.capability);
+                                  : target::targetOfCapability(info.capability);
   if (!row) {
     return Status::error(ErrorId::UnsupportedTarget,
-                         fmt::format("{} has compute capability {}.{}", facts.name,
-                                     facts.capability / 10, facts.capability % 10),
+                         fmt::format("{} has compute capability {}.{}", info.name,
+                                     info.capability / 10, info.capability % 10),
                          "Tenon compiles for 8.0 and later");
   }
   target::Target local = *row;
-  local.name = facts.name;
-  if (facts.multiprocessors > 0) {
-    local.cores = facts.multiprocessors;
-    local.cacheBytes = facts.l2Bytes > 0 ? facts.l2Bytes / local.cores : local.cacheBytes;
+  local.name = info.name;
+  if (info.multiprocessors > 0) {
+    local.cores = info.multiprocessors;
+    local.cacheBytes = info.l2Bytes > 0 ? info.l2Bytes / local.cores : local.cacheBytes;
   }
   return local;
 }

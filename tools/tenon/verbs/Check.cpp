@@ -47,12 +47,12 @@ std::string gapText(const ModelGap &gap) {
 }
 
 /// The flags that give the sizes which some gap asks for; empty where none does.
-std::string flagsForShapes(const ModelFacts &facts) {
-  bool isAsked = std::ranges::any_of(facts.gaps, [](const ModelGap &gap) {
+std::string flagsForShapes(const ModelInfo &info) {
+  bool isAsked = std::ranges::any_of(info.gaps, [](const ModelGap &gap) {
     return gap.workaround.find("--shape") != std::string::npos;
   });
   std::string flags;
-  for (const std::string &shape : facts.freeShapes) {
+  for (const std::string &shape : info.freeShapes) {
     flags += fmt::format("{}--shape '{}'", flags.empty() ? "" : " ", shape);
   }
   return isAsked ? flags : "";
@@ -75,23 +75,23 @@ Result<std::vector<pipeline::SlowRegion>> slowRegions(const CheckFlags &flags,
 Status checkModel(const CheckFlags &flags, Terminal &terminal) {
   TENON_ASSIGN(std::vector<ShapeArgument> shapes, parseShapeArguments(flags.shapes));
   TENON_ASSIGN(Targets targets, parseTargets(flags.targets));
-  TENON_ASSIGN(ModelFacts facts, importModel(flags.path, shapes));
+  TENON_ASSIGN(ModelInfo info, importModel(flags.path, shapes));
   std::string target = fmt::format("{}", fmt::join(flags.targets, ","));
   std::set<std::string> operators;
   Json gaps = Json::array();
-  for (const ModelGap &gap : facts.gaps) {
+  for (const ModelGap &gap : info.gaps) {
     operators.insert(gap.domain + "." + gap.op);
     gaps.push_back(describeGap(gap));
     if (!terminal.json()) {
       terminal.print(gapText(gap));
     }
   }
-  if (facts.gaps.empty()) {
+  if (info.gaps.empty()) {
     TENON_ASSIGN(std::vector<pipeline::SlowRegion> regions, slowRegions(flags, targets));
     Json slow = Json::array();
-    std::string text = fmt::format(
-        "{}: everything is supported for {}: {} operations, {} inputs, {} outputs", flags.path,
-        target, facts.nodes.size(), facts.inputs.size(), facts.outputs.size());
+    std::string text =
+        fmt::format("{}: everything is supported for {}: {} operations, {} inputs, {} outputs",
+                    flags.path, target, info.nodes.size(), info.inputs.size(), info.outputs.size());
     for (const pipeline::SlowRegion &region : regions) {
       slow.push_back({{"target", region.target},
                       {"region", region.label},
@@ -111,12 +111,12 @@ Status checkModel(const CheckFlags &flags, Terminal &terminal) {
   if (terminal.json()) {
     terminal.printJson("check", {{"model", flags.path}, {"target", target}, {"gaps", gaps}});
   }
-  std::string shapeFlags = flagsForShapes(facts);
+  std::string shapeFlags = flagsForShapes(info);
   std::string_view hint = "the report gives the reason and a workaround for each";
   return Status::error(
       ErrorId::ModelHasGaps,
       fmt::format("{}: {} node{} not supported ({} different operator{})", flags.path,
-                  facts.gaps.size(), facts.gaps.size() == 1 ? " is" : "s are", operators.size(),
+                  info.gaps.size(), info.gaps.size() == 1 ? " is" : "s are", operators.size(),
                   operators.size() == 1 ? "" : "s"),
       shapeFlags.empty() ? std::string(hint)
                          : fmt::format("{}; sizes are declared by {}, with a number or a range "

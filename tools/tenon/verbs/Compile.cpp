@@ -17,7 +17,7 @@
 namespace tenon::tool {
 namespace {
 
-std::string passText(const pipeline::PassFacts &pass) {
+std::string passText(const pipeline::PassInfo &pass) {
   std::string change =
       pass.edits == 0 ? "nothing changed"
       : !pass.largestChange
@@ -29,11 +29,11 @@ std::string passText(const pipeline::PassFacts &pass) {
 }
 
 /// Why an engine is larger than its model; empty if it is about as large.
-std::string weightsText(const std::vector<pipeline::WeightFacts> &weights) {
+std::string weightsText(const std::vector<pipeline::WeightInfo> &weights) {
   constexpr double kNotable = 1.25;
   uint64_t bytes = 0, sourceBytes = 0;
   std::string forms;
-  for (const pipeline::WeightFacts &form : weights) {
+  for (const pipeline::WeightInfo &form : weights) {
     bytes += form.bytes;
     sourceBytes += form.sourceBytes;
     forms += fmt::format("{} {} {}", forms.empty() ? ":" : ",", formatBytes(form.bytes), form.form);
@@ -52,7 +52,7 @@ void report(const pipeline::CompileSummary &result, Terminal &terminal) {
     terminal.printJson("compile", summaryJson(result));
     return;
   }
-  for (const pipeline::PassFacts &pass : result.passes) {
+  for (const pipeline::PassInfo &pass : result.passes) {
     terminal.note(passText(pass));
   }
   terminal.note(

@@ -121,14 +121,14 @@ Json describeGpus() {
     return refuse(count.status());
   }
   for (int i = 0; i < *count; ++i) {
-    Result<cuda::DeviceFacts> facts = cuda::describeDevice(**driver, i);
-    if (!facts.isOk()) {
-      return refuse(facts.status());
+    Result<cuda::DeviceInfo> info = cuda::describeDevice(**driver, i);
+    if (!info.isOk()) {
+      return refuse(info.status());
     }
-    report["devices"].push_back({{"name", facts->name},
-                                 {"capability", fmt::format("sm_{}", facts->capability)},
-                                 {"memory_bytes", facts->memoryBytes},
-                                 {"multiprocessors", facts->multiprocessors}});
+    report["devices"].push_back({{"name", info->name},
+                                 {"capability", fmt::format("sm_{}", info->capability)},
+                                 {"memory_bytes", info->memoryBytes},
+                                 {"multiprocessors", info->multiprocessors}});
   }
   return report;
 }

@@ -161,8 +161,8 @@ Status chooseSizes(const ExplainFlags &flags, const engine::EngineFile &file,
   if (view::sizesOf(fusion).empty()) {
     return Status::ok(); // all sizes are fixed
   }
-  TENON_ASSIGN(std::string_view facts, file.record("graph" + suffix));
-  TENON_ASSIGN(view::Graph graph, view::readGraph(facts));
+  TENON_ASSIGN(std::string_view info, file.record("graph" + suffix));
+  TENON_ASSIGN(view::Graph graph, view::readGraph(info));
   TENON_ASSIGN(Json placement, readBeside(file, "placement" + suffix));
   try {
     view::setSizes(fusion, placement, view::sizesOf(graph, dims));

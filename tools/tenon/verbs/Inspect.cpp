@@ -9,7 +9,7 @@
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/model/CompilerBridge.h"
-#include "tools/tenon/print/EngineFacts.h"
+#include "tools/tenon/print/EngineInfo.h"
 #include "tools/tenon/print/FigureSizes.h"
 #include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/print/TextFile.h"
@@ -58,60 +58,60 @@ Json describeGaps(const std::vector<ModelGap> &gaps) {
   return list;
 }
 
-Json describeModel(const std::string &path, const ModelFacts &facts) {
+Json describeModel(const std::string &path, const ModelInfo &info) {
   Json symbols = Json::array();
-  for (const ModelSymbol &symbol : facts.symbols) {
+  for (const ModelSymbol &symbol : info.symbols) {
     symbols.push_back({{"name", symbol.name}, {"min", symbol.min}, {"max", symbol.max}});
   }
   Json nodes = Json::array();
-  for (const ModelNode &node : facts.nodes) {
+  for (const ModelNode &node : info.nodes) {
     nodes.push_back(
         {{"op", node.op}, {"name", node.name}, {"type", node.type}, {"reads", node.producers}});
   }
   Json opsets = Json::object();
-  for (const ModelOpset &opset : facts.opsets) {
+  for (const ModelOpset &opset : info.opsets) {
     opsets[opset.domain.empty() ? "ai.onnx" : opset.domain] = opset.version;
   }
   return {{"model", path},
-          {"supported", facts.gaps.empty()},
+          {"supported", info.gaps.empty()},
           {"opsets", opsets},
-          {"inputs", describePorts(facts.inputs)},
-          {"outputs", describePorts(facts.outputs)},
+          {"inputs", describePorts(info.inputs)},
+          {"outputs", describePorts(info.outputs)},
           {"symbols", symbols},
-          {"weights", facts.weightCount},
-          {"weights_bytes", facts.weightBytes},
-          {"operations", facts.opCounts},
-          {"missing", describeGaps(facts.gaps)},
+          {"weights", info.weightCount},
+          {"weights_bytes", info.weightBytes},
+          {"operations", info.opCounts},
+          {"missing", describeGaps(info.gaps)},
           {"nodes", nodes}};
 }
 
-std::string modelText(const std::string &path, const ModelFacts &facts, const view::Graph &graph) {
+std::string modelText(const std::string &path, const ModelInfo &info, const view::Graph &graph) {
   std::string text = fmt::format("{}\n", view::visible(path));
-  for (const ModelOpset &opset : facts.opsets) {
+  for (const ModelOpset &opset : info.opsets) {
     text += fmt::format("  opset   {}\n", opsetText(opset));
   }
-  for (const ModelValue &input : facts.inputs) {
+  for (const ModelValue &input : info.inputs) {
     text += fmt::format("  input   {}  {}\n", view::visible(input.name), view::visible(input.type));
   }
-  for (const ModelValue &output : facts.outputs) {
+  for (const ModelValue &output : info.outputs) {
     text +=
         fmt::format("  output  {}  {}\n", view::visible(output.name), view::visible(output.type));
   }
-  for (const ModelSymbol &symbol : facts.symbols) {
+  for (const ModelSymbol &symbol : info.symbols) {
     text += fmt::format("  symbol  {} from {} to {}\n", view::visible(symbol.name), symbol.min,
                         symbol.max);
   }
-  text += fmt::format("  weights {} in {}\n", facts.weightCount, formatBytes(facts.weightBytes));
-  text += fmt::format("  {} operations:", facts.nodes.size());
-  for (const auto &[op, count] : facts.opCounts) {
+  text += fmt::format("  weights {} in {}\n", info.weightCount, formatBytes(info.weightBytes));
+  text += fmt::format("  {} operations:", info.nodes.size());
+  for (const auto &[op, count] : info.opCounts) {
     text += fmt::format(" {} {},", count, view::visible(op));
   }
   text.back() = '\n';
   text += view::renderText(graph);
-  if (!facts.gaps.empty()) {
-    text += fmt::format("  {} gaps; tenon check names ways round them:\n", facts.gaps.size());
+  if (!info.gaps.empty()) {
+    text += fmt::format("  {} gaps; tenon check names ways round them:\n", info.gaps.size());
   }
-  for (const ModelGap &gap : facts.gaps) {
+  for (const ModelGap &gap : info.gaps) {
     text += fmt::format("    {:<14} {}: {}\n", view::visible(gap.op), view::visible(gap.node),
                         view::visible(gap.why));
   }
@@ -119,21 +119,21 @@ std::string modelText(const std::string &path, const ModelFacts &facts, const vi
 }
 
 /// A model that Tenon cannot compile: its nodes as the file has them, without counts.
-view::Graph declaredGraph(const ModelFacts &facts) {
+view::Graph declaredGraph(const ModelInfo &info) {
   view::Graph graph;
   std::vector<int64_t> results;
   auto add = [&](view::Value value) {
     graph.values.push_back(std::move(value));
     return static_cast<int64_t>(graph.values.size()) - 1;
   };
-  for (const ModelValue &input : facts.inputs) {
+  for (const ModelValue &input : info.inputs) {
     graph.inputs.push_back({input.name, add({.kind = "input",
                                              .name = input.name,
                                              .dtype = input.type,
                                              .shape = std::nullopt,
                                              .bytes = {}})});
   }
-  for (const ModelNode &declared : facts.nodes) {
+  for (const ModelNode &declared : info.nodes) {
     view::Node node;
     node.op = declared.op;
     node.name = declared.name;
@@ -150,7 +150,7 @@ view::Graph declaredGraph(const ModelFacts &facts) {
     node.outputs.push_back(results.back());
     graph.nodes.push_back(std::move(node));
   }
-  for (const ModelValue &output : facts.outputs) {
+  for (const ModelValue &output : info.outputs) {
     graph.outputs.push_back({output.name, -1});
   }
   return graph;
@@ -166,21 +166,21 @@ std::string rendered(const std::string &format, view::Graph graph) {
 
 Result<Inspection> inspectModel(const InspectRequest &request) {
   TENON_ASSIGN(std::vector<ShapeArgument> shapes, parseShapeArguments(request.shapes));
-  TENON_ASSIGN(ModelFacts facts, importModel(request.path, shapes, request.format != "text"));
-  view::Graph graph = declaredGraph(facts);
-  if (!facts.graph.empty()) {
-    TENON_ASSIGN(graph, view::readGraph(facts.graph));
+  TENON_ASSIGN(ModelInfo info, importModel(request.path, shapes, request.format != "text"));
+  view::Graph graph = declaredGraph(info);
+  if (!info.graph.empty()) {
+    TENON_ASSIGN(graph, view::readGraph(info.graph));
   }
   graph.source = "model";
   graph.title = titleOf(request.path);
   view::addGroups(graph);
   if (request.format == "json") {
-    Json json = describeModel(request.path, facts);
+    Json json = describeModel(request.path, info);
     json["graph"] = view::toJson(graph);
     return Inspection{"inspect-model", std::move(json), ""};
   }
   if (request.format == "text") {
-    return Inspection{"", {}, modelText(request.path, facts, graph)};
+    return Inspection{"", {}, modelText(request.path, info, graph)};
   }
   return Inspection{"", {}, rendered(request.format, std::move(graph))};
 }
@@ -218,7 +218,7 @@ Result<Inspection> inspectEngine(const InspectRequest &request) {
   if (request.format == "dot") {
     return Inspection{"", {}, engineDot(*file)};
   }
-  // Engines of earlier versions have no such record: their facts are shown without nodes.
+  // Engines of earlier versions have no such record: their information is shown without nodes.
   bool hasGraph = file->record("graph").isOk();
   bool needsGraph = hasGraph || !request.level.empty() || !request.profile.empty() ||
                     !request.shapes.empty() ||

@@ -1,5 +1,5 @@
-// What `tenon inspect` shows, without a terminal: for whoever else wants the facts of a model or
-// engine.
+// What `tenon inspect` shows, without a terminal: for whoever else wants what is known of a model
+// or engine.
 
 #pragma once
 

@@ -324,7 +324,7 @@ Status prune(PruneFlags &flags, Terminal &terminal) {
   TENON_ASSIGN(ScratchFolder folder, ScratchFolder::create("tenon-prune"));
   Work work(flags, pruner, std::move(shapes), folder, terminal);
   TENON_TRY(flags.ratio ? work.byRatio(*flags.ratio) : work.byLatency(*flags.latency));
-  PruneOutcome outcome{pruner.facts(),    flags.model, flags.output,
+  PruneOutcome outcome{pruner.info(),     flags.model, flags.output,
                        flags.importance,  work.ratio,  bytesOfModel(flags.model),
                        work.bytes.size(), work.timing};
   if (!flags.recipe.empty()) {

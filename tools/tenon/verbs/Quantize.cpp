@@ -35,13 +35,13 @@ using quant::Treatment;
 constexpr double kPoorDecibels = 20, kPoorLevels = 12;
 
 struct Outcome {
-  const quant::Facts &facts;
+  const quant::QuantizationInfo &info;
   const Calibration &calibration;
   uint64_t before = 0, after = 0;
 };
 
 /// How far a tensor is from what 8 bits can keep; above 0 for those that are worth a word.
-double badness(const quant::TensorFacts &tensor) {
+double badness(const quant::TensorInfo &tensor) {
   // Smoothing deals with outliers of channels, and was predicted to gain; zeros are kept exactly.
   bool isZero = tensor.seen.low == 0 && tensor.seen.high == 0;
   return tensor.alpha > 0 || isZero
@@ -49,14 +49,14 @@ double badness(const quant::TensorFacts &tensor) {
              : std::max(1 - tensor.decibels / kPoorDecibels, 1 - tensor.levels / kPoorLevels);
 }
 
-const quant::TensorFacts *worstTensor(const quant::Facts &facts) {
+const quant::TensorInfo *worstTensor(const quant::QuantizationInfo &info) {
   auto worst =
-      std::max_element(facts.tensors.begin(), facts.tensors.end(),
+      std::max_element(info.tensors.begin(), info.tensors.end(),
                        [](const auto &a, const auto &b) { return badness(a) < badness(b); });
-  return worst == facts.tensors.end() ? nullptr : &*worst;
+  return worst == info.tensors.end() ? nullptr : &*worst;
 }
 
-std::string describeWorst(const quant::TensorFacts &tensor) {
+std::string describeWorst(const quant::TensorInfo &tensor) {
   std::string readers;
   for (const std::string &reader : tensor.readers) {
     readers += fmt::format("{}'{}'", readers.empty() ? "" : ", ", view::visible(reader));
@@ -76,14 +76,14 @@ std::string_view nameOf(Treatment treatment, const QuantizeFlags &flags) {
                                         : quant::nameOf(treatment);
 }
 
-size_t narrowTables(const quant::Facts &facts) {
+size_t narrowTables(const quant::QuantizationInfo &info) {
   return static_cast<size_t>(std::ranges::count_if(
-      facts.tables, [](const auto &table) { return table.treatment != Treatment::Wide; }));
+      info.tables, [](const auto &table) { return table.treatment != Treatment::Wide; }));
 }
 
 Json toJson(const QuantizeFlags &flags, const Outcome &outcome) {
   Json layers = Json::array(), tables = Json::array(), tensors = Json::array();
-  for (const quant::LayerFacts &layer : outcome.facts.layers) {
+  for (const quant::LayerInfo &layer : outcome.info.layers) {
     layers.push_back({{"name", layer.name},
                       {"op", layer.op},
                       {"treatment", nameOf(layer.treatment, flags)},
@@ -95,13 +95,13 @@ Json toJson(const QuantizeFlags &flags, const Outcome &outcome) {
                       {"largest_correction", layer.correction},
                       {"correction_gain", layer.correctionGain}});
   }
-  for (const quant::LayerFacts &table : outcome.facts.tables) {
+  for (const quant::LayerInfo &table : outcome.info.tables) {
     tables.push_back({{"name", table.name},
                       {"treatment", quant::nameOf(table.treatment)},
                       {"reason", table.reason},
                       {"weight_error", table.weightError}});
   }
-  for (const quant::TensorFacts &tensor : outcome.facts.tensors) {
+  for (const quant::TensorInfo &tensor : outcome.info.tensors) {
     tensors.push_back({{"name", tensor.name},
                        {"tensors", tensor.tensors},
                        {"seen", {tensor.seen.low, tensor.seen.high}},
@@ -116,7 +116,7 @@ Json toJson(const QuantizeFlags &flags, const Outcome &outcome) {
                        {"smooth_gain", tensor.gain},
                        {"entropy_refused", tensor.isRefused}});
   }
-  const quant::TensorFacts *worst = worstTensor(outcome.facts);
+  const quant::TensorInfo *worst = worstTensor(outcome.info);
   return {{"model", flags.request.model},
           {"output", flags.output},
           {"precision", flags.precision},
@@ -127,7 +127,7 @@ Json toJson(const QuantizeFlags &flags, const Outcome &outcome) {
           {"layers", layers},
           {"tensors", tensors},
           {"tables", tables},
-          {"embeddings", narrowTables(outcome.facts)},
+          {"embeddings", narrowTables(outcome.info)},
           {"bytes_before", outcome.before},
           {"bytes_after", outcome.after},
           {"compile_seconds", outcome.calibration.compileSeconds},
@@ -136,15 +136,15 @@ Json toJson(const QuantizeFlags &flags, const Outcome &outcome) {
 }
 
 /// What was done beside ranges and weights, with what it gains.
-std::string describeAlgorithms(const quant::Facts &facts) {
+std::string describeAlgorithms(const quant::QuantizationInfo &info) {
   size_t smoothed = 0, channels = 0, layers = 0;
-  const quant::TensorFacts *most = nullptr;
-  for (const quant::TensorFacts &tensor : facts.tensors) {
+  const quant::TensorInfo *most = nullptr;
+  for (const quant::TensorInfo &tensor : info.tensors) {
     smoothed += tensor.alpha > 0;
     most = tensor.alpha > 0 && (!most || tensor.gain > most->gain) ? &tensor : most;
   }
   double largest = 0, correctionGain = 0;
-  for (const quant::LayerFacts &layer : facts.layers) {
+  for (const quant::LayerInfo &layer : info.layers) {
     layers += layer.corrected > 0;
     channels += layer.corrected;
     correctionGain += layer.corrected > 0 ? layer.correctionGain : 0;
@@ -153,7 +153,7 @@ std::string describeAlgorithms(const quant::Facts &facts) {
   std::string text;
   double roundingGain = 0;
   size_t rounded = 0;
-  for (const quant::LayerFacts &layer : facts.layers) {
+  for (const quant::LayerInfo &layer : info.layers) {
     rounded += layer.roundingGain > 0;
     roundingGain += layer.roundingGain;
   }
@@ -179,29 +179,29 @@ std::string describeAlgorithms(const quant::Facts &facts) {
 
 std::string toText(const QuantizeFlags &flags, const Outcome &outcome) {
   std::string text;
-  const quant::TensorFacts *worst = worstTensor(outcome.facts);
+  const quant::TensorInfo *worst = worstTensor(outcome.info);
   if (worst && badness(*worst) > 0) {
     text += describeWorst(*worst);
   }
-  size_t narrow = 0, stored = 0, tables = narrowTables(outcome.facts);
-  for (const quant::LayerFacts &layer : outcome.facts.layers) {
+  size_t narrow = 0, stored = 0, tables = narrowTables(outcome.info);
+  for (const quant::LayerInfo &layer : outcome.info.layers) {
     narrow += layer.treatment == Treatment::Narrow;
     stored += layer.treatment == Treatment::WeightsOnly;
   }
   std::string ranges;
   if (flags.weightsOnly.empty()) {
     text += fmt::format("{}: {} of {} layers in {}, {} with weights in int8 only", flags.output,
-                        narrow, outcome.facts.layers.size(), flags.precision, stored);
+                        narrow, outcome.info.layers.size(), flags.precision, stored);
   }
   if (flags.dynamic) {
     ranges = flags.perTensor ? "scales of tensors found at run time; "
                              : "scales of rows found at run time; ";
   } else if (flags.weightsOnly.empty()) {
-    ranges = fmt::format("{} ranges by {} of {} samples; ", outcome.facts.tensors.size(),
+    ranges = fmt::format("{} ranges by {} of {} samples; ", outcome.info.tensors.size(),
                          flags.ranges, outcome.calibration.samples);
   } else {
     text += fmt::format("{}: weights of {} of {} layers in few bits", flags.output, stored,
-                        outcome.facts.layers.size());
+                        outcome.info.layers.size());
     ranges = outcome.calibration.samples
                  ? fmt::format("rounded by {} samples; ", outcome.calibration.samples)
                  : "";
@@ -210,20 +210,20 @@ std::string toText(const QuantizeFlags &flags, const Outcome &outcome) {
                       tables ? fmt::format(", {} embedding tables", tables) : "", ranges,
                       formatBytes(outcome.after), formatBytes(outcome.before),
                       double(outcome.after) / double(std::max<uint64_t>(outcome.before, 1)));
-  std::vector<quant::LayerFacts> rows = outcome.facts.layers;
-  rows.insert(rows.end(), outcome.facts.tables.begin(), outcome.facts.tables.end());
+  std::vector<quant::LayerInfo> rows = outcome.info.layers;
+  rows.insert(rows.end(), outcome.info.tables.begin(), outcome.info.tables.end());
   size_t width = 0;
-  for (const quant::LayerFacts &row : rows) {
+  for (const quant::LayerInfo &row : rows) {
     width = std::max(width, row.name.size());
   }
   width = std::min<size_t>(width, 60);
-  for (const quant::LayerFacts &row : rows) {
+  for (const quant::LayerInfo &row : rows) {
     std::string_view bits = row.bits == 4 ? "4 bits" : "";
     text += fmt::format("  {:<{}}  {:<13} {:<12}  {}\n", view::visible(row.name), width, row.op,
                         nameOf(row.treatment, flags), row.reason.empty() ? bits : row.reason);
   }
-  text += describeAlgorithms(outcome.facts);
-  for (const quant::TensorFacts &tensor : outcome.facts.tensors) {
+  text += describeAlgorithms(outcome.info);
+  for (const quant::TensorInfo &tensor : outcome.info.tensors) {
     if (tensor.isRefused) {
       text += fmt::format(
           "entropy is refused for '{}': its error is larger than that of minmax, which it got\n",
@@ -255,11 +255,11 @@ Status searchAndWrite(const QuantizeFlags &flags, const quant::Settings &setting
   }
   Json json = {{"search", searchJson(searched)}};
   std::string text = searchText(searched);
-  if (searched.facts) {
+  if (searched.info) {
     TENON_TRY(file.append(std::as_bytes(std::span(searched.bytes))));
     TENON_TRY(file.commit());
     forgetState(flags.search, request);
-    Outcome outcome{*searched.facts, searched.calibration, bytesOfModel(flags.request.model),
+    Outcome outcome{*searched.info, searched.calibration, bytesOfModel(flags.request.model),
                     searched.bytes.size()};
     json.update(toJson(flags, outcome));
     text += toText(flags, outcome);
@@ -312,7 +312,7 @@ Status quantize(QuantizeFlags &flags, Terminal &terminal) {
   TENON_ASSIGN(std::string bytes, quantizer.write(kCalibrationKey, calibration.fingerprint));
   TENON_TRY(file.append(std::as_bytes(std::span(bytes))));
   TENON_TRY(file.commit());
-  Outcome outcome{quantizer.facts(), calibration, bytesOfModel(request.model), bytes.size()};
+  Outcome outcome{quantizer.info(), calibration, bytesOfModel(request.model), bytes.size()};
   TENON_TRY(writeReport(reportOf(flags), page, toJson(flags, outcome), terminal));
   if (terminal.json()) {
     terminal.printJson("quantize", toJson(flags, outcome));

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "compiler/codegen/common/lower/Lowering.h"
-#include "compiler/graph/TensorFacts.h"
+#include "compiler/graph/TensorInfo.h"
 
 namespace tenon::codegen {
 

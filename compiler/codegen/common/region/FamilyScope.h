@@ -2,7 +2,7 @@
 // regions without it, so its refusal is left out of the record.
 #pragma once
 
-#include "compiler/graph/TensorFacts.h"
+#include "compiler/graph/TensorInfo.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Block.h"
 #include "mlir/IR/Operation.h"

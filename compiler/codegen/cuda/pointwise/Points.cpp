@@ -62,23 +62,23 @@ Layout layoutOf(RegionBuilder &region, ArrayRef<Root> roots, unsigned threads) {
   MLIRContext *context = region.source.getContext();
   Layout layout;
   layout.count = tn::elementCount(context, dims);
-  dispatch::ElementwiseFacts facts;
-  facts.isFlat = true;
+  dispatch::ElementwiseInfo info;
+  info.isFlat = true;
   for (const Root &root : roots) {
-    facts.widest = std::max(facts.widest, byteSize(getElementTypeOrSelf(root.tensor)));
-    facts.isFlat &= isPointwise(region, root.tensor);
-    facts.isSingle |= hasRowReduction(region, root.tensor);
+    info.widest = std::max(info.widest, byteSize(getElementTypeOrSelf(root.tensor)));
+    info.isFlat &= isPointwise(region, root.tensor);
+    info.isSingle |= hasRowReduction(region, root.tensor);
   }
-  facts.estimate = region.estimate(dims);
-  facts.count = tn::constantDim(layout.count);
-  facts.along = facts.isFlat && facts.count ? facts.count
-                : dims.empty()              ? std::nullopt
-                                            : tn::constantDim(dims.back());
-  facts.tensors = static_cast<int64_t>(region.source.getNumArguments() + roots.size());
+  info.estimate = region.estimate(dims);
+  info.count = tn::constantDim(layout.count);
+  info.along = info.isFlat && info.count ? info.count
+               : dims.empty()            ? std::nullopt
+                                         : tn::constantDim(dims.back());
+  info.tensors = static_cast<int64_t>(region.source.getNumArguments() + roots.size());
   static_cast<dispatch::ElementwiseLaunchConfig &>(layout) =
-      dispatch::elementwiseLaunchConfig(facts, threads);
+      dispatch::elementwiseLaunchConfig(info, threads);
   int64_t perBlock = layout.lanes * layout.threads * layout.strips;
-  layout.isExact = facts.count && *facts.count % perBlock == 0;
+  layout.isExact = info.count && *info.count % perBlock == 0;
   layout.grid = layout.count.ceilDiv(perBlock);
   return layout;
 }

@@ -25,13 +25,13 @@ int64_t heightFor(int64_t length, int64_t steps) {
 }
 
 /// Neighbouring strips that make so many bytes.
-int64_t widthOf(const ColumnsFacts &facts, int64_t lanes, int64_t bytes) {
-  int64_t strips = llvm::divideCeil(facts.columns, lanes);
-  return std::clamp<int64_t>(bytes / (lanes * facts.elementBytes), 1, llvm::PowerOf2Ceil(strips));
+int64_t widthOf(const ColumnsInfo &info, int64_t lanes, int64_t bytes) {
+  int64_t strips = llvm::divideCeil(info.columns, lanes);
+  return std::clamp<int64_t>(bytes / (lanes * info.elementBytes), 1, llvm::PowerOf2Ceil(strips));
 }
 
-int64_t groupsOf(const ColumnsFacts &facts, const ColumnsLayout &layout) {
-  return llvm::divideCeil(facts.columns, layout.columns());
+int64_t groupsOf(const ColumnsInfo &info, const ColumnsLayout &layout) {
+  return llvm::divideCeil(info.columns, layout.columns());
 }
 
 /// Shares `height` threads above each other out among the blocks of a cluster.
@@ -44,8 +44,8 @@ bool spreadHeight(const target::Target &gpu, ColumnsLayout &layout, int64_t heig
 }
 
 /// Wider blocks where columns are short, so that they have threads enough.
-void widen(const ColumnsFacts &facts, ColumnsLayout &layout) {
-  int64_t strips = llvm::PowerOf2Ceil(llvm::divideCeil(facts.columns, layout.lanes));
+void widen(const ColumnsInfo &info, ColumnsLayout &layout) {
+  int64_t strips = llvm::PowerOf2Ceil(llvm::divideCeil(info.columns, layout.lanes));
   while (layout.threads() < tuning::kFewColumnThreads && layout.width < strips) {
     layout.width *= 2;
   }
@@ -54,48 +54,48 @@ void widen(const ColumnsFacts &facts, ColumnsLayout &layout) {
   }
 }
 
-std::optional<ColumnsLayout> inRegisters(const target::Target &gpu, const ColumnsFacts &facts,
+std::optional<ColumnsLayout> inRegisters(const target::Target &gpu, const ColumnsInfo &info,
                                          int64_t lanes) {
-  if (!facts.length) {
+  if (!info.length) {
     return std::nullopt;
   }
-  int64_t length = *facts.length;
-  int64_t held = tuning::kColumnElements / std::min<int64_t>(facts.tensors, 4);
+  int64_t length = *info.length;
+  int64_t held = tuning::kColumnElements / std::min<int64_t>(info.tensors, 4);
   int64_t most = std::clamp<int64_t>(held / lanes, 1, length);
   // Fewer elements a thread where there are few in all; lines of the cache, else sectors of it.
-  int64_t all = facts.columns / lanes * length;
+  int64_t all = info.columns / lanes * length;
   int64_t steps = std::clamp<int64_t>(all / (gpu.cores * tuning::kColumnThreads),
                                       std::min<int64_t>(most, 2), most);
   for (int64_t bytes : {tuning::kLine, tuning::kLine / 2, tuning::kLine / 4}) {
     ColumnsLayout layout;
     layout.lanes = lanes;
-    layout.width = widthOf(facts, lanes, bytes);
+    layout.width = widthOf(info, lanes, bytes);
     bool isLast = bytes == tuning::kLine / 4;
     bool fits = spreadHeight(gpu, layout, heightFor(length, steps)) ||
                 spreadHeight(gpu, layout, heightFor(length, most));
-    bool isEnough = isLast || groupsOf(facts, layout) * layout.blocks >= gpu.cores;
+    bool isEnough = isLast || groupsOf(info, layout) * layout.blocks >= gpu.cores;
     if (fits && isEnough) {
       layout.steps = llvm::divideCeil(length, layout.height * layout.blocks);
-      widen(facts, layout);
+      widen(info, layout);
       return layout;
     }
   }
   return std::nullopt;
 }
 
-ColumnsLayout inLoops(const target::Target &gpu, const ColumnsFacts &facts, int64_t lanes) {
+ColumnsLayout inLoops(const target::Target &gpu, const ColumnsInfo &info, int64_t lanes) {
   ColumnsLayout layout;
   layout.lanes = lanes;
-  layout.width = widthOf(facts, lanes, tuning::kLine / 2);
-  if (groupsOf(facts, layout) < gpu.cores) {
-    layout.width = widthOf(facts, lanes, tuning::kLine / 4);
+  layout.width = widthOf(info, lanes, tuning::kLine / 2);
+  if (groupsOf(info, layout) < gpu.cores) {
+    layout.width = widthOf(info, lanes, tuning::kLine / 4);
   }
-  int64_t tall = heightFor(facts.longest, tuning::kFewSteps);
+  int64_t tall = heightFor(info.longest, tuning::kFewSteps);
   layout.height =
       std::clamp<int64_t>(tall, 1, std::max<int64_t>(tuning::kColumnThreads / layout.width, 1));
-  widen(facts, layout);
+  widen(info, layout);
   int64_t most = std::min({gpu.clusterBlocks, tuning::kColumnBlocks, tall / layout.height});
-  while (layout.blocks * 2 <= most && groupsOf(facts, layout) * layout.blocks < 2 * gpu.cores) {
+  while (layout.blocks * 2 <= most && groupsOf(info, layout) * layout.blocks < 2 * gpu.cores) {
     layout.blocks *= 2;
   }
   return layout;
@@ -103,50 +103,49 @@ ColumnsLayout inLoops(const target::Target &gpu, const ColumnsFacts &facts, int6
 
 } // namespace
 
-std::optional<ColumnsLayout> columnsLayout(const target::Target &gpu, const ColumnsFacts &facts) {
-  if (facts.columns == 0 || facts.longest == 0) {
+std::optional<ColumnsLayout> columnsLayout(const target::Target &gpu, const ColumnsInfo &info) {
+  if (info.columns == 0 || info.longest == 0) {
     return std::nullopt;
   }
-  int64_t lanes = std::gcd(std::max<int64_t>(kAccessBytes / facts.elementBytes, 1), facts.multiple);
-  std::optional<ColumnsLayout> layout = inRegisters(gpu, facts, lanes);
+  int64_t lanes = std::gcd(std::max<int64_t>(kAccessBytes / info.elementBytes, 1), info.multiple);
+  std::optional<ColumnsLayout> layout = inRegisters(gpu, info, lanes);
   if (!layout) {
-    layout = inLoops(gpu, facts, lanes);
+    layout = inLoops(gpu, info, lanes);
   }
-  bool isMuch = facts.columns * facts.longest >= tuning::kMuchOfColumns;
-  bool isFew = groupsOf(facts, *layout) * layout->blocks * tuning::kColumnShare < gpu.cores;
+  bool isMuch = info.columns * info.longest >= tuning::kMuchOfColumns;
+  bool isFew = groupsOf(info, *layout) * layout->blocks * tuning::kColumnShare < gpu.cores;
   return isMuch && isFew ? std::nullopt : layout;
 }
 
 namespace {
 
-ColumnsFacts factsOf(RegionBuilder &region, const RowsWork &work) {
+ColumnsInfo infoOf(RegionBuilder &region, const RowsWork &work) {
   constexpr int64_t enough = int64_t(1) << 24;
   MLIRContext *context = region.source.getContext();
-  ColumnsFacts facts;
+  ColumnsInfo info;
   AffineExpr length = tn::elementCount(context, work.inner);
-  facts.length = tn::constantDim(length);
+  info.length = tn::constantDim(length);
   tn::SymbolList declared(region.source->getParentOfType<ModuleOp>());
-  facts.longest =
-      facts.length.value_or(std::clamp<int64_t>(declared.bounds(length).max, 1, enough));
+  info.longest = info.length.value_or(std::clamp<int64_t>(declared.bounds(length).max, 1, enough));
   tn::Dims columns = work.rows;
   columns.append(work.behind);
-  facts.columns = region.estimate(columns);
-  facts.multiple = tn::constantDim(work.behind.back()).value_or(1);
-  facts.elementBytes = 1;
+  info.columns = region.estimate(columns);
+  info.multiple = tn::constantDim(work.behind.back()).value_or(1);
+  info.elementBytes = 1;
   auto note = [&](Value tensor) {
-    facts.elementBytes = std::max(facts.elementBytes, byteSize(getElementTypeOrSelf(tensor)));
+    info.elementBytes = std::max(info.elementBytes, byteSize(getElementTypeOrSelf(tensor)));
   };
   llvm::for_each(work.inputs, note);
   for (const Root &root : work.wide) {
     note(root.tensor);
   }
-  facts.tensors = std::max<int64_t>(work.inputs.size(), 1);
-  return facts;
+  info.tensors = std::max<int64_t>(work.inputs.size(), 1);
+  return info;
 }
 
 struct ColumnsProblem {
   RowsWork work;
-  ColumnsFacts facts;
+  ColumnsInfo info;
   ColumnsLayout own;
 };
 
@@ -160,14 +159,14 @@ FamilyMatch matchColumns(RegionBuilder &region) {
     return FamilyMatch::refuse(
         "one reduction, whose results are all, is better shared out by itself");
   }
-  ColumnsFacts facts = factsOf(region, *work);
-  std::optional<ColumnsLayout> layout = columnsLayout(region.gpu, facts);
+  ColumnsInfo info = infoOf(region, *work);
+  std::optional<ColumnsLayout> layout = columnsLayout(region.gpu, info);
   if (!layout) {
     return FamilyMatch::refuse(
         "columns so few and long that each is work for many blocks, or none");
   }
   return FamilyMatch::take(
-      ColumnsProblem{*work, facts, *layout}, dispatch::choiceOf(kColumnsTiled.name, *layout),
+      ColumnsProblem{*work, info, *layout}, dispatch::choiceOf(kColumnsTiled.name, *layout),
       layout->steps > 0 ? "a column fits the registers of its threads"
                         : "columns of any length, read again for each reduction");
 }
@@ -179,7 +178,7 @@ std::vector<dispatch::KernelChoice> columnsConfigs(RegionBuilder &region,
       dispatch::choiceOf(kColumnsTiled.name, problem.own)};
   if (problem.own.steps > 0) {
     choices.push_back(dispatch::choiceOf(kColumnsTiled.name,
-                                         inLoops(region.gpu, problem.facts, problem.own.lanes)));
+                                         inLoops(region.gpu, problem.info, problem.own.lanes)));
   }
   return choices;
 }

@@ -25,7 +25,7 @@ template <typename Visitor> void visitParameters(Visitor &visit, ColumnsLayout &
 }
 
 /// What the layout depends on.
-struct ColumnsFacts {
+struct ColumnsInfo {
   std::optional<int64_t> length; ///< of a column, if it is constant
   int64_t longest = 1;           ///< that it may have
   int64_t columns = 1;           ///< or a guess
@@ -35,7 +35,7 @@ struct ColumnsFacts {
 };
 
 /// How columns are shared out; nothing if there are so few that blocks should share each.
-std::optional<ColumnsLayout> columnsLayout(const target::Target &gpu, const ColumnsFacts &facts);
+std::optional<ColumnsLayout> columnsLayout(const target::Target &gpu, const ColumnsInfo &info);
 
 /// Emits the kernel; `hasFailed` is set after a diagnostic.
 void emitColumns(RegionBuilder &region, const RowsWork &work, const ColumnsLayout &layout,

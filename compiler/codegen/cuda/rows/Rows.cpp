@@ -10,19 +10,19 @@
 using namespace mlir;
 
 namespace tenon::codegen::cuda {
-dispatch::RowFacts factsOf(RegionBuilder &region, const RowsWork &work) {
-  dispatch::RowFacts facts;
-  facts.gpu = &region.gpu;
-  facts.length = tn::constantDim(tn::elementCount(region.source.getContext(), work.inner));
-  facts.rows = region.estimate(work.rows);
+dispatch::RowInfo infoOf(RegionBuilder &region, const RowsWork &work) {
+  dispatch::RowInfo info;
+  info.gpu = &region.gpu;
+  info.length = tn::constantDim(tn::elementCount(region.source.getContext(), work.inner));
+  info.rows = region.estimate(work.rows);
   for (Value input : work.inputs) {
-    facts.inputs.push_back(byteSize(getElementTypeOrSelf(input)));
+    info.inputs.push_back(byteSize(getElementTypeOrSelf(input)));
   }
   for (const Root &root : work.wide) {
-    facts.results.push_back(byteSize(getElementTypeOrSelf(root.tensor)));
+    info.results.push_back(byteSize(getElementTypeOrSelf(root.tensor)));
   }
-  facts.parameters = work.parameters.size();
-  return facts;
+  info.parameters = work.parameters.size();
+  return info;
 }
 
 namespace {
@@ -30,7 +30,7 @@ namespace {
 constexpr llvm::StringLiteral kNoRows =
     "its results do not share rows with reductions over all of a row";
 
-using FindLayout = std::optional<RowReductionConfig> (*)(const dispatch::RowFacts &);
+using FindLayout = std::optional<RowReductionConfig> (*)(const dispatch::RowInfo &);
 
 /// A family whose layout dispatch also knows.
 FamilyMatch matchLayout(RegionBuilder &region, StringRef family, FindLayout find, StringRef taken,
@@ -39,12 +39,12 @@ FamilyMatch matchLayout(RegionBuilder &region, StringRef family, FindLayout find
   if (!work) {
     return FamilyMatch::refuse(kNoRows);
   }
-  dispatch::RowFacts facts = factsOf(region, *work);
-  std::optional<RowReductionConfig> layout = find(facts);
+  dispatch::RowInfo info = infoOf(region, *work);
+  std::optional<RowReductionConfig> layout = find(info);
   if (!layout) {
     return FamilyMatch::refuse(refused);
   }
-  layout->keepsReads = dispatch::keepsReads(facts, *layout);
+  layout->keepsReads = dispatch::keepsReads(info, *layout);
   return FamilyMatch::take(*work, dispatch::choiceOf(family, *layout), taken);
 }
 

@@ -8,7 +8,7 @@
 namespace tenon::codegen::cuda {
 
 /// How the rows of `work` are to be shared out depends on these.
-dispatch::RowFacts factsOf(RegionBuilder &region, const RowsWork &work);
+dispatch::RowInfo infoOf(RegionBuilder &region, const RowsWork &work);
 
 /// Emit the kernel of `work`; `hasFailed` is set after a diagnostic.
 void emitRowsInRegisters(RegionBuilder &region, const RowsWork &work,

@@ -119,8 +119,8 @@ bool LoopRows::run() {
   auto shapeOf = [&](int64_t lanes, const Index &whole) {
     return Shape{lanes, whole, math.floorDiv(whole, Index::constant(lanes))};
   };
-  dispatch::RowFacts facts = factsOf(kernel.region, work);
-  int64_t widest = lanesOf(facts, 0), lanes = lanesOf(facts, known);
+  dispatch::RowInfo info = infoOf(kernel.region, work);
+  int64_t widest = lanesOf(info, 0), lanes = lanesOf(info, known);
   if (lanes == widest || work.inner.size() != 1) {
     emitRow(shapeOf(lanes, length));
   } else {

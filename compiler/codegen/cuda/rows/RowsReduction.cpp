@@ -71,17 +71,17 @@ bool ReductionKernels::isWorthIt() {
 void ReductionKernels::choose() {
   WholeSource source = *wholeSource(region, op);
   unsigned inner = source.innerLoop;
-  SpreadFacts facts;
-  facts.processors = region.gpu.cores;
-  facts.isInnerReduced = llvm::is_contained(reducedLoops, inner);
-  bool isLast = inner == (facts.isInnerReduced ? reducedLoops : keptLoops).back();
+  SpreadInfo info;
+  info.processors = region.gpu.cores;
+  info.isInnerReduced = llvm::is_contained(reducedLoops, inner);
+  bool isLast = inner == (info.isInnerReduced ? reducedLoops : keptLoops).back();
   if (isLast) {
-    facts.multiple = tn::constantDim((facts.isInnerReduced ? reduced : kept).back()).value_or(1);
+    info.multiple = tn::constantDim((info.isInnerReduced ? reduced : kept).back()).value_or(1);
   }
-  facts.elementBytes = byteSize(source.element);
-  facts.results = region.estimate(kept);
-  facts.steps = region.estimate(reduced);
-  spread = spreadOut(facts);
+  info.elementBytes = byteSize(source.element);
+  info.results = region.estimate(kept);
+  info.steps = region.estimate(reduced);
+  spread = spreadOut(info);
 }
 
 /// The next steps of a thread, for each of its results; `start` may lie beyond `end`.

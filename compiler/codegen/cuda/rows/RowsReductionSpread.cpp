@@ -16,30 +16,30 @@ using tuning::kManyBlocks;
 
 } // namespace
 
-Spread spreadOut(const SpreadFacts &facts) {
+Spread spreadOut(const SpreadInfo &info) {
   Spread spread;
-  int64_t lanes = std::gcd(kAccessBytes / facts.elementBytes, facts.multiple);
-  if (facts.isInnerReduced) {
+  int64_t lanes = std::gcd(kAccessBytes / info.elementBytes, info.multiple);
+  if (info.isInnerReduced) {
     spread.steps = lanes;
-    int64_t threads = llvm::PowerOf2Ceil(llvm::divideCeil(facts.steps, lanes));
+    int64_t threads = llvm::PowerOf2Ceil(llvm::divideCeil(info.steps, lanes));
     spread.height = std::clamp(threads, kWidth, kSpreadThreads);
   } else {
     spread.lanes = lanes;
-    int64_t strips = llvm::divideCeil(facts.results, lanes);
+    int64_t strips = llvm::divideCeil(info.results, lanes);
     spread.width = std::min<int64_t>(kWidth, llvm::PowerOf2Ceil(strips));
     while (strips / spread.width < kManyBlocks &&
-           spread.width * lanes * facts.elementBytes > tuning::kLine &&
-           facts.steps / (kSpreadThreads / spread.width) > kFewSteps) {
+           spread.width * lanes * info.elementBytes > tuning::kLine &&
+           info.steps / (kSpreadThreads / spread.width) > kFewSteps) {
       spread.width /= 2;
     }
     spread.height = kSpreadThreads / spread.width;
   }
-  int64_t blocks = llvm::divideCeil(facts.results, spread.lanes * spread.width);
-  int64_t strips = llvm::divideCeil(facts.steps, spread.steps * spread.height);
-  int64_t reading = tuning::kReadingBlocks * facts.processors;
+  int64_t blocks = llvm::divideCeil(info.results, spread.lanes * spread.width);
+  int64_t strips = llvm::divideCeil(info.steps, spread.steps * spread.height);
+  int64_t reading = tuning::kReadingBlocks * info.processors;
   if (blocks < kManyBlocks || (blocks < reading && strips >= tuning::kLongStrips)) {
-    int64_t most = facts.steps / (spread.steps * spread.height * kFewSteps);
-    int64_t enough = tuning::kFillingBlocks * facts.processors;
+    int64_t most = info.steps / (spread.steps * spread.height * kFewSteps);
+    int64_t enough = tuning::kFillingBlocks * info.processors;
     spread.parts = std::clamp<int64_t>(std::min(enough / blocks, most), 1, tuning::kMaxParts);
   }
   return spread;

@@ -8,7 +8,7 @@ namespace tenon::codegen::cuda {
 using tuning::kSpreadThreads;
 
 /// What the sharing depends on.
-struct SpreadFacts {
+struct SpreadInfo {
   int64_t processors = 1;         ///< of the target
   int64_t results = 1, steps = 1; ///< of the reduction, or guesses of them
   int64_t elementBytes = 4;       ///< of what is reduced
@@ -27,6 +27,6 @@ struct Spread {
   int64_t parts = 1;
 };
 
-Spread spreadOut(const SpreadFacts &facts);
+Spread spreadOut(const SpreadInfo &info);
 
 } // namespace tenon::codegen::cuda

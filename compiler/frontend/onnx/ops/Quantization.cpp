@@ -3,7 +3,7 @@
 // Relies on zero points being given: where ONNX leaves one out, it is a zero of the quantized type.
 #include "compiler/frontend/onnx/ops/Quantizing.h"
 
-#include "compiler/graph/TensorFacts.h"
+#include "compiler/graph/TensorInfo.h"
 #include "llvm/Support/FormatVariadic.h"
 
 #include <cmath>

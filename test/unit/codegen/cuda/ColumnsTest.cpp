@@ -127,28 +127,28 @@ TEST(Columns, Ptx) {
   }
 }
 
-ColumnsFacts factsOf(int64_t length, int64_t columns, int64_t multiple) {
-  ColumnsFacts facts;
-  facts.length = facts.longest = length;
-  facts.columns = columns;
-  facts.multiple = multiple;
-  facts.elementBytes = 2;
-  return facts;
+ColumnsInfo infoOf(int64_t length, int64_t columns, int64_t multiple) {
+  ColumnsInfo info;
+  info.length = info.longest = length;
+  info.columns = columns;
+  info.multiple = multiple;
+  info.elementBytes = 2;
+  return info;
 }
 
 TEST(Columns, LayoutsFillTheGpu) {
   const target::Target &gpu = target::targetOf("sm_90a");
-  std::optional<ColumnsLayout> layout = columnsLayout(gpu, factsOf(4096, 1024, 1024));
+  std::optional<ColumnsLayout> layout = columnsLayout(gpu, infoOf(4096, 1024, 1024));
   ASSERT_TRUE(layout);
   EXPECT_GT(layout->steps, 0);
   EXPECT_GT(layout->blocks, 1);
   EXPECT_GE(1024 / layout->columns() * layout->blocks, gpu.cores);
   // Long columns are read again; few of them are work for blocks of another family.
-  layout = columnsLayout(gpu, factsOf(1 << 20, 8192, 8192));
+  layout = columnsLayout(gpu, infoOf(1 << 20, 8192, 8192));
   ASSERT_TRUE(layout);
   EXPECT_EQ(layout->steps, 0);
-  EXPECT_FALSE(columnsLayout(gpu, factsOf(1 << 20, 8, 8)));
-  EXPECT_FALSE(columnsLayout(gpu, factsOf(0, 8, 8)));
+  EXPECT_FALSE(columnsLayout(gpu, infoOf(1 << 20, 8, 8)));
+  EXPECT_FALSE(columnsLayout(gpu, infoOf(0, 8, 8)));
 }
 
 } // namespace

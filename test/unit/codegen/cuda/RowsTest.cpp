@@ -130,7 +130,7 @@ testing::AssertionResult stagedMatches(const std::string &text, const RowReducti
   Emitter emitter = [&](RegionBuilder &region) -> mlir::FailureOr<bool> {
     std::optional<RowsWork> work = findRowsWork(region);
     RowReductionConfig layout = given;
-    layout.lanes = lanesOf(factsOf(region, *work), 0);
+    layout.lanes = lanesOf(infoOf(region, *work), 0);
     layout.strips =
         *tn::constantDim(tn::elementCount(region.source.getContext(), work->inner)) / layout.lanes;
     layout.steps = llvm::divideCeil(layout.strips, layout.threadsOfRow());
@@ -217,7 +217,7 @@ TEST(Rows, ReadsThatTheCacheKeeps) {
   Emitter inRegisters = [](RegionBuilder &region) -> mlir::FailureOr<bool> {
     std::optional<RowsWork> work = findRowsWork(region);
     bool hasFailed = false;
-    emitRowsInRegisters(region, *work, kept(*dispatch::layoutInRegisters(factsOf(region, *work))),
+    emitRowsInRegisters(region, *work, kept(*dispatch::layoutInRegisters(infoOf(region, *work))),
                         hasFailed);
     return !hasFailed;
   };

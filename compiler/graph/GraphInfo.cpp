@@ -1,6 +1,6 @@
 // Implements the walk over the module; what stands for a weight's layout (pack, unpack) is the
 // weight.
-#include "compiler/graph/GraphFacts.h"
+#include "compiler/graph/GraphInfo.h"
 
 #include "compiler/graph/DimText.h"
 #include "compiler/graph/Flops.h"
@@ -291,7 +291,7 @@ private:
 
 } // namespace
 
-std::string graphFacts(ModuleOp module, RangeOf rangeOf) {
+std::string graphInfo(ModuleOp module, RangeOf rangeOf) {
   std::string text;
   llvm::raw_string_ostream(text) << json::Value(Reader(module, rangeOf).read());
   return text;

@@ -9,6 +9,6 @@ namespace tenon::tool {
 
 std::vector<ModelOpset> opsetsOf(const onnx::Model &model);
 /// Inputs, outputs, nodes and weights as they are declared; nodes inside of nodes are not listed.
-ModelFacts declaredFacts(const onnx::Model &model);
+ModelInfo declaredInfo(const onnx::Model &model);
 
 } // namespace tenon::tool

@@ -24,6 +24,6 @@ using RangeOf =
 /// ("/encoder/layer.0/MatMul" or "encoder.layer.0/matmul"); a FileLineColLoc with the line of the
 /// source; as metadata, a StringAttr with the model's own operator, or an ArrayAttr of that and the
 /// path of the node ("encoder.layer.0/linear_3") where its name does not begin with its modules.
-std::string graphFacts(mlir::ModuleOp module, RangeOf rangeOf = nullptr);
+std::string graphInfo(mlir::ModuleOp module, RangeOf rangeOf = nullptr);
 
 } // namespace tenon::tn

@@ -1,6 +1,6 @@
 // Implements the three forms of an engine's contents.
 
-#include "tools/tenon/print/EngineFacts.h"
+#include "tools/tenon/print/EngineInfo.h"
 
 #include "engine/Constraints.h"
 #include "tools/tenon/print/JsonFields.h"

@@ -1,6 +1,6 @@
 // Implements the reading; types are ONNX's own, since Tenon may have none for them.
 
-#include "tools/tenon/model/DeclaredFacts.h"
+#include "tools/tenon/model/DeclaredInfo.h"
 
 #include "compiler/frontend/onnx/wire/TensorData.h"
 #include "support/Shape.h"
@@ -84,7 +84,7 @@ public:
     producers[name] = -1 - static_cast<int64_t>(index);
   }
 
-  void addNode(const onnx::Node &node, ModelFacts &facts) {
+  void addNode(const onnx::Node &node, ModelInfo &info) {
     std::string op =
         node.domain.empty() ? std::string(node.opType) : strCat(node.domain, '.', node.opType);
     std::string_view result = node.outputs.empty() ? std::string_view() : node.outputs[0];
@@ -95,10 +95,10 @@ public:
       }
     }
     for (std::string_view output : node.outputs) {
-      producers[output] = static_cast<int64_t>(facts.nodes.size());
+      producers[output] = static_cast<int64_t>(info.nodes.size());
     }
-    ++facts.opCounts[op];
-    facts.nodes.push_back(std::move(entry));
+    ++info.opCounts[op];
+    info.nodes.push_back(std::move(entry));
   }
 
 private:
@@ -117,32 +117,32 @@ std::vector<ModelOpset> opsetsOf(const onnx::Model &model) {
   return opsets;
 }
 
-ModelFacts declaredFacts(const onnx::Model &model) {
-  ModelFacts facts;
+ModelInfo declaredInfo(const onnx::Model &model) {
+  ModelInfo info;
   const onnx::Graph &graph = model.graph;
   std::set<std::string_view> weights;
   for (const onnx::Tensor &tensor : graph.initializers) {
     weights.insert(tensor.name);
-    ++facts.weightCount;
-    facts.weightBytes += bytesOf(tensor);
+    ++info.weightCount;
+    info.weightBytes += bytesOf(tensor);
   }
   NodeLister lister(graph);
   for (const ValueInfo &input : graph.inputs) {
     if (!weights.contains(input.name)) {
-      lister.addInput(input.name, facts.inputs.size());
-      facts.inputs.push_back({std::string(input.name), typeText(input)});
+      lister.addInput(input.name, info.inputs.size());
+      info.inputs.push_back({std::string(input.name), typeText(input)});
       if (std::string shape = freeShape(input); !shape.empty()) {
-        facts.freeShapes.push_back(std::move(shape));
+        info.freeShapes.push_back(std::move(shape));
       }
     }
   }
   for (const ValueInfo &output : graph.outputs) {
-    facts.outputs.push_back({std::string(output.name), typeText(output)});
+    info.outputs.push_back({std::string(output.name), typeText(output)});
   }
   for (const onnx::Node &node : graph.nodes) {
-    lister.addNode(node, facts);
+    lister.addNode(node, info);
   }
-  return facts;
+  return info;
 }
 
 } // namespace tenon::tool
