@@ -103,9 +103,10 @@ struct CompileOptions {
   bool guard = false;
   /// Values of an ONNX model that become outputs too, by their names; "*" stands for all that are
   /// tensors.
-  std::vector<std::string> taps;
-  /// What is counted of inputs and outputs, taps among them, and becomes the outputs in place of
-  /// the model's own (opt/precision/Observe.h); nothing for a model that is not calibrated.
+  std::vector<std::string> extraOutputs;
+  /// What is counted of inputs and outputs, extra ones among them, and becomes the outputs in
+  /// place of the model's own (opt/precision/Observe.h); nothing for a model that is not
+  /// calibrated.
   std::vector<opt::Observation> observed;
   /// Numeric check after every pass against the reference, with seeded inputs.
   bool verify = false;

@@ -12,8 +12,8 @@ namespace tenon::pipeline {
 /// to CompileOptions must be named here, or this does not compile.
 template <typename Visitor> void visitFields(const CompileOptions &options, Visitor &&visit) {
   const auto &[model, output, shapes, optimizeFor, fixed, states, levels, addsLevels, cpu, gpus,
-               assembler, precision, allowTf32, allowTanhGelu, guard, taps, observed, verify,
-               stopAfter, dumpPhases, cacheFolder, reproducer, threads, optimize, kernels,
+               assembler, precision, allowTf32, allowTanhGelu, guard, extraOutputs, observed,
+               verify, stopAfter, dumpPhases, cacheFolder, reproducer, threads, optimize, kernels,
                disabledFamilies, maxWeights, tuned, passes, passDump, progress, notice, cancel] =
       options;
   visit("levels", levels);
@@ -29,7 +29,7 @@ template <typename Visitor> void visitFields(const CompileOptions &options, Visi
   visit("allow_tf32", allowTf32);
   visit("allow_tanh_gelu", allowTanhGelu);
   visit("guard", guard);
-  visit("taps", taps);
+  visit("taps", extraOutputs);
   visit("observed", observed);
   visit("optimize", optimize);
   visit("kernels", kernels);

@@ -1,8 +1,8 @@
 // Chooses a frontend.
 #include "compiler/frontend/Frontend.h"
 
+#include "compiler/frontend/onnx/ExtraOutputs.h"
 #include "compiler/frontend/onnx/Onnx.h"
-#include "compiler/frontend/onnx/Tapped.h"
 #include "compiler/frontend/pt2/Pt2.h"
 #include "compiler/frontend/pt2/wire/ArchiveReader.h"
 #include "support/files/MappedFile.h"
@@ -31,8 +31,9 @@ Result<ImportResult> importModel(const std::string &path, const ImportOptions &o
   if (format == Format::Pt2) {
     return pt2::importPt2(path, options, context, store);
   }
-  return options.taps.empty() ? onnx::importOnnx(path, options, context, store)
-                              : onnx::importTapped(path, options.taps, options, context, store);
+  return options.extraOutputs.empty()
+             ? onnx::importOnnx(path, options, context, store)
+             : onnx::importWithExtraOutputs(path, options.extraOutputs, options, context, store);
 }
 
 } // namespace tenon::frontend

@@ -27,7 +27,7 @@ namespace tenon::pipeline {
 /// work is done.
 Status Compilation::importModel() {
   frontend::ImportOptions importOptions;
-  importOptions.taps = options.taps;
+  importOptions.extraOutputs = options.extraOutputs;
   importOptions.shapes = toOverrides(options.shapes);
   for (const FixedInput &fixed : options.fixed) {
     importOptions.fixed.push_back({fixed.input, fixed.type, fixed.dims, fixed.bytes});

@@ -334,17 +334,17 @@ Status Quantizer::chooseRanges(const std::vector<Observed> &seen, size_t runs) {
     info.range = estimateRange(histogram, method, impl->settings.percentile);
     if (method == RangeMethod::Entropy) {
       Range whole = estimateRange(histogram, RangeMethod::MinMax, 0);
-      info.isRefused = squaredError(histogram, facts.range) > squaredError(histogram, whole);
-      info.range = facts.isRefused ? whole : facts.range;
+      info.isRefused = squaredError(histogram, info.range) > squaredError(histogram, whole);
+      info.range = info.isRefused ? whole : info.range;
     }
-    info.affine = affineOf(facts.range);
-    info.decibels = signalToNoise(histogram, facts.range);
-    info.levels = levelsOfMost(histogram, facts.range);
-    info.clipped = shareOutside(histogram, facts.range);
+    info.affine = affineOf(info.range);
+    info.decibels = signalToNoise(histogram, info.range);
+    info.levels = levelsOfMost(histogram, info.range);
+    info.clipped = shareOutside(histogram, info.range);
     if (impl->settings.scheme == Scheme::Float8) {
-      info.range = facts.seen;
+      info.range = info.seen;
       info.affine = {scaleOfFloat8(histogram), 0};
-      info.decibels = signalToNoiseFloat8(histogram, facts.affine.scale);
+      info.decibels = signalToNoiseFloat8(histogram, info.affine.scale);
       info.levels = 256; // all: their distances are relative to the value
       info.clipped = 0;
     }
@@ -360,10 +360,10 @@ Status Quantizer::chooseRanges(const std::vector<Observed> &seen, size_t runs) {
     impl->affines.push_back(info.affine);
     bool canSmooth = impl->settings.smooths && impl->settings.scheme == Scheme::Static;
     if (canSmooth && impl->canSmooth(group)) {
-      TENON_TRY(impl->smooth(i, squaredError(histogram, info.range), facts));
+      TENON_TRY(impl->smooth(i, squaredError(histogram, info.range), info));
       info.affine = impl->affines.back();
     }
-    impl->info.tensors.push_back(std::move(facts));
+    impl->info.tensors.push_back(std::move(info));
   }
   return Status::ok();
 }
@@ -392,6 +392,6 @@ Result<std::string> Quantizer::write(string_view key, const std::string &text) {
   return edit.write(files, "quantize more of it: weights that stay wide come into the file");
 }
 
-const QuantizationInfo &Quantizer::info() const { return impl->facts; }
+const QuantizationInfo &Quantizer::info() const { return impl->info; }
 
 } // namespace tenon::quant

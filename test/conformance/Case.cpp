@@ -253,7 +253,7 @@ Status compileAndRun(const Case &testCase, const CaseOptions &options, std::stri
 /// The first gap of a model, in words.
 std::string describeGaps(const std::string &model, const Status &status) {
   Result<tool::ModelInfo> info = tool::importModel(model, {});
-  if (!info || facts->gaps.empty()) {
+  if (!info || info->gaps.empty()) {
     return std::string(status.message());
   }
   const tool::ModelGap &gap = info->gaps.front();

@@ -159,7 +159,7 @@ Status compile(const char *model, const std::string &output, const tenon_compile
   request.target.states = listOf(options.states);
   request.shapes = listOf(options.shapes);
   request.optimizeFor = listOf(options.optimize_for);
-  request.taps = listOf(options.taps);
+  request.extraOutputs = listOf(options.taps);
   request.kernels = listOf(options.kernels);
   request.plugins = listOf(options.plugins);
   request.options.disabledFamilies = listOf(options.disabled_families);

@@ -1,5 +1,5 @@
-// Inner values are had as outputs (onnx::importTapped): so each is what the model says it is,
-// whatever layout or fusion the compiler would choose for it.
+// Inner values are had as outputs (onnx::importWithExtraOutputs): so each is what the model says it
+// is, whatever layout or fusion the compiler would choose for it.
 #include "tools/debug/Layers.h"
 
 #include "compiler/frontend/Frontend.h"
@@ -141,7 +141,7 @@ Result<Trial> Comparer::trialFor(const Side &side) {
   TENON_ASSIGN(Trial trial, makeTrial(compile, inputs, request.base.seed, scratch));
   inputs = trial.inputs;
   if (request.wantsLayers) {
-    trial.compile.taps = {"*"};
+    trial.compile.extraOutputs = {"*"};
   }
   return trial;
 }
@@ -153,7 +153,7 @@ Result<Comparer::Values> Comparer::compiled(const Trial &trial) {
     return values;
   }
   Trial plain = trial;
-  plain.compile.taps.clear();
+  plain.compile.extraOutputs.clear();
   TENON_TRY(pipeline::compile(plain.compile, plain.hooks).takeStatus());
   TENON_ASSIGN(Values outputs, runEngine(plain.compile.output, "", plain.threads, plain.inputs));
   for (auto [with, without] : llvm::zip(values, outputs)) {
@@ -174,7 +174,7 @@ Result<Comparer::Values> Comparer::valuesOf(const Side &side) {
     return compiled(trial);
   }
   ReferenceModel referenceModel;
-  TENON_TRY(referenceModel.importFile(side.path, trial.compile.taps, trial.inputs));
+  TENON_TRY(referenceModel.importFile(side.path, trial.compile.extraOutputs, trial.inputs));
   TENON_ASSIGN(Tensors results, referenceModel.evaluate());
   Values values;
   for (auto [name, tensor] : llvm::zip_equal(referenceModel.names(), results)) {

@@ -107,7 +107,7 @@ Status Watch::afterPass(std::string_view pass, ModuleOp module, tn::WeightStore 
 
 Sighting Watch::run() {
   Status imported =
-      referenceModel.importFile(trial.compile.model, trial.compile.taps, trial.inputs);
+      referenceModel.importFile(trial.compile.model, trial.compile.extraOutputs, trial.inputs);
   if (imported) {
     expected = referenceModel.evaluate();
   }
@@ -156,14 +156,14 @@ Sighting unpacked(Outcome outcome, llvm::StringRef report) {
 }
 
 /// A dispatched module whose regions' results are outputs too, and what they ought to be.
-class TappedRegions {
+class RegionOutputs {
 public:
-  TappedRegions(const Trial &trial, std::string &site) : trial(trial), site(site) {}
+  RegionOutputs(const Trial &trial, std::string &site) : trial(trial), site(site) {}
   /// Of a compilation that failed the copy is left, but not the context that it lives in.
-  ~TappedRegions() { (void)copy.release(); }
+  ~RegionOutputs() { (void)copy.release(); }
 
   /// Changes the module, and keeps a copy for the reference.
-  void tap(ModuleOp module, tn::WeightStore *weights);
+  void addOutputs(ModuleOp module, tn::WeightStore *weights);
   /// Once, while the compilation lives.
   Outcome compare();
 
@@ -176,7 +176,7 @@ private:
   std::vector<size_t> order;       ///< results as the program makes them
 };
 
-void TappedRegions::tap(ModuleOp module, tn::WeightStore *weights) {
+void RegionOutputs::addOutputs(ModuleOp module, tn::WeightStore *weights) {
   store = weights;
   func::FuncOp function = *module.getOps<func::FuncOp>().begin();
   Operation *end = function.getBody().front().getTerminator();
@@ -221,7 +221,7 @@ void TappedRegions::tap(ModuleOp module, tn::WeightStore *weights) {
   copy = module.clone();
 }
 
-Outcome TappedRegions::compare() {
+Outcome RegionOutputs::compare() {
   OwningOpRef<ModuleOp> module = std::move(copy);
   func::FuncOp function = *module->getOps<func::FuncOp>().begin();
   reference::Interpreter interpreter(store, {.threads = 1});
@@ -263,7 +263,7 @@ Outcome probeRegions(const Trial &trial, double seconds, std::string &site) {
   return inChild(
       seconds,
       [&](std::string &place) {
-        TappedRegions regions(trial, place);
+        RegionOutputs regions(trial, place);
         tn::WeightStore *store = nullptr;
         Outcome outcome;
         pipeline::CompileOptions options = trial.compile;
@@ -274,7 +274,7 @@ Outcome probeRegions(const Trial &trial, double seconds, std::string &site) {
         };
         hooks.afterPhase = [&](pipeline::Phase phase, ModuleOp module) {
           if (phase == pipeline::Phase::Dispatch) {
-            regions.tap(module, store);
+            regions.addOutputs(module, store);
           }
           if (trial.hooks.afterPhase) {
             trial.hooks.afterPhase(phase, module);

@@ -44,11 +44,12 @@ Status ReferenceModel::import(Import read, const std::vector<NamedTensor> &given
   return Status::ok();
 }
 
-Status ReferenceModel::importFile(const std::string &path, const std::vector<std::string> &taps,
+Status ReferenceModel::importFile(const std::string &path,
+                                  const std::vector<std::string> &extraOutputs,
                                   const std::vector<NamedTensor> &given) {
   return import(
       [&](frontend::ImportOptions options, MLIRContext &into, tn::WeightStore &weights) {
-        options.taps = taps;
+        options.extraOutputs = extraOutputs;
         return frontend::importModel(path, options, into, weights);
       },
       given);

@@ -45,8 +45,8 @@ public:
       const frontend::ImportOptions &, mlir::MLIRContext &, tn::WeightStore &)>;
   /// TN0301 with the first gap if the model has gaps, TN0105 if an input is missing.
   Status import(Import read, const std::vector<NamedTensor> &given);
-  /// A file, with `taps` as outputs too; see frontend::ImportOptions.
-  Status importFile(const std::string &path, const std::vector<std::string> &taps,
+  /// A file, with `extraOutputs` as outputs too; see frontend::ImportOptions.
+  Status importFile(const std::string &path, const std::vector<std::string> &extraOutputs,
                     const std::vector<NamedTensor> &given);
 
   /// Of the function's arguments, in their order.

@@ -27,7 +27,7 @@ onnx::Port portOf(const std::string &name, Type type, ArrayRef<tn::Symbol> symbo
 /// The dims as the compiled model has them.
 Status recordDims(const Trial &trial, Recording &recording) {
   pipeline::CompileOptions import = trial.compile;
-  import.taps = {"*"};
+  import.extraOutputs = {"*"};
   import.stopAfter = pipeline::Phase::Import;
   import.output.clear();
   pipeline::CompileHooks hooks = trial.hooks;

@@ -44,7 +44,7 @@ struct ImportOptions {
   /// Seed of generated weights.
   uint64_t seed = 0;
   /// Inner values that become outputs after the model's own; "*" stands for all.
-  std::vector<std::string> taps;
+  std::vector<std::string> extraOutputs;
 };
 
 /// One thing that a model needs and Tenon lacks.

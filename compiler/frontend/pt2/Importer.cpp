@@ -127,7 +127,7 @@ Status Importer::importNode(const Node &written, const Graph &graph, Scope &scop
   for (auto [name, value] : llvm::zip_equal(call.outputNames, call.outputs)) {
     if (!name.empty()) {
       scope[name] = call.failed() || poisoned ? Value() : value;
-      if (!options.taps.empty() && &graph == &program.graph && scope[name].tensor) {
+      if (!options.extraOutputs.empty() && &graph == &program.graph && scope[name].tensor) {
         innerValues.emplace_back(name, scope[name].tensor->value(call));
       }
     }

@@ -103,7 +103,7 @@ private:
   void finishState(Call &call, llvm::function_ref<void(const std::string &, mlir::Value)> add);
   void noteWrites();
   /// What the user wants to see of inner values, by the names of results.
-  Result<std::vector<std::string>> chosenTaps() const;
+  Result<std::vector<std::string>> chosenExtraOutputs() const;
 
   const Program &program;
   const frontend::ImportOptions &options;
@@ -116,7 +116,7 @@ private:
   mlir::Value started;
   std::vector<std::pair<std::string, std::string>> states; ///< arguments and results
   std::map<std::string, mlir::AffineExpr> symbolsByName;
-  /// Tensors that nodes gave, as they were then; only where taps are asked for.
+  /// Tensors that nodes gave, as they were then; only where extra outputs are asked for.
   std::vector<std::pair<std::string, mlir::Value>> innerValues;
   std::vector<std::pair<mlir::Value, std::string>> assertions;
   std::vector<frontend::Gap> gaps;

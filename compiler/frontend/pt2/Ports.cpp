@@ -303,9 +303,9 @@ Status Importer::finish(Scope &scope) {
       }
     }
   }
-  TENON_ASSIGN(std::vector<std::string> taps, chosenTaps());
+  TENON_ASSIGN(std::vector<std::string> extraOutputs, chosenExtraOutputs());
   for (const auto &[name, value] : innerValues) {
-    if (llvm::is_contained(taps, name)) {
+    if (llvm::is_contained(extraOutputs, name)) {
       add(name, value);
     }
   }
@@ -326,7 +326,7 @@ Status Importer::finish(Scope &scope) {
   return std::move(pending);
 }
 
-Result<std::vector<std::string>> Importer::chosenTaps() const {
+Result<std::vector<std::string>> Importer::chosenExtraOutputs() const {
   std::vector<std::string> names, chosen;
   auto isOutput = [&](const std::string &name) {
     return llvm::any_of(program.outputs, [&](const OutputSpec &spec) {
@@ -341,14 +341,14 @@ Result<std::vector<std::string>> Importer::chosenTaps() const {
       }
     }
   }
-  for (const std::string &name : options.taps) {
+  for (const std::string &name : options.extraOutputs) {
     if (name != "*" && !llvm::is_contained(names, name)) {
       return Status::error(ErrorId::BadArgument, strCat("no node of the model gives '", name, "'"),
                            didYouMean(name, names, "'tenon inspect MODEL' lists the nodes"));
     }
   }
-  bool wantsAll = llvm::is_contained(options.taps, "*");
-  llvm::copy_if(wantsAll ? names : options.taps, std::back_inserter(chosen),
+  bool wantsAll = llvm::is_contained(options.extraOutputs, "*");
+  llvm::copy_if(wantsAll ? names : options.extraOutputs, std::back_inserter(chosen),
                 [&](const std::string &name) { return !isOutput(name); });
   return chosen;
 }

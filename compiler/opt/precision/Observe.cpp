@@ -1,5 +1,5 @@
-// Relies on the import to have made inner values results (ImportOptions::taps); results that nobody
-// observes go, and what only they need is dead code.
+// Relies on the import to have made inner values results (ImportOptions::extraOutputs); results
+// that nobody observes go, and what only they need is dead code.
 #include "compiler/opt/precision/Observe.h"
 
 #include "compiler/graph/Shape.h"

@@ -345,7 +345,7 @@ TEST(ProfileTest, BatchIsWhatTheEngineTakes) {
 TEST(ProfileTest, TapsKeepNeighboursApart) {
   Profile profile = machine();
   profile.options = Json::parse(R"({"taps": ["v"]})");
-  profile.tapped = {"mm"};
+  profile.extraOutputs = {"mm"};
   profile.measured.timedSeconds = 2e-3;
   profile.regions = {product(1e6, 8e6, 8e6, 1e-3), product(1e6, 8e6, 0, 1e-3)};
   auto apart = [](const char *producer) {
@@ -355,7 +355,7 @@ TEST(ProfileTest, TapsKeepNeighboursApart) {
                          {"apart_us", 10.0},
                          {"fused_us", 4.0}}});
   };
-  auto gainOfTaps = [](Profile of) {
+  auto gainOfExtraOutputs = [](Profile of) {
     classify(of);
     advise(of);
     for (const Advice &advice : of.advice) {
@@ -366,11 +366,11 @@ TEST(ProfileTest, TapsKeepNeighboursApart) {
     return 0.0;
   };
   profile.regions[0].apart = apart("mm");
-  EXPECT_NEAR(gainOfTaps(profile), 0.3e-3, 1e-9) << "half of what the two save";
+  EXPECT_NEAR(gainOfExtraOutputs(profile), 0.3e-3, 1e-9) << "half of what the two save";
   profile.regions[0].apart = apart("branches");
-  EXPECT_EQ(gainOfTaps(profile), 0) << "the model itself uses that value twice";
-  profile.regions[1].tapBytes = 2e6;
-  EXPECT_NEAR(gainOfTaps(profile), 0.25e-3, 1e-9) << "a quarter of what it moves is a tap";
+  EXPECT_EQ(gainOfExtraOutputs(profile), 0) << "the model itself uses that value twice";
+  profile.regions[1].extraOutputBytes = 2e6;
+  EXPECT_NEAR(gainOfExtraOutputs(profile), 0.25e-3, 1e-9) << "a quarter of what it moves is a tap";
 }
 
 TEST(ProfileTest, AdviceNamesWhatTheEngineWasCompiledWith) {

@@ -108,8 +108,8 @@ Result<pipeline::CompileSummary> compileToFile(CompileRequest &request) {
   TENON_ASSIGN(options.shapes, parseShapeArguments(request.shapes));
   TENON_ASSIGN(options.optimizeFor, parseSizesArguments(request.optimizeFor));
   TENON_TRY(applyTarget(request.target, options, options.notice));
-  for (const std::string &tap : request.taps) {
-    options.taps.push_back(tap == "all" ? "*" : tap);
+  for (const std::string &name : request.extraOutputs) {
+    options.extraOutputs.push_back(name == "all" ? "*" : name);
   }
   TENON_TRY(isModel(options.model, Takes::Model).takeStatus());
   std::vector<std::string> programs;

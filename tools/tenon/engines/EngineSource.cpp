@@ -68,7 +68,7 @@ Result<EngineSource> EngineSource::prepare(const OpenRequest &request, Terminal 
     TENON_ASSIGN(compile.tuned, localDatabase("", terminal.notice()));
   }
   compile.threads = usableCpus();
-  compile.taps = request.taps;
+  compile.extraOutputs = request.extraOutputs;
   compile.observed = request.observed;
   TENON_ASSIGN(compile.shapes, parseShapeArguments(request.shapes));
   listen(compile, terminal);

@@ -24,7 +24,7 @@ struct OpenRequest {
   TargetFlags target;
   std::string variant; ///< as on the command line; empty for the best that this machine runs
   bool useCache = true;
-  std::vector<std::string> taps;          ///< as pipeline::CompileOptions'
+  std::vector<std::string> extraOutputs;  ///< as pipeline::CompileOptions'
   std::vector<opt::Observation> observed; ///< as pipeline::CompileOptions'
   bool verifyWeights = true; ///< of an engine; one that is compiled now is not read back for it
 };

@@ -1,6 +1,6 @@
 // The dims of all values of an ONNX model, which the importer finds when each is an output.
 
-#include "compiler/frontend/onnx/Tapped.h"
+#include "compiler/frontend/onnx/ExtraOutputs.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/pipeline/CrashGuard.h"
@@ -21,7 +21,7 @@ readDims(const std::string &path, const std::vector<ShapeArgument> &shapes) {
   frontend::ImportOptions options;
   options.shapes = pipeline::toOverrides(shapes);
   TENON_ASSIGN(frontend::ImportResult imported,
-               onnx::importTapped(path, {"*"}, options, context, store));
+               onnx::importWithExtraOutputs(path, {"*"}, options, context, store));
   if (!imported.module) {
     const frontend::Gap &gap = imported.gaps.front();
     return Status::error(ErrorId::ModelHasGaps,

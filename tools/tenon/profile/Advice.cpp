@@ -156,25 +156,27 @@ std::optional<Advice> ofForbiddenKernels(const Profile &profile) {
       compileCommand(profile, {.without = {"disabled_families", "kernels", "max_weights"}}));
 }
 
-std::optional<Advice> ofTaps(const Profile &profile) {
-  if (profile.tapped.empty()) {
+std::optional<Advice> ofExtraOutputs(const Profile &profile) {
+  if (profile.extraOutputs.empty()) {
     return std::nullopt;
   }
   Advice advice = gainOf(profile, [&](const RegionFigures &region) {
-    // By the cost model, for every neighbour from which a tapped value between the two keeps it
+    // By the cost model, for every neighbour from which an extra output between the two keeps it
     // apart.
     double saved = 0;
     for (const Json &edge : region.apart) {
       double apart = edge.value("apart_us", 0.0), fused = edge.value("fused_us", 0.0);
-      bool isTap =
-          textAt(edge, "rule") == kSecondResultRule &&
-          std::ranges::find(profile.tapped, textAt(edge, "producer")) != profile.tapped.end();
-      saved = isTap && apart > 0 ? std::max(saved, (apart - fused) / apart / 2) : saved;
+      bool isExtraOutput = textAt(edge, "rule") == kSecondResultRule &&
+                           std::ranges::find(profile.extraOutputs, textAt(edge, "producer")) !=
+                               profile.extraOutputs.end();
+      saved = isExtraOutput && apart > 0 ? std::max(saved, (apart - fused) / apart / 2) : saved;
     }
     // Where they did not keep it apart, they are written all the same.
     const Floors &floors = region.floors;
     double memory =
-        region.bytes > 0 ? floors.memory * (1 - std::min(region.tapBytes / region.bytes, 1.0)) : 0;
+        region.bytes > 0
+            ? floors.memory * (1 - std::min(region.extraOutputBytes / region.bytes, 1.0))
+            : 0;
     double now = std::max({floors.compute, floors.memory, floors.launch});
     double unwritten = now > 0 ? std::max({floors.compute, memory, floors.launch}) / now : 1;
     return region.seconds * (1 - saved) * unwritten;
@@ -182,7 +184,7 @@ std::optional<Advice> ofTaps(const Profile &profile) {
   return withText(
       advice, "taps",
       fmt::format("--tap makes {} inner values outputs: they are written, or keep neighbours apart",
-                  profile.tapped.size()),
+                  profile.extraOutputs.size()),
       compileCommand(profile, {.without = {"taps"}}));
 }
 
@@ -451,13 +453,13 @@ struct Rule {
 };
 
 constexpr Rule kRules[] = {
-    {ofGuard, Kind::Remedy},   {ofForbiddenKernels, Kind::Remedy},
-    {ofTaps, Kind::Remedy},    {ofLevel, Kind::Remedy},
-    {ofThreads, Kind::Remedy}, {ofSizes, Kind::Remedy},
-    {ofBf16, Kind::Numbers},   {ofHalf, Kind::Numbers},
-    {ofTf32, Kind::Numbers},   {ofBatch, Kind::Hint},
-    {ofInt8, Kind::Hint},      {ofConversions, Kind::Hint},
-    {ofLayout, Kind::Hint},    {ofSlowFamily, Kind::Hint},
+    {ofGuard, Kind::Remedy},        {ofForbiddenKernels, Kind::Remedy},
+    {ofExtraOutputs, Kind::Remedy}, {ofLevel, Kind::Remedy},
+    {ofThreads, Kind::Remedy},      {ofSizes, Kind::Remedy},
+    {ofBf16, Kind::Numbers},        {ofHalf, Kind::Numbers},
+    {ofTf32, Kind::Numbers},        {ofBatch, Kind::Hint},
+    {ofInt8, Kind::Hint},           {ofConversions, Kind::Hint},
+    {ofLayout, Kind::Hint},         {ofSlowFamily, Kind::Hint},
     {ofUnfused, Kind::Hint},
 };
 

@@ -156,11 +156,11 @@ double bytesOf(const TensorFigures &tensor) {
 /// What --tap makes outputs. Of `--tap all`, which engines record as "*", these are the outputs
 /// that nodes read: the record does not tell them from outputs of the model, which are seldom read
 /// within it.
-void addTaps(const Records &records, Profile &profile) {
+void addExtraOutputs(const Records &records, Profile &profile) {
   const view::Graph &graph = records.graph;
-  Json taps = listAt(profile.options, "taps");
+  Json extraOutputs = listAt(profile.options, "taps");
   auto isNamed = [&](const std::string &name) {
-    return std::ranges::find(taps, Json(name)) != taps.end();
+    return std::ranges::find(extraOutputs, Json(name)) != extraOutputs.end();
   };
   std::set<int64_t> read, readElsewhere;
   for (const view::Node &node : graph.nodes) {
@@ -174,14 +174,14 @@ void addTaps(const Records &records, Profile &profile) {
   }
   for (const view::Port &output : graph.outputs) {
     int64_t producer = graph.values.at(static_cast<size_t>(output.value)).node;
-    bool isTap = isNamed(output.name) || (isNamed("*") && read.contains(output.value));
-    if (!isTap || producer < 0) {
+    bool isExtraOutput = isNamed(output.name) || (isNamed("*") && read.contains(output.value));
+    if (!isExtraOutput || producer < 0) {
       continue;
     }
     const view::Node &node = graph.nodes.at(static_cast<size_t>(producer));
-    profile.tapped.push_back(node.name);
+    profile.extraOutputs.push_back(node.name);
     if (node.region >= 0 && !readElsewhere.contains(output.value)) {
-      profile.regions.at(static_cast<size_t>(node.region)).tapBytes +=
+      profile.regions.at(static_cast<size_t>(node.region)).extraOutputBytes +=
           bytesOf(tensorOf(records, output.value));
     }
   }
@@ -281,7 +281,7 @@ Status joinRecords(const engine::EngineFile &file, const engine::Plan &plan, Pro
     }
     addOperators(records, profile);
     addTensors(records, profile);
-    addTaps(records, profile);
+    addExtraOutputs(records, profile);
     std::vector<const Json *> rows = rowsOf(plan, records.placement);
     for (const StepFigures &step : profile.measured.steps) {
       const Json *row = rows.at(step.instruction);

@@ -60,7 +60,7 @@ struct RegionFigures {
   double medianSeconds = 0; ///< the medians of its steps together
   std::optional<double> oneThreadSeconds, inARowSeconds;
   double flops = 0, bytes = 0, weightBytes = 0;
-  double tapBytes = 0;         ///< of values that are written only as --tap makes them outputs
+  double extraOutputBytes = 0; ///< of values that are written only as --tap makes them outputs
   bool isParallel = true;      ///< whether there is more than one part to share
   double predictedSeconds = 0; ///< by the cost model
 
@@ -124,9 +124,9 @@ struct Profile {
   /// the inputs for them; 1 and none where the engine takes only what was run.
   int64_t batch = 1;
   InputDims batchInputs;
-  std::vector<std::string> ports;  ///< names of the model's inputs and outputs
-  std::vector<std::string> tapped; ///< names of the nodes whose results are outputs by --tap
-  Json options = Json::object();   ///< the engine's
+  std::vector<std::string> ports;        ///< names of the model's inputs and outputs
+  std::vector<std::string> extraOutputs; ///< names of the nodes whose results are outputs by --tap
+  Json options = Json::object();         ///< the engine's
   bool isGpu = false;
   Limits limits;
   Measurement measured;

@@ -58,12 +58,12 @@ Status Observer::compile(const quant::Quantizer &quantizer, const CalibrationReq
   open.useCache = request.useCache;
   open.verifyWeights = false;
   open.observed = quantizer.observations();
-  open.taps = quantizer.innerObserved();
+  open.extraOutputs = quantizer.innerObserved();
   TENON_ASSIGN(std::vector<quant::InputInfo> inputs, quantizer.inputs());
   for (const auto &[name, depth] : quantizer.gramTensors()) {
     if (std::ranges::none_of(inputs,
                              [&](const quant::InputInfo &input) { return input.name == name; })) {
-      open.taps.push_back(name);
+      open.extraOutputs.push_back(name);
     }
   }
   for (const Tensor &input : batch.inputs) {

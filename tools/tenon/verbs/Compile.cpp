@@ -146,7 +146,7 @@ Action declareCompile(CLI::App &command) {
                    "bugs in Tenon)");
   command
       .add_option(
-          "--tap", flags->taps,
+          "--tap", flags->extraOutputs,
           "Make this inner value of the model an output too (repeat for more), or all of them")
       ->allow_extra_args(false);
   command

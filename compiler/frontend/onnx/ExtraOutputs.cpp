@@ -1,6 +1,6 @@
 // Writes the names into the model's list of outputs and imports that. Relies on the importer to say
 // which of them are no tensors.
-#include "compiler/frontend/onnx/Tapped.h"
+#include "compiler/frontend/onnx/ExtraOutputs.h"
 
 #include "compiler/frontend/onnx/wire/Pieces.h"
 #include "support/files/MappedFile.h"
@@ -24,13 +24,13 @@ std::vector<std::string> innerValues(const Pieces &pieces) {
 
 /// What the names stand for.
 Result<std::vector<std::string>> chosen(const Pieces &pieces,
-                                        const std::vector<std::string> &taps) {
+                                        const std::vector<std::string> &extraOutputs) {
   std::vector<std::string> inner = innerValues(pieces);
-  if (llvm::is_contained(taps, "*")) {
+  if (llvm::is_contained(extraOutputs, "*")) {
     return inner;
   }
   std::vector<std::string> names;
-  for (const std::string &name : taps) {
+  for (const std::string &name : extraOutputs) {
     if (llvm::is_contained(pieces.outputs(), std::string_view(name)) ||
         llvm::is_contained(names, name)) {
       continue;
@@ -51,12 +51,13 @@ Result<std::vector<std::string>> innerValues(Bytes model) {
   return innerValues(pieces);
 }
 
-Result<ImportResult> importTapped(const std::string &path, const std::vector<std::string> &taps,
-                                  const ImportOptions &options, mlir::MLIRContext &context,
-                                  tn::WeightStore &store) {
+Result<ImportResult> importWithExtraOutputs(const std::string &path,
+                                            const std::vector<std::string> &extraOutputs,
+                                            const ImportOptions &options,
+                                            mlir::MLIRContext &context, tn::WeightStore &store) {
   TENON_ASSIGN(MappedFile mapped, MappedFile::open(path));
   TENON_ASSIGN(Pieces pieces, Pieces::read(mapped.bytes()));
-  TENON_ASSIGN(std::vector<std::string> names, chosen(pieces, taps));
+  TENON_ASSIGN(std::vector<std::string> names, chosen(pieces, extraOutputs));
   size_t slash = path.rfind('/');
   std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   while (true) {
