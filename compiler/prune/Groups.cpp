@@ -30,7 +30,7 @@ std::vector<Parameter> parametersOf(const quant::Graph &graph, const Values &val
 namespace {
 
 std::vector<Producer> producersOf(const quant::Graph &graph, const Values &values,
-                                  const Ties &ties) {
+                                  const AxisClasses &axisClasses) {
   std::vector<Producer> result;
   for (size_t node = 0; node < graph.all().size(); ++node) {
     const Axes *y = values.result(node, 0);
@@ -56,7 +56,7 @@ std::vector<Producer> producersOf(const quant::Graph &graph, const Values &value
         hasWeights = hasWeights || isParameter(i);
       }
       for (Axis axis : hasWeights ? *y : Axes()) {
-        if (!ties.isFixed(axis)) {
+        if (!axisClasses.isFixed(axis)) {
           result.push_back({node, axis});
         }
       }
@@ -70,7 +70,7 @@ std::vector<Producer> producersOf(const quant::Graph &graph, const Values &value
 /// Components of classes that some producer makes together.
 class Components {
 public:
-  explicit Components(const Ties &ties) : ties(ties) {}
+  explicit Components(const AxisClasses &axisClasses) : axisClasses(axisClasses) {}
 
   /// Whether it makes any class that can go.
   bool add(const Producer &producer) {
@@ -86,8 +86,8 @@ public:
   std::set<uint32_t> freeClasses(Axis axis) const {
     std::set<uint32_t> classes;
     for (uint32_t i = 0; i < axis.size; ++i) {
-      if (!ties.isFixed(axis.at(i))) {
-        classes.insert(ties.classOf(axis.at(i)));
+      if (!axisClasses.isFixed(axis.at(i))) {
+        classes.insert(axisClasses.classOf(axis.at(i)));
       }
     }
     return classes;
@@ -108,7 +108,7 @@ public:
   }
 
 private:
-  const Ties &ties;
+  const AxisClasses &axisClasses;
   std::map<uint32_t, uint32_t> parents;
 };
 
@@ -130,12 +130,12 @@ std::vector<std::vector<uint32_t>> partsOf(const std::vector<uint32_t> &classes,
 
 } // namespace
 
-Groups groupsOf(const quant::Graph &graph, const Values &values, const Ties &ties,
+Groups groupsOf(const quant::Graph &graph, const Values &values, const AxisClasses &axisClasses,
                 uint32_t multiple) {
   Groups result;
-  Components components(ties);
+  Components components(axisClasses);
   std::vector<Producer> members;
-  for (const Producer &producer : producersOf(graph, values, ties)) {
+  for (const Producer &producer : producersOf(graph, values, axisClasses)) {
     (components.add(producer) ? members : result.fixed).push_back(producer);
   }
   std::map<uint32_t, std::vector<size_t>> places;

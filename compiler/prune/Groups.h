@@ -35,7 +35,7 @@ struct Groups {
 };
 /// Parts of layers, as the halves of a split, are groups of their own where they have twice the
 /// multiple.
-Groups groupsOf(const quant::Graph &graph, const Values &values, const Ties &ties,
+Groups groupsOf(const quant::Graph &graph, const Values &values, const AxisClasses &axisClasses,
                 uint32_t multiple);
 
 } // namespace tenon::prune

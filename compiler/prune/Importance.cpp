@@ -38,8 +38,8 @@ std::vector<double> sumsAlong(std::span<const int64_t> dims, size_t axis,
 
 class GroupScorer {
 public:
-  GroupScorer(const Ties &ties, std::span<const Group> groups)
-      : ties(ties), totals(groups.size()), counts(groups.size()) {
+  GroupScorer(const AxisClasses &axisClasses, std::span<const Group> groups)
+      : axisClasses(axisClasses), totals(groups.size()), counts(groups.size()) {
     for (size_t g = 0; g < groups.size(); ++g) {
       totals[g].resize(groups[g].classes.size(), 0);
       counts[g].resize(groups[g].classes.size(), 0);
@@ -51,7 +51,7 @@ public:
 
   bool concerns(Axis axis) const {
     for (uint32_t i = 0; i < axis.size; ++i) {
-      if (places.contains(ties.classOf(axis.at(i)))) {
+      if (places.contains(axisClasses.classOf(axis.at(i)))) {
         return true;
       }
     }
@@ -63,7 +63,7 @@ public:
   void add(Axis axis, const std::vector<double> &sums, bool isRelative) {
     std::map<size_t, std::map<size_t, double>> ofGroups;
     for (uint32_t i = 0; i < axis.size; ++i) {
-      auto place = places.find(ties.classOf(axis.at(i)));
+      auto place = places.find(axisClasses.classOf(axis.at(i)));
       if (place != places.end()) {
         ofGroups[place->second.group][place->second.place] += sums[i];
       }
@@ -93,7 +93,7 @@ public:
   }
 
 private:
-  const Ties &ties;
+  const AxisClasses &axisClasses;
   std::map<uint32_t, Place> places;
   std::vector<std::vector<double>> totals;
   std::vector<std::vector<size_t>> counts;
@@ -194,11 +194,11 @@ Status addScores(std::span<const Parameter> parameters, std::span<const ScoreTen
 
 } // namespace
 
-Result<std::vector<Ranking>> rank(const quant::Graph &graph, const Ties &ties,
+Result<std::vector<Ranking>> rank(const quant::Graph &graph, const AxisClasses &axisClasses,
                                   std::span<const Group> groups,
                                   std::span<const Parameter> parameters, Importance importance,
                                   std::span<const ScoreTensor> scores, onnx::ExternalFiles &files) {
-  GroupScorer asked(ties, groups), magnitudes(ties, groups);
+  GroupScorer asked(axisClasses, groups), magnitudes(axisClasses, groups);
   if (importance == Importance::Scores) {
     TENON_TRY(addScores(parameters, scores, asked));
   } else {

@@ -31,7 +31,7 @@ struct Ranking {
 
 /// An error for scores of other dims than their tensor, of values that are not finite, and where no
 /// tensor of any group has what is asked for.
-Result<std::vector<Ranking>> rank(const quant::Graph &graph, const Ties &ties,
+Result<std::vector<Ranking>> rank(const quant::Graph &graph, const AxisClasses &axisClasses,
                                   std::span<const Group> groups,
                                   std::span<const Parameter> parameters, Importance importance,
                                   std::span<const ScoreTensor> scores, onnx::ExternalFiles &files);

@@ -12,17 +12,17 @@ using Indices = std::vector<int64_t>;
 
 constexpr string_view kUnknownRank = "has operands of unknown rank";
 
-void transpose(Site &site) {
-  const Axes *x = site.operand(0), *y = site.result();
+void transpose(NodeContext &context) {
+  const Axes *x = context.operand(0), *y = context.result();
   if (!x || !y || x->size() != y->size()) {
-    return site.keepNode(kUnknownRank);
+    return context.keepNode(kUnknownRank);
   }
-  const onnx::Attribute *perm = quant::attributeOf(site.own(), "perm");
+  const onnx::Attribute *perm = quant::attributeOf(context.own(), "perm");
   for (size_t i = 0; i < y->size(); ++i) {
     size_t from =
         perm && i < perm->ints.size() ? static_cast<size_t>(perm->ints[i]) : y->size() - 1 - i;
     if (from < x->size()) {
-      site.tie((*x)[from], (*y)[i]);
+      context.tie((*x)[from], (*y)[i]);
     }
   }
 }
@@ -38,7 +38,7 @@ bool addEnds(const Axes &axes, std::vector<uint64_t> &ends) {
 }
 
 /// Gives each axis its factors, of which those between the same ends are the same.
-void factorize(Site &site, const Axes &axes, const std::vector<uint64_t> &ends,
+void factorize(NodeContext &context, const Axes &axes, const std::vector<uint64_t> &ends,
                const std::vector<Axis> &factors) {
   uint64_t product = 1;
   for (size_t i = axes.size(); i-- > 0;) {
@@ -51,105 +51,105 @@ void factorize(Site &site, const Axes &axes, const std::vector<uint64_t> &ends,
       }
     }
     if (own.size() == 1) {
-      site.tie(axes[i], own.front());
+      context.tie(axes[i], own.front());
     } else if (!own.empty()) {
-      site.product(axes[i], own);
+      context.product(axes[i], own);
     }
   }
 }
 
-void reshape(Site &site) {
-  const Axes *x = site.operand(0), *y = site.result();
+void reshape(NodeContext &context) {
+  const Axes *x = context.operand(0), *y = context.result();
   std::vector<uint64_t> ends = {1};
   if (!x || !y || !addEnds(*x, ends) || !addEnds(*y, ends)) {
-    return site.keepNode("reshapes sizes that data decide");
+    return context.keepNode("reshapes sizes that data decide");
   }
   std::sort(ends.begin(), ends.end());
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
   for (size_t i = 0; i + 1 < ends.size(); ++i) {
     if (ends[i + 1] % ends[i] != 0) {
-      return site.keepNode("reshapes across its dims");
+      return context.keepNode("reshapes across its dims");
     }
   }
   std::vector<Axis> factors;
   for (size_t i = 0; i + 1 < ends.size(); ++i) {
-    factors.push_back(site.ties.add(static_cast<uint32_t>(ends[i + 1] / ends[i])));
+    factors.push_back(context.axisClasses.add(static_cast<uint32_t>(ends[i + 1] / ends[i])));
   }
-  factorize(site, *x, ends, factors);
-  factorize(site, *y, ends, factors);
+  factorize(context, *x, ends, factors);
+  factorize(context, *y, ends, factors);
 }
 
-/// Ties all axes but one.
-bool tieBeside(Site &site, const Axes *x, const Axes *y, size_t axis) {
+/// AxisClasses all axes but one.
+bool tieBeside(NodeContext &context, const Axes *x, const Axes *y, size_t axis) {
   if (!x || !y || x->size() != y->size() || axis >= x->size()) {
-    site.keepNode(kUnknownRank);
+    context.keepNode(kUnknownRank);
     return false;
   }
   for (size_t i = 0; i < x->size(); ++i) {
     if (i != axis) {
-      site.tie((*x)[i], (*y)[i]);
+      context.tie((*x)[i], (*y)[i]);
     }
   }
   return true;
 }
 
 /// Index `begin + i` of the whole is index i of the part.
-void tiePart(Site &site, Axis whole, uint32_t begin, Axis part) {
+void tiePart(NodeContext &context, Axis whole, uint32_t begin, Axis part) {
   if (begin + part.size > whole.size || part.size == 0) {
-    site.keep(whole, "reads it in another size");
-    site.keep(part, "reads it in another size");
+    context.keep(whole, "reads it in another size");
+    context.keep(part, "reads it in another size");
     return;
   }
-  site.ties.tie({whole.at(begin), part.size}, part);
+  context.axisClasses.tie({whole.at(begin), part.size}, part);
 }
 
-void concat(Site &site) {
-  const Axes *y = site.result();
-  size_t axis = y ? fromFront(site.integer("axis", 0), y->size()) : 0;
+void concat(NodeContext &context) {
+  const Axes *y = context.result();
+  size_t axis = y ? fromFront(context.integer("axis", 0), y->size()) : 0;
   uint32_t begin = 0;
-  for (size_t i = 0; i < site.own().inputs.size(); ++i) {
-    const Axes *x = site.operand(i);
-    if (!tieBeside(site, x, y, axis)) {
+  for (size_t i = 0; i < context.own().inputs.size(); ++i) {
+    const Axes *x = context.operand(i);
+    if (!tieBeside(context, x, y, axis)) {
       return;
     }
-    tiePart(site, (*y)[axis], begin, (*x)[axis]);
+    tiePart(context, (*y)[axis], begin, (*x)[axis]);
     begin += (*x)[axis].size;
   }
 }
 
-void split(Site &site) {
-  const Axes *x = site.operand(0);
-  size_t axis = x ? fromFront(site.integer("axis", 0), x->size()) : 0;
+void split(NodeContext &context) {
+  const Axes *x = context.operand(0);
+  size_t axis = x ? fromFront(context.integer("axis", 0), x->size()) : 0;
   uint32_t begin = 0;
-  for (size_t i = 0; i < site.own().outputs.size(); ++i) {
-    const Axes *y = site.result(i);
-    if (!tieBeside(site, x, y, axis)) {
+  for (size_t i = 0; i < context.own().outputs.size(); ++i) {
+    const Axes *y = context.result(i);
+    if (!tieBeside(context, x, y, axis)) {
       return;
     }
-    tiePart(site, (*x)[axis], begin, (*y)[axis]);
+    tiePart(context, (*x)[axis], begin, (*y)[axis]);
     begin += (*y)[axis].size;
   }
 }
 
-void slice(Site &site) {
-  const Axes *x = site.operand(0), *y = site.result();
+void slice(NodeContext &context) {
+  const Axes *x = context.operand(0), *y = context.result();
   if (!x || !y || x->size() != y->size()) {
-    return site.keepNode(kUnknownRank);
+    return context.keepNode(kUnknownRank);
   }
-  std::optional<Indices> starts = site.integers(1, "starts"), ends = site.integers(2, "ends"),
-                         axes = site.integers(3, "axes"), steps = site.integers(4, "steps");
+  std::optional<Indices> starts = context.integers(1, "starts"), ends = context.integers(2, "ends"),
+                         axes = context.integers(3, "axes"), steps = context.integers(4, "steps");
   starts = ends ? starts : std::nullopt;
-  bool hasAxes = quant::attributeOf(site.own(), "axes") || site.own().inputs.size() > 3;
+  bool hasAxes = quant::attributeOf(context.own(), "axes") || context.own().inputs.size() > 3;
   std::vector<bool> isCut(x->size(), false);
   for (size_t i = 0; starts && i < starts->size() && (axes || !hasAxes); ++i) {
     size_t axis = axes && i < axes->size() ? fromFront((*axes)[i], x->size()) : i;
     bool isRun = !steps || i >= steps->size() || (*steps)[i] == 1;
-    if (axis >= x->size() || !isRun || (site.own().inputs.size() > 4 && !steps)) {
+    if (axis >= x->size() || !isRun || (context.own().inputs.size() > 4 && !steps)) {
       continue;
     }
     int64_t size = (*x)[axis].size, start = (*starts)[i];
     start = std::clamp<int64_t>(start < 0 ? start + size : start, 0, size);
-    tiePart(site, (*x)[axis], static_cast<uint32_t>(start), (*y)[axis]);
+    tiePart(context, (*x)[axis], static_cast<uint32_t>(start), (*y)[axis]);
     isCut[axis] = true;
   }
   for (size_t i = 0; i < x->size(); ++i) {
@@ -158,83 +158,83 @@ void slice(Site &site) {
                     });
     bool isWhole = !isListed && (*x)[i].size == (*y)[i].size && (axes || (!hasAxes && starts));
     if (isWhole && !isCut[i]) {
-      site.tie((*x)[i], (*y)[i]);
+      context.tie((*x)[i], (*y)[i]);
     } else if (!isCut[i]) {
-      site.keep((*x)[i], "takes a part of it");
-      site.keep((*y)[i], "takes a part of it");
+      context.keep((*x)[i], "takes a part of it");
+      context.keep((*y)[i], "takes a part of it");
     }
   }
 }
 
-void gather(Site &site) {
-  const Axes *x = site.operand(0), *indices = site.operand(1), *y = site.result();
+void gather(NodeContext &context) {
+  const Axes *x = context.operand(0), *indices = context.operand(1), *y = context.result();
   // Indices of rank 0 have no axes, and are there.
   size_t more = indices ? indices->size() : 0;
-  size_t axis = x ? fromFront(site.integer("axis", 0), x->size()) : 0;
+  size_t axis = x ? fromFront(context.integer("axis", 0), x->size()) : 0;
   if (!x || !y || axis >= x->size() || y->size() + 1 != x->size() + more) {
-    return site.keepNode(kUnknownRank);
+    return context.keepNode(kUnknownRank);
   }
   for (size_t i = 0; i < x->size(); ++i) {
     if (i != axis) {
-      site.tie((*x)[i], (*y)[i < axis ? i : i - 1 + more]);
+      context.tie((*x)[i], (*y)[i < axis ? i : i - 1 + more]);
     }
   }
-  std::optional<Indices> known = site.elements(site.own().inputs[1]);
+  std::optional<Indices> known = context.elements(context.own().inputs[1]);
   if (more == 1 && known && known->size() == (*y)[axis].size) {
     for (uint32_t i = 0; i < known->size(); ++i) {
       size_t from = fromFront((*known)[i], (*x)[axis].size);
       if (from >= (*x)[axis].size) {
-        return site.keep((*x)[axis], "picks from it");
+        return context.keep((*x)[axis], "picks from it");
       }
-      site.ties.tie((*y)[axis].at(i), (*x)[axis].at(static_cast<uint32_t>(from)));
+      context.axisClasses.tie((*y)[axis].at(i), (*x)[axis].at(static_cast<uint32_t>(from)));
     }
     return;
   }
-  site.keep((*x)[axis], "picks from it");
+  context.keep((*x)[axis], "picks from it");
   for (size_t i = 0; i < more; ++i) {
     if (indices) {
-      site.tie((*indices)[i], (*y)[axis + i]);
+      context.tie((*indices)[i], (*y)[axis + i]);
     }
-    site.keep((*y)[axis + i], "picks by it");
+    context.keep((*y)[axis + i], "picks by it");
   }
 }
 
-void expand(Site &site) {
-  const Axes *x = site.operand(0), *y = site.result();
+void expand(NodeContext &context) {
+  const Axes *x = context.operand(0), *y = context.result();
   if (!x || !y || x->size() > y->size()) {
-    return site.keepNode(kUnknownRank);
+    return context.keepNode(kUnknownRank);
   }
   size_t missing = y->size() - x->size();
   for (size_t i = 0; i < x->size(); ++i) {
     if ((*x)[i].size != 1) {
-      site.tie((*x)[i], (*y)[missing + i]);
+      context.tie((*x)[i], (*y)[missing + i]);
     }
   }
 }
 
-void tile(Site &site) {
-  const Axes *x = site.operand(0), *y = site.result();
+void tile(NodeContext &context) {
+  const Axes *x = context.operand(0), *y = context.result();
   if (!x || !y || x->size() != y->size()) {
-    return site.keepNode(kUnknownRank);
+    return context.keepNode(kUnknownRank);
   }
   for (size_t i = 0; i < x->size(); ++i) {
     uint32_t size = (*x)[i].size;
     if (size == 0 || (*y)[i].size % size != 0) {
-      site.tie((*x)[i], (*y)[i]);
+      context.tie((*x)[i], (*y)[i]);
       continue;
     }
     for (uint32_t begin = 0; begin < (*y)[i].size; begin += size) {
-      tiePart(site, (*y)[i], begin, (*x)[i]);
+      tiePart(context, (*y)[i], begin, (*x)[i]);
     }
   }
 }
 
-void pad(Site &site) {
-  const Axes *x = site.operand(0), *y = site.result();
-  std::optional<Indices> pads = site.integers(1, "pads"), axes = site.integers(3, "axes");
-  bool hasAxes = site.own().inputs.size() > 3 && !site.own().inputs[3].empty();
+void pad(NodeContext &context) {
+  const Axes *x = context.operand(0), *y = context.result();
+  std::optional<Indices> pads = context.integers(1, "pads"), axes = context.integers(3, "axes");
+  bool hasAxes = context.own().inputs.size() > 3 && !context.own().inputs[3].empty();
   if (!x || !y || x->size() != y->size() || !pads || (hasAxes && !axes)) {
-    return site.keepNode("pads by sizes that data decide");
+    return context.keepNode("pads by sizes that data decide");
   }
   size_t count = pads->size() / 2;
   std::vector<int64_t> before(x->size(), 0);
@@ -244,23 +244,23 @@ void pad(Site &site) {
       before[axis] = (*pads)[i];
     }
   }
-  bool isConstant = site.text("mode", "constant") == "constant";
+  bool isConstant = context.text("mode", "constant") == "constant";
   for (size_t i = 0; i < x->size(); ++i) {
     if ((*x)[i].size == (*y)[i].size && before[i] == 0) {
-      site.tie((*x)[i], (*y)[i]);
+      context.tie((*x)[i], (*y)[i]);
     } else if (isConstant && before[i] >= 0 && (*x)[i].size > 0) {
-      tiePart(site, (*y)[i], static_cast<uint32_t>(before[i]), (*x)[i]);
+      tiePart(context, (*y)[i], static_cast<uint32_t>(before[i]), (*x)[i]);
     } else {
-      site.keep((*x)[i], "pads it with its own elements");
-      site.keep((*y)[i], "pads it with its own elements");
+      context.keep((*x)[i], "pads it with its own elements");
+      context.keep((*y)[i], "pads it with its own elements");
     }
   }
 }
 
 /// The axes of a tensor are those of whoever reads it.
-void constant(Site &site) {
-  if (!site.graph.constant(site.own().outputs[0])) {
-    site.keepNode("is a constant that is no tensor");
+void constant(NodeContext &context) {
+  if (!context.graph.constant(context.own().outputs[0])) {
+    context.keepNode("is a constant that is no tensor");
   }
 }
 

@@ -12,21 +12,21 @@ using std::string_view;
 constexpr string_view kMean = "takes statistics over it";
 
 /// All axes from input to result, but those listed, which stay.
-void alongAxes(Site &site, const std::vector<size_t> &along, string_view what) {
-  const Axes *x = site.operand(0), *y = site.result();
+void alongAxes(NodeContext &context, const std::vector<size_t> &along, string_view what) {
+  const Axes *x = context.operand(0), *y = context.result();
   if (!x || !y || x->size() != y->size()) {
-    return site.keepNode("has operands of unknown rank");
+    return context.keepNode("has operands of unknown rank");
   }
   for (size_t i = 0; i < x->size(); ++i) {
-    site.tie((*x)[i], (*y)[i]);
+    context.tie((*x)[i], (*y)[i]);
     if (std::find(along.begin(), along.end(), i) != along.end()) {
-      site.keep((*x)[i], what);
+      context.keep((*x)[i], what);
     }
   }
 }
 
-size_t rankOf(const Site &site) {
-  const Axes *x = site.operand(0);
+size_t rankOf(const NodeContext &context) {
+  const Axes *x = context.operand(0);
   return x ? x->size() : 0;
 }
 
@@ -38,108 +38,108 @@ std::vector<size_t> from(size_t first, size_t rank) {
   return axes;
 }
 
-void tieParameters(Site &site, size_t first, size_t last) {
-  const Axes *x = site.operand(0);
+void tieParameters(NodeContext &context, size_t first, size_t last) {
+  const Axes *x = context.operand(0);
   for (size_t i = first; i <= last; ++i) {
-    const Axes *own = site.operand(i);
+    const Axes *own = context.operand(i);
     if (own && own->size() == 1 && x && x->size() > 1) {
-      site.tie((*own)[0], (*x)[1]);
+      context.tie((*own)[0], (*x)[1]);
     }
   }
 }
 
-void batchNorm(Site &site) {
-  alongAxes(site, {}, "");
-  tieParameters(site, 1, 4);
-  if (site.own().outputs.size() > 1) {
-    site.keepNode("is in training mode");
+void batchNorm(NodeContext &context) {
+  alongAxes(context, {}, "");
+  tieParameters(context, 1, 4);
+  if (context.own().outputs.size() > 1) {
+    context.keepNode("is in training mode");
   }
 }
 
-void instanceNorm(Site &site) {
-  alongAxes(site, from(2, rankOf(site)), kMean);
-  tieParameters(site, 1, 2);
+void instanceNorm(NodeContext &context) {
+  alongAxes(context, from(2, rankOf(context)), kMean);
+  tieParameters(context, 1, 2);
 }
 
 /// Groups go whole: the statistics of one do not look at others.
-void groupNorm(Site &site) {
-  alongAxes(site, from(2, rankOf(site)), kMean);
-  const Axes *x = site.operand(0);
-  int64_t number = site.integer("num_groups", 0);
+void groupNorm(NodeContext &context) {
+  alongAxes(context, from(2, rankOf(context)), kMean);
+  const Axes *x = context.operand(0);
+  int64_t number = context.integer("num_groups", 0);
   if (!x || x->size() < 2 || number < 1 || (*x)[1].size % number != 0) {
-    return site.keepNode("has groups that do not divide its channels");
+    return context.keepNode("has groups that do not divide its channels");
   }
-  Axis groups = site.count("num_groups", static_cast<uint32_t>(number));
-  Axis each = site.ties.add((*x)[1].size / static_cast<uint32_t>(number));
-  site.keep(each, kMean);
-  site.product((*x)[1], {groups, each});
+  Axis groups = context.count("num_groups", static_cast<uint32_t>(number));
+  Axis each = context.axisClasses.add((*x)[1].size / static_cast<uint32_t>(number));
+  context.keep(each, kMean);
+  context.product((*x)[1], {groups, each});
   for (size_t i : {size_t{1}, size_t{2}}) {
-    const Axes *own = site.operand(i);
+    const Axes *own = context.operand(i);
     if (own && own->size() == 1) {
       // Before opset 21 these count groups.
-      site.tie((*own)[0], (*own)[0].size == (*x)[1].size ? (*x)[1] : groups);
+      context.tie((*own)[0], (*own)[0].size == (*x)[1].size ? (*x)[1] : groups);
     }
   }
 }
 
-void layerNorm(Site &site) {
-  size_t rank = rankOf(site);
-  alongAxes(site, from(fromFront(site.integer("axis", -1), rank), rank), kMean);
-  for (size_t i = 1; i < site.own().outputs.size(); ++i) {
-    site.keepAll(site.result(i), kMean);
+void layerNorm(NodeContext &context) {
+  size_t rank = rankOf(context);
+  alongAxes(context, from(fromFront(context.integer("axis", -1), rank), rank), kMean);
+  for (size_t i = 1; i < context.own().outputs.size(); ++i) {
+    context.keepAll(context.result(i), kMean);
   }
-  for (size_t i = 1; i < site.own().inputs.size(); ++i) {
-    site.keepAll(site.operand(i), kMean);
-  }
-}
-
-void localNorm(Site &site) { alongAxes(site, from(1, rankOf(site)), kMean); }
-
-void overAxis(Site &site) {
-  alongAxes(site, {fromFront(site.integer("axis", -1), rankOf(site))}, "looks along it");
-  for (size_t i = 1; i < site.own().outputs.size(); ++i) {
-    site.keepAll(site.result(i), "counts it");
+  for (size_t i = 1; i < context.own().inputs.size(); ++i) {
+    context.keepAll(context.operand(i), kMean);
   }
 }
 
-void softmax(Site &site) {
-  alongAxes(site, {fromFront(site.integer("axis", -1), rankOf(site))}, "sums over it");
+void localNorm(NodeContext &context) { alongAxes(context, from(1, rankOf(context)), kMean); }
+
+void overAxis(NodeContext &context) {
+  alongAxes(context, {fromFront(context.integer("axis", -1), rankOf(context))}, "looks along it");
+  for (size_t i = 1; i < context.own().outputs.size(); ++i) {
+    context.keepAll(context.result(i), "counts it");
+  }
 }
 
-void cumSum(Site &site) {
-  std::optional<std::vector<int64_t>> axis = site.integers(1, "axis");
+void softmax(NodeContext &context) {
+  alongAxes(context, {fromFront(context.integer("axis", -1), rankOf(context))}, "sums over it");
+}
+
+void cumSum(NodeContext &context) {
+  std::optional<std::vector<int64_t>> axis = context.integers(1, "axis");
   if (!axis || axis->size() != 1) {
-    return site.keepNode("runs along an axis that data decides");
+    return context.keepNode("runs along an axis that data decides");
   }
-  alongAxes(site, {fromFront((*axis)[0], rankOf(site))}, "sums along it");
+  alongAxes(context, {fromFront((*axis)[0], rankOf(context))}, "sums along it");
 }
 
-void pool(Site &site) {
-  alongAxes(site, {}, "");
-  const Axes *x = site.operand(0), *y = site.result();
-  bool hasIndices = site.own().outputs.size() > 1 && !site.own().outputs[1].empty();
+void pool(NodeContext &context) {
+  alongAxes(context, {}, "");
+  const Axes *x = context.operand(0), *y = context.result();
+  bool hasIndices = context.own().outputs.size() > 1 && !context.own().outputs[1].empty();
   for (size_t i = hasIndices ? 0 : 2; x && y && i < x->size() && i < y->size(); ++i) {
-    site.keep((*x)[i], hasIndices ? "numbers what it picks" : "slides a window over it");
-    site.keep((*y)[i], hasIndices ? "numbers what it picks" : "slides a window over it");
+    context.keep((*x)[i], hasIndices ? "numbers what it picks" : "slides a window over it");
+    context.keep((*y)[i], hasIndices ? "numbers what it picks" : "slides a window over it");
   }
-  site.keepAll(site.result(1), "numbers what it picks");
+  context.keepAll(context.result(1), "numbers what it picks");
 }
 
-void reduce(Site &site) {
-  const Axes *x = site.operand(0), *y = site.result();
+void reduce(NodeContext &context) {
+  const Axes *x = context.operand(0), *y = context.result();
   if (!x || !y) {
-    return site.keepNode("has operands of unknown rank");
+    return context.keepNode("has operands of unknown rank");
   }
-  std::string_view op = site.own().opType;
+  std::string_view op = context.own().opType;
   bool isArgument = op == "ArgMax" || op == "ArgMin";
   std::optional<std::vector<int64_t>> axes =
-      isArgument ? std::vector{site.integer("axis", 0)} : site.integers(1, "axes");
-  bool isComputed = !axes && site.own().inputs.size() > 1 && !site.own().inputs[1].empty();
+      isArgument ? std::vector{context.integer("axis", 0)} : context.integers(1, "axes");
+  bool isComputed = !axes && context.own().inputs.size() > 1 && !context.own().inputs[1].empty();
   if (isComputed) {
-    return site.keepNode("reduces axes that data decide");
+    return context.keepNode("reduces axes that data decide");
   }
-  bool keepsDims = site.integer("keepdims", 1) != 0;
-  bool isNothing = (!axes || axes->empty()) && site.integer("noop_with_empty_axes", 0) != 0;
+  bool keepsDims = context.integer("keepdims", 1) != 0;
+  bool isNothing = (!axes || axes->empty()) && context.integer("noop_with_empty_axes", 0) != 0;
   std::vector<bool> gone(x->size(), (!axes || axes->empty()) && !isNothing);
   for (int64_t axis : axes.value_or(std::vector<int64_t>())) {
     size_t index = fromFront(axis, x->size());
@@ -150,10 +150,10 @@ void reduce(Site &site) {
   size_t to = 0;
   for (size_t i = 0; i < x->size(); ++i) {
     if (gone[i]) {
-      site.keep((*x)[i], "reduces it");
+      context.keep((*x)[i], "reduces it");
       to += keepsDims;
     } else if (to < y->size()) {
-      site.tie((*x)[i], (*y)[to++]);
+      context.tie((*x)[i], (*y)[to++]);
     }
   }
 }

@@ -10,33 +10,33 @@ namespace {
 using std::string_view;
 
 /// Aligned from the last dim.
-void broadcast(Site &site, const Axes *operand, const Axes &result) {
+void broadcast(NodeContext &context, const Axes *operand, const Axes &result) {
   if (!operand) {
     return;
   }
   if (operand->size() > result.size()) {
-    site.keepAll(operand, "broadcasts it");
+    context.keepAll(operand, "broadcasts it");
     return;
   }
   size_t missing = result.size() - operand->size();
   for (size_t i = 0; i < operand->size(); ++i) {
     if ((*operand)[i].size != 1 || result[missing + i].size == 1) {
-      site.tie((*operand)[i], result[missing + i]);
+      context.tie((*operand)[i], result[missing + i]);
     }
   }
 }
 
-void pointwise(Site &site) {
-  const Axes *result = site.result();
+void pointwise(NodeContext &context) {
+  const Axes *result = context.result();
   if (!result) {
-    return site.keepNode("makes what is no tensor");
+    return context.keepNode("makes what is no tensor");
   }
-  for (size_t i = 0; i < site.own().inputs.size(); ++i) {
-    broadcast(site, site.operand(i), *result);
+  for (size_t i = 0; i < context.own().inputs.size(); ++i) {
+    broadcast(context, context.operand(i), *result);
   }
-  for (size_t i = 1; i < site.own().outputs.size(); ++i) {
-    if (const Axes *mask = site.result(i)) {
-      site.tieAll(*mask, *result);
+  for (size_t i = 1; i < context.own().outputs.size(); ++i) {
+    if (const Axes *mask = context.result(i)) {
+      context.tieAll(*mask, *result);
     }
   }
 }

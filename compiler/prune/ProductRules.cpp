@@ -10,64 +10,66 @@ namespace {
 
 using std::string_view;
 
-void keepFrom(Site &site, const Axes *axes, size_t first, string_view what) {
+void keepFrom(NodeContext &context, const Axes *axes, size_t first, string_view what) {
   for (size_t i = first; axes && i < axes->size(); ++i) {
-    site.keep((*axes)[i], what);
+    context.keep((*axes)[i], what);
   }
 }
 
 /// Shared by both kinds of convolution: `inputs` and `outputs` are axes of the weight, of which one
 /// counts the channels of a group where there are several groups.
-void convolution(Site &site, bool isTransposed) {
+void convolution(NodeContext &context, bool isTransposed) {
   constexpr string_view slides = "slides a window over it";
-  const Axes *x = site.operand(0), *w = site.operand(1), *bias = site.operand(2),
-             *y = site.result();
+  const Axes *x = context.operand(0), *w = context.operand(1), *bias = context.operand(2),
+             *y = context.result();
   if (!x || !w || !y || x->size() < 2 || w->size() != x->size() || y->size() != x->size()) {
-    return site.keepNode("has operands of unknown rank");
+    return context.keepNode("has operands of unknown rank");
   }
-  keepFrom(site, x, 2, slides);
-  keepFrom(site, w, 2, "has a window of this size");
-  keepFrom(site, y, 2, slides);
-  site.tie((*x)[0], (*y)[0]);
+  keepFrom(context, x, 2, slides);
+  keepFrom(context, w, 2, "has a window of this size");
+  keepFrom(context, y, 2, slides);
+  context.tie((*x)[0], (*y)[0]);
   if (bias && bias->size() == 1) {
-    site.tie((*bias)[0], (*y)[1]);
+    context.tie((*bias)[0], (*y)[1]);
   }
   Axis in = (*x)[1], out = (*y)[1];
   Axis of = (*w)[isTransposed ? 0 : 1], to = (*w)[isTransposed ? 1 : 0];
-  int64_t group = site.integer("group", 1);
+  int64_t group = context.integer("group", 1);
   if (group <= 1) {
-    site.tie(in, of);
-    site.tie(out, to);
+    context.tie(in, of);
+    context.tie(out, to);
     return;
   }
   if (in.size % group != 0 || out.size % group != 0) {
-    return site.keepNode("has groups that do not divide its channels");
+    return context.keepNode("has groups that do not divide its channels");
   }
   uint32_t number = static_cast<uint32_t>(group);
-  Axis groups = site.count("group", number);
-  Axis inEach = site.ties.add(in.size / number), outEach = site.ties.add(out.size / number);
-  site.product(in, {groups, inEach});
-  site.product(out, {groups, outEach});
-  site.tie(of, isTransposed ? in : inEach);
-  site.tie(to, isTransposed ? outEach : out);
+  Axis groups = context.count("group", number);
+  Axis inEach = context.axisClasses.add(in.size / number),
+       outEach = context.axisClasses.add(out.size / number);
+  context.product(in, {groups, inEach});
+  context.product(out, {groups, outEach});
+  context.tie(of, isTransposed ? in : inEach);
+  context.tie(to, isTransposed ? outEach : out);
 }
 
-void conv(Site &site) { convolution(site, false); }
-void convTranspose(Site &site) { convolution(site, true); }
+void conv(NodeContext &context) { convolution(context, false); }
+void convTranspose(NodeContext &context) { convolution(context, true); }
 
-void gemm(Site &site) {
-  const Axes *a = site.operand(0), *b = site.operand(1), *c = site.operand(2), *y = site.result();
+void gemm(NodeContext &context) {
+  const Axes *a = context.operand(0), *b = context.operand(1), *c = context.operand(2),
+             *y = context.result();
   if (!a || !b || !y || a->size() != 2 || b->size() != 2 || y->size() != 2) {
-    return site.keepNode("has operands of unknown rank");
+    return context.keepNode("has operands of unknown rank");
   }
-  bool flipsA = site.integer("transA", 0) != 0, flipsB = site.integer("transB", 0) != 0;
-  site.tie((*a)[flipsA ? 0 : 1], (*b)[flipsB ? 1 : 0]);
-  site.tie((*a)[flipsA ? 1 : 0], (*y)[0]);
-  site.tie((*b)[flipsB ? 0 : 1], (*y)[1]);
+  bool flipsA = context.integer("transA", 0) != 0, flipsB = context.integer("transB", 0) != 0;
+  context.tie((*a)[flipsA ? 0 : 1], (*b)[flipsB ? 1 : 0]);
+  context.tie((*a)[flipsA ? 1 : 0], (*y)[0]);
+  context.tie((*b)[flipsB ? 0 : 1], (*y)[1]);
   for (size_t i = 0; c && i < c->size(); ++i) {
     Axis from = (*c)[c->size() - 1 - i], to = (*y)[1 - std::min<size_t>(i, 1)];
     if (from.size != 1) {
-      site.tie(from, to);
+      context.tie(from, to);
     }
   }
 }
@@ -76,37 +78,38 @@ void gemm(Site &site) {
 /// which a scale is derived from. Heads go whole instead, and those are batches of the product.
 constexpr string_view kDepth = "multiplies two computed values over it: the size of a head";
 
-bool isOfParameters(const Site &site) {
-  return site.values.isParameter(site.own().inputs[0]) ||
-         site.graph.constant(site.own().inputs[0]) ||
-         site.values.isParameter(site.own().inputs[1]) || site.graph.constant(site.own().inputs[1]);
+bool isOfParameters(const NodeContext &context) {
+  return context.values.isParameter(context.own().inputs[0]) ||
+         context.graph.constant(context.own().inputs[0]) ||
+         context.values.isParameter(context.own().inputs[1]) ||
+         context.graph.constant(context.own().inputs[1]);
 }
 
-void matMul(Site &site) {
-  const Axes *a = site.operand(0), *b = site.operand(1), *y = site.result();
+void matMul(NodeContext &context) {
+  const Axes *a = context.operand(0), *b = context.operand(1), *y = context.result();
   if (!a || !b || !y || a->empty() || b->empty()) {
-    return site.keepNode("has operands of unknown rank");
+    return context.keepNode("has operands of unknown rank");
   }
   Axis depth = a->back(), other = b->size() == 1 ? b->front() : (*b)[b->size() - 2];
-  site.tie(depth, other);
-  if (!isOfParameters(site)) {
-    site.keep(depth, kDepth);
-    site.keep(b->back(), kDepth);
-    site.keep((*a)[a->size() - std::min<size_t>(2, a->size())], kDepth);
+  context.tie(depth, other);
+  if (!isOfParameters(context)) {
+    context.keep(depth, kDepth);
+    context.keep(b->back(), kDepth);
+    context.keep((*a)[a->size() - std::min<size_t>(2, a->size())], kDepth);
     for (size_t i = 0; y && i + 2 < y->size(); ++i) {
-      site.ties.markHeads((*y)[i]);
+      context.axisClasses.markHeads((*y)[i]);
     }
   }
   // The result has rows unless a is a vector, columns unless b is one, and the batches before them.
   size_t rows = a->size() > 1, columns = b->size() > 1;
   if (y->size() < rows + columns) {
-    return site.keepNode("has a result of unknown rank");
+    return context.keepNode("has a result of unknown rank");
   }
   if (columns) {
-    site.tie(b->back(), y->back());
+    context.tie(b->back(), y->back());
   }
   if (rows) {
-    site.tie((*a)[a->size() - 2], (*y)[y->size() - 1 - columns]);
+    context.tie((*a)[a->size() - 2], (*y)[y->size() - 1 - columns]);
   }
   size_t batches = y->size() - rows - columns;
   for (const Axes *operand : {a, b}) {
@@ -114,44 +117,44 @@ void matMul(Site &site) {
     for (size_t i = 0; i < own && i < batches; ++i) {
       Axis from = (*operand)[own - 1 - i], to = (*y)[batches - 1 - i];
       if (from.size != 1 || to.size == 1) {
-        site.tie(from, to);
+        context.tie(from, to);
       }
     }
   }
 }
 
 /// Letters name axes; those that the result lacks are summed over.
-void einsum(Site &site) {
+void einsum(NodeContext &context) {
   std::string equation;
-  for (char c : site.text("equation", "")) {
+  for (char c : context.text("equation", "")) {
     equation += c == ' ' ? "" : std::string(1, c);
   }
   size_t arrow = equation.find("->");
-  const Axes *y = site.result();
+  const Axes *y = context.result();
   if (arrow == std::string::npos || equation.find('.') != std::string::npos || !y) {
-    return site.keepNode("has an equation without '->' or with '...'");
+    return context.keepNode("has an equation without '->' or with '...'");
   }
   std::map<char, Axis> letters;
   auto read = [&](const Axes *axes, string_view names) {
     if (!axes || axes->size() != names.size()) {
-      return site.keepNode("has operands of unknown rank");
+      return context.keepNode("has operands of unknown rank");
     }
     for (size_t i = 0; i < names.size(); ++i) {
       auto [known, isNew] = letters.emplace(names[i], (*axes)[i]);
       if (!isNew) {
-        site.tie(known->second, (*axes)[i]);
+        context.tie(known->second, (*axes)[i]);
       }
     }
   };
   size_t begin = 0, computed = 0;
   std::map<char, size_t> readers;
   std::set<char> weighted;
-  for (size_t i = 0; i < site.own().inputs.size() && begin <= arrow; ++i) {
+  for (size_t i = 0; i < context.own().inputs.size() && begin <= arrow; ++i) {
     size_t end = std::min(equation.find(',', begin), arrow);
     string_view names = string_view(equation).substr(begin, end - begin);
-    read(site.operand(i), names);
-    string_view value = site.own().inputs[i];
-    bool isComputed = !site.values.isParameter(value) && !site.graph.constant(value);
+    read(context.operand(i), names);
+    string_view value = context.own().inputs[i];
+    bool isComputed = !context.values.isParameter(value) && !context.graph.constant(value);
     computed += isComputed;
     for (char name : names) {
       readers[name] += isComputed;
@@ -166,68 +169,70 @@ void einsum(Site &site) {
   for (const auto &[letter, axis] : letters) {
     bool isBatch = kept.find(letter) != string_view::npos && readers[letter] == computed;
     if (computed > 1 && readers[letter] > 0 && !isBatch) {
-      site.keep(axis, kDepth);
+      context.keep(axis, kDepth);
     }
     if (computed > 1 && isBatch) {
-      site.ties.markHeads(axis);
+      context.axisClasses.markHeads(axis);
     }
     // What no weight multiplies needs not be zero.
     if (kept.find(letter) == string_view::npos && !weighted.contains(letter)) {
-      site.keep(axis, "sums over it");
+      context.keep(axis, "sums over it");
     }
   }
 }
 
 /// Scaled dot products of queries, keys and values. Heads go whole, with the heads of queries that
 /// share one of keys.
-void attention(Site &site) {
-  const Axes *q = site.operand(0), *k = site.operand(1), *v = site.operand(2), *y = site.result();
+void attention(NodeContext &context) {
+  const Axes *q = context.operand(0), *k = context.operand(1), *v = context.operand(2),
+             *y = context.result();
   bool isPlain = q && k && v && y && q->size() == k->size() && q->size() == v->size() &&
                  y->size() == q->size() && (q->size() == 4 || q->size() == 3);
   // Caches and scores that come out too have heads as well.
-  if (!isPlain || site.own().outputs.size() > 1 || site.own().inputs.size() > 4) {
-    return site.keepNode("has caches, or operands of unknown rank");
+  if (!isPlain || context.own().outputs.size() > 1 || context.own().inputs.size() > 4) {
+    return context.keepNode("has caches, or operands of unknown rank");
   }
   Axis heads = (*q)[1];
   if (q->size() == 4) {
-    Axis each = site.ties.add((*q)[1].size / std::max(1U, (*k)[1].size));
-    site.product((*q)[1], {(*k)[1], each});
-    site.tie((*k)[1], (*v)[1]);
-    site.tie((*y)[1], (*q)[1]);
+    Axis each = context.axisClasses.add((*q)[1].size / std::max(1U, (*k)[1].size));
+    context.product((*q)[1], {(*k)[1], each});
+    context.tie((*k)[1], (*v)[1]);
+    context.tie((*y)[1], (*q)[1]);
     for (const Axes *axes : {q, k, v, y}) {
-      site.keep((*axes)[0], "runs over it");
-      keepFrom(site, axes, 2, "has a head of this size");
+      context.keep((*axes)[0], "runs over it");
+      keepFrom(context, axes, 2, "has a head of this size");
     }
   } else {
-    int64_t queries = site.integer("q_num_heads", 0), shared = site.integer("kv_num_heads", 0);
+    int64_t queries = context.integer("q_num_heads", 0),
+            shared = context.integer("kv_num_heads", 0);
     if (queries < 1 || shared < 1 || queries % shared != 0 || (*q)[2].size % queries != 0 ||
         (*v)[2].size % shared != 0) {
-      return site.keepNode("does not say how many heads it has");
+      return context.keepNode("does not say how many heads it has");
     }
-    Axis number = site.count("kv_num_heads", static_cast<uint32_t>(shared));
-    Axis all = site.count("q_num_heads", static_cast<uint32_t>(queries));
+    Axis number = context.count("kv_num_heads", static_cast<uint32_t>(shared));
+    Axis all = context.count("q_num_heads", static_cast<uint32_t>(queries));
     heads = all;
-    Axis each = site.ties.add(static_cast<uint32_t>(queries / shared));
-    Axis depth = site.ties.add((*q)[2].size / static_cast<uint32_t>(queries));
-    Axis width = site.ties.add((*v)[2].size / static_cast<uint32_t>(shared));
-    site.keep(depth, "has a head of this size");
-    site.keep(width, "has a head of this size");
-    site.product(all, {number, each});
-    site.product((*q)[2], {number, each, depth});
-    site.product((*k)[2], {number, depth});
-    site.product((*v)[2], {number, width});
-    site.product((*y)[2], {number, each, width});
+    Axis each = context.axisClasses.add(static_cast<uint32_t>(queries / shared));
+    Axis depth = context.axisClasses.add((*q)[2].size / static_cast<uint32_t>(queries));
+    Axis width = context.axisClasses.add((*v)[2].size / static_cast<uint32_t>(shared));
+    context.keep(depth, "has a head of this size");
+    context.keep(width, "has a head of this size");
+    context.product(all, {number, each});
+    context.product((*q)[2], {number, each, depth});
+    context.product((*k)[2], {number, depth});
+    context.product((*v)[2], {number, width});
+    context.product((*y)[2], {number, each, width});
     for (const Axes *axes : {q, k, v, y}) {
-      site.keep((*axes)[0], "runs over it");
-      site.keep((*axes)[1], "runs over it");
+      context.keep((*axes)[0], "runs over it");
+      context.keep((*axes)[1], "runs over it");
     }
   }
-  site.ties.markHeads(heads);
+  context.axisClasses.markHeads(heads);
   // Aligned from the last dim with [batch, heads, queries, keys].
-  const Axes *mask = site.operand(3);
+  const Axes *mask = context.operand(3);
   for (size_t i = 0; mask && i < mask->size(); ++i) {
     bool isHeads = i + 3 == mask->size() && (*mask)[i].size == heads.size;
-    isHeads ? site.tie((*mask)[i], heads) : site.keep((*mask)[i], "masks by it");
+    isHeads ? context.tie((*mask)[i], heads) : context.keep((*mask)[i], "masks by it");
   }
 }
 

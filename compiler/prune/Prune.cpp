@@ -42,13 +42,13 @@ struct Pruner::Impl {
   std::optional<quant::Graph> graph;
   ValueDims dims;
   Settings settings;
-  Ties ties;
+  AxisClasses axisClasses;
   std::optional<Values> values;
   CountedAxes counted;
   std::vector<Parameter> parameters;
   Groups groups;
   std::vector<Ranking> rankings;
-  std::optional<Removal> removal;
+  std::optional<PruneMask> mask;
   PruneInfo info;
 
   Bytes bytes() const { return raised.empty() ? file.bytes() : std::as_bytes(std::span(raised)); }
@@ -151,8 +151,8 @@ Status Pruner::Impl::describe() {
   }
   for (const Producer &producer : groups.fixed) {
     const onnx::Node &node = graph->node(producer.node);
-    std::string reason =
-        producer.axis.size == 0 ? "its size is not known" : ties.reasonOf(producer.axis.first);
+    std::string reason = producer.axis.size == 0 ? "its size is not known"
+                                                 : axisClasses.reasonOf(producer.axis.first);
     info.fixed.push_back(
         {std::string(quant::nameOf(node)), std::string(node.opType), reason, producer.axis.size});
   }
@@ -173,14 +173,15 @@ Status Pruner::Impl::describe() {
 Status Pruner::analyze(const ValueDims &dims, Settings settings) {
   impl->dims = dims;
   impl->settings = std::move(settings);
-  impl->values.emplace(*impl->graph, impl->dims, impl->ties);
+  impl->values.emplace(*impl->graph, impl->dims, impl->axisClasses);
   onnx::ExternalFiles files(impl->folder);
-  impl->counted = applyRules(impl->model, *impl->graph, *impl->values, impl->ties, files);
+  impl->counted = applyRules(impl->model, *impl->graph, *impl->values, impl->axisClasses, files);
   impl->parameters = parametersOf(*impl->graph, *impl->values);
-  impl->groups = groupsOf(*impl->graph, *impl->values, impl->ties, impl->settings.multiple);
+  impl->groups = groupsOf(*impl->graph, *impl->values, impl->axisClasses, impl->settings.multiple);
   TENON_TRY(impl->describe());
-  TENON_ASSIGN(impl->rankings, rank(*impl->graph, impl->ties, impl->groups.groups, impl->parameters,
-                                    impl->settings.importance, impl->settings.scores, files));
+  TENON_ASSIGN(impl->rankings,
+               rank(*impl->graph, impl->axisClasses, impl->groups.groups, impl->parameters,
+                    impl->settings.importance, impl->settings.scores, files));
   for (size_t i = 0; i < impl->rankings.size(); ++i) {
     GroupInfo &own = impl->info.groups[i];
     own.isFallback = impl->rankings[i].isFallback;
@@ -267,14 +268,14 @@ std::vector<uint32_t> Pruner::Impl::smallest(size_t group, size_t count) const {
 Status Pruner::choose(double ratio) {
   // Taken over only where it succeeds: a search goes on from what was chosen before.
   TENON_ASSIGN(std::vector<uint32_t> kept, impl->widthsOf(ratio));
-  Removal removal(impl->ties);
+  PruneMask mask(impl->axisClasses);
   bool removesAny = false;
   for (size_t g = 0; g < kept.size(); ++g) {
     uint32_t width = impl->info.groups[g].width;
     std::vector<uint32_t> gone = impl->smallest(g, width - kept[g]);
     kept[g] = width - static_cast<uint32_t>(gone.size());
     for (uint32_t index : gone) {
-      removal.remove(index);
+      mask.remove(index);
       removesAny = true;
     }
   }
@@ -283,7 +284,7 @@ Status Pruner::choose(double ratio) {
                          "this ratio removes nothing: widths go by steps that a kernel fills",
                          "take a larger ratio, or allow any width: --multiple 1");
   }
-  impl->removal.emplace(std::move(removal));
+  impl->mask.emplace(std::move(mask));
   for (size_t g = 0; g < kept.size(); ++g) {
     impl->info.groups[g].kept = kept[g];
   }
@@ -293,16 +294,15 @@ Status Pruner::choose(double ratio) {
 Result<std::string> Pruner::write() {
   onnx::ExternalFiles files(impl->folder);
   quant::ModelEdit edit(impl->bytes(), impl->model, *impl->graph);
-  Shrinker shrinker(*impl->graph, *impl->values, *impl->removal, impl->counted, edit, files);
-  TENON_ASSIGN(impl->info.tensors, shrinker.run());
+  ChannelRemover remover(*impl->graph, *impl->values, *impl->mask, impl->counted, edit, files);
+  TENON_ASSIGN(impl->info.tensors, remover.run());
   impl->info.parametersAfter = 0;
   for (const Parameter &parameter : impl->parameters) {
     uint64_t elements = 1;
     for (size_t i = 0; i < parameter.axes->size(); ++i) {
       Axis axis = (*parameter.axes)[i];
       int64_t dim = parameter.tensor->dims[i];
-      elements *=
-          static_cast<uint64_t>(impl->removal->touches(axis) ? impl->removal->size(axis) : dim);
+      elements *= static_cast<uint64_t>(impl->mask->touches(axis) ? impl->mask->size(axis) : dim);
     }
     impl->info.parametersAfter += elements;
   }
@@ -314,7 +314,7 @@ ValueDims Pruner::dimsAfter() const {
   for (auto &[name, dims] : result) {
     const Axes *axes = impl->values->named(name);
     for (size_t i = 0; axes && i < dims.size(); ++i) {
-      dims[i] = impl->removal->touches((*axes)[i]) ? impl->removal->size((*axes)[i]) : dims[i];
+      dims[i] = impl->mask->touches((*axes)[i]) ? impl->mask->size((*axes)[i]) : dims[i];
     }
   }
   return result;

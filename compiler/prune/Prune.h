@@ -1,14 +1,14 @@
 // Structured pruning of an ONNX model: which channels, heads and widths can go, which matter least,
 // and the narrower model. Free of MLIR; dims of values and measured times are the caller's affair.
 //
-// Of the other files, in the order of reading: Ties (what goes together), Values (the axes of a
-// model), Rules with PointwiseRules, ProductRules, MovementRules, SizeRules and NormRules (what
-// each operator ties), Groups (what can take another's place), Importance, and Shrink (the changed
-// file).
+// Of the other files, in the order of reading: AxisClasses (what goes together), Values (the axes
+// of a model), Rules with PointwiseRules, ProductRules, MovementRules, SizeRules and NormRules
+// (what each operator axisClasses), Groups (what can take another's place), Importance, and Shrink
+// (the changed file).
 #pragma once
 
+#include "compiler/prune/ChannelRemover.h"
 #include "compiler/prune/Importance.h"
-#include "compiler/prune/Shrink.h"
 
 #include <memory>
 #include <optional>

@@ -8,15 +8,16 @@ namespace tenon::prune {
 
 using std::string_view;
 
-std::string Site::reason(string_view what) const {
+std::string NodeContext::reason(string_view what) const {
   return strCat(own().opType, " '", quant::nameOf(own()), "' ", what);
 }
 
-std::optional<std::vector<int64_t>> Site::elements(string_view value) const {
+std::optional<std::vector<int64_t>> NodeContext::elements(string_view value) const {
   return integersOf(graph, value, files);
 }
 
-std::optional<std::vector<int64_t>> Site::integers(size_t operand, string_view attribute) const {
+std::optional<std::vector<int64_t>> NodeContext::integers(size_t operand,
+                                                          string_view attribute) const {
   if (const onnx::Attribute *given = quant::attributeOf(own(), attribute)) {
     return given->type == onnx::AttributeType::Int ? std::vector{given->i} : given->ints;
   }
@@ -24,21 +25,21 @@ std::optional<std::vector<int64_t>> Site::integers(size_t operand, string_view a
   return isThere ? elements(own().inputs[operand]) : std::nullopt;
 }
 
-string_view Site::text(string_view attribute, string_view fallback) const {
+string_view NodeContext::text(string_view attribute, string_view fallback) const {
   const onnx::Attribute *given = quant::attributeOf(own(), attribute);
   return given ? given->s : fallback;
 }
 
-void Site::tie(Axis one, Axis other) {
+void NodeContext::tie(Axis one, Axis other) {
   if (one.size == other.size) {
-    ties.tie(one, other);
+    axisClasses.tie(one, other);
   } else {
     keep(one, "reads it in another size");
     keep(other, "reads it in another size");
   }
 }
 
-void Site::tieAll(const Axes &one, const Axes &other) {
+void NodeContext::tieAll(const Axes &one, const Axes &other) {
   if (one.size() != other.size()) {
     keepAll(&one, "changes its rank");
     keepAll(&other, "changes its rank");
@@ -49,15 +50,15 @@ void Site::tieAll(const Axes &one, const Axes &other) {
   }
 }
 
-void Site::keep(Axis axis, string_view what) { ties.fix(axis, reason(what)); }
+void NodeContext::keep(Axis axis, string_view what) { axisClasses.fix(axis, reason(what)); }
 
-void Site::keepAll(const Axes *axes, string_view what) {
+void NodeContext::keepAll(const Axes *axes, string_view what) {
   for (size_t i = 0; axes && i < axes->size(); ++i) {
     keep((*axes)[i], what);
   }
 }
 
-void Site::keepNode(string_view what) {
+void NodeContext::keepNode(string_view what) {
   for (size_t i = 0; i < own().inputs.size(); ++i) {
     keepAll(operand(i), what);
   }
@@ -66,7 +67,7 @@ void Site::keepNode(string_view what) {
   }
 }
 
-void Site::product(Axis whole, std::vector<Axis> factors) {
+void NodeContext::product(Axis whole, std::vector<Axis> factors) {
   uint64_t elements = 1;
   for (Axis factor : factors) {
     elements *= factor.size;
@@ -78,47 +79,48 @@ void Site::product(Axis whole, std::vector<Axis> factors) {
     }
     return;
   }
-  ties.product(whole, std::move(factors),
-               reason("splits it, and the longer part is the one that can shrink"));
+  axisClasses.product(whole, std::move(factors),
+                      reason("splits it, and the longer part is the one that can shrink"));
 }
 
-Axis Site::count(string_view attribute, uint32_t size) {
-  Axis axis = ties.add(size);
+Axis NodeContext::count(string_view attribute, uint32_t size) {
+  Axis axis = axisClasses.add(size);
   counted.emplace(node, Counted{attribute, axis});
   return axis;
 }
 
 CountedAxes applyRules(const onnx::Model &model, const quant::Graph &graph, const Values &values,
-                       Ties &ties, onnx::ExternalFiles &files) {
+                       AxisClasses &axisClasses, onnx::ExternalFiles &files) {
   CountedAxes counted;
   auto keepPorts = [&](const std::vector<onnx::ValueInfo> &ports, string_view what) {
     for (const onnx::ValueInfo &port : ports) {
       const Axes *axes = values.named(port.name);
       for (size_t i = 0; axes && i < axes->size() && !graph.constant(port.name); ++i) {
-        ties.fix((*axes)[i], strCat("it is a dim of the model's ", what, " '", port.name, "'"));
+        axisClasses.fix((*axes)[i],
+                        strCat("it is a dim of the model's ", what, " '", port.name, "'"));
       }
     }
   };
   keepPorts(model.graph.inputs, "input");
   keepPorts(model.graph.outputs, "output");
   for (size_t node = 0; node < graph.all().size(); ++node) {
-    Site site(graph, values, ties, counted, files, node);
-    const onnx::Node &own = site.own();
+    NodeContext context(graph, values, axisClasses, counted, files, node);
+    const onnx::Node &own = context.own();
     bool isOnnx = own.domain.empty() || own.domain == "ai.onnx";
     Rule rule = nullptr;
     for (Rule (*family)(string_view) :
          {pointwiseRule, productRule, movementRule, normRule, sizeRule}) {
       rule = isOnnx && !rule ? family(own.opType) : rule;
     }
-    rule ? rule(site) : site.keepNode("has no rule for pruning");
+    rule ? rule(context) : context.keepNode("has no rule for pruning");
     for (string_view output : own.outputs) {
       const Axes *axes = values.named(output);
       for (size_t i = 0; axes && i < axes->size() && graph.isKept(output); ++i) {
-        ties.fix((*axes)[i], strCat("'", output, "' is read by a graph inside of a node"));
+        axisClasses.fix((*axes)[i], strCat("'", output, "' is read by a graph inside of a node"));
       }
     }
   }
-  ties.settle();
+  axisClasses.settle();
   return counted;
 }
 

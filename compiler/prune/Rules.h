@@ -20,11 +20,12 @@ struct Counted {
 using CountedAxes = std::multimap<size_t, Counted>;
 
 /// One node while its rule runs.
-class Site {
+class NodeContext {
 public:
-  Site(const quant::Graph &graph, const Values &values, Ties &ties, CountedAxes &counted,
-       onnx::ExternalFiles &files, size_t node)
-      : graph(graph), values(values), ties(ties), counted(counted), files(files), node(node) {}
+  NodeContext(const quant::Graph &graph, const Values &values, AxisClasses &axisClasses,
+              CountedAxes &counted, onnx::ExternalFiles &files, size_t node)
+      : graph(graph), values(values), axisClasses(axisClasses), counted(counted), files(files),
+        node(node) {}
 
   const onnx::Node &own() const { return graph.node(node); }
   const Axes *operand(size_t index) const { return values.operand({node, index}); }
@@ -47,7 +48,7 @@ public:
   void keepAll(const Axes *axes, std::string_view what);
   /// All that the node reads and makes.
   void keepNode(std::string_view what);
-  /// As Ties::product; of axes whose sizes do not multiply up, all stay.
+  /// As AxisClasses::product; of axes whose sizes do not multiply up, all stay.
   void product(Axis whole, std::vector<Axis> factors);
   /// An axis that no value has, counted by an attribute of the node.
   Axis count(std::string_view attribute, uint32_t size);
@@ -55,7 +56,7 @@ public:
 
   const quant::Graph &graph;
   const Values &values;
-  Ties &ties;
+  AxisClasses &axisClasses;
 
 private:
   CountedAxes &counted;
@@ -64,15 +65,15 @@ private:
 };
 
 /// A rule, or null for an operator that has none.
-using Rule = void (*)(Site &site);
+using Rule = void (*)(NodeContext &context);
 Rule pointwiseRule(std::string_view op);
 Rule productRule(std::string_view op);
 Rule movementRule(std::string_view op);
 Rule normRule(std::string_view op);
 Rule sizeRule(std::string_view op);
 
-/// All nodes of the model; its inputs and outputs stay as they are. Settles the ties.
+/// All nodes of the model; its inputs and outputs stay as they are. Settles the axisClasses.
 CountedAxes applyRules(const onnx::Model &model, const quant::Graph &graph, const Values &values,
-                       Ties &ties, onnx::ExternalFiles &files);
+                       AxisClasses &axisClasses, onnx::ExternalFiles &files);
 
 } // namespace tenon::prune

@@ -12,51 +12,51 @@ using Indices = std::vector<int64_t>;
 constexpr string_view kUnknownRank = "has operands of unknown rank";
 
 /// Of an axis whose size stays, linear and cubic interpolation are the identity.
-void resize(Site &site) {
-  const Axes *x = site.operand(0), *y = site.result();
+void resize(NodeContext &context) {
+  const Axes *x = context.operand(0), *y = context.result();
   if (!x || !y || x->size() != y->size() ||
-      site.text("coordinate_transformation_mode", "") == "tf_crop_and_resize") {
-    return site.keepNode("resizes a part of it");
+      context.text("coordinate_transformation_mode", "") == "tf_crop_and_resize") {
+    return context.keepNode("resizes a part of it");
   }
   for (size_t i = 0; i < x->size(); ++i) {
     if (i < 2) {
-      site.tie((*x)[i], (*y)[i]);
+      context.tie((*x)[i], (*y)[i]);
     } else {
-      site.keep((*x)[i], "resizes it");
-      site.keep((*y)[i], "resizes it");
+      context.keep((*x)[i], "resizes it");
+      context.keep((*y)[i], "resizes it");
     }
   }
 }
 
 /// The axis of channels is blocks and what stays: in the order (blocks, rest), or (rest, blocks).
-void blocks(Site &site, bool isDepthToSpace) {
-  const Axes *x = site.operand(0), *y = site.result();
-  uint32_t block = static_cast<uint32_t>(site.integer("blocksize", 1));
+void blocks(NodeContext &context, bool isDepthToSpace) {
+  const Axes *x = context.operand(0), *y = context.result();
+  uint32_t block = static_cast<uint32_t>(context.integer("blocksize", 1));
   if (!x || !y || x->size() != 4 || y->size() != 4) {
-    return site.keepNode(kUnknownRank);
+    return context.keepNode(kUnknownRank);
   }
-  Axis across = site.ties.add(block), down = site.ties.add(block);
-  site.keep(across, "makes space of it");
-  site.keep(down, "makes space of it");
+  Axis across = context.axisClasses.add(block), down = context.axisClasses.add(block);
+  context.keep(across, "makes space of it");
+  context.keep(down, "makes space of it");
   Axis deep = (*(isDepthToSpace ? x : y))[1], flat = (*(isDepthToSpace ? y : x))[1];
-  site.text("mode", "DCR") == "CRD" ? site.product(deep, {flat, across, down})
-                                    : site.product(deep, {across, down, flat});
-  site.tie((*x)[0], (*y)[0]);
+  context.text("mode", "DCR") == "CRD" ? context.product(deep, {flat, across, down})
+                                       : context.product(deep, {across, down, flat});
+  context.tie((*x)[0], (*y)[0]);
   for (size_t i : {size_t{2}, size_t{3}}) {
-    site.keep((*x)[i], "makes space of it");
-    site.keep((*y)[i], "makes space of it");
+    context.keep((*x)[i], "makes space of it");
+    context.keep((*y)[i], "makes space of it");
   }
 }
 
-void depthToSpace(Site &site) { blocks(site, true); }
-void spaceToDepth(Site &site) { blocks(site, false); }
+void depthToSpace(NodeContext &context) { blocks(context, true); }
+void spaceToDepth(NodeContext &context) { blocks(context, false); }
 
 /// Which of `rank` dims a reader of them takes, where constants say so: a Gather or a Slice.
-std::optional<Indices> dimsRead(const Site &site, quant::Use use, size_t rank) {
-  const onnx::Node &reader = site.graph.node(use.node);
+std::optional<Indices> dimsRead(const NodeContext &context, quant::Use use, size_t rank) {
+  const onnx::Node &reader = context.graph.node(use.node);
   auto constant = [&](size_t operand) {
     bool isThere = operand < reader.inputs.size() && !reader.inputs[operand].empty();
-    return isThere ? site.elements(reader.inputs[operand]) : std::nullopt;
+    return isThere ? context.elements(reader.inputs[operand]) : std::nullopt;
   };
   if (use.operand != 0) {
     return std::nullopt;
@@ -79,62 +79,62 @@ std::optional<Indices> dimsRead(const Site &site, quant::Use use, size_t rank) {
 }
 
 /// Whether the node gives its result the dims of x, whose axes then shrink alike.
-bool takesDims(const Site &site, quant::Use use, const Axes &x) {
+bool takesDims(const NodeContext &context, quant::Use use, const Axes &x) {
   constexpr string_view sized[] = {"Reshape", "Expand"};
-  const Axes *y = site.values.result(use.node, 0);
-  return site.graph.isOneOf(use.node, sized) && use.operand == 1 && y &&
+  const Axes *y = context.values.result(use.node, 0);
+  return context.graph.isOneOf(use.node, sized) && use.operand == 1 && y &&
          std::equal(x.begin(), x.end(), y->begin(), y->end(),
                     [](Axis one, Axis other) { return one.size == other.size && one.size > 0; });
 }
 
 /// Sizes that other nodes compute with have to stay.
-void shape(Site &site) {
+void shape(NodeContext &context) {
   constexpr string_view reads = "reads its size";
-  const Axes *x = site.operand(0);
-  site.keepAll(site.result(), "counts dims");
-  if (!x || site.graph.isKept(site.own().outputs[0])) {
-    return site.keepNode(reads);
+  const Axes *x = context.operand(0);
+  context.keepAll(context.result(), "counts dims");
+  if (!x || context.graph.isKept(context.own().outputs[0])) {
+    return context.keepNode(reads);
   }
   int64_t rank = static_cast<int64_t>(x->size());
   auto place = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank); };
-  size_t first = static_cast<size_t>(place(site.integer("start", 0)));
-  size_t last = std::max(first, static_cast<size_t>(place(site.integer("end", rank))));
-  for (quant::Use use : site.graph.uses(site.own().outputs[0])) {
-    if (first == 0 && last == x->size() && takesDims(site, use, *x)) {
-      site.tieAll(*x, *site.values.result(use.node, 0));
+  size_t first = static_cast<size_t>(place(context.integer("start", 0)));
+  size_t last = std::max(first, static_cast<size_t>(place(context.integer("end", rank))));
+  for (quant::Use use : context.graph.uses(context.own().outputs[0])) {
+    if (first == 0 && last == x->size() && takesDims(context, use, *x)) {
+      context.tieAll(*x, *context.values.result(use.node, 0));
       continue;
     }
-    std::optional<Indices> read = dimsRead(site, use, last - first);
+    std::optional<Indices> read = dimsRead(context, use, last - first);
     for (size_t i = first; i < last && !read; ++i) {
-      site.keep((*x)[i], reads);
+      context.keep((*x)[i], reads);
     }
     for (int64_t index : read.value_or(Indices())) {
       size_t axis = first + fromFront(index, last - first);
       if (axis < last) {
-        site.keep((*x)[axis], reads);
+        context.keep((*x)[axis], reads);
       }
     }
   }
 }
 
 /// Channels pass; the places that are sampled are computed.
-void sample(Site &site) {
-  const Axes *x = site.operand(0), *y = site.result();
+void sample(NodeContext &context) {
+  const Axes *x = context.operand(0), *y = context.result();
   if (!x || !y || x->size() < 2 || y->size() < 2) {
-    return site.keepNode(kUnknownRank);
+    return context.keepNode(kUnknownRank);
   }
   Axis in = (*x)[1], out = (*y)[1];
-  site.tie(in, out);
-  for (size_t i = 0; i < site.own().inputs.size(); ++i) {
-    for (const Axis &axis : site.operand(i) ? *site.operand(i) : Axes()) {
+  context.tie(in, out);
+  for (size_t i = 0; i < context.own().inputs.size(); ++i) {
+    for (const Axis &axis : context.operand(i) ? *context.operand(i) : Axes()) {
       if (axis.first != in.first) {
-        site.keep(axis, "samples at it");
+        context.keep(axis, "samples at it");
       }
     }
   }
   for (const Axis &axis : *y) {
     if (axis.first != out.first) {
-      site.keep(axis, "samples at it");
+      context.keep(axis, "samples at it");
     }
   }
 }

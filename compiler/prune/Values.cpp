@@ -7,21 +7,22 @@ namespace {
 /// Longer ones count positions or boxes, never channels.
 constexpr int64_t kMaxIndices = 1 << 16;
 
-Axes addAxes(Ties &ties, const std::vector<int64_t> &dims) {
+Axes addAxes(AxisClasses &axisClasses, const std::vector<int64_t> &dims) {
   Axes axes;
   for (int64_t dim : dims) {
-    axes.push_back(ties.add(dim < 0 || dim > kMaxIndices ? 0 : static_cast<uint32_t>(dim)));
+    axes.push_back(axisClasses.add(dim < 0 || dim > kMaxIndices ? 0 : static_cast<uint32_t>(dim)));
   }
   return axes;
 }
 
 } // namespace
 
-Values::Values(const quant::Graph &graph, const ValueDims &dims, Ties &ties) : graph(graph) {
+Values::Values(const quant::Graph &graph, const ValueDims &dims, AxisClasses &axisClasses)
+    : graph(graph) {
   auto addNamed = [&](std::string_view name) {
     auto known = dims.find(std::string(name));
     if (known != dims.end() && !byName.contains(name)) {
-      byName[name] = addAxes(ties, known->second);
+      byName[name] = addAxes(axisClasses, known->second);
     }
   };
   for (size_t node = 0; node < graph.all().size(); ++node) {
@@ -32,9 +33,9 @@ Values::Values(const quant::Graph &graph, const ValueDims &dims, Ties &ties) : g
       const onnx::Tensor *constant = graph.constant(name);
       isParameter = isParameter && (name.empty() || constant || parameters.contains(name));
       if (constant && constant->dims.size() < 2) {
-        byUse[{node, i}] = addAxes(ties, constant->dims);
+        byUse[{node, i}] = addAxes(axisClasses, constant->dims);
       } else if (constant && !byName.contains(name)) {
-        byName[name] = addAxes(ties, constant->dims);
+        byName[name] = addAxes(axisClasses, constant->dims);
       } else if (!constant) {
         addNamed(name);
       }

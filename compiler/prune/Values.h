@@ -2,7 +2,7 @@
 // on the dims that the importer found, and on the graph's views staying valid.
 #pragma once
 
-#include "compiler/prune/Ties.h"
+#include "compiler/prune/AxisClasses.h"
 #include "compiler/quant/Graph.h"
 
 #include <map>
@@ -25,7 +25,7 @@ inline size_t fromFront(int64_t axis, size_t rank) {
 
 class Values {
 public:
-  Values(const quant::Graph &graph, const ValueDims &dims, Ties &ties);
+  Values(const quant::Graph &graph, const ValueDims &dims, AxisClasses &axisClasses);
 
   /// Null for what is not there or no tensor. Constants of rank 0 and 1 have axes for each use:
   /// exporters store equal ones, as of fresh norms, once.

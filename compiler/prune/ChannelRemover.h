@@ -11,12 +11,13 @@
 namespace tenon::prune {
 
 /// Which classes are removed.
-class Removal {
+class PruneMask {
 public:
-  explicit Removal(const Ties &ties)
-      : ties(ties), removed(ties.size(), false), heads(ties.headClasses()) {}
+  explicit PruneMask(const AxisClasses &axisClasses)
+      : axisClasses(axisClasses), removed(axisClasses.size(), false),
+        heads(axisClasses.headClasses()) {}
   void remove(uint32_t group) { removed[group] = true; }
-  bool isRemoved(uint32_t index) const { return removed[ties.classOf(index)]; }
+  bool isRemoved(uint32_t index) const { return removed[axisClasses.classOf(index)]; }
   std::vector<int64_t> kept(Axis axis) const;
   /// Of the first indices of an axis those that stay.
   int64_t keptBefore(Axis axis, int64_t end) const;
@@ -27,7 +28,7 @@ public:
   bool removesHeads(Axis axis) const;
 
 private:
-  const Ties &ties;
+  const AxisClasses &axisClasses;
   std::vector<bool> removed;
   std::set<uint32_t> heads; ///< classes
 };
@@ -45,12 +46,11 @@ struct ShrunkTensor {
   bool isNode = false; ///< the result of a Constant node, which no parameter of a module is
 };
 
-class Shrinker {
+class ChannelRemover {
 public:
-  Shrinker(const quant::Graph &graph, const Values &values, const Removal &removal,
-           const CountedAxes &counted, quant::ModelEdit &edit, onnx::ExternalFiles &files)
-      : graph(graph), values(values), removal(removal), counted(counted), edit(edit), files(files) {
-  }
+  ChannelRemover(const quant::Graph &graph, const Values &values, const PruneMask &mask,
+                 const CountedAxes &counted, quant::ModelEdit &edit, onnx::ExternalFiles &files)
+      : graph(graph), values(values), mask(mask), counted(counted), edit(edit), files(files) {}
   Result<std::vector<ShrunkTensor>> run();
 
 private:
@@ -66,7 +66,7 @@ private:
 
   const quant::Graph &graph;
   const Values &values;
-  const Removal &removal;
+  const PruneMask &mask;
   const CountedAxes &counted;
   quant::ModelEdit &edit;
   onnx::ExternalFiles &files;

@@ -1,5 +1,5 @@
 // Relies on the smaller root winning, so that classes are numbered alike in every run.
-#include "compiler/prune/Ties.h"
+#include "compiler/prune/AxisClasses.h"
 
 #include "support/Check.h"
 
@@ -7,7 +7,7 @@
 
 namespace tenon::prune {
 
-Axis Ties::add(uint32_t size) {
+Axis AxisClasses::add(uint32_t size) {
   Axis axis{static_cast<uint32_t>(parents.size()), size};
   for (uint32_t i = 0; i < size; ++i) {
     parents.push_back(axis.at(i));
@@ -19,7 +19,7 @@ Axis Ties::add(uint32_t size) {
   return axis;
 }
 
-uint32_t Ties::classOf(uint32_t index) const {
+uint32_t AxisClasses::classOf(uint32_t index) const {
   while (parents[index] != index) {
     parents[index] = parents[parents[index]];
     index = parents[index];
@@ -27,7 +27,7 @@ uint32_t Ties::classOf(uint32_t index) const {
   return index;
 }
 
-void Ties::tie(uint32_t one, uint32_t other) {
+void AxisClasses::tie(uint32_t one, uint32_t other) {
   one = classOf(one);
   other = classOf(other);
   if (one == other) {
@@ -40,37 +40,37 @@ void Ties::tie(uint32_t one, uint32_t other) {
   }
 }
 
-void Ties::tie(Axis one, Axis other) {
+void AxisClasses::tie(Axis one, Axis other) {
   TENON_CHECK(one.size == other.size, "only axes of one size are tied");
   for (uint32_t i = 0; i < one.size; ++i) {
     tie(one.at(i), other.at(i));
   }
 }
 
-uint32_t Ties::numberOf(const std::string &reason) {
+uint32_t AxisClasses::numberOf(const std::string &reason) {
   if (texts.back() != reason) {
     texts.push_back(reason);
   }
   return static_cast<uint32_t>(texts.size() - 1);
 }
 
-void Ties::fixBy(uint32_t index, uint32_t reason) {
+void AxisClasses::fixBy(uint32_t index, uint32_t reason) {
   uint32_t root = classOf(index);
   if (reasons[root] == kFree) {
     reasons[root] = reason;
   }
 }
 
-void Ties::fix(uint32_t index, const std::string &reason) { fixBy(index, numberOf(reason)); }
+void AxisClasses::fix(uint32_t index, const std::string &reason) { fixBy(index, numberOf(reason)); }
 
-void Ties::fix(Axis axis, const std::string &reason) {
+void AxisClasses::fix(Axis axis, const std::string &reason) {
   uint32_t number = numberOf(reason);
   for (uint32_t i = 0; i < axis.size; ++i) {
     fixBy(axis.at(i), number);
   }
 }
 
-bool Ties::isFixed(Axis axis) const {
+bool AxisClasses::isFixed(Axis axis) const {
   for (uint32_t i = 0; i < axis.size; ++i) {
     if (!isFixed(axis.at(i))) {
       return false;
@@ -79,7 +79,7 @@ bool Ties::isFixed(Axis axis) const {
   return true;
 }
 
-std::set<uint32_t> Ties::headClasses() const {
+std::set<uint32_t> AxisClasses::headClasses() const {
   std::set<uint32_t> classes;
   for (Axis axis : heads) {
     for (uint32_t i = 0; i < axis.size; ++i) {
@@ -89,12 +89,12 @@ std::set<uint32_t> Ties::headClasses() const {
   return classes;
 }
 
-void Ties::product(Axis whole, std::vector<Axis> factors, std::string where) {
+void AxisClasses::product(Axis whole, std::vector<Axis> factors, std::string where) {
   products.push_back({whole, std::move(factors), std::move(where)});
 }
 
 /// Index i of the whole goes with its index of the factor.
-void Ties::tieFactor(const Product &product, size_t factor) {
+void AxisClasses::tieFactor(const Product &product, size_t factor) {
   uint32_t inner = 1;
   for (size_t i = factor + 1; i < product.factors.size(); ++i) {
     inner *= product.factors[i].size;
@@ -106,7 +106,7 @@ void Ties::tieFactor(const Product &product, size_t factor) {
 }
 
 /// Whether it is settled: with one factor that may be pruned, or with none.
-bool Ties::settleOne(const Product &product) {
+bool AxisClasses::settleOne(const Product &product) {
   size_t free = product.factors.size(), count = 0;
   for (size_t i = 0; i < product.factors.size(); ++i) {
     if (!isFixed(product.factors[i])) {
@@ -142,7 +142,7 @@ bool Ties::settleOne(const Product &product) {
   return true;
 }
 
-void Ties::settle() {
+void AxisClasses::settle() {
   while (!products.empty()) {
     size_t before = products.size();
     std::erase_if(products, [&](const Product &product) { return settleOne(product); });

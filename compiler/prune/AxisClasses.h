@@ -18,7 +18,7 @@ struct Axis {
   uint32_t at(uint32_t index) const { return first + index; }
 };
 
-class Ties {
+class AxisClasses {
 public:
   /// A new axis whose indices are free. One of size 1 has to stay: nothing would be left of it.
   Axis add(uint32_t size);
@@ -35,7 +35,7 @@ public:
   void product(Axis whole, std::vector<Axis> factors, std::string where);
   /// The axis counts heads: code around the model has their number too.
   void markHeads(Axis axis) { heads.push_back(axis); }
-  /// Takes products in; after all ties.
+  /// Takes products in; after all axisClasses.
   void settle();
 
   uint32_t classOf(uint32_t index) const;

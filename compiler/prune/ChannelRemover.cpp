@@ -1,7 +1,7 @@
 // Relies on the rules: whatever reads an axis that shrinks is a node of which a rule knows what its
 // sizes and indices become. Both list the same operators; the check of the written model's dims
 // finds what one of them has forgotten.
-#include "compiler/prune/Shrink.h"
+#include "compiler/prune/ChannelRemover.h"
 
 #include "compiler/frontend/onnx/wire/TensorData.h"
 #include "compiler/prune/Integers.h"
@@ -47,7 +47,7 @@ std::string cut(const onnx::TensorData &data, const std::map<size_t, Indices> &k
 
 } // namespace
 
-Indices Removal::kept(Axis axis) const {
+Indices PruneMask::kept(Axis axis) const {
   Indices result;
   for (uint32_t i = 0; i < axis.size; ++i) {
     if (!isRemoved(axis.at(i))) {
@@ -57,7 +57,7 @@ Indices Removal::kept(Axis axis) const {
   return result;
 }
 
-int64_t Removal::keptBefore(Axis axis, int64_t end) const {
+int64_t PruneMask::keptBefore(Axis axis, int64_t end) const {
   int64_t count = 0;
   for (uint32_t i = 0; i < axis.size && i < end; ++i) {
     count += !isRemoved(axis.at(i));
@@ -65,14 +65,14 @@ int64_t Removal::keptBefore(Axis axis, int64_t end) const {
   return count;
 }
 
-bool Removal::touches(const Axes *axes) const {
+bool PruneMask::touches(const Axes *axes) const {
   return axes && std::any_of(axes->begin(), axes->end(), [&](Axis axis) { return touches(axis); });
 }
 
-bool Removal::removesHeads(Axis axis) const {
+bool PruneMask::removesHeads(Axis axis) const {
   std::set<uint32_t> seen;
   for (uint32_t i = 0; i < axis.size; ++i) {
-    uint32_t own = ties.classOf(axis.at(i));
+    uint32_t own = axisClasses.classOf(axis.at(i));
     if (removed[own] && heads.contains(own) && !seen.insert(own).second) {
       return true;
     }
@@ -80,12 +80,12 @@ bool Removal::removesHeads(Axis axis) const {
   return false;
 }
 
-Result<std::vector<ShrunkTensor>> Shrinker::run() {
+Result<std::vector<ShrunkTensor>> ChannelRemover::run() {
   for (size_t node = 0; node < graph.all().size(); ++node) {
     for (size_t operand = 0; operand < graph.node(node).inputs.size(); ++operand) {
       if (graph.constant(graph.node(node).inputs[operand])) {
         TENON_TRY(cutConstant(node, operand));
-      } else if (removal.touches(values.operand({node, operand}))) {
+      } else if (mask.touches(values.operand({node, operand}))) {
         edit.forgetShape(graph.node(node).inputs[operand]);
       }
     }
@@ -96,16 +96,16 @@ Result<std::vector<ShrunkTensor>> Shrinker::run() {
 
 /// The node reads the kept part of a constant. It has the old name where all that read it read
 /// that.
-Status Shrinker::cutConstant(size_t node, size_t operand) {
+Status ChannelRemover::cutConstant(size_t node, size_t operand) {
   string_view name = graph.node(node).inputs[operand];
   const Axes *axes = values.operand({node, operand});
-  if (!removal.touches(axes)) {
+  if (!mask.touches(axes)) {
     return Status::ok();
   }
   std::map<size_t, Indices> kept;
   for (size_t i = 0; i < axes->size(); ++i) {
-    if (removal.touches((*axes)[i])) {
-      kept[i] = removal.kept((*axes)[i]);
+    if (mask.touches((*axes)[i])) {
+      kept[i] = mask.kept((*axes)[i]);
     }
   }
   auto known = std::find_if(tensors.begin(), tensors.end(), [&](const ShrunkTensor &own) {
@@ -114,7 +114,7 @@ Status Shrinker::cutConstant(size_t node, size_t operand) {
   int64_t groups = 0;
   if (auto own = counted.find(node);
       own != counted.end() && operand == 1 && own->second.attribute == "group") {
-    groups = removal.size(own->second.axis);
+    groups = mask.size(own->second.axis);
   }
   if (known == tensors.end()) {
     TENON_ASSIGN(onnx::TensorData data, onnx::loadTensor(*graph.constant(name), files));
@@ -127,12 +127,12 @@ Status Shrinker::cutConstant(size_t node, size_t operand) {
     for (quant::Use use : graph.uses(name)) {
       const Axes *other = values.operand(use);
       for (size_t i = 0; !isShared && i < axes->size(); ++i) {
-        isShared = !other || removal.kept((*other)[i]) != removal.kept((*axes)[i]);
+        isShared = !other || mask.kept((*other)[i]) != mask.kept((*axes)[i]);
       }
     }
     ShrunkTensor tensor{std::string(name), data.dims, kept, "", zip::crcOf(data.view), groups};
-    tensor.losesHeads = std::any_of(axes->begin(), axes->end(),
-                                    [&](Axis axis) { return removal.removesHeads(axis); });
+    tensor.losesHeads =
+        std::any_of(axes->begin(), axes->end(), [&](Axis axis) { return mask.removesHeads(axis); });
     tensor.isNode = graph.producer(name).has_value();
     tensor.newName = isShared ? edit.freshName(strCat(name, "_pruned")) : tensor.name;
     std::vector<int64_t> dims = data.dims;
@@ -156,13 +156,13 @@ Status Shrinker::cutConstant(size_t node, size_t operand) {
 }
 
 /// None where it is computed, or not there.
-std::optional<Indices> Shrinker::constantOf(size_t node, size_t operand) const {
+std::optional<Indices> ChannelRemover::constantOf(size_t node, size_t operand) const {
   const onnx::Node &own = graph.node(node);
   return operand < own.inputs.size() ? integersOf(graph, own.inputs[operand], files) : std::nullopt;
 }
 
 /// A constant of its own for this operand, of the type that it had.
-void Shrinker::setIntegers(size_t node, size_t operand, const Indices &numbers) {
+void ChannelRemover::setIntegers(size_t node, size_t operand, const Indices &numbers) {
   const onnx::Node &own = graph.node(node);
   string_view old = operand < own.inputs.size() ? own.inputs[operand] : "";
   std::string name = edit.freshName(strCat(old.empty() ? quant::nameOf(own) : old, "_pruned"));
@@ -185,7 +185,7 @@ void Shrinker::setIntegers(size_t node, size_t operand, const Indices &numbers) 
 }
 
 /// The operand is the dims of a result: those that shrink are set, also where it is computed.
-void Shrinker::setSizes(size_t node, size_t operand, Axes axes) {
+void ChannelRemover::setSizes(size_t node, size_t operand, Axes axes) {
   const onnx::Node &own = graph.node(node);
   if (operand >= own.inputs.size() || own.inputs[operand].empty()) {
     return;
@@ -204,43 +204,43 @@ void Shrinker::setSizes(size_t node, size_t operand, Axes axes) {
     size_t count = known ? known->size() : list && list->size() == 1 ? list->front().size : 0;
     axes.erase(axes.begin(), axes.end() - static_cast<int64_t>(std::min(count, axes.size())));
   }
-  if (!removal.touches(&axes)) {
+  if (!mask.touches(&axes)) {
     return;
   }
   if (known) {
     for (size_t i = 0; i < axes.size() && i < known->size(); ++i) {
-      (*known)[i] = removal.touches(axes[i]) ? removal.size(axes[i]) : (*known)[i];
+      (*known)[i] = mask.touches(axes[i]) ? mask.size(axes[i]) : (*known)[i];
     }
     return setIntegers(node, operand, *known);
   }
-  std::string mask;
+  std::string isSmaller;
   Indices sizes;
   for (Axis axis : axes) {
-    mask += removal.touches(axis) ? '\1' : '\0';
-    sizes.push_back(removal.size(axis));
+    isSmaller += mask.touches(axis) ? '\1' : '\0';
+    sizes.push_back(mask.size(axis));
   }
   std::string base(quant::nameOf(own));
   std::string maskName = edit.freshName(base + "_shrinks"),
               sizesName = edit.freshName(base + "_sizes"), result = edit.freshName(base + "_dims");
   const int64_t count[] = {static_cast<int64_t>(axes.size())};
-  edit.addConstant(maskName, onnx::DataType::Bool, count, mask);
+  edit.addConstant(maskName, onnx::DataType::Bool, count, isSmaller);
   edit.addConstant(sizesName, onnx::DataType::Int64, count, quant::bytesOf(sizes));
   const std::string operands[] = {maskName, sizesName, std::string(own.inputs[operand])};
   edit.insertBefore(node, quant::nodeMessage("Where", result, operands, result));
   edit.setOperand({node, operand}, result);
 }
 
-void Shrinker::changeNode(size_t node) {
+void ChannelRemover::changeNode(size_t node) {
   auto [begin, end] = counted.equal_range(node);
   for (auto own = begin; own != end; ++own) {
-    if (removal.touches(own->second.axis)) {
-      edit.setInteger(node, own->second.attribute, removal.size(own->second.axis));
+    if (mask.touches(own->second.axis)) {
+      edit.setInteger(node, own->second.attribute, mask.size(own->second.axis));
     }
   }
   const Axes *x = values.operand({node, 0}), *y = values.result(node, 0);
-  bool isTouched = removal.touches(y);
+  bool isTouched = mask.touches(y);
   for (size_t i = 0; i < graph.node(node).outputs.size(); ++i) {
-    if (removal.touches(values.result(node, i))) {
+    if (mask.touches(values.result(node, i))) {
       edit.forgetShape(graph.node(node).outputs[i]);
     }
   }
@@ -249,43 +249,43 @@ void Shrinker::changeNode(size_t node) {
     setSizes(node, 1, *y);
   } else if (graph.isOp(node, "Resize") && isTouched) {
     setSizes(node, 3, *y);
-  } else if (graph.isOp(node, "Split") && removal.touches(x)) {
+  } else if (graph.isOp(node, "Split") && mask.touches(x)) {
     changeSplit(node);
-  } else if (graph.isOp(node, "Slice") && removal.touches(x)) {
+  } else if (graph.isOp(node, "Slice") && mask.touches(x)) {
     changeSlice(node);
-  } else if (graph.isOp(node, "Gather") && removal.touches(x)) {
+  } else if (graph.isOp(node, "Gather") && mask.touches(x)) {
     changeGather(node);
   } else if (graph.isOp(node, "Pad") && isTouched) {
     changePad(node);
   }
 }
 
-void Shrinker::changeSplit(size_t node) {
+void ChannelRemover::changeSplit(size_t node) {
   const onnx::Node &own = graph.node(node);
   size_t axis = fromFront(quant::integerOf(own, "axis", 0), values.operand({node, 0})->size());
-  if (!removal.touches((*values.operand({node, 0}))[axis])) {
+  if (!mask.touches((*values.operand({node, 0}))[axis])) {
     return;
   }
   Indices sizes;
   for (size_t i = 0; i < own.outputs.size(); ++i) {
-    sizes.push_back(removal.size((*values.result(node, i))[axis]));
+    sizes.push_back(mask.size((*values.result(node, i))[axis]));
   }
   edit.dropAttribute(node, "num_outputs");
   setIntegers(node, 1, sizes);
 }
 
-void Shrinker::changeSlice(size_t node) {
+void ChannelRemover::changeSlice(size_t node) {
   std::optional<Indices> starts = constantOf(node, 1), ends = constantOf(node, 2),
                          axes = constantOf(node, 3);
   const Axes &x = *values.operand({node, 0}), &y = *values.result(node, 0);
   bool changes = false;
   for (size_t i = 0; starts && ends && i < starts->size(); ++i) {
     size_t axis = axes ? fromFront((*axes)[i], x.size()) : i;
-    if (axis < x.size() && removal.touches(x[axis])) {
+    if (axis < x.size() && mask.touches(x[axis])) {
       int64_t size = x[axis].size, start = (*starts)[i];
       start = std::clamp<int64_t>(start < 0 ? start + size : start, 0, size);
-      (*starts)[i] = removal.keptBefore(x[axis], start);
-      (*ends)[i] = (*starts)[i] + removal.size(y[axis]);
+      (*starts)[i] = mask.keptBefore(x[axis], start);
+      (*ends)[i] = (*starts)[i] + mask.size(y[axis]);
       changes = true;
     }
   }
@@ -296,33 +296,33 @@ void Shrinker::changeSlice(size_t node) {
 }
 
 /// Constant indices along an axis that shrinks: those that stay, by their new places.
-void Shrinker::changeGather(size_t node) {
+void ChannelRemover::changeGather(size_t node) {
   const Axes &x = *values.operand({node, 0}), &y = *values.result(node, 0);
   size_t axis = fromFront(quant::integerOf(graph.node(node), "axis", 0), x.size());
   std::optional<Indices> indices = constantOf(node, 1);
-  if (!removal.touches(x[axis]) || !indices) {
+  if (!mask.touches(x[axis]) || !indices) {
     return;
   }
   Indices places;
   for (uint32_t i = 0; i < indices->size(); ++i) {
-    if (!removal.isRemoved(y[axis].at(i))) {
+    if (!mask.isRemoved(y[axis].at(i))) {
       int64_t from = static_cast<int64_t>(fromFront((*indices)[i], x[axis].size));
-      places.push_back(removal.keptBefore(x[axis], from));
+      places.push_back(mask.keptBefore(x[axis], from));
     }
   }
   setIntegers(node, 1, places);
 }
 
-void Shrinker::changePad(size_t node) {
+void ChannelRemover::changePad(size_t node) {
   std::optional<Indices> pads = constantOf(node, 1), axes = constantOf(node, 3);
   const Axes &x = *values.operand({node, 0}), &y = *values.result(node, 0);
   size_t count = pads ? pads->size() / 2 : 0;
   for (size_t i = 0; i < count; ++i) {
     size_t axis = axes ? fromFront((*axes)[i], x.size()) : i;
-    if (removal.touches(y[axis])) {
+    if (mask.touches(y[axis])) {
       int64_t before = (*pads)[i], inside = x[axis].size;
-      (*pads)[i] = removal.keptBefore(y[axis], before);
-      (*pads)[count + i] = removal.size(y[axis]) - removal.keptBefore(y[axis], before + inside);
+      (*pads)[i] = mask.keptBefore(y[axis], before);
+      (*pads)[count + i] = mask.size(y[axis]) - mask.keptBefore(y[axis], before + inside);
     }
   }
   if (count > 0) {
