@@ -82,7 +82,7 @@ const Pass kCpuOrder[] = {
     {"low-bit-weights", lowBitWeights},
     // It leaves elementwise operations, which the others look through.
     {"expand-all-quantize", expandAllQuantize},
-    {"fill-words", fillWords},
+    {"fill-words", padChannelsToVnni},
     {"dot-products", dotProducts},
     // Behind that, which makes reductions.
     {"split-reductions", splitReductions},
@@ -118,7 +118,7 @@ const Pass kAll[] = {
     {"convs-to-products", convsToProducts},
     {"merge-products", mergeProducts},
     {"fit-convs", fitConvs},
-    {"fill-words", fillWords},
+    {"fill-words", padChannelsToVnni},
     {"expand-quantize", expandQuantize},
     {"expand-all-quantize", expandAllQuantize},
     {"integer-products", integerProducts},

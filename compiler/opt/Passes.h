@@ -117,7 +117,7 @@ llvm::LogicalResult expandAttention(mlir::ModuleOp module, tn::WeightStore &weig
 llvm::LogicalResult fitConvs(mlir::ModuleOp module, tn::WeightStore &weights);
 
 /// Convolutions of bf16 get as many input channels as CPUs multiply at once.
-llvm::LogicalResult fillWords(mlir::ModuleOp module, tn::WeightStore &weights);
+llvm::LogicalResult padChannelsToVnni(mlir::ModuleOp module, tn::WeightStore &weights);
 
 /// `convertPrecision` (ConvertPrecision.h) without its record: for tools and tests, by name.
 llvm::LogicalResult convertToFp16(mlir::ModuleOp module, tn::WeightStore &weights);

@@ -232,7 +232,7 @@ private:
 
 } // namespace
 
-LogicalResult fillWords(ModuleOp module, tn::WeightStore &store) {
+LogicalResult padChannelsToVnni(ModuleOp module, tn::WeightStore &store) {
   DerivedWeights weights(store);
   RewritePatternSet patterns(module.getContext());
   patterns.add<PadConv>(module.getContext(), weights, channelsForCpu);

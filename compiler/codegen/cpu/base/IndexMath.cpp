@@ -51,7 +51,7 @@ Value IndexMath::isLess(Value a, Value b) const {
   return builder.createOrFold<arith::CmpIOp>(location, arith::CmpIPredicate::slt, a, b);
 }
 
-Value IndexMath::word(Value index) const {
+Value IndexMath::toI64(Value index) const {
   return builder.createOrFold<arith::IndexCastOp>(location, builder.getI64Type(), index);
 }
 
@@ -65,7 +65,7 @@ Value IndexMath::size(const KernelBuilder &kernel, AffineExpr expression) const 
 Value IndexMath::pointer(Value buffer, Value element) const {
   Type type = LLVM::LLVMPointerType::get(builder.getContext());
   Value start = memref::ExtractAlignedPointerAsIndexOp::create(builder, location, buffer);
-  Value base = LLVM::IntToPtrOp::create(builder, location, type, word(start));
+  Value base = LLVM::IntToPtrOp::create(builder, location, type, toI64(start));
   return offset(base, element);
 }
 
@@ -73,12 +73,12 @@ Value IndexMath::elementPointer(Value buffer, Value element) const {
   Type stored = builder.getIntegerType(cast<MemRefType>(buffer.getType()).getElementTypeBitWidth());
   Value start = pointer(buffer, constant(0));
   return LLVM::GEPOp::create(builder, location, start.getType(), stored, start,
-                             ArrayRef<LLVM::GEPArg>{word(element)});
+                             ArrayRef<LLVM::GEPArg>{toI64(element)});
 }
 
 Value IndexMath::offset(Value pointer, Value elements) const {
   return LLVM::GEPOp::create(builder, location, pointer.getType(), builder.getF32Type(), pointer,
-                             ArrayRef<LLVM::GEPArg>{word(elements)});
+                             ArrayRef<LLVM::GEPArg>{toI64(elements)});
 }
 
 Value IndexMath::view(Value buffer, ArrayRef<Value> offsets, ArrayRef<Value> sizes) const {

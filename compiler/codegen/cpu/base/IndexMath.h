@@ -24,7 +24,7 @@ public:
   mlir::Value max(mlir::Value a, mlir::Value b) const;
   mlir::Value isLess(mlir::Value a, mlir::Value b) const;
   /// As i64, for calls and addresses.
-  mlir::Value word(mlir::Value index) const;
+  mlir::Value toI64(mlir::Value index) const;
 
   /// The value of an expression over the region's symbols.
   mlir::Value size(const KernelBuilder &kernel, mlir::AffineExpr expression) const;

@@ -56,7 +56,7 @@ Value GroupedConv::loadInput(const IndexMath &math, Type type, Value address, Va
 /// The address of an element of the input, or of packed weights, so many behind another.
 Value GroupedConv::stored(const IndexMath &math, Value base, Value elements) const {
   return LLVM::GEPOp::create(math.builder, math.location, base.getType(), storedAs(f32), base,
-                             ArrayRef<LLVM::GEPArg>{math.word(elements)});
+                             ArrayRef<LLVM::GEPArg>{math.toI64(elements)});
 }
 
 GroupedConv::Vectors

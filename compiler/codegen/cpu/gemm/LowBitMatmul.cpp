@@ -92,10 +92,10 @@ private:
     }
     auto scale = [&](const IndexMath &in) {
       callSupport(in, kernel.function(), scaleSymbol(layout),
-                  {rowsOfA(in, range), in.word(rowStride), in.pointer(fewRows, in.constant(0)),
-                   in.word(in.constant(LowBitRows{layout}.stride())),
-                   in.word(in.constant(layout.depth)), in.word(in.constant(layout.block)),
-                   in.word(range.count)});
+                  {rowsOfA(in, range), in.toI64(rowStride), in.pointer(fewRows, in.constant(0)),
+                   in.toI64(in.constant(LowBitRows{layout}.stride())),
+                   in.toI64(in.constant(layout.depth)), in.toI64(in.constant(layout.block)),
+                   in.toI64(range.count)});
     };
     chooseByRows(math, range.count, scale, [](const IndexMath &) {});
   }
@@ -103,9 +103,9 @@ private:
   void multiplyFew(const IndexMath &math, Value panel, const Sums &sums, Value count) {
     callSupport(math, kernel.function(), lowBitSymbol(layout),
                 {math.pointer(fewRows, math.constant(0)),
-                 math.word(math.constant(LowBitRows{layout}.stride())), panel, sums.pointer,
-                 math.word(sums.stride), math.word(math.constant(layout.depth)),
-                 math.word(math.constant(layout.block)), math.word(count)});
+                 math.toI64(math.constant(LowBitRows{layout}.stride())), panel, sums.pointer,
+                 math.toI64(sums.stride), math.toI64(math.constant(layout.depth)),
+                 math.toI64(math.constant(layout.block)), math.toI64(count)});
   }
 
   void multiplyMany(const IndexMath &math, Value a, Value panel, const Sums &sums, Value count) {
@@ -117,7 +117,7 @@ private:
       Value from = in.offset(panel, in.mul(part, partWords * kPanel));
       Value to = in.pointer(panelCopy, in.constant(0));
       callSupport(in, kernel.function(), decodeSymbol(layout),
-                  {from, to, in.word(length), in.word(in.constant(layout.block))});
+                  {from, to, in.toI64(length), in.toI64(in.constant(layout.block))});
       callProduct(in, kernel.function(),
                   {in.offset(a, first), rowStride, to, in.constant(kPanel), sums.pointer,
                    sums.stride, length, count, in.isLess(in.constant(0), first)});

@@ -15,10 +15,10 @@ void callProduct(const IndexMath &math, func::FuncOp kernel, const Product &prod
     Value accumulate = product.accumulate
                            ? in.builder.createOrFold<arith::ExtUIOp>(
                                  in.location, in.builder.getI64Type(), product.accumulate)
-                           : in.word(in.constant(0));
+                           : in.toI64(in.constant(0));
     callSupport(in, kernel, anyRowsSymbol(product.type, columns),
-                {product.a, in.word(product.lda), product.b, in.word(product.ldb), product.c,
-                 in.word(product.ldc), in.word(product.k), in.word(product.rows), accumulate});
+                {product.a, in.toI64(product.lda), product.b, in.toI64(product.ldb), product.c,
+                 in.toI64(product.ldc), in.toI64(product.k), in.toI64(product.rows), accumulate});
   };
   if (!product.columns || product.type != ProductType::F32) {
     return call(math, kPanel);
@@ -45,13 +45,13 @@ void callProduct(const IndexMath &math, func::FuncOp kernel, const Product &prod
 void callPackTransposed(const IndexMath &math, func::FuncOp kernel, Value from, Value stride,
                         Value to, Value k, Value count) {
   callSupport(math, kernel, kPackTransposed,
-              {from, math.word(stride), to, math.word(k), math.word(count)});
+              {from, math.toI64(stride), to, math.toI64(k), math.toI64(count)});
 }
 
 void callPackRows(const IndexMath &math, func::FuncOp kernel, int64_t elements, Value from,
                   Value stride, Value to, Value depth) {
   callSupport(math, kernel, packRowsSymbol(elements),
-              {from, math.word(stride), to, math.word(depth)});
+              {from, math.toI64(stride), to, math.toI64(depth)});
 }
 
 } // namespace tenon::codegen::cpu

@@ -73,7 +73,7 @@ void TopKLowering::putHeap(const IndexMath &math, Ranked ranked, Value place) co
 }
 
 Ranked TopKLowering::elementAt(const IndexMath &math, Value place) const {
-  return {memref::LoadOp::create(math.builder, math.location, row, place), math.word(place)};
+  return {memref::LoadOp::create(math.builder, math.location, row, place), math.toI64(place)};
 }
 
 /// Puts an element where the heap has a hole, or below it: a child that stands later moves up.

@@ -114,7 +114,7 @@ void KeyedTopK::write(const IndexMath &math, Value rank, Value place) const {
     Value from = math.add(start, math.mul(place, columns));
     return memref::LoadOp::create(b, math.location, math.asLine(kernel.input(0)), from);
   });
-  put(indices, [&] { return math.word(place); });
+  put(indices, [&] { return math.toI64(place); });
 }
 
 tn::TopKOp keyedTopK(func::FuncOp source) {

@@ -32,7 +32,7 @@ void emitAttentionCombine(RegionBuilder &region, const AttentionProblem &p, int6
   int64_t width = *tn::constantDim(p.valueWidth);
   Type real = t.f32Type(), pairType = t.vectorType(2, real);
   Value rows = frame.size64(rowCount);
-  Value row = t.wide(t.add(t.mul(t.block(), kCombineRows), t.div(t.thread(), kWarp)));
+  Value row = t.toI64(t.add(t.mul(t.block(), kCombineRows), t.div(t.thread(), kWarp)));
   t.when(t.isLess(row, rows), [&](const ThreadBuilder &b) {
     Value factor = b.f32(weightExponent(p)), maximum, total = b.f32(0);
     SmallVector<Value> places, weights, totals;
@@ -54,7 +54,7 @@ void emitAttentionCombine(RegionBuilder &region, const AttentionProblem &p, int6
       auto store = [&](const ThreadBuilder &c) {
         Value low = c.f32(0), high = low;
         for (int64_t s = 0; s < splits; ++s) {
-          Value at = c.add(c.mul(places[s], width), c.wide(column));
+          Value at = c.add(c.mul(places[s], width), c.toI64(column));
           Value pair = c.load(pairType, c.offset(frame.buffer(0), real, at), 8);
           low = c.fma(c.extract(pair, 0), weights[s], low);
           high = c.fma(c.extract(pair, 1), weights[s], high);

@@ -205,7 +205,7 @@ void FlashKernel::copyRows(const ThreadBuilder &t, Value pointer, const StridedT
       isRead = isRead ? inner.bitAnd(isRead, inside) : inside;
     }
     Value bytes = isRead ? inner.select(isRead, inner.i32(16), inner.i32(0)) : Value();
-    Value from = inner.add(inner.mul(inner.wide(key), stride), inner.wide(column));
+    Value from = inner.add(inner.mul(inner.toI64(key), stride), inner.toI64(column));
     Value target = inner.add(inner.mul(at, pitch), column);
     copyAsync(inner, inner.offset(to, half, target), inner.offset(pointer, element, from), bytes);
   };

@@ -18,7 +18,7 @@ constexpr double kUnseen = -1e30;
 
 Value FlashKernel::maskAt(const ThreadBuilder &t, const Row &row, Value key, bool isEdge) const {
   Value at = isEdge ? t.min(key, t.sub(frame.size32(p.keys), t.i32(1))) : key;
-  at = t.mul(t.wide(at), frame.size64(p.mask->strides[3]));
+  at = t.mul(t.toI64(at), frame.size64(p.mask->strides[3]));
   unsigned bytes = p.mask->element.getIntOrFloatBitWidth() / 8;
   return t.toF32(t.load(p.mask->element, t.offset(row.maskPointer, p.mask->element, at), bytes));
 }
@@ -53,7 +53,7 @@ FlashKernel::MaskPiece FlashKernel::loadMask(const ThreadBuilder &t, Value first
   int64_t lanes = maskLanes(), bytes = mask.element.getIntOrFloatBitWidth() / 8;
   Value last = t.sub(frame.size32(p.keys), t.i32(lanes));
   Value key = t.min(t.add(t.mul(t.thread(), lanes), first), last);
-  Value at = t.mul(t.wide(key), frame.size64(mask.strides[3]));
+  Value at = t.mul(t.toI64(key), frame.size64(mask.strides[3]));
   Type type = lanes > 1 ? t.vectorType(lanes, mask.element) : mask.element;
   Value values = t.load(type, t.offset(placed[0][0].maskPointer, mask.element, at), lanes * bytes);
   return {values, t.add(key, lanes)};

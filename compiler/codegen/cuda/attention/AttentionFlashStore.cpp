@@ -237,9 +237,9 @@ void FlashKernel::storeMerged(const ThreadBuilder &t, Value row, Value column,
     return;
   }
   Type real = t.f32Type();
-  Value at = t.add(t.mul(t.wide(batch), frame.size64(p.heads)), t.wide(head));
-  at = t.add(t.mul(at, frame.size64(p.queries)), t.wide(query));
-  at = t.add(at, t.mul(t.wide(split), frame.size64(p.batches * p.heads * p.queries)));
+  Value at = t.add(t.mul(t.toI64(batch), frame.size64(p.heads)), t.toI64(head));
+  at = t.add(t.mul(at, frame.size64(p.queries)), t.toI64(query));
+  at = t.add(at, t.mul(t.toI64(split), frame.size64(p.batches * p.heads * p.queries)));
   Value pointer = t.offset(frame.buffer(output), real, t.mul(at, valueWidth));
   t.store(t.pack({low, high}), t.offset(pointer, real, column), 8);
   t.when(t.isEqual(column, t.i32(0)), [&](const ThreadBuilder &b) {

@@ -35,8 +35,8 @@ void FlashKernel::copyGroupRows(const ThreadBuilder &t, Value pointer, const Str
   int64_t lanes = columns / 8, rowsPerStep = kWarpgroup / lanes;
   Value row = t.div(t.thread(), lanes), chunk = t.rem(t.thread(), lanes);
   Value stride = frame.size64(tensor.strides[2]);
-  Value from = t.add(t.mul(t.wide(row), stride), t.wide(t.mul(chunk, 8)));
-  from = t.offset(t.offset(pointer, element, from), element, t.mul(t.wide(firstRow), stride));
+  Value from = t.add(t.mul(t.toI64(row), stride), t.toI64(t.mul(chunk, 8)));
+  from = t.offset(t.offset(pointer, element, from), element, t.mul(t.toI64(firstRow), stride));
   Value target = t.add(tileOffset(t, row, t.rem(chunk, 8)), t.mul(t.div(chunk, 8), kTileElements));
   target = t.offset(to, half, target);
   for (int64_t first = 0; first < kGroupRows; first += rowsPerStep) {

@@ -130,8 +130,8 @@ void SimtKernel::place(const ThreadBuilder &t) {
 
 Value SimtKernel::elementPointer(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor,
                                  Value row, Value column) const {
-  Value at = t.add(t.mul(t.wide(row), frame.size64(tensor.strides[2])),
-                   t.mul(t.wide(column), frame.size64(tensor.strides[3])));
+  Value at = t.add(t.mul(t.toI64(row), frame.size64(tensor.strides[2])),
+                   t.mul(t.toI64(column), frame.size64(tensor.strides[3])));
   return t.offset(pointer, tensor.element, at);
 }
 

@@ -192,7 +192,7 @@ void StreamKernel::copyMask(const ThreadBuilder &t, Value head, Value tile,
   unsigned bytes = mask.element.getIntOrFloatBitWidth() / 8;
   auto keep = [&](const ThreadBuilder &c, Value inTile, ValueRange found) -> Values {
     Value key = c.add(first, inTile), read = c.min(key, c.i32(l.keys - 1));
-    Value place = c.mul(c.wide(read), frame.size64(mask.strides[3]));
+    Value place = c.mul(c.toI64(read), frame.size64(mask.strides[3]));
     Value given = c.toF32(c.load(mask.element, c.offset(pointer, mask.element, place), bytes));
     Value added = c.maxF(c.mulF(given, c.f32(1 / p.scale)), c.f32(kLowestMask));
     added =

@@ -233,7 +233,7 @@ Value pointerTo(const ThreadBuilder &t, KernelFrame &frame, unsigned position,
                 const StridedTensor &tensor, ValueRange place) {
   Value at = frame.size64(tensor.offset);
   for (auto [index, stride] : llvm::zip(place, tensor.strides)) {
-    at = t.add(at, t.mul(t.wide(index), frame.size64(stride)));
+    at = t.add(at, t.mul(t.toI64(index), frame.size64(stride)));
   }
   return t.offset(frame.buffer(position), tensor.element, at);
 }

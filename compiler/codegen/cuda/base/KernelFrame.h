@@ -30,7 +30,7 @@ public:
 
   /// The i64 or i32 value of an expression over the region's symbols.
   mlir::Value size64(mlir::AffineExpr expression);
-  mlir::Value size32(mlir::AffineExpr expression) { return code().word(size64(expression)); }
+  mlir::Value size32(mlir::AffineExpr expression) { return code().toI32(size64(expression)); }
   /// A tensor map of a buffer that this kernel only reads: a pointer to an argument that describes
   /// it as a matrix of 16-bit elements with rows `rowElements` apart, to be copied by boxes of
   /// `boxRows` rows and kBoxColumns columns (AsyncCopy.h). What a box has outside of the matrix is

@@ -34,7 +34,7 @@ Value ThreadBuilder::undefined(Type type) const {
   return LLVM::UndefOp::create(builder, location, type);
 }
 
-Value ThreadBuilder::like(Value a, int64_t value) const {
+Value ThreadBuilder::constantOfType(Value a, int64_t value) const {
   return arith::ConstantOp::create(builder, location, builder.getIntegerAttr(a.getType(), value));
 }
 
@@ -68,11 +68,11 @@ Value ThreadBuilder::isLess(Value a, Value b) const {
 Value ThreadBuilder::isEqual(Value a, Value b) const {
   return builder.createOrFold<arith::CmpIOp>(location, arith::CmpIPredicate::eq, a, b);
 }
-Value ThreadBuilder::wide(Value a) const {
+Value ThreadBuilder::toI64(Value a) const {
   return a.getType() == i64Type() ? a
                                   : builder.createOrFold<arith::ExtSIOp>(location, i64Type(), a);
 }
-Value ThreadBuilder::word(Value a) const {
+Value ThreadBuilder::toI32(Value a) const {
   return a.getType() == i32Type() ? a
                                   : builder.createOrFold<arith::TruncIOp>(location, i32Type(), a);
 }

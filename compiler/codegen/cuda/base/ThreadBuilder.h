@@ -39,10 +39,10 @@ public:
   Value mul(Value a, Value b) const;
   Value div(Value a, Value b) const;
   Value rem(Value a, Value b) const;
-  Value add(Value a, int64_t b) const { return add(a, like(a, b)); }
-  Value mul(Value a, int64_t b) const { return mul(a, like(a, b)); }
-  Value div(Value a, int64_t b) const { return div(a, like(a, b)); }
-  Value rem(Value a, int64_t b) const { return rem(a, like(a, b)); }
+  Value add(Value a, int64_t b) const { return add(a, constantOfType(a, b)); }
+  Value mul(Value a, int64_t b) const { return mul(a, constantOfType(a, b)); }
+  Value div(Value a, int64_t b) const { return div(a, constantOfType(a, b)); }
+  Value rem(Value a, int64_t b) const { return rem(a, constantOfType(a, b)); }
   Value ceilDiv(Value a, int64_t b) const { return div(add(a, b - 1), b); }
   Value bitAnd(Value a, Value b) const;
   Value min(Value a, Value b) const;
@@ -50,10 +50,10 @@ public:
   Value isLess(Value a, Value b) const;
   Value isEqual(Value a, Value b) const;
   /// A constant of the type of `a`.
-  Value like(Value a, int64_t value) const;
+  Value constantOfType(Value a, int64_t value) const;
   /// i32 to i64 (signed) and back (the low half).
-  Value wide(Value a) const;
-  Value word(Value a) const;
+  Value toI64(Value a) const;
+  Value toI32(Value a) const;
   Value select(Value condition, Value a, Value b) const;
   Value bitcast(Type type, Value a) const;
 

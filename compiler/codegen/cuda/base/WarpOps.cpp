@@ -30,7 +30,7 @@ Value compare(const ThreadBuilder &t, arith::CmpIPredicate predicate, Value a, V
 
 } // namespace
 
-Value exchange(const ThreadBuilder &t, Value value, int64_t mask) {
+Value shuffleXor(const ThreadBuilder &t, Value value, int64_t mask) {
   return byWords(t, value, [&](Value word) { return t.shuffleXor(word, mask); });
 }
 

@@ -7,7 +7,7 @@
 namespace tenon::codegen::cuda {
 
 /// The value of lane ^ mask, of 32 or 64 bits.
-mlir::Value exchange(const ThreadBuilder &t, mlir::Value value, int64_t mask);
+mlir::Value shuffleXor(const ThreadBuilder &t, mlir::Value value, int64_t mask);
 /// The value of 32 or 64 bits of the lane so many before; the own where there is none.
 mlir::Value shuffleUp(const ThreadBuilder &t, mlir::Value value, int64_t distance);
 /// The lanes (a bit each) where a condition holds; and those whose i32 is the same as the own one.

@@ -56,7 +56,7 @@ Value ConvLoader::count(AffineExpr expression) const {
 }
 
 Value ConvLoader::toCount(const ThreadBuilder &t, Value word) const {
-  return isSmall ? word : t.wide(word);
+  return isSmall ? word : t.toI64(word);
 }
 
 void ConvLoader::place(KernelFrame &owner, const BlockPlace &place) {

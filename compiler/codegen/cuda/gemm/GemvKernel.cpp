@@ -94,7 +94,7 @@ Values GemvKernel::fetchPanel(const ThreadBuilder &t, Value tile, Value chunk,
   // Distances that are known stay out of the addresses' arithmetic.
   int64_t known = isRegular ? (p.isPacked ? panel : panel / 2 * 2) : 0;
   Value along = clamped(t, weightPanelOf(t, chunk, isRegular ? 0 : panel));
-  Value base = t.add(t.mul(t.wide(along), p.panelStride), t.wide(t.mul(quad, kQuadElements)));
+  Value base = t.add(t.mul(t.toI64(along), p.panelStride), t.toI64(t.mul(quad, kQuadElements)));
   Values result;
   for (int64_t half = 0; half < 2; ++half) {
     int64_t offset = columnOffset(panel, half), part = partOffset(panel, half);
@@ -105,7 +105,7 @@ Values GemvKernel::fetchPanel(const ThreadBuilder &t, Value tile, Value chunk,
       column = t.add(t.min(t.add(first, offset), t.i32(p.partColumns() - 1)), part);
       offset = 0;
     }
-    Value at = t.add(base, t.mul(t.wide(column), p.columnStride));
+    Value at = t.add(base, t.mul(t.toI64(column), p.columnStride));
     Value pointer = t.offset(weightPointer, p.element, at);
     result.push_back(
         loadOnce(t, t.offset(pointer, p.element, known * p.panelStride + offset * p.columnStride)));

@@ -18,10 +18,11 @@ constexpr int64_t kOnesHalf = 0x3C003C00, kOnesBFloat = 0x3F803F80;
 
 Value shiftRight(const ThreadBuilder &t, Value word, int64_t bits) {
   return bits == 0 ? word
-                   : t.builder.createOrFold<arith::ShRUIOp>(t.location, word, t.like(word, bits));
+                   : t.builder.createOrFold<arith::ShRUIOp>(t.location, word,
+                                                            t.constantOfType(word, bits));
 }
 Value shiftLeft(const ThreadBuilder &t, Value word, int64_t bits) {
-  return t.builder.createOrFold<arith::ShLIOp>(t.location, word, t.like(word, bits));
+  return t.builder.createOrFold<arith::ShLIOp>(t.location, word, t.constantOfType(word, bits));
 }
 Value bitOr(const ThreadBuilder &t, Value a, Value b) {
   return t.builder.createOrFold<arith::OrIOp>(t.location, a, b);

@@ -23,7 +23,7 @@ void LowBitGemv::place() {
   for (int64_t half : {0, 1}) {
     Value column = columnOf(t, t.block(), t.add(group, half * 8));
     columnPointers[half] =
-        t.offset(weightPointer, t.i32Type(), t.mul(t.wide(column), p.layout.rowWords()));
+        t.offset(weightPointer, t.i32Type(), t.mul(t.toI64(column), p.layout.rowWords()));
   }
   shared = kernel.dynamicShared();
   rowPointer = t.offset(shared, t.f32Type(), memory.sums / 4);
@@ -57,8 +57,8 @@ void LowBitGemv::copyStep(const ThreadBuilder &t, Value tile, Value step, Value 
     Value index = t.add(t.lane(), i);
     auto copy = [&](const ThreadBuilder &c) {
       Value inTile = c.div(index, copies), word = c.mul(c.rem(index, copies), 4);
-      Value from = c.mul(c.wide(columnOf(c, tile, inTile)), p.layout.rowWords());
-      from = c.add(from, c.wide(c.add(first, word)));
+      Value from = c.mul(c.toI64(columnOf(c, tile, inTile)), p.layout.rowWords());
+      from = c.add(from, c.toI64(c.add(first, word)));
       copyAsync(c, c.offset(stage, c.i32Type(), c.add(c.mul(inTile, chunkPitch()), word)),
                 c.offset(weightPointer, c.i32Type(), from), Value());
     };

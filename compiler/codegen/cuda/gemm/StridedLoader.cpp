@@ -96,7 +96,7 @@ void StridedLoader::place(KernelFrame &owner, const BlockPlace &place) {
     Value size = owner.size32(p.batch[i]);
     Value number = i == 0 ? index : t.rem(index, size);
     index = i == 0 ? index : t.div(index, size);
-    from = t.add(from, t.mul(t.wide(number), owner.size64(operand.at.strides[i])));
+    from = t.add(from, t.mul(t.toI64(number), owner.size64(operand.at.strides[i])));
   }
   pointer =
       t.offset(owner.pointer(buffer, /*isWritten=*/false), storageType(operand.at.element), from);
@@ -113,7 +113,7 @@ void StridedLoader::copy(const ThreadBuilder &t, Value depth, Value to) const {
   bool hasOuterTail = !outerCount.isMultipleOf(lines);
   bool hasInnerTail = !innerCount.isMultipleOf(innerSize);
   Value insideInner = hasInnerTail ? t.isLess(inner, innerEnd) : Value();
-  Value stride = kernel->size64(outerStride), along = t.wide(inner);
+  Value stride = kernel->size64(outerStride), along = t.toI64(inner);
   if (tn::constantDim(innerStride) != 1) {
     along = t.mul(along, kernel->size64(innerStride));
   }
@@ -125,7 +125,7 @@ void StridedLoader::copy(const ThreadBuilder &t, Value depth, Value to) const {
       Value inside = t.isLess(outer, outerEnd);
       isRead = isRead ? t.bitAnd(isRead, inside) : inside;
     }
-    Value from = t.offset(pointer, operand.at.element, t.add(t.mul(t.wide(outer), stride), along));
+    Value from = t.offset(pointer, operand.at.element, t.add(t.mul(t.toI64(outer), stride), along));
     Value target = t.offset(to, half, t.add(t.mul(tileLine, pitch), column));
     Value isTaken = first + linesPerStep <= lines ? Value() : t.isLess(tileLine, t.i32(lines));
     copyNeighbours(t, operand.at.element, width, from, target, isRead, isTaken);
@@ -150,7 +150,7 @@ void StridedLoader::fill(const ThreadBuilder &t, Value step, Value to) const {
     Values element = t.choose(
         inside,
         [&](const ThreadBuilder &c) -> Values {
-          Value from = c.add(c.mul(c.wide(row), freeStride), c.mul(c.wide(column), depthStride));
+          Value from = c.add(c.mul(c.toI64(row), freeStride), c.mul(c.toI64(column), depthStride));
           Value element = c.load(held, c.offset(pointer, held, from), byteSize(held));
           return {held == stored ? c.toF32(element)
                                  : decodedFloat(c.builder, c.location, stored, element)};

@@ -134,7 +134,7 @@ Values RecurrenceKernel::holdWeights(const ThreadBuilder &t, const Phase &phase)
   for (int64_t i = 0; i < phase.depth; ++i) {
     Value k = t.add(t.mul(part, phase.depth), i);
     Value known = t.min(k, t.i32(hidden - 1));
-    Value at = t.add(t.mul(t.wide(known), gates * hidden), t.wide(column));
+    Value at = t.add(t.mul(t.toI64(known), gates * hidden), t.toI64(column));
     Value weight = read(t, input(op.getWeights()), at);
     weights.push_back(t.select(t.isLess(k, t.i32(hidden)), weight, zero(t)));
   }
@@ -144,7 +144,7 @@ Values RecurrenceKernel::holdWeights(const ThreadBuilder &t, const Phase &phase)
 Value RecurrenceKernel::loadInput(const ThreadBuilder &t, const Phase &phase, Value number,
                                   Value local) const {
   Value at = t.add(t.mul(timeOf(t, number), batch), row);
-  at = t.add(t.mul(at, gates * hidden), t.wide(columnOf(t, phase, local)));
+  at = t.add(t.mul(at, gates * hidden), t.toI64(columnOf(t, phase, local)));
   return read(t, input(op.getInput()), at);
 }
 
@@ -184,7 +184,7 @@ Value RecurrenceKernel::multiply(const ThreadBuilder &t, const Phase &phase, Val
       sums = addVector(t, t.add(first, k), held.slice(k, lanes), sums);
     }
   } else {
-    Value column = t.wide(columnOf(t, phase, local)), last = t.i32(hidden - 1);
+    Value column = t.toI64(columnOf(t, phase, local)), last = t.i32(hidden - 1);
     Value end = t.min(t.add(first, phase.depth), t.i32(hidden));
     sums = t.loop(
         first, end, t.i32(lanes), sums, [&](const ThreadBuilder &b, Value k, ValueRange before) {
@@ -192,7 +192,7 @@ Value RecurrenceKernel::multiply(const ThreadBuilder &t, const Phase &phase, Val
           for (int64_t lane = 0; lane < lanes; ++lane) {
             // The state is zero behind its end; what is read there is a weight, not NaN.
             Value known = hidden % lanes == 0 ? b.add(k, lane) : b.min(b.add(k, lane), last);
-            Value at = b.add(b.mul(b.wide(known), gates * hidden), column);
+            Value at = b.add(b.mul(b.toI64(known), gates * hidden), column);
             Value weight = read(b, input(op.getWeights()), at);
             Value isInside = b.isLess(b.add(k, lane), b.i32(hidden));
             weights.push_back(hidden % lanes == 0 ? weight : b.select(isInside, weight, zero(b)));
@@ -280,7 +280,7 @@ Value RecurrenceKernel::newState(const ThreadBuilder &t, Value state, const Unit
 }
 
 void RecurrenceKernel::step(const ThreadBuilder &t, Value number, ValueRange aheads) const {
-  Value odd = t.word(t.rem(number, 2));
+  Value odd = t.toI32(t.rem(number, 2));
   Value state = sharedAt(t, states, t.mul(odd, padded));
   Value next = sharedAt(t, states, t.mul(t.sub(t.i32(1), odd), padded));
   sumGates(t, phases[0], state, number, aheads[0]);
@@ -299,7 +299,7 @@ void RecurrenceKernel::step(const ThreadBuilder &t, Value number, ValueRange ahe
     broadcast(b, value, next, unit);
     if (Value all = output(op.getStates())) {
       Value at = b.add(b.mul(timeOf(b, number), batch), row);
-      write(b, value, all, b.add(b.mul(at, hidden), b.wide(unit.global)));
+      write(b, value, all, b.add(b.mul(at, hidden), b.toI64(unit.global)));
     }
   });
   meet(t);
@@ -307,7 +307,7 @@ void RecurrenceKernel::step(const ThreadBuilder &t, Value number, ValueRange ahe
 
 /// The last states, and zeros behind the end of the row's sequence.
 void RecurrenceKernel::finish(const ThreadBuilder &t) const {
-  Value state = sharedAt(t, states, t.mul(t.word(t.rem(length, 2)), padded));
+  Value state = sharedAt(t, states, t.mul(t.toI32(t.rem(length, 2)), padded));
   eachUnit(t, [&](const ThreadBuilder &b, const Unit &unit) {
     if (Value last = output(op.getLastH())) {
       write(b, readShared(b, state, unit.global), last, ofRow(b, unit.global));
@@ -322,7 +322,7 @@ void RecurrenceKernel::finish(const ThreadBuilder &t) const {
     b.loop(length, steps, b.i64(1), {},
            [&](const ThreadBuilder &c, Value time, ValueRange) -> Values {
              Value at = c.add(c.mul(time, batch), row);
-             write(c, zero(c), all, c.add(c.mul(at, hidden), c.wide(unit.global)));
+             write(c, zero(c), all, c.add(c.mul(at, hidden), c.toI64(unit.global)));
              return {};
            });
   });
@@ -338,7 +338,7 @@ void RecurrenceKernel::emit() {
   steps = frame.size64(dims[0]);
   batch = frame.size64(dims[1]);
   thread = t.thread();
-  row = t.wide(t.div(t.block(), layout.blocks));
+  row = t.toI64(t.div(t.block(), layout.blocks));
   rank = t.rem(t.block(), layout.blocks);
   divideShared(t, frame.dynamicShared());
   length = steps;

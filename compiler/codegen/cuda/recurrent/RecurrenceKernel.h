@@ -39,7 +39,7 @@ private:
   void divideShared(const ThreadBuilder &t, mlir::Value base);
   mlir::Value zero(const ThreadBuilder &t) const { return zeroSum(t, sum); }
   mlir::Value ofRow(const ThreadBuilder &t, mlir::Value unit) const {
-    return t.add(t.mul(row, hidden), t.wide(unit));
+    return t.add(t.mul(row, hidden), t.toI64(unit));
   }
   void meet(const ThreadBuilder &t) const;
   void eachUnit(const ThreadBuilder &t,

@@ -73,7 +73,7 @@ Value ThreadCombiner::shuffle(Value value, int64_t mask) const {
     return fromKept(type, t.shuffleXor(bits, mask));
   }
   auto word = [&](Value part) -> Value {
-    Value other = t.shuffleXor(t.word(part), mask);
+    Value other = t.shuffleXor(t.toI32(part), mask);
     return arith::ExtUIOp::create(t.builder, t.location, t.i64Type(), other);
   };
   Value half = t.i64(32);

@@ -63,7 +63,8 @@ private:
 
 ColumnScan::Place ColumnScan::findPlace(const ThreadBuilder &t, KernelFrame &frame) const {
   Place place;
-  Value block = t.wide(t.block()), thread = t.wide(t.thread()), groupCount = frame.size64(groups());
+  Value block = t.toI64(t.block()), thread = t.toI64(t.thread()),
+        groupCount = frame.size64(groups());
   place.length = frame.size64(work.length);
   place.inner = frame.size64(work.inner);
   place.height = t.div(thread, layout.width);
@@ -155,7 +156,7 @@ std::pair<Values, Values> ColumnScan::overThreads(const ThreadBuilder &t, const 
     return {zeros(t), Values(own)};
   }
   int64_t bytes = byteSize(work.sum), array = 0;
-  Value height = t.word(place.height);
+  Value height = t.toI32(place.height);
   auto address = [&](const ThreadBuilder &b, Value slot, int64_t lane) {
     int64_t first = array * layout.width * layout.height * layout.lanes + lane;
     return b.offset(place.shared, work.sum, b.add(b.mul(slot, layout.lanes), first));

@@ -62,7 +62,7 @@ private:
 
 RowScan::Place RowScan::findPlace(const ThreadBuilder &t, KernelFrame &frame) const {
   Place place;
-  Value block = t.wide(t.block()), thread = t.wide(t.thread());
+  Value block = t.toI64(t.block()), thread = t.toI64(t.thread());
   if (layout.rows > 1) {
     place.thread = t.rem(thread, layout.height);
     place.row = t.add(t.mul(block, layout.rows), t.div(thread, layout.height));
@@ -151,7 +151,7 @@ std::pair<Value, Value> RowScan::overThreads(const ThreadBuilder &t, const Place
   // Rounds take turns with two arrays, so that one barrier each is enough.
   Value warp = t.div(t.thread(), kWarp);
   int64_t bytes = byteSize(work.sum);
-  Value array = t.offset(place.shared, work.sum, t.mul(t.word(t.rem(round, 2)), warps()));
+  Value array = t.offset(place.shared, work.sum, t.mul(t.toI32(t.rem(round, 2)), warps()));
   t.when(t.isEqual(lane, t.i32(kWarp - 1)),
          [&](const ThreadBuilder &b) { b.store(sum, b.offset(array, work.sum, warp), bytes); });
   t.barrier();

@@ -51,7 +51,7 @@ void ScatterKernels::forEach(ArrayRef<uint32_t> buffers, uint32_t reads, AffineE
                              Body body) {
   KernelFrame frame(region, buffers, reads, tuning::kScatterThreads);
   ThreadBuilder t = frame.code();
-  Value number = t.add(t.mul(t.wide(t.block()), tuning::kScatterThreads), t.wide(t.thread()));
+  Value number = t.add(t.mul(t.toI64(t.block()), tuning::kScatterThreads), t.toI64(t.thread()));
   Value end = frame.size64(count);
   t.when(t.isLess(number, end), [&](const ThreadBuilder &b) { body(b, frame, number); });
   frame.finish(count.ceilDiv(tuning::kScatterThreads));
@@ -70,7 +70,8 @@ void ScatterKernels::emitCopy() {
             Type byte = t.builder.getI8Type(), word = t.vectorType(4, t.i32Type());
             Value from = frame.buffer(0), to = frame.buffer(1), end = frame.size64(words);
             // Neighbouring threads take neighbouring words.
-            Value first = t.add(t.mul(t.wide(t.block()), threads * perThread), t.wide(t.thread()));
+            Value first =
+                t.add(t.mul(t.toI64(t.block()), threads * perThread), t.toI64(t.thread()));
             Values loaded;
             for (int64_t i = 0; i < perThread; ++i) {
               Value at = t.add(first, i * threads);
@@ -108,7 +109,7 @@ void ScatterKernels::emitClaims() {
           [&](const ThreadBuilder &t, KernelFrame &frame, Value update) {
             Value place = placeOf(t, frame, work, 0, update);
             LLVM::AtomicRMWOp::create(t.builder, t.location, LLVM::AtomicBinOp::max,
-                                      ownerOf(t, frame, 1, place), t.word(update),
+                                      ownerOf(t, frame, 1, place), t.toI32(update),
                                       LLVM::AtomicOrdering::monotonic);
           });
   forEach({work.indices, owners, work.from, work.output}, 3, work.count * strips,
@@ -117,7 +118,7 @@ void ScatterKernels::emitClaims() {
             Value update = t.div(number, stripCount), strip = t.rem(number, stripCount);
             Value place = placeOf(t, frame, work, 0, update);
             Value owner = t.load(t.i32Type(), ownerOf(t, frame, 1, place), 4);
-            t.when(t.isEqual(owner, t.word(update)), [&](const ThreadBuilder &b) {
+            t.when(t.isEqual(owner, t.toI32(update)), [&](const ThreadBuilder &b) {
               Value value = b.load(stripType(b), stripAt(b, frame, 2, update, strip), alignment());
               b.store(value, stripAt(b, frame, 3, place, strip), alignment());
             });
@@ -160,7 +161,7 @@ void ScatterKernels::emitSums(uint32_t keys, uint32_t numbers) {
             Value before = word(t, 0, t.max(t.add(first, -1), t.i64(0)));
             Value begins = either(t, t.isEqual(first, t.i64(0)), isNot(t, before, place));
             t.when(begins, [&](const ThreadBuilder &b) {
-              Value to = stripAt(b, frame, 3, b.wide(place), strip);
+              Value to = stripAt(b, frame, 3, b.toI64(place), strip);
               Values inits = loadStrip(b, to);
               inits.push_back(first);
               Values sums = loopWhile(
@@ -171,7 +172,7 @@ void ScatterKernels::emitSums(uint32_t keys, uint32_t numbers) {
                     return both(c, c.isLess(at, count), isSame);
                   },
                   [&](const ThreadBuilder &c, ValueRange now) {
-                    Value update = c.wide(word(c, 1, now.back()));
+                    Value update = c.toI64(word(c, 1, now.back()));
                     Values next, values = loadStrip(c, stripAt(c, frame, 2, update, strip));
                     for (auto [old, value] : llvm::zip(now.drop_back(), values)) {
                       next.push_back(combine(c, old, value));
@@ -201,7 +202,7 @@ void ScatterKernels::emitSorted() {
   job.bits = llvm::Log2_64_Ceil(places);
   job.read = {work.indices};
   job.keyOf = [this](const ThreadBuilder &t, KernelFrame &frame, unsigned first, Value,
-                     Value number) { return t.word(placeOf(t, frame, work, first, number)); };
+                     Value number) { return t.toI32(placeOf(t, frame, work, first, number)); };
   job.written = {keys, numbers};
   job.store = [](const ThreadBuilder &t, KernelFrame &frame, unsigned first, Value, Value place,
                  Value key, Value number) {

@@ -14,7 +14,7 @@ namespace {
 
 /// A number of up to 32 bits as the attribute of an i32 wants it.
 Value pattern(const ThreadBuilder &t, Value like, int64_t bits) {
-  return t.like(like, like.getType().isInteger(32) ? static_cast<int32_t>(bits) : bits);
+  return t.constantOfType(like, like.getType().isInteger(32) ? static_cast<int32_t>(bits) : bits);
 }
 
 int64_t ones(int64_t bits) { return bits == 64 ? -1 : (int64_t(1) << bits) - 1; }
@@ -40,8 +40,8 @@ Value KeyOrder::ascending(const ThreadBuilder &t, Value raw) const {
   int64_t fraction = floating.getFPMantissaWidth() - 1;
   int64_t infinity = ((int64_t(1) << (bits - 1 - fraction)) - 1) << fraction;
   Value magnitude = t.bitAnd(raw, pattern(t, raw, ones(bits - 1)));
-  Value isNegative =
-      both(t, isNot(t, t.bitAnd(raw, sign), t.like(raw, 0)), isNot(t, magnitude, t.like(raw, 0)));
+  Value isNegative = both(t, isNot(t, t.bitAnd(raw, sign), t.constantOfType(raw, 0)),
+                          isNot(t, magnitude, t.constantOfType(raw, 0)));
   Value upper = bitOr(t, magnitude, sign), lower = t.sub(sign, magnitude);
   Value isNumber = isAtLeast(t, pattern(t, raw, infinity), magnitude);
   return t.select(isNumber, t.select(isNegative, lower, upper), pattern(t, raw, ones(bits)));

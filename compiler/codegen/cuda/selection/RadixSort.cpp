@@ -60,7 +60,7 @@ private:
     return elements;
   }
   Value startOf(const ThreadBuilder &t, KernelFrame &frame, const Place &place, Value digit) const {
-    Value row = t.add(t.mul(place.row, kDigits), t.wide(digit));
+    Value row = t.add(t.mul(place.row, kDigits), t.toI64(digit));
     return t.add(t.mul(row, frame.size64(pieces)), place.piece);
   }
   Value countAt(const ThreadBuilder &t, const Place &place, Value warp, Value digit) const {
@@ -78,7 +78,7 @@ private:
 };
 
 RadixPass::Place RadixPass::begin(const ThreadBuilder &t, KernelFrame &frame) const {
-  Value block = t.wide(t.block()), count = frame.size64(pieces);
+  Value block = t.toI64(t.block()), count = frame.size64(pieces);
   return {t.div(block, count), t.rem(block, count), frame.size64(job.length),
           frame.dynamicShared()};
 }
@@ -87,7 +87,7 @@ RadixPass::Element RadixPass::load(const ThreadBuilder &t, KernelFrame &frame, b
                                    const Place &place, int64_t which) const {
   Value warp = t.mul(t.div(t.thread(), kWarp), kItems * kWarp);
   Value within = t.add(t.add(warp, which * kWarp), t.lane());
-  Value number = t.add(t.mul(place.piece, kPiece), t.wide(within));
+  Value number = t.add(t.mul(place.piece, kPiece), t.toI64(within));
   Element element;
   element.isThere = t.isLess(number, place.length);
   Value none = arith::ConstantOp::create(t.builder, t.location, t.builder.getZeroAttr(job.key));
@@ -95,7 +95,7 @@ RadixPass::Element RadixPass::load(const ThreadBuilder &t, KernelFrame &frame, b
       element.isThere,
       [&](const ThreadBuilder &b) -> Values {
         if (!isList) {
-          return {job.keyOf(b, frame, 0, place.row, number), b.word(number)};
+          return {job.keyOf(b, frame, 0, place.row, number), b.toI32(number)};
         }
         Value at = b.add(b.mul(place.row, place.length), number);
         Value key = b.load(job.key, b.offset(frame.buffer(0), job.key, at), byteSize(job.key));
@@ -104,8 +104,9 @@ RadixPass::Element RadixPass::load(const ThreadBuilder &t, KernelFrame &frame, b
       [&](const ThreadBuilder &b) -> Values { return {none, b.i32(0)}; });
   element.key = loaded[0];
   element.number = loaded[1];
-  Value shifted = shiftRight(t, element.key, t.like(element.key, this->number * kDigitBits));
-  Value digit = t.word(t.bitAnd(shifted, t.like(shifted, kDigits - 1)));
+  Value shifted =
+      shiftRight(t, element.key, t.constantOfType(element.key, this->number * kDigitBits));
+  Value digit = t.toI32(t.bitAnd(shifted, t.constantOfType(shifted, kDigits - 1)));
   element.digit = t.select(element.isThere, digit, t.i32(kDigits));
   return element;
 }
@@ -192,7 +193,7 @@ void RadixPass::emitMove(const std::optional<List> &from, uint32_t starts,
       if (!to) {
         return job.store(b, frame, startsAt + 1, place.row, at, element.key, element.number);
       }
-      Value number = b.add(b.mul(place.row, place.length), b.wide(at));
+      Value number = b.add(b.mul(place.row, place.length), b.toI64(at));
       b.store(element.key, b.offset(frame.buffer(reads), job.key, number), byteSize(job.key));
       b.store(element.number, b.offset(frame.buffer(reads + 1), b.i32Type(), number), 4);
     });

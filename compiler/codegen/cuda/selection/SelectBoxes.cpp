@@ -77,10 +77,10 @@ private:
 };
 
 void BoxKernel::findPlaces(const ThreadBuilder &t) {
-  thread = t.wide(t.thread());
+  thread = t.toI64(t.thread());
   count = frame.size64(boxCount);
   places = frame.size64(dims[2]);
-  Value row = t.wide(t.block());
+  Value row = t.toI64(t.block());
   Value batch = t.div(row, frame.size64(dims[1]));
   Type byte = t.builder.getI8Type();
   Value first = t.mul(row, count);
@@ -149,7 +149,7 @@ Candidate BoxKernel::bestOfBlock(const ThreadBuilder &t, Candidate best) const {
     for (int64_t mask = lanes / 2; mask > 0; mask /= 2) {
       Values others;
       for (Value value : best.values()) {
-        others.push_back(exchange(t, value, mask));
+        others.push_back(shuffleXor(t, value, mask));
       }
       best = better(t, best, Candidate(others));
     }

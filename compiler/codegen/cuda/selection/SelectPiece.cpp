@@ -89,14 +89,14 @@ void SelectKernel::loadElements(const ThreadBuilder &t, Value row, Value piece) 
   Value none =
       arith::ConstantOp::create(t.builder, t.location, t.builder.getZeroAttr(work.order.storage));
   Value first = t.add(t.mul(piece, layout.piece() / run.lanes),
-                      t.mul(t.wide(thread), layout.items / run.lanes));
+                      t.mul(t.toI64(thread), layout.items / run.lanes));
   for (int64_t i = 0; i < layout.items / run.lanes; ++i) {
     Value vector = t.add(first, i);
-    Value number = t.word(run.numberOf(t, vector));
+    Value number = t.toI32(run.numberOf(t, vector));
     for (auto [lane, value] : llvm::enumerate(run.load(t, vector, none))) {
       Value index = t.add(number, static_cast<int64_t>(lane));
       // As unsigned numbers, those before the row are behind it.
-      Value isReal = isAbove(t, t.word(length), index);
+      Value isReal = isAbove(t, t.toI32(length), index);
       keys.push_back(t.select(isReal, work.order.keyOf(t, value), noKey(t)));
       indices.push_back(t.select(isReal, index, t.i32(kNoIndex)));
     }
@@ -107,7 +107,7 @@ void SelectKernel::loadElements(const ThreadBuilder &t, Value row, Value piece) 
 void SelectKernel::loadStrided(const ThreadBuilder &t, Value row, Value piece) {
   Value inner = frame.size64(work.inner);
   Value start = rowStart(t, row, length, inner);
-  Value first = t.add(t.mul(piece, layout.piece()), t.mul(t.wide(thread), layout.items));
+  Value first = t.add(t.mul(piece, layout.piece()), t.mul(t.toI64(thread), layout.items));
   Value none = noKey(t);
   for (int64_t i = 0; i < layout.items; ++i) {
     Value index = t.add(first, i), isReal = t.isLess(index, length);
@@ -121,13 +121,13 @@ void SelectKernel::loadStrided(const ThreadBuilder &t, Value row, Value piece) {
           return {work.order.keyOf(b, value)};
         },
         [&](const ThreadBuilder &) -> Values { return {none}; })[0]);
-    indices.push_back(t.select(isReal, t.word(index), t.i32(kNoIndex)));
+    indices.push_back(t.select(isReal, t.toI32(index), t.i32(kNoIndex)));
   }
 }
 
 void SelectKernel::loadList(const ThreadBuilder &t, Value row, Value piece) {
   Value count = frame.size64(source->pieces * work.wanted), start = t.mul(row, count);
-  Value first = t.add(t.mul(piece, layout.piece()), t.mul(t.wide(thread), layout.items));
+  Value first = t.add(t.mul(piece, layout.piece()), t.mul(t.toI64(thread), layout.items));
   Value none = noKey(t);
   List list{frame.buffer(0), frame.buffer(1)};
   for (int64_t i = 0; i < layout.items; ++i) {
@@ -157,16 +157,19 @@ Value SelectKernel::countAtLeast(const ThreadBuilder &t, Value bound, Value roun
 Value SelectKernel::findLast(const ThreadBuilder &t) const {
   Value none = noKey(t);
   int64_t top = int64_t(1) << (work.order.bits - 1);
-  Value bit = t.like(none, work.order.bits == 32 ? INT32_MIN : top);
+  Value bit = t.constantOfType(none, work.order.bits == 32 ? INT32_MIN : top);
   Values inits = {none, bit, t.i32(0)};
   return loopWhile(
       t, inits,
-      [&](const ThreadBuilder &b, ValueRange now) { return isNot(b, now[1], b.like(now[1], 0)); },
+      [&](const ThreadBuilder &b, ValueRange now) {
+        return isNot(b, now[1], b.constantOfType(now[1], 0));
+      },
       [&](const ThreadBuilder &b, ValueRange now) -> Values {
         Value bound = bitOr(b, now[0], now[1]);
         Value count = countAtLeast(b, bound, now[2]);
         Value isReached = isAtLeast(b, count, wanted), isExact = b.isEqual(count, wanted);
-        Value next = b.select(isExact, b.like(bound, 0), shiftRight(b, now[1], b.like(now[1], 1)));
+        Value next = b.select(isExact, b.constantOfType(bound, 0),
+                              shiftRight(b, now[1], b.constantOfType(now[1], 1)));
         return {b.select(isReached, bound, now[0]), next, b.add(now[2], 1)};
       })[0];
 }
@@ -299,18 +302,18 @@ void SelectKernel::select(const ThreadBuilder &t, Value row, Value piece) {
 void SelectKernel::emit() {
   ThreadBuilder t = frame.code();
   thread = team.thread(t);
-  wanted = t.word(frame.size64(work.wanted));
+  wanted = t.toI32(frame.size64(work.wanted));
   length = frame.size64(work.length);
   scratch = team.isWarp() ? Value() : frame.dynamicShared();
   AffineExpr pieces = sink ? sink->pieces : getAffineConstantExpr(1, region.source.getContext());
   AffineExpr all = work.rows() * pieces;
-  Value number = t.wide(t.block()), count = frame.size64(pieces);
+  Value number = t.toI64(t.block()), count = frame.size64(pieces);
   int64_t bytes = sink ? team.scratchBytes() : sortedBytes(work, layout);
   if (layout.rows == 1) {
     select(t, t.div(number, count), t.rem(number, count));
     return frame.finish(all, bytes);
   }
-  number = t.add(t.mul(number, layout.rows), t.wide(t.div(t.thread(), layout.threads)));
+  number = t.add(t.mul(number, layout.rows), t.toI64(t.div(t.thread(), layout.threads)));
   Value allOfThem = frame.size64(all);
   t.when(t.isLess(number, allOfThem),
          [&](const ThreadBuilder &b) { select(b, b.div(number, count), b.rem(number, count)); });
@@ -359,7 +362,7 @@ TopKResults::TopKResults(const ThreadBuilder &t, KernelFrame &frame, const TopKW
 void TopKResults::store(const ThreadBuilder &t, Value place, Value index) const {
   Type element = work.order.storage;
   int64_t bytes = byteSize(element);
-  Value number = t.wide(index), to = t.mul(t.wide(place), inner);
+  Value number = t.toI64(index), to = t.mul(t.toI64(place), inner);
   Value value = t.load(element, t.offset(x, element, t.mul(number, inner)), bytes);
   t.store(value, t.offset(values, element, to), bytes);
   t.store(number, t.offset(indices, t.i64Type(), to), 8);

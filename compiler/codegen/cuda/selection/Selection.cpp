@@ -15,7 +15,7 @@ namespace tenon::codegen::cuda {
 Value holds(const ThreadBuilder &t, Value bools, Value place) {
   Type byte = t.builder.getI8Type();
   Value loaded = t.load(byte, t.offset(bools, byte, place), 1);
-  return isNot(t, loaded, t.like(loaded, 0));
+  return isNot(t, loaded, t.constantOfType(loaded, 0));
 }
 
 namespace {

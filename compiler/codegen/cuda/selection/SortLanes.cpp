@@ -20,12 +20,12 @@ struct Ranked {
 };
 
 Ranked swapped(const ThreadBuilder &t, const Ranked &own, int64_t mask, Value isUpper) {
-  Value otherKey = exchange(t, own.key, mask);
+  Value otherKey = shuffleXor(t, own.key, mask);
   if (!own.index) {
     Value isMore = isAbove(t, otherKey, own.key);
     return {t.select(t.isEqual(isMore, isUpper), own.key, otherKey), {}};
   }
-  Value otherIndex = exchange(t, own.index, mask);
+  Value otherIndex = shuffleXor(t, own.index, mask);
   Value isMore = either(t, isAbove(t, otherKey, own.key),
                         both(t, t.isEqual(otherKey, own.key), t.isLess(otherIndex, own.index)));
   Value stays = t.isEqual(isMore, isUpper);
@@ -54,17 +54,17 @@ void emitSortedLanes(RegionBuilder &region, const TopKWork &work) {
   ThreadBuilder t = frame.code();
   const KeyOrder &order = work.order;
   Value thread = t.thread(), lane = t.rem(thread, lanes);
-  Value row = t.add(t.mul(t.wide(t.block()), rows), t.wide(t.div(thread, lanes)));
+  Value row = t.add(t.mul(t.toI64(t.block()), rows), t.toI64(t.div(thread, lanes)));
   Value count = frame.size64(work.rows()), length = frame.size64(work.length);
   Value inner = frame.size64(work.inner);
   Value isRow = t.isLess(row, count);
-  Value isReal = both(t, isRow, t.isLess(t.wide(lane), length));
+  Value isReal = both(t, isRow, t.isLess(t.toI64(lane), length));
   Value none = arith::ConstantOp::create(t.builder, t.location, t.builder.getZeroAttr(order.key));
   Value key = t.choose(
       isReal,
       [&](const ThreadBuilder &b) -> Values {
         Value start = rowStart(b, row, length, inner);
-        Value place = b.add(start, b.mul(b.wide(lane), inner));
+        Value place = b.add(start, b.mul(b.toI64(lane), inner));
         Value from = b.offset(frame.buffer(0), order.storage, place);
         return {order.keyOf(b, b.load(order.storage, from, byteSize(order.storage)))};
       },
@@ -77,7 +77,7 @@ void emitSortedLanes(RegionBuilder &region, const TopKWork &work) {
   }
   own = sortLanes(t, own, lane, lanes);
   Value index = isShort ? t.sub(last, t.bitAnd(own.key, last)) : own.index;
-  Value stores = both(t, isRow, t.isLess(t.wide(lane), frame.size64(work.wanted)));
+  Value stores = both(t, isRow, t.isLess(t.toI64(lane), frame.size64(work.wanted)));
   t.when(stores, [&](const ThreadBuilder &b) {
     TopKResults(b, frame, work, row, 0, 1).store(b, lane, index);
   });

@@ -251,13 +251,13 @@ SortJob sortOf(const TopKWork &work) {
     Value start = rowStart(t, row, frame.size64(work.length), inner);
     Value from = t.offset(frame.buffer(first), element, t.add(start, t.mul(number, inner)));
     Value key = work.order.keyOf(t, t.load(element, from, byteSize(element)));
-    return bitXor(t, key, t.like(key, -1));
+    return bitXor(t, key, t.constantOfType(key, -1));
   };
   job.given = {work.input};
   job.written = {work.values, work.indices};
   job.store = [work](const ThreadBuilder &t, KernelFrame &frame, unsigned first, Value row,
                      Value place, Value, Value number) {
-    Value isWanted = t.isLess(place, t.word(frame.size64(work.wanted)));
+    Value isWanted = t.isLess(place, t.toI32(frame.size64(work.wanted)));
     t.when(isWanted, [&](const ThreadBuilder &b) {
       TopKResults(b, frame, work, row, first, first + 1).store(b, place, number);
     });

@@ -47,12 +47,12 @@ private:
 Values PositionsKernels::load(const ThreadBuilder &t, KernelFrame &frame, Value &first) const {
   Type byte = t.builder.getI8Type();
   ElementRun run(t, frame.buffer(0), byte, t.i64(0), frame.size64(length));
-  Value vector = t.add(t.mul(t.wide(t.block()), kCountThreads), t.wide(t.thread()));
+  Value vector = t.add(t.mul(t.toI64(t.block()), kCountThreads), t.toI64(t.thread()));
   first = t.mul(vector, kCountVector);
   Value none = zeroSum(t, byte);
   Values areTrue;
   for (Value value : run.load(t, vector, none)) {
-    areTrue.push_back(isNot(t, value, t.like(value, 0)));
+    areTrue.push_back(isNot(t, value, t.constantOfType(value, 0)));
   }
   return areTrue;
 }
@@ -64,8 +64,8 @@ void PositionsKernels::emitCounts(uint32_t counts) {
   Value own = countOf(t, load(t, frame, first));
   Value all = team.total(t, own, frame.dynamicShared(), t.i32(0));
   t.when(t.isEqual(t.thread(), t.i32(0)), [&](const ThreadBuilder &b) {
-    Value piece = b.wide(b.block());
-    b.store(b.wide(all), b.offset(frame.buffer(1), b.i64Type(), piece), 8);
+    Value piece = b.toI64(b.block());
+    b.store(b.toI64(all), b.offset(frame.buffer(1), b.i64Type(), piece), 8);
   });
   frame.finish(pieces, team.scratchBytes());
 }
@@ -79,12 +79,12 @@ void PositionsKernels::emitPlaces(uint32_t starts, uint32_t counts) {
   Value first;
   Values areTrue = load(t, frame, first);
   Value before = team.prefix(t, countOf(t, areTrue), frame.dynamicShared(), t.i32(0)).first;
-  Value piece = t.wide(t.block()), last = t.add(frame.size64(pieces), -1);
+  Value piece = t.toI64(t.block()), last = t.add(frame.size64(pieces), -1);
   auto at = [&](unsigned buffer, Value place) {
     return t.offset(frame.buffer(buffer), number, place);
   };
   Value all = t.add(t.load(number, at(1, last), 8), t.load(number, at(2, last), 8));
-  Value place = t.add(t.load(number, at(1, piece), 8), t.wide(before));
+  Value place = t.add(t.load(number, at(1, piece), 8), t.toI64(before));
   // The places of elements that are not true hold, in order, what is behind the last true one.
   Value behind = t.add(all, t.sub(first, place));
   for (auto [i, isTrue] : llvm::enumerate(areTrue)) {
@@ -98,7 +98,7 @@ void PositionsKernels::emitPlaces(uint32_t starts, uint32_t counts) {
     place = t.add(place, t.select(isTrue, one, none));
     behind = t.add(behind, t.select(isTrue, none, one));
   }
-  t.when(t.isEqual(t.add(t.wide(t.thread()), piece), t.i64(0)),
+  t.when(t.isEqual(t.add(t.toI64(t.thread()), piece), t.i64(0)),
          [&](const ThreadBuilder &b) { b.store(all, frame.buffer(4), 8); });
   frame.finish(pieces, team.scratchBytes());
 }
