@@ -35,7 +35,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   }
   std::string_view text = fuzz::textOf(data + 1, size - 1);
   Json value;
-  if (parseRequestJson(text, value).isOk() && !Json::accept(text)) {
+  bool isJson = Json::accept(text);
+  if (parseJson(text).is_discarded() == isJson ||
+      (parseRequestJson(text, value).isOk() && !isJson)) {
     std::abort(); // only what is JSON
   }
   std::vector<NumberList> lists;
