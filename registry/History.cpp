@@ -11,9 +11,9 @@ namespace tenon::registry {
 
 std::string hashOf(const Event &event) {
   // A list in JSON keeps its parts apart, whatever they hold.
-  Json parts = {event.id,      event.time,  event.by,   event.action,        event.object,
-                event.version, event.alias, event.from, event.detail.dump(), event.previous};
-  return sha256Of(parts.dump());
+  Json parts = {event.id,      event.time,  event.by,   event.action,           event.object,
+                event.version, event.alias, event.from, dumpJson(event.detail), event.previous};
+  return sha256Of(dumpJson(parts));
 }
 
 Status append(Database &database, Event &event) {
@@ -28,7 +28,7 @@ Status append(Database &database, Event &event) {
                "previous, hash) "
                "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
                event.id, event.time, event.by, event.action, event.object, event.version,
-               event.alias, event.from, event.detail.dump(), event.previous, event.hash)
+               event.alias, event.from, dumpJson(event.detail), event.previous, event.hash)
       .run();
 }
 
@@ -42,7 +42,7 @@ Event readEvent(const Query &query) {
   event.version = query.number(5);
   event.alias = query.text(6);
   event.from = query.number(7);
-  event.detail = Json::parse(query.text(8), nullptr, false);
+  event.detail = parseJson(query.text(8));
   event.previous = query.text(9);
   event.hash = query.text(10);
   return event;

@@ -27,7 +27,7 @@ std::string listOf(const std::vector<Rule> &rules) {
   for (const Rule &rule : rules) {
     texts.push_back(rule.text);
   }
-  return texts.dump();
+  return dumpJson(texts);
 }
 
 /// "rule: reason" of the rows of a result that have the outcome.
@@ -69,7 +69,7 @@ Status Registry::checkGate(const Version &version, const std::string &alias, int
                                      isGated ? "those that it has now" : "them"),
                          command + " measures it");
   }
-  Json figures = Json::parse(last.text(3), nullptr, false);
+  Json figures = parseJson(last.text(3));
   if (last.text(1) == nameOf(GateOutcome::Refused)) {
     return Status::error(ErrorId::GateRefused,
                          fmt::format("the gate of '{}@{}' refused {}: {}", version.name, alias,
@@ -214,7 +214,7 @@ Status Registry::setRules(const std::string &name, const std::string &alias,
   event.action = "rules";
   event.object = name;
   event.alias = alias;
-  event.detail = {{"rules", Json::parse(listOf(rules))}};
+  event.detail = {{"rules", parseJson(listOf(rules))}};
   TENON_TRY(add(std::move(event)));
   return finish(transaction);
 }
@@ -227,7 +227,7 @@ Status Registry::record(const std::string &name, const GateResult &result) {
   if (champion != result.champion) {
     return moved(name, result.alias, result.champion, champion);
   }
-  std::string asked = Json(result.rules).dump();
+  std::string asked = dumpJson(result.rules);
   if (listOf(present) != asked) {
     return Status::error(ErrorId::AliasMoved,
                          fmt::format("the rules of '{}@{}' were changed while the gate measured",
@@ -246,7 +246,7 @@ Status Registry::record(const std::string &name, const GateResult &result) {
   TENON_TRY(Query(*database,
                   "INSERT INTO result SELECT max(id), $1, $2, $3, $4, $5, $6, $7 FROM event", name,
                   result.version, result.alias, result.champion, nameOf(result.outcome), asked,
-                  result.figures.dump())
+                  dumpJson(result.figures))
                 .run());
   return finish(transaction);
 }

@@ -1,5 +1,6 @@
 #include "registry/Reference.h"
 
+#include "support/json/Json.h"
 #include "support/text/Printable.h"
 
 #include <fmt/format.h>
@@ -33,15 +34,6 @@ bool isName(std::string_view name) {
   });
   return !name.empty() && name.size() <= kMaxName && kLetters.find(name[0]) != kLetters.npos &&
          isOfLetters;
-}
-
-bool isUtf8(std::string_view text) {
-  try {
-    static_cast<void>(nlohmann::json(text).dump());
-    return true;
-  } catch (const nlohmann::json::exception &) {
-    return false;
-  }
 }
 
 } // namespace
@@ -87,7 +79,7 @@ Result<Reference> parseReference(std::string_view text) {
 }
 
 Status checkRemark(std::string_view what, std::string_view text) {
-  if (text.size() <= kMaxRemark && isUtf8(text) && withoutControls(text) == text) {
+  if (text.size() <= kMaxRemark && dumpUtf8(text) && withoutControls(text) == text) {
     return Status::ok();
   }
   return Status::error(ErrorId::BadObjectName, fmt::format("{} is not text of one line", what),

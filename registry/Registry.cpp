@@ -36,7 +36,7 @@ Version readVersion(const Query &query) {
   version.isDeleted = query.isNull(5);
   version.file = query.text(6);
   version.created = query.number(7);
-  version.facts = Json::parse(query.text(8), nullptr, false);
+  version.facts = parseJson(query.text(8));
   version.note = query.text(9);
   return version;
 }
@@ -109,12 +109,14 @@ Status Registry::finish(Transaction &transaction) {
 Result<Pushed> Registry::push(const PushRequest &request) {
   TENON_TRY(checkName(request.name));
   TENON_TRY(checkRemark("the note", request.note));
+  std::string file = withoutControls(fs::path(request.path).filename().string());
+  TENON_TRY(checkRemark("the name of the file", file));
   if (std::ranges::find(kKinds, request.kind) == kKinds.end()) {
     return Status::error(ErrorId::BadArgument,
                          fmt::format("there is no kind '{}' of objects", request.kind),
                          "model, engine, data, report or tuning");
   }
-  std::string facts = request.facts.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string facts = dumpJson(request.facts);
   if (facts.size() > kMaxFacts) {
     return Status::error(ErrorId::BadArgument,
                          fmt::format("the facts of the version take {} bytes", facts.size()),
@@ -149,7 +151,7 @@ Result<Pushed> Registry::push(const PushRequest &request) {
   version.number = isKnown ? object.number(1) + 1 : 1;
   version.kind = request.kind;
   version.blob = blob;
-  version.file = withoutControls(fs::path(request.path).filename().string());
+  version.file = file;
   version.created = options.clock();
   version.facts = request.facts;
   version.note = request.note;

@@ -40,7 +40,7 @@ Status Replayed::take(const Event &event) {
   } else if (event.action == "delete") {
     deleted.emplace(event.object, event.version);
   } else if (event.action == "rules") {
-    rules[place] = event.detail.value("rules", Json()).dump();
+    rules[place] = dumpJson(event.detail.value("rules", Json()));
   } else if (event.action == "gate") {
     gates[event.id] = event;
   } else if (event.action == "token") {
@@ -123,7 +123,7 @@ Status compareRules(Database &database, const Replayed &replayed) {
   }
   std::map<Place, std::string> rules;
   for (const auto &[place, list] : lists) {
-    rules[place] = list.dump();
+    rules[place] = dumpJson(list);
   }
   return rules == replayed.rules ? Status::ok()
                                  : altered("the rules of gates are not those that the history has");
@@ -144,7 +144,7 @@ Status compareResults(Database &database, const Replayed &replayed) {
     std::map<int64_t, Event>::const_iterator gate = replayed.gates.find(query.number(0));
     Json row = {{"champion", query.number(4)},
                 {"verdict", query.text(5)},
-                {"figures", Json::parse(query.text(6), nullptr, false)}};
+                {"figures", parseJson(query.text(6))}};
     bool isSame = gate != replayed.gates.end() && gate->second.object == query.text(1) &&
                   gate->second.version == query.number(2) && gate->second.alias == query.text(3) &&
                   gate->second.detail == row;

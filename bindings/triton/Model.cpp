@@ -4,6 +4,7 @@
 #include "bindings/triton/Model.h"
 
 #include "engine/Level.h"
+#include "support/json/Json.h"
 #include "support/text/Text.h"
 
 #include <nlohmann/json.hpp>
@@ -12,8 +13,6 @@
 
 namespace tenon::triton {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr uint32_t kConfigFormat = 1;
 
@@ -31,12 +30,12 @@ Error readJson(TRITONBACKEND_Model *handle, Json &json) {
   const char *text = nullptr;
   size_t bytes = 0;
   TRITON_TRY(TRITONSERVER_MessageSerializeToJson(message, &text, &bytes));
-  json = Json::parse(text, text + bytes);
+  json = parseJson({text, bytes});
   return nullptr;
 }
 
 Error writeJson(TRITONBACKEND_Model *handle, const Json &json) {
-  std::string text = json.dump();
+  std::string text = dumpJson(json);
   TRITONSERVER_Message *message = nullptr;
   TRITON_TRY(TRITONSERVER_MessageNewFromSerializedJson(&message, text.data(), text.size()));
   Message owner(message);

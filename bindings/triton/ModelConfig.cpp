@@ -13,8 +13,6 @@
 namespace tenon::triton {
 namespace {
 
-using Json = nlohmann::json;
-
 struct Type {
   tenon_dtype dtype;
   TRITONSERVER_DataType type;

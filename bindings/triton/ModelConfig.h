@@ -4,8 +4,7 @@
 #pragma once
 
 #include "bindings/triton/Error.h"
-
-#include <nlohmann/json_fwd.hpp>
+#include "support/json/Json.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -36,13 +35,12 @@ struct ModelConfig {
   unsigned threads = 0; ///< of a run, by the parameter "threads"; 0: as many as there are CPUs
 };
 
-Error readConfig(const nlohmann::json &json, ModelConfig &config);
+Error readConfig(const Json &json, ModelConfig &config);
 /// Adds the inputs and outputs where the configuration has none of them; `isChanged` is whether it
 /// did.
-void completeConfig(const ModelConfig &config, const Ports &ports, nlohmann::json &json,
-                    bool &isChanged);
+void completeConfig(const ModelConfig &config, const Ports &ports, Json &json, bool &isChanged);
 /// Compares the configuration with the engine: names, types and dims. All inputs must be listed,
 /// since Triton takes no others.
-Error checkConfig(const ModelConfig &config, const Ports &ports, const nlohmann::json &json);
+Error checkConfig(const ModelConfig &config, const Ports &ports, const Json &json);
 
 } // namespace tenon::triton

@@ -2,7 +2,7 @@
 
 #include "registry/signing/Digest.h"
 #include "registry/signing/OpenSsl.h"
-#include "registry/signing/StrictJson.h"
+#include "registry/signing/SignedJson.h"
 #include "support/files/MappedFile.h"
 
 #include <fmt/format.h>
@@ -88,7 +88,7 @@ Result<Bundle> parseBundle(std::string_view text) {
     return bad("is larger than any signature");
   }
   Json root;
-  TENON_TRY(parseStrictly(text, "the signature", root));
+  TENON_TRY(parseSignedJson(text, "the signature", root));
   if (textOf(root, "mediaType") != kMediaType) {
     return bad(fmt::format("is no Sigstore bundle of the type {}", kMediaType));
   }
@@ -122,10 +122,8 @@ std::string formatBundle(const Bundle &bundle) {
   Json envelope = {{"payload", encodeBase64(bundle.payload)},
                    {"payloadType", kPayloadType},
                    {"signatures", {{{"sig", encodeBase64(bundle.signature)}, {"keyid", ""}}}}};
-  return Json({{"mediaType", kMediaType},
-               {"verificationMaterial", material},
-               {"dsseEnvelope", envelope}})
-      .dump();
+  return dumpJson(
+      {{"mediaType", kMediaType}, {"verificationMaterial", material}, {"dsseEnvelope", envelope}});
 }
 
 Result<std::string> readBundle(const std::string &path, uint64_t most) {

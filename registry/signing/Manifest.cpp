@@ -1,7 +1,7 @@
 #include "registry/signing/Manifest.h"
 
 #include "registry/signing/Digest.h"
-#include "registry/signing/StrictJson.h"
+#include "registry/signing/SignedJson.h"
 #include "support/text/Printable.h"
 
 #include <fmt/format.h>
@@ -160,20 +160,20 @@ Result<std::string> statementOf(Manifest manifest) {
        {{{"name", manifest.model}, {"digest", {{"sha256", rootOf(manifest.resources)}}}}}},
       {"predicateType", kPredicate},
       {"predicate", {{"serialization", form}, {"resources", resources}}}};
-  try {
-    return statement.dump();
-  } catch (const Json::exception &) {
+  std::optional<std::string> text = dumpUtf8(statement);
+  if (!text) {
     return Status::error(
         ErrorId::BadSigningKey,
         fmt::format("'{}' has a file whose name is not UTF-8, which no signature can hold",
                     printable(manifest.model)),
         "rename the file");
   }
+  return std::move(*text);
 }
 
 Result<Manifest> parseStatement(std::string_view text) {
   Json statement;
-  TENON_TRY(parseStrictly(text, "the signed statement", statement));
+  TENON_TRY(parseSignedJson(text, "the signed statement", statement));
   std::string type = textOf(statement, "_type"), predicate = textOf(statement, "predicateType");
   if (type != kStatement || (predicate != kPredicate && predicate != kPredicate02)) {
     return malformed(

@@ -4,6 +4,7 @@
 
 #include "runtime/tensors/WholePicture.h"
 #include "support/files/MappedFile.h"
+#include "support/json/Json.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -174,8 +175,6 @@ void cropMiddle(Size wanted, Picture &picture) {
   picture = {wanted.height, wanted.width, picture.channels, std::move(kept)};
 }
 
-using Json = nlohmann::json;
-
 std::vector<double> numbersOf(const Json &value) {
   std::vector<double> numbers;
   if (value.is_number()) {
@@ -195,7 +194,7 @@ std::vector<double> numbersOf(const Json &value) {
 
 Preprocessing parsePreprocessing(const std::string &json) {
   Preprocessing result;
-  Json value = Json::parse(json, nullptr, false);
+  Json value = parseJson(json);
   if (!value.is_object()) {
     return result;
   }

@@ -4,18 +4,19 @@
 #include "server/grpc/Messages.h"
 
 #include "server/protocol/InferRequest.h"
+#include "support/json/Json.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <protozero/pbf_reader.hpp>
 #include <protozero/pbf_writer.hpp>
 
+#include <map>
 #include <span>
 
 namespace tenon::server {
 namespace {
 
-using Json = nlohmann::json;
 using protozero::pbf_reader;
 using protozero::pbf_writer;
 using protozero::tag_and_type;
@@ -202,7 +203,9 @@ void writeValue(const Json &value, const Field &field, pbf_writer &writer) {
   }
   case Kind::TextMap:
   case Kind::NumberMap:
-    for (const auto &[key, each] : value.items()) {
+    // Maps of a message have no order: by the keys, it is always the same.
+    std::map<std::string, Json> entries = value;
+    for (const auto &[key, each] : entries) {
       pbf_writer entry(writer, field.number);
       field.kind == Kind::TextMap ? entry.add_string(1, key)
                                   : entry.add_uint64(1, std::stoull(key));
@@ -315,7 +318,7 @@ Status readGrpcRequest(std::string_view message, RouteMatch &match, std::string 
 Result<std::string> writeGrpcAnswer(Operation operation, std::string_view text) {
   std::string message;
   try {
-    Json answer = Json::parse(text);
+    Json answer = parseJson(text);
     if (operation == Operation::RepositoryIndex) {
       answer = {{"models", answer}};
     } else if (operation == Operation::ModelConfig) {

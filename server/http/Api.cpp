@@ -11,12 +11,12 @@ namespace tenon::server {
 namespace {
 
 /// The optional body of operations that take settings.
-Status parseSettings(std::string_view text, nlohmann::json &settings) {
-  settings = nlohmann::json::object();
+Status parseSettings(std::string_view text, Json &settings) {
+  settings = Json::object();
   if (text.empty()) {
     return Status::ok();
   }
-  TENON_TRY(parseJson(text, settings));
+  TENON_TRY(parseRequestJson(text, settings));
   return settings.is_object()
              ? Status::ok()
              : Status::error(ErrorId::BadRequest, "the JSON of the request is not an object");
@@ -39,7 +39,7 @@ void Api::perform(const RouteMatch &match, std::string_view text,
   };
   switch (match.route->operation) {
   case Operation::RepositoryLoad: {
-    nlohmann::json settings;
+    Json settings;
     Status status = parseSettings(text, settings);
     if (status.isOk() && settings.contains("parameters") && !settings["parameters"].empty()) {
       status = Status::error(ErrorId::NotServed,
@@ -141,9 +141,9 @@ Result<std::string> Api::answer(const RouteMatch &match, std::string_view text) 
   case Operation::ModelLabels:
     return monitoring.label(match.model, text);
   case Operation::RepositoryIndex: {
-    nlohmann::json settings;
+    Json settings;
     TENON_TRY(parseSettings(text, settings));
-    return describeIndex(models, settings.value("ready", nlohmann::json(false)) == true);
+    return describeIndex(models, settings.value("ready", Json(false)) == true);
   }
   case Operation::Metrics:
     return describeMetrics(models) + monitoring.metrics();

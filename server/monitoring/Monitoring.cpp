@@ -184,8 +184,8 @@ void Monitoring::sample(const std::shared_ptr<MonitoredVersion> &version, const 
     }
     if (input && input->list) {
       batch->bytes.resize(offset + bytes);
-      isTaken = request.payload.lists[*input->list]
-                    .store(input->dtype, MutableBytes(batch->bytes).subspan(offset), input->name)
+      isTaken = storeNumbers(request.payload.lists[*input->list], input->dtype,
+                             MutableBytes(batch->bytes).subspan(offset), input->name)
                     .isOk();
     } else {
       const std::byte *from =

@@ -59,13 +59,13 @@ Result<std::vector<LabelledId>> parseLabels(std::string_view text) {
         ErrorId::BadRequest, what,
         R"(for example [{"id": "a", "label": 3}], or a list of labels for a request of several rows)");
   };
-  nlohmann::json value;
-  TENON_TRY(parseJson(text, value));
+  Json value;
+  TENON_TRY(parseRequestJson(text, value));
   if (!value.is_array() || value.empty()) {
     return bad("labels are not a list with a member for each request");
   }
   std::vector<LabelledId> all;
-  for (const nlohmann::json &each : value) {
+  for (const Json &each : value) {
     bool hasForm = each.is_object() && each.size() == 2 && each.contains("id") &&
                    each["id"].is_string() && each.contains("label") &&
                    (each["label"].is_number_integer() || each["label"].is_array());
@@ -73,9 +73,8 @@ Result<std::vector<LabelledId>> parseLabels(std::string_view text) {
       return bad(fmt::format("label {} is not an id and a class", all.size()));
     }
     LabelledId labelled = {each["id"].get<std::string>(), {}};
-    const nlohmann::json list =
-        each["label"].is_array() ? each["label"] : nlohmann::json::array({each["label"]});
-    for (const nlohmann::json &label : list) {
+    const Json list = each["label"].is_array() ? each["label"] : Json::array({each["label"]});
+    for (const Json &label : list) {
       if (!label.is_number_integer()) {
         return bad(fmt::format("the label of '{}' is not the number of a class",
                                labelled.id.substr(0, 64)));
@@ -134,7 +133,7 @@ Result<std::string> Monitoring::describe(const std::string &model,
   if (!monitored->action.empty()) {
     json["action"] = monitored->action;
   }
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return dumpJson(json);
 }
 
 Result<std::string> Monitoring::label(const std::string &model, std::string_view text) {
@@ -176,8 +175,7 @@ Result<std::string> Monitoring::label(const std::string &model, std::string_view
   for (size_t i = 0; i < std::min(unknown.size(), kMaxNamed); ++i) {
     named.push_back(unknown[i].substr(0, 64));
   }
-  return Json{{"labelled", known}, {"unknown", all.size() - known}, {"unknown_ids", named}}.dump(
-      -1, ' ', false, Json::error_handler_t::replace);
+  return dumpJson({{"labelled", known}, {"unknown", all.size() - known}, {"unknown_ids", named}});
 }
 
 std::string Monitoring::metrics() const {

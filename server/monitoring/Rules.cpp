@@ -195,23 +195,21 @@ void Monitoring::post(const std::string &event, const std::string &model,
   if (!webhooks) {
     return;
   }
-  nlohmann::ordered_json body = {{"event", event},
-                                 {"time", registry::timeText(wallClock())},
-                                 {"model", model},
-                                 {"version", version},
-                                 {"reason", reason}};
-  webhooks->post(
-      {[url = options.webhook,
-        text = body.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)] {
-         WebRequest request;
-         request.method = "POST";
-         request.url = url;
-         request.headers = {"Content-Type: application/json"};
-         request.body = text;
-         request.patience = std::chrono::seconds(10);
-         return request;
-       },
-       1});
+  Json body = {{"event", event},
+               {"time", registry::timeText(wallClock())},
+               {"model", model},
+               {"version", version},
+               {"reason", reason}};
+  webhooks->post({[url = options.webhook, text = dumpJson(body)] {
+                    WebRequest request;
+                    request.method = "POST";
+                    request.url = url;
+                    request.headers = {"Content-Type: application/json"};
+                    request.body = text;
+                    request.patience = std::chrono::seconds(10);
+                    return request;
+                  },
+                  1});
 }
 
 } // namespace tenon::server

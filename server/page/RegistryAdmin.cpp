@@ -22,10 +22,6 @@ Json memberOf(const Json &value, const char *key) {
   return value.is_object() && value.contains(key) ? value.at(key) : Json();
 }
 
-std::string textOf(const Json &value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 /// What a person asks for.
 struct MoveRequest {
   int64_t version = 0; ///< 0: none was named
@@ -34,8 +30,8 @@ struct MoveRequest {
 };
 
 Result<MoveRequest> parseMove(std::string_view text) {
-  nlohmann::json value;
-  TENON_TRY(parseJson(text.empty() ? "{}" : text, value));
+  Json value;
+  TENON_TRY(parseRequestJson(text.empty() ? "{}" : text, value));
   MoveRequest move;
   bool isValid = value.is_object();
   for (const auto &[key, member] : value.items()) {
@@ -107,19 +103,19 @@ Result<std::string> describe(registry::Registry &registry, const registry::Refer
                       {"reason", memberOf(event.detail, "reason")},
                       {"verdict", memberOf(event.detail, "verdict")}});
   }
-  return textOf({{"name", served.name},
-                 {"alias", served.alias},
-                 {"version", at},
-                 {"rules", rules},
-                 {"versions", versions},
-                 {"events", events}});
+  return dumpJson({{"name", served.name},
+                   {"alias", served.alias},
+                   {"version", at},
+                   {"rules", rules},
+                   {"versions", versions},
+                   {"events", events}});
 }
 
 Result<std::string> describeMove(Result<registry::Move> moved) {
   if (!moved.isOk()) {
     return moved.takeStatus();
   }
-  return textOf(
+  return dumpJson(
       {{"name", moved->name}, {"alias", moved->alias}, {"from", moved->from}, {"to", moved->to}});
 }
 

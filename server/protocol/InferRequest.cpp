@@ -15,8 +15,6 @@
 namespace tenon::server {
 namespace {
 
-using Json = nlohmann::json;
-
 Status malformed(std::string_view what) {
   return Status::error(ErrorId::BadRequest, fmt::format("the request is not valid: {}", what));
 }
@@ -202,7 +200,8 @@ Result<InferRequest> parseInferRequest(std::string_view body, std::optional<uint
   std::string_view rest = jsonBytes ? body.substr(*jsonBytes) : std::string_view();
   InferRequest request;
   Json root;
-  TENON_TRY(parseJson(body.substr(0, jsonBytes.value_or(body.size())), root, &request.lists));
+  TENON_TRY(
+      parseRequestJson(body.substr(0, jsonBytes.value_or(body.size())), root, &request.lists));
   if (!root.is_object()) {
     return malformed("its JSON is not an object");
   }

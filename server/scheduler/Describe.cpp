@@ -17,10 +17,6 @@ namespace {
 
 constexpr std::string_view kPlatform = "tenon";
 
-std::string textOf(const Json &value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 /// Dims as metadata tell them: -1 where a dim varies.
 Json shapeOf(const ModelPort &port) {
   Json shape = Json::array();
@@ -152,7 +148,7 @@ Json batchingOf(const BatchingConfig &batching) {
 } // namespace
 
 std::string describeServer(std::string_view version) {
-  return textOf(
+  return dumpJson(
       {{"name", "tenon"},
        {"version", version},
        {"extensions",
@@ -164,11 +160,11 @@ std::string describeModel(const ModelManager &models, const Version &version) {
   for (const auto &[number, each] : models.all().at(version.model).versions) {
     versions.push_back(each->number);
   }
-  return textOf({{"name", version.model},
-                 {"versions", versions},
-                 {"platform", kPlatform},
-                 {"inputs", portsOf(version.ports.inputs)},
-                 {"outputs", portsOf(version.ports.outputs)}});
+  return dumpJson({{"name", version.model},
+                   {"versions", versions},
+                   {"platform", kPlatform},
+                   {"inputs", portsOf(version.ports.inputs)},
+                   {"outputs", portsOf(version.ports.outputs)}});
 }
 
 std::string describeConfig(const Version &version) {
@@ -194,7 +190,7 @@ std::string describeConfig(const Version &version) {
   if (version.isBatched()) {
     config["dynamic_batching"] = batchingOf(version.config.batching.value_or(BatchingConfig()));
   }
-  return textOf(config);
+  return dumpJson(config);
 }
 
 std::string describeBatching(const Version &version) {
@@ -225,7 +221,7 @@ Result<std::string> describeStatistics(const ModelManager &models, const std::st
                  models.find(model, version)); // whether there is one
     if (!version.empty()) {
       list.push_back(statisticsOf(*asked));
-      return textOf({{"model_stats", list}});
+      return dumpJson({{"model_stats", list}});
     }
   }
   for (const auto &[name, each] : models.all()) {
@@ -235,7 +231,7 @@ Result<std::string> describeStatistics(const ModelManager &models, const std::st
       }
     }
   }
-  return textOf({{"model_stats", list}});
+  return dumpJson({{"model_stats", list}});
 }
 
 std::string describeIndex(const ModelManager &models, bool onlyReady) {
@@ -268,7 +264,7 @@ std::string describeIndex(const ModelManager &models, bool onlyReady) {
                       {"reason", reason}});
     }
   }
-  return textOf(list);
+  return dumpJson(list);
 }
 
 std::string describeTraffic(const ModelManager &models, const std::string &model) {
@@ -290,7 +286,7 @@ std::string describeTraffic(const ModelManager &models, const std::string &model
                              {"dropped", state.shadow.dropped},
                              {"outputs", outputs}};
   }
-  return textOf(value);
+  return dumpJson(value);
 }
 
 Result<Traffic> parseTraffic(std::string_view text) {
@@ -298,8 +294,8 @@ Result<Traffic> parseTraffic(std::string_view text) {
     return Status::error(ErrorId::BadTraffic, what,
                          R"(for example {"weights": {"1": 90, "2": 10}, "shadow": "3"})");
   };
-  nlohmann::json value;
-  TENON_TRY(parseJson(text.empty() ? "{}" : text, value));
+  Json value;
+  TENON_TRY(parseRequestJson(text.empty() ? "{}" : text, value));
   if (!value.is_object()) {
     return bad("a split of traffic is not an object");
   }

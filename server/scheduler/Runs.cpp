@@ -76,14 +76,14 @@ Status store(const Request &request, const RequestInput &input, const std::vecto
              MutableBytes to) {
   if (dims == input.dims) {
     if (input.list) {
-      return request.payload.lists[*input.list].store(input.dtype, to, input.name);
+      return storeNumbers(request.payload.lists[*input.list], input.dtype, to, input.name);
     }
     std::copy(input.binary.begin(), input.binary.end(), to.begin());
     return Status::ok();
   }
   std::vector<std::byte> own(input.list ? input.bytes : 0);
   if (input.list) {
-    TENON_TRY(request.payload.lists[*input.list].store(input.dtype, own, input.name));
+    TENON_TRY(storeNumbers(request.payload.lists[*input.list], input.dtype, own, input.name));
   }
   double value = 0;
   for (const auto &[name, pad] : request.version->config.pads) {

@@ -3,6 +3,7 @@
 #include "server/worker/EngineRecord.h"
 
 #include "server/worker/LoadedModel.h"
+#include "support/json/Json.h"
 
 #include <nlohmann/json.hpp>
 
@@ -11,8 +12,6 @@
 
 namespace tenon::server {
 namespace {
-
-using Json = nlohmann::json;
 
 /// Inputs are named, and their values found by that; outputs name theirs.
 const Json *valueOf(const Json &graph, const Json &port, const std::string &name) {
@@ -40,7 +39,7 @@ bool readPorts(const Json &graph, const char *key, std::vector<ModelPort> &ports
       return false;
     }
     for (const Json &dim : value->at("shape")) {
-      ports[i].dims.push_back(dim.is_string() ? dim.get<std::string>() : dim.dump());
+      ports[i].dims.push_back(dim.is_string() ? dim.get<std::string>() : dumpJson(dim));
     }
   }
   return true;
@@ -71,7 +70,7 @@ EngineRecord readRecord(const tenon_engine *engine, ModelPorts &ports) {
   EngineRecord record;
   bool isRead = takeStatus(tenon_engine_record(engine, "graph", &text, &bytes)).isOk();
   try {
-    Json graph = isRead ? Json::parse(text, text + bytes) : Json();
+    Json graph = isRead ? parseJson({text, bytes}) : Json();
     isRead = isRead && readPorts(graph, "inputs", ports.inputs) &&
              readPorts(graph, "outputs", ports.outputs);
     for (size_t i = 0; isRead && i < graph.at("symbols").size(); ++i) {

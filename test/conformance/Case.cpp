@@ -7,6 +7,7 @@
 #include "compiler/frontend/onnx/wire/TensorData.h"
 #include "runtime/core/Engine.h"
 #include "support/files/MappedFile.h"
+#include "support/json/Json.h"
 #include "test/conformance/Compare.h"
 #include "tools/tenon/bench/Runner.h"
 #include "tools/tenon/model/CompilerBridge.h"
@@ -93,7 +94,7 @@ Result<std::map<std::string, Tensor>> readDataSet(const std::string &folder, con
 Tolerance readTolerance(const std::string &folder) {
   Tolerance tolerance;
   std::ifstream file(folder + "/data.json");
-  nlohmann::json json = nlohmann::json::parse(file, nullptr, false);
+  Json json = parseJson(std::string(std::istreambuf_iterator<char>(file), {}));
   if (json.is_object()) {
     tolerance.relative = json.value("rtol", tolerance.relative);
     tolerance.absolute = json.value("atol", tolerance.absolute);

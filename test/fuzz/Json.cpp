@@ -23,7 +23,7 @@ void storeAll(const InferRequest &request) {
       continue;
     }
     std::vector<std::byte> elements(input.bytes);
-    (void)request.lists[*input.list].store(input.dtype, elements, input.name).isOk();
+    (void)storeNumbers(request.lists[*input.list], input.dtype, elements, input.name).isOk();
   }
 }
 
@@ -34,12 +34,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     return 0;
   }
   std::string_view text = fuzz::textOf(data + 1, size - 1);
-  nlohmann::json value;
-  if (parseJson(text, value).isOk() && !nlohmann::json::accept(text)) {
+  Json value;
+  bool isJson = Json::accept(text);
+  if (parseJson(text).is_discarded() == isJson ||
+      (parseRequestJson(text, value).isOk() && !isJson)) {
     std::abort(); // only what is JSON
   }
   std::vector<NumberList> lists;
-  (void)parseJson(text, value, &lists).isOk();
+  (void)parseRequestJson(text, value, &lists).isOk();
   std::optional<uint64_t> jsonBytes;
   if (data[0] < 255) {
     jsonBytes = text.size() * data[0] / 254;

@@ -21,7 +21,7 @@ Status unfit(const char *record) {
 Result<Json> readRecord(const engine::EngineFile &file, const char *name,
                         const std::string &suffix) {
   TENON_ASSIGN(std::string_view text, file.record(name + suffix));
-  Json json = Json::parse(text, nullptr, false);
+  Json json = parseJson(text);
   if (!json.is_object()) {
     return unfit(name);
   }
@@ -190,7 +190,7 @@ Status addTimes(Graph &graph, std::string_view profile) {
     }
   }
   try {
-    Json json = Json::parse(profile);
+    Json json = parseJson(profile);
     for (const Json &row : json.at("regions")) {
       auto found = known.find(row.at("instruction").get<int64_t>());
       if (found == known.end()) {

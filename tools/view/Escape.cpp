@@ -115,7 +115,7 @@ std::string xml(std::string_view text) {
 std::string scriptJson(const Json &value) {
   std::string result;
   // Ends of scripts and comments need these characters, which JSON has only in strings.
-  for (char character : value.dump(-1, ' ', true, Json::error_handler_t::replace)) {
+  for (char character : dumpAscii(value)) {
     if (character == '<' || character == '>' || character == '&') {
       result += fmt::format("\\u{:04x}", character);
     } else {

@@ -206,7 +206,7 @@ void add(Count &sum, const Count &count) {
 
 Result<Graph> readGraph(std::string_view text) {
   try {
-    Json json = Json::parse(text);
+    Json json = parseJson(text);
     if (json.at("schema") == "tenon.graph/1") {
       Graph graph = parse(json);
       if (isSound(graph)) {

@@ -165,8 +165,8 @@ private:
     }
     message.text(3, node.name).text(4, node.op).text(7, "tenon");
     for (const auto &[name, value] : node.attributes.items()) {
-      message.message(5,
-                      attribute(name, value.is_string() ? value.get<std::string>() : value.dump()));
+      message.message(
+          5, attribute(name, value.is_string() ? value.get<std::string>() : dumpJson(value)));
     }
     message.message(5, attribute("flops", countText(node.flops)));
     message.message(5, attribute("bytes", countText(node.bytes)));

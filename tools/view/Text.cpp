@@ -80,9 +80,7 @@ std::string renderText(const Graph &graph) {
 }
 
 std::string renderDot(const Graph &graph) {
-  auto quoted = [](const std::string &text) {
-    return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
-  };
+  auto quoted = [](const std::string &text) { return dumpJson(text); };
   std::string text = "digraph model {\n  rankdir=TB; node [shape=box];\n";
   std::vector<std::string> makers(graph.values.size());
   for (size_t i = 0; i < graph.inputs.size(); ++i) {

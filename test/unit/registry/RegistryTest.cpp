@@ -297,6 +297,14 @@ TEST_F(RegistryTest, ChangedWhilePushed) {
   EXPECT_TRUE(fs::is_empty(folder + "/blobs/unfinished"));
 }
 
+TEST_F(RegistryTest, NameOfAFileThatIsNoUtf8) {
+  Registry registry = open();
+  std::string path = scratch.path() + "/\xff.bin";
+  std::ofstream(path) << "one";
+  PushRequest request = {"cnn", "report", path, FileStamp::of(path), {}, ""};
+  EXPECT_EQ(ErrorId::BadObjectName, registry.push(request).status().id());
+}
+
 TEST_F(RegistryTest, AlteredHistory) {
   struct Case {
     const char *what;

@@ -7,6 +7,7 @@
 #include "server/monitoring/Predictions.h"
 #include "server/monitoring/Tracer.h"
 #include "server/protocol/TraceContext.h"
+#include "support/json/Json.h"
 #include "support/random/Random.h"
 
 #include <fmt/format.h>
@@ -268,8 +269,8 @@ TEST(Tracer, WritesSpansWithinTheirRequest) {
   request.total = 1000;
   request.times = {400, 100, 5000, 50}; // a compute that was told longer than it can be
   Random random(1);
-  nlohmann::json value = nlohmann::json::parse(otlpText({request, TracedRequest()}, "1.0", random));
-  const nlohmann::json &spans = value["resourceSpans"][0]["scopeSpans"][0]["spans"];
+  Json value = parseJson(otlpText({request, TracedRequest()}, "1.0", random));
+  const Json &spans = value["resourceSpans"][0]["scopeSpans"][0]["spans"];
   ASSERT_EQ(spans.size(), 6u);
   EXPECT_EQ(spans[0]["parentSpanId"], "00f067aa0ba902b7");
   EXPECT_FALSE(spans[5].contains("parentSpanId"));

@@ -29,13 +29,13 @@ TEST(InferRequest, Reads) {
   EXPECT_EQ(request->inputs[1].binary.size(), 8u);
   EXPECT_FALSE(request->outputs[0].isBinary);
   int8_t values[4];
-  ASSERT_TRUE(request->lists[*request->inputs[0].list]
-                  .store(DType::I8, std::as_writable_bytes(std::span(values)), "a")
+  ASSERT_TRUE(storeNumbers(request->lists[*request->inputs[0].list], DType::I8,
+                           std::as_writable_bytes(std::span(values)), "a")
                   .isOk());
   EXPECT_EQ(values[1], -128);
   EXPECT_EQ(values[2], 127);
-  EXPECT_FALSE(request->lists[*request->inputs[0].list]
-                   .store(DType::U8, std::as_writable_bytes(std::span(values)), "a")
+  EXPECT_FALSE(storeNumbers(request->lists[*request->inputs[0].list], DType::U8,
+                            std::as_writable_bytes(std::span(values)), "a")
                    .isOk());
 }
 
@@ -85,12 +85,12 @@ TEST(InferReply, BoundsNumbersAsText) {
 TEST(JsonText, WritesWhatReadsBack) {
   std::string text;
   appendJsonString(text, "a\"\\\n\x01\xc3\xa9\xff\xed\xa0\x80");
-  EXPECT_EQ(nlohmann::json::parse(text).get<std::string>(),
+  EXPECT_EQ(parseJson(text).get<std::string>(),
             "a\"\\\n\x01\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
   float floats[] = {0.1f, -1e-40f, 3.4e38f, 16777217.f};
   text.clear();
   ASSERT_TRUE(appendJsonElements(text, DType::F32, std::as_bytes(std::span(floats)), "y").isOk());
-  EXPECT_EQ(nlohmann::json::parse(text).get<std::vector<float>>(),
+  EXPECT_EQ(parseJson(text).get<std::vector<float>>(),
             std::vector<float>(std::begin(floats), std::end(floats)));
   floats[0] = NAN;
   EXPECT_EQ(appendJsonElements(text, DType::F32, std::as_bytes(std::span(floats)), "y").id(),

@@ -206,7 +206,7 @@ TEST(ProfileTest, LayerTimesHaveMeanAndMedian) {
   RegionFigures region = product(80e6, 1e5, 5e4, 1e-3);
   region.medianSeconds = 0.75e-3;
   profile.regions = {region};
-  Json rows = Json::parse(layerTimesOf(profile));
+  Json rows = parseJson(layerTimesOf(profile));
   EXPECT_EQ(rows[1]["averageMs"], 1.0);
   EXPECT_EQ(rows[1]["medianMs"], 0.75);
 }
@@ -214,7 +214,7 @@ TEST(ProfileTest, LayerTimesHaveMeanAndMedian) {
 TEST(ProfileTest, CommandsKeepTheOptionsOfTheEngine) {
   Profile profile = machine();
   profile.model = "my model.onnx";
-  profile.options = Json::parse(
+  profile.options = parseJson(
       R"({"levels": ["x86-64-v3"], "shapes": {"x": [[1, 8], 4, "keep"]}, "precision": "keep",
       "guard": true, "kernels": ["/a/MatMul=tiled"], "states": {"in": "out"}, "optimize_for": [8, {"x": [2, 4, "keep"]}], "max_weights": 1.5})");
   EXPECT_EQ(compileCommand(profile, {.without = {"guard", "kernels"}}),
@@ -252,7 +252,7 @@ TEST(ProfileTest, Bf16IsCompiledForTheUnitThatIsPromised) {
   profile.features = 0;
   profile.limits.compute = {{"FMA", Numbers::F32, 0, 100e9},
                             {"pairs", Numbers::Bf16, engine::rowOf(*best).features, 400e9}};
-  profile.options = Json::parse(R"({"levels": ["another"], "precision": "keep"})");
+  profile.options = parseJson(R"({"levels": ["another"], "precision": "keep"})");
   const Advice *advice = adviceOf(profile, "bf16");
   ASSERT_TRUE(advice);
   EXPECT_EQ(advice->command, "tenon compile m.onnx -o faster.tenon --target cpu:" +
@@ -282,7 +282,7 @@ TEST(ProfileTest, WhatRoundsOtherwiseStandsBehindWhatDoesNot) {
   profile.model = "m.onnx";
   profile.features = engine::rowOf(*best).features;
   profile.limits.compute = {{"FMA", Numbers::F32, 0, 100e9}, {"pairs", Numbers::Bf16, 0, 1000e9}};
-  profile.options = Json::parse(R"({"precision": "keep", "guard": true})");
+  profile.options = parseJson(R"({"precision": "keep", "guard": true})");
   profile.regions = {product(80e6, 1e5, 5e4, 1e-3)};
   profile.measured.timedSeconds = 1e-3;
   classify(profile);
@@ -302,7 +302,7 @@ TEST(ProfileTest, TensorCoresAreAdvisedForProductsOfFp32) {
   Profile profile = machine();
   profile.isGpu = true;
   profile.model = "m.onnx";
-  profile.options = Json::parse(R"({"levels": ["sm_90a"], "precision": "keep"})");
+  profile.options = parseJson(R"({"levels": ["sm_90a"], "precision": "keep"})");
   profile.limits.compute = {{"FP32 cores", Numbers::F32, 0, 100e9},
                             {"tensor cores", Numbers::Bf16, 0, 1000e9},
                             {"tensor cores", Numbers::Tf32, 0, 500e9}};
@@ -344,7 +344,7 @@ TEST(ProfileTest, BatchIsWhatTheEngineTakes) {
 
 TEST(ProfileTest, TapsKeepNeighboursApart) {
   Profile profile = machine();
-  profile.options = Json::parse(R"({"taps": ["v"]})");
+  profile.options = parseJson(R"({"taps": ["v"]})");
   profile.extraOutputs = {"mm"};
   profile.measured.timedSeconds = 2e-3;
   profile.regions = {product(1e6, 8e6, 8e6, 1e-3), product(1e6, 8e6, 0, 1e-3)};
@@ -377,13 +377,13 @@ TEST(ProfileTest, AdviceNamesWhatTheEngineWasCompiledWith) {
   Profile profile = machine();
   RegionFigures region = product(10e6, 1e5, 5e4, 1e-3);
   region.operators = {0};
-  region.candidates = Json::parse(
+  region.candidates = parseJson(
       R"([{"kernel": "fast", "us": 100, "verdict": "disabled"}, {"kernel": "slow", "us": 1000, "verdict": "chosen"},
                                       {"kernel": "none", "us": 0, "verdict": "refused"}])");
   profile.regions = {region};
   profile.operators = {node("m", "matmul", 0, 10e6, 1e5)};
   profile.measured.timedSeconds = profile.measured.runSeconds = 1e-3;
-  profile.options = Json::parse(R"({"disabled_families": ["fast"], "precision": "keep"})");
+  profile.options = parseJson(R"({"disabled_families": ["fast"], "precision": "keep"})");
   classify(profile);
   splitOperators(profile);
   advise(profile);

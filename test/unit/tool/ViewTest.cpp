@@ -76,7 +76,7 @@ TEST(Sizes, FollowFromTheDimsOfInputs) {
 }
 
 Json fusionRecord() {
-  return Json::parse(R"({"launch_us": 1, "sizes": [{"name": "n", "size": 100}],
+  return parseJson(R"({"launch_us": 1, "sizes": [{"name": "n", "size": 100}],
     "regions": [{"cost": {"us": 21, "bytes": 1000, "work": 100, "bytes_us": 10, "work_us": 5},
                  "candidates": [{"us": 21}, {"us": 201}, {"us": 0}]},
                 {"cost": {"us": 3, "bytes": 10, "work": 10, "bytes_us": 2, "work_us": 1}, "candidates": []}],
@@ -86,7 +86,7 @@ Json fusionRecord() {
 
 TEST(Sizes, TimesFollowBytesOrOperationsAndKeepTheStartOfTheKernel) {
   Json fusion = fusionRecord();
-  Json placement = Json::parse(R"({"instructions": [
+  Json placement = parseJson(R"({"instructions": [
     {"region": 0, "bytes_moved": "n * 10", "flops": "n * n"}, {"bytes_moved": "5"},
     {"region": 1, "bytes_moved": "10", "flops": "10"}]})");
   setSizes(fusion, placement, {{"n", 200}});

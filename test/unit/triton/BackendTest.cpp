@@ -1,6 +1,7 @@
 // libtriton_tenon.so as Triton drives it: configurations, answers alone and batched, what is
 // refused, and instances at once.
 
+#include "support/json/Json.h"
 #include "test/unit/engine/EngineFixture.h"
 #include "test/unit/triton/FakeTriton.h"
 
@@ -13,8 +14,6 @@
 
 namespace tenon::test {
 namespace {
-
-using Json = nlohmann::json;
 
 const char *const kPlain = R"({"name": "m", "max_batch_size": 0, "input": [], "output": []})";
 const char *const kBatched = R"({"name": "m", "max_batch_size": "64"})";
@@ -95,12 +94,12 @@ protected:
 TEST_F(TritonBackend, CompletesConfigurations) {
   HostedModel plain(folder, kPlain), batched(folder, kBatched);
   ASSERT_EQ("", plain.problem + batched.problem);
-  Json config = Json::parse(plain.model.config);
-  EXPECT_EQ(Json::parse(R"([{"name": "x", "data_type": "TYPE_FP32", "dims": [-1, 8]}])"),
+  Json config = parseJson(plain.model.config);
+  EXPECT_EQ(parseJson(R"([{"name": "x", "data_type": "TYPE_FP32", "dims": [-1, 8]}])"),
             config["input"]);
-  EXPECT_EQ(Json::parse(R"([{"name": "y", "data_type": "TYPE_FP32", "dims": [-1, 3]}])"),
+  EXPECT_EQ(parseJson(R"([{"name": "y", "data_type": "TYPE_FP32", "dims": [-1, 3]}])"),
             config["output"]);
-  config = Json::parse(batched.model.config);
+  config = parseJson(batched.model.config);
   EXPECT_EQ(Json({8}), config["input"][0]["dims"]);
   EXPECT_EQ(Json({3}), config["output"][0]["dims"]);
 
@@ -253,7 +252,7 @@ TEST_F(TritonBackend, FixedBatch) {
   std::string fixed = makeModel("fixed", staticPlan());
   HostedModel host(fixed, kPlain);
   ASSERT_EQ("", host.problem);
-  EXPECT_EQ(Json({4, 8}), Json::parse(host.model.config)["input"][0]["dims"]);
+  EXPECT_EQ(Json({4, 8}), parseJson(host.model.config)["input"][0]["dims"]);
   EXPECT_EQ(0u, HostedModel(fixed, R"({"max_batch_size": 4})")
                     .problem.find("TN0805: max_batch_size is 4, but dim 0 of 'x' is no batch"));
   std::filesystem::remove_all(fixed);

@@ -2,6 +2,7 @@
 // 0}. Samples may differ in their free dims. All is kept in memory.
 
 #include "support/Shape.h"
+#include "support/json/Json.h"
 #include "tools/tenon/data/SampleSource.h"
 
 #include <fmt/format.h>
@@ -10,12 +11,14 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <set>
 
 namespace tenon::tool {
 namespace {
 
-using Value = nlohmann::json;
+/// By name.
+using Members = std::map<std::string_view, const Json *>;
 
 struct Row {
   std::vector<int64_t> dims;
@@ -23,7 +26,7 @@ struct Row {
 };
 
 /// Nested lists of numbers, all lists of a depth equally long; false where they are not.
-bool flatten(const Value &value, size_t depth, Row &row) {
+bool flatten(const Json &value, size_t depth, Row &row) {
   constexpr size_t kMaxDims = 32;
   if (depth > kMaxDims) {
     return false;
@@ -43,7 +46,7 @@ bool flatten(const Value &value, size_t depth, Row &row) {
   if (depth >= row.dims.size() || row.dims[depth] != length || length == 0) {
     return false;
   }
-  for (const Value &item : value) {
+  for (const Json &item : value) {
     if (!flatten(item, depth + 1, row)) {
       return false;
     }
@@ -85,10 +88,10 @@ public:
 
 private:
   Status addLine(const std::string &line, const std::string &where);
-  Result<const Value *> valueFor(const WantedInput &input, const Value &sample,
-                                 const std::string &where);
-  Status addInput(size_t input, const Value &value, const std::string &where);
-  Status addLabel(const Value &sample, const std::string &where);
+  Result<const Json *> valueFor(const WantedInput &input, const Members &sample,
+                                const std::string &where);
+  Status addInput(size_t input, const Json &value, const std::string &where);
+  Status addLabel(const Members &sample, const std::string &where);
   Status makeLabels();
 
   std::string path;
@@ -100,16 +103,16 @@ private:
 };
 
 /// By name; the only list of a model of one input by any name.
-Result<const Value *> JsonLines::valueFor(const WantedInput &input, const Value &sample,
-                                          const std::string &where) {
-  if (sample.contains(input.name)) {
-    return &sample[input.name];
+Result<const Json *> JsonLines::valueFor(const WantedInput &input, const Members &sample,
+                                         const std::string &where) {
+  if (Members::const_iterator found = sample.find(input.name); found != sample.end()) {
+    return found->second;
   }
-  const Value *only = nullptr;
+  const Json *only = nullptr;
   size_t others = 0;
-  for (const auto &[name, value] : sample.items()) {
+  for (const auto &[name, value] : sample) {
     if (!isLabelName(name)) {
-      only = &value;
+      only = value;
       ++others;
     }
   }
@@ -122,7 +125,7 @@ Result<const Value *> JsonLines::valueFor(const WantedInput &input, const Value 
                   input.name));
 }
 
-Status JsonLines::addInput(size_t input, const Value &value, const std::string &where) {
+Status JsonLines::addInput(size_t input, const Json &value, const std::string &where) {
   const WantedInput &want = wanted[input];
   Row row;
   if (!flatten(value, 0, row)) {
@@ -145,13 +148,13 @@ Status JsonLines::addInput(size_t input, const Value &value, const std::string &
   return Status::ok();
 }
 
-Status JsonLines::addLabel(const Value &sample, const std::string &where) {
-  for (const auto &[name, value] : sample.items()) {
+Status JsonLines::addLabel(const Members &sample, const std::string &where) {
+  for (const auto &[name, value] : sample) {
     bool isInput =
         std::ranges::any_of(wanted, [&](const WantedInput &input) { return input.name == name; });
     if (!isInput && isLabelName(name)) {
       Row row;
-      if (!flatten(value, 0, row) || (!labelRows.empty() && row.dims != labelRows[0].dims)) {
+      if (!flatten(*value, 0, row) || (!labelRows.empty() && row.dims != labelRows[0].dims)) {
         return badData(
             fmt::format("{}: '{}' is no number, or has another length than the labels before",
                         where, name),
@@ -161,20 +164,24 @@ Status JsonLines::addLabel(const Value &sample, const std::string &where) {
       return Status::ok();
     }
     if (!isInput && wanted.size() > 1) {
-      unused.insert(name);
+      unused.emplace(name);
     }
   }
   return Status::ok();
 }
 
 Status JsonLines::addLine(const std::string &line, const std::string &where) {
-  Value sample = Value::parse(line, nullptr, false);
-  if (!sample.is_object()) {
+  Json object = parseJson(line);
+  if (!object.is_object()) {
     return badData(fmt::format("{} is not an object of JSON", where),
                    "each line is a sample: {\"x\": [0.5, 1], \"label\": 0}; JSON has no NaN");
   }
+  Members sample;
+  for (const auto &[name, value] : object.get_ref<const Json::object_t &>()) {
+    sample[name] = &value;
+  }
   for (size_t i = 0; i < wanted.size(); ++i) {
-    TENON_ASSIGN(const Value *value, valueFor(wanted[i], sample, where));
+    TENON_ASSIGN(const Json *value, valueFor(wanted[i], sample, where));
     TENON_TRY(addInput(i, *value, where));
   }
   TENON_TRY(addLabel(sample, where));

@@ -4,6 +4,7 @@
 
 #include "runtime/tensors/Image.h"
 #include "support/files/MappedFile.h"
+#include "support/json/Json.h"
 #include "support/text/NearestName.h"
 #include "tools/tenon/data/SampleSource.h"
 #include "tools/tenon/inputs/FileKind.h"
@@ -20,14 +21,13 @@ namespace tenon::tool {
 namespace {
 
 namespace fs = std::filesystem;
-using Value = nlohmann::json;
 
 constexpr const char *kSettings = "preprocessing.json";
 constexpr const char *kExample =
     R"({"size": 256, "crop": 224, "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225], "layout": "nchw"})";
 
-bool areNumbers(const Value &value, bool isWhole, size_t most) {
-  auto isOne = [&](const Value &item) {
+bool areNumbers(const Json &value, bool isWhole, size_t most) {
+  auto isOne = [&](const Json &item) {
     return isWhole ? item.is_number_integer() && item.get<int64_t>() > 0 : item.is_number();
   };
   return value.is_array()
@@ -41,7 +41,7 @@ Status badSettings(const std::string &path, std::string_view what) {
 
 /// That each key is one of those known and has a value of its kind: a misspelled mean would be no
 /// mean.
-Status checkSettings(const std::string &path, const Value &settings) {
+Status checkSettings(const std::string &path, const Json &settings) {
   const std::vector<std::string> known = {"size",   "crop",   "mean",    "std",
                                           "layout", "resize", "classes", "note"};
   if (!settings.is_object()) {
@@ -61,7 +61,7 @@ Status checkSettings(const std::string &path, const Value &settings) {
           didYouMean(key, known, fmt::format("settings are {}", fmt::join(known, ", "))));
     }
     if (!isGood) {
-      return badSettings(path, fmt::format("'{}' cannot be {}", key, value.dump()));
+      return badSettings(path, fmt::format("'{}' cannot be {}", key, dumpJson(value)));
     }
   }
   return Status::ok();
@@ -119,11 +119,11 @@ private:
 Status Pictures::readSettings(const ModelHints &hints) {
   std::string path = (fs::path(folder) / kSettings).string();
   std::error_code ignored;
-  Value list = Value::parse(hints.classes, nullptr, false);
+  Json list = parseJson(hints.classes);
   if (fs::exists(path, ignored)) {
     TENON_ASSIGN(MappedFile file, MappedFile::open(path));
     std::string text(reinterpret_cast<const char *>(file.bytes().data()), file.bytes().size());
-    Value parsed = Value::parse(text, nullptr, false);
+    Json parsed = parseJson(text);
     TENON_TRY(checkSettings(path, parsed));
     settings = parsePreprocessing(text);
     list = parsed.value("classes", list);
@@ -134,8 +134,8 @@ Status Pictures::readSettings(const ModelHints &hints) {
         fmt::format("{} has no {}, and the model carries no preprocessing", folder, kSettings),
         fmt::format("write how the model was trained: {}", kExample));
   }
-  for (const Value &name : list.is_array() ? list : Value::array()) {
-    classes.push_back(name.is_string() ? name.get<std::string>() : name.dump());
+  for (const Json &name : list.is_array() ? list : Json::array()) {
+    classes.push_back(name.is_string() ? name.get<std::string>() : dumpJson(name));
   }
   return Status::ok();
 }

@@ -50,7 +50,7 @@ Result<Json> inChild(const std::function<Json()> &work, const Status &silence) {
   std::string text = readAll(ends[0]);
   close(ends[0]);
   waitpid(child, nullptr, 0);
-  Json answer = Json::parse(text, nullptr, false);
+  Json answer = parseJson(text);
   if (!answer.is_object()) {
     return silence;
   }

@@ -265,7 +265,7 @@ Status addFills(const InputFlags &flags, const Plan &plan,
 /// The largest values that the model declares for its integer inputs: {"input_ids": 30521}.
 Json inputLimits(const runtime::Engine &engine) {
   std::map<std::string, std::string> metadata = metadataOf(engine.file());
-  Json limits = Json::parse(metadata["input_limits"], nullptr, false);
+  Json limits = parseJson(metadata["input_limits"]);
   return limits.is_object() ? limits : Json::object();
 }
 
@@ -358,7 +358,7 @@ std::map<std::string, std::string> metadataOf(const engine::EngineFile &file) {
   if (!text) {
     return metadata;
   }
-  Json json = Json::parse(*text, nullptr, false);
+  Json json = parseJson(*text);
   if (json.is_object()) {
     for (auto &[key, value] : json.items()) {
       metadata[key] = value.is_string() ? value.get<std::string>() : dumpJson(value);

@@ -103,7 +103,7 @@ std::vector<SlowRegion> slowRegions(const engine::EngineFile &file) {
       continue;
     }
     // A record that does not read is `explain`'s to report.
-    Json record = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+    Json record = parseJson(*text);
     for (const Json &region : listAt(record, "regions")) {
       std::string why = textAt(region, "slow");
       if (!why.empty()) {

@@ -72,7 +72,7 @@ bool hasOwnPlan(const engine::EngineFile &file, const std::string &level,
 ProfileOrigin originOf(std::string_view profile) {
   ProfileOrigin origin;
   // What does not read is addTimes' to report.
-  Json json = Json::parse(profile, nullptr, /*allow_exceptions=*/false);
+  Json json = parseJson(profile);
   if (!json.is_object()) {
     return origin;
   }

@@ -46,10 +46,6 @@ std::string jsonText(std::string_view schema, Json value) {
   return dumpJson(whole, 2) + "\n";
 }
 
-std::string dumpJson(const Json &value, int indent) {
-  return value.dump(indent, ' ', false, Json::error_handler_t::replace);
-}
-
 void prepareStreams() {
   std::signal(SIGPIPE, SIG_IGN);
   for (int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {

@@ -101,7 +101,5 @@ void prepareStreams();
 std::string formatBytes(uint64_t bytes);
 /// What printJson prints.
 std::string jsonText(std::string_view schema, Json value);
-/// JSON on one line, text that is not UTF-8 made readable.
-std::string dumpJson(const Json &value, int indent = -1);
 
 } // namespace tenon::tool

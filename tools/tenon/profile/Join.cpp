@@ -23,7 +23,7 @@ Status unfit() {
 
 Result<Json> readRecord(const engine::EngineFile &file, const std::string &name) {
   TENON_ASSIGN(std::string_view text, file.record(name));
-  Json json = Json::parse(text, nullptr, false);
+  Json json = parseJson(text);
   return json.is_object() ? Result<Json>(std::move(json)) : Result<Json>(unfit());
 }
 

@@ -15,7 +15,7 @@ Result<double> predictedMicroseconds(const runtime::Engine &engine) {
   TENON_ASSIGN(std::string suffix,
                view::recordSuffix(engine.file(), std::string(engine.variant().level)));
   TENON_ASSIGN(std::string_view text, engine.file().record("fusion" + suffix));
-  Json record = Json::parse(text, nullptr, false);
+  Json record = parseJson(text);
   double sum = 0;
   if (record.is_object() && record.contains("regions")) {
     for (const Json &region : record["regions"]) {

@@ -23,7 +23,7 @@ Result<std::vector<std::vector<std::string>>> nodesOfInstructions(const runtime:
   const char *names[] = {"fusion", "placement"};
   for (size_t i = 0; i < 2; ++i) {
     TENON_ASSIGN(std::string_view text, engine.file().record(names[i] + suffix));
-    records[i] = Json::parse(text, nullptr, false);
+    records[i] = parseJson(text);
   }
   Json regions = listAt(records[0], "regions");
   std::vector<std::vector<std::string>> nodes(engine.plan().instructions.size());

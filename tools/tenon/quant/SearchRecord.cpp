@@ -45,7 +45,7 @@ std::string recordOf(const Searched &searched) {
 }
 
 Json readSearchRecord(const engine::EngineFile &file) {
-  Json record = Json::parse(metadataOf(file)[kSearchKey], nullptr, false);
+  Json record = parseJson(metadataOf(file)[kSearchKey]);
   if (numberAt(record, "schema") != kRecordSchema) {
     return Json();
   }

@@ -83,7 +83,7 @@ Result<Json> readFile(const std::string &path) {
   TENON_ASSIGN(MappedFile file, MappedFile::open(path));
   Bytes bytes = file.bytes();
   std::string_view text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
-  Json json = bytes.size() > kMaxBytes ? Json() : Json::parse(text, nullptr, false);
+  Json json = bytes.size() > kMaxBytes ? Json() : parseJson(text);
   return textAt(json, "schema") == kStateSchema
              ? Result<Json>(std::move(json))
              : refuseState(path, "stands where the state of the search is kept, and is none");

@@ -118,7 +118,7 @@ Result<Artifact> examineEngine(const std::string &path) {
   for (const engine::Variant &variant : file->variants()) {
     targets.push_back(variant.level);
   }
-  Json options = Json::parse(file->provenance().options, nullptr, false);
+  Json options = parseJson(file->provenance().options);
   artifact.facts = {{"compiler", file->provenance().compiler},
                     {"source", file->provenance().model},
                     {"options", options.is_discarded() ? Json() : options},

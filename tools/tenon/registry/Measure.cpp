@@ -40,7 +40,7 @@ Result<Json> resultOf(std::vector<std::string> arguments, bool mayFail) {
   std::string verb = arguments.front();
   TENON_TRY(runVerb(std::move(arguments), inner).prefix(verb));
   TENON_TRY(inner.finish());
-  Json result = Json::parse(heard.results, nullptr, false);
+  Json result = parseJson(heard.results);
   bool isGood = result.is_object() && (mayFail || inner.verdict() == Code::Ok);
   return isGood ? Result<Json>(std::move(result))
                 : Status::error(ErrorId::InternalError, fmt::format("{} gave no result", verb),

@@ -28,7 +28,7 @@ Status profileError(std::string_view path, const std::string &what,
 }
 
 /// Text of the file, without what a terminal would obey.
-std::string quoted(const std::string &text) { return Json(text).dump(); }
+std::string quoted(const std::string &text) { return dumpJson(text); }
 
 /// One object of a profile.
 class Section {
@@ -165,7 +165,7 @@ Status applyProfile(const std::string &path, Targets &targets) {
     return profileError(path, fmt::format("it has more than {} bytes", kMaxBytes));
   }
   std::string_view text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
-  Json profile = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  Json profile = parseJson(text);
   if (!profile.is_object()) {
     return profileError(path, "it is no JSON object");
   }

@@ -234,7 +234,7 @@ struct DoctorFlags {
 /// Writes a device profile of this machine, to stdout if no file is named.
 Status writeProfile(const std::string &path, Terminal &terminal) {
   TENON_ASSIGN(Json profile, calibrate(cpuInfo("model name"), terminal));
-  std::string text = profile.dump(2) + "\n";
+  std::string text = dumpJson(profile, 2) + "\n";
   if (path.empty()) {
     terminal.print(text);
     return Status::ok();

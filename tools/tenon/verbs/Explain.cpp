@@ -151,7 +151,7 @@ const Topic &topicOf(const ExplainFlags &flags) {
 /// Another record of the same variant.
 Result<Json> readBeside(const engine::EngineFile &file, const std::string &name) {
   TENON_ASSIGN(std::string_view text, file.record(name));
-  return Json::parse(text, nullptr, false);
+  return parseJson(text);
 }
 
 /// A record "fusion" for the sizes of --shape, else for the likely ones.
@@ -249,7 +249,7 @@ Result<Json> readRecord(const ExplainFlags &flags) {
   // What is said of the model as a whole has no ending.
   bool isOfVariant = file->record(topic.record + suffix).isOk();
   TENON_ASSIGN(std::string_view text, file->record(topic.record + (isOfVariant ? suffix : "")));
-  Json record = Json::parse(text, nullptr, false);
+  Json record = parseJson(text);
   if (!record.is_object() || numberAt(record, "schema") != kSupportedSchema) {
     return Status::error(
         ErrorId::EngineBadRecord,

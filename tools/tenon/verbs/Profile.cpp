@@ -117,7 +117,7 @@ Result<Profiled> profileOf(const ProfileFlags &flags, const std::string &path, T
   profile.level = engine->variant().level;
   profile.features = engine->variant().features;
   profile.isGpu = engine->gpu().has_value();
-  profile.options = Json::parse(engine->file().provenance().options, nullptr, false);
+  profile.options = parseJson(engine->file().provenance().options);
   if (!profile.options.is_object()) {
     profile.options = Json::object();
   }

@@ -328,7 +328,7 @@ Status prune(PruneFlags &flags, Terminal &terminal) {
                        flags.importance,  work.ratio,  bytesOfModel(flags.model),
                        work.bytes.size(), work.timing};
   if (!flags.recipe.empty()) {
-    std::string text = recipeOf(outcome).dump(1) + "\n";
+    std::string text = dumpJson(recipeOf(outcome), 1) + "\n";
     TENON_TRY(recipe->append(std::as_bytes(std::span(text))));
   }
   TENON_TRY(file.append(std::as_bytes(std::span(work.bytes))));

@@ -72,7 +72,7 @@ TensorSummary summarize(const Tensor &tensor) {
 /// Names of the classes that the model carries, when they fit the last dim.
 std::vector<std::string> classNames(const runtime::Engine &engine, const Tensor &tensor) {
   std::vector<std::string> names;
-  Json list = Json::parse(metadataOf(engine.file())["classes"], nullptr, false);
+  Json list = parseJson(metadataOf(engine.file())["classes"]);
   bool fits = list.is_array() && !tensor.dims.empty() &&
               static_cast<int64_t>(list.size()) == tensor.dims.back();
   for (size_t i = 0; fits && i < list.size(); ++i) {

@@ -117,7 +117,7 @@ Status ArchiveReader::readWeights(const std::string &folder, const std::string &
     return Status::ok();
   }
   TENON_ASSIGN(std::string_view text, textOf(folder + config));
-  TENON_ASSIGN(Json root, parseJson(text, config));
+  TENON_ASSIGN(Json root, parseProgramJson(text, config));
   JsonReader json;
   for (const auto &[name, value] : json.object(root, "config").items()) {
     Weight weight;

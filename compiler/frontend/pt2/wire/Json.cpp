@@ -1,10 +1,10 @@
 // Implements the checked access over nlohmann's values, without its exceptions.
 #include "compiler/frontend/pt2/wire/Json.h"
 
+#include "support/json/StrictJson.h"
 #include "support/text/Text.h"
 
 #include <limits>
-#include <set>
 
 namespace tenon::pt2 {
 namespace {
@@ -19,32 +19,17 @@ constexpr size_t kMaxDepth = 1000;
 
 } // namespace
 
-Result<Json> parseJson(std::string_view text, std::string_view what) {
-  // Which of two members with one key is meant differs from reader to reader.
-  std::vector<std::set<std::string>> keys;
-  std::string_view fault;
-  auto look = [&](int depth, Json::parse_event_t event, Json &parsed) {
-    size_t level = static_cast<size_t>(depth);
-    if (event == Json::parse_event_t::object_start && level < kMaxDepth) {
-      keys.resize(level + 1);
-      keys[level].clear();
-    } else if (event == Json::parse_event_t::key && level - 1 < keys.size() &&
-               !keys[level - 1].insert(parsed.get<std::string>()).second) {
-      fault = "has an object with one key twice";
-    }
-    if (level >= kMaxDepth) {
-      fault = "is nested too deeply";
-    }
-    return level < kMaxDepth;
-  };
-  Json value = Json::parse(text, look, /*allow_exceptions=*/false);
-  if (!fault.empty()) {
-    return Status::error(ErrorId::Pt2BadGraph, strCat("'", what, "' ", fault), kHint);
+Result<Json> parseProgramJson(std::string_view text, std::string_view what) {
+  Json value;
+  std::optional<JsonFault> fault = parseStrict(text, {.maxDepth = kMaxDepth}, value);
+  if (!fault) {
+    return value;
   }
-  if (value.is_discarded()) {
-    return Status::error(ErrorId::Pt2BadGraph, strCat("'", what, "' is not valid JSON"), kHint);
-  }
-  return value;
+  std::string_view why = fault->kind == JsonFault::Kind::EqualKeys
+                             ? "has an object with one key twice"
+                         : fault->kind == JsonFault::Kind::Depth ? "is nested too deeply"
+                                                                 : "is not valid JSON";
+  return Status::error(ErrorId::Pt2BadGraph, strCat("'", what, "' ", why), kHint);
 }
 
 void JsonReader::fail(std::string_view where, std::string_view what) {

@@ -3,14 +3,13 @@
 #pragma once
 
 #include "support/Result.h"
+#include "support/json/Json.h"
 
 #include <nlohmann/json.hpp>
 
 #include <string>
 
 namespace tenon::pt2 {
-
-using Json = nlohmann::json;
 
 class JsonReader {
 public:
@@ -38,6 +37,6 @@ private:
 };
 
 /// The value of a text; an error of number TN0240 if it is no JSON.
-Result<Json> parseJson(std::string_view text, std::string_view what);
+Result<Json> parseProgramJson(std::string_view text, std::string_view what);
 
 } // namespace tenon::pt2

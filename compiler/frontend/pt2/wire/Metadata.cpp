@@ -55,11 +55,10 @@ std::vector<std::string> keysOf(const Json &node, size_t children) {
   if (context == node.end() || !context->is_string()) {
     return keys;
   }
-  Json list =
-      Json::parse(context->get_ref<const std::string &>(), nullptr, /*allow_exceptions=*/false);
+  Json list = parseJson(context->get_ref<const std::string &>());
   if (list.is_array() && list.size() == children) {
     for (const Json &key : list) {
-      keys.push_back(key.is_string() ? key.get<std::string>() : key.dump());
+      keys.push_back(key.is_string() ? key.get<std::string>() : dumpJson(key));
     }
   }
   return keys;
@@ -160,8 +159,7 @@ std::vector<std::string> outputNames(const Json &moduleCalls) {
   if (spec == signature->end() || !spec->is_string()) {
     return names;
   }
-  Json tree =
-      Json::parse(spec->get_ref<const std::string &>(), nullptr, /*allow_exceptions=*/false);
+  Json tree = parseJson(spec->get_ref<const std::string &>());
   if (tree.is_array() && tree.size() == 2) {
     collectNames(tree[1], "", 0, names);
   }

@@ -373,7 +373,7 @@ Result<Program> ProgramReader::read(const Json &root) {
 } // namespace
 
 Result<Program> readProgram(std::string_view text) {
-  TENON_ASSIGN(Json root, parseJson(text, "models/model.json"));
+  TENON_ASSIGN(Json root, parseProgramJson(text, "models/model.json"));
   return ProgramReader().read(root);
 }
 

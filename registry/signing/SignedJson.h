@@ -1,5 +1,4 @@
-// JSON of signatures: bounded in depth and without equal keys, of which two readers may take
-// different ones. It relies on nlohmann-json for the grammar.
+// JSON of signatures, read strictly, and access to its members.
 
 #pragma once
 
@@ -15,7 +14,7 @@ namespace tenon::signing {
 
 /// TN1016 where the text is no JSON object, or one that can be read in two ways; `what` begins the
 /// message.
-Status parseStrictly(std::string_view text, std::string_view what, Json &value);
+Status parseSignedJson(std::string_view text, std::string_view what, Json &value);
 
 /// A value of an object; null where it is not there, or `object` is none.
 const Json &member(const Json &object, const char *name);
