@@ -1,5 +1,4 @@
-// Relies on Compilation calling `afterPass` with each dispatched module while its weights are
-// there.
+// Relies on Compilation calling `afterFormRegions` while the module's weights are there.
 #include "compiler/pipeline/KernelTrials.h"
 
 #include "compiler/codegen/common/region/RegionSource.h"
@@ -138,11 +137,8 @@ Result<std::vector<RegionTrials>> measureKernels(const CompileOptions &options,
   upToDispatch.stopAfter = Phase::Dispatch;
   upToDispatch.output.clear();
   CompileHooks hooks;
-  hooks.afterPass = [&](std::string_view pass, ModuleOp module, tn::WeightStore &weights) {
-    return pass == "dispatch" && module->walk([](tn::RegionOp) { return WalkResult::interrupt(); })
-                                     .wasInterrupted()
-               ? trials.run(module, weights)
-               : Status::ok();
+  hooks.afterFormRegions = [&](ModuleOp module, tn::WeightStore &weights) {
+    return trials.run(module, weights);
   };
   TENON_ASSIGN([[maybe_unused]] CompileSummary summary, compile(upToDispatch, hooks));
   if (trials.results.empty()) {

@@ -1,6 +1,6 @@
 // Candidates of a problem are compiled together, so that all threads are at work, and linked into
-// one code object, which each engine holds. Relies on Compilation calling `afterPass` with the
-// dispatched module while its weights are there.
+// one code object, which each engine holds. Relies on Compilation calling
+// `afterFormRegions` while the module's weights are there.
 #include "compiler/pipeline/KernelTuning.h"
 
 #include "compiler/codegen/common/region/RegionSource.h"
@@ -205,11 +205,8 @@ Status tuneKernels(const CompileOptions &options, CandidateMeasurer &measurer) {
   upToDispatch.stopAfter = Phase::Dispatch;
   upToDispatch.output.clear();
   CompileHooks hooks;
-  hooks.afterPass = [&](std::string_view pass, ModuleOp module, tn::WeightStore &weights) {
-    bool isDispatched =
-        pass == "dispatch" &&
-        module->walk([](tn::RegionOp) { return WalkResult::interrupt(); }).wasInterrupted();
-    return isDispatched ? kernelTuning.run(module, weights) : Status::ok();
+  hooks.afterFormRegions = [&](ModuleOp module, tn::WeightStore &weights) {
+    return kernelTuning.run(module, weights);
   };
   return compile(upToDispatch, hooks).takeStatus();
 }
