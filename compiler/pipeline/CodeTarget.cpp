@@ -2,7 +2,6 @@
 // and symbols; the support code of a level is compiled once and kept in the cache.
 #include "compiler/pipeline/CodeTarget.h"
 
-#include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/codegen/cuda/CudaCodegen.h"
 #include "compiler/pipeline/BuildStamp.h"
 #include "support/text/Text.h"
@@ -46,7 +45,8 @@ llvm::Expected<std::string> supportCode(const CodeTarget &target, engine::CpuLev
 
 } // namespace
 
-CodeTarget cpuTarget(engine::CpuLevel level, const target::Target &rates, bool guarded) {
+CodeTarget cpuTarget(engine::CpuLevel level, const target::Target &rates, bool guarded,
+                     const codegen::cpu::KernelFamilies &families) {
   target::Target cpu = target::atLevel(rates, level);
   CodeTarget target{.level = std::string(engine::nameOf(level)),
                     .mode = guarded ? "guarded" : "",
@@ -54,17 +54,17 @@ CodeTarget cpuTarget(engine::CpuLevel level, const target::Target &rates, bool g
                     .select = {},
                     .candidates = {},
                     .link = {}};
-  target.select = [cpu](llvm::StringRef text, const dispatch::KernelRequest &request) {
-    return codegen::cpu::selectKernel(text, cpu, request);
+  target.select = [cpu, &families](llvm::StringRef text, const dispatch::KernelRequest &request) {
+    return codegen::cpu::selectKernel(text, cpu, request, families);
   };
-  target.candidates = [cpu](llvm::StringRef text) {
-    return codegen::cpu::kernelCandidates(text, cpu);
+  target.candidates = [cpu, &families](llvm::StringRef text) {
+    return codegen::cpu::kernelCandidates(text, cpu, families);
   };
-  target.compile = [cpu,
-                    guarded](llvm::StringRef text, llvm::StringRef symbol,
-                             const RegionShape &shape) -> llvm::Expected<codegen::CompiledRegion> {
+  target.compile = [cpu, guarded, &families](
+                       llvm::StringRef text, llvm::StringRef symbol,
+                       const RegionShape &shape) -> llvm::Expected<codegen::CompiledRegion> {
     llvm::Expected<codegen::cpu::Kernel> kernel =
-        codegen::cpu::compileRegion(text, symbol, cpu, guarded);
+        codegen::cpu::compileRegion(text, symbol, cpu, guarded, families);
     if (!kernel) {
       return kernel.takeError();
     }
@@ -92,11 +92,13 @@ CodeTarget cpuTarget(engine::CpuLevel level, const target::Target &rates, bool g
   return target;
 }
 
-std::vector<std::vector<engine::CpuLevel>> groupsOfLevels(llvm::ArrayRef<engine::CpuLevel> levels) {
+std::vector<std::vector<engine::CpuLevel>>
+groupsOfLevels(llvm::ArrayRef<engine::CpuLevel> levels,
+               const codegen::cpu::KernelFamilies &families) {
   llvm::MapVector<uint64_t, std::vector<engine::CpuLevel>> groups;
   for (engine::CpuLevel level : levels) {
     const engine::CpuLevelRow &row = engine::rowOf(level);
-    uint64_t decisive = row.features & codegen::cpu::choiceFeatures();
+    uint64_t decisive = row.features & codegen::cpu::choiceFeatures(families);
     groups[uint64_t(row.architecture) << 32 | decisive].push_back(level);
   }
   std::vector<std::vector<engine::CpuLevel>> result;

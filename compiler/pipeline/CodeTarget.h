@@ -3,6 +3,7 @@
 #pragma once
 
 #include "compiler/codegen/common/region/RegionCode.h"
+#include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/dispatch/KernelChoice.h"
 #include "compiler/pipeline/CompileCache.h"
 #include "compiler/target/Target.h"
@@ -46,10 +47,13 @@ struct CodeTarget {
       link;
 };
 
-/// `rates` are those by which times are predicted.
-CodeTarget cpuTarget(engine::CpuLevel level, const target::Target &rates, bool guarded);
+/// `rates` are those by which times are predicted. The families must outlive the target.
+CodeTarget cpuTarget(engine::CpuLevel level, const target::Target &rates, bool guarded,
+                     const codegen::cpu::KernelFamilies &families = codegen::cpu::kernelFamilies());
 /// The levels in groups that get the same kernels everywhere, in order of their first.
-std::vector<std::vector<engine::CpuLevel>> groupsOfLevels(llvm::ArrayRef<engine::CpuLevel> levels);
+std::vector<std::vector<engine::CpuLevel>>
+groupsOfLevels(llvm::ArrayRef<engine::CpuLevel> levels,
+               const codegen::cpu::KernelFamilies &families = codegen::cpu::kernelFamilies());
 CodeTarget cudaTarget(const target::Target &gpu);
 
 /// Of all devices.

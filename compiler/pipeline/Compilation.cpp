@@ -14,12 +14,13 @@ using namespace mlir;
 
 namespace tenon::pipeline {
 
-std::deque<TargetGroup> targetGroups(const CompileOptions &options) {
+std::deque<TargetGroup> targetGroups(const CompileOptions &options,
+                                     const codegen::cpu::KernelFamilies &families) {
   std::deque<TargetGroup> groups;
-  for (const std::vector<engine::CpuLevel> &levels : groupsOfLevels(options.levels)) {
+  for (const std::vector<engine::CpuLevel> &levels : groupsOfLevels(options.levels, families)) {
     std::vector<CodeTarget> targets;
     for (engine::CpuLevel level : levels) {
-      targets.push_back(cpuTarget(level, options.cpu, options.guard));
+      targets.push_back(cpuTarget(level, options.cpu, options.guard, families));
     }
     groups.emplace_back(target::atLevel(options.cpu, levels.front()), engine::kHost,
                         std::move(targets));
@@ -36,7 +37,7 @@ Compilation::Compilation(const CompileOptions &compileOptions, const CompileHook
     : options(compileOptions), hooks(compileHooks), cache(compileCache), identity(modelIdentity),
       weights(engineWeights.store), table(engineWeights.table), engineWeights(engineWeights),
       context(MLIRContext::Threading::DISABLED), dump(options.dumpPhases),
-      groups(targetGroups(options)) {
+      groups(targetGroups(options, *hooks.cpuFamilies)) {
   context.loadDialect<tn::TnDialect, func::FuncDialect>();
 }
 

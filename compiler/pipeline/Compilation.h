@@ -43,7 +43,8 @@ struct TargetGroup {
 };
 
 /// More may be added while the others are in use.
-std::deque<TargetGroup> targetGroups(const CompileOptions &options);
+std::deque<TargetGroup> targetGroups(const CompileOptions &options,
+                                     const codegen::cpu::KernelFamilies &families);
 
 /// The weights of an engine, which all its plans share.
 struct EngineWeights {

@@ -18,7 +18,8 @@ namespace {
 /// compiling; so does a dumped phase, whose weights are files that are not stamped.
 bool mayReuseEngine(const CompileOptions &options, const CompileHooks &hooks) {
   return !options.verify && !options.stopAfter && options.dumpPhases.empty() && !hooks.afterPhase &&
-         !hooks.afterPass && hooks.extraPasses.empty() && options.passes.empty() &&
+         !hooks.afterPass && !hooks.afterFormRegions && hooks.extraPasses.empty() &&
+         hooks.cpuFamilies == &codegen::cpu::kernelFamilies() && options.passes.empty() &&
          !isPhaseDump(options.model);
 }
 
@@ -40,7 +41,9 @@ std::string textBefore(Phase failed, const CompileOptions &options, const Compil
   again.output.clear();
   again.dumpPhases.clear();
   again.verify = false;
-  CompileHooks passes{hooks.extraPasses, nullptr, nullptr};
+  CompileHooks passes;
+  passes.extraPasses = hooks.extraPasses;
+  passes.cpuFamilies = hooks.cpuFamilies;
   EngineWeights weights;
   std::unique_ptr<Compilation> compilation =
       std::make_unique<Compilation>(again, passes, cache, identity, weights);

@@ -1,5 +1,5 @@
 // The different problems of a model, and the kernels that can compute each as engines, for whoever
-// measures them. What a tuner needs; free of MLIR.
+// measures them: a tuner, or a benchmark of kernels. Free of MLIR.
 #pragma once
 
 #include "compiler/tuning/TuningDatabase.h"
@@ -15,11 +15,12 @@ struct CompileOptions;
 /// Regions of a model that are computed alike.
 struct TuningProblem {
   tuning::Problem problem;
-  std::string level;               ///< of the code that is measured
+  std::string level; ///< of the code that is measured
+  std::string strategy;
   std::vector<std::string> labels; ///< of the regions, in order
   bool isProduct = false;          ///< a matrix product or a convolution
   size_t kernels = 0;              ///< that can compute it
-  double microseconds = 0;         ///< predicted, of the kernel that it gets without tuning
+  std::string untuned;             ///< the kernel that it gets without tuning
   std::string skipped;             ///< why it cannot be measured; empty if it can
 };
 
@@ -27,6 +28,7 @@ struct EngineCandidate {
   std::string kernel; ///< dispatch::KernelChoice::text
   double predictedMicroseconds = 0;
   std::string engine; ///< a file, there until all are measured
+  Status compiled;    ///< without which there is no such file
 };
 
 /// Runs engines on the device they are for. tools/ has one. Called from one thread.
@@ -38,18 +40,25 @@ public:
   /// Kernels that come before those of the least predicted time, the best first; texts that are no
   /// kernels of the problem do not matter.
   virtual std::vector<std::string> warmStart(const TuningProblem &problem) = 0;
-  /// The first candidate is the kernel that the problem gets without tuning. False to measure no
-  /// more.
+  /// The first candidate is the kernel that the problem gets without tuning; where all kernels are
+  /// asked for, more calls for the problem may follow, with that candidate and others. False to
+  /// measure no more.
   virtual Result<bool> measure(const TuningProblem &problem,
                                const std::vector<EngineCandidate> &candidates) = 0;
 };
 
-/// Of a problem, so many kernels are measured at most.
+/// So many kernels of a problem are measured together at most.
 inline constexpr size_t kMaxCandidates = 16;
 
-/// Compiles the model of `options` up to dispatch, for its only target, and the best candidates of
-/// each problem that the measurer asks for. `options.output` begins the names of their files. A
-/// kernel that does not compile is left out.
-Status tuneKernels(const CompileOptions &options, CandidateMeasurer &measurer);
+struct CandidateRequest {
+  std::string node;       ///< only regions with this node of the model; empty for all
+  bool areAll = false;    ///< all kernels, not the best kMaxCandidates
+  size_t maxOfFamily = 0; ///< of all: so many of each family, evenly among them; 0 for all
+};
+
+/// Compiles the model of `options` up to dispatch, for its only target, and candidates of each
+/// problem that the measurer asks for. `options.output` begins the names of their files.
+Status measureKernels(const CompileOptions &options, const CandidateRequest &request,
+                      CandidateMeasurer &measurer);
 
 } // namespace tenon::pipeline

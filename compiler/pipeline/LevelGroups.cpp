@@ -31,7 +31,7 @@ void Compilation::addLevels(TargetGroup &group, const ProductPrices &prices) con
   }
   for (const engine::CpuLevelRow &row : engine::kCpuLevels) {
     bool isOfGroup = row.architecture == engine::Architecture::X86_64 &&
-                     groupsOfLevels({levels.front(), row.level}).size() == 1;
+                     groupsOfLevels({levels.front(), row.level}, *hooks.cpuFamilies).size() == 1;
     // Units that no worse level has.
     uint32_t gained = row.features & units;
     for (engine::CpuLevel level : levels) {
@@ -40,7 +40,7 @@ void Compilation::addLevels(TargetGroup &group, const ProductPrices &prices) con
     }
     if (isOfGroup && gained != 0) {
       levels.push_back(row.level);
-      group.targets.push_back(cpuTarget(row.level, options.cpu, options.guard));
+      group.targets.push_back(cpuTarget(row.level, options.cpu, options.guard, *hooks.cpuFamilies));
     }
   }
   llvm::sort(group.targets, [](const CodeTarget &a, const CodeTarget &b) {

@@ -182,11 +182,14 @@ Status Compilation::dispatch() {
     KernelSelector selector(group.targets.front(), wanted);
     if (failed(selector.formRegions(*group.module, group.profile, group.fusion)) ||
         failed(verify(*group.module))) {
-      return diagnostics.status("dispatch");
+      return diagnostics.status(nameOf(phase));
     }
-    TENON_TRY(checkNumbers("dispatch", *group.module));
+    TENON_TRY(checkNumbers(nameOf(phase), *group.module));
     if (hooks.afterPass) {
-      TENON_TRY(hooks.afterPass("dispatch", *group.module, weights));
+      TENON_TRY(hooks.afterPass(nameOf(phase), *group.module, weights));
+    }
+    if (hooks.afterFormRegions) {
+      TENON_TRY(hooks.afterFormRegions(*group.module, weights));
     }
     if (hooks.afterPhase) {
       hooks.afterPhase(Phase::Dispatch, *group.module);

@@ -13,12 +13,9 @@ using Clock = std::chrono::steady_clock;
 
 /// The phase of a step, by its name: what is no phase is a pass of optimize.
 std::string phaseOf(const std::string &step) {
-  for (const char *phase : {"import", "normalize", "dispatch"}) {
-    if (step == phase) {
-      return phase;
-    }
-  }
-  return "optimize";
+  return llvm::is_contained(pipeline::kPhaseNames, step)
+             ? step
+             : std::string(pipeline::nameOf(pipeline::Phase::Optimize));
 }
 
 class Bisector {

@@ -163,7 +163,7 @@ public:
   ~RegionOutputs() { (void)copy.release(); }
 
   /// Changes the module, and keeps a copy for the reference.
-  void addOutputs(ModuleOp module, tn::WeightStore *weights);
+  void addOutputs(ModuleOp module, tn::WeightStore &weights);
   /// Once, while the compilation lives.
   Outcome compare();
 
@@ -176,8 +176,8 @@ private:
   std::vector<size_t> order;       ///< results as the program makes them
 };
 
-void RegionOutputs::addOutputs(ModuleOp module, tn::WeightStore *weights) {
-  store = weights;
+void RegionOutputs::addOutputs(ModuleOp module, tn::WeightStore &weights) {
+  store = &weights;
   func::FuncOp function = *module.getOps<func::FuncOp>().begin();
   Operation *end = function.getBody().front().getTerminator();
   llvm::SmallVector<Value> results(end->getOperands());
@@ -264,21 +264,12 @@ Outcome probeRegions(const Trial &trial, double seconds, std::string &site) {
       seconds,
       [&](std::string &place) {
         RegionOutputs regions(trial, place);
-        tn::WeightStore *store = nullptr;
         Outcome outcome;
         pipeline::CompileOptions options = trial.compile;
         pipeline::CompileHooks hooks = trial.hooks;
-        hooks.afterPass = [&](std::string_view, ModuleOp, tn::WeightStore &weights) {
-          store = &weights;
+        hooks.afterFormRegions = [&](ModuleOp module, tn::WeightStore &weights) {
+          regions.addOutputs(module, weights);
           return Status::ok();
-        };
-        hooks.afterPhase = [&](pipeline::Phase phase, ModuleOp module) {
-          if (phase == pipeline::Phase::Dispatch) {
-            regions.addOutputs(module, store);
-          }
-          if (trial.hooks.afterPhase) {
-            trial.hooks.afterPhase(phase, module);
-          }
         };
         options.progress = [&](pipeline::Phase phase, double fraction) {
           if (phase == pipeline::Phase::Export && fraction == 1) {

@@ -107,7 +107,7 @@ struct Lowered {
 
 /// All of the way within MLIR; `module` holds the kernel in the LLVM dialect afterwards.
 FailureOr<Lowered> lowerRegion(ModuleOp source, ModuleOp module, StringRef symbol,
-                               const target::Target &target) {
+                               const target::Target &target, const KernelFamilies &families) {
   func::FuncOp function = source.lookupSymbol<func::FuncOp>("kernel");
   if (!function) {
     return source.emitError("has no @kernel");
@@ -120,7 +120,7 @@ FailureOr<Lowered> lowerRegion(ModuleOp source, ModuleOp module, StringRef symbo
   Region region(function, target);
   region.kernels = module;
   region.symbol = symbol.str();
-  if (failed(kernelFamilies().emit(region, *choice))) {
+  if (failed(families.emit(region, *choice))) {
     return failure();
   }
   func::FuncOp kernel = region.kernel;
@@ -174,7 +174,8 @@ LogicalResult includeProducts(ModuleOp module, engine::CpuLevel level) {
 } // namespace
 
 llvm::Expected<Kernel> compileRegion(llvm::StringRef text, llvm::StringRef symbol,
-                                     const target::Target &target, bool guarded) {
+                                     const target::Target &target, bool guarded,
+                                     const KernelFamilies &families) {
   engine::CpuLevel level = target.level;
   DialectRegistry registry;
   registerDialects(registry);
@@ -192,7 +193,7 @@ llvm::Expected<Kernel> compileRegion(llvm::StringRef text, llvm::StringRef symbo
   if (!source) {
     return llvm::createStringError("region text does not parse: " + problem);
   }
-  FailureOr<Lowered> lowered = lowerRegion(*source, *module, symbol, target);
+  FailureOr<Lowered> lowered = lowerRegion(*source, *module, symbol, target, families);
   if (failed(lowered) || (guarded && failed(includeProducts(*module, level)))) {
     return llvm::createStringError(problem.empty() ? "lowering failed" : problem);
   }

@@ -14,7 +14,18 @@
 #include <string>
 #include <vector>
 
+namespace tenon::codegen {
+template <typename Region> class FamilyTable;
+}
+
 namespace tenon::codegen::cpu {
+
+class Region;
+/// The kernel families among which a compilation chooses (base/KernelFamily.h).
+using KernelFamilies = FamilyTable<Region>;
+/// All that this compiler has, in the order in which they are preferred where predictions are
+/// close.
+const KernelFamilies &kernelFamilies();
 
 /// A compiled region. Its symbol has the type TenonKernelFn (engine/KernelAbi.h): `buffers` are the
 /// region's inputs then its outputs, `sizes` the values of the region's symbols.
@@ -29,29 +40,32 @@ struct Kernel {
   bool mayOverwriteInputs = false;
 };
 
-/// Of the kernel families of CPUs.
+/// Of kernelFamilies().
 std::vector<std::string> familyNames();
 /// KernelFamily::revision; 0 if there is none of that name.
 unsigned revisionOf(llvm::StringRef family);
 /// Features of levels (engine/Level.h) on which choices depend: levels that agree in them, at the
 /// same rates, get the same kernels.
-uint32_t choiceFeatures();
+uint32_t choiceFeatures(const KernelFamilies &families = kernelFamilies());
 /// Null for most families, and if there is none of that name.
 const dispatch::Approximation *approximationOf(llvm::StringRef family);
 /// Which family computes a region of the text that codegen::outline gives.
-llvm::Expected<dispatch::KernelSelection> selectKernel(llvm::StringRef text,
-                                                       const target::Target &target,
-                                                       const dispatch::KernelRequest &request);
+llvm::Expected<dispatch::KernelSelection>
+selectKernel(llvm::StringRef text, const target::Target &target,
+             const dispatch::KernelRequest &request,
+             const KernelFamilies &families = kernelFamilies());
 
 /// Every configuration of every family that takes such a region.
 llvm::Expected<std::vector<dispatch::KernelCandidate>>
-kernelCandidates(llvm::StringRef text, const target::Target &target);
+kernelCandidates(llvm::StringRef text, const target::Target &target,
+                 const KernelFamilies &families = kernelFamilies());
 
 /// `symbol` names the kernel; `text` is RegionSource::text, with the choice as
 /// `tn.kernel`. A guarded kernel checks every access
 /// (Guard.h).
 llvm::Expected<Kernel> compileRegion(llvm::StringRef text, llvm::StringRef symbol,
-                                     const target::Target &target, bool guarded = false);
+                                     const target::Target &target, bool guarded = false,
+                                     const KernelFamilies &families = kernelFamilies());
 /// For a level with the rates of a server.
 inline llvm::Expected<Kernel> compileRegion(llvm::StringRef text, llvm::StringRef symbol,
                                             engine::CpuLevel level, bool guarded = false) {

@@ -8,16 +8,6 @@ using namespace mlir;
 namespace tenon::codegen::cpu {
 namespace {
 
-std::vector<const KernelFamily *> &rows() {
-  static std::vector<const KernelFamily *> all = {
-      &kConvGrouped,    &kGemmPacked,  &kGemmLowBits, &kConvWinograd2,  &kConvWinograd4,
-      &kAttentionFlash, &kConvPatches, &kScan,        &kRecurrence,     &kTopKVectors,
-      &kSortRadix,      &kTopKHeap,    &kConcatCopy,  &kSoftmaxColumns, &kResizeRows,
-      &kScatterOwned,   &kHistogram,   &kTiled,
-  };
-  return all;
-}
-
 /// A region in a context of its own.
 class ParsedRegion {
 public:
@@ -41,10 +31,16 @@ private:
 
 } // namespace
 
-FamilyTable<Region> kernelFamilies() { return FamilyTable<Region>(rows()); }
-
-PlantedFamily::PlantedFamily(const KernelFamily &family) { rows().insert(rows().begin(), &family); }
-PlantedFamily::~PlantedFamily() { rows().erase(rows().begin()); }
+const KernelFamilies &kernelFamilies() {
+  static const KernelFamily *const kFamilies[] = {
+      &kConvGrouped,    &kGemmPacked,  &kGemmLowBits, &kConvWinograd2,  &kConvWinograd4,
+      &kAttentionFlash, &kConvPatches, &kScan,        &kRecurrence,     &kTopKVectors,
+      &kSortRadix,      &kTopKHeap,    &kConcatCopy,  &kSoftmaxColumns, &kResizeRows,
+      &kScatterOwned,   &kHistogram,   &kTiled,
+  };
+  static const KernelFamilies table(kFamilies);
+  return table;
+}
 
 double secondsWithWork(Region &region, llvm::function_ref<double(Operation &)> times) {
   dispatch::CostModel costs(region.source->getParentOfType<ModuleOp>(), region.target());
@@ -69,20 +65,21 @@ const dispatch::Approximation *approximationOf(StringRef name) {
   return family ? family->approximation : nullptr;
 }
 
-uint32_t choiceFeatures() { return kernelFamilies().features(); }
+uint32_t choiceFeatures(const KernelFamilies &families) { return families.features(); }
 
 llvm::Expected<dispatch::KernelSelection> selectKernel(StringRef text, const target::Target &target,
-                                                       const dispatch::KernelRequest &request) {
+                                                       const dispatch::KernelRequest &request,
+                                                       const KernelFamilies &families) {
   ParsedRegion parsed(text);
   llvm::Expected<Region> region = parsed.region(target);
-  return region ? kernelFamilies().select(*region, request) : region.takeError();
+  return region ? families.select(*region, request) : region.takeError();
 }
 
 llvm::Expected<std::vector<dispatch::KernelCandidate>>
-kernelCandidates(StringRef text, const target::Target &target) {
+kernelCandidates(StringRef text, const target::Target &target, const KernelFamilies &families) {
   ParsedRegion parsed(text);
   llvm::Expected<Region> region = parsed.region(target);
-  return region ? kernelFamilies().candidates(*region) : region.takeError();
+  return region ? families.candidates(*region) : region.takeError();
 }
 
 } // namespace tenon::codegen::cpu

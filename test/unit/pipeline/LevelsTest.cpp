@@ -1,6 +1,6 @@
 // A kernel that only some CPU levels can run: each level chooses for itself, levels that choose
-// alike share regions and plans, and every level gives the same numbers. Relies on a planted
-// family.
+// alike share regions and plans, and every level gives the same numbers. Relies on a table of
+// families of its own.
 #include "compiler/codegen/cpu/base/KernelFamily.h"
 #include "compiler/pipeline/CodeTarget.h"
 #include "compiler/pipeline/Pipeline.h"
@@ -41,6 +41,27 @@ constexpr KernelFamily kOfVnni = {.name = "planted",
                                   .seconds = fast,
                                   .emit = emitLoops};
 
+/// All families, behind one more.
+class FamiliesWith {
+public:
+  explicit FamiliesWith(const KernelFamily &family) : rows{&family} {
+    llvm::append_range(rows, codegen::cpu::kernelFamilies().families());
+  }
+  codegen::cpu::KernelFamilies table() const { return codegen::cpu::KernelFamilies(rows); }
+
+private:
+  std::vector<const KernelFamily *> rows;
+};
+
+Result<pipeline::CompileSummary> compileWith(const KernelFamily &family,
+                                             const pipeline::CompileOptions &options) {
+  FamiliesWith families(family);
+  codegen::cpu::KernelFamilies table = families.table();
+  pipeline::CompileHooks hooks;
+  hooks.cpuFamilies = &table;
+  return pipeline::compile(options, hooks);
+}
+
 pipeline::CompileOptions optionsFor(const std::string &output) {
   pipeline::CompileOptions options;
   options.model = TENON_SOURCE_DIR "/models/fashion_cnn.onnx";
@@ -67,8 +88,8 @@ int64_t regionsOf(std::string_view record, llvm::StringRef kernel) {
 TEST(Levels, ThatChooseAlikeAreOneGroup) {
   std::vector<CpuLevel> all = optionsFor("").levels;
   EXPECT_EQ(1u, pipeline::groupsOfLevels(all).size());
-  codegen::cpu::PlantedFamily planted(kOfVnni);
-  std::vector<std::vector<CpuLevel>> groups = pipeline::groupsOfLevels(all);
+  FamiliesWith families(kOfVnni);
+  std::vector<std::vector<CpuLevel>> groups = pipeline::groupsOfLevels(all, families.table());
   ASSERT_EQ(2u, groups.size());
   EXPECT_EQ((std::vector{CpuLevel::X86_64_V3, CpuLevel::Avx512}), groups[0]);
   EXPECT_EQ((std::vector{CpuLevel::Avx512Vnni, CpuLevel::Avx512VnniBf16}), groups[1]);
@@ -78,8 +99,7 @@ TEST(Levels, AFamilyOfOneLevelIsChosenThereOnly) {
   TemporaryFolder folder;
   Result<pipeline::CompileSummary> plain = pipeline::compile(optionsFor(folder.path("plain")));
   ASSERT_TRUE(plain.isOk()) << plain.status().toString();
-  codegen::cpu::PlantedFamily planted(kOfVnni);
-  Result<pipeline::CompileSummary> made = pipeline::compile(optionsFor(folder.path("engine")));
+  Result<pipeline::CompileSummary> made = compileWith(kOfVnni, optionsFor(folder.path("engine")));
   ASSERT_TRUE(made.isOk()) << made.status().toString();
   Result<std::unique_ptr<engine::EngineFile>> file =
       engine::EngineFile::open(folder.path("engine"));
@@ -101,8 +121,7 @@ TEST(Levels, APredictionOfNothingIsAFault) {
   TemporaryFolder folder;
   KernelFamily free = kOfVnni;
   free.seconds = none;
-  codegen::cpu::PlantedFamily planted(free);
-  Status status = pipeline::compile(optionsFor(folder.path("engine"))).takeStatus();
+  Status status = compileWith(free, optionsFor(folder.path("engine"))).takeStatus();
   EXPECT_EQ(ErrorId::CodegenFailed, status.id());
   EXPECT_TRUE(holds(status.message(), "is no time")) << status.message();
 }

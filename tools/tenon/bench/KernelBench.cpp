@@ -2,12 +2,11 @@
 
 #include "tools/tenon/bench/KernelBench.h"
 
-#include "compiler/pipeline/KernelTrials.h"
+#include "compiler/pipeline/KernelTuning.h"
 #include "runtime/device/cpu/CpuFeatures.h"
 #include "support/files/ScratchFolder.h"
 #include "support/threads/ThreadPool.h"
-#include "tools/tenon/bench/Difference.h"
-#include "tools/tenon/bench/Subject.h"
+#include "tools/tenon/bench/SuccessiveHalving.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/model/CompilerBridge.h"
 #include "tools/tenon/print/Terminal.h"
@@ -20,115 +19,97 @@
 namespace tenon::tool {
 namespace {
 
-/// A kernel is timed for so long or so many runs, whichever comes first, after two that are not
-/// counted; the fastest run counts, for neighbours on the machine only ever add.
-constexpr double kMilliseconds = 20;
-constexpr size_t kMaxRuns = 200, kMinRuns = 5;
+/// Also of kernels that drop out first.
+constexpr size_t kMinRounds = 10;
 
-class EngineMeasurer : public pipeline::Measurer {
-public:
-  EngineMeasurer(const KernelBenchRequest &benchRequest, Terminal &output)
-      : request(benchRequest), terminal(output) {
-    // Regions have inputs of their own, whose dims are known.
-    seeded.seed = request.inputs.seed;
-  }
-
-  Result<Timing> measure(const std::string &path, bool isFirst) override {
-    terminal.progress("kernels", 0);
-    Subject subject;
-    runtime::EngineOptions options;
-    options.cacheFolder = "";
-    TENON_ASSIGN(subject.engine, runtime::Engine::open(path, options));
-    TENON_ASSIGN(std::vector<Tensor> inputs, makeInputs(seeded, *subject.engine));
-    TENON_ASSIGN(Runner runner, Runner::create(subject.engine, std::move(inputs), request.session));
-    subject.runner = std::make_unique<Runner>(std::move(runner));
-    TENON_TRY(subject.runner->run());
-    Timing timing;
-    TENON_ASSIGN(timing.microseconds, microsecondsOf(subject));
-    if (isFirst) {
-      first = std::move(subject.runner);
-      return timing;
-    }
-    timing.difference = differenceOfOutputs(*subject.runner, *first);
-    return timing;
-  }
-
-private:
-  /// On a GPU without what starting a graph takes, which is more than a small kernel: launches in a
-  /// row, as they follow each other in a model.
-  static Result<double> microsecondsOfSteps(Subject &subject) {
-    constexpr unsigned kInARow = 40;
-    double fastest = HUGE_VAL;
-    BenchClock::time_point start = BenchClock::now();
-    for (size_t run = 0; run < kMinRuns || millisecondsSince(start) < kMilliseconds; ++run) {
-      TENON_ASSIGN(std::vector<runtime::StepTime> steps,
-                   subject.runner->session().timeSteps(kInARow));
-      double seconds = 0;
-      for (const runtime::StepTime &step : steps) {
-        seconds += step.seconds;
-      }
-      fastest = std::min(fastest, seconds);
-    }
-    return fastest * 1e6;
-  }
-  Result<double> microsecondsOf(Subject &subject) const {
-    if (subject.isGpu() && !request.isCold) {
-      return microsecondsOfSteps(subject);
-    }
-    if (subject.isGpu()) {
-      TENON_TRY(subject.prepareGpu(request.isCold, request.session));
-    }
-    for (int i = 0; i < 2; ++i) {
-      TENON_TRY(subject.runOnce(false));
-    }
-    BenchClock::time_point start = BenchClock::now();
-    const std::vector<double> &times = subject.samples();
-    while (times.size() < kMinRuns ||
-           (times.size() < kMaxRuns && millisecondsSince(start) < kMilliseconds)) {
-      TENON_TRY(subject.runOnce(true));
-    }
-    return *std::min_element(times.begin(), times.end()) * 1000;
-  }
-
-  const KernelBenchRequest &request;
-  Terminal &terminal;
-  InputFlags seeded;
-  std::unique_ptr<Runner> first; ///< of the region
+struct MeasuredRegion {
+  pipeline::TuningProblem problem;
+  std::vector<MeasuredKernel> kernels; ///< the chosen one first
 };
 
-Json describe(const pipeline::RegionTrials &region) {
-  Json trials = Json::array();
-  for (const pipeline::KernelTrial &trial : region.trials) {
-    Json row = {{"kernel", trial.kernel},
-                {"chosen", trial.isChosen},
-                {"predicted_us", trial.predictedMicroseconds}};
-    if (trial.problem.empty()) {
-      row["time_us"] = trial.measured.microseconds;
-      row["difference"] = trial.measured.difference;
-    } else {
-      row["problem"] = trial.problem;
-    }
-    trials.push_back(std::move(row));
+class BenchMeasurer : public pipeline::CandidateMeasurer {
+public:
+  BenchMeasurer(const KernelBenchRequest &request, Terminal &output) : terminal(output) {
+    options.seed = request.inputs.seed;
+    options.session = request.session;
+    options.isCold = request.isCold;
+    options.allowNoise = true;
+    options.maxDifference = HUGE_VAL;
+    options.minRounds = kMinRounds;
   }
-  return {{"label", region.label},
-          {"strategy", region.strategy},
-          {"skipped", region.skipped},
-          {"kernels", trials}};
+
+  Result<std::vector<size_t>> order(const std::vector<pipeline::TuningProblem> &problems) override {
+    std::vector<size_t> order;
+    for (const pipeline::TuningProblem &problem : problems) {
+      if (problem.skipped.empty()) {
+        order.push_back(regions.size());
+      }
+      regions.push_back({problem, {}});
+    }
+    return order;
+  }
+
+  std::vector<std::string> warmStart(const pipeline::TuningProblem &) override { return {}; }
+
+  Result<bool> measure(const pipeline::TuningProblem &problem,
+                       const std::vector<pipeline::EngineCandidate> &candidates) override {
+    terminal.progress("kernels", 0);
+    TENON_ASSIGN(MeasureOutcome outcome, measureCandidates(candidates, options));
+    auto region = std::ranges::find(regions, problem.problem.hash, [](const MeasuredRegion &each) {
+      return each.problem.problem.hash;
+    });
+    std::vector<MeasuredKernel> &kernels = region->kernels;
+    if (!kernels.empty()) {
+      kernels.front().microseconds =
+          std::min(kernels.front().microseconds, outcome.kernels.front().microseconds);
+      outcome.kernels.erase(outcome.kernels.begin());
+    }
+    std::ranges::move(outcome.kernels, std::back_inserter(kernels));
+    return true;
+  }
+
+  std::vector<MeasuredRegion> regions;
+
+private:
+  Terminal &terminal;
+  MeasureOptions options;
+};
+
+Json describe(const MeasuredRegion &region) {
+  Json kernels = Json::array();
+  for (const MeasuredKernel &kernel : region.kernels) {
+    Json row = {{"kernel", kernel.kernel},
+                {"chosen", kernel.kernel == region.problem.untuned},
+                {"predicted_us", kernel.predicted}};
+    if (kernel.status) {
+      row["time_us"] = kernel.microseconds;
+      row["difference"] = kernel.difference;
+    } else {
+      row["problem"] = kernel.status.message();
+    }
+    kernels.push_back(std::move(row));
+  }
+  return {{"label", region.problem.labels.front()},
+          {"strategy", region.problem.strategy},
+          {"skipped", region.problem.skipped},
+          {"kernels", kernels}};
 }
 
 /// The chosen kernel of each region and what is faster, or all of a region's kernels.
-std::string textOf(const pipeline::RegionTrials &region) {
-  std::string text = fmt::format("{} ({})\n", region.label, region.strategy);
-  if (!region.skipped.empty()) {
-    return text + "  " + region.skipped + "\n";
+std::string textOf(const MeasuredRegion &region) {
+  const pipeline::TuningProblem &problem = region.problem;
+  std::string text = fmt::format("{} ({})\n", problem.labels.front(), problem.strategy);
+  if (!problem.skipped.empty()) {
+    return text + "  " + problem.skipped + "\n";
   }
-  for (const pipeline::KernelTrial &trial : region.trials) {
-    const char *mark = trial.isChosen ? "*" : " ";
-    text += trial.problem.empty()
-                ? fmt::format("{} {:>10.2f} us  predicted {:>10.2f}  differs by {:.1e}  {}\n", mark,
-                              trial.measured.microseconds, trial.predictedMicroseconds,
-                              trial.measured.difference, trial.kernel)
-                : fmt::format("{} {:>10} {}: {}\n", mark, "fails", trial.kernel, trial.problem);
+  for (const MeasuredKernel &kernel : region.kernels) {
+    const char *mark = kernel.kernel == problem.untuned ? "*" : " ";
+    text +=
+        kernel.status
+            ? fmt::format("{} {:>10.2f} us  predicted {:>10.2f}  differs by {:.1e}  {}\n", mark,
+                          kernel.microseconds, kernel.predicted, kernel.difference, kernel.kernel)
+            : fmt::format("{} {:>10} {}: {}\n", mark, "fails", kernel.kernel,
+                          kernel.status.message());
   }
   return text;
 }
@@ -158,14 +139,21 @@ Status benchKernels(const KernelBenchRequest &request, Terminal &terminal) {
   compile.notice = [&](std::string_view text) { terminal.note(text); };
   TENON_ASSIGN(ScratchFolder folder, ScratchFolder::create("tenon-kernels"));
   compile.output = folder.path() + "/kernel.tenon";
-  EngineMeasurer measurer(request, terminal);
-  pipeline::TrialRequest trials{request.node == "all" ? "" : request.node, request.mostOfFamily};
-  TENON_ASSIGN(std::vector<pipeline::RegionTrials> regions,
-               pipeline::measureKernels(compile, trials, measurer));
+  BenchMeasurer measurer(request, terminal);
+  bool isOfAll = request.node == "all";
+  pipeline::CandidateRequest candidates{
+      .node = isOfAll ? "" : request.node, .areAll = true, .maxOfFamily = request.mostOfFamily};
+  TENON_TRY(pipeline::measureKernels(compile, candidates, measurer));
   terminal.clearProgress();
+  if (measurer.regions.empty()) {
+    return Status::error(ErrorId::BadArgument,
+                         isOfAll ? "the model has no regions"
+                                 : fmt::format("no region has the node '{}'", request.node),
+                         "tenon explain kernels ENGINE lists the regions");
+  }
   Json described = Json::array();
   std::string text;
-  for (const pipeline::RegionTrials &region : regions) {
+  for (const MeasuredRegion &region : measurer.regions) {
     described.push_back(describe(region));
     text += textOf(region);
   }

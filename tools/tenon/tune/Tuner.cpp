@@ -103,7 +103,7 @@ public:
     candidateOptions.addsLevels = false;
     candidateOptions.output = scratch + "/race";
     candidateOptions.progress = nullptr;
-    TENON_TRY(pipeline::tuneKernels(candidateOptions, *this));
+    TENON_TRY(pipeline::measureKernels(candidateOptions, {}, *this));
     result.tuneSeconds = millisecondsSince(start) / 1000;
     terminal.clearProgress();
     TENON_TRY(checkDone());
@@ -126,13 +126,15 @@ public:
       const pipeline::TuningProblem &problem = problems[i];
       TunedProblem &own = result.problems.emplace_back();
       own.labels = problem.labels;
-      own.why = problem.skipped;
+      own.why = problem.skipped.empty() && problem.kernels < 2
+                    ? fmt::format("{} is the only kernel for it", problem.untuned)
+                    : problem.skipped;
       for (const std::string &label : problem.labels) {
         own.seconds += labelSeconds[label] / regionsOfLabel[label];
       }
       tuning::TuningDatabase::Answer answer =
           database.find(problem.problem, std::vector{problem.level});
-      if (problem.skipped.empty() && own.seconds < kMinShare * result.runSeconds) {
+      if (own.why.empty() && own.seconds < kMinShare * result.runSeconds) {
         own.why = fmt::format("it takes less than {} % of a run", kMinShare * 100);
       }
       if (!own.why.empty()) {
@@ -177,10 +179,15 @@ public:
         std::max(millisecondsSince(start) / 1000 / request.seconds, double(done) / double(left));
     terminal.progress(fmt::format("tuning {}", problem.labels.front()), std::min(part, 1.0));
     TENON_ASSIGN(MeasureOutcome outcome, tool::measureCandidates(candidates, measureOptions));
+    TENON_TRY(outcome.kernels.front().status); // which would fail in any compilation
     ++done;
     own.rounds = outcome.rounds;
     own.disturbed = outcome.disturbed;
-    own.refused = outcome.refused;
+    for (const MeasuredKernel &kernel : outcome.kernels) {
+      if (!kernel.status) {
+        own.refused.push_back(fmt::format("{}: {}", kernel.kernel, kernel.status.message()));
+      }
+    }
     if (outcome.end == MeasureEnd::TimeOver) {
       return false;
     }
@@ -190,7 +197,7 @@ public:
                             outcome.rounds + outcome.disturbed);
       return true;
     }
-    tuning::Record record = recordOf(problem, candidates.front().kernel, outcome);
+    tuning::Record record = recordOf(problem, outcome);
     TENON_TRY(remember(record));
     own.state = ProblemState::Measured;
     take(record, own);
@@ -227,12 +234,15 @@ private:
     return subjectOf(compile.output);
   }
 
-  tuning::Record recordOf(const pipeline::TuningProblem &problem, const std::string &untuned,
+  tuning::Record recordOf(const pipeline::TuningProblem &problem,
                           const MeasureOutcome &outcome) const {
-    std::vector<tuning::Trial> trials = outcome.trials;
-    if (target::describe(request.compile.cpu) != target::describe(target::cpuTarget())) {
-      for (tuning::Trial &trial : trials) {
-        trial.predicted = 0;
+    bool isByBuiltInRates =
+        target::describe(request.compile.cpu) == target::describe(target::cpuTarget());
+    std::vector<tuning::Trial> trials;
+    for (const MeasuredKernel &kernel : outcome.kernels) {
+      if (kernel.microseconds > 0) {
+        trials.push_back(
+            {kernel.kernel, kernel.microseconds, isByBuiltInRates ? kernel.predicted : 0});
       }
     }
     return {.problem = problem.problem.hash,
@@ -245,7 +255,7 @@ private:
             .libraries = database.device().libraries,
             .families = problem.problem.families,
             .kernel = outcome.winner,
-            .untuned = untuned,
+            .untuned = outcome.kernels.front().kernel,
             .trials = std::move(trials),
             .time = now()};
   }

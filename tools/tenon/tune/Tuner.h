@@ -4,8 +4,8 @@
 #pragma once
 
 #include "compiler/pipeline/KernelTuning.h"
+#include "tools/tenon/bench/SuccessiveHalving.h"
 #include "tools/tenon/model/CompilerBridge.h"
-#include "tools/tenon/tune/SuccessiveHalving.h"
 
 #include <optional>
 #include <string>
@@ -42,7 +42,8 @@ struct TunedProblem {
   std::string kernel, untuned;
   double microseconds = 0, untunedMicroseconds = 0; ///< of one region, by measurements; 0 without
   size_t raced = 0, rounds = 0, disturbed = 0;
-  std::vector<std::string> refused; ///< as MeasureOutcome's
+  std::vector<std::string>
+      refused; ///< kernels that did not run, or computed something else, and why
 
   bool isTuned() const { return !kernel.empty() && kernel != untuned; }
   double gain() const { return isTuned() ? untunedMicroseconds / microseconds : 1; }

@@ -13,18 +13,6 @@ namespace tenon::codegen::cpu {
 
 using KernelFamily = codegen::KernelFamily<Region>;
 
-/// In the order in which they are preferred where predictions are close.
-FamilyTable<Region> kernelFamilies();
-
-/// For tests: while it lives, a family stands in front of all others. Not while anything compiles.
-class PlantedFamily {
-public:
-  explicit PlantedFamily(const KernelFamily &family);
-  ~PlantedFamily();
-  PlantedFamily(const PlantedFamily &) = delete;
-  PlantedFamily &operator=(const PlantedFamily &) = delete;
-};
-
 template <auto Lower> struct EmitKernel;
 /// Lower fills `kernel` and gives the number of grid points; it fails after a diagnostic.
 template <typename Problem, typename... Candidate,

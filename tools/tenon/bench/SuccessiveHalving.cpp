@@ -1,8 +1,8 @@
 // Relies on the timed steps of a session: what a kernel takes, without what a call takes around it.
-// On a CPU neighbours only ever add, so the least time of a kernel counts; that another one is
-// faster is said by the paired samples too.
+// Neighbours only ever add, so the least time of a kernel counts; that another one is faster is
+// said by the paired samples too.
 
-#include "tools/tenon/tune/SuccessiveHalving.h"
+#include "tools/tenon/bench/SuccessiveHalving.h"
 
 #include "support/threads/ThreadPool.h"
 #include "tools/tenon/bench/Difference.h"
@@ -18,14 +18,15 @@
 namespace tenon::tool {
 namespace {
 
-/// Kernels of one region differ by roundings; what differs more computes something else.
-constexpr double kMaxDifference = 0.05;
 /// Of its time, what a kernel must gain to be taken.
 constexpr double kMinGain = 0.01;
 /// Samples of kernels whose data stay in the caches are repeated to this length, so that the clock
 /// does not count.
 constexpr double kSampleSeconds = 100e-6;
 constexpr unsigned kMaxRepeats = 50;
+/// On a GPU, so that starting a graph does not count, which takes more than a small kernel:
+/// launches in a row, as they follow each other in a model.
+constexpr double kGpuSampleSeconds = 2e-3;
 /// A stage ends without a decision when so many times its rounds were disturbed, and a few more.
 constexpr size_t kPatience = 8, kMorePatience = 4;
 
@@ -78,9 +79,9 @@ private:
 };
 
 struct Candidate {
-  std::string kernel;
-  double predicted = 0; ///< microseconds
+  size_t index = 0; ///< of the candidates given
   std::unique_ptr<Runner> runner;
+  std::unique_ptr<ColdRuns> cold;   ///< on a GPU, if asked for
   std::vector<double> microseconds; ///< of rounds that count
   unsigned repeats = 1;
 
@@ -97,23 +98,13 @@ public:
       others.emplace(std::move(data));
     }
     for (const pipeline::EngineCandidate &candidate : candidates) {
-      Result<Candidate> opened = openOne(candidate);
-      if (!opened && all.empty()) {
-        return opened.takeStatus();
+      MeasuredKernel kernel{.kernel = candidate.kernel,
+                            .predicted = candidate.predictedMicroseconds,
+                            .status = candidate.compiled};
+      if (kernel.status) {
+        kernel.status = openOne(candidate, kernel);
       }
-      if (!opened) {
-        outcome.refused.push_back(
-            fmt::format("{}: {}", candidate.kernel, opened.status().message()));
-        continue;
-      }
-      double difference =
-          all.empty() ? 0 : differenceOfOutputs(*opened->runner, *all.front().runner);
-      if (difference <= kMaxDifference) {
-        all.push_back(std::move(*opened));
-      } else {
-        outcome.refused.push_back(
-            fmt::format("{}: its results differ by {:.1e}", candidate.kernel, difference));
-      }
+      outcome.kernels.push_back(std::move(kernel));
     }
     return Status::ok();
   }
@@ -123,51 +114,66 @@ public:
     for (Candidate &candidate : all) {
       running.push_back(&candidate);
     }
-    while (outcome.end == MeasureEnd::Decided) {
+    while (!all.empty() && outcome.end == MeasureEnd::Decided) {
       TENON_TRY(runStage(running));
       if (running.size() <= 3 || outcome.end != MeasureEnd::Decided) {
         break;
       }
       dropSlower(running);
     }
-    outcome.winner = all.front().kernel;
-    if (outcome.end == MeasureEnd::Decided) {
+    if (!all.empty()) {
       decide(running);
     }
     for (const Candidate &candidate : all) {
-      if (!candidate.microseconds.empty()) {
-        outcome.trials.push_back({candidate.kernel, candidate.least(), candidate.predicted});
-      }
+      outcome.kernels[candidate.index].microseconds =
+          candidate.microseconds.empty() ? 0 : candidate.least();
     }
     return std::move(outcome);
   }
 
 private:
-  Result<Candidate> openOne(const pipeline::EngineCandidate &given) {
+  /// A session with the results of a first run, or why this kernel is not timed.
+  Status openOne(const pipeline::EngineCandidate &given, MeasuredKernel &kernel) {
     runtime::EngineOptions engineOptions;
     engineOptions.cacheFolder = "";
     engineOptions.verifyWeights = false; // written just now
     TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine,
                  runtime::Engine::open(given.engine, engineOptions));
-    TENON_ASSIGN(std::vector<Tensor> inputs, makeInputs({}, *engine));
-    TENON_ASSIGN(Runner runner, Runner::create(engine, std::move(inputs), {}));
-    Candidate candidate{given.kernel,
-                        given.predictedMicroseconds,
-                        std::make_unique<Runner>(std::move(runner)),
-                        {},
-                        1};
+    InputFlags flags;
+    flags.seed = options.seed;
+    TENON_ASSIGN(std::vector<Tensor> inputs, makeInputs(flags, *engine));
+    TENON_ASSIGN(Runner runner, Runner::create(engine, std::move(inputs), options.session));
+    Candidate candidate;
+    candidate.index = outcome.kernels.size();
+    candidate.runner = std::make_unique<Runner>(std::move(runner));
     TENON_TRY(candidate.runner->run());
+    if (engine->gpu() && options.isCold) {
+      TENON_ASSIGN(candidate.cold,
+                   ColdRuns::create(engine, candidate.runner->inputs(), options.session));
+    }
     TENON_ASSIGN(double microseconds, sample(candidate));
     if (!others) {
-      double repeats = kSampleSeconds * 1e6 / std::max(microseconds, 1e-3);
+      double seconds = engine->gpu() ? kGpuSampleSeconds : kSampleSeconds;
+      double repeats = seconds * 1e6 / std::max(microseconds, 1e-3);
       candidate.repeats = static_cast<unsigned>(std::clamp(repeats, 1.0, double(kMaxRepeats)));
     }
-    return candidate;
+    kernel.difference =
+        all.empty() ? 0 : differenceOfOutputs(*candidate.runner, *all.front().runner);
+    if (kernel.difference > options.maxDifference) {
+      return Status::error(ErrorId::VerifyFailed,
+                           fmt::format("its results differ by {:.1e}", kernel.difference));
+    }
+    all.push_back(std::move(candidate));
+    return Status::ok();
   }
 
   Result<double> sample(Candidate &candidate) {
     if (others) {
       others->read(candidate.runner->inputs());
+    }
+    if (candidate.cold) {
+      TENON_ASSIGN(double seconds, candidate.cold->seconds());
+      return seconds * 1e6;
     }
     TENON_ASSIGN(std::vector<runtime::StepTime> steps,
                  candidate.runner->session().timeSteps(candidate.repeats));
@@ -199,7 +205,7 @@ private:
   }
 
   Status runStage(const std::vector<Candidate *> &running) {
-    size_t rounds = roundsOf(running.size()), kept = 0;
+    size_t rounds = std::max(roundsOf(running.size()), options.minRounds), kept = 0;
     for (size_t tried = 0; kept < rounds; ++tried) {
       if (options.cancel && options.cancel->load()) {
         return Status::error(ErrorId::Cancelled, "tuning was cancelled",
@@ -230,6 +236,10 @@ private:
 
   void decide(const std::vector<Candidate *> &last) {
     const Candidate &untuned = all.front();
+    outcome.winner = outcome.kernels[untuned.index].kernel;
+    if (outcome.end != MeasureEnd::Decided) {
+      return;
+    }
     const Candidate *best = *std::ranges::min_element(
         last, {}, [](const Candidate *candidate) { return candidate->least(); });
     if (best == &untuned) {
@@ -237,7 +247,7 @@ private:
     }
     RatioSummary ratio = compareLatency(pairedSamples(untuned, *best), best->microseconds);
     if (ratio.ofMinima < 1 - kMinGain && ratio.high < 1) {
-      outcome.winner = best->kernel;
+      outcome.winner = outcome.kernels[best->index].kernel;
     }
   }
 

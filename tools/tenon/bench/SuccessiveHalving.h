@@ -4,7 +4,6 @@
 #pragma once
 
 #include "compiler/pipeline/KernelTuning.h"
-#include "compiler/tuning/Record.h"
 #include "support/Result.h"
 #include "tools/tenon/bench/Subject.h"
 
@@ -16,28 +15,43 @@
 namespace tenon::tool {
 
 struct MeasureOptions {
+  uint64_t seed = 0; ///< of the inputs
+  runtime::SessionOptions session;
   /// Bytes of other data that are read between two runs, as other regions of the model would do; 0
   /// where all of the model stays in the caches.
   uint64_t otherBytes = 0;
+  /// On a GPU: through more tensors in turn than its caches hold.
+  bool isCold = false;
   /// Disturbed rounds count too.
   bool allowNoise = false;
+  /// Kernels of one region differ by roundings; what differs more from the first one computes
+  /// something else, and is not timed.
+  double maxDifference = 0.05;
+  size_t minRounds = 0; ///< of each stage
   BenchClock::time_point deadline = BenchClock::time_point::max();
   const std::atomic<bool> *cancel = nullptr; ///< may be null
 };
 
 enum class MeasureEnd { Decided, TimeOver, Disturbed };
 
-struct MeasureOutcome {
-  MeasureEnd end = MeasureEnd::Decided;
-  std::vector<tuning::Trial> trials; ///< of every candidate that ran
-  std::string winner;                ///< the first candidate unless another is faster beyond noise
-  size_t rounds = 0, disturbed = 0;  ///< that count, and that do not
-  std::vector<std::string>
-      refused; ///< candidates that did not run, or computed something else, and why
+struct MeasuredKernel {
+  std::string kernel;
+  double predicted = 0;    ///< microseconds
+  Status status;           ///< why it did not compile or run, or is not timed
+  double microseconds = 0; ///< the least of its rounds; 0 where none counts
+  /// The largest one of an output from that of the first kernel that runs, as a part of the largest
+  /// element there.
+  double difference = 0;
 };
 
-/// Of engines with one region each; the first is the kernel that is used without tuning. An error
-/// where that one does not run.
+struct MeasureOutcome {
+  MeasureEnd end = MeasureEnd::Decided;
+  std::vector<MeasuredKernel> kernels; ///< the candidates, in order
+  std::string winner;               ///< the first that runs unless another is faster beyond noise
+  size_t rounds = 0, disturbed = 0; ///< that count, and that do not
+};
+
+/// Of engines with one region each; the first is the kernel that is used without tuning.
 Result<MeasureOutcome> measureCandidates(const std::vector<pipeline::EngineCandidate> &candidates,
                                          const MeasureOptions &options);
 
