@@ -13,9 +13,9 @@
 #include "support/threads/ThreadPool.h"
 #include "tools/plugin/Plugin.h"
 #include "tools/tenon/Tool.h"
+#include "tools/tenon/cli/Terminal.h"
 #include "tools/tenon/compile/CompileToFile.h"
 #include "tools/tenon/model/CompilerBridge.h"
-#include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/registry/Stage.h"
 
 #include <atomic>

@@ -4,11 +4,11 @@
 #include "tools/tenon/Tool.h"
 
 #include "tools/tenon/Verb.h"
-#include "tools/tenon/inputs/Options.h"
-#include "tools/tenon/inputs/StandardInput.h"
-#include "tools/tenon/print/HelpData.h"
-#include "tools/tenon/print/Terminal.h"
-#include "tools/tenon/print/Usage.h"
+#include "tools/tenon/cli/HelpData.h"
+#include "tools/tenon/cli/Options.h"
+#include "tools/tenon/cli/StandardInput.h"
+#include "tools/tenon/cli/Terminal.h"
+#include "tools/tenon/cli/Usage.h"
 #include "tools/tenon/registry/Stage.h"
 
 #include <CLI/CLI.hpp>

@@ -10,7 +10,8 @@
 #include "tools/tenon/bench/Subject.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/model/CompilerBridge.h"
-#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/task/TaskListener.h"
+#include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
 
@@ -27,14 +28,14 @@ constexpr size_t kMaxRuns = 200, kMinRuns = 5;
 
 class EngineMeasurer : public pipeline::Measurer {
 public:
-  EngineMeasurer(const KernelBenchRequest &benchRequest, Terminal &output)
-      : request(benchRequest), terminal(output) {
+  EngineMeasurer(const KernelBenchRequest &benchRequest, TaskListener &output)
+      : request(benchRequest), listener(output) {
     // Regions have inputs of their own, whose dims are known.
     seeded.seed = request.inputs.seed;
   }
 
   Result<Timing> measure(const std::string &path, bool isFirst) override {
-    terminal.progress("kernels", 0);
+    listener.progress("kernels", 0);
     Subject subject;
     runtime::EngineOptions options;
     options.cacheFolder = "";
@@ -91,7 +92,7 @@ private:
   }
 
   const KernelBenchRequest &request;
-  Terminal &terminal;
+  TaskListener &listener;
   InputFlags seeded;
   std::unique_ptr<Runner> first; ///< of the region
 };
@@ -144,33 +145,43 @@ Status checkModel(const KernelBenchRequest &request) {
 
 } // namespace
 
-Status benchKernels(const KernelBenchRequest &request, Terminal &terminal) {
+Result<std::vector<pipeline::RegionTrials>> benchKernels(const KernelBenchRequest &request,
+                                                         TaskListener &listener) {
   TENON_TRY(checkModel(request));
   pipeline::CompileOptions compile;
   compile.model = request.open.path;
-  TENON_TRY(applyTarget(request.open.target, compile, terminal.notice()));
+  TENON_TRY(applyTarget(request.open.target, compile, listener.notice()));
   TENON_ASSIGN(compile.shapes, parseShapeArguments(request.inputs.shapes));
   std::optional<engine::CpuLevel> best = runtime::bestCpuLevel();
   if (compile.levels.size() > 1 && best) {
     compile.levels = {*best};
   }
   compile.threads = usableCpus();
-  compile.notice = [&](std::string_view text) { terminal.note(text); };
+  compile.notice = [&](std::string_view text) { listener.note(text); };
   TENON_ASSIGN(ScratchFolder folder, ScratchFolder::create("tenon-kernels"));
   compile.output = folder.path() + "/kernel.tenon";
-  EngineMeasurer measurer(request, terminal);
+  EngineMeasurer measurer(request, listener);
   pipeline::TrialRequest trials{request.node == "all" ? "" : request.node, request.mostOfFamily};
   TENON_ASSIGN(std::vector<pipeline::RegionTrials> regions,
                pipeline::measureKernels(compile, trials, measurer));
-  terminal.clearProgress();
+  listener.clearProgress();
+  return regions;
+}
+
+Json describeTrials(const std::vector<pipeline::RegionTrials> &regions) {
   Json described = Json::array();
-  std::string text;
   for (const pipeline::RegionTrials &region : regions) {
     described.push_back(describe(region));
+  }
+  return described;
+}
+
+std::string trialsText(const std::vector<pipeline::RegionTrials> &regions) {
+  std::string text;
+  for (const pipeline::RegionTrials &region : regions) {
     text += textOf(region);
   }
-  terminal.json() ? terminal.printJson("kernels", {{"regions", described}}) : terminal.print(text);
-  return Status::ok();
+  return text;
 }
 
 } // namespace tenon::tool

@@ -2,7 +2,9 @@
 
 #pragma once
 
+#include "compiler/pipeline/KernelTrials.h"
 #include "runtime/core/Session.h"
+#include "support/json/Json.h"
 #include "tools/tenon/engines/EngineSource.h"
 #include "tools/tenon/inputs/Inputs.h"
 
@@ -18,6 +20,11 @@ struct KernelBenchRequest {
 };
 
 /// Compiles and times one kernel after the other, each as an engine of its own.
-Status benchKernels(const KernelBenchRequest &request, Terminal &terminal);
+Result<std::vector<pipeline::RegionTrials>> benchKernels(const KernelBenchRequest &request,
+                                                         TaskListener &listener);
+
+/// For programs, as "regions" of tenon.kernels/1, and for people.
+Json describeTrials(const std::vector<pipeline::RegionTrials> &regions);
+std::string trialsText(const std::vector<pipeline::RegionTrials> &regions);
 
 } // namespace tenon::tool

@@ -9,8 +9,8 @@
 #include "tools/tenon/engines/OutputCheck.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/model/CompilerBridge.h"
+#include "tools/tenon/target/LocalStore.h"
 #include "tools/tenon/target/Ptxas.h"
-#include "tools/tenon/tune/LocalStore.h"
 
 #include <fmt/format.h>
 

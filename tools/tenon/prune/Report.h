@@ -3,7 +3,7 @@
 #pragma once
 
 #include "compiler/prune/Prune.h"
-#include "tools/tenon/print/Terminal.h"
+#include "support/json/Json.h"
 #include "tools/tenon/prune/Timing.h"
 
 #include <optional>

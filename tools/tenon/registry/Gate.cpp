@@ -2,7 +2,7 @@
 
 #include "registry/Rule.h"
 #include "support/files/ScratchFolder.h"
-#include "tools/tenon/inputs/Options.h"
+#include "tools/tenon/cli/Options.h"
 #include "tools/tenon/registry/Measure.h"
 #include "tools/tenon/registry/Stage.h"
 #include "tools/tenon/registry/Subcommands.h"

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "registry/Rule.h"
-#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/cli/Terminal.h"
 
 #include <span>
 #include <string>

@@ -9,12 +9,13 @@
 #include "tools/tenon/accuracy/Intervals.h"
 #include "tools/tenon/accuracy/Metric.h"
 #include "tools/tenon/accuracy/Report.h"
+#include "tools/tenon/cli/Options.h"
+#include "tools/tenon/cli/SharedFlags.h"
+#include "tools/tenon/cli/Terminal.h"
 #include "tools/tenon/data/Dataset.h"
 #include "tools/tenon/engines/EngineSource.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/inputs/Inputs.h"
-#include "tools/tenon/inputs/Options.h"
-#include "tools/tenon/print/Terminal.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>

@@ -9,10 +9,11 @@
 #include "tools/tenon/bench/Peers.h"
 #include "tools/tenon/bench/Statistics.h"
 #include "tools/tenon/bench/Subject.h"
+#include "tools/tenon/cli/Options.h"
+#include "tools/tenon/cli/SharedFlags.h"
+#include "tools/tenon/cli/Terminal.h"
 #include "tools/tenon/engines/EngineSource.h"
 #include "tools/tenon/inputs/Inputs.h"
-#include "tools/tenon/inputs/Options.h"
-#include "tools/tenon/print/Terminal.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -134,7 +135,11 @@ Status bench(BenchFlags &flags, Terminal &terminal) {
     flags.peers.shapes = flags.inputs.shapes;
     flags.peers.seconds = flags.budget.seconds;
     flags.peers.threads = flags.session.threads;
-    return comparePeers(flags.peers, terminal);
+    flags.peers.format = terminal.json() ? "json" : flags.peers.format;
+    return terminal.ownsProcess()
+               ? comparePeers(flags.peers)
+               : Status::error(ErrorId::BadArgument, "--against takes the place of the process",
+                               "call tenon.compare.run of the Python package");
   }
   if (!flags.peers.output.empty() || flags.peers.format != "table" || flags.peers.device != "cpu") {
     return Status::error(ErrorId::BadArgument,
@@ -144,9 +149,13 @@ Status bench(BenchFlags &flags, Terminal &terminal) {
   flags.session.overlapBranches = !flags.isSerial;
   if (!flags.kernelsOf.empty()) {
     flags.open.shapes = flags.inputs.shapes;
-    return benchKernels({flags.open, flags.inputs, flags.session, flags.kernelsOf,
-                         flags.mostOfFamily, flags.isCold},
-                        terminal);
+    TENON_ASSIGN(std::vector<pipeline::RegionTrials> regions,
+                 benchKernels({flags.open, flags.inputs, flags.session, flags.kernelsOf,
+                               flags.mostOfFamily, flags.isCold},
+                              terminal));
+    terminal.json() ? terminal.printJson("kernels", {{"regions", describeTrials(regions)}})
+                    : terminal.print(trialsText(regions));
+    return Status::ok();
   }
   std::vector<Subject> subjects;
   TENON_ASSIGN(Subject first, load(flags, flags.open.path, terminal));

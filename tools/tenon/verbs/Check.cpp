@@ -5,9 +5,9 @@
 #include "engine/Reader.h"
 #include "runtime/core/Engine.h"
 #include "tools/tenon/Verb.h"
+#include "tools/tenon/cli/Terminal.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/model/CompilerBridge.h"
-#include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/target/Target.h"
 #include "tools/view/Escape.h"
 

@@ -8,10 +8,11 @@
 #include "support/threads/ThreadPool.h"
 #include "tools/debug/Layers.h"
 #include "tools/tenon/Verb.h"
+#include "tools/tenon/cli/Options.h"
+#include "tools/tenon/cli/SharedFlags.h"
+#include "tools/tenon/cli/Terminal.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/inputs/Inputs.h"
-#include "tools/tenon/inputs/Options.h"
-#include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/target/TargetFlags.h"
 #include "tools/view/Escape.h"
 

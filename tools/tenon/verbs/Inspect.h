@@ -4,7 +4,7 @@
 #pragma once
 
 #include "support/Result.h"
-#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/cli/Terminal.h"
 
 #include <string>
 #include <vector>

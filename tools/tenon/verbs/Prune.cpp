@@ -9,14 +9,15 @@
 #include "support/files/ScratchFolder.h"
 #include "support/threads/ThreadPool.h"
 #include "tools/tenon/Verb.h"
+#include "tools/tenon/cli/Options.h"
+#include "tools/tenon/cli/SharedFlags.h"
+#include "tools/tenon/cli/Terminal.h"
 #include "tools/tenon/engines/OutputCheck.h"
 #include "tools/tenon/inputs/FileKind.h"
-#include "tools/tenon/inputs/Options.h"
-#include "tools/tenon/print/Terminal.h"
-#include "tools/tenon/prune/Arguments.h"
 #include "tools/tenon/prune/Report.h"
 #include "tools/tenon/target/Target.h"
 #include "tools/tenon/target/TargetFlags.h"
+#include "tools/tenon/verbs/PruneArguments.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>

@@ -7,14 +7,15 @@
 #include "support/files/MappedFile.h"
 #include "support/threads/ThreadPool.h"
 #include "tools/tenon/Verb.h"
+#include "tools/tenon/cli/Options.h"
+#include "tools/tenon/cli/SharedFlags.h"
+#include "tools/tenon/cli/Terminal.h"
 #include "tools/tenon/engines/OutputCheck.h"
 #include "tools/tenon/inputs/FileKind.h"
-#include "tools/tenon/inputs/Options.h"
-#include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/quant/BeforeAfter.h"
-#include "tools/tenon/quant/QuantizeFlags.h"
 #include "tools/tenon/quant/SearchText.h"
 #include "tools/tenon/target/TargetFlags.h"
+#include "tools/tenon/verbs/QuantizeFlags.h"
 #include "tools/view/Escape.h"
 
 #include <CLI/CLI.hpp>

@@ -1,6 +1,6 @@
 // Checks are made before any file is read.
 
-#include "tools/tenon/quant/QuantizeFlags.h"
+#include "tools/tenon/verbs/QuantizeFlags.h"
 
 #include "support/files/MappedFile.h"
 #include "tools/view/Escape.h"

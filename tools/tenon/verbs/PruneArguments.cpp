@@ -1,6 +1,6 @@
 // Relies on CLI11 turning what is thrown into a message of the option.
 
-#include "tools/tenon/prune/Arguments.h"
+#include "tools/tenon/verbs/PruneArguments.h"
 
 #include "runtime/tensors/Npy.h"
 #include "tools/tenon/inputs/Units.h"

@@ -1,9 +1,9 @@
 // Implements reading the flags.
 
-#include "tools/tenon/quant/SearchFlags.h"
+#include "tools/tenon/verbs/SearchFlags.h"
 
 #include "tools/tenon/accuracy/Metric.h"
-#include "tools/tenon/inputs/Options.h"
+#include "tools/tenon/cli/Options.h"
 #include "tools/tenon/inputs/Units.h"
 #include "tools/view/Escape.h"
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "tools/tenon/quant/Calibrate.h"
-#include "tools/tenon/quant/SearchFlags.h"
+#include "tools/tenon/verbs/SearchFlags.h"
 
 #include <optional>
 #include <string>
