@@ -23,7 +23,6 @@ CYCLES = {
     "engine": [{".", "code", "codec", "validate"}],
     "compiler/codegen/cuda": [{"pointwise", "rows"}],
     "compiler/graph": [{".", "infer"}],
-    "tools/tenon": [{".", "registry"}],
 }
 # Rooms of tools/tenon that know the command line; the others are libraries, which the C interface calls too.
 COMMAND_LINE = {".", "cli", "registry", "verbs"}

@@ -14,6 +14,7 @@
 #include "tools/plugin/Plugin.h"
 #include "tools/tenon/Tool.h"
 #include "tools/tenon/cli/Terminal.h"
+#include "tools/tenon/compile/CheckFile.h"
 #include "tools/tenon/compile/CompileToFile.h"
 #include "tools/tenon/model/CompilerBridge.h"
 #include "tools/tenon/registry/Stage.h"
@@ -70,10 +71,8 @@ void give(std::string_view bytes, tenon_blob *blob) {
   *blob = {data, bytes.size()};
 }
 
-/// Performs a verb. What it printed goes to `result`, which may be null, also where it ended with
-/// the error `answer`: there the results tell more than the error.
-Status perform(std::vector<std::string> arguments, bool asJson, Caller caller, tenon_blob *result,
-               ErrorId answer = ErrorId::None) {
+/// Performs a verb. What it printed goes to `result`.
+Status perform(std::vector<std::string> arguments, bool asJson, Caller caller, tenon_blob *result) {
   tool::ContainedCrashes contained;
   tool::Listener listener;
   if (caller.progress) {
@@ -83,13 +82,8 @@ Status perform(std::vector<std::string> arguments, bool asJson, Caller caller, t
     };
   }
   tool::Terminal terminal(asJson, listener);
-  Status status = tool::runVerb(std::move(arguments), terminal);
-  if (!status && (answer == ErrorId::None || status.id() != answer)) {
-    return status;
-  }
-  if (result) {
-    give(listener.results, result);
-  }
+  TENON_TRY(tool::runVerb(std::move(arguments), terminal));
+  give(listener.results, result);
   return Status::ok();
 }
 
@@ -115,43 +109,29 @@ std::vector<std::string> listOf(const char *const *texts) {
   return list;
 }
 
-Status refused(const std::string &problem) {
-  return Status::error(ErrorId::BadArgument, problem, "tenon compile --help shows the usage");
+/// The file that `path` names for a verb: a version of the registry where it is registry:REF, kept
+/// while `versions` lives. `place` is --output= where the verb writes.
+Result<std::string> fileOf(const char *verb, const char *path, tool::StagedVersions &versions,
+                           const char *place = nullptr) {
+  std::vector<std::string> named = {verb, Arguments::protectedPath(path)};
+  if (place) {
+    named.emplace_back(place);
+  }
+  TENON_TRY(versions.replace(named));
+  return named[1];
 }
 
-/// What the command line checks of its flags.
-Status checkOptions(const tool::CompileRequest &request, const tenon_compile_options &options) {
-  std::string problem = tool::choiceProblem(request.target.precision, tool::kPrecisions);
-  if (!problem.empty()) {
-    return refused("--precision: " + problem);
-  }
-  for (const std::string &allowed : request.target.allow) {
-    problem = tool::choiceProblem(allowed, tool::kAllowances);
-    if (!problem.empty()) {
-      return refused("--allow: " + problem);
-    }
-  }
-  bool isInRange = options.max_weights == 0 || (options.max_weights >= tool::kMaxWeights.low &&
-                                                options.max_weights <= tool::kMaxWeights.high);
-  if (!isInRange) {
-    return refused("--max-weights " + std::to_string(options.max_weights) +
-                   ": give a number from 1 to 1000, as 1.5x");
-  }
-  if (options.threads != 0 && options.threads > tool::kThreads.high) {
-    return refused("--threads " + std::to_string(options.threads) +
-                   ": give a whole number from 1 to 1024");
-  }
-  return Status::ok();
+/// As the verb prints it with --json.
+void giveJson(std::string_view schema, Json value, tenon_blob *blob) {
+  give(withoutControls(tool::jsonText(schema, std::move(value)), "\n\t"), blob);
 }
 
 Status compile(const char *model, const std::string &output, const tenon_compile_options &options,
                tenon_blob *report) {
   tool::ContainedCrashes contained;
   tool::CompileRequest request;
-  std::vector<std::string> named = {"compile", Arguments::protectedPath(model), "--output="};
   tool::StagedVersions versions;
-  TENON_TRY(versions.replace(named));
-  request.options.model = named[1];
+  TENON_ASSIGN(request.options.model, fileOf("compile", model, versions, "--output="));
   request.options.output = Arguments::protectedPath(output);
   request.target.targets = options.targets ? listOf(options.targets) : request.target.targets;
   request.target.precision = options.precision ? options.precision : request.target.precision;
@@ -167,12 +147,10 @@ Status compile(const char *model, const std::string &output, const tenon_compile
   request.noCache = options.no_cache != 0;
   request.wantsCubin = options.cubin != 0;
   request.ptxas = options.ptxas ? options.ptxas : "";
-  TENON_TRY(checkOptions(request, options));
   if (options.max_weights != 0) {
     request.options.maxWeights = options.max_weights;
   }
-  request.options.threads =
-      options.threads != 0 ? static_cast<unsigned>(options.threads) : usableCpus();
+  request.options.threads = options.threads != 0 ? options.threads : usableCpus();
   TENON_ASSIGN(request.passes, passesOf(options));
   std::atomic<bool> isCancelled = false;
   request.options.cancel = &isCancelled;
@@ -186,7 +164,7 @@ Status compile(const char *model, const std::string &output, const tenon_compile
   }
   TENON_ASSIGN(pipeline::CompileSummary summary, tool::compileToFile(request));
   if (report) {
-    give(withoutControls(tool::jsonText("compile", tool::summaryJson(summary)), "\n\t"), report);
+    giveJson("compile", tool::summaryJson(summary), report);
   }
   return Status::ok();
 }
@@ -244,11 +222,15 @@ tenon_status *tenon_check(const char *path, const tenon_check_options *options, 
     }
     tenon_check_options given = {};
     TENON_TRY(capi::readStruct(options, given));
-    Arguments arguments("check");
-    arguments.path(path);
-    arguments.values("--target", given.targets);
-    arguments.values("--shape", given.shapes);
-    return perform(std::move(arguments.list), true, {}, json, ErrorId::ModelHasGaps);
+    tool::ContainedCrashes contained;
+    tool::StagedVersions versions;
+    tool::CheckRequest request;
+    TENON_ASSIGN(request.path, fileOf("check", path, versions));
+    request.targets = given.targets && *given.targets ? listOf(given.targets) : request.targets;
+    request.shapes = listOf(given.shapes);
+    TENON_ASSIGN(tool::CheckReport report, tool::checkFile(request));
+    giveJson("check", std::move(report.json), json);
+    return Status::ok();
   });
 }
 
