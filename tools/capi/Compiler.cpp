@@ -1,6 +1,5 @@
-// The C interface to the compiler: compiling is a function that the verb calls too; the others are
-// verbs of the command line, whose results go to the caller. Nothing thrown below passes this
-// border.
+// The C interface to the compiler, over the functions that the verbs call too; tenon_verb alone
+// takes a command line. Nothing thrown below passes this border.
 
 #include "tenon/compiler.h"
 
@@ -16,49 +15,35 @@
 #include "tools/tenon/cli/Terminal.h"
 #include "tools/tenon/compile/CheckFile.h"
 #include "tools/tenon/compile/CompileToFile.h"
+#include "tools/tenon/explain/Explain.h"
+#include "tools/tenon/explain/Inspect.h"
 #include "tools/tenon/model/CompilerBridge.h"
 #include "tools/tenon/registry/Stage.h"
+#include "tools/view/Escape.h"
 
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <new>
 
 using namespace tenon;
 using capi::badArgument;
-using capi::guarded;
 
 namespace {
 
-/// The command line of one call. Values are joined to their flags, so that none is taken for a
-/// flag.
-class Arguments {
-public:
-  explicit Arguments(const char *verb) : list{verb} {}
+/// Paths that are named among flags must not look like one.
+std::string protectedPath(const std::string &path) {
+  return path.starts_with('-') ? "./" + path : path;
+}
 
-  void value(const std::string &name, const char *text) {
-    if (text) {
-      list.push_back(name + "=" + text);
-    }
-  }
-  void values(const std::string &name, const char *const *texts) {
-    for (; texts && *texts; ++texts) {
-      value(name, *texts);
-    }
-  }
-  void path(const std::string &text) { list.push_back(protectedPath(text)); }
-  static std::string protectedPath(const std::string &text) {
-    return text.starts_with('-') ? "./" + text : text;
-  }
-
-  std::vector<std::string> list;
-};
-
-/// What a call has of its caller besides the arguments.
-struct Caller {
-  tenon_progress progress = nullptr;
-  void *user = nullptr;
-};
+/// Runs a function of the interface.
+tenon_status *performed(const std::function<Status()> &work) {
+  return capi::guarded([&] {
+    tool::ContainedCrashes contained;
+    return tool::catchExceptions(work);
+  });
+}
 
 /// Gives `bytes` to the caller.
 void give(std::string_view bytes, tenon_blob *blob) {
@@ -69,22 +54,6 @@ void give(std::string_view bytes, tenon_blob *blob) {
   std::memcpy(data, bytes.data(), bytes.size());
   data[bytes.size()] = '\0';
   *blob = {data, bytes.size()};
-}
-
-/// Performs a verb. What it printed goes to `result`.
-Status perform(std::vector<std::string> arguments, bool asJson, Caller caller, tenon_blob *result) {
-  tool::ContainedCrashes contained;
-  tool::Listener listener;
-  if (caller.progress) {
-    listener.progress = [call = caller.progress, user = caller.user](std::string_view what,
-                                                                     double fraction) {
-      return call(user, std::string(what).c_str(), fraction) != 0;
-    };
-  }
-  tool::Terminal terminal(asJson, listener);
-  TENON_TRY(tool::runVerb(std::move(arguments), terminal));
-  give(listener.results, result);
-  return Status::ok();
 }
 
 /// The caller's passes, which a later call of the same options may bring again.
@@ -113,7 +82,7 @@ std::vector<std::string> listOf(const char *const *texts) {
 /// while `versions` lives. `place` is --output= where the verb writes.
 Result<std::string> fileOf(const char *verb, const char *path, tool::StagedVersions &versions,
                            const char *place = nullptr) {
-  std::vector<std::string> named = {verb, Arguments::protectedPath(path)};
+  std::vector<std::string> named = {verb, protectedPath(path)};
   if (place) {
     named.emplace_back(place);
   }
@@ -126,13 +95,18 @@ void giveJson(std::string_view schema, Json value, tenon_blob *blob) {
   give(withoutControls(tool::jsonText(schema, std::move(value)), "\n\t"), blob);
 }
 
+/// The same of a text, which ends in a line.
+void giveText(std::string text, tenon_blob *blob) {
+  text += text.ends_with('\n') ? "" : "\n";
+  give(text, blob);
+}
+
 Status compile(const char *model, const std::string &output, const tenon_compile_options &options,
                tenon_blob *report) {
-  tool::ContainedCrashes contained;
   tool::CompileRequest request;
   tool::StagedVersions versions;
   TENON_ASSIGN(request.options.model, fileOf("compile", model, versions, "--output="));
-  request.options.output = Arguments::protectedPath(output);
+  request.options.output = protectedPath(output);
   request.target.targets = options.targets ? listOf(options.targets) : request.target.targets;
   request.target.precision = options.precision ? options.precision : request.target.precision;
   request.target.allow = listOf(options.allow);
@@ -184,7 +158,7 @@ const char *tenon_compiler_version(void) { return tool::version(); }
 
 tenon_status *tenon_compile(const char *model, const char *output,
                             const tenon_compile_options *options, tenon_blob *report) {
-  return guarded([&]() -> Status {
+  return performed([&]() -> Status {
     if (!model || !output) {
       return badArgument("the path of the model or of the engine is null");
     }
@@ -196,7 +170,7 @@ tenon_status *tenon_compile(const char *model, const char *output,
 
 tenon_status *tenon_compile_memory(const char *model, const tenon_compile_options *options,
                                    tenon_blob *engine, tenon_blob *report) {
-  return guarded([&]() -> Status {
+  return performed([&]() -> Status {
     if (!model || !engine) {
       return badArgument("the path of the model or the place for the engine is null");
     }
@@ -216,13 +190,12 @@ tenon_status *tenon_compile_memory(const char *model, const tenon_compile_option
 }
 
 tenon_status *tenon_check(const char *path, const tenon_check_options *options, tenon_blob *json) {
-  return guarded([&]() -> Status {
+  return performed([&]() -> Status {
     if (!path || !json) {
       return badArgument("the path or the place for the text is null");
     }
     tenon_check_options given = {};
     TENON_TRY(capi::readStruct(options, given));
-    tool::ContainedCrashes contained;
     tool::StagedVersions versions;
     tool::CheckRequest request;
     TENON_ASSIGN(request.path, fileOf("check", path, versions));
@@ -236,48 +209,72 @@ tenon_status *tenon_check(const char *path, const tenon_check_options *options, 
 
 tenon_status *tenon_inspect(const char *path, const tenon_inspect_options *options,
                             tenon_blob *text) {
-  return guarded([&]() -> Status {
+  return performed([&]() -> Status {
     if (!path || !text) {
       return badArgument("the path or the place for the text is null");
     }
     tenon_inspect_options given = {};
     TENON_TRY(capi::readStruct(options, given));
-    Arguments arguments("inspect");
-    arguments.path(path);
-    arguments.value("--format", given.format ? given.format : "json");
-    arguments.values("--shape", given.shapes);
-    arguments.value("--profile", given.profile);
-    if (given.output) {
-      arguments.value("--output", Arguments::protectedPath(given.output).c_str());
+    tool::StagedVersions versions;
+    tool::InspectRequest request;
+    TENON_ASSIGN(request.path, fileOf("inspect", path, versions));
+    request.format = given.format ? given.format : "json";
+    request.shapes = listOf(given.shapes);
+    request.profile = given.profile ? given.profile : "";
+    request.output = given.output ? protectedPath(given.output) : "";
+    TENON_ASSIGN(tool::Inspection shown, tool::inspectFile(request));
+    if (!request.output.empty()) {
+      give("", text);
+    } else if (!shown.schema.empty()) {
+      giveJson(shown.schema, std::move(shown.json), text);
+    } else if (request.format != "text") {
+      giveText(shown.text, text);
+    } else {
+      std::string screen = tool::inspectionScreen(shown.text, view::visible(request.path));
+      giveText(withoutControls(screen, "\n\t"), text);
     }
-    return perform(std::move(arguments.list), false, {}, text);
+    return Status::ok();
   });
 }
 
 tenon_status *tenon_explain(const char *engine, const char *topic, const char *node,
                             int32_t as_json, tenon_blob *text) {
-  return guarded([&]() -> Status {
+  return performed([&]() -> Status {
     if (!engine || !topic || !text) {
       return badArgument("the path, the topic or the place for the text is null");
     }
-    Arguments arguments("explain");
-    arguments.list.emplace_back(topic);
-    arguments.path(engine);
-    if (node) {
-      arguments.list.emplace_back("--");
-      arguments.list.emplace_back(node);
+    tool::StagedVersions versions;
+    tool::ExplainRequest request;
+    TENON_ASSIGN(request.engine, fileOf("explain", engine, versions));
+    request.topic = topic;
+    request.node = node ? node : "";
+    TENON_ASSIGN(Json explained, tool::explainEngine(request));
+    if (as_json != 0) {
+      giveJson("explain-" + request.topic, std::move(explained), text);
+    } else {
+      std::string shown = tool::explanationText(request, std::move(explained), false);
+      giveText(withoutControls(shown, "\n\t"), text);
     }
-    return perform(std::move(arguments.list), as_json != 0, {}, text);
+    return Status::ok();
   });
 }
 
 tenon_status *tenon_verb(const char *const *arguments, tenon_progress progress, void *user,
                          tenon_blob *json) {
-  return guarded([&]() -> Status {
+  return performed([&]() -> Status {
     if (!arguments || !json) {
       return badArgument("the arguments or the place for the text is null");
     }
-    return perform(listOf(arguments), true, {progress, user}, json);
+    tool::Listener listener;
+    if (progress) {
+      listener.progress = [=](std::string_view what, double fraction) {
+        return progress(user, std::string(what).c_str(), fraction) != 0;
+      };
+    }
+    tool::Terminal terminal(true, listener);
+    TENON_TRY(tool::runVerb(listOf(arguments), terminal));
+    give(listener.results, json);
+    return Status::ok();
   });
 }
 
