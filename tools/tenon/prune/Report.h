@@ -12,7 +12,7 @@
 namespace tenon::tool {
 
 struct PruneOutcome {
-  const prune::PruneInfo &info;
+  prune::PruneInfo info;
   std::string model, output, importance;
   double ratio = 0;
   uint64_t bytesBefore = 0, bytesAfter = 0;
