@@ -32,7 +32,7 @@ using capi::badArgument;
 
 namespace {
 
-/// Paths that are named among flags must not look like one.
+/// Results name the file in commands to be pasted, where it must not look like a flag.
 std::string protectedPath(const std::string &path) {
   return path.starts_with('-') ? "./" + path : path;
 }
@@ -78,18 +78,6 @@ std::vector<std::string> listOf(const char *const *texts) {
   return list;
 }
 
-/// The file that `path` names for a verb: a version of the registry where it is registry:REF, kept
-/// while `versions` lives. `place` is --output= where the verb writes.
-Result<std::string> fileOf(const char *verb, const char *path, tool::StagedVersions &versions,
-                           const char *place = nullptr) {
-  std::vector<std::string> named = {verb, protectedPath(path)};
-  if (place) {
-    named.emplace_back(place);
-  }
-  TENON_TRY(versions.replace(named));
-  return named[1];
-}
-
 /// As the verb prints it with --json.
 void giveJson(std::string_view schema, Json value, tenon_blob *blob) {
   give(withoutControls(tool::jsonText(schema, std::move(value)), "\n\t"), blob);
@@ -105,7 +93,7 @@ Status compile(const char *model, const std::string &output, const tenon_compile
                tenon_blob *report) {
   tool::CompileRequest request;
   tool::StagedVersions versions;
-  TENON_ASSIGN(request.options.model, fileOf("compile", model, versions, "--output="));
+  TENON_ASSIGN(request.options.model, versions.pathOf(protectedPath(model)));
   request.options.output = protectedPath(output);
   request.target.targets = options.targets ? listOf(options.targets) : request.target.targets;
   request.target.precision = options.precision ? options.precision : request.target.precision;
@@ -198,7 +186,7 @@ tenon_status *tenon_check(const char *path, const tenon_check_options *options, 
     TENON_TRY(capi::readStruct(options, given));
     tool::StagedVersions versions;
     tool::CheckRequest request;
-    TENON_ASSIGN(request.path, fileOf("check", path, versions));
+    TENON_ASSIGN(request.path, versions.pathOf(protectedPath(path)));
     request.targets = given.targets && *given.targets ? listOf(given.targets) : request.targets;
     request.shapes = listOf(given.shapes);
     TENON_ASSIGN(tool::CheckReport report, tool::checkFile(request));
@@ -217,10 +205,10 @@ tenon_status *tenon_inspect(const char *path, const tenon_inspect_options *optio
     TENON_TRY(capi::readStruct(options, given));
     tool::StagedVersions versions;
     tool::InspectRequest request;
-    TENON_ASSIGN(request.path, fileOf("inspect", path, versions));
+    TENON_ASSIGN(request.path, versions.pathOf(protectedPath(path)));
     request.format = given.format ? given.format : "json";
     request.shapes = listOf(given.shapes);
-    request.profile = given.profile ? given.profile : "";
+    TENON_ASSIGN(request.profile, versions.pathOf(given.profile ? given.profile : ""));
     request.output = given.output ? protectedPath(given.output) : "";
     TENON_ASSIGN(tool::Inspection shown, tool::inspectFile(request));
     if (!request.output.empty()) {
@@ -245,7 +233,7 @@ tenon_status *tenon_explain(const char *engine, const char *topic, const char *n
     }
     tool::StagedVersions versions;
     tool::ExplainRequest request;
-    TENON_ASSIGN(request.engine, fileOf("explain", engine, versions));
+    TENON_ASSIGN(request.engine, versions.pathOf(protectedPath(engine)));
     request.topic = topic;
     request.node = node ? node : "";
     TENON_ASSIGN(Json explained, tool::explainEngine(request));
