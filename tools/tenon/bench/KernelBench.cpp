@@ -11,9 +11,9 @@
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/model/CompilerBridge.h"
 #include "tools/tenon/task/TaskListener.h"
-#include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -145,8 +145,7 @@ Status checkModel(const KernelBenchRequest &request) {
 
 } // namespace
 
-Result<std::vector<pipeline::RegionTrials>> benchKernels(const KernelBenchRequest &request,
-                                                         TaskListener &listener) {
+Result<KernelReport> benchKernels(const KernelBenchRequest &request, TaskListener &listener) {
   TENON_TRY(checkModel(request));
   pipeline::CompileOptions compile;
   compile.model = request.open.path;
@@ -165,23 +164,13 @@ Result<std::vector<pipeline::RegionTrials>> benchKernels(const KernelBenchReques
   TENON_ASSIGN(std::vector<pipeline::RegionTrials> regions,
                pipeline::measureKernels(compile, trials, measurer));
   listener.clearProgress();
-  return regions;
-}
-
-Json describeTrials(const std::vector<pipeline::RegionTrials> &regions) {
   Json described = Json::array();
-  for (const pipeline::RegionTrials &region : regions) {
-    described.push_back(describe(region));
-  }
-  return described;
-}
-
-std::string trialsText(const std::vector<pipeline::RegionTrials> &regions) {
   std::string text;
   for (const pipeline::RegionTrials &region : regions) {
+    described.push_back(describe(region));
     text += textOf(region);
   }
-  return text;
+  return KernelReport{{{"regions", described}}, text};
 }
 
 } // namespace tenon::tool

@@ -2,11 +2,15 @@
 
 #pragma once
 
-#include "compiler/pipeline/KernelTrials.h"
 #include "runtime/core/Session.h"
 #include "support/json/Json.h"
 #include "tools/tenon/engines/EngineSource.h"
 #include "tools/tenon/inputs/Inputs.h"
+#include "tools/tenon/task/TaskListener.h"
+
+#include <nlohmann/json.hpp>
+
+#include <string>
 
 namespace tenon::tool {
 
@@ -19,12 +23,12 @@ struct KernelBenchRequest {
   bool isCold = false;
 };
 
-/// Compiles and times one kernel after the other, each as an engine of its own.
-Result<std::vector<pipeline::RegionTrials>> benchKernels(const KernelBenchRequest &request,
-                                                         TaskListener &listener);
+struct KernelReport {
+  Json json;        ///< tenon.kernels/1 without its schema
+  std::string text; ///< the same for people
+};
 
-/// For programs, as "regions" of tenon.kernels/1, and for people.
-Json describeTrials(const std::vector<pipeline::RegionTrials> &regions);
-std::string trialsText(const std::vector<pipeline::RegionTrials> &regions);
+/// Compiles and times one kernel after the other, each as an engine of its own.
+Result<KernelReport> benchKernels(const KernelBenchRequest &request, TaskListener &listener);
 
 } // namespace tenon::tool

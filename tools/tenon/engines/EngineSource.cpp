@@ -11,9 +11,9 @@
 #include "tools/tenon/target/LocalStore.h"
 #include "tools/tenon/target/Target.h"
 #include "tools/tenon/task/TaskListener.h"
-#include <nlohmann/json.hpp>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 namespace tenon::tool {

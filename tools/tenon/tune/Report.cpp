@@ -1,9 +1,9 @@
 // What tuning gained, region by region.
 
 #include "tools/tenon/tune/Tuner.h"
-#include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 

@@ -54,12 +54,12 @@ Status bench(BenchFlags &flags, Terminal &terminal) {
   request.session.overlapBranches = !flags.isSerial;
   request.open.useCache = !flags.noCache;
   if (!flags.kernelsOf.empty()) {
-    TENON_ASSIGN(std::vector<pipeline::RegionTrials> regions,
+    TENON_ASSIGN(KernelReport report,
                  benchKernels({request.open, request.inputs, request.session, flags.kernelsOf,
                                flags.mostOfFamily, request.isCold},
                               terminal));
-    terminal.json() ? terminal.printJson("kernels", {{"regions", describeTrials(regions)}})
-                    : terminal.print(trialsText(regions));
+    terminal.json() ? terminal.printJson("kernels", std::move(report.json))
+                    : terminal.print(report.text);
     return Status::ok();
   }
   TENON_ASSIGN(Json result, measureBench(request, terminal));
