@@ -23,9 +23,10 @@ CYCLES = {
     "engine": [{".", "code", "codec", "validate"}],
     "compiler/codegen/cuda": [{"pointwise", "rows"}],
     "compiler/graph": [{".", "infer"}],
-    "tools/tenon": [{".", "registry"}, {"bench", "engines", "target", "tune"}],
 }
-INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
+# Rooms of tools/tenon that know the command line; the others are libraries, which the C interface calls too.
+COMMAND_LINE = {".", "cli", "registry", "verbs"}
+INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 CODE = {".h", ".hpp", ".cpp", ".c", ".inc", ".def"}
 
 
@@ -66,6 +67,11 @@ def cycles_of(edges):
         return seen
     leads = {room: reached(room) for room in edges}
     return {frozenset(other for other in leads[room] if room in leads.get(other, ())) for room in edges if room in leads[room]}
+
+
+def command_line_faults(pairs):
+    return [f"{file} includes {used}: only {', '.join(sorted(COMMAND_LINE))} of tools/tenon know the command line" for file, used in pairs
+            if room_of("tools/tenon", file) not in {None, *COMMAND_LINE} and (used.startswith("CLI/") or room_of("tools/tenon", used) == "cli")]
 
 
 def read_table(text):
@@ -114,6 +120,7 @@ class Rooms(unittest.TestCase):
     def setUp(self):
         pairs = included()
         self.edges = {group: edges_of(group, pairs) for group in GROUPS}
+        self.assertEqual([], command_line_faults(pairs))
 
     def test_tree(self):
         self.assertGreater(sum(len(edges) for edges in self.edges.values()), 60)
@@ -129,6 +136,8 @@ class Rooms(unittest.TestCase):
         self.assertEqual([], cycle_faults({"compiler/opt": cycle}, edges))
         self.assertEqual(2, len(cycle_faults({"compiler/opt": [{"layout", "products"}]}, edges)))
         self.assertEqual([], table_faults(read_table(written(edges)), edges))
+        self.assertEqual(2, len(command_line_faults([("tools/tenon/bench/A.cpp", "CLI/CLI.hpp"), ("tools/tenon/bench/B.h", "tools/tenon/cli/Terminal.h"),
+                                                     ("tools/tenon/verbs/C.cpp", "CLI/CLI.hpp"), ("tools/tenon/bench/D.cpp", "tools/tenon/print/Format.h")])))
         table = read_table(written(edges).replace("layout: simplify", "layout: recognize"))
         self.assertEqual(2, len(table_faults(table, edges)))
 

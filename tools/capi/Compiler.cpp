@@ -1,6 +1,5 @@
-// The C interface to the compiler: compiling is a function that the verb calls too; the others are
-// verbs of the command line, whose results go to the caller. Nothing thrown below passes this
-// border.
+// The C interface to the compiler, over the functions that the verbs call too; tenon_verb alone
+// takes a command line. Nothing thrown below passes this border.
 
 #include "tenon/compiler.h"
 
@@ -13,51 +12,38 @@
 #include "support/threads/ThreadPool.h"
 #include "tools/plugin/Plugin.h"
 #include "tools/tenon/Tool.h"
+#include "tools/tenon/cli/Terminal.h"
+#include "tools/tenon/compile/CheckFile.h"
 #include "tools/tenon/compile/CompileToFile.h"
+#include "tools/tenon/explain/Explain.h"
+#include "tools/tenon/explain/Inspect.h"
 #include "tools/tenon/model/CompilerBridge.h"
-#include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/registry/Stage.h"
+#include "tools/view/Escape.h"
 
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <new>
 
 using namespace tenon;
 using capi::badArgument;
-using capi::guarded;
 
 namespace {
 
-/// The command line of one call. Values are joined to their flags, so that none is taken for a
-/// flag.
-class Arguments {
-public:
-  explicit Arguments(const char *verb) : list{verb} {}
+/// Results name the file in commands to be pasted, where it must not look like a flag.
+std::string protectedPath(const std::string &path) {
+  return path.starts_with('-') ? "./" + path : path;
+}
 
-  void value(const std::string &name, const char *text) {
-    if (text) {
-      list.push_back(name + "=" + text);
-    }
-  }
-  void values(const std::string &name, const char *const *texts) {
-    for (; texts && *texts; ++texts) {
-      value(name, *texts);
-    }
-  }
-  void path(const std::string &text) { list.push_back(protectedPath(text)); }
-  static std::string protectedPath(const std::string &text) {
-    return text.starts_with('-') ? "./" + text : text;
-  }
-
-  std::vector<std::string> list;
-};
-
-/// What a call has of its caller besides the arguments.
-struct Caller {
-  tenon_progress progress = nullptr;
-  void *user = nullptr;
-};
+/// Runs a function of the interface.
+tenon_status *performed(const std::function<Status()> &work) {
+  return capi::guarded([&] {
+    tool::ContainedCrashes contained;
+    return tool::catchExceptions(work);
+  });
+}
 
 /// Gives `bytes` to the caller.
 void give(std::string_view bytes, tenon_blob *blob) {
@@ -68,29 +54,6 @@ void give(std::string_view bytes, tenon_blob *blob) {
   std::memcpy(data, bytes.data(), bytes.size());
   data[bytes.size()] = '\0';
   *blob = {data, bytes.size()};
-}
-
-/// Performs a verb. What it printed goes to `result`, which may be null, also where it ended with
-/// the error `answer`: there the results tell more than the error.
-Status perform(std::vector<std::string> arguments, bool asJson, Caller caller, tenon_blob *result,
-               ErrorId answer = ErrorId::None) {
-  tool::ContainedCrashes contained;
-  tool::Listener listener;
-  if (caller.progress) {
-    listener.progress = [call = caller.progress, user = caller.user](std::string_view what,
-                                                                     double fraction) {
-      return call(user, std::string(what).c_str(), fraction) != 0;
-    };
-  }
-  tool::Terminal terminal(asJson, listener);
-  Status status = tool::runVerb(std::move(arguments), terminal);
-  if (!status && (answer == ErrorId::None || status.id() != answer)) {
-    return status;
-  }
-  if (result) {
-    give(listener.results, result);
-  }
-  return Status::ok();
 }
 
 /// The caller's passes, which a later call of the same options may bring again.
@@ -115,44 +78,23 @@ std::vector<std::string> listOf(const char *const *texts) {
   return list;
 }
 
-Status refused(const std::string &problem) {
-  return Status::error(ErrorId::BadArgument, problem, "tenon compile --help shows the usage");
+/// As the verb prints it with --json.
+void giveJson(std::string_view schema, Json value, tenon_blob *blob) {
+  give(withoutControls(tool::jsonText(schema, std::move(value)), "\n\t"), blob);
 }
 
-/// What the command line checks of its flags.
-Status checkOptions(const tool::CompileRequest &request, const tenon_compile_options &options) {
-  std::string problem = tool::choiceProblem(request.target.precision, tool::kPrecisions);
-  if (!problem.empty()) {
-    return refused("--precision: " + problem);
-  }
-  for (const std::string &allowed : request.target.allow) {
-    problem = tool::choiceProblem(allowed, tool::kAllowances);
-    if (!problem.empty()) {
-      return refused("--allow: " + problem);
-    }
-  }
-  bool isInRange = options.max_weights == 0 || (options.max_weights >= tool::kMaxWeights.low &&
-                                                options.max_weights <= tool::kMaxWeights.high);
-  if (!isInRange) {
-    return refused("--max-weights " + std::to_string(options.max_weights) +
-                   ": give a number from 1 to 1000, as 1.5x");
-  }
-  if (options.threads != 0 && options.threads > tool::kThreads.high) {
-    return refused("--threads " + std::to_string(options.threads) +
-                   ": give a whole number from 1 to 1024");
-  }
-  return Status::ok();
+/// The same of a text, which ends in a line.
+void giveText(std::string text, tenon_blob *blob) {
+  text += text.ends_with('\n') ? "" : "\n";
+  give(text, blob);
 }
 
 Status compile(const char *model, const std::string &output, const tenon_compile_options &options,
                tenon_blob *report) {
-  tool::ContainedCrashes contained;
   tool::CompileRequest request;
-  std::vector<std::string> named = {"compile", Arguments::protectedPath(model), "--output="};
   tool::StagedVersions versions;
-  TENON_TRY(versions.replace(named));
-  request.options.model = named[1];
-  request.options.output = Arguments::protectedPath(output);
+  TENON_ASSIGN(request.options.model, versions.pathOf(protectedPath(model)));
+  request.options.output = protectedPath(output);
   request.target.targets = options.targets ? listOf(options.targets) : request.target.targets;
   request.target.precision = options.precision ? options.precision : request.target.precision;
   request.target.allow = listOf(options.allow);
@@ -167,12 +109,10 @@ Status compile(const char *model, const std::string &output, const tenon_compile
   request.noCache = options.no_cache != 0;
   request.wantsCubin = options.cubin != 0;
   request.ptxas = options.ptxas ? options.ptxas : "";
-  TENON_TRY(checkOptions(request, options));
   if (options.max_weights != 0) {
     request.options.maxWeights = options.max_weights;
   }
-  request.options.threads =
-      options.threads != 0 ? static_cast<unsigned>(options.threads) : usableCpus();
+  request.options.threads = options.threads != 0 ? options.threads : usableCpus();
   TENON_ASSIGN(request.passes, passesOf(options));
   std::atomic<bool> isCancelled = false;
   request.options.cancel = &isCancelled;
@@ -186,7 +126,7 @@ Status compile(const char *model, const std::string &output, const tenon_compile
   }
   TENON_ASSIGN(pipeline::CompileSummary summary, tool::compileToFile(request));
   if (report) {
-    give(withoutControls(tool::jsonText("compile", tool::summaryJson(summary)), "\n\t"), report);
+    giveJson("compile", tool::summaryJson(summary), report);
   }
   return Status::ok();
 }
@@ -206,7 +146,7 @@ const char *tenon_compiler_version(void) { return tool::version(); }
 
 tenon_status *tenon_compile(const char *model, const char *output,
                             const tenon_compile_options *options, tenon_blob *report) {
-  return guarded([&]() -> Status {
+  return performed([&]() -> Status {
     if (!model || !output) {
       return badArgument("the path of the model or of the engine is null");
     }
@@ -218,7 +158,7 @@ tenon_status *tenon_compile(const char *model, const char *output,
 
 tenon_status *tenon_compile_memory(const char *model, const tenon_compile_options *options,
                                    tenon_blob *engine, tenon_blob *report) {
-  return guarded([&]() -> Status {
+  return performed([&]() -> Status {
     if (!model || !engine) {
       return badArgument("the path of the model or the place for the engine is null");
     }
@@ -238,64 +178,91 @@ tenon_status *tenon_compile_memory(const char *model, const tenon_compile_option
 }
 
 tenon_status *tenon_check(const char *path, const tenon_check_options *options, tenon_blob *json) {
-  return guarded([&]() -> Status {
+  return performed([&]() -> Status {
     if (!path || !json) {
       return badArgument("the path or the place for the text is null");
     }
     tenon_check_options given = {};
     TENON_TRY(capi::readStruct(options, given));
-    Arguments arguments("check");
-    arguments.path(path);
-    arguments.values("--target", given.targets);
-    arguments.values("--shape", given.shapes);
-    return perform(std::move(arguments.list), true, {}, json, ErrorId::ModelHasGaps);
+    tool::StagedVersions versions;
+    tool::CheckRequest request;
+    TENON_ASSIGN(request.path, versions.pathOf(protectedPath(path)));
+    request.targets = given.targets && *given.targets ? listOf(given.targets) : request.targets;
+    request.shapes = listOf(given.shapes);
+    TENON_ASSIGN(tool::CheckReport report, tool::checkFile(request));
+    giveJson("check", std::move(report.json), json);
+    return Status::ok();
   });
 }
 
 tenon_status *tenon_inspect(const char *path, const tenon_inspect_options *options,
                             tenon_blob *text) {
-  return guarded([&]() -> Status {
+  return performed([&]() -> Status {
     if (!path || !text) {
       return badArgument("the path or the place for the text is null");
     }
     tenon_inspect_options given = {};
     TENON_TRY(capi::readStruct(options, given));
-    Arguments arguments("inspect");
-    arguments.path(path);
-    arguments.value("--format", given.format ? given.format : "json");
-    arguments.values("--shape", given.shapes);
-    arguments.value("--profile", given.profile);
-    if (given.output) {
-      arguments.value("--output", Arguments::protectedPath(given.output).c_str());
+    tool::StagedVersions versions;
+    tool::InspectRequest request;
+    TENON_ASSIGN(request.path, versions.pathOf(protectedPath(path)));
+    request.format = given.format ? given.format : "json";
+    request.shapes = listOf(given.shapes);
+    TENON_ASSIGN(request.profile, versions.pathOf(given.profile ? given.profile : ""));
+    request.output = given.output ? protectedPath(given.output) : "";
+    TENON_ASSIGN(tool::Inspection shown, tool::inspectFile(request));
+    if (!request.output.empty()) {
+      give("", text);
+    } else if (!shown.schema.empty()) {
+      giveJson(shown.schema, std::move(shown.json), text);
+    } else if (request.format != "text") {
+      giveText(shown.text, text);
+    } else {
+      std::string screen = tool::inspectionScreen(shown.text, view::visible(request.path));
+      giveText(withoutControls(screen, "\n\t"), text);
     }
-    return perform(std::move(arguments.list), false, {}, text);
+    return Status::ok();
   });
 }
 
 tenon_status *tenon_explain(const char *engine, const char *topic, const char *node,
                             int32_t as_json, tenon_blob *text) {
-  return guarded([&]() -> Status {
+  return performed([&]() -> Status {
     if (!engine || !topic || !text) {
       return badArgument("the path, the topic or the place for the text is null");
     }
-    Arguments arguments("explain");
-    arguments.list.emplace_back(topic);
-    arguments.path(engine);
-    if (node) {
-      arguments.list.emplace_back("--");
-      arguments.list.emplace_back(node);
+    tool::StagedVersions versions;
+    tool::ExplainRequest request;
+    TENON_ASSIGN(request.engine, versions.pathOf(protectedPath(engine)));
+    request.topic = topic;
+    request.node = node ? node : "";
+    TENON_ASSIGN(Json explained, tool::explainEngine(request));
+    if (as_json != 0) {
+      giveJson("explain-" + request.topic, std::move(explained), text);
+    } else {
+      std::string shown = tool::explanationText(request, std::move(explained), false);
+      giveText(withoutControls(shown, "\n\t"), text);
     }
-    return perform(std::move(arguments.list), as_json != 0, {}, text);
+    return Status::ok();
   });
 }
 
 tenon_status *tenon_verb(const char *const *arguments, tenon_progress progress, void *user,
                          tenon_blob *json) {
-  return guarded([&]() -> Status {
+  return performed([&]() -> Status {
     if (!arguments || !json) {
       return badArgument("the arguments or the place for the text is null");
     }
-    return perform(listOf(arguments), true, {progress, user}, json);
+    tool::Listener listener;
+    if (progress) {
+      listener.progress = [=](std::string_view what, double fraction) {
+        return progress(user, std::string(what).c_str(), fraction) != 0;
+      };
+    }
+    tool::Terminal terminal(true, listener);
+    TENON_TRY(tool::runVerb(listOf(arguments), terminal));
+    give(listener.results, json);
+    return Status::ok();
   });
 }
 

@@ -4,11 +4,11 @@
 #include "tools/tenon/Tool.h"
 
 #include "tools/tenon/Verb.h"
-#include "tools/tenon/inputs/Options.h"
-#include "tools/tenon/inputs/StandardInput.h"
-#include "tools/tenon/print/HelpData.h"
-#include "tools/tenon/print/Terminal.h"
-#include "tools/tenon/print/Usage.h"
+#include "tools/tenon/cli/HelpData.h"
+#include "tools/tenon/cli/Options.h"
+#include "tools/tenon/cli/StandardInput.h"
+#include "tools/tenon/cli/Terminal.h"
+#include "tools/tenon/cli/Usage.h"
 #include "tools/tenon/registry/Stage.h"
 
 #include <CLI/CLI.hpp>
@@ -151,17 +151,6 @@ int reportParse(const CLI::App &app, const CLI::ParseError &error, Terminal &ter
   return finish(Status::ok(), terminal);
 }
 
-Status perform(const Action &action, Terminal &terminal) {
-  try {
-    return action(terminal);
-  } catch (const std::bad_alloc &) {
-    return Status::error(ErrorId::OutOfMemory, "out of memory");
-  } catch (const std::exception &error) {
-    return Status::error(ErrorId::InternalError, fmt::format("internal error: {}", error.what()),
-                         "please report it with the command line");
-  }
-}
-
 bool takesVersions(const std::vector<std::string> &arguments) {
   return std::ranges::any_of(kVerbs, [&](const Verb &verb) {
     return !arguments.empty() && arguments.front() == verb.name && verb.takesVersions;
@@ -212,6 +201,17 @@ public:
 
 } // namespace
 
+Status tool::catchExceptions(const std::function<Status()> &work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc &) {
+    return Status::error(ErrorId::OutOfMemory, "out of memory");
+  } catch (const std::exception &error) {
+    return Status::error(ErrorId::InternalError, fmt::format("internal error: {}", error.what()),
+                         "please report it with the command line");
+  }
+}
+
 Status tool::runVerb(std::vector<std::string> arguments, Terminal &terminal) {
   CommandLine line;
   StagedVersions versions;
@@ -224,7 +224,7 @@ Status tool::runVerb(std::vector<std::string> arguments, Terminal &terminal) {
   } catch (const CLI::ParseError &error) {
     return describeUsage(line.app, error);
   }
-  return perform(line.chosen, terminal);
+  return catchExceptions([&] { return line.chosen(terminal); });
 }
 
 int tool::runTool(int argc, char **argv) {
@@ -249,7 +249,7 @@ int tool::runTool(int argc, char **argv) {
     return reportParse(line.app, error, terminal);
   }
   Terminal terminal(line.flags.json, line.flags.quiet, progressStyle(line.flags));
-  Status status = perform(line.chosen, terminal);
+  Status status = catchExceptions([&] { return line.chosen(terminal); });
   int code = finish(status, terminal);
   if (status.code() == Code::Internal) {
     // Nothing more runs: what a crash left behind may be damaged.

@@ -4,6 +4,7 @@
 
 #include "support/Status.h"
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ int runTool(int argc, char **argv);
 /// The same for the arguments after the program's name, in the terminal given, whose settings count
 /// instead of --json, --quiet and --progress.
 Status runVerb(std::vector<std::string> arguments, Terminal &terminal);
+/// What `work` gives, or the status of what it throws.
+Status catchExceptions(const std::function<Status()> &work);
 /// "0.1.0".
 const char *version();
 

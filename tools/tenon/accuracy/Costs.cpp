@@ -76,14 +76,14 @@ Result<uint64_t> memoryOfFirstRun(const std::string &path, const EngineSource &s
 
 Result<std::vector<Json>> measureCosts(std::vector<CostSubject> subjects,
                                        const runtime::SessionOptions &options,
-                                       const MeasureBudget &budget, Terminal &terminal) {
+                                       const MeasureBudget &budget, TaskListener &listener) {
   std::vector<Subject> allTimed;
   for (CostSubject &subject : subjects) {
     TENON_ASSIGN(Subject timed, subjectOf(subject, options));
     allTimed.push_back(std::move(timed));
   }
-  TENON_TRY(measureInterleaved(budget, allTimed, terminal));
-  terminal.clearProgress();
+  TENON_TRY(measureInterleaved(budget, allTimed, listener));
+  listener.clearProgress();
   std::vector<Json> costs;
   for (size_t i = 0; i < subjects.size(); ++i) {
     Json row = describe(subjects[i], allTimed[i]);

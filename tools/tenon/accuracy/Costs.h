@@ -2,10 +2,11 @@
 
 #pragma once
 
+#include "support/json/Json.h"
 #include "tools/tenon/bench/Interleaved.h"
 #include "tools/tenon/data/Dataset.h"
 #include "tools/tenon/engines/EngineSource.h"
-#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/task/TaskListener.h"
 
 #include <memory>
 #include <string>
@@ -30,6 +31,6 @@ struct CostSubject {
 /// For each a row: latency, measured in turn, its ratio to the first's, bytes of files and memory.
 Result<std::vector<Json>> measureCosts(std::vector<CostSubject> subjects,
                                        const runtime::SessionOptions &options,
-                                       const MeasureBudget &budget, Terminal &terminal);
+                                       const MeasureBudget &budget, TaskListener &listener);
 
 } // namespace tenon::tool

@@ -3,6 +3,7 @@
 
 #include "tools/tenon/accuracy/Report.h"
 
+#include "tools/tenon/print/Format.h"
 #include "tools/view/Escape.h"
 
 #include <fmt/format.h>

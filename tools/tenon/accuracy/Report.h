@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "tools/tenon/print/Terminal.h"
+#include "support/json/Json.h"
 
 #include <string>
 

@@ -36,7 +36,7 @@ Result<Json> cpuSection(const std::string &name) {
   return section;
 }
 
-Result<Json> gpuSection(const target::Target &gpu, Terminal &terminal) {
+Result<Json> gpuSection(const target::Target &gpu, TaskListener &listener) {
   TENON_ASSIGN(GpuProbe probe, probeGpu(0));
   Json section = {{"name", gpu.name},
                   {"architecture", gpu.variant()},
@@ -47,25 +47,25 @@ Result<Json> gpuSection(const target::Target &gpu, Terminal &terminal) {
   if (probe.productTeraflops) {
     section["half_flops"] = *probe.productTeraflops * 1e12;
   } else {
-    terminal.note("cuBLASLt is missing: half_flops is not measured");
+    listener.note("cuBLASLt is missing: half_flops is not measured");
   }
   return section;
 }
 
 } // namespace
 
-Result<Json> calibrate(const std::string &cpuName, Terminal &terminal) {
-  terminal.progress("measuring the CPU", 0);
+Result<Json> calibrate(const std::string &cpuName, TaskListener &listener) {
+  listener.progress("measuring the CPU", 0);
   TENON_ASSIGN(Json cpu, cpuSection(cpuName));
   Json profile = {{"schema", kProfileSchema}, {"cpu", std::move(cpu)}};
   Result<target::Target> gpu = localGpu();
   if (gpu) {
-    terminal.progress("measuring the GPU", 0.5);
-    TENON_ASSIGN(profile["cuda"], gpuSection(*gpu, terminal));
+    listener.progress("measuring the GPU", 0.5);
+    TENON_ASSIGN(profile["cuda"], gpuSection(*gpu, listener));
   } else {
-    terminal.note(fmt::format("the profile has no GPU: {}", gpu.status().message()));
+    listener.note(fmt::format("the profile has no GPU: {}", gpu.status().message()));
   }
-  terminal.clearProgress();
+  listener.clearProgress();
   return profile;
 }
 

@@ -4,7 +4,8 @@
 #pragma once
 
 #include "support/Result.h"
-#include "tools/tenon/print/Terminal.h"
+#include "support/json/Json.h"
+#include "tools/tenon/task/TaskListener.h"
 
 #include <string>
 
@@ -12,6 +13,6 @@ namespace tenon::tool {
 
 /// A whole profile, with what could be measured; says on stderr what could not. Takes seconds, and
 /// all CPUs that the process may use: nothing else should run.
-Result<Json> calibrate(const std::string &cpuName, Terminal &terminal);
+Result<Json> calibrate(const std::string &cpuName, TaskListener &listener);
 
 } // namespace tenon::tool

@@ -32,7 +32,7 @@ Status runBlock(Subject &subject, size_t runs, bool isAlone) {
 } // namespace
 
 Status measureInterleaved(const MeasureBudget &allowed, std::vector<Subject> &subjects,
-                          Terminal &terminal) {
+                          TaskListener &listener) {
   double budget = allowed.seconds * 1000;
   double warmup = budget * kWarmupShare;
   BenchClock::time_point start = BenchClock::now();
@@ -60,7 +60,7 @@ Status measureInterleaved(const MeasureBudget &allowed, std::vector<Subject> &su
     double part = allowed.runs > 0
                       ? static_cast<double>(counted.size()) / static_cast<double>(wanted)
                       : millisecondsSince(start) / budget;
-    terminal.progress("bench", std::min(part, 1.0));
+    listener.progress("bench", std::min(part, 1.0));
   }
   return Status::ok();
 }

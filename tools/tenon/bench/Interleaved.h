@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tools/tenon/bench/Subject.h"
+#include "tools/tenon/task/TaskListener.h"
 
 #include <vector>
 
@@ -15,6 +16,6 @@ struct MeasureBudget {
 
 /// Fills the times of each subject, after runs that warm up. There is one at least.
 Status measureInterleaved(const MeasureBudget &budget, std::vector<Subject> &subjects,
-                          Terminal &terminal);
+                          TaskListener &listener);
 
 } // namespace tenon::tool

@@ -9,7 +9,7 @@
 #include "tools/tenon/bench/SuccessiveHalving.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/model/CompilerBridge.h"
-#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/task/TaskListener.h"
 
 #include <fmt/format.h>
 
@@ -29,7 +29,7 @@ struct MeasuredRegion {
 
 class BenchMeasurer : public pipeline::CandidateMeasurer {
 public:
-  BenchMeasurer(const KernelBenchRequest &request, Terminal &output) : terminal(output) {
+  BenchMeasurer(const KernelBenchRequest &request, TaskListener &output) : listener(output) {
     options.seed = request.inputs.seed;
     options.session = request.session;
     options.isCold = request.isCold;
@@ -53,7 +53,7 @@ public:
 
   Result<bool> measure(const pipeline::TuningProblem &problem,
                        const std::vector<pipeline::EngineCandidate> &candidates) override {
-    terminal.progress("kernels", 0);
+    listener.progress("kernels", 0);
     TENON_ASSIGN(MeasureOutcome outcome, measureCandidates(candidates, options));
     auto region = std::ranges::find(regions, problem.problem.hash, [](const MeasuredRegion &each) {
       return each.problem.problem.hash;
@@ -71,7 +71,7 @@ public:
   std::vector<MeasuredRegion> regions;
 
 private:
-  Terminal &terminal;
+  TaskListener &listener;
   MeasureOptions options;
 };
 
@@ -125,18 +125,18 @@ Status checkModel(const KernelBenchRequest &request) {
 
 } // namespace
 
-Status benchKernels(const KernelBenchRequest &request, Terminal &terminal) {
+Result<KernelReport> benchKernels(const KernelBenchRequest &request, TaskListener &listener) {
   TENON_TRY(checkModel(request));
   pipeline::CompileOptions compile;
   compile.model = request.open.path;
-  TENON_TRY(applyTarget(request.open.target, compile, terminal.notice()));
+  TENON_TRY(applyTarget(request.open.target, compile, listener.notice()));
   TENON_ASSIGN(compile.shapes, parseShapeArguments(request.inputs.shapes));
   std::optional<engine::CpuLevel> best = runtime::bestCpuLevel();
   if (compile.levels.size() > 1 && best) {
     compile.levels = {*best};
   }
   compile.threads = usableCpus();
-  compile.notice = [&](std::string_view text) { terminal.note(text); };
+  compile.notice = [&](std::string_view text) { listener.note(text); };
   TENON_ASSIGN(ScratchFolder folder, ScratchFolder::create("tenon-kernels"));
   compile.output = folder.path() + "/kernel.tenon";
   BenchMeasurer measurer(request, terminal);
@@ -144,7 +144,7 @@ Status benchKernels(const KernelBenchRequest &request, Terminal &terminal) {
   pipeline::CandidateRequest candidates{
       .node = isOfAll ? "" : request.node, .areAll = true, .maxOfFamily = request.mostOfFamily};
   TENON_TRY(pipeline::measureKernels(compile, candidates, measurer));
-  terminal.clearProgress();
+  listener.clearProgress();
   if (measurer.regions.empty()) {
     return Status::error(ErrorId::BadArgument,
                          isOfAll ? "the model has no regions"
@@ -157,8 +157,7 @@ Status benchKernels(const KernelBenchRequest &request, Terminal &terminal) {
     described.push_back(describe(region));
     text += textOf(region);
   }
-  terminal.json() ? terminal.printJson("kernels", {{"regions", described}}) : terminal.print(text);
-  return Status::ok();
+  return KernelReport{{{"regions", described}}, text};
 }
 
 } // namespace tenon::tool

@@ -3,8 +3,14 @@
 #pragma once
 
 #include "runtime/core/Session.h"
+#include "support/json/Json.h"
 #include "tools/tenon/engines/EngineSource.h"
 #include "tools/tenon/inputs/Inputs.h"
+#include "tools/tenon/task/TaskListener.h"
+
+#include <nlohmann/json.hpp>
+
+#include <string>
 
 namespace tenon::tool {
 
@@ -17,7 +23,12 @@ struct KernelBenchRequest {
   bool isCold = false;
 };
 
+struct KernelReport {
+  Json json;        ///< tenon.kernels/1 without its schema
+  std::string text; ///< the same for people
+};
+
 /// Compiles and times one kernel after the other, each as an engine of its own.
-Status benchKernels(const KernelBenchRequest &request, Terminal &terminal);
+Result<KernelReport> benchKernels(const KernelBenchRequest &request, TaskListener &listener);
 
 } // namespace tenon::tool

@@ -2,7 +2,7 @@
 
 #include "tools/tenon/bench/Peers.h"
 
-#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/task/TaskListener.h"
 
 #include <fmt/format.h>
 
@@ -27,11 +27,7 @@ sys.exit(main())
 
 } // namespace
 
-Status comparePeers(const PeersRequest &request, const Terminal &terminal) {
-  if (!terminal.ownsProcess()) {
-    return Status::error(ErrorId::BadArgument, "--against takes the place of the process",
-                         "call tenon.compare.run of the Python package");
-  }
+Status comparePeers(const PeersRequest &request) {
   const char *named = std::getenv("TENON_PYTHON");
   std::vector<std::string> command = {named ? named : "python3", "-c", kProgram, request.model};
   command.push_back("--against=" + request.against);
@@ -41,7 +37,7 @@ Status comparePeers(const PeersRequest &request, const Terminal &terminal) {
   command.push_back(fmt::format("--seconds={}", request.seconds));
   command.push_back(fmt::format("--threads={}", request.threads));
   command.push_back("--device=" + request.device);
-  command.push_back("--format=" + (terminal.json() ? "json" : request.format));
+  command.push_back("--format=" + request.format);
   command.push_back("--output=" + request.output);
   std::vector<char *> arguments;
   for (std::string &argument : command) {

@@ -10,8 +10,6 @@
 
 namespace tenon::tool {
 
-class Terminal;
-
 /// What the Python package is asked; docs/compare.md says what each means.
 struct PeersRequest {
   std::string against; ///< names with commas between; empty for no comparison
@@ -25,6 +23,6 @@ struct PeersRequest {
 };
 
 /// Puts the Python package into the place of this process; returns only if that fails.
-Status comparePeers(const PeersRequest &request, const Terminal &terminal);
+Status comparePeers(const PeersRequest &request);
 
 } // namespace tenon::tool

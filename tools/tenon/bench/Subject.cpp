@@ -5,6 +5,7 @@
 
 #include "support/Shape.h"
 #include "tools/tenon/bench/Statistics.h"
+#include "tools/tenon/print/Format.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>

@@ -3,9 +3,9 @@
 
 #pragma once
 
+#include "support/json/Json.h"
 #include "tools/tenon/bench/GpuBench.h"
 #include "tools/tenon/bench/Runner.h"
-#include "tools/tenon/print/Terminal.h"
 
 #include <chrono>
 #include <memory>

@@ -3,14 +3,15 @@
 
 #include "runtime/tensors/ShapeText.h"
 #include "support/Environment.h"
+#include "support/threads/ThreadPool.h"
 #include "tools/plugin/GraphApi.h"
 #include "tools/plugin/Plugin.h"
 #include "tools/tenon/engines/EngineSource.h"
 #include "tools/tenon/engines/OutputCheck.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/model/CompilerBridge.h"
+#include "tools/tenon/target/LocalStore.h"
 #include "tools/tenon/target/Ptxas.h"
-#include "tools/tenon/tune/LocalStore.h"
 
 #include <fmt/format.h>
 
@@ -20,6 +21,38 @@
 
 namespace tenon::tool {
 namespace {
+
+Status refusedOption(const std::string &problem) {
+  return Status::error(ErrorId::BadArgument, problem, "tenon compile --help shows the usage");
+}
+
+Status checkChoices(const char *name, const std::vector<std::string> &values,
+                    const std::vector<std::string> &choices) {
+  for (const std::string &value : values) {
+    std::string problem = choiceProblem(value, choices);
+    if (!problem.empty()) {
+      return refusedOption(fmt::format("{}: {}", name, problem));
+    }
+  }
+  return Status::ok();
+}
+
+/// Of callers that have no command line, whose parser says the same.
+Status checkValues(const CompileRequest &request) {
+  TENON_TRY(checkChoices("--precision", {request.target.precision}, kPrecisions));
+  TENON_TRY(checkChoices("--allow", request.target.allow, kAllowances));
+  const std::optional<double> &weights = request.options.maxWeights;
+  if (weights && !(*weights >= kMaxWeights.low && *weights <= kMaxWeights.high)) {
+    return refusedOption(fmt::format("--max-weights {:f}: give a number from {} to {}, as 1.5x",
+                                     *weights, kMaxWeights.low, kMaxWeights.high));
+  }
+  unsigned threads = request.options.threads;
+  if (threads > kThreads.high && threads != usableCpus()) {
+    return refusedOption(fmt::format("--threads {}: give a whole number from {} to {}", threads,
+                                     kThreads.low, kThreads.high));
+  }
+  return Status::ok();
+}
 
 /// "model.tenon" for "some/model.onnx".
 std::string defaultOutput(const std::string &model) {
@@ -99,6 +132,7 @@ Json weightsJson(const std::vector<pipeline::WeightInfo> &weights) {
 
 Result<pipeline::CompileSummary> compileToFile(CompileRequest &request) {
   pipeline::CompileOptions &options = request.options;
+  TENON_TRY(checkValues(request));
   TENON_TRY(readKernels(request));
   if (!request.stopAfter.empty()) {
     options.stopAfter =

@@ -5,9 +5,9 @@
 #include "compiler/api/CompileOptions.h"
 #include "compiler/pipeline/CompileSummary.h"
 #include "support/Result.h"
+#include "support/json/Json.h"
 #include "tenon/graph.h"
-#include "tools/tenon/inputs/Options.h"
-#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/inputs/Limits.h"
 #include "tools/tenon/target/TargetFlags.h"
 
 #include <functional>

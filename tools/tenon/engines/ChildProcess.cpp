@@ -1,6 +1,7 @@
 // Implements the answer as one line of JSON through a pipe.
 
 #include "tools/tenon/engines/ChildProcess.h"
+#include "tools/tenon/print/Format.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "support/Result.h"
-#include "tools/tenon/print/Terminal.h"
+#include "support/json/Json.h"
 
 #include <functional>
 

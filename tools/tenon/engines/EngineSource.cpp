@@ -8,11 +8,12 @@
 #include "tools/tenon/engines/ChildProcess.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/model/CompilerBridge.h"
-#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/target/LocalStore.h"
 #include "tools/tenon/target/Target.h"
-#include "tools/tenon/tune/LocalStore.h"
+#include "tools/tenon/task/TaskListener.h"
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 namespace tenon::tool {
@@ -48,7 +49,7 @@ Result<double> compileInChild(const pipeline::CompileOptions &request) {
 
 std::string reproducerOf(const std::string &path) { return path + ".reproducer.mlir"; }
 
-Result<EngineSource> EngineSource::prepare(const OpenRequest &request, Terminal &terminal) {
+Result<EngineSource> EngineSource::prepare(const OpenRequest &request, TaskListener &listener) {
   EngineSource source;
   if (!request.variant.empty()) {
     TENON_ASSIGN(source.variant, parseVariant(request.variant));
@@ -61,23 +62,23 @@ Result<EngineSource> EngineSource::prepare(const OpenRequest &request, Terminal 
   }
   pipeline::CompileOptions compile;
   compile.model = request.path;
-  TENON_TRY(applyTarget(request.target, compile, terminal.notice()));
+  TENON_TRY(applyTarget(request.target, compile, listener.notice()));
   std::string cache = userCacheFolder();
   compile.cacheFolder = request.useCache ? cache : "";
   if (request.useCache) {
-    TENON_ASSIGN(compile.tuned, localDatabase("", terminal.notice()));
+    TENON_ASSIGN(compile.tuned, localDatabase("", listener.notice()));
   }
   compile.threads = usableCpus();
   compile.extraOutputs = request.extraOutputs;
   compile.observed = request.observed;
   TENON_ASSIGN(compile.shapes, parseShapeArguments(request.shapes));
-  listen(compile, terminal);
+  listen(compile, listener);
   TENON_ASSIGN(source.folder, makeFolder(cache));
   source.enginePath = source.folder->path() + "/model.tenon";
   compile.output = source.enginePath;
   compile.reproducer = reproducerOf(std::filesystem::path(request.path).filename().string());
   TENON_ASSIGN(source.seconds, compileInChild(compile));
-  terminal.clearProgress();
+  listener.clearProgress();
   return source;
 }
 

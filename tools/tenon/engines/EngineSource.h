@@ -16,7 +16,7 @@
 
 namespace tenon::tool {
 
-class Terminal;
+class TaskListener;
 
 struct OpenRequest {
   std::string path; ///< of an engine or a model
@@ -35,7 +35,7 @@ std::string reproducerOf(const std::string &path);
 /// An engine file that goes away with this object when it was made for one run only.
 class EngineSource {
 public:
-  static Result<EngineSource> prepare(const OpenRequest &request, Terminal &terminal);
+  static Result<EngineSource> prepare(const OpenRequest &request, TaskListener &listener);
 
   /// Path of the engine file.
   const std::string &path() const { return enginePath; }

@@ -8,10 +8,8 @@
 #include "runtime/tensors/ShapeText.h"
 #include "support/text/NearestName.h"
 #include "tools/tenon/inputs/FileKind.h"
-#include "tools/tenon/inputs/Options.h"
-#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/print/Format.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -21,10 +19,6 @@ namespace {
 
 using engine::Plan;
 using engine::Port;
-
-constexpr uint64_t kMaxBatch = (uint64_t(1) << 31) - 1;
-constexpr Range<double> kMeans = {-1e6, 1e6};
-constexpr Range<double> kDeviations = {1e-6, 1e6};
 
 Status badInput(std::string message) {
   return Status::error(ErrorId::RunInputCount, std::move(message),
@@ -298,40 +292,6 @@ Result<std::vector<Tensor>> makeSeeded(const InputFlags &flags, const runtime::E
 }
 
 } // namespace
-
-void declareSeededFlags(CLI::App &command, InputFlags &flags) {
-  command
-      .add_option("--shape", flags.shapes, "Dimensions of an input: name:1x128 (repeat for more)")
-      ->allow_extra_args(false);
-  addNumber(
-      command, "--batch", {1, kMaxBatch},
-      [&flags](uint64_t number) { flags.batch = static_cast<int64_t>(number); },
-      "Size of dimension 0 of every input");
-  command
-      .add_option(
-          "--fill", flags.fills,
-          "Range of a seeded input: name:0..30521; by default integers are 0 or 1 (or as the "
-          "model says), floats in [-1, 1)")
-      ->allow_extra_args(false);
-  addNumber(
-      command, "--seed", {0, UINT64_MAX}, [&flags](uint64_t number) { flags.seed = number; },
-      "Seed of the inputs");
-}
-
-void declareFileFlags(CLI::App &command, InputFlags &flags) {
-  command
-      .add_option(
-          "--inputs", flags.files,
-          "x.npz, [NAME=]x.npy or [NAME=]picture.png (repeat for more); by default seeded inputs")
-      ->allow_extra_args(false);
-  addNumbers(command, "--mean", kMeans, flags.mean,
-             "Pictures: mean of each channel, in units of [0, 1]");
-  addNumbers(command, "--std", kDeviations, flags.deviation,
-             "Pictures: standard deviation of each channel");
-  addChoice(command, "--layout", flags.layout, {"nchw", "nhwc"},
-            "Pictures: order of the dimensions of the input");
-  command.add_flag("--resize", flags.resize, "Pictures: stretch to the size of the input");
-}
 
 std::vector<std::string> inputPaths(const InputFlags &flags) {
   std::vector<std::string> paths;

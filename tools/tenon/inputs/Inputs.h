@@ -10,10 +10,6 @@
 #include <string>
 #include <vector>
 
-namespace CLI {
-class App;
-} // namespace CLI
-
 namespace tenon::tool {
 
 struct InputFlags {
@@ -27,11 +23,6 @@ struct InputFlags {
   std::string layout;
   bool resize = false;
 };
-
-/// --shape, --batch, --fill, --seed: what seeded inputs need.
-void declareSeededFlags(CLI::App &command, InputFlags &flags);
-/// --inputs and the flags of pictures.
-void declareFileFlags(CLI::App &command, InputFlags &flags);
 
 /// The files of --inputs, without the names of inputs before them.
 std::vector<std::string> inputPaths(const InputFlags &flags);

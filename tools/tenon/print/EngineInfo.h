@@ -4,7 +4,7 @@
 #pragma once
 
 #include "engine/Reader.h"
-#include "tools/tenon/print/Terminal.h"
+#include "support/json/Json.h"
 
 #include <string>
 

@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/print/Format.h"
 
 #include <cstdint>
 #include <string>

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "support/Result.h"
+#include "support/json/Json.h"
 #include "tools/tenon/bench/CpuUnits.h"
-#include "tools/tenon/print/Terminal.h"
 
 #include <optional>
 #include <string>

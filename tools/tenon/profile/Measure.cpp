@@ -220,7 +220,7 @@ Result<Measurement> measureGpu(Runner &runner) {
 } // namespace
 
 Result<Measurement> measureSteps(Runner &runner, const MakeRunner &make, double seconds,
-                                 Terminal &terminal) {
+                                 TaskListener &listener) {
   TENON_TRY(runner.run());
   if (runner.session().engine().gpu()) {
     return measureGpu(runner);
@@ -236,14 +236,14 @@ Result<Measurement> measureSteps(Runner &runner, const MakeRunner &make, double 
           (passes.size() < kMinPasses && elapsed() < seconds * kLongestTimes))) {
     TENON_ASSIGN(Pass pass, measurePass(runner, inARow));
     passes.push_back(std::move(pass));
-    terminal.progress("measuring", std::min(elapsed() / seconds, 1.0));
+    listener.progress("measuring", std::min(elapsed() / seconds, 1.0));
   }
   Measurement found;
   summarize(passes, found);
-  terminal.progress("experiments", 0);
+  listener.progress("experiments", 0);
   TENON_TRY(tryThreads(runner.session().threads(), make, found));
   tryCaches(runner, found);
-  terminal.clearProgress();
+  listener.clearProgress();
   return found;
 }
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "tools/tenon/bench/Runner.h"
-#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/task/TaskListener.h"
 
 #include <functional>
 #include <optional>
@@ -49,6 +49,6 @@ using MakeRunner = std::function<Result<Runner>(unsigned threads)>;
 
 /// Outputs and state of `runner` are undefined after it.
 Result<Measurement> measureSteps(Runner &runner, const MakeRunner &make, double seconds,
-                                 Terminal &terminal);
+                                 TaskListener &listener);
 
 } // namespace tenon::tool

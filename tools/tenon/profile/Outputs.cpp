@@ -2,6 +2,7 @@
 
 #include "tools/tenon/profile/Outputs.h"
 
+#include "tools/tenon/print/Format.h"
 #include "tools/view/Escape.h"
 #include "tools/view/Page.h"
 

@@ -7,6 +7,8 @@
 #include "tools/tenon/profile/Measure.h"
 #include "tools/view/EngineGraph.h"
 
+#include <nlohmann/json.hpp>
+
 #include <array>
 #include <optional>
 #include <string>

@@ -2,6 +2,7 @@
 
 #include "tools/tenon/prune/Report.h"
 
+#include "tools/tenon/print/Format.h"
 #include "tools/view/Escape.h"
 
 #include <fmt/format.h>

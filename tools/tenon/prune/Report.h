@@ -3,7 +3,7 @@
 #pragma once
 
 #include "compiler/prune/Prune.h"
-#include "tools/tenon/print/Terminal.h"
+#include "support/json/Json.h"
 #include "tools/tenon/prune/Timing.h"
 
 #include <optional>
@@ -12,7 +12,7 @@
 namespace tenon::tool {
 
 struct PruneOutcome {
-  const prune::PruneInfo &info;
+  prune::PruneInfo info;
   std::string model, output, importance;
   double ratio = 0;
   uint64_t bytesBefore = 0, bytesAfter = 0;

@@ -29,14 +29,14 @@ double medianOf(const Subject &subject) { return summarizeLatency(subject.sample
 
 } // namespace
 
-Result<Stopwatch::Entry> Stopwatch::load(const std::string &path, Terminal &terminal) const {
+Result<Stopwatch::Entry> Stopwatch::load(const std::string &path, TaskListener &listener) const {
   OpenRequest open;
   open.path = path;
   open.shapes = request.shapes;
   open.target = request.target;
   open.useCache = request.useCache;
   open.verifyWeights = false;
-  TENON_ASSIGN(EngineSource source, EngineSource::prepare(open, terminal));
+  TENON_ASSIGN(EngineSource source, EngineSource::prepare(open, listener));
   Entry entry;
   entry.subject.path = path;
   TENON_ASSIGN(entry.subject.engine, source.open());
@@ -53,27 +53,27 @@ Result<Stopwatch::Entry> Stopwatch::load(const std::string &path, Terminal &term
 }
 
 Result<Stopwatch> Stopwatch::start(const std::string &model, const TimingRequest &request,
-                                   Terminal &terminal) {
+                                   TaskListener &listener) {
   Stopwatch watch;
   watch.request = request;
   watch.model = model;
-  TENON_ASSIGN(Entry entry, watch.load(model, terminal));
+  TENON_ASSIGN(Entry entry, watch.load(model, listener));
   watch.predictedBefore = entry.predicted;
   watch.first.push_back(std::move(entry.subject));
   return watch;
 }
 
-Result<double> Stopwatch::before(Terminal &terminal) {
+Result<double> Stopwatch::before(TaskListener &listener) {
   MeasureBudget budget;
   budget.seconds = request.seconds;
   first[0].times.clear();
   first[0].gpuTimes.clear();
-  TENON_TRY(measureInterleaved(budget, first, terminal));
+  TENON_TRY(measureInterleaved(budget, first, listener));
   return medianOf(first[0]);
 }
 
-Result<Timing> Stopwatch::measure(const std::string &pruned, Terminal &terminal) {
-  TENON_ASSIGN(Entry entry, load(pruned, terminal));
+Result<Timing> Stopwatch::measure(const std::string &pruned, TaskListener &listener) {
+  TENON_ASSIGN(Entry entry, load(pruned, listener));
   std::vector<Subject> both;
   first[0].times.clear();
   first[0].gpuTimes.clear();
@@ -81,7 +81,7 @@ Result<Timing> Stopwatch::measure(const std::string &pruned, Terminal &terminal)
   both.push_back(std::move(entry.subject));
   MeasureBudget budget;
   budget.seconds = request.seconds;
-  Status status = measureInterleaved(budget, both, terminal);
+  Status status = measureInterleaved(budget, both, listener);
   Timing timing;
   if (status.isOk()) {
     timing.before = medianOf(both[0]);

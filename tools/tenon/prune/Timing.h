@@ -32,17 +32,17 @@ struct Timing {
 class Stopwatch {
 public:
   static Result<Stopwatch> start(const std::string &model, const TimingRequest &request,
-                                 Terminal &terminal);
-  Result<Timing> measure(const std::string &pruned, Terminal &terminal);
+                                 TaskListener &listener);
+  Result<Timing> measure(const std::string &pruned, TaskListener &listener);
   /// ms of the model before, measured alone.
-  Result<double> before(Terminal &terminal);
+  Result<double> before(TaskListener &listener);
 
 private:
   struct Entry {
     Subject subject;
     double predicted = 0; ///< us
   };
-  Result<Entry> load(const std::string &model, Terminal &terminal) const;
+  Result<Entry> load(const std::string &model, TaskListener &listener) const;
 
   TimingRequest request;
   std::string model;

@@ -19,9 +19,9 @@ constexpr double kSeconds = 2;
 
 } // namespace
 
-Result<Json> measureBeforeAfter(const BeforeAfterRequest &request, Terminal &terminal) {
-  TENON_ASSIGN(Form before, Form::compile(request.model, request.options, terminal));
-  TENON_ASSIGN(Form after, Form::compile(request.output, request.options, terminal));
+Result<Json> measureBeforeAfter(const BeforeAfterRequest &request, TaskListener &listener) {
+  TENON_ASSIGN(Form before, Form::compile(request.model, request.options, listener));
+  TENON_ASSIGN(Form after, Form::compile(request.output, request.options, listener));
   std::map<std::string, std::string> metadata = metadataOf(before.engine->file());
   ModelHints hints = {metadata["preprocessing"], metadata["classes"]};
   TENON_ASSIGN(Dataset data,
@@ -42,7 +42,7 @@ Result<Json> measureBeforeAfter(const BeforeAfterRequest &request, Terminal &ter
   TENON_ASSIGN(Evaluator evaluator, Evaluator::open(spec, before, data, request.options));
   TENON_ASSIGN(AccuracyResult result, evaluator.evaluate(after));
   TENON_ASSIGN(std::vector<Latency> latency,
-               timeInterleaved(forms, data, kSeconds, request.options, terminal));
+               timeInterleaved(forms, data, kSeconds, request.options, listener));
   rows[0].update(
       {{"value", finiteOrNull(evaluator.baseline())}, {"latency_ms", latency[0].milliseconds}});
   rows[1].update({{"value", finiteOrNull(result.value)}, {"latency_ms", latency[1].milliseconds}});
@@ -63,12 +63,12 @@ Result<Json> measureBeforeAfter(const BeforeAfterRequest &request, Terminal &ter
 }
 
 Status writeReport(const BeforeAfterRequest &request, std::optional<AtomicFile> &page, Json json,
-                   Terminal &terminal) {
+                   TaskListener &listener) {
   if (!page) {
     return Status::ok();
   }
   if (json.contains("output") && !request.data.empty()) {
-    TENON_ASSIGN(json["cost"], measureBeforeAfter(request, terminal));
+    TENON_ASSIGN(json["cost"], measureBeforeAfter(request, listener));
   }
   json["model"] = request.model;
   std::string text = view::renderQuantizeReport(std::move(json));

@@ -3,9 +3,10 @@
 #pragma once
 
 #include "support/files/AtomicFile.h"
-#include "tools/tenon/print/Terminal.h"
+#include "support/json/Json.h"
 #include "tools/tenon/quant/Evaluator.h"
 #include "tools/tenon/quant/Form.h"
+#include "tools/tenon/task/TaskListener.h"
 
 #include <optional>
 #include <string>
@@ -19,11 +20,11 @@ struct BeforeAfterRequest {
 };
 
 /// Compiles and measures both.
-Result<Json> measureBeforeAfter(const BeforeAfterRequest &request, Terminal &terminal);
+Result<Json> measureBeforeAfter(const BeforeAfterRequest &request, TaskListener &listener);
 
 /// The page about tenon.quantize/1, where there is a file for it; both models are measured if the
 /// output was written and there are data.
 Status writeReport(const BeforeAfterRequest &request, std::optional<AtomicFile> &page, Json json,
-                   Terminal &terminal);
+                   TaskListener &listener);
 
 } // namespace tenon::tool

@@ -5,7 +5,7 @@
 
 #include "runtime/core/Session.h"
 #include "tools/tenon/engines/EngineSource.h"
-#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/task/TaskListener.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -37,7 +37,7 @@ class Observer {
 public:
   explicit Observer(bool takesAny) : takesAny(takesAny) {}
   Status compile(const quant::Quantizer &quantizer, const CalibrationRequest &request,
-                 const Batch &batch, Terminal &terminal);
+                 const Batch &batch, TaskListener &listener);
   bool takes(const Batch &batch) const;
   Status run(const Batch &batch, const std::vector<opt::Observation> &asked, Calibration &result);
 
@@ -51,7 +51,7 @@ private:
 };
 
 Status Observer::compile(const quant::Quantizer &quantizer, const CalibrationRequest &request,
-                         const Batch &batch, Terminal &terminal) {
+                         const Batch &batch, TaskListener &listener) {
   OpenRequest open;
   open.path = request.model;
   open.target.targets = {"cpu:native"};
@@ -72,7 +72,7 @@ Status Observer::compile(const quant::Quantizer &quantizer, const CalibrationReq
       open.shapes.push_back(fmt::format("{}:{}", input.name, fmt::join(input.dims, "x")));
     }
   }
-  TENON_ASSIGN(EngineSource compiled, EngineSource::prepare(open, terminal));
+  TENON_ASSIGN(EngineSource compiled, EngineSource::prepare(open, listener));
   source.emplace(std::move(compiled));
   TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine, source->open());
   runtime::SessionOptions options;
@@ -214,7 +214,7 @@ Result<std::vector<WantedInput>> wantedInputs(const quant::Quantizer &quantizer)
 }
 
 Result<Calibration> calibrate(const quant::Quantizer &quantizer, const CalibrationRequest &request,
-                              Terminal &terminal) {
+                              TaskListener &listener) {
   TENON_ASSIGN(std::vector<WantedInput> wanted, wantedInputs(quantizer));
   TENON_ASSIGN(Dataset data,
                Dataset::open(request.data, std::move(wanted),
@@ -237,7 +237,7 @@ Result<Calibration> calibrate(const quant::Quantizer &quantizer, const Calibrati
   bool hasFull = false;
   size_t left = 0; // what does not fill a batch, and would count more than others
   for (size_t first = 0; first < result.samples;) {
-    terminal.progress("calibrate", double(first) / double(result.samples));
+    listener.progress("calibrate", double(first) / double(result.samples));
     TENON_ASSIGN(Batch batch, data.read(first, std::min(rows, result.samples - first)));
     first += batch.samples;
     bool isFull = batch.samples == batch.rows;
@@ -255,7 +255,7 @@ Result<Calibration> calibrate(const quant::Quantizer &quantizer, const Calibrati
     if (fitting == observers.end()) {
       Clock::time_point start = Clock::now();
       observers.push_back(std::make_unique<Observer>(observers.size() == kMaxEngines));
-      TENON_TRY(observers.back()->compile(quantizer, request, batch, terminal));
+      TENON_TRY(observers.back()->compile(quantizer, request, batch, listener));
       fitting = observers.end() - 1;
       result.compileSeconds += since(start);
     }
@@ -264,7 +264,7 @@ Result<Calibration> calibrate(const quant::Quantizer &quantizer, const Calibrati
     result.runSeconds += since(start);
     ++result.runs;
   }
-  terminal.clearProgress();
+  listener.clearProgress();
   if (left > 0) {
     result.samples -= left;
     result.warnings.push_back(fmt::format(

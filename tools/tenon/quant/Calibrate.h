@@ -11,7 +11,7 @@
 
 namespace tenon::tool {
 
-class Terminal;
+class TaskListener;
 
 struct CalibrationRequest {
   std::string model;
@@ -35,6 +35,6 @@ struct Calibration {
 Result<std::vector<WantedInput>> wantedInputs(const quant::Quantizer &quantizer);
 
 Result<Calibration> calibrate(const quant::Quantizer &quantizer, const CalibrationRequest &request,
-                              Terminal &terminal);
+                              TaskListener &listener);
 
 } // namespace tenon::tool

@@ -2,7 +2,7 @@
 
 #include "tools/tenon/quant/CandidateCosts.h"
 
-#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/task/TaskListener.h"
 
 #include <algorithm>
 #include <cmath>
@@ -65,21 +65,21 @@ double noiseOf(const quant::Candidate &candidate, const quant::QuantizationInfo 
 } // namespace
 
 Result<CandidateTimes> timeCandidates(const FormMaker &maker, const Dataset &data, double seconds,
-                                      Terminal &terminal) {
+                                      TaskListener &listener) {
   std::vector<Treatment> kinds;
   std::vector<std::unique_ptr<Form>> forms;
   std::vector<const Form *> views;
   std::string widest = maker.uniform(Treatment::Wide);
   for (Treatment treatment : quant::kTreatments) {
     if (treatment == Treatment::Wide || maker.uniform(treatment) != widest) {
-      TENON_ASSIGN(Form form, maker.compile(maker.uniform(treatment), terminal));
+      TENON_ASSIGN(Form form, maker.compile(maker.uniform(treatment), listener));
       kinds.push_back(treatment);
       forms.push_back(std::make_unique<Form>(std::move(form)));
       views.push_back(forms.back().get());
     }
   }
   TENON_ASSIGN(std::vector<Latency> whole,
-               timeInterleaved(views, data, kSecondsOfWhole, maker.options(), terminal));
+               timeInterleaved(views, data, kSecondsOfWhole, maker.options(), listener));
   double round = 1e-6; // a run that brings the caches back, and one that counts
   for (const Latency &latency : whole) {
     round += 2 * latency.milliseconds / 1000;
@@ -127,15 +127,15 @@ Result<ErrorMeter> ErrorMeter::open(const FormMaker &maker, const Form &model, c
   return meter;
 }
 
-Result<double> ErrorMeter::errorOf(const std::string &letters, Terminal &terminal) {
+Result<double> ErrorMeter::errorOf(const std::string &letters, TaskListener &listener) {
   std::string widest = maker->uniform(Treatment::Wide);
   if (!ofWidest) {
     ofWidest = 0;
     if (!maker->isModel(widest)) {
-      TENON_ASSIGN(ofWidest, errorOf(widest, terminal));
+      TENON_ASSIGN(ofWidest, errorOf(widest, listener));
     }
   }
-  TENON_ASSIGN(Form form, maker->compile(letters, terminal));
+  TENON_ASSIGN(Form form, maker->compile(letters, listener));
   TENON_ASSIGN(Rows rows, rowsOf(form, *data, places, maker->options()));
   return std::max(squaredDistance(rows, right) - *ofWidest, 0.0);
 }

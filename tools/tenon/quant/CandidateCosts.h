@@ -19,7 +19,7 @@ struct CandidateTimes {
 /// is none, beside a wide one there is; so a time is that of a layer whose neighbours are treated
 /// alike.
 Result<CandidateTimes> timeCandidates(const FormMaker &maker, const Dataset &data, double seconds,
-                                      Terminal &terminal);
+                                      TaskListener &listener);
 
 /// Errors of forms at the outputs, on a few samples that are spread over the data: those of a class
 /// often stand together.
@@ -30,7 +30,7 @@ public:
                                  size_t most);
 
   /// Squared and relative, as squaredDistance, without what the widest form has.
-  Result<double> errorOf(const std::string &letters, Terminal &terminal);
+  Result<double> errorOf(const std::string &letters, TaskListener &listener);
   size_t samples() const { return places.size(); }
 
 private:

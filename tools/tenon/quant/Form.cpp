@@ -57,13 +57,13 @@ runtime::SessionOptions FormOptions::session() const {
 }
 
 Result<Form> Form::compile(const std::string &model, const FormOptions &options,
-                           Terminal &terminal) {
+                           TaskListener &listener) {
   OpenRequest open;
   open.path = model;
   open.target.targets = {"cpu:native"};
   open.useCache = options.useCache;
   open.verifyWeights = false;
-  TENON_ASSIGN(EngineSource source, EngineSource::prepare(open, terminal));
+  TENON_ASSIGN(EngineSource source, EngineSource::prepare(open, listener));
   TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine, source.open());
   return Form{std::move(source), std::move(engine)};
 }
@@ -138,7 +138,7 @@ Result<std::vector<std::vector<RegionTime>>> timeRegions(std::span<const Form *c
 
 Result<std::vector<Latency>> timeInterleaved(std::span<const Form *const> forms,
                                              const Dataset &data, double seconds,
-                                             const FormOptions &options, Terminal &terminal) {
+                                             const FormOptions &options, TaskListener &listener) {
   std::vector<Subject> subjects;
   for (const Form *form : forms) {
     Subject subject;
@@ -147,8 +147,8 @@ Result<std::vector<Latency>> timeInterleaved(std::span<const Form *const> forms,
     subject.runner = std::make_unique<Runner>(std::move(runner));
     subjects.push_back(std::move(subject));
   }
-  TENON_TRY(measureInterleaved({seconds, 0}, subjects, terminal));
-  terminal.clearProgress();
+  TENON_TRY(measureInterleaved({seconds, 0}, subjects, listener));
+  listener.clearProgress();
   std::vector<Latency> result;
   for (const Subject &subject : subjects) {
     Latency latency;

@@ -25,7 +25,7 @@ struct Form {
   std::shared_ptr<const runtime::Engine> engine;
 
   static Result<Form> compile(const std::string &model, const FormOptions &options,
-                              Terminal &terminal);
+                              TaskListener &listener);
 };
 
 /// The first outputs of floating point of some samples, all outputs of a sample behind each other.
@@ -56,6 +56,6 @@ struct Latency {
 };
 Result<std::vector<Latency>> timeInterleaved(std::span<const Form *const> forms,
                                              const Dataset &data, double seconds,
-                                             const FormOptions &options, Terminal &terminal);
+                                             const FormOptions &options, TaskListener &listener);
 
 } // namespace tenon::tool

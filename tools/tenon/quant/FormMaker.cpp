@@ -2,7 +2,7 @@
 
 #include "tools/tenon/quant/FormMaker.h"
 
-#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/task/TaskListener.h"
 
 #include <fmt/format.h>
 
@@ -31,7 +31,7 @@ char letterOf(Treatment treatment) {
 Treatment treatmentOf(char letter) { return quant::kTreatments[kLetters.find(letter)]; }
 
 Result<FormMaker> FormMaker::open(const CalibrationRequest &request,
-                                  const quant::Settings &settings, Terminal &terminal) {
+                                  const quant::Settings &settings, TaskListener &listener) {
   FormMaker maker;
   maker.request = request;
   maker.settings = settings;
@@ -42,7 +42,7 @@ Result<FormMaker> FormMaker::open(const CalibrationRequest &request,
   quant::Settings narrow = maker.settings;
   narrow.overrides = quant::narrowAll(first.graph(), first.plan(), settings.overrides);
   TENON_ASSIGN(maker.all, quant::Quantizer::open(request.model, narrow));
-  TENON_ASSIGN(maker.calibrated, calibrate(*maker.all, request, terminal));
+  TENON_ASSIGN(maker.calibrated, calibrate(*maker.all, request, listener));
   TENON_TRY(maker.choose(first)); // products of one row are known now
   TENON_TRY(maker.choose(*maker.all));
   maker.found =
@@ -116,9 +116,9 @@ Result<FormMaker::Written> FormMaker::write(const std::string &letters,
   return written;
 }
 
-Result<Form> FormMaker::compile(const std::string &letters, Terminal &terminal) const {
+Result<Form> FormMaker::compile(const std::string &letters, TaskListener &listener) const {
   if (isModel(letters)) {
-    return Form::compile(request.model, formOptions, terminal);
+    return Form::compile(request.model, formOptions, listener);
   }
   TENON_ASSIGN(Written written, write(letters));
   std::string path = scratch->path() + "/form.onnx";
@@ -130,7 +130,7 @@ Result<Form> FormMaker::compile(const std::string &letters, Terminal &terminal) 
                          fmt::format("{}: a form of the model cannot be written", path),
                          "make room there, or name another folder in TMPDIR");
   }
-  return Form::compile(path, formOptions, terminal);
+  return Form::compile(path, formOptions, listener);
 }
 
 } // namespace tenon::tool

@@ -25,7 +25,7 @@ class FormMaker {
 public:
   /// Calibrates. An error where nothing is left to decide about.
   static Result<FormMaker> open(const CalibrationRequest &request, const quant::Settings &settings,
-                                Terminal &terminal);
+                                TaskListener &listener);
 
   const std::vector<quant::Candidate> &candidates() const { return found; }
   const Calibration &calibration() const { return calibrated; }
@@ -48,7 +48,7 @@ public:
   /// it is empty.
   Result<Written> write(const std::string &letters, std::span<const std::string> reasons = {},
                         const std::string &record = "") const;
-  Result<Form> compile(const std::string &letters, Terminal &terminal) const;
+  Result<Form> compile(const std::string &letters, TaskListener &listener) const;
 
 private:
   FormMaker() = default;

@@ -7,12 +7,12 @@
 #include "support/Hash.h"
 #include "support/files/MappedFile.h"
 #include "tools/tenon/model/CompilerBridge.h"
-#include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/quant/CandidateCosts.h"
 #include "tools/tenon/quant/Evaluator.h"
 #include "tools/tenon/quant/SearchRecord.h"
 #include "tools/tenon/quant/SearchText.h"
 #include "tools/tenon/target/CpuInfo.h"
+#include "tools/tenon/task/TaskListener.h"
 
 #include <fmt/format.h>
 
@@ -35,7 +35,7 @@ constexpr size_t kLastForms = 4;
 
 class Search {
 public:
-  Search(const SearchRequest &given, Terminal &out) : request(given), terminal(out) {}
+  Search(const SearchRequest &given, TaskListener &out) : request(given), listener(out) {}
   Result<Searched> run();
 
 private:
@@ -57,7 +57,7 @@ private:
 
   using Clock = std::chrono::steady_clock;
   const SearchRequest &request;
-  Terminal &terminal;
+  TaskListener &listener;
   Clock::time_point start = Clock::now();
   std::optional<FormMaker> maker;
   std::unique_ptr<Form> model;
@@ -88,13 +88,13 @@ Status Search::openData() {
 
 Status Search::open() {
   TENON_TRY(openData());
-  TENON_ASSIGN(maker, FormMaker::open(request.calibration, request.settings, terminal));
+  TENON_ASSIGN(maker, FormMaker::open(request.calibration, request.settings, listener));
   result.calibration = maker->calibration();
   result.narrow = maker->narrowInfo();
   for (const quant::Candidate &candidate : maker->candidates()) {
     result.candidates.push_back({candidate, {}, {}, 0});
   }
-  TENON_ASSIGN(Form compiled, Form::compile(request.calibration.model, maker->options(), terminal));
+  TENON_ASSIGN(Form compiled, Form::compile(request.calibration.model, maker->options(), listener));
   model = std::make_unique<Form>(std::move(compiled));
   result.level = model->engine->variant().level;
   result.threads = request.calibration.threads;
@@ -148,13 +148,13 @@ Status Search::measureErrors(ErrorMeter &meter) {
   std::ranges::sort(order);
   for (size_t done = 0; done < order.size() && hasTime(kShareOfErrors); ++done) {
     auto [gain, i, t] = order[done];
-    terminal.progress("search: errors of layers", double(done) / double(order.size()));
+    listener.progress("search: errors of layers", double(done) / double(order.size()));
     std::string letters = maker->uniform(Treatment::Wide);
     letters[i] = letterOf(maker->candidates()[i].treatments[t]);
-    TENON_ASSIGN(state.treatments[i][t].error, meter.errorOf(letters, terminal));
+    TENON_ASSIGN(state.treatments[i][t].error, meter.errorOf(letters, listener));
     TENON_TRY(save());
   }
-  terminal.clearProgress();
+  listener.clearProgress();
   std::vector<std::vector<MeasuredTreatment>> known = state.treatments;
   std::vector<std::vector<bool>> isEstimated = estimateErrors(*maker, known);
   for (size_t i = 0; i < known.size(); ++i) {
@@ -209,13 +209,13 @@ Result<MeasuredForm> Search::measure(const std::string &letters) {
   if (maker->isModel(letters)) {
     return MeasuredForm{evaluator->baseline(), 0, Interval{0, 0}, state.modelMilliseconds, 1, 1, 1};
   }
-  terminal.progress("search: whole forms", std::min(elapsed() / request.budget, 1.0));
-  TENON_ASSIGN(Form form, maker->compile(letters, terminal));
+  listener.progress("search: whole forms", std::min(elapsed() / request.budget, 1.0));
+  TENON_ASSIGN(Form form, maker->compile(letters, listener));
   TENON_ASSIGN(AccuracyResult accuracy, evaluator->evaluate(form));
   const Form *both[] = {model.get(), &form};
   double seconds = std::clamp(request.budget / 100, kSecondsOfForm / 5, kSecondsOfForm);
   TENON_ASSIGN(std::vector<Latency> times,
-               timeInterleaved(both, *calibrationData, seconds, maker->options(), terminal));
+               timeInterleaved(both, *calibrationData, seconds, maker->options(), listener));
   const Latency &own = times.back();
   return MeasuredForm{
       accuracy.value, accuracy.drop, accuracy.interval, state.modelMilliseconds * own.ratio,
@@ -230,7 +230,7 @@ Status Search::measureLast() {
   for (const quant::Form &choices : formSearch().ranked()) {
     std::string letters = lettersOf(choices);
     if (names.size() < kLastForms && !maker->isModel(letters)) {
-      TENON_ASSIGN(Form form, maker->compile(letters, terminal));
+      TENON_ASSIGN(Form form, maker->compile(letters, listener));
       names.push_back(letters);
       forms.push_back(std::make_unique<Form>(std::move(form)));
       views.push_back(forms.back().get());
@@ -238,7 +238,7 @@ Status Search::measureLast() {
   }
   double seconds = std::clamp(request.budget - elapsed(), kSecondsOfForm, kSecondsOfLast);
   TENON_ASSIGN(std::vector<Latency> times,
-               timeInterleaved(views, *calibrationData, seconds, maker->options(), terminal));
+               timeInterleaved(views, *calibrationData, seconds, maker->options(), listener));
   for (size_t i = 0; i < names.size(); ++i) {
     MeasuredForm &form = state.forms.at(names[i]);
     form.ratio = times[i + 1].ratio;
@@ -314,7 +314,7 @@ Result<Searched> Search::run() {
   TENON_ASSIGN(state, SearchState::load(request.statePath, key, treatmentsOf));
   if (state.treatments.empty()) {
     TENON_ASSIGN(CandidateTimes times, timeCandidates(*maker, *calibrationData,
-                                                      request.budget * kShareOfTimes, terminal));
+                                                      request.budget * kShareOfTimes, listener));
     state.modelMilliseconds = times.modelMilliseconds;
     state.treatments = std::move(times.treatments);
     TENON_TRY(save());
@@ -333,8 +333,8 @@ size_t SearchedCandidate::placeOf(Treatment treatment) const {
                              candidate.treatments.begin());
 }
 
-Result<Searched> search(const SearchRequest &request, Terminal &terminal) {
-  return Search(request, terminal).run();
+Result<Searched> search(const SearchRequest &request, TaskListener &listener) {
+  return Search(request, listener).run();
 }
 
 } // namespace tenon::tool

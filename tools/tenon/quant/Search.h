@@ -72,6 +72,6 @@ struct Searched {
 
 /// Errors are those of the data, the model and the state; a search without an answer is none: see
 /// Searched::refusal.
-Result<Searched> search(const SearchRequest &request, Terminal &terminal);
+Result<Searched> search(const SearchRequest &request, TaskListener &listener);
 
 } // namespace tenon::tool

@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "tools/tenon/print/Terminal.h"
+#include "support/json/Json.h"
 #include "tools/tenon/quant/Evaluator.h"
 #include "tools/tenon/quant/Search.h"
 

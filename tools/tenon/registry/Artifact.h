@@ -5,7 +5,7 @@
 #pragma once
 
 #include "support/Result.h"
-#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/cli/Terminal.h"
 
 #include <string>
 

@@ -2,8 +2,8 @@
 
 #include "registry/Rule.h"
 #include "support/files/ScratchFolder.h"
-#include "tools/tenon/inputs/Options.h"
-#include "tools/tenon/registry/Measure.h"
+#include "tools/tenon/cli/Options.h"
+#include "tools/tenon/gate/MeasureRules.h"
 #include "tools/tenon/registry/Stage.h"
 #include "tools/tenon/registry/Subcommands.h"
 
@@ -129,7 +129,7 @@ Result<Staged> stageAll(const GateFlags &flags, const registry::Version &candida
     TENON_ASSIGN(registry::Version data, registry.find(named));
     TENON_ASSIGN(staged.subjects.data, stage(registry, data, staged.folder));
   }
-  staged.subjects.seconds = fmt::format("{}", flags.seconds);
+  staged.subjects.seconds = flags.seconds;
   return staged;
 }
 

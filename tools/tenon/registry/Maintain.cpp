@@ -1,6 +1,7 @@
 // `tenon registry gc` and `verify`.
 
-#include "tools/tenon/inputs/Options.h"
+#include "tools/tenon/cli/Options.h"
+#include "tools/tenon/print/Format.h"
 #include "tools/tenon/registry/Subcommands.h"
 
 #include <CLI/CLI.hpp>

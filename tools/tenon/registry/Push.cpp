@@ -1,8 +1,8 @@
 // `tenon registry push`: looks at the file, then stores it with what is known of where it comes
 // from.
 
-#include "tools/tenon/Tool.h"
-#include "tools/tenon/inputs/Options.h"
+#include "tools/tenon/cli/Options.h"
+#include "tools/tenon/print/Format.h"
 #include "tools/tenon/registry/Artifact.h"
 #include "tools/tenon/registry/Signing.h"
 #include "tools/tenon/registry/Subcommands.h"
@@ -67,7 +67,7 @@ Status push(const PushFlags &flags, const RegistryFlags &where, Terminal &termin
   TENON_ASSIGN(request.facts["parent"], resolve(registry, flags.parent));
   TENON_ASSIGN(request.facts["data"], resolve(registry, flags.data));
   request.facts["machine"] = cpuInfo("model name");
-  request.facts["pushed_by"] = fmt::format("tenon {}", version());
+  request.facts["pushed_by"] = "tenon " TENON_VERSION;
   request.facts["meta"] = std::move(meta);
   TENON_ASSIGN(registry::Pushed pushed, registry.push(request));
   const registry::Version &made = pushed.version;

@@ -2,7 +2,8 @@
 
 #include "support/files/AtomicFile.h"
 #include "support/files/MappedFile.h"
-#include "tools/tenon/inputs/Options.h"
+#include "tools/tenon/cli/Options.h"
+#include "tools/tenon/print/Format.h"
 #include "tools/tenon/registry/Signing.h"
 #include "tools/tenon/registry/Subcommands.h"
 

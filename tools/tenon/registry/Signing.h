@@ -3,7 +3,7 @@
 #pragma once
 
 #include "registry/Registry.h"
-#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/cli/Terminal.h"
 
 #include <functional>
 #include <string>

@@ -58,6 +58,34 @@ Result<std::string> stage(registry::Registry &registry, const registry::Version 
   return isThere ? Result<std::string>(path) : writeError(errno, "link", path);
 }
 
+Status StagedVersions::replaceAt(size_t begin, std::string &argument,
+                                 std::optional<registry::Registry> &registry,
+                                 const RegistryFlags &where) {
+  TENON_ASSIGN(
+      registry::Reference reference,
+      registry::parseReference(std::string_view(argument).substr(begin + kReferencePrefix.size())));
+  if (!registry) {
+    TENON_ASSIGN(registry, openRegistry(where));
+  }
+  if (!folder) {
+    TENON_ASSIGN(folder, ScratchFolder::create(registry->filesFolder(), "use"));
+  }
+  TENON_ASSIGN(registry::FilesLock lock, registry->keepFiles());
+  TENON_ASSIGN(registry::Version version, registry->find(reference));
+  TENON_ASSIGN(std::string path, stage(*registry, version, *folder));
+  argument.replace(begin, argument.size() - begin, path);
+  return Status::ok();
+}
+
+Result<std::string> StagedVersions::pathOf(std::string path) {
+  size_t begin = schemeIn(path);
+  std::optional<registry::Registry> registry;
+  if (begin != std::string::npos) {
+    TENON_TRY(replaceAt(begin, path, registry, {}));
+  }
+  return path;
+}
+
 Status StagedVersions::replace(std::vector<std::string> &arguments) {
   bool writes = std::ranges::any_of(arguments, isOutput) ||
                 std::ranges::any_of(arguments, [](const std::string &each) {
@@ -73,17 +101,7 @@ Status StagedVersions::replace(std::vector<std::string> &arguments) {
       return Status::error(ErrorId::BadArgument, "the engine of a version has no place of its own",
                            "say where to write it: -o model.tenon");
     }
-    TENON_ASSIGN(registry::Reference reference,
-                 registry::parseReference(
-                     std::string_view(arguments[i]).substr(begin + kReferencePrefix.size())));
-    if (!registry) {
-      TENON_ASSIGN(registry, openRegistry(flagsIn(arguments)));
-      TENON_ASSIGN(folder, ScratchFolder::create(registry->filesFolder(), "use"));
-    }
-    TENON_ASSIGN(registry::FilesLock lock, registry->keepFiles());
-    TENON_ASSIGN(registry::Version version, registry->find(reference));
-    TENON_ASSIGN(std::string path, stage(*registry, version, *folder));
-    arguments[i].replace(begin, arguments[i].size() - begin, path);
+    TENON_TRY(replaceAt(begin, arguments[i], registry, flagsIn(arguments)));
   }
   return Status::ok();
 }

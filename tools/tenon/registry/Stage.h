@@ -11,6 +11,8 @@
 
 namespace tenon::tool {
 
+struct RegistryFlags;
+
 /// The version's file under a name that says what it is, its hash checked. The folder is on the
 /// registry's file system.
 Result<std::string> stage(registry::Registry &registry, const registry::Version &version,
@@ -23,8 +25,14 @@ public:
   /// and in --FLAG=registry:REF. The registry is the one of --registry among the arguments. TN1001,
   /// TN1003 to TN1005; TN0105 where `compile` is not told where to write to.
   Status replace(std::vector<std::string> &arguments);
+  /// The same of a path, for callers without a command line; the registry is the user's own.
+  Result<std::string> pathOf(std::string path);
 
 private:
+  /// `begin`: where registry:REF begins. A registry that is not open yet is that of `where`.
+  Status replaceAt(size_t begin, std::string &argument, std::optional<registry::Registry> &registry,
+                   const RegistryFlags &where);
+
   std::optional<ScratchFolder> folder;
 };
 

@@ -1,6 +1,6 @@
 // `tenon registry token add|list|revoke`: who may do what.
 
-#include "tools/tenon/inputs/Options.h"
+#include "tools/tenon/cli/Options.h"
 #include "tools/tenon/registry/Subcommands.h"
 
 #include <CLI/CLI.hpp>

@@ -3,7 +3,6 @@
 
 #pragma once
 
-#include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/target/Target.h"
 
 namespace tenon::tool {

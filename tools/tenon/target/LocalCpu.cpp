@@ -4,7 +4,7 @@
 
 #include "runtime/device/cpu/CpuFeatures.h"
 #include "support/threads/ThreadPool.h"
-#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/print/Format.h"
 #include "tools/tenon/target/CpuInfo.h"
 
 #include <fmt/format.h>

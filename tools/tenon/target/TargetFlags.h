@@ -1,4 +1,4 @@
-// The flags that several verbs share: what a model is compiled to, and how it is run.
+// What a model is compiled to, as verbs and other callers name it.
 
 #pragma once
 
@@ -7,18 +7,13 @@
 #include <string>
 #include <vector>
 
-namespace CLI {
-class App;
-} // namespace CLI
-
 namespace tenon::tool {
 
 /// Of --precision and --allow.
 const std::vector<std::string> kPrecisions = {"keep", "fp16", "bf16", "fp8"};
 const std::vector<std::string> kAllowances = {"tf32", "tanh-gelu"};
 
-struct OpenRequest;
-class Terminal;
+class TaskListener;
 
 /// What a model becomes, as the command line has it.
 struct TargetFlags {
@@ -29,14 +24,8 @@ struct TargetFlags {
   std::string deviceProfile; ///< a file; empty for none
 };
 
-/// Notes and progress of a compilation go to the terminal.
-void listen(pipeline::CompileOptions &options, Terminal &terminal);
-void declareTargetFlags(CLI::App &command, TargetFlags &flags);
-/// How an engine is opened: `--variant avx2`, also called `--isa`, and `--no-verify-weights`.
-void declareOpenFlags(CLI::App &command, OpenRequest &request);
-void declareThreadsFlag(CLI::App &command, unsigned &threads, const std::string &description);
-/// `--budget 5s` (or 2m, or seconds without a unit).
-void declareBudgetFlag(CLI::App &command, double &seconds);
+/// Notes and progress of a compilation go to the listener, which outlives the options.
+void listen(pipeline::CompileOptions &options, TaskListener &listener);
 /// Tells the compiler what the flags say, and the user what was assumed.
 Status applyTarget(const TargetFlags &flags, pipeline::CompileOptions &request,
                    const std::function<void(std::string_view)> &notice);

@@ -1,9 +1,9 @@
 // What tuning gained, region by region.
 
-#include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/tune/Tuner.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 
@@ -113,7 +113,7 @@ std::string tuneText(const TuneResult &result) {
   return text;
 }
 
-void printTuneJson(const TuneResult &result, Terminal &terminal) {
+Json describeTuning(const TuneResult &result) {
   Json problems = Json::array(), best = Json::array();
   for (const TunedProblem &problem : result.problems) {
     problems.push_back({{"regions", problem.labels},
@@ -142,18 +142,18 @@ void printTuneJson(const TuneResult &result, Terminal &terminal) {
              {"high", result.whole->high},
              {"withdrawn", result.whole->isWithdrawn}};
   }
-  terminal.printJson("tune", {{"engine", result.engine},
-                              {"device", result.device},
-                              {"threads", result.threads},
-                              {"level", result.level},
-                              {"tune_s", result.tuneSeconds},
-                              {"measured", countOf(result, ProblemState::Measured)},
-                              {"known", countOf(result, ProblemState::Known)},
-                              {"left", countOf(result, ProblemState::Left)},
-                              {"disturbed", countOf(result, ProblemState::Undecided) > 0},
-                              {"whole", whole},
-                              {"problems", problems},
-                              {"best_so_far", best}});
+  return {{"engine", result.engine},
+          {"device", result.device},
+          {"threads", result.threads},
+          {"level", result.level},
+          {"tune_s", result.tuneSeconds},
+          {"measured", countOf(result, ProblemState::Measured)},
+          {"known", countOf(result, ProblemState::Known)},
+          {"left", countOf(result, ProblemState::Left)},
+          {"disturbed", countOf(result, ProblemState::Undecided) > 0},
+          {"whole", whole},
+          {"problems", problems},
+          {"best_so_far", best}};
 }
 
 } // namespace tenon::tool

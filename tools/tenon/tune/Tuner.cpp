@@ -10,9 +10,9 @@
 #include "tools/tenon/bench/Interleaved.h"
 #include "tools/tenon/bench/Statistics.h"
 #include "tools/tenon/inputs/Inputs.h"
-#include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/target/LocalCpu.h"
-#include "tools/tenon/tune/LocalStore.h"
+#include "tools/tenon/target/LocalStore.h"
+#include "tools/tenon/task/TaskListener.h"
 
 #include <fmt/format.h>
 
@@ -77,9 +77,9 @@ Result<std::map<std::string, double>> secondsByLabel(Runner &runner) {
 
 class Tuner : public pipeline::CandidateMeasurer {
 public:
-  Tuner(const TuneRequest &tuneRequest, Terminal &output, tuning::StoreWriter &storeWriter,
+  Tuner(const TuneRequest &tuneRequest, TaskListener &output, tuning::StoreWriter &storeWriter,
         std::string scratchFolder)
-      : request(tuneRequest), terminal(output), store(storeWriter),
+      : request(tuneRequest), listener(output), store(storeWriter),
         scratch(std::move(scratchFolder)), records(store.found().records),
         database(records, localCpuDevice()) {}
 
@@ -91,7 +91,7 @@ public:
     uint64_t bytes = weightBytes + memory.arenaBytes;
     measureOptions.otherBytes = bytes <= cacheOfCore() ? 0 : std::min(bytes, kMaxOtherBytes);
     measureOptions.allowNoise = request.allowNoise;
-    measureOptions.cancel = terminal.cancelFlag();
+    measureOptions.cancel = listener.cancelFlag();
     result.runSeconds =
         std::accumulate(labelSeconds.begin(), labelSeconds.end(), 0.0,
                         [](double sum, const auto &each) { return sum + each.second; });
@@ -105,7 +105,7 @@ public:
     candidateOptions.progress = nullptr;
     TENON_TRY(pipeline::measureKernels(candidateOptions, {}, *this));
     result.tuneSeconds = millisecondsSince(start) / 1000;
-    terminal.clearProgress();
+    listener.clearProgress();
     TENON_TRY(checkDone());
     TENON_TRY(finish(untuned));
     std::stable_sort(
@@ -177,7 +177,7 @@ public:
     TunedProblem &own = result.problems[places.at(problem.problem.hash)];
     double part =
         std::max(millisecondsSince(start) / 1000 / request.seconds, double(done) / double(left));
-    terminal.progress(fmt::format("tuning {}", problem.labels.front()), std::min(part, 1.0));
+    listener.progress(fmt::format("tuning {}", problem.labels.front()), std::min(part, 1.0));
     TENON_ASSIGN(MeasureOutcome outcome, tool::measureCandidates(candidates, measureOptions));
     TENON_TRY(outcome.kernels.front().status); // which would fail in any compilation
     ++done;
@@ -355,8 +355,8 @@ private:
     both.push_back(std::move(tuned));
     MeasureBudget budget;
     budget.seconds = kCompareSeconds;
-    TENON_TRY(measureInterleaved(budget, both, terminal));
-    terminal.clearProgress();
+    TENON_TRY(measureInterleaved(budget, both, listener));
+    listener.clearProgress();
     // Above 1: the untuned one takes longer.
     RatioSummary ratio = compareLatency(both[1].times, both[0].times);
     WholeGain whole{.untunedSeconds = std::ranges::min(both[0].times) / 1000,
@@ -384,7 +384,7 @@ private:
   static constexpr size_t kMaxLabel = 200;
 
   const TuneRequest &request;
-  Terminal &terminal;
+  TaskListener &listener;
   tuning::StoreWriter &store;
   std::string scratch;
   std::vector<tuning::Record> records;
@@ -401,16 +401,16 @@ private:
 
 } // namespace
 
-Result<TuneResult> tuneModel(const TuneRequest &request, Terminal &terminal) {
+Result<TuneResult> tuneModel(const TuneRequest &request, TaskListener &listener) {
   if (!request.compile.gpus.empty() || request.compile.levels.empty()) {
     return Status::error(
         ErrorId::BadArgument, "tune measures kernels of CPUs, and a target is a GPU",
         "leave --target out, or name CPU levels; on GPUs bench --budget measures library calls");
   }
   TENON_ASSIGN(tuning::StoreWriter store, tuning::StoreWriter::open(request.store));
-  noteFaults(store.found(), terminal.notice());
+  noteFaults(store.found(), listener.notice());
   TENON_ASSIGN(ScratchFolder scratch, ScratchFolder::create("tenon-tune"));
-  return Tuner(request, terminal, store, scratch.path()).run();
+  return Tuner(request, listener, store, scratch.path()).run();
 }
 
 } // namespace tenon::tool

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "compiler/pipeline/KernelTuning.h"
+#include "support/json/Json.h"
 #include "tools/tenon/bench/SuccessiveHalving.h"
 #include "tools/tenon/model/CompilerBridge.h"
 
@@ -14,7 +15,7 @@
 
 namespace tenon::tool {
 
-class Terminal;
+class TaskListener;
 
 struct TuneRequest {
   pipeline::CompileOptions
@@ -71,10 +72,10 @@ struct TuneResult {
 /// Writes the engine of `compile.output`, if one is named. TN0142 where nothing can be tuned,
 /// TN0143 where the machine was too busy for all that was measured, TN0141 where another process
 /// writes the store.
-Result<TuneResult> tuneModel(const TuneRequest &request, Terminal &terminal);
+Result<TuneResult> tuneModel(const TuneRequest &request, TaskListener &listener);
 
 /// For people, and for programs (docs/tune.md).
 std::string tuneText(const TuneResult &result);
-void printTuneJson(const TuneResult &result, Terminal &terminal);
+Json describeTuning(const TuneResult &result);
 
 } // namespace tenon::tool

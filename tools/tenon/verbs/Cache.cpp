@@ -3,15 +3,16 @@
 #include "support/Environment.h"
 #include "support/threads/ThreadPool.h"
 #include "tools/tenon/Verb.h"
+#include "tools/tenon/cli/Options.h"
+#include "tools/tenon/cli/SharedFlags.h"
+#include "tools/tenon/cli/Terminal.h"
 #include "tools/tenon/engines/EngineSource.h"
 #include "tools/tenon/engines/OutputCheck.h"
 #include "tools/tenon/inputs/FileKind.h"
-#include "tools/tenon/inputs/Options.h"
 #include "tools/tenon/model/CompilerBridge.h"
-#include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/target/LocalCpu.h"
+#include "tools/tenon/target/LocalStore.h"
 #include "tools/tenon/target/TargetFlags.h"
-#include "tools/tenon/tune/LocalStore.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/chrono.h>

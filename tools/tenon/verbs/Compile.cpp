@@ -2,11 +2,12 @@
 
 #include "support/threads/ThreadPool.h"
 #include "tools/tenon/Verb.h"
+#include "tools/tenon/cli/Options.h"
+#include "tools/tenon/cli/SharedFlags.h"
+#include "tools/tenon/cli/Terminal.h"
 #include "tools/tenon/compile/CompileToFile.h"
-#include "tools/tenon/inputs/Options.h"
-#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/target/LocalStore.h"
 #include "tools/tenon/target/TargetFlags.h"
-#include "tools/tenon/tune/LocalStore.h"
 #include "tools/tenon/tune/Tuner.h"
 
 #include <CLI/CLI.hpp>
@@ -95,7 +96,6 @@ Status compile(CompileRequest &request, double budget, Terminal &terminal) {
   pipeline::CompileOptions &options = request.options;
   listen(options, terminal);
   options.cancel = terminal.cancelFlag();
-  request.passes = terminal.passes();
   if (budget > 0) {
     request.tune = [&] { return tuneFirst(request, budget, terminal); };
   }

@@ -9,9 +9,9 @@
 #include "support/threads/ThreadPool.h"
 #include "tools/tenon/Verb.h"
 #include "tools/tenon/bench/Calibrate.h"
+#include "tools/tenon/cli/Options.h"
+#include "tools/tenon/cli/Terminal.h"
 #include "tools/tenon/engines/EngineSource.h"
-#include "tools/tenon/inputs/Options.h"
-#include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/target/CpuInfo.h"
 
 #include <CLI/CLI.hpp>

@@ -1,320 +1,26 @@
 // `tenon explain TOPIC ENGINE [NODE]`: prints the decisions that the engine carries.
-// The records are written by the compiler; this file only selects, ExplainText words.
 
-#include "engine/Reader.h"
-#include "support/text/NearestName.h"
+#include "tools/tenon/explain/Explain.h"
 #include "tools/tenon/Verb.h"
-#include "tools/tenon/inputs/FileKind.h"
-#include "tools/tenon/inputs/Options.h"
-#include "tools/tenon/print/ExplainText.h"
-#include "tools/tenon/print/FigureSizes.h"
-#include "tools/tenon/print/JsonFields.h"
-#include "tools/tenon/print/Terminal.h"
-#include "tools/tenon/quant/SearchRecord.h"
-#include "tools/view/EngineGraph.h"
-#include "tools/view/Escape.h"
+#include "tools/tenon/cli/Options.h"
+#include "tools/tenon/cli/Terminal.h"
 
 #include <CLI/CLI.hpp>
-#include <fmt/format.h>
 
-#include <algorithm>
 #include <memory>
 
 namespace tenon::tool {
 namespace {
 
-constexpr int64_t kSupportedSchema = 1;
-
 struct ExplainFlags {
-  std::string topic;
-  std::string engine;
-  std::string node;
-  std::vector<std::string> shapes;
-  std::string level;
+  ExplainRequest request;
   bool all = false;
 };
 
-bool listContains(const Json &list, const std::string &text) {
-  return std::any_of(list.begin(), list.end(), [&](const Json &item) { return item == text; });
-}
-
-/// Whether a region holds the node or carries its name.
-bool regionMatches(const Json &region, const std::string &node) {
-  return textAt(region, "label") == node || listContains(listAt(region, "nodes"), node);
-}
-
-/// Keeps the regions of a node and the edges at it or at them.
-Json selectFusion(const Json &record, const std::string &node) {
-  Json regions = Json::array();
-  std::vector<int64_t> chosen;
-  int64_t index = 0;
-  for (const Json &region : listAt(record, "regions")) {
-    if (regionMatches(region, node)) {
-      chosen.push_back(index);
-      regions.push_back(region);
-    }
-    ++index;
-  }
-  Json edges = Json::array();
-  for (const Json &edge : listAt(record, "edges")) {
-    bool touchesRegion = std::any_of(chosen.begin(), chosen.end(), [&](int64_t region) {
-      return numberAt(edge, "producerRegion") == region ||
-             numberAt(edge, "consumerRegion") == region;
-    });
-    if (touchesRegion || textAt(edge, "producer") == node || textAt(edge, "consumer") == node) {
-      edges.push_back(edge);
-    }
-  }
-  Json selected = record;
-  selected["regions"] = regions;
-  selected["edges"] = edges;
-  return selected;
-}
-
-Json selectRows(const Json &record, const char *list, const std::string &node,
-                std::initializer_list<const char *> keys) {
-  Json rows = Json::array();
-  for (const Json &row : listAt(record, list)) {
-    bool matches = std::any_of(keys.begin(), keys.end(),
-                               [&](const char *key) { return textAt(row, key) == node; });
-    if (matches || listContains(listAt(row, "in_place"), node) ||
-        listContains(listAt(row, "nodes"), node)) {
-      rows.push_back(row);
-    }
-  }
-  Json selected = record;
-  selected[list] = rows;
-  return selected;
-}
-
-Json selectLists(
-    const Json &record, const std::string &node,
-    std::initializer_list<std::pair<const char *, std::initializer_list<const char *>>> lists) {
-  Json selected = record;
-  for (const auto &[list, keys] : lists) {
-    selected = selectRows(selected, list, node, keys);
-  }
-  return selected;
-}
-
-/// One thing that can be explained. A new one is a row here.
-struct Topic {
-  const char *name;
-  const char *record; ///< of the engine
-  Json (*select)(const Json &record, const std::string &node);
-  std::string (*text)(const Explained &what);
-  /// Why an engine lacks the record, and what gives it; null if every engine has it.
-  const char *lacking, *remedy;
-};
-
-constexpr Topic kTopics[] = {
-    {"fusion", "fusion", selectFusion, fusionText, nullptr, nullptr},
-    {"kernels", "fusion",
-     [](const Json &record, const std::string &node) {
-       return selectLists(record, node, {{"regions", {"label"}}, {"edges", {"producer"}}});
-     },
-     kernelsText, nullptr, nullptr},
-    {"memory", "memory",
-     [](const Json &record, const std::string &node) {
-       return selectLists(record, node, {{"buffers", {"value"}}});
-     },
-     memoryText, nullptr, nullptr},
-    {"placement", "placement",
-     [](const Json &record, const std::string &node) {
-       return selectLists(record, node, {{"instructions", {"label", "kernel"}}});
-     },
-     placementText, nullptr, nullptr},
-    {"precision", "fusion",
-     [](const Json &record, const std::string &node) {
-       return selectLists(record, node,
-                          {{"products", {"label"}},
-                           {"conversions", {"label"}},
-                           {"wider", {"operation"}},
-                           {"clamped", {"operation"}},
-                           {"approximated", {"operation"}},
-                           {"not_float8", {"operation"}},
-                           {"layers", {"name"}}});
-     },
-     precisionText, nullptr, nullptr},
-    {"passes", "passes",
-     [](const Json &record, const std::string &node) {
-       return selectLists(record, node, {{"passes", {"name"}}});
-     },
-     passesText, "was compiled without passes of the user's", "tenon compile --plugin runs some"},
-};
-
-const Topic &topicOf(const ExplainFlags &flags) {
-  return *std::find_if(std::begin(kTopics), std::end(kTopics),
-                       [&](const Topic &topic) { return flags.topic == topic.name; });
-}
-
-/// Another record of the same variant.
-Result<Json> readBeside(const engine::EngineFile &file, const std::string &name) {
-  TENON_ASSIGN(std::string_view text, file.record(name));
-  return parseJson(text);
-}
-
-/// A record "fusion" for the sizes of --shape, else for the likely ones.
-Status chooseSizes(const ExplainFlags &flags, const engine::EngineFile &file,
-                   const std::string &suffix, Json &fusion) {
-  TENON_ASSIGN(view::InputDims dims, figureDims(file, flags.shapes));
-  if (view::sizesOf(fusion).empty()) {
-    return Status::ok(); // all sizes are fixed
-  }
-  TENON_ASSIGN(std::string_view info, file.record("graph" + suffix));
-  TENON_ASSIGN(view::Graph graph, view::readGraph(info));
-  TENON_ASSIGN(Json placement, readBeside(file, "placement" + suffix));
-  try {
-    view::setSizes(fusion, placement, view::sizesOf(graph, dims));
-    std::string level = placement.value("level", "");
-    fusion["own_plan"] = hasOwnPlan(file, level, dims);
-    for (const char *list : {"sizes", "decided_at"}) {
-      if (fusion.contains(list)) {
-        fusion[list] = view::sizesOfInputs(graph, fusion[list]);
-      }
-    }
-    return Status::ok();
-  } catch (const Json::exception &) {
-    return Status::error(ErrorId::EngineBadRecord,
-                         fmt::format("{}: its records do not fit together", flags.engine),
-                         "compile the model again with this version of Tenon");
-  }
-}
-
-/// In which numbers the regions of a record "fusion" compute, beside what --precision did, if
-/// anything: the engine's record "precision".
-Result<Json> precisionOf(const engine::EngineFile &file, const Json &fusion) {
-  Json record = {{"schema", kSupportedSchema},
-                 {"precision", "keep"},
-                 {"narrow_operations", 0},
-                 {"narrow_weights", 0},
-                 {"narrow_weights_bytes", 0}};
-  for (const char *list : {"wider", "clamped", "approximated", "products", "conversions"}) {
-    record[list] = Json::array();
-  }
-  if (file.record("precision").isOk()) {
-    TENON_ASSIGN(Json own, readBeside(file, "precision"));
-    if (own.is_object()) {
-      record.update(own);
-    }
-  }
-  double converting = 0;
-  for (const Json &region : listAt(fusion, "regions")) {
-    Json cost = region.value("cost", Json::object());
-    double microseconds = cost.value("us", 0.0);
-    Json row = {{"label", textAt(region, "label")},
-                {"nodes", listAt(region, "nodes")},
-                {"kernel", textAt(region, "kernel")},
-                {"us", microseconds}};
-    if (region.value("converts", false)) {
-      record["conversions"].push_back(row);
-      converting += microseconds;
-    } else if (!textAt(region, "computes").empty()) {
-      row["computes"] = textAt(region, "computes");
-      row["why_wide"] = textAt(region, "wide");
-      row["wide_us"] = region.value("wide_us", 0.0);
-      record["products"].push_back(row);
-    }
-  }
-  record["conversions_us"] = converting;
-  for (const char *key : {"profile", "sizes", "own_plan", "decided_at"}) {
-    if (fusion.contains(key)) {
-      record[key] = fusion[key];
-    }
-  }
-  if (Json search = readSearchRecord(file); search.is_object()) {
-    record["layers"] = std::move(search["layers"]);
-    search.erase("layers");
-    record["search"] = std::move(search);
-  }
-  return record;
-}
-
-Result<Json> readRecord(const ExplainFlags &flags) {
-  const Topic &topic = topicOf(flags);
-  if (!flags.shapes.empty() && std::string_view(topic.record) != "fusion") {
-    return Status::error(
-        ErrorId::BadArgument,
-        fmt::format("--shape: what explain {} says is not for sizes of a choice", flags.topic),
-        "leave --shape out; explain fusion and explain kernels take it");
-  }
-  TENON_TRY(isModel(flags.engine, Takes::Engine).takeStatus());
-  TENON_ASSIGN(std::unique_ptr<engine::EngineFile> file, engine::EngineFile::open(flags.engine));
-  std::string level = flags.level.empty() ? variantOfThisMachine(*file) : flags.level;
-  TENON_ASSIGN(std::string suffix, view::recordSuffix(*file, level));
-  if (topic.lacking && !file->record(topic.record).isOk()) {
-    return Status::error(ErrorId::BadArgument, fmt::format("{} {}", flags.engine, topic.lacking),
-                         topic.remedy);
-  }
-  // What is said of the model as a whole has no ending.
-  bool isOfVariant = file->record(topic.record + suffix).isOk();
-  TENON_ASSIGN(std::string_view text, file->record(topic.record + (isOfVariant ? suffix : "")));
-  Json record = parseJson(text);
-  if (!record.is_object() || numberAt(record, "schema") != kSupportedSchema) {
-    return Status::error(
-        ErrorId::EngineBadRecord,
-        fmt::format("{}: the record '{}' is of another version", flags.engine, flags.topic),
-        "compile the model again with this version of Tenon");
-  }
-  if (std::string_view(topic.record) == "fusion") {
-    TENON_TRY(chooseSizes(flags, *file, suffix, record));
-  }
-  return flags.topic == "precision" ? precisionOf(*file, record) : Result<Json>(record);
-}
-
-/// The lists of all records whose rows are about parts of the model.
-constexpr const char *kLists[] = {"regions",      "edges",       "buffers", "instructions",
-                                  "products",     "conversions", "wider",   "clamped",
-                                  "approximated", "passes",      "layers"};
-
-bool isEmptySelection(const Json &record) {
-  for (const char *list : kLists) {
-    if (!listAt(record, list).empty()) {
-      return false;
-    }
-  }
-  return true;
-}
-
-/// What a NODE can be called in this record.
-std::vector<std::string> namesIn(const Json &record) {
-  std::vector<std::string> names;
-  for (const char *list : kLists) {
-    for (const Json &row : listAt(record, list)) {
-      for (const char *key : {"label", "producer", "consumer", "value", "operation", "name"}) {
-        names.push_back(textAt(row, key));
-      }
-      for (const Json &node : listAt(row, "nodes")) {
-        names.push_back(node.is_string() ? node.get<std::string>() : "");
-      }
-    }
-  }
-  return names;
-}
-
 Status explain(const ExplainFlags &flags, Terminal &terminal) {
-  TENON_ASSIGN(Json record, readRecord(flags));
-  const Topic &topic = topicOf(flags);
-  bool isChosen = !flags.node.empty();
-  Json selected = isChosen ? topic.select(record, flags.node) : record;
-  if (isChosen && isEmptySelection(selected)) {
-    return Status::error(ErrorId::BadArgument,
-                         fmt::format("nothing is called '{}' in this engine", flags.node),
-                         didYouMean(flags.node, namesIn(record),
-                                    fmt::format("tenon explain {} {} --all lists all names",
-                                                flags.topic, flags.engine)));
-  }
-  if (terminal.json()) {
-    selected.erase("schema");
-    terminal.printJson("explain-" + flags.topic, selected);
-    return Status::ok();
-  }
-  view::makeVisible(selected);
-  Extent extent = isChosen ? Extent::Chosen : flags.all ? Extent::All : Extent::Screen;
-  std::string text = topic.text({selected, view::visible(flags.engine), extent});
-  terminal.print(extent == Extent::Screen
-                     ? firstScreen(text, flags.topic, view::visible(flags.engine))
-                     : text);
+  TENON_ASSIGN(Json explained, explainEngine(flags.request));
+  terminal.json() ? terminal.printJson("explain-" + flags.request.topic, std::move(explained))
+                  : terminal.print(explanationText(flags.request, std::move(explained), flags.all));
   return Status::ok();
 }
 
@@ -322,21 +28,18 @@ Status explain(const ExplainFlags &flags, Terminal &terminal) {
 
 Action declareExplain(CLI::App &command) {
   std::shared_ptr<ExplainFlags> flags = std::make_shared<ExplainFlags>();
-  std::vector<std::string> names;
-  for (const Topic &topic : kTopics) {
-    names.push_back(topic.name);
-  }
-  addChoice(command, "TOPIC", flags->topic, names, "What is to be explained")->required();
-  command.add_option("ENGINE", flags->engine, "The engine")->required();
-  command.add_option("NODE", flags->node,
+  addChoice(command, "TOPIC", flags->request.topic, explainTopics(), "What is to be explained")
+      ->required();
+  command.add_option("ENGINE", flags->request.engine, "The engine")->required();
+  command.add_option("NODE", flags->request.node,
                      "A node of the model, or a region; the whole in a screen without it");
   command.add_flag("--all", flags->all, "All of it rather than a screen");
   command
       .add_option(
-          "--shape", flags->shapes,
+          "--shape", flags->request.shapes,
           "Sizes of an input that estimates are for, name:1x128; the likely ones without it")
       ->allow_extra_args(false);
-  command.add_option("--isa,--variant", flags->level,
+  command.add_option("--isa,--variant", flags->request.level,
                      "Which variant of the engine; this machine's without it");
   return [flags](Terminal &terminal) { return explain(*flags, terminal); };
 }

@@ -3,10 +3,10 @@
 
 #include "support/text/NearestName.h"
 #include "tools/tenon/Verb.h"
-#include "tools/tenon/inputs/Options.h"
-#include "tools/tenon/print/HelpData.h"
-#include "tools/tenon/print/Terminal.h"
-#include "tools/tenon/print/Usage.h"
+#include "tools/tenon/cli/HelpData.h"
+#include "tools/tenon/cli/Options.h"
+#include "tools/tenon/cli/Terminal.h"
+#include "tools/tenon/cli/Usage.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,27 +1,14 @@
-// `tenon inspect`: what a model asks for or what an engine holds, as text, data, drawing or page. A
-// model that Tenon cannot compile is shown as its file declares it.
+// `tenon inspect`: what a model asks for or what an engine holds.
 
-#include "tools/tenon/verbs/Inspect.h"
-
-#include "support/files/MappedFile.h"
+#include "tools/tenon/explain/Inspect.h"
 #include "tools/tenon/Verb.h"
-#include "tools/tenon/engines/OutputCheck.h"
-#include "tools/tenon/inputs/FileKind.h"
-#include "tools/tenon/inputs/Options.h"
-#include "tools/tenon/model/CompilerBridge.h"
-#include "tools/tenon/print/EngineInfo.h"
-#include "tools/tenon/print/FigureSizes.h"
-#include "tools/tenon/print/Terminal.h"
-#include "tools/tenon/print/TextFile.h"
-#include "tools/view/EngineGraph.h"
+#include "tools/tenon/cli/Options.h"
+#include "tools/tenon/cli/Terminal.h"
 #include "tools/view/Escape.h"
-#include "tools/view/Render.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <filesystem>
 #include <memory>
 
 namespace tenon::tool {
@@ -29,283 +16,24 @@ namespace {
 
 struct InspectFlags {
   InspectRequest request;
-  std::string output;
   bool all = false;
 };
 
-/// The file's own name, without folders.
-std::string titleOf(const std::string &path) {
-  return std::filesystem::path(path).filename().string();
-}
-
-Json describePorts(const std::vector<ModelValue> &values) {
-  Json list = Json::array();
-  for (const ModelValue &value : values) {
-    list.push_back({{"name", value.name}, {"type", value.type}});
-  }
-  return list;
-}
-
-std::string opsetText(const ModelOpset &opset) {
-  return fmt::format("{} {}", opset.domain.empty() ? "ai.onnx" : opset.domain, opset.version);
-}
-
-Json describeGaps(const std::vector<ModelGap> &gaps) {
-  Json list = Json::array();
-  for (const ModelGap &gap : gaps) {
-    list.push_back({{"op", gap.op}, {"node", gap.node}, {"why", gap.why}});
-  }
-  return list;
-}
-
-Json describeModel(const std::string &path, const ModelInfo &info) {
-  Json symbols = Json::array();
-  for (const ModelSymbol &symbol : info.symbols) {
-    symbols.push_back({{"name", symbol.name}, {"min", symbol.min}, {"max", symbol.max}});
-  }
-  Json nodes = Json::array();
-  for (const ModelNode &node : info.nodes) {
-    nodes.push_back(
-        {{"op", node.op}, {"name", node.name}, {"type", node.type}, {"reads", node.producers}});
-  }
-  Json opsets = Json::object();
-  for (const ModelOpset &opset : info.opsets) {
-    opsets[opset.domain.empty() ? "ai.onnx" : opset.domain] = opset.version;
-  }
-  return {{"model", path},
-          {"supported", info.gaps.empty()},
-          {"opsets", opsets},
-          {"inputs", describePorts(info.inputs)},
-          {"outputs", describePorts(info.outputs)},
-          {"symbols", symbols},
-          {"weights", info.weightCount},
-          {"weights_bytes", info.weightBytes},
-          {"operations", info.opCounts},
-          {"missing", describeGaps(info.gaps)},
-          {"nodes", nodes}};
-}
-
-std::string modelText(const std::string &path, const ModelInfo &info, const view::Graph &graph) {
-  std::string text = fmt::format("{}\n", view::visible(path));
-  for (const ModelOpset &opset : info.opsets) {
-    text += fmt::format("  opset   {}\n", opsetText(opset));
-  }
-  for (const ModelValue &input : info.inputs) {
-    text += fmt::format("  input   {}  {}\n", view::visible(input.name), view::visible(input.type));
-  }
-  for (const ModelValue &output : info.outputs) {
-    text +=
-        fmt::format("  output  {}  {}\n", view::visible(output.name), view::visible(output.type));
-  }
-  for (const ModelSymbol &symbol : info.symbols) {
-    text += fmt::format("  symbol  {} from {} to {}\n", view::visible(symbol.name), symbol.min,
-                        symbol.max);
-  }
-  text += fmt::format("  weights {} in {}\n", info.weightCount, formatBytes(info.weightBytes));
-  text += fmt::format("  {} operations:", info.nodes.size());
-  for (const auto &[op, count] : info.opCounts) {
-    text += fmt::format(" {} {},", count, view::visible(op));
-  }
-  text.back() = '\n';
-  text += view::renderText(graph);
-  if (!info.gaps.empty()) {
-    text += fmt::format("  {} gaps; tenon check names ways round them:\n", info.gaps.size());
-  }
-  for (const ModelGap &gap : info.gaps) {
-    text += fmt::format("    {:<14} {}: {}\n", view::visible(gap.op), view::visible(gap.node),
-                        view::visible(gap.why));
-  }
-  return text;
-}
-
-/// A model that Tenon cannot compile: its nodes as the file has them, without counts.
-view::Graph declaredGraph(const ModelInfo &info) {
-  view::Graph graph;
-  std::vector<int64_t> results;
-  auto add = [&](view::Value value) {
-    graph.values.push_back(std::move(value));
-    return static_cast<int64_t>(graph.values.size()) - 1;
-  };
-  for (const ModelValue &input : info.inputs) {
-    graph.inputs.push_back({input.name, add({.kind = "input",
-                                             .name = input.name,
-                                             .dtype = input.type,
-                                             .shape = std::nullopt,
-                                             .bytes = {}})});
-  }
-  for (const ModelNode &declared : info.nodes) {
-    view::Node node;
-    node.op = declared.op;
-    node.name = declared.name;
-    for (int64_t producer : declared.producers) {
-      node.inputs.push_back(producer < 0 ? graph.inputs[-1 - producer].value : results[producer]);
-    }
-    int64_t id = static_cast<int64_t>(graph.nodes.size());
-    results.push_back(add({.kind = "node",
-                           .name = "",
-                           .dtype = declared.type,
-                           .shape = std::nullopt,
-                           .node = id,
-                           .bytes = {}}));
-    node.outputs.push_back(results.back());
-    graph.nodes.push_back(std::move(node));
-  }
-  for (const ModelValue &output : info.outputs) {
-    graph.outputs.push_back({output.name, -1});
-  }
-  return graph;
-}
-
-/// The drawings and the other forms that are the same for models and engines.
-std::string rendered(const std::string &format, view::Graph graph) {
-  return format == "svg"    ? view::renderSvg(graph)
-         : format == "html" ? view::renderHtml(graph)
-         : format == "onnx" ? view::renderOnnx(graph)
-                            : view::renderDot(graph);
-}
-
-Result<Inspection> inspectModel(const InspectRequest &request) {
-  TENON_ASSIGN(std::vector<ShapeArgument> shapes, parseShapeArguments(request.shapes));
-  TENON_ASSIGN(ModelInfo info, importModel(request.path, shapes, request.format != "text"));
-  view::Graph graph = declaredGraph(info);
-  if (!info.graph.empty()) {
-    TENON_ASSIGN(graph, view::readGraph(info.graph));
-  }
-  graph.source = "model";
-  graph.title = titleOf(request.path);
-  view::addGroups(graph);
-  if (request.format == "json") {
-    Json json = describeModel(request.path, info);
-    json["graph"] = view::toJson(graph);
-    return Inspection{"inspect-model", std::move(json), ""};
-  }
-  if (request.format == "text") {
-    return Inspection{"", {}, modelText(request.path, info, graph)};
-  }
-  return Inspection{"", {}, rendered(request.format, std::move(graph))};
-}
-
-/// The graph of an engine: of the variant and for the sizes that are asked for, else those of the
-/// profile, else this machine's and the likely ones.
-Result<view::Graph> graphOfEngine(const InspectRequest &request, const engine::EngineFile &file) {
-  std::string profile;
-  if (!request.profile.empty()) {
-    TENON_ASSIGN(MappedFile times, MappedFile::open(request.profile));
-    profile.assign(reinterpret_cast<const char *>(times.bytes().data()), times.bytes().size());
-  }
-  ProfileOrigin origin = originOf(profile);
-  if (!origin.shapes.empty() && !request.shapes.empty()) {
-    return Status::error(ErrorId::BadArgument,
-                         "--shape and --profile: times are of the sizes that were measured",
-                         "leave --shape out, or measure these sizes with tenon bench --shape");
-  }
-  std::string level = !request.level.empty()  ? request.level
-                      : !origin.level.empty() ? origin.level
-                                              : variantOfThisMachine(file);
-  TENON_ASSIGN(view::InputDims dims,
-               figureDims(file, request.shapes.empty() ? origin.shapes : request.shapes));
-  TENON_ASSIGN(view::Graph graph, view::engineGraph(file, level, dims));
-  graph.title = titleOf(request.path);
-  view::addGroups(graph);
-  if (!request.profile.empty()) {
-    TENON_TRY(view::addTimes(graph, profile));
-  }
-  return graph;
-}
-
-Result<Inspection> inspectEngine(const InspectRequest &request) {
-  TENON_ASSIGN(std::unique_ptr<engine::EngineFile> file, engine::EngineFile::open(request.path));
-  if (request.format == "dot") {
-    return Inspection{"", {}, engineDot(*file)};
-  }
-  // Engines of earlier versions have no such record: their information is shown without nodes.
-  bool hasGraph = file->record("graph").isOk();
-  bool needsGraph = hasGraph || !request.level.empty() || !request.profile.empty() ||
-                    !request.shapes.empty() ||
-                    (request.format != "json" && request.format != "text");
-  view::Graph graph;
-  if (needsGraph) {
-    TENON_ASSIGN(graph, graphOfEngine(request, *file));
-  }
-  if (request.format == "json") {
-    Json json = describeEngine(request.path, *file);
-    if (hasGraph) {
-      json["graph"] = view::toJson(graph);
-    }
-    return Inspection{"inspect-engine", std::move(json), ""};
-  }
-  if (request.format == "text") {
-    return Inspection{
-        "", {}, engineText(request.path, *file) + (hasGraph ? view::renderText(graph) : "")};
-  }
-  return Inspection{"", {}, rendered(request.format, std::move(graph))};
-}
-
-} // namespace
-
-Result<Inspection> inspectFile(const InspectRequest &request) {
-  TENON_ASSIGN(bool model, isModel(request.path, Takes::OnnxOrEngine));
-  if (model && !(request.profile.empty() && request.level.empty())) {
-    return Status::error(
-        ErrorId::BadArgument,
-        fmt::format("{} is a model: it has no variants and no times", request.path),
-        "compile it and inspect the engine");
-  }
-  return model ? inspectModel(request) : inspectEngine(request);
-}
-
-namespace {
-
-/// The first lines of a text.
-std::string firstLines(const std::string &text, size_t count) {
-  size_t end = 0;
-  for (size_t i = 0; i < count && end < text.size(); ++i) {
-    end = std::min(text.find('\n', end), text.size() - 1) + 1;
-  }
-  return text.substr(0, end);
-}
-
-/// At most 40 lines of a longer text: its beginning, its totals, and what is done next.
-std::string screenOf(const std::string &text, const std::string &path) {
-  constexpr size_t most = 40, ofTotals = 4, besides = 6;
-  size_t lines = static_cast<size_t>(std::ranges::count(text, '\n'));
-  if (lines <= most) {
-    return text;
-  }
-  size_t totals = std::min(text.rfind("\n  total:") + 1, text.size());
-  std::string ending = firstLines(text.substr(totals), ofTotals);
-  std::string beginning = firstLines(text.substr(0, totals), most - ofTotals - besides);
-  return fmt::format(
-      "{}    and {} more lines\n{}\n"
-      "next  tenon inspect {} --all\n"
-      "      tenon inspect {} --format html -o graph.html\n"
-      "      tenon {}\n",
-      beginning, lines - static_cast<size_t>(std::ranges::count(beginning + ending, '\n')), ending,
-      path, path, path.ends_with(".tenon") ? "explain fusion " + path : "check " + path);
-}
-
 Status inspect(InspectFlags &flags, Terminal &terminal) {
+  InspectRequest &request = flags.request;
   if (terminal.json()) {
-    flags.request.format = "json";
+    request.format = "json";
   }
-  TENON_TRY(checkOutput(flags.output, flags.request.path,
-                        flags.request.profile.empty() ? std::vector<std::string>()
-                                                      : std::vector{flags.request.profile}));
-  TENON_ASSIGN(Inspection shown, inspectFile(flags.request));
-  if (!flags.output.empty()) {
-    std::string text = shown.schema.empty() ? shown.text : jsonText(shown.schema, shown.json);
-    TENON_TRY(writeTextFile(flags.output, text));
-    terminal.note(fmt::format("{}: {}", flags.output, formatBytes(text.size())));
-    return Status::ok();
-  }
-  if (shown.schema.empty()) {
-    bool isText = flags.request.format == "text";
-    if (isText && !flags.all) {
-      shown.text = screenOf(shown.text, view::visible(flags.request.path));
-    }
-    isText ? terminal.print(shown.text) : terminal.printFile(shown.text);
-  } else {
+  TENON_ASSIGN(Inspection shown, inspectFile(request));
+  if (!request.output.empty()) {
+    terminal.note(fmt::format("{}: {}", request.output, formatBytes(shown.contents().size())));
+  } else if (!shown.schema.empty()) {
     terminal.printJson(shown.schema, std::move(shown.json));
+  } else if (request.format != "text") {
+    terminal.printFile(shown.text);
+  } else {
+    terminal.print(flags.all ? shown.text
+                             : inspectionScreen(shown.text, view::visible(request.path)));
   }
   return Status::ok();
 }
@@ -315,10 +43,9 @@ Status inspect(InspectFlags &flags, Terminal &terminal) {
 Action declareInspect(CLI::App &command) {
   std::shared_ptr<InspectFlags> flags = std::make_shared<InspectFlags>();
   command.add_option("FILE", flags->request.path, "A model (ONNX, .pt2) or an engine")->required();
-  addChoice(command, "--format", flags->request.format,
-            {"text", "json", "dot", "svg", "html", "onnx"},
+  addChoice(command, "--format", flags->request.format, kInspectFormats,
             "How it is shown: html is a page for a browser, onnx a graph for viewers of ONNX");
-  addOutput(command, flags->output, "Where it goes; stdout without it");
+  addOutput(command, flags->request.output, "Where it goes; stdout without it");
   command.add_flag("--all", flags->all, "All of the text rather than a screen");
   command
       .add_option("--shape", flags->request.shapes,

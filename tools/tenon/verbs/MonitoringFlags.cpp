@@ -2,7 +2,7 @@
 
 #include "tools/tenon/verbs/MonitoringFlags.h"
 
-#include "tools/tenon/inputs/Options.h"
+#include "tools/tenon/cli/Options.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>

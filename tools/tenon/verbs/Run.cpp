@@ -5,11 +5,12 @@
 #include "support/Shape.h"
 #include "tools/tenon/Verb.h"
 #include "tools/tenon/bench/Runner.h"
+#include "tools/tenon/cli/Options.h"
+#include "tools/tenon/cli/SharedFlags.h"
+#include "tools/tenon/cli/Terminal.h"
 #include "tools/tenon/engines/EngineSource.h"
 #include "tools/tenon/engines/OutputCheck.h"
 #include "tools/tenon/inputs/Inputs.h"
-#include "tools/tenon/inputs/Options.h"
-#include "tools/tenon/print/Terminal.h"
 #include "tools/view/Escape.h"
 
 #include <CLI/CLI.hpp>

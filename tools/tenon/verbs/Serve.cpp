@@ -8,8 +8,8 @@
 #include "server/worker/Worker.h"
 #include "tools/tenon/Tool.h"
 #include "tools/tenon/Verb.h"
-#include "tools/tenon/inputs/Options.h"
-#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/cli/Options.h"
+#include "tools/tenon/cli/Terminal.h"
 #include "tools/tenon/registry/Subcommands.h"
 #include "tools/tenon/verbs/MonitoringFlags.h"
 

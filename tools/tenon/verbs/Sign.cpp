@@ -5,8 +5,8 @@
 #include "registry/signing/Trust.h"
 #include "support/files/AtomicFile.h"
 #include "tools/tenon/Verb.h"
-#include "tools/tenon/inputs/Options.h"
-#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/cli/Options.h"
+#include "tools/tenon/cli/Terminal.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>

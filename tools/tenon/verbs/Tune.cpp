@@ -3,13 +3,14 @@
 #include "support/Environment.h"
 #include "support/threads/ThreadPool.h"
 #include "tools/tenon/Verb.h"
+#include "tools/tenon/cli/Options.h"
+#include "tools/tenon/cli/SharedFlags.h"
+#include "tools/tenon/cli/Terminal.h"
 #include "tools/tenon/engines/EngineSource.h"
 #include "tools/tenon/engines/OutputCheck.h"
 #include "tools/tenon/inputs/FileKind.h"
-#include "tools/tenon/inputs/Options.h"
-#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/target/LocalStore.h"
 #include "tools/tenon/target/TargetFlags.h"
-#include "tools/tenon/tune/LocalStore.h"
 #include "tools/tenon/tune/Tuner.h"
 
 #include <CLI/CLI.hpp>
@@ -43,7 +44,8 @@ Status tune(TuneFlags &flags, Terminal &terminal) {
   listen(compile, terminal);
   compile.cancel = terminal.cancelFlag();
   TENON_ASSIGN(TuneResult result, tuneModel(request, terminal));
-  terminal.json() ? printTuneJson(result, terminal) : terminal.print(tuneText(result));
+  terminal.json() ? terminal.printJson("tune", describeTuning(result))
+                  : terminal.print(tuneText(result));
   return Status::ok();
 }
 

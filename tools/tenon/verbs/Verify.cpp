@@ -4,7 +4,7 @@
 #include "registry/signing/Files.h"
 #include "registry/signing/Trust.h"
 #include "tools/tenon/Verb.h"
-#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/cli/Terminal.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // Implements the walk over what CLI11 keeps of each verb.
 
-#include "tools/tenon/print/HelpData.h"
+#include "tools/tenon/cli/HelpData.h"
 
 #include <sstream>
 #include <vector>

@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/cli/Terminal.h"
 
 #include <CLI/CLI.hpp>
 

@@ -1,7 +1,7 @@
 // Scripts by which shells complete a command line of `tenon`. Where nothing of ours fits, the shell
 // completes names of files.
 
-#include "tools/tenon/print/HelpData.h"
+#include "tools/tenon/cli/HelpData.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

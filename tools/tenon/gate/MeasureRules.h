@@ -1,11 +1,12 @@
-// Measures a version for the rules of a gate, beside the champion, by the verbs `accuracy`, `bench`
-// and `compare`: what a gate says anybody can see again with them. It relies on running in a
-// process that has used no GPU yet.
+// Measures a version for the rules of a gate, beside the champion, by the functions of the verbs
+// `accuracy`, `bench` and `compare`: what a gate says anybody can see again with them. It relies on
+// running in a process that has used no GPU yet.
 
 #pragma once
 
 #include "registry/Rule.h"
-#include "tools/tenon/print/Terminal.h"
+#include "support/Result.h"
+#include "tools/tenon/task/TaskListener.h"
 
 #include <span>
 #include <string>
@@ -17,12 +18,12 @@ struct GateSubjects {
   std::string candidate; ///< paths of engines or models
   std::string champion;  ///< empty where there is none
   std::string data;      ///< of the data set; empty where none was given
-  std::string seconds;   ///< how long each pair is timed
+  double seconds = 2;    ///< how long each pair is timed
 };
 
 /// A result for each rule, in their order. TN1009 where a rule needs data and none is given.
 Result<std::vector<registry::RuleResult>> measureRules(std::span<const registry::Rule> rules,
                                                        const GateSubjects &subjects,
-                                                       Terminal &terminal);
+                                                       TaskListener &listener);
 
 } // namespace tenon::tool

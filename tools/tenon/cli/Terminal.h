@@ -4,17 +4,14 @@
 #pragma once
 
 #include "support/Status.h"
-#include "support/json/Json.h"
-#include "tenon/graph.h"
-
-#include <nlohmann/json.hpp>
+#include "tools/tenon/print/Format.h"
+#include "tools/tenon/task/TaskListener.h"
 
 #include <atomic>
 #include <chrono>
 #include <functional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace tenon::tool {
 
@@ -26,18 +23,16 @@ struct Listener {
   /// Told as Terminal::progress is; true ends what is being done. May be null.
   std::function<bool(std::string_view what, double fraction)> progress;
   std::atomic<bool> cancelled = false;
-  /// Passes that compilations run besides those of plug-ins.
-  std::vector<tenon_pass> passes;
 };
 
-class Terminal {
+class Terminal final : public TaskListener {
 public:
   Terminal(bool json, bool quiet, ProgressStyle progress)
       : wantsJson(json), isQuiet(quiet), style(progress) {}
   /// Results go to the listener; notes and errors do not.
   Terminal(bool json, Listener &heard)
       : wantsJson(json), isQuiet(true), style(ProgressStyle::None), listener(&heard) {}
-  ~Terminal() { clearProgress(); }
+  ~Terminal() override { clearProgress(); }
 
   bool json() const { return wantsJson; }
   bool quiet() const { return isQuiet; }
@@ -49,12 +44,8 @@ public:
   void printFile(std::string_view contents);
   /// A result as JSON, with "schema": "tenon.<name>/1" as its first key.
   void printJson(std::string_view schema, Json value);
-  /// Something worth knowing that is not the result: stderr, not with --quiet.
-  void note(std::string_view text);
-  /// The same as a function, for what knows no terminal.
-  std::function<void(std::string_view)> notice() {
-    return [this](std::string_view text) { note(text); };
-  }
+  /// On stderr, not with --quiet.
+  void note(std::string_view text) override;
   /// The error with its code, remedy and page: stderr; with --json also as JSON on stdout.
   void printError(const Status &status);
 
@@ -67,17 +58,13 @@ public:
   /// Whether stdout is a pipe that nobody reads any more.
   bool lostReader() const;
 
-  /// `fraction` of `what` is done (0 to 1).
-  void progress(std::string_view what, double fraction);
-  void clearProgress();
-  /// Set when what is being done has to end; null where nobody can ask for that.
-  const std::atomic<bool> *cancelFlag() const { return listener ? &listener->cancelled : nullptr; }
+  void progress(std::string_view what, double fraction) override;
+  void clearProgress() override;
+  const std::atomic<bool> *cancelFlag() const override {
+    return listener ? &listener->cancelled : nullptr;
+  }
   /// Whether no caller in the same process waits for what is done.
   bool ownsProcess() const { return listener == nullptr; }
-  /// Passes of a caller in the same process.
-  std::vector<tenon_pass> passes() const {
-    return listener ? listener->passes : std::vector<tenon_pass>();
-  }
 
 private:
   void writeResult(std::string_view text);
@@ -96,10 +83,5 @@ private:
 /// Gives the streams that the caller closed to /dev/null, in which writing fails: else the next
 /// file that is opened would get the results. Makes a pipe without a reader an error of writing.
 void prepareStreams();
-
-/// "12.3 MiB".
-std::string formatBytes(uint64_t bytes);
-/// What printJson prints.
-std::string jsonText(std::string_view schema, Json value);
 
 } // namespace tenon::tool

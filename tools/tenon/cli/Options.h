@@ -4,6 +4,8 @@
 
 #pragma once
 
+#include "tools/tenon/inputs/Limits.h"
+
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -16,21 +18,6 @@ class Option;
 } // namespace CLI
 
 namespace tenon::tool {
-
-/// Both ends are allowed.
-template <typename T> struct Range {
-  T low;
-  T high;
-};
-
-/// As many threads as any machine of today has.
-inline constexpr Range<uint64_t> kThreads = {1, 1024};
-
-/// A day.
-inline constexpr double kLongestSeconds = 86400;
-
-/// Why `text` is none of `choices`; empty if it is.
-std::string choiceProblem(const std::string &text, const std::vector<std::string> &choices);
 
 /// `-o`, with a name that is not empty.
 void addOutput(CLI::App &command, std::string &path, const std::string &description);

@@ -1,6 +1,6 @@
 // Implements printing of results, errors and progress for all verbs.
 
-#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/cli/Terminal.h"
 
 #include "support/files/FileError.h"
 #include "support/text/Printable.h"
@@ -17,7 +17,7 @@
 namespace tenon::tool {
 namespace {
 
-void write(std::FILE *stream, std::string_view text) {
+void writeTo(std::FILE *stream, std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stream);
 }
 
@@ -25,26 +25,6 @@ void write(std::FILE *stream, std::string_view text) {
 std::string printable(std::string_view text) { return withoutControls(text, "\n\t"); }
 
 } // namespace
-
-std::string formatBytes(uint64_t bytes) {
-  if (bytes < 1024) {
-    return fmt::format("{} B", bytes);
-  }
-  double value = static_cast<double>(bytes) / 1024;
-  for (const char *unit : {"KiB", "MiB", "GiB"}) {
-    if (value < 1024 || unit[0] == 'G') {
-      return fmt::format("{:.1f} {}", value, unit);
-    }
-    value /= 1024;
-  }
-  return "";
-}
-
-std::string jsonText(std::string_view schema, Json value) {
-  Json whole = {{"schema", fmt::format("tenon.{}/1", schema)}};
-  whole.update(value);
-  return dumpJson(whole, 2) + "\n";
-}
 
 void prepareStreams() {
   std::signal(SIGPIPE, SIG_IGN);
@@ -62,7 +42,7 @@ void Terminal::writeResult(std::string_view text) {
     return;
   }
   errno = 0;
-  write(stdout, text);
+  writeTo(stdout, text);
   if (std::ferror(stdout) && stdoutError == 0) {
     stdoutError = errno;
   }
@@ -97,7 +77,7 @@ void Terminal::note(std::string_view text) {
     return;
   }
   clearProgress();
-  write(stderr, fmt::format("{}\n", printable(text)));
+  writeTo(stderr, fmt::format("{}\n", printable(text)));
 }
 
 void Terminal::printError(const Status &status) {
@@ -109,7 +89,7 @@ void Terminal::printError(const Status &status) {
     text += fmt::format("  try: {}\n", status.hint());
   }
   text += fmt::format("  see: tenon help {}\n", name);
-  write(stderr, text);
+  writeTo(stderr, text);
   if (wantsJson) {
     printJson("error", {{"code", name},
                         {"exit", static_cast<int>(status.code())},
@@ -135,14 +115,14 @@ void Terminal::progress(std::string_view what, double fraction) {
     }
     lastText = text;
     Json line = {{"phase", what}, {"fraction", fraction}, {"elapsed_s", seconds}};
-    write(stderr, dumpJson(line) + "\n");
+    writeTo(stderr, dumpJson(line) + "\n");
     return;
   }
   if (fraction > 0.05 && fraction < 1 && seconds > 1) {
     text += fmt::format("  about {:.0f} s left", seconds / fraction * (1 - fraction));
   }
   if (text != lastText) {
-    write(stderr, fmt::format("\r\033[K{}", text));
+    writeTo(stderr, fmt::format("\r\033[K{}", text));
     std::fflush(stderr);
     lastText = text;
     lineShown = true;
@@ -151,7 +131,7 @@ void Terminal::progress(std::string_view what, double fraction) {
 
 void Terminal::clearProgress() {
   if (lineShown) {
-    write(stderr, "\r\033[K");
+    writeTo(stderr, "\r\033[K");
     std::fflush(stderr);
     lineShown = false;
     lastText.clear();

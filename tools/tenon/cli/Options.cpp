@@ -1,8 +1,6 @@
 // Implements the reading of numbers and words of the command line.
 
-#include "tools/tenon/inputs/Options.h"
-
-#include "support/text/NearestName.h"
+#include "tools/tenon/cli/Options.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -51,15 +49,6 @@ CLI::Validator isOneOf(const std::vector<std::string> &choices) {
 }
 
 } // namespace
-
-std::string choiceProblem(const std::string &text, const std::vector<std::string> &choices) {
-  if (std::find(choices.begin(), choices.end(), text) != choices.end()) {
-    return std::string();
-  }
-  std::string list = fmt::format("give one of {}, not '{}'", fmt::join(choices, ", "), text);
-  std::string nearest = nearestName(text, choices);
-  return nearest.empty() ? list : fmt::format("{}; did you mean '{}'?", list, nearest);
-}
 
 void addOutput(CLI::App &command, std::string &path, const std::string &description) {
   CLI::Validator isNamed;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "tools/tenon/quant/Calibrate.h"
-#include "tools/tenon/quant/SearchFlags.h"
+#include "tools/tenon/quant/SearchOptions.h"
 
 #include <optional>
 #include <string>
@@ -11,25 +11,24 @@
 
 namespace tenon::tool {
 
-struct QuantizeFlags {
-  CalibrationRequest request;
+struct QuantizeRequest {
+  CalibrationRequest calibration;
   std::string output, ranges = "mse";
-  uint64_t samples = 0;
   std::string weightsOnly; ///< "8", "4", or empty
   std::string precision = "int8", int4Form = "nbits";
   bool dynamic = false, perTensor = false;
   std::optional<double> percentile;
   std::vector<std::string> keep, narrow;
-  bool noCache = false, reduceRange = false, noSmoothing = false, noBiasCorrection = false;
-  SearchFlags search;
+  bool reduceRange = false, noSmoothing = false, noBiasCorrection = false;
+  SearchOptions search;
 };
 
 /// "model.int8.onnx" beside "model.onnx", or "model.w4.onnx" for weights alone.
-std::string defaultOutput(const QuantizeFlags &flags);
+std::string defaultOutput(const QuantizeRequest &request);
 /// Options that would do nothing, or say two things of a layer.
-Status checkFlags(const QuantizeFlags &flags);
+Status checkRequest(const QuantizeRequest &request);
 /// An error for an archive of torch.export that tells the way to ONNX.
 Status checkIsOnnx(const std::string &model);
-quant::Settings settingsOf(const QuantizeFlags &flags);
+quant::Settings settingsOf(const QuantizeRequest &request);
 
 } // namespace tenon::tool

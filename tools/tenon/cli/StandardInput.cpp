@@ -1,6 +1,6 @@
 // Implements it by an anonymous file of memory in the place of the pipe.
 
-#include "tools/tenon/inputs/StandardInput.h"
+#include "tools/tenon/cli/StandardInput.h"
 
 #include "support/text/Text.h"
 

@@ -1,20 +1,13 @@
 // Relies on the cache folder of the user, where all of Tenon's state is.
 
-#include "tools/tenon/tune/LocalStore.h"
+#include "tools/tenon/target/LocalStore.h"
 
 #include "support/Environment.h"
 #include "tools/tenon/target/LocalCpu.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 namespace tenon::tool {
-
-void declareStoreFlag(CLI::App &command, std::string &store) {
-  command.add_option(
-      "--store", store,
-      "Folder of the tuning store; by default one beside the compile cache (docs/tune.md)");
-}
 
 Result<std::string> storeFolder(const std::string &store) {
   if (!store.empty()) {

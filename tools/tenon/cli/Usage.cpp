@@ -1,6 +1,6 @@
 // Implements the wording. An unknown word comes first: what else is missing often follows from it.
 
-#include "tools/tenon/print/Usage.h"
+#include "tools/tenon/cli/Usage.h"
 
 #include "support/text/NearestName.h"
 

@@ -1,8 +1,12 @@
-#include "tools/tenon/registry/Measure.h"
+// Relies on null for what is no finite number in the results of accuracy.
 
-#include "tools/tenon/Tool.h"
+#include "tools/tenon/gate/MeasureRules.h"
 
-#include <fmt/format.h>
+#include "tools/tenon/accuracy/CompareModels.h"
+#include "tools/tenon/accuracy/MeasureAccuracy.h"
+#include "tools/tenon/bench/MeasureBench.h"
+
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -17,9 +21,10 @@ using registry::Measured;
 using registry::MetricFamily;
 using registry::Rule;
 
-/// Null, as JSON has numbers that are none, becomes one again.
+double finiteOrNan(double value) { return std::isfinite(value) ? value : std::nan(""); }
+
 double numberOf(const Json &value) {
-  return value.is_number() ? value.get<double>() : std::nan("");
+  return value.is_number() ? finiteOrNan(value.get<double>()) : std::nan("");
 }
 
 Measured exact(double value) { return {value, value, value}; }
@@ -33,24 +38,10 @@ Measured measuredOf(const Json &row) {
                              : exact(value);
 }
 
-/// What a verb prints with --json.
-Result<Json> resultOf(std::vector<std::string> arguments, bool mayFail) {
-  Listener heard;
-  Terminal inner(true, heard);
-  std::string verb = arguments.front();
-  TENON_TRY(runVerb(std::move(arguments), inner).prefix(verb));
-  TENON_TRY(inner.finish());
-  Json result = parseJson(heard.results);
-  bool isGood = result.is_object() && (mayFail || inner.verdict() == Code::Ok);
-  return isGood ? Result<Json>(std::move(result))
-                : Status::error(ErrorId::InternalError, fmt::format("{} gave no result", verb),
-                                "please report it with the command line");
-}
-
 class Measurement {
 public:
-  Measurement(std::span<const Rule> rules, const GateSubjects &subjects, Terminal &terminal)
-      : rules(rules), subjects(subjects), terminal(terminal) {}
+  Measurement(std::span<const Rule> rules, const GateSubjects &subjects, TaskListener &listener)
+      : rules(rules), subjects(subjects), listener(listener) {}
 
   Status run();
   std::optional<Measured> of(const Rule &rule) const;
@@ -64,6 +55,7 @@ private:
   }
   bool hasChampion() const { return !subjects.champion.empty(); }
   Status runAccuracy();
+  Status runCompare();
   Status runBench();
   Measured ofScore(const Rule &rule) const;
   Measured ofSpeed(const Rule &rule) const;
@@ -71,8 +63,10 @@ private:
 
   std::span<const Rule> rules;
   const GateSubjects &subjects;
-  Terminal &terminal;
-  Json accuracy, bench, outputs;
+  TaskListener &listener;
+  TaskListener silent; ///< of what is measured: the gate tells how far it is
+  Json accuracy, bench;
+  debug::LayerReport outputs;
 };
 
 /// The champion first, so that differences are the candidate's.
@@ -83,54 +77,61 @@ Status Measurement::runAccuracy() {
         "the rules ask for accuracy or memory, which are measured on data, and none is given",
         "--data FILE, or --data registry:NAME:VERSION");
   }
-  std::vector<std::string> arguments = {"accuracy"};
+  AccuracyRequest request;
   if (hasChampion()) {
-    arguments.push_back(subjects.champion);
+    request.models.push_back(subjects.champion);
   }
-  for (const std::string &word : {subjects.candidate, std::string("--data"), subjects.data,
-                                  std::string("--seconds"), std::string("0.1")}) {
-    arguments.push_back(word); // its own times are not used: `bench` has intervals
-  }
-  std::vector<std::string> asked;
+  request.models.push_back(subjects.candidate);
+  request.data = subjects.data;
+  request.budget.seconds = 0.1; // its own times are not used: `bench` has intervals
   for (const Rule &rule : rules) {
     bool isScore = rule.family == MetricFamily::Share || rule.family == MetricFamily::Number;
-    if (isScore && std::ranges::find(asked, rule.metric) == asked.end()) {
-      asked.push_back(rule.metric);
-      arguments.insert(arguments.end(), {"--metric", rule.metric});
+    if (isScore && std::ranges::find(request.metrics, rule.metric) == request.metrics.end()) {
+      request.metrics.push_back(rule.metric);
     }
   }
-  if (asked.empty()) {
-    arguments.insert(arguments.end(), {"--metric", "top1"}); // for the memory alone, any
-  }
-  TENON_ASSIGN(accuracy, resultOf(std::move(arguments), false));
+  Result<Json> measured = measureAccuracy(request, silent);
+  TENON_TRY(measured.takeStatus().prefix("accuracy"));
+  accuracy = std::move(*measured);
+  return Status::ok();
+}
+
+Status Measurement::runCompare() {
+  CompareModelsRequest request;
+  request.a = subjects.candidate;
+  request.b = subjects.champion;
+  Result<debug::LayerReport> compared = compareModels(request, silent);
+  TENON_TRY(compared.takeStatus().prefix("compare"));
+  outputs = std::move(*compared);
   return Status::ok();
 }
 
 Status Measurement::runBench() {
-  std::vector<std::string> arguments = {"bench",
-                                        hasChampion() ? subjects.champion : subjects.candidate,
-                                        "--seconds", subjects.seconds, "--intervals"};
-  if (hasChampion()) {
-    arguments.insert(arguments.end(), {"--ab", subjects.candidate});
-  }
-  TENON_ASSIGN(bench, resultOf(std::move(arguments), false));
+  BenchRequest request;
+  request.open.path = hasChampion() ? subjects.champion : subjects.candidate;
+  request.other = hasChampion() ? subjects.candidate : "";
+  request.budget.seconds = subjects.seconds;
+  request.details.intervals = true;
+  Result<Json> measured = measureBench(request, silent);
+  TENON_TRY(measured.takeStatus().prefix("bench"));
+  bench = std::move(*measured);
   return Status::ok();
 }
 
 Status Measurement::run() {
   if (needs(MetricFamily::Share) || needs(MetricFamily::Number) || needsMemory()) {
-    terminal.progress("gate: accuracy", 0);
+    listener.progress("gate: accuracy", 0);
     TENON_TRY(runAccuracy());
   }
   if (needs(MetricFamily::Outputs) && hasChampion()) {
-    terminal.progress("gate: outputs", 0.4);
-    TENON_ASSIGN(outputs, resultOf({"compare", subjects.candidate, subjects.champion}, true));
+    listener.progress("gate: outputs", 0.4);
+    TENON_TRY(runCompare());
   }
   if (needs(MetricFamily::Speed)) {
-    terminal.progress("gate: speed", 0.5);
+    listener.progress("gate: speed", 0.5);
     TENON_TRY(runBench());
   }
-  terminal.clearProgress();
+  listener.clearProgress();
   return Status::ok();
 }
 
@@ -187,9 +188,9 @@ std::optional<Measured> Measurement::of(const Rule &rule) const {
     break;
   }
   double worst = 0;
-  for (const Json &layer : outputs["layers"]) {
-    double largest = numberOf(layer["largest"]), apart = numberOf(layer["max_abs"]);
-    double share = layer["mismatch"] != "" ? std::nan("") : apart == 0 ? 0 : apart / largest;
+  for (const debug::LayerError &layer : outputs.layers) {
+    double largest = finiteOrNan(layer.largest), apart = finiteOrNan(layer.absolute);
+    double share = !layer.mismatch.empty() ? std::nan("") : apart == 0 ? 0 : apart / largest;
     worst = std::isnan(share) || std::isnan(worst) ? std::nan("") : std::max(worst, share);
   }
   return exact(worst);
@@ -198,8 +199,8 @@ std::optional<Measured> Measurement::of(const Rule &rule) const {
 } // namespace
 
 Result<std::vector<registry::RuleResult>>
-measureRules(std::span<const Rule> rules, const GateSubjects &subjects, Terminal &terminal) {
-  Measurement measurement(rules, subjects, terminal);
+measureRules(std::span<const Rule> rules, const GateSubjects &subjects, TaskListener &listener) {
+  Measurement measurement(rules, subjects, listener);
   TENON_TRY(measurement.run());
   std::vector<registry::RuleResult> results;
   for (const Rule &rule : rules) {

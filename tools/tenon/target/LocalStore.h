@@ -11,14 +11,8 @@
 #include <string>
 #include <string_view>
 
-namespace CLI {
-class App;
-} // namespace CLI
-
 namespace tenon::tool {
 
-/// `--store DIR`.
-void declareStoreFlag(CLI::App &command, std::string &store);
 /// The folder of --store, or that beside the compile cache. TN0105 where there is neither.
 Result<std::string> storeFolder(const std::string &store);
 /// Tells the user of lines that are no records, and of a torn one.

@@ -1,0 +1,147 @@
+// Relies on the importer for gaps and on dispatch for slow regions.
+
+#include "tools/tenon/compile/CheckFile.h"
+
+#include "engine/Reader.h"
+#include "runtime/core/Engine.h"
+#include "tools/tenon/inputs/FileKind.h"
+#include "tools/tenon/model/CompilerBridge.h"
+#include "tools/tenon/print/Format.h"
+#include "tools/tenon/target/Target.h"
+#include "tools/view/Escape.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+
+namespace tenon::tool {
+namespace {
+
+Json describeGap(const ModelGap &gap) {
+  return {{"op", gap.op},     {"domain", gap.domain}, {"opset", gap.opset},
+          {"node", gap.node}, {"source", gap.source}, {"dtype", gap.dtype},
+          {"rank", gap.rank}, {"why", gap.why},       {"workaround", gap.workaround}};
+}
+
+std::string gapText(const ModelGap &gap) {
+  std::string domain = view::visible(gap.domain.empty() ? "" : gap.domain + ".");
+  std::string rank = gap.rank < 0 ? "" : fmt::format(" of rank {}", gap.rank);
+  std::string text =
+      fmt::format("{}{}  opset {}  {}{}  node '{}'\n  why: {}\n", domain, view::visible(gap.op),
+                  gap.opset, gap.dtype.empty() ? "type unknown" : gap.dtype, rank,
+                  view::visible(gap.node), view::visible(gap.why));
+  if (!gap.workaround.empty()) {
+    text += fmt::format("  workaround: {}\n", view::visible(gap.workaround));
+  }
+  return text;
+}
+
+/// The flags that give the sizes which some gap asks for; empty where none does.
+std::string flagsForShapes(const ModelInfo &info) {
+  bool isAsked = std::ranges::any_of(info.gaps, [](const ModelGap &gap) {
+    return gap.workaround.find("--shape") != std::string::npos;
+  });
+  std::string flags;
+  for (const std::string &shape : info.freeShapes) {
+    flags += fmt::format("{}--shape '{}'", flags.empty() ? "" : " ", shape);
+  }
+  return isAsked ? flags : "";
+}
+
+/// The regions that no kernel computes fast, as compiling for the targets forms them.
+Result<std::vector<pipeline::SlowRegion>> slowRegions(const CheckRequest &request,
+                                                      const Targets &targets) {
+  pipeline::CompileOptions options;
+  options.model = request.path;
+  TENON_ASSIGN(options.shapes, parseShapeArguments(request.shapes));
+  options.levels = targets.levels;
+  options.cpu = targets.cpu;
+  options.gpus = targets.gpus;
+  options.stopAfter = pipeline::Phase::Dispatch;
+  TENON_ASSIGN(pipeline::CompileSummary summary, compileModel(options));
+  return summary.slow;
+}
+
+Status gapsFound(const CheckRequest &request, const ModelInfo &info) {
+  std::set<std::string> operators;
+  for (const ModelGap &gap : info.gaps) {
+    operators.insert(gap.domain + "." + gap.op);
+  }
+  std::string shapeFlags = flagsForShapes(info);
+  std::string_view hint = "the report gives the reason and a workaround for each";
+  return Status::error(
+      ErrorId::ModelHasGaps,
+      fmt::format("{}: {} node{} not supported ({} different operator{})", request.path,
+                  info.gaps.size(), info.gaps.size() == 1 ? " is" : "s are", operators.size(),
+                  operators.size() == 1 ? "" : "s"),
+      shapeFlags.empty() ? std::string(hint)
+                         : fmt::format("{}; sizes are declared by {}, with a number or a range "
+                                       "such as [1..64] in place of each ?",
+                                       hint, shapeFlags));
+}
+
+Result<CheckReport> checkModelFile(const CheckRequest &request) {
+  TENON_ASSIGN(std::vector<ShapeArgument> shapes, parseShapeArguments(request.shapes));
+  TENON_ASSIGN(Targets targets, parseTargets(request.targets));
+  TENON_ASSIGN(ModelInfo info, importModel(request.path, shapes));
+  std::string target = fmt::format("{}", fmt::join(request.targets, ","));
+  CheckReport report;
+  report.json = {{"model", request.path}, {"target", target}, {"gaps", Json::array()}};
+  for (const ModelGap &gap : info.gaps) {
+    report.json["gaps"].push_back(describeGap(gap));
+    report.text += gapText(gap);
+  }
+  if (!info.gaps.empty()) {
+    report.verdict = gapsFound(request, info);
+    return report;
+  }
+  TENON_ASSIGN(std::vector<pipeline::SlowRegion> regions, slowRegions(request, targets));
+  report.text =
+      fmt::format("{}: everything is supported for {}: {} operations, {} inputs, {} outputs",
+                  request.path, target, info.nodes.size(), info.inputs.size(), info.outputs.size());
+  report.json["slow"] = Json::array();
+  for (const pipeline::SlowRegion &region : regions) {
+    report.json["slow"].push_back({{"target", region.target},
+                                   {"region", region.label},
+                                   {"kernel", region.kernel},
+                                   {"why", region.why}});
+    report.text +=
+        fmt::format("\nslow on {}: {}\n  {}: {}", region.target, view::visible(region.label),
+                    region.kernel, view::visible(region.why));
+  }
+  return report;
+}
+
+Result<CheckReport> checkEngineFile(const CheckRequest &request) {
+  TENON_ASSIGN(std::unique_ptr<engine::EngineFile> file, engine::EngineFile::open(request.path));
+  TENON_TRY(file->verifyWeights());
+  for (const std::string &name : file->recordNames()) {
+    TENON_TRY(file->record(name).takeStatus());
+  }
+  CheckReport report;
+  report.json = {{"engine", request.path}, {"variants", Json::array()}};
+  report.text = fmt::format("{}: every byte is as it was written ({})\n", request.path,
+                            formatBytes(file->fileBytes()));
+  for (const engine::Variant &variant : file->variants()) {
+    Status status = runtime::Engine::checkRuns(*file, variant.level);
+    report.json["variants"].push_back(
+        {{"level", variant.level}, {"runs_here", status.isOk()}, {"why", status.message()}});
+    report.text +=
+        fmt::format("  {:<18} {}\n", variant.level,
+                    status.isOk() ? "runs on this machine" : std::string(status.message()));
+  }
+  return report;
+}
+
+} // namespace
+
+Result<CheckReport> checkFile(const CheckRequest &request) {
+  TENON_TRY(parseTargets(request.targets).takeStatus());
+  TENON_ASSIGN(bool model, isModel(request.path, Takes::OnnxOrEngine));
+  return model ? checkModelFile(request) : checkEngineFile(request);
+}
+
+} // namespace tenon::tool

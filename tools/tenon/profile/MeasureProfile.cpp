@@ -1,0 +1,113 @@
+// Limits are measured before and after, as a neighbour may disturb either time.
+
+#include "tools/tenon/profile/MeasureProfile.h"
+
+#include "engine/Expr.h"
+#include "runtime/tensors/Seeded.h"
+#include "tools/tenon/inputs/FileKind.h"
+#include "tools/tenon/print/FigureSizes.h"
+
+#include <algorithm>
+#include <filesystem>
+
+namespace tenon::tool {
+namespace {
+
+/// Of an engine, the model beside it, by whose name compile calls engines.
+std::string modelBeside(const std::string &engine) {
+  for (const char *ending : {".onnx", ".pt2"}) {
+    std::filesystem::path model = std::filesystem::path(engine).replace_extension(ending);
+    std::error_code error;
+    if (std::filesystem::is_regular_file(model, error)) {
+      return model.string();
+    }
+  }
+  return "MODEL";
+}
+
+void describeInputs(const ProfileRequest &request, const Runner &runner, Profile &profile) {
+  for (const Tensor &input : runner.inputs()) {
+    profile.inputs.emplace_back(input.name, input.dims);
+  }
+  profile.areSizesLikely =
+      request.inputs.shapes.empty() && request.inputs.files.empty() && request.inputs.batch == 0;
+}
+
+/// What advice would run at once: the other dims stay, and follow the batch where the model says
+/// so.
+void chooseBatch(const engine::Plan &plan, Profile &profile) {
+  constexpr int64_t kBatch = 8;
+  std::vector<int64_t> sizes(plan.symbols.size(), 0);
+  for (size_t i = 0; i < plan.symbols.size(); ++i) {
+    const engine::Symbol &symbol = plan.symbols[i];
+    if (symbol.isDataDependent()) {
+      continue;
+    }
+    bool isBatch = symbol.input == 0 && symbol.dim == 0;
+    sizes[i] =
+        isBatch ? std::min(kBatch, symbol.max) : profile.inputs[symbol.input].second[symbol.dim];
+    profile.batch = isBatch ? sizes[i] : profile.batch;
+  }
+  for (uint32_t input = 0; profile.batch > 1 && input < plan.inputs.size(); ++input) {
+    const engine::Port &port = plan.inputs[input];
+    std::vector<int64_t> dims = profile.inputs[input].second;
+    for (uint32_t dim = 0; dim < dims.size(); ++dim) {
+      std::optional<uint32_t> symbol = symbolAt(plan, input, dim);
+      dims[dim] =
+          symbol ? sizes[*symbol]
+                 : engine::evaluate(plan.exprs.program(port.dims[dim]), sizes).value_or(dims[dim]);
+    }
+    profile.batchInputs.emplace_back(port.name, std::move(dims));
+  }
+}
+
+} // namespace
+
+Result<Profiled> measureProfile(const ProfileRequest &request, const std::string &path,
+                                TaskListener &listener) {
+  OpenRequest open = request.open;
+  open.path = path;
+  open.shapes = request.inputs.shapes;
+  TENON_ASSIGN(bool isOfModel, isModel(open.path, Takes::Either));
+  TENON_ASSIGN(EngineSource source, EngineSource::prepare(open, listener));
+  TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine, source.open());
+  MakeRunner make = [&](unsigned threads) -> Result<Runner> {
+    runtime::SessionOptions session = request.session;
+    session.threads = threads;
+    TENON_ASSIGN(std::vector<Tensor> inputs, makeInputs(request.inputs, *engine));
+    return Runner::create(engine, std::move(inputs), session);
+  };
+  TENON_ASSIGN(Runner runner, make(request.session.threads));
+
+  Profile profile;
+  profile.path = open.path;
+  profile.model = isOfModel ? open.path : modelBeside(open.path);
+  profile.engine = open.path;
+  profile.level = engine->variant().level;
+  profile.features = engine->variant().features;
+  profile.isGpu = engine->gpu().has_value();
+  profile.options = parseJson(engine->file().provenance().options);
+  if (!profile.options.is_object()) {
+    profile.options = Json::object();
+  }
+  describeInputs(request, runner, profile);
+  chooseBatch(runner.plan(), profile);
+  listener.progress("limits", 0);
+  TENON_ASSIGN(profile.limits, profile.isGpu ? measureGpuLimits(*engine->gpu())
+                                             : measureCpuLimits(runner.session().threads()));
+  TENON_ASSIGN(profile.measured, measureSteps(runner, make, request.seconds, listener));
+  if (!profile.isGpu) {
+    // Again, as a neighbour may have disturbed the first time.
+    TENON_ASSIGN(Limits again, measureCpuLimits(runner.session().threads()));
+    profile.limits.take(again);
+  }
+  TENON_TRY(joinRecords(engine->file(), runner.session().activePlan(), profile));
+  classify(profile);
+  splitOperators(profile);
+  advise(profile);
+  listener.clearProgress();
+  return Profiled{std::move(profile), std::move(source),
+                  std::make_unique<Runner>(std::move(runner))};
+}
+
+} // namespace tenon::tool
