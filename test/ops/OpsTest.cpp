@@ -60,7 +60,7 @@ testing::AssertionResult agrees(const OpRow &compiled, const OpRow &truth, const
   if (!expected) {
     return testing::AssertionFailure() << "reference: " << expected.status().message();
   }
-  if (Status status = (*compiledCase)->prepare(target::cpuTarget()); !status) {
+  if (Status status = (*compiledCase)->prepare(target::cpuTarget(levels.front())); !status) {
     return testing::AssertionFailure() << status.message();
   }
   for (engine::CpuLevel level : levels) {

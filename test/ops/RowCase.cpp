@@ -232,8 +232,7 @@ Status RowCase::prepare(const target::Target &profile) {
   dispatch::Records records;
   pipeline::CodeTarget code =
       profile.isGpu() ? pipeline::cudaTarget(profile)
-                      : pipeline::cpuTarget(codegen::cpu::machineLevels().front(), profile,
-                                            /*guarded=*/false);
+                      : pipeline::cpuTarget(profile.level, profile, /*guarded=*/false);
   pipeline::WantedKernels none;
   pipeline::KernelSelector selector(code, none);
   if ((form == Form::Constant && failed(opt::optimize(*module, weights, {}))) ||
@@ -265,7 +264,7 @@ Result<Tensors> RowCase::runCompiled(engine::CpuLevel level) {
                         const Tensors &results,
                         const std::vector<int64_t> &symbols) -> Result<Tensors> {
     llvm::Expected<codegen::cpu::Kernel> kernel =
-        codegen::cpu::compileRegion(codegen::selectedForCpu(source.text), "tested", level);
+        codegen::cpu::compileRegion(codegen::selectedForCpu(source.text, level), "tested", level);
     if (!kernel) {
       return fault(llvm::toString(kernel.takeError()) + " in\n" + source.text);
     }

@@ -186,7 +186,7 @@ matchesReference(const std::string &text, const std::vector<int64_t> &symbols, i
     return testing::AssertionFailure() << "reference: " << expected.status().message();
   }
   for (engine::CpuLevel level : machineLevels()) {
-    llvm::Expected<Kernel> kernel = compileRegion(selectedForCpu(text), "tested", level);
+    llvm::Expected<Kernel> kernel = compileRegion(selectedForCpu(text, level), "tested", level);
     if (!kernel) {
       return testing::AssertionFailure()
              << engine::nameOf(level) << ": " << llvm::toString(kernel.takeError());
