@@ -25,8 +25,7 @@ static std::vector<engine::CpuLevel> levelsHere(bool withRare) {
 }
 
 std::vector<engine::CpuLevel> machineLevels() {
-  std::optional<engine::CpuLevel> emulated = emulatedLevel();
-  return emulated ? std::vector{*emulated} : levelsHere(false);
+  return emulatedLevels().empty() ? levelsHere(false) : emulatedLevels();
 }
 
 std::vector<engine::CpuLevel> allMachineLevels() { return levelsHere(true); }

@@ -9,8 +9,8 @@
 
 namespace tenon::codegen::cpu {
 
-/// The common levels that this machine has, lowest first, or the one that is emulated in place of
-/// them (foreign/Emulation.h).
+/// The common levels that this machine has, lowest first, or those that are emulated in place
+/// of them (foreign/Emulation.h).
 std::vector<engine::CpuLevel> machineLevels();
 /// All that it has, those with rare units too: for what multiplies by these.
 std::vector<engine::CpuLevel> allMachineLevels();

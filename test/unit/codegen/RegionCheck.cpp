@@ -119,7 +119,7 @@ KernelRun runKernel(const Kernel &kernel, engine::CpuLevel level,
   }
   int64_t grid = *engine::evaluate(kernel.grid, symbols);
   uint64_t scratchBytes = *engine::evaluate(kernel.scratch, symbols);
-  if (level != emulatedLevel()) {
+  if (!isEmulated(level)) {
     run.status = runLoaded(kernel, level, buffers, symbols, grid, scratchBytes, pieces);
     return run;
   }

@@ -1,6 +1,6 @@
 // Of 8-bit elements: VNNI's instruction, usdot or sdot where the level has it, of which sdot takes
 // A less 128; on other x86 and Arm the even and the odd elements of a word in 16 bits, multiplied
-// and summed by pairs, as what multiplies 8 bits on x86 saturates; on RISC-V each element in 16
+// and summed by pairs, as what multiplies 8 bits on x86 saturates; on RISC-V each element in 32
 // bits, multiplied into the sum. Each is named or spelled out: LLVM's own reduction by parts leaves
 // open which elements it adds up. Of bf16: the dot instruction where the level has it, elsewhere
 // two of f32, which the upper and the lower half of a word are with zeros behind them.
@@ -16,7 +16,7 @@ namespace tenon::codegen::cpu {
 
 namespace {
 
-constexpr int64_t kByte = 8, kHalf = 16;
+constexpr int64_t kByte = 8, kHalf = 16, kWord = 32;
 /// The highest bit of each byte of a word.
 constexpr int32_t kSigns = static_cast<int32_t>(0x80808080);
 
@@ -36,6 +36,12 @@ uint32_t byteFeatures(engine::Architecture architecture) {
   default:
     return 0;
   }
+}
+
+/// Of a vector or a scalar.
+TypedAttr constantOf(Type type, IntegerAttr value) {
+  VectorType vector = dyn_cast<VectorType>(type);
+  return vector ? TypedAttr(DenseElementsAttr::get(vector, value)) : TypedAttr(value);
 }
 
 int64_t lanesOf(Value words) { return cast<VectorType>(words.getType()).getDimSize(0); }
@@ -78,25 +84,19 @@ DotStep::Factor DotStep::splitFloats(Value words) const {
           vector::BitCastOp::create(builder, location, floats, odd)};
 }
 
-/// The four bytes, as 16-bit elements.
+/// The four bytes of a word, or of each word, in 32 bits.
 DotStep::Factor DotStep::splitBytes(Value words, bool isSigned) const {
-  VectorType whole = cast<VectorType>(words.getType());
-  VectorType halves = VectorType::get(lanesOf(words), builder.getI16Type());
-  auto all = [&](VectorType type, int64_t value) {
-    return arith::ConstantOp::create(
-        builder, location,
-        DenseElementsAttr::get(type, builder.getIntegerAttr(type.getElementType(), value)));
+  auto all = [&](int32_t value) {
+    return arith::ConstantOp::create(builder, location,
+                                     constantOf(words.getType(), builder.getI32IntegerAttr(value)));
   };
-  Value byte = all(halves, kByte), upper = all(whole, kHalf);
   Factor elements;
-  for (Value pair : {words, arith::ShRUIOp::create(builder, location, words, upper).getResult()}) {
-    Value half = arith::TruncIOp::create(builder, location, halves, pair);
-    Value even = arith::ShLIOp::create(builder, location, half, byte);
-    for (Value element : {even, half}) {
-      elements.push_back(
-          isSigned ? arith::ShRSIOp::create(builder, location, element, byte).getResult()
-                   : arith::ShRUIOp::create(builder, location, element, byte).getResult());
-    }
+  for (int32_t above = kWord - kByte; above >= 0; above -= kByte) {
+    Value upper = arith::ShLIOp::create(builder, location, words, all(above));
+    Value rest = all(kWord - kByte);
+    elements.push_back(isSigned
+                           ? arith::ShRSIOp::create(builder, location, upper, rest).getResult()
+                           : arith::ShRUIOp::create(builder, location, upper, rest).getResult());
   }
   return elements;
 }
@@ -117,7 +117,13 @@ DotStep::Factor DotStep::ofA(Value words) const {
     return splitFloats(words);
   }
   if (isOf(level, engine::Architecture::RiscV64)) {
-    return splitBytes(words, /*isSigned=*/false);
+    // Of one word, so that a multiplication takes the element from a scalar register.
+    Factor elements = splitBytes(words.getDefiningOp<vector::BroadcastOp>().getSource(),
+                                 /*isSigned=*/false);
+    for (Value &element : elements) {
+      element = vector::BroadcastOp::create(builder, location, words.getType(), element);
+    }
+    return elements;
   }
   VectorType halves = VectorType::get(2 * lanesOf(words), builder.getI16Type());
   Value pairs = vector::BitCastOp::create(builder, location, halves, words);
@@ -170,8 +176,8 @@ Value DotStep::multiplyAddBytes(Value a, Value b, Value sum) const {
   return call(intrinsic, sum.getType(), {sum, left, right});
 }
 
-/// Of 16-bit elements that lie beside each other or, on RISC-V, of one.
-Value DotStep::multiplyHalves(Value a, Value b, Value sum) const {
+/// Of pairs of 16-bit elements that lie beside each other or, on RISC-V, of one element.
+Value DotStep::multiplyPart(Value a, Value b, Value sum) const {
   if (isX86(level)) {
     StringRef intrinsic =
         lanesOf(sum) == 16 ? "llvm.x86.avx512.pmaddw.d.512" : "llvm.x86.avx2.pmadd.wd";
@@ -182,9 +188,7 @@ Value DotStep::multiplyHalves(Value a, Value b, Value sum) const {
     return call("llvm.aarch64.neon.saddlp", sum.getType(),
                 {arith::MulIOp::create(builder, location, a, b)});
   }
-  return arith::MulIOp::create(builder, location,
-                               arith::ExtSIOp::create(builder, location, sum.getType(), a),
-                               arith::ExtSIOp::create(builder, location, sum.getType(), b));
+  return arith::MulIOp::create(builder, location, a, b);
 }
 
 Value DotStep::multiplyAddFloats(Value a, Value b, Value sum) const {
@@ -221,7 +225,7 @@ Value DotStep::multiplyAdd(const Factor &a, const Factor &b, Value sum) const {
     return multiplyAddBytes(a[0], b[0], sum);
   }
   for (auto [left, right] : llvm::zip_equal(a, b)) {
-    Value products = multiplyHalves(left, right, sum);
+    Value products = multiplyPart(left, right, sum);
     sum = arith::AddIOp::create(builder, location, sum, products);
   }
   return sum;

@@ -33,7 +33,7 @@ private:
   Factor splitBytes(mlir::Value words, bool isSigned) const;
   mlir::Value call(llvm::StringRef intrinsic, mlir::Type result, mlir::ValueRange operands) const;
   mlir::Value multiplyAddBytes(mlir::Value a, mlir::Value b, mlir::Value sum) const;
-  mlir::Value multiplyHalves(mlir::Value a, mlir::Value b, mlir::Value sum) const;
+  mlir::Value multiplyPart(mlir::Value a, mlir::Value b, mlir::Value sum) const;
   mlir::Value multiplyAddFloats(mlir::Value a, mlir::Value b, mlir::Value sum) const;
 
   mlir::OpBuilder &builder;

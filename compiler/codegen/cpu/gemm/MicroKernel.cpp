@@ -57,11 +57,15 @@ constexpr int64_t kRowGroup = 4;
 /// them, and short chains added up lose less than one long chain.
 constexpr int64_t kDepthBlock = 128;
 
-/// The registers of one kernel are `rows` x `vectors`; wider panels are done in parts.
-int64_t vectorsPerPart(engine::CpuLevel level, int64_t rows, int64_t columns) {
+/// The registers of one kernel are `rows` x `vectors`; wider panels are done in parts. Of four
+/// lanes a panel is eight vectors, of which each takes more than one register where it is taken
+/// apart or summed for a row of zeros.
+int64_t vectorsPerPart(engine::CpuLevel level, ProductType type, int64_t rows, int64_t columns) {
   int64_t whole = columns / std::min(columns, floatLanes(level));
   int64_t most = kPanel / 2 / floatLanes(level);
-  return !hasWideRegisters(level) && rows > 2 ? std::min(whole, most) : whole;
+  bool isTight = floatLanes(level) <= 4 &&
+                 (!DotStep::isOneInstruction(level, type) || DotStep::takesLess128(level, type));
+  return !hasWideRegisters(level) && rows > (isTight ? 1 : 2) ? std::min(whole, most) : whole;
 }
 
 class ProductBuilder {
@@ -82,7 +86,7 @@ public:
     Block *entry = function.addEntryBlock();
     builder.setInsertionPointToStart(entry);
     rows = rowCount;
-    vectors = vectorsPerPart(level, rows, columns);
+    vectors = vectorsPerPart(level, type, rows, columns);
     lda = entry->getArgument(1);
     ldb = entry->getArgument(3);
     ldc = entry->getArgument(5);

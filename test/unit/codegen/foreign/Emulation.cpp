@@ -2,16 +2,19 @@
 // relocations (engine/KernelAbi.h): what a loader would do is to copy their segments.
 #include "test/unit/codegen/foreign/Emulation.h"
 
+#include "runtime/device/cpu/CpuFeatures.h"
 #include "support/text/Text.h"
 #include "test/unit/codegen/foreign/Job.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Object/ELFObjectFile.h"
-#include "llvm/Support/Program.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <spawn.h>
+#include <sstream>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,7 +24,7 @@ namespace {
 
 struct Emulator {
   engine::CpuLevel level;
-  const char *program; ///< that QEMU's package installs, or with `-static` behind it
+  const char *program; ///< of QEMU
   const char *cpu;     ///< with the level's features and, where there is such a one, no better ones
   const char *guest;
 };
@@ -40,16 +43,41 @@ const Emulator *emulatorOf(engine::CpuLevel level) {
   return found == std::end(kEmulators) ? nullptr : found;
 }
 
-/// Empty if it is not installed.
-std::string pathOf(const Emulator &emulator) {
-  for (const char *suffix : {"", "-static"}) {
-    llvm::ErrorOr<std::string> path =
-        llvm::sys::findProgramByName(strCat(emulator.program, suffix));
-    if (path) {
-      return *path;
+/// QEMU before version 8 aborts where it meets an instruction of RISC-V's vectors that narrows
+/// floats to integers.
+constexpr int kMinVersion = 8;
+
+/// 0 where that is no emulator.
+int versionOf(const std::string &path) {
+  FILE *output = popen((path + " --version 2>/dev/null").c_str(), "r");
+  int version = 0;
+  if (!output || fscanf(output, "%*s version %d", &version) != 1) {
+    version = 0;
+  }
+  if (output) {
+    pclose(output);
+  }
+  return version;
+}
+
+/// What scripts/setup.sh puts beside the Python environments, else what is installed; empty if
+/// there is none that will do.
+std::string findProgram(const std::string &name) {
+  for (const std::string &path : {strCat(TENON_SOURCE_DIR, "/.qemu/", name), name}) {
+    if (versionOf(path) >= kMinVersion) {
+      return path;
     }
   }
   return "";
+}
+
+const std::string &pathOf(const Emulator &emulator) {
+  static std::map<std::string, std::string> found;
+  auto [entry, isNew] = found.try_emplace(emulator.program);
+  if (isNew) {
+    entry->second = findProgram(emulator.program);
+  }
+  return entry->second;
 }
 
 /// What the other process maps, from its begin on.
@@ -72,6 +100,8 @@ private:
 };
 
 constexpr uint64_t kPage = 4096;
+/// The exit status by which ctest knows a test that was skipped.
+constexpr int kSkipped = 77;
 
 /// The offset of the symbol.
 llvm::Expected<uint64_t> load(Memory &memory, const std::string &code, const std::string &symbol) {
@@ -108,10 +138,11 @@ Status runGuest(const Emulator &emulator, std::string &content) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, file, STDIN_FILENO);
-  std::string path = pathOf(emulator), cpu = emulator.cpu, guest = emulator.guest, option = "-cpu";
+  std::string path = pathOf(emulator);
+  std::string cpu = emulator.cpu, guest = emulator.guest, option = "-cpu";
   char *arguments[] = {path.data(), option.data(), cpu.data(), guest.data(), nullptr};
   pid_t child = 0;
-  int code = posix_spawn(&child, path.c_str(), &actions, nullptr, arguments, environ);
+  int code = posix_spawnp(&child, path.c_str(), &actions, nullptr, arguments, environ);
   posix_spawn_file_actions_destroy(&actions);
   int status = 0;
   bool isDone =
@@ -123,17 +154,38 @@ Status runGuest(const Emulator &emulator, std::string &content) {
 
 } // namespace
 
-std::optional<engine::CpuLevel> emulatedLevel() {
-  const char *name = getenv("TENON_EMULATED_LEVEL");
-  std::optional<engine::CpuLevel> level = name ? engine::parseCpuLevel(name) : std::nullopt;
+bool isEmulated(engine::CpuLevel level) {
+  return engine::rowOf(level).architecture != runtime::kHostArchitecture;
+}
+
+std::optional<engine::CpuLevel> findEmulated(const std::string &name) {
+  std::optional<engine::CpuLevel> level = engine::parseCpuLevel(name);
   const Emulator *emulator = level ? emulatorOf(*level) : nullptr;
-  if (name && (!emulator || pathOf(*emulator).empty())) {
-    printf("skipped: there is no %s, which runs code of %s\n",
-           emulator ? emulator->program : "emulator", name);
-    fflush(stdout);
-    _exit(77);
+  if (!emulator || pathOf(*emulator).empty()) {
+    printf("skipped: there is no %s of QEMU %d or later, which runs code of %s; scripts/setup.sh "
+           "emulators gets it\n",
+           emulator ? emulator->program : "emulator", kMinVersion, name.c_str());
+    return std::nullopt;
   }
   return level;
+}
+
+const std::vector<engine::CpuLevel> &emulatedLevels() {
+  static const std::vector<engine::CpuLevel> levels = [] {
+    std::vector<engine::CpuLevel> found;
+    const char *names = getenv("TENON_EMULATED_LEVELS");
+    std::istringstream list(names ? names : "");
+    for (std::string name; list >> name;) {
+      std::optional<engine::CpuLevel> level = findEmulated(name);
+      if (!level) {
+        fflush(stdout);
+        _exit(kSkipped);
+      }
+      found.push_back(*level);
+    }
+    return found;
+  }();
+  return levels;
 }
 
 Result<int32_t> runEmulated(engine::CpuLevel level, const EmulatedRun &run) {

@@ -1,5 +1,5 @@
 // Kernels of other architectures than this machine's, in a process under QEMU. Tests that run
-// kernels by RegionCheck.h do so for the level that TENON_EMULATED_LEVEL names.
+// kernels by RegionCheck.h do so for the levels that TENON_EMULATED_LEVELS names.
 #pragma once
 
 #include "engine/Level.h"
@@ -13,9 +13,13 @@
 
 namespace tenon::codegen::cpu {
 
-/// The level to test in place of this machine's; the process ends as skipped if there is no
-/// emulator for it.
-std::optional<engine::CpuLevel> emulatedLevel();
+/// Whether code of a level is run by an emulator here.
+bool isEmulated(engine::CpuLevel level);
+/// The levels to test in place of this machine's; empty for none. The process ends as skipped if an
+/// emulator is missing.
+const std::vector<engine::CpuLevel> &emulatedLevels();
+/// Of one of these names; none, with the reason on standard output, if there is no such emulator.
+std::optional<engine::CpuLevel> findEmulated(const std::string &name);
 
 struct EmulatedBuffer {
   char *bytes; ///< with what the kernel finds there; afterwards what it left there, if it may write
