@@ -39,7 +39,7 @@ setup:
 
 # What only tests need.
 setup-tests:
-	@scripts/setup.sh torch programs serving registry signing deploy
+	@scripts/setup.sh torch programs serving registry signing deploy emulators
 
 setup-torch:
 	@scripts/setup.sh torch

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building and testing Tenon needs: Debian packages and a Python environment in .venv; with the arguments
 # `torch`, `programs`, `serving`, `registry`, `signing`, `deploy`, `platform` and `triton` also .venv-torch, .venv-programs and so on, which only
-# tests need; the last one also gets Triton's perf_analyzer.
+# tests need; the last one also gets Triton's perf_analyzer. With `emulators` QEMU for Arm and RISC-V in .qemu, for tests of code for those.
 # Relies on apt (as root or through sudo) and pip; it does nothing, in well under a second, when all is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -77,6 +77,31 @@ os.rename(file.name, ".venv-deploy/bin/helm")
 END
 }
 
+# Two programs of a package of the distribution's backports, with the package lists of these in a folder of their own: nothing of the machine
+# changes. QEMU before version 8 aborts on instructions of RISC-V's vectors, and Debian 12 itself has 7.2. Tests are skipped where it cannot be had.
+install_emulators() {
+  local folder codename sources options suite
+  if [ -x .qemu/qemu-aarch64 ] && [ -x .qemu/qemu-riscv64 ]; then
+    return
+  fi
+  say "getting QEMU, 60 MB"
+  folder=$(mktemp -d)
+  codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
+  sources=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' "Codename: $codename" | head -1)
+  mkdir -p "$folder/lists/partial" "$folder/cache/archives/partial" .qemu
+  for suite in "$codename-backports" "$codename"; do
+    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $sources $suite main"
+  done >"$folder/sources.list"
+  options=(-q -o "Dir::Etc::SourceList=$folder/sources.list" -o Dir::Etc::SourceParts=- -o "Dir::State::Lists=$folder/lists"
+    -o "Dir::Cache=$folder/cache" -o APT::Sandbox::User=)
+  if apt-get "${options[@]}" update >&2 && (cd "$folder" && apt-get "${options[@]}" download -t "$codename-backports" qemu-user >&2); then
+    dpkg-deb --fsys-tarfile "$folder"/qemu-user_*.deb | tar -x -C .qemu --strip-components 3 ./usr/bin/qemu-aarch64 ./usr/bin/qemu-riscv64
+  else
+    say "there is no QEMU to be had: tests of code for Arm and RISC-V are skipped"
+  fi
+  rm -r "$folder"
+}
+
 install_packages
 make_environment .venv scripts/requirements.txt
 for wanted in "$@"; do
@@ -88,6 +113,7 @@ for wanted in "$@"; do
   registry) make_environment .venv-registry scripts/requirements-registry.txt ;;
   signing) make_environment .venv-signing scripts/requirements-signing.txt ;;
   deploy) install_deploy ;;
+  emulators) install_emulators ;;
   platform) make_environment .venv-platform scripts/requirements-platform.txt ;;
   triton)
     make_environment .venv-triton scripts/requirements-triton.txt --no-deps

@@ -53,11 +53,14 @@ class QuantizedTest(ToolTest):
         self.succeed("compile", "m.onnx", "-o", "m.tenon", "--target", "cpu:" + ",".join(levels))
         for level in levels:
             self.succeed("run", "m.tenon", "--variant", level, "--inputs", "in.npz", "-o", "out.npz")
-            found = np.load(self.folder / "out.npz")
-            for name, wanted in model.wanted.items():
-                with self.subTest(level=level, output=name):
-                    if wanted.dtype == np.int64:
-                        np.testing.assert_array_equal(found[name], wanted)
-                    else:
-                        atol = step_of(name, wanted) + 1e-6 * np.abs(wanted).max()
-                        np.testing.assert_allclose(found[name], wanted, rtol=1e-6, atol=atol)
+            self.check_outputs(model, level, step_of)
+
+    def check_outputs(self, model, level, step_of):
+        found = np.load(self.folder / "out.npz")
+        for name, wanted in model.wanted.items():
+            with self.subTest(level=level, output=name):
+                if wanted.dtype == np.int64:
+                    np.testing.assert_array_equal(found[name], wanted)
+                else:
+                    atol = step_of(name, wanted) + 1e-6 * np.abs(wanted).max()
+                    np.testing.assert_allclose(found[name], wanted, rtol=1e-6, atol=atol)

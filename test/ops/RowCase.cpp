@@ -18,6 +18,7 @@
 #include "test/unit/codegen/LoadedCode.h"
 #include "test/unit/codegen/RegionCheck.h"
 #include "test/unit/codegen/SelectedText.h"
+#include "test/unit/codegen/foreign/Emulation.h"
 
 #include <cctype>
 #include <cmath>
@@ -86,30 +87,6 @@ Result<reference::Tensor> seeded(const Operand &operand, Type type, ArrayRef<int
     wide.as<double>()[i] = element(generator, operand, type);
   }
   return reference::convert(wide, *reference::dtypeOf(type));
-}
-
-/// Zeros in the type and dims of a value.
-Result<reference::Tensor> emptyLike(Value value, ArrayRef<int64_t> symbols) {
-  SmallVector<int64_t> dims;
-  for (AffineExpr dim : tn::getDims(value.getType())) {
-    dims.push_back(tn::evaluate(dim, symbols).value_or(0));
-  }
-  return reference::Tensor::create(*reference::dtypeOf(getElementTypeOrSelf(value)), dims);
-}
-
-Result<Tensors> runRegion(tn::RegionOp region, ArrayRef<reference::Tensor> operands,
-                          ArrayRef<int64_t> symbols, const RowCase::RegionRunner &runner) {
-  codegen::RegionSource source = codegen::outline(region);
-  std::vector<int64_t> values;
-  for (AffineExpr symbol : source.symbols) {
-    values.push_back(*tn::evaluate(symbol, symbols));
-  }
-  Tensors results;
-  for (Value result : region.getResults()) {
-    TENON_ASSIGN(reference::Tensor empty, emptyLike(result, symbols));
-    results.push_back(std::move(empty));
-  }
-  return runner(source, operands, results, values);
 }
 
 } // namespace
@@ -230,10 +207,9 @@ Result<Tensors> RowCase::runReference() {
 
 Status RowCase::prepare(const target::Target &profile) {
   dispatch::Records records;
-  pipeline::CodeTarget code =
-      profile.isGpu() ? pipeline::cudaTarget(profile)
-                      : pipeline::cpuTarget(codegen::cpu::machineLevels().front(), profile,
-                                            /*guarded=*/false);
+  pipeline::CodeTarget code = profile.isGpu()
+                                  ? pipeline::cudaTarget(profile)
+                                  : pipeline::cpuTarget(profile.level, profile, /*guarded=*/false);
   pipeline::WantedKernels none;
   pipeline::KernelSelector selector(code, none);
   if ((form == Form::Constant && failed(opt::optimize(*module, weights, {}))) ||
@@ -247,7 +223,7 @@ Status RowCase::prepare(const target::Target &profile) {
 Status RowCase::checkAccesses(const std::string &text, engine::CpuLevel level,
                               ArrayRef<reference::Tensor> operands, const Tensors &results,
                               const std::vector<int64_t> &symbols) {
-  if (level != codegen::cpu::machineLevels().front()) {
+  if (level != codegen::cpu::machineLevels().front() || codegen::cpu::isEmulated(level)) {
     return Status::ok();
   }
   llvm::Expected<codegen::cpu::Kernel> guarded = codegen::cpu::compileRegion(
@@ -264,39 +240,14 @@ Result<Tensors> RowCase::runCompiled(engine::CpuLevel level) {
   return runRegions([&](const codegen::RegionSource &source, ArrayRef<reference::Tensor> operands,
                         const Tensors &results,
                         const std::vector<int64_t> &symbols) -> Result<Tensors> {
-    llvm::Expected<codegen::cpu::Kernel> kernel =
-        codegen::cpu::compileRegion(codegen::selectedForCpu(source.text), "tested", level);
-    if (!kernel) {
-      return fault(llvm::toString(kernel.takeError()) + " in\n" + source.text);
-    }
     TENON_TRY(checkAccesses(source.text, level, operands, results, symbols));
-    return codegen::cpu::runKernel(*kernel, level, operands, results, symbols, /*pieces=*/2);
+    return runRegionCode(source, level, operands, results, symbols);
   });
 }
 
 Result<Tensors> RowCase::runRegions(const RegionRunner &runner) {
-  func::FuncOp function = module->lookupSymbol<func::FuncOp>("main");
-  TENON_ASSIGN(SmallVector<int64_t> symbols, reference::bindSymbols(function, inputs));
-  Status status;
-  regionCount = 0;
-  reference::Hooks hooks;
-  hooks.reuse = [&](Operation *op, ArrayRef<reference::Tensor> operands) -> std::optional<Tensors> {
-    tn::RegionOp region = dyn_cast<tn::RegionOp>(op);
-    if (!region || !status.isOk()) {
-      return std::nullopt;
-    }
-    ++regionCount;
-    Result<Tensors> results = runRegion(region, operands, symbols, runner);
-    if (!results) {
-      status = results.takeStatus();
-      return std::nullopt;
-    }
-    return std::move(*results);
-  };
-  reference::Interpreter interpreter(&weights, {.threads = 1});
-  TENON_ASSIGN(Tensors results, interpreter.evaluate(function, inputs, hooks));
-  TENON_TRY(status);
-  return results;
+  return walkRegions(module->lookupSymbol<func::FuncOp>("main"), weights, inputs, runner,
+                     regionCount);
 }
 
 } // namespace tenon::ops

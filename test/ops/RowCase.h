@@ -2,17 +2,15 @@
 // interpreter, and through dispatch and codegen on a CPU level.
 #pragma once
 
-#include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/graph/WeightStore.h"
-#include "compiler/reference/Interpreter.h"
 #include "compiler/target/Target.h"
 #include "engine/Level.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "test/ops/RegionWalk.h"
 #include "test/ops/Table.h"
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,8 +18,6 @@
 namespace tenon::ops {
 
 const char *nameOf(Form form);
-
-using Tensors = std::vector<reference::Tensor>;
 
 class RowCase {
 public:
@@ -36,11 +32,6 @@ public:
   Status checkAccesses(const std::string &text, engine::CpuLevel level,
                        llvm::ArrayRef<reference::Tensor> operands, const Tensors &results,
                        const std::vector<int64_t> &symbols);
-  /// Runs a region on tensors: its source, its operands, tensors like its results, and the values
-  /// of its symbols.
-  using RegionRunner = std::function<Result<Tensors>(
-      const codegen::RegionSource &source, llvm::ArrayRef<reference::Tensor> operands,
-      const Tensors &results, const std::vector<int64_t> &symbols)>;
   Result<Tensors> runRegions(const RegionRunner &runner);
   /// What the cell is before any pass, and what it computes from.
   mlir::ModuleOp source() { return *module; }

@@ -126,6 +126,65 @@ define float @__truncsfbf2(float %x) {
 }
 )";
 
+/// f16 in the low bits of a register, which levels without instructions for it call; subnormal
+/// numbers are multiples of 2^-24, which are the steps of floats from 0.5 on.
+constexpr llvm::StringLiteral kHalfFunctions = R"(
+define float @__extendhfsf2(float %x) {
+  %bits = bitcast float %x to i32
+  %magnitude = and i32 %bits, 32767
+  %moved = shl i32 %magnitude, 13
+  %normal = add i32 %moved, 939524096
+  %special = add i32 %moved, 1879048192
+  %quiet = or i32 %special, 4194304
+  %whole = uitofp i32 %magnitude to float
+  %small = fmul float %whole, 0x3E70000000000000
+  %smallBits = bitcast float %small to i32
+  %isSmall = icmp ult i32 %magnitude, 1024
+  %isInfinite = icmp eq i32 %magnitude, 31744
+  %isNan = icmp ugt i32 %magnitude, 31744
+  %finite = select i1 %isSmall, i32 %smallBits, i32 %normal
+  %number = select i1 %isInfinite, i32 %special, i32 %finite
+  %any = select i1 %isNan, i32 %quiet, i32 %number
+  %low = and i32 %bits, 32768
+  %sign = shl i32 %low, 16
+  %signed = or i32 %any, %sign
+  %result = bitcast i32 %signed to float
+  ret float %result
+}
+
+define float @__truncsfhf2(float %x) {
+  %bits = bitcast float %x to i32
+  %magnitude = and i32 %bits, 2147483647
+  %value = bitcast i32 %magnitude to float
+  %stepped = fadd float %value, 5.000000e-01
+  %steppedBits = bitcast float %stepped to i32
+  %small = sub i32 %steppedBits, 1056964608
+  %kept = lshr i32 %magnitude, 13
+  %odd = and i32 %kept, 1
+  %rebased = sub i32 %magnitude, 939520001
+  %rounded = add i32 %rebased, %odd
+  %normal = lshr i32 %rounded, 13
+  %payload = and i32 %kept, 511
+  %quiet = or i32 %payload, 32256
+  %isSmall = icmp ult i32 %magnitude, 947912704
+  %isLarge = icmp uge i32 %magnitude, 1199570944
+  %isNan = icmp ugt i32 %magnitude, 2139095040
+  %finite = select i1 %isSmall, i32 %small, i32 %normal
+  %number = select i1 %isLarge, i32 31744, i32 %finite
+  %any = select i1 %isNan, i32 %quiet, i32 %number
+  %high = lshr i32 %bits, 16
+  %sign = and i32 %high, 32768
+  %signed = or i32 %any, %sign
+  %result = bitcast i32 %signed to float
+  ret float %result
+}
+)";
+
+/// Of x86-64 and Arm every level converts f16.
+bool callsHalfFunctions(engine::CpuLevel level) {
+  return engine::rowOf(level).architecture == engine::Architecture::RiscV64;
+}
+
 } // namespace
 
 std::vector<std::string> supportNames() {
@@ -163,8 +222,9 @@ llvm::Expected<std::string> supportObject(engine::CpuLevel level, llvm::StringRe
   if (name == kCalled) {
     llvm::LLVMContext context;
     llvm::SMDiagnostic diagnostic;
-    std::unique_ptr<llvm::Module> called =
-        llvm::parseAssemblyString(kCalledFunctions, diagnostic, context);
+    std::string text =
+        kCalledFunctions.str() + (callsHalfFunctions(level) ? kHalfFunctions.str() : "");
+    std::unique_ptr<llvm::Module> called = llvm::parseAssemblyString(text, diagnostic, context);
     return called ? emitObject(*called, level)
                   : llvm::createStringError("cannot parse the support code: " +
                                             diagnostic.getMessage());

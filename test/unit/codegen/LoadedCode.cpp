@@ -2,6 +2,7 @@
 #include "test/unit/codegen/LoadedCode.h"
 
 #include "runtime/device/cpu/CpuFeatures.h"
+#include "test/unit/codegen/foreign/Emulation.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -23,7 +24,9 @@ static std::vector<engine::CpuLevel> levelsHere(bool withRare) {
   return levels;
 }
 
-std::vector<engine::CpuLevel> machineLevels() { return levelsHere(false); }
+std::vector<engine::CpuLevel> machineLevels() {
+  return emulatedLevels().empty() ? levelsHere(false) : emulatedLevels();
+}
 
 std::vector<engine::CpuLevel> allMachineLevels() { return levelsHere(true); }
 
@@ -55,14 +58,19 @@ static std::vector<std::string> supportFor(llvm::ArrayRef<llvm::StringRef> objec
   return objects.empty() ? supportNames() : std::move(*called);
 }
 
-LoadedCode::LoadedCode(engine::CpuLevel level, const std::vector<std::string> &objects,
+std::string linkedCode(engine::CpuLevel level, const std::vector<std::string> &objects,
                        const std::vector<std::string> &symbols) {
   std::vector<llvm::StringRef> all(objects.begin(), objects.end());
   for (const std::string &name : supportFor(all)) {
     all.push_back(support(level, name));
   }
   std::vector<llvm::StringRef> exported(symbols.begin(), symbols.end());
-  std::string code = valueOrAbort(linkCode(all, exported));
+  return valueOrAbort(linkCode(all, exported));
+}
+
+LoadedCode::LoadedCode(engine::CpuLevel level, const std::vector<std::string> &objects,
+                       const std::vector<std::string> &symbols) {
+  std::string code = linkedCode(level, objects, symbols);
   file = memfd_create("code", MFD_CLOEXEC);
   if (write(file, code.data(), code.size()) != static_cast<ssize_t>(code.size())) {
     perror("write");

@@ -9,15 +9,20 @@
 
 namespace tenon::codegen::cpu {
 
-/// The common levels that this machine has, lowest first.
+/// The common levels that this machine has, lowest first, or those that are emulated in place
+/// of them (foreign/Emulation.h).
 std::vector<engine::CpuLevel> machineLevels();
 /// All that it has, those with rare units too: for what multiplies by these.
 std::vector<engine::CpuLevel> allMachineLevels();
 
+/// Links `objects` with the support objects that they call; aborts with the error's text if that
+/// fails.
+std::string linkedCode(engine::CpuLevel level, const std::vector<std::string> &objects,
+                       const std::vector<std::string> &symbols);
+
 class LoadedCode {
 public:
-  /// Links `objects` (with the support object of the level) and loads the result; aborts with the
-  /// error's text if that fails.
+  /// Loads what linkedCode gives.
   LoadedCode(engine::CpuLevel level, const std::vector<std::string> &objects,
              const std::vector<std::string> &symbols);
   ~LoadedCode();

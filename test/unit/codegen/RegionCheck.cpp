@@ -8,6 +8,7 @@
 #include "mlir/Parser/Parser.h"
 #include "test/unit/codegen/LoadedCode.h"
 #include "test/unit/codegen/SelectedText.h"
+#include "test/unit/codegen/foreign/Emulation.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -69,45 +70,64 @@ struct KernelRun {
   int32_t status = 0;
 };
 
-KernelRun runKernel(const Kernel &kernel, engine::CpuLevel level,
-                    ArrayRef<reference::Tensor> inputs, ArrayRef<reference::Tensor> results,
-                    const std::vector<int64_t> &symbols, int pieces, int shortened) {
+/// In this process.
+int32_t runLoaded(const Kernel &kernel, engine::CpuLevel level, ArrayRef<EmulatedBuffer> memory,
+                  const std::vector<int64_t> &symbols, int64_t grid, uint64_t scratchBytes,
+                  int pieces) {
   LoadedCode code(level, {kernel.object}, {kernel.symbol});
-  KernelRun run;
-  std::vector<reference::Tensor> &outputs = run.outputs;
   std::vector<void *> buffers;
   std::vector<TenonRange> ranges;
-  auto addRange = [&](const void *begin, uint64_t bytes, uint64_t writable) {
-    bool isShort = static_cast<int>(ranges.size()) == shortened;
-    ranges.push_back({begin, bytes == 0 ? 64 : bytes - isShort, writable});
-  };
-  for (const reference::Tensor &input : inputs) {
-    buffers.push_back(const_cast<char *>(input.bytes()));
-    addRange(input.bytes(), input.byteCount(), 0);
+  for (const EmulatedBuffer &buffer : memory) {
+    buffers.push_back(buffer.bytes);
+    ranges.push_back({buffer.bytes, buffer.rangeBytes, buffer.isWritable});
   }
-  outputs.reserve(results.size());
-  for (const reference::Tensor &result : results) {
-    outputs.push_back(*reference::Tensor::create(result.dtype(), result.dims()));
-    memset(outputs.back().mutableBytes(), 0x7f, outputs.back().byteCount());
-    buffers.push_back(outputs.back().mutableBytes());
-    addRange(outputs.back().bytes(), outputs.back().byteCount(), 1);
-  }
-  int64_t grid = *engine::evaluate(kernel.grid, symbols);
-  uint64_t scratchBytes = *engine::evaluate(kernel.scratch, symbols);
   void *scratch = aligned_alloc(64, (scratchBytes + 127) / 64 * 64);
   memset(scratch, 0x7f, scratchBytes);
   ranges.push_back({scratch, scratchBytes, 1});
   TenonKernelContext context{TENON_KERNEL_ABI, 0, scratch, scratchBytes, ranges.data(),
                              ranges.size()};
+  int32_t status = 0;
   for (int piece = 0; piece < pieces; ++piece) {
     int64_t begin = grid * piece / pieces, end = grid * (piece + 1) / pieces;
     if (begin < end) {
-      run.status =
-          std::max(run.status, code.function<std::remove_pointer_t<TenonKernelFn>>(kernel.symbol)(
-                                   &context, buffers.data(), symbols.data(), begin, end));
+      status = std::max(status, code.function<std::remove_pointer_t<TenonKernelFn>>(kernel.symbol)(
+                                    &context, buffers.data(), symbols.data(), begin, end));
     }
   }
   free(scratch);
+  return status;
+}
+
+KernelRun runKernel(const Kernel &kernel, engine::CpuLevel level,
+                    ArrayRef<reference::Tensor> inputs, ArrayRef<reference::Tensor> results,
+                    const std::vector<int64_t> &symbols, int pieces, int shortened) {
+  KernelRun run;
+  std::vector<EmulatedBuffer> buffers;
+  auto addBuffer = [&](const char *bytes, uint64_t count, bool isWritable) {
+    bool isShort = static_cast<int>(buffers.size()) == shortened;
+    buffers.push_back(
+        {const_cast<char *>(bytes), count, isWritable, count == 0 ? 64 : count - isShort});
+  };
+  for (const reference::Tensor &input : inputs) {
+    addBuffer(input.bytes(), input.byteCount(), false);
+  }
+  run.outputs.reserve(results.size());
+  for (const reference::Tensor &result : results) {
+    run.outputs.push_back(*reference::Tensor::create(result.dtype(), result.dims()));
+    memset(run.outputs.back().mutableBytes(), 0x7f, run.outputs.back().byteCount());
+    addBuffer(run.outputs.back().bytes(), run.outputs.back().byteCount(), true);
+  }
+  int64_t grid = *engine::evaluate(kernel.grid, symbols);
+  uint64_t scratchBytes = *engine::evaluate(kernel.scratch, symbols);
+  if (!isEmulated(level)) {
+    run.status = runLoaded(kernel, level, buffers, symbols, grid, scratchBytes, pieces);
+    return run;
+  }
+  std::string code = linkedCode(level, {kernel.object}, {kernel.symbol});
+  Result<int32_t> status =
+      runEmulated(level, {code, kernel.symbol, buffers, symbols, scratchBytes, grid, pieces});
+  EXPECT_TRUE(status) << status.status().message();
+  run.status = status ? *status : -1;
   return run;
 }
 
@@ -166,7 +186,7 @@ matchesReference(const std::string &text, const std::vector<int64_t> &symbols, i
     return testing::AssertionFailure() << "reference: " << expected.status().message();
   }
   for (engine::CpuLevel level : machineLevels()) {
-    llvm::Expected<Kernel> kernel = compileRegion(selectedForCpu(text), "tested", level);
+    llvm::Expected<Kernel> kernel = compileRegion(selectedForCpu(text, level), "tested", level);
     if (!kernel) {
       return testing::AssertionFailure()
              << engine::nameOf(level) << ": " << llvm::toString(kernel.takeError());

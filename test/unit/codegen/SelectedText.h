@@ -19,8 +19,9 @@ inline std::string withSelection(const std::string &text,
   return withKernel(text, selection->chosen.toAttribute(&context));
 }
 
-inline std::string selectedForCpu(const std::string &text) {
-  return withSelection(text, cpu::selectKernel(text, target::cpuTarget(), {}));
+inline std::string selectedForCpu(const std::string &text,
+                                  engine::CpuLevel level = engine::CpuLevel::X86_64_V3) {
+  return withSelection(text, cpu::selectKernel(text, target::cpuTarget(level), {}));
 }
 inline std::string selectedForCuda(const std::string &text, const target::Target &gpu) {
   return withSelection(text, cuda::selectKernel(text, gpu, {}));

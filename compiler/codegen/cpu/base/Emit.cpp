@@ -116,7 +116,8 @@ void addPasses(llvm::FunctionPassManager &passes) {
 
 bool isProvided(llvm::StringRef symbol) {
   return symbol == "memcpy" || symbol == "memset" || symbol == "memmove" ||
-         symbol == "__truncsfbf2" || symbol.starts_with("tenon_product_");
+         symbol == "__truncsfbf2" || symbol == "__truncsfhf2" || symbol == "__extendhfsf2" ||
+         symbol.starts_with("tenon_product_");
 }
 
 /// A call that a code object cannot have is a hole in our lowering: better named here than by the

@@ -1,8 +1,9 @@
-// Of 8-bit elements: VNNI's instruction where the level has it; on other x86 the even and the odd
-// elements of a word in 16 bits, multiplied and summed by pairs, as what multiplies 8 bits there
-// saturates; elsewhere LLVM's own reduction by parts, which it has an instruction for where there
-// is one. Of bf16: the dot instruction where the level has it, elsewhere two of f32, which the
-// upper and the lower half of a word are with zeros behind them.
+// Of 8-bit elements: VNNI's instruction, usdot or sdot where the level has it, of which sdot takes
+// A less 128; on other x86 and Arm the even and the odd elements of a word in 16 bits, multiplied
+// and summed by pairs, as what multiplies 8 bits on x86 saturates; on RISC-V each element in 32
+// bits, multiplied into the sum. Each is named or spelled out: LLVM's own reduction by parts leaves
+// open which elements it adds up. Of bf16: the dot instruction where the level has it, elsewhere
+// two of f32, which the upper and the lower half of a word are with zeros behind them.
 #include "compiler/codegen/cpu/gemm/DotStep.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -15,10 +16,32 @@ namespace tenon::codegen::cpu {
 
 namespace {
 
-constexpr int64_t kByte = 8, kHalf = 16;
+constexpr int64_t kByte = 8, kHalf = 16, kWord = 32;
+/// The highest bit of each byte of a word.
+constexpr int32_t kSigns = static_cast<int32_t>(0x80808080);
 
-bool isX86(engine::CpuLevel level) {
-  return engine::rowOf(level).architecture == engine::Architecture::X86_64;
+bool isOf(engine::CpuLevel level, engine::Architecture architecture) {
+  return engine::rowOf(level).architecture == architecture;
+}
+
+bool isX86(engine::CpuLevel level) { return isOf(level, engine::Architecture::X86_64); }
+
+/// Features of the architecture by which a level has an instruction for words of bytes.
+uint32_t byteFeatures(engine::Architecture architecture) {
+  switch (architecture) {
+  case engine::Architecture::X86_64:
+    return engine::x86::kVnni | engine::x86::kAvxVnni;
+  case engine::Architecture::AArch64:
+    return engine::arm::kDotProd | engine::arm::kI8mm;
+  default:
+    return 0;
+  }
+}
+
+/// Of a vector or a scalar.
+TypedAttr constantOf(Type type, IntegerAttr value) {
+  VectorType vector = dyn_cast<VectorType>(type);
+  return vector ? TypedAttr(DenseElementsAttr::get(vector, value)) : TypedAttr(value);
 }
 
 int64_t lanesOf(Value words) { return cast<VectorType>(words.getType()).getDimSize(0); }
@@ -26,17 +49,23 @@ int64_t lanesOf(Value words) { return cast<VectorType>(words.getType()).getDimSi
 } // namespace
 
 bool DotStep::isOneInstruction(engine::CpuLevel level, ProductType type) {
-  uint32_t features = engine::rowOf(level).features;
+  const engine::CpuLevelRow &row = engine::rowOf(level);
+  uint32_t features = row.features;
   switch (type) {
   case ProductType::F32:
   case ProductType::I32:
     return true;
   case ProductType::U8S8:
-    return !isX86(level) || (features & (engine::x86::kVnni | engine::x86::kAvxVnni)) != 0;
+    return (features & byteFeatures(row.architecture)) != 0;
   case ProductType::BF16:
     return isX86(level) && (features & engine::x86::kBf16) != 0;
   }
   llvm_unreachable("a type of the table");
+}
+
+bool DotStep::takesLess128(engine::CpuLevel level, ProductType type) {
+  return type == ProductType::U8S8 && isOf(level, engine::Architecture::AArch64) &&
+         isOneInstruction(level, type) && (engine::rowOf(level).features & engine::arm::kI8mm) == 0;
 }
 
 /// The even and the odd elements, as f32.
@@ -55,13 +84,46 @@ DotStep::Factor DotStep::splitFloats(Value words) const {
           vector::BitCastOp::create(builder, location, floats, odd)};
 }
 
+/// The four bytes of a word, or of each word, in 32 bits.
+DotStep::Factor DotStep::splitBytes(Value words, bool isSigned) const {
+  auto all = [&](int32_t value) {
+    return arith::ConstantOp::create(builder, location,
+                                     constantOf(words.getType(), builder.getI32IntegerAttr(value)));
+  };
+  Factor elements;
+  for (int32_t above = kWord - kByte; above >= 0; above -= kByte) {
+    Value upper = arith::ShLIOp::create(builder, location, words, all(above));
+    Value rest = all(kWord - kByte);
+    elements.push_back(isSigned
+                           ? arith::ShRSIOp::create(builder, location, upper, rest).getResult()
+                           : arith::ShRUIOp::create(builder, location, upper, rest).getResult());
+  }
+  return elements;
+}
+
 /// Of bytes as 16-bit elements: the even ones without sign by a mask, the odd ones by a shift.
 DotStep::Factor DotStep::ofA(Value words) const {
+  if (takesLess128(level, type)) {
+    Value signs =
+        arith::ConstantOp::create(builder, location,
+                                  DenseElementsAttr::get(cast<VectorType>(words.getType()),
+                                                         builder.getI32IntegerAttr(kSigns)));
+    return {arith::XOrIOp::create(builder, location, words, signs)};
+  }
   if (!isSplit()) {
     return {words};
   }
   if (type == ProductType::BF16) {
     return splitFloats(words);
+  }
+  if (isOf(level, engine::Architecture::RiscV64)) {
+    // Of one word, so that a multiplication takes the element from a scalar register.
+    Factor elements = splitBytes(words.getDefiningOp<vector::BroadcastOp>().getSource(),
+                                 /*isSigned=*/false);
+    for (Value &element : elements) {
+      element = vector::BroadcastOp::create(builder, location, words.getType(), element);
+    }
+    return elements;
   }
   VectorType halves = VectorType::get(2 * lanesOf(words), builder.getI16Type());
   Value pairs = vector::BitCastOp::create(builder, location, halves, words);
@@ -79,6 +141,9 @@ DotStep::Factor DotStep::ofB(Value words) const {
   }
   if (type == ProductType::BF16) {
     return splitFloats(words);
+  }
+  if (isOf(level, engine::Architecture::RiscV64)) {
+    return splitBytes(words, /*isSigned=*/true);
   }
   VectorType halves = VectorType::get(2 * lanesOf(words), builder.getI16Type());
   Value pairs = vector::BitCastOp::create(builder, location, halves, words);
@@ -106,11 +171,24 @@ Value DotStep::multiplyAddBytes(Value a, Value b, Value sum) const {
                                        : "llvm.x86.avx512.vpdpbusd.128";
     return call(intrinsic, sum.getType(), {sum, left, right});
   }
-  VectorType wide = VectorType::get(4 * lanes, builder.getI32Type());
-  Value products = arith::MulIOp::create(builder, location,
-                                         arith::ExtUIOp::create(builder, location, wide, left),
-                                         arith::ExtSIOp::create(builder, location, wide, right));
-  return call("llvm.vector.partial.reduce.add", sum.getType(), {sum, products});
+  StringRef intrinsic =
+      takesLess128(level, type) ? "llvm.aarch64.neon.sdot" : "llvm.aarch64.neon.usdot";
+  return call(intrinsic, sum.getType(), {sum, left, right});
+}
+
+/// Of pairs of 16-bit elements that lie beside each other or, on RISC-V, of one element.
+Value DotStep::multiplyPart(Value a, Value b, Value sum) const {
+  if (isX86(level)) {
+    StringRef intrinsic =
+        lanesOf(sum) == 16 ? "llvm.x86.avx512.pmaddw.d.512" : "llvm.x86.avx2.pmadd.wd";
+    return call(intrinsic, sum.getType(), {a, b});
+  }
+  if (isOf(level, engine::Architecture::AArch64)) {
+    // The product of a u8 and an s8 fits 16 bits, that of two of them does not.
+    return call("llvm.aarch64.neon.saddlp", sum.getType(),
+                {arith::MulIOp::create(builder, location, a, b)});
+  }
+  return arith::MulIOp::create(builder, location, a, b);
 }
 
 Value DotStep::multiplyAddFloats(Value a, Value b, Value sum) const {
@@ -146,10 +224,8 @@ Value DotStep::multiplyAdd(const Factor &a, const Factor &b, Value sum) const {
   if (!isSplit()) {
     return multiplyAddBytes(a[0], b[0], sum);
   }
-  StringRef intrinsic =
-      lanesOf(sum) == 16 ? "llvm.x86.avx512.pmaddw.d.512" : "llvm.x86.avx2.pmadd.wd";
   for (auto [left, right] : llvm::zip_equal(a, b)) {
-    Value products = call(intrinsic, sum.getType(), {left, right});
+    Value products = multiplyPart(left, right, sum);
     sum = arith::AddIOp::create(builder, location, sum, products);
   }
   return sum;

@@ -33,7 +33,8 @@ int64_t maxRows(engine::CpuLevel level, ProductType type) {
     // Two registers for each of a row and of a vector of B, and one more for a mask.
     return hasWideRegisters(level) ? 10 : 4;
   }
-  return hasWideRegisters(level) ? 14 : 6;
+  // One for a row of zeros.
+  return (hasWideRegisters(level) ? 14 : 6) - DotStep::takesLess128(level, type);
 }
 
 std::string anyRowsSymbol(ProductType type, int64_t columns) {
@@ -56,11 +57,15 @@ constexpr int64_t kRowGroup = 4;
 /// them, and short chains added up lose less than one long chain.
 constexpr int64_t kDepthBlock = 128;
 
-/// The registers of one kernel are `rows` x `vectors`; wider panels are done in parts.
-int64_t vectorsPerPart(engine::CpuLevel level, int64_t rows, int64_t columns) {
+/// The registers of one kernel are `rows` x `vectors`; wider panels are done in parts. Of four
+/// lanes a panel is eight vectors, of which each takes more than one register where it is taken
+/// apart or summed for a row of zeros.
+int64_t vectorsPerPart(engine::CpuLevel level, ProductType type, int64_t rows, int64_t columns) {
   int64_t whole = columns / std::min(columns, floatLanes(level));
   int64_t most = kPanel / 2 / floatLanes(level);
-  return !hasWideRegisters(level) && rows > 2 ? std::min(whole, most) : whole;
+  bool isTight = floatLanes(level) <= 4 &&
+                 (!DotStep::isOneInstruction(level, type) || DotStep::takesLess128(level, type));
+  return !hasWideRegisters(level) && rows > (isTight ? 1 : 2) ? std::min(whole, most) : whole;
 }
 
 class ProductBuilder {
@@ -81,7 +86,7 @@ public:
     Block *entry = function.addEntryBlock();
     builder.setInsertionPointToStart(entry);
     rows = rowCount;
-    vectors = vectorsPerPart(level, rows, columns);
+    vectors = vectorsPerPart(level, type, rows, columns);
     lda = entry->getArgument(1);
     ldb = entry->getArgument(3);
     ldc = entry->getArgument(5);
@@ -226,6 +231,8 @@ private:
     Value start = offset(c, arith::MulIOp::create(builder, loc, ldc, constant(row)));
     return offset(start, lanes(column));
   }
+  /// With a row of zeros behind them where multiplyAdd needs it.
+  int64_t summedRows() const { return rows + DotStep::takesLess128(level, type); }
   Value aElement(ArrayRef<Value> groups, int64_t row) {
     Value base = groups[row / kRowGroup];
     switch (row % kRowGroup) {
@@ -249,10 +256,10 @@ private:
     }
     size_t groupCount = state.size();
     state.append({b, next});
-    Value zero = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(vector));
-    for (int64_t row = 0; row < rows; ++row) {
+    zeros = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(vector));
+    for (int64_t row = 0; row < summedRows(); ++row) {
       for (int64_t column = 0; column < vectors; ++column) {
-        state.push_back(zero);
+        state.push_back(zeros);
       }
     }
     scf::ForOp loop = scf::ForOp::create(
@@ -263,6 +270,9 @@ private:
       for (int64_t column = 0; column < vectors; ++column) {
         Value address = cAddress(c, row, column);
         Value sum = sums[row * vectors + column];
+        if (summedRows() > rows) {
+          sum = arith::SubIOp::create(builder, loc, sum, sums[rows * vectors + column]);
+        }
         if (accumulate) {
           Value before = load(vector, address);
           sum = sumsFloats(type) ? Value(arith::AddFOp::create(builder, loc, before, sum))
@@ -289,8 +299,8 @@ private:
     for (int64_t column = 0; column < vectors; ++column) {
       bRow.push_back(step.ofB(load(vector, offset(b, lanes(column)))));
     }
-    for (int64_t row = 0; row < rows; ++row) {
-      DotStep::Factor factor = step.ofA(aElement(groups, row));
+    for (int64_t row = 0; row < summedRows(); ++row) {
+      DotStep::Factor factor = step.ofA(row < rows ? aElement(groups, row) : zeros);
       for (int64_t column = 0; column < vectors; ++column) {
         Value sum = args[groupCount + 2 + row * vectors + column];
         next.push_back(step.multiplyAdd(factor, bRow[column], sum));
@@ -308,6 +318,7 @@ private:
   Type element;
   VectorType vector;
   int64_t rows = 0, vectors = 0;
+  Value zeros;
   Value lda, lda3, ldb, ldc, k, fetchStep;
 };
 
