@@ -1,5 +1,6 @@
 """torch.compile(backend="tenon"). Runs with a Python that has torch: see in_wheel.py."""
 
+import contextlib
 import math
 import os
 import pathlib
@@ -115,6 +116,66 @@ class Compiling(Cached):
         self.assertEqual(results[2].data_ptr(), x[1:].data_ptr())
         results[0][0, 0] = 7
         self.assertEqual((results[1][0, 0], results[3][0]), (7, 7))
+
+    def test_views_of_results_that_lie_otherwise(self):
+        """Bases that eager mode lays out by their operands, and views of them that only that layout allows."""
+
+        def seen(base, look):
+            return lambda x: ((y := base(x)), look(y), y + 1)
+
+        image = lambda *dims: torch.randn(*dims).to(memory_format=torch.channels_last)  # noqa: E731
+        flat = lambda y: y.permute(0, 2, 3, 1).view(-1, y.shape[1])  # noqa: E731
+        conv = nn.Conv2d(4, 6, 3, padding=1).eval().requires_grad_(False)
+        cases = [
+            (seen(lambda x: x.t() + 1, lambda y: y.t().view(-1)), lambda n: torch.randn(n, 5)),
+            (seen(lambda x: x.t() * 2, lambda y: y.t()[1:].view(-1)), lambda n: torch.randn(n + 1, 5)),
+            (seen(lambda x: x.transpose(0, 2).exp(), lambda y: y.transpose(0, 2).reshape(-1, 6)), lambda n: torch.randn(n, 3, 4)),
+            (seen(lambda x: x.permute(2, 0, 1).relu(), lambda y: y.permute(1, 2, 0).unflatten(2, (2, 2)).flatten(0, 1)), lambda n: torch.randn(n, 3, 4)),
+            (seen(torch.relu, flat), lambda n: image(n, 4, 3, 5)),
+            (seen(lambda x: x * x, lambda y: y.permute(0, 2, 3, 1).flatten(1)), lambda n: image(n, 4, 3, 5)),
+            (seen(conv, flat), lambda n: image(n, 4, 3, 5)),
+            (seen(lambda x: nn.functional.max_pool2d(x, 2), flat), lambda n: image(n, 4, 4, 6)),
+        ]
+        for number, (function, made) in enumerate(cases):
+            for dynamic in (False, True):
+                torch._dynamo.reset()
+                compiled = torch.compile(function, backend="tenon", dynamic=dynamic)
+                for size in (3, 6):
+                    with self.subTest(number=number, dynamic=dynamic, size=size):
+                        x = made(size)
+                        results, expected = compiled(x), function(x)
+                        for result, other in zip(results, expected):
+                            torch.testing.assert_close(result, other, rtol=1e-4, atol=1e-4)
+                        self.assertEqual(results[0].stride(), expected[0].stride())
+                        results[0].fill_(7)  # which the view sees
+                        self.assertTrue((results[1] == 7).all())
+
+    def test_memory_that_a_graph_names(self):
+        """Layouts and offsets of inputs are part of what a graph means, also where it comes from the disk."""
+        cases = [
+            (lambda x: torch.as_strided(x, (3, 4), (4, 1)) * 1.0, lambda: torch.arange(24.0).view(4, 6), lambda: torch.arange(24.0).view(6, 4).t()),
+            (lambda x: (x * 2).as_strided((4, 16), (16, 1)) + 0, lambda: torch.arange(64.0).view(1, 4, 4, 4),
+             lambda: torch.arange(64.0).view(1, 4, 4, 4).to(memory_format=torch.channels_last)),
+            (lambda x: torch.as_strided(x, (2, 2), (2, 1)) * 1, lambda: torch.arange(12.0)[:6], lambda: torch.arange(12.0)[4:10]),
+            (lambda x: torch.as_strided(x, (2, 2), (2, 1), 5) * 1, lambda: torch.arange(12.0), lambda: torch.arange(24.0)[3:15]),
+            (lambda x: torch.as_strided(x, (2,), (1,), 4) * 1, lambda: torch.arange(12.0)[4:10], lambda: torch.arange(12.0)[2:8]),
+        ]  # fmt: skip
+        for number, (function, *made) in enumerate(cases):
+            for begin in (made, made[::-1]):
+                for make in begin:  # as processes would that share a cache
+                    torch._dynamo.reset()
+                    self.same(torch.compile(function, backend="tenon"), function, make())
+                torch._dynamo.reset()
+                compiled = torch.compile(function, backend="tenon")
+                for make in begin:  # in one process, where dynamo does not compare offsets
+                    with self.subTest(number=number), contextlib.suppress(tenon.UnsupportedError):
+                        self.same(compiled, function, make())
+        # What lies outside of the tensor's own elements is refused, and eager mode has it.
+        function, x = lambda x: torch.as_strided(x, (2, 2), (2, 1), 0) * 1, torch.arange(12.0)[4:10]
+        with self.assertRaisesRegex(Exception, "TN0301: as_strided reads elements of the storage"):
+            torch.compile(function, backend="tenon")(x)
+        torch._dynamo.reset()
+        self.same(torch.compile(function, backend="tenon", options={"fallback": True}), function, x)
 
     def test_inputs_that_are_written(self):
         def function(cache, x):

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 import numpy as np
@@ -319,6 +320,57 @@ class Refused(unittest.TestCase):
         engine = compiled("linear", passes.rewrite(rebuild))
         x = np.random.default_rng(0).standard_normal((3, 8), np.float32)
         np.testing.assert_allclose(engine(x), np.maximum(x @ np.load(MODELS / "linear.npy"), 0), rtol=1e-5, atol=1e-5)
+
+    def test_what_is_kept_of_a_closed_graph(self):
+        """Each property and method of each object, read after its pass, in its own process: C is not asked any more."""
+        script = """
+import inspect, sys, tenon
+from tenon import passes
+kept = []
+@passes.rewrite
+def keep(graph):
+    node, match = next(n for n in graph.nodes if n.op == "relu"), next(graph.match("relu(x)"))
+    kept.extend([graph, node, match, match["x"], graph.constant([1.0])])
+tenon.compile(sys.argv[1], passes=[keep])
+graph, node, match, value, constant = kept
+arguments = {"match": ["relu(x)"], "create": ["neg", value], "constant": [[1.0]], "replace": [value, value], "add_output": [value, "z"],
+             "set_operand": [0, value], "__getitem__": ["x"]}
+for holder in kept:
+    for name in [n for n in dir(type(holder)) if n == "__getitem__" or not n.startswith("_")]:
+        given = [value] if isinstance(holder, passes.Match) and name == "replace" else arguments.get(name, [])
+        try:
+            found = getattr(holder, name)
+            found = found(*given) if callable(found) else found
+            list(found) if inspect.isgenerator(found) else None
+            print("gave", type(holder).__name__, name)
+        except tenon.Error as error:
+            print(error.id, type(holder).__name__, name)
+    print("said", repr(holder))
+"""
+        run = [sys.executable, "-c", script, str(MODELS / "linear.onnx")]
+        done = subprocess.run(run, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = done.stdout.splitlines()
+        self.assertEqual([line for line in lines if line.startswith("gave")], [])
+        self.assertGreater(sum(line.startswith("TN0408") for line in lines), 30)
+        self.assertEqual(sum("closed graph" in line for line in lines if line.startswith("said")), 3)
+
+    def test_another_thread_is_not_let_in(self):
+        found = []
+
+        def look(graph):
+            def read():
+                try:
+                    found.append(graph.nodes)
+                except tenon.Error as error:
+                    found.append(error.id)
+
+            thread = threading.Thread(target=read)
+            thread.start()
+            thread.join()
+
+        compiled("linear", passes.rewrite(look))
+        self.assertEqual(found, ["TN0408"])
 
     def test_plug_ins(self):
         for content, text in ((b"", "TN0304"), (b"\x7fELF", "TN0304")):

@@ -123,5 +123,42 @@ class Tensors(unittest.TestCase):
             torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)
 
 
+class Function(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+class Sizes(unittest.TestCase):
+    def test_what_a_squeeze_may_remove(self):
+        """Every form of squeeze at sizes where the dim is 1 and where it is not: right, or refused with the node."""
+        wide = torch.randn(4, 6, 1, 8)
+        forms = [
+            lambda x: x.squeeze(0) * 2, lambda x: x.squeeze((0, 2)) * 2, lambda x: torch.squeeze(x, -4) * 2, lambda x: x.squeeze() * 2,
+            lambda x: x[:, 1:].squeeze(1) * 2, lambda x: x[:, ::2].squeeze(1) * 2, lambda x: (x + x.squeeze(2)[0]).squeeze(0),
+        ]  # fmt: skip
+        for number, function in enumerate(forms):
+            auto = torch.export.Dim.AUTO
+            engine = tenon.compile(Function(function).eval(), (wide,), dynamic_shapes=({0: auto, 1: auto},), target="cpu:avx2")
+            answered = 0
+            for rows in (1, 2, 3):
+                for columns in (2, 3, 5):
+                    x = torch.randn(rows, columns, 1, 8)
+                    with self.subTest(number=number, rows=rows, columns=columns):
+                        try:
+                            result = engine(x)
+                        except tenon.Error as error:
+                            self.assertIn(error.id, ("TN0612", "TN0603"))
+                            self.assertIn(1, (rows, columns - 1, (columns + 1) // 2))
+                            continue
+                        answered += 1
+                        self.assertEqual(result.shape, function(x).shape)
+                        torch.testing.assert_close(result, function(x))
+            self.assertGreater(answered, 0)
+
+
 if __name__ == "__main__":
     unittest.main()

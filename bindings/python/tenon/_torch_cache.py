@@ -1,7 +1,7 @@
 """Engines of dynamo's graphs across processes, so that a second one neither traces nor compiles.
 
 A folder beside the compile cache with an entry a graph: model.tenon and plan.json. Entries are named by a hash of the
-graph, the types and shapes of its inputs, the contents of its weights, the options and this release. Engines are code:
+graph, the types, shapes, strides and offsets of its inputs, the contents of its weights, the options and this release. Engines are code:
 a folder that another user can write to is not used.
 """
 
@@ -51,6 +51,7 @@ def key_of(graph: torch.fx.GraphModule, arguments: Sequence[Any], options: Dict[
     for value in arguments:
         if isinstance(value, torch.Tensor):
             parts.append(f"{value.dtype} {tuple(value.shape)} {value.device} {value.requires_grad}")
+            parts.append(f"{value.stride()} from {value.storage_offset()}")
             if options["freeze"] and is_weight(value):
                 weights.append(value)
             parts += [f"{size} in {_range(size)}" for size in value.shape if isinstance(size, torch.SymInt)]
@@ -85,8 +86,8 @@ def find(key: str, gpu: int) -> Optional[Tuple[Engine, Program, List[int]]]:
         os.utime(entry)
     except (OSError, ValueError, RuntimeError):
         return None  # missing or damaged: it is made anew
-    model, inputs, outputs, constants = content["program"]
-    program = Program(model, inputs, [tuple(output) for output in outputs], {k: _tensor(v) for k, v in constants.items()})
+    model, inputs, outputs, constants, _ = content["program"]
+    program = Program(model, inputs, [tuple(output) for output in outputs], {k: _tensor(v) for k, v in constants.items()}, {})
     return engine, program, content["weights"]
 
 

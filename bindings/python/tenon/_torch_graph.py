@@ -37,12 +37,15 @@ class Program(NamedTuple):
         ("argument", position), ("constant", value), ("view", [number, views]) where several outputs look at one
         tensor, or ("part", [position, views]) of an output that looks at an argument. Views may hold a `Size`.
     constants: tensors that are in the graph, by their names in it.
+    strides: of tensors that several outputs look at, by their numbers, where eager's do not lie as the engine's do: views
+        of a tensor depend on how it lies.
     """
 
     model: Dict[str, Any]
     inputs: List[Tuple[str, int]]
     outputs: List[Tuple[str, Any]]
     constants: Dict[str, torch.Tensor]
+    strides: Dict[int, list]
 
 
 class Size:
@@ -69,7 +72,9 @@ def program_of(graph: torch.fx.GraphModule) -> Program:
         for node in graph.graph.find_nodes(op="get_attr")
         if isinstance(value := operator.attrgetter(node.target)(graph), torch.Tensor)
     }
-    return Program(_model(graph, placeholders, constants, computed), inputs, outputs, constants)
+    bases = {value[0] for kind, value in outputs if kind == "view"}
+    strides = {number: lies for number in bases if (lies := _strides_of(computed[number], _bindings(placeholders)))}
+    return Program(_model(graph, placeholders, constants, computed), inputs, outputs, constants, strides)
 
 
 def program_outputs(graph: torch.fx.GraphModule) -> Tuple[List[Tuple[str, Any]], list]:
@@ -152,7 +157,25 @@ def _shared_bases(results: Sequence[Any], position: Dict[torch.fx.Node, int], bi
         base, _ = _base_of(value, bindings)
         if isinstance(base, torch.fx.Node) and base not in position and isinstance(base.meta["val"], torch.Tensor):
             lookers.setdefault(base, set()).add(value)
-    return {base for base, values in lookers.items() if len(values) > 1}
+    return {base for base, values in lookers.items() if len(values) > 1 and _has_known_strides(base, bindings)}
+
+
+def _has_known_strides(base: torch.fx.Node, bindings: Dict[Any, Tuple[int, Any]]) -> bool:
+    try:
+        return 0 not in _strides_of(base, bindings)
+    except KeyError:  # data decides a size: the engine gives each result by itself
+        return False
+
+
+def _strides_of(node: torch.fx.Node, bindings: Dict[Any, Tuple[int, Any]]) -> list:
+    """How a result lies in memory in eager mode; nothing where that is as the engine gives it."""
+    value = node.meta["val"]
+    return [] if value.is_contiguous() else _known(list(value.stride()), bindings)
+
+
+def laid_out(tensor: torch.Tensor, strides: list, arguments: Sequence[Any]) -> torch.Tensor:
+    own = torch.empty_strided(tensor.shape, _valued(strides, arguments), dtype=tensor.dtype, device=tensor.device)
+    return own.copy_(tensor)
 
 
 def view(tensor: torch.Tensor, views: list, arguments: Sequence[Any]) -> torch.Tensor:
@@ -173,6 +196,12 @@ def _valued(value: Any, arguments: Sequence[Any]) -> Any:
 def _results(graph: torch.fx.GraphModule) -> Sequence[Any]:
     output = next(node for node in reversed(graph.graph.nodes) if node.op == "output")
     return output.args[0] if isinstance(output.args[0], (list, tuple)) else [output.args[0]]
+
+
+def names_storage(graph: torch.fx.GraphModule) -> bool:
+    """Whether a node says where in a storage it reads."""
+    parts = [part for part in graph.modules() if isinstance(part, torch.fx.GraphModule)]
+    return any("as_strided" in str(getattr(node.target, "__name__", node.target)) for part in parts for node in part.graph.nodes)
 
 
 def refuse_training(graph: torch.fx.GraphModule) -> None:

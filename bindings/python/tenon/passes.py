@@ -15,7 +15,7 @@
 
 After each pass the graph's types are verified, and its outputs on seeded inputs are compared with those before it. A
 pass that raises, or changes more than its tolerance, ends the compilation with TN0406, whose cause is what it raised.
-A graph, its nodes and values are of use while the pass runs, in its thread.
+A graph, its nodes, values and matches are of use while the pass runs, in its thread; afterwards they raise TN0408.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import json
+import threading
 from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Union
 
@@ -135,7 +136,7 @@ class Value:
         return hash(self.id)
 
     def __repr__(self) -> str:
-        return f"<value {self.id}: {self.dtype} {self.dims}>"
+        return self.graph._described(f"value {self.id}", lambda: f"{self.dtype} {self.dims}")
 
 
 class Node:
@@ -201,7 +202,7 @@ class Node:
         return hash(self.id)
 
     def __repr__(self) -> str:
-        return f"<node {self.id}: {self.op} {self.name!r}>"
+        return self.graph._described(f"node {self.id}", lambda: f"{self.op} {self.name!r}")
 
 
 class Match:
@@ -221,10 +222,26 @@ class Match:
 
 
 class Graph:
-    """The graph while a pass runs."""
+    """The graph while a pass runs. Afterwards it is closed: it, its nodes, values and matches raise TN0408."""
 
     def __init__(self, handle: int, api: _Api):
-        self._handle, self._api = handle, api
+        self._handle: Optional[int] = handle
+        self._functions, self._thread = api, threading.get_ident()
+
+    @property
+    def _api(self) -> _Api:
+        """Every way into C leads through here."""
+        if self._handle is None:
+            raise _errors.usage("TN0408", "the graph is closed, since its pass has ended", "read what you need of it while the pass runs")
+        if threading.get_ident() != self._thread:
+            raise _errors.usage("TN0408", "the graph is read in another thread than that of its pass", "read it in the pass's thread")
+        return self._functions
+
+    def _close(self) -> None:
+        self._handle = None
+
+    def _described(self, what: str, details: Callable[[], str]) -> str:
+        return f"<{what} of a closed graph>" if self._handle is None else f"<{what}: {details()}>"
 
     @property
     def nodes(self) -> List[Node]:
@@ -375,13 +392,16 @@ class Calls:
 
     def _caller(self, item: Pass) -> Callable[..., int]:
         def run(handle: int, api: Any, user: Any) -> int:
+            graph = Graph(handle, api.contents)
             try:
-                item(Graph(handle, api.contents))
+                item(graph)
                 return 0
             except BaseException as error:  # it cannot pass through C
                 self.raised = error
                 api.contents.fail(handle, f"{type(error).__name__}: {error}".encode())
                 return 1
+            finally:
+                graph._close()
 
         return run
 

@@ -80,6 +80,8 @@ def backend(graph: torch.fx.GraphModule, inputs: Sequence[Any], *, mode: Optiona
         raise
     finally:
         entry["seconds"] = time.perf_counter() - start
+    if _torch_graph.names_storage(graph):
+        compiled = _at_offsets(compiled, graph, inputs, chosen["fallback"])
     wants_grad = torch.is_grad_enabled() and any(
         isinstance(t, torch.Tensor) and t.requires_grad for t in [*graph.parameters(), *inputs]
     )
@@ -183,15 +185,15 @@ def _gpu_of(arguments: Sequence[Any]) -> int:
 def _as_strided(x: torch.Tensor, size, stride, offset=None):
     """Pooling states the strides of dims of size 1 in this way, which means nothing for a dense tensor; windows that overlap
     are a gather of the elements."""
-    start = offset or 0
-    if list(size) == list(x.shape) and start == x.storage_offset() and all(
-        n == 1 or a == b for n, a, b in zip(size, stride, x.stride())
-    ):  # fmt: skip
+    start = 0 if offset is None else offset - x.storage_offset()
+    if list(size) == list(x.shape) and start == 0 and all(n == 1 or a == b for n, a, b in zip(size, stride, x.stride())):
         return x.view(size)
-    # As it lies in memory, if it is all of that memory.
+    # As it lies in memory, if what is read lies in it.
     stored = x.permute(sorted(range(x.dim()), key=lambda dim: (-x.stride(dim), -x.shape[dim])))
-    if not stored.is_contiguous() or x.storage_offset() != 0:
+    if not stored.is_contiguous():
         return NotImplemented
+    if start < 0 or start + sum((n - 1) * step for n, step in zip(size, stride)) >= x.numel():
+        raise _storage_error("as_strided reads elements of the storage that are none of the tensor's")
     place = torch.full((), start, dtype=torch.int64, device=x.device)
     for n, step in zip(size, stride):
         place = place.unsqueeze(-1) + torch.arange(n, device=x.device) * step
@@ -199,6 +201,27 @@ def _as_strided(x: torch.Tensor, size, stride, offset=None):
 
 
 _DECOMPOSITIONS = {torch.ops.aten.as_strided.default: _as_strided}
+
+
+def _storage_error(what: str) -> _errors.UnsupportedError:
+    hint = "index the tensor instead (slices, unfold, gather), or take options={'fallback': True}"
+    return _errors.UnsupportedError(f"TN0301: {what} ({hint})", "TN0301", hint)
+
+
+def _at_offsets(compiled: Callable, graph: torch.fx.GraphModule, inputs: Sequence[Any], falls_back: bool) -> Callable:
+    """For tensors that begin in their storages where those did that the graph was compiled for: dynamo does not compare that."""
+    offsets = [value.storage_offset() if isinstance(value, torch.Tensor) else None for value in inputs]
+
+    def call(*arguments):
+        for value, offset in zip(arguments, offsets):
+            if offset is not None and value.storage_offset() != offset:
+                if falls_back:
+                    return graph.forward(*arguments)
+                began = f"the input began at element {offset} of it when the graph was compiled, and begins at {value.storage_offset()} now"
+                raise _storage_error(f"as_strided counts from the start of a storage; {began}")
+        return compiled(*arguments)
+
+    return call
 
 
 def _with_own(own: List[torch.Tensor], compiled: Callable) -> Callable:
@@ -271,6 +294,8 @@ class _Compiled:
         results = self.engine._session()._call_torch(torch, [arguments[index] for index in self.positions])
         if self.is_simple:
             return results
+        for number, strides in self.program.strides.items():
+            results[number] = _torch_graph.laid_out(results[number], strides, arguments)
         return [_output(kind, value, results, arguments) for kind, value in self.program.outputs]
 
     def _fits(self, arguments: Sequence[Any]) -> bool:

@@ -1,5 +1,4 @@
 // The same elements under other dims: views, squeezes, flattening. All are views of their operand.
-#include "compiler/frontend/common/Squeeze.h"
 
 #include "compiler/frontend/pt2/Call.h"
 
@@ -127,22 +126,39 @@ void unsqueeze(Call &c) {
   dims.insert(dims.begin() + c.axis("dim", 0, rankOf(x) + 1), c.constantSize(1));
   reshapeTo(c, dims);
 }
+/// Holds every run to a size for which a dim that is to be squeezed stays: none but 1 goes. False
+/// after a failure.
+bool holdDim(Call &c, AffineExpr dim) {
+  AffineExpr one = c.constantSize(1);
+  if (c.symbols().dependsOnData(dim)) {
+    Type index = c.builder().getI64Type();
+    mlir::Value stays =
+        c.compare(c.sizeValue(dim, index), tn::Predicate::ne, c.sizeValue(one, index));
+    c.importer().assertThat(stays, "a dimension to squeeze, whose size data decides, is not 1");
+    return true;
+  }
+  // 0 stays too, but for the product of both distances from 1 no other constraint says so.
+  AffineExpr distance = frontend::subtractSizes(dim, one);
+  bool mayBeZero = c.symbols().bounds(dim).min <= 0 && distance;
+  AffineExpr square = mayBeZero ? frontend::multiplySizes(distance, distance) : AffineExpr();
+  return c.require(tn::ConstraintKind::at_least, square ? square : dim,
+                   c.constantSize(square ? 1 : 2), "a dimension to squeeze and 2");
+}
 void squeeze(Call &c) {
   mlir::Value x = c.value("self");
   if (!x) {
     return;
   }
   tn::Dims own = tn::getDims(x.getType()), dims;
-  if (!c.has("dim")) {
-    // torch.export takes no size of an input that varies for 1. One that data decides may be 0.
-    std::optional<tn::Dims> kept = frontend::squeezeAll(c, own, [&](AffineExpr dim) {
-      return c.symbols().dependsOnData(dim) ? std::nullopt : std::optional(false);
-    });
-    return kept ? reshapeTo(c, *kept) : void();
-  }
-  SmallVector<int64_t> axes = c.axes("dim", rankOf(x), /*emptyIsAll=*/false);
+  SmallVector<int64_t> axes =
+      c.has("dim") ? c.axes("dim", rankOf(x), /*emptyIsAll=*/false)
+                   : llvm::to_vector(llvm::seq<int64_t>(0, static_cast<int64_t>(own.size())));
+  // torch.export takes no size of an input that varies for 1.
   for (auto [i, dim] : llvm::enumerate(own)) {
     bool isListed = llvm::is_contained(axes, static_cast<int64_t>(i));
+    if (isListed && !tn::constantDim(dim) && !holdDim(c, dim)) {
+      return;
+    }
     if (!isListed || tn::constantDim(dim) != 1) {
       dims.push_back(dim);
     }
