@@ -139,7 +139,7 @@ Result<KernelReport> benchKernels(const KernelBenchRequest &request, TaskListene
   compile.notice = [&](std::string_view text) { listener.note(text); };
   TENON_ASSIGN(ScratchFolder folder, ScratchFolder::create("tenon-kernels"));
   compile.output = folder.path() + "/kernel.tenon";
-  BenchMeasurer measurer(request, terminal);
+  BenchMeasurer measurer(request, listener);
   bool isOfAll = request.node == "all";
   pipeline::CandidateRequest candidates{
       .node = isOfAll ? "" : request.node, .areAll = true, .maxOfFamily = request.mostOfFamily};
