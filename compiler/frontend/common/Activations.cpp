@@ -1,6 +1,8 @@
 // The activations that Activations.h declares.
 #include "compiler/frontend/common/Activations.h"
 
+#include <limits>
+
 using namespace mlir;
 
 namespace tenon::frontend {
@@ -33,6 +35,22 @@ Value mish(Emitter &c, Value x) {
 
 Value softsign(Emitter &c, Value x) {
   return c.div(x, c.add(c.unary<tn::AbsOp>(x), c.scalarLike(1, x)));
+}
+
+Value hypotenuse(Emitter &c, Value a, Value b) {
+  a = c.unary<tn::AbsOp>(a), b = c.unary<tn::AbsOp>(b);
+  if (!a || !b) {
+    return Value();
+  }
+  Value large = c.max(a, b), small = c.min(a, b), zero = c.scalarLike(0, a);
+  Value part = c.div(small, large);
+  Value length = c.mul(large, c.unary<tn::SqrtOp>(c.add(c.scalarLike(1, a), c.mul(part, part))));
+  length = c.select(c.compare(large, tn::Predicate::eq, zero), large, length);
+  // An infinity beside anything, NaN included.
+  Value infinity = c.scalarLike(std::numeric_limits<double>::infinity(), a);
+  Value isInfinite = c.make<tn::OrOp>(c.compare(a, tn::Predicate::eq, infinity),
+                                      c.compare(b, tn::Predicate::eq, infinity));
+  return c.select(isInfinite, infinity, length);
 }
 
 } // namespace tenon::frontend

@@ -78,6 +78,9 @@ public:
   /// As ONNX's Cast with these attributes, also from and to types that are only stored.
   mlir::Value cast(mlir::Value x, mlir::Type element, bool saturate = true,
                    llvm::StringRef round = "up");
+  /// Floats of less than 32 bits as f32, others as they are: what squares, sums and their roots are
+  /// computed in, which a narrow type rounds to 0 or overflows to infinity.
+  mlir::Value widened(mlir::Value x);
   mlir::Value reshape(mlir::Value x, llvm::ArrayRef<mlir::AffineExpr> dims);
   mlir::Value transpose(mlir::Value x, llvm::ArrayRef<int64_t> permutation);
   mlir::Value broadcast(mlir::Value x, llvm::ArrayRef<mlir::AffineExpr> dims);

@@ -132,6 +132,11 @@ Value Emitter::cast(Value x, Type element, bool saturate, StringRef round) {
   return x ? makeTyped<tn::EncodeOp>(tn::withElement(x.getType(), element), x, saturate, round) : x;
 }
 
+Value Emitter::widened(Value x) {
+  FloatType element = x ? dyn_cast<FloatType>(getElementTypeOrSelf(x)) : FloatType();
+  return element && element.getWidth() < 32 ? cast(x, builder().getF32Type()) : x;
+}
+
 Value Emitter::reshape(Value x, ArrayRef<AffineExpr> dims) {
   if (!x || hasFailed) {
     return Value();

@@ -46,18 +46,19 @@ Value reflect(Emitter &c, Value x, const Line &line) {
   return c.select(hasLength, reflected, c.scalar(0, real));
 }
 
-/// A position in pixels, brought to the map as the padding says.
-Value positionOf(Emitter &c, Value coordinate, const Line &line, bool nearest) {
+/// A position in pixels, brought to the map as the padding says. The border's pixels stand for
+/// those beyond it in each tap of a cubic sample, as in PyTorch and ONNX Runtime, so that it stays.
+Value positionOf(Emitter &c, Value coordinate, const Line &line, StringRef mode) {
   Type real = coordinate ? getElementTypeOrSelf(coordinate) : Type(c.builder().getF32Type());
   Value size = c.sizeValue(line.size, real), one = c.scalar(1, real), two = c.scalar(2, real);
   Value shifted = c.add(coordinate, one);
   Value x = line.alignCorners ? c.mul(c.div(shifted, two), c.sub(size, one))
                               : c.div(c.sub(c.mul(shifted, size), one), two);
-  x = nearest ? c.unary<tn::RoundOp>(x) : x;
+  x = mode == "nearest" ? c.unary<tn::RoundOp>(x) : x;
   if (line.padding == Padding::Reflection) {
     return reflect(c, x, line);
   }
-  if (line.padding == Padding::Zeros) {
+  if (line.padding == Padding::Zeros || mode == "cubic") {
     return x;
   }
   // Between the border pixels' outer edges a position stays as it is.
@@ -97,7 +98,7 @@ SmallVector<Value> cubicWeights(Emitter &c, Value part) {
 }
 
 SmallVector<Tap> tapsOf(Emitter &c, Value coordinate, const Line &line, StringRef mode) {
-  Value x = positionOf(c, coordinate, line, mode == "nearest");
+  Value x = positionOf(c, coordinate, line, mode);
   if (mode == "nearest") {
     return {tapAt(c, x, Value(), line)};
   }

@@ -1,6 +1,6 @@
-// exp, log, tanh and erf of f32 in about twenty operations each. Polynomials are minimax fits in
-// the weight of the result's relative error; float tricks rely on round to nearest and on no
-// fast-math.
+// exp, expm1, log, log1p, tanh and erf of f32 in about twenty operations each. Polynomials are
+// minimax fits in the weight of the result's relative error; float tricks rely on round to nearest
+// and on no fast-math.
 #include "compiler/codegen/common/math/MathFormulas.h"
 #include "compiler/codegen/common/math/Real.h"
 
@@ -40,6 +40,15 @@ Real expm1Reduced(const Real &r) {
   return (r * r).fma(p, r);
 }
 
+/// The power of e that was computed for x, or one less. Above its range, and for NaN, x + inf is
+/// the answer; below, where the exponent field has wrapped around, the limit is.
+Real inRange(const Real &x, const Real &result, double limit) {
+  Value isBelowTop =
+      x.create<arith::CmpFOp>(arith::CmpFPredicate::OLE, Value(x), Value(x.number(88.7228317)));
+  Real bounded = result.where(isBelowTop, x + std::numeric_limits<double>::infinity());
+  return x.number(limit).where(x < -87.3365402, bounded);
+}
+
 } // namespace
 
 Value exp(OpBuilder &builder, Location loc, ValueRange args) {
@@ -47,11 +56,18 @@ Value exp(OpBuilder &builder, Location loc, ValueRange args) {
   Reduced reduced = reduce(x);
   Real p = expm1Reduced(reduced.r) + 1.0;
   Real result = x.fromBits(x.create<arith::AddIOp>(p.bits(), reduced.powerBits));
-  // Above, and for NaN, x + inf is the answer; below, the exponent field has wrapped around.
-  Value inRange =
-      x.create<arith::CmpFOp>(arith::CmpFPredicate::OLE, Value(x), Value(x.number(88.7228317)));
-  result = result.where(inRange, x + std::numeric_limits<double>::infinity());
-  return x.number(0).where(x < -87.3365402, result);
+  return inRange(x, result, 0);
+}
+
+Value expm1(OpBuilder &builder, Location loc, ValueRange args) {
+  Real x(builder, loc, args[0]);
+  Reduced reduced = reduce(x);
+  Real q = expm1Reduced(reduced.r);
+  Real power = x.fromBits(x.create<arith::AddIOp>(x.number(1).bits(), reduced.powerBits));
+  constexpr double kPowerFrom = 18; // where 1 is less than a rounding of the power
+  Real large = x.fromBits(x.create<arith::AddIOp>((q + 1.0).bits(), reduced.powerBits));
+  Real result = power.fma(q, power - 1.0).where(x < kPowerFrom, large);
+  return inRange(x, result, -1);
 }
 
 Value log(OpBuilder &builder, Location loc, ValueRange args) {
@@ -77,6 +93,15 @@ Value log(OpBuilder &builder, Location loc, ValueRange args) {
   Value valid =
       x.create<arith::CmpFOp>(arith::CmpFPredicate::OGE, Value(input), Value(input.number(0)));
   return result.where(valid, input.number(std::numeric_limits<double>::quiet_NaN()));
+}
+
+// log(s) with s = 1 + x rounded, and what the rounding took away. That would have to be divided by
+// s: up to 1 it is nearly s / s, beyond it is less than a rounding of the logarithm.
+Value log1p(OpBuilder &builder, Location loc, ValueRange args) {
+  Real x(builder, loc, args[0]);
+  Real sum = x + 1.0;
+  Real lost = (x - (sum - 1.0)).where(x < 1.0, x.number(0));
+  return Real(builder, loc, log(builder, loc, Value(sum))) + lost;
 }
 
 // With e = exp(2 |x|) - 1: tanh |x| = e / (e + 2), without cancellation for small x.

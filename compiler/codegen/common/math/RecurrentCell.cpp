@@ -76,8 +76,8 @@ Value RecurrentCell::activate(size_t number, Value x) {
     return selectWhere(arith::CmpFPredicate::OLE, alpha, zero);
   }
   if (name == "elu") {
-    Value below = power(arith::MinimumFOp::create(builder, location, x, zero));
-    Value grown = arith::SubFOp::create(builder, location, below, one);
+    Value below = arith::MinimumFOp::create(builder, location, x, zero);
+    Value grown = math::ExpM1Op::create(builder, location, below);
     return selectWhere(arith::CmpFPredicate::OLT, zero, multiply(alpha, grown));
   }
   Value magnitude = math::AbsFOp::create(builder, location, x);
@@ -86,12 +86,12 @@ Value RecurrentCell::activate(size_t number, Value x) {
   }
   bool isSoftplus = name == "softplus";
   Value exponent = arith::NegFOp::create(builder, location, isSoftplus ? magnitude : x);
-  Value added = add(one, power(exponent));
+  Value tail = power(exponent);
   if (!isSoftplus) {
-    return arith::DivFOp::create(builder, location, one, added);
+    return arith::DivFOp::create(builder, location, one, add(one, tail));
   }
   Value above = arith::MaximumFOp::create(builder, location, x, zero);
-  return add(above, math::LogOp::create(builder, location, added));
+  return add(above, math::Log1pOp::create(builder, location, tail));
 }
 
 Value RecurrentCell::gruReset(Value resetSum, Value x) {

@@ -37,10 +37,11 @@ Value emitGelu(ScalarEmitter &e, Value x, bool approximate) {
   return e.add(half, e.mul(half, inner));
 }
 
-/// log(1 + exp(x)) without overflow: max(x, 0) + log(1 + exp(-|x|)).
+/// log(1 + exp(x)) without overflow, and with its digits where exp(x) is small: max(x, 0) +
+/// log1p(exp(-|x|)).
 Value emitSoftplus(ScalarEmitter &e, Value x) {
   Value tail = e.exp(e.make<arith::NegFOp>(e.make<math::AbsFOp>(x)));
-  return e.add(e.max(x, e.constant(0)), e.make<math::LogOp>(e.add(e.constant(1), tail)));
+  return e.add(e.max(x, e.constant(0)), e.make<math::Log1pOp>(tail));
 }
 
 Value emitSign(ScalarEmitter &e, Value x) {
@@ -219,7 +220,7 @@ Value emitUnary(ScalarEmitter &e, Operation *op, Value x) {
         return e.select(e.compare(Predicate::lt, x, e.constant(0)), scaled, x);
       })
       .Case([&](EluOp elu) {
-        Value grown = e.sub(e.exp(e.min(x, e.constant(0))), e.constant(1));
+        Value grown = e.make<math::ExpM1Op>(e.min(x, e.constant(0)));
         Value scaled = e.mul(grown, e.constant(elu.getAlpha().convertToDouble()));
         return e.select(e.compare(Predicate::lt, x, e.constant(0)), scaled, x);
       })

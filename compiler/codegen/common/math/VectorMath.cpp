@@ -232,11 +232,11 @@ struct RoundToBf16 : OpRewritePattern<arith::TruncFOp> {
 constexpr Function kFunctions[] = {
     {"math.exp", formula::f32::exp, formula::f64::exp},
     {"math.exp2", nullptr, formula::f64::exp2},
-    {"math.expm1", nullptr, formula::f64::expm1},
+    {"math.expm1", formula::f32::expm1, formula::f64::expm1},
     {"math.log", formula::f32::log, formula::f64::log},
     {"math.log2", nullptr, formula::f64::log2},
     {"math.log10", nullptr, formula::f64::log10},
-    {"math.log1p", nullptr, formula::f64::log1p},
+    {"math.log1p", formula::f32::log1p, formula::f64::log1p},
     {"math.sin", nullptr, formula::f64::sin},
     {"math.cos", nullptr, formula::f64::cos},
     {"math.tan", nullptr, formula::f64::tan},

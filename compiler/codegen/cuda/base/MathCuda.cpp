@@ -207,6 +207,20 @@ Value rewriteLog(math::LogOp op, PatternRewriter &rewriter) {
   return approximate("lg2.approx.f", x, rewriter, op.getLoc()) * kLn2;
 }
 
+/// Near 0 a series whose next term is below 2^-24 of the result, as the logarithm near 1 has no
+/// digits.
+Value rewriteLog1p(math::Log1pOp op, PatternRewriter &rewriter) {
+  if (!endsInHalf(op)) {
+    return {};
+  }
+  constexpr double kSeries = 0x1p-7;
+  constexpr std::array<double, 3> kLog1p = {1, -0.5, 1.0 / 3};
+  Real x(rewriter, op.getLoc(), op.getOperand());
+  Real series = x * x.polynomial(kLog1p);
+  Real log = approximate("lg2.approx.f", x + 1.0, rewriter, op.getLoc()) * kLn2;
+  return series.where(x.abs() < kSeries, log);
+}
+
 /// Of a + sqrt(square), where a >= 0 and `square` is near its square; from 2^30 on twice a, whose
 /// square could overflow.
 Real logOfSum(const Real &a, const Real &square, OpBuilder &builder, Location loc) {
@@ -348,6 +362,7 @@ void populateMathCudaPatterns(RewritePatternSet &patterns) {
   patterns.add<Rewrite<math::ErfOp>>(context, rewriteErf);
   patterns.add<WholeGelu, EncodeFloat8>(context);
   patterns.add<Rewrite<math::LogOp>>(context, rewriteLog);
+  patterns.add<Rewrite<math::Log1pOp>>(context, rewriteLog1p);
   patterns.add<Rewrite<math::AsinhOp>>(context, rewriteAsinh);
   patterns.add<Rewrite<math::AcoshOp>>(context, rewriteAcosh);
   patterns.add<Rewrite<math::AtanhOp>>(context, rewriteAtanh);

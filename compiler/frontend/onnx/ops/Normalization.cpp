@@ -32,18 +32,20 @@ void batchNormTraining(NodeContext &c) {
   int64_t rank = c.rank(0);
   SmallVector<int64_t> axes = axesFrom(2, rank);
   axes.insert(axes.begin(), 0);
-  Value x = c.value(0);
+  Value x = c.widened(c.value(0));
   Value mean = c.reduce(tn::ReduceKind::mean, x, axes, true);
   Value var = variance(c, x, mean, axes);
-  Value scaled = c.mul(c.mul(c.sub(x, mean), inverseDeviation(c, var, c.real("epsilon", 1e-5f))),
-                       c.alongAxis(c.value(1), 1, rank));
-  c.setOutput(0, c.add(scaled, c.alongAxis(c.value(2), 1, rank)));
+  Value normal = c.mul(c.sub(x, mean), inverseDeviation(c, var, c.real("epsilon", 1e-5f)));
+  auto parameter = [&](unsigned i) {
+    return c.cast(c.alongAxis(c.value(i), 1, rank), getElementTypeOrSelf(x));
+  };
+  c.setOutput(0, c.cast(c.add(c.mul(normal, parameter(1)), parameter(2)), c.element(0)));
   double momentum = c.real("momentum", 0.9f);
   for (unsigned i : {1u, 2u}) {
     c.ignoreInput(2 + i);
     if (c.wantsOutput(i)) {
-      Value batch = c.reshape(i == 1 ? mean : var, c.dims(2 + i));
       Value running = c.value(2 + i);
+      Value batch = c.cast(c.reshape(i == 1 ? mean : var, c.dims(2 + i)), c.element(2 + i));
       c.setOutput(i, c.add(c.mul(running, c.scalarLike(momentum, running)),
                            c.mul(batch, c.scalarLike(1 - momentum, batch))));
     }
@@ -198,10 +200,11 @@ void meanVariance(NodeContext &c) {
     axis = c.normalizeAxis(axis, c.rank(0));
   }
   llvm::sort(axes);
-  Value x = c.value(0);
+  Value x = c.widened(c.value(0));
   Value mean = c.reduce(tn::ReduceKind::mean, x, axes, true);
   Value deviation = c.unary<tn::SqrtOp>(variance(c, x, mean, axes));
-  c.setOutput(0, c.div(c.sub(x, mean), c.add(deviation, c.scalarLike(1e-9, x))));
+  Value y = c.div(c.sub(x, mean), c.add(deviation, c.scalarLike(1e-9, x)));
+  c.setOutput(0, c.cast(y, c.element(0)));
 }
 
 void lpNorm(NodeContext &c) {
@@ -210,14 +213,14 @@ void lpNorm(NodeContext &c) {
   if (p != 1 && p != 2) {
     return c.error(ErrorId::OnnxBadAttribute, "attribute 'p' is neither 1 nor 2");
   }
-  Value x = c.value(0);
+  Value x = c.widened(c.value(0));
   Value sum =
       c.reduce(tn::ReduceKind::sum, p == 1 ? c.unary<tn::AbsOp>(x) : square(c, x), {axis}, true);
   Value norm = p == 1 ? sum : c.unary<tn::SqrtOp>(sum);
   // 0 / 0 is defined to be 0.
   Value zero = c.scalarLike(0, x);
   Value safe = c.select(c.compare(norm, tn::Predicate::eq, zero), c.scalarLike(1, x), norm);
-  c.setOutput(0, c.div(x, safe));
+  c.setOutput(0, c.cast(c.div(x, safe), c.element(0)));
 }
 
 void lrn(NodeContext &c) {

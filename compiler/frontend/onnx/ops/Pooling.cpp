@@ -149,10 +149,11 @@ void lpPool(NodeContext &c) {
   if (c.integer("ceil_mode", 0) != 0 && !padToCeil(c, *w)) {
     return;
   }
-  Value x = padFreely(c, *w, c.value(0), Value());
+  Value x = c.widened(padFreely(c, *w, c.value(0), Value()));
   Value mean = c.make<tn::AvgPoolOp>(power(c, c.unary<tn::AbsOp>(x), p), w->kernel, w->strides,
                                      w->pads, w->dilations, false, true, false);
-  c.setOutput(0, power(c, c.mul(mean, c.scalarLike(area, x)), 1.0 / p));
+  Value norm = power(c, c.mul(mean, c.scalarLike(area, x)), 1.0 / p);
+  c.setOutput(0, c.cast(norm, c.element(0)));
 }
 
 void globalLpPool(NodeContext &c) {
@@ -160,9 +161,9 @@ void globalLpPool(NodeContext &c) {
   if (p < 1 || c.rank(0) < 2) {
     return c.error(ErrorId::OnnxBadAttribute, "attribute 'p' is not positive");
   }
-  Value sum = c.reduce(tn::ReduceKind::sum, power(c, c.unary<tn::AbsOp>(c.value(0)), p),
+  Value sum = c.reduce(tn::ReduceKind::sum, power(c, c.unary<tn::AbsOp>(c.widened(c.value(0))), p),
                        spatialAxes(c), true);
-  c.setOutput(0, power(c, sum, 1.0 / p));
+  c.setOutput(0, c.cast(power(c, sum, 1.0 / p), c.element(0)));
 }
 
 constexpr Attributes kAveragePool = {

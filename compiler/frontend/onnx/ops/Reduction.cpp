@@ -42,7 +42,8 @@ void reduction(NodeContext &c) {
   if (!axes) {
     return;
   }
-  Value x = c.value(0);
+  constexpr bool isPlain = before == Before::None && after == After::None;
+  Value x = isPlain ? c.value(0) : c.widened(c.value(0));
   bool keepdims = c.integer("keepdims", 1) != 0;
   if (before == Before::Abs) {
     x = c.unary<tn::AbsOp>(x);
@@ -57,7 +58,7 @@ void reduction(NodeContext &c) {
   } else if (after == After::Log) {
     x = c.unary<tn::LogOp>(x);
   }
-  c.setOutput(0, x);
+  c.setOutput(0, isPlain ? x : c.cast(x, c.element(0)));
 }
 
 void logSumExp(NodeContext &c) {
@@ -70,7 +71,7 @@ void logSumExp(NodeContext &c) {
   if (noop) {
     return c.forward(0, 0);
   }
-  Value x = c.value(0);
+  Value x = c.widened(c.value(0));
   // Rows with nothing finite at their top have their exponentials as they are: -inf - -inf is none.
   auto finite = [&](Value top) {
     Value isInfinite = top ? c.make<tn::IsInfOp>(top, true, true) : Value();
@@ -79,7 +80,7 @@ void logSumExp(NodeContext &c) {
   Value largest = finite(c.reduce(tn::ReduceKind::max, x, *axes, true));
   Value sum = c.reduce(tn::ReduceKind::sum, c.unary<tn::ExpOp>(c.sub(x, largest)), *axes, keepdims);
   Value offset = keepdims ? largest : finite(c.reduce(tn::ReduceKind::max, x, *axes, false));
-  c.setOutput(0, c.add(c.unary<tn::LogOp>(sum), offset));
+  c.setOutput(0, c.cast(c.add(c.unary<tn::LogOp>(sum), offset), c.element(0)));
 }
 
 template <bool largest> void argReduce(NodeContext &c) {

@@ -1,5 +1,6 @@
 // Complex tensors, which are two tensors of the importer: the real and the imaginary parts.
 // Whatever moves elements does so with both.
+#include "compiler/frontend/common/Activations.h"
 #include "compiler/frontend/pt2/Call.h"
 
 using namespace mlir;
@@ -88,7 +89,7 @@ void toComplex(Call &c) {
 void conjugate(Call &c) { c.setComplex(0, c.value("self"), negative(c, c.imaginary("self"))); }
 void absolute(Call &c) {
   mlir::Value real = c.value("self"), imaginary = c.imaginary("self");
-  c.setOutput(c.unary<tn::SqrtOp>(c.add(c.mul(real, real), c.mul(imaginary, imaginary))));
+  c.setOutput(c.toResult(frontend::hypotenuse(c, c.widened(real), c.widened(imaginary))));
 }
 
 template <bool isDifference> void sum(Call &c) {

@@ -58,13 +58,35 @@ void mul(Call &c) {
                                               : c.mul(self, other));
 }
 
-/// Quotients of integers that round down: one less where signs differ and something remains.
+/// Quotients that round down: one less where something remains and its sign is not the divisor's.
 mlir::Value floorDivide(Call &c, mlir::Value a, mlir::Value b) {
-  if (!a || !b || isa<FloatType>(getElementTypeOrSelf(a))) {
-    return c.unary<tn::FloorOp>(c.div(a, b));
+  if (!a || !b) {
+    return mlir::Value();
   }
-  // tn.mod has the divisor's sign, so what is left divides without a remainder.
-  return c.div(c.sub(a, c.make<tn::ModOp>(a, b, false)), b);
+  Type element = getElementTypeOrSelf(a);
+  a = c.widened(a), b = c.widened(b);
+  mlir::Value zero = c.scalarLike(0, b), remainder = c.make<tn::ModOp>(a, b, /*fmod=*/true);
+  auto isNegative = [&](mlir::Value x) { return c.compare(x, tn::Predicate::lt, zero); };
+  mlir::Value isUneven = c.compare(remainder, tn::Predicate::ne, zero);
+  mlir::Value isBelow =
+      c.make<tn::AndOp>(isUneven, c.make<tn::XorOp>(isNegative(remainder), isNegative(b)));
+  mlir::Value one = c.scalarLike(1, b);
+  auto lowered = [&](mlir::Value quotient) {
+    return c.select(isBelow, c.sub(quotient, one), quotient);
+  };
+  mlir::Value quotient = c.div(a, b);
+  if (!isa<FloatType>(element)) {
+    return lowered(quotient);
+  }
+  // What is left of a divides but for rounding, so that the next whole number is meant; 0 has the
+  // quotient's sign, and nothing is divided by 0.
+  mlir::Value near = lowered(c.div(c.sub(a, remainder), b));
+  mlir::Value whole = c.unary<tn::FloorOp>(near);
+  mlir::Value isShort = c.compare(c.sub(near, whole), tn::Predicate::gt, c.scalarLike(0.5, b));
+  whole = c.select(isShort, c.add(whole, one), whole);
+  whole = c.select(c.compare(near, tn::Predicate::eq, zero), c.mul(quotient, zero), whole);
+  whole = c.select(c.compare(b, tn::Predicate::eq, zero), quotient, whole);
+  return c.cast(whole, element);
 }
 
 void div(Call &c) {
@@ -76,8 +98,8 @@ void div(Call &c) {
   }
   mlir::Value quotient = c.div(self, other);
   if (mode == "trunc" && element && isa<FloatType>(element)) {
-    mlir::Value down = c.unary<tn::FloorOp>(c.unary<tn::AbsOp>(quotient));
-    quotient = c.mul(c.unary<tn::SignOp>(quotient), down);
+    quotient = c.select(c.compare(quotient, tn::Predicate::lt, c.scalarLike(0, quotient)),
+                        c.unary<tn::CeilOp>(quotient), c.unary<tn::FloorOp>(quotient));
   }
   c.setOutput(quotient);
 }
@@ -203,6 +225,12 @@ void isFinite(Call &c) {
   c.setOutput(c.compare(zero, tn::Predicate::eq, zero));
 }
 
+/// Of NaN it is 0, unlike ONNX's.
+void sign(Call &c) {
+  mlir::Value x = c.value("self"), isNumber = c.compare(x, tn::Predicate::eq, x);
+  c.setOutput(c.select(isNumber, c.unary<tn::SignOp>(x), c.scalarLike(0, x)));
+}
+
 void square(Call &c) {
   mlir::Value x = c.value("self");
   c.setOutput(c.mul(x, x));
@@ -218,38 +246,6 @@ void log10(Call &c) {
 void exp2(Call &c) {
   c.setOutput(c.unary<tn::ExpOp>(
       c.mul(c.toResult(c.value("self")), c.scalar(0.6931471805599453, c.resultElement()))));
-}
-
-/// log(1 + x) with the rounding of 1 + x taken back, as x is small; Kahan's form.
-void log1p(Call &c) {
-  mlir::Value x = c.toResult(c.value("self")), one = c.scalarLike(1, x);
-  mlir::Value sum = c.add(x, one), rest = c.sub(sum, one);
-  mlir::Value corrected = c.mul(c.unary<tn::LogOp>(sum), c.div(x, rest));
-  mlir::Value isSmall = c.compare(rest, tn::Predicate::eq, c.scalarLike(0, x));
-  mlir::Value isLarge = c.compare(sum, tn::Predicate::gt, c.scalarLike(1e30, x));
-  c.setOutput(c.select(isSmall, x, c.select(isLarge, c.unary<tn::LogOp>(sum), corrected)));
-}
-/// exp(x) - 1 = 2 sinh(x/2) exp(x/2), which does not cancel.
-void expm1(Call &c) {
-  mlir::Value x = c.toResult(c.value("self")), half = c.mul(x, c.scalarLike(0.5, x));
-  mlir::Value near =
-      c.mul(c.mul(c.unary<tn::SinhOp>(half), c.unary<tn::ExpOp>(half)), c.scalarLike(2, x));
-  mlir::Value far = c.sub(c.unary<tn::ExpOp>(x), c.scalarLike(1, x));
-  mlir::Value isNear = c.compare(c.unary<tn::AbsOp>(x), tn::Predicate::lt, c.scalarLike(1, x));
-  c.setOutput(c.select(isNear, near, far));
-}
-
-void atan2(Call &c) {
-  Type element = c.resultElement();
-  mlir::Value y = c.operand("self", element), x = c.operand("other", element);
-  mlir::Value zero = c.scalar(0, element), pi = c.scalar(3.141592653589793, element);
-  mlir::Value base = c.unary<tn::AtanOp>(c.div(y, x));
-  mlir::Value isBehind = c.compare(x, tn::Predicate::lt, zero);
-  mlir::Value above = c.compare(y, tn::Predicate::ge, zero);
-  mlir::Value turned = c.select(above, c.add(base, pi), c.sub(base, pi));
-  mlir::Value half = c.mul(c.unary<tn::SignOp>(y), c.scalar(1.5707963267948966, element));
-  c.setOutput(
-      c.select(isBehind, turned, c.select(c.compare(x, tn::Predicate::eq, zero), half, base)));
 }
 
 void addcmul(Call &c) {
@@ -285,9 +281,9 @@ void castTo(Call &c) {
     return c.forward(operand);
   }
   c.elementNamed("dtype", element);
-  if (isa<FloatType>(getElementTypeOrSelf(x)) && element.isInteger(8) &&
-      element.isUnsignedInteger()) {
-    // PyTorch converts by way of a wider integer, so that -1 becomes 255.
+  bool isNarrow = element.isInteger(8) || element.isInteger(16);
+  if (isa<FloatType>(getElementTypeOrSelf(x)) && isNarrow) {
+    // PyTorch converts by way of a wider integer, so that -1 becomes 255, and 200 becomes -56.
     x = c.cast(x, c.builder().getI32Type());
   }
   c.setOutput(c.cast(x, element));
@@ -323,18 +319,15 @@ constexpr OpRow kElementwiseOpRows[] = {
     {"aten.arctanh", unary<tn::AtanhOp>},
     {"aten.erf", unary<tn::ErfOp>},
     {"aten.special_erf", unary<tn::ErfOp>},
-    {"aten.sign", unary<tn::SignOp>},
-    {"aten.sgn", unary<tn::SignOp>},
+    {"aten.sign", sign},
+    {"aten.sgn", sign},
     {"aten.ceil", rounding<tn::CeilOp>},
     {"aten.floor", rounding<tn::FloorOp>},
     {"aten.round", rounding<tn::RoundOp>},
-    {"aten.log1p", log1p},
-    {"aten.expm1", expm1},
     {"aten.log2", log2},
     {"aten.log10", log10},
     {"aten.exp2", exp2},
     {"aten.square", square},
-    {"aten.atan2", atan2},
     {"aten.add", add},
     {"aten.sub", sub},
     {"aten.subtract", sub},
@@ -359,7 +352,6 @@ constexpr OpRow kElementwiseOpRows[] = {
     {"aten.less", compare<tn::Predicate::lt>},
     {"aten.less_equal", compare<tn::Predicate::le>},
     {"aten.not_equal", compare<tn::Predicate::ne>},
-    {"aten.arctan2", atan2},
     {"aten.maximum", extremum<tn::MaxOp>},
     {"aten.minimum", extremum<tn::MinOp>},
     {"aten.fmax", extremumIgnoringNan<tn::MaxOp>},

@@ -30,13 +30,17 @@ mlir::Value rowOf(Call &c, mlir::Value x, double value, mlir::Type element) {
 mlir::Value normalizeByBatch(Call &c, mlir::Value x, mlir::Value weight, mlir::Value bias,
                              double epsilon, ArrayRef<int64_t> axes) {
   int64_t rank = rankOf(x);
+  mlir::Type element = getElementTypeOrSelf(x);
+  x = c.widened(x);
   mlir::Value mean = c.reduce(tn::ReduceKind::mean, x, axes, true);
   mlir::Value distance = c.sub(x, mean);
   mlir::Value variance = c.reduce(tn::ReduceKind::mean, c.mul(distance, distance), axes, true);
   mlir::Value y =
       c.mul(distance, c.unary<tn::RsqrtOp>(c.add(variance, c.scalarLike(epsilon, variance))));
-  y = weight ? c.mul(y, c.alongAxis(weight, 1, rank)) : y;
-  return bias ? c.add(y, c.alongAxis(bias, 1, rank)) : y;
+  auto parameter = [&](mlir::Value row) { return c.alongAxis(c.widened(row), 1, rank); };
+  y = weight ? c.mul(y, parameter(weight)) : y;
+  y = bias ? c.add(y, parameter(bias)) : y;
+  return c.cast(y, element);
 }
 
 mlir::Value batchNormOf(Call &c, bool isTraining) {
@@ -160,7 +164,7 @@ void instanceNorm(Call &c) {
 
 /// v * g / |v|, the norm over all dims but one.
 void weightNorm(Call &c) {
-  mlir::Value v = c.value("v"), g = c.value("g");
+  mlir::Value v = c.widened(c.value("v")), g = c.widened(c.value("g"));
   if (!v || !g) {
     return;
   }
@@ -172,9 +176,9 @@ void weightNorm(Call &c) {
     }
   }
   mlir::Value norm = c.unary<tn::SqrtOp>(c.reduce(tn::ReduceKind::sum, c.mul(v, v), axes, true));
-  c.setOutput(0, c.mul(v, c.div(g, norm)));
+  c.setOutput(0, c.toResult(c.mul(v, c.div(g, norm))));
   if (c.numOutputs() > 1) {
-    c.setOutput(1, norm);
+    c.setOutput(1, c.cast(norm, c.resultElement(1)));
   }
 }
 

@@ -104,6 +104,7 @@ Moments moments(Call &c, mlir::Value x) {
   if (!x) {
     return {};
   }
+  x = c.widened(x);
   SmallVector<int64_t> axes = c.axes("dim", rankOf(x));
   bool keeps = c.truth("keepdim", false);
   double correction =
@@ -119,23 +120,23 @@ Moments moments(Call &c, mlir::Value x) {
       axes.empty() || keeps ? mean : c.reduce(tn::ReduceKind::mean, x, axes, false);
   return {narrow, c.div(sum, divisor)};
 }
-void var(Call &c) { c.setOutput(moments(c, c.value("self")).variance); }
+void var(Call &c) { c.setOutput(c.toResult(moments(c, c.value("self")).variance)); }
 void standardDeviation(Call &c) {
-  c.setOutput(c.unary<tn::SqrtOp>(moments(c, c.value("self")).variance));
+  c.setOutput(c.toResult(c.unary<tn::SqrtOp>(moments(c, c.value("self")).variance)));
 }
 void varMean(Call &c) {
   Moments m = moments(c, c.value("self"));
-  c.setOutput(0, m.variance);
-  c.setOutput(1, m.mean);
+  c.setOutput(0, c.toResult(m.variance));
+  c.setOutput(1, c.toResult(m.mean));
 }
 void stdMean(Call &c) {
   Moments m = moments(c, c.value("self"));
-  c.setOutput(0, c.unary<tn::SqrtOp>(m.variance));
-  c.setOutput(1, m.mean);
+  c.setOutput(0, c.toResult(c.unary<tn::SqrtOp>(m.variance)));
+  c.setOutput(1, c.toResult(m.mean));
 }
 
 void logSumExp(Call &c) {
-  mlir::Value x = c.toResult(c.value("self"));
+  mlir::Value x = c.widened(c.toResult(c.value("self")));
   if (!x) {
     return;
   }
@@ -149,7 +150,8 @@ void logSumExp(Call &c) {
   mlir::Value shift = c.select(infinite, c.scalarLike(0, x), most);
   mlir::Value sum = c.reduce(tn::ReduceKind::sum, c.unary<tn::ExpOp>(c.sub(x, shift)), axes, true);
   mlir::Value y = c.add(c.unary<tn::LogOp>(sum), shift);
-  c.setOutput(keeps || axes.empty() ? y : c.reduce(tn::ReduceKind::sum, y, axes, false));
+  y = keeps || axes.empty() ? y : c.reduce(tn::ReduceKind::sum, y, axes, false);
+  c.setOutput(c.toResult(y));
 }
 
 mlir::Value powerSum(Call &c, mlir::Value x, double order) {
@@ -165,19 +167,20 @@ mlir::Value powerSum(Call &c, mlir::Value x, double order) {
   return c.make<tn::PowOp>(sum, c.scalarLike(1 / order, x));
 }
 void vectorNorm(Call &c) {
-  mlir::Value x = c.toResult(c.value("self"));
+  mlir::Value x = c.widened(c.toResult(c.value("self")));
   c.elementNamed("dtype", c.resultElement());
   double order = c.has("ord") ? c.real("ord", 2) : c.real("p", 2);
   mlir::Value size = c.unary<tn::AbsOp>(x);
   if (std::isinf(order)) {
-    return c.setOutput(reduceIn(c, order > 0 ? tn::ReduceKind::max : tn::ReduceKind::min, size));
+    tn::ReduceKind kind = order > 0 ? tn::ReduceKind::max : tn::ReduceKind::min;
+    return c.setOutput(c.toResult(reduceIn(c, kind, size)));
   }
   if (order == 0) {
     mlir::Value nonzero =
         x ? c.cast(c.cast(x, c.builder().getI1Type()), getElementTypeOrSelf(x)) : x;
-    return c.setOutput(reduceIn(c, tn::ReduceKind::sum, nonzero));
+    return c.setOutput(c.toResult(reduceIn(c, tn::ReduceKind::sum, nonzero)));
   }
-  c.setOutput(powerSum(c, x, order));
+  c.setOutput(c.toResult(powerSum(c, x, order)));
 }
 
 /// Without an order, or of one axis, it is a vector's norm.

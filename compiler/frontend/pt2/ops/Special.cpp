@@ -1,9 +1,11 @@
 // Functions that few models use, said by the operators that many do.
+#include "compiler/frontend/common/Activations.h"
 #include "compiler/frontend/pt2/Call.h"
 
 #include "mlir/IR/TypeUtilities.h"
 
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 
@@ -54,10 +56,57 @@ void logAddExp(Call &c) {
   c.setOutput(c.select(c.compare(a, tn::Predicate::eq, b),
                        c.add(a, c.scalar(std::log(2.0), element)), sum));
 }
+/// log(1 + x) with the rounding of 1 + x taken back, as x is small; Kahan's form.
+void log1p(Call &c) {
+  mlir::Value x = c.toResult(c.value("self")), one = c.scalarLike(1, x);
+  mlir::Value sum = c.add(x, one), rest = c.sub(sum, one);
+  mlir::Value corrected = c.mul(c.unary<tn::LogOp>(sum), c.div(x, rest));
+  mlir::Value isSmall = c.compare(rest, tn::Predicate::eq, c.scalarLike(0, x));
+  mlir::Value isLarge = c.compare(sum, tn::Predicate::gt, c.scalarLike(1e30, x));
+  c.setOutput(c.select(isSmall, x, c.select(isLarge, c.unary<tn::LogOp>(sum), corrected)));
+}
+/// exp(x) - 1 = 2 sinh(x/2) exp(x/2), which does not cancel.
+void expm1(Call &c) {
+  mlir::Value x = c.toResult(c.value("self")), half = c.mul(x, c.scalarLike(0.5, x));
+  mlir::Value near =
+      c.mul(c.mul(c.unary<tn::SinhOp>(half), c.unary<tn::ExpOp>(half)), c.scalarLike(2, x));
+  mlir::Value far = c.sub(c.unary<tn::ExpOp>(x), c.scalarLike(1, x));
+  mlir::Value isNear = c.compare(c.unary<tn::AbsOp>(x), tn::Predicate::lt, c.scalarLike(1, x));
+  c.setOutput(c.select(isNear, near, far));
+}
+
+/// The angle of (x, y) from the one below 45 degrees; zeros and infinities count with their signs.
+void atan2(Call &c) {
+  Type element = c.resultElement();
+  mlir::Value y = c.widened(c.operand("self", element));
+  mlir::Value x = c.widened(c.operand("other", element));
+  if (!x || !y) {
+    return;
+  }
+  mlir::Value zero = c.scalarLike(0, x), one = c.scalarLike(1, x);
+  mlir::Value infinity = c.scalarLike(std::numeric_limits<double>::infinity(), x);
+  auto isNegative = [&](mlir::Value v) {
+    mlir::Value isZero = c.compare(v, tn::Predicate::eq, zero);
+    return c.compare(c.select(isZero, c.div(one, v), v), tn::Predicate::lt, zero);
+  };
+  mlir::Value height = c.unary<tn::AbsOp>(y), width = c.unary<tn::AbsOp>(x);
+  mlir::Value large = c.max(height, width), small = c.min(height, width);
+  mlir::Value slope = c.div(small, large);
+  slope = c.select(c.compare(large, tn::Predicate::eq, zero), zero, slope);
+  slope = c.select(c.compare(small, tn::Predicate::eq, infinity), one, slope);
+  mlir::Value angle = c.unary<tn::AtanOp>(slope);
+  auto beyond = [&](mlir::Value isBeyond, double whole) {
+    angle = c.select(isBeyond, c.sub(c.scalarLike(whole, x), angle), angle);
+  };
+  beyond(c.compare(height, tn::Predicate::gt, width), 1.5707963267948966);
+  beyond(isNegative(x), 3.141592653589793);
+  c.setOutput(c.toResult(c.select(isNegative(y), c.unary<tn::NegOp>(angle), angle)));
+}
+
 void hypotenuse(Call &c) {
   Type element = c.resultElement();
-  mlir::Value a = c.operand("self", element), b = c.operand("other", element);
-  c.setOutput(c.unary<tn::SqrtOp>(c.add(c.mul(a, a), c.mul(b, b))));
+  mlir::Value a = c.widened(c.operand("self", element)), b = c.widened(c.operand("other", element));
+  c.setOutput(c.toResult(frontend::hypotenuse(c, a, b)));
 }
 template <bool isHard> void shrink(Call &c) {
   mlir::Value x = c.value("self");
@@ -128,7 +177,7 @@ mlir::Value dotAlong(Call &c, mlir::Value a, mlir::Value b, int64_t axis, bool k
   return c.reduce(tn::ReduceKind::sum, c.mul(a, b), {axis}, keeps);
 }
 void cosineSimilarity(Call &c) {
-  mlir::Value a = c.value("x1"), b = c.value("x2");
+  mlir::Value a = c.widened(c.value("x1")), b = c.widened(c.value("x2"));
   if (!a || !b) {
     return;
   }
@@ -144,22 +193,23 @@ void cosineSimilarity(Call &c) {
     mlir::Value length = c.unary<tn::SqrtOp>(dotAlong(c, x, x, axis, true));
     return c.div(x, c.max(length, constantLike(c, x, epsilon)));
   };
-  c.setOutput(dotAlong(c, normed(a), normed(b), axis, false));
+  c.setOutput(c.toResult(dotAlong(c, normed(a), normed(b), axis, false)));
 }
 void pairwiseDistance(Call &c) {
-  mlir::Value a = c.value("x1"), b = c.value("x2");
+  mlir::Value a = c.widened(c.value("x1")), b = c.widened(c.value("x2"));
   if (c.real("p", 2) != 2) {
     return c.gap("distances of other than the second order are not supported", "use p = 2");
   }
   mlir::Value d = c.add(c.sub(a, b), a ? constantLike(c, a, c.real("eps", 1e-6)) : a);
   if (d) {
     int64_t axis = rankOf(d) - 1;
-    c.setOutput(c.unary<tn::SqrtOp>(dotAlong(c, d, d, axis, c.truth("keepdim", false))));
+    mlir::Value sum = dotAlong(c, d, d, axis, c.truth("keepdim", false));
+    c.setOutput(c.toResult(c.unary<tn::SqrtOp>(sum)));
   }
 }
 /// Distances of all rows of x1 to all rows of x2.
 void distances(Call &c) {
-  mlir::Value a = c.value("x1"), b = c.value("x2");
+  mlir::Value a = c.widened(c.value("x1")), b = c.widened(c.value("x2"));
   c.ignore({"compute_mode"});
   double order = c.real("p", 2);
   if (order != 2 && order != 1) {
@@ -175,8 +225,9 @@ void distances(Call &c) {
   mlir::Value d = c.sub(c.reshape(a, left), c.reshape(b, right));
   if (d) {
     int64_t axis = rankOf(d) - 1;
-    c.setOutput(order == 1 ? c.reduce(tn::ReduceKind::sum, c.unary<tn::AbsOp>(d), {axis}, false)
-                           : c.unary<tn::SqrtOp>(dotAlong(c, d, d, axis, false)));
+    c.setOutput(c.toResult(order == 1
+                               ? c.reduce(tn::ReduceKind::sum, c.unary<tn::AbsOp>(d), {axis}, false)
+                               : c.unary<tn::SqrtOp>(dotAlong(c, d, d, axis, false))));
   }
 }
 void crossProduct(Call &c) {
@@ -296,6 +347,10 @@ constexpr OpRow kSpecialOpRows[] = {
     {"aten.special_logit", logit},
     {"aten.xlogy", xLogY},
     {"aten.special_xlogy", xLogY},
+    {"aten.log1p", log1p},
+    {"aten.expm1", expm1},
+    {"aten.arctan2", atan2},
+    {"aten.atan2", atan2},
     {"aten.logaddexp", logAddExp},
     {"aten.hypot", hypotenuse},
     {"aten.hardshrink", shrink<true>},
