@@ -1,6 +1,8 @@
 // The activations that Activations.h declares.
 #include "compiler/frontend/common/Activations.h"
 
+#include "mlir/IR/TypeUtilities.h"
+
 #include <limits>
 
 using namespace mlir;
@@ -35,6 +37,14 @@ Value mish(Emitter &c, Value x) {
 
 Value softsign(Emitter &c, Value x) {
   return c.div(x, c.add(c.unary<tn::AbsOp>(x), c.scalarLike(1, x)));
+}
+
+Value truncated(Emitter &c, Value x) {
+  if (!x || !isa<FloatType>(getElementTypeOrSelf(x))) {
+    return x;
+  }
+  return c.select(c.compare(x, tn::Predicate::lt, c.scalarLike(0, x)), c.unary<tn::CeilOp>(x),
+                  c.unary<tn::FloorOp>(x));
 }
 
 Value hypotenuse(Emitter &c, Value a, Value b) {

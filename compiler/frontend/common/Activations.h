@@ -21,6 +21,9 @@ mlir::Value mish(Emitter &c, mlir::Value x);
 /// x / (1 + |x|)
 mlir::Value softsign(Emitter &c, mlir::Value x);
 
+/// Rounded towards zero; integers stay.
+mlir::Value truncated(Emitter &c, mlir::Value x);
+
 /// sqrt(a^2 + b^2) of f32 or f64; neither square overflows or is lost.
 mlir::Value hypotenuse(Emitter &c, mlir::Value a, mlir::Value b);
 

@@ -1,5 +1,6 @@
 // Arithmetic, comparisons and logic, element by element, with PyTorch's promotion of types.
 // One file, a third of which is the table of their names.
+#include "compiler/frontend/common/Activations.h"
 #include "compiler/frontend/common/Selection.h"
 #include "compiler/frontend/pt2/Call.h"
 #include "compiler/graph/TnRare.h"
@@ -97,11 +98,7 @@ void div(Call &c) {
     return c.setOutput(floorDivide(c, self, other));
   }
   mlir::Value quotient = c.div(self, other);
-  if (mode == "trunc" && element && isa<FloatType>(element)) {
-    quotient = c.select(c.compare(quotient, tn::Predicate::lt, c.scalarLike(0, quotient)),
-                        c.unary<tn::CeilOp>(quotient), c.unary<tn::FloorOp>(quotient));
-  }
-  c.setOutput(quotient);
+  c.setOutput(mode == "trunc" ? frontend::truncated(c, quotient) : quotient);
 }
 void floorDivide(Call &c) {
   Type element = c.resultElement();

@@ -15,18 +15,10 @@ namespace {
 mlir::Value isNan(Call &c, mlir::Value x) { return c.compare(x, tn::Predicate::ne, x); }
 mlir::Value constantLike(Call &c, mlir::Value x, double value) { return c.scalarLike(value, x); }
 
-/// Towards zero.
-mlir::Value truncated(Call &c, mlir::Value x) {
-  if (!x || !isa<FloatType>(getElementTypeOrSelf(x))) {
-    return x;
-  }
-  return c.select(c.compare(x, tn::Predicate::lt, constantLike(c, x, 0)), c.unary<tn::CeilOp>(x),
-                  c.unary<tn::FloorOp>(x));
-}
-void truncate(Call &c) { c.setOutput(truncated(c, c.value("self"))); }
+void truncate(Call &c) { c.setOutput(frontend::truncated(c, c.value("self"))); }
 void fraction(Call &c) {
   mlir::Value x = c.value("self");
-  c.setOutput(c.sub(x, truncated(c, x)));
+  c.setOutput(c.sub(x, frontend::truncated(c, x)));
 }
 void complementOfErf(Call &c) {
   mlir::Value x = c.toResult(c.value("self"));
