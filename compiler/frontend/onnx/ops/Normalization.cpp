@@ -229,7 +229,7 @@ void lrn(NodeContext &c) {
     return c.error(ErrorId::OnnxBadAttribute,
                    "attribute 'size' is missing or not a small positive number");
   }
-  Value x = c.value(0);
+  Value x = c.widened(c.value(0));
   int64_t rank = c.rank(0);
   SmallVector<int64_t> begins(rank, 0);
   SmallVector<int64_t> ends(rank, 0);
@@ -243,7 +243,8 @@ void lrn(NodeContext &c) {
   }
   Value base = c.add(c.mul(sum, c.scalarLike(c.real("alpha", 1e-4f) / size, x)),
                      c.scalarLike(c.real("bias", 1), x));
-  c.setOutput(0, c.div(x, c.make<tn::PowOp>(base, c.scalarLike(c.real("beta", 0.75), x))));
+  Value y = c.div(x, c.make<tn::PowOp>(base, c.scalarLike(c.real("beta", 0.75), x)));
+  c.setOutput(0, c.cast(y, c.element(0)));
 }
 
 constexpr Attributes kBatchNorm = {
