@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <latch>
 #include <thread>
 #include <vector>
 
@@ -112,16 +113,15 @@ TEST(ThreadPool, PoolsOfAProcessShareItsCpus) {
   constexpr int kCallers = 3;
   Running running;
   std::vector<std::thread> callers;
-  std::atomic<int> ready = 0;
+  // Two latches, not one count that rises and falls: a caller that the system does not run for a
+  // while must still see that all had begun.
+  std::latch begun(kCallers), done(kCallers);
   std::atomic<int64_t> sum = 0;
   for (int i = 0; i < kCallers; ++i) {
     callers.emplace_back([&] {
       std::unique_ptr<ThreadPool> pool = makePool(threads);
       ThreadPool::Caller caller(*pool);
-      ++ready;
-      while (ready < kCallers) {
-        std::this_thread::yield();
-      }
+      begun.arrive_and_wait();
       for (int round = 0; round < 300; ++round) {
         std::vector<char> isInside(threads);
         pool->parallelFor(64, [&](int64_t begin, int64_t end, unsigned thread) {
@@ -134,10 +134,7 @@ TEST(ThreadPool, PoolsOfAProcessShareItsCpus) {
           running.end();
         });
       }
-      --ready;
-      while (ready > 0) {
-        std::this_thread::yield(); // all stay callers to the end
-      }
+      done.arrive_and_wait(); // all stay callers to the end
     });
   }
   for (std::thread &caller : callers) {
