@@ -3,6 +3,7 @@
 #include "compiler/frontend/onnx/BoundedSizes.h"
 
 #include "compiler/frontend/common/Selection.h"
+#include "compiler/frontend/onnx/StatedSizes.h"
 #include "compiler/graph/TnRare.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -165,6 +166,23 @@ Value origin(Value x) {
   return x;
 }
 
+/// Those of `all` that constant indices name; none if they are no constants or lie outside.
+bool pickElements(ArrayRef<AffineExpr> all, Value indices, SmallVectorImpl<AffineExpr> &elements) {
+  tn::ConstantOp constant = indices.getDefiningOp<tn::ConstantOp>();
+  if (!constant) {
+    return false;
+  }
+  for (const APInt &value : constant.getValue().getValues<APInt>()) {
+    int64_t index = value.getSExtValue(), size = static_cast<int64_t>(all.size());
+    index += index < 0 ? size : 0;
+    if (index < 0 || index >= size) {
+      return false;
+    }
+    elements.push_back(all[index]);
+  }
+  return true;
+}
+
 /// The elements of a list one by one; none if their number is not known or too large.
 bool takeElements(NodeContext &c, Value list, SmallVectorImpl<AffineExpr> &elements,
                   unsigned depth = 0) {
@@ -192,6 +210,12 @@ bool takeElements(NodeContext &c, Value list, SmallVectorImpl<AffineExpr> &eleme
       isa<IntegerType>(getElementTypeOrSelf(op->getOperand(0)))) {
     return takeElements(c, op->getOperand(0), elements, depth + 1);
   }
+  if (tn::GatherOp gather = list.getDefiningOp<tn::GatherOp>();
+      gather && cast<RankedTensorType>(gather.getX().getType()).getRank() == 1) {
+    SmallVector<AffineExpr> all;
+    return takeElements(c, gather.getX(), all, depth + 1) &&
+           pickElements(all, gather.getIndices(), elements);
+  }
   Value flat = c.reshape(list, c.constantSize(type.getNumElements()));
   for (int64_t i = 0; i < type.getNumElements(); ++i) {
     Value element = type.getNumElements() == 1
@@ -209,29 +233,65 @@ bool takeElements(NodeContext &c, Value list, SmallVectorImpl<AffineExpr> &eleme
 
 AffineExpr mostOf(const Symbols &symbols, Value x) { return Bounds(symbols).of(x); }
 
+namespace {
+
+/// A size that data decides, as a scalar of i64 that every node that reads this integer shares.
+Value countOf(NodeContext &c, Value x) {
+  Value count = once<tn::ReshapeOp>(c, x, RankedTensorType::get({}, getElementTypeOrSelf(x)));
+  return once<tn::CastOp>(c, count, RankedTensorType::get({}, c.builder().getI64Type()));
+}
+
+/// The symbol that one of a count's users bound already, checked or not.
+AffineExpr boundSymbol(Value count) {
+  for (Operation *user : count.getUsers()) {
+    tn::TakeFirstOp taken = dyn_cast<tn::TakeFirstOp>(user);
+    if (taken && taken.getX().getDefiningOp<tn::IotaOp>()) {
+      return tn::getDims(taken.getType())[0];
+    }
+    tn::RequireOp checked = dyn_cast<tn::RequireOp>(user);
+    AffineExpr symbol =
+        checked && checked.getX() == count ? boundSymbol(checked.getResult()) : AffineExpr();
+    if (symbol) {
+      return symbol;
+    }
+  }
+  return AffineExpr();
+}
+
+AffineExpr bindSymbol(NodeContext &c, Value count, ArrayRef<AffineExpr> most) {
+  Value taken = takeFirst(c, c.positions(most.front()), count, 0, most);
+  return taken ? tn::getDims(taken.getType())[0] : AffineExpr();
+}
+
+} // namespace
+
 AffineExpr boundedSize(NodeContext &c, Value x) {
   if (!x || c.failed()) {
     return AffineExpr();
   }
   x = origin(x);
   AffineExpr most = mostOf(c.symbols(), x);
-  if (!most || c.symbols().bounds(most).max < 0) {
-    return AffineExpr();
+  bool isSize = most && c.symbols().bounds(most).max >= 0;
+  if (!isSize && x.use_empty()) {
+    return AffineExpr(); // nobody has bounded it
   }
-  Type index = c.builder().getI64Type();
-  Value count = once<tn::ReshapeOp>(c, x, RankedTensorType::get({}, getElementTypeOrSelf(x)));
-  count = once<tn::CastOp>(c, count, RankedTensorType::get({}, index));
+  Value count = countOf(c, x);
+  AffineExpr known = count ? boundSymbol(count) : AffineExpr();
+  return known || !count || !isSize ? known : bindSymbol(c, count, {most});
+}
+
+AffineExpr requiredSize(NodeContext &c, Value x, ArrayRef<AffineExpr> most, const Twine &what) {
+  Value count = x && !c.failed() ? countOf(c, origin(x)) : Value();
   if (!count) {
     return AffineExpr();
   }
-  for (Operation *user : count.getUsers()) {
-    if (tn::TakeFirstOp taken = dyn_cast<tn::TakeFirstOp>(user);
-        taken && taken.getX().getDefiningOp<tn::IotaOp>()) {
-      return tn::getDims(taken.getType())[0];
-    }
+  Type index = c.builder().getI64Type();
+  Value fits = c.compare(count, tn::Predicate::ge, c.scalar(0, index));
+  for (AffineExpr size : most) {
+    fits = c.make<tn::AndOp>(fits, c.compare(count, tn::Predicate::le, c.sizeValue(size, index)));
   }
-  Value taken = takeFirst(c, c.positions(most), count, 0);
-  return taken ? tn::getDims(taken.getType())[0] : AffineExpr();
+  Value checked = requireCondition(c, count, fits, what);
+  return checked ? bindSymbol(c, checked, most) : AffineExpr();
 }
 
 std::optional<Sizes> boundedSizes(NodeContext &c, unsigned i) {

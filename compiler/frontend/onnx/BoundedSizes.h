@@ -12,6 +12,11 @@ mlir::AffineExpr mostOf(const Symbols &symbols, mlir::Value x);
 /// The size that a scalar of integers gives in each run; null if it has no bound.
 mlir::AffineExpr boundedSize(NodeContext &c, mlir::Value x);
 
+/// The size that a scalar of integers gives, which the run refuses unless it lies in 0 to each of
+/// `most`; from then on it is bounded for whoever asks.
+mlir::AffineExpr requiredSize(NodeContext &c, mlir::Value x, llvm::ArrayRef<mlir::AffineExpr> most,
+                              const llvm::Twine &what);
+
 /// The elements of input `i`, known ones as they are; none if one of them has no bound.
 std::optional<Sizes> boundedSizes(NodeContext &c, unsigned i);
 

@@ -1,6 +1,6 @@
 // Gathers, scatters, one-hot, top-k and reversed sequences.
 // Relies on `tn` taking i32 and i64 indices, negative ones counting from the end.
-#include "compiler/frontend/common/Selection.h"
+#include "compiler/frontend/onnx/BoundedSizes.h"
 #include "compiler/frontend/onnx/StatedSizes.h"
 
 using namespace mlir;
@@ -76,6 +76,29 @@ AffineExpr oneHotDepth(NodeContext &c, int64_t axis, Value &indices) {
   return nullptr;
 }
 
+/// The two values where constant indices put them, so that sizes among them stay sizes; null if the
+/// indices are no short constant, or the classes no last axis.
+Value oneHotOfConstants(NodeContext &c, int64_t axis, AffineExpr depth) {
+  std::optional<SmallVector<int64_t>> indices = c.integers(0);
+  std::optional<int64_t> classes = tn::constantDim(depth);
+  if (!indices || !classes || axis != c.rank(0) ||
+      static_cast<int64_t>(indices->size()) * *classes > Sizes::kMaxElements) {
+    return Value();
+  }
+  SmallVector<int64_t> places, shape(c.type(0).getShape());
+  for (int64_t index : *indices) {
+    for (int64_t i = 0; i < *classes; ++i) {
+      places.push_back(i == (index < 0 ? index + *classes : index));
+    }
+  }
+  shape.push_back(*classes);
+  int64_t count = static_cast<int64_t>(places.size());
+  Value picked = c.make<tn::GatherOp>(
+      c.value(2), c.integerConstant(places, {count}, c.builder().getI64Type()), 0);
+  return c.reshape(picked,
+                   llvm::map_to_vector(shape, [&](int64_t n) { return c.constantSize(n); }));
+}
+
 void oneHot(NodeContext &c) {
   int64_t rank = c.rank(0) + 1;
   int64_t axis = c.axis("axis", -1, rank);
@@ -89,6 +112,9 @@ void oneHot(NodeContext &c) {
   }
   if (!c.requireNotNegative(depth, "the depth")) {
     return;
+  }
+  if (Value picked = oneHotOfConstants(c, axis, depth)) {
+    return c.setOutput(0, picked);
   }
   Type index = c.builder().getI64Type();
   tn::Dims dims = c.dims(0);
@@ -156,17 +182,20 @@ Value withLast(NodeContext &c, Value x, int64_t axis, AffineExpr count, bool lar
 
 /// All elements in order, of which data says how many to keep.
 void topOfAll(NodeContext &c, Value x, int64_t axis, tn::TopKOp all) {
-  Type index = c.builder().getI64Type();
-  Value count = c.cast(c.value(1), index);
-  if (!count || cast<RankedTensorType>(count.getType()).getNumElements() != 1) {
+  if (!c.value(1) || !c.type(1).hasStaticShape() || c.type(1).getNumElements() != 1) {
     return c.error(ErrorId::OnnxBadNode, "the number of elements to keep is no single one");
   }
-  count = c.reshape(count, {});
-  Value size = c.sizeValue(c.dims(0)[axis], index);
-  Value fits = c.make<tn::AndOp>(c.compare(count, tn::Predicate::ge, c.scalar(0, index)),
-                                 c.compare(count, tn::Predicate::le, size));
-  count = requireCondition(c, count, fits, "there are as many elements as are to be kept");
-  Value indices = takeFirst(c, all.getIndices(), count, axis);
+  AffineExpr sorted = tn::getDims(all.getIndices().getType())[axis];
+  SmallVector<AffineExpr> most = {c.dims(0)[axis]};
+  if (sorted != most.front()) {
+    most.push_back(sorted);
+  }
+  AffineExpr count =
+      requiredSize(c, c.value(1), most, "there are as many elements as are to be kept");
+  if (!count) {
+    return;
+  }
+  Value indices = c.sliceAxis(all.getIndices(), axis, c.constantSize(0), count);
   c.setOutput(0, c.make<tn::GatherElementsOp>(x, indices, axis));
   if (c.wantsOutput(1)) {
     c.setOutput(1, indices);
