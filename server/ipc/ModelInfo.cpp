@@ -70,6 +70,7 @@ std::string encodeLoad(const LoadRequest &request) {
       .number(static_cast<uint64_t>(batch.kind))
       .number(batch.maxRows)
       .real(batch.tolerance)
+      .number(batch.acceptsMeetings)
       .number(batch.pads.size());
   for (const PadRule &pad : batch.pads) {
     out.string(pad.input).real(pad.value);
@@ -81,8 +82,9 @@ Result<LoadRequest> decodeLoad(std::string_view text) {
   LoadRequest request;
   BatchPolicy &batch = request.batch;
   TextReader in(text);
-  uint64_t kind = 0;
+  uint64_t kind = 0, accepts = 0;
   in.string(request.sha256).number(kind).number(batch.maxRows).real(batch.tolerance);
+  in.number(accepts);
   uint64_t pads = in.count();
   for (uint64_t i = 0; i < pads && in.isGood(); ++i) {
     PadRule &pad = batch.pads.emplace_back();
@@ -92,6 +94,7 @@ Result<LoadRequest> decodeLoad(std::string_view text) {
     return damaged("a request to load a model is damaged");
   }
   batch.kind = static_cast<BatchPolicy::Kind>(kind);
+  batch.acceptsMeetings = accepts != 0;
   return request;
 }
 

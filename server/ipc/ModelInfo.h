@@ -46,6 +46,9 @@ struct BatchPolicy {
   /// How far outputs may differ, relative to the largest value of the output; 0: what is usual for
   /// the type.
   double tolerance = 0;
+  /// Somebody accepts that a client's answer may depend on what others ask: what the engine records
+  /// of its rows is left aside.
+  bool acceptsMeetings = false;
   std::vector<PadRule> pads; ///< inputs that may be padded along the one other dim that they share
 };
 

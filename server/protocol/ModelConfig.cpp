@@ -323,6 +323,12 @@ private:
           config.batchTolerance < 1)) {
       return fault(field, "'batch_tolerance' is not a number above 0 and below 1");
     }
+    if (parameter.first == "answers_may_depend_on_other_requests") {
+      config.acceptsMeetings = parameter.second == "accepted";
+      if (!config.acceptsMeetings) {
+        return fault(field, "'answers_may_depend_on_other_requests' is not \"accepted\"");
+      }
+    }
     if (parameter.first == "pin") {
       config.isPinned = parameter.second == "true";
       if (!config.isPinned && parameter.second != "false") {

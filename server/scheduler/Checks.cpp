@@ -248,6 +248,7 @@ BatchPolicy batchPolicyOf(const ModelConfig &config) {
                             : BatchPolicy::Kind::IfRecorded;
   policy.maxRows = config.maxBatchSize;
   policy.tolerance = config.batchTolerance;
+  policy.acceptsMeetings = config.acceptsMeetings;
   for (const auto &[name, value] : config.pads) {
     policy.pads.push_back({name, value});
   }

@@ -1,6 +1,6 @@
-// Rows differ in their seed; each is run alone once, then batches of 2, 3 and up to 8 of them. With
-// padding, rows differ in length too.
-// One file: the proof is one class, whose steps share its runs.
+// What the record does not prove is run only if somebody accepts it. Rows differ in their seed;
+// each is run alone once, then batches of 2, 3 and up to 8 of them. With padding, rows differ in
+// length too. One file: the proof is one class, whose steps share its runs.
 
 #include "server/worker/BatchProof.h"
 
@@ -45,6 +45,9 @@ public:
     Status status = findBatch();
     if (!status.isOk() && policy.kind == BatchPolicy::Kind::IfRecorded) {
       return info;
+    }
+    if (status.isOk() && !policy.acceptsMeetings) {
+      status = findMeetings();
     }
     if (status.isOk()) {
       status = open(engine, threads);
@@ -112,6 +115,24 @@ private:
       return refused("it takes one row at a time");
     }
     maxRows = most;
+    return Status::ok();
+  }
+
+  /// Whether the record proves that no row of an output sees another.
+  Status findMeetings() const {
+    if (!record.meetings) {
+      return refused(
+          "the engine does not record whether its rows are independent; compile the model "
+          "again");
+    }
+    for (const ModelPort &port : ports.outputs) {
+      std::map<std::string, std::string>::const_iterator found = record.meetings->find(port.name);
+      if (found == record.meetings->end() || !found->second.empty()) {
+        return refused(fmt::format("rows of output '{}' are not independent: {}", port.name,
+                                   found == record.meetings->end() ? "the record does not name it"
+                                                                   : found->second));
+      }
+    }
     return Status::ok();
   }
 

@@ -1,6 +1,6 @@
-// Whether requests to a model may be batched along dim 0: seeded rows are run alone and in batches,
-// and their outputs compared. A model may mix rows in ways that no type tells (a normalization over
-// the batch, a scale taken from the whole tensor, a state).
+// Whether requests to a model may be batched along dim 0. That its rows are independent follows
+// from its graph, and the engine records it; seeded rows that are run alone and in batches are a
+// second look, which tells how far sums in another order differ.
 
 #pragma once
 

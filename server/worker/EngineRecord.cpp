@@ -5,6 +5,7 @@
 #include "server/worker/LoadedModel.h"
 #include "support/json/Json.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -43,6 +44,29 @@ bool readPorts(const Json &graph, const char *key, std::vector<ModelPort> &ports
     }
   }
   return true;
+}
+
+/// The record "rows" (schema tenon.rows/1).
+std::optional<std::map<std::string, std::string>> readMeetings(const tenon_engine *engine) {
+  const char *text = nullptr;
+  size_t bytes = 0;
+  if (!takeStatus(tenon_engine_record(engine, "rows", &text, &bytes)).isOk()) {
+    return std::nullopt;
+  }
+  std::map<std::string, std::string> meetings;
+  try {
+    Json rows = parseJson({text, bytes});
+    for (const Json &output : rows.at("outputs")) {
+      std::string node = output.value("node", "");
+      std::string how =
+          output.at("independent").get<bool>() ? "" : output.at("how").get<std::string>();
+      meetings[output.at("name").get<std::string>()] =
+          how.empty() || node.empty() ? how : fmt::format("node '{}' {}", node, how);
+    }
+  } catch (const Json::exception &) {
+    return std::nullopt; // of another release
+  }
+  return meetings;
 }
 
 double toleranceOf(DType dtype) {
@@ -98,6 +122,7 @@ EngineRecord readRecord(const tenon_engine *engine, ModelPorts &ports) {
       }
     }
   }
+  record.meetings = readMeetings(engine);
   return record;
 }
 

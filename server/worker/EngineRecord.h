@@ -1,5 +1,6 @@
 // What the compiler recorded of an engine's graph: which dims of its inputs and outputs are one
-// symbol (ports tell only the range of each dim), and in which types it computes.
+// symbol (ports tell only the range of each dim), in which types it computes, and where the rows of
+// a batch meet.
 
 #pragma once
 
@@ -7,6 +8,7 @@
 #include "tenon/tenon.h"
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -21,6 +23,9 @@ struct RecordedSymbol {
 struct EngineRecord {
   std::map<std::string, RecordedSymbol> symbols; ///< by name
   std::set<DType> dtypes;                        ///< of what operations give
+  /// By output, why its rows are not independent; empty where they are. None of an engine of a
+  /// release that did not record it.
+  std::optional<std::map<std::string, std::string>> meetings;
 };
 
 /// Fills ModelPort::dims from the engine's record "graph", and gives the rest of it. Where the

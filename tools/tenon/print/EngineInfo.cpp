@@ -90,6 +90,21 @@ uint32_t rootOf(const Plan &plan, uint32_t buffer) {
   return buffer;
 }
 
+/// The record "rows", by output: empty of an engine without it.
+Json rowsOf(const engine::EngineFile &file) {
+  Result<std::string_view> text = file.record("rows");
+  return text ? listAt(parseJson(*text), "outputs") : Json::array();
+}
+
+std::string rowsText(const Json &output) {
+  std::string name = visible(textAt(output, "name")), node = visible(textAt(output, "node"));
+  return textAt(output, "independent") == "true"
+             ? fmt::format("  rows    {}: independent\n", name)
+             : fmt::format("  rows    {}: {}{}\n", name,
+                           node.empty() ? "" : fmt::format("node '{}' ", node),
+                           textAt(output, "how"));
+}
+
 /// A region that no kernel computes fast, with the record that says so.
 struct SlowRegion {
   std::string record, label, kernel, why;
@@ -147,6 +162,7 @@ Json describeEngine(const std::string &path, const engine::EngineFile &file) {
           {{"needs", engine::describe(plan, constraint)}, {"node", constraint.node}});
     }
   }
+  result["rows"] = rowsOf(file);
   result["variants"] = variants;
   result["slow"] = Json::array();
   for (const SlowRegion &region : slowRegions(file)) {
@@ -183,6 +199,9 @@ std::string engineText(const std::string &path, const engine::EngineFile &file) 
       text += fmt::format("  needs   {}  by node '{}'\n",
                           visible(engine::describe(plan, constraint)), visible(constraint.node));
     }
+  }
+  for (const Json &output : rowsOf(file)) {
+    text += rowsText(output);
   }
   text += fmt::format("  weights {} in {}\n", file.weights().size(),
                       formatBytes(file.weightsSection().size()));

@@ -1,0 +1,225 @@
+// Walks @main once, from the arguments on.
+#include "compiler/graph/RowIndependence.h"
+
+#include "compiler/graph/DataSizes.h"
+#include "compiler/graph/NodeOrigin.h"
+#include "compiler/graph/RowRules.h"
+#include "compiler/graph/State.h"
+#include "compiler/graph/TnRare.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/JSON.h"
+
+using namespace mlir;
+
+namespace tenon::tn {
+
+//===--- KnownRows ---===//
+
+KnownRows::KnownRows(unsigned theBatch, ArrayRef<unsigned> computed) : batch(theBatch) {
+  ofRows.insert(computed.begin(), computed.end());
+  ofRows.insert(batch);
+}
+
+bool KnownRows::isSame(ValueRange all) const {
+  return llvm::all_of(all, [&](Value value) {
+    return of(value).isCarried() && of(value).isAlong(of(all[0]).axis);
+  });
+}
+
+bool KnownRows::namesRows(AffineExpr dim) const {
+  bool found = !dim;
+  if (dim) {
+    dim.walk([&](AffineExpr part) {
+      AffineSymbolExpr symbol = dyn_cast<AffineSymbolExpr>(part);
+      found |= symbol && ofRows.contains(symbol.getPosition());
+    });
+  }
+  return found;
+}
+
+bool KnownRows::namesRows(Operation *op) const {
+  return llvm::any_of(symbolsNamed(op), [&](unsigned symbol) { return ofRows.contains(symbol); });
+}
+
+/// Whether a dim is the batch times what no row decides.
+bool KnownRows::isMultiple(AffineExpr dim) const {
+  if (!dim) {
+    return false;
+  }
+  AffineExpr symbol = getAffineSymbolExpr(batch, dim.getContext());
+  AffineExpr group = simplify(dim.replace(symbol, getAffineConstantExpr(1, dim.getContext())));
+  return group && !namesRows(group) && sameDim(multiplyDims(symbol, group), dim);
+}
+
+std::optional<int64_t> KnownRows::batchAxis(Type type) const {
+  std::optional<int64_t> axis;
+  for (auto [i, dim] : llvm::enumerate(getDims(type))) {
+    if (!namesRows(dim)) {
+      continue;
+    }
+    if (axis || !isMultiple(dim)) {
+      return std::nullopt;
+    }
+    axis = static_cast<int64_t>(i);
+  }
+  return axis;
+}
+
+bool KnownRows::isFree(Type type) const {
+  return llvm::none_of(getDims(type), [&](AffineExpr dim) { return namesRows(dim); });
+}
+
+//===--- The walk ---===//
+
+namespace {
+
+/// The symbol that is dim 0 of a value.
+std::optional<unsigned> firstSymbol(Value value) {
+  Dims dims = getDims(value.getType());
+  AffineSymbolExpr symbol =
+      dyn_cast_or_null<AffineSymbolExpr>(dims.empty() ? AffineExpr() : dims[0]);
+  return symbol ? std::optional(symbol.getPosition()) : std::nullopt;
+}
+
+class Walk {
+public:
+  Walk(func::FuncOp function, unsigned batch)
+      : main(function), known(batch, computedSymbols(function)) {
+    for (BlockArgument argument : main.getArguments()) {
+      known.set(argument, ofArgument(argument, batch));
+    }
+    visit(main.getBody().front());
+  }
+
+  Rows of(Value value) const { return known.of(value); }
+
+private:
+  static SmallVector<unsigned> computedSymbols(func::FuncOp function) {
+    return llvm::map_to_vector(sizeBinders(function), [](auto &entry) { return entry.first; });
+  }
+
+  Rows ofArgument(BlockArgument argument, unsigned batch) {
+    if (main.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kState)) {
+      return Rows::mixed(nullptr, "is computed from a state, which stays from run to run");
+    }
+    bool isRows = firstSymbol(argument) == batch && known.batchAxis(argument.getType()) == 0;
+    return isRows ? Rows::along(0) : Rows::mixed(nullptr, "reads an input that has no rows");
+  }
+
+  void visit(Block &block) {
+    for (Operation &op : block.without_terminator()) {
+      if (RegionOp region = dyn_cast<RegionOp>(op)) {
+        visitRegion(region);
+      } else {
+        visit(&op);
+      }
+    }
+  }
+
+  void visitRegion(RegionOp region) {
+    Block &body = region.getBody().front();
+    for (auto [argument, input] : llvm::zip_equal(body.getArguments(), region.getInputs())) {
+      known.set(argument, known.of(input));
+    }
+    visit(body);
+    for (auto [output, inner] :
+         llvm::zip_equal(region.getOutputs(), body.getTerminator()->getOperands())) {
+      known.set(output, known.of(inner));
+    }
+  }
+
+  void visit(Operation *op) {
+    Rows met;
+    for (Value operand : op->getOperands()) {
+      met = known.of(operand).isMixed() ? known.of(operand) : met;
+    }
+    if (TakeFirstOp taken = dyn_cast<TakeFirstOp>(op); taken && known.isAbsent(taken.getCount())) {
+      known.setCommon(taken.symbol());
+    }
+    for (OpResult result : op->getResults()) {
+      Rows found = met.isMixed() ? met : ruleOf(known, op, result);
+      bool fits =
+          found.isMixed() || (found.isAbsent() ? known.isFree(result.getType())
+                                               : known.batchAxis(result.getType()) == found.axis);
+      known.set(result, fits ? found : Rows::mixed(op, "has a shape that rows decide"));
+    }
+  }
+
+  func::FuncOp main;
+  KnownRows known;
+};
+
+func::FuncOp mainOf(ModuleOp module) { return module.lookupSymbol<func::FuncOp>("main"); }
+
+std::optional<unsigned> batchOf(func::FuncOp main) {
+  return main.getNumArguments() > 0 ? firstSymbol(main.getArgument(0)) : std::nullopt;
+}
+
+std::string nameOf(DictionaryAttr attributes, StringRef kind, unsigned index) {
+  StringAttr name = attributes ? attributes.getAs<StringAttr>("tn.name") : StringAttr();
+  return name ? name.getValue().str() : (kind + Twine(index)).str();
+}
+
+} // namespace
+
+std::vector<OutputRows> outputRows(ModuleOp module) {
+  func::FuncOp main = mainOf(module);
+  std::optional<unsigned> batch = batchOf(main);
+  std::optional<Walk> walk;
+  if (batch) {
+    walk.emplace(main, *batch);
+  }
+  std::vector<OutputRows> outputs;
+  for (OpOperand &operand : main.getBody().front().getTerminator()->getOpOperands()) {
+    unsigned index = operand.getOperandNumber();
+    if (main.getResultAttrOfType<StringAttr>(index, kState)) {
+      continue;
+    }
+    OutputRows output = {nameOf(main.getResultAttrDict(index), "output", index), false, "", ""};
+    Rows found = walk ? walk->of(operand.get()) : Rows::mixed(nullptr, "no input has a batch");
+    output.isIndependent = found.isAlong(0);
+    if (found.isMixed()) {
+      std::vector<std::string> names =
+          found.op ? originOf(found.op->getLoc()).names : std::vector<std::string>();
+      output.node = names.empty() ? (found.op ? found.op->getName().getStringRef().str() : "")
+                                  : names.front();
+      output.how = found.how;
+    } else if (!output.isIndependent) {
+      output.how = found.isAbsent() ? "no row decides it" : "has its rows along another dim";
+    }
+    outputs.push_back(std::move(output));
+  }
+  return outputs;
+}
+
+std::string rowsRecord(ArrayRef<ModuleOp> modules) {
+  std::vector<OutputRows> all;
+  for (ModuleOp module : modules) {
+    std::vector<OutputRows> outputs = outputRows(module);
+    if (!all.empty() && !batchOf(mainOf(module))) {
+      continue; // a plan for one size, of the graph before it
+    }
+    all.resize(std::max(all.size(), outputs.size()));
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (all[i].name.empty() || (all[i].isIndependent && !outputs[i].isIndependent)) {
+        all[i] = outputs[i];
+      }
+    }
+  }
+  llvm::json::Array outputs;
+  for (const OutputRows &output : all) {
+    llvm::json::Object entry{{"name", llvm::json::fixUTF8(output.name)},
+                             {"independent", output.isIndependent}};
+    if (!output.isIndependent) {
+      entry["node"] = llvm::json::fixUTF8(output.node);
+      entry["how"] = output.how;
+    }
+    outputs.push_back(std::move(entry));
+  }
+  llvm::json::Object record{{"schema", "tenon.rows/1"}, {"outputs", std::move(outputs)}};
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::json::Value(std::move(record));
+  return text;
+}
+
+} // namespace tenon::tn
