@@ -101,7 +101,8 @@ class Numbers(unittest.TestCase):
                 x = torch.cat([torch.randn(500) * 3, torch.tensor([number, 2 * number, 3 * number, -number])]).to(element)
                 functions = [lambda x, function=function, number=number: function(x, number) for function in BESIDE.values()]
                 for name, right, y in zip(BESIDE, *results(functions, x)):
-                    self.same(right, y, f"{name} {number} {element}")
+                    # Eager mode fuses this product and sum in its vectors only.
+                    self.same(right, y, f"{name} {number} {element}", torch.finfo(element).eps if name == "alpha" else 0.0)
 
     def test_signs_of_zeros(self):
         x = torch.tensor([0.0, -0.0, 1.0, -1.0, INFINITY])

@@ -9,13 +9,16 @@ using namespace mlir;
 
 namespace tenon::frontend {
 
-Value scaledElu(Emitter &c, Value x, double alpha, double scale, double inputScale) {
+Value scaledElu(Emitter &c, Value given, double alpha, double scale, double inputScale) {
+  bool isOne = !given || (scale == 1 && inputScale == 1);
+  Value x = isOne ? given : c.widened(given);
   Value inner = inputScale == 1 ? x : c.mul(x, c.scalarLike(inputScale, x));
   Value y = c.unary<tn::EluOp>(inner, llvm::APFloat(alpha));
   if (inputScale != 1) {
     y = c.select(c.compare(x, tn::Predicate::gt, c.scalarLike(0, x)), x, y);
   }
-  return scale == 1 ? y : c.mul(y, c.scalarLike(scale, x));
+  y = scale == 1 ? y : c.mul(y, c.scalarLike(scale, x));
+  return isOne ? y : c.cast(y, getElementTypeOrSelf(given));
 }
 
 Value celu(Emitter &c, Value x, double alpha) { return scaledElu(c, x, alpha, 1, 1 / alpha); }
