@@ -45,9 +45,7 @@ void checkStated(Call &c, const OpRow &row, unsigned i, RankedTensorType type,
   if ((c.output(i)->imaginary != nullptr) != partsOf(meta.scalarType).has_value()) {
     return c.gap("its result is complex and PyTorch's is not, or the other way round");
   }
-  bool isOperator = StringRef(c.node.target).starts_with("torch.ops.aten.");
-  bool isTrue = isOperator || !c.importer().statesUntrueTypes();
-  if (isTrue && type.getElementType() != c.resultElement(i)) {
+  if (!c.importer().statesUntrueTypes() && type.getElementType() != c.resultElement(i)) {
     std::string text;
     llvm::raw_string_ostream(text) << type.getElementType();
     return c.gap("its result has elements of type " + Twine(text) + " where PyTorch has " +

@@ -112,9 +112,11 @@ TEST(AttentionTest, MaskedRowsAreZerosOrNan) {
         hideRows(inputs[3], std::numeric_limits<float>::lowest());
       }));
       c = plainAttention("f64", 1, 2, 20, keys, 8, 8);
-      c.mask = "tensor<20x" + std::to_string(keys) + "xf32>";
+      c.mask = "tensor<20x" + std::to_string(keys) + "xf64>";
       c.maskedRowsAreNan = areNan;
-      EXPECT_TRUE(matchesReference(attentionText(c), {}, 3, 0, hide));
+      EXPECT_TRUE(matchesReference(attentionText(c), {}, 3, 0, [](auto &inputs) {
+        hideRows(inputs[3], -std::numeric_limits<double>::infinity());
+      }));
     }
     // No keys are no masked ones.
     std::string q = "tensor<1x4x?x16xf32, #tn.shape<()[s0] -> (1, 4, s0, 16)>>";
