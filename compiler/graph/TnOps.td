@@ -366,12 +366,12 @@ def Tn_AttentionOp : Tn_InferredOp<"attention", [Tn_Contraction]> {
     Logical shapes: q [B, H, Sq, D], k [B, Hk, Sk, D], v [B, Hk, Sk, Dv], H a multiple of Hk,
     result [B, H, Sq, Dv]. An operand whose flag in `headsInner` (q, k, v, result) is set is stored
     as [B, S, H, D] instead. `mask` is added and broadcasts to [B, H, Sq, Sk]; `causal` lets query i see
-    keys up to i + Sk - Sq. A query that sees no key (all are masked by minus infinity, or come after it)
-    gives zeros.
+    keys up to i + Sk - Sq. A query all of whose keys are masked by minus infinity, or come after it, gives
+    zeros; with `maskedRowsAreNan` NaN, as softmax of such scores does. Without keys all gives zeros.
   }];
   let arguments = (ins Tn_FloatTensor:$q, Tn_FloatTensor:$k, Tn_FloatTensor:$v,
                        Optional<Tn_FloatTensor>:$mask, F64Attr:$scale, BoolAttr:$causal,
-                       DenseBoolArrayAttr:$headsInner);
+                       DenseBoolArrayAttr:$headsInner, UnitAttr:$maskedRowsAreNan);
   let results = (outs Tn_FloatTensor:$y);
   let assemblyFormat = "$q `,` $k `,` $v (`mask` $mask^)? attr-dict `:` functional-type(operands, $y)";
 }

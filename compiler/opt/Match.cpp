@@ -31,6 +31,16 @@ LogicalResult runPatterns(ModuleOp module, RewritePatternSet &&patterns) {
 }
 
 std::optional<WithScalar> matchScale(Value result, Constants &constants) {
+  // Of 16-bit floats by a number that has more digits.
+  if (tn::CastOp narrowed = result.getDefiningOp<tn::CastOp>();
+      narrowed && narrowed.getX().hasOneUse() && getElementTypeOrSelf(narrowed.getX()).isF32() &&
+      isa<FloatType>(getElementTypeOrSelf(result))) {
+    std::optional<WithScalar> wide = matchScale(narrowed.getX(), constants);
+    tn::CastOp widened = wide ? wide->value.getDefiningOp<tn::CastOp>() : tn::CastOp();
+    bool isProduct =
+        widened && widened->hasOneUse() && widened.getX().getType() == result.getType();
+    return isProduct ? std::optional(WithScalar{widened.getX(), wide->scalar}) : std::nullopt;
+  }
   if (std::optional<WithScalar> product = matchScalar<tn::MulOp>(result, constants)) {
     return product;
   }

@@ -56,7 +56,7 @@ std::optional<WithScalar> matchScalar(mlir::Value result, Constants &constants) 
   return std::nullopt;
 }
 
-/// `x * s`, also spelled as a division by 1/s.
+/// `x * s`, also spelled as a division by 1/s, and of 16-bit floats computed in f32.
 std::optional<WithScalar> matchScale(mlir::Value result, Constants &constants);
 
 /// The constant value of each dim, or nothing if one is symbolic.

@@ -1,4 +1,4 @@
-"""Sums of squares, their roots and variances of 16-bit floats, whose squares their own type cannot hold: each ONNX operator beside float64."""
+"""Sums of squares, their roots, variances, running sums and products of 16-bit floats, whose squares their own type cannot hold, and roots of sums of integers: each ONNX operator beside float64."""
 
 import unittest
 
@@ -63,6 +63,35 @@ class NarrowSums(ToolTest):
                     held = (np.abs(want) < limits.max) & (np.abs(want) > 64 * limits.tiny)
                     with self.subTest(operator=name, kind=kind.__name__, size=size):
                         np.testing.assert_allclose(outputs[name].astype(np.float64)[held], want[held], rtol=4 * limits.eps, atol=1e-6 if name == "variance" else 0)
+
+    def run_on(self, nodes, element, x, outputs):
+        graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", element, x.shape)],
+                                  [helper.make_tensor_value_info(name, element, None) for name in outputs])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 26)], ir_version=10), self.folder / "r.onnx")
+        np.savez(self.folder / "x.npz", x=x)
+        self.succeed("run", "r.onnx", "--inputs", "x.npz", "-o", "y.npz")
+        return np.load(self.folder / "y.npz")
+
+    def test_running_sums_and_products(self):
+        axis = helper.make_node("Constant", [], ["axis"], value_int=1)
+        nodes = [axis] + [helper.make_node(op, ["x", "axis"], [f"{op} {reverse}"], reverse=reverse) for op in ("CumSum", "CumProd") for reverse in (0, 1)]
+        x = (1 + np.random.default_rng(0).uniform(-0.1, 0.1, (3, 3000))).astype(np.float16)
+        outputs = self.run_on(nodes, TensorProto.FLOAT16, x, [f"{op} {reverse}" for op in ("CumSum", "CumProd") for reverse in (0, 1)])
+        for op, meaning in (("CumSum", np.cumsum), ("CumProd", np.cumprod)):
+            for reverse in (0, 1):
+                step = -1 if reverse else 1
+                want = meaning(x.astype(np.float64)[:, ::step], axis=1)[:, ::step]
+                normal = want > np.finfo(np.float16).tiny
+                np.testing.assert_allclose(outputs[f"{op} {reverse}"].astype(np.float64)[normal], want[normal], rtol=1e-3)
+
+    def test_roots_of_integers(self):
+        names = ("ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceL1")
+        x = np.array([[3, 4, 12], [100, -7, 1000], [46000, 5, 6]], np.int32)
+        nodes = [helper.make_node("Constant", [], ["axes"], value_ints=[1])] + [helper.make_node(name, ["x", "axes"], [name], keepdims=0) for name in names]
+        outputs, wide = self.run_on(nodes, TensorProto.INT32, x, names), x.astype(np.float64)
+        squares = (wide * wide).sum(1)
+        for name, want in zip(names, (np.sqrt(squares), squares, np.log(wide.sum(1)), np.abs(wide).sum(1))):
+            np.testing.assert_array_equal(outputs[name], want.astype(np.int32), name)
 
 
 if __name__ == "__main__":

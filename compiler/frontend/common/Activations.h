@@ -24,6 +24,8 @@ mlir::Value softsign(Emitter &c, mlir::Value x);
 /// Rounded towards zero; integers stay.
 mlir::Value truncated(Emitter &c, mlir::Value x);
 
+/// 1 - erf(x) of f32 or f64, with its digits where that is nearly 0.
+mlir::Value complementOfErf(Emitter &c, mlir::Value x);
 /// sqrt(a^2 + b^2) of f32 or f64; neither square overflows or is lost.
 mlir::Value hypotenuse(Emitter &c, mlir::Value a, mlir::Value b);
 

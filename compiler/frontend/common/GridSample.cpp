@@ -102,6 +102,10 @@ SmallVector<Tap> tapsOf(Emitter &c, Value coordinate, const Line &line, StringRe
   if (mode == "nearest") {
     return {tapAt(c, x, Value(), line)};
   }
+  if (mode == "padded nearest") {
+    Value padded = line.padding == Padding::Zeros ? x : clampPosition(c, x, line.size);
+    return {tapAt(c, c.unary<tn::RoundOp>(padded), Value(), line)};
+  }
   Value first = c.unary<tn::FloorOp>(x);
   Value part = c.sub(x, first);
   bool isCubic = mode == "cubic";

@@ -9,8 +9,9 @@ namespace tenon::frontend {
 enum class Padding { Zeros, Border, Reflection };
 
 /// The map [N, C, spatial...] at the positions of the grid [N, points..., spatial], which go from
-/// -1 to 1, the last dim first: [N, C, points...]. `mode` is "linear", "cubic" or "nearest". Null
-/// after a failure.
+/// -1 to 1, the last dim first: [N, C, points...]. `mode` is "linear", "cubic", "nearest" (ONNX's,
+/// of the position as it is) or "padded nearest" (PyTorch's, of the one that the padding gives),
+/// which differ halfway between pixels. Null after a failure.
 mlir::Value sampleGrid(Emitter &c, mlir::Value map, mlir::Value grid, llvm::StringRef mode,
                        Padding padding, bool alignCorners);
 

@@ -6,20 +6,64 @@
 #include "mlir/IR/TypeUtilities.h"
 #include "support/text/Text.h"
 
+#include <functional>
+
 using namespace mlir;
 
 namespace tenon::pt2 {
 namespace {
 
-/// What autocast runs in its lower type. A norm with narrow data and wide parameters is none: it
-/// computes with both as they are.
-bool isLowered(StringRef name) {
+/// What autocast runs in its lower type on every device, convolutions beside.
+constexpr StringLiteral kProducts[] = {
+    "linear",      "matmul",  "mm",     "bmm",
+    "addmm",       "baddbmm", "addbmm", "scaled_dot_product_attention",
+    "_convolution"};
+/// What it runs so on some. A norm with narrow data and wide parameters is none: it computes with
+/// both as they are.
+constexpr StringLiteral kLowered[] = {"mv",  "dot",      "addmv",    "einsum", "lstm",
+                                      "gru", "rnn_tanh", "rnn_relu", "prelu"};
+/// What it runs in f32, and what more on GPUs.
+constexpr StringLiteral kRaised[] = {"mse_loss", "cdist", "prod", "grid_sampler", "stft"};
+constexpr StringLiteral kRaisedByCuda[] = {"acos",
+                                           "asin",
+                                           "cosh",
+                                           "exp",
+                                           "expm1",
+                                           "log",
+                                           "log10",
+                                           "log2",
+                                           "log1p",
+                                           "pow",
+                                           "rsqrt",
+                                           "sinh",
+                                           "tan",
+                                           "reciprocal",
+                                           "cumsum",
+                                           "cumprod",
+                                           "sum",
+                                           "norm",
+                                           "dist",
+                                           "softplus",
+                                           "softmax",
+                                           "l1_loss",
+                                           "log_softmax",
+                                           "layer_norm",
+                                           "group_norm",
+                                           "logsumexp",
+                                           "native_layer_norm",
+                                           "smooth_l1_loss",
+                                           "cosine_similarity"};
+
+bool isRaised(StringRef name, bool isCuda) {
   name.consume_front("aten.");
-  return llvm::is_contained({"linear", "matmul", "mm", "bmm", "mv", "dot", "addmm", "baddbmm",
-                             "addmv", "addbmm", "einsum", "lstm", "gru", "rnn_tanh", "rnn_relu",
-                             "prelu", "scaled_dot_product_attention", "_convolution"},
-                            name) ||
-         name.starts_with("conv");
+  return llvm::is_contained(kRaised, name) ||
+         (isCuda && (llvm::is_contained(kRaisedByCuda, name) || name.starts_with("upsample_")));
+}
+
+bool isLowered(StringRef target) {
+  StringRef name = target;
+  name.consume_front("aten.");
+  return isLoweredProduct(target) || llvm::is_contained(kLowered, name);
 }
 
 class InputCasts {
@@ -51,6 +95,42 @@ private:
 };
 
 } // namespace
+
+bool isLoweredProduct(StringRef target) {
+  target.consume_front("aten.");
+  return llvm::is_contained(kProducts, target) || target.starts_with("conv");
+}
+
+Type typeUnderAutocast(Call &call) {
+  Type single = call.builder().getF32Type();
+  const Autocast &region = call.importer().autocastRegion();
+  bool isGiven = llvm::any_of(call.node.inputs, [](const NamedArgument &input) {
+    return input.name == "dtype" && input.value.kind == Argument::Kind::ScalarType;
+  });
+  if (isGiven || (region.lower && isRaised(call.target.name, region.isCuda))) {
+    return single;
+  }
+  if (region.lower && isLoweredProduct(call.target.name)) {
+    return region.lower;
+  }
+  // Norms and what is written in place follow their first operand, others the widest.
+  bool followsFirst = call.target.isInPlace || call.target.name.contains("norm");
+  Type dimmed, scalars;
+  std::function<void(const Argument &)> look = [&](const Argument &argument) {
+    llvm::for_each(argument.elements, look);
+    Value *value = argument.kind == Argument::Kind::Tensor ? call.find(argument) : nullptr;
+    mlir::Value x = value && value->tensor ? value->tensor->value(call) : mlir::Value();
+    FloatType type = x ? dyn_cast<FloatType>(getElementTypeOrSelf(x)) : FloatType();
+    Type &group = x && tn::rankOf(x) == 0 ? scalars : dimmed;
+    if (type && (!group || (!followsFirst && type != group))) {
+      group = !group ? Type(type) : single;
+    }
+  };
+  for (const NamedArgument &input : call.node.inputs) {
+    look(input.value);
+  }
+  return dimmed ? dimmed : scalars ? scalars : single;
+}
 
 Node withAutocast(Importer &importer, const Node &node, const Graph &graph, Scope &scope) {
   Call call(importer, node, graph, scope);

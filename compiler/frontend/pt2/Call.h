@@ -25,6 +25,9 @@ public:
   /// A tensor or a number. A number becomes a scalar of the type that PyTorch computes in with
   /// `beside`.
   mlir::Value operand(llvm::StringRef name, mlir::Type element);
+  /// The type of the first result, or f32 where that is narrower and one of these arguments, a
+  /// number or a scalar beside tensors, has digits that it lacks: products and quotients keep them.
+  mlir::Type productElement(llvm::ArrayRef<llvm::StringRef> factors);
   /// Of a complex tensor, whose real part `value` gives; null without a failure for a real one.
   mlir::Value imaginary(llvm::StringRef name);
   llvm::SmallVector<mlir::Value> values(llvm::StringRef name);

@@ -1,5 +1,6 @@
 // Types that a node's arguments and results have, by PyTorch's promotion of types where several
 // meet, and what the program states of its results.
+#include "compiler/frontend/pt2/Autocast.h"
 #include "compiler/frontend/pt2/Call.h"
 #include "compiler/frontend/pt2/SizeText.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -69,7 +70,13 @@ Type Call::resultElement(unsigned output) {
             " are not supported",
         "use another type");
   }
-  return element;
+  if (!element || !element.isF32() || !StringRef(node.target).starts_with("torch.ops.aten.")) {
+    return element;
+  }
+  if (owner.autocastRegion().lower && isLoweredProduct(target.name)) {
+    owner.noteUntrueTypes();
+  }
+  return owner.statesUntrueTypes() ? typeUnderAutocast(*this) : element;
 }
 
 std::optional<tn::Dims> Call::statedDims(unsigned output) {
@@ -178,6 +185,30 @@ mlir::Value Call::operand(StringRef name, Type element) {
                                      : scalar(static_cast<double>(given->integer), element);
   }
   return scalar(real(name, 0), element);
+}
+
+Type Call::productElement(ArrayRef<StringRef> factors) {
+  FloatType element = dyn_cast_if_present<FloatType>(resultElement());
+  if (!element || element.getWidth() >= 32) {
+    return resultElement();
+  }
+  auto hasMore = [&](StringRef name) {
+    const Argument *given = argument(name);
+    if (!given || given->kind == Kind::SymInt) {
+      return given != nullptr;
+    }
+    if (given->kind == Kind::Tensor) {
+      mlir::Value x = value(name);
+      FloatType type = x ? dyn_cast<FloatType>(getElementTypeOrSelf(x)) : FloatType();
+      return type && type.getWidth() > element.getWidth();
+    }
+    llvm::APFloat number(given->kind == Kind::Int ? static_cast<double>(given->integer)
+                                                  : real(name, 0));
+    bool isInexact = false;
+    number.convert(element.getFloatSemantics(), llvm::APFloat::rmNearestTiesToEven, &isInexact);
+    return isInexact;
+  };
+  return llvm::any_of(factors, hasMore) ? Type(builder().getF32Type()) : Type(element);
 }
 
 } // namespace tenon::pt2

@@ -45,7 +45,7 @@ void checkStated(Call &c, const OpRow &row, unsigned i, RankedTensorType type,
   if ((c.output(i)->imaginary != nullptr) != partsOf(meta.scalarType).has_value()) {
     return c.gap("its result is complex and PyTorch's is not, or the other way round");
   }
-  if (type.getElementType() != c.resultElement(i)) {
+  if (!c.importer().statesUntrueTypes() && type.getElementType() != c.resultElement(i)) {
     std::string text;
     llvm::raw_string_ostream(text) << type.getElementType();
     return c.gap("its result has elements of type " + Twine(text) + " where PyTorch has " +
@@ -105,7 +105,7 @@ Result<frontend::ImportResult> Importer::run() {
 
 Status Importer::importNode(const Node &written, const Graph &graph, Scope &scope) {
   std::optional<Node> changed =
-      isAutocast ? std::optional(withAutocast(*this, written, graph, scope)) : std::nullopt;
+      autocast.lower ? std::optional(withAutocast(*this, written, graph, scope)) : std::nullopt;
   const Node &node = changed ? *changed : written;
   Call call(*this, node, graph, scope);
   symbols.setNode(call.label());

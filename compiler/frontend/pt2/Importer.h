@@ -44,6 +44,12 @@ inline constexpr const char *kSaveAgain = "save the program again with torch.exp
 /// The state that tells whether other state has been written.
 inline constexpr const char *kStarted = "started.state";
 
+/// A region of torch.autocast; `lower` is null outside of one.
+struct Autocast {
+  mlir::FloatType lower;
+  bool isCuda = false;
+};
+
 /// What Tenon lacks for an input, a weight or an output of the program.
 frontend::Gap portGap(std::string_view kind, std::string_view name, std::string why,
                       std::string workaround);
@@ -65,8 +71,12 @@ public:
   Result<std::vector<Value>> importGraph(const Graph &graph, const std::vector<Value> &inputs);
   void addGap(frontend::Gap gap, const llvm::Twine &workaround);
   void setError(Status status);
-  /// Whether what is imported next stands in a region of torch.autocast; gives what held before.
-  bool setAutocast(bool holds) { return std::exchange(isAutocast, holds); }
+  /// The region of torch.autocast that what is imported next stands in; gives the one before.
+  Autocast setAutocast(Autocast region) { return std::exchange(autocast, region); }
+  const Autocast &autocastRegion() const { return autocast; }
+  /// Whether the program states f32 of what autocast computes in 16 bits, as strict exports do.
+  bool statesUntrueTypes() const { return hasUntrueTypes; }
+  void noteUntrueTypes() { hasUntrueTypes = true; }
   /// What must hold of the data, a scalar of bool: a run where it does not ends with an error.
   void assertThat(mlir::Value condition, std::string what);
   /// The size that the program states, where all its symbols are known.
@@ -122,7 +132,8 @@ private:
   std::vector<frontend::Gap> gaps;
   Status pending;
   unsigned graphDepth = 0;
-  bool isAutocast = false;
+  Autocast autocast;
+  bool hasUntrueTypes = false;
 };
 
 } // namespace tenon::pt2

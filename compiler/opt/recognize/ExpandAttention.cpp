@@ -3,6 +3,8 @@
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
 
+#include <limits>
+
 using namespace mlir;
 
 namespace tenon::opt {
@@ -23,6 +25,28 @@ Value productOf(OpBuilder &builder, Location location, Value a, Value b, bool tr
   return tn::MatmulOp::create(
       builder, location, tn::makeTensor(dims, tensorType(a).getElementType()), a, b,
       /*transposeA=*/UnitAttr(), transposeB ? builder.getUnitAttr() : UnitAttr());
+}
+
+/// Zeros where all scores of a row are minus infinity.
+Value withoutMaskedRows(OpBuilder &builder, Value scores, Value probabilities) {
+  Location location = scores.getLoc();
+  RankedTensorType type = tensorType(scores);
+  Type element = type.getElementType();
+  tn::Dims rows = tn::getDims(type);
+  rows.back() = getAffineConstantExpr(1, builder.getContext());
+  auto constant = [&](double value) -> Value {
+    RankedTensorType single = RankedTensorType::get({}, element);
+    return tn::ConstantOp::create(
+        builder, location, single,
+        DenseElementsAttr::get(single, builder.getFloatAttr(element, value)));
+  };
+  Value highest = tn::ReduceOp::create(builder, location, tn::makeTensor(rows, element), scores,
+                                       tn::ReduceKind::max, ArrayRef<int64_t>{3}, true);
+  Value lowest = constant(-std::numeric_limits<double>::infinity());
+  Value isMasked =
+      tn::CompareOp::create(builder, location, tn::makeTensor(rows, builder.getI1Type()), highest,
+                            lowest, tn::Predicate::eq);
+  return tn::SelectOp::create(builder, location, type, isMasked, constant(0), probabilities);
 }
 
 /// attention(q, k, v, mask) -> matmul(softmax(matmul(q * scale, k) + mask), v)
@@ -53,6 +77,9 @@ struct Expand : OpRewritePattern<tn::AttentionOp> {
     }
     Value rows = tn::SoftmaxOp::create(rewriter, location, scores.getType(), scores,
                                        rewriter.getI64IntegerAttr(3), /*log=*/UnitAttr());
+    if (op.getMask() && !op.getMaskedRowsAreNan()) {
+      rows = withoutMaskedRows(rewriter, scores, rows);
+    }
     Value v = headsFirst(rewriter, op.getV(), inner[2]);
     Value y = productOf(rewriter, location, rows, v, /*transposeB=*/false);
     rewriter.replaceOp(op, headsFirst(rewriter, y, inner[3]));

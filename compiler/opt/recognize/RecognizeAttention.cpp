@@ -1,5 +1,6 @@
 // Product, scale, mask, softmax and product become tn.attention over split heads.
-// Relies on simplify, sinkTransposes and recognizeSoftmax; a query that sees no key gives zeros.
+// Relies on simplify, sinkTransposes and recognizeSoftmax; a query that sees no key gives what the
+// model's softmax gives, and zeros only behind a guard that makes zeros of NaN.
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
 #include "compiler/opt/recognize/AttentionOperands.h"
@@ -121,29 +122,34 @@ std::optional<Scores> matchScores(Value value, Constants &constants) {
 
 /// The softmax behind the probabilities, past a cast to the type of V and the guard that turns rows
 /// of NaN into zeros.
-tn::SoftmaxOp matchProbabilities(Value value, Constants &constants) {
+struct Probabilities {
+  tn::SoftmaxOp softmax;
+  bool isGuarded = false;
+};
+
+Probabilities matchProbabilities(Value value, Constants &constants) {
   if (!value.hasOneUse()) {
-    return nullptr;
+    return {};
   }
   if (Value wide = widened(value, /*isNarrowed=*/true)) {
     value = wide;
     if (!value.hasOneUse()) {
-      return nullptr;
+      return {};
     }
   }
   tn::SelectOp guard = value.getDefiningOp<tn::SelectOp>();
   Value rows = guard ? guard.getB() : value;
   tn::SoftmaxOp softmax = rows.getDefiningOp<tn::SoftmaxOp>();
   if (!softmax || softmax.getLog()) {
-    return nullptr;
+    return {};
   }
   if (guard) {
     tn::IsNanOp isNan = guard.getCondition().getDefiningOp<tn::IsNanOp>();
     bool isGuard = isNan && isNan.getX() == rows && isNan->hasOneUse() && rows.hasNUses(2) &&
                    constants.scalar(guard.getA()) == 0.0;
-    return isGuard ? softmax : nullptr;
+    return isGuard ? Probabilities{softmax, true} : Probabilities();
   }
-  return softmax->hasOneUse() ? softmax : nullptr;
+  return softmax->hasOneUse() ? Probabilities{softmax} : Probabilities();
 }
 
 /// The conjuncts of a condition.
@@ -259,7 +265,7 @@ struct AttentionPattern : Pattern<tn::MatmulOp> {
   using Pattern::Pattern;
   LogicalResult matchAndRewrite(tn::MatmulOp op, PatternRewriter &rewriter) const override {
     Constants constants = this->constants;
-    tn::SoftmaxOp softmax = matchProbabilities(op.getA(), constants);
+    auto [softmax, isGuarded] = matchProbabilities(op.getA(), constants);
     int64_t rank = op.getType().getRank();
     if (!softmax || op.getTransposeA() || rank < 2 ||
         static_cast<int64_t>(softmax.getAxis()) != rank - 1) {
@@ -311,7 +317,8 @@ struct AttentionPattern : Pattern<tn::MatmulOp> {
         rewriter, op.getLoc(), tn::makeTensor(liftedDims(dims, op.getContext()), element), q.value,
         k.value, v.value, mask->value, rewriter.getF64FloatAttr(scores->scale * q.scale * k.scale),
         rewriter.getBoolAttr(mask->causal),
-        rewriter.getDenseBoolArrayAttr({q.headsInner, k.headsInner, v.headsInner, resultInner}));
+        rewriter.getDenseBoolArrayAttr({q.headsInner, k.headsInner, v.headsInner, resultInner}),
+        mask->value && !isGuarded ? rewriter.getUnitAttr() : UnitAttr());
     Value result = castTo(rewriter, op.getLoc(), attention, type.getElementType());
     rewriter.replaceOp(replaced, reshape(rewriter, op.getLoc(), result, dims));
     return success();

@@ -1,7 +1,10 @@
 // Identities and exact rewrites of elementwise operations, as patterns of `simplify`.
-// Relies on IEEE arithmetic: a rewrite keeps every bit, up to the sign of a zero.
+// Relies on IEEE arithmetic: a rewrite keeps every bit that the model can tell apart.
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Patterns.h"
+
+#include "mlir/IR/TypeUtilities.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 #include <cmath>
 
@@ -10,14 +13,73 @@ using namespace mlir;
 namespace tenon::opt {
 namespace {
 
-/// x + 0, x - 0, x * 1, x / 1, x ^ 1 -> x. (-0 + 0 is 0 in the model and -0 here.)
+constexpr unsigned kDepth = 8;
+
+/// No element is -0 (but for what underflows): sums of products begin with 0, and a + b is -0 only
+/// where both are.
+bool isNeverMinusZero(Value value, Constants &constants, unsigned depth = kDepth) {
+  Operation *op = value.getDefiningOp();
+  if (!isa<FloatType>(getElementTypeOrSelf(value))) {
+    return true;
+  }
+  if (!op || depth == 0) {
+    return false;
+  }
+  auto isNever = [&](Value operand) { return isNeverMinusZero(operand, constants, depth - 1); };
+  auto isPositive = [&](Value factor) { return constants.scalar(factor).value_or(-1) > 0; };
+  return llvm::TypeSwitch<Operation *, bool>(op)
+      .Case<tn::MatmulOp, tn::ConvOp, tn::ConvTransposeOp, tn::ExpOp, tn::AbsOp, tn::SigmoidOp,
+            tn::SoftmaxOp, tn::AttentionOp, tn::IotaOp>([](Operation *) { return true; })
+      .Case<tn::ReshapeOp, tn::TransposeOp, tn::BroadcastOp, tn::SliceOp>(
+          [&](Operation *) { return isNever(op->getOperand(0)); })
+      .Case([&](tn::AddOp) { return isNever(op->getOperand(0)) || isNever(op->getOperand(1)); })
+      .Case([&](tn::MulOp) {
+        return (isPositive(op->getOperand(0)) && isNever(op->getOperand(1))) ||
+               (isPositive(op->getOperand(1)) && isNever(op->getOperand(0)));
+      })
+      .Case([&](tn::DivOp) { return isPositive(op->getOperand(1)) && isNever(op->getOperand(0)); })
+      .Case([](tn::ReduceOp sum) {
+        return sum.getKind() == tn::ReduceKind::sum || sum.getKind() == tn::ReduceKind::mean;
+      })
+      .Case([&](tn::ConstantOp) {
+        std::optional<double> number = constants.scalar(value);
+        return number && !(*number == 0 && std::signbit(*number));
+      })
+      .Case([&](tn::CastOp cast) {
+        Type from = getElementTypeOrSelf(cast.getX()), to = getElementTypeOrSelf(value);
+        bool isExact =
+            !isa<FloatType>(from) || from.getIntOrFloatBitWidth() <= to.getIntOrFloatBitWidth();
+        return isExact && isNever(cast.getX());
+      })
+      .Default([](Operation *) { return false; });
+}
+
+/// Nobody who reads the value tells -0 from 0.
+bool isSignOfZeroLost(Value value) {
+  return llvm::all_of(value.getUsers(), [](Operation *user) {
+    return isa<tn::MatmulOp, tn::ConvOp, tn::ConvTransposeOp, tn::SoftmaxOp, tn::ExpOp,
+               tn::CompareOp, tn::AbsOp>(user);
+  });
+}
+
+/// x - 0 and x + -0 are x; x + 0 of -0 is 0.
+template <typename Op> bool isNeutral(Op op, const WithScalar &match, Constants &constants) {
+  constexpr bool isSum = std::is_same_v<Op, tn::AddOp>;
+  if constexpr (!isSum && !std::is_same_v<Op, tn::SubOp>) {
+    return match.scalar == 1;
+  }
+  bool addsMinusZero = std::signbit(match.scalar) == isSum;
+  return match.scalar == 0 && (addsMinusZero || isNeverMinusZero(match.value, constants) ||
+                               isSignOfZeroLost(op.getResult()));
+}
+
+/// x + 0, x - 0, x * 1, x / 1, x ^ 1 -> x
 template <typename Op> struct DropNeutral : Pattern<Op> {
   using Pattern<Op>::Pattern;
   LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
     Constants constants = this->constants;
     std::optional<WithScalar> match = matchScalar<Op>(op.getResult(), constants);
-    bool isSum = std::is_same_v<Op, tn::AddOp> || std::is_same_v<Op, tn::SubOp>;
-    if (!match || match->scalar != (isSum ? 0.0 : 1.0)) {
+    if (!match || !isNeutral(op, *match, constants)) {
       return failure();
     }
     rewriter.replaceOp(op, match->value);

@@ -126,13 +126,13 @@ Matrices headsOf(const HeadView &view, int64_t batch, int64_t heads, int64_t sha
   return matrices;
 }
 
-/// A query that sees no key (all scores are -inf) takes nothing from any.
-void softmaxScores(double *row, int64_t size) {
+/// Of scores that are all -inf NaN, or, unless `maskedRowsAreNan`, nothing of any key.
+void softmaxScores(double *row, int64_t size, bool maskedRowsAreNan) {
   double most = -std::numeric_limits<double>::infinity();
   for (int64_t k = 0; k < size; ++k) {
     most = std::max(most, row[k]);
   }
-  if (most == -std::numeric_limits<double>::infinity() &&
+  if (!maskedRowsAreNan && most == -std::numeric_limits<double>::infinity() &&
       std::none_of(row, row + size, [](double score) { return std::isnan(score); })) {
     std::fill_n(row, size, 0.0);
     return;
@@ -151,6 +151,7 @@ void softmaxScores(double *row, int64_t size) {
 struct Attention {
   double scale;
   bool causal;
+  bool maskedRowsAreNan;
   HeadView q, k, v, y;
   const double *mask; // null without one
   Sizes maskStrides;  // over [B, H, Sq, Sk]
@@ -196,7 +197,7 @@ private:
       row[key] =
           key < visible ? row[key] * scale + added : -std::numeric_limits<double>::infinity();
     }
-    softmaxScores(row, keys);
+    softmaxScores(row, keys, maskedRowsAreNan);
   }
 
   template <typename T>
@@ -234,6 +235,7 @@ Status evaluateAttention(Evaluation &evaluation) {
   const Tensor &v = evaluation.get(op.getV());
   Attention attention = {op.getScale().convertToDouble(),
                          op.getCausal(),
+                         op.getMaskedRowsAreNan(),
                          {q, inner[0]},
                          {k, inner[1]},
                          {v, inner[2]},

@@ -11,6 +11,18 @@ func.func @wide(%q: tensor<1x2x1x320xf32>, %k: tensor<1x1x3x320xf32>, %v: tensor
   // CHECK: %[[P:.*]] = tn.softmax %[[A]] {axis = 3 : i64}
   // CHECK: %[[Y:.*]] = tn.matmul %[[P]], %arg2
   // CHECK: tn.transpose %[[Y]] [0, 2, 1, 3]
+  %0 = tn.attention %q, %k, %v mask %m {scale = 0.05 : f64, causal = false, headsInner = array<i1: true, false, false, true>, maskedRowsAreNan} : (tensor<1x2x1x320xf32>, tensor<1x1x3x320xf32>, tensor<1x1x3x8xf32>, tensor<2x3xf32>) -> tensor<1x2x1x8xf32>
+  return %0 : tensor<1x2x1x8xf32>
+}
+// -----
+// Rows without a key are zeros unless it is said that they are NaN.
+// CHECK-LABEL: @zero_rows
+func.func @zero_rows(%q: tensor<1x2x1x320xf32>, %k: tensor<1x1x3x320xf32>, %v: tensor<1x1x3x8xf32>, %m: tensor<2x3xf32>) -> tensor<1x2x1x8xf32> {
+  // CHECK: %[[P:.*]] = tn.softmax %[[S:.*]] {axis = 3 : i64}
+  // CHECK: %[[M:.*]] = tn.reduce <max> %[[S]] {axes = array<i64: 3>, keepdims = true}
+  // CHECK: %[[C:.*]] = tn.compare %[[M]] <eq>
+  // CHECK: %[[Z:.*]] = tn.select %[[C]], %{{.*}}, %[[P]]
+  // CHECK: tn.matmul %[[Z]], %arg2
   %0 = tn.attention %q, %k, %v mask %m {scale = 0.05 : f64, causal = false, headsInner = array<i1: true, false, false, true>} : (tensor<1x2x1x320xf32>, tensor<1x1x3x320xf32>, tensor<1x1x3x8xf32>, tensor<2x3xf32>) -> tensor<1x2x1x8xf32>
   return %0 : tensor<1x2x1x8xf32>
 }

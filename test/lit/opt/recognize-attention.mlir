@@ -116,7 +116,7 @@ func.func @causal_positions(%q: tensor<1x2x?x4xf32, #h>, %k: tensor<1x2x?x4xf32,
 // CHECK-LABEL: @causal_and_padding
 func.func @causal_and_padding(%q: tensor<1x2x?x4xf32, #h>, %k: tensor<1x2x?x4xf32, #h>, %v: tensor<1x2x?x4xf32, #h>, %pad: tensor<?xi1, #i>) -> tensor<1x2x?x4xf32, #h> {
   // CHECK: %[[M:.*]] = tn.select %arg3, %{{.*}} -> tensor<?xf32, #{{.*}}>
-  // CHECK: tn.attention %arg0, %arg1, %arg2 mask %[[M]] {causal = true
+  // CHECK: tn.attention %arg0, %arg1, %arg2 mask %[[M]] {causal = true, headsInner = array<i1: false, false, false, false>, maskedRowsAreNan
   %start = tn.constant dense<0> : tensor<i64> : tensor<i64>
   %step = tn.constant dense<1> : tensor<i64> : tensor<i64>
   %zero = tn.constant dense<0.0> : tensor<f32> : tensor<f32>

@@ -5,8 +5,9 @@ func.func @identities(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
   // CHECK-NEXT: return %arg0
   %one = tn.constant dense<1.0> : tensor<f32> : tensor<f32>
   %zero = tn.constant dense<0.0> : tensor<2x3xf32> : tensor<2x3xf32>
+  %minus = tn.constant dense<-0.0> : tensor<2x3xf32> : tensor<2x3xf32>
   %0 = tn.mul %x, %one : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
-  %1 = tn.add %zero, %0 : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  %1 = tn.add %minus, %0 : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
   %2 = tn.sub %1, %zero : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
   %3 = tn.div %2, %one : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
   %4 = tn.neg %3 : tensor<2x3xf32>
@@ -24,6 +25,28 @@ func.func @identities(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
   %16 = tn.cast %15 : (tensor<2x3xf32>) -> tensor<2x3xf64>
   %17 = tn.cast %16 : (tensor<2x3xf64>) -> tensor<2x3xf32>
   return %17 : tensor<2x3xf32>
+}
+// -----
+// -0 + 0 is 0: the sum goes away where no element can be -0, or where nobody tells it from 0.
+// CHECK-LABEL: @zeros
+func.func @zeros(%x: tensor<2x3xf32>, %w: tensor<3x3xf32>) -> (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>) {
+  // CHECK: %[[KEPT:.*]] = tn.add %arg0
+  // CHECK: %[[SUB:.*]] = tn.sub %arg0
+  // CHECK: %[[PRODUCT:.*]] = tn.matmul %arg0, %arg1
+  // CHECK-NEXT: %[[EXP:.*]] = tn.exp %arg0
+  // CHECK-NEXT: %[[SUM:.*]] = tn.add %arg0, %[[PRODUCT]]
+  // CHECK-NEXT: return %[[KEPT]], %[[SUB]], %[[PRODUCT]], %[[EXP]], %[[SUM]]
+  %zero = tn.constant dense<0.0> : tensor<f32> : tensor<f32>
+  %minus = tn.constant dense<-0.0> : tensor<f32> : tensor<f32>
+  %0 = tn.add %x, %zero : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
+  %1 = tn.sub %x, %minus : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
+  %2 = tn.matmul %x, %w : (tensor<2x3xf32>, tensor<3x3xf32>) -> tensor<2x3xf32>
+  %3 = tn.add %2, %zero : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
+  %4 = tn.add %x, %zero : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
+  %5 = tn.exp %4 : tensor<2x3xf32>
+  %6 = tn.add %x, %2 : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  %7 = tn.add %6, %zero : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
+  return %0, %1, %3, %5, %7 : tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>
 }
 // -----
 // Not identities: a scalar that broadcasts the other operand up, another number, a narrowing cast, a

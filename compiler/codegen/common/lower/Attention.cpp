@@ -119,8 +119,8 @@ LogicalResult computeAttention(Lowering &lowering, Operation *operation) {
   if (!scores) {
     return failure();
   }
-  // A query that sees no key gives zeros: its probabilities are exp(-inf - lowest) = 0, and so is
-  // their sum, which is 1 or more in every other row.
+  // The probabilities of a query that sees no key are exp(-inf - lowest) = 0, and so is their sum,
+  // which is 1 or more in every other row: 0 / 1 or 0 / 0.
   const llvm::fltSemantics &semantics = cast<FloatType>(wide).getFloatSemantics();
   APFloat lowest = APFloat::getLargest(semantics, /*Negative=*/true);
   Value maximum = reduce(
@@ -161,10 +161,21 @@ LogicalResult computeAttention(Lowering &lowering, Operation *operation) {
       compute(lowering, resultDims, storage, [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
         SmallVector<AffineExpr> to = layout.swapped(AttentionLayout::kResult, at);
         to.pop_back();
-        Value one = arith::ConstantOp::create(body.builder, lowering.location,
-                                              body.builder.getFloatAttr(wide, 1));
-        Value divisor =
-            arith::MaximumFOp::create(body.builder, lowering.location, body.load(sum, to), one);
+        Value divisor = body.load(sum, to);
+        std::optional<int64_t> keys = constantDim(k[2]);
+        if (!op.getMaskedRowsAreNan() || !keys || *keys == 0) {
+          OpBuilder &b = body.builder;
+          Value one = arith::ConstantOp::create(b, lowering.location, b.getFloatAttr(wide, 1));
+          Value atLeastOne = arith::MaximumFOp::create(b, lowering.location, divisor, one);
+          if (op.getMaskedRowsAreNan()) {
+            Value none = arith::ConstantIndexOp::create(b, lowering.location, 0);
+            Value hasKeys = arith::CmpIOp::create(b, lowering.location, arith::CmpIPredicate::sgt,
+                                                  body.index(k[2]), none);
+            divisor = arith::SelectOp::create(b, lowering.location, hasKeys, divisor, atLeastOne);
+          } else {
+            divisor = atLeastOne;
+          }
+        }
         return arith::DivFOp::create(body.builder, lowering.location, body.load(total, at),
                                      divisor);
       });

@@ -4,6 +4,7 @@
 
 #include "compiler/codegen/common/math/ScalarEmitter.h"
 #include "compiler/codegen/common/region/Failures.h"
+#include "compiler/graph/Float8.h"
 
 using namespace mlir;
 using namespace tenon::tn;
@@ -95,8 +96,10 @@ Value emitPow(OpBuilder &builder, Location location, PowOp op, ValueRange args) 
   // What f32 does not hold of an exponent may be its parity.
   bool isExact = exponent.computed() == base.computed() || op.getB().getDefiningOp<ConstantOp>();
   Type wide = base.isFloat() && isExact ? base.computed() : Type(builder.getF64Type());
-  Value power =
-      math::PowFOp::create(builder, location, toFloat(base, x, wide), toFloat(exponent, n, wide));
+  Value raised = toFloat(exponent, n, wide);
+  Value power = splatNumber(op.getA()) == 2.0
+                    ? Value(math::Exp2Op::create(builder, location, raised))
+                    : math::PowFOp::create(builder, location, toFloat(base, x, wide), raised);
   if (!base.isFloat()) {
     return base.store(toInteger(base, element, power));
   }

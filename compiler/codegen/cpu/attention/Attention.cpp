@@ -44,7 +44,8 @@ AttentionLowering::AttentionLowering(KernelBuilder &kernel, tn::AttentionOp atte
                                      engine::CpuLevel level, int64_t most)
     : kernel(kernel), mostRows(most),
       vector(VectorType::get(floatLanes(level), kernel.builder.getF32Type())),
-      causal(attention.getCausal()), scale(attention.getScale().convertToDouble()), scoreFactor(1) {
+      causal(attention.getCausal()), maskedRowsAreNan(attention.getMaskedRowsAreNan()),
+      scale(attention.getScale().convertToDouble()), scoreFactor(1) {
   auto buffer = [&](Value operand) {
     return kernel.input(cast<BlockArgument>(operand).getArgNumber());
   };

@@ -123,6 +123,7 @@ private:
   int64_t mostRows; ///< of a grid point
   mlir::VectorType vector;
   bool causal;
+  bool maskedRowsAreNan;
   double scale;       ///< of the queries
   double scoreFactor; ///< what of the attention's scale the queries have not
   HeadRows q, k, v, result;

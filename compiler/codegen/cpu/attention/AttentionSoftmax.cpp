@@ -73,14 +73,22 @@ void AttentionLowering::startRow(const IndexMath &math, Value row) {
                      });
 }
 
-/// 1 / sum of a row's exponentials in the place of the sum; 0 where it saw no key.
+/// 1 / sum of a row's exponentials in the place of the sum. Where it saw no key, 0, or infinity,
+/// which makes NaN of its sums of 0.
 void AttentionLowering::invertTotal(const IndexMath &math, Value row) {
   Value sum = memref::LoadOp::create(math.builder, math.location, total, row);
-  Value zero = number(math, 0);
-  Value isNone =
-      arith::CmpFOp::create(math.builder, math.location, arith::CmpFPredicate::OEQ, sum, zero);
   Value inverse = arith::DivFOp::create(math.builder, math.location, number(math, 1), sum);
-  inverse = arith::SelectOp::create(math.builder, math.location, isNone, zero, inverse);
+  std::optional<int64_t> length = tn::constantDim(k.length());
+  if (!maskedRowsAreNan || !length || *length == 0) {
+    Value zero = number(math, 0);
+    Value isNone =
+        arith::CmpFOp::create(math.builder, math.location, arith::CmpFPredicate::OEQ, sum, zero);
+    if (maskedRowsAreNan) {
+      isNone = arith::AndIOp::create(math.builder, math.location, isNone,
+                                     math.isLess(keys, math.constant(1)));
+    }
+    inverse = arith::SelectOp::create(math.builder, math.location, isNone, zero, inverse);
+  }
   memref::StoreOp::create(math.builder, math.location, inverse, total, row);
 }
 

@@ -24,6 +24,23 @@ Value resultOffset(KernelFrame &frame, const ThreadBuilder &t, const AttentionPr
 
 } // namespace
 
+Value totalDivisor(const ThreadBuilder &t, KernelFrame &frame, const AttentionProblem &p,
+                   Value total) {
+  if (!p.maskedRowsAreNan) {
+    return t.maxF(total, t.f32(1e-30));
+  }
+  if (tn::constantDim(p.keys).value_or(0) > 0) {
+    return total;
+  }
+  Value hasNoKeys = t.isEqual(frame.size32(p.keys), t.i32(0));
+  return t.select(hasNoKeys, t.f32(1), total);
+}
+
+Value inverseTotal(const ThreadBuilder &t, KernelFrame &frame, const AttentionProblem &p,
+                   Value total) {
+  return t.divF(t.f32(1), totalDivisor(t, frame, p, total));
+}
+
 void emitAttentionCombine(RegionBuilder &region, const AttentionProblem &p, int64_t splits) {
   KernelFrame frame(region, {p.firstTemporary, p.firstTemporary + 1, p.y.buffer}, 2,
                     kCombineRows * kWarp);
@@ -47,7 +64,7 @@ void emitAttentionCombine(RegionBuilder &region, const AttentionProblem &p, int6
       weights[s] = b.exp2(b.mulF(b.subF(weights[s], maximum), factor));
       total = b.fma(totals[s], weights[s], total);
     }
-    Value inverse = b.divF(b.f32(1), b.maxF(total, b.f32(1e-30)));
+    Value inverse = inverseTotal(b, frame, p, total);
     Value to = b.offset(frame.buffer(2), p.y.element, resultOffset(frame, b, p, row));
     for (int64_t first = 0; first < width; first += kWarp * 2) {
       Value column = b.add(b.mul(b.lane(), 2), first);

@@ -176,7 +176,5 @@ private:
 
 /// Whether scores are bare products, with the scale in the exponent: no mask, and a positive scale.
 bool foldsScale(const AttentionProblem &problem);
-/// 1 / total; a row that saw no key has accumulators of 0 and keeps them.
-mlir::Value inverseTotal(const ThreadBuilder &t, mlir::Value total);
 
 } // namespace tenon::codegen::cuda

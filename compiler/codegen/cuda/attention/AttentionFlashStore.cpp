@@ -19,15 +19,11 @@ Value sumOfLanes(const ThreadBuilder &t, Value value, int64_t lanes) {
 
 } // namespace
 
-Value inverseTotal(const ThreadBuilder &t, Value total) {
-  return t.divF(t.f32(1), t.maxF(total, t.f32(1e-30)));
-}
-
 void FlashKernel::storeRows(const ThreadBuilder &t, State &state) {
   for (int64_t r = 0; r < tile.rowTiles; ++r) {
     for (int64_t part : {0, 1}) {
       const Row &row = placed[r][part];
-      Value inverse = inverseTotal(t, sumOfLanes(t, state.totals[r][part], 4));
+      Value inverse = inverseTotal(t, frame, p, sumOfLanes(t, state.totals[r][part], 4));
       Value pointer =
           t.offset(columnsPointer(t, p.reads(), p.y, row.head, row.query), element, laneColumn);
       t.when(row.valid, [&](const ThreadBuilder &inner) {
@@ -231,7 +227,7 @@ void FlashKernel::storeMerged(const ThreadBuilder &t, Value row, Value column,
   }
   unsigned output = p.reads();
   if (tile.splits == 1 || tile.isClustered) {
-    Value scale = inverseTotal(t, parts.total);
+    Value scale = inverseTotal(t, frame, p, parts.total);
     t.store(t.packPair(element, t.mulF(low, scale), t.mulF(high, scale)),
             t.offset(columnsPointer(t, output, p.y, head, query), element, column), 4);
     return;

@@ -70,6 +70,13 @@ bool sharesMask(const AttentionProblem &problem, bool joinsHeads);
 /// probabilities} [splits, rows, 2] to the result (AttentionCombine.cpp).
 void emitAttentionCombine(RegionBuilder &region, const AttentionProblem &problem, int64_t splits);
 
+/// By what the accumulators of a row are divided, and 1 over it. A row that saw no key has a total
+/// and accumulators of 0, and keeps them or is NaN, as the problem says (AttentionCombine.cpp).
+mlir::Value totalDivisor(const ThreadBuilder &t, KernelFrame &frame,
+                         const AttentionProblem &problem, mlir::Value total);
+mlir::Value inverseTotal(const ThreadBuilder &t, KernelFrame &frame,
+                         const AttentionProblem &problem, mlir::Value total);
+
 /// Queries and keys of a tile of FP32 arithmetic.
 struct SimtTile {
   int64_t rows = 64, keys = 64;

@@ -127,6 +127,7 @@ MatchResult<AttentionProblem> matchAttention(func::FuncOp region, bool mayEncode
   problem.valueWidth = tn::getDims(op.getV().getType())[3];
   problem.scale = op.getScale().convertToDouble();
   problem.causal = op.getCausal();
+  problem.maskedRowsAreNan = op.getMaskedRowsAreNan();
   problem.firstTemporary = region.getNumArguments() + region.getNumResults();
   return problem;
 }

@@ -18,6 +18,7 @@ struct AttentionProblem {
   std::optional<StridedTensor> mask;
   double scale = 1;
   bool causal = false;
+  bool maskedRowsAreNan = false;
   /// By what the result is multiplied on its way to codes of 8-bit floats; 0 where it is stored as
   /// it is.
   double codesFactor = 0;

@@ -314,8 +314,7 @@ void SimtKernel::storeRows(const ThreadBuilder &t, const State &state) const {
     for (int64_t mask = 1; mask < kLanes; mask *= 2) {
       total = t.addF(total, t.shuffleXor(total, mask));
     }
-    // A row that saw no key has accumulators of 0 and keeps them.
-    Value divisor = t.maxF(total, t.f32(1e-30));
+    Value divisor = totalDivisor(t, frame, p, total);
     t.when(t.isLess(rows[i], queryCount), [&](const ThreadBuilder &b) {
       for (int64_t c = 0; c < columns(); ++c) {
         Value column = b.add(lane, c * kLanes);

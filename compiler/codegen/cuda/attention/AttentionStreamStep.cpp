@@ -347,7 +347,7 @@ void StreamKernel::store(const ThreadBuilder &t, const Unit &unit, State &state)
   for (int64_t part : {0, 1}) {
     Value total = state.totals[part];
     total = t.addF(total, t.shuffleXor(total, 1));
-    Value inverse = inverseTotal(t, t.addF(total, t.shuffleXor(total, 2)));
+    Value inverse = inverseTotal(t, frame, p, t.addF(total, t.shuffleXor(total, 2)));
     if (isEncoded && p.codesFactor != 1) {
       inverse = t.mulF(inverse, t.f32(p.codesFactor));
     }

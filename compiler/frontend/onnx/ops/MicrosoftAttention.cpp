@@ -8,13 +8,15 @@ using namespace mlir;
 
 namespace tenon::onnx {
 
-void setAttention(NodeContext &c, Value q, Value k, Value v, Value mask, bool causal) {
+void setAttention(NodeContext &c, Value q, Value k, Value v, Value mask, bool causal,
+                  bool maskedRowsAreNan) {
   double given = c.real("scale", 0);
   std::optional<double> scale = scoreScale(c, q, given == 0 ? std::nullopt : std::optional(given));
   bool inner[] = {false, false, false, false};
   if (scale) {
-    c.setOutput(0, mergeHeads(c, c.make<tn::AttentionOp>(q, k, v, mask, llvm::APFloat(*scale),
-                                                         causal, inner)));
+    Value y = c.make<tn::AttentionOp>(q, k, v, mask, llvm::APFloat(*scale), causal, inner,
+                                      maskedRowsAreNan);
+    c.setOutput(0, mergeHeads(c, y));
   }
 }
 
@@ -105,7 +107,7 @@ void multiHeadAttention(NodeContext &c) {
   AffineExpr keys = k ? tn::getDims(k.getType())[2] : AffineExpr();
   Value mask = k ? paddingAddend(c, 4, c.dims(0)[0], keys, c.element(0)) : Value();
   mask = sumOf(c, mask, c.value(5));
-  setAttention(c, q, k, v, mask, c.integer("unidirectional", 0) != 0);
+  setAttention(c, q, k, v, mask, c.integer("unidirectional", 0) != 0, bool(mask));
 }
 
 //===--- GroupQueryAttention ---===//
@@ -305,7 +307,8 @@ void groupQueryAttention(NodeContext &c) {
   Value v = extended(c, *cache, 4, splitHeads(c, parts[2], heads[2]));
   c.setOutput(1, k);
   c.setOutput(2, v);
-  setAttention(c, q, k, v, sumOf(c, seenAddend(c, *cache), c.value(10)), false);
+  // A row of padding, which is before the first key, has no keys, as in ONNX Runtime.
+  setAttention(c, q, k, v, sumOf(c, seenAddend(c, *cache), c.value(10)), false, c.has(10));
 }
 
 constexpr Attributes kMultiHead = {{"mask_filter_value", kFloat},

@@ -14,8 +14,9 @@ mlir::Value sumOf(NodeContext &c, mlir::Value a, mlir::Value b);
 mlir::Value paddingAddend(NodeContext &c, unsigned i, mlir::AffineExpr batch, mlir::AffineExpr keys,
                           mlir::Type element);
 
-/// Output 0 is the attention of operands [B, H, S, D], its heads merged.
+/// Output 0 is the attention of operands [B, H, S, D], its heads merged; `maskedRowsAreNan` as in
+/// tn.attention.
 void setAttention(NodeContext &c, mlir::Value q, mlir::Value k, mlir::Value v, mlir::Value mask,
-                  bool causal);
+                  bool causal, bool maskedRowsAreNan);
 
 } // namespace tenon::onnx

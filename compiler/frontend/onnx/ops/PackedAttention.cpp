@@ -85,8 +85,8 @@ void attend(NodeContext &c, Value product, const Rest &rest) {
   }
   Value mask = paddingAddend(c, rest.mask, c.dims(0)[0], tn::getDims(k.getType())[2],
                              getElementTypeOrSelf(product));
-  setAttention(c, parts[0], k, v, sumOf(c, mask, c.value(rest.addend)),
-               c.integer("unidirectional", 0) != 0);
+  mask = sumOf(c, mask, c.value(rest.addend));
+  setAttention(c, parts[0], k, v, mask, c.integer("unidirectional", 0) != 0, bool(mask));
 }
 
 void attention(NodeContext &c) {

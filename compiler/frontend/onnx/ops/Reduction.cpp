@@ -44,6 +44,9 @@ void reduction(NodeContext &c) {
   }
   constexpr bool isPlain = before == Before::None && after == After::None;
   Value x = isPlain ? c.value(0) : c.widened(c.value(0));
+  if (After::None != after && isa<IntegerType>(c.element(0))) {
+    x = c.cast(x, c.builder().getF64Type());
+  }
   bool keepdims = c.integer("keepdims", 1) != 0;
   if (before == Before::Abs) {
     x = c.unary<tn::AbsOp>(x);

@@ -54,11 +54,12 @@ void cumProd(NodeContext &c) {
   }
   bool reverse = c.integer("reverse", 0) != 0;
   int64_t longest = c.symbols().bounds(c.dims(0)[axis]).max;
-  Value y = c.value(0);
+  Value y = c.widened(c.value(0));
   for (int64_t step = 1; step < longest && y; step *= 2) {
     y = c.mul(y, shifted(c, y, axis, step, reverse));
   }
-  c.setOutput(0, c.integer("exclusive", 0) != 0 ? shifted(c, y, axis, 1, reverse) : y);
+  y = c.integer("exclusive", 0) != 0 ? shifted(c, y, axis, 1, reverse) : y;
+  c.setOutput(0, c.cast(y, c.element(0)));
 }
 
 void causalConvWithState(NodeContext &c) {

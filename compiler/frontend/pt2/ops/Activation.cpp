@@ -5,6 +5,8 @@
 
 #include "mlir/IR/TypeUtilities.h"
 
+#include <limits>
+
 using namespace mlir;
 
 namespace tenon::pt2 {
@@ -43,10 +45,12 @@ void relu6(Call &c) { c.setOutput(clampOf(c, c.value("self"), 0, 6)); }
 void softplus(Call &c) {
   mlir::Value x = c.value("self");
   double beta = c.real("beta", 1), threshold = c.real("threshold", 20);
+  x = beta == 1 ? x : c.widened(x);
   mlir::Value scaled = beta == 1 ? x : c.mul(x, c.scalarLike(beta, x));
   mlir::Value y = c.unary<tn::SoftplusOp>(scaled);
   y = beta == 1 ? y : c.div(y, c.scalarLike(beta, x));
-  c.setOutput(c.select(c.compare(scaled, tn::Predicate::gt, c.scalarLike(threshold, x)), x, y));
+  y = c.select(c.compare(scaled, tn::Predicate::gt, c.scalarLike(threshold, x)), x, y);
+  c.setOutput(c.toResult(y));
 }
 void logSigmoid(Call &c) {
   c.setOutput(c.unary<tn::NegOp>(c.unary<tn::SoftplusOp>(c.unary<tn::NegOp>(c.value("self")))));
@@ -66,9 +70,9 @@ void prelu(Call &c) {
 }
 void threshold(Call &c) {
   mlir::Value x = c.value("self");
-  Type element = c.resultElement();
-  c.setOutput(c.select(c.compare(x, tn::Predicate::le, c.operand("threshold", element)),
-                       c.operand("value", element), x));
+  mlir::Value wide = c.widened(x), bound = c.scalarLike(c.real("threshold", 0), wide);
+  c.setOutput(c.select(c.compare(wide, tn::Predicate::le, bound),
+                       c.operand("value", c.resultElement()), x));
 }
 /// The first half of an axis times the sigmoid of the second.
 void glu(Call &c) {
@@ -83,23 +87,33 @@ void glu(Call &c) {
   c.setOutput(c.mul(a, c.unary<tn::SigmoidOp>(c.sliceAxis(x, axis, half, half))));
 }
 
-void softmaxAs(Call &c, bool isLog) {
+mlir::Value softmaxOf(Call &c, bool isLog) {
   c.ignore({"half_to_float"});
   mlir::Value x = c.value("self");
   Type element = c.resultElement();
   c.elementNamed("dtype", element);
   if (!x) {
-    return;
+    return x;
   }
   int64_t rank = cast<RankedTensorType>(x.getType()).getRank();
   x = c.cast(x, element);
   mlir::Value row = rank == 0 ? c.reshape(x, {c.constantSize(1)}) : x;
   int64_t axis = c.axis("dim", -1, rank);
   mlir::Value y = c.unary<tn::SoftmaxOp>(row, axis, isLog);
-  c.setOutput(rank == 0 ? c.reshape(y, {}) : y);
+  return rank == 0 ? c.reshape(y, {}) : y;
 }
-void softmax(Call &c) { softmaxAs(c, false); }
-void logSoftmax(Call &c) { softmaxAs(c, true); }
+void softmax(Call &c) { c.setOutput(softmaxOf(c, false)); }
+/// Zeros in rows of nothing but minus infinity.
+void safeSoftmax(Call &c) {
+  mlir::Value x = c.value("self"), y = softmaxOf(c, false);
+  if (int64_t rank = y ? rankOf(x) : 0; rank > 0) {
+    mlir::Value highest = c.reduce(tn::ReduceKind::max, x, {c.axis("dim", -1, rank)}, true);
+    mlir::Value lowest = c.scalarLike(-std::numeric_limits<double>::infinity(), x);
+    y = c.select(c.compare(highest, tn::Predicate::eq, lowest), c.scalarLike(0, y), y);
+  }
+  c.setOutput(y);
+}
+void logSoftmax(Call &c) { c.setOutput(softmaxOf(c, true)); }
 
 /// The same memory is looked at, and the layout is not the program's concern here.
 void sameTensor(Call &c) {
@@ -163,7 +177,7 @@ constexpr OpRow kActivationOpRows[] = {
     {"aten.glu", glu},
     {"aten.softmax", softmax},
     {"aten._softmax", softmax},
-    {"aten._safe_softmax", softmax},
+    {"aten._safe_softmax", safeSoftmax},
     {"aten.log_softmax", logSoftmax},
     {"aten._log_softmax", logSoftmax},
     {"aten.dropout", dropout},

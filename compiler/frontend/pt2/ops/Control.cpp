@@ -363,8 +363,16 @@ void inlined(Call &c) {
 
 /// wrap_with_autocast(device, type, enabled, caches, graph, ...).
 void autocast(Call &c) {
-  const Argument *enabled = c.positional(2);
-  bool before = c.importer().setAutocast(enabled && enabled->integer != 0);
+  const Argument *device = c.positional(0), *type = c.positional(1), *enabled = c.positional(2);
+  Autocast region;
+  region.isCuda = device && device->text == "cuda";
+  if (enabled && enabled->integer != 0) {
+    std::optional<DType> given =
+        type && type->kind == Argument::Kind::ScalarType ? dtypeOf(type->integer) : std::nullopt;
+    DType lower = given.value_or(region.isCuda ? DType::F16 : DType::BF16);
+    region.lower = dyn_cast_if_present<FloatType>(c.importer().elementType(lower));
+  }
+  Autocast before = c.importer().setAutocast(region);
   inlined(c);
   c.importer().setAutocast(before);
 }

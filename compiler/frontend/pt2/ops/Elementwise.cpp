@@ -31,32 +31,33 @@ template <typename Op> void arithmetic(Call &c) {
   c.setOutput(c.make<Op>(c.operand("self", element), c.operand("other", element)));
 }
 
-/// `other` times alpha, where alpha is given.
-mlir::Value scaledOther(Call &c, Type element) {
-  mlir::Value other = c.operand("other", element);
-  return c.has("alpha") ? c.mul(other, c.operand("alpha", element)) : other;
+/// 16-bit floats as f32, for what is one expression to PyTorch.
+Type expressionElement(Call &c) {
+  FloatType element = dyn_cast_if_present<FloatType>(c.resultElement());
+  bool isNarrow = element && element.getWidth() < 32;
+  return isNarrow ? Type(c.builder().getF32Type()) : c.resultElement();
 }
 
+/// a + alpha b, or a - alpha b.
+template <typename Op> void combine(Call &c, StringRef first, StringRef second) {
+  bool isScaled = c.has("alpha");
+  Type element = isScaled ? expressionElement(c) : c.resultElement();
+  mlir::Value a = c.operand(first, element), b = c.operand(second, element);
+  b = isScaled ? c.mul(b, c.cast(c.operand("alpha", c.resultElement()), element)) : b;
+  c.setOutput(c.toResult(c.make<Op>(a, b)));
+}
 void add(Call &c) {
   Type element = c.resultElement();
-  mlir::Value self = c.operand("self", element), other = scaledOther(c, element);
-  c.setOutput(element && element.isInteger(1) ? c.make<tn::OrOp>(self, other) : c.add(self, other));
+  bool isBool = element && element.isInteger(1);
+  return isBool ? combine<tn::OrOp>(c, "self", "other") : combine<tn::AddOp>(c, "self", "other");
 }
-void sub(Call &c) {
-  Type element = c.resultElement();
-  c.setOutput(c.sub(c.operand("self", element), scaledOther(c, element)));
-}
-void rsub(Call &c) {
-  Type element = c.resultElement();
-  mlir::Value self = c.operand("self", element);
-  mlir::Value scaled = c.has("alpha") ? c.mul(self, c.operand("alpha", element)) : self;
-  c.setOutput(c.sub(c.operand("other", element), scaled));
-}
+void sub(Call &c) { combine<tn::SubOp>(c, "self", "other"); }
+void rsub(Call &c) { combine<tn::SubOp>(c, "other", "self"); }
 void mul(Call &c) {
-  Type element = c.resultElement();
+  Type element = c.productElement({"self", "other"});
   mlir::Value self = c.operand("self", element), other = c.operand("other", element);
   c.setOutput(element && element.isInteger(1) ? c.make<tn::AndOp>(self, other)
-                                              : c.mul(self, other));
+                                              : c.toResult(c.mul(self, other)));
 }
 
 /// Quotients that round down: one less where something remains and its sign is not the divisor's.
@@ -64,7 +65,7 @@ mlir::Value floorDivide(Call &c, mlir::Value a, mlir::Value b) {
   if (!a || !b) {
     return mlir::Value();
   }
-  Type element = getElementTypeOrSelf(a);
+  bool isFloat = isa<FloatType>(getElementTypeOrSelf(a));
   a = c.widened(a), b = c.widened(b);
   mlir::Value zero = c.scalarLike(0, b), remainder = c.make<tn::ModOp>(a, b, /*fmod=*/true);
   auto isNegative = [&](mlir::Value x) { return c.compare(x, tn::Predicate::lt, zero); };
@@ -76,7 +77,7 @@ mlir::Value floorDivide(Call &c, mlir::Value a, mlir::Value b) {
     return c.select(isBelow, c.sub(quotient, one), quotient);
   };
   mlir::Value quotient = c.div(a, b);
-  if (!isa<FloatType>(element)) {
+  if (!isFloat) {
     return lowered(quotient);
   }
   // What is left of a divides but for rounding, so that the next whole number is meant; 0 has the
@@ -87,21 +88,21 @@ mlir::Value floorDivide(Call &c, mlir::Value a, mlir::Value b) {
   whole = c.select(isShort, c.add(whole, one), whole);
   whole = c.select(c.compare(near, tn::Predicate::eq, zero), c.mul(quotient, zero), whole);
   whole = c.select(c.compare(b, tn::Predicate::eq, zero), quotient, whole);
-  return c.cast(whole, element);
+  return c.toResult(whole);
 }
 
 void div(Call &c) {
-  Type element = c.resultElement();
+  Type element = c.productElement({"other"});
   std::string mode = c.text("rounding_mode", "");
   mlir::Value self = c.operand("self", element), other = c.operand("other", element);
   if (mode == "floor") {
     return c.setOutput(floorDivide(c, self, other));
   }
   mlir::Value quotient = c.div(self, other);
-  c.setOutput(mode == "trunc" ? frontend::truncated(c, quotient) : quotient);
+  c.setOutput(c.toResult(mode == "trunc" ? frontend::truncated(c, quotient) : quotient));
 }
 void floorDivide(Call &c) {
-  Type element = c.resultElement();
+  Type element = c.productElement({"other"});
   c.setOutput(floorDivide(c, c.operand("self", element), c.operand("other", element)));
 }
 
@@ -241,27 +242,21 @@ void log10(Call &c) {
                     c.scalar(0.4342944819032518, c.resultElement())));
 }
 void exp2(Call &c) {
-  c.setOutput(c.unary<tn::ExpOp>(
-      c.mul(c.toResult(c.value("self")), c.scalar(0.6931471805599453, c.resultElement()))));
+  mlir::Value x = c.toResult(c.value("self"));
+  c.setOutput(c.make<tn::PowOp>(c.scalarLike(2, x), x));
 }
 
-void addcmul(Call &c) {
-  Type element = c.resultElement();
-  mlir::Value product = c.mul(c.operand("tensor1", element), c.operand("tensor2", element));
-  mlir::Value scaled = c.has("value") ? c.mul(product, c.operand("value", element)) : product;
-  c.setOutput(c.add(c.operand("self", element), scaled));
-}
-void addcdiv(Call &c) {
-  Type element = c.resultElement();
-  mlir::Value quotient = c.div(c.operand("tensor1", element), c.operand("tensor2", element));
-  mlir::Value scaled = c.has("value") ? c.mul(quotient, c.operand("value", element)) : quotient;
-  c.setOutput(c.add(c.operand("self", element), scaled));
+template <bool isQuotient> void addProduct(Call &c) {
+  Type element = expressionElement(c);
+  mlir::Value a = c.operand("tensor1", element), b = c.operand("tensor2", element);
+  mlir::Value y = isQuotient ? c.div(a, b) : c.mul(a, b);
+  y = c.has("value") ? c.mul(y, c.operand("value", element)) : y;
+  c.setOutput(c.toResult(c.add(c.operand("self", element), y)));
 }
 void lerp(Call &c) {
-  Type element = c.resultElement();
-  mlir::Value start = c.operand("self", element);
-  c.setOutput(
-      c.add(start, c.mul(c.operand("weight", element), c.sub(c.operand("end", element), start))));
+  Type element = expressionElement(c);
+  mlir::Value start = c.operand("self", element), way = c.sub(c.operand("end", element), start);
+  c.setOutput(c.toResult(c.add(start, c.mul(c.operand("weight", element), way))));
 }
 
 void castTo(Call &c) {
@@ -373,8 +368,8 @@ constexpr OpRow kElementwiseOpRows[] = {
     {"aten.isnan", test<tn::IsNanOp>},
     {"aten.isinf", test<tn::IsInfOp>},
     {"aten.isfinite", isFinite},
-    {"aten.addcmul", addcmul},
-    {"aten.addcdiv", addcdiv},
+    {"aten.addcmul", addProduct<false>},
+    {"aten.addcdiv", addProduct<true>},
     {"aten.lerp", lerp},
     {"aten.to", castTo},
     {"aten._to_copy", castTo},

@@ -12,7 +12,7 @@ namespace {
 
 void gridSampler(Call &c) {
   // PyTorch's numbers: bilinear, nearest, bicubic; zeros, border, reflection.
-  static constexpr StringLiteral kModes[] = {"linear", "nearest", "cubic"};
+  static constexpr StringLiteral kModes[] = {"linear", "padded nearest", "cubic"};
   int64_t mode = c.integer("interpolation_mode", 0), padding = c.integer("padding_mode", 0);
   if (mode < 0 || mode > 2 || padding < 0 || padding > 2) {
     return c.error(ErrorId::Pt2BadGraph, "its mode or padding is unknown");

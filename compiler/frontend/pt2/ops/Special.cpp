@@ -21,8 +21,7 @@ void fraction(Call &c) {
   c.setOutput(c.sub(x, frontend::truncated(c, x)));
 }
 void complementOfErf(Call &c) {
-  mlir::Value x = c.toResult(c.value("self"));
-  c.setOutput(c.sub(constantLike(c, x, 1), c.unary<tn::ErfOp>(x)));
+  c.setOutput(c.toResult(frontend::complementOfErf(c, c.widened(c.toResult(c.value("self"))))));
 }
 void logit(Call &c) {
   mlir::Value x = c.toResult(c.value("self"));
@@ -101,12 +100,12 @@ void hypotenuse(Call &c) {
   c.setOutput(c.toResult(frontend::hypotenuse(c, a, b)));
 }
 template <bool isHard> void shrink(Call &c) {
-  mlir::Value x = c.value("self");
+  mlir::Value x = isHard ? c.value("self") : c.widened(c.value("self"));
   double lambda = c.real("lambd", 0.5);
   mlir::Value isBeyond =
       c.compare(c.unary<tn::AbsOp>(x), tn::Predicate::gt, constantLike(c, x, lambda));
   mlir::Value y = isHard ? x : c.sub(x, c.mul(c.unary<tn::SignOp>(x), constantLike(c, x, lambda)));
-  c.setOutput(c.select(isBeyond, y, constantLike(c, x, 0)));
+  c.setOutput(c.toResult(c.select(isBeyond, y, constantLike(c, x, 0))));
 }
 void tanhShrink(Call &c) {
   mlir::Value x = c.value("self");

@@ -89,12 +89,44 @@ TEST(AttentionTest, WindowsSkipBlocksOfKeys) {
                                    [&](auto &inputs) { makeWindow(inputs[3], 100, hidden); }));
     }
   }
-  // Whole rows hidden: by minus infinity they are zeros.
-  AttentionCase c = plain(1, 2, 20, 1100, 8, 8);
-  c.mask = "tensor<20x1100xf32>";
-  EXPECT_TRUE(matchesReference(attentionText(c), {}, 3, 0, [&](auto &inputs) {
-    std::fill_n(inputs[3].template as<float>(), inputs[3].count(), -infinity);
-  }));
+}
+
+/// Minus infinity for all keys of the first query, and of the last.
+template <typename T> void hideRows(reference::Tensor &mask, T hidden) {
+  int64_t keys = mask.dims().back();
+  std::fill_n(mask.as<T>(), keys, hidden);
+  std::fill_n(mask.as<T>() + mask.count() - keys, keys, hidden);
+}
+
+TEST(AttentionTest, MaskedRowsAreZerosOrNan) {
+  for (bool areNan : {false, true}) {
+    for (int keys : {40, 1100}) {
+      AttentionCase c = plain(1, 2, 20, keys, 8, 8);
+      c.mask = "tensor<20x" + std::to_string(keys) + "xf32>";
+      c.maskedRowsAreNan = areNan;
+      auto hide = [](auto &inputs) {
+        hideRows(inputs[3], -std::numeric_limits<float>::infinity());
+      };
+      EXPECT_TRUE(matchesReference(attentionText(c), {}, 3, 0, hide));
+      EXPECT_TRUE(matchesReference(attentionText(c), {}, 3, 0, [](auto &inputs) {
+        hideRows(inputs[3], std::numeric_limits<float>::lowest());
+      }));
+      c = plainAttention("f64", 1, 2, 20, keys, 8, 8);
+      c.mask = "tensor<20x" + std::to_string(keys) + "xf64>";
+      c.maskedRowsAreNan = areNan;
+      EXPECT_TRUE(matchesReference(attentionText(c), {}, 3, 0, [](auto &inputs) {
+        hideRows(inputs[3], -std::numeric_limits<double>::infinity());
+      }));
+    }
+    // No keys are no masked ones.
+    std::string q = "tensor<1x4x?x16xf32, #tn.shape<()[s0] -> (1, 4, s0, 16)>>";
+    std::string k = "tensor<1x2x?x16xf32, #tn.shape<()[s0, s1] -> (1, 2, s1, 16)>>";
+    AttentionCase c{q, k, k, q};
+    c.symbols = "#tn.symbol<\"s0\", 0, 4096>, #tn.symbol<\"s1\", 0, 4096>";
+    c.maskedRowsAreNan = areNan;
+    EXPECT_TRUE(matchesReference(attentionText(c), {2, 0}, 3));
+    EXPECT_TRUE(matchesReference(attentionText(c), {5, 70}, 3));
+  }
 }
 
 TEST(AttentionTest, HeadsInner) {

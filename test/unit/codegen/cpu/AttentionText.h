@@ -14,6 +14,7 @@ struct AttentionCase {
   bool causal = false;
   std::string symbols = "";
   double scale = 0.3;
+  bool maskedRowsAreNan = false;
 };
 
 inline std::string attentionText(const AttentionCase &c) {
@@ -30,7 +31,8 @@ inline std::string attentionText(const AttentionCase &c) {
          " attributes {tn.strategy = \"attention\"} {\n%0 = tn.attention %q, %k, %v" + mask +
          " {scale = " + std::to_string(c.scale) +
          " : f64, causal = " + (c.causal ? "true" : "false") +
-         ", headsInner = array<i1: " + c.headsInner + ">} : (" + types + ") -> " + c.y +
+         ", headsInner = array<i1: " + c.headsInner + ">" +
+         (c.maskedRowsAreNan ? ", maskedRowsAreNan" : "") + "} : (" + types + ") -> " + c.y +
          "\nreturn %0 : " + c.y + "\n  }\n}\n";
 }
 

@@ -124,6 +124,20 @@ TEST(CudaAttentionStreamTest, MasksThatHide) {
   }
 }
 
+TEST(CudaAttentionStreamTest, MaskedRowsAreZerosOrNan) {
+  RunOptions run = options();
+  run.edit = [](llvm::MutableArrayRef<reference::Tensor> inputs) {
+    constexpr uint16_t infinite = 0xff80;
+    std::fill_n(reinterpret_cast<uint16_t *>(inputs[3].mutableBytes()), 256, infinite);
+  };
+  for (bool areNan : {false, true}) {
+    AttentionCase c =
+        masked(plainAttention("bf16", 1, 2, 64, 256, 64, 64), "tensor<1x1x1x256xbf16>");
+    c.maskedRowsAreNan = areNan;
+    EXPECT_TRUE(matchesReference(attentionText(c), emitStream(1), run)) << areNan;
+  }
+}
+
 /// q, k and v as parts of one projection [B, S + 10, 3 H, D]: what lies behind the last of S rows
 /// is not a number.
 TEST(CudaAttentionStreamTest, WhatFollowsASequence) {

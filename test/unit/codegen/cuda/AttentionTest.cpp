@@ -3,6 +3,8 @@
 #include "test/unit/codegen/cpu/AttentionText.h"
 #include "test/unit/codegen/cuda/AttentionEmitters.h"
 
+#include <limits>
+
 namespace tenon::codegen::cuda {
 namespace {
 
@@ -164,6 +166,42 @@ TEST(CudaAttentionTest, QueriesThatSeeNothingUnderAMask) {
   c.causal = true;
   EXPECT_TRUE(matchesReference(attentionText(c), emitChosen));
   EXPECT_TRUE(matchesReference(attentionText(c), emitTile(kMiddle)));
+}
+
+/// Minus infinity for all keys of the first query and of the last: zeros, or NaN. Of a block, of
+/// splits of the keys, of the FP32 kernel.
+TEST(CudaAttentionTest, MaskedRowsAreZerosOrNan) {
+  RunOptions run;
+  run.edit = [](llvm::MutableArrayRef<reference::Tensor> inputs) {
+    reference::Tensor &mask = inputs[3];
+    bool isWide = mask.dtype() == DType::F32;
+    int64_t bytes = mask.dims().back() * (isWide ? 4 : 2), all = mask.count() * (isWide ? 4 : 2);
+    for (int64_t first : {int64_t(0), all - bytes}) {
+      char *row = reinterpret_cast<char *>(mask.mutableBytes()) + first;
+      if (isWide) {
+        std::fill_n(reinterpret_cast<float *>(row), bytes / 4,
+                    -std::numeric_limits<float>::infinity());
+      } else {
+        constexpr uint16_t infinite = 0xfc00;
+        std::fill_n(reinterpret_cast<uint16_t *>(row), bytes / 2, infinite);
+      }
+    }
+  };
+  for (bool areNan : {false, true}) {
+    auto check = [&](AttentionCase c, const std::string &mask, const Emitter &emitter) {
+      c.mask = mask;
+      c.maskedRowsAreNan = areNan;
+      EXPECT_TRUE(matchesReference(attentionText(c), emitter, run)) << attentionText(c);
+    };
+    AttentionCase block = plainAttention("f16", 1, 2, 30, 80, 16, 16);
+    check(block, "tensor<30x80xf16>", emitChosen);
+    check(block, "tensor<30x80xf16>", emitTile(kMiddle));
+    check(plainAttention("f16", 2, 4, 1, 300, 32, 32, 1), "tensor<2x1x1x300xf16>", emitChosen);
+    check(plainAttention("f16", 1, 4, 3, 700, 64, 32, 1), "tensor<3x700xf16>", emitChosen);
+    check(plainAttention("f32", 1, 2, 35, 70, 20, 33), "tensor<35x70xf32>", emitChosen);
+    check(plainAttention("f16", 1, 2, 80, 90, 64, 64), "tensor<80x90xf16>",
+          emitTile({.isWarpgroup = true}));
+  }
 }
 
 TEST(CudaAttentionTest, HeadsInnerAndStrides) {
