@@ -67,6 +67,15 @@ bool Scope::definesLater(std::string_view name) const {
   return false;
 }
 
+bool Scope::isAbsent(std::string_view name) const {
+  for (const Scope *scope = this; scope; scope = scope->outer) {
+    if (scope->absent.count(name)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 //===--- Import ---===//
 
 Importer::Importer(const Model &theModel, const ImportOptions &theOptions, ExternalFiles &theFiles,
@@ -256,6 +265,10 @@ Status Importer::resolveInputs(NodeContext &call, bool &poisoned) {
       continue;
     }
     ImportedValue *value = call.where.find(name);
+    if (!value && call.where.isAbsent(name)) {
+      call.inputs.push_back(nullptr);
+      continue;
+    }
     if (!value && call.where.definesLater(name)) {
       return nodeError(ErrorId::OnnxNotSorted, call.node,
                        strCat("reads '", name, "', which it or a later node defines"),
