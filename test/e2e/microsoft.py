@@ -55,7 +55,7 @@ def by_runtime(model, feeds):
     return session.run(None, feeds)
 
 
-class Microsoft(ToolTest):
+class PeerTest(ToolTest):
     def compare(self, name, builder, feeds, shapes=(), oracle=by_runtime, tolerance=2e-5, steps=0, valid=None):
         """Compiles once; each set of inputs gives the oracle's outputs, integers within `steps`."""
         model = builder.model()
@@ -78,6 +78,8 @@ class Microsoft(ToolTest):
                     else:
                         self.assertLessEqual(np.abs(found.astype(int) - wanted.astype(int)).max(), steps)
 
+
+class Microsoft(PeerTest):
     def test_fusions(self):
         b = Builder()
         b.input("x", ["batch", "length", HIDDEN])

@@ -6,6 +6,7 @@
 #include "mlir/IR/TypeUtilities.h"
 
 #include <cmath>
+#include <tuple>
 
 using namespace mlir;
 
@@ -199,10 +200,53 @@ std::optional<double> constantRatio(const Symbols &symbols, AffineExpr out, Affi
   return std::nullopt;
 }
 
+/// size * scale as the exporter's arithmetic rounds it.
+static double scaledNumber(int64_t size, double scale, bool inDoubles) {
+  return inDoubles ? static_cast<double>(size) * scale
+                   : double(static_cast<float>(size) * static_cast<float>(scale));
+}
+
+/// floor(size * scale) as a fraction of the size that gives the same for each value it may have,
+/// among the convergents of the scale's continued fraction; null if none does.
+static AffineExpr fractionOf(const Symbols &symbols, AffineExpr size, double scale,
+                             bool inDoubles) {
+  constexpr int64_t kMaxValues = int64_t{1} << 20;
+  constexpr double kMaxTerm = int64_t{1} << 24;
+  tn::SymbolList::Range range = symbols.bounds(size);
+  if (range.min < 0 || range.max - range.min > kMaxValues || scale <= 0 || scale >= kMaxTerm) {
+    return nullptr;
+  }
+  auto fits = [&](int64_t numerator, int64_t denominator) {
+    for (int64_t n = range.min; n <= range.max; ++n) {
+      if (n * numerator / denominator !=
+          static_cast<int64_t>(std::floor(scaledNumber(n, scale, inDoubles)))) {
+        return false;
+      }
+    }
+    return true;
+  };
+  double rest = scale;
+  int64_t above = 1, below = 0, lastAbove = 0, lastBelow = 1;
+  while (below < int64_t{1} << 24) {
+    double term = std::floor(rest);
+    int64_t whole = static_cast<int64_t>(term);
+    std::tie(above, lastAbove) = std::pair(whole * above + lastAbove, above);
+    std::tie(below, lastBelow) = std::pair(whole * below + lastBelow, below);
+    if (above > 0 && above <= kMaxTerm && below <= kMaxTerm && fits(above, below)) {
+      return divideSizes(symbols, multiplySizes(size, symbols.constant(above)),
+                         symbols.constant(below));
+    }
+    if (rest - term <= 0 || 1 / (rest - term) > kMaxTerm || above > kMaxTerm) {
+      break;
+    }
+    rest = 1 / (rest - term);
+  }
+  return nullptr;
+}
+
 AffineExpr scaledSize(const Symbols &symbols, AffineExpr size, double scale, bool inDoubles) {
   if (std::optional<int64_t> known = tn::constantDim(size)) {
-    double product = inDoubles ? static_cast<double>(*known) * scale
-                               : double(static_cast<float>(*known) * static_cast<float>(scale));
+    double product = scaledNumber(*known, scale, inDoubles);
     return std::abs(product) < 1e15 ? symbols.constant(static_cast<int64_t>(std::floor(product)))
                                     : AffineExpr();
   }
@@ -217,7 +261,7 @@ AffineExpr scaledSize(const Symbols &symbols, AffineExpr size, double scale, boo
   constexpr int64_t kDenominator = 64;
   double numerator = scale * kDenominator;
   if (numerator != std::floor(numerator) || std::abs(numerator) > kDenominator * 64) {
-    return nullptr;
+    return fractionOf(symbols, size, scale, inDoubles);
   }
   AffineExpr product = multiplySizes(size, symbols.constant(static_cast<int64_t>(numerator)));
   return divideSizes(symbols, product, symbols.constant(kDenominator));
