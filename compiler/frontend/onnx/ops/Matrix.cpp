@@ -1,13 +1,41 @@
 // Determinants and inverses by elimination, unrolled over the rows of matrices of constant size,
 // and distances between rows.
 // Relies on matrices being small: each row adds operations to the graph.
-#include "compiler/frontend/onnx/NodeContext.h"
+#include "compiler/frontend/onnx/ops/Matrix.h"
 
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 
 namespace tenon::onnx {
+Value solve(NodeContext &c, Value a, Value b, int64_t size) {
+  AffineExpr own = c.constantSize(size), one = c.constantSize(1);
+  if (!a || !b) {
+    return Value();
+  }
+  Value x = c.concat({a, b}, 2);
+  Value rows = c.alongAxis(c.positions(own), 1, 3);
+  Type real = getElementTypeOrSelf(a);
+  Value zero = c.scalar(0, real);
+  for (int64_t i = 0; i < size && x; ++i) {
+    Value at = c.scalarLike(static_cast<double>(i), rows);
+    Value column = c.sliceAxis(x, 2, c.constantSize(i), one);
+    // Rows above the diagonal have had their pivots.
+    Value open = c.compare(rows, tn::Predicate::ge, at);
+    Value magnitude = c.select(open, c.unary<tn::AbsOp>(column), c.scalar(-1, real));
+    Value best = c.make<tn::ArgReduceOp>(magnitude, int64_t{1}, true, true, false);
+    Value isBest = c.compare(rows, tn::Predicate::eq, best);
+    Value isOwn = c.compare(rows, tn::Predicate::eq, at);
+    Value pivotRow = c.reduce(tn::ReduceKind::sum, c.select(isBest, x, zero), {1}, true);
+    Value ownRow = c.sliceAxis(x, 1, c.constantSize(i), one);
+    pivotRow = c.div(pivotRow, c.sliceAxis(pivotRow, 2, c.constantSize(i), one));
+    x = c.select(isBest, ownRow, x);
+    Value factor = c.sliceAxis(x, 2, c.constantSize(i), one);
+    x = c.select(isOwn, pivotRow, c.sub(x, c.mul(factor, pivotRow)));
+  }
+  return x ? c.sliceAxis(x, 2, own, tn::getDims(b.getType())[2]) : x;
+}
+
 namespace {
 
 constexpr int64_t kMaxRows = 32;
@@ -75,40 +103,21 @@ void det(NodeContext &c) {
   c.setOutput(0, c.cast(c.reshape(product, outer), c.element(0)));
 }
 
-/// Gauss-Jordan with the largest pivot of each column, on the matrix beside the identity.
 void inverse(NodeContext &c) {
   std::optional<int64_t> size = squareSize(c);
   if (!size) {
     return;
   }
   tn::Dims dims = c.dims(0);
-  AffineExpr own = dims.back(), one = c.constantSize(1);
+  AffineExpr own = dims.back();
   AffineExpr count =
       tn::elementCount(c.builder().getContext(), tn::Dims(dims.begin(), dims.end() - 2));
   Type real = c.element(0).isF64() ? c.element(0) : Type(c.builder().getF32Type());
   Value rows = c.alongAxis(c.positions(own), 1, 3), columns = c.alongAxis(c.positions(own), 2, 3);
   Value identity = c.cast(c.compare(rows, tn::Predicate::eq, columns), real);
-  Value x = c.concat({c.reshape(c.cast(c.value(0), real), {count, own, own}),
-                      c.broadcast(identity, {count, own, own})},
-                     2);
-  Value zero = c.scalar(0, real);
-  for (int64_t i = 0; i < *size && x; ++i) {
-    Value at = c.scalarLike(static_cast<double>(i), rows);
-    Value column = c.sliceAxis(x, 2, c.constantSize(i), one);
-    // Rows above the diagonal have had their pivots.
-    Value open = c.compare(rows, tn::Predicate::ge, at);
-    Value magnitude = c.select(open, c.unary<tn::AbsOp>(column), c.scalar(-1, real));
-    Value best = c.make<tn::ArgReduceOp>(magnitude, int64_t{1}, true, true, false);
-    Value isBest = c.compare(rows, tn::Predicate::eq, best);
-    Value isOwn = c.compare(rows, tn::Predicate::eq, at);
-    Value pivotRow = c.reduce(tn::ReduceKind::sum, c.select(isBest, x, zero), {1}, true);
-    Value ownRow = c.sliceAxis(x, 1, c.constantSize(i), one);
-    pivotRow = c.div(pivotRow, c.sliceAxis(pivotRow, 2, c.constantSize(i), one));
-    x = c.select(isBest, ownRow, x);
-    Value factor = c.sliceAxis(x, 2, c.constantSize(i), one);
-    x = c.select(isOwn, pivotRow, c.sub(x, c.mul(factor, pivotRow)));
-  }
-  c.setOutput(0, c.cast(c.reshape(c.sliceAxis(x, 2, own, own), dims), c.element(0)));
+  Value y = solve(c, c.reshape(c.cast(c.value(0), real), {count, own, own}),
+                  c.broadcast(identity, {count, own, own}), *size);
+  c.setOutput(0, c.cast(c.reshape(y, dims), c.element(0)));
 }
 
 /// The distances of all rows of one matrix from all of another.

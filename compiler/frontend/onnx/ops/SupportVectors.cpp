@@ -1,5 +1,6 @@
 // SVMClassifier and SVMRegressor of ai.onnx.ml: kernels between rows of features and the support
 // vectors, then sums of them. Relies on ONNX Runtime's scores where the specification is silent.
+#include "compiler/frontend/onnx/ops/Matrix.h"
 #include "compiler/frontend/onnx/ops/Trees.h"
 
 #include <numeric>
@@ -147,23 +148,55 @@ std::optional<Classes> readClasses(NodeContext &c) {
   return all;
 }
 
-/// The scores of both classes of a pair: probabilities where there are numbers for them.
-Value scoresOfTwo(NodeContext &c, Value s, ArrayRef<double> a, ArrayRef<double> b,
-                  StringRef transform) {
+/// The scores of both classes of one pair.
+Value scoresOfTwo(NodeContext &c, Value s, StringRef transform) {
   Type real = c.builder().getF32Type();
-  if (a.empty()) {
-    Value negative = c.sub(c.scalar(0, real), s);
-    if (transform == "LOGISTIC") {
-      return c.concat({c.unary<tn::SigmoidOp>(negative), c.unary<tn::SigmoidOp>(s)}, 1);
-    }
-    Value other = transform == "NONE" ? negative : c.sub(c.scalar(1, real), s);
-    return c.concat({other, s}, 1);
+  Value negative = c.sub(c.scalar(0, real), s);
+  if (transform == "LOGISTIC") {
+    return c.concat({c.unary<tn::SigmoidOp>(negative), c.unary<tn::SigmoidOp>(s)}, 1);
   }
-  Value at = c.add(c.mul(s, c.scalar(a[0], real)), c.scalar(b[0], real));
-  Value p = c.unary<tn::SigmoidOp>(c.sub(c.scalar(0, real), at));
+  return c.concat({transform == "NONE" ? negative : c.sub(c.scalar(1, real), s), s}, 1);
+}
+
+/// The probabilities [rows, classes] that fit those of all pairs best: where the sum over i, j of
+/// (r_ji p_i - r_ij p_j)^2 is least (Wu, Lin and Weng, 2004, the second method).
+Value probabilities(NodeContext &c, Value scores, const Classes &all, ArrayRef<double> a,
+                    ArrayRef<double> b) {
+  Type real = c.builder().getF32Type();
+  int64_t count = all.number, square = count * count;
+  Value at = c.add(c.mul(scores, c.realConstant(a, {1, all.pairs}, real)),
+                   c.realConstant(b, {1, all.pairs}, real));
   constexpr double kLeast = 1e-7;
-  p = c.min(c.max(p, c.scalar(kLeast, real)), c.scalar(1 - kLeast, real));
-  return transformScores(c, c.concat({p, c.sub(c.scalar(1, real), p)}, 1), transform);
+  Value own = c.unary<tn::SigmoidOp>(c.sub(c.scalar(0, real), at));
+  own = c.min(c.max(own, c.scalar(kLeast, real)), c.scalar(1 - kLeast, real));
+  SmallVector<double> above, below;
+  for (int64_t i = 0; i < count; ++i) {
+    for (int64_t j = i + 1; j < count; ++j) {
+      for (int64_t k = 0; k < square; ++k) {
+        above.push_back(k == i * count + j);
+        below.push_back(k == j * count + i);
+      }
+    }
+  }
+  auto placed = [&](Value x, ArrayRef<double> places) {
+    return c.make<tn::MatmulOp>(x, c.realConstant(places, {all.pairs, square}, real), false, false);
+  };
+  AffineExpr rows = c.dims(0)[0], one = c.constantSize(1), size = c.constantSize(count);
+  Value r = c.add(placed(own, above), placed(c.sub(c.scalar(1, real), own), below));
+  r = c.reshape(r, {rows, size, size});
+  Value diagonal = c.reduce(tn::ReduceKind::sum, c.mul(r, r), {1}, true);
+  Value isOwn = c.compare(c.alongAxis(c.positions(size), 1, 3), tn::Predicate::eq,
+                          c.alongAxis(c.positions(size), 2, 3));
+  Value zero = c.scalar(0, real);
+  Value q = c.sub(c.select(isOwn, diagonal, zero), c.mul(r, c.transpose(r, {0, 2, 1})));
+  // The sum of all is 1, by a multiplier.
+  Value ones = c.broadcast(c.scalar(1, real), {rows, size, one});
+  Value none = c.broadcast(zero, {rows, one, one}), nones = c.broadcast(zero, {rows, size, one});
+  Value last = c.concat({c.transpose(ones, {0, 2, 1}), none}, 2);
+  Value matrix = c.concat({c.concat({q, ones}, 2), last}, 1);
+  Value right = c.concat({nones, c.broadcast(c.scalar(1, real), {rows, one, one})}, 1);
+  Value p = solve(c, matrix, right, count + 1);
+  return p ? c.reshape(c.sliceAxis(p, 1, c.constantSize(0), size), {rows, size}) : p;
 }
 
 void svmClassifier(NodeContext &c) {
@@ -175,12 +208,14 @@ void svmClassifier(NodeContext &c) {
   if (!classes || !hasNumbers(c, rho.size(), classes->pairs, "rho")) {
     return;
   }
-  if (transform == "PROBIT" || (!a.empty() && classes->number > 2)) {
-    return c.gap("PROBIT, and probabilities of more than two classes, are not supported",
-                 "train without probabilities (probability=False) and export again");
+  constexpr int64_t kMaxClasses = 32;
+  if (transform == "PROBIT" || (!a.empty() && classes->number > kMaxClasses)) {
+    return c.gap("PROBIT, and probabilities of more than 32 classes, are not supported",
+                 "export without them");
   }
-  if (!a.empty() && (a.size() != 1 || b.size() != 1)) {
-    return c.error(ErrorId::OnnxBadAttribute, "prob_a and prob_b are not one number a pair");
+  if (!a.empty() && (!hasNumbers(c, a.size(), classes->pairs, "prob_a") ||
+                     !hasNumbers(c, b.size(), classes->pairs, "prob_b"))) {
+    return;
   }
   Type real = c.builder().getF32Type();
   Value each = kernels(c, "support_vectors", classes->vectors, type);
@@ -195,14 +230,16 @@ void svmClassifier(NodeContext &c) {
       c.make<tn::MatmulOp>(isFirst, c.realConstant(classes->first, shape, real), false, false),
       c.make<tn::MatmulOp>(c.sub(c.scalar(1, real), isFirst),
                            c.realConstant(classes->second, shape, real), false, false));
-  Value both = classes->number == 2 ? scoresOfTwo(c, scores, a, b, transform) : Value();
-  Value ranked = a.empty() ? votes : both;
-  if (c.wantsOutput(0) && ranked) {
+  if (c.wantsOutput(0) && votes) {
     Value table = c.integerConstant(classes->labels, {classes->number}, c.builder().getI64Type());
-    Value best = c.make<tn::ArgReduceOp>(ranked, int64_t{1}, false, true, false);
+    Value best = c.make<tn::ArgReduceOp>(votes, int64_t{1}, false, true, false);
     c.setOutput(0, c.make<tn::GatherOp>(table, best, int64_t{0}));
   }
-  c.setOutput(1, both ? both : transformScores(c, scores, transform));
+  if (a.empty() && classes->number == 2) {
+    return c.setOutput(1, scoresOfTwo(c, scores, transform));
+  }
+  scores = a.empty() ? scores : probabilities(c, scores, *classes, a, b);
+  c.setOutput(1, transformScores(c, scores, transform));
 }
 
 constexpr Attributes kSupportClassifier = {{"classlabels_ints", kInts},
