@@ -8,7 +8,7 @@ import zipfile
 
 import numpy as np
 import onnx
-from microsoft import Builder
+from microsoft import Builder, by_runtime
 from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
@@ -148,6 +148,33 @@ class ModelForms(ToolTest):
                     for op, wanted in by_numpy.items():
                         self.assertEqual(found[op + suffix].dtype, element)
                         np.testing.assert_array_equal(found[op + suffix], np.asarray(wanted).astype(element), op)
+
+    def test_resizes_by_any_factor(self):
+        """One engine of a free size gives the sizes and values of ONNX Runtime, which rounds the product of two floats."""
+        b = Builder()
+        b.input("x", [1, 2, "rows", "columns"])
+        factors = (1.7, 0.3, 1 / 3, 2.3456, 0.999, 1.0417, 4.4)
+        for number, factor in enumerate(factors):
+            b.constant(f"s{number}", np.array([1, 1, factor, factors[number - 1]], np.float32))
+            mode = {"mode": "linear"} if number % 2 else {"mode": "nearest"}
+            b.add("Resize", ["x", "", f"s{number}"], f"by{number}", domain="", **mode)
+        model = b.model()
+        onnx.save(model, self.folder / "m.onnx")
+        self.succeed("compile", "m.onnx", "-o", "m.tenon", "--target", "cpu:avx2", "--shape", "x:1x2x[1..512]x[1..512]")
+        for rows, columns in ((4, 10), (10, 20), (33, 7), (101, 50)):
+            x = RANDOM.standard_normal((1, 2, rows, columns)).astype(np.float32)
+            np.savez(self.folder / "in.npz", x=x)
+            self.succeed("run", "m.tenon", "--inputs", "in.npz", "-o", "out.npz")
+            found = np.load(self.folder / "out.npz")
+            for output, wanted in zip(b.outputs, by_runtime(model, {"x": x})):
+                with self.subTest(output=output.name, rows=rows):
+                    self.assertEqual(wanted.shape, found[output.name].shape)
+                    np.testing.assert_allclose(found[output.name], wanted, rtol=1e-4, atol=1e-4)
+        # 330 * 3.1 is 1022 in floats, where 31 / 10 is right before.
+        model.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.array([1, 1, 3.1, 1], np.float32), "s0"))
+        onnx.save(model, self.folder / "m.onnx")
+        self.assertIn("a range of sizes up to 329", self.call("check", "m.onnx", "--shape", "x:1x2x[1..512]x[1..512]").stdout)
+        self.succeed("check", "m.onnx", "--shape", "x:1x2x[1..329]x[1..512]")
 
     def test_names_of_an_archive(self):
         b = Builder()
