@@ -243,11 +243,11 @@ constexpr Attributes kQuantizedExperts = {{"accuracy_level", kInt},
                                           {"swiglu_limit", kFloat},
                                           {"use_sparse_mixer", kInt},
                                           {"weights_prepacked", kInt}};
-constexpr uint16_t kOptionalScales = 1 << 3 | 1 << 4 | 1 << 6;
+constexpr uint16_t kOptionalScales = 1 << 3 | 1 << 4;
 
 constexpr OpRow kExpertOpRows[] = {
     {"MoE", 1, 5, 8, 1, experts, kExpertAttributes, kMicrosoft, 1 << 3},
-    {"QMoE", 1, 7, 21, 1, quantizedExperts, kQuantizedExperts, kMicrosoft, kOptionalScales},
+    {"QMoE", 1, 6, 21, 1, quantizedExperts, kQuantizedExperts, kMicrosoft, kOptionalScales},
 };
 
 } // namespace
