@@ -176,6 +176,28 @@ class ModelForms(ToolTest):
         self.assertIn("a range of sizes up to 329", self.call("check", "m.onnx", "--shape", "x:1x2x[1..512]x[1..512]").stdout)
         self.succeed("check", "m.onnx", "--shape", "x:1x2x[1..329]x[1..512]")
 
+    def test_a_hint_is_true(self):
+        """Where it says that onnx.checker names the node it does; else it names the page of the operator, which the checker may let through."""
+        wrong = {"arity": ("Add", ["x"], {}, ""), "unknown": ("Relu", ["x"], {"alpha": 1.0}, ""), "kind": ("Transpose", ["x"], {"perm": 1.0}, ""),
+                 "missing": ("Cast", ["x"], {}, ""), "perm": ("Transpose", ["x"], {"perm": [0, 0]}, ""), "scalar": ("MatMul", ["x", "w"], {}, ""),
+                 "trees": ("TreeEnsembleRegressor", ["x"], {"nodes_treeids": [0]}, "ai.onnx.ml"), "contrib": ("QuickGelu", ["x"], {"beta": 1.0}, "com.microsoft"),
+                 "blocks": ("MatMulNBits", ["x", "w", "w"], {"N": 4, "K": 3, "block_size": 16}, "com.microsoft")}
+        pages = {"": "onnx.ai/onnx/operators/onnx__{}.html", "ai.onnx.ml": "onnx.ai/onnx/operators/onnx_aionnxml_{}.html", "com.microsoft": "{} in ContribOperators.md"}
+        for name, (op, inputs, attributes, domain) in wrong.items():
+            node = helper.make_node(op, inputs, ["y"], domain=domain, **attributes)
+            graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", T.FLOAT, [2, 3])], [helper.make_tensor_value_info("y", T.FLOAT, None)],
+                                      [numpy_helper.from_array(np.zeros((2, 3), np.float32), "w")])
+            opsets = [helper.make_opsetid(each, version) for each, version in (("", 17), ("ai.onnx.ml", 3), ("com.microsoft", 1))]
+            model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+            onnx.save(model, self.folder / "wrong.onnx")
+            hint = next(line for line in self.call("check", "wrong.onnx").stderr.split("\n") if "try:" in line)
+            with self.subTest(wrong=name):
+                if "onnx.checker names it" in hint:
+                    with self.assertRaises(onnx.checker.ValidationError):
+                        onnx.checker.check_model(model, full_check=True)
+                else:
+                    self.assertIn(pages[domain].format(op), hint)
+
     def test_names_of_an_archive(self):
         b = Builder()
         b.input("eingang_ä", [2])
