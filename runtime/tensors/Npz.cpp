@@ -51,9 +51,12 @@ template <typename T> void put(std::string &out, T value) {
 /// What local and central headers have in common: version to the length of the extra field.
 void putCommon(std::string &out, const Entry &entry, uint16_t extraBytes) {
   constexpr uint16_t kZip64Version = 45;
+  constexpr uint16_t kUtf8Name = 1 << 11;
   constexpr uint16_t kJanuaryFirst1980 = 0x21;
   put<uint16_t>(out, kZip64Version);
-  put<uint16_t>(out, 0);
+  // Without the flag a name is of code page 437, which holds ASCII.
+  bool isAscii = std::ranges::all_of(entry.name, [](char c) { return (c & 0x80) == 0; });
+  put<uint16_t>(out, isAscii ? 0 : kUtf8Name);
   put<uint16_t>(out, zip::kStored);
   put<uint16_t>(out, 0);
   put<uint16_t>(out, kJanuaryFirst1980);

@@ -55,7 +55,7 @@ def by_runtime(model, feeds):
     return session.run(None, feeds)
 
 
-class Microsoft(ToolTest):
+class PeerTest(ToolTest):
     def compare(self, name, builder, feeds, shapes=(), oracle=by_runtime, tolerance=2e-5, steps=0, valid=None):
         """Compiles once; each set of inputs gives the oracle's outputs, integers within `steps`."""
         model = builder.model()
@@ -78,6 +78,8 @@ class Microsoft(ToolTest):
                     else:
                         self.assertLessEqual(np.abs(found.astype(int) - wanted.astype(int)).max(), steps)
 
+
+class Microsoft(PeerTest):
     def test_fusions(self):
         b = Builder()
         b.input("x", ["batch", "length", HIDDEN])
@@ -293,7 +295,7 @@ class Microsoft(ToolTest):
         shapes += [f"past_{name}:[1..4]x{HEADS}x[1..8]x{WIDTH}" for name in ("key", "value")]
         self.compare("attention", b, feeds, shapes)
 
-    def group_query(self, name, past, length, filled, isData=False, **attributes):
+    def group_query(self, name, past, length, filled, isData=False, sinks=False, biased=False, **attributes):
         """One call with a cache of `past`, whose batch entries have `filled` keys, and `length` new ones; with `isData` an input says how
         many these are."""
         groups, batch = 2, len(filled)
@@ -310,8 +312,10 @@ class Microsoft(ToolTest):
             b.constant("total", np.array(total, np.int32))
         b.random("cos", 32, WIDTH // 2)
         b.random("sin", 32, WIDTH // 2)
-        caches = ["past_k", "past_v"]
-        b.add("GroupQueryAttention", ["q", "k", "v", *caches, "lengths", "total", "cos", "sin"],
+        b.random("sinks", HEADS)
+        b.random("bias", 1, HEADS, length, total)
+        rest = ["", "bias" if biased else "", "sinks"] if sinks or biased else []
+        b.add("GroupQueryAttention", ["q", "k", "v", "past_k", "past_v", "lengths", "total", "cos", "sin", *rest[: 3 if sinks else 2]],
               ["y", "present_k", "present_v"], num_heads=HEADS, kv_num_heads=groups, **attributes)
         lengths = np.array([max(f + length, 1) - 1 for f in filled], np.int32)
         if isData and past >= total:
@@ -403,10 +407,17 @@ class Microsoft(ToolTest):
         feeds = [{"x": floats(n, 6, 16).astype(np.float16), "f": floats(n, 6, 16) * 3} for n in (1, 3)]
         self.compare("types", b, feeds, ["x:[1..4]x6x16", "f:[1..4]x6x16"], by_definition, tolerance=2e-3)
 
+    def test_group_query_attention_in_forms_of_its_scores(self):
+        self.group_query("capped", 6, 1, [6, 3], softcap=1.5)
+        self.group_query("capped_bias", 0, 5, [0, 0], softcap=1.5, biased=True)
+        self.group_query("smooth", 6, 1, [6, 3], smooth_softmax=1)
+        self.group_query("sinks", 6, 1, [6, 3], sinks=True)
+        self.group_query("sinks_of_prompt", 0, 5, [0, 0], sinks=True, softcap=3.0, do_rotary=1, local_window_size=3)
+        self.group_query("bidirectional", 0, 5, [0, 0], causal=0)
+
     def test_what_is_not_there_is_a_gap(self):
-        for attributes in ({"softcap": 30.0}, {"smooth_softmax": 1}, {"causal": 0}):
-            with self.assertRaisesRegex(AssertionError, "TN0301"):
-                self.group_query("gap", 6, 1, [6], **attributes)
+        with self.assertRaisesRegex(AssertionError, "TN0301"):
+            self.group_query("gap", 6, 1, [6], qk_output=1)
 
 
 if __name__ == "__main__":

@@ -295,6 +295,13 @@ class Errors(unittest.TestCase):
         self.expect(tenon.Error, "TN0211", lambda: tenon.compile(__file__))
         self.expect(tenon.UsageError, "TN0105", lambda: tenon.compile(3))
 
+    def test_a_model_in_memory_is_no_file_of_a_scratch_folder(self):
+        model = (MODELS / "linear.onnx").read_bytes().replace(b"\n\x01x", b"\n\x01q", 1)  # a node that reads what nothing defines
+        for call in (tenon.compile, tenon.inspect):
+            with self.assertRaisesRegex(tenon.Error, "the bytes") as caught:
+                call(model)
+            self.assertNotIn("tenon-export", str(caught.exception))
+
     def test_a_gap_names_its_node(self):
         error = self.expect(tenon.UnsupportedError, "TN0301", lambda: compiled("gaps"))
         self.assertEqual((error.code, error.node, error.gaps[0]["op"]), (3, "the_one", "Mystery"))

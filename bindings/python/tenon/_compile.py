@@ -65,7 +65,7 @@ def compile(
     progress: told (phase, fraction); a true result ends the compilation with CancelledError.
     Ctrl-C ends it too. Raises tenon.Error; an UnsupportedError lists in `gaps` what the model needs and Tenon lacks.
     """
-    with tempfile.TemporaryDirectory(prefix="tenon-export-") as scratch:
+    with _errors.scratch("export", model) as scratch:
         path, shapes = _model_file(model, example_inputs, dynamic_shapes, scratch)
         # In a folder that goes with the engine, or with the failure.
         folder = None if output is not None else tempfile.mkdtemp(prefix="tenon-")
@@ -246,7 +246,7 @@ def check(
 ) -> Dict[str, Any]:
     """Of a model every gap in one report: `["gaps"]` is empty when all is supported. Of an engine file which of its
     variants this machine runs. The model is given as for `compile`."""
-    with tempfile.TemporaryDirectory(prefix="tenon-export-") as scratch:
+    with _errors.scratch("export", model) as scratch:
         path, more = _model_file(model, example_inputs, dynamic_shapes, scratch)
         lists = [_abi.texts(_names(target)), _abi.texts([*shapes, *more])]
         options = _abi.CheckOptions(targets=ctypes.cast(lists[0], _abi.Texts), shapes=ctypes.cast(lists[1], _abi.Texts))
@@ -267,7 +267,7 @@ def inspect(
     The model is given as for `compile`; an engine by its path or as an Engine. See also `tenon.graph`."""
     if isinstance(model, Engine):
         model = model._file()
-    with tempfile.TemporaryDirectory(prefix="tenon-export-") as scratch:
+    with _errors.scratch("export", model) as scratch:
         path, shapes = _model_file(model, example_inputs, dynamic_shapes, scratch)
         text = inspect_file(path, "json" if format == "dict" else format, shapes)
     return json.loads(text) if format == "dict" else text

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import sys
-from typing import Optional
+import tempfile
+from typing import Any, Iterator, Optional
 
 from . import _abi
 
@@ -76,6 +79,19 @@ class ExhaustedError(Error, MemoryError):
 
 class InternalError(Error):
     """A fault of Tenon; please report it."""
+
+
+@contextlib.contextmanager
+def scratch(purpose: str, model: Any) -> Iterator[str]:
+    """A folder for as long as the block runs. An error that names a file `model.*` in it names the caller's model instead."""
+    with tempfile.TemporaryDirectory(prefix=f"tenon-{purpose}-") as folder:
+        try:
+            yield folder
+        except Error as error:
+            name = os.fspath(model) if isinstance(model, (str, os.PathLike)) else f"the {type(model).__name__}"
+            pattern = re.escape(os.path.join(folder, "model")) + r"\.(pt2|onnx)"
+            error.args = (re.sub(pattern, lambda _: name, str(error)),)
+            raise
 
 
 _CLASSES = {

@@ -4,7 +4,7 @@ import os
 import tempfile
 from typing import Any, Dict, Optional, Sequence, Union
 
-from . import _data
+from . import _data, _errors
 from ._compile import verb
 from ._onnx_export import is_program, onnx_of
 
@@ -52,7 +52,7 @@ def quantize(
     measured on `test`, data as above with `labels` if there are any, by `metric`; `budget` is in seconds, `state` the path of a
     file that a search goes on from. A search that finds nothing raises Error with id "TN0116". `report` is the path of a page
     in HTML."""
-    with tempfile.TemporaryDirectory(prefix="tenon-quantize-") as scratch:
+    with _errors.scratch("quantize", model) as scratch:
         arguments = ["quantize", f"--ranges={ranges}", *(f"--keep={name}" for name in keep)]
         arguments += [f"--narrow={name}" for name in narrow]
         arguments += ([] if smoothing else ["--no-smoothing"]) + ([] if bias_correction else ["--no-bias-correction"])

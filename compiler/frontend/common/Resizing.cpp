@@ -6,6 +6,7 @@
 #include "mlir/IR/TypeUtilities.h"
 
 #include <cmath>
+#include <tuple>
 
 using namespace mlir;
 
@@ -199,10 +200,68 @@ std::optional<double> constantRatio(const Symbols &symbols, AffineExpr out, Affi
   return std::nullopt;
 }
 
+/// size * scale as the exporter's arithmetic rounds it.
+static double scaledNumber(int64_t size, double scale, bool inDoubles) {
+  return inDoubles ? static_cast<double>(size) * scale
+                   : double(static_cast<float>(size) * static_cast<float>(scale));
+}
+
+namespace {
+
+/// A fraction of a size, and the largest size up to which its floor is that of the exporter's
+/// arithmetic.
+struct Fraction {
+  int64_t above = 0, below = 1, last = -1;
+};
+
+/// The convergent of the scale's continued fraction that holds for most of the values that a size
+/// may have, from the least on.
+Fraction fractionOf(tn::SymbolList::Range range, double scale, bool inDoubles) {
+  constexpr int64_t kMaxValues = int64_t{1} << 20;
+  constexpr int64_t kMaxTerm = int64_t{1} << 24;
+  Fraction best;
+  if (range.min < 0 || range.max - range.min > kMaxValues || scale <= 0 || scale >= kMaxTerm) {
+    return best;
+  }
+  auto lastOf = [&](int64_t above, int64_t below) {
+    int64_t n = range.min;
+    while (n <= range.max && n * above / below == static_cast<int64_t>(std::floor(
+                                                      scaledNumber(n, scale, inDoubles)))) {
+      ++n;
+    }
+    return n - 1;
+  };
+  double rest = scale;
+  int64_t above = 1, below = 0, lastAbove = 0, lastBelow = 1;
+  while (best.last < range.max) {
+    double term = std::floor(rest);
+    std::tie(above, lastAbove) = std::pair(static_cast<int64_t>(term) * above + lastAbove, above);
+    std::tie(below, lastBelow) = std::pair(static_cast<int64_t>(term) * below + lastBelow, below);
+    if (above > kMaxTerm || below > kMaxTerm) {
+      break;
+    }
+    if (int64_t last = lastOf(above, below); last > best.last) {
+      best = {above, below, last};
+    }
+    if (rest == term || 1 / (rest - term) > kMaxTerm) {
+      break;
+    }
+    rest = 1 / (rest - term);
+  }
+  return best;
+}
+
+} // namespace
+
+std::optional<int64_t> largestScaled(const Symbols &symbols, AffineExpr size, double scale) {
+  tn::SymbolList::Range range = symbols.bounds(size);
+  int64_t last = fractionOf(range, scale, /*inDoubles=*/false).last;
+  return last > range.min ? std::optional(last) : std::nullopt;
+}
+
 AffineExpr scaledSize(const Symbols &symbols, AffineExpr size, double scale, bool inDoubles) {
   if (std::optional<int64_t> known = tn::constantDim(size)) {
-    double product = inDoubles ? static_cast<double>(*known) * scale
-                               : double(static_cast<float>(*known) * static_cast<float>(scale));
+    double product = scaledNumber(*known, scale, inDoubles);
     return std::abs(product) < 1e15 ? symbols.constant(static_cast<int64_t>(std::floor(product)))
                                     : AffineExpr();
   }
@@ -217,7 +276,12 @@ AffineExpr scaledSize(const Symbols &symbols, AffineExpr size, double scale, boo
   constexpr int64_t kDenominator = 64;
   double numerator = scale * kDenominator;
   if (numerator != std::floor(numerator) || std::abs(numerator) > kDenominator * 64) {
-    return nullptr;
+    tn::SymbolList::Range range = symbols.bounds(size);
+    Fraction fraction = fractionOf(range, scale, inDoubles);
+    return fraction.last < range.max
+               ? AffineExpr()
+               : divideSizes(symbols, multiplySizes(size, symbols.constant(fraction.above)),
+                             symbols.constant(fraction.below));
   }
   AffineExpr product = multiplySizes(size, symbols.constant(static_cast<int64_t>(numerator)));
   return divideSizes(symbols, product, symbols.constant(kDenominator));

@@ -29,6 +29,10 @@ std::optional<double> constantRatio(const Symbols &symbols, mlir::AffineExpr out
 mlir::AffineExpr scaledSize(const Symbols &symbols, mlir::AffineExpr size, double scale,
                             bool inDoubles);
 
+/// The largest size up to which a smaller range would give `scaledSize`, in floats; none without
+/// one.
+std::optional<int64_t> largestScaled(const Symbols &symbols, mlir::AffineExpr size, double scale);
+
 /// What a tensor becomes.
 struct Resized {
   tn::Dims dims;

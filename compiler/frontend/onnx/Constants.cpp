@@ -35,7 +35,8 @@ RankedTensorType Importer::typeOf(const TensorData &data) {
   return element ? RankedTensorType::get(data.dims, element) : RankedTensorType();
 }
 
-Status Importer::defineConstant(Scope &scope, std::string_view name, const Tensor &tensor) {
+Status Importer::defineConstant(Scope &scope, std::string_view name, const Tensor &tensor,
+                                const SparseTensor *sparse) {
   ImportedValue &value = scope.values[name];
   value = ImportedValue();
   value.name = name;
@@ -44,7 +45,7 @@ Status Importer::defineConstant(Scope &scope, std::string_view name, const Tenso
     gap.opType = "Constant";
     gap.node = std::string(name);
     gap.dtype = std::string(nameOf(tensor.type));
-    gap.rank = static_cast<int>(tensor.dims.size());
+    gap.rank = static_cast<int>((sparse ? sparse->dims : tensor.dims).size());
     gap.why = strCat("tensors of type ", nameOf(tensor.type), " are not supported");
     gap.workaround = "convert the tensor to a numeric type before exporting";
     gaps.push_back(std::move(gap));
@@ -52,7 +53,7 @@ Status Importer::defineConstant(Scope &scope, std::string_view name, const Tenso
   }
   std::shared_ptr<TensorData> &known = loaded[&tensor];
   if (!known) {
-    TENON_ASSIGN(TensorData data, loadTensor(tensor, files));
+    TENON_ASSIGN(TensorData data, sparse ? loadTensor(*sparse, files) : loadTensor(tensor, files));
     known = std::make_shared<TensorData>(std::move(data));
   }
   value.type = typeOf(*known);

@@ -44,6 +44,8 @@ Status Importer::importFunction(NodeContext &call, const Function &function) {
   for (auto [i, name] : llvm::enumerate(function.inputs)) {
     if (i < call.numInputs() && call.has(i)) {
       scope.values[name] = *call.inputs[i];
+    } else {
+      scope.absent.insert(name);
     }
   }
   ++functionDepth;

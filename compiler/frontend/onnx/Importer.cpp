@@ -14,6 +14,31 @@ using namespace mlir;
 namespace tenon::onnx {
 namespace {
 
+/// What an exporter can do so that a model has no such operator.
+struct Remedy {
+  const char *opType;
+  const char *text;
+};
+constexpr Remedy kRemedies[] = {
+    {"ZipMap", "export with the option zipmap off, as in skl2onnx.to_onnx(model, x, "
+               "options={'zipmap': False}), so that the probabilities are a tensor"},
+    {"CategoryMapper", "map the strings to numbers before the model"},
+    {"ImageDecoder", "decode the image before the model and give it the pixels"},
+    {"RegexFullMatch", "match the strings before the model"},
+    {"StringConcat", "join the strings outside of the model"},
+    {"StringNormalizer", "normalize the strings before the model"},
+    {"StringSplit", "split the strings before the model"},
+};
+
+std::string remedyOf(std::string_view opType) {
+  for (const Remedy &remedy : kRemedies) {
+    if (opType == remedy.opType) {
+      return remedy.text;
+    }
+  }
+  return "replace it by operators of the default domain, or see 'tenon help TN0301'";
+}
+
 constexpr uint64_t kMaxInlinedNodes = uint64_t{1} << 17;
 
 Status checkAttributes(const Node &node) {
@@ -61,6 +86,15 @@ ImportedValue *Scope::find(std::string_view name) {
 bool Scope::definesLater(std::string_view name) const {
   for (const Scope *scope = this; scope; scope = scope->outer) {
     if (scope->defined.count(name)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Scope::isAbsent(std::string_view name) const {
+  for (const Scope *scope = this; scope; scope = scope->outer) {
+    if (scope->absent.count(name)) {
       return true;
     }
   }
@@ -216,11 +250,10 @@ void Importer::runOperator(NodeContext &call, bool poisoned) {
   OpRows rows = table.find(call.node.domain, call.node.opType);
   const OpRow *row = rowOf(rows, call.opset);
   if (!row) {
-    return rows.empty() ? call.gap("Tenon does not support this operator",
-                                   "replace it by operators of the default domain, or see 'tenon "
-                                   "help TN0301'")
-                        : call.gap("the operator is new in opset " + Twine(rows.front()->since),
-                                   "declare a newer opset and export again");
+    return rows.empty()
+               ? call.gap("Tenon does not support this operator", remedyOf(call.node.opType))
+               : call.gap("the operator is new in opset " + Twine(rows.front()->since),
+                          "declare a newer opset and export again");
   }
   while (call.inputs.size() > row->minInputs && !call.inputs.back()) {
     call.inputs.pop_back();
@@ -256,6 +289,10 @@ Status Importer::resolveInputs(NodeContext &call, bool &poisoned) {
       continue;
     }
     ImportedValue *value = call.where.find(name);
+    if (!value && call.where.isAbsent(name)) {
+      call.inputs.push_back(nullptr);
+      continue;
+    }
     if (!value && call.where.definesLater(name)) {
       return nodeError(ErrorId::OnnxNotSorted, call.node,
                        strCat("reads '", name, "', which it or a later node defines"),

@@ -38,10 +38,13 @@ struct Scope {
   std::unordered_map<std::string_view, ImportedValue> values;
   /// Names that nodes further down define.
   std::unordered_set<std::string_view> defined;
+  /// Inputs of a function that its call leaves out.
+  std::unordered_set<std::string_view> absent;
   std::unordered_map<std::string_view, const ValueInfo *> stated;
 
   ImportedValue *find(std::string_view name);
   bool definesLater(std::string_view name) const;
+  bool isAbsent(std::string_view name) const;
 };
 
 /// A call of a function of the model that is being inlined.
@@ -71,7 +74,9 @@ public:
   /// Imports the nodes of a subgraph or function body in place.
   Status importNodes(const std::vector<Node> &nodes, Scope &scope, const FunctionFrame *frame);
   Status importInitializers(const Graph &graph, Scope &scope);
-  Status defineConstant(Scope &scope, std::string_view name, const Tensor &tensor);
+  /// `values`: of the tensor, or of the sparse tensor.
+  Status defineConstant(Scope &scope, std::string_view name, const Tensor &values,
+                        const SparseTensor *sparse = nullptr);
   /// The value as an operand: emits a constant, weight or sizes operation at the first use.
   mlir::Value materialize(ImportedValue &value, mlir::Location location);
   /// Computes the elements of a small value, if constants alone decide them.

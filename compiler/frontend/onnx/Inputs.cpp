@@ -33,15 +33,7 @@ Gap inputGap(const ValueInfo &info, std::string why, std::string workaround) {
 } // namespace
 
 Status Importer::importInitializers(const Graph &graph, Scope &scope) {
-  if (graph.sparseInitializers > 0) {
-    Gap gap;
-    gap.opType = "Constant";
-    gap.node = std::string(graph.name);
-    gap.why = "sparse initializers are not supported";
-    gap.workaround = "convert them to dense tensors before exporting";
-    gaps.push_back(std::move(gap));
-  }
-  for (const Tensor &tensor : graph.initializers) {
+  auto define = [&](const Tensor &tensor, const SparseTensor *sparse) -> Status {
     if (tensor.name.empty()) {
       return Status::error(ErrorId::OnnxBadName, "an initializer has no name",
                            "export the model again");
@@ -51,7 +43,13 @@ Status Importer::importInitializers(const Graph &graph, Scope &scope) {
                            strCat("initializer '", tensor.name, "' occurs twice"),
                            "give each value its own name");
     }
-    TENON_TRY(defineConstant(scope, tensor.name, tensor));
+    return defineConstant(scope, tensor.name, tensor, sparse);
+  };
+  for (const Tensor &tensor : graph.initializers) {
+    TENON_TRY(define(tensor, nullptr));
+  }
+  for (const SparseTensor &sparse : graph.sparseInitializers) {
+    TENON_TRY(define(sparse.values, &sparse));
   }
   for (const std::vector<ValueInfo> *list : {&graph.values, &graph.outputs}) {
     for (const ValueInfo &info : *list) {
@@ -251,6 +249,11 @@ Status Importer::finishOutputs(Scope &scope) {
     return Status::error(ErrorId::OnnxUndefinedValue, "the model has no outputs",
                          "export the model again");
   }
+  std::set<std::string> taken;
+  for (const ValueInfo &info : model.graph.outputs) {
+    taken.emplace(info.name);
+  }
+  std::unordered_set<std::string_view> named;
   for (const ValueInfo &info : model.graph.outputs) {
     ImportedValue *value = scope.find(info.name);
     if (!value) {
@@ -270,7 +273,13 @@ Status Importer::finishOutputs(Scope &scope) {
     bringUpToDate(*value);
     Value result = materialize(*value, NameLoc::get(builder.getStringAttr(info.name)));
     results.push_back(result);
-    names.push_back(builder.getStringAttr(info.name));
+    // A value may be several outputs, of which each has a name of its own in an engine.
+    std::string name(info.name);
+    bool isFirst = named.insert(info.name).second;
+    for (unsigned i = 1; !isFirst && !taken.insert(name).second; ++i) {
+      name = strCat(info.name, ".", i);
+    }
+    names.push_back(builder.getStringAttr(name));
   }
   endFunction(results, names);
   return Status::ok();

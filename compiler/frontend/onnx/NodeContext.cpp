@@ -164,17 +164,38 @@ void NodeContext::gap(const Twine &why, const Twine &workaround) {
   }
 }
 
-void NodeContext::error(ErrorId id, const Twine &what) {
+void NodeContext::fail(ErrorId id, const Twine &what, std::string hint) {
   if (!hasFailed) {
     hasFailed = true;
-    StringRef name = node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name;
-    owner.setError(
-        Status::error(id,
-                      (Twine("node '") + name + "' (" + StringRef(node.opType) + ", opset " +
-                       Twine(opset) + "): " + what)
-                          .str(),
-                      "correct the model; onnx.checker with full_check names the node too"));
+    owner.setError(Status::error(id,
+                                 (Twine("node '") + nameOf(node) + "' (" + StringRef(node.opType) +
+                                  ", opset " + Twine(opset) + "): " + what)
+                                     .str(),
+                                 std::move(hint)));
   }
+}
+
+void NodeContext::error(ErrorId id, const Twine &what) {
+  StringRef domain = node.domain, name = node.opType;
+  bool isMl = domain == "ai.onnx.ml";
+  fail(id, what,
+       domain.empty() || isMl
+           ? ("correct the node; https://onnx.ai/onnx/operators/onnx_" +
+              Twine(isMl ? "aionnxml" : "") + "_" + name + ".html says what the operator takes")
+                 .str()
+       : domain == kMicrosoft ? ("correct the node; " + name +
+                                 " in ContribOperators.md of ONNX Runtime says what the "
+                                 "operator takes")
+                                    .str()
+                              : "correct the node or the operator's definition");
+}
+
+void NodeContext::schemaError(ErrorId id, const Twine &what) {
+  StringRef domain = node.domain;
+  if (!domain.empty() && domain != "ai.onnx.ml") {
+    return error(id, what); // the checker has no schema of it
+  }
+  fail(id, what, "correct the node; onnx.checker names it too");
 }
 
 std::string NodeContext::label() const {

@@ -78,6 +78,8 @@ public:
   //===--- Failing ---===//
   void gap(const llvm::Twine &why, const llvm::Twine &workaround = "") override;
   void error(ErrorId id, const llvm::Twine &what) override;
+  /// An error that onnx.checker finds too, by the operator's schema.
+  void schemaError(ErrorId id, const llvm::Twine &what);
   std::string label() const override;
 
   //===--- Outputs ---===//
@@ -106,6 +108,7 @@ public:
 
 private:
   friend class Importer;
+  void fail(ErrorId id, const llvm::Twine &what, std::string hint);
 
   void bringUpToDate() override;
 

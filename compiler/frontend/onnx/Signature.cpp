@@ -50,8 +50,8 @@ void unknownAttribute(NodeContext &call, StringRef name, ArrayRef<StringRef> kno
   std::string remedy = !elsewhere.empty() ? "; it has one only " + elsewhere.str()
                        : nearest.empty()  ? ""
                                           : "; the nearest that it has is '" + nearest.str() + "'";
-  call.error(ErrorId::OnnxBadAttribute,
-             "the operator has no attribute '" + name + "' in this opset" + remedy);
+  call.schemaError(ErrorId::OnnxBadAttribute,
+                   "the operator has no attribute '" + name + "' in this opset" + remedy);
 }
 
 /// Names that mean nothing to an operator: tools' own marks, which ONNX's checker lets through, and
@@ -82,10 +82,12 @@ void checkAttributes(NodeContext &call, OpRows rows, const OpRow &row) {
     }
     const Attribute *given = call.lookup(attribute.name);
     if (given && given->type != attribute.type) {
-      call.error(ErrorId::OnnxBadAttribute, "attribute '" + Twine(attribute.name) +
-                                                "' has another type than the operator declares");
+      call.schemaError(ErrorId::OnnxBadAttribute,
+                       "attribute '" + Twine(attribute.name) +
+                           "' has another type than the operator declares");
     } else if (!given && attribute.required) {
-      call.error(ErrorId::OnnxBadAttribute, "attribute '" + Twine(attribute.name) + "' is missing");
+      call.schemaError(ErrorId::OnnxBadAttribute,
+                       "attribute '" + Twine(attribute.name) + "' is missing");
     }
   }
 }
@@ -100,18 +102,19 @@ void checkCounts(NodeContext &call, const OpRow &row) {
                            : (Twine(least) + " to " + Twine(most)).str();
   };
   if (!fits(call.numInputs(), row.minInputs, row.maxInputs)) {
-    call.error(ErrorId::OnnxBadArity, "has " + Twine(call.numInputs()) +
-                                          " inputs; in this opset the operator takes " +
-                                          counted(row.minInputs, row.maxInputs));
+    call.schemaError(ErrorId::OnnxBadArity, "has " + Twine(call.numInputs()) +
+                                                " inputs; in this opset the operator takes " +
+                                                counted(row.minInputs, row.maxInputs));
   }
   if (!fits(call.numOutputs(), 1, row.maxOutputs)) {
-    call.error(ErrorId::OnnxBadArity, "has " + Twine(call.numOutputs()) +
-                                          " outputs; in this opset the operator gives " +
-                                          counted(1, row.maxOutputs));
+    call.schemaError(ErrorId::OnnxBadArity, "has " + Twine(call.numOutputs()) +
+                                                " outputs; in this opset the operator gives " +
+                                                counted(1, row.maxOutputs));
   }
   for (unsigned i = 0; i < row.minInputs; ++i) {
     if (!call.has(i) && (row.optional >> i & 1) == 0) {
-      call.error(ErrorId::OnnxBadArity, "leaves out input " + Twine(i) + ", which is required");
+      call.schemaError(ErrorId::OnnxBadArity,
+                       "leaves out input " + Twine(i) + ", which is required");
     }
   }
 }

@@ -35,7 +35,7 @@ def signature(schema):
 
 def schemas():
     for s in defs.get_all_schemas_with_history():
-        if s.domain in ("", "ai.onnx.ml"):
+        if s.domain in ("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training"):
             yield (f"{s.domain}:{s.name}" if s.domain else s.name), s
     for s in runtime.get_all_operator_schema():
         if s.domain == "com.microsoft":

@@ -1,6 +1,7 @@
 // Attention: `tn.attention` with the mask that the node's inputs and flags describe.
 // Relies on grouped heads being repeated by `tn.attention`.
 #include "compiler/frontend/onnx/StatedSizes.h"
+#include "compiler/frontend/onnx/ops/Bodies.h"
 #include "compiler/frontend/onnx/ops/Heads.h"
 
 using namespace mlir;
@@ -98,21 +99,6 @@ std::optional<Operands> readOperands(NodeContext &c) {
   return c.failed() ? std::nullopt : std::optional(o);
 }
 
-/// Key or value heads repeated so that there is one for each query head.
-Value repeatHeads(NodeContext &c, Value x, AffineExpr heads) {
-  tn::Dims d = x ? tn::getDims(x.getType()) : tn::Dims();
-  if (!x || tn::sameDim(d[1], heads)) {
-    return x;
-  }
-  AffineExpr times = divideProducts(c.symbols(), {heads}, {d[1]});
-  if (!times) {
-    c.gap("the numbers of heads are not constants", "declare them with --shape");
-    return Value();
-  }
-  Value apart = c.reshape(x, {d[0], d[1], c.constantSize(1), d[2], d[3]});
-  return c.reshape(c.broadcast(apart, {d[0], d[1], times, d[2], d[3]}), {d[0], heads, d[2], d[3]});
-}
-
 /// Attention as separate operations, for what `tn.attention` lacks: softcap, the scores as a result
 /// and another type of softmax.
 Value composed(NodeContext &c, const Operands &o, Type precision) {
@@ -166,14 +152,65 @@ void attention(NodeContext &c) {
   c.setOutput(0, c.rank(0) == 3 ? mergeHeads(c, y) : y);
 }
 
+/// The scores or probabilities after a body of the node that gives as many.
+Value modified(NodeContext &c, StringRef name, Value x) {
+  if (!x || !c.hasAttribute(name)) {
+    return x;
+  }
+  std::optional<ImportedValues> results = importBody(c, name, {tensorOf(x)});
+  if (!results || c.failed()) {
+    return Value();
+  }
+  if (results->size() != 1 || (*results)[0].isContainer()) {
+    c.error(ErrorId::OnnxBadAttribute, "attribute '" + name + "' does not give one tensor");
+    return Value();
+  }
+  ImportedValue &result = (*results)[0];
+  if (result.isPoisoned()) {
+    c.setOutput(0, result);
+    return Value();
+  }
+  return c.importer().materialize(result, c.location());
+}
+
+/// Attention with bodies between the products, in the type that softmax_precision names: by default
+/// f32 or wider.
+void flexAttention(NodeContext &c) {
+  if (c.rank(0) != 4 || c.rank(1) != 4 || c.rank(2) != 4) {
+    return c.error(ErrorId::OnnxBadNode, "its inputs do not have four dimensions");
+  }
+  Type usual = c.element(0).isF64() ? c.element(0) : Type(c.builder().getF32Type());
+  Type precision = c.elementNamed("softmax_precision", usual);
+  std::optional<double> scale = scoreScale(
+      c, c.value(0), c.hasAttribute("scale") ? std::optional(c.real("scale", 1)) : std::nullopt);
+  if (!scale || !isa_and_nonnull<FloatType>(precision)) {
+    return;
+  }
+  AffineExpr heads = c.dims(0)[1];
+  Value k = repeatHeads(c, c.value(1), heads), v = repeatHeads(c, c.value(2), heads);
+  Value scores = c.make<tn::MatmulOp>(c.value(0), k, false, true);
+  scores = c.cast(c.mul(scores, c.scalar(*scale, c.element(0))), precision);
+  scores = modified(c, "score_mod", scores);
+  Value probabilities = scores ? c.unary<tn::SoftmaxOp>(scores, int64_t{3}, false) : Value();
+  probabilities = modified(c, "prob_mod", probabilities);
+  if (probabilities) {
+    Value y = c.make<tn::MatmulOp>(probabilities, c.cast(v, precision), false, false);
+    c.setOutput(0, c.cast(y, c.element(2)));
+  }
+}
+
 constexpr Attributes kAttention = {{"is_causal", kInt},        {"kv_num_heads", kInt},
                                    {"q_num_heads", kInt},      {"qk_matmul_output_mode", kInt},
                                    {"scale", kFloat},          {"softcap", kFloat},
                                    {"softmax_precision", kInt}};
 
+constexpr Attributes kFlexAttention = {
+    {"prob_mod", kGraph}, {"scale", kFloat}, {"score_mod", kGraph}, {"softmax_precision", kInt}};
+
 constexpr OpRow kAttentionOpRows[] = {
     {"Attention", 23, 3, 6, 4, attention, kAttention},
     {"Attention", 24, 3, 7, 4, attention, kAttention},
+    {"FlexAttention", 1, 3, 3, 1, flexAttention, kFlexAttention, "ai.onnx.preview"},
 };
 
 } // namespace

@@ -29,6 +29,15 @@ void constant(NodeContext &c) {
     }
     return c.takeDefined(0);
   }
+  if (const Attribute *value = c.attribute("sparse_value", AttributeType::SparseTensor)) {
+    const SparseTensor &sparse = *value->sparse;
+    Status status =
+        c.importer().defineConstant(c.scope(), c.node.outputs[0], sparse.values, &sparse);
+    if (!status.isOk()) {
+      return c.importer().setError(std::move(status));
+    }
+    return c.takeDefined(0);
+  }
   if (const Attribute *list = c.attribute("value_ints", AttributeType::Ints)) {
     return setIntegers(c, list->ints, {static_cast<int64_t>(list->ints.size())});
   }
@@ -43,10 +52,8 @@ void constant(NodeContext &c) {
     float value = static_cast<float>(c.real("value_float", 0));
     return c.setOutput(0, ArrayRef<float>(value), {});
   }
-  if (c.hasAttribute("value_string") || c.hasAttribute("value_strings") ||
-      c.hasAttribute("sparse_value")) {
-    return c.gap("strings and sparse tensors are not supported",
-                 "move the part of the model that needs them outside");
+  if (c.hasAttribute("value_string") || c.hasAttribute("value_strings")) {
+    return c.gap("strings are not supported", "move the part of the model that needs them outside");
   }
   c.error(ErrorId::OnnxBadAttribute, "it has no value");
 }

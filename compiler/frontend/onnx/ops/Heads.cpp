@@ -29,6 +29,20 @@ Value splitHeads(NodeContext &c, unsigned i, StringRef attribute) {
   return splitHeads(c, c.value(i), c.integer(attribute, 0));
 }
 
+Value repeatHeads(NodeContext &c, Value x, AffineExpr heads) {
+  tn::Dims d = x ? tn::getDims(x.getType()) : tn::Dims();
+  if (!x || tn::sameDim(d[1], heads)) {
+    return x;
+  }
+  AffineExpr times = divideProducts(c.symbols(), {heads}, {d[1]});
+  if (!times) {
+    c.gap("the numbers of heads are not constants", "declare them with --shape");
+    return Value();
+  }
+  Value apart = c.reshape(x, {d[0], d[1], c.constantSize(1), d[2], d[3]});
+  return c.reshape(c.broadcast(apart, {d[0], d[1], times, d[2], d[3]}), {d[0], heads, d[2], d[3]});
+}
+
 Value mergeHeads(NodeContext &c, Value x) {
   tn::Dims d = x ? tn::getDims(x.getType()) : tn::Dims();
   AffineExpr merged = x ? multiplySizes(d[1], d[3]) : AffineExpr();

@@ -280,6 +280,7 @@ constexpr OpRow kIndexingOpRows[] = {
     {"TopK", 1, 1, 1, 2, topK, {{"axis", kInt}, needs({"k", kInt})}},
     {"TopK", 10, 2, 2, 2, topK, {{"axis", kInt}, {"largest", kInt, 11}, {"sorted", kInt, 11}}},
     {"Trilu", 14, 1, 2, 1, trilu, {{"upper", kInt}}},
+    {"Trilu", 1, 1, 2, 1, trilu, {{"upper", kInt}}, kMicrosoft},
 };
 
 } // namespace

@@ -8,15 +8,45 @@ using namespace mlir;
 
 namespace tenon::onnx {
 
+Value attendSeparately(NodeContext &c, Value q, Value k, Value v, Value mask, double scale,
+                       const ScoreForm &form) {
+  tn::Dims dims = q ? tn::getDims(q.getType()) : tn::Dims();
+  k = q ? repeatHeads(c, k, dims[1]) : k;
+  v = q ? repeatHeads(c, v, dims[1]) : v;
+  if (!q || !k || !v || c.failed()) {
+    return Value();
+  }
+  Value scores = c.mul(c.make<tn::MatmulOp>(q, k, false, true), c.scalarLike(scale, q));
+  if (form.cap > 0) {
+    Value limit = c.scalarLike(form.cap, scores);
+    scores = c.mul(c.unary<tn::TanhOp>(c.div(scores, limit)), limit);
+  }
+  scores = mask ? c.add(scores, mask) : scores;
+  AffineExpr keys = tn::getDims(k.getType())[2];
+  if (form.sink) {
+    // A key of no value takes its part of the probabilities.
+    Value sink =
+        c.reshape(form.sink, {c.constantSize(1), dims[1], c.constantSize(1), c.constantSize(1)});
+    scores =
+        c.concat({scores, c.broadcast(sink, {dims[0], dims[1], dims[2], c.constantSize(1)})}, 3);
+  }
+  Value probabilities = c.unary<tn::SoftmaxOp>(scores, int64_t{3}, false);
+  if (form.sink) {
+    probabilities = c.sliceAxis(probabilities, 3, c.constantSize(0), keys);
+  }
+  return c.make<tn::MatmulOp>(probabilities, v, false, false);
+}
+
 void setAttention(NodeContext &c, Value q, Value k, Value v, Value mask, bool causal,
-                  bool maskedRowsAreNan) {
+                  bool maskedRowsAreNan, const ScoreForm &form) {
   double given = c.real("scale", 0);
   std::optional<double> scale = scoreScale(c, q, given == 0 ? std::nullopt : std::optional(given));
   bool inner[] = {false, false, false, false};
-  if (scale) {
-    Value y = c.make<tn::AttentionOp>(q, k, v, mask, llvm::APFloat(*scale), causal, inner,
-                                      maskedRowsAreNan);
-    c.setOutput(0, mergeHeads(c, y));
+  if (scale && form.isPlain()) {
+    c.setOutput(0, mergeHeads(c, c.make<tn::AttentionOp>(q, k, v, mask, llvm::APFloat(*scale),
+                                                         causal, inner, maskedRowsAreNan)));
+  } else if (scale) {
+    c.setOutput(0, mergeHeads(c, attendSeparately(c, q, k, v, mask, *scale, form)));
   }
 }
 
@@ -131,14 +161,11 @@ Value counted(NodeContext &c, AffineExpr count, int64_t axis) {
 
 bool readsUnsupported(NodeContext &c) {
   c.ignore("qk_norm_epsilon"); // of weights that are a gap
-  bool plain = c.integer("causal", 1) == 1 && c.real("softcap", 0) == 0 &&
-               c.integer("smooth_softmax", -1) <= 0 && c.integer("qk_output", 0) == 0 &&
-               c.integer("kv_cache_bit_width", 0) == 0 &&
+  bool plain = c.integer("qk_output", 0) == 0 && c.integer("kv_cache_bit_width", 0) == 0 &&
                c.integer("sliding_window_cache", 0) == 0 &&
                c.text("k_quant_type", "NONE") == "NONE" && c.text("v_quant_type", "NONE") == "NONE";
   if (!plain) {
-    c.gap("softcap, smooth_softmax, quantized caches, scores as a result and attention that is not "
-          "causal are not supported",
+    c.gap("quantized caches, caches that drop keys and scores as a result are not supported",
           "export without them");
   }
   return !plain;
@@ -244,7 +271,11 @@ Value extended(NodeContext &c, const Cache &cache, unsigned input, Value fresh) 
 /// Which keys each query sees: those up to its own, and of these no more than the window has.
 Value seenAddend(NodeContext &c, const Cache &cache) {
   Type index = c.builder().getI64Type();
-  Value own = c.add(counted(c, cache.queries, 2), cache.filled);
+  bool isCausal = c.integer("causal", 1) != 0;
+  Value own =
+      isCausal ? counted(c, cache.queries, 2)
+               : c.materialize(Sizes::scalar(addSizes(cache.queries, c.constantSize(-1))), index);
+  own = c.add(own, cache.filled);
   Value key = counted(c, cache.keys, 3);
   Value seen = c.compare(key, tn::Predicate::le, own);
   if (int64_t window = c.integer("local_window_size", -1); window > 0) {
@@ -252,6 +283,15 @@ Value seenAddend(NodeContext &c, const Cache &cache) {
     seen = c.make<tn::AndOp>(seen, c.compare(least, tn::Predicate::lt, key));
   }
   return additive(c, seen, c.element(0));
+}
+
+/// What the node does to the scores beside the mask. A smooth softmax is one of a sink of 0.
+ScoreForm readScoreForm(NodeContext &c, const Cache &cache) {
+  ScoreForm form{c.real("softcap", 0), c.value(11)};
+  if (c.integer("smooth_softmax", -1) > 0 && !form.sink) {
+    form.sink = c.broadcast(c.scalar(0, c.element(0)), {c.constantSize(cache.heads)});
+  }
+  return form;
 }
 
 /// x [B, H, S, D] turned by its positions, where the node asks for it.
@@ -308,7 +348,8 @@ void groupQueryAttention(NodeContext &c) {
   c.setOutput(1, k);
   c.setOutput(2, v);
   // A row of padding, which is before the first key, has no keys, as in ONNX Runtime.
-  setAttention(c, q, k, v, sumOf(c, seenAddend(c, *cache), c.value(10)), false, c.has(10));
+  setAttention(c, q, k, v, sumOf(c, seenAddend(c, *cache), c.value(10)), false, c.has(10),
+               readScoreForm(c, *cache));
 }
 
 constexpr Attributes kMultiHead = {{"mask_filter_value", kFloat},

@@ -14,9 +14,21 @@ mlir::Value sumOf(NodeContext &c, mlir::Value a, mlir::Value b);
 mlir::Value paddingAddend(NodeContext &c, unsigned i, mlir::AffineExpr batch, mlir::AffineExpr keys,
                           mlir::Type element);
 
+/// What is done to scores beside their scale and mask.
+struct ScoreForm {
+  double cap = 0;   ///< where it is not 0, scores stay between minus and plus it
+  mlir::Value sink; ///< of each head, a score more that counts in the softmax alone; null for none
+
+  bool isPlain() const { return cap == 0 && !sink; }
+};
+
+/// Attention as separate operations, of operands [B, H, S, D].
+mlir::Value attendSeparately(NodeContext &c, mlir::Value q, mlir::Value k, mlir::Value v,
+                             mlir::Value mask, double scale, const ScoreForm &form);
+
 /// Output 0 is the attention of operands [B, H, S, D], its heads merged; `maskedRowsAreNan` as in
 /// tn.attention.
 void setAttention(NodeContext &c, mlir::Value q, mlir::Value k, mlir::Value v, mlir::Value mask,
-                  bool causal, bool maskedRowsAreNan);
+                  bool causal, bool maskedRowsAreNan, const ScoreForm &form = {});
 
 } // namespace tenon::onnx

@@ -2,8 +2,8 @@
 // and quantized again, as its own definitions say. Relies on weights of a few bits being unpacked
 // once, when constants are folded.
 #include "compiler/frontend/onnx/Windows.h"
+#include "compiler/frontend/onnx/ops/PackedWeights.h"
 #include "compiler/frontend/onnx/ops/Quantizing.h"
-#include "compiler/graph/TnRare.h"
 
 #include "mlir/IR/TypeUtilities.h"
 
@@ -93,30 +93,6 @@ void concat(NodeContext &c) {
 
 //===--- Products with weights of a few bits ---===//
 
-/// Bytes of rank 3 as the numbers of `bits` bits in them, the lowest bits first, in ui8.
-Value unpack(NodeContext &c, Value x, int64_t bits) {
-  if (!x || bits == 8) {
-    return x;
-  }
-  tn::Dims dims = tn::getDims(x.getType());
-  Type byte = c.builder().getIntegerType(8, false);
-  dims.back() = multiplySizes(dims.back(), c.constantSize(2));
-  tn::ReshapeOp reshaped = x.getDefiningOp<tn::ReshapeOp>();
-  Value source = reshaped ? reshaped.getX() : x;
-  if (isa_and_nonnull<tn::ConstantOp, tn::WeightOp>(source.getDefiningOp())) {
-    Value line =
-        c.reshape(x, {tn::elementCount(c.builder().getContext(), tn::getDims(x.getType()))});
-    Type packed = tn::makeTensor(dims, c.builder().getIntegerType(4, false));
-    return c.cast(c.makeTyped<tn::UnpackBitsOp>(packed, line), byte);
-  }
-  tn::Dims apart = tn::getDims(x.getType());
-  Value low = c.make<tn::AndOp>(x, c.scalar(15, byte));
-  Value high = c.make<tn::ShiftOp>(x, c.scalar(4, byte), false);
-  apart.push_back(c.constantSize(1));
-  Value both = c.concat({c.reshape(low, apart), c.reshape(high, apart)}, 3);
-  return c.reshape(both, dims);
-}
-
 /// What the attributes of MatMulNBits say.
 struct Packing {
   int64_t n = 0;
@@ -129,9 +105,9 @@ struct Packing {
 std::optional<Packing> readPacking(NodeContext &c) {
   Packing p{c.integer("N", 0), c.integer("K", 0), c.integer("bits", 4), c.integer("block_size", 0)};
   c.ignore("accuracy_level"); // how exact the products of a kernel must be at least
-  if ((p.bits != 4 && p.bits != 8) || c.integer("weight_prepacked", 0) != 0) {
+  if ((p.bits != 2 && p.bits != 4 && p.bits != 8) || c.integer("weight_prepacked", 0) != 0) {
     c.gap("weights of " + Twine(p.bits) + " bits, or packed for a kernel, are not supported",
-          "quantize to 4 or 8 bits");
+          "quantize to 2, 4 or 8 bits");
     return std::nullopt;
   }
   constexpr int64_t kMax = int64_t{1} << 31;
@@ -155,7 +131,9 @@ Value zeroPoints(NodeContext &c, const Packing &p) {
   AffineExpr n = c.constantSize(p.n), blocks = c.constantSize(p.blocks), one = c.constantSize(1);
   tn::Dims each = {c.constantSize(p.n * p.blocks)};
   if (!c.has(3)) {
-    return c.broadcast(c.scalar(p.bits == 4 ? 8 : 128, c.builder().getIntegerType(8, false)), each);
+    return c.broadcast(c.scalar(static_cast<double>(int64_t{1} << (p.bits - 1)),
+                                c.builder().getIntegerType(8, false)),
+                       each);
   }
   bool isFloat = isa<FloatType>(c.element(3));
   int64_t bytes = isFloat ? p.blocks : (p.blocks * p.bits + 7) / 8;
@@ -167,7 +145,26 @@ Value zeroPoints(NodeContext &c, const Packing &p) {
     return c.reshape(c.value(3), each);
   }
   Value packed = c.reshape(c.value(3), {n, one, c.constantSize(bytes)});
-  return c.reshape(c.sliceAxis(unpack(c, packed, p.bits), 2, c.constantSize(0), blocks), each);
+  return c.reshape(c.sliceAxis(unpackBits(c, packed, p.bits), 2, c.constantSize(0), blocks), each);
+}
+
+/// The weights as [N, K] in f32 where input 4 names the block that each column has its scale of.
+Value dequantizedByGroups(NodeContext &c, const Packing &p, Value numbers) {
+  Type real = c.builder().getF32Type();
+  AffineExpr n = c.constantSize(p.n), k = c.constantSize(p.k), none = c.constantSize(0);
+  Value zero = zeroPoints(c, p);
+  if (!zero || !numbers || c.rank(4) != 1) {
+    c.error(ErrorId::OnnxBadNode, "its groups are not one a row of the weights");
+    return Value();
+  }
+  Value groups = c.sliceAxis(c.fromStart(c.value(4)), 0, none, k);
+  auto column = [&](Value x) {
+    x = c.reshape(c.cast(x, real), {n, c.constantSize(p.blocks)});
+    return c.make<tn::GatherOp>(x, groups, int64_t{1});
+  };
+  numbers = c.reshape(numbers, {n, c.constantSize(p.blocks * p.block)});
+  Value level = c.sub(c.cast(c.sliceAxis(numbers, 1, none, k), real), column(zero));
+  return c.mul(level, column(c.value(2)));
 }
 
 /// The weights as [N * blocks, block] in f32.
@@ -199,9 +196,11 @@ void matMulNBits(NodeContext &c) {
   }
   AffineExpr n = c.constantSize(p->n), blocks = c.constantSize(p->blocks);
   Value bytes = c.reshape(c.value(1), {n, blocks, c.constantSize(p->block * p->bits / 8)});
-  Value numbers = c.reshape(unpack(c, bytes, p->bits),
+  Value numbers = c.reshape(unpackBits(c, bytes, p->bits),
                             {c.constantSize(p->n * p->blocks), c.constantSize(p->block)});
-  Value weight = c.reshape(dequantized(c, *p, numbers), {n, c.constantSize(p->blocks * p->block)});
+  Value weight =
+      c.has(4) ? dequantizedByGroups(c, *p, numbers)
+               : c.reshape(dequantized(c, *p, numbers), {n, c.constantSize(p->blocks * p->block)});
   weight = c.cast(c.sliceAxis(weight, 1, c.constantSize(0), c.constantSize(p->k)), c.element(0));
   Value y = c.make<tn::MatmulOp>(c.value(0), weight, false, true);
   c.setOutput(0, c.has(5) ? c.add(y, c.value(5)) : y);

@@ -28,18 +28,19 @@ Value inverseDeviation(NodeContext &c, Value variance, double epsilon) {
 }
 
 /// Training form: statistics of the batch, and the running ones moved towards them.
-void batchNormTraining(NodeContext &c) {
-  int64_t rank = c.rank(0);
+void batchNormTraining(NodeContext &c, Value input) {
+  int64_t rank = std::max<int64_t>(2, c.rank(0));
   SmallVector<int64_t> axes = axesFrom(2, rank);
   axes.insert(axes.begin(), 0);
-  Value x = c.widened(c.value(0));
+  Value x = c.widened(input);
   Value mean = c.reduce(tn::ReduceKind::mean, x, axes, true);
   Value var = variance(c, x, mean, axes);
   Value normal = c.mul(c.sub(x, mean), inverseDeviation(c, var, c.real("epsilon", 1e-5f)));
   auto parameter = [&](unsigned i) {
     return c.cast(c.alongAxis(c.value(i), 1, rank), getElementTypeOrSelf(x));
   };
-  c.setOutput(0, c.cast(c.add(c.mul(normal, parameter(1)), parameter(2)), c.element(0)));
+  Value y = c.cast(c.add(c.mul(normal, parameter(1)), parameter(2)), c.element(0));
+  c.setOutput(0, c.rank(0) == rank ? y : c.reshape(y, c.dims(0)));
   double momentum = c.real("momentum", 0.9f);
   for (unsigned i : {1u, 2u}) {
     c.ignoreInput(2 + i);
@@ -53,22 +54,26 @@ void batchNormTraining(NodeContext &c) {
 }
 
 void batchNorm(NodeContext &c) {
-  if (c.rank(0) < 2) {
+  if (c.rank(0) == 0) {
     return c.error(ErrorId::OnnxBadNode, "its input has no channel dimension");
   }
   if (c.opset < 9 && c.integer("spatial", 1) == 0) {
     return c.gap("statistics for each element (spatial = 0) are not supported",
                  "use statistics for each channel");
   }
+  // One dimension is the batch of a single channel.
+  tn::Dims dims = c.dims(0);
+  Value x = dims.size() > 1 ? c.value(0) : c.reshape(c.value(0), {dims[0], c.constantSize(1)});
   if (c.opset >= 14 && c.integer("training_mode", 0) != 0) {
-    return batchNormTraining(c);
+    return batchNormTraining(c, x);
   }
   if (c.opset < 7 && c.integer("is_test", 0) == 0) {
     return c.gap("training mode (is_test = 0) is not supported", "export in evaluation mode");
   }
   c.ignore("momentum");
-  c.setOutput(0, c.make<tn::BatchNormOp>(c.value(0), c.value(1), c.value(2), c.value(3), c.value(4),
-                                         llvm::APFloat(c.real("epsilon", 1e-5f)), false));
+  Value y = c.make<tn::BatchNormOp>(x, c.value(1), c.value(2), c.value(3), c.value(4),
+                                    llvm::APFloat(c.real("epsilon", 1e-5f)), false);
+  c.setOutput(0, dims.size() > 1 ? y : c.reshape(y, dims));
 }
 
 /// Scale and bias of `tn.layer_norm` have the dims from the axis on.

@@ -32,9 +32,12 @@ std::optional<tn::PadMode> padMode(NodeContext &c) {
   return std::nullopt;
 }
 
+/// Whether pads and value are inputs.
+bool hasInputs(const NodeContext &c) { return c.opset >= 11 || c.node.domain == kMicrosoft; }
+
 /// The pads as the node lists them: those before, then those behind, of the axes.
 std::optional<SmallVector<AffineExpr>> listedPads(NodeContext &c) {
-  if (c.opset >= 11) {
+  if (hasInputs(c)) {
     std::optional<Sizes> sizes = c.requireSizes(1, "padding");
     return sizes ? std::optional(sizes->values) : std::nullopt;
   }
@@ -81,7 +84,7 @@ void pad(NodeContext &c) {
   if (!mode || !readPads(c, padding)) {
     return;
   }
-  Value value = c.opset >= 11 ? c.value(2) : c.scalarLike(c.real("value", 0), c.value(0));
+  Value value = hasInputs(c) ? c.value(2) : c.scalarLike(c.real("value", 0), c.value(0));
   if (value && cast<RankedTensorType>(value.getType()).getRank() != 0) {
     value = c.reshape(value, {});
   }
@@ -100,6 +103,7 @@ constexpr OpRow kPadOpRows[] = {
     {"Pad", 1, 1, 1, 1, pad, kPad},
     {"Pad", 11, 2, 3, 1, pad, {{"mode", kString}}},
     {"Pad", 18, 2, 4, 1, pad, {{"mode", kString}}},
+    {"Pad", 1, 2, 3, 1, pad, {{"mode", kString}}, kMicrosoft},
 };
 
 } // namespace

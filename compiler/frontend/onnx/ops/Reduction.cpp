@@ -3,6 +3,8 @@
 // it.
 #include "compiler/frontend/onnx/NodeContext.h"
 
+#include "mlir/IR/TypeUtilities.h"
+
 using namespace mlir;
 
 namespace tenon::onnx {
@@ -35,6 +37,12 @@ Value reduceTyped(NodeContext &c, tn::ReduceKind kind, Value x, ArrayRef<int64_t
   return c.cast(number, c.builder().getI1Type());
 }
 
+/// What roots and logarithms are computed in: of integers the float64 that ONNX's reference takes.
+Value realOf(NodeContext &c, Value x) {
+  bool isInteger = x && isa<IntegerType>(getElementTypeOrSelf(x));
+  return isInteger ? c.cast(x, c.builder().getF64Type()) : c.widened(x);
+}
+
 template <tn::ReduceKind kind, int64_t inputSince, Before before, After after>
 void reduction(NodeContext &c) {
   bool noop = false;
@@ -56,6 +64,9 @@ void reduction(NodeContext &c) {
   if (!noop) {
     x = reduceTyped(c, kind, x, *axes, keepdims);
   }
+  if (after != After::None) {
+    x = realOf(c, x);
+  }
   if (after == After::Sqrt) {
     x = c.unary<tn::SqrtOp>(x);
   } else if (after == After::Log) {
@@ -74,7 +85,7 @@ void logSumExp(NodeContext &c) {
   if (noop) {
     return c.forward(0, 0);
   }
-  Value x = c.widened(c.value(0));
+  Value x = realOf(c, c.value(0));
   // Rows with nothing finite at their top have their exponentials as they are: -inf - -inf is none.
   auto finite = [&](Value top) {
     Value isInfinite = top ? c.make<tn::IsInfOp>(top, true, true) : Value();

@@ -23,10 +23,11 @@ std::optional<frontend::RegionPooling> readPooling(NodeContext &c) {
                             .halfPixel = coordinates == "half_pixel",
                             .isMax = mode == "max",
                             .scale = c.real("spatial_scale", 1)};
-  auto inRange = [](int64_t v, int64_t least) { return v >= least && v <= 1024; };
   if ((!p.halfPixel && coordinates != "output_half_pixel") || (!p.isMax && mode != "avg") ||
-      !inRange(p.height, 1) || !inRange(p.width, 1) || !inRange(p.samples, 0)) {
+      p.height < 1 || p.width < 1 || p.samples < 0) {
     c.error(ErrorId::OnnxBadAttribute, "one of its attributes has an unknown value");
+  } else if (constexpr int64_t kMax = 1024; std::max({p.height, p.width, p.samples}) > kMax) {
+    c.gap("more than 1024 bins or samples along a dimension are not supported", "use fewer");
   } else if (p.samples == 0) {
     c.gap("the number of samples follows from the size of each region, which only data decides",
           "export with a sampling_ratio above 0");

@@ -38,10 +38,13 @@ std::optional<Resized> fromScales(NodeContext &c, ArrayRef<double> scales, Array
       return std::nullopt;
     }
     request.scales[axis] = scale;
-    request.dims[axis] = scaledSize(c.symbols(), request.dims[axis], scale, /*inDoubles=*/false);
+    AffineExpr size = request.dims[axis];
+    request.dims[axis] = scaledSize(c.symbols(), size, scale, /*inDoubles=*/false);
     if (!request.dims[axis]) {
-      c.gap("the scaled size is no expression of the input's",
-            "declare the dimension with --shape");
+      std::optional<int64_t> largest = largestScaled(c.symbols(), size, scale);
+      c.gap("the product of its factor and a size rounds as no fraction of the size does",
+            largest ? "give the dimension a range of sizes up to " + Twine(*largest)
+                    : Twine("give the dimension one size with --shape"));
       return std::nullopt;
     }
   }

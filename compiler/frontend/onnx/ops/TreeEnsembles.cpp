@@ -13,7 +13,6 @@ using namespace mlir;
 namespace tenon::onnx {
 namespace {
 
-constexpr StringRef kTransforms[] = {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"};
 constexpr StringRef kAggregates[] = {"SUM", "AVERAGE", "MIN", "MAX"};
 
 /// The transform as ONNX Runtime applies it: scores of one target stay as they are.

@@ -8,6 +8,10 @@
 
 namespace tenon::onnx {
 
+/// What may become of scores; PROBIT where an operator says so.
+inline constexpr llvm::StringRef kTransforms[] = {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO",
+                                                  "PROBIT"};
+
 /// How a node compares its feature with its value.
 enum class Branch : uint8_t { LessEqual, Less, GreaterEqual, Greater, Equal, NotEqual, Leaf };
 

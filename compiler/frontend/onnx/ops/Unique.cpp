@@ -188,7 +188,22 @@ void unique(NodeContext &c) {
   }
 }
 
+/// ONNX Runtime's: of a list, in the order of the first of each.
+void uniqueOfList(NodeContext &c) {
+  if (c.rank(0) != 1) {
+    return c.error(ErrorId::OnnxBadNode, "its input is no list");
+  }
+  Value x = c.value(0);
+  Groups groups = groupElements(c, x, /*isSorted=*/false);
+  if (groups.firsts) {
+    c.setOutput(0, c.make<tn::GatherOp>(x, groups.firsts, int64_t{0}));
+    c.setOutput(1, groups.inverse);
+    c.setOutput(2, groups.counts);
+  }
+}
+
 constexpr OpRow kUniqueOpRows[] = {
+    {"Unique", 1, 1, 1, 3, uniqueOfList, {}, kMicrosoft},
     {"Unique", 11, 1, 1, 4, unique, {{"axis", kInt}, {"sorted", kInt}}},
 };
 

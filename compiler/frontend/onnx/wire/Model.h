@@ -87,6 +87,14 @@ struct Tensor {
   std::vector<KeyValue> externalData;
 };
 
+/// SparseTensorProto: the elements that are not zero, and where they are. Its name is that of the
+/// values.
+struct SparseTensor {
+  Tensor values;
+  Tensor indices;
+  std::vector<int64_t> dims;
+};
+
 struct Dimension {
   enum class Kind : uint8_t { Unknown, Value, Parameter };
   Kind kind = Kind::Unknown;
@@ -119,6 +127,7 @@ struct Attribute {
   int64_t i = 0;
   std::string_view s;
   std::unique_ptr<Tensor> tensor;
+  std::unique_ptr<SparseTensor> sparse;
   std::unique_ptr<Graph> graph;
   std::vector<float> floats;
   std::vector<int64_t> ints;
@@ -140,10 +149,10 @@ struct Graph {
   std::string_view name;
   std::vector<Node> nodes;
   std::vector<Tensor> initializers;
+  std::vector<SparseTensor> sparseInitializers;
   std::vector<ValueInfo> inputs;
   std::vector<ValueInfo> outputs;
   std::vector<ValueInfo> values;
-  unsigned sparseInitializers = 0;
 };
 
 struct OpsetImport {

@@ -61,6 +61,10 @@ Status Parser::attributeField(Cursor &cursor, Attribute &attribute) {
     return cursor.repeatedText(attribute.strings);
   case 21:
     return cursor.text(attribute.reference);
+  case 22:
+    TENON_TRY(cursor.single(inner));
+    attribute.sparse = std::make_unique<SparseTensor>();
+    return sparseTensor(inner, *attribute.sparse);
   default:
     return Status::ok();
   }
@@ -78,6 +82,9 @@ AttributeType guessType(const Attribute &attribute, bool hasFloat, bool hasInt, 
   }
   if (hasString) {
     return AttributeType::String;
+  }
+  if (attribute.sparse) {
+    return AttributeType::SparseTensor;
   }
   if (attribute.tensor) {
     return AttributeType::Tensor;
@@ -192,8 +199,7 @@ Status Parser::graph(std::string_view body, Graph &graph) {
     case 13:
       return append(cursor, graph.values, &Parser::valueInfo);
     case 15:
-      ++graph.sparseInitializers;
-      return Status::ok();
+      return append(cursor, graph.sparseInitializers, &Parser::sparseTensor);
     default:
       return Status::ok();
     }

@@ -19,6 +19,14 @@ Status Parser::checkName(std::string_view name) const {
   return Status::ok();
 }
 
+Status Parser::checkRank(std::string_view name, size_t rank) const {
+  return rank <= limits.rank
+             ? Status::ok()
+             : Status::error(ErrorId::OnnxRank,
+                             strCat("tensor '", name, "' has ", rank, " dimensions"),
+                             strCat("at most ", limits.rank, " are supported"));
+}
+
 Status Parser::keyValue(std::string_view body, KeyValue &entry) {
   return message("StringStringEntryProto", body, [&](Cursor &cursor) -> Status {
     switch (cursor.field.number) {
@@ -75,15 +83,29 @@ Status Parser::tensor(std::string_view body, Tensor &tensor) {
                          strCat("tensor '", tensor.name, "' has the unknown data type ", type),
                          "export the model again with a supported type");
   }
-  if (tensor.dims.size() > limits.rank) {
-    return Status::error(
-        ErrorId::OnnxRank,
-        strCat("tensor '", tensor.name, "' has ", tensor.dims.size(), " dimensions"),
-        strCat("at most ", limits.rank, " are supported"));
-  }
+  TENON_TRY(checkRank(tensor.name, tensor.dims.size()));
   tensor.type = static_cast<DataType>(type);
   tensor.external = location != 0;
   return Status::ok();
+}
+
+Status Parser::sparseTensor(std::string_view body, SparseTensor &sparse) {
+  TENON_TRY(message("SparseTensorProto", body, [&](Cursor &cursor) -> Status {
+    std::string_view inner;
+    switch (cursor.field.number) {
+    case 1:
+      TENON_TRY(cursor.single(inner));
+      return tensor(inner, sparse.values);
+    case 2:
+      TENON_TRY(cursor.single(inner));
+      return tensor(inner, sparse.indices);
+    case 3:
+      return cursor.repeatedIntegers(sparse.dims);
+    default:
+      return Status::ok();
+    }
+  }));
+  return checkRank(sparse.values.name, sparse.dims.size());
 }
 
 Status Parser::dimension(std::string_view body, Dimension &dimension) {

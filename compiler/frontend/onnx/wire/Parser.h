@@ -133,6 +133,7 @@ private:
     return (this->*parse)(body, list.back());
   }
 
+  Status sparseTensor(std::string_view body, SparseTensor &sparse);
   Status graph(std::string_view body, Graph &graph);
   Status node(std::string_view body, Node &node);
   Status attribute(std::string_view body, Attribute &attribute);
@@ -145,6 +146,7 @@ private:
   Status opset(std::string_view body, OpsetImport &opset);
   Status keyValue(std::string_view body, KeyValue &entry);
   Status checkName(std::string_view name) const;
+  Status checkRank(std::string_view name, size_t rank) const;
   Status tooMany(std::string_view what) const;
 
   std::string_view file;

@@ -201,16 +201,16 @@ Status checkPadding(const Tensor &tensor, const TensorData &data) {
   return Status::ok();
 }
 
-Status sizeTensor(const Tensor &tensor, TensorData &data) {
-  data.dims = tensor.dims;
+Status sizeTensor(const Tensor &tensor, const std::vector<int64_t> &dims, TensorData &data) {
+  data.dims = dims;
   data.type = *toDType(tensor.type);
-  for (int64_t dim : tensor.dims) {
+  for (int64_t dim : dims) {
     if (dim < 0) {
       return tensorError(ErrorId::OnnxBadDim, tensor, strCat("has the dimension ", dim));
     }
   }
-  std::optional<int64_t> elements = elementCount(tensor.dims);
-  std::optional<int64_t> bytes = byteSize(data.type, tensor.dims);
+  std::optional<int64_t> elements = elementCount(dims);
+  std::optional<int64_t> bytes = byteSize(data.type, dims);
   if (!elements || !bytes) {
     return tensorError(ErrorId::OnnxShapeOverflow, tensor, "has more elements than can be counted");
   }
@@ -218,6 +218,43 @@ Status sizeTensor(const Tensor &tensor, TensorData &data) {
   data.bits = valueBits(data.type);
   data.size = data.bits < 8 ? (data.elements * data.bits + 7) / 8 : static_cast<uint64_t>(*bytes);
   return Status::ok();
+}
+
+constexpr uint64_t kMaxDenseBytes = uint64_t{1} << 31;
+
+/// Which elements of the dense tensor the values are: numbers [count] or [count, rank], in order.
+Result<std::vector<uint64_t>> positions(const SparseTensor &sparse, uint64_t count,
+                                        const TensorData &dense, ExternalFiles &files) {
+  const Tensor &indices = sparse.indices;
+  size_t rank = indices.dims.size() == 2 ? dense.dims.size() : 1;
+  if (indices.type != DataType::Int64 || indices.dims.empty() || indices.dims.size() > 2) {
+    return tensorError(ErrorId::OnnxTensorData, sparse.values, "has indices of another form");
+  }
+  TENON_ASSIGN(TensorData numbers, loadTensor(indices, files));
+  if (numbers.view.size() != count * rank * sizeof(int64_t)) {
+    return tensorError(ErrorId::OnnxTensorSize, sparse.values,
+                       strCat("has ", count, " values and indices of another number"));
+  }
+  std::vector<uint64_t> result;
+  for (uint64_t e = 0; e < count; ++e) {
+    uint64_t position = 0;
+    for (size_t i = 0; i < rank; ++i) {
+      int64_t index = 0;
+      std::memcpy(&index, numbers.view.data() + (e * rank + i) * sizeof(index), sizeof(index));
+      uint64_t size =
+          indices.dims.size() == 2 ? static_cast<uint64_t>(dense.dims[i]) : dense.elements;
+      if (index < 0 || static_cast<uint64_t>(index) >= size) {
+        return tensorError(ErrorId::OnnxTensorData, sparse.values,
+                           strCat("has the index ", index, " where ", size, " is the size"));
+      }
+      position = position * size + static_cast<uint64_t>(index);
+    }
+    if (!result.empty() && position <= result.back()) {
+      return tensorError(ErrorId::OnnxTensorData, sparse.values, "has indices out of order");
+    }
+    result.push_back(position);
+  }
+  return result;
 }
 
 } // namespace
@@ -234,7 +271,7 @@ std::vector<std::byte> unpackedBytes(const TensorData &data) {
 
 Result<TensorData> loadTensor(const Tensor &tensor, ExternalFiles &files) {
   TensorData data;
-  TENON_TRY(sizeTensor(tensor, data));
+  TENON_TRY(sizeTensor(tensor, tensor.dims, data));
   TENON_TRY(checkSources(tensor));
   if (tensor.external) {
     TENON_TRY(loadExternal(tensor, files, data));
@@ -257,6 +294,27 @@ Result<TensorData> loadTensor(const Tensor &tensor, ExternalFiles &files) {
   }
   TENON_TRY(checkPadding(tensor, data));
   return data;
+}
+
+Result<TensorData> loadTensor(const SparseTensor &sparse, ExternalFiles &files) {
+  TensorData dense;
+  TENON_TRY(sizeTensor(sparse.values, sparse.dims, dense));
+  if (dense.bits < 8 || dense.size > kMaxDenseBytes) {
+    return tensorError(ErrorId::OnnxTensorData, sparse.values,
+                       "has elements of a few bits, or more than 2 GiB once it is dense");
+  }
+  TENON_ASSIGN(TensorData values, loadTensor(sparse.values, files));
+  if (values.seeded) {
+    return tensorError(ErrorId::OnnxSeeded, sparse.values, "is sparse and cannot be seeded");
+  }
+  TENON_ASSIGN(std::vector<uint64_t> places, positions(sparse, values.elements, dense, files));
+  dense.owned.resize(dense.size);
+  dense.view = dense.owned;
+  size_t width = dense.bits / 8;
+  for (size_t e = 0; e < places.size(); ++e) {
+    std::memcpy(dense.owned.data() + places[e] * width, values.view.data() + e * width, width);
+  }
+  return dense;
 }
 
 } // namespace tenon::onnx

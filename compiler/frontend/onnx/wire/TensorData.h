@@ -30,4 +30,7 @@ std::vector<std::byte> unpackedBytes(const TensorData &data);
 /// Finds or decodes the bytes. A type that toDType lacks must be handled before.
 Result<TensorData> loadTensor(const Tensor &tensor, ExternalFiles &files);
 
+/// The elements of a sparse tensor among zeros.
+Result<TensorData> loadTensor(const SparseTensor &sparse, ExternalFiles &files);
+
 } // namespace tenon::onnx
