@@ -208,7 +208,9 @@ AffineExpr remainderSizes(const Symbols &symbols, AffineExpr a, AffineExpr b) {
                 : nullptr;
     return subtractSizes(multiplySizes(above, b), lacking);
   }
-  AffineExpr quotient = a && symbols.bounds(a).min >= 0 ? divideSizes(symbols, a, b) : AffineExpr();
+  AffineExpr quotient = a && divisor && *divisor > 0      ? tn::simplify(a.floorDiv(*divisor))
+                        : a && symbols.bounds(a).min >= 0 ? divideSizes(symbols, a, b)
+                                                          : AffineExpr();
   return quotient ? subtractSizes(a, multiplySizes(quotient, b)) : nullptr;
 }
 

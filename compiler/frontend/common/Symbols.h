@@ -94,7 +94,8 @@ mlir::AffineExpr subtractSizes(mlir::AffineExpr a, mlir::AffineExpr b);
 mlir::AffineExpr multiplySizes(mlir::AffineExpr a, mlir::AffineExpr b);
 /// Quotient towards zero; null unless `a` is known to be of one sign and `b` to be above 0.
 mlir::AffineExpr divideSizes(const Symbols &symbols, mlir::AffineExpr a, mlir::AffineExpr b);
-/// Remainder with the divisor's sign, of values that are known to be of one sign.
+/// Remainder with the divisor's sign; null unless the divisor is a constant or both are known to be
+/// of one sign.
 mlir::AffineExpr remainderSizes(const Symbols &symbols, mlir::AffineExpr a, mlir::AffineExpr b);
 /// The product of `numerator` divided by that of `denominator`, factors cancelled.
 mlir::AffineExpr divideProducts(const Symbols &symbols, llvm::ArrayRef<mlir::AffineExpr> numerator,

@@ -70,8 +70,11 @@ Status Importer::importInputs(Scope &scope) {
                            strCat("input '", info.name, "' occurs twice"),
                            "give each value its own name");
     }
-    // Before IR version 4 each initializer is listed as an input too.
-    if (!scope.values.count(info.name)) {
+    // Before IR version 4 each initializer is listed as an input too. Those whose shape is asked
+    // for are inputs, and the initializer was a default.
+    bool isAsked = llvm::any_of(
+        options.shapes, [&](const ShapeOverride &shape) { return shape.input == info.name; });
+    if (isAsked || !scope.values.count(info.name)) {
       TENON_TRY(importInput(info, scope));
     }
   }
@@ -102,7 +105,7 @@ Status Importer::checkOverridesUsed() const {
 }
 
 Status Importer::importInput(const ValueInfo &info, Scope &scope) {
-  ImportedValue &value = scope.values[info.name];
+  ImportedValue &value = scope.values[info.name] = ImportedValue();
   value.name = info.name;
   Type element = info.kind == ValueInfo::Kind::Tensor ? elementType(info.type) : Type();
   if (!element) {

@@ -133,18 +133,6 @@ RankedTensorType Call::type(StringRef name) {
   return x ? cast<RankedTensorType>(x.getType()) : RankedTensorType();
 }
 
-AffineExpr Call::sizeOf(const Argument &argument, StringRef name) {
-  if (argument.kind == Kind::Int) {
-    return constantSize(argument.integer);
-  }
-  pt2::Value *found = argument.kind == Kind::SymInt ? find(argument) : nullptr;
-  if (!found || !found->size) {
-    error(ErrorId::Pt2BadGraph, "its argument '" + name + "' is no integer");
-    return AffineExpr();
-  }
-  return symbols().canonical(found->size);
-}
-
 std::optional<int64_t> Call::constantOf(const Argument &argument, StringRef name) {
   AffineExpr size = hasFailed ? AffineExpr() : sizeOf(argument, name);
   std::optional<int64_t> known = size ? tn::constantDim(size) : std::nullopt;

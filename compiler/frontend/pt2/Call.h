@@ -45,6 +45,10 @@ public:
   tn::Dims sizes(llvm::StringRef name);
   /// The integer at a position; null (after a failure) without one.
   mlir::AffineExpr sizeAt(size_t index);
+  /// Whether the argument at a position is an integer that sizes decide.
+  bool isSizeAt(size_t index);
+  /// The number at a position, whether the file, sizes or data decide it: a scalar of i64 or f64.
+  mlir::Value numberAt(size_t index);
   /// The element type of an argument 'dtype'.
   mlir::Type elementNamed(llvm::StringRef name, mlir::Type otherwise);
   /// In [0, rank), from one in [-rank, rank).
@@ -124,6 +128,8 @@ private:
   /// Every name that the results have, lists taken apart.
   void listOutputs();
   std::optional<Strided> stridesOf(llvm::StringRef name);
+  /// In its own type without an element type.
+  mlir::Value numberOf(const Argument &argument, llvm::StringRef name, mlir::Type element = {});
   std::optional<int64_t> constantOf(const Argument &argument, llvm::StringRef name);
   mlir::AffineExpr sizeOf(const Argument &argument, llvm::StringRef name);
   std::shared_ptr<Tensor> tensorOf(const Argument &argument, llvm::StringRef name);

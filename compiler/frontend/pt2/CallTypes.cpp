@@ -1,5 +1,5 @@
 // Types that a node's arguments and results have, by PyTorch's promotion of types where several
-// meet, and what the program states of its results.
+// meet, what the program states of its results, and arguments that are numbers.
 #include "compiler/frontend/pt2/Autocast.h"
 #include "compiler/frontend/pt2/Call.h"
 #include "compiler/frontend/pt2/SizeText.h"
@@ -176,9 +176,8 @@ mlir::Value Call::operand(StringRef name, Type element) {
     mlir::Value x = value(name);
     return x ? cast(x, element) : x;
   }
-  if (given->kind == Kind::SymInt) {
-    AffineExpr size = sizeOf(*given, name);
-    return size ? sizeValue(size, element) : mlir::Value();
+  if (given->kind == Kind::SymInt || given->kind == Kind::SymFloat) {
+    return numberOf(*given, name, element);
   }
   if (given->kind == Kind::Int || given->kind == Kind::Bool) {
     return isa<IntegerType>(element) ? integerConstant({given->integer}, {}, element)
@@ -194,7 +193,7 @@ Type Call::productElement(ArrayRef<StringRef> factors) {
   }
   auto hasMore = [&](StringRef name) {
     const Argument *given = argument(name);
-    if (!given || given->kind == Kind::SymInt) {
+    if (!given || given->kind == Kind::SymInt || given->kind == Kind::SymFloat) {
       return given != nullptr;
     }
     if (given->kind == Kind::Tensor) {
@@ -209,6 +208,52 @@ Type Call::productElement(ArrayRef<StringRef> factors) {
     return isInexact;
   };
   return llvm::any_of(factors, hasMore) ? Type(builder().getF32Type()) : Type(element);
+}
+
+//===--- Sizes and numbers ---===//
+
+AffineExpr Call::sizeOf(const Argument &argument, StringRef name) {
+  if (argument.kind == Kind::Int) {
+    return constantSize(argument.integer);
+  }
+  pt2::Value *found = argument.kind == Kind::SymInt ? find(argument) : nullptr;
+  if (found && found->number) {
+    gap("its argument '" + name + "' is a number that data decides and that nothing bounds",
+        "compute it from shapes, or assert its bounds by torch._check");
+    return AffineExpr();
+  }
+  if (!found || !found->size) {
+    error(ErrorId::Pt2BadGraph, "its argument '" + name + "' is no integer");
+    return AffineExpr();
+  }
+  return symbols().canonical(found->size);
+}
+
+mlir::Value Call::numberOf(const Argument &argument, StringRef name, Type element) {
+  pt2::Value *found = argument.isName() ? find(argument) : nullptr;
+  if (found && found->number) {
+    return element ? cast(found->number, element) : found->number;
+  }
+  if (argument.kind == Kind::Float || (found && found->real)) {
+    return scalar(found ? *found->real : argument.real, element ? element : builder().getF64Type());
+  }
+  AffineExpr size = hasFailed ? AffineExpr() : sizeOf(argument, name);
+  return size ? sizeValue(size, element ? element : builder().getI64Type()) : mlir::Value();
+}
+
+bool Call::isSizeAt(size_t index) {
+  const Argument *given = positional(index);
+  pt2::Value *found = given && given->kind == Kind::SymInt ? find(*given) : nullptr;
+  return given && (given->kind == Kind::Int || (found && found->size));
+}
+
+mlir::Value Call::numberAt(size_t index) {
+  const Argument *given = positional(index);
+  if (!given || given->kind == Kind::None) {
+    error(ErrorId::Pt2BadGraph, "it lacks an argument");
+    return mlir::Value();
+  }
+  return hasFailed ? mlir::Value() : numberOf(*given, node.inputs[index].name);
 }
 
 } // namespace tenon::pt2

@@ -22,15 +22,25 @@ struct Claim {
   mlir::AffineExpr right;
 };
 
+/// The float size * scale / divisor, rounded after each.
+struct ScaledSize {
+  mlir::AffineExpr size;
+  double scale = 1;
+  int64_t divisor = 1; ///< of a size that is not scaled
+};
+
 /// What a name of the program stands for. With none of its fields set it depends on a gap.
 struct Value {
   std::shared_ptr<Tensor> tensor = {};    ///< the real part of a complex one
   std::shared_ptr<Tensor> imaginary = {}; ///< of a complex tensor
   mlir::AffineExpr size = {};             ///< of an integer
-  mlir::Value number = {}; ///< of an integer that data decides and that is no size: a scalar of i64
-  std::optional<double> real = {}; ///< of a float that is no tensor
-  std::optional<bool> truth = {};  ///< of a bool that is no tensor
-  std::optional<Claim> claim = {}; ///< of a bool that sizes decide
+  /// Of an integer that is no size, as data decides it, or of a float that sizes or data decide: a
+  /// scalar of i64 or f64.
+  mlir::Value number = {};
+  std::optional<ScaledSize> scaled = {}; ///< what a float of sizes stands for, if it is one
+  std::optional<double> real = {};       ///< of a float that is no tensor
+  std::optional<bool> truth = {};        ///< of a bool that is no tensor
+  std::optional<Claim> claim = {};       ///< of a bool that sizes decide
   std::shared_ptr<Graph> graph = {};
 
   bool isPoisoned() const {
@@ -56,10 +66,11 @@ frontend::Gap portGap(std::string_view kind, std::string_view name, std::string 
 
 class Importer : public frontend::ModuleBuilder {
 public:
-  /// `stateful`: the buffers that the program writes, as far as that is known.
+  /// `stateful`: the buffers that the program writes, as far as that is known. `takesEmpty`: sizes
+  /// that the program states from 0 begin there, else at 1.
   Importer(const Program &program, const frontend::ImportOptions &options,
            mlir::MLIRContext &context, tn::WeightStore &store,
-           const std::set<std::string> &stateful);
+           const std::set<std::string> &stateful, bool takesEmpty);
 
   Result<frontend::ImportResult> run();
   /// After `run`: buffers that the program writes and that are not among the stateful ones.
@@ -119,6 +130,7 @@ private:
   const frontend::ImportOptions &options;
   OpTable table;
   std::set<std::string> stateful;
+  bool takesEmpty = false;
   std::set<std::string> writtenBuffers;
   std::map<std::string, std::shared_ptr<Tensor>> buffers; ///< and parameters
   std::map<std::string, UserInput> userInputs;

@@ -27,7 +27,7 @@ OpTable::OpTable() {
         movementRows(),    diagonalRows(),    joiningRows(),      partRows(),
         indexingRows(),    creationRows(),    attentionRows(),    resizeRows(),
         selectionRows(),   sizeRows(),        quantizationRows(), recurrentRows(),
-        controlRows(),     samplingRows(),    specialRows()}) {
+        controlRows(),     samplingRows(),    specialRows(),      numberRows()}) {
     for (const OpRow &row : family) {
       rows[row.name] = &row;
     }

@@ -36,6 +36,7 @@ llvm::ArrayRef<OpRow> attentionRows();
 llvm::ArrayRef<OpRow> resizeRows();
 llvm::ArrayRef<OpRow> selectionRows();
 llvm::ArrayRef<OpRow> sizeRows();
+llvm::ArrayRef<OpRow> numberRows();
 llvm::ArrayRef<OpRow> quantizationRows();
 llvm::ArrayRef<OpRow> recurrentRows();
 llvm::ArrayRef<OpRow> controlRows();

@@ -67,6 +67,7 @@ Json describeModel(const std::string &path, const ModelInfo &info) {
           {"supported", info.gaps.empty()},
           {"opsets", opsets},
           {"inputs", describePorts(info.inputs)},
+          {"overridable", describePorts(info.overridable)},
           {"outputs", describePorts(info.outputs)},
           {"symbols", symbols},
           {"weights", info.weightCount},
@@ -83,6 +84,10 @@ std::string modelText(const std::string &path, const ModelInfo &info, const view
   }
   for (const ModelValue &input : info.inputs) {
     text += fmt::format("  input   {}  {}\n", view::visible(input.name), view::visible(input.type));
+  }
+  for (const ModelValue &value : info.overridable) {
+    text += fmt::format("  default {}  {}  an input where --shape names it\n",
+                        view::visible(value.name), view::visible(value.type));
   }
   for (const ModelValue &output : info.outputs) {
     text +=

@@ -220,6 +220,7 @@ Result<ModelInfo> readInfo(const std::string &path, const std::vector<ShapeArgum
   }
   ModelInfo info = InfoReader(main, symbols, store).read();
   info.opsets = declared.opsets;
+  info.overridable = declared.overridable;
   auto ranges = [&](llvm::StringRef id, mlir::Type element) {
     return withRanges ? rangeOf(element, store.bytes(id)) : std::nullopt;
   };

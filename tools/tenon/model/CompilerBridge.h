@@ -86,6 +86,8 @@ struct ModelInfo {
   std::vector<ModelOpset> opsets;
   std::vector<ModelSymbol> symbols;
   std::vector<ModelValue> inputs;
+  /// Initializers that are inputs where --shape names them, in ONNX's types.
+  std::vector<ModelValue> overridable;
   std::vector<ModelValue> outputs;
   std::vector<ModelNode> nodes; ///< without weights and constants
   std::map<std::string, int64_t> opCounts;

@@ -134,6 +134,8 @@ ModelInfo declaredInfo(const onnx::Model &model) {
       if (std::string shape = freeShape(input); !shape.empty()) {
         info.freeShapes.push_back(std::move(shape));
       }
+    } else if (model.irVersion >= 4) { // before it each weight is listed as an input
+      info.overridable.push_back({std::string(input.name), typeText(input)});
     }
   }
   for (const ValueInfo &output : graph.outputs) {

@@ -20,9 +20,9 @@ from ._values import IOBinding, OrtValue, type_name
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 # So many sets of sizes have an engine in memory; those of others are read from the compile cache again.
 _KEPT = 16
-# What an engine answers to a dim beyond its range, which is what the compiler assumes of free dims, and where it has left a branch
-# out that these sizes take.
-_OUT_OF_RANGE, _RULED_OUT = "TN0603", "TN0611"
+# What an engine answers to a dim beyond its range, which is what the compiler assumes of free dims; where it has left a branch out that
+# these sizes take; and where a node of it has a meaning for other sizes only.
+_OUT_OF_RANGE, _RULED_OUT, _MISFIT = "TN0603", "TN0611", "TN0612"
 
 
 class NodeArg(NamedTuple):
@@ -44,14 +44,20 @@ class InferenceSession:
         self._provider = _chosen(providers)
         self._is_engine = not is_bytes and self._model.endswith(".tenon")
         self._shapes = self._fixed() if self._options._dims else {}
+        self._initializers: tuple = ()  # those that are inputs of this session's engines
         self._begin(self._open())
 
     def _begin(self, engine: Optional[Engine]) -> None:
         self._engine = engine
+        self._overriding: Dict[tuple, "InferenceSession"] = {}
+        self._has_said = False  # that sets of sizes have engines of their own
         self._sized: "collections.OrderedDict[tuple, Engine]" = collections.OrderedDict()
         self._lock = threading.Lock()
         self._facts: Optional[dict] = None
+        self._defaults: Optional[List[NodeArg]] = None
         self._names = [port["name"] for port in self._inspected()["outputs"]] if engine is None else [port.name for port in engine.outputs]
+        inputs = {port["name"] for port in self._inspected()["inputs"]} if engine is None else {port.name for port in engine.inputs}
+        self._inputs = inputs.union(self._initializers)
 
     def _open(self) -> Optional[Engine]:
         """The engine for all sizes; None where Tenon has engines for fixed sizes only."""
@@ -94,8 +100,22 @@ class InferenceSession:
         if unknown:
             raise usage("TN0601", f"there is no output '{unknown[0]}'", f"the outputs are {', '.join(self._names)}")
         feed = {name: value.numpy() if isinstance(value, OrtValue) else value for name, value in input_feed.items()}
+        more = tuple(sorted(set(feed) - self._inputs))
+        if more and not self._is_engine and set(more) <= {port.name for port in self.get_overridable_initializers()}:
+            return self._with_inputs(more).run(names, feed)
         outputs = self._run_for_sizes(feed) if self._engine is None else self._run_for_all(self._engine, feed)
         return [outputs[name] for name in names]
+
+    def _with_inputs(self, names: tuple) -> "InferenceSession":
+        """A session of the same model in which these initializers are inputs."""
+        with self._lock:
+            if names not in self._overriding:
+                ranks = {port.name: len(port.shape) for port in self.get_overridable_initializers()}
+                session = InferenceSession.__new__(InferenceSession)
+                session.__dict__.update(self._kept(), _initializers=names, _shapes={**self._shapes, **{name: ["?"] * ranks[name] for name in names}})
+                session._begin(session._open())
+                self._overriding[names] = session
+            return self._overriding[names]
 
     def _run_for_all(self, engine: Engine, feed: Dict[str, Any]) -> Dict[str, np.ndarray]:
         if self._sized and _key_of(feed) in self._sized:
@@ -104,44 +124,48 @@ class InferenceSession:
             return engine.run(feed)
         except Error as error:
             has_free_dims = any(isinstance(dim, tuple) for port in engine.inputs for dim in port.shape)
-            if self._is_engine or not has_free_dims or error.id not in (_OUT_OF_RANGE, _RULED_OUT):
+            if self._is_engine or not has_free_dims or error.id not in (_OUT_OF_RANGE, _RULED_OUT, _MISFIT):
                 raise
+            if error.id == _OUT_OF_RANGE and self._widen(engine, feed):
+                return self._run_for_all(self._engine, feed)
             try:
-                if error.id == _RULED_OUT:
-                    return self._run_for_sizes(feed)
-                if not self._widen(engine, feed):
-                    raise
+                outputs = self._run_for_sizes(feed)
             except Error:
                 raise error from None
-        return self._run_for_all(self._engine, feed)
+            if not self._has_said:
+                self._has_said = True
+                warnings.warn(f"sizes that the engine for all does not take have engines of their own, compiled at their first run: {error}",
+                              RuntimeWarning, stacklevel=4)  # fmt: skip
+            return outputs
 
     def _widen(self, engine: Engine, feed: Dict[str, Any]) -> bool:
-        """Whether the session has another engine now, which takes larger dims where these are beyond its range."""
+        """Whether the session has another engine now, which takes larger dims, or empty ones, where these are beyond its range."""
         with self._lock:
             if self._engine is not engine:  # another thread's
                 return True
             wider = dict(self._shapes)
             for port in engine.inputs:
                 dims = wider.get(port.name, ["?"] * len(port.shape))
-                pairs = list(zip(dims, port.shape, np.shape(feed[port.name])))
-                if any(isinstance(known, tuple) and size > known[1] for _, known, size in pairs):
-                    wider[port.name] = [
-                        f"[{known[0]}..{1 << (size - 1).bit_length()}]" if isinstance(known, tuple) and size > known[1] else dim
-                        for dim, known, size in pairs
-                    ]  # fmt: skip
-            if wider == self._shapes:
+                wider[port.name] = [
+                    f"[{min(known[0], size)}..{max(known[1], 1 << (size - 1).bit_length())}]"
+                    if isinstance(known, tuple) and not known[0] <= size <= known[1] else dim
+                    for dim, known, size in zip(dims, port.shape, np.shape(feed[port.name]))
+                ]  # fmt: skip
+            if all(dim == "?" for name, dims in wider.items() if name not in self._shapes for dim in dims) and self._shapes.items() <= wider.items():
                 return False
-            self._engine, self._shapes = self._compiled(wider), wider
+            try:
+                self._engine, self._shapes = self._compiled(wider), wider
+            except Error:  # as where nothing is said of no elements
+                return False
             return True
 
     def _run_for_sizes(self, feed: Dict[str, Any]) -> Dict[str, np.ndarray]:
         key = _key_of(feed)
         shapes = dict(key)
-        wanted = [port["name"] for port in self._inspected()["inputs"]]
-        if sorted(wanted) != sorted(shapes):
-            raise usage("TN0601", f"inputs were given by the names {', '.join(shapes) or 'none'}", f"the inputs are {', '.join(wanted)}")
+        if self._inputs != set(shapes):
+            raise usage("TN0601", f"inputs were given by the names {', '.join(shapes) or 'none'}", f"the inputs are {', '.join(sorted(self._inputs))}")
         with self._lock:
-            engine = self._sized.pop(key, None) or self._compiled({name: shape for name, shape in shapes.items() if shape})
+            engine = self._sized.pop(key, None) or self._compiled({name: shape for name, shape in shapes.items() if shape or name in self._initializers})
             self._sized[key] = engine
             if len(self._sized) > _KEPT:
                 self._sized.popitem(last=False)
@@ -177,7 +201,15 @@ class InferenceSession:
         return self._ports("outputs")
 
     def get_overridable_initializers(self) -> List[NodeArg]:
-        return []
+        """Initializers that the model lists among its inputs: a feed that names some has engines in which these are inputs."""
+        if self._is_engine:
+            return []
+        if self._defaults is None:
+            self._defaults = [
+                NodeArg(told["name"], type_name(told["type"].partition(" ")[0]), [int(dim) if dim.isdecimal() else dim for dim in _dims_of(told["type"])])
+                for told in _compile.inspect(self._model)["overridable"]
+            ]  # fmt: skip
+        return list(self._defaults)
 
     def get_modelmeta(self) -> ModelMetadata:
         if not self._is_engine:
@@ -227,9 +259,11 @@ class InferenceSession:
             for word, told in zip(words, facts[kind])
         ]  # fmt: skip
 
+    def _kept(self) -> Dict[str, Any]:
+        return {name: getattr(self, name) for name in ("_model", "_options", "_provider", "_is_engine", "_shapes", "_initializers")}
+
     def __reduce__(self):
-        kept = {name: getattr(self, name) for name in ("_model", "_options", "_provider", "_is_engine", "_shapes")}
-        return _session_of, (kept, self._engine)
+        return _session_of, (self._kept(), self._engine)
 
 
 def _session_of(kept: Dict[str, Any], engine: Optional[Engine]) -> InferenceSession:
@@ -245,8 +279,8 @@ def _key_of(feed: Dict[str, Any]) -> tuple:
 
 
 def _dims_of(port_type: str) -> List[str]:
-    """ "f32 [T, 1, 256]" as ["T", "1", "256"]."""
-    inner = port_type[port_type.index("[") + 1 : -1]
+    """ "f32 [T, 1, 256]" as ["T", "1", "256"]; none of a type without a shape."""
+    inner = port_type.partition("[")[2].removesuffix("]")
     return [dim.strip() for dim in inner.split(",")] if inner else []
 
 

@@ -76,14 +76,35 @@ void batchNorm(NodeContext &c) {
   c.setOutput(0, dims.size() > 1 ? y : c.reshape(y, dims));
 }
 
-/// Scale and bias of `tn.layer_norm` have the dims from the axis on.
-Value rowParameter(NodeContext &c, unsigned i, int64_t axis) {
-  if (!c.has(i)) {
+/// A scale or bias without leading dims of 1: it broadcasts to x, and x not to it, so that a size
+/// of x that is free is its own.
+Value parameter(NodeContext &c, unsigned i) {
+  if (!c.has(i) || c.failed()) {
     return Value();
   }
+  tn::Dims own = c.dims(i), x = c.dims(0);
+  if (own.size() > x.size()) {
+    c.error(ErrorId::OnnxBadNode, "a scale or bias has more dims than its input");
+    return Value();
+  }
+  for (auto [have, need] : llvm::zip_equal(own, ArrayRef(x).take_back(own.size()))) {
+    if (tn::constantDim(have) != 1) {
+      c.require(tn::ConstraintKind::equal, need, have, "the sizes of its input and scale or bias");
+    }
+  }
+  tn::Dims dims = c.dims(i);
+  return c.reshape(c.value(i), ArrayRef(dims).drop_while(
+                                   [](AffineExpr dim) { return tn::constantDim(dim) == 1; }));
+}
+
+/// Whether it has the dims of x from the axis on alone, which is what `tn`'s norms take.
+bool isOfRow(NodeContext &c, Value parameter, int64_t axis) {
+  return !parameter || cast<RankedTensorType>(parameter.getType()).getRank() <= c.rank(0) - axis;
+}
+
+Value overRow(NodeContext &c, Value parameter, int64_t axis) {
   tn::Dims dims = c.dims(0);
-  tn::Dims row(dims.begin() + axis, dims.end());
-  return tn::sameDims(row, c.dims(i)) ? c.value(i) : c.broadcast(c.value(i), row);
+  return c.broadcast(parameter, ArrayRef(dims).drop_front(axis));
 }
 
 /// The type that the statistics of a norm are computed in; null after a failure.
@@ -95,8 +116,7 @@ Type stashType(NodeContext &c) {
   return c.failed() ? Type() : stash;
 }
 
-/// A norm without parameters, computed in another type: back in the input's type, then scaled and
-/// shifted.
+/// A norm without parameters: in the input's type, then scaled and shifted.
 Value scaled(NodeContext &c, Value normal, Value scale, Value bias) {
   Value y = c.mul(c.cast(normal, c.element(0)), scale);
   return bias ? c.add(y, bias) : y;
@@ -109,14 +129,15 @@ void layerNorm(NodeContext &c) {
     return;
   }
   double epsilon = c.real("epsilon", 1e-5f);
-  Value scale = rowParameter(c, 1, axis), bias = rowParameter(c, 2, axis);
+  Value scale = parameter(c, 1), bias = parameter(c, 2);
+  bool isFused = stash.isF32() && isOfRow(c, scale, axis) && isOfRow(c, bias, axis);
   auto norm = [&](Value x, Value by, Value plus) {
     return c.make<tn::LayerNormOp>(x, by, plus, axis, llvm::APFloat(epsilon));
   };
   Value x = c.cast(c.value(0), stash);
   // In f32 is how `tn.layer_norm` computes anyway.
-  c.setOutput(0, stash.isF32() ? norm(c.value(0), scale, bias)
-                               : scaled(c, norm(x, Value(), Value()), scale, bias));
+  c.setOutput(0, isFused ? norm(c.value(0), overRow(c, scale, axis), overRow(c, bias, axis))
+                         : scaled(c, norm(x, Value(), Value()), scale, bias));
   if (c.wantsOutput(1) || c.wantsOutput(2)) {
     // Both are computed in, and of, the type that is stashed.
     DataType stash = static_cast<DataType>(c.integer("stash_type", 1));
@@ -139,25 +160,33 @@ void rmsNorm(NodeContext &c) {
     return;
   }
   double epsilon = c.real("epsilon", 1e-5f);
-  Value scale = rowParameter(c, 1, axis);
+  Value scale = parameter(c, 1);
   auto norm = [&](Value x, Value by) {
     return c.make<tn::RmsNormOp>(x, by, axis, llvm::APFloat(epsilon));
   };
-  c.setOutput(0, stash.isF32()
-                     ? norm(c.value(0), scale)
+  c.setOutput(0, stash.isF32() && isOfRow(c, scale, axis)
+                     ? norm(c.value(0), overRow(c, scale, axis))
                      : scaled(c, norm(c.cast(c.value(0), stash), Value()), scale, Value()));
 }
 
-std::optional<int64_t> channels(NodeContext &c) {
-  std::optional<int64_t> count = c.rank(0) >= 2 ? tn::constantDim(c.dims(0)[1]) : std::nullopt;
+/// `haveOwn`: the scale has an element for each channel.
+std::optional<int64_t> channels(NodeContext &c, bool haveOwn) {
+  if (c.rank(0) < 2 || c.rank(1) != 1) {
+    c.error(ErrorId::OnnxBadNode, "its input has no channel dimension, or its scale is no list");
+    return std::nullopt;
+  }
+  if (haveOwn && tn::constantDim(c.dims(1)[0])) {
+    c.require(tn::ConstraintKind::equal, c.dims(0)[1], c.dims(1)[0], "the channels and its scale");
+  }
+  std::optional<int64_t> count = tn::constantDim(c.dims(0)[1]);
   if (!count) {
     c.gap("the number of channels is not a constant", "declare it with --shape");
   }
-  return count;
+  return c.failed() ? std::nullopt : count;
 }
 
 void groupNorm(NodeContext &c) {
-  std::optional<int64_t> count = channels(c);
+  std::optional<int64_t> count = channels(c, /*haveOwn=*/c.opset >= 21);
   if (!count) {
     return;
   }
@@ -192,7 +221,7 @@ void groupNorm(NodeContext &c) {
 }
 
 void instanceNorm(NodeContext &c) {
-  std::optional<int64_t> count = channels(c);
+  std::optional<int64_t> count = channels(c, /*haveOwn=*/true);
   if (count) {
     c.setOutput(0, c.make<tn::GroupNormOp>(c.value(0), c.value(1), c.value(2), *count,
                                            llvm::APFloat(c.real("epsilon", 1e-5f))));

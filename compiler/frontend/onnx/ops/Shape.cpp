@@ -83,7 +83,21 @@ AffineExpr quotient(NodeContext &c, AffineExpr a, AffineExpr b) {
   return divideSizes(c.symbols(), a, b);
 }
 
+/// By a small number: larger powers of sizes are none.
+AffineExpr powerOf(NodeContext &c, AffineExpr a, AffineExpr b) {
+  std::optional<int64_t> exponent = tn::constantDim(b);
+  AffineExpr product =
+      exponent && *exponent >= 0 && *exponent <= 8 ? c.constantSize(1) : AffineExpr();
+  for (int64_t i = 0; product && i < *exponent; ++i) {
+    product = multiplySizes(product, a);
+  }
+  return product;
+}
+
 AffineExpr binaryElement(NodeContext &c, StringRef op, AffineExpr a, AffineExpr b) {
+  if (op == "Pow") {
+    return powerOf(c, a, b);
+  }
   if (op == "Add" || op == "Sum") {
     return addSizes(a, b);
   }
@@ -226,7 +240,7 @@ std::optional<Sizes> foldByName(NodeContext &c, StringRef op, ArrayRef<Sizes> in
     element = c.element(1);
     return foldWhere(c, in);
   }
-  if (llvm::is_contained({"Add", "Sub", "Mul", "Div", "Mod", "Min", "Max", "Sum"}, op) ||
+  if (llvm::is_contained({"Add", "Sub", "Mul", "Div", "Mod", "Pow", "Min", "Max", "Sum"}, op) ||
       givesBool(op)) {
     element = givesBool(op) ? Type(c.builder().getI1Type()) : element;
     return c.integer("fmod", 0) != 0 ? std::nullopt : foldElementwise(c, op, in);

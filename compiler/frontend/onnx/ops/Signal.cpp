@@ -1,4 +1,5 @@
-// Fourier transforms and the mel filter bank. Relies on lengths being constant.
+// Fourier transforms and the mel filter bank. Relies on lengths of transforms and frames being
+// constant; a signal's may be free.
 #include "compiler/frontend/common/Fourier.h"
 
 #include "compiler/frontend/onnx/NodeContext.h"
@@ -29,11 +30,11 @@ std::optional<int64_t> axisOfTransform(NodeContext &c) {
   return c.failed() ? std::nullopt : std::optional(normal);
 }
 
-std::optional<frontend::Transform> readTransform(NodeContext &c, int64_t axis) {
-  tn::Dims dims = c.dims(0);
-  std::optional<int64_t> size = tn::constantDim(dims[axis]), parts = tn::constantDim(dims.back());
-  if (!size || !parts || *parts < 1 || *parts > 2) {
-    c.gap("the length of the signal is not constant", "declare the dimension with --shape");
+/// Of `size` elements; none where the transform has a length of its own.
+std::optional<frontend::Transform> readTransform(NodeContext &c, std::optional<int64_t> size) {
+  std::optional<int64_t> parts = tn::constantDim(c.dims(0).back());
+  if (!parts || *parts < 1 || *parts > 2) {
+    c.gap("its signal may be real or complex", "declare the last dimension with --shape");
     return std::nullopt;
   }
   frontend::Transform t;
@@ -41,7 +42,7 @@ std::optional<frontend::Transform> readTransform(NodeContext &c, int64_t axis) {
   t.inverse = c.integer("inverse", 0) != 0;
   t.realResult = t.inverse && onesided;
   t.parts = *parts;
-  t.points = t.realResult ? 2 * (*size - 1) : *size;
+  t.points = !size ? 0 : t.realResult ? 2 * (*size - 1) : *size;
   if (c.has(1)) {
     std::optional<SmallVector<int64_t>> given = c.requireIntegers(1, "length of the transform");
     if (!given || given->size() != 1) {
@@ -55,9 +56,37 @@ std::optional<frontend::Transform> readTransform(NodeContext &c, int64_t axis) {
                                   "complex signal is wanted");
     return std::nullopt;
   }
-  t.length = std::min(*size, t.realResult ? t.points / 2 + 1 : t.points);
+  t.length = t.realResult ? t.points / 2 + 1 : t.points;
+  t.length = size ? std::min(*size, t.length) : t.length;
   t.results = onesided && !t.inverse ? t.points / 2 + 1 : t.points;
   return t;
+}
+
+/// As many zeros behind the elements along an axis as any number of them needs to be `length`.
+Value withZeros(NodeContext &c, Value x, int64_t axis, int64_t length) {
+  int64_t lacking = length - c.symbols().bounds(c.dims(0)[axis]).min;
+  if (lacking <= 0) {
+    return x;
+  }
+  SmallVector<int64_t> begins(c.rank(0), 0), ends(c.rank(0), 0);
+  ends[axis] = lacking;
+  return c.make<tn::PadOp>(x, Value(), begins, ends, tn::PadMode::constant);
+}
+
+/// Of a length that is a symbol.
+void wholeTransform(NodeContext &c, int64_t axis) {
+  bool onesided = c.integer("onesided", 0) != 0, inverse = c.integer("inverse", 0) != 0;
+  std::optional<int64_t> parts = tn::constantDim(c.dims(0).back());
+  if ((onesided && inverse) || !parts || *parts < 1 || *parts > 2) {
+    return c.gap("the length of the signal is not constant", "declare the dimension with --shape");
+  }
+  if (onesided && *parts == 2) {
+    return c.error(ErrorId::OnnxBadNode, "half of the results of a complex signal is wanted");
+  }
+  Value y = frontend::transformWhole(c, c.value(0), axis, inverse);
+  AffineExpr half =
+      addSizes(divideSizes(c.symbols(), c.dims(0)[axis], c.constantSize(2)), c.constantSize(1));
+  c.setOutput(0, onesided ? c.sliceAxis(y, axis, c.constantSize(0), half) : y);
 }
 
 void dft(NodeContext &c) {
@@ -65,11 +94,17 @@ void dft(NodeContext &c) {
     return c.error(ErrorId::OnnxBadNode, "its input has no dimension of parts");
   }
   std::optional<int64_t> axis = axisOfTransform(c);
-  std::optional<frontend::Transform> t = axis ? readTransform(c, *axis) : std::nullopt;
-  if (!t) {
+  if (!axis) {
     return;
   }
-  c.setOutput(0, frontend::transformAxis(c, c.value(0), *axis, *t));
+  std::optional<int64_t> size = tn::constantDim(c.dims(0)[*axis]);
+  if (!size && !c.has(1)) {
+    return wholeTransform(c, *axis);
+  }
+  if (std::optional<frontend::Transform> t = readTransform(c, size)) {
+    Value x = size ? c.value(0) : withZeros(c, c.value(0), *axis, t->length);
+    c.setOutput(0, frontend::transformAxis(c, x, *axis, *t));
+  }
 }
 
 /// The sizes of STFT's frames.
@@ -96,24 +131,20 @@ std::optional<Frames> readFrames(NodeContext &c) {
   f.parts = dims.size() == 3 ? tn::constantDim(dims[2]).value_or(0) : 1;
   bool fits = f.step > 0 && f.length > 0 && f.parts >= 1 && f.parts <= 2 &&
               (!c.has(2) || window == f.length);
-  AffineExpr room = subtractSizes(dims[1], c.constantSize(f.length));
-  bool isKnown = (!c.has(2) || window) && (f.length > 0 || whole) && f.parts != 0;
-  if (!isKnown || !room || (!whole && c.symbols().bounds(room).min < 0)) {
-    c.gap("the length of its frames is not constant, or longer than the signal may be",
-          "declare the dimension with --shape");
+  if ((c.has(2) && !window) || (f.length == 0 && !whole) || f.parts == 0) {
+    c.gap("the length of its frames is not constant", "make it a constant and export again");
     return std::nullopt;
   }
-  if (!fits || c.symbols().bounds(room).min < 0) {
+  if (!fits) {
     c.error(ErrorId::OnnxBadNode, "its frames and window do not fit the signal");
     return std::nullopt;
   }
-  AffineExpr more = divideSizes(c.symbols(), room, c.constantSize(f.step));
-  f.count = more ? addSizes(more, c.constantSize(1)) : nullptr;
-  if (!f.count) {
-    c.gap("the number of frames cannot be written as an expression",
-          "declare the dimension with --shape");
+  if (!c.require(tn::ConstraintKind::at_least, dims[1], c.constantSize(f.length),
+                 "its signal and frames")) {
+    return std::nullopt;
   }
-  return f.count ? std::optional(f) : std::nullopt;
+  f.count = (c.dims(0)[1] - f.length).floorDiv(f.step) + 1;
+  return f;
 }
 
 void stft(NodeContext &c) {

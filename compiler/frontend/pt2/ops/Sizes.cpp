@@ -1,6 +1,7 @@
 // Arithmetic on sizes, which becomes expressions instead of operations, and claims about them.
 #include "compiler/frontend/common/Selection.h"
 #include "compiler/frontend/pt2/Call.h"
+#include "compiler/frontend/pt2/ops/Numbers.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
@@ -56,39 +57,23 @@ AffineExpr remainder(Call &c, AffineExpr a, AffineExpr b) {
   return frontend::remainderSizes(c.symbols(), a, b);
 }
 
-/// Both operands by position: functions of Python have other names for them.
-template <Function function> void binary(Call &c) {
-  AffineExpr a = c.sizeAt(0), b = c.sizeAt(1);
-  if (a && b) {
-    c.setSize(function(c, a, b));
-  }
+/// Both operands by position: functions of Python have other names for them. What is no size is a
+/// number that the run computes.
+template <Function function, Arithmetic onNumbers> void binary(Call &c) {
+  bool areSizes = c.isSizeAt(0) && c.isSizeAt(1);
+  AffineExpr a = areSizes ? c.sizeAt(0) : AffineExpr(), b = areSizes ? c.sizeAt(1) : AffineExpr();
+  AffineExpr size = a && b ? function(c, a, b) : AffineExpr();
+  size ? c.setSize(size) : setArithmetic(c, onNumbers);
 }
 void negate(Call &c) {
-  if (AffineExpr a = c.sizeAt(0)) {
-    c.setSize(frontend::subtractSizes(c.constantSize(0), a));
-  }
-}
-
-/// The integer at a position as a scalar of i64, whether sizes or data decide it.
-mlir::Value numberAt(Call &c, size_t index) {
-  const Argument *given = c.positional(index);
-  Value *value = given && given->isName() ? c.find(*given) : nullptr;
-  if (value && value->number) {
-    return value->number;
-  }
-  AffineExpr size = c.sizeAt(index);
-  return size ? c.sizeValue(size, c.builder().getI64Type()) : mlir::Value();
-}
-
-bool isNumber(Call &c, size_t index) {
-  const Argument *given = c.positional(index);
-  Value *value = given && given->isName() ? c.find(*given) : nullptr;
-  return value && value->number;
+  c.isSizeAt(0) ? c.setSize(frontend::subtractSizes(c.constantSize(0), c.sizeAt(0)))
+                : c.setValue(0, {.number = c.unary<tn::NegOp>(c.numberAt(0))});
 }
 
 template <tn::Predicate predicate> void claim(Call &c) {
-  if (isNumber(c, 0) || isNumber(c, 1)) {
-    return c.setOutput(c.compare(numberAt(c, 0), predicate, numberAt(c, 1)));
+  if (!c.isSizeAt(0) || !c.isSizeAt(1)) {
+    auto [a, b] = numbersOf(c);
+    return c.setOutput(c.compare(a, predicate, b));
   }
   AffineExpr a = c.sizeAt(0), b = c.sizeAt(1);
   if (a && b) {
@@ -199,14 +184,14 @@ constexpr OpRow kSizeOpRows[] = {
     {"aten._local_scalar_dense", item},
     {"aten.sym_size", sizeOfDim},
     {"aten.sym_numel", numberOfElements},
-    {"_operator.add", binary<add>},
-    {"_operator.sub", binary<subtract>},
-    {"_operator.mul", binary<multiply>},
-    {"_operator.floordiv", binary<divide>},
-    {"_operator.mod", binary<remainder>},
+    {"_operator.add", binary<add, Arithmetic::Add>},
+    {"_operator.sub", binary<subtract, Arithmetic::Subtract>},
+    {"_operator.mul", binary<multiply, Arithmetic::Multiply>},
+    {"_operator.floordiv", binary<divide, Arithmetic::FloorDivide>},
+    {"_operator.mod", binary<remainder, Arithmetic::Remainder>},
     {"_operator.neg", negate},
-    {"torch.sym_min", binary<minimum>},
-    {"torch.sym_max", binary<maximum>},
+    {"torch.sym_min", binary<minimum, Arithmetic::Min>},
+    {"torch.sym_max", binary<maximum, Arithmetic::Max>},
     {"_operator.eq", claim<tn::Predicate::eq>},
     {"_operator.ne", claim<tn::Predicate::ne>},
     {"_operator.lt", claim<tn::Predicate::lt>},
