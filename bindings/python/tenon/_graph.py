@@ -78,8 +78,8 @@ def graph(model: Any, example_inputs: Optional[Sequence[Any]] = None, *, dynamic
         return Graph(model._file(), [], None)
     folder = tempfile.mkdtemp(prefix="tenon-graph-")
     try:
-        path, shapes = _compile._model_file(model, example_inputs, dynamic_shapes, folder)
-        return Graph(path, shapes, folder)
+        file = _compile._file(model, example_inputs, dynamic_shapes, folder)
+        return file.perform(lambda path: Graph(path, file.shapes, folder))
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

@@ -21,6 +21,7 @@ from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
 
 from . import _compile, _errors, _torch_cache, _torch_graph, _torch_static
 from ._engine import Engine
+from ._torch_decompositions import replacements
 from ._torch_graph import Program
 
 __all__ = ["backend", "report", "reset"]
@@ -170,11 +171,8 @@ def _compiled_for(traced: torch.fx.GraphModule, fakes: Sequence[Any], weights, o
 
 
 def _replaceable(error: _errors.UnsupportedError) -> Dict[Any, Callable]:
-    """PyTorch's own decompositions of the operators that Tenon was found to lack."""
-    from torch._decomp import core_aten_decompositions
-
-    lacking = {gap["op"] for gap in error.gaps}
-    return {op: other for op, other in core_aten_decompositions().items() if str(op) in lacking}
+    """Decompositions of the operators that Tenon was found to lack."""
+    return replacements(gap["op"] for gap in error.gaps)
 
 
 def _gpu_of(arguments: Sequence[Any]) -> int:
