@@ -19,6 +19,7 @@ Progress = Callable[[str, float], Any]
 Names = Union[str, Iterable[str]]
 
 
+@_errors.door
 def compile(
     model: Any,
     example_inputs: Optional[Sequence[Any]] = None,
@@ -179,6 +180,8 @@ def _shape_arguments(path: str, dynamic_shapes: Any) -> list:
         if isinstance(dims, dict):
             types = {entry["name"]: entry["type"] for entry in inspect(path)["inputs"]}
             rank = types[name].count(",") + 1 if name in types else max(dims) + 1
+            if outside := [axis for axis in dims if axis not in range(rank)]:
+                raise _errors.usage("TN0105", f"input '{name}' has no dim {outside[0]}", f"it has {rank} dims, from 0")
             dims = [dims.get(axis, "?") for axis in range(rank)]
         text = dims if isinstance(dims, str) else "x".join(
             f"[{dim[0]}..{dim[1]}]" if isinstance(dim, (tuple, list)) else str(dim) for dim in dims
@@ -214,6 +217,7 @@ def doctor_cpu_level() -> str:
     return doctor()["will_use"] or "avx2"
 
 
+@_errors.door
 def check(
     model: Any,
     example_inputs: Optional[Sequence[Any]] = None,
@@ -241,6 +245,7 @@ def check_file(path: str, shapes: Sequence[str], targets: Sequence[str] = ("cpu"
     return _json_of(library, blob)
 
 
+@_errors.door
 def inspect(
     model: Any,
     example_inputs: Optional[Sequence[Any]] = None,
@@ -250,6 +255,8 @@ def inspect(
 ):
     """What a model asks for or an engine holds: a dict, or text of the format "text", "json", "dot", "svg" or "html".
     The model is given as for `compile`; an engine by its path or as an Engine. See also `tenon.graph`."""
+    if format == "onnx":
+        raise _errors.usage("TN0105", "a graph in ONNX's form is no text", "write it to a file: tenon.graph(model).save('graph.onnx')")
     if isinstance(model, Engine):
         model = model._file()
     with tempfile.TemporaryDirectory(prefix="tenon-export-") as scratch:

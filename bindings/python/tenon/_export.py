@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-from typing import Any, Iterator, Optional, Sequence
+from typing import Any, Optional, Sequence
 
 from ._errors import Error, UnsupportedError, usage
 
-_FALLBACK = "compute it outside the model, or run it by torch.compile(model, backend='tenon', options={'fallback': True})"
+FALLBACK = "compute it outside the model, or run it by torch.compile(model, backend='tenon', options={'fallback': True})"
 
 
 def program_of(model: Any, example_inputs: Any, dynamic_shapes: Any):
@@ -59,7 +59,7 @@ def _not_exported(error: Exception) -> Error:
     if isinstance(error, (TypeError, ValueError)) and not isinstance(error, NotImplementedError):
         hint = "call the module with the same inputs first; dynamic_shapes and input types are torch.export's"
         return usage("TN0105", f"torch.export cannot take the module with these inputs: {what}", hint)
-    return UnsupportedError(f"TN0301: torch.export cannot state the module: {what} ({_FALLBACK})", "TN0301", _FALLBACK)
+    return UnsupportedError(f"TN0301: torch.export cannot state the module: {what} ({FALLBACK})", "TN0301", FALLBACK)
 
 
 def _register_dataclasses(tree: Any) -> None:
@@ -86,7 +86,7 @@ def save(program: Any, path: str) -> Any:
         except (NotImplementedError, SerializeError) as error:
             failure = error
     what = " ".join(str(failure).split(" Original exception")[0].split())[:500]
-    raise UnsupportedError(f"TN0301: PyTorch's schema cannot state the program: {what} ({_FALLBACK})", "TN0301", _FALLBACK) from failure
+    raise UnsupportedError(f"TN0301: PyTorch's schema cannot state the program: {what} ({FALLBACK})", "TN0301", FALLBACK) from failure
 
 
 def _retraced(program: Any) -> Any:
@@ -139,6 +139,8 @@ class Decomposer:
         self._tried |= table.keys()
         try:
             self.program = self.program.run_decompositions(table)
+        except Error:
+            raise
         except Exception:  # of torch's or a decomposition's: the gap stays
             return None
         return self.program
@@ -151,8 +153,3 @@ def load(path: str) -> Optional[Any]:
 
         return torch.export.load(path)
     return None
-
-
-def remedies(gaps: Sequence[dict]) -> Iterator[tuple]:
-    """What the compiler says of operators without a row, and what is left to do in Python."""
-    return ((gap["workaround"], _FALLBACK) for gap in gaps if "in Python" in gap.get("workaround", ""))

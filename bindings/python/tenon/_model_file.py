@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Callable, Dict, Optional, Sequence
+from typing import Any, Callable, Dict, Sequence
 
 from . import _errors
+
+# The compiler's remedy for operators without an import.
+DECOMPOSES = "compile it in Python, which decomposes what it can: tenon.compile('model.pt2')"
 
 
 class ModelFile:
@@ -17,9 +20,8 @@ class ModelFile:
         self._dynamic_shapes, self._decomposer = dynamic_shapes, None
         self.shapes: Sequence[str] = []
         self.name = "the model"
-        self._is_own = False  # whether a path is the user's
         if isinstance(model, (str, os.PathLike)):
-            self.path, self._is_own = os.fspath(model), True
+            self.path = os.fspath(model)
             self.name = self.path if isinstance(self.path, str) else os.fsdecode(self.path)
         elif isinstance(model, (bytes, bytearray, memoryview)):
             self.path = os.path.join(scratch, "model.pt2" if bytes(model[:2]) == b"PK" else "model.onnx")
@@ -38,7 +40,6 @@ class ModelFile:
 
     def perform(self, work: Callable[[str], Any]) -> Any:
         """Does `work` with the path: again, where a program has gaps that decompositions fill."""
-        first: Optional[_errors.Error] = None
         while True:
             try:
                 return work(self.path)
@@ -46,10 +47,7 @@ class ModelFile:
                 if error.id == "TN0301":
                     error.gaps = self._gaps(self.path, self.shapes)
                     if self.decompose(error.gaps):
-                        first = first or error
                         continue
-                    # What the user wrote, where that leads to what nobody did.
-                    error = first if first and any(gap["op"].startswith("prims.") for gap in error.gaps) else error
                 raise self._told(error) from error.__cause__
 
     def decompose(self, gaps: Sequence[Dict[str, Any]]) -> bool:
@@ -78,16 +76,13 @@ class ModelFile:
             return False
 
     def _told(self, error: _errors.Error) -> _errors.Error:
-        from . import _export
-
-        text = str(error).replace(os.path.join(self._scratch, "decomposed.pt2"), self.name)
-        text = text if self._is_own else text.replace(os.fspath(self.path), self.name)
+        for path in {self.path, os.path.join(self._scratch, "model.pt2"), os.path.join(self._scratch, "decomposed.pt2")}:
+            if os.path.dirname(path) == self._scratch:
+                _errors.reword(error, path, self.name)
         if self._decomposer:
-            for before, after in _export.remedies(error.gaps):
-                text, error.hint = text.replace(before, after), error.hint.replace(before, after)
-            for gap in error.gaps:
-                gap["workaround"] = next((after for before, after in _export.remedies([gap])), gap.get("workaround", ""))
-        error.args = (text, *error.args[1:])
+            from . import _export
+
+            _errors.reword(error, DECOMPOSES, _export.FALLBACK)
         if error.gaps:
             error.node = error.node or error.gaps[0].get("node")
             error.source = error.source or error.gaps[0].get("source")

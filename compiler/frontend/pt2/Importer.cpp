@@ -179,7 +179,7 @@ void Importer::runOperator(Call &call, const Graph &graph) {
   if (!row) {
     return call.gap("Tenon does not support this operator",
                     "compile it in Python, which decomposes what it can: "
-                    "tenon.compile(torch.export.load('model.pt2'))");
+                    "tenon.compile('model.pt2')");
   }
   row->import ? row->import(call) : runParts(call);
   if (std::string unread = call.failed() ? "" : call.unread(); !unread.empty()) {

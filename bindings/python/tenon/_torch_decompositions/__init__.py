@@ -11,13 +11,19 @@ from typing import Any, Callable, Dict, Iterable
 import torch
 
 from . import _bits, _linear, _modules, _order, _special, _transforms  # noqa: F401  they fill the table
-from ._table import OWN
+from ._table import OWN, storage_error
+
+__all__ = ["replacements", "storage_error"]
 
 
 def replacements(lacking: Iterable[str]) -> Dict[Any, Callable]:
     """What is known of operators, given by their names ("aten.erfinv.default")."""
-    from torch._decomp import global_decomposition_table
-
     names = set(lacking)
-    tables = [global_decomposition_table["post_autograd"], torch.export.default_decompositions(), OWN]
-    return {op: function for table in tables for op, function in table.items() if str(op) in names}
+    composite = {op: op.decompose for name in names if (op := _operator(name)) and op._can_decompose()}
+    return composite | {op: function for table in (torch.export.default_decompositions(), OWN) for op, function in table.items() if str(op) in names}
+
+
+def _operator(name: str) -> Any:
+    parts = name.split(".")
+    packet = getattr(torch.ops.aten, parts[1], None) if len(parts) == 3 and parts[0] == "aten" else None
+    return getattr(packet, parts[2], None)

@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from ._table import is_fixed, own, positions
+from ._table import along, is_fixed, own, positions, storage_error
 
 
 def _scan(x, dim, combine, neutral):
@@ -167,7 +167,7 @@ def put(x, index, source, accumulate=False):
 
 @own("index_reduce.default")
 def index_reduce(x, dim, index, source, reduce, *, include_self=True):
-    place = index.reshape([-1 if axis == dim % x.dim() else 1 for axis in range(x.dim())]).expand(source.shape)
+    place = along(index, dim, x.dim()).expand(source.shape)
     return x.scatter_reduce(dim, place, source, reduce, include_self=include_self)
 
 
@@ -218,3 +218,51 @@ def _triangle(row, col, belongs, dtype, device):
     rows = [torch.full((len(each),), i, dtype=dtype, device=device) for i, each in enumerate(counts) if each]
     cols = [torch.arange(each[0], each[-1] + 1, dtype=dtype, device=device) for each in counts if each]
     return torch.stack([torch.cat(rows), torch.cat(cols)]) if rows else torch.zeros((2, 0), dtype=dtype, device=device)
+
+
+@own("as_strided.default")
+def as_strided(x, size, stride, offset=None):
+    """Pooling states the strides of dims of size 1 in this way, which means nothing for a dense tensor; windows that overlap
+    are a gather of the elements."""
+    start = 0 if offset is None else offset - x.storage_offset()
+    if list(size) == list(x.shape) and start == 0 and all(n == 1 or a == b for n, a, b in zip(size, stride, x.stride())):
+        return x.view(size)
+    # As it lies in memory, if what is read lies in it.
+    stored = x.permute(sorted(range(x.dim()), key=lambda dim: (-x.stride(dim), -x.shape[dim])))
+    if not stored.is_contiguous():
+        return NotImplemented
+    if start < 0 or start + sum((n - 1) * step for n, step in zip(size, stride)) >= x.numel():
+        raise storage_error("as_strided reads elements of the storage that are none of the tensor's")
+    place = torch.full((), start, dtype=torch.int64, device=x.device)
+    for n, step in zip(size, stride):
+        place = place.unsqueeze(-1) + torch.arange(n, device=x.device) * step
+    return stored.reshape(-1)[place]
+
+
+@own("diagonal_scatter.default")
+def diagonal_scatter(x, source, offset=0, dim1=0, dim2=1):
+    if x.dim() != 2 or not is_fixed(*source.shape) or source.numel() == 0:
+        return NotImplemented
+    row, column = positions(x, dim1), positions(x, dim2)
+    place = (torch.arange(x.shape[dim1], device=x.device) - max(-offset, 0)).clamp(0, source.shape[0] - 1)
+    return torch.where(column - row == offset, along(source[place], dim1, 2), x)
+
+
+@own("lcm.default")
+def lcm(a, b):
+    divisor = torch.gcd(a, b)
+    return torch.where(divisor == 0, 0, (a // torch.where(divisor == 0, 1, divisor) * b).abs())
+
+
+@own("nonzero_static.default")
+def nonzero_static(x, *, size, fill_value=-1):
+    """The place of the k-th element that is not zero is where the running count first is k + 1."""
+    counts = (x != 0).reshape(-1).to(torch.int64).cumsum(0)
+    wanted = torch.arange(1, size + 1, device=x.device)
+    place = (counts < wanted.unsqueeze(-1)).sum(-1)
+    columns = []
+    for n in reversed(x.shape):
+        columns.insert(0, place % n)
+        place = place // n
+    rows = torch.stack(columns, -1) if columns else x.new_zeros((size, 0), dtype=torch.int64)
+    return torch.where((wanted <= counts[-1:]).unsqueeze(-1), rows, fill_value)

@@ -7,6 +7,8 @@ from typing import Any, Callable, Dict
 
 import torch
 
+from .. import _errors
+
 OWN: Dict[Any, Callable] = {}
 
 
@@ -48,3 +50,8 @@ def along(tensor: torch.Tensor, dim: int, rank: int) -> torch.Tensor:
 
 def positions(x: torch.Tensor, dim: int) -> torch.Tensor:
     return along(torch.arange(x.shape[dim], device=x.device), dim, x.dim())
+
+
+def storage_error(what: str) -> _errors.UnsupportedError:
+    hint = "index the tensor instead (slices, unfold, gather), or take options={'fallback': True}"
+    return _errors.UnsupportedError(f"TN0301: {what} ({hint})", "TN0301", hint)
