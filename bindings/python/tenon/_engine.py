@@ -391,10 +391,12 @@ class Engine:
 
     def _bind(self, args: tuple, kwargs: Dict[str, Any]) -> Sequence[Any]:
         """The inputs in the engine's order."""
-        if len(args) == 1 and isinstance(args[0], dict) and not kwargs:
-            args, kwargs = (), args[0]
-        args = tuple(leaf for argument in args for leaf in _leaves(argument))
         names = [port.name for port in self._inputs]
+        if len(args) == 1 and isinstance(args[0], dict) and not kwargs:
+            leaves = _leaves(args[0])
+            is_tree = len(leaves) == len(names) and not set(args[0]) & set(names)
+            args, kwargs = (tuple(leaves), {}) if is_tree else ((), args[0])
+        args = tuple(leaf for argument in args for leaf in _leaves(argument))
         unknown = [name for name in kwargs if name not in names[len(args) :]]
         missing = [name for name in names[len(args) :] if name not in kwargs]
         if len(args) > len(names) or unknown or missing:

@@ -54,11 +54,18 @@ def export(model: Any, example_inputs: Any, dynamic_shapes: Any):
         hook.remove()
 
 
+# What modules raise for inputs that they do not take; torch has other classes for what tracing cannot do.
+_OF_INPUTS = (TypeError, ValueError, RuntimeError, IndexError, KeyError, AttributeError, AssertionError, ArithmeticError, ZeroDivisionError)
+
+
 def _not_exported(error: Exception) -> Error:
+    from torch._dynamo.exc import UserError
+
     what = " ".join(str(error).split("\n\n")[0].split())[:500] or type(error).__name__
-    if isinstance(error, (TypeError, ValueError)) and not isinstance(error, NotImplementedError):
-        hint = "call the module with the same inputs first; dynamic_shapes and input types are torch.export's"
-        return usage("TN0105", f"torch.export cannot take the module with these inputs: {what}", hint)
+    if isinstance(error, UserError) and any(word in f"{error} {error.__cause__}" for word in ("dynamic_shapes", "Constraints violated")):
+        return usage("TN0105", f"torch.export does not take these dynamic_shapes: {what}", "declare the dims as its message says")
+    if type(error) in _OF_INPUTS:
+        return usage("TN0105", f"the module cannot be exported with these inputs: {what}", "call the module itself with the same inputs first; if that works, take torch.compile(model, backend='tenon')")
     return UnsupportedError(f"TN0301: torch.export cannot state the module: {what} ({FALLBACK})", "TN0301", FALLBACK)
 
 
@@ -138,12 +145,24 @@ class Decomposer:
             return None
         self._tried |= table.keys()
         try:
-            self.program = self.program.run_decompositions(table)
+            program = self.program.run_decompositions(table)
         except Error:
             raise
         except Exception:  # of torch's or a decomposition's: the gap stays
             return None
-        return self.program
+        if _results(program) != _results(self.program):
+            return None
+        self.program = program
+        return program
+
+
+def _results(program: Any) -> list:
+    """Types and constant sizes of what a program gives."""
+    output = program.graph_module.graph.find_nodes(op="output")[0]
+    values = [getattr(node, "meta", {}).get("val") for node in output.args[0]]
+    return [
+        (value.dtype, [size if isinstance(size, int) else None for size in value.shape]) if hasattr(value, "shape") else None for value in values
+    ]
 
 
 def load(path: str) -> Optional[Any]:

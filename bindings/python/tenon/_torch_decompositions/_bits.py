@@ -138,3 +138,31 @@ def isclose(x, y, rtol=1e-5, atol=1e-8, equal_nan=False):
 @own("nansum.default")
 def nansum(x, dim=None, keepdim=False, *, dtype=None):
     return torch.where(x.isnan(), 0, x).sum(list(range(x.dim())) if dim is None else dim, keepdim, dtype=dtype)
+
+
+_INTEGERS = {8: torch.uint8, 16: torch.int16, 32: torch.int32, 64: torch.int64}
+
+
+def _width(dtype):
+    return torch.finfo(dtype).bits if dtype.is_floating_point else torch.iinfo(dtype).bits
+
+
+@own("view.dtype")
+def view_bits(x, dtype):
+    """As numbers of another width: the bits of one are spread over several, the lowest first, or put together."""
+    if torch.bool in (x.dtype, dtype) or x.is_complex() or dtype.is_complex:
+        return NotImplemented
+    before, after = _width(x.dtype), _width(dtype)
+    if before == after:
+        return NotImplemented
+    bits = x.view(_INTEGERS[before]).to(torch.int64)
+    small = min(before, after)
+    count, mask = max(before, after) // small, (1 << small) - 1
+    if before > after:
+        parts = torch.stack([right_shift(bits, k * small) & mask for k in range(count)], -1)
+        return parts.flatten(-2).to(_INTEGERS[after]).view(dtype)
+    parts = bits.unflatten(-1, (-1, count)) & (mask if small < 64 else -1)
+    joined = parts[..., 0]
+    for k in range(1, count):
+        joined = joined | left_shift(parts[..., k], k * small)
+    return joined.to(_INTEGERS[after]).view(dtype)

@@ -101,3 +101,26 @@ def power(x, exponent):
     if isinstance(exponent, complex):
         return NotImplemented
     return torch.polar(x.abs().pow(exponent), torch.atan2(x.imag, x.real) * exponent)
+
+
+def _creation(name):
+    create = getattr(torch, name)
+
+    def call(*args, dtype=None, **options):
+        like = args[0] if isinstance(args[0], torch.Tensor) else None
+        value = args[-1] if "full" in name or name == "scalar_tensor" else None
+        dtype = dtype or (like.dtype if like is not None else torch.complex64 if isinstance(value, complex) else None)
+        if dtype is None or not dtype.is_complex:
+            return NotImplemented
+        options["dtype"] = torch.float32 if dtype == torch.complex64 else torch.float64
+        if like is not None:
+            args = (like.real, *args[1:])
+        real = create(*args[:-1], value.real, **options) if value is not None else create(*args, **options)
+        imaginary = value.imag if value is not None else 0
+        return torch.complex(real, torch.full_like(real, imaginary))
+
+    return call
+
+
+for _name in ("zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "scalar_tensor"):
+    own(f"{_name}.default")(_creation(_name))
