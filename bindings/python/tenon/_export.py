@@ -118,7 +118,7 @@ def _with_plain_trees(program: Any) -> Any:
 def _plain(spec: Any) -> Any:
     from torch.utils import _pytree
 
-    children = [_plain(child) for child in spec.children_specs]
+    children = [_plain(child) for child in spec.children()]
     context = spec.context
     if spec.is_leaf() or spec.type in (tuple, list, dict):
         return _pytree.TreeSpec(spec.type, context, children) if children else spec

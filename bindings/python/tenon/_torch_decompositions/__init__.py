@@ -25,5 +25,5 @@ def replacements(lacking: Iterable[str]) -> Dict[Any, Callable]:
 
 def _operator(name: str) -> Any:
     parts = name.split(".")
-    packet = getattr(torch.ops.aten, parts[1], None) if len(parts) == 3 and parts[0] == "aten" else None
-    return getattr(packet, parts[2], None)
+    is_aten = len(parts) == 3 and parts[0] == "aten"
+    return getattr(getattr(torch.ops.aten, parts[1], None), parts[2], None) if is_aten else None
