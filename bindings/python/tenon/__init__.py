@@ -18,7 +18,7 @@ from ._errors import (
 )  # fmt: skip
 
 if TYPE_CHECKING:  # imported when they are first used: see __getattr__
-    from . import prune
+    from . import compare, drift, mlflow, onnxruntime, passes, pipeline, prune, ray_serve
     from ._accuracy import accuracy
     from ._compile import check, compile, doctor, inspect
     from ._graph import Graph, graph
@@ -33,6 +33,8 @@ __all__ = [
     "InternalError", "Port", "Session", "UnsupportedError", "UsageError", "accuracy", "check", "compile", "doctor", "graph",
     "inspect", "load", "prune", "quantize", "report", "reset", "tune",
 ]  # fmt: skip
+
+_SUBMODULES = ("compare", "drift", "mlflow", "onnxruntime", "passes", "pipeline", "prune", "ray_serve", "torch")
 
 
 def __getattr__(name):
@@ -51,11 +53,11 @@ def __getattr__(name):
         from ._quantize import quantize as value
     elif name == "tune":
         from ._tune import tune as value
-    elif name == "prune":
+    elif name in _SUBMODULES:
         import importlib
 
         # Not `from . import`, which asks this function again.
-        value = importlib.import_module(".prune", __name__)
+        value = importlib.import_module(f".{name}", __name__)
     elif name in ("report", "reset"):
         from . import torch as backend
 

@@ -8,10 +8,12 @@ from typing import Any, Dict, Sequence, Union
 
 from . import _compile, _data
 from ._engine import Engine
+from ._errors import door
 
 Model = Union[str, os.PathLike, Engine]
 
 
+@door
 def accuracy(
     models: Union[Model, Sequence[Model]],
     data: _data.Data,

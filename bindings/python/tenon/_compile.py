@@ -6,7 +6,6 @@ import ctypes
 import json
 import os
 import shutil
-import sys
 import tempfile
 import threading
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Union
@@ -14,11 +13,13 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Unio
 from . import _abi, _errors
 from ._engine import Engine
 from ._errors import check as check_status
+from ._model_file import ModelFile
 
 Progress = Callable[[str, float], Any]
 Names = Union[str, Iterable[str]]
 
 
+@_errors.door
 def compile(
     model: Any,
     example_inputs: Optional[Sequence[Any]] = None,
@@ -66,12 +67,12 @@ def compile(
     Ctrl-C ends it too. Raises tenon.Error; an UnsupportedError lists in `gaps` what the model needs and Tenon lacks.
     """
     with _errors.scratch("export", model) as scratch:
-        path, shapes = _model_file(model, example_inputs, dynamic_shapes, scratch)
+        file = _file(model, example_inputs, dynamic_shapes, scratch)
         # In a folder that goes with the engine, or with the failure.
         folder = None if output is not None else tempfile.mkdtemp(prefix="tenon-")
         engine_path = os.fspath(output) if folder is None else os.path.join(folder, "model.tenon")
         options = dict(
-            targets=_names(target) or [_own_target(model)], precision=precision, allow=_names(allow), shapes=shapes,
+            targets=_names(target) or [_own_target(model)], precision=precision, allow=_names(allow), shapes=file.shapes,
             optimize_for=_size_sets(optimize_for), states=[f"{source}={result}" for source, result in (states or {}).items()],
             taps=_names(taps), plugins=_names(plugins), passes=passes,
             kernels=[f"{node}={kernel}" for node, kernel in (kernels or {}).items()], disabled_families=_names(disabled_families),
@@ -79,14 +80,12 @@ def compile(
             threads=threads, no_cache=not cache, verify=verify, cubin=cubin,
         )  # fmt: skip
         try:
-            report = compile_file(path, engine_path, options, progress)
+            report = file.perform(lambda path: compile_file(path, engine_path, options, progress))
             engine = Engine(engine_path, gpu=gpu, threads=threads)
         except BaseException as error:
             # The graph before a pass that failed is there, which the error names.
             if folder and getattr(error, "id", "") != "TN0406":
                 shutil.rmtree(folder, ignore_errors=True)
-            if isinstance(error, _errors.Error) and error.id == "TN0301":
-                _add_gaps(error, path, shapes)
             raise
     if folder:
         engine._goes_with_me(folder)
@@ -168,24 +167,11 @@ def _interruptible(work: Callable[[], Optional[int]], cancelled: threading.Event
     return result[0]
 
 
-def _model_file(model: Any, example_inputs, dynamic_shapes, scratch: str):
-    """A file for the compiler, and the shapes in the words of the command line."""
-    if isinstance(model, (str, os.PathLike)):
-        return os.fspath(model), _shape_arguments(os.fspath(model), dynamic_shapes)
-    if isinstance(model, (bytes, bytearray, memoryview)):
-        path = os.path.join(scratch, "model.pt2" if bytes(model[:2]) == b"PK" else "model.onnx")
-        with open(path, "wb") as file:
-            file.write(model)
-        return path, _shape_arguments(path, dynamic_shapes)
-    if "torch" not in sys.modules:  # what is not torch's
-        raise _errors.usage(
-            "TN0105", f"a model cannot be a {type(model).__name__}", "give a path, a torch.nn.Module or an ExportedProgram"
-        )
-    from . import _export
-
-    path = os.path.join(scratch, "model.pt2")
-    _export.save(model, example_inputs, dynamic_shapes, path)
-    return path, []
+def _file(model: Any, example_inputs, dynamic_shapes, scratch: str) -> ModelFile:
+    file = ModelFile(model, example_inputs, dynamic_shapes, scratch, lambda path, shapes: check_file(path, shapes)["gaps"])
+    if isinstance(model, (str, os.PathLike, bytes, bytearray, memoryview)):
+        file.shapes = _shape_arguments(file.path, dynamic_shapes)
+    return file
 
 
 def _shape_arguments(path: str, dynamic_shapes: Any) -> list:
@@ -194,6 +180,8 @@ def _shape_arguments(path: str, dynamic_shapes: Any) -> list:
         if isinstance(dims, dict):
             types = {entry["name"]: entry["type"] for entry in inspect(path)["inputs"]}
             rank = types[name].count(",") + 1 if name in types else max(dims) + 1
+            if outside := [axis for axis in dims if axis not in range(rank)]:
+                raise _errors.usage("TN0105", f"input '{name}' has no dim {outside[0]}", f"it has {rank} dims, from 0")
             dims = [dims.get(axis, "?") for axis in range(rank)]
         text = dims if isinstance(dims, str) else "x".join(
             f"[{dim[0]}..{dim[1]}]" if isinstance(dim, (tuple, list)) else str(dim) for dim in dims
@@ -229,13 +217,7 @@ def doctor_cpu_level() -> str:
     return doctor()["will_use"] or "avx2"
 
 
-def _add_gaps(error: _errors.Error, path: str, shapes: Sequence[str]) -> None:
-    error.gaps = check(path, shapes=shapes)["gaps"]
-    if error.gaps:
-        error.node = error.node or error.gaps[0].get("node")
-        error.source = error.source or error.gaps[0].get("source")
-
-
+@_errors.door
 def check(
     model: Any,
     example_inputs: Optional[Sequence[Any]] = None,
@@ -247,15 +229,23 @@ def check(
     """Of a model every gap in one report: `["gaps"]` is empty when all is supported. Of an engine file which of its
     variants this machine runs. The model is given as for `compile`."""
     with _errors.scratch("export", model) as scratch:
-        path, more = _model_file(model, example_inputs, dynamic_shapes, scratch)
-        lists = [_abi.texts(_names(target)), _abi.texts([*shapes, *more])]
-        options = _abi.CheckOptions(targets=ctypes.cast(lists[0], _abi.Texts), shapes=ctypes.cast(lists[1], _abi.Texts))
-        blob = _abi.Blob()
-        library = _abi.compiler()
-        check_status(library.tenon_check(os.fsencode(path), ctypes.addressof(options), ctypes.addressof(blob)))
-        return _json_of(library, blob)
+        file = _file(model, example_inputs, dynamic_shapes, scratch)
+        while True:
+            report = file.perform(lambda path: check_file(path, [*shapes, *file.shapes], _names(target)))
+            if not file.decompose(report.get("gaps", [])):
+                return report
 
 
+def check_file(path: str, shapes: Sequence[str], targets: Sequence[str] = ("cpu",)) -> Dict[str, Any]:
+    lists = [_abi.texts(targets), _abi.texts(shapes)]
+    options = _abi.CheckOptions(targets=ctypes.cast(lists[0], _abi.Texts), shapes=ctypes.cast(lists[1], _abi.Texts))
+    blob = _abi.Blob()
+    library = _abi.compiler()
+    check_status(library.tenon_check(os.fsencode(path), ctypes.addressof(options), ctypes.addressof(blob)))
+    return _json_of(library, blob)
+
+
+@_errors.door
 def inspect(
     model: Any,
     example_inputs: Optional[Sequence[Any]] = None,
@@ -265,11 +255,13 @@ def inspect(
 ):
     """What a model asks for or an engine holds: a dict, or text of the format "text", "json", "dot", "svg" or "html".
     The model is given as for `compile`; an engine by its path or as an Engine. See also `tenon.graph`."""
+    if format == "onnx":
+        raise _errors.usage("TN0105", "a graph in ONNX's form is no text", "write it to a file: tenon.graph(model).save('graph.onnx')")
     if isinstance(model, Engine):
         model = model._file()
     with _errors.scratch("export", model) as scratch:
-        path, shapes = _model_file(model, example_inputs, dynamic_shapes, scratch)
-        text = inspect_file(path, "json" if format == "dict" else format, shapes)
+        file = _file(model, example_inputs, dynamic_shapes, scratch)
+        text = file.perform(lambda path: inspect_file(path, "json" if format == "dict" else format, file.shapes))
     return json.loads(text) if format == "dict" else text
 
 

@@ -8,7 +8,9 @@ anew only when shapes change. Contiguous tensors are used where they lie.
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import functools
+import operator
 import os
 import sys
 import threading
@@ -16,7 +18,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _abi, _errors, _types
-from ._errors import check, usage
+from ._errors import check, door, usage
 
 if TYPE_CHECKING:
     from ._profile import Profile
@@ -164,11 +166,11 @@ class Session:
 
     def _to_array(self, numpy, port: _Port, value):
         """Anything with the buffer protocol, __array__ or DLPack without a copy; numbers and lists with one."""
-        if isinstance(value, (bool, int, float, complex, list, tuple)):
-            return numpy.asarray(value, port.numpy())
-        if isinstance(value, (bytes, bytearray)):
-            return numpy.frombuffer(value, port.numpy())
         try:
+            if isinstance(value, (bool, int, float, complex, list, tuple)):
+                return numpy.asarray(value, port.numpy())
+            if isinstance(value, (bytes, bytearray)):
+                return numpy.frombuffer(value, port.numpy())
             return numpy.asarray(value)
         except Exception as error:
             raise usage(
@@ -178,6 +180,11 @@ class Session:
     def _refuse_type(self, port: _Port, value) -> None:
         expected = _types.DTYPES[port.type - 1].name
         raise usage("TN0108", f"input '{port.name}' takes {expected}, not {value.dtype}", f"convert it to {expected}")
+
+    def _refuse_layout(self, port: _Port, value) -> None:
+        is_dense = str(value.layout) == "torch.strided" and not value.is_nested
+        what = f"is on the device '{value.device.type}'" if is_dense else "is nested" if value.is_nested else f"has the layout {value.layout}"
+        raise usage("TN0108", f"input '{port.name}' {what}", "give a dense tensor on the CPU or a CUDA device: x.to_dense(), x.cpu()")
 
     def _prepare(self, shapes: list) -> None:
         """Makes the session ready for these shapes and finds those of the outputs."""
@@ -218,6 +225,8 @@ class Session:
                 value = torch.as_tensor(self._to_array(__import__("numpy"), port, value))
             if value.dtype != expected:
                 self._refuse_type(port, value)
+            if value.layout is not torch.strided or value.is_nested or value.device.type not in ("cpu", "cuda"):
+                self._refuse_layout(port, value)
             if value.requires_grad and torch.is_grad_enabled():
                 raise _errors.no_gradient(f"input '{port.name}' requires grad")
             if not value.is_contiguous() or value.is_conj() or value.is_neg():
@@ -282,6 +291,20 @@ class Session:
         return pointers, structs, dims
 
 
+def _leaves(argument: Any) -> list:
+    """The tensors of a tree, in the order of the engine's inputs; what has none stays as it is."""
+    if isinstance(argument, dict):
+        parts = list(argument.values())
+    elif isinstance(argument, (list, tuple)):
+        parts = list(argument)
+    elif dataclasses.is_dataclass(argument) and not isinstance(argument, type):
+        parts = [getattr(argument, field.name) for field in dataclasses.fields(argument)]
+    else:
+        return [argument]
+    leaves = [leaf for part in parts for leaf in _leaves(part)]
+    return leaves if leaves and all(hasattr(leaf, "shape") for leaf in leaves) else [argument]
+
+
 class Engine:
     """A compiled model, made by `tenon.compile` or `tenon.load`.
 
@@ -311,7 +334,7 @@ class Engine:
         count = _runtime.tenon_engine_output_count(self._handle)
         self._outputs = _ports(count, _runtime.tenon_engine_output, self._handle)
         self._output_names = [port.name for port in self._outputs]
-        self._threads = threads
+        self._threads = operator.index(threads)
         self._options = dict(variant=variant, gpu=gpu, verify=verify, threads=threads)
         self._is_temporary = False
         self._local = threading.local()
@@ -337,6 +360,7 @@ class Engine:
         number = _runtime.tenon_engine_gpu(self._handle)
         return None if number < 0 else number
 
+    @door
     def session(self, *, threads: int = 0, memory_limit: int = 0) -> Session:
         """A session with a state of its own. `threads` work on a run; 0 means all CPUs."""
         return Session(self, threads or self._threads, memory_limit)
@@ -367,9 +391,12 @@ class Engine:
 
     def _bind(self, args: tuple, kwargs: Dict[str, Any]) -> Sequence[Any]:
         """The inputs in the engine's order."""
-        if len(args) == 1 and isinstance(args[0], dict) and not kwargs:
-            args, kwargs = (), args[0]
         names = [port.name for port in self._inputs]
+        if len(args) == 1 and isinstance(args[0], dict) and not kwargs:
+            leaves = _leaves(args[0])
+            is_tree = len(leaves) == len(names) and not set(args[0]) & set(names)
+            args, kwargs = (tuple(leaves), {}) if is_tree else ((), args[0])
+        args = tuple(leaf for argument in args for leaf in _leaves(argument))
         unknown = [name for name in kwargs if name not in names[len(args) :]]
         missing = [name for name in names[len(args) :] if name not in kwargs]
         if len(args) > len(names) or unknown or missing:
@@ -381,21 +408,30 @@ class Engine:
             raise usage("TN0601", what, f"the inputs are {', '.join(names) or 'none'}")
         return [*args, *(kwargs[name] for name in names[len(args) :])]
 
+    @door
     def record(self, name: str) -> Dict[str, Any]:
-        """What the compiler recorded: "fusion", "memory", "placement", "precision" or "metadata"."""
+        """What the compiler recorded: "fusion", "memory", "placement", "precision", or the "metadata" of a model that has some."""
         import json
 
+        if name == "precision":
+            return self.explain(name, format="json")
         text, size = ctypes.c_void_p(), ctypes.c_size_t()
         check(_runtime.tenon_engine_record(self._handle, name.encode(), ctypes.addressof(text), ctypes.addressof(size)))
         return json.loads(ctypes.string_at(text.value, size.value))
 
+    @door
     def explain(self, topic: str = "fusion", node: Optional[str] = None, *, format: str = "text"):
         """Why each piece is as it is: topic is "fusion", "memory", "placement",
         "precision" or "passes" (those of the user). Format "text" or "json"."""
         from . import _compile
 
-        return _compile.explain(self._file(), topic, node, format)
+        try:
+            return _compile.explain(self._file(), topic, node, format)
+        except _errors.Error as error:
+            _errors.reword(error, f"tenon explain {topic} {self._file()} --all", f"engine.explain('{topic}')")
+            raise
 
+    @door
     def bench(self, *, seconds: float = 2.0, threads: Optional[int] = None, shapes: Sequence[str] = ()) -> Dict[str, Any]:
         """Latency, throughput, load time and memory on seeded inputs, as `tenon bench` measures them."""
         from . import _compile
@@ -404,6 +440,7 @@ class Engine:
         flags += [f"--threads={threads or self._threads}"] if threads or self._threads else []
         return _compile.verb("bench", self._file(), *flags)
 
+    @door
     def profile(
         self, *, seconds: float = 2.0, threads: Optional[int] = None, shapes: Sequence[str] = (), html: Optional[str] = None
     ) -> "Profile":
@@ -419,6 +456,7 @@ class Engine:
         flags += [f"--html={html}"] if html else []
         return Profile(_compile.verb("profile", self._file(), *flags))
 
+    @door
     def save(self, path: Union[str, os.PathLike]) -> None:
         """Writes the engine to a file of its own."""
         import shutil
@@ -481,6 +519,7 @@ def _shape_text(shape: tuple) -> str:
     return "[" + ", ".join(f"{dim[0]}..{dim[1]}" if isinstance(dim, tuple) else str(dim) for dim in shape) + "]"
 
 
+@door
 def load(source: Union[str, os.PathLike, bytes, memoryview], *, variant: Optional[str] = None, gpu: int = 0,
          verify: bool = True, threads: int = 0) -> Engine:  # fmt: skip
     """Opens an engine file, or one in memory.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import re
 import sys
 import tempfile
-from typing import Any, Iterator, Optional
+from typing import Any, Callable, Iterator, Optional, TypeVar
 
 from . import _abi
 
@@ -117,6 +118,45 @@ def take(status: int) -> Error:
 def check(status: Optional[int]) -> None:
     if status:
         raise take(status)
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+
+
+def door(function: Function) -> Function:
+    """A function of the interface: an argument of a wrong type, where Tenon's own code stumbles over it, is a UsageError. What the
+    user's code raises, and a call that does not fit the signature, stays as it is."""
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        try:
+            return function(*args, **kwargs)
+        except (TypeError, AttributeError, ValueError, OverflowError) as error:
+            if isinstance(error, Error) or not _is_own(error):
+                raise
+            raise usage("TN0105", f"an argument of {function.__qualname__} has a wrong type: {error}", f"see help({function.__qualname__})") from error
+
+    return call  # type: ignore[return-value]
+
+
+def _is_own(error: BaseException) -> bool:
+    trace, frames = error.__traceback__, []
+    while trace:
+        frames.append(trace.tb_frame.f_code.co_filename)
+        trace = trace.tb_next
+    # Python's own helpers, as os.fsencode, count as their caller; the first frame is `call`.
+    while len(frames) > 2 and frames[-1] in (os.__file__, "<frozen os>"):
+        frames.pop()
+    return len(frames) > 1 and os.path.abspath(frames[-1]).startswith(_PACKAGE)
+
+
+def reword(error: Error, before: str, after: str) -> None:
+    """Says something else where an error says `before`, its hint and its gaps too."""
+    error.args = (str(error).replace(before, after), *error.args[1:])
+    error.hint = error.hint.replace(before, after)
+    for gap in error.gaps:
+        gap.update({key: value.replace(before, after) for key, value in gap.items() if isinstance(value, str)})
 
 
 def tell(error: Error, as_json: bool) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 
 from . import _compile
 from ._engine import Engine
-from ._errors import usage
+from ._errors import door, usage
 
 _FORMATS = {".txt": "text", ".json": "json", ".dot": "dot", ".svg": "svg", ".html": "html", ".onnx": "onnx"}
 
@@ -72,14 +72,15 @@ class Graph:
         return f'<div style="overflow: auto; max-height: 40em">{self.svg()}</div>'
 
 
+@door
 def graph(model: Any, example_inputs: Optional[Sequence[Any]] = None, *, dynamic_shapes: Any = None) -> Graph:
     """The graph of a model, given as for `compile`, or of an engine."""
     if isinstance(model, Engine):
         return Graph(model._file(), [], None)
     folder = tempfile.mkdtemp(prefix="tenon-graph-")
     try:
-        path, shapes = _compile._model_file(model, example_inputs, dynamic_shapes, folder)
-        return Graph(path, shapes, folder)
+        file = _compile._file(model, example_inputs, dynamic_shapes, folder)
+        return file.perform(lambda path: Graph(path, file.shapes, folder))
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

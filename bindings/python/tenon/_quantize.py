@@ -6,9 +6,11 @@ from typing import Any, Dict, Optional, Sequence, Union
 
 from . import _data, _errors
 from ._compile import verb
+from ._errors import door
 from ._onnx_export import is_program, onnx_of
 
 
+@door
 def quantize(
     model: Union[str, "os.PathLike[str]"],
     data: Optional[_data.Data] = None,

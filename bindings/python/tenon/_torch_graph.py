@@ -19,6 +19,7 @@ from torch.export import graph_signature as signature
 
 from ._errors import UnsupportedError
 
+FALLBACK = "keep this part out of the compiled function, or take options={'fallback': True}"
 _ALIGNMENT = 64
 _LOCAL_HEADER = 30
 _PADDING_ID = 0x4350
@@ -293,8 +294,7 @@ def _model(graph: torch.fx.GraphModule, placeholders: list, constants: Dict[str,
         module = serializer.serialize(_trimmed(graph, constants, computed))
     except serde.SerializeError as error:
         what = str(error).split(" Original exception")[0].strip()
-        hint = "keep this part out of the compiled function, or take options={'fallback': True}"
-        raise UnsupportedError(f"TN0301: PyTorch's schema cannot state the graph: {what} ({hint})", "TN0301", hint) from error
+        raise UnsupportedError(f"TN0301: PyTorch's schema cannot state the graph: {what} ({FALLBACK})", "TN0301", FALLBACK) from error
     return {
         "graph_module": serde._dataclass_to_dict(module),
         "opset_version": {"aten": torch._C._get_max_operator_version()},
@@ -330,6 +330,9 @@ def _trimmed(graph: torch.fx.GraphModule, constants: Dict[str, torch.Tensor], wa
         elif node.op != "output" and node not in copied:
             copied[node] = trimmed.node_copy(node, lambda n: copied[n])
             copied[node].meta["nn_module_stack"] = _modules(node)
+    for part in graph.modules():
+        for node in part.graph.nodes if part is not graph and isinstance(part, torch.fx.GraphModule) else ():
+            node.meta["nn_module_stack"] = _modules(node)
     output = trimmed.output(tuple(copied[value] for value in wanted))
     output.meta["val"] = tuple(value.meta["val"] for value in wanted)
     return torch.fx.GraphModule(graph, trimmed)

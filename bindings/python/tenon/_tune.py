@@ -6,8 +6,10 @@ import os
 from typing import Any, Dict, Sequence, Union
 
 from . import _compile
+from ._errors import door
 
 
+@door
 def tune(
     model: Union[str, os.PathLike],
     output: Union[str, os.PathLike, None] = None,

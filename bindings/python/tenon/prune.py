@@ -15,7 +15,7 @@ import zlib
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ._compile import verb
-from ._errors import usage
+from ._errors import door, usage
 
 if TYPE_CHECKING:
     import numpy
@@ -26,6 +26,7 @@ Path = Union[str, "os.PathLike[str]"]
 __all__ = ["apply", "export", "prune", "taylor"]
 
 
+@door
 def prune(
     model: Path,
     output: Optional[Path] = None,
@@ -180,6 +181,7 @@ def _set_sizes(owner: "torch.nn.Module", groups: int) -> None:
         HeadAttention.take(owner)
 
 
+@door
 def apply(module: "torch.nn.Module", recipe: Union[Path, Mapping[str, Any]]) -> "torch.nn.Module":
     """Removes from the module what `tenon prune --recipe` removed from the model that it was exported to, in place: parameters,
     buffers, and attributes such as out_channels, groups and num_features. Nothing is changed where it does not fit. An

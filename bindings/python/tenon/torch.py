@@ -3,7 +3,7 @@
 Options (`options={...}`): target ("cpu:avx2", "cuda:sm_90a"; the machine's own by default), precision, allow, threads,
 cache (True), verify, fallback (False: an error of Tenon is raised; True: that graph runs in eager mode and
 `tenon.report()` says why), freeze (True: parameters become part of the engine, which is made anew when one of them
-changes; False: they are inputs), passes and plugins (as tenon.compile takes them). `mode` may be "default" or "max-autotune", which lets products round to TF32.
+changes; False: they are inputs), passes and plugins (as tenon.compile takes them). `mode` is "default", "reduce-overhead" (the same), "max-autotune" or "max-autotune-no-cudagraphs", which let products round to TF32.
 
 Parameters that are changed through `.data` are not seen, since PyTorch does not count such changes.
 """
@@ -21,6 +21,8 @@ from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
 
 from . import _compile, _errors, _torch_cache, _torch_graph, _torch_static
 from ._engine import Engine
+from ._model_file import DECOMPOSES
+from ._torch_decompositions import replacements, storage_error
 from ._torch_graph import Program
 
 __all__ = ["backend", "report", "reset"]
@@ -31,7 +33,8 @@ _OPTIONS = {
     "passes": (),
     "plugins": (),
 }  # fmt: skip
-_MODES = {None: {}, "default": {}, "max-autotune": {"allow": ("tf32",)}}
+# PyTorch's; all of Tenon's runs have the overhead that "reduce-overhead" asks for.
+_MODES = {None: {}, "default": {}, "reduce-overhead": {}, "max-autotune": {"allow": ("tf32",)}, "max-autotune-no-cudagraphs": {"allow": ("tf32",)}}
 
 # A graph whose weights change more often than this takes them as inputs from then on.
 _MOST_CHANGES = 3
@@ -92,7 +95,7 @@ def _options(mode: Optional[str], options: Optional[Dict[str, Any]]) -> Dict[str
     unknown = sorted(set(options or {}) - set(_OPTIONS))
     if mode not in _MODES or unknown:
         what = f"the backend has no option '{unknown[0]}'" if unknown else f"the backend has no mode '{mode}'"
-        known = ", ".join(_OPTIONS) if unknown else "default, max-autotune"
+        known = ", ".join(_OPTIONS if unknown else filter(None, _MODES))
         raise _errors.usage("TN0105", what, f"known are {known}")
     return {**_OPTIONS, **_MODES[mode], **(options or {})}
 
@@ -121,19 +124,20 @@ def _compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any], options: 
         return _with_own(own, _Compiled(engine, program, {i: arguments[i] for i in positions}, options, entry))
 
     made: List[Optional[_Compiled]] = []
+    context = torch._guards.TracingContext.try_get()
 
     def compile_traced(traced: torch.fx.GraphModule, fakes: Sequence[Any]):
         compiled = None
         if _torch_graph.computes(traced):
             _torch_graph.refuse_training(traced)
             is_known = len(fakes) == len(arguments) and options["freeze"]
-            weights = {index: value for index, value in enumerate(arguments) if is_known and is_weight(value)}
+            written = _written(context)
+            weights = {i: value for i, value in enumerate(arguments) if is_known and i not in written and is_weight(value)}
             compiled = _compiled_for(traced, fakes, weights, options, entry, decompositions)
         made.append(compiled)
         return make_boxed_func(compiled or traced.forward)
 
-    context = torch._guards.TracingContext.try_get()
-    decompositions, wrapped = dict(_DECOMPOSITIONS), None
+    decompositions, wrapped = replacements(["aten.as_strided.default"]), None
     while wrapped is None:
         made.clear()
         try:
@@ -170,42 +174,13 @@ def _compiled_for(traced: torch.fx.GraphModule, fakes: Sequence[Any], weights, o
 
 
 def _replaceable(error: _errors.UnsupportedError) -> Dict[Any, Callable]:
-    """PyTorch's own decompositions of the operators that Tenon was found to lack."""
-    from torch._decomp import core_aten_decompositions
-
-    lacking = {gap["op"] for gap in error.gaps}
-    return {op: other for op, other in core_aten_decompositions().items() if str(op) in lacking}
+    """Decompositions of the operators that Tenon was found to lack."""
+    return replacements(gap["op"] for gap in error.gaps)
 
 
 def _gpu_of(arguments: Sequence[Any]) -> int:
     """Number of the GPU that the graph is on; 0 for one on the CPU, where it does not matter."""
     return next((t.device.index or 0 for t in arguments if isinstance(t, torch.Tensor) and t.is_cuda), 0)
-
-
-def _as_strided(x: torch.Tensor, size, stride, offset=None):
-    """Pooling states the strides of dims of size 1 in this way, which means nothing for a dense tensor; windows that overlap
-    are a gather of the elements."""
-    start = 0 if offset is None else offset - x.storage_offset()
-    if list(size) == list(x.shape) and start == 0 and all(n == 1 or a == b for n, a, b in zip(size, stride, x.stride())):
-        return x.view(size)
-    # As it lies in memory, if what is read lies in it.
-    stored = x.permute(sorted(range(x.dim()), key=lambda dim: (-x.stride(dim), -x.shape[dim])))
-    if not stored.is_contiguous():
-        return NotImplemented
-    if start < 0 or start + sum((n - 1) * step for n, step in zip(size, stride)) >= x.numel():
-        raise _storage_error("as_strided reads elements of the storage that are none of the tensor's")
-    place = torch.full((), start, dtype=torch.int64, device=x.device)
-    for n, step in zip(size, stride):
-        place = place.unsqueeze(-1) + torch.arange(n, device=x.device) * step
-    return stored.reshape(-1)[place]
-
-
-_DECOMPOSITIONS = {torch.ops.aten.as_strided.default: _as_strided}
-
-
-def _storage_error(what: str) -> _errors.UnsupportedError:
-    hint = "index the tensor instead (slices, unfold, gather), or take options={'fallback': True}"
-    return _errors.UnsupportedError(f"TN0301: {what} ({hint})", "TN0301", hint)
 
 
 def _at_offsets(compiled: Callable, graph: torch.fx.GraphModule, inputs: Sequence[Any], falls_back: bool) -> Callable:
@@ -218,7 +193,7 @@ def _at_offsets(compiled: Callable, graph: torch.fx.GraphModule, inputs: Sequenc
                 if falls_back:
                     return graph.forward(*arguments)
                 began = f"the input began at element {offset} of it when the graph was compiled, and begins at {value.storage_offset()} now"
-                raise _storage_error(f"as_strided counts from the start of a storage; {began}")
+                raise storage_error(f"as_strided counts from the start of a storage; {began}")
         return compiled(*arguments)
 
     return call
@@ -233,6 +208,12 @@ def _is_plain(metadata) -> bool:
     if metadata is None or metadata.num_mutated_inp_runtime_indices or getattr(metadata, "tokens", None):
         return False
     return all(info.output_type.name == "non_alias" for info in metadata.output_info)
+
+
+def _written(context) -> set:
+    """Positions of arguments that the graph writes, such as a cache: buffers that are no weights."""
+    metadata = context.fw_metadata if context else None
+    return {index for index, info in enumerate(metadata.input_info) if info.mutates_data} if metadata else set()
 
 
 def is_weight(value: Any) -> bool:
@@ -252,7 +233,8 @@ def _engine_of(program: Program, weights: Dict[int, torch.Tensor], options: Dict
             gpu=options["gpu"], passes=options["passes"], plugins=options["plugins"],
         )  # fmt: skip
     except _errors.Error as error:
-        error.args = (str(error).replace(path, "the graph"),)
+        _errors.reword(error, path, "the graph")
+        _errors.reword(error, DECOMPOSES, _torch_graph.FALLBACK)
         raise
     finally:
         os.close(descriptor)

@@ -4,6 +4,7 @@
 #include "compiler/frontend/common/EvaluateConstant.h"
 #include "compiler/frontend/pt2/Autocast.h"
 #include "compiler/frontend/pt2/Call.h"
+#include "compiler/frontend/pt2/Liveness.h"
 #include "compiler/graph/DimText.h"
 #include "compiler/graph/State.h"
 #include "mlir/IR/Diagnostics.h"
@@ -120,10 +121,17 @@ Status Importer::importNode(const Node &written, const Graph &graph, Scope &scop
   for (const NamedArgument &input : node.inputs) {
     look(input.value);
   }
+  size_t before = gaps.size();
   if (!poisoned && !call.failed()) {
     runOperator(call, graph);
   }
   TENON_TRY(std::move(pending));
+  bool isNeeded = hasEffect(node) || llvm::any_of(call.outputNames, [&](const std::string &name) {
+                    return isLive(name, graph);
+                  });
+  if (!isNeeded) {
+    gaps.erase(gaps.begin() + static_cast<std::ptrdiff_t>(before), gaps.end());
+  }
   for (auto [name, value] : llvm::zip_equal(call.outputNames, call.outputs)) {
     if (!name.empty()) {
       scope[name] = call.failed() || poisoned ? Value() : value;
@@ -133,6 +141,14 @@ Status Importer::importNode(const Node &written, const Graph &graph, Scope &scop
     }
   }
   return Status::ok();
+}
+
+bool Importer::isLive(const std::string &name, const Graph &graph) {
+  auto [found, isNew] = liveNames.try_emplace(&graph);
+  if (isNew) {
+    found->second = liveValues(graph);
+  }
+  return found->second.count(name) != 0;
 }
 
 /// An operator of complex tensors that does the same with both parts.
@@ -162,7 +178,8 @@ void Importer::runOperator(Call &call, const Graph &graph) {
   }
   if (!row) {
     return call.gap("Tenon does not support this operator",
-                    "decompose it with program.run_decompositions(), or see 'tenon help TN0301'");
+                    "compile it in Python, which decomposes what it can: "
+                    "tenon.compile('model.pt2')");
   }
   row->import ? row->import(call) : runParts(call);
   if (std::string unread = call.failed() ? "" : call.unread(); !unread.empty()) {
@@ -180,10 +197,11 @@ void Importer::runOperator(Call &call, const Graph &graph) {
   }
   for (unsigned i = 0; i < call.numOutputs() && !call.failed(); ++i) {
     auto meta = graph.tensors.find(call.outputNames[i]);
-    if (call.outputNames[i].empty()) {
+    bool isMissing = call.outputs[i].isPoisoned();
+    if (call.outputNames[i].empty() || (isMissing && !isLive(call.outputNames[i], graph))) {
       continue;
     }
-    if (call.outputs[i].isPoisoned()) {
+    if (isMissing) {
       call.gap("its output " + Twine(i) + " is not supported", "remove what uses that output");
     } else if (meta != graph.tensors.end() && call.outputs[i].tensor) {
       mlir::Value value = call.outputs[i].tensor->value(call);

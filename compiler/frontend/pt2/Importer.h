@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace tenon::pt2 {
 
@@ -118,6 +119,8 @@ private:
   mlir::AffineExpr symbolNamed(const std::string &name);
   Status checkOverridesUsed() const;
   Status importNode(const Node &written, const Graph &graph, Scope &scope);
+  /// Whether an output of the graph or something that it does needs the value.
+  bool isLive(const std::string &name, const Graph &graph);
   void runOperator(Call &call, const Graph &graph);
   void runParts(Call &call);
   Status finish(Scope &scope);
@@ -142,6 +145,7 @@ private:
   std::vector<std::pair<std::string, mlir::Value>> innerValues;
   std::vector<std::pair<mlir::Value, std::string>> assertions;
   std::vector<frontend::Gap> gaps;
+  std::unordered_map<const Graph *, std::unordered_set<std::string>> liveNames;
   Status pending;
   unsigned graphDepth = 0;
   Autocast autocast;

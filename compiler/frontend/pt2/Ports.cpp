@@ -171,6 +171,7 @@ Status Importer::importUserInput(const InputSpec &spec, Scope &scope) {
   if (!element || !meta->second.isStrided) {
     addGap(portGap("Input", name, "only dense tensors of numbers and bools can be inputs", ""),
            "move the part of the model that needs it outside");
+    scope[name] = Value();
     return Status::ok();
   }
   for (const FixedInput &fixed : options.fixed) {

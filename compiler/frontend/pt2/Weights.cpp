@@ -80,6 +80,17 @@ std::optional<Layout> layoutOf(const TensorMeta &meta) {
   return layout;
 }
 
+/// The real (0) or imaginary (1) numbers of a complex weight, which lie beside each other.
+Weight partOf(const Weight &weight, int64_t scalarType, int64_t part) {
+  Weight result = weight;
+  result.meta.scalarType = scalarType;
+  for (Size &stride : result.meta.strides) {
+    stride.constant = stride.constant ? std::optional(2 * *stride.constant) : std::nullopt;
+  }
+  result.meta.offset.constant = 2 * result.meta.offset.constant.value_or(0) + part;
+  return result;
+}
+
 } // namespace
 
 Result<mlir::Value> Importer::weightValue(const std::string &name, const Weight &weight) {
@@ -156,6 +167,17 @@ Status Importer::importWeight(const InputSpec &spec, Scope &scope) {
   auto found = program.weights.find(spec.target);
   if (found == program.weights.end()) {
     return weightError(spec.target, "the archive does not hold it");
+  }
+  if (std::optional<int64_t> parts = partsOf(found->second.meta.scalarType);
+      parts && stateful.count(spec.target) == 0) {
+    TENON_ASSIGN(mlir::Value real, weightValue(spec.target, partOf(found->second, *parts, 0)));
+    TENON_ASSIGN(mlir::Value imaginary,
+                 weightValue(strCat(spec.target, ".imaginary"), partOf(found->second, *parts, 1)));
+    scope[spec.argument.text] = real && imaginary
+                                    ? Value{.tensor = std::make_shared<Tensor>(real),
+                                            .imaginary = std::make_shared<Tensor>(imaginary)}
+                                    : Value();
+    return Status::ok();
   }
   TENON_ASSIGN(mlir::Value value, weightValue(spec.target, found->second));
   if (!value) {

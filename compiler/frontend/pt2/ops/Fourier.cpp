@@ -158,6 +158,30 @@ void transformReal(Call &c) {
   }
 }
 
+/// The real signal of half a spectrum, divided by its length.
+void transformToReal(Call &c) {
+  mlir::Value x = joined(c);
+  SmallVector<int64_t> list = c.integers("dim");
+  int64_t points = c.integer("last_dim_size", 0);
+  if (!x || list.size() != 1 || c.integer("normalization", 0) != 2) {
+    return c.gap("transforms of several dims to a real tensor, or scaled ones, are not supported",
+                 "transform one dim after the other");
+  }
+  int64_t axis = c.normalizeAxis(list[0], cast<RankedTensorType>(x.getType()).getRank() - 1);
+  std::optional<int64_t> size = lengthAlong(c, x, axis);
+  int64_t needed = points / 2 + 1;
+  if (!size || points < 1 || needed > *size) {
+    return c.gap("a transform that is longer than the tensor is not supported", "pad the tensor");
+  }
+  setParts(c, frontend::transformAxis(c, x, axis,
+                                      {.length = needed,
+                                       .parts = 2,
+                                       .points = points,
+                                       .results = points,
+                                       .inverse = true,
+                                       .realResult = true}));
+}
+
 /// Transforms of frames of a real signal, each `hop_length` after the one before: [..., results,
 /// frames].
 void shortTime(Call &c) {
@@ -207,6 +231,7 @@ constexpr OpRow kFourierOpRows[] = {
     {"aten.fft_ifftn", transform<kAll, true>},
     {"aten._fft_c2c", transformBasic},
     {"aten._fft_r2c", transformReal},
+    {"aten._fft_c2r", transformToReal},
     {"aten.fft_rfft", realTransform<false>},
     {"aten.fft_irfft", realTransform<true>},
 };

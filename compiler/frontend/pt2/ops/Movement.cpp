@@ -138,7 +138,8 @@ void repeat(Call &c) {
 
 void repeatInterleave(Call &c) {
   mlir::Value x = c.value("self");
-  if (!x || !c.has("repeats")) {
+  const Argument *repeats = c.argument("repeats");
+  if (!x || !repeats || repeats->kind == Argument::Kind::Tensor) {
     return c.gap("repeats that data decides are not supported", "repeat by a number");
   }
   c.ignore({"output_size"});

@@ -2,6 +2,8 @@
 
 #include "compiler/frontend/pt2/Call.h"
 
+#include "compiler/graph/ElementType.h"
+#include "compiler/graph/TnRare.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
@@ -54,13 +56,34 @@ std::optional<tn::Dims> inferred(Call &c, ArrayRef<AffineExpr> from, tn::Dims di
   return dims;
 }
 
+/// The same bits as another type of the same width.
+void viewBits(Call &c) {
+  mlir::Value x = c.value("self");
+  Type from = x ? getElementTypeOrSelf(x) : Type(), to = c.elementNamed("dtype", from);
+  auto isHeld = [](Type type) { return !type.isInteger(1) && !tn::isLowBit(type); };
+  if (!from || !to || from == to) {
+    return c.forward("self");
+  }
+  if (!isHeld(from) || !isHeld(to) || from.getIntOrFloatBitWidth() != to.getIntOrFloatBitWidth()) {
+    return c.gap("a view as a type of another width is not supported", "convert the elements");
+  }
+  auto cast = [](Type type) {
+    return [type](Emitter &e, mlir::Value value) {
+      return e.makeTyped<tn::BitcastOp>(tn::withElement(value.getType(), type), value);
+    };
+  };
+  c.setView("self", {cast(to), [back = cast(from)](Emitter &e, mlir::Value, mlir::Value view) {
+                       return back(e, view);
+                     }});
+}
+
 void view(Call &c) {
   mlir::Value x = c.value("self");
   if (!x) {
     return;
   }
   if (c.has("dtype")) {
-    return c.gap("a view as another type is not supported", "convert the elements");
+    return viewBits(c);
   }
   std::optional<tn::Dims> dims =
       inferred(c, tn::getDims(x.getType()), c.sizes(c.has("size") ? "size" : "shape"));
