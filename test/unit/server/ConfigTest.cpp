@@ -89,7 +89,8 @@ TEST(ModelConfig, RefusesWithLine) {
         "\ndynamic_batching { priority_queue_policy { key: 1 value { } } }",
         "\ndynamic_batching { default_queue_policy { timeout_action: WAIT } }",
         "\nparameters { key: \"batch_tolerance\" value { string_value: \"much\" } }",
-        "\nparameters { key: \"answers_may_depend_on_other_requests\" value { string_value: \"yes\" } }",
+        "\nparameters { key: \"answers_may_depend_on_other_requests\" value { string_value: "
+        "\"yes\" } }",
         "\nparameters { key: \"pad\" value { string_value: \"ids\" } }",
         "\nparameters { key: \"buckets\" value { string_value: \"8, 4\" } }"}) {
     Result<ModelConfig> config = parseModelConfig(text, "f", false);
