@@ -10,6 +10,7 @@
 #include "tools/tenon/print/EngineInfo.h"
 #include "tools/tenon/print/FigureSizes.h"
 #include "tools/tenon/print/Format.h"
+#include "tools/tenon/print/SizeNeeds.h"
 #include "tools/tenon/print/TextFile.h"
 #include "tools/view/EngineGraph.h"
 #include "tools/view/Escape.h"
@@ -69,6 +70,7 @@ Json describeModel(const std::string &path, const ModelInfo &info) {
           {"inputs", describePorts(info.inputs)},
           {"outputs", describePorts(info.outputs)},
           {"symbols", symbols},
+          {"constraints", needsJson(info.needs)},
           {"weights", info.weightCount},
           {"weights_bytes", info.weightBytes},
           {"operations", info.opCounts},
@@ -91,6 +93,9 @@ std::string modelText(const std::string &path, const ModelInfo &info, const view
   for (const ModelSymbol &symbol : info.symbols) {
     text += fmt::format("  symbol  {} from {} to {}\n", view::visible(symbol.name), symbol.min,
                         symbol.max);
+  }
+  for (const SizeNeed &need : info.needs) {
+    text += "  " + needText(need) + "\n";
   }
   text += fmt::format("  weights {} in {}\n", info.weightCount, formatBytes(info.weightBytes));
   text += fmt::format("  {} operations:", info.nodes.size());

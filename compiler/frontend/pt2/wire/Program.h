@@ -129,6 +129,7 @@ struct Program {
   std::vector<InputSpec> inputs;
   std::vector<OutputSpec> outputs;
   std::map<std::string, Range> ranges; ///< of symbols; unbounded ends are those of int64
+  std::vector<std::string> guards;     ///< what holds of the sizes it was traced for, in Python
   std::map<std::string, Weight> weights;
   std::vector<std::string>
       outputNames; ///< of the user's outputs, None included, where they have keys
