@@ -19,7 +19,7 @@ warnings.filterwarnings("ignore")
 logging.disable(logging.WARNING)
 
 SIZES = range(2, 12)
-COUNT, SEED = 40, 20261127
+COUNT, SEED = int(__import__("os").environ.get("N", 40)), int(__import__("os").environ.get("S", 20261127))
 
 
 def drawn_number(rng, depth=2):
@@ -71,7 +71,7 @@ class Guards(unittest.TestCase):
                 try:
                     result = engine(x)
                 except tenon.Error as error:
-                    self.assertIn(error.code, ("TN0603", "TN0612"), f"{what} at {a}x{b}: {error}")
+                    self.assertRegex(str(error), "TN0612: the model was exported for sizes with|TN0603", f"{what} at {a}x{b}")
                     refusals[a, b] = str(error)
                     continue
                 self.assertTrue(torch.equal(module(x), result), f"{what} at {a}x{b}: eager has {tuple(module(x).shape)}, the engine {tuple(result.shape)}")

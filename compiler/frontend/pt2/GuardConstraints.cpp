@@ -40,6 +40,14 @@ bool hasReals(const GuardTerm &term) {
   return isReal || llvm::any_of(term.operands, hasReals);
 }
 
+size_t termsOf(const GuardTerm &term) {
+  size_t count = 1;
+  for (const GuardTerm &operand : term.operands) {
+    count += termsOf(operand);
+  }
+  return count;
+}
+
 using Runs = SmallVector<std::pair<size_t, size_t>>; ///< first and last
 
 Runs runsOf(ArrayRef<bool> allowed) {
@@ -67,7 +75,9 @@ size_t periodOf(ArrayRef<bool> allowed) {
 class GuardReader {
 public:
   GuardReader(const frontend::Symbols &theSymbols, int64_t &tries)
-      : symbols(theSymbols), formula(theSymbols), budget(tries) {
+      : symbols(theSymbols),
+        formula(theSymbols, [this](const GuardTerm &part) { return truthByTrying(part); }),
+        budget(tries) {
     for (const tn::Symbol &symbol : symbols.all()) {
       anySize.add(symbol.name, 0, kAnySize);
     }
@@ -80,7 +90,8 @@ public:
       SmallVector<int64_t> values(symbols.all().size());
       return {guardHolds(guard, values) ? GuardKind::Always : GuardKind::Never};
     }
-    GuardMeaning tried = named.size() == 1 ? ofOneSymbol(guard, *named.begin()) : GuardMeaning();
+    GuardMeaning tried =
+        named.size() == 1 ? ofOneSymbol(guard, symbolOf(*named.begin())) : GuardMeaning();
     if (tried.kind == GuardKind::Always || tried.kind == GuardKind::Never ||
         (tried.kind == GuardKind::Needed && hasReals(guard))) {
       return tried;
@@ -103,7 +114,11 @@ private:
       return require(guard.operands[1], result);
     }
     bool isPlain = guard.isComparison() && guard.op != Op::NotEqual;
-    AffineExpr value = isPlain ? formula.difference(guard) : formula.truth(guard);
+    AffineExpr value = isPlain ? formula.difference(guard) : AffineExpr();
+    if (!value) {
+      isPlain = false;
+      value = formula.truth(guard);
+    }
     if (!value) {
       result.kind = GuardKind::Unknown;
     } else if (isPlain && guard.op == Op::Equal) {
@@ -140,75 +155,98 @@ private:
     add(tn::ConstraintKind::at_least, value, symbols.constant(0), result);
   }
 
-  GuardMeaning ofOneSymbol(const GuardTerm &guard, unsigned index) {
-    AffineExpr symbol = getAffineSymbolExpr(index, symbols.constant(0).getContext());
+  /// Whether the guard holds for each size from 0 on of its only symbol; empty if they are too
+  /// many.
+  SmallVector<bool> tried(const GuardTerm &guard, AffineExpr symbol) {
     SizeRange range = symbols.bounds(symbol);
     int64_t count = std::max(range.max, kTriedSizes) + 1;
-    if (range.min < 0 || range.max > kMaxTried || count > budget) {
+    int64_t work = count * static_cast<int64_t>(termsOf(guard));
+    if (range.min < 0 || range.max > kMaxTried || work > budget) {
       return {};
     }
-    budget -= count;
+    budget -= work;
     SmallVector<bool> allowed(static_cast<size_t>(count));
     SmallVector<int64_t> values(symbols.all().size());
     for (size_t i = 0; i < allowed.size(); ++i) {
-      values[index] = static_cast<int64_t>(i);
+      values[cast<AffineSymbolExpr>(symbol).getPosition()] = static_cast<int64_t>(i);
       allowed[i] = guardHolds(guard, values);
     }
-    ArrayRef<bool> inRange = ArrayRef(allowed).slice(
-        static_cast<size_t>(range.min), static_cast<size_t>(range.max - range.min + 1));
+    return allowed;
+  }
+
+  GuardMeaning ofOneSymbol(const GuardTerm &guard, AffineExpr symbol) {
+    SmallVector<bool> allowed = tried(guard, symbol);
+    if (allowed.empty()) {
+      return {};
+    }
     if (llvm::all_of(allowed, [](bool is) { return is; })) {
       return {GuardKind::Always};
     }
-    Runs runs = runsOf(inRange);
-    if (runs.empty()) {
+    SizeRange range = symbols.bounds(symbol);
+    size_t first = static_cast<size_t>(range.min), last = static_cast<size_t>(range.max);
+    Runs inRange = runsOf(ArrayRef(allowed).slice(first, last - first + 1));
+    if (inRange.empty()) {
       return {GuardKind::Never};
     }
-    GuardMeaning result = fromSizes(symbol, allowed);
-    result.kind = result.kind == GuardKind::Always ? GuardKind::Unknown : result.kind;
+    GuardMeaning result{GuardKind::Always};
+    Runs runs = runsOf(allowed);
     if (runs.size() == 1) {
-      result.symbol = symbol;
-      result.range = {range.min + static_cast<int64_t>(runs[0].first),
-                      range.min + static_cast<int64_t>(runs[0].second)};
+      auto [least, most] = runs.front();
+      addBound(frontend::addSizes(symbol, symbols.constant(-static_cast<int64_t>(least))), result);
+      if (most + 1 < allowed.size()) {
+        AffineExpr end = symbols.constant(static_cast<int64_t>(most));
+        addBound(frontend::subtractSizes(end, symbol), result);
+      }
+    } else if (AffineExpr isAllowed = truthOf(symbol, allowed)) {
+      add(tn::ConstraintKind::at_least, isAllowed, symbols.constant(1), result);
     }
+    if (inRange.size() == 1) {
+      result.symbol = symbol;
+      result.range = {range.min + static_cast<int64_t>(inRange[0].first),
+                      range.min + static_cast<int64_t>(inRange[0].second)};
+    }
+    result.kind = result.kind == GuardKind::Always ? GuardKind::Unknown : result.kind;
     return result;
   }
 
-  GuardMeaning fromSizes(AffineExpr symbol, ArrayRef<bool> allowed) {
-    GuardMeaning result{GuardKind::Always};
+  AffineExpr truthByTrying(const GuardTerm &part) {
+    std::set<unsigned> named;
+    collectSymbols(part, named);
+    if (named.size() != 1) {
+      return nullptr;
+    }
+    AffineExpr symbol = symbolOf(*named.begin());
+    SmallVector<bool> allowed = tried(part, symbol);
+    return allowed.empty() ? AffineExpr() : truthOf(symbol, allowed);
+  }
+
+  /// 1 for the sizes that are allowed, if those are few ranges or repeat.
+  AffineExpr truthOf(AffineExpr symbol, ArrayRef<bool> allowed) {
     Runs runs = runsOf(allowed);
     AffineExpr value = symbol;
     size_t count = allowed.size();
-    if (runs.size() == 1) {
-      auto [first, last] = runs.front();
-      addBound(frontend::addSizes(symbol, symbols.constant(-static_cast<int64_t>(first))), result);
-      if (last + 1 < count) {
-        AffineExpr most = symbols.constant(static_cast<int64_t>(last));
-        addBound(frontend::subtractSizes(most, symbol), result);
-      }
-      return result;
-    }
     if (runs.size() > kMaxRuns) {
       count = periodOf(allowed);
-      if (count == 0) {
-        return {};
-      }
       runs = runsOf(allowed.take_front(count));
+      if (count == 0 || runs.size() > kMaxRuns) {
+        return nullptr;
+      }
       AffineExpr period = symbols.constant(static_cast<int64_t>(count));
-      value =
-          frontend::subtractSizes(symbol, frontend::multiplySizes(symbol.floorDiv(period), period));
+      AffineExpr whole = frontend::multiplySizes(symbol.floorDiv(period), period);
+      value = frontend::subtractSizes(symbol, whole);
     }
     AffineExpr isAllowed = symbols.constant(0);
-    for (auto [first, last] : ArrayRef(runs).take_front(kMaxRuns)) {
+    for (auto [first, last] : runs) {
       std::optional<int64_t> end =
           last + 1 == count ? std::nullopt : std::optional(static_cast<int64_t>(last));
       isAllowed =
           formula.either(isAllowed, formula.isWithin(value, static_cast<int64_t>(first), end));
     }
-    if (!isAllowed || runs.size() > kMaxRuns) {
-      return {};
-    }
-    add(tn::ConstraintKind::at_least, isAllowed, symbols.constant(1), result);
-    return result;
+    return isAllowed;
+  }
+
+  AffineExpr symbolOf(unsigned index) const {
+    return getAffineSymbolExpr(index, symbols.constant(0).getContext());
   }
 
   const frontend::Symbols &symbols;

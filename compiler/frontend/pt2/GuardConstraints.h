@@ -20,7 +20,7 @@ struct GuardMeaning {
   tn::SymbolList::Range range = {0, 0};
 };
 
-/// `budget`: how many values of symbols may be tried, less those that were.
+/// `budget`: how many terms may be evaluated to try sizes, less those that were.
 GuardMeaning meaningOf(const GuardTerm &guard, const frontend::Symbols &symbols, int64_t &budget);
 
 } // namespace tenon::pt2

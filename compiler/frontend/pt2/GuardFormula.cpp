@@ -19,6 +19,7 @@ constexpr int64_t kMaxMagnitude = int64_t{1} << 60;
 /// Quotients of numbers below this product differ by more than a double rounds.
 constexpr int64_t kMaxCompared = int64_t{1} << 50;
 constexpr int64_t kMaxExponent = 8;
+constexpr unsigned kMaxCases = 64;
 
 int64_t magnitude(tn::SymbolList::Range range) {
   bool isOpen = range.min <= -kMaxMagnitude || range.max >= kMaxMagnitude;
@@ -76,15 +77,14 @@ GuardFormula::Quotient GuardFormula::power(Quotient base, const GuardTerm &expon
   return isKnown ? result : Quotient();
 }
 
-GuardFormula::Quotient GuardFormula::extreme(Op op, Quotient left, Quotient right) {
-  bool areWhole = tn::constantDim(left.below) == 1 && tn::constantDim(right.below) == 1;
-  AffineExpr more = areWhole ? subtractSizes(left.above, right.above) : nullptr;
-  AffineExpr isMore = more ? isNatural(more) : nullptr;
-  if (!isMore) {
+GuardFormula::Quotient GuardFormula::rounded(Op op, Quotient number) {
+  if (!number || (op == Op::Trunc && symbols.bounds(number.above).min < 0)) {
     return {};
   }
-  AffineExpr chosen = op == Op::Max ? isMore : one() - isMore;
-  return whole(right.above + chosen * more);
+  if (op == Op::Ceil) {
+    number.above = addSizes(number.above, addSizes(number.below, symbols.constant(-1)));
+  }
+  return whole(number.above ? tn::simplify(number.above.floorDiv(number.below)) : nullptr);
 }
 
 GuardFormula::Quotient GuardFormula::combine(Op op, Quotient left, Quotient right) {
@@ -98,9 +98,6 @@ GuardFormula::Quotient GuardFormula::combine(Op op, Quotient left, Quotient righ
         multiplySizes(left.below, right.below), false};
   case Op::Multiply:
     return {multiplySizes(left.above, right.above), multiplySizes(left.below, right.below), false};
-  case Op::Min:
-  case Op::Max:
-    return extreme(op, left, right);
   default:
     return divide(op, left, right);
   }
@@ -119,8 +116,6 @@ GuardFormula::Quotient GuardFormula::number(const GuardTerm &term) {
   case Op::Divide:
   case Op::FloorDivide:
   case Op::Mod:
-  case Op::Min:
-  case Op::Max:
     return combine(term.op, number(term.operands[0]), number(term.operands[1]));
   case Op::Power: {
     Quotient base = number(term.operands[0]);
@@ -131,20 +126,10 @@ GuardFormula::Quotient GuardFormula::number(const GuardTerm &term) {
   case Op::Trunc:
   case Op::Floor:
   case Op::Ceil:
-    break;
+    return rounded(term.op, number(term.operands[0]));
   default:
     return {};
   }
-  Quotient inner = number(term.operands[0]);
-  bool isConstant = inner && tn::constantDim(inner.above);
-  if (!inner || (inner.isRounded && isConstant) ||
-      (term.op == Op::Trunc && symbols.bounds(inner.above).min < 0)) {
-    return {};
-  }
-  if (term.op == Op::Ceil) {
-    inner.above = addSizes(inner.above, addSizes(inner.below, symbols.constant(-1)));
-  }
-  return whole(inner.above ? tn::simplify(inner.above.floorDiv(inner.below)) : nullptr);
 }
 
 //===--- Truth ---===//
@@ -188,6 +173,40 @@ AffineExpr GuardFormula::either(AffineExpr a, AffineExpr b) {
   return a && b ? a + b - a * b : AffineExpr();
 }
 
+/// The innermost part that is one of two numbers: the lesser, the larger, or what is cut off
+/// towards zero from a number of either sign. Null for none.
+GuardTerm *GuardFormula::choiceIn(GuardTerm &term) {
+  for (GuardTerm &operand : term.operands) {
+    if (GuardTerm *found = choiceIn(operand)) {
+      return found;
+    }
+  }
+  bool isCut = term.op == Op::Trunc && !number(term);
+  return term.op == Op::Min || term.op == Op::Max || isCut ? &term : nullptr;
+}
+
+AffineExpr GuardFormula::truthByCases(const GuardTerm &comparison) {
+  GuardTerm first = comparison, second = comparison, condition{.op = Op::LessOrEqual};
+  GuardTerm *choice = choiceIn(first), *other = choiceIn(second);
+  if (!choice || ++cases > kMaxCases) {
+    return nullptr;
+  }
+  if (choice->op == Op::Trunc) {
+    condition.operands = {GuardTerm(), choice->operands[0]};
+    choice->op = Op::Floor;
+    other->op = Op::Ceil;
+  } else {
+    condition.operands = choice->operands; // the first is the lesser one
+    size_t lesser = choice->op == Op::Min ? 0 : 1;
+    *choice = GuardTerm(choice->operands[lesser]);
+    *other = GuardTerm(other->operands[1 - lesser]);
+  }
+  AffineExpr isFirst = truth(condition), holdsFirst = truth(first), holdsSecond = truth(second);
+  return isFirst && holdsFirst && holdsSecond
+             ? isFirst * holdsFirst + (one() - isFirst) * holdsSecond
+             : AffineExpr();
+}
+
 AffineExpr GuardFormula::truth(const GuardTerm &guard) {
   if (guard.op == Op::Not) {
     AffineExpr inner = truth(guard.operands[0]);
@@ -207,7 +226,11 @@ AffineExpr GuardFormula::truth(const GuardTerm &guard) {
   GuardTerm compared = guard;
   compared.op = isEquality ? Op::Equal : guard.op;
   AffineExpr more = difference(compared);
-  AffineExpr isMore = more ? isNatural(more) : AffineExpr();
+  if (!more) {
+    AffineExpr known = truthByCases(guard);
+    return known ? known : whereTried(guard);
+  }
+  AffineExpr isMore = isNatural(more);
   if (!isEquality || !isMore) {
     return isMore;
   }

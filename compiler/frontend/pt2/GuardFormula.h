@@ -11,9 +11,14 @@ namespace tenon::pt2 {
 /// on the bounds that Symbols gives; null for what no expression can say.
 class GuardFormula {
 public:
-  explicit GuardFormula(const frontend::Symbols &theSymbols) : symbols(theSymbols) {}
+  /// `whereTried` gives the truth of a comparison that computes with reals; null where it cannot.
+  using Tried = std::function<mlir::AffineExpr(const GuardTerm &comparison)>;
 
-  /// What is at least 0 (or is 0, of an equality) exactly where the comparison holds. Of != null.
+  GuardFormula(const frontend::Symbols &theSymbols, Tried tried)
+      : symbols(theSymbols), whereTried(std::move(tried)) {}
+
+  /// What is at least 0 (or is 0, of an equality) exactly where the comparison holds. Null of !=,
+  /// and where a part of it is one of two numbers.
   mlir::AffineExpr difference(const GuardTerm &comparison);
   /// 1 where the guard holds, else 0.
   mlir::AffineExpr truth(const GuardTerm &guard);
@@ -40,11 +45,15 @@ private:
   Quotient combine(GuardTerm::Op op, Quotient left, Quotient right);
   Quotient divide(GuardTerm::Op op, Quotient left, Quotient right);
   Quotient power(Quotient base, const GuardTerm &exponent);
-  Quotient extreme(GuardTerm::Op op, Quotient left, Quotient right);
+  Quotient rounded(GuardTerm::Op op, Quotient number);
+  GuardTerm *choiceIn(GuardTerm &term);
+  mlir::AffineExpr truthByCases(const GuardTerm &comparison);
   mlir::AffineExpr one() const { return symbols.constant(1); }
   Quotient whole(mlir::AffineExpr value) const { return {value, one(), false}; }
 
   const frontend::Symbols &symbols;
+  Tried whereTried;
+  unsigned cases = 0;
 };
 
 } // namespace tenon::pt2

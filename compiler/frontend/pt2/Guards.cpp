@@ -16,8 +16,8 @@ namespace {
 /// Of more guards than any export has, and of longer ones, the beginning counts.
 constexpr size_t kMaxGuards = 4096;
 constexpr size_t kMaxShownText = 400;
-/// Sizes that are tried for all guards of a program together.
-constexpr int64_t kMaxTries = int64_t{1} << 23;
+/// Terms that are evaluated to try sizes, for all guards of a program together: a second at most.
+constexpr int64_t kMaxTries = int64_t{1} << 25;
 
 std::string shown(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
