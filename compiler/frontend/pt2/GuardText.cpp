@@ -257,7 +257,7 @@ private:
         return fail("the number of a dimension is not understood");
       }
     } else if (rest.starts_with(".")) {
-      StringRef what = rest.take_until([](char c) { return c == ')' || c == ' '; });
+      StringRef what = rest.take_until([](char c) { return c == ' '; });
       return fail(strCat("it asks for '", std::string_view(what), "' of an input"));
     }
     AffineExpr value = sizeOf(named);
