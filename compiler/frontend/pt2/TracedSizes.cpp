@@ -98,6 +98,7 @@ TracedSizes::TracedSizes(const Program &program, const frontend::Symbols &theSym
     }
   }
   for (const Node &node : program.graph.nodes) {
+    hasPools |= node.target.find("pool") != std::string::npos;
     if (!isView(node.target)) {
       continue;
     }
@@ -122,7 +123,7 @@ void TracedSizes::note(AffineExpr size) {
 
 std::string_view TracedSizes::artefact(const GuardTerm &guard) const {
   const GuardTerm *symbol = symbolIn(guard);
-  if (!symbol || (guard.op != Op::NotEqual && guard.op != Op::LessOrEqual)) {
+  if (!symbol || !guard.isComparison() || guard.op == Op::Less) {
     return {};
   }
   MLIRContext *context = symbol->size.getContext();
@@ -135,6 +136,18 @@ std::string_view TracedSizes::artefact(const GuardTerm &guard) const {
   if (guard.op == Op::LessOrEqual) { // 2 <= n
     bool isCount = left && tn::constantDim(left) == 2 && isTraced(right) && !isDim(right);
     return isCount ? "tracing takes no size for 0 or 1" : "";
+  }
+  if (first.op == Op::Mod && right && tn::constantDim(right) == 0 && hasPools) {
+    // A pool with windows c apart has floor(a / c) + 1 of them, whatever a % c is.
+    AffineExpr steps = known(first.operands[0]), apart = known(first.operands[1]);
+    bool isKnown = steps && apart && tn::constantDim(apart) && !isDim(steps);
+    if (isKnown &&
+        isTraced(frontend::addSizes(tn::simplify(steps.floorDiv(apart)), symbols.constant(1)))) {
+      return "tracing asks how the windows of a pool divide the size";
+    }
+  }
+  if (guard.op != Op::NotEqual) {
+    return {};
   }
   if (first.op == Op::Mod && right && tn::constantDim(right) == 0) { // a % b != 0
     AffineExpr divided = known(first.operands[0]), divisor = known(first.operands[1]);

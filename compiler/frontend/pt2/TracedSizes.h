@@ -32,7 +32,8 @@ private:
   const frontend::Symbols &symbols;
   std::unordered_set<const void *> sizes; ///< dims, strides and counts, in the normal form
   std::unordered_set<const void *> dims;  ///< of the inputs
-  std::set<int64_t> cuts;                 ///< constant dims of slices and views
+  bool hasPools = false;
+  std::set<int64_t> cuts; ///< constant dims of slices and views
 };
 
 } // namespace tenon::pt2
