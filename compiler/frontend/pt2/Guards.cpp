@@ -85,11 +85,26 @@ Status Importer::importGuards(const Scope &scope) {
   SmallVector<std::tuple<std::string, GuardTerm, std::string_view>> artefacts;
   std::set<std::pair<const void *, const void *>> required;
   int64_t budget = kMaxTries;
+  SmallVector<int64_t> tracedSizes(symbols.all().size());
+  bool areTraced = options.shapes.empty();
+  for (const auto &[name, input] : userInputs) {
+    for (auto [dim, size] : llvm::zip_equal(input.dims, program.graph.tensors.at(name).sizes)) {
+      if (AffineSymbolExpr symbol = dyn_cast<AffineSymbolExpr>(dim)) {
+        tracedSizes[symbol.getPosition()] = size.traced.value_or(0);
+        areTraced &= size.traced.has_value();
+      }
+    }
+  }
   for (const std::string &text : ArrayRef(program.guards).take_front(kMaxGuards)) {
     std::string why;
     std::optional<GuardTerm> guard = parseGuard(text, sizeOfGuard, why);
     if (!guard) {
       noteUnchecked(text, why);
+      continue;
+    }
+    if (areTraced &&
+        !guardHolds(*guard, tracedSizes)) { // as PyTorch 2.11 prints a quotient of quotients
+      noteUnchecked(text, "it does not hold for the sizes of the export themselves");
       continue;
     }
     if (std::string_view artefact = traced.artefact(*guard); !artefact.empty()) {

@@ -22,6 +22,7 @@ inline constexpr int64_t kSchemaMajor = 8;
 struct Size {
   std::optional<int64_t> constant;
   std::string expression;
+  std::optional<int64_t> traced = {}; ///< of an expression: its value in the trace
 };
 
 struct TensorMeta {
