@@ -48,6 +48,17 @@ AffineExpr sizeOfTerm(const GuardTerm &term, MLIRContext *context) {
   }
 }
 
+/// Whether it computes with strides: products of max(1, d) of dims that are no input's own.
+bool hasStride(const GuardTerm &term) {
+  bool isStride =
+      term.op == Op::Max &&
+      llvm::any_of(
+          term.operands,
+          [](const GuardTerm &each) { return each.op == Op::Integer && each.integer == 1; }) &&
+      llvm::any_of(term.operands, [](const GuardTerm &each) { return !each.operands.empty(); });
+  return isStride || llvm::any_of(term.operands, hasStride);
+}
+
 const GuardTerm *symbolIn(const GuardTerm &term) {
   if (term.op == Op::Size) {
     return &term;
@@ -125,6 +136,9 @@ std::string_view TracedSizes::artefact(const GuardTerm &guard) const {
   const GuardTerm *symbol = symbolIn(guard);
   if (!symbol || !guard.isComparison() || guard.op == Op::Less) {
     return {};
+  }
+  if (guard.op != Op::LessOrEqual && hasStride(guard)) {
+    return "tracing compares how tensors lie in memory";
   }
   MLIRContext *context = symbol->size.getContext();
   const GuardTerm &first = guard.operands[0];
