@@ -110,7 +110,7 @@ class Programs(unittest.TestCase):
         "implied": (["L['x'].size()[0] == L['x'].size()[0]", "L['x'].size()[0] >= 0"], {}, {"1x1": ""}),
         "unread": ([], {"L['x'].size()[0] ~ 3": "'~ 3' is not understood", "L['x'].stride()[0] == 3": "it asks for '.stride()[0]' of an input", "": "it breaks off",
                         "L['z'].size()[0] == 1": "is no dimension of an input", "math.cos(L['x'].size()[0]) < 1": "'math.cos' is not known", "(" * 9999: "nested too deeply",
-                        "math.sqrt(L['x'].size()[0] * L['x'].size()[1]) < 3": "no constraint of an engine can say it"}, {"2x3": ""}),
+                        "math.sqrt(L['x'].size()[0] * L['x'].size()[1]) < 4": "no constraint of an engine can say it"}, {"2x3": ""}),
     }  # fmt: skip
 
     def test_guards(self):
