@@ -2,6 +2,7 @@
 #include "engine/Constraints.h"
 
 #include "support/random/ConstraintSearch.h"
+#include "support/text/ExportGuard.h"
 #include "support/text/Text.h"
 
 #include <set>
@@ -62,6 +63,9 @@ bool holds(const Plan &plan, const Constraint &constraint, std::span<const int64
 }
 
 std::string describe(const Plan &plan, const Constraint &constraint) {
+  if (std::optional<ExportGuard> guard = exportGuardOf(constraint.node)) {
+    return std::string(guard->text);
+  }
   std::vector<std::string> names = symbolNames(plan);
   std::string left = plan.exprs.format(constraint.left, names);
   std::string right = plan.exprs.format(constraint.right, names);
@@ -88,9 +92,11 @@ Status checkConstraints(const Plan &plan, std::span<const int64_t> symbols, size
     if (!isDecided(plan, constraint, known) || holds(plan, constraint, symbols)) {
       continue;
     }
+    std::string needs = exportGuardOf(constraint.node)
+                            ? "the model was exported for sizes with "
+                            : strCat("node '", constraint.node, "' needs that ");
     std::string broken =
-        strCat("node '", constraint.node, "' needs that ", describe(plan, constraint), ", but ",
-               valuesIn(plan, constraint, symbols));
+        strCat(needs, describe(plan, constraint), ", but ", valuesIn(plan, constraint, symbols));
     return isDecided(plan, constraint, plan.inputSymbols())
                ? Status::error(
                      ErrorId::RunShapeConstraint, broken,

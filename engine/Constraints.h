@@ -10,7 +10,7 @@ namespace tenon::engine {
 /// overflows.
 bool holds(const Plan &plan, const Constraint &constraint, std::span<const int64_t> symbols);
 
-/// "N is 4 or 1", "H + 2 is a multiple of 16", "H is at least 3".
+/// "N is 4 or 1", "H + 2 is a multiple of 16", "H is at least 3", or the text of a guard.
 std::string describe(const Plan &plan, const Constraint &constraint);
 
 /// Whether a constraint names none but the first `known` symbols.

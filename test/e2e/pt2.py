@@ -101,6 +101,48 @@ class Programs(unittest.TestCase):
         done = tool("run", engine, "--shape", "long:6x1x4")
         self.assertIn("TN0603", done.stderr)
 
+    GUARDED = {  # of sizes n and m of the input x: what the engine needs, what it says is not checked, and sizes with what is said of each
+        "even": (["(L['x'].size()[1] % 2) == 0"], {}, {"2x4": "", "2x5": "with (L['x'].size()[1] % 2) == 0, but"}),
+        "two": (["L['x'].size()[0]*L['x'].size()[1] < 20", "L['x'].size()[0] != L['x'].size()[1]"], {}, {"3x4": "", "4x5": "< 20, but", "3x3": "!= L['x']"}),
+        "or": (["L['x'].size()[0] > 9 or not (L['x'].size()[1] <= 3)"], {}, {"2x4": "", "10x1": "", "2x3": "or not"}),
+        "real": (["math.trunc(0.5*torch.sym_float(L['x'].size()[1])) == 3"], {}, {"2x6": "", "2x7": "", "2x8": "TN0603"}),
+        "strict": (["max(L['flat_args'][0].size()[0], 4) < L['flat_args'][0].size()[1]"], {}, {"2x5": "", "5x5": "flat_args"}),
+        "implied": (["L['x'].size()[0] == L['x'].size()[0]", "L['x'].size()[0] >= 0"], {}, {"1x1": ""}),
+        "unread": ([], {"L['x'].size()[0] ~ 3": "'~ 3' is not understood", "L['x'].stride()[0] == 3": "it asks for '.stride()[0]' of an input", "": "it breaks off",
+                        "L['z'].size()[0] == 1": "is no dimension of an input", "math.cos(L['x'].size()[0]) < 1": "'math.cos' is not known", "(" * 9999: "nested too deeply",
+                        "math.sqrt(L['x'].size()[0] * L['x'].size()[1]) < 4": "no constraint of an engine can say it"}, {"2x3": ""}),
+    }  # fmt: skip
+
+    def test_guards(self):
+        program, engine = self.path / "p.pt2", self.path / "e.tenon"
+        for name, (needs, unchecked, runs) in self.GUARDED.items():
+            with self.subTest(name):
+                program.write_bytes(damaged_program("modes", with_json(lambda root: root.update(guards_code=[*needs, *unchecked]))))
+                self.assertEqual(0, tool("compile", program, "-o", engine, "--quiet").returncode)
+                check = tool("check", program).stdout
+                for facts in (json.loads(tool(verb, path, "--json").stdout) for verb, path in (("check", program), ("inspect", program), ("inspect", engine))):
+                    listed = [entry for entry in facts.get("data", facts)["constraints"] if entry.get("guard")]
+                    self.assertEqual([] if name == "implied" else needs, [entry["needs"] for entry in listed if not entry["unchecked"]])
+                    said = [entry for entry in listed if entry["unchecked"]]
+                    self.assertEqual(len(unchecked), len(said))
+                    for entry, (text, why) in zip(said, unchecked.items()):
+                        self.assertEqual(text[:400], entry["needs"][:400])
+                        self.assertIn(why, entry["unchecked"])
+                        self.assertIn(why, check)
+                for sizes, refusal in runs.items():
+                    done = tool("run", engine, "--shape", f"x:{sizes}x8")
+                    self.assertEqual(bool(refusal), done.returncode != 0, done.stderr)
+                    self.assertRegex(done.stderr, "TN0612|TN0603" if refusal else "^")
+                    self.assertIn(refusal, done.stderr)
+
+    def test_sizes_that_a_guard_excludes(self):
+        program = self.path / "p.pt2"
+        program.write_bytes(damaged_program("modes", with_json(lambda root: root.update(guards_code=["(L['x'].size()[1] % 2) == 0"]))))
+        self.assertEqual(0, tool("compile", program, "-o", self.path / "e.tenon", "--shape", "x:2x6x8", "--quiet").returncode)
+        done = tool("compile", program, "-o", self.path / "e.tenon", "--shape", "x:2x5x8", "--quiet")
+        self.assertIn("TN0237", done.stderr)
+        self.assertIn("the program was exported for sizes with (L['x'].size()[1] % 2) == 0", done.stderr)
+
     def test_taps(self):
         model, engine, outputs = DATA / "writes.pt2", self.path / "e.tenon", self.path / "out.npz"
         done = tool("compile", model, "-o", engine, "--quiet", "--tap", "clone", "--tap", "select_2")
@@ -161,6 +203,8 @@ class Programs(unittest.TestCase):
             "name": node(lambda first: first["inputs"][0]["arg"].update(as_tensor={"name": "gone"})),
             "kind": node(lambda first: first.update(inputs=[{"name": "self", "arg": {"as_tensor": 3}, "kind": 1}])),
             "two kinds": node(lambda first: first["inputs"][0]["arg"].update(as_int=3)),
+            "guards": with_json(lambda root: root.update(guards_code={"a": 1})),
+            "guard": with_json(lambda root: root.update(guards_code=[3])),
             "large": with_json(lambda root: root["range_constraints"].update(s0={"min_val": 1 << 70, "max_val": 2})),
         }
         for title, change in cases.items():

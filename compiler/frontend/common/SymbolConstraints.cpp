@@ -222,6 +222,14 @@ bool Symbols::narrow(unsigned symbol, int64_t min, int64_t max) {
   return true;
 }
 
+void Symbols::narrowRange(AffineExpr symbol, tn::SymbolList::Range to) {
+  unsigned index = cast<AffineSymbolExpr>(symbol).getPosition();
+  const tn::Symbol &known = list.symbols()[index];
+  if (!entries[index].replacement) {
+    narrow(index, std::max(known.min, to.min), std::min(known.max, to.max));
+  }
+}
+
 /// What lies in the range of `value`, if that is a line, bounds its symbol.
 bool Symbols::narrowTo(AffineExpr value, tn::Symbol range) {
   std::optional<tn::LinearDim> line = tn::linearDim(value);

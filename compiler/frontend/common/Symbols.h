@@ -37,6 +37,10 @@ public:
   std::optional<int64_t> likely(mlir::AffineExpr expression) const;
 
   bool assume(tn::ConstraintKind kind, mlir::AffineExpr left, mlir::AffineExpr right) override;
+  /// Records a constraint over dims of inputs as it stands: nothing is solved for.
+  void require(tn::Constraint constraint) { constraints.push_back(std::move(constraint)); }
+  /// Leaves of the symbol's range what lies in `to` too, which is not nothing.
+  void narrowRange(mlir::AffineExpr symbol, tn::SymbolList::Range to);
   /// The node of the model that the next constraints come from.
   void setNode(std::string_view name) { node = name; }
 

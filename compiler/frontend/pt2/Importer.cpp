@@ -91,6 +91,7 @@ Result<frontend::ImportResult> Importer::run() {
   for (const Node &node : program.graph.nodes) {
     TENON_TRY(importNode(node, program.graph, scope));
   }
+  TENON_TRY(importGuards(scope));
   TENON_TRY(finish(scope));
   frontend::ImportResult result;
   if (!gaps.empty()) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "compiler/frontend/common/ModuleBuilder.h"
+#include "compiler/frontend/pt2/GuardText.h"
 #include "compiler/frontend/pt2/OpTable.h"
 #include "compiler/frontend/pt2/Pt2.h"
 #include "compiler/frontend/pt2/Storage.h"
@@ -123,6 +124,10 @@ private:
   bool isLive(const std::string &name, const Graph &graph);
   void runOperator(Call &call, const Graph &graph);
   void runParts(Call &call);
+  Status importGuards(const Scope &scope);
+  void requireGuard(const std::string &text, llvm::ArrayRef<tn::Constraint> constraints);
+  void noteUnchecked(const std::string &text, std::string_view why);
+  mlir::AffineExpr guardedSize(const GuardedSize &named, const Scope &scope) const;
   Status finish(Scope &scope);
   void finishState(Call &call, llvm::function_ref<void(const std::string &, mlir::Value)> add);
   void noteWrites();

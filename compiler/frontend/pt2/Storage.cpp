@@ -5,7 +5,7 @@ using namespace mlir;
 
 namespace tenon::pt2 {
 
-Tensor::Tensor(std::shared_ptr<Tensor> lookedAt, Value value, ViewFunctions viewFunctions)
+Tensor::Tensor(std::shared_ptr<Tensor> lookedAt, mlir::Value value, ViewFunctions viewFunctions)
     : own(value), base(std::move(lookedAt)), functions(std::move(viewFunctions)),
       version(owner().version) {}
 
@@ -17,23 +17,23 @@ Tensor &Tensor::owner() {
   return *tensor;
 }
 
-Value Tensor::value(frontend::Emitter &emitter) {
+mlir::Value Tensor::value(frontend::Emitter &emitter) {
   if (base && version != owner().version) {
-    Value lookedAt = base->value(emitter);
-    own = lookedAt ? functions.read(emitter, lookedAt) : Value();
+    mlir::Value lookedAt = base->value(emitter);
+    own = lookedAt ? functions.read(emitter, lookedAt) : mlir::Value();
     version = owner().version;
   }
   return own;
 }
 
-bool Tensor::write(frontend::Emitter &emitter, Value value) {
+bool Tensor::write(frontend::Emitter &emitter, mlir::Value value) {
   if (!base) {
     own = value;
     ++version;
     return true;
   }
-  Value lookedAt = functions.write ? base->value(emitter) : Value();
-  Value changed = lookedAt ? functions.write(emitter, lookedAt, value) : Value();
+  mlir::Value lookedAt = functions.write ? base->value(emitter) : mlir::Value();
+  mlir::Value changed = lookedAt ? functions.write(emitter, lookedAt, value) : mlir::Value();
   if (!changed || !base->write(emitter, changed)) {
     return false;
   }

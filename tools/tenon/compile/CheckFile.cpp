@@ -7,6 +7,7 @@
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/model/CompilerBridge.h"
 #include "tools/tenon/print/Format.h"
+#include "tools/tenon/print/SizeNeeds.h"
 #include "tools/tenon/target/Target.h"
 #include "tools/view/Escape.h"
 
@@ -102,6 +103,10 @@ Result<CheckReport> checkModelFile(const CheckRequest &request) {
   report.text =
       fmt::format("{}: everything is supported for {}: {} operations, {} inputs, {} outputs",
                   request.path, target, info.nodes.size(), info.inputs.size(), info.outputs.size());
+  report.json["constraints"] = needsJson(info.needs);
+  for (const SizeNeed &need : info.needs) {
+    report.text += "\n" + needText(need);
+  }
   report.json["slow"] = Json::array();
   for (const pipeline::SlowRegion &region : regions) {
     report.json["slow"].push_back({{"target", region.target},

@@ -10,6 +10,7 @@
 #include "tools/tenon/print/EngineInfo.h"
 #include "tools/tenon/print/FigureSizes.h"
 #include "tools/tenon/print/Format.h"
+#include "tools/tenon/print/SizeNeeds.h"
 #include "tools/tenon/print/TextFile.h"
 #include "tools/view/EngineGraph.h"
 #include "tools/view/Escape.h"
@@ -70,6 +71,7 @@ Json describeModel(const std::string &path, const ModelInfo &info) {
           {"overridable", describePorts(info.overridable)},
           {"outputs", describePorts(info.outputs)},
           {"symbols", symbols},
+          {"constraints", needsJson(info.needs)},
           {"weights", info.weightCount},
           {"weights_bytes", info.weightBytes},
           {"operations", info.opCounts},
@@ -96,6 +98,9 @@ std::string modelText(const std::string &path, const ModelInfo &info, const view
   for (const ModelSymbol &symbol : info.symbols) {
     text += fmt::format("  symbol  {} from {} to {}\n", view::visible(symbol.name), symbol.min,
                         symbol.max);
+  }
+  for (const SizeNeed &need : info.needs) {
+    text += "  " + needText(need) + "\n";
   }
   text += fmt::format("  weights {} in {}\n", info.weightCount, formatBytes(info.weightBytes));
   text += fmt::format("  {} operations:", info.nodes.size());

@@ -4,6 +4,7 @@
 
 #include "compiler/frontend/Frontend.h"
 #include "compiler/frontend/onnx/wire/ModelReader.h"
+#include "compiler/graph/Constraints.h"
 #include "compiler/graph/DimText.h"
 #include "compiler/graph/GraphInfo.h"
 #include "compiler/graph/Shape.h"
@@ -16,6 +17,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "support/files/MappedFile.h"
+#include "support/text/ExportGuard.h"
 #include "tools/tenon/model/DeclaredInfo.h"
 #include "tools/tenon/model/WeightRanges.h"
 #include "llvm/ADT/DenseMap.h"
@@ -60,6 +62,21 @@ std::string portName(mlir::DictionaryAttr attributes, llvm::StringRef fallback) 
   mlir::StringAttr name =
       attributes ? attributes.getAs<mlir::StringAttr>("tn.name") : mlir::StringAttr();
   return name ? name.str() : fallback.str();
+}
+
+/// As tool::needsOf of a plan.
+std::vector<SizeNeed> needsOf(mlir::ModuleOp module, llvm::ArrayRef<tn::Symbol> symbols) {
+  std::vector<SizeNeed> needs;
+  for (const tn::Constraint &constraint : tn::constraintsOf(module)) {
+    std::optional<ExportGuard> guard = exportGuardOf(constraint.node);
+    SizeNeed need =
+        guard ? SizeNeed{std::string(guard->text), "", true, std::string(guard->unchecked)}
+              : SizeNeed{tn::constraintText(constraint, symbols), constraint.node, false, ""};
+    if (!guard || needs.empty() || needs.back().needs != need.needs) {
+      needs.push_back(std::move(need));
+    }
+  }
+  return needs;
 }
 
 /// Walks the model's function and notes what people want to see of it.
@@ -221,6 +238,7 @@ Result<ModelInfo> readInfo(const std::string &path, const std::vector<ShapeArgum
   ModelInfo info = InfoReader(main, symbols, store).read();
   info.opsets = declared.opsets;
   info.overridable = declared.overridable;
+  info.needs = needsOf(*imported.module, symbols.symbols());
   auto ranges = [&](llvm::StringRef id, mlir::Type element) {
     return withRanges ? rangeOf(element, store.bytes(id)) : std::nullopt;
   };

@@ -7,6 +7,7 @@
 #include "compiler/pipeline/CompileSummary.h"
 #include "runtime/tensors/ShapeText.h"
 #include "support/Result.h"
+#include "tools/tenon/model/SizeNeed.h"
 
 #include <cstdint>
 #include <map>
@@ -85,6 +86,7 @@ struct ModelInfo {
   std::vector<ModelGap> gaps;
   std::vector<ModelOpset> opsets;
   std::vector<ModelSymbol> symbols;
+  std::vector<SizeNeed> needs; ///< of the symbols
   std::vector<ModelValue> inputs;
   /// Initializers that are inputs where --shape names them, in ONNX's types.
   std::vector<ModelValue> overridable;

@@ -2,8 +2,8 @@
 
 #include "tools/tenon/print/EngineInfo.h"
 
-#include "engine/Constraints.h"
 #include "tools/tenon/print/JsonFields.h"
+#include "tools/tenon/print/SizeNeeds.h"
 #include "tools/view/Escape.h"
 
 #include <fmt/format.h>
@@ -156,11 +156,7 @@ Json describeEngine(const std::string &path, const engine::EngineFile &file) {
       }
       result["symbols"].push_back(entry);
     }
-    result["constraints"] = Json::array();
-    for (const engine::Constraint &constraint : plan.constraints) {
-      result["constraints"].push_back(
-          {{"needs", engine::describe(plan, constraint)}, {"node", constraint.node}});
-    }
+    result["constraints"] = needsJson(needsOf(plan));
   }
   result["rows"] = rowsOf(file);
   result["variants"] = variants;
@@ -195,9 +191,8 @@ std::string engineText(const std::string &path, const engine::EngineFile &file) 
                                 visible(plan.exprs.format(symbol.bound, symbolNames(plan))))
                   : "\n";
     }
-    for (const engine::Constraint &constraint : plan.constraints) {
-      text += fmt::format("  needs   {}  by node '{}'\n",
-                          visible(engine::describe(plan, constraint)), visible(constraint.node));
+    for (const SizeNeed &need : needsOf(plan)) {
+      text += "  " + needText(need) + "\n";
     }
   }
   for (const Json &output : rowsOf(file)) {

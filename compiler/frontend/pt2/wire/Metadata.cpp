@@ -115,6 +115,11 @@ Size sizeOf(JsonReader &json, const Json &value) {
     size.constant = json.integerOf(*content, "a size");
   } else if (tag == "as_expr") {
     size.expression = json.text(*content, "expr_str");
+    const Json *hint = json.optionalMember(*content, "hint");
+    const Json *traced = hint && hint->is_object() ? json.optionalMember(*hint, "as_int") : nullptr;
+    if (traced && traced->is_number_integer()) {
+      size.traced = traced->get<int64_t>();
+    }
   } else {
     json.fail("a size", "is of an unknown kind");
   }

@@ -22,6 +22,7 @@ inline constexpr int64_t kSchemaMajor = 8;
 struct Size {
   std::optional<int64_t> constant;
   std::string expression;
+  std::optional<int64_t> traced = {}; ///< of an expression: its value in the trace
 };
 
 struct TensorMeta {
@@ -129,6 +130,7 @@ struct Program {
   std::vector<InputSpec> inputs;
   std::vector<OutputSpec> outputs;
   std::map<std::string, Range> ranges; ///< of symbols; unbounded ends are those of int64
+  std::vector<std::string> guards;     ///< what holds of the sizes it was traced for, in Python
   std::map<std::string, Weight> weights;
   std::vector<std::string>
       outputNames; ///< of the user's outputs, None included, where they have keys

@@ -91,6 +91,7 @@ private:
   void inputSpec(const Json &value, Program &program);
   void outputSpec(const Json &value, Program &program);
   void ranges(const Json &value, Program &program);
+  std::vector<std::string> texts(const Json &value);
 
   JsonReader json;
   unsigned depth = 0;
@@ -334,6 +335,15 @@ void ProgramReader::ranges(const Json &value, Program &program) {
   }
 }
 
+std::vector<std::string> ProgramReader::texts(const Json &value) {
+  std::vector<std::string> result;
+  for (const Argument &text :
+       list(value, [&](const Json &each) { return known(Kind::String, each); }).elements) {
+    result.push_back(text.text);
+  }
+  return result;
+}
+
 Result<Program> ProgramReader::read(const Json &root) {
   Program program;
   int64_t major = json.integer(json.object(root, "schema_version"), "major");
@@ -357,6 +367,9 @@ Result<Program> ProgramReader::read(const Json &root) {
     outputSpec(spec, program);
   }
   ranges(json.object(root, "range_constraints"), program);
+  if (const Json *guards = json.optionalMember(root, "guards_code")) { // of PyTorch 2.9 and later
+    program.guards = texts(*guards);
+  }
   if (const Json *calls = json.optionalMember(module, "module_call_graph")) {
     program.outputNames = outputNames(*calls);
   }
