@@ -198,34 +198,54 @@ private:
   unsigned depth = 0;
 };
 
-/// The range of a value where an excess lies on one side, by its sum with the excess.
-Range besideExcess(const SymbolList &symbols, AffineExpr value, AffineExpr excess, bool isAbove) {
-  Range range = symbols.bounds(value);
-  AffineExpr less = simplify(value - excess), more = simplify(value + excess);
-  if (!less || !more) {
-    return range;
+/// Known of the sizes on a side of a step: the excess is 0 or more, or below 0.
+struct Fact {
+  AffineExpr excess;
+  bool isAbove;
+};
+
+/// The range of a value by its sums with what is known.
+Range withFacts(const SymbolList &symbols, AffineExpr value, ArrayRef<Fact> facts) {
+  Bounds bounds(symbols.symbols());
+  Range range = bounds.of(value);
+  for (const Fact &fact : facts) {
+    AffineExpr less = simplify(value - fact.excess), more = simplify(value + fact.excess);
+    if (less && more) {
+      Range lower = bounds.of(fact.isAbove ? less : more),
+            upper = bounds.of(fact.isAbove ? more : less);
+      int64_t apart = fact.isAbove ? 0 : 1;
+      range = {std::max(range.min, saturatingAdd(lower.min, apart)),
+               std::min(range.max, saturatingAdd(upper.max, -apart))};
+    }
   }
-  Range lower = symbols.bounds(isAbove ? less : more), upper = symbols.bounds(isAbove ? more : less);
-  int64_t apart = isAbove ? 0 : 1;
-  return {std::max(range.min, saturatingAdd(lower.min, apart)),
-          std::min(range.max, saturatingAdd(upper.max, -apart))};
+  return range;
 }
 
-/// The range over both sides of a step.
-std::optional<Range> boundsOfSides(const SymbolList &symbols, AffineExpr expression,
-                                   const Step &step) {
-  std::optional<Range> both;
+/// The range over both sides of each step; none if there are no sizes on them.
+std::optional<Range> boundsOfSides(const SymbolList &symbols, AffineExpr value,
+                                   SmallVectorImpl<Fact> &facts) {
+  SmallVector<Step> steps = stepsOf(value);
+  if (steps.empty() || facts.size() >= kMaxSteps) {
+    return withFacts(symbols, value, facts);
+  }
+  std::optional<Range> all;
   for (bool isAbove : {false, true}) {
-    AffineExpr value = onSide(expression, step, isAbove);
-    if (!value) {
-      return std::nullopt;
+    std::optional<SymbolList> side = symbolsOnSide(symbols, steps.front(), isAbove);
+    if (!side) {
+      continue;
     }
-    if (std::optional<SymbolList> side = symbolsOnSide(symbols, step, isAbove)) {
-      Range range = besideExcess(*side, value, step.excess, isAbove);
-      both = both ? Range{std::min(both->min, range.min), std::max(both->max, range.max)} : range;
+    AffineExpr own = onSide(value, steps.front(), isAbove);
+    if (!own) {
+      return withFacts(symbols, value, facts);
+    }
+    facts.push_back({steps.front().excess, isAbove});
+    std::optional<Range> range = boundsOfSides(*side, own, facts);
+    facts.pop_back();
+    if (range) {
+      all = all ? Range{std::min(all->min, range->min), std::max(all->max, range->max)} : range;
     }
   }
-  return both;
+  return all;
 }
 
 } // namespace
@@ -234,11 +254,9 @@ SymbolList::Range SymbolList::bounds(AffineExpr expression) const {
   if (!expression) {
     return {0, kMax};
   }
-  SmallVector<Step> steps = stepsOf(expression);
-  std::optional<Range> bySides = steps.empty() || steps.size() > kMaxSteps
-                                     ? std::nullopt
-                                     : boundsOfSides(*this, expression, steps.front());
-  return bySides ? *bySides : Bounds(list).of(expression);
+  SmallVector<Fact> facts;
+  std::optional<Range> range = boundsOfSides(*this, expression, facts);
+  return range ? *range : Bounds(list).of(expression);
 }
 
 } // namespace tenon::tn

@@ -72,6 +72,21 @@ std::string dimText(AffineExpr dim, ArrayRef<Symbol> symbols) {
   }
 }
 
+std::string constraintText(const Constraint &constraint, ArrayRef<Symbol> symbols) {
+  std::string left = dimText(constraint.left, symbols), right = dimText(constraint.right, symbols);
+  switch (constraint.kind) {
+  case ConstraintKind::equal:
+    return left + " is " + right;
+  case ConstraintKind::equal_or_one:
+    return left + " is " + right + " or 1";
+  case ConstraintKind::divisible:
+    return left + " is a multiple of " + right;
+  case ConstraintKind::at_least:
+    return left + " is at least " + right;
+  }
+  return {};
+}
+
 namespace {
 
 /// Recursive descent over sums of products. A symbol's name may hold any character, so names are

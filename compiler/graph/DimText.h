@@ -2,12 +2,16 @@
 // write them. Relies on a symbol's number being its place in the module's list.
 #pragma once
 
+#include "compiler/graph/Constraints.h"
 #include "compiler/graph/Shape.h"
 
 namespace tenon::tn {
 
 /// "floor((seq + 1) / 2)"; "?" for a dim that is not known, "s<i>" for a symbol without a name.
 std::string dimText(mlir::AffineExpr dim, llvm::ArrayRef<Symbol> symbols);
+
+/// "N is 4 or 1", "H is a multiple of 16", as engine/Constraints.h words them.
+std::string constraintText(const Constraint &constraint, llvm::ArrayRef<Symbol> symbols);
 
 /// The dim that dimText writes so; null for other text.
 mlir::AffineExpr parseDim(llvm::StringRef text, llvm::ArrayRef<Symbol> symbols,

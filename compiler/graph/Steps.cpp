@@ -118,8 +118,7 @@ AffineExpr stepDim(const SymbolList &symbols, AffineExpr x) {
     return std::min(range.min, offset) > -limit && std::max(range.max, offset) < limit;
   };
   int64_t beyond = isBelow(kNarrow / 2) ? kNarrow : kWide;
-  AffineExpr above =
-      isBelow(beyond / 2) ? addDims(reduced, constantLike(x, beyond)) : AffineExpr();
+  AffineExpr above = isBelow(beyond / 2) ? addDims(reduced, constantLike(x, beyond)) : AffineExpr();
   return above ? simplify(above.floorDiv(beyond)) : above;
 }
 
@@ -140,16 +139,14 @@ SmallVector<Step> stepsOf(AffineExpr expression) {
     AffineBinaryOpExpr division = dyn_cast<AffineBinaryOpExpr>(part);
     bool divides = division && part.getKind() == AffineExprKind::FloorDiv;
     int64_t divisor = divides ? constantDim(division.getRHS()).value_or(0) : 0;
-    bool isKnown =
-        llvm::any_of(steps, [&](const Step &known) { return known.division == part; });
+    bool isKnown = llvm::any_of(steps, [&](const Step &known) { return known.division == part; });
     if (divisor < kLeastStepDivisor || isKnown) {
       return;
     }
     // A division that leaves the constant below half of the divisor gives -1 and 0.
     bool isShifted = constantTerm(division.getLHS()) >= divisor / 2;
-    AffineExpr excess = isShifted
-                            ? addDims(division.getLHS(), constantLike(part, -divisor))
-                            : division.getLHS();
+    AffineExpr excess =
+        isShifted ? addDims(division.getLHS(), constantLike(part, -divisor)) : division.getLHS();
     if (excess) {
       steps.push_back({part, isShifted ? 1 : 0, excess});
     }
@@ -172,6 +169,12 @@ bool vanishesAt(AffineExpr expression, AffineExpr excess) {
     }
   });
   return vanishes;
+}
+
+bool hasWideStep(AffineExpr expression) {
+  return llvm::any_of(stepsOf(expression), [](const Step &step) {
+    return *constantDim(cast<AffineBinaryOpExpr>(step.division).getRHS()) > kNarrow;
+  });
 }
 
 AffineExpr onSide(AffineExpr expression, const Step &step, bool isAbove) {
@@ -211,8 +214,8 @@ AffineExpr withoutDecidedSteps(AffineExpr expression, const SymbolList &symbols)
       SymbolList::Range range = symbols.bounds(step.excess);
       AffineExpr below = onSide(expression, step, false), above = onSide(expression, step, true);
       AffineExpr difference = below && above ? addDims(above, negated(below)) : AffineExpr();
-      bool isBelow = range.max < 0 ||
-                     (range.max == 0 && difference && vanishesAt(difference, step.excess));
+      bool isBelow =
+          range.max < 0 || (range.max == 0 && difference && vanishesAt(difference, step.excess));
       AffineExpr decided = range.min >= 0 ? above : isBelow ? below : AffineExpr();
       if (decided) {
         expression = decided;

@@ -25,6 +25,9 @@ struct Step {
 /// All steps of an expression, those inside of others first.
 llvm::SmallVector<Step> stepsOf(mlir::AffineExpr expression);
 
+/// Whether 32 bits do not hold what an expression computes for a step in it.
+bool hasWideStep(mlir::AffineExpr expression);
+
 /// The expression where `step.excess` is 0 or more, or below 0; null if it overflows.
 mlir::AffineExpr onSide(mlir::AffineExpr expression, const Step &step, bool isAbove);
 

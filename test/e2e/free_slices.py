@@ -104,6 +104,22 @@ class FreeSlices(ToolTest):
                 for exclusive, want in ((0, whole), (1, others)):
                     np.testing.assert_allclose(outputs[f"y{exclusive}{reverse}"], want[:, ::-1] if reverse else want, rtol=1e-4)
 
+    def test_narrowings_are_said(self):
+        """With node and condition by check and compile, from the cache too; an error under --strict, unless the declared sizes fit."""
+        graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"], name="add")], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])],
+                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], [numpy_helper.from_array(np.zeros(4, np.float32), "w")])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), self.folder / "sum.onnx")
+        said = [{"node": "add", "needs": "n is 4 or 1"}]
+        for _ in range(2):
+            self.assertEqual(said, json.loads(self.succeed("compile", "sum.onnx", "-o", "s.tenon", "--json").stdout)["narrowed"])
+        self.assertIn("node 'add' needs that n is 4 or 1", self.succeed("compile", "sum.onnx", "-o", "s.tenon").stderr)
+        self.assertEqual(said, json.loads(self.succeed("check", "sum.onnx", "--json").stdout)["narrowed"])
+        self.assertIn("node 'add' needs that n is 4 or 1", self.succeed("check", "sum.onnx").stdout)
+        for verb in (["compile", "sum.onnx", "-o", "t.tenon"], ["check", "sum.onnx"]):
+            self.refuse(1, "TN0305", *verb, "--strict")
+            self.assertEqual(verb[0] == "check", (self.folder / "t.tenon").exists())
+            self.succeed(*verb, "--strict", "--shape", "x:4")
+
     def test_squeeze_without_axes(self):
         """The rank that the model states says whether the free dim goes; the engine holds runs to it."""
         for dims, wanted in ((["b", "n"], "b is at least 2"), (["n"], "b is 1"), (None, "b is 1")):

@@ -132,8 +132,8 @@ bool Symbols::assumeZeroOnSide(AffineExpr difference) {
         continue;
       }
       // excess >= 0, or <= -1; or <= 0 where both sides meet.
-      AffineExpr least = isAbove ? step.excess
-                                 : subtractSizes(constant(isMeeting ? 0 : -1), step.excess);
+      AffineExpr least =
+          isAbove ? step.excess : subtractSizes(constant(isMeeting ? 0 : -1), step.excess);
       auto [more, less] = bySign(least, constant(0));
       return more && less && assume(tn::ConstraintKind::at_least, more, less) &&
              assume(tn::ConstraintKind::equal, own, constant(0));

@@ -54,8 +54,7 @@ bool Symbols::dependsOnData(AffineExpr expression) const {
 bool Symbols::isBatch(AffineExpr expression) const {
   AffineSymbolExpr symbol = dyn_cast<AffineSymbolExpr>(canonical(expression));
   const Entry *entry = symbol ? &entries[symbol.getPosition()] : nullptr;
-  return entry && entry->dim == 0 && !entry->declared && !entry->derived &&
-         !entry->isDataDependent;
+  return entry && entry->dim == 0 && !entry->declared && !entry->derived && !entry->isDataDependent;
 }
 
 void Symbols::store(ModuleOp module) const {
