@@ -108,6 +108,8 @@ struct CompileOptions {
   /// place of the model's own (opt/precision/Observe.h); nothing for a model that is not
   /// calibrated.
   std::vector<opt::Observation> observed;
+  /// A node that takes fewer sizes than the model or the user declares is an error.
+  bool strict = false;
   /// Numeric check after every pass against the reference, with seeded inputs.
   bool verify = false;
   std::optional<Phase> stopAfter;

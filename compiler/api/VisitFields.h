@@ -13,9 +13,9 @@ namespace tenon::pipeline {
 template <typename Visitor> void visitFields(const CompileOptions &options, Visitor &&visit) {
   const auto &[model, output, shapes, optimizeFor, fixed, states, levels, addsLevels, cpu, gpus,
                assembler, precision, allowTf32, allowTanhGelu, guard, extraOutputs, observed,
-               verify, stopAfter, dumpPhases, cacheFolder, reproducer, threads, optimize, kernels,
-               disabledFamilies, maxWeights, tuned, passes, passDump, progress, notice, cancel] =
-      options;
+               strict, verify, stopAfter, dumpPhases, cacheFolder, reproducer, threads, optimize,
+               kernels, disabledFamilies, maxWeights, tuned, passes, passDump, progress, notice,
+               cancel] = options;
   visit("levels", levels);
   visit("profile", cpu);
   visit("levels", gpus);
@@ -37,10 +37,11 @@ template <typename Visitor> void visitFields(const CompileOptions &options, Visi
   visit("max_weights", maxWeights);
   visit("passes", passes);
   visit("tuned", tuned);
-  // The model counts by its contents. These decide where files go, how long it takes and who hears
-  // of it; a compilation that checks, stops or dumps takes no engine from the cache.
-  std::ignore = std::tie(model, output, verify, stopAfter, dumpPhases, cacheFolder, reproducer,
-                         threads, passDump, progress, notice, cancel);
+  // The model counts by its contents. These decide whether there is an engine, where files go, how
+  // long it takes and who hears of it; a compilation that checks, stops or dumps takes no engine
+  // from the cache.
+  std::ignore = std::tie(model, output, strict, verify, stopAfter, dumpPhases, cacheFolder,
+                         reproducer, threads, passDump, progress, notice, cancel);
 }
 
 } // namespace tenon::pipeline

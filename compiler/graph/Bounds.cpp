@@ -1,6 +1,6 @@
 // The range of an expression over the symbols by interval arithmetic.
 // Relies on the normal form of Simplify.cpp: a sum is a chain of terms with constant factors last.
-#include "compiler/graph/Shape.h"
+#include "compiler/graph/Steps.h"
 #include "llvm/Support/CheckedArithmetic.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -17,6 +17,8 @@ constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 /// Remainders within remainders that are looked at, and the largest factor of one.
 constexpr unsigned kMaxRemainders = 4;
+/// Steps whose two sides are looked at one by one.
+constexpr size_t kMaxSteps = 6;
 constexpr int64_t kMaxFactor = int64_t{1} << 40;
 
 int64_t saturatingFloorDivide(int64_t value, int64_t divisor) {
@@ -196,10 +198,65 @@ private:
   unsigned depth = 0;
 };
 
+/// Known of the sizes on a side of a step: the excess is 0 or more, or below 0.
+struct Fact {
+  AffineExpr excess;
+  bool isAbove;
+};
+
+/// The range of a value by its sums with what is known.
+Range withFacts(const SymbolList &symbols, AffineExpr value, ArrayRef<Fact> facts) {
+  Bounds bounds(symbols.symbols());
+  Range range = bounds.of(value);
+  for (const Fact &fact : facts) {
+    AffineExpr less = simplify(value - fact.excess), more = simplify(value + fact.excess);
+    if (less && more) {
+      Range lower = bounds.of(fact.isAbove ? less : more),
+            upper = bounds.of(fact.isAbove ? more : less);
+      int64_t apart = fact.isAbove ? 0 : 1;
+      range = {std::max(range.min, saturatingAdd(lower.min, apart)),
+               std::min(range.max, saturatingAdd(upper.max, -apart))};
+    }
+  }
+  return range;
+}
+
+/// The range over both sides of each step; none if there are no sizes on them.
+std::optional<Range> boundsOfSides(const SymbolList &symbols, AffineExpr value,
+                                   SmallVectorImpl<Fact> &facts) {
+  SmallVector<Step> steps = stepsOf(value);
+  if (steps.empty() || facts.size() >= kMaxSteps) {
+    return withFacts(symbols, value, facts);
+  }
+  std::optional<Range> all;
+  for (bool isAbove : {false, true}) {
+    std::optional<SymbolList> side = symbolsOnSide(symbols, steps.front(), isAbove);
+    if (!side) {
+      continue;
+    }
+    AffineExpr own = onSide(value, steps.front(), isAbove);
+    if (!own) {
+      return withFacts(symbols, value, facts);
+    }
+    facts.push_back({steps.front().excess, isAbove});
+    std::optional<Range> range = boundsOfSides(*side, own, facts);
+    facts.pop_back();
+    if (range) {
+      all = all ? Range{std::min(all->min, range->min), std::max(all->max, range->max)} : range;
+    }
+  }
+  return all;
+}
+
 } // namespace
 
 SymbolList::Range SymbolList::bounds(AffineExpr expression) const {
-  return expression ? Bounds(list).of(expression) : Range{0, kMax};
+  if (!expression) {
+    return {0, kMax};
+  }
+  SmallVector<Fact> facts;
+  std::optional<Range> range = boundsOfSides(*this, expression, facts);
+  return range ? *range : Bounds(list).of(expression);
 }
 
 } // namespace tenon::tn

@@ -89,6 +89,7 @@ Result<CompileSummary> compile(const CompileOptions &options, const CompileHooks
     std::optional<std::string> note = cache.fetchFile(identity.key, options.output);
     std::optional<CompileSummary> summary = note ? summaryFromNote(*note) : std::nullopt;
     if (summary) {
+      TENON_TRY(checkStrict(options, summary->narrowed));
       summary->engine = options.output;
       summary->fromCache = true;
       summary->compileSeconds = seconds();

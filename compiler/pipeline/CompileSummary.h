@@ -37,6 +37,12 @@ struct SlowRegion {
   std::string why;
 };
 
+/// A condition by which a node takes fewer sizes than the model or the user declares.
+struct Narrowing {
+  std::string node;  ///< empty of a guard of the export
+  std::string needs; ///< "512 is at least n"
+};
+
 /// A region, and what the tuning store had of it (docs/tune.md).
 struct TunedRegion {
   std::string label;
@@ -60,9 +66,10 @@ struct CompileSummary {
   uint64_t arenaBytes = 0;
   uint64_t arenaLowerBoundBytes = 0;
   bool fromCache = false;
-  std::vector<PassInfo> passes;   ///< in the order in which they ran
-  std::vector<SlowRegion> slow;   ///< none of an engine from the cache
-  std::vector<TunedRegion> tuned; ///< with a store: every region; none of an engine from the cache
+  std::vector<PassInfo> passes;    ///< in the order in which they ran
+  std::vector<Narrowing> narrowed; ///< in the order of the nodes
+  std::vector<SlowRegion> slow;    ///< none of an engine from the cache
+  std::vector<TunedRegion> tuned;  ///< with a store: every region; none of an engine from the cache
 };
 
 } // namespace tenon::pipeline

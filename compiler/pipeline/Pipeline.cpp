@@ -39,6 +39,8 @@ Status Compilation::importModel() {
     return gapReport(options.model, imported.gaps);
   }
   module = std::move(imported.module);
+  summary.narrowed = narrowings(*module);
+  TENON_TRY(checkStrict(options, summary.narrowed));
   return options.observed.empty() ? Status::ok() : opt::observe(*module, options.observed);
 }
 

@@ -2,7 +2,9 @@
 #include "compiler/pipeline/Reports.h"
 
 #include "compiler/dispatch/Names.h"
-#include "compiler/graph/Shape.h"
+#include "compiler/graph/DataSizes.h"
+#include "compiler/graph/DimText.h"
+#include "support/text/ExportGuard.h"
 #include "support/text/Printable.h"
 #include "support/text/Text.h"
 #include "llvm/Support/JSON.h"
@@ -101,6 +103,44 @@ std::optional<std::string> metadataRecord(mlir::ModuleOp module) {
 
 bool isPhaseDump(const std::string &path) { return path.ends_with(".mlir"); }
 
+std::vector<Narrowing> narrowings(ModuleOp module) {
+  std::vector<Narrowing> narrowed;
+  tn::SymbolList symbols(module);
+  llvm::MapVector<unsigned, Operation *> binders = tn::sizeBinders(module);
+  for (const tn::Constraint &constraint : tn::constraintsOf(module)) {
+    // Two dims that are equal are one size; what data decides is no size of an input.
+    bool isOneSize = constraint.kind == tn::ConstraintKind::equal &&
+                     isa<AffineSymbolExpr>(constraint.left) &&
+                     isa<AffineSymbolExpr>(constraint.right);
+    bool isOfData = llvm::any_of(binders, [&](const auto &binder) {
+      return constraint.left.isFunctionOfSymbol(binder.first) ||
+             constraint.right.isFunctionOfSymbol(binder.first);
+    });
+    if (std::optional<ExportGuard> guard = exportGuardOf(constraint.node)) {
+      bool isNew = narrowed.empty() || narrowed.back().needs != guard->text;
+      if (guard->unchecked.empty() && isNew) {
+        narrowed.push_back({"", std::string(guard->text)});
+      }
+    } else if (!isOneSize && !isOfData) {
+      narrowed.push_back({constraint.node, tn::constraintText(constraint, symbols.symbols())});
+    }
+  }
+  return narrowed;
+}
+
+Status checkStrict(const CompileOptions &options, const std::vector<Narrowing> &narrowed) {
+  if (!options.strict || narrowed.empty()) {
+    return Status::ok();
+  }
+  std::string text = strCat(options.model, " takes fewer sizes than are declared");
+  for (const Narrowing &narrowing : narrowed) {
+    text += strCat(&narrowing == narrowed.data() ? ": " : "; ", "node '", narrowing.node,
+                   "' needs that ", narrowing.needs);
+  }
+  return Status::error(ErrorId::SizesNarrowed, text,
+                       "declare sizes that all nodes take with --shape, or leave --strict out");
+}
+
 std::string noteOf(const CompileSummary &summary) {
   std::string note =
       strCat(summary.engineBytes, ' ', summary.weightsBytes, ' ', summary.regions, ' ',
@@ -109,6 +149,10 @@ std::string noteOf(const CompileSummary &summary) {
   for (const WeightInfo &weights : summary.weights) {
     note += strCat(' ', weights.arrays, ' ', weights.bytes, ' ', weights.sourceBytes, ' ',
                    weights.form, '\n');
+  }
+  note += strCat(' ', summary.narrowed.size(), '\n');
+  for (const Narrowing &narrowing : summary.narrowed) {
+    note += strCat(withoutControls(narrowing.node), '\n', withoutControls(narrowing.needs), '\n');
   }
   return note;
 }
@@ -124,6 +168,13 @@ std::optional<CompileSummary> summaryFromNote(std::string_view note) {
     WeightInfo &weights = summary.weights.emplace_back();
     stream >> weights.arrays >> weights.bytes >> weights.sourceBytes >> std::ws;
     std::getline(stream, weights.form);
+  }
+  size_t narrowed = 0;
+  stream >> narrowed >> std::ws;
+  for (size_t i = 0; i < narrowed && stream; ++i) {
+    Narrowing &narrowing = summary.narrowed.emplace_back();
+    std::getline(stream, narrowing.node);
+    std::getline(stream, narrowing.needs);
   }
   return stream ? std::optional(summary) : std::nullopt;
 }

@@ -15,6 +15,12 @@ std::vector<frontend::ShapeOverride> toOverrides(const std::vector<ShapeArgument
 /// TN0301 with one line a gap.
 Status gapReport(const std::string &model, const std::vector<frontend::Gap> &gaps);
 
+/// By which nodes the model takes fewer sizes than are declared.
+std::vector<Narrowing> narrowings(mlir::ModuleOp module);
+
+/// TN0305 for a strict compilation of a model that takes fewer sizes than are declared.
+Status checkStrict(const CompileOptions &options, const std::vector<Narrowing> &narrowed);
+
 /// Collects the first error that MLIR reports while it lives.
 class DiagnosticText {
 public:

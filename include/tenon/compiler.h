@@ -70,6 +70,8 @@ typedef struct tenon_compile_options {
                                            others: "8" for the only free one, or "x:8x128" */
   double
       max_weights; /* weights of a device take at most so many times the model's; 0 for no bound */
+  int32_t
+      strict; /* not 0: TN0305 where a node takes fewer sizes than the model or shapes declare */
 } tenon_compile_options;
 
 /* Compiles the model file to the engine file `output`, which is replaced when all is done. `report`

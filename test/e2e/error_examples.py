@@ -193,6 +193,7 @@ EXAMPLES = {
     "TN0234": "tenon check memory.onnx", "TN0235": "tenon check recipe.onnx", "TN0236": "tenon check contradiction.onnx",
     "TN0237": "tenon check cnn.onnx --shape image:1x3x28x28", "TN0238": "tenon check recursive.onnx",
     "TN0301": "tenon check strings.onnx", "TN0302": "tenon check cnn.onnx --target cuda:sm_75",
+    "TN0305": "tenon compile sum.onnx -o o.tenon --strict",
     "TN0304": "tenon compile cnn.onnx --plugin ./notes.txt", "TN0406": "tenon compile cnn.onnx -o o.tenon --plugin ./misspells.so",
     "TN0404": "tenon compile phase.mlir -o o.tenon",
     "TN0239": "tenon check program.pt2", "TN0240": "tenon check graph.pt2", "TN0241": "tenon check newer.pt2",

@@ -106,6 +106,7 @@ Status compile(const char *model, const std::string &output, const tenon_compile
   request.plugins = listOf(options.plugins);
   request.options.disabledFamilies = listOf(options.disabled_families);
   request.options.verify = options.verify != 0;
+  request.options.strict = options.strict != 0;
   request.noCache = options.no_cache != 0;
   request.wantsCubin = options.cubin != 0;
   request.ptxas = options.ptxas ? options.ptxas : "";

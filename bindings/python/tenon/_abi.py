@@ -89,7 +89,7 @@ class CompileOptions(Sized):
         ("cubin", c_int32), ("ptxas", c_char_p), ("progress", Progress), ("user", c_void_p),
         ("plugins", Texts), ("passes", c_void_p), ("pass_count", c_size_t),
         ("kernels", Texts), ("disabled_families", Texts), ("optimize_for", Texts),
-        ("max_weights", c_double),
+        ("max_weights", c_double), ("strict", c_int32),
     ]  # fmt: skip
 
 

@@ -37,6 +37,7 @@ def compile(
     kernels: Optional[Dict[str, str]] = None,
     disabled_families: Names = (),
     max_weights: float = 0,
+    strict: bool = False,
     threads: int = 0,
     cache: bool = True,
     verify: bool = False,
@@ -61,6 +62,7 @@ def compile(
     kernels: {"node": "gemm_skinny{tile=64x48}"}: the kernel for the region of a node; `explain("kernels")` names what there is.
     disabled_families: kernel families that are not used.
     max_weights: the weights of a device take at most so many times the model's, by kernels that are perhaps slower; 0 for no bound.
+    strict: raises TN0305 where a node takes fewer sizes than the model or `dynamic_shapes` declares; `engine.report["narrowed"]` lists such nodes.
     threads: CPU threads that compile, and those that work on a run; 0 means all that are usable.
     gpu: number of the GPU on which an engine for one is opened.
     progress: told (phase, fraction); a true result ends the compilation with CancelledError.
@@ -76,7 +78,7 @@ def compile(
             optimize_for=_size_sets(optimize_for), states=[f"{source}={result}" for source, result in (states or {}).items()],
             taps=_names(taps), plugins=_names(plugins), passes=passes,
             kernels=[f"{node}={kernel}" for node, kernel in (kernels or {}).items()], disabled_families=_names(disabled_families),
-            max_weights=max_weights,
+            max_weights=max_weights, strict=strict,
             threads=threads, no_cache=not cache, verify=verify, cubin=cubin,
         )  # fmt: skip
         try:
@@ -125,7 +127,7 @@ def compile_file(path: str, output: str, options: Dict[str, Any], progress: Opti
         lists["passes"] = own.structs
     given = _abi.CompileOptions(
         precision=options.get("precision", "keep").encode(), threads=options.get("threads", 0),
-        max_weights=options.get("max_weights", 0),
+        max_weights=options.get("max_weights", 0), strict=bool(options.get("strict")),
         no_cache=bool(options.get("no_cache")), verify=bool(options.get("verify")), cubin=bool(options.get("cubin")),
         progress=_abi.Progress(told), pass_count=len(lists.get("passes", ())),
         **{name: ctypes.cast(value, ctypes.c_void_p if name == "passes" else _abi.Texts) for name, value in lists.items()},

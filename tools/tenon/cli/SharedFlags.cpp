@@ -72,6 +72,11 @@ void declareStoreFlag(CLI::App &command, std::string &store) {
       "Folder of the tuning store; by default one beside the compile cache (docs/tune.md)");
 }
 
+void declareStrictFlag(CLI::App &command, bool &strict) {
+  command.add_flag("--strict", strict,
+                   "Fail where a node takes fewer sizes than the model or --shape declares");
+}
+
 void declareSeededFlags(CLI::App &command, InputFlags &flags) {
   command
       .add_option("--shape", flags.shapes, "Dimensions of an input: name:1x128 (repeat for more)")

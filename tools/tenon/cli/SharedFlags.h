@@ -20,6 +20,8 @@ void declareOpenFlags(CLI::App &command, OpenRequest &request);
 void declareThreadsFlag(CLI::App &command, unsigned &threads, const std::string &description);
 /// `--budget 5s` (or 2m, or seconds without a unit).
 void declareBudgetFlag(CLI::App &command, double &seconds);
+/// `--strict`: sizes that are fewer than declared are an error.
+void declareStrictFlag(CLI::App &command, bool &strict);
 /// `--store DIR`.
 void declareStoreFlag(CLI::App &command, std::string &store);
 /// --shape, --batch, --fill, --seed: what seeded inputs need.

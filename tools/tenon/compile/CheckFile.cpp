@@ -7,6 +7,7 @@
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/model/CompilerBridge.h"
 #include "tools/tenon/print/Format.h"
+#include "tools/tenon/print/Narrowings.h"
 #include "tools/tenon/print/SizeNeeds.h"
 #include "tools/tenon/target/Target.h"
 #include "tools/view/Escape.h"
@@ -52,9 +53,8 @@ std::string flagsForShapes(const ModelInfo &info) {
   return isAsked ? flags : "";
 }
 
-/// The regions that no kernel computes fast, as compiling for the targets forms them.
-Result<std::vector<pipeline::SlowRegion>> slowRegions(const CheckRequest &request,
-                                                      const Targets &targets) {
+/// What compiling for the targets finds before it makes code.
+Result<pipeline::CompileSummary> firstPhases(const CheckRequest &request, const Targets &targets) {
   pipeline::CompileOptions options;
   options.model = request.path;
   TENON_ASSIGN(options.shapes, parseShapeArguments(request.shapes));
@@ -62,8 +62,7 @@ Result<std::vector<pipeline::SlowRegion>> slowRegions(const CheckRequest &reques
   options.cpu = targets.cpu;
   options.gpus = targets.gpus;
   options.stopAfter = pipeline::Phase::Dispatch;
-  TENON_ASSIGN(pipeline::CompileSummary summary, compileModel(options));
-  return summary.slow;
+  return compileModel(options);
 }
 
 Status gapsFound(const CheckRequest &request, const ModelInfo &info) {
@@ -99,16 +98,25 @@ Result<CheckReport> checkModelFile(const CheckRequest &request) {
     report.verdict = gapsFound(request, info);
     return report;
   }
-  TENON_ASSIGN(std::vector<pipeline::SlowRegion> regions, slowRegions(request, targets));
+  TENON_ASSIGN(pipeline::CompileSummary found, firstPhases(request, targets));
   report.text =
       fmt::format("{}: everything is supported for {}: {} operations, {} inputs, {} outputs",
                   request.path, target, info.nodes.size(), info.inputs.size(), info.outputs.size());
   report.json["constraints"] = needsJson(info.needs);
+  report.json["narrowed"] = narrowedJson(found.narrowed);
+  for (const pipeline::Narrowing &narrowing : found.narrowed) {
+    report.text += "\n" + narrowingText(narrowing);
+  }
   for (const SizeNeed &need : info.needs) {
-    report.text += "\n" + needText(need);
+    report.text += need.unchecked.empty() ? "" : "\n" + needText(need);
+  }
+  if (request.strict && !found.narrowed.empty()) {
+    report.verdict = Status::error(
+        ErrorId::SizesNarrowed, fmt::format("{} takes fewer sizes than are declared", request.path),
+        "declare sizes that all nodes take with --shape, or leave --strict out");
   }
   report.json["slow"] = Json::array();
-  for (const pipeline::SlowRegion &region : regions) {
+  for (const pipeline::SlowRegion &region : found.slow) {
     report.json["slow"].push_back({{"target", region.target},
                                    {"region", region.label},
                                    {"kernel", region.kernel},

@@ -17,12 +17,13 @@ struct CheckRequest {
   std::string path; ///< of a model or an engine
   std::vector<std::string> targets = {"cpu"};
   std::vector<std::string> shapes; ///< of a model's inputs, as for compile
+  bool strict = false;             ///< fewer sizes than the model or `shapes` declare are an error
 };
 
 struct CheckReport {
   Json json;        ///< tenon.check/1 without its schema
   std::string text; ///< the same for people
-  Status verdict;   ///< TN0301 where the model has gaps
+  Status verdict;   ///< TN0301 where the model has gaps; TN0305 as CheckRequest::strict says
 };
 
 /// An error where the file cannot be read, or where an engine is damaged.

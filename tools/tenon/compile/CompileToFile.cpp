@@ -10,6 +10,7 @@
 #include "tools/tenon/engines/OutputCheck.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/model/CompilerBridge.h"
+#include "tools/tenon/print/Narrowings.h"
 #include "tools/tenon/target/LocalStore.h"
 #include "tools/tenon/target/Ptxas.h"
 
@@ -182,6 +183,7 @@ Json summaryJson(const pipeline::CompileSummary &summary) {
           {"arena_bytes", summary.arenaBytes},
           {"arena_lower_bound_bytes", summary.arenaLowerBoundBytes},
           {"from_cache", summary.fromCache},
+          {"narrowed", narrowedJson(summary.narrowed)},
           {"passes", passesJson(summary.passes)}};
 }
 

@@ -6,6 +6,7 @@
 #include "tools/tenon/cli/SharedFlags.h"
 #include "tools/tenon/cli/Terminal.h"
 #include "tools/tenon/compile/CompileToFile.h"
+#include "tools/tenon/print/Narrowings.h"
 #include "tools/tenon/target/LocalStore.h"
 #include "tools/tenon/target/TargetFlags.h"
 #include "tools/tenon/tune/Tuner.h"
@@ -63,6 +64,9 @@ void report(const pipeline::CompileSummary &result, Terminal &terminal) {
                   result.fromCache ? " from the cache" : "", formatBytes(result.weightsBytes),
                   result.regions, result.uniqueRegions, formatBytes(result.arenaBytes),
                   formatBytes(result.arenaLowerBoundBytes)));
+  for (const pipeline::Narrowing &narrowing : result.narrowed) {
+    terminal.note(narrowingText(narrowing));
+  }
   if (std::string text = weightsText(result.weights); !text.empty()) {
     terminal.note(text);
   }
@@ -166,6 +170,7 @@ Action declareCompile(CLI::App &command) {
   addTimes(command, "--max-weights", kMaxWeights, request.maxWeights,
            "The weights of a device take at most so many times the model's; kernels that want them "
            "larger are not chosen, which may cost time");
+  declareStrictFlag(command, request.strict);
   command.add_flag("--verify", request.verify,
                    "Check the numbers against the reference after every pass");
   addChoice(command, "--stop-after", flags->stopAfter,

@@ -6,6 +6,7 @@
 #include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/common/region/Programs.h"
 #include "compiler/dispatch/Strategy.h"
+#include "compiler/graph/Steps.h"
 #include "compiler/graph/TnRare.h"
 #include "compiler/target/Float8.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -112,7 +113,8 @@ bool RegionBuilder::isBelow32Bits() {
     int64_t product = 1;
     for (AffineExpr dim : dims) {
       int64_t size = declared.bounds(dim).max;
-      fits &= size < kSmall && (product *= std::max<int64_t>(size, 1)) < kSmall;
+      fits &= !tn::hasWideStep(dim) && size < kSmall &&
+              (product *= std::max<int64_t>(size, 1)) < kSmall;
       if (!fits) {
         return;
       }
@@ -124,6 +126,9 @@ bool RegionBuilder::isBelow32Bits() {
   function.walk([&](linalg::LinalgOp op) { check(loopSizes(op)); });
   function.walk([&](tensor::EmptyOp op) { check(dims(op)); });
   source.walk([&](tn::SizesOp) { fits = false; });
+  source.walk([&](tn::SliceOp slice) {
+    fits &= llvm::none_of(slice.getStarts().getResults(), tn::hasWideStep);
+  });
   return fits;
 }
 
