@@ -17,10 +17,10 @@ namespace {
 /// The engine of an unchanged model, if the cache holds it. Asking for checks or dumps means
 /// compiling; so does a dumped phase, whose weights are files that are not stamped.
 bool mayReuseEngine(const CompileOptions &options, const CompileHooks &hooks) {
-  return !options.verify && !options.stopAfter && options.dumpPhases.empty() && !hooks.afterPhase &&
-         !hooks.afterPass && !hooks.afterFormRegions && hooks.extraPasses.empty() &&
-         hooks.cpuFamilies == &codegen::cpu::kernelFamilies() && options.passes.empty() &&
-         !isPhaseDump(options.model);
+  return !options.verify && !options.strict && !options.stopAfter && options.dumpPhases.empty() &&
+         !hooks.afterPhase && !hooks.afterPass && !hooks.afterFormRegions &&
+         hooks.extraPasses.empty() && hooks.cpuFamilies == &codegen::cpu::kernelFamilies() &&
+         options.passes.empty() && !isPhaseDump(options.model);
 }
 
 /// Leaves what a crash has damaged as it is: destructors rely on what may be broken.
@@ -89,7 +89,6 @@ Result<CompileSummary> compile(const CompileOptions &options, const CompileHooks
     std::optional<std::string> note = cache.fetchFile(identity.key, options.output);
     std::optional<CompileSummary> summary = note ? summaryFromNote(*note) : std::nullopt;
     if (summary) {
-      TENON_TRY(checkStrict(options, summary->narrowed));
       summary->engine = options.output;
       summary->fromCache = true;
       summary->compileSeconds = seconds();
