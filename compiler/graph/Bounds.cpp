@@ -1,6 +1,6 @@
 // The range of an expression over the symbols by interval arithmetic.
 // Relies on the normal form of Simplify.cpp: a sum is a chain of terms with constant factors last.
-#include "compiler/graph/Shape.h"
+#include "compiler/graph/Steps.h"
 #include "llvm/Support/CheckedArithmetic.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -17,6 +17,8 @@ constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 /// Remainders within remainders that are looked at, and the largest factor of one.
 constexpr unsigned kMaxRemainders = 4;
+/// Steps whose two sides are looked at one by one.
+constexpr size_t kMaxSteps = 6;
 constexpr int64_t kMaxFactor = int64_t{1} << 40;
 
 int64_t saturatingFloorDivide(int64_t value, int64_t divisor) {
@@ -196,10 +198,47 @@ private:
   unsigned depth = 0;
 };
 
+/// The range of a value where an excess lies on one side, by its sum with the excess.
+Range besideExcess(const SymbolList &symbols, AffineExpr value, AffineExpr excess, bool isAbove) {
+  Range range = symbols.bounds(value);
+  AffineExpr less = simplify(value - excess), more = simplify(value + excess);
+  if (!less || !more) {
+    return range;
+  }
+  Range lower = symbols.bounds(isAbove ? less : more), upper = symbols.bounds(isAbove ? more : less);
+  int64_t apart = isAbove ? 0 : 1;
+  return {std::max(range.min, saturatingAdd(lower.min, apart)),
+          std::min(range.max, saturatingAdd(upper.max, -apart))};
+}
+
+/// The range over both sides of a step.
+std::optional<Range> boundsOfSides(const SymbolList &symbols, AffineExpr expression,
+                                   const Step &step) {
+  std::optional<Range> both;
+  for (bool isAbove : {false, true}) {
+    AffineExpr value = onSide(expression, step, isAbove);
+    if (!value) {
+      return std::nullopt;
+    }
+    if (std::optional<SymbolList> side = symbolsOnSide(symbols, step, isAbove)) {
+      Range range = besideExcess(*side, value, step.excess, isAbove);
+      both = both ? Range{std::min(both->min, range.min), std::max(both->max, range.max)} : range;
+    }
+  }
+  return both;
+}
+
 } // namespace
 
 SymbolList::Range SymbolList::bounds(AffineExpr expression) const {
-  return expression ? Bounds(list).of(expression) : Range{0, kMax};
+  if (!expression) {
+    return {0, kMax};
+  }
+  SmallVector<Step> steps = stepsOf(expression);
+  std::optional<Range> bySides = steps.empty() || steps.size() > kMaxSteps
+                                     ? std::nullopt
+                                     : boundsOfSides(*this, expression, steps.front());
+  return bySides ? *bySides : Bounds(list).of(expression);
 }
 
 } // namespace tenon::tn

@@ -1,6 +1,7 @@
 // Implements the three; an operand that is a sum stands in parentheses unless it is summed again.
 #include "compiler/graph/DimText.h"
 
+#include "compiler/graph/Steps.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
@@ -49,6 +50,10 @@ std::string dimText(AffineExpr dim, ArrayRef<Symbol> symbols) {
   AffineBinaryOpExpr binary = dyn_cast<AffineBinaryOpExpr>(dim);
   if (!binary) {
     return "?";
+  }
+  if (std::optional<Extremum> choice = asExtremum(dim, SymbolList(symbols))) {
+    return std::string(choice->isGreater ? "max(" : "min(") + dimText(choice->first, symbols) +
+           ", " + dimText(choice->second, symbols) + ")";
   }
   if (binary.getKind() == AffineExprKind::Add) {
     return sumText(binary, symbols);
@@ -131,6 +136,10 @@ private:
       dim = quotient([](AffineExpr a, AffineExpr b) { return a.floorDiv(b); });
     } else if (!dim && take("ceil(")) {
       dim = quotient([](AffineExpr a, AffineExpr b) { return a.ceilDiv(b); });
+    } else if (!dim && take("min(")) {
+      dim = choice(smallerDim);
+    } else if (!dim && take("max(")) {
+      dim = choice(largerDim);
     } else if (!dim && take("(")) {
       dim = sum();
       dim = take(")") ? dim : AffineExpr();
@@ -143,6 +152,12 @@ private:
     AffineExpr left = sum();
     AffineExpr right = left && take("/") ? positiveConstant() : AffineExpr();
     return right && take(")") ? simplify(divide(left, right)) : AffineExpr();
+  }
+
+  AffineExpr choice(AffineExpr (*choose)(const SymbolList &, AffineExpr, AffineExpr)) {
+    AffineExpr first = sum();
+    AffineExpr second = first && take(",") ? sum() : AffineExpr();
+    return second && take(")") ? choose(SymbolList(symbols), first, second) : AffineExpr();
   }
 
   AffineExpr symbolOrNumber() {

@@ -72,6 +72,7 @@ struct Symbol {
 class SymbolList {
 public:
   explicit SymbolList(mlir::ModuleOp module);
+  explicit SymbolList(llvm::ArrayRef<Symbol> symbols) : list(symbols) {}
   SymbolList() = default;
 
   llvm::ArrayRef<Symbol> symbols() const { return list; }

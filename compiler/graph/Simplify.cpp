@@ -1,6 +1,6 @@
 // Brings shape expressions into a normal form, so that equal dims are equal expressions.
 // Relies on symbols being non-negative sizes: products are divided exactly by a common factor.
-#include "compiler/graph/Shape.h"
+#include "compiler/graph/Steps.h"
 
 #include "llvm/Support/CheckedArithmetic.h"
 #include "llvm/Support/MathExtras.h"
@@ -214,8 +214,11 @@ std::optional<Polynomial> Normalizer::floorDivide(const Polynomial &numerator, i
   Polynomial rest;
   int64_t common = divisor;
   for (const auto &[monomial, coefficient] : numerator) {
-    int64_t whole = llvm::divideFloorSigned(coefficient, divisor);
-    int64_t remainder = llvm::mod(coefficient, divisor);
+    // Those of a step stay as they are.
+    bool isOfStep = divisor >= kLeastStepDivisor && !monomial.empty();
+    int64_t whole =
+        isOfStep ? coefficient / divisor : llvm::divideFloorSigned(coefficient, divisor);
+    int64_t remainder = coefficient - whole * divisor;
     if (whole != 0) {
       quotient[monomial] = whole;
     }

@@ -4,6 +4,7 @@
 
 #include "compiler/graph/Constraints.h"
 #include "compiler/graph/ElementType.h"
+#include "compiler/graph/Steps.h"
 #include "compiler/graph/TnRare.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "support/Check.h"
@@ -136,6 +137,10 @@ engine::ExprId SizeTranslator::translate(AffineExpr expression) {
       return plan.exprs.constant(0);
     }
     return value;
+  }
+  if (std::optional<tn::Extremum> choice = tn::asExtremum(expression, declared)) {
+    engine::ExprId first = translate(choice->first), second = translate(choice->second);
+    return choice->isGreater ? plan.exprs.max(first, second) : plan.exprs.min(first, second);
   }
   AffineBinaryOpExpr binary = cast<AffineBinaryOpExpr>(expression);
   engine::ExprId left = translate(binary.getLHS());

@@ -1,4 +1,5 @@
-// Clamps start and end as ONNX's Slice does, by proofs over the symbols' ranges and by constraints.
+// Clamps start and end as ONNX's Slice and NumPy do, for every size: as choices between sizes where
+// the symbols' ranges decide nothing.
 // Relies on steps other than zero and of moderate size, which the callers check.
 #include "compiler/frontend/common/Slicing.h"
 
@@ -12,47 +13,38 @@ constexpr int64_t kOpen = int64_t{1} << 30;
 
 bool proven(std::optional<bool> answer) { return answer.value_or(false); }
 
-/// By proof, or as a constraint: half of a size less one is meant to be a size.
-bool isNotNegative(Symbols &symbols, AffineExpr x) {
-  AffineExpr zero = symbols.constant(0);
-  return proven(symbols.compare(zero, Comparison::LessOrEqual, x)) ||
-         (!symbols.dependsOnData(x) && symbols.assume(tn::ConstraintKind::at_least, x, zero));
-}
-
-/// A number against a size that varies, as a constraint. One that may cut off what is too long does
-/// so or not as in a run of likely sizes; others are meant to lie inside.
-AffineExpr settle(Symbols &symbols, AffineExpr x, AffineExpr high, bool mayCut) {
-  std::optional<int64_t> constant = tn::constantDim(x), likely = symbols.likely(high);
-  if (!constant || !likely) {
-    return nullptr;
-  }
-  bool isInside = !mayCut || *constant <= *likely;
-  bool holds = isInside ? symbols.assume(tn::ConstraintKind::at_least, high, x)
-                        : symbols.assume(tn::ConstraintKind::at_least, x, high);
-  return holds ? symbols.canonical(isInside ? x : high) : nullptr;
-}
-
 /// Whether nothing lies between start and end, whatever the dim: both count from the same side.
 bool isEmpty(AffineExpr start, AffineExpr end, int64_t step) {
   std::optional<int64_t> from = tn::constantDim(start), to = tn::constantDim(end);
   return from && to && (*from < 0) == (*to < 0) && (step > 0 ? *to <= *from : *from <= *to);
 }
 
-/// x, counted from the end if negative, in [low, high]. Where only symbols decide whether it is
-/// inside, it is taken to be, as a constraint: it is what the model's author meant. Null if that
-/// cannot be said.
+/// x or, where it is negative, x + dim.
+AffineExpr fromStart(Symbols &symbols, AffineExpr x, AffineExpr dim) {
+  tn::SymbolList::Range range = symbols.bounds(x);
+  if (range.min >= 0 || range.max < 0) {
+    return range.min >= 0 ? x : addSizes(x, dim);
+  }
+  AffineExpr isCounted = subtractSizes(symbols.constant(1), symbols.step(x));
+  return addSizes(x, multiplySizes(dim, isCounted));
+}
+
+/// Sizes that data decides have memory for the most that they may be, which sums of choices hide:
+/// the index is held to [low, high].
+AffineExpr heldIndex(Symbols &symbols, AffineExpr x, AffineExpr low, AffineExpr high) {
+  bool isHeld = symbols.assume(tn::ConstraintKind::at_least, x, low) &&
+                symbols.assume(tn::ConstraintKind::at_least, high, x);
+  return isHeld ? symbols.canonical(x) : AffineExpr();
+}
+
+/// x, counted from the end if negative, in [low, high]. Null if that cannot be written.
 AffineExpr clampIndex(Symbols &symbols, AffineExpr x, AffineExpr dim, AffineExpr low,
-                      AffineExpr high, bool mayCut) {
+                      AffineExpr high) {
   std::optional<int64_t> constant = tn::constantDim(x);
   if (constant && (*constant >= kOpen || *constant <= -kOpen)) {
     return *constant > 0 ? high : low;
   }
-  tn::SymbolList::Range range = symbols.bounds(x);
-  if (range.max < 0) {
-    x = addSizes(x, dim);
-  } else if (range.min < 0 && !isNotNegative(symbols, x)) {
-    return nullptr;
-  }
+  x = fromStart(symbols, x, dim);
   if (!x) {
     return nullptr;
   }
@@ -62,10 +54,11 @@ AffineExpr clampIndex(Symbols &symbols, AffineExpr x, AffineExpr dim, AffineExpr
   if (proven(symbols.compare(high, Comparison::LessOrEqual, x))) {
     return high;
   }
-  if (!symbols.assume(tn::ConstraintKind::at_least, x, low)) {
-    return nullptr;
+  if (symbols.dependsOnData(x) || symbols.dependsOnData(dim)) {
+    return heldIndex(symbols, x, low, high);
   }
-  return symbols.atMost(x, high) ? symbols.canonical(x) : settle(symbols, x, high, mayCut);
+  // Where high is below low, as of an empty dim backwards, ONNX and NumPy give low.
+  return symbols.greater(symbols.lesser(x, high), low);
 }
 
 } // namespace
@@ -81,14 +74,9 @@ std::optional<AxisSlice> clampSlice(Symbols &symbols, AffineExpr dim, AffineExpr
   if (isEmpty(start, end, step)) {
     return AxisSlice{zero, zero};
   }
-  // Of a slice that has items in a run of likely sizes the far side may cut off what is too long.
-  std::optional<int64_t> near = tn::constantDim(step > 0 ? start : end),
-                         likely = symbols.likely(dim);
-  bool mayCut = !near || !likely || *near < *likely;
-  AffineExpr first = step > 0 ? clampIndex(symbols, start, dim, zero, dim, /*mayCut=*/false)
-                              : clampIndex(symbols, start, dim, minusOne, last, mayCut);
-  AffineExpr bound = step > 0 ? clampIndex(symbols, end, dim, zero, dim, mayCut)
-                              : clampIndex(symbols, end, dim, minusOne, last, /*mayCut=*/false);
+  AffineExpr low = step > 0 ? zero : minusOne, high = step > 0 ? dim : last;
+  AffineExpr first = clampIndex(symbols, start, dim, low, high);
+  AffineExpr bound = clampIndex(symbols, end, dim, low, high);
   AffineExpr span = first && bound
                         ? (step > 0 ? subtractSizes(bound, first) : subtractSizes(first, bound))
                         : nullptr;
@@ -98,7 +86,9 @@ std::optional<AxisSlice> clampSlice(Symbols &symbols, AffineExpr dim, AffineExpr
   if (proven(symbols.compare(span, Comparison::LessOrEqual, zero))) {
     return AxisSlice{zero, zero};
   }
-  if (!isNotNegative(symbols, span)) {
+  bool isHeld = symbols.dependsOnData(span);
+  span = isHeld ? span : symbols.greater(span, zero);
+  if (!span || (isHeld && !symbols.assume(tn::ConstraintKind::at_least, span, zero))) {
     return std::nullopt;
   }
   int64_t stride = step > 0 ? step : -step;

@@ -10,8 +10,8 @@ struct AxisSlice {
   mlir::AffineExpr size;
 };
 
-/// numpy's start:end:step over a dim. None if the bounds cannot be shown, or assumed, to lie in it
-/// or outside of it.
+/// NumPy's start:end:step over a dim, for every value of the symbols. None if that cannot be
+/// written as expressions.
 std::optional<AxisSlice> clampSlice(Symbols &symbols, mlir::AffineExpr dim, mlir::AffineExpr start,
                                     mlir::AffineExpr end, int64_t step);
 

@@ -3,6 +3,7 @@
 // overflow.
 #include "compiler/frontend/common/SolveSizes.h"
 #include "compiler/frontend/common/Symbols.h"
+#include "compiler/graph/Steps.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <numeric>
@@ -80,6 +81,9 @@ bool Symbols::assumeEqual(AffineExpr left, AffineExpr right) {
     return false;
   }
   std::optional<SizeSolution> solution = isPossible ? solveForZero(difference, list) : std::nullopt;
+  if (!solution && isPossible && assumeZeroOnSide(difference)) {
+    return true;
+  }
   if (!solution) {
     if (!isPossible || !isRemainder(difference)) {
       return false;
@@ -90,6 +94,52 @@ bool Symbols::assumeEqual(AffineExpr left, AffineExpr right) {
   }
   return solution->value ? determine(solution->symbol, solution->value)
                          : takeMultiples(solution->symbol, solution->factor, solution->remainder);
+}
+
+/// The terms of a sum that are added, and those that are taken away: "512 - n" as 512 and n.
+static std::pair<AffineExpr, AffineExpr> bySign(AffineExpr sum, AffineExpr zero) {
+  AffineBinaryOpExpr operation = dyn_cast_or_null<AffineBinaryOpExpr>(sum);
+  if (operation && operation.getKind() == AffineExprKind::Add) {
+    auto [more, less] = bySign(operation.getLHS(), zero);
+    auto [moreToo, lessToo] = bySign(operation.getRHS(), zero);
+    return {addSizes(more, moreToo), addSizes(less, lessToo)};
+  }
+  bool isProduct = operation && operation.getKind() == AffineExprKind::Mul;
+  bool isTakenAway = sum && tn::constantDim(isProduct ? operation.getRHS() : sum).value_or(1) < 0;
+  return isTakenAway ? std::pair(zero, subtractSizes(zero, sum)) : std::pair(sum, zero);
+}
+
+/// A difference with a step is 0 where it is 0 on a side that the sizes are then held to: a length
+/// is the lesser of itself and 512 where it is at most 512.
+bool Symbols::assumeZeroOnSide(AffineExpr difference) {
+  for (const tn::Step &step : tn::stepsOf(difference)) {
+    for (bool isAbove : {false, true}) {
+      AffineExpr own = tn::onSide(difference, step, isAbove),
+                 other = tn::onSide(difference, step, !isAbove);
+      std::optional<tn::SymbolList> side = tn::symbolsOnSide(list, step, !isAbove);
+      if (!own || !other) {
+        continue;
+      }
+      // The other side gives no 0 but where both meet, at an excess of 0.
+      bool isMeeting = !isAbove && tn::vanishesAt(other, step.excess);
+      if (isMeeting) {
+        tn::Step beyond = step;
+        beyond.excess = subtractSizes(step.excess, constant(1));
+        side = beyond.excess ? tn::symbolsOnSide(list, beyond, true) : side;
+      }
+      tn::SymbolList::Range range = side ? side->bounds(other) : tn::SymbolList::Range{1, 1};
+      if (range.min <= 0 && range.max >= 0) {
+        continue;
+      }
+      // excess >= 0, or <= -1; or <= 0 where both sides meet.
+      AffineExpr least = isAbove ? step.excess
+                                 : subtractSizes(constant(isMeeting ? 0 : -1), step.excess);
+      auto [more, less] = bySign(least, constant(0));
+      return more && less && assume(tn::ConstraintKind::at_least, more, less) &&
+             assume(tn::ConstraintKind::equal, own, constant(0));
+    }
+  }
+  return false;
 }
 
 bool Symbols::assumeEqualOrOne(AffineExpr left, AffineExpr right) {
@@ -218,6 +268,9 @@ bool Symbols::narrow(unsigned symbol, int64_t min, int64_t max) {
   if (min > max) {
     return false;
   }
+  const tn::Symbol &before = list.symbols()[symbol];
+  // A smaller range may decide steps.
+  replacedCount += hasSteps && (before.min != min || before.max != max) ? 1 : 0;
   list.setRange(symbol, min, max);
   return true;
 }

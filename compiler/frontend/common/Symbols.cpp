@@ -3,8 +3,7 @@
 // would overflow.
 #include "compiler/frontend/common/Symbols.h"
 
-#include "compiler/frontend/common/SolveSizes.h"
-#include "support/LikelySize.h"
+#include "compiler/graph/Steps.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <numeric>
@@ -52,6 +51,13 @@ bool Symbols::dependsOnData(AffineExpr expression) const {
   return false;
 }
 
+bool Symbols::isBatch(AffineExpr expression) const {
+  AffineSymbolExpr symbol = dyn_cast<AffineSymbolExpr>(canonical(expression));
+  const Entry *entry = symbol ? &entries[symbol.getPosition()] : nullptr;
+  return entry && entry->dim == 0 && !entry->declared && !entry->derived &&
+         !entry->isDataDependent;
+}
+
 void Symbols::store(ModuleOp module) const {
   list.store(module);
   tn::storeConstraints(module, constraints);
@@ -65,7 +71,8 @@ AffineExpr Symbols::canonical(AffineExpr expression) const {
   for (auto [index, entry] : llvm::enumerate(entries)) {
     values.push_back(entry.replacement ? entry.replacement : getAffineSymbolExpr(index, context));
   }
-  return tn::simplify(expression.replaceSymbols(values));
+  AffineExpr replaced = tn::simplify(expression.replaceSymbols(values));
+  return replaced && hasSteps ? tn::withoutDecidedSteps(replaced, list) : replaced;
 }
 
 tn::Dims Symbols::canonical(ArrayRef<AffineExpr> dims) const {
@@ -117,27 +124,29 @@ std::optional<bool> Symbols::compare(AffineExpr a, Comparison op, AffineExpr b) 
   return std::nullopt;
 }
 
-bool Symbols::atMost(AffineExpr a, AffineExpr b) {
-  std::optional<bool> known = compare(a, Comparison::LessOrEqual, b);
-  if (known) {
-    return *known;
-  }
-  std::optional<tn::LinearDim> form = tn::linearDim(canonical(a));
-  std::optional<int64_t> limit = tn::constantDim(canonical(b));
-  bool mayNarrow = form && limit && form->factor == 1 && !entries[form->symbol].declared;
-  return mayNarrow && assumeAtLeast(canonical(b), canonical(a));
+AffineExpr Symbols::holdSteps(AffineExpr expression) {
+  hasSteps |= expression && !tn::stepsOf(expression).empty();
+  return expression;
 }
 
-std::optional<int64_t> Symbols::likely(AffineExpr expression) const {
-  SmallVector<int64_t> values;
-  for (auto [index, entry] : llvm::enumerate(entries)) {
-    if ((entry.declared || entry.isDataDependent) && expression.isFunctionOfSymbol(index)) {
-      return std::nullopt;
-    }
-    const tn::Symbol &symbol = list.symbols()[index];
-    values.push_back(likelySize(entry.dim, symbol.min, symbol.max));
+AffineExpr Symbols::lesser(AffineExpr a, AffineExpr b) {
+  if (!a || !b) {
+    return AffineExpr();
   }
-  return tn::evaluate(expression, values);
+  std::optional<bool> known = compare(a, Comparison::LessOrEqual, b);
+  return known ? (*known ? a : b) : holdSteps(tn::smallerDim(list, canonical(a), canonical(b)));
+}
+
+AffineExpr Symbols::greater(AffineExpr a, AffineExpr b) {
+  if (!a || !b) {
+    return AffineExpr();
+  }
+  std::optional<bool> known = compare(a, Comparison::LessOrEqual, b);
+  return known ? (*known ? b : a) : holdSteps(tn::largerDim(list, canonical(a), canonical(b)));
+}
+
+AffineExpr Symbols::step(AffineExpr expression) {
+  return holdSteps(tn::stepDim(list, canonical(expression)));
 }
 
 namespace {

@@ -22,19 +22,19 @@ public:
   /// A new symbol that data decides, from 0 to the least of `bounds` (at least one).
   mlir::AffineExpr addDataDependent(llvm::StringRef name, llvm::ArrayRef<mlir::AffineExpr> bounds);
   bool dependsOnData(mlir::AffineExpr expression) const;
+  /// Whether it is the first dim of an input, of a range that the user did not give.
+  bool isBatch(mlir::AffineExpr expression) const;
   bool contains(llvm::StringRef name) const;
   mlir::AffineExpr constant(int64_t value) const;
 
   tn::SymbolList::Range bounds(mlir::AffineExpr expression) const;
   /// Whether `a <op> b` holds for all values of the symbols; none if that differs or is not known.
   std::optional<bool> compare(mlir::AffineExpr a, Comparison op, mlir::AffineExpr b) const;
-  /// Proves a <= b. Where only the default range of a symbol stands against it, it becomes a
-  /// constraint: a position table of 512 rows means that no longer sequence is meant.
-  bool atMost(mlir::AffineExpr a, mlir::AffineExpr b);
-
-  /// The value in a run of likely sizes; none if the user gave the range of a size in it, or data
-  /// decides one.
-  std::optional<int64_t> likely(mlir::AffineExpr expression) const;
+  /// The lesser and the greater for every value of the symbols, and 1 where the expression is 0 or
+  /// more, else 0. Null where an operand is, or where that cannot be written.
+  mlir::AffineExpr lesser(mlir::AffineExpr a, mlir::AffineExpr b);
+  mlir::AffineExpr greater(mlir::AffineExpr a, mlir::AffineExpr b);
+  mlir::AffineExpr step(mlir::AffineExpr expression);
 
   bool assume(tn::ConstraintKind kind, mlir::AffineExpr left, mlir::AffineExpr right) override;
   /// The node of the model that the next constraints come from.
@@ -66,10 +66,12 @@ private:
     tn::Dims most = {};                ///< of one that data decides: it is at most each of these
   };
 
+  mlir::AffineExpr holdSteps(mlir::AffineExpr expression);
   void cancelFactors(mlir::AffineExpr &left, mlir::AffineExpr &right) const;
   bool assumeEqual(mlir::AffineExpr left, mlir::AffineExpr right);
   bool assumeEqualOrOne(mlir::AffineExpr left, mlir::AffineExpr right);
   bool assumeAtLeast(mlir::AffineExpr left, mlir::AffineExpr right);
+  bool assumeZeroOnSide(mlir::AffineExpr difference);
   bool isBoundedBy(mlir::AffineExpr value, mlir::AffineExpr bound) const;
   bool determine(unsigned symbol, mlir::AffineExpr value);
   bool takeMultiples(unsigned symbol, int64_t factor, int64_t remainder);
@@ -86,6 +88,7 @@ private:
   llvm::SmallVector<tn::Constraint> constraints;
   std::string node;
   unsigned replacedCount = 0;
+  bool hasSteps = false; ///< sizes hold steps, which ranges may decide
 };
 
 // Arithmetic on sizes; null if a result cannot be written as an expression or could overflow.

@@ -122,6 +122,25 @@ void flatten(NodeContext &c) {
   c.setOutput(0, c.reshape(c.value(0), dims));
 }
 
+/// Which dims that vary Squeeze without axes removes: all or none as the rank says that the model
+/// states for its result, else those of a batch. A constraint holds every run to that.
+std::function<std::optional<bool>(AffineExpr)> whichAreOne(NodeContext &c) {
+  const Symbols &symbols = c.symbols();
+  auto mayBeOne = [&symbols](AffineExpr dim) {
+    tn::SymbolList::Range range = symbols.bounds(dim);
+    return range.min <= 1 && range.max >= 1;
+  };
+  tn::Dims dims = c.dims(0);
+  auto isOne = [](AffineExpr dim) { return tn::constantDim(dim) == 1; };
+  size_t least = dims.size() - llvm::count_if(dims, mayBeOne),
+         most = dims.size() - llvm::count_if(dims, isOne);
+  std::optional<size_t> rank = c.statedRank(0);
+  bool all = rank == least, none = rank == most;
+  return [=, &symbols](AffineExpr dim) {
+    return std::optional(mayBeOne(dim) && !none && (all || symbols.isBatch(dim)));
+  };
+}
+
 void squeeze(NodeContext &c) {
   if (c.opset >= 13 && c.has(1) && !c.integers(1)) {
     std::optional<tn::Dims> stated = c.statedDims(0);
@@ -135,9 +154,7 @@ void squeeze(NodeContext &c) {
     return;
   }
   if (all) {
-    // A dim that varies is removed or not as in a run of likely sizes: a batch is.
-    std::optional<tn::Dims> kept = squeezeAll(
-        c, c.dims(0), [&](AffineExpr dim) { return std::optional(c.symbols().likely(dim) == 1); });
+    std::optional<tn::Dims> kept = squeezeAll(c, c.dims(0), whichAreOne(c));
     return kept ? c.setOutput(0, c.reshape(c.value(0), *kept)) : void();
   }
   tn::Dims dims;

@@ -33,12 +33,13 @@ void tensorScatter(NodeContext &c) {
                                                axis, tn::ScatterKind::none));
 }
 
-/// x moved by `count` places along an axis, ones following.
+/// x moved by `count` places along an axis, ones following: x is shorter than that or longer.
 Value shifted(NodeContext &c, Value x, int64_t axis, int64_t count, bool reverse) {
-  SmallVector<int64_t> begins(c.rank(0), 0), ends(c.rank(0), 0);
-  begins[axis] = reverse ? -count : count;
-  ends[axis] = -begins[axis];
-  return c.make<tn::PadOp>(x, c.scalarLike(1, x), begins, ends, tn::PadMode::constant);
+  tn::Dims dims = c.dims(0), ones = dims;
+  ones[axis] = c.constantSize(count);
+  Value before = c.broadcast(c.scalarLike(1, x), ones);
+  Value all = reverse ? c.concat({x, before}, axis) : c.concat({before, x}, axis);
+  return c.sliceAxis(all, axis, c.constantSize(reverse ? count : 0), dims[axis]);
 }
 
 /// Running products in as many steps as the length has bits: after each, an element is the product
