@@ -65,6 +65,28 @@ class Branches(ToolTest):
             self.succeed("run", "by_size.tenon", "--inputs", "in.npz", "-o", "out.npz")
             np.testing.assert_array_equal(np.load(self.folder / "out.npz")["y"], session.run(None, feed)[0])
 
+    def test_a_squeeze_by_size(self):
+        """As exporters of PyTorch write squeeze(2): what follows needs the squeezed rank, so that the dim is 1 where the engine runs."""
+        def side(name, node):
+            return helper.make_graph([node], name, [], [info(node.output[0])])
+
+        nodes = [helper.make_node("Conv", ["x", "kernel"], ["frames"], strides=[8]), helper.make_node("Shape", ["frames"], ["n"], start=2),
+                 helper.make_node("Equal", ["n", "one"], ["is_one"]),
+                 helper.make_node("If", ["is_one"], ["row"], name="choice", then_branch=side("then", helper.make_node("Squeeze", ["frames", "two"], ["a"])),
+                                  else_branch=side("else", helper.make_node("Identity", ["frames"], ["b"]))),
+                 helper.make_node("Gemm", ["row", "weight"], ["y"])]
+        weights = [numpy_helper.from_array(np.array(value), name) for name, value in (("one", [1]), ("two", [2]))]
+        weights += [numpy_helper.from_array(RANDOM.standard_normal(shape).astype(np.float32), name) for name, shape in (("kernel", (5, 1, 16)), ("weight", (5, 3)))]
+        session = self.model("squeeze", helper.make_graph(nodes, "g", [info("x", dims=["b", 1, "n"])], [info("y")], weights), [("", 17)])
+        self.succeed("compile", "squeeze.onnx", "-o", "squeeze.tenon", "--target", "cpu:avx2")
+        for batch, length in ((1, 16), (3, 20), (2, 23)):
+            feed = {"x": RANDOM.standard_normal((batch, 1, length)).astype(np.float32)}
+            np.savez(self.folder / "in.npz", **feed)
+            self.succeed("run", "squeeze.tenon", "--inputs", "in.npz", "-o", "out.npz")
+            np.testing.assert_allclose(np.load(self.folder / "out.npz")["y"], session.run(None, feed)[0], rtol=2e-5, atol=2e-5)
+        np.savez(self.folder / "in.npz", x=np.ones((1, 1, 24), np.float32))
+        self.refuse(2, "TN0612", "run", "squeeze.tenon", "--inputs", "in.npz", "-o", "out.npz")
+
     def test_scaler(self):
         """An offset and a scale, of all columns or of each, for each type that it takes."""
         for number, (offset, scale) in enumerate((([0.5], [2.0]), ([1.0, 2.0, 3.0], [0.5, 1.0, 2.0]))):

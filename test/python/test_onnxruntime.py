@@ -7,6 +7,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import warnings
 
 import numpy as np
 import onnx
@@ -158,6 +159,50 @@ class Both(unittest.TestCase):
             session = runs(chosen_by_size("Less", 3, helper.make_node("Unsqueeze", ["x", "one"], ["longer"]), same), [(2, 3), (2, 1), (2, 3)])
         self.assertEqual([("x", "tensor(float)", ["b", "n"])], session.get_inputs())
         self.assertRaises(ValueError, session.run, None, {"z": np.ones((2, 3), np.float32)})
+
+    def test_every_size(self):
+        """Free dims of 0, on both sides of a slice's bound, and of 1 beside others: what one engine does not take another does, which is said once."""
+        def runs(model, shapes):
+            theirs, ours = (module.InferenceSession(model, providers=["CPUExecutionProvider"]) for module in (onnxruntime, tenon.onnxruntime))
+            for sizes in shapes:
+                feed = {name: RANDOM.standard_normal(shape).astype(np.float32) for name, shape in sizes.items()}
+                self.assertSame(lambda session: session.run(None, feed), (theirs, ours))
+
+        def node(operator, inputs, **attributes):
+            return helper.make_node(operator, inputs, ["y"], **attributes)
+
+        weight = numpy_helper.from_array(RANDOM.standard_normal((4, 4)).astype(np.float32), "w")
+        runs(model_of([helper.make_node("Concat", ["past", "x"], ["all"], axis=1), node("MatMul", ["all", "w"])],
+                      [("x", ["b", "s", 4]), ("past", ["b", "p", 4])], [("y", None)], [weight]),
+             [{"x": (1, 2, 4), "past": (1, past, 4)} for past in (0, 3, 0, 7)] + [{"x": (0, 2, 4), "past": (0, 1, 4)}])
+        bounds = [numpy_helper.from_array(np.array([value]), name) for name, value in (("start", 0), ("end", 12), ("axis", 1))]
+        runs(model_of([node("Slice", ["x", "start", "end", "axis"])], [("x", [1, "n"])], [("y", None)], bounds), [{"x": (1, n)} for n in (0, 5, 12, 40)])
+        sums = model_of([node("Add", ["a", "b"])], [("a", ["n", 3]), ("b", ["m", 3])], [("y", None)])
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            runs(sums, [{"a": (a, 3), "b": (b, 3)} for a, b in ((4, 4), (4, 1), (1, 4), (1, 1), (5, 1))])
+        self.assertEqual(1, sum("engines of their own" in str(warning.message) for warning in said))
+        wrong = {"a": np.ones((4, 3), np.float32), "b": np.ones((3, 3), np.float32)}
+        with self.assertRaisesRegex(ValueError, "TN0612"):
+            tenon.onnxruntime.InferenceSession(sums).run(None, wrong)
+
+    def test_no_rank(self):
+        with self.assertRaisesRegex(tenon.UnsupportedError, "TN0301.*'x'"):
+            tenon.onnxruntime.InferenceSession(model_of([helper.make_node("Relu", ["x"], ["y"])], [("x", None)], [("y", None)]))
+
+    def test_initializers_that_are_inputs(self):
+        weights = [numpy_helper.from_array(np.asarray(value, np.float32), name) for name, value in (("w", [2, 3]), ("s", 5), ("fixed", [1, 1]))]
+        nodes = [helper.make_node("Mul", ["x", "w"], ["a"]), helper.make_node("Add", ["a", "s"], ["b"]), helper.make_node("Sub", ["b", "fixed"], ["y"])]
+        model = model_of(nodes, [("x", ["n", 2]), ("w", [2]), ("s", [])], [("y", ["n", 2])], weights)
+        sessions = [module.InferenceSession(model, providers=["CPUExecutionProvider"]) for module in (onnxruntime, tenon.onnxruntime)]
+        ports = [[(port.name, port.type, port.shape) for port in session.get_overridable_initializers()] for session in sessions]
+        self.assertEqual(*map(sorted, ports))
+        self.assertEqual(["x"], [port.name for port in sessions[1].get_inputs()])
+        given = {"x": np.ones((3, 2), np.float32), "w": np.array([9, 8], np.float32), "s": np.array(7, np.float32)}
+        for names in (["x"], ["x", "w"], ["x", "s"], ["x", "w", "s"], ["x", "w"]):
+            self.assertSame(lambda session: session.run(None, {name: given[name] for name in names}), sessions)
+        for session in sessions:
+            self.assertRaises(Exception, session.run, None, {"x": given["x"], "fixed": given["w"]})
 
     def test_what_no_size_helps(self):
         """An operator that Tenon lacks is an error when the session is made, also with free dims."""

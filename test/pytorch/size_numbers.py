@@ -1,5 +1,5 @@
-"""Numbers that programs compute from sizes ("x * n ** -0.5"), as values and as sizes again: one engine of a program of torch.export beside eager
-PyTorch, at sizes that the export never saw.
+"""Numbers that programs compute from sizes ("x * n ** -0.5"), as values and as sizes again, and sizes from 0: one engine of a program of torch.export
+beside eager PyTorch, at sizes that the export never saw.
 
 Relies on .venv-torch (scripts/setup.sh torch), which runs this file to make the program and what it gives; it is skipped without.
 """
@@ -24,8 +24,30 @@ torch.nn.functional.pad(x, (0, -n % 4))"""
 NUMBERS = [each.strip() for line in NUMBERS.split("\n") for each in line.split("|")]
 
 
+# Sizes of a batch and of the past of a decoder's step, of which either may be nothing.
+PASTS = [(1, 0), (2, 3), (0, 4), (0, 0), (3, 1), (1, 64)]
+
+
+def make_past(folder):
+    import torch
+
+    class Step(torch.nn.Module):
+        def forward(self, x, past):
+            keys = torch.cat([past, x], 1)
+            return torch.softmax(x @ keys.transpose(1, 2), -1) @ keys, keys
+
+    batch, length = torch.export.Dim("batch", min=0, max=8), torch.export.Dim("length", min=0, max=64)
+    inputs = [(torch.randn(b, 1, 4), torch.randn(b, n, 4)) for b, n in [(4, 5)] + PASTS]
+    torch.export.save(torch.export.export(Step(), inputs[0], dynamic_shapes=({0: batch}, {0: batch, 1: length})), folder / "past.pt2")
+    for (b, n), (x, past) in zip(PASTS, inputs[1:]):
+        np.savez(folder / f"past_{b}_{n}.npz", x=x.numpy(), past=past.numpy())
+        np.savez(folder / f"kept_{b}_{n}.npz", *[y.numpy() for y in Step()(x, past)])
+
+
 def make(folder):
     import torch
+
+    make_past(folder)
 
     code = [compile(text, text, "eval") for text in NUMBERS]
 
@@ -54,6 +76,12 @@ class SizeNumbers(unittest.TestCase):
 
             call(TORCH, pathlib.Path(__file__).resolve(), "--make", folder)
             call(TENON, "compile", "m.pt2", "-o", "m.tenon")
+            call(TENON, "compile", "past.pt2", "-o", "past.tenon")
+            for b, n in PASTS:
+                call(TENON, "run", "past.tenon", "--inputs", f"past_{b}_{n}.npz", "-o", "out.npz")
+                for theirs, ours in zip(*(np.load(folder / name).values() for name in (f"kept_{b}_{n}.npz", "out.npz"))):
+                    self.assertEqual(theirs.shape, ours.shape)
+                    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6, err_msg=f"batch {b}, past {n}")
             for b, n in SIZES:
                 call(TENON, "run", "m.tenon", "--inputs", f"in_{b}_{n}.npz", "-o", "out.npz")
                 want, got = (list(np.load(folder / name).values()) for name in (f"want_{b}_{n}.npz", "out.npz"))

@@ -74,9 +74,9 @@ void checkStated(Call &c, const OpRow &row, unsigned i, RankedTensorType type,
 
 Importer::Importer(const Program &theProgram, const frontend::ImportOptions &theOptions,
                    MLIRContext &owner, tn::WeightStore &theStore,
-                   const std::set<std::string> &statefulBuffers)
+                   const std::set<std::string> &statefulBuffers, bool takesEmptyInputs)
     : ModuleBuilder(owner, theStore), program(theProgram), options(theOptions),
-      stateful(statefulBuffers) {}
+      stateful(statefulBuffers), takesEmpty(takesEmptyInputs) {}
 
 Result<frontend::ImportResult> Importer::run() {
   beginModule();

@@ -60,10 +60,11 @@ frontend::Gap portGap(std::string_view kind, std::string_view name, std::string 
 
 class Importer : public frontend::ModuleBuilder {
 public:
-  /// `stateful`: the buffers that the program writes, as far as that is known.
+  /// `stateful`: the buffers that the program writes, as far as that is known. `takesEmpty`: sizes
+  /// that the program states from 0 begin there, else at 1.
   Importer(const Program &program, const frontend::ImportOptions &options,
            mlir::MLIRContext &context, tn::WeightStore &store,
-           const std::set<std::string> &stateful);
+           const std::set<std::string> &stateful, bool takesEmpty);
 
   Result<frontend::ImportResult> run();
   /// After `run`: buffers that the program writes and that are not among the stateful ones.
@@ -119,6 +120,7 @@ private:
   const frontend::ImportOptions &options;
   OpTable table;
   std::set<std::string> stateful;
+  bool takesEmpty = false;
   std::set<std::string> writtenBuffers;
   std::map<std::string, std::shared_ptr<Tensor>> buffers; ///< and parameters
   std::map<std::string, UserInput> userInputs;

@@ -95,7 +95,9 @@ Result<AffineExpr> Importer::inputDim(const std::string &input, size_t index, co
   bool isBounded = range != program.ranges.end() && isSymbol;
   bool hasEnd = isBounded && range->second.max < kUnlimited;
   bool isAsked = isBounded && (hasEnd || range->second.min != kAssumedMin);
-  int64_t least = isAsked ? std::max(range->second.min, options.symbolMin) : options.symbolMin;
+  // Torch writes 0 of each Dim without a least size too: it holds where all nodes take no elements.
+  int64_t stated = isAsked ? range->second.min : 0;
+  int64_t least = takesEmpty && hasEnd && isAsked ? stated : std::max(stated, options.symbolMin);
   int64_t most = hasEnd ? range->second.max : std::max(least, options.symbolMax);
   if (AffineExpr known = symbolNamed(alone)) {
     tn::SymbolList::Range own = symbols.bounds(known);
@@ -105,9 +107,9 @@ Result<AffineExpr> Importer::inputDim(const std::string &input, size_t index, co
     }
     return known;
   }
-  if (override && isBounded && (override->min < least || override->max > most)) {
+  if (override && isBounded && (override->min < stated || override->max > most)) {
     return overrideError(input,
-                         strCat("dimension ", index, " was exported for ", least, " to ", most));
+                         strCat("dimension ", index, " was exported for ", stated, " to ", most));
   }
   least = override ? override->min : least;
   most = override ? override->max : most;

@@ -16,9 +16,17 @@ Result<frontend::ImportResult> importProgram(const Program &program,
     store.keep(owner);
   }
   std::set<std::string> stateful;
+  bool takesEmpty =
+      llvm::any_of(program.ranges, [](const std::pair<const std::string, Range> &range) {
+        return range.second.min == 0;
+      });
   while (true) {
-    Importer importer(program, options, context, store, stateful);
+    Importer importer(program, options, context, store, stateful, takesEmpty);
     Result<frontend::ImportResult> result = importer.run();
+    if (takesEmpty && (!result || !result->gaps.empty())) {
+      takesEmpty = false; // some node has no meaning for no elements
+      continue;
+    }
     size_t known = stateful.size();
     stateful.insert(importer.written().begin(), importer.written().end());
     if (!result || stateful.size() == known) {

@@ -102,6 +102,34 @@ bool hasOtherRank(NodeContext &c, const ImportedValues &results) {
   return false;
 }
 
+/// Whether a branch is this operator alone, constants beside it.
+bool isOnly(const Graph *branch, std::string_view opType) {
+  SmallVector<std::string_view> others;
+  for (const Node &node : branch ? ArrayRef(branch->nodes) : ArrayRef<Node>()) {
+    if (node.opType != "Constant") {
+      others.push_back(node.opType);
+    }
+  }
+  return others.size() == 1 && others[0] == opType;
+}
+
+/// Exporters of PyTorch write squeeze(dim) as a choice by size between a Squeeze and the value as
+/// it is. What follows is written for one of both ranks: the squeezed one, whose dim is 1 as a
+/// constraint of the model.
+bool importSqueeze(NodeContext &c, const ImportedValues &yes, const ImportedValues &no) {
+  bool areTensors = c.numOutputs() == 1 && yes[0].type && no[0].type;
+  if (!areTensors || yes[0].type.getRank() == no[0].type.getRank()) {
+    return false;
+  }
+  for (bool isThen : {true, false}) {
+    if (isOnly(branchNamed(c, isThen), "Squeeze") && isOnly(branchNamed(c, !isThen), "Identity")) {
+      importOnly(c, isThen, isThen ? yes : no, "the other leaves a dimension that is squeezed");
+      return true;
+    }
+  }
+  return false;
+}
+
 void importIf(NodeContext &c) {
   std::optional<SmallVector<int64_t>> condition = c.integers(0);
   if (condition && condition->size() == 1) {
@@ -142,6 +170,9 @@ void importIf(NodeContext &c) {
                           "the other gives results of another rank than the model states");
       }
     }
+  }
+  if (isBySizes && yes && no && importSqueeze(c, *yes, *no)) {
+    return;
   }
   Choice choice(c, c.reshape(c.value(0), {}), "its branches give results of different shapes",
                 isBySizes

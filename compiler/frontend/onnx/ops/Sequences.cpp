@@ -126,6 +126,11 @@ std::optional<SmallVector<AffineExpr>> chunks(NodeContext &c, AffineExpr dim, Af
     c.error(ErrorId::OnnxBadNode, "the size of a part is not positive");
     return std::nullopt;
   }
+  AffineExpr parts = length && each ? AffineExpr() : divideSizes(c.symbols(), dim, chunk);
+  std::optional<int64_t> count = parts ? tn::constantDim(parts) : std::nullopt;
+  if (count && *count <= kMaxElements && tn::sameDim(multiplySizes(chunk, parts), dim)) {
+    return SmallVector<AffineExpr>(*count, chunk);
+  }
   if (!length || !each || *length / *each >= kMaxElements) {
     c.gap("how many parts it makes is not known, or more than " + Twine(kMaxElements),
           "declare one size with --shape");
