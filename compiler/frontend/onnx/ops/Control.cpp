@@ -115,9 +115,9 @@ bool isOnly(const Graph *branch, std::string_view opType) {
 
 /// Exporters of PyTorch write squeeze(dim) as a choice by size between a Squeeze and the value as
 /// it is. What follows is written for one of both ranks: the squeezed one, whose dim is 1 as a
-/// constraint of the model.
+/// constraint of the model. Within a branch that would be a need of the runs that do not take it.
 bool importSqueeze(NodeContext &c, const ImportedValues &yes, const ImportedValues &no) {
-  bool areTensors = c.numOutputs() == 1 && yes[0].type && no[0].type;
+  bool areTensors = !c.scope().outer && c.numOutputs() == 1 && yes[0].type && no[0].type;
   if (!areTensors || yes[0].type.getRank() == no[0].type.getRank()) {
     return false;
   }
