@@ -126,9 +126,9 @@ void toInteger(Call &c) {
 }
 
 constexpr OpRow kNumberOpRows[] = {
-    {"_operator.pow", powerOfSize},     {"_operator.truediv", onNumbers<Arithmetic::Divide>},
-    {"math.trunc", toInteger},    {"torch._sym_sqrt", squareRoot},
-    {"torch.sym_float", toFloat}, {"torch.sym_int", toInteger},
+    {"_operator.pow", powerOfSize}, {"_operator.truediv", onNumbers<Arithmetic::Divide>},
+    {"math.trunc", toInteger},      {"torch._sym_sqrt", squareRoot},
+    {"torch.sym_float", toFloat},   {"torch.sym_int", toInteger},
 };
 
 } // namespace
