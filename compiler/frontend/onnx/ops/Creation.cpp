@@ -107,6 +107,10 @@ AffineExpr rangeCount(NodeContext &c, AffineExpr start, AffineExpr limit, Affine
     return span ? c.constantSize(0) : nullptr;
   }
   if (c.symbols().bounds(span).min < 0) {
+    span = c.symbols().dependsOnData(span) ? AffineExpr()
+                                           : c.symbols().greater(span, c.constantSize(0));
+  }
+  if (!span) {
     return nullptr;
   }
   int64_t stride = std::abs(*step);

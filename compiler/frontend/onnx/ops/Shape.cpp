@@ -42,16 +42,6 @@ AffineExpr negated(NodeContext &c, AffineExpr value) {
   return subtractSizes(c.constantSize(1), value);
 }
 
-/// min (or max) of two expressions, if the order of their ranges is known.
-AffineExpr smaller(NodeContext &c, AffineExpr a, AffineExpr b, bool smallest) {
-  bool isFirst = c.symbols().compare(a, Comparison::LessOrEqual, b) == true;
-  bool isSecond = c.symbols().compare(b, Comparison::LessOrEqual, a) == true;
-  if (!isFirst && !isSecond) {
-    return nullptr;
-  }
-  return isFirst == smallest ? a : b;
-}
-
 /// Equality also where a symbolic size is compared with a marker such as -1.
 AffineExpr compared(NodeContext &c, StringRef op, AffineExpr a, AffineExpr b) {
   if (op == "Equal") {
@@ -73,14 +63,20 @@ AffineExpr logical(NodeContext &c, StringRef op, AffineExpr a, AffineExpr b) {
                                      : (*left != 0) != (*right != 0));
 }
 
-/// Truncating division of constants; of expressions where the sign is known.
+/// Quotient towards zero.
 AffineExpr quotient(NodeContext &c, AffineExpr a, AffineExpr b) {
   std::optional<int64_t> left = tn::constantDim(a);
   std::optional<int64_t> right = tn::constantDim(b);
   if (left && right && *right != 0 && *right != -1) {
     return c.constantSize(*left / *right);
   }
-  return divideSizes(c.symbols(), a, b);
+  if (AffineExpr known = divideSizes(c.symbols(), a, b)) {
+    return known;
+  }
+  // What is above zero and what is below apart.
+  AffineExpr zero = c.constantSize(0), above = c.symbols().greater(a, zero);
+  AffineExpr below = c.symbols().greater(subtractSizes(zero, a), zero);
+  return subtractSizes(divideSizes(c.symbols(), above, b), divideSizes(c.symbols(), below, b));
 }
 
 /// By a small number: larger powers of sizes are none.
@@ -114,7 +110,7 @@ AffineExpr binaryElement(NodeContext &c, StringRef op, AffineExpr a, AffineExpr 
     return remainderSizes(c.symbols(), a, b);
   }
   if (op == "Min" || op == "Max") {
-    return smaller(c, a, b, op == "Min");
+    return op == "Min" ? c.symbols().lesser(a, b) : c.symbols().greater(a, b);
   }
   if (op == "And" || op == "Or" || op == "Xor") {
     return logical(c, op, a, b);
@@ -147,7 +143,7 @@ std::optional<Sizes> foldUnary(NodeContext &c, StringRef op, const Sizes &x) {
     } else if (op == "Not") {
       value = negated(c, value);
     } else if (op == "Abs") {
-      value = c.symbols().bounds(value).min >= 0 ? value : AffineExpr();
+      value = c.symbols().greater(value, subtractSizes(c.constantSize(0), value));
     }
     if (!value) {
       return std::nullopt;

@@ -33,16 +33,11 @@ AffineExpr minimumByData(Call &c, AffineExpr a, AffineExpr b) {
 }
 
 AffineExpr minimum(Call &c, AffineExpr a, AffineExpr b) {
-  std::optional<bool> known = c.symbols().compare(a, frontend::Comparison::LessOrEqual, b);
-  if (!known && (c.symbols().dependsOnData(a) || c.symbols().dependsOnData(b))) {
-    return minimumByData(c, a, b);
-  }
-  return known ? (*known ? a : b) : AffineExpr();
+  bool dependsOnData = c.symbols().dependsOnData(a) || c.symbols().dependsOnData(b);
+  bool isOpen = dependsOnData && !c.symbols().compare(a, frontend::Comparison::LessOrEqual, b);
+  return isOpen ? minimumByData(c, a, b) : c.symbols().lesser(a, b);
 }
-AffineExpr maximum(Call &c, AffineExpr a, AffineExpr b) {
-  std::optional<bool> known = c.symbols().compare(a, frontend::Comparison::LessOrEqual, b);
-  return known ? (*known ? b : a) : AffineExpr();
-}
+AffineExpr maximum(Call &c, AffineExpr a, AffineExpr b) { return c.symbols().greater(a, b); }
 AffineExpr add(Call &, AffineExpr a, AffineExpr b) { return frontend::addSizes(a, b); }
 AffineExpr subtract(Call &, AffineExpr a, AffineExpr b) { return frontend::subtractSizes(a, b); }
 AffineExpr multiply(Call &, AffineExpr a, AffineExpr b) { return frontend::multiplySizes(a, b); }
