@@ -104,10 +104,9 @@ bool Scope::isAbsent(std::string_view name) const {
 //===--- Import ---===//
 
 Importer::Importer(const Model &theModel, const ImportOptions &theOptions, ExternalFiles &theFiles,
-                   MLIRContext &owner, tn::WeightStore &theStore,
-                   std::set<const Graph *> &ruledOutBranches)
-    : ModuleBuilder(owner, theStore), ruledOut(ruledOutBranches), model(theModel),
-      options(theOptions), files(theFiles) {}
+                   MLIRContext &owner, tn::WeightStore &theStore, ImportChoices &theChoices)
+    : ModuleBuilder(owner, theStore), choices(theChoices), model(theModel), options(theOptions),
+      files(theFiles) {}
 
 Status Importer::checkModel() {
   // Tools that merge models leave the same import twice, which says nothing else than once.

@@ -61,12 +61,18 @@ std::string_view nameOf(const Node &node);
 /// An error at a node, which it names.
 Status nodeError(ErrorId id, const Node &node, std::string_view what, std::string_view hint);
 
+/// What an import assumes, and finds out that it must not: then it is to be repeated.
+struct ImportChoices {
+  std::set<const Graph *> ruledOut; ///< branches that are not imported
+  /// Whether Squeeze without axes takes a batch that may be 1 for one; else it stays, 2 or more.
+  bool batchIsOne = true;
+  bool hasSqueezedBatch = false; ///< set by the import
+};
+
 class Importer : public ModuleBuilder {
 public:
-  /// `ruledOut`: branches that are not imported. Where the import finds more of them, it is to be
-  /// repeated.
   Importer(const Model &model, const ImportOptions &options, ExternalFiles &files,
-           mlir::MLIRContext &context, tn::WeightStore &store, std::set<const Graph *> &ruledOut);
+           mlir::MLIRContext &context, tn::WeightStore &store, ImportChoices &choices);
 
   Result<ImportResult> run();
 
@@ -86,7 +92,7 @@ public:
   void setError(Status status);
   /// The error that ends the import, which it no longer does.
   Status takeError() { return std::exchange(pending, Status::ok()); }
-  std::set<const Graph *> &ruledOut;
+  ImportChoices &choices;
   /// Nodes of bodies that loops have repeated so far.
   uint64_t unrolledNodes = 0;
   const Function *findFunction(const Node &node) const;

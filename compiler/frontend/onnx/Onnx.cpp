@@ -16,14 +16,25 @@ Result<ImportResult> importOnnx(Bytes bytes, const std::string &folder,
   ExternalFiles files(folder);
   // Imported again where it turns out that a branch must not be: what it asks of sizes would hold
   // for the runs that do not take it too.
-  std::set<const Graph *> ruledOut;
-  for (;;) {
-    size_t known = ruledOut.size();
-    Result<ImportResult> result = Importer(model, options, files, context, store, ruledOut).run();
-    if (ruledOut.size() == known) {
-      return result;
+  ImportChoices choices;
+  auto import = [&] {
+    for (;;) {
+      size_t known = choices.ruledOut.size();
+      Result<ImportResult> result = Importer(model, options, files, context, store, choices).run();
+      if (choices.ruledOut.size() == known) {
+        return result;
+      }
     }
+  };
+  auto isWhole = [](const Result<ImportResult> &result) { return result && result->gaps.empty(); };
+  Result<ImportResult> result = import();
+  if (isWhole(result) || !choices.hasSqueezedBatch) {
+    return result;
   }
+  // What follows a Squeeze without axes may be written for a batch of several.
+  choices.batchIsOne = false;
+  Result<ImportResult> other = import();
+  return isWhole(other) ? std::move(other) : std::move(result);
 }
 
 Result<ImportResult> importOnnx(const std::string &path, const ImportOptions &options,

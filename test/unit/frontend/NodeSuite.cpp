@@ -302,8 +302,8 @@ std::string importCase(const std::string &folder, const std::function<void(Model
   context.loadDialect<tn::TnDialect, mlir::func::FuncDialect>();
   tn::WeightStore store;
   ExternalFiles files("");
-  std::set<const Graph *> ruledOut;
-  Result<ImportResult> imported = Importer(*model, options, files, context, store, ruledOut).run();
+  ImportChoices choices;
+  Result<ImportResult> imported = Importer(*model, options, files, context, store, choices).run();
   if (!imported) {
     return imported.status().toString();
   }

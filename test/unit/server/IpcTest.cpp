@@ -57,12 +57,13 @@ TEST(ModelInfo, ComeBackAndEveryTruncationIsRefused) {
     (void)decodeModelInfo(changed).isOk();
   }
   EXPECT_FALSE(decodeModelInfo(text + "x").isOk());
-  LoadRequest request = {"ab", {BatchPolicy::Kind::Stated, 16, 1e-3, {{"ids", -1}}}};
+  LoadRequest request = {"ab", {BatchPolicy::Kind::Stated, 16, 1e-3, true, {{"ids", -1}}}};
   Result<LoadRequest> decoded = decodeLoad(encodeLoad(request));
   ASSERT_TRUE(decoded.isOk());
   EXPECT_EQ(decoded->sha256, "ab");
   EXPECT_EQ(decoded->batch.kind, BatchPolicy::Kind::Stated);
   EXPECT_EQ(decoded->batch.maxRows, 16u);
+  EXPECT_TRUE(decoded->batch.acceptsMeetings);
   EXPECT_EQ(decoded->batch.pads[0].value, -1);
   EXPECT_FALSE(decodeLoad(encodeLoad(request) + "x").isOk());
 }

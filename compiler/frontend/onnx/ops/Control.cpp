@@ -78,7 +78,7 @@ const Graph *branchNamed(NodeContext &c, bool isThen) {
 /// Whether one of the branches is ruled out, so that the other alone is imported.
 bool importRemaining(NodeContext &c) {
   for (bool isThen : {true, false}) {
-    if (!c.importer().ruledOut.count(branchNamed(c, !isThen))) {
+    if (!c.importer().choices.ruledOut.count(branchNamed(c, !isThen))) {
       continue;
     }
     std::optional<ImportedValues> results = importBranch(c, isThen ? "then_branch" : "else_branch");
@@ -153,7 +153,7 @@ void importIf(NodeContext &c) {
   bool thenDetermines = between != before, elseDetermines = c.symbols().determined() != between;
   if (isBySizes && thenDetermines != elseDetermines) {
     // Such as the squeeze of a dim for the case that it is 1.
-    c.importer().ruledOut.insert(branchNamed(c, thenDetermines));
+    c.importer().choices.ruledOut.insert(branchNamed(c, thenDetermines));
   }
   if (!noThen.isOk() && !noElse.isOk()) {
     return c.importer().setError(std::move(noThen));

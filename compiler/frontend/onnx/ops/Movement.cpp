@@ -123,7 +123,8 @@ void flatten(NodeContext &c) {
 }
 
 /// Which dims that vary Squeeze without axes removes: all or none as the rank says that the model
-/// states for its result, else those of a batch. A constraint holds every run to that.
+/// states for its result, else those of a batch, unless what follows contradicts that. A constraint
+/// holds every run to that.
 std::function<std::optional<bool>(AffineExpr)> whichAreOne(NodeContext &c) {
   const Symbols &symbols = c.symbols();
   auto mayBeOne = [&symbols](AffineExpr dim) {
@@ -136,8 +137,11 @@ std::function<std::optional<bool>(AffineExpr)> whichAreOne(NodeContext &c) {
          most = dims.size() - llvm::count_if(dims, isOne);
   std::optional<size_t> rank = c.statedRank(0);
   bool all = rank == least, none = rank == most;
-  return [=, &symbols](AffineExpr dim) {
-    return std::optional(mayBeOne(dim) && !none && (all || symbols.isBatch(dim)));
+  ImportChoices &choices = c.importer().choices;
+  return [=, &symbols, &choices](AffineExpr dim) {
+    bool isOpen = mayBeOne(dim) && !none && !all && symbols.isBatch(dim);
+    choices.hasSqueezedBatch |= isOpen;
+    return std::optional(mayBeOne(dim) && !none && (all || (isOpen && choices.batchIsOne)));
   };
 }
 
