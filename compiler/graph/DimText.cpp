@@ -146,18 +146,21 @@ private:
       return {};
     }
     ++depth;
-    AffineExpr dim = symbolOrNumber();
-    if (!dim && take("floor(")) {
+    // Functions first: a symbol may have the name "m".
+    AffineExpr dim;
+    if (take("floor(")) {
       dim = quotient([](AffineExpr a, AffineExpr b) { return a.floorDiv(b); });
-    } else if (!dim && take("ceil(")) {
+    } else if (take("ceil(")) {
       dim = quotient([](AffineExpr a, AffineExpr b) { return a.ceilDiv(b); });
-    } else if (!dim && take("min(")) {
+    } else if (take("min(")) {
       dim = choice(smallerDim);
-    } else if (!dim && take("max(")) {
+    } else if (take("max(")) {
       dim = choice(largerDim);
-    } else if (!dim && take("(")) {
+    } else if (take("(")) {
       dim = sum();
       dim = take(")") ? dim : AffineExpr();
+    } else {
+      dim = symbolOrNumber();
     }
     --depth;
     return dim;

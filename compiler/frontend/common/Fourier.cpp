@@ -83,18 +83,21 @@ Value alongRows(Emitter &c, Value x, int64_t axis, AffineExpr length,
 }
 
 /// [n, parts, n, 2] for a length that is a symbol. The product of both positions is reduced by the
-/// length before it becomes an angle, so that its float is exact.
+/// length before it becomes an angle, so that its float is exact; sines of half turns are zeros in
+/// `real` for the angle is an f64.
 Value openTable(Emitter &c, AffineExpr length, int64_t parts, bool inverse, Type real) {
   Type index = c.builder().getI64Type();
-  Value i = c.positions(length), n = c.sizeValue(length, real);
+  Type wide = c.builder().getF64Type();
+  Value i = c.positions(length), n = c.sizeValue(length, wide);
   Value turns = c.make<tn::ModOp>(c.mul(c.alongAxis(i, 0, 2), c.alongAxis(i, 1, 2)),
                                   c.sizeValue(length, index), /*fmod=*/false);
   double unit = (inverse ? 2 : -2) * M_PI;
-  Value angle = c.div(c.mul(c.cast(turns, real), c.scalar(unit, real)), n);
+  Value angle = c.div(c.mul(c.cast(turns, wide), c.scalar(unit, wide)), n);
   Value re = c.unary<tn::CosOp>(angle), im = c.unary<tn::SinOp>(angle);
   if (inverse) {
     re = c.div(re, n), im = c.div(im, n);
   }
+  re = c.cast(re, real), im = c.cast(im, real);
   AffineExpr one = c.constantSize(1);
   auto apart = [&](Value x) { return c.reshape(x, {length, one, length, one}); };
   Value fromReal = c.concat({apart(re), apart(im)}, 3);

@@ -11,15 +11,18 @@ namespace tenon::onnx {
 namespace {
 
 /// Cases that import and pass; may only grow.
-constexpr size_t kMinPassed = 991;
-constexpr size_t kMinPassedSymbolic = 979;
+constexpr size_t kMinPassed = 1012;
+constexpr size_t kMinPassedSymbolic = 1007;
 
-/// Cases of the opset 17 suite whose data are wrong: `like` is declared 3x4 and given as 1, and
-/// bfloat16 is cut off instead of rounded (as the newer suites do).
-const std::set<std::string> kContradictory = {
-    "test_cast_FLOAT_to_BFLOAT16", "test_castlike_BFLOAT16_to_FLOAT",
-    "test_castlike_BFLOAT16_to_FLOAT_expanded", "test_castlike_FLOAT_to_BFLOAT16",
-    "test_castlike_FLOAT_to_BFLOAT16_expanded"};
+/// Cases of the opset 17 suite whose data are wrong: `like` is declared 3x4 and given as 1,
+/// bfloat16 is cut off instead of rounded, and a model lacks the epsilon that its numbers were made
+/// with (as the newer suites do).
+const std::set<std::string> kContradictory = {"test_adam_multiple",
+                                              "test_cast_FLOAT_to_BFLOAT16",
+                                              "test_castlike_BFLOAT16_to_FLOAT",
+                                              "test_castlike_BFLOAT16_to_FLOAT_expanded",
+                                              "test_castlike_FLOAT_to_BFLOAT16",
+                                              "test_castlike_FLOAT_to_BFLOAT16_expanded"};
 
 /// Cases whose results a generator of random numbers decides; ONNX prescribes none.
 const std::set<std::string> kRandom = {"test_bernoulli",
