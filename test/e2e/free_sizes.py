@@ -190,28 +190,28 @@ def resized_to_the_floor_of_a_product():
     return n.model(n.at("Relu", n.at("Resize", "x", "", "", sizes, mode="linear", coordinate_transformation_mode="half_pixel")))
 
 
-@case([{"N": 1, "H": h, "W": 4} for h in (2, 3, 9, 20)], [{"N": 1, "H": 1, "W": 4}])
+@case([{"N": 1, "H": h, "W": 4} for h in (1, 2, 3, 9, 20)], [])
 def slice_to_half_less_one():
     n = Net(**IMAGE)
     end = n.at("Sub", n.at("Div", n.size("x", 2), [2]), [1])
     return n.model(n.at("Relu", n.at("Slice", "x", [0], end, [2])))
 
 
-@case([{"N": 1, "H": h, "W": 4} for h in (20, 21, 300)], [{"N": 1, "H": 19, "W": 4}])
+@case([{"N": 1, "H": h, "W": 4} for h in (19, 20, 21, 300)], [])
 def head_in_reverse():
     """As a sound is continued before its start by its own mirror image."""
     n = Net(**IMAGE)
     return n.model(n.at("Concat", n.at("Slice", "x", [19], [-(2**63)], [2], [-1]), "x", axis=2))
 
 
-@case([{"N": 1, "H": h, "W": 4} for h in (7, 8, 300)], [{"N": 1, "H": 6, "W": 4}])
+@case([{"N": 1, "H": h, "W": 4} for h in (6, 7, 8, 300)], [])
 def numbers_inside():
     n = Net(**IMAGE)
     maps = n.conv("x", 3, 4, strides=[2, 1], pads=[1] * 4)
     return n.model(n.at("Relu", n.at("Slice", maps, [1], [4], [2])))
 
 
-@case([{"N": 1, "H": h, "W": 4} for h in (1, 128, 512)], [{"N": 1, "H": 513, "W": 4}])
+@case([{"N": 1, "H": h, "W": 4} for h in (1, 128, 512, 513)], [])
 def cut_to_the_longest():
     n = Net(**IMAGE)
     return n.model(n.at("Relu", n.at("Slice", "x", [0], [512], [2])))
@@ -224,13 +224,13 @@ def squeeze_of_a_batch():
     return n.model(n.at("Relu", n.at("Squeeze", "x")))
 
 
-@case([{"N": n, "H": 5, "W": 4} for n in (1, 2)], [{"N": 3, "H": 5, "W": 4}])
+@case([{"N": n, "H": 5, "W": 4} for n in (1, 2, 3)], [])
 def cut_to_two_of_a_batch():
     n = Net(**IMAGE)
     return n.model(n.at("Relu", n.at("Slice", "x", [0], [2], [0])))
 
 
-@case([{"N": 1, "H": h, "W": 4} for h in (16, 128, 513)], [{"N": 1, "H": 15, "W": 4}])
+@case([{"N": 1, "H": h, "W": 4} for h in (15, 16, 128, 513)], [])
 def cut_to_a_few():
     n = Net(**IMAGE)
     return n.model(n.at("Relu", n.at("Slice", "x", [0], [16], [2])))

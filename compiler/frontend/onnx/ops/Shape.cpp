@@ -63,6 +63,15 @@ AffineExpr logical(NodeContext &c, StringRef op, AffineExpr a, AffineExpr b) {
                                      : (*left != 0) != (*right != 0));
 }
 
+/// The lesser or the greater of two; null where data decides which: that stays with the data.
+AffineExpr chosen(NodeContext &c, AffineExpr a, AffineExpr b, bool isLesser) {
+  Symbols &symbols = c.symbols();
+  bool isOpen = !symbols.compare(a, Comparison::LessOrEqual, b) &&
+                !symbols.compare(b, Comparison::LessOrEqual, a);
+  bool isByData = isOpen && (symbols.dependsOnData(a) || symbols.dependsOnData(b));
+  return isByData ? AffineExpr() : isLesser ? symbols.lesser(a, b) : symbols.greater(a, b);
+}
+
 /// Quotient towards zero.
 AffineExpr quotient(NodeContext &c, AffineExpr a, AffineExpr b) {
   std::optional<int64_t> left = tn::constantDim(a);
@@ -70,7 +79,8 @@ AffineExpr quotient(NodeContext &c, AffineExpr a, AffineExpr b) {
   if (left && right && *right != 0 && *right != -1) {
     return c.constantSize(*left / *right);
   }
-  if (AffineExpr known = divideSizes(c.symbols(), a, b)) {
+  AffineExpr known = divideSizes(c.symbols(), a, b);
+  if (known || c.symbols().dependsOnData(a)) {
     return known;
   }
   // What is above zero and what is below apart.
@@ -110,7 +120,7 @@ AffineExpr binaryElement(NodeContext &c, StringRef op, AffineExpr a, AffineExpr 
     return remainderSizes(c.symbols(), a, b);
   }
   if (op == "Min" || op == "Max") {
-    return op == "Min" ? c.symbols().lesser(a, b) : c.symbols().greater(a, b);
+    return chosen(c, a, b, op == "Min");
   }
   if (op == "And" || op == "Or" || op == "Xor") {
     return logical(c, op, a, b);
@@ -143,7 +153,7 @@ std::optional<Sizes> foldUnary(NodeContext &c, StringRef op, const Sizes &x) {
     } else if (op == "Not") {
       value = negated(c, value);
     } else if (op == "Abs") {
-      value = c.symbols().greater(value, subtractSizes(c.constantSize(0), value));
+      value = chosen(c, value, subtractSizes(c.constantSize(0), value), /*isLesser=*/false);
     }
     if (!value) {
       return std::nullopt;
