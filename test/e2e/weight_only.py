@@ -244,7 +244,7 @@ class WeightOnly(ToolTest):
                  (dequantize(np.nan), "TN0236", "its scale is nan"), (dequantize([[np.inf] * 32] * 2, axis=0, block_size=32), "TN0236", "its scale is inf"),
                  (n_bits(np.full(64, np.nan)), "TN0236", "its scale is nan"), (n_bits(np.ones(63)), "TN0236", "weights or scales"), (n_bits(shape=(32, 2, 15)), "TN0236", "weights or scales"),
                  (n_bits(zero=np.ones(31, np.uint8)), "TN0236", "zero points"), (n_bits(zero=np.ones(64, np.int32)), "TN0236", "zero points"),
-                 (n_bits(zero=np.ones(32, np.uint8), extra=[np.zeros(64, np.int32)]), "TN0301", "input 4")]
+                 (n_bits(zero=np.ones(32, np.uint8), extra=[np.zeros((1, 64), np.int32)]), "TN0236", "its groups")]
         for scale in (0, np.nan, -0.5, 1e-42):
             cases.append((("QuantizeLinear", [np.float32(scale)], {}), "TN0236", "its scale is"))
         for (operator, values, attributes), code, text in cases:
