@@ -282,15 +282,31 @@ TEST_F(ModelFault, TensorData) {
             ErrorId::OnnxTensorPadding);
 }
 
-TEST_F(ModelFault, StringsAndSparseTensorsAreGaps) {
+TEST_F(ModelFault, StringsAreGaps) {
   Result<ImportResult> text =
       import(withTensor(Message().varint(1, 1).varint(2, kString).text(8, "w").text(6, "hello")));
   ASSERT_TRUE(text);
   EXPECT_FALSE(text->gaps.empty());
-  Message g = graph({{kRelu}, {kX}, {Message().text(1, "y")}, {}}).add(15, Message());
-  Result<ImportResult> sparse = import(around(g));
-  ASSERT_TRUE(sparse);
-  EXPECT_FALSE(sparse->gaps.empty());
+}
+
+TEST_F(ModelFault, SparseTensors) {
+  auto errorWith = [&](const Message &sparse) {
+    return errorOf(around(graph({{kRelu}, {kX}, {Message().text(1, "y")}, {}}).add(15, sparse)));
+  };
+  auto at = [](std::vector<int64_t> places) {
+    std::string bytes(reinterpret_cast<const char *>(places.data()), places.size() * 8);
+    return rawTensor("", kInt64, {static_cast<int64_t>(places.size())}, bytes);
+  };
+  Message values = floats("w", {2}, {1, 2});
+  auto sparse = [&](std::vector<int64_t> places) {
+    return Message().add(1, values).add(2, at(std::move(places))).varint(3, 5);
+  };
+  EXPECT_EQ(errorWith(sparse({0, 4})), ErrorId::None);
+  EXPECT_EQ(errorWith(Message()), ErrorId::OnnxBadName);
+  for (std::vector<int64_t> places : {std::vector<int64_t>{0, 5}, {-1, 2}, {3, 3}, {4, 0}}) {
+    EXPECT_EQ(errorWith(sparse(places)), ErrorId::OnnxTensorData);
+  }
+  EXPECT_EQ(errorWith(sparse({0})), ErrorId::OnnxTensorSize);
 }
 
 } // namespace
