@@ -41,11 +41,12 @@ NORMS = {"normalize": lambda x, y: F.normalize(x, dim=-1), "norm": lambda x, y: 
          "cosine": F.cosine_similarity, "distance": F.pairwise_distance, "std": lambda x, y: x.std(-1), "hypot": torch.hypot,
          "logsumexp": lambda x, y: torch.logsumexp(x, -1), "sum": lambda x, y: x.sum(-1), "mean": lambda x, y: x.mean(-1)}
 
-# What stands beside a number, which eager mode keeps in f32 or rounds to the tensor's type.
+# What stands beside a number, which eager mode keeps in f32 or rounds to the tensor's type. Softshrink's vectors give 0 where the elements behind
+# the last whole vector give -0.
 BESIDE = {"add": lambda x, n: x + n, "from": lambda x, n: n - x, "product": lambda x, n: x * n, "quotient": lambda x, n: x / n, "floor": lambda x, n: x // n,
           "trunc": lambda x, n: torch.div(x, n, rounding_mode="trunc"), "remainder": lambda x, n: x % n, "fmod": torch.fmod, "above": lambda x, n: x > n,
           "equal": lambda x, n: x == n, "addcmul": lambda x, n: torch.addcmul(x, x, x, value=n), "lerp": lambda x, n: torch.lerp(x, x.flip(0), n),
-          "alpha": lambda x, n: torch.sub(x, x.flip(0), alpha=n), "softshrink": F.softshrink, "threshold": lambda x, n: F.threshold(x, n, 20.0),
+          "alpha": lambda x, n: torch.sub(x, x.flip(0), alpha=n), "softshrink": lambda x, n: F.softshrink(x, n) + 0.0, "threshold": lambda x, n: F.threshold(x, n, 20.0),
           "scalar": lambda x, n: x * torch.tensor(n)}
 
 # What two numbers give, of all pairs of SPECIAL.

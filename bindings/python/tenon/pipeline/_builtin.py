@@ -209,7 +209,7 @@ def export(run: Run, callable: Mapping[str, str], format: str) -> Dict[str, Any]
     if format == "onnx":
         prune.export(module, inputs, run.output("model"), **(_axes(module, inputs, shapes) if shapes else {}))
     else:
-        _export.save(module, inputs, shapes, run.output("model"))
+        _export.save(_export.program_of(module, inputs, shapes), run.output("model"))
     return {}
 
 
