@@ -15,7 +15,8 @@ mlir::AffineExpr stepDim(const SymbolList &symbols, mlir::AffineExpr x);
 mlir::AffineExpr smallerDim(const SymbolList &symbols, mlir::AffineExpr a, mlir::AffineExpr b);
 mlir::AffineExpr largerDim(const SymbolList &symbols, mlir::AffineExpr a, mlir::AffineExpr b);
 
-/// A step in an expression: the division in it, 1 (or 0) where `excess` is 0 or more, else one less.
+/// A step in an expression: the division in it, 1 (or 0) where `excess` is 0 or more, else one
+/// less.
 struct Step {
   mlir::AffineExpr division;
   int64_t above = 1; ///< what the division gives where `excess` is 0 or more
