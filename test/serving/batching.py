@@ -4,7 +4,6 @@ waits is batched, put in order and bounded as config.pbtxt says.
 
 import contextlib
 import json
-import os
 import pathlib
 import shutil
 import socket
@@ -341,15 +340,11 @@ class Batching(unittest.TestCase):
     def test_versions_stay_apart(self):
         """A load while requests wait: those wait for the version that they came for."""
         with self.serve() as server:
-            worker = server.worker()
-            os.kill(worker, 19)
-            try:
+            with server.paused():
                 calls = [self.one_running(server)] + [self.later(server, self.rows[:1]) for _ in range(3)]
                 self.waiting(server, 3)
                 load = Call(lambda: server.post("/v2/repository/models/linear/load"))
                 time.sleep(0.2)
-            finally:
-                os.kill(worker, 18)
             for call in calls:
                 self.outputs(call.wait())
             self.assertEqual(200, load.wait()[0])
