@@ -51,7 +51,9 @@ std::string dimText(AffineExpr dim, ArrayRef<Symbol> symbols) {
   if (!binary) {
     return "?";
   }
-  if (std::optional<Extremum> choice = asExtremum(dim, SymbolList(symbols))) {
+  bool isChoice = !stepsOf(dim).empty();
+  if (std::optional<Extremum> choice =
+          isChoice ? asExtremum(dim, SymbolList(symbols)) : std::nullopt) {
     return std::string(choice->isGreater ? "max(" : "min(") + dimText(choice->first, symbols) +
            ", " + dimText(choice->second, symbols) + ")";
   }

@@ -68,8 +68,8 @@ public:
   json::Object read() {
     json::Array inputs;
     for (BlockArgument argument : main.getArguments()) {
-      std::string name =
-          portName(main.getArgAttrDict(argument.getArgNumber()), "input", argument.getArgNumber());
+      unsigned index = argument.getArgNumber();
+      std::string name = utf8(portName(main.getArgAttrDict(index), "input", index));
       inputs.push_back(name);
       addValue(argument, json::Object{{"kind", "input"}, {"name", name}});
     }
@@ -82,7 +82,7 @@ public:
       for (OpOperand &operand : op.getOpOperands()) {
         unsigned index = operand.getOperandNumber();
         outputs.push_back(
-            json::Object{{"name", portName(main.getResultAttrDict(index), "output", index)},
+            json::Object{{"name", utf8(portName(main.getResultAttrDict(index), "output", index))},
                          {"value", idOf(operand.get())}});
       }
     }
@@ -111,11 +111,6 @@ private:
       }
     }
     return dims;
-  }
-
-  static std::string portName(DictionaryAttr attributes, llvm::StringRef kind, unsigned index) {
-    StringAttr name = attributes ? attributes.getAs<StringAttr>("tn.name") : StringAttr();
-    return name ? utf8(name.getValue()) : kind.str() + std::to_string(index);
   }
 
   int64_t idOf(Value value) const {
@@ -290,6 +285,11 @@ private:
 };
 
 } // namespace
+
+std::string portName(DictionaryAttr attributes, llvm::StringRef kind, unsigned index) {
+  StringAttr name = attributes ? attributes.getAs<StringAttr>("tn.name") : StringAttr();
+  return name ? name.str() : kind.str() + std::to_string(index);
+}
 
 std::string graphInfo(ModuleOp module, RangeOf rangeOf) {
   std::string text;

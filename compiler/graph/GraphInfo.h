@@ -15,6 +15,9 @@ namespace tenon::tn {
 using RangeOf =
     llvm::function_ref<std::optional<std::pair<double, double>>(llvm::StringRef, mlir::Type)>;
 
+/// The name of an input or output by its attributes, or its kind and number: "output0".
+std::string portName(mlir::DictionaryAttr attributes, llvm::StringRef kind, unsigned index);
+
 /// The nodes, values, parameters and counts of the module's function @main, which must be there. In
 /// a dispatched module each node names its region by its place among them. Equal modules give equal
 /// text.

@@ -2,6 +2,7 @@
 #include "compiler/graph/RowIndependence.h"
 
 #include "compiler/graph/DataSizes.h"
+#include "compiler/graph/GraphInfo.h"
 #include "compiler/graph/NodeOrigin.h"
 #include "compiler/graph/RowRules.h"
 #include "compiler/graph/State.h"
@@ -12,64 +13,6 @@
 using namespace mlir;
 
 namespace tenon::tn {
-
-//===--- KnownRows ---===//
-
-KnownRows::KnownRows(unsigned theBatch, ArrayRef<unsigned> computed) : batch(theBatch) {
-  ofRows.insert(computed.begin(), computed.end());
-  ofRows.insert(batch);
-}
-
-bool KnownRows::isSame(ValueRange all) const {
-  return llvm::all_of(all, [&](Value value) {
-    return of(value).isCarried() && of(value).isAlong(of(all[0]).axis);
-  });
-}
-
-bool KnownRows::namesRows(AffineExpr dim) const {
-  bool found = !dim;
-  if (dim) {
-    dim.walk([&](AffineExpr part) {
-      AffineSymbolExpr symbol = dyn_cast<AffineSymbolExpr>(part);
-      found |= symbol && ofRows.contains(symbol.getPosition());
-    });
-  }
-  return found;
-}
-
-bool KnownRows::namesRows(Operation *op) const {
-  return llvm::any_of(symbolsNamed(op), [&](unsigned symbol) { return ofRows.contains(symbol); });
-}
-
-/// Whether a dim is the batch times what no row decides.
-bool KnownRows::isMultiple(AffineExpr dim) const {
-  if (!dim) {
-    return false;
-  }
-  AffineExpr symbol = getAffineSymbolExpr(batch, dim.getContext());
-  AffineExpr group = simplify(dim.replace(symbol, getAffineConstantExpr(1, dim.getContext())));
-  return group && !namesRows(group) && sameDim(multiplyDims(symbol, group), dim);
-}
-
-std::optional<int64_t> KnownRows::batchAxis(Type type) const {
-  std::optional<int64_t> axis;
-  for (auto [i, dim] : llvm::enumerate(getDims(type))) {
-    if (!namesRows(dim)) {
-      continue;
-    }
-    if (axis || !isMultiple(dim)) {
-      return std::nullopt;
-    }
-    axis = static_cast<int64_t>(i);
-  }
-  return axis;
-}
-
-bool KnownRows::isFree(Type type) const {
-  return llvm::none_of(getDims(type), [&](AffineExpr dim) { return namesRows(dim); });
-}
-
-//===--- The walk ---===//
 
 namespace {
 
@@ -155,11 +98,6 @@ std::optional<unsigned> batchOf(func::FuncOp main) {
   return main.getNumArguments() > 0 ? firstSymbol(main.getArgument(0)) : std::nullopt;
 }
 
-std::string nameOf(DictionaryAttr attributes, StringRef kind, unsigned index) {
-  StringAttr name = attributes ? attributes.getAs<StringAttr>("tn.name") : StringAttr();
-  return name ? name.getValue().str() : (kind + Twine(index)).str();
-}
-
 } // namespace
 
 std::vector<OutputRows> outputRows(ModuleOp module) {
@@ -175,7 +113,7 @@ std::vector<OutputRows> outputRows(ModuleOp module) {
     if (main.getResultAttrOfType<StringAttr>(index, kState)) {
       continue;
     }
-    OutputRows output = {nameOf(main.getResultAttrDict(index), "output", index), false, "", ""};
+    OutputRows output = {portName(main.getResultAttrDict(index), "output", index), false, "", ""};
     Rows found = walk ? walk->of(operand.get()) : Rows::mixed(nullptr, "no input has a batch");
     output.isIndependent = found.isAlong(0);
     if (found.isMixed()) {

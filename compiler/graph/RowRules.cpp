@@ -1,12 +1,70 @@
-// The rules, one a kind of operation.
+// What dims say of the batch, and the rules, one a kind of operation.
 #include "compiler/graph/RowRules.h"
 
+#include "compiler/graph/DataSizes.h"
 #include "compiler/graph/TnRare.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 
 namespace tenon::tn {
+
+//===--- KnownRows ---===//
+
+KnownRows::KnownRows(unsigned theBatch, ArrayRef<unsigned> computed) : batch(theBatch) {
+  ofRows.insert(computed.begin(), computed.end());
+  ofRows.insert(batch);
+}
+
+bool KnownRows::isSame(ValueRange all) const {
+  return llvm::all_of(all, [&](Value value) { return of(value).isAlong(of(all[0]).axis); });
+}
+
+bool KnownRows::namesRows(AffineExpr dim) const {
+  bool found = !dim;
+  if (dim) {
+    dim.walk([&](AffineExpr part) {
+      AffineSymbolExpr symbol = dyn_cast<AffineSymbolExpr>(part);
+      found |= symbol && ofRows.contains(symbol.getPosition());
+    });
+  }
+  return found;
+}
+
+bool KnownRows::namesRows(Operation *op) const {
+  return llvm::any_of(symbolsNamed(op), [&](unsigned symbol) { return ofRows.contains(symbol); });
+}
+
+/// Whether a dim is the batch times what no row decides.
+bool KnownRows::isMultiple(AffineExpr dim) const {
+  if (!dim) {
+    return false;
+  }
+  AffineExpr symbol = getAffineSymbolExpr(batch, dim.getContext());
+  AffineExpr group = simplify(dim.replace(symbol, getAffineConstantExpr(1, dim.getContext())));
+  return group && !namesRows(group) && sameDim(multiplyDims(symbol, group), dim);
+}
+
+std::optional<int64_t> KnownRows::batchAxis(Type type) const {
+  std::optional<int64_t> axis;
+  for (auto [i, dim] : llvm::enumerate(getDims(type))) {
+    if (!namesRows(dim)) {
+      continue;
+    }
+    if (axis || !isMultiple(dim)) {
+      return std::nullopt;
+    }
+    axis = static_cast<int64_t>(i);
+  }
+  return axis;
+}
+
+bool KnownRows::isFree(Type type) const {
+  return llvm::none_of(getDims(type), [&](AffineExpr dim) { return namesRows(dim); });
+}
+
+//===--- The rules ---===//
+
 namespace {
 
 int64_t rankOf(Value value) { return cast<RankedTensorType>(value.getType()).getRank(); }

@@ -41,6 +41,12 @@ struct SlowRegion {
 struct Narrowing {
   std::string node;  ///< empty of a guard of the export
   std::string needs; ///< "512 is at least n"
+
+  /// "node 'Add_3' needs that 512 is at least n"
+  std::string text() const {
+    return (node.empty() ? "a guard of the export" : "node '" + node + "'") + " needs that " +
+           needs;
+  }
 };
 
 /// A region, and what the tuning store had of it (docs/tune.md).

@@ -134,8 +134,7 @@ Status checkStrict(const CompileOptions &options, const std::vector<Narrowing> &
   }
   std::string text = strCat(options.model, " takes fewer sizes than are declared");
   for (const Narrowing &narrowing : narrowed) {
-    text += strCat(&narrowing == narrowed.data() ? ": " : "; ", "node '", narrowing.node,
-                   "' needs that ", narrowing.needs);
+    text += strCat(&narrowing == narrowed.data() ? ": " : "; ", narrowing.text());
   }
   return Status::error(ErrorId::SizesNarrowed, text,
                        "declare sizes that all nodes take with --shape, or leave --strict out");
@@ -170,7 +169,8 @@ std::optional<CompileSummary> summaryFromNote(std::string_view note) {
     std::getline(stream, weights.form);
   }
   size_t narrowed = 0;
-  stream >> narrowed >> std::ws;
+  stream >> narrowed;
+  stream.ignore(); // the end of the line alone: a node may have no name
   for (size_t i = 0; i < narrowed && stream; ++i) {
     Narrowing &narrowing = summary.narrowed.emplace_back();
     std::getline(stream, narrowing.node);

@@ -131,6 +131,15 @@ class FreeSlices(ToolTest):
                 x = np.random.default_rng(0).standard_normal((size, 1, 6)).astype(np.float32)
                 np.testing.assert_array_equal(self.run_at(x=x)["y"], x.squeeze())
 
+    def test_squeeze_of_a_batch_of_several(self):
+        """Without a stated rank a batch is taken for one; what follows may be written for the other rank, and then the batch stays."""
+        nodes = [helper.make_node("Squeeze", ["x"], ["s"]), helper.make_node("Transpose", ["s"], ["y"], perm=[1, 0])]
+        engine = self.compile(nodes, {"x": ["b", 1, 3]}, {"y": None})
+        self.assertEqual(["b is at least 2"], [entry["needs"] for entry in engine["constraints"]])
+        for size in (2, 5):
+            x = np.random.default_rng(size).standard_normal((size, 1, 3)).astype(np.float32)
+            np.testing.assert_array_equal(self.run_at(x=x)["y"], x.squeeze().T)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -129,6 +129,13 @@ class Programs(unittest.TestCase):
                         self.assertEqual(text[:400], entry["needs"][:400])
                         self.assertIn(why, entry["unchecked"])
                         self.assertIn(why, check)
+                if name == "even":
+                    for is_again in (False, True):
+                        facts = json.loads(tool("compile", program, "-o", engine, "--json").stdout)
+                        self.assertIn({"node": "", "needs": needs[0]}, facts["narrowed"])
+                        self.assertTrue(facts["from_cache"] or not is_again)
+                    self.assertIn(f"a guard of the export needs that {needs[0]}", tool("compile", program, "-o", engine, "--strict").stderr)
+                    self.assertEqual(0, tool("compile", program, "-o", engine, "--quiet").returncode)
                 for sizes, refusal in runs.items():
                     done = tool("run", engine, "--shape", f"x:{sizes}x8")
                     self.assertEqual(bool(refusal), done.returncode != 0, done.stderr)

@@ -84,15 +84,21 @@ class InternalError(Error):
 
 @contextlib.contextmanager
 def scratch(purpose: str, model: Any) -> Iterator[str]:
-    """A folder for as long as the block runs. An error that names a file `model.*` in it names the caller's model instead."""
+    """A folder for as long as the block runs. An error that names a form of the model in it names the caller's model instead."""
     with tempfile.TemporaryDirectory(prefix=f"tenon-{purpose}-") as folder:
         try:
             yield folder
         except Error as error:
-            name = os.fspath(model) if isinstance(model, (str, os.PathLike)) else f"the {type(model).__name__}"
-            pattern = re.escape(os.path.join(folder, "model")) + r"\.(pt2|onnx)"
-            error.args = (re.sub(pattern, lambda _: name, str(error)),)
+            for file in ("model.pt2", "model.onnx", "decomposed.pt2"):
+                reword(error, os.path.join(folder, file), _name_of(model))
             raise
+
+
+def _name_of(model: Any) -> str:
+    if isinstance(model, (str, os.PathLike)):
+        return os.fsdecode(model)
+    kind = "module " if hasattr(model, "forward") else "program " if hasattr(model, "graph_signature") else ""
+    return f"the {kind}{type(model).__name__}"
 
 
 _CLASSES = {

@@ -1,4 +1,4 @@
-"""A model in any form as a file for the compiler, whose errors then name the model and not that file."""
+"""A model in any form as a file for the compiler."""
 
 from __future__ import annotations
 
@@ -19,12 +19,9 @@ class ModelFile:
         self._scratch, self._gaps = scratch, gaps
         self._dynamic_shapes, self._decomposer = dynamic_shapes, None
         self.shapes: Sequence[str] = []
-        self.name = "the model"
         if isinstance(model, (str, os.PathLike)):
             self.path = os.fspath(model)
-            self.name = self.path if isinstance(self.path, str) else os.fsdecode(self.path)
         elif isinstance(model, (bytes, bytearray, memoryview)):
-            self.name = f"the {type(model).__name__}"
             self.path = os.path.join(scratch, "model.pt2" if bytes(model[:2]) == b"PK" else "model.onnx")
             with open(self.path, "wb") as file:
                 file.write(model)
@@ -35,7 +32,6 @@ class ModelFile:
         else:
             from . import _export
 
-            self.name = f"the {'module' if hasattr(model, 'forward') else 'program'} {type(model).__name__}"
             self.path = os.path.join(scratch, "model.pt2")
             self._decomposer = _export.Decomposer(_export.save(_export.program_of(model, example_inputs, dynamic_shapes), self.path))
 
@@ -77,9 +73,6 @@ class ModelFile:
             return False
 
     def _told(self, error: _errors.Error) -> _errors.Error:
-        for path in {self.path, os.path.join(self._scratch, "model.pt2"), os.path.join(self._scratch, "decomposed.pt2")}:
-            if os.path.dirname(path) == self._scratch:
-                _errors.reword(error, path, self.name)
         if self._decomposer:
             from . import _export
 

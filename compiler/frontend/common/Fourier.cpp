@@ -83,8 +83,8 @@ Value alongRows(Emitter &c, Value x, int64_t axis, AffineExpr length,
 }
 
 /// [n, parts, n, 2] for a length that is a symbol. The product of both positions is reduced by the
-/// length before it becomes an angle, so that its float is exact; sines of half turns are zeros in
-/// `real` for the angle is an f64.
+/// length before it becomes an angle, so that its float is exact, and the angle is an f64: the sine
+/// of a half turn vanishes beside the others.
 Value openTable(Emitter &c, AffineExpr length, int64_t parts, bool inverse, Type real) {
   Type index = c.builder().getI64Type();
   Type wide = c.builder().getF64Type();

@@ -17,7 +17,6 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "support/files/MappedFile.h"
-#include "support/text/ExportGuard.h"
 #include "tools/tenon/model/DeclaredInfo.h"
 #include "tools/tenon/model/WeightRanges.h"
 #include "llvm/ADT/DenseMap.h"
@@ -58,23 +57,10 @@ std::string nameOfLocation(mlir::Location location) {
   return "";
 }
 
-std::string portName(mlir::DictionaryAttr attributes, llvm::StringRef fallback) {
-  mlir::StringAttr name =
-      attributes ? attributes.getAs<mlir::StringAttr>("tn.name") : mlir::StringAttr();
-  return name ? name.str() : fallback.str();
-}
-
-/// As tool::needsOf of a plan.
 std::vector<SizeNeed> needsOf(mlir::ModuleOp module, llvm::ArrayRef<tn::Symbol> symbols) {
   std::vector<SizeNeed> needs;
   for (const tn::Constraint &constraint : tn::constraintsOf(module)) {
-    std::optional<ExportGuard> guard = exportGuardOf(constraint.node);
-    SizeNeed need =
-        guard ? SizeNeed{std::string(guard->text), "", true, std::string(guard->unchecked)}
-              : SizeNeed{tn::constraintText(constraint, symbols), constraint.node, false, ""};
-    if (!guard || needs.empty() || needs.back().needs != need.needs) {
-      needs.push_back(std::move(need));
-    }
+    addNeed(needs, constraint.node, tn::constraintText(constraint, symbols));
   }
   return needs;
 }
@@ -93,7 +79,7 @@ public:
     for (mlir::BlockArgument argument : main.getArguments()) {
       unsigned index = argument.getArgNumber();
       producers[argument] = -1 - static_cast<int64_t>(index);
-      info.inputs.push_back({portName(main.getArgAttrDict(index), "input" + std::to_string(index)),
+      info.inputs.push_back({tn::portName(main.getArgAttrDict(index), "input", index),
                              printType(argument.getType(), symbols)});
     }
     for (mlir::Operation &operation : main.getBody().front()) {
@@ -107,9 +93,8 @@ private:
     if (operation.hasTrait<mlir::OpTrait::IsTerminator>()) {
       for (mlir::OpOperand &operand : operation.getOpOperands()) {
         unsigned index = operand.getOperandNumber();
-        info.outputs.push_back(
-            {portName(main.getResultAttrDict(index), "output" + std::to_string(index)),
-             printType(operand.get().getType(), symbols)});
+        info.outputs.push_back({tn::portName(main.getResultAttrDict(index), "output", index),
+                                printType(operand.get().getType(), symbols)});
       }
       return;
     }

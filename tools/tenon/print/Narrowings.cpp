@@ -9,10 +9,7 @@
 namespace tenon::tool {
 
 std::string narrowingText(const pipeline::Narrowing &narrowing) {
-  std::string who = narrowing.node.empty()
-                        ? "a guard of the export"
-                        : fmt::format("node '{}'", view::visible(narrowing.node));
-  return fmt::format("fewer sizes: {} needs that {}", who, view::visible(narrowing.needs));
+  return fmt::format("fewer sizes: {}", view::visible(narrowing.text()));
 }
 
 Json narrowedJson(const std::vector<pipeline::Narrowing> &narrowed) {

@@ -3,7 +3,6 @@
 #include "tools/tenon/print/SizeNeeds.h"
 
 #include "engine/Constraints.h"
-#include "support/text/ExportGuard.h"
 #include "tools/tenon/print/JsonFields.h"
 #include "tools/view/Escape.h"
 
@@ -16,15 +15,7 @@ using view::visible;
 std::vector<SizeNeed> needsOf(const engine::Plan &plan) {
   std::vector<SizeNeed> needs;
   for (const engine::Constraint &constraint : plan.constraints) {
-    SizeNeed need;
-    need.needs = engine::describe(plan, constraint);
-    std::optional<ExportGuard> guard = exportGuardOf(constraint.node);
-    need.isGuard = guard.has_value();
-    need.node = guard ? "" : constraint.node;
-    need.unchecked = guard ? std::string(guard->unchecked) : "";
-    if (!guard || needs.empty() || needs.back().needs != need.needs) {
-      needs.push_back(std::move(need));
-    }
+    addNeed(needs, constraint.node, engine::describe(plan, constraint));
   }
   return needs;
 }

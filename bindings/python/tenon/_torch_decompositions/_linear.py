@@ -63,11 +63,12 @@ def _reduced(a, b):
     return x[..., n:], info
 
 
-def _determinant(lu, pivots):
+def _factored(a):
+    """The sign of the swaps, the diagonal, the factors and the pivots of its LU form."""
+    lu, pivots, _ = _lu(a)
     place = torch.arange(1, lu.shape[-1] + 1, device=lu.device)
     swaps = (pivots != place).sum(-1)
-    diagonal = lu.diagonal(dim1=-2, dim2=-1)
-    return torch.where(swaps % 2 == 1, -1.0, 1.0).to(lu.dtype), diagonal
+    return torch.where(swaps % 2 == 1, -1.0, 1.0).to(lu.dtype), lu.diagonal(dim1=-2, dim2=-1), lu, pivots
 
 
 @own("linalg_lu_factor_ex.default")
@@ -93,8 +94,7 @@ def lu(a, *, pivot=True):
 def determinant(a):
     if not _is_small(a):
         return NotImplemented
-    factors, pivots, _ = _lu(a)
-    sign, diagonal = _determinant(factors, pivots)
+    sign, diagonal, factors, pivots = _factored(a)
     return sign * diagonal.prod(-1), factors, pivots
 
 
@@ -102,8 +102,7 @@ def determinant(a):
 def log_determinant(a):
     if not _is_small(a):
         return NotImplemented
-    factors, pivots, _ = _lu(a)
-    sign, diagonal = _determinant(factors, pivots)
+    sign, diagonal, factors, pivots = _factored(a)
     return sign * diagonal.sign().prod(-1), diagonal.abs().log().sum(-1), factors, pivots
 
 
