@@ -4,6 +4,7 @@
 #include "compiler/graph/DataSizes.h"
 #include "compiler/graph/FactWalk.h"
 #include "compiler/graph/GraphInfo.h"
+#include "compiler/graph/IndexLimits.h"
 #include "compiler/graph/NodeOrigin.h"
 #include "compiler/graph/PaddingIndependence.h"
 #include "compiler/graph/RowRules.h"
@@ -151,8 +152,14 @@ std::string rowsRecord(ArrayRef<ModuleOp> modules) {
     }
     padding.push_back(std::move(entry));
   }
-  llvm::json::Object record{
-      {"schema", "tenon.rows/1"}, {"outputs", std::move(outputs)}, {"padding", std::move(padding)}};
+  llvm::json::Object limits;
+  for (const auto &[input, limit] : indexLimits(modules.front())) {
+    limits[llvm::json::fixUTF8(input)] = limit;
+  }
+  llvm::json::Object record{{"schema", "tenon.rows/1"},
+                            {"outputs", std::move(outputs)},
+                            {"padding", std::move(padding)},
+                            {"limits", std::move(limits)}};
   std::string text;
   llvm::raw_string_ostream(text) << llvm::json::Value(std::move(record));
   return text;

@@ -25,7 +25,8 @@ std::vector<OutputRows> outputRows(mlir::ModuleOp module);
 
 /// The record "rows" of an engine (schema tenon.rows/1), over modules that compute the same: an
 /// output is independent if it is in all of them, and so is a dim that is padded
-/// (PaddingIndependence.h). Equal modules give equal text.
+/// (PaddingIndependence.h). What indices inputs may hold is beside it (IndexLimits.h). Equal
+/// modules give equal text.
 std::string rowsRecord(llvm::ArrayRef<mlir::ModuleOp> modules);
 
 } // namespace tenon::tn

@@ -192,7 +192,7 @@ void ModelManager::sendNextLoad(WorkerSlot &slot) {
     version->isInitial = false;
     version->bytes = neededBytes(*version);
     if (problem.isOk()) {
-      problem = slot.load(*version, options.threads);
+      problem = slot.load(*version, options.threads, freeBytes(slot.device));
     }
     if (!problem.isOk()) {
       leaveWorker(*version);

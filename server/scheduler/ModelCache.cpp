@@ -9,6 +9,14 @@
 
 namespace tenon::server {
 
+uint64_t ModelManager::freeBytes(const Device &device) const {
+  uint64_t budget = memoryBudget(device), held = 0;
+  for (const std::unique_ptr<WorkerSlot> &slot : slots) {
+    held += slot->device == device ? slot->heldBytes() : 0;
+  }
+  return budget == 0 ? 0 : budget - std::min(held, budget - 1);
+}
+
 ModelManager::Room ModelManager::makeRoom(const Version &version) {
   uint64_t budget = memoryBudget(*version.device);
   if (budget == 0) {

@@ -120,6 +120,8 @@ private:
   std::vector<std::shared_ptr<Version>> beginLoads(FoundModel found, bool isStart);
   /// Sends a worker its next load, unless it has one to answer.
   void sendNextLoad(WorkerSlot &slot);
+  /// Of the device's budget, at least 1; 0 where there is none.
+  uint64_t freeBytes(const Device &device) const;
   enum class Room { Free, Later, Never };
   /// Takes models that were not used for longest out of the memory of the version's device until it
   /// fits.

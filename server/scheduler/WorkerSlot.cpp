@@ -102,8 +102,9 @@ std::shared_ptr<Version> WorkerSlot::nextLoad() const {
   return next == byKey.end() ? nullptr : next->second;
 }
 
-Status WorkerSlot::load(Version &version, unsigned threads) {
+Status WorkerSlot::load(Version &version, unsigned threads, uint64_t memory) {
   BatchPolicy policy = version.batch ? BatchPolicy() : batchPolicyOf(version.config);
+  policy.memory = memory;
   ControlMessage load = {device.isCpu() ? ControlMessage::Kind::Load
                                         : ControlMessage::Kind::LoadOnGpu,
                          version.key,

@@ -80,8 +80,9 @@ public:
   bool isLoading() const { return sentKey != 0; }
   /// The next that is to be loaded; null where there is none.
   std::shared_ptr<Version> nextLoad() const;
-  /// Makes the version's instances and has it loaded; nothing was sent where an error is given.
-  Status load(Version &version, unsigned threads);
+  /// Makes the version's instances and has it loaded; nothing was sent where an error is given. The
+  /// second look at its batches takes at most `memory`; 0: what is usual.
+  Status load(Version &version, unsigned threads, uint64_t memory);
   /// Has an instance run what is in its request slot.
   void run(Version &version, Instance &instance);
 
