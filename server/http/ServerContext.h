@@ -3,11 +3,11 @@
 #pragma once
 
 #include "server/api/Api.h"
+#include "server/api/ErrorRing.h"
+#include "server/api/RegistryAdmin.h"
 #include "server/http/ClientSocket.h"
 #include "server/http/Server.h"
 #include "server/monitoring/Monitoring.h"
-#include "server/page/ErrorRing.h"
-#include "server/page/RegistryAdmin.h"
 #include "server/protocol/Compression.h"
 #include "server/protocol/Tokens.h"
 
@@ -32,8 +32,9 @@ struct ServerContext {
       : options(options), context(context), acceptor(context),
         monitoring(context.get_executor(), options.monitoring, options.version, options.log),
         models(context.get_executor(), std::move(repository),
-               {options.workerCommand, options.threads, options.maxQueued, options.memoryBudget,
-                options.gpuMemoryBudget, options.gpus, options.log,
+               {{options.workerCommand, options.threads, options.memoryBudget,
+                 options.gpuMemoryBudget, options.gpus, options.log},
+                options.maxQueued,
                 [this](const std::string &model, const Status &problem) {
                   errors.add(model, problem);
                 },
@@ -52,7 +53,7 @@ struct ServerContext {
   boost::asio::ip::tcp::acceptor acceptor;
   ErrorRing errors;
   Monitoring monitoring;
-  ModelManager models;
+  ModelServer models;
   std::unique_ptr<RegistryAdmin> admin; ///< null: models come from a folder
   Api api;
   std::optional<Tokens> tokens;
