@@ -33,7 +33,8 @@ struct ModelManagerOptions {
   std::function<void(std::string_view)> log;
   /// Called for each load that failed; may be empty.
   std::function<void(const std::string &model, const Status &problem)> onProblem;
-  RequestObserver *observer = nullptr; ///< outlives the models; null: none
+  RequestObserver *observer = nullptr;   ///< outlives the models; null: none
+  MemoryBudget *requestMemory = nullptr; ///< outlives the models; null: any
 };
 
 struct Model {

@@ -196,6 +196,14 @@ void ModelManager::beginShadow(const std::shared_ptr<Request> &request) {
   copy->priority = request->priority;
   copy->payload = request->payload;
   copy->isChecked = found->second->isKnown();
+  uint64_t ownedBytes = copy->payload.charge.size();
+  for (const RequestInput &input : copy->payload.inputs) {
+    ownedBytes += input.binary.size();
+  }
+  if (!copy->payload.charge.resize(ownedBytes).isOk()) {
+    ++statistics.dropped;
+    return;
+  }
   for (RequestInput &input : copy->payload.inputs) {
     copy->owned.emplace_back(input.binary.begin(),
                              input.binary.end()); // the body goes with the reply

@@ -55,7 +55,8 @@ WorkerSlot &ModelManager::makeSlot(const Device &device, std::string name, bool 
   events.onEnd = [this](WorkerSlot &slot, const WorkerEnd &end) { workerEnded(slot, end); };
   events.log = options.log;
   WorkerProcess::Command command = {options.workerCommand,
-                                    device.isCpu() ? "" : options.gpus[*device.gpu]};
+                                    device.isCpu() ? "" : options.gpus[*device.gpu],
+                                    options.requestMemory};
   return *slots.emplace_back(std::make_unique<WorkerSlot>(
       executor, std::move(name), device, isShared, std::move(command), std::move(events)));
 }
