@@ -178,18 +178,8 @@ Result<std::shared_ptr<Request>> Api::infer(const RouteMatch &match, InferReques
       models.submit(match.model, match.version, std::move(request),
                     [this, self, onResult = std::move(onResult)](Result<InferResult> result) {
                       std::shared_ptr<Request> pending = self->lock();
-<<<<<<< HEAD
-                      bool isResult = result.isOk();
-                      Status status = onResult(std::move(result), pending->payload);
-                      if (!status.isOk()) {
-                        errors.add(pending->version->model, status);
-                      }
-                      if (isResult && !status.isOk()) {
-                        BatchScheduler::of(*pending->version).countFailure(*pending);
-=======
                       if (!result.isOk()) {
                         errors.add(pending->version->model, result.status());
->>>>>>> h/memory
                       }
                       onResult(std::move(result), std::move(pending));
                     });
@@ -203,7 +193,7 @@ Result<std::shared_ptr<Request>> Api::infer(const RouteMatch &match, InferReques
 
 void Api::replyFailed(const Request &request, const Status &status) {
   errors.add(request.version->model, status);
-  models.countFailure(request);
+  BatchScheduler::of(*request.version).countFailure(request);
 }
 
 void Api::countReply(InferResult &result, Clock::time_point begun) {

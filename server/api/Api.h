@@ -39,15 +39,11 @@ public:
   /// stays until then.
   Result<std::shared_ptr<Request>> infer(const RouteMatch &match, InferRequest request,
                                          OnResult onResult);
-<<<<<<< HEAD
   void cancel(const std::shared_ptr<Request> &pending) {
     BatchScheduler::of(*pending->version).cancel(pending);
   }
-=======
-  void cancel(const std::shared_ptr<Request> &pending) { models.cancel(pending); }
   /// A result could not be turned into a reply.
   void replyFailed(const Request &request, const Status &status);
->>>>>>> h/memory
   /// The reply to a result is written: `begun` is when its making began.
   void countReply(InferResult &result, Clock::time_point begun);
 

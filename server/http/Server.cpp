@@ -194,13 +194,9 @@ Status serve(const ServerOptions &options) {
   }
   options.onListening(server->acceptor.local_endpoint().port());
   context.run();
-<<<<<<< HEAD
+  server->work.stop();
   server->models.catalog
       .stop(); // before the context goes, by which the repository notifies of changes
-=======
-  server->work.stop();
-  server->models.stop(); // before the context goes, by which the repository notifies of changes
->>>>>>> h/memory
   server->admin.reset();
   server->monitoring.stop();
   return Status::ok();

@@ -9,13 +9,7 @@
 #include "server/http/Server.h"
 #include "server/http/WorkPool.h"
 #include "server/monitoring/Monitoring.h"
-<<<<<<< HEAD
-#include "server/protocol/Compression.h"
-=======
-#include "server/page/ErrorRing.h"
-#include "server/page/RegistryAdmin.h"
 #include "server/protocol/MemoryBudget.h"
->>>>>>> h/memory
 #include "server/protocol/Tokens.h"
 
 #include <boost/asio/io_context.hpp>
@@ -44,12 +38,12 @@ struct ServerContext {
         monitoring(context.get_executor(), options.monitoring, options.version, options.log),
         models(context.get_executor(), std::move(repository),
                {{options.workerCommand, options.threads, options.memoryBudget,
-                 options.gpuMemoryBudget, options.gpus, options.log},
+                 options.gpuMemoryBudget, options.gpus, options.log, &memory},
                 options.maxQueued,
                 [this](const std::string &model, const Status &problem) {
                   errors.add(model, problem);
                 },
-                &monitoring, &memory}),
+                &monitoring}),
         admin(RegistryAdmin::of(options.models, options.registry, context.get_executor())),
         api(models, errors, admin.get(), monitoring, options.version), tokens(std::move(tokens)),
         drained(context) {}

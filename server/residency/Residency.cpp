@@ -48,7 +48,7 @@ Status noRoom(const Version &version, uint64_t budget) {
 
 Residency::Residency(boost::asio::any_io_executor executor, ResidencyOptions given, Events events)
     : executor(executor), options(std::move(given)), events(std::move(events)),
-      pool(executor, options.workerCommand, options.gpus, workerEvents()) {}
+      pool(executor, options.workerCommand, options.gpus, options.requestMemory, workerEvents()) {}
 
 WorkerSlot::Events Residency::workerEvents() {
   WorkerSlot::Events events;

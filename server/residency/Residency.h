@@ -27,6 +27,7 @@ struct ResidencyOptions {
   std::vector<std::string> gpus; ///< as findGpus gives them
   /// Called with what the operator should know, in one line.
   std::function<void(std::string_view)> log;
+  MemoryBudget *requestMemory = nullptr; ///< that buffers are charged to; outlives it; null: any
 };
 
 class Residency {

@@ -190,35 +190,10 @@ void TrafficControl::beginShadow(Request &request) {
   if (!version.isOk() || *version == request.version) {
     return;
   }
-<<<<<<< HEAD:server/traffic/Traffic.cpp
   BatchScheduler &scheduler = BatchScheduler::of(**version);
   std::shared_ptr<Request> copy = Request::copyFor(*version, request);
-  bool mayRun = (*version)->isServing() && (*version)->isKnown() && scheduler.admit(*copy).isOk();
-=======
-  const std::string name = model->first;
-  ShadowStatistics &statistics = model->second.traffic.shadow;
-  std::shared_ptr<Request> copy = std::make_shared<Request>();
-  copy->arrival = request->arrival;
-  copy->version = found->second;
-  copy->priority = request->priority;
-  copy->payload = request->payload;
-  copy->isChecked = found->second->isKnown();
-  uint64_t ownedBytes = copy->payload.charge.size();
-  for (const RequestInput &input : copy->payload.inputs) {
-    ownedBytes += input.binary.size();
-  }
-  if (!copy->payload.charge.resize(ownedBytes).isOk()) {
-    ++statistics.dropped;
-    return;
-  }
-  for (RequestInput &input : copy->payload.inputs) {
-    copy->owned.emplace_back(input.binary.begin(),
-                             input.binary.end()); // the body goes with the reply
-    input.binary = copy->owned.back();
-  }
-  bool mayRun = found->second->isServing() && copy->isChecked &&
-                checkRequest(*found->second, *copy).isOk() && admit(*found->second, *copy).isOk();
->>>>>>> h/memory:server/scheduler/Traffic.cpp
+  bool mayRun =
+      copy && (*version)->isServing() && (*version)->isKnown() && scheduler.admit(*copy).isOk();
   if (!mayRun) {
     ++found->second.shadow.dropped;
     return;
