@@ -11,6 +11,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -29,6 +30,8 @@ struct BatchingContext {
   const size_t maxQueued;          ///< requests that wait for an instance of a version
   RequestObserver *const observer; ///< outlives them; null: none
   Deadlines deadlines;
+  /// Runs the first elsewhere, then the second on this thread; empty: all is done on this thread.
+  std::function<void(std::function<void()> work, std::function<void()> then)> offload;
 };
 
 class BatchScheduler final : public Scheduler {
@@ -77,6 +80,14 @@ private:
   /// Gives the batch to the instance; requests whose data do not fit are answered, and the others
   /// run.
   void run(Instance &instance, Requests requests);
+  void fill(Instance &instance, Batch &batch);
+  /// Whether the version still has the instance: its worker may have ended, and another have its
+  /// place.
+  bool hasInstance(const Instance *instance, uint64_t key) const;
+  /// The batch lies in its buffer, or one of its requests does not fit.
+  void filled(Instance &instance, Batch &batch);
+  /// To the front of the line, in their order.
+  void putBack(const Requests &requests);
   /// Answers the requests of a batch that ran well.
   void answer(const Batch &batch, const std::vector<TensorPlace> &outputs);
   void end(const std::shared_ptr<Request> &request, Result<InferResult> result);

@@ -24,7 +24,7 @@ constexpr uint64_t kMaxElements = 16 << 20;
 /// Bytes of JSON that take the loop less time than a turn through the pool would take the request.
 constexpr uint64_t kLittle = 32 << 10;
 /// Of a request that is no inference: it is read on the loop.
-constexpr uint64_t kMaxSettings = 1 << 20;
+constexpr uint64_t kMaxSettings = 256 << 10;
 
 Status noMemory(std::string_view what, std::string_view hint) {
   return Status::error(ErrorId::OutOfMemory, fmt::format("no memory for {}", what), hint);
@@ -196,15 +196,17 @@ Status HttpExchange::readBody(Encoding encoding) {
     TENON_ASSIGN(request.body,
                  decompress(encoding, request.body.text, server.options.maxBody, &server.memory));
   }
+  body = std::make_shared<ChargedString>(std::move(request.body));
   if (request.match.route->operation != Operation::ModelInfer) {
-    return request.body.text.size() <= kMaxSettings
+    return body->text.size() <= kMaxSettings
                ? Status::ok()
                : Status::error(ErrorId::RequestTooLarge,
                                fmt::format("the body of a request that is no inference has more "
                                            "than {} bytes",
                                            kMaxSettings));
   }
-  TENON_ASSIGN(parsed, parseInferRequest(request.body.text, request.jsonBytes, &server.memory));
+  TENON_ASSIGN(parsed, parseInferRequest(body->text, request.jsonBytes, &server.memory));
+  parsed->owner = body;
   return Status::ok();
 }
 
@@ -218,8 +220,8 @@ void HttpExchange::infer() {
   Result<std::shared_ptr<Request>> queued =
       server.api.infer(request.match, std::move(*parsed),
                        [self = shared_from_this()](Result<InferResult> result,
-                                                   std::shared_ptr<const Request> asked) {
-                         self->write(std::move(result), std::move(asked));
+                                                   const std::shared_ptr<Request> &asked) {
+                         self->write(std::move(result), asked);
                        });
   if (!queued.isOk()) {
     fail(queued.status());
@@ -228,9 +230,10 @@ void HttpExchange::infer() {
   pending = std::move(*queued);
 }
 
-void HttpExchange::write(Result<InferResult> result, std::shared_ptr<const Request> asked) {
+void HttpExchange::write(Result<InferResult> result, const std::shared_ptr<Request> &asked) {
   pending = nullptr;
-  request.body = ChargedString(); // nobody reads the inputs any more
+  asked->payload.releaseInputs();
+  body = nullptr;
   if (!result.isOk()) {
     fail(result.status());
     return;
@@ -330,7 +333,7 @@ void HttpExchange::performOther() {
   }
   bool isUnready = operation == Operation::ServerReady && !server.api.isReady();
   server.api.perform(
-      request.match, request.body.text,
+      request.match, body->text,
       [self = shared_from_this(), operation, isUnready](Result<std::string> answer) {
         Result<Piece> piece = answer.isOk() ? ownedPiece(std::move(*answer), self->server.memory)
                                             : Result<Piece>(answer.takeStatus());
