@@ -28,6 +28,7 @@ public:
   std::shared_ptr<Request> faulty;
   /// Writes into the request slot what is to be run.
   void handOver();
+  bool isHandedOver() const { return outputBuffer != nullptr; }
   /// Takes a shared buffer of `bytes` for outputs, which had no room.
   Status provideRoom(uint64_t bytes);
   /// The outputs of the run; those of each request are rows of them.

@@ -100,10 +100,14 @@ void BatchScheduler::lost(Instance &instance, const Status &why) {
   }
 }
 
-size_t BatchScheduler::running() const {
+size_t BatchScheduler::waiting() const { return line.size() + countOf(false); }
+
+size_t BatchScheduler::running() const { return countOf(true); }
+
+size_t BatchScheduler::countOf(bool areRunning) const {
   size_t sum = 0;
   for (const auto &[instance, batch] : batches) {
-    sum += batch.requests.size();
+    sum += batch.isHandedOver() == areRunning ? batch.requests.size() : 0;
   }
   return sum;
 }

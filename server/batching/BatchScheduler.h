@@ -62,11 +62,14 @@ public:
   void answered(Instance &instance) override;
   void lost(Instance &instance, const Status &why) override;
   void fail(const Status &why) override;
-  size_t waiting() const override { return line.size(); }
+  size_t waiting() const override;
   size_t running() const override;
 
 private:
   using Requests = std::vector<std::shared_ptr<Request>>;
+
+  /// Requests in batches that run, or that are copied yet.
+  size_t countOf(bool areRunning) const;
 
   /// Hands waiting requests to free instances, in batches where the version takes them.
   void dispatch();
