@@ -76,6 +76,15 @@ void ClientSocket::beginRead(asio::mutable_buffer into, std::function<void(Error
       : plain.async_read_some(into, std::move(onEnd));
 }
 
+void ClientSocket::beginWrite(asio::const_buffer from, std::function<void(Error, size_t)> onEnd) {
+  tls ? asio::async_write(tls->stream, from, std::move(onEnd))
+      : asio::async_write(plain, from, std::move(onEnd));
+}
+
+void ClientSocket::awaitReset(std::function<void(Error)> onReset) {
+  plain.async_wait(tcp::socket::wait_error, std::move(onReset));
+}
+
 asio::awaitable<void> ClientSocket::write(const std::vector<asio::const_buffer> &parts,
                                           Error &error) {
   if (tls) {

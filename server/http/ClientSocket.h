@@ -35,6 +35,10 @@ public:
   boost::asio::awaitable<size_t> readSome(boost::asio::mutable_buffer into, Error &error);
   /// As readSome, but `onEnd` is called with it. One read at a time.
   void beginRead(boost::asio::mutable_buffer into, std::function<void(Error, size_t)> onEnd);
+  /// As write, of one part.
+  void beginWrite(boost::asio::const_buffer from, std::function<void(Error, size_t)> onEnd);
+  /// `onReset` is called when the client refuses what was sent to it.
+  void awaitReset(std::function<void(Error)> onReset);
   boost::asio::awaitable<void> write(const std::vector<boost::asio::const_buffer> &parts,
                                      Error &error);
   /// Ends the server's side, then reads for a moment what the client still sends: closing at once

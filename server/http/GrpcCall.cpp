@@ -4,6 +4,7 @@
 #include "server/grpc/Framing.h"
 #include "server/grpc/Infer.h"
 #include "server/grpc/Messages.h"
+#include "server/grpc/Reflection.h"
 #include "server/http/Exchange.h"
 #include "server/http/Http2.h"
 #include "server/protocol/DataType.h"
@@ -114,7 +115,8 @@ private:
   };
 
   bool isStream() const {
-    return match.route && match.route->operation == Operation::ModelStreamInfer;
+    return match.route && (match.route->operation == Operation::ModelStreamInfer ||
+                           match.route->operation == Operation::Reflection);
   }
   /// The client is in the middle of a message, or has not sent the only one.
   bool awaitsMessage() const {
@@ -186,6 +188,11 @@ private:
           ErrorId::QueueFull,
           fmt::format("the client has not taken {} replies of the stream", kMaxReplies),
           "read the replies while you send");
+    }
+    if (match.route->operation == Operation::Reflection) {
+      TENON_ASSIGN(std::string answer, answerReflection(inference->message));
+      stream.send({messagePrefix(answer.size()) + answer, {}, nullptr});
+      return Status::ok();
     }
     inferences.push_back(inference);
     infer(inference);

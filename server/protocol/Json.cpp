@@ -14,7 +14,8 @@ namespace tenon::server {
 namespace {
 
 /// Names, shapes and parameters of requests are some dozens of values.
-constexpr JsonLimits kRequestLimits = {.maxDepth = 32, .maxValues = 100'000, .listKey = "data"};
+constexpr JsonLimits kRequestLimits = {
+    .maxDepth = 32, .maxValues = 100'000, .listKey = "data", .listParent = "inputs"};
 
 Status outOfRange(std::string_view name, size_t index, DType dtype) {
   return Status::error(ErrorId::BadRequestTensor,
@@ -32,8 +33,9 @@ template <typename T> bool convert(NumberList::Kind kind, uint64_t bits, T &valu
     double wide = kind == Kind::Float    ? std::bit_cast<double>(bits)
                   : kind == Kind::Signed ? static_cast<double>(std::bit_cast<int64_t>(bits))
                                          : static_cast<double>(bits);
+    wide = kind == Kind::Signed && bits == 0 ? -0.0 : wide; // 0 itself is unsigned
     value = static_cast<T>(wide);
-    return kind != Kind::Bool && std::isfinite(value);
+    return kind != Kind::Bool && (std::isfinite(value) || !std::isfinite(wide));
   } else {
     if (kind == Kind::Bool || kind == Kind::Float) {
       return false;

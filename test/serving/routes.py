@@ -16,7 +16,7 @@ TOKENS = {"infer": "i" * 16, "read": "r" * 16, "admin": "a" * 16}
 
 
 def fill(path):
-    return path.replace("{model}", "cnn").replace("{version}", "1")
+    return path.replace("{model}", "cnn").replace("{version}", "1").replace("{region}", "r")
 
 
 def routes():
