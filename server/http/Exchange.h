@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include "server/http/Api.h"
+#include "server/api/Api.h"
 #include "server/protocol/Compression.h"
 #include "server/protocol/Site.h"
 #include "server/protocol/Tokens.h"

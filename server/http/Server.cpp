@@ -4,10 +4,10 @@
 
 #include "server/http/Certificates.h"
 #include "server/http/ServerContext.h"
-#include "server/scheduler/ModelFolder.h"
-#include "server/scheduler/NamedRepository.h"
-#include "server/scheduler/RegistryRepository.h"
-#include "server/scheduler/SignedRepository.h"
+#include "server/repository/ModelFolder.h"
+#include "server/repository/NamedRepository.h"
+#include "server/repository/RegistryRepository.h"
+#include "server/repository/SignedRepository.h"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>

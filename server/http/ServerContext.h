@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "server/http/Api.h"
+#include "server/api/Api.h"
 #include "server/http/ClientSocket.h"
 #include "server/http/Server.h"
 #include "server/monitoring/Monitoring.h"

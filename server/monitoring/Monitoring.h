@@ -4,13 +4,13 @@
 
 #pragma once
 
-#include "server/monitoring/Canary.h"
 #include "server/monitoring/DeliveryQueue.h"
-#include "server/monitoring/DriftWindow.h"
 #include "server/monitoring/MonitoringOptions.h"
-#include "server/monitoring/Predictions.h"
 #include "server/monitoring/TaskThread.h"
-#include "server/monitoring/Tracer.h"
+#include "server/monitoring/alerts/Canary.h"
+#include "server/monitoring/drift/DriftWindow.h"
+#include "server/monitoring/drift/Predictions.h"
+#include "server/monitoring/tracing/Tracer.h"
 #include "server/scheduler/ModelManager.h"
 #include "server/scheduler/Observer.h"
 #include "support/random/Random.h"

@@ -1,7 +1,7 @@
 // What is monitored, as JSON and as Prometheus' text; and labels as clients send them.
 
-#include "server/monitoring/Distributions.h"
 #include "server/monitoring/Monitoring.h"
+#include "server/monitoring/drift/Distributions.h"
 #include "server/protocol/Json.h"
 
 #include "registry/History.h"

@@ -4,7 +4,7 @@
 #include "server/page/RegistryAdmin.h"
 
 #include "server/protocol/Json.h"
-#include "server/scheduler/RegistryRepository.h"
+#include "server/repository/RegistryRepository.h"
 
 #include <boost/asio/post.hpp>
 #include <fmt/format.h>

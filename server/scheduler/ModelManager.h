@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include "server/scheduler/ModelRepository.h"
+#include "server/repository/ModelRepository.h"
 #include "server/scheduler/Observer.h"
 #include "server/scheduler/Traffic.h"
 #include "server/scheduler/Version.h"

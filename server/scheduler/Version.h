@@ -8,10 +8,10 @@
 #include "server/ipc/RequestSlot.h"
 #include "server/protocol/InferRequest.h"
 #include "server/protocol/ModelConfig.h"
-#include "server/scheduler/Device.h"
 #include "server/scheduler/RequestQueue.h"
 #include "server/scheduler/Statistics.h"
-#include "server/scheduler/WorkerProcess.h"
+#include "server/worker_pool/Device.h"
+#include "server/worker_pool/WorkerProcess.h"
 
 #include <boost/asio/steady_timer.hpp>
 

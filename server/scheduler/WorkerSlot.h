@@ -4,8 +4,8 @@
 
 #pragma once
 
-#include "server/scheduler/Device.h"
 #include "server/scheduler/Version.h"
+#include "server/worker_pool/Device.h"
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/steady_timer.hpp>

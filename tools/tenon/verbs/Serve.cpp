@@ -3,9 +3,9 @@
 
 #include "server/http/Server.h"
 #include "server/protocol/Routes.h"
-#include "server/scheduler/Device.h"
-#include "server/scheduler/RegistryRepository.h"
+#include "server/repository/RegistryRepository.h"
 #include "server/worker/Worker.h"
+#include "server/worker_pool/Device.h"
 #include "tools/tenon/Tool.h"
 #include "tools/tenon/Verb.h"
 #include "tools/tenon/cli/Options.h"

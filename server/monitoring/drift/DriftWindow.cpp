@@ -1,8 +1,8 @@
 // The comparison follows _Feature.compare of bindings/python/tenon/drift.py line by line.
 
-#include "server/monitoring/DriftWindow.h"
+#include "server/monitoring/drift/DriftWindow.h"
 
-#include "server/monitoring/Distributions.h"
+#include "server/monitoring/drift/Distributions.h"
 
 #include <algorithm>
 #include <cmath>

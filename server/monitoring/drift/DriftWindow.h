@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include "server/monitoring/DriftReference.h"
+#include "server/monitoring/drift/DriftReference.h"
 
 #include <chrono>
 #include <map>

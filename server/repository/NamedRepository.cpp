@@ -1,6 +1,6 @@
-#include "server/scheduler/NamedRepository.h"
+#include "server/repository/NamedRepository.h"
 
-#include "server/scheduler/ModelFolder.h"
+#include "server/repository/ModelFolder.h"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 // Nothing is followed out of the folder by a name: names of models and versions are checked before
 // they become paths.
 
-#include "server/scheduler/ModelFolder.h"
+#include "server/repository/ModelFolder.h"
 
 #include "support/files/MappedFile.h"
 

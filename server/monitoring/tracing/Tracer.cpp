@@ -1,7 +1,7 @@
 // The stages are placed behind one another from the request's arrival, copy_out before its end:
 // what is between is the way to the worker and back.
 
-#include "server/monitoring/Tracer.h"
+#include "server/monitoring/tracing/Tracer.h"
 
 #include "server/protocol/JsonText.h"
 

@@ -1,6 +1,6 @@
 // Tails by series and continued fractions, quantiles by bisection.
 
-#include "server/monitoring/Distributions.h"
+#include "server/monitoring/drift/Distributions.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,9 +1,9 @@
 // Each look is at the requests since the one before: a canary that turns bad late is not hidden by
 // what it did well before.
 
-#include "server/monitoring/Canary.h"
+#include "server/monitoring/alerts/Canary.h"
 
-#include "server/monitoring/Distributions.h"
+#include "server/monitoring/drift/Distributions.h"
 
 #include <fmt/format.h>
 

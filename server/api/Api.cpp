@@ -1,6 +1,6 @@
 // One case for each operation of the table of routes.
 
-#include "server/http/Api.h"
+#include "server/api/Api.h"
 
 #include "server/page/ServerStatus.h"
 #include "server/scheduler/Describe.h"

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "registry/Registry.h"
-#include "server/scheduler/ModelRepository.h"
+#include "server/repository/ModelRepository.h"
 
 #include <condition_variable>
 #include <memory>

@@ -1,4 +1,4 @@
-#include "server/scheduler/ModelRepository.h"
+#include "server/repository/ModelRepository.h"
 
 #include <fmt/format.h>
 

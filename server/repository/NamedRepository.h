@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include "server/scheduler/ModelRepository.h"
+#include "server/repository/ModelRepository.h"
 
 #include <memory>
 #include <string>

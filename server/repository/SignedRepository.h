@@ -5,7 +5,7 @@
 #pragma once
 
 #include "registry/signing/Trust.h"
-#include "server/scheduler/ModelRepository.h"
+#include "server/repository/ModelRepository.h"
 
 #include <memory>
 

@@ -1,4 +1,4 @@
-#include "server/scheduler/SignedRepository.h"
+#include "server/repository/SignedRepository.h"
 
 #include "registry/signing/Bundle.h"
 #include "registry/signing/Files.h"

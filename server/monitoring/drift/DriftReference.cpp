@@ -1,7 +1,7 @@
 // Names, bins and figures are those of bindings/python/tenon/drift.py; test/serving/watching.py
 // holds both to equal numbers.
 
-#include "server/monitoring/DriftReference.h"
+#include "server/monitoring/drift/DriftReference.h"
 
 #include "runtime/tensors/Npy.h"
 #include "runtime/tensors/VisitType.h"

@@ -1,7 +1,7 @@
 // Entries go by age and by number, the oldest first; an entry that gets its label goes too, so that
 // none counts twice.
 
-#include "server/monitoring/Predictions.h"
+#include "server/monitoring/drift/Predictions.h"
 
 #include "runtime/tensors/Tensor.h"
 

@@ -1,7 +1,7 @@
 // NVIDIA's driver has a device file for each GPU, and none for those that a container was not
 // given.
 
-#include "server/scheduler/Device.h"
+#include "server/worker_pool/Device.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // posix_spawn with exactly the descriptors of Control.h; a pidfd tells of the end.
 
-#include "server/scheduler/WorkerProcess.h"
+#include "server/worker_pool/WorkerProcess.h"
 
 #include <fmt/format.h>
 

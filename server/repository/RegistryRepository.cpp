@@ -1,4 +1,4 @@
-#include "server/scheduler/RegistryRepository.h"
+#include "server/repository/RegistryRepository.h"
 
 #include <fmt/format.h>
 
