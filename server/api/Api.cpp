@@ -28,8 +28,10 @@ void Api::perform(const RouteMatch &match, std::string_view text,
                   std::function<void(Result<std::string>)> callback, const std::string &by) {
   std::function<void(Result<std::string>)> onAnswer =
       [this, match, callback = std::move(callback)](Result<std::string> answer) {
-        if (!answer.isOk() && match.route->operation !=
-                                  Operation::RepositoryLoad) { // the models tell why a load failed
+        // What is only asked for, by the page for one, is nobody's failure; why a load failed, the
+        // models tell.
+        if (!answer.isOk() && match.route->role != Role::Read &&
+            match.route->operation != Operation::RepositoryLoad) {
           errors.add(match.model, answer.status());
         }
         callback(std::move(answer));
@@ -183,7 +185,7 @@ Result<std::shared_ptr<Request>> Api::infer(const RouteMatch &match, InferReques
                         errors.add(pending->version->model, status);
                       }
                       if (isResult && !status.isOk()) {
-                        models.countFailure(*pending);
+                        models.countFailure(*pending, status);
                       }
                     });
   if (!pending.isOk()) {

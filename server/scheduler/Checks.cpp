@@ -99,7 +99,9 @@ Status checkInput(const RequestInput &input, const ModelPort &port) {
   }
   bool fits = input.dims.size() == port.maxDims.size();
   for (size_t i = 0; fits && i < input.dims.size(); ++i) {
-    fits = input.dims[i] >= port.minDims[i] && input.dims[i] <= port.maxDims[i];
+    // A batch of nothing, where its size is free: the engine knows whether its outputs are empty.
+    bool isEmptyBatch = i == 0 && input.dims[0] == 0 && port.minDims[0] < port.maxDims[0];
+    fits = isEmptyBatch || (input.dims[i] >= port.minDims[i] && input.dims[i] <= port.maxDims[i]);
   }
   if (!fits) {
     return badInput(input.name, fmt::format("has shape [{}], but the model takes {}",
@@ -154,10 +156,10 @@ Status checkRows(const Version &version, Request &request) {
     TENON_TRY(checkLength(version, request));
   }
   uint64_t most = version.config.maxBatchSize;
-  if (most > 0 && (request.rows == 0 || request.rows > most)) {
+  if (most > 0 && request.rows > most) {
     return Status::error(
         ErrorId::BadRequestTensor,
-        fmt::format("the batch has {} rows, but the model takes 1 to {}", request.rows, most),
+        fmt::format("the batch has {} rows, but the model takes at most {}", request.rows, most),
         "send several requests");
   }
   request.canBatch =

@@ -237,12 +237,6 @@ Result<std::string> describeStatistics(const ModelManager &models, const std::st
 std::string describeIndex(const ModelManager &models, bool onlyReady) {
   Json list = Json::array();
   for (const auto &[name, model] : models.all()) {
-    if (!model.problem.isOk() && model.versions.empty() && !onlyReady) {
-      list.push_back({{"name", name},
-                      {"version", ""},
-                      {"state", "UNAVAILABLE"},
-                      {"reason", model.problem.toString()}});
-    }
     for (const auto &[number, version] : model.versions) {
       if (onlyReady && !version->isServing()) {
         continue;

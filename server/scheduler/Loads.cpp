@@ -30,7 +30,8 @@ namespace tenon::server {
 namespace {
 
 std::string nameOf(const Version &version) {
-  return fmt::format("model '{}' version {}", version.model, version.number);
+  return fmt::format("model '{}'{}{}", version.model, version.number.empty() ? "" : " version ",
+                     version.number);
 }
 
 /// Opens the engine's file for the first worker; for the next ones it is that file, whatever has
@@ -88,10 +89,8 @@ std::vector<std::shared_ptr<Version>> ModelManager::beginLoads(FoundModel found,
   for (const std::string &note : found.config.notes) {
     options.log(note);
   }
-  if (!found.problem.isOk()) {
-    options.log(fmt::format("model '{}': {}", found.name, found.problem.toString()));
-    notifyProblem(found.name, found.problem);
-    return begun;
+  if (found.versions.empty()) {
+    found.versions.emplace_back(); // what is asked of the model, and counted of it, needs one
   }
   for (const FoundVersion &each : found.versions) {
     std::shared_ptr<Version> version = std::make_shared<Version>();
@@ -103,7 +102,7 @@ std::vector<std::shared_ptr<Version>> ModelManager::beginLoads(FoundModel found,
     version->isInitial = isStart && !found.config.isPinned;
     version->lastUse = Clock::now();
     version->order = ++lastOrder;
-    std::shared_ptr<Version> &present = model.versions[*versionNumber(each.version)];
+    std::shared_ptr<Version> &present = model.versions[versionNumber(each.version).value_or(0)];
     if (present) {
       version->statistics = present->statistics;
     }
@@ -111,7 +110,8 @@ std::vector<std::shared_ptr<Version>> ModelManager::beginLoads(FoundModel found,
       present = version; // else it takes its place once it is ready
     }
     begun.push_back(version);
-    each.problem.isOk() ? loadAgain(version) : completeLoad(version, each.problem);
+    Status problem = found.problem.isOk() ? each.problem : found.problem;
+    problem.isOk() ? loadAgain(version) : completeLoad(version, problem.prefix(nameOf(*version)));
   }
   return begun;
 }
@@ -267,7 +267,7 @@ void ModelManager::completeLoad(const std::shared_ptr<Version> &version, Status 
     version->instances.clear();
     version->file = Descriptor();
     for (std::shared_ptr<Request> &request : version->queue.takeAll()) {
-      end(request, Result<InferResult>(problem));
+      end(request, Result<InferResult>(readiness(*version)));
     }
   }
   notifyCompleted(*version);

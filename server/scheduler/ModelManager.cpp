@@ -54,10 +54,16 @@ void ModelManager::load(const std::string &name, std::function<void(Status)> onE
                    : !found.isOk() ? found.takeStatus()
                                    : found->problem;
   if (!problem.isOk()) {
-    if (found.isOk() && models.contains(name)) {
-      models[name].problem = problem;
+    Result<std::shared_ptr<Version>> present = find(name, "");
+    bool serves = present.isOk() && (*present)->isServing();
+    if (found.isOk() && !draining && !serves) {
+      beginLoads(std::move(*found), false); // each fails, and says why from then on
+    } else {
+      if (found.isOk() && models.contains(name)) {
+        models[name].problem = problem;
+      }
+      notifyProblem(name, problem);
     }
-    notifyProblem(name, problem);
     onEnd(problem);
     return;
   }
@@ -176,7 +182,7 @@ Result<std::shared_ptr<Version>> ModelManager::find(const std::string &model,
   }
   const std::map<int64_t, std::shared_ptr<Version>> &versions = found->second.versions;
   if (version.empty() && versions.empty()) {
-    return found->second.problem.isOk() ? noVersion(model, version) : found->second.problem;
+    return noVersion(model, version);
   }
   if (version.empty()) {
     for (std::map<int64_t, std::shared_ptr<Version>>::const_reverse_iterator it = versions.rbegin();
@@ -194,7 +200,8 @@ Result<std::shared_ptr<Version>> ModelManager::find(const std::string &model,
 }
 
 Status ModelManager::readiness(const Version &version) const {
-  std::string what = fmt::format("model '{}' version {}", version.model, version.number);
+  std::string what = fmt::format("model '{}'{}{}", version.model,
+                                 version.number.empty() ? "" : " version ", version.number);
   switch (version.state) {
   case VersionState::Ready:
   case VersionState::Cold:

@@ -9,12 +9,14 @@
 #include "server/scheduler/Traffic.h"
 #include "server/scheduler/Version.h"
 #include "server/scheduler/WorkerSlot.h"
+#include "support/random/Random.h"
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include <map>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -72,7 +74,7 @@ public:
   /// The caller has gone: its place in the queue is free again, onEnd is not called any more.
   void cancel(const std::shared_ptr<Request> &request);
   /// A result could not be turned into a reply.
-  void countFailure(const Request &request);
+  void countFailure(const Request &request, const Status &status);
   /// A result was turned into a reply.
   void countReply(InferResult &result, uint64_t copyOutNanoseconds);
 
@@ -171,8 +173,9 @@ private:
   /// Answers the requests of a batch that ran well.
   void answer(Version &version, Instance &instance, const std::vector<TensorPlace> &outputs);
   void end(const std::shared_ptr<Request> &request, Result<InferResult> result);
-  /// The version whose turn it is; null where there is no split, or none of its versions.
-  std::shared_ptr<Version> chooseByTraffic(const std::string &name);
+  /// The version that a request with this id, which may be empty, is drawn for; null where there is
+  /// no split, or none of its versions.
+  std::shared_ptr<Version> chooseByTraffic(const std::string &name, const std::string &id);
   /// Has the model's shadow, if there is one, compute the request too.
   void beginShadow(const std::shared_ptr<Request> &request);
   void enqueue(const std::shared_ptr<Request> &request);
@@ -195,6 +198,7 @@ private:
   uint64_t lastKey = 0, lastOrder = 0;
   std::map<Device, uint64_t> evicted;
   bool draining = false;
+  Random chance{std::random_device()()}; ///< draws versions for requests without an id
 };
 
 } // namespace tenon::server

@@ -1,6 +1,7 @@
 // The way of a request into the queue, and out of it by an answer, a time-out or a client that
 // goes. Runs are in Runs.cpp.
 
+#include "server/protocol/ErrorMap.h"
 #include "server/scheduler/ModelManager.h"
 #include "support/WallClock.h"
 
@@ -24,31 +25,31 @@ uint64_t priorityOf(const ModelConfig &config, const InferRequest &payload) {
 Result<std::shared_ptr<Request>>
 ModelManager::submit(const std::string &model, const std::string &version, InferRequest payload,
                      std::function<void(Result<InferResult>)> onEnd) {
-  if (draining) {
-    return Status::error(ErrorId::ServerStopping, "the server is stopping",
-                         "send the request to another server");
-  }
   std::shared_ptr<Request> request = std::make_shared<Request>();
   request->arrival = Clock::now();
-  request->version = version.empty() ? chooseByTraffic(model) : nullptr;
+  request->version = version.empty() ? chooseByTraffic(model, payload.id) : nullptr;
   if (!request->version) {
     TENON_ASSIGN(request->version, find(model, version));
   }
   Version &target = *request->version;
   bool isBetweenWorkers = target.state == VersionState::Loading && target.isKnown();
-  if (!isBetweenWorkers && !target.isServing()) {
-    TENON_TRY(readiness(target));
-  }
+  Status problem = draining ? Status::error(ErrorId::ServerStopping, "the server is stopping",
+                                            "send the request to another server")
+                   : isBetweenWorkers || target.isServing() ? Status::ok()
+                                                            : readiness(target);
+  target.statistics->unready += !problem.isOk();
   request->payload = std::move(payload);
   request->priority = priorityOf(target.config, request->payload);
   request->isChecked = target.isKnown();
-  Status problem = request->isChecked ? checkRequest(target, *request) : Status::ok();
+  if (problem.isOk() && request->isChecked) {
+    problem = checkRequest(target, *request);
+  }
   if (problem.isOk()) {
     problem = admit(target, *request);
     target.statistics->rejected += !problem.isOk();
   }
   if (!problem.isOk()) {
-    countFailure(*request);
+    countFailure(*request, problem);
     return problem;
   }
   request->onEnd = std::move(onEnd);
@@ -126,7 +127,7 @@ void ModelManager::cancel(const std::shared_ptr<Request> &request) {
 void ModelManager::end(const std::shared_ptr<Request> &request, Result<InferResult> result) {
   dropDeadline(*request);
   if (!result.isOk() && !request->isCancelled) { // that is counted already
-    countFailure(*request);
+    countFailure(*request, result.status());
   }
   if (std::function<void(Result<InferResult>)> callback = std::exchange(request->onEnd, nullptr)) {
     callback(std::move(result));
@@ -169,8 +170,11 @@ void ModelManager::timeOut(const std::shared_ptr<Request> &request) {
   }
 }
 
-void ModelManager::countFailure(const Request &request) {
-  request.version->statistics->failure.add(nanosecondsSince(request.arrival));
+void ModelManager::countFailure(const Request &request, const Status &status) {
+  unsigned http = wireStatusOf(status.id()).http;
+  VersionStatistics &statistics = *request.version->statistics;
+  statistics.failure.add(nanosecondsSince(request.arrival));
+  statistics.invalid += http >= 400 && http < 500 && status.id() != ErrorId::QueueFull;
   if (options.observer) {
     options.observer->failed(request);
   }

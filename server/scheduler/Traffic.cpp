@@ -1,10 +1,11 @@
-// Splits are by smooth weighted round robin: of any 100 requests in a row, each version gets its
-// share, spread evenly.
+// Versions are drawn, not dealt in turn: a client's own pattern would give each version other
+// requests. The same id always has the same version.
 
 #include "server/scheduler/Traffic.h"
 
 #include "server/ipc/TensorDifference.h"
 #include "server/scheduler/ModelManager.h"
+#include "support/Hash.h"
 
 #include <fmt/format.h>
 
@@ -100,7 +101,6 @@ Status ModelManager::setTraffic(const std::string &name, Traffic traffic) {
     state.before.erase(state.before.begin());
   }
   state.now = std::move(traffic);
-  state.credits.clear();
   state.shadow = {};
   options.log(fmt::format("model '{}' has other traffic", name));
   return Status::ok();
@@ -142,40 +142,37 @@ Status ModelManager::rollback(const std::string &name) {
     }
     state.now = {{{previous, 1}}, std::nullopt};
   }
-  state.credits.clear();
   state.shadow = {};
   options.log(fmt::format("model '{}' was rolled back", name));
   return Status::ok();
 }
 
-std::shared_ptr<Version> ModelManager::chooseByTraffic(const std::string &name) {
+std::shared_ptr<Version> ModelManager::chooseByTraffic(const std::string &name,
+                                                       const std::string &id) {
   std::map<std::string, Model>::iterator found = models.find(name);
   if (found == models.end()) {
     return nullptr;
   }
-  TrafficState &state = found->second.traffic;
-  std::shared_ptr<Version> chosen;
-  int64_t sum = 0, best = 0;
-  for (const auto &[number, weight] : state.now.weights) {
+  // Those that went are left out: the others share what was their part.
+  std::vector<std::pair<std::shared_ptr<Version>, uint64_t>> shares;
+  uint64_t sum = 0;
+  for (const auto &[number, weight] : found->second.traffic.now.weights) {
     std::map<int64_t, std::shared_ptr<Version>>::iterator version =
         found->second.versions.find(number);
-    if (weight == 0 || version == found->second.versions.end() ||
-        !(version->second->isServing() || version->second->isKnown()) ||
-        version->second->state == VersionState::Failed) {
-      continue; // it went: the others share what was its part
-    }
-    int64_t &credit = state.credits[number];
-    credit += weight;
-    sum += weight;
-    if (!chosen || credit > best) {
-      chosen = version->second;
-      best = credit;
+    if (weight > 0 && version != found->second.versions.end() &&
+        (version->second->isServing() || version->second->isKnown()) &&
+        version->second->state != VersionState::Failed) {
+      sum += static_cast<uint64_t>(weight);
+      shares.emplace_back(version->second, sum);
     }
   }
-  if (chosen) {
-    state.credits[*versionNumber(chosen->number)] -= sum;
+  if (shares.empty()) {
+    return nullptr;
   }
-  return chosen;
+  uint64_t drawn = (id.empty() ? chance.next() : hashText(id).low) % sum;
+  return std::find_if(shares.begin(), shares.end(),
+                      [&](const auto &share) { return drawn < share.second; })
+      ->first;
 }
 
 void ModelManager::beginShadow(const std::shared_ptr<Request> &request) {

@@ -30,11 +30,10 @@ struct ShadowStatistics {
   std::map<std::string, ShadowDifference> outputs;
 };
 
-/// The traffic of a model, what it was before, and whose turn it is.
+/// The traffic of a model, and what it was before.
 struct TrafficState {
   Traffic now;
   std::vector<Traffic> before;
-  std::map<int64_t, int64_t> credits; ///< of smooth weighted round robin
   ShadowStatistics shadow;
 };
 
