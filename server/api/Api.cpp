@@ -5,6 +5,7 @@
 #include "server/page/ServerStatus.h"
 #include "server/scheduler/Describe.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 namespace tenon::server {
@@ -20,6 +21,17 @@ Status parseSettings(std::string_view text, Json &settings) {
   return settings.is_object()
              ? Status::ok()
              : Status::error(ErrorId::BadRequest, "the JSON of the request is not an object");
+}
+
+std::string describeConnections(const ConnectionCounts &counts) {
+  return fmt::format(
+      "# HELP tenon_connections Connections that are open.\n"
+      "# TYPE tenon_connections gauge\ntenon_connections {}\n"
+      "# HELP tenon_connections_beyond_limit_total Connections that came while there "
+      "were --max-connections: they may ask for health alone.\n"
+      "# TYPE tenon_connections_beyond_limit_total counter\n"
+      "tenon_connections_beyond_limit_total {}\n",
+      counts.open, counts.beyondLimit);
 }
 
 } // namespace
@@ -148,7 +160,7 @@ Result<std::string> Api::answer(const RouteMatch &match, std::string_view text) 
     return describeIndex(models, settings.value("ready", Json(false)) == true);
   }
   case Operation::Metrics:
-    return describeMetrics(models) + monitoring.metrics();
+    return describeMetrics(models) + monitoring.metrics() + describeConnections(connections);
   case Operation::ServerStatus:
     return describeStatus(models, errors, admin, version, started);
   case Operation::TraceSetting:

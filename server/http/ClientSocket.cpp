@@ -46,8 +46,8 @@ struct ClientSocket::Tls {
   asio::ssl::stream<tcp::socket &> stream;
 };
 
-ClientSocket::ClientSocket(tcp::socket socket, asio::ssl::context *context)
-    : plain(std::move(socket)) {
+ClientSocket::ClientSocket(tcp::socket socket, asio::ssl::context *context, bool isForProbes)
+    : isForProbes(isForProbes), plain(std::move(socket)) {
   Error ignored;
   plain.set_option(tcp::no_delay(true), ignored);
   if (context) {

@@ -25,10 +25,14 @@ public:
 
   /// With TLS where `tls` is not null. The context may go before the socket: what a connection
   /// needs of it stays.
-  ClientSocket(boost::asio::ip::tcp::socket socket, boost::asio::ssl::context *tls);
+  ClientSocket(boost::asio::ip::tcp::socket socket, boost::asio::ssl::context *tls,
+               bool isForProbes);
   ~ClientSocket();
   ClientSocket(const ClientSocket &) = delete;
   ClientSocket &operator=(const ClientSocket &) = delete;
+
+  /// It is one more than connections may be, and asks for the server's health or nothing.
+  const bool isForProbes;
 
   /// What comes before the first byte of the client's: nothing without TLS.
   boost::asio::awaitable<void> handshake(Error &error);

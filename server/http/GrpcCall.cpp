@@ -23,8 +23,8 @@ constexpr size_t kMaxReplies = 1024;
 
 class GrpcCall : public StreamHandler {
 public:
-  GrpcCall(ServerContext &server, Stream &stream)
-      : server(server), stream(stream), start(Clock::now()), last(start),
+  GrpcCall(ServerContext &server, const ClientSocket &socket, Stream &stream)
+      : server(server), socket(socket), stream(stream), start(Clock::now()), last(start),
         reader(server.options.maxBody) {
     Status status = begin();
     if (!status.isOk()) {
@@ -145,6 +145,7 @@ private:
       return found.takeStatus();
     }
     match = std::move(*found);
+    TENON_TRY(server.admitRoute(socket, *match.route));
     trace = parseTraceParent(stream.field("traceparent"));
     std::string encodingName = stream.field("grpc-encoding"),
                 timeout = stream.field("grpc-timeout");
@@ -427,6 +428,7 @@ private:
   }
 
   ServerContext &server;
+  const ClientSocket &socket;
   Stream &stream;
   RouteMatch match;
   TraceContext trace;
@@ -445,8 +447,9 @@ private:
 
 } // namespace
 
-std::unique_ptr<StreamHandler> makeGrpcCall(ServerContext &server, Stream &stream) {
-  return std::make_unique<GrpcCall>(server, stream);
+std::unique_ptr<StreamHandler> makeGrpcCall(ServerContext &server, const ClientSocket &socket,
+                                            Stream &stream) {
+  return std::make_unique<GrpcCall>(server, socket, stream);
 }
 
 } // namespace tenon::server

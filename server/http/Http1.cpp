@@ -44,7 +44,7 @@ public:
   /// ended.
   asio::awaitable<std::string> run() {
     Error error;
-    deadline = Clock::now() + server.options.slowest;
+    deadline = Clock::now() + slowest();
     co_await socket->handshake(error);
     if (error || co_await beginsAsHttp2()) {
       co_return std::string(error ? std::string_view() : received());
@@ -62,7 +62,7 @@ public:
     }
   }
   void drain() override {
-    if (idle) {
+    if (isIdle) {
       socket->cancel();
     }
   }
@@ -80,7 +80,7 @@ private:
         co_return received().starts_with(kHttp2Preface);
       }
       Error error;
-      deadline = Clock::now() + server.options.slowest;
+      deadline = Clock::now() + slowest();
       if (!co_await readMore(error)) {
         co_return false;
       }
@@ -93,10 +93,10 @@ private:
       co_return false; // drain() ended those that were idle when it began
     }
     Error error;
-    idle = true;
-    deadline = Clock::now() + server.options.idle;
+    isIdle = true;
+    deadline = Clock::now() + idle();
     bool hasMore = co_await readMore(error);
-    idle = false;
+    isIdle = false;
     co_return hasMore;
   }
 
@@ -147,7 +147,7 @@ private:
     Parser parser;
     parser.header_limit(kMaxHeader);
     parser.body_limit(server.options.maxBody);
-    deadline = Clock::now() + server.options.slowest;
+    deadline = Clock::now() + slowest();
     Error error;
     while (!error && !parser.is_header_done()) {
       buffer.consume(parser.put(buffer.data(), error));
@@ -215,6 +215,7 @@ private:
     head.traceparent =
         header.count("traceparent") == 1 ? viewOf(header["traceparent"]) : std::string_view();
     TENON_TRY(readHead(head, server.rights(), server.onlyLocalNames(), request));
+    TENON_TRY(server.admitRoute(*socket, *request.match.route));
     return parser.content_length().value_or(0) > server.options.maxBody
                ? bodyTooLarge(server.options)
                : Status::ok();
@@ -377,7 +378,8 @@ private:
       reply.compress(chooseEncoding(viewOf(header[http::field::accept_encoding])));
     }
     bool isHead = header.method() == http::verb::head; // its reply is all but the body
-    bool goesOn = !reply.closes && header.keep_alive() && !server.isDraining;
+    bool goesOn =
+        !reply.closes && header.keep_alive() && !server.isDraining && !socket->isForProbes;
     uint64_t bytes = reply.bytes();
     std::string head = fmt::format("{}{} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n",
                                    std::exchange(isBegun, false) ? std::string_view() : kVersion,
@@ -411,7 +413,7 @@ private:
   asio::steady_timer replied; ///< cancelled when the reply is there
   /// By when the client must have sent, or taken, what the connection waits for.
   Clock::time_point deadline = Clock::time_point::max();
-  bool idle = false;
+  bool isIdle = false;
   bool isOver = false;  ///< nothing more can be read
   bool isBegun = false; ///< kVersion of the reply is sent
 };

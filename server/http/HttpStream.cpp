@@ -20,8 +20,9 @@ std::string lower(std::string_view text) {
 
 class HttpStream : public StreamHandler {
 public:
-  HttpStream(ServerContext &server, Stream &stream)
-      : server(server), stream(stream), share(server), start(Clock::now()), last(start) {
+  HttpStream(ServerContext &server, const ClientSocket &socket, Stream &stream)
+      : server(server), socket(socket), stream(stream), share(server), start(Clock::now()),
+        last(start) {
     Status status = begin();
     if (!status.isOk()) {
       reply(errorReply(status));
@@ -111,6 +112,7 @@ private:
                      acceptLanguage, authorization, jsonBytes,
                      traceparent};
     TENON_TRY(readHead(head, server.rights(), server.onlyLocalNames(), request));
+    TENON_TRY(server.admitRoute(socket, *request.match.route));
     uint64_t announced = 0;
     std::from_chars(length.data(), length.data() + length.size(),
                     announced); // nghttp2 has checked that it is a number
@@ -148,6 +150,7 @@ private:
   }
 
   ServerContext &server;
+  const ClientSocket &socket;
   Stream &stream;
   BodyShare share;
   HttpRequest request;
@@ -161,8 +164,9 @@ private:
 
 } // namespace
 
-std::unique_ptr<StreamHandler> makeHttpStream(ServerContext &server, Stream &stream) {
-  return std::make_unique<HttpStream>(server, stream);
+std::unique_ptr<StreamHandler> makeHttpStream(ServerContext &server, const ClientSocket &socket,
+                                              Stream &stream) {
+  return std::make_unique<HttpStream>(server, socket, stream);
 }
 
 } // namespace tenon::server

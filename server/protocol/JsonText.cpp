@@ -71,6 +71,17 @@ template <typename T> void appendNumbers(std::string &out, Bytes bytes) {
 
 } // namespace
 
+bool isUtf8(std::string_view text) {
+  while (!text.empty()) {
+    size_t length = sequenceLength(text);
+    if (length == 0) {
+      return false;
+    }
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
 void appendJsonString(std::string &out, std::string_view text) {
   out += '"';
   while (!text.empty()) {

@@ -12,6 +12,8 @@
 
 namespace tenon::server {
 
+bool isUtf8(std::string_view text);
+
 /// Quoted and escaped; bytes that are not UTF-8 become U+FFFD.
 void appendJsonString(std::string &out, std::string_view text);
 

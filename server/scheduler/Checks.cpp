@@ -99,9 +99,9 @@ Status checkInput(const RequestInput &input, const ModelPort &port) {
   }
   bool fits = input.dims.size() == port.maxDims.size();
   for (size_t i = 0; fits && i < input.dims.size(); ++i) {
-    // A batch of nothing, where its size is free: the engine knows whether its outputs are empty.
-    bool isEmptyBatch = i == 0 && input.dims[0] == 0 && port.minDims[0] < port.maxDims[0];
-    fits = isEmptyBatch || (input.dims[i] >= port.minDims[i] && input.dims[i] <= port.maxDims[i]);
+    // Where a size is free it may be 0 too: the engine knows whether its outputs are empty then.
+    bool isEmpty = input.dims[i] == 0 && port.minDims[i] < port.maxDims[i];
+    fits = isEmpty || (input.dims[i] >= port.minDims[i] && input.dims[i] <= port.maxDims[i]);
   }
   if (!fits) {
     return badInput(input.name, fmt::format("has shape [{}], but the model takes {}",
@@ -152,7 +152,8 @@ Status checkRows(const Version &version, Request &request) {
     }
     request.shape.insert(request.shape.end(), input.dims.begin() + 1, input.dims.end());
   }
-  if (version.isPadded()) {
+  bool isEmpty = std::count(request.shape.begin(), request.shape.end(), 0) > 0;
+  if (version.isPadded() && !isEmpty) {
     TENON_TRY(checkLength(version, request));
   }
   uint64_t most = version.config.maxBatchSize;
@@ -163,7 +164,7 @@ Status checkRows(const Version &version, Request &request) {
         "send several requests");
   }
   request.canBatch =
-      version.isBatched() && request.rows > 0 && request.rows < version.batch->maxRows;
+      version.isBatched() && !isEmpty && request.rows > 0 && request.rows < version.batch->maxRows;
   return Status::ok();
 }
 

@@ -87,7 +87,7 @@ std::vector<std::shared_ptr<Version>> ModelManager::beginLoads(FoundModel found,
   model.problem = found.problem;
   std::vector<std::shared_ptr<Version>> begun;
   for (const std::string &note : found.config.notes) {
-    options.log(note);
+    options.log(note, LogLevel::Warning);
   }
   if (found.versions.empty()) {
     found.versions.emplace_back(); // what is asked of the model, and counted of it, needs one
@@ -209,7 +209,8 @@ void ModelManager::loadAnswered(WorkerSlot &slot, const std::shared_ptr<Version>
     bool mayUseCpu = problem.id() == ErrorId::EngineNoVariant && !slot.device.isCpu() &&
                      version->config.placement.kind == Placement::Kind::Auto;
     if (mayUseCpu && version->state == VersionState::Loading) {
-      options.log(fmt::format("{} runs on the CPU: {}", nameOf(*version), problem.toString()));
+      options.log(fmt::format("{} runs on the CPU: {}", nameOf(*version), problem.toString()),
+                  LogLevel::Warning);
       version->device = Device();
       loadAgain(version);
       return;
@@ -251,7 +252,8 @@ void ModelManager::completeLoad(const std::shared_ptr<Version> &version, Status 
   if (problem.isOk()) {
     checkQueued(*version);
   }
-  options.log(problem.isOk() ? readyLine(*version) : problem.toString());
+  problem.isOk() ? options.log(readyLine(*version))
+                 : options.log(problem.toString(), LogLevel::Error);
   if (problem.isOk()) {
     std::shared_ptr<Version> &present =
         models[version->model].versions[*versionNumber(version->number)];

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include "server/protocol/Log.h"
 #include "server/repository/ModelRepository.h"
 #include "server/scheduler/Observer.h"
 #include "server/scheduler/Traffic.h"
@@ -32,7 +33,7 @@ struct ModelManagerOptions {
   uint64_t memoryBudget = 0, gpuMemoryBudget = 0;
   std::vector<std::string> gpus; ///< as findGpus gives them
   /// Called with what the operator should know, in one line.
-  std::function<void(std::string_view)> log;
+  Log log;
   /// Called for each load that failed; may be empty.
   std::function<void(const std::string &model, const Status &problem)> onProblem;
   RequestObserver *observer = nullptr; ///< outlives the models; null: none

@@ -53,7 +53,7 @@ bool WorkerSlot::start() {
   Result<std::unique_ptr<WorkerProcess>> started =
       WorkerProcess::start(restart.get_executor(), command, std::move(processEvents));
   if (!started.isOk()) {
-    events.log(started.status().toString());
+    events.log(started.status().toString(), LogLevel::Error);
     startAgainAt(lastStart + kRestartPeriod * 5);
     return false;
   }
@@ -170,7 +170,8 @@ void WorkerSlot::handle(ControlMessage message) {
   if (!std::exchange(hasLookedAtProcess, true) && !process->isConfined()) {
     events.log(fmt::format("the kernel refuses a filter of system calls: the worker process {} has "
                            "the rights of the server",
-                           name));
+                           name),
+               LogLevel::Warning);
   }
   std::map<uint64_t, std::shared_ptr<Version>>::iterator found = byKey.find(message.key);
   events.onLoad(*this, found == byKey.end() ? nullptr : found->second, std::move(message));

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include "server/protocol/Log.h"
 #include "server/scheduler/Version.h"
 #include "server/worker_pool/Device.h"
 
@@ -38,7 +39,7 @@ public:
     std::function<void(Version &, Instance &)> onAnswer;
     /// The slot may be given up in it.
     std::function<void(WorkerSlot &, const WorkerEnd &)> onEnd;
-    std::function<void(std::string_view)> log;
+    Log log;
   };
 
   /// A shared slot takes any number of versions, another just one.

@@ -122,7 +122,8 @@ void ModelManager::workerEnded(WorkerSlot &slot, const WorkerEnd &ended) {
     return;
   }
   options.log(fmt::format("the worker process {} {}; it is started again", slot.name,
-                          describeEnd(ended.how)));
+                          describeEnd(ended.how)),
+              LogLevel::Error);
   std::set<std::shared_ptr<Version>> suspects;
   std::vector<std::shared_ptr<Request>> lost;
   for (const auto &[version, instance] : ended.running) {

@@ -130,7 +130,6 @@ protected:
     options.workerCommand = {"/proc/self/exe", workerFlag};
     options.memoryBudget = options.gpuMemoryBudget = budget;
     options.gpus = {"7", "GPU-9"};
-    options.log = [](std::string_view) {};
     models = std::make_unique<ModelManager>(context.get_executor(), std::move(repository),
                                             std::move(options));
     ASSERT_TRUE(models->start().isOk());
