@@ -169,6 +169,9 @@ private:
 } // namespace
 
 Result<std::vector<TextField>> parseTextProto(std::string_view text, std::string_view file) {
+  if (!isUtf8(text)) {
+    return Status::error(ErrorId::BadModelConfig, fmt::format("{}: the text is not UTF-8", file));
+  }
   std::vector<TextField> fields;
   Parser parser(text, file);
   TENON_TRY(parser.parseFields(fields, '\0', 0));
