@@ -2,8 +2,8 @@
 
 #include "server/api/Api.h"
 
-#include "server/page/ServerStatus.h"
-#include "server/scheduler/Describe.h"
+#include "server/api/Describe.h"
+#include "server/api/ServerStatus.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -60,11 +60,12 @@ void Api::perform(const RouteMatch &match, std::string_view text,
                              "a load takes no configuration and no files from the request",
                              "put them into the folder of the model, then load it");
     }
-    status.isOk() ? models.load(match.model, std::move(onStatus)) : onStatus(std::move(status));
+    status.isOk() ? models.catalog.load(match.model, std::move(onStatus))
+                  : onStatus(std::move(status));
     return;
   }
   case Operation::RepositoryUnload:
-    models.unload(match.model, std::move(onStatus));
+    models.catalog.unload(match.model, std::move(onStatus));
     return;
   case Operation::ModelTraffic:
   case Operation::ModelRollback:
@@ -72,8 +73,8 @@ void Api::perform(const RouteMatch &match, std::string_view text,
       bool isRollback = match.route->operation == Operation::ModelRollback;
       Result<Traffic> traffic = isRollback ? Traffic() : parseTraffic(text);
       Status status = !traffic.isOk() ? traffic.takeStatus()
-                      : isRollback    ? models.rollback(match.model)
-                                      : models.setTraffic(match.model, std::move(*traffic));
+                      : isRollback    ? models.traffic.rollback(match.model)
+                                      : models.traffic.set(match.model, std::move(*traffic));
       if (status.isOk()) {
         monitoring.personActed(match.model);
       }
@@ -85,11 +86,11 @@ void Api::perform(const RouteMatch &match, std::string_view text,
     return;
   case Operation::ModelMetadata:
   case Operation::ModelConfig: {
-    Result<std::shared_ptr<Version>> asked = models.find(match.model, match.version);
+    Result<std::shared_ptr<Version>> asked = models.catalog.find(match.model, match.version);
     std::function<void()> reply = [this, match, text = std::string(text), onAnswer] {
       onAnswer(answer(match, text));
     };
-    asked.isOk() ? models.whenKnown(*asked, reply) : reply();
+    asked.isOk() ? models.catalog.residency.whenKnown(*asked, reply) : reply();
     return;
   }
   case Operation::RegistryHistory:
@@ -122,13 +123,13 @@ void Api::askRegistry(const RouteMatch &match, std::string_view settings,
 Result<std::string> Api::answer(const RouteMatch &match, std::string_view text) {
   std::shared_ptr<Version> asked;
   if (!match.model.empty()) {
-    TENON_ASSIGN(asked, models.find(match.model, match.version));
+    TENON_ASSIGN(asked, models.catalog.find(match.model, match.version));
   }
   switch (match.route->operation) {
   case Operation::ServerLive:
     return std::string(R"({"live":true})");
   case Operation::ServerReady:
-    return std::string(models.isReady() ? R"({"ready":true})" : R"({"ready":false})");
+    return std::string(models.catalog.isReady() ? R"({"ready":true})" : R"({"ready":false})");
   case Operation::ServerMetadata:
     return describeServer(version);
   case Operation::ModelReady:
@@ -138,10 +139,10 @@ Result<std::string> Api::answer(const RouteMatch &match, std::string_view text) 
       return Status::error(ErrorId::NoSuchModel, "the request names no model");
     }
     bool asksReady = match.route->operation == Operation::ModelReady;
-    if (asksReady && models.isDraining()) {
+    if (asksReady && models.catalog.isDraining()) {
       return Status::error(ErrorId::ServerStopping, "the server is stopping");
     }
-    TENON_TRY(models.readiness(*asked));
+    TENON_TRY(asked->readiness());
     return asksReady                                          ? R"({"ready":true})"
            : match.route->operation == Operation::ModelConfig ? describeConfig(*asked)
                                                               : describeModel(models, *asked);
@@ -191,14 +192,10 @@ Result<std::shared_ptr<Request>> Api::infer(const RouteMatch &match, InferReques
       models.submit(match.model, match.version, std::move(request),
                     [this, self, onResult = std::move(onResult)](Result<InferResult> result) {
                       std::shared_ptr<Request> pending = self->lock();
-                      bool isResult = result.isOk();
-                      Status status = onResult(std::move(result), pending->payload);
-                      if (!status.isOk()) {
-                        errors.add(pending->version->model, status);
+                      if (!result.isOk()) {
+                        errors.add(pending->version->model, result.status());
                       }
-                      if (isResult && !status.isOk()) {
-                        models.countFailure(*pending, status);
-                      }
+                      onResult(std::move(result), std::move(pending));
                     });
   if (!pending.isOk()) {
     errors.add(match.model, pending.status());
@@ -208,9 +205,15 @@ Result<std::shared_ptr<Request>> Api::infer(const RouteMatch &match, InferReques
   return pending;
 }
 
+void Api::replyFailed(const Request &request, const Status &status) {
+  errors.add(request.version->model, status);
+  BatchScheduler::of(*request.version).countFailure(request, status);
+}
+
 void Api::countReply(InferResult &result, Clock::time_point begun) {
-  models.countReply(result,
-                    static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - begun).count()));
+  BatchScheduler::of(*result.version)
+      .countReply(result,
+                  static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - begun).count()));
 }
 
 std::vector<AskedOutput> askedOutputs(const Version &version, const InferRequest &request) {

@@ -2,6 +2,8 @@
 
 #include "server/protocol/TextProto.h"
 
+#include "server/protocol/JsonText.h"
+
 #include <fmt/format.h>
 
 #include <cctype>

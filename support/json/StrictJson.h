@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace tenon {
@@ -34,11 +35,13 @@ struct JsonLimits {
   /// Where it is not empty, lists are those of objects in the array that is the root's member of
   /// this name.
   std::string_view listParent = {};
+  /// Asked before the lists grow to so many bytes together; null: they may.
+  const std::function<bool(uint64_t bytes)> *mayHold = nullptr;
 };
 
 /// Why a text is refused.
 struct JsonFault {
-  enum class Kind : uint8_t { Syntax, Depth, Values, EqualKeys, NoObject, NoNumbers };
+  enum class Kind : uint8_t { Syntax, Depth, Values, EqualKeys, NoObject, NoNumbers, Memory };
   Kind kind;
   std::string text; ///< what is wrong, with its place where that is a byte
 };
