@@ -1,11 +1,13 @@
 // `tenon serve`: engines behind HTTP and gRPC. The front process is this one; it starts the same
 // program again as its worker.
 
+#include "registry/History.h"
 #include "server/http/Server.h"
 #include "server/protocol/Routes.h"
 #include "server/repository/RegistryRepository.h"
 #include "server/worker/Worker.h"
 #include "server/worker_pool/Device.h"
+#include "support/WallClock.h"
 #include "tools/tenon/Tool.h"
 #include "tools/tenon/Verb.h"
 #include "tools/tenon/cli/Options.h"
@@ -89,7 +91,10 @@ Status runServe(ServeFlags &flags, Terminal &terminal) {
   options.gpus = server::findGpus(std::getenv("CUDA_VISIBLE_DEVICES"), "/dev");
   options.workerCommand = {"/proc/self/exe", "serve", kWorkerFlag};
   options.version = version();
-  options.log = [&](std::string_view line) { terminal.note(line); };
+  options.log = server::Log([&](server::LogLevel level, std::string_view line) {
+    terminal.note(
+        fmt::format("{} {} {}", registry::timeText(wallClock()), server::nameOf(level), line));
+  });
   options.onListening = [&](uint16_t port) {
     std::string host = options.address.find(':') == std::string::npos
                            ? options.address
@@ -156,9 +161,10 @@ Action declareServe(CLI::App &command) {
          "(429). By default a third of the memory that the process may use, at most 1024");
   number("--max-connections", {1, 100'000}, options.maxConnections,
          "Connections at once, 1024 by default; more are closed");
-  addSeconds(command, "--client-timeout", {0.1, 3600}, flags->slowestSeconds,
-             "What a client may take for a request's header, and between pieces of its body and of its "
-             "reply; 10s by default");
+  addSeconds(
+      command, "--client-timeout", {0.1, 3600}, flags->slowestSeconds,
+      "What a client may take for a request's header, and between pieces of its body and of its "
+      "reply; 10s by default");
   addSeconds(command, "--drain", {0, 3600}, flags->drainSeconds,
              "How long accepted requests may take after SIGTERM; 30s by default");
   declareMonitoringFlags(command, flags->monitoring, options.monitoring);
