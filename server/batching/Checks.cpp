@@ -2,7 +2,9 @@
 
 #include "server/batching/Rows.h"
 
+#include "runtime/tensors/Seeded.h"
 #include "server/protocol/DataType.h"
+#include "server/protocol/Json.h"
 #include "support/text/NearestName.h"
 
 #include <fmt/format.h>
@@ -10,6 +12,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <set>
 
 namespace tenon::server {
@@ -112,6 +115,28 @@ Status checkInput(const RequestInput &input, const ModelPort &port) {
                        : Status::ok();
 }
 
+/// Whether a row of an input that hides places hides all of its own: what such a row gives depends
+/// on how many there are.
+Result<bool> hidesAll(const InferRequest &payload, const RequestInput &input, double hiding) {
+  TENON_ASSIGN(Tensor place, Tensor::create("", input.dtype, {1}));
+  setElement(place, 0, hiding);
+  std::vector<std::byte> stored(input.list ? input.bytes : 0);
+  if (input.list) {
+    TENON_TRY(storeNumbers(payload.lists[*input.list], input.dtype, stored, input.name));
+  }
+  Bytes data = input.list ? Bytes(stored) : input.binary, hidden = place.bytes();
+  size_t rowBytes = input.dims[0] > 0 ? data.size() / static_cast<size_t>(input.dims[0]) : 0;
+  size_t equal = 0; // elements of the row so far
+  for (size_t at = 0; at + hidden.size() <= data.size(); at += hidden.size()) {
+    equal = at % rowBytes == 0 ? 0 : equal;
+    equal += std::memcmp(data.data() + at, hidden.data(), hidden.size()) == 0;
+    if (equal * hidden.size() == rowBytes) {
+      return true;
+    }
+  }
+  return false;
+}
+
 /// The length that padding may change, which is one number in all inputs.
 Status checkLength(const Version &version, Request &request) {
   size_t at = 0; // in request.shape
@@ -129,6 +154,14 @@ Status checkLength(const Version &version, Request &request) {
       request.length = request.shape[at];
       request.bucket = std::min(bucketOf(version.config, request.length), port.maxDims[i]);
       places.push_back(at);
+    }
+  }
+  for (const PadRule &mask : version.batch->masks) {
+    for (const RequestInput &input : request.payload.inputs) {
+      if (input.name == mask.input) {
+        TENON_ASSIGN(bool isHidden, hidesAll(request.payload, input, mask.value));
+        request.bucket = isHidden ? request.length : request.bucket;
+      }
     }
   }
   for (size_t place : places) {

@@ -156,6 +156,7 @@ void Residency::sendNextLoad(WorkerSlot &slot) {
     version->taken = version->neededBytes();
     if (problem.isOk()) {
       BatchPolicy policy = version->batch ? BatchPolicy() : version->scheduler->policy();
+      policy.memory = freeBytes(slot.device);
       Result<std::vector<std::unique_ptr<Instance>>> sent =
           slot.load(key, version->file.descriptor(), encodeLoad({version->sha256, policy}),
                     version->config.instances, options.threads);

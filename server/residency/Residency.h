@@ -95,6 +95,8 @@ private:
   /// fits.
   Room makeRoom(const Version &version);
   uint64_t heldBytes(const Device &device) const;
+  /// Of the device's budget, at least 1; 0 where there is none.
+  uint64_t freeBytes(const Device &device) const;
   /// Those of them that are free soon.
   uint64_t freedSoon(const Device &device) const;
   /// The one used least lately that may go; null where there is none. With `takesBusy` also one
