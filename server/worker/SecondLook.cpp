@@ -93,7 +93,7 @@ public:
       TENON_ASSIGN(Tensors batched, concatenate(rows, size, lengths[0]));
       TENON_ASSIGN(Tensors results, run(batched));
       for (size_t r = 0; r < size; ++r) {
-        TENON_TRY(compareRow(alone[(size - 1 - r) % alone.size()], results, r, size, isPadded()));
+        TENON_TRY(compareRow(alone, (size - 1 - r) % alone.size(), results, r, size));
       }
     }
     return Status::ok();
@@ -277,12 +277,17 @@ private:
     return tensor.dims.size() > 2 ? 1 : tensor.dims.size() - 1;
   }
 
-  /// Of each channel of each output the largest number that rows alone give, and of all of it.
+  /// The place in `magnitudes` of an output of a row.
+  size_t scaleOf(size_t row, size_t output) const {
+    return row % std::size(kAmplitudes) * ports.outputs.size() + output;
+  }
+
   void findMagnitudes(const std::vector<Tensors> &alone) {
-    magnitudes.assign(ports.outputs.size(), {});
-    for (const Tensors &row : alone) {
+    magnitudes.assign(std::size(kAmplitudes) * ports.outputs.size(), {});
+    for (size_t r = 0; r < alone.size(); ++r) {
+      const Tensors &row = alone[r];
       for (size_t o = 0; o < row.size(); ++o) {
-        std::vector<double> &channels = magnitudes[o];
+        std::vector<double> &channels = magnitudes[scaleOf(r, o)];
         for (int64_t i = 0; isFloating(row[o].dtype) && i < row[o].elements(); ++i) {
           size_t channel = channelOf(row[o], i);
           channels.resize(std::max(channels.size(), channel + 1));
@@ -302,29 +307,30 @@ private:
     return static_cast<size_t>(element / inner % tensor.dims[axis]);
   }
 
-  Status compareRow(const Tensors &alone, const Tensors &batched, size_t r, size_t size,
-                    bool isPadded) {
+  /// Row `r` of a batch of `size`, which is `rows[index]` alone.
+  Status compareRow(const std::vector<Tensors> &rows, size_t index, const Tensors &batched,
+                    size_t r, size_t size) {
+    const Tensors &alone = rows[index];
     for (size_t o = 0; o < alone.size(); ++o) {
       const std::string &name = ports.outputs[o].name;
-      if (!hasShape(batched[o], size, alone[o], o, isPadded)) {
+      if (!hasShape(batched[o], size, alone[o], o, isPadded())) {
         return refusedBatch(
             fmt::format("output '{}' is [{}] for a batch of {} rows and [{}] for one of them", name,
                         fmt::join(batched[o].dims, ","), size, fmt::join(alone[o].dims, ",")));
       }
       TENON_ASSIGN(Tensor row, cut(batched[o], r, alone[o]));
       if (std::memcmp(row.bytes().data(), alone[o].bytes().data(), row.bytes().size()) != 0) {
-        TENON_TRY(compareElements(alone[o], row, o, size, isPadded));
+        TENON_TRY(compareElements(alone[o], row, magnitudes[scaleOf(index, o)], size));
       }
     }
     return Status::ok();
   }
 
-  Status compareElements(const Tensor &alone, const Tensor &row, size_t o, size_t size,
-                         bool isPadded) {
+  Status compareElements(const Tensor &alone, const Tensor &row,
+                         const std::vector<double> &channels, size_t size) {
     double tolerance = !isFloating(row.dtype) ? 0
                        : policy.tolerance > 0 ? policy.tolerance
                                               : usualTolerance(row.dtype, record);
-    const std::vector<double> &channels = magnitudes[o];
     double most = channels.empty() ? 0 : *std::max_element(channels.begin(), channels.end());
     for (int64_t i = 0; i < row.elements(); ++i) {
       double left = elementAsDouble(alone, i), right = elementAsDouble(row, i);
@@ -339,8 +345,8 @@ private:
         return refusedBatch(
             fmt::format("output '{}' of a row changes by {:.3g} when {} rows are {} "
                         "(the largest value there is {:.3g}, allowed is {:.3g} of that)",
-                        ports.outputs[o].name, std::abs(left - right), size,
-                        isPadded ? "padded and batched" : "batched", magnitude, tolerance));
+                        alone.name, std::abs(left - right), size,
+                        isPadded() ? "padded and batched" : "batched", magnitude, tolerance));
       }
       largest = std::max(largest, relative);
     }
@@ -352,7 +358,8 @@ private:
   const BatchPolicy &policy;
   const LookPlan &plan;
   std::unique_ptr<tenon_session, Destroy> session;
-  std::vector<std::vector<double>> magnitudes; ///< by output and channel
+  /// By amplitude and output, of each channel: the largest number that rows alone give.
+  std::vector<std::vector<double>> magnitudes;
   double largest = 0;
 };
 
