@@ -178,14 +178,10 @@ Result<std::shared_ptr<Request>> Api::infer(const RouteMatch &match, InferReques
       models.submit(match.model, match.version, std::move(request),
                     [this, self, onResult = std::move(onResult)](Result<InferResult> result) {
                       std::shared_ptr<Request> pending = self->lock();
-                      bool isResult = result.isOk();
-                      Status status = onResult(std::move(result), pending->payload);
-                      if (!status.isOk()) {
-                        errors.add(pending->version->model, status);
+                      if (!result.isOk()) {
+                        errors.add(pending->version->model, result.status());
                       }
-                      if (isResult && !status.isOk()) {
-                        BatchScheduler::of(*pending->version).countFailure(*pending);
-                      }
+                      onResult(std::move(result), std::move(pending));
                     });
   if (!pending.isOk()) {
     errors.add(match.model, pending.status());
@@ -193,6 +189,11 @@ Result<std::shared_ptr<Request>> Api::infer(const RouteMatch &match, InferReques
   }
   *self = *pending;
   return pending;
+}
+
+void Api::replyFailed(const Request &request, const Status &status) {
+  errors.add(request.version->model, status);
+  BatchScheduler::of(*request.version).countFailure(request);
 }
 
 void Api::countReply(InferResult &result, Clock::time_point begun) {

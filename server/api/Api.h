@@ -32,9 +32,8 @@ public:
   void perform(const RouteMatch &match, std::string_view settings,
                std::function<void(Result<std::string>)> onAnswer, const std::string &by = {});
 
-  /// Makes and sends the reply; what it returns is not ok where a result could not be turned into
-  /// one.
-  using OnResult = std::function<Status(Result<InferResult>, const InferRequest &)>;
+  /// Makes and sends the reply, now or later. The request has what of it the reply needs.
+  using OnResult = std::function<void(Result<InferResult>, std::shared_ptr<const Request>)>;
   /// Queues an inference for the model and version of `match`. `onResult` is called once, unless
   /// the request is cancelled before; never where this gives an error. What `request` refers to
   /// stays until then.
@@ -43,6 +42,8 @@ public:
   void cancel(const std::shared_ptr<Request> &pending) {
     BatchScheduler::of(*pending->version).cancel(pending);
   }
+  /// A result could not be turned into a reply.
+  void replyFailed(const Request &request, const Status &status);
   /// The reply to a result is written: `begun` is when its making began.
   void countReply(InferResult &result, Clock::time_point begun);
 

@@ -8,6 +8,13 @@ std::shared_ptr<Request> Request::copyFor(std::shared_ptr<Version> version, cons
   std::shared_ptr<Request> copy = std::make_shared<Request>(std::move(version), other.payload);
   copy->arrival = other.arrival;
   copy->priority = other.priority;
+  uint64_t ownedBytes = copy->payload.charge.size();
+  for (const RequestInput &input : copy->payload.inputs) {
+    ownedBytes += input.binary.size();
+  }
+  if (!copy->payload.charge.resize(ownedBytes).isOk()) {
+    return nullptr;
+  }
   for (RequestInput &input : copy->payload.inputs) {
     copy->owned.emplace_back(input.binary.begin(),
                              input.binary.end()); // the body goes with the reply

@@ -30,7 +30,8 @@ public:
 
   Request(std::shared_ptr<Version> version, InferRequest payload)
       : payload(std::move(payload)), version(std::move(version)) {}
-  /// The same for another version, with the data that it refers to.
+  /// The same for another version, with the data that it refers to; null where there is no memory
+  /// for those.
   static std::shared_ptr<Request> copyFor(std::shared_ptr<Version> version, const Request &other);
 
   /// Refers to the body of the request, which the caller keeps until the end.

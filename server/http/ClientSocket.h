@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include "server/http2/Progress.h"
 #include "support/Result.h"
 
 #include <boost/asio/awaitable.hpp>
@@ -10,6 +11,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +39,11 @@ public:
   void beginRead(boost::asio::mutable_buffer into, std::function<void(Error, size_t)> onEnd);
   boost::asio::awaitable<void> write(const std::vector<boost::asio::const_buffer> &parts,
                                      Error &error);
+  /// By when the client must take more of what is written: see Progress. Only what the socket has
+  /// accepted counts.
+  Progress::Clock::time_point writeDeadline(Progress::Clock::duration timeout) const {
+    return written ? written->deadline(timeout) : Progress::Clock::time_point::max();
+  }
   /// Ends the server's side, then reads for a moment what the client still sends: closing at once
   /// would take the last reply from it.
   boost::asio::awaitable<void> linger();
@@ -47,6 +54,7 @@ private:
   struct Tls;
   boost::asio::ip::tcp::socket plain;
   std::unique_ptr<Tls> tls;
+  std::optional<Progress> written; ///< while something is
 };
 
 /// The certificates and the key of the server, as PEM files, with what it offers: TLS 1.2 and 1.3,

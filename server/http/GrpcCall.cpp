@@ -23,8 +23,7 @@ constexpr size_t kMaxReplies = 1024;
 class GrpcCall : public StreamHandler {
 public:
   GrpcCall(ServerContext &server, Stream &stream)
-      : server(server), stream(stream), start(Clock::now()), last(start),
-        reader(server.options.maxBody) {
+      : server(server), stream(stream), reader(server.options.maxBody, &server.memory) {
     Status status = begin();
     if (!status.isOk()) {
       finish(status);
@@ -35,18 +34,13 @@ public:
     if (isOver) {
       return;
     }
-    last = Clock::now();
     if (!reader.isWithinMessage()) {
-      start = last;
-      messageBytes = 0;
+      progress = Progress();
     }
-    messageBytes += data.size();
-    Status status = reader.feed(data, [this](std::string message, bool isCompressed) {
+    progress.add(data.size());
+    Status status = reader.feed(data, [this](ChargedString message, bool isCompressed) {
       return take(std::move(message), isCompressed);
     });
-    if (status.isOk()) {
-      status = incoming.resize(reader.heldBytes());
-    }
     if (!status.isOk()) {
       finish(status);
     }
@@ -81,7 +75,7 @@ public:
     }
     if (deadline < now) {
       finish(Status::error(ErrorId::RequestTimedOut, "the call took longer than its grpc-timeout"));
-    } else if (awaitsMessage() && bodyDeadline(server.options, start, last, messageBytes) < now) {
+    } else if (awaitsMessage() && progress.deadline(server.options.slowest) < now) {
       finish(Status::error(ErrorId::ClientTooSlow, "the message did not come in time"));
     } else if (watched) {
       notifyHealth();
@@ -104,10 +98,9 @@ public:
 private:
   /// An inference of the call: until its reply is written, all that it refers to.
   struct Inference {
-    Inference(ServerContext &server, std::string text) : share(server), message(std::move(text)) {}
-    BodyShare share;
-    std::string message;
-    std::list<std::string> numbers;
+    Encoding encoding = Encoding::Identity;
+    ChargedString message; ///< as it came, until it is read
+    GrpcInferRequest parsed;
     std::string id;
     std::shared_ptr<Request> pending;
     std::optional<std::vector<Piece>> reply; ///< waits for those before it
@@ -149,18 +142,17 @@ private:
     TENON_ASSIGN(encoding, parseEncoding(encodingName));
     if (!timeout.empty()) {
       TENON_ASSIGN(std::chrono::nanoseconds duration, parseTimeout(timeout));
-      deadline = start + duration;
+      deadline = Clock::now() + duration;
     }
     return Status::ok();
   }
 
   /// A whole message.
-  Status take(std::string message, bool isCompressed) {
+  Status take(ChargedString message, bool isCompressed) {
     if (isOver) {
       return Status::ok();
     }
-    start = last; // of the next
-    messageBytes = 0;
+    progress = Progress(); // of the next
     if (!isStream() && std::exchange(hasMessage, true)) {
       return Status::error(ErrorId::BadGrpcMessage, "the call has more than one message");
     }
@@ -168,12 +160,9 @@ private:
       return Status::error(ErrorId::BadGrpcMessage,
                            "a message is compressed, but the call has no grpc-encoding");
     }
-    std::shared_ptr<Inference> inference = std::make_shared<Inference>(server, std::string());
-    TENON_TRY(incoming.resize(0));
-    TENON_TRY(inference->share.resize(message.size()));
-    TENON_ASSIGN(
-        inference->message,
-        inference->share.decode(isCompressed ? encoding : Encoding::Identity, std::move(message)));
+    std::shared_ptr<Inference> inference = std::make_shared<Inference>();
+    inference->encoding = isCompressed ? encoding : Encoding::Identity;
+    inference->message = std::move(message);
     if (!isStream()) {
       unary = std::move(inference);
       return Status::ok();
@@ -198,61 +187,113 @@ private:
       inferences.push_back(unary);
       infer(unary);
       return;
-    case Operation::HealthCheck:
-    case Operation::HealthWatch:
-      checkHealth();
-      return;
     default:
-      ask();
+      work(
+          unary, unary->encoding == Encoding::Identity,
+          [&server = server, read = unary.get()] { return readMessage(server, *read, false); },
+          [this](Status status) {
+            if (!status.isOk()) {
+              finish(status);
+            } else if (match.route->operation == Operation::HealthCheck ||
+                       match.route->operation == Operation::HealthWatch) {
+              checkHealth();
+            } else {
+              ask();
+            }
+          });
     }
+  }
+
+  /// Does `task` now where it is little, else on the pool, which sees of the call what it was made
+  /// with; then calls `then`, if the call is there.
+  void work(const std::shared_ptr<Inference> &inference, bool isLittle,
+            std::function<Status()> task, std::function<void(Status)> then) {
+    if (isLittle) {
+      then(task());
+      return;
+    }
+    std::shared_ptr<Status> status = std::make_shared<Status>();
+    server.work.run(
+        [task = std::move(task), result = status.get()] { *result = task(); },
+        [alive = std::weak_ptr<GrpcCall *>(self), this, inference, status, then = std::move(then)] {
+          if (!alive.expired() && !isOver) {
+            then(std::move(*status));
+          }
+        });
   }
 
   /// Everything that Api answers by JSON.
   void ask() {
     std::string settings;
-    Status status = readGrpcRequest(unary->message, match, settings);
+    Status status = readGrpcRequest(unary->message.text, match, settings);
     if (!status.isOk()) {
       finish(status);
       return;
     }
-    server.api.perform(match, settings,
-                       [alive = std::weak_ptr<GrpcCall *>(self), this](Result<std::string> answer) {
-                         if (alive.expired() || isOver) {
-                           return; // a load goes on without its caller
-                         }
-                         bool isUnready =
-                             match.route->operation == Operation::ModelReady && !answer.isOk();
-                         Result<std::string> message =
-                             isUnready
-                                 ? writeGrpcAnswer(Operation::ModelReady, R"({"ready":false})")
-                             : answer.isOk() ? writeGrpcAnswer(match.route->operation, *answer)
-                                             : answer.takeStatus();
-                         if (!message.isOk()) {
-                           finish(message.status());
-                           return;
-                         }
-                         respond();
-                         stream.send({messagePrefix(message->size()) + *message, {}, nullptr});
-                         finish(Status::ok());
-                       });
+    server.api.perform(
+        match, settings,
+        [alive = std::weak_ptr<GrpcCall *>(self), this](Result<std::string> answer) {
+          if (alive.expired() || isOver) {
+            return; // a load goes on without its caller
+          }
+          bool isUnready = match.route->operation == Operation::ModelReady && !answer.isOk();
+          Result<std::string> message =
+              isUnready       ? writeGrpcAnswer(Operation::ModelReady, R"({"ready":false})")
+              : answer.isOk() ? writeGrpcAnswer(match.route->operation, *answer)
+                              : answer.takeStatus();
+          Result<Piece> piece =
+              message.isOk() ? ownedPiece(messagePrefix(message->size()) + *message, server.memory)
+                             : Result<Piece>(message.takeStatus());
+          if (!piece.isOk()) {
+            finish(piece.status());
+            return;
+          }
+          respond();
+          stream.send(std::move(*piece));
+          finish(Status::ok());
+        });
   }
 
   // Inferences.
 
   void infer(const std::shared_ptr<Inference> &inference) {
-    Result<GrpcInferRequest> parsed = parseGrpcInfer(inference->message, inference->share.rest());
-    Status status = parsed.isOk()
-                        ? inference->share.resize(inference->share.size() + parsed->numberBytes)
-                        : parsed.takeStatus();
-    if (status.isOk()) {
-      inference->id = parsed->request.id;
-      inference->numbers = std::move(parsed->numbers);
-      status = submit(inference, *parsed);
-    } else {
-      server.api.note("", status);
-    }
-    if (!status.isOk()) {
-      answer(*inference, status);
+    constexpr size_t kLittle = 64 << 10;
+    work(
+        inference,
+        inference->encoding == Encoding::Identity && inference->message.text.size() <= kLittle,
+        [&server = server, read = inference.get()] { return readMessage(server, *read, true); },
+        [this, inference](Status status) {
+          if (status.isOk()) {
+            inference->id = inference->parsed.request.id;
+            status = submit(inference, inference->parsed);
+          } else {
+            server.api.note("", status);
+          }
+          if (!status.isOk()) {
+            answer(*inference, status);
+          }
+        });
+  }
+
+  /// On any thread.
+  static Status readMessage(ServerContext &server, Inference &inference, bool isInference) {
+    constexpr size_t kMaxSettings = 1 << 20;
+    try {
+      if (inference.encoding != Encoding::Identity) {
+        TENON_ASSIGN(inference.message, decompress(inference.encoding, inference.message.text,
+                                                   server.options.maxBody, &server.memory));
+      }
+      if (isInference) {
+        TENON_ASSIGN(inference.parsed, parseGrpcInfer(inference.message.text, &server.memory));
+      } else if (inference.message.text.size() > kMaxSettings) {
+        return Status::error(
+            ErrorId::RequestTooLarge,
+            fmt::format("a message that is no inference has more than {} bytes", kMaxSettings));
+      }
+      return Status::ok();
+    } catch (const std::bad_alloc &) {
+      return Status::error(ErrorId::OutOfMemory, "no memory for the request",
+                           "send fewer requests at once");
     }
   }
 
@@ -276,20 +317,21 @@ private:
     parsed.request.trace = trace;
     // The call is there: closed() cancels the request.
     TENON_ASSIGN(inference->pending,
-                 server.api.infer(
-                     target, std::move(parsed.request),
-                     [this, inference](Result<InferResult> result, const InferRequest &request) {
-                       Status status = result.isOk() ? Status::ok() : result.takeStatus();
-                       try {
-                         status.isOk() ? sendResult(*inference, *result, request)
-                                       : answer(*inference, status);
-                       } catch (const std::bad_alloc &) {
-                         status = Status::error(ErrorId::OutOfMemory, "no memory for the reply",
-                                                "ask for fewer outputs");
-                         finish(status);
-                       }
-                       return status;
-                     }));
+                 server.api.infer(target, std::move(parsed.request),
+                                  [this, inference](Result<InferResult> result,
+                                                    std::shared_ptr<const Request> request) {
+                                    try {
+                                      result.isOk()
+                                          ? sendResult(*inference, *result, request->payload)
+                                          : answer(*inference, result.status());
+                                    } catch (const std::bad_alloc &) {
+                                      Status status = Status::error(ErrorId::OutOfMemory,
+                                                                    "no memory for the reply",
+                                                                    "ask for fewer outputs");
+                                      server.api.replyFailed(*request, status);
+                                      finish(status);
+                                    }
+                                  }));
     return Status::ok();
   }
 
@@ -319,6 +361,8 @@ private:
 
   void answer(Inference &inference, std::vector<Piece> reply) {
     inference.pending = nullptr;
+    inference.message = ChargedString(); // nobody reads the inputs any more
+    inference.parsed.numbers.clear();
     inference.reply = std::move(reply);
     while (!inferences.empty() && inferences.front()->reply) {
       if (!stream.hasResponded()) {
@@ -363,7 +407,7 @@ private:
 
   void checkHealth() {
     std::string settings;
-    Status status = readGrpcRequest(unary->message, match, settings);
+    Status status = readGrpcRequest(unary->message.text, match, settings);
     bool isWatch = match.route->operation == Operation::HealthWatch;
     if (status.isOk() && !isWatch && health() == Health::UnknownService) {
       status = Status::error(
@@ -424,10 +468,9 @@ private:
   RouteMatch match;
   TraceContext trace;
   Encoding encoding = Encoding::Identity;
-  Clock::time_point start, last, deadline = Clock::time_point::max();
+  Clock::time_point deadline = Clock::time_point::max();
   MessageReader reader;
-  uint64_t messageBytes = 0;  ///< that came since `start`
-  BodyShare incoming{server}; ///< the message that is not whole
+  Progress progress; ///< of the message that is not whole
   bool hasMessage = false, isWhole = false, isOver = false;
   std::shared_ptr<Inference> unary;
   std::list<std::shared_ptr<Inference>> inferences; ///< in the order in which they came

@@ -56,7 +56,7 @@ public:
   std::unique_ptr<ClientSocket> release() { return std::move(socket); }
 
   void tick(Clock::time_point now) override {
-    if (deadline < now) {
+    if (std::min(deadline, socket->writeDeadline(server.options.slowest)) < now) {
       socket->cancel();
     }
   }
@@ -135,12 +135,12 @@ private:
     if (error) {
       co_return co_await refuse(parseFailure(error));
     }
-    HttpRequest request;
+    std::shared_ptr<HttpExchange> exchange = std::make_shared<HttpExchange>(server);
+    HttpRequest &request = exchange->request;
     Status status = checkHeader(parser, request);
-    BodyShare share(server);
     if (status.isOk()) {
       // What is announced takes no memory yet, but is refused at once where it cannot come.
-      status = share.resize(parser.content_length().value_or(0));
+      status = request.body.charge.resize(parser.content_length().value_or(0));
     }
     if (!status.isOk()) {
       // Where the form is wrong it is not known where the next request begins.
@@ -149,15 +149,13 @@ private:
       co_return co_await write(parser,
                                errorReply(status, hasBody || status.id() == ErrorId::BadRequest));
     }
-    status = co_await readBody(parser, share);
+    status = co_await readBody(parser, request.body.charge);
     if (!status.isOk()) {
       co_return co_await refuse(status);
     }
-    status = takeBody(parser, share, request);
-    if (!status.isOk()) {
-      co_return co_await write(parser, errorReply(status));
-    }
-    std::optional<HttpReply> reply = co_await perform(request, share);
+    request.body.text = std::move(parser.get().body());
+    std::optional<HttpReply> reply = co_await perform(*exchange);
+    exchange = nullptr;
     if (!reply) {
       co_return false; // the client has gone
     }
@@ -189,6 +187,8 @@ private:
     head.inferenceHeaderLength = viewOf(header["Inference-Header-Content-Length"]);
     head.traceparent =
         header.count("traceparent") == 1 ? viewOf(header["traceparent"]) : std::string_view();
+    request.contentEncoding = viewOf(header[http::field::content_encoding]);
+    request.replyEncoding = chooseEncoding(viewOf(header[http::field::accept_encoding]));
     TENON_TRY(readHead(head, server.rights(), server.onlyLocalNames(), request));
     return parser.content_length().value_or(0) > server.options.maxBody
                ? bodyTooLarge(server.options)
@@ -210,42 +210,34 @@ private:
     return badRequest(error.message());
   }
 
-  asio::awaitable<Status> readBody(Parser &parser, BodyShare &share) {
+  asio::awaitable<Status> readBody(Parser &parser, MemoryCharge &charge) {
     Error error;
     if (parser.get()[http::field::expect] == "100-continue" && !parser.is_done()) {
       constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
       std::vector<asio::const_buffer> parts = {asio::buffer(kContinue)};
       co_await socket->write(parts, error);
     }
-    Clock::time_point start = Clock::now();
-    uint64_t received = 0;
+    Progress received;
     while (!error && !parser.is_done()) {
       size_t parsed = buffer.size() > 0 ? parser.put(buffer.data(), error) : 0;
       buffer.consume(parsed);
-      received += parsed;
-      Status status = share.resize(parser.get().body().size());
+      received.add(parsed);
+      Status status = charge.resize(parser.get().body().size());
       if (!status.isOk()) {
         co_return status;
       }
-      if (received > 2 * server.options.maxBody + kReadStep) {
+      if (received.moved > 2 * server.options.maxBody + kReadStep) {
         co_return bodyTooLarge(
             server.options); // in chunks, which take more room than what they carry
       }
       bool needsMore = error == http::error::need_more || (!error && parsed == 0);
       if (needsMore && !parser.is_done()) {
         error = Error();
-        deadline = bodyDeadline(server.options, start, Clock::now(), received);
+        deadline = received.deadline(server.options.slowest);
         co_await readMore(error);
       }
     }
-    co_return error ? parseFailure(error) : share.resize(parser.get().body().size());
-  }
-
-  Status takeBody(Parser &parser, BodyShare &share, HttpRequest &request) {
-    TENON_ASSIGN(Encoding encoding,
-                 parseEncoding(viewOf(parser.get()[http::field::content_encoding])));
-    TENON_ASSIGN(request.body, share.decode(encoding, std::move(parser.get().body())));
-    return Status::ok();
+    co_return error ? parseFailure(error) : charge.resize(parser.get().body().size());
   }
 
   struct Waiting {
@@ -255,32 +247,25 @@ private:
   };
 
   /// None when the client went away before the reply.
-  asio::awaitable<std::optional<HttpReply>> perform(HttpRequest &request, BodyShare &share) {
-    request.maxLists = share.rest();
+  asio::awaitable<std::optional<HttpReply>> perform(HttpExchange &exchange) {
     deadline = Clock::time_point::max(); // it is the server's turn
     std::shared_ptr<Waiting> waiting = std::make_shared<Waiting>();
     replied.expires_at(Clock::time_point::max());
-    std::shared_ptr<Request> pending =
-        performHttp(server.api, request, [this, waiting](HttpReply reply) {
-          waiting->reply = std::move(reply);
-          replied.cancel();
-        });
+    exchange.perform([this, waiting](HttpReply reply) {
+      waiting->reply = std::move(reply);
+      replied.cancel();
+    });
     if (waiting->reply) {
       co_return std::move(waiting->reply);
-    }
-    if (pending) {
-      static_cast<void>(
-          share.resize(share.size() + pending->payload.listBytes())); // not more than maxLists
     }
     watch(waiting);
     Error ignored;
     co_await replied.async_wait(redirect_error(use_awaitable, ignored));
-    if (!waiting->reply && pending) {
-      server.api.cancel(pending);
+    if (!waiting->reply) {
+      exchange.cancel();
     }
     socket->cancel(); // the watch
-    // A load or unload goes on without its caller; what it will tell must find the connection.
-    while (waiting->isReading || (!waiting->reply && !pending)) {
+    while (waiting->isReading) {
       replied.expires_at(Clock::time_point::max());
       co_await replied.async_wait(redirect_error(use_awaitable, ignored));
     }
@@ -312,14 +297,11 @@ private:
 
   asio::awaitable<bool> write(Parser &parser, HttpReply reply) {
     const Parser::value_type &header = parser.get();
-    if (reply.result || reply.bytes() > 0) {
-      reply.compress(chooseEncoding(viewOf(header[http::field::accept_encoding])));
-    }
     bool isHead = header.method() == http::verb::head; // its reply is all but the body
     bool goesOn = !reply.closes && header.keep_alive() && !server.isDraining;
-    uint64_t bytes = reply.bytes();
-    std::string head = fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n",
-                                   reply.status, reasonOf(reply.status), reply.contentType, bytes);
+    std::string head =
+        fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n", reply.status,
+                    reasonOf(reply.status), reply.contentType, reply.bytes());
     for (const auto &[name, value] : reply.fields) {
       fmt::format_to(std::back_inserter(head), "{}: {}\r\n", name, value);
     }
@@ -327,15 +309,15 @@ private:
                    : "Connection: close\r\n\r\n";
     std::vector<asio::const_buffer> parts = {asio::buffer(head)};
     if (!isHead) {
-      parts.push_back(asio::buffer(reply.body));
-      for (Bytes tensor : reply.tensors) {
-        parts.push_back(asio::buffer(tensor.data(), tensor.size()));
+      for (const Piece &piece : reply.pieces) {
+        parts.push_back(piece.text.empty() ? asio::buffer(piece.bytes.data(), piece.bytes.size())
+                                           : asio::buffer(piece.text));
       }
     }
     if (reply.result) {
       server.api.countReply(*reply.result, reply.begun);
     }
-    deadline = Clock::now() + server.options.slowest + std::chrono::seconds(bytes / kMinRate);
+    deadline = Clock::time_point::max(); // the socket has one of its own
     Error error;
     co_await socket->write(parts, error);
     if (!error && !goesOn) {

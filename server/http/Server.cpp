@@ -194,6 +194,7 @@ Status serve(const ServerOptions &options) {
   }
   options.onListening(server->acceptor.local_endpoint().port());
   context.run();
+  server->work.stop();
   server->models.catalog
       .stop(); // before the context goes, by which the repository notifies of changes
   server->admin.reset();

@@ -1,35 +1,16 @@
-// Memory of bodies, and the register of connections.
+// Bounds of requests, and the register of connections.
 
 #include "server/http/ServerContext.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace tenon::server {
 
-Status BodyShare::resize(uint64_t to) {
-  if (to > most()) {
-    return Status::error(ErrorId::QueueFull,
-                         "the bodies of the requests that wait take all memory that they may",
-                         "try again later");
-  }
-  server.bodies += to - bytes;
-  bytes = to;
-  return Status::ok();
-}
-
-Result<std::string> BodyShare::decode(Encoding encoding, std::string body) {
-  if (encoding == Encoding::Identity) {
-    return body;
-  }
-  uint64_t allowed = std::min(server.options.maxBody, most());
-  Result<std::string> decoded = decompress(encoding, body, allowed);
-  if (!decoded.isOk()) {
-    bool isShareOver =
-        decoded.status().id() == ErrorId::RequestTooLarge && allowed < server.options.maxBody;
-    return isShareOver ? Result<std::string>(resize(allowed + 1)) : std::move(decoded);
-  }
-  TENON_TRY(resize(decoded->size()));
-  return decoded;
+uint64_t defaultMaxMemory() {
+  constexpr uint64_t kMost = uint64_t(1) << 30;
+  return std::min(usableMemory() / 3, kMost);
 }
 
 Status bodyTooLarge(const ServerOptions &options) {

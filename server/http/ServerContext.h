@@ -7,15 +7,15 @@
 #include "server/api/RegistryAdmin.h"
 #include "server/http/ClientSocket.h"
 #include "server/http/Server.h"
+#include "server/http/WorkPool.h"
 #include "server/monitoring/Monitoring.h"
-#include "server/protocol/Compression.h"
+#include "server/protocol/MemoryBudget.h"
 #include "server/protocol/Tokens.h"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 
-#include <algorithm>
 #include <memory>
 #include <optional>
 #include <set>
@@ -25,15 +25,20 @@ namespace tenon::server {
 
 class Connection;
 
+/// A third of the memory that the process may use, at most 1 GiB: models, workers and the kernel
+/// need the rest.
+uint64_t defaultMaxMemory();
+
 /// Each connection holds it: those that are left at the end go with the context.
 struct ServerContext {
   ServerContext(const ServerOptions &options, boost::asio::io_context &context,
                 std::unique_ptr<ModelRepository> repository, std::optional<Tokens> tokens)
       : options(options), context(context), acceptor(context),
+        memory(options.maxMemory ? options.maxMemory : defaultMaxMemory()), work(context),
         monitoring(context.get_executor(), options.monitoring, options.version, options.log),
         models(context.get_executor(), std::move(repository),
                {{options.workerCommand, options.threads, options.memoryBudget,
-                 options.gpuMemoryBudget, options.gpus, options.log},
+                 options.gpuMemoryBudget, options.gpus, options.log, &memory},
                 options.maxQueued,
                 [this](const std::string &model, const Status &problem) {
                   errors.add(model, problem);
@@ -51,6 +56,8 @@ struct ServerContext {
   const ServerOptions &options;
   boost::asio::io_context &context;
   boost::asio::ip::tcp::acceptor acceptor;
+  MemoryBudget memory; ///< what all requests hold
+  WorkPool work;
   ErrorRing errors;
   Monitoring monitoring;
   ModelServer models;
@@ -59,53 +66,15 @@ struct ServerContext {
   std::optional<Tokens> tokens;
   std::shared_ptr<boost::asio::ssl::context> tls; ///< null: none
   std::set<Connection *> connections;
-  uint64_t bodies =
-      0; ///< bytes of bodies that are held: received, decompressed, and numbers made from them
   bool isDraining = false;
   boost::asio::steady_timer drained; ///< cancelled when the last connection ends
 };
 
-/// The part of ServerContext::bodies that one request takes.
-class BodyShare {
-public:
-  explicit BodyShare(ServerContext &server) : server(server) {}
-  ~BodyShare() { server.bodies -= bytes; }
-  BodyShare(const BodyShare &) = delete;
-  BodyShare &operator=(const BodyShare &) = delete;
-
-  /// How large it may become.
-  uint64_t most() const {
-    return std::max(server.options.maxBodies, server.bodies) - server.bodies + bytes;
-  }
-  uint64_t size() const { return bytes; }
-  /// What is left for numbers that are made from the body.
-  uint64_t rest() const { return most() - bytes; }
-  /// TN0812 where that is more than `most`.
-  Status resize(uint64_t to);
-  /// Gives `body` as it was before it was encoded, and takes the share for it.
-  Result<std::string> decode(Encoding encoding, std::string body);
-
-private:
-  ServerContext &server;
-  uint64_t bytes = 0;
-};
-
-/// The client is slower than this, in bytes a second: it holds a connection longer than it is
-/// worth.
-constexpr uint64_t kMinRate = 32 << 10;
 constexpr size_t kReadStep = 64 << 10;
 constexpr uint32_t kMaxHeader = 64 << 10;
 
 /// TN0808 for a body over --max-body.
 Status bodyTooLarge(const ServerOptions &options);
-
-/// By when a body must have come of which `received` bytes came since `start`, the last of them at
-/// `last`.
-inline Clock::time_point bodyDeadline(const ServerOptions &options, Clock::time_point start,
-                                      Clock::time_point last, uint64_t received) {
-  return std::min(last + options.slowest,
-                  start + options.slowest + std::chrono::seconds(received / kMinRate));
-}
 
 /// Registers itself with the server.
 class Connection {

@@ -63,11 +63,6 @@ uint64_t Residency::heldBytes(const Device &device) const {
   return sum;
 }
 
-uint64_t Residency::freeBytes(const Device &device) const {
-  uint64_t most = budget(device);
-  return most == 0 ? 0 : most - std::min(heldBytes(device), most - 1);
-}
-
 uint64_t Residency::freedSoon(const Device &device) const {
   uint64_t sum = 0;
   for (const auto &[key, version] : byKey) {

@@ -48,7 +48,7 @@ Status noRoom(const Version &version, uint64_t budget) {
 
 Residency::Residency(boost::asio::any_io_executor executor, ResidencyOptions given, Events events)
     : executor(executor), options(std::move(given)), events(std::move(events)),
-      pool(executor, options.workerCommand, options.gpus, workerEvents()) {}
+      pool(executor, options.workerCommand, options.gpus, options.requestMemory, workerEvents()) {}
 
 WorkerSlot::Events Residency::workerEvents() {
   WorkerSlot::Events events;
@@ -156,7 +156,8 @@ void Residency::sendNextLoad(WorkerSlot &slot) {
     version->taken = version->neededBytes();
     if (problem.isOk()) {
       BatchPolicy policy = version->batch ? BatchPolicy() : version->scheduler->policy();
-      policy.memory = freeBytes(slot.device);
+      uint64_t most = budget(slot.device), held = heldBytes(slot.device) + version->taken;
+      policy.memory = most == 0 ? 0 : most - std::min(held, most - 1);
       Result<std::vector<std::unique_ptr<Instance>>> sent =
           slot.load(key, version->file.descriptor(), encodeLoad({version->sha256, policy}),
                     version->config.instances, options.threads);

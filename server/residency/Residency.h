@@ -27,6 +27,7 @@ struct ResidencyOptions {
   std::vector<std::string> gpus; ///< as findGpus gives them
   /// Called with what the operator should know, in one line.
   std::function<void(std::string_view)> log;
+  MemoryBudget *requestMemory = nullptr; ///< that buffers are charged to; outlives it; null: any
 };
 
 class Residency {
@@ -95,8 +96,6 @@ private:
   /// fits.
   Room makeRoom(const Version &version);
   uint64_t heldBytes(const Device &device) const;
-  /// Of the device's budget, at least 1; 0 where there is none.
-  uint64_t freeBytes(const Device &device) const;
   /// Those of them that are free soon.
   uint64_t freedSoon(const Device &device) const;
   /// The one used least lately that may go; null where there is none. With `takesBusy` also one

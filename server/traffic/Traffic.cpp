@@ -192,7 +192,8 @@ void TrafficControl::beginShadow(Request &request) {
   }
   BatchScheduler &scheduler = BatchScheduler::of(**version);
   std::shared_ptr<Request> copy = Request::copyFor(*version, request);
-  bool mayRun = (*version)->isServing() && (*version)->isKnown() && scheduler.admit(*copy).isOk();
+  bool mayRun =
+      copy && (*version)->isServing() && (*version)->isKnown() && scheduler.admit(*copy).isOk();
   if (!mayRun) {
     ++found->second.shadow.dropped;
     return;

@@ -10,14 +10,16 @@
 namespace tenon::server {
 
 WorkerPool::WorkerPool(boost::asio::any_io_executor executor, std::vector<std::string> command,
-                       std::vector<std::string> gpus, WorkerSlot::Events events)
+                       std::vector<std::string> gpus, MemoryBudget *requestMemory,
+                       WorkerSlot::Events events)
     : executor(executor), command(std::move(command)), gpus(std::move(gpus)),
-      events(std::move(events)) {
+      requestMemory(requestMemory), events(std::move(events)) {
   makeSlot(Device(), Device().name(), true);
 }
 
 WorkerSlot &WorkerPool::makeSlot(const Device &device, std::string name, bool isShared) {
-  WorkerProcess::Command process = {command, device.isCpu() ? "" : gpus[*device.gpu]};
+  WorkerProcess::Command process = {command, device.isCpu() ? "" : gpus[*device.gpu],
+                                    requestMemory};
   return *slots.emplace_back(std::make_unique<WorkerSlot>(executor, std::move(name), device,
                                                           isShared, std::move(process), events));
 }

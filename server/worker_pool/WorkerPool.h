@@ -15,9 +15,10 @@ namespace tenon::server {
 
 class WorkerPool {
 public:
-  /// `gpus` as findGpus gives them.
+  /// `gpus` as findGpus gives them. `requestMemory`, which outlives it, is what shared buffers are
+  /// charged to; null: nothing.
   WorkerPool(boost::asio::any_io_executor executor, std::vector<std::string> command,
-             std::vector<std::string> gpus, WorkerSlot::Events events);
+             std::vector<std::string> gpus, MemoryBudget *requestMemory, WorkerSlot::Events events);
 
   /// Starts the worker of the CPU.
   bool start() { return slots[0]->start(); }
@@ -39,6 +40,7 @@ private:
 
   boost::asio::any_io_executor executor;
   const std::vector<std::string> command, gpus;
+  MemoryBudget *const requestMemory;
   const WorkerSlot::Events events;
   std::vector<std::unique_ptr<WorkerSlot>> slots; ///< the first is that of the CPU
 };

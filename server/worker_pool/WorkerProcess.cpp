@@ -26,8 +26,9 @@ namespace asio = boost::asio;
 
 constexpr uint64_t kMinBufferBytes = 64 << 10;
 constexpr uint64_t kMaxBufferBytes = uint64_t(4) << 30;
-/// Shared buffers beyond this are freed when they come back.
+/// Shared buffers beyond this, or this part of the budget, are freed when they come back.
 constexpr uint64_t kMaxIdle = 256 << 20;
+constexpr uint64_t kMaxIdlePart = 4;
 constexpr int kSocketBuffer = 1 << 20;
 
 Status notStarted(std::string_view what) {
@@ -76,6 +77,12 @@ Result<pid_t> spawn(const WorkerProcess::Command &command, int socket, int doneE
   return process;
 }
 
+/// Few sizes, so that buffers fit others; a quarter more than asked at most.
+uint64_t bufferSize(uint64_t bytes) {
+  uint64_t step = std::bit_ceil(std::max(bytes, kMinBufferBytes)) / 8;
+  return std::max(kMinBufferBytes, (bytes + step - 1) / step * step);
+}
+
 /// The same descriptor above those that a worker starts with.
 Descriptor above(Descriptor descriptor) {
   return Descriptor(fcntl(descriptor.get(), F_DUPFD_CLOEXEC, kWorkerDoneEvent + 1));
@@ -89,7 +96,9 @@ Result<std::shared_ptr<SharedBuffer>> SharedBufferPool::take(uint64_t bytes) {
                          fmt::format("inputs or outputs of the request take {} bytes, more than {}",
                                      bytes, kMaxBufferBytes));
   }
-  uint64_t size = std::max(kMinBufferBytes, std::bit_ceil(bytes));
+  uint64_t size = bufferSize(bytes);
+  MemoryCharge charge(budget);
+  TENON_TRY(charge.resize(size));
   std::unique_ptr<SharedBuffer> buffer;
   std::vector<std::unique_ptr<SharedBuffer>> &stack = idle[size];
   if (!stack.empty()) {
@@ -108,6 +117,7 @@ Result<std::shared_ptr<SharedBuffer>> SharedBufferPool::take(uint64_t bytes) {
                            "the server's log tells more; the worker is started again");
     }
   }
+  buffer->charge = std::move(charge);
   return std::shared_ptr<SharedBuffer>(
       buffer.release(), [pool = weak_from_this()](SharedBuffer *back) {
         std::unique_ptr<SharedBuffer> owned(back);
@@ -119,10 +129,12 @@ Result<std::shared_ptr<SharedBuffer>> SharedBufferPool::take(uint64_t bytes) {
 
 void SharedBufferPool::giveBack(std::unique_ptr<SharedBuffer> buffer) {
   uint64_t size = buffer->memory->bytes().size();
+  buffer->charge.release();
   if (socket < 0) {
     return;
   }
-  if (idleBytes + size > kMaxIdle) {
+  uint64_t most = budget ? std::min(kMaxIdle, budget->limit() / kMaxIdlePart) : kMaxIdle;
+  if (idleBytes + size > most) {
     // Where the message is lost the worker keeps a mapping; it is about to end then.
     static_cast<void>(
         sendControl(socket, {ControlMessage::Kind::DropBuffer, buffer->number, 0, "", {}}));
@@ -153,7 +165,7 @@ Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(asio::any_io_executo
   if (!exited.isOpen()) {
     return notStarted("no descriptor of the process");
   }
-  worker->pool = std::make_shared<SharedBufferPool>(ours.get());
+  worker->pool = std::make_shared<SharedBufferPool>(ours.get(), command.budget);
   worker->socket.assign(ours.release());
   worker->done.assign(done.release());
   worker->exited.assign(exited.release());

@@ -5,6 +5,7 @@
 
 #include "server/ipc/Control.h"
 #include "server/ipc/SharedMemory.h"
+#include "server/protocol/MemoryBudget.h"
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -20,15 +21,16 @@ namespace tenon::server {
 struct SharedBuffer {
   uint32_t number = 0;
   std::unique_ptr<SharedMemory> memory;
+  MemoryCharge charge; ///< while somebody has it
 };
 
 /// Shared buffers of one worker by size, used again when nobody holds them any more.
 class SharedBufferPool : public std::enable_shared_from_this<SharedBufferPool> {
 public:
-  /// Messages about shared buffers go over `socket`.
-  explicit SharedBufferPool(int socket) : socket(socket) {}
+  /// Messages about shared buffers go over `socket`; `budget` may be null.
+  SharedBufferPool(int socket, MemoryBudget *budget) : socket(socket), budget(budget) {}
   /// A shared buffer of `bytes` or more, whose contents are undefined. It comes back when the last
-  /// pointer to it goes.
+  /// pointer to it goes. TN0812 where the budget has no room.
   Result<std::shared_ptr<SharedBuffer>> take(uint64_t bytes);
   /// From now on shared buffers that come back are freed: the worker is gone.
   void close() { socket = -1; }
@@ -37,6 +39,7 @@ private:
   void giveBack(std::unique_ptr<SharedBuffer> buffer);
 
   int socket;
+  MemoryBudget *budget;
   uint32_t lastNumber = 0;
   uint64_t idleBytes = 0;
   std::map<uint64_t, std::vector<std::unique_ptr<SharedBuffer>>> idle; ///< by size
@@ -48,6 +51,7 @@ public:
   struct Command {
     std::vector<std::string> arguments;
     std::string visibleGpus;
+    MemoryBudget *budget = nullptr; ///< that shared buffers are charged to
   };
   struct Events {
     std::function<void(ControlMessage)> onMessage;

@@ -78,10 +78,15 @@ private:
                   "'" + std::string(limits.listKey) + "' holds something that is no number");
   }
   bool pushNumber(NumberList::Kind kind, uint64_t bits) {
-    lists->back().kinds.push_back(kind);
-    lists->back().values.push_back(bits);
+    NumberList &list = lists->back();
+    if (list.size() == list.kinds.capacity() && !growList(list)) {
+      return false;
+    }
+    list.kinds.push_back(kind);
+    list.values.push_back(bits);
     return true;
   }
+  bool growList(NumberList &list);
   bool count() {
     return ++valueCount <= limits.maxValues || refuse(Fault::Values, "too many values");
   }
@@ -104,7 +109,22 @@ private:
   std::vector<size_t> order; ///< of the keys of an object; kept for its memory
   size_t listDepth = 0;
   size_t valueCount = 0;
+  uint64_t listBytes = 0; ///< that the lists take
 };
+
+bool JsonBuilder::growList(NumberList &list) {
+  constexpr size_t kFirst = 64;
+  uint64_t before = list.bytes();
+  size_t capacity = std::max(kFirst, list.kinds.capacity() + list.kinds.capacity() / 2);
+  uint64_t after = capacity * (sizeof(NumberList::Kind) + sizeof(uint64_t));
+  if (limits.mayHold && !(*limits.mayHold)(listBytes + after - before)) {
+    return refuse(Fault::Memory, "no memory for its numbers");
+  }
+  list.kinds.reserve(capacity);
+  list.values.reserve(capacity);
+  listBytes += after - before;
+  return true;
+}
 
 bool JsonBuilder::put(Json value) {
   if (isInList()) {

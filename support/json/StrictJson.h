@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace tenon {
@@ -31,11 +32,13 @@ struct JsonLimits {
   bool isObject = false;            ///< the text is an object
   bool acceptsByteOrderMark = true; ///< in front of the value
   std::string_view listKey = {};    ///< see parseStrict
+  /// Asked before the lists grow to so many bytes together; null: they may.
+  const std::function<bool(uint64_t bytes)> *mayHold = nullptr;
 };
 
 /// Why a text is refused.
 struct JsonFault {
-  enum class Kind : uint8_t { Syntax, Depth, Values, EqualKeys, NoObject, NoNumbers };
+  enum class Kind : uint8_t { Syntax, Depth, Values, EqualKeys, NoObject, NoNumbers, Memory };
   Kind kind;
   std::string text; ///< what is wrong, with its place where that is a byte
 };

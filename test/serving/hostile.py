@@ -192,11 +192,11 @@ class Hostile(ServingTest):
 
 
 class Memory(ServingTest):
-    """--max-bodies bounds what requests hold, and nothing that they only announce."""
+    """--max-memory bounds what requests hold, and nothing that they only announce."""
 
     def test_announced(self):
         for header in ["Transfer-Encoding: chunked", "Content-Length: 1000000"]:
-            with self.subTest(header), Server(self.folder / "models", "--max-body", 1, "--max-bodies", 1) as server:
+            with self.subTest(header), Server(self.folder / "models", "--max-body", 1, "--max-memory", 1) as server:
                 with socket.create_connection(("127.0.0.1", server.port)) as slow:
                     slow.sendall(post(header))
                     time.sleep(0.3)
@@ -204,7 +204,7 @@ class Memory(ServingTest):
 
     def hold(self, most, body, *headers):
         """Sends the request to a server that cannot answer it yet, and then a second time; the second answer."""
-        with Server(self.folder / "models", "--max-body", most, "--max-bodies", most) as server:
+        with Server(self.folder / "models", "--max-body", most, "--max-memory", most) as server:
             with server.paused(), socket.create_connection(("127.0.0.1", server.port)) as first:
                 first.sendall(sized(body, *headers))
                 server.wait_until(lambda: server.metric("tenon_requests_running") == 1)

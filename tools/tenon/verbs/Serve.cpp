@@ -29,7 +29,7 @@ struct ServeFlags {
   server::ServerOptions options;
   RegistryFlags registry;
   uint64_t maxBodyMebibytes = 64;
-  uint64_t maxBodiesMebibytes = 1024;
+  uint64_t maxMemoryMebibytes = 0;
   double slowestSeconds = 10;
   double drainSeconds = 30;
   MonitoringFlags monitoring;
@@ -83,7 +83,7 @@ Status runServe(ServeFlags &flags, Terminal &terminal) {
                          "run `tenon serve`");
   }
   options.maxBody = flags.maxBodyMebibytes << 20;
-  options.maxBodies = flags.maxBodiesMebibytes << 20;
+  options.maxMemory = flags.maxMemoryMebibytes << 20;
   options.slowest = milliseconds(flags.slowestSeconds);
   options.drain = milliseconds(flags.drainSeconds);
   options.gpus = server::findGpus(std::getenv("CUDA_VISIBLE_DEVICES"), "/dev");
@@ -151,13 +151,14 @@ Action declareServe(CLI::App &command) {
          "The same on each GPU; any by default");
   number("--max-body", {1, 4095}, flags->maxBodyMebibytes,
          "Largest body of a request in MiB, also when decompressed; 64 by default");
-  number("--max-bodies", {1, 1 << 20}, flags->maxBodiesMebibytes,
-         "Bodies of all requests together in MiB, 1024 by default; more are refused (429)");
+  number("--max-memory,--max-bodies", {1, 1 << 20}, flags->maxMemoryMebibytes,
+         "What all requests hold together in MiB: bodies, tensors and replies; more is refused "
+         "(429). By default a third of the memory that the process may use, at most 1024");
   number("--max-connections", {1, 100'000}, options.maxConnections,
          "Connections at once, 1024 by default; more are closed");
   addSeconds(command, "--client-timeout", {0.1, 3600}, flags->slowestSeconds,
-             "What a client may take for a request's header, and between pieces of its body; 10s "
-             "by default");
+             "What a client may take for a request's header, and between pieces of its body and of its "
+             "reply; 10s by default");
   addSeconds(command, "--drain", {0, 3600}, flags->drainSeconds,
              "How long accepted requests may take after SIGTERM; 30s by default");
   declareMonitoringFlags(command, flags->monitoring, options.monitoring);
