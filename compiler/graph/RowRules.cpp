@@ -1,7 +1,6 @@
-// What dims say of the batch, and the rules, one a kind of operation.
+// The rules, one a kind of operation.
 #include "compiler/graph/RowRules.h"
 
-#include "compiler/graph/DataSizes.h"
 #include "compiler/graph/TnRare.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -9,61 +8,9 @@ using namespace mlir;
 
 namespace tenon::tn {
 
-//===--- KnownRows ---===//
-
-KnownRows::KnownRows(unsigned theBatch, ArrayRef<unsigned> computed) : batch(theBatch) {
-  ofRows.insert(computed.begin(), computed.end());
-  ofRows.insert(batch);
-}
-
 bool KnownRows::isSame(ValueRange all) const {
   return llvm::all_of(all, [&](Value value) { return of(value).isAlong(of(all[0]).axis); });
 }
-
-bool KnownRows::namesRows(AffineExpr dim) const {
-  bool found = !dim;
-  if (dim) {
-    dim.walk([&](AffineExpr part) {
-      AffineSymbolExpr symbol = dyn_cast<AffineSymbolExpr>(part);
-      found |= symbol && ofRows.contains(symbol.getPosition());
-    });
-  }
-  return found;
-}
-
-bool KnownRows::namesRows(Operation *op) const {
-  return llvm::any_of(symbolsNamed(op), [&](unsigned symbol) { return ofRows.contains(symbol); });
-}
-
-/// Whether a dim is the batch times what no row decides.
-bool KnownRows::isMultiple(AffineExpr dim) const {
-  if (!dim) {
-    return false;
-  }
-  AffineExpr symbol = getAffineSymbolExpr(batch, dim.getContext());
-  AffineExpr group = simplify(dim.replace(symbol, getAffineConstantExpr(1, dim.getContext())));
-  return group && !namesRows(group) && sameDim(multiplyDims(symbol, group), dim);
-}
-
-std::optional<int64_t> KnownRows::batchAxis(Type type) const {
-  std::optional<int64_t> axis;
-  for (auto [i, dim] : llvm::enumerate(getDims(type))) {
-    if (!namesRows(dim)) {
-      continue;
-    }
-    if (axis || !isMultiple(dim)) {
-      return std::nullopt;
-    }
-    axis = static_cast<int64_t>(i);
-  }
-  return axis;
-}
-
-bool KnownRows::isFree(Type type) const {
-  return llvm::none_of(getDims(type), [&](AffineExpr dim) { return namesRows(dim); });
-}
-
-//===--- The rules ---===//
 
 namespace {
 
@@ -155,7 +102,7 @@ Rows reduced(const KnownRows &known, Operation *op, ArrayRef<int64_t> axes, bool
 Rows ofReshape(const KnownRows &known, ReshapeOp reshape) {
   MLIRContext *context = reshape.getContext();
   Dims from = getDims(reshape.getX().getType()), to = getDims(reshape.getType());
-  std::optional<int64_t> axis = known.batchAxis(reshape.getType());
+  std::optional<int64_t> axis = known.onlyAxis(reshape.getType());
   AffineExpr before =
       elementCount(context, ArrayRef(from).take_front(known.of(reshape.getX()).axis));
   bool isWhole = axis && sameDim(before, elementCount(context, ArrayRef(to).take_front(*axis)));
@@ -167,7 +114,7 @@ Rows ofBroadcast(const KnownRows &known, BroadcastOp broadcast) {
   if (x.isCarried()) {
     return Rows::along(x.axis + rankOf(broadcast.getY()) - rankOf(broadcast.getX()));
   }
-  std::optional<int64_t> axis = known.batchAxis(broadcast.getType());
+  std::optional<int64_t> axis = known.onlyAxis(broadcast.getType());
   return axis ? Rows::along(*axis) : Rows();
 }
 
@@ -177,7 +124,7 @@ Rows ofSlice(const KnownRows &known, SliceOp slice) {
   bool isWhole =
       constantDim(starts[x.axis]) == 0 && slice.getSteps()[x.axis] == 1 &&
       sameDim(getDims(slice.getX().getType())[x.axis], getDims(slice.getType())[x.axis]) &&
-      llvm::none_of(starts, [&](AffineExpr start) { return known.namesRows(start); });
+      llvm::none_of(starts, [&](AffineExpr start) { return known.names(start); });
   return isWhole ? x : Rows::mixed(slice, "takes some of the rows");
 }
 
@@ -295,7 +242,7 @@ Rows ruleOf(const KnownRows &known, Operation *op, OpResult result) {
   bool isConstant =
       llvm::all_of(op->getOperands(), [&](Value operand) { return known.of(operand).isAbsent(); });
   if (isConstant && !isa<BroadcastOp>(op)) {
-    return known.namesRows(op) ? Rows::mixed(op, "computes with the number of rows") : Rows();
+    return known.names(op) ? Rows::mixed(op, "computes with the number of rows") : Rows();
   }
   if (op->hasTrait<TnElementwise>()) {
     return elementwise(known, op);

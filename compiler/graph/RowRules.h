@@ -1,9 +1,8 @@
 // How the rows of a batch pass each operation of `tn`: the rules behind RowIndependence.h.
 #pragma once
 
-#include "compiler/graph/Shape.h"
+#include "compiler/graph/SymbolDims.h"
 #include "llvm/ADT/DenseMap.h"
-#include "llvm/ADT/DenseSet.h"
 
 namespace tenon::tn {
 
@@ -26,34 +25,19 @@ struct Rows {
 };
 
 /// What is known of the values of a function so far, and what its dims say of the batch.
-class KnownRows {
+class KnownRows : public SymbolDims {
 public:
-  /// `batch` counts the rows; `computed` are the symbols that data decides.
-  KnownRows(unsigned batch, llvm::ArrayRef<unsigned> computed);
+  /// Of a function whose batch is the symbol.
+  using SymbolDims::SymbolDims;
 
   Rows of(mlir::Value value) const { return values.lookup(value); }
   void set(mlir::Value value, Rows known) { values[value] = known; }
-  /// A symbol that data decides, but not the data of rows.
-  void setCommon(unsigned symbol) { ofRows.erase(symbol); }
 
   bool isAbsent(mlir::Value value) const { return !value || of(value).isAbsent(); }
   /// Whether all have rows along the same axis.
   bool isSame(mlir::ValueRange all) const;
 
-  /// Whether the number of rows, or a size that their data decides, is in the expression.
-  bool namesRows(mlir::AffineExpr dim) const;
-  /// In the types or attributes of the operation.
-  bool namesRows(mlir::Operation *op) const;
-  /// The only dim that names the batch, as a multiple of it; none if there is no such dim, or one
-  /// names rows otherwise.
-  std::optional<int64_t> batchAxis(mlir::Type type) const;
-  bool isFree(mlir::Type type) const;
-
 private:
-  bool isMultiple(mlir::AffineExpr dim) const;
-
-  unsigned batch;
-  llvm::DenseSet<unsigned> ofRows; ///< the batch, and sizes that data of rows may decide
   llvm::DenseMap<mlir::Value, Rows> values;
 };
 

@@ -2,8 +2,8 @@
 
 #include "server/api/Api.h"
 
-#include "server/page/ServerStatus.h"
-#include "server/scheduler/Describe.h"
+#include "server/api/Describe.h"
+#include "server/api/ServerStatus.h"
 
 #include <nlohmann/json.hpp>
 
@@ -46,11 +46,12 @@ void Api::perform(const RouteMatch &match, std::string_view text,
                              "a load takes no configuration and no files from the request",
                              "put them into the folder of the model, then load it");
     }
-    status.isOk() ? models.load(match.model, std::move(onStatus)) : onStatus(std::move(status));
+    status.isOk() ? models.catalog.load(match.model, std::move(onStatus))
+                  : onStatus(std::move(status));
     return;
   }
   case Operation::RepositoryUnload:
-    models.unload(match.model, std::move(onStatus));
+    models.catalog.unload(match.model, std::move(onStatus));
     return;
   case Operation::ModelTraffic:
   case Operation::ModelRollback:
@@ -58,8 +59,8 @@ void Api::perform(const RouteMatch &match, std::string_view text,
       bool isRollback = match.route->operation == Operation::ModelRollback;
       Result<Traffic> traffic = isRollback ? Traffic() : parseTraffic(text);
       Status status = !traffic.isOk() ? traffic.takeStatus()
-                      : isRollback    ? models.rollback(match.model)
-                                      : models.setTraffic(match.model, std::move(*traffic));
+                      : isRollback    ? models.traffic.rollback(match.model)
+                                      : models.traffic.set(match.model, std::move(*traffic));
       if (status.isOk()) {
         monitoring.personActed(match.model);
       }
@@ -71,11 +72,11 @@ void Api::perform(const RouteMatch &match, std::string_view text,
     return;
   case Operation::ModelMetadata:
   case Operation::ModelConfig: {
-    Result<std::shared_ptr<Version>> asked = models.find(match.model, match.version);
+    Result<std::shared_ptr<Version>> asked = models.catalog.find(match.model, match.version);
     std::function<void()> reply = [this, match, text = std::string(text), onAnswer] {
       onAnswer(answer(match, text));
     };
-    asked.isOk() ? models.whenKnown(*asked, reply) : reply();
+    asked.isOk() ? models.catalog.residency.whenKnown(*asked, reply) : reply();
     return;
   }
   case Operation::RegistryHistory:
@@ -108,13 +109,13 @@ void Api::askRegistry(const RouteMatch &match, std::string_view settings,
 Result<std::string> Api::answer(const RouteMatch &match, std::string_view text) {
   std::shared_ptr<Version> asked;
   if (!match.model.empty()) {
-    TENON_ASSIGN(asked, models.find(match.model, match.version));
+    TENON_ASSIGN(asked, models.catalog.find(match.model, match.version));
   }
   switch (match.route->operation) {
   case Operation::ServerLive:
     return std::string(R"({"live":true})");
   case Operation::ServerReady:
-    return std::string(models.isReady() ? R"({"ready":true})" : R"({"ready":false})");
+    return std::string(models.catalog.isReady() ? R"({"ready":true})" : R"({"ready":false})");
   case Operation::ServerMetadata:
     return describeServer(version);
   case Operation::ModelReady:
@@ -124,10 +125,10 @@ Result<std::string> Api::answer(const RouteMatch &match, std::string_view text) 
       return Status::error(ErrorId::NoSuchModel, "the request names no model");
     }
     bool asksReady = match.route->operation == Operation::ModelReady;
-    if (asksReady && models.isDraining()) {
+    if (asksReady && models.catalog.isDraining()) {
       return Status::error(ErrorId::ServerStopping, "the server is stopping");
     }
-    TENON_TRY(models.readiness(*asked));
+    TENON_TRY(asked->readiness());
     return asksReady                                          ? R"({"ready":true})"
            : match.route->operation == Operation::ModelConfig ? describeConfig(*asked)
                                                               : describeModel(models, *asked);
@@ -177,8 +178,18 @@ Result<std::shared_ptr<Request>> Api::infer(const RouteMatch &match, InferReques
       models.submit(match.model, match.version, std::move(request),
                     [this, self, onResult = std::move(onResult)](Result<InferResult> result) {
                       std::shared_ptr<Request> pending = self->lock();
+<<<<<<< HEAD
+                      bool isResult = result.isOk();
+                      Status status = onResult(std::move(result), pending->payload);
+                      if (!status.isOk()) {
+                        errors.add(pending->version->model, status);
+                      }
+                      if (isResult && !status.isOk()) {
+                        BatchScheduler::of(*pending->version).countFailure(*pending);
+=======
                       if (!result.isOk()) {
                         errors.add(pending->version->model, result.status());
+>>>>>>> h/memory
                       }
                       onResult(std::move(result), std::move(pending));
                     });
@@ -196,8 +207,9 @@ void Api::replyFailed(const Request &request, const Status &status) {
 }
 
 void Api::countReply(InferResult &result, Clock::time_point begun) {
-  models.countReply(result,
-                    static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - begun).count()));
+  BatchScheduler::of(*result.version)
+      .countReply(result,
+                  static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - begun).count()));
 }
 
 std::vector<AskedOutput> askedOutputs(const Version &version, const InferRequest &request) {

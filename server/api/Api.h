@@ -4,11 +4,11 @@
 
 #pragma once
 
+#include "server/api/ErrorRing.h"
+#include "server/api/ModelServer.h"
+#include "server/api/RegistryAdmin.h"
 #include "server/monitoring/Monitoring.h"
-#include "server/page/ErrorRing.h"
-#include "server/page/RegistryAdmin.h"
 #include "server/protocol/Routes.h"
-#include "server/scheduler/ModelManager.h"
 #include "support/WallClock.h"
 
 #include <functional>
@@ -21,7 +21,7 @@ namespace tenon::server {
 class Api {
 public:
   /// `admin` may be null.
-  Api(ModelManager &models, ErrorRing &errors, RegistryAdmin *admin, Monitoring &monitoring,
+  Api(ModelServer &models, ErrorRing &errors, RegistryAdmin *admin, Monitoring &monitoring,
       std::string version)
       : models(models), errors(errors), admin(admin), monitoring(monitoring),
         version(std::move(version)) {}
@@ -39,16 +39,22 @@ public:
   /// stays until then.
   Result<std::shared_ptr<Request>> infer(const RouteMatch &match, InferRequest request,
                                          OnResult onResult);
+<<<<<<< HEAD
+  void cancel(const std::shared_ptr<Request> &pending) {
+    BatchScheduler::of(*pending->version).cancel(pending);
+  }
+=======
   void cancel(const std::shared_ptr<Request> &pending) { models.cancel(pending); }
   /// A result could not be turned into a reply.
   void replyFailed(const Request &request, const Status &status);
+>>>>>>> h/memory
   /// The reply to a result is written: `begun` is when its making began.
   void countReply(InferResult &result, Clock::time_point begun);
 
   /// An error that a request of the model had elsewhere than here, for the page.
   void note(std::string_view model, const Status &status) { errors.add(model, status); }
 
-  bool isReady() const { return models.isReady(); }
+  bool isReady() const { return models.catalog.isReady(); }
 
 private:
   Result<std::string> answer(const RouteMatch &match, std::string_view settings);
@@ -56,7 +62,7 @@ private:
   void askRegistry(const RouteMatch &match, std::string_view settings,
                    std::function<void(Result<std::string>)> onAnswer, const std::string &by);
 
-  ModelManager &models;
+  ModelServer &models;
   ErrorRing &errors;
   RegistryAdmin *admin;
   Monitoring &monitoring;

@@ -76,7 +76,7 @@ asio::awaitable<void> awaitEnd(std::shared_ptr<ServerContext> server) {
       server->context.stop();
     }
   });
-  server->models.drain();
+  server->models.catalog.drain();
   server->isDraining = true;
   server->acceptor.close();
   for (Connection *connection : server->connections) {
@@ -184,8 +184,8 @@ Status serve(const ServerOptions &options) {
           options.registry, options.models.substr(kRegistryScheme.size()), version, reason);
     };
   }
-  server->monitoring.begin(server->models, std::move(rollback));
-  TENON_TRY(server->models.start());
+  server->monitoring.begin(server->models.catalog, server->models.traffic, std::move(rollback));
+  TENON_TRY(server->models.catalog.start());
   asio::co_spawn(context, acceptAll(server), asio::detached);
   asio::co_spawn(context, watchDeadlines(server), asio::detached);
   asio::co_spawn(context, awaitEnd(server), asio::detached);
@@ -194,8 +194,13 @@ Status serve(const ServerOptions &options) {
   }
   options.onListening(server->acceptor.local_endpoint().port());
   context.run();
+<<<<<<< HEAD
+  server->models.catalog
+      .stop(); // before the context goes, by which the repository notifies of changes
+=======
   server->work.stop();
   server->models.stop(); // before the context goes, by which the repository notifies of changes
+>>>>>>> h/memory
   server->admin.reset();
   server->monitoring.stop();
   return Status::ok();

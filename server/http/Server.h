@@ -1,4 +1,4 @@
-// The front process: a server of HTTP/1.1, HTTP/2 and gRPC over a ModelManager, at one port, with
+// The front process: a server of HTTP/1.1, HTTP/2 and gRPC over a ModelServer, at one port, with
 // one thread for all of it.
 
 #pragma once

@@ -3,13 +3,19 @@
 #pragma once
 
 #include "server/api/Api.h"
+#include "server/api/ErrorRing.h"
+#include "server/api/RegistryAdmin.h"
 #include "server/http/ClientSocket.h"
 #include "server/http/Server.h"
 #include "server/http/WorkPool.h"
 #include "server/monitoring/Monitoring.h"
+<<<<<<< HEAD
+#include "server/protocol/Compression.h"
+=======
 #include "server/page/ErrorRing.h"
 #include "server/page/RegistryAdmin.h"
 #include "server/protocol/MemoryBudget.h"
+>>>>>>> h/memory
 #include "server/protocol/Tokens.h"
 
 #include <boost/asio/io_context.hpp>
@@ -37,8 +43,9 @@ struct ServerContext {
         memory(options.maxMemory ? options.maxMemory : defaultMaxMemory()), work(context),
         monitoring(context.get_executor(), options.monitoring, options.version, options.log),
         models(context.get_executor(), std::move(repository),
-               {options.workerCommand, options.threads, options.maxQueued, options.memoryBudget,
-                options.gpuMemoryBudget, options.gpus, options.log,
+               {{options.workerCommand, options.threads, options.memoryBudget,
+                 options.gpuMemoryBudget, options.gpus, options.log},
+                options.maxQueued,
                 [this](const std::string &model, const Status &problem) {
                   errors.add(model, problem);
                 },
@@ -59,7 +66,7 @@ struct ServerContext {
   WorkPool work;
   ErrorRing errors;
   Monitoring monitoring;
-  ModelManager models;
+  ModelServer models;
   std::unique_ptr<RegistryAdmin> admin; ///< null: models come from a folder
   Api api;
   std::optional<Tokens> tokens;

@@ -56,8 +56,10 @@ Monitoring::Monitoring(boost::asio::any_io_executor executor, const MonitoringOp
 
 Monitoring::~Monitoring() { stop(); }
 
-void Monitoring::begin(ModelManager &all, RegistryRollback rollback) {
-  models = &all;
+void Monitoring::begin(const ModelCatalog &catalog, TrafficControl &control,
+                       RegistryRollback rollback) {
+  models = &catalog;
+  traffic = &control;
   registryRollback = std::move(rollback);
 }
 

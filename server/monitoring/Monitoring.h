@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include "server/batching/Observer.h"
 #include "server/monitoring/DeliveryQueue.h"
 #include "server/monitoring/MonitoringOptions.h"
 #include "server/monitoring/TaskThread.h"
@@ -11,8 +12,7 @@
 #include "server/monitoring/drift/DriftWindow.h"
 #include "server/monitoring/drift/Predictions.h"
 #include "server/monitoring/tracing/Tracer.h"
-#include "server/scheduler/ModelManager.h"
-#include "server/scheduler/Observer.h"
+#include "server/traffic/Traffic.h"
 #include "support/random/Random.h"
 
 #include <map>
@@ -56,7 +56,8 @@ public:
   ~Monitoring() override;
   /// Before anything else is called. `registryRollback` may be empty: then traffic is rolled
   /// back.
-  void begin(ModelManager &models, RegistryRollback registryRollback);
+  void begin(const ModelCatalog &catalog, TrafficControl &traffic,
+             RegistryRollback registryRollback);
 
   void answered(const Request &request, const InferResult &result) override;
   void replied(const InferResult &result, uint64_t copyOutNanoseconds) override;
@@ -127,7 +128,8 @@ private:
   boost::asio::any_io_executor executor;
   const MonitoringOptions options;
   std::function<void(std::string_view)> log;
-  ModelManager *models = nullptr;
+  const ModelCatalog *models = nullptr;
+  TrafficControl *traffic = nullptr;
   RegistryRollback registryRollback;
   Random random{1};
   uint64_t ticks = 0;

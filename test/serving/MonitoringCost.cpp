@@ -44,9 +44,8 @@ Tensor randomRows(const ModelPort &port, int64_t rows, uint64_t seed) {
 }
 
 double measure(const std::vector<int64_t> &inputRow, const std::string &path) {
-  std::shared_ptr<Version> version = std::make_shared<Version>();
-  version->model = "m";
-  version->number = "1";
+  std::shared_ptr<Version> version =
+      std::make_shared<Version>("m", FoundVersion{"1", ""}, ModelConfig(), 1);
   version->ports = {{portOf("x", inputRow)}, {portOf("y", {10})}};
   const ModelPort &input = version->ports.inputs[0], &output = version->ports.outputs[0];
   const Tensor reference[] = {randomRows(input, kReferenceRows, 1),
@@ -72,8 +71,7 @@ double measure(const std::vector<int64_t> &inputRow, const std::string &path) {
   std::shared_ptr<SharedBuffer> buffer = std::make_shared<SharedBuffer>();
   buffer->memory = std::move(*SharedMemory::create(outputs.bytes().size()));
   std::copy(outputs.bytes().begin(), outputs.bytes().end(), buffer->memory->data());
-  Request request;
-  request.version = version;
+  Request request(version, {});
   request.order = {0};
   request.payload.inputs.push_back(
       {"x", DType::F32, input.maxDims, inputs.bytes().size() / kDifferent, {}, {}});

@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "server/scheduler/Statistics.h"
+#include "server/admission/Statistics.h"
 
 #include <array>
 #include <cstdint>

@@ -56,11 +56,7 @@ void Monitoring::personActed(const std::string &model) {
 
 /// Whether requests that name no version may go to this one.
 bool Monitoring::getsTraffic(const std::string &model, const std::string &version) const {
-  std::map<std::string, Model>::const_iterator found = models->all().find(model);
-  if (found == models->all().end()) {
-    return false;
-  }
-  const std::map<int64_t, int64_t> &weights = found->second.traffic.now.weights;
+  const std::map<int64_t, int64_t> &weights = traffic->of(model).now.weights;
   std::map<int64_t, int64_t>::const_iterator weight =
       weights.find(versionNumber(version).value_or(-1));
   if (!weights.empty()) {
@@ -88,15 +84,16 @@ void Monitoring::evaluateCanaries() {
     // the others.
     std::shared_ptr<Version> canary, stable;
     int64_t most = 0;
-    for (const auto &[number, weight] : model.traffic.now.weights) {
+    const std::map<int64_t, int64_t> &weights = traffic->of(name).now.weights;
+    for (const auto &[number, weight] : weights) {
       std::map<int64_t, std::shared_ptr<Version>>::const_iterator version =
           model.versions.find(number);
       if (weight == 0 || version == model.versions.end()) {
         continue;
       }
-      if (canary && model.traffic.now.weights.at(*versionNumber(canary->number)) > most) {
+      if (canary && weights.at(*versionNumber(canary->number)) > most) {
         stable = canary;
-        most = model.traffic.now.weights.at(*versionNumber(canary->number));
+        most = weights.at(*versionNumber(canary->number));
       }
       canary = version->second; // numbers ascend
     }
@@ -162,7 +159,7 @@ void Monitoring::rollBack(const std::string &model, const std::string &version,
   }
   // The split before may be "all to the newest", which is the canary.
   Status status =
-      stable ? models->setTraffic(model, {{{*stable, 1}}, std::nullopt}) : models->rollback(model);
+      stable ? traffic->set(model, {{{*stable, 1}}, std::nullopt}) : traffic->rollback(model);
   endRollback(model, version, reason,
               status.isOk() ? Result<int64_t>(0) : Result<int64_t>(std::move(status)));
 }

@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include "server/scheduler/Version.h"
+#include "server/batching/Request.h"
 
 #include <deque>
 #include <list>

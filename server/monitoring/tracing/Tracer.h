@@ -4,8 +4,8 @@
 
 #pragma once
 
+#include "server/batching/Request.h"
 #include "server/monitoring/DeliveryQueue.h"
-#include "server/scheduler/Version.h"
 #include "support/random/Random.h"
 
 #include <memory>
