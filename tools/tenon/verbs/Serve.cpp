@@ -156,9 +156,10 @@ Action declareServe(CLI::App &command) {
          "(429). By default a third of the memory that the process may use, at most 1024");
   number("--max-connections", {1, 100'000}, options.maxConnections,
          "Connections at once, 1024 by default; more are closed");
-  addSeconds(command, "--client-timeout", {0.1, 3600}, flags->slowestSeconds,
-             "What a client may take for a request's header, and between pieces of its body and of its "
-             "reply; 10s by default");
+  addSeconds(
+      command, "--client-timeout", {0.1, 3600}, flags->slowestSeconds,
+      "What a client may take for a request's header, and between pieces of its body and of its "
+      "reply; 10s by default");
   addSeconds(command, "--drain", {0, 3600}, flags->drainSeconds,
              "How long accepted requests may take after SIGTERM; 30s by default");
   declareMonitoringFlags(command, flags->monitoring, options.monitoring);
