@@ -106,9 +106,11 @@ Status QdqWriter::writeLayer(const Layer &layer, LayerInfo &info) {
   const onnx::Node &node = graph.node(layer.node);
   TENON_ASSIGN(Floats weight, loadFloats(*layer.weight->tensor, files));
   bool isBlocked = usesBlocks && isRowsByMatrix(graph, layer);
-  // OpenVINO reads no DequantizeLinear whose last block is shorter.
-  isBlocked = isBlocked && (blockForm == BlockForm::Product ||
-                            weight.dims[1 - static_cast<size_t>(layer.weight->axis)] % kBlock == 0);
+  if (isBlocked && blockForm == BlockForm::Dequantize) {
+    // OpenVINO reads none whose last block is shorter.
+    int64_t depth = weight.dims[1 - static_cast<size_t>(layer.weight->axis)];
+    isBlocked = depth % blockOf(depth) == 0;
+  }
   if (layer.treatment == Treatment::WeightsOnly && !isBlocked &&
       lossOfInputs(weight, layer.weight->axis) > kMaxLoss) {
     info.treatment = Treatment::Wide;
