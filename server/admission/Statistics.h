@@ -66,15 +66,20 @@ struct BatchStatistics {
 
 struct VersionStatistics {
   DurationSum success; ///< from the arrival of a request to its reply
-  DurationSum failure;
+  DurationSum failure; ///< of all others but those that were cancelled
   Histogram request, queue, copyIn, compute, copyOut;
   uint64_t inferences = 0; ///< rows of batches, requests where there is no batch
   uint64_t executions = 0; ///< runs of the model
   std::map<uint64_t, BatchStatistics> batches; ///< by rows; of versions with a batch
   uint64_t rejected = 0;                       ///< by a full queue
   uint64_t timedOut = 0;
+  uint64_t invalid = 0; ///< answered with an error of the client's, 4xx
+  uint64_t unready = 0; ///< that came while the version took none
   uint64_t cancelled = 0;
   uint64_t lastInference = 0; ///< milliseconds since 1970
+
+  /// Requests that the version failed.
+  uint64_t failed() const { return failure.count - rejected - timedOut - invalid - unready; }
 };
 
 } // namespace tenon::server

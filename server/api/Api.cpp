@@ -5,6 +5,7 @@
 #include "server/api/Describe.h"
 #include "server/api/ServerStatus.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 namespace tenon::server {
@@ -22,14 +23,27 @@ Status parseSettings(std::string_view text, Json &settings) {
              : Status::error(ErrorId::BadRequest, "the JSON of the request is not an object");
 }
 
+std::string describeConnections(const ConnectionCounts &counts) {
+  return fmt::format(
+      "# HELP tenon_connections Connections that are open.\n"
+      "# TYPE tenon_connections gauge\ntenon_connections {}\n"
+      "# HELP tenon_connections_beyond_limit_total Connections that came while there "
+      "were --max-connections: they may ask for health alone.\n"
+      "# TYPE tenon_connections_beyond_limit_total counter\n"
+      "tenon_connections_beyond_limit_total {}\n",
+      counts.open, counts.beyondLimit);
+}
+
 } // namespace
 
 void Api::perform(const RouteMatch &match, std::string_view text,
                   std::function<void(Result<std::string>)> callback, const std::string &by) {
   std::function<void(Result<std::string>)> onAnswer =
       [this, match, callback = std::move(callback)](Result<std::string> answer) {
-        if (!answer.isOk() && match.route->operation !=
-                                  Operation::RepositoryLoad) { // the models tell why a load failed
+        // What is only asked for, by the page for one, is nobody's failure; why a load failed, the
+        // models tell.
+        if (!answer.isOk() && match.route->role != Role::Read &&
+            match.route->operation != Operation::RepositoryLoad) {
           errors.add(match.model, answer.status());
         }
         callback(std::move(answer));
@@ -147,7 +161,7 @@ Result<std::string> Api::answer(const RouteMatch &match, std::string_view text) 
     return describeIndex(models, settings.value("ready", Json(false)) == true);
   }
   case Operation::Metrics:
-    return describeMetrics(models) + monitoring.metrics();
+    return describeMetrics(models) + monitoring.metrics() + describeConnections(connections);
   case Operation::ServerStatus:
     return describeStatus(models, errors, admin, version, started);
   case Operation::TraceSetting:
@@ -193,7 +207,7 @@ Result<std::shared_ptr<Request>> Api::infer(const RouteMatch &match, InferReques
 
 void Api::replyFailed(const Request &request, const Status &status) {
   errors.add(request.version->model, status);
-  BatchScheduler::of(*request.version).countFailure(request);
+  BatchScheduler::of(*request.version).countFailure(request, status);
 }
 
 void Api::countReply(InferResult &result, Clock::time_point begun) {

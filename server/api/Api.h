@@ -18,13 +18,18 @@
 
 namespace tenon::server {
 
+struct ConnectionCounts {
+  size_t open = 0;
+  uint64_t beyondLimit = 0; ///< that came while there were as many as may be
+};
+
 class Api {
 public:
   /// `admin` may be null.
   Api(ModelServer &models, ErrorRing &errors, RegistryAdmin *admin, Monitoring &monitoring,
-      std::string version)
+      const ConnectionCounts &connections, std::string version)
       : models(models), errors(errors), admin(admin), monitoring(monitoring),
-        version(std::move(version)) {}
+        connections(connections), version(std::move(version)) {}
 
   /// Everything but inferences. `settings` is the JSON object of operations that take one, or
   /// empty; `onAnswer` is called once, now or later, with JSON (Metrics: Prometheus' text). `by` is
@@ -62,6 +67,7 @@ private:
   ErrorRing &errors;
   RegistryAdmin *admin;
   Monitoring &monitoring;
+  const ConnectionCounts &connections;
   std::string version;
   int64_t started = wallClock();
 };

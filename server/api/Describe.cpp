@@ -217,12 +217,6 @@ Result<std::string> describeStatistics(const ModelServer &models, const std::str
 std::string describeIndex(const ModelServer &models, bool onlyReady) {
   Json list = Json::array();
   for (const auto &[name, model] : models.catalog.all()) {
-    if (!model.problem.isOk() && model.versions.empty() && !onlyReady) {
-      list.push_back({{"name", name},
-                      {"version", ""},
-                      {"state", "UNAVAILABLE"},
-                      {"reason", model.problem.toString()}});
-    }
     for (const auto &[number, version] : model.versions) {
       if (onlyReady && !version->isServing()) {
         continue;

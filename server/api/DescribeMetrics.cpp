@@ -27,11 +27,10 @@ public:
     each([&](const Version &version, const std::string &labels) {
       const VersionStatistics &counted = *version.statistics;
       const std::pair<std::string_view, uint64_t> rows[] = {
-          {"ok", counted.success.count},
-          {"rejected", counted.rejected},
-          {"timed_out", counted.timedOut},
-          {"cancelled", counted.cancelled},
-          {"failed", counted.failure.count - counted.rejected - counted.timedOut}};
+          {"ok", counted.success.count},   {"rejected", counted.rejected},
+          {"timed_out", counted.timedOut}, {"cancelled", counted.cancelled},
+          {"invalid", counted.invalid},    {"unready", counted.unready},
+          {"failed", counted.failed()}};
       for (const auto &[outcome, count] : rows) {
         fmt::format_to(std::back_inserter(text), "tenon_requests_total{{{},outcome=\"{}\"}} {}\n",
                        labels, outcome, count);

@@ -17,20 +17,23 @@ ModelServer::ModelServer(boost::asio::any_io_executor executor,
 Result<std::shared_ptr<Request>> ModelServer::submit(const std::string &model,
                                                      const std::string &number,
                                                      InferRequest payload, Request::OnEnd onEnd) {
-  if (catalog.isDraining()) {
-    return Status::error(ErrorId::ServerStopping, "the server is stopping",
-                         "send the request to another server");
-  }
-  std::shared_ptr<Version> version = number.empty() ? traffic.choose(model) : nullptr;
+  std::shared_ptr<Version> version = number.empty() ? traffic.choose(model, payload.id) : nullptr;
   if (!version) {
     TENON_ASSIGN(version, catalog.find(model, number));
   }
   bool isBetweenWorkers = version->state() == VersionState::Loading && version->isKnown();
-  if (!isBetweenWorkers && !version->isServing()) {
-    TENON_TRY(version->readiness());
-  }
   BatchScheduler &scheduler = BatchScheduler::of(*version);
   std::shared_ptr<Request> request = std::make_shared<Request>(version, std::move(payload));
+  Status status = catalog.isDraining()
+                      ? Status::error(ErrorId::ServerStopping, "the server is stopping",
+                                      "send the request to another server")
+                  : isBetweenWorkers || version->isServing() ? Status::ok()
+                                                             : version->readiness();
+  if (!status.isOk()) {
+    ++version->statistics->unready;
+    scheduler.countFailure(*request, status);
+    return status;
+  }
   TENON_TRY(scheduler.admitCounted(*request));
   request->begin(std::move(onEnd));
   if (number.empty()) {

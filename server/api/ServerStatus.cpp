@@ -35,7 +35,7 @@ void appendVersion(std::string &text, const Version &version) {
       R"("{}":{{"cold":{},"waiting":{},"bytes":{},"ok":{},"rejected":{},"timed_out":{},"failed":{})",
       version.number, version.state() == VersionState::Cold, version.scheduler->waiting(),
       version.isLoaded() ? version.bytes() : 0, counted.success.count, counted.rejected,
-      counted.timedOut, counted.failure.count - counted.rejected - counted.timedOut);
+      counted.timedOut, counted.failed());
   appendBins(text, "request", counted.request);
   appendBins(text, "queue", counted.queue);
   appendBins(text, "copy_in", counted.copyIn);

@@ -2,6 +2,7 @@
 
 #include "server/batching/BatchScheduler.h"
 
+#include "server/protocol/ErrorMap.h"
 #include "support/WallClock.h"
 
 #include <boost/asio/post.hpp>
@@ -55,7 +56,7 @@ Status BatchScheduler::admitCounted(Request &request) {
   Status status = admit(request);
   version.statistics->rejected += status.id() == ErrorId::QueueFull;
   if (!status.isOk()) {
-    countFailure(request);
+    countFailure(request, status);
   }
   return status;
 }
@@ -80,14 +81,15 @@ void BatchScheduler::cancel(const std::shared_ptr<Request> &request) {
 
 void BatchScheduler::end(const std::shared_ptr<Request> &request, Result<InferResult> result) {
   if (!result.isOk() && !request->isCancelled()) { // that is counted already
-    countFailure(*request);
+    countFailure(*request, result.status());
   }
   request->end(std::move(result));
 }
 
 void BatchScheduler::fail(const Status &why) {
   for (const WaitingLine::Pointer &request : line.takeAll()) {
-    end(requestOf(request), Result<InferResult>(why));
+    // Why a load failed is not why a request is refused, for its client.
+    end(requestOf(request), Result<InferResult>(version.readiness()));
   }
 }
 
@@ -273,8 +275,11 @@ void BatchScheduler::answer(const Batch &batch, const std::vector<TensorPlace> &
   }
 }
 
-void BatchScheduler::countFailure(const Request &request) {
-  version.statistics->failure.add(nanosecondsSince(request.arrival));
+void BatchScheduler::countFailure(const Request &request, const Status &status) {
+  unsigned http = wireStatusOf(status.id()).http;
+  VersionStatistics &statistics = *version.statistics;
+  statistics.failure.add(nanosecondsSince(request.arrival));
+  statistics.invalid += http >= 400 && http < 500 && status.id() != ErrorId::QueueFull;
   if (context.observer) {
     context.observer->failed(request);
   }

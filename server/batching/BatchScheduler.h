@@ -48,7 +48,7 @@ public:
   /// The caller has gone: the request's place is free again, nothing is called any more.
   void cancel(const std::shared_ptr<Request> &request);
   /// A result could not be turned into a reply.
-  void countFailure(const Request &request);
+  void countFailure(const Request &request, const Status &status);
   /// A result was turned into a reply.
   void countReply(InferResult &result, uint64_t copyOutNanoseconds);
 

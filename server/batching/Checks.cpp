@@ -102,7 +102,9 @@ Status checkInput(const RequestInput &input, const ModelPort &port) {
   }
   bool fits = input.dims.size() == port.maxDims.size();
   for (size_t i = 0; fits && i < input.dims.size(); ++i) {
-    fits = input.dims[i] >= port.minDims[i] && input.dims[i] <= port.maxDims[i];
+    // Where a size is free it may be 0 too: the engine knows whether its outputs are empty then.
+    bool isEmpty = input.dims[i] == 0 && port.minDims[i] < port.maxDims[i];
+    fits = isEmpty || (input.dims[i] >= port.minDims[i] && input.dims[i] <= port.maxDims[i]);
   }
   if (!fits) {
     return badInput(input.name, fmt::format("has shape [{}], but the model takes {}",
@@ -183,18 +185,19 @@ Status checkRows(const Version &version, Request &request) {
     }
     request.shape.insert(request.shape.end(), input.dims.begin() + 1, input.dims.end());
   }
-  if (isPadded(version)) {
+  bool isEmpty = std::count(request.shape.begin(), request.shape.end(), 0) > 0;
+  if (isPadded(version) && !isEmpty) {
     TENON_TRY(checkLength(version, request));
   }
   uint64_t most = version.config.maxBatchSize;
-  if (most > 0 && (request.rows == 0 || request.rows > most)) {
+  if (most > 0 && request.rows > most) {
     return Status::error(
         ErrorId::BadRequestTensor,
-        fmt::format("the batch has {} rows, but the model takes 1 to {}", request.rows, most),
+        fmt::format("the batch has {} rows, but the model takes at most {}", request.rows, most),
         "send several requests");
   }
   request.canBatch =
-      isBatched(version) && request.rows > 0 && request.rows < version.batch->maxRows;
+      isBatched(version) && !isEmpty && request.rows > 0 && request.rows < version.batch->maxRows;
   return Status::ok();
 }
 

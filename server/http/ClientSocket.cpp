@@ -53,8 +53,8 @@ struct ClientSocket::Tls {
   asio::ssl::stream<tcp::socket &> stream;
 };
 
-ClientSocket::ClientSocket(tcp::socket socket, asio::ssl::context *context)
-    : plain(std::move(socket)) {
+ClientSocket::ClientSocket(tcp::socket socket, asio::ssl::context *context, bool isForProbes)
+    : isForProbes(isForProbes), plain(std::move(socket)) {
   Error ignored;
   plain.set_option(tcp::no_delay(true), ignored);
   setsockopt(plain.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kMaxUnsent,
@@ -83,6 +83,15 @@ asio::awaitable<size_t> ClientSocket::readSome(asio::mutable_buffer into, Error 
 void ClientSocket::beginRead(asio::mutable_buffer into, std::function<void(Error, size_t)> onEnd) {
   tls ? tls->stream.async_read_some(into, std::move(onEnd))
       : plain.async_read_some(into, std::move(onEnd));
+}
+
+void ClientSocket::beginWrite(asio::const_buffer from, std::function<void(Error, size_t)> onEnd) {
+  tls ? asio::async_write(tls->stream, from, std::move(onEnd))
+      : asio::async_write(plain, from, std::move(onEnd));
+}
+
+void ClientSocket::awaitReset(std::function<void(Error)> onReset) {
+  plain.async_wait(tcp::socket::wait_error, std::move(onReset));
 }
 
 asio::awaitable<void> ClientSocket::write(const std::vector<asio::const_buffer> &parts,

@@ -123,7 +123,7 @@ Status readHead(const HttpHead &head, const Tokens *tokens, bool onlyLocalNames,
   }
   request.match = std::move(*match);
   if (request.match.route->role == Role::Admin) {
-    std::string hash = tokens ? registry::sha256Of(head.authorization.substr(kBearer.size())) : "";
+    std::string hash = tokens ? registry::sha256Of(bearerToken(head.authorization)) : "";
     request.by = tokens ? "serve, token " + hash.substr(0, 8)
                         : "serve, without token"; // which token it was, not the token
   }

@@ -4,6 +4,7 @@
 #include "server/grpc/Framing.h"
 #include "server/grpc/Infer.h"
 #include "server/grpc/Messages.h"
+#include "server/grpc/Reflection.h"
 #include "server/http/Exchange.h"
 #include "server/http/Http2.h"
 #include "server/protocol/DataType.h"
@@ -22,8 +23,9 @@ constexpr size_t kMaxReplies = 1024;
 
 class GrpcCall : public StreamHandler {
 public:
-  GrpcCall(ServerContext &server, Stream &stream)
-      : server(server), stream(stream), reader(server.options.maxBody, &server.memory) {
+  GrpcCall(ServerContext &server, const ClientSocket &socket, Stream &stream)
+      : server(server), socket(socket), stream(stream),
+        reader(server.options.maxBody, &server.memory) {
     Status status = begin();
     if (!status.isOk()) {
       finish(status);
@@ -107,7 +109,8 @@ private:
   };
 
   bool isStream() const {
-    return match.route && match.route->operation == Operation::ModelStreamInfer;
+    return match.route && (match.route->operation == Operation::ModelStreamInfer ||
+                           match.route->operation == Operation::Reflection);
   }
   /// The client is in the middle of a message, or has not sent the only one.
   bool awaitsMessage() const {
@@ -136,6 +139,7 @@ private:
       return found.takeStatus();
     }
     match = std::move(*found);
+    TENON_TRY(server.admitRoute(socket, *match.route));
     trace = parseTraceParent(stream.field("traceparent"));
     std::string encodingName = stream.field("grpc-encoding"),
                 timeout = stream.field("grpc-timeout");
@@ -176,8 +180,25 @@ private:
           fmt::format("the client has not taken {} replies of the stream", kMaxReplies),
           "read the replies while you send");
     }
+    if (match.route->operation == Operation::Reflection) {
+      return reflect(*inference);
+    }
     inferences.push_back(inference);
     infer(inference);
+    return Status::ok();
+  }
+
+  Status reflect(Inference &inference) {
+    constexpr size_t kMaxAsked = 4096; // names are shorter, and what is small needs no pool
+    if (inference.message.text.size() > kMaxAsked) {
+      return Status::error(
+          ErrorId::RequestTooLarge,
+          fmt::format("a request of reflection has more than {} bytes", kMaxAsked));
+    }
+    TENON_TRY(readMessage(server, inference, false));
+    TENON_ASSIGN(std::string answer, answerReflection(inference.message.text));
+    TENON_ASSIGN(Piece piece, ownedPiece(messagePrefix(answer.size()) + answer, server.memory));
+    stream.send(std::move(piece));
     return Status::ok();
   }
 
@@ -464,6 +485,7 @@ private:
   }
 
   ServerContext &server;
+  const ClientSocket &socket;
   Stream &stream;
   RouteMatch match;
   TraceContext trace;
@@ -481,8 +503,9 @@ private:
 
 } // namespace
 
-std::unique_ptr<StreamHandler> makeGrpcCall(ServerContext &server, Stream &stream) {
-  return std::make_unique<GrpcCall>(server, stream);
+std::unique_ptr<StreamHandler> makeGrpcCall(ServerContext &server, const ClientSocket &socket,
+                                            Stream &stream) {
+  return std::make_unique<GrpcCall>(server, socket, stream);
 }
 
 } // namespace tenon::server

@@ -54,7 +54,7 @@ public:
   void tick(Clock::time_point now) override {
     if (session.streamCount() > 0) {
       lastRequest = now;
-    } else if (lastRequest + server.options.idle < now) {
+    } else if (lastRequest + idle() < now) {
       session.goAway();
       lastRequest = now;
     }
@@ -68,8 +68,8 @@ public:
 
 private:
   std::unique_ptr<StreamHandler> makeHandler(Stream &stream) {
-    return isGrpc(stream.field("content-type")) ? makeGrpcCall(server, stream)
-                                                : makeHttpStream(server, stream);
+    return isGrpc(stream.field("content-type")) ? makeGrpcCall(server, *socket, stream)
+                                                : makeHttpStream(server, *socket, stream);
   }
 
   static asio::awaitable<void> write(std::shared_ptr<Http2Connection> self) {

@@ -20,8 +20,9 @@ std::string lower(std::string_view text) {
 
 class HttpStream : public StreamHandler {
 public:
-  HttpStream(ServerContext &server, Stream &stream)
-      : server(server), stream(stream), exchange(std::make_shared<HttpExchange>(server)) {
+  HttpStream(ServerContext &server, const ClientSocket &socket, Stream &stream)
+      : server(server), socket(socket), stream(stream),
+        exchange(std::make_shared<HttpExchange>(server)) {
     Status status = begin();
     if (!status.isOk()) {
       reply(errorReply(status));
@@ -91,6 +92,7 @@ private:
                      acceptLanguage, authorization, jsonBytes,
                      traceparent};
     TENON_TRY(readHead(head, server.rights(), server.onlyLocalNames(), request));
+    TENON_TRY(server.admitRoute(socket, *request.match.route));
     uint64_t announced = 0;
     std::from_chars(length.data(), length.data() + length.size(),
                     announced); // nghttp2 has checked that it is a number
@@ -119,6 +121,7 @@ private:
   }
 
   ServerContext &server;
+  const ClientSocket &socket;
   Stream &stream;
   std::shared_ptr<HttpExchange> exchange;
   bool isHead = false, isWhole = false;
@@ -127,8 +130,9 @@ private:
 
 } // namespace
 
-std::unique_ptr<StreamHandler> makeHttpStream(ServerContext &server, Stream &stream) {
-  return std::make_unique<HttpStream>(server, stream);
+std::unique_ptr<StreamHandler> makeHttpStream(ServerContext &server, const ClientSocket &socket,
+                                              Stream &stream) {
+  return std::make_unique<HttpStream>(server, socket, stream);
 }
 
 } // namespace tenon::server

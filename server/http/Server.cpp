@@ -2,7 +2,7 @@
 
 #include "server/http/Server.h"
 
-#include "server/http/Certificates.h"
+#include "server/http/FileWatch.h"
 #include "server/http/ServerContext.h"
 #include "server/repository/ModelFolder.h"
 #include "server/repository/NamedRepository.h"
@@ -43,12 +43,16 @@ asio::awaitable<void> acceptAll(std::shared_ptr<ServerContext> server) {
       co_await pause.async_wait(use_awaitable);
       continue;
     }
-    if (server->connections.size() >= server->options.maxConnections) {
+    size_t open = server->connections.size(), most = server->options.maxConnections;
+    if (open >= most) {
+      server->noteFull();
+    }
+    if (open >= most + kProbeConnections) {
       continue; // closed at once
     }
     asio::co_spawn(server->context,
-                   serveConnection(server, std::make_unique<ClientSocket>(std::move(socket),
-                                                                          server->tls.get())),
+                   serveConnection(server, std::make_unique<ClientSocket>(
+                                               std::move(socket), server->tls.get(), open >= most)),
                    asio::detached);
   }
 }
@@ -191,6 +195,9 @@ Status serve(const ServerOptions &options) {
   asio::co_spawn(context, awaitEnd(server), asio::detached);
   if (server->tls) {
     asio::co_spawn(context, watchCertificates(server), asio::detached);
+  }
+  if (server->tokens) {
+    asio::co_spawn(context, watchTokens(server), asio::detached);
   }
   options.onListening(server->acceptor.local_endpoint().port());
   context.run();

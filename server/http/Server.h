@@ -4,6 +4,7 @@
 #pragma once
 
 #include "server/monitoring/MonitoringOptions.h"
+#include "server/protocol/Log.h"
 #include "support/Result.h"
 
 #include <chrono>
@@ -47,7 +48,7 @@ struct ServerOptions {
   MonitoringOptions monitoring;
   std::vector<std::string> workerCommand; ///< a program that calls runWorker
   std::string version;                    ///< of the server
-  std::function<void(std::string_view)> log;
+  Log log;
   /// Called once the server listens, with its port.
   std::function<void(uint16_t)> onListening;
 };

@@ -20,13 +20,36 @@ Status bodyTooLarge(const ServerOptions &options) {
       "the server's --max-body sets the bound");
 }
 
+void ServerContext::noteFull() {
+  constexpr std::chrono::seconds kPeriod{10};
+  ++connectionCounts.beyondLimit;
+  if (fullNoted + kPeriod < Clock::now()) {
+    fullNoted = Clock::now();
+    options.log(fmt::format("there are {} connections, which is --max-connections: others are only "
+                            "answered questions of health ({} came so far)",
+                            connections.size(), connectionCounts.beyondLimit),
+                LogLevel::Warning);
+  }
+}
+
+Status ServerContext::admitRoute(const ClientSocket &socket, const Route &route) const {
+  return !socket.isForProbes || route.role == Role::Open
+             ? Status::ok()
+             : Status::error(
+                   ErrorId::QueueFull,
+                   fmt::format("the server has {} connections already", options.maxConnections),
+                   "try again later, or keep connections open between requests");
+}
+
 Connection::Connection(std::shared_ptr<ServerContext> shared, std::unique_ptr<ClientSocket> socket)
     : holder(std::move(shared)), server(*holder), socket(std::move(socket)) {
   server.connections.insert(this);
+  ++server.connectionCounts.open;
 }
 
 Connection::~Connection() {
   server.connections.erase(this);
+  --server.connectionCounts.open;
   if (server.isDraining && server.connections.empty()) {
     server.drained.cancel();
   }

@@ -45,10 +45,14 @@ struct ServerContext {
                 },
                 &monitoring}),
         admin(RegistryAdmin::of(options.models, options.registry, context.get_executor())),
-        api(models, errors, admin.get(), monitoring, options.version), tokens(std::move(tokens)),
-        drained(context) {}
+        api(models, errors, admin.get(), monitoring, connectionCounts, options.version),
+        tokens(std::move(tokens)), drained(context) {}
 
   const Tokens *rights() const { return tokens ? &*tokens : nullptr; }
+  /// A connection came that is more than --max-connections.
+  void noteFull();
+  /// TN0812 for what such a connection asks that is no probe.
+  Status admitRoute(const ClientSocket &socket, const Route &route) const;
   /// Whether browsers are answered under names of this machine only: nobody else reaches the
   /// server, and it asks for no token.
   bool onlyLocalNames() const { return !tokens && !options.isInsecure; }
@@ -67,11 +71,16 @@ struct ServerContext {
   std::shared_ptr<boost::asio::ssl::context> tls; ///< null: none
   std::set<Connection *> connections;
   bool isDraining = false;
+  ConnectionCounts connectionCounts;
+  Clock::time_point fullNoted;       ///< in the log
   boost::asio::steady_timer drained; ///< cancelled when the last connection ends
 };
 
 constexpr size_t kReadStep = 64 << 10;
 constexpr uint32_t kMaxHeader = 64 << 10;
+/// Connections beyond --max-connections that may ask for the server's health, and for how long.
+constexpr size_t kProbeConnections = 64;
+constexpr std::chrono::milliseconds kProbeTime{1000};
 
 /// TN0808 for a body over --max-body.
 Status bodyTooLarge(const ServerOptions &options);
@@ -91,6 +100,15 @@ public:
   virtual void drain() = 0;
 
 protected:
+  /// How long the client may take for a header, and the connection be without a request.
+  std::chrono::milliseconds slowest() const {
+    return socket->isForProbes ? std::min(kProbeTime, server.options.slowest)
+                               : server.options.slowest;
+  }
+  std::chrono::milliseconds idle() const {
+    return socket->isForProbes ? kProbeTime : server.options.idle;
+  }
+
   std::shared_ptr<ServerContext> holder;
   ServerContext &server;
   std::unique_ptr<ClientSocket> socket;

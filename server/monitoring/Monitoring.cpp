@@ -37,12 +37,12 @@ std::string referencePath(const MonitoringOptions &options, const Version &versi
 } // namespace
 
 Monitoring::Monitoring(boost::asio::any_io_executor executor, const MonitoringOptions &given,
-                       std::string serverVersion, std::function<void(std::string_view)> logLine)
+                       std::string serverVersion, Log logLine)
     : executor(executor), options(given), log(std::move(logLine)),
       predictions(kMaxPredictions, given.labelAge), batch(std::make_shared<Batch>()),
       spare(std::make_shared<Batch>()) {
   auto onFailure = [this](const Status &status) {
-    notify([this, line = status.toString()] { log(line); });
+    notify([this, line = status.toString()] { log(line, LogLevel::Warning); });
   };
   if (!options.webhook.empty()) {
     webhooks = std::make_unique<DeliveryQueue>(kMaxEvents, onFailure);
@@ -137,7 +137,8 @@ void Monitoring::readReference(const std::shared_ptr<MonitoredVersion> &version,
                                 version->model, version->number, version->path,
                                 reference->features().size(), reference->rows())
                   : fmt::format("model '{}' version {} is served, but not monitored: {}",
-                                version->model, version->number, problem.toString()));
+                                version->model, version->number, problem.toString()),
+              problem.isOk() ? LogLevel::Info : LogLevel::Warning);
         });
       });
 }

@@ -12,6 +12,7 @@
 #include "server/monitoring/drift/DriftWindow.h"
 #include "server/monitoring/drift/Predictions.h"
 #include "server/monitoring/tracing/Tracer.h"
+#include "server/protocol/Log.h"
 #include "server/traffic/Traffic.h"
 #include "support/random/Random.h"
 
@@ -52,7 +53,7 @@ public:
       std::function<Result<int64_t>(int64_t version, const std::string &reason)>;
 
   Monitoring(boost::asio::any_io_executor executor, const MonitoringOptions &options,
-             std::string serverVersion, std::function<void(std::string_view)> log);
+             std::string serverVersion, Log log);
   ~Monitoring() override;
   /// Before anything else is called. `registryRollback` may be empty: then traffic is rolled
   /// back.
@@ -127,7 +128,7 @@ private:
 
   boost::asio::any_io_executor executor;
   const MonitoringOptions options;
-  std::function<void(std::string_view)> log;
+  Log log;
   const ModelCatalog *models = nullptr;
   TrafficControl *traffic = nullptr;
   RegistryRollback registryRollback;

@@ -114,6 +114,9 @@ Result<ChargedString> decompress(Encoding encoding, std::string_view body, size_
     if (result == Z_OK && stream.avail_in == 0 && stream.avail_out != 0) {
       break; // the end is missing
     }
+    if (result == Z_STREAM_END && stream.avail_in != 0 && encoding == Encoding::Gzip) {
+      result = inflateReset(&stream); // members follow one another: RFC 1952, section 2.2
+    }
   }
   if (result != Z_STREAM_END || stream.avail_in != 0) {
     return Status::error(ErrorId::BadRequest,

@@ -32,8 +32,9 @@ template <typename T> bool convert(NumberList::Kind kind, uint64_t bits, T &valu
     double wide = kind == Kind::Float    ? std::bit_cast<double>(bits)
                   : kind == Kind::Signed ? static_cast<double>(std::bit_cast<int64_t>(bits))
                                          : static_cast<double>(bits);
+    wide = kind == Kind::Signed && bits == 0 ? -0.0 : wide; // 0 itself is unsigned
     value = static_cast<T>(wide);
-    return kind != Kind::Bool && std::isfinite(value);
+    return kind != Kind::Bool && (std::isfinite(value) || !std::isfinite(wide));
   } else {
     if (kind == Kind::Bool || kind == Kind::Float) {
       return false;
@@ -100,8 +101,11 @@ Status parseRequestJson(std::string_view text, Json &value, std::vector<NumberLi
     charged = charge ? charge->resize(bytes) : Status::ok();
     return charged.isOk();
   };
-  JsonLimits limits = {
-      .maxDepth = kMaxDepth, .maxValues = kMaxValues, .listKey = "data", .mayHold = &mayHold};
+  JsonLimits limits = {.maxDepth = kMaxDepth,
+                       .maxValues = kMaxValues,
+                       .listKey = "data",
+                       .listParent = "inputs",
+                       .mayHold = &mayHold};
   std::optional<JsonFault> fault = parseStrict(text, limits, value, lists);
   TENON_TRY(std::move(charged));
   return fault ? Status::error(ErrorId::BadRequest,

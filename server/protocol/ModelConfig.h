@@ -72,6 +72,7 @@ struct ModelConfig {
   std::string name; ///< empty: that of the folder
   std::string platform;
   std::string backend;
+  std::string fileName; ///< of the engine in the folder of a version; empty: model.tenon
   /// The batch is dim 0 of every input and output, and has at most so many rows; 0: there is no
   /// batch.
   uint64_t maxBatchSize = 0;

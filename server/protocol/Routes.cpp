@@ -46,7 +46,16 @@ constexpr Route kRoutes[] = {
     {Get, "v2/logging", Role::Read, Operation::Logging},
     {Post, "v2/logging", Role::Admin, Operation::Logging},
     {Get, "v2/systemsharedmemory/status", Role::Read, Operation::SharedMemory},
+    {Get, "v2/systemsharedmemory/region/{region}/status", Role::Read, Operation::SharedMemory},
+    {Post, "v2/systemsharedmemory/region/{region}/register", Role::Admin, Operation::SharedMemory},
+    {Post, "v2/systemsharedmemory/region/{region}/unregister", Role::Admin,
+     Operation::SharedMemory},
+    {Post, "v2/systemsharedmemory/unregister", Role::Admin, Operation::SharedMemory},
     {Get, "v2/cudasharedmemory/status", Role::Read, Operation::SharedMemory},
+    {Get, "v2/cudasharedmemory/region/{region}/status", Role::Read, Operation::SharedMemory},
+    {Post, "v2/cudasharedmemory/region/{region}/register", Role::Admin, Operation::SharedMemory},
+    {Post, "v2/cudasharedmemory/region/{region}/unregister", Role::Admin, Operation::SharedMemory},
+    {Post, "v2/cudasharedmemory/unregister", Role::Admin, Operation::SharedMemory},
     {Get, "metrics", Role::Read, Operation::Metrics},
     {Get, "", Role::Open, Operation::Page},
     {Get, "page.css", Role::Open, Operation::Page},
@@ -94,6 +103,10 @@ constexpr Route kRoutes[] = {
      Operation::SharedMemory, Grpc},
     {Post, "grpc.health.v1.Health/Check", Role::Open, Operation::HealthCheck, Grpc},
     {Post, "grpc.health.v1.Health/Watch", Role::Open, Operation::HealthWatch, Grpc},
+    {Post, "grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Role::Read,
+     Operation::Reflection, Grpc},
+    {Post, "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", Role::Read,
+     Operation::Reflection, Grpc},
 };
 
 /// Longer segments name nothing here; a name of a model has at most 255 bytes.
@@ -172,7 +185,7 @@ bool matches(const Route &route, std::span<const std::string> segments, RouteMat
       match.model = segments[i];
     } else if (part == "{version}" && !segments[i].empty()) {
       match.version = segments[i];
-    } else if (part != segments[i]) {
+    } else if (part == "{region}" ? segments[i].empty() : part != segments[i]) {
       return false;
     }
     bool isLast = slash == std::string_view::npos;
@@ -196,7 +209,8 @@ Result<RouteMatch> matchRoute(std::string_view method, std::string_view target) 
     if (route.transport != Http || !matches(route, segments, match)) {
       continue;
     }
-    if (nameOf(route.method) == method) {
+    // HEAD is answered as GET, and its reply written without the body.
+    if (nameOf(route.method) == (method == "HEAD" ? "GET" : method)) {
       return match;
     }
     otherMethod = true;
@@ -232,33 +246,14 @@ std::string_view nameOf(Role role) {
 }
 
 std::string_view nameOf(Operation operation) {
-  constexpr std::string_view kNames[] = {"ServerLive",
-                                         "ServerReady",
-                                         "ServerMetadata",
-                                         "ModelReady",
-                                         "ModelMetadata",
-                                         "ModelConfig",
-                                         "ModelStatistics",
-                                         "ModelInfer",
-                                         "RepositoryIndex",
-                                         "RepositoryLoad",
-                                         "RepositoryUnload",
-                                         "ModelTraffic",
-                                         "ModelRollback",
-                                         "ModelDrift",
-                                         "ModelLabels",
-                                         "TraceSetting",
-                                         "Logging",
-                                         "SharedMemory",
-                                         "Metrics",
-                                         "ModelStreamInfer",
-                                         "HealthCheck",
-                                         "HealthWatch",
-                                         "Page",
-                                         "ServerStatus",
-                                         "RegistryHistory",
-                                         "RegistryPromote",
-                                         "RegistryRollback"};
+  constexpr std::string_view kNames[] = {
+      "ServerLive",      "ServerReady",     "ServerMetadata",   "ModelReady",
+      "ModelMetadata",   "ModelConfig",     "ModelStatistics",  "ModelInfer",
+      "RepositoryIndex", "RepositoryLoad",  "RepositoryUnload", "ModelTraffic",
+      "ModelRollback",   "ModelDrift",      "ModelLabels",      "TraceSetting",
+      "Logging",         "SharedMemory",    "Metrics",          "ModelStreamInfer",
+      "HealthCheck",     "HealthWatch",     "Reflection",       "Page",
+      "ServerStatus",    "RegistryHistory", "RegistryPromote",  "RegistryRollback"};
   return kNames[static_cast<size_t>(operation)];
 }
 

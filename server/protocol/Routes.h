@@ -42,6 +42,7 @@ enum class Operation : uint8_t {
   ModelStreamInfer,
   HealthCheck,
   HealthWatch,
+  Reflection,
   Page,
   ServerStatus,
   RegistryHistory,
@@ -51,8 +52,8 @@ enum class Operation : uint8_t {
 
 struct Route {
   Method method;
-  /// Segments between slashes; {model} and {version} match one segment each. In gRPC, service and
-  /// method.
+  /// Segments between slashes; {model}, {version} and {region} match one segment each. In gRPC,
+  /// service and method.
   std::string_view path;
   Role role;
   Operation operation;

@@ -31,25 +31,30 @@ Result<std::string> readText(const std::string &path) {
   return text;
 }
 
-std::vector<fs::directory_entry> entriesOf(const std::string &folder) {
+Result<std::vector<fs::directory_entry>> entriesOf(const fs::path &folder) {
   std::vector<fs::directory_entry> entries;
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     entries.push_back(*it);
   }
-  return entries;
+  return error
+             ? Status::error(ErrorId::BadModelFolder, fmt::format("'{}' cannot be read: {}",
+                                                                  folder.string(), error.message()))
+             : Result<std::vector<fs::directory_entry>>(std::move(entries));
 }
 
+/// Also one that cannot be read, which nobody should miss.
 bool isTritonModel(const fs::directory_entry &entry) {
   std::error_code ignored;
   if (!entry.is_directory(ignored)) {
     return false;
   }
-  std::vector<fs::directory_entry> inside = entriesOf(entry.path());
-  return std::any_of(inside.begin(), inside.end(), [](const fs::directory_entry &each) {
-    std::string name = each.path().filename();
-    return name == "config.pbtxt" || versionNumber(name).has_value();
-  });
+  Result<std::vector<fs::directory_entry>> inside = entriesOf(entry.path());
+  return !inside.isOk() ||
+         std::any_of(inside->begin(), inside->end(), [](const fs::directory_entry &each) {
+           std::string name = each.path().filename();
+           return name == "config.pbtxt" || versionNumber(name).has_value();
+         });
 }
 
 void applyPolicy(const VersionPolicy &policy, std::map<int64_t, std::string> &versions) {
@@ -65,6 +70,12 @@ void applyPolicy(const VersionPolicy &policy, std::map<int64_t, std::string> &ve
 
 FoundModel engineFile(const std::string &path) {
   return {fs::path(path).stem(), {}, {{"1", path, "", Status::ok()}}, Status::ok()};
+}
+
+Status badName(const std::string &file, const std::string &folder) {
+  return Status::error(ErrorId::BadModelFolder,
+                       fmt::format("'{}' in '{}' cannot be the name of a model", file, folder),
+                       "names have letters, digits, '.', '_' and '-'");
 }
 
 } // namespace
@@ -89,10 +100,7 @@ Result<ModelFolder> ModelFolder::open(const std::string &path, bool isLenient) {
                          fmt::format("'{}' is neither a file nor a folder", path));
   }
   if (isFile && !isModelName(fs::path(path).stem().string())) {
-    return Status::error(
-        ErrorId::BadModelFolder,
-        fmt::format("'{}' cannot be the name of a model", fs::path(path).stem().string()),
-        "names have letters, digits, '.', '_' and '-'");
+    return badName(fs::path(path).filename(), fs::path(path).parent_path());
   }
   return ModelFolder(path, isFile, isLenient);
 }
@@ -102,30 +110,36 @@ Result<std::vector<FoundModel>> ModelFolder::scan() const {
     return std::vector<FoundModel>{engineFile(root)};
   }
   std::map<std::string, FoundModel> found;
-  for (const fs::directory_entry &entry : entriesOf(root)) {
+  std::vector<Status> passedOver;
+  TENON_ASSIGN(std::vector<fs::directory_entry> entries, entriesOf(root));
+  for (const fs::directory_entry &entry : entries) {
     std::string file = entry.path().filename();
-    bool isEngine = file.ends_with(kEngineSuffix) && !entry.is_directory();
+    std::error_code ignored;
+    bool isEngine = file.ends_with(kEngineSuffix) && !entry.is_directory(ignored);
     if (file.starts_with('.') || (!isEngine && !isTritonModel(entry))) {
       continue;
     }
     std::string name = isEngine ? entry.path().stem().string() : file;
     if (!isModelName(name)) {
-      return Status::error(ErrorId::BadModelFolder,
-                           fmt::format("'{}' in '{}' cannot be the name of a model", file, root),
-                           "names have letters, digits, '.', '_' and '-'");
-    }
-    if (found.contains(name)) {
-      return Status::error(
+      passedOver.push_back(badName(file, root));
+    } else if (found.contains(name)) {
+      found[name].problem = Status::error(
           ErrorId::BadModelFolder,
           fmt::format("'{}' holds both a file and a folder for the model '{}'", root, name),
           "remove one of them");
+    } else {
+      found[name] = isEngine ? engineFile(entry.path()) : readTritonModel(name);
     }
-    found[name] = isEngine ? engineFile(entry.path()) : readTritonModel(name);
   }
   if (found.empty()) {
-    return Status::error(
-        ErrorId::BadModelFolder, fmt::format("'{}' holds no model", root),
-        "a model is NAME.tenon, or NAME/1/model.tenon with or without NAME/config.pbtxt");
+    return !passedOver.empty()
+               ? passedOver[0]
+               : Status::error(ErrorId::BadModelFolder, fmt::format("'{}' holds no model", root),
+                               "a model is NAME.tenon, or NAME/1/model.tenon with or without "
+                               "NAME/config.pbtxt");
+  }
+  for (const Status &each : passedOver) {
+    found.begin()->second.config.notes.push_back(each.toString() + "; it is passed over");
   }
   std::vector<FoundModel> models;
   for (auto &[name, model] : found) {
@@ -154,59 +168,55 @@ FoundModel ModelFolder::readTritonModel(const std::string &name) const {
   FoundModel model;
   model.name = name;
   fs::path folder = fs::path(root) / name;
-  std::string configPath = folder / "config.pbtxt";
-  std::error_code ignored;
-  if (fs::exists(configPath, ignored)) {
-    Result<std::string> text = readText(configPath);
-    if (!text.isOk()) {
-      model.problem = text.takeStatus();
-      return model;
-    }
-    Result<ModelConfig> config = parseModelConfig(*text, configPath, isLenient);
-    if (!config.isOk()) {
-      model.problem = config.takeStatus();
-      return model;
-    }
-    model.config = std::move(*config);
-  }
-  if (!model.config.name.empty() && model.config.name != name) {
-    model.problem = Status::error(ErrorId::BadModelConfig,
-                                  fmt::format("{}: the name is '{}', but the folder is '{}'",
-                                              configPath, model.config.name, name),
-                                  "make them equal, or leave the name out");
+  model.problem = readConfig(folder / "config.pbtxt", model);
+  Result<std::vector<fs::directory_entry>> entries = entriesOf(folder);
+  if (!entries.isOk()) {
+    model.problem = entries.takeStatus();
     return model;
   }
   std::map<int64_t, std::string> versions;
-  for (const fs::directory_entry &entry : entriesOf(folder)) {
+  std::error_code ignored;
+  for (const fs::directory_entry &entry : *entries) {
     std::optional<int64_t> number = versionNumber(entry.path().filename());
     if (number && entry.is_directory(ignored)) {
       versions[*number] = entry.path();
     }
   }
   applyPolicy(model.config.versions, versions);
+  std::string file = model.config.fileName.empty() ? "model.tenon" : model.config.fileName;
   for (const auto &[number, path] : versions) {
-    std::vector<std::string> engines;
-    for (const fs::directory_entry &entry : entriesOf(path)) {
-      if (entry.path().stem() == "model" && !entry.is_directory(ignored)) {
-        engines.push_back(entry.path());
-      }
+    FoundVersion &version = model.versions.emplace_back();
+    version.version = std::to_string(number);
+    version.path = fs::path(path) / file;
+    if (!fs::exists(version.path, ignored)) {
+      version.problem = Status::error(
+          ErrorId::BadModelFolder, fmt::format("'{}' holds no {}", path, file),
+          fmt::format("tenon compile {0}/model.onnx -o {0}/{1}, or another default_model_filename",
+                      path, file));
     }
-    if (engines.size() != 1) {
-      model.problem =
-          Status::error(ErrorId::BadModelFolder,
-                        fmt::format("'{}' holds {} files model.*, not one", path, engines.size()),
-                        "put the engine there as model.tenon");
-      return model;
-    }
-    model.versions.push_back({std::to_string(number), engines[0], "", Status::ok()});
   }
-  if (model.versions.empty()) {
+  if (model.problem.isOk() && versions.empty()) {
     model.problem = Status::error(
         ErrorId::BadModelFolder,
         fmt::format("'{}' holds no version that its version_policy asks for", folder.string()),
         "a version is a folder with a number for its name");
   }
   return model;
+}
+
+Status ModelFolder::readConfig(const std::string &path, FoundModel &model) const {
+  std::error_code ignored;
+  if (!fs::exists(fs::symlink_status(path, ignored))) {
+    return Status::ok();
+  }
+  TENON_ASSIGN(std::string text, readText(path));
+  TENON_ASSIGN(model.config, parseModelConfig(text, path, isLenient));
+  return model.config.name.empty() || model.config.name == model.name
+             ? Status::ok()
+             : Status::error(ErrorId::BadModelConfig,
+                             fmt::format("{}: the name is '{}', but the folder is '{}'", path,
+                                         model.config.name, model.name),
+                             "make them equal, or leave the name out");
 }
 
 } // namespace tenon::server

@@ -1,5 +1,5 @@
-// Models of an engine file, a folder of them, or a folder as Triton has it (MODEL/VERSION/model.*,
-// config.pbtxt).
+// Models of an engine file, a folder of them, or a folder as Triton has it (MODEL/VERSION/
+// model.tenon, config.pbtxt).
 
 #pragma once
 
@@ -27,6 +27,8 @@ private:
   ModelFolder(std::string path, bool isFile, bool isLenient)
       : root(std::move(path)), isFile(isFile), isLenient(isLenient) {}
   FoundModel readTritonModel(const std::string &name) const;
+  /// Of `model`, whose name is known; nothing where there is none.
+  Status readConfig(const std::string &path, FoundModel &model) const;
 
   std::string root;
   bool isFile;

@@ -23,7 +23,7 @@ struct FoundVersion {
 struct FoundModel {
   std::string name;
   ModelConfig config;
-  /// By number; those that the version policy asks for.
+  /// By number; those that the version policy asks for, also where the model has a problem.
   std::vector<FoundVersion> versions;
   /// Why the model cannot be loaded, if so: its configuration, no version.
   Status problem;
@@ -39,7 +39,8 @@ Status noModel(const std::string &name);
 class ModelRepository {
 public:
   virtual ~ModelRepository() = default;
-  /// All models, by name; TN0804 where there is none.
+  /// All models, by name; TN0804 where there is none. What has a name that no model can have is
+  /// left out, with a note of the first model's configuration.
   virtual Result<std::vector<FoundModel>> scan() const = 0;
   /// One model as it is there now; TN0810 where it is not.
   virtual Result<FoundModel> find(const std::string &name) const = 0;

@@ -21,8 +21,7 @@ Status notServed(const registry::Version &version) {
 
 Result<std::unique_ptr<RegistryRepository>>
 RegistryRepository::open(const std::string &folder, const std::string &what,
-                         std::optional<signing::Trust> trust,
-                         std::function<void(std::string_view)> log) {
+                         std::optional<signing::Trust> trust, Log log) {
   TENON_ASSIGN(registry::Reference reference, registry::parseReference(what));
   if (reference.alias.empty()) {
     return Status::error(ErrorId::BadObjectName, fmt::format("'{}' names no alias", what),
@@ -126,7 +125,8 @@ bool RegistryRepository::poll() {
   if (!problem.isOk()) {
     if (problem.toString() != trouble.toString()) { // once, not at each poll
       log(fmt::format("'{}' cannot be followed, what was served before is served on: {}",
-                      reference.text(), problem.toString()));
+                      reference.text(), problem.toString()),
+          LogLevel::Error);
     }
     trouble = problem;
   }

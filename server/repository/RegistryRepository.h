@@ -4,6 +4,7 @@
 #pragma once
 
 #include "registry/Registry.h"
+#include "server/protocol/Log.h"
 #include "server/repository/ModelRepository.h"
 
 #include <condition_variable>
@@ -22,9 +23,10 @@ public:
   /// `what` is NAME@ALIAS. TN1001, TN1003, TN1004, TN1005 where there is nothing to serve; TN0804
   /// where it is no engine. With `trust` versions without a signature of somebody who is trusted
   /// are not served: TN1015, TN1016.
-  static Result<std::unique_ptr<RegistryRepository>>
-  open(const std::string &folder, const std::string &what, std::optional<signing::Trust> trust,
-       std::function<void(std::string_view)> log);
+  static Result<std::unique_ptr<RegistryRepository>> open(const std::string &folder,
+                                                          const std::string &what,
+                                                          std::optional<signing::Trust> trust,
+                                                          Log log);
   ~RegistryRepository() override;
   /// Moves the alias of `what` back from `version` as `tenon registry rollback` does, and gives the
   /// version that it is at then. TN1006, TN1012. Any thread.
@@ -37,7 +39,7 @@ public:
 
 private:
   RegistryRepository(std::string folder, registry::Reference reference,
-                     std::optional<signing::Trust> trust, std::function<void(std::string_view)> log)
+                     std::optional<signing::Trust> trust, Log log)
       : folder(std::move(folder)), reference(std::move(reference)), trust(std::move(trust)),
         log(std::move(log)) {}
   /// The file of the data that the engine was calibrated or tested with (--data of push), which its
@@ -52,7 +54,7 @@ private:
   const std::string folder;
   const registry::Reference reference;
   const std::optional<signing::Trust> trust;
-  const std::function<void(std::string_view)> log;
+  const Log log;
   std::optional<registry::Registry> opened; ///< the thread's
   Status trouble;                           ///< of the last poll; the thread's
   mutable std::mutex mutex;

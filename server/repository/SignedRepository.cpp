@@ -23,6 +23,9 @@ Result<FoundModel> SignedRepository::find(const std::string &name) const {
 
 void SignedRepository::check(FoundModel &model) const {
   for (FoundVersion &version : model.versions) {
+    if (!version.problem.isOk()) {
+      continue;
+    }
     Result<std::string> hash = hashOf(version.path);
     if (hash.isOk()) {
       version.sha256 = *hash;

@@ -51,18 +51,16 @@ std::vector<std::shared_ptr<Version>> ModelCatalog::beginLoads(FoundModel found,
   model.problem = found.problem;
   std::vector<std::shared_ptr<Version>> begun;
   for (const std::string &note : found.config.notes) {
-    residency.log(note);
+    residency.log(note, LogLevel::Warning);
   }
-  if (!found.problem.isOk()) {
-    residency.log(fmt::format("model '{}': {}", found.name, found.problem.toString()));
-    notifyProblem(found.name, found.problem);
-    return begun;
+  if (found.versions.empty()) {
+    found.versions.emplace_back(); // what is asked of the model, and counted of it, needs one
   }
   for (const FoundVersion &each : found.versions) {
     std::shared_ptr<Version> version =
         std::make_shared<Version>(found.name, each, found.config, ++lastOrder);
     version->scheduler = events.makeScheduler(*version);
-    std::shared_ptr<Version> &present = model.versions[*versionNumber(each.version)];
+    std::shared_ptr<Version> &present = model.versions[versionNumber(each.version).value_or(0)];
     if (present) {
       version->statistics = present->statistics;
     }
@@ -70,8 +68,9 @@ std::vector<std::shared_ptr<Version>> ModelCatalog::beginLoads(FoundModel found,
       present = version; // else it takes its place once it is ready
     }
     begun.push_back(version);
-    each.problem.isOk() ? residency.load(version, isStart && !found.config.isPinned)
-                        : residency.fail(version, each.problem);
+    Status problem = found.problem.isOk() ? each.problem : found.problem;
+    problem.isOk() ? residency.load(version, isStart && !found.config.isPinned)
+                   : residency.fail(version, problem.prefix(version->title()));
   }
   return begun;
 }
@@ -93,10 +92,16 @@ void ModelCatalog::load(const std::string &name, std::function<void(Status)> onE
                    : !found.isOk() ? found.takeStatus()
                                    : found->problem;
   if (!problem.isOk()) {
-    if (found.isOk() && models.contains(name)) {
-      models[name].problem = problem;
+    Result<std::shared_ptr<Version>> present = find(name, "");
+    bool serves = present.isOk() && (*present)->isServing();
+    if (found.isOk() && !draining && !serves) {
+      beginLoads(std::move(*found), false); // each fails, and says why from then on
+    } else {
+      if (found.isOk() && models.contains(name)) {
+        models[name].problem = problem;
+      }
+      notifyProblem(name, problem);
     }
-    notifyProblem(name, problem);
     onEnd(problem);
     return;
   }
@@ -195,7 +200,7 @@ Result<std::shared_ptr<Version>> ModelCatalog::find(const std::string &name,
   TENON_ASSIGN(const Model *model, this->model(name));
   const std::map<int64_t, std::shared_ptr<Version>> &versions = model->versions;
   if (version.empty() && versions.empty()) {
-    return model->problem.isOk() ? noVersion(name, version) : model->problem;
+    return noVersion(name, version);
   }
   if (version.empty()) {
     for (std::map<int64_t, std::shared_ptr<Version>>::const_reverse_iterator it = versions.rbegin();

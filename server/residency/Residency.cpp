@@ -186,7 +186,8 @@ void Residency::loadAnswered(WorkerSlot &slot, const ControlMessage &message) {
   bool mayUseCpu = !isLoaded && problem.id() == ErrorId::EngineNoVariant && !slot.device.isCpu() &&
                    version->config.placement.kind == Placement::Kind::Auto;
   if (mayUseCpu && version->current == VersionState::Loading) {
-    options.log(fmt::format("{} runs on the CPU: {}", version->title(), problem.toString()));
+    options.log(fmt::format("{} runs on the CPU: {}", version->title(), problem.toString()),
+                LogLevel::Warning);
     version->place = Device();
     load(version);
   } else if (problem.isOk()) {
@@ -225,7 +226,7 @@ void Residency::complete(const std::shared_ptr<Version> &version) {
 void Residency::fail(const std::shared_ptr<Version> &version, const Status &why) {
   version->failure = why;
   version->current = VersionState::Failed;
-  options.log(why.toString());
+  options.log(why.toString(), LogLevel::Error);
   events.onFailure(*version);
   version->release();
   version->scheduler->fail(why);
@@ -332,7 +333,8 @@ void Residency::workerEnded(WorkerSlot &slot, const WorkerEnd &ended) {
     return;
   }
   options.log(fmt::format("the worker process {} {}; it is started again", slot.name,
-                          describeEnd(ended.how)));
+                          describeEnd(ended.how)),
+              LogLevel::Error);
   std::set<std::shared_ptr<Version>> suspects;
   std::vector<std::pair<std::shared_ptr<Version>, Instance *>> running;
   for (Instance *instance : ended.running) {

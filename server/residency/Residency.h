@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include "server/protocol/Log.h"
 #include "server/residency/Version.h"
 #include "server/worker_pool/WorkerPool.h"
 
@@ -26,7 +27,7 @@ struct ResidencyOptions {
   uint64_t memoryBudget = 0, gpuMemoryBudget = 0;
   std::vector<std::string> gpus; ///< as findGpus gives them
   /// Called with what the operator should know, in one line.
-  std::function<void(std::string_view)> log;
+  Log log;
   MemoryBudget *requestMemory = nullptr; ///< that buffers are charged to; outlives it; null: any
 };
 
@@ -67,7 +68,9 @@ public:
   uint64_t budget(const Device &device) const {
     return device.isCpu() ? options.memoryBudget : options.gpuMemoryBudget;
   }
-  void log(std::string_view line) const { options.log(line); }
+  void log(std::string_view line, LogLevel level = LogLevel::Info) const {
+    options.log(line, level);
+  }
 
 private:
   WorkerSlot::Events workerEvents();

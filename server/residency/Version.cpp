@@ -8,7 +8,9 @@
 
 namespace tenon::server {
 
-std::string Version::title() const { return fmt::format("model '{}' version {}", model, number); }
+std::string Version::title() const {
+  return fmt::format("model '{}'{}{}", model, number.empty() ? "" : " version ", number);
+}
 
 Status Version::readiness() const {
   switch (current) {

@@ -59,7 +59,7 @@ public:
   std::optional<BatchInfo> batch;
   bool isKnown() const { return !ports.outputs.empty(); }
 
-  /// "model 'm' version 1"
+  /// "model 'm' version 1"; no version where the model has none, and the number is empty.
   std::string title() const;
   VersionState state() const { return current; }
   const Status &problem() const { return failure; } ///< of a failed load

@@ -1,9 +1,10 @@
-// Splits are by smooth weighted round robin: of any 100 requests in a row, each version gets its
-// share, spread evenly.
+// Versions are drawn, not dealt in turn: a client's own pattern would give each version other
+// requests. The same id always has the same version.
 
 #include "server/traffic/Traffic.h"
 
 #include "server/ipc/TensorDifference.h"
+#include "support/Hash.h"
 
 #include <fmt/format.h>
 
@@ -71,7 +72,6 @@ const TrafficState &TrafficControl::of(const std::string &model) const {
 Status TrafficControl::changed(const std::string &model, Traffic now, std::string_view what) {
   TrafficState &state = states[model];
   state.now = std::move(now);
-  state.credits.clear();
   state.shadow = {};
   catalog.residency.log(fmt::format("model '{}' {}", model, what));
   return Status::ok();
@@ -148,35 +148,32 @@ Status TrafficControl::rollback(const std::string &name) {
   return changed(name, {{{previous, 1}}, std::nullopt}, "was rolled back");
 }
 
-std::shared_ptr<Version> TrafficControl::choose(const std::string &name) {
+std::shared_ptr<Version> TrafficControl::choose(const std::string &name, const std::string &id) {
   Result<const Model *> model = catalog.model(name);
   std::map<std::string, TrafficState>::iterator found = states.find(name);
   if (!model.isOk() || found == states.end()) {
     return nullptr;
   }
-  TrafficState &state = found->second;
-  std::shared_ptr<Version> chosen;
-  int64_t sum = 0, best = 0;
-  for (const auto &[number, weight] : state.now.weights) {
+  // Those that went are left out: the others share what was their part.
+  std::vector<std::pair<std::shared_ptr<Version>, uint64_t>> shares;
+  uint64_t sum = 0;
+  for (const auto &[number, weight] : found->second.now.weights) {
     std::map<int64_t, std::shared_ptr<Version>>::const_iterator version =
         (*model)->versions.find(number);
-    if (weight == 0 || version == (*model)->versions.end() ||
-        !(version->second->isServing() || version->second->isKnown()) ||
-        version->second->state() == VersionState::Failed) {
-      continue; // it went: the others share what was its part
-    }
-    int64_t &credit = state.credits[number];
-    credit += weight;
-    sum += weight;
-    if (!chosen || credit > best) {
-      chosen = version->second;
-      best = credit;
+    if (weight > 0 && version != (*model)->versions.end() &&
+        (version->second->isServing() || version->second->isKnown()) &&
+        version->second->state() != VersionState::Failed) {
+      sum += static_cast<uint64_t>(weight);
+      shares.emplace_back(version->second, sum);
     }
   }
-  if (chosen) {
-    state.credits[*versionNumber(chosen->number)] -= sum;
+  if (shares.empty()) {
+    return nullptr;
   }
-  return chosen;
+  uint64_t drawn = (id.empty() ? chance.next() : hashText(id).low) % sum;
+  return std::find_if(shares.begin(), shares.end(),
+                      [&](const auto &share) { return drawn < share.second; })
+      ->first;
 }
 
 void TrafficControl::beginShadow(Request &request) {

@@ -5,10 +5,12 @@
 
 #include "server/batching/BatchScheduler.h"
 #include "server/residency/ModelCatalog.h"
+#include "support/random/Random.h"
 
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -33,11 +35,10 @@ struct ShadowStatistics {
   std::map<std::string, ShadowDifference> outputs;
 };
 
-/// The traffic of a model, what it was before, and whose turn it is.
+/// The traffic of a model, and what it was before.
 struct TrafficState {
   Traffic now;
   std::vector<Traffic> before;
-  std::map<int64_t, int64_t> credits; ///< of smooth weighted round robin
   ShadowStatistics shadow;
 };
 
@@ -53,8 +54,9 @@ public:
   /// Of a model that never had any, too.
   const TrafficState &of(const std::string &model) const;
 
-  /// The version whose turn it is; null where there is no split, or none of its versions.
-  std::shared_ptr<Version> choose(const std::string &model);
+  /// The version that a request with this id, which may be empty, is drawn for; null where there is
+  /// no split, or none of its versions.
+  std::shared_ptr<Version> choose(const std::string &model, const std::string &id);
   /// Has the model's shadow, if there is one, compute the request too.
   void beginShadow(Request &request);
 
@@ -63,6 +65,7 @@ private:
 
   const ModelCatalog &catalog;
   std::map<std::string, TrafficState> states; ///< by model
+  Random chance{std::random_device()()};      ///< draws versions for requests without an id
 };
 
 } // namespace tenon::server

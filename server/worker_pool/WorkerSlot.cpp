@@ -57,7 +57,7 @@ bool WorkerSlot::start() {
   Result<std::unique_ptr<WorkerProcess>> started =
       WorkerProcess::start(restart.get_executor(), command, std::move(processEvents));
   if (!started.isOk()) {
-    events.log(started.status().toString());
+    events.log(started.status().toString(), LogLevel::Error);
     startAgainAt(lastStart + kRestartPeriod * 5);
     return false;
   }
@@ -159,7 +159,8 @@ void WorkerSlot::handle(const ControlMessage &message) {
   if (!std::exchange(hasLookedAtProcess, true) && !process->isConfined()) {
     events.log(fmt::format("the kernel refuses a filter of system calls: the worker process {} has "
                            "the rights of the server",
-                           name));
+                           name),
+               LogLevel::Warning);
   }
   events.onLoad(*this, message);
 }

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include "server/protocol/Log.h"
 #include "server/worker_pool/Device.h"
 #include "server/worker_pool/Instance.h"
 #include "server/worker_pool/WorkerProcess.h"
@@ -39,7 +40,7 @@ public:
     std::function<void(Instance &)> onAnswer;
     /// The slot may be given up in it.
     std::function<void(WorkerSlot &, const WorkerEnd &)> onEnd;
-    std::function<void(std::string_view)> log;
+    Log log;
   };
 
   /// A shared slot takes any number of models, another just one.

@@ -32,6 +32,9 @@ struct JsonLimits {
   bool isObject = false;            ///< the text is an object
   bool acceptsByteOrderMark = true; ///< in front of the value
   std::string_view listKey = {};    ///< see parseStrict
+  /// Where it is not empty, lists are those of objects in the array that is the root's member of
+  /// this name.
+  std::string_view listParent = {};
   /// Asked before the lists grow to so many bytes together; null: they may.
   const std::function<bool(uint64_t bytes)> *mayHold = nullptr;
 };
@@ -45,7 +48,8 @@ struct JsonFault {
 
 /// Reads the value that is the whole of `text`. With `lists`, an array under the key `listKey`
 /// becomes the index of its list there, and holds nothing but numbers, booleans and arrays of them:
-/// they do not count as values.
+/// they do not count as values. Numbers there are also NaN, Infinity and Inf, with a sign before
+/// the latter two.
 std::optional<JsonFault> parseStrict(std::string_view text, const JsonLimits &limits, Json &value,
                                      std::vector<NumberList> *lists = nullptr);
 

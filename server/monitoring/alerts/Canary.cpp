@@ -29,9 +29,7 @@ RequestCounts RequestCounts::since(const RequestCounts &before) const {
 }
 
 RequestCounts countsOf(const VersionStatistics &statistics) {
-  RequestCounts counts = {statistics.success.count,
-                          statistics.failure.count - statistics.rejected - statistics.timedOut,
-                          {}};
+  RequestCounts counts = {statistics.success.count, statistics.failed(), {}};
   for (size_t i = 0; i < counts.upTo.size(); ++i) {
     counts.upTo[i] = statistics.request.upTo(i);
   }

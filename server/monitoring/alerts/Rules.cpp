@@ -71,7 +71,8 @@ void Monitoring::evaluateDrift(MonitoredVersion &version) {
     return;
   }
   std::string reason = reasonOf(*version.last);
-  log(fmt::format("model '{}' version {}: {}", version.model, version.number, reason));
+  log(fmt::format("model '{}' version {}: {}", version.model, version.number, reason),
+      LogLevel::Warning);
   act(options.onDrift, "drift", version.model, version.number, reason, std::nullopt);
 }
 
@@ -121,7 +122,7 @@ void Monitoring::evaluateCanaries() {
       std::string reason =
                       fmt::format("canary {} beside {}: {}", canary->number, stable->number, worse),
                   number = canary->number;
-      log(fmt::format("model '{}': {}", name, reason));
+      log(fmt::format("model '{}': {}", name, reason), LogLevel::Warning);
       act(options.onCanary, "canary", name, number, reason, versionNumber(stable->number));
     }
   }
@@ -142,9 +143,10 @@ void Monitoring::act(MonitoringAction action, const std::string &event, const st
 void Monitoring::rollBack(const std::string &model, const std::string &version,
                           const std::string &reason, std::optional<int64_t> stable) {
   if (acted.contains(model)) {
-    log(fmt::format(
-        "model '{}' is not rolled back again: a rule did it before, and nobody has looked since",
-        model));
+    log(fmt::format("model '{}' is not rolled back again: a rule did it before, and nobody has "
+                    "looked since",
+                    model),
+        LogLevel::Warning);
     return;
   }
   acted[model] = 0;
@@ -179,7 +181,8 @@ void Monitoring::endRollback(const std::string &model, const std::string &versio
   std::string what = isDone ? fmt::format("rolled back: {}", reason)
                             : fmt::format("could not be rolled back: {}; the reason to: {}",
                                           to.status().toString(), reason);
-  log(fmt::format("model '{}' version {} {}", model, version, what));
+  log(fmt::format("model '{}' version {} {}", model, version, what),
+      isDone ? LogLevel::Warning : LogLevel::Error);
   Versions::iterator found = versions.find(KeyLess::View(model, version));
   if (found != versions.end()) {
     found->second->action = what;

@@ -130,7 +130,6 @@ protected:
     options.workerCommand = {"/proc/self/exe", workerFlag};
     options.memoryBudget = options.gpuMemoryBudget = budget;
     options.gpus = {"7", "GPU-9"};
-    options.log = [](std::string_view) {};
     models = std::make_unique<ModelServer>(context.get_executor(), std::move(repository), options);
     ASSERT_TRUE(models->catalog.start().isOk());
     await([&] {

@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <bit>
+#include <cmath>
+
 namespace tenon {
 namespace {
 
@@ -114,6 +117,28 @@ TEST(StrictJson, KindsOfNumbersAndFaults) {
   for (const auto &[text, kind] : rows) {
     EXPECT_EQ(kind, parseStrict(text, kLimits, value, &lists)->kind) << text;
   }
+  // Words in lists alone, and texts that have them.
+  ASSERT_FALSE(parseStrict(R"({"a":"NaN,[NaN","data":[NaN,[-Inf, Infinity ],0.0]})", kLimits, value,
+                           &lists));
+  std::vector<double> words;
+  for (uint64_t bits : lists.back().values) {
+    words.push_back(std::bit_cast<double>(bits));
+  }
+  EXPECT_TRUE(std::isnan(words.at(0)));
+  EXPECT_EQ((std::vector<double>{-INFINITY, INFINITY, 0}),
+            std::vector<double>(words.begin() + 1, words.end()));
+  for (std::string text : {R"({"data":[nan]})", R"({"data":[NaN5]})", R"({"data":[1NaN]})",
+                           R"({"data":[-NaN]})", R"({"data":[NaN)", R"({"a":[NaN]})", "[NaN]"}) {
+    EXPECT_EQ(Kind::Syntax, parseStrict(text, kLimits, value, &lists)->kind) << text;
+  }
+  EXPECT_EQ(Kind::Syntax, parseStrict(R"({"data":[NaN]})", kLimits, value)->kind);
+  // Lists are only where they are asked for.
+  JsonLimits within = kLimits;
+  within.listParent = "in";
+  lists.clear();
+  ASSERT_FALSE(
+      parseStrict(R"({"data":"x","p":{"data":1},"in":[{"data":[1]}]})", within, value, &lists));
+  EXPECT_EQ(1u, lists.size());
   EXPECT_EQ(Kind::NoObject, parseStrict("[]", {.maxDepth = 1, .isObject = true}, value)->kind);
 }
 

@@ -1,11 +1,13 @@
 // `tenon serve`: engines behind HTTP and gRPC. The front process is this one; it starts the same
 // program again as its worker.
 
+#include "registry/History.h"
 #include "server/http/Server.h"
 #include "server/protocol/Routes.h"
 #include "server/repository/RegistryRepository.h"
 #include "server/worker/Worker.h"
 #include "server/worker_pool/Device.h"
+#include "support/WallClock.h"
 #include "tools/tenon/Tool.h"
 #include "tools/tenon/Verb.h"
 #include "tools/tenon/cli/Options.h"
@@ -89,7 +91,10 @@ Status runServe(ServeFlags &flags, Terminal &terminal) {
   options.gpus = server::findGpus(std::getenv("CUDA_VISIBLE_DEVICES"), "/dev");
   options.workerCommand = {"/proc/self/exe", "serve", kWorkerFlag};
   options.version = version();
-  options.log = [&](std::string_view line) { terminal.note(line); };
+  options.log = server::Log([&](server::LogLevel level, std::string_view line) {
+    terminal.note(
+        fmt::format("{} {} {}", registry::timeText(wallClock()), server::nameOf(level), line));
+  });
   options.onListening = [&](uint16_t port) {
     std::string host = options.address.find(':') == std::string::npos
                            ? options.address
