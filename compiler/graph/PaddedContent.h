@@ -40,7 +40,7 @@ std::optional<double> numberOf(ConstantOp constant);
 /// `isFinite`.
 Content contentOf(mlir::Operation *op, llvm::ArrayRef<Content> operands, bool isFinite);
 
-/// Whether an elementwise operation on finite elements gives finite ones.
-bool keepsFinite(mlir::Operation *op, llvm::ArrayRef<Content> operands);
+/// Whether an elementwise operation on finite elements always gives finite ones.
+bool keepsFinite(mlir::Operation *op);
 
 } // namespace tenon::tn

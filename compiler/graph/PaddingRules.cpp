@@ -86,8 +86,11 @@ Places ofElementwise(const KnownPlaces &known, Operation *op) {
       }
     }
   }
-  result.isFinite = result.isFinite && keepsFinite(op, numbers);
-  result.isFinite |= !isa<FloatType>(getElementTypeOrSelf(op->getResult(0)));
+  DivOp quotient = dyn_cast<DivOp>(op);
+  // A divisor of 0 leaves nothing finite within the length either.
+  bool isKept = keepsFinite(op) || (quotient && known.of(quotient.getB()).isCommon());
+  bool isFloat = isa<FloatType>(getElementTypeOrSelf(op->getResult(0)));
+  result.isFinite = (result.isFinite && isKept) || !isFloat || result.axes.empty();
   if (result.axes.empty()) {
     result.number = contentOf(op, numbers, true).number();
   }

@@ -202,13 +202,22 @@ Rows ofMatmul(const KnownRows &known, MatmulOp product) {
   return isCommon ? Rows::along(*axis) : Rows::mixed(product, kOwnValues);
 }
 
+/// Rows are batches, or heads of which q has as many as k and v.
 Rows ofAttention(const KnownRows &known, AttentionOp attention) {
+  ArrayRef<bool> inner = attention.getHeadsInner();
+  Value operands[3] = {attention.getQ(), attention.getK(), attention.getV()};
   Value mask = attention.getMask();
-  bool isOwn = known.isSame({attention.getQ(), attention.getK(), attention.getV()}) &&
-               known.of(attention.getQ()).isAlong(0) &&
-               (!mask || known.of(mask).isAlong(rankOf(mask) - 4) ||
-                (known.isAbsent(mask) && isCommonAlong(known, mask, rankOf(mask) - 4)));
-  return isOwn ? Rows::along(0) : Rows::mixed(attention, "lets rows see each other");
+  bool isBatch = known.of(attention.getQ()).isAlong(0);
+  auto axisOf = [&](int64_t operand) { return isBatch ? 0 : inner[operand] ? 2 : 1; };
+  int64_t masked = mask ? rankOf(mask) - (isBatch ? 4 : 3) : 0;
+  bool isOwn = !mask || known.of(mask).isAlong(masked) ||
+               (known.isAbsent(mask) && isCommonAlong(known, mask, masked));
+  AffineExpr rows = getDims(operands[0].getType())[axisOf(0)];
+  for (int64_t i : {0, 1, 2}) {
+    isOwn &= known.of(operands[i]).isAlong(axisOf(i)) &&
+             sameDim(getDims(operands[i].getType())[axisOf(i)], rows);
+  }
+  return isOwn ? Rows::along(axisOf(3)) : Rows::mixed(attention, "lets rows see each other");
 }
 
 /// A scale for each row, as an axis of x, or one that no row decides.

@@ -215,7 +215,23 @@ Status Compilation::dispatch() {
     noteApproximations(*group.module);
     TENON_TRY(checkNumbers("select-kernels", *group.module));
   }
+  if (options.stopAfter == Phase::Dispatch) {
+    summary.rows = rowsRecord();
+  }
   return wanted.checkFound();
+}
+
+/// Over the groups of all sizes.
+std::string Compilation::rowsRecord() const {
+  SmallVector<ModuleOp> modules;
+  auto addGroups = [&](const Compilation &compilation) {
+    for (const TargetGroup &group : compilation.groups) {
+      modules.push_back(*group.module);
+    }
+  };
+  addGroups(*this);
+  llvm::for_each(forSizes, addGroups);
+  return tn::rowsRecord(modules);
 }
 
 /// Regions → code, each different region once a target. Before the plan, which needs steps, grids
@@ -335,17 +351,11 @@ Status Compilation::exportEngine() {
   std::deque<std::vector<std::byte>> cubins;
   content.weights = table.list();
   TENON_TRY(addVariants(content, cubins));
-  SmallVector<ModuleOp> computing;
-  for (const TargetGroup &group : groups) {
-    computing.push_back(*group.module);
-  }
   for (const Compilation &sizes : forSizes) {
     TENON_TRY(sizes.addVariants(content, cubins));
-    for (const TargetGroup &group : sizes.groups) {
-      computing.push_back(*group.module);
-    }
   }
-  content.records.push_back({"rows", tn::rowsRecord(computing)});
+  summary.rows = rowsRecord();
+  content.records.push_back({"rows", summary.rows});
   for (TargetGroup &group : groups) {
     std::string suffix = &group == &groups.front() ? "" : strCat("-", group.targets.front().level);
     content.records.push_back({strCat("fusion", suffix), group.fusion.toJson()});

@@ -88,39 +88,43 @@ void QdqWriter::correctBias(const Layer &layer, const Floats &weight, const Quan
   }
 }
 
-/// Of a MatMul: in the constant that is added to it, or in a sum of its own.
+/// Of a MatMul: in the constant that is added to it, which is then in `bias`, or in a sum of its
+/// own.
 Status QdqWriter::correctSum(const Layer &layer, const Floats &weight,
-                             const QuantizedWeight &narrow, LayerInfo &info) {
+                             const QuantizedWeight &narrow, std::vector<float> &bias,
+                             LayerInfo &info) {
   if (!graph.isOp(layer.node, "MatMul") || !isRowsByMatrix(graph, layer) ||
       layer.treatment != Treatment::Narrow || scheme != Scheme::Static) {
     return Status::ok();
   }
-  std::vector<float> bias;
-  std::vector<int64_t> dims = {static_cast<int64_t>(narrow.scales.size())};
+  int64_t columns = static_cast<int64_t>(narrow.scales.size());
   std::string name = strCat(nameOf(graph.node(layer.node)), "_corrected_bias");
   std::optional<size_t> sum = graph.onlyReader(layer.output);
   for (size_t operand = 0; sum && graph.isOp(*sum, "Add") && operand < 2; ++operand) {
     const onnx::Tensor *constant = graph.constant(graph.node(*sum).inputs[operand]);
-    if (constant && constant->type == DataType::Float && constant->dims == dims) {
+    if (constant && isRow(*constant, columns)) {
       TENON_ASSIGN(Floats old, loadFloats(*constant, files));
-      takeOff(layer, weight, narrow, old.values, info);
+      bias = std::move(old.values);
+      takeOff(layer, weight, narrow, bias, info);
       if (info.corrected != 0) {
         std::string corrected = edit.freshName(name);
-        edit.addConstant(corrected, DataType::Float, dims, bytesOf(old.values));
+        edit.addConstant(corrected, DataType::Float, constant->dims, bytesOf(bias));
         edit.setOperand({*sum, operand}, corrected);
       }
       return Status::ok();
     }
   }
+  std::vector<int64_t> dims = {columns};
   LayerInfo own = info;
-  takeOff(layer, weight, narrow, bias, own);
+  std::vector<float> shifts;
+  takeOff(layer, weight, narrow, shifts, own);
   if (own.correction < kWorthANode || graph.isKept(layer.output)) {
     return Status::ok();
   }
   info = own;
   std::string sums = edit.freshName(strCat(std::string(layer.output), "_product"));
   std::string operands[] = {sums, edit.freshName(name)};
-  edit.addConstant(operands[1], DataType::Float, dims, bytesOf(bias));
+  edit.addConstant(operands[1], DataType::Float, dims, bytesOf(shifts));
   edit.setResult(layer.node, sums);
   edit.insertAfter(layer.node, nodeMessage("Add", edit.freshName(name + "_Add"), operands,
                                            std::string(layer.output)));

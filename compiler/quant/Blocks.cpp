@@ -68,7 +68,7 @@ public:
   /// when it is done.
   void run(const std::vector<float> &factor, const Gram &gram) {
     size_t depth = size(result.depth), columns = size(result.columns);
-    std::vector<float> importance(depth), lost(kBlock * columns);
+    std::vector<float> importance(depth), lost(size(result.block) * columns);
     for (size_t k = 0; k < depth; ++k) {
       importance[k] = gram.at(k, k);
     }
@@ -95,8 +95,8 @@ public:
 
 private:
   static size_t size(int64_t value) { return static_cast<size_t>(value); }
-  static size_t begin(size_t block) { return block * kBlock; }
-  size_t end(size_t block) const { return std::min((block + 1) * kBlock, size(result.depth)); }
+  size_t begin(size_t block) const { return block * size(result.block); }
+  size_t end(size_t block) const { return std::min(begin(block + 1), size(result.depth)); }
   float *row(size_t k) { return rows.data() + k * size(result.columns); }
 
   void chooseLevels(size_t block, std::span<const float> importance) {
@@ -111,7 +111,7 @@ private:
       size_t index = column * size(result.blocks) + block;
       result.zeros[index] = static_cast<uint8_t>(levels[column].zero);
       // What lacks at the end of the depth stands for 0.
-      std::fill_n(result.levels.begin() + static_cast<ptrdiff_t>(index * kBlock), kBlock,
+      std::fill_n(result.levels.begin() + static_cast<ptrdiff_t>(begin(index)), result.block,
                   result.zeros[index]);
     }
   }
@@ -119,7 +119,7 @@ private:
     for (size_t column = 0; column < levels.size(); ++column) {
       const Levels &own = levels[column];
       float &value = row(k)[column], level = own.level(value);
-      result.levels[column * size(result.blocks) * kBlock + k] = static_cast<uint8_t>(level);
+      result.levels[begin(column * size(result.blocks)) + k] = static_cast<uint8_t>(level);
       value = (level - own.zero) * own.scale;
     }
   }
@@ -172,15 +172,21 @@ BlockWeight emptyBlocks(const Floats &weight, size_t axis) {
   BlockWeight result;
   result.depth = weight.dims[1 - axis];
   result.columns = weight.dims[axis];
-  result.blocks = (result.depth + kBlock - 1) / kBlock;
+  result.block = blockOf(result.depth);
+  result.blocks = (result.depth + result.block - 1) / result.block;
   size_t blocks = static_cast<size_t>(result.blocks * result.columns);
-  result.levels.resize(blocks * kBlock);
+  result.levels.resize(blocks * static_cast<size_t>(result.block));
   result.scales.resize(blocks);
   result.zeros.resize(blocks);
   return result;
 }
 
 } // namespace
+
+int64_t blockOf(int64_t depth) {
+  constexpr int64_t kBlock = 32;
+  return depth % kBlock == kBlock / 2 ? kBlock / 2 : kBlock;
+}
 
 BlockWeight quantizeBlocks(const Floats &weight, size_t axis, const Gram *gram) {
   BlockWeight result = emptyBlocks(weight, axis);
@@ -225,7 +231,7 @@ std::vector<uint8_t> packZerosForProduct(const BlockWeight &weight) {
 
 PackedBlocks packForDequantize(const BlockWeight &weight, size_t axis) {
   size_t depth = static_cast<size_t>(weight.depth), columns = static_cast<size_t>(weight.columns);
-  size_t blocks = static_cast<size_t>(weight.blocks);
+  size_t blocks = static_cast<size_t>(weight.blocks), block = static_cast<size_t>(weight.block);
   PackedBlocks result;
   result.scaleDims = axis == 0 ? std::vector<int64_t>{weight.columns, weight.blocks}
                                : std::vector<int64_t>{weight.blocks, weight.columns};
@@ -234,12 +240,12 @@ PackedBlocks packForDequantize(const BlockWeight &weight, size_t axis) {
   for (size_t column = 0; column < columns; ++column) {
     for (size_t k = 0; k < depth; ++k) {
       levels[axis == 0 ? column * depth + k : k * columns + column] =
-          weight.levels[column * blocks * kBlock + k];
+          weight.levels[column * blocks * block + k];
     }
-    for (size_t block = 0; block < blocks; ++block) {
-      size_t to = axis == 0 ? column * blocks + block : block * columns + column;
-      zeros[to] = weight.zeros[column * blocks + block];
-      result.scales[to] = weight.scales[column * blocks + block];
+    for (size_t i = 0; i < blocks; ++i) {
+      size_t to = axis == 0 ? column * blocks + i : i * columns + column;
+      zeros[to] = weight.zeros[column * blocks + i];
+      result.scales[to] = weight.scales[column * blocks + i];
     }
   }
   result.levels = packed(levels);

@@ -7,14 +7,14 @@
 
 namespace tenon::quant {
 
-/// Numbers of a block.
-inline constexpr int64_t kBlock = 32;
+/// Numbers of a block: 32, or 16 where only that divides the depth.
+int64_t blockOf(int64_t depth);
 
 struct BlockWeight {
-  int64_t depth = 0, columns = 0, blocks = 0;
+  int64_t depth = 0, columns = 0, blocks = 0, block = 0;
   std::vector<uint8_t>
-      levels; ///< [columns, blocks * kBlock]; what lacks at the end is the zero point
-  std::vector<float> scales;  ///< [columns, blocks]
+      levels;                ///< [columns, blocks * block]; what lacks at the end is the zero point
+  std::vector<float> scales; ///< [columns, blocks]
   std::vector<uint8_t> zeros; ///< [columns, blocks]
   double error = 0;           ///< as QuantizedWeight::error
   double gain = 0;            ///< of rounding by samples: decibels that the product's error falls
@@ -24,7 +24,7 @@ struct BlockWeight {
 /// least squared error; with a Gram matrix of the rows that they multiply, that of the product.
 BlockWeight quantizeBlocks(const Floats &weight, size_t axis, const Gram *gram = nullptr);
 
-/// For com.microsoft's MatMulNBits, the first number in the low bits: [columns, blocks, kBlock /
+/// For com.microsoft's MatMulNBits, the first number in the low bits: [columns, blocks, block /
 /// 2], and zero points [columns, blocks / 2 rounded up].
 std::vector<uint8_t> packForProduct(const BlockWeight &weight);
 std::vector<uint8_t> packZerosForProduct(const BlockWeight &weight);

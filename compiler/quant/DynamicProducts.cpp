@@ -18,13 +18,14 @@ public:
   std::string add(std::string_view op, std::initializer_list<std::string> inputs,
                   std::string result = "") {
     std::string name = edit.freshName(strCat(base, "_", op));
-    result = result.empty() ? name + "_result" : result;
+    result = result.empty() ? edit.freshName(name + "_result") : result;
     edit.insertBefore(node,
                       nodeMessage(op, name, std::span(inputs.begin(), inputs.size()), result));
     return result;
   }
   std::string cast(const std::string &input, DataType type) {
-    std::string name = edit.freshName(strCat(base, "_Cast")), result = name + "_result";
+    std::string name = edit.freshName(strCat(base, "_Cast"));
+    std::string result = edit.freshName(name + "_result");
     edit.insertBefore(node, nodeMessage("Cast", name, std::span(&input, 1), result, "to",
                                         static_cast<int64_t>(type)));
     return result;
@@ -71,7 +72,8 @@ DynamicRows quantizeTokens(ModelEdit &edit, size_t node, const std::string &valu
 
 DynamicRows quantizeTensor(ModelEdit &edit, size_t node, const std::string &value) {
   std::string name = edit.freshName(value + "_DynamicQuantizeLinear");
-  DynamicRows rows{name + "_result", name + "_scale", name + "_zero_point"};
+  DynamicRows rows{edit.freshName(name + "_result"), edit.freshName(name + "_scale"),
+                   edit.freshName(name + "_zero_point")};
   std::string outputs[] = {rows.quantized, rows.scale, rows.zero};
   edit.insertBefore(node,
                     nodeMessage("DynamicQuantizeLinear", name, std::span(&value, 1), outputs));
@@ -87,9 +89,14 @@ void replaceProduct(ModelEdit &edit, const Graph &graph, size_t node,
   std::string sums = rows.zero.empty()
                          ? chain.add("MatMulInteger", {rows.quantized, product.weight})
                          : chain.add("MatMulInteger", {rows.quantized, product.weight, rows.zero});
-  std::string scale = chain.add("Mul", {rows.scale, product.scale});
-  std::string last = product.bias.empty() ? result : "";
-  std::string wide = chain.add("Mul", {chain.cast(sums, DataType::Float), scale}, last);
+  std::string last = product.bias.empty() ? result : "", wide = chain.cast(sums, DataType::Float);
+  if (rows.zero.empty()) {
+    // One scale after the other: ONNX Runtime fuses a product by both, and with a bias behind it
+    // computes as if all rows had one scale.
+    wide = chain.add("Mul", {chain.add("Mul", {wide, rows.scale}), product.scale}, last);
+  } else {
+    wide = chain.add("Mul", {wide, chain.add("Mul", {rows.scale, product.scale})}, last);
+  }
   if (!product.bias.empty()) {
     chain.add("Add", {wide, product.bias}, result);
   }

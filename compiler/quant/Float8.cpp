@@ -11,6 +11,11 @@ namespace {
 
 constexpr float kPlacesOfLargest[] = {1, 1.09F, 1.19F, 1.3F, 1.41F, 1.54F, 1.68F, 1.83F};
 
+/// With the largest of some values at `place` of the grid's octave.
+float scaleFor(float most, float place) {
+  return most > 0 ? std::max(most / kMaxFloat8, kMinScale) * place : 1;
+}
+
 constexpr int kBias = 7, kMantissaBits = 3, kMinExponent = 1 - kBias;
 
 } // namespace
@@ -52,14 +57,14 @@ QuantizedWeight quantizeWeightFloat8(const Floats &weight, int64_t axis) {
     std::vector<double> errors(channels);
     for (size_t i = 0; i < weight.values.size(); ++i) {
       size_t channel = i / inner % channels;
-      float scale = least[channel] > 0 ? least[channel] / kMaxFloat8 * place : 1;
+      float scale = scaleFor(least[channel], place);
       double lost = weight.values[i] - fromFloat8(toFloat8(weight.values[i] / scale)) * scale;
       errors[channel] += lost * lost;
     }
     for (size_t channel = 0; channel < channels; ++channel) {
       if (errors[channel] < best[channel]) {
         best[channel] = errors[channel];
-        result.scales[channel] = least[channel] > 0 ? least[channel] / kMaxFloat8 * place : 1;
+        result.scales[channel] = scaleFor(least[channel], place);
       }
     }
   }
@@ -77,14 +82,15 @@ QuantizedWeight quantizeWeightFloat8(const Floats &weight, int64_t axis) {
 }
 
 float scaleOfFloat8(const Histogram &histogram) {
-  double most = std::max(std::fabs(histogram.low()), std::fabs(histogram.high()));
-  float least = most > 0 ? static_cast<float>(most / kMaxFloat8) : 1, best = least;
+  float most =
+      static_cast<float>(std::max(std::fabs(histogram.low()), std::fabs(histogram.high())));
+  float best = scaleFor(most, 1);
   double signal = -std::numeric_limits<double>::infinity();
   for (float place : kPlacesOfLargest) {
-    double own = signalToNoiseFloat8(histogram, least * place);
+    double own = signalToNoiseFloat8(histogram, scaleFor(most, place));
     if (own > signal) {
       signal = own;
-      best = least * place;
+      best = scaleFor(most, place);
     }
   }
   return best;

@@ -46,10 +46,31 @@ template <typename Visit> Status forEachField(string_view message, const Visit &
 
 ModelEdit::ModelEdit(Bytes bytes, const onnx::Model &model, const Graph &graph)
     : file(reinterpret_cast<const char *>(bytes.data()), bytes.size()), model(model), graph(graph) {
-  for (const onnx::Node &node : graph.all()) {
+  takeNames(model.graph);
+}
+
+/// Also of what nobody reads, and of graphs inside of nodes: their names hide those around them.
+void ModelEdit::takeNames(const onnx::Graph &own) {
+  for (const onnx::Tensor &tensor : own.initializers) {
+    names.emplace(tensor.name);
+  }
+  for (const onnx::SparseTensor &tensor : own.sparseInitializers) {
+    names.emplace(tensor.values.name);
+  }
+  for (const std::vector<onnx::ValueInfo> *infos : {&own.inputs, &own.outputs, &own.values}) {
+    for (const onnx::ValueInfo &info : *infos) {
+      names.emplace(info.name);
+    }
+  }
+  for (const onnx::Node &node : own.nodes) {
     names.insert(node.inputs.begin(), node.inputs.end());
     names.insert(node.outputs.begin(), node.outputs.end());
     names.emplace(node.name);
+    for (const onnx::Attribute &attribute : node.attributes) {
+      if (attribute.graph) {
+        takeNames(*attribute.graph);
+      }
+    }
   }
 }
 

@@ -26,7 +26,7 @@ public:
 
   ModelEdit(Bytes file, const onnx::Model &model, const Graph &graph);
 
-  /// A name that no value of the model has, beginning with `base`.
+  /// A name that nothing of the model has, beginning with `base`.
   std::string freshName(std::string_view base);
   /// A constant of raw elements; `type` as in TensorProto.
   void addConstant(const std::string &name, onnx::DataType type, std::span<const int64_t> dims,
@@ -68,6 +68,7 @@ public:
                             size_t maxBytes = kMaxBytes) const;
 
 private:
+  void takeNames(const onnx::Graph &own);
   Result<onnx::Message> graphMessage(std::string_view old, onnx::ExternalFiles &files) const;
   std::string nodeMessage(size_t index, std::string_view old) const;
   std::set<std::string_view> unread() const;

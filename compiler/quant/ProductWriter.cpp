@@ -58,7 +58,7 @@ void QdqWriter::writeBlockProduct(const Layer &layer, const BlockWeight &weight)
   std::string base = strCat(nameOf(node), "_weight"), result(node.outputs.front());
   std::string quantized = edit.freshName(base + "_quantized");
   std::string scale = edit.freshName(base + "_scale"), zero = edit.freshName(base + "_zero_point");
-  std::vector<int64_t> dims = {weight.columns, weight.blocks, kBlock / 2};
+  std::vector<int64_t> dims = {weight.columns, weight.blocks, weight.block / 2};
   edit.addConstant(quantized, DataType::UInt8, dims, bytesOf(packForProduct(weight)));
   dims = {weight.columns * weight.blocks};
   edit.addConstant(scale, DataType::Float, dims, bytesOf(weight.scales));
@@ -71,7 +71,7 @@ void QdqWriter::writeBlockProduct(const Layer &layer, const BlockWeight &weight)
   addInteger(product, "K", weight.depth);
   addInteger(product, "N", weight.columns);
   addInteger(product, "bits", 4);
-  addInteger(product, "block_size", kBlock);
+  addInteger(product, "block_size", weight.block);
   edit.setDomain(product, "com.microsoft");
   edit.drop(layer.node);
   edit.insertBefore(layer.node, std::move(product));
@@ -97,7 +97,7 @@ void QdqWriter::writeBlockDequantize(const Layer &layer, const BlockWeight &weig
   std::string name = edit.freshName(base);
   Message wide = nodeMessage("DequantizeLinear", edit.freshName(base + "_DequantizeLinear"), inputs,
                              name, "axis", static_cast<int64_t>(1 - axis));
-  addInteger(wide, "block_size", kBlock);
+  addInteger(wide, "block_size", weight.block);
   readThrough(layer, std::move(wide), name, base);
 }
 

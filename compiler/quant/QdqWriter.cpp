@@ -1,13 +1,13 @@
-// Forms that ONNX Runtime, OpenVINO and Tenon read alike: weights stored as int8 behind
-// DequantizeLinear, biases as int32 with the scale of the sums that they are added to.
+// Weights are stored as int8 behind DequantizeLinear, biases as int32 with the scale of the sums
+// that they are added to.
 #include "compiler/quant/QdqWriter.h"
 
 #include "compiler/quant/Blocks.h"
 #include "compiler/quant/Float8.h"
 #include "support/text/Text.h"
 
+#include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace tenon::quant {
 
@@ -17,6 +17,13 @@ using std::string_view;
 
 /// Of weights that are stored alone: 0.01 is a signal 20 dB above the noise for every input.
 constexpr double kMaxLoss = 0.01;
+
+bool isRow(const onnx::Tensor &constant, int64_t columns) {
+  return constant.type == DataType::Float && !constant.dims.empty() &&
+         constant.dims.back() == columns &&
+         std::all_of(constant.dims.begin(), constant.dims.end() - 1,
+                     [](int64_t dim) { return dim == 1; });
+}
 
 Status QdqWriter::foldNorm(const Layer &layer, Floats &weight, std::vector<float> &bias) {
   const onnx::Node &norm = graph.node(*layer.norm);
@@ -31,8 +38,7 @@ Status QdqWriter::foldNorm(const Layer &layer, Floats &weight, std::vector<float
   return Status::ok();
 }
 
-/// As int32 where the operands are 8 bits, else as it is. A bias that 32 bits do not hold stays
-/// too: then its channel has nearly no weights.
+/// As int32 where the operands are 8 bits, else as it is.
 void QdqWriter::writeBias(const Layer &layer, const std::vector<float> &bias,
                           std::span<const float> scales, const LayerInfo &info) {
   const onnx::Node &node = graph.node(layer.node);
@@ -40,15 +46,10 @@ void QdqWriter::writeBias(const Layer &layer, const std::vector<float> &bias,
   std::vector<int64_t> dims = {static_cast<int64_t>(bias.size())};
   std::vector<int32_t> integers;
   std::vector<float> steps;
-  bool isNarrow = layer.treatment == Treatment::Narrow && scheme == Scheme::Static &&
-                  scales.size() == bias.size() && realOf(node, "alpha", 1) == 1 &&
-                  realOf(node, "beta", 1) == 1;
+  bool isNarrow = hasIntegerBias(layer, scales.size(), bias.size());
   for (size_t c = 0; isNarrow && c < bias.size(); ++c) {
-    float step = affines[plan.groupOf.at(node.inputs.front())].scale * scales[c];
-    double value = std::nearbyint(double(bias[c]) / step);
-    isNarrow = std::fabs(value) <= std::numeric_limits<int32_t>::max();
-    steps.push_back(step);
-    integers.push_back(isNarrow ? static_cast<int32_t>(value) : 0);
+    steps.push_back(affines[plan.groupOf.at(node.inputs.front())].scale * scales[c]);
+    integers.push_back(static_cast<int32_t>(std::nearbyint(double(bias[c]) / steps[c])));
   }
   std::string name = edit.freshName(base);
   if (isNarrow) {
@@ -80,12 +81,20 @@ QdqWriter::Stored QdqWriter::store(const std::string &base, QuantizedWeight weig
   return parts;
 }
 
+bool QdqWriter::isProduct(const Layer &layer) const {
+  return graph.isOp(layer.node, "MatMul") || graph.isOp(layer.node, "Gemm");
+}
+
 /// What DequantizeLinear reads beside the numbers.
-void QdqWriter::storeScales(const std::string &base, Stored &parts) {
+void QdqWriter::storeScales(const Layer &layer, const std::string &base, Stored &parts) {
   parts.scale = edit.freshName(base + "_scale");
-  parts.zero = edit.freshName(base + "_zero_point");
   std::vector<int64_t> dims = {static_cast<int64_t>(parts.weight.scales.size())};
   edit.addConstant(parts.scale, DataType::Float, dims, bytesOf(parts.weight.scales));
+  // Products of ONNX Runtime take no zero points for columns of batched weights.
+  if (isProduct(layer) && parts.weight.dims.size() > 2) {
+    return;
+  }
+  parts.zero = edit.freshName(base + "_zero_point");
   edit.addConstant(parts.zero, parts.type, dims,
                    bytesOf(std::vector<int8_t>(parts.weight.scales.size())));
 }
@@ -97,6 +106,11 @@ Status QdqWriter::writeLayer(const Layer &layer, LayerInfo &info) {
   const onnx::Node &node = graph.node(layer.node);
   TENON_ASSIGN(Floats weight, loadFloats(*layer.weight->tensor, files));
   bool isBlocked = usesBlocks && isRowsByMatrix(graph, layer);
+  if (isBlocked && blockForm == BlockForm::Dequantize) {
+    // OpenVINO reads none whose last block is shorter.
+    int64_t depth = weight.dims[1 - static_cast<size_t>(layer.weight->axis)];
+    isBlocked = depth % blockOf(depth) == 0;
+  }
   if (layer.treatment == Treatment::WeightsOnly && !isBlocked &&
       lossOfInputs(weight, layer.weight->axis) > kMaxLoss) {
     info.treatment = Treatment::Wide;
@@ -105,13 +119,13 @@ Status QdqWriter::writeLayer(const Layer &layer, LayerInfo &info) {
   }
   std::vector<float> bias;
   const onnx::Tensor *old = graph.constant(layer.bias);
-  if (old && old->type == DataType::Float && old->dims.size() == 1) {
+  int64_t channels = weight.dims[static_cast<size_t>(layer.weight->axis)];
+  if (old && old->type == DataType::Float && (old->dims.size() == 1 || isRow(*old, channels))) {
     TENON_ASSIGN(Floats values, loadFloats(*old, files));
-    bias = values.values;
+    bias = std::move(values.values);
     // Gemm adds a bias of one number to all channels.
     if (bias.size() == 1) {
-      bias.assign(static_cast<size_t>(weight.dims[static_cast<size_t>(layer.weight->axis)]),
-                  bias[0]);
+      bias.assign(static_cast<size_t>(channels), bias[0]);
     }
   }
   if (layer.norm) {
@@ -128,36 +142,55 @@ Status QdqWriter::writeLayer(const Layer &layer, LayerInfo &info) {
   bool isOwn = layer.norm || (factors != smoothed.end() && layer.treatment == Treatment::Narrow);
   std::pair<string_view, int64_t> key(layer.weight->name, layer.weight->axis);
   std::string base = strCat(nameOf(node), "_weight");
-  auto known = isOwn ? stored.end() : stored.find(key);
   bool isNarrow = layer.treatment == Treatment::Narrow;
   if (isNarrow && isDynamic(scheme)) {
     writeDynamic(layer, weight, info);
     return Status::ok();
   }
+  isOwn = foldFactors(layer, weight, bias) || isOwn;
   bool isFloat8 = isNarrow && scheme == Scheme::Float8;
   // Weights in two forms are not shared.
-  known = isFloat8 ? stored.end() : known;
-  Stored parts = known != stored.end() ? known->second
-                 : isFloat8 ? store(base, quantizeWeightFloat8(weight, layer.weight->axis),
-                                    DataType::Float8E4M3FN)
-                            : store(base, quantizeWeight(weight, layer.weight->axis, mostWeight));
-  if (parts.scale.empty()) {
-    storeScales(base, parts);
-  }
-  const QuantizedWeight &narrow = parts.weight;
-  info.weightError = narrow.error;
+  isOwn = isOwn || isFloat8;
+  auto known = isOwn ? stored.end() : stored.find(key);
+  int64_t axis = layer.weight->axis;
+  QuantizedWeight narrow = known != stored.end() ? known->second.weight
+                           : isFloat8            ? quantizeWeightFloat8(weight, axis)
+                                                 : quantizeWeight(weight, axis, mostWeight);
   correctBias(layer, weight, narrow, bias, info);
-  TENON_TRY(correctSum(layer, weight, narrow, info));
+  std::vector<float> sum;
+  TENON_TRY(correctSum(layer, weight, narrow, sum, info));
+  std::vector<float> least = scalesForBias(layer, sum.empty() ? bias : sum, narrow.scales);
+  if (!least.empty()) {
+    narrow = quantizeWeight(weight, axis, mostWeight, least);
+    isOwn = true;
+    known = stored.end();
+  }
+  info.weightError = narrow.error;
+  Stored parts = known != stored.end() ? known->second
+                                       : store(base, std::move(narrow),
+                                               isFloat8 ? DataType::Float8E4M3FN : DataType::Int8);
+  if (parts.scale.empty()) {
+    storeScales(layer, base, parts);
+  }
   std::string name = edit.freshName(base);
-  std::string inputs[] = {parts.quantized, parts.scale, parts.zero};
+  std::vector<std::string> inputs = {parts.quantized, parts.scale};
+  if (!parts.zero.empty()) {
+    inputs.push_back(parts.zero);
+  }
+  // Counted from the end, so that ONNX Runtime leaves a product with small weights as it is: it
+  // makes one of it that rounds activations to 8 bits too where it finds axis 1.
+  bool isPlain = layer.treatment == Treatment::WeightsOnly && isProduct(layer) && axis == 1 &&
+                 weight.dims.size() == 2;
   Message wide = nodeMessage("DequantizeLinear", edit.freshName(base + "_DequantizeLinear"), inputs,
-                             name, "axis", layer.weight->axis);
+                             name, "axis", isPlain ? -1 : axis);
   readThrough(layer, std::move(wide), name, base);
   if (!bias.empty()) {
-    writeBias(layer, bias, narrow.scales, info);
+    writeBias(layer, bias, parts.weight.scales, info);
   }
-  if (!isOwn && !isFloat8 &&
-      (graph.uses(layer.weight->name).size() > 1 || sharesTranspose(layer))) {
+  if (isNarrow && isProduct(layer) && weight.dims.size() > 2) {
+    keepFromQuantizer(layer);
+  }
+  if (!isOwn && (graph.uses(layer.weight->name).size() > 1 || sharesTranspose(layer))) {
     stored.emplace(key, std::move(parts));
   }
   return Status::ok();
@@ -214,12 +247,12 @@ std::string QdqWriter::writeSmoothing(string_view tensor) {
   std::vector<int64_t> dims = {static_cast<int64_t>(inverse.size())};
   edit.addConstant(factors, DataType::Float, dims, bytesOf(inverse));
   std::string inputs[] = {base, factors};
-  insertBehind(tensor, nodeMessage("Mul", edit.freshName(base + "_Mul"), inputs, result));
+  insertBehind(graph.producer(tensor),
+               nodeMessage("Mul", edit.freshName(base + "_Mul"), inputs, result));
   return result;
 }
 
-void QdqWriter::insertBehind(string_view tensor, Message node) {
-  std::optional<size_t> producer = graph.producer(tensor);
+void QdqWriter::insertBehind(std::optional<size_t> producer, Message node) {
   producer ? edit.insertAfter(*producer, std::move(node)) : edit.insertFirst(std::move(node));
 }
 
@@ -247,12 +280,14 @@ void QdqWriter::writeQuantizers() {
     std::string quantized = edit.freshName(base + "_quantized");
     name = edit.freshName(base + "_dequantized");
     const Parameters &own = parameters[plan.groupOf.at(tensor)];
-    std::string inputs[] = {writeSmoothing(tensor), own.scale, own.zero};
+    std::string inputs[] = {separated(tensor, writeSmoothing(tensor)), own.scale, own.zero};
     std::string back[] = {quantized, own.scale, own.zero};
-    insertBehind(tensor, nodeMessage("QuantizeLinear", edit.freshName(base + "_QuantizeLinear"),
-                                     inputs, quantized));
-    insertBehind(tensor, nodeMessage("DequantizeLinear", edit.freshName(base + "_DequantizeLinear"),
-                                     back, name));
+    insertBehind(
+        graph.producer(tensor),
+        nodeMessage("QuantizeLinear", edit.freshName(base + "_QuantizeLinear"), inputs, quantized));
+    insertBehind(
+        graph.producer(tensor),
+        nodeMessage("DequantizeLinear", edit.freshName(base + "_DequantizeLinear"), back, name));
     edit.setOperand(use, name);
   }
 }

@@ -49,13 +49,19 @@ private:
   };
   Stored store(const std::string &base, QuantizedWeight weight,
                onnx::DataType type = onnx::DataType::Int8);
-  void storeScales(const std::string &base, Stored &parts);
+  void storeScales(const Layer &layer, const std::string &base, Stored &parts);
+  bool isProduct(const Layer &layer) const;
+  bool foldFactors(const Layer &layer, Floats &weight, std::vector<float> &bias);
+  void keepFromQuantizer(const Layer &layer);
+  bool hasIntegerBias(const Layer &layer, size_t channels, size_t biases) const;
+  std::vector<float> scalesForBias(const Layer &layer, std::span<const float> bias,
+                                   std::span<const float> scales) const;
   Status writeLayer(const Layer &layer, LayerInfo &info);
   Status foldNorm(const Layer &layer, Floats &weight, std::vector<float> &bias);
   void correctBias(const Layer &layer, const Floats &weight, const QuantizedWeight &narrow,
                    std::vector<float> &bias, LayerInfo &info) const;
   Status correctSum(const Layer &layer, const Floats &weight, const QuantizedWeight &narrow,
-                    LayerInfo &info);
+                    std::vector<float> &bias, LayerInfo &info);
   void takeOff(const Layer &layer, const Floats &weight, const QuantizedWeight &narrow,
                std::vector<float> &bias, LayerInfo &info) const;
   void writeBias(const Layer &layer, const std::vector<float> &bias, std::span<const float> scales,
@@ -72,7 +78,11 @@ private:
   Status writeEmbedding(const Embedding &embedding, LayerInfo &info);
   void writeQuantizers();
   std::string writeSmoothing(std::string_view tensor);
-  void insertBehind(std::string_view tensor, onnx::Message node);
+  bool isReadUnscaled(std::string_view tensor) const;
+  std::string separated(std::string_view tensor, std::string value);
+  void insertBehind(std::optional<size_t> producer, onnx::Message node);
+  void writeBound(const std::string &value, const std::string &result,
+                  std::optional<size_t> producer);
 
   const Graph &graph;
   const Plan &plan;
@@ -92,5 +102,8 @@ private:
   /// Constants as they were stored for the first of their readers, by name and axis.
   std::map<std::pair<std::string_view, int64_t>, Stored> stored;
 };
+
+/// Whether a constant of FP32 has an element for each column and nothing else.
+bool isRow(const onnx::Tensor &constant, int64_t columns);
 
 } // namespace tenon::quant

@@ -5,7 +5,8 @@
 // Of the other files, in the order of reading: Graph (who makes and reads a value), Layers (what is
 // multiplied, and why it is to stay wide), Plan (tensors that share a range), Range and Smoothing
 // (what was observed becomes scales), Weights and Blocks (constants in 8 and 4 bits), QdqWriter
-// (the new nodes) and ModelEdit (the changed file); Opset raises old models first.
+// (the new nodes), PortableForms (what other runtimes need of them) and ModelEdit (the changed
+// file); Opset raises old models first.
 #pragma once
 
 #include "compiler/opt/precision/Observation.h"

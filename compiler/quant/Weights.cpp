@@ -71,7 +71,8 @@ Floats transposed(const Floats &weight) {
   return result;
 }
 
-QuantizedWeight quantizeWeight(const Floats &weight, int64_t axis, int bound) {
+QuantizedWeight quantizeWeight(const Floats &weight, int64_t axis, int bound,
+                               std::span<const float> lowest) {
   float end = static_cast<float>(bound);
   Layout layout(weight.dims, axis);
   size_t channels = static_cast<size_t>(layout.channels);
@@ -82,7 +83,9 @@ QuantizedWeight quantizeWeight(const Floats &weight, int64_t axis, int bound) {
   for (double share : kShares) {
     std::vector<float> tried(channels);
     for (size_t c = 0; c < channels; ++c) {
+      float least = lowest.empty() ? kMinScale : std::max(lowest[c], kMinScale);
       tried[c] = most[c] > 0 ? static_cast<float>(most[c] * share) / end : 1;
+      tried[c] = std::max(tried[c], least);
       inverse[c] = 1 / tried[c];
     }
     std::vector<float> errors(channels);

@@ -34,8 +34,13 @@ inline constexpr int kMaxWeight = 127;
 /// in 16 bits: 2 * 255 * 64 fits.
 inline constexpr int kMaxReduced = 64;
 
-/// The scale of each channel is the one of the least squared error.
-QuantizedWeight quantizeWeight(const Floats &weight, int64_t axis, int most = kMaxWeight);
+/// Smaller scales would be denormal where they are multiplied: some runtimes take these as 0.
+inline constexpr float kMinScale = 1e-30F;
+
+/// The scale of each channel is the one of the least squared error, but not below its element of
+/// `least`, if there are any.
+QuantizedWeight quantizeWeight(const Floats &weight, int64_t axis, int most = kMaxWeight,
+                               std::span<const float> least = {});
 
 /// What 8 bits with a scale for each index of `axis` lose of the weights of each input, as squares
 /// relative to these weights, on average over inputs: an outlier takes the levels of the others,
