@@ -134,7 +134,7 @@ void ModelEdit::addMetadata(string_view key, string_view value) {
 
 /// Constants whose readers all read something else now, or are gone.
 std::set<string_view> ModelEdit::unread() const {
-  std::set<string_view> result;
+  std::set<string_view> result = leftOut;
   auto isRead = [&](const Use &use) {
     auto changed = operands.find(use.node);
     bool isReplaced = changed != operands.end() && changed->second.contains(use.operand);

@@ -38,6 +38,8 @@ public:
   void addOperand(size_t node, const std::string &value);
   /// A constant stays, since an added node reads it.
   void keep(std::string_view constant) { wanted.insert(constant); }
+  /// An initializer goes although it is read: a node makes a value of its name.
+  void leaveOut(std::string_view constant) { leftOut.insert(constant); }
   void dropAttribute(size_t node, std::string_view name) { withoutAttributes[node].insert(name); }
   /// In place of the attribute of that name, if the node has it.
   void setInteger(size_t node, std::string_view attribute, int64_t value);
@@ -93,7 +95,7 @@ private:
   std::map<size_t, std::string> results;
   std::set<size_t> dropped;
   bool keepsExternal = false;
-  std::set<std::string_view> wanted;
+  std::set<std::string_view> wanted, leftOut;
   std::map<size_t, std::vector<onnx::Message>> before, after;
   std::vector<onnx::Message> first, constants, metadata;
 };
