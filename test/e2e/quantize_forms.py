@@ -211,7 +211,7 @@ class QuantizeForms(ToolTest):
                 report = self.quantize(model, data)
                 self.assertEqual(self.treatments(report)["mid"], ("int8", ""))
                 self.assertLess(self.loss(model, data), 1e-3)
-                self.assertLess((self.folder / "net8.onnx").stat().st_size, 1.5 * weight.size)
+                self.assertLess((self.folder / "net8.onnx").stat().st_size, 2.5 * weight.size)
                 if name == "branch":
                     self.assertEqual(self.treatments(report)["t_conv"], ("wide", "inside of If 'if'"))
 
