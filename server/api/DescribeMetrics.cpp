@@ -3,6 +3,8 @@
 
 #include "server/api/Describe.h"
 
+#include "server/protocol/MetricsText.h"
+
 #include <fmt/format.h>
 
 namespace tenon::server {
@@ -88,7 +90,7 @@ public:
   }
 
   void head(std::string_view name, std::string_view type, std::string_view help) {
-    fmt::format_to(std::back_inserter(text), "# HELP {0} {2}\n# TYPE {0} {1}\n", name, type, help);
+    appendMetricHead(text, name, type, help);
   }
 
   std::string text;

@@ -90,8 +90,9 @@ void BatchScheduler::end(const std::shared_ptr<Request> &request, Result<InferRe
 
 void BatchScheduler::fail(const Status &why) {
   for (const WaitingLine::Pointer &request : line.takeAll()) {
-    // Why a load failed is not why a request is refused, for its client.
-    end(requestOf(request), Result<InferResult>(version.readiness()));
+    // What is wrong with the version is no error of the request's.
+    bool isOurs = wireStatusOf(why.id()).http >= 500;
+    end(requestOf(request), Result<InferResult>(isOurs ? why : version.readiness()));
   }
 }
 

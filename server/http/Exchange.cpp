@@ -73,6 +73,23 @@ HttpReply pageReply(std::string_view path) {
   return reply;
 }
 
+/// The optional body of operations that take settings.
+Status readSettings(std::string_view body, Question &asked) {
+  bool takesSettings =
+      asked.operation == Operation::RepositoryLoad || asked.operation == Operation::RepositoryIndex;
+  if (!takesSettings || body.empty()) {
+    return Status::ok();
+  }
+  Json settings;
+  TENON_TRY(parseRequestJson(body, settings));
+  if (!settings.is_object()) {
+    return Status::error(ErrorId::BadRequest, "the JSON of the request is not an object");
+  }
+  asked.hasSettings = settings.contains("parameters") && !settings["parameters"].empty();
+  asked.onlyReady = settings.value("ready", Json(false)) == true;
+  return Status::ok();
+}
+
 } // namespace
 
 uint64_t HttpReply::bytes() const {
@@ -111,7 +128,7 @@ HttpReply errorReply(const Status &status, bool closes) {
 
 Status checkRights(const Tokens *tokens, std::string_view authorization,
                    const Result<RouteMatch> &match) {
-  return tokens ? tokens->check(authorization, match.isOk() ? match->route->role : Role::Read)
+  return tokens ? tokens->check(authorization, match.isOk() ? roleOf(match->operation) : Role::Read)
                 : Status::ok();
 }
 
@@ -124,10 +141,10 @@ Status readHead(const HttpHead &head, const Tokens *tokens, bool onlyLocalNames,
     return match.takeStatus();
   }
   request.match = std::move(*match);
-  if (request.match.route->role == Role::Admin) {
+  if (roleOf(request.match.operation) == Role::Admin) {
     std::string hash = tokens ? registry::sha256Of(bearerToken(head.authorization)) : "";
-    request.by = tokens ? "serve, token " + hash.substr(0, 8)
-                        : "serve, without token"; // which token it was, not the token
+    request.match.by = tokens ? "serve, token " + hash.substr(0, 8)
+                              : "serve, without token"; // which token it was, not the token
   }
   request.trace = parseTraceParent(head.traceparent);
   std::string_view jsonBytes = head.inferenceHeaderLength;
@@ -175,7 +192,7 @@ void HttpExchange::perform(std::function<void(HttpReply)> callback) {
     return;
   }
   bool isLittle = *encoding == Encoding::Identity &&
-                  (request.match.route->operation != Operation::ModelInfer ||
+                  (request.match.operation != Operation::ModelInfer ||
                    request.jsonBytes.value_or(request.body.text.size()) <= kLittle);
   run(
       isLittle, [this, encoding = *encoding] { problem = readBody(encoding); },
@@ -183,7 +200,7 @@ void HttpExchange::perform(std::function<void(HttpReply)> callback) {
         if (!onReply) {
           return; // the client has gone
         }
-        if (request.match.route->operation == Operation::ModelInfer) {
+        if (request.match.operation == Operation::ModelInfer) {
           infer();
         } else if (!problem.isOk()) {
           fail(problem);
@@ -199,7 +216,7 @@ Status HttpExchange::readBody(Encoding encoding) {
                  decompress(encoding, request.body.text, server.options.maxBody, &server.memory));
   }
   body = std::make_shared<ChargedString>(std::move(request.body));
-  if (request.match.route->operation != Operation::ModelInfer) {
+  if (request.match.operation != Operation::ModelInfer) {
     return body->text.size() <= kMaxSettings
                ? Status::ok()
                : Status::error(ErrorId::RequestTooLarge,
@@ -331,31 +348,35 @@ void HttpExchange::cancel() {
 }
 
 void HttpExchange::performOther() {
-  Operation operation = request.match.route->operation;
+  Operation operation = request.match.operation;
   if (operation == Operation::Page) {
     reply = pageReply(request.match.route->path);
     compress();
     return;
   }
+  Status status = readSettings(body->text, request.match);
+  if (!status.isOk()) {
+    fail(status);
+    return;
+  }
   bool isUnready = operation == Operation::ServerReady && !server.api.isReady();
-  server.api.perform(
-      request.match, body->text,
-      [self = shared_from_this(), operation, isUnready](Result<std::string> answer) {
-        Result<Piece> piece = answer.isOk() ? ownedPiece(std::move(*answer), self->server.memory)
-                                            : Result<Piece>(answer.takeStatus());
-        if (!piece.isOk()) {
-          self->fail(piece.status());
-          return;
-        }
-        HttpReply &reply = self->reply;
-        reply.status = isUnready ? 503 : 200;
-        reply.pieces.push_back(std::move(*piece));
-        if (operation == Operation::Metrics) {
-          reply.contentType = "text/plain; version=0.0.4; charset=utf-8";
-        }
-        self->compress();
-      },
-      request.by);
+  server.api.perform(request.match, body->text,
+                     [self = shared_from_this(), operation, isUnready](Result<Answer> answer) {
+                       Result<Piece> piece = answer.isOk()
+                                                 ? ownedPiece(textOf(*answer), self->server.memory)
+                                                 : Result<Piece>(answer.takeStatus());
+                       if (!piece.isOk()) {
+                         self->fail(piece.status());
+                         return;
+                       }
+                       HttpReply &reply = self->reply;
+                       reply.status = isUnready ? 503 : 200;
+                       reply.pieces.push_back(std::move(*piece));
+                       if (operation == Operation::Metrics) {
+                         reply.contentType = "text/plain; version=0.0.4; charset=utf-8";
+                       }
+                       self->compress();
+                     });
 }
 
 } // namespace tenon::server

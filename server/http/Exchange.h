@@ -23,7 +23,6 @@ struct ServerContext;
 struct HttpRequest {
   RouteMatch match;
   ChargedString body; ///< as it came
-  std::string by;     ///< who asks, for the history of a registry; of routes for Role::Admin
   std::optional<uint64_t> jsonBytes;
   TraceContext trace;
   std::string contentEncoding;

@@ -331,7 +331,7 @@ class Text(ServingTest):
                     return answers
 
                 services = {each.name for each in ask(Ask(list_services="*"))[0].list_services_response.service}
-                called = {route["path"].split("/")[0] for route in routes() if route["transport"] == "grpc"}
+                called = {route["path"].strip("/").split("/")[0] for route in routes() if route["transport"] == "grpc"}
                 self.assertEqual(called, services)
                 symbols = [*services, "inference.ModelInferRequest.InferInputTensor", "inference.GRPCInferenceService.ModelInfer", "inference.ModelInferRequest.model_name"]
                 learnt = descriptor_pool.DescriptorPool()

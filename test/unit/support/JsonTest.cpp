@@ -57,7 +57,7 @@ TEST(StrictJson, TakesAndRefuses) {
       {"{", "byte 2: unexpected end of input; expected string literal"},
       {"[1,]", "byte 4: unexpected ']'; expected '[', '{', or a literal"},
       {"{} x", "byte 4: invalid literal"},
-      {"[NaN]", "byte 2: invalid literal"},
+      {"[NaN]", "NaN or an infinite value outside of 'data'"},
       {"[1e999]", "byte 6: number overflow parsing '1e999'"},
       {"[\"\xff\"]", "byte 3: invalid string: ill-formed UTF-8 byte"},
       {R"(["\ud800"])", "byte 9: invalid string: surrogate U+D800..U+DBFF must be followed by "
