@@ -1,14 +1,14 @@
-// The operations of the server, free of transports: each is asked by a row of the table of routes,
-// and answers with JSON or with outputs. HTTP sends that JSON as it is, gRPC as messages with the
-// same fields.
+// The operations of the server, free of transports: one table says what each is called, who may
+// ask for it, how it is performed and what it answers.
 
 #pragma once
 
 #include "server/api/ErrorRing.h"
 #include "server/api/ModelServer.h"
+#include "server/api/Operations.h"
 #include "server/api/RegistryAdmin.h"
 #include "server/monitoring/Monitoring.h"
-#include "server/protocol/Routes.h"
+#include "server/protocol/Answer.h"
 #include "support/WallClock.h"
 
 #include <functional>
@@ -25,24 +25,26 @@ struct ConnectionCounts {
 
 class Api {
 public:
+  /// The table; in Api.cpp.
+  struct Operations;
+
   /// `admin` may be null.
   Api(ModelServer &models, ErrorRing &errors, RegistryAdmin *admin, Monitoring &monitoring,
       const ConnectionCounts &connections, std::string version)
       : models(models), errors(errors), admin(admin), monitoring(monitoring),
         connections(connections), version(std::move(version)) {}
 
-  /// Everything but inferences. `settings` is the JSON object of operations that take one, or
-  /// empty; `onAnswer` is called once, now or later, with JSON (Metrics: Prometheus' text). `by` is
-  /// who asks, for the history of a registry.
-  void perform(const RouteMatch &match, std::string_view settings,
-               std::function<void(Result<std::string>)> onAnswer, const std::string &by = {});
+  using OnAnswer = std::function<void(Result<Answer>)>;
+  /// Everything but inferences. `body` is the JSON of operations that take one, or empty;
+  /// `onAnswer` is called once, now or later, and writes the answer at once.
+  void perform(const Question &asked, std::string_view body, OnAnswer onAnswer);
 
   /// Makes and sends the reply, now or later. The request has what of it the reply needs.
-  using OnResult = std::function<void(Result<InferResult>, std::shared_ptr<const Request>)>;
-  /// Queues an inference for the model and version of `match`. `onResult` is called once, unless
-  /// the request is cancelled before; never where this gives an error. What `request` refers to
-  /// stays until then.
-  Result<std::shared_ptr<Request>> infer(const RouteMatch &match, InferRequest request,
+  using OnResult = std::function<void(Result<InferResult>, std::shared_ptr<Request>)>;
+  /// Queues an inference for the model and version that are `asked`. `onResult` is called once,
+  /// unless the request is cancelled before; never where this gives an error. What `request` refers
+  /// to stays until then.
+  Result<std::shared_ptr<Request>> infer(const Question &asked, InferRequest request,
                                          OnResult onResult);
   void cancel(const std::shared_ptr<Request> &pending) {
     BatchScheduler::of(*pending->version).cancel(pending);
@@ -58,10 +60,7 @@ public:
   bool isReady() const { return models.catalog.isReady(); }
 
 private:
-  Result<std::string> answer(const RouteMatch &match, std::string_view settings);
-
-  void askRegistry(const RouteMatch &match, std::string_view settings,
-                   std::function<void(Result<std::string>)> onAnswer, const std::string &by);
+  Result<Answer> answer(const Question &asked);
 
   ModelServer &models;
   ErrorRing &errors;

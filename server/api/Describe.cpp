@@ -1,4 +1,4 @@
-// nlohmann-json keeps the order in which keys are written here.
+// Of the protocol, field by field; what it lacks, such as traffic, is JSON alone.
 
 #include "server/api/Describe.h"
 
@@ -18,94 +18,146 @@ namespace {
 constexpr std::string_view kPlatform = "tenon";
 
 /// Dims as metadata tell them: -1 where a dim varies.
-Json shapeOf(const ModelPort &port) {
-  Json shape = Json::array();
+std::vector<int64_t> shapeOf(const ModelPort &port) {
+  std::vector<int64_t> shape;
   for (size_t i = 0; i < port.minDims.size(); ++i) {
     shape.push_back(port.minDims[i] == port.maxDims[i] ? port.maxDims[i] : -1);
   }
   return shape;
 }
 
-Json portsOf(const std::vector<ModelPort> &ports) {
-  Json list = Json::array();
+void writePorts(AnswerWriter &out, std::string_view name, const std::vector<ModelPort> &ports) {
+  out.beginList(name);
   for (const ModelPort &port : ports) {
-    list.push_back(
-        {{"name", port.name}, {"datatype", protocolName(port.dtype)}, {"shape", shapeOf(port)}});
+    out.begin();
+    out.text("name", port.name);
+    out.text("datatype", protocolName(port.dtype));
+    out.numbers("shape", shapeOf(port));
+    out.end();
   }
-  return list;
+  out.end();
 }
 
-Json configPortsOf(const Version &version, const std::vector<ModelPort> &ports) {
-  Json list = Json::array();
+void writeConfigPorts(AnswerWriter &out, std::string_view name, const Version &version,
+                      const std::vector<ModelPort> &ports) {
+  out.beginList(name);
   for (const ModelPort &port : ports) {
-    Json dims = shapeOf(port);
-    if (version.config.maxBatchSize > 0) {
-      dims.erase(dims.begin());
-    }
-    list.push_back({{"name", port.name},
-                    {"data_type", fmt::format("TYPE_{}", protocolName(port.dtype))},
-                    {"dims", dims}});
+    std::vector<int64_t> dims = shapeOf(port);
+    out.begin();
+    out.text("name", port.name);
+    out.text("data_type", fmt::format("TYPE_{}", protocolName(port.dtype)));
+    out.numbers("dims", std::span(dims).subspan(version.config.maxBatchSize > 0 ? 1 : 0));
+    out.end();
   }
-  return list;
+  out.end();
 }
 
-Json policyOf(const VersionPolicy &policy) {
+void writePolicy(AnswerWriter &out, const VersionPolicy &policy) {
+  out.begin("version_policy");
   switch (policy.kind) {
   case VersionPolicy::Kind::All:
-    return {{"all", Json::object()}};
+    out.begin("all");
+    break;
   case VersionPolicy::Kind::Specific:
-    return {{"specific", {{"versions", policy.specific}}}};
+    out.begin("specific");
+    out.numbers("versions", policy.specific);
+    break;
   case VersionPolicy::Kind::Latest:
+    out.begin("latest");
+    out.number("num_versions", policy.latest);
     break;
   }
-  return {{"latest", {{"num_versions", policy.latest}}}};
+  out.end();
+  out.end();
 }
 
-Json instancesOf(const Version &version) {
+void writeInstances(AnswerWriter &out, const Version &version) {
   const Placement &placement = version.config.placement;
-  std::string_view kind = placement.kind == Placement::Kind::Auto  ? "KIND_AUTO"
-                          : placement.kind == Placement::Kind::Gpu ? "KIND_GPU"
-                                                                   : "KIND_CPU";
-  Json group = {{"name", version.model}, {"kind", kind}, {"count", version.config.instances}};
+  out.beginList("instance_group");
+  out.begin();
+  out.text("name", version.model);
+  out.text("kind", placement.kind == Placement::Kind::Auto  ? "KIND_AUTO"
+                   : placement.kind == Placement::Kind::Gpu ? "KIND_GPU"
+                                                            : "KIND_CPU");
+  out.number("count", version.config.instances);
   if (version.device() && version.device()->gpu) {
-    group["gpus"] = {*version.device()->gpu}; // that it was given
+    int64_t gpu = static_cast<int64_t>(*version.device()->gpu); // that it was given
+    out.numbers("gpus", std::span(&gpu, 1));
   }
-  return group;
+  out.end();
+  out.end();
 }
 
-Json sumOf(const DurationSum &sum) { return {{"count", sum.count}, {"ns", sum.nanoseconds}}; }
-
-Json batchesOf(const VersionStatistics &counted) {
-  Json list = Json::array();
-  for (const auto &[rows, batch] : counted.batches) {
-    list.push_back({{"batch_size", rows},
-                    {"compute_input", sumOf(batch.copyIn)},
-                    {"compute_infer", sumOf(batch.compute)},
-                    {"compute_output", sumOf({batch.compute.count, batch.copyOut})}});
-  }
-  return list;
+void writePolicy(AnswerWriter &out, std::string_view name, const QueuePolicy &policy) {
+  out.begin(name);
+  out.text("timeout_action", policy.rejectsLate ? "REJECT" : "DELAY");
+  out.number("default_timeout_microseconds", policy.timeoutMicroseconds);
+  out.flag("allow_timeout_override", policy.allowsOwnTimeout);
+  out.number("max_queue_size", policy.maxQueued);
+  out.end();
 }
 
-Json statisticsOf(const Version &version) {
+void writeBatching(AnswerWriter &out, const BatchingConfig &batching) {
+  out.begin("dynamic_batching");
+  std::vector<int64_t> preferred(batching.preferred.begin(), batching.preferred.end());
+  out.numbers("preferred_batch_size", preferred);
+  out.number("max_queue_delay_microseconds", batching.delayMicroseconds);
+  out.flag("preserve_ordering", false);
+  out.number("priority_levels", batching.priorityLevels);
+  out.number("default_priority_level", batching.defaultPriority);
+  writePolicy(out, "default_queue_policy", batching.policy);
+  out.begin("priority_queue_policy");
+  for (const auto &[priority, policy] : batching.policies) {
+    writePolicy(out, std::to_string(priority), policy);
+  }
+  out.end();
+  out.end();
+}
+
+void writeSum(AnswerWriter &out, std::string_view name, const DurationSum &sum) {
+  out.begin(name);
+  out.number("count", sum.count);
+  out.number("ns", sum.nanoseconds);
+  out.end();
+}
+
+void writeStatistics(AnswerWriter &out, const Version &version) {
   const VersionStatistics &counted = *version.statistics;
-  Json none = {{"count", 0}, {"ns", 0}};
-  return {{"name", version.model},
-          {"version", version.number},
-          {"last_inference", counted.lastInference},
-          {"inference_count", counted.inferences},
-          {"execution_count", counted.executions},
-          {"inference_stats",
-           {{"success", sumOf(counted.success)},
-            {"fail", sumOf(counted.failure)},
-            {"queue", sumOf(counted.queue.sum())},
-            {"compute_input", sumOf(counted.copyIn.sum())},
-            {"compute_infer", sumOf(counted.compute.sum())},
-            {"compute_output", sumOf(counted.copyOut.sum())},
-            {"cache_hit", none},
-            {"cache_miss", none}}},
-          {"batch_stats", batchesOf(counted)},
-          {"memory_usage", Json::array()},
-          {"response_stats", Json::object()}};
+  out.begin();
+  out.text("name", version.model);
+  out.text("version", version.number);
+  out.number("last_inference", counted.lastInference);
+  out.number("inference_count", counted.inferences);
+  out.number("execution_count", counted.executions);
+  out.begin("inference_stats");
+  const std::pair<std::string_view, DurationSum> sums[] = {
+      {"success", counted.success},
+      {"fail", counted.failure},
+      {"queue", counted.queue.sum()},
+      {"compute_input", counted.copyIn.sum()},
+      {"compute_infer", counted.compute.sum()},
+      {"compute_output", counted.copyOut.sum()},
+      {"cache_hit", {}},
+      {"cache_miss", {}}};
+  for (const auto &[name, sum] : sums) {
+    writeSum(out, name, sum);
+  }
+  out.end();
+  out.beginList("batch_stats");
+  for (const auto &[rows, batch] : counted.batches) {
+    out.begin();
+    out.number("batch_size", rows);
+    writeSum(out, "compute_input", batch.copyIn);
+    writeSum(out, "compute_infer", batch.compute);
+    writeSum(out, "compute_output", {batch.compute.count, batch.copyOut});
+    out.end();
+  }
+  out.end();
+  out.beginList("memory_usage");
+  out.end();
+  out.begin("response_stats");
+  out.end();
+  out.end();
 }
 
 std::string_view stateName(VersionState state) {
@@ -124,123 +176,142 @@ std::string_view stateName(VersionState state) {
   return "UNAVAILABLE";
 }
 
-Json policyOf(const QueuePolicy &policy) {
-  return {{"timeout_action", policy.rejectsLate ? "REJECT" : "DELAY"},
-          {"default_timeout_microseconds", policy.timeoutMicroseconds},
-          {"allow_timeout_override", policy.allowsOwnTimeout},
-          {"max_queue_size", policy.maxQueued}};
-}
-
-Json batchingOf(const BatchingConfig &batching) {
-  Json policies = Json::object();
-  for (const auto &[priority, policy] : batching.policies) {
-    policies[std::to_string(priority)] = policyOf(policy);
-  }
-  return {{"preferred_batch_size", batching.preferred},
-          {"max_queue_delay_microseconds", batching.delayMicroseconds},
-          {"preserve_ordering", false},
-          {"priority_levels", batching.priorityLevels},
-          {"default_priority_level", batching.defaultPriority},
-          {"default_queue_policy", policyOf(batching.policy)},
-          {"priority_queue_policy", policies}};
+std::string reasonOf(const Model &model, const Version &version) {
+  const Status &problem = model.problem.isOk() ? version.problem() : model.problem;
+  return !problem.isOk()                             ? problem.toString()
+         : version.state() == VersionState::Unloaded ? "unloaded"
+         : version.state() == VersionState::Cold     ? "not in memory: the next request loads it"
+         : isBatchingRefused(version)                ? describeBatching(version)
+                                                     : "";
 }
 
 } // namespace
 
-std::string describeServer(std::string_view version) {
-  return dumpJson(
-      {{"name", "tenon"},
-       {"version", version},
-       {"extensions",
-        {"binary_tensor_data", "model_configuration", "model_repository", "statistics"}}});
+Answer describeServer(std::string_view version) {
+  return [version](AnswerWriter &out) {
+    const std::string extensions[] = {"binary_tensor_data", "model_configuration",
+                                      "model_repository", "statistics"};
+    out.begin();
+    out.text("name", "tenon");
+    out.text("version", version);
+    out.texts("extensions", extensions);
+    out.end();
+  };
 }
 
-std::string describeModel(const ModelServer &models, const Version &version) {
-  Json versions = Json::array();
-  for (const auto &[number, each] : models.catalog.all().at(version.model).versions) {
-    versions.push_back(each->number);
-  }
-  return dumpJson({{"name", version.model},
-                   {"versions", versions},
-                   {"platform", kPlatform},
-                   {"inputs", portsOf(version.ports.inputs)},
-                   {"outputs", portsOf(version.ports.outputs)}});
-}
-
-std::string describeConfig(const Version &version) {
-  Json parameters = Json::object();
-  for (const auto &[key, value] : version.config.parameters) {
-    parameters[key] = {{"string_value", value}};
-  }
-  if (std::string batching = describeBatching(version); !batching.empty()) {
-    parameters["tenon.batching"] = {{"string_value", batching}};
-  }
-  Json config = {
-      {"name", version.model},
-      {"platform",
-       version.config.platform.empty() ? kPlatform : std::string_view(version.config.platform)},
-      {"backend",
-       version.config.backend.empty() ? kPlatform : std::string_view(version.config.backend)},
-      {"version_policy", policyOf(version.config.versions)},
-      {"max_batch_size", version.config.maxBatchSize},
-      {"input", configPortsOf(version, version.ports.inputs)},
-      {"output", configPortsOf(version, version.ports.outputs)},
-      {"instance_group", Json::array({instancesOf(version)})},
-      {"parameters", parameters}};
-  if (isBatched(version)) {
-    config["dynamic_batching"] = batchingOf(version.config.batching.value_or(BatchingConfig()));
-  }
-  return dumpJson(config);
-}
-
-Result<std::string> describeStatistics(const ModelServer &models, const std::string &model,
-                                       const std::string &version) {
-  Json list = Json::array();
-  if (!model.empty()) {
-    TENON_ASSIGN(std::shared_ptr<Version> asked,
-                 models.catalog.find(model, version)); // whether there is one
-    if (!version.empty()) {
-      list.push_back(statisticsOf(*asked));
-      return dumpJson({{"model_stats", list}});
+Answer describeModel(const Model &model, std::shared_ptr<Version> version) {
+  return [&model, version](AnswerWriter &out) {
+    std::vector<std::string> versions;
+    for (const auto &[number, each] : model.versions) {
+      versions.push_back(each->number);
     }
-  }
-  for (const auto &[name, each] : models.catalog.all()) {
-    for (const auto &[number, counted] : each.versions) {
-      if (model.empty() || name == model) {
-        list.push_back(statisticsOf(*counted));
+    out.begin();
+    out.text("name", version->model);
+    out.texts("versions", versions);
+    out.text("platform", kPlatform);
+    writePorts(out, "inputs", version->ports.inputs);
+    writePorts(out, "outputs", version->ports.outputs);
+    out.end();
+  };
+}
+
+Answer describeConfig(std::shared_ptr<Version> version) {
+  return [version](AnswerWriter &out) {
+    const ModelConfig &config = version->config;
+    std::string batching = describeBatching(*version);
+    std::map<std::string, std::string> parameters(config.parameters.begin(),
+                                                  config.parameters.end());
+    if (!batching.empty()) {
+      parameters["tenon.batching"] = batching;
+    }
+    out.begin();
+    out.text("name", version->model);
+    out.text("platform", config.platform.empty() ? kPlatform : config.platform);
+    out.text("backend", config.backend.empty() ? kPlatform : config.backend);
+    writePolicy(out, config.versions);
+    out.number("max_batch_size", config.maxBatchSize);
+    writeConfigPorts(out, "input", *version, version->ports.inputs);
+    writeConfigPorts(out, "output", *version, version->ports.outputs);
+    writeInstances(out, *version);
+    out.begin("parameters");
+    for (const auto &[key, value] : parameters) {
+      out.begin(key);
+      out.text("string_value", value);
+      out.end();
+    }
+    out.end();
+    if (isBatched(*version)) {
+      writeBatching(out, config.batching.value_or(BatchingConfig()));
+    }
+    out.end();
+  };
+}
+
+Answer describeStatistics(const ModelCatalog &catalog, const std::string &model,
+                          std::shared_ptr<Version> only) {
+  return [&catalog, model, only](AnswerWriter &out) {
+    out.begin();
+    out.beginList("model_stats");
+    for (const auto &[name, each] : catalog.all()) {
+      for (const auto &[number, version] : each.versions) {
+        if ((model.empty() || name == model) && (!only || version == only)) {
+          writeStatistics(out, *version);
+        }
       }
     }
-  }
-  return dumpJson({{"model_stats", list}});
+    out.end();
+    out.end();
+  };
 }
 
-std::string describeIndex(const ModelServer &models, bool onlyReady) {
-  Json list = Json::array();
-  for (const auto &[name, model] : models.catalog.all()) {
-    for (const auto &[number, version] : model.versions) {
-      if (onlyReady && !version->isServing()) {
-        continue;
+Answer describeIndex(const ModelCatalog &catalog, bool onlyReady) {
+  return [&catalog, onlyReady](AnswerWriter &out) {
+    out.beginList();
+    for (const auto &[name, model] : catalog.all()) {
+      for (const auto &[number, version] : model.versions) {
+        if (onlyReady && !version->isServing()) {
+          continue;
+        }
+        out.begin();
+        out.text("name", name);
+        out.text("version", version->number);
+        out.text("state", stateName(version->state()));
+        out.text("reason", reasonOf(model, *version));
+        out.end();
       }
-      const Status &problem = model.problem.isOk() ? version->problem() : model.problem;
-      std::string reason = !problem.isOk()                              ? problem.toString()
-                           : version->state() == VersionState::Unloaded ? "unloaded"
-                           : version->state() == VersionState::Cold
-                               ? "not in memory: the next request loads it"
-                               : "";
-      if (reason.empty() && isBatchingRefused(*version)) {
-        reason = describeBatching(*version);
-      }
-      list.push_back({{"name", name},
-                      {"version", version->number},
-                      {"state", stateName(version->state())},
-                      {"reason", reason}});
     }
-  }
-  return dumpJson(list);
+    out.end();
+  };
 }
 
-std::string describeTraffic(const ModelServer &models, const std::string &model) {
-  const TrafficState &state = models.traffic.of(model);
+Answer describeTraceSetting() {
+  return [](AnswerWriter &out) {
+    const std::string off[] = {"OFF"};
+    out.begin();
+    out.texts("trace_level", off);
+    out.text("trace_rate", "0");
+    out.text("trace_count", "-1");
+    out.text("log_frequency", "0");
+    out.text("trace_file", "");
+    out.text("trace_mode", "triton");
+    out.end();
+  };
+}
+
+Answer describeLogging() {
+  return [](AnswerWriter &out) {
+    out.begin();
+    out.text("log_file", "");
+    for (std::string_view level : {"log_info", "log_warning", "log_error"}) {
+      out.flag(level, true);
+    }
+    out.number("log_verbose_level", 0);
+    out.text("log_format", "default");
+    out.end();
+  };
+}
+
+std::string describeTraffic(const TrafficState &state) {
   Json weights = Json::object(), outputs = Json::object();
   for (const auto &[version, weight] : state.now.weights) {
     weights[std::to_string(version)] = weight;

@@ -47,7 +47,7 @@ void appendVersion(std::string &text, const Version &version) {
 void appendModel(std::string &text, const ModelServer &models, const Model &model) {
   appendJsonString(text, model.name);
   fmt::format_to(std::back_inserter(text), ":{{\"traffic\":{},\"versions\":{{",
-                 describeTraffic(models, model.name));
+                 describeTraffic(models.traffic.of(model.name)));
   std::string_view comma;
   for (const auto &[number, version] : model.versions) {
     text += std::exchange(comma, ",");
@@ -102,7 +102,7 @@ std::string describeStatus(const ModelServer &models, const ErrorRing &errors,
                               admin->reference().alias)
                 : "null";
   appendMachine(text, models);
-  text += ",\"index\":" + describeIndex(models, false) + ",\"models\":{";
+  text += ",\"index\":" + textOf(describeIndex(models.catalog, false)) + ",\"models\":{";
   std::string_view comma;
   for (const auto &[name, model] : models.catalog.all()) {
     text += std::exchange(comma, ",");

@@ -24,7 +24,7 @@ constexpr uint64_t kMaxElements = 16 << 20;
 /// Bytes of JSON that take the loop less time than a turn through the pool would take the request.
 constexpr uint64_t kLittle = 32 << 10;
 /// Of a request that is no inference: it is read on the loop.
-constexpr uint64_t kMaxSettings = 1 << 20;
+constexpr uint64_t kMaxSettings = 256 << 10;
 
 Status noMemory(std::string_view what, std::string_view hint) {
   return Status::error(ErrorId::OutOfMemory, fmt::format("no memory for {}", what), hint);
@@ -71,6 +71,23 @@ HttpReply pageReply(std::string_view path) {
   return reply;
 }
 
+/// The optional body of operations that take settings.
+Status readSettings(std::string_view body, Question &asked) {
+  bool takesSettings =
+      asked.operation == Operation::RepositoryLoad || asked.operation == Operation::RepositoryIndex;
+  if (!takesSettings || body.empty()) {
+    return Status::ok();
+  }
+  Json settings;
+  TENON_TRY(parseRequestJson(body, settings));
+  if (!settings.is_object()) {
+    return Status::error(ErrorId::BadRequest, "the JSON of the request is not an object");
+  }
+  asked.hasSettings = settings.contains("parameters") && !settings["parameters"].empty();
+  asked.onlyReady = settings.value("ready", Json(false)) == true;
+  return Status::ok();
+}
+
 } // namespace
 
 uint64_t HttpReply::bytes() const {
@@ -109,7 +126,7 @@ HttpReply errorReply(const Status &status, bool closes) {
 
 Status checkRights(const Tokens *tokens, std::string_view authorization,
                    const Result<RouteMatch> &match) {
-  return tokens ? tokens->check(authorization, match.isOk() ? match->route->role : Role::Read)
+  return tokens ? tokens->check(authorization, match.isOk() ? roleOf(match->operation) : Role::Read)
                 : Status::ok();
 }
 
@@ -122,10 +139,10 @@ Status readHead(const HttpHead &head, const Tokens *tokens, bool onlyLocalNames,
     return match.takeStatus();
   }
   request.match = std::move(*match);
-  if (request.match.route->role == Role::Admin) {
+  if (roleOf(request.match.operation) == Role::Admin) {
     std::string hash = tokens ? registry::sha256Of(bearerToken(head.authorization)) : "";
-    request.by = tokens ? "serve, token " + hash.substr(0, 8)
-                        : "serve, without token"; // which token it was, not the token
+    request.match.by = tokens ? "serve, token " + hash.substr(0, 8)
+                              : "serve, without token"; // which token it was, not the token
   }
   request.trace = parseTraceParent(head.traceparent);
   std::string_view jsonBytes = head.inferenceHeaderLength;
@@ -173,7 +190,7 @@ void HttpExchange::perform(std::function<void(HttpReply)> callback) {
     return;
   }
   bool isLittle = *encoding == Encoding::Identity &&
-                  (request.match.route->operation != Operation::ModelInfer ||
+                  (request.match.operation != Operation::ModelInfer ||
                    request.jsonBytes.value_or(request.body.text.size()) <= kLittle);
   run(
       isLittle, [this, encoding = *encoding] { problem = readBody(encoding); },
@@ -181,7 +198,7 @@ void HttpExchange::perform(std::function<void(HttpReply)> callback) {
         if (!onReply) {
           return; // the client has gone
         }
-        if (request.match.route->operation == Operation::ModelInfer) {
+        if (request.match.operation == Operation::ModelInfer) {
           infer();
         } else if (!problem.isOk()) {
           fail(problem);
@@ -196,15 +213,17 @@ Status HttpExchange::readBody(Encoding encoding) {
     TENON_ASSIGN(request.body,
                  decompress(encoding, request.body.text, server.options.maxBody, &server.memory));
   }
-  if (request.match.route->operation != Operation::ModelInfer) {
-    return request.body.text.size() <= kMaxSettings
+  body = std::make_shared<ChargedString>(std::move(request.body));
+  if (request.match.operation != Operation::ModelInfer) {
+    return body->text.size() <= kMaxSettings
                ? Status::ok()
                : Status::error(ErrorId::RequestTooLarge,
                                fmt::format("the body of a request that is no inference has more "
                                            "than {} bytes",
                                            kMaxSettings));
   }
-  TENON_ASSIGN(parsed, parseInferRequest(request.body.text, request.jsonBytes, &server.memory));
+  TENON_ASSIGN(parsed, parseInferRequest(body->text, request.jsonBytes, &server.memory));
+  parsed->owner = body;
   return Status::ok();
 }
 
@@ -218,8 +237,8 @@ void HttpExchange::infer() {
   Result<std::shared_ptr<Request>> queued =
       server.api.infer(request.match, std::move(*parsed),
                        [self = shared_from_this()](Result<InferResult> result,
-                                                   std::shared_ptr<const Request> asked) {
-                         self->write(std::move(result), std::move(asked));
+                                                   const std::shared_ptr<Request> &asked) {
+                         self->write(std::move(result), asked);
                        });
   if (!queued.isOk()) {
     fail(queued.status());
@@ -228,9 +247,10 @@ void HttpExchange::infer() {
   pending = std::move(*queued);
 }
 
-void HttpExchange::write(Result<InferResult> result, std::shared_ptr<const Request> asked) {
+void HttpExchange::write(Result<InferResult> result, const std::shared_ptr<Request> &asked) {
   pending = nullptr;
-  request.body = ChargedString(); // nobody reads the inputs any more
+  asked->payload.releaseInputs();
+  body = nullptr;
   if (!result.isOk()) {
     fail(result.status());
     return;
@@ -322,31 +342,35 @@ void HttpExchange::cancel() {
 }
 
 void HttpExchange::performOther() {
-  Operation operation = request.match.route->operation;
+  Operation operation = request.match.operation;
   if (operation == Operation::Page) {
     reply = pageReply(request.match.route->path);
     compress();
     return;
   }
+  Status status = readSettings(body->text, request.match);
+  if (!status.isOk()) {
+    fail(status);
+    return;
+  }
   bool isUnready = operation == Operation::ServerReady && !server.api.isReady();
-  server.api.perform(
-      request.match, request.body.text,
-      [self = shared_from_this(), operation, isUnready](Result<std::string> answer) {
-        Result<Piece> piece = answer.isOk() ? ownedPiece(std::move(*answer), self->server.memory)
-                                            : Result<Piece>(answer.takeStatus());
-        if (!piece.isOk()) {
-          self->fail(piece.status());
-          return;
-        }
-        HttpReply &reply = self->reply;
-        reply.status = isUnready ? 503 : 200;
-        reply.pieces.push_back(std::move(*piece));
-        if (operation == Operation::Metrics) {
-          reply.contentType = "text/plain; version=0.0.4; charset=utf-8";
-        }
-        self->compress();
-      },
-      request.by);
+  server.api.perform(request.match, body->text,
+                     [self = shared_from_this(), operation, isUnready](Result<Answer> answer) {
+                       Result<Piece> piece = answer.isOk()
+                                                 ? ownedPiece(textOf(*answer), self->server.memory)
+                                                 : Result<Piece>(answer.takeStatus());
+                       if (!piece.isOk()) {
+                         self->fail(piece.status());
+                         return;
+                       }
+                       HttpReply &reply = self->reply;
+                       reply.status = isUnready ? 503 : 200;
+                       reply.pieces.push_back(std::move(*piece));
+                       if (operation == Operation::Metrics) {
+                         reply.contentType = "text/plain; version=0.0.4; charset=utf-8";
+                       }
+                       self->compress();
+                     });
 }
 
 } // namespace tenon::server

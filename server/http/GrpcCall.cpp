@@ -109,8 +109,8 @@ private:
   };
 
   bool isStream() const {
-    return match.route && (match.route->operation == Operation::ModelStreamInfer ||
-                           match.route->operation == Operation::Reflection);
+    return match.route && (match.operation == Operation::ModelStreamInfer ||
+                           match.operation == Operation::Reflection);
   }
   /// The client is in the middle of a message, or has not sent the only one.
   bool awaitsMessage() const {
@@ -180,7 +180,7 @@ private:
           fmt::format("the client has not taken {} replies of the stream", kMaxReplies),
           "read the replies while you send");
     }
-    if (match.route->operation == Operation::Reflection) {
+    if (match.operation == Operation::Reflection) {
       return reflect(*inference);
     }
     inferences.push_back(inference);
@@ -203,7 +203,7 @@ private:
   }
 
   void perform() {
-    switch (match.route->operation) {
+    switch (match.operation) {
     case Operation::ModelInfer:
       inferences.push_back(unary);
       infer(unary);
@@ -215,8 +215,8 @@ private:
           [this](Status status) {
             if (!status.isOk()) {
               finish(status);
-            } else if (match.route->operation == Operation::HealthCheck ||
-                       match.route->operation == Operation::HealthWatch) {
+            } else if (match.operation == Operation::HealthCheck ||
+                       match.operation == Operation::HealthWatch) {
               checkHealth();
             } else {
               ask();
@@ -243,28 +243,26 @@ private:
         });
   }
 
-  /// Everything that Api answers by JSON.
+  /// Everything but inferences and health.
   void ask() {
-    std::string settings;
-    Status status = readGrpcRequest(unary->message.text, match, settings);
+    Status status = readGrpcRequest(unary->message.text, match);
     if (!status.isOk()) {
       finish(status);
       return;
     }
     server.api.perform(
-        match, settings,
-        [alive = std::weak_ptr<GrpcCall *>(self), this](Result<std::string> answer) {
+        match, {}, [alive = std::weak_ptr<GrpcCall *>(self), this](Result<Answer> answer) {
           if (alive.expired() || isOver) {
             return; // a load goes on without its caller
           }
-          bool isUnready = match.route->operation == Operation::ModelReady && !answer.isOk();
-          Result<std::string> message =
-              isUnready       ? writeGrpcAnswer(Operation::ModelReady, R"({"ready":false})")
-              : answer.isOk() ? writeGrpcAnswer(match.route->operation, *answer)
-                              : answer.takeStatus();
-          Result<Piece> piece =
-              message.isOk() ? ownedPiece(messagePrefix(message->size()) + *message, server.memory)
-                             : Result<Piece>(message.takeStatus());
+          bool isUnready = match.operation == Operation::ModelReady && !answer.isOk();
+          if (!isUnready && !answer.isOk()) {
+            finish(answer.status());
+            return;
+          }
+          std::string message =
+              writeGrpcAnswer(match.operation, isUnready ? flagAnswer("ready", false) : *answer);
+          Result<Piece> piece = ownedPiece(messagePrefix(message.size()) + message, server.memory);
           if (!piece.isOk()) {
             finish(piece.status());
             return;
@@ -298,7 +296,7 @@ private:
 
   /// On any thread.
   static Status readMessage(ServerContext &server, Inference &inference, bool isInference) {
-    constexpr size_t kMaxSettings = 1 << 20;
+    constexpr size_t kMaxSettings = 256 << 10;
     try {
       if (inference.encoding != Encoding::Identity) {
         TENON_ASSIGN(inference.message, decompress(inference.encoding, inference.message.text,
@@ -336,11 +334,12 @@ private:
     target.model = std::move(parsed.model);
     target.version = std::move(parsed.version);
     parsed.request.trace = trace;
+    parsed.request.owner = inference;
     // The call is there: closed() cancels the request.
     TENON_ASSIGN(inference->pending,
                  server.api.infer(target, std::move(parsed.request),
                                   [this, inference](Result<InferResult> result,
-                                                    std::shared_ptr<const Request> request) {
+                                                    const std::shared_ptr<Request> &request) {
                                     try {
                                       result.isOk()
                                           ? sendResult(*inference, *result, request->payload)
@@ -411,7 +410,7 @@ private:
   void dropInferences() {
     for (const std::shared_ptr<Inference> &inference : inferences) {
       if (inference->pending) {
-        server.api.cancel(inference->pending);
+        server.api.cancel(std::exchange(inference->pending, nullptr));
       }
     }
     inferences.clear();
@@ -427,9 +426,8 @@ private:
   }
 
   void checkHealth() {
-    std::string settings;
-    Status status = readGrpcRequest(unary->message.text, match, settings);
-    bool isWatch = match.route->operation == Operation::HealthWatch;
+    Status status = readGrpcRequest(unary->message.text, match);
+    bool isWatch = match.operation == Operation::HealthWatch;
     if (status.isOk() && !isWatch && health() == Health::UnknownService) {
       status = Status::error(
           ErrorId::NoSuchModel, "the server has no such service",

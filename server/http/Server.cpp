@@ -66,7 +66,7 @@ asio::awaitable<void> watchDeadlines(std::shared_ptr<ServerContext> server) {
     for (Connection *connection : server->connections) {
       connection->tick(Clock::now());
     }
-    server->monitoring.tick(Clock::now());
+    server->monitoring.tick(Clock::now(), server->models.catalog);
   }
 }
 
@@ -181,14 +181,15 @@ Status serve(const ServerOptions &options) {
   TENON_TRY(listen(server->acceptor, endpoint));
   std::signal(SIGPIPE, SIG_IGN);
   raiseFileLimit();
-  Monitoring::RegistryRollback rollback;
+  Alerts::RegistryRollback rollback;
   if (options.models.starts_with(kRegistryScheme)) {
     rollback = [&](int64_t version, const std::string &reason) {
       return RegistryRepository::rollback(
           options.registry, options.models.substr(kRegistryScheme.size()), version, reason);
     };
   }
-  server->monitoring.begin(server->models.catalog, server->models.traffic, std::move(rollback));
+  server->monitoring.alerts.begin(server->models.catalog, server->models.traffic,
+                                  std::move(rollback));
   TENON_TRY(server->models.catalog.start());
   asio::co_spawn(context, acceptAll(server), asio::detached);
   asio::co_spawn(context, watchDeadlines(server), asio::detached);

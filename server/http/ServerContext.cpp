@@ -33,7 +33,7 @@ void ServerContext::noteFull() {
 }
 
 Status ServerContext::admitRoute(const ClientSocket &socket, const Route &route) const {
-  return !socket.isForProbes || route.role == Role::Open
+  return !socket.isForProbes || roleOf(route.operation) == Role::Open
              ? Status::ok()
              : Status::error(
                    ErrorId::QueueFull,

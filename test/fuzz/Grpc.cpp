@@ -16,9 +16,8 @@ void parseMessage(std::string_view message) {
   (void)parseGrpcInfer(message).isOk();
   for (const Route &route : allRoutes()) {
     RouteMatch match;
-    match.route = &route;
-    std::string settings;
-    (void)readGrpcRequest(message, match, settings).isOk();
+    match.operation = route.operation;
+    (void)readGrpcRequest(message, match).isOk();
   }
 }
 

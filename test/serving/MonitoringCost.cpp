@@ -61,7 +61,7 @@ double measure(const std::vector<int64_t> &inputRow, const std::string &path) {
                         [&](std::string_view) { isReady = true; });
   std::map<std::string, Model> models;
   models["m"].versions[1] = version;
-  monitoring.follow(models);
+  monitoring.drift.follow(models);
   while (!isReady) {
     context.restart();
     context.poll();
@@ -89,8 +89,8 @@ double measure(const std::vector<int64_t> &inputRow, const std::string &path) {
         monitoring.answered(request, result);
       }
       if (isMonitored && i % 1000 == 999) { // as if 10,000 requests came in a second
-        monitoring.handOver();
-        while (!monitoring.isIdle()) {
+        monitoring.drift.handOver();
+        while (!monitoring.drift.isIdle()) {
           std::this_thread::sleep_for(std::chrono::microseconds(200));
           context.restart();
           context.poll();

@@ -1,11 +1,12 @@
-// Rules that act: on drift that lasts, and on a canary that is worse. What is done is logged,
-// posted to the webhook, and where a registry is rolled back also recorded there.
+// A rule that has rolled a model back does nothing more about it until a person acts.
 
-#include "server/monitoring/Monitoring.h"
+#include "server/monitoring/alerts/Alerts.h"
 
 #include "registry/History.h"
+#include "server/protocol/MetricsText.h"
 #include "support/WallClock.h"
 
+#include <boost/asio/post.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -47,15 +48,36 @@ std::string reasonOf(const DriftReport &report) {
 
 } // namespace
 
-void Monitoring::personActed(const std::string &model) {
-  acted.erase(model);
-  for (auto &[key, version] : versions) {
-    version->inARow = key.first == model ? 0 : version->inARow; // what comes from now on counts
+Alerts::Alerts(boost::asio::any_io_executor executor, const MonitoringOptions &options, Log log,
+               TaskThread &thread, DriftMonitor &drift,
+               std::function<void(const Status &)> onFailure)
+    : executor(executor), options(options), log(std::move(log)), thread(thread), drift(drift) {
+  constexpr size_t kMaxEvents = 256;
+  if (!options.webhook.empty()) {
+    webhooks = std::make_unique<DeliveryQueue>(kMaxEvents, std::move(onFailure));
   }
 }
 
-/// Whether requests that name no version may go to this one.
-bool Monitoring::getsTraffic(const std::string &model, const std::string &version) const {
+void Alerts::begin(const ModelCatalog &catalog, TrafficControl &control,
+                   RegistryRollback rollback) {
+  models = &catalog;
+  traffic = &control;
+  registryRollback = std::move(rollback);
+}
+
+void Alerts::personActed(const std::string &model) {
+  acted.erase(model);
+  drift.restart(model);
+}
+
+void Alerts::versionLoaded(const std::string &model, int64_t number) {
+  std::map<std::string, int64_t>::iterator rolledBack = acted.find(model);
+  if (rolledBack != acted.end() && rolledBack->second != number) {
+    acted.erase(rolledBack); // somebody loaded another version
+  }
+}
+
+bool Alerts::getsTraffic(const std::string &model, const std::string &version) const {
   const std::map<int64_t, int64_t> &weights = traffic->of(model).now.weights;
   std::map<int64_t, int64_t>::const_iterator weight =
       weights.find(versionNumber(version).value_or(-1));
@@ -66,7 +88,7 @@ bool Monitoring::getsTraffic(const std::string &model, const std::string &versio
   return newest.isOk() && (*newest)->number == version;
 }
 
-void Monitoring::evaluateDrift(MonitoredVersion &version) {
+void Alerts::evaluateDrift(const MonitoredVersion &version) {
   if (version.inARow != kWindowsToAct) { // once for drift that stays
     return;
   }
@@ -76,7 +98,7 @@ void Monitoring::evaluateDrift(MonitoredVersion &version) {
   act(options.onDrift, "drift", version.model, version.number, reason, std::nullopt);
 }
 
-void Monitoring::evaluateCanaries() {
+void Alerts::evaluateCanaries() {
   if (options.onCanary == MonitoringAction::None) {
     return;
   }
@@ -128,9 +150,9 @@ void Monitoring::evaluateCanaries() {
   }
 }
 
-void Monitoring::act(MonitoringAction action, const std::string &event, const std::string &model,
-                     const std::string &version, const std::string &reason,
-                     std::optional<int64_t> stable) {
+void Alerts::act(MonitoringAction action, const std::string &event, const std::string &model,
+                 const std::string &version, const std::string &reason,
+                 std::optional<int64_t> stable) {
   if (action == MonitoringAction::None) {
     return;
   }
@@ -140,8 +162,8 @@ void Monitoring::act(MonitoringAction action, const std::string &event, const st
   }
 }
 
-void Monitoring::rollBack(const std::string &model, const std::string &version,
-                          const std::string &reason, std::optional<int64_t> stable) {
+void Alerts::rollBack(const std::string &model, const std::string &version,
+                      const std::string &reason, std::optional<int64_t> stable) {
   if (acted.contains(model)) {
     log(fmt::format("model '{}' is not rolled back again: a rule did it before, and nobody has "
                     "looked since",
@@ -151,9 +173,9 @@ void Monitoring::rollBack(const std::string &model, const std::string &version,
   }
   acted[model] = 0;
   if (registryRollback) {
-    thread->post([this, model, version, reason] {
+    thread.post([this, model, version, reason] {
       Result<int64_t> to = registryRollback(versionNumber(version).value_or(0), reason);
-      notify([this, model, version, reason, to = std::move(to)] {
+      boost::asio::post(executor, [this, model, version, reason, to = std::move(to)] {
         endRollback(model, version, reason, to);
       });
     });
@@ -166,8 +188,8 @@ void Monitoring::rollBack(const std::string &model, const std::string &version,
               status.isOk() ? Result<int64_t>(0) : Result<int64_t>(std::move(status)));
 }
 
-void Monitoring::endRollback(const std::string &model, const std::string &version,
-                             const std::string &reason, const Result<int64_t> &to) {
+void Alerts::endRollback(const std::string &model, const std::string &version,
+                         const std::string &reason, const Result<int64_t> &to) {
   if (!to.isOk() && to.status().id() == ErrorId::AliasMoved) {
     log(fmt::format("model '{}' version {} was rolled back or replaced by somebody else: {}", model,
                     version, reason));
@@ -183,15 +205,12 @@ void Monitoring::endRollback(const std::string &model, const std::string &versio
                                           to.status().toString(), reason);
   log(fmt::format("model '{}' version {} {}", model, version, what),
       isDone ? LogLevel::Warning : LogLevel::Error);
-  Versions::iterator found = versions.find(KeyLess::View(model, version));
-  if (found != versions.end()) {
-    found->second->action = what;
-  }
+  drift.setAction(model, version, what);
   post(isDone ? "rollback" : "rollback_failed", model, version, what);
 }
 
-void Monitoring::post(const std::string &event, const std::string &model,
-                      const std::string &version, const std::string &reason) {
+void Alerts::post(const std::string &event, const std::string &model, const std::string &version,
+                  const std::string &reason) {
   if (!webhooks) {
     return;
   }
@@ -210,6 +229,15 @@ void Monitoring::post(const std::string &event, const std::string &model,
                     return request;
                   },
                   1});
+}
+
+void Alerts::appendMetrics(std::string &text) const {
+  appendMetricHead(text, "tenon_rollbacks_total", "counter", "Roll-backs by rules.");
+  for (const auto &[model, known] : models->all()) { // also 0, so that the first is an increase
+    std::map<std::string, uint64_t>::const_iterator count = rollbacks.find(model);
+    fmt::format_to(std::back_inserter(text), "tenon_rollbacks_total{{model=\"{}\"}} {}\n", model,
+                   count == rollbacks.end() ? 0 : count->second);
+  }
 }
 
 } // namespace tenon::server

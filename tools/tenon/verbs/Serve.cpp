@@ -2,6 +2,7 @@
 // program again as its worker.
 
 #include "registry/History.h"
+#include "server/api/Operations.h"
 #include "server/http/Server.h"
 #include "server/protocol/Routes.h"
 #include "server/repository/RegistryRepository.h"
@@ -46,10 +47,10 @@ void printRoutes(Terminal &terminal) {
     list.push_back({{"method", nameOf(route.method)},
                     {"path", fmt::format("/{}", route.path)},
                     {"transport", nameOf(route.transport)},
-                    {"role", nameOf(route.role)},
+                    {"role", nameOf(server::roleOf(route.operation))},
                     {"operation", nameOf(route.operation)}});
     text += fmt::format("{:<5} {:<5} {:<60} {}\n", nameOf(route.transport), nameOf(route.method),
-                        fmt::format("/{}", route.path), nameOf(route.role));
+                        fmt::format("/{}", route.path), nameOf(server::roleOf(route.operation)));
   }
   terminal.json() ? terminal.printJson("serve.routes", {{"routes", list}}) : terminal.print(text);
 }

@@ -1,8 +1,9 @@
-// What is monitored, as JSON and as Prometheus' text; and labels as clients send them.
+// Drift and accuracy as JSON and as Prometheus' text; and labels as clients send them.
 
-#include "server/monitoring/Monitoring.h"
 #include "server/monitoring/drift/Distributions.h"
+#include "server/monitoring/drift/DriftMonitor.h"
 #include "server/protocol/Json.h"
+#include "server/protocol/MetricsText.h"
 
 #include "registry/History.h"
 #include "support/json/Json.h"
@@ -88,22 +89,20 @@ Result<std::vector<LabelledId>> parseLabels(std::string_view text) {
 
 } // namespace
 
-Result<std::string> Monitoring::describe(const std::string &model,
-                                         const std::string &version) const {
-  TENON_ASSIGN(std::shared_ptr<Version> asked, models->find(model, version));
-  Versions::const_iterator found = versions.find(KeyLess::View(model, asked->number));
+Result<std::string> DriftMonitor::describe(const std::string &model,
+                                           const std::string &number) const {
+  Versions::const_iterator found = versions.find(KeyLess::View(model, number));
   const MonitoredVersion *monitored = found == versions.end() ? nullptr : found->second.get();
   if (!monitored || (monitored->path.empty() && monitored->accuracy->rows.empty())) {
-    return Status::error(
-        ErrorId::NoSuchModel,
-        fmt::format("model '{}' version {} is not monitored", model, asked->number),
-        "serve it with --drift-reference, or send labels for its requests");
+    return Status::error(ErrorId::NoSuchModel,
+                         fmt::format("model '{}' version {} is not monitored", model, number),
+                         "serve it with --drift-reference, or send labels for its requests");
   }
   TENON_TRY(Status(monitored->problem));
   if (!monitored->path.empty() && !monitored->reference) {
     return Status::error(
         ErrorId::ModelNotReady,
-        fmt::format("the reference of model '{}' version {} is being read", model, asked->number),
+        fmt::format("the reference of model '{}' version {} is being read", model, number),
         "try again");
   }
   Json features = Json::array();
@@ -111,7 +110,7 @@ Result<std::string> Monitoring::describe(const std::string &model,
     features.push_back(featureJson(monitored->last->features[i]));
   }
   Json json = {{"model", model},
-               {"version", asked->number},
+               {"version", number},
                {"rows", monitored->last ? monitored->last->rows : 0},
                {"drift", monitored->last && monitored->last->isDrift},
                {"since", monitored->last ? Json(timeOf(monitored->last->since)) : Json()},
@@ -136,8 +135,7 @@ Result<std::string> Monitoring::describe(const std::string &model,
   return dumpJson(json);
 }
 
-Result<std::string> Monitoring::label(const std::string &model, std::string_view text) {
-  TENON_TRY(models->find(model, "").takeStatus());
+Result<std::string> DriftMonitor::label(const std::string &model, std::string_view text) {
   TENON_ASSIGN(std::vector<LabelledId> all, parseLabels(text));
   Clock::time_point now = Clock::now();
   std::vector<std::string> unknown;
@@ -178,14 +176,10 @@ Result<std::string> Monitoring::label(const std::string &model, std::string_view
   return dumpJson({{"labelled", known}, {"unknown", all.size() - known}, {"unknown_ids", named}});
 }
 
-std::string Monitoring::metrics() const {
-  std::string text;
-  auto head = [&](std::string_view name, std::string_view type, std::string_view help) {
-    fmt::format_to(std::back_inserter(text), "# HELP {0} {2}\n# TYPE {0} {1}\n", name, type, help);
-  };
+void DriftMonitor::appendMetrics(std::string &text) const {
   auto family = [&](std::string_view name, std::string_view type, std::string_view help,
                     auto &&write) {
-    head(name, type, help);
+    appendMetricHead(text, name, type, help);
     for (const auto &[key, version] : versions) {
       write(*version, fmt::format("{}{{model=\"{}\",version=\"{}\"", name, key.first,
                                   key.second)); // names have no characters that a label escapes
@@ -243,40 +237,17 @@ std::string Monitoring::metrics() const {
              line(series + ",bound=\"high\"", interval.high);
            }
          });
-  head("tenon_labels_total", "counter", "Labels by whether their request was kept.");
+  appendMetricHead(text, "tenon_labels_total", "counter",
+                   "Labels by whether their request was kept.");
   for (const auto &[model, counts] : labels) {
     fmt::format_to(std::back_inserter(text),
                    "tenon_labels_total{{model=\"{0}\",known=\"yes\"}} "
                    "{1}\ntenon_labels_total{{model=\"{0}\",known=\"no\"}} {2}\n",
                    model, counts.first, counts.second);
   }
-  head("tenon_rollbacks_total", "counter", "Roll-backs by rules.");
-  for (const auto &[model, known] : models->all()) { // also 0, so that the first is an increase
-    std::map<std::string, uint64_t>::const_iterator count = rollbacks.find(model);
-    fmt::format_to(std::back_inserter(text), "tenon_rollbacks_total{{model=\"{}\"}} {}\n", model,
-                   count == rollbacks.end() ? 0 : count->second);
-  }
-  head("tenon_drift_dropped_rows_total", "counter",
-       "Sampled rows that the comparison had no room for.");
+  appendMetricHead(text, "tenon_drift_dropped_rows_total", "counter",
+                   "Sampled rows that the comparison had no room for.");
   fmt::format_to(std::back_inserter(text), "tenon_drift_dropped_rows_total {}\n", droppedRows);
-  auto deliveries = [&](std::string_view name, std::string_view help, uint64_t sent,
-                        uint64_t failed, uint64_t dropped) {
-    head(name, "counter", help);
-    fmt::format_to(std::back_inserter(text),
-                   "{0}{{outcome=\"sent\"}} {1}\n{0}{{outcome=\"failed\"}} "
-                   "{2}\n{0}{{outcome=\"dropped\"}} {3}\n",
-                   name, sent, failed, dropped);
-  };
-  if (webhooks) {
-    deliveries("tenon_webhooks_total", "Events for the webhook.", webhooks->sent(),
-               webhooks->failed(), webhooks->dropped());
-  }
-  if (tracer) {
-    deliveries("tenon_traced_requests_total",
-               "Requests whose spans are for the collector of traces.", tracer->sent(),
-               tracer->failed(), tracer->dropped());
-  }
-  return text;
 }
 
 } // namespace tenon::server
