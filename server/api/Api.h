@@ -40,7 +40,7 @@ public:
   void perform(const Question &asked, std::string_view body, OnAnswer onAnswer);
 
   /// Makes and sends the reply, now or later. The request has what of it the reply needs.
-  using OnResult = std::function<void(Result<InferResult>, std::shared_ptr<const Request>)>;
+  using OnResult = std::function<void(Result<InferResult>, std::shared_ptr<Request>)>;
   /// Queues an inference for the model and version that are `asked`. `onResult` is called once,
   /// unless the request is cancelled before; never where this gives an error. What `request` refers
   /// to stays until then.

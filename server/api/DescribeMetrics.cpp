@@ -24,6 +24,11 @@ public:
     });
   }
 
+  void number(std::string_view name, std::string_view help, uint64_t value) {
+    head(name, "gauge", help);
+    fmt::format_to(std::back_inserter(text), "{} {}\n", name, value);
+  }
+
   void outcomes() {
     head("tenon_requests_total", "counter", "Requests by how they ended.");
     each([&](const Version &version, const std::string &labels) {
@@ -141,6 +146,11 @@ std::string describeMetrics(const ModelServer &models) {
   metrics.devices("tenon_memory_budget_bytes", "gauge",
                   "What loaded models may take together on a device; 0: any.",
                   [&](const Device &device) { return models.catalog.residency.budget(device); });
+  if (const MemoryBudget *memory = models.catalog.residency.requestMemory()) {
+    metrics.number("tenon_request_memory_bytes",
+                   "What all requests hold: bodies, tensors and replies.", memory->held());
+    metrics.number("tenon_request_memory_limit_bytes", "What they may hold.", memory->limit());
+  }
   metrics.devices("tenon_evictions_total", "counter",
                   "Models that were taken out of the memory of a device for others.",
                   [&](const Device &device) { return models.catalog.residency.evictions(device); });

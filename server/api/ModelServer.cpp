@@ -12,7 +12,9 @@ ModelServer::ModelServer(boost::asio::any_io_executor executor,
               {[this](Version &version) {
                  return std::make_unique<BatchScheduler>(version, batching, catalog.residency);
                },
-               options.onProblem}) {}
+               options.onProblem}) {
+  batching.offload = options.offload;
+}
 
 Result<std::shared_ptr<Request>> ModelServer::submit(const std::string &model,
                                                      const std::string &number,

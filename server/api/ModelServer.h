@@ -19,6 +19,8 @@ struct ModelServerOptions : ResidencyOptions {
   /// Called for each load that failed; may be empty.
   std::function<void(const std::string &model, const Status &problem)> onProblem;
   RequestObserver *observer = nullptr; ///< outlives the models; null: none
+  /// For copying what is large: see BatchingContext.
+  std::function<void(std::function<void()> work, std::function<void()> then)> offload;
 };
 
 class ModelServer {

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 namespace tenon::server {
 namespace {
@@ -104,10 +105,9 @@ std::vector<TensorPlace> Batch::placeInputs() const {
   return places;
 }
 
-Status Batch::fill(uint64_t outputRoom, std::shared_ptr<Request> *faulty) {
-  Clock::time_point start = Clock::now();
+Status Batch::place(uint64_t outputRoom) {
   padded = paddedLength(requests);
-  std::vector<TensorPlace> places = placeInputs();
+  places = placeInputs();
   uint64_t at = tableBytes(places);
   for (TensorPlace &place : places) {
     place.offset = alignTensor(at);
@@ -115,8 +115,15 @@ Status Batch::fill(uint64_t outputRoom, std::shared_ptr<Request> *faulty) {
   }
   outputOffset = alignTensor(at);
   TENON_ASSIGN(inputBuffer, version.worker()->buffers().take(outputOffset + outputRoom));
+  return Status::ok();
+}
+
+void Batch::copy() {
+  Clock::time_point start = Clock::now();
   MutableBytes buffer = inputBuffer->memory->bytes();
   writeTable(buffer, 0, places);
+  problem = Status::ok();
+  faulty = nullptr;
   for (size_t i = 0; i < places.size(); ++i) {
     uint64_t offset = places[i].offset;
     for (const std::shared_ptr<Request> &request : requests) {
@@ -127,23 +134,31 @@ Status Batch::fill(uint64_t outputRoom, std::shared_ptr<Request> *faulty) {
       }
       MutableBytes to = buffer.subspan(offset, bytesOf(dims, input.dtype));
       offset += to.size();
-      *faulty = request;
-      TENON_TRY(store(*request, input, dims, to));
-      *faulty = nullptr;
+      try {
+        problem = store(*request, input, dims, to);
+      } catch (const std::bad_alloc &) {
+        problem = Status::error(ErrorId::OutOfMemory, "no memory for the request");
+      }
+      if (!problem.isOk()) {
+        faulty = request;
+        return;
+      }
     }
   }
+  copyIn = nanosecondsSince(start);
+}
+
+void Batch::handOver() {
   outputBuffer = inputBuffer;
-  outputEnd = buffer.size();
+  outputEnd = inputBuffer->memory->bytes().size();
   RequestSlot &slot = instance.slot();
   slot.inputBuffer = slot.outputBuffer = inputBuffer->number;
   slot.inputCount = static_cast<uint32_t>(places.size());
   slot.outputOffset = outputOffset;
   slot.outputEnd = outputEnd;
-  copyIn = nanosecondsSince(start);
   for (const std::shared_ptr<Request> &request : requests) {
     request->times.copyIn = copyIn;
   }
-  return Status::ok();
 }
 
 Status Batch::provideRoom(uint64_t bytes) {

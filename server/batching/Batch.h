@@ -18,9 +18,17 @@ public:
   std::vector<std::shared_ptr<Request>> requests; ///< in the order of their rows
 
   uint64_t rows() const;
-  /// Copies the requests into a shared buffer, with `outputRoom` bytes for outputs. On an error
-  /// `*faulty` is the request that it is of, or stays null.
-  Status fill(uint64_t outputRoom, std::shared_ptr<Request> *faulty);
+  /// Takes a shared buffer for the requests, with `outputRoom` bytes for outputs.
+  Status place(uint64_t outputRoom);
+  uint64_t inputBytes() const { return outputOffset; }
+  /// Copies the requests into the buffer. On any thread: it touches nothing but these.
+  void copy();
+  /// What copy() gave; on an error `faulty` is the request that it is of, or null.
+  Status problem;
+  std::shared_ptr<Request> faulty;
+  /// Writes into the request slot what is to be run.
+  void handOver();
+  bool isHandedOver() const { return outputBuffer != nullptr; }
   /// Takes a shared buffer of `bytes` for outputs, which had no room.
   Status provideRoom(uint64_t bytes);
   /// The outputs of the run; those of each request are rows of them.
@@ -36,6 +44,7 @@ private:
 
   Version &version;
   Instance &instance;
+  std::vector<TensorPlace> places; ///< of the inputs
   std::shared_ptr<SharedBuffer> inputBuffer, outputBuffer;
   uint64_t outputOffset = 0, outputEnd = 0; ///< as the request slot has them
   uint64_t copyIn = 0;

@@ -15,6 +15,8 @@ namespace {
 
 /// What is left for outputs of which nothing is known yet, and what is remembered of them.
 constexpr uint64_t kFirstRoom = 16 << 10, kMaxRemembered = 64 << 20;
+/// Bytes that are copied into a shared buffer at once, on this thread.
+constexpr uint64_t kLittle = 256 << 10;
 /// Requests that are looked at for one batch.
 constexpr size_t kMaxLookedAt = 4096;
 
@@ -101,10 +103,14 @@ void BatchScheduler::lost(Instance &instance, const Status &why) {
   }
 }
 
-size_t BatchScheduler::running() const {
+size_t BatchScheduler::waiting() const { return line.size() + countOf(false); }
+
+size_t BatchScheduler::running() const { return countOf(true); }
+
+size_t BatchScheduler::countOf(bool areRunning) const {
   size_t sum = 0;
   for (const auto &[instance, batch] : batches) {
-    sum += batch.requests.size();
+    sum += batch.isHandedOver() == areRunning ? batch.requests.size() : 0;
   }
   return sum;
 }
@@ -200,22 +206,64 @@ void BatchScheduler::run(Instance &instance, Requests requests) {
     line.erase(request);
     request->times.queue = nanosecondsSince(request->arrival);
   }
-  Batch &batch =
-      batches.try_emplace(&instance, version, instance, std::move(requests)).first->second;
-  while (!batch.requests.empty()) {
-    std::shared_ptr<Request> faulty;
-    Status status = batch.fill(outputRoom, &faulty);
-    if (status.isOk()) {
-      version.worker()->run(instance);
-      return;
-    }
-    Requests ended = faulty ? std::vector{faulty} : batch.requests;
-    for (const std::shared_ptr<Request> &request : ended) {
-      std::erase(batch.requests, request);
+  fill(instance,
+       batches.try_emplace(&instance, version, instance, std::move(requests)).first->second);
+}
+
+void BatchScheduler::fill(Instance &instance, Batch &batch) {
+  Status status = batch.place(outputRoom);
+  if (!status.isOk()) {
+    Requests refused = std::move(batches.extract(&instance).mapped().requests);
+    for (const std::shared_ptr<Request> &request : refused) {
       end(request, Result<InferResult>(status));
     }
+  } else if (batch.inputBytes() <= kLittle || !context.offload) {
+    batch.copy();
+    filled(instance, batch);
+  } else {
+    context.offload(
+        [&batch] { batch.copy(); },
+        [this, held = version.shared_from_this(), &instance, &batch, key = instance.key] {
+          if (version.takesRuns() && hasInstance(&instance, key)) {
+            filled(instance, batch);
+          } else {
+            putBack(batches.extract(&instance).mapped().requests);
+          }
+          dispatch();
+          residency.settle(version);
+        });
   }
-  batches.erase(&instance);
+}
+
+bool BatchScheduler::hasInstance(const Instance *instance, uint64_t key) const {
+  return std::any_of(version.instances().begin(), version.instances().end(),
+                     [&](const std::unique_ptr<Instance> &each) {
+                       return each.get() == instance && each->key == key;
+                     });
+}
+
+void BatchScheduler::filled(Instance &instance, Batch &batch) {
+  if (batch.problem.isOk()) {
+    batch.handOver();
+    version.worker()->run(instance);
+    return;
+  }
+  std::shared_ptr<Request> faulty = std::move(batch.faulty);
+  std::erase(batch.requests, faulty);
+  end(faulty, Result<InferResult>(std::move(batch.problem)));
+  if (batch.requests.empty()) {
+    batches.erase(&instance);
+  } else {
+    fill(instance, batch);
+  }
+}
+
+void BatchScheduler::putBack(const Requests &requests) {
+  for (size_t i = requests.size(); i-- > 0;) {
+    if (!requests[i]->isCancelled()) {
+      line.pushFront(requests[i]);
+    }
+  }
 }
 
 void BatchScheduler::answered(Instance &instance) {
@@ -248,11 +296,11 @@ void BatchScheduler::answered(Instance &instance) {
     end(batch.requests[0], std::move(status));
   }
   // The fault may be of one of them: each runs again, alone.
-  for (size_t i = batch.requests.size(); batch.requests.size() > 1 && i-- > 0;) {
-    batch.requests[i]->canBatch = false;
-    if (!batch.requests[i]->isCancelled()) {
-      line.pushFront(batch.requests[i]);
+  if (batch.requests.size() > 1) {
+    for (const std::shared_ptr<Request> &request : batch.requests) {
+      request->canBatch = false;
     }
+    putBack(batch.requests);
   }
   dispatch();
 }

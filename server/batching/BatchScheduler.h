@@ -11,6 +11,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -29,6 +30,8 @@ struct BatchingContext {
   const size_t maxQueued;          ///< requests that wait for an instance of a version
   RequestObserver *const observer; ///< outlives them; null: none
   Deadlines deadlines;
+  /// Runs the first elsewhere, then the second on this thread; empty: all is done on this thread.
+  std::function<void(std::function<void()> work, std::function<void()> then)> offload;
 };
 
 class BatchScheduler final : public Scheduler {
@@ -59,11 +62,14 @@ public:
   void answered(Instance &instance) override;
   void lost(Instance &instance, const Status &why) override;
   void fail(const Status &why) override;
-  size_t waiting() const override { return line.size(); }
+  size_t waiting() const override;
   size_t running() const override;
 
 private:
   using Requests = std::vector<std::shared_ptr<Request>>;
+
+  /// Requests in batches that run, or that are copied yet.
+  size_t countOf(bool areRunning) const;
 
   /// Hands waiting requests to free instances, in batches where the version takes them.
   void dispatch();
@@ -77,6 +83,14 @@ private:
   /// Gives the batch to the instance; requests whose data do not fit are answered, and the others
   /// run.
   void run(Instance &instance, Requests requests);
+  void fill(Instance &instance, Batch &batch);
+  /// Whether the version still has the instance: its worker may have ended, and another have its
+  /// place.
+  bool hasInstance(const Instance *instance, uint64_t key) const;
+  /// The batch lies in its buffer, or one of its requests does not fit.
+  void filled(Instance &instance, Batch &batch);
+  /// To the front of the line, in their order.
+  void putBack(const Requests &requests);
   /// Answers the requests of a batch that ran well.
   void answer(const Batch &batch, const std::vector<TensorPlace> &outputs);
   void end(const std::shared_ptr<Request> &request, Result<InferResult> result);

@@ -24,7 +24,7 @@ constexpr uint64_t kMaxElements = 16 << 20;
 /// Bytes of JSON that take the loop less time than a turn through the pool would take the request.
 constexpr uint64_t kLittle = 32 << 10;
 /// Of a request that is no inference: it is read on the loop.
-constexpr uint64_t kMaxSettings = 1 << 20;
+constexpr uint64_t kMaxSettings = 256 << 10;
 
 Status noMemory(std::string_view what, std::string_view hint) {
   return Status::error(ErrorId::OutOfMemory, fmt::format("no memory for {}", what), hint);
@@ -213,15 +213,17 @@ Status HttpExchange::readBody(Encoding encoding) {
     TENON_ASSIGN(request.body,
                  decompress(encoding, request.body.text, server.options.maxBody, &server.memory));
   }
+  body = std::make_shared<ChargedString>(std::move(request.body));
   if (request.match.operation != Operation::ModelInfer) {
-    return request.body.text.size() <= kMaxSettings
+    return body->text.size() <= kMaxSettings
                ? Status::ok()
                : Status::error(ErrorId::RequestTooLarge,
                                fmt::format("the body of a request that is no inference has more "
                                            "than {} bytes",
                                            kMaxSettings));
   }
-  TENON_ASSIGN(parsed, parseInferRequest(request.body.text, request.jsonBytes, &server.memory));
+  TENON_ASSIGN(parsed, parseInferRequest(body->text, request.jsonBytes, &server.memory));
+  parsed->owner = body;
   return Status::ok();
 }
 
@@ -235,8 +237,8 @@ void HttpExchange::infer() {
   Result<std::shared_ptr<Request>> queued =
       server.api.infer(request.match, std::move(*parsed),
                        [self = shared_from_this()](Result<InferResult> result,
-                                                   std::shared_ptr<const Request> asked) {
-                         self->write(std::move(result), std::move(asked));
+                                                   const std::shared_ptr<Request> &asked) {
+                         self->write(std::move(result), asked);
                        });
   if (!queued.isOk()) {
     fail(queued.status());
@@ -245,9 +247,10 @@ void HttpExchange::infer() {
   pending = std::move(*queued);
 }
 
-void HttpExchange::write(Result<InferResult> result, std::shared_ptr<const Request> asked) {
+void HttpExchange::write(Result<InferResult> result, const std::shared_ptr<Request> &asked) {
   pending = nullptr;
-  request.body = ChargedString(); // nobody reads the inputs any more
+  asked->payload.releaseInputs();
+  body = nullptr;
   if (!result.isOk()) {
     fail(result.status());
     return;
@@ -345,13 +348,13 @@ void HttpExchange::performOther() {
     compress();
     return;
   }
-  Status status = readSettings(request.body.text, request.match);
+  Status status = readSettings(body->text, request.match);
   if (!status.isOk()) {
     fail(status);
     return;
   }
   bool isUnready = operation == Operation::ServerReady && !server.api.isReady();
-  server.api.perform(request.match, request.body.text,
+  server.api.perform(request.match, body->text,
                      [self = shared_from_this(), operation, isUnready](Result<Answer> answer) {
                        Result<Piece> piece = answer.isOk()
                                                  ? ownedPiece(textOf(*answer), self->server.memory)

@@ -77,13 +77,14 @@ private:
   Status readBody(Encoding encoding);
   void performOther();
   void infer();
-  void write(Result<InferResult> result, std::shared_ptr<const Request> asked);
+  void write(Result<InferResult> result, const std::shared_ptr<Request> &asked);
   void compress();
   void answer(HttpReply reply);
   void fail(const Status &status) { answer(errorReply(status)); }
 
   ServerContext &server;
   std::function<void(HttpReply)> onReply; ///< empty once it is called, or not to be
+  std::shared_ptr<ChargedString> body;    ///< decompressed
   std::optional<InferRequest> parsed;
   std::shared_ptr<Request> pending;
   HttpReply reply;

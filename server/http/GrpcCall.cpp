@@ -296,7 +296,7 @@ private:
 
   /// On any thread.
   static Status readMessage(ServerContext &server, Inference &inference, bool isInference) {
-    constexpr size_t kMaxSettings = 1 << 20;
+    constexpr size_t kMaxSettings = 256 << 10;
     try {
       if (inference.encoding != Encoding::Identity) {
         TENON_ASSIGN(inference.message, decompress(inference.encoding, inference.message.text,
@@ -334,11 +334,12 @@ private:
     target.model = std::move(parsed.model);
     target.version = std::move(parsed.version);
     parsed.request.trace = trace;
+    parsed.request.owner = inference;
     // The call is there: closed() cancels the request.
     TENON_ASSIGN(inference->pending,
                  server.api.infer(target, std::move(parsed.request),
                                   [this, inference](Result<InferResult> result,
-                                                    std::shared_ptr<const Request> request) {
+                                                    const std::shared_ptr<Request> &request) {
                                     try {
                                       result.isOk()
                                           ? sendResult(*inference, *result, request->payload)
@@ -409,7 +410,7 @@ private:
   void dropInferences() {
     for (const std::shared_ptr<Inference> &inference : inferences) {
       if (inference->pending) {
-        server.api.cancel(inference->pending);
+        server.api.cancel(std::exchange(inference->pending, nullptr));
       }
     }
     inferences.clear();

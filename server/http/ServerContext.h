@@ -43,7 +43,10 @@ struct ServerContext {
                 [this](const std::string &model, const Status &problem) {
                   errors.add(model, problem);
                 },
-                &monitoring}),
+                &monitoring,
+                [this](std::function<void()> task, std::function<void()> then) {
+                  work.run(std::move(task), std::move(then));
+                }}),
         admin(RegistryAdmin::of(options.models, options.registry, context.get_executor())),
         api(models, errors, admin.get(), monitoring, connectionCounts, options.version),
         tokens(std::move(tokens)), drained(context) {}

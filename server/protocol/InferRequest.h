@@ -46,7 +46,16 @@ struct InferRequest {
   uint64_t priority = 0;            ///< 1 is the highest; 0: the model's usual one
   std::vector<NumberList> lists;
   MemoryCharge charge; ///< of the lists, and of elements that came as numbers otherwise
-  TraceContext trace;  ///< that the caller told beside the request
+  std::shared_ptr<const void> owner; ///< of what it refers to; null: who has it keeps that
+  TraceContext trace;                ///< that the caller told beside the request
+
+  /// Nobody reads the inputs any more.
+  void releaseInputs() {
+    inputs.clear();
+    lists.clear();
+    charge.release();
+    owner = nullptr;
+  }
 };
 
 /// Parses `body`, of which the first `jsonBytes` are JSON (all where none); the result refers to

@@ -68,6 +68,8 @@ public:
   uint64_t budget(const Device &device) const {
     return device.isCpu() ? options.memoryBudget : options.gpuMemoryBudget;
   }
+  /// What requests hold, and may; null: it is not counted.
+  const MemoryBudget *requestMemory() const { return options.requestMemory; }
   void log(std::string_view line, LogLevel level = LogLevel::Info) const {
     options.log(line, level);
   }
