@@ -1,6 +1,7 @@
 // The rules, one a kind of operation.
 #include "compiler/graph/RowRules.h"
 
+#include "compiler/graph/RowNumbers.h"
 #include "compiler/graph/TnRare.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -10,6 +11,11 @@ namespace tenon::tn {
 
 bool KnownRows::isSame(ValueRange all) const {
   return llvm::all_of(all, [&](Value value) { return of(value).isAlong(of(all[0]).axis); });
+}
+
+bool KnownRows::isCommonAlong(Value value, int64_t axis) const {
+  return !value || !of(value).isAbsent() || axis < 0 ||
+         constantDim(getDims(value.getType())[axis]) == 1;
 }
 
 namespace {
@@ -44,12 +50,6 @@ Rows together(const KnownRows &known, Operation *op, ValueRange values, int64_t 
 
 constexpr const char *kOwnValues = "has a value of its own for each row";
 
-/// Whether what is no row does not differ along an axis that rows are on; others do not matter.
-bool isCommonAlong(const KnownRows &known, Value value, int64_t axis) {
-  return !value || !known.of(value).isAbsent() || axis < 0 ||
-         constantDim(getDims(value.getType())[axis]) == 1;
-}
-
 Rows elementwise(const KnownRows &known, Operation *op) {
   int64_t rank = rankOf(op->getResult(0));
   std::optional<int64_t> axis;
@@ -64,7 +64,7 @@ Rows elementwise(const KnownRows &known, Operation *op) {
     axis = aligned;
   }
   bool isCommon = llvm::all_of(op->getOperands(), [&](Value operand) {
-    return isCommonAlong(known, operand, *axis - rank + rankOf(operand));
+    return known.isCommonAlong(operand, *axis - rank + rankOf(operand));
   });
   return isCommon ? Rows::along(*axis) : Rows::mixed(op, kOwnValues);
 }
@@ -197,7 +197,7 @@ Rows ofMatmul(const KnownRows &known, MatmulOp product) {
     axis = aligned;
   }
   bool isCommon = *axis >= rank - 2 || llvm::all_of(operands, [&](Value operand) {
-    return isCommonAlong(known, operand, *axis - rank + rankOf(operand));
+    return known.isCommonAlong(operand, *axis - rank + rankOf(operand));
   });
   return isCommon ? Rows::along(*axis) : Rows::mixed(product, kOwnValues);
 }
@@ -211,7 +211,7 @@ Rows ofAttention(const KnownRows &known, AttentionOp attention) {
   auto axisOf = [&](int64_t operand) { return isBatch ? 0 : inner[operand] ? 2 : 1; };
   int64_t masked = mask ? rankOf(mask) - (isBatch ? 4 : 3) : 0;
   bool isOwn = !mask || known.of(mask).isAlong(masked) ||
-               (known.isAbsent(mask) && isCommonAlong(known, mask, masked));
+               (known.isAbsent(mask) && known.isCommonAlong(mask, masked));
   AffineExpr rows = getDims(operands[0].getType())[axisOf(0)];
   for (int64_t i : {0, 1, 2}) {
     isOwn &= known.of(operands[i]).isAlong(axisOf(i)) &&
@@ -225,7 +225,7 @@ template <typename Op> Rows ofQuantization(const KnownRows &known, Op op) {
   Rows x = known.of(op.getX());
   for (Value scale : {Value(op.getScale()), Value(op.getZeroPoint())}) {
     bool isByRow = rankOf(scale) > 0 && x.isAlong(op.getAxis());
-    bool isOwn = isByRow ? known.of(scale).isAlong(0) || isCommonAlong(known, scale, 0)
+    bool isOwn = isByRow ? known.of(scale).isAlong(0) || known.isCommonAlong(scale, 0)
                          : known.isAbsent(scale);
     if (!isOwn) {
       return Rows::mixed(op, "has a scale that other rows give");
@@ -250,8 +250,15 @@ Rows ofRecurrence(const KnownRows &known, RecurrenceOp layer, OpResult result) {
 Rows ruleOf(const KnownRows &known, Operation *op, OpResult result) {
   bool isConstant =
       llvm::all_of(op->getOperands(), [&](Value operand) { return known.of(operand).isAbsent(); });
+  if (llvm::any_of(op->getOperands(),
+                   [&](Value operand) { return known.of(operand).isByNumber(); })) {
+    return byRowNumbers(known, op);
+  }
+  if (IotaOp iota = dyn_cast<IotaOp>(op); iota && isConstant && isRowNumber(known, iota)) {
+    return Rows::numbered(0);
+  }
   if (isConstant && !isa<BroadcastOp>(op)) {
-    return known.names(op) ? Rows::mixed(op, "computes with the number of rows") : Rows();
+    return known.names(op) ? Rows::mixed(op, kByNumber) : Rows();
   }
   if (op->hasTrait<TnElementwise>()) {
     return elementwise(known, op);

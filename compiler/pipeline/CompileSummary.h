@@ -77,8 +77,8 @@ struct CompileSummary {
   /// What the engine records of rows and padded places (schema tenon.rows/1); empty of an engine
   /// from the cache, and of a phase before dispatch.
   std::string rows;
-  std::vector<SlowRegion> slow;    ///< none of an engine from the cache
-  std::vector<TunedRegion> tuned;  ///< with a store: every region; none of an engine from the cache
+  std::vector<SlowRegion> slow;   ///< none of an engine from the cache
+  std::vector<TunedRegion> tuned; ///< with a store: every region; none of an engine from the cache
 };
 
 } // namespace tenon::pipeline

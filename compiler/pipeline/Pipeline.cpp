@@ -8,7 +8,6 @@
 #include "compiler/dispatch/Names.h"
 #include "compiler/frontend/Frontend.h"
 #include "compiler/graph/GraphInfo.h"
-#include "compiler/graph/RowIndependence.h"
 #include "compiler/graph/State.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/opt/Float8Products.h"
@@ -219,19 +218,6 @@ Status Compilation::dispatch() {
     summary.rows = rowsRecord();
   }
   return wanted.checkFound();
-}
-
-/// Over the groups of all sizes.
-std::string Compilation::rowsRecord() const {
-  SmallVector<ModuleOp> modules;
-  auto addGroups = [&](const Compilation &compilation) {
-    for (const TargetGroup &group : compilation.groups) {
-      modules.push_back(*group.module);
-    }
-  };
-  addGroups(*this);
-  llvm::for_each(forSizes, addGroups);
-  return tn::rowsRecord(modules);
 }
 
 /// Regions → code, each different region once a target. Before the plan, which needs steps, grids

@@ -98,7 +98,9 @@ void localNorm(NodeContext &context) { alongAxes(context, from(1, rankOf(context
 void overAxis(NodeContext &context) {
   alongAxes(context, {fromFront(context.integer("axis", -1), rankOf(context))}, "looks along it");
   for (size_t i = 1; i < context.own().outputs.size(); ++i) {
-    context.keepAll(context.result(i), "counts it");
+    if (context.result() && context.result(i)) {
+      context.tieAll(*context.result(), *context.result(i));
+    }
   }
 }
 

@@ -2,7 +2,7 @@
 #include "compiler/prune/Prune.h"
 
 #include "compiler/frontend/onnx/wire/ModelReader.h"
-#include "compiler/quant/Opset.h"
+#include "compiler/quant/Prepare.h"
 #include "support/files/MappedFile.h"
 #include "support/text/Text.h"
 
@@ -37,7 +37,7 @@ Status refuseQuantized(const quant::Graph &graph) {
 struct Pruner::Impl {
   std::string folder;
   MappedFile file;
-  std::string raised; ///< in place of the file, for a model of an old opset
+  std::string prepared; ///< in place of the file, unless it is empty
   onnx::Model model;
   std::optional<quant::Graph> graph;
   ValueDims dims;
@@ -51,9 +51,10 @@ struct Pruner::Impl {
   std::optional<PruneMask> mask;
   PruneInfo info;
 
-  Bytes bytes() const { return raised.empty() ? file.bytes() : std::as_bytes(std::span(raised)); }
+  Bytes bytes() const {
+    return prepared.empty() ? file.bytes() : std::as_bytes(std::span(prepared));
+  }
   Status read();
-  Status raise();
   Status describe();
   Result<std::vector<uint32_t>> widthsOf(double ratio) const;
   std::vector<uint32_t> smallest(size_t group, size_t count) const;
@@ -73,24 +74,6 @@ Status Pruner::Impl::read() {
   return Status::ok();
 }
 
-/// A model of an old opset is written once as one of opset 13.
-Status Pruner::Impl::raise() {
-  bool isOld =
-      std::any_of(model.opsets.begin(), model.opsets.end(), [](const onnx::OpsetImport &own) {
-        return (own.domain.empty() || own.domain == "ai.onnx") && own.version < kOldestOpset;
-      });
-  if (!isOld) {
-    return Status::ok();
-  }
-  quant::ModelEdit edit(bytes(), model, *graph);
-  TENON_TRY(quant::raiseOpset(model, *graph, edit, kOldestOpset).takeStatus());
-  onnx::ExternalFiles files(folder);
-  TENON_ASSIGN(raised, edit.write(files, strCat("export it with opset ", kOldestOpset,
-                                                " or later: a model that is raised to it is "
-                                                "written with all of its weights")));
-  return read();
-}
-
 Result<Pruner> Pruner::open(const std::string &path) {
   std::unique_ptr<Impl> impl = std::make_unique<Impl>();
   size_t slash = path.rfind('/');
@@ -98,7 +81,8 @@ Result<Pruner> Pruner::open(const std::string &path) {
   TENON_ASSIGN(impl->file, MappedFile::open(path));
   TENON_TRY(impl->read());
   TENON_TRY(refuseQuantized(*impl->graph));
-  TENON_TRY(impl->raise());
+  TENON_ASSIGN(impl->prepared, quant::prepareModel(impl->file.bytes(), impl->folder, kOldestOpset));
+  TENON_TRY(impl->read());
   return Pruner(std::move(impl));
 }
 

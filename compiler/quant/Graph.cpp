@@ -123,15 +123,22 @@ void Graph::setTypes(const onnx::Graph &main) {
       if (info.type != DataType::Undefined) {
         types.emplace(info.name, info.type);
       }
+      if (info.hasShape) {
+        ranks.emplace(info.name, info.dims.size());
+      }
     }
   }
   for (const auto &[name, tensor] : constants) {
     types[name] = tensor->type;
+    ranks[name] = tensor->dims.size();
   }
   for (size_t i = 0; i < nodes.size(); ++i) {
     DataType type = typeOfResult(i);
     for (string_view output : nodes[i].outputs) {
       types.emplace(output, type);
+    }
+    if (std::optional<size_t> rank = rankOfResult(i)) {
+      ranks.emplace(nodes[i].outputs.front(), *rank);
     }
   }
 }

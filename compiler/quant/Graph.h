@@ -37,6 +37,8 @@ public:
   const onnx::Tensor *constant(std::string_view value) const;
   /// As far as it follows from what the model says; else Undefined.
   onnx::DataType typeOf(std::string_view value) const;
+  /// As far as it follows from what the model says.
+  std::optional<size_t> rankOf(std::string_view value) const;
   bool isInput(std::string_view value) const { return inputs.contains(value); }
   /// An output of the model, or read by a graph inside of a node: its name has to stay.
   bool isKept(std::string_view value) const { return kept.contains(value); }
@@ -47,12 +49,14 @@ private:
   void keepReads(const onnx::Graph &inner);
   void setTypes(const onnx::Graph &main);
   onnx::DataType typeOfResult(size_t index) const;
+  std::optional<size_t> rankOfResult(size_t index) const;
 
   const std::vector<onnx::Node> &nodes;
   std::unordered_map<std::string_view, size_t> producers;
   std::unordered_map<std::string_view, std::vector<Use>> readers;
   std::unordered_map<std::string_view, const onnx::Tensor *> constants;
   std::unordered_map<std::string_view, onnx::DataType> types;
+  std::unordered_map<std::string_view, size_t> ranks;
   std::set<std::string_view> inputs, kept;
 };
 

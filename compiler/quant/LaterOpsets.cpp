@@ -38,8 +38,6 @@ bool raiseLaterNode(const Graph &graph, size_t index, int64_t version, int64_t l
     return true;
   }
   auto passes = [&](int64_t opset) { return version < opset && opset <= least; };
-  bool hasGraph = std::any_of(node.attributes.begin(), node.attributes.end(),
-                              [](const onnx::Attribute &a) { return a.graph != nullptr; });
   // Training mode's results changed at 14.
   bool trains = graph.isOp(index, "BatchNormalization") && node.outputs.size() > 1;
   // Its pixels are half a pixel further from 16 on, unless told; its modes have other names
@@ -48,7 +46,7 @@ bool raiseLaterNode(const Graph &graph, size_t index, int64_t version, int64_t l
                (graph.isOp(index, "GridSample") && passes(20)) ||
                (graph.isOp(index, "DFT") && passes(20)) ||
                (graph.isOp(index, "GroupNormalization") && passes(21));
-  if (hasGraph || (trains && passes(14)) || moved) {
+  if ((trains && passes(14)) || moved) {
     return false;
   }
   if (passes(18) && graph.isOneOf(index, kReductions)) {

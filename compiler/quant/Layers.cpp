@@ -339,6 +339,34 @@ std::vector<Layer> LayerFinder::run() {
 
 } // namespace
 
+std::vector<Outside> layersOutside(const Graph &graph) {
+  constexpr string_view kRecurrent[] = {"LSTM", "GRU", "RNN"};
+  constexpr string_view kLayers[] = {"Conv", "ConvTranspose", "Gemm", "MatMul",
+                                     "LSTM", "GRU",           "RNN"};
+  std::vector<Outside> result;
+  for (size_t i = 0; i < graph.all().size(); ++i) {
+    const onnx::Node &node = graph.node(i);
+    if (graph.isOneOf(i, kRecurrent)) {
+      result.push_back({std::string(nameOf(node)), std::string(node.opType), "a recurrent layer"});
+    }
+    std::string reason = strCat("inside of ", node.opType, " '", nameOf(node), "'");
+    std::function<void(const onnx::Node &)> visit = [&](const onnx::Node &own) {
+      for (const onnx::Attribute &attribute : own.attributes) {
+        for (size_t k = 0; attribute.graph && k < attribute.graph->nodes.size(); ++k) {
+          const onnx::Node &inner = attribute.graph->nodes[k];
+          if (std::find(std::begin(kLayers), std::end(kLayers), inner.opType) !=
+              std::end(kLayers)) {
+            result.push_back({std::string(nameOf(inner)), std::string(inner.opType), reason});
+          }
+          visit(inner);
+        }
+      }
+    };
+    visit(node);
+  }
+  return result;
+}
+
 bool isMovement(const Graph &graph, size_t node) { return graph.isOneOf(node, kMovements); }
 
 std::vector<Layer> findLayers(const Graph &graph, const Overrides &overrides) {

@@ -8,6 +8,13 @@ namespace tenon::quant {
 /// All convolutions and products, in the model's order.
 std::vector<Layer> findLayers(const Graph &graph, const Overrides &overrides);
 
+/// What multiplies and is not a layer of the plan: recurrent layers, and those of graphs inside of
+/// nodes.
+struct Outside {
+  std::string name, op, reason;
+};
+std::vector<Outside> layersOutside(const Graph &graph);
+
 /// Operations whose results are elements of their first operands (Concat: of all), so that both
 /// have one scale.
 bool isMovement(const Graph &graph, size_t node);

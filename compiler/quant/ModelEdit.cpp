@@ -22,9 +22,9 @@ constexpr unsigned kOpsetDomain = 1, kOpsetVersion = 2;
 constexpr unsigned kGraphNode = 1, kGraphInitializer = 5, kGraphInput = 11, kGraphValue = 13;
 constexpr unsigned kNodeInput = 1, kNodeOutput = 2, kNodeName = 3, kNodeOp = 4, kNodeAttribute = 5,
                    kNodeDomain = 7;
-constexpr unsigned kAttributeName = 1, kAttributeInteger = 3, kAttributeIntegers = 8,
-                   kAttributeType = 20;
-constexpr unsigned kIntegerType = 2, kIntegersType = 7;
+constexpr unsigned kAttributeName = 1, kAttributeInteger = 3, kAttributeText = 4,
+                   kAttributeGraph = 6, kAttributeIntegers = 8, kAttributeType = 20;
+constexpr unsigned kIntegerType = 2, kTextType = 3, kGraphType = 5, kIntegersType = 7;
 /// From this version on initializers need not be inputs too.
 constexpr int64_t kIrOfFreeInitializers = 4;
 
@@ -46,11 +46,11 @@ template <typename Visit> Status forEachField(string_view message, const Visit &
 
 ModelEdit::ModelEdit(Bytes bytes, const onnx::Model &model, const Graph &graph)
     : file(reinterpret_cast<const char *>(bytes.data()), bytes.size()), model(model), graph(graph) {
-  takeNames(model.graph);
+  avoidNames(model.graph);
 }
 
 /// Also of what nobody reads, and of graphs inside of nodes: their names hide those around them.
-void ModelEdit::takeNames(const onnx::Graph &own) {
+void ModelEdit::avoidNames(const onnx::Graph &own) {
   for (const onnx::Tensor &tensor : own.initializers) {
     names.emplace(tensor.name);
   }
@@ -68,7 +68,7 @@ void ModelEdit::takeNames(const onnx::Graph &own) {
     names.emplace(node.name);
     for (const onnx::Attribute &attribute : node.attributes) {
       if (attribute.graph) {
-        takeNames(*attribute.graph);
+        avoidNames(*attribute.graph);
       }
     }
   }
@@ -106,6 +106,13 @@ void ModelEdit::setIntegers(size_t node, string_view attribute, std::span<const 
   dropAttribute(node, attribute);
   addIntegers(attributes[node], attribute, values);
 }
+void ModelEdit::setGraph(size_t node, string_view attribute, string_view bytes) {
+  dropAttribute(node, attribute);
+  attributes[node].add(kNodeAttribute, Message()
+                                           .text(kAttributeName, attribute)
+                                           .text(kAttributeGraph, bytes)
+                                           .varint(kAttributeType, kGraphType));
+}
 void ModelEdit::setResult(size_t node, string_view value) { results[node] = value; }
 void ModelEdit::drop(size_t node) { dropped.insert(node); }
 void ModelEdit::insertBefore(size_t node, Message added) {
@@ -127,7 +134,7 @@ void ModelEdit::addMetadata(string_view key, string_view value) {
 
 /// Constants whose readers all read something else now, or are gone.
 std::set<string_view> ModelEdit::unread() const {
-  std::set<string_view> result;
+  std::set<string_view> result = leftOut;
   auto isRead = [&](const Use &use) {
     auto changed = operands.find(use.node);
     bool isReplaced = changed != operands.end() && changed->second.contains(use.operand);
@@ -226,6 +233,10 @@ Result<Message> ModelEdit::graphMessage(string_view old, onnx::ExternalFiles &fi
       ++node;
     } else if (field.number == kGraphInitializer) {
       if (!gone.contains(model.graph.initializers[initializer++].name)) {
+        if (keepsExternal) {
+          message.raw(whole);
+          return Status::ok();
+        }
         TENON_ASSIGN(std::string bytes, onnx::embedded(field.bytes, files));
         message.text(kGraphInitializer, bytes);
       }
@@ -289,6 +300,13 @@ Result<std::string> ModelEdit::write(onnx::ExternalFiles &files, string_view rem
                          std::string(remedy));
   }
   return message.str();
+}
+
+void addText(Message &node, string_view attribute, string_view value) {
+  node.add(kNodeAttribute, Message()
+                               .text(kAttributeName, attribute)
+                               .text(kAttributeText, value)
+                               .varint(kAttributeType, kTextType));
 }
 
 void addInteger(Message &node, string_view attribute, int64_t value) {

@@ -38,10 +38,16 @@ public:
   void addOperand(size_t node, const std::string &value);
   /// A constant stays, since an added node reads it.
   void keep(std::string_view constant) { wanted.insert(constant); }
+  /// An initializer goes although it is read: a node makes a value of its name.
+  void leaveOut(std::string_view constant) { leftOut.insert(constant); }
   void dropAttribute(size_t node, std::string_view name) { withoutAttributes[node].insert(name); }
   /// In place of the attribute of that name, if the node has it.
   void setInteger(size_t node, std::string_view attribute, int64_t value);
   void setIntegers(size_t node, std::string_view attribute, std::span<const int64_t> values);
+  /// The bytes of a GraphProto, in place of the graph of that name.
+  void setGraph(size_t node, std::string_view attribute, std::string_view bytes);
+  /// Names that new ones have to differ from too: those around a graph inside of a node.
+  void avoidNames(const onnx::Graph &own);
   /// What the file says of the value's shape is left out.
   void forgetShape(std::string_view value) { shapeless.insert(value); }
   /// Of ONNX's own operators, and of the file's form.
@@ -62,13 +68,15 @@ public:
   /// A key and a text of the model's own.
   void addMetadata(std::string_view key, std::string_view value);
 
+  /// External constants stay beside the file: for what is read again in its place.
+  void keepExternal() { keepsExternal = true; }
+
   /// The file with the changes. Constants that nobody reads any more are left out, external ones
   /// come into the file. `remedy` is what a user does where that takes more than `maxBytes`.
   Result<std::string> write(onnx::ExternalFiles &files, std::string_view remedy,
                             size_t maxBytes = kMaxBytes) const;
 
 private:
-  void takeNames(const onnx::Graph &own);
   Result<onnx::Message> graphMessage(std::string_view old, onnx::ExternalFiles &files) const;
   std::string nodeMessage(size_t index, std::string_view old) const;
   std::set<std::string_view> unread() const;
@@ -86,7 +94,8 @@ private:
   std::set<std::string, std::less<>> domains; ///< that were not imported
   std::map<size_t, std::string> results;
   std::set<size_t> dropped;
-  std::set<std::string_view> wanted;
+  bool keepsExternal = false;
+  std::set<std::string_view> wanted, leftOut;
   std::map<size_t, std::vector<onnx::Message>> before, after;
   std::vector<onnx::Message> first, constants, metadata;
 };
@@ -98,6 +107,8 @@ onnx::Message nodeMessage(std::string_view op, const std::string &name,
 onnx::Message nodeMessage(std::string_view op, const std::string &name,
                           std::span<const std::string> inputs,
                           std::span<const std::string> outputs);
+/// Attributes of a node that is put together.
+void addText(onnx::Message &node, std::string_view attribute, std::string_view value);
 void addInteger(onnx::Message &node, std::string_view attribute, int64_t value);
 void addIntegers(onnx::Message &node, std::string_view attribute, std::span<const int64_t> values);
 /// The same with an integer attribute.

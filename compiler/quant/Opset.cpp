@@ -1,7 +1,8 @@
-// By ONNX's operator changelog (docs/Changelog.md of onnx): what of opsets 7 to 12 means the same
-// in 13, and what is spelled otherwise. What is not named here is refused.
+// By ONNX's operator changelog (docs/Changelog.md of onnx): what of opsets 7 to 12 is spelled
+// otherwise in 13. What is not named here means the same in all of them.
 #include "compiler/quant/Opset.h"
 
+#include "compiler/frontend/onnx/wire/ModelReader.h"
 #include "support/text/Text.h"
 
 #include <algorithm>
@@ -11,6 +12,7 @@ namespace tenon::quant {
 namespace {
 
 using onnx::DataType;
+using onnx::Message;
 using std::string_view;
 
 constexpr int64_t kOpset = 13, kOldest = 7;
@@ -18,106 +20,14 @@ constexpr int64_t kOpset = 13, kOldest = 7;
 /// That came with an opset (docs/Versioning.md of onnx).
 int64_t irVersionOf(int64_t opset) { return opset >= 21 ? 10 : opset >= 19 ? 9 : 7; }
 
-constexpr string_view kSame[] = {"Abs",
-                                 "Acos",
-                                 "Add",
-                                 "And",
-                                 "ArgMax",
-                                 "ArgMin",
-                                 "Asin",
-                                 "Atan",
-                                 "AveragePool",
-                                 "Cast",
-                                 "Ceil",
-                                 "Concat",
-                                 "Constant",
-                                 "ConstantOfShape",
-                                 "Conv",
-                                 "ConvTranspose",
-                                 "Cos",
-                                 "CumSum",
-                                 "DepthToSpace",
-                                 "Div",
-                                 "Elu",
-                                 "Equal",
-                                 "Erf",
-                                 "Exp",
-                                 "Expand",
-                                 "Flatten",
-                                 "Floor",
-                                 "GRU",
-                                 "Gather",
-                                 "GatherElements",
-                                 "GatherND",
-                                 "Gemm",
-                                 "GlobalAveragePool",
-                                 "GlobalMaxPool",
-                                 "Greater",
-                                 "HardSigmoid",
-                                 "Identity",
-                                 "InstanceNormalization",
-                                 "LRN",
-                                 "LSTM",
-                                 "LeakyRelu",
-                                 "Less",
-                                 "Log",
-                                 "LpNormalization",
-                                 "LpPool",
-                                 "MatMul",
-                                 "Max",
-                                 "MaxPool",
-                                 "Mean",
-                                 "Min",
-                                 "Mod",
-                                 "Mul",
-                                 "Neg",
-                                 "NonMaxSuppression",
-                                 "NonZero",
-                                 "Not",
-                                 "OneHot",
-                                 "Or",
-                                 "PRelu",
-                                 "Pow",
-                                 "RNN",
-                                 "Reciprocal",
-                                 "ReduceL1",
-                                 "ReduceL2",
-                                 "ReduceLogSum",
-                                 "ReduceLogSumExp",
-                                 "ReduceMax",
-                                 "ReduceMean",
-                                 "ReduceMin",
-                                 "ReduceProd",
-                                 "ReduceSumSquare",
-                                 "Relu",
-                                 "Reshape",
-                                 "Round",
-                                 "ScatterElements",
-                                 "ScatterND",
-                                 "Selu",
-                                 "Shape",
-                                 "Sigmoid",
-                                 "Sign",
-                                 "Sin",
-                                 "Size",
-                                 "Softplus",
-                                 "Softsign",
-                                 "SpaceToDepth",
-                                 "Sqrt",
-                                 "Sub",
-                                 "Sum",
-                                 "Tan",
-                                 "Tanh",
-                                 "ThresholdedRelu",
-                                 "Tile",
-                                 "Transpose",
-                                 "Where",
-                                 "Xor"};
+/// Whose meaning changed and is not said by what opset 13 has.
+constexpr string_view kNever[] = {"QuantizeLinear", "DequantizeLinear"};
 
 class OpsetRaiser {
 public:
-  OpsetRaiser(const Graph &graph, int64_t version, int64_t least, ModelEdit &edit)
-      : graph(graph), version(version), least(least), edit(edit) {}
+  OpsetRaiser(const onnx::Model &model, const Graph &graph, int64_t version, int64_t least,
+              ModelEdit &edit)
+      : model(model), graph(graph), version(version), least(least), edit(edit) {}
 
   Status raise(size_t index);
   Status raiseLater(size_t index);
@@ -155,35 +65,89 @@ private:
                "' is not known to mean the same there"),
         "export it again with a newer opset, or raise it with onnx.version_converter");
   }
-  std::optional<size_t> rankOf(string_view value) const;
+  Status raiseGraphs(size_t index);
+  void raiseSoftmax(size_t index);
+  void raiseResize(size_t index);
 
+  const onnx::Model &model;
   const Graph &graph;
   int64_t version, least;
   ModelEdit &edit;
 };
 
-/// Of a value whose producer tells it: what softmax reads in nets of that age.
-std::optional<size_t> OpsetRaiser::rankOf(string_view value) const {
-  constexpr string_view kTwo[] = {"Gemm", "Flatten"};
-  constexpr string_view kAlike[] = {"Relu", "Dropout", "Identity", "Clip", "Sigmoid", "Tanh"};
-  std::optional<size_t> producer = graph.producer(value);
-  if (!producer) {
-    return std::nullopt;
+/// Graphs inside of a node are raised as models of their own; what they read from around them is an
+/// input that such a model does not name.
+Status OpsetRaiser::raiseGraphs(size_t index) {
+  for (const onnx::Attribute &attribute : graph.node(index).attributes) {
+    if (!attribute.graph) {
+      continue;
+    }
+    Message whole;
+    whole.varint(1, static_cast<uint64_t>(model.irVersion));
+    for (const onnx::OpsetImport &opset : model.opsets) {
+      whole.add(8, Message().text(1, opset.domain).varint(2, static_cast<uint64_t>(opset.version)));
+    }
+    whole.text(7, attribute.graph->bytes);
+    Bytes bytes = std::as_bytes(std::span(whole.str()));
+    TENON_ASSIGN(onnx::Model inner, onnx::readModel(bytes));
+    TENON_TRY(checkNodes(inner.graph.nodes));
+    Graph own(inner);
+    ModelEdit innerEdit(bytes, inner, own);
+    innerEdit.avoidNames(model.graph);
+    innerEdit.keepExternal();
+    TENON_TRY(raiseOpset(inner, own, innerEdit, least).takeStatus());
+    onnx::ExternalFiles none("");
+    TENON_ASSIGN(std::string raised, innerEdit.write(none, ""));
+    TENON_ASSIGN(onnx::Model result, onnx::readModel(std::as_bytes(std::span(raised))));
+    edit.setGraph(index, attribute.name, result.graph.bytes);
   }
-  if (graph.isOneOf(*producer, kTwo)) {
-    return 2;
+  return Status::ok();
+}
+
+/// Before 13 all dims from the axis on were one row; where these are more than the last, or the
+/// rank is not known, they are made one.
+void OpsetRaiser::raiseSoftmax(size_t index) {
+  const onnx::Node &node = graph.node(index);
+  int64_t axis = integerOf(node, "axis", 1);
+  std::string value(node.inputs.front());
+  std::optional<size_t> rank = graph.rankOf(value);
+  if (axis == -1 || (rank && static_cast<int64_t>(*rank) == axis + 1)) {
+    edit.dropAttribute(index, "axis");
+    return;
   }
-  const std::vector<string_view> &inputs = graph.node(*producer).inputs;
-  constexpr string_view kSums[] = {"Add", "Sub", "Mul", "Div"};
-  if (graph.isOp(*producer, "Reshape")) {
-    const onnx::Tensor *shape = inputs.size() > 1 ? graph.constant(inputs[1]) : nullptr;
-    return shape && shape->dims.size() == 1 ? std::optional(size_t(shape->dims[0])) : std::nullopt;
+  std::string name(nameOf(node)), dims = edit.freshName(name + "_dims");
+  std::string rows = edit.freshName(name + "_rows"), result = edit.freshName(name + "_result");
+  std::string inputs[] = {result, dims};
+  edit.insertBefore(
+      index, nodeMessage("Shape", edit.freshName(name + "_Shape"), std::span(&value, 1), dims));
+  edit.insertBefore(index, nodeMessage("Flatten", edit.freshName(name + "_Flatten"),
+                                       std::span(&value, 1), rows, "axis", axis));
+  edit.insertBefore(index, nodeMessage(node.opType, name, std::span(&rows, 1), result, "axis", -1));
+  edit.insertBefore(index, nodeMessage("Reshape", edit.freshName(name + "_Reshape"), inputs,
+                                       std::string(node.outputs.front())));
+  edit.drop(index);
+}
+
+/// Upsample, and Resize of opset 10: from 11 on Resize says how it finds places.
+void OpsetRaiser::raiseResize(size_t index) {
+  const onnx::Node &node = graph.node(index);
+  const onnx::Attribute *mode = attributeOf(node, "mode"), *list = attributeOf(node, "scales");
+  std::string name(nameOf(node)), scales;
+  if (list) {
+    scales = edit.freshName(name + "_scales");
+    int64_t dims[] = {static_cast<int64_t>(list->floats.size())};
+    edit.addConstant(scales, DataType::Float, dims, bytesOf(list->floats));
+  } else if (node.inputs.size() > 1) {
+    scales = std::string(node.inputs[1]);
+    edit.keep(node.inputs[1]);
   }
-  if (graph.isOneOf(*producer, kSums)) {
-    std::optional<size_t> a = rankOf(inputs[0]), b = rankOf(inputs[1]);
-    return a && (!b || *b <= *a) && (b || graph.constant(inputs[1])) ? a : std::nullopt;
-  }
-  return graph.isOneOf(*producer, kAlike) ? rankOf(inputs[0]) : std::nullopt;
+  std::string inputs[] = {std::string(node.inputs.front()), "", scales};
+  Message resize = nodeMessage("Resize", name, inputs, std::string(node.outputs.front()));
+  addText(resize, "mode", mode ? mode->s : "nearest");
+  addText(resize, "coordinate_transformation_mode", "asymmetric");
+  addText(resize, "nearest_mode", "floor");
+  edit.insertBefore(index, std::move(resize));
+  edit.drop(index);
 }
 
 Status OpsetRaiser::raise(size_t index) {
@@ -191,21 +155,32 @@ Status OpsetRaiser::raise(size_t index) {
   if (!node.domain.empty() && node.domain != "ai.onnx") {
     return Status::ok();
   }
-  bool hasGraph = std::any_of(node.attributes.begin(), node.attributes.end(),
-                              [](const onnx::Attribute &a) { return a.graph != nullptr; });
-  if (hasGraph) {
+  bool isScanOfBatches = version < 9 && graph.isOp(index, "Scan");
+  bool trains = graph.isOp(index, "BatchNormalization") &&
+                (node.outputs.size() > 1 || integerOf(node, "spatial", 1) != 1);
+  bool countsMask = graph.isOp(index, "Dropout") && node.outputs.size() > 1 && version < 10;
+  if (graph.isOneOf(index, kNever) || isScanOfBatches || trains || countsMask) {
     return refuse(index);
   }
-  constexpr string_view kSameFrom11[] = {"Resize", "TopK"};
-  if (graph.isOneOf(index, kSame) || (version >= 11 && graph.isOneOf(index, kSameFrom11))) {
-    return Status::ok();
-  }
+  TENON_TRY(raiseGraphs(index));
   constexpr string_view kAxes[] = {"Squeeze", "Unsqueeze", "ReduceSum"};
+  constexpr string_view kSoftmaxes[] = {"Softmax", "LogSoftmax", "Hardmax"};
   if (graph.isOneOf(index, kAxes)) {
     moveIntegers(index, "axes");
-  } else if (graph.isOp(index, "BatchNormalization") && node.outputs.size() == 1 &&
-             integerOf(node, "spatial", 1) == 1) {
+  } else if (graph.isOp(index, "BatchNormalization")) {
     edit.dropAttribute(index, "spatial");
+  } else if (graph.isOp(index, "Scatter")) {
+    std::vector<std::string> inputs(node.inputs.begin(), node.inputs.end());
+    std::for_each(node.inputs.begin(), node.inputs.end(), [&](string_view own) { edit.keep(own); });
+    edit.insertBefore(index, nodeMessage("ScatterElements", std::string(nameOf(node)), inputs,
+                                         std::string(node.outputs.front()), "axis",
+                                         integerOf(node, "axis", 0)));
+    edit.drop(index);
+  } else if (graph.isOp(index, "Upsample") || (graph.isOp(index, "Resize") && version < 11)) {
+    raiseResize(index);
+  } else if (graph.isOp(index, "TopK") && version < 10) {
+    edit.addOperand(index, integers(index, "k", {integerOf(node, "k", 1)}));
+    edit.dropAttribute(index, "k");
   } else if (graph.isOp(index, "Split")) {
     moveIntegers(index, "split");
   } else if (graph.isOp(index, "Clip")) {
@@ -224,25 +199,20 @@ Status OpsetRaiser::raise(size_t index) {
         moveIntegers(index, attribute);
       }
     }
-  } else if (graph.isOp(index, "Dropout") && node.outputs.size() == 1) {
+  } else if (graph.isOp(index, "Dropout")) {
     edit.dropAttribute(index, "ratio");
     edit.dropAttribute(index, "seed");
-  } else if (graph.isOp(index, "Softmax") || graph.isOp(index, "LogSoftmax")) {
-    // Before 13 all dims from the axis on were one row; the last axis is the same in both.
-    int64_t axis = integerOf(node, "axis", 1);
-    std::optional<size_t> rank = rankOf(node.inputs.front());
-    if (axis != -1 && (!rank || static_cast<int64_t>(*rank) != axis + 1)) {
-      return refuse(index);
-    }
-    edit.dropAttribute(index, "axis");
-  } else {
-    return refuse(index);
+  } else if (graph.isOneOf(index, kSoftmaxes)) {
+    raiseSoftmax(index);
   }
   return Status::ok();
 }
 
 Status OpsetRaiser::raiseLater(size_t index) {
-  return raiseLaterNode(graph, index, version, least, edit) ? Status::ok() : refuse(index);
+  if (!raiseLaterNode(graph, index, version, least, edit)) {
+    return refuse(index);
+  }
+  return version < kOpset ? Status::ok() : raiseGraphs(index);
 }
 
 } // namespace
@@ -264,7 +234,7 @@ Result<int64_t> raiseOpset(const onnx::Model &model, const Graph &graph, ModelEd
                                   kOldest, " on can be quantized"),
                            "export it again with a newer opset");
     }
-    OpsetRaiser raiser(graph, opset.version, least, edit);
+    OpsetRaiser raiser(model, graph, opset.version, least, edit);
     for (size_t i = 0; i < graph.all().size(); ++i) {
       if (opset.version < kOpset) {
         TENON_TRY(raiser.raise(i));

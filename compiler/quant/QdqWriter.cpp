@@ -4,6 +4,7 @@
 
 #include "compiler/quant/Blocks.h"
 #include "compiler/quant/Float8.h"
+#include "compiler/quant/Layers.h"
 #include "support/text/Text.h"
 
 #include <algorithm>
@@ -172,7 +173,14 @@ Status QdqWriter::writeLayer(const Layer &layer, LayerInfo &info) {
   if (parts.scale.empty()) {
     storeScales(layer, base, parts);
   }
-  std::string name = edit.freshName(base);
+  // A graph inside of a node reads the weights too: it gets the dequantized ones by their old name.
+  bool isForBranch = !isOwn && !graph.producer(layer.weight->name) &&
+                     graph.isKept(layer.weight->name) &&
+                     forBranches.insert(layer.weight->name).second;
+  std::string name = isForBranch ? std::string(layer.weight->name) : edit.freshName(base);
+  if (isForBranch) {
+    edit.leaveOut(layer.weight->name);
+  }
   std::vector<std::string> inputs = {parts.quantized, parts.scale};
   if (!parts.zero.empty()) {
     inputs.push_back(parts.zero);
@@ -183,7 +191,7 @@ Status QdqWriter::writeLayer(const Layer &layer, LayerInfo &info) {
                  weight.dims.size() == 2;
   Message wide = nodeMessage("DequantizeLinear", edit.freshName(base + "_DequantizeLinear"), inputs,
                              name, "axis", isPlain ? -1 : axis);
-  readThrough(layer, std::move(wide), name, base);
+  isForBranch ? edit.insertFirst(std::move(wide)) : readThrough(layer, std::move(wide), name, base);
   if (!bias.empty()) {
     writeBias(layer, bias, parts.weight.scales, info);
   }
@@ -304,6 +312,14 @@ Status QdqWriter::run(QuantizationInfo &info) {
   for (const Layer &layer : plan.layers) {
     LayerInfo own = infoOf(layer.node, layer.treatment, layer.reason);
     TENON_TRY(writeLayer(layer, own));
+    info.layers.push_back(std::move(own));
+  }
+  for (const Outside &outside : layersOutside(graph)) {
+    LayerInfo own;
+    own.name = outside.name;
+    own.op = outside.op;
+    own.treatment = Treatment::Wide;
+    own.reason = outside.reason;
     info.layers.push_back(std::move(own));
   }
   for (const Embedding &embedding : plan.embeddings) {

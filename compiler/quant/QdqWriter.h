@@ -98,7 +98,8 @@ private:
   BlockForm blockForm = BlockForm::Product;
   const Grams *grams = nullptr;
   int mostWeight = kMaxWeight;
-  std::map<size_t, size_t> leavers; ///< readers of a shared Transpose that have their own now
+  std::set<std::string_view> forBranches; ///< weights that graphs inside of nodes read
+  std::map<size_t, size_t> leavers;       ///< readers of a shared Transpose that have their own now
   /// Constants as they were stored for the first of their readers, by name and axis.
   std::map<std::pair<std::string_view, int64_t>, Stored> stored;
 };

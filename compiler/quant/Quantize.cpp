@@ -2,8 +2,10 @@
 #include "compiler/quant/Quantize.h"
 
 #include "compiler/frontend/onnx/wire/ModelReader.h"
+#include "compiler/quant/Checks.h"
 #include "compiler/quant/Float8.h"
 #include "compiler/quant/Opset.h"
+#include "compiler/quant/Prepare.h"
 #include "compiler/quant/QdqWriter.h"
 #include "support/files/MappedFile.h"
 #include "support/text/Text.h"
@@ -15,23 +17,6 @@ namespace tenon::quant {
 namespace {
 
 using std::string_view;
-
-Status refuseQuantized(const Graph &graph) {
-  constexpr string_view kinds[] = {"QuantizeLinear",       "DequantizeLinear", "QLinearConv",
-                                   "QLinearMatMul",        "MatMulInteger",    "ConvInteger",
-                                   "DynamicQuantizeLinear"};
-  for (size_t i = 0; i < graph.all().size(); ++i) {
-    const onnx::Node &node = graph.node(i);
-    if (graph.isOneOf(i, kinds) || node.opType == "MatMulNBits" ||
-        node.opType.starts_with("QLinear")) {
-      return Status::error(
-          ErrorId::BadArgument,
-          strCat("the model is quantized already: it has ", node.opType, " '", nameOf(node), "'"),
-          "quantize the FP32 model that it was made from");
-    }
-  }
-  return Status::ok();
-}
 
 /// The least one that knows the scheme.
 int64_t opsetOf(const Settings &settings) {
@@ -45,6 +30,7 @@ int64_t opsetOf(const Settings &settings) {
 struct Quantizer::Impl {
   std::string folder;
   MappedFile file;
+  std::string prepared; ///< in place of the file, unless it is empty
   onnx::Model model;
   std::optional<Graph> graph;
   Settings settings;
@@ -57,7 +43,10 @@ struct Quantizer::Impl {
   QuantizationInfo info;
   Grams grams;
 
-  Status checkPlan() const;
+  Bytes bytes() const {
+    return prepared.empty() ? file.bytes() : std::as_bytes(std::span(prepared));
+  }
+  Status read();
   void observe(string_view tensor, bool hasHistogram, std::optional<int64_t> axis);
   void listObservations();
   void leaveRows(const std::vector<Observed> &seen, size_t runs);
@@ -76,52 +65,25 @@ Result<Quantizer> Quantizer::open(const std::string &path, const Settings &setti
   size_t slash = path.rfind('/');
   impl->folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   TENON_ASSIGN(impl->file, MappedFile::open(path));
-  TENON_ASSIGN(impl->model, onnx::readModel(impl->file.bytes()));
-  TENON_TRY(checkNodes(impl->model.graph.nodes));
-  impl->graph.emplace(impl->model);
   impl->settings = settings;
+  TENON_TRY(impl->read());
   TENON_TRY(refuseQuantized(*impl->graph));
-  // Said before any work.
-  ModelEdit trial(impl->file.bytes(), impl->model, *impl->graph);
-  TENON_TRY(raiseOpset(impl->model, *impl->graph, trial, opsetOf(settings)).takeStatus());
+  TENON_ASSIGN(impl->prepared, prepareModel(impl->file.bytes(), impl->folder, opsetOf(settings)));
+  TENON_TRY(impl->read());
   impl->plan = makePlan(*impl->graph, settings.overrides,
                         settings.weightBits != 0     ? Mode::WeightsOnly
                         : isDynamic(settings.scheme) ? Mode::Dynamic
                                                      : Mode::Narrow);
-  TENON_TRY(impl->checkPlan());
+  TENON_TRY(checkPlan(*impl->graph, impl->plan, settings));
   impl->listObservations();
   return Quantizer(std::move(impl));
 }
 
-Status Quantizer::Impl::checkPlan() const {
-  for (const Overrides::value_type &decided : settings.overrides) {
-    bool isLayer = std::any_of(plan.layers.begin(), plan.layers.end(), [&](const Layer &layer) {
-      return nameOf(graph->node(layer.node)) == decided.first;
-    });
-    bool isTable =
-        std::any_of(plan.embeddings.begin(), plan.embeddings.end(), [&](const Embedding &table) {
-          return nameOf(graph->node(table.node)) == decided.first;
-        });
-    if (!isLayer && !isTable) {
-      return Status::error(ErrorId::BadArgument,
-                           strCat("no convolution, product or embedding of the model is called '",
-                                  decided.first, "'"),
-                           "'tenon inspect MODEL' lists the nodes");
-    }
-  }
-  bool isAny = std::any_of(plan.layers.begin(), plan.layers.end(),
-                           [](const Layer &layer) { return layer.treatment != Treatment::Wide; });
-  bool isAnyTable =
-      std::any_of(plan.embeddings.begin(), plan.embeddings.end(),
-                  [](const Embedding &table) { return table.treatment != Treatment::Wide; });
-  if (isAny || isAnyTable || settings.mayBeNone) {
-    return Status::ok();
-  }
-  std::string why = plan.layers.empty() ? "it has no convolution or product of FP32"
-                                        : strCat("of ", nameOf(graph->node(plan.layers[0].node)),
-                                                 ": ", plan.layers[0].reason);
-  return Status::error(ErrorId::BadArgument, strCat("nothing in the model can be quantized: ", why),
-                       "'tenon inspect MODEL' shows its operations");
+Status Quantizer::Impl::read() {
+  TENON_ASSIGN(model, onnx::readModel(bytes()));
+  TENON_TRY(checkNodes(model.graph.nodes));
+  graph.emplace(model);
+  return Status::ok();
 }
 
 Result<std::vector<InputInfo>> Quantizer::inputs() const {
@@ -370,7 +332,7 @@ Status Quantizer::chooseRanges(const std::vector<Observed> &seen, size_t runs) {
 
 Result<std::string> Quantizer::write(string_view key, const std::string &text) {
   onnx::ExternalFiles files(impl->folder);
-  ModelEdit edit(impl->file.bytes(), impl->model, *impl->graph);
+  ModelEdit edit(impl->bytes(), impl->model, *impl->graph);
   TENON_ASSIGN(int64_t opset, raiseOpset(impl->model, *impl->graph, edit, opsetOf(impl->settings)));
   std::map<string_view, const Channels *> channels;
   for (const auto &[name, known] : impl->channels) {

@@ -2,6 +2,8 @@
 
 #include "server/residency/Version.h"
 
+#include "server/protocol/ErrorMap.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,8 +20,8 @@ Status Version::readiness() const {
   case VersionState::Cold:
     return Status::ok();
   case VersionState::Failed:
-    if (failure.id() == ErrorId::ModelQuarantined) {
-      return failure;
+    if (wireStatusOf(failure.id()).http == 503) {
+      return failure; // it says itself that the model may come back, and how
     }
     return Status::error(ErrorId::ModelNotReady,
                          fmt::format("{} could not be loaded: {}", title(), failure.toString()),

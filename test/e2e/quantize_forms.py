@@ -63,7 +63,7 @@ class QuantizeForms(ToolTest):
             self.assertEqual(self.treatments(report)["b"], ("int8", ""))
             self.assertLess(self.loss(model, data), 1e-3)
 
-    def test_kernels_behind_a_transpose_stay_wide(self):
+    def test_kernels_behind_a_transpose(self):
         net = Net(3)
         x = net.conv("image", "stem", 3, 32, 3)
         turned = net.node("Transpose", [net.weight("w", 3, 3, 32, 64, depth=150)], "turned", perm=[3, 2, 0, 1])
@@ -72,9 +72,9 @@ class QuantizeForms(ToolTest):
         net.conv(net.node("Relu", [x], "mid_relu"), "last", 64, 32, 3, relu=False)
         model = self.save(net.model([value("image", ["n", 3, 16, 16])], [value("last", ["n", 32, 16, 16])]))
         data = {"image": np.random.default_rng(0).standard_normal((8, 3, 16, 16)).astype(np.float32)}
-        for samples, flags in ((None, ("--weights-only", 8)), (data, ("--narrow", "mid", "--narrow", "last"))):
+        for samples, flags, treatment in ((None, ("--weights-only", 8), "weights only"), (data, ("--narrow", "mid", "--narrow", "last"), "int8")):
             report = self.quantize(model, samples, *flags)
-            self.assertEqual(self.treatments(report)["mid"], ("wide", "its weights stand behind a Transpose"))
+            self.assertEqual(self.treatments(report)["mid"], (treatment, ""))
             self.assertLess(self.loss(model, data), 1e-3)
 
     def test_a_transpose_that_layers_share(self):
@@ -182,6 +182,82 @@ class QuantizeForms(ToolTest):
         model = self.save(net.model([value("image", ["n", 16, 8, 8])], [value("second", ["n", 64, 16, 16])], opset=11, ir=6))
         self.quantize(model, None, "--weights-only", 8)
         self.assertLess(self.loss(model, {"image": np.random.default_rng(0).standard_normal((2, 16, 8, 8)).astype(np.float32)}), 1e-3)
+
+    def test_constants_behind_nodes(self):
+        """Weights that nodes compute of constants are folded; those that a branch reads too are stored once."""
+        random = np.random.default_rng(4)
+        weight = (random.standard_normal((64, 64, 3, 3)) / 24).astype(np.float32)
+        norms = np.float32(np.sqrt((weight.astype(np.float64) ** 2).sum((1, 2, 3), keepdims=True)))
+        node = helper.make_node
+        branch = lambda kind: helper.make_graph([node("Conv", ["r", "w"], [kind], pads=[1] * 4, name=kind + "_conv")], kind, [], [value(kind, None)])
+        cases = {
+            "identity": ([node("Identity", ["w0"], ["i"]), node("Identity", ["i"], ["w"])], {"w0": weight}),
+            "half": ([node("Cast", ["w0"], ["w"], to=FLOAT)], {"w0": weight.astype(np.float16)}),
+            "moved": ([node("Reshape", ["w0", "to"], ["m"]), node("Transpose", ["m"], ["w"], perm=[1, 0, 2, 3])], {"w0": np.ascontiguousarray(weight.transpose(1, 0, 2, 3)).reshape(64, -1), "to": np.int64([0, 64, 3, -1])}),
+            "normalized": ([node("ReduceL2", ["v"], ["n"], axes=[1, 2, 3]), node("Div", ["v", "n"], ["d"]), node("Mul", ["d", "g"], ["w"])], {"v": weight * np.float32(3), "g": norms}),
+            "sliced": ([node("Concat", ["a", "b"], ["c"], axis=0), node("Slice", ["c", "from", "to", "axes", "steps"], ["w"])],
+                       {"a": weight[:16], "b": weight[16:], "from": np.int64([-1]), "to": np.int64([-65]), "axes": np.int64([0]), "steps": np.int64([-1])}),
+            "branch": ([node("ReduceMax", ["r"], ["most"], keepdims=0), node("Cast", ["most"], ["is"], to=TensorProto.BOOL), node("If", ["is"], ["o"], name="if", then_branch=branch("t"), else_branch=branch("e"))], {"w": weight}),
+        }
+        data = {"image": random.standard_normal((16, 16, 12, 12)).astype(np.float32)}
+        for name, (nodes, constants) in cases.items():
+            with self.subTest(name=name):
+                net = Net(3)
+                net.conv("image", "stem", 16, 64, 3)
+                nodes = [*net.nodes[:-1], node("Relu", ["stem"], ["r"]), *nodes, node("Conv", ["r", "w"], ["x"], name="mid", pads=[1] * 4),
+                         node("Add", ["x", "o"], ["h"]) if name == "branch" else node("Relu", ["x"], ["h"]), node("Neg", ["h"], ["y"])]
+                tensors = [*net.constants, *(numpy_helper.from_array(np.asarray(array), key) for key, array in constants.items())]
+                model = self.save(raw(nodes, tensors, [value("image", ["n", 16, 12, 12])], [value("y", ["n", 64, 12, 12])], opset=13))
+                report = self.quantize(model, data)
+                self.assertEqual(self.treatments(report)["mid"], ("int8", ""))
+                self.assertLess(self.loss(model, data), 1e-3)
+                self.assertLess((self.folder / "net8.onnx").stat().st_size, 2.5 * weight.size)
+                if name == "branch":
+                    self.assertEqual(self.treatments(report)["t_conv"], ("wide", "inside of If 'if'"))
+
+    def test_old_operators(self):
+        """What opsets 7 to 12 spell otherwise, also in If and Loop, and Softmax over several dims, whose rank the model says or not."""
+        def branch(kind, op):
+            nodes = [helper.make_node("Unsqueeze", ["r"], [kind + "_u"], axes=[0]), helper.make_node("Softmax", [kind + "_u"], [kind + "_s"], axis=2),
+                     helper.make_node(op, [kind + "_s"], [kind + "_n"]), helper.make_node("Squeeze", [kind + "_n"], [kind], axes=[0])]
+            return helper.make_graph(nodes, kind, [], [value(kind, None)])
+
+        body = helper.make_graph([helper.make_node("ReduceSum", ["v"], ["sum"], axes=[2], keepdims=1), helper.make_node("Mul", ["sum", "v"], ["scaled"]),
+                                  helper.make_node("Tanh", ["scaled"], ["next"]), helper.make_node("Identity", ["go"], ["on"])], "body",
+                                 [value("i", [], INT64), value("go", [], TensorProto.BOOL), value("v", [2, 16, 64])], [value("on", [], TensorProto.BOOL), value("next", [2, 16, 64])])
+        node, half = helper.make_node, np.float32([1, 1.5, 1])
+        cases = {
+            "softmax": (range(7, 13), [node("Softmax", ["r"], ["b"], axis=1)], {}),
+            "hardmax": (range(7, 13), [node("Hardmax", ["r"], ["h"]), node("Add", ["h", "r"], ["b"])], {}),
+            "if": (range(7, 13), [node("ReduceMax", ["r"], ["most"], keepdims=0), node("Cast", ["most"], ["c"], to=TensorProto.BOOL),
+                                  node("If", ["c"], ["o"], then_branch=branch("t", "Neg"), else_branch=branch("e", "Abs")), node("Add", ["o", "r"], ["b"])], {}),
+            "loop": (range(7, 13), [node("Loop", ["times", "yes", "r"], ["b"], body=body)], {"times": np.int64(2), "yes": np.bool_(True)}),
+            "attributes": (range(7, 10), [node("Clip", ["r"], ["c"], min=-1.0, max=1.0), node("Pad", ["c"], ["p"], pads=[0, 1, 0, 0, 0, 0]), node("Slice", ["p"], ["s"], starts=[1], ends=[17], axes=[1]),
+                                          node("TopK", ["s"], ["b", "i"], k=8, axis=1)], {}),
+            "upsample": ((7, 8), [node("Upsample", ["r"], ["b"], scales=[1.0, 2.0, 1.0])], {}),
+            "upsample_by": ((9,), [node("Upsample", ["r", "by"], ["b"])], {"by": half}),
+            "resize": ((10,), [node("Resize", ["r", "by"], ["b"])], {"by": half}),
+            "scatter": ((9, 10), [node("Scatter", ["r", "i", "u"], ["b"], axis=1)], {"i": np.zeros((2, 1, 64), np.int64), "u": np.ones((2, 1, 64), np.float32)}),
+            "same": ((12,), [node("Einsum", ["r", "e"], ["m"], equation="nij,jk->nik"), node("Celu", ["m"], ["c"]), node("GreaterOrEqual", ["c", "r"], ["g"]), node("Where", ["g", "c", "r"], ["b"])],
+                     {"e": np.eye(64, dtype=np.float32)}),
+        }
+        random = np.random.default_rng(2)
+        x = {"x": random.standard_normal((2, 16, 64)).astype(np.float32)}
+        for name, (opsets, nodes, constants) in cases.items():
+            weights = {f"w{i}": (random.standard_normal((64, columns)) / 8).astype(np.float32) for i, columns in enumerate((64, 256))}
+            ends = [node("MatMul", ["x", "w0"], ["a"]), node("Relu", ["a"], ["r"])], [node("MatMul", ["b", "w1"], ["d"], name="middle"), node("MatMul", ["d", "w4"], ["y"])]
+            weights["w4"] = (random.standard_normal((256, 8)) / 16).astype(np.float32)
+            tensors = [numpy_helper.from_array(np.asarray(array), key) for key, array in {**weights, **constants}.items()]
+            for opset in opsets:
+                with self.subTest(name=name, opset=opset):
+                    model = self.save(raw([*ends[0], *nodes, *ends[1]], tensors, [value("x", [2, 16, 64])], [value("y", ["a", "b", "c"])], opset, 7))
+                    self.quantize(model, None, "--weights-only", 8)
+                    self.assertLess(self.loss(model, x), 1e-3)
+                    if opset == opsets[0]:
+                        self.quantize(model, None, "--weights-only", 4, "--int4-form", "qdq")
+                        self.assertLess(self.loss(model, x), 0.1)
+                        self.succeed("prune", model, "--ratio", "10%", "--multiple", 1, "--no-timing", "-o", "narrow.onnx")
+                        by_peer(self.folder / "narrow.onnx", x)
 
     def test_tables_can_stay_wide(self):
         boxes = np.stack([np.arange(4096), np.arange(4096) / 2, np.ones(4096), np.full(4096, 2)], 1).astype(np.float32)

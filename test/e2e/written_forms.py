@@ -353,7 +353,7 @@ class WrittenForms(ToolTest):
         self.holds(PRODUCTS, ["w4", "w4_qdq"])
 
     def test_names(self):
-        self.holds(PARTS[-1:], ["int8", "dynamic", "w8"])
+        self.holds(PARTS[-1:], ["int8", "dynamic", "w4_qdq"])
 
     def test_fp8(self):
         """ONNX Runtime's optimizations know no E4M3: they make operators of the file that it then refuses, but none that computes other numbers."""

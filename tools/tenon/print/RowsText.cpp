@@ -54,8 +54,8 @@ std::string rowsText(std::string_view record, std::string_view indent) {
                         textAt(output, "independent") == "true" ? "independent" : wordsOf(output));
   }
   for (const Json &dim : listAt(rows, "padding")) {
-    text += fmt::format("{}padding {}: {}\n", indent, visible(textAt(dim, "dim")),
-                        paddingWords(dim));
+    text +=
+        fmt::format("{}padding {}: {}\n", indent, visible(textAt(dim, "dim")), paddingWords(dim));
   }
   return text;
 }

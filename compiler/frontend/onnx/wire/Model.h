@@ -153,6 +153,7 @@ struct Graph {
   std::vector<ValueInfo> inputs;
   std::vector<ValueInfo> outputs;
   std::vector<ValueInfo> values;
+  std::string_view bytes; ///< of the message
 };
 
 struct OpsetImport {

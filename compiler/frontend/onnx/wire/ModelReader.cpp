@@ -184,6 +184,7 @@ Status Parser::graph(std::string_view body, Graph &graph) {
                          strCat("graphs are nested deeper than ", limits.depth, " levels"),
                          "export the model with fewer nested If and Loop bodies");
   }
+  graph.bytes = body;
   TENON_TRY(message("GraphProto", body, [&](Cursor &cursor) -> Status {
     switch (cursor.field.number) {
     case 1:

@@ -1,0 +1,63 @@
+// The first layer stands for all in what an error says.
+#include "compiler/quant/Checks.h"
+
+#include "compiler/quant/Layers.h"
+#include "support/text/Text.h"
+
+#include <algorithm>
+
+namespace tenon::quant {
+
+using std::string_view;
+
+Status refuseQuantized(const Graph &graph) {
+  constexpr string_view kinds[] = {"QuantizeLinear",       "DequantizeLinear", "QLinearConv",
+                                   "QLinearMatMul",        "MatMulInteger",    "ConvInteger",
+                                   "DynamicQuantizeLinear"};
+  for (size_t i = 0; i < graph.all().size(); ++i) {
+    const onnx::Node &node = graph.node(i);
+    if (graph.isOneOf(i, kinds) || node.opType == "MatMulNBits" ||
+        node.opType.starts_with("QLinear")) {
+      return Status::error(
+          ErrorId::BadArgument,
+          strCat("the model is quantized already: it has ", node.opType, " '", nameOf(node), "'"),
+          "quantize the FP32 model that it was made from");
+    }
+  }
+  return Status::ok();
+}
+
+Status checkPlan(const Graph &graph, const Plan &plan, const Settings &settings) {
+  for (const Overrides::value_type &decided : settings.overrides) {
+    bool isLayer = std::any_of(plan.layers.begin(), plan.layers.end(), [&](const Layer &layer) {
+      return nameOf(graph.node(layer.node)) == decided.first;
+    });
+    bool isTable =
+        std::any_of(plan.embeddings.begin(), plan.embeddings.end(), [&](const Embedding &table) {
+          return nameOf(graph.node(table.node)) == decided.first;
+        });
+    if (!isLayer && !isTable) {
+      return Status::error(ErrorId::BadArgument,
+                           strCat("no convolution, product or embedding of the model is called '",
+                                  decided.first, "'"),
+                           "'tenon inspect MODEL' lists the nodes");
+    }
+  }
+  bool isAny = std::any_of(plan.layers.begin(), plan.layers.end(),
+                           [](const Layer &layer) { return layer.treatment != Treatment::Wide; });
+  bool isAnyTable =
+      std::any_of(plan.embeddings.begin(), plan.embeddings.end(),
+                  [](const Embedding &table) { return table.treatment != Treatment::Wide; });
+  if (isAny || isAnyTable || settings.mayBeNone) {
+    return Status::ok();
+  }
+  std::vector<Outside> outside = layersOutside(graph);
+  std::string why = !plan.layers.empty() ? strCat("of ", nameOf(graph.node(plan.layers[0].node)),
+                                                  ": ", plan.layers[0].reason)
+                    : !outside.empty()   ? strCat("of ", outside[0].name, ": ", outside[0].reason)
+                                         : "it has no convolution or product of FP32";
+  return Status::error(ErrorId::BadArgument, strCat("nothing in the model can be quantized: ", why),
+                       "'tenon inspect MODEL' shows its operations");
+}
+
+} // namespace tenon::quant

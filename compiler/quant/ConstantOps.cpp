@@ -1,0 +1,354 @@
+// Floats are held in FP32 and rounded after each operation, as runtimes do; what is stored in 16
+// bits is moved and cast only.
+#include "compiler/quant/ConstantOps.h"
+
+#include "compiler/frontend/onnx/wire/TensorData.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <numeric>
+
+namespace tenon::quant {
+namespace {
+
+using onnx::DataType;
+using std::string_view;
+
+/// Of ConstantOfShape.
+constexpr size_t kMostFilled = 1 << 16;
+
+float fromHalf(uint16_t bits) {
+  int exponent = bits >> 10 & 0x1f, mantissa = bits & 0x3ff;
+  float size = exponent == 0    ? std::ldexp(static_cast<float>(mantissa), -24)
+               : exponent == 31 ? (mantissa ? NAN : INFINITY)
+                                : std::ldexp(static_cast<float>(mantissa | 0x400), exponent - 25);
+  return bits & 0x8000 ? -size : size;
+}
+
+template <typename Stored, typename Kept, typename Convert>
+std::vector<Kept> decoded(const onnx::TensorData &data, const Convert &convert) {
+  std::vector<Kept> result(data.elements);
+  for (size_t i = 0; i < result.size(); ++i) {
+    Stored stored;
+    std::memcpy(&stored, data.view.data() + i * sizeof(Stored), sizeof(Stored));
+    result[i] = convert(stored);
+  }
+  return result;
+}
+
+/// `made` has elements of `x` in the order of `from`.
+Constant picked(const Constant &x, Dims dims, const std::vector<size_t> &from) {
+  Constant made{x.type, std::move(dims), {}, {}};
+  for (size_t index : from) {
+    x.isFloat() ? made.floats.push_back(x.floats[index]) : made.ints.push_back(x.ints[index]);
+  }
+  return made;
+}
+
+/// One node whose operands are known.
+class Folder {
+public:
+  Folder(const Graph &graph, size_t node, std::vector<const Constant *> operands)
+      : graph(graph), node(graph.node(node)), index(node), operands(std::move(operands)) {}
+
+  Folded run() const;
+
+private:
+  const Constant &x() const { return *operands.front(); }
+  const Constant *operand(size_t i) const { return i < operands.size() ? operands[i] : nullptr; }
+  /// Of an operand, or of the attribute that older versions have.
+  std::optional<Dims> integers(size_t i, string_view attribute) const {
+    if (const Constant *own = operand(i)) {
+      return own->ints;
+    }
+    const onnx::Attribute *list = attributeOf(node, attribute);
+    return list ? std::optional(list->ints) : std::nullopt;
+  }
+  static std::optional<size_t> axisOf(int64_t axis, size_t rank) {
+    axis += axis < 0 ? static_cast<int64_t>(rank) : 0;
+    bool isThere = axis >= 0 && axis < static_cast<int64_t>(rank);
+    return isThere ? std::optional(static_cast<size_t>(axis)) : std::nullopt;
+  }
+  Folded reshaped(Dims dims) const {
+    if (elementsOf(dims) != x().size()) {
+      return std::nullopt;
+    }
+    Constant made = x();
+    made.dims = std::move(dims);
+    return made;
+  }
+  Folded reshape() const;
+  Folded squeeze(bool isSqueeze) const;
+  Folded transpose() const;
+  Folded concat() const;
+  Folded slice() const;
+  Folded reduce() const;
+  Folded fill() const;
+
+  const Graph &graph;
+  const onnx::Node &node;
+  size_t index;
+  std::vector<const Constant *> operands;
+};
+
+Folded Folder::reshape() const {
+  std::optional<Dims> dims = integers(1, "shape");
+  if (!dims || integerOf(node, "allowzero", 0) != 0) {
+    return std::nullopt;
+  }
+  int64_t known = 1;
+  for (size_t i = 0; i < dims->size(); ++i) {
+    (*dims)[i] = (*dims)[i] == 0 && i < x().dims.size() ? x().dims[i] : (*dims)[i];
+    known *= (*dims)[i] == -1 ? 1 : (*dims)[i];
+  }
+  std::replace(dims->begin(), dims->end(), int64_t{-1},
+               known == 0 ? 0 : static_cast<int64_t>(x().size()) / known);
+  return reshaped(std::move(*dims));
+}
+
+Folded Folder::squeeze(bool isSqueeze) const {
+  std::optional<Dims> axes = integers(1, "axes");
+  if (!axes) {
+    return std::nullopt;
+  }
+  size_t rank = x().dims.size() + (isSqueeze ? 0 : axes->size());
+  std::vector<bool> named(rank);
+  for (int64_t axis : *axes) {
+    std::optional<size_t> own = axisOf(axis, rank);
+    if (!own) {
+      return std::nullopt;
+    }
+    named[*own] = true;
+  }
+  Dims dims;
+  for (size_t i = 0, from = 0; i < rank; ++i) {
+    if (!isSqueeze) {
+      dims.push_back(named[i] ? 1 : x().dims[from++]);
+    } else if (!named[i]) {
+      dims.push_back(x().dims[i]);
+    }
+  }
+  return reshaped(std::move(dims));
+}
+
+Folded Folder::transpose() const {
+  size_t rank = x().dims.size();
+  const onnx::Attribute *perm = attributeOf(node, "perm");
+  Dims order(rank), dims, strides(rank, 1);
+  std::iota(order.rbegin(), order.rend(), 0);
+  order = perm ? perm->ints : order;
+  for (size_t i = rank; i-- > 1;) {
+    strides[i - 1] = strides[i] * x().dims[i];
+  }
+  for (int64_t from : order) {
+    dims.push_back(x().dims[static_cast<size_t>(from)]);
+  }
+  std::vector<size_t> from;
+  forEachIndex(dims, [&](const Dims &at) {
+    int64_t offset = 0;
+    for (size_t i = 0; i < rank; ++i) {
+      offset += at[i] * strides[static_cast<size_t>(order[i])];
+    }
+    from.push_back(static_cast<size_t>(offset));
+  });
+  return picked(x(), dims, from);
+}
+
+Folded Folder::concat() const {
+  std::optional<size_t> axis = axisOf(integerOf(node, "axis", 0), x().dims.size());
+  if (!axis) {
+    return std::nullopt;
+  }
+  Constant made{x().type, x().dims, {}, {}};
+  made.dims[*axis] = 0;
+  size_t outer = 1;
+  for (size_t i = 0; i < *axis; ++i) {
+    outer *= static_cast<size_t>(x().dims[i]);
+  }
+  for (const Constant *part : operands) {
+    if (part->type != x().type || part->dims.size() != x().dims.size()) {
+      return std::nullopt;
+    }
+    made.dims[*axis] += part->dims[*axis];
+  }
+  for (size_t row = 0; row < outer; ++row) {
+    for (const Constant *part : operands) {
+      size_t each = part->size() / outer, first = row * each;
+      for (size_t i = first; i < first + each; ++i) {
+        part->isFloat() ? made.floats.push_back(part->floats[i])
+                        : made.ints.push_back(part->ints[i]);
+      }
+    }
+  }
+  return elementsOf(made.dims) == made.size() ? Folded(std::move(made)) : std::nullopt;
+}
+
+Folded Folder::slice() const {
+  size_t rank = x().dims.size();
+  std::optional<Dims> starts = integers(1, "starts"), ends = integers(2, "ends");
+  std::optional<Dims> axes = integers(3, "axes"), steps = integers(4, "");
+  if (!starts || !ends || starts->size() != ends->size()) {
+    return std::nullopt;
+  }
+  Dims begins(rank), strides(rank, 1), dims = x().dims;
+  for (size_t i = 0; i < starts->size(); ++i) {
+    std::optional<size_t> axis = axisOf(axes ? (*axes)[i] : static_cast<int64_t>(i), rank);
+    int64_t step = steps ? (*steps)[i] : 1;
+    if (!axis || step == 0) {
+      return std::nullopt;
+    }
+    int64_t size = x().dims[*axis], low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1;
+    int64_t begin = (*starts)[i] + ((*starts)[i] < 0 ? size : 0);
+    int64_t end = (*ends)[i] + ((*ends)[i] < 0 ? size : 0);
+    begin = std::clamp<int64_t>(begin, 0, high);
+    end = std::clamp(end, low, size);
+    begins[*axis] = begin;
+    strides[*axis] = step;
+    int64_t span = step > 0 ? end - begin + step - 1 : begin - end - step - 1;
+    dims[*axis] = std::max<int64_t>(span / std::abs(step), 0);
+  }
+  std::vector<size_t> from;
+  forEachIndex(dims, [&](const Dims &at) {
+    Dims source(rank);
+    for (size_t i = 0; i < rank; ++i) {
+      source[i] = begins[i] + at[i] * strides[i];
+    }
+    from.push_back(offsetOf(x().dims, source));
+  });
+  return picked(x(), dims, from);
+}
+
+/// Sums, means and norms, as of weights that are normalized.
+Folded Folder::reduce() const {
+  constexpr string_view kSquares[] = {"ReduceL2", "ReduceSumSquare"};
+  std::optional<Dims> axes = integers(1, "axes");
+  size_t rank = x().dims.size();
+  if (x().type != DataType::Float || (!axes && integerOf(node, "noop_with_empty_axes", 0) != 0)) {
+    return std::nullopt;
+  }
+  std::vector<bool> isGone(rank, !axes);
+  for (int64_t axis : axes.value_or(Dims())) {
+    std::optional<size_t> own = axisOf(axis, rank);
+    if (!own) {
+      return std::nullopt;
+    }
+    isGone[*own] = true;
+  }
+  Dims kept = x().dims, dims;
+  for (size_t i = 0; i < rank; ++i) {
+    kept[i] = isGone[i] ? 1 : kept[i];
+    if (!isGone[i] || integerOf(node, "keepdims", 1) != 0) {
+      dims.push_back(kept[i]);
+    }
+  }
+  std::vector<double> sums(elementsOf(kept));
+  size_t element = 0;
+  bool isSquare = graph.isOneOf(index, kSquares);
+  forEachIndex(x().dims, [&](const Dims &at) {
+    double value = x().floats[element++];
+    sums[offsetOf(kept, at)] += isSquare ? value * value : value;
+  });
+  double count = static_cast<double>(x().size()) / static_cast<double>(sums.size());
+  Constant made{DataType::Float, dims, {}, {}};
+  for (double sum : sums) {
+    made.floats.push_back(static_cast<float>(graph.isOp(index, "ReduceL2")     ? std::sqrt(sum)
+                                             : graph.isOp(index, "ReduceMean") ? sum / count
+                                                                               : sum));
+  }
+  return made;
+}
+
+Folded Folder::fill() const {
+  const onnx::Attribute *value = attributeOf(node, "value");
+  Constant one{DataType::Float, {1}, {0}, {}};
+  if (value && value->tensor) {
+    onnx::ExternalFiles none("");
+    Folded own = loadConstant(*value->tensor, none);
+    if (!own || own->size() != 1) {
+      return std::nullopt;
+    }
+    one = *own;
+  }
+  if (x().isFloat() || elementsOf(x().ints) > kMostFilled) {
+    return std::nullopt;
+  }
+  return picked(one, x().ints, std::vector<size_t>(elementsOf(x().ints), 0));
+}
+
+Folded Folder::run() const {
+  constexpr string_view kBinary[] = {"Add", "Sub", "Mul", "Div", "Pow"};
+  constexpr string_view kUnary[] = {"Sqrt", "Neg", "Abs", "Reciprocal", "Exp"};
+  constexpr string_view kReductions[] = {"ReduceSum", "ReduceMean", "ReduceL2", "ReduceSumSquare"};
+  if (graph.isOp(index, "Identity")) {
+    return x();
+  }
+  if (graph.isOp(index, "Cast")) {
+    return foldCast(x(), static_cast<DataType>(integerOf(node, "to", 0)));
+  }
+  if (graph.isOp(index, "Reshape")) {
+    return reshape();
+  }
+  if (graph.isOp(index, "Squeeze") || graph.isOp(index, "Unsqueeze")) {
+    return squeeze(graph.isOp(index, "Squeeze"));
+  }
+  if (graph.isOp(index, "Transpose")) {
+    return transpose();
+  }
+  if (graph.isOp(index, "Concat")) {
+    return concat();
+  }
+  if (graph.isOp(index, "Slice")) {
+    return slice();
+  }
+  if (graph.isOp(index, "ConstantOfShape")) {
+    return fill();
+  }
+  if (graph.isOneOf(index, kBinary) && operands.size() == 2) {
+    return foldBinary(node.opType, x(), *operands[1]);
+  }
+  return graph.isOneOf(index, kUnary)        ? foldUnary(node.opType, x())
+         : graph.isOneOf(index, kReductions) ? reduce()
+                                             : std::nullopt;
+}
+
+} // namespace
+
+Folded loadConstant(const onnx::Tensor &tensor, onnx::ExternalFiles &files) {
+  constexpr DataType kKnown[] = {DataType::Float, DataType::Float16, DataType::BFloat16,
+                                 DataType::Int64, DataType::Int32};
+  if (std::find(std::begin(kKnown), std::end(kKnown), tensor.type) == std::end(kKnown)) {
+    return std::nullopt;
+  }
+  Result<onnx::TensorData> data = onnx::loadTensor(tensor, files);
+  if (!data || data->seeded) {
+    return std::nullopt;
+  }
+  Constant result{tensor.type, data->dims, {}, {}};
+  switch (tensor.type) {
+  case DataType::Float:
+    result.floats = decoded<float, float>(*data, [](float value) { return value; });
+    break;
+  case DataType::Float16:
+    result.floats = decoded<uint16_t, float>(*data, fromHalf);
+    break;
+  case DataType::BFloat16:
+    result.floats = decoded<uint16_t, float>(
+        *data, [](uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); });
+    break;
+  case DataType::Int64:
+    result.ints = decoded<int64_t, int64_t>(*data, [](int64_t value) { return value; });
+    break;
+  default:
+    result.ints = decoded<int32_t, int64_t>(*data, [](int32_t value) { return value; });
+  }
+  return result;
+}
+
+Folded foldNode(const Graph &graph, size_t node, std::vector<const Constant *> operands) {
+  return Folder(graph, node, std::move(operands)).run();
+}
+
+} // namespace tenon::quant

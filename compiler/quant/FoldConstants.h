@@ -1,0 +1,13 @@
+// What is computed of constants alone, as constants: weights behind Identity, Cast, Reshape and
+// arithmetic, sizes of pads. Exporters without a folding step leave such nodes.
+#pragma once
+
+#include "compiler/quant/ModelEdit.h"
+
+namespace tenon::quant {
+
+/// Collects new constants in place of the nodes that make them. Whether there are any. Nodes whose
+/// numbers are not known, or that would make far more of them than they read, stay.
+bool foldConstants(const Graph &graph, ModelEdit &edit, onnx::ExternalFiles &files);
+
+} // namespace tenon::quant

@@ -1,0 +1,55 @@
+// Each step reads what the one before it wrote.
+#include "compiler/quant/Prepare.h"
+
+#include "compiler/frontend/onnx/wire/ModelReader.h"
+#include "compiler/quant/FoldConstants.h"
+#include "compiler/quant/Opset.h"
+
+#include <algorithm>
+#include <span>
+
+namespace tenon::quant {
+namespace {
+
+constexpr const char *kRemedy = "export it with its weights beside the file";
+
+Result<std::string> raised(Bytes file, int64_t least) {
+  TENON_ASSIGN(onnx::Model model, onnx::readModel(file));
+  TENON_TRY(checkNodes(model.graph.nodes));
+  bool isOld =
+      std::any_of(model.opsets.begin(), model.opsets.end(), [&](const onnx::OpsetImport &own) {
+        return own.domain.empty() && own.version < least;
+      });
+  if (!isOld) {
+    return std::string();
+  }
+  Graph graph(model);
+  ModelEdit edit(file, model, graph);
+  edit.keepExternal();
+  TENON_TRY(raiseOpset(model, graph, edit, least).takeStatus());
+  onnx::ExternalFiles none("");
+  return edit.write(none, kRemedy);
+}
+
+Result<std::string> folded(Bytes file, const std::string &folder) {
+  TENON_ASSIGN(onnx::Model model, onnx::readModel(file));
+  Graph graph(model);
+  ModelEdit edit(file, model, graph);
+  edit.keepExternal();
+  onnx::ExternalFiles files(folder);
+  if (!foldConstants(graph, edit, files)) {
+    return std::string();
+  }
+  return edit.write(files, kRemedy);
+}
+
+} // namespace
+
+Result<std::string> prepareModel(Bytes file, const std::string &folder, int64_t least) {
+  TENON_ASSIGN(std::string first, raised(file, least));
+  TENON_ASSIGN(std::string second,
+               folded(first.empty() ? file : std::as_bytes(std::span(first)), folder));
+  return second.empty() ? std::move(first) : std::move(second);
+}
+
+} // namespace tenon::quant
