@@ -144,7 +144,7 @@ TEST(GrpcInfer, NumbersBecomeElements) {
   // Bounded before they are read.
   MemoryBudget budget(1'000'000);
   std::string large = requestOf("INT64", 200'000, 3, std::vector<int64_t>(200'000));
-  EXPECT_EQ(parseGrpcInfer(large, &budget).status().id(), ErrorId::QueueFull);
+  EXPECT_EQ(parseGrpcInfer(large, &budget).status().id(), ErrorId::RequestTooLarge);
   EXPECT_EQ(budget.held(), 0u);
 }
 
