@@ -23,6 +23,8 @@ constexpr uint64_t kMinCompressed = 1024;
 constexpr uint64_t kMaxElements = 16 << 20;
 /// Bytes of JSON that take the loop less time than a turn through the pool would take the request.
 constexpr uint64_t kLittle = 32 << 10;
+/// To be freed beside the loop.
+constexpr uint64_t kLarge = 1 << 20;
 /// Of a request that is no inference: it is read on the loop.
 constexpr uint64_t kMaxSettings = 256 << 10;
 
@@ -249,8 +251,12 @@ void HttpExchange::infer() {
 
 void HttpExchange::write(Result<InferResult> result, const std::shared_ptr<Request> &asked) {
   pending = nullptr;
-  asked->payload.releaseInputs();
+  bool isLarge = body->text.size() + asked->payload.charge.size() > kLarge;
   body = nullptr;
+  InferRequest inputs = asked->payload.takeInputs();
+  if (isLarge) {
+    server.work.drop(std::make_shared<InferRequest>(std::move(inputs)));
+  }
   if (!result.isOk()) {
     fail(result.status());
     return;

@@ -381,7 +381,11 @@ private:
 
   void answer(Inference &inference, std::vector<Piece> reply) {
     inference.pending = nullptr;
-    inference.message = ChargedString(); // nobody reads the inputs any more
+    ChargedString message = std::exchange(inference.message, ChargedString()); // nobody reads it
+    constexpr size_t kLarge = 1 << 20;
+    if (message.text.size() > kLarge) {
+      server.work.drop(std::make_shared<ChargedString>(std::move(message)));
+    }
     inference.parsed.numbers.clear();
     inference.reply = std::move(reply);
     while (!inferences.empty() && inferences.front()->reply) {

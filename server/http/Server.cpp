@@ -163,6 +163,8 @@ void raiseFileLimit() {
 } // namespace
 
 Status serve(const ServerOptions &options) {
+  // Before the context: what it drops at its end gives back what it held.
+  MemoryBudget memory(options.maxMemory ? options.maxMemory : defaultMaxMemory());
   asio::io_context context(1);
   TENON_ASSIGN(tcp::endpoint endpoint, chooseEndpoint(options));
   std::optional<Tokens> tokens;
@@ -173,8 +175,8 @@ Status serve(const ServerOptions &options) {
   if (!options.name.empty()) {
     TENON_ASSIGN(repository, NamedRepository::open(std::move(repository), options.name));
   }
-  std::shared_ptr<ServerContext> server =
-      std::make_shared<ServerContext>(options, context, std::move(repository), std::move(tokens));
+  std::shared_ptr<ServerContext> server = std::make_shared<ServerContext>(
+      options, memory, context, std::move(repository), std::move(tokens));
   if (!options.certificates.empty()) {
     TENON_ASSIGN(server->tls, loadTls(options.certificates, options.key));
   }

@@ -31,10 +31,10 @@ uint64_t defaultMaxMemory();
 
 /// Each connection holds it: those that are left at the end go with the context.
 struct ServerContext {
-  ServerContext(const ServerOptions &options, boost::asio::io_context &context,
-                std::unique_ptr<ModelRepository> repository, std::optional<Tokens> tokens)
-      : options(options), context(context), acceptor(context),
-        memory(options.maxMemory ? options.maxMemory : defaultMaxMemory()), work(context),
+  ServerContext(const ServerOptions &options, MemoryBudget &memory,
+                boost::asio::io_context &context, std::unique_ptr<ModelRepository> repository,
+                std::optional<Tokens> tokens)
+      : options(options), context(context), acceptor(context), memory(memory), work(context),
         monitoring(context.get_executor(), options.monitoring, options.version, options.log),
         models(context.get_executor(), std::move(repository),
                {{options.workerCommand, options.threads, options.memoryBudget,
@@ -63,7 +63,7 @@ struct ServerContext {
   const ServerOptions &options;
   boost::asio::io_context &context;
   boost::asio::ip::tcp::acceptor acceptor;
-  MemoryBudget memory; ///< what all requests hold
+  MemoryBudget &memory; ///< what all requests hold
   WorkPool work;
   ErrorRing errors;
   Monitoring monitoring;

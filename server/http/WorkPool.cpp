@@ -18,28 +18,37 @@ constexpr int kNice = 5;
 } // namespace
 
 WorkPool::WorkPool(boost::asio::io_context &loop)
-    : loop(loop), pool(kThreads), guard(pool.get_executor()) {
+    : loop(loop), pool(std::make_unique<boost::asio::io_context>(kThreads)),
+      guard(pool->get_executor()) {
   for (size_t i = 0; i < kThreads; ++i) {
     threads.emplace_back([this] {
       setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice);
-      pool.run();
+      pool->run();
     });
   }
 }
 
 void WorkPool::run(std::function<void()> work, std::function<void()> then) {
-  boost::asio::post(pool, [this, work = std::move(work), then = std::move(then)]() mutable {
+  boost::asio::post(*pool, [this, work = std::move(work), then = std::move(then)]() mutable {
     work();
     boost::asio::post(loop, std::move(then));
   });
 }
 
+void WorkPool::drop(std::shared_ptr<void> large) {
+  boost::asio::post(*pool, [large = std::move(large)] {});
+}
+
 void WorkPool::stop() {
-  pool.stop();
+  if (!pool) {
+    return;
+  }
+  pool->stop();
   for (std::thread &thread : threads) {
     thread.join();
   }
-  threads.clear();
+  guard.reset();
+  pool = nullptr; // what is dropped goes while all that it refers to is there
 }
 
 } // namespace tenon::server

@@ -7,6 +7,7 @@
 #include <boost/asio/io_context.hpp>
 
 #include <functional>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -19,12 +20,14 @@ public:
 
   /// Runs `work` on a thread, then `then` on the loop. What `work` refers to is kept by `then`.
   void run(std::function<void()> work, std::function<void()> then);
+  /// Lets go of what takes long to free on a thread; nobody else has it.
+  void drop(std::shared_ptr<void> large);
   /// Ends the threads; what has not begun is dropped.
   void stop();
 
 private:
   boost::asio::io_context &loop;
-  boost::asio::io_context pool;
+  std::unique_ptr<boost::asio::io_context> pool; ///< null once it is stopped
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> guard;
   std::vector<std::thread> threads;
 };

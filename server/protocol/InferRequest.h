@@ -49,12 +49,14 @@ struct InferRequest {
   std::shared_ptr<const void> owner; ///< of what it refers to; null: who has it keeps that
   TraceContext trace;                ///< that the caller told beside the request
 
-  /// Nobody reads the inputs any more.
-  void releaseInputs() {
-    inputs.clear();
-    lists.clear();
-    charge.release();
-    owner = nullptr;
+  /// Nobody reads the inputs here any more: what they take goes with the result.
+  InferRequest takeInputs() {
+    InferRequest taken;
+    taken.inputs.swap(inputs);
+    taken.lists.swap(lists);
+    taken.charge = std::move(charge);
+    taken.owner.swap(owner);
+    return taken;
   }
 };
 

@@ -2,6 +2,8 @@
 
 #include "server/protocol/MemoryBudget.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -29,14 +31,17 @@ uint64_t readLimit(const std::filesystem::path &file) {
 
 } // namespace
 
+uint64_t MemoryBudget::roomFor(uint64_t wanted) const {
+  return wanted > kLarge ? most - most / kReservedPart : most;
+}
+
 bool MemoryBudget::change(uint64_t from, uint64_t to) {
   uint64_t before = costOf(from), after = costOf(to);
   if (after <= before) {
     bytes.fetch_sub(before - after, std::memory_order_relaxed);
     return true;
   }
-  uint64_t room = to > kLarge ? most - most / kReservedPart : most;
-  uint64_t now = held();
+  uint64_t room = roomFor(to), now = held();
   do {
     if (now > room || after - before > room - now) {
       return false;
@@ -62,12 +67,22 @@ MemoryCharge::MemoryCharge(const MemoryCharge &from) : budget(from.budget), byte
 
 Status MemoryCharge::resize(uint64_t to) {
   if (budget && !budget->change(bytes, to)) {
-    return Status::error(ErrorId::QueueFull,
-                         "the requests that wait or are answered take all memory that they may",
-                         "try again later; the server's --max-memory sets the bound");
+    return explain(to);
   }
   bytes = to;
   return Status::ok();
+}
+
+Status MemoryCharge::explain(uint64_t wanted) const {
+  if (uint64_t room = budget->roomFor(wanted); costOf(wanted) > room) {
+    return Status::error(
+        ErrorId::RequestTooLarge,
+        fmt::format("the request or its reply takes more than the {} bytes that it may", room),
+        "the server's --max-memory sets the bound");
+  }
+  return Status::error(ErrorId::QueueFull,
+                       "the requests that wait or are answered take all memory that they may",
+                       "try again later; the server's --max-memory sets the bound");
 }
 
 void MemoryCharge::release() {
@@ -92,7 +107,11 @@ std::string &ChargedText::tail() {
   return all.back()->text;
 }
 
-Status ChargedText::settle() { return all.empty() ? Status::ok() : all.back()->settle(); }
+Status ChargedText::settle() {
+  Status settled = all.empty() ? Status::ok() : all.back()->settle();
+  // Each block would fit; the whole never will.
+  return settled.isOk() ? settled : MemoryCharge(budget).explain(size());
+}
 
 uint64_t ChargedText::size() const {
   uint64_t sum = 0;

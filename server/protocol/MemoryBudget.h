@@ -27,6 +27,7 @@ public:
 
 private:
   friend class MemoryCharge;
+  uint64_t roomFor(uint64_t bytes) const; ///< of an empty budget
   bool change(uint64_t from, uint64_t to);
   void add(uint64_t more) { bytes.fetch_add(more, std::memory_order_relaxed); }
 
@@ -46,10 +47,13 @@ public:
   MemoryCharge(const MemoryCharge &from);
   MemoryCharge &operator=(const MemoryCharge &from) { return *this = MemoryCharge(from); }
 
-  /// TN0812 where the budget has no room, and nothing changes. The last eighth of a budget is for
+  /// TN0812 where the budget has no room now, TN0808 where it never has, and nothing changes. The
+  /// last eighth of a budget is for
   /// buffers of at most 1 MiB, and 1 KiB of each costs nothing: large requests neither keep small
   /// ones out nor the questions of probes.
   Status resize(uint64_t to);
+  /// Why the budget had no room for so much.
+  Status explain(uint64_t wanted) const;
   void release();
   uint64_t size() const { return bytes; }
   MemoryBudget *owner() const { return budget; }

@@ -79,24 +79,34 @@ TEST(MemoryBudget, AnyThreadsKeepTheSum) {
 }
 
 TEST(MemoryBudget, BoundsWhatASmallBodyBecomes) {
-  MemoryBudget budget(2 * kMiB);
-  std::string packed, zeros(16 * kMiB, '0');
+  MemoryBudget budget(24 * kMiB);
+  MemoryCharge other(&budget);
+  ASSERT_TRUE(other.resize(18 * kMiB).isOk());
+  uint64_t before = budget.held();
+  std::string packed, zeros(8 * kMiB, '0');
   Compressor(Encoding::Gzip).append(zeros, true, packed);
   EXPECT_EQ(decompress(Encoding::Gzip, packed, 64 * kMiB, &budget).status().id(),
             ErrorId::QueueFull);
   // Nine bytes an element, of which the text has two.
   std::string list =
-      "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[500000],\"data\":[0";
-  for (int i = 1; i < 500'000; ++i) {
+      "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1500000],\"data\":[0";
+  for (int i = 1; i < 1'500'000; ++i) {
     list += ",0";
   }
   list += "]}]}";
   EXPECT_EQ(parseInferRequest(list, std::nullopt, &budget).status().id(), ErrorId::QueueFull);
-  std::vector<std::byte> bytes(4 * kMiB);
-  std::vector<ReplyOutput> outputs = {{"y", DType::F32, {kMiB}, bytes, false}};
-  EXPECT_EQ(writeInferReply("m", "1", "", outputs, kMiB, &budget).status().id(),
+  std::vector<std::byte> bytes(8 * kMiB);
+  std::vector<ReplyOutput> outputs = {{"y", DType::F32, {2 * kMiB}, bytes, false}};
+  EXPECT_EQ(writeInferReply("m", "1", "", outputs, 2 * kMiB, &budget).status().id(),
             ErrorId::QueueFull);
-  EXPECT_EQ(budget.held(), 0u);
+  EXPECT_EQ(budget.held(), before);
+  // What never fits is not sent again.
+  MemoryBudget alone(16 * kMiB);
+  zeros.resize(60 * kMiB, '0');
+  packed.clear();
+  Compressor(Encoding::Gzip).append(zeros, true, packed);
+  EXPECT_EQ(decompress(Encoding::Gzip, packed, 64 * kMiB, &alone).status().id(),
+            ErrorId::RequestTooLarge);
 
   MemoryBudget enough(64 * kMiB);
   Result<InferRequest> request = parseInferRequest(list, std::nullopt, &enough);
