@@ -2,8 +2,11 @@
 #include "compiler/graph/RowIndependence.h"
 
 #include "compiler/graph/DataSizes.h"
+#include "compiler/graph/FactWalk.h"
 #include "compiler/graph/GraphInfo.h"
+#include "compiler/graph/IndexLimits.h"
 #include "compiler/graph/NodeOrigin.h"
+#include "compiler/graph/PaddingIndependence.h"
 #include "compiler/graph/RowRules.h"
 #include "compiler/graph/State.h"
 #include "compiler/graph/TnRare.h"
@@ -31,7 +34,7 @@ public:
     for (BlockArgument argument : main.getArguments()) {
       known.set(argument, ofArgument(argument, batch));
     }
-    visit(main.getBody().front());
+    walkFacts(main.getBody().front(), known, [&](Operation *op) { visit(op); });
   }
 
   Rows of(Value value) const { return known.of(value); }
@@ -45,30 +48,8 @@ private:
     if (main.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kState)) {
       return Rows::mixed(nullptr, "is computed from a state, which stays from run to run");
     }
-    bool isRows = firstSymbol(argument) == batch && known.batchAxis(argument.getType()) == 0;
+    bool isRows = firstSymbol(argument) == batch && known.onlyAxis(argument.getType()) == 0;
     return isRows ? Rows::along(0) : Rows::mixed(nullptr, "reads an input that has no rows");
-  }
-
-  void visit(Block &block) {
-    for (Operation &op : block.without_terminator()) {
-      if (RegionOp region = dyn_cast<RegionOp>(op)) {
-        visitRegion(region);
-      } else {
-        visit(&op);
-      }
-    }
-  }
-
-  void visitRegion(RegionOp region) {
-    Block &body = region.getBody().front();
-    for (auto [argument, input] : llvm::zip_equal(body.getArguments(), region.getInputs())) {
-      known.set(argument, known.of(input));
-    }
-    visit(body);
-    for (auto [output, inner] :
-         llvm::zip_equal(region.getOutputs(), body.getTerminator()->getOperands())) {
-      known.set(output, known.of(inner));
-    }
   }
 
   void visit(Operation *op) {
@@ -83,7 +64,7 @@ private:
       Rows found = met.isMixed() ? met : ruleOf(known, op, result);
       bool fits =
           found.isMixed() || (found.isAbsent() ? known.isFree(result.getType())
-                                               : known.batchAxis(result.getType()) == found.axis);
+                                               : known.onlyAxis(result.getType()) == found.axis);
       known.set(result, fits ? found : Rows::mixed(op, "has a shape that rows decide"));
     }
   }
@@ -154,7 +135,31 @@ std::string rowsRecord(ArrayRef<ModuleOp> modules) {
     }
     outputs.push_back(std::move(entry));
   }
-  llvm::json::Object record{{"schema", "tenon.rows/1"}, {"outputs", std::move(outputs)}};
+  llvm::json::Array padding;
+  for (const PaddedDim &dim : paddedDims(modules)) {
+    llvm::json::Object entry{{"dim", llvm::json::fixUTF8(dim.name)},
+                             {"independent", dim.isIndependent}};
+    if (dim.isIndependent) {
+      llvm::json::Object masks;
+      for (const auto &[input, value] : dim.masks) {
+        masks[llvm::json::fixUTF8(input)] = value;
+      }
+      entry["masks"] = std::move(masks);
+    } else {
+      entry["output"] = llvm::json::fixUTF8(dim.output);
+      entry["node"] = llvm::json::fixUTF8(dim.node);
+      entry["how"] = dim.how;
+    }
+    padding.push_back(std::move(entry));
+  }
+  llvm::json::Object limits;
+  for (const auto &[input, limit] : indexLimits(modules.front())) {
+    limits[llvm::json::fixUTF8(input)] = limit;
+  }
+  llvm::json::Object record{{"schema", "tenon.rows/1"},
+                            {"outputs", std::move(outputs)},
+                            {"padding", std::move(padding)},
+                            {"limits", std::move(limits)}};
   std::string text;
   llvm::raw_string_ostream(text) << llvm::json::Value(std::move(record));
   return text;

@@ -24,7 +24,9 @@ struct OutputRows {
 std::vector<OutputRows> outputRows(mlir::ModuleOp module);
 
 /// The record "rows" of an engine (schema tenon.rows/1), over modules that compute the same: an
-/// output is independent if it is in all of them. Equal modules give equal text.
+/// output is independent if it is in all of them, and so is a dim that is padded
+/// (PaddingIndependence.h). What indices inputs may hold is beside it (IndexLimits.h). Equal
+/// modules give equal text.
 std::string rowsRecord(llvm::ArrayRef<mlir::ModuleOp> modules);
 
 } // namespace tenon::tn

@@ -1,7 +1,7 @@
-// What dims say of the batch, and the rules, one a kind of operation.
+// The rules, one a kind of operation.
 #include "compiler/graph/RowRules.h"
 
-#include "compiler/graph/DataSizes.h"
+#include "compiler/graph/RowNumbers.h"
 #include "compiler/graph/TnRare.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -9,61 +9,14 @@ using namespace mlir;
 
 namespace tenon::tn {
 
-//===--- KnownRows ---===//
-
-KnownRows::KnownRows(unsigned theBatch, ArrayRef<unsigned> computed) : batch(theBatch) {
-  ofRows.insert(computed.begin(), computed.end());
-  ofRows.insert(batch);
-}
-
 bool KnownRows::isSame(ValueRange all) const {
   return llvm::all_of(all, [&](Value value) { return of(value).isAlong(of(all[0]).axis); });
 }
 
-bool KnownRows::namesRows(AffineExpr dim) const {
-  bool found = !dim;
-  if (dim) {
-    dim.walk([&](AffineExpr part) {
-      AffineSymbolExpr symbol = dyn_cast<AffineSymbolExpr>(part);
-      found |= symbol && ofRows.contains(symbol.getPosition());
-    });
-  }
-  return found;
+bool KnownRows::isCommonAlong(Value value, int64_t axis) const {
+  return !value || !of(value).isAbsent() || axis < 0 ||
+         constantDim(getDims(value.getType())[axis]) == 1;
 }
-
-bool KnownRows::namesRows(Operation *op) const {
-  return llvm::any_of(symbolsNamed(op), [&](unsigned symbol) { return ofRows.contains(symbol); });
-}
-
-/// Whether a dim is the batch times what no row decides.
-bool KnownRows::isMultiple(AffineExpr dim) const {
-  if (!dim) {
-    return false;
-  }
-  AffineExpr symbol = getAffineSymbolExpr(batch, dim.getContext());
-  AffineExpr group = simplify(dim.replace(symbol, getAffineConstantExpr(1, dim.getContext())));
-  return group && !namesRows(group) && sameDim(multiplyDims(symbol, group), dim);
-}
-
-std::optional<int64_t> KnownRows::batchAxis(Type type) const {
-  std::optional<int64_t> axis;
-  for (auto [i, dim] : llvm::enumerate(getDims(type))) {
-    if (!namesRows(dim)) {
-      continue;
-    }
-    if (axis || !isMultiple(dim)) {
-      return std::nullopt;
-    }
-    axis = static_cast<int64_t>(i);
-  }
-  return axis;
-}
-
-bool KnownRows::isFree(Type type) const {
-  return llvm::none_of(getDims(type), [&](AffineExpr dim) { return namesRows(dim); });
-}
-
-//===--- The rules ---===//
 
 namespace {
 
@@ -97,12 +50,6 @@ Rows together(const KnownRows &known, Operation *op, ValueRange values, int64_t 
 
 constexpr const char *kOwnValues = "has a value of its own for each row";
 
-/// Whether what is no row does not differ along an axis that rows are on; others do not matter.
-bool isCommonAlong(const KnownRows &known, Value value, int64_t axis) {
-  return !value || !known.of(value).isAbsent() || axis < 0 ||
-         constantDim(getDims(value.getType())[axis]) == 1;
-}
-
 Rows elementwise(const KnownRows &known, Operation *op) {
   int64_t rank = rankOf(op->getResult(0));
   std::optional<int64_t> axis;
@@ -117,7 +64,7 @@ Rows elementwise(const KnownRows &known, Operation *op) {
     axis = aligned;
   }
   bool isCommon = llvm::all_of(op->getOperands(), [&](Value operand) {
-    return isCommonAlong(known, operand, *axis - rank + rankOf(operand));
+    return known.isCommonAlong(operand, *axis - rank + rankOf(operand));
   });
   return isCommon ? Rows::along(*axis) : Rows::mixed(op, kOwnValues);
 }
@@ -155,7 +102,7 @@ Rows reduced(const KnownRows &known, Operation *op, ArrayRef<int64_t> axes, bool
 Rows ofReshape(const KnownRows &known, ReshapeOp reshape) {
   MLIRContext *context = reshape.getContext();
   Dims from = getDims(reshape.getX().getType()), to = getDims(reshape.getType());
-  std::optional<int64_t> axis = known.batchAxis(reshape.getType());
+  std::optional<int64_t> axis = known.onlyAxis(reshape.getType());
   AffineExpr before =
       elementCount(context, ArrayRef(from).take_front(known.of(reshape.getX()).axis));
   bool isWhole = axis && sameDim(before, elementCount(context, ArrayRef(to).take_front(*axis)));
@@ -167,7 +114,7 @@ Rows ofBroadcast(const KnownRows &known, BroadcastOp broadcast) {
   if (x.isCarried()) {
     return Rows::along(x.axis + rankOf(broadcast.getY()) - rankOf(broadcast.getX()));
   }
-  std::optional<int64_t> axis = known.batchAxis(broadcast.getType());
+  std::optional<int64_t> axis = known.onlyAxis(broadcast.getType());
   return axis ? Rows::along(*axis) : Rows();
 }
 
@@ -177,7 +124,7 @@ Rows ofSlice(const KnownRows &known, SliceOp slice) {
   bool isWhole =
       constantDim(starts[x.axis]) == 0 && slice.getSteps()[x.axis] == 1 &&
       sameDim(getDims(slice.getX().getType())[x.axis], getDims(slice.getType())[x.axis]) &&
-      llvm::none_of(starts, [&](AffineExpr start) { return known.namesRows(start); });
+      llvm::none_of(starts, [&](AffineExpr start) { return known.names(start); });
   return isWhole ? x : Rows::mixed(slice, "takes some of the rows");
 }
 
@@ -250,18 +197,27 @@ Rows ofMatmul(const KnownRows &known, MatmulOp product) {
     axis = aligned;
   }
   bool isCommon = *axis >= rank - 2 || llvm::all_of(operands, [&](Value operand) {
-    return isCommonAlong(known, operand, *axis - rank + rankOf(operand));
+    return known.isCommonAlong(operand, *axis - rank + rankOf(operand));
   });
   return isCommon ? Rows::along(*axis) : Rows::mixed(product, kOwnValues);
 }
 
+/// Rows are batches, or heads of which q has as many as k and v.
 Rows ofAttention(const KnownRows &known, AttentionOp attention) {
+  ArrayRef<bool> inner = attention.getHeadsInner();
+  Value operands[3] = {attention.getQ(), attention.getK(), attention.getV()};
   Value mask = attention.getMask();
-  bool isOwn = known.isSame({attention.getQ(), attention.getK(), attention.getV()}) &&
-               known.of(attention.getQ()).isAlong(0) &&
-               (!mask || known.of(mask).isAlong(rankOf(mask) - 4) ||
-                (known.isAbsent(mask) && isCommonAlong(known, mask, rankOf(mask) - 4)));
-  return isOwn ? Rows::along(0) : Rows::mixed(attention, "lets rows see each other");
+  bool isBatch = known.of(attention.getQ()).isAlong(0);
+  auto axisOf = [&](int64_t operand) { return isBatch ? 0 : inner[operand] ? 2 : 1; };
+  int64_t masked = mask ? rankOf(mask) - (isBatch ? 4 : 3) : 0;
+  bool isOwn = !mask || known.of(mask).isAlong(masked) ||
+               (known.isAbsent(mask) && known.isCommonAlong(mask, masked));
+  AffineExpr rows = getDims(operands[0].getType())[axisOf(0)];
+  for (int64_t i : {0, 1, 2}) {
+    isOwn &= known.of(operands[i]).isAlong(axisOf(i)) &&
+             sameDim(getDims(operands[i].getType())[axisOf(i)], rows);
+  }
+  return isOwn ? Rows::along(axisOf(3)) : Rows::mixed(attention, "lets rows see each other");
 }
 
 /// A scale for each row, as an axis of x, or one that no row decides.
@@ -269,7 +225,7 @@ template <typename Op> Rows ofQuantization(const KnownRows &known, Op op) {
   Rows x = known.of(op.getX());
   for (Value scale : {Value(op.getScale()), Value(op.getZeroPoint())}) {
     bool isByRow = rankOf(scale) > 0 && x.isAlong(op.getAxis());
-    bool isOwn = isByRow ? known.of(scale).isAlong(0) || isCommonAlong(known, scale, 0)
+    bool isOwn = isByRow ? known.of(scale).isAlong(0) || known.isCommonAlong(scale, 0)
                          : known.isAbsent(scale);
     if (!isOwn) {
       return Rows::mixed(op, "has a scale that other rows give");
@@ -294,8 +250,15 @@ Rows ofRecurrence(const KnownRows &known, RecurrenceOp layer, OpResult result) {
 Rows ruleOf(const KnownRows &known, Operation *op, OpResult result) {
   bool isConstant =
       llvm::all_of(op->getOperands(), [&](Value operand) { return known.of(operand).isAbsent(); });
+  if (llvm::any_of(op->getOperands(),
+                   [&](Value operand) { return known.of(operand).isByNumber(); })) {
+    return byRowNumbers(known, op);
+  }
+  if (IotaOp iota = dyn_cast<IotaOp>(op); iota && isConstant && isRowNumber(known, iota)) {
+    return Rows::numbered(0);
+  }
   if (isConstant && !isa<BroadcastOp>(op)) {
-    return known.namesRows(op) ? Rows::mixed(op, "computes with the number of rows") : Rows();
+    return known.names(op) ? Rows::mixed(op, kByNumber) : Rows();
   }
   if (op->hasTrait<TnElementwise>()) {
     return elementwise(known, op);

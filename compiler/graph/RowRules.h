@@ -1,59 +1,53 @@
 // How the rows of a batch pass each operation of `tn`: the rules behind RowIndependence.h.
 #pragma once
 
-#include "compiler/graph/Shape.h"
+#include "compiler/graph/SymbolDims.h"
 #include "llvm/ADT/DenseMap.h"
-#include "llvm/ADT/DenseSet.h"
 
 namespace tenon::tn {
 
 /// What is known of a value: it is the same whatever the batch holds (Absent); it has the rows
-/// along one axis, in order and of equal length (Carried); or rows have met (Mixed).
+/// along one axis, in order and of equal length (Carried); it has the number of each row along an
+/// axis (Numbered), or indices whose first is that (Indexed), so that who picks by them picks from
+/// the row's own; or rows have met (Mixed).
 struct Rows {
-  enum class Kind { Absent, Carried, Mixed };
+  enum class Kind { Absent, Carried, Numbered, Indexed, Mixed };
   Kind kind = Kind::Absent;
-  int64_t axis = 0;              ///< of Carried
+  int64_t axis = 0;              ///< of all but Absent and Mixed
   mlir::Operation *op = nullptr; ///< of Mixed: where; null for an argument
   const char *how = "";          ///< of Mixed, in words
 
   static Rows along(int64_t axis) { return {Kind::Carried, axis}; }
+  static Rows numbered(int64_t axis) { return {Kind::Numbered, axis}; }
+  static Rows indexed(int64_t axis) { return {Kind::Indexed, axis}; }
   static Rows mixed(mlir::Operation *op, const char *how) { return {Kind::Mixed, 0, op, how}; }
 
   bool isAbsent() const { return kind == Kind::Absent; }
   bool isCarried() const { return kind == Kind::Carried; }
+  bool isNumbered() const { return kind == Kind::Numbered; }
+  bool isIndexed() const { return kind == Kind::Indexed; }
   bool isMixed() const { return kind == Kind::Mixed; }
+  /// Whether it is right for a row alone, where its number is 0, only beside the row's own data.
+  bool isByNumber() const { return isNumbered() || isIndexed(); }
   bool isAlong(int64_t other) const { return isCarried() && axis == other; }
 };
 
 /// What is known of the values of a function so far, and what its dims say of the batch.
-class KnownRows {
+class KnownRows : public SymbolDims {
 public:
-  /// `batch` counts the rows; `computed` are the symbols that data decides.
-  KnownRows(unsigned batch, llvm::ArrayRef<unsigned> computed);
+  /// Of a function whose batch is the symbol.
+  using SymbolDims::SymbolDims;
 
   Rows of(mlir::Value value) const { return values.lookup(value); }
   void set(mlir::Value value, Rows known) { values[value] = known; }
-  /// A symbol that data decides, but not the data of rows.
-  void setCommon(unsigned symbol) { ofRows.erase(symbol); }
 
   bool isAbsent(mlir::Value value) const { return !value || of(value).isAbsent(); }
   /// Whether all have rows along the same axis.
   bool isSame(mlir::ValueRange all) const;
-
-  /// Whether the number of rows, or a size that their data decides, is in the expression.
-  bool namesRows(mlir::AffineExpr dim) const;
-  /// In the types or attributes of the operation.
-  bool namesRows(mlir::Operation *op) const;
-  /// The only dim that names the batch, as a multiple of it; none if there is no such dim, or one
-  /// names rows otherwise.
-  std::optional<int64_t> batchAxis(mlir::Type type) const;
-  bool isFree(mlir::Type type) const;
+  /// Whether what is no row does not differ along an axis that rows are on; others do not matter.
+  bool isCommonAlong(mlir::Value value, int64_t axis) const;
 
 private:
-  bool isMultiple(mlir::AffineExpr dim) const;
-
-  unsigned batch;
-  llvm::DenseSet<unsigned> ofRows; ///< the batch, and sizes that data of rows may decide
   llvm::DenseMap<mlir::Value, Rows> values;
 };
 

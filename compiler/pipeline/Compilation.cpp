@@ -2,6 +2,7 @@
 // their crashes.
 #include "compiler/pipeline/Compilation.h"
 
+#include "compiler/graph/RowIndependence.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/pipeline/CrashGuard.h"
 #include "compiler/pipeline/Reports.h"
@@ -136,6 +137,19 @@ Status Compilation::run() {
     }
   }
   return Status::ok();
+}
+
+/// Over the groups of all sizes.
+std::string Compilation::rowsRecord() const {
+  SmallVector<ModuleOp> modules;
+  auto addGroups = [&](const Compilation &compilation) {
+    for (const TargetGroup &group : compilation.groups) {
+      modules.push_back(*group.module);
+    }
+  };
+  addGroups(*this);
+  llvm::for_each(forSizes, addGroups);
+  return tn::rowsRecord(modules);
 }
 
 } // namespace tenon::pipeline

@@ -87,6 +87,7 @@ private:
   Status codegen();
   Status plan();
   Status planForSizes();
+  std::string rowsRecord() const;
   Status exportEngine();
   Status addVariants(engine::EngineContent &content,
                      std::deque<std::vector<std::byte>> &cubins) const;

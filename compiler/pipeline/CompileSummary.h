@@ -74,8 +74,11 @@ struct CompileSummary {
   bool fromCache = false;
   std::vector<PassInfo> passes;    ///< in the order in which they ran
   std::vector<Narrowing> narrowed; ///< in the order of the nodes
-  std::vector<SlowRegion> slow;    ///< none of an engine from the cache
-  std::vector<TunedRegion> tuned;  ///< with a store: every region; none of an engine from the cache
+  /// What the engine records of rows and padded places (schema tenon.rows/1); empty of an engine
+  /// from the cache, and of a phase before dispatch.
+  std::string rows;
+  std::vector<SlowRegion> slow;   ///< none of an engine from the cache
+  std::vector<TunedRegion> tuned; ///< with a store: every region; none of an engine from the cache
 };
 
 } // namespace tenon::pipeline

@@ -8,7 +8,6 @@
 #include "compiler/dispatch/Names.h"
 #include "compiler/frontend/Frontend.h"
 #include "compiler/graph/GraphInfo.h"
-#include "compiler/graph/RowIndependence.h"
 #include "compiler/graph/State.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/opt/Float8Products.h"
@@ -215,6 +214,9 @@ Status Compilation::dispatch() {
     noteApproximations(*group.module);
     TENON_TRY(checkNumbers("select-kernels", *group.module));
   }
+  if (options.stopAfter == Phase::Dispatch) {
+    summary.rows = rowsRecord();
+  }
   return wanted.checkFound();
 }
 
@@ -335,17 +337,11 @@ Status Compilation::exportEngine() {
   std::deque<std::vector<std::byte>> cubins;
   content.weights = table.list();
   TENON_TRY(addVariants(content, cubins));
-  SmallVector<ModuleOp> computing;
-  for (const TargetGroup &group : groups) {
-    computing.push_back(*group.module);
-  }
   for (const Compilation &sizes : forSizes) {
     TENON_TRY(sizes.addVariants(content, cubins));
-    for (const TargetGroup &group : sizes.groups) {
-      computing.push_back(*group.module);
-    }
   }
-  content.records.push_back({"rows", tn::rowsRecord(computing)});
+  summary.rows = rowsRecord();
+  content.records.push_back({"rows", summary.rows});
   for (TargetGroup &group : groups) {
     std::string suffix = &group == &groups.front() ? "" : strCat("-", group.targets.front().level);
     content.records.push_back({strCat("fusion", suffix), group.fusion.toJson()});

@@ -39,7 +39,7 @@ Status malformedMessage(std::string_view what) {
 }
 
 Status MessageReader::feed(std::string_view bytes,
-                           const std::function<Status(std::string, bool)> &onMessage) {
+                           const std::function<Status(ChargedString, bool)> &onMessage) {
   while (!bytes.empty()) {
     if (prefixBytes < sizeof(prefix)) {
       prefix[prefixBytes++] = static_cast<uint8_t>(bytes.front());
@@ -57,14 +57,15 @@ Status MessageReader::feed(std::string_view bytes,
             fmt::format("the message has {} bytes, more than {}", length, maxBytes),
             "the server's --max-body sets the bound");
       }
-      message.reserve(std::min(length, kMaxReserved));
+      message.text.reserve(std::min(length, kMaxReserved));
     }
-    size_t taken = std::min<uint64_t>(length - message.size(), bytes.size());
-    message += bytes.substr(0, taken);
+    size_t taken = std::min<uint64_t>(length - message.text.size(), bytes.size());
+    TENON_TRY(message.append(bytes.substr(0, taken)));
     bytes.remove_prefix(taken);
-    if (message.size() == length) {
+    if (message.text.size() == length) {
       prefixBytes = 0;
-      TENON_TRY(onMessage(std::exchange(message, {}), prefix[0] == 1));
+      ChargedString next(message.charge.owner());
+      TENON_TRY(onMessage(std::exchange(message, std::move(next)), prefix[0] == 1));
     }
   }
   return Status::ok();

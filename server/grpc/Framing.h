@@ -4,6 +4,7 @@
 #pragma once
 
 #include "server/http2/Session.h"
+#include "server/protocol/MemoryBudget.h"
 #include "support/Result.h"
 
 #include <chrono>
@@ -21,17 +22,19 @@ Status malformedMessage(std::string_view what);
 /// Cuts a stream of bytes into messages, whatever pieces it comes in.
 class MessageReader {
 public:
-  /// `maxBytes` of one message, as it comes.
-  explicit MessageReader(uint64_t maxBytes) : maxBytes(maxBytes) {}
+  /// `maxBytes` of one message, as it comes; it is charged to `budget`.
+  explicit MessageReader(uint64_t maxBytes, MemoryBudget *budget = nullptr)
+      : maxBytes(maxBytes), message(budget) {}
 
   /// Calls `onMessage` for each whole message, until it gives an error. TN0808 as soon as a message
-  /// says that it is larger than is taken, TN0830 for a prefix that is not valid.
+  /// says that it is larger than is taken, TN0812 where the budget has no room, TN0830 for a prefix
+  /// that is not valid.
   Status feed(std::string_view bytes,
-              const std::function<Status(std::string message, bool isCompressed)> &onMessage);
+              const std::function<Status(ChargedString message, bool isCompressed)> &onMessage);
   /// TN0830 where a message is begun and not whole.
   Status end() const;
   /// Bytes of the message that is not whole yet, which it may take as soon as it is begun.
-  uint64_t heldBytes() const { return message.size(); }
+  uint64_t heldBytes() const { return message.text.size(); }
   bool isWithinMessage() const { return prefixBytes > 0; }
 
 private:
@@ -39,7 +42,7 @@ private:
   uint8_t prefix[5] = {};
   size_t prefixBytes = 0;
   uint64_t length = 0;
-  std::string message;
+  ChargedString message;
 };
 
 /// The five bytes before a message that is not compressed, of less than 2^32 bytes.

@@ -269,18 +269,14 @@ Status readContents(const Input &input, std::string &out) {
 
 /// Gives each input its elements: its contents, or the next of the raw ones.
 Status placeElements(std::vector<Input> &inputs, const std::vector<std::string_view> &raw,
-                     uint64_t maxNumbers, GrpcInferRequest &result) {
+                     GrpcInferRequest &result) {
+  MemoryCharge &charge = result.request.charge;
   size_t nextRaw = 0;
   for (Input &input : inputs) {
     RequestInput &tensor = input.tensor;
     std::string_view elements;
     if (!input.contents.empty()) {
-      if (tensor.bytes > maxNumbers - result.numberBytes) {
-        return Status::error(ErrorId::QueueFull,
-                             "the requests that wait take all memory that they may",
-                             "try again later, or send tensors as raw_input_contents");
-      }
-      result.numberBytes += tensor.bytes;
+      TENON_TRY(charge.resize(charge.size() + tensor.bytes));
       std::string &numbers = result.numbers.emplace_back();
       TENON_TRY(readContents(input, numbers));
       elements = numbers;
@@ -304,7 +300,7 @@ Status placeElements(std::vector<Input> &inputs, const std::vector<std::string_v
                                             raw.size() - nextRaw));
 }
 
-Status parse(std::string_view message, uint64_t maxNumbers, GrpcInferRequest &result) {
+Status parse(std::string_view message, GrpcInferRequest &result) {
   std::vector<Input> inputs;
   std::vector<std::string_view> raw;
   std::set<std::string> names;
@@ -346,15 +342,16 @@ Status parse(std::string_view message, uint64_t maxNumbers, GrpcInferRequest &re
       reader.skip();
     }
   }
-  return placeElements(inputs, raw, maxNumbers, result);
+  return placeElements(inputs, raw, result);
 }
 
 } // namespace
 
-Result<GrpcInferRequest> parseGrpcInfer(std::string_view message, uint64_t maxNumbers) {
+Result<GrpcInferRequest> parseGrpcInfer(std::string_view message, MemoryBudget *budget) {
   GrpcInferRequest result;
+  result.request.charge = MemoryCharge(budget);
   try {
-    Status status = parse(message, maxNumbers, result);
+    Status status = parse(message, result);
     return status.isOk() ? Result<GrpcInferRequest>(std::move(result))
                          : Result<GrpcInferRequest>(std::move(status));
   } catch (const protozero::exception &error) {

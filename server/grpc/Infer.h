@@ -20,13 +20,12 @@ struct GrpcInferRequest {
   InferRequest request;
   /// Elements that came as numbers, which `request` refers to.
   std::list<std::string> numbers; // where it is empty, it costs nothing
-  uint64_t numberBytes = 0;
 };
 
-/// Parses a message; the result refers to it. Elements that come as numbers take at most
-/// `maxNumbers` bytes (TN0812). TN0830 for what is no such message, TN0806 and TN0807 as for JSON,
+/// Parses a message; the result refers to it. Elements that come as numbers are charged to `budget`
+/// (TN0812). TN0830 for what is no such message, TN0806 and TN0807 as for JSON,
 /// TN0818.
-Result<GrpcInferRequest> parseGrpcInfer(std::string_view message, uint64_t maxNumbers);
+Result<GrpcInferRequest> parseGrpcInfer(std::string_view message, MemoryBudget *budget = nullptr);
 
 struct GrpcOutput {
   std::string_view name, datatype;

@@ -1,17 +1,18 @@
-// A table of fields for each message, and one walk over JSON by it. libprotobuf would do the same
+// A table of fields for each message, by which answers are written. libprotobuf would do the same
 // by reflection, but Debian's archive of it cannot be linked into a shared library.
 
 #include "server/grpc/Messages.h"
 
 #include "server/protocol/InferRequest.h"
-#include "support/json/Json.h"
+#include "support/Check.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <protozero/pbf_reader.hpp>
 #include <protozero/pbf_writer.hpp>
 
-#include <map>
+#include <algorithm>
+#include <deque>
+#include <optional>
 #include <span>
 
 namespace tenon::server {
@@ -43,7 +44,7 @@ struct Field {
   std::span<const Field> fields;
 };
 
-// An array in JSON is a repeated field, an object under TextMap a map.
+// A list is a repeated field.
 constexpr Field kLive[] = {{"live", 1, Kind::Bool, {}}};
 constexpr Field kReady[] = {{"ready", 1, Kind::Bool, {}}};
 constexpr Field kServer[] = {
@@ -138,7 +139,7 @@ constexpr std::string_view kDataTypes[] = {
 constexpr std::string_view kInstanceKinds[] = {"KIND_AUTO", "KIND_GPU", "KIND_CPU", "KIND_MODEL"};
 constexpr std::string_view kTimeoutActions[] = {"REJECT", "DELAY"};
 
-int32_t enumOf(std::span<const std::string_view> names, const std::string &name) {
+int32_t enumOf(std::span<const std::string_view> names, std::string_view name) {
   for (size_t i = 0; i < names.size(); ++i) {
     if (names[i] == name) {
       return static_cast<int32_t>(i);
@@ -173,81 +174,142 @@ std::span<const Field> answerFields(Operation operation) {
   }
 }
 
-void writeMessage(const Json &object, std::span<const Field> fields, pbf_writer &writer);
-
-void writeValue(const Json &value, const Field &field, pbf_writer &writer) {
-  switch (field.kind) {
-  case Kind::Text:
-    writer.add_string(field.number, value.get<std::string>());
-    return;
-  case Kind::Bool:
-    writer.add_bool(field.number, value.get<bool>());
-    return;
-  case Kind::Integer:
-    value.is_number_unsigned() ? writer.add_uint64(field.number, value.get<uint64_t>())
-                               : writer.add_int64(field.number, value.get<int64_t>());
-    return;
-  case Kind::DataType:
-    writer.add_enum(field.number, enumOf(kDataTypes, value.get<std::string>()));
-    return;
-  case Kind::InstanceKind:
-    writer.add_enum(field.number, enumOf(kInstanceKinds, value.get<std::string>()));
-    return;
-  case Kind::TimeoutAction:
-    writer.add_enum(field.number, enumOf(kTimeoutActions, value.get<std::string>()));
-    return;
-  case Kind::Message: {
-    pbf_writer message(writer, field.number);
-    writeMessage(value, field.fields, message);
-    return;
-  }
-  case Kind::TextMap:
-  case Kind::NumberMap:
-    // Maps of a message have no order: by the keys, it is always the same.
-    std::map<std::string, Json> entries = value;
-    for (const auto &[key, each] : entries) {
-      pbf_writer entry(writer, field.number);
-      field.kind == Kind::TextMap ? entry.add_string(1, key)
-                                  : entry.add_uint64(1, std::stoull(key));
-      pbf_writer message(entry, 2);
-      writeMessage(each, field.fields, message);
-    }
-  }
+/// Whether the answer, which is a value by itself, is the only field of its message.
+bool isWrapped(Operation operation) {
+  return operation == Operation::RepositoryIndex || operation == Operation::ModelConfig ||
+         operation == Operation::TraceSetting || operation == Operation::Logging;
 }
 
-void writeMessage(const Json &object, std::span<const Field> fields, pbf_writer &writer) {
-  for (const Field &field : fields) {
-    Json::const_iterator found = object.find(field.name);
-    if (found == object.end()) {
-      continue;
+class MessageAnswer final : public AnswerWriter {
+public:
+  explicit MessageAnswer(Operation operation) : operation(operation) {
+    push(answerFields(operation)).writer.emplace(message);
+  }
+
+  std::string take() {
+    frames.pop_back();
+    return std::move(message);
+  }
+
+  void begin(std::string_view name) override {
+    Frame &parent = frames.back();
+    if (frames.size() == 1 && !isWrapped(operation)) {
+      push(parent.fields); // the answer is the message
+      return;
     }
-    if (!found->is_array()) {
-      writeValue(*found, field, writer);
-    } else if (field.kind == Kind::Integer) {
-      std::vector<int64_t> values = found->get<std::vector<int64_t>>();
-      writer.add_packed_int64(field.number, values.begin(), values.end());
+    const Field &field = fieldOf(name);
+    pbf_writer &writer = writerOf();
+    if (isMap(parent)) {
+      writeKey(push(field.fields), field, name, writer);
+    } else if (field.kind == Kind::TextMap || field.kind == Kind::NumberMap) {
+      push({}).repeated = &field;
     } else {
-      for (const Json &each : *found) {
-        writeValue(each, field, writer);
+      push(field.fields).writer.emplace(writer, field.number);
+    }
+  }
+  void beginList(std::string_view name) override {
+    const Field &field = fieldOf(name);
+    push({}).repeated = &field;
+  }
+  void end() override { frames.pop_back(); }
+
+  void text(std::string_view name, std::string_view value) override {
+    write(name, Kind::Text, [&](const Field &field, pbf_writer &writer) {
+      std::span<const std::string_view> names = namesOf(field.kind);
+      names.empty() ? writer.add_string(field.number, value.data(), value.size())
+                    : writer.add_enum(field.number, enumOf(names, value));
+    });
+  }
+  void flag(std::string_view name, bool value) override {
+    write(name, Kind::Bool,
+          [&](const Field &field, pbf_writer &writer) { writer.add_bool(field.number, value); });
+  }
+  void number(std::string_view name, uint64_t value) override {
+    write(name, Kind::Integer,
+          [&](const Field &field, pbf_writer &writer) { writer.add_uint64(field.number, value); });
+  }
+  void numbers(std::string_view name, std::span<const int64_t> values) override {
+    writerOf().add_packed_int64(fieldOf(name).number, values.begin(), values.end());
+  }
+  void texts(std::string_view name, std::span<const std::string> values) override {
+    write(name, Kind::Text, [&](const Field &field, pbf_writer &writer) {
+      for (const std::string &value : values) {
+        writer.add_string(field.number, value);
       }
-    }
+    });
   }
-}
 
-/// Settings as their messages have them: each a list of texts, or one of several types.
-Json settingsOf(const Json &object, bool isTrace) {
-  Json settings = Json::object();
-  for (const auto &[key, value] : object.items()) {
-    if (isTrace) {
-      settings[key]["value"] = value.is_array() ? value : Json::array({value});
-    } else {
-      settings[key][value.is_boolean()  ? "bool_param"
-                    : value.is_number() ? "uint32_param"
-                                        : "string_param"] = value;
+private:
+  /// What was begun: a message, or the values of a repeated field, which lie in the message below.
+  struct Frame {
+    std::span<const Field> fields;
+    const Field *repeated = nullptr;
+    std::optional<pbf_writer> entry, writer; ///< ended in the other order
+  };
+
+  static bool isMap(const Frame &frame) {
+    return frame.repeated && frame.repeated->kind != Kind::Message;
+  }
+  static std::span<const std::string_view> namesOf(Kind kind) {
+    switch (kind) {
+    case Kind::DataType:
+      return kDataTypes;
+    case Kind::InstanceKind:
+      return kInstanceKinds;
+    case Kind::TimeoutAction:
+      return kTimeoutActions;
+    default:
+      return {};
     }
   }
-  return settings;
-}
+  Frame &push(std::span<const Field> fields) {
+    Frame &frame = frames.emplace_back();
+    frame.fields = fields;
+    return frame;
+  }
+  pbf_writer &writerOf() {
+    return *std::find_if(frames.rbegin(), frames.rend(), [](const Frame &frame) {
+              return frame.writer.has_value();
+            })->writer;
+  }
+  const Field &fieldOf(std::string_view name) const {
+    const Frame &frame = frames.back();
+    if (frame.repeated) {
+      return *frame.repeated;
+    }
+    const Field *found =
+        name.empty() // the only one
+            ? frame.fields.data()
+            : std::find_if(frame.fields.data(), frame.fields.data() + frame.fields.size(),
+                           [&](const Field &each) { return each.name == name; });
+    TENON_CHECK(found < frame.fields.data() + frame.fields.size(),
+                "an answer has a field that its message lacks");
+    return *found;
+  }
+  static void writeKey(Frame &entry, const Field &map, std::string_view key, pbf_writer &writer) {
+    entry.entry.emplace(writer, map.number);
+    map.kind == Kind::TextMap ? entry.entry->add_string(1, key.data(), key.size())
+                              : entry.entry->add_uint64(1, std::stoull(std::string(key)));
+    entry.writer.emplace(*entry.entry, 2);
+  }
+  /// A value of a map is a message, whose field for values of `kind` it is.
+  template <typename Add> void write(std::string_view name, Kind kind, const Add &add) {
+    const Field &field = fieldOf(name);
+    if (!isMap(frames.back())) {
+      add(field, writerOf());
+      return;
+    }
+    Frame entry;
+    writeKey(entry, field, name, writerOf());
+    add(*std::find_if(field.fields.begin(), field.fields.end(),
+                      [&](const Field &each) { return each.kind == kind; }),
+        *entry.writer);
+  }
+
+  const Operation operation;
+  std::string message;
+  std::deque<Frame> frames;
+};
 
 Status readText(pbf_reader &reader, std::string &text) {
   protozero::data_view view = reader.get_view();
@@ -282,8 +344,8 @@ uint32_t modelField(Operation operation) {
 
 } // namespace
 
-Status readGrpcRequest(std::string_view message, RouteMatch &match, std::string &settings) {
-  Operation operation = match.route->operation;
+Status readGrpcRequest(std::string_view message, Question &asked) {
+  Operation operation = asked.operation;
   uint32_t model = modelField(operation);
   uint32_t parameters = operation == Operation::RepositoryLoad ? 3
                         : operation == Operation::TraceSetting || operation == Operation::Logging
@@ -294,17 +356,15 @@ Status readGrpcRequest(std::string_view message, RouteMatch &match, std::string 
     while (reader.next()) {
       bool isText = reader.wire_type() == Wire::length_delimited;
       if (model != 0 && reader.tag() == model && isText) {
-        TENON_TRY(readText(reader, match.model));
+        TENON_TRY(readText(reader, asked.model));
       } else if (model == 1 && reader.tag() == 2 && isText) {
-        TENON_TRY(readText(reader, match.version));
+        TENON_TRY(readText(reader, asked.version));
       } else if (operation == Operation::RepositoryIndex && reader.tag() == 2 &&
                  reader.wire_type() == Wire::varint) {
-        settings = reader.get_bool() ? R"({"ready":true})" : "";
+        asked.onlyReady = reader.get_bool();
       } else {
         // What they are does not count: none can be given.
-        settings = parameters != 0 && reader.tag() == parameters && isText
-                       ? R"({"parameters":{"any":true}})"
-                       : settings;
+        asked.hasSettings |= parameters != 0 && reader.tag() == parameters && isText;
         reader.skip();
       }
     }
@@ -315,24 +375,12 @@ Status readGrpcRequest(std::string_view message, RouteMatch &match, std::string 
   return Status::ok();
 }
 
-Result<std::string> writeGrpcAnswer(Operation operation, std::string_view text) {
-  std::string message;
-  try {
-    Json answer = parseJson(text);
-    if (operation == Operation::RepositoryIndex) {
-      answer = {{"models", answer}};
-    } else if (operation == Operation::ModelConfig) {
-      answer = {{"config", answer}};
-    } else if (operation == Operation::TraceSetting || operation == Operation::Logging) {
-      answer = {{"settings", settingsOf(answer, operation == Operation::TraceSetting)}};
-    }
-    pbf_writer writer(message);
-    writeMessage(answer, answerFields(operation), writer);
-  } catch (const Json::exception &error) {
-    return Status::error(ErrorId::InternalError,
-                         fmt::format("an answer is not as its message is: {}", error.what()));
+std::string writeGrpcAnswer(Operation operation, const Answer &answer) {
+  MessageAnswer writer(operation);
+  if (const std::function<void(AnswerWriter &)> *fields = std::get_if<1>(&answer)) {
+    (*fields)(writer);
   }
-  return message;
+  return writer.take();
 }
 
 std::string writeHealth(Health health) {

@@ -11,6 +11,8 @@
 
 #include <string_view>
 
+#include <netinet/tcp.h>
+
 namespace tenon::server {
 namespace {
 
@@ -18,6 +20,11 @@ namespace asio = boost::asio;
 using asio::redirect_error;
 using asio::use_awaitable;
 using asio::ip::tcp;
+
+/// The kernel holds no more than this of a reply beyond what the client's side has room for.
+constexpr int kMaxUnsent = 256 << 10;
+/// What is given to the socket at once.
+constexpr size_t kMaxSent = 256 << 10;
 
 /// Takes HTTP/2 where the client has it: gRPC's clients insist on it.
 int chooseProtocol(SSL *, const unsigned char **out, unsigned char *outBytes,
@@ -46,10 +53,12 @@ struct ClientSocket::Tls {
   asio::ssl::stream<tcp::socket &> stream;
 };
 
-ClientSocket::ClientSocket(tcp::socket socket, asio::ssl::context *context)
-    : plain(std::move(socket)) {
+ClientSocket::ClientSocket(tcp::socket socket, asio::ssl::context *context, bool isForProbes)
+    : isForProbes(isForProbes), plain(std::move(socket)) {
   Error ignored;
   plain.set_option(tcp::no_delay(true), ignored);
+  setsockopt(plain.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kMaxUnsent,
+             sizeof(kMaxUnsent));
   if (context) {
     tls = std::make_unique<Tls>(plain, *context);
   }
@@ -76,13 +85,30 @@ void ClientSocket::beginRead(asio::mutable_buffer into, std::function<void(Error
       : plain.async_read_some(into, std::move(onEnd));
 }
 
+void ClientSocket::beginWrite(asio::const_buffer from, std::function<void(Error, size_t)> onEnd) {
+  tls ? asio::async_write(tls->stream, from, std::move(onEnd))
+      : asio::async_write(plain, from, std::move(onEnd));
+}
+
+void ClientSocket::awaitReset(std::function<void(Error)> onReset) {
+  plain.async_wait(tcp::socket::wait_error, std::move(onReset));
+}
+
 asio::awaitable<void> ClientSocket::write(const std::vector<asio::const_buffer> &parts,
                                           Error &error) {
+  written.emplace();
+  auto goesOn = [this](const Error &failure, size_t bytes) {
+    if (bytes > written->moved) {
+      written->add(bytes - written->moved);
+    }
+    return failure ? 0 : kMaxSent;
+  };
   if (tls) {
-    co_await asio::async_write(tls->stream, parts, redirect_error(use_awaitable, error));
+    co_await asio::async_write(tls->stream, parts, goesOn, redirect_error(use_awaitable, error));
   } else {
-    co_await asio::async_write(plain, parts, redirect_error(use_awaitable, error));
+    co_await asio::async_write(plain, parts, goesOn, redirect_error(use_awaitable, error));
   }
+  written.reset();
 }
 
 asio::awaitable<void> ClientSocket::linger() {

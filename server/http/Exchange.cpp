@@ -3,13 +3,16 @@
 #include "server/http/Exchange.h"
 
 #include "registry/Sha256.h"
+#include "server/http/ServerContext.h"
 #include "server/page/Page.h"
 #include "server/protocol/ErrorMap.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <new>
+#include <span>
 
 namespace tenon::server {
 namespace {
@@ -18,85 +21,47 @@ namespace {
 constexpr uint64_t kMinCompressed = 1024;
 /// Of outputs as JSON in one reply; some hundred MiB of text.
 constexpr uint64_t kMaxElements = 16 << 20;
+/// Bytes of JSON that take the loop less time than a turn through the pool would take the request.
+constexpr uint64_t kLittle = 32 << 10;
+/// Of a request that is no inference: it is read on the loop.
+constexpr uint64_t kMaxSettings = 256 << 10;
 
-std::string_view textOf(Bytes bytes) {
-  return {reinterpret_cast<const char *>(bytes.data()), bytes.size()};
+Status noMemory(std::string_view what, std::string_view hint) {
+  return Status::error(ErrorId::OutOfMemory, fmt::format("no memory for {}", what), hint);
 }
 
-Result<HttpReply> inferReply(InferResult result, const InferRequest &request) {
-  HttpReply reply;
-  reply.begun = Clock::now();
-  const Version &version = *result.version;
-  std::vector<ReplyOutput> outputs;
-  for (const AskedOutput &asked : askedOutputs(version, request)) {
-    const ModelPort &port = version.ports.outputs[asked.port];
-    Bytes elements = elementsOf(result, asked.port);
-    outputs.push_back(
-        {port.name, port.dtype, result.outputs[asked.port].dims, elements, asked.isBinary});
-    if (asked.isBinary) {
-      reply.tensors.push_back(elements);
+/// Compressed text of the pieces; false where it does not pay: tensors, as a rule, shrink by
+/// little.
+Result<bool> compressPieces(Encoding encoding, const std::vector<Piece> &pieces, ChargedText &out) {
+  constexpr size_t kStep = 64 << 10;
+  constexpr uint64_t kTried = 2 * kStep;
+  Compressor compressor(encoding);
+  uint64_t taken = 0, total = 0;
+  for (const Piece &piece : pieces) {
+    total += piece.size();
+  }
+  for (const Piece &piece : pieces) {
+    Bytes rest = piece.text.empty() ? piece.bytes : std::as_bytes(std::span(piece.text));
+    while (!rest.empty()) {
+      Bytes step = rest.subspan(0, std::min(kStep, rest.size()));
+      rest = rest.subspan(step.size());
+      taken += step.size();
+      compressor.append({reinterpret_cast<const char *>(step.data()), step.size()}, taken == total,
+                        out.tail());
+      TENON_TRY(out.settle());
+      if (taken >= kTried && taken < kTried + kStep && out.size() > taken / 5 * 4) {
+        return false;
+      }
     }
   }
-  TENON_ASSIGN(InferReply written,
-               writeInferReply(version.model, version.number, request.id, outputs, kMaxElements));
-  if (written.hasBinary) {
-    reply.contentType = "application/octet-stream";
-    reply.fields.emplace_back("Inference-Header-Content-Length",
-                              fmt::format("{}", written.json.size()));
-  }
-  reply.body = std::move(written.json);
-  reply.result = std::move(result);
-  return reply;
-}
-
-std::shared_ptr<Request> infer(Api &api, const HttpRequest &request,
-                               std::function<void(HttpReply)> onReply) {
-  Result<InferRequest> parsed =
-      Status::error(ErrorId::OutOfMemory, "no memory for the request",
-                    "send tensors as binary data, or fewer requests at once");
-  try {
-    parsed = parseInferRequest(request.body, request.jsonBytes);
-  } catch (const std::bad_alloc &) {
-    // The others are served on.
-  }
-  if (parsed.isOk() && parsed->listBytes() > request.maxLists) {
-    parsed =
-        Status::error(ErrorId::QueueFull, "the requests that wait take all memory that they may",
-                      "try again later, or send tensors as binary data");
-  }
-  if (!parsed.isOk()) {
-    api.note(request.match.model, parsed.status());
-    onReply(errorReply(parsed.status()));
-    return nullptr;
-  }
-  parsed->trace = request.trace;
-  Result<std::shared_ptr<Request>> pending =
-      api.infer(request.match, std::move(*parsed),
-                [onReply](Result<InferResult> result, const InferRequest &asked) {
-                  Result<HttpReply> reply =
-                      Status::error(ErrorId::OutOfMemory, "no memory for the reply",
-                                    "ask for fewer outputs, or for binary data");
-                  try {
-                    reply = result.isOk() ? inferReply(std::move(*result), asked)
-                                          : Result<HttpReply>(result.takeStatus());
-                  } catch (const std::bad_alloc &) {
-                    // The others are served on.
-                  }
-                  onReply(reply.isOk() ? std::move(*reply) : errorReply(reply.status()));
-                  return reply.takeStatus();
-                });
-  if (!pending.isOk()) {
-    onReply(errorReply(pending.status()));
-    return nullptr;
-  }
-  return std::move(*pending);
+  return true;
 }
 
 HttpReply pageReply(std::string_view path) {
   const PageFile &file = pageFile(path);
   HttpReply reply;
   reply.contentType = file.type;
-  reply.body = file.text;
+  reply.pieces.push_back({std::string(file.text), {}, nullptr});
   reply.fields = {{"Content-Security-Policy", std::string(kPagePolicy)},
                   {"X-Content-Type-Options", "nosniff"},
                   {"Referrer-Policy", "no-referrer"},
@@ -106,39 +71,50 @@ HttpReply pageReply(std::string_view path) {
   return reply;
 }
 
+/// The optional body of operations that take settings.
+Status readSettings(std::string_view body, Question &asked) {
+  bool takesSettings =
+      asked.operation == Operation::RepositoryLoad || asked.operation == Operation::RepositoryIndex;
+  if (!takesSettings || body.empty()) {
+    return Status::ok();
+  }
+  Json settings;
+  TENON_TRY(parseRequestJson(body, settings));
+  if (!settings.is_object()) {
+    return Status::error(ErrorId::BadRequest, "the JSON of the request is not an object");
+  }
+  asked.hasSettings = settings.contains("parameters") && !settings["parameters"].empty();
+  asked.onlyReady = settings.value("ready", Json(false)) == true;
+  return Status::ok();
+}
+
 } // namespace
 
 uint64_t HttpReply::bytes() const {
-  uint64_t sum = body.size();
-  for (Bytes tensor : tensors) {
-    sum += tensor.size();
+  uint64_t sum = 0;
+  for (const Piece &piece : pieces) {
+    sum += piece.size();
   }
   return sum;
 }
 
-void HttpReply::compress(Encoding encoding) {
-  if (encoding == Encoding::Identity || bytes() < kMinCompressed) {
-    return;
+void HttpReply::append(const ChargedText &text) {
+  for (const std::shared_ptr<ChargedString> &block : text.blocks()) {
+    pieces.push_back({{}, std::as_bytes(std::span(block->text)), block});
   }
-  std::string compressed;
-  try {
-    Compressor compressor(encoding);
-    compressor.append(body, tensors.empty(), compressed);
-    for (Bytes &tensor : tensors) {
-      compressor.append(textOf(tensor), &tensor == &tensors.back(), compressed);
-    }
-  } catch (const std::bad_alloc &) {
-    return; // it goes as it is
-  }
-  body = std::move(compressed);
-  tensors.clear();
-  fields.emplace_back("Content-Encoding", nameOf(encoding));
+}
+
+Result<Piece> ownedPiece(std::string text, MemoryBudget &budget) {
+  std::shared_ptr<ChargedString> owned = std::make_shared<ChargedString>(&budget);
+  owned->text = std::move(text);
+  TENON_TRY(owned->settle());
+  return Piece{{}, std::as_bytes(std::span(owned->text)), owned};
 }
 
 HttpReply errorReply(const Status &status, bool closes) {
   HttpReply reply;
   reply.status = wireStatusOf(status.id()).http;
-  reply.body = errorBody(status);
+  reply.pieces.push_back({errorBody(status), {}, nullptr});
   reply.closes = closes;
   if (reply.status == 429 || reply.status == 503) {
     reply.fields.emplace_back("Retry-After", "1");
@@ -150,7 +126,7 @@ HttpReply errorReply(const Status &status, bool closes) {
 
 Status checkRights(const Tokens *tokens, std::string_view authorization,
                    const Result<RouteMatch> &match) {
-  return tokens ? tokens->check(authorization, match.isOk() ? match->route->role : Role::Read)
+  return tokens ? tokens->check(authorization, match.isOk() ? roleOf(match->operation) : Role::Read)
                 : Status::ok();
 }
 
@@ -163,10 +139,10 @@ Status readHead(const HttpHead &head, const Tokens *tokens, bool onlyLocalNames,
     return match.takeStatus();
   }
   request.match = std::move(*match);
-  if (request.match.route->role == Role::Admin) {
-    std::string hash = tokens ? registry::sha256Of(head.authorization.substr(kBearer.size())) : "";
-    request.by = tokens ? "serve, token " + hash.substr(0, 8)
-                        : "serve, without token"; // which token it was, not the token
+  if (roleOf(request.match.operation) == Role::Admin) {
+    std::string hash = tokens ? registry::sha256Of(bearerToken(head.authorization)) : "";
+    request.match.by = tokens ? "serve, token " + hash.substr(0, 8)
+                              : "serve, without token"; // which token it was, not the token
   }
   request.trace = parseTraceParent(head.traceparent);
   std::string_view jsonBytes = head.inferenceHeaderLength;
@@ -184,34 +160,217 @@ Status readHead(const HttpHead &head, const Tokens *tokens, bool onlyLocalNames,
   return Status::ok();
 }
 
-std::shared_ptr<Request> performHttp(Api &api, const HttpRequest &request,
-                                     std::function<void(HttpReply)> onReply) {
-  Operation operation = request.match.route->operation;
-  if (operation == Operation::ModelInfer) {
-    return infer(api, request, std::move(onReply));
+HttpExchange::HttpExchange(ServerContext &server) : server(server) {
+  request.body = ChargedString(&server.memory);
+}
+
+void HttpExchange::run(bool isLittle, std::function<void()> work, std::function<void()> then) {
+  auto guarded = [this, work = std::move(work)] {
+    try {
+      work();
+    } catch (const std::bad_alloc &) { // the others are served on
+      problem = noMemory("the request or its reply",
+                         "send and ask for tensors as binary data, or for fewer at once");
+    }
+  };
+  if (isLittle) {
+    guarded();
+    then();
+    return;
   }
-  if (operation == Operation::Page) {
-    onReply(pageReply(request.match.route->path));
-    return nullptr;
+  server.work.run(std::move(guarded),
+                  [self = shared_from_this(), then = std::move(then)] { then(); });
+}
+
+void HttpExchange::perform(std::function<void(HttpReply)> callback) {
+  onReply = std::move(callback);
+  Result<Encoding> encoding = parseEncoding(request.contentEncoding);
+  if (!encoding.isOk()) {
+    fail(encoding.status());
+    return;
   }
-  bool isUnready = operation == Operation::ServerReady && !api.isReady();
-  api.perform(
-      request.match, request.body,
-      [onReply, operation, isUnready](Result<std::string> answer) {
-        if (!answer.isOk()) {
-          onReply(errorReply(answer.status()));
+  bool isLittle = *encoding == Encoding::Identity &&
+                  (request.match.operation != Operation::ModelInfer ||
+                   request.jsonBytes.value_or(request.body.text.size()) <= kLittle);
+  run(
+      isLittle, [this, encoding = *encoding] { problem = readBody(encoding); },
+      [this] {
+        if (!onReply) {
+          return; // the client has gone
+        }
+        if (request.match.operation == Operation::ModelInfer) {
+          infer();
+        } else if (!problem.isOk()) {
+          fail(problem);
+        } else {
+          performOther();
+        }
+      });
+}
+
+Status HttpExchange::readBody(Encoding encoding) {
+  if (encoding != Encoding::Identity) {
+    TENON_ASSIGN(request.body,
+                 decompress(encoding, request.body.text, server.options.maxBody, &server.memory));
+  }
+  body = std::make_shared<ChargedString>(std::move(request.body));
+  if (request.match.operation != Operation::ModelInfer) {
+    return body->text.size() <= kMaxSettings
+               ? Status::ok()
+               : Status::error(ErrorId::RequestTooLarge,
+                               fmt::format("the body of a request that is no inference has more "
+                                           "than {} bytes",
+                                           kMaxSettings));
+  }
+  TENON_ASSIGN(parsed, parseInferRequest(body->text, request.jsonBytes, &server.memory));
+  parsed->owner = body;
+  return Status::ok();
+}
+
+void HttpExchange::infer() {
+  if (!problem.isOk()) {
+    server.api.note(request.match.model, problem);
+    fail(problem);
+    return;
+  }
+  parsed->trace = request.trace;
+  Result<std::shared_ptr<Request>> queued =
+      server.api.infer(request.match, std::move(*parsed),
+                       [self = shared_from_this()](Result<InferResult> result,
+                                                   const std::shared_ptr<Request> &asked) {
+                         self->write(std::move(result), asked);
+                       });
+  if (!queued.isOk()) {
+    fail(queued.status());
+    return;
+  }
+  pending = std::move(*queued);
+}
+
+void HttpExchange::write(Result<InferResult> result, const std::shared_ptr<Request> &asked) {
+  pending = nullptr;
+  asked->payload.releaseInputs();
+  body = nullptr;
+  if (!result.isOk()) {
+    fail(result.status());
+    return;
+  }
+  reply = HttpReply();
+  reply.begun = Clock::now();
+  reply.result = std::move(*result);
+  const Version &version = *reply.result->version;
+  uint64_t jsonBytes = 0;
+  std::vector<ReplyOutput> outputs;
+  for (const AskedOutput &output : askedOutputs(version, asked->payload)) {
+    const ModelPort &port = version.ports.outputs[output.port];
+    Bytes elements = elementsOf(*reply.result, output.port);
+    outputs.push_back({port.name, port.dtype, reply.result->outputs[output.port].dims, elements,
+                       output.isBinary});
+    jsonBytes += output.isBinary ? 0 : elements.size();
+  }
+  run(
+      jsonBytes <= kLittle / 2, // a number is longer as text
+      [this, id = asked->payload.id, outputs = std::move(outputs), model = version.model,
+       number = version.number] {
+        problem = Status::ok();
+        Result<InferReply> written =
+            writeInferReply(model, number, id, outputs, kMaxElements, &server.memory);
+        if (!written.isOk()) {
+          problem = written.takeStatus();
           return;
         }
-        HttpReply reply;
-        reply.status = isUnready ? 503 : 200;
-        reply.body = std::move(*answer);
-        if (operation == Operation::Metrics) {
-          reply.contentType = "text/plain; version=0.0.4; charset=utf-8";
+        if (written->hasBinary) {
+          reply.contentType = "application/octet-stream";
+          reply.fields.emplace_back("Inference-Header-Content-Length",
+                                    fmt::format("{}", written->json.size()));
         }
-        onReply(std::move(reply));
+        reply.append(written->json);
+        for (const ReplyOutput &output : outputs) {
+          if (output.isBinary) {
+            reply.pieces.push_back({{}, output.bytes, reply.result->buffer});
+          }
+        }
       },
-      request.by);
-  return nullptr;
+      [this, asked] {
+        if (!problem.isOk()) {
+          server.api.replyFailed(*asked, problem);
+          fail(problem);
+          return;
+        }
+        compress();
+      });
+}
+
+void HttpExchange::compress() {
+  uint64_t bytes = reply.bytes();
+  if (!onReply || request.replyEncoding == Encoding::Identity || bytes < kMinCompressed) {
+    answer(std::move(reply));
+    return;
+  }
+  uncompressed = std::exchange(reply.pieces, {});
+  run(
+      bytes <= kLittle,
+      [this] {
+        ChargedText text(&server.memory);
+        Result<bool> pays = compressPieces(request.replyEncoding, uncompressed, text);
+        if (pays.isOk() && *pays) {
+          reply.append(text);
+        }
+      },
+      [this] {
+        if (reply.pieces.empty()) {
+          reply.pieces = std::move(uncompressed); // it goes as it is
+        } else {
+          reply.fields.emplace_back("Content-Encoding", nameOf(request.replyEncoding));
+        }
+        uncompressed.clear();
+        answer(std::move(reply));
+      });
+}
+
+void HttpExchange::answer(HttpReply made) {
+  if (std::function<void(HttpReply)> callback = std::exchange(onReply, nullptr)) {
+    callback(std::move(made));
+  }
+}
+
+void HttpExchange::cancel() {
+  onReply = nullptr;
+  if (pending) {
+    server.api.cancel(std::exchange(pending, nullptr));
+  }
+}
+
+void HttpExchange::performOther() {
+  Operation operation = request.match.operation;
+  if (operation == Operation::Page) {
+    reply = pageReply(request.match.route->path);
+    compress();
+    return;
+  }
+  Status status = readSettings(body->text, request.match);
+  if (!status.isOk()) {
+    fail(status);
+    return;
+  }
+  bool isUnready = operation == Operation::ServerReady && !server.api.isReady();
+  server.api.perform(request.match, body->text,
+                     [self = shared_from_this(), operation, isUnready](Result<Answer> answer) {
+                       Result<Piece> piece = answer.isOk()
+                                                 ? ownedPiece(textOf(*answer), self->server.memory)
+                                                 : Result<Piece>(answer.takeStatus());
+                       if (!piece.isOk()) {
+                         self->fail(piece.status());
+                         return;
+                       }
+                       HttpReply &reply = self->reply;
+                       reply.status = isUnready ? 503 : 200;
+                       reply.pieces.push_back(std::move(*piece));
+                       if (operation == Operation::Metrics) {
+                         reply.contentType = "text/plain; version=0.0.4; charset=utf-8";
+                       }
+                       self->compress();
+                     });
 }
 
 } // namespace tenon::server

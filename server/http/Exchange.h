@@ -3,7 +3,8 @@
 
 #pragma once
 
-#include "server/http/Api.h"
+#include "server/api/Api.h"
+#include "server/http2/Session.h"
 #include "server/protocol/Compression.h"
 #include "server/protocol/Site.h"
 #include "server/protocol/Tokens.h"
@@ -16,14 +17,16 @@
 
 namespace tenon::server {
 
+struct ServerContext;
+
 /// What of a request an operation looks at.
 struct HttpRequest {
   RouteMatch match;
-  std::string body; ///< decompressed
-  std::string by;   ///< who asks, for the history of a registry; of routes for Role::Admin
+  ChargedString body; ///< as it came
   std::optional<uint64_t> jsonBytes;
   TraceContext trace;
-  uint64_t maxLists = 0; ///< bytes that number lists of the body may take in memory
+  std::string contentEncoding;
+  Encoding replyEncoding = Encoding::Identity;
 };
 
 /// Finds the route and checks site and rights (`tokens` may be null; `onlyLocalNames` is that of
@@ -40,24 +43,53 @@ struct HttpReply {
   unsigned status = 200;
   std::string_view contentType = "application/json";
   std::vector<std::pair<std::string_view, std::string>> fields;
-  std::string body;
-  /// Follow the body: outputs in a shared buffer, which `result` keeps.
-  std::vector<Bytes> tensors;
+  std::vector<Piece> pieces;
   std::optional<InferResult> result;
   Clock::time_point begun; ///< when the reply's making began, for the stage copy_out
   bool closes = false;     ///< the connection ends with it
 
   uint64_t bytes() const;
-  /// Replaces body and tensors by their compressed form where that is asked for and pays.
-  void compress(Encoding encoding);
+  void append(const ChargedText &text);
 };
+
+/// A piece that keeps its text and the text's charge. TN0812.
+Result<Piece> ownedPiece(std::string text, MemoryBudget &budget);
 
 /// `closes`: the body of the request was not read, so no other can follow on the connection.
 HttpReply errorReply(const Status &status, bool closes = false);
 
-/// Calls `onReply` once, now or later, unless the request that it returns (null where there is
-/// none) is cancelled before. `request` stays until then.
-std::shared_ptr<Request> performHttp(Api &api, const HttpRequest &request,
-                                     std::function<void(HttpReply)> onReply);
+/// Performs one request. What takes long is done by the pool: the loop has the exchange meanwhile,
+/// and other requests.
+class HttpExchange : public std::enable_shared_from_this<HttpExchange> {
+public:
+  explicit HttpExchange(ServerContext &server);
+
+  HttpRequest request;
+
+  /// Calls `onReply` once, now or later, unless it is cancelled before.
+  void perform(std::function<void(HttpReply)> onReply);
+  /// The client has gone.
+  void cancel();
+
+private:
+  /// Does `work` now where it is little, else on the pool; then calls `then`.
+  void run(bool isLittle, std::function<void()> work, std::function<void()> then);
+  Status readBody(Encoding encoding);
+  void performOther();
+  void infer();
+  void write(Result<InferResult> result, const std::shared_ptr<Request> &asked);
+  void compress();
+  void answer(HttpReply reply);
+  void fail(const Status &status) { answer(errorReply(status)); }
+
+  ServerContext &server;
+  std::function<void(HttpReply)> onReply; ///< empty once it is called, or not to be
+  std::shared_ptr<ChargedString> body;    ///< decompressed
+  std::optional<InferRequest> parsed;
+  std::shared_ptr<Request> pending;
+  HttpReply reply;
+  std::vector<Piece> uncompressed; ///< the pool lets go of nothing that the loop has given it
+  Status problem;                  ///< of the work that was done last
+};
 
 } // namespace tenon::server

@@ -4,6 +4,7 @@
 #include "server/grpc/Framing.h"
 #include "server/grpc/Infer.h"
 #include "server/grpc/Messages.h"
+#include "server/grpc/Reflection.h"
 #include "server/http/Exchange.h"
 #include "server/http/Http2.h"
 #include "server/protocol/DataType.h"
@@ -22,9 +23,9 @@ constexpr size_t kMaxReplies = 1024;
 
 class GrpcCall : public StreamHandler {
 public:
-  GrpcCall(ServerContext &server, Stream &stream)
-      : server(server), stream(stream), start(Clock::now()), last(start),
-        reader(server.options.maxBody) {
+  GrpcCall(ServerContext &server, const ClientSocket &socket, Stream &stream)
+      : server(server), socket(socket), stream(stream),
+        reader(server.options.maxBody, &server.memory) {
     Status status = begin();
     if (!status.isOk()) {
       finish(status);
@@ -35,18 +36,13 @@ public:
     if (isOver) {
       return;
     }
-    last = Clock::now();
     if (!reader.isWithinMessage()) {
-      start = last;
-      messageBytes = 0;
+      progress = Progress();
     }
-    messageBytes += data.size();
-    Status status = reader.feed(data, [this](std::string message, bool isCompressed) {
+    progress.add(data.size());
+    Status status = reader.feed(data, [this](ChargedString message, bool isCompressed) {
       return take(std::move(message), isCompressed);
     });
-    if (status.isOk()) {
-      status = incoming.resize(reader.heldBytes());
-    }
     if (!status.isOk()) {
       finish(status);
     }
@@ -81,7 +77,7 @@ public:
     }
     if (deadline < now) {
       finish(Status::error(ErrorId::RequestTimedOut, "the call took longer than its grpc-timeout"));
-    } else if (awaitsMessage() && bodyDeadline(server.options, start, last, messageBytes) < now) {
+    } else if (awaitsMessage() && progress.deadline(server.options.slowest) < now) {
       finish(Status::error(ErrorId::ClientTooSlow, "the message did not come in time"));
     } else if (watched) {
       notifyHealth();
@@ -104,17 +100,17 @@ public:
 private:
   /// An inference of the call: until its reply is written, all that it refers to.
   struct Inference {
-    Inference(ServerContext &server, std::string text) : share(server), message(std::move(text)) {}
-    BodyShare share;
-    std::string message;
-    std::list<std::string> numbers;
+    Encoding encoding = Encoding::Identity;
+    ChargedString message; ///< as it came, until it is read
+    GrpcInferRequest parsed;
     std::string id;
     std::shared_ptr<Request> pending;
     std::optional<std::vector<Piece>> reply; ///< waits for those before it
   };
 
   bool isStream() const {
-    return match.route && match.route->operation == Operation::ModelStreamInfer;
+    return match.route && (match.operation == Operation::ModelStreamInfer ||
+                           match.operation == Operation::Reflection);
   }
   /// The client is in the middle of a message, or has not sent the only one.
   bool awaitsMessage() const {
@@ -143,24 +139,24 @@ private:
       return found.takeStatus();
     }
     match = std::move(*found);
+    TENON_TRY(server.admitRoute(socket, *match.route));
     trace = parseTraceParent(stream.field("traceparent"));
     std::string encodingName = stream.field("grpc-encoding"),
                 timeout = stream.field("grpc-timeout");
     TENON_ASSIGN(encoding, parseEncoding(encodingName));
     if (!timeout.empty()) {
       TENON_ASSIGN(std::chrono::nanoseconds duration, parseTimeout(timeout));
-      deadline = start + duration;
+      deadline = Clock::now() + duration;
     }
     return Status::ok();
   }
 
   /// A whole message.
-  Status take(std::string message, bool isCompressed) {
+  Status take(ChargedString message, bool isCompressed) {
     if (isOver) {
       return Status::ok();
     }
-    start = last; // of the next
-    messageBytes = 0;
+    progress = Progress(); // of the next
     if (!isStream() && std::exchange(hasMessage, true)) {
       return Status::error(ErrorId::BadGrpcMessage, "the call has more than one message");
     }
@@ -168,12 +164,9 @@ private:
       return Status::error(ErrorId::BadGrpcMessage,
                            "a message is compressed, but the call has no grpc-encoding");
     }
-    std::shared_ptr<Inference> inference = std::make_shared<Inference>(server, std::string());
-    TENON_TRY(incoming.resize(0));
-    TENON_TRY(inference->share.resize(message.size()));
-    TENON_ASSIGN(
-        inference->message,
-        inference->share.decode(isCompressed ? encoding : Encoding::Identity, std::move(message)));
+    std::shared_ptr<Inference> inference = std::make_shared<Inference>();
+    inference->encoding = isCompressed ? encoding : Encoding::Identity;
+    inference->message = std::move(message);
     if (!isStream()) {
       unary = std::move(inference);
       return Status::ok();
@@ -187,72 +180,139 @@ private:
           fmt::format("the client has not taken {} replies of the stream", kMaxReplies),
           "read the replies while you send");
     }
+    if (match.operation == Operation::Reflection) {
+      return reflect(*inference);
+    }
     inferences.push_back(inference);
     infer(inference);
     return Status::ok();
   }
 
+  Status reflect(Inference &inference) {
+    constexpr size_t kMaxAsked = 4096; // names are shorter, and what is small needs no pool
+    if (inference.message.text.size() > kMaxAsked) {
+      return Status::error(
+          ErrorId::RequestTooLarge,
+          fmt::format("a request of reflection has more than {} bytes", kMaxAsked));
+    }
+    TENON_TRY(readMessage(server, inference, false));
+    TENON_ASSIGN(std::string answer, answerReflection(inference.message.text));
+    TENON_ASSIGN(Piece piece, ownedPiece(messagePrefix(answer.size()) + answer, server.memory));
+    stream.send(std::move(piece));
+    return Status::ok();
+  }
+
   void perform() {
-    switch (match.route->operation) {
+    switch (match.operation) {
     case Operation::ModelInfer:
       inferences.push_back(unary);
       infer(unary);
       return;
-    case Operation::HealthCheck:
-    case Operation::HealthWatch:
-      checkHealth();
-      return;
     default:
-      ask();
+      work(
+          unary, unary->encoding == Encoding::Identity,
+          [&server = server, read = unary.get()] { return readMessage(server, *read, false); },
+          [this](Status status) {
+            if (!status.isOk()) {
+              finish(status);
+            } else if (match.operation == Operation::HealthCheck ||
+                       match.operation == Operation::HealthWatch) {
+              checkHealth();
+            } else {
+              ask();
+            }
+          });
     }
   }
 
-  /// Everything that Api answers by JSON.
+  /// Does `task` now where it is little, else on the pool, which sees of the call what it was made
+  /// with; then calls `then`, if the call is there.
+  void work(const std::shared_ptr<Inference> &inference, bool isLittle,
+            std::function<Status()> task, std::function<void(Status)> then) {
+    if (isLittle) {
+      then(task());
+      return;
+    }
+    std::shared_ptr<Status> status = std::make_shared<Status>();
+    server.work.run(
+        [task = std::move(task), result = status.get()] { *result = task(); },
+        [alive = std::weak_ptr<GrpcCall *>(self), this, inference, status, then = std::move(then)] {
+          if (!alive.expired() && !isOver) {
+            then(std::move(*status));
+          }
+        });
+  }
+
+  /// Everything but inferences and health.
   void ask() {
-    std::string settings;
-    Status status = readGrpcRequest(unary->message, match, settings);
+    Status status = readGrpcRequest(unary->message.text, match);
     if (!status.isOk()) {
       finish(status);
       return;
     }
-    server.api.perform(match, settings,
-                       [alive = std::weak_ptr<GrpcCall *>(self), this](Result<std::string> answer) {
-                         if (alive.expired() || isOver) {
-                           return; // a load goes on without its caller
-                         }
-                         bool isUnready =
-                             match.route->operation == Operation::ModelReady && !answer.isOk();
-                         Result<std::string> message =
-                             isUnready
-                                 ? writeGrpcAnswer(Operation::ModelReady, R"({"ready":false})")
-                             : answer.isOk() ? writeGrpcAnswer(match.route->operation, *answer)
-                                             : answer.takeStatus();
-                         if (!message.isOk()) {
-                           finish(message.status());
-                           return;
-                         }
-                         respond();
-                         stream.send({messagePrefix(message->size()) + *message, {}, nullptr});
-                         finish(Status::ok());
-                       });
+    server.api.perform(
+        match, {}, [alive = std::weak_ptr<GrpcCall *>(self), this](Result<Answer> answer) {
+          if (alive.expired() || isOver) {
+            return; // a load goes on without its caller
+          }
+          bool isUnready = match.operation == Operation::ModelReady && !answer.isOk();
+          if (!isUnready && !answer.isOk()) {
+            finish(answer.status());
+            return;
+          }
+          std::string message =
+              writeGrpcAnswer(match.operation, isUnready ? flagAnswer("ready", false) : *answer);
+          Result<Piece> piece = ownedPiece(messagePrefix(message.size()) + message, server.memory);
+          if (!piece.isOk()) {
+            finish(piece.status());
+            return;
+          }
+          respond();
+          stream.send(std::move(*piece));
+          finish(Status::ok());
+        });
   }
 
   // Inferences.
 
   void infer(const std::shared_ptr<Inference> &inference) {
-    Result<GrpcInferRequest> parsed = parseGrpcInfer(inference->message, inference->share.rest());
-    Status status = parsed.isOk()
-                        ? inference->share.resize(inference->share.size() + parsed->numberBytes)
-                        : parsed.takeStatus();
-    if (status.isOk()) {
-      inference->id = parsed->request.id;
-      inference->numbers = std::move(parsed->numbers);
-      status = submit(inference, *parsed);
-    } else {
-      server.api.note("", status);
-    }
-    if (!status.isOk()) {
-      answer(*inference, status);
+    constexpr size_t kLittle = 64 << 10;
+    work(
+        inference,
+        inference->encoding == Encoding::Identity && inference->message.text.size() <= kLittle,
+        [&server = server, read = inference.get()] { return readMessage(server, *read, true); },
+        [this, inference](Status status) {
+          if (status.isOk()) {
+            inference->id = inference->parsed.request.id;
+            status = submit(inference, inference->parsed);
+          } else {
+            server.api.note("", status);
+          }
+          if (!status.isOk()) {
+            answer(*inference, status);
+          }
+        });
+  }
+
+  /// On any thread.
+  static Status readMessage(ServerContext &server, Inference &inference, bool isInference) {
+    constexpr size_t kMaxSettings = 256 << 10;
+    try {
+      if (inference.encoding != Encoding::Identity) {
+        TENON_ASSIGN(inference.message, decompress(inference.encoding, inference.message.text,
+                                                   server.options.maxBody, &server.memory));
+      }
+      if (isInference) {
+        TENON_ASSIGN(inference.parsed, parseGrpcInfer(inference.message.text, &server.memory));
+      } else if (inference.message.text.size() > kMaxSettings) {
+        return Status::error(
+            ErrorId::RequestTooLarge,
+            fmt::format("a message that is no inference has more than {} bytes", kMaxSettings));
+      }
+      return Status::ok();
+    } catch (const std::bad_alloc &) {
+      return Status::error(ErrorId::OutOfMemory, "no memory for the request",
+                           "send fewer requests at once");
     }
   }
 
@@ -274,22 +334,24 @@ private:
     target.model = std::move(parsed.model);
     target.version = std::move(parsed.version);
     parsed.request.trace = trace;
+    parsed.request.owner = inference;
     // The call is there: closed() cancels the request.
     TENON_ASSIGN(inference->pending,
-                 server.api.infer(
-                     target, std::move(parsed.request),
-                     [this, inference](Result<InferResult> result, const InferRequest &request) {
-                       Status status = result.isOk() ? Status::ok() : result.takeStatus();
-                       try {
-                         status.isOk() ? sendResult(*inference, *result, request)
-                                       : answer(*inference, status);
-                       } catch (const std::bad_alloc &) {
-                         status = Status::error(ErrorId::OutOfMemory, "no memory for the reply",
-                                                "ask for fewer outputs");
-                         finish(status);
-                       }
-                       return status;
-                     }));
+                 server.api.infer(target, std::move(parsed.request),
+                                  [this, inference](Result<InferResult> result,
+                                                    const std::shared_ptr<Request> &request) {
+                                    try {
+                                      result.isOk()
+                                          ? sendResult(*inference, *result, request->payload)
+                                          : answer(*inference, result.status());
+                                    } catch (const std::bad_alloc &) {
+                                      Status status = Status::error(ErrorId::OutOfMemory,
+                                                                    "no memory for the reply",
+                                                                    "ask for fewer outputs");
+                                      server.api.replyFailed(*request, status);
+                                      finish(status);
+                                    }
+                                  }));
     return Status::ok();
   }
 
@@ -319,6 +381,8 @@ private:
 
   void answer(Inference &inference, std::vector<Piece> reply) {
     inference.pending = nullptr;
+    inference.message = ChargedString(); // nobody reads the inputs any more
+    inference.parsed.numbers.clear();
     inference.reply = std::move(reply);
     while (!inferences.empty() && inferences.front()->reply) {
       if (!stream.hasResponded()) {
@@ -346,7 +410,7 @@ private:
   void dropInferences() {
     for (const std::shared_ptr<Inference> &inference : inferences) {
       if (inference->pending) {
-        server.api.cancel(inference->pending);
+        server.api.cancel(std::exchange(inference->pending, nullptr));
       }
     }
     inferences.clear();
@@ -362,9 +426,8 @@ private:
   }
 
   void checkHealth() {
-    std::string settings;
-    Status status = readGrpcRequest(unary->message, match, settings);
-    bool isWatch = match.route->operation == Operation::HealthWatch;
+    Status status = readGrpcRequest(unary->message.text, match);
+    bool isWatch = match.operation == Operation::HealthWatch;
     if (status.isOk() && !isWatch && health() == Health::UnknownService) {
       status = Status::error(
           ErrorId::NoSuchModel, "the server has no such service",
@@ -420,14 +483,14 @@ private:
   }
 
   ServerContext &server;
+  const ClientSocket &socket;
   Stream &stream;
   RouteMatch match;
   TraceContext trace;
   Encoding encoding = Encoding::Identity;
-  Clock::time_point start, last, deadline = Clock::time_point::max();
+  Clock::time_point deadline = Clock::time_point::max();
   MessageReader reader;
-  uint64_t messageBytes = 0;  ///< that came since `start`
-  BodyShare incoming{server}; ///< the message that is not whole
+  Progress progress; ///< of the message that is not whole
   bool hasMessage = false, isWhole = false, isOver = false;
   std::shared_ptr<Inference> unary;
   std::list<std::shared_ptr<Inference>> inferences; ///< in the order in which they came
@@ -438,8 +501,9 @@ private:
 
 } // namespace
 
-std::unique_ptr<StreamHandler> makeGrpcCall(ServerContext &server, Stream &stream) {
-  return std::make_unique<GrpcCall>(server, stream);
+std::unique_ptr<StreamHandler> makeGrpcCall(ServerContext &server, const ClientSocket &socket,
+                                            Stream &stream) {
+  return std::make_unique<GrpcCall>(server, socket, stream);
 }
 
 } // namespace tenon::server

@@ -1,5 +1,6 @@
 // Boost.Beast's parser, which takes a while to compile: no other file includes Beast. One coroutine
-// for each connection, all on one thread, so nothing here is locked.
+// for each connection, all on one thread, so nothing here is locked. One file: a connection is one
+// class, whose steps share its buffer.
 
 #include "server/http/Exchange.h"
 #include "server/http/ServerContext.h"
@@ -27,6 +28,8 @@ using asio::use_awaitable;
 using Error = boost::system::error_code;
 using Parser = http::request_parser<http::string_body>;
 
+constexpr std::string_view kVersion = "HTTP/1.1 ";
+
 std::string_view viewOf(boost::core::string_view text) { return {text.data(), text.size()}; }
 
 Status badRequest(std::string_view what) {
@@ -42,11 +45,10 @@ public:
   /// ended.
   asio::awaitable<std::string> run() {
     Error error;
-    deadline = Clock::now() + server.options.slowest;
+    deadline = Clock::now() + slowest();
     co_await socket->handshake(error);
     if (error || co_await beginsAsHttp2()) {
-      co_return error ? std::string()
-                      : std::string(static_cast<const char *>(buffer.data().data()), buffer.size());
+      co_return std::string(error ? std::string_view() : received());
     }
     while (co_await serveOne()) {
     }
@@ -56,12 +58,12 @@ public:
   std::unique_ptr<ClientSocket> release() { return std::move(socket); }
 
   void tick(Clock::time_point now) override {
-    if (deadline < now) {
+    if (std::min(deadline, socket->writeDeadline(server.options.slowest)) < now) {
       socket->cancel();
     }
   }
   void drain() override {
-    if (idle) {
+    if (isIdle) {
       socket->cancel();
     }
   }
@@ -73,14 +75,13 @@ private:
       if (buffer.size() == 0 && !co_await awaitRequest()) {
         co_return false; // serveOne finds the end
       }
-      std::string_view received(static_cast<const char *>(buffer.data().data()), buffer.size());
-      size_t compared = std::min(received.size(), kHttp2Preface.size());
-      if (received.substr(0, compared) != kHttp2Preface.substr(0, compared) ||
+      size_t compared = std::min(received().size(), kHttp2Preface.size());
+      if (received().substr(0, compared) != kHttp2Preface.substr(0, compared) ||
           compared == kHttp2Preface.size()) {
-        co_return compared == kHttp2Preface.size() && received.starts_with(kHttp2Preface);
+        co_return received().starts_with(kHttp2Preface);
       }
       Error error;
-      deadline = Clock::now() + server.options.slowest;
+      deadline = Clock::now() + slowest();
       if (!co_await readMore(error)) {
         co_return false;
       }
@@ -93,10 +94,10 @@ private:
       co_return false; // drain() ended those that were idle when it began
     }
     Error error;
-    idle = true;
-    deadline = Clock::now() + server.options.idle;
+    isIdle = true;
+    deadline = Clock::now() + idle();
     bool hasMore = co_await readMore(error);
-    idle = false;
+    isIdle = false;
     co_return hasMore;
   }
 
@@ -115,15 +116,39 @@ private:
     co_return !error;
   }
 
+  std::string_view received() const {
+    return {static_cast<const char *>(buffer.data().data()), buffer.size()};
+  }
+
+  /// Until a request has begun: empty lines before it are passed over, which some clients send
+  /// behind a body. False when none comes. Source: RFC 9112, section 2.2.
+  asio::awaitable<bool> findRequest() {
+    constexpr size_t kMaxEmptyLines = 8;
+    for (size_t lines = 0; lines <= kMaxEmptyLines;) {
+      Error error;
+      if (received().starts_with("\r\n")) {
+        buffer.consume(2);
+        ++lines;
+      } else if (buffer.size() == 0) {
+        if (!co_await awaitRequest()) {
+          co_return false;
+        }
+      } else if (received() != "\r" || !co_await readMore(error)) {
+        break;
+      }
+    }
+    co_return true;
+  }
+
   /// One request and its reply; false when the connection ends.
   asio::awaitable<bool> serveOne() {
-    if (buffer.size() == 0 && !co_await awaitRequest()) {
+    if (!co_await findRequest()) {
       co_return false;
     }
     Parser parser;
     parser.header_limit(kMaxHeader);
     parser.body_limit(server.options.maxBody);
-    deadline = Clock::now() + server.options.slowest;
+    deadline = Clock::now() + slowest();
     Error error;
     while (!error && !parser.is_header_done()) {
       buffer.consume(parser.put(buffer.data(), error));
@@ -135,12 +160,12 @@ private:
     if (error) {
       co_return co_await refuse(parseFailure(error));
     }
-    HttpRequest request;
+    std::shared_ptr<HttpExchange> exchange = std::make_shared<HttpExchange>(server);
+    HttpRequest &request = exchange->request;
     Status status = checkHeader(parser, request);
-    BodyShare share(server);
     if (status.isOk()) {
       // What is announced takes no memory yet, but is refused at once where it cannot come.
-      status = share.resize(parser.content_length().value_or(0));
+      status = request.body.charge.resize(parser.content_length().value_or(0));
     }
     if (!status.isOk()) {
       // Where the form is wrong it is not known where the next request begins.
@@ -149,15 +174,13 @@ private:
       co_return co_await write(parser,
                                errorReply(status, hasBody || status.id() == ErrorId::BadRequest));
     }
-    status = co_await readBody(parser, share);
+    status = co_await readBody(parser, request.body.charge);
     if (!status.isOk()) {
       co_return co_await refuse(status);
     }
-    status = takeBody(parser, share, request);
-    if (!status.isOk()) {
-      co_return co_await write(parser, errorReply(status));
-    }
-    std::optional<HttpReply> reply = co_await perform(request, share);
+    request.body.text = std::move(parser.get().body());
+    std::optional<HttpReply> reply = co_await perform(*exchange);
+    exchange = nullptr;
     if (!reply) {
       co_return false; // the client has gone
     }
@@ -181,6 +204,7 @@ private:
     head.method = viewOf(header.method_string());
     head.target = viewOf(header.target());
     head.host = viewOf(header[http::field::host]);
+    takeAuthority(head);
     head.origin = viewOf(header[http::field::origin]);
     head.fetchSite = viewOf(header["Sec-Fetch-Site"]);
     head.userAgent = viewOf(header[http::field::user_agent]);
@@ -189,10 +213,27 @@ private:
     head.inferenceHeaderLength = viewOf(header["Inference-Header-Content-Length"]);
     head.traceparent =
         header.count("traceparent") == 1 ? viewOf(header["traceparent"]) : std::string_view();
+    request.contentEncoding = viewOf(header[http::field::content_encoding]);
+    request.replyEncoding = chooseEncoding(viewOf(header[http::field::accept_encoding]));
     TENON_TRY(readHead(head, server.rights(), server.onlyLocalNames(), request));
+    TENON_TRY(server.admitRoute(*socket, *request.match.route));
     return parser.content_length().value_or(0) > server.options.maxBody
                ? bodyTooLarge(server.options)
                : Status::ok();
+  }
+
+  /// The host of a target in absolute form counts, not that of the field. Source: RFC 9112, section
+  /// 3.2.2.
+  static void takeAuthority(HttpHead &head) {
+    for (std::string_view scheme : {"http://", "https://"}) {
+      if (boost::beast::iequals(head.target.substr(0, scheme.size()), scheme)) {
+        size_t path = std::min(head.target.find_first_of("/?", scheme.size()), head.target.size());
+        head.host = head.target.substr(scheme.size(), path - scheme.size());
+        head.target.remove_prefix(path);
+        head.target = head.target.empty() ? "/" : head.target;
+        return;
+      }
+    }
   }
 
   Status parseFailure(Error error) const {
@@ -210,77 +251,63 @@ private:
     return badRequest(error.message());
   }
 
-  asio::awaitable<Status> readBody(Parser &parser, BodyShare &share) {
+  asio::awaitable<Status> readBody(Parser &parser, MemoryCharge &charge) {
     Error error;
-    if (parser.get()[http::field::expect] == "100-continue" && !parser.is_done()) {
-      constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
-      std::vector<asio::const_buffer> parts = {asio::buffer(kContinue)};
+    if (parser.get().version() >= 11 && !parser.is_done() &&
+        boost::beast::iequals(parser.get()[http::field::expect], "100-continue")) {
+      std::vector<asio::const_buffer> parts = {asio::buffer(kVersion),
+                                               asio::buffer("100 Continue\r\n\r\n", 16)};
       co_await socket->write(parts, error);
     }
-    Clock::time_point start = Clock::now();
-    uint64_t received = 0;
+    Progress received;
     while (!error && !parser.is_done()) {
       size_t parsed = buffer.size() > 0 ? parser.put(buffer.data(), error) : 0;
       buffer.consume(parsed);
-      received += parsed;
-      Status status = share.resize(parser.get().body().size());
+      received.add(parsed);
+      Status status = charge.resize(parser.get().body().size());
       if (!status.isOk()) {
         co_return status;
       }
-      if (received > 2 * server.options.maxBody + kReadStep) {
+      if (received.moved > 2 * server.options.maxBody + kReadStep) {
         co_return bodyTooLarge(
             server.options); // in chunks, which take more room than what they carry
       }
       bool needsMore = error == http::error::need_more || (!error && parsed == 0);
       if (needsMore && !parser.is_done()) {
         error = Error();
-        deadline = bodyDeadline(server.options, start, Clock::now(), received);
+        deadline = received.deadline(server.options.slowest);
         co_await readMore(error);
       }
     }
-    co_return error ? parseFailure(error) : share.resize(parser.get().body().size());
-  }
-
-  Status takeBody(Parser &parser, BodyShare &share, HttpRequest &request) {
-    TENON_ASSIGN(Encoding encoding,
-                 parseEncoding(viewOf(parser.get()[http::field::content_encoding])));
-    TENON_ASSIGN(request.body, share.decode(encoding, std::move(parser.get().body())));
-    return Status::ok();
+    co_return error ? parseFailure(error) : charge.resize(parser.get().body().size());
   }
 
   struct Waiting {
     std::optional<HttpReply> reply;
-    bool isReading = false;
+    unsigned operations = 0; ///< of the socket, that watch the client
     bool isGone = false;
   };
 
   /// None when the client went away before the reply.
-  asio::awaitable<std::optional<HttpReply>> perform(HttpRequest &request, BodyShare &share) {
-    request.maxLists = share.rest();
+  asio::awaitable<std::optional<HttpReply>> perform(HttpExchange &exchange) {
     deadline = Clock::time_point::max(); // it is the server's turn
     std::shared_ptr<Waiting> waiting = std::make_shared<Waiting>();
     replied.expires_at(Clock::time_point::max());
-    std::shared_ptr<Request> pending =
-        performHttp(server.api, request, [this, waiting](HttpReply reply) {
-          waiting->reply = std::move(reply);
-          replied.cancel();
-        });
+    exchange.perform([this, waiting](HttpReply reply) {
+      waiting->reply = std::move(reply);
+      replied.cancel();
+    });
     if (waiting->reply) {
       co_return std::move(waiting->reply);
-    }
-    if (pending) {
-      static_cast<void>(
-          share.resize(share.size() + pending->payload.listBytes())); // not more than maxLists
     }
     watch(waiting);
     Error ignored;
     co_await replied.async_wait(redirect_error(use_awaitable, ignored));
-    if (!waiting->reply && pending) {
-      server.api.cancel(pending);
+    if (!waiting->reply) {
+      exchange.cancel();
     }
     socket->cancel(); // the watch
-    // A load or unload goes on without its caller; what it will tell must find the connection.
-    while (waiting->isReading || (!waiting->reply && !pending)) {
+    while (waiting->operations > 0) {
       replied.expires_at(Clock::time_point::max());
       co_await replied.async_wait(redirect_error(use_awaitable, ignored));
     }
@@ -293,15 +320,36 @@ private:
     if (buffer.size() + kReadStep > buffer.max_size()) {
       return;
     }
-    waiting->isReading = true;
+    ++waiting->operations;
     socket->beginRead(buffer.prepare(kReadStep), [this, waiting](Error error, size_t bytes) {
-      waiting->isReading = false;
       buffer.commit(error ? 0 : bytes);
-      waiting->isGone = error && error != asio::error::operation_aborted;
-      if (waiting->isGone || waiting->reply) {
-        replied.cancel();
+      isOver = error && error != asio::error::operation_aborted;
+      if (error == asio::error::eof && !waiting->reply) {
+        askWhetherGone(waiting);
       }
+      endWatch(waiting, error == asio::error::eof ? Error() : error);
     });
+  }
+
+  /// A client that sends nothing more may still read, or be gone: only one that is gone answers a
+  /// byte with a reset. Every reply begins with these.
+  void askWhetherGone(const std::shared_ptr<Waiting> &waiting) {
+    waiting->operations += 2;
+    socket->awaitReset([this, waiting](Error error) {
+      endWatch(waiting, error ? error : Error(asio::error::connection_reset));
+    });
+    socket->beginWrite(asio::buffer(kVersion), [this, waiting](Error error, size_t) {
+      isBegun = !error;
+      endWatch(waiting, error);
+    });
+  }
+
+  void endWatch(const std::shared_ptr<Waiting> &waiting, Error error) {
+    --waiting->operations;
+    waiting->isGone = waiting->isGone || (error && error != asio::error::operation_aborted);
+    if (waiting->isGone || waiting->reply) {
+      replied.cancel();
+    }
   }
 
   asio::awaitable<bool> refuse(const Status &status) {
@@ -312,14 +360,13 @@ private:
 
   asio::awaitable<bool> write(Parser &parser, HttpReply reply) {
     const Parser::value_type &header = parser.get();
-    if (reply.result || reply.bytes() > 0) {
-      reply.compress(chooseEncoding(viewOf(header[http::field::accept_encoding])));
-    }
     bool isHead = header.method() == http::verb::head; // its reply is all but the body
-    bool goesOn = !reply.closes && header.keep_alive() && !server.isDraining;
-    uint64_t bytes = reply.bytes();
-    std::string head = fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n",
-                                   reply.status, reasonOf(reply.status), reply.contentType, bytes);
+    bool goesOn =
+        !reply.closes && header.keep_alive() && !server.isDraining && !socket->isForProbes;
+    std::string head =
+        fmt::format("{}{} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n",
+                    std::exchange(isBegun, false) ? std::string_view() : kVersion, reply.status,
+                    reasonOf(reply.status), reply.contentType, reply.bytes());
     for (const auto &[name, value] : reply.fields) {
       fmt::format_to(std::back_inserter(head), "{}: {}\r\n", name, value);
     }
@@ -327,15 +374,15 @@ private:
                    : "Connection: close\r\n\r\n";
     std::vector<asio::const_buffer> parts = {asio::buffer(head)};
     if (!isHead) {
-      parts.push_back(asio::buffer(reply.body));
-      for (Bytes tensor : reply.tensors) {
-        parts.push_back(asio::buffer(tensor.data(), tensor.size()));
+      for (const Piece &piece : reply.pieces) {
+        parts.push_back(piece.text.empty() ? asio::buffer(piece.bytes.data(), piece.bytes.size())
+                                           : asio::buffer(piece.text));
       }
     }
     if (reply.result) {
       server.api.countReply(*reply.result, reply.begun);
     }
-    deadline = Clock::now() + server.options.slowest + std::chrono::seconds(bytes / kMinRate);
+    deadline = Clock::time_point::max(); // the socket has one of its own
     Error error;
     co_await socket->write(parts, error);
     if (!error && !goesOn) {
@@ -349,8 +396,9 @@ private:
   asio::steady_timer replied; ///< cancelled when the reply is there
   /// By when the client must have sent, or taken, what the connection waits for.
   Clock::time_point deadline = Clock::time_point::max();
-  bool idle = false;
-  bool isOver = false; ///< nothing more can be read
+  bool isIdle = false;
+  bool isOver = false;  ///< nothing more can be read
+  bool isBegun = false; ///< kVersion of the reply is sent
 };
 
 } // namespace

@@ -54,12 +54,12 @@ public:
   void tick(Clock::time_point now) override {
     if (session.streamCount() > 0) {
       lastRequest = now;
-    } else if (lastRequest + server.options.idle < now) {
+    } else if (lastRequest + idle() < now) {
       session.goAway();
       lastRequest = now;
     }
     session.tick(now, server.options.slowest);
-    if (writeDeadline < now || endDeadline < now) {
+    if (std::min(socket->writeDeadline(server.options.slowest), endDeadline) < now) {
       socket->cancel();
     }
   }
@@ -68,8 +68,8 @@ public:
 
 private:
   std::unique_ptr<StreamHandler> makeHandler(Stream &stream) {
-    return isGrpc(stream.field("content-type")) ? makeGrpcCall(server, stream)
-                                                : makeHttpStream(server, stream);
+    return isGrpc(stream.field("content-type")) ? makeGrpcCall(server, *socket, stream)
+                                                : makeHttpStream(server, *socket, stream);
   }
 
   static asio::awaitable<void> write(std::shared_ptr<Http2Connection> self) {
@@ -82,10 +82,7 @@ private:
         for (Bytes span : out.spans()) {
           parts.emplace_back(span.data(), span.size());
         }
-        self->writeDeadline = Clock::now() + self->server.options.slowest +
-                              std::chrono::seconds(out.size() / kMinRate);
         co_await self->socket->write(parts, error);
-        self->writeDeadline = Clock::time_point::max();
       } else if (self->isOver || self->session.isOver()) {
         break;
       } else {
@@ -113,8 +110,7 @@ private:
   asio::steady_timer work; ///< cancelled when there may be something to write
   Session session;
   Clock::time_point lastRequest;
-  Clock::time_point writeDeadline = Clock::time_point::max(),
-                    endDeadline = Clock::time_point::max();
+  Clock::time_point endDeadline = Clock::time_point::max();
   bool isOver = false; ///< nothing more is read
 };
 

@@ -10,8 +10,10 @@
 namespace tenon::server {
 
 /// A request of the paths that HTTP/1.1 has too.
-std::unique_ptr<StreamHandler> makeHttpStream(ServerContext &server, Stream &stream);
+std::unique_ptr<StreamHandler> makeHttpStream(ServerContext &server, const ClientSocket &socket,
+                                              Stream &stream);
 /// A call; its content-type is application/grpc.
-std::unique_ptr<StreamHandler> makeGrpcCall(ServerContext &server, Stream &stream);
+std::unique_ptr<StreamHandler> makeGrpcCall(ServerContext &server, const ClientSocket &socket,
+                                            Stream &stream);
 
 } // namespace tenon::server

@@ -20,8 +20,9 @@ std::string lower(std::string_view text) {
 
 class HttpStream : public StreamHandler {
 public:
-  HttpStream(ServerContext &server, Stream &stream)
-      : server(server), stream(stream), share(server), start(Clock::now()), last(start) {
+  HttpStream(ServerContext &server, const ClientSocket &socket, Stream &stream)
+      : server(server), socket(socket), stream(stream),
+        exchange(std::make_shared<HttpExchange>(server)) {
     Status status = begin();
     if (!status.isOk()) {
       reply(errorReply(status));
@@ -32,49 +33,28 @@ public:
     if (stream.hasResponded()) {
       return;
     }
-    last = Clock::now();
-    Status status = body.size() + data.size() > server.options.maxBody
+    progress.add(data.size());
+    ChargedString &body = exchange->request.body;
+    Status status = body.text.size() + data.size() > server.options.maxBody
                         ? bodyTooLarge(server.options)
-                        : share.resize(body.size() + data.size());
+                        : body.append(data);
     if (!status.isOk()) {
+      body = ChargedString();
       reply(errorReply(status));
-      return;
     }
-    body += data;
   }
 
   void ended() override {
     isWhole = true;
-    if (stream.hasResponded()) {
-      return;
-    }
-    Status status = takeBody();
-    if (!status.isOk()) {
-      reply(errorReply(status));
-      return;
-    }
-    request.maxLists = share.rest();
-    pending = performHttp(server.api, request,
-                          [alive = std::weak_ptr<HttpStream *>(self), this](HttpReply answer) {
-                            if (!alive.expired()) { // a load goes on without its caller
-                              reply(std::move(answer));
-                            }
-                          });
-    if (pending && !stream.hasResponded()) {
-      static_cast<void>(
-          share.resize(share.size() + pending->payload.listBytes())); // not more than maxLists
+    if (!stream.hasResponded()) {
+      exchange->perform([this](HttpReply answer) { reply(std::move(answer)); });
     }
   }
 
-  void closed() override {
-    if (pending) {
-      server.api.cancel(pending);
-    }
-  }
+  void closed() override { exchange->cancel(); }
 
   void tick(Clock::time_point now) override {
-    if (!isWhole && !stream.hasResponded() &&
-        bodyDeadline(server.options, start, last, body.size()) < now) {
+    if (!isWhole && !stream.hasResponded() && progress.deadline(server.options.slowest) < now) {
       reply(errorReply(Status::error(ErrorId::ClientTooSlow, "the request did not come in time")));
     }
   }
@@ -97,8 +77,9 @@ private:
                       jsonBytes = stream.field("inference-header-content-length"),
                       length = stream.field("content-length"),
                       traceparent = stream.field("traceparent");
-    acceptEncoding = stream.field("accept-encoding");
-    contentEncoding = stream.field("content-encoding");
+    HttpRequest &request = exchange->request;
+    request.replyEncoding = chooseEncoding(stream.field("accept-encoding"));
+    request.contentEncoding = stream.field("content-encoding");
     isHead = method == "HEAD";
     if (method == "POST" && matchGrpcRoute(target).isOk()) {
       return Status::error(ErrorId::BadEncoding,
@@ -111,20 +92,14 @@ private:
                      acceptLanguage, authorization, jsonBytes,
                      traceparent};
     TENON_TRY(readHead(head, server.rights(), server.onlyLocalNames(), request));
+    TENON_TRY(server.admitRoute(socket, *request.match.route));
     uint64_t announced = 0;
     std::from_chars(length.data(), length.data() + length.size(),
                     announced); // nghttp2 has checked that it is a number
     return announced > server.options.maxBody ? bodyTooLarge(server.options) : Status::ok();
   }
 
-  Status takeBody() {
-    TENON_ASSIGN(Encoding encoding, parseEncoding(contentEncoding));
-    TENON_ASSIGN(request.body, share.decode(encoding, std::move(body)));
-    return Status::ok();
-  }
-
   void reply(HttpReply answer) {
-    answer.compress(chooseEncoding(acceptEncoding));
     HeaderFields fields = {{":status", std::to_string(answer.status)},
                            {"content-type", std::string(answer.contentType)},
                            {"content-length", std::to_string(answer.bytes())}};
@@ -139,30 +114,25 @@ private:
     if (!hasBody) {
       return;
     }
-    std::shared_ptr<SharedBuffer> buffer = answer.result ? answer.result->buffer : nullptr;
-    stream.send({std::move(answer.body), {}, nullptr});
-    for (Bytes tensor : answer.tensors) {
-      stream.send({{}, tensor, buffer});
+    for (Piece &piece : answer.pieces) {
+      stream.send(std::move(piece));
     }
     stream.finish();
   }
 
   ServerContext &server;
+  const ClientSocket &socket;
   Stream &stream;
-  BodyShare share;
-  HttpRequest request;
-  std::string body, contentEncoding, acceptEncoding;
+  std::shared_ptr<HttpExchange> exchange;
   bool isHead = false, isWhole = false;
-  Clock::time_point start, last;
-  std::shared_ptr<Request> pending;
-  /// Expires with this.
-  std::shared_ptr<HttpStream *> self = std::make_shared<HttpStream *>(this);
+  Progress progress;
 };
 
 } // namespace
 
-std::unique_ptr<StreamHandler> makeHttpStream(ServerContext &server, Stream &stream) {
-  return std::make_unique<HttpStream>(server, stream);
+std::unique_ptr<StreamHandler> makeHttpStream(ServerContext &server, const ClientSocket &socket,
+                                              Stream &stream) {
+  return std::make_unique<HttpStream>(server, socket, stream);
 }
 
 } // namespace tenon::server

@@ -2,12 +2,12 @@
 
 #include "server/http/Server.h"
 
-#include "server/http/Certificates.h"
+#include "server/http/FileWatch.h"
 #include "server/http/ServerContext.h"
-#include "server/scheduler/ModelFolder.h"
-#include "server/scheduler/NamedRepository.h"
-#include "server/scheduler/RegistryRepository.h"
-#include "server/scheduler/SignedRepository.h"
+#include "server/repository/ModelFolder.h"
+#include "server/repository/NamedRepository.h"
+#include "server/repository/RegistryRepository.h"
+#include "server/repository/SignedRepository.h"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -43,12 +43,16 @@ asio::awaitable<void> acceptAll(std::shared_ptr<ServerContext> server) {
       co_await pause.async_wait(use_awaitable);
       continue;
     }
-    if (server->connections.size() >= server->options.maxConnections) {
+    size_t open = server->connections.size(), most = server->options.maxConnections;
+    if (open >= most) {
+      server->noteFull();
+    }
+    if (open >= most + kProbeConnections) {
       continue; // closed at once
     }
     asio::co_spawn(server->context,
-                   serveConnection(server, std::make_unique<ClientSocket>(std::move(socket),
-                                                                          server->tls.get())),
+                   serveConnection(server, std::make_unique<ClientSocket>(
+                                               std::move(socket), server->tls.get(), open >= most)),
                    asio::detached);
   }
 }
@@ -62,7 +66,7 @@ asio::awaitable<void> watchDeadlines(std::shared_ptr<ServerContext> server) {
     for (Connection *connection : server->connections) {
       connection->tick(Clock::now());
     }
-    server->monitoring.tick(Clock::now());
+    server->monitoring.tick(Clock::now(), server->models.catalog);
   }
 }
 
@@ -76,7 +80,7 @@ asio::awaitable<void> awaitEnd(std::shared_ptr<ServerContext> server) {
       server->context.stop();
     }
   });
-  server->models.drain();
+  server->models.catalog.drain();
   server->isDraining = true;
   server->acceptor.close();
   for (Connection *connection : server->connections) {
@@ -177,24 +181,30 @@ Status serve(const ServerOptions &options) {
   TENON_TRY(listen(server->acceptor, endpoint));
   std::signal(SIGPIPE, SIG_IGN);
   raiseFileLimit();
-  Monitoring::RegistryRollback rollback;
+  Alerts::RegistryRollback rollback;
   if (options.models.starts_with(kRegistryScheme)) {
     rollback = [&](int64_t version, const std::string &reason) {
       return RegistryRepository::rollback(
           options.registry, options.models.substr(kRegistryScheme.size()), version, reason);
     };
   }
-  server->monitoring.begin(server->models, std::move(rollback));
-  TENON_TRY(server->models.start());
+  server->monitoring.alerts.begin(server->models.catalog, server->models.traffic,
+                                  std::move(rollback));
+  TENON_TRY(server->models.catalog.start());
   asio::co_spawn(context, acceptAll(server), asio::detached);
   asio::co_spawn(context, watchDeadlines(server), asio::detached);
   asio::co_spawn(context, awaitEnd(server), asio::detached);
   if (server->tls) {
     asio::co_spawn(context, watchCertificates(server), asio::detached);
   }
+  if (server->tokens) {
+    asio::co_spawn(context, watchTokens(server), asio::detached);
+  }
   options.onListening(server->acceptor.local_endpoint().port());
   context.run();
-  server->models.stop(); // before the context goes, by which the repository notifies of changes
+  server->work.stop();
+  server->models.catalog
+      .stop(); // before the context goes, by which the repository notifies of changes
   server->admin.reset();
   server->monitoring.stop();
   return Status::ok();

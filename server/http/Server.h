@@ -1,9 +1,10 @@
-// The front process: a server of HTTP/1.1, HTTP/2 and gRPC over a ModelManager, at one port, with
+// The front process: a server of HTTP/1.1, HTTP/2 and gRPC over a ModelServer, at one port, with
 // one thread for all of it.
 
 #pragma once
 
 #include "server/monitoring/MonitoringOptions.h"
+#include "server/protocol/Log.h"
 #include "support/Result.h"
 
 #include <chrono>
@@ -30,8 +31,9 @@ struct ServerOptions {
   /// PEM files of TLS, both or none.
   std::string certificates, key;
   uint64_t maxBody = uint64_t(64) << 20;
-  /// Bodies of all requests together; more is refused.
-  uint64_t maxBodies = uint64_t(1) << 30;
+  /// What all requests hold together: bodies, tensors and replies; more is refused. 0: a third of
+  /// the memory that the process may use, at most 1 GiB.
+  uint64_t maxMemory = 0;
   size_t maxConnections = 1024;
   size_t maxQueued = 256;
   /// Bytes that loaded models may take on the CPU, and on each GPU; 0: any.
@@ -39,14 +41,14 @@ struct ServerOptions {
   std::vector<std::string> gpus; ///< that models may run on, as findGpus gives them
   unsigned threads = 0;          ///< of a run; 0: all usable CPUs
   /// How long a client may take for the header of a request, and between two pieces of its body or
-  /// of the reply.
+  /// of the reply: see Progress.
   std::chrono::milliseconds slowest{10'000};
   std::chrono::milliseconds idle{75'000};  ///< a connection without a request
   std::chrono::milliseconds drain{30'000}; ///< for requests accepted before the end
   MonitoringOptions monitoring;
   std::vector<std::string> workerCommand; ///< a program that calls runWorker
   std::string version;                    ///< of the server
-  std::function<void(std::string_view)> log;
+  Log log;
   /// Called once the server listens, with its port.
   std::function<void(uint16_t)> onListening;
 };

@@ -129,7 +129,6 @@ struct Session::Callbacks {
       return 0;
     }
     if (type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
-      stream->lastTaken = Clock::now();
       stream->handler = session.makeHandler(*stream);
       stream->header = {}; // streams that wait for their body would keep some MiB of it
     }
@@ -191,6 +190,7 @@ struct Session::Callbacks {
     if (out.size() >= self(user).maxOutgoing) {
       return NGHTTP2_ERR_WOULDBLOCK;
     }
+    stream.taken.add(length);
     out.append(textOf(frameHead, kFrameHead));
     while (length > 0) {
       Piece &piece = stream.pieces.front();
@@ -208,7 +208,6 @@ struct Session::Callbacks {
         stream.firstTaken = 0;
       }
     }
-    stream.lastTaken = Clock::now();
     return 0;
   }
 
@@ -251,7 +250,7 @@ void Stream::send(Piece piece) {
     return;
   }
   if (pending == 0) {
-    lastTaken = Clock::now();
+    taken = Progress();
   }
   pending += piece.size();
   pieces.push_back(std::move(piece));
@@ -359,8 +358,8 @@ void Session::resume(Stream &stream) {
 
 void Session::tick(Clock::time_point now, Clock::duration slowest) {
   for (const auto &[id, stream] : streams) {
-    if (stream->pending > 0 && stream->lastTaken + slowest < now) {
-      stream->reset(NGHTTP2_ENHANCE_YOUR_CALM); // the client takes nothing of the reply
+    if (stream->pending > 0 && stream->taken.deadline(slowest) < now) {
+      stream->reset(NGHTTP2_ENHANCE_YOUR_CALM); // the client takes too little of the reply
     } else if (stream->handler) {
       stream->handler->tick(now);
     }

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include "server/http2/Progress.h"
 #include "support/memory/ByteSpan.h"
 
 #include <chrono>
@@ -90,8 +91,7 @@ private:
   size_t firstTaken = 0; ///< bytes of the first piece that are sent
   uint64_t pending = 0;
   HeaderFields trailers;
-  std::chrono::steady_clock::time_point lastTaken; ///< when the client last took something, or the
-                                                   ///< first piece of what it is to take came
+  Progress taken; ///< since the first piece came of what the client is to take
   std::unique_ptr<class StreamHandler> handler;
 };
 

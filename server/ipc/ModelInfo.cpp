@@ -53,6 +53,21 @@ void takePorts(TextReader &in, std::vector<ModelPort> &ports) {
   }
 }
 
+void putPads(TextWriter &out, const std::vector<PadRule> &pads) {
+  out.number(pads.size());
+  for (const PadRule &pad : pads) {
+    out.string(pad.input).real(pad.value);
+  }
+}
+
+void takePads(TextReader &in, std::vector<PadRule> &pads) {
+  uint64_t count = in.count();
+  for (uint64_t i = 0; i < count && in.isGood(); ++i) {
+    PadRule &pad = pads.emplace_back();
+    in.string(pad.input).real(pad.value);
+  }
+}
+
 bool takeState(TextReader &in, BatchInfo::State &state) {
   uint64_t value = 0;
   in.number(value);
@@ -71,10 +86,8 @@ std::string encodeLoad(const LoadRequest &request) {
       .number(batch.maxRows)
       .real(batch.tolerance)
       .number(batch.acceptsMeetings)
-      .number(batch.pads.size());
-  for (const PadRule &pad : batch.pads) {
-    out.string(pad.input).real(pad.value);
-  }
+      .number(batch.memory);
+  putPads(out, batch.pads);
   return text;
 }
 
@@ -84,12 +97,8 @@ Result<LoadRequest> decodeLoad(std::string_view text) {
   TextReader in(text);
   uint64_t kind = 0, accepts = 0;
   in.string(request.sha256).number(kind).number(batch.maxRows).real(batch.tolerance);
-  in.number(accepts);
-  uint64_t pads = in.count();
-  for (uint64_t i = 0; i < pads && in.isGood(); ++i) {
-    PadRule &pad = batch.pads.emplace_back();
-    in.string(pad.input).real(pad.value);
-  }
+  in.number(accepts).number(batch.memory);
+  takePads(in, batch.pads);
   if (!in.isWhole() || kind > static_cast<uint64_t>(BatchPolicy::Kind::Stated)) {
     return damaged("a request to load a model is damaged");
   }
@@ -113,6 +122,7 @@ std::string encodeModelInfo(const ModelInfo &info) {
       .string(batch.paddedDim)
       .number(info.sharedBytes)
       .number(info.bytes);
+  putPads(out, batch.masks);
   return text;
 }
 
@@ -130,6 +140,7 @@ Result<ModelInfo> decodeModelInfo(std::string_view text) {
       .string(batch.paddedDim)
       .number(info.sharedBytes)
       .number(info.bytes);
+  takePads(in, batch.masks);
   if (!in.isWhole() || !hasStates || batch.maxRows == 0) {
     return damaged("the description of a model from a worker is damaged");
   }

@@ -50,6 +50,7 @@ struct BatchPolicy {
   /// of its rows is left aside.
   bool acceptsMeetings = false;
   std::vector<PadRule> pads; ///< inputs that may be padded along the one other dim that they share
+  uint64_t memory = 0;       ///< bytes that the second look may take; 0: what is usual
 };
 
 /// What is to be loaded.
@@ -69,6 +70,9 @@ struct BatchInfo {
   std::string reason;    ///< Refused: which output differs, and by how much
   std::string padReason;
   std::string paddedDim; ///< the symbol of the dim that padding makes longer
+  /// Inputs whose numbers of this value hide padded places: a row that holds nothing else hides all
+  /// of its own too, and must not be padded.
+  std::vector<PadRule> masks;
 };
 
 struct ModelInfo {

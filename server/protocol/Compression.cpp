@@ -81,10 +81,8 @@ std::string_view nameOf(Encoding encoding) {
   return encoding == Encoding::Gzip ? "gzip" : encoding == Encoding::Deflate ? "deflate" : "";
 }
 
-Result<std::string> decompress(Encoding encoding, std::string_view body, size_t most) {
-  if (encoding == Encoding::Identity) {
-    return std::string(body);
-  }
+Result<ChargedString> decompress(Encoding encoding, std::string_view body, size_t most,
+                                 MemoryBudget *budget) {
   if (body.size() > std::numeric_limits<uInt>::max()) {
     return Status::error(ErrorId::RequestTooLarge, "a compressed body has 4 GiB or more");
   }
@@ -95,12 +93,14 @@ Result<std::string> decompress(Encoding encoding, std::string_view body, size_t 
   }
   stream.next_in = bytesOf(body);
   stream.avail_in = static_cast<uInt>(body.size());
-  std::string out;
+  ChargedString charged(budget);
+  std::string &out = charged.text;
   int result = Z_OK;
   while (result == Z_OK) {
     // One byte above the bound tells what is too large from what just fits.
     size_t room = std::min(kStep, most + 1 - out.size());
     size_t filled = out.size();
+    TENON_TRY(charged.charge.resize(filled + room));
     out.resize(filled + room);
     stream.next_out = bytesOf(out) + filled;
     stream.avail_out = static_cast<uInt>(room);
@@ -114,12 +114,16 @@ Result<std::string> decompress(Encoding encoding, std::string_view body, size_t 
     if (result == Z_OK && stream.avail_in == 0 && stream.avail_out != 0) {
       break; // the end is missing
     }
+    if (result == Z_STREAM_END && stream.avail_in != 0 && encoding == Encoding::Gzip) {
+      result = inflateReset(&stream); // members follow one another: RFC 1952, section 2.2
+    }
   }
   if (result != Z_STREAM_END || stream.avail_in != 0) {
     return Status::error(ErrorId::BadRequest,
                          fmt::format("the body is not valid {} data", nameOf(encoding)));
   }
-  return out;
+  TENON_TRY(charged.settle());
+  return charged;
 }
 
 struct Compressor::State {
@@ -148,11 +152,12 @@ void Compressor::append(std::string_view piece, bool isLast, std::string &out) {
     int flush = isLast && piece.empty() ? Z_FINISH : Z_NO_FLUSH;
     do {
       size_t filled = out.size();
-      out.resize(filled + kStep);
+      size_t room = std::min<size_t>(kStep, deflateBound(&stream, stream.avail_in));
+      out.resize(filled + room);
       stream.next_out = bytesOf(out) + filled;
-      stream.avail_out = kStep;
+      stream.avail_out = static_cast<uInt>(room);
       deflate(&stream, flush);
-      out.resize(filled + kStep - stream.avail_out);
+      out.resize(filled + room - stream.avail_out);
     } while (stream.avail_out == 0);
   } while (!piece.empty());
 }

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include "server/protocol/MemoryBudget.h"
 #include "support/Result.h"
 
 #include <optional>
@@ -21,8 +22,9 @@ Encoding chooseEncoding(std::string_view acceptHeader);
 std::string_view nameOf(Encoding encoding);
 
 /// The body of a request as it was before. TN0808 once it would have more than `most` bytes; TN0806
-/// for damaged data and bytes behind its end.
-Result<std::string> decompress(Encoding encoding, std::string_view body, size_t most);
+/// for damaged data and bytes behind its end; TN0812 where `budget` has no room.
+Result<ChargedString> decompress(Encoding encoding, std::string_view body, size_t most,
+                                 MemoryBudget *budget = nullptr);
 /// Appends to what came before: pieces of one body, `isLast` with the last.
 class Compressor {
 public:

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <limits>
 #include <set>
 
@@ -192,16 +193,18 @@ Status readRequestParameters(const Json &root, InferRequest &request) {
 
 } // namespace
 
-Result<InferRequest> parseInferRequest(std::string_view body, std::optional<uint64_t> jsonBytes) {
+Result<InferRequest> parseInferRequest(std::string_view body, std::optional<uint64_t> jsonBytes,
+                                       MemoryBudget *budget) {
   if (jsonBytes.value_or(0) > body.size()) {
     return malformed(fmt::format("Inference-Header-Content-Length is {}, but the body has {} bytes",
                                  *jsonBytes, body.size()));
   }
   std::string_view rest = jsonBytes ? body.substr(*jsonBytes) : std::string_view();
   InferRequest request;
+  request.charge = MemoryCharge(budget);
   Json root;
-  TENON_TRY(
-      parseRequestJson(body.substr(0, jsonBytes.value_or(body.size())), root, &request.lists));
+  TENON_TRY(parseRequestJson(body.substr(0, jsonBytes.value_or(body.size())), root, &request.lists,
+                             &request.charge));
   if (!root.is_object()) {
     return malformed("its JSON is not an object");
   }
@@ -255,17 +258,34 @@ Status classificationNotServed() {
                        "take the output as it is and sort it in the client");
 }
 
-uint64_t InferRequest::listBytes() const {
-  uint64_t sum = 0;
-  for (const NumberList &list : lists) {
-    sum += list.bytes();
-  }
-  return sum;
+namespace {
+
+/// The elements as an array, written piece by piece, so that memory is charged as it is taken.
+Status writeElements(ChargedText &out, const ReplyOutput &output) {
+  size_t piece = (16 << 10) * (bitWidth(output.dtype) / 8);
+  Bytes rest = output.bytes;
+  do {
+    Bytes next = rest.subspan(0, std::min(piece, rest.size()));
+    std::string &text = out.tail();
+    size_t from = text.size();
+    TENON_TRY(appendJsonElements(text, output.dtype, next, output.name));
+    if (rest.size() != output.bytes.size()) {
+      text[from] = ','; // it goes on what came before
+    }
+    rest = rest.subspan(next.size());
+    if (!rest.empty()) {
+      text.pop_back();
+    }
+    TENON_TRY(out.settle());
+  } while (!rest.empty());
+  return Status::ok();
 }
+
+} // namespace
 
 Result<InferReply> writeInferReply(std::string_view model, std::string_view version,
                                    std::string_view id, const std::vector<ReplyOutput> &outputs,
-                                   uint64_t maxElements) {
+                                   uint64_t maxElements, MemoryBudget *budget) {
   uint64_t elements = 0;
   for (const ReplyOutput &output : outputs) {
     elements += output.isBinary ? 0 : output.bytes.size() / (bitWidth(output.dtype) / 8);
@@ -277,20 +297,21 @@ Result<InferReply> writeInferReply(std::string_view model, std::string_view vers
                     maxElements),
         "ask for the outputs as binary data");
   }
-  InferReply reply;
-  std::string &json = reply.json;
-  json = "{";
+  InferReply reply(budget);
+  std::string &head = reply.json.tail();
+  head = "{";
   if (!id.empty()) {
-    json += "\"id\":";
-    appendJsonString(json, id);
-    json += ',';
+    head += "\"id\":";
+    appendJsonString(head, id);
+    head += ',';
   }
-  json += "\"model_name\":";
-  appendJsonString(json, model);
-  json += ",\"model_version\":";
-  appendJsonString(json, version);
-  json += ",\"outputs\":[";
+  head += "\"model_name\":";
+  appendJsonString(head, model);
+  head += ",\"model_version\":";
+  appendJsonString(head, version);
+  head += ",\"outputs\":[";
   for (const ReplyOutput &output : outputs) {
+    std::string &json = reply.json.tail();
     json += &output == outputs.data() ? "{\"name\":" : ",{\"name\":";
     appendJsonString(json, output.name);
     fmt::format_to(std::back_inserter(json), ",\"datatype\":\"{}\",\"shape\":[{}],",
@@ -301,11 +322,12 @@ Result<InferReply> writeInferReply(std::string_view model, std::string_view vers
                      output.bytes.size());
     } else {
       json += "\"data\":";
-      TENON_TRY(appendJsonElements(json, output.dtype, output.bytes, output.name));
+      TENON_TRY(writeElements(reply.json, output));
     }
-    json += '}';
+    reply.json.tail() += '}';
   }
-  json += "]}";
+  reply.json.tail() += "]}";
+  TENON_TRY(reply.json.settle());
   return reply;
 }
 

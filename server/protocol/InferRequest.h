@@ -45,16 +45,24 @@ struct InferRequest {
   uint64_t timeoutMicroseconds = 0; ///< 0: none
   uint64_t priority = 0;            ///< 1 is the highest; 0: the model's usual one
   std::vector<NumberList> lists;
-  TraceContext trace; ///< that the caller told beside the request
+  MemoryCharge charge; ///< of the lists, and of elements that came as numbers otherwise
+  std::shared_ptr<const void> owner; ///< of what it refers to; null: who has it keeps that
+  TraceContext trace;                ///< that the caller told beside the request
 
-  /// Memory of the lists.
-  uint64_t listBytes() const;
+  /// Nobody reads the inputs any more.
+  void releaseInputs() {
+    inputs.clear();
+    lists.clear();
+    charge.release();
+    owner = nullptr;
+  }
 };
 
 /// Parses `body`, of which the first `jsonBytes` are JSON (all where none); the result refers to
-/// it. What does not depend on the model is checked: every input has as many elements as its dims
-/// say, and nothing of the body is left.
-Result<InferRequest> parseInferRequest(std::string_view body, std::optional<uint64_t> jsonBytes);
+/// it, and is charged to `budget` (TN0812). What does not depend on the model is checked: every
+/// input has as many elements as its dims say, and nothing of the body is left.
+Result<InferRequest> parseInferRequest(std::string_view body, std::optional<uint64_t> jsonBytes,
+                                       MemoryBudget *budget = nullptr);
 
 /// Fills `bytes` from type and dims, none of which is below 0. TN0807 where there are more than can
 /// be counted.
@@ -66,7 +74,7 @@ Status classificationNotServed();
 
 /// An output for a reply; `bytes` are its elements.
 struct ReplyOutput {
-  std::string_view name;
+  std::string name;
   DType dtype;
   std::vector<int64_t> dims;
   Bytes bytes;
@@ -74,16 +82,17 @@ struct ReplyOutput {
 };
 
 struct InferReply {
-  std::string json;
+  explicit InferReply(MemoryBudget *budget) : json(budget) {}
+  ChargedText json;
   /// Whether tensors follow, in the order of the outputs; then the header
   /// Inference-Header-Content-Length says how long the JSON is.
   bool hasBinary = false;
 };
 
 /// TN0808 where outputs that are not binary have more elements together than `maxElements`: a
-/// number takes up to 25 bytes as text.
+/// number takes up to 25 bytes as text. TN0812 where `budget` has no room for it.
 Result<InferReply> writeInferReply(std::string_view model, std::string_view version,
                                    std::string_view id, const std::vector<ReplyOutput> &outputs,
-                                   uint64_t maxElements);
+                                   uint64_t maxElements, MemoryBudget *budget = nullptr);
 
 } // namespace tenon::server

@@ -14,7 +14,7 @@ namespace tenon::server {
 namespace {
 
 /// Names, shapes and parameters of requests are some dozens of values.
-constexpr JsonLimits kRequestLimits = {.maxDepth = 32, .maxValues = 100'000, .listKey = "data"};
+constexpr size_t kMaxDepth = 32, kMaxValues = 100'000;
 
 Status outOfRange(std::string_view name, size_t index, DType dtype) {
   return Status::error(ErrorId::BadRequestTensor,
@@ -32,8 +32,9 @@ template <typename T> bool convert(NumberList::Kind kind, uint64_t bits, T &valu
     double wide = kind == Kind::Float    ? std::bit_cast<double>(bits)
                   : kind == Kind::Signed ? static_cast<double>(std::bit_cast<int64_t>(bits))
                                          : static_cast<double>(bits);
+    wide = kind == Kind::Signed && bits == 0 ? -0.0 : wide; // 0 itself is unsigned
     value = static_cast<T>(wide);
-    return kind != Kind::Bool && std::isfinite(value);
+    return kind != Kind::Bool && (std::isfinite(value) || !std::isfinite(wide));
   } else {
     if (kind == Kind::Bool || kind == Kind::Float) {
       return false;
@@ -93,8 +94,20 @@ Status storeNumbers(const NumberList &list, DType dtype, MutableBytes out, std::
   }
 }
 
-Status parseRequestJson(std::string_view text, Json &value, std::vector<NumberList> *lists) {
-  std::optional<JsonFault> fault = parseStrict(text, kRequestLimits, value, lists);
+Status parseRequestJson(std::string_view text, Json &value, std::vector<NumberList> *lists,
+                        MemoryCharge *charge) {
+  Status charged;
+  std::function<bool(uint64_t)> mayHold = [&](uint64_t bytes) {
+    charged = charge ? charge->resize(bytes) : Status::ok();
+    return charged.isOk();
+  };
+  JsonLimits limits = {.maxDepth = kMaxDepth,
+                       .maxValues = kMaxValues,
+                       .listKey = "data",
+                       .listParent = "inputs",
+                       .mayHold = &mayHold};
+  std::optional<JsonFault> fault = parseStrict(text, limits, value, lists);
+  TENON_TRY(std::move(charged));
   return fault ? Status::error(ErrorId::BadRequest,
                                fmt::format("the JSON of the request is not valid: {}", fault->text))
                : Status::ok();

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include "server/protocol/MemoryBudget.h"
 #include "support/DType.h"
 #include "support/Result.h"
 #include "support/json/StrictJson.h"
@@ -19,8 +20,8 @@ namespace tenon::server {
 Status storeNumbers(const NumberList &list, DType dtype, MutableBytes out, std::string_view name);
 
 /// Parses one value that is the whole of `text`; TN0806 otherwise. With `lists`, arrays under a key
-/// "data" are kept there: see parseStrict.
+/// "data" are kept there: see parseStrict. `charge` is what they take; TN0812 where it cannot grow.
 Status parseRequestJson(std::string_view text, Json &value,
-                        std::vector<NumberList> *lists = nullptr);
+                        std::vector<NumberList> *lists = nullptr, MemoryCharge *charge = nullptr);
 
 } // namespace tenon::server

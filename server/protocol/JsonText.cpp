@@ -1,4 +1,5 @@
-// Numbers by std::to_chars: the shortest text that reads back to the same value.
+// Numbers by std::to_chars: the shortest text that reads back to the same value. NaN and infinite
+// values are the words that Triton and Python write, which JSON itself lacks.
 
 #include "server/protocol/JsonText.h"
 
@@ -9,6 +10,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <span>
 #include <type_traits>
 
 namespace tenon::server {
@@ -37,32 +39,48 @@ size_t sequenceLength(std::string_view text) {
   return 0;
 }
 
-template <typename T> Status appendNumbers(std::string &out, Bytes bytes, std::string_view name) {
+/// `room` is where the text may lie.
+template <typename T> std::string_view numberText(T value, std::span<char> room) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (!std::isfinite(value)) {
+      return std::isnan(value) ? "NaN" : value < 0 ? "-Infinity" : "Infinity";
+    }
+    if (value == 0 && std::signbit(value)) {
+      return "-0.0"; // as an integer, 0 has no sign
+    }
+  }
+  char *end = std::to_chars(room.data(), room.data() + room.size(), value).ptr;
+  return {room.data(), end};
+}
+
+template <typename T> void appendNumbers(std::string &out, Bytes bytes) {
   char text[32];
   for (size_t at = 0; at + sizeof(T) <= bytes.size(); at += sizeof(T)) {
     T value;
     std::memcpy(&value, bytes.data() + at, sizeof(T));
-    if constexpr (std::is_floating_point_v<T>) {
-      if (!std::isfinite(value)) {
-        return Status::error(
-            ErrorId::BadRequestTensor,
-            fmt::format("output '{}' holds NaN or an infinite value, which JSON cannot say", name),
-            "ask for the output as binary data");
-      }
-    }
     if (at != 0) {
       out += ',';
     }
     if constexpr (std::is_same_v<T, bool>) {
       out += value ? "true" : "false";
     } else {
-      out.append(text, std::to_chars(text, text + sizeof(text), value).ptr);
+      out += numberText(value, text);
     }
   }
-  return Status::ok();
 }
 
 } // namespace
+
+bool isUtf8(std::string_view text) {
+  while (!text.empty()) {
+    size_t length = sequenceLength(text);
+    if (length == 0) {
+      return false;
+    }
+    text.remove_prefix(length);
+  }
+  return true;
+}
 
 void appendJsonString(std::string &out, std::string_view text) {
   out += '"';
@@ -87,40 +105,39 @@ void appendJsonString(std::string &out, std::string_view text) {
 
 Status appendJsonElements(std::string &out, DType dtype, Bytes bytes, std::string_view name) {
   out += '[';
-  Status status = Status::ok();
   switch (dtype) {
   case DType::Bool:
-    status = appendNumbers<bool>(out, bytes, name);
+    appendNumbers<bool>(out, bytes);
     break;
   case DType::U8:
-    status = appendNumbers<uint8_t>(out, bytes, name);
+    appendNumbers<uint8_t>(out, bytes);
     break;
   case DType::U16:
-    status = appendNumbers<uint16_t>(out, bytes, name);
+    appendNumbers<uint16_t>(out, bytes);
     break;
   case DType::U32:
-    status = appendNumbers<uint32_t>(out, bytes, name);
+    appendNumbers<uint32_t>(out, bytes);
     break;
   case DType::U64:
-    status = appendNumbers<uint64_t>(out, bytes, name);
+    appendNumbers<uint64_t>(out, bytes);
     break;
   case DType::I8:
-    status = appendNumbers<int8_t>(out, bytes, name);
+    appendNumbers<int8_t>(out, bytes);
     break;
   case DType::I16:
-    status = appendNumbers<int16_t>(out, bytes, name);
+    appendNumbers<int16_t>(out, bytes);
     break;
   case DType::I32:
-    status = appendNumbers<int32_t>(out, bytes, name);
+    appendNumbers<int32_t>(out, bytes);
     break;
   case DType::I64:
-    status = appendNumbers<int64_t>(out, bytes, name);
+    appendNumbers<int64_t>(out, bytes);
     break;
   case DType::F32:
-    status = appendNumbers<float>(out, bytes, name);
+    appendNumbers<float>(out, bytes);
     break;
   case DType::F64:
-    status = appendNumbers<double>(out, bytes, name);
+    appendNumbers<double>(out, bytes);
     break;
   default:
     return Status::error(ErrorId::BadRequestTensor,
@@ -129,7 +146,7 @@ Status appendJsonElements(std::string &out, DType dtype, Bytes bytes, std::strin
                          "ask for the output as binary data");
   }
   out += ']';
-  return status;
+  return Status::ok();
 }
 
 } // namespace tenon::server

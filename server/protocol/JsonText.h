@@ -12,11 +12,13 @@
 
 namespace tenon::server {
 
+bool isUtf8(std::string_view text);
+
 /// Quoted and escaped; bytes that are not UTF-8 become U+FFFD.
 void appendJsonString(std::string &out, std::string_view text);
 
-/// The elements of a tensor as a flat array. BadRequestTensor for floats that are NaN or infinite,
-/// which JSON cannot say, and for types that it has no numbers for; `name` is the tensor's.
+/// The elements of a tensor as a flat array; floats may be NaN, Infinity and -Infinity there.
+/// BadRequestTensor for types that JSON has no numbers for; `name` is the tensor's.
 Status appendJsonElements(std::string &out, DType dtype, Bytes bytes, std::string_view name);
 
 } // namespace tenon::server

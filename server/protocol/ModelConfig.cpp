@@ -35,10 +35,10 @@ public:
       } else if (field.name == "backend") {
         TENON_TRY(readString(field, config.backend));
       } else if (field.name == "default_model_filename") {
-        TENON_TRY(readString(field, ignored));
-        config.notes.push_back(fmt::format("{}:{}: default_model_filename is passed over: a "
-                                           "version is the one model.* in its folder",
-                                           file, field.line));
+        TENON_TRY(readString(field, config.fileName));
+        if (config.fileName.find('/') != std::string::npos || config.fileName.starts_with('.')) {
+          return fault(field, "'default_model_filename' is not the name of a file");
+        }
       } else if (field.name == "max_batch_size") {
         config.hasMaxBatchSize = true;
         TENON_TRY(readNumber(field, kMaxBatch, config.maxBatchSize));

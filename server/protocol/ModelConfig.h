@@ -42,10 +42,9 @@ struct QueuePolicy {
   uint64_t maxQueued = 0; ///< 0: no other bound than the server's
 };
 
-struct BatchingConfig {
-  std::vector<uint64_t> preferred; ///< rows of a batch, ascending
-  uint64_t delayMicroseconds = 0;  ///< that a request waits for others at most
-  uint64_t priorityLevels = 0;     ///< 1 is the highest; 0: all are equal
+/// How requests wait.
+struct QueueConfig {
+  uint64_t priorityLevels = 0; ///< 1 is the highest; 0: all are equal
   uint64_t defaultPriority = 0;
   QueuePolicy policy;
   std::map<uint64_t, QueuePolicy> policies; ///< of priorities that have one of their own
@@ -54,6 +53,11 @@ struct BatchingConfig {
     std::map<uint64_t, QueuePolicy>::const_iterator own = policies.find(priority);
     return own == policies.end() ? policy : own->second;
   }
+};
+
+struct BatchingConfig : QueueConfig {
+  std::vector<uint64_t> preferred; ///< rows of a batch, ascending
+  uint64_t delayMicroseconds = 0;  ///< that a request waits for others at most
 };
 
 /// Where a model is to run.
@@ -68,6 +72,7 @@ struct ModelConfig {
   std::string name; ///< empty: that of the folder
   std::string platform;
   std::string backend;
+  std::string fileName; ///< of the engine in the folder of a version; empty: model.tenon
   /// The batch is dim 0 of every input and output, and has at most so many rows; 0: there is no
   /// batch.
   uint64_t maxBatchSize = 0;

@@ -16,84 +16,87 @@ using enum Transport;
 // Health tells no more than that the server runs, which probes ask without a token; the page asks
 // for one before it asks for data.
 constexpr Route kRoutes[] = {
-    {Get, "v2/health/live", Role::Open, Operation::ServerLive},
-    {Get, "v2/health/ready", Role::Open, Operation::ServerReady},
-    {Get, "v2", Role::Read, Operation::ServerMetadata},
-    {Get, "v2/models/stats", Role::Read, Operation::ModelStatistics},
-    {Get, "v2/models/{model}", Role::Read, Operation::ModelMetadata},
-    {Get, "v2/models/{model}/versions/{version}", Role::Read, Operation::ModelMetadata},
-    {Get, "v2/models/{model}/ready", Role::Read, Operation::ModelReady},
-    {Get, "v2/models/{model}/versions/{version}/ready", Role::Read, Operation::ModelReady},
-    {Get, "v2/models/{model}/config", Role::Read, Operation::ModelConfig},
-    {Get, "v2/models/{model}/versions/{version}/config", Role::Read, Operation::ModelConfig},
-    {Get, "v2/models/{model}/stats", Role::Read, Operation::ModelStatistics},
-    {Get, "v2/models/{model}/versions/{version}/stats", Role::Read, Operation::ModelStatistics},
-    {Get, "v2/models/{model}/drift", Role::Read, Operation::ModelDrift},
-    {Get, "v2/models/{model}/versions/{version}/drift", Role::Read, Operation::ModelDrift},
-    {Post, "v2/models/{model}/labels", Role::Infer, Operation::ModelLabels},
-    {Post, "v2/models/{model}/infer", Role::Infer, Operation::ModelInfer},
-    {Post, "v2/models/{model}/versions/{version}/infer", Role::Infer, Operation::ModelInfer},
-    {Post, "v2/repository/index", Role::Read, Operation::RepositoryIndex},
-    {Post, "v2/repository/models/{model}/load", Role::Admin, Operation::RepositoryLoad},
-    {Post, "v2/repository/models/{model}/unload", Role::Admin, Operation::RepositoryUnload},
-    {Get, "v2/repository/models/{model}/traffic", Role::Read, Operation::ModelTraffic},
-    {Post, "v2/repository/models/{model}/traffic", Role::Admin, Operation::ModelTraffic},
-    {Post, "v2/repository/models/{model}/rollback", Role::Admin, Operation::ModelRollback},
-    {Get, "v2/trace/setting", Role::Read, Operation::TraceSetting},
-    {Post, "v2/trace/setting", Role::Admin, Operation::TraceSetting},
-    {Get, "v2/models/{model}/trace/setting", Role::Read, Operation::TraceSetting},
-    {Post, "v2/models/{model}/trace/setting", Role::Admin, Operation::TraceSetting},
-    {Get, "v2/logging", Role::Read, Operation::Logging},
-    {Post, "v2/logging", Role::Admin, Operation::Logging},
-    {Get, "v2/systemsharedmemory/status", Role::Read, Operation::SharedMemory},
-    {Get, "v2/cudasharedmemory/status", Role::Read, Operation::SharedMemory},
-    {Get, "metrics", Role::Read, Operation::Metrics},
-    {Get, "", Role::Open, Operation::Page},
-    {Get, "page.css", Role::Open, Operation::Page},
-    {Get, "page.js", Role::Open, Operation::Page},
-    {Get, "icon.svg", Role::Open, Operation::Page},
-    {Get, "v2/tenon/status", Role::Read, Operation::ServerStatus},
-    {Get, "v2/tenon/models/{model}/history", Role::Read, Operation::RegistryHistory},
-    {Post, "v2/tenon/models/{model}/promote", Role::Admin, Operation::RegistryPromote},
-    {Post, "v2/tenon/models/{model}/rollback", Role::Admin, Operation::RegistryRollback},
+    {Get, "v2/health/live", Operation::ServerLive},
+    {Get, "v2/health/ready", Operation::ServerReady},
+    {Get, "v2", Operation::ServerMetadata},
+    {Get, "v2/models/stats", Operation::ModelStatistics},
+    {Get, "v2/models/{model}", Operation::ModelMetadata},
+    {Get, "v2/models/{model}/versions/{version}", Operation::ModelMetadata},
+    {Get, "v2/models/{model}/ready", Operation::ModelReady},
+    {Get, "v2/models/{model}/versions/{version}/ready", Operation::ModelReady},
+    {Get, "v2/models/{model}/config", Operation::ModelConfig},
+    {Get, "v2/models/{model}/versions/{version}/config", Operation::ModelConfig},
+    {Get, "v2/models/{model}/stats", Operation::ModelStatistics},
+    {Get, "v2/models/{model}/versions/{version}/stats", Operation::ModelStatistics},
+    {Get, "v2/models/{model}/drift", Operation::ModelDrift},
+    {Get, "v2/models/{model}/versions/{version}/drift", Operation::ModelDrift},
+    {Post, "v2/models/{model}/labels", Operation::ModelLabels},
+    {Post, "v2/models/{model}/infer", Operation::ModelInfer},
+    {Post, "v2/models/{model}/versions/{version}/infer", Operation::ModelInfer},
+    {Post, "v2/repository/index", Operation::RepositoryIndex},
+    {Post, "v2/repository/models/{model}/load", Operation::RepositoryLoad},
+    {Post, "v2/repository/models/{model}/unload", Operation::RepositoryUnload},
+    {Get, "v2/repository/models/{model}/traffic", Operation::ModelTraffic},
+    {Post, "v2/repository/models/{model}/traffic", Operation::SetModelTraffic},
+    {Post, "v2/repository/models/{model}/rollback", Operation::ModelRollback},
+    {Get, "v2/trace/setting", Operation::TraceSetting},
+    {Post, "v2/trace/setting", Operation::SetTraceSetting},
+    {Get, "v2/models/{model}/trace/setting", Operation::TraceSetting},
+    {Post, "v2/models/{model}/trace/setting", Operation::SetTraceSetting},
+    {Get, "v2/logging", Operation::Logging},
+    {Post, "v2/logging", Operation::SetLogging},
+    {Get, "v2/systemsharedmemory/status", Operation::SharedMemory},
+    {Get, "v2/systemsharedmemory/region/{region}/status", Operation::SharedMemory},
+    {Post, "v2/systemsharedmemory/region/{region}/register", Operation::SetSharedMemory},
+    {Post, "v2/systemsharedmemory/region/{region}/unregister", Operation::SetSharedMemory},
+    {Post, "v2/systemsharedmemory/unregister", Operation::SetSharedMemory},
+    {Get, "v2/cudasharedmemory/status", Operation::SharedMemory},
+    {Get, "v2/cudasharedmemory/region/{region}/status", Operation::SharedMemory},
+    {Post, "v2/cudasharedmemory/region/{region}/register", Operation::SetSharedMemory},
+    {Post, "v2/cudasharedmemory/region/{region}/unregister", Operation::SetSharedMemory},
+    {Post, "v2/cudasharedmemory/unregister", Operation::SetSharedMemory},
+    {Get, "metrics", Operation::Metrics},
+    {Get, "", Operation::Page},
+    {Get, "page.css", Operation::Page},
+    {Get, "page.js", Operation::Page},
+    {Get, "icon.svg", Operation::Page},
+    {Get, "v2/tenon/status", Operation::ServerStatus},
+    {Get, "v2/tenon/models/{model}/history", Operation::RegistryHistory},
+    {Post, "v2/tenon/models/{model}/promote", Operation::RegistryPromote},
+    {Post, "v2/tenon/models/{model}/rollback", Operation::RegistryRollback},
     // TraceSetting and LogSettings read and set by one call; since nothing can be set, they take
     // the role of reading.
-    {Post, "inference.GRPCInferenceService/ServerLive", Role::Open, Operation::ServerLive, Grpc},
-    {Post, "inference.GRPCInferenceService/ServerReady", Role::Open, Operation::ServerReady, Grpc},
-    {Post, "inference.GRPCInferenceService/ServerMetadata", Role::Read, Operation::ServerMetadata,
+    {Post, "inference.GRPCInferenceService/ServerLive", Operation::ServerLive, Grpc},
+    {Post, "inference.GRPCInferenceService/ServerReady", Operation::ServerReady, Grpc},
+    {Post, "inference.GRPCInferenceService/ServerMetadata", Operation::ServerMetadata, Grpc},
+    {Post, "inference.GRPCInferenceService/ModelReady", Operation::ModelReady, Grpc},
+    {Post, "inference.GRPCInferenceService/ModelMetadata", Operation::ModelMetadata, Grpc},
+    {Post, "inference.GRPCInferenceService/ModelConfig", Operation::ModelConfig, Grpc},
+    {Post, "inference.GRPCInferenceService/ModelStatistics", Operation::ModelStatistics, Grpc},
+    {Post, "inference.GRPCInferenceService/ModelInfer", Operation::ModelInfer, Grpc},
+    {Post, "inference.GRPCInferenceService/ModelStreamInfer", Operation::ModelStreamInfer, Grpc},
+    {Post, "inference.GRPCInferenceService/RepositoryIndex", Operation::RepositoryIndex, Grpc},
+    {Post, "inference.GRPCInferenceService/RepositoryModelLoad", Operation::RepositoryLoad, Grpc},
+    {Post, "inference.GRPCInferenceService/RepositoryModelUnload", Operation::RepositoryUnload,
      Grpc},
-    {Post, "inference.GRPCInferenceService/ModelReady", Role::Read, Operation::ModelReady, Grpc},
-    {Post, "inference.GRPCInferenceService/ModelMetadata", Role::Read, Operation::ModelMetadata,
+    {Post, "inference.GRPCInferenceService/TraceSetting", Operation::TraceSetting, Grpc},
+    {Post, "inference.GRPCInferenceService/LogSettings", Operation::Logging, Grpc},
+    {Post, "inference.GRPCInferenceService/SystemSharedMemoryStatus", Operation::SharedMemory,
      Grpc},
-    {Post, "inference.GRPCInferenceService/ModelConfig", Role::Read, Operation::ModelConfig, Grpc},
-    {Post, "inference.GRPCInferenceService/ModelStatistics", Role::Read, Operation::ModelStatistics,
+    {Post, "inference.GRPCInferenceService/SystemSharedMemoryRegister", Operation::SetSharedMemory,
      Grpc},
-    {Post, "inference.GRPCInferenceService/ModelInfer", Role::Infer, Operation::ModelInfer, Grpc},
-    {Post, "inference.GRPCInferenceService/ModelStreamInfer", Role::Infer,
-     Operation::ModelStreamInfer, Grpc},
-    {Post, "inference.GRPCInferenceService/RepositoryIndex", Role::Read, Operation::RepositoryIndex,
+    {Post, "inference.GRPCInferenceService/SystemSharedMemoryUnregister",
+     Operation::SetSharedMemory, Grpc},
+    {Post, "inference.GRPCInferenceService/CudaSharedMemoryStatus", Operation::SharedMemory, Grpc},
+    {Post, "inference.GRPCInferenceService/CudaSharedMemoryRegister", Operation::SetSharedMemory,
      Grpc},
-    {Post, "inference.GRPCInferenceService/RepositoryModelLoad", Role::Admin,
-     Operation::RepositoryLoad, Grpc},
-    {Post, "inference.GRPCInferenceService/RepositoryModelUnload", Role::Admin,
-     Operation::RepositoryUnload, Grpc},
-    {Post, "inference.GRPCInferenceService/TraceSetting", Role::Read, Operation::TraceSetting,
+    {Post, "inference.GRPCInferenceService/CudaSharedMemoryUnregister", Operation::SetSharedMemory,
      Grpc},
-    {Post, "inference.GRPCInferenceService/LogSettings", Role::Read, Operation::Logging, Grpc},
-    {Post, "inference.GRPCInferenceService/SystemSharedMemoryStatus", Role::Read,
-     Operation::SharedMemory, Grpc},
-    {Post, "inference.GRPCInferenceService/SystemSharedMemoryRegister", Role::Admin,
-     Operation::SharedMemory, Grpc},
-    {Post, "inference.GRPCInferenceService/SystemSharedMemoryUnregister", Role::Admin,
-     Operation::SharedMemory, Grpc},
-    {Post, "inference.GRPCInferenceService/CudaSharedMemoryStatus", Role::Read,
-     Operation::SharedMemory, Grpc},
-    {Post, "inference.GRPCInferenceService/CudaSharedMemoryRegister", Role::Admin,
-     Operation::SharedMemory, Grpc},
-    {Post, "inference.GRPCInferenceService/CudaSharedMemoryUnregister", Role::Admin,
-     Operation::SharedMemory, Grpc},
-    {Post, "grpc.health.v1.Health/Check", Role::Open, Operation::HealthCheck, Grpc},
-    {Post, "grpc.health.v1.Health/Watch", Role::Open, Operation::HealthWatch, Grpc},
+    {Post, "grpc.health.v1.Health/Check", Operation::HealthCheck, Grpc},
+    {Post, "grpc.health.v1.Health/Watch", Operation::HealthWatch, Grpc},
+    {Post, "grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Operation::Reflection, Grpc},
+    {Post, "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", Operation::Reflection,
+     Grpc},
 };
 
 /// Longer segments name nothing here; a name of a model has at most 255 bytes.
@@ -163,7 +166,9 @@ Result<std::vector<std::string>> splitTarget(std::string_view target) {
 }
 
 bool matches(const Route &route, std::span<const std::string> segments, RouteMatch &match) {
-  match = {&route, "", ""};
+  match = RouteMatch();
+  match.route = &route;
+  match.operation = route.operation;
   std::string_view path = route.path;
   for (size_t i = 0; i < segments.size(); ++i) {
     size_t slash = path.find('/');
@@ -172,7 +177,7 @@ bool matches(const Route &route, std::span<const std::string> segments, RouteMat
       match.model = segments[i];
     } else if (part == "{version}" && !segments[i].empty()) {
       match.version = segments[i];
-    } else if (part != segments[i]) {
+    } else if (part == "{region}" ? segments[i].empty() : part != segments[i]) {
       return false;
     }
     bool isLast = slash == std::string_view::npos;
@@ -196,7 +201,8 @@ Result<RouteMatch> matchRoute(std::string_view method, std::string_view target) 
     if (route.transport != Http || !matches(route, segments, match)) {
       continue;
     }
-    if (nameOf(route.method) == method) {
+    // HEAD is answered as GET, and its reply written without the body.
+    if (nameOf(route.method) == (method == "HEAD" ? "GET" : method)) {
       return match;
     }
     otherMethod = true;
@@ -215,6 +221,7 @@ Result<RouteMatch> matchGrpcRoute(std::string_view path) {
     if (route.transport == Grpc && path.starts_with('/') && path.substr(1) == route.path) {
       RouteMatch match;
       match.route = &route;
+      match.operation = route.operation;
       return match;
     }
   }
@@ -229,37 +236,6 @@ std::string_view nameOf(Method method) { return method == Get ? "GET" : "POST"; 
 std::string_view nameOf(Role role) {
   constexpr std::string_view kNames[] = {"open", "infer", "read", "admin"};
   return kNames[static_cast<size_t>(role)];
-}
-
-std::string_view nameOf(Operation operation) {
-  constexpr std::string_view kNames[] = {"ServerLive",
-                                         "ServerReady",
-                                         "ServerMetadata",
-                                         "ModelReady",
-                                         "ModelMetadata",
-                                         "ModelConfig",
-                                         "ModelStatistics",
-                                         "ModelInfer",
-                                         "RepositoryIndex",
-                                         "RepositoryLoad",
-                                         "RepositoryUnload",
-                                         "ModelTraffic",
-                                         "ModelRollback",
-                                         "ModelDrift",
-                                         "ModelLabels",
-                                         "TraceSetting",
-                                         "Logging",
-                                         "SharedMemory",
-                                         "Metrics",
-                                         "ModelStreamInfer",
-                                         "HealthCheck",
-                                         "HealthWatch",
-                                         "Page",
-                                         "ServerStatus",
-                                         "RegistryHistory",
-                                         "RegistryPromote",
-                                         "RegistryRollback"};
-  return kNames[static_cast<size_t>(operation)];
 }
 
 } // namespace tenon::server

@@ -1,6 +1,6 @@
-// The one table of what the server answers: path, method, transport, role and operation. Matching a
-// request, the answers 404 and UNIMPLEMENTED, the rights of tokens and the test of all paths are
-// made from it.
+// The one table of the paths of the server: method, transport and operation. Matching a request,
+// the answers 404 and UNIMPLEMENTED and the test of all paths are made from it; what an operation
+// is called, who may ask for it and who answers stands in server/api/Operations.
 
 #pragma once
 
@@ -32,16 +32,21 @@ enum class Operation : uint8_t {
   RepositoryLoad,
   RepositoryUnload,
   ModelTraffic,
+  SetModelTraffic,
   ModelRollback,
   ModelDrift,
   ModelLabels,
   TraceSetting,
+  SetTraceSetting,
   Logging,
+  SetLogging,
   SharedMemory,
+  SetSharedMemory,
   Metrics,
   ModelStreamInfer,
   HealthCheck,
   HealthWatch,
+  Reflection,
   Page,
   ServerStatus,
   RegistryHistory,
@@ -51,10 +56,9 @@ enum class Operation : uint8_t {
 
 struct Route {
   Method method;
-  /// Segments between slashes; {model} and {version} match one segment each. In gRPC, service and
-  /// method.
+  /// Segments between slashes; {model}, {version} and {region} match one segment each. In gRPC,
+  /// service and method.
   std::string_view path;
-  Role role;
   Operation operation;
   Transport transport = Transport::Http;
 };
@@ -62,11 +66,19 @@ struct Route {
 /// All routes, in the order in which they are tried.
 std::span<const Route> allRoutes();
 
-/// A route with what stands at its placeholders, percent-decoded.
-struct RouteMatch {
-  const Route *route = nullptr;
+/// What an operation is asked, by whichever transport.
+struct Question {
+  Operation operation = Operation::ServerLive;
   std::string model;
-  std::string version; ///< empty where the path names none
+  std::string version;      ///< empty where none is named
+  bool onlyReady = false;   ///< RepositoryIndex: of versions that are
+  bool hasSettings = false; ///< settings are given, of which none can be
+  std::string by;           ///< who asks, for the history of a registry
+};
+
+/// A route with what stands at its placeholders, percent-decoded.
+struct RouteMatch : Question {
+  const Route *route = nullptr;
 };
 
 /// Finds the route of a request's target; a query is ignored. TN0809 when no path matches, or when
@@ -79,6 +91,5 @@ Result<RouteMatch> matchGrpcRoute(std::string_view path);
 std::string_view nameOf(Method method);
 std::string_view nameOf(Transport transport);
 std::string_view nameOf(Role role);
-std::string_view nameOf(Operation operation);
 
 } // namespace tenon::server

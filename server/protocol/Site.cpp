@@ -34,7 +34,7 @@ Status checkSite(const HttpHead &head, bool onlyLocalNames) {
   bool isOwnOrigin = !head.host.empty() && scheme != std::string_view::npos &&
                      head.origin.substr(scheme + 3) == head.host;
   bool isOtherOrigin = !head.origin.empty() && !isOwnOrigin;
-  if (head.method != "GET" &&
+  if (head.method != "GET" && head.method != "HEAD" &&
       (isOtherOrigin || head.fetchSite == "cross-site" || head.fetchSite == "same-site")) {
     return Status::error(ErrorId::CrossSiteRequest, "a page of another site sent the request",
                          "requests of browsers come from pages of the server itself");

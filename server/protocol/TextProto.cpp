@@ -2,6 +2,8 @@
 
 #include "server/protocol/TextProto.h"
 
+#include "server/protocol/JsonText.h"
+
 #include <fmt/format.h>
 
 #include <cctype>
@@ -169,6 +171,9 @@ private:
 } // namespace
 
 Result<std::vector<TextField>> parseTextProto(std::string_view text, std::string_view file) {
+  if (!isUtf8(text)) {
+    return Status::error(ErrorId::BadModelConfig, fmt::format("{}: the text is not UTF-8", file));
+  }
   std::vector<TextField> fields;
   Parser parser(text, file);
   TENON_TRY(parser.parseFields(fields, '\0', 0));

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -49,6 +51,18 @@ Result<unsigned> parseRoles(std::string_view text) {
 }
 
 } // namespace
+
+std::string_view bearerToken(std::string_view authorization) {
+  constexpr std::string_view kScheme("bearer ");
+  for (char expected : kScheme) {
+    bool isLetter = expected != ' ';
+    if (authorization.empty() || (authorization[0] | (isLetter ? ' ' : 0)) != expected) {
+      return {};
+    }
+    authorization.remove_prefix(1);
+  }
+  return authorization.substr(std::min(authorization.find_first_not_of(' '), authorization.size()));
+}
 
 Result<Tokens> Tokens::load(const std::string &path) {
   TENON_ASSIGN(FileReader file, FileReader::open(path));
@@ -110,8 +124,7 @@ Status Tokens::check(std::string_view authorization, Role role) const {
   if (role == Role::Open) {
     return Status::ok();
   }
-  std::string_view given = authorization.starts_with(kBearer) ? authorization.substr(kBearer.size())
-                                                              : std::string_view();
+  std::string_view given = bearerToken(authorization);
   bool isKnown = false;
   unsigned roles = 0;
   for (const Token &token : tokens) {

@@ -12,8 +12,8 @@
 
 namespace tenon::server {
 
-/// How a value of `Authorization` begins that holds a token.
-constexpr std::string_view kBearer("Bearer ");
+/// The token of a value of `Authorization`, "Bearer TOKEN" in any case; empty where it is no such.
+std::string_view bearerToken(std::string_view authorization);
 
 class Tokens {
 public:

@@ -8,6 +8,8 @@
 #include "server/worker/EngineRecord.h"
 #include "tenon/tenon.h"
 
+#include <chrono>
+
 namespace tenon::server {
 
 /// Runs the engine in a session of its own, of `threads`, which is gone when this returns. Whatever
@@ -15,12 +17,16 @@ namespace tenon::server {
 /// it has a batch, and whose record says that it has none, gives State::None.
 ///
 /// Outputs are equal when all bits are, or, of a floating type, when they differ by no more than
-/// `policy.tolerance` times the largest magnitude of the output in the rows run alone. Where the
-/// policy names none, that is 1e-10 for F64, 1e-4 for F32, 2.5e-3 for F16 and 2e-2 for BF16 and
-/// floats of 8 bits, the coarsest of the types that the engine computes in: kernels for other sizes
-/// add in another order, and so far an engine may lie from the model itself (docs/accuracy.md),
-/// alone or batched.
+/// `policy.tolerance` times the largest magnitude of the output's channel in the rows run alone.
+/// Where the policy names none, that is 1e-10 for F64, 1e-4 for F32, 2.5e-3 for F16 and 2e-2 for
+/// BF16 and floats of 8 bits, the coarsest of the types that the engine computes in: kernels for
+/// other sizes add in another order, and so far an engine may lie from the model itself
+/// (docs/accuracy.md), alone or batched.
+///
+/// The second look takes at most a second, half of the time since `loadBegan`, and the policy's
+/// memory, but for one row; what it has not seen by then it leaves to the record.
 BatchInfo proveBatch(const tenon_engine *engine, const ModelPorts &ports,
-                     const EngineRecord &record, const BatchPolicy &policy, unsigned threads);
+                     const EngineRecord &record, const BatchPolicy &policy, unsigned threads,
+                     std::chrono::steady_clock::time_point loadBegan);
 
 } // namespace tenon::server

@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <optional>
 
 namespace tenon::server {
 namespace {
@@ -46,27 +45,45 @@ bool readPorts(const Json &graph, const char *key, std::vector<ModelPort> &ports
   return true;
 }
 
+/// "node 'x' takes the mean over the rows"
+std::string wordsOf(const Json &entry) {
+  std::string node = entry.value("node", ""), how = entry.at("how").get<std::string>();
+  return node.empty() ? how : fmt::format("node '{}' {}", node, how);
+}
+
 /// The record "rows" (schema tenon.rows/1).
-std::optional<std::map<std::string, std::string>> readMeetings(const tenon_engine *engine) {
+void readRows(const tenon_engine *engine, EngineRecord &record) {
   const char *text = nullptr;
   size_t bytes = 0;
   if (!takeStatus(tenon_engine_record(engine, "rows", &text, &bytes)).isOk()) {
-    return std::nullopt;
+    return;
   }
-  std::map<std::string, std::string> meetings;
   try {
     Json rows = parseJson({text, bytes});
+    std::map<std::string, std::string> meetings;
     for (const Json &output : rows.at("outputs")) {
-      std::string node = output.value("node", "");
-      std::string how =
-          output.at("independent").get<bool>() ? "" : output.at("how").get<std::string>();
       meetings[output.at("name").get<std::string>()] =
-          how.empty() || node.empty() ? how : fmt::format("node '{}' {}", node, how);
+          output.at("independent").get<bool>() ? "" : wordsOf(output);
     }
+    for (const Json &dim : rows.value("padding", Json::array())) {
+      RecordedPadding &padding = record.padding[dim.at("dim").get<std::string>()];
+      if (!dim.at("independent").get<bool>()) {
+        padding.reach =
+            fmt::format("output '{}': {}", dim.at("output").get<std::string>(), wordsOf(dim));
+        continue;
+      }
+      for (const auto &[input, value] : dim.at("masks").items()) {
+        padding.masks.push_back({input, value.get<double>()});
+      }
+    }
+    const Json limits = rows.value("limits", Json::object());
+    for (const auto &[input, limit] : limits.items()) {
+      record.limits[input] = limit.get<double>();
+    }
+    record.meetings = std::move(meetings);
   } catch (const Json::exception &) {
-    return std::nullopt; // of another release
+    record.padding.clear(); // of another release
   }
-  return meetings;
 }
 
 double toleranceOf(DType dtype) {
@@ -122,7 +139,7 @@ EngineRecord readRecord(const tenon_engine *engine, ModelPorts &ports) {
       }
     }
   }
-  record.meetings = readMeetings(engine);
+  readRows(engine, record);
   return record;
 }
 

@@ -116,11 +116,12 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(ControlMessage &request,
     return Status::error(ErrorId::InternalError, "a request to load lacks descriptors");
   }
   std::unique_ptr<LoadedModel> model(new LoadedModel(buffers, doneEvent));
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
   unsigned threads = static_cast<unsigned>(request.value);
   TENON_ASSIGN(LoadRequest wanted, decodeLoad(request.text));
   TENON_TRY(model->open(std::move(descriptors[0]), wanted.sha256,
                         request.kind == ControlMessage::Kind::LoadOnGpu));
-  TENON_TRY(model->describe(wanted.batch, threads));
+  TENON_TRY(model->describe(wanted.batch, threads, start));
   for (size_t i = 1; i < descriptors.size(); i += 2) {
     TENON_TRY(
         model->addInstance(std::move(descriptors[i]), std::move(descriptors[i + 1]), threads));
@@ -178,7 +179,8 @@ Status LoadedModel::open(Descriptor file, const std::string &sha256, bool isOnGp
   return Status::ok();
 }
 
-Status LoadedModel::describe(const BatchPolicy &policy, unsigned threads) {
+Status LoadedModel::describe(const BatchPolicy &policy, unsigned threads,
+                             std::chrono::steady_clock::time_point loadBegan) {
   ModelPorts &modelPorts = modelInfo.ports;
   modelPorts.inputs.resize(tenon_engine_input_count(engine.get()));
   modelPorts.outputs.resize(tenon_engine_output_count(engine.get()));
@@ -189,7 +191,7 @@ Status LoadedModel::describe(const BatchPolicy &policy, unsigned threads) {
     TENON_TRY(portOf(engine.get(), false, i, modelPorts.outputs[i]));
   }
   EngineRecord record = readRecord(engine.get(), modelPorts);
-  modelInfo.batch = proveBatch(engine.get(), modelPorts, record, policy, threads);
+  modelInfo.batch = proveBatch(engine.get(), modelPorts, record, policy, threads, loadBegan);
   // The weights of an engine for the CPU lie in its file's image.
   modelInfo.sharedBytes = modelInfo.bytes = image.size();
   return Status::ok();

@@ -11,6 +11,7 @@
 #include "tenon/tenon.h"
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -65,7 +66,8 @@ private:
   LoadedModel(SharedBufferTable &buffers, int doneEvent) : buffers(buffers), doneEvent(doneEvent) {}
   /// TN1016 where the bytes must have a hash, and have another.
   Status open(Descriptor file, const std::string &sha256, bool isOnGpu);
-  Status describe(const BatchPolicy &policy, unsigned threads);
+  Status describe(const BatchPolicy &policy, unsigned threads,
+                  std::chrono::steady_clock::time_point loadBegan);
   Status addInstance(Descriptor slot, Descriptor wake, unsigned threads);
   /// The thread of an instance.
   void serve(Instance &instance);

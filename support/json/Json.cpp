@@ -7,7 +7,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <iterator>
+#include <limits>
 #include <numeric>
+#include <utility>
 
 namespace tenon {
 namespace {
@@ -15,11 +19,81 @@ namespace {
 using Fault = JsonFault::Kind;
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
+/// Gives the library, which has no words for them, a number in the place of NaN, Inf and Infinity,
+/// and tells afterwards which of them it was.
+class NumberWords {
+public:
+  NumberWords(std::string_view text, bool accepts)
+      : end(text.data() + text.size()), last(text.data()),
+        isUsed(accepts && (text.find("NaN") != npos || text.find("Inf") != npos)) {}
+
+  /// Called for one character after the other.
+  char read(const char *at) {
+    if (!isUsed) {
+      return *at;
+    }
+    if (at >= wordEnd && isWithinString) {
+      isWithinString = *at != '"' || isEscaped;
+      isEscaped = *at == '\\' && !isEscaped;
+    } else if (at >= wordEnd) {
+      isWithinString = *at == '"';
+      beginWord(at);
+      last = std::string_view(" \t\r\n").find(*at) == npos ? at : last;
+    }
+    return at >= wordEnd ? *at : at == wordEnd - wordBytes + 1 ? '.' : '0';
+  }
+
+  /// The word that the number stands for which was read last; 0 where it is none.
+  double take() { return std::exchange(word, 0); }
+
+private:
+  void beginWord(const char *at) {
+    for (std::string_view name : {"NaN", "Infinity", "Inf"}) {
+      size_t left = static_cast<size_t>(end - at);
+      bool begins = *last == '[' || *last == ',' || (*last == '-' && last + 1 == at && *at == 'I'),
+           ends = left > name.size() && std::string_view(",] \t\r\n").find(at[name.size()]) != npos;
+      if (begins && ends && std::string_view(at, left).starts_with(name)) {
+        word = *at == 'N' ? std::numeric_limits<double>::quiet_NaN()
+                          : std::numeric_limits<double>::infinity();
+        wordBytes = static_cast<ptrdiff_t>(name.size());
+        wordEnd = at + wordBytes;
+      }
+    }
+  }
+
+  static constexpr size_t npos = std::string_view::npos;
+  const char *end;
+  const char *last; ///< character that is no blank
+  const char *wordEnd = nullptr;
+  ptrdiff_t wordBytes = 0;
+  double word = 0;
+  bool isUsed, isWithinString = false, isEscaped = false;
+};
+
+struct WordIterator {
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = ptrdiff_t;
+  using pointer = const char *;
+  using reference = char;
+
+  char operator*() const { return words->read(at); }
+  WordIterator &operator++() {
+    ++at;
+    return *this;
+  }
+  bool operator==(const WordIterator &other) const { return at == other.at; }
+
+  NumberWords *words;
+  const char *at;
+};
+
 /// Members wait in one stack, keys in another, until the object or array around them is closed.
 class JsonBuilder {
 public:
-  JsonBuilder(const JsonLimits &limits, bool acceptsEqualKeys, std::vector<NumberList> *lists)
-      : limits(limits), acceptsEqualKeys(acceptsEqualKeys), lists(lists) {}
+  JsonBuilder(const JsonLimits &limits, bool acceptsEqualKeys, std::vector<NumberList> *lists,
+              NumberWords &words)
+      : limits(limits), acceptsEqualKeys(acceptsEqualKeys), lists(lists), words(words) {}
 
   bool null() { return put(nullptr); }
   bool boolean(bool value) {
@@ -33,6 +107,12 @@ public:
     return isInList() ? pushNumber(NumberList::Kind::Unsigned, value) : put(value);
   }
   bool number_float(double value, const std::string &) {
+    double word = words.take();
+    if (word != 0 && !isInList()) {
+      return refuse(Fault::Syntax,
+                    "NaN or an infinite value outside of '" + std::string(limits.listKey) + "'");
+    }
+    value = word != 0 ? std::copysign(word, value) : value;
     // Integers beyond 64 bits come as floats too.
     return isInList() ? pushNumber(NumberList::Kind::Float, std::bit_cast<uint64_t>(value))
                       : put(value);
@@ -67,7 +147,12 @@ private:
   bool isInList() const { return listDepth != 0; }
   /// Where an array becomes a list, so that no number of the text can stand for one.
   bool isListPlace() const {
-    return lists && !opened.empty() && opened.back().isObject && keys.back() == limits.listKey;
+    if (!lists || opened.empty() || !opened.back().isObject || keys.back() != limits.listKey) {
+      return false;
+    }
+    size_t above = opened.back().firstKey; // keys of the objects around
+    return limits.listParent.empty() ||
+           (opened.size() == 3 && !opened[1].isObject && keys[above - 1] == limits.listParent);
   }
   bool refuse(Fault kind, std::string text) {
     fault = {kind, std::move(text)};
@@ -78,10 +163,15 @@ private:
                   "'" + std::string(limits.listKey) + "' holds something that is no number");
   }
   bool pushNumber(NumberList::Kind kind, uint64_t bits) {
-    lists->back().kinds.push_back(kind);
-    lists->back().values.push_back(bits);
+    NumberList &list = lists->back();
+    if (list.size() == list.kinds.capacity() && !growList(list)) {
+      return false;
+    }
+    list.kinds.push_back(kind);
+    list.values.push_back(bits);
     return true;
   }
+  bool growList(NumberList &list);
   bool count() {
     return ++valueCount <= limits.maxValues || refuse(Fault::Values, "too many values");
   }
@@ -98,13 +188,29 @@ private:
   const JsonLimits &limits;
   bool acceptsEqualKeys;
   std::vector<NumberList> *lists;
+  NumberWords &words;
   std::vector<Json> values;
   std::vector<std::string> keys;
   std::vector<Open> opened;
   std::vector<size_t> order; ///< of the keys of an object; kept for its memory
   size_t listDepth = 0;
   size_t valueCount = 0;
+  uint64_t listBytes = 0; ///< that the lists take
 };
+
+bool JsonBuilder::growList(NumberList &list) {
+  constexpr size_t kFirst = 64;
+  uint64_t before = list.bytes();
+  size_t capacity = std::max(kFirst, list.kinds.capacity() + list.kinds.capacity() / 2);
+  uint64_t after = capacity * (sizeof(NumberList::Kind) + sizeof(uint64_t));
+  if (limits.mayHold && !(*limits.mayHold)(listBytes + after - before)) {
+    return refuse(Fault::Memory, "no memory for its numbers");
+  }
+  list.kinds.reserve(capacity);
+  list.values.reserve(capacity);
+  listBytes += after - before;
+  return true;
+}
 
 bool JsonBuilder::put(Json value) {
   if (isInList()) {
@@ -203,8 +309,12 @@ bool JsonBuilder::parse_error(size_t position, const std::string &, const Json::
   return refuse(Fault::Syntax, "byte " + std::to_string(position) + ": " + std::string(text));
 }
 
-std::optional<JsonFault> build(std::string_view text, JsonBuilder builder, Json &value) {
-  if (Json::sax_parse(text.begin(), text.end(), &builder)) {
+std::optional<JsonFault> build(std::string_view text, const JsonLimits &limits,
+                               bool acceptsEqualKeys, std::vector<NumberList> *lists, Json &value) {
+  NumberWords words(text, lists != nullptr);
+  JsonBuilder builder(limits, acceptsEqualKeys, lists, words);
+  if (Json::sax_parse(WordIterator{&words, text.data()},
+                      WordIterator{&words, text.data() + text.size()}, &builder)) {
     value = builder.takeRoot();
   }
   return std::move(builder.fault);
@@ -217,7 +327,7 @@ std::optional<JsonFault> parseStrict(std::string_view text, const JsonLimits &li
   if (!limits.acceptsByteOrderMark && text.starts_with(kByteOrderMark)) {
     return JsonFault{Fault::Syntax, "byte 0: a byte order mark"};
   }
-  std::optional<JsonFault> fault = build(text, JsonBuilder(limits, false, lists), value);
+  std::optional<JsonFault> fault = build(text, limits, false, lists, value);
   if (!fault && limits.isObject && !value.is_object()) {
     fault = {Fault::NoObject, "the value is no object"};
   }
@@ -227,7 +337,7 @@ std::optional<JsonFault> parseStrict(std::string_view text, const JsonLimits &li
 Json parseJson(std::string_view text) {
   constexpr JsonLimits kNoLimits = {.maxDepth = SIZE_MAX};
   Json value(Json::value_t::discarded);
-  build(text, JsonBuilder(kNoLimits, true, nullptr), value);
+  build(text, kNoLimits, true, nullptr, value);
   return value;
 }
 

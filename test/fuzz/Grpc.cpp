@@ -13,12 +13,11 @@ namespace {
 constexpr uint64_t kMax = 1 << 16;
 
 void parseMessage(std::string_view message) {
-  (void)parseGrpcInfer(message, kMax).isOk();
+  (void)parseGrpcInfer(message).isOk();
   for (const Route &route : allRoutes()) {
     RouteMatch match;
-    match.route = &route;
-    std::string settings;
-    (void)readGrpcRequest(message, match, settings).isOk();
+    match.operation = route.operation;
+    (void)readGrpcRequest(message, match).isOk();
   }
 }
 
@@ -30,12 +29,12 @@ public:
     (void)matchGrpcRoute(stream.field(":path")).isOk();
   }
   void received(std::string_view data) override {
-    Status status = reader.feed(data, [this](std::string message, bool) {
-      parseMessage(message);
+    Status status = reader.feed(data, [this](ChargedString message, bool) {
+      parseMessage(message.text);
       if (!stream.hasResponded()) {
         stream.respond({{":status", "200"}}, false);
       }
-      stream.send({std::move(message), {}, nullptr});
+      stream.send({std::move(message.text), {}, nullptr});
       return Status::ok();
     });
     if (!status.isOk()) {

@@ -44,9 +44,8 @@ Tensor randomRows(const ModelPort &port, int64_t rows, uint64_t seed) {
 }
 
 double measure(const std::vector<int64_t> &inputRow, const std::string &path) {
-  std::shared_ptr<Version> version = std::make_shared<Version>();
-  version->model = "m";
-  version->number = "1";
+  std::shared_ptr<Version> version =
+      std::make_shared<Version>("m", FoundVersion{"1", ""}, ModelConfig(), 1);
   version->ports = {{portOf("x", inputRow)}, {portOf("y", {10})}};
   const ModelPort &input = version->ports.inputs[0], &output = version->ports.outputs[0];
   const Tensor reference[] = {randomRows(input, kReferenceRows, 1),
@@ -62,7 +61,7 @@ double measure(const std::vector<int64_t> &inputRow, const std::string &path) {
                         [&](std::string_view) { isReady = true; });
   std::map<std::string, Model> models;
   models["m"].versions[1] = version;
-  monitoring.follow(models);
+  monitoring.drift.follow(models);
   while (!isReady) {
     context.restart();
     context.poll();
@@ -72,8 +71,7 @@ double measure(const std::vector<int64_t> &inputRow, const std::string &path) {
   std::shared_ptr<SharedBuffer> buffer = std::make_shared<SharedBuffer>();
   buffer->memory = std::move(*SharedMemory::create(outputs.bytes().size()));
   std::copy(outputs.bytes().begin(), outputs.bytes().end(), buffer->memory->data());
-  Request request;
-  request.version = version;
+  Request request(version, {});
   request.order = {0};
   request.payload.inputs.push_back(
       {"x", DType::F32, input.maxDims, inputs.bytes().size() / kDifferent, {}, {}});
@@ -91,8 +89,8 @@ double measure(const std::vector<int64_t> &inputRow, const std::string &path) {
         monitoring.answered(request, result);
       }
       if (isMonitored && i % 1000 == 999) { // as if 10,000 requests came in a second
-        monitoring.handOver();
-        while (!monitoring.isIdle()) {
+        monitoring.drift.handOver();
+        while (!monitoring.drift.isIdle()) {
           std::this_thread::sleep_for(std::chrono::microseconds(200));
           context.restart();
           context.poll();

@@ -1,4 +1,4 @@
-"""Certificates that change while the server runs."""
+"""Certificates and tokens that change while the server runs."""
 
 import http.client
 import json
@@ -74,6 +74,26 @@ class Certificates(ServingTest):
             other.close()
             time.sleep(1.5)
             self.assertEqual(2, sum("was read again" in line for line in server.log), server.log)
+
+    def test_tokens(self):
+        """Tokens that change are read again; what cannot be used changes nothing."""
+        file = self.folder / "tokens"
+
+        def put(token, mode=0o600):
+            (self.folder / "new").write_text(f"{token} admin\n")
+            (self.folder / "new").chmod(mode)
+            (self.folder / "new").replace(file)
+
+        put("a" * 16)
+        with Server(self.folder / "models", "--token-file", file) as server:
+            knows = lambda token: server.get("/v2", headers={"Authorization": f"Bearer {token}"})[0] == 200
+            self.assertTrue(knows("a" * 16))
+            put("b" * 16)
+            server.wait_until(lambda: knows("b" * 16))
+            self.assertFalse(knows("a" * 16))
+            put("c" * 16, 0o644)
+            server.wait_until(lambda: any("error TN0803" in line for line in server.log))
+            self.assertEqual((True, False), (knows("b" * 16), knows("c" * 16)))
 
 
 if __name__ == "__main__":

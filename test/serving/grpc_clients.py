@@ -17,7 +17,7 @@ import grpc
 import numpy as np
 import tritonclient.grpc as triton
 import tritonclient.grpc.aio
-from google.protobuf import descriptor_pb2
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.json_format import MessageToDict
 from tritonclient.grpc import model_config_pb2
 from tritonclient.grpc import service_pb2 as messages
@@ -308,6 +308,42 @@ class Text(ServingTest):
             done = subprocess.run([sys.executable, "-c", program.replace("localhost:8000", f"127.0.0.1:{server.port}")], capture_output=True, text=True, timeout=60)
         self.assertEqual(0, done.returncode, done.stderr)
         self.assertRegex(done.stdout, r"^\[\[ *-?\d")
+
+    def test_reflection(self):
+        """What a client without the .proto files learns: the services, and of each symbol a file by which calls can be made. Both packages."""
+        file = SOURCE / "server/grpc/descriptors.binpb"
+        subprocess.run([sys.executable, SOURCE / "scripts/grpc_descriptors.py", "--check"], check=True)
+        pool = descriptor_pool.DescriptorPool()
+        for each in descriptor_pb2.FileDescriptorSet.FromString(file.read_bytes()).file:
+            pool.Add(each)
+
+        def of(name):
+            return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+
+        with Server(self.folder / "models") as server, grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+            for package in ["grpc.reflection.v1", "grpc.reflection.v1alpha"]:
+                Ask, Answer = of(f"{package}.ServerReflectionRequest"), of(f"{package}.ServerReflectionResponse")
+                call = channel.stream_stream(f"/{package}.ServerReflection/ServerReflectionInfo", Ask.SerializeToString, Answer.FromString)
+
+                def ask(*requests):
+                    answers = list(call(iter(requests), timeout=20))
+                    self.assertEqual(list(requests), [answer.original_request for answer in answers])
+                    return answers
+
+                services = {each.name for each in ask(Ask(list_services="*"))[0].list_services_response.service}
+                called = {route["path"].strip("/").split("/")[0] for route in routes() if route["transport"] == "grpc"}
+                self.assertEqual(called, services)
+                symbols = [*services, "inference.ModelInferRequest.InferInputTensor", "inference.GRPCInferenceService.ModelInfer", "inference.ModelInferRequest.model_name"]
+                learnt = descriptor_pool.DescriptorPool()
+                for answer in ask(*[Ask(file_containing_symbol=symbol) for symbol in symbols], Ask(file_by_filename="inference.proto", host="h")):
+                    [given] = answer.file_descriptor_response.file_descriptor_proto
+                    learnt.AddSerializedFile(given)
+                Request = message_factory.GetMessageClass(learnt.FindMethodByName("inference.GRPCInferenceService.ModelReady").input_type)
+                ready = channel.unary_unary(f"{SERVICE}ModelReady", Request.SerializeToString, bytes)
+                self.assertEqual(b"\x08\x01", ready(Request(name="cnn"), timeout=20))
+                unknown = ask(Ask(file_containing_symbol="no.Symbol"), Ask(file_by_filename="x.proto"), Ask(all_extension_numbers_of_type="no.Type"), Ask(), Ask(list_services=""))
+                self.assertEqual([5, 5, 5, 12, 0], [answer.error_response.error_code for answer in unknown])
+                self.assertEqual("inference.ModelReadyRequest", ask(Ask(all_extension_numbers_of_type="inference.ModelReadyRequest"))[0].all_extension_numbers_response.base_type_name)
 
     def test_proto(self):
         """Our text of the protocol against the messages of tritonclient: every field that it has has the same name, number and type."""

@@ -53,7 +53,9 @@ BODIES = {  # name: (body, status, error)
     "lone surrogate": (b'{"id":"\\ud800","inputs":[]}', 400, "TN0806"),
     "not UTF-8": (b'{"id":"\xff","inputs":[]}', 400, "TN0806"),
     "1e400": (VALID.replace(b"0]", b"1e400]"), 400, "TN0806"),
-    "NaN": (VALID.replace(b"0]", b"NaN]"), 400, "TN0806"),
+    **{f"{word} as a number": (VALID.replace(b"0]", word.encode() + b"]"), 400, "TN0806") for word in ["nan", "NaN5", "1NaN", "-NaN", "+Infinity", "Infinit", "NaN NaN"]},
+    "NaN outside of data": (b'{"parameters":{"a":[NaN]},"inputs":[{"data":[NaN]}]}', 400, "TN0806"),
+    "NaN in a shape": (infer().replace(b"[1, 1,", b"[NaN, 1,"), 400, "TN0806"),
     "beyond the type": (infer(data=[1e39] * PIXELS), 400, "TN0807"),
     "booleans": (infer(data=[True] * PIXELS), 400, "TN0807"),
     "text as data": (infer(data="x"), 400, "TN0806"),
@@ -71,7 +73,7 @@ BODIES = {  # name: (body, status, error)
     "high rank": (infer(shape=[1] * 33), 400, "TN0807"),
     "wrong count": (infer(data=[0]), 400, "TN0807"),
     "dim out of range": (infer(shape=[1, 2, 28, 14]), 400, "TN0807"),
-    "no rows": (infer(shape=[0, 1, 28, 28], data=[]), 400, "TN0807"),
+    "no places where their number is fixed": (infer(shape=[1, 0, 28, 28], data=[]), 400, "TN0807"),
     "negative dim": (infer(shape=[-1, -1, 28, 28]), 400, "TN0807"),
     "product over 2^63": (infer(shape=[1 << 62, 4, 28, 28]), 400, "TN0807"),
     "dim over 2^64": (infer(shape=[1 << 70, 1, 28, 28]), 400, "TN0807"),
@@ -148,11 +150,56 @@ class Hostile(ServingTest):
 
     def test_valid_forms(self):
         chunked = b"".join(b"1\r\n" + VALID[i:i + 1] + b"\r\n" for i in range(len(VALID))) + b"0\r\n\r\n"
-        for sent in [sized(VALID), sized(gzip.compress(VALID), "Content-Encoding: gzip"), sized(BINARY + bytes(4 * PIXELS), BINARY_SIZE),
-                     post("Transfer-Encoding: chunked", body=chunked), sized(VALID, "Expect: 100-continue")]:
+        trailers = chunked[:-2] + b"X-Sum: 1\r\n\r\n"
+        members = gzip.compress(VALID[:9]) + gzip.compress(b"") + gzip.compress(VALID[9:])
+        for sent in [sized(VALID), sized(gzip.compress(VALID), "Content-Encoding: gzip"), sized(members, "Content-Encoding: GZIP"), sized(BINARY + bytes(4 * PIXELS), BINARY_SIZE),
+                     post("Transfer-Encoding: chunked", body=chunked), post("Transfer-Encoding: Chunked", "Trailer: X-Sum", body=trailers),
+                     sized(VALID, "Expect: 100-continue"), sized(VALID, "Expect: 100-Continue")]:
             answer = self.server.raw(sent)
-            self.assertTrue(answer.startswith(b"HTTP/1.1 100 " if b"100-continue" in sent else b"HTTP/1.1 200 "), answer[:200])
+            self.assertTrue(answer.startswith(b"HTTP/1.1 100 " if b"Expect" in sent else b"HTTP/1.1 200 "), answer[:200])
             self.assertIn(b"HTTP/1.1 200 ", answer)
+
+    def test_targets(self):
+        """A target in absolute form, whose host counts instead of the field's (RFC 9112, section 3.2.2), and empty lines before a request (section 2.2)."""
+        live = "GET {} HTTP/1.1"
+        for target in ["http://localhost/v2/health/live", "HTTPS://localhost:1/v2/health/live?x=/", "http://localhost", "/v2/models/%63nn/", "/v2?a=b"]:
+            self.assertEqual(200, self.answer(message(live.format(target)))[0], target)
+        browser = ["Origin: http://evil.example", "Content-Length: 0"]
+        self.refused(self.answer(message("POST http://evil.example/v2/repository/models/cnn/unload HTTP/1.1", *browser, "User-Agent: Mozilla/5.0")), 403, "TN0822")
+        self.refused(self.answer(message(live.format("http:/v2"))), 400, "TN0806")
+        lines = b"\r\n\r\n" + sized(VALID) + b"\r\n" + sized(VALID) + b"\r\n" + message(live.format("/v2"), "Connection: close")
+        self.assertEqual(3, self.server.raw(lines, to_end=True).count(b"HTTP/1.1 200 "))
+        self.assertEqual(200, self.answer(b"\r", b"\n" + sized(VALID))[0])
+        self.refused(self.answer(b"\r\n" * 50 + sized(VALID)), 400, "TN0806")
+
+    def test_numbers(self):
+        """Words that JSON lacks, in and out as Triton has them; a zero keeps its sign, and names may be words."""
+        words = VALID.replace(b"[0, 0, 0, 0,", b"[NaN, Infinity,-Inf ,-0,").replace(b'{"inputs"', b'{"id": "NaN, [\\"NaN]", "inputs"')
+        answer = self.answer(sized(words))
+        self.assertEqual((200, 'NaN, ["NaN]'), (answer[0], json.loads(answer[1])["id"]), answer)
+        self.assertIn(b"NaN", answer[1].partition(b'"data"')[2])
+        self.assertEqual(200, self.answer(sized(infer(parameters={"data": "train"})))[0])
+        empty = json.loads(self.answer(sized(infer(shape=[0, 1, 28, 28], data=[])))[1])["outputs"][0]
+        self.assertEqual(([0, 10], []), (empty["shape"], empty["data"]))
+
+    def test_half_closed(self):
+        """A client that has sent all may still read; one that is gone frees its place. Nothing but a reset tells them apart."""
+        cancelled = 'model="cnn",version="1",outcome="cancelled"'
+        before = self.server.metric("tenon_requests_total", cancelled)
+        with self.server.paused():
+            half, gone = [socket.create_connection(("127.0.0.1", self.server.port), timeout=20) for _ in range(2)]
+            half.sendall(sized(VALID) + message("GET /v2 HTTP/1.1", "Connection: close"))
+            half.shutdown(socket.SHUT_WR)
+            gone.sendall(sized(VALID))
+            self.server.wait_until(lambda: self.server.metric("tenon_requests_running") + self.server.metric("tenon_queue_length") == 2)
+            gone.close()
+            self.server.wait_until(lambda: self.server.metric("tenon_requests_total", cancelled) == before + 1)
+        answer = b""
+        while piece := half.recv(65536):
+            answer += piece
+        half.close()
+        self.assertEqual(2, answer.count(b"HTTP/1.1 200 "), answer)
+        self.assertEqual(before + 1, self.server.metric("tenon_requests_total", cancelled))
 
     def test_pipelined(self):
         """Two requests at once get two answers, in order; what follows a framing error is not taken for a request."""
@@ -192,11 +239,11 @@ class Hostile(ServingTest):
 
 
 class Memory(ServingTest):
-    """--max-bodies bounds what requests hold, and nothing that they only announce."""
+    """--max-memory bounds what requests hold, and nothing that they only announce."""
 
     def test_announced(self):
         for header in ["Transfer-Encoding: chunked", "Content-Length: 1000000"]:
-            with self.subTest(header), Server(self.folder / "models", "--max-body", 1, "--max-bodies", 1) as server:
+            with self.subTest(header), Server(self.folder / "models", "--max-body", 1, "--max-memory", 1) as server:
                 with socket.create_connection(("127.0.0.1", server.port)) as slow:
                     slow.sendall(post(header))
                     time.sleep(0.3)
@@ -204,7 +251,7 @@ class Memory(ServingTest):
 
     def hold(self, most, body, *headers):
         """Sends the request to a server that cannot answer it yet, and then a second time; the second answer."""
-        with Server(self.folder / "models", "--max-body", most, "--max-bodies", most) as server:
+        with Server(self.folder / "models", "--max-body", most, "--max-memory", most) as server:
             with server.paused(), socket.create_connection(("127.0.0.1", server.port)) as first:
                 first.sendall(sized(body, *headers))
                 server.wait_until(lambda: server.metric("tenon_requests_running") == 1)

@@ -190,7 +190,7 @@ class Lifecycle(ServingTest):
             self.assertIn("TN0501", index()["broken"]["reason"])
             self.assertIn("config.pbtxt:2: 'max_bath_size'", index()["strange"]["reason"])
             self.refused(server.infer("broken"), 503, "TN0811")
-            self.refused(server.infer("strange"), 400, "TN0805")
+            self.assertIn("TN0805", self.refused(server.infer("strange"), 503, "TN0811"))
             self.refused(server.post("/v2/repository/models/broken/load"), 400, "TN0501")
             self.refused(server.post("/v2/repository/models/absent/load"), 404, "TN0810")
             self.assertEqual(503, server.get("/v2/health/ready")[0])
@@ -302,6 +302,83 @@ class Lifecycle(ServingTest):
         with Server(models, "--lenient") as server:
             self.assertEqual(200, server.infer()[0])
             self.assertTrue(any("config.pbtxt:1: 'optimization'" in line for line in server.log), server.log)
+
+    def test_faults_of_a_folder(self):
+        """What an operator did wrong is 503 for clients, is not ready in the metrics, and keeps nothing else from being served."""
+        models = self.folder / "faults"
+        engine = (self.folder / "models/cnn.tenon").read_bytes()
+
+        def add(name, config=None, files=("model.tenon",)):
+            (models / name / "1").mkdir(parents=True)
+            for file in files:
+                (models / name / "1" / file).write_bytes(engine)
+            if config is not None:
+                (models / name / "config.pbtxt").write_bytes(config)
+
+        # As for Triton: the engine beside the model that it is of, and by another name.
+        add("beside", b'backend: "tenon"\n', ("model.tenon", "model.onnx"))
+        add("named", b'default_model_filename: "engine.bin"', ("engine.bin", "model.onnx"))
+        add("empty", b"")
+        faults = {"unknown": b"max_bath_size: 8", "type": b'max_batch_size: "8"', "latin": b'parameters { key: "\xe9" value { string_value: "" } }', "binary": bytes(range(256)), "other": b'name: "x"',
+                  "escape": b'default_model_filename: "../../cnn.tenon"', "absent": b'default_model_filename: "engine.bin"'}
+        for name, config in faults.items():
+            add(name, config)
+        add("onnx", None, ("model.onnx",))
+        add("folder")
+        (models / "folder/config.pbtxt").mkdir()
+        add("loop")
+        (models / "loop/config.pbtxt").symlink_to("config.pbtxt")
+        (models / "looping.tenon").symlink_to("looping.tenon")
+        (models / "versionless").mkdir()
+        (models / "versionless/config.pbtxt").write_text("")
+        add("both")
+        (models / "both.tenon").write_bytes(engine)
+        (models / "my model.tenon").write_bytes(engine)
+        (models / "lost+found/1").mkdir(parents=True)
+        with Server(models, waits=False) as server:
+            ready = lambda: {labels["model"]: value for labels, value in server.metrics("tenon_model_ready")}
+            server.wait_until(lambda: all(ready().get(name) == 1 for name in ["beside", "named", "empty"]))
+            broken = [*faults, "onnx", "folder", "loop", "looping", "versionless", "both"]
+            self.assertEqual({name: 0 for name in broken}, {name: value for name, value in ready().items() if value == 0})
+            for name in broken:
+                for answer in [server.infer(name), server.get(f"/v2/models/{name}"), server.get(f"/v2/models/{name}/ready")]:
+                    self.refused(answer, 503, "TN0811")
+                self.assertEqual((1, 0), tuple(server.metric("tenon_requests_total", f'model="{name}",outcome="{outcome}"') for outcome in ["unready", "failed"]), name)
+                self.assertEqual(["UNAVAILABLE"], [row["state"] for row in server.post("/v2/repository/index")[1] if row["name"] == name])
+            for name in ["my model", "lost+found"]:
+                self.assertEqual(1, sum(name in line and " warning TN0804" in line for line in server.log), server.log)
+            self.assertEqual(200, server.infer("named")[0])
+            # Each line has its time and its level.
+            for line in server.log:
+                self.assertRegex(line, r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (info|warning|error) \S")
+            # Mended, a model serves; a new one that is wrong is there with its reason.
+            (models / "unknown/config.pbtxt").unlink()
+            (models / "versionless/1").mkdir()
+            (models / "versionless/1/model.tenon").write_bytes(engine)
+            add("late", b"nothing: 1")
+            for name in ["unknown", "versionless"]:
+                self.assertEqual(200, server.post(f"/v2/repository/models/{name}/load")[0])
+                self.assertEqual((1, "1"), (ready()[name], server.infer(name)[1]["model_version"]))
+            self.refused(server.post("/v2/repository/models/late/load"), 400, "TN0805")
+            self.refused(server.infer("late"), 503, "TN0811")
+
+    def test_many_connections(self):
+        """At the limit, health is answered; others are told, counted, and do not keep the probes out."""
+        with Server(self.folder / "models", "--max-connections", 4) as server, contextlib.ExitStack() as held:
+            for _ in range(4):
+                held.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+            server.wait_until(lambda: server.infer()[0] == 429)
+            self.assertEqual((200, b'{"live":true}'), server.get("/v2/health/live"))
+            for _ in range(30):
+                held.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+            start = time.monotonic()
+            self.assertEqual(200, server.get("/v2/health/ready")[0])
+            self.assertLess(time.monotonic() - start, 1)
+            self.assertEqual(1, sum("--max-connections" in line for line in server.log), server.log)
+            held.close()
+            server.wait_until(lambda: server.infer()[0] == 200)
+            self.assertGreater(server.metric("tenon_connections_beyond_limit_total", ""), 30)
+            self.assertEqual(1, server.metric("tenon_connections", ""))
 
     def test_failed_reload(self):
         """The model serves on and is ready; the index has the reason."""

@@ -16,7 +16,7 @@ TOKENS = {"infer": "i" * 16, "read": "r" * 16, "admin": "a" * 16}
 
 
 def fill(path):
-    return path.replace("{model}", "cnn").replace("{version}", "1")
+    return path.replace("{model}", "cnn").replace("{version}", "1").replace("{region}", "r")
 
 
 def routes():
@@ -66,6 +66,14 @@ class Table(ServingTest):
                     self.server.wait_until(lambda: self.server.get("/v2/health/ready")[0] == 200)
             self.server.call("POST", "/v2/repository/models/cnn/load", b"", {"Authorization": f"Bearer {TOKENS['admin']}"})
 
+    def test_schemes_and_heads(self):
+        """The scheme is of any case; HEAD is GET without the body."""
+        for route in http_routes():
+            if route["method"] == "GET":
+                status, headers, body = self.call(route, TOKENS["admin"], "bEARER ")
+                head = self.server.call("HEAD", fill(route["path"]), None, {"Authorization": f"BEARER {TOKENS['admin']}"})
+                self.assertEqual((status, headers["Content-Type"], b""), (head[0], head[1]["Content-Type"], head[2]), route["path"])
+
     def test_without_token(self):
         for route in http_routes():
             for token, scheme in [(None, ""), ("x" * 16, "Bearer"), (TOKENS["admin"][:-1], "Bearer"), (TOKENS["admin"], "Basic"), ("", "Bearer")]:
@@ -84,7 +92,7 @@ class Table(ServingTest):
         for route in table:
             methods.setdefault(fill(route["path"]), set()).add(route["method"])
         for path, known in methods.items():
-            for method in {"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS"} - known:
+            for method in {"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS"} - known - ({"HEAD"} if "GET" in known else set()):
                 status, _, _ = self.server.call(method, path, None, {"Authorization": f"Bearer {TOKENS['admin']}"})
                 self.assertEqual(404, status, f"{method} {path}")
 
@@ -135,16 +143,16 @@ class Answers(ServingTest):
         for _ in range(3):
             self.assertEqual(200, self.server.infer()[0])
         self.assertEqual(400, self.server.post("/v2/models/cnn/infer", {"inputs": []})[0])
-        # It runs, and its outputs have no form in JSON.
+        # NaN in every place: they come back as words.
         head = json.dumps({"inputs": [input_of(data=None, parameters={"binary_data_size": 4 * PIXELS})]}).encode()
         sizes = {"Inference-Header-Content-Length": str(len(head))}
-        self.assertEqual(400, self.server.post("/v2/models/cnn/infer", head + b"\xff" * 4 * PIXELS, headers=sizes)[0])
+        self.assertIn(b"[NaN,", self.server.call("POST", "/v2/models/cnn/infer", head + b"\xff" * 4 * PIXELS, sizes)[2])
         after = statistics()
         self.assertEqual(4, after["inference_count"] - before["inference_count"])
         self.assertEqual(4, after["execution_count"] - before["execution_count"])
         for name in ["success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss"]:
             grown = after["inference_stats"][name]["count"] - before["inference_stats"][name]["count"]
-            self.assertEqual({"fail": 2, "cache_hit": 0, "cache_miss": 0}.get(name, 3), grown, name)
+            self.assertEqual({"fail": 1, "cache_hit": 0, "cache_miss": 0}.get(name, 4), grown, name)
         self.assertGreater(after["last_inference"], 1_600_000_000_000)
         metrics = self.server.get("/metrics")[1].decode()
         count = after["inference_stats"]["success"]["count"]
@@ -202,6 +210,7 @@ class Doors(ServingTest):
         self.assertEqual(5, done.returncode)
         self.assertIn("TN0804", done.stderr)
         os.symlink(self.folder / "models/cnn.tenon", empty / "a b.tenon")
+        os.symlink("loop", empty / "loop")
         self.assertIn("TN0804", subprocess.run([TENON, "serve", empty, "--port", "0"], capture_output=True, text=True, timeout=60).stderr)
 
 

@@ -42,8 +42,8 @@ class Versions(unittest.TestCase):
         self.server = Server(self.folder).__enter__()
         self.addCleanup(self.server.__exit__)
 
-    def ask(self):
-        status, value = self.server.post("/v2/models/m/infer", {"inputs": [{"name": "x", "shape": [1, SIZE], "datatype": "FP32", "data": [1, 2, 3, 4]}]})
+    def ask(self, **more):
+        status, value = self.server.post("/v2/models/m/infer", {"inputs": [{"name": "x", "shape": [1, SIZE], "datatype": "FP32", "data": [1, 2, 3, 4]}], **more})
         self.assertEqual(200, status, value)
         factor = {"1": 2.0, "2": 2.5, "3": 2.0}[value["model_version"]]
         self.assertEqual([factor * each for each in [1, 2, 3, 4]], value["outputs"][0]["data"])
@@ -65,8 +65,9 @@ class Versions(unittest.TestCase):
     def test_weights(self):
         self.assertEqual({"3": 5}, self.counts(5))
         self.assertEqual((200, {"weights": {"1": 90, "2": 10}}), self.traffic({"weights": {"1": 90, "2": 10}}))
-        self.assertEqual({"1": 90, "2": 10}, self.counts(100))
-        self.assertEqual({"1": 9, "2": 1}, self.counts(10))  # spread, not in a row
+        drawn = self.counts(400)
+        self.assertEqual(400, drawn["1"] + drawn["2"])
+        self.assertTrue(10 < drawn["2"] < 80, drawn)  # 40, within five standard deviations and more
         self.assertEqual(200, self.traffic({"weights": {"1": 0, "2": 7}})[0])
         self.assertEqual({"2": 8}, self.counts(8))
         # Whoever names a version gets it, and a reload changes no split.
@@ -75,6 +76,24 @@ class Versions(unittest.TestCase):
         self.assertEqual({"2": 4}, self.counts(4))
         self.assertEqual(200, self.traffic({})[0])
         self.assertEqual({"3": 4}, self.counts(4))
+
+    def test_no_pattern(self):
+        """Requests of two kinds in turn: each version gets both. The same id always gets the same version, and ids are spread as weights say."""
+        self.assertEqual(200, self.traffic({"weights": {"1": 1, "2": 1}})[0])
+        versions = [self.ask() for _ in range(100)]
+        self.assertEqual([{"1", "2"}] * 2, [set(versions[kind::2]) for kind in range(2)])
+        by_id = {f"request-{i}": self.ask(id=f"request-{i}") for i in range(200)}
+        self.assertTrue(60 < sum(version == "1" for version in by_id.values()) < 140, by_id)
+        for name in list(by_id)[:20]:
+            self.assertEqual(by_id[name], self.ask(id=name))
+
+    def test_errors_of_clients(self):
+        """What a client does wrong counts for no version as a failure."""
+        bad = {"inputs": [{"name": "x", "shape": [SIZE], "datatype": "FP32", "data": [1, 2, 3, 4]}]}
+        for _ in range(3):
+            self.refused(self.server.post("/v2/models/m/versions/2/infer", bad), 400, "TN0807")
+        counted = lambda outcome: self.server.metric("tenon_requests_total", f'model="m",version="2",outcome="{outcome}"')
+        self.assertEqual((3, 0), (counted("invalid"), counted("failed")))
 
     def test_rollback(self):
         """Each step back is at once, and no request is lost on the way."""

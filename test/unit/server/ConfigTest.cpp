@@ -66,6 +66,7 @@ TEST(ModelConfig, RefusesWithLine) {
         "\nmax_batch_size: -1",
         "\nmax_batch_size: 99999999999999999999",
         "\nname: m",
+        "\ndefault_model_filename: \"../m.tenon\"",
         "\nname: \"m",
         "\nname \"m\"",
         "\ninput { name: \"a\" }",
@@ -125,10 +126,12 @@ TEST(Tokens, RolesAndRights) {
   EXPECT_TRUE(tokens->check("Bearer 0123456789abcdef", Role::Infer).isOk());
   EXPECT_EQ(tokens->check("Bearer 0123456789abcdef", Role::Admin).id(), ErrorId::NotAuthorized);
   EXPECT_TRUE(tokens->check("Bearer fedcba9876543210", Role::Read).isOk());
+  EXPECT_TRUE(tokens->check("bEARER  fedcba9876543210", Role::Read).isOk());
   EXPECT_TRUE(tokens->check("", Role::Open).isOk());
   for (std::string_view wrong :
        {"", "Bearer ", "Bearer 0123456789abcde", "Bearer 0123456789abcdef0",
-        "bearer 0123456789abcdef", "0123456789abcdef", "Bearer 0123456789abcdeg"}) {
+        "Bearer0123456789abcdef", "Basic 0123456789abcdef", "0123456789abcdef",
+        "Bearer 0123456789abcdeg"}) {
     EXPECT_EQ(tokens->check(wrong, Role::Read).id(), ErrorId::NotAuthenticated) << wrong;
   }
   for (std::string_view bad : {"", "# only\n", "short read\n", "0123456789abcdef\n",

@@ -23,8 +23,8 @@ TEST(MessageReader, AnySplitGivesTheSameMessages) {
   for (size_t first = 0; first <= sent.size(); ++first) {
     MessageReader reader(300);
     std::vector<std::pair<std::string, bool>> messages;
-    auto onMessage = [&](std::string message, bool isCompressed) {
-      messages.emplace_back(std::move(message), isCompressed);
+    auto onMessage = [&](ChargedString message, bool isCompressed) {
+      messages.emplace_back(std::move(message.text), isCompressed);
       return Status::ok();
     };
     ASSERT_TRUE(reader.feed(std::string_view(sent).substr(0, first), onMessage).isOk());
@@ -41,7 +41,7 @@ TEST(MessageReader, AnySplitGivesTheSameMessages) {
 }
 
 TEST(MessageReader, RefusesByThePrefixAlone) {
-  auto nothing = [](std::string, bool) { return Status::ok(); };
+  auto nothing = [](ChargedString, bool) { return Status::ok(); };
   EXPECT_EQ(MessageReader(300).feed(messagePrefix(301), nothing).id(), ErrorId::RequestTooLarge);
   EXPECT_EQ(MessageReader(300).feed(std::string("\2\0\0\0\0", 5), nothing).id(),
             ErrorId::BadGrpcMessage);
@@ -49,6 +49,27 @@ TEST(MessageReader, RefusesByThePrefixAlone) {
   MessageReader reader(uint64_t(1) << 32);
   ASSERT_TRUE(reader.feed(messagePrefix(0xffffffff), nothing).isOk());
   EXPECT_EQ(reader.heldBytes(), 0u);
+}
+
+TEST(MessageReader, ChargesAMessageUntilItsReceiverLetsGo) {
+  MemoryBudget budget(100'000);
+  std::optional<ChargedString> held;
+  auto keep = [&](ChargedString message, bool) {
+    held = std::move(message);
+    return Status::ok();
+  };
+  MessageReader reader(1 << 20, &budget);
+  std::string sent = messagePrefix(60'000) + std::string(60'000, 'x');
+  ASSERT_TRUE(reader.feed(sent.substr(0, 40'000), keep).isOk());
+  EXPECT_GT(budget.held(), 30'000u);
+  ASSERT_TRUE(reader.feed(sent.substr(40'000), keep).isOk());
+  ASSERT_TRUE(held);
+  EXPECT_EQ(reader.feed(sent, keep).id(), ErrorId::QueueFull);
+  held.reset();
+  MessageReader next(1 << 20, &budget);
+  reader = std::move(next);
+  EXPECT_EQ(budget.held(), 0u);
+  EXPECT_TRUE(reader.feed(sent, keep).isOk());
 }
 
 TEST(Framing, Timeouts) {
@@ -108,7 +129,7 @@ TEST(GrpcInfer, NumbersBecomeElements) {
   for (const Case &each : cases) {
     std::string message =
         requestOf(each.datatype, static_cast<int64_t>(each.values.size()), each.field, each.values);
-    Result<GrpcInferRequest> parsed = parseGrpcInfer(message, 1024);
+    Result<GrpcInferRequest> parsed = parseGrpcInfer(message);
     ASSERT_EQ(parsed.isOk(), each.fits) << each.datatype << " " << each.values[0];
     if (!each.fits) {
       EXPECT_EQ(parsed.status().id(), ErrorId::BadRequestTensor);
@@ -121,21 +142,22 @@ TEST(GrpcInfer, NumbersBecomeElements) {
     }
   }
   // Bounded before they are read.
-  EXPECT_EQ(
-      parseGrpcInfer(requestOf("INT64", 200, 3, std::vector<int64_t>(200)), 1024).status().id(),
-      ErrorId::QueueFull);
+  MemoryBudget budget(1'000'000);
+  std::string large = requestOf("INT64", 200'000, 3, std::vector<int64_t>(200'000));
+  EXPECT_EQ(parseGrpcInfer(large, &budget).status().id(), ErrorId::QueueFull);
+  EXPECT_EQ(budget.held(), 0u);
 }
 
 TEST(GrpcInfer, RawTensorsAreViewsOfTheMessage) {
   std::string message = requestOf("FP32", 2, 6, {});
   pbf_writer(message).add_string(7, "12345678");
-  Result<GrpcInferRequest> parsed = parseGrpcInfer(message, 0);
+  Result<GrpcInferRequest> parsed = parseGrpcInfer(message);
   ASSERT_TRUE(parsed.isOk()) << parsed.status().toString();
   const char *at = reinterpret_cast<const char *>(parsed->request.inputs[0].binary.data());
   EXPECT_TRUE(at > message.data() && at + 8 <= message.data() + message.size());
   for (size_t i = 0; i < message.size(); ++i) {
     static_cast<void>(
-        parseGrpcInfer(std::string_view(message).substr(0, i), 0).isOk()); // the sanitizers look
+        parseGrpcInfer(std::string_view(message).substr(0, i)).isOk()); // the sanitizers look
   }
 }
 
@@ -170,28 +192,28 @@ TEST(GrpcInfer, RepliesAreWholeMessages) {
 
 TEST(GrpcMessages, WhatRequestsSay) {
   struct Case {
-    std::string_view path, message, model, version, settings;
+    std::string_view path, message, model, version;
+    bool hasSettings = false, onlyReady = false;
   };
   using namespace std::string_view_literals;
-  for (const Case &each : {Case{"ModelMetadata",
-                                "\x0a\x01m\x12\x01"
-                                "2",
-                                "m", "2", ""},
-                           Case{"RepositoryModelLoad", "\x0a\x01r\x12\x01m", "m", "", ""},
-                           Case{"RepositoryModelLoad", "\x12\x01m\x1a\x00"sv, "m", "",
-                                R"({"parameters":{"any":true}})"},
-                           Case{"RepositoryIndex", "\x10\x01", "", "", R"({"ready":true})"},
-                           Case{"RepositoryIndex", "\x10\x00"sv, "", "", ""},
-                           Case{"ServerLive", "\x0a\x01m", "", "", ""},
-                           Case{"ModelStatistics", "\x08\x01", "", "", ""}}) {
+  for (const Case &each :
+       {Case{"ModelMetadata",
+             "\x0a\x01m\x12\x01"
+             "2",
+             "m", "2"},
+        Case{"RepositoryModelLoad", "\x0a\x01r\x12\x01m", "m", ""},
+        Case{"RepositoryModelLoad", "\x12\x01m\x1a\x00"sv, "m", "", true},
+        Case{"RepositoryIndex", "\x10\x01", "", "", false, true},
+        Case{"RepositoryIndex", "\x10\x00"sv, "", ""}, Case{"ServerLive", "\x0a\x01m", "", ""},
+        Case{"ModelStatistics", "\x08\x01", "", ""}}) {
     Result<RouteMatch> match =
         matchGrpcRoute("/inference.GRPCInferenceService/" + std::string(each.path));
     ASSERT_TRUE(match.isOk());
-    std::string settings;
-    ASSERT_TRUE(readGrpcRequest(each.message, *match, settings).isOk()) << each.path;
+    ASSERT_TRUE(readGrpcRequest(each.message, *match).isOk()) << each.path;
     EXPECT_EQ(match->model, each.model);
     EXPECT_EQ(match->version, each.version);
-    EXPECT_EQ(settings, each.settings);
+    EXPECT_EQ(match->hasSettings, each.hasSettings);
+    EXPECT_EQ(match->onlyReady, each.onlyReady);
   }
 }
 

@@ -37,8 +37,14 @@ TEST(ModelInfo, ComeBackAndEveryTruncationIsRefused) {
   ModelInfo info;
   info.ports = {{{"a", DType::F32, {1, 3}, {8, 3}, {"batch", "3"}}, {"", DType::Bool, {}, {}, {}}},
                 {{"y", DType::I64, {1}, {8}, {}}}};
-  info.batch = {
-      BatchInfo::State::Refused, BatchInfo::State::Proven, 8, 0.5, "output 'y'", "", "seq"};
+  info.batch = {BatchInfo::State::Refused,
+                BatchInfo::State::Proven,
+                8,
+                0.5,
+                "output 'y'",
+                "",
+                "seq",
+                {{"mask", 0}}};
   info.bytes = 12345;
   std::string text = encodeModelInfo(info);
   Result<ModelInfo> read = decodeModelInfo(text);
@@ -49,6 +55,8 @@ TEST(ModelInfo, ComeBackAndEveryTruncationIsRefused) {
   EXPECT_EQ(read->batch.batching, BatchInfo::State::Refused);
   EXPECT_EQ(read->batch.difference, 0.5);
   EXPECT_EQ(read->batch.paddedDim, "seq");
+  ASSERT_EQ(read->batch.masks.size(), 1u);
+  EXPECT_EQ(read->batch.masks[0].input, "mask");
   EXPECT_EQ(read->bytes, 12345u);
   for (size_t length = 0; length < text.size(); ++length) {
     EXPECT_FALSE(decodeModelInfo(text.substr(0, length)).isOk()) << length;
@@ -57,7 +65,7 @@ TEST(ModelInfo, ComeBackAndEveryTruncationIsRefused) {
     (void)decodeModelInfo(changed).isOk();
   }
   EXPECT_FALSE(decodeModelInfo(text + "x").isOk());
-  LoadRequest request = {"ab", {BatchPolicy::Kind::Stated, 16, 1e-3, true, {{"ids", -1}}}};
+  LoadRequest request = {"ab", {BatchPolicy::Kind::Stated, 16, 1e-3, true, {{"ids", -1}}, 4096}};
   Result<LoadRequest> decoded = decodeLoad(encodeLoad(request));
   ASSERT_TRUE(decoded.isOk());
   EXPECT_EQ(decoded->sha256, "ab");

@@ -1,11 +1,11 @@
 // What is computed of sampled requests, by itself: distributions, windows, canaries, labels,
 // traces. That windows say what tenon.drift says is held by test/serving/watching.py.
 
-#include "server/monitoring/Canary.h"
-#include "server/monitoring/Distributions.h"
-#include "server/monitoring/DriftWindow.h"
-#include "server/monitoring/Predictions.h"
-#include "server/monitoring/Tracer.h"
+#include "server/monitoring/alerts/Canary.h"
+#include "server/monitoring/drift/Distributions.h"
+#include "server/monitoring/drift/DriftWindow.h"
+#include "server/monitoring/drift/Predictions.h"
+#include "server/monitoring/tracing/Tracer.h"
 #include "server/protocol/TraceContext.h"
 #include "support/json/Json.h"
 #include "support/random/Random.h"

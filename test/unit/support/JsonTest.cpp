@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <bit>
+#include <cmath>
+
 namespace tenon {
 namespace {
 
@@ -54,7 +57,7 @@ TEST(StrictJson, TakesAndRefuses) {
       {"{", "byte 2: unexpected end of input; expected string literal"},
       {"[1,]", "byte 4: unexpected ']'; expected '[', '{', or a literal"},
       {"{} x", "byte 4: invalid literal"},
-      {"[NaN]", "byte 2: invalid literal"},
+      {"[NaN]", "NaN or an infinite value outside of 'data'"},
       {"[1e999]", "byte 6: number overflow parsing '1e999'"},
       {"[\"\xff\"]", "byte 3: invalid string: ill-formed UTF-8 byte"},
       {R"(["\ud800"])", "byte 9: invalid string: surrogate U+D800..U+DBFF must be followed by "
@@ -114,6 +117,28 @@ TEST(StrictJson, KindsOfNumbersAndFaults) {
   for (const auto &[text, kind] : rows) {
     EXPECT_EQ(kind, parseStrict(text, kLimits, value, &lists)->kind) << text;
   }
+  // Words in lists alone, and texts that have them.
+  ASSERT_FALSE(parseStrict(R"({"a":"NaN,[NaN","data":[NaN,[-Inf, Infinity ],0.0]})", kLimits, value,
+                           &lists));
+  std::vector<double> words;
+  for (uint64_t bits : lists.back().values) {
+    words.push_back(std::bit_cast<double>(bits));
+  }
+  EXPECT_TRUE(std::isnan(words.at(0)));
+  EXPECT_EQ((std::vector<double>{-INFINITY, INFINITY, 0}),
+            std::vector<double>(words.begin() + 1, words.end()));
+  for (std::string text : {R"({"data":[nan]})", R"({"data":[NaN5]})", R"({"data":[1NaN]})",
+                           R"({"data":[-NaN]})", R"({"data":[NaN)", R"({"a":[NaN]})", "[NaN]"}) {
+    EXPECT_EQ(Kind::Syntax, parseStrict(text, kLimits, value, &lists)->kind) << text;
+  }
+  EXPECT_EQ(Kind::Syntax, parseStrict(R"({"data":[NaN]})", kLimits, value)->kind);
+  // Lists are only where they are asked for.
+  JsonLimits within = kLimits;
+  within.listParent = "in";
+  lists.clear();
+  ASSERT_FALSE(
+      parseStrict(R"({"data":"x","p":{"data":1},"in":[{"data":[1]}]})", within, value, &lists));
+  EXPECT_EQ(1u, lists.size());
   EXPECT_EQ(Kind::NoObject, parseStrict("[]", {.maxDepth = 1, .isObject = true}, value)->kind);
 }
 

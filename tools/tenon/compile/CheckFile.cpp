@@ -8,6 +8,7 @@
 #include "tools/tenon/model/CompilerBridge.h"
 #include "tools/tenon/print/Format.h"
 #include "tools/tenon/print/Narrowings.h"
+#include "tools/tenon/print/RowsText.h"
 #include "tools/tenon/print/SizeNeeds.h"
 #include "tools/tenon/target/Target.h"
 #include "tools/view/Escape.h"
@@ -110,6 +111,9 @@ Result<CheckReport> checkModelFile(const CheckRequest &request) {
   for (const SizeNeed &need : info.needs) {
     report.text += need.unchecked.empty() ? "" : "\n" + needText(need);
   }
+  addRows(report.json, found.rows);
+  std::string rows = rowsText(found.rows, "");
+  report.text += rows.empty() ? "" : "\n" + rows.substr(0, rows.size() - 1);
   if (request.strict && !found.narrowed.empty()) {
     report.verdict = Status::error(
         ErrorId::SizesNarrowed, fmt::format("{} takes fewer sizes than are declared", request.path),

@@ -3,6 +3,7 @@
 #include "tools/tenon/print/EngineInfo.h"
 
 #include "tools/tenon/print/JsonFields.h"
+#include "tools/tenon/print/RowsText.h"
 #include "tools/tenon/print/SizeNeeds.h"
 #include "tools/view/Escape.h"
 
@@ -90,19 +91,10 @@ uint32_t rootOf(const Plan &plan, uint32_t buffer) {
   return buffer;
 }
 
-/// The record "rows", by output: empty of an engine without it.
-Json rowsOf(const engine::EngineFile &file) {
+/// Empty of an engine without it.
+std::string rowsRecordOf(const engine::EngineFile &file) {
   Result<std::string_view> text = file.record("rows");
-  return text ? listAt(parseJson(*text), "outputs") : Json::array();
-}
-
-std::string rowsText(const Json &output) {
-  std::string name = visible(textAt(output, "name")), node = visible(textAt(output, "node"));
-  return textAt(output, "independent") == "true"
-             ? fmt::format("  rows    {}: independent\n", name)
-             : fmt::format("  rows    {}: {}{}\n", name,
-                           node.empty() ? "" : fmt::format("node '{}' ", node),
-                           textAt(output, "how"));
+  return text ? std::string(*text) : "";
 }
 
 /// A region that no kernel computes fast, with the record that says so.
@@ -158,7 +150,7 @@ Json describeEngine(const std::string &path, const engine::EngineFile &file) {
     }
     result["constraints"] = needsJson(needsOf(plan));
   }
-  result["rows"] = rowsOf(file);
+  addRows(result, rowsRecordOf(file));
   result["variants"] = variants;
   result["slow"] = Json::array();
   for (const SlowRegion &region : slowRegions(file)) {
@@ -195,9 +187,7 @@ std::string engineText(const std::string &path, const engine::EngineFile &file) 
       text += "  " + needText(need) + "\n";
     }
   }
-  for (const Json &output : rowsOf(file)) {
-    text += rowsText(output);
-  }
+  text += rowsText(rowsRecordOf(file), "  ");
   text += fmt::format("  weights {} in {}\n", file.weights().size(),
                       formatBytes(file.weightsSection().size()));
   for (size_t i = 0; i < file.variants().size(); ++i) {

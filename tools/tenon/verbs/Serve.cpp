@@ -1,11 +1,14 @@
 // `tenon serve`: engines behind HTTP and gRPC. The front process is this one; it starts the same
 // program again as its worker.
 
+#include "registry/History.h"
+#include "server/api/Operations.h"
 #include "server/http/Server.h"
 #include "server/protocol/Routes.h"
-#include "server/scheduler/Device.h"
-#include "server/scheduler/RegistryRepository.h"
+#include "server/repository/RegistryRepository.h"
 #include "server/worker/Worker.h"
+#include "server/worker_pool/Device.h"
+#include "support/WallClock.h"
 #include "tools/tenon/Tool.h"
 #include "tools/tenon/Verb.h"
 #include "tools/tenon/cli/Options.h"
@@ -29,7 +32,7 @@ struct ServeFlags {
   server::ServerOptions options;
   RegistryFlags registry;
   uint64_t maxBodyMebibytes = 64;
-  uint64_t maxBodiesMebibytes = 1024;
+  uint64_t maxMemoryMebibytes = 0;
   double slowestSeconds = 10;
   double drainSeconds = 30;
   MonitoringFlags monitoring;
@@ -44,10 +47,10 @@ void printRoutes(Terminal &terminal) {
     list.push_back({{"method", nameOf(route.method)},
                     {"path", fmt::format("/{}", route.path)},
                     {"transport", nameOf(route.transport)},
-                    {"role", nameOf(route.role)},
+                    {"role", nameOf(server::roleOf(route.operation))},
                     {"operation", nameOf(route.operation)}});
     text += fmt::format("{:<5} {:<5} {:<60} {}\n", nameOf(route.transport), nameOf(route.method),
-                        fmt::format("/{}", route.path), nameOf(route.role));
+                        fmt::format("/{}", route.path), nameOf(server::roleOf(route.operation)));
   }
   terminal.json() ? terminal.printJson("serve.routes", {{"routes", list}}) : terminal.print(text);
 }
@@ -83,13 +86,16 @@ Status runServe(ServeFlags &flags, Terminal &terminal) {
                          "run `tenon serve`");
   }
   options.maxBody = flags.maxBodyMebibytes << 20;
-  options.maxBodies = flags.maxBodiesMebibytes << 20;
+  options.maxMemory = flags.maxMemoryMebibytes << 20;
   options.slowest = milliseconds(flags.slowestSeconds);
   options.drain = milliseconds(flags.drainSeconds);
   options.gpus = server::findGpus(std::getenv("CUDA_VISIBLE_DEVICES"), "/dev");
   options.workerCommand = {"/proc/self/exe", "serve", kWorkerFlag};
   options.version = version();
-  options.log = [&](std::string_view line) { terminal.note(line); };
+  options.log = server::Log([&](server::LogLevel level, std::string_view line) {
+    terminal.note(
+        fmt::format("{} {} {}", registry::timeText(wallClock()), server::nameOf(level), line));
+  });
   options.onListening = [&](uint16_t port) {
     std::string host = options.address.find(':') == std::string::npos
                            ? options.address
@@ -151,13 +157,15 @@ Action declareServe(CLI::App &command) {
          "The same on each GPU; any by default");
   number("--max-body", {1, 4095}, flags->maxBodyMebibytes,
          "Largest body of a request in MiB, also when decompressed; 64 by default");
-  number("--max-bodies", {1, 1 << 20}, flags->maxBodiesMebibytes,
-         "Bodies of all requests together in MiB, 1024 by default; more are refused (429)");
+  number("--max-memory,--max-bodies", {1, 1 << 20}, flags->maxMemoryMebibytes,
+         "What all requests hold together in MiB: bodies, tensors and replies; more is refused "
+         "(429). By default a third of the memory that the process may use, at most 1024");
   number("--max-connections", {1, 100'000}, options.maxConnections,
          "Connections at once, 1024 by default; more are closed");
-  addSeconds(command, "--client-timeout", {0.1, 3600}, flags->slowestSeconds,
-             "What a client may take for a request's header, and between pieces of its body; 10s "
-             "by default");
+  addSeconds(
+      command, "--client-timeout", {0.1, 3600}, flags->slowestSeconds,
+      "What a client may take for a request's header, and between pieces of its body and of its "
+      "reply; 10s by default");
   addSeconds(command, "--drain", {0, 3600}, flags->drainSeconds,
              "How long accepted requests may take after SIGTERM; 30s by default");
   declareMonitoringFlags(command, flags->monitoring, options.monitoring);

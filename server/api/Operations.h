@@ -1,0 +1,15 @@
+// What each operation is called, and who may ask for it: the columns of Api's table that transports
+// read.
+
+#pragma once
+
+#include "server/protocol/Routes.h"
+
+#include <string_view>
+
+namespace tenon::server {
+
+std::string_view nameOf(Operation operation);
+Role roleOf(Operation operation);
+
+} // namespace tenon::server

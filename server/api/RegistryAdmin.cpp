@@ -1,0 +1,196 @@
+// Each task opens the registry anew, which takes a millisecond: whoever is behind a request stands
+// in the history, and a registry that went away and came back is found again.
+
+#include "server/api/RegistryAdmin.h"
+
+#include "server/protocol/Json.h"
+#include "server/repository/RegistryRepository.h"
+
+#include <boost/asio/post.hpp>
+#include <fmt/format.h>
+
+#include <map>
+#include <optional>
+
+namespace tenon::server {
+namespace {
+
+constexpr int64_t kMaxRows = 200;
+
+/// Null where it has none: a history that somebody altered is shown as far as it goes.
+Json memberOf(const Json &value, const char *key) {
+  return value.is_object() && value.contains(key) ? value.at(key) : Json();
+}
+
+/// What a person asks for.
+struct MoveRequest {
+  int64_t version = 0; ///< 0: none was named
+  std::optional<int64_t> expected;
+  std::string reason;
+};
+
+Result<MoveRequest> parseMove(std::string_view text) {
+  Json value;
+  TENON_TRY(parseRequestJson(text.empty() ? "{}" : text, value));
+  MoveRequest move;
+  bool isValid = value.is_object();
+  for (const auto &[key, member] : value.items()) {
+    bool isNumber = member.is_number_integer() && member >= 0 && member <= INT64_MAX;
+    if (key == "reason" && member.is_string()) {
+      move.reason = member.get<std::string>();
+    } else if (key == "version" && isNumber) {
+      move.version = member.get<int64_t>();
+    } else if (key == "expected" && isNumber) {
+      move.expected = member.get<int64_t>();
+    } else {
+      isValid = false;
+    }
+  }
+  if (!isValid) {
+    return Status::error(ErrorId::BadRequest, "the request is not one to move an alias",
+                         R"(for example {"version": 3, "expected": 2, "reason": "more accurate"})");
+  }
+  return move;
+}
+
+/// The last result of the gate for each version: `events` are the alias's, the newest first.
+std::map<int64_t, Json> gatesOf(const std::vector<registry::Event> &events, const Json &rules) {
+  std::map<int64_t, Json> gates;
+  for (const registry::Event &event : events) {
+    if (event.action != "gate") {
+      continue;
+    }
+    Json figures = memberOf(event.detail, "figures"), asked = Json::array();
+    for (const Json &row : figures) {
+      asked.push_back(memberOf(row, "rule"));
+    }
+    gates.emplace(event.version, Json{{"verdict", memberOf(event.detail, "verdict")},
+                                      {"of_present_rules", asked == rules},
+                                      {"figures", figures}});
+  }
+  return gates;
+}
+
+Result<std::string> describe(registry::Registry &registry, const registry::Reference &served) {
+  TENON_ASSIGN(int64_t at, registry.aliasOf(served.name, served.alias));
+  TENON_ASSIGN(std::vector<registry::Rule> wanted, registry.rules(served.name, served.alias));
+  TENON_ASSIGN(std::vector<registry::Version> present, registry.versions(served.name));
+  TENON_ASSIGN(std::vector<registry::Event> history,
+               registry.history(served.name, served.alias, kMaxRows));
+  Json rules = Json::array(), versions = Json::array(), events = Json::array();
+  for (const registry::Rule &rule : wanted) {
+    rules.push_back(rule.text);
+  }
+  std::map<int64_t, Json> gates = gatesOf(history, rules);
+  for (const registry::Version &version : present) {
+    if (versions.size() == kMaxRows) {
+      break;
+    }
+    versions.push_back({{"version", version.number},
+                        {"created", version.created},
+                        {"bytes", version.blob.bytes},
+                        {"note", version.note},
+                        {"deleted", version.isDeleted},
+                        {"gate", gates[version.number]}});
+  }
+  for (const registry::Event &event : history) {
+    events.push_back({{"id", event.id},
+                      {"time", event.time},
+                      {"by", event.by},
+                      {"action", event.action},
+                      {"version", event.version},
+                      {"from", event.from},
+                      {"reason", memberOf(event.detail, "reason")},
+                      {"verdict", memberOf(event.detail, "verdict")}});
+  }
+  return dumpJson({{"name", served.name},
+                   {"alias", served.alias},
+                   {"version", at},
+                   {"rules", rules},
+                   {"versions", versions},
+                   {"events", events}});
+}
+
+Result<std::string> describeMove(Result<registry::Move> moved) {
+  if (!moved.isOk()) {
+    return moved.takeStatus();
+  }
+  return dumpJson(
+      {{"name", moved->name}, {"alias", moved->alias}, {"from", moved->from}, {"to", moved->to}});
+}
+
+} // namespace
+
+std::unique_ptr<RegistryAdmin> RegistryAdmin::of(const std::string &models, std::string folder,
+                                                 boost::asio::any_io_executor executor) {
+  Result<registry::Reference> served =
+      models.starts_with(kRegistryScheme)
+          ? registry::parseReference(models.substr(kRegistryScheme.size()))
+          : registry::Reference();
+  bool isAlias = served.isOk() && !served->alias.empty();
+  return isAlias ? std::unique_ptr<RegistryAdmin>(new RegistryAdmin(
+                       std::move(*served), std::move(folder), std::move(executor)))
+                 : nullptr;
+}
+
+RegistryAdmin::~RegistryAdmin() {
+  thread.stop();
+  thread.join();
+}
+
+void RegistryAdmin::submit(std::string by,
+                           std::function<Result<std::string>(registry::Registry &)> work,
+                           OnAnswer onAnswer) {
+  boost::asio::post(thread, [this, by = std::move(by), work = std::move(work),
+                             onAnswer = std::move(onAnswer)]() mutable {
+    Result<registry::Registry> opened =
+        registry::Registry::open(folder, {.by = std::move(by), .clock = {}});
+    Result<std::string> answer =
+        opened.isOk() ? work(*opened) : Result<std::string>(opened.takeStatus());
+    boost::asio::post(executor,
+                      [onAnswer = std::move(onAnswer), answer = std::move(answer)]() mutable {
+                        onAnswer(std::move(answer));
+                      });
+  });
+}
+
+void RegistryAdmin::query(OnAnswer onAnswer) {
+  submit(
+      "serve", [this](registry::Registry &registry) { return describe(registry, served); },
+      std::move(onAnswer));
+}
+
+void RegistryAdmin::promote(std::string_view settings, std::string by, OnAnswer onAnswer) {
+  Result<MoveRequest> asked = parseMove(settings);
+  if (asked.isOk() && asked->version == 0) {
+    asked = Status::error(ErrorId::BadRequest, "the request names no version to promote");
+  }
+  if (!asked.isOk()) {
+    onAnswer(asked.takeStatus());
+    return;
+  }
+  submit(
+      std::move(by),
+      [this, asked = std::move(*asked)](registry::Registry &registry) {
+        return describeMove(registry.promote({served.name, asked.version, ""}, served.alias,
+                                             asked.expected, asked.reason));
+      },
+      std::move(onAnswer));
+}
+
+void RegistryAdmin::rollback(std::string_view settings, std::string by, OnAnswer onAnswer) {
+  Result<MoveRequest> asked = parseMove(settings);
+  if (!asked.isOk()) {
+    onAnswer(asked.takeStatus());
+    return;
+  }
+  submit(
+      std::move(by),
+      [this, asked = std::move(*asked)](registry::Registry &registry) -> Result<std::string> {
+        return describeMove(
+            registry.rollback(served.name, served.alias, asked.expected, asked.reason));
+      },
+      std::move(onAnswer));
+}
+
+} // namespace tenon::server

@@ -1,0 +1,393 @@
+// Names, bins and figures are those of bindings/python/tenon/drift.py; test/serving/watching.py
+// holds both to equal numbers.
+
+#include "server/monitoring/drift/DriftReference.h"
+
+#include "runtime/tensors/Npy.h"
+#include "runtime/tensors/VisitType.h"
+#include "support/Shape.h"
+#include "support/text/NearestName.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+
+namespace tenon::server {
+namespace {
+
+constexpr size_t kMaxColumns = 64;
+constexpr double kMinShare = 0.05; // of the reference, for a value to have a bin of its own
+constexpr size_t kMaxValues = 20;  // of a feature whose bins are its values
+constexpr size_t kBins = 10;
+/// Values of all features together: some hundred MiB with what is counted.
+constexpr uint64_t kMaxNumbers = 4 << 20;
+/// Of arrays while they are read.
+constexpr uint64_t kMaxReferenceBytes = uint64_t(2) << 30;
+
+Status bad(std::string_view what, std::string_view hint) {
+  return Status::error(ErrorId::BadDriftReference, what, hint);
+}
+
+/// Arrays of labels stand in data sets beside the inputs.
+bool isLabelName(std::string_view name) {
+  return name == "labels" || name == "label" || name == "targets" || name == "y";
+}
+
+template <typename T> double load(const std::byte *elements, size_t i) {
+  T value;
+  std::memcpy(&value, elements + i * sizeof(T), sizeof(T));
+  return static_cast<double>(value);
+}
+
+/// Adds as NumPy does, so that figures of a row have equal bits: pairwise, in blocks of eight
+/// running sums.
+double pairwiseSum(const double *values, size_t count) {
+  constexpr size_t kBlock = 128;
+  if (count > kBlock) {
+    size_t half = count / 2 - count / 2 % 8;
+    double left = pairwiseSum(values, half);
+    return left + pairwiseSum(values + half, count - half);
+  }
+  double sums[8] = {}, total = 0;
+  size_t at = 0;
+  if (count >= 8) {
+    std::copy_n(values, 8, sums);
+    for (at = 8; at + 8 <= count; at += 8) {
+      for (size_t k = 0; k < 8; ++k) {
+        sums[k] += values[at + k];
+      }
+    }
+    total =
+        ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+  }
+  for (; at < count; ++at) {
+    total += values[at];
+  }
+  return total;
+}
+
+void findRange(const double *values, size_t count, double &least, double &largest) {
+  double low[8], high[8];
+  std::fill_n(low, 8, values[0]);
+  std::fill_n(high, 8, values[0]);
+  size_t whole = count - count % 8;
+  for (size_t i = 0; i < whole; i += 8) {
+    for (size_t k = 0; k < 8; ++k) {
+      low[k] = values[i + k] < low[k] ? values[i + k] : low[k];
+      high[k] = values[i + k] > high[k] ? values[i + k] : high[k];
+    }
+  }
+  least = *std::min_element(low, low + 8);
+  largest = *std::max_element(high, high + 8);
+  for (size_t i = whole; i < count; ++i) {
+    least = std::min(least, values[i]);
+    largest = std::max(largest, values[i]);
+  }
+}
+
+void squareDistances(double *values, size_t count, double mean) {
+  for (size_t i = 0; i < count; ++i) {
+    values[i] = (values[i] - mean) * (values[i] - mean);
+  }
+}
+
+/// Mean, standard deviation, least and largest. Each loop does one thing, so that compilers make
+/// vectors of it.
+template <typename T> void summarize(const std::byte *elements, size_t count, double *figures) {
+  std::unique_ptr<double[]> row = std::make_unique_for_overwrite<double[]>(count);
+  double *values = row.get(), size = static_cast<double>(count);
+  for (size_t i = 0; i < count; ++i) {
+    values[i] = load<T>(elements, i);
+  }
+  double mean = pairwiseSum(values, count) / size;
+  // The sum also is no number where infinities of both signs are.
+  if (std::isnan(mean) &&
+      std::any_of(values, values + count, [](double each) { return std::isnan(each); })) {
+    std::fill_n(figures, 4, std::numeric_limits<double>::quiet_NaN());
+    return;
+  }
+  figures[0] = mean;
+  findRange(values, count, figures[2], figures[3]);
+  squareDistances(values, count, mean);
+  figures[1] = std::sqrt(pairwiseSum(values, count) / size);
+}
+
+uint64_t sumOf(std::span<const uint32_t> counts) {
+  uint64_t sum = 0;
+  for (uint32_t count : counts) {
+    sum += count;
+  }
+  return sum;
+}
+
+/// `name[1,2]` of the elements of a row, or the names of its four figures.
+std::vector<std::string> namesOf(const std::string &name, const MonitoredPort &port) {
+  if (port.isSummarized) {
+    return {name + ".mean", name + ".std", name + ".min", name + ".max"};
+  }
+  if (port.rowElements == 1 && port.rowDims.size() <= 1) {
+    return {name};
+  }
+  std::vector<std::string> names;
+  for (size_t i = 0; i < port.rowElements; ++i) {
+    std::vector<size_t> index(port.rowDims.size());
+    size_t rest = i;
+    for (size_t d = index.size(); d-- > 0;) {
+      index[d] = rest % static_cast<size_t>(port.rowDims[d]);
+      rest /= static_cast<size_t>(port.rowDims[d]);
+    }
+    names.push_back(fmt::format("{}[{}]", name, fmt::join(index, ",")));
+  }
+  return names;
+}
+
+} // namespace
+
+void DriftFeature::fillBuckets() {
+  constexpr size_t kMaxBuckets = 1 << 14;
+  buckets.assign(std::min(values.size(), kMaxBuckets) + 1, 0);
+  double width = values.empty() ? 0 : values.back() - values.front();
+  bucketScale =
+      std::isfinite(width) && width > 0 ? static_cast<double>(buckets.size() - 1) / width : 0;
+  if (!std::isfinite(bucketScale)) {
+    bucketScale = 0; // the difference is too small to divide by
+  }
+  for (double value : values) {
+    ++buckets[bucketOf(value) + 1];
+  }
+  for (size_t i = 1; i < buckets.size(); ++i) {
+    buckets[i] += buckets[i - 1];
+  }
+}
+
+namespace {
+
+DriftFeature featureOf(std::string name, std::vector<double> column) {
+  DriftFeature feature;
+  feature.name = std::move(name);
+  feature.rows = column.size();
+  std::erase_if(column, [](double each) { return std::isnan(each); });
+  std::sort(column.begin(), column.end());
+  for (size_t i = 0; i < column.size(); ++i) {
+    if (i + 1 == column.size() || column[i + 1] != column[i]) {
+      feature.values.push_back(column[i]);
+      feature.upTo.push_back(i + 1);
+    }
+  }
+  feature.fillBuckets();
+  feature.hasOwnBins = feature.values.size() <= kMaxValues;
+  double present = static_cast<double>(column.size());
+  for (size_t i = 0; feature.hasOwnBins && i < feature.values.size(); ++i) {
+    uint64_t count = feature.upTo[i] - (i > 0 ? feature.upTo[i - 1] : 0);
+    if (static_cast<double>(count) >= std::max(1.0, kMinShare * present)) {
+      feature.edges.push_back(static_cast<uint32_t>(i));
+    }
+  }
+  for (size_t i = 1; !feature.hasOwnBins && i < kBins; ++i) {
+    // At a value, so that one that is frequent lies in one bin.
+    double edge = column[static_cast<size_t>((present - 1) * (static_cast<double>(i) / kBins))];
+    uint32_t place =
+        static_cast<uint32_t>(std::lower_bound(feature.values.begin(), feature.values.end(), edge) -
+                              feature.values.begin());
+    if (feature.edges.empty() || feature.edges.back() != place) {
+      feature.edges.push_back(place);
+    }
+  }
+  std::vector<uint32_t> counts(feature.cells());
+  for (size_t i = 0; i < feature.values.size(); ++i) {
+    counts[2 * i + 1] = static_cast<uint32_t>(feature.upTo[i] - (i > 0 ? feature.upTo[i - 1] : 0));
+  }
+  feature.bins = feature.binsOf(counts);
+  return feature;
+}
+
+/// Whether an array of `dims` has rows of the port: as dim 0 of it, or each a whole tensor of it.
+bool fits(const ModelPort &port, const std::vector<int64_t> &dims, bool isWhole) {
+  if (dims.size() != port.maxDims.size() + (isWhole ? 1 : 0) || dims.empty()) {
+    return false;
+  }
+  for (size_t i = 1; i < dims.size(); ++i) {
+    size_t d = isWhole ? i - 1 : i;
+    if (dims[i] < port.minDims[d] || dims[i] > port.maxDims[d]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// The port that an array is called after.
+Result<MonitoredPort> portOf(const ModelPorts &model, const std::string &name, DType dtype,
+                             const std::vector<int64_t> &dims, std::string_view where) {
+  std::vector<std::string> names;
+  for (const std::vector<ModelPort> *ports : {&model.inputs, &model.outputs}) {
+    for (size_t i = 0; i < ports->size(); ++i) {
+      const ModelPort &port = (*ports)[i];
+      names.push_back(port.name);
+      if (port.name != name) {
+        continue;
+      }
+      if (port.dtype != dtype || !isNumeric(dtype)) {
+        return bad(fmt::format("{}: '{}' is {}, but the model has {}", where, name, nameOf(dtype),
+                               nameOf(port.dtype)),
+                   "save the array as the model takes or gives it");
+      }
+      MonitoredPort monitored = {
+          .isInput = ports == &model.inputs, .place = i, .dtype = dtype, .rowDims = {}};
+      monitored.isWhole = fits(port, dims, true);
+      if (!monitored.isWhole && !fits(port, dims, false)) {
+        return bad(fmt::format("{}: '{}' is {}, whose rows are none of the model", where, name,
+                               formatDims(dims)),
+                   "dim 0 counts the rows; the others are those of the model");
+      }
+      monitored.rowDims.assign(dims.begin() + 1, dims.end());
+      return monitored;
+    }
+  }
+  return bad(fmt::format("{}: '{}' is neither an input nor an output of the model", where, name),
+             didYouMean(name, names, fmt::format("it has {}", fmt::join(names, ", "))));
+}
+
+} // namespace
+
+size_t DriftFeature::bucketOf(double value) const {
+  double at = (value - values.front()) * bucketScale,
+         last = static_cast<double>(buckets.size() - 2);
+  return at > 0 ? static_cast<size_t>(std::min(at, last))
+                : 0; // not a number where infinities are subtracted
+}
+
+size_t DriftFeature::cellOf(double value) const {
+  // The place of a value of evenly spread ones is nearly known; from there on by halves, without
+  // branches: values are not to be predicted.
+  size_t bucket = bucketOf(value), place = buckets[bucket], count = buckets[bucket + 1] - place;
+  while (count > 0) {
+    size_t half = count / 2;
+    bool isAbove = values[place + half] < value;
+    place = __builtin_unpredictable(isAbove) ? place + half + 1 : place;
+    count = __builtin_unpredictable(isAbove) ? count - half - 1 : half;
+  }
+  return 2 * place + (place < values.size() && values[place] == value ? 1 : 0);
+}
+
+std::vector<uint64_t> DriftFeature::binsOf(std::span<const uint32_t> counts) const {
+  std::vector<uint64_t> found(edges.size() + 1);
+  if (hasOwnBins) {
+    found.back() = sumOf(counts);
+    for (size_t i = 0; i < edges.size(); ++i) {
+      found[i] = counts[2 * edges[i] + 1];
+      found.back() -= found[i];
+    }
+    return found;
+  }
+  size_t start = 0;
+  for (size_t bin = 0; bin <= edges.size(); ++bin) {
+    size_t end = bin < edges.size() ? 2 * size_t(edges[bin]) + 2 : counts.size();
+    found[bin] = sumOf(counts.subspan(start, end - start));
+    start = end;
+  }
+  return found;
+}
+
+void featuresOfRow(const MonitoredPort &port, Bytes elements, double *features) {
+  size_t count = elements.size() / (bitWidth(port.dtype) / 8);
+  visitType(port.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if (port.isSummarized) {
+      summarize<T>(elements.data(), count, features);
+      return;
+    }
+    for (size_t i = 0; i < count; ++i) {
+      features[i] = load<T>(elements.data(), i);
+    }
+  });
+}
+
+Status DriftReference::add(const Tensor &array, const MonitoredPort &given,
+                           std::string_view where) {
+  MonitoredPort port = given;
+  uint64_t rows = static_cast<uint64_t>(array.dims[0]),
+           elements = static_cast<uint64_t>(array.elements());
+  if (rows < kMinRows || elements == 0) {
+    return bad(
+        fmt::format("{}: '{}' has {} rows", where, array.name, elements == 0 ? 0 : rows),
+        fmt::format("give at least {}, and several times as many as a window has", kMinRows));
+  }
+  port.rowElements = elements / rows;
+  port.isSummarized = port.rowElements > kMaxColumns;
+  port.features = port.isSummarized ? 4 : port.rowElements;
+  port.firstFeature = columns.size();
+  std::vector<std::vector<double>> found(port.features, std::vector<double>(rows));
+  std::vector<double> row(port.features);
+  uint64_t rowBytes = array.bytes().size() / rows;
+  for (uint64_t r = 0; r < rows; ++r) {
+    featuresOfRow(port, array.bytes().subspan(r * rowBytes, rowBytes), row.data());
+    for (size_t i = 0; i < row.size(); ++i) {
+      found[i][r] = row[i];
+    }
+  }
+  std::vector<std::string> names = namesOf(array.name, port);
+  for (size_t i = 0; i < names.size(); ++i) {
+    columns.push_back(featureOf(names[i], std::move(found[i])));
+    if (columns.back().present() == 0) {
+      return bad(fmt::format("{}: '{}' is NaN in all rows", where, names[i]),
+                 "give data that has values, or leave the array out");
+    }
+  }
+  maxRows = std::max(maxRows, rows);
+  monitored.push_back(std::move(port));
+  return Status::ok();
+}
+
+Result<DriftReference> DriftReference::make(std::span<const Tensor> arrays, const ModelPorts &model,
+                                            std::string_view where) {
+  DriftReference reference;
+  for (const Tensor &array : arrays) {
+    TENON_ASSIGN(MonitoredPort port, portOf(model, array.name, array.dtype, array.dims, where));
+    TENON_TRY(reference.add(array, port, where));
+  }
+  return reference.monitored.empty()
+             ? Result<DriftReference>(
+                   bad(fmt::format("{} has no array of the model", where),
+                       "save one for each input and output to monitor, called as it is"))
+             : reference;
+}
+
+Result<DriftReference> DriftReference::read(const std::string &path, const ModelPorts &model) {
+  uint64_t numbers = 0, bytes = 0;
+  std::vector<std::string> passedOver;
+  AcceptArray accept = [&](const std::string &name, const NpyHeader &header) -> Status {
+    Result<MonitoredPort> port = portOf(model, name, header.dtype, header.dims, path);
+    if (!port.isOk() && isLabelName(name)) {
+      passedOver.push_back(name);
+      return Status::ok();
+    }
+    TENON_TRY(port.takeStatus());
+    uint64_t rows = static_cast<uint64_t>(header.dims[0]),
+             elements = rows == 0 ? 0 : header.dataBytes / (bitWidth(header.dtype) / 8) / rows;
+    numbers += rows * std::min<uint64_t>(elements > kMaxColumns ? 4 : elements, kMaxColumns);
+    bytes += header.dataBytes;
+    bool isTaken = numbers <= kMaxNumbers && bytes <= kMaxReferenceBytes;
+    return isTaken ? Status::ok()
+                   : bad(fmt::format(
+                             "{} has more than {} numbers to compare with, or more than {} bytes",
+                             path, kMaxNumbers, kMaxReferenceBytes),
+                         "give fewer rows: some times as many as a window has are enough");
+  };
+  Result<std::vector<Tensor>> arrays = readNpz(path, accept);
+  if (!arrays.isOk()) {
+    Status status = arrays.takeStatus();
+    return status.id() == ErrorId::BadDriftReference ? std::move(status)
+                                                     : bad(status.message(), status.hint());
+  }
+  std::erase_if(*arrays, [&](const Tensor &each) {
+    return std::find(passedOver.begin(), passedOver.end(), each.name) != passedOver.end();
+  });
+  return make(*arrays, model, path);
+}
+
+} // namespace tenon::server

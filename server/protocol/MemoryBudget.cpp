@@ -1,0 +1,135 @@
+// One atomic counter; limits of control groups of both versions, from the process's own group up.
+
+#include "server/protocol/MemoryBudget.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include <unistd.h>
+
+namespace tenon::server {
+namespace {
+
+/// Of each buffer, what costs nothing.
+constexpr uint64_t kFree = 1 << 10;
+/// Larger buffers leave the last part of the budget to others.
+constexpr uint64_t kLarge = 1 << 20;
+constexpr uint64_t kReservedPart = 8;
+constexpr size_t kBlock = 1 << 20;
+
+uint64_t costOf(uint64_t bytes) { return bytes > kFree ? bytes - kFree : 0; }
+
+/// The number that is all of a file; none where it is another text.
+uint64_t readLimit(const std::filesystem::path &file) {
+  std::ifstream stream(file);
+  uint64_t limit = 0;
+  return stream >> limit ? limit : UINT64_MAX;
+}
+
+} // namespace
+
+bool MemoryBudget::change(uint64_t from, uint64_t to) {
+  uint64_t before = costOf(from), after = costOf(to);
+  if (after <= before) {
+    bytes.fetch_sub(before - after, std::memory_order_relaxed);
+    return true;
+  }
+  uint64_t room = to > kLarge ? most - most / kReservedPart : most;
+  uint64_t now = held();
+  do {
+    if (now > room || after - before > room - now) {
+      return false;
+    }
+  } while (!bytes.compare_exchange_weak(now, now + (after - before), std::memory_order_relaxed));
+  return true;
+}
+
+MemoryCharge &MemoryCharge::operator=(MemoryCharge &&from) noexcept {
+  if (this != &from) {
+    release();
+    budget = from.budget;
+    bytes = std::exchange(from.bytes, 0);
+  }
+  return *this;
+}
+
+MemoryCharge::MemoryCharge(const MemoryCharge &from) : budget(from.budget), bytes(from.bytes) {
+  if (budget) {
+    budget->add(costOf(bytes));
+  }
+}
+
+Status MemoryCharge::resize(uint64_t to) {
+  if (budget && !budget->change(bytes, to)) {
+    return Status::error(ErrorId::QueueFull,
+                         "the requests that wait or are answered take all memory that they may",
+                         "try again later; the server's --max-memory sets the bound");
+  }
+  bytes = to;
+  return Status::ok();
+}
+
+void MemoryCharge::release() {
+  if (budget) {
+    budget->change(bytes, 0);
+  }
+  bytes = 0;
+}
+
+Status ChargedString::append(std::string_view piece) {
+  TENON_TRY(charge.resize(text.size() + piece.size()));
+  text += piece;
+  return Status::ok();
+}
+
+std::string &ChargedText::tail() {
+  if (all.empty() || all.back()->text.size() >= kBlock) {
+    bool isLong = !all.empty();
+    all.push_back(std::make_shared<ChargedString>(budget));
+    all.back()->text.reserve(isLong ? kBlock + kBlock / 2 : 0);
+  }
+  return all.back()->text;
+}
+
+Status ChargedText::settle() { return all.empty() ? Status::ok() : all.back()->settle(); }
+
+uint64_t ChargedText::size() const {
+  uint64_t sum = 0;
+  for (const std::shared_ptr<ChargedString> &block : all) {
+    sum += block->text.size();
+  }
+  return sum;
+}
+
+uint64_t usableMemory() {
+  uint64_t memory =
+      static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  std::ifstream groups("/proc/self/cgroup");
+  std::string line;
+  while (std::getline(groups, line)) {
+    // "number:controllers:path"; version 2 has no controllers.
+    size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) {
+      continue;
+    }
+    std::string controllers = line.substr(first + 1, second - first - 1);
+    bool isUnified = controllers.empty();
+    if (!isUnified && controllers != "memory") {
+      continue;
+    }
+    std::filesystem::path root = isUnified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+    // In a container the path may be that of the host, and only its last parts exist.
+    for (std::filesystem::path path = line.substr(second + 1); !path.empty();
+         path = path.parent_path()) {
+      memory = std::min(memory, readLimit(root / path.relative_path() /
+                                          (isUnified ? "memory.max" : "memory.limit_in_bytes")));
+      if (path == path.root_path()) {
+        break;
+      }
+    }
+  }
+  return memory;
+}
+
+} // namespace tenon::server

@@ -1,0 +1,138 @@
+// Which models are in memory, where a budget bounds them: those that were used last, and those that
+// are pinned.
+
+#include "server/residency/Residency.h"
+
+#include <boost/asio/post.hpp>
+
+#include <algorithm>
+
+namespace tenon::server {
+
+Residency::Room Residency::makeRoom(const Version &version) {
+  const Device &device = *version.place;
+  uint64_t most = budget(device);
+  if (most == 0) {
+    return Room::Free;
+  }
+  // What a model takes on a GPU is not known before its first load: its file also has what is for
+  // CPUs.
+  bool isGuess = !version.batch && !device.isCpu();
+  uint64_t needed = isGuess ? std::min(version.neededBytes(), most) : version.neededBytes();
+  if (needed > most) {
+    return Room::Never;
+  }
+  if (heldBytes(device) + needed <= most) {
+    return Room::Free;
+  }
+  if (version.isInitial) {
+    return Room::Later;
+  }
+  // What goes is free once its worker says so; this tells when.
+  auto fitsLater = [&] { return heldBytes(device) - freedSoon(device) + needed <= most; };
+  for (bool takesBusy : {false, true}) {
+    while (!fitsLater()) {
+      std::shared_ptr<Version> victim = chooseVictim(version, takesBusy);
+      if (!victim) {
+        break;
+      }
+      if (takesBusy) {
+        victim->isLeaving = true; // it does no more, and goes once what it runs has ended, or now
+        boost::asio::post(executor, [this] { retryLoads(); });
+      } else {
+        evict(victim);
+      }
+    }
+  }
+  bool changes =
+      freedSoon(device) > 0 || std::any_of(pool.all().begin(), pool.all().end(),
+                                           [&](const std::unique_ptr<WorkerSlot> &slot) {
+                                             return slot->device == device && slot->isLoading();
+                                           });
+  return changes ? Room::Later : Room::Never;
+}
+
+uint64_t Residency::heldBytes(const Device &device) const {
+  uint64_t sum = 0;
+  for (const auto &[key, version] : byKey) {
+    sum += version->slot->device == device && version->slot->wasSent(key) ? version->taken : 0;
+  }
+  for (const std::unique_ptr<WorkerSlot> &slot : pool.all()) {
+    sum += slot->device == device ? slot->leavingBytes() : 0;
+  }
+  return sum;
+}
+
+uint64_t Residency::freedSoon(const Device &device) const {
+  uint64_t sum = 0;
+  for (const auto &[key, version] : byKey) {
+    bool goes = version->isLeaving || version->current == VersionState::Unloading;
+    bool isThere = version->slot->device == device && version->slot->wasSent(key);
+    sum += goes && isThere ? version->taken : 0;
+  }
+  for (const std::unique_ptr<WorkerSlot> &slot : pool.all()) {
+    sum += slot->device == device ? slot->leavingBytes() : 0;
+  }
+  return sum;
+}
+
+std::shared_ptr<Version> Residency::chooseVictim(const Version &newcomer, bool takesBusy) const {
+  std::shared_ptr<Version> victim;
+  for (const auto &[key, each] : byKey) {
+    bool isReplaced = each->model == newcomer.model &&
+                      each->number == newcomer.number; // it serves until the newcomer is ready
+    bool mayGo = each->slot->device == newcomer.place && each->current == VersionState::Ready &&
+                 !each->isLeaving && !each->config.isPinned && !isReplaced &&
+                 (takesBusy || each->scheduler->isIdle());
+    if (mayGo && (!victim || each->lastUse < victim->lastUse)) {
+      victim = each;
+    }
+  }
+  return victim;
+}
+
+void Residency::evict(const std::shared_ptr<Version> &version) {
+  ++evicted[*version->place];
+  version->current = VersionState::Cold;
+  version->isLeaving = false;
+  version->sessions.clear();
+  leaveWorker(*version);
+  if (version->scheduler->waiting() > 0) {
+    wake(version);
+  }
+}
+
+void Residency::retryLoads() {
+  std::vector<WorkerSlot *> waiting;
+  for (const std::unique_ptr<WorkerSlot> &slot : pool.all()) {
+    if (slot->waitsForRoom) {
+      waiting.push_back(slot.get());
+    }
+  }
+  if (waiting.empty()) {
+    return; // and so none must leave
+  }
+  std::vector<std::shared_ptr<Version>> leaving;
+  for (const auto &[key, version] : byKey) {
+    if (version->isLeaving && version->current == VersionState::Ready &&
+        version->scheduler->running() == 0) {
+      leaving.push_back(version);
+    }
+  }
+  for (const std::shared_ptr<Version> &version : leaving) {
+    if (version->current == VersionState::Ready) { // what another's end told may have changed it
+      evict(version);
+    }
+  }
+  for (WorkerSlot *slot : waiting) {
+    slot->waitsForRoom = false;
+    sendNextLoad(*slot);
+  }
+}
+
+uint64_t Residency::evictions(const Device &device) const {
+  std::map<Device, uint64_t>::const_iterator found = evicted.find(device);
+  return found == evicted.end() ? 0 : found->second;
+}
+
+} // namespace tenon::server
