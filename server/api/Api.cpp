@@ -29,9 +29,12 @@ std::string describeConnections(const ConnectionCounts &counts) {
 struct Api::Operations {
   /// Does what is asked; it may answer later.
   using Perform = void (*)(Api &, const Question &, std::string_view body, OnAnswer);
-  /// `version` is the one that is asked of; null where no model is.
-  using Respond = Result<Answer> (*)(Api &, const Question &,
-                                     const std::shared_ptr<Version> &version);
+  struct Call {
+    Api &api;
+    const Question &asked;
+    std::shared_ptr<Version> version; ///< that is asked of; null where no model is
+  };
+  using Respond = Result<Answer> (*)(const Call &);
   struct Entry {
     Operation operation;
     std::string_view name;
@@ -114,75 +117,64 @@ struct Api::Operations {
   static Result<Answer> toAnswer(Result<std::string> text) {
     return text.isOk() ? Result<Answer>(std::move(*text)) : Result<Answer>(text.takeStatus());
   }
-  static Result<Answer> live(Api &, const Question &, const std::shared_ptr<Version> &) {
-    return flagAnswer("live", true);
-  }
-  static Result<Answer> ready(Api &api, const Question &, const std::shared_ptr<Version> &) {
-    return flagAnswer("ready", api.isReady());
-  }
-  static Result<Answer> server(Api &api, const Question &, const std::shared_ptr<Version> &) {
-    return describeServer(api.version);
-  }
+  static Result<Answer> live(const Call &) { return flagAnswer("live", true); }
+  static Result<Answer> ready(const Call &call) { return flagAnswer("ready", call.api.isReady()); }
+  static Result<Answer> server(const Call &call) { return describeServer(call.api.version); }
   static Status checkVersion(const std::shared_ptr<Version> &version) {
     return version ? version->readiness()
                    : Status::error(ErrorId::NoSuchModel, "the request names no model");
   }
-  static Result<Answer> modelReady(Api &api, const Question &,
-                                   const std::shared_ptr<Version> &version) {
-    if (version && api.models.catalog.isDraining()) {
+  static Result<Answer> modelReady(const Call &call) {
+    if (call.version && call.api.models.catalog.isDraining()) {
       return Status::error(ErrorId::ServerStopping, "the server is stopping");
     }
-    TENON_TRY(checkVersion(version));
+    TENON_TRY(checkVersion(call.version));
     return flagAnswer("ready", true);
   }
-  static Result<Answer> model(Api &api, const Question &asked,
-                              const std::shared_ptr<Version> &version) {
-    TENON_TRY(checkVersion(version));
-    TENON_ASSIGN(const Model *model, api.models.catalog.model(asked.model));
-    return describeModel(*model, version);
+  static Result<Answer> model(const Call &call) {
+    TENON_TRY(checkVersion(call.version));
+    TENON_ASSIGN(const Model *model, call.api.models.catalog.model(call.asked.model));
+    return describeModel(*model, call.version);
   }
-  static Result<Answer> config(Api &, const Question &, const std::shared_ptr<Version> &version) {
-    TENON_TRY(checkVersion(version));
-    return describeConfig(version);
+  static Result<Answer> config(const Call &call) {
+    TENON_TRY(checkVersion(call.version));
+    return describeConfig(call.version);
   }
-  static Result<Answer> statistics(Api &api, const Question &asked,
-                                   const std::shared_ptr<Version> &version) {
-    return describeStatistics(api.models.catalog, asked.model,
-                              asked.version.empty() ? nullptr : version);
+  static Result<Answer> statistics(const Call &call) {
+    return describeStatistics(call.api.models.catalog, call.asked.model,
+                              call.asked.version.empty() ? nullptr : call.version);
   }
-  static Result<Answer> index(Api &api, const Question &asked, const std::shared_ptr<Version> &) {
-    return describeIndex(api.models.catalog, asked.onlyReady);
+  static Result<Answer> index(const Call &call) {
+    return describeIndex(call.api.models.catalog, call.asked.onlyReady);
   }
-  static Result<Answer> traffic(Api &api, const Question &asked, const std::shared_ptr<Version> &) {
-    return Answer(describeTraffic(api.models.traffic.of(asked.model)));
+  static Result<Answer> traffic(const Call &call) {
+    return Answer(describeTraffic(call.api.models.traffic.of(call.asked.model)));
   }
-  static Result<Answer> drift(Api &api, const Question &asked,
-                              const std::shared_ptr<Version> &version) {
-    return toAnswer(api.monitoring.drift.describe(asked.model, version->number));
+  static Result<Answer> drift(const Call &call) {
+    return toAnswer(call.api.monitoring.drift.describe(call.asked.model, call.version->number));
   }
-  static Result<Answer> metrics(Api &api, const Question &, const std::shared_ptr<Version> &) {
-    return Answer(describeMetrics(api.models) + api.monitoring.metrics() +
-                  describeConnections(api.connections));
+  static Result<Answer> metrics(const Call &call) {
+    return Answer(describeMetrics(call.api.models) + call.api.monitoring.metrics() +
+                  describeConnections(call.api.connections));
   }
-  static Result<Answer> status(Api &api, const Question &, const std::shared_ptr<Version> &) {
-    return Answer(describeStatus(api.models, api.errors, api.admin, api.version, api.started));
+  static Result<Answer> status(const Call &call) {
+    return Answer(describeStatus(call.api.models, call.api.errors, call.api.admin, call.api.version,
+                                 call.api.started));
   }
-  static Result<Answer> trace(Api &, const Question &asked, const std::shared_ptr<Version> &) {
-    return asked.hasSettings || asked.operation == Operation::SetTraceSetting
+  static Result<Answer> trace(const Call &call) {
+    return call.asked.hasSettings || call.asked.operation == Operation::SetTraceSetting
                ? cannotBeSet("tracing cannot be set")
                : Result<Answer>(describeTraceSetting());
   }
-  static Result<Answer> logging(Api &, const Question &asked, const std::shared_ptr<Version> &) {
-    return asked.hasSettings || asked.operation == Operation::SetLogging
+  static Result<Answer> logging(const Call &call) {
+    return call.asked.hasSettings || call.asked.operation == Operation::SetLogging
                ? cannotBeSet("logging cannot be set while the server runs")
                : Result<Answer>(describeLogging());
   }
   static Result<Answer> cannotBeSet(std::string_view what) {
     return Status::error(ErrorId::NotServed, what, "the server's log goes to its stderr");
   }
-  static Result<Answer> regions(Api &, const Question &, const std::shared_ptr<Version> &) {
-    return regionsNotServed();
-  }
+  static Result<Answer> regions(const Call &) { return regionsNotServed(); }
 };
 
 const Api::Operations::Entry Api::Operations::kAll[] = {
@@ -254,7 +246,7 @@ Result<Answer> Api::answer(const Question &asked) {
   if (!asked.model.empty()) {
     TENON_ASSIGN(version, models.catalog.find(asked.model, asked.version));
   }
-  return Operations::of(asked.operation).answer(*this, asked, version);
+  return Operations::of(asked.operation).answer({*this, asked, version});
 }
 
 Result<std::shared_ptr<Request>> Api::infer(const Question &asked, InferRequest request,

@@ -23,14 +23,13 @@ Result<std::shared_ptr<Request>> ModelServer::submit(const std::string &model,
   if (!version) {
     TENON_ASSIGN(version, catalog.find(model, number));
   }
-  bool isBetweenWorkers = version->state() == VersionState::Loading && version->isKnown();
   BatchScheduler &scheduler = BatchScheduler::of(*version);
   std::shared_ptr<Request> request = std::make_shared<Request>(version, std::move(payload));
   Status status = catalog.isDraining()
                       ? Status::error(ErrorId::ServerStopping, "the server is stopping",
                                       "send the request to another server")
-                  : isBetweenWorkers || version->isServing() ? Status::ok()
-                                                             : version->readiness();
+                  : version->takesRequests() ? Status::ok()
+                                             : version->readiness();
   if (!status.isOk()) {
     ++version->statistics->unready;
     scheduler.countFailure(*request, status);

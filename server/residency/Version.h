@@ -68,6 +68,10 @@ public:
     return current == VersionState::Ready || current == VersionState::Cold ||
            (current == VersionState::Loading && isOnDemand);
   }
+  /// Also between two workers, when requests wait for the next.
+  bool takesRequests() const {
+    return isServing() || (current == VersionState::Loading && isKnown());
+  }
   /// ok, or why it takes no requests: TN0811, TN0821.
   Status readiness() const;
   /// Whether it is whole in a worker's memory.

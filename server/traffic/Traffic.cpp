@@ -82,7 +82,7 @@ Status TrafficControl::set(const std::string &name, Traffic traffic) {
   auto serves = [&](int64_t number) {
     std::map<int64_t, std::shared_ptr<Version>>::const_iterator version =
         model->versions.find(number);
-    return version != model->versions.end() && version->second->isServing();
+    return version != model->versions.end() && version->second->takesRequests();
   };
   int64_t sum = 0;
   for (const auto &[number, weight] : traffic.weights) {
@@ -125,7 +125,7 @@ Status TrafficControl::rollback(const std::string &name) {
   int64_t current = -1, most = 0;
   for (const auto &[number, version] : model->versions) {
     std::map<int64_t, int64_t>::const_iterator weight = state.now.weights.find(number);
-    int64_t share = state.now.weights.empty()           ? (version->isServing() ? number : 0)
+    int64_t share = state.now.weights.empty()           ? (version->takesRequests() ? number : 0)
                     : weight == state.now.weights.end() ? 0
                                                         : weight->second;
     if (share >= most && share > 0) {
@@ -135,7 +135,7 @@ Status TrafficControl::rollback(const std::string &name) {
   }
   int64_t previous = -1;
   for (const auto &[number, version] : model->versions) {
-    previous = number < current && version->isServing() ? number : previous;
+    previous = number < current && version->takesRequests() ? number : previous;
   }
   if (previous < 0) {
     return Status::error(
@@ -160,9 +160,7 @@ std::shared_ptr<Version> TrafficControl::choose(const std::string &name, const s
   for (const auto &[number, weight] : found->second.now.weights) {
     std::map<int64_t, std::shared_ptr<Version>>::const_iterator version =
         (*model)->versions.find(number);
-    if (weight > 0 && version != (*model)->versions.end() &&
-        (version->second->isServing() || version->second->isKnown()) &&
-        version->second->state() != VersionState::Failed) {
+    if (weight > 0 && version != (*model)->versions.end() && version->second->takesRequests()) {
       sum += static_cast<uint64_t>(weight);
       shares.emplace_back(version->second, sum);
     }

@@ -58,21 +58,13 @@ public:
   }
 
   Status look() {
-    uint64_t memory = policy.memory > 0 ? policy.memory : kUsualMemory;
     size_t count = std::min(kSeenRows, plan.maxRows);
     std::vector<std::optional<int64_t>> lengths = lengthsOf(count);
     std::vector<Tensors> rows, alone;
-    uint64_t rowBytes = 0; // of one row in a batch, with what the session takes for it
-    double rowSeconds = 0;
-    for (const ModelPort &port : ports.inputs) {
-      uint64_t elements = 1;
-      for (int64_t dim : rowDims(port, lengths[0])) {
-        elements *= static_cast<uint64_t>(dim);
-      }
-      rowBytes += elements * bitWidth(port.dtype) / 8;
-    }
-    rowSeconds = static_cast<double>(rowBytes) / kLookSpeed;
-    while (rows.size() < count && isTime(rowSeconds) && 2 * (rows.size() + 1) * rowBytes < memory) {
+    uint64_t rowBytes = inputBytes(); // of one row in a batch, with what the session takes for it
+    double rowSeconds = static_cast<double>(rowBytes) / kLookSpeed;
+    while (rows.size() < count && isTime(rowSeconds) &&
+           2 * (rows.size() + 1) * rowBytes < memory()) {
       Clock::time_point start = Clock::now();
       TENON_ASSIGN(Tensors row, makeRow(rows.size(), lengths[rows.size()]));
       TENON_ASSIGN(Tensors result, run(row));
@@ -86,7 +78,7 @@ public:
     for (uint64_t size : std::set<uint64_t>{2, 3, count, plan.maxRows}) {
       bool fits = size <= plan.maxRows && !rows.empty() && (rows.size() >= 2 || size == 2) &&
                   isTime(static_cast<double>(size) * rowSeconds) &&
-                  (size + rows.size()) * rowBytes < memory;
+                  (size + rows.size()) * rowBytes < memory();
       if (!fits) {
         continue;
       }
@@ -101,10 +93,31 @@ public:
 
   double difference() const { return largest; }
 
+  /// Whether one row can be run alone.
+  bool isAffordable() const {
+    uint64_t bytes = inputBytes();
+    return isTime(static_cast<double>(bytes) / kLookSpeed) && 2 * bytes < memory();
+  }
+
 private:
   struct Destroy {
     void operator()(tenon_session *session) const { tenon_session_destroy(session); }
   };
+
+  uint64_t memory() const { return policy.memory > 0 ? policy.memory : kUsualMemory; }
+
+  /// Of one row, the longest where they differ in length.
+  uint64_t inputBytes() const {
+    uint64_t sum = 0;
+    for (const ModelPort &port : ports.inputs) {
+      uint64_t elements = 1;
+      for (int64_t dim : rowDims(port, lengthsOf(1)[0])) {
+        elements *= static_cast<uint64_t>(dim);
+      }
+      sum += elements * bitWidth(port.dtype) / 8;
+    }
+    return sum;
+  }
 
   bool isPadded() const { return !plan.paddedDim.empty(); }
 
@@ -371,8 +384,11 @@ Result<double> secondLook(const tenon_engine *engine, unsigned threads, const Mo
                           const EngineRecord &record, const BatchPolicy &policy,
                           const LookPlan &plan) {
   Look look(ports, record, policy, plan);
-  TENON_TRY(look.open(engine, threads));
-  TENON_TRY(look.look());
+  // Of what the record proves nothing has to be seen; a state would be in the record too.
+  if (policy.acceptsMeetings || look.isAffordable()) {
+    TENON_TRY(look.open(engine, threads));
+    TENON_TRY(look.look());
+  }
   return look.difference();
 }
 

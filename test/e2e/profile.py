@@ -5,6 +5,7 @@ The machine that runs this may be busy: nothing here relies on how long a thing 
 
 import importlib.util
 import json
+import re
 import shlex
 import unittest
 
@@ -73,6 +74,17 @@ class ProfileTest(ToolTest):
         text = self.succeed("profile", "chain.tenon", *FAST, "--top", "1").stdout
         self.assertIn("(4 of them)", text)
         self.assertNotIn(" 2. ", text)
+
+    def test_winograd_multiplies_less(self):
+        """Of the demo's own net: what the kernel computes is counted beside what the model says."""
+        report = self.json("profile", CNN, *FAST)
+        self.assertTrue(any("conv_winograd" in region["kernel"] for region in report["regions"]), report["regions"])
+        for region in report["regions"]:
+            share = region["kernel_flops"] / region["flops"] if region["flops"] else 1
+            m = re.search(r"conv_winograd(\d)", region["kernel"])
+            least = (int(m[1]) + 2) ** 2 / (3 * int(m[1])) ** 2 if m else 1
+            self.assertTrue(least - 1e-9 <= share <= (1.8 * least if m else 1), (region["kernel"], share))
+        self.assertIn("by Winograd's filtering)", self.succeed("profile", CNN, *FAST).stdout)
 
     def test_nodes_of_one_name(self):
         names = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 16]), helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 32])]

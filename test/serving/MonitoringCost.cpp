@@ -58,7 +58,7 @@ double measure(const std::vector<int64_t> &inputRow, const std::string &path) {
   options.references["m"] = path;
   bool isReady = false;
   Monitoring monitoring(context.get_executor(), options, "0",
-                        [&](std::string_view) { isReady = true; });
+                        Log([&](LogLevel, std::string_view) { isReady = true; }));
   std::map<std::string, Model> models;
   models["m"].versions[1] = version;
   monitoring.drift.follow(models);
@@ -71,7 +71,7 @@ double measure(const std::vector<int64_t> &inputRow, const std::string &path) {
   std::shared_ptr<SharedBuffer> buffer = std::make_shared<SharedBuffer>();
   buffer->memory = std::move(*SharedMemory::create(outputs.bytes().size()));
   std::copy(outputs.bytes().begin(), outputs.bytes().end(), buffer->memory->data());
-  Request request(version, {});
+  Request request(version, InferRequest());
   request.order = {0};
   request.payload.inputs.push_back(
       {"x", DType::F32, input.maxDims, inputs.bytes().size() / kDifferent, {}, {}});

@@ -1,7 +1,9 @@
 """Versions beside each other: splits by weight, a shadow whose outputs are compared, and the way back without a load."""
 
 import json
+import os
 import pathlib
+import signal
 import subprocess
 import tempfile
 import threading
@@ -86,6 +88,17 @@ class Versions(unittest.TestCase):
         self.assertTrue(60 < sum(version == "1" for version in by_id.values()) < 140, by_id)
         for name in list(by_id)[:20]:
             self.assertEqual(by_id[name], self.ask(id=name))
+
+    def test_between_workers(self):
+        """A split is set, and gone back from, while the versions wait for a worker that is started again: a bad version may be why it ended."""
+        for act in [lambda: self.traffic({"weights": {"1": 1}}), self.rollback]:
+            for _ in range(2):  # the second start comes 200 ms after the first
+                self.server.wait_until(lambda: self.server.worker() is not None)
+                os.kill(self.server.worker(), signal.SIGKILL)
+                self.server.wait_until(lambda: self.server.get("/v2/health/ready")[0] == 503)
+            self.assertEqual(200, act()[0])
+            self.server.wait_until(lambda: self.server.get("/v2/health/ready")[0] == 200)
+        self.assertEqual({"3": 2}, self.counts(2))
 
     def test_errors_of_clients(self):
         """What a client does wrong counts for no version as a failure."""

@@ -217,5 +217,57 @@ TEST(GrpcMessages, WhatRequestsSay) {
   }
 }
 
+TEST(GrpcMessages, AnswersAreWrittenByTheTablesOfTheirFields) {
+  using namespace std::string_view_literals;
+  Answer config = [](AnswerWriter &out) {
+    int64_t dims[] = {3, -1};
+    out.begin();
+    out.text("name", "m");
+    out.beginList("input");
+    out.begin();
+    out.text("data_type", "TYPE_FP32");
+    out.numbers("dims", dims);
+    out.end();
+    out.end();
+    out.begin("dynamic_batching");
+    out.begin("priority_queue_policy");
+    out.begin("7");
+    out.text("timeout_action", "DELAY");
+    out.flag("allow_timeout_override", true);
+    out.end();
+    out.end();
+    out.end();
+    out.begin("parameters");
+    out.begin("k");
+    out.text("string_value", "v");
+    out.end();
+    out.end();
+    out.end();
+  };
+  // A ModelConfigResponse: name 1, input 5 {data_type 2, dims 4}, dynamic_batching 11
+  // {priority_queue_policy 7 {key, value {1, 3}}}, parameters 14 {key, value {1}}.
+  EXPECT_EQ(writeGrpcAnswer(Operation::ModelConfig, config),
+            "\x0a\x2a"
+            "\x0a\x01m"
+            "\x2a\x0f\x10\x0b\x22\x0b\x03\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"
+            "\x5a\x0a\x3a\x08\x08\x07\x12\x04\x08\x01\x18\x01"
+            "\x72\x08\x0a\x01k\x12\x03\x0a\x01v"sv);
+  EXPECT_EQ(textOf(config),
+            R"({"name":"m","input":[{"data_type":"TYPE_FP32","dims":[3,-1]}],)"
+            R"("dynamic_batching":{"priority_queue_policy":{"7":{"timeout_action":"DELAY",)"
+            R"("allow_timeout_override":true}}},"parameters":{"k":{"string_value":"v"}}})");
+  Answer log = [](AnswerWriter &out) {
+    out.begin();
+    out.flag("on", true);
+    out.number("level", 2);
+    out.end();
+  };
+  // Settings are a map (1) whose values have a field for each type.
+  EXPECT_EQ(writeGrpcAnswer(Operation::Logging, log), "\x0a\x08\x0a\x02on\x12\x02\x08\x01"
+                                                      "\x0a\x0b\x0a\x05level\x12\x02\x10\x02"sv);
+  EXPECT_EQ(writeGrpcAnswer(Operation::ServerLive, flagAnswer("live", true)), "\x08\x01"sv);
+  EXPECT_EQ(writeGrpcAnswer(Operation::RepositoryLoad, "{}"), ""sv);
+}
+
 } // namespace
 } // namespace tenon::server

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace tenon::tool {
 namespace {
@@ -38,7 +39,7 @@ void setFloors(const Profile &profile, double allWeights, double lanes, RegionFi
   if (const ComputeLimit *unit = limits.best(region.numbers(), profile.features)) {
     // Without products an operation takes the place of a multiply-add, which counts as two.
     double rate = unit->operations * (region.computes.empty() ? 0.5 : 1) * part;
-    floors.compute = region.flops / rate;
+    floors.compute = region.kernelFlops / rate;
     floors.unit = unit->unit;
   }
   double others = region.bytes - region.weightBytes;
@@ -50,6 +51,26 @@ void setFloors(const Profile &profile, double allWeights, double lanes, RegionFi
   floors.memory = weights + rest;
   floors.level = weights > rest ? ofWeights.level : ofOthers.level;
   floors.launch = profile.isGpu || (region.isParallel && lanes > 1) ? limits.launchSeconds : 0;
+}
+
+/// F(m x m, 3 x 3) multiplies (m + 2)^2 times for each tile of m^2 results, where a convolution
+/// multiplies 9 times for each of them. Tiles at the edges are whole; the transforms before and
+/// behind are not counted.
+double kernelFlopsOf(const RegionFigures &region) {
+  constexpr std::string_view kName = "conv_winograd";
+  size_t at = region.kernel.find(kName);
+  if (at == std::string::npos || at + kName.size() == region.kernel.size()) {
+    return region.flops;
+  }
+  double m = region.kernel[at + kName.size()] - '0', results = 1, tiled = 1;
+  if (!region.writes.empty() && region.writes.front().dims.size() == 4) {
+    for (size_t axis : {size_t{2}, size_t{3}}) {
+      double size = static_cast<double>(region.writes.front().dims[axis]);
+      results *= size;
+      tiled *= std::ceil(size / m) * m;
+    }
+  }
+  return region.flops * (m + 2) * (m + 2) / (9 * m * m) * tiled / std::max(results, 1.0);
 }
 
 struct Nearest {
@@ -138,6 +159,7 @@ void classifyRegion(const Profile &profile, double allWeights, RegionFigures &re
   bool isCounted = !profile.isGpu && !profile.measured.isDisturbed && region.busySeconds > 0;
   double busyThreads = isCounted ? region.busySeconds / region.seconds : threads;
   bool isOneThread = threads > 1 && busyThreads < kOneThread;
+  region.kernelFlops = kernelFlopsOf(region);
   setFloors(profile, allWeights, isOneThread ? 1 : threads, region);
   Nearest nearest = nearestOf(region.floors);
   region.limit = nearest.limit;

@@ -45,6 +45,7 @@ Json toJson(const RegionFigures &region) {
           {"in_caches_us", optional(region.inARowSeconds)},
           {"predicted_us", region.predictedSeconds * 1e6},
           {"flops", region.flops},
+          {"kernel_flops", region.kernelFlops},
           {"bytes", region.bytes},
           {"weights_bytes", region.weightBytes},
           {"floors_us",
@@ -147,6 +148,15 @@ std::string ruleText(const Advice &advice) {
   return advice.rule + (advice.changesNumbers ? ", rounds otherwise" : "");
 }
 
+/// The model's operations, and the kernel's where these are fewer.
+std::string flopsText(const OperatorGroup &group, const RegionFigures &region) {
+  std::string text = countText(group.flops, "FLOP");
+  double share = region.flops > 0 ? region.kernelFlops / region.flops : 1;
+  return share == 1 ? text
+                    : fmt::format("{} ({} by Winograd's filtering)", text,
+                                  countText(group.flops * share, "FLOP"));
+}
+
 std::string groupText(const Profile &profile, const OperatorGroup &group, size_t number) {
   const RegionFigures &region = profile.regions[group.region];
   std::string name = view::visible(group.name);
@@ -155,11 +165,11 @@ std::string groupText(const Profile &profile, const OperatorGroup &group, size_t
   std::string text =
       fmt::format("{:>2}. {:>5.1f} %  {}{}{}\n", number, profile.share(group.seconds) * 100, name,
                   count, group.isSplit ? "  [split by the model]" : "");
-  text += fmt::format(
-      "    {}  {}, {}, {:.3g} GFLOP/s, {:.3g} GB/s; {:.0f} % of {}\n",
-      profile.operators[group.operators.front()].kind, countText(group.flops, "FLOP"),
-      countText(group.bytes, "B"), rateOf(group.flops, group.seconds) * 1e-9,
-      rateOf(group.bytes, group.seconds) * 1e-9, limitShareOf(group, profile) * 100, region.limit);
+  text += fmt::format("    {}  {}, {}, {:.3g} GFLOP/s, {:.3g} GB/s; {:.0f} % of {}\n",
+                      profile.operators[group.operators.front()].kind, flopsText(group, region),
+                      countText(group.bytes, "B"), rateOf(group.flops, group.seconds) * 1e-9,
+                      rateOf(group.bytes, group.seconds) * 1e-9, limitShareOf(group, profile) * 100,
+                      region.limit);
   text += fmt::format("    {}: {}\n", nameOf(region.bound), view::visible(region.cause));
   const Advice *advice = profile.adviceFor(group.region);
   text += advice ? fmt::format("    try  {}\n         {} ({})\n", view::visible(advice->command),

@@ -132,7 +132,7 @@ Action declareServe(CLI::App &command) {
       ->capture_default_str();
   command.add_option("--token-file", options.tokenFile,
                      "File of tokens, which requests must have: lines of a token and its roles "
-                     "(infer, read, admin)");
+                     "(infer, read, admin); read again when it changes");
   command.add_option(
       "--tls-cert", options.certificates,
       "PEM file of the server's certificate and of those that signed it: connections are by TLS");
@@ -161,7 +161,7 @@ Action declareServe(CLI::App &command) {
          "What all requests hold together in MiB: bodies, tensors and replies; more is refused "
          "(429). By default a third of the memory that the process may use, at most 1024");
   number("--max-connections", {1, 100'000}, options.maxConnections,
-         "Connections at once, 1024 by default; more are closed");
+         "Connections at once, 1024 by default; beyond them only health is answered");
   addSeconds(
       command, "--client-timeout", {0.1, 3600}, flags->slowestSeconds,
       "What a client may take for a request's header, and between pieces of its body and of its "
