@@ -87,6 +87,8 @@ private:
   Folded slice() const;
   Folded reduce() const;
   Folded fill() const;
+  Folded shape() const;
+  Folded gather() const;
 
   const Graph &graph;
   const onnx::Node &node;
@@ -278,6 +280,43 @@ Folded Folder::fill() const {
   return picked(one, x().ints, std::vector<size_t>(elementsOf(x().ints), 0));
 }
 
+Folded Folder::shape() const {
+  if (attributeOf(node, "start") || attributeOf(node, "end")) {
+    return std::nullopt;
+  }
+  return Constant{DataType::Int64, {static_cast<int64_t>(x().dims.size())}, {}, x().dims};
+}
+
+Folded Folder::gather() const {
+  const Constant *indices = operand(1);
+  std::optional<size_t> axis = axisOf(integerOf(node, "axis", 0), x().dims.size());
+  // Rows of a table of floats are an embedding's.
+  if (!indices || indices->isFloat() || x().isFloat() || !axis) {
+    return std::nullopt;
+  }
+  int64_t size = x().dims[*axis];
+  Dims outer(x().dims.begin(), x().dims.begin() + static_cast<ptrdiff_t>(*axis));
+  Dims inner(x().dims.begin() + static_cast<ptrdiff_t>(*axis) + 1, x().dims.end());
+  std::vector<size_t> from;
+  for (size_t row = 0; row < elementsOf(outer); ++row) {
+    for (int64_t taken : indices->ints) {
+      taken += taken < 0 ? size : 0;
+      if (taken < 0 || taken >= size) {
+        return std::nullopt;
+      }
+      size_t first =
+          (row * static_cast<size_t>(size) + static_cast<size_t>(taken)) * elementsOf(inner);
+      for (size_t i = 0; i < elementsOf(inner); ++i) {
+        from.push_back(first + i);
+      }
+    }
+  }
+  Dims dims = outer;
+  dims.insert(dims.end(), indices->dims.begin(), indices->dims.end());
+  dims.insert(dims.end(), inner.begin(), inner.end());
+  return picked(x(), dims, from);
+}
+
 Folded Folder::run() const {
   constexpr string_view kBinary[] = {"Add", "Sub", "Mul", "Div", "Pow"};
   constexpr string_view kUnary[] = {"Sqrt", "Neg", "Abs", "Reciprocal", "Exp"};
@@ -305,6 +344,12 @@ Folded Folder::run() const {
   }
   if (graph.isOp(index, "ConstantOfShape")) {
     return fill();
+  }
+  if (graph.isOp(index, "Shape")) {
+    return shape();
+  }
+  if (graph.isOp(index, "Gather")) {
+    return gather();
   }
   if (graph.isOneOf(index, kBinary) && operands.size() == 2) {
     return foldBinary(node.opType, x(), *operands[1]);

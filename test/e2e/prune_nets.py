@@ -36,6 +36,20 @@ def chain():
     return g.finish(g.head(x, 24), IMAGE, OUT), {"a_w": [8, 3, 3, 3], "a_gamma": [8], "b_w": [12, 8, 3, 3], "b_b": [12], "head_w": [10, 12]}
 
 
+def exported_pads():
+    """Pads as torch's exporter by traces writes them: a list of its own order is filled up with zeros, turned and flattened by operators."""
+    g = Graph()
+    own = g.node("Cast", [g.numbers("torch_pads", 1, 1, 1, 1)], "pads_cast", to=TensorProto.INT64)
+    count = g.node("Gather", [g.node("Shape", [own], "pads_shape"), g.numbers("first", 0)], "pads_count", axis=0)
+    zeros = g.node("ConstantOfShape", [g.node("Sub", [g.numbers("twice_rank", 8), count], "pads_lack")], "pads_zeros", value=helper.make_tensor("v", TensorProto.INT64, [1], [0]))
+    pairs = g.node("Reshape", [g.node("Concat", [own, zeros], "pads_all", axis=0), g.numbers("pairs", -1, 2)], "pads_pairs")
+    back = [g.numbers(name, number) for name, number in (("from", -1), ("to", -2 ** 63 + 1), ("axes", 0), ("steps", -1))]
+    turned = g.node("Transpose", [g.node("Slice", [pairs, *back], "pads_back")], "pads_turned", perm=[1, 0])
+    pads = g.node("Reshape", [turned, g.numbers("in_a_row", -1)], "pads")
+    x = g.conv(g.node("Pad", [g.conv("x", "a", 3, 16, 3), pads], "padded"), "b", 16, 24, 3)
+    return g.finish(g.head(x, 24), IMAGE, OUT), {"a_w": [8, 3, 3, 3], "b_w": [12, 8, 3, 3]}
+
+
 def residual():
     g = Graph()
     x = g.conv("x", "a", 3, 16, 3)
@@ -402,7 +416,7 @@ def old_opset():
     return g.model([value("x", IMAGE)], [value(x, OUT)], 11), {"a_w": [16, 3, 1, 1], "head_w": [10, 8]}
 
 
-NETS = [chain, residual, dense, whole_groups, within_groups, depthwise, gate, shuffle, flattened, split_attention, fused_attention, sliced_attention,
+NETS = [chain, exported_pads, residual, dense, whole_groups, within_groups, depthwise, gate, shuffle, flattened, split_attention, fused_attention, sliced_attention,
         grouped_queries, attention_operator, group_norm, group_norm_operator, transposed, one_dim, three_dims, padded_shortcut, rolled, windows, pixels,
         computed_dims, resized, picked, shared_weight, einsum, unknown, means, old_opset, resized_axes, resized_axes_computed, expanded, mask_of_heads, mask_of_samples_and_heads, group_norm_of_torch,
         part_of_shape, summed_letter]
