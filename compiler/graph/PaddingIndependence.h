@@ -16,7 +16,8 @@ struct PaddedDim {
   std::string name;
   bool isIndependent = false;
   /// Inputs by name that must be padded with this number, since it hides the padded places; others
-  /// may be padded with anything finite. A row of such an input that holds nothing else hides all.
+  /// may be padded with anything finite. The proof is of requests that hide none of their own
+  /// places by it: where a row of scores is all hidden, softmax depends on how many there are.
   std::map<std::string, int> masks;
   std::string output; ///< that padded places reach
   std::string node;   ///< by which they do; empty where it is no node

@@ -117,9 +117,9 @@ Status checkInput(const RequestInput &input, const ModelPort &port) {
                        : Status::ok();
 }
 
-/// Whether a row of an input that hides places hides all of its own: what such a row gives depends
-/// on how many there are.
-Result<bool> hidesAll(const InferRequest &payload, const RequestInput &input, double hiding) {
+/// Whether an input that hides places hides one of the request's own. A softmax over nothing but
+/// hidden places depends on how many there are.
+Result<bool> hidesOwn(const InferRequest &payload, const RequestInput &input, double hiding) {
   TENON_ASSIGN(Tensor place, Tensor::create("", input.dtype, {1}));
   setElement(place, 0, hiding);
   std::vector<std::byte> stored(input.list ? input.bytes : 0);
@@ -127,12 +127,8 @@ Result<bool> hidesAll(const InferRequest &payload, const RequestInput &input, do
     TENON_TRY(storeNumbers(payload.lists[*input.list], input.dtype, stored, input.name));
   }
   Bytes data = input.list ? Bytes(stored) : input.binary, hidden = place.bytes();
-  size_t rowBytes = input.dims[0] > 0 ? data.size() / static_cast<size_t>(input.dims[0]) : 0;
-  size_t equal = 0; // elements of the row so far
   for (size_t at = 0; at + hidden.size() <= data.size(); at += hidden.size()) {
-    equal = at % rowBytes == 0 ? 0 : equal;
-    equal += std::memcmp(data.data() + at, hidden.data(), hidden.size()) == 0;
-    if (equal * hidden.size() == rowBytes) {
+    if (std::memcmp(data.data() + at, hidden.data(), hidden.size()) == 0) {
       return true;
     }
   }
@@ -161,7 +157,7 @@ Status checkLength(const Version &version, Request &request) {
   for (const PadRule &mask : version.batch->masks) {
     for (const RequestInput &input : request.payload.inputs) {
       if (input.name == mask.input) {
-        TENON_ASSIGN(bool isHidden, hidesAll(request.payload, input, mask.value));
+        TENON_ASSIGN(bool isHidden, hidesOwn(request.payload, input, mask.value));
         request.bucket = isHidden ? request.length : request.bucket;
       }
     }

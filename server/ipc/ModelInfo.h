@@ -70,8 +70,8 @@ struct BatchInfo {
   std::string reason;    ///< Refused: which output differs, and by how much
   std::string padReason;
   std::string paddedDim; ///< the symbol of the dim that padding makes longer
-  /// Inputs whose numbers of this value hide padded places: a row that holds nothing else hides all
-  /// of its own too, and must not be padded.
+  /// Inputs whose numbers of this value hide padded places: a request that hides one of its own by
+  /// it must not be padded.
   std::vector<PadRule> masks;
 };
 

@@ -4,9 +4,8 @@
 //   state      held by                       left by
 //   Loading    a worker; the catalog,        its load's end: Ready or Failed; no memory at the
 //              unless one there is Ready     start: Cold; an unload: Unloading
-//   Ready      a worker, the catalog         an unload: Unloading; eviction: Cold; the worker's
-//   end:
-//                                            Loading again
+//   Ready      a worker, the catalog         an unload: Unloading; eviction: Cold; its worker
+//                                            ended: Loading again
 //   Unloading  a worker                      when nothing of it waits or runs: Unloaded
 //   Failed     the catalog                   a new load, which takes its place
 //   Unloaded   the catalog                   a new load, which takes its place

@@ -280,6 +280,15 @@ class Batching(unittest.TestCase):
                 for name in ["masked", "pooled"]:
                     np.testing.assert_allclose(expected[name], outputs[name], rtol=1e-5, atol=1e-6)
             self.assertEqual(before + 3, self.counts(server, "text")[1])
+            before = self.counts(server, "text")[1]
+            with server.paused():  # a mask that hides a place of its own is run at its own length
+                calls = [Call(lambda: self.ask_text(server, [1] * 9))]
+                server.wait_until(lambda: server.metric("tenon_requests_running", 'model="text",version="1"') == 1)
+                calls += [Call(lambda ids=ids, mask=mask: self.ask_text(server, ids, mask=mask)) for ids, mask in [([1, 2, 3], [0, 1, 1]), ([1, 2, 3], None), ([2, 1], None)]]
+                self.waiting(server, 3, "text")
+            self.assertEqual((1, 3, 10), self.outputs(calls[1].wait())["masked"].shape)
+            self.assertEqual([200] * 3, [call.wait()[0] for call in (calls[0], *calls[2:])])
+            self.assertEqual(before + 3, self.counts(server, "text")[1])
             answer = self.ask_text(server, [1, 2], mask=[1])
             self.assertEqual((400, "TN0807"), (answer[0], answer[1]["error"][:6]))
         with self.serve(config=config, model="leaky") as server:
