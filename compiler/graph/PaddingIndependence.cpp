@@ -39,13 +39,45 @@ Places ofArgument(BlockArgument argument, unsigned length, const KnownPlaces &kn
   return places;
 }
 
+/// A bit an argument; those that have none share the last.
+uint64_t bitOf(unsigned argument) { return uint64_t(1) << std::min(argument, 63U); }
+
+/// What the operands of an operation tell of its results' inputs and hiders.
+void followInputs(const KnownPlaces &known, Operation *op, Places &found) {
+  found.inputs = found.hiders = 0;
+  for (Value operand : op->getOperands()) {
+    found.inputs |= known.of(operand).inputs;
+    found.hiders |= known.of(operand).hiders;
+  }
+  if (isa<SoftmaxOp, AttentionOp, LayerNormOp, RmsNormOp>(op)) {
+    found.hiders = 0; // nothing of theirs is far below the rest
+  }
+  auto isLarge = [&](Value value) {
+    std::optional<double> number = known.of(value).number;
+    return number && std::abs(*number) >= -Content::kHidden;
+  };
+  if (MulOp product = dyn_cast<MulOp>(op); product && llvm::any_of(op->getOperands(), isLarge)) {
+    found.hiders |= found.inputs;
+  }
+  if (SelectOp select = dyn_cast<SelectOp>(op);
+      select && (isLarge(select.getA()) || isLarge(select.getB()))) {
+    found.hiders |= known.of(select.getCondition()).inputs;
+  }
+}
+
 /// Sets what the first output that padding reaches has; none is set where none does.
 PaddedDim judge(func::FuncOp main, unsigned length, const Symbol &symbol, const Fill &fill) {
   SmallVector<unsigned> computed =
       llvm::map_to_vector(sizeBinders(main), [](auto &entry) { return entry.first; });
-  KnownPlaces known(length, computed, symbol.min);
+  uint64_t open = 0;
+  for (auto [argument, value] : fill) {
+    open |= bitOf(argument);
+  }
+  KnownPlaces known(length, computed, symbol.min, open);
   for (BlockArgument argument : main.getArguments()) {
-    known.set(argument, ofArgument(argument, length, known, fill));
+    Places places = ofArgument(argument, length, known, fill);
+    places.inputs = bitOf(argument.getArgNumber());
+    known.set(argument, std::move(places));
   }
   walkFacts(main.getBody().front(), known, [&](Operation *op) {
     const Places *met = nullptr;
@@ -54,6 +86,7 @@ PaddedDim judge(func::FuncOp main, unsigned length, const Symbol &symbol, const 
     }
     for (OpResult result : op->getResults()) {
       Places found = met ? *met : placesOf(known, op, result);
+      followInputs(known, op, found);
       bool fits = found.isMixed || known.fits(found, result.getType());
       known.set(result, fits ? found : Places::mixed(op, "has a shape that padded places decide"));
     }

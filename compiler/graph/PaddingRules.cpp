@@ -150,7 +150,8 @@ Places ofSoftmax(const KnownPlaces &known, SoftmaxOp softmax) {
   result.isFinite &= !softmax.getLog();
   for (PlaceAxis &axis : result.axes) {
     if (axis.axis == static_cast<int64_t>(softmax.getAxis())) {
-      if (!known.of(softmax.getX()).at(axis.axis)->content.isHidden()) {
+      const Places &x = known.of(softmax.getX());
+      if (!known.isHiddenIn(x, x.at(axis.axis)->content)) {
         return Places::mixed(softmax, "normalizes over padded places");
       }
       axis.content = softmax.getLog() ? Content() : Content::of(0);
@@ -210,8 +211,8 @@ Places ofAttention(const KnownPlaces &known, AttentionOp attention) {
     bool isCausal = attention.getCausal() &&
                     known.isPlain(q.at(queries), attention.getQ().getType()) &&
                     known.isPlain(k.at(keys), attention.getK().getType());
-    bool isHidden =
-        k.isFinite && v.isFinite && (isCausal || (behind && behind->content.isHidden()));
+    bool isHidden = k.isFinite && v.isFinite &&
+                    (isCausal || (behind && known.isHiddenIn(*bias, behind->content)));
     if (!isHidden) {
       return Places::mixed(attention, "lets places see padded ones");
     }

@@ -6,6 +6,8 @@
 #include "compiler/graph/SymbolDims.h"
 #include "llvm/ADT/DenseMap.h"
 
+#include <cmath>
+
 namespace tenon::tn {
 
 /// An axis that has the length: its dim is `outer * length * inner` in row-major order.
@@ -26,6 +28,9 @@ struct Places {
   std::optional<double> number;   ///< that all elements are
   std::optional<int64_t> indexOf; ///< the axis of which each element is its index
   bool isFinite = true;           ///< what padded elements are
+  /// Arguments, a bit each, that it is computed from, and those of them that may bring its elements
+  /// within the length to Content::kHidden and below.
+  uint64_t inputs = 0, hiders = 0;
 
   static Places mixed(mlir::Operation *op, const char *how) {
     Places places;
@@ -43,8 +48,9 @@ struct Places {
 class KnownPlaces : public SymbolDims {
 public:
   /// Of a length of at least `least` places.
-  KnownPlaces(unsigned length, llvm::ArrayRef<unsigned> computed, int64_t least)
-      : SymbolDims(length, computed), least(least) {}
+  /// `open` are arguments that hide nothing within the length.
+  KnownPlaces(unsigned length, llvm::ArrayRef<unsigned> computed, int64_t least, uint64_t open)
+      : SymbolDims(length, computed), least(least), open(open) {}
 
   const Places &of(mlir::Value value) const { return places.at(value); }
   void set(mlir::Value value, Places known) { places.insert_or_assign(value, std::move(known)); }
@@ -55,9 +61,16 @@ public:
   /// Whether the axis has the length, all of which is that of the type.
   bool isPlain(const PlaceAxis *axis, mlir::Type type) const;
 
+  /// Whether places that hold this count for nothing beside those within the length: these must not
+  /// be hidden by a number themselves, beside which another is as large.
+  bool isHiddenIn(const Places &scores, const Content &content) const {
+    return content.isHidden() && (content.is(-HUGE_VAL) || (scores.hiders & ~open) == 0);
+  }
+
   int64_t least;
 
 private:
+  uint64_t open;
   llvm::DenseMap<mlir::Value, Places> places;
 };
 

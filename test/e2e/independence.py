@@ -90,6 +90,12 @@ class Drawn:
         kept = self.node("Cast", self.node("Trilu", ones, upper=0), to=T.BOOL)
         return self.attend(self.node("Where", kept, self.scores(), "hidden"))
 
+    def causal_seen(self):
+        square = self.node("Concat", self.length, self.length, axis=0)
+        ones = self.node("ConstantOfShape", square, value=numpy_helper.from_array(np.array([1], np.int64)))
+        kept = self.node("Cast", self.node("Trilu", ones, upper=0), to=T.BOOL)
+        return self.attend(self.node("Add", self.node("Where", kept, self.scores(), "hidden"), self.bias()))
+
     def indexed(self):
         indices = self.node("Range", self.constant("start", np.int64(0)), self.node("Squeeze", self.length), self.constant("step", np.int64(1)))
         earlier = self.node("LessOrEqual", self.node("Unsqueeze", indices, "zero"), self.node("Unsqueeze", indices, "one"))
@@ -149,7 +155,7 @@ class Drawn:
         limit = self.constant("limit", np.array(0.3, np.float32))
         return self.node("Add", self.x, self.node("Relu", self.node("Sub", self.node("ReduceMax", self.x, "zero", keepdims=1), limit)))
 
-    HARMLESS = [linear, normalize, place, masked, folded, seen, heads, causal, indexed, running, first, pooled, best, filtered]
+    HARMLESS = [linear, normalize, place, masked, folded, seen, heads, causal, causal_seen, indexed, running, first, pooled, best, filtered]
     OF_PLACES = [unseen, mean, largest, backwards, spread, end, blurred]
     OF_ROWS = [centered, head, summed, gated]
 
@@ -175,12 +181,15 @@ class Independence(ToolTest):
         random = drawn.random
         lengths = [LONGEST, int(random.integers(2, 10))]
         own = [random.integers(1, VOCABULARY, (1, length)) for length in lengths]
-        alone = [self.runs(ids, np.ones_like(ids)) for ids in own]
+        masks = [np.ones_like(ids) for ids in own]
+        if not padding.get("masks", {}):  # then masks may hide any place, and be padded with anything
+            masks = [random.integers(0, 2, ids.shape) for ids in own]
+        alone = [self.runs(*row) for row in zip(own, masks)]
         batch = np.concatenate([random.integers(1, VOCABULARY, (4, LONGEST)), own[0]])
-        together = self.runs(batch, np.ones_like(batch))
+        together = self.runs(batch, np.concatenate([random.integers(0, 2, (4, LONGEST)), masks[0]]))
         meets = not np.allclose(together[-1:], alone[0], rtol=1e-4, atol=1e-4)
         behind = ((0, 0), (0, LONGEST - lengths[1]))
-        padded = self.runs(np.pad(own[1], behind), np.pad(np.ones_like(own[1]), behind))
+        padded = self.runs(np.pad(own[1], behind), np.pad(masks[1], behind, constant_values=0 if padding.get("masks", {}) else 1))
         reaches = not np.allclose(padded[:, :lengths[1]], alone[1], rtol=1e-4, atol=1e-4)
         names = [step.__name__ for step in steps]
         with self.subTest(steps=names, rows=rows, padding=padding):
