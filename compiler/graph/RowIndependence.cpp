@@ -7,7 +7,7 @@
 #include "compiler/graph/IndexLimits.h"
 #include "compiler/graph/NodeOrigin.h"
 #include "compiler/graph/PaddingIndependence.h"
-#include "compiler/graph/RowRules.h"
+#include "compiler/graph/RowNumbers.h"
 #include "compiler/graph/State.h"
 #include "compiler/graph/TnRare.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -104,7 +104,9 @@ std::vector<OutputRows> outputRows(ModuleOp module) {
                                   : names.front();
       output.how = found.how;
     } else if (!output.isIndependent) {
-      output.how = found.isAbsent() ? "no row decides it" : "has its rows along another dim";
+      output.how = found.isAbsent()     ? "no row decides it"
+                   : found.isByNumber() ? kByNumber
+                                        : "has its rows along another dim";
     }
     outputs.push_back(std::move(output));
   }

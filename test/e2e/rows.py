@@ -64,6 +64,7 @@ MODELS = {
                       {"zero": np.int64(0), "one": np.int64(1), "axis": ints(1)}, ""),
     "all_by_number": ([N("Shape", ["x"], ["s"], start=0, end=1), N("Squeeze", ["s"], ["n"]), N("Range", ["zero", "n", "one"], ["r"]), N("Gather", ["x", "r"], ["y"])],
                       {"zero": np.int64(0), "one": np.int64(1)}, ""),
+    "numbers": ([N("Shape", ["x"], ["s"], start=0, end=1), N("Squeeze", ["s"], ["n"]), N("Range", ["zero", "n", "one"], ["y"])], {"zero": np.int64(0), "one": np.int64(1)}, "number of rows"),
     "next_by_number": ([N("Shape", ["x"], ["s"], start=0, end=1), N("Squeeze", ["s"], ["n"]), N("Range", ["zero", "n", "one"], ["r"]), N("Sub", ["r", "one"], ["q"]), N("Gather", ["x", "q"], ["y"])],
                        {"zero": np.int64(0), "one": np.int64(1)}, "number of rows"),
     "other_row": ([N("Cast", ["x"], ["i"], to=T.INT64), N("ReduceMin", ["i", "one"], ["m"], keepdims=0), N("Mul", ["m", "none"], ["p"]), N("Gather", ["x", "p"], ["y"])],
