@@ -81,7 +81,8 @@ Result<Pruner> Pruner::open(const std::string &path) {
   TENON_ASSIGN(impl->file, MappedFile::open(path));
   TENON_TRY(impl->read());
   TENON_TRY(refuseQuantized(*impl->graph));
-  TENON_ASSIGN(impl->prepared, quant::prepareModel(impl->file.bytes(), impl->folder, kOldestOpset));
+  TENON_ASSIGN(impl->prepared,
+               quant::prepareModel(impl->file.bytes(), impl->folder, kOldestOpset, true));
   TENON_TRY(impl->read());
   return Pruner(std::move(impl));
 }

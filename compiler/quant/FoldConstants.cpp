@@ -25,7 +25,8 @@ bool isKeptTransposed(const Graph &graph, size_t node, bool isStored) {
 
 } // namespace
 
-bool foldConstants(const Graph &graph, ModelEdit &edit, onnx::ExternalFiles &files) {
+bool foldConstants(const Graph &graph, ModelEdit &edit, onnx::ExternalFiles &files,
+                   bool keepsNames) {
   std::map<string_view, Constant> made;
   std::map<string_view, string_view> same; ///< results of Identity, and what they are
   std::set<size_t> gone;
@@ -55,7 +56,9 @@ bool foldConstants(const Graph &graph, ModelEdit &edit, onnx::ExternalFiles &fil
       gone.insert(i);
       continue;
     }
-    if (isKeptTransposed(graph, i, isStored)) {
+    constexpr string_view kNamed[] = {"Unsqueeze", "Squeeze"};
+    bool isNamed = keepsNames && isStored && graph.isOneOf(i, kNamed);
+    if (isNamed || isKeptTransposed(graph, i, isStored)) {
       continue;
     }
     std::map<string_view, Constant> loaded;

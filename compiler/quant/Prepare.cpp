@@ -31,13 +31,13 @@ Result<std::string> raised(Bytes file, int64_t least) {
   return edit.write(none, kRemedy);
 }
 
-Result<std::string> folded(Bytes file, const std::string &folder) {
+Result<std::string> folded(Bytes file, const std::string &folder, bool keepsNames) {
   TENON_ASSIGN(onnx::Model model, onnx::readModel(file));
   Graph graph(model);
   ModelEdit edit(file, model, graph);
   edit.keepExternal();
   onnx::ExternalFiles files(folder);
-  if (!foldConstants(graph, edit, files)) {
+  if (!foldConstants(graph, edit, files, keepsNames)) {
     return std::string();
   }
   return edit.write(files, kRemedy);
@@ -45,10 +45,11 @@ Result<std::string> folded(Bytes file, const std::string &folder) {
 
 } // namespace
 
-Result<std::string> prepareModel(Bytes file, const std::string &folder, int64_t least) {
+Result<std::string> prepareModel(Bytes file, const std::string &folder, int64_t least,
+                                 bool keepsNames) {
   TENON_ASSIGN(std::string first, raised(file, least));
   TENON_ASSIGN(std::string second,
-               folded(first.empty() ? file : std::as_bytes(std::span(first)), folder));
+               folded(first.empty() ? file : std::as_bytes(std::span(first)), folder, keepsNames));
   return second.empty() ? std::move(first) : std::move(second);
 }
 

@@ -68,7 +68,8 @@ Result<Quantizer> Quantizer::open(const std::string &path, const Settings &setti
   impl->settings = settings;
   TENON_TRY(impl->read());
   TENON_TRY(refuseQuantized(*impl->graph));
-  TENON_ASSIGN(impl->prepared, prepareModel(impl->file.bytes(), impl->folder, opsetOf(settings)));
+  TENON_ASSIGN(impl->prepared,
+               prepareModel(impl->file.bytes(), impl->folder, opsetOf(settings), false));
   TENON_TRY(impl->read());
   impl->plan = makePlan(*impl->graph, settings.overrides,
                         settings.weightBits != 0     ? Mode::WeightsOnly

@@ -97,12 +97,13 @@ void ClientSocket::awaitReset(std::function<void(Error)> onReset) {
 asio::awaitable<void> ClientSocket::write(const std::vector<asio::const_buffer> &parts,
                                           Error &error) {
   written.emplace();
-  auto goesOn = [this](const Error &failure, size_t bytes) {
+  std::function<size_t(const Error &, size_t)> goesOn = [this](const Error &failure, size_t bytes) {
     if (bytes > written->moved) {
       written->add(bytes - written->moved);
     }
     return failure ? 0 : kMaxSent;
   };
+  // A lambda as it is would bring its source's path into the names that the library keeps.
   if (tls) {
     co_await asio::async_write(tls->stream, parts, goesOn, redirect_error(use_awaitable, error));
   } else {
