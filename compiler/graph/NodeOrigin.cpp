@@ -105,4 +105,9 @@ NodeOrigin originOf(Location location) {
   return std::move(parts.origin);
 }
 
+std::string nodeName(Operation *op) {
+  std::vector<std::string> names = op ? originOf(op->getLoc()).names : std::vector<std::string>();
+  return !names.empty() ? names.front() : op ? op->getName().getStringRef().str() : "";
+}
+
 } // namespace tenon::tn

@@ -2,7 +2,7 @@
 // put them into locations and passes fuse them. Relies on MLIR's location attributes only.
 #pragma once
 
-#include "mlir/IR/Location.h"
+#include "mlir/IR/Operation.h"
 
 #include <string>
 #include <vector>
@@ -17,5 +17,8 @@ struct NodeOrigin {
 };
 
 NodeOrigin originOf(mlir::Location location);
+
+/// The first of the names, or the operation's own where there is none; empty without an operation.
+std::string nodeName(mlir::Operation *op);
 
 } // namespace tenon::tn

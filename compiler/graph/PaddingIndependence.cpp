@@ -1,7 +1,6 @@
 // Walks @main from the arguments on, once for each assumption of what hides padded places.
 #include "compiler/graph/PaddingIndependence.h"
 
-#include "compiler/graph/DataSizes.h"
 #include "compiler/graph/FactWalk.h"
 #include "compiler/graph/GraphInfo.h"
 #include "compiler/graph/NodeOrigin.h"
@@ -59,6 +58,10 @@ void followInputs(const KnownPlaces &known, Operation *op, Places &found) {
   if (MulOp product = dyn_cast<MulOp>(op); product && llvm::any_of(op->getOperands(), isLarge)) {
     found.hiders |= found.inputs;
   }
+  if (DivOp quotient = dyn_cast<DivOp>(op)) {
+    std::optional<double> divisor = known.of(quotient.getB()).number;
+    found.hiders |= divisor && std::abs(*divisor) * -Content::kHidden <= 1 ? found.inputs : 0;
+  }
   if (SelectOp select = dyn_cast<SelectOp>(op);
       select && (isLarge(select.getA()) || isLarge(select.getB()))) {
     found.hiders |= known.of(select.getCondition()).inputs;
@@ -67,13 +70,11 @@ void followInputs(const KnownPlaces &known, Operation *op, Places &found) {
 
 /// Sets what the first output that padding reaches has; none is set where none does.
 PaddedDim judge(func::FuncOp main, unsigned length, const Symbol &symbol, const Fill &fill) {
-  SmallVector<unsigned> computed =
-      llvm::map_to_vector(sizeBinders(main), [](auto &entry) { return entry.first; });
   uint64_t open = 0;
   for (auto [argument, value] : fill) {
     open |= bitOf(argument);
   }
-  KnownPlaces known(length, computed, symbol.min, open);
+  KnownPlaces known(length, main, symbol.min, open);
   for (BlockArgument argument : main.getArguments()) {
     Places places = ofArgument(argument, length, known, fill);
     places.inputs = bitOf(argument.getArgNumber());
@@ -100,14 +101,10 @@ PaddedDim judge(func::FuncOp main, unsigned length, const Symbol &symbol, const 
     if (!found.isMixed && isApart) {
       continue;
     }
-    std::vector<std::string> names =
-        found.op ? originOf(found.op->getLoc()).names : std::vector<std::string>();
     unsigned index = operand.getOperandNumber();
     dim.isIndependent = false;
     dim.output = portName(main.getResultAttrDict(index), "output", index);
-    dim.node = !names.empty() ? names.front()
-               : found.op     ? found.op->getName().getStringRef().str()
-                              : "";
+    dim.node = nodeName(found.op);
     dim.how = found.isMixed ? found.how : "has padded places between others";
     return dim;
   }
@@ -139,9 +136,7 @@ std::vector<Fill> fillsOf(ArrayRef<unsigned> arguments) {
 
 std::vector<PaddedDim> paddedDims(ModuleOp module) {
   func::FuncOp main = module.lookupSymbol<func::FuncOp>("main");
-  ArrayRef<Symbol> symbols;
-  SymbolList list(module);
-  symbols = list.symbols();
+  SymbolList symbols(module);
   llvm::MapVector<unsigned, SmallVector<unsigned>> lengths; // the arguments that have them
   std::optional<unsigned> batch;
   for (BlockArgument argument : main.getArguments()) {
@@ -160,7 +155,7 @@ std::vector<PaddedDim> paddedDims(ModuleOp module) {
   for (auto &[length, arguments] : lengths) {
     PaddedDim best;
     for (const Fill &fill : fillsOf(arguments)) {
-      best = judge(main, length, symbols[length], fill);
+      best = judge(main, length, symbols.symbols()[length], fill);
       if (best.isIndependent) {
         break;
       }

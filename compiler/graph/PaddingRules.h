@@ -49,8 +49,8 @@ class KnownPlaces : public SymbolDims {
 public:
   /// Of a length of at least `least` places.
   /// `open` are arguments that hide nothing within the length.
-  KnownPlaces(unsigned length, llvm::ArrayRef<unsigned> computed, int64_t least, uint64_t open)
-      : SymbolDims(length, computed), least(least), open(open) {}
+  KnownPlaces(unsigned length, mlir::Operation *function, int64_t least, uint64_t open)
+      : SymbolDims(length, function), least(least), open(open) {}
 
   const Places &of(mlir::Value value) const { return places.at(value); }
   void set(mlir::Value value, Places known) { places.insert_or_assign(value, std::move(known)); }

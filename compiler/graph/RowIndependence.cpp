@@ -1,7 +1,6 @@
 // Walks @main once, from the arguments on.
 #include "compiler/graph/RowIndependence.h"
 
-#include "compiler/graph/DataSizes.h"
 #include "compiler/graph/FactWalk.h"
 #include "compiler/graph/GraphInfo.h"
 #include "compiler/graph/IndexLimits.h"
@@ -29,8 +28,7 @@ std::optional<unsigned> firstSymbol(Value value) {
 
 class Walk {
 public:
-  Walk(func::FuncOp function, unsigned batch)
-      : main(function), known(batch, computedSymbols(function)) {
+  Walk(func::FuncOp function, unsigned batch) : main(function), known(batch, function) {
     for (BlockArgument argument : main.getArguments()) {
       known.set(argument, ofArgument(argument, batch));
     }
@@ -40,10 +38,6 @@ public:
   Rows of(Value value) const { return known.of(value); }
 
 private:
-  static SmallVector<unsigned> computedSymbols(func::FuncOp function) {
-    return llvm::map_to_vector(sizeBinders(function), [](auto &entry) { return entry.first; });
-  }
-
   Rows ofArgument(BlockArgument argument, unsigned batch) {
     if (main.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kState)) {
       return Rows::mixed(nullptr, "is computed from a state, which stays from run to run");
@@ -98,10 +92,7 @@ std::vector<OutputRows> outputRows(ModuleOp module) {
     Rows found = walk ? walk->of(operand.get()) : Rows::mixed(nullptr, "no input has a batch");
     output.isIndependent = found.isAlong(0);
     if (found.isMixed()) {
-      std::vector<std::string> names =
-          found.op ? originOf(found.op->getLoc()).names : std::vector<std::string>();
-      output.node = names.empty() ? (found.op ? found.op->getName().getStringRef().str() : "")
-                                  : names.front();
+      output.node = nodeName(found.op);
       output.how = found.how;
     } else if (!output.isIndependent) {
       output.how = found.isAbsent()     ? "no row decides it"

@@ -7,9 +7,11 @@ using namespace mlir;
 
 namespace tenon::tn {
 
-SymbolDims::SymbolDims(unsigned theSymbol, ArrayRef<unsigned> computed) : symbol(theSymbol) {
-  decided.insert(computed.begin(), computed.end());
+SymbolDims::SymbolDims(unsigned theSymbol, Operation *function) : symbol(theSymbol) {
   decided.insert(symbol);
+  for (auto &[computed, binder] : sizeBinders(function)) {
+    decided.insert(computed);
+  }
 }
 
 bool SymbolDims::names(AffineExpr dim) const {

@@ -8,8 +8,8 @@ namespace tenon::tn {
 
 class SymbolDims {
 public:
-  /// `computed` are the symbols that data decides, which count as ones that the symbol decides.
-  SymbolDims(unsigned symbol, llvm::ArrayRef<unsigned> computed);
+  /// Symbols that data decides within the function count as ones that the symbol decides.
+  SymbolDims(unsigned symbol, mlir::Operation *function);
 
   /// A symbol that data decides, but not data that the symbol counts.
   void setCommon(unsigned computed) { decided.erase(computed); }

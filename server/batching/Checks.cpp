@@ -156,7 +156,7 @@ Status checkLength(const Version &version, Request &request) {
   }
   for (const PadRule &mask : version.batch->masks) {
     for (const RequestInput &input : request.payload.inputs) {
-      if (input.name == mask.input) {
+      if (input.name == mask.input && request.bucket != request.length) {
         TENON_ASSIGN(bool isHidden, hidesOwn(request.payload, input, mask.value));
         request.bucket = isHidden ? request.length : request.bucket;
       }

@@ -96,6 +96,14 @@ class Drawn:
         kept = self.node("Cast", self.node("Trilu", ones, upper=0), to=T.BOOL)
         return self.attend(self.node("Add", self.node("Where", kept, self.scores(), "hidden"), self.bias()))
 
+    def causal_divided(self):
+        square = self.node("Concat", self.length, self.length, axis=0)
+        ones = self.node("ConstantOfShape", square, value=numpy_helper.from_array(np.array([1], np.int64)))
+        kept = self.node("Cast", self.node("Trilu", ones, upper=0), to=T.BOOL)
+        shifted = self.node("Sub", self.numbers, self.constant("unit", np.array(1, np.float32)))
+        bias = self.node("Unsqueeze", self.node("Div", shifted, self.constant("least", np.array(1e-9, np.float32))), "one")
+        return self.attend(self.node("Add", self.node("Where", kept, self.scores(), "hidden"), bias))
+
     def indexed(self):
         indices = self.node("Range", self.constant("start", np.int64(0)), self.node("Squeeze", self.length), self.constant("step", np.int64(1)))
         earlier = self.node("LessOrEqual", self.node("Unsqueeze", indices, "zero"), self.node("Unsqueeze", indices, "one"))
@@ -155,7 +163,7 @@ class Drawn:
         limit = self.constant("limit", np.array(0.3, np.float32))
         return self.node("Add", self.x, self.node("Relu", self.node("Sub", self.node("ReduceMax", self.x, "zero", keepdims=1), limit)))
 
-    HARMLESS = [linear, normalize, place, masked, folded, seen, heads, causal, causal_seen, indexed, running, first, pooled, best, filtered]
+    HARMLESS = [linear, normalize, place, masked, folded, seen, heads, causal, causal_seen, causal_divided, indexed, running, first, pooled, best, filtered]
     OF_PLACES = [unseen, mean, largest, backwards, spread, end, blurred]
     OF_ROWS = [centered, head, summed, gated]
 
