@@ -15,6 +15,8 @@ namespace tenon::prune {
 struct Axis {
   uint32_t first = 0;
   uint32_t size = 0;
+  /// Its size follows free dims of the model's inputs; `size` is the one that rules look at.
+  bool isFree = false;
   uint32_t at(uint32_t index) const { return first + index; }
 };
 

@@ -44,19 +44,24 @@ struct ShrunkTensor {
   /// It loses heads, of whose number other code may know.
   bool losesHeads = false;
   bool isNode = false; ///< the result of a Constant node, which no parameter of a module is
+  std::vector<std::string> readers; ///< nodes
 };
 
 class ChannelRemover {
 public:
-  ChannelRemover(const quant::Graph &graph, const Values &values, const PruneMask &mask,
-                 const CountedAxes &counted, quant::ModelEdit &edit, onnx::ExternalFiles &files)
-      : graph(graph), values(values), mask(mask), counted(counted), edit(edit), files(files) {}
+  ChannelRemover(const quant::Graph &graph, const Values &values, const Sizes &sizes,
+                 const PruneMask &mask, const CountedAxes &counted, quant::ModelEdit &edit,
+                 onnx::ExternalFiles &files)
+      : graph(graph), values(values), sizes(sizes), mask(mask), counted(counted), edit(edit),
+        files(files) {}
   Result<std::vector<ShrunkTensor>> run();
 
 private:
   Status cutConstant(size_t node, size_t operand);
   void changeNode(size_t node);
-  void setSizes(size_t node, size_t operand, Axes axes);
+  void keepKnown(size_t node);
+  void setSizes(size_t node, const SizeOperand &sized);
+  void computeSizes(size_t node, const SizeOperand &sized, const SizeElements *elements);
   void changeSplit(size_t node);
   void changeSlice(size_t node);
   void changeGather(size_t node);
@@ -66,11 +71,13 @@ private:
 
   const quant::Graph &graph;
   const Values &values;
+  const Sizes &sizes;
   const PruneMask &mask;
   const CountedAxes &counted;
   quant::ModelEdit &edit;
   onnx::ExternalFiles &files;
   std::vector<ShrunkTensor> tensors;
+  std::set<std::pair<size_t, size_t>> written; ///< operands of integers, by node
 };
 
 } // namespace tenon::prune

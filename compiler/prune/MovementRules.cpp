@@ -95,7 +95,8 @@ bool tieBeside(NodeContext &context, const Axes *x, const Axes *y, size_t axis) 
 
 /// Index `begin + i` of the whole is index i of the part.
 void tiePart(NodeContext &context, Axis whole, uint32_t begin, Axis part) {
-  if (begin + part.size > whole.size || part.size == 0) {
+  bool isMoved = (whole.isFree || part.isFree) && (begin > 0 || part.size != whole.size);
+  if (isMoved || begin + part.size > whole.size || part.size == 0) {
     context.keep(whole, "reads it in another size");
     context.keep(part, "reads it in another size");
     return;

@@ -16,6 +16,17 @@ void keepFrom(NodeContext &context, const Axes *axes, size_t first, string_view 
   }
 }
 
+/// Rows, columns and depth of a product of two computed values: positions, and the size of a head,
+/// which a scale is derived from. Heads go whole instead, and those are batches of the product.
+constexpr string_view kDepth = "multiplies two computed values over it: the size of a head";
+
+bool isOfParameters(const NodeContext &context) {
+  return context.values.isParameter(context.own().inputs[0]) ||
+         context.graph.constant(context.own().inputs[0]) ||
+         context.values.isParameter(context.own().inputs[1]) ||
+         context.graph.constant(context.own().inputs[1]);
+}
+
 /// Shared by both kinds of convolution: `inputs` and `outputs` are axes of the weight, of which one
 /// counts the channels of a group where there are several groups.
 void convolution(NodeContext &context, bool isTransposed) {
@@ -33,6 +44,11 @@ void convolution(NodeContext &context, bool isTransposed) {
     context.tie((*bias)[0], (*y)[1]);
   }
   Axis in = (*x)[1], out = (*y)[1];
+  if (!isOfParameters(context)) {
+    context.keep(in, "multiplies two computed values over it");
+    context.keep(out, "makes it of two computed values");
+    context.keepAll(w, "multiplies by it, and it is computed");
+  }
   Axis of = (*w)[isTransposed ? 0 : 1], to = (*w)[isTransposed ? 1 : 0];
   int64_t group = context.integer("group", 1);
   if (group <= 1) {
@@ -66,23 +82,16 @@ void gemm(NodeContext &context) {
   context.tie((*a)[flipsA ? 0 : 1], (*b)[flipsB ? 1 : 0]);
   context.tie((*a)[flipsA ? 1 : 0], (*y)[0]);
   context.tie((*b)[flipsB ? 0 : 1], (*y)[1]);
+  if (!isOfParameters(context)) {
+    context.keepAll(a, "multiplies two computed values over it");
+    context.keepAll(b, "multiplies two computed values over it");
+  }
   for (size_t i = 0; c && i < c->size(); ++i) {
     Axis from = (*c)[c->size() - 1 - i], to = (*y)[1 - std::min<size_t>(i, 1)];
     if (from.size != 1) {
       context.tie(from, to);
     }
   }
-}
-
-/// Rows, columns and depth of a product of two computed values: positions, and the size of a head,
-/// which a scale is derived from. Heads go whole instead, and those are batches of the product.
-constexpr string_view kDepth = "multiplies two computed values over it: the size of a head";
-
-bool isOfParameters(const NodeContext &context) {
-  return context.values.isParameter(context.own().inputs[0]) ||
-         context.graph.constant(context.own().inputs[0]) ||
-         context.values.isParameter(context.own().inputs[1]) ||
-         context.graph.constant(context.own().inputs[1]);
 }
 
 void matMul(NodeContext &context) {

@@ -40,10 +40,11 @@ struct Pruner::Impl {
   std::string prepared; ///< in place of the file, unless it is empty
   onnx::Model model;
   std::optional<quant::Graph> graph;
-  ValueDims dims;
+  SampledDims samples;
   Settings settings;
   AxisClasses axisClasses;
   std::optional<Values> values;
+  std::optional<Sizes> sizes;
   CountedAxes counted;
   std::vector<Parameter> parameters;
   Groups groups;
@@ -92,6 +93,17 @@ std::vector<std::string> Pruner::inputNames() const {
   for (const onnx::ValueInfo &input : impl->model.graph.inputs) {
     if (impl->graph->isInput(input.name)) {
       names.emplace_back(input.name);
+    }
+  }
+  return names;
+}
+
+std::vector<std::optional<std::string>> Pruner::freeDims(std::string_view input) const {
+  std::vector<std::optional<std::string>> names;
+  for (const onnx::ValueInfo &own : impl->model.graph.inputs) {
+    for (size_t i = 0; own.name == input && i < own.dims.size(); ++i) {
+      bool isFree = own.dims[i].kind != onnx::Dimension::Kind::Value;
+      names.push_back(isFree ? std::optional<std::string>(own.dims[i].parameter) : std::nullopt);
     }
   }
   return names;
@@ -155,12 +167,14 @@ Status Pruner::Impl::describe() {
                        "'tenon help TN0130' lists what keeps a width");
 }
 
-Status Pruner::analyze(const ValueDims &dims, Settings settings) {
-  impl->dims = dims;
+Status Pruner::analyze(SampledDims samples, Settings settings) {
+  impl->samples = std::move(samples);
   impl->settings = std::move(settings);
-  impl->values.emplace(*impl->graph, impl->dims, impl->axisClasses);
+  impl->values.emplace(*impl->graph, impl->samples, impl->axisClasses);
   onnx::ExternalFiles files(impl->folder);
-  impl->counted = applyRules(impl->model, *impl->graph, *impl->values, impl->axisClasses, files);
+  impl->sizes.emplace(*impl->graph, *impl->values, files);
+  impl->counted =
+      applyRules(impl->model, *impl->graph, *impl->values, impl->axisClasses, *impl->sizes);
   impl->parameters = parametersOf(*impl->graph, *impl->values);
   impl->groups = groupsOf(*impl->graph, *impl->values, impl->axisClasses, impl->settings.multiple);
   TENON_TRY(impl->describe());
@@ -279,7 +293,8 @@ Status Pruner::choose(double ratio) {
 Result<std::string> Pruner::write() {
   onnx::ExternalFiles files(impl->folder);
   quant::ModelEdit edit(impl->bytes(), impl->model, *impl->graph);
-  ChannelRemover remover(*impl->graph, *impl->values, *impl->mask, impl->counted, edit, files);
+  ChannelRemover remover(*impl->graph, *impl->values, *impl->sizes, *impl->mask, impl->counted,
+                         edit, files);
   TENON_ASSIGN(impl->info.tensors, remover.run());
   impl->info.parametersAfter = 0;
   for (const Parameter &parameter : impl->parameters) {
@@ -294,12 +309,18 @@ Result<std::string> Pruner::write() {
   return edit.write(files, "prune more of it: all weights that are left come into the file");
 }
 
-ValueDims Pruner::dimsAfter() const {
-  ValueDims result = impl->dims;
-  for (auto &[name, dims] : result) {
-    const Axes *axes = impl->values->named(name);
-    for (size_t i = 0; axes && i < dims.size(); ++i) {
-      dims[i] = impl->mask->touches((*axes)[i]) ? impl->mask->size((*axes)[i]) : dims[i];
+SampledDims Pruner::dimsAfter() const {
+  SampledDims result = impl->samples;
+  for (ValueDims &sample : result) {
+    for (auto &[name, dims] : sample) {
+      const Axes *axes = impl->values->named(name);
+      for (size_t i = 0; axes && i < dims.size() && i < axes->size(); ++i) {
+        Axis axis = (*axes)[i];
+        if (impl->mask->touches(axis)) {
+          // One that follows free dims is so many times the part that shrinks.
+          dims[i] = dims[i] / axis.size * impl->mask->size(axis);
+        }
+      }
     }
   }
   return result;

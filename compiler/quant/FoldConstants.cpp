@@ -23,6 +23,14 @@ bool isKeptTransposed(const Graph &graph, size_t node, bool isStored) {
                      [&](const Use &use) { return graph.isOneOf(use.node, kProducts); });
 }
 
+/// Exporters give equal parameters, and those that they give dims of 1, the names of such results.
+bool isNamed(const Graph &graph, size_t node) {
+  constexpr string_view kDims[] = {"Unsqueeze", "Squeeze"};
+  onnx::DataType type = graph.typeOf(graph.node(node).inputs.front());
+  bool isInteger = type == onnx::DataType::Int64 || type == onnx::DataType::Int32;
+  return graph.isOneOf(node, kDims) || (graph.isOp(node, "Identity") && !isInteger);
+}
+
 } // namespace
 
 bool foldConstants(const Graph &graph, ModelEdit &edit, onnx::ExternalFiles &files,
@@ -51,14 +59,15 @@ bool foldConstants(const Graph &graph, ModelEdit &edit, onnx::ExternalFiles &fil
     }
     string_view source = resolved(node.inputs.front());
     bool isStored = !made.contains(source);
+    if (keepsNames && isStored && isNamed(graph, i)) {
+      continue;
+    }
     if (graph.isOp(i, "Identity") && isStored) {
       same[node.outputs.front()] = source;
       gone.insert(i);
       continue;
     }
-    constexpr string_view kNamed[] = {"Unsqueeze", "Squeeze"};
-    bool isNamed = keepsNames && isStored && graph.isOneOf(i, kNamed);
-    if (isNamed || isKeptTransposed(graph, i, isStored)) {
+    if (isKeptTransposed(graph, i, isStored)) {
       continue;
     }
     std::map<string_view, Constant> loaded;

@@ -56,8 +56,11 @@ Json recipeOf(const PruneOutcome &outcome) {
     }
     // Parts of one tensor for different readers get names of their own.
     std::string key = parameters.contains(tensor.name) ? tensor.newName : tensor.name;
-    parameters[key] = {
-        {"tensor", tensor.name}, {"dims", tensor.dims}, {"kept", kept}, {"crc32", tensor.crc}};
+    parameters[key] = {{"tensor", tensor.name},
+                       {"dims", tensor.dims},
+                       {"kept", kept},
+                       {"crc32", tensor.crc},
+                       {"readers", tensor.readers}};
     if (tensor.groups > 0) {
       parameters[key]["groups"] = tensor.groups;
     }
