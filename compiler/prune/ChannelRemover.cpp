@@ -150,9 +150,10 @@ Status ChannelRemover::cutConstant(size_t node, size_t operand) {
   }
   known->groups = std::max(known->groups, groups);
   edit.setOperand({node, operand}, known->newName);
-  known->readers.emplace_back(quant::nameOf(graph.node(node)));
   // Exporters store equal parameters once and give the others as the results of Identity nodes.
-  if (graph.isOp(node, "Identity")) {
+  if (!graph.isOp(node, "Identity")) {
+    known->readers.emplace_back(quant::nameOf(graph.node(node)));
+  } else {
     ShrunkTensor other = *known;
     other.name = graph.node(node).outputs.front();
     other.isNode = false;
@@ -183,6 +184,11 @@ void ChannelRemover::setIntegers(size_t node, size_t operand, const Indices &num
     dims.clear();
   }
   written.emplace(node, operand);
+  std::optional<Indices> before = constantOf(node, operand);
+  constexpr string_view sized[] = {"Reshape", "Expand", "Split", "Slice"};
+  if (graph.isOneOf(node, sized) && tensor && before && *before != numbers) {
+    changed.push_back({std::string(quant::nameOf(own)), std::string(own.opType), *before, numbers});
+  }
   if (dims.size() == 1) {
     dims[0] = static_cast<int64_t>(numbers.size());
   }

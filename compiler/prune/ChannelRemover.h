@@ -44,7 +44,15 @@ struct ShrunkTensor {
   /// It loses heads, of whose number other code may know.
   bool losesHeads = false;
   bool isNode = false; ///< the result of a Constant node, which no parameter of a module is
-  std::vector<std::string> readers; ///< nodes
+  /// Nodes. Empty where only other names for it read it, which have entries of their own.
+  std::vector<std::string> readers;
+  std::vector<std::string> sources; ///< of one that was computed: what of, in the model's file
+};
+
+/// Sizes that the model's file has as numbers, for a reshape, a split or a slice, and that change.
+struct ChangedSizes {
+  std::string node, op;
+  std::vector<int64_t> before, after;
 };
 
 class ChannelRemover {
@@ -55,6 +63,8 @@ public:
       : graph(graph), values(values), sizes(sizes), mask(mask), counted(counted), edit(edit),
         files(files) {}
   Result<std::vector<ShrunkTensor>> run();
+  /// After run.
+  std::vector<ChangedSizes> takeSizes() { return std::move(changed); }
 
 private:
   Status cutConstant(size_t node, size_t operand);
@@ -77,6 +87,7 @@ private:
   quant::ModelEdit &edit;
   onnx::ExternalFiles &files;
   std::vector<ShrunkTensor> tensors;
+  std::vector<ChangedSizes> changed;
   std::set<std::pair<size_t, size_t>> written; ///< operands of integers, by node
 };
 

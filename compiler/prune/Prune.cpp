@@ -32,6 +32,31 @@ Status refuseQuantized(const quant::Graph &graph) {
   return Status::ok();
 }
 
+/// What is computed of stored tensors alone, and of which.
+std::map<std::string, std::vector<std::string>> sourcesOf(const quant::Graph &graph) {
+  std::map<std::string, std::vector<std::string>> result;
+  for (const onnx::Node &node : graph.all()) {
+    std::vector<std::string> sources;
+    bool isComputed = !node.inputs.empty() && node.outputs.size() == 1;
+    for (string_view input : node.inputs) {
+      auto known = result.find(std::string(input));
+      bool isConstant = graph.constant(input) != nullptr;
+      isComputed = isComputed && (input.empty() || isConstant || known != result.end());
+      if (known != result.end()) {
+        sources.insert(sources.end(), known->second.begin(), known->second.end());
+      } else if (isConstant && !graph.producer(input)) {
+        sources.emplace_back(input);
+      }
+    }
+    if (isComputed) {
+      std::sort(sources.begin(), sources.end());
+      sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
+      result.emplace(node.outputs[0], std::move(sources));
+    }
+  }
+  return result;
+}
+
 } // namespace
 
 struct Pruner::Impl {
@@ -50,6 +75,7 @@ struct Pruner::Impl {
   Groups groups;
   std::vector<Ranking> rankings;
   std::optional<PruneMask> mask;
+  std::map<std::string, std::vector<std::string>> sources; ///< of the file
   PruneInfo info;
 
   Bytes bytes() const {
@@ -82,6 +108,7 @@ Result<Pruner> Pruner::open(const std::string &path) {
   TENON_ASSIGN(impl->file, MappedFile::open(path));
   TENON_TRY(impl->read());
   TENON_TRY(refuseQuantized(*impl->graph));
+  impl->sources = sourcesOf(*impl->graph);
   TENON_ASSIGN(impl->prepared,
                quant::prepareModel(impl->file.bytes(), impl->folder, kOldestOpset, true));
   TENON_TRY(impl->read());
@@ -296,6 +323,12 @@ Result<std::string> Pruner::write() {
   ChannelRemover remover(*impl->graph, *impl->values, *impl->sizes, *impl->mask, impl->counted,
                          edit, files);
   TENON_ASSIGN(impl->info.tensors, remover.run());
+  impl->info.sizes = remover.takeSizes();
+  for (ShrunkTensor &tensor : impl->info.tensors) {
+    auto computed = impl->sources.find(tensor.name);
+    bool isOther = computed != impl->sources.end() && !impl->graph->producer(tensor.name);
+    tensor.sources = isOther ? computed->second : std::vector<std::string>();
+  }
   impl->info.parametersAfter = 0;
   for (const Parameter &parameter : impl->parameters) {
     uint64_t elements = 1;

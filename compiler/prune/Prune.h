@@ -48,6 +48,7 @@ struct PruneInfo {
   std::vector<GroupInfo> groups;
   std::vector<FixedInfo> fixed;
   std::vector<ShrunkTensor> tensors; ///< after write
+  std::vector<ChangedSizes> sizes;   ///< after write
   uint64_t parametersBefore = 0,
            parametersAfter = 0; ///< elements of constants of floats; after write
 };

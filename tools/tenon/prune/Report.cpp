@@ -50,6 +50,9 @@ Json pruneJson(const PruneOutcome &outcome) {
 Json recipeOf(const PruneOutcome &outcome) {
   Json parameters = Json::object();
   for (const prune::ShrunkTensor &tensor : outcome.info.tensors) {
+    if (tensor.readers.empty()) {
+      continue;
+    }
     Json kept = Json::object();
     for (const auto &[axis, indices] : tensor.kept) {
       kept[std::to_string(axis)] = indices;
@@ -61,6 +64,9 @@ Json recipeOf(const PruneOutcome &outcome) {
                        {"kept", kept},
                        {"crc32", tensor.crc},
                        {"readers", tensor.readers}};
+    if (!tensor.sources.empty()) {
+      parameters[key]["computed_of"] = tensor.sources;
+    }
     if (tensor.groups > 0) {
       parameters[key]["groups"] = tensor.groups;
     }
@@ -71,10 +77,16 @@ Json recipeOf(const PruneOutcome &outcome) {
       parameters[key]["constant"] = true;
     }
   }
+  Json sizes = Json::array();
+  for (const prune::ChangedSizes &own : outcome.info.sizes) {
+    sizes.push_back(
+        {{"node", own.node}, {"op", own.op}, {"before", own.before}, {"after", own.after}});
+  }
   return {{"schema", "tenon.recipe/1"},
           {"model", outcome.model},
           {"ratio", outcome.ratio},
-          {"parameters", parameters}};
+          {"parameters", parameters},
+          {"sizes", sizes}};
 }
 
 std::string pruneText(const PruneOutcome &outcome) {
