@@ -185,7 +185,7 @@ void ChannelRemover::setIntegers(size_t node, size_t operand, const Indices &num
   }
   written.emplace(node, operand);
   std::optional<Indices> before = constantOf(node, operand);
-  constexpr string_view sized[] = {"Reshape", "Expand", "Split", "Slice"};
+  constexpr string_view sized[] = {"Reshape", "Expand", "Split", "Slice", "Pad", "Gather"};
   if (graph.isOneOf(node, sized) && tensor && before && *before != numbers) {
     changed.push_back({std::string(quant::nameOf(own)), std::string(own.opType), *before, numbers});
   }
@@ -254,7 +254,7 @@ void ChannelRemover::keepKnown(size_t node) {
 void ChannelRemover::computeSizes(size_t node, const SizeOperand &sized,
                                   const SizeElements *elements) {
   std::string isSet;
-  Indices set, factors, divisors;
+  Indices set, factors, divisors, before, after;
   for (size_t i = 0; i < sized.axes.size(); ++i) {
     Axis axis = sized.axes[i];
     bool reads = elements && mask.touches(&(*elements)[i].reads);
@@ -264,8 +264,15 @@ void ChannelRemover::computeSizes(size_t node, const SizeOperand &sized,
         !isWritten && !isInferred && mask.touches(axis) && !(elements && (*elements)[i].value);
     isSet += isWritten || isInferred ? '\1' : '\0';
     set.push_back(isInferred ? -1 : isWritten ? mask.size(axis) : 0);
+    bool isNumber = elements && (*elements)[i].value && (*elements)[i].reads.empty();
+    before.push_back(isNumber ? *(*elements)[i].value : -1);
+    after.push_back(isNumber && isWritten && before.back() > 0 ? set.back() : before.back());
     factors.push_back(isScaled ? mask.size(axis) : 1);
     divisors.push_back(isScaled ? axis.size : 1);
+  }
+  if (before != after) {
+    changed.push_back({std::string(quant::nameOf(graph.node(node))),
+                       std::string(graph.node(node).opType), before, after});
   }
   if (isSet.find('\0') == std::string::npos) {
     return setIntegers(node, sized.operand, set);

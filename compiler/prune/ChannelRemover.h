@@ -49,7 +49,8 @@ struct ShrunkTensor {
   std::vector<std::string> sources; ///< of one that was computed: what of, in the model's file
 };
 
-/// Sizes that the model's file has as numbers, for a reshape, a split or a slice, and that change.
+/// Sizes and indices that the model's file has as numbers, and that change; -1 for computed ones
+/// between them.
 struct ChangedSizes {
   std::string node, op;
   std::vector<int64_t> before, after;

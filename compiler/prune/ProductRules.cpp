@@ -245,9 +245,31 @@ void attention(NodeContext &context) {
   }
 }
 
+/// Features of the input can go; the state is computed of itself.
+void recurrent(NodeContext &context) {
+  const Axes *x = context.operand(0), *w = context.operand(1);
+  bool isPlain = x && w && x->size() == 3 && w->size() == 3 && isOfParameters(context);
+  if (!isPlain) {
+    return context.keepNode("has operands of unknown rank");
+  }
+  context.tie((*x)[2], (*w)[2]);
+  constexpr string_view what = "carries a state of this size";
+  for (const Axes *axes : {x, w}) {
+    context.keep((*axes)[0], what);
+    context.keep((*axes)[1], what);
+  }
+  for (size_t i = 2; i < context.own().inputs.size(); ++i) {
+    context.keepAll(context.operand(i), what);
+  }
+  for (size_t i = 0; i < context.own().outputs.size(); ++i) {
+    context.keepAll(context.result(i), what);
+  }
+}
+
 constexpr std::pair<string_view, Rule> kProductRules[] = {
-    {"Conv", conv},     {"ConvTranspose", convTranspose}, {"Gemm", gemm}, {"MatMul", matMul},
-    {"Einsum", einsum}, {"Attention", attention}};
+    {"Conv", conv},     {"ConvTranspose", convTranspose}, {"Gemm", gemm},      {"MatMul", matMul},
+    {"Einsum", einsum}, {"Attention", attention},         {"LSTM", recurrent}, {"GRU", recurrent},
+    {"RNN", recurrent}};
 
 } // namespace
 

@@ -29,6 +29,10 @@ string_view NodeContext::text(string_view attribute, string_view fallback) const
   return given ? given->s : fallback;
 }
 
+bool NodeContext::isOfSizes(size_t operand) const {
+  return operand < own().inputs.size() && sizes.of(own().inputs[operand]);
+}
+
 void NodeContext::tie(Axis one, Axis other) {
   if (one.size == other.size) {
     axisClasses.tie(one, other);
@@ -67,6 +71,12 @@ void NodeContext::keepNode(string_view what) {
 }
 
 void NodeContext::product(Axis whole, std::vector<Axis> factors) {
+  if (whole.size == 0) {
+    for (Axis factor : factors) {
+      keep(factor, "makes it a part of an axis that is too long to follow");
+    }
+    return;
+  }
   uint64_t elements = 1;
   for (Axis factor : factors) {
     elements *= factor.size;

@@ -37,6 +37,9 @@ public:
   /// As Sizes::constant.
   std::optional<std::vector<int64_t>> elements(std::string_view value) const;
 
+  /// Whether the operand is computed of dims and constants alone.
+  bool isOfSizes(size_t operand) const;
+
   /// Axes of different sizes stay instead.
   void tie(Axis one, Axis other);
   void tieAll(const Axes &one, const Axes &other);

@@ -6,13 +6,11 @@
 namespace tenon::prune {
 namespace {
 
-/// Longer ones count positions or boxes, never channels.
-constexpr int64_t kMaxIndices = 1 << 16;
-
 Axes addAxes(AxisClasses &axisClasses, const std::vector<int64_t> &dims) {
   Axes axes;
   for (int64_t dim : dims) {
     axes.push_back(axisClasses.add(dim < 0 || dim > kMaxIndices ? 0 : static_cast<uint32_t>(dim)));
+    axes.back().extent = static_cast<uint64_t>(std::max<int64_t>(dim, 0));
   }
   return axes;
 }

@@ -20,6 +20,8 @@ using SampledDims = std::vector<ValueDims>;
 /// One for each dim. Of size 0 where the size is not known or too large to follow: such an axis
 /// stays.
 using Axes = std::vector<Axis>;
+/// Longer ones count positions or boxes, never channels.
+inline constexpr int64_t kMaxIndices = 1 << 16;
 
 /// An axis that may be counted from the last one, counted from the first.
 inline size_t fromFront(int64_t axis, size_t rank) {

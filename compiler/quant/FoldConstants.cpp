@@ -23,12 +23,14 @@ bool isKeptTransposed(const Graph &graph, size_t node, bool isStored) {
                      [&](const Use &use) { return graph.isOneOf(use.node, kProducts); });
 }
 
-/// Exporters give equal parameters, and those that they give dims of 1, the names of such results.
+/// Moves a stored tensor, whose elements stay what they are: it is found by its name there, and the
+/// results of some such nodes are names too, as of equal parameters.
 bool isNamed(const Graph &graph, size_t node) {
-  constexpr string_view kDims[] = {"Unsqueeze", "Squeeze"};
+  constexpr string_view kMoving[] = {"Identity", "Unsqueeze", "Squeeze",   "Reshape",
+                                     "Flatten",  "Slice",     "Transpose", "Gather"};
   onnx::DataType type = graph.typeOf(graph.node(node).inputs.front());
   bool isInteger = type == onnx::DataType::Int64 || type == onnx::DataType::Int32;
-  return graph.isOneOf(node, kDims) || (graph.isOp(node, "Identity") && !isInteger);
+  return graph.isOneOf(node, kMoving) && !isInteger;
 }
 
 } // namespace
