@@ -23,6 +23,16 @@ bool isKeptTransposed(const Graph &graph, size_t node, bool isStored) {
                      [&](const Use &use) { return graph.isOneOf(use.node, kProducts); });
 }
 
+/// Moves a stored tensor, whose elements stay what they are: it is found by its name there, and the
+/// results of some such nodes are names too, as of equal parameters.
+bool isNamed(const Graph &graph, size_t node) {
+  constexpr string_view kMoving[] = {"Identity", "Unsqueeze", "Squeeze",   "Reshape",
+                                     "Flatten",  "Slice",     "Transpose", "Gather"};
+  onnx::DataType type = graph.typeOf(graph.node(node).inputs.front());
+  bool isInteger = type == onnx::DataType::Int64 || type == onnx::DataType::Int32;
+  return graph.isOneOf(node, kMoving) && !isInteger;
+}
+
 } // namespace
 
 bool foldConstants(const Graph &graph, ModelEdit &edit, onnx::ExternalFiles &files,
@@ -51,14 +61,15 @@ bool foldConstants(const Graph &graph, ModelEdit &edit, onnx::ExternalFiles &fil
     }
     string_view source = resolved(node.inputs.front());
     bool isStored = !made.contains(source);
+    if (keepsNames && isStored && isNamed(graph, i)) {
+      continue;
+    }
     if (graph.isOp(i, "Identity") && isStored) {
       same[node.outputs.front()] = source;
       gone.insert(i);
       continue;
     }
-    constexpr string_view kNamed[] = {"Unsqueeze", "Squeeze"};
-    bool isNamed = keepsNames && isStored && graph.isOneOf(i, kNamed);
-    if (isNamed || isKeptTransposed(graph, i, isStored)) {
+    if (isKeptTransposed(graph, i, isStored)) {
       continue;
     }
     std::map<string_view, Constant> loaded;
