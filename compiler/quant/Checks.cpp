@@ -27,7 +27,8 @@ Status refuseQuantized(const Graph &graph) {
   return Status::ok();
 }
 
-Status checkPlan(const Graph &graph, const Plan &plan, const Settings &settings) {
+Status checkPlan(const Graph &graph, const Plan &plan, const QuantizationInfo &branches,
+                 const Settings &settings) {
   for (const Overrides::value_type &decided : settings.overrides) {
     bool isLayer = std::any_of(plan.layers.begin(), plan.layers.end(), [&](const Layer &layer) {
       return nameOf(graph.node(layer.node)) == decided.first;
@@ -36,7 +37,10 @@ Status checkPlan(const Graph &graph, const Plan &plan, const Settings &settings)
         std::any_of(plan.embeddings.begin(), plan.embeddings.end(), [&](const Embedding &table) {
           return nameOf(graph.node(table.node)) == decided.first;
         });
-    if (!isLayer && !isTable) {
+    auto isNamed = [&](const LayerInfo &inside) { return inside.name == decided.first; };
+    bool isInside = std::any_of(branches.layers.begin(), branches.layers.end(), isNamed) ||
+                    std::any_of(branches.tables.begin(), branches.tables.end(), isNamed);
+    if (!isLayer && !isTable && !isInside) {
       return Status::error(ErrorId::BadArgument,
                            strCat("no convolution, product or embedding of the model is called '",
                                   decided.first, "'"),
@@ -48,12 +52,17 @@ Status checkPlan(const Graph &graph, const Plan &plan, const Settings &settings)
   bool isAnyTable =
       std::any_of(plan.embeddings.begin(), plan.embeddings.end(),
                   [](const Embedding &table) { return table.treatment != Treatment::Wide; });
-  if (isAny || isAnyTable || settings.mayBeNone) {
+  auto isSmall = [](const LayerInfo &inside) { return inside.treatment != Treatment::Wide; };
+  bool isAnyInside = std::any_of(branches.layers.begin(), branches.layers.end(), isSmall) ||
+                     std::any_of(branches.tables.begin(), branches.tables.end(), isSmall);
+  if (isAny || isAnyTable || isAnyInside || settings.mayBeNone) {
     return Status::ok();
   }
-  std::vector<Outside> outside = layersOutside(graph);
+  std::vector<Outside> outside = recurrentLayers(graph);
+  const std::vector<LayerInfo> &inside = branches.layers;
   std::string why = !plan.layers.empty() ? strCat("of ", nameOf(graph.node(plan.layers[0].node)),
                                                   ": ", plan.layers[0].reason)
+                    : !inside.empty()    ? strCat("of ", inside[0].name, ": ", inside[0].reason)
                     : !outside.empty()   ? strCat("of ", outside[0].name, ": ", outside[0].reason)
                                          : "it has no convolution or product of FP32";
   return Status::error(ErrorId::BadArgument, strCat("nothing in the model can be quantized: ", why),

@@ -197,7 +197,7 @@ bool LayerFinder::leadsToSoftmax(string_view value) const {
 
 /// Whether nothing but activations and shapes stands between a value and an output.
 bool LayerFinder::endsAtOutput(string_view value) const {
-  if (graph.isKept(value)) {
+  if (graph.isOutput(value) ? graph.isModelOutput(value) : graph.isKept(value)) {
     return true;
   }
   for (const Use &use : graph.uses(value)) {
@@ -339,16 +339,23 @@ std::vector<Layer> LayerFinder::run() {
 
 } // namespace
 
-std::vector<Outside> layersOutside(const Graph &graph) {
+std::vector<Outside> recurrentLayers(const Graph &graph) {
   constexpr string_view kRecurrent[] = {"LSTM", "GRU", "RNN"};
+  std::vector<Outside> result;
+  for (size_t i = 0; i < graph.all().size(); ++i) {
+    if (graph.isOneOf(i, kRecurrent)) {
+      result.push_back({std::string(nameOf(graph.node(i))), std::string(graph.node(i).opType),
+                        "a recurrent layer"});
+    }
+  }
+  return result;
+}
+
+std::vector<Outside> layersInside(const Graph &graph) {
   constexpr string_view kLayers[] = {"Conv", "ConvTranspose", "Gemm", "MatMul",
                                      "LSTM", "GRU",           "RNN"};
   std::vector<Outside> result;
-  for (size_t i = 0; i < graph.all().size(); ++i) {
-    const onnx::Node &node = graph.node(i);
-    if (graph.isOneOf(i, kRecurrent)) {
-      result.push_back({std::string(nameOf(node)), std::string(node.opType), "a recurrent layer"});
-    }
+  for (const onnx::Node &node : graph.all()) {
     std::string reason = strCat("inside of ", node.opType, " '", nameOf(node), "'");
     std::function<void(const onnx::Node &)> visit = [&](const onnx::Node &own) {
       for (const onnx::Attribute &attribute : own.attributes) {

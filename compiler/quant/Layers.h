@@ -13,7 +13,8 @@ std::vector<Layer> findLayers(const Graph &graph, const Overrides &overrides);
 struct Outside {
   std::string name, op, reason;
 };
-std::vector<Outside> layersOutside(const Graph &graph);
+std::vector<Outside> recurrentLayers(const Graph &graph);
+std::vector<Outside> layersInside(const Graph &graph);
 
 /// Operations whose results are elements of their first operands (Concat: of all), so that both
 /// have one scale.

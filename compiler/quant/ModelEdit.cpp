@@ -19,12 +19,15 @@ using std::string_view;
 // Field numbers of onnx.proto.
 constexpr unsigned kModelIr = 1, kModelGraph = 7, kModelOpset = 8, kModelMetadata = 14;
 constexpr unsigned kOpsetDomain = 1, kOpsetVersion = 2;
-constexpr unsigned kGraphNode = 1, kGraphInitializer = 5, kGraphInput = 11, kGraphValue = 13;
+constexpr unsigned kGraphNode = 1, kGraphInitializer = 5, kGraphInput = 11, kGraphValue = 13,
+                   kGraphSparse = 15;
 constexpr unsigned kNodeInput = 1, kNodeOutput = 2, kNodeName = 3, kNodeOp = 4, kNodeAttribute = 5,
                    kNodeDomain = 7;
-constexpr unsigned kAttributeName = 1, kAttributeInteger = 3, kAttributeText = 4,
-                   kAttributeGraph = 6, kAttributeIntegers = 8, kAttributeType = 20;
-constexpr unsigned kIntegerType = 2, kTextType = 3, kGraphType = 5, kIntegersType = 7;
+constexpr unsigned kAttributeName = 1, kAttributeReal = 2, kAttributeInteger = 3,
+                   kAttributeText = 4, kAttributeGraph = 6, kAttributeIntegers = 8,
+                   kAttributeType = 20;
+constexpr unsigned kRealType = 1, kIntegerType = 2, kTextType = 3, kGraphType = 5,
+                   kIntegersType = 7;
 /// From this version on initializers need not be inputs too.
 constexpr int64_t kIrOfFreeInitializers = 4;
 
@@ -45,27 +48,28 @@ template <typename Visit> Status forEachField(string_view message, const Visit &
 } // namespace
 
 ModelEdit::ModelEdit(Bytes bytes, const onnx::Model &model, const Graph &graph)
-    : file(reinterpret_cast<const char *>(bytes.data()), bytes.size()), model(model), graph(graph) {
+    : file(reinterpret_cast<const char *>(bytes.data()), bytes.size()), model(model), graph(graph),
+      names(std::make_shared<std::set<std::string, std::less<>>>()) {
   avoidNames(model.graph);
 }
 
 /// Also of what nobody reads, and of graphs inside of nodes: their names hide those around them.
 void ModelEdit::avoidNames(const onnx::Graph &own) {
   for (const onnx::Tensor &tensor : own.initializers) {
-    names.emplace(tensor.name);
+    names->emplace(tensor.name);
   }
   for (const onnx::SparseTensor &tensor : own.sparseInitializers) {
-    names.emplace(tensor.values.name);
+    names->emplace(tensor.values.name);
   }
   for (const std::vector<onnx::ValueInfo> *infos : {&own.inputs, &own.outputs, &own.values}) {
     for (const onnx::ValueInfo &info : *infos) {
-      names.emplace(info.name);
+      names->emplace(info.name);
     }
   }
   for (const onnx::Node &node : own.nodes) {
-    names.insert(node.inputs.begin(), node.inputs.end());
-    names.insert(node.outputs.begin(), node.outputs.end());
-    names.emplace(node.name);
+    names->insert(node.inputs.begin(), node.inputs.end());
+    names->insert(node.outputs.begin(), node.outputs.end());
+    names->emplace(node.name);
     for (const onnx::Attribute &attribute : node.attributes) {
       if (attribute.graph) {
         avoidNames(*attribute.graph);
@@ -76,7 +80,7 @@ void ModelEdit::avoidNames(const onnx::Graph &own) {
 
 std::string ModelEdit::freshName(string_view base) {
   std::string name(base);
-  for (int i = 1; !names.insert(name).second; ++i) {
+  for (int i = 1; !names->insert(name).second; ++i) {
     name = strCat(base, "_", i);
   }
   return name;
@@ -102,6 +106,10 @@ void ModelEdit::setInteger(size_t node, string_view attribute, int64_t value) {
   dropAttribute(node, attribute);
   addInteger(attributes[node], attribute, value);
 }
+void ModelEdit::setText(size_t node, string_view attribute, string_view value) {
+  dropAttribute(node, attribute);
+  addText(attributes[node], attribute, value);
+}
 void ModelEdit::setIntegers(size_t node, string_view attribute, std::span<const int64_t> values) {
   dropAttribute(node, attribute);
   addIntegers(attributes[node], attribute, values);
@@ -122,6 +130,13 @@ void ModelEdit::insertAfter(size_t node, Message added) { after[node].push_back(
 void ModelEdit::insertFirst(Message added) { first.push_back(std::move(added)); }
 void ModelEdit::setDomain(Message &node, string_view domain) {
   node.text(kNodeDomain, domain);
+  importDomain(domain);
+}
+void ModelEdit::importDomain(string_view domain) {
+  if (outer) {
+    outer->importDomain(domain);
+    return;
+  }
   bool isImported = std::any_of(model.opsets.begin(), model.opsets.end(),
                                 [&](const onnx::OpsetImport &own) { return own.domain == domain; });
   if (!isImported) {
@@ -210,7 +225,7 @@ Result<Message> ModelEdit::graphMessage(string_view old, onnx::ExternalFiles &fi
   for (const auto &[node, name] : results) {
     stale.insert(graph.node(node).outputs.front());
   }
-  size_t node = 0, initializer = 0, input = 0, value = 0;
+  size_t node = 0, initializer = 0, sparse = 0, input = 0, value = 0;
   Message message;
   for (const Message &added : first) {
     message.add(kGraphNode, added);
@@ -239,6 +254,10 @@ Result<Message> ModelEdit::graphMessage(string_view old, onnx::ExternalFiles &fi
         }
         TENON_ASSIGN(std::string bytes, onnx::embedded(field.bytes, files));
         message.text(kGraphInitializer, bytes);
+      }
+    } else if (field.number == kGraphSparse) {
+      if (!leftOut.contains(model.graph.sparseInitializers[sparse++].values.name)) {
+        message.raw(whole);
       }
     } else if (field.number == kGraphInput) {
       // Old models list their constants as inputs too.
@@ -315,6 +334,13 @@ void addInteger(Message &node, string_view attribute, int64_t value) {
       .varint(kAttributeInteger, static_cast<uint64_t>(value))
       .varint(kAttributeType, kIntegerType);
   node.add(kNodeAttribute, integer);
+}
+
+void addReal(Message &node, string_view attribute, float value) {
+  node.add(kNodeAttribute, Message()
+                               .text(kAttributeName, attribute)
+                               .real(kAttributeReal, value)
+                               .varint(kAttributeType, kRealType));
 }
 
 void addIntegers(Message &node, string_view attribute, std::span<const int64_t> values) {

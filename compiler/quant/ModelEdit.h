@@ -9,6 +9,7 @@
 #include "support/memory/ByteSpan.h"
 
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 
@@ -43,11 +44,23 @@ public:
   void dropAttribute(size_t node, std::string_view name) { withoutAttributes[node].insert(name); }
   /// In place of the attribute of that name, if the node has it.
   void setInteger(size_t node, std::string_view attribute, int64_t value);
+  void setText(size_t node, std::string_view attribute, std::string_view value);
   void setIntegers(size_t node, std::string_view attribute, std::span<const int64_t> values);
   /// The bytes of a GraphProto, in place of the graph of that name.
   void setGraph(size_t node, std::string_view attribute, std::string_view bytes);
   /// Names that new ones have to differ from too: those around a graph inside of a node.
   void avoidNames(const onnx::Graph &own);
+  /// Of a graph inside of a node: names are new in `outer` too, which gets domains and what
+  /// addShared adds.
+  void writeInto(ModelEdit &other) {
+    outer = &other;
+    names = other.names;
+  }
+  /// A constant of the outermost graph, which those inside of nodes read too.
+  void addShared(const std::string &name, onnx::DataType type, std::span<const int64_t> dims,
+                 std::string_view bytes) {
+    outer ? outer->addShared(name, type, dims, bytes) : addConstant(name, type, dims, bytes);
+  }
   /// What the file says of the value's shape is left out.
   void forgetShape(std::string_view value) { shapeless.insert(value); }
   /// Of ONNX's own operators, and of the file's form.
@@ -65,6 +78,7 @@ public:
 
   /// Makes an added node one of another domain, which the model imports then.
   void setDomain(onnx::Message &node, std::string_view domain);
+  void importDomain(std::string_view domain);
   /// A key and a text of the model's own.
   void addMetadata(std::string_view key, std::string_view value);
 
@@ -84,7 +98,8 @@ private:
   std::string_view file;
   const onnx::Model &model;
   const Graph &graph;
-  std::set<std::string, std::less<>> names;
+  ModelEdit *outer = nullptr;
+  std::shared_ptr<std::set<std::string, std::less<>>> names;
   std::map<size_t, std::map<size_t, std::string>> operands;
   std::map<size_t, std::vector<std::string>> moreOperands;
   std::map<size_t, std::set<std::string_view>> withoutAttributes;
@@ -110,6 +125,7 @@ onnx::Message nodeMessage(std::string_view op, const std::string &name,
 /// Attributes of a node that is put together.
 void addText(onnx::Message &node, std::string_view attribute, std::string_view value);
 void addInteger(onnx::Message &node, std::string_view attribute, int64_t value);
+void addReal(onnx::Message &node, std::string_view attribute, float value);
 void addIntegers(onnx::Message &node, std::string_view attribute, std::span<const int64_t> values);
 /// The same with an integer attribute.
 onnx::Message nodeMessage(std::string_view op, const std::string &name,

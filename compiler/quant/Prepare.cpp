@@ -37,7 +37,7 @@ Result<std::string> folded(Bytes file, const std::string &folder, bool keepsName
   ModelEdit edit(file, model, graph);
   edit.keepExternal();
   onnx::ExternalFiles files(folder);
-  if (!foldConstants(graph, edit, files, keepsNames)) {
+  if (!foldConstants(model, graph, edit, files, keepsNames)) {
     return std::string();
   }
   return edit.write(files, kRemedy);
