@@ -40,6 +40,7 @@ public:
   /// Those of the graph itself, in no order.
   std::vector<std::string_view> constantNames() const;
   bool isOwnConstant(std::string_view value) const { return constants.contains(value); }
+  bool isInner() const { return outer != nullptr; }
   /// The graph that all others are inside of.
   const Graph &outermost() const { return outer ? outer->outermost() : *this; }
   /// Whether a value is an output of the model, or becomes one of the node that the graph is inside

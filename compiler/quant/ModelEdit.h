@@ -61,6 +61,10 @@ public:
                  std::string_view bytes) {
     outer ? outer->addShared(name, type, dims, bytes) : addConstant(name, type, dims, bytes);
   }
+  /// Before all nodes of the outermost graph.
+  void insertOutermost(onnx::Message added) {
+    outer ? outer->insertOutermost(std::move(added)) : insertFirst(std::move(added));
+  }
   /// What the file says of the value's shape is left out.
   void forgetShape(std::string_view value) { shapeless.insert(value); }
   /// Of ONNX's own operators, and of the file's form.

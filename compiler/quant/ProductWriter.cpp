@@ -92,14 +92,14 @@ void QdqWriter::writeBlocks(const Layer &layer, const Floats &weight, LayerInfo 
     blockForm == BlockForm::Product ? storeBlockProduct(parts) : storeBlockDequantize(layer, parts);
     // The numbers themselves are not needed again.
     parts.blocks.levels.clear();
-    if (key) {
-      stored.emplace(*key, parts);
-    }
   }
   info.weightError = parts.blocks.error;
   info.bits = 4;
   blockForm == BlockForm::Product ? writeBlockProduct(layer, parts)
                                   : writeBlockDequantize(layer, parts);
+  if (key) {
+    stored.insert_or_assign(*key, std::move(parts));
+  }
 }
 
 void QdqWriter::storeBlockProduct(const StoredWeight &parts) {
@@ -147,15 +147,16 @@ void QdqWriter::writeBlockProduct(const Layer &layer, const StoredWeight &parts)
 }
 
 /// DequantizeLinear with blocks of 4-bit integers, which the product reads as it read its weights.
-void QdqWriter::writeBlockDequantize(const Layer &layer, const StoredWeight &parts) {
+void QdqWriter::writeBlockDequantize(const Layer &layer, StoredWeight &parts) {
   size_t axis = static_cast<size_t>(layer.weight->axis);
   std::string base = strCat(nameOf(graph.node(layer.node)), "_weight");
   std::string inputs[] = {parts.quantized, parts.scale, parts.zero};
-  std::string name = edit.freshName(base);
+  std::string name = nameOfWide(parts, base);
   Message wide = nodeMessage("DequantizeLinear", edit.freshName(base + "_DequantizeLinear"), inputs,
                              name, "axis", static_cast<int64_t>(1 - axis));
   addInteger(wide, "block_size", parts.blocks.block);
-  readThrough(layer, std::move(wide), name, base);
+  readThrough(layer, parts, std::move(wide), name, base);
+  parts.wide = name;
 }
 
 /// The product of a layer is gone, and a Transpose of its weights with it.
@@ -167,18 +168,32 @@ void QdqWriter::leaveWeight(const Layer &layer) {
   leaveTranspose(layer);
 }
 
+/// Of the dequantized weights: graphs inside of nodes read the same.
+std::string QdqWriter::nameOfWide(const StoredWeight &parts, const std::string &base) {
+  return graph.isInner() && !parts.wide.empty() ? parts.wide : edit.freshName(base);
+}
+
 /// The layer reads dequantized weights.
-void QdqWriter::readThrough(const Layer &layer, Message wide, const std::string &name,
-                            const std::string &base) {
+void QdqWriter::readThrough(const Layer &layer, const StoredWeight &parts, Message wide,
+                            const std::string &name, const std::string &base) {
+  auto add = [&](size_t node) {
+    // Inside of a node, ONNX Runtime's fusions and OpenVINO's Scan fail on one that reads constants
+    // from around it; and one does for all graphs.
+    if (!graph.isInner()) {
+      edit.insertBefore(node, std::move(wide));
+    } else if (name != parts.wide) {
+      edit.insertOutermost(std::move(wide));
+    }
+  };
   if (sharesTranspose(layer)) {
     // Each layer gets a Transpose of its own: the others may read other weights, or the wide ones.
     std::string turned = edit.freshName(base + "_transposed");
-    edit.insertBefore(layer.node, std::move(wide));
+    add(layer.node);
     edit.insertBefore(layer.node, nodeMessage("Transpose", edit.freshName(base + "_Transpose"),
                                               std::span(&name, 1), turned));
     edit.setOperand({layer.node, 1}, turned);
   } else {
-    edit.insertBefore(layer.weight->use.node, std::move(wide));
+    add(layer.weight->use.node);
     edit.setOperand(layer.weight->use, name);
   }
   leaveTranspose(layer);

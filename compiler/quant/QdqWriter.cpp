@@ -90,7 +90,7 @@ const StoredWeight *QdqWriter::find(const std::optional<WeightKey> &key) const {
 }
 
 StoredWeight QdqWriter::store(const std::string &base, QuantizedWeight weight, DataType type) {
-  StoredWeight parts{edit.freshName(base + "_quantized"), "", "", std::move(weight), type, {}};
+  StoredWeight parts{edit.freshName(base + "_quantized"), "", "", std::move(weight), type, {}, ""};
   edit.addShared(parts.quantized, type, parts.weight.dims, bytesOf(parts.weight.values));
   return parts;
 }
@@ -190,7 +190,7 @@ Status QdqWriter::writeLayer(const Layer &layer, LayerInfo &info) {
   bool isForBranch = !isOwn && !graph.producer(layer.weight->name) &&
                      graph.isOwnConstant(layer.weight->name) && graph.isKept(layer.weight->name) &&
                      forBranches.insert(layer.weight->name).second;
-  std::string name = isForBranch ? std::string(layer.weight->name) : edit.freshName(base);
+  std::string name = isForBranch ? std::string(layer.weight->name) : nameOfWide(parts, base);
   if (isForBranch) {
     edit.leaveOut(layer.weight->name);
   }
@@ -204,7 +204,9 @@ Status QdqWriter::writeLayer(const Layer &layer, LayerInfo &info) {
                  weight.dims.size() == 2;
   Message wide = nodeMessage("DequantizeLinear", edit.freshName(base + "_DequantizeLinear"), inputs,
                              name, "axis", isPlain ? -1 : axis);
-  isForBranch ? edit.insertFirst(std::move(wide)) : readThrough(layer, std::move(wide), name, base);
+  isForBranch ? edit.insertFirst(std::move(wide))
+              : readThrough(layer, parts, std::move(wide), name, base);
+  parts.wide = graph.isInner() ? name : parts.wide;
   if (!bias.empty()) {
     writeBias(layer, bias, parts.weight.scales, info);
   }
@@ -214,7 +216,7 @@ Status QdqWriter::writeLayer(const Layer &layer, LayerInfo &info) {
   bool isShared = graph.uses(layer.weight->name).size() > 1 || sharesTranspose(layer) ||
                   !graph.isOwnConstant(layer.weight->name);
   if (!isOwn && key && isShared) {
-    stored.emplace(*key, std::move(parts));
+    stored.insert_or_assign(*key, std::move(parts));
   }
   return Status::ok();
 }

@@ -69,11 +69,12 @@ private:
   void storeBlockProduct(const StoredWeight &parts);
   void storeBlockDequantize(const Layer &layer, const StoredWeight &parts);
   void writeBlockProduct(const Layer &layer, const StoredWeight &parts);
-  void writeBlockDequantize(const Layer &layer, const StoredWeight &parts);
+  void writeBlockDequantize(const Layer &layer, StoredWeight &parts);
+  std::string nameOfWide(const StoredWeight &parts, const std::string &base);
   bool isTable(std::string_view constant) const;
   void leaveWeight(const Layer &layer);
-  void readThrough(const Layer &layer, onnx::Message wide, const std::string &name,
-                   const std::string &base);
+  void readThrough(const Layer &layer, const StoredWeight &parts, onnx::Message wide,
+                   const std::string &name, const std::string &base);
   bool sharesTranspose(const Layer &layer) const;
   void leaveTranspose(const Layer &layer);
   Status writeEmbedding(const Embedding &embedding, LayerInfo &info);

@@ -15,6 +15,7 @@ struct StoredWeight {
   QuantizedWeight weight;
   onnx::DataType type = onnx::DataType::Int8;
   BlockWeight blocks; ///< of weights of 4 bits
+  std::string wide;   ///< what graphs inside of nodes read of it
 };
 
 /// By the name of an initializer of the model, the axis of the scales, and the form: rows of 8
