@@ -41,7 +41,7 @@ Result<std::string> BranchWriter::write(const onnx::Model &outer, const Graph &a
   const InnerModel &branch = *kept.emplace_back(std::move(own));
   Graph graph(branch.model(), &around, node);
   ModelEdit innerEdit(branch.bytes(), branch.model(), graph);
-  innerEdit.writeInto(edit);
+  innerEdit.writeInto(edit, graph.isClosed());
   innerEdit.keepExternal();
   TENON_TRY(writeAll(branch.model(), graph, innerEdit));
   Plan plan = makePlan(graph, settings.overrides, modeOf(settings));
@@ -50,7 +50,7 @@ Result<std::string> BranchWriter::write(const onnx::Model &outer, const Graph &a
   Grams grams;
   QdqWriter writer(graph, plan, {}, smoothed, channels, innerEdit, files, stored);
   writer.useScheme(settings.scheme, opset);
-  writer.useBlocks(settings, grams);
+  writer.useSettings(settings, grams);
   writer.limitWeights(settings.reducesRange ? kMaxReduced : kMaxWeight);
   QuantizationInfo info;
   TENON_TRY(writer.run(info));

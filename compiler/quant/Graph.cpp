@@ -86,7 +86,10 @@ Graph::Graph(const onnx::Model &model, const Graph *outer, size_t node)
     }
     for (const onnx::Attribute &attribute : nodes[i].attributes) {
       if (attribute.graph) {
-        keepReads(*attribute.graph);
+        keepReads(*attribute.graph, kept);
+      }
+      if (attribute.graph && isOp(i, "Scan")) {
+        keepReads(*attribute.graph, scanned);
       }
     }
   }
@@ -153,17 +156,17 @@ DataType Graph::typeOf(string_view value) const {
                               : DataType::Undefined;
 }
 
-void Graph::keepReads(const onnx::Graph &inner) {
+void Graph::keepReads(const onnx::Graph &inner, std::set<string_view> &read) {
   for (const onnx::Node &node : inner.nodes) {
-    kept.insert(node.inputs.begin(), node.inputs.end());
+    read.insert(node.inputs.begin(), node.inputs.end());
     for (const onnx::Attribute &attribute : node.attributes) {
       if (attribute.graph) {
-        keepReads(*attribute.graph);
+        keepReads(*attribute.graph, read);
       }
     }
   }
   for (const onnx::ValueInfo &output : inner.outputs) {
-    kept.insert(output.name);
+    read.insert(output.name);
   }
 }
 

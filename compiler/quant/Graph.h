@@ -41,6 +41,9 @@ public:
   std::vector<std::string_view> constantNames() const;
   bool isOwnConstant(std::string_view value) const { return constants.contains(value); }
   bool isInner() const { return outer != nullptr; }
+  /// Whether it is inside of a Scan: OpenVINO's reads nothing computed from around it.
+  bool isClosed() const { return outer && (outer->isOp(holder, "Scan") || outer->isClosed()); }
+  bool isReadByScan(std::string_view value) const { return scanned.contains(value); }
   /// The graph that all others are inside of.
   const Graph &outermost() const { return outer ? outer->outermost() : *this; }
   /// Whether a value is an output of the model, or becomes one of the node that the graph is inside
@@ -58,7 +61,7 @@ public:
   std::optional<size_t> onlyReader(std::string_view value) const;
 
 private:
-  void keepReads(const onnx::Graph &inner);
+  void keepReads(const onnx::Graph &inner, std::set<std::string_view> &read);
   void setTypes(const onnx::Graph &main);
   onnx::DataType typeOfResult(size_t index) const;
   std::optional<size_t> rankOfResult(size_t index) const;
@@ -75,7 +78,7 @@ private:
   std::unordered_map<std::string_view, const onnx::Tensor *> constants;
   std::unordered_map<std::string_view, onnx::DataType> types;
   std::unordered_map<std::string_view, size_t> ranks;
-  std::set<std::string_view> inputs, outputs, kept;
+  std::set<std::string_view> inputs, outputs, kept, scanned;
 };
 
 /// An error for nodes that lack an operand or result that quantization looks at, and for nodes that

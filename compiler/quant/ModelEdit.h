@@ -50,20 +50,22 @@ public:
   void setGraph(size_t node, std::string_view attribute, std::string_view bytes);
   /// Names that new ones have to differ from too: those around a graph inside of a node.
   void avoidNames(const onnx::Graph &own);
-  /// Of a graph inside of a node: names are new in `outer` too, which gets domains and what
-  /// addShared adds.
-  void writeInto(ModelEdit &other) {
+  /// Of a graph inside of a node: names are new in `other` too, which gets domains and, unless the
+  /// graph is closed, what is shared.
+  void writeInto(ModelEdit &other, bool closed = false) {
     outer = &other;
+    isClosed = closed;
     names = other.names;
   }
   /// A constant of the outermost graph, which those inside of nodes read too.
   void addShared(const std::string &name, onnx::DataType type, std::span<const int64_t> dims,
                  std::string_view bytes) {
-    outer ? outer->addShared(name, type, dims, bytes) : addConstant(name, type, dims, bytes);
+    outer && !isClosed ? outer->addShared(name, type, dims, bytes)
+                       : addConstant(name, type, dims, bytes);
   }
   /// Before all nodes of the outermost graph.
   void insertOutermost(onnx::Message added) {
-    outer ? outer->insertOutermost(std::move(added)) : insertFirst(std::move(added));
+    outer && !isClosed ? outer->insertOutermost(std::move(added)) : insertFirst(std::move(added));
   }
   /// What the file says of the value's shape is left out.
   void forgetShape(std::string_view value) { shapeless.insert(value); }
@@ -103,6 +105,7 @@ private:
   const onnx::Model &model;
   const Graph &graph;
   ModelEdit *outer = nullptr;
+  bool isClosed = false;
   std::shared_ptr<std::set<std::string, std::less<>>> names;
   std::map<size_t, std::map<size_t, std::string>> operands;
   std::map<size_t, std::vector<std::string>> moreOperands;

@@ -16,9 +16,6 @@ using onnx::DataType;
 using onnx::Message;
 using std::string_view;
 
-/// Of weights that are stored alone: 0.01 is a signal 20 dB above the noise for every input.
-constexpr double kMaxLoss = 0.01;
-
 bool isRow(const onnx::Tensor &constant, int64_t columns) {
   return constant.type == DataType::Float && !constant.dims.empty() &&
          constant.dims.back() == columns &&
@@ -79,7 +76,7 @@ void QdqWriter::writeBias(const Layer &layer, const std::vector<float> &bias,
 /// None for a constant that is not the model's own, but a branch's.
 std::optional<WeightKey> QdqWriter::keyOf(string_view weight, int64_t axis,
                                           WeightKey::Form form) const {
-  bool isShared = graph.outermost().isOwnConstant(weight) &&
+  bool isShared = !graph.isClosed() && graph.outermost().isOwnConstant(weight) &&
                   graph.constant(weight) == graph.outermost().constant(weight);
   return isShared ? std::optional(WeightKey{std::string(weight), axis, form}) : std::nullopt;
 }
@@ -189,6 +186,7 @@ Status QdqWriter::writeLayer(const Layer &layer, LayerInfo &info) {
   // A graph inside of a node reads the weights too: it gets the dequantized ones by their old name.
   bool isForBranch = !isOwn && !graph.producer(layer.weight->name) &&
                      graph.isOwnConstant(layer.weight->name) && graph.isKept(layer.weight->name) &&
+                     !graph.isReadByScan(layer.weight->name) &&
                      forBranches.insert(layer.weight->name).second;
   std::string name = isForBranch ? std::string(layer.weight->name) : nameOfWide(parts, base);
   if (isForBranch) {
@@ -333,12 +331,9 @@ Status QdqWriter::run(QuantizationInfo &info) {
     TENON_TRY(writeLayer(layer, own));
     info.layers.push_back(std::move(own));
   }
-  for (const Outside &outside : recurrentLayers(graph)) {
-    LayerInfo own;
-    own.name = outside.name;
-    own.op = outside.op;
-    own.treatment = Treatment::Wide;
-    own.reason = outside.reason;
+  for (const Recurrent &recurrent : recurrentLayers(graph, settings->overrides)) {
+    LayerInfo own = infoOf(recurrent.node, Treatment::Wide, recurrent.reason);
+    TENON_TRY(writeRecurrent(recurrent, own));
     info.layers.push_back(std::move(own));
   }
   for (const Embedding &embedding : plan.embeddings) {

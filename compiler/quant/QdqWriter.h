@@ -4,6 +4,7 @@
 
 #include "compiler/quant/Blocks.h"
 #include "compiler/quant/DynamicProducts.h"
+#include "compiler/quant/Layers.h"
 #include "compiler/quant/ModelEdit.h"
 #include "compiler/quant/Plan.h"
 #include "compiler/quant/Quantize.h"
@@ -11,6 +12,9 @@
 #include "compiler/quant/Weights.h"
 
 namespace tenon::quant {
+
+/// Of weights that are stored alone: 0.01 is a signal 20 dB above the noise for every input.
+inline constexpr double kMaxLoss = 0.01;
 
 class QdqWriter {
 public:
@@ -28,10 +32,11 @@ public:
     scheme = wanted;
     opsetVersion = opset;
   }
-  /// Weights of products that are stored in few bits have 4 of them.
-  void useBlocks(const Settings &settings, const Grams &known) {
-    usesBlocks = settings.weightBits == 4;
-    blockForm = settings.blockForm;
+  /// Before run. Where weights have 4 bits, those of products in few bits do.
+  void useSettings(const Settings &wanted, const Grams &known) {
+    settings = &wanted;
+    usesBlocks = wanted.weightBits == 4;
+    blockForm = wanted.blockForm;
     grams = &known;
   }
   void limitWeights(int most) { mostWeight = most; }
@@ -77,6 +82,7 @@ private:
                    const std::string &name, const std::string &base);
   bool sharesTranspose(const Layer &layer) const;
   void leaveTranspose(const Layer &layer);
+  Status writeRecurrent(const Recurrent &recurrent, LayerInfo &info);
   Status writeEmbedding(const Embedding &embedding, LayerInfo &info);
   void writeQuantizers();
   std::string writeSmoothing(std::string_view tensor);
@@ -93,6 +99,7 @@ private:
   const std::map<std::string_view, const Channels *> &channels;
   ModelEdit &edit;
   onnx::ExternalFiles &files;
+  const Settings *settings = nullptr;
   Scheme scheme = Scheme::Static;
   int64_t opsetVersion = 0;
   std::map<std::string_view, DynamicRows> dynamicRows; ///< quantized operands of dynamic products

@@ -97,7 +97,7 @@ Status Quantizer::Impl::read() {
 /// A search decides about the main graph alone, so that it measures what it decides.
 Status Quantizer::Impl::shrinkBranches() {
   if (settings.mayBeNone) {
-    for (const Outside &inside : layersInside(*graph)) {
+    for (const Inside &inside : layersInside(*graph)) {
       LayerInfo own;
       own.name = inside.name;
       own.op = inside.op;
@@ -382,7 +382,7 @@ Result<std::string> Quantizer::write(string_view key, const std::string &text) {
   QdqWriter writer(*impl->graph, impl->plan, impl->affines, impl->smoothed, channels, edit, files,
                    impl->stored);
   writer.useScheme(impl->settings.scheme, opset);
-  writer.useBlocks(impl->settings, impl->grams);
+  writer.useSettings(impl->settings, impl->grams);
   writer.limitWeights(impl->settings.reducesRange ? kMaxReduced : kMaxWeight);
   TENON_TRY(writer.run(impl->info));
   for (const std::string &name : impl->left) {
