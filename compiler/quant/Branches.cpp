@@ -24,8 +24,8 @@ public:
   Status writeAll(const onnx::Model &model, const Graph &graph, ModelEdit &edit);
 
 private:
-  Result<std::string> write(const onnx::Model &outer, const Graph &around, size_t node,
-                            const onnx::Graph &inner, ModelEdit &edit);
+  Status write(const onnx::Model &outer, const Graph &around, size_t node,
+               const onnx::Attribute &attribute, ModelEdit &edit);
 
   const Settings &settings;
   int64_t opset;
@@ -35,9 +35,9 @@ private:
   std::vector<std::unique_ptr<InnerModel>> kept; ///< names of constants point into them
 };
 
-Result<std::string> BranchWriter::write(const onnx::Model &outer, const Graph &around, size_t node,
-                                        const onnx::Graph &inner, ModelEdit &edit) {
-  TENON_ASSIGN(std::unique_ptr<InnerModel> own, InnerModel::read(outer, inner));
+Status BranchWriter::write(const onnx::Model &outer, const Graph &around, size_t node,
+                           const onnx::Attribute &attribute, ModelEdit &edit) {
+  TENON_ASSIGN(std::unique_ptr<InnerModel> own, InnerModel::read(outer, *attribute.graph));
   const InnerModel &branch = *kept.emplace_back(std::move(own));
   Graph graph(branch.model(), &around, node);
   ModelEdit innerEdit(branch.bytes(), branch.model(), graph);
@@ -66,15 +66,15 @@ Result<std::string> BranchWriter::write(const onnx::Model &outer, const Graph &a
   made.tables.insert(made.tables.end(), info.tables.begin(), info.tables.end());
   TENON_ASSIGN(std::string bytes, innerEdit.write(files, ""));
   TENON_ASSIGN(onnx::Model written, onnx::readModel(std::as_bytes(std::span(bytes))));
-  return std::string(written.graph.bytes);
+  edit.setGraph(node, attribute.name, written.graph);
+  return Status::ok();
 }
 
 Status BranchWriter::writeAll(const onnx::Model &model, const Graph &graph, ModelEdit &edit) {
   for (size_t i = 0; i < graph.all().size(); ++i) {
     for (const onnx::Attribute &attribute : graph.node(i).attributes) {
       if (attribute.graph) {
-        TENON_ASSIGN(std::string bytes, write(model, graph, i, *attribute.graph, edit));
-        edit.setGraph(i, attribute.name, bytes);
+        TENON_TRY(write(model, graph, i, attribute, edit));
       }
     }
   }
@@ -87,17 +87,6 @@ Status quantizeBranches(const onnx::Model &model, const Graph &graph, const Sett
                         int64_t opset, ModelEdit &edit, onnx::ExternalFiles &files,
                         StoredWeights &stored, QuantizationInfo &made) {
   return BranchWriter(settings, opset, files, stored, made).writeAll(model, graph, edit);
-}
-
-std::vector<std::string> leftByBranches(const Graph &before, const Graph &after) {
-  std::vector<std::string> result;
-  for (std::string_view name : before.constantNames()) {
-    if (before.isKept(name) && !after.isKept(name) && after.constant(name) &&
-        !after.producer(name) && after.uses(name).empty()) {
-      result.emplace_back(name);
-    }
-  }
-  return result;
 }
 
 } // namespace tenon::quant

@@ -13,7 +13,4 @@ Status quantizeBranches(const onnx::Model &model, const Graph &graph, const Sett
                         int64_t opset, ModelEdit &edit, onnx::ExternalFiles &files,
                         StoredWeights &stored, QuantizationInfo &made);
 
-/// The initializers that only graphs inside of nodes read before, and nothing reads after.
-std::vector<std::string> leftByBranches(const Graph &before, const Graph &after);
-
 } // namespace tenon::quant

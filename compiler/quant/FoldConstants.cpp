@@ -2,7 +2,9 @@
 // initializer.
 #include "compiler/quant/FoldConstants.h"
 
+#include "compiler/frontend/onnx/wire/ModelReader.h"
 #include "compiler/quant/ConstantOps.h"
+#include "compiler/quant/InnerModel.h"
 
 #include <algorithm>
 
@@ -200,6 +202,32 @@ bool ConstantFolder::run() {
 bool foldConstants(const onnx::Model &model, const Graph &graph, ModelEdit &edit,
                    onnx::ExternalFiles &files, bool keepsNames) {
   return ConstantFolder(model, graph, edit, files, keepsNames).run();
+}
+
+Result<bool> foldInside(const onnx::Model &model, const Graph &graph, ModelEdit &edit,
+                        onnx::ExternalFiles &files) {
+  bool changes = false;
+  for (size_t i = 0; i < graph.all().size(); ++i) {
+    for (const onnx::Attribute &attribute : graph.node(i).attributes) {
+      if (!attribute.graph) {
+        continue;
+      }
+      TENON_ASSIGN(std::unique_ptr<InnerModel> inner, InnerModel::read(model, *attribute.graph));
+      Graph own(inner->model(), &graph, i);
+      ModelEdit innerEdit(inner->bytes(), inner->model(), own);
+      innerEdit.writeInto(edit);
+      innerEdit.keepExternal();
+      bool folds = foldConstants(inner->model(), own, innerEdit, files, false);
+      TENON_ASSIGN(bool foldsDeeper, foldInside(inner->model(), own, innerEdit, files));
+      if (folds || foldsDeeper) {
+        TENON_ASSIGN(std::string text, innerEdit.write(files, ""));
+        TENON_ASSIGN(onnx::Model folded, onnx::readModel(std::as_bytes(std::span(text))));
+        edit.setGraph(i, attribute.name, folded.graph);
+        changes = true;
+      }
+    }
+  }
+  return changes;
 }
 
 } // namespace tenon::quant

@@ -12,4 +12,8 @@ namespace tenon::quant {
 bool foldConstants(const onnx::Model &model, const Graph &graph, ModelEdit &edit,
                    onnx::ExternalFiles &files, bool keepsNames);
 
+/// The same in graphs inside of nodes, which may read constants of those around them.
+Result<bool> foldInside(const onnx::Model &model, const Graph &graph, ModelEdit &edit,
+                        onnx::ExternalFiles &files);
+
 } // namespace tenon::quant

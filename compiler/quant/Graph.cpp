@@ -86,10 +86,10 @@ Graph::Graph(const onnx::Model &model, const Graph *outer, size_t node)
     }
     for (const onnx::Attribute &attribute : nodes[i].attributes) {
       if (attribute.graph) {
-        keepReads(*attribute.graph, kept);
+        collectReads(*attribute.graph, kept);
       }
       if (attribute.graph && isOp(i, "Scan")) {
-        keepReads(*attribute.graph, scanned);
+        collectReads(*attribute.graph, scanned);
       }
     }
   }
@@ -156,12 +156,12 @@ DataType Graph::typeOf(string_view value) const {
                               : DataType::Undefined;
 }
 
-void Graph::keepReads(const onnx::Graph &inner, std::set<string_view> &read) {
+void collectReads(const onnx::Graph &inner, std::set<string_view> &read) {
   for (const onnx::Node &node : inner.nodes) {
     read.insert(node.inputs.begin(), node.inputs.end());
     for (const onnx::Attribute &attribute : node.attributes) {
       if (attribute.graph) {
-        keepReads(*attribute.graph, read);
+        collectReads(*attribute.graph, read);
       }
     }
   }
@@ -194,14 +194,6 @@ const onnx::Tensor *Graph::constant(std::string_view value) const {
   return found != constants.end() ? found->second
          : isOuter(value)         ? outer->constant(value)
                                   : nullptr;
-}
-
-std::vector<string_view> Graph::constantNames() const {
-  std::vector<string_view> names;
-  for (const auto &[name, tensor] : constants) {
-    names.push_back(name);
-  }
-  return names;
 }
 
 bool Graph::isOuter(string_view value) const {

@@ -37,8 +37,6 @@ public:
   const std::vector<Use> &uses(std::string_view value) const;
   /// An initializer or the tensor of a Constant; null if the value is computed.
   const onnx::Tensor *constant(std::string_view value) const;
-  /// Those of the graph itself, in no order.
-  std::vector<std::string_view> constantNames() const;
   bool isOwnConstant(std::string_view value) const { return constants.contains(value); }
   bool isInner() const { return outer != nullptr; }
   /// Whether it is inside of a Scan: OpenVINO's reads nothing computed from around it.
@@ -61,7 +59,6 @@ public:
   std::optional<size_t> onlyReader(std::string_view value) const;
 
 private:
-  void keepReads(const onnx::Graph &inner, std::set<std::string_view> &read);
   void setTypes(const onnx::Graph &main);
   onnx::DataType typeOfResult(size_t index) const;
   std::optional<size_t> rankOfResult(size_t index) const;
@@ -84,6 +81,9 @@ private:
 /// An error for nodes that lack an operand or result that quantization looks at, and for nodes that
 /// are not sorted. Before a Graph is made of them.
 Status checkNodes(const std::vector<onnx::Node> &nodes);
+
+/// What a graph inside of a node reads, those inside of it too; its own values among it.
+void collectReads(const onnx::Graph &inner, std::set<std::string_view> &read);
 
 /// The name of a node, or of its first result where it has none.
 std::string_view nameOf(const onnx::Node &node);

@@ -91,6 +91,34 @@ void ModelEdit::addConstant(const std::string &name, onnx::DataType type,
   constants.push_back(onnx::rawTensor(name, static_cast<int32_t>(type), dims, bytes));
 }
 
+std::string ModelEdit::addShared(string_view base, onnx::DataType type,
+                                 std::span<const int64_t> dims, string_view bytes) {
+  if (outer && !isClosed) {
+    return outer->share(base, type, dims, bytes);
+  }
+  std::string name = freshName(base);
+  addConstant(name, type, dims, bytes);
+  return name;
+}
+
+std::string ModelEdit::share(string_view base, onnx::DataType type, std::span<const int64_t> dims,
+                             string_view bytes) {
+  if (outer && !isClosed) {
+    return outer->share(base, type, dims, bytes);
+  }
+  auto &alike = shared[std::hash<string_view>()(bytes)];
+  for (const auto &[name, index] : alike) {
+    onnx::Message same = onnx::rawTensor(name, static_cast<int32_t>(type), dims, bytes);
+    if (constants[index].str() == same.str()) {
+      return name;
+    }
+  }
+  std::string name = freshName(base);
+  alike.emplace_back(name, constants.size());
+  addConstant(name, type, dims, bytes);
+  return name;
+}
+
 void ModelEdit::addScalar(const std::string &name, float value) {
   addConstant(name, onnx::DataType::Float, {},
               string_view(reinterpret_cast<const char *>(&value), sizeof(value)));
@@ -114,11 +142,14 @@ void ModelEdit::setIntegers(size_t node, string_view attribute, std::span<const 
   dropAttribute(node, attribute);
   addIntegers(attributes[node], attribute, values);
 }
-void ModelEdit::setGraph(size_t node, string_view attribute, string_view bytes) {
+void ModelEdit::setGraph(size_t node, string_view attribute, const onnx::Graph &changed) {
+  std::set<string_view> reads;
+  collectReads(changed, reads);
+  innerReads[{node, std::string(attribute)}] = {reads.begin(), reads.end()};
   dropAttribute(node, attribute);
   attributes[node].add(kNodeAttribute, Message()
                                            .text(kAttributeName, attribute)
-                                           .text(kAttributeGraph, bytes)
+                                           .text(kAttributeGraph, changed.bytes)
                                            .varint(kAttributeType, kGraphType));
 }
 void ModelEdit::setResult(size_t node, string_view value) { results[node] = value; }
@@ -147,6 +178,22 @@ void ModelEdit::addMetadata(string_view key, string_view value) {
   metadata.push_back(Message().text(1, key).text(2, value));
 }
 
+/// By graphs inside of nodes as they are now.
+std::set<string_view> ModelEdit::readInside() const {
+  std::set<string_view> result;
+  for (size_t i = 0; i < graph.all().size(); ++i) {
+    for (const onnx::Attribute &attribute : graph.node(i).attributes) {
+      auto changed = innerReads.find({i, std::string(attribute.name)});
+      if (changed != innerReads.end()) {
+        result.insert(changed->second.begin(), changed->second.end());
+      } else if (attribute.graph) {
+        collectReads(*attribute.graph, result);
+      }
+    }
+  }
+  return result;
+}
+
 /// Constants whose readers all read something else now, or are gone.
 std::set<string_view> ModelEdit::unread() const {
   std::set<string_view> result = leftOut;
@@ -155,11 +202,13 @@ std::set<string_view> ModelEdit::unread() const {
     bool isReplaced = changed != operands.end() && changed->second.contains(use.operand);
     return !dropped.contains(use.node) && !isReplaced;
   };
+  std::set<string_view> inside = readInside();
   auto look = [&](string_view name) {
     const std::vector<Use> &uses = graph.uses(name);
     // What nobody read from the beginning is the model's own affair.
-    if (!uses.empty() && !wanted.contains(name) && !graph.isKept(name) &&
-        std::none_of(uses.begin(), uses.end(), isRead)) {
+    bool wasRead = !uses.empty() || graph.isKept(name);
+    bool isKept = wanted.contains(name) || graph.isOutput(name) || inside.contains(name);
+    if (wasRead && !isKept && std::none_of(uses.begin(), uses.end(), isRead)) {
       result.insert(name);
     }
   };

@@ -46,8 +46,8 @@ public:
   void setInteger(size_t node, std::string_view attribute, int64_t value);
   void setText(size_t node, std::string_view attribute, std::string_view value);
   void setIntegers(size_t node, std::string_view attribute, std::span<const int64_t> values);
-  /// The bytes of a GraphProto, in place of the graph of that name.
-  void setGraph(size_t node, std::string_view attribute, std::string_view bytes);
+  /// In place of the graph of that name.
+  void setGraph(size_t node, std::string_view attribute, const onnx::Graph &changed);
   /// Names that new ones have to differ from too: those around a graph inside of a node.
   void avoidNames(const onnx::Graph &own);
   /// Of a graph inside of a node: names are new in `other` too, which gets domains and, unless the
@@ -57,12 +57,10 @@ public:
     isClosed = closed;
     names = other.names;
   }
-  /// A constant of the outermost graph, which those inside of nodes read too.
-  void addShared(const std::string &name, onnx::DataType type, std::span<const int64_t> dims,
-                 std::string_view bytes) {
-    outer && !isClosed ? outer->addShared(name, type, dims, bytes)
-                       : addConstant(name, type, dims, bytes);
-  }
+  /// A constant of the outermost graph, which those inside of nodes read too. The name of an equal
+  /// one that such a graph has added before; else a new name that begins with `base`.
+  std::string addShared(std::string_view base, onnx::DataType type, std::span<const int64_t> dims,
+                        std::string_view bytes);
   /// Before all nodes of the outermost graph.
   void insertOutermost(onnx::Message added) {
     outer && !isClosed ? outer->insertOutermost(std::move(added)) : insertFirst(std::move(added));
@@ -99,7 +97,10 @@ public:
 private:
   Result<onnx::Message> graphMessage(std::string_view old, onnx::ExternalFiles &files) const;
   std::string nodeMessage(size_t index, std::string_view old) const;
+  std::string share(std::string_view base, onnx::DataType type, std::span<const int64_t> dims,
+                    std::string_view bytes);
   std::set<std::string_view> unread() const;
+  std::set<std::string_view> readInside() const;
 
   std::string_view file;
   const onnx::Model &model;
@@ -120,6 +121,9 @@ private:
   std::set<std::string_view> wanted, leftOut;
   std::map<size_t, std::vector<onnx::Message>> before, after;
   std::vector<onnx::Message> first, constants, metadata;
+  std::map<size_t, std::vector<std::pair<std::string, size_t>>> shared; ///< by hashes of bytes
+  /// What graphs that were set read, by node and attribute.
+  std::map<std::pair<size_t, std::string>, std::set<std::string>> innerReads;
 };
 
 /// A node of ONNX's own domain.

@@ -95,7 +95,7 @@ Status OpsetRaiser::raiseGraphs(size_t index) {
     onnx::ExternalFiles none("");
     TENON_ASSIGN(std::string raised, innerEdit.write(none, ""));
     TENON_ASSIGN(onnx::Model result, onnx::readModel(std::as_bytes(std::span(raised))));
-    edit.setGraph(index, attribute.name, result.graph.bytes);
+    edit.setGraph(index, attribute.name, result.graph);
   }
   return Status::ok();
 }

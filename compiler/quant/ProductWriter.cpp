@@ -31,9 +31,9 @@ void QdqWriter::writeDynamic(const Layer &layer, const Floats &weight, LayerInfo
   }
   info.weightError = parts.weight.error;
   if (parts.scale.empty()) {
-    parts.scale = edit.freshName(base + "_scale");
     std::vector<int64_t> dims = {static_cast<int64_t>(parts.weight.scales.size())};
-    edit.addShared(parts.scale, DataType::Float, dims, bytesOf(parts.weight.scales));
+    parts.scale =
+        edit.addShared(base + "_scale", DataType::Float, dims, bytesOf(parts.weight.scales));
   }
   if (key) {
     stored.insert_or_assign(*key, parts);
@@ -82,14 +82,11 @@ void QdqWriter::writeBlocks(const Layer &layer, const Floats &weight, LayerInfo 
   if (const StoredWeight *same = find(key)) {
     parts = *same;
   } else {
-    std::string base = strCat(nameOf(graph.node(layer.node)), "_weight");
-    parts.quantized = edit.freshName(base + "_quantized");
-    parts.scale = edit.freshName(base + "_scale");
-    parts.zero = edit.freshName(base + "_zero_point");
     parts.blocks = quantizeBlocks(weight, static_cast<size_t>(layer.weight->axis),
                                   fits ? &known->second : nullptr);
     info.roundingGain = parts.blocks.gain;
-    blockForm == BlockForm::Product ? storeBlockProduct(parts) : storeBlockDequantize(layer, parts);
+    blockForm == BlockForm::Product ? storeBlockProduct(layer, parts)
+                                    : storeBlockDequantize(layer, parts);
     // The numbers themselves are not needed again.
     parts.blocks.levels.clear();
   }
@@ -102,23 +99,27 @@ void QdqWriter::writeBlocks(const Layer &layer, const Floats &weight, LayerInfo 
   }
 }
 
-void QdqWriter::storeBlockProduct(const StoredWeight &parts) {
+void QdqWriter::storeBlockProduct(const Layer &layer, StoredWeight &parts) {
   const BlockWeight &weight = parts.blocks;
-  std::vector<int64_t> dims = {weight.columns, weight.blocks, weight.block / 2};
-  edit.addShared(parts.quantized, DataType::UInt8, dims, bytesOf(packForProduct(weight)));
-  dims = {weight.columns * weight.blocks};
-  edit.addShared(parts.scale, DataType::Float, dims, bytesOf(weight.scales));
+  std::string base = strCat(nameOf(graph.node(layer.node)), "_weight");
   std::vector<uint8_t> zeros = packZerosForProduct(weight);
-  dims = {static_cast<int64_t>(zeros.size())};
-  edit.addShared(parts.zero, DataType::UInt8, dims, bytesOf(zeros));
+  int64_t dims[] = {weight.columns, weight.blocks, weight.block / 2};
+  int64_t blocks[] = {weight.columns * weight.blocks}, bytes[] = {int64_t(zeros.size())};
+  parts.quantized =
+      edit.addShared(base + "_quantized", DataType::UInt8, dims, bytesOf(packForProduct(weight)));
+  parts.scale = edit.addShared(base + "_scale", DataType::Float, blocks, bytesOf(weight.scales));
+  parts.zero = edit.addShared(base + "_zero_point", DataType::UInt8, bytes, bytesOf(zeros));
 }
 
-void QdqWriter::storeBlockDequantize(const Layer &layer, const StoredWeight &parts) {
+void QdqWriter::storeBlockDequantize(const Layer &layer, StoredWeight &parts) {
   PackedBlocks packed = packForDequantize(parts.blocks, static_cast<size_t>(layer.weight->axis));
-  edit.addShared(parts.quantized, DataType::UInt4, layer.weight->tensor->dims,
-                 bytesOf(packed.levels));
-  edit.addShared(parts.scale, DataType::Float, packed.scaleDims, bytesOf(packed.scales));
-  edit.addShared(parts.zero, DataType::UInt4, packed.scaleDims, bytesOf(packed.zeros));
+  std::string base = strCat(nameOf(graph.node(layer.node)), "_weight");
+  parts.quantized = edit.addShared(base + "_quantized", DataType::UInt4, layer.weight->tensor->dims,
+                                   bytesOf(packed.levels));
+  parts.scale =
+      edit.addShared(base + "_scale", DataType::Float, packed.scaleDims, bytesOf(packed.scales));
+  parts.zero = edit.addShared(base + "_zero_point", DataType::UInt4, packed.scaleDims,
+                              bytesOf(packed.zeros));
 }
 
 /// MatMulNBits in place of the product, and a sum behind it where a Gemm has a bias.

@@ -87,8 +87,9 @@ const StoredWeight *QdqWriter::find(const std::optional<WeightKey> &key) const {
 }
 
 StoredWeight QdqWriter::store(const std::string &base, QuantizedWeight weight, DataType type) {
-  StoredWeight parts{edit.freshName(base + "_quantized"), "", "", std::move(weight), type, {}, ""};
-  edit.addShared(parts.quantized, type, parts.weight.dims, bytesOf(parts.weight.values));
+  StoredWeight parts{"", "", "", std::move(weight), type, {}, ""};
+  parts.quantized =
+      edit.addShared(base + "_quantized", type, parts.weight.dims, bytesOf(parts.weight.values));
   return parts;
 }
 
@@ -98,16 +99,15 @@ bool QdqWriter::isProduct(const Layer &layer) const {
 
 /// What DequantizeLinear reads beside the numbers.
 void QdqWriter::storeScales(const Layer &layer, const std::string &base, StoredWeight &parts) {
-  parts.scale = edit.freshName(base + "_scale");
   std::vector<int64_t> dims = {static_cast<int64_t>(parts.weight.scales.size())};
-  edit.addShared(parts.scale, DataType::Float, dims, bytesOf(parts.weight.scales));
+  parts.scale =
+      edit.addShared(base + "_scale", DataType::Float, dims, bytesOf(parts.weight.scales));
   // Products of ONNX Runtime take no zero points for columns of batched weights.
   if (isProduct(layer) && parts.weight.dims.size() > 2) {
     return;
   }
-  parts.zero = edit.freshName(base + "_zero_point");
-  edit.addShared(parts.zero, parts.type, dims,
-                 bytesOf(std::vector<int8_t>(parts.weight.scales.size())));
+  parts.zero = edit.addShared(base + "_zero_point", parts.type, dims,
+                              bytesOf(std::vector<int8_t>(parts.weight.scales.size())));
 }
 
 Status QdqWriter::writeLayer(const Layer &layer, LayerInfo &info) {

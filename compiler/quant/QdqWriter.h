@@ -71,8 +71,8 @@ private:
                  const LayerInfo &info);
   void writeDynamic(const Layer &layer, const Floats &weight, LayerInfo &info);
   void writeBlocks(const Layer &layer, const Floats &weight, LayerInfo &info);
-  void storeBlockProduct(const StoredWeight &parts);
-  void storeBlockDequantize(const Layer &layer, const StoredWeight &parts);
+  void storeBlockProduct(const Layer &layer, StoredWeight &parts);
+  void storeBlockDequantize(const Layer &layer, StoredWeight &parts);
   void writeBlockProduct(const Layer &layer, const StoredWeight &parts);
   void writeBlockDequantize(const Layer &layer, StoredWeight &parts);
   std::string nameOfWide(const StoredWeight &parts, const std::string &base);

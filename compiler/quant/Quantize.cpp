@@ -44,9 +44,8 @@ struct Quantizer::Impl {
   std::vector<std::pair<std::string, std::string>> metadata; ///< of what is written
   QuantizationInfo info;
   Grams grams;
-  StoredWeights stored;          ///< that graphs inside of nodes read
-  QuantizationInfo branches;     ///< of layers inside of nodes
-  std::vector<std::string> left; ///< constants that only these layers read before
+  StoredWeights stored;      ///< that graphs inside of nodes read
+  QuantizationInfo branches; ///< of layers inside of nodes
 
   Bytes bytes() const {
     return prepared.empty() ? file.bytes() : std::as_bytes(std::span(prepared));
@@ -118,10 +117,7 @@ Status Quantizer::Impl::shrinkBranches() {
   if (branches.layers.empty() && branches.tables.empty()) {
     return Status::ok();
   }
-  TENON_ASSIGN(std::string text, edit.write(files, "export it with its weights beside the file"));
-  TENON_ASSIGN(onnx::Model after, onnx::readModel(std::as_bytes(std::span(text))));
-  left = leftByBranches(*graph, Graph(after));
-  prepared = std::move(text);
+  TENON_ASSIGN(prepared, edit.write(files, "export it with its weights beside the file"));
   return read();
 }
 
@@ -385,9 +381,6 @@ Result<std::string> Quantizer::write(string_view key, const std::string &text) {
   writer.useSettings(impl->settings, impl->grams);
   writer.limitWeights(impl->settings.reducesRange ? kMaxReduced : kMaxWeight);
   TENON_TRY(writer.run(impl->info));
-  for (const std::string &name : impl->left) {
-    edit.leaveOut(name);
-  }
   for (const LayerInfo &layer : impl->branches.layers) {
     impl->info.layers.push_back(layer);
   }
