@@ -85,7 +85,8 @@ Status Compilation::selectKernels(TargetGroup &group, KernelSelector &selector,
                                   LevelRecords &others) {
   std::optional<MeasuredKernels> measured;
   if (options.tuned && !group.profile.isGpu() && !options.guard) {
-    measured.emplace(*options.tuned, group.targets, options.notice);
+    measured.emplace(*options.tuned, group.targets, options.notice,
+                     /*countsChoices=*/options.stopAfter == Phase::Dispatch);
   }
   TENON_TRY(selector.select(
       *group.module, group.fusion, options.maxWeights, measured ? &*measured : nullptr,
