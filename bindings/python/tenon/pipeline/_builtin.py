@@ -117,7 +117,7 @@ def _register() -> None:
     never = lambda options: False  # noqa: E731
     for name, (options, outputs) in found.items():
         BUILTIN[name] = Step(name, options, outputs, symbol=name.replace("-", "_") if name not in _VERB_OF else "verb",
-                             alone=_ALONE.get(name, never), machine=_MACHINE.get(name, never), volatile=name == "mlflow-fetch")  # fmt: skip
+                             alone=_ALONE.get(name, never), machine=_MACHINE.get(name, never), volatile=name.startswith("mlflow-"))  # fmt: skip
 
 
 def outputs_of(step: Step, options: Mapping[str, Any], inputs: Mapping[str, List[str]]) -> Dict[str, str]:
