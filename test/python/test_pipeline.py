@@ -304,6 +304,43 @@ steps:
                 pipeline.run(path)
 
 
+    LOST = """\
+steps:
+  ingest: {model: cnn.onnx}
+  other: {run: [cp, other.onnx, "{out}"], inputs: {m: $ingest}, outputs: {out: model.onnx}}
+  engine: {step: compile, model: $other, target: "cpu:avx2"}
+"""
+
+    def test_what_was_lost_since_the_model_that_came_in(self):
+        """With another model in between: the engine agrees with what it was made from, and the original is what accuracy is lost against."""
+        import numpy as np
+
+        rng = np.random.default_rng(0)
+        np.savez(self.folder / "d.npz", image=rng.random((200, 1, 28, 28), np.float32), labels=rng.integers(0, 10, 200))
+        shutil.copy(SOURCE / "models/resnet20_fashion.onnx", self.folder / "other.onnx")
+        whole = "data: d.npz, seconds: 0.01"
+        for step, problem in (
+            (f"validate: {{engine: $engine, model: $ingest, {whole}, drop: 50%}}", ""),
+            (f"validate: {{engine: $engine, model: $ingest, {whole}, at-least: 90%}}", "the limit 90% .* is worse"),
+            (f"validate: {{engine: $engine, model: $ingest, {whole}, drop: 50%, atol: 1e-3}}", "outputs differ"),
+            ("validate: {engine: $engine, model: $ingest}", "outputs differ(.|\n)*made from another model"),
+            (f"accuracy: {{models: $engine, against: $ingest, {whole}, drop: 50%}}", ""),
+            (f"accuracy: {{models: $engine, against: $ingest, {whole}, drop: -50%}}", "the limit -50% .* is worse"),
+            (f"accuracy: {{models: $engine, {whole}, drop: 5%}}", "give it as 'against'"),
+        ):
+            with self.subTest(step):
+                path = self.write(self.LOST + f"  {step}\n")
+                if problem:
+                    with self.assertRaisesRegex(tenon.CheckFailedError, problem):
+                        pipeline.run(path)
+                else:
+                    facts = pipeline.run(path)["steps"][-1]["facts"]
+                    self.assertLess(abs(facts["top1_difference"]), 0.5)
+                    if "max_abs" in facts:
+                        self.assertLess(facts["max_abs"], 1e-3)
+                        self.assertGreater(facts["max_abs_of_model"], 1e-2)
+
+
 class Failing(PipelineTest):
     def failing(self, text, **options):
         with self.assertRaises(tenon.CheckFailedError) as caught:
@@ -637,7 +674,7 @@ class Options(unittest.TestCase):
         flags = {verb["verb"]: {name[2:].replace("-", "_") for flag in verb["flags"] for name in flag["names"] if name.startswith("--")} for verb in json.loads(said)["verbs"]}
         for verb, (step, inputs, _) in _builtin._VERBS.items():
             left = {*_builtin._LEFT_EVERYWHERE.split(), *_builtin._LEFT.get(verb, "").split()}
-            options = {name for name in _builtin.BUILTIN[step].options if name not in inputs}
+            options = {name for name in _builtin.BUILTIN[step].options if name not in inputs and name not in _builtin._MORE.get(step, {})}
             self.assertEqual(flags[verb], options | left, verb)
             self.assertEqual(set(), options & left, verb)
         self.assertEqual(set(), _builtin._LEFT.keys() - _builtin._VERBS.keys())

@@ -33,6 +33,7 @@ class _Runner:
         parts = [self.tool[0], *(os.path.join(folder, "../lib", name) for name in ("libtenon_compiler.so", "libtenon_runtime.so"))]
         self.identity = digest([self.store.facts(os.path.realpath(each))[0] for each in parts if os.path.exists(each)])
         self.machine = machine()
+        self.steps = {step.name: step for step in plan.steps}
         self.results: Dict[str, Dict[str, Any]] = {}
         self.rows: Dict[str, Dict[str, Any]] = {}
         self.states: Dict[str, str] = {}
@@ -81,9 +82,17 @@ class _Runner:
             code = [[os.path.basename(path), self.code_of(path, words[0]) if path.endswith(".py") else self.store.known_hash(os.path.realpath(path))] for path in named]
         options = {key: self._option_id(value) if key in kind.options and kind.options[key].kind == CALLABLE else value for key, value in step.options.items()}
         # A package has the names of steps; what is done in one registry is not done in another.
-        more = {"package": self.origins(step), **dict.fromkeys(_registry.LOOKS, self.registry(step))}.get(kind.name)
+        more = {"package": self.origins(step), "validate": self.built_from(step)[0], **dict.fromkeys(_registry.LOOKS, self.registry(step))}.get(kind.name)
         return digest({"format": FORMAT, "step": [kind.name, kind.symbol, code], "program": step.program[1:], "inputs": self.input_ids(step), "options": options,
                        "outputs": step.outputs, "more": more, "tool": self.identity, "machine": self.machine if measured(step)[1] else None})  # fmt: skip
+
+    def built_from(self, step: Planned) -> Tuple[str, str]:
+        """(hash, path) of the model that the engine of a step was made from by another step; empty where that is not known."""
+        engine = next(iter(step.inputs.get("engine", [])), None)
+        maker = self.steps.get(engine.step) if engine else None
+        if maker is None or maker.step.name not in ("compile", "tune"):
+            return "", ""
+        return self.input_ids(maker)["model"][0][0], self.path(maker.inputs["model"][0])
 
     def registry(self, step: Planned) -> str:
         """Which one a step means: that of its option, which is relative to the pipeline's folder, or that of the environment, to the current one."""
@@ -127,6 +136,9 @@ class _Runner:
         }  # fmt: skip
         if step.step.name in _registry.LOOKS:
             task["registry"] = self.registry(step)
+        if step.step.name == "validate" and self.built_from(step)[0] not in ("", self.input_ids(step)["model"][0][0]):
+            task["built_from"] = self.built_from(step)[1]
+            task["inputs"].append(task["built_from"])
         if step.step.program:
             task["program"] = self._words(step, key, paths)
         elif step.step.source:
