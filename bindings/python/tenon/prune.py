@@ -142,6 +142,10 @@ def _set_sizes(owner: "torch.nn.Module", groups: int) -> None:
         owner.embedding_dim = weight.shape[1]
     elif isinstance(owner, nn.PReLU):
         owner.num_parameters = weight.shape[0]
+    elif isinstance(owner, nn.RNNBase):
+        owner.input_size = owner.weight_ih_l0.shape[1]
+        owner._flat_weights = [getattr(owner, name) for name in owner._flat_weights_names]
+        owner.flatten_parameters()
     elif isinstance(owner, nn.MultiheadAttention):
         from ._heads import HeadAttention
 
