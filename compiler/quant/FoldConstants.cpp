@@ -25,6 +25,16 @@ bool isKeptTransposed(const Graph &graph, size_t node, bool isStored) {
                      [&](const Use &use) { return graph.isOneOf(use.node, kProducts); });
 }
 
+/// Moves a stored tensor, whose elements stay what they are: it is found by its name there, and the
+/// results of some such nodes are names too, as of equal parameters.
+bool isNamed(const Graph &graph, size_t node) {
+  constexpr string_view kMoving[] = {"Identity", "Unsqueeze", "Squeeze",   "Reshape",
+                                     "Flatten",  "Slice",     "Transpose", "Gather"};
+  onnx::DataType type = graph.typeOf(graph.node(node).inputs.front());
+  bool isInteger = type == onnx::DataType::Int64 || type == onnx::DataType::Int32;
+  return graph.isOneOf(node, kMoving) && !isInteger;
+}
+
 class ConstantFolder {
 public:
   ConstantFolder(const onnx::Model &model, const Graph &graph, ModelEdit &edit,
@@ -111,15 +121,16 @@ void ConstantFolder::fold(size_t index) {
   string_view output = node.outputs.front();
   string_view source = node.inputs.empty() ? "" : resolved(node.inputs.front());
   bool isStored = !source.empty() && !made.contains(source);
+  if (keepsNames && isStored && isNamed(graph, index)) {
+    return;
+  }
   if (graph.isOp(index, "Identity") && isStored && !graph.isKept(output)) {
     same[output] = source;
     gone.insert(index);
     return;
   }
-  constexpr string_view kNamed[] = {"Unsqueeze", "Squeeze"};
-  bool isNamed = keepsNames && isStored && graph.isOneOf(index, kNamed);
   std::vector<Folded> results;
-  if (isNamed || isKeptTransposed(graph, index, isStored) || !foldsTo(index, results)) {
+  if (isKeptTransposed(graph, index, isStored) || !foldsTo(index, results)) {
     return;
   }
   for (size_t i = 0; i < results.size(); ++i) {
