@@ -235,7 +235,7 @@ def by_torchao(args, name, path):
     rows = [[torch.from_numpy(np.ascontiguousarray(row[each.name])) for each in model.graph.input if each.name in row] for row in samples(args.work / f"{name}.calib.npz")]
     module = onnx2torch.convert(onnx.shape_inference.infer_shapes(model)).eval()
     with torch.no_grad():
-        module = torch.export.export(module, tuple(rows[0])).module()
+        module = torch.export.export(module, tuple(rows[0]), strict=True).module()
         quantizer = x86.X86InductorQuantizer()
         quantizer.set_global(x86.get_default_x86_inductor_quantization_config())
         module = prepare_pt2e(module, quantizer)
