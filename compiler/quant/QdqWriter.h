@@ -115,4 +115,8 @@ private:
 /// Whether a constant of FP32 has an element for each column and nothing else.
 bool isRow(const onnx::Tensor &constant, int64_t columns);
 
+/// The BatchNormalization behind a convolution, taken in by its weights.
+Status foldNormBehind(const Graph &graph, const Layer &layer, onnx::ExternalFiles &files,
+                      Floats &weight, std::vector<float> &bias);
+
 } // namespace tenon::quant
