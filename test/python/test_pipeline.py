@@ -324,7 +324,7 @@ steps:
             (f"validate: {{engine: $engine, model: $ingest, {whole}, at-least: 90%}}", "the limit 90% .* is worse"),
             (f"validate: {{engine: $engine, model: $ingest, {whole}, drop: 50%, atol: 1e-3}}", "outputs differ"),
             ("validate: {engine: $engine, model: $ingest}", "outputs differ(.|\n)*made from another model"),
-            (f"accuracy: {{models: $engine, against: $ingest, {whole}, drop: 50%}}", ""),
+            (f"accuracy: {{models: $engine, against: $ingest, {whole}, drop: 50%}}\n  reference: {{engine: $engine, data: d.npz, save: r.npz}}\n  last: {{step: accuracy, models: [$engine], against: $ingest, {whole}}}", ""),
             (f"accuracy: {{models: $engine, against: $ingest, {whole}, drop: -50%}}", "the limit -50% .* is worse"),
             (f"accuracy: {{models: $engine, {whole}, drop: 5%}}", "give it as 'against'"),
         ):
@@ -339,6 +339,9 @@ steps:
                     if "max_abs" in facts:
                         self.assertLess(facts["max_abs"], 1e-3)
                         self.assertGreater(facts["max_abs_of_model"], 1e-2)
+        with np.load(self.folder / "r.npz") as found:
+            self.assertEqual(200, len(found["image"]))
+            self.assertEqual([200], [len(found[name]) for name in set(found.files) - {"image", "labels"}])
 
 
 class Failing(PipelineTest):
