@@ -26,6 +26,7 @@ __all__ = ["Reference", "feature_columns", "ks", "psi", "with_outputs"]
 MOST_COLUMNS = 64
 LEAST_ROWS = 30  # below, the distributions of PSI and KS are not those that thresholds follow from
 LEAST_SHARE = 0.05  # of the reference, for a value to have a bin of its own
+LEAST_OWN_ROWS = 20  # the same: one of fewer is likely to be among the frequent ones by chance, so that windows have less of it
 LEAST_GROUP = 0.1  # of the reference, for neighbours among the rarer values to have one together
 MOST_VALUES = 20  # of a feature whose bins are its values
 # How the allowed false alarms are shared out among the statistics of a feature. One of few values has no KS, whose distribution is for continuous ones; one
@@ -143,7 +144,7 @@ class _Feature:
         self.values, self.times = np.unique(present, return_counts=True)
         self.own, self.edges = None, None
         if self.is_text or len(self.values) <= MOST_VALUES:
-            is_own = self.times >= max(1.0, LEAST_SHARE * self.present)
+            is_own = self.times >= max(LEAST_OWN_ROWS, LEAST_SHARE * self.present)
             self.own, self.edges = self.values[is_own], self._groups(self.values[~is_own], self.times[~is_own])
             self.shares = SHARES_OF_VALUES
         else:

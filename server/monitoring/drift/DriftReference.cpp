@@ -18,6 +18,7 @@ namespace {
 
 constexpr size_t kMaxColumns = 64;
 constexpr double kMinShare = 0.05; // of the reference, for a value to have a bin of its own
+constexpr double kMinOwnRows = 20; // the same
 constexpr double kMinGroup = 0.1;  // for neighbours among the rarer values to have one together
 constexpr size_t kMaxValues = 20;  // of a feature whose bins are its values
 constexpr size_t kBins = 10;
@@ -103,7 +104,7 @@ DriftFeature featureOf(std::string name, std::vector<double> column) {
   double present = static_cast<double>(column.size()), rows = 0;
   for (size_t i = 0; feature.hasOwnBins && i < feature.values.size(); ++i) {
     double count = static_cast<double>(feature.times(i));
-    if (count >= std::max(1.0, kMinShare * present)) {
+    if (count >= std::max(kMinOwnRows, kMinShare * present)) {
       feature.own.push_back(static_cast<uint32_t>(i));
       continue;
     }
