@@ -6,7 +6,6 @@
 #include "compiler/graph/NarrowIntegers.h"
 #include "compiler/graph/NodeOrigin.h"
 #include "compiler/graph/TnRare.h"
-#include "compiler/graph/WideReason.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -77,11 +76,7 @@ std::string computedIn(const Group &group) {
   return textOf(element);
 }
 
-double wideMicroseconds(const Group &group, const CostModel &costs) {
-  if (FloatAttr priced =
-          group.root ? group.root->getAttrOfType<FloatAttr>(tn::kWideMicroseconds) : FloatAttr()) {
-    return priced.getValueAsDouble();
-  }
+OtherNumbers inFloats(const Group &group, const CostModel &costs) {
   Cost cost = costs.costOf(group.ops);
   int64_t more = 0;
   for (Value factor : factorsOf(group.root)) {
@@ -90,7 +85,7 @@ double wideMicroseconds(const Group &group, const CostModel &costs) {
     more += isStored ? std::max<int64_t>(wide - costs.bytesOf(storedOf(factor)), 0) : 0;
   }
   if (more == 0) {
-    return 0;
+    return OtherNumbers();
   }
   const target::Target &device = costs.profile();
   int64_t bytes = cost.bytes + more;
@@ -99,7 +94,7 @@ double wideMicroseconds(const Group &group, const CostModel &costs) {
   double moving = static_cast<double>(bytes) / bandwidth * 1e6;
   double slower = costs.workOf(group.root) * (1 - 1 / narrowRate(group.root, device));
   double working = cost.workMicroseconds + slower / device.peak * 1e6;
-  return std::max(moving, working) + device.launchSeconds * 1e6;
+  return {"fp32", std::max(moving, working) + device.launchSeconds * 1e6, moving, working};
 }
 
 bool isConversion(const Group &group) {

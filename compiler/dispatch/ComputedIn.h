@@ -11,8 +11,8 @@ namespace tenon::dispatch {
 /// without such an operation.
 std::string computedIn(const Group &group);
 
-/// Predicted microseconds of the same with operands of FP32; 0 where they are not narrower.
-double wideMicroseconds(const Group &group, const CostModel &costs);
+/// The same with operands of FP32 by the cost model; none where they are not narrower.
+OtherNumbers inFloats(const Group &group, const CostModel &costs);
 
 /// Whether all of it is quantization or casts of the model.
 bool isConversion(const Group &group);

@@ -89,7 +89,7 @@ LogicalResult dispatch(ModuleOp module, const target::Target &profile, KernelTim
   records = explain(formation, tn::SymbolList(module).symbols(), profile.device());
   block->walk([](Operation *op) {
     op->removeAttr(tn::kWideReason);
-    op->removeAttr(tn::kWideMicroseconds);
+    op->removeAttr(tn::kPriced);
   });
   buildRegions(formation.grouping, profile.device());
   return success();

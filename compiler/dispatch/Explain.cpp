@@ -81,8 +81,11 @@ RegionRecord describe(const Formation &formation, Group *group, llvm::StringRef 
   record.computes = computedIn(*group);
   StringAttr wide =
       group->root ? group->root->getAttrOfType<StringAttr>(tn::kWideReason) : StringAttr();
-  record.wideMicroseconds = wideMicroseconds(*group, formation.costs);
-  record.wide = wide && record.wideMicroseconds == 0 ? wide.str() : "";
+  IntegerAttr priced =
+      group->root ? group->root->getAttrOfType<IntegerAttr>(tn::kPriced) : IntegerAttr();
+  record.other = inFloats(*group, formation.costs);
+  record.wide = wide && record.other.name.empty() ? wide.str() : "";
+  record.priced = priced ? std::optional(priced.getInt()) : std::nullopt;
   record.converts = isConversion(*group);
   return record;
 }

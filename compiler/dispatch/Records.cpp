@@ -25,6 +25,49 @@ llvm::json::Object toValue(const Cost &cost) {
                             {"lost_us", rounded(cost.lostMicroseconds)}};
 }
 
+llvm::json::Object toValue(const OtherNumbers &other) {
+  return llvm::json::Object{{"in", other.name},
+                            {"us", rounded(other.microseconds)},
+                            {"bytes_us", rounded(other.bytesMicroseconds, 1e4)},
+                            {"work_us", rounded(other.workMicroseconds, 1e4)}};
+}
+
+llvm::json::Array toValue(const std::vector<CandidateRecord> &candidates) {
+  llvm::json::Array values;
+  for (const CandidateRecord &candidate : candidates) {
+    values.push_back(llvm::json::Object{{"kernel", candidate.kernel},
+                                        {"verdict", candidate.verdict},
+                                        {"why", candidate.why},
+                                        {"us", rounded(candidate.microseconds)}});
+  }
+  return values;
+}
+
+/// By level, where anything differs from what the region itself says.
+llvm::json::Object levelsOf(const RegionRecord &region) {
+  llvm::json::Object levels;
+  llvm::json::Value other = toValue(region.other), candidates = toValue(region.candidates);
+  for (const LevelRecord &level : region.levels) {
+    llvm::json::Value ownOther = toValue(level.other), ownCandidates = toValue(level.candidates);
+    bool isSame = rounded(level.microseconds) == rounded(region.cost.microseconds) &&
+                  ownOther == other && ownCandidates == candidates;
+    if (isSame) {
+      continue;
+    }
+    llvm::json::Object value{{"us", rounded(level.microseconds)},
+                             {"bytes_us", rounded(level.bytesMicroseconds, 1e4)},
+                             {"work_us", rounded(level.workMicroseconds, 1e4)}};
+    if (!level.other.name.empty()) {
+      value["other"] = std::move(ownOther);
+    }
+    if (ownCandidates != candidates) {
+      value["candidates"] = std::move(ownCandidates);
+    }
+    levels[level.level] = std::move(value);
+  }
+  return levels;
+}
+
 } // namespace
 
 Cost &Cost::operator+=(const Cost &other) {
@@ -57,30 +100,29 @@ void Records::setKernelTime(size_t region, double microseconds) {
 std::string Records::toJson() const {
   llvm::json::Array regionValues;
   for (const RegionRecord &region : regions) {
-    llvm::json::Array candidates;
-    for (const CandidateRecord &candidate : region.candidates) {
-      candidates.push_back(llvm::json::Object{{"kernel", candidate.kernel},
-                                              {"verdict", candidate.verdict},
-                                              {"why", candidate.why},
-                                              {"us", rounded(candidate.microseconds)}});
-    }
     llvm::json::Object cost = toValue(region.cost);
     cost["bytes_us"] = rounded(region.cost.bytesMicroseconds, 1e4);
     cost["work_us"] = rounded(region.cost.workMicroseconds, 1e4);
-    regionValues.push_back(llvm::json::Object{{"label", region.label},
-                                              {"target", region.target},
-                                              {"strategy", region.strategy},
-                                              {"reason", region.reason},
-                                              {"nodes", llvm::json::Array(region.nodes)},
-                                              {"operations", llvm::json::Array(region.operations)},
-                                              {"cost", std::move(cost)},
-                                              {"kernel", region.kernel},
-                                              {"candidates", std::move(candidates)},
-                                              {"computes", region.computes},
-                                              {"wide", region.wide},
-                                              {"wide_us", rounded(region.wideMicroseconds)},
-                                              {"converts", region.converts},
-                                              {"slow", region.slow}});
+    llvm::json::Object value{{"label", region.label},
+                             {"target", region.target},
+                             {"strategy", region.strategy},
+                             {"reason", region.reason},
+                             {"nodes", llvm::json::Array(region.nodes)},
+                             {"operations", llvm::json::Array(region.operations)},
+                             {"cost", std::move(cost)},
+                             {"kernel", region.kernel},
+                             {"candidates", toValue(region.candidates)},
+                             {"computes", region.computes},
+                             {"wide", region.wide},
+                             {"converts", region.converts},
+                             {"slow", region.slow}};
+    if (!region.other.name.empty()) {
+      value["other"] = toValue(region.other);
+    }
+    if (llvm::json::Object levels = levelsOf(region); !levels.empty()) {
+      value["levels"] = std::move(levels);
+    }
+    regionValues.push_back(std::move(value));
   }
   llvm::json::Array edgeValues;
   for (const EdgeRecord &edge : edges) {

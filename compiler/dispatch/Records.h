@@ -7,6 +7,7 @@
 #include "llvm/Support/Error.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,6 +41,22 @@ struct CandidateRecord {
   double microseconds = 0; ///< predicted; 0 if it refused
 };
 
+/// What a region's products would take in other numbers than theirs; none if `name` is empty.
+struct OtherNumbers {
+  std::string name; ///< "fp32", "8-bit integers" or "bf16"
+  double microseconds = 0;
+  double bytesMicroseconds = 0, workMicroseconds = 0; ///< as in Cost
+};
+
+/// The same region on another level that shares regions, kernels and plan.
+struct LevelRecord {
+  std::string level;
+  double microseconds = 0;
+  double bytesMicroseconds = 0, workMicroseconds = 0;
+  OtherNumbers other;
+  std::vector<CandidateRecord> candidates;
+};
+
 /// One region: what it holds and why.
 struct RegionRecord {
   std::string label; ///< "conv1+relu1"
@@ -52,9 +69,11 @@ struct RegionRecord {
   std::string kernel = {}; ///< KernelChoice::text
   std::vector<CandidateRecord> candidates = {}; ///< in the order of preference
   std::string computes = {};                    ///< the numbers of its products; empty without any
-  std::string wide = {};       ///< why these are floats though an operand is quantized; else empty
-  double wideMicroseconds = 0; ///< predicted for operands of FP32; 0 where they are not narrower
-  bool converts = false;       ///< whether all of it is quantization or casts of the model
+  std::string wide = {};   ///< why these are floats though an operand is quantized; else empty
+  OtherNumbers other = {}; ///< FP32 where an operand is narrower, else what was predicted slower
+  std::optional<int64_t> priced = std::nullopt; ///< the number of the price of both, if any
+  std::vector<LevelRecord> levels = {};
+  bool converts = false; ///< whether all of it is quantization or casts of the model
   std::string slow =
       {}; ///< why no kernel is near what its bytes and operations need; empty if one is
 };

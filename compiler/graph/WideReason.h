@@ -11,9 +11,9 @@ namespace tenon::tn {
 /// it into the records and takes it off.
 inline constexpr llvm::StringLiteral kWideReason = "tn.wide_reason";
 
-/// Number attribute of a product or convolution that was priced both ways and is one of narrow
-/// numbers: the predicted microseconds of the one of FP32, with its conversions. Dispatch puts it
-/// into the records and takes it off.
-inline constexpr llvm::StringLiteral kWideMicroseconds = "tn.wide_us";
+/// Number attribute of a product or convolution that was priced both ways: the number of its price,
+/// which tells on each level what the other form takes. Dispatch puts it into the records and takes
+/// it off.
+inline constexpr llvm::StringLiteral kPriced = "tn.priced";
 
 } // namespace tenon::tn

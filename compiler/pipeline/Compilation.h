@@ -6,6 +6,7 @@
 #include "compiler/opt/ConvertPrecision.h"
 #include "compiler/opt/Passes.h"
 #include "compiler/pipeline/CodegenPhase.h"
+#include "compiler/pipeline/LevelRecords.h"
 #include "compiler/pipeline/ModelKey.h"
 #include "compiler/pipeline/NumericCheck.h"
 #include "compiler/pipeline/PhaseDump.h"
@@ -38,6 +39,7 @@ struct TargetGroup {
   bool isSplitOff = false;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   dispatch::Records fusion;
+  opt::PrecisionRecord precision;
   CompiledRegions compiled;
   plan::BuiltPlan built;
 };
@@ -81,9 +83,10 @@ private:
   Status convertPrecision();
   void addLevels(TargetGroup &group, const ProductPrices &prices) const;
   void splitLevels(TargetGroup &group, const ProductPrices &prices);
-  Status useFloat8(const TargetGroup &group);
+  Status useFloat8(TargetGroup &group);
   Status dispatch();
-  void noteApproximations(mlir::ModuleOp regions);
+  static void noteApproximations(TargetGroup &group);
+  Status selectKernels(TargetGroup &group, KernelSelector &selector, LevelRecords &others);
   Status codegen();
   Status plan();
   Status planForSizes();
@@ -112,7 +115,7 @@ private:
   mlir::OwningOpRef<mlir::ModuleOp> module;
   UserPasses userPasses{options, weights};
   std::optional<NumericCheck> numbers;
-  opt::PrecisionRecord precision;
+  opt::PrecisionRecord precision; ///< of the model, before its groups
   std::deque<TargetGroup> groups;
   /// The compilations for the sizes of `optimizeFor`, and their options.
   std::list<CompileOptions> narrowed;

@@ -50,12 +50,22 @@ struct Narrowing {
 };
 
 /// A region, and what the tuning store had of it (docs/tune.md).
+enum class TunedState {
+  Hit,      ///< its record is used
+  NoChoice, ///< one kernel alone computes it: there is nothing to look up
+  FreeSizes,
+  Miss,   ///< it was not measured
+  Stale,  ///< it was, on another machine or by other kernels
+  Unused, ///< its record does not fit, or the user disabled what it names
+};
+
 struct TunedRegion {
   std::string label;
   std::string problem; ///< tuning::Problem::hash; empty if its sizes vary
   std::string kernel;  ///< that it got
   std::string untuned; ///< that it gets without the store
   std::string miss;    ///< why there is no record of it, or why it is not used; empty if it is
+  TunedState state = TunedState::Miss; ///< NoChoice only where compiling stops after dispatch
   double microseconds = 0, untunedMicroseconds = 0; ///< of the record
 };
 

@@ -1,9 +1,11 @@
-// Which CPU levels a compilation adds and which of them share regions and plan. Relies on the
-// group's module being optimized, and on what its products were priced at.
+// Which CPU levels a compilation adds, which of them share regions and plan, and which kernels a
+// group has. Relies on the group's module being optimized, and on what its products were priced at.
 #include "compiler/pipeline/Compilation.h"
 
+#include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/graph/TnRare.h"
 #include "mlir/IR/TypeUtilities.h"
+#include "support/Check.h"
 
 #include <algorithm>
 
@@ -63,6 +65,42 @@ void Compilation::splitLevels(TargetGroup &group, const ProductPrices &prices) {
   engine::CpuLevel level = *engine::parseCpuLevel(others.front().level);
   groups.emplace_back(target::atLevel(options.cpu, level), engine::kHost, std::move(others));
   groups.back().isSplitOff = true;
+}
+
+/// Regions whose kernel needs no permission but has other roundings than a direct sum.
+void Compilation::noteApproximations(TargetGroup &group) {
+  group.module->walk([&](tn::RegionOp region) {
+    llvm::Expected<dispatch::KernelChoice> choice =
+        dispatch::KernelChoice::fromAttribute(region->getAttr(codegen::kKernelAttribute));
+    TENON_CHECK(bool(choice), "each region has a kernel once kernels are chosen");
+    if (const dispatch::Approximation *known = approximationOf(choice->family)) {
+      group.precision.approximated.push_back(
+          {region.getLoc(), known->operation.str(), {known->name, known->why}});
+    }
+  });
+}
+
+/// Which kernel computes each region of a group, and what it takes on each of its levels.
+Status Compilation::selectKernels(TargetGroup &group, KernelSelector &selector,
+                                  LevelRecords &others) {
+  std::optional<MeasuredKernels> measured;
+  if (options.tuned && !group.profile.isGpu() && !options.guard) {
+    measured.emplace(*options.tuned, group.targets, options.notice,
+                     /*countsChoices=*/options.stopAfter == Phase::Dispatch);
+  }
+  TENON_TRY(selector.select(
+      *group.module, group.fusion, options.maxWeights, measured ? &*measured : nullptr,
+      [&](tn::RegionOp region, dispatch::RegionRecord &record) { others.add(region, record); }));
+  if (measured) {
+    llvm::append_range(summary.tuned, measured->info());
+  }
+  for (const dispatch::RegionRecord &region : group.fusion.regions) {
+    if (!region.slow.empty()) {
+      summary.slow.push_back(
+          {group.targets.front().level, region.label, region.kernel, region.slow});
+    }
+  }
+  return Status::ok();
 }
 
 } // namespace tenon::pipeline

@@ -32,8 +32,9 @@ std::string familiesOf(llvm::ArrayRef<dispatch::KernelCandidate> candidates) {
 
 MeasuredKernels::MeasuredKernels(const tuning::TuningDatabase &store,
                                  llvm::ArrayRef<CodeTarget> codeTargets,
-                                 const std::function<void(std::string_view text)> &notice)
-    : database(store), target(codeTargets.front()), told(notice) {
+                                 const std::function<void(std::string_view text)> &notice,
+                                 bool asksForChoices)
+    : database(store), target(codeTargets.front()), told(notice), countsChoices(asksForChoices) {
   for (const CodeTarget &each : codeTargets) {
     levels.push_back(each.level);
   }
@@ -59,6 +60,15 @@ const tuning::TuningDatabase::Answer &MeasuredKernels::ask(const codegen::Region
   return entry->second;
 }
 
+bool MeasuredKernels::hasChoice(const codegen::RegionSource &source) const {
+  llvm::Expected<std::vector<dispatch::KernelCandidate>> all = target.candidates(source.text);
+  if (!all) {
+    llvm::consumeError(all.takeError());
+    return false;
+  }
+  return all->size() > 1;
+}
+
 MeasuredKernels::Found MeasuredKernels::find(const codegen::RegionSource &source,
                                              const std::string &label,
                                              const dispatch::KernelChoice &untuned,
@@ -68,11 +78,19 @@ MeasuredKernels::Found MeasuredKernels::find(const codegen::RegionSource &source
   region.kernel = region.untuned = untuned.text();
   if (!source.symbols.empty()) {
     region.miss = "its sizes vary: give them with --shape";
+    region.state = TunedState::FreeSizes;
     return {};
   }
   const tuning::TuningDatabase::Answer &answer = ask(source, region);
   region.miss = answer.miss;
+  region.state = answer.record    ? TunedState::Hit
+                 : answer.isStale ? TunedState::Stale
+                                  : TunedState::Miss;
   if (!answer.record) {
+    if (countsChoices && !answer.isStale && !hasChoice(source)) {
+      region.state = TunedState::NoChoice;
+      region.miss = strCat(region.untuned, " is the only kernel for it");
+    }
     return {};
   }
   llvm::Expected<dispatch::KernelChoice> kernel =
@@ -83,6 +101,7 @@ MeasuredKernels::Found MeasuredKernels::find(const codegen::RegionSource &source
   }
   if (llvm::is_contained(disabled, kernel->family)) {
     region.miss = strCat("its family is disabled: ", answer.record->kernel);
+    region.state = TunedState::Unused;
     return {};
   }
   region.kernel = answer.record->kernel;
@@ -98,6 +117,7 @@ void MeasuredKernels::refuse(std::string_view why) {
   TunedRegion &region = regions.back();
   region.kernel = region.untuned;
   region.miss = strCat("its record does not fit it: ", why);
+  region.state = TunedState::Unused;
   if (told && refused.insert(region.problem).second) {
     told(strCat(nameOf(ErrorId::BadTuningStore), ": the record of ", region.label,
                 " in the tuning store is not used: ", why));

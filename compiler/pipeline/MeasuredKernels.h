@@ -30,9 +30,10 @@ public:
   };
 
   /// For the levels of `codeTargets`, which share their kernels. `notice` is told of records that
-  /// fit no region; it may be null. All must outlive the object.
+  /// fit no region; it may be null. All must outlive the object. With `countsChoices`, which takes
+  /// time, regions that one kernel alone computes are told from those that were not measured.
   MeasuredKernels(const tuning::TuningDatabase &store, llvm::ArrayRef<CodeTarget> codeTargets,
-                  const std::function<void(std::string_view text)> &notice);
+                  const std::function<void(std::string_view text)> &notice, bool countsChoices);
 
   /// For a region that would get the kernel `untuned`.
   Found find(const codegen::RegionSource &source, const std::string &label,
@@ -46,11 +47,13 @@ private:
   /// What the store answers about a region with this text.
   const tuning::TuningDatabase::Answer &ask(const codegen::RegionSource &source,
                                             TunedRegion &region);
+  bool hasChoice(const codegen::RegionSource &source) const;
 
   const tuning::TuningDatabase &database;
   const CodeTarget &target;
   std::vector<std::string> levels;
   const std::function<void(std::string_view text)> &told;
+  bool countsChoices;
   llvm::StringMap<tuning::TuningDatabase::Answer> known;
   llvm::StringSet<> refused; ///< problems, each told once
   std::vector<TunedRegion> regions;

@@ -3,7 +3,6 @@
 // where the second begins.
 #include "compiler/pipeline/Compilation.h"
 
-#include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/dispatch/Dispatch.h"
 #include "compiler/dispatch/Names.h"
 #include "compiler/frontend/Frontend.h"
@@ -16,7 +15,6 @@
 #include "compiler/pipeline/SelectKernels.h"
 #include "compiler/pipeline/SizeSets.h"
 #include "mlir/IR/Verifier.h"
-#include "support/Check.h"
 #include "support/text/Text.h"
 
 using namespace mlir;
@@ -126,8 +124,8 @@ Status Compilation::convertPrecision() {
   return numbers ? numbers->checkLowered("convert-precision", *module, computed) : Status::ok();
 }
 
-/// Products of 8-bit floats, for a device that has them. The record has those of the first group.
-Status Compilation::useFloat8(const TargetGroup &group) {
+/// Products of 8-bit floats, for a device that has them.
+Status Compilation::useFloat8(TargetGroup &group) {
   opt::PrecisionRecord record;
   opt::Float8Options request{.quantizes = options.precision == opt::Precision::Fp8};
   DiagnosticText diagnostics(context);
@@ -135,25 +133,10 @@ Status Compilation::useFloat8(const TargetGroup &group) {
       failed(verify(*group.module))) {
     return diagnostics.status("products of 8-bit floats");
   }
-  if (&group == &groups.front()) {
-    precision.float8 = record.float8;
-    precision.notFloat8 = std::move(record.notFloat8);
-  }
+  group.precision.float8 = record.float8;
+  group.precision.notFloat8 = std::move(record.notFloat8);
   // By permission, so that what follows is compared with this.
   return numbers && request.quantizes ? numbers->start(*group.module) : Status::ok();
-}
-
-/// Regions whose kernel needs no permission but has other roundings than a direct sum.
-void Compilation::noteApproximations(ModuleOp regions) {
-  regions.walk([&](tn::RegionOp region) {
-    llvm::Expected<dispatch::KernelChoice> choice =
-        dispatch::KernelChoice::fromAttribute(region->getAttr(codegen::kKernelAttribute));
-    TENON_CHECK(bool(choice), "each region has a kernel once kernels are chosen");
-    if (const dispatch::Approximation *known = approximationOf(choice->family)) {
-      precision.approximated.push_back(
-          {region.getLoc(), known->operation.str(), {known->name, known->why}});
-    }
-  });
 }
 
 /// `tn` → `tn.region`: what runs as one kernel, how, and why.
@@ -164,6 +147,7 @@ Status Compilation::dispatch() {
   for (size_t index = 0; index < groups.size(); ++index) {
     TargetGroup &group = groups[index];
     group.module = module->clone();
+    group.precision = precision;
     bool isGpu = group.profile.isGpu();
     auto optimizeFor = isGpu ? opt::optimizeForGpu : opt::optimizeForCpu;
     ProductPrices prices(*group.module, group.profile, group.targets.front());
@@ -196,22 +180,9 @@ Status Compilation::dispatch() {
     if (hooks.afterPhase) {
       hooks.afterPhase(Phase::Dispatch, *group.module);
     }
-    std::optional<MeasuredKernels> measured;
-    if (options.tuned && !isGpu && !options.guard) {
-      measured.emplace(*options.tuned, group.targets, options.notice);
-    }
-    TENON_TRY(selector.select(*group.module, group.fusion, options.maxWeights,
-                              measured ? &*measured : nullptr));
-    if (measured) {
-      llvm::append_range(summary.tuned, measured->info());
-    }
-    for (const dispatch::RegionRecord &region : group.fusion.regions) {
-      if (!region.slow.empty()) {
-        summary.slow.push_back(
-            {group.targets.front().level, region.label, region.kernel, region.slow});
-      }
-    }
-    noteApproximations(*group.module);
+    LevelRecords others(group.profile, group.targets, wanted, prices);
+    TENON_TRY(selectKernels(group, selector, others));
+    noteApproximations(group);
     TENON_TRY(checkNumbers("select-kernels", *group.module));
   }
   if (options.stopAfter == Phase::Dispatch) {
@@ -342,15 +313,20 @@ Status Compilation::exportEngine() {
   }
   summary.rows = rowsRecord();
   content.records.push_back({"rows", summary.rows});
+  // Of all groups if of any: what one approximates another may not.
+  bool hasPrecision = options.precision || llvm::any_of(groups, [](const TargetGroup &group) {
+                        return !group.precision.approximated.empty() || group.precision.float8 > 0;
+                      });
   for (TargetGroup &group : groups) {
     std::string suffix = &group == &groups.front() ? "" : strCat("-", group.targets.front().level);
     content.records.push_back({strCat("fusion", suffix), group.fusion.toJson()});
     content.records.push_back({strCat("graph", suffix), tn::graphInfo(*group.module)});
     content.records.push_back({strCat("memory", suffix), group.built.memoryRecord});
     content.records.push_back({strCat("placement", suffix), group.built.placementRecord});
-  }
-  if (options.precision || !precision.approximated.empty() || precision.float8 > 0) {
-    content.records.push_back({"precision", precision.toJson(dispatch::nodeNames)});
+    if (hasPrecision) {
+      content.records.push_back(
+          {strCat("precision", suffix), group.precision.toJson(dispatch::nodeNames)});
+    }
   }
   if (!options.passes.empty()) {
     content.records.push_back({"passes", userPasses.record()});

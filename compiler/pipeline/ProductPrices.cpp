@@ -10,7 +10,9 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/TypeUtilities.h"
+#include "support/text/Text.h"
 
+#include <cmath>
 #include <limits>
 
 using namespace mlir;
@@ -114,31 +116,38 @@ opt::ProductTimes ProductPrices::priced(Operation *product, int64_t channels) {
   both.narrow = regionOf(product, narrow, channels);
   both.wide = regionOf(product, {real, real, real}, own);
   both.widening = wideningOf(product->getOperand(0), isOfBytes ? 1 : 2);
-  auto timeOf = [&](const std::string &text) {
-    auto [entry, isNew] = known.try_emplace(text);
-    if (isNew) {
-      entry->second = microsecondsOf(target, text);
-    }
-    return entry->second;
-  };
-  opt::ProductTimes times{timeOf(both.narrow), timeOf(both.wide) + both.widening};
+  both.isOfBytes = isOfBytes;
+  opt::ProductTimes times = timesOf(both, target);
   both.isWide = times.isWideFaster();
+  times.number = static_cast<int64_t>(products.size());
   products.push_back(std::move(both));
   return times;
 }
 
-bool ProductPrices::areDecidedAlike(const CodeTarget &other) const {
-  llvm::StringMap<double> times;
+opt::ProductTimes ProductPrices::timesOf(const Product &product, const CodeTarget &level) const {
   auto timeOf = [&](const std::string &text) {
-    auto [entry, isNew] = times.try_emplace(text);
+    auto [entry, isNew] = known.try_emplace(strCat(level.level, '\n', text));
     if (isNew) {
-      entry->second = microsecondsOf(other, text);
+      entry->second = microsecondsOf(level, text);
     }
     return entry->second;
   };
+  return {timeOf(product.narrow), timeOf(product.wide) + product.widening};
+}
+
+dispatch::OtherNumbers ProductPrices::otherOf(int64_t number, const CodeTarget &level) const {
+  const Product &product = products[static_cast<size_t>(number)];
+  opt::ProductTimes times = timesOf(product, level);
+  double microseconds = product.isWide ? times.narrow : times.wide;
+  if (std::isinf(microseconds)) {
+    return {}; // no kernel computes it so
+  }
+  return {!product.isWide ? "fp32" : product.isOfBytes ? "8-bit integers" : "bf16", microseconds};
+}
+
+bool ProductPrices::areDecidedAlike(const CodeTarget &other) const {
   return llvm::all_of(products, [&](const Product &each) {
-    opt::ProductTimes both{timeOf(each.narrow), timeOf(each.wide) + each.widening};
-    return both.isWideFaster() == each.isWide;
+    return timesOf(each, other).isWideFaster() == each.isWide;
   });
 }
 

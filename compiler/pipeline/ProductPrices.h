@@ -19,6 +19,9 @@ public:
   /// As opt::PriceProduct, of a tn.matmul or tn.conv.
   opt::ProductTimes priced(mlir::Operation *product, int64_t channels);
 
+  /// What the form that the product of a price has not would take on a level.
+  dispatch::OtherNumbers otherOf(int64_t number, const CodeTarget &level) const;
+
   /// Whether products of quantized numbers, or of bf16, were priced.
   bool hasBytes() const { return isAnyOfBytes; }
   bool hasBf16() const { return isAnyOfBf16; }
@@ -30,15 +33,17 @@ private:
   struct Product {
     std::string narrow, wide;
     double widening = 0;
-    bool isWide = false;
+    bool isWide = false, isOfBytes = false;
   };
+  opt::ProductTimes timesOf(const Product &product, const CodeTarget &level) const;
   double wideningOf(mlir::Value operand, int64_t narrowBytes) const;
 
   dispatch::CostModel costs;
   const CodeTarget &target;
   std::vector<Product> products;
   bool isAnyOfBytes = false, isAnyOfBf16 = false;
-  llvm::StringMap<double> known;
+  /// Of regions on levels, by both.
+  mutable llvm::StringMap<double> known;
 };
 
 } // namespace tenon::pipeline

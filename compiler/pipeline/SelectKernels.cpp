@@ -118,6 +118,17 @@ const KernelSelector::Answer &KernelSelector::ask(const std::string &text,
   return answer;
 }
 
+const dispatch::KernelSelection *KernelSelector::predict(tn::RegionOp region,
+                                                         const std::string &kernel) {
+  const Answer *answer = &ask(region);
+  if (answer->problem.empty() && answer->selection.chosen.text() == kernel) {
+    return &answer->selection;
+  }
+  dispatch::KernelChoice choice = llvm::cantFail(dispatch::KernelChoice::parse(kernel));
+  answer = &ask(codegen::outline(region).text, &choice);
+  return answer->problem.empty() ? &answer->selection : nullptr;
+}
+
 const KernelSelector::Answer &KernelSelector::askMeasured(tn::RegionOp region,
                                                           MeasuredKernels &measured) {
   const Answer &predicted = ask(region);
@@ -180,8 +191,10 @@ std::vector<dispatch::KernelCandidate> KernelSelector::kernelsOf(tn::RegionOp re
   return kernels;
 }
 
-Status KernelSelector::select(ModuleOp module, dispatch::Records &records,
-                              std::optional<double> maxWeights, MeasuredKernels *measured) {
+Status
+KernelSelector::select(ModuleOp module, dispatch::Records &records,
+                       std::optional<double> maxWeights, MeasuredKernels *measured,
+                       llvm::function_ref<void(tn::RegionOp, dispatch::RegionRecord &)> chosen) {
   llvm::DenseMap<Operation *, dispatch::KernelChoice> smaller;
   if (maxWeights) {
     TENON_ASSIGN(smaller, fitWeights(module, *maxWeights,
@@ -203,9 +216,6 @@ Status KernelSelector::select(ModuleOp module, dispatch::Records &records,
     }
     const dispatch::KernelSelection &selection = answer.selection;
     region->setAttr(codegen::kKernelAttribute, selection.chosen.toAttribute(module.getContext()));
-    if (selection.weight) {
-      dispatch::layOutWeight(region, *selection.weight);
-    }
     if (std::optional<uint64_t> number = region.getRecord()) {
       dispatch::RegionRecord &record = records.regions[*number];
       record.kernel = selection.chosen.text();
@@ -215,6 +225,12 @@ Status KernelSelector::select(ModuleOp module, dispatch::Records &records,
       }
       record.slow = slownessOf(selection, record.cost);
       records.setKernelTime(*number, selection.microseconds);
+      if (chosen) {
+        chosen(region, record);
+      }
+    }
+    if (selection.weight) {
+      dispatch::layOutWeight(region, *selection.weight);
     }
     return WalkResult::advance();
   });

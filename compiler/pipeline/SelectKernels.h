@@ -49,9 +49,14 @@ public:
   /// Writes the choice on every region of the module, lays weights out for it, and writes what each
   /// family answered into `records`. With `maxWeights`, weights in their layouts take at most so
   /// many times what they take as they are; without, what was measured goes before predictions.
+  /// `chosen` is told of each region that has a record before its weights have a layout.
   Status select(mlir::ModuleOp module, dispatch::Records &records,
                 std::optional<double> maxWeights = std::nullopt,
-                MeasuredKernels *measured = nullptr);
+                MeasuredKernels *measured = nullptr,
+                llvm::function_ref<void(tn::RegionOp, dispatch::RegionRecord &)> chosen = {});
+  /// What the target of this selector says of a region that a kernel was chosen for; null where it
+  /// has no such kernel.
+  const dispatch::KernelSelection *predict(tn::RegionOp region, const std::string &kernel);
 
 private:
   struct Answer {

@@ -27,7 +27,8 @@ Status refuseQuantized(const Graph &graph) {
   return Status::ok();
 }
 
-Status checkPlan(const Graph &graph, const Plan &plan, const Settings &settings) {
+Status checkPlan(const Graph &graph, const Plan &plan, const QuantizationInfo &branches,
+                 const Settings &settings) {
   for (const Overrides::value_type &decided : settings.overrides) {
     bool isLayer = std::any_of(plan.layers.begin(), plan.layers.end(), [&](const Layer &layer) {
       return nameOf(graph.node(layer.node)) == decided.first;
@@ -36,7 +37,14 @@ Status checkPlan(const Graph &graph, const Plan &plan, const Settings &settings)
         std::any_of(plan.embeddings.begin(), plan.embeddings.end(), [&](const Embedding &table) {
           return nameOf(graph.node(table.node)) == decided.first;
         });
-    if (!isLayer && !isTable) {
+    auto isNamed = [&](const LayerInfo &inside) { return inside.name == decided.first; };
+    bool isInside = std::any_of(branches.layers.begin(), branches.layers.end(), isNamed) ||
+                    std::any_of(branches.tables.begin(), branches.tables.end(), isNamed);
+    std::vector<Recurrent> named = recurrentLayers(graph, {});
+    bool isRecurrent = std::any_of(named.begin(), named.end(), [&](const Recurrent &own) {
+      return nameOf(graph.node(own.node)) == decided.first;
+    });
+    if (!isLayer && !isTable && !isInside && !isRecurrent) {
       return Status::error(ErrorId::BadArgument,
                            strCat("no convolution, product or embedding of the model is called '",
                                   decided.first, "'"),
@@ -48,14 +56,23 @@ Status checkPlan(const Graph &graph, const Plan &plan, const Settings &settings)
   bool isAnyTable =
       std::any_of(plan.embeddings.begin(), plan.embeddings.end(),
                   [](const Embedding &table) { return table.treatment != Treatment::Wide; });
-  if (isAny || isAnyTable || settings.mayBeNone) {
+  auto isSmall = [](const LayerInfo &inside) { return inside.treatment != Treatment::Wide; };
+  bool isAnyInside = std::any_of(branches.layers.begin(), branches.layers.end(), isSmall) ||
+                     std::any_of(branches.tables.begin(), branches.tables.end(), isSmall);
+  std::vector<Recurrent> recurrent = recurrentLayers(graph, settings.overrides);
+  bool isAnyRecurrent = std::any_of(recurrent.begin(), recurrent.end(),
+                                    [](const Recurrent &own) { return own.reason.empty(); });
+  if (isAny || isAnyTable || isAnyInside || isAnyRecurrent || settings.mayBeNone) {
     return Status::ok();
   }
-  std::vector<Outside> outside = layersOutside(graph);
-  std::string why = !plan.layers.empty() ? strCat("of ", nameOf(graph.node(plan.layers[0].node)),
-                                                  ": ", plan.layers[0].reason)
-                    : !outside.empty()   ? strCat("of ", outside[0].name, ": ", outside[0].reason)
-                                         : "it has no convolution or product of FP32";
+  const std::vector<LayerInfo> &inside = branches.layers;
+  std::string why =
+      !plan.layers.empty()
+          ? strCat("of ", nameOf(graph.node(plan.layers[0].node)), ": ", plan.layers[0].reason)
+      : !inside.empty() ? strCat("of ", inside[0].name, ": ", inside[0].reason)
+      : !recurrent.empty()
+          ? strCat("of ", nameOf(graph.node(recurrent[0].node)), ": ", recurrent[0].reason)
+          : "it has no convolution or product of FP32";
   return Status::error(ErrorId::BadArgument, strCat("nothing in the model can be quantized: ", why),
                        "'tenon inspect MODEL' shows its operations");
 }

@@ -121,7 +121,7 @@ TuningDatabase::Answer TuningDatabase::find(const Problem &problem,
       return {&record, ""};
     }
   }
-  return {nullptr, missOf(problem, level)};
+  return {nullptr, missOf(problem, level), begin != end};
 }
 
 const Record *TuningDatabase::nearest(const Problem &problem, std::string_view level) const {

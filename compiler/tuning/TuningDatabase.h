@@ -38,7 +38,8 @@ public:
 
   struct Answer {
     const Record *record = nullptr;
-    std::string miss; ///< which part of the key differs; empty with a record
+    std::string miss;     ///< which part of the key differs; empty with a record
+    bool isStale = false; ///< measured, but for another machine, level or version of the kernels
   };
   /// For code of one of `levels`, which share their kernels: by the best one that the device runs.
   Answer find(const Problem &problem, std::span<const std::string> levels) const;

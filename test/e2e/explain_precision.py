@@ -2,6 +2,7 @@
 was taken and the wide one are predicted to take, and which regions only convert.
 """
 
+import re
 import sys
 import unittest
 
@@ -106,12 +107,12 @@ class ExplainPrecision(ToolTest):
 PRICED = {"many_tiles": (64, 32), "few_tiles": (512, 4)}
 
 
-def priced_model():
+def priced_model(batch=1):
     random = np.random.default_rng(1)
     nodes, inputs, constants = [], [], [numpy_helper.from_array(np.float32(0.02), "s"), numpy_helper.from_array(np.uint8(128), "z"),
                                         numpy_helper.from_array(np.float32(0.001), "t"), numpy_helper.from_array(np.int8(0), "o")]
     for name, (channels, size) in PRICED.items():
-        inputs.append(helper.make_tensor_value_info("x_" + name, TensorProto.FLOAT, [1, channels, size, size]))
+        inputs.append(helper.make_tensor_value_info("x_" + name, TensorProto.FLOAT, [batch, channels, size, size]))
         constants.append(numpy_helper.from_array(random.integers(-127, 128, (channels, channels, 3, 3)).astype(np.int8), "w_" + name))
         nodes += [helper.make_node("QuantizeLinear", ["x_" + name, "s", "z"], ["q_" + name]),
                   helper.make_node("DequantizeLinear", ["q_" + name, "s", "z"], ["a_" + name]),
@@ -188,6 +189,77 @@ class WideWhereFaster(ToolTest):
         found = self.products("d.tenon", "amx")
         for name in cases:
             self.assertEqual("bf16", found[name]["computes"], name)
+
+
+class OfOneSizeAndLevel(ToolTest):
+    """All that is said of a level in an engine for several is what an engine for it alone says, and all times are of the sizes that are shown."""
+
+    LEVELS = ("x86-64-v3", "avx512-vnni", "amx")
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        onnx.save(priced_model("batch"), cls.folder / "m.onnx")
+        cls.succeed("compile", "m.onnx", "-o", "fat.tenon", "--target", "cpu:" + ",".join(cls.LEVELS))
+        for level in cls.LEVELS:
+            cls.succeed("compile", "m.onnx", "-o", f"{level}.tenon", "--target", f"cpu:{level}")
+
+    def test_levels(self):
+        for topic in ("precision", "kernels", "fusion"):
+            for level in self.LEVELS:
+                with self.subTest(topic=topic, level=level):
+                    in_fat = self.json("explain", topic, "fat.tenon", "--variant", level)
+                    in_fat.pop("decided_on", None)
+                    for edge in in_fat.get("edges", []):  # for the level that decided, or as of an engine for this one alone
+                        edge.pop("decided")
+                    alone = self.json("explain", topic, f"{level}.tenon")
+                    for edge in alone.get("edges", []):
+                        edge.pop("decided")
+                    self.assertEqual(alone, in_fat)
+        times = [sum(row["us"] for row in self.json("explain", "precision", "fat.tenon", "--variant", level)["products"]) for level in self.LEVELS]
+        self.assertEqual(sorted(times, reverse=True), times)
+        self.assertIn("estimates for amx of", self.succeed("explain", "precision", "fat.tenon", "--variant", "amx").stdout)
+        self.assertIn("level amx\n", self.succeed("explain", "placement", "fat.tenon", "--variant", "amx").stdout)
+
+    def test_approximations_are_those_of_the_level(self):
+        named = {level: self.json("explain", "precision", "fat.tenon", "--variant", level)["approximated"] for level in self.LEVELS}
+        self.assertEqual([], named["amx"])
+        self.assertEqual([["many_tiles"], ["few_tiles"]], [[name for name in row["nodes"] if name in PRICED] for row in named["x86-64-v3"]])
+        page = self.succeed("inspect", "fat.tenon", "--variant", "amx", "--json").stdout
+        self.assertNotIn("Winograd's filtering in FP32: off by", page)
+        self.assertIn("Winograd's filtering in FP32: off by", self.succeed("inspect", "fat.tenon", "--variant", "x86-64-v3", "--json").stdout)
+
+    def test_sizes(self):
+        compared = 0
+        for batch in (1, 8):
+            shapes = [text for name, (c, s) in PRICED.items() for text in ("--shape", f"x_{name}:{batch}x{c}x{s}x{s}")]
+            self.succeed("compile", "m.onnx", "-o", "fixed.tenon", "--target", "cpu:x86-64-v3", *shapes)
+            fixed = {row["nodes"][0]: row for row in self.json("explain", "precision", "fixed.tenon")["products"]}
+            free = self.json("explain", "precision", "x86-64-v3.tenon", *shapes)
+            self.assertEqual([{"name": "batch", "size": batch}], free["sizes"])
+            for row in free["products"]:
+                other = fixed[row["nodes"][0]]
+                compared += row["kernel"] == other["kernel"]
+                for figure in ("us", "wide_us", "narrow_us") if row["kernel"] == other["kernel"] else ():
+                    with self.subTest(batch=batch, product=row["nodes"], figure=figure):
+                        self.assertLessEqual(row[figure], 2 * other[figure])
+                        self.assertLessEqual(other[figure], 2 * row[figure])
+                if row["narrow_us"] > 0:
+                    self.assertIn(f"{row['us']:.2f} us, and {row['narrow_us']:.2f} us in 8-bit integers (decided at batch=128)", row["why_wide"])
+        self.assertGreater(compared, 1)
+
+    def test_example_of_the_page(self):
+        """docs/explain.md shows these engines; times are of a machine."""
+        page = (SOURCE / "docs/explain.md").read_text()
+        shown = page.split("```\n$ tenon explain precision fat.tenon")[1].split("```")[0].split("$ tenon explain precision fat.tenon")
+        for part in shown:
+            options, wanted = part.split("\n", 1)
+            found = self.succeed("explain", "precision", "fat.tenon", *options.split()).stdout
+
+            def masked(text):
+                return re.sub(r"'[^']*'|\d+\.\d+ [mu]s| +", " ", text).split()
+
+            self.assertEqual(masked(wanted), masked(found))
 
 
 if __name__ == "__main__":

@@ -87,6 +87,7 @@ class Tune(TuneTest):
             self.assertGreater(problem["untuned_us"], 0)
             self.assertTrue(problem["kernel"] == problem["untuned"] or problem["gain"] > 1.01, problem)
         self.assertEqual(sorted(first["best_so_far"], key=lambda row: -row["run_us"]), first["best_so_far"])
+        self.check_agreement(first)
         lines = self.lines()
         self.assertEqual(first["whole"] and first["whole"]["withdrawn"] and 6 or 3, len(lines))
         second = self.tune("mlp.onnx", "-o", "t2.tenon")
@@ -95,6 +96,18 @@ class Tune(TuneTest):
         self.assertEqual((self.folder / "t.tenon").read_bytes(), (self.folder / "t2.tenon").read_bytes())
         again = self.tune("mlp.onnx", "--again")
         self.assertEqual((3, 0), (again["measured"], again["known"]))
+
+    def check_agreement(self, report):
+        """The parts of a run add up to it, and what the races let expect begins at the run that was measured."""
+        run = report["best_so_far"][0]["run_us"]
+        self.assertLessEqual(sum(problem["run_us"] for problem in report["problems"]), run * 1.0001)
+        saved = sum(problem["run_us"] * (1 - 1 / problem["gain"]) for problem in report["problems"])
+        whole = report["whole"]
+        if whole and not whole["withdrawn"]:
+            self.assertAlmostEqual(whole["untuned_us"] / run, 1, delta=1e-6)
+            self.assertAlmostEqual(whole["speedup"], whole["untuned_us"] / whole["run_us"], delta=0.02 * whole["speedup"])
+            self.assertAlmostEqual(report["best_so_far"][-1]["run_us"] / (run - saved), 1, delta=1e-6)
+            self.assertAlmostEqual(whole["by_races"], run / (run - saved), delta=1e-6)
 
     def test_compile_uses_the_store(self):
         self.tune("mlp.onnx", "-o", "t.tenon")
@@ -224,11 +237,21 @@ class Cache(TuneTest):
         region, = self.json("cache", "explain", "rows.onnx", "--store", self.store)["regions"]
         self.assertRegex(region["miss"], "no record of these sizes .*; the nearest has")
         shape = ["--shape", "image:1x1x28x28"]
-        self.assertTrue(all("no record" in region["miss"] for region in self.json("cache", "explain", CNN, *shape, "--store", self.store)["regions"]))
+        regions = self.json("cache", "explain", CNN, *shape, "--store", self.store)["regions"]
+        kinds = {"miss": "no record", "no choice": "is the only kernel for it"}
+        self.assertEqual(set(kinds), {region["state"] for region in regions})
+        for region in regions:
+            self.assertIn(kinds[region["state"]], region["miss"])
+        free = self.json("cache", "explain", CNN, "--store", self.store)["regions"]
+        self.assertEqual({"free sizes"}, {region["state"] for region in free})
+        self.assertIn(f"\n0 of {sum(region['state'] == 'miss' for region in regions)} regions that have a choice of kernels, {len(regions)} in all\n",
+                      self.succeed("cache", "explain", CNN, *shape, "--store", self.store).stdout)
         if len(os.sched_getaffinity(0)) > 1:
             done = subprocess.run([str(TENON), *map(str, explain)], cwd=self.folder, env=self.environment, capture_output=True, text=True,
                                   check=True, preexec_fn=lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}))
-            self.assertRegex(done.stdout, r"miss .*\n +it was measured for other threads '\d+', here '1'")
+            self.assertRegex(done.stdout, r"stale .*\n +it was measured for other threads '\d+', here '1'")
+        other = self.json("cache", "explain", "mlp.onnx", "--store", self.store, "--target", "cpu:x86-64-v3")["regions"]
+        self.assertTrue(all(region["state"] in ("stale", "hit") for region in other), other)
 
     def test_torn(self):
         self.tune("mlp.onnx")

@@ -12,13 +12,13 @@
 namespace tenon::view {
 namespace {
 
-Status unfit(const char *record) {
+Status unfit(const std::string &record) {
   return Status::error(ErrorId::EngineBadRecord,
                        fmt::format("the record '{}' is of another version, or damaged", record),
                        "compile the model again with this version of Tenon");
 }
 
-Result<Json> readRecord(const engine::EngineFile &file, const char *name,
+Result<Json> readRecord(const engine::EngineFile &file, const std::string &name,
                         const std::string &suffix) {
   TENON_ASSIGN(std::string_view text, file.record(name + suffix));
   Json json = parseJson(text);
@@ -139,23 +139,56 @@ Result<std::string> recordSuffix(const engine::EngineFile &file, const std::stri
                        fmt::format("it has {}", fmt::join(levels, ", ")));
 }
 
-Result<Graph> engineGraph(const engine::EngineFile &file, const std::string &level,
-                          const InputDims &dims) {
-  TENON_ASSIGN(std::string suffix, recordSuffix(file, level));
+namespace {
+
+Result<Graph> readNodes(const engine::EngineFile &file, const std::string &suffix) {
   if (!file.record("graph" + suffix).isOk()) {
     return unfit("graph");
   }
   TENON_ASSIGN(std::string_view text, file.record("graph" + suffix));
-  TENON_ASSIGN(Graph graph, readGraph(text));
+  return readGraph(text);
+}
+
+} // namespace
+
+Result<Json> fusionOf(const engine::EngineFile &file, const std::string &level,
+                      const InputDims &dims) {
+  TENON_ASSIGN(std::string suffix, recordSuffix(file, level));
   TENON_ASSIGN(Json fusion, readRecord(file, "fusion", suffix));
   TENON_ASSIGN(Json placement, readRecord(file, "placement", suffix));
+  try {
+    std::string decidedOn = placement.at("level");
+    fusion["level"] = level.empty() ? decidedOn : level;
+    setLevel(fusion, fusion["level"], decidedOn);
+    if (sizesOf(fusion).empty()) {
+      return fusion;
+    }
+    TENON_ASSIGN(Graph graph, readNodes(file, suffix));
+    setSizes(fusion, placement, sizesOf(graph, dims));
+    for (const char *list : {"sizes", "decided_at"}) {
+      if (fusion.contains(list)) {
+        fusion[list] = sizesOfInputs(graph, fusion[list]);
+      }
+    }
+    return fusion;
+  } catch (const Json::exception &) {
+    return unfit("fusion");
+  } catch (const std::out_of_range &) {
+    return unfit("fusion");
+  }
+}
+
+Result<Graph> engineGraph(const engine::EngineFile &file, const std::string &level,
+                          const InputDims &dims) {
+  TENON_ASSIGN(std::string suffix, recordSuffix(file, level));
+  TENON_ASSIGN(Graph graph, readNodes(file, suffix));
+  TENON_ASSIGN(Json fusion, fusionOf(file, level, dims));
+  TENON_ASSIGN(Json placement, readRecord(file, "placement", suffix));
   TENON_ASSIGN(Json memory, readRecord(file, "memory", suffix));
-  const char *reading = "fusion";
+  std::string reading = "fusion";
   try {
     graph.source = "engine";
-    Sizes sizes = sizesOf(graph, dims);
-    setSizes(graph, sizes);
-    setSizes(fusion, placement, sizes);
+    setSizes(graph, sizesOf(graph, dims));
     graph.regions = readRegions(fusion);
     reading = "placement";
     graph.level = level.empty() ? placement.at("level").get<std::string>() : level;
@@ -166,7 +199,8 @@ Result<Graph> engineGraph(const engine::EngineFile &file, const std::string &lev
     addPlan(graph, variant->plan, placement, memory);
     reading = "precision";
     if (file.record(reading).isOk()) {
-      TENON_ASSIGN(Json precision, readRecord(file, reading, ""));
+      bool isOfLevel = file.record(reading + suffix).isOk();
+      TENON_ASSIGN(Json precision, readRecord(file, reading, isOfLevel ? suffix : ""));
       addPrecision(graph, precision);
     }
   } catch (const Json::exception &) {

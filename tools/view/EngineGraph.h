@@ -13,6 +13,12 @@ namespace tenon::view {
 /// the first target have none. BadArgument for a variant that the engine does not have.
 Result<std::string> recordSuffix(const engine::EngineFile &file, const std::string &level);
 
+/// The record "fusion" of the variant `level`, empty for the first, with the estimates of that
+/// level for inputs of these dims; `level` of the record names it. Where all sizes are fixed, or
+/// are those at which kernels were chosen, it has no `decided_at`.
+Result<Json> fusionOf(const engine::EngineFile &file, const std::string &level,
+                      const InputDims &dims);
+
 /// Of the variant `level`, empty for the first, with counts and estimates for inputs of these dims.
 /// Without groups.
 Result<Graph> engineGraph(const engine::EngineFile &file, const std::string &level,

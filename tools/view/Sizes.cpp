@@ -261,6 +261,37 @@ Sizes sizesOf(const Json &fusion) {
   return sizes;
 }
 
+void setLevel(Json &fusion, const std::string &level, const std::string &decidedOn) {
+  double launch = fusion.value("launch_us", 0.0);
+  std::vector<double> changes;
+  for (Json &region : fusion.at("regions")) {
+    Json own = region.value("levels", Json::object()).value(level, Json::object());
+    region.erase("levels");
+    Json &cost = region.at("cost");
+    changes.push_back(own.empty() ? 0 : own.at("us").get<double>() - cost.at("us").get<double>());
+    for (const char *figure : {"us", "bytes_us", "work_us"}) {
+      if (own.contains(figure)) {
+        cost[figure] = own[figure];
+      }
+    }
+    for (const char *part : {"other", "candidates"}) {
+      if (own.contains(part)) {
+        region[part] = own[part];
+      }
+    }
+    if (!own.empty()) {
+      fusion["decided_on"] = decidedOn;
+    }
+  }
+  for (Json &edge : fusion.at("edges")) {
+    double change = changes.at(edge.at("producerRegion").get<size_t>()) +
+                    changes.at(edge.at("consumerRegion").get<size_t>());
+    Json &apart = edge.at("apart").at("us"), &fused = edge.at("fused").at("us");
+    apart = rounded(apart.get<double>() + change);
+    fused = change == 0 ? fused : Json(rounded(std::max(fused.get<double>() + change, launch)));
+  }
+}
+
 void setSizes(Json &fusion, const Json &placement, const Sizes &sizes) {
   Sizes before = sizesOf(fusion);
   bool areAllKnown = std::ranges::all_of(
@@ -280,18 +311,25 @@ void setSizes(Json &fusion, const Json &placement, const Sizes &sizes) {
     }
     double bytes = ratio(to[i]->bytes, from[i]->bytes), work = ratio(to[i]->work, from[i]->work);
     double byBytes = cost.value("bytes_us", 0.0), byWork = cost.value("work_us", 0.0);
-    double change = ratio(std::max(byBytes * bytes, byWork * work), std::max(byBytes, byWork));
-    auto scale = [&](Json &json) {
-      double us = json.at("us").get<double>();
-      json["us"] = rounded(us > launch ? launch + (us - launch) * change : us);
+    auto changeOf = [&](double ofBytes, double ofWork) {
+      return ratio(std::max(ofBytes * bytes, ofWork * work), std::max(ofBytes, ofWork));
     };
-    scale(cost);
+    double change = changeOf(byBytes, byWork);
+    auto scale = [&](Json &json, double by) {
+      double us = json.at("us").get<double>();
+      json["us"] = rounded(us > launch ? launch + (us - launch) * by : us);
+    };
+    scale(cost, change);
     cost["bytes"] = std::llround(cost.at("bytes").get<double>() * bytes);
     cost["work"] = std::llround(cost.at("work").get<double>() * work);
     cost["bytes_us"] = byBytes * bytes;
     cost["work_us"] = byWork * work;
     for (Json &candidate : regions[i].at("candidates")) {
-      scale(candidate);
+      scale(candidate, change);
+    }
+    if (regions[i].contains("other")) {
+      Json &other = regions[i]["other"];
+      scale(other, changeOf(other.value("bytes_us", 0.0), other.value("work_us", 0.0)));
     }
   }
   for (Json &edge : fusion.at("edges")) {

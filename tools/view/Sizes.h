@@ -36,6 +36,9 @@ void setSizes(Graph &graph, const Sizes &sizes);
 
 /// The sizes that a record "fusion" is for; empty if it has none.
 Sizes sizesOf(const Json &fusion);
+/// Makes a record "fusion" one for a level that shares its regions with the one that decided about
+/// them. `decided_on` names that one where the two differ in anything. Throws as setSizes does.
+void setLevel(Json &fusion, const std::string &level, const std::string &decidedOn);
 /// Makes a record "fusion" one for `sizes`: bytes, operations and predicted times of its regions,
 /// candidates and edges follow the formulas of the record "placement". A time is that of starting
 /// the kernel and of its bytes or its operations, whichever take longer; how far a kernel is from

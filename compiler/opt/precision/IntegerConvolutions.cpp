@@ -61,7 +61,7 @@ public:
     }
     PricedProduct priced(isFloat ? price : nullptr, op, filled(op, *w));
     if (priced.isWide()) {
-      priced.keep(rewriter, op, "8-bit integers");
+      priced.keep(rewriter, op);
     } else {
       rewriter.replaceOp(op, convolution(op, *x, *w, priced, rewriter));
     }
@@ -100,7 +100,7 @@ private:
     bool isInTwo = w.isShifted() && op.getGroups() != 1;
     Levels first = isInTwo ? firstOfTwo(w) : w;
     Value sums = sumsOf(op, numbers, isPadded, weightOf(op, first, filled, rewriter), rewriter);
-    priced.noteWide(sums.getDefiningOp());
+    priced.note(sums.getDefiningOp());
     if (isInTwo) {
       Value rest = weightOf(op, secondOfTwo(w, first), filled, rewriter);
       Value more = sumsOf(op, numbers, isPadded, rest, rewriter);

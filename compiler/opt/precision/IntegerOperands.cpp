@@ -271,17 +271,17 @@ Value IntegerOperands::scaled(PatternRewriter &rewriter, Value sums, Value scale
 PricedProduct::PricedProduct(const PriceProduct &price, Operation *op, int64_t channels)
     : times(price ? price(op, channels) : ProductTimes()) {}
 
-void PricedProduct::keep(PatternRewriter &rewriter, Operation *op, StringRef narrow) const {
-  std::string reason = llvm::formatv("it is predicted to take {0:F0} us, and {1:F0} us in {2}",
-                                     times.wide, times.narrow, narrow);
-  rewriter.modifyOpInPlace(op,
-                           [&] { op->setAttr(tn::kWideReason, rewriter.getStringAttr(reason)); });
+void PricedProduct::keep(PatternRewriter &rewriter, Operation *op) const {
+  rewriter.modifyOpInPlace(op, [&] {
+    op->setAttr(tn::kWideReason, rewriter.getStringAttr("it is predicted to be faster in fp32, "
+                                                        "with what widening its operand takes"));
+    op->setAttr(tn::kPriced, rewriter.getI64IntegerAttr(times.number));
+  });
 }
 
-void PricedProduct::noteWide(Operation *product) const {
+void PricedProduct::note(Operation *product) const {
   if (times.wide > 0) {
-    product->setAttr(tn::kWideMicroseconds,
-                     FloatAttr::get(Float64Type::get(product->getContext()), times.wide));
+    product->setAttr(tn::kPriced, Builder(product->getContext()).getI64IntegerAttr(times.number));
   }
 }
 

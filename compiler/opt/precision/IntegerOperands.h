@@ -120,10 +120,10 @@ struct PricedProduct {
   PricedProduct(const PriceProduct &price, mlir::Operation *op, int64_t channels);
 
   bool isWide() const { return times.isWideFaster(); }
-  /// On the product of FP32; `narrow` is what it would be else.
-  void keep(mlir::PatternRewriter &rewriter, mlir::Operation *op, llvm::StringRef narrow) const;
+  /// On the product of FP32.
+  void keep(mlir::PatternRewriter &rewriter, mlir::Operation *op) const;
   /// On the product of narrow numbers.
-  void noteWide(mlir::Operation *product) const;
+  void note(mlir::Operation *product) const;
 
   ProductTimes times;
 };

@@ -60,7 +60,7 @@ public:
     }
     PricedProduct priced(isFloat ? price : nullptr, op, w->depth());
     if (priced.isWide()) {
-      priced.keep(rewriter, op, "8-bit integers");
+      priced.keep(rewriter, op);
     } else {
       rewriter.replaceOp(op, product(op, *x, *w, priced, rewriter));
     }
@@ -102,7 +102,7 @@ private:
     Type sumType = tn::withElement(op.getType(), rewriter.getI32Type());
     Value sums = tn::MatmulOp::create(rewriter, location, sumType, numbers, weight,
                                       /*transposeA=*/false, isTransposed);
-    priced.noteWide(sums.getDefiningOp());
+    priced.note(sums.getDefiningOp());
     Value columnSums = operands.ofColumns(rewriter, op.getB(), w.columnSums(), "column_sums");
     Value offset = multiplyParameters(rewriter, location, zero, columnSums);
     sums = tn::SubOp::create(rewriter, location, sumType, sums, offset);

@@ -52,7 +52,7 @@ template <typename Op> struct Widen : Pattern<Op> {
     }
     Type result = op.getType().getElementType();
     Operation *wide = rebuild(rewriter, op, operands, tn::withElement(op.getType(), f32));
-    priced.keep(rewriter, wide, "bf16");
+    priced.keep(rewriter, wide);
     rewriter.replaceOp(op, castTo(rewriter, location, wide->getResult(0), result));
     return success();
   }

@@ -37,8 +37,10 @@ void replaceByProduct(PatternRewriter &rewriter, tn::ConvOp conv, Value x) {
   tn::MatmulOp product = tn::MatmulOp::create(rewriter, conv.getLoc(), conv.getType(), x,
                                               flatWeight(rewriter, conv.getWeight()),
                                               /*transposeA=*/UnitAttr(), rewriter.getUnitAttr());
-  if (Attribute reason = conv->getAttr(tn::kWideReason)) {
-    product->setAttr(tn::kWideReason, reason);
+  for (StringRef note : {tn::kWideReason, tn::kPriced}) {
+    if (Attribute value = conv->getAttr(note)) {
+      product->setAttr(note, value);
+    }
   }
   Value result = product;
   if (conv.getBias()) {

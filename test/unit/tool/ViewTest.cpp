@@ -78,7 +78,9 @@ TEST(Sizes, FollowFromTheDimsOfInputs) {
 Json fusionRecord() {
   return parseJson(R"({"launch_us": 1, "sizes": [{"name": "n", "size": 100}],
     "regions": [{"cost": {"us": 21, "bytes": 1000, "work": 100, "bytes_us": 10, "work_us": 5},
-                 "candidates": [{"us": 21}, {"us": 201}, {"us": 0}]},
+                 "candidates": [{"us": 21}, {"us": 201}, {"us": 0}],
+                 "other": {"us": 51, "bytes_us": 10, "work_us": 50},
+                 "levels": {"fast": {"us": 11, "bytes_us": 10, "work_us": 1, "candidates": []}}},
                 {"cost": {"us": 3, "bytes": 10, "work": 10, "bytes_us": 2, "work_us": 1}, "candidates": []}],
     "edges": [{"producerRegion": 0, "consumerRegion": 1, "apart": {"us": 24, "bytes": 1010, "work": 110},
                "fused": {"us": 12, "bytes": 505, "work": 110}}]})");
@@ -96,6 +98,8 @@ TEST(Sizes, TimesFollowBytesOrOperationsAndKeepTheStartOfTheKernel) {
   EXPECT_EQ(cost["bytes"], 2000);
   EXPECT_EQ(fusion["regions"][0]["candidates"][1]["us"], 401);
   EXPECT_EQ(fusion["regions"][0]["candidates"][2]["us"], 0) << "a refusal has no time";
+  EXPECT_EQ(fusion["regions"][0]["other"]["us"], 201)
+      << "bound by operations, which are 4 times as many";
   EXPECT_EQ(fusion["regions"][1]["cost"]["us"], 3);
   EXPECT_EQ(fusion["edges"][0]["apart"]["us"], 44);
   EXPECT_EQ(fusion["edges"][0]["fused"]["us"], 22);
@@ -104,6 +108,24 @@ TEST(Sizes, TimesFollowBytesOrOperationsAndKeepTheStartOfTheKernel) {
   Json same = fusionRecord();
   setSizes(same, placement, {{"n", 100}});
   EXPECT_EQ(same, fusionRecord());
+}
+
+TEST(Sizes, LevelsHaveTimesOfTheirOwn) {
+  Json fusion = fusionRecord();
+  setLevel(fusion, "fast", "slow");
+  const Json &region = fusion["regions"][0];
+  EXPECT_EQ(region["cost"]["us"], 11);
+  EXPECT_EQ(region["cost"]["work_us"], 1);
+  EXPECT_TRUE(region["candidates"].empty());
+  EXPECT_EQ(region["other"]["us"], 51) << "what the level says nothing of stays";
+  EXPECT_EQ(fusion["edges"][0]["apart"]["us"], 14);
+  EXPECT_EQ(fusion["edges"][0]["fused"]["us"], 2);
+  EXPECT_EQ(fusion["decided_on"], "slow");
+  Json slow = fusionRecord();
+  setLevel(slow, "slow", "slow");
+  EXPECT_EQ(slow["regions"][0]["cost"]["us"], 21);
+  EXPECT_FALSE(slow.contains("decided_on"));
+  EXPECT_FALSE(slow["regions"][0].contains("levels"));
 }
 
 TEST(Labels, SayWhatAndWhere) {

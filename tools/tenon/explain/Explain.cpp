@@ -145,36 +145,32 @@ Result<Json> readBeside(const engine::EngineFile &file, const std::string &name)
   return parseJson(text);
 }
 
-/// A record "fusion" for the sizes of --shape, else for the likely ones.
-Status chooseSizes(const ExplainRequest &request, const engine::EngineFile &file,
-                   const std::string &suffix, Json &fusion) {
+/// A record "fusion" of a level for the sizes of --shape, else for the likely ones.
+Result<Json> fusionFor(const ExplainRequest &request, const engine::EngineFile &file,
+                       const std::string &level) {
   TENON_ASSIGN(view::InputDims dims, figureDims(file, request.shapes));
-  if (view::sizesOf(fusion).empty()) {
-    return Status::ok(); // all sizes are fixed
+  TENON_ASSIGN(Json fusion, view::fusionOf(file, level, dims));
+  if (!listAt(fusion, "sizes").empty()) {
+    fusion["own_plan"] = hasOwnPlan(file, textAt(fusion, "level"), dims);
   }
-  TENON_ASSIGN(std::string_view info, file.record("graph" + suffix));
-  TENON_ASSIGN(view::Graph graph, view::readGraph(info));
-  TENON_ASSIGN(Json placement, readBeside(file, "placement" + suffix));
-  try {
-    view::setSizes(fusion, placement, view::sizesOf(graph, dims));
-    std::string level = placement.value("level", "");
-    fusion["own_plan"] = hasOwnPlan(file, level, dims);
-    for (const char *list : {"sizes", "decided_at"}) {
-      if (fusion.contains(list)) {
-        fusion[list] = view::sizesOfInputs(graph, fusion[list]);
-      }
-    }
-    return Status::ok();
-  } catch (const Json::exception &) {
-    return Status::error(ErrorId::EngineBadRecord,
-                         fmt::format("{}: its records do not fit together", request.engine),
-                         "compile the model again with this version of Tenon");
-  }
+  return fusion;
+}
+
+/// Why a region is one of floats though narrower numbers could be multiplied, with what either is
+/// predicted to take at the sizes and on the level that are shown.
+std::string pricedText(const Json &fusion, const Json &region, const Json &other) {
+  std::string text = fmt::format("it is predicted to take {:.2f} us, and {:.2f} us in {}",
+                                 region.value("cost", Json::object()).value("us", 0.0),
+                                 other.value("us", 0.0), textAt(other, "in"));
+  return fusion.contains("decided_at") ? fmt::format("{} (decided at {})", text,
+                                                     view::sizesText(listAt(fusion, "decided_at")))
+                                       : text;
 }
 
 /// In which numbers the regions of a record "fusion" compute, beside what --precision did, if
 /// anything: the engine's record "precision".
-Result<Json> precisionOf(const engine::EngineFile &file, const Json &fusion) {
+Result<Json> precisionOf(const engine::EngineFile &file, const std::string &suffix,
+                         const Json &fusion) {
   Json record = {{"schema", kSupportedSchema},
                  {"precision", "keep"},
                  {"narrow_operations", 0},
@@ -183,11 +179,15 @@ Result<Json> precisionOf(const engine::EngineFile &file, const Json &fusion) {
   for (const char *list : {"wider", "clamped", "approximated", "products", "conversions"}) {
     record[list] = Json::array();
   }
-  if (file.record("precision").isOk()) {
-    TENON_ASSIGN(Json own, readBeside(file, "precision"));
+  for (const std::string &name : {"precision" + suffix, std::string("precision")}) {
+    if (!file.record(name).isOk()) {
+      continue; // an earlier version has one for all levels
+    }
+    TENON_ASSIGN(Json own, readBeside(file, name));
     if (own.is_object()) {
       record.update(own);
     }
+    break;
   }
   double converting = 0;
   for (const Json &region : listAt(fusion, "regions")) {
@@ -203,12 +203,17 @@ Result<Json> precisionOf(const engine::EngineFile &file, const Json &fusion) {
     } else if (!textAt(region, "computes").empty()) {
       row["computes"] = textAt(region, "computes");
       row["why_wide"] = textAt(region, "wide");
-      row["wide_us"] = region.value("wide_us", 0.0);
+      row["wide_us"] = row["narrow_us"] = 0.0;
+      if (Json other = fieldAt(region, "other"); other.is_object()) {
+        bool isWide = !textAt(row, "why_wide").empty();
+        row[isWide ? "narrow_us" : "wide_us"] = other.value("us", 0.0);
+        row["why_wide"] = isWide ? pricedText(fusion, region, other) : "";
+      }
       record["products"].push_back(row);
     }
   }
   record["conversions_us"] = converting;
-  for (const char *key : {"profile", "sizes", "own_plan", "decided_at"}) {
+  for (const char *key : {"profile", "level", "sizes", "own_plan", "decided_at", "decided_on"}) {
     if (fusion.contains(key)) {
       record[key] = fusion[key];
     }
@@ -226,7 +231,7 @@ Result<Json> readRecord(const ExplainRequest &request, const Topic &topic) {
     return Status::error(
         ErrorId::BadArgument,
         fmt::format("--shape: what explain {} says is not for sizes of a choice", request.topic),
-        "leave --shape out; explain fusion and explain kernels take it");
+        "leave --shape out; explain fusion, explain precision and explain kernels take it");
   }
   TENON_TRY(isModel(request.engine, Takes::Engine).takeStatus());
   TENON_ASSIGN(std::unique_ptr<engine::EngineFile> file, engine::EngineFile::open(request.engine));
@@ -247,9 +252,12 @@ Result<Json> readRecord(const ExplainRequest &request, const Topic &topic) {
         "compile the model again with this version of Tenon");
   }
   if (std::string_view(topic.record) == "fusion") {
-    TENON_TRY(chooseSizes(request, *file, suffix, record));
+    TENON_ASSIGN(record, fusionFor(request, *file, level));
   }
-  return request.topic == "precision" ? precisionOf(*file, record) : Result<Json>(record);
+  if (record.contains("level") && !level.empty()) {
+    record["level"] = level; // another with the same plan wrote it
+  }
+  return request.topic == "precision" ? precisionOf(*file, suffix, record) : Result<Json>(record);
 }
 
 /// The lists of all records whose rows are about parts of the model.

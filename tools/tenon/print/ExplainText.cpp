@@ -29,8 +29,13 @@ std::string timeText(double microseconds) {
 }
 
 std::string basisText(const Json &record) {
-  std::string text = fmt::format("times are estimates for '{}', each of the chosen kernel",
-                                 textAt(record, "profile"));
+  std::string text = fmt::format("times are estimates for {} of '{}', each of the chosen kernel",
+                                 textAt(record, "level"), textAt(record, "profile"));
+  if (record.contains("decided_on")) {
+    text +=
+        fmt::format("\nkernels were chosen for {}, which this level shares plan and kernels with",
+                    textAt(record, "decided_on"));
+  }
   std::string sizes = view::sizesText(listAt(record, "sizes"));
   if (sizes.empty()) {
     return text + "\n";
@@ -206,15 +211,21 @@ std::string savingText(const Json &edge, double microseconds) {
              : fmt::format("one kernel would take {:.2f} us more", -microseconds);
 }
 
-/// The numbers of a decision, with the sizes that they are for where those shown are others.
+/// The numbers of a decision, with the sizes and the level that they are for where those shown are
+/// others.
 std::string decidedText(const Json &record, const Json &edge) {
   std::string decided = textAt(edge, "decided");
   if (decided.empty()) {
     return "their form";
   }
-  return record.contains("decided_at")
-             ? fmt::format("{} (at {})", decided, view::sizesText(listAt(record, "decided_at")))
-             : decided;
+  std::vector<std::string> others;
+  if (record.contains("decided_at")) {
+    others.push_back("at " + view::sizesText(listAt(record, "decided_at")));
+  }
+  if (record.contains("decided_on")) {
+    others.push_back("on " + textAt(record, "decided_on"));
+  }
+  return others.empty() ? decided : fmt::format("{} ({})", decided, fmt::join(others, ", "));
 }
 
 /// How much of the weights lies in each way, and how much of the model's that was made from.

@@ -70,7 +70,8 @@ std::string searchedText(const Json &record) {
   }
   Json search = fieldAt(record, "search");
   std::string text =
-      fmt::format("\nsearched by tenon quantize; times are measured with {} threads of {}, errors "
+      fmt::format("\nsearched by tenon quantize; times are measured with one sample and {} threads "
+                  "of {}, errors "
                   "are those at the outputs "
                   "with the layer alone in this form\n{:>13} {:>9} {:>11}\n",
                   numberAt(search, "threads"), textAt(search, "level"), "form", "error", "time");

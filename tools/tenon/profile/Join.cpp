@@ -39,10 +39,9 @@ Result<Records> readRecords(const engine::EngineFile &file, const Profile &profi
   Records records;
   TENON_ASSIGN(records.graph, view::engineGraph(file, profile.level, dims));
   TENON_ASSIGN(std::string suffix, view::recordSuffix(file, profile.level));
-  TENON_ASSIGN(records.fusion, readRecord(file, "fusion" + suffix));
+  TENON_ASSIGN(records.fusion, view::fusionOf(file, profile.level, dims));
   TENON_ASSIGN(records.placement, readRecord(file, "placement" + suffix));
   records.sizes = view::sizesOf(records.graph, dims);
-  view::setSizes(records.fusion, records.placement, records.sizes);
   return records;
 }
 

@@ -3,6 +3,8 @@
 #include "tools/tenon/prune/Timing.h"
 
 #include "tools/tenon/inputs/Inputs.h"
+#include "tools/tenon/print/FigureSizes.h"
+#include "tools/tenon/print/JsonFields.h"
 #include "tools/view/EngineGraph.h"
 
 #include <utility>
@@ -10,17 +12,14 @@
 namespace tenon::tool {
 namespace {
 
-/// The sum over the regions of an engine, of the variant that runs here.
+/// The sum over the regions of an engine, of the variant that runs here at the sizes that are
+/// timed.
 Result<double> predictedMicroseconds(const runtime::Engine &engine) {
-  TENON_ASSIGN(std::string suffix,
-               view::recordSuffix(engine.file(), std::string(engine.variant().level)));
-  TENON_ASSIGN(std::string_view text, engine.file().record("fusion" + suffix));
-  Json record = parseJson(text);
+  TENON_ASSIGN(view::InputDims dims, figureDims(engine.file(), {}));
+  TENON_ASSIGN(Json record, view::fusionOf(engine.file(), engine.variant().level, dims));
   double sum = 0;
-  if (record.is_object() && record.contains("regions")) {
-    for (const Json &region : record["regions"]) {
-      sum += region.value("cost", Json::object()).value("us", 0.0);
-    }
+  for (const Json &region : listAt(record, "regions")) {
+    sum += region.value("cost", Json::object()).value("us", 0.0);
   }
   return sum;
 }

@@ -22,6 +22,10 @@ const char *nameOf(ProblemState state) {
     return "left";
   case ProblemState::Skipped:
     return "skipped";
+  case ProblemState::TooShort:
+    return "too short";
+  case ProblemState::FreeSizes:
+    return "free sizes";
   }
   return "";
 }
@@ -46,6 +50,8 @@ std::string gainText(const TunedProblem &problem) {
     return "not raced: the time was over";
   case ProblemState::Undecided:
   case ProblemState::Skipped:
+  case ProblemState::TooShort:
+  case ProblemState::FreeSizes:
     return problem.why;
   }
   return "";
@@ -59,10 +65,16 @@ std::string headText(const TuneResult &result) {
   std::string text =
       fmt::format("{}: {} threads, {}\n", result.device, result.threads, result.level);
   text +=
-      fmt::format("{} measured in {:.1f} s, {} known, {} undecided, {} left, {} without a choice\n",
+      fmt::format("{} measured in {:.1f} s, {} known, {} undecided, {} left, {} without a choice",
                   countOf(result, ProblemState::Measured), result.tuneSeconds,
                   countOf(result, ProblemState::Known), countOf(result, ProblemState::Undecided),
                   countOf(result, ProblemState::Left), countOf(result, ProblemState::Skipped));
+  for (auto [state, what] : {std::pair(ProblemState::TooShort, "too short to matter"),
+                             std::pair(ProblemState::FreeSizes, "of sizes that vary")}) {
+    size_t count = countOf(result, state);
+    text += count > 0 ? fmt::format(", {} {}", count, what) : "";
+  }
+  text += "\n";
   if (countOf(result, ProblemState::Left) > 0) {
     text += "the time was over: run it again, it goes on where it was\n";
   }
@@ -70,9 +82,11 @@ std::string headText(const TuneResult &result) {
     return text + "a run stays as it is: no kernel changed\n";
   }
   const WholeGain &whole = *result.whole;
-  text += fmt::format("a run {:.3f} ms, {:.3f} ms untuned: {:.2f} x as fast ({:.2f} to {:.2f})\n",
-                      whole.tunedSeconds * 1e3, whole.untunedSeconds * 1e3, whole.ratio, whole.low,
-                      whole.high);
+  text += fmt::format(
+      "a run {:.4g} ms, {:.4g} ms untuned, medians in turn: {:.2f} x as fast ({:.2f} to "
+      "{:.2f}); {:.2f} x by the races alone\n",
+      whole.tunedSeconds * 1e3, whole.untunedSeconds * 1e3, whole.ratio, whole.low, whole.high,
+      result.predictedRatio());
   return whole.isWithdrawn ? text + "slower as a whole: the untuned kernels are used\n" : text;
 }
 
@@ -81,13 +95,13 @@ std::string headText(const TuneResult &result) {
 std::string plotOf(const TuneResult &result) {
   constexpr size_t kMaxLines = 8;
   constexpr double kWidth = 60;
-  std::string text = "a run by the races so far\n";
+  std::string text = "a run as the races so far let expect, from the untuned one on\n";
   size_t count = result.best.size(), lines = std::min(count, kMaxLines);
   for (size_t line = 0; line < lines; ++line) {
     const auto &[seconds, run] = result.best[lines == 1 ? 0 : line * (count - 1) / (lines - 1)];
     size_t length = static_cast<size_t>(kWidth * run / result.runSeconds);
     text +=
-        fmt::format("{:>8.1f} s  {:>10.3f} ms  {}\n", seconds, run * 1e3, std::string(length, '#'));
+        fmt::format("{:>8.1f} s  {:>10.4g} ms  {}\n", seconds, run * 1e3, std::string(length, '#'));
   }
   return text;
 }
@@ -97,9 +111,9 @@ std::string plotOf(const TuneResult &result) {
 std::string tuneText(const TuneResult &result) {
   std::string text = headText(result);
   text += result.best.size() > 1 && result.runSeconds > 0 ? plotOf(result) : "";
+  text += "of a run, and by the races, with weights as cold as in the model\n";
   for (const TunedProblem &problem : result.problems) {
-    if (problem.state == ProblemState::Skipped &&
-        problem.why.find("--shape") == std::string::npos) {
+    if (problem.state == ProblemState::Skipped || problem.state == ProblemState::TooShort) {
       continue; // nothing to choose
     }
     double share = result.runSeconds > 0 ? problem.seconds / result.runSeconds : 0;
@@ -140,6 +154,7 @@ Json describeTuning(const TuneResult &result) {
              {"speedup", result.whole->ratio},
              {"low", result.whole->low},
              {"high", result.whole->high},
+             {"by_races", result.predictedRatio()},
              {"withdrawn", result.whole->isWithdrawn}};
   }
   return {{"engine", result.engine},

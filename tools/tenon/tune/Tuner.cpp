@@ -75,6 +75,20 @@ Result<std::map<std::string, double>> secondsByLabel(Runner &runner) {
   return seconds;
 }
 
+/// The median of some runs, as `bench` has it.
+Result<double> medianSeconds(Runner &runner) {
+  constexpr double kSeconds = 0.2;
+  constexpr size_t kMinRuns = 5;
+  std::vector<double> times;
+  BenchClock::time_point start = BenchClock::now();
+  while (times.size() < kMinRuns || millisecondsSince(start) < kSeconds * 1000) {
+    BenchClock::time_point began = BenchClock::now();
+    TENON_TRY(runner.run());
+    times.push_back(millisecondsSince(began) / 1000);
+  }
+  return summarizeLatency(times).median;
+}
+
 class Tuner : public pipeline::CandidateMeasurer {
 public:
   Tuner(const TuneRequest &tuneRequest, TaskListener &output, tuning::StoreWriter &storeWriter,
@@ -92,9 +106,13 @@ public:
     measureOptions.otherBytes = bytes <= cacheOfCore() ? 0 : std::min(bytes, kMaxOtherBytes);
     measureOptions.allowNoise = request.allowNoise;
     measureOptions.cancel = listener.cancelFlag();
-    result.runSeconds =
-        std::accumulate(labelSeconds.begin(), labelSeconds.end(), 0.0,
-                        [](double sum, const auto &each) { return sum + each.second; });
+    // Steps that are timed one by one take longer than in a run: they have their shares of one.
+    double steps = std::accumulate(labelSeconds.begin(), labelSeconds.end(), 0.0,
+                                   [](double sum, const auto &each) { return sum + each.second; });
+    TENON_ASSIGN(result.runSeconds, medianSeconds(*untuned.runner));
+    for (auto &[label, seconds] : labelSeconds) {
+      seconds *= steps > 0 ? result.runSeconds / steps : 1;
+    }
     start = BenchClock::now();
     measureOptions.deadline = start + std::chrono::duration_cast<BenchClock::duration>(
                                           std::chrono::duration<double>(request.seconds));
@@ -126,9 +144,12 @@ public:
       const pipeline::TuningProblem &problem = problems[i];
       TunedProblem &own = result.problems.emplace_back();
       own.labels = problem.labels;
-      own.why = problem.skipped.empty() && problem.kernels < 2
-                    ? fmt::format("{} is the only kernel for it", problem.untuned)
-                    : problem.skipped;
+      own.why = problem.skipped;
+      own.state = own.why.empty() ? own.state : ProblemState::FreeSizes;
+      if (own.why.empty() && problem.kernels < 2) {
+        own.why = fmt::format("{} is the only kernel for it", problem.untuned);
+        own.state = ProblemState::Skipped;
+      }
       for (const std::string &label : problem.labels) {
         own.seconds += labelSeconds[label] / regionsOfLabel[label];
       }
@@ -136,13 +157,12 @@ public:
           database.find(problem.problem, std::vector{problem.level});
       if (own.why.empty() && own.seconds < kMinShare * result.runSeconds) {
         own.why = fmt::format("it takes less than {} % of a run", kMinShare * 100);
+        own.state = ProblemState::TooShort;
       }
-      if (!own.why.empty()) {
-        own.state = ProblemState::Skipped;
-      } else if (answer.record && !request.measuresAgain) {
+      if (own.why.empty() && answer.record && !request.measuresAgain) {
         own.state = ProblemState::Known;
         take(*answer.record, own);
-      } else {
+      } else if (own.why.empty()) {
         order.push_back(i);
       }
       places[problem.problem.hash] = i;
@@ -300,9 +320,7 @@ private:
     if (count(ProblemState::Left) > 0) {
       return Status::ok(); // the report says that the time was over
     }
-    bool areFree = std::ranges::any_of(result.problems, [](const TunedProblem &problem) {
-      return problem.why.find("--shape") != std::string::npos;
-    });
+    bool areFree = count(ProblemState::FreeSizes) > 0;
     return Status::error(ErrorId::NothingToTune,
                          areFree ? "all regions with a choice of kernels have sizes that vary"
                                  : "no region of the model has a choice of kernels",
@@ -340,6 +358,7 @@ private:
       return Status::ok();
     }
     TENON_ASSIGN(WholeGain whole, compareWith(untuned, path));
+    showAsPartsOf(whole.untunedSeconds);
     if (whole.isWithdrawn) {
       TENON_TRY(withdraw());
       TENON_ASSIGN(engine, compileTuned(path));
@@ -359,13 +378,25 @@ private:
     listener.clearProgress();
     // Above 1: the untuned one takes longer.
     RatioSummary ratio = compareLatency(both[1].times, both[0].times);
-    WholeGain whole{.untunedSeconds = std::ranges::min(both[0].times) / 1000,
-                    .tunedSeconds = std::ranges::min(both[1].times) / 1000,
+    WholeGain whole{.untunedSeconds = summarizeLatency(both[0].times).median / 1000,
+                    .tunedSeconds = summarizeLatency(both[1].times).median / 1000,
                     .ratio = ratio.ofMedians,
                     .low = ratio.low,
                     .high = ratio.high};
     whole.isWithdrawn = ratio.ofMinima < 1 / kNoise && ratio.high < 1;
     return whole;
+  }
+
+  /// The times of problems, and predictions by them, as parts of a run of so many seconds.
+  void showAsPartsOf(double seconds) {
+    double change = result.runSeconds > 0 ? seconds / result.runSeconds : 1;
+    for (TunedProblem &problem : result.problems) {
+      problem.seconds *= change;
+    }
+    for (auto &[elapsed, run] : result.best) {
+      run *= change;
+    }
+    result.runSeconds = seconds;
   }
 
   Status withdraw() {

@@ -31,7 +31,9 @@ enum class ProblemState {
   Known,     ///< to the store already
   Undecided, ///< the machine was too busy
   Left,      ///< the time was over
-  Skipped,   ///< there is nothing to choose
+  Skipped,   ///< one kernel alone computes it
+  TooShort,  ///< what it takes of a run is less than what a race sees
+  FreeSizes, ///< its sizes are none of the engine's
 };
 
 /// Regions of the model that are computed alike.
@@ -52,18 +54,22 @@ struct TunedProblem {
 
 /// The tuned engine beside the untuned one.
 struct WholeGain {
-  double untunedSeconds = 0, tunedSeconds = 0; ///< least times of a run
+  double untunedSeconds = 0, tunedSeconds = 0; ///< medians of a run
   double ratio = 1, low = 1,
          high = 1;          ///< how many times as fast, of medians, with its 95 % interval
   bool isWithdrawn = false; ///< slower beyond noise: the untuned kernels are used
 };
 
 struct TuneResult {
+  /// How many times as fast a run is by the races alone; 1 where they changed nothing.
+  double predictedRatio() const { return best.empty() ? 1 : runSeconds / best.back().second; }
+
   std::vector<TunedProblem> problems; ///< longest first
   std::optional<WholeGain> whole;     ///< none where no kernel changed
   std::vector<std::pair<double, double>>
-      best;               ///< seconds since the start, and predicted seconds of a run then
-  double runSeconds = 0;  ///< of the untuned engine
+      best; ///< seconds since the start, and predicted seconds of a run then
+  double runSeconds =
+      0; ///< of the untuned engine: what the times of all problems and copies add to
   double tuneSeconds = 0; ///< of the measurements
   std::string device, level, engine;
   uint64_t threads = 1;

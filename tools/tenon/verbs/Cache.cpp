@@ -91,6 +91,25 @@ Status list(const std::string &folder, Terminal &terminal) {
   return Status::ok();
 }
 
+/// As a word of a line, and in JSON.
+const char *nameOf(pipeline::TunedState state) {
+  switch (state) {
+  case pipeline::TunedState::Hit:
+    return "hit";
+  case pipeline::TunedState::NoChoice:
+    return "no choice";
+  case pipeline::TunedState::FreeSizes:
+    return "free sizes";
+  case pipeline::TunedState::Miss:
+    return "miss";
+  case pipeline::TunedState::Stale:
+    return "stale";
+  case pipeline::TunedState::Unused:
+    return "unused";
+  }
+  return "";
+}
+
 /// What a compilation of the model finds, region by region.
 Status explain(const CacheFlags &flags, const std::string &folder, Terminal &terminal) {
   pipeline::CompileOptions request;
@@ -107,26 +126,33 @@ Status explain(const CacheFlags &flags, const std::string &folder, Terminal &ter
   TENON_ASSIGN(pipeline::CompileSummary summary, compileModel(request));
   Json rows = Json::array();
   std::string text;
-  size_t hits = 0;
+  size_t hits = 0, choices = 0;
   for (const pipeline::TunedRegion &region : summary.tuned) {
     bool isHit = region.miss.empty();
     hits += isHit ? 1 : 0;
+    choices += region.state == pipeline::TunedState::NoChoice ? 0 : 1;
     rows.push_back({{"region", region.label},
                     {"problem", region.problem},
                     {"hit", isHit},
+                    {"state", nameOf(region.state)},
                     {"miss", region.miss},
                     {"kernel", region.kernel},
                     {"untuned", region.untuned},
                     {"time_us", region.microseconds},
                     {"untuned_us", region.untunedMicroseconds}});
-    text += isHit ? fmt::format("hit   {}\n      {:.1f} us by {}, {:.1f} us by {}\n", region.label,
-                                region.microseconds, region.kernel, region.untunedMicroseconds,
-                                region.untuned)
-                  : fmt::format("miss  {}\n      {}\n", region.label, region.miss);
+    std::string what = isHit
+                           ? fmt::format("{:.1f} us by {}, {:.1f} us by {}", region.microseconds,
+                                         region.kernel, region.untunedMicroseconds, region.untuned)
+                           : region.miss;
+    text += fmt::format("{:<10}  {}\n{:12}{}\n", nameOf(region.state), region.label, "", what);
   }
   terminal.json()
-      ? terminal.printJson("cache-explain", {{"store", folder}, {"hits", hits}, {"regions", rows}})
-      : terminal.print(text + fmt::format("{} of {} regions\n", hits, summary.tuned.size()));
+      ? terminal.printJson(
+            "cache-explain",
+            {{"store", folder}, {"hits", hits}, {"choices", choices}, {"regions", rows}})
+      : terminal.print(text + fmt::format("{} of {} regions that have a choice of kernels, {} in "
+                                          "all\n",
+                                          hits, choices, summary.tuned.size()));
   return Status::ok();
 }
 
