@@ -705,7 +705,7 @@ steps:
 
         self.registry("gate", "linear@production", "--rule", "size <= 9MiB")
         self.assertEqual({"gate"}, self.ran(pipeline.run(path)))
-        self.assertEqual(["size <= 8MiB"], self.registry("gate", "linear@production")["rules"])
+        self.assertIn("size <= 8MiB", self.registry("gate", "linear@production")["rules"])
 
         # That of the environment, which is relative to where the command starts.
         self.write(self.REGISTRY.replace("LIMIT", "8MiB").replace(", registry: reg", ""))
