@@ -443,12 +443,12 @@ class Controls(PipelineTest):
         path = self.write("""\
 steps:
   a: {step: "own.py:figures", word: w, each: {value: [1, 2]}}
-  b: {run: ['true'], each: {n: $a}, if: "$a.value >= 150%"}
+  b: {step: "own.py:figures", each: {value: [1, 2]}, if: "$a.value >= 150%"}
   below: {run: ['true'], after: b, if: "$a[2].yes == true"}
   word: {run: ['true'], if: ["$a[1].word == w", "$a[2].value != 3"]}
   wrong: {run: ['true'], if: "$a[1].gone > 1"}
   unordered: {run: ['true'], if: "$a[1].word > 1"}
-""".replace("{run: ['true'], each: {n: $a}", "{step: 'own.py:figures', each: {value: [1, 2]}"))
+""")
         with self.assertRaisesRegex(tenon.CheckFailedError, "the step 'a\\[1\\]' has no figure 'gone'; it has value, word, yes") as caught:
             pipeline.run(path)
         rows = {row["name"]: row for row in caught.exception.report["steps"]}
@@ -705,7 +705,7 @@ steps:
 
         self.registry("gate", "linear@production", "--rule", "size <= 9MiB")
         self.assertEqual({"gate"}, self.ran(pipeline.run(path)))
-        self.assertEqual(["size <= 8MiB"], self.registry("gate", "linear@production")["rules"])
+        self.assertIn("size <= 8MiB", self.registry("gate", "linear@production")["rules"])
 
         # That of the environment, which is relative to where the command starts.
         self.write(self.REGISTRY.replace("LIMIT", "8MiB").replace(", registry: reg", ""))
