@@ -139,6 +139,7 @@ class Quantize(ToolTest):
         folder = self.folder / "page"
         folder.mkdir()
         shutil.copy(CNN, folder / "model.onnx")
+        shutil.copy(CNN, folder / "model.fp16.onnx")  # of other floats: test_models_of_other_floats
         environment = dict(self.environment, PATH=f"{TENON.parent}:{os.environ['PATH']}")
         printed = ""
         for kind, code in re.findall(r"^```(sh|python)\n(.*?)^```", page, re.M | re.S):
@@ -230,6 +231,38 @@ class Quantize(ToolTest):
             actual = by_peer(self.folder / "shift8.onnx", inputs)[:, :, 2:-2, 2:-2]
             shifts[flags] = np.abs((actual - expected).mean((0, 2, 3))).mean()
         self.assertLess(shifts[()], 0.6 * shifts[("--no-bias-correction",)])
+
+    def test_depthwise_differences_stay_wide(self):
+        random = np.random.default_rng(6)
+        weights = {"first": (32, 3, 3, 3), "edges": (32, 1, 3, 3), "middle": (32, 32, 1, 1), "plain": (32, 1, 3, 3), "next": (32, 32, 1, 1), "last": (8, 32, 1, 1)}
+        values = {name: (random.standard_normal(dims) / np.sqrt(np.prod(dims[1:]))).astype(np.float32) for name, dims in weights.items()}
+        values["first"] = np.abs(values["first"])
+        values["edges"][:] = 0
+        values["edges"][:, 0, 1] = [-8, 16, -8]  # What it reads is smooth: its results are small beside its terms.
+        values["plain"] = np.abs(values["plain"])
+        nodes, constants, x = [], [numpy_helper.from_array(value, name + "_w") for name, value in values.items()], "image"
+        for name, dims in weights.items():
+            nodes.append(helper.make_node("Conv", [x, name + "_w"], [name], name=name, group=32 if dims[1] == 1 else 1, pads=[dims[2] // 2] * 4))
+            x = name if name == "last" else name + "_relu"
+            nodes += [] if name == "last" else [helper.make_node("Relu", [name], [x])]
+        graph = helper.make_graph(nodes, "edges", [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["n", 3, 24, 24])],
+                                  [helper.make_tensor_value_info("last", TensorProto.FLOAT, ["n", 8, 24, 24])], constants)
+        model = self.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "edges.onnx")
+        places = np.linspace(0, 3, 24, dtype=np.float32)
+
+        def smooth(count):
+            phases = random.uniform(0, 6, (2, count, 3, 1, 1)).astype(np.float32)
+            return {"image": np.float32(2) + np.sin(places[:, None] + phases[0]) + np.sin(places + phases[1])}
+        data, inputs, losses = smooth(32), smooth(8), {}
+        expected = by_peer(model, inputs)
+        for flags in ((), ("--narrow", "edges")):
+            report = self.quantize(model, data, "edges8.onnx", *flags)
+            layers = {layer["name"]: layer for layer in report["layers"]}
+            self.assertEqual(layers["edges"]["treatment"], "int8" if flags else "wide")
+            self.assertEqual("takes differences" in layers["edges"].get("reason", ""), not flags)
+            self.assertEqual(layers["plain"]["treatment"], "int8")
+            losses[flags] = loss(self.agree(self.folder / "edges8.onnx", inputs), expected)
+        self.assertLess(losses[()], 0.5 * losses[("--narrow", "edges")])
 
     def test_weights_only(self):
         model = self.save(transformer(width=256, words=4000, layers=1), "large.onnx")
@@ -349,6 +382,11 @@ class Quantize(ToolTest):
                                   ({"other": image, "more": image}, "TN0113", "no array for the input 'image'"),
                                   ({"image": np.full_like(image, 0.5)}, "TN0113", "one value")):
             self.assertIn(words, self.refused(code, *common, data=data))
+        for data, words in (({"image": image[:1]}, "one sample alone"), ({"image": np.repeat(image[:1], 4, 0)}, "all 4 samples are the same"),
+                            ({"image": np.broadcast_to(image[:, :1, :1, :1], image.shape)}, "each sample has one value")):
+            np.savez(self.folder / "odd.npz", **data)
+            self.assertIn(words, self.call("quantize", model, "--data", "odd.npz", "-o", "odd.onnx").stderr)
+            self.assertIn(words, " ".join(self.json("quantize", model, "--data", "odd.npz", "-o", "odd.onnx")["warnings"]))
         self.refused("TN0108", *common, data={"image": image.astype(np.float64)})
         self.refused("TN0105", *common, "--keep", "nothing", data={"image": image})
         self.refused("TN0105", *common, "--ranges", "guess", data={"image": image})
@@ -357,6 +395,28 @@ class Quantize(ToolTest):
         self.refused("TN0103", model, "--data", "bad.npz", "-o", "none/new.onnx", data={"image": image})
         self.succeed("quantize", *common)
         self.assertIn("already", self.refused("TN0105", "new.onnx", "--data", "bad.npz", "-o", "again.onnx"))
+
+    def test_models_of_other_floats(self):
+        """They are refused with a hint, and the lines of the page make what is taken of them."""
+        lines = (SOURCE / "docs/quantize.md").read_text().split("## Models of FP16, BF16 and FP64")[1].split("```python\n")[1].split("```")[0]
+        random = np.random.default_rng(5)
+        weights = {name: (random.standard_normal((64, 64)) * 0.1).astype(np.float32) for name in ("a", "b", "c")}
+        x = random.standard_normal((8, 64)).astype(np.float32)
+        for dtype in (TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE):
+            with self.subTest(dtype=dtype):
+                nodes = [helper.make_node("Cast", ["x"], ["h"], to=dtype), helper.make_node("MatMul", ["h", "a"], ["p"], name="first"),
+                         helper.make_node("Relu", ["p"], ["q"]), helper.make_node("MatMul", ["q", "b"], ["r"], name="inner"),
+                         helper.make_node("Relu", ["r"], ["s"]), helper.make_node("MatMul", ["s", "c"], ["y"], name="last")]
+                stored = [helper.make_tensor(name, dtype, w.shape, w.flatten().tolist()) for name, w in weights.items()]
+                graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 64])],
+                                          [helper.make_tensor_value_info("y", dtype, ["n", 64])], stored)
+                onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), self.folder / "model.fp16.onnx")
+                said = self.refused("TN0105", self.folder / "model.fp16.onnx", "--data", "bad.npz", "-o", "new.onnx", data={"x": x})
+                self.assertIn("Models of FP16, BF16 and FP64", said)
+                subprocess.run([sys.executable, "-c", lines], cwd=self.folder, check=True)
+                report = self.json("quantize", self.folder / "model.fp32.onnx", "--data", "bad.npz", "-o", "new.onnx")
+                self.assertEqual("int8", {layer["name"]: layer["treatment"] for layer in report["layers"]}["inner"])
+                (self.folder / "new.onnx").unlink()
 
     def test_nothing_to_quantize(self):
         net = Net()
