@@ -4,6 +4,8 @@
 #include "support/Check.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 
 namespace tenon::prune {
 
@@ -105,6 +107,29 @@ void AxisClasses::tieFactor(const Product &product, size_t factor) {
   }
 }
 
+/// As many as the factor has indices, less those that the whole ties already, as by another product
+/// of it.
+uint32_t AxisClasses::classesOf(const Product &product, size_t factor) const {
+  uint32_t inner = 1;
+  for (size_t i = factor + 1; i < product.factors.size(); ++i) {
+    inner *= product.factors[i].size;
+  }
+  Axis axis = product.factors[factor];
+  AxisClasses own;
+  Axis indices = own.add(axis.size);
+  std::map<uint32_t, uint32_t> seen; ///< an index of the factor for each class
+  for (uint32_t i = 0; i < product.whole.size; ++i) {
+    uint32_t index = i / inner % axis.size;
+    own.tie(indices.at(index),
+            indices.at(seen.emplace(classOf(product.whole.at(i)), index).first->second));
+  }
+  std::set<uint32_t> classes;
+  for (uint32_t i = 0; i < axis.size; ++i) {
+    classes.insert(own.classOf(indices.at(i)));
+  }
+  return static_cast<uint32_t>(classes.size());
+}
+
 /// Whether it is settled: with one factor that may be pruned, or with none.
 bool AxisClasses::settleOne(const Product &product) {
   size_t free = product.factors.size(), count = 0;
@@ -149,15 +174,19 @@ void AxisClasses::settle() {
     if (products.size() < before || products.empty()) {
       continue;
     }
-    // All that are left have a choice: the factor of fewest indices stays, the last of equal ones.
+    // All that are left have a choice: the factor that would leave fewest classes stays, the last
+    // of equal ones.
     const Product &first = products.front();
-    const Axis *least = nullptr;
-    for (const Axis &factor : first.factors) {
-      if (!isFixed(factor) && (!least || factor.size <= least->size)) {
-        least = &factor;
+    std::optional<size_t> least;
+    uint32_t fewest = 0;
+    for (size_t i = 0; i < first.factors.size(); ++i) {
+      uint32_t left = isFixed(first.factors[i]) ? 0 : classesOf(first, i);
+      if (left > 0 && (!least || left <= fewest)) {
+        least = i;
+        fewest = left;
       }
     }
-    fix(*least, first.where);
+    fix(first.factors[*least], first.where);
   }
 }
 

@@ -35,7 +35,7 @@ public:
   void fix(Axis axis, const std::string &reason);
   /// Row-major: index i of `whole` is (i / rest, i % rest) and so on. To remove an index of a
   /// factor removes all of the whole that have it. Of the factors one can be pruned at most; where
-  /// several could, `settle` chooses the one with most indices, the first of equal ones.
+  /// several could, `settle` chooses the one that leaves most classes, the first of equal ones.
   void product(Axis whole, std::vector<Axis> factors, std::string where);
   /// The axis counts heads: code around the model has their number too.
   void markHeads(Axis axis) { heads.push_back(axis); }
@@ -62,6 +62,7 @@ private:
   uint32_t numberOf(const std::string &reason);
   void fixBy(uint32_t index, uint32_t reason);
   bool settleOne(const Product &product);
+  uint32_t classesOf(const Product &product, size_t factor) const;
   void tieFactor(const Product &product, size_t factor);
 
   mutable std::vector<uint32_t> parents; ///< halved on the way to a root
