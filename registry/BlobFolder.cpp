@@ -58,18 +58,14 @@ public:
     return Status::ok();
   }
 
-  Status finishAs(const std::string &path) {
-    // After a failed flush the system may have dropped the bytes and forgotten it: the file is not
-    // tried again.
-    if (::fsync(fd) != 0) {
-      return writeError(errno, "flush", name);
-    }
-    if (::rename(name.c_str(), path.c_str()) != 0) {
-      return writeError(errno, "rename to", path);
-    }
-    name.clear();
-    return syncFolder(fs::path(path).parent_path());
+  /// After a failed flush the system may have dropped the bytes and forgotten it: the file is not
+  /// tried again.
+  Status flush() const {
+    return ::fsync(fd) == 0 ? Status::ok() : writeError(errno, "flush", name);
   }
+  const std::string &path() const { return name; }
+  /// It has another name now.
+  void release() { name.clear(); }
 
 private:
   std::string name;
@@ -108,7 +104,8 @@ Status syncFolder(const std::string &path) {
 Status BlobFolder::create() {
   TENON_TRY(makeFolder(path));
   TENON_TRY(makeFolder(fmt::format("{}/{}", path, kUnfinished)));
-  // All at once: a put never makes a folder, whose own name would have to be on the disk too.
+  // All at once, since a folder's own name has to be on the disk too. Copies of a registry that
+  // left empty ones out get them again by the next put.
   for (unsigned i = 0; i < kFolders; ++i) {
     TENON_TRY(makeFolder(fmt::format("{}/{:02x}", path, i)));
   }
@@ -126,14 +123,21 @@ std::string BlobFolder::unfinishedName() const {
   return fmt::format("{}/{}/{}-{:08x}{:08x}", path, kUnfinished, ::getpid(), random(), random());
 }
 
-Status BlobFolder::adopt(const std::string &unfinished, const std::string &hash) const {
-  return ::rename(unfinished.c_str(), pathOf(hash).c_str()) == 0
-             ? Status::ok()
-             : writeError(errno, "rename to", pathOf(hash));
+Status BlobFolder::adopt(const std::string &unfinished, const std::string &hash) {
+  int code = ::rename(unfinished.c_str(), pathOf(hash).c_str()) == 0 ? 0 : errno;
+  if (code == ENOENT) {
+    TENON_TRY(create());
+    code = ::rename(unfinished.c_str(), pathOf(hash).c_str()) == 0 ? 0 : errno;
+  }
+  return code == 0 ? Status::ok() : writeError(code, "rename to", pathOf(hash));
 }
 
 Result<Blob> BlobFolder::put(const std::string &file, const FileStamp &stamp) {
   TENON_ASSIGN(FileReader source, FileReader::open(file));
+  std::error_code ignored;
+  if (!fs::exists(fs::path(path) / kUnfinished, ignored)) {
+    TENON_TRY(create());
+  }
   Unfinished copy(unfinishedName());
   TENON_TRY(copy.open());
   Sha256 hash;
@@ -147,7 +151,10 @@ Result<Blob> BlobFolder::put(const std::string &file, const FileStamp &stamp) {
                          "push it again when nobody writes to it");
   }
   Blob blob = {hash.finish(), source.size()};
-  TENON_TRY(copy.finishAs(pathOf(blob.hash)));
+  TENON_TRY(copy.flush());
+  TENON_TRY(adopt(copy.path(), blob.hash));
+  copy.release();
+  TENON_TRY(syncFolder(fs::path(pathOf(blob.hash)).parent_path()));
   return blob;
 }
 
@@ -193,7 +200,7 @@ Result<std::vector<Blob>> BlobFolder::all() {
         blobs.push_back({it->path().filename(), gone ? 0 : bytes});
       }
     }
-    if (error) {
+    if (error && error != std::errc::no_such_file_or_directory) {
       return openError(error.value(), part);
     }
   }

@@ -31,7 +31,7 @@ public:
   /// Removes those that nobody wrote to for so long.
   void removeAbandoned(std::chrono::hours age) const;
   /// Gives such a file the name of its hash.
-  Status adopt(const std::string &unfinished, const std::string &hash) const;
+  Status adopt(const std::string &unfinished, const std::string &hash);
 
 private:
   std::string path;

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <concepts>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,6 +33,12 @@ public:
   virtual std::string text(int column) const = 0;
   virtual bool isNull(int column) const = 0;
 };
+
+/// What a database has of tables, columns and triggers: "trigger event_stays" and its text.
+using Definitions = std::map<std::string, std::string>;
+/// TN1011 where one is gone or another one, or where there is a trigger or a view more: these can
+/// change what is written and read.
+Status compareDefinitions(const Definitions &has, const Definitions &should);
 
 /// Keeps gc away from a registry's files, or everybody else where gc has it; it goes with its last
 /// copy, and with the process.
@@ -61,7 +68,12 @@ public:
   /// How often it connected: a lock on the files goes with its connection.
   virtual int64_t connectionsMade() const { return 1; }
 
-  /// Whether the database itself finds damage in what it keeps, TN1001.
+  /// What time the database's server has, in milliseconds since 1970; none where it has no clock of
+  /// its own.
+  virtual Result<std::optional<int64_t>> now() { return std::optional<int64_t>(); }
+
+  /// Whether the database itself finds damage in what it keeps, TN1001, and whether its tables,
+  /// columns and triggers are those that were made, TN1011.
   virtual Status checkSound() = 0;
   /// TN1002 after the patience.
   virtual Result<FilesLock> lockFiles(LockKind kind) = 0;

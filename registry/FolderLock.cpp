@@ -19,6 +19,9 @@ Result<FolderLock> FolderLock::take(const std::string &file, LockKind kind,
   constexpr mode_t kMode = 0666;
   constexpr std::chrono::milliseconds kPause{5};
   FolderLock lock(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode));
+  if (lock.fd < 0 && kind == LockKind::Shared && (errno == EACCES || errno == EROFS)) {
+    lock.fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC); // who only reads can hold gc off too
+  }
   if (lock.fd < 0) {
     return writeError(errno, "open", file);
   }

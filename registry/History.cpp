@@ -5,8 +5,6 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace tenon::registry {
 
 std::string hashOf(const Event &event) {
@@ -17,11 +15,10 @@ std::string hashOf(const Event &event) {
 }
 
 Status append(Database &database, Event &event) {
-  Query last(database, "SELECT id, time, hash FROM event ORDER BY id DESC LIMIT 1");
+  Query last(database, "SELECT id, hash FROM event ORDER BY id DESC LIMIT 1");
   TENON_ASSIGN(bool hasLast, last.next());
   event.id = hasLast ? last.number(0) + 1 : 1;
-  event.time = hasLast ? std::max(event.time, last.number(1)) : event.time;
-  event.previous = hasLast ? last.text(2) : "";
+  event.previous = hasLast ? last.text(1) : "";
   event.hash = hashOf(event);
   return Query(database,
                "INSERT INTO event (id, time, by, action, object, version, alias, origin, detail, "

@@ -30,8 +30,8 @@ struct Event {
 /// SHA-256 of everything but the hash itself.
 std::string hashOf(const Event &event);
 
-/// Appends in the transaction that is open: fills id, previous and hash, and raises the time to
-/// that of the event before.
+/// Appends in the transaction that is open: fills id, previous and hash. Events are in the order of
+/// their ids; a clock that was wrong shows in their times.
 Status append(Database &database, Event &event);
 
 /// Events for `SELECT` below, in the order of the query.

@@ -36,7 +36,9 @@ public:
   void rollback() override;
   bool isInDoubt() const override { return inDoubt; }
   int64_t connectionsMade() const override { return connections; }
-  Status checkSound() override { return Status::ok(); } // its own checksums tell it at each query
+  Result<std::optional<int64_t>> now() override;
+  /// Its own checksums tell damage at each query.
+  Status checkSound() override;
   Result<FilesLock> lockFiles(LockKind kind) override;
 
 private:
@@ -60,6 +62,8 @@ private:
   Result<Reply> executeOnce(const std::string &statement, const std::vector<Value> &arguments);
   Status wait();
   Status begin(const std::string &statements);
+  /// Columns with their types, and keys.
+  Status readColumns(Definitions &has);
   Status lost(std::string_view why);
   Status describe(const PGresult &result) const;
   /// The number of an advisory lock of this registry.

@@ -3,42 +3,15 @@
 #include "registry/Registry.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <algorithm>
 
 namespace tenon::registry {
 namespace {
-
-std::string numberText(int64_t version) {
-  return version ? fmt::format("version {}", version) : "no version";
-}
 
 Status moved(const std::string &name, const std::string &alias, int64_t expected, int64_t actual) {
   return Status::error(ErrorId::AliasMoved,
                        fmt::format("'{}@{}' is at {}, not at {}", name, alias, numberText(actual),
                                    numberText(expected)),
                        "look at `tenon registry history`, then decide again");
-}
-
-/// The texts of rules, as they are kept with a result.
-std::string listOf(const std::vector<Rule> &rules) {
-  Json texts = Json::array();
-  for (const Rule &rule : rules) {
-    texts.push_back(rule.text);
-  }
-  return dumpJson(texts);
-}
-
-/// "rule: reason" of the rows of a result that have the outcome.
-std::string reasonsOf(const Json &figures, GateOutcome outcome) {
-  std::vector<std::string> reasons;
-  for (const Json &row : figures) {
-    if (row.value("verdict", "") == nameOf(outcome)) {
-      reasons.push_back(fmt::format("'{}': {}", row.value("rule", ""), row.value("reason", "")));
-    }
-  }
-  return fmt::format("{}", fmt::join(reasons, "; "));
 }
 
 } // namespace
@@ -50,48 +23,27 @@ Result<int64_t> Registry::aliasOf(const std::string &name, const std::string &al
 }
 
 Status Registry::checkGate(const Version &version, const std::string &alias, int64_t champion) {
-  TENON_ASSIGN(std::vector<Rule> wanted, rules(version.name, alias));
-  if (wanted.empty()) {
+  TENON_ASSIGN(Terms wanted, terms(version.name, alias));
+  if (wanted.rules.empty()) {
     return Status::ok();
   }
-  std::string command = fmt::format("tenon registry gate {} {}", version.text(), alias);
-  Query last(*database,
-             "SELECT champion, verdict, rules, figures FROM result WHERE object = $1 AND version = "
-             "$2 AND alias = $3 "
-             "ORDER BY event DESC LIMIT 1",
-             version.name, version.number, alias);
-  TENON_ASSIGN(bool isGated, last.next());
-  bool isOfTheseRules = isGated && last.text(2) == listOf(wanted);
-  if (!isOfTheseRules) {
-    return Status::error(ErrorId::GateRefused,
-                         fmt::format("'{}@{}' has rules, and {} was not measured by {}",
-                                     version.name, alias, version.text(),
-                                     isGated ? "those that it has now" : "them"),
-                         command + " measures it");
+  // Results from before the terms were set are by others.
+  Query query(*database,
+              std::string(kEventColumns) +
+                  "WHERE object = $1 AND alias = $2 AND version = $3 AND action = 'gate' AND id > "
+                  "COALESCE((SELECT max(id) FROM event WHERE object = $1 AND alias = $2 AND action "
+                  "= 'rules'), 0) ORDER BY id",
+              version.name, alias, version.number);
+  std::vector<GateResult> results;
+  while (true) {
+    TENON_ASSIGN(bool hasRow, query.next());
+    if (!hasRow) {
+      break;
+    }
+    results.push_back(resultOf(readEvent(query)));
   }
-  Json figures = parseJson(last.text(3));
-  if (last.text(1) == nameOf(GateOutcome::Refused)) {
-    return Status::error(ErrorId::GateRefused,
-                         fmt::format("the gate of '{}@{}' refused {}: {}", version.name, alias,
-                                     version.text(), reasonsOf(figures, GateOutcome::Refused)),
-                         "promote a version that keeps the rules, or change them");
-  }
-  if (last.text(1) != nameOf(GateOutcome::Passed)) {
-    return Status::error(ErrorId::GateUndecided,
-                         fmt::format("the gate of '{}@{}' could not decide about {}: {}",
-                                     version.name, alias, version.text(),
-                                     reasonsOf(figures, GateOutcome::Undecided)),
-                         "gate it again with more data or a longer --seconds");
-  }
-  bool asksChampion = std::ranges::any_of(wanted, &Rule::isRelative);
-  if (asksChampion && last.number(0) != champion) {
-    return Status::error(ErrorId::AliasMoved,
-                         fmt::format("{} was compared with {}, but '{}@{}' is at {} now",
-                                     version.text(), numberText(last.number(0)), version.name,
-                                     alias, numberText(champion)),
-                         command + " compares it again");
-  }
-  return Status::ok();
+  return standing(wanted, results, champion, fmt::format("{}@{}", version.name, alias))
+      .prefix(version.text());
 }
 
 Result<Move> Registry::move(const Version &version, const std::string &alias, int64_t from,
@@ -120,8 +72,7 @@ Result<Move> Registry::promote(const Reference &reference, const std::string &al
                                std::optional<int64_t> expected, const std::string &reason) {
   TENON_TRY(checkAlias(alias));
   TENON_TRY(checkRemark("the reason", reason));
-  TENON_TRY(allow(Role::Promote));
-  TENON_ASSIGN(Transaction transaction, Transaction::begin(*database));
+  TENON_ASSIGN(Transaction transaction, beginAs(Role::Promote));
   TENON_ASSIGN(Version version, find(reference));
   TENON_ASSIGN(int64_t from, aliasOf(version.name, alias));
   if (expected && *expected != from) {
@@ -158,8 +109,7 @@ Result<std::vector<int64_t>> Registry::earlier(const std::string &name, const st
 Result<Move> Registry::rollback(const std::string &name, const std::string &alias,
                                 std::optional<int64_t> expected, const std::string &reason) {
   TENON_TRY(checkRemark("the reason", reason));
-  TENON_TRY(allow(Role::Promote));
-  TENON_ASSIGN(Transaction transaction, Transaction::begin(*database));
+  TENON_ASSIGN(Transaction transaction, beginAs(Role::Promote));
   TENON_ASSIGN(Version present, find({name, 0, alias}));
   if (expected && *expected != present.number) {
     return moved(name, alias, *expected, present.number);
@@ -183,71 +133,73 @@ Result<Move> Registry::rollback(const std::string &name, const std::string &alia
   return done;
 }
 
-Result<std::vector<Rule>> Registry::rules(const std::string &name, const std::string &alias) {
-  std::vector<Rule> rules;
+Result<Terms> Registry::terms(const std::string &name, const std::string &alias) {
+  std::vector<std::string> texts;
   Query query(*database, "SELECT text FROM rule WHERE object = $1 AND alias = $2 ORDER BY position",
               name, alias);
   while (true) {
     TENON_ASSIGN(bool hasRow, query.next());
     if (!hasRow) {
-      return rules;
+      return parseTerms(texts);
     }
-    TENON_ASSIGN(Rule rule, parseRule(query.text(0)));
-    rules.push_back(std::move(rule));
+    texts.push_back(query.text(0));
   }
 }
 
-Status Registry::setRules(const std::string &name, const std::string &alias,
-                          const std::vector<Rule> &rules) {
-  TENON_TRY(checkAlias(alias));
-  TENON_TRY(allow(Role::Promote));
-  TENON_ASSIGN(Transaction transaction, Transaction::begin(*database));
-  TENON_TRY(object(name).takeStatus());
+Status Registry::writeTerms(const std::string &name, const std::string &alias,
+                            const std::vector<std::string> &texts) {
   TENON_TRY(
       Query(*database, "DELETE FROM rule WHERE object = $1 AND alias = $2", name, alias).run());
-  for (size_t i = 0; i < rules.size(); ++i) {
+  for (size_t i = 0; i < texts.size(); ++i) {
     TENON_TRY(Query(*database, "INSERT INTO rule VALUES ($1, $2, $3, $4)", name, alias,
-                    static_cast<int64_t>(i), rules[i].text)
+                    static_cast<int64_t>(i), texts[i])
                   .run());
   }
   Event event;
   event.action = "rules";
   event.object = name;
   event.alias = alias;
-  event.detail = {{"rules", parseJson(listOf(rules))}};
-  TENON_TRY(add(std::move(event)));
+  event.detail = {{"rules", texts}};
+  return add(std::move(event));
+}
+
+Status Registry::setTerms(const std::string &name, const std::string &alias, const Terms &terms) {
+  TENON_TRY(checkAlias(alias));
+  TENON_ASSIGN(Transaction transaction, beginAs(Role::Promote));
+  TENON_TRY(object(name).takeStatus());
+  TENON_TRY(writeTerms(name, alias, terms.texts));
   return finish(transaction);
 }
 
 Status Registry::record(const std::string &name, const GateResult &result) {
-  TENON_TRY(allow(Role::Push));
-  TENON_ASSIGN(Transaction transaction, Transaction::begin(*database));
-  TENON_ASSIGN(std::vector<Rule> present, rules(name, result.alias));
+  TENON_ASSIGN(Transaction transaction, beginAs(Role::Push));
+  TENON_ASSIGN(Terms present, terms(name, result.alias));
   TENON_ASSIGN(int64_t champion, aliasOf(name, result.alias));
   if (champion != result.champion) {
     return moved(name, result.alias, result.champion, champion);
   }
-  std::string asked = dumpJson(result.rules);
-  if (listOf(present) != asked) {
+  if (present.texts != result.terms) {
     return Status::error(ErrorId::AliasMoved,
                          fmt::format("the rules of '{}@{}' were changed while the gate measured",
                                      name, result.alias),
                          "gate the version again");
   }
+  TENON_TRY(checkConditions(present, result.conditions));
+  if (present.needsData() && present.dataHash.empty()) {
+    TENON_TRY(allow(Role::Promote)
+                  .prefix("the rules pin no data, and who may not set them cannot choose any"));
+    present.dataHash = result.conditions.dataHash;
+    present.texts.push_back(dataPin(result.conditions.data, present.dataHash));
+    TENON_TRY(writeTerms(name, result.alias, present.texts));
+  }
+  TENON_TRY(checkResult(present, result));
   Event event;
   event.action = "gate";
   event.object = name;
   event.version = result.version;
   event.alias = result.alias;
-  event.detail = {{"champion", result.champion},
-                  {"verdict", nameOf(result.outcome)},
-                  {"figures", result.figures}};
+  event.detail = detailOf(result);
   TENON_TRY(add(std::move(event)));
-  TENON_TRY(Query(*database,
-                  "INSERT INTO result SELECT max(id), $1, $2, $3, $4, $5, $6, $7 FROM event", name,
-                  result.version, result.alias, result.champion, nameOf(result.outcome), asked,
-                  dumpJson(result.figures))
-                .run());
   return finish(transaction);
 }
 

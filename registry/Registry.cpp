@@ -70,9 +70,23 @@ Result<Registry> Registry::create(const std::string &where, Options options) {
 
 Result<FilesLock> Registry::keepFiles() const { return database->lockFiles(LockKind::Shared); }
 
+Result<int64_t> Registry::now() {
+  TENON_ASSIGN(std::optional<int64_t> told, database->now());
+  return told ? *told : options.clock();
+}
+
+Result<Transaction> Registry::beginAs(Role role) {
+  TENON_ASSIGN(Transaction transaction, Transaction::begin(*database));
+  TENON_TRY(allow(role));
+  return transaction;
+}
+
 Status Registry::add(Event event) {
-  event.time = options.clock();
+  TENON_ASSIGN(event.time, now());
   event.by = options.by;
+  if (!options.caller.empty() && options.caller != event.by) {
+    event.detail["caller"] = options.caller;
+  }
   TENON_TRY(append(*database, event));
   written = std::move(event);
   return Status::ok();
@@ -106,6 +120,28 @@ Status Registry::finish(Transaction &transaction) {
                        "`tenon registry history` tells, once the database answers");
 }
 
+Result<std::optional<Version>> Registry::sameVersion(const PushRequest &request,
+                                                     const std::string &hash) {
+  Query same(*database,
+             std::string(kVersionColumns) +
+                 "WHERE object = $1 AND hash = $2 AND blob IS NOT NULL ORDER BY number DESC",
+             request.name, hash);
+  while (true) {
+    TENON_ASSIGN(bool hasRow, same.next());
+    if (!hasRow) {
+      return std::optional<Version>();
+    }
+    Version version = readVersion(same);
+    Json facts = version.facts;
+    for (const auto &[key, value] : request.circumstances.items()) {
+      facts.erase(key);
+    }
+    if (facts == request.facts) {
+      return std::optional<Version>(std::move(version));
+    }
+  }
+}
+
 Result<Pushed> Registry::push(const PushRequest &request) {
   TENON_TRY(checkName(request.name));
   TENON_TRY(checkRemark("the note", request.note));
@@ -116,17 +152,19 @@ Result<Pushed> Registry::push(const PushRequest &request) {
                          fmt::format("there is no kind '{}' of objects", request.kind),
                          "model, engine, data, report or tuning");
   }
-  std::string facts = dumpJson(request.facts);
+  Json all = request.facts;
+  all.update(request.circumstances);
+  std::string facts = dumpJson(all);
   if (facts.size() > kMaxFacts) {
     return Status::error(ErrorId::BadArgument,
                          fmt::format("the facts of the version take {} bytes", facts.size()),
                          "leave some out");
   }
-  TENON_TRY(allow(Role::Push));
+  TENON_TRY(allow(Role::Push)); // before the file is copied
   TENON_ASSIGN(FilesLock lock, keepFiles());
   TENON_ASSIGN(Blob blob, blobs->put(request.path, request.stamp));
 
-  TENON_ASSIGN(Transaction transaction, Transaction::begin(*database));
+  TENON_ASSIGN(Transaction transaction, beginAs(Role::Push));
   Query object(*database, "SELECT kind, newest FROM object WHERE name = $1", request.name);
   TENON_ASSIGN(bool isKnown, object.next());
   if (isKnown && object.text(0) != request.kind) {
@@ -135,13 +173,9 @@ Result<Pushed> Registry::push(const PushRequest &request) {
                                      object.text(0), request.kind),
                          "push it under another name");
   }
-  Query same(*database,
-             std::string(kVersionColumns) + "WHERE object = $1 AND hash = $2 AND facts = $3 AND "
-                                            "blob IS NOT NULL ORDER BY number DESC LIMIT 1",
-             request.name, blob.hash, facts);
-  TENON_ASSIGN(bool isExisting, same.next());
-  if (isExisting) {
-    Version present = readVersion(same);
+  TENON_ASSIGN(std::optional<Version> existing, sameVersion(request, blob.hash));
+  if (existing) {
+    Version present = std::move(*existing);
     TENON_TRY(signPushed(request, present));
     TENON_TRY(request.sign ? finish(transaction) : transaction.commit());
     return Pushed{std::move(present), true};
@@ -152,8 +186,8 @@ Result<Pushed> Registry::push(const PushRequest &request) {
   version.kind = request.kind;
   version.blob = blob;
   version.file = file;
-  version.created = options.clock();
-  version.facts = request.facts;
+  TENON_ASSIGN(version.created, now());
+  version.facts = std::move(all);
   version.note = request.note;
   TENON_TRY(Query(*database, "INSERT INTO blob VALUES ($1, $2) ON CONFLICT DO NOTHING", blob.hash,
                   static_cast<int64_t>(blob.bytes))

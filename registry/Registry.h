@@ -11,9 +11,9 @@
 
 #include "registry/BlobStore.h"
 #include "registry/Database.h"
+#include "registry/Gate.h"
 #include "registry/History.h"
 #include "registry/Reference.h"
-#include "registry/Rule.h"
 #include "registry/Stores.h"
 #include "registry/Token.h"
 #include "registry/signing/Trust.h"
@@ -25,8 +25,10 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -38,9 +40,11 @@ extern const std::vector<std::string> kKinds;
 struct Options {
   /// Who does what is done, as the history tells it.
   std::string by;
+  /// For whom a program does it that has a token of its own, as the history tells it besides.
+  std::string caller = "";
   /// How long to wait for other processes.
   std::chrono::milliseconds patience{10'000};
-  /// Milliseconds since 1970; events never go back behind the one before.
+  /// Milliseconds since 1970, for a registry in a folder; PostgreSQL's own server tells the time.
   std::function<int64_t()> clock;
   /// What opens a registry that has tokens; where empty, what $TENON_REGISTRY_TOKEN says. Its name
   /// takes the place of `by`.
@@ -55,9 +59,11 @@ struct PushRequest {
   std::string path; ///< of the file to copy in
   /// Of the file when it was looked at: one that was changed since then is refused, TN1010.
   FileStamp stamp;
-  Json facts =
-      Json::object(); ///< where it comes from: source, options, compiler, machine, data, parent
+  Json facts = Json::object(); ///< where it comes from: source, options, compiler, data, parent
   std::string note;
+  /// Of the push itself: machine, program. The same file with the same facts is the same version,
+  /// whatever these are.
+  Json circumstances = Json::object();
   /// Makes the signature that becomes one of the version's together with it; none where it is
   /// empty.
   std::function<Result<std::string>(const Version &)> sign = {};
@@ -103,16 +109,6 @@ struct Move {
   int64_t to = 0;
 };
 
-/// What a gate found of a version for an alias.
-struct GateResult {
-  int64_t version = 0;
-  std::string alias;
-  int64_t champion = 0; ///< 0: there was none
-  GateOutcome outcome = GateOutcome::Undecided;
-  std::vector<std::string> rules; ///< that were asked
-  Json figures;                   ///< a row for each rule
-};
-
 struct Collected {
   std::vector<std::string> versions; ///< that were deleted: "NAME:NUMBER"
   uint64_t files = 0;
@@ -125,7 +121,8 @@ struct Verified {
   uint64_t bytes = 0;
   uint64_t events = 0;
   uint64_t signatures = 0;
-  std::string head; ///< hash of the last event
+  std::string head;                       ///< hash of the last event
+  std::map<std::string, uint64_t> hashes; ///< of the files that the history has, and their bytes
   /// Everything that is wrong: TN1005, TN1011, TN1001, TN1016.
   std::vector<Status> problems;
 };
@@ -158,7 +155,7 @@ public:
   Status check(const Version &version) const { return blobs->provide(version.blob); }
 
   /// Moves an alias. With `expected` only from that version (0: where there is none), TN1006. Where
-  /// the alias has rules, the version's last gate must have passed them: TN1007, TN1008.
+  /// the alias has rules, what its gates found of the version must stand (Gate.h): TN1007, TN1008.
   Result<Move> promote(const Reference &reference, const std::string &alias,
                        std::optional<int64_t> expected, const std::string &reason);
   /// Moves an alias back to what it was before the promotion that brought it to where it is: TN1012
@@ -175,22 +172,26 @@ public:
   /// TN1015, TN1016 unless one of them is of somebody who is trusted.
   Status requireSignature(const Version &version, const signing::Trust &trust);
 
-  Result<std::vector<Rule>> rules(const std::string &name, const std::string &alias);
-  Status setRules(const std::string &name, const std::string &alias,
-                  const std::vector<Rule> &rules);
-  /// Records what was measured of a version. TN1006 where the alias or its rules are no longer
-  /// those of the result.
+  Result<Terms> terms(const std::string &name, const std::string &alias);
+  /// Takes the place of those that were; results by those count no longer.
+  Status setTerms(const std::string &name, const std::string &alias, const Terms &terms);
+  /// Records what was measured of a version. TN1006 where the alias or its terms are no longer
+  /// those of the result; TN1009 where it was measured on or with something else than they pin.
+  /// Where the rules ask for data and none are pinned, those of this result are from now on, which
+  /// takes the role that setTerms takes.
   Status record(const std::string &name, const GateResult &result);
 
   /// Events from the newest on, at most so many; of one object or alias where they are not empty.
   Result<std::vector<Event>> history(const std::string &name, const std::string &alias,
                                      int64_t most);
 
-  /// Deletes versions beyond the newest `keep` of each object, but for those at aliases and those
-  /// that a rollback goes to, then the files that no version has.
+  /// Deletes versions beyond the newest `keep` of each object, but for those at aliases, those that
+  /// a rollback goes to, and what these name (parents, data, data of gates); then the files that no
+  /// version has.
   Result<Collected> collect(std::optional<int64_t> keep, bool isDryRun);
-  /// Hashes every file and the history, derives the state from the history, and looks whether
-  /// signatures are of the files that they are with. `head`, where not empty, is the hash of an
+  /// Hashes every file and the history, derives every table from the history, looks whether tables
+  /// and triggers are those that were made, and whether signatures are of the files that they are
+  /// with. `head`, where not empty, is the hash of an
   /// event that must be in it.
   Result<Verified> verify(const std::string &head);
 
@@ -219,13 +220,23 @@ private:
   /// there.
   Status finish(Transaction &transaction);
 
+  /// Begins to write, as somebody who may. TN1014.
+  Result<Transaction> beginAs(Role role);
+  /// What time it is, in milliseconds since 1970.
+  Result<int64_t> now();
   Status checkGate(const Version &version, const std::string &alias, int64_t champion);
+  Status writeTerms(const std::string &name, const std::string &alias,
+                    const std::vector<std::string> &texts);
   Result<Move> move(const Version &version, const std::string &alias, int64_t from,
                     const char *action, const std::string &reason);
   Result<std::vector<int64_t>> earlier(const std::string &name, const std::string &alias);
   Status add(Event event);
   Status addSignature(const Version &version, const std::string &bundle);
+  /// The newest version of the same bytes and facts.
+  Result<std::optional<Version>> sameVersion(const PushRequest &request, const std::string &hash);
   Status signPushed(const PushRequest &request, const Version &version);
+  using Number = std::pair<std::string, int64_t>; ///< an object and a version
+  Result<std::set<Number>> needed();
   Result<std::vector<Version>> superfluous(int64_t keep);
   Status collectFiles(bool isDryRun, Collected &collected);
   Status compareWithHistory(Verified &verified, const std::string &head);

@@ -20,12 +20,19 @@ struct Metric {
 };
 
 constexpr Metric kMetrics[] = {
-    {"top1", MetricFamily::Share, true},       {"top5", MetricFamily::Share, true},
-    {"f1", MetricFamily::Share, true},         {"perplexity", MetricFamily::Number, false},
-    {"mse", MetricFamily::Number, false},      {"mae", MetricFamily::Number, false},
-    {"p50", MetricFamily::Speed, false},       {"p99", MetricFamily::Speed, false},
-    {"throughput", MetricFamily::Speed, true}, {"memory", MetricFamily::Bytes, false},
-    {"size", MetricFamily::Bytes, false},      {"outputs", MetricFamily::Outputs, false},
+    {"top1", MetricFamily::Share, true},
+    {"top5", MetricFamily::Share, true},
+    {"f1", MetricFamily::Share, true},
+    {"perplexity", MetricFamily::Number, false},
+    {"mse", MetricFamily::Number, false},
+    {"mae", MetricFamily::Number, false},
+    {"p50", MetricFamily::Speed, false},
+    {"p99", MetricFamily::Speed, false},
+    {"throughput", MetricFamily::Speed, true},
+    {"memory", MetricFamily::Bytes, false},
+    {"size", MetricFamily::Bytes, false},
+    {"outputs", MetricFamily::Outputs, false},
+    {"interface", MetricFamily::Interface, true},
 };
 
 struct Unit {
@@ -41,7 +48,7 @@ constexpr Unit kByteUnits[] = {{"B", 1},
                                {"MB", 1000.0 * 1000},
                                {"GB", 1e9}};
 constexpr Unit kTimeUnits[] = {{"ms", 1}, {"us", 0.001}, {"s", 1000}};
-constexpr std::string_view kChampion = "champion";
+constexpr std::string_view kChampion = "champion", kParent = "parent";
 
 Status badRule(std::string_view text, std::string_view why, std::string_view hint) {
   return Status::error(ErrorId::BadGateRule,
@@ -104,15 +111,30 @@ Status parseLimit(const Metric &metric, const std::vector<std::string> &words,
                   std::string_view text, Rule &rule) {
   constexpr const char *kForms =
       "for example 'top1 >= 85%', 'p99 <= 5ms', 'p50 <= champion + 10%', 'top1 >= champion - 0.5%'";
-  bool isRelative = words[2] == kChampion;
+  bool isRelative = words[2] == kChampion || words[2] == kParent;
   if (words.size() != 3 &&
       !(isRelative && words.size() == 5 && (words[3] == "+" || words[3] == "-"))) {
     return badRule(text, "what follows the comparison is not a limit", kForms);
+  }
+  if (metric.family == MetricFamily::Interface) {
+    rule.baseline = Baseline::Champion;
+    return words.size() == 3 && words[2] == kChampion
+               ? Status::ok()
+               : badRule(text, "the interface is that of the champion or more",
+                         "interface >= champion");
   }
   if (isRelative && metric.family == MetricFamily::Outputs) {
     return badRule(text, "outputs is a distance from the champion already",
                    "for example 'outputs <= 1e-3'");
   }
+  bool isOfSamples = metric.family == MetricFamily::Share || metric.family == MetricFamily::Number;
+  if (words[2] == kParent && !isOfSamples) {
+    return badRule(text, "only what is measured on samples is compared with the parent",
+                   "for example 'top1 >= parent - 1%'");
+  }
+  rule.baseline = words[2] == kParent                                    ? Baseline::Parent
+                  : isRelative || metric.family == MetricFamily::Outputs ? Baseline::Champion
+                                                                         : Baseline::None;
   bool hasAmount = !isRelative || words.size() == 5;
   std::optional<std::pair<double, std::string>> amount =
       hasAmount ? parseAmount(words.back()) : std::pair(0.0, std::string());
@@ -134,9 +156,8 @@ Status parseLimit(const Metric &metric, const std::vector<std::string> &words,
                : Status::ok();
   }
   double change = hasAmount && words[3] == "-" ? -number : number;
-  bool isDifference = metric.family == MetricFamily::Share || metric.family == MetricFamily::Number;
   bool isPercent = unit == "%";
-  if (isDifference) {
+  if (isOfSamples) {
     if (!unit.empty() && !(isPercent && metric.family == MetricFamily::Share)) {
       return badRule(text,
                      fmt::format("'{}' is not a unit of a difference in {}", withoutControls(unit),
@@ -172,6 +193,7 @@ std::string amountText(const Rule &rule, double value) {
                                        : fmt::format("{:.4g} ms", value);
   case MetricFamily::Number:
   case MetricFamily::Outputs:
+  case MetricFamily::Interface:
     break;
   }
   return rule.kind == LimitKind::Difference ? fmt::format("{:+.4g}", value)
@@ -179,12 +201,16 @@ std::string amountText(const Rule &rule, double value) {
 }
 
 std::string describe(const Rule &rule, const Measured &measured) {
+  if (rule.family == MetricFamily::Interface) {
+    return measured.what.empty() ? "it takes and gives what the champion does" : measured.what;
+  }
+  std::string_view other = rule.baseline == Baseline::Parent ? kParent : kChampion;
   std::string subject =
       rule.kind == LimitKind::Ratio
-          ? fmt::format("{} is {} the champion's", rule.metric, amountText(rule, measured.value))
+          ? fmt::format("{} is {} the {}'s", rule.metric, amountText(rule, measured.value), other)
       : rule.kind == LimitKind::Difference
-          ? fmt::format("{} differs by {} from the champion's", rule.metric,
-                        amountText(rule, measured.value))
+          ? fmt::format("{} differs by {} from the {}'s", rule.metric,
+                        amountText(rule, measured.value), other)
           : fmt::format("{} is {}", rule.metric, amountText(rule, measured.value));
   std::string interval =
       measured.low == measured.high
@@ -240,7 +266,10 @@ Result<Rule> parseRule(std::string_view text) {
 RuleResult decide(const Rule &rule, const std::optional<Measured> &measured) {
   RuleResult result = {rule, measured, GateOutcome::Passed, ""};
   if (!measured) {
-    result.reason = "there is no champion to compare with";
+    bool isOfParent = rule.baseline == Baseline::Parent;
+    result.outcome = isOfParent ? GateOutcome::Refused : GateOutcome::Passed;
+    result.reason = isOfParent ? "the version has no parent: push it with --parent"
+                               : "there is no champion to compare with";
     return result;
   }
   if (!std::isfinite(measured->value)) {
@@ -249,6 +278,10 @@ RuleResult decide(const Rule &rule, const std::optional<Measured> &measured) {
     return result;
   }
   result.reason = describe(rule, *measured);
+  if (rule.family == MetricFamily::Interface) {
+    result.outcome = measured->value == 0 ? GateOutcome::Passed : GateOutcome::Refused;
+    return result;
+  }
   // An end that is not a number is on no side.
   bool isLowRight = rule.isAtLeast ? measured->low >= rule.limit : measured->low <= rule.limit;
   bool isHighRight = rule.isAtLeast ? measured->high >= rule.limit : measured->high <= rule.limit;

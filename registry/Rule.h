@@ -1,6 +1,6 @@
 // Rules of a gate and how measurements decide them: METRIC >= LIMIT or METRIC <= LIMIT, where a
-// limit is a number or the champion's value with a change. Pure functions; whoever gates brings the
-// measurements.
+// limit is a number, or the champion's or the parent's value with a change. Pure functions; whoever
+// gates brings the measurements.
 
 #pragma once
 
@@ -15,12 +15,13 @@
 namespace tenon::registry {
 
 enum class MetricFamily {
-  Share,   ///< 0 to 1, of samples: top1, top5, f1
-  Number,  ///< of samples, without a unit: perplexity, mse, mae
-  Speed,   ///< p50 and p99 in milliseconds, throughput in runs a second
-  Bytes,   ///< memory, size
-  Outputs, ///< the largest difference from the champion's outputs, as a share of their largest
-           ///< value
+  Share,     ///< 0 to 1, of samples: top1, top5, f1
+  Number,    ///< of samples, without a unit: perplexity, mse, mae
+  Speed,     ///< p50 and p99 in milliseconds, throughput in runs a second
+  Bytes,     ///< memory, size
+  Outputs,   ///< the largest difference from the champion's outputs, as a share of their largest
+             ///< value
+  Interface, ///< ports of the champion that the version has not, or has narrower
 };
 
 enum class GateOutcome { Passed, Refused, Undecided };
@@ -29,8 +30,15 @@ const char *nameOf(GateOutcome outcome);
 /// How a limit is stated, and so what is measured.
 enum class LimitKind {
   Value,      ///< of the metric itself
-  Difference, ///< of the candidate's value minus the champion's
-  Ratio,      ///< of the candidate's value to the champion's
+  Difference, ///< of the candidate's value minus the other version's
+  Ratio,      ///< of the candidate's value to the other version's
+};
+
+/// The other version that a rule compares with.
+enum class Baseline {
+  None,
+  Champion, ///< what the alias is at
+  Parent,   ///< what the version was made from, as it was pushed
 };
 
 struct Rule {
@@ -38,11 +46,9 @@ struct Rule {
   MetricFamily family = MetricFamily::Share;
   bool isAtLeast = false; ///< >=, else <=
   LimitKind kind = LimitKind::Value;
+  Baseline baseline = Baseline::None;
   double limit = 0;
   std::string text; ///< as it was given, with single spaces
-
-  /// Whether it needs a champion's value.
-  bool isRelative() const { return kind != LimitKind::Value || family == MetricFamily::Outputs; }
 };
 
 /// TN1009 for an unknown metric, a limit that is no finite number, or a direction that makes a
@@ -55,9 +61,10 @@ struct Measured {
   double value = 0;
   double low = 0;
   double high = 0;
+  std::string what = ""; ///< what it is of, where a number does not say it
 };
 
-/// A rule with what was measured; none where there is no champion.
+/// A rule with what was measured; none where there is nothing to compare with.
 struct RuleResult {
   Rule rule;
   std::optional<Measured> measured;
@@ -65,8 +72,8 @@ struct RuleResult {
   std::string reason; ///< "top1 is 0.81 (95 % between 0.79 and 0.83), the limit 0.85"
 };
 
-/// Passed where all of the interval is on the limit's side, refused where none is, or where a
-/// number is not finite.
+/// Passed where all of the interval is on the limit's side, or where there is no champion; refused
+/// where none is, where a number is not finite, or where there is no parent.
 RuleResult decide(const Rule &rule, const std::optional<Measured> &measured);
 /// Refused where one is, else undecided where one is.
 GateOutcome outcomeOf(std::span<const RuleResult> results);

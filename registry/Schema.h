@@ -68,18 +68,6 @@ CREATE TABLE rule (
   text TEXT NOT NULL,
   PRIMARY KEY (object, alias, position)
 ) STRICT, WITHOUT ROWID;
-
-CREATE TABLE result (
-  event INTEGER PRIMARY KEY REFERENCES event (id),
-  object TEXT NOT NULL,
-  version INTEGER NOT NULL,
-  alias TEXT NOT NULL,
-  champion INTEGER NOT NULL,
-  verdict TEXT NOT NULL,
-  rules TEXT NOT NULL,
-  figures TEXT NOT NULL
-) STRICT;
-CREATE INDEX result_by_version ON result (object, version, alias, event);
 )sql";
 
 /// Tables that came after the first registries: older ones get them when they are opened.

@@ -115,8 +115,13 @@ SqliteDatabase::open(const std::string &folder, bool creates, std::chrono::milli
   if (code != SQLITE_OK) {
     return describe(code, pathIn(folder), sqlite3_errstr(code));
   }
+  // The log and its index stay, without which who may not write cannot read.
+  int stays = 1;
+  sqlite3_file_control(opened, "main", SQLITE_FCNTL_PERSIST_WAL, &stays);
   sqlite3_busy_timeout(opened, static_cast<int>(patience.count()));
   TENON_TRY(database->run("PRAGMA journal_mode = WAL"));
+  // Nothing of a commit that failed stays in the log either.
+  TENON_TRY(database->run("PRAGMA journal_size_limit = 0"));
   TENON_TRY(database->run("PRAGMA synchronous = FULL"));
   TENON_TRY(database->run("PRAGMA foreign_keys = ON"));
   // Whoever wrote the file wrote its schema too: no function of it runs beyond SQLite's own
@@ -167,12 +172,70 @@ Status SqliteDatabase::problem() const {
 }
 
 Status SqliteDatabase::checkSound() {
-  Query check(*this, "PRAGMA quick_check(1)");
+  Query check(*this, "PRAGMA integrity_check(1)");
   TENON_TRY(check.next().takeStatus());
-  return check.text(0) == "ok"
-             ? Status::ok()
-             : Status::error(ErrorId::BadRegistry, fmt::format("'{}': {}", folder, check.text(0)),
-                             "restore the registry from a copy");
+  if (check.text(0) != "ok") {
+    return Status::error(ErrorId::BadRegistry, fmt::format("'{}': {}", folder, check.text(0)),
+                         "restore the registry from a copy");
+  }
+  sqlite3 *opened = nullptr;
+  sqlite3_open(":memory:", &opened);
+  SqliteDatabase fresh("", opened, patience);
+  TENON_TRY(fresh.makeTables());
+  TENON_ASSIGN(Definitions has, definitions());
+  TENON_ASSIGN(Definitions should, fresh.definitions());
+  return compareDefinitions(has, should);
+}
+
+Result<Definitions> SqliteDatabase::definitions() {
+  Definitions found;
+  Query query(*this, "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL");
+  while (true) {
+    TENON_ASSIGN(bool hasRow, query.next());
+    if (!hasRow) {
+      return found;
+    }
+    found[fmt::format("{} {}", query.text(0), query.text(1))] = query.text(2);
+  }
+}
+
+Status SqliteDatabase::columnsOf(const char *statements, Definitions &found) {
+  sqlite3 *opened = nullptr;
+  sqlite3_open(":memory:", &opened);
+  SqliteDatabase fresh("", opened, std::chrono::milliseconds(0));
+  TENON_TRY(fresh.run(statements));
+  Query columns(fresh, "SELECT t.name, c.name, c.type, c.\"notnull\", c.pk FROM sqlite_schema t, "
+                       "pragma_table_info(t.name) c WHERE t.type = 'table' ORDER BY t.name, c.pk");
+  std::map<std::string, std::string> primary;
+  while (true) {
+    TENON_ASSIGN(bool hasRow, columns.next());
+    if (!hasRow) {
+      break;
+    }
+    std::string table = columns.text(0), column = columns.text(1);
+    bool isKey = columns.number(4) != 0;
+    found[fmt::format("column {}.{}", table, column)] =
+        fmt::format("{}{}", columns.text(2) == "INTEGER" ? "bigint" : "text",
+                    isKey || columns.number(3) ? " NOT NULL" : "");
+    if (isKey) {
+      primary[table] += (primary[table].empty() ? "" : ", ") + column;
+    }
+  }
+  for (const auto &[table, key] : primary) {
+    found[fmt::format("key {} PRIMARY KEY ({})", table, key)] = "";
+  }
+  Query foreign(fresh, "SELECT t.name, group_concat(k.\"from\", ', '), k.\"table\", "
+                       "group_concat(k.\"to\", ', ') FROM sqlite_schema t, "
+                       "pragma_foreign_key_list(t.name) k WHERE t.type = 'table' GROUP BY t.name, "
+                       "k.id ORDER BY k.seq");
+  while (true) {
+    TENON_ASSIGN(bool hasRow, foreign.next());
+    if (!hasRow) {
+      return Status::ok();
+    }
+    found[fmt::format("key {} FOREIGN KEY ({}) REFERENCES {}({})", foreign.text(0), foreign.text(1),
+                      foreign.text(2), foreign.text(3))] = "";
+  }
 }
 
 Result<FilesLock> SqliteDatabase::lockFiles(LockKind kind) {

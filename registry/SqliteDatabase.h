@@ -30,6 +30,11 @@ public:
   Status commit() override { return run("COMMIT"); }
   void rollback() override { static_cast<void>(run("ROLLBACK")); }
   Status checkSound() override;
+  /// As SQLite keeps them.
+  Result<Definitions> definitions();
+  /// Columns and keys of the tables that the statements make, in PostgreSQL's words: one text of
+  /// the schema holds for both.
+  static Status columnsOf(const char *statements, Definitions &found);
   Result<FilesLock> lockFiles(LockKind kind) override;
 
   /// What SQLite says went wrong last, as an error of Tenon.

@@ -5,6 +5,10 @@
 #include "registry/SqliteDatabase.h"
 #include "support/files/FileError.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <filesystem>
 
@@ -40,6 +44,21 @@ Result<Stores> openPresent(const std::string &folder, std::chrono::milliseconds 
   return Stores{std::move(database), std::make_unique<BlobFolder>(folder + "/blobs")};
 }
 
+Status checkScheme(const std::string &where) {
+  size_t end = where.find("://");
+  bool isUrl = end != where.npos && end > 0 &&
+               std::ranges::all_of(where.substr(0, end), [](unsigned char c) {
+                 return std::isalnum(c) || c == '+' || c == '-' || c == '.';
+               });
+  return !isUrl || isSharedRegistry(where)
+             ? Status::ok()
+             : Status::error(ErrorId::BadArgument,
+                             fmt::format("no registry is at a URL that begins with '{}://'",
+                                         where.substr(0, end)),
+                             "a registry is a folder, or postgresql://HOST/DATABASE with its files "
+                             "at blobs=s3://BUCKET/PREFIX");
+}
+
 } // namespace
 
 bool isSharedRegistry(std::string_view where) {
@@ -57,6 +76,7 @@ std::string shownRegistry(const std::string &where) {
 
 Result<Stores> openStores(const std::string &where, bool creates,
                           std::chrono::milliseconds patience) {
+  TENON_TRY(checkScheme(where));
   return isSharedRegistry(where) ? openShared(where, creates, patience)
                                  : openFolder(where, creates, patience);
 }

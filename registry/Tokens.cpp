@@ -63,7 +63,6 @@ Status Registry::identify() {
   if (tokenName.empty()) {
     return Status::ok();
   }
-  options.by = tokenName;
   // Whoever may only read the database may use its tokens too: the time is not kept then.
   static_cast<void>(Query(*database, "UPDATE token SET used = $1 WHERE name = $2 AND used < $3",
                           options.clock(), tokenName, options.clock() - kUseMilliseconds)
@@ -95,6 +94,7 @@ Status Registry::allow(Role role) {
   }
   TENON_ASSIGN(Role has, parseRole(found.text(1)));
   tokenName = found.text(0);
+  options.by = tokenName;
   return has >= role ? Status::ok()
                      : wrongToken(fmt::format("the token '{}' has the role {}, and this takes {}",
                                               tokenName, nameOf(has), nameOf(role)),
@@ -103,9 +103,8 @@ Status Registry::allow(Role role) {
 
 Result<std::string> Registry::addToken(const std::string &name, Role role) {
   TENON_TRY(checkName(name));
-  TENON_TRY(allow(Role::Admin));
   TENON_ASSIGN(std::string token, makeToken());
-  TENON_ASSIGN(Transaction transaction, Transaction::begin(*database));
+  TENON_ASSIGN(Transaction transaction, beginAs(Role::Admin));
   TENON_ASSIGN(std::vector<Token> present, tokens());
   if (std::ranges::find(present, name, &Token::name) != present.end()) {
     return Status::error(ErrorId::BadArgument, fmt::format("there was a token '{}' already", name),
@@ -118,12 +117,13 @@ Result<std::string> Registry::addToken(const std::string &name, Role role) {
         "add one with --role admin first");
   }
   std::string hash = sha256Of(token);
+  TENON_ASSIGN(int64_t created, now());
   TENON_TRY(Query(*database, "INSERT INTO token VALUES ($1, $2, $3, $4, 0, 0)", name, nameOf(role),
-                  hash, options.clock())
+                  hash, created)
                 .run());
   Event event;
   event.action = "token";
-  event.detail = {{"name", name}, {"role", nameOf(role)}, {"hash", hash}};
+  event.detail = {{"name", name}, {"role", nameOf(role)}, {"hash", hash}, {"created", created}};
   TENON_TRY(add(std::move(event)));
   TENON_TRY(finish(transaction));
   return token;
@@ -143,8 +143,7 @@ Result<std::vector<Token>> Registry::tokens() {
 }
 
 Status Registry::revokeToken(const std::string &name) {
-  TENON_TRY(allow(Role::Admin));
-  TENON_ASSIGN(Transaction transaction, Transaction::begin(*database));
+  TENON_ASSIGN(Transaction transaction, beginAs(Role::Admin));
   TENON_ASSIGN(std::vector<Token> present, tokens());
   std::vector<Token>::iterator token = std::ranges::find(present, name, &Token::name);
   if (token == present.end() || token->revoked != 0) {
@@ -161,8 +160,8 @@ Status Registry::revokeToken(const std::string &name) {
                          fmt::format("'{}' is the last token with the role admin", name),
                          "add another one first");
   }
-  TENON_TRY(Query(*database, "UPDATE token SET revoked = $1 WHERE name = $2", options.clock(), name)
-                .run());
+  TENON_ASSIGN(int64_t time, now());
+  TENON_TRY(Query(*database, "UPDATE token SET revoked = $1 WHERE name = $2", time, name).run());
   Event event;
   event.action = "revoke";
   event.detail = {{"name", name}};

@@ -1,187 +1,152 @@
-// Derives the state of a registry from its history and compares the two; hashes the files.
+// Holds every table of a registry against what its history says (Replay.h), and hashes the files.
 
 #include "registry/Registry.h"
+#include "registry/Replay.h"
 #include "registry/Sha256.h"
 
 #include <fmt/format.h>
 
 #include <map>
-#include <set>
 
 namespace tenon::registry {
 namespace {
 
-constexpr const char *kRestore =
-    "restore the registry from a copy; who wrote to its database did not go through Tenon";
-
 Status altered(std::string_view what) {
-  return Status::error(ErrorId::HistoryAltered, what, kRestore);
+  return Status::error(
+      ErrorId::HistoryAltered, what,
+      "restore the registry from a copy; who wrote to its database did not go through Tenon");
 }
 
-using Place = std::pair<std::string, std::string>; ///< an object and an alias
+/// A table as text, by its key.
+using Table = std::map<std::string, Json>;
 
-/// What a registry holds, as its events say.
-struct Replayed {
-  std::map<std::pair<std::string, int64_t>, Json> pushed; ///< what the events say of versions
-  std::set<std::pair<std::string, int64_t>> deleted;
-  std::map<Place, int64_t> aliases;
-  std::map<Place, std::string> rules;
-  std::map<int64_t, Event> gates;
-  std::map<std::string, Json> tokens; ///< by name: role, hash, and whether it was revoked
-  std::vector<Event> signatures;
-
-  Status take(const Event &event);
-};
-
-Status Replayed::take(const Event &event) {
-  Place place = {event.object, event.alias};
-  if (event.action == "push") {
-    pushed[{event.object, event.version}] = event.detail;
-  } else if (event.action == "delete") {
-    deleted.emplace(event.object, event.version);
-  } else if (event.action == "rules") {
-    rules[place] = dumpJson(event.detail.value("rules", Json()));
-  } else if (event.action == "gate") {
-    gates[event.id] = event;
-  } else if (event.action == "token") {
-    tokens[event.detail.value("name", "")] = {event.detail.value("role", ""),
-                                              event.detail.value("hash", ""), false};
-  } else if (event.action == "revoke") {
-    tokens[event.detail.value("name", "")][2] = true;
-  } else if (event.action == "sign") {
-    signatures.push_back(event);
-  } else if (event.action == "promote" || event.action == "rollback") {
-    int64_t &at = aliases[place];
-    if (at != event.from) {
-      return altered(fmt::format("event {} moves '{}@{}' from version {}, but it was at {}",
-                                 event.id, event.object, event.alias, event.from, at));
+/// The rows of a query, whose first `keys` columns are the key; `isNumber` of the others has a
+/// digit for each.
+Result<Table> read(Database &database, std::string_view query, int keys,
+                   std::string_view isNumber) {
+  Table table;
+  Query rows(database, query);
+  while (true) {
+    TENON_ASSIGN(bool hasRow, rows.next());
+    if (!hasRow) {
+      return table;
     }
-    at = event.version;
-  } else {
-    return altered(fmt::format("event {} is of the unknown kind '{}'", event.id, event.action));
+    std::string key = rows.text(0);
+    for (int i = 1; i < keys; ++i) {
+      key += ":" + rows.text(i);
+    }
+    Json row = Json::array();
+    for (int i = 0; i < static_cast<int>(isNumber.size()); ++i) {
+      int column = keys + i;
+      row.push_back(rows.isNull(column) ? Json()
+                    : isNumber[static_cast<size_t>(i)] == '1'
+                        ? Json(static_cast<uint64_t>(rows.number(column)))
+                        : Json(rows.text(column)));
+    }
+    table.emplace(std::move(key), std::move(row));
+  }
+}
+
+/// TN1011 with the first row that is not the same.
+Status compare(std::string_view what, const Table &has, const Table &should) {
+  for (const auto &[key, row] : should) {
+    Table::const_iterator found = has.find(key);
+    if (found == has.end() || found->second != row) {
+      return altered(fmt::format("{} {} is {}", what, key,
+                                 found == has.end() ? "gone" : "not as the history has it"));
+    }
+  }
+  for (const auto &[key, row] : has) {
+    if (!should.contains(key)) {
+      return altered(fmt::format("the history has no {} {}", what, key));
+    }
   }
   return Status::ok();
 }
 
-Status compareVersions(Database &database, const Replayed &replayed, uint64_t &count) {
-  Query versions(
-      database,
-      "SELECT object, number, kind, hash, bytes, blob, file, created, facts, note FROM version");
-  while (true) {
-    TENON_ASSIGN(bool hasRow, versions.next());
-    if (!hasRow) {
-      break;
-    }
-    ++count;
-    std::pair<std::string, int64_t> key = {versions.text(0), versions.number(1)};
-    Json row = {{"kind", versions.text(2)},
-                {"hash", versions.text(3)},
-                {"bytes", static_cast<uint64_t>(versions.number(4))},
-                {"file", versions.text(6)},
-                {"created", versions.number(7)},
-                {"facts", sha256Of(versions.text(8))},
-                {"note", versions.text(9)}};
-    bool isDeleted = replayed.deleted.contains(key);
-    bool isSame = replayed.pushed.contains(key) && replayed.pushed.at(key) == row &&
-                  versions.isNull(5) == isDeleted;
-    if (!isSame || (!isDeleted && versions.text(5) != versions.text(3))) {
-      return altered(fmt::format("{}:{} is not as the history has it", key.first, key.second));
-    }
-  }
-  return count == replayed.pushed.size()
-             ? Status::ok()
-             : altered(fmt::format("the history has {} versions, the registry {}",
-                                   replayed.pushed.size(), count));
+std::string keyOf(const Replay::Number &version) {
+  return fmt::format("{}:{}", version.first, version.second);
 }
 
-Status compareAliases(Database &database, const Replayed &replayed) {
-  std::map<Place, int64_t> aliases;
-  Query query(database, "SELECT object, name, version FROM alias");
-  while (true) {
-    TENON_ASSIGN(bool hasRow, query.next());
-    if (!hasRow) {
-      return aliases == replayed.aliases
-                 ? Status::ok()
-                 : altered("the aliases are not where the history has them");
+Status compareVersions(Database &database, const Replay &replay) {
+  // The hash of the facts is what their event has.
+  TENON_ASSIGN(Table versions,
+               read(database,
+                    "SELECT object, number, kind, hash, bytes, blob, file, created, note, facts "
+                    "FROM version",
+                    2, "00100100"));
+  Table should, blobs;
+  for (const auto &[version, pushed] : replay.versions) {
+    bool isDeleted = replay.deleted.contains(version);
+    Json hash = pushed.value("hash", Json());
+    should[keyOf(version)] = {pushed.value("kind", Json()),  hash,
+                              pushed.value("bytes", Json()), isDeleted ? Json() : hash,
+                              pushed.value("file", Json()),  pushed.value("created", Json()),
+                              pushed.value("note", Json()),  pushed.value("facts", Json())};
+    if (!isDeleted && hash.is_string()) {
+      blobs[hash.get<std::string>()] = {pushed.value("bytes", Json())};
     }
-    aliases[{query.text(0), query.text(1)}] = query.number(2);
   }
+  for (auto &[key, row] : versions) {
+    row.back() = sha256Of(row.back().get<std::string>());
+  }
+  TENON_TRY(compare("version", versions, should));
+  TENON_ASSIGN(Table present, read(database, "SELECT hash, bytes FROM blob", 1, "1"));
+  return compare("file", present, blobs);
 }
 
-Status compareRules(Database &database, const Replayed &replayed) {
-  std::map<Place, Json> lists;
-  for (const auto &[place, list] : replayed.rules) {
-    lists[place] = Json::array(); // rules that were all taken away have no rows
+Status compareObjects(Database &database, const Replay &replay) {
+  Table should;
+  for (const auto &[name, object] : replay.objects) {
+    should[name] = {object.kind, static_cast<uint64_t>(object.newest)};
   }
-  Query query(database, "SELECT object, alias, text FROM rule ORDER BY object, alias, position");
-  while (true) {
-    TENON_ASSIGN(bool hasRow, query.next());
-    if (!hasRow) {
-      break;
-    }
-    lists[{query.text(0), query.text(1)}].push_back(query.text(2));
-  }
-  std::map<Place, std::string> rules;
-  for (const auto &[place, list] : lists) {
-    rules[place] = dumpJson(list);
-  }
-  return rules == replayed.rules ? Status::ok()
-                                 : altered("the rules of gates are not those that the history has");
+  TENON_ASSIGN(Table objects, read(database, "SELECT name, kind, newest FROM object", 1, "01"));
+  return compare("object", objects, should);
 }
 
-Status compareResults(Database &database, const Replayed &replayed) {
-  size_t count = 0;
-  Query query(database,
-              "SELECT event, object, version, alias, champion, verdict, figures FROM result");
-  while (true) {
-    TENON_ASSIGN(bool hasRow, query.next());
-    if (!hasRow) {
-      return count == replayed.gates.size()
-                 ? Status::ok()
-                 : altered("results of gates are missing that the history has");
+Status compareAliases(Database &database, const Replay &replay) {
+  Table aliases, rules;
+  for (const auto &[place, alias] : replay.aliases) {
+    if (alias.at != 0) {
+      aliases[fmt::format("{}:{}", place.first, place.second)] = {static_cast<uint64_t>(alias.at)};
     }
-    ++count;
-    std::map<int64_t, Event>::const_iterator gate = replayed.gates.find(query.number(0));
-    Json row = {{"champion", query.number(4)},
-                {"verdict", query.text(5)},
-                {"figures", parseJson(query.text(6))}};
-    bool isSame = gate != replayed.gates.end() && gate->second.object == query.text(1) &&
-                  gate->second.version == query.number(2) && gate->second.alias == query.text(3) &&
-                  gate->second.detail == row;
-    if (!isSame) {
-      return altered(fmt::format(
-          "the result of the gate in event {} is not the one that was recorded", query.number(0)));
+    for (size_t i = 0; i < alias.terms.texts.size(); ++i) {
+      rules[fmt::format("{}:{}:{}", place.first, place.second, i)] = {alias.terms.texts[i]};
     }
   }
+  TENON_ASSIGN(Table present, read(database, "SELECT object, name, version FROM alias", 2, "1"));
+  TENON_TRY(compare("alias", present, aliases));
+  TENON_ASSIGN(present, read(database, "SELECT object, alias, position, text FROM rule", 3, "0"));
+  return compare("rule", present, rules);
 }
 
-Status compareTokens(Database &database, const Replayed &replayed) {
-  std::map<std::string, Json> tokens;
-  Query query(database, "SELECT name, role, hash, revoked FROM token");
-  while (true) {
-    TENON_ASSIGN(bool hasRow, query.next());
-    if (!hasRow) {
-      return tokens == replayed.tokens ? Status::ok()
-                                       : altered("the tokens are not those that the history has");
-    }
-    tokens[query.text(0)] = {query.text(1), query.text(2), query.number(3) != 0};
+/// When a token was used last is no event: whoever only reads does not write either.
+Status compareTokens(Database &database, const Replay &replay) {
+  Table should;
+  for (const auto &[name, token] : replay.tokens) {
+    should[name] = {token["role"], token["hash"], token["created"], token["revoked"]};
   }
+  TENON_ASSIGN(Table tokens,
+               read(database, "SELECT name, role, hash, created, revoked FROM token", 1, "0011"));
+  for (auto &[name, row] : tokens) {
+    row.back() = row.back() != 0;
+    if (should.contains(name) && should[name][2] == 0) {
+      should[name][2] = row[2]; // of before the event had it
+    }
+  }
+  return compare("token", tokens, should);
 }
 
 /// Whose signatures they are nobody says here; that they are of their versions' files they say
 /// themselves.
-Status compareSignatures(const Replayed &replayed) {
-  for (const Event &event : replayed.signatures) {
-    std::map<std::pair<std::string, int64_t>, Json>::const_iterator pushed =
-        replayed.pushed.find({event.object, event.version});
-    if (pushed == replayed.pushed.end()) {
-      return altered(fmt::format("event {} signs a version that the history has not", event.id));
-    }
+Status compareSignatures(const Replay &replay) {
+  for (const Event &event : replay.signatures) {
+    const Json &pushed = replay.versions.at({event.object, event.version});
     Version version;
     version.name = event.object;
     version.number = event.version;
-    version.blob.hash = pushed->second.value("hash", "");
-    version.file = pushed->second.value("file", "");
+    version.blob.hash = pushed.value("hash", "");
+    version.file = pushed.value("file", "");
     TENON_TRY(checkSignature(event.detail.value("bundle", ""), version).prefix(version.text()));
   }
   return Status::ok();
@@ -190,7 +155,7 @@ Status compareSignatures(const Replayed &replayed) {
 } // namespace
 
 Status Registry::compareWithHistory(Verified &verified, const std::string &head) {
-  Replayed replayed;
+  Replay replay;
   bool hasHead = head.empty();
   Query events(*database, std::string(kEventColumns) + "ORDER BY id");
   while (true) {
@@ -208,18 +173,26 @@ Status Registry::compareWithHistory(Verified &verified, const std::string &head)
     }
     verified.head = event.hash;
     hasHead = hasHead || event.hash == head;
-    TENON_TRY(replayed.take(event));
+    TENON_TRY(replay.take(event));
   }
   if (!hasHead) {
     return altered(fmt::format("no event of the history has the hash {}", head));
   }
-  TENON_TRY(compareVersions(*database, replayed, verified.versions));
-  TENON_TRY(compareAliases(*database, replayed));
-  TENON_TRY(compareRules(*database, replayed));
-  TENON_TRY(compareResults(*database, replayed));
-  TENON_TRY(compareTokens(*database, replayed));
-  verified.signatures = replayed.signatures.size();
-  return compareSignatures(replayed);
+  verified.versions = replay.versions.size();
+  verified.signatures = replay.signatures.size();
+  for (Status (*table)(Database &, const Replay &) :
+       {compareVersions, compareObjects, compareAliases, compareTokens}) {
+    Status status = table(*database, replay);
+    if (!status.isOk()) {
+      verified.problems.push_back(std::move(status));
+    }
+  }
+  for (const auto &[version, pushed] : replay.versions) {
+    if (!replay.deleted.contains(version)) {
+      verified.hashes.emplace(pushed.value("hash", ""), pushed.value("bytes", uint64_t(0)));
+    }
+  }
+  return compareSignatures(replay);
 }
 
 Result<Verified> Registry::verify(const std::string &head) {
@@ -233,19 +206,11 @@ Result<Verified> Registry::verify(const std::string &head) {
     verified.problems.push_back(std::move(compared));
   }
   TENON_ASSIGN(FilesLock lock, keepFiles());
-  std::vector<Blob> files;
-  Query query(*database, "SELECT hash, bytes FROM blob ORDER BY hash");
-  while (true) {
-    TENON_ASSIGN(bool hasRow, query.next());
-    if (!hasRow) {
-      break;
-    }
-    files.push_back({query.text(0), static_cast<uint64_t>(query.number(1))});
-  }
-  for (const Blob &blob : files) {
+  // The files of versions that the history has, whatever the tables say.
+  for (const auto &[hash, bytes] : verified.hashes) {
     ++verified.files;
-    verified.bytes += blob.bytes;
-    Status status = blobs->check(blob);
+    verified.bytes += bytes;
+    Status status = blobs->check({hash, bytes});
     if (!status.isOk()) {
       verified.problems.push_back(std::move(status));
     }

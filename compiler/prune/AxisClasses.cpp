@@ -8,7 +8,7 @@
 namespace tenon::prune {
 
 Axis AxisClasses::add(uint32_t size) {
-  Axis axis{static_cast<uint32_t>(parents.size()), size};
+  Axis axis{static_cast<uint32_t>(parents.size()), size, false, size};
   for (uint32_t i = 0; i < size; ++i) {
     parents.push_back(axis.at(i));
     reasons.push_back(kFree);

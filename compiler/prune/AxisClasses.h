@@ -15,6 +15,10 @@ namespace tenon::prune {
 struct Axis {
   uint32_t first = 0;
   uint32_t size = 0;
+  /// Its size follows free dims of the model's inputs; `size` is the one that rules look at.
+  bool isFree = false;
+  /// What `size` would be if it were not 0 for being too large to follow.
+  uint64_t extent = 0;
   uint32_t at(uint32_t index) const { return first + index; }
 };
 

@@ -44,19 +44,35 @@ struct ShrunkTensor {
   /// It loses heads, of whose number other code may know.
   bool losesHeads = false;
   bool isNode = false; ///< the result of a Constant node, which no parameter of a module is
+  /// Nodes. Empty where only other names for it read it, which have entries of their own.
+  std::vector<std::string> readers;
+  std::vector<std::string> sources; ///< of one that was computed: what of, in the model's file
+};
+
+/// Sizes and indices that the model's file has as numbers, and that change; -1 for computed ones
+/// between them.
+struct ChangedSizes {
+  std::string node, op;
+  std::vector<int64_t> before, after;
 };
 
 class ChannelRemover {
 public:
-  ChannelRemover(const quant::Graph &graph, const Values &values, const PruneMask &mask,
-                 const CountedAxes &counted, quant::ModelEdit &edit, onnx::ExternalFiles &files)
-      : graph(graph), values(values), mask(mask), counted(counted), edit(edit), files(files) {}
+  ChannelRemover(const quant::Graph &graph, const Values &values, const Sizes &sizes,
+                 const PruneMask &mask, const CountedAxes &counted, quant::ModelEdit &edit,
+                 onnx::ExternalFiles &files)
+      : graph(graph), values(values), sizes(sizes), mask(mask), counted(counted), edit(edit),
+        files(files) {}
   Result<std::vector<ShrunkTensor>> run();
+  /// After run.
+  std::vector<ChangedSizes> takeSizes() { return std::move(changed); }
 
 private:
   Status cutConstant(size_t node, size_t operand);
   void changeNode(size_t node);
-  void setSizes(size_t node, size_t operand, Axes axes);
+  void keepKnown(size_t node);
+  void setSizes(size_t node, const SizeOperand &sized);
+  void computeSizes(size_t node, const SizeOperand &sized, const SizeElements *elements);
   void changeSplit(size_t node);
   void changeSlice(size_t node);
   void changeGather(size_t node);
@@ -66,11 +82,14 @@ private:
 
   const quant::Graph &graph;
   const Values &values;
+  const Sizes &sizes;
   const PruneMask &mask;
   const CountedAxes &counted;
   quant::ModelEdit &edit;
   onnx::ExternalFiles &files;
   std::vector<ShrunkTensor> tensors;
+  std::vector<ChangedSizes> changed;
+  std::set<std::pair<size_t, size_t>> written; ///< operands of integers, by node
 };
 
 } // namespace tenon::prune

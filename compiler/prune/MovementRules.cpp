@@ -31,7 +31,7 @@ void transpose(NodeContext &context) {
 bool addEnds(const Axes &axes, std::vector<uint64_t> &ends) {
   uint64_t product = 1;
   for (size_t i = axes.size(); i-- > 0;) {
-    product *= axes[i].size;
+    product *= axes[i].extent;
     ends.push_back(product);
   }
   return product != 0;
@@ -43,7 +43,7 @@ void factorize(NodeContext &context, const Axes &axes, const std::vector<uint64_
   uint64_t product = 1;
   for (size_t i = axes.size(); i-- > 0;) {
     uint64_t begin = product;
-    product *= axes[i].size;
+    product *= axes[i].extent;
     std::vector<Axis> own;
     for (size_t f = factors.size(); f-- > 0;) {
       if (ends[f] >= begin && ends[f + 1] <= product) {
@@ -73,7 +73,9 @@ void reshape(NodeContext &context) {
   }
   std::vector<Axis> factors;
   for (size_t i = 0; i + 1 < ends.size(); ++i) {
-    factors.push_back(context.axisClasses.add(static_cast<uint32_t>(ends[i + 1] / ends[i])));
+    uint64_t size = ends[i + 1] / ends[i];
+    factors.push_back(
+        context.axisClasses.add(size > kMaxIndices ? 0 : static_cast<uint32_t>(size)));
   }
   factorize(context, *x, ends, factors);
   factorize(context, *y, ends, factors);
@@ -95,7 +97,8 @@ bool tieBeside(NodeContext &context, const Axes *x, const Axes *y, size_t axis) 
 
 /// Index `begin + i` of the whole is index i of the part.
 void tiePart(NodeContext &context, Axis whole, uint32_t begin, Axis part) {
-  if (begin + part.size > whole.size || part.size == 0) {
+  bool isMoved = (whole.isFree || part.isFree) && (begin > 0 || part.size != whole.size);
+  if (isMoved || begin + part.size > whole.size || part.size == 0) {
     context.keep(whole, "reads it in another size");
     context.keep(part, "reads it in another size");
     return;
@@ -234,7 +237,8 @@ void pad(NodeContext &context) {
   std::optional<Indices> pads = context.integers(1, "pads"), axes = context.integers(3, "axes");
   bool hasAxes = context.own().inputs.size() > 3 && !context.own().inputs[3].empty();
   if (!x || !y || x->size() != y->size() || !pads || (hasAxes && !axes)) {
-    return context.keepNode("pads by sizes that data decide");
+    return context.keepNode(pads || context.isOfSizes(1) ? "pads by sizes that free dims decide"
+                                                         : "pads by sizes that data decide");
   }
   size_t count = pads->size() / 2;
   std::vector<int64_t> before(x->size(), 0);

@@ -16,6 +16,17 @@ void keepFrom(NodeContext &context, const Axes *axes, size_t first, string_view 
   }
 }
 
+/// Rows, columns and depth of a product of two computed values: positions, and the size of a head,
+/// which a scale is derived from. Heads go whole instead, and those are batches of the product.
+constexpr string_view kDepth = "multiplies two computed values over it: the size of a head";
+
+bool isOfParameters(const NodeContext &context) {
+  return context.values.isParameter(context.own().inputs[0]) ||
+         context.graph.constant(context.own().inputs[0]) ||
+         context.values.isParameter(context.own().inputs[1]) ||
+         context.graph.constant(context.own().inputs[1]);
+}
+
 /// Shared by both kinds of convolution: `inputs` and `outputs` are axes of the weight, of which one
 /// counts the channels of a group where there are several groups.
 void convolution(NodeContext &context, bool isTransposed) {
@@ -33,6 +44,11 @@ void convolution(NodeContext &context, bool isTransposed) {
     context.tie((*bias)[0], (*y)[1]);
   }
   Axis in = (*x)[1], out = (*y)[1];
+  if (!isOfParameters(context)) {
+    context.keep(in, "multiplies two computed values over it");
+    context.keep(out, "makes it of two computed values");
+    context.keepAll(w, "multiplies by it, and it is computed");
+  }
   Axis of = (*w)[isTransposed ? 0 : 1], to = (*w)[isTransposed ? 1 : 0];
   int64_t group = context.integer("group", 1);
   if (group <= 1) {
@@ -66,23 +82,16 @@ void gemm(NodeContext &context) {
   context.tie((*a)[flipsA ? 0 : 1], (*b)[flipsB ? 1 : 0]);
   context.tie((*a)[flipsA ? 1 : 0], (*y)[0]);
   context.tie((*b)[flipsB ? 0 : 1], (*y)[1]);
+  if (!isOfParameters(context)) {
+    context.keepAll(a, "multiplies two computed values over it");
+    context.keepAll(b, "multiplies two computed values over it");
+  }
   for (size_t i = 0; c && i < c->size(); ++i) {
     Axis from = (*c)[c->size() - 1 - i], to = (*y)[1 - std::min<size_t>(i, 1)];
     if (from.size != 1) {
       context.tie(from, to);
     }
   }
-}
-
-/// Rows, columns and depth of a product of two computed values: positions, and the size of a head,
-/// which a scale is derived from. Heads go whole instead, and those are batches of the product.
-constexpr string_view kDepth = "multiplies two computed values over it: the size of a head";
-
-bool isOfParameters(const NodeContext &context) {
-  return context.values.isParameter(context.own().inputs[0]) ||
-         context.graph.constant(context.own().inputs[0]) ||
-         context.values.isParameter(context.own().inputs[1]) ||
-         context.graph.constant(context.own().inputs[1]);
 }
 
 void matMul(NodeContext &context) {
@@ -236,9 +245,31 @@ void attention(NodeContext &context) {
   }
 }
 
+/// Features of the input can go; the state is computed of itself.
+void recurrent(NodeContext &context) {
+  const Axes *x = context.operand(0), *w = context.operand(1);
+  bool isPlain = x && w && x->size() == 3 && w->size() == 3 && isOfParameters(context);
+  if (!isPlain) {
+    return context.keepNode("has operands of unknown rank");
+  }
+  context.tie((*x)[2], (*w)[2]);
+  constexpr string_view what = "carries a state of this size";
+  for (const Axes *axes : {x, w}) {
+    context.keep((*axes)[0], what);
+    context.keep((*axes)[1], what);
+  }
+  for (size_t i = 2; i < context.own().inputs.size(); ++i) {
+    context.keepAll(context.operand(i), what);
+  }
+  for (size_t i = 0; i < context.own().outputs.size(); ++i) {
+    context.keepAll(context.result(i), what);
+  }
+}
+
 constexpr std::pair<string_view, Rule> kProductRules[] = {
-    {"Conv", conv},     {"ConvTranspose", convTranspose}, {"Gemm", gemm}, {"MatMul", matMul},
-    {"Einsum", einsum}, {"Attention", attention}};
+    {"Conv", conv},     {"ConvTranspose", convTranspose}, {"Gemm", gemm},      {"MatMul", matMul},
+    {"Einsum", einsum}, {"Attention", attention},         {"LSTM", recurrent}, {"GRU", recurrent},
+    {"RNN", recurrent}};
 
 } // namespace
 

@@ -32,6 +32,31 @@ Status refuseQuantized(const quant::Graph &graph) {
   return Status::ok();
 }
 
+/// What is computed of stored tensors alone, and of which.
+std::map<std::string, std::vector<std::string>> sourcesOf(const quant::Graph &graph) {
+  std::map<std::string, std::vector<std::string>> result;
+  for (const onnx::Node &node : graph.all()) {
+    std::vector<std::string> sources;
+    bool isComputed = !node.inputs.empty() && node.outputs.size() == 1;
+    for (string_view input : node.inputs) {
+      auto known = result.find(std::string(input));
+      bool isConstant = graph.constant(input) != nullptr;
+      isComputed = isComputed && (input.empty() || isConstant || known != result.end());
+      if (known != result.end()) {
+        sources.insert(sources.end(), known->second.begin(), known->second.end());
+      } else if (isConstant && !graph.producer(input)) {
+        sources.emplace_back(input);
+      }
+    }
+    if (isComputed) {
+      std::sort(sources.begin(), sources.end());
+      sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
+      result.emplace(node.outputs[0], std::move(sources));
+    }
+  }
+  return result;
+}
+
 } // namespace
 
 struct Pruner::Impl {
@@ -40,15 +65,17 @@ struct Pruner::Impl {
   std::string prepared; ///< in place of the file, unless it is empty
   onnx::Model model;
   std::optional<quant::Graph> graph;
-  ValueDims dims;
+  SampledDims samples;
   Settings settings;
   AxisClasses axisClasses;
   std::optional<Values> values;
+  std::optional<Sizes> sizes;
   CountedAxes counted;
   std::vector<Parameter> parameters;
   Groups groups;
   std::vector<Ranking> rankings;
   std::optional<PruneMask> mask;
+  std::map<std::string, std::vector<std::string>> sources; ///< of the file
   PruneInfo info;
 
   Bytes bytes() const {
@@ -81,6 +108,7 @@ Result<Pruner> Pruner::open(const std::string &path) {
   TENON_ASSIGN(impl->file, MappedFile::open(path));
   TENON_TRY(impl->read());
   TENON_TRY(refuseQuantized(*impl->graph));
+  impl->sources = sourcesOf(*impl->graph);
   TENON_ASSIGN(impl->prepared,
                quant::prepareModel(impl->file.bytes(), impl->folder, kOldestOpset, true));
   TENON_TRY(impl->read());
@@ -92,6 +120,17 @@ std::vector<std::string> Pruner::inputNames() const {
   for (const onnx::ValueInfo &input : impl->model.graph.inputs) {
     if (impl->graph->isInput(input.name)) {
       names.emplace_back(input.name);
+    }
+  }
+  return names;
+}
+
+std::vector<std::optional<std::string>> Pruner::freeDims(std::string_view input) const {
+  std::vector<std::optional<std::string>> names;
+  for (const onnx::ValueInfo &own : impl->model.graph.inputs) {
+    for (size_t i = 0; own.name == input && i < own.dims.size(); ++i) {
+      bool isFree = own.dims[i].kind != onnx::Dimension::Kind::Value;
+      names.push_back(isFree ? std::optional<std::string>(own.dims[i].parameter) : std::nullopt);
     }
   }
   return names;
@@ -155,12 +194,14 @@ Status Pruner::Impl::describe() {
                        "'tenon help TN0130' lists what keeps a width");
 }
 
-Status Pruner::analyze(const ValueDims &dims, Settings settings) {
-  impl->dims = dims;
+Status Pruner::analyze(SampledDims samples, Settings settings) {
+  impl->samples = std::move(samples);
   impl->settings = std::move(settings);
-  impl->values.emplace(*impl->graph, impl->dims, impl->axisClasses);
+  impl->values.emplace(*impl->graph, impl->samples, impl->axisClasses);
   onnx::ExternalFiles files(impl->folder);
-  impl->counted = applyRules(impl->model, *impl->graph, *impl->values, impl->axisClasses, files);
+  impl->sizes.emplace(*impl->graph, *impl->values, files);
+  impl->counted =
+      applyRules(impl->model, *impl->graph, *impl->values, impl->axisClasses, *impl->sizes);
   impl->parameters = parametersOf(*impl->graph, *impl->values);
   impl->groups = groupsOf(*impl->graph, *impl->values, impl->axisClasses, impl->settings.multiple);
   TENON_TRY(impl->describe());
@@ -279,8 +320,15 @@ Status Pruner::choose(double ratio) {
 Result<std::string> Pruner::write() {
   onnx::ExternalFiles files(impl->folder);
   quant::ModelEdit edit(impl->bytes(), impl->model, *impl->graph);
-  ChannelRemover remover(*impl->graph, *impl->values, *impl->mask, impl->counted, edit, files);
+  ChannelRemover remover(*impl->graph, *impl->values, *impl->sizes, *impl->mask, impl->counted,
+                         edit, files);
   TENON_ASSIGN(impl->info.tensors, remover.run());
+  impl->info.sizes = remover.takeSizes();
+  for (ShrunkTensor &tensor : impl->info.tensors) {
+    auto computed = impl->sources.find(tensor.name);
+    bool isOther = computed != impl->sources.end() && !impl->graph->producer(tensor.name);
+    tensor.sources = isOther ? computed->second : std::vector<std::string>();
+  }
   impl->info.parametersAfter = 0;
   for (const Parameter &parameter : impl->parameters) {
     uint64_t elements = 1;
@@ -294,12 +342,18 @@ Result<std::string> Pruner::write() {
   return edit.write(files, "prune more of it: all weights that are left come into the file");
 }
 
-ValueDims Pruner::dimsAfter() const {
-  ValueDims result = impl->dims;
-  for (auto &[name, dims] : result) {
-    const Axes *axes = impl->values->named(name);
-    for (size_t i = 0; axes && i < dims.size(); ++i) {
-      dims[i] = impl->mask->touches((*axes)[i]) ? impl->mask->size((*axes)[i]) : dims[i];
+SampledDims Pruner::dimsAfter() const {
+  SampledDims result = impl->samples;
+  for (ValueDims &sample : result) {
+    for (auto &[name, dims] : sample) {
+      const Axes *axes = impl->values->named(name);
+      for (size_t i = 0; axes && i < dims.size() && i < axes->size(); ++i) {
+        Axis axis = (*axes)[i];
+        if (impl->mask->touches(axis)) {
+          // One that follows free dims is so many times the part that shrinks.
+          dims[i] = dims[i] / axis.size * impl->mask->size(axis);
+        }
+      }
     }
   }
   return result;

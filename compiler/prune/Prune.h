@@ -2,7 +2,8 @@
 // and the narrower model. Free of MLIR; dims of values and measured times are the caller's affair.
 //
 // Of the other files, in the order of reading: AxisClasses (what goes together), Values (the axes
-// of a model), Rules with PointwiseRules, ProductRules, MovementRules, SizeRules and NormRules
+// of a model), Sizes (what is computed of
+// them), Rules with PointwiseRules, ProductRules, MovementRules, SizeRules and NormRules
 // (what each operator axisClasses), Groups (what can take another's place), Importance, and Shrink
 // (the changed file).
 #pragma once
@@ -47,6 +48,7 @@ struct PruneInfo {
   std::vector<GroupInfo> groups;
   std::vector<FixedInfo> fixed;
   std::vector<ShrunkTensor> tensors; ///< after write
+  std::vector<ChangedSizes> sizes;   ///< after write
   uint64_t parametersBefore = 0,
            parametersAfter = 0; ///< elements of constants of floats; after write
 };
@@ -61,18 +63,21 @@ public:
 
   /// Of the model, without those that are constants.
   std::vector<std::string> inputNames() const;
-  /// Finds groups and ranks their classes. `dims` are those of all computed values and inputs. An
+  /// Of each dim of an input whose size the model leaves open its name, which may be empty. Dims of
+  /// one name are equal.
+  std::vector<std::optional<std::string>> freeDims(std::string_view input) const;
+  /// Finds groups and ranks their classes. The samples are of all computed values and inputs. An
   /// error where nothing can be pruned, for scores that do not fit, and for names in `keep` that no
   /// layer has.
-  Status analyze(const ValueDims &dims, Settings settings);
+  Status analyze(SampledDims samples, Settings settings);
   /// Decides how wide each group becomes: of all together about this share is removed (0 to 1,
   /// exclusive). An error for a ratio that leaves no class of a group, or removes none at all; what
   /// was chosen before holds then.
   Status choose(double ratio);
   /// The narrower model, with all weights in the file. After choose.
   Result<std::string> write();
-  /// The dims that values have in it; those that stay included.
-  ValueDims dimsAfter() const;
+  /// The dims that values have in it, for each sample; those that stay included.
+  SampledDims dimsAfter() const;
   const PruneInfo &info() const;
 
 private:

@@ -1,7 +1,6 @@
 // The walk over the nodes, and what all rules use.
 #include "compiler/prune/Rules.h"
 
-#include "compiler/prune/Integers.h"
 #include "support/text/Text.h"
 
 namespace tenon::prune {
@@ -13,7 +12,7 @@ std::string NodeContext::reason(string_view what) const {
 }
 
 std::optional<std::vector<int64_t>> NodeContext::elements(string_view value) const {
-  return integersOf(graph, value, files);
+  return sizes.constant(value);
 }
 
 std::optional<std::vector<int64_t>> NodeContext::integers(size_t operand,
@@ -28,6 +27,10 @@ std::optional<std::vector<int64_t>> NodeContext::integers(size_t operand,
 string_view NodeContext::text(string_view attribute, string_view fallback) const {
   const onnx::Attribute *given = quant::attributeOf(own(), attribute);
   return given ? given->s : fallback;
+}
+
+bool NodeContext::isOfSizes(size_t operand) const {
+  return operand < own().inputs.size() && sizes.of(own().inputs[operand]);
 }
 
 void NodeContext::tie(Axis one, Axis other) {
@@ -68,6 +71,12 @@ void NodeContext::keepNode(string_view what) {
 }
 
 void NodeContext::product(Axis whole, std::vector<Axis> factors) {
+  if (whole.size == 0) {
+    for (Axis factor : factors) {
+      keep(factor, "makes it a part of an axis that is too long to follow");
+    }
+    return;
+  }
   uint64_t elements = 1;
   for (Axis factor : factors) {
     elements *= factor.size;
@@ -90,7 +99,7 @@ Axis NodeContext::count(string_view attribute, uint32_t size) {
 }
 
 CountedAxes applyRules(const onnx::Model &model, const quant::Graph &graph, const Values &values,
-                       AxisClasses &axisClasses, onnx::ExternalFiles &files) {
+                       AxisClasses &axisClasses, const Sizes &sizes) {
   CountedAxes counted;
   auto keepPorts = [&](const std::vector<onnx::ValueInfo> &ports, string_view what) {
     for (const onnx::ValueInfo &port : ports) {
@@ -104,7 +113,7 @@ CountedAxes applyRules(const onnx::Model &model, const quant::Graph &graph, cons
   keepPorts(model.graph.inputs, "input");
   keepPorts(model.graph.outputs, "output");
   for (size_t node = 0; node < graph.all().size(); ++node) {
-    NodeContext context(graph, values, axisClasses, counted, files, node);
+    NodeContext context(graph, values, axisClasses, counted, sizes, node);
     const onnx::Node &own = context.own();
     bool isOnnx = own.domain.empty() || own.domain == "ai.onnx";
     Rule rule = nullptr;
@@ -113,7 +122,16 @@ CountedAxes applyRules(const onnx::Model &model, const quant::Graph &graph, cons
       rule = isOnnx && !rule ? family(own.opType) : rule;
     }
     rule ? rule(context) : context.keepNode("has no rule for pruning");
+    for (Axis axis : sizes.fixedReads(node)) {
+      context.keep(axis, "computes with its size");
+    }
     for (string_view output : own.outputs) {
+      const SizeElements *elements = graph.isKept(output) ? sizes.of(output) : nullptr;
+      for (size_t i = 0; elements && i < elements->size(); ++i) {
+        for (Axis axis : (*elements)[i].reads) {
+          axisClasses.fix(axis, strCat("'", output, "' tells its size"));
+        }
+      }
       const Axes *axes = values.named(output);
       for (size_t i = 0; axes && i < axes->size() && graph.isKept(output); ++i) {
         axisClasses.fix((*axes)[i], strCat("'", output, "' is read by a graph inside of a node"));

@@ -4,10 +4,7 @@
 // Structural Pruning", 2023; here of indices, so that index maps need no rules of their own.)
 #pragma once
 
-#include "compiler/frontend/onnx/wire/ExternalData.h"
-#include "compiler/prune/Values.h"
-
-#include <optional>
+#include "compiler/prune/Sizes.h"
 
 namespace tenon::prune {
 
@@ -23,8 +20,8 @@ using CountedAxes = std::multimap<size_t, Counted>;
 class NodeContext {
 public:
   NodeContext(const quant::Graph &graph, const Values &values, AxisClasses &axisClasses,
-              CountedAxes &counted, onnx::ExternalFiles &files, size_t node)
-      : graph(graph), values(values), axisClasses(axisClasses), counted(counted), files(files),
+              CountedAxes &counted, const Sizes &sizes, size_t node)
+      : graph(graph), values(values), axisClasses(axisClasses), counted(counted), sizes(sizes),
         node(node) {}
 
   const onnx::Node &own() const { return graph.node(node); }
@@ -37,8 +34,11 @@ public:
   }
   /// A text of the attribute.
   std::string_view text(std::string_view attribute, std::string_view fallback) const;
-  /// As integersOf.
+  /// As Sizes::constant.
   std::optional<std::vector<int64_t>> elements(std::string_view value) const;
+
+  /// Whether the operand is computed of dims and constants alone.
+  bool isOfSizes(size_t operand) const;
 
   /// Axes of different sizes stay instead.
   void tie(Axis one, Axis other);
@@ -60,7 +60,7 @@ public:
 
 private:
   CountedAxes &counted;
-  onnx::ExternalFiles &files;
+  const Sizes &sizes;
   const size_t node;
 };
 
@@ -74,6 +74,6 @@ Rule sizeRule(std::string_view op);
 
 /// All nodes of the model; its inputs and outputs stay as they are. Settles the axisClasses.
 CountedAxes applyRules(const onnx::Model &model, const quant::Graph &graph, const Values &values,
-                       AxisClasses &axisClasses, onnx::ExternalFiles &files);
+                       AxisClasses &axisClasses, const Sizes &sizes);
 
 } // namespace tenon::prune

@@ -1,13 +1,10 @@
 // Operators that change or read sizes: resizing, pixels and channels, sampling, Shape.
 #include "compiler/prune/Rules.h"
 
-#include <algorithm>
-
 namespace tenon::prune {
 namespace {
 
 using std::string_view;
-using Indices = std::vector<int64_t>;
 
 constexpr string_view kUnknownRank = "has operands of unknown rank";
 
@@ -51,71 +48,11 @@ void blocks(NodeContext &context, bool isDepthToSpace) {
 void depthToSpace(NodeContext &context) { blocks(context, true); }
 void spaceToDepth(NodeContext &context) { blocks(context, false); }
 
-/// Which of `rank` dims a reader of them takes, where constants say so: a Gather or a Slice.
-std::optional<Indices> dimsRead(const NodeContext &context, quant::Use use, size_t rank) {
-  const onnx::Node &reader = context.graph.node(use.node);
-  auto constant = [&](size_t operand) {
-    bool isThere = operand < reader.inputs.size() && !reader.inputs[operand].empty();
-    return isThere ? context.elements(reader.inputs[operand]) : std::nullopt;
-  };
-  if (use.operand != 0) {
-    return std::nullopt;
-  }
-  if (reader.opType == "Gather") {
-    return constant(1);
-  }
-  std::optional<Indices> starts = constant(1), ends = constant(2), steps = constant(4);
-  bool isRun = reader.inputs.size() < 5 || (steps && *steps == Indices{1});
-  if (reader.opType != "Slice" || !starts || !ends || starts->size() != 1 || !isRun) {
-    return std::nullopt;
-  }
-  int64_t size = static_cast<int64_t>(rank);
-  auto place = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size); };
-  Indices read;
-  for (int64_t i = place((*starts)[0]); i < place((*ends)[0]); ++i) {
-    read.push_back(i);
-  }
-  return read;
-}
+/// What is computed of sizes is followed by Sizes.
+void shape(NodeContext &context) { context.keepAll(context.result(), "counts dims"); }
 
-/// Whether the node gives its result the dims of x, whose axes then shrink alike.
-bool takesDims(const NodeContext &context, quant::Use use, const Axes &x) {
-  constexpr string_view sized[] = {"Reshape", "Expand"};
-  const Axes *y = context.values.result(use.node, 0);
-  return context.graph.isOneOf(use.node, sized) && use.operand == 1 && y &&
-         std::equal(x.begin(), x.end(), y->begin(), y->end(),
-                    [](Axis one, Axis other) { return one.size == other.size && one.size > 0; });
-}
-
-/// Sizes that other nodes compute with have to stay.
-void shape(NodeContext &context) {
-  constexpr string_view reads = "reads its size";
-  const Axes *x = context.operand(0);
-  context.keepAll(context.result(), "counts dims");
-  if (!x || context.graph.isKept(context.own().outputs[0])) {
-    return context.keepNode(reads);
-  }
-  int64_t rank = static_cast<int64_t>(x->size());
-  auto place = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank); };
-  size_t first = static_cast<size_t>(place(context.integer("start", 0)));
-  size_t last = std::max(first, static_cast<size_t>(place(context.integer("end", rank))));
-  for (quant::Use use : context.graph.uses(context.own().outputs[0])) {
-    if (first == 0 && last == x->size() && takesDims(context, use, *x)) {
-      context.tieAll(*x, *context.values.result(use.node, 0));
-      continue;
-    }
-    std::optional<Indices> read = dimsRead(context, use, last - first);
-    for (size_t i = first; i < last && !read; ++i) {
-      context.keep((*x)[i], reads);
-    }
-    for (int64_t index : read.value_or(Indices())) {
-      size_t axis = first + fromFront(index, last - first);
-      if (axis < last) {
-        context.keep((*x)[axis], reads);
-      }
-    }
-  }
-}
+/// All elements are equal.
+void filled(NodeContext &) {}
 
 /// Channels pass; the places that are sampled are computed.
 void sample(NodeContext &context) {
@@ -140,9 +77,9 @@ void sample(NodeContext &context) {
 }
 
 constexpr std::pair<string_view, Rule> kSizeRules[] = {
-    {"Resize", resize},    {"DepthToSpace", depthToSpace}, {"SpaceToDepth", spaceToDepth},
-    {"Shape", shape},      {"GridSample", sample},         {"RoiAlign", sample},
-    {"MaxRoiPool", sample}};
+    {"Resize", resize},   {"DepthToSpace", depthToSpace}, {"SpaceToDepth", spaceToDepth},
+    {"Shape", shape},     {"ConstantOfShape", filled},    {"GridSample", sample},
+    {"RoiAlign", sample}, {"MaxRoiPool", sample}};
 
 } // namespace
 

@@ -14,9 +14,14 @@ namespace tenon::prune {
 
 /// Dims of values by name; -1 for a size that only data decides.
 using ValueDims = std::map<std::string, std::vector<int64_t>>;
+/// Those at several sizes of the free dims of a model's inputs. Rules look at the first; the others
+/// tell what follows free dims, and are what the narrower model is checked at.
+using SampledDims = std::vector<ValueDims>;
 /// One for each dim. Of size 0 where the size is not known or too large to follow: such an axis
 /// stays.
 using Axes = std::vector<Axis>;
+/// Longer ones count positions or boxes, never channels.
+inline constexpr int64_t kMaxIndices = 1 << 16;
 
 /// An axis that may be counted from the last one, counted from the first.
 inline size_t fromFront(int64_t axis, size_t rank) {
@@ -25,7 +30,7 @@ inline size_t fromFront(int64_t axis, size_t rank) {
 
 class Values {
 public:
-  Values(const quant::Graph &graph, const ValueDims &dims, AxisClasses &axisClasses);
+  Values(const quant::Graph &graph, const SampledDims &samples, AxisClasses &axisClasses);
 
   /// Null for what is not there or no tensor. Constants of rank 0 and 1 have axes for each use:
   /// exporters store equal ones, as of fresh norms, once.
@@ -42,7 +47,7 @@ public:
       }
     }
   }
-  /// Whether it follows from constants alone.
+  /// Whether it follows from constants alone, and is zero where they are.
   bool isParameter(std::string_view name) const { return parameters.contains(name); }
 
 private:

@@ -10,6 +10,16 @@ namespace tenon::quant {
 
 using std::string_view;
 
+namespace {
+
+/// Of a layer's reason to stay wide.
+bool isOfOtherFloats(string_view reason) {
+  return reason.starts_with("its weights are ") &&
+         (reason.ends_with("float16") || reason.ends_with("double"));
+}
+
+} // namespace
+
 Status refuseQuantized(const Graph &graph) {
   constexpr string_view kinds[] = {"QuantizeLinear",       "DequantizeLinear", "QLinearConv",
                                    "QLinearMatMul",        "MatMulInteger",    "ConvInteger",
@@ -27,7 +37,8 @@ Status refuseQuantized(const Graph &graph) {
   return Status::ok();
 }
 
-Status checkPlan(const Graph &graph, const Plan &plan, const Settings &settings) {
+Status checkPlan(const Graph &graph, const Plan &plan, const QuantizationInfo &branches,
+                 const Settings &settings) {
   for (const Overrides::value_type &decided : settings.overrides) {
     bool isLayer = std::any_of(plan.layers.begin(), plan.layers.end(), [&](const Layer &layer) {
       return nameOf(graph.node(layer.node)) == decided.first;
@@ -36,7 +47,14 @@ Status checkPlan(const Graph &graph, const Plan &plan, const Settings &settings)
         std::any_of(plan.embeddings.begin(), plan.embeddings.end(), [&](const Embedding &table) {
           return nameOf(graph.node(table.node)) == decided.first;
         });
-    if (!isLayer && !isTable) {
+    auto isNamed = [&](const LayerInfo &inside) { return inside.name == decided.first; };
+    bool isInside = std::any_of(branches.layers.begin(), branches.layers.end(), isNamed) ||
+                    std::any_of(branches.tables.begin(), branches.tables.end(), isNamed);
+    std::vector<Recurrent> named = recurrentLayers(graph, {});
+    bool isRecurrent = std::any_of(named.begin(), named.end(), [&](const Recurrent &own) {
+      return nameOf(graph.node(own.node)) == decided.first;
+    });
+    if (!isLayer && !isTable && !isInside && !isRecurrent) {
       return Status::error(ErrorId::BadArgument,
                            strCat("no convolution, product or embedding of the model is called '",
                                   decided.first, "'"),
@@ -48,23 +66,32 @@ Status checkPlan(const Graph &graph, const Plan &plan, const Settings &settings)
   bool isAnyTable =
       std::any_of(plan.embeddings.begin(), plan.embeddings.end(),
                   [](const Embedding &table) { return table.treatment != Treatment::Wide; });
-  if (isAny || isAnyTable || settings.mayBeNone) {
+  auto isSmall = [](const LayerInfo &inside) { return inside.treatment != Treatment::Wide; };
+  bool isAnyInside = std::any_of(branches.layers.begin(), branches.layers.end(), isSmall) ||
+                     std::any_of(branches.tables.begin(), branches.tables.end(), isSmall);
+  std::vector<Recurrent> recurrent = recurrentLayers(graph, settings.overrides);
+  bool isAnyRecurrent = std::any_of(recurrent.begin(), recurrent.end(),
+                                    [](const Recurrent &own) { return own.reason.empty(); });
+  if (isAny || isAnyTable || isAnyInside || isAnyRecurrent || settings.mayBeNone) {
     return Status::ok();
   }
-  std::vector<Outside> outside = layersOutside(graph);
-  std::string why = !plan.layers.empty() ? strCat("of ", nameOf(graph.node(plan.layers[0].node)),
-                                                  ": ", plan.layers[0].reason)
-                    : !outside.empty()   ? strCat("of ", outside[0].name, ": ", outside[0].reason)
-                                         : "it has no convolution or product of FP32";
-  auto wide = std::ranges::find_if(plan.layers, [](const Layer &layer) {
-    return layer.reason.starts_with("its weights are ") &&
-           (layer.reason.ends_with("float16") || layer.reason.ends_with("double"));
-  });
-  if (wide != plan.layers.end()) {
+  const std::vector<LayerInfo> &inside = branches.layers;
+  std::string why =
+      !plan.layers.empty()
+          ? strCat("of ", nameOf(graph.node(plan.layers[0].node)), ": ", plan.layers[0].reason)
+      : !inside.empty() ? strCat("of ", inside[0].name, ": ", inside[0].reason)
+      : !recurrent.empty()
+          ? strCat("of ", nameOf(graph.node(recurrent[0].node)), ": ", recurrent[0].reason)
+          : "it has no convolution or product of FP32";
+  auto isOther = [](const auto &own) { return isOfOtherFloats(own.reason); };
+  auto wide = std::ranges::find_if(plan.layers, isOther);
+  if (wide != plan.layers.end() || std::ranges::any_of(inside, isOther)) {
+    why = wide == plan.layers.end()
+              ? why
+              : strCat("of ", nameOf(graph.node(wide->node)), ": ", wide->reason);
     return Status::error(
         ErrorId::BadArgument,
-        strCat("nothing in the model can be quantized: of ", nameOf(graph.node(wide->node)), ": ",
-               wide->reason, ", and quantize reads those of FP32"),
+        strCat("nothing in the model can be quantized: ", why, "; quantize reads weights of FP32"),
         "export the model in FP32 (module.float() before it), or convert the file by the lines of "
         "docs/quantize.md, 'Models of FP16, BF16 and FP64'");
   }

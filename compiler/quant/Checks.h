@@ -9,6 +9,7 @@ namespace tenon::quant {
 Status refuseQuantized(const Graph &graph);
 
 /// An error for overrides of what the model does not have, and for a plan by which nothing changes.
-Status checkPlan(const Graph &graph, const Plan &plan, const Settings &settings);
+Status checkPlan(const Graph &graph, const Plan &plan, const QuantizationInfo &branches,
+                 const Settings &settings);
 
 } // namespace tenon::quant

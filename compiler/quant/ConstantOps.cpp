@@ -1,13 +1,9 @@
-// Floats are held in FP32 and rounded after each operation, as runtimes do; what is stored in 16
-// bits is moved and cast only.
+// Floats are held in FP32 and rounded after each operation, as runtimes do; what is stored in other
+// types is moved and cast only. One file: all operators are methods of one small class.
 #include "compiler/quant/ConstantOps.h"
 
-#include "compiler/frontend/onnx/wire/TensorData.h"
-
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <numeric>
 
@@ -19,25 +15,6 @@ using std::string_view;
 
 /// Of ConstantOfShape.
 constexpr size_t kMostFilled = 1 << 16;
-
-float fromHalf(uint16_t bits) {
-  int exponent = bits >> 10 & 0x1f, mantissa = bits & 0x3ff;
-  float size = exponent == 0    ? std::ldexp(static_cast<float>(mantissa), -24)
-               : exponent == 31 ? (mantissa ? NAN : INFINITY)
-                                : std::ldexp(static_cast<float>(mantissa | 0x400), exponent - 25);
-  return bits & 0x8000 ? -size : size;
-}
-
-template <typename Stored, typename Kept, typename Convert>
-std::vector<Kept> decoded(const onnx::TensorData &data, const Convert &convert) {
-  std::vector<Kept> result(data.elements);
-  for (size_t i = 0; i < result.size(); ++i) {
-    Stored stored;
-    std::memcpy(&stored, data.view.data() + i * sizeof(Stored), sizeof(Stored));
-    result[i] = convert(stored);
-  }
-  return result;
-}
 
 /// `made` has elements of `x` in the order of `from`.
 Constant picked(const Constant &x, Dims dims, const std::vector<size_t> &from) {
@@ -51,8 +28,9 @@ Constant picked(const Constant &x, Dims dims, const std::vector<size_t> &from) {
 /// One node whose operands are known.
 class Folder {
 public:
-  Folder(const Graph &graph, size_t node, std::vector<const Constant *> operands)
-      : graph(graph), node(graph.node(node)), index(node), operands(std::move(operands)) {}
+  Folder(const Graph &graph, size_t node, std::vector<const Constant *> operands, size_t result)
+      : graph(graph), node(graph.node(node)), index(node), operands(std::move(operands)),
+        result(result) {}
 
   Folded run() const;
 
@@ -89,16 +67,25 @@ private:
   Folded fill() const;
   Folded shape() const;
   Folded gather() const;
+  Folded flatten() const;
+  Folded repeat(const Dims &dims) const;
+  Folded split() const;
+  Folded broadcastAll(string_view op) const;
+  Folded clip() const;
+  Folded where() const;
+  Folded pad() const;
 
   const Graph &graph;
   const onnx::Node &node;
   size_t index;
   std::vector<const Constant *> operands;
+  size_t result; ///< of several, which is asked for
 };
 
 Folded Folder::reshape() const {
   std::optional<Dims> dims = integers(1, "shape");
-  if (!dims || integerOf(node, "allowzero", 0) != 0) {
+  bool hasZero = dims && std::find(dims->begin(), dims->end(), 0) != dims->end();
+  if (!dims || (hasZero && integerOf(node, "allowzero", 0) != 0)) {
     return std::nullopt;
   }
   int64_t known = 1;
@@ -223,9 +210,130 @@ Folded Folder::slice() const {
   return picked(x(), dims, from);
 }
 
+Folded Folder::flatten() const {
+  int64_t axis = integerOf(node, "axis", 1), rank = static_cast<int64_t>(x().dims.size());
+  axis += axis < 0 ? rank : 0;
+  if (axis < 0 || axis > rank) {
+    return std::nullopt;
+  }
+  Dims outer(x().dims.begin(), x().dims.begin() + axis);
+  int64_t rows = static_cast<int64_t>(elementsOf(outer));
+  return reshaped({rows, rows == 0 ? 0 : static_cast<int64_t>(x().size()) / rows});
+}
+
+/// Elements over and over, up to `dims`: along each, the index counts on from the first again.
+Folded Folder::repeat(const Dims &dims) const {
+  if (dims.size() < x().dims.size() || elementsOf(dims) > std::max(kMostFilled, x().size())) {
+    return std::nullopt;
+  }
+  Dims own(dims.size() - x().dims.size(), 1);
+  own.insert(own.end(), x().dims.begin(), x().dims.end());
+  std::vector<size_t> from;
+  forEachIndex(dims, [&](const Dims &at) {
+    Dims source = at;
+    for (size_t i = 0; i < source.size(); ++i) {
+      source[i] %= own[i];
+    }
+    from.push_back(offsetOf(own, source));
+  });
+  return picked(x(), dims, from);
+}
+
+Folded Folder::split() const {
+  std::optional<size_t> axis = axisOf(integerOf(node, "axis", 0), x().dims.size());
+  if (!axis) {
+    return std::nullopt;
+  }
+  int64_t size = x().dims[*axis], parts = static_cast<int64_t>(node.outputs.size());
+  int64_t each = (size + parts - 1) / parts;
+  Dims sizes = integers(1, "split").value_or(Dims(node.outputs.size(), each));
+  if (sizes.size() != node.outputs.size()) {
+    return std::nullopt;
+  }
+  int64_t begin =
+      std::accumulate(sizes.begin(), sizes.begin() + static_cast<ptrdiff_t>(result), int64_t{0});
+  Dims dims = x().dims;
+  dims[*axis] = std::min(sizes[result], size - begin);
+  if (begin < 0 || dims[*axis] < 0) {
+    return std::nullopt;
+  }
+  std::vector<size_t> from;
+  forEachIndex(dims, [&](const Dims &at) {
+    Dims source = at;
+    source[*axis] += begin;
+    from.push_back(offsetOf(x().dims, source));
+  });
+  return picked(x(), dims, from);
+}
+
+/// Of any number of operands.
+Folded Folder::broadcastAll(string_view op) const {
+  Folded made = x();
+  for (size_t i = 1; made && i < operands.size(); ++i) {
+    made = operands[i] ? foldBinary(op, *made, *operands[i]) : std::nullopt;
+  }
+  return made;
+}
+
+Folded Folder::clip() const {
+  Folded made = x();
+  made = made && operand(1) ? foldBinary("Max", *made, *operand(1)) : made;
+  return made && operand(2) ? foldBinary("Min", *made, *operand(2)) : made;
+}
+
+Folded Folder::where() const {
+  const Constant *yes = operand(1), *no = operand(2);
+  std::optional<Dims> dims = yes && no ? broadcastDims(yes->dims, no->dims) : std::nullopt;
+  dims = dims ? broadcastDims(*dims, x().dims) : std::nullopt;
+  if (!dims || yes->type != no->type || x().type != DataType::Bool) {
+    return std::nullopt;
+  }
+  Constant made{yes->type, *dims, {}, {}};
+  forEachIndex(*dims, [&](const Dims &at) {
+    const Constant &own = x().ints[offsetOf(x().dims, at)] != 0 ? *yes : *no;
+    size_t from = offsetOf(own.dims, at);
+    own.isFloat() ? made.floats.push_back(own.floats[from]) : made.ints.push_back(own.ints[from]);
+  });
+  return made;
+}
+
+/// With one value.
+Folded Folder::pad() const {
+  size_t rank = x().dims.size();
+  const onnx::Attribute *mode = attributeOf(node, "mode");
+  std::optional<Dims> pads = integers(1, "");
+  Constant value{x().type, {}, {0}, {0}};
+  value = operand(2) ? *operand(2) : value;
+  if ((mode && mode->s != "constant") || !pads || pads->size() != 2 * rank || operand(3) ||
+      value.type != x().type || value.size() != 1) {
+    return std::nullopt;
+  }
+  Dims dims = x().dims;
+  for (size_t i = 0; i < rank; ++i) {
+    dims[i] += (*pads)[i] + (*pads)[rank + i];
+    if (dims[i] < 0) {
+      return std::nullopt;
+    }
+  }
+  Constant made{x().type, dims, {}, {}};
+  forEachIndex(dims, [&](const Dims &at) {
+    Dims source = at;
+    bool isInside = true;
+    for (size_t i = 0; i < rank; ++i) {
+      source[i] -= (*pads)[i];
+      isInside = isInside && source[i] >= 0 && source[i] < x().dims[i];
+    }
+    const Constant &own = isInside ? x() : value;
+    size_t from = isInside ? offsetOf(x().dims, source) : 0;
+    own.isFloat() ? made.floats.push_back(own.floats[from]) : made.ints.push_back(own.ints[from]);
+  });
+  return made;
+}
+
 /// Sums, means and norms, as of weights that are normalized.
 Folded Folder::reduce() const {
   constexpr string_view kSquares[] = {"ReduceL2", "ReduceSumSquare"};
+  constexpr string_view kEnds[] = {"ReduceMax", "ReduceMin"};
   std::optional<Dims> axes = integers(1, "axes");
   size_t rank = x().dims.size();
   if (x().type != DataType::Float || (!axes && integerOf(node, "noop_with_empty_axes", 0) != 0)) {
@@ -246,12 +354,15 @@ Folded Folder::reduce() const {
       dims.push_back(kept[i]);
     }
   }
-  std::vector<double> sums(elementsOf(kept));
+  bool isMin = graph.isOp(index, "ReduceMin"), isEnd = graph.isOneOf(index, kEnds);
+  double first = isEnd ? (isMin ? INFINITY : -INFINITY) : 0;
+  std::vector<double> sums(elementsOf(kept), first);
   size_t element = 0;
   bool isSquare = graph.isOneOf(index, kSquares);
   forEachIndex(x().dims, [&](const Dims &at) {
-    double value = x().floats[element++];
-    sums[offsetOf(kept, at)] += isSquare ? value * value : value;
+    double value = x().floats[element++], &sum = sums[offsetOf(kept, at)];
+    value = isSquare ? value * value : graph.isOp(index, "ReduceL1") ? std::fabs(value) : value;
+    sum = !isEnd ? sum + value : isMin ? std::min(sum, value) : std::max(sum, value);
   });
   double count = static_cast<double>(x().size()) / static_cast<double>(sums.size());
   Constant made{DataType::Float, dims, {}, {}};
@@ -290,8 +401,12 @@ Folded Folder::shape() const {
 Folded Folder::gather() const {
   const Constant *indices = operand(1);
   std::optional<size_t> axis = axisOf(integerOf(node, "axis", 0), x().dims.size());
-  // Rows of a table of floats are an embedding's.
-  if (!indices || indices->isFloat() || x().isFloat() || !axis) {
+  if (!indices || indices->isFloat() || !axis) {
+    return std::nullopt;
+  }
+  // Some rows of a table of floats are an embedding's.
+  int64_t taken = static_cast<int64_t>(indices->size());
+  if (x().isFloat() && x().dims.size() == 2 && *axis == 0 && taken < x().dims[0]) {
     return std::nullopt;
   }
   int64_t size = x().dims[*axis];
@@ -299,13 +414,13 @@ Folded Folder::gather() const {
   Dims inner(x().dims.begin() + static_cast<ptrdiff_t>(*axis) + 1, x().dims.end());
   std::vector<size_t> from;
   for (size_t row = 0; row < elementsOf(outer); ++row) {
-    for (int64_t taken : indices->ints) {
-      taken += taken < 0 ? size : 0;
-      if (taken < 0 || taken >= size) {
+    for (int64_t own : indices->ints) {
+      own += own < 0 ? size : 0;
+      if (own < 0 || own >= size) {
         return std::nullopt;
       }
       size_t first =
-          (row * static_cast<size_t>(size) + static_cast<size_t>(taken)) * elementsOf(inner);
+          (row * static_cast<size_t>(size) + static_cast<size_t>(own)) * elementsOf(inner);
       for (size_t i = 0; i < elementsOf(inner); ++i) {
         from.push_back(first + i);
       }
@@ -318,9 +433,14 @@ Folded Folder::gather() const {
 }
 
 Folded Folder::run() const {
-  constexpr string_view kBinary[] = {"Add", "Sub", "Mul", "Div", "Pow"};
-  constexpr string_view kUnary[] = {"Sqrt", "Neg", "Abs", "Reciprocal", "Exp"};
-  constexpr string_view kReductions[] = {"ReduceSum", "ReduceMean", "ReduceL2", "ReduceSumSquare"};
+  constexpr string_view kBinary[] = {"Add", "Sub", "Mul", "Div", "Pow", "Sum", "Max", "Min"};
+  constexpr string_view kComparisons[] = {"Greater", "Less", "GreaterOrEqual", "LessOrEqual",
+                                          "Equal"};
+  constexpr string_view kUnary[] = {"Sqrt", "Neg",      "Abs",  "Reciprocal", "Exp",
+                                    "Log",  "Tanh",     "Sign", "Ceil",       "Sigmoid",
+                                    "Erf",  "Softplus", "Relu", "Floor"};
+  constexpr string_view kReductions[] = {"ReduceSum", "ReduceMean", "ReduceL2", "ReduceSumSquare",
+                                         "ReduceL1",  "ReduceMax",  "ReduceMin"};
   if (graph.isOp(index, "Identity")) {
     return x();
   }
@@ -351,8 +471,42 @@ Folded Folder::run() const {
   if (graph.isOp(index, "Gather")) {
     return gather();
   }
-  if (graph.isOneOf(index, kBinary) && operands.size() == 2) {
-    return foldBinary(node.opType, x(), *operands[1]);
+  if (graph.isOp(index, "CastLike") && operand(1)) {
+    return foldCast(x(), operand(1)->type);
+  }
+  if (graph.isOp(index, "Clip")) {
+    return clip();
+  }
+  if (graph.isOp(index, "Where")) {
+    return where();
+  }
+  if (graph.isOp(index, "Pad")) {
+    return pad();
+  }
+  if (graph.isOneOf(index, kComparisons) && operand(1)) {
+    return foldComparison(node.opType, x(), *operand(1));
+  }
+  if (graph.isOp(index, "Flatten")) {
+    return flatten();
+  }
+  if (graph.isOp(index, "Split")) {
+    return split();
+  }
+  if (graph.isOp(index, "Expand") && operand(1)) {
+    std::optional<Dims> dims = broadcastDims(x().dims, operand(1)->ints);
+    return dims ? repeat(*dims) : std::nullopt;
+  }
+  if (graph.isOp(index, "Tile") && operand(1) && operand(1)->ints.size() == x().dims.size()) {
+    Dims dims = x().dims;
+    std::transform(dims.begin(), dims.end(), operand(1)->ints.begin(), dims.begin(),
+                   std::multiplies<>());
+    return repeat(dims);
+  }
+  if (graph.isOp(index, "MatMul") && operand(1)) {
+    return foldProduct(x(), *operand(1));
+  }
+  if (graph.isOneOf(index, kBinary)) {
+    return broadcastAll(node.opType);
   }
   return graph.isOneOf(index, kUnary)        ? foldUnary(node.opType, x())
          : graph.isOneOf(index, kReductions) ? reduce()
@@ -361,39 +515,9 @@ Folded Folder::run() const {
 
 } // namespace
 
-Folded loadConstant(const onnx::Tensor &tensor, onnx::ExternalFiles &files) {
-  constexpr DataType kKnown[] = {DataType::Float, DataType::Float16, DataType::BFloat16,
-                                 DataType::Int64, DataType::Int32};
-  if (std::find(std::begin(kKnown), std::end(kKnown), tensor.type) == std::end(kKnown)) {
-    return std::nullopt;
-  }
-  Result<onnx::TensorData> data = onnx::loadTensor(tensor, files);
-  if (!data || data->seeded) {
-    return std::nullopt;
-  }
-  Constant result{tensor.type, data->dims, {}, {}};
-  switch (tensor.type) {
-  case DataType::Float:
-    result.floats = decoded<float, float>(*data, [](float value) { return value; });
-    break;
-  case DataType::Float16:
-    result.floats = decoded<uint16_t, float>(*data, fromHalf);
-    break;
-  case DataType::BFloat16:
-    result.floats = decoded<uint16_t, float>(
-        *data, [](uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); });
-    break;
-  case DataType::Int64:
-    result.ints = decoded<int64_t, int64_t>(*data, [](int64_t value) { return value; });
-    break;
-  default:
-    result.ints = decoded<int32_t, int64_t>(*data, [](int32_t value) { return value; });
-  }
-  return result;
-}
-
-Folded foldNode(const Graph &graph, size_t node, std::vector<const Constant *> operands) {
-  return Folder(graph, node, std::move(operands)).run();
+Folded foldNode(const Graph &graph, size_t node, std::vector<const Constant *> operands,
+                size_t result) {
+  return Folder(graph, node, std::move(operands), result).run();
 }
 
 } // namespace tenon::quant

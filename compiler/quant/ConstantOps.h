@@ -17,11 +17,13 @@ using Dims = std::vector<int64_t>;
 struct Constant {
   onnx::DataType type = onnx::DataType::Float;
   Dims dims;
-  std::vector<float> floats; ///< of Float, Float16 and BFloat16
-  std::vector<int64_t> ints; ///< of Int64 and Int32
+  std::vector<float> floats; ///< of Float, Float16, BFloat16 and Double
+  std::vector<int64_t> ints; ///< of Int64, Int32 and Bool
 
-  bool isFloat() const { return type != onnx::DataType::Int64 && type != onnx::DataType::Int32; }
-  bool isHalf() const { return isFloat() && type != onnx::DataType::Float; }
+  bool isFloat() const { return !isInteger() && type != onnx::DataType::Bool; }
+  bool isInteger() const { return type == onnx::DataType::Int64 || type == onnx::DataType::Int32; }
+  /// Others are moved and cast only.
+  bool isComputed() const { return type == onnx::DataType::Float || isInteger(); }
   size_t size() const { return isFloat() ? floats.size() : ints.size(); }
 };
 using Folded = std::optional<Constant>;
@@ -29,14 +31,25 @@ using Folded = std::optional<Constant>;
 /// None for types that are not among these, and seeded weights.
 Folded loadConstant(const onnx::Tensor &tensor, onnx::ExternalFiles &files);
 
-/// The result of a node whose operands are known, null for one that it has not; none for operators
+Folded loadConstant(const onnx::SparseTensor &tensor, onnx::ExternalFiles &files);
+/// What a Constant node makes.
+Folded loadConstant(const onnx::Node &node, onnx::ExternalFiles &files);
+
+/// A result of a node whose operands are known, null for one that it has not; none for operators
 /// that are not among these and for operands that do not fit.
-Folded foldNode(const Graph &graph, size_t node, std::vector<const Constant *> operands);
+Folded foldNode(const Graph &graph, size_t node, std::vector<const Constant *> operands,
+                size_t result);
 
 /// Of operands that broadcast to each other.
 Folded foldBinary(std::string_view op, const Constant &a, const Constant &b);
+/// A truth for each pair.
+Folded foldComparison(std::string_view op, const Constant &a, const Constant &b);
 Folded foldUnary(std::string_view op, Constant x);
 Folded foldCast(Constant x, onnx::DataType to);
+/// Of two matrices.
+Folded foldProduct(const Constant &a, const Constant &b);
+/// Of shapes that broadcast to each other.
+std::optional<Dims> broadcastDims(const Dims &a, const Dims &b);
 
 inline size_t elementsOf(const Dims &dims) {
   return static_cast<size_t>(

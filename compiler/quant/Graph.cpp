@@ -58,7 +58,8 @@ Status checkNodes(const std::vector<onnx::Node> &nodes) {
   return Status::ok();
 }
 
-Graph::Graph(const onnx::Model &model) : nodes(model.graph.nodes) {
+Graph::Graph(const onnx::Model &model, const Graph *outer, size_t node)
+    : nodes(model.graph.nodes), outer(outer), holder(node) {
   for (const onnx::Tensor &tensor : model.graph.initializers) {
     constants[tensor.name] = &tensor;
   }
@@ -69,6 +70,8 @@ Graph::Graph(const onnx::Model &model) : nodes(model.graph.nodes) {
   }
   for (const onnx::ValueInfo &output : model.graph.outputs) {
     kept.insert(output.name);
+    outputs.insert(output.name);
+    results.push_back(output.name);
   }
   for (size_t i = 0; i < nodes.size(); ++i) {
     for (std::string_view output : nodes[i].outputs) {
@@ -83,7 +86,10 @@ Graph::Graph(const onnx::Model &model) : nodes(model.graph.nodes) {
     }
     for (const onnx::Attribute &attribute : nodes[i].attributes) {
       if (attribute.graph) {
-        keepReads(*attribute.graph);
+        collectReads(*attribute.graph, kept);
+      }
+      if (attribute.graph && isOp(i, "Scan")) {
+        collectReads(*attribute.graph, scanned);
       }
     }
   }
@@ -145,20 +151,22 @@ void Graph::setTypes(const onnx::Graph &main) {
 
 DataType Graph::typeOf(string_view value) const {
   auto found = types.find(value);
-  return found == types.end() ? DataType::Undefined : found->second;
+  return found != types.end() ? found->second
+         : isOuter(value)     ? outer->typeOf(value)
+                              : DataType::Undefined;
 }
 
-void Graph::keepReads(const onnx::Graph &inner) {
+void collectReads(const onnx::Graph &inner, std::set<string_view> &read) {
   for (const onnx::Node &node : inner.nodes) {
-    kept.insert(node.inputs.begin(), node.inputs.end());
+    read.insert(node.inputs.begin(), node.inputs.end());
     for (const onnx::Attribute &attribute : node.attributes) {
       if (attribute.graph) {
-        keepReads(*attribute.graph);
+        collectReads(*attribute.graph, read);
       }
     }
   }
   for (const onnx::ValueInfo &output : inner.outputs) {
-    kept.insert(output.name);
+    read.insert(output.name);
   }
 }
 
@@ -183,7 +191,28 @@ const std::vector<Use> &Graph::uses(std::string_view value) const {
 
 const onnx::Tensor *Graph::constant(std::string_view value) const {
   auto found = constants.find(value);
-  return found == constants.end() ? nullptr : found->second;
+  return found != constants.end() ? found->second
+         : isOuter(value)         ? outer->constant(value)
+                                  : nullptr;
+}
+
+bool Graph::isOuter(string_view value) const {
+  return outer && !producers.contains(value) && !inputs.contains(value);
+}
+
+bool Graph::isModelOutput(string_view value) const {
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i] != value) {
+      continue;
+    }
+    // Loop and Scan give back what they carry first; a condition of Loop is no result.
+    const std::vector<string_view> *made = outer ? &outer->node(holder).outputs : nullptr;
+    size_t at = made && outer->isOp(holder, "Loop") ? i - 1 : i;
+    if (!made || (at < made->size() && outer->isModelOutput((*made)[at]))) {
+      return true;
+    }
+  }
+  return false;
 }
 
 std::optional<size_t> Graph::onlyReader(std::string_view value) const {

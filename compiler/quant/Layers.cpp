@@ -197,7 +197,7 @@ bool LayerFinder::leadsToSoftmax(string_view value) const {
 
 /// Whether nothing but activations and shapes stands between a value and an output.
 bool LayerFinder::endsAtOutput(string_view value) const {
-  if (graph.isKept(value)) {
+  if (graph.isOutput(value) ? graph.isModelOutput(value) : graph.isKept(value)) {
     return true;
   }
   for (const Use &use : graph.uses(value)) {
@@ -220,7 +220,7 @@ bool LayerFinder::endsAtOutput(string_view value) const {
 /// Whether the first operand is an input of floats, but for what moves or scales it.
 bool LayerFinder::readsInput(string_view value) const {
   if (graph.isInput(value)) {
-    return true;
+    return !graph.isInner();
   }
   constexpr string_view passed[] = {
       "Cast",      "Sub",       "Div",     "Mul",      "Add",
@@ -339,16 +339,44 @@ std::vector<Layer> LayerFinder::run() {
 
 } // namespace
 
-std::vector<Outside> layersOutside(const Graph &graph) {
+std::vector<Recurrent> recurrentLayers(const Graph &graph, const Overrides &overrides) {
   constexpr string_view kRecurrent[] = {"LSTM", "GRU", "RNN"};
-  constexpr string_view kLayers[] = {"Conv", "ConvTranspose", "Gemm", "MatMul",
-                                     "LSTM", "GRU",           "RNN"};
-  std::vector<Outside> result;
+  std::vector<Recurrent> result;
   for (size_t i = 0; i < graph.all().size(); ++i) {
     const onnx::Node &node = graph.node(i);
-    if (graph.isOneOf(i, kRecurrent)) {
-      result.push_back({std::string(nameOf(node)), std::string(node.opType), "a recurrent layer"});
+    if (!graph.isOneOf(i, kRecurrent) || node.inputs.size() < 3) {
+      continue;
     }
+    Recurrent own{i, ""};
+    int64_t size = 0;
+    for (size_t operand : {size_t{1}, size_t{2}}) {
+      const onnx::Tensor *weight = graph.constant(node.inputs[operand]);
+      own.reason = !weight ? "its weights are computed"
+                   : weight->type != onnx::DataType::Float
+                       ? strCat("its weights are ", nameOf(weight->type))
+                   : weight->dims.size() != 3 ? "its weights are no matrices"
+                                              : own.reason;
+      size += !own.reason.empty() ? 0
+                                  : std::accumulate(weight->dims.begin(), weight->dims.end(),
+                                                    int64_t{1}, std::multiplies<int64_t>());
+    }
+    own.reason = own.reason.empty() && size < kSmallWeight
+                     ? strCat("a recurrent layer of fewer than ", kSmallWeight, " weights")
+                     : own.reason;
+    auto decided = overrides.find(nameOf(node));
+    if (decided != overrides.end() && decided->second.first == Treatment::Wide) {
+      own.reason = decided->second.second;
+    }
+    result.push_back(std::move(own));
+  }
+  return result;
+}
+
+std::vector<Inside> layersInside(const Graph &graph) {
+  constexpr string_view kLayers[] = {"Conv", "ConvTranspose", "Gemm", "MatMul",
+                                     "LSTM", "GRU",           "RNN"};
+  std::vector<Inside> result;
+  for (const onnx::Node &node : graph.all()) {
     std::string reason = strCat("inside of ", node.opType, " '", nameOf(node), "'");
     std::function<void(const onnx::Node &)> visit = [&](const onnx::Node &own) {
       for (const onnx::Attribute &attribute : own.attributes) {

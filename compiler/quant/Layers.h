@@ -8,12 +8,18 @@ namespace tenon::quant {
 /// All convolutions and products, in the model's order.
 std::vector<Layer> findLayers(const Graph &graph, const Overrides &overrides);
 
-/// What multiplies and is not a layer of the plan: recurrent layers, and those of graphs inside of
-/// nodes.
-struct Outside {
+/// LSTM, GRU and RNN, of which at most the weights are small.
+struct Recurrent {
+  size_t node = 0;
+  std::string reason; ///< why it is wide; empty where it is not
+};
+std::vector<Recurrent> recurrentLayers(const Graph &graph, const Overrides &overrides);
+
+/// What multiplies in graphs inside of nodes.
+struct Inside {
   std::string name, op, reason;
 };
-std::vector<Outside> layersOutside(const Graph &graph);
+std::vector<Inside> layersInside(const Graph &graph);
 
 /// Operations whose results are elements of their first operands (Concat: of all), so that both
 /// have one scale.

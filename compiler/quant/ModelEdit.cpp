@@ -19,12 +19,15 @@ using std::string_view;
 // Field numbers of onnx.proto.
 constexpr unsigned kModelIr = 1, kModelGraph = 7, kModelOpset = 8, kModelMetadata = 14;
 constexpr unsigned kOpsetDomain = 1, kOpsetVersion = 2;
-constexpr unsigned kGraphNode = 1, kGraphInitializer = 5, kGraphInput = 11, kGraphValue = 13;
+constexpr unsigned kGraphNode = 1, kGraphInitializer = 5, kGraphInput = 11, kGraphValue = 13,
+                   kGraphSparse = 15;
 constexpr unsigned kNodeInput = 1, kNodeOutput = 2, kNodeName = 3, kNodeOp = 4, kNodeAttribute = 5,
                    kNodeDomain = 7;
-constexpr unsigned kAttributeName = 1, kAttributeInteger = 3, kAttributeText = 4,
-                   kAttributeGraph = 6, kAttributeIntegers = 8, kAttributeType = 20;
-constexpr unsigned kIntegerType = 2, kTextType = 3, kGraphType = 5, kIntegersType = 7;
+constexpr unsigned kAttributeName = 1, kAttributeReal = 2, kAttributeInteger = 3,
+                   kAttributeText = 4, kAttributeGraph = 6, kAttributeIntegers = 8,
+                   kAttributeType = 20;
+constexpr unsigned kRealType = 1, kIntegerType = 2, kTextType = 3, kGraphType = 5,
+                   kIntegersType = 7;
 /// From this version on initializers need not be inputs too.
 constexpr int64_t kIrOfFreeInitializers = 4;
 
@@ -45,27 +48,28 @@ template <typename Visit> Status forEachField(string_view message, const Visit &
 } // namespace
 
 ModelEdit::ModelEdit(Bytes bytes, const onnx::Model &model, const Graph &graph)
-    : file(reinterpret_cast<const char *>(bytes.data()), bytes.size()), model(model), graph(graph) {
+    : file(reinterpret_cast<const char *>(bytes.data()), bytes.size()), model(model), graph(graph),
+      names(std::make_shared<std::set<std::string, std::less<>>>()) {
   avoidNames(model.graph);
 }
 
 /// Also of what nobody reads, and of graphs inside of nodes: their names hide those around them.
 void ModelEdit::avoidNames(const onnx::Graph &own) {
   for (const onnx::Tensor &tensor : own.initializers) {
-    names.emplace(tensor.name);
+    names->emplace(tensor.name);
   }
   for (const onnx::SparseTensor &tensor : own.sparseInitializers) {
-    names.emplace(tensor.values.name);
+    names->emplace(tensor.values.name);
   }
   for (const std::vector<onnx::ValueInfo> *infos : {&own.inputs, &own.outputs, &own.values}) {
     for (const onnx::ValueInfo &info : *infos) {
-      names.emplace(info.name);
+      names->emplace(info.name);
     }
   }
   for (const onnx::Node &node : own.nodes) {
-    names.insert(node.inputs.begin(), node.inputs.end());
-    names.insert(node.outputs.begin(), node.outputs.end());
-    names.emplace(node.name);
+    names->insert(node.inputs.begin(), node.inputs.end());
+    names->insert(node.outputs.begin(), node.outputs.end());
+    names->emplace(node.name);
     for (const onnx::Attribute &attribute : node.attributes) {
       if (attribute.graph) {
         avoidNames(*attribute.graph);
@@ -76,7 +80,7 @@ void ModelEdit::avoidNames(const onnx::Graph &own) {
 
 std::string ModelEdit::freshName(string_view base) {
   std::string name(base);
-  for (int i = 1; !names.insert(name).second; ++i) {
+  for (int i = 1; !names->insert(name).second; ++i) {
     name = strCat(base, "_", i);
   }
   return name;
@@ -85,6 +89,34 @@ std::string ModelEdit::freshName(string_view base) {
 void ModelEdit::addConstant(const std::string &name, onnx::DataType type,
                             std::span<const int64_t> dims, string_view bytes) {
   constants.push_back(onnx::rawTensor(name, static_cast<int32_t>(type), dims, bytes));
+}
+
+std::string ModelEdit::addShared(string_view base, onnx::DataType type,
+                                 std::span<const int64_t> dims, string_view bytes) {
+  if (outer && !isClosed) {
+    return outer->share(base, type, dims, bytes);
+  }
+  std::string name = freshName(base);
+  addConstant(name, type, dims, bytes);
+  return name;
+}
+
+std::string ModelEdit::share(string_view base, onnx::DataType type, std::span<const int64_t> dims,
+                             string_view bytes) {
+  if (outer && !isClosed) {
+    return outer->share(base, type, dims, bytes);
+  }
+  auto &alike = shared[std::hash<string_view>()(bytes)];
+  for (const auto &[name, index] : alike) {
+    onnx::Message same = onnx::rawTensor(name, static_cast<int32_t>(type), dims, bytes);
+    if (constants[index].str() == same.str()) {
+      return name;
+    }
+  }
+  std::string name = freshName(base);
+  alike.emplace_back(name, constants.size());
+  addConstant(name, type, dims, bytes);
+  return name;
 }
 
 void ModelEdit::addScalar(const std::string &name, float value) {
@@ -102,15 +134,22 @@ void ModelEdit::setInteger(size_t node, string_view attribute, int64_t value) {
   dropAttribute(node, attribute);
   addInteger(attributes[node], attribute, value);
 }
+void ModelEdit::setText(size_t node, string_view attribute, string_view value) {
+  dropAttribute(node, attribute);
+  addText(attributes[node], attribute, value);
+}
 void ModelEdit::setIntegers(size_t node, string_view attribute, std::span<const int64_t> values) {
   dropAttribute(node, attribute);
   addIntegers(attributes[node], attribute, values);
 }
-void ModelEdit::setGraph(size_t node, string_view attribute, string_view bytes) {
+void ModelEdit::setGraph(size_t node, string_view attribute, const onnx::Graph &changed) {
+  std::set<string_view> reads;
+  collectReads(changed, reads);
+  innerReads[{node, std::string(attribute)}] = {reads.begin(), reads.end()};
   dropAttribute(node, attribute);
   attributes[node].add(kNodeAttribute, Message()
                                            .text(kAttributeName, attribute)
-                                           .text(kAttributeGraph, bytes)
+                                           .text(kAttributeGraph, changed.bytes)
                                            .varint(kAttributeType, kGraphType));
 }
 void ModelEdit::setResult(size_t node, string_view value) { results[node] = value; }
@@ -122,6 +161,13 @@ void ModelEdit::insertAfter(size_t node, Message added) { after[node].push_back(
 void ModelEdit::insertFirst(Message added) { first.push_back(std::move(added)); }
 void ModelEdit::setDomain(Message &node, string_view domain) {
   node.text(kNodeDomain, domain);
+  importDomain(domain);
+}
+void ModelEdit::importDomain(string_view domain) {
+  if (outer) {
+    outer->importDomain(domain);
+    return;
+  }
   bool isImported = std::any_of(model.opsets.begin(), model.opsets.end(),
                                 [&](const onnx::OpsetImport &own) { return own.domain == domain; });
   if (!isImported) {
@@ -132,6 +178,22 @@ void ModelEdit::addMetadata(string_view key, string_view value) {
   metadata.push_back(Message().text(1, key).text(2, value));
 }
 
+/// By graphs inside of nodes as they are now.
+std::set<string_view> ModelEdit::readInside() const {
+  std::set<string_view> result;
+  for (size_t i = 0; i < graph.all().size(); ++i) {
+    for (const onnx::Attribute &attribute : graph.node(i).attributes) {
+      auto changed = innerReads.find({i, std::string(attribute.name)});
+      if (changed != innerReads.end()) {
+        result.insert(changed->second.begin(), changed->second.end());
+      } else if (attribute.graph) {
+        collectReads(*attribute.graph, result);
+      }
+    }
+  }
+  return result;
+}
+
 /// Constants whose readers all read something else now, or are gone.
 std::set<string_view> ModelEdit::unread() const {
   std::set<string_view> result = leftOut;
@@ -140,11 +202,13 @@ std::set<string_view> ModelEdit::unread() const {
     bool isReplaced = changed != operands.end() && changed->second.contains(use.operand);
     return !dropped.contains(use.node) && !isReplaced;
   };
+  std::set<string_view> inside = readInside();
   auto look = [&](string_view name) {
     const std::vector<Use> &uses = graph.uses(name);
     // What nobody read from the beginning is the model's own affair.
-    if (!uses.empty() && !wanted.contains(name) && !graph.isKept(name) &&
-        std::none_of(uses.begin(), uses.end(), isRead)) {
+    bool wasRead = !uses.empty() || graph.isKept(name);
+    bool isKept = wanted.contains(name) || graph.isOutput(name) || inside.contains(name);
+    if (wasRead && !isKept && std::none_of(uses.begin(), uses.end(), isRead)) {
       result.insert(name);
     }
   };
@@ -210,7 +274,7 @@ Result<Message> ModelEdit::graphMessage(string_view old, onnx::ExternalFiles &fi
   for (const auto &[node, name] : results) {
     stale.insert(graph.node(node).outputs.front());
   }
-  size_t node = 0, initializer = 0, input = 0, value = 0;
+  size_t node = 0, initializer = 0, sparse = 0, input = 0, value = 0;
   Message message;
   for (const Message &added : first) {
     message.add(kGraphNode, added);
@@ -239,6 +303,10 @@ Result<Message> ModelEdit::graphMessage(string_view old, onnx::ExternalFiles &fi
         }
         TENON_ASSIGN(std::string bytes, onnx::embedded(field.bytes, files));
         message.text(kGraphInitializer, bytes);
+      }
+    } else if (field.number == kGraphSparse) {
+      if (!leftOut.contains(model.graph.sparseInitializers[sparse++].values.name)) {
+        message.raw(whole);
       }
     } else if (field.number == kGraphInput) {
       // Old models list their constants as inputs too.
@@ -315,6 +383,13 @@ void addInteger(Message &node, string_view attribute, int64_t value) {
       .varint(kAttributeInteger, static_cast<uint64_t>(value))
       .varint(kAttributeType, kIntegerType);
   node.add(kNodeAttribute, integer);
+}
+
+void addReal(Message &node, string_view attribute, float value) {
+  node.add(kNodeAttribute, Message()
+                               .text(kAttributeName, attribute)
+                               .real(kAttributeReal, value)
+                               .varint(kAttributeType, kRealType));
 }
 
 void addIntegers(Message &node, string_view attribute, std::span<const int64_t> values) {

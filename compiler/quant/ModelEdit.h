@@ -9,6 +9,7 @@
 #include "support/memory/ByteSpan.h"
 
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 
@@ -43,11 +44,27 @@ public:
   void dropAttribute(size_t node, std::string_view name) { withoutAttributes[node].insert(name); }
   /// In place of the attribute of that name, if the node has it.
   void setInteger(size_t node, std::string_view attribute, int64_t value);
+  void setText(size_t node, std::string_view attribute, std::string_view value);
   void setIntegers(size_t node, std::string_view attribute, std::span<const int64_t> values);
-  /// The bytes of a GraphProto, in place of the graph of that name.
-  void setGraph(size_t node, std::string_view attribute, std::string_view bytes);
+  /// In place of the graph of that name.
+  void setGraph(size_t node, std::string_view attribute, const onnx::Graph &changed);
   /// Names that new ones have to differ from too: those around a graph inside of a node.
   void avoidNames(const onnx::Graph &own);
+  /// Of a graph inside of a node: names are new in `other` too, which gets domains and, unless the
+  /// graph is closed, what is shared.
+  void writeInto(ModelEdit &other, bool closed = false) {
+    outer = &other;
+    isClosed = closed;
+    names = other.names;
+  }
+  /// A constant of the outermost graph, which those inside of nodes read too. The name of an equal
+  /// one that such a graph has added before; else a new name that begins with `base`.
+  std::string addShared(std::string_view base, onnx::DataType type, std::span<const int64_t> dims,
+                        std::string_view bytes);
+  /// Before all nodes of the outermost graph.
+  void insertOutermost(onnx::Message added) {
+    outer && !isClosed ? outer->insertOutermost(std::move(added)) : insertFirst(std::move(added));
+  }
   /// What the file says of the value's shape is left out.
   void forgetShape(std::string_view value) { shapeless.insert(value); }
   /// Of ONNX's own operators, and of the file's form.
@@ -65,6 +82,7 @@ public:
 
   /// Makes an added node one of another domain, which the model imports then.
   void setDomain(onnx::Message &node, std::string_view domain);
+  void importDomain(std::string_view domain);
   /// A key and a text of the model's own.
   void addMetadata(std::string_view key, std::string_view value);
 
@@ -79,12 +97,17 @@ public:
 private:
   Result<onnx::Message> graphMessage(std::string_view old, onnx::ExternalFiles &files) const;
   std::string nodeMessage(size_t index, std::string_view old) const;
+  std::string share(std::string_view base, onnx::DataType type, std::span<const int64_t> dims,
+                    std::string_view bytes);
   std::set<std::string_view> unread() const;
+  std::set<std::string_view> readInside() const;
 
   std::string_view file;
   const onnx::Model &model;
   const Graph &graph;
-  std::set<std::string, std::less<>> names;
+  ModelEdit *outer = nullptr;
+  bool isClosed = false;
+  std::shared_ptr<std::set<std::string, std::less<>>> names;
   std::map<size_t, std::map<size_t, std::string>> operands;
   std::map<size_t, std::vector<std::string>> moreOperands;
   std::map<size_t, std::set<std::string_view>> withoutAttributes;
@@ -98,6 +121,9 @@ private:
   std::set<std::string_view> wanted, leftOut;
   std::map<size_t, std::vector<onnx::Message>> before, after;
   std::vector<onnx::Message> first, constants, metadata;
+  std::map<size_t, std::vector<std::pair<std::string, size_t>>> shared; ///< by hashes of bytes
+  /// What graphs that were set read, by node and attribute.
+  std::map<std::pair<size_t, std::string>, std::set<std::string>> innerReads;
 };
 
 /// A node of ONNX's own domain.
@@ -110,6 +136,7 @@ onnx::Message nodeMessage(std::string_view op, const std::string &name,
 /// Attributes of a node that is put together.
 void addText(onnx::Message &node, std::string_view attribute, std::string_view value);
 void addInteger(onnx::Message &node, std::string_view attribute, int64_t value);
+void addReal(onnx::Message &node, std::string_view attribute, float value);
 void addIntegers(onnx::Message &node, std::string_view attribute, std::span<const int64_t> values);
 /// The same with an integer attribute.
 onnx::Message nodeMessage(std::string_view op, const std::string &name,

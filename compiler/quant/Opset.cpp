@@ -3,6 +3,8 @@
 #include "compiler/quant/Opset.h"
 
 #include "compiler/frontend/onnx/wire/ModelReader.h"
+#include "compiler/frontend/onnx/wire/TensorData.h"
+#include "compiler/quant/InnerModel.h"
 #include "support/text/Text.h"
 
 #include <algorithm>
@@ -67,6 +69,7 @@ private:
   }
   Status raiseGraphs(size_t index);
   void raiseSoftmax(size_t index);
+  std::vector<float> scalesOf(size_t index) const;
   void raiseResize(size_t index);
 
   const onnx::Model &model;
@@ -82,24 +85,17 @@ Status OpsetRaiser::raiseGraphs(size_t index) {
     if (!attribute.graph) {
       continue;
     }
-    Message whole;
-    whole.varint(1, static_cast<uint64_t>(model.irVersion));
-    for (const onnx::OpsetImport &opset : model.opsets) {
-      whole.add(8, Message().text(1, opset.domain).varint(2, static_cast<uint64_t>(opset.version)));
-    }
-    whole.text(7, attribute.graph->bytes);
-    Bytes bytes = std::as_bytes(std::span(whole.str()));
-    TENON_ASSIGN(onnx::Model inner, onnx::readModel(bytes));
-    TENON_TRY(checkNodes(inner.graph.nodes));
+    TENON_ASSIGN(std::unique_ptr<InnerModel> branch, InnerModel::read(model, *attribute.graph));
+    const onnx::Model &inner = branch->model();
     Graph own(inner);
-    ModelEdit innerEdit(bytes, inner, own);
-    innerEdit.avoidNames(model.graph);
+    ModelEdit innerEdit(branch->bytes(), inner, own);
+    innerEdit.writeInto(edit);
     innerEdit.keepExternal();
     TENON_TRY(raiseOpset(inner, own, innerEdit, least).takeStatus());
     onnx::ExternalFiles none("");
     TENON_ASSIGN(std::string raised, innerEdit.write(none, ""));
     TENON_ASSIGN(onnx::Model result, onnx::readModel(std::as_bytes(std::span(raised))));
-    edit.setGraph(index, attribute.name, result.graph.bytes);
+    edit.setGraph(index, attribute.name, result.graph);
   }
   return Status::ok();
 }
@@ -128,25 +124,61 @@ void OpsetRaiser::raiseSoftmax(size_t index) {
   edit.drop(index);
 }
 
-/// Upsample, and Resize of opset 10: from 11 on Resize says how it finds places.
+/// The factors, where they are known.
+std::vector<float> OpsetRaiser::scalesOf(size_t index) const {
+  const onnx::Node &node = graph.node(index);
+  if (const onnx::Attribute *list = attributeOf(node, "scales")) {
+    return list->floats;
+  }
+  const onnx::Tensor *tensor = node.inputs.size() > 1 ? graph.constant(node.inputs[1]) : nullptr;
+  onnx::ExternalFiles none("");
+  Result<onnx::TensorData> data = tensor && tensor->type == DataType::Float
+                                      ? onnx::loadTensor(*tensor, none)
+                                      : Result<onnx::TensorData>(onnx::TensorData());
+  std::vector<float> scales(data && !data->seeded ? data->elements : 0);
+  std::memcpy(scales.data(), data ? data->view.data() : nullptr, scales.size() * sizeof(float));
+  return scales;
+}
+
+/// Upsample, and Resize of opset 10: from 11 on Resize says how it finds places. What nearest makes
+/// smaller rounds them up, the rest down, which takes two nodes where both are asked for.
 void OpsetRaiser::raiseResize(size_t index) {
   const onnx::Node &node = graph.node(index);
-  const onnx::Attribute *mode = attributeOf(node, "mode"), *list = attributeOf(node, "scales");
-  std::string name(nameOf(node)), scales;
-  if (list) {
-    scales = edit.freshName(name + "_scales");
-    int64_t dims[] = {static_cast<int64_t>(list->floats.size())};
-    edit.addConstant(scales, DataType::Float, dims, bytesOf(list->floats));
-  } else if (node.inputs.size() > 1) {
-    scales = std::string(node.inputs[1]);
+  const onnx::Attribute *mode = attributeOf(node, "mode");
+  std::string name(nameOf(node)), value(node.inputs.front()), result(node.outputs.front());
+  std::vector<float> scales = scalesOf(index), down = scales, up = scales;
+  bool isNearest = graph.isOp(index, "Resize") && (!mode || mode->s == "nearest");
+  for (size_t i = 0; isNearest && i < scales.size(); ++i) {
+    down[i] = std::min(scales[i], 1.0F);
+    up[i] = std::max(scales[i], 1.0F);
+  }
+  auto write = [&](string_view rounding, std::string factors, const std::string &made) {
+    std::string inputs[] = {value, "", std::move(factors)};
+    Message resize = nodeMessage("Resize", edit.freshName(name + "_Resize"), inputs, made);
+    addText(resize, "mode", mode ? mode->s : "nearest");
+    addText(resize, "coordinate_transformation_mode", "asymmetric");
+    addText(resize, "nearest_mode", rounding);
+    edit.insertBefore(index, std::move(resize));
+    value = made;
+  };
+  auto stored = [&](const std::vector<float> &factors) {
+    std::string own = edit.freshName(name + "_scales");
+    int64_t dims[] = {static_cast<int64_t>(factors.size())};
+    edit.addConstant(own, DataType::Float, dims, bytesOf(factors));
+    return own;
+  };
+  bool isComputed = scales.empty() && node.inputs.size() > 1;
+  bool shrinks = isNearest && down != std::vector<float>(down.size(), 1.0F);
+  bool grows = !shrinks || up != std::vector<float>(up.size(), 1.0F);
+  if (isComputed) {
     edit.keep(node.inputs[1]);
   }
-  std::string inputs[] = {std::string(node.inputs.front()), "", scales};
-  Message resize = nodeMessage("Resize", name, inputs, std::string(node.outputs.front()));
-  addText(resize, "mode", mode ? mode->s : "nearest");
-  addText(resize, "coordinate_transformation_mode", "asymmetric");
-  addText(resize, "nearest_mode", "floor");
-  edit.insertBefore(index, std::move(resize));
+  if (shrinks) {
+    write("ceil", stored(down), grows ? edit.freshName(name + "_smaller") : result);
+  }
+  if (grows) {
+    write("floor", isComputed ? std::string(node.inputs[1]) : stored(up), result);
+  }
   edit.drop(index);
 }
 

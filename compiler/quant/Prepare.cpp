@@ -37,20 +37,37 @@ Result<std::string> folded(Bytes file, const std::string &folder, bool keepsName
   ModelEdit edit(file, model, graph);
   edit.keepExternal();
   onnx::ExternalFiles files(folder);
-  if (!foldConstants(graph, edit, files, keepsNames)) {
+  if (!foldConstants(model, graph, edit, files, keepsNames)) {
     return std::string();
   }
   return edit.write(files, kRemedy);
+}
+
+Result<std::string> foldedInside(Bytes file, const std::string &folder) {
+  TENON_ASSIGN(onnx::Model model, onnx::readModel(file));
+  Graph graph(model);
+  ModelEdit edit(file, model, graph);
+  edit.keepExternal();
+  onnx::ExternalFiles files(folder);
+  TENON_ASSIGN(bool changes, foldInside(model, graph, edit, files));
+  return changes ? edit.write(files, kRemedy) : std::string();
 }
 
 } // namespace
 
 Result<std::string> prepareModel(Bytes file, const std::string &folder, int64_t least,
                                  bool keepsNames) {
-  TENON_ASSIGN(std::string first, raised(file, least));
-  TENON_ASSIGN(std::string second,
-               folded(first.empty() ? file : std::as_bytes(std::span(first)), folder, keepsNames));
-  return second.empty() ? std::move(first) : std::move(second);
+  std::string prepared;
+  auto bytes = [&] { return prepared.empty() ? file : std::as_bytes(std::span(prepared)); };
+  auto replace = [&](std::string made) { prepared = made.empty() ? prepared : std::move(made); };
+  TENON_ASSIGN(prepared, raised(file, least));
+  TENON_ASSIGN(std::string own, folded(bytes(), folder, keepsNames));
+  replace(std::move(own));
+  if (!keepsNames) {
+    TENON_ASSIGN(std::string inside, foldedInside(bytes(), folder));
+    replace(std::move(inside));
+  }
+  return prepared;
 }
 
 } // namespace tenon::quant

@@ -16,9 +16,6 @@ using onnx::DataType;
 using onnx::Message;
 using std::string_view;
 
-/// Of weights that are stored alone: 0.01 is a signal 20 dB above the noise for every input.
-constexpr double kMaxLoss = 0.01;
-
 bool isRow(const onnx::Tensor &constant, int64_t columns) {
   return constant.type == DataType::Float && !constant.dims.empty() &&
          constant.dims.back() == columns &&
@@ -76,9 +73,23 @@ void QdqWriter::writeBias(const Layer &layer, const std::vector<float> &bias,
   }
 }
 
-QdqWriter::Stored QdqWriter::store(const std::string &base, QuantizedWeight weight, DataType type) {
-  Stored parts{edit.freshName(base + "_quantized"), "", "", std::move(weight), type};
-  edit.addConstant(parts.quantized, type, parts.weight.dims, bytesOf(parts.weight.values));
+/// None for a constant that is not the model's own, but a branch's.
+std::optional<WeightKey> QdqWriter::keyOf(string_view weight, int64_t axis,
+                                          WeightKey::Form form) const {
+  bool isShared = !graph.isClosed() && graph.outermost().isOwnConstant(weight) &&
+                  graph.constant(weight) == graph.outermost().constant(weight);
+  return isShared ? std::optional(WeightKey{std::string(weight), axis, form}) : std::nullopt;
+}
+
+const StoredWeight *QdqWriter::find(const std::optional<WeightKey> &key) const {
+  auto known = key ? stored.find(*key) : stored.end();
+  return known == stored.end() ? nullptr : &known->second;
+}
+
+StoredWeight QdqWriter::store(const std::string &base, QuantizedWeight weight, DataType type) {
+  StoredWeight parts{"", "", "", std::move(weight), type, {}, ""};
+  parts.quantized =
+      edit.addShared(base + "_quantized", type, parts.weight.dims, bytesOf(parts.weight.values));
   return parts;
 }
 
@@ -87,17 +98,16 @@ bool QdqWriter::isProduct(const Layer &layer) const {
 }
 
 /// What DequantizeLinear reads beside the numbers.
-void QdqWriter::storeScales(const Layer &layer, const std::string &base, Stored &parts) {
-  parts.scale = edit.freshName(base + "_scale");
+void QdqWriter::storeScales(const Layer &layer, const std::string &base, StoredWeight &parts) {
   std::vector<int64_t> dims = {static_cast<int64_t>(parts.weight.scales.size())};
-  edit.addConstant(parts.scale, DataType::Float, dims, bytesOf(parts.weight.scales));
+  parts.scale =
+      edit.addShared(base + "_scale", DataType::Float, dims, bytesOf(parts.weight.scales));
   // Products of ONNX Runtime take no zero points for columns of batched weights.
   if (isProduct(layer) && parts.weight.dims.size() > 2) {
     return;
   }
-  parts.zero = edit.freshName(base + "_zero_point");
-  edit.addConstant(parts.zero, parts.type, dims,
-                   bytesOf(std::vector<int8_t>(parts.weight.scales.size())));
+  parts.zero = edit.addShared(base + "_zero_point", parts.type, dims,
+                              bytesOf(std::vector<int8_t>(parts.weight.scales.size())));
 }
 
 Status QdqWriter::writeLayer(const Layer &layer, LayerInfo &info) {
@@ -141,7 +151,6 @@ Status QdqWriter::writeLayer(const Layer &layer, LayerInfo &info) {
     smooth(weight, 1 - static_cast<size_t>(layer.weight->axis), factors->second.factors);
   }
   bool isOwn = layer.norm || (factors != smoothed.end() && layer.treatment == Treatment::Narrow);
-  std::pair<string_view, int64_t> key(layer.weight->name, layer.weight->axis);
   std::string base = strCat(nameOf(node), "_weight");
   bool isNarrow = layer.treatment == Treatment::Narrow;
   if (isNarrow && isDynamic(scheme)) {
@@ -152,11 +161,12 @@ Status QdqWriter::writeLayer(const Layer &layer, LayerInfo &info) {
   bool isFloat8 = isNarrow && scheme == Scheme::Float8;
   // Weights in two forms are not shared.
   isOwn = isOwn || isFloat8;
-  auto known = isOwn ? stored.end() : stored.find(key);
   int64_t axis = layer.weight->axis;
-  QuantizedWeight narrow = known != stored.end() ? known->second.weight
-                           : isFloat8            ? quantizeWeightFloat8(weight, axis)
-                                                 : quantizeWeight(weight, axis, mostWeight);
+  std::optional<WeightKey> key = keyOf(layer.weight->name, axis);
+  const StoredWeight *known = isOwn ? nullptr : find(key);
+  QuantizedWeight narrow = known      ? known->weight
+                           : isFloat8 ? quantizeWeightFloat8(weight, axis)
+                                      : quantizeWeight(weight, axis, mostWeight);
   correctBias(layer, weight, narrow, bias, info);
   std::vector<float> sum;
   TENON_TRY(correctSum(layer, weight, narrow, sum, info));
@@ -164,20 +174,21 @@ Status QdqWriter::writeLayer(const Layer &layer, LayerInfo &info) {
   if (!least.empty()) {
     narrow = quantizeWeight(weight, axis, mostWeight, least);
     isOwn = true;
-    known = stored.end();
+    known = nullptr;
   }
   info.weightError = narrow.error;
-  Stored parts = known != stored.end() ? known->second
-                                       : store(base, std::move(narrow),
-                                               isFloat8 ? DataType::Float8E4M3FN : DataType::Int8);
+  StoredWeight parts =
+      known ? *known
+            : store(base, std::move(narrow), isFloat8 ? DataType::Float8E4M3FN : DataType::Int8);
   if (parts.scale.empty()) {
     storeScales(layer, base, parts);
   }
   // A graph inside of a node reads the weights too: it gets the dequantized ones by their old name.
   bool isForBranch = !isOwn && !graph.producer(layer.weight->name) &&
-                     graph.isKept(layer.weight->name) &&
+                     graph.isOwnConstant(layer.weight->name) && graph.isKept(layer.weight->name) &&
+                     !graph.isReadByScan(layer.weight->name) &&
                      forBranches.insert(layer.weight->name).second;
-  std::string name = isForBranch ? std::string(layer.weight->name) : edit.freshName(base);
+  std::string name = isForBranch ? std::string(layer.weight->name) : nameOfWide(parts, base);
   if (isForBranch) {
     edit.leaveOut(layer.weight->name);
   }
@@ -191,15 +202,19 @@ Status QdqWriter::writeLayer(const Layer &layer, LayerInfo &info) {
                  weight.dims.size() == 2;
   Message wide = nodeMessage("DequantizeLinear", edit.freshName(base + "_DequantizeLinear"), inputs,
                              name, "axis", isPlain ? -1 : axis);
-  isForBranch ? edit.insertFirst(std::move(wide)) : readThrough(layer, std::move(wide), name, base);
+  isForBranch ? edit.insertFirst(std::move(wide))
+              : readThrough(layer, parts, std::move(wide), name, base);
+  parts.wide = graph.isInner() ? name : parts.wide;
   if (!bias.empty()) {
     writeBias(layer, bias, parts.weight.scales, info);
   }
   if (isNarrow && isProduct(layer) && weight.dims.size() > 2) {
     keepFromQuantizer(layer);
   }
-  if (!isOwn && (graph.uses(layer.weight->name).size() > 1 || sharesTranspose(layer))) {
-    stored.emplace(key, std::move(parts));
+  bool isShared = graph.uses(layer.weight->name).size() > 1 || sharesTranspose(layer) ||
+                  !graph.isOwnConstant(layer.weight->name);
+  if (!isOwn && key && isShared) {
+    stored.insert_or_assign(*key, std::move(parts));
   }
   return Status::ok();
 }
@@ -213,13 +228,15 @@ Status QdqWriter::writeEmbedding(const Embedding &embedding, LayerInfo &info) {
   const onnx::Node &node = graph.node(embedding.node);
   std::string base(embedding.table), output(node.outputs.front());
   // A head that shares the table has a scale for each of its rows too.
-  auto known = stored.find({embedding.table, 0});
-  if (known == stored.end()) {
+  std::optional<WeightKey> key = keyOf(embedding.table, 0);
+  const StoredWeight *known = find(key);
+  StoredWeight own;
+  if (!known) {
     TENON_ASSIGN(Floats table, loadFloats(*embedding.tensor, files));
-    known =
-        stored.emplace(std::pair(embedding.table, 0), store(base, quantizeWeight(table, 0))).first;
+    own = store(base, quantizeWeight(table, 0));
+    known = key ? &stored.emplace(*key, std::move(own)).first->second : &own;
   }
-  const Stored &parts = known->second;
+  const StoredWeight &parts = *known;
   info.weightError = parts.weight.error;
   std::string scale = edit.freshName(base + "_row_scale");
   std::vector<int64_t> dims = {parts.weight.dims[0], 1};
@@ -314,12 +331,9 @@ Status QdqWriter::run(QuantizationInfo &info) {
     TENON_TRY(writeLayer(layer, own));
     info.layers.push_back(std::move(own));
   }
-  for (const Outside &outside : layersOutside(graph)) {
-    LayerInfo own;
-    own.name = outside.name;
-    own.op = outside.op;
-    own.treatment = Treatment::Wide;
-    own.reason = outside.reason;
+  for (const Recurrent &recurrent : recurrentLayers(graph, settings->overrides)) {
+    LayerInfo own = infoOf(recurrent.node, Treatment::Wide, recurrent.reason);
+    TENON_TRY(writeRecurrent(recurrent, own));
     info.layers.push_back(std::move(own));
   }
   for (const Embedding &embedding : plan.embeddings) {

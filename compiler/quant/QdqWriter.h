@@ -4,12 +4,17 @@
 
 #include "compiler/quant/Blocks.h"
 #include "compiler/quant/DynamicProducts.h"
+#include "compiler/quant/Layers.h"
 #include "compiler/quant/ModelEdit.h"
 #include "compiler/quant/Plan.h"
 #include "compiler/quant/Quantize.h"
+#include "compiler/quant/StoredWeights.h"
 #include "compiler/quant/Weights.h"
 
 namespace tenon::quant {
+
+/// Of weights that are stored alone: 0.01 is a signal 20 dB above the noise for every input.
+inline constexpr double kMaxLoss = 0.01;
 
 class QdqWriter {
 public:
@@ -18,19 +23,20 @@ public:
   QdqWriter(const Graph &graph, const Plan &plan, std::span<const Affine> affines,
             const std::map<std::string_view, Smoothing> &smoothed,
             const std::map<std::string_view, const Channels *> &channels, ModelEdit &edit,
-            onnx::ExternalFiles &files)
+            onnx::ExternalFiles &files, StoredWeights &stored)
       : graph(graph), plan(plan), affines(affines), smoothed(smoothed), channels(channels),
-        edit(edit), files(files) {}
+        edit(edit), files(files), stored(stored) {}
 
   /// `opset` is that of the written model.
   void useScheme(Scheme wanted, int64_t opset) {
     scheme = wanted;
     opsetVersion = opset;
   }
-  /// Weights of products that are stored in few bits have 4 of them.
-  void useBlocks(const Settings &settings, const Grams &known) {
-    usesBlocks = settings.weightBits == 4;
-    blockForm = settings.blockForm;
+  /// Before run. Where weights have 4 bits, those of products in few bits do.
+  void useSettings(const Settings &wanted, const Grams &known) {
+    settings = &wanted;
+    usesBlocks = wanted.weightBits == 4;
+    blockForm = wanted.blockForm;
     grams = &known;
   }
   void limitWeights(int most) { mostWeight = most; }
@@ -41,15 +47,12 @@ private:
   struct Parameters {
     std::string scale, zero;
   };
-  /// Names of a weight's parts, and what rounding it lost.
-  struct Stored {
-    std::string quantized, scale, zero;
-    QuantizedWeight weight;
-    onnx::DataType type = onnx::DataType::Int8;
-  };
-  Stored store(const std::string &base, QuantizedWeight weight,
-               onnx::DataType type = onnx::DataType::Int8);
-  void storeScales(const Layer &layer, const std::string &base, Stored &parts);
+  StoredWeight store(const std::string &base, QuantizedWeight weight,
+                     onnx::DataType type = onnx::DataType::Int8);
+  void storeScales(const Layer &layer, const std::string &base, StoredWeight &parts);
+  std::optional<WeightKey> keyOf(std::string_view weight, int64_t axis,
+                                 WeightKey::Form form = WeightKey::Form::Rows) const;
+  const StoredWeight *find(const std::optional<WeightKey> &key) const;
   bool isProduct(const Layer &layer) const;
   bool foldFactors(const Layer &layer, Floats &weight, std::vector<float> &bias);
   void keepFromQuantizer(const Layer &layer);
@@ -68,13 +71,18 @@ private:
                  const LayerInfo &info);
   void writeDynamic(const Layer &layer, const Floats &weight, LayerInfo &info);
   void writeBlocks(const Layer &layer, const Floats &weight, LayerInfo &info);
-  void writeBlockProduct(const Layer &layer, const BlockWeight &weight);
-  void writeBlockDequantize(const Layer &layer, const BlockWeight &weight);
+  void storeBlockProduct(const Layer &layer, StoredWeight &parts);
+  void storeBlockDequantize(const Layer &layer, StoredWeight &parts);
+  void writeBlockProduct(const Layer &layer, const StoredWeight &parts);
+  void writeBlockDequantize(const Layer &layer, StoredWeight &parts);
+  std::string nameOfWide(const StoredWeight &parts, const std::string &base);
+  bool isTable(std::string_view constant) const;
   void leaveWeight(const Layer &layer);
-  void readThrough(const Layer &layer, onnx::Message wide, const std::string &name,
-                   const std::string &base);
+  void readThrough(const Layer &layer, const StoredWeight &parts, onnx::Message wide,
+                   const std::string &name, const std::string &base);
   bool sharesTranspose(const Layer &layer) const;
   void leaveTranspose(const Layer &layer);
+  Status writeRecurrent(const Recurrent &recurrent, LayerInfo &info);
   Status writeEmbedding(const Embedding &embedding, LayerInfo &info);
   void writeQuantizers();
   std::string writeSmoothing(std::string_view tensor);
@@ -91,6 +99,7 @@ private:
   const std::map<std::string_view, const Channels *> &channels;
   ModelEdit &edit;
   onnx::ExternalFiles &files;
+  const Settings *settings = nullptr;
   Scheme scheme = Scheme::Static;
   int64_t opsetVersion = 0;
   std::map<std::string_view, DynamicRows> dynamicRows; ///< quantized operands of dynamic products
@@ -100,8 +109,7 @@ private:
   int mostWeight = kMaxWeight;
   std::set<std::string_view> forBranches; ///< weights that graphs inside of nodes read
   std::map<size_t, size_t> leavers;       ///< readers of a shared Transpose that have their own now
-  /// Constants as they were stored for the first of their readers, by name and axis.
-  std::map<std::pair<std::string_view, int64_t>, Stored> stored;
+  StoredWeights &stored;
 };
 
 /// Whether a constant of FP32 has an element for each column and nothing else.

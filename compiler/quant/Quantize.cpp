@@ -2,8 +2,10 @@
 #include "compiler/quant/Quantize.h"
 
 #include "compiler/frontend/onnx/wire/ModelReader.h"
+#include "compiler/quant/Branches.h"
 #include "compiler/quant/Checks.h"
 #include "compiler/quant/Float8.h"
+#include "compiler/quant/Layers.h"
 #include "compiler/quant/Opset.h"
 #include "compiler/quant/Prepare.h"
 #include "compiler/quant/QdqWriter.h"
@@ -42,11 +44,14 @@ struct Quantizer::Impl {
   std::vector<std::pair<std::string, std::string>> metadata; ///< of what is written
   QuantizationInfo info;
   Grams grams;
+  StoredWeights stored;      ///< that graphs inside of nodes read
+  QuantizationInfo branches; ///< of layers inside of nodes
 
   Bytes bytes() const {
     return prepared.empty() ? file.bytes() : std::as_bytes(std::span(prepared));
   }
   Status read();
+  Status shrinkBranches();
   void observe(string_view tensor, bool hasHistogram, std::optional<int64_t> axis);
   void listObservations();
   void leaveRows(const std::vector<Observed> &seen, size_t runs);
@@ -71,11 +76,12 @@ Result<Quantizer> Quantizer::open(const std::string &path, const Settings &setti
   TENON_ASSIGN(impl->prepared,
                prepareModel(impl->file.bytes(), impl->folder, opsetOf(settings), false));
   TENON_TRY(impl->read());
+  TENON_TRY(impl->shrinkBranches());
   impl->plan = makePlan(*impl->graph, settings.overrides,
                         settings.weightBits != 0     ? Mode::WeightsOnly
                         : isDynamic(settings.scheme) ? Mode::Dynamic
                                                      : Mode::Narrow);
-  TENON_TRY(checkPlan(*impl->graph, impl->plan, settings));
+  TENON_TRY(checkPlan(*impl->graph, impl->plan, impl->branches, settings));
   impl->listObservations();
   return Quantizer(std::move(impl));
 }
@@ -85,6 +91,34 @@ Status Quantizer::Impl::read() {
   TENON_TRY(checkNodes(model.graph.nodes));
   graph.emplace(model);
   return Status::ok();
+}
+
+/// A search decides about the main graph alone, so that it measures what it decides.
+Status Quantizer::Impl::shrinkBranches() {
+  if (settings.mayBeNone) {
+    for (const Inside &inside : layersInside(*graph)) {
+      LayerInfo own;
+      own.name = inside.name;
+      own.op = inside.op;
+      own.treatment = Treatment::Wide;
+      own.reason = inside.reason;
+      branches.layers.push_back(std::move(own));
+    }
+    return Status::ok();
+  }
+  int64_t opset = 0;
+  for (const onnx::OpsetImport &own : model.opsets) {
+    opset = own.domain.empty() ? own.version : opset;
+  }
+  onnx::ExternalFiles files(folder);
+  ModelEdit edit(bytes(), model, *graph);
+  edit.keepExternal();
+  TENON_TRY(quantizeBranches(model, *graph, settings, opset, edit, files, stored, branches));
+  if (branches.layers.empty() && branches.tables.empty()) {
+    return Status::ok();
+  }
+  TENON_ASSIGN(prepared, edit.write(files, "export it with its weights beside the file"));
+  return read();
 }
 
 Result<std::vector<InputInfo>> Quantizer::inputs() const {
@@ -341,11 +375,18 @@ Result<std::string> Quantizer::write(string_view key, const std::string &text) {
       channels[name] = &known;
     }
   }
-  QdqWriter writer(*impl->graph, impl->plan, impl->affines, impl->smoothed, channels, edit, files);
+  QdqWriter writer(*impl->graph, impl->plan, impl->affines, impl->smoothed, channels, edit, files,
+                   impl->stored);
   writer.useScheme(impl->settings.scheme, opset);
-  writer.useBlocks(impl->settings, impl->grams);
+  writer.useSettings(impl->settings, impl->grams);
   writer.limitWeights(impl->settings.reducesRange ? kMaxReduced : kMaxWeight);
   TENON_TRY(writer.run(impl->info));
+  for (const LayerInfo &layer : impl->branches.layers) {
+    impl->info.layers.push_back(layer);
+  }
+  for (const LayerInfo &table : impl->branches.tables) {
+    impl->info.tables.push_back(table);
+  }
   if (!text.empty()) {
     edit.addMetadata(key, text);
   }

@@ -106,7 +106,9 @@ std::optional<size_t> axesOf(const Graph &graph, size_t index) {
 
 std::optional<size_t> Graph::rankOf(string_view value) const {
   auto found = ranks.find(value);
-  return found == ranks.end() ? std::nullopt : std::optional(found->second);
+  return found != ranks.end() ? std::optional(found->second)
+         : isOuter(value)     ? outer->rankOf(value)
+                              : std::nullopt;
 }
 
 std::optional<size_t> Graph::rankOfResult(size_t index) const {

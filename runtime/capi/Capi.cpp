@@ -3,6 +3,7 @@
 
 #include "tenon/tenon.h"
 
+#include "engine/PortRanges.h"
 #include "runtime/capi/StatusObject.h"
 #include "runtime/capi/Structs.h"
 #include "runtime/capi/Tensors.h"
@@ -10,7 +11,6 @@
 #include "runtime/core/Session.h"
 #include "support/text/Text.h"
 
-#include <algorithm>
 #include <atomic>
 #include <limits>
 #include <new>
@@ -28,20 +28,11 @@ using tenon::engine::Port;
 using tenon::runtime::Engine;
 using tenon::runtime::Session;
 
-namespace {
-
-/// Ranges of a port's dims, kept because the C interface gives out pointers.
-struct PortRanges {
-  std::vector<int64_t> least;
-  std::vector<int64_t> most;
-};
-
-} // namespace
-
 struct tenon_engine {
   std::shared_ptr<const Engine> engine;
-  std::vector<PortRanges> inputs;
-  std::vector<PortRanges> outputs;
+  /// Kept because the C interface gives out pointers.
+  std::vector<tenon::engine::PortRanges> inputs;
+  std::vector<tenon::engine::PortRanges> outputs;
 };
 
 struct tenon_session {
@@ -74,32 +65,6 @@ template <typename Work> tenon_status *alone(const tenon_session *session, const
   });
 }
 
-/// Least and greatest value of a dim. Dims of outputs are expressions, which need not be monotone:
-/// all corners of the symbols' ranges are tried, and where there are too many, only the two ends.
-PortRanges rangesOf(const tenon::engine::Plan &plan, const Port &port) {
-  constexpr size_t maxSymbols = 10;
-  size_t count = plan.symbols.size();
-  uint64_t corners = count <= maxSymbols ? uint64_t(1) << count : 2;
-  PortRanges ranges;
-  for (tenon::engine::ExprId dim : port.dims) {
-    int64_t least = std::numeric_limits<int64_t>::max();
-    int64_t most = 0;
-    for (uint64_t corner = 0; corner < corners; ++corner) {
-      std::vector<int64_t> symbols;
-      for (size_t i = 0; i < count; ++i) {
-        bool high = count <= maxSymbols ? (corner >> i & 1) != 0 : corner != 0;
-        symbols.push_back(high ? plan.symbols[i].max : plan.symbols[i].min);
-      }
-      int64_t value = tenon::engine::evaluate(plan.exprs.program(dim), symbols).value_or(0);
-      least = std::min(least, value);
-      most = std::max(most, value);
-    }
-    ranges.least.push_back(least);
-    ranges.most.push_back(most);
-  }
-  return ranges;
-}
-
 Status finishOpen(Result<std::shared_ptr<const Engine>> opened, tenon_engine **engine) {
   if (!opened.isOk()) {
     return opened.takeStatus();
@@ -108,10 +73,10 @@ Status finishOpen(Result<std::shared_ptr<const Engine>> opened, tenon_engine **e
   out->engine = std::move(*opened);
   const tenon::engine::Plan &plan = out->engine->plan();
   for (const Port &port : plan.inputs) {
-    out->inputs.push_back(rangesOf(plan, port));
+    out->inputs.push_back(tenon::engine::rangesOf(plan, port));
   }
   for (const Port &port : plan.outputs) {
-    out->outputs.push_back(rangesOf(plan, port));
+    out->outputs.push_back(tenon::engine::rangesOf(plan, port));
   }
   *engine = out.release();
   return Status::ok();
@@ -127,8 +92,9 @@ Result<tenon::runtime::EngineOptions> toOptions(const tenon_engine_options *opti
   return out;
 }
 
-Status describePort(const std::vector<Port> &ports, const std::vector<PortRanges> &ranges,
-                    size_t index, tenon_port_info *info) {
+Status describePort(const std::vector<Port> &ports,
+                    const std::vector<tenon::engine::PortRanges> &ranges, size_t index,
+                    tenon_port_info *info) {
   if (!info || index >= ports.size()) {
     return badArgument(info ? strCat("port ", index, " was asked for; there are ", ports.size())
                             : std::string("the place for the port is null"));

@@ -73,12 +73,12 @@ std::map<int64_t, Json> gatesOf(const std::vector<registry::Event> &events, cons
 
 Result<std::string> describe(registry::Registry &registry, const registry::Reference &served) {
   TENON_ASSIGN(int64_t at, registry.aliasOf(served.name, served.alias));
-  TENON_ASSIGN(std::vector<registry::Rule> wanted, registry.rules(served.name, served.alias));
+  TENON_ASSIGN(registry::Terms terms, registry.terms(served.name, served.alias));
   TENON_ASSIGN(std::vector<registry::Version> present, registry.versions(served.name));
   TENON_ASSIGN(std::vector<registry::Event> history,
                registry.history(served.name, served.alias, kMaxRows));
   Json rules = Json::array(), versions = Json::array(), events = Json::array();
-  for (const registry::Rule &rule : wanted) {
+  for (const registry::Rule &rule : terms.rules) {
     rules.push_back(rule.text);
   }
   std::map<int64_t, Json> gates = gatesOf(history, rules);
@@ -122,15 +122,17 @@ Result<std::string> describeMove(Result<registry::Move> moved) {
 } // namespace
 
 std::unique_ptr<RegistryAdmin> RegistryAdmin::of(const std::string &models, std::string folder,
+                                                 std::vector<std::string> trusted,
                                                  boost::asio::any_io_executor executor) {
   Result<registry::Reference> served =
       models.starts_with(kRegistryScheme)
           ? registry::parseReference(models.substr(kRegistryScheme.size()))
           : registry::Reference();
   bool isAlias = served.isOk() && !served->alias.empty();
-  return isAlias ? std::unique_ptr<RegistryAdmin>(new RegistryAdmin(
-                       std::move(*served), std::move(folder), std::move(executor)))
-                 : nullptr;
+  return isAlias
+             ? std::unique_ptr<RegistryAdmin>(new RegistryAdmin(
+                   std::move(*served), std::move(folder), std::move(trusted), std::move(executor)))
+             : nullptr;
 }
 
 RegistryAdmin::~RegistryAdmin() {
@@ -144,7 +146,7 @@ void RegistryAdmin::submit(std::string by,
   boost::asio::post(thread, [this, by = std::move(by), work = std::move(work),
                              onAnswer = std::move(onAnswer)]() mutable {
     Result<registry::Registry> opened =
-        registry::Registry::open(folder, {.by = std::move(by), .clock = {}});
+        registry::Registry::open(folder, {.by = by, .caller = by, .clock = {}});
     Result<std::string> answer =
         opened.isOk() ? work(*opened) : Result<std::string>(opened.takeStatus());
     boost::asio::post(executor,
@@ -152,6 +154,15 @@ void RegistryAdmin::submit(std::string by,
                         onAnswer(std::move(answer));
                       });
   });
+}
+
+Status RegistryAdmin::checkServed(registry::Registry &registry, int64_t version) const {
+  std::optional<signing::Trust> trust;
+  if (!trusted.empty()) {
+    TENON_ASSIGN(trust, signing::Trust::open(trusted));
+  }
+  TENON_ASSIGN(registry::Version found, registry.find({served.name, version, ""}));
+  return server::checkServed(registry, found, trust ? &*trust : nullptr);
 }
 
 void RegistryAdmin::query(OnAnswer onAnswer) {
@@ -171,7 +182,8 @@ void RegistryAdmin::promote(std::string_view settings, std::string by, OnAnswer 
   }
   submit(
       std::move(by),
-      [this, asked = std::move(*asked)](registry::Registry &registry) {
+      [this, asked = std::move(*asked)](registry::Registry &registry) -> Result<std::string> {
+        TENON_TRY(checkServed(registry, asked.version));
         return describeMove(registry.promote({served.name, asked.version, ""}, served.alias,
                                              asked.expected, asked.reason));
       },

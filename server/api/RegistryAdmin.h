@@ -24,7 +24,9 @@ public:
   using OnAnswer = std::function<void(Result<std::string>)>;
 
   /// `models` is what is served; null where that is not registry:NAME@ALIAS.
+  /// With `trusted`, paths of PEM files, only what is signed by one of them is promoted.
   static std::unique_ptr<RegistryAdmin> of(const std::string &models, std::string folder,
+                                           std::vector<std::string> trusted,
                                            boost::asio::any_io_executor executor);
   /// Waits for what is under way.
   ~RegistryAdmin();
@@ -42,15 +44,19 @@ public:
   void rollback(std::string_view settings, std::string by, OnAnswer onAnswer);
 
 private:
-  RegistryAdmin(registry::Reference served, std::string folder,
+  RegistryAdmin(registry::Reference served, std::string folder, std::vector<std::string> trusted,
                 boost::asio::any_io_executor executor)
-      : served(std::move(served)), folder(std::move(folder)), executor(std::move(executor)) {}
+      : served(std::move(served)), folder(std::move(folder)), trusted(std::move(trusted)),
+        executor(std::move(executor)) {}
+  /// What this server would refuse to serve is not promoted through it.
+  Status checkServed(registry::Registry &registry, int64_t version) const;
   /// Does `work` by the thread.
   void submit(std::string by, std::function<Result<std::string>(registry::Registry &)> work,
               OnAnswer onAnswer);
 
   const registry::Reference served;
   const std::string folder;
+  const std::vector<std::string> trusted;
   const boost::asio::any_io_executor executor;
   boost::asio::thread_pool thread{1};
 };

@@ -361,7 +361,8 @@ Status readGrpcRequest(std::string_view message, Question &asked) {
         TENON_TRY(readText(reader, asked.version));
       } else if (operation == Operation::RepositoryIndex && reader.tag() == 2 &&
                  reader.wire_type() == Wire::varint) {
-        asked.onlyReady = reader.get_bool();
+        // get_bool would read a byte past a message that ends at the tag.
+        asked.onlyReady = reader.get_uint64() != 0;
       } else {
         // What they are does not count: none can be given.
         asked.hasSettings |= parameters != 0 && reader.tag() == parameters && isText;

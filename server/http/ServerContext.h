@@ -47,7 +47,8 @@ struct ServerContext {
                 [this](std::function<void()> task, std::function<void()> then) {
                   work.run(std::move(task), std::move(then));
                 }}),
-        admin(RegistryAdmin::of(options.models, options.registry, context.get_executor())),
+        admin(RegistryAdmin::of(options.models, options.registry, options.trusted,
+                                context.get_executor())),
         api(models, errors, admin.get(), monitoring, connectionCounts, options.version),
         tokens(std::move(tokens)), drained(context) {}
 

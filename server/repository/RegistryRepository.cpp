@@ -11,13 +11,19 @@ namespace {
 /// Between two looks: an alias that moved is followed well within two seconds.
 constexpr std::chrono::milliseconds kPeriod{500};
 
-Status notServed(const registry::Version &version) {
-  return Status::error(ErrorId::BadModelFolder,
-                       fmt::format("{} is of kind {}, not an engine", version.text(), version.kind),
-                       "compile it, push the engine, and serve that");
-}
-
 } // namespace
+
+Status checkServed(registry::Registry &registry, const registry::Version &version,
+                   const signing::Trust *trust) {
+  if (version.kind != "engine") {
+    return Status::error(
+        ErrorId::BadModelFolder,
+        fmt::format("{} is of kind {}, not an engine", version.text(), version.kind),
+        "compile it, push the engine, and serve that");
+  }
+  TENON_TRY(registry.check(version));
+  return trust ? registry.requireSignature(version, *trust) : Status::ok();
+}
 
 Result<std::unique_ptr<RegistryRepository>>
 RegistryRepository::open(const std::string &folder, const std::string &what,
@@ -66,7 +72,18 @@ std::string RegistryRepository::dataOf(registry::Registry &registry,
   Result<registry::Reference> data = registry::parseReference(name);
   Result<registry::Version> found =
       data.isOk() ? registry.find(*data) : Result<registry::Version>(data.takeStatus());
-  return found.isOk() && !found->isDeleted ? registry.pathOf(*found) : "";
+  if (!found.isOk()) {
+    return "";
+  }
+  // Brought here where it is stored elsewhere, and what it is called by its hash.
+  Status status = found->isDeleted
+                      ? Status::error(ErrorId::NoSuchObject, found->text() + " was deleted by gc")
+                      : registry.check(*found);
+  if (!status.isOk()) {
+    log(fmt::format("'{}' is compared with nothing: {}", reference.text(), status.toString()),
+        LogLevel::Warning);
+  }
+  return status.isOk() ? registry.pathOf(*found) : "";
 }
 
 Result<FoundModel> RegistryRepository::resolve(registry::Registry &registry) const {
@@ -79,10 +96,7 @@ Result<FoundModel> RegistryRepository::resolve(registry::Registry &registry) con
   if (!data.empty()) {
     model.config.parameters.emplace_back("drift_reference", data);
   }
-  model.problem = version.kind == "engine" ? registry.check(version) : notServed(version);
-  if (trust && model.problem.isOk()) {
-    model.problem = registry.requireSignature(version, *trust);
-  }
+  model.problem = checkServed(registry, version, trust ? &*trust : nullptr);
   return model;
 }
 

@@ -18,6 +18,11 @@ namespace tenon::server {
 /// "registry:", which begins what is served from one.
 inline constexpr std::string_view kRegistryScheme = "registry:";
 
+/// What a server asks of a version before it serves it: TN0804 where it is no engine, TN1005; with
+/// `trust`, which may be null, TN1015 and TN1016.
+Status checkServed(registry::Registry &registry, const registry::Version &version,
+                   const signing::Trust *trust);
+
 class RegistryRepository final : public ModelRepository {
 public:
   /// `what` is NAME@ALIAS. TN1001, TN1003, TN1004, TN1005 where there is nothing to serve; TN0804

@@ -213,7 +213,7 @@ class QuantizeForms(ToolTest):
                 self.assertLess(self.loss(model, data), 1e-3)
                 self.assertLess((self.folder / "net8.onnx").stat().st_size, 2.5 * weight.size)
                 if name == "branch":
-                    self.assertEqual(self.treatments(report)["t_conv"], ("wide", "inside of If 'if'"))
+                    self.assertEqual(self.treatments(report)["t_conv"], ("weights only", "inside of If 'if': its activations have no ranges"))
 
     def test_old_operators(self):
         """What opsets 7 to 12 spell otherwise, also in If and Loop, and Softmax over several dims, whose rank the model says or not."""

@@ -154,9 +154,72 @@ class Running(PipelineTest):
     def test_a_damaged_object_is_made_again(self):
         report = self.run_it()
         path = pathlib.Path(next(row for row in report["steps"] if row["name"] == "count")["outputs"]["out"]["path"])
-        path.chmod(0o600)
-        path.write_bytes(b"short")
-        self.assertEqual(self.ran(self.run_it()), {"count"})
+        wanted = path.read_bytes()
+        for damaged in (b"short", wanted[:-1] + bytes([wanted[-1] ^ 1])):  # the second in its size
+            path.chmod(0o600)
+            path.write_bytes(damaged)
+            self.assertEqual(self.ran(self.run_it()), {"count"})
+            self.assertEqual(wanted, path.read_bytes())
+        record = self.folder / ".p.work/results" / (next(row for row in report["steps"] if row["name"] == "mine")["key"] + ".json")
+        record.write_text(record.read_text().replace('"halves":2', '"halves":3'))
+        self.assertEqual(self.ran(self.run_it()), {"mine"})
+
+    def test_what_changed_without_a_trace_is_not_used(self):
+        """As a disk may do it: the hashes that are known say that nothing changed. What a step reads and what is saved is hashed all the same."""
+        from tenon.pipeline import _store
+
+        text = "steps:\n  ingest: {model: linear.onnx, save: copy.onnx}\n  more: {run: [sh, -c, 'cat {m} > {out}; true NUMBER'], inputs: {m: $ingest}, outputs: {out: out.bin}}\n"
+        path = self.write(text.replace("NUMBER", "1"))
+        model = pathlib.Path(pipeline.run(path)["steps"][0]["outputs"]["model"]["path"])
+        wanted = model.read_bytes()
+
+        def damage():
+            model.chmod(0o600)
+            model.write_bytes(wanted[:-1] + bytes([wanted[-1] ^ 1]))
+            store = _store.Store(self.folder / ".q.work")
+            store._hashes[str(model)], store._changed = [_store.signature(str(model)), time.time_ns() + 10**10, hashlib.sha256(wanted).hexdigest(), []], True
+            store.save_hashes()
+
+        for change, problem in ((lambda: self.write(text.replace("NUMBER", "2")), "'ingest' gave was damaged"), ((self.folder / "copy.onnx").unlink, "is damaged")):
+            damage()
+            change()
+            with self.assertRaisesRegex(tenon.CheckFailedError, problem):
+                pipeline.run(path)
+            if model.exists():
+                self.assertFalse((self.folder / "copy.onnx").exists())
+                model.unlink()
+            pipeline.run(path)
+            self.assertEqual(wanted, (self.folder / "copy.onnx").read_bytes())
+
+    def test_files_that_a_command_names(self):
+        """Its scripts, the modules that these import and what a shell reads are in the key; what it writes to is not."""
+        (self.folder / "helper").mkdir()
+        for name, text in (("go.py", "import helper.inner\nprint(helper.inner.X)\n"), ("helper/__init__.py", ""), ("helper/inner.py", "X = 1\n"), ("x.cfg", "1"), ("y.txt", "1"), ("log.txt", "")):
+            (self.folder / name).write_text(text)
+        path = self.write(f"steps:\n  go: {{run: [{sys.executable}, go.py, --config=x.cfg]}}\n  sh: {{run: [sh, -c, 'cat y.txt && date +%N >log.txt 2>> log.txt']}}\n")
+        pipeline.run(path)
+        self.assertEqual(0, pipeline.run(path)["executed"])
+        for name, expected in (("go.py", "go"), ("helper/inner.py", "go"), ("x.cfg", "go"), ("y.txt", "sh")):
+            (self.folder / name).write_text((self.folder / name).read_text() + "\n")
+            self.assertEqual({expected}, self.ran(pipeline.run(path)), name)
+
+    def test_packages_that_a_function_imports(self):
+        """Installed ones by their version, with those that they require; those that are the user's by their contents."""
+        from tenon.pipeline import _code
+
+        site = self.folder / "site-packages"
+        for name, requires in (("alpha", "Requires-Dist: beta>=1\nRequires-Dist: gamma; extra == \"all\"\n"), ("beta", ""), ("gamma", ""), ("delta", "")):
+            (site / f"{name}-1.0.dist-info").mkdir(parents=True)
+            (site / f"{name}-1.0.dist-info/METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{requires}")
+            (site / f"{name}-1.0.dist-info/top_level.txt").write_text(f"{name}_module\n")
+            (site / f"{name}_module.py").write_text("")
+        (self.folder / "mine.py").write_text("def f():\n    from alpha_module import x\n    import beside, json\n")
+        (self.folder / "beside.py").write_text("import delta_module\n")
+        sys.path.insert(0, str(site))
+        self.addCleanup(sys.path.remove, str(site))
+        hashes, versions, _ = _code.identity(str(self.folder / "mine.py"), "", str(self.folder), lambda path: "")
+        self.assertEqual(["beside.py", "mine.py"], [name for name, _ in hashes])
+        self.assertEqual({"alpha": "1.0", "beta": "1.0", "delta": "1.0"}, versions)
 
     def is_killed(self, name, work, delay):
         """Whether a new run was still there so many seconds after a step began, when it was killed."""
@@ -239,6 +302,43 @@ steps:
                 continue
             with self.assertRaisesRegex(tenon.CheckFailedError, f"the limit .* {reason}"):
                 pipeline.run(path)
+
+
+    LOST = """\
+steps:
+  ingest: {model: cnn.onnx}
+  other: {run: [cp, other.onnx, "{out}"], inputs: {m: $ingest}, outputs: {out: model.onnx}}
+  engine: {step: compile, model: $other, target: "cpu:avx2"}
+"""
+
+    def test_what_was_lost_since_the_model_that_came_in(self):
+        """With another model in between: the engine agrees with what it was made from, and the original is what accuracy is lost against."""
+        import numpy as np
+
+        rng = np.random.default_rng(0)
+        np.savez(self.folder / "d.npz", image=rng.random((200, 1, 28, 28), np.float32), labels=rng.integers(0, 10, 200))
+        shutil.copy(SOURCE / "models/resnet20_fashion.onnx", self.folder / "other.onnx")
+        whole = "data: d.npz, seconds: 0.01"
+        for step, problem in (
+            (f"validate: {{engine: $engine, model: $ingest, {whole}, drop: 50%}}", ""),
+            (f"validate: {{engine: $engine, model: $ingest, {whole}, at-least: 90%}}", "the limit 90% .* is worse"),
+            (f"validate: {{engine: $engine, model: $ingest, {whole}, drop: 50%, atol: 1e-3}}", "outputs differ"),
+            ("validate: {engine: $engine, model: $ingest}", "outputs differ(.|\n)*made from another model"),
+            (f"accuracy: {{models: $engine, against: $ingest, {whole}, drop: 50%}}", ""),
+            (f"accuracy: {{models: $engine, against: $ingest, {whole}, drop: -50%}}", "the limit -50% .* is worse"),
+            (f"accuracy: {{models: $engine, {whole}, drop: 5%}}", "give it as 'against'"),
+        ):
+            with self.subTest(step):
+                path = self.write(self.LOST + f"  {step}\n")
+                if problem:
+                    with self.assertRaisesRegex(tenon.CheckFailedError, problem):
+                        pipeline.run(path)
+                else:
+                    facts = pipeline.run(path)["steps"][-1]["facts"]
+                    self.assertLess(abs(facts["top1_difference"]), 0.5)
+                    if "max_abs" in facts:
+                        self.assertLess(facts["max_abs"], 1e-3)
+                        self.assertGreater(facts["max_abs_of_model"], 1e-2)
 
 
 class Failing(PipelineTest):
@@ -425,7 +525,7 @@ class Extending(PipelineTest):
         """By a program in the place of tenon: which command lines a push makes."""
         stub = self.folder / "stub"
         stub.write_text("#!/bin/sh\n[ \"$1\" = --version ] && { echo 0; exit; }\necho \"$@\" >> " + str(self.folder / "calls") + "\n"
-                        "case $2 in push) echo '{\"schema\":\"x\",\"name\":\"cnn\",\"version\":3,\"existing\":false}';; gate) echo '{\"verdict\":\"passed\"}';; esac\n")  # fmt: skip
+                        "case $2 in push) echo '{\"schema\":\"x\",\"name\":\"cnn\",\"version\":3,\"existing\":false}';; show) echo '{\"created\":\"today\"}';; gate) echo '{\"verdict\":\"passed\"}';; history) echo '{\"events\":[]}';; esac\n")  # fmt: skip
         stub.chmod(0o755)
         path = self.write("steps:\n  model: {step: push, file: linear.onnx, name: cnn-model}\n"
                           "  push: {file: linear.onnx, name: cnn, kind: engine, parent: $model, meta: [a=b], registry: reg, gate: production, promote: production, reason: r}\n")  # fmt: skip
@@ -433,11 +533,16 @@ class Extending(PipelineTest):
         calls = [line.replace(str(self.folder) + "/", "") for line in (self.folder / "calls").read_text().splitlines()]
         self.assertEqual([
             "registry push --json --progress=json -- cnn-model in/0/linear.onnx",
+            "registry show --json --progress=json -- cnn:3",
+            "registry show --json --progress=json --registry=reg -- cnn:3",  # whether the parent is what was pushed
             "registry push --json --progress=json --registry=reg --parent=cnn:3 --kind=engine --meta=a=b -- cnn in/0/linear.onnx",
+            "registry show --json --progress=json --registry=reg -- cnn:3",
             "registry gate --json --progress=json --registry=reg -- cnn:3 production",
+            "registry history --json --progress=json --registry=reg -- cnn@production",
             "registry promote --json --progress=json --registry=reg --reason=r -- cnn:3 production",
+            "registry history --json --progress=json --registry=reg -- cnn@production",
         ], calls)  # fmt: skip
-        self.assertEqual({"version": "cnn:3", "existing": False, "gate": "passed", "alias": "production"}, report["steps"][1]["facts"])
+        self.assertEqual({"version": "cnn:3", "existing": False, "created": "today", "gate": "passed", "gate_event": "", "alias": "production", "event": ""}, report["steps"][1]["facts"])
 
     REGISTRY = """\
 steps:
@@ -473,10 +578,57 @@ steps:
         self.assertEqual({"gate", "promote"}, self.ran(pipeline.run(path)))
         self.assertEqual(2, self.registry("show", "linear@production")["version"])
 
-        # What a person does with the alias stays: nothing changed that would promote again.
+        # What a person does with the alias stays, and is said: nothing changed that would promote again.
         self.registry("rollback", "linear@production")
-        self.assertEqual(0, pipeline.run(path)["executed"])
+        report = pipeline.run(path)
+        self.assertEqual(0, report["executed"])
+        self.assertRegex(report["steps"][-1]["facts"]["now"], r"production was moved to version 1 by .* \(rollback\), which stays")
         self.assertEqual(1, self.registry("show", "linear@production")["version"])
+
+        # To and fro between two models, the pipeline promotes each time, though it has done so before.
+        for model, number in (("linear.onnx", 1), ("normed.onnx", 2), ("linear.onnx", 1)):
+            shutil.copy(MODELS / model, self.folder / "linear.onnx")
+            self.assertIn("promote", self.ran(pipeline.run(path)))
+            self.assertEqual(number, self.registry("show", "linear@production")["version"])
+            self.assertEqual(0, pipeline.run(path)["executed"])
+
+    def test_the_registry_is_asked(self):
+        """What was done in a registry that is lost, made anew or another one, or to a version that is gone, is done again."""
+        path = self.write(self.REGISTRY.replace("LIMIT", "8MiB"))
+        pipeline.run(path)
+        other = str(self.folder / "other.tenon")
+        subprocess.run([sys.executable, "-m", "tenon", "compile", self.folder / "linear.onnx", "-o", other, "--target", "cpu:avx512", "--quiet"], check=True)
+        everything = {"push", "gate", "promote"}
+        shutil.rmtree(self.folder / "reg")
+        self.assertEqual(everything, self.ran(pipeline.run(path)))
+        self.assertEqual(1, self.registry("show", "linear@production")["version"])
+
+        shutil.rmtree(self.folder / "reg")  # and made anew, with other bytes as linear:1
+        self.registry("push", "linear", other)
+        self.assertEqual(everything, self.ran(pipeline.run(path)))
+        self.assertEqual(2, self.registry("show", "linear@production")["version"])
+
+        for note in "ab":
+            self.registry("push", "linear", other, "--meta", f"note={note}")
+        self.registry("gate", "linear@production", "--no-rules")
+        for number in "34":
+            self.registry("promote", f"linear:{number}", "production")
+        self.registry("gc", "--keep", "1")
+        report = pipeline.run(path)
+        self.assertEqual((everything, "'linear:2' was deleted"), (self.ran(report), report["steps"][1]["again"]))
+        self.assertEqual(5, self.registry("show", "linear@production")["version"])
+
+        self.registry("gate", "linear@production", "--rule", "size <= 9MiB")
+        self.assertEqual({"gate"}, self.ran(pipeline.run(path)))
+        self.assertEqual(["size <= 8MiB"], self.registry("gate", "linear@production")["rules"])
+
+        # That of the environment, which is relative to where the command starts.
+        self.write(self.REGISTRY.replace("LIMIT", "8MiB").replace(", registry: reg", ""))
+        for name in ("one", "two"):
+            done = self.command("run", "q.yaml", "--json", env={**os.environ, "TENON_REGISTRY": name})
+            self.assertEqual(0, done.returncode, done.stderr)
+        self.assertEqual(3, json.loads(done.stdout)["executed"])
+        self.assertTrue((self.folder / "two/registry.db").exists())
 
     def test_tune_and_profile(self):
         path = self.write("""\
@@ -522,7 +674,7 @@ class Options(unittest.TestCase):
         flags = {verb["verb"]: {name[2:].replace("-", "_") for flag in verb["flags"] for name in flag["names"] if name.startswith("--")} for verb in json.loads(said)["verbs"]}
         for verb, (step, inputs, _) in _builtin._VERBS.items():
             left = {*_builtin._LEFT_EVERYWHERE.split(), *_builtin._LEFT.get(verb, "").split()}
-            options = {name for name in _builtin.BUILTIN[step].options if name not in inputs}
+            options = {name for name in _builtin.BUILTIN[step].options if name not in inputs and name not in _builtin._MORE.get(step, {})}
             self.assertEqual(flags[verb], options | left, verb)
             self.assertEqual(set(), options & left, verb)
         self.assertEqual(set(), _builtin._LEFT.keys() - _builtin._VERBS.keys())

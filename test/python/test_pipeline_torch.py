@@ -107,7 +107,8 @@ class TheWholeWay(unittest.TestCase):
             self.assertEqual(0, done.returncode, done.stderr)
             report = json.loads(done.stdout)
             facts = {row["name"]: row["facts"] for row in report["steps"]}
-            self.assertGreater(facts["validate"]["top1"], 0.75)
+            self.assertGreater(facts["accuracy"]["top1"], 0.75)
+            self.assertGreater(facts["accuracy"]["top1_difference"], -0.01)
             self.assertEqual(("fashion:1", "production"), (facts["promote"]["version"], facts["promote"]["alias"]))
             self.assertEqual({"fashion-cpu-avx2.tenon", "fashion-cpu-avx512.tenon", "fashion-tuned.tenon", "fashion.zip", "profile.html"}, {path.name for path in (folder / "out").iterdir()})
             shown = json.loads(subprocess.run([TENON, "registry", "show", "fashion@production", "--registry", "registry", "--json"], cwd=folder, capture_output=True, text=True, check=True).stdout)

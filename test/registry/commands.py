@@ -258,7 +258,7 @@ class Gates(RegistryTest):
         return result["verdict"], [row["verdict"] for row in result["rules"]], result["rules"]
 
     def test_worse_model(self):
-        self.rules("top1 >= 90%", "top1 >= champion - 1%", "size <= champion + 5%", "memory <= 500MiB", "outputs <= 1%")
+        self.rules("top1 >= 90%", "top1 >= champion - 1%", "size <= champion + 5%", "memory <= 500MiB", "outputs <= 1%", "interface any")
         data = ["--data", "registry:test:1"]
         verdict, each, rows = self.measure(1, *data)
         self.assertEqual(("passed", ["passed"] * 5), (verdict, each), rows)
@@ -300,7 +300,7 @@ class Gates(RegistryTest):
         verdict, each, rows = self.timed(2)
         self.assertEqual("passed", verdict, rows)
         self.assertTrue(0.2 < rows[3]["value"] < 5, rows)
-        self.rules("p50 <= 1us", "throughput >= 1000000000")
+        self.rules("p50 <= 1us", "throughput >= 1000000000", "interface any")
         self.assertEqual(("refused", ["refused"] * 2), self.timed(2)[:2])
         self.rules("p50 <= champion - 90%")
         self.assertEqual("refused", self.timed(2)[0])
@@ -331,13 +331,62 @@ class Gates(RegistryTest):
         self.refused("TN1003", "gate", "cnn:1", "live", "--data", "registry:nothing:1")
         self.assertEqual(before, self.events(), "nothing is recorded")
 
+    def test_pinned_data(self):
+        """The data are chosen with the rules, by whoever may set these, and the history keeps what was measured on what."""
+        self.rules("top1 >= 90%")
+        self.assertEqual("passed", self.measure(1, "--data", "registry:test:1")[0])
+        pinned = self.get("gate", "cnn@live")["rules"][-1]
+        self.assertRegex(pinned, "^data = registry:test:1 sha256:[0-9a-f]{64}$")
+        self.get("promote", "cnn:1", "live")
+        self.get("push", "cnn", "worse.tenon")
+        data = dict(np.load(self.folder / "test.npz"))
+        subprocess.run([TENON, "run", "worse.tenon", "--inputs", "test.npz", "-o", "out.npz", "--quiet"], cwd=self.folder, capture_output=True)
+        np.savez(self.folder / "cherry.npz", image=data["image"][:64], labels=np.zeros(64, np.int64))
+        self.assertIn("another data set is another gate", self.refused("TN1009", "gate", "cnn:2", "live", "--data", "cherry.npz"))
+        self.assertEqual("refused", self.measure(2)[0])  # on what is pinned
+        event = self.get("history")["events"][-1]["detail"]["conditions"]
+        self.assertEqual("registry:test:1", event["data"])
+        self.assertTrue(event["machine"] and event["tenon"] and event["seconds"] == 0.2 and pinned.endswith(event["sha256"]))
+        self.get("gate", "cnn@live", "--rule", "size <= 1GiB", "--data", "registry:test:1", "--seconds", "0.3", "--repetitions", "2", "--machine", "this")
+        self.refused("TN1009", "gate", "cnn:2", "live", "--seconds", "0.2")
+        self.measure(2, "--seconds", "0.3")
+        self.assertIn("wants 2 results that passed, and there are 1", self.refused("TN1008", "promote", "cnn:2", "live"))
+        self.measure(2, "--seconds", "0.3")
+        self.get("promote", "cnn:2", "live")
+        self.assertEqual([], self.get("verify")["problems"])
+        self.assertEqual([], self.get("gc", "--keep", "0")["deleted_versions"], "the data of a gate stay")
+
+    def test_interface(self):
+        """Who is a client of the champion is one of what follows it."""
+        self.rules("size <= 1GiB")
+        self.measure(1)
+        self.get("promote", "cnn:1", "live")
+        compile_cnn(self.folder / "fixed.tenon", "--shape", "image:1x1x28x28")
+        compile_cnn(self.folder / "wide.tenon", "--shape", "image:[1..128]x1x28x28")
+        for number, (name, verdict) in enumerate((("fixed", "refused"), ("wide", "passed")), 2):
+            self.get("push", "cnn", f"{name}.tenon")
+            result = self.measure(number)
+            self.assertEqual(verdict, result[0], result)
+        self.assertEqual("it takes and gives what the champion does", result[2][-1]["reason"])
+
+    def test_parent(self):
+        """What a version lost against what it was made from."""
+        self.get("push", "model", CNN)
+        self.rules("top1 >= parent - 1%")
+        for name, parent, verdict in (("near", ("--parent", "model:1"), "passed"), ("worse", ("--parent", "model:1"), "refused"), ("nan", (), "refused")):
+            pushed = self.get("push", "cnn", f"{name}.tenon", *parent)
+            result = self.measure(pushed["version"], "--data", "registry:test:1")
+            self.assertEqual(verdict, result[1][0], result)
+        self.assertIn("the version has no parent", result[2][0]["reason"])
+
     def test_rules(self):
         before = self.events()
         for rule in ("topp1 >= 20%", "top1 >= nan", "top1 > 3", "p50 >= 3"):
             self.refused("TN1009", "gate", "cnn@live", "--rule", "top1 >= 20%", "--rule", rule)
         self.assertEqual(before, self.events())
         self.refused("TN1009", "gate", "cnn:1", "live")
-        self.assertEqual(["top1 >= 20%"], self.rules("top1  >=  20%"))
+        self.assertEqual(["top1 >= 20%", "interface >= champion"], self.rules("top1  >=  20%"))
+        self.assertEqual(["top1 >= 20%"], self.rules("top1 >= 20%", "interface any"))
         self.refused("TN1007", "promote", "cnn:1", "live")
         self.assertEqual([], self.get("gate", "cnn@live", "--no-rules")["rules"])
         self.get("promote", "cnn:1", "live")

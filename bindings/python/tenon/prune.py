@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-import zlib
+import warnings
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ._compile import verb
@@ -97,39 +97,6 @@ def taylor(
     return scores
 
 
-def _tensors(module: "torch.nn.Module") -> Dict[str, "torch.Tensor"]:
-    """By all names: a tied parameter has one in each of its owners."""
-    return {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers(remove_duplicate=False))}
-
-
-def _crc(tensor: "torch.Tensor") -> int:
-    return zlib.crc32(tensor.detach().cpu().contiguous().numpy().tobytes())
-
-
-def _find(tensors: Mapping[str, "torch.Tensor"], name: str, entry: Mapping[str, Any]) -> Tuple[str, bool]:
-    """The parameter that a tensor of the model is, and whether the model has it transposed. By name; else by its elements, since
-    exporters transpose the weights of products and call them something else."""
-    dims = list(entry["dims"])
-    if name in tensors and list(tensors[name].shape) == dims:
-        return name, False
-    found: List[Tuple[str, bool]] = []
-    seen = set()
-    for own, tensor in tensors.items():
-        if id(tensor) in seen:
-            continue
-        seen.add(id(tensor))
-        if list(tensor.shape) == dims and _crc(tensor) == entry["crc32"]:
-            found.append((own, False))
-        elif tensor.dim() == 2 and list(tensor.shape) == dims[::-1] and _crc(tensor.t()) == entry["crc32"]:
-            found.append((own, True))
-    if len(found) != 1:
-        raise usage(
-            "TN0105", f"the module has {len(found) or 'no'} parameters that can be '{name}' of the recipe",
-            "make the recipe of the file that tenon.prune.export(module, …) writes, and apply it to that module as it was",
-        )  # fmt: skip
-    return found[0]
-
-
 def _check_heads(module: "torch.nn.Module", path: str) -> None:
     """Heads can go where the attention is torch's own; other code has their number in its own way."""
     import torch
@@ -185,9 +152,11 @@ def _set_sizes(owner: "torch.nn.Module", groups: int) -> None:
 def apply(module: "torch.nn.Module", recipe: Union[Path, Mapping[str, Any]]) -> "torch.nn.Module":
     """Removes from the module what `tenon prune --recipe` removed from the model that it was exported to, in place: parameters,
     buffers, and attributes such as out_channels, groups and num_features. Nothing is changed where it does not fit. An
-    attention of torch.nn.MultiheadAttention that loses heads becomes one that gives no weights. Optimizers must be made anew."""
+    attention of torch.nn.MultiheadAttention that loses heads becomes one that gives no weights. A warning names code of the
+    module that has a width as a number. Optimizers must be made anew."""
     import torch
 
+    from . import _recipe
     from ._heads import HeadAttention
 
     if not isinstance(recipe, Mapping):
@@ -195,13 +164,19 @@ def apply(module: "torch.nn.Module", recipe: Union[Path, Mapping[str, Any]]) -> 
             recipe = json.load(file)
     if recipe.get("schema") != "tenon.recipe/1":
         raise usage("TN0105", "this is no recipe of tenon prune", "give the file of --recipe")
-    tensors = _tensors(module)
+    tensors = _recipe.tensors_of(module)
+    normed: List[_recipe.NormedWeight] = []
     cuts: Dict[int, Tuple["torch.Tensor", Dict[int, List[int]]]] = {}
     groups: Dict[str, int] = {}
     for name, entry in recipe["parameters"].items():
         if entry.get("constant") and name not in tensors:
             continue
-        own, is_transposed = _find(tensors, name, entry)
+        if entry.get("computed_of"):
+            normed.append(_recipe.NormedWeight(module, name, entry))
+            path = normed[-1].path
+            groups[path] = max(groups.get(path, 0), entry.get("groups", 0))
+            continue
+        own, is_transposed = _recipe.find(tensors, name, recipe)
         tensor = tensors[own]
         kept = {(1 - int(axis) if is_transposed else int(axis)): indices for axis, indices in entry["kept"].items()}
         if id(tensor) in cuts and cuts[id(tensor)][1] != kept:
@@ -218,14 +193,15 @@ def apply(module: "torch.nn.Module", recipe: Union[Path, Mapping[str, Any]]) -> 
             HeadAttention.check(owner, path)
     for tensor, kept in cuts.values():
         owners = _owners(module, tensor)
-        smaller = tensor.detach()
-        for axis, indices in kept.items():
-            smaller = smaller.index_select(axis, torch.tensor(indices, device=smaller.device))
-        smaller = smaller.contiguous()
+        smaller = _recipe.cut(tensor.detach(), kept)
         if isinstance(tensor, torch.nn.Parameter):
             smaller = torch.nn.Parameter(smaller, requires_grad=tensor.requires_grad)
         for _, held, name in owners:
             held[name] = smaller
+    for weight in normed:
+        weight.cut()
     for path, number in groups.items():
         _set_sizes(module.get_submodule(path), number)
+    for text in _recipe.held_widths(module, recipe):
+        warnings.warn(f"the code of the module holds a width that is another now: {text}", stacklevel=3)
     return module

@@ -30,8 +30,10 @@ TEST(Rule, Limits) {
   EXPECT_DOUBLE_EQ(1.1, rule("p50 <= champion + 10%").limit);
   EXPECT_DOUBLE_EQ(0.9, rule("throughput >= champion - 10%").limit);
   EXPECT_DOUBLE_EQ(1, rule("size <= champion").limit);
-  EXPECT_TRUE(rule("outputs <= 0.1%").isRelative());
-  EXPECT_FALSE(rule("p50 <= 3").isRelative());
+  EXPECT_EQ(Baseline::Champion, rule("outputs <= 0.1%").baseline);
+  EXPECT_EQ(Baseline::Champion, rule("interface >= champion").baseline);
+  EXPECT_EQ(Baseline::Parent, rule("top1 >= parent - 1%").baseline);
+  EXPECT_EQ(Baseline::None, rule("p50 <= 3").baseline);
 }
 
 TEST(Rule, Refused) {
@@ -57,6 +59,10 @@ TEST(Rule, Refused) {
                                 "throughput >= 3ms",
                                 "outputs <= champion",
                                 "top1 >= champion - ",
+                                "p50 <= parent + 10%",
+                                "interface >= 3",
+                                "interface >= champion - 1%",
+                                "interface <= champion",
                                 "top1 >= champion * 0.9",
                                 "top1 >= champion - 1% 2",
                                 "top1 >= 1e400",
@@ -74,7 +80,7 @@ TEST(Rule, Refused) {
 
 TEST(Rule, Decides) {
   auto outcome = [](std::string_view text, double value, double low, double high) {
-    return decide(rule(text), Measured{value, low, high}).outcome;
+    return decide(rule(text), Measured{value, low, high, ""}).outcome;
   };
   EXPECT_EQ(GateOutcome::Passed, outcome("top1 >= 0.85", 0.9, 0.86, 0.92));
   EXPECT_EQ(GateOutcome::Passed, outcome("top1 >= 0.85", 0.9, 0.85, 0.92));
@@ -89,6 +95,9 @@ TEST(Rule, Decides) {
   EXPECT_EQ(GateOutcome::Refused, outcome("mse <= 1", HUGE_VAL, 0, 0));
   EXPECT_EQ(GateOutcome::Undecided, outcome("p99 <= 1", 0.5, none, none));
   EXPECT_EQ(GateOutcome::Passed, decide(rule("p50 <= champion"), std::nullopt).outcome);
+  EXPECT_EQ(GateOutcome::Refused, decide(rule("top1 >= parent"), std::nullopt).outcome);
+  EXPECT_EQ(GateOutcome::Refused, outcome("interface >= champion", 1, 1, 1));
+  EXPECT_EQ(GateOutcome::Passed, outcome("interface >= champion", 0, 0, 0));
 }
 
 TEST(Rule, Together) {

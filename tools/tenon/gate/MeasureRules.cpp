@@ -5,7 +5,10 @@
 #include "tools/tenon/accuracy/CompareModels.h"
 #include "tools/tenon/accuracy/MeasureAccuracy.h"
 #include "tools/tenon/bench/MeasureBench.h"
+#include "tools/tenon/gate/CompareInterfaces.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -16,6 +19,7 @@
 namespace tenon::tool {
 namespace {
 
+using registry::Baseline;
 using registry::LimitKind;
 using registry::Measured;
 using registry::MetricFamily;
@@ -27,14 +31,16 @@ double numberOf(const Json &value) {
   return value.is_number() ? finiteOrNan(value.get<double>()) : std::nan("");
 }
 
-Measured exact(double value) { return {value, value, value}; }
+Measured exact(double value, std::string what = "") {
+  return {value, value, value, std::move(what)};
+}
 
 /// {"value": ..., "interval_95": [low, high]}; a value without an interval is as exact as one can
 /// say.
 Measured measuredOf(const Json &row) {
   double value = numberOf(row.value("value", Json()));
   Json interval = row.value("interval_95", Json());
-  return interval.is_array() ? Measured{value, numberOf(interval[0]), numberOf(interval[1])}
+  return interval.is_array() ? Measured{value, numberOf(interval[0]), numberOf(interval[1]), ""}
                              : exact(value);
 }
 
@@ -50,11 +56,14 @@ private:
   bool needs(MetricFamily family) const {
     return std::ranges::any_of(rules, [&](const Rule &rule) { return rule.family == family; });
   }
+  bool needs(Baseline baseline) const {
+    return std::ranges::any_of(rules, [&](const Rule &rule) { return rule.baseline == baseline; });
+  }
   bool needsMemory() const {
     return std::ranges::any_of(rules, [](const Rule &rule) { return rule.metric == "memory"; });
   }
   bool hasChampion() const { return !subjects.champion.empty(); }
-  Status runAccuracy();
+  Result<Json> runAccuracy(const std::string &beside);
   Status runCompare();
   Status runBench();
   Measured ofScore(const Rule &rule) const;
@@ -65,21 +74,16 @@ private:
   const GateSubjects &subjects;
   TaskListener &listener;
   TaskListener silent; ///< of what is measured: the gate tells how far it is
-  Json accuracy, bench;
+  Json accuracy, besideParent, bench;
   debug::LayerReport outputs;
+  std::vector<std::string> interfaces;
 };
 
-/// The champion first, so that differences are the candidate's.
-Status Measurement::runAccuracy() {
-  if (subjects.data.empty()) {
-    return Status::error(
-        ErrorId::BadGateRule,
-        "the rules ask for accuracy or memory, which are measured on data, and none is given",
-        "--data FILE, or --data registry:NAME:VERSION");
-  }
+/// The other one first, where there is one, so that differences are the candidate's.
+Result<Json> Measurement::runAccuracy(const std::string &beside) {
   AccuracyRequest request;
-  if (hasChampion()) {
-    request.models.push_back(subjects.champion);
+  if (!beside.empty()) {
+    request.models.push_back(beside);
   }
   request.models.push_back(subjects.candidate);
   request.data = subjects.data;
@@ -91,9 +95,10 @@ Status Measurement::runAccuracy() {
     }
   }
   Result<Json> measured = measureAccuracy(request, silent);
-  TENON_TRY(measured.takeStatus().prefix("accuracy"));
-  accuracy = std::move(*measured);
-  return Status::ok();
+  if (!measured.isOk()) {
+    return measured.takeStatus().prefix("accuracy");
+  }
+  return measured;
 }
 
 Status Measurement::runCompare() {
@@ -121,7 +126,13 @@ Status Measurement::runBench() {
 Status Measurement::run() {
   if (needs(MetricFamily::Share) || needs(MetricFamily::Number) || needsMemory()) {
     listener.progress("gate: accuracy", 0);
-    TENON_TRY(runAccuracy());
+    TENON_ASSIGN(accuracy, runAccuracy(subjects.champion));
+  }
+  if (needs(Baseline::Parent) && !subjects.parent.empty()) {
+    TENON_ASSIGN(besideParent, runAccuracy(subjects.parent));
+  }
+  if (needs(MetricFamily::Interface) && hasChampion()) {
+    TENON_ASSIGN(interfaces, compareInterfaces(subjects.champion, subjects.candidate));
   }
   if (needs(MetricFamily::Outputs) && hasChampion()) {
     listener.progress("gate: outputs", 0.4);
@@ -136,7 +147,8 @@ Status Measurement::run() {
 }
 
 Measured Measurement::ofScore(const Rule &rule) const {
-  for (const Json &metric : accuracy["metrics"]) {
+  const Json &figures = rule.baseline == Baseline::Parent ? besideParent : accuracy;
+  for (const Json &metric : figures["metrics"]) {
     if (metric["metric"] == rule.metric) {
       const Json &row = metric["models"].back();
       Measured found = measuredOf(rule.kind == LimitKind::Difference ? row["difference"] : row);
@@ -173,7 +185,10 @@ Measured Measurement::ofBytes(const Rule &rule) const {
 }
 
 std::optional<Measured> Measurement::of(const Rule &rule) const {
-  if (rule.isRelative() && !hasChampion()) {
+  bool hasBaseline = rule.baseline == Baseline::Champion ? hasChampion()
+                     : rule.baseline == Baseline::Parent ? !subjects.parent.empty()
+                                                         : true;
+  if (!hasBaseline) {
     return std::nullopt;
   }
   switch (rule.family) {
@@ -184,6 +199,9 @@ std::optional<Measured> Measurement::of(const Rule &rule) const {
     return ofSpeed(rule);
   case MetricFamily::Bytes:
     return ofBytes(rule);
+  case MetricFamily::Interface:
+    return exact(static_cast<double>(interfaces.size()),
+                 fmt::format("{}", fmt::join(interfaces, "; ")));
   case MetricFamily::Outputs:
     break;
   }

@@ -17,11 +17,12 @@ namespace tenon::tool {
 struct GateSubjects {
   std::string candidate; ///< paths of engines or models
   std::string champion;  ///< empty where there is none
+  std::string parent;    ///< what the candidate was made from; empty where it names none
   std::string data;      ///< of the data set; empty where none was given
   double seconds = 2;    ///< how long each pair is timed
 };
 
-/// A result for each rule, in their order. TN1009 where a rule needs data and none is given.
+/// A result for each rule, in their order. Rules that need data have some (Terms::needsData).
 Result<std::vector<registry::RuleResult>> measureRules(std::span<const registry::Rule> rules,
                                                        const GateSubjects &subjects,
                                                        TaskListener &listener);

@@ -4,13 +4,13 @@
 
 #include "runtime/device/cpu/CpuFeatures.h"
 #include "runtime/tensors/Npy.h"
-#include "support/LikelySize.h"
 #include "support/files/AtomicFile.h"
 #include "support/files/OutputPath.h"
 #include "support/files/ScratchFolder.h"
 #include "tools/tenon/engines/OutputCheck.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/model/CompilerBridge.h"
+#include "tools/tenon/prune/SampledSizes.h"
 #include "tools/tenon/target/Target.h"
 
 #include <fmt/format.h>
@@ -104,33 +104,6 @@ Result<uint32_t> multipleOf(const PruneRequest &request) {
   return static_cast<uint32_t>(multiple);
 }
 
-using Dims = prune::ValueDims;
-
-/// All inputs with constant dims: those of --shape, else those of the model, else likely ones.
-Result<std::vector<ShapeArgument>> shapesOf(const PruneRequest &request,
-                                            const prune::Pruner &pruner, Dims &dims) {
-  TENON_ASSIGN(std::vector<ShapeArgument> given, parseShapeArguments(request.shapes));
-  TENON_ASSIGN(dims, dimsOfValues(request.model, given));
-  std::vector<ShapeArgument> shapes;
-  bool isFree = false;
-  for (const std::string &name : pruner.inputNames()) {
-    ShapeArgument shape{name, {}};
-    for (uint32_t i = 0; i < dims[name].size(); ++i) {
-      int64_t size = dims[name][i];
-      isFree = isFree || size < 0;
-      size = size < 0 ? likelySize(i, 1, 1 << 16) : size;
-      shape.dims.push_back({size, size, false});
-    }
-    if (!shape.dims.empty()) {
-      shapes.push_back(std::move(shape));
-    }
-  }
-  if (isFree) {
-    TENON_ASSIGN(dims, dimsOfValues(request.model, shapes));
-  }
-  return shapes;
-}
-
 std::vector<std::string> textsOf(const std::vector<ShapeArgument> &shapes) {
   std::vector<std::string> texts;
   for (const ShapeArgument &shape : shapes) {
@@ -145,7 +118,7 @@ std::vector<std::string> textsOf(const std::vector<ShapeArgument> &shapes) {
 
 class PruneWork {
 public:
-  PruneWork(const PruneRequest &request, prune::Pruner &pruner, std::vector<ShapeArgument> shapes,
+  PruneWork(const PruneRequest &request, prune::Pruner &pruner, SampledShapes shapes,
             ScratchFolder &folder, TaskListener &listener)
       : request(request), pruner(pruner), shapes(std::move(shapes)),
         path(folder.path() + "/pruned.onnx"), listener(listener) {}
@@ -164,28 +137,31 @@ private:
 
   const PruneRequest &request;
   prune::Pruner &pruner;
-  std::vector<ShapeArgument> shapes;
+  SampledShapes shapes;
   std::string path;
   TaskListener &listener;
   std::optional<Stopwatch> watch;
 };
 
-/// Every value has the dims that were planned: what a rule and the edit of a node disagree on shows
-/// here.
+/// Every value has the dims that were planned, at all sampled sizes of free dims: what a rule and
+/// the edit of a node disagree on shows here.
 Status PruneWork::check() {
   auto failed = [](std::string what) {
     return Status::error(ErrorId::PruneCheckFailed, std::move(what),
                          "report this with the model; --keep leaves a layer as it is");
   };
-  Result<Dims> dims = dimsOfValues(path, shapes);
-  if (!dims) {
-    return failed(fmt::format("the pruned model cannot be read: {}", dims.status().message()));
-  }
-  for (const auto &[name, planned] : pruner.dimsAfter()) {
-    auto own = dims->find(name);
-    if (own != dims->end() && own->second != planned) {
-      return failed(fmt::format("'{}' has dims {} in the pruned model, planned were {}", name,
-                                own->second, planned));
+  prune::SampledDims planned = pruner.dimsAfter();
+  for (size_t sample = 0; sample < shapes.size(); ++sample) {
+    Result<prune::ValueDims> dims = dimsOfValues(path, shapes[sample]);
+    if (!dims) {
+      return failed(fmt::format("the pruned model cannot be read: {}", dims.status().message()));
+    }
+    for (const auto &[name, own] : planned[sample]) {
+      auto found = dims->find(name);
+      if (found != dims->end() && found->second != own) {
+        return failed(fmt::format("'{}' has dims {} in the pruned model, planned were {}", name,
+                                  found->second, own));
+      }
     }
   }
   return Status::ok();
@@ -202,8 +178,8 @@ Status PruneWork::make(double share) {
 }
 
 Status PruneWork::startTiming() {
-  TimingRequest timingRequest{textsOf(shapes), request.target, request.session, request.useCache,
-                              request.seconds};
+  TimingRequest timingRequest{textsOf(shapes.front()), request.target, request.session,
+                              request.useCache, request.seconds};
   TENON_ASSIGN(Stopwatch started, Stopwatch::start(request.model, timingRequest, listener));
   watch.emplace(std::move(started));
   return Status::ok();
@@ -324,9 +300,10 @@ Result<PruneOutcome> pruneModel(const PruneRequest &request, TaskListener &liste
   TENON_ASSIGN(prune::Settings settings, settingsOf(request, reads));
   TENON_TRY(checkPlaces(request, reads));
   TENON_ASSIGN(prune::Pruner pruner, prune::Pruner::open(request.model));
-  Dims dims;
-  TENON_ASSIGN(std::vector<ShapeArgument> shapes, shapesOf(request, pruner, dims));
-  TENON_TRY(pruner.analyze(dims, std::move(settings)));
+  TENON_ASSIGN(std::vector<ShapeArgument> given, parseShapeArguments(request.shapes));
+  prune::SampledDims dims;
+  TENON_ASSIGN(SampledShapes shapes, sampleShapes(request.model, given, pruner, dims));
+  TENON_TRY(pruner.analyze(std::move(dims), std::move(settings)));
   if (request.ratio) {
     TENON_TRY(pruner.choose(*request.ratio));
   }

@@ -50,14 +50,23 @@ Json pruneJson(const PruneOutcome &outcome) {
 Json recipeOf(const PruneOutcome &outcome) {
   Json parameters = Json::object();
   for (const prune::ShrunkTensor &tensor : outcome.info.tensors) {
+    if (tensor.readers.empty()) {
+      continue;
+    }
     Json kept = Json::object();
     for (const auto &[axis, indices] : tensor.kept) {
       kept[std::to_string(axis)] = indices;
     }
     // Parts of one tensor for different readers get names of their own.
     std::string key = parameters.contains(tensor.name) ? tensor.newName : tensor.name;
-    parameters[key] = {
-        {"tensor", tensor.name}, {"dims", tensor.dims}, {"kept", kept}, {"crc32", tensor.crc}};
+    parameters[key] = {{"tensor", tensor.name},
+                       {"dims", tensor.dims},
+                       {"kept", kept},
+                       {"crc32", tensor.crc},
+                       {"readers", tensor.readers}};
+    if (!tensor.sources.empty()) {
+      parameters[key]["computed_of"] = tensor.sources;
+    }
     if (tensor.groups > 0) {
       parameters[key]["groups"] = tensor.groups;
     }
@@ -68,10 +77,16 @@ Json recipeOf(const PruneOutcome &outcome) {
       parameters[key]["constant"] = true;
     }
   }
+  Json sizes = Json::array();
+  for (const prune::ChangedSizes &own : outcome.info.sizes) {
+    sizes.push_back(
+        {{"node", own.node}, {"op", own.op}, {"before", own.before}, {"after", own.after}});
+  }
   return {{"schema", "tenon.recipe/1"},
           {"model", outcome.model},
           {"ratio", outcome.ratio},
-          {"parameters", parameters}};
+          {"parameters", parameters},
+          {"sizes", sizes}};
 }
 
 std::string pruneText(const PruneOutcome &outcome) {

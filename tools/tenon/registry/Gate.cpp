@@ -1,16 +1,23 @@
 // `tenon registry gate`: the rules of an alias, and measuring a version by them.
 
-#include "registry/Rule.h"
+#include "registry/Gate.h"
+#include "registry/Sha256.h"
+#include "support/files/FileError.h"
+#include "support/files/MappedFile.h"
 #include "support/files/ScratchFolder.h"
+#include "support/text/Printable.h"
 #include "tools/tenon/cli/Options.h"
 #include "tools/tenon/gate/MeasureRules.h"
 #include "tools/tenon/registry/Stage.h"
 #include "tools/tenon/registry/Subcommands.h"
+#include "tools/tenon/target/CpuInfo.h"
+#include "tools/tenon/target/LocalGpu.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
+#include <filesystem>
 #include <memory>
 
 namespace tenon::tool {
@@ -22,62 +29,127 @@ using registry::Rule;
 using registry::RuleResult;
 
 constexpr std::string_view kScheme = "registry:";
+constexpr std::string_view kAnyInterface = "interface any";
 
 struct GateFlags {
-  std::string what, alias, data;
+  std::string what, alias, data, machine;
   std::vector<std::string> rules;
   bool clears = false;
-  double seconds = 2;
+  double seconds = 0; ///< 0: not given
+  uint64_t repetitions = 1;
 };
 
-void printRules(const registry::Reference &reference, const std::vector<Rule> &rules,
+/// The files of a gate, which stay whatever happens to the registry meanwhile.
+struct Staged {
+  ScratchFolder folder;
+  GateSubjects subjects;
+  registry::Conditions conditions;
+  int64_t champion = 0;
+};
+
+/// What times are measured on: the models of the processor and, where there is one, the GPU.
+std::string machineText() {
+  Result<target::Target> gpu = localGpu();
+  return withoutControls(cpuInfo("model name") + (gpu.isOk() ? ", " + gpu->name : ""));
+}
+
+Result<std::string> hashOf(const std::string &path) {
+  TENON_ASSIGN(MappedFile file, MappedFile::open(path));
+  registry::Sha256 sum;
+  sum.update(file.bytes());
+  return sum.finish();
+}
+
+/// Puts the data that are named where nobody changes them while they are measured on, and says what
+/// they are.
+Status stageData(const std::string &named, Registry &registry, Staged &staged) {
+  std::string path = named;
+  staged.conditions.data = std::filesystem::path(named).filename().string();
+  if (named.starts_with(kScheme)) {
+    TENON_ASSIGN(registry::Reference reference,
+                 registry::parseReference(std::string_view(named).substr(kScheme.size())));
+    TENON_ASSIGN(registry::Version version, registry.find(reference));
+    TENON_ASSIGN(path, stage(registry, version, staged.folder));
+    staged.conditions.data = std::string(kScheme) + version.text();
+  } else {
+    std::error_code error;
+    std::string copy = fmt::format("{}/data{}", staged.folder.path(),
+                                   std::filesystem::path(named).extension().string());
+    TENON_ASSIGN(MappedFile file, MappedFile::open(named)); // with its own errors
+    if (!std::filesystem::copy_file(named, copy, error)) {
+      return writeError(error.value(), "copy", copy);
+    }
+    path = copy;
+  }
+  TENON_ASSIGN(staged.conditions.dataHash, hashOf(path));
+  staged.subjects.data = path;
+  return Status::ok();
+}
+
+void printTerms(const registry::Reference &reference, const registry::Terms &terms,
                 Terminal &terminal) {
-  Json texts = Json::array();
   std::string text =
-      rules.empty()
+      terms.texts.empty()
           ? fmt::format("{} has no rules: every version may be promoted to it\n", reference.text())
           : "";
-  for (const Rule &rule : rules) {
-    texts.push_back(rule.text);
-    text += rule.text + "\n";
+  for (const std::string &each : terms.texts) {
+    text += each + "\n";
   }
-  terminal.json()
-      ? terminal.printJson("registry.rules",
-                           {{"name", reference.name}, {"alias", reference.alias}, {"rules", texts}})
-      : terminal.print(text);
+  terminal.json() ? terminal.printJson("registry.rules", {{"name", reference.name},
+                                                          {"alias", reference.alias},
+                                                          {"rules", terms.texts}})
+                  : terminal.print(text);
+}
+
+/// The texts that the flags ask for, with what they pin.
+Result<std::vector<std::string>> textsOf(const GateFlags &flags, const registry::Object &object,
+                                         Registry &registry) {
+  std::vector<std::string> texts;
+  bool hasInterface = false;
+  for (const std::string &text : flags.rules) {
+    bool isAny = text == kAnyInterface;
+    hasInterface = hasInterface || isAny || text.starts_with("interface");
+    if (!isAny) {
+      TENON_ASSIGN(Rule rule, registry::parseRule(text));
+      texts.push_back(rule.text);
+    }
+  }
+  if (object.kind == "engine" && !hasInterface) {
+    texts.emplace_back("interface >= champion");
+  }
+  if (!flags.data.empty()) {
+    TENON_ASSIGN(registry::FilesLock lock, registry.keepFiles());
+    TENON_ASSIGN(ScratchFolder folder, scratchOf(registry, "gate"));
+    Staged staged = {std::move(folder), {}, {}, 0};
+    TENON_TRY(stageData(flags.data, registry, staged));
+    texts.push_back(registry::dataPin(staged.conditions.data, staged.conditions.dataHash));
+  }
+  if (flags.seconds > 0) {
+    texts.push_back(fmt::format("seconds >= {}", flags.seconds));
+  }
+  if (flags.repetitions > 1) {
+    texts.push_back(fmt::format("repetitions >= {}", flags.repetitions));
+  }
+  if (!flags.machine.empty()) {
+    texts.push_back("machine = " + (flags.machine == "this" ? machineText() : flags.machine));
+  }
+  return texts;
 }
 
 Status rulesOf(const GateFlags &flags, Registry &registry, Terminal &terminal) {
   TENON_ASSIGN(registry::Reference reference, parseAliasReference(flags.what));
-  TENON_TRY(registry.object(reference.name).takeStatus());
+  TENON_ASSIGN(registry::Object object, registry.object(reference.name));
   if (flags.clears || !flags.rules.empty()) {
-    std::vector<Rule> wanted;
-    for (const std::string &text : flags.rules) {
-      TENON_ASSIGN(Rule rule, registry::parseRule(text));
-      wanted.push_back(std::move(rule));
+    std::vector<std::string> texts;
+    if (!flags.clears) {
+      TENON_ASSIGN(texts, textsOf(flags, object, registry));
     }
-    TENON_TRY(registry.setRules(reference.name, reference.alias, wanted));
+    TENON_ASSIGN(registry::Terms wanted, registry::parseTerms(texts));
+    TENON_TRY(registry.setTerms(reference.name, reference.alias, wanted));
   }
-  TENON_ASSIGN(std::vector<Rule> rules, registry.rules(reference.name, reference.alias));
-  printRules(reference, rules, terminal);
+  TENON_ASSIGN(registry::Terms terms, registry.terms(reference.name, reference.alias));
+  printTerms(reference, terms, terminal);
   return Status::ok();
-}
-
-Json describe(const std::vector<RuleResult> &results) {
-  Json rows = Json::array();
-  for (const RuleResult &each : results) {
-    Json row = {{"rule", each.rule.text},   {"verdict", nameOf(each.outcome)},
-                {"value", Json()},          {"interval_95", Json()},
-                {"limit", each.rule.limit}, {"reason", each.reason}};
-    if (each.measured) {
-      row["value"] = std::isfinite(each.measured->value) ? Json(each.measured->value) : Json();
-      row["interval_95"] = {std::isfinite(each.measured->low) ? Json(each.measured->low) : Json(),
-                            std::isfinite(each.measured->high) ? Json(each.measured->high)
-                                                               : Json()};
-    }
-    rows.push_back(std::move(row));
-  }
-  return rows;
 }
 
 /// What the caller is told besides the rows: nothing where the gate is passed.
@@ -102,18 +174,11 @@ Status statusOf(GateOutcome outcome, const std::vector<RuleResult> &results,
                              "more data or a longer --seconds narrows the interval");
 }
 
-/// What a gate measures, in files that stay whatever happens to the registry meanwhile.
-struct Staged {
-  ScratchFolder folder;
-  GateSubjects subjects;
-  int64_t champion = 0;
-};
-
-Result<Staged> stageAll(const GateFlags &flags, const registry::Version &candidate,
-                        Registry &registry) {
+Result<Staged> stageAll(const GateFlags &flags, const registry::Terms &terms,
+                        const registry::Version &candidate, Registry &registry) {
   TENON_ASSIGN(registry::FilesLock lock, registry.keepFiles());
-  TENON_ASSIGN(ScratchFolder folder, ScratchFolder::create(registry.filesFolder(), "gate"));
-  Staged staged = {std::move(folder), {}, 0};
+  TENON_ASSIGN(ScratchFolder folder, scratchOf(registry, "gate"));
+  Staged staged = {std::move(folder), {}, {}, 0};
   TENON_ASSIGN(staged.subjects.candidate, stage(registry, candidate, staged.folder));
   TENON_ASSIGN(staged.champion, registry.aliasOf(candidate.name, flags.alias));
   if (staged.champion == candidate.number) {
@@ -122,14 +187,33 @@ Result<Staged> stageAll(const GateFlags &flags, const registry::Version &candida
     TENON_ASSIGN(registry::Version champion, registry.find({candidate.name, staged.champion, ""}));
     TENON_ASSIGN(staged.subjects.champion, stage(registry, champion, staged.folder));
   }
-  staged.subjects.data = flags.data;
-  if (flags.data.starts_with(kScheme)) {
-    TENON_ASSIGN(registry::Reference named,
-                 registry::parseReference(std::string_view(flags.data).substr(kScheme.size())));
-    TENON_ASSIGN(registry::Version data, registry.find(named));
-    TENON_ASSIGN(staged.subjects.data, stage(registry, data, staged.folder));
+  bool asksParent = std::ranges::any_of(
+      terms.rules, [](const Rule &rule) { return rule.baseline == registry::Baseline::Parent; });
+  Json parent = candidate.facts.value("parent", Json());
+  if (asksParent && parent.is_string()) {
+    TENON_ASSIGN(registry::Reference named, registry::parseReference(parent.get<std::string>()));
+    TENON_ASSIGN(registry::Version version, registry.find(named));
+    TENON_ASSIGN(staged.subjects.parent, stage(registry, version, staged.folder));
   }
-  staged.subjects.seconds = flags.seconds;
+  // What is pinned as a file of somebody's has to be named again: only its hash is known.
+  std::string data = !flags.data.empty()               ? flags.data
+                     : terms.data.starts_with(kScheme) ? terms.data
+                                                       : "";
+  if (!data.empty()) {
+    TENON_TRY(stageData(data, registry, staged));
+  } else if (terms.needsData() && !terms.data.empty()) {
+    return Status::error(
+        ErrorId::BadGateRule,
+        fmt::format("the gate measures on the file {} (sha256 {}), which is not in "
+                    "the registry",
+                    terms.data, terms.dataHash.substr(0, 12)),
+        fmt::format("--data {}", terms.data));
+  }
+  constexpr double kSeconds = 2;
+  staged.subjects.seconds = flags.seconds > 0 ? flags.seconds : std::max(kSeconds, terms.seconds);
+  staged.conditions.seconds = staged.subjects.seconds;
+  staged.conditions.machine = machineText();
+  staged.conditions.compiler = TENON_VERSION;
   return staged;
 }
 
@@ -142,6 +226,7 @@ void printResult(const registry::Version &candidate, const registry::GateResult 
                                          {"alias", result.alias},
                                          {"champion", champion},
                                          {"verdict", nameOf(result.outcome)},
+                                         {"conditions", registry::detailOf(result)["conditions"]},
                                          {"rules", result.figures}});
     return;
   }
@@ -159,24 +244,26 @@ Status measure(const GateFlags &flags, const registry::Reference &reference, Reg
                Terminal &terminal) {
   TENON_TRY(registry::checkAlias(flags.alias));
   TENON_ASSIGN(registry::Version candidate, registry.find(reference));
-  TENON_ASSIGN(std::vector<Rule> rules, registry.rules(candidate.name, flags.alias));
-  if (rules.empty()) {
+  TENON_ASSIGN(registry::Terms terms, registry.terms(candidate.name, flags.alias));
+  if (terms.rules.empty()) {
     return Status::error(ErrorId::BadGateRule,
                          fmt::format("'{}@{}' has no rules", candidate.name, flags.alias),
                          fmt::format("tenon registry gate {}@{} --rule 'top1 >= 85%' sets one",
                                      candidate.name, flags.alias));
   }
-  TENON_ASSIGN(Staged staged, stageAll(flags, candidate, registry));
-  TENON_ASSIGN(std::vector<RuleResult> results, measureRules(rules, staged.subjects, terminal));
+  TENON_ASSIGN(Staged staged, stageAll(flags, terms, candidate, registry));
   registry::GateResult result;
   result.version = candidate.number;
   result.alias = flags.alias;
   result.champion = staged.champion;
+  result.terms = terms.texts;
+  result.conditions = staged.conditions;
+  // Before the time is spent; what the rules do not pin yet is pinned by this result.
+  TENON_TRY(registry::checkConditions(terms, result.conditions));
+  TENON_ASSIGN(std::vector<RuleResult> results,
+               measureRules(terms.rules, staged.subjects, terminal));
   result.outcome = registry::outcomeOf(results);
-  result.figures = describe(results);
-  for (const Rule &rule : rules) {
-    result.rules.push_back(rule.text);
-  }
+  result.figures = registry::figuresOf(results);
   TENON_TRY(registry.record(candidate.name, result));
   printResult(candidate, result, results, terminal);
   return statusOf(result.outcome, results,
@@ -189,6 +276,13 @@ Status gate(const GateFlags &flags, const RegistryFlags &where, Terminal &termin
     return Status::error(ErrorId::BadArgument,
                          "--rule, --no-rules and ALIAS are three different things to do",
                          "gate NAME@ALIAS sets rules, gate REF ALIAS measures");
+  }
+  bool pins =
+      !flags.data.empty() || flags.seconds > 0 || flags.repetitions > 1 || !flags.machine.empty();
+  if (flags.alias.empty() ? pins && flags.rules.empty()
+                          : flags.repetitions > 1 || !flags.machine.empty()) {
+    return Status::error(ErrorId::BadArgument, "what a gate measures on is set with its rules",
+                         "gate NAME@ALIAS --rule 'top1 >= 85%' --data registry:REF --machine this");
   }
   TENON_ASSIGN(Registry registry, openRegistry(where));
   if (flags.alias.empty()) {
@@ -216,9 +310,15 @@ RegistryTask declareRegistryGate(CLI::App &command) {
       ->allow_extra_args(false);
   command.add_flag("--no-rules", flags->clears, "Take all rules away");
   command.add_option("--data", flags->data,
-                     "Samples and labels as `accuracy` takes them, or registry:NAME:VERSION");
+                     "Samples and labels as `accuracy` takes them, or registry:NAME:VERSION; with "
+                     "--rule the gate measures on these and no others");
   addSeconds(command, "--seconds", {0.01, 3600}, flags->seconds,
-             "How long to time both; 2s by default");
+             "How long to time both; 2s by default; with --rule at least so long");
+  addNumber(
+      command, "--repetitions", {1, 100}, [flags](uint64_t count) { flags->repetitions = count; },
+      "With --rule: so many results must have passed");
+  command.add_option("--machine", flags->machine,
+                     "With --rule: the machine to measure on, as results name it, or `this`");
   return [flags](const RegistryFlags &where, Terminal &terminal) {
     return gate(*flags, where, terminal);
   };

@@ -66,8 +66,8 @@ Status push(const PushFlags &flags, const RegistryFlags &where, Terminal &termin
   request.facts = std::move(artifact.facts);
   TENON_ASSIGN(request.facts["parent"], resolve(registry, flags.parent));
   TENON_ASSIGN(request.facts["data"], resolve(registry, flags.data));
-  request.facts["machine"] = cpuInfo("model name");
-  request.facts["pushed_by"] = "tenon " TENON_VERSION;
+  request.circumstances = {{"machine", cpuInfo("model name")},
+                           {"pushed_by", "tenon " TENON_VERSION}};
   request.facts["meta"] = std::move(meta);
   TENON_ASSIGN(registry::Pushed pushed, registry.push(request));
   const registry::Version &made = pushed.version;

@@ -162,6 +162,8 @@ std::string sentenceOf(const registry::Event &event) {
       fmt::format("{}{}{}", event.object, event.alias.empty() ? "" : "@", event.alias);
   std::string reason = event.detail.value("reason", "");
   reason = reason.empty() ? "" : ": " + reason;
+  std::string caller = event.detail.value("caller", "");
+  reason += caller.empty() ? "" : fmt::format(" (for {})", caller);
   if (event.action == "push") {
     std::string note = event.detail.value("note", "");
     return fmt::format("pushed {}:{} ({}){}", event.object, event.version,

@@ -1,7 +1,9 @@
-// Hard links: a file stays as it was checked, whatever gc does meanwhile, and takes no room.
+// Hard links where they can be made: a file stays as it was checked, whatever gc does meanwhile,
+// and takes no room. Else copies, which are checked.
 
 #include "tools/tenon/registry/Stage.h"
 
+#include "registry/BlobFolder.h"
 #include "support/files/FileError.h"
 #include "tools/tenon/registry/Subcommands.h"
 
@@ -53,9 +55,27 @@ Result<std::string> stage(registry::Registry &registry, const registry::Version 
   TENON_TRY(registry.check(version));
   std::string path = fmt::format("{}/{}-{}{}", folder.path(), version.name, version.number,
                                  std::filesystem::path(version.file).extension().string());
-  bool isThere =
-      ::link(registry.pathOf(version).c_str(), path.c_str()) == 0 || errno == EEXIST; // named twice
-  return isThere ? Result<std::string>(path) : writeError(errno, "link", path);
+  int code = ::link(registry.pathOf(version).c_str(), path.c_str()) == 0 ? 0 : errno;
+  if (code == 0 || code == EEXIST) { // named twice
+    return path;
+  }
+  // Somebody else's registry, or one on another file system than the folder.
+  std::error_code error;
+  std::filesystem::copy_file(registry.pathOf(version), path, error);
+  if (error) {
+    return writeError(error.value(), "copy to", path);
+  }
+  TENON_ASSIGN(std::string difference, registry::differenceOf(path, version.blob));
+  return difference.empty() ? Result<std::string>(path)
+                            : Status::error(ErrorId::BlobMismatch,
+                                            fmt::format("the copy of {} is damaged: {}",
+                                                        version.text(), difference),
+                                            "try again");
+}
+
+Result<ScratchFolder> scratchOf(const registry::Registry &registry, const std::string &name) {
+  Result<ScratchFolder> near = ScratchFolder::create(registry.filesFolder(), name);
+  return near.isOk() ? std::move(near) : ScratchFolder::create(name);
 }
 
 Status StagedVersions::replaceAt(size_t begin, std::string &argument,
@@ -68,7 +88,7 @@ Status StagedVersions::replaceAt(size_t begin, std::string &argument,
     TENON_ASSIGN(registry, openRegistry(where));
   }
   if (!folder) {
-    TENON_ASSIGN(folder, ScratchFolder::create(registry->filesFolder(), "use"));
+    TENON_ASSIGN(folder, scratchOf(*registry, "use"));
   }
   TENON_ASSIGN(registry::FilesLock lock, registry->keepFiles());
   TENON_ASSIGN(registry::Version version, registry->find(reference));

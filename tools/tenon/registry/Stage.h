@@ -13,8 +13,10 @@ namespace tenon::tool {
 
 struct RegistryFlags;
 
-/// The version's file under a name that says what it is, its hash checked. The folder is on the
-/// registry's file system.
+/// A folder for `stage`: on the registry's file system where this user may make one.
+Result<ScratchFolder> scratchOf(const registry::Registry &registry, const std::string &name);
+
+/// The version's file in the folder, under a name that says what it is, its hash checked.
 Result<std::string> stage(registry::Registry &registry, const registry::Version &version,
                           const ScratchFolder &folder);
 

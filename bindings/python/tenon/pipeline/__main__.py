@@ -111,6 +111,10 @@ def run(given: argparse.Namespace) -> int:
         for row in report["steps"]:
             for path in row["saved"].values() if row["state"] in ("done", "cached") else ():
                 print(f"{row['name']}: {path}")
+            if row.get("again"):
+                print(f"{printable(row['name'])}: it ran again, since {printable(row['again'])}")
+            if now := row.get("facts", {}).get("now"):
+                print(f"{printable(row['name'])}: {printable(now)}")
         print(f"{report['name']}: {report['executed']} steps ran, {report['cached']} had their results, {report['failed']} failed, {report['skipped']} were skipped; {report['seconds']:.1f} s")
     if error:
         _errors.tell(error, False)

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import zipfile
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Tuple
 
 from . import _onnx_files
 from ._catalog import ANY, BUILTIN, CALLABLE, FILE, FILES, FLAG, TEXT, TEXTS, Option, Step
@@ -47,6 +47,8 @@ _LEFT = {
 }
 # Flags whose text names files.
 _FILES = {**dict.fromkeys("ab data device_profile profile reference scores store test".split(), FILE), "inputs": FILES, "plugin": FILES}
+# Options of a verb's step that are no flags.
+_MORE = {"accuracy": {"against": Option(FILE), "at_least": Option(TEXT), "drop": Option(TEXT)}}
 _SUFFIXES = {"*": TEXTS, "!": FLAG}
 _VERB_OF = {step: verb for verb, (step, *_) in _VERBS.items()}
 _WRITES_TO = {"compile": "engine", "quantize": "model", "prune": "model", "tune": "engine"}  # the output of -o
@@ -86,7 +88,7 @@ _MACHINE = {**_ALONE, "compile": lambda options: "budget" in options or _own_tar
 
 def _register() -> None:
     found = {
-        name: ({**{each: Option(kind, required=True) for each, kind in inputs.items()}, **_options_of(verb)}, outputs)
+        name: ({**{each: Option(kind, required=True) for each, kind in inputs.items()}, **_options_of(verb), **_MORE.get(name, {})}, outputs)
         for verb, (name, inputs, outputs) in _VERBS.items()
     }
     found["ingest"] = ({"model": Option(FILE), "callable": Option(CALLABLE), "format": Option(TEXT, choices=("pt2", "onnx"))}, {"model": "model.onnx"})
@@ -116,8 +118,8 @@ def _register() -> None:
     )  # fmt: skip
     never = lambda options: False  # noqa: E731
     for name, (options, outputs) in found.items():
-        BUILTIN[name] = Step(name, options, outputs, symbol=name.replace("-", "_") if name not in _VERB_OF else "verb",
-                             alone=_ALONE.get(name, never), machine=_MACHINE.get(name, never), volatile=name == "mlflow-fetch")  # fmt: skip
+        BUILTIN[name] = Step(name, options, outputs, symbol=name.replace("-", "_") if name not in _VERB_OF or name in _MORE else "verb",
+                             alone=_ALONE.get(name, never), machine=_MACHINE.get(name, never), volatile=name.startswith("mlflow-"))  # fmt: skip
 
 
 def outputs_of(step: Step, options: Mapping[str, Any], inputs: Mapping[str, List[str]]) -> Dict[str, str]:
@@ -223,31 +225,64 @@ def _axes(module: Any, inputs: Any, shapes: Any) -> Dict[str, Any]:
 
 
 def validate(run: Run, engine: str, model: str, data: str = "", metric: List[str] = [], at_least: str = "", drop: str = "", output: str = "", **options: Any) -> Dict[str, Any]:
-    """The engine's numbers beside those of the model's interpreter; with data also its accuracy, by the ends of 95 % intervals."""
+    """The engine's numbers beside those of the interpreter of the model that it was made from; with data its accuracy beside that of `model`, by the ends of 95 % intervals.
+
+    Where `model` is not what the engine was made from (a quantized one is in between), both are meant to differ: how much is reported, and limits on accuracy say what
+    is too much. Without such limits, or with tolerances that are given, the numbers have to agree.
+    """
     if (at_least or drop) and not data:
         raise StepError("'at_least' and 'drop' are about accuracy, which needs 'data'")
-    only_accuracy = ("seconds",)
-    found = run.tenon("compare", *arguments(options, only_accuracy), "--", engine, model, answers=(1,))
-    facts: Dict[str, Any] = {"max_abs": max((layer["max_abs"] for layer in found["layers"]), default=0.0)}
-    beyond = [f"{layer['name']}: off by {layer['max_abs']:.3g}, relative {layer['max_rel']:.3g}; {layer['mismatch']}" for layer in found["layers"] if layer["beyond"] or layer["mismatch"]]
-    if beyond:
-        raise StepError("the engine's outputs differ from the model's", "\n".join(beyond))
-    report = {"schema": "tenon.pipeline.validate/1", "compare": found}
+    made_from = run.task.get("built_from")
+    is_other = bool(made_from and (at_least or drop) and not {"rtol", "atol"} & options.keys())
+    report: Dict[str, Any] = {"schema": "tenon.pipeline.validate/1"}
+    report["compare"], facts = _compared(run, engine, model, options, not is_other)
+    if is_other:
+        report["compare_made_from"], own = _compared(run, engine, made_from, options, True)
+        facts = {"max_abs": own["max_abs"], "max_abs_of_model": facts["max_abs"]}
     if data:
         kept = {key: options[key] for key in ("shape", "batch", "seconds", "threads") if key in options}
         kept.update({key: value for key, value in (("metric", metric), ("output", output)) if value})
         report["accuracy"] = run.tenon("accuracy", *arguments(kept), f"--data={data}", "--", model, engine)
-        for each in report["accuracy"]["metrics"]:
-            facts[each["metric"]] = each["models"][1]["value"]
-            _judge(each, at_least, drop)
+        facts.update(_judged(report["accuracy"], at_least, drop))
     write_json(run.output("report"), report)
     return facts
 
 
-def _judge(metric: Mapping[str, Any], at_least: str, drop: str) -> None:
+def _compared(run: Run, engine: str, model: str, options: Mapping[str, Any], must_agree: bool) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+    """(what `compare` says, facts of it)."""
+    found = run.tenon("compare", *arguments(options, ("seconds",)), "--", engine, model, answers=(1,))
+    beyond = [f"{layer['name']}: off by {layer['max_abs']:.3g}, relative {layer['max_rel']:.3g}; {layer['mismatch']}" for layer in found["layers"] if layer["beyond"] or layer["mismatch"]]
+    if beyond and must_agree:
+        hint = "\nThe engine was made from another model: 'data' with 'drop' or 'at-least' limits what was lost between both." if run.task.get("built_from") else ""
+        raise StepError("the engine's outputs differ from the model's", "\n".join(beyond) + hint)
+    return found, {"max_abs": max((layer["max_abs"] for layer in found["layers"]), default=0.0)}
+
+
+def accuracy(run: Run, models: List[str], against: str = "", at_least: str = "", drop: str = "", **options: Any) -> Dict[str, Any]:
+    """The verb; with `against` all models beside that one, such as the one that came in: `drop` is what may be lost on the way."""
+    if drop and not against and len(models) < 2:
+        raise StepError("'drop' is about a model to compare with: give it as 'against'")
+    answer = run.tenon("accuracy", *arguments(options), "--", *([against] if against else []), *models)
+    write_json(run.output("report"), answer)
+    return {**_few(answer), **_judged(answer, at_least, drop)}
+
+
+def _judged(answer: Mapping[str, Any], at_least: str, drop: str) -> Dict[str, Any]:
+    """The figures of the last model, once all beside the first (or the only one) are within the limits."""
+    facts = {}
+    for metric in answer["metrics"]:
+        for model in metric["models"][1:] or metric["models"]:
+            _judge(metric, model, at_least, drop)
+        last = metric["models"][-1]
+        facts[metric["metric"]] = last["value"]
+        if last.get("difference"):
+            facts[f"{metric['metric']}_difference"] = last["difference"]["value"]
+    return facts
+
+
+def _judge(metric: Mapping[str, Any], model: Mapping[str, Any], at_least: str, drop: str) -> None:
     sign = 1 if metric["better"] == "higher" else -1
-    of_engine = metric["models"][1]
-    rules = [(at_least, of_engine, sign * _number(at_least)), (drop, of_engine.get("difference", {}), -_number(drop))]
+    rules = [(at_least, model, sign * _number(at_least)), (drop, model.get("difference") or {}, -_number(drop))]
     for text, facts, limit in rules:
         if not text:
             continue

@@ -9,67 +9,19 @@ import concurrent.futures
 import contextlib
 import json
 import os
-import platform
-import shutil
 import subprocess
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
-from . import _builtin, _plan, _registry, _task
+from . import _builtin, _code, _plan, _registry, _task
 from ._catalog import CALLABLE
 from ._faults import StepError, failed
+from ._local import Executor, LocalExecutor, machine, tool_command
 from ._plan import Plan, Planned
 from ._store import FORMAT, Store, digest
 
 Event = Dict[str, Any]
-
-
-class Executor(Protocol):
-    """Where tasks are performed. submit gives a future of the result; stop ends those that run. ahead: how many are submitted at once, of which jobs run."""
-
-    jobs: int
-    ahead: int
-
-    def submit(self, task: Dict[str, Any], progress: Callable[[str, float], None]) -> "concurrent.futures.Future[Dict[str, Any]]": ...
-
-    def stop(self) -> None: ...
-
-
-class LocalExecutor:
-    """Threads of this process, each of which waits for the programs of one step."""
-
-    def __init__(self, jobs: int):
-        self.jobs, self.ahead, self._stop = jobs, jobs, _task.Stop()
-        self._pool = concurrent.futures.ThreadPoolExecutor(jobs, "tenon-pipeline")
-
-    def submit(self, task, progress):
-        return self._pool.submit(_task.perform, task, progress, self._stop)
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._pool.shutdown(cancel_futures=True)
-
-
-def tool_command(tool: Optional[str]) -> List[str]:
-    """The program `tenon`: one that is named, the package's, or that of PATH."""
-    own = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "bin", "tenon")
-    found = tool or (own if os.path.exists(own) else shutil.which("tenon"))
-    if not found:
-        raise failed("there is no program 'tenon'", "install the wheel, or name it with --tenon")
-    return [os.path.abspath(found)]
-
-
-def _machine() -> Dict[str, Any]:
-    """What measurements depend on."""
-    facts: Dict[str, Any] = {"machine": platform.machine(), "cpus": len(os.sched_getaffinity(0))}
-    with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
-        facts["cpu"] = next((line.partition(":")[2].strip() for line in file if line.startswith(("model name", "CPU part"))), "")
-    gpus = "/proc/driver/nvidia/gpus"
-    for name in sorted(os.listdir(gpus)) if os.path.isdir(gpus) else ():
-        with contextlib.suppress(OSError), open(os.path.join(gpus, name, "information")) as file:
-            facts.setdefault("gpus", []).append(file.readline().partition(":")[2].strip())
-    return facts
 
 
 class _Runner:
@@ -80,12 +32,17 @@ class _Runner:
         folder = os.path.dirname(os.path.realpath(self.tool[0]))
         parts = [self.tool[0], *(os.path.join(folder, "../lib", name) for name in ("libtenon_compiler.so", "libtenon_runtime.so"))]
         self.identity = digest([self.store.facts(os.path.realpath(each))[0] for each in parts if os.path.exists(each)])
-        self.machine = _machine()
+        self.machine = machine()
+        self.steps = {step.name: step for step in plan.steps}
         self.results: Dict[str, Dict[str, Any]] = {}
         self.rows: Dict[str, Dict[str, Any]] = {}
         self.states: Dict[str, str] = {}
         self.running: Dict[concurrent.futures.Future, Planned] = {}
+        self.looking: Dict[concurrent.futures.Future, Tuple[Planned, Dict[str, Any]]] = {}  # whether what a step did outside still stands
+        self.lookers = concurrent.futures.ThreadPoolExecutor(max(1, min(executor.jobs, 16)), "tenon-pipeline-look")
+        self.undone: Set[str] = set()  # steps that run again because it does not
         self._contents: Dict[str, Any] = {}
+        self._code: Dict[Tuple[str, str], Any] = {}
         self._version = ""
         self._telling = threading.Lock()
 
@@ -109,7 +66,7 @@ class _Runner:
             found[key] = []
             for source in sources:
                 if source.step:
-                    output = self.results[source.step]["outputs"][source.output]
+                    output = self._output(source)
                     found[key].append([output["sha256"], output["main"]])
                 else:
                     found[key].append([self.content(source.path)[0], os.path.basename(source.path)])
@@ -118,26 +75,54 @@ class _Runner:
 
     def key(self, step: Planned) -> str:
         kind = step.step
-        sources = [kind.source] if kind.source else [_task.__file__, _builtin.__file__, _registry.__file__]
-        sources += [step.program[0].replace("{{", "{").replace("}}", "}")] if step.program else []
-        code = [self.store.facts(os.path.realpath(path))[0] for path in sources]
+        code = self.code_of(kind.source, "") if kind.source else [self.store.known_hash(each) for each in (_task.__file__, _builtin.__file__, _registry.__file__)]
+        if step.program:
+            words = [word.replace("{{", "{").replace("}}", "}") for word in step.program]
+            named = _code.named_files(words, self.plan.folder)
+            code = [[os.path.basename(path), self.code_of(path, words[0]) if path.endswith(".py") else self.store.known_hash(os.path.realpath(path))] for path in named]
         options = {key: self._option_id(value) if key in kind.options and kind.options[key].kind == CALLABLE else value for key, value in step.options.items()}
-        # A package has the names of steps; a registry's path is relative to the pipeline's folder.
-        more = {"package": self.origins(step), **dict.fromkeys(("push", "gate", "promote"), os.path.abspath(self.plan.folder))}.get(kind.name)
+        # A package has the names of steps; what is done in one registry is not done in another.
+        more = {"package": self.origins(step), "validate": self.built_from(step)[0], **dict.fromkeys(_registry.LOOKS, self.registry(step))}.get(kind.name)
         return digest({"format": FORMAT, "step": [kind.name, kind.symbol, code], "program": step.program[1:], "inputs": self.input_ids(step), "options": options,
                        "outputs": step.outputs, "more": more, "tool": self.identity, "machine": self.machine if measured(step)[1] else None})  # fmt: skip
 
-    def _option_id(self, function: Dict[str, str]) -> List[str]:
-        """A function by its name and the content of its file."""
-        return [function["symbol"], self.store.facts(function["source"])[0]]
+    def built_from(self, step: Planned) -> Tuple[str, str]:
+        """(hash, path) of the model that the engine of a step was made from by another step; empty where that is not known."""
+        engine = next(iter(step.inputs.get("engine", [])), None)
+        maker = self.steps.get(engine.step) if engine else None
+        if maker is None or maker.step.name not in ("compile", "tune"):
+            return "", ""
+        return self.input_ids(maker)["model"][0][0], self.path(maker.inputs["model"][0])
+
+    def registry(self, step: Planned) -> str:
+        """Which one a step means: that of its option, which is relative to the pipeline's folder, or that of the environment, to the current one."""
+        given, base = step.options.get("registry") or "", self.plan.folder
+        if not given:
+            given, base = os.environ.get("TENON_REGISTRY") or "", os.getcwd()
+        if not given:
+            given = os.path.join(os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share"), "tenon/registry")
+        return given if "://" in given else os.path.abspath(os.path.join(base, given))
+
+    def _option_id(self, function: Dict[str, str]) -> List[Any]:
+        """A function by its name and its code."""
+        return [function["symbol"], self.code_of(function["source"], "")]
+
+    def code_of(self, source: str, program: str) -> Any:
+        """What a file of Python and the modules that it imports are: hashes and versions. program: the Python that runs it; empty: this one."""
+        if (source, program) not in self._code:
+            self._code[source, program] = _code.identity(source, program, self.plan.folder, self.store.known_hash)
+        return self._code[source, program]
 
     def origins(self, step: Planned) -> Dict[str, List[str]]:
         return {key: [source.step for source in sources] for key, sources in step.inputs.items()}
 
-    def path(self, source: _plan.Source) -> str:
-        return self.store.output_path(self.results[source.step]["outputs"][source.output]) if source.step else os.path.abspath(source.path)
+    def _output(self, source: _plan.Source) -> Dict[str, Any]:
+        return self.results[source.step]["outputs"][source.output]
 
-    def task(self, step: Planned, key: str) -> Dict[str, Any]:
+    def path(self, source: _plan.Source) -> str:
+        return self.store.output_path(self._output(source)) if source.step else os.path.abspath(source.path)
+
+    def task(self, step: Planned, key: str, again: bool = False) -> Dict[str, Any]:
         paths = {name: [self.path(each) for each in sources] for name, sources in step.inputs.items()}
         arguments = {**step.options, **{name: values if name in step.several else values[0] for name, values in paths.items()}}
         marks = [mark for sources in step.inputs.values() for source in sources if source.path for mark in self.content(source.path)[1]]
@@ -145,9 +130,15 @@ class _Runner:
         task = {
             "key": key, "name": step.name, "step": step.step.name, "work": self.store.folder, "folder": os.path.abspath(self.plan.folder), "tool": self.tool,
             "outputs": step.outputs, "timeout": step.timeout, "marks": marks, "inputs": list(dict.fromkeys(each for name in sorted(paths) for each in paths[name])), "origins": self.origins(step),
-            "arguments": arguments, "again": self._runs_anyway(step), "alone": measured(step)[0],
+            "arguments": arguments, "again": again or self._runs_anyway(step), "alone": measured(step)[0],
+            "objects": [[source.step, self._output(source)] for sources in step.inputs.values() for source in sources if source.step],
             "threads": max(1, len(os.sched_getaffinity(0)) // self.executor.jobs), "tool_version": self.version(),
         }  # fmt: skip
+        if step.step.name in _registry.LOOKS:
+            task["registry"] = self.registry(step)
+        if step.step.name == "validate" and self.built_from(step)[0] not in ("", self.input_ids(step)["model"][0][0]):
+            task["built_from"] = self.built_from(step)[1]
+            task["inputs"].append(task["built_from"])
         if step.step.program:
             task["program"] = self._words(step, key, paths)
         elif step.step.source:
@@ -179,16 +170,21 @@ class _Runner:
         ready_alone: List[Planned] = []
         self.rows = {step.name: self._row(step) for step in self.plan.steps}
         try:
-            while waiting or ready_alone or self.running:
+            while waiting or ready_alone or self.running or self.looking:
                 self._start_ready(waiting, ready_alone)
-                if not self.running and ready_alone:
+                if not self.running and not self.looking and ready_alone:
                     self._submit(ready_alone.pop(0))
-                if self.running:
-                    self._take(*concurrent.futures.wait(self.running, return_when=concurrent.futures.FIRST_COMPLETED)[0])
+                if self.running or self.looking:
+                    for future in concurrent.futures.wait([*self.running, *self.looking], return_when=concurrent.futures.FIRST_COMPLETED)[0]:
+                        if future in self.looking:
+                            self._seen(future, ready_alone)
+                        else:
+                            self._take(future)
         except BaseException:
             self.executor.stop()
             raise
         finally:
+            self.lookers.shutdown(cancel_futures=True)
             self.store.save_hashes()
         return self._report(time.time() - start)
 
@@ -202,7 +198,7 @@ class _Runner:
                 if states & {"failed", "skipped"}:
                     del waiting[step.name]
                     self._end(step, "skipped")
-                elif states <= {"done", "cached"} and len(self.running) < self.executor.ahead and not any(measured(each)[0] for each in self.running.values()):
+                elif states <= {"done", "cached"} and len(self.running) + len(self.looking) < self.executor.ahead and not any(measured(each)[0] for each in self.running.values()):
                     del waiting[step.name]
                     moved |= self._begin(step, ready_alone)
 
@@ -215,42 +211,66 @@ class _Runner:
             return True
         self.rows[step.name]["key"] = key
         found = None if self._runs_anyway(step) else self.store.result(key)
+        if found and step.step.name in _registry.LOOKS:
+            look = (self.tool, self.task(step, key), found, self.store.last)
+            self.looking[self.lookers.submit(_registry.look, *look)] = step, found
+            return False
         if found:
             self.results[step.name] = found
             self._save(step, "cached")
             return True
+        self._start(step, ready_alone)
+        return False
+
+    def _seen(self, future: concurrent.futures.Future, ready_alone: List[Planned]) -> None:
+        """What a step did outside stands, so that its result is used; or it does not, and the step runs."""
+        step, found = self.looking.pop(future)
+        missing, now = future.result()
+        if missing:
+            self.undone.add(step.name)
+            self.rows[step.name]["again"] = missing
+            self._start(step, ready_alone)
+            return
+        self.results[step.name] = {**found, "facts": {**found["facts"], **now}}
+        self._did(step)
+        self._save(step, "cached")
+
+    def _did(self, step: Planned) -> None:
+        if step.step.name in _registry.LOOKS and (name := _registry.target(step.step.name, self.registry(step), self.results[step.name])):
+            self.store.save_last(name, self.rows[step.name]["key"])
+
+    def _start(self, step: Planned, ready_alone: List[Planned]) -> None:
         if measured(step)[0]:
             ready_alone.append(step)
         else:
             self._submit(step)
-        return False
 
     def _submit(self, step: Planned) -> None:
         with self._telling:
             self.states[step.name] = "running"
         self.rows[step.name]["started"] = time.time()
         self._tell(step, "started")
-        task = self.task(step, self.rows[step.name]["key"])
+        task = self.task(step, self.rows[step.name]["key"], step.name in self.undone)
         self.running[self.executor.submit(task, lambda phase, fraction: self._tell(step, "running", phase=phase, fraction=fraction))] = step
 
-    def _take(self, *done: concurrent.futures.Future) -> None:
-        for future in done:
-            step = self.running.pop(future)
-            try:
-                self.results[step.name] = future.result()
-            except StepError as error:
-                self._fail(step, error)
-            else:
-                self._save(step, "done")
+    def _take(self, future: concurrent.futures.Future) -> None:
+        step = self.running.pop(future)
+        try:
+            self.results[step.name] = future.result()
+        except StepError as error:
+            self._fail(step, error)
+        else:
+            self._did(step)
+            self._save(step, "done")
 
     def _save(self, step: Planned, state: str) -> None:
         """Puts outputs where they are asked for, unless they are there."""
         outputs = self.results[step.name]["outputs"]
         try:
             for name, target in step.save.items():
-                _copy(self.store, outputs[name], target)
-        except OSError as error:
-            self._fail(step, StepError(f"'{target}' cannot be written: {error.strerror}"))
+                self.store.save(outputs[name], target)
+        except (OSError, ValueError) as error:
+            self._fail(step, StepError(f"'{target}' cannot be written: {getattr(error, 'strerror', None) or error}"))
             return
         self._end(step, state)
 
@@ -292,30 +312,6 @@ def measured(step: Planned) -> Tuple[bool, bool]:
     given = {**step.options, **step.inputs}
     alone, machine = (each(given) if callable(each) else each for each in (step.step.alone, step.step.machine))
     return bool(alone), bool(machine)
-
-
-def _copy(store: Store, output: Dict[str, Any], target: str) -> None:
-    """A copy of an output that appears complete, unless the target has these bytes."""
-    source = store.output_path(output)
-    if os.path.isdir(source) or len(output["files"]) > 1:
-        _copy_several(store, output, target, source)
-        return
-    if os.path.isfile(target) and os.path.getsize(target) == output["bytes"] and store.facts(target)[0] == output["sha256"]:
-        return
-    store.place(source, target)
-
-
-def _copy_several(store: Store, output: Dict[str, Any], target: str, source: str) -> None:
-    """A folder, or a model with files of weights beside it, which keep their names: the model comes last."""
-    base = store.path("objects", output["sha256"])
-    beside = os.path.dirname(target) if not os.path.isdir(source) else target
-    for name in sorted(output["files"], key=lambda each: each == output["main"]):
-        inner = os.path.relpath(name, output["main"]) if os.path.isdir(source) else name
-        one = {"sha256": store.facts(os.path.join(base, name))[0], "main": "", "files": {name: 0}, "bytes": output["files"][name]}
-        to = target if name == output["main"] else os.path.join(beside, inner)
-        if os.path.isfile(to) and store.facts(to)[0] == one["sha256"]:
-            continue
-        store.place(os.path.join(base, name), to)
 
 
 def error_of(report: Dict[str, Any]) -> Optional[Exception]:

@@ -47,7 +47,8 @@ class Run:
         words = [self._local(str(each), links) for each in arguments]
         verb = 2 if words[0] == "registry" else 1
         said = os.path.join(self.folder, "said.json")
-        code = self.program([*self.tool, *words[:verb], "--json", "--progress=json", *words[verb:]], output=said, allowed=range(1, 256))
+        more = {"TENON_REGISTRY": self.task["registry"]} if self.task.get("registry") else {}
+        code = self.program([*self.tool, *words[:verb], "--json", "--progress=json", *words[verb:]], output=said, allowed=range(1, 256), more=more)
         with open(said) as file:
             found = _documents(file.read())
         answer = next((each for each in found if each.get("schema") != "tenon.error/1"), {})
@@ -216,6 +217,10 @@ def perform(task: Mapping[str, Any], progress: Callable[[str, float], None] = _N
     with store.lock(key) as handle:
         if not task["again"] and (found := store.result(key)):
             return found
+        for name, output in task["objects"]:
+            if not store.holds(output):
+                store.discard(output)
+                raise StepError(f"the file that '{name}' gave was damaged in the work folder: it is removed, and the next run makes it again")
         folder = store.path("running", key)
         shutil.rmtree(folder, ignore_errors=True)
         for name in task["outputs"]:

@@ -128,18 +128,18 @@ std::optional<tn::ResizeMode> resizeMode(NodeContext &c) {
   return std::nullopt;
 }
 
-void emit(NodeContext &c, Value x, Resized request, tn::ResizeMode mode, StringRef coordinates,
-          StringRef nearest) {
+Value resized(NodeContext &c, Value x, Resized request, tn::ResizeMode mode, StringRef coordinates,
+              StringRef nearest) {
   bool isAveraged = c.opset >= 18 && c.integer("antialias", 0) != 0;
   bool excludesOutside = c.integer("exclude_outside", 0) != 0;
   double cubic = c.real("cubic_coeff_a", -0.75);
   request.outside = static_cast<float>(c.real("extrapolation_value", 0));
-  c.setOutput(0,
-              frontend::resize(c, x, std::move(request),
-                               {mode, coordinates, nearest, cubic, excludesOutside, isAveraged}));
+  return frontend::resize(c, x, std::move(request),
+                          {mode, coordinates, nearest, cubic, excludesOutside, isAveraged});
 }
 
-/// Upsample, and Resize of opset 10: asymmetric coordinates, rounded down.
+/// Upsample, and Resize of opset 10: asymmetric coordinates. Resize rounds up those of dims that it
+/// makes smaller, as ONNX's own example and ONNX Runtime have it, and others down.
 void resizeByScales(NodeContext &c) {
   std::optional<tn::ResizeMode> mode = resizeMode(c);
   std::optional<SmallVector<double>> scales;
@@ -152,9 +152,25 @@ void resizeByScales(NodeContext &c) {
     return c.gap("its scales are not constants", "make the scales constants");
   }
   std::optional<Resized> request = mode ? fromScales(c, *scales, resizedAxes(c)) : std::nullopt;
-  if (request) {
-    emit(c, c.value(0), *request, *mode, "asymmetric", "floor");
+  if (!request) {
+    return;
   }
+  Resized smaller = unresized(c);
+  bool shrinks = false, grows = false;
+  for (auto [i, scale] : llvm::enumerate(request->scales)) {
+    bool isSmaller = c.opset == 10 && *mode == tn::ResizeMode::nearest && *scale < 1;
+    if (isSmaller) {
+      smaller.scales[i] = std::exchange(scale, 1.0);
+      smaller.dims[i] = request->dims[i];
+    }
+    shrinks = shrinks || isSmaller;
+    grows = grows || *scale != 1;
+  }
+  Value x = c.value(0);
+  if (shrinks) {
+    x = resized(c, x, smaller, *mode, "asymmetric", "ceil");
+  }
+  c.setOutput(0, shrinks && !grows ? x : resized(c, x, *request, *mode, "asymmetric", "floor"));
 }
 
 void resize(NodeContext &c) {
@@ -201,7 +217,7 @@ void resize(NodeContext &c) {
     request->region = regionOfInterest(c, axes);
   }
   if (request && !c.failed()) {
-    emit(c, x, *request, *mode, coordinates, nearest);
+    c.setOutput(0, resized(c, x, *request, *mode, coordinates, nearest));
   }
 }
 

@@ -1,0 +1,62 @@
+// Weights of LSTM, GRU and RNN in 8 bits, a scale for each row of both matrices. A step of one row
+// reads them all, so that the time goes with their size; products stay wide.
+#include "compiler/quant/QdqWriter.h"
+
+#include "support/text/Text.h"
+
+#include <algorithm>
+
+namespace tenon::quant {
+
+Status QdqWriter::writeRecurrent(const Recurrent &recurrent, LayerInfo &info) {
+  constexpr int64_t kRows = 1;
+  const onnx::Node &node = graph.node(recurrent.node);
+  if (!recurrent.reason.empty()) {
+    return Status::ok();
+  }
+  if (settings->mayBeNone) {
+    info.reason = "a recurrent layer: a search leaves it";
+    return Status::ok();
+  }
+  Floats weights[2];
+  for (size_t i = 0; i < 2; ++i) {
+    TENON_ASSIGN(weights[i], loadFloats(*graph.constant(node.inputs[i + 1]), files));
+    if (lossOfInputs(weights[i], kRows) > kMaxLoss) {
+      info.reason = "8 bits lose its small weights beside large ones";
+      return Status::ok();
+    }
+  }
+  info.treatment = Treatment::WeightsOnly;
+  info.reason = "a recurrent layer";
+  for (size_t i = 0; i < 2; ++i) {
+    Layer layer;
+    layer.node = recurrent.node;
+    layer.weight = Weight{
+        node.inputs[i + 1], graph.constant(node.inputs[i + 1]), {recurrent.node, i + 1}, kRows};
+    std::string base = strCat(nameOf(node), i == 0 ? "_weight" : "_recurrence");
+    std::optional<WeightKey> key = keyOf(layer.weight->name, kRows);
+    const StoredWeight *known = find(key);
+    StoredWeight parts =
+        known ? *known : store(base, quantizeWeight(weights[i], kRows, mostWeight));
+    if (parts.scale.empty()) {
+      storeScales(layer, base, parts);
+    }
+    info.weightError = std::max(info.weightError, parts.weight.error);
+    std::string name = nameOfWide(parts, base);
+    std::vector<std::string> inputs = {parts.quantized, parts.scale};
+    if (!parts.zero.empty()) {
+      inputs.push_back(parts.zero);
+    }
+    readThrough(layer, parts,
+                nodeMessage("DequantizeLinear", edit.freshName(base + "_DequantizeLinear"), inputs,
+                            name, "axis", kRows),
+                name, base);
+    parts.wide = graph.isInner() ? name : parts.wide;
+    if (key) {
+      stored.insert_or_assign(*key, std::move(parts));
+    }
+  }
+  return Status::ok();
+}
+
+} // namespace tenon::quant

@@ -1,0 +1,161 @@
+#include "registry/Replay.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tenon::registry {
+namespace {
+
+Status impossible(const Event &event, std::string_view why) {
+  return Status::error(ErrorId::HistoryAltered, fmt::format("event {} {}", event.id, why),
+                       "restore the registry from a copy; who wrote to its database did not go "
+                       "through Tenon");
+}
+
+std::string textOf(const Replay::Number &version) {
+  return fmt::format("{}:{}", version.first, version.second);
+}
+
+} // namespace
+
+Role roleOf(std::string_view action) {
+  if (action == "push" || action == "sign" || action == "gate") {
+    return Role::Push;
+  }
+  return action == "promote" || action == "rollback" || action == "rules" ? Role::Promote
+                                                                          : Role::Admin;
+}
+
+Status Replay::mayDo(const Event &event) const {
+  if (tokens.empty()) {
+    return Status::ok(); // everybody might
+  }
+  std::map<std::string, Json>::const_iterator found = tokens.find(event.by);
+  if (found == tokens.end() || found->second.value("revoked", false)) {
+    return impossible(event, fmt::format("is by '{}', who had no token", event.by));
+  }
+  TENON_ASSIGN(Role role, parseRole(found->second.value("role", "")));
+  return role >= roleOf(event.action)
+             ? Status::ok()
+             : impossible(event, fmt::format("is a {} by '{}', whose token had the role {}",
+                                             event.action, event.by, nameOf(role)));
+}
+
+Status Replay::push(const Event &event) {
+  std::string kind = event.detail.value("kind", "");
+  Object &object = objects.try_emplace(event.object, kind, 0).first->second;
+  if (object.kind != kind || event.version != object.newest + 1) {
+    return impossible(event, fmt::format("pushes {}, which is not the next of its kind",
+                                         textOf({event.object, event.version})));
+  }
+  object.newest = event.version;
+  versions[{event.object, event.version}] = event.detail;
+  return Status::ok();
+}
+
+Status Replay::move(const Event &event) {
+  Alias &alias = aliases[{event.object, event.alias}];
+  std::string name = fmt::format("{}@{}", event.object, event.alias);
+  if (alias.at != event.from) {
+    return impossible(event, fmt::format("moves '{}' from version {}, but it was at {}", name,
+                                         event.from, alias.at));
+  }
+  if (!has({event.object, event.version})) {
+    return impossible(
+        event, fmt::format("moves '{}' to version {}, which was not there", name, event.version));
+  }
+  if (event.action == "promote") {
+    if (!alias.terms.rules.empty()) {
+      Status allowed = standing(alias.terms, alias.results[event.version], event.from, name);
+      if (!allowed.isOk()) {
+        return impossible(event, fmt::format("promotes to '{}' what its gate did not let pass: {}",
+                                             name, allowed.message()));
+      }
+    }
+    alias.origins.push_back(event.from);
+  } else {
+    if (alias.origins.empty() || alias.origins.back() != event.version) {
+      return impossible(event, fmt::format("rolls '{}' back to version {}, where it was not before",
+                                           name, event.version));
+    }
+    alias.origins.pop_back();
+  }
+  alias.at = event.version;
+  return Status::ok();
+}
+
+Status Replay::gate(const Event &event) {
+  Alias &alias = aliases[{event.object, event.alias}];
+  GateResult result = resultOf(event);
+  if (!has({event.object, event.version}) || result.champion != alias.at) {
+    return impossible(event, "is a gate of a version or beside a champion that was not there");
+  }
+  Status follows = checkResult(alias.terms, result);
+  if (!follows.isOk()) {
+    return impossible(event, fmt::format("is a gate that cannot be: {}", follows.message()));
+  }
+  alias.results[event.version].push_back(std::move(result));
+  return Status::ok();
+}
+
+Status Replay::token(const Event &event) {
+  std::string name = event.detail.value("name", "");
+  bool isKnown = tokens.contains(name);
+  if (event.action == "token") {
+    tokens[name] = {{"role", event.detail.value("role", "")},
+                    {"hash", event.detail.value("hash", "")},
+                    {"created", event.detail.value("created", int64_t(0))},
+                    {"revoked", false}};
+    return isKnown ? impossible(event, "makes a token that was there") : Status::ok();
+  }
+  if (!isKnown) {
+    return impossible(event, "revokes a token that was not there");
+  }
+  tokens[name]["revoked"] = true;
+  return Status::ok();
+}
+
+Status Replay::take(const Event &event) {
+  TENON_TRY(mayDo(event));
+  Number version = {event.object, event.version};
+  if (event.action == "push") {
+    return push(event);
+  }
+  if (event.action == "promote" || event.action == "rollback") {
+    return move(event);
+  }
+  if (event.action == "gate") {
+    return gate(event);
+  }
+  if (event.action == "token" || event.action == "revoke") {
+    return token(event);
+  }
+  if (event.action == "rules") {
+    std::vector<std::string> texts = event.detail.value("rules", std::vector<std::string>());
+    Result<Terms> terms = parseTerms(texts);
+    if (!terms.isOk() || !objects.contains(event.object)) {
+      return impossible(event, "sets rules that cannot be");
+    }
+    Alias &alias = aliases[{event.object, event.alias}];
+    alias.terms = std::move(*terms);
+    alias.results.clear();
+    return Status::ok();
+  }
+  if (event.action == "delete") {
+    bool isAtAlias = std::ranges::any_of(aliases, [&](const auto &each) {
+      return each.first.first == version.first && each.second.at == version.second;
+    });
+    return has(version) && !isAtAlias && deleted.insert(version).second
+               ? Status::ok()
+               : impossible(event, fmt::format("deletes {}, which is at an alias or was not there",
+                                               textOf(version)));
+  }
+  if (event.action == "sign") {
+    signatures.push_back(event);
+    return has(version) ? Status::ok() : impossible(event, "signs a version that was not there");
+  }
+  return impossible(event, fmt::format("is of the unknown kind '{}'", event.action));
+}
+
+} // namespace tenon::registry
