@@ -19,7 +19,7 @@ import numpy as np
 SOURCE = pathlib.Path(__file__).resolve().parent.parent
 SAMPLES, DRAWS = 300, 3
 # name: metric, rows of the test, what perplexity counts relative to FP32's
-NETS = {"resnet20_fashion": ("top1", 10000), "efficientnet_lite0": ("top1", 2000), "minilm": ("top1", 3000), "gloss_lm": ("perplexity", 512)}
+NETS = {"resnet20_fashion": ("top1", 10000), "efficientnet_lite0": ("top1", 5000), "minilm": ("top1", 3000), "gloss_lm": ("perplexity", 512)}
 LIMITS = {("resnet20_fashion", "int8"): 0.3, ("efficientnet_lite0", "int8"): 0.3, ("minilm", "int8"): 0.5, ("gloss_lm", "int8"): 1.0,
           ("gloss_lm", "w4"): 3.0} | {(net, "fp8"): 0.1 for net in NETS}
 FORMS = {"int8": ["--data"], "dynamic": ["--dynamic"], "fp8": ["--precision", "fp8", "--data"], "w8": ["--weights-only", "8"],

@@ -10,16 +10,6 @@ namespace tenon::quant {
 
 using std::string_view;
 
-namespace {
-
-/// Of a layer's reason to stay wide.
-bool isOfOtherFloats(string_view reason) {
-  return reason.starts_with("its weights are ") &&
-         (reason.ends_with("float16") || reason.ends_with("double"));
-}
-
-} // namespace
-
 Status refuseQuantized(const Graph &graph) {
   constexpr string_view kinds[] = {"QuantizeLinear",       "DequantizeLinear", "QLinearConv",
                                    "QLinearMatMul",        "MatMulInteger",    "ConvInteger",
@@ -83,15 +73,15 @@ Status checkPlan(const Graph &graph, const Plan &plan, const QuantizationInfo &b
       : !recurrent.empty()
           ? strCat("of ", nameOf(graph.node(recurrent[0].node)), ": ", recurrent[0].reason)
           : "it has no convolution or product of FP32";
-  auto isOther = [](const auto &own) { return isOfOtherFloats(own.reason); };
-  auto wide = std::ranges::find_if(plan.layers, isOther);
-  if (wide != plan.layers.end() || std::ranges::any_of(inside, isOther)) {
-    why = wide == plan.layers.end()
-              ? why
-              : strCat("of ", nameOf(graph.node(wide->node)), ": ", wide->reason);
+  auto wide = std::ranges::find_if(plan.layers, [](const Layer &layer) {
+    return layer.reason.starts_with("its weights are ") &&
+           (layer.reason.ends_with("float16") || layer.reason.ends_with("double"));
+  });
+  if (wide != plan.layers.end()) {
     return Status::error(
         ErrorId::BadArgument,
-        strCat("nothing in the model can be quantized: ", why, "; quantize reads weights of FP32"),
+        strCat("nothing in the model can be quantized: of ", nameOf(graph.node(wide->node)), ": ",
+               wide->reason, ", and quantize reads those of FP32"),
         "export the model in FP32 (module.float() before it), or convert the file by the lines of "
         "docs/quantize.md, 'Models of FP16, BF16 and FP64'");
   }

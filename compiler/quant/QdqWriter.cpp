@@ -23,14 +23,20 @@ bool isRow(const onnx::Tensor &constant, int64_t columns) {
                      [](int64_t dim) { return dim == 1; });
 }
 
-Status QdqWriter::foldNorm(const Layer &layer, Floats &weight, std::vector<float> &bias) {
+Status foldNormBehind(const Graph &graph, const Layer &layer, onnx::ExternalFiles &files,
+                      Floats &weight, std::vector<float> &bias) {
   const onnx::Node &norm = graph.node(*layer.norm);
   Floats parameters[4];
   for (size_t i = 0; i < 4; ++i) {
     TENON_ASSIGN(parameters[i], loadFloats(*graph.constant(norm.inputs[i + 1]), files));
   }
-  quant::foldNorm(weight, bias, parameters[0].values, parameters[1].values, parameters[2].values,
-                  parameters[3].values, realOf(norm, "epsilon", 1e-5F));
+  foldNorm(weight, bias, parameters[0].values, parameters[1].values, parameters[2].values,
+           parameters[3].values, realOf(norm, "epsilon", 1e-5F));
+  return Status::ok();
+}
+
+Status QdqWriter::foldNorm(const Layer &layer, Floats &weight, std::vector<float> &bias) {
+  TENON_TRY(foldNormBehind(graph, layer, files, weight, bias));
   edit.drop(*layer.norm);
   edit.setResult(layer.node, layer.output);
   return Status::ok();
@@ -203,7 +209,7 @@ Status QdqWriter::writeLayer(const Layer &layer, LayerInfo &info) {
   Message wide = nodeMessage("DequantizeLinear", edit.freshName(base + "_DequantizeLinear"), inputs,
                              name, "axis", isPlain ? -1 : axis);
   isForBranch ? edit.insertFirst(std::move(wide))
-              : readThrough(layer, parts, std::move(wide), name, base);
+              : readThrough(layer, parts, {std::move(wide)}, name, base);
   parts.wide = graph.isInner() ? name : parts.wide;
   if (!bias.empty()) {
     writeBias(layer, bias, parts.weight.scales, info);

@@ -78,7 +78,7 @@ private:
   std::string nameOfWide(const StoredWeight &parts, const std::string &base);
   bool isTable(std::string_view constant) const;
   void leaveWeight(const Layer &layer);
-  void readThrough(const Layer &layer, const StoredWeight &parts, onnx::Message wide,
+  void readThrough(const Layer &layer, const StoredWeight &parts, std::vector<onnx::Message> wide,
                    const std::string &name, const std::string &base);
   bool sharesTranspose(const Layer &layer) const;
   void leaveTranspose(const Layer &layer);
@@ -114,5 +114,9 @@ private:
 
 /// Whether a constant of FP32 has an element for each column and nothing else.
 bool isRow(const onnx::Tensor &constant, int64_t columns);
+
+/// The BatchNormalization behind a convolution, taken in by its weights.
+Status foldNormBehind(const Graph &graph, const Layer &layer, onnx::ExternalFiles &files,
+                      Floats &weight, std::vector<float> &bias);
 
 } // namespace tenon::quant

@@ -1,9 +1,11 @@
-// The way in order: read and plan; ranges of what was observed; the changed model.
+// The way in order: read and plan; ranges of what was observed; the changed model. One file: all
+// steps work on what Impl holds of one model.
 #include "compiler/quant/Quantize.h"
 
 #include "compiler/frontend/onnx/wire/ModelReader.h"
 #include "compiler/quant/Branches.h"
 #include "compiler/quant/Checks.h"
+#include "compiler/quant/DepthwiseNoise.h"
 #include "compiler/quant/Float8.h"
 #include "compiler/quant/Layers.h"
 #include "compiler/quant/Opset.h"
@@ -55,6 +57,7 @@ struct Quantizer::Impl {
   void observe(string_view tensor, bool hasHistogram, std::optional<int64_t> axis);
   void listObservations();
   void leaveRows(const std::vector<Observed> &seen, size_t runs);
+  Status leaveNoisy(const std::map<string_view, const Histogram *> &histograms);
   Status smooth(size_t group, double error, TensorInfo &tensorInfo);
   bool canSmooth(const Group &group) const;
   bool hasFixedBatch() const;
@@ -96,14 +99,7 @@ Status Quantizer::Impl::read() {
 /// A search decides about the main graph alone, so that it measures what it decides.
 Status Quantizer::Impl::shrinkBranches() {
   if (settings.mayBeNone) {
-    for (const Inside &inside : layersInside(*graph)) {
-      LayerInfo own;
-      own.name = inside.name;
-      own.op = inside.op;
-      own.treatment = Treatment::Wide;
-      own.reason = inside.reason;
-      branches.layers.push_back(std::move(own));
-    }
+    branches = leftInside(*graph);
     return Status::ok();
   }
   int64_t opset = 0;
@@ -172,6 +168,10 @@ void Quantizer::Impl::listObservations() {
     if (layer.treatment == Treatment::Narrow && layer.weight && (isRows || isConv)) {
       observe(node.inputs.front(), false, isConv ? 1 : -1);
     }
+    std::optional<string_view> judged = judgedBy(*graph, layer);
+    if (judged && !graph->isKept(*judged)) {
+      observe(*judged, false, 1);
+    }
   }
 }
 
@@ -237,6 +237,25 @@ void Quantizer::Impl::leaveRows(const std::vector<Observed> &seen, size_t runs) 
     }
   }
   plan = makePlan(*graph, settings.overrides);
+}
+
+/// Depthwise convolutions whose noise would decide what the model loses, unless the user decided.
+Status Quantizer::Impl::leaveNoisy(const std::map<string_view, const Histogram *> &histograms) {
+  if (settings.scheme != Scheme::Static || settings.weightBits != 0) {
+    return Status::ok();
+  }
+  onnx::ExternalFiles files(folder);
+  auto errorOf = [&](const Group &group) {
+    Histogram all;
+    for (string_view source : group.sources) {
+      all.merge(*histograms.at(source));
+    }
+    return squaredError(all, estimateRange(all, settings.method, settings.percentile));
+  };
+  TENON_ASSIGN(Overrides noisy, findNoisyDepthwise(*graph, plan, channels, errorOf, files));
+  settings.overrides.insert(noisy.begin(), noisy.end());
+  plan = noisy.empty() ? std::move(plan) : makePlan(*graph, settings.overrides);
+  return Status::ok();
 }
 
 /// Whether the only tensor of a group is read by products with weights of rank 2 alone.
@@ -316,6 +335,7 @@ Status Quantizer::chooseRanges(const std::vector<Observed> &seen, size_t runs) {
     }
   }
   impl->leaveRows(seen, runs);
+  TENON_TRY(impl->leaveNoisy(histograms));
   impl->affines.clear();
   for (size_t i = 0; i < impl->plan.groups.size(); ++i) {
     const Group &group = impl->plan.groups[i];
@@ -365,7 +385,7 @@ Status Quantizer::chooseRanges(const std::vector<Observed> &seen, size_t runs) {
   return Status::ok();
 }
 
-Result<std::string> Quantizer::write(string_view key, const std::string &text) {
+Result<std::string> Quantizer::write(string_view key, const std::string &text, ConstantSink *sink) {
   onnx::ExternalFiles files(impl->folder);
   ModelEdit edit(impl->bytes(), impl->model, *impl->graph);
   TENON_ASSIGN(int64_t opset, raiseOpset(impl->model, *impl->graph, edit, opsetOf(impl->settings)));
@@ -393,7 +413,7 @@ Result<std::string> Quantizer::write(string_view key, const std::string &text) {
   for (const auto &[ownKey, ownText] : impl->metadata) {
     edit.addMetadata(ownKey, ownText);
   }
-  return edit.write(files, "quantize more of it: weights that stay wide come into the file");
+  return edit.write(files, "quantize more of it: weights that stay wide come into the file", sink);
 }
 
 const QuantizationInfo &Quantizer::info() const { return impl->info; }

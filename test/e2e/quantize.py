@@ -232,6 +232,38 @@ class Quantize(ToolTest):
             shifts[flags] = np.abs((actual - expected).mean((0, 2, 3))).mean()
         self.assertLess(shifts[()], 0.6 * shifts[("--no-bias-correction",)])
 
+    def test_depthwise_differences_stay_wide(self):
+        random = np.random.default_rng(6)
+        weights = {"first": (32, 3, 3, 3), "edges": (32, 1, 3, 3), "middle": (32, 32, 1, 1), "plain": (32, 1, 3, 3), "next": (32, 32, 1, 1), "last": (8, 32, 1, 1)}
+        values = {name: (random.standard_normal(dims) / np.sqrt(np.prod(dims[1:]))).astype(np.float32) for name, dims in weights.items()}
+        values["first"] = np.abs(values["first"])
+        values["edges"][:] = 0
+        values["edges"][:, 0, 1] = [-8, 16, -8]  # What it reads is smooth: its results are small beside its terms.
+        values["plain"] = np.abs(values["plain"])
+        nodes, constants, x = [], [numpy_helper.from_array(value, name + "_w") for name, value in values.items()], "image"
+        for name, dims in weights.items():
+            nodes.append(helper.make_node("Conv", [x, name + "_w"], [name], name=name, group=32 if dims[1] == 1 else 1, pads=[dims[2] // 2] * 4))
+            x = name if name == "last" else name + "_relu"
+            nodes += [] if name == "last" else [helper.make_node("Relu", [name], [x])]
+        graph = helper.make_graph(nodes, "edges", [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["n", 3, 24, 24])],
+                                  [helper.make_tensor_value_info("last", TensorProto.FLOAT, ["n", 8, 24, 24])], constants)
+        model = self.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "edges.onnx")
+        places = np.linspace(0, 3, 24, dtype=np.float32)
+
+        def smooth(count):
+            phases = random.uniform(0, 6, (2, count, 3, 1, 1)).astype(np.float32)
+            return {"image": np.float32(2) + np.sin(places[:, None] + phases[0]) + np.sin(places + phases[1])}
+        data, inputs, losses = smooth(32), smooth(8), {}
+        expected = by_peer(model, inputs)
+        for flags in ((), ("--narrow", "edges")):
+            report = self.quantize(model, data, "edges8.onnx", *flags)
+            layers = {layer["name"]: layer for layer in report["layers"]}
+            self.assertEqual(layers["edges"]["treatment"], "int8" if flags else "wide")
+            self.assertEqual("takes differences" in layers["edges"].get("reason", ""), not flags)
+            self.assertEqual(layers["plain"]["treatment"], "int8")
+            losses[flags] = loss(self.agree(self.folder / "edges8.onnx", inputs), expected)
+        self.assertLess(losses[()], 0.5 * losses[("--narrow", "edges")])
+
     def test_weights_only(self):
         model = self.save(transformer(width=256, words=4000, layers=1), "large.onnx")
         inputs = {"ids": np.random.default_rng(4).integers(0, 4000, (4, 16))}
