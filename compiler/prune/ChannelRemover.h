@@ -71,6 +71,7 @@ private:
   Status cutConstant(size_t node, size_t operand);
   void changeNode(size_t node);
   void keepKnown(size_t node);
+  void dropUnread();
   void setSizes(size_t node, const SizeOperand &sized);
   void computeSizes(size_t node, const SizeOperand &sized, const SizeElements *elements);
   void changeSplit(size_t node);
@@ -89,7 +90,8 @@ private:
   onnx::ExternalFiles &files;
   std::vector<ShrunkTensor> tensors;
   std::vector<ChangedSizes> changed;
-  std::set<std::pair<size_t, size_t>> written; ///< operands of integers, by node
+  std::set<std::pair<size_t, size_t>> written;  ///< operands of integers, by node
+  std::set<std::pair<size_t, size_t>> replaced; ///< those of them that are constants now
 };
 
 } // namespace tenon::prune

@@ -8,7 +8,7 @@ namespace tenon::prune {
 
 std::vector<Parameter> parametersOf(const quant::Graph &graph, const Values &values) {
   std::vector<Parameter> result;
-  std::set<std::string_view> seen;
+  std::set<uint32_t> seen; ///< first indices: uses of one tensor may have axes of their own
   for (size_t node = 0; node < graph.all().size(); ++node) {
     for (size_t i = 0; i < graph.node(node).inputs.size(); ++i) {
       std::string_view name = graph.node(node).inputs[i];
@@ -18,8 +18,7 @@ std::vector<Parameter> parametersOf(const quant::Graph &graph, const Values &val
           tensor &&
           (tensor->type == onnx::DataType::Float || tensor->type == onnx::DataType::Float16 ||
            tensor->type == onnx::DataType::BFloat16 || tensor->type == onnx::DataType::Double);
-      if (isFloat && axes && !axes->empty() &&
-          (tensor->dims.size() < 2 || seen.insert(name).second)) {
+      if (isFloat && axes && !axes->empty() && seen.insert(axes->front().first).second) {
         result.push_back({{node, i}, tensor, axes});
       }
     }

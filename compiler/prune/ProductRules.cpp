@@ -18,7 +18,8 @@ void keepFrom(NodeContext &context, const Axes *axes, size_t first, string_view 
 
 /// Rows, columns and depth of a product of two computed values: positions, and the size of a head,
 /// which a scale is derived from. Heads go whole instead, and those are batches of the product.
-constexpr string_view kDepth = "multiplies two computed values over it: the size of a head";
+constexpr string_view kDepth =
+    "multiplies two computed values, of which it is the depth, rows or columns";
 
 bool isOfParameters(const NodeContext &context) {
   return context.values.isParameter(context.own().inputs[0]) ||
@@ -245,7 +246,7 @@ void attention(NodeContext &context) {
   }
 }
 
-/// Features of the input can go; the state is computed of itself.
+/// Features of the input can go; the state is computed of itself, and stays.
 void recurrent(NodeContext &context) {
   const Axes *x = context.operand(0), *w = context.operand(1);
   bool isPlain = x && w && x->size() == 3 && w->size() == 3 && isOfParameters(context);

@@ -317,7 +317,7 @@ Status Pruner::choose(double ratio) {
   return Status::ok();
 }
 
-Result<std::string> Pruner::write() {
+Result<std::string> Pruner::write(quant::ConstantSink *sink) {
   onnx::ExternalFiles files(impl->folder);
   quant::ModelEdit edit(impl->bytes(), impl->model, *impl->graph);
   ChannelRemover remover(*impl->graph, *impl->values, *impl->sizes, *impl->mask, impl->counted,
@@ -339,7 +339,7 @@ Result<std::string> Pruner::write() {
     }
     impl->info.parametersAfter += elements;
   }
-  return edit.write(files, "prune more of it: all weights that are left come into the file");
+  return edit.write(files, "prune more of it: all weights that are left come into the file", sink);
 }
 
 SampledDims Pruner::dimsAfter() const {

@@ -74,8 +74,9 @@ public:
   /// exclusive). An error for a ratio that leaves no class of a group, or removes none at all; what
   /// was chosen before holds then.
   Status choose(double ratio);
-  /// The narrower model, with all weights in the file. After choose.
-  Result<std::string> write();
+  /// The narrower model, with all weights in the file, or in the sink where it has no room. After
+  /// choose.
+  Result<std::string> write(quant::ConstantSink *sink = nullptr);
   /// The dims that values have in it, for each sample; those that stay included.
   SampledDims dimsAfter() const;
   const PruneInfo &info() const;

@@ -56,7 +56,8 @@ Values::Values(const quant::Graph &graph, const SampledDims &samples, AxisClasse
       std::string_view name = own.inputs[i];
       const onnx::Tensor *constant = graph.constant(name);
       isParameter = isParameter && (name.empty() || constant || parameters.contains(name));
-      if (constant && constant->dims.size() < 2) {
+      bool isPart = own.opType == "Slice" || own.opType == "Split";
+      if (constant && constant->dims.size() < 2 && !isPart) {
         byUse[{node, i}] = addAxes(axisClasses, constant->dims);
       } else if (constant && !byName.contains(name)) {
         byName[name] = addAxes(axisClasses, constant->dims);

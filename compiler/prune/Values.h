@@ -32,8 +32,8 @@ class Values {
 public:
   Values(const quant::Graph &graph, const SampledDims &samples, AxisClasses &axisClasses);
 
-  /// Null for what is not there or no tensor. Constants of rank 0 and 1 have axes for each use:
-  /// exporters store equal ones, as of fresh norms, once.
+  /// Null for what is not there or no tensor. Constants of rank 0 and 1 have axes for each use
+  /// but those that take parts: exporters store equal ones, as of fresh norms, once.
   const Axes *operand(quant::Use use) const;
   const Axes *result(size_t node, size_t output) const;
   /// Of an input or a computed value.

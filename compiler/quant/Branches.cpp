@@ -89,4 +89,17 @@ Status quantizeBranches(const onnx::Model &model, const Graph &graph, const Sett
   return BranchWriter(settings, opset, files, stored, made).writeAll(model, graph, edit);
 }
 
+QuantizationInfo leftInside(const Graph &graph) {
+  QuantizationInfo result;
+  for (const Inside &inside : layersInside(graph)) {
+    LayerInfo own;
+    own.name = inside.name;
+    own.op = inside.op;
+    own.treatment = Treatment::Wide;
+    own.reason = inside.reason;
+    result.layers.push_back(std::move(own));
+  }
+  return result;
+}
+
 } // namespace tenon::quant

@@ -13,4 +13,7 @@ Status quantizeBranches(const onnx::Model &model, const Graph &graph, const Sett
                         int64_t opset, ModelEdit &edit, onnx::ExternalFiles &files,
                         StoredWeights &stored, QuantizationInfo &made);
 
+/// All of these layers, left as they are.
+QuantizationInfo leftInside(const Graph &graph);
+
 } // namespace tenon::quant

@@ -73,6 +73,18 @@ Status checkPlan(const Graph &graph, const Plan &plan, const QuantizationInfo &b
       : !recurrent.empty()
           ? strCat("of ", nameOf(graph.node(recurrent[0].node)), ": ", recurrent[0].reason)
           : "it has no convolution or product of FP32";
+  auto wide = std::ranges::find_if(plan.layers, [](const Layer &layer) {
+    return layer.reason.starts_with("its weights are ") &&
+           (layer.reason.ends_with("float16") || layer.reason.ends_with("double"));
+  });
+  if (wide != plan.layers.end()) {
+    return Status::error(
+        ErrorId::BadArgument,
+        strCat("nothing in the model can be quantized: of ", nameOf(graph.node(wide->node)), ": ",
+               wide->reason, ", and quantize reads those of FP32"),
+        "export the model in FP32 (module.float() before it), or convert the file by the lines of "
+        "docs/quantize.md, 'Models of FP16, BF16 and FP64'");
+  }
   return Status::error(ErrorId::BadArgument, strCat("nothing in the model can be quantized: ", why),
                        "'tenon inspect MODEL' shows its operations");
 }

@@ -5,6 +5,9 @@
 
 namespace tenon::quant {
 
+/// Weights of fewer elements stay wide with their layer.
+inline constexpr int64_t kSmallWeight = 1 << 14;
+
 /// All convolutions and products, in the model's order.
 std::vector<Layer> findLayers(const Graph &graph, const Overrides &overrides);
 

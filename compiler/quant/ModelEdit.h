@@ -4,6 +4,7 @@
 
 #include "compiler/frontend/onnx/wire/ExternalData.h"
 #include "compiler/frontend/onnx/wire/Message.h"
+#include "compiler/quant/ConstantSink.h"
 #include "compiler/quant/Graph.h"
 #include "support/Result.h"
 #include "support/memory/ByteSpan.h"
@@ -90,12 +91,15 @@ public:
   void keepExternal() { keepsExternal = true; }
 
   /// The file with the changes. Constants that nobody reads any more are left out, external ones
-  /// come into the file. `remedy` is what a user does where that takes more than `maxBytes`.
+  /// come into the file. Where that takes more than `maxBytes`, all but small constants go to the
+  /// sink; without one, `remedy` is what a user does.
   Result<std::string> write(onnx::ExternalFiles &files, std::string_view remedy,
-                            size_t maxBytes = kMaxBytes) const;
+                            ConstantSink *sink = nullptr, size_t maxBytes = kMaxBytes) const;
 
 private:
-  Result<onnx::Message> graphMessage(std::string_view old, onnx::ExternalFiles &files) const;
+  Result<onnx::Message> graphMessage(std::string_view old, onnx::ExternalFiles &files,
+                                     ConstantSink *sink) const;
+  Result<uint64_t> sizeWithConstants(onnx::ExternalFiles &files) const;
   std::string nodeMessage(size_t index, std::string_view old) const;
   std::string share(std::string_view base, onnx::DataType type, std::span<const int64_t> dims,
                     std::string_view bytes);

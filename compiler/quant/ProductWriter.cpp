@@ -156,7 +156,7 @@ void QdqWriter::writeBlockDequantize(const Layer &layer, StoredWeight &parts) {
   Message wide = nodeMessage("DequantizeLinear", edit.freshName(base + "_DequantizeLinear"), inputs,
                              name, "axis", static_cast<int64_t>(1 - axis));
   addInteger(wide, "block_size", parts.blocks.block);
-  readThrough(layer, parts, std::move(wide), name, base);
+  readThrough(layer, parts, {std::move(wide)}, name, base);
   parts.wide = name;
 }
 
@@ -175,15 +175,18 @@ std::string QdqWriter::nameOfWide(const StoredWeight &parts, const std::string &
 }
 
 /// The layer reads dequantized weights.
-void QdqWriter::readThrough(const Layer &layer, const StoredWeight &parts, Message wide,
-                            const std::string &name, const std::string &base) {
+void QdqWriter::readThrough(const Layer &layer, const StoredWeight &parts,
+                            std::vector<Message> wide, const std::string &name,
+                            const std::string &base) {
   auto add = [&](size_t node) {
     // Inside of a node, ONNX Runtime's fusions and OpenVINO's Scan fail on one that reads constants
     // from around it; and one does for all graphs.
-    if (!graph.isInner()) {
-      edit.insertBefore(node, std::move(wide));
-    } else if (name != parts.wide) {
-      edit.insertOutermost(std::move(wide));
+    for (Message &own : wide) {
+      if (!graph.isInner()) {
+        edit.insertBefore(node, std::move(own));
+      } else if (name != parts.wide) {
+        edit.insertOutermost(std::move(own));
+      }
     }
   };
   if (sharesTranspose(layer)) {

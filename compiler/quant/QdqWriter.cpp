@@ -209,7 +209,7 @@ Status QdqWriter::writeLayer(const Layer &layer, LayerInfo &info) {
   Message wide = nodeMessage("DequantizeLinear", edit.freshName(base + "_DequantizeLinear"), inputs,
                              name, "axis", isPlain ? -1 : axis);
   isForBranch ? edit.insertFirst(std::move(wide))
-              : readThrough(layer, parts, std::move(wide), name, base);
+              : readThrough(layer, parts, {std::move(wide)}, name, base);
   parts.wide = graph.isInner() ? name : parts.wide;
   if (!bias.empty()) {
     writeBias(layer, bias, parts.weight.scales, info);

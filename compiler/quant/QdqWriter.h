@@ -78,7 +78,7 @@ private:
   std::string nameOfWide(const StoredWeight &parts, const std::string &base);
   bool isTable(std::string_view constant) const;
   void leaveWeight(const Layer &layer);
-  void readThrough(const Layer &layer, const StoredWeight &parts, onnx::Message wide,
+  void readThrough(const Layer &layer, const StoredWeight &parts, std::vector<onnx::Message> wide,
                    const std::string &name, const std::string &base);
   bool sharesTranspose(const Layer &layer) const;
   void leaveTranspose(const Layer &layer);

@@ -99,14 +99,7 @@ Status Quantizer::Impl::read() {
 /// A search decides about the main graph alone, so that it measures what it decides.
 Status Quantizer::Impl::shrinkBranches() {
   if (settings.mayBeNone) {
-    for (const Inside &inside : layersInside(*graph)) {
-      LayerInfo own;
-      own.name = inside.name;
-      own.op = inside.op;
-      own.treatment = Treatment::Wide;
-      own.reason = inside.reason;
-      branches.layers.push_back(std::move(own));
-    }
+    branches = leftInside(*graph);
     return Status::ok();
   }
   int64_t opset = 0;
@@ -392,7 +385,7 @@ Status Quantizer::chooseRanges(const std::vector<Observed> &seen, size_t runs) {
   return Status::ok();
 }
 
-Result<std::string> Quantizer::write(string_view key, const std::string &text) {
+Result<std::string> Quantizer::write(string_view key, const std::string &text, ConstantSink *sink) {
   onnx::ExternalFiles files(impl->folder);
   ModelEdit edit(impl->bytes(), impl->model, *impl->graph);
   TENON_ASSIGN(int64_t opset, raiseOpset(impl->model, *impl->graph, edit, opsetOf(impl->settings)));
@@ -420,7 +413,7 @@ Result<std::string> Quantizer::write(string_view key, const std::string &text) {
   for (const auto &[ownKey, ownText] : impl->metadata) {
     edit.addMetadata(ownKey, ownText);
   }
-  return edit.write(files, "quantize more of it: weights that stay wide come into the file");
+  return edit.write(files, "quantize more of it: weights that stay wide come into the file", sink);
 }
 
 const QuantizationInfo &Quantizer::info() const { return impl->info; }

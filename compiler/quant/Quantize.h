@@ -10,6 +10,7 @@
 #pragma once
 
 #include "compiler/opt/precision/Observation.h"
+#include "compiler/quant/ConstantSink.h"
 #include "compiler/quant/Gram.h"
 #include "compiler/quant/Plan.h"
 #include "compiler/quant/Range.h"
@@ -134,8 +135,9 @@ public:
   /// A text for the metadata of what is written, beside that of `write`.
   void addMetadata(std::string key, std::string text);
   /// The quantized model, with a text of the caller's in its metadata unless that is empty. After
-  /// chooseRanges.
-  Result<std::string> write(std::string_view key, const std::string &text);
+  /// chooseRanges. Constants go to the sink where the file has no room for them.
+  Result<std::string> write(std::string_view key, const std::string &text,
+                            ConstantSink *sink = nullptr);
   /// After write.
   const QuantizationInfo &info() const;
 

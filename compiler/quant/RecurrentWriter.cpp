@@ -5,6 +5,7 @@
 #include "support/text/Text.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace tenon::quant {
 
@@ -47,10 +48,20 @@ Status QdqWriter::writeRecurrent(const Recurrent &recurrent, LayerInfo &info) {
     if (!parts.zero.empty()) {
       inputs.push_back(parts.zero);
     }
-    readThrough(layer, parts,
-                nodeMessage("DequantizeLinear", edit.freshName(base + "_DequantizeLinear"), inputs,
-                            name, "axis", kRows),
-                name, base);
+    // Beside layers of 8 bits OpenVINO keeps what dequantizes, and its recurrent layers want
+    // constants; it looks through no bound.
+    bool isBounded = settings->weightBits == 0 && !isDynamic(scheme);
+    std::string bound = edit.freshName(base + "_lowest"), made = edit.freshName(name + "_stored");
+    std::string operands[] = {isBounded ? made : name, bound};
+    std::vector<onnx::Message> wide = {nodeMessage("DequantizeLinear",
+                                                   edit.freshName(base + "_DequantizeLinear"),
+                                                   inputs, operands[0], "axis", kRows)};
+    if (isBounded && name != parts.wide) {
+      std::vector<float> lowest = {std::numeric_limits<float>::lowest()};
+      operands[1] = edit.addShared(bound, onnx::DataType::Float, {}, bytesOf(lowest));
+      wide.push_back(nodeMessage("Max", edit.freshName(base + "_Max"), operands, name));
+    }
+    readThrough(layer, parts, std::move(wide), name, base);
     parts.wide = graph.isInner() ? name : parts.wide;
     if (key) {
       stored.insert_or_assign(*key, std::move(parts));

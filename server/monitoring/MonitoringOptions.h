@@ -9,8 +9,9 @@
 
 namespace tenon::server {
 
-/// What is done where data drift, or a canary is worse.
-enum class MonitoringAction : uint8_t { None, Webhook, Rollback };
+/// What is done where data drift, or a canary is worse. Rollback: for drift of outputs,
+/// RollbackAny: also for drift of inputs alone.
+enum class MonitoringAction : uint8_t { None, Webhook, Rollback, RollbackAny };
 
 struct MonitoringOptions {
   std::map<std::string, std::string>

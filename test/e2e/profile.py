@@ -86,6 +86,32 @@ class ProfileTest(ToolTest):
             self.assertTrue(least - 1e-9 <= share <= (1.8 * least if m else 1), (region["kernel"], share))
         self.assertIn("by Winograd's filtering)", self.succeed("profile", CNN, *FAST).stdout)
 
+    def test_kernels_do_other_work_than_the_model(self):
+        """Causal attention skips keys, tiles of AMX are whole, steps of recurrent layers multiply their states; of a convolution whose
+        last tiles reach beyond the picture (13 of 14 rows and columns, 169 of 196 places) Winograd's filtering computes these too."""
+        def save(name, nodes, inputs, weights, opset=17):
+            ports = [helper.make_tensor_value_info(port, TensorProto.FLOAT, dims) for port, dims in inputs.items()]
+            stored = [numpy_helper.from_array(np.asarray(value), key) for key, value in weights.items()]
+            graph = helper.make_graph(nodes, "g", ports, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], stored)
+            onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10), self.folder / f"{name}.onnx")
+
+        random = np.random.default_rng(0)
+        node = helper.make_node
+        save("causal", [node("Attention", ["q", "k", "v"], ["y"], is_causal=1)], {port: [1, 2, 256, 64] for port in "qkv"}, {}, opset=23)
+        save("steps", [node("LSTM", ["x", "w", "r"], ["y"], hidden_size=32)], {"x": [8, 2, 16]},
+             {"w": random.random((1, 128, 16), np.float32), "r": random.random((1, 128, 32), np.float32)})
+        save("edges", [node("Conv", ["x", "w"], ["y"], pads=[1] * 4)], {"x": [1, 64, 13, 13]}, {"w": random.random((64, 64, 3, 3), np.float32)})
+        regions = {name: max(self.json("profile", f"{name}.onnx", *FAST)["regions"], key=lambda region: region["flops"]) for name in ("causal", "edges")}
+        causal = regions["causal"]
+        self.assertAlmostEqual(causal["kernel_flops"] / causal["flops"], (64 + 128 + 192 + 256) / 4 / 256, delta=0.13)
+        self.assertEqual("with the keys that each query sees", causal["kernel_work"])
+        edges = regions["edges"]
+        if m := re.search(r"conv_winograd(\d)", edges["kernel"]):
+            m = int(m[1])
+            self.assertAlmostEqual(edges["kernel_flops"] / edges["flops"], ((m + 2) / (3 * m)) ** 2 * (-(-13 // m) * m / 13) ** 2, places=6)
+        steps = self.json("profile", "steps.onnx", *FAST)["regions"]
+        self.assertEqual([2 * 8 * 2 * 128 * 32], [region["flops"] for region in steps if region["kernel"].startswith("recurrence")])
+
     def test_nodes_of_one_name(self):
         names = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 16]), helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 32])]
         weights = [numpy_helper.from_array(np.ones(dims, np.float32), name) for name, dims in (("a", (16, 512)), ("b", (512, 32)))]

@@ -10,20 +10,26 @@ import onnx
 import onnxruntime
 import prune_nets
 from onnx import numpy_helper
+from prune_free_nets import FREE_NETS
 from prune_nets import NETS, masked
 from tool import CNN, ToolTest, last_json, tiny_model
 
 
 def by_peer(model, inputs):
     options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # constants that nobody reads any more are warned of
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     return session.run(None, inputs)
 
 
-def seeded(model):
-    random = np.random.default_rng(5)
-    return {port.name: random.standard_normal([dim.dim_value or 2 for dim in port.type.tensor_type.shape.dim]).astype(np.float32) for port in model.graph.input}
+def seeded(model, free=2):
+    """Inputs whose free dims are of this size, and of the next ones after the first."""
+    random, inputs = np.random.default_rng(5), {}
+    for port in model.graph.input:
+        dims = port.type.tensor_type.shape.dim
+        inputs[port.name] = random.standard_normal([dim.dim_value or free + i for i, dim in enumerate(dims)]).astype(np.float32)
+    return inputs
 
 
 def dims_of(model):
@@ -39,8 +45,8 @@ class Prune(ToolTest):
         onnx.checker.check_model(narrow, full_check=True)
         return report, narrow, json.loads((self.folder / "r.json").read_text())
 
-    def equals_masked(self, model, narrow, recipe):
-        inputs = seeded(model)
+    def equals_masked(self, model, narrow, recipe, free=2):
+        inputs = seeded(model, free)
         expected, actual, whole = (by_peer(each, inputs)[0] for each in (masked(model, recipe), narrow, model))
         np.testing.assert_allclose(actual, expected, atol=2e-5 * float(np.abs(expected).max()), rtol=1e-4)
         self.assertGreater(float(np.abs(actual - whole).max()), 1e-3 * float(np.abs(whole).max()), "nothing was removed")
@@ -55,6 +61,17 @@ class Prune(ToolTest):
                     self.assertEqual([own if wanted[i] is None else wanted[i] for i, own in enumerate(dims[name])], dims[name], name)
                 self.equals_masked(model, narrow, recipe)
                 self.assertLess(report["parameters_after"], report["parameters_before"])
+
+    def test_free_dims(self):
+        """The pruned file takes all sizes that the model takes, also where its dims multiply them."""
+        for build in FREE_NETS:
+            with self.subTest(build.__name__):
+                model, expected = build()
+                _, narrow, recipe = self.prune(model, "--ratio", "50%", "--multiple", 1)
+                dims = dims_of(narrow)
+                self.assertEqual(expected, {name: dims[name] for name in expected})
+                for free in (1, 3, 8):
+                    self.equals_masked(model, narrow, recipe, free)
 
     def test_importance(self):
         """The channel whose weights, norm or scores are smallest goes; a layer that is kept stays."""

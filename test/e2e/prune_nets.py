@@ -423,18 +423,26 @@ NETS = [chain, exported_pads, residual, dense, whole_groups, within_groups, dept
 
 
 def masked(model, recipe):
-    """The model with zeros where the recipe removes: what the smaller one must equal."""
+    """The model with zeros where the recipe removes: what the smaller one must equal. Each reader of a part reads its own."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     tensors = {tensor.name: tensor for tensor in copy.graph.initializer}
     for name, entry in recipe["parameters"].items():
-        if name not in tensors and entry["tensor"] not in recipe["parameters"]:
-            raise ValueError(f"{name} is a part of {entry['tensor']}, whose other readers keep another")
-        if name not in tensors:  # the result of an Identity, with the same places as its operand
-            continue
-        array = onnx.numpy_helper.to_array(tensors[name]).copy()
+        own, result = entry["tensor"], "masked " + name
+        mask = np.ones(entry["dims"], np.float32)
         for axis, kept in entry["kept"].items():
-            gone = np.setdiff1d(np.arange(array.shape[int(axis)]), kept)
-            array[(slice(None),) * int(axis) + (gone,)] = 0
-        tensors[name].CopyFrom(onnx.numpy_helper.from_array(array, name))
+            gone = np.setdiff1d(np.arange(entry["dims"][int(axis)]), kept)
+            mask[(slice(None),) * int(axis) + (gone,)] = 0
+        readers = [node for node in copy.graph.node if (node.name or node.output[0]) in entry["readers"] and own in node.input]
+        if not readers:
+            raise ValueError(f"nobody reads {own}")
+        for node in readers:
+            node.input[:] = [result if operand == own else operand for operand in node.input]
+        if own in tensors:
+            array = onnx.numpy_helper.to_array(tensors[own])
+            copy.graph.initializer.append(onnx.numpy_helper.from_array(array * mask.astype(array.dtype), result))
+        else:  # the result of a node, as of Identity
+            copy.graph.initializer.append(onnx.numpy_helper.from_array(mask, result + " mask"))
+            at = next(i for i, node in enumerate(copy.graph.node) if own in node.output)
+            copy.graph.node.insert(at + 1, helper.make_node("Mul", [own, result + " mask"], [result]))
     return copy

@@ -139,6 +139,7 @@ class Quantize(ToolTest):
         folder = self.folder / "page"
         folder.mkdir()
         shutil.copy(CNN, folder / "model.onnx")
+        shutil.copy(CNN, folder / "model.fp16.onnx")  # of other floats: test_models_of_other_floats
         environment = dict(self.environment, PATH=f"{TENON.parent}:{os.environ['PATH']}")
         printed = ""
         for kind, code in re.findall(r"^```(sh|python)\n(.*?)^```", page, re.M | re.S):
@@ -381,6 +382,11 @@ class Quantize(ToolTest):
                                   ({"other": image, "more": image}, "TN0113", "no array for the input 'image'"),
                                   ({"image": np.full_like(image, 0.5)}, "TN0113", "one value")):
             self.assertIn(words, self.refused(code, *common, data=data))
+        for data, words in (({"image": image[:1]}, "one sample alone"), ({"image": np.repeat(image[:1], 4, 0)}, "all 4 samples are the same"),
+                            ({"image": np.broadcast_to(image[:, :1, :1, :1], image.shape)}, "each sample has one value")):
+            np.savez(self.folder / "odd.npz", **data)
+            self.assertIn(words, self.call("quantize", model, "--data", "odd.npz", "-o", "odd.onnx").stderr)
+            self.assertIn(words, " ".join(self.json("quantize", model, "--data", "odd.npz", "-o", "odd.onnx")["warnings"]))
         self.refused("TN0108", *common, data={"image": image.astype(np.float64)})
         self.refused("TN0105", *common, "--keep", "nothing", data={"image": image})
         self.refused("TN0105", *common, "--ranges", "guess", data={"image": image})
@@ -389,6 +395,28 @@ class Quantize(ToolTest):
         self.refused("TN0103", model, "--data", "bad.npz", "-o", "none/new.onnx", data={"image": image})
         self.succeed("quantize", *common)
         self.assertIn("already", self.refused("TN0105", "new.onnx", "--data", "bad.npz", "-o", "again.onnx"))
+
+    def test_models_of_other_floats(self):
+        """They are refused with a hint, and the lines of the page make what is taken of them."""
+        lines = (SOURCE / "docs/quantize.md").read_text().split("## Models of FP16, BF16 and FP64")[1].split("```python\n")[1].split("```")[0]
+        random = np.random.default_rng(5)
+        weights = {name: (random.standard_normal((64, 64)) * 0.1).astype(np.float32) for name in ("a", "b", "c")}
+        x = random.standard_normal((8, 64)).astype(np.float32)
+        for dtype in (TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE):
+            with self.subTest(dtype=dtype):
+                nodes = [helper.make_node("Cast", ["x"], ["h"], to=dtype), helper.make_node("MatMul", ["h", "a"], ["p"], name="first"),
+                         helper.make_node("Relu", ["p"], ["q"]), helper.make_node("MatMul", ["q", "b"], ["r"], name="inner"),
+                         helper.make_node("Relu", ["r"], ["s"]), helper.make_node("MatMul", ["s", "c"], ["y"], name="last")]
+                stored = [helper.make_tensor(name, dtype, w.shape, w.flatten().tolist()) for name, w in weights.items()]
+                graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 64])],
+                                          [helper.make_tensor_value_info("y", dtype, ["n", 64])], stored)
+                onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), self.folder / "model.fp16.onnx")
+                said = self.refused("TN0105", self.folder / "model.fp16.onnx", "--data", "bad.npz", "-o", "new.onnx", data={"x": x})
+                self.assertIn("Models of FP16, BF16 and FP64", said)
+                subprocess.run([sys.executable, "-c", lines], cwd=self.folder, check=True)
+                report = self.json("quantize", self.folder / "model.fp32.onnx", "--data", "bad.npz", "-o", "new.onnx")
+                self.assertEqual("int8", {layer["name"]: layer["treatment"] for layer in report["layers"]}["inner"])
+                (self.folder / "new.onnx").unlink()
 
     def test_nothing_to_quantize(self):
         net = Net()

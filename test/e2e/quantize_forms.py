@@ -197,6 +197,12 @@ class QuantizeForms(ToolTest):
             "normalized": ([node("ReduceL2", ["v"], ["n"], axes=[1, 2, 3]), node("Div", ["v", "n"], ["d"]), node("Mul", ["d", "g"], ["w"])], {"v": weight * np.float32(3), "g": norms}),
             "sliced": ([node("Concat", ["a", "b"], ["c"], axis=0), node("Slice", ["c", "from", "to", "axes", "steps"], ["w"])],
                        {"a": weight[:16], "b": weight[16:], "from": np.int64([-1]), "to": np.int64([-65]), "axes": np.int64([0]), "steps": np.int64([-1])}),
+            "cut": ([node("Split", ["all"], ["w", "rest"], axis=0), node("Constant", [], ["unread"], value_float=2.0)], {"all": np.concatenate([weight, weight])}),
+            "listed": ([node("Constant", [], ["flat"], value_floats=[float(each) for each in weight.ravel()]), node("Constant", [], ["to"], value_ints=[64, 64, 3, 3]), node("Reshape", ["flat", "to"], ["w"])], {}),
+            "merged": ([node("MatMul", ["down", "up"], ["delta"]), node("Reshape", ["delta", "to"], ["d"]), node("Add", ["base", "d"], ["w"])],
+                       {"down": weight[:, :4, 0, 0].copy(), "up": weight[:4].reshape(4, -1), "to": np.int64([64, 64, 3, 3]), "base": weight}),
+            "bounded": ([node("Greater", ["base", "low"], ["is"]), node("Where", ["is", "base", "low"], ["b"]), node("Clip", ["b", "low", "high"], ["c"]), node("Cast", ["wide"], ["narrow"], to=FLOAT), node("Mul", ["c", "narrow"], ["w"])],
+                        {"base": weight, "low": np.float32(-0.1), "high": np.float32(0.1), "wide": np.float64([1.5])}),
             "branch": ([node("ReduceMax", ["r"], ["most"], keepdims=0), node("Cast", ["most"], ["is"], to=TensorProto.BOOL), node("If", ["is"], ["o"], name="if", then_branch=branch("t"), else_branch=branch("e"))], {"w": weight}),
         }
         data = {"image": random.standard_normal((16, 16, 12, 12)).astype(np.float32)}

@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import os
 import pathlib
 import subprocess
 import sys
@@ -97,7 +98,7 @@ class Comparing(unittest.TestCase):
         many = drift.Reference({"x": self.rng.standard_normal((2000, 40))})
         one = many.compare({"x": self.rng.standard_normal((200, 40))})
         self.assertEqual(40, len(one["features"]))
-        self.assertAlmostEqual(one["features"][0]["ks_threshold"], drift.kolmogorov_quantile(0.0045 / 40) / drift._ks_factor(200, 2000), delta=1e-9)
+        self.assertAlmostEqual(one["features"][0]["ks_threshold"], drift.kolmogorov_quantile(0.0045 / 40) / drift.ks_factor(200, 2000), delta=1e-9)
         window = self.rng.standard_normal((500, 40))
         window[:, 17] += 0.5
         self.assertEqual(["x[17]"], [each["feature"] for each in many.compare({"x": window})["features"] if each["drift"]])
@@ -148,6 +149,68 @@ class Comparing(unittest.TestCase):
                 self.reference.compare({"x": np.zeros(40)}, **wrong)
         with self.assertRaises(tenon.UsageError):
             drift.Reference({"x": np.zeros(40)}, bins=1)
+
+
+    def test_only_in_one_bounds_the_exact_probability(self):
+        """Of values 0 0 1 2 2 2 and 3, all choices of the three rows of the window."""
+        values = [0, 0, 1, 2, 2, 2, 3]
+        choices = list(itertools.combinations(range(7), 3))
+        shares = []
+        for chosen in choices:
+            others = {values[place] for place in range(7) if place not in chosen}
+            shares.append(sum(values[place] not in others for place in chosen))
+        for count in range(5):
+            exact = sum(each >= count for each in shares) / len(choices)
+            self.assertGreaterEqual(drift.only_in_one_p(count, 3, 4, [(1, 2), (2, 1), (3, 1)]), exact - 1e-12)
+        self.assertAlmostEqual(drift.only_in_one_p(2, 10, 20, [(2, 1), (28, 1)]), 10 * 9 / (30 * 29), delta=1e-6)
+
+    def test_many_values(self):
+        """Categories that all are rare: new ones, lost ones, one that takes all; and none where nothing changed."""
+        rng = np.random.default_rng(8)
+        cities = np.array([f"city{index}" for index in range(40)])
+        many = rng.permutation(2000).astype(str)
+        usual = lambda rows: np.where(rng.random(rows) < 0.5, "usual", rng.choice(cities, rows))  # noqa: E731
+        for make, changes in (
+            (lambda rows: rng.choice(cities, rows), [np.array(["atlantis"] * 1000), np.array(["city7"] * 1000), rng.choice(cities[::2], 1000)]),
+            (lambda rows: rng.choice(many[:1000], rows), [rng.choice(many[1000:], 1000), rng.choice(many[:300], 1000)]),
+            (usual, [np.where(rng.random(1000) < 0.5, "usual", "new"), np.where(rng.random(1000) < 0.99, usual(1000), "new")]),
+            (lambda rows: rng.integers(0, 40, rows), [rng.integers(0, 20, 1000) * 2, np.where(rng.random(1000) < 0.02, 7.5, rng.integers(0, 40, 1000))]),
+            (lambda rows: np.where(rng.random(rows) < 0.5, 0, rng.integers(0, 20, rows)), [np.where(rng.random(1000) < 0.5, 0, 7.5)]),
+            (lambda rows: rng.integers(0, 10**12, rows).astype(str), [np.array(["1"] * 1000)]),
+        ):
+            reference = drift.Reference({"c": make(5000)})
+            self.assertLessEqual(sum(reference.compare({"c": make(1000)})["drift"] for _ in range(20)), 3)
+            for change in changes:
+                self.assertTrue(reference.compare({"c": change})["drift"], change[:5])
+
+    def test_values_not_types(self):
+        rng = np.random.default_rng(9)
+        tenths = np.array([0.1, 0.2, 0.3])
+        for ours, theirs in ((np.float32, np.float64), (np.float64, np.float32), (np.float64, np.float16), (np.float16, np.float32)):
+            found = drift.Reference({"x": rng.choice(tenths, 2000).astype(ours), "y": tenths[rng.integers(0, 3, (500, 100))].astype(ours)})
+            report = found.compare({"x": rng.choice(tenths, 500).astype(theirs), "y": tenths[rng.integers(0, 3, (500, 100))].astype(theirs)})
+            self.assertEqual((False, 0), (report["drift"], report["features"][0]["new"]))
+        whole = rng.integers(0, 4, 1000)
+        for theirs in (np.uint8, np.int64, np.float32, np.float16):
+            self.assertEqual(0, drift.Reference({"x": whole}).compare({"x": whole[:300].astype(theirs)})["features"][0]["new"])
+        self.assertTrue(drift.Reference({"x": whole.astype(np.uint8)}).compare({"x": whole[:300] + 256})["drift"])
+        words = np.array(["a", "ü"])[whole % 2]
+        self.assertFalse(drift.Reference({"x": np.char.encode(words, "utf-8")}).compare({"x": words})["drift"])
+        self.assertFalse(drift.Reference({"x": words}).compare({"x": np.char.encode(words, "utf-8")})["drift"])
+
+    def test_references_with_outputs(self):
+        rng = np.random.default_rng(10)
+        x = rng.standard_normal((100, 8))
+        models = pathlib.Path(os.environ["TENON_MODELS"])
+        for shape in ("[1..32]x8", "7x8"):  # the second of a fixed size, which 100 is no multiple of
+            engine = tenon.compile(str(models / "linear.onnx"), dynamic_shapes={"x": shape})
+            found = drift.with_outputs(engine, {"x": x, "labels": np.arange(100)})
+            name = engine.outputs[0].name
+            self.assertEqual({"x", "labels", name}, set(found))
+            self.assertEqual(100, len(found[name]))
+            np.testing.assert_allclose(found[name][90:97], engine.run({"x": x[90:97].astype(np.float32)})[name], rtol=1e-6, atol=1e-6)
+        with self.assertRaisesRegex(tenon.BadInputError, "lack the input 'x'"):
+            drift.with_outputs(engine, {"labels": x})
 
 
 class CommandLine(unittest.TestCase):

@@ -157,7 +157,7 @@ class Running(unittest.TestCase):
         samples = ({"x": np.full(1 << 18, i, np.float32), "label": kinds[i % 3]} for i in range(48))
         with tempfile.TemporaryDirectory() as folder:
             tracemalloc.start()
-            path = _data.path(samples, folder)
+            path = _data.path(samples, folder, "none is asked")
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
             self.assertLess(peak, 12 << 20)
@@ -182,6 +182,53 @@ class Running(unittest.TestCase):
             tenon.quantize(model, None, output, weights_only=8)
             with self.assertRaises(tenon.UsageError):
                 tenon.quantize(model, None, output)
+
+    def test_data_without_names_and_in_batches(self):
+        pictures = np.random.default_rng(1).random((7, 1, 28, 28), np.float32)
+        labels = np.arange(7)
+
+        class Loader:
+            """As of torch: the last batch has fewer."""
+
+            dataset, batch_size = pictures, 3
+
+            def __init__(self, form):
+                self.form = form
+
+            def __iter__(self):
+                return (self.form(pictures[i : i + 3], labels[i : i + 3]) for i in range(0, 7, 3))
+
+        model = SOURCE / "models/fashion_cnn.onnx"
+        forms = {
+            "array": pictures, "list": list(pictures), "batches of one": [picture[None] for picture in pictures], "tuples": list(zip(pictures, labels)),
+            "generator": (picture for picture in pictures), "dict of lists": {"image": pictures.tolist()}, "loader": Loader(lambda x, y: x),
+            "loader of tuples": Loader(lambda x, y: (x, y)), "loader of lists": Loader(lambda x, y: [x, y]), "function": lambda: Loader(lambda x, y: (x, y)),
+            "loader of dicts": Loader(lambda x, y: {"image": x, "label": y, "file": ["a"] * len(x)}), "batches": [pictures[:3], pictures[3:]],
+        }  # fmt: skip
+        found = set()
+        with tempfile.TemporaryDirectory() as folder:
+            output = pathlib.Path(folder) / "small.onnx"
+            for name, data in forms.items():
+                with self.subTest(form=name):
+                    self.assertEqual(7, tenon.quantize(model, data, output, smoothing=False)["samples"])
+                    found.add(output.read_bytes())
+            self.assertEqual(1, len(found), "all are the same samples")
+            scores = [tenon.accuracy(model, data, seconds=0.01)["metrics"][0]["models"][0]["value"]
+                      for data in ({"image": pictures, "labels": labels}, Loader(lambda x, y: (x, y)), list(zip(pictures, labels)))]  # fmt: skip
+            self.assertEqual(1, len(set(scores)))
+            with self.assertWarnsRegex(UserWarning, "one sample alone"):
+                tenon.quantize(model, pictures[:1], output)
+            with self.assertWarnsRegex(UserWarning, "are the same"):
+                tenon.quantize(model, np.repeat(pictures[:1], 5, 0), output)
+            once = iter(pictures)
+            tenon.quantize(model, once, output)
+            for data, said in ((once, "does not give again"), (pictures[..., 0], "rank 3|samples of"), (list(pictures[:, 0, 0]), "rank 1"),
+                               ([(p, 1, 2) for p in pictures], "3 arrays"), (Loader(lambda x, y: (x, y[:1])), "rows of"), (3, "are of int")):  # fmt: skip
+                with self.subTest(said=said), self.assertRaisesRegex(tenon.Error, said):
+                    tenon.quantize(model, data, output)
+            same = ({"image": picture} for picture in pictures)
+            with self.assertRaisesRegex(tenon.UsageError, "one generator"):
+                tenon.quantize(model, same, output, test=same, latency=1)
 
     def test_quantize_searches(self):
         pictures = np.random.default_rng(1).random((8, 1, 28, 28), np.float32)

@@ -56,6 +56,44 @@ class Attending(nn.Module):
         return x + self.down(self.up(x).relu())
 
 
+class Normed(nn.Module):
+    """Weights that weight_norm computes, in its old and its new form, and an LSTM."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = nn.utils.parametrizations.weight_norm(nn.Conv1d(4, 32, 3, padding=1))
+        self.b = torch.nn.utils.weight_norm(nn.Conv1d(32, 32, 1, groups=4))
+        self.lstm, self.out = nn.LSTM(32, 8, batch_first=True), nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.out(self.lstm(self.b(self.a(x).relu()).relu().transpose(1, 2))[0])
+
+
+class OtherKeys(nn.Module):
+    """An attention that takes its biases of one tensor apart."""
+
+    def __init__(self):
+        super().__init__()
+        self.keys, self.attention, self.out = nn.Linear(32, 24), nn.MultiheadAttention(32, 4, kdim=24, vdim=24, batch_first=True), nn.Linear(32, 8)
+
+    def forward(self, x):
+        y = self.keys(x)
+        return self.out(x + self.attention(x, y, y, need_weights=False)[0])
+
+
+class Widths(nn.Module):
+    """Code with a width as a number, and code that takes it of a tensor, which differ in a file of a free batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.out = nn.Conv2d(3, 16, 1), nn.Conv2d(16, 16, 1), nn.Linear(16 * 16, 4)
+
+    def forward(self, x):
+        x = self.a(x).relu()
+        x = self.b(x.view(x.shape[0], x.shape[1], -1).view(x.shape[0], -1, 4, 4)).relu()
+        return self.out(x.view(-1, 16 * 16))
+
+
 class OwnHeads(nn.Module):
     """An attention whose number of heads is nowhere but in its code."""
 
@@ -85,17 +123,17 @@ class Prune(unittest.TestCase):
         self.folder = pathlib.Path(scratch.name)
         torch.manual_seed(3)
 
-    def prune(self, module, x, **options):
+    def prune(self, module, x, differ=True, **options):
         for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
-            if tensor.is_floating_point() and tensor.dim() == 1:  # fresh ones are equal, which hides what is exchanged
+            if differ and tensor.is_floating_point() and tensor.dim() == 1:  # fresh ones are equal, which hides what is exchanged
                 nn.init.uniform_(tensor, 0.5, 1.5)
-        tenon.prune.export(module, x, self.folder / "model.onnx", input_names=["x"])
+        tenon.prune.export(module, x, self.folder / "model.onnx", input_names=["x"], dynamic_axes={"x": {0: "n"}})
         return tenon.prune.prune(self.folder / "model.onnx", self.folder / "narrow.onnx", recipe=self.folder / "r.json", **FREE, **options)
 
-    def pruned(self, module, *shape):
+    def pruned(self, module, *shape, **options):
         """The module, cut, which gives what the narrower model gives."""
         x = torch.randn(*shape)
-        self.prune(module, x)
+        self.prune(module, x, **options)
         parameters = sum(tensor.numel() for tensor in module.parameters())
         tenon.prune.apply(module, self.folder / "r.json")
         self.assertLess(sum(tensor.numel() for tensor in module.parameters()), parameters)
@@ -116,6 +154,35 @@ class Prune(unittest.TestCase):
         module = self.pruned(Tied(), 4, 8)
         self.assertIs(module.b.weight, module.c.weight)
         self.assertEqual((8, 8), tuple(module.c.weight.shape))
+
+    def test_equal_parameters(self):
+        """The exporter stores equal ones once; of fresh layers biases and norms are."""
+        module = nn.Sequential(nn.Conv2d(3, 32, 1), nn.BatchNorm2d(32), nn.Conv2d(32, 32, 1), nn.BatchNorm2d(32), nn.ReLU(), nn.Conv2d(32, 4, 1))
+        nn.init.zeros_(module[0].bias), nn.init.zeros_(module[2].bias)
+        self.pruned(module, 2, 3, 6, 6, differ=False)
+        self.assertEqual((16, 16), (module[1].num_features, module[3].num_features))
+
+    def test_computed_weights(self):
+        module = self.pruned(Normed(), 2, 4, 10)
+        self.assertEqual((16, 16, 16), (module.a.out_channels, module.b.in_channels, module.lstm.input_size))
+        self.assertEqual(2, self.pruned(OtherKeys(), 2, 6, 32).attention.num_heads)
+
+    def test_other_values(self):
+        """Of a module that was trained on, or another one, it says so and changes nothing."""
+        module, x = Tied(), torch.randn(4, 8)
+        self.prune(module, x)
+        with torch.no_grad():
+            module.a.bias += 1
+        with self.assertRaisesRegex(tenon.UsageError, "'a.bias' of the module has other values"):
+            tenon.prune.apply(module, self.folder / "r.json")
+        self.assertEqual(16, module.a.out_features)
+
+    def test_widths_in_code(self):
+        module = Widths()
+        self.prune(module, torch.randn(2, 3, 4, 4))
+        with self.assertWarnsRegex(UserWarning, r"Widths: Reshape '.*' has \[-1, 256\], now \[-1, 128\]") as caught:
+            tenon.prune.apply(module, self.folder / "r.json")
+        self.assertEqual(1, len([each for each in caught.warnings if "width" in str(each.message)]))
 
     def test_attention(self):
         self.assertEqual(2, self.pruned(Attending(), 2, 6, 32).attention.num_heads)

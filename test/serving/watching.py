@@ -31,8 +31,9 @@ TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 
 def rows_of(rng, count, shift=0.0):
-    """Of x: two normal columns, one of few values, one with holes."""
+    """Of x: a normal column, one whose values come again, one of few values, one with holes."""
     x = rng.standard_normal((count, SIZE)).astype(np.float32) + np.float32(shift)
+    x[:, 1] = np.round(x[:, 1], 1)
     x[:, 2] = rng.integers(0, 5, count)
     x[rng.random(count) < 0.05, 3] = np.nan
     return x
@@ -86,7 +87,7 @@ class Watching(unittest.TestCase):
         self.assertEqual([each["feature"] for each in report["features"]], [each["feature"] for each in said["features"]])
         for expected, found in zip(report["features"], said["features"]):
             self.assertEqual(expected["drift"], found["drift"], found)
-            for key in ["psi", "psi_threshold", "ks", "ks_threshold", "missing", "out_of_range"]:
+            for key in ["psi", "psi_threshold", "ks", "ks_threshold", "missing", "out_of_range", "new", "lost"]:
                 self.assertEqual(key in expected, key in found, (key, found))
                 if key in expected:
                     self.assertAlmostEqual(expected[key], found[key], delta=1e-9, msg=(key, found))
@@ -149,7 +150,7 @@ class Drift(Watching):
 
     def test_references_that_cannot_be_used(self):
         """The model is served all the same."""
-        cases = {"absent": None, "text": b"no archive", "names": {"w": self.reference}, "type": {"x": self.reference.astype(np.float64)}, "shape": {"x": self.reference[:, :3]},
+        cases = {"absent": None, "text": b"no archive", "names": {"w": self.reference}, "type": {"x": np.ones((50, SIZE), np.int64)}, "shape": {"x": self.reference[:, :3]},
                  "few": {"x": self.reference[:10]}, "empty": {"x": self.reference[:0]}, "nan": {"x": np.full((50, SIZE), np.nan, np.float32)}, "labels": {"labels": np.zeros(50, np.int64)}}
         for name, arrays in cases.items():
             with self.subTest(name):
@@ -319,6 +320,24 @@ class Rules(Watching):
             server.wait_until(lambda: len(receiver.received) == 2)
             self.assertEqual(["canary", "rollback"], [each["event"] for each in receiver.events()])
             self.assertRegex(receiver.events()[0]["reason"], r"canary 2 beside 1: [\d.]+ % of its \d+ requests failed, 0.00 % of \d+ of the stable version")
+
+    def test_inputs_alone_roll_back_only_where_that_is_asked(self):
+        """What is asked has changed, not what the version makes of it; a reference of the inputs in float64, as others write them."""
+        path = self.folder / "inputs.npz"
+        np.savez(path, x=self.reference.astype(np.float64))
+        for action in ("rollback", "rollback-any"):
+            with Receiver() as receiver:
+                server = self.serve("--drift-window", 100, "--on-drift", action, "--drift-reference", f"m={path}", "--webhook", receiver.url + "/hook")
+                self.send(server, rows_of(self.rng, 100))
+                self.assertFalse(self.drift(server, 1)["drift"])
+                for _ in range(3):
+                    self.send(server, rows_of(self.rng, 100, 2.0))
+                said = self.drift(server, 4)
+                server.wait_until(lambda: len(receiver.received) == (1 if action == "rollback" else 2))
+                if action == "rollback":
+                    self.assertRegex(said["action"], r"^not rolled back, since no output drifts: drift in 3 windows")
+                    self.assertIn("its reference has no outputs", "".join(server.log))
+                self.assertEqual("2" if action == "rollback" else "1", self.answers(server))
 
     def test_a_registry_is_rolled_back(self):
         store = self.folder / "store"

@@ -264,6 +264,7 @@ Sizes sizesOf(const Json &fusion) {
 void setLevel(Json &fusion, const std::string &level, const std::string &decidedOn) {
   double launch = fusion.value("launch_us", 0.0);
   std::vector<double> changes;
+  bool differs = false;
   for (Json &region : fusion.at("regions")) {
     Json own = region.value("levels", Json::object()).value(level, Json::object());
     region.erase("levels");
@@ -279,9 +280,10 @@ void setLevel(Json &fusion, const std::string &level, const std::string &decided
         region[part] = own[part];
       }
     }
-    if (!own.empty()) {
-      fusion["decided_on"] = decidedOn;
-    }
+    differs = differs || !own.empty();
+  }
+  if (differs) {
+    fusion["decided_on"] = decidedOn;
   }
   for (Json &edge : fusion.at("edges")) {
     double change = changes.at(edge.at("producerRegion").get<size_t>()) +

@@ -32,6 +32,8 @@ def accuracy(
     models: one or several engines, or paths of engines and models; the others are compared with the first.
     data: a path as for --data, a dict of arrays whose first dim counts the samples, or samples as dicts of arrays by
       the names of the inputs (without the dim of the batch) and "label": a list, a generator, a function that gives them.
+      Without names: an array for the only input, samples or batches as tuples in the order of the inputs, with a label behind
+      them; a DataLoader. Tensors of torch are taken where arrays are.
     metric: "top1", "top5", "f1", "perplexity", "mse", "mae", "cosine", "relative" or "cmd:PROGRAM"; or several.
     reference: for cosine and relative, what the models are to be near to; the first by default.
     """
@@ -43,8 +45,8 @@ def accuracy(
     flags += [f"--target={','.join(_compile._names(target))}"] if target else []
     flags += [f"--threads={threads}"] if threads else []
     with tempfile.TemporaryDirectory(prefix="tenon-data-") as scratch:
-        path = _data.path(data, scratch)
         paths = [_path(model) for model in several]
+        path = _data.path(data, scratch, paths[0])
         return _compile.verb("accuracy", *paths, f"--data={path}", f"--batch={batch}", f"--seconds={seconds}", *flags)
 
 

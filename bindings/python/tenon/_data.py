@@ -8,27 +8,37 @@ import os
 import zipfile
 from typing import IO, Any, Callable, Dict, Iterable, Iterator, Mapping, Union
 
-from . import _errors
+from . import _errors, _samples
 
 Sample = Mapping[str, Any]
-#: A path; a dict of arrays whose first dim counts the samples; samples as dicts, or a function that gives them.
-Data = Union[str, os.PathLike, Mapping[str, Any], Iterable[Sample], Callable[[], Iterable[Sample]]]
+#: A path; a dict of arrays whose first dim counts the samples, or the array of the only input; samples as dicts, arrays or tuples in
+#: the order of the inputs, or batches of them, as of a DataLoader; or a function that gives them.
+Data = Union[str, os.PathLike, Mapping[str, Any], Iterable[Any], Callable[[], Iterable[Any]]]
 
 
-def path(data: Data, scratch: str) -> str:
-    """The data as a file in the folder `scratch`, if they are none yet: an npz, or lines of JSON where samples differ in their shapes."""
+def path(data: Data, scratch: str, model: Union[str, os.PathLike]) -> str:
+    """The data as a file in the folder `scratch`, if they are none yet: an npz, or lines of JSON where samples differ in their shapes.
+    The model or engine is asked for its inputs where the data have no names."""
+    data = _samples.named(data, _samples.Inputs(model))
     if isinstance(data, (str, os.PathLike)):
         return os.fspath(data)
     import numpy
 
     if not isinstance(data, Mapping):
-        return _write_samples(numpy, data() if callable(data) else data, scratch)
-    return _write_arrays(numpy, {name: _array_writer(numpy, numpy.asanyarray(array)) for name, array in data.items()}, scratch)
+        return _write_samples(numpy, data, scratch)
+    arrays = {name: _array(numpy, array) for name, array in data.items()}
+    for name, array in arrays.items():
+        if array.dtype.hasobject:
+            raise _errors.usage("TN0105", f"'{name}' of the data is no array of numbers", "give numbers, or samples as a list of dicts where their lengths differ")
+    return _write_arrays(numpy, {name: _array_writer(numpy, array) for name, array in arrays.items()}, scratch)
 
 
 def _array(numpy: Any, value: Any) -> Any:
     """Numbers of Python have no type of their own: fractions are taken as float32."""
-    array = numpy.asarray(value)
+    try:
+        array = numpy.asarray(value)
+    except ValueError:  # lists of other lengths
+        array = numpy.asarray(None)
     return array.astype(numpy.float32) if array.dtype == numpy.float64 and not hasattr(value, "dtype") else array
 
 

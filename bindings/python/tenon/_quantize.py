@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import warnings
 from typing import Any, Dict, Optional, Sequence, Union
 
 from . import _data, _errors
@@ -42,7 +43,9 @@ def quantize(
     """Writes an ONNX model, or a .pt2 that is exported to ONNX first (which needs torch and onnxscript), with 8-bit weights and
     activations, calibrated with the data, and gives the report: the treatment of each layer with its reason, the range of each tensor, the size before and after. `data` is a path as for --data, a dict with
     an array for each input whose first dim counts the samples, or samples as dicts, without the dim of the batch: a list, a
-    generator, a function that gives them. `output` is by default the
+    generator, a function that gives them. Without names: an array for the only input, samples or batches as tuples in the order
+    of the inputs (a label behind them is left out); a DataLoader, each row of whose batches is a sample. Tensors of torch are
+    taken where arrays are. What is odd about the data, as one sample alone, is a warning of Python's and in the report. `output` is by default the
     model's name with .int8.onnx, .w8.onnx or .w4.onnx. Layers and tables named in `keep` stay wide, layers in
     `narrow` do not. `precision` is what they compute in, "int8" or "fp8" (E4M3). With `dynamic` products find a scale for each
     row when they run, or with `per_tensor` one for all of them, and no data are given. With `weights_only=8` no data are given
@@ -61,10 +64,16 @@ def quantize(
         arguments += ["--reduce-range"] if reduce_range else []
         arguments += [*(["--dynamic"] if dynamic else []), *(["--per-tensor"] if per_tensor else [])]
         arguments += [f"--precision={precision}", f"--int4-form={int4_form}"]
+        source = os.fspath(model)
+        if os.path.isfile(source) and is_program(source):
+            output = output or f"{os.path.splitext(source)[0]}.quantized.onnx"
+            source = onnx_of(source, scratch)
+        if data is not None and data is test and hasattr(data, "__next__"):
+            raise _errors.usage("TN0105", "data and test are one generator, which gives its samples once", "give a list, or a function that makes it")
         if data is not None:
-            arguments.append(f"--data={_data.path(data, scratch)}")
+            arguments.append(f"--data={_data.path(data, scratch, source)}")
         if test is not None:
-            arguments.append(f"--test={_data.path(test, tempfile.mkdtemp(dir=scratch))}")
+            arguments.append(f"--test={_data.path(test, tempfile.mkdtemp(dir=scratch), source)}")
         if accuracy_drop is not None:
             text = accuracy_drop if isinstance(accuracy_drop, str) else f"{accuracy_drop * 100:.9f}%"
             arguments.append(f"--accuracy-drop={text}")
@@ -77,11 +86,10 @@ def quantize(
                             ("weights-only", weights_only), ("percentile", percentile), ("samples", samples), ("threads", threads)):
             if value is not None:
                 arguments.append(f"--{flag}={value}")
-        path = os.fspath(model)
-        if os.path.isfile(path) and is_program(path):
-            output = output or f"{os.path.splitext(path)[0]}.quantized.onnx"
-            path = onnx_of(path, scratch)
         if output is not None:
             arguments.append(f"--output={os.fspath(output)}")
-        return verb(*arguments, "--", path)
+        result = verb(*arguments, "--", source)
+    for warning in result.get("warnings", []):
+        warnings.warn(warning, UserWarning, stacklevel=3)
+    return result
 

@@ -142,6 +142,10 @@ def _set_sizes(owner: "torch.nn.Module", groups: int) -> None:
         owner.embedding_dim = weight.shape[1]
     elif isinstance(owner, nn.PReLU):
         owner.num_parameters = weight.shape[0]
+    elif isinstance(owner, nn.RNNBase):
+        owner.input_size = owner.weight_ih_l0.shape[1]
+        owner._flat_weights = [getattr(owner, name) for name in owner._flat_weights_names]
+        owner.flatten_parameters()
     elif isinstance(owner, nn.MultiheadAttention):
         from ._heads import HeadAttention
 
@@ -153,7 +157,8 @@ def apply(module: "torch.nn.Module", recipe: Union[Path, Mapping[str, Any]]) -> 
     """Removes from the module what `tenon prune --recipe` removed from the model that it was exported to, in place: parameters,
     buffers, and attributes such as out_channels, groups and num_features. Nothing is changed where it does not fit. An
     attention of torch.nn.MultiheadAttention that loses heads becomes one that gives no weights. A warning names code of the
-    module that has a width as a number. Optimizers must be made anew."""
+    module that may have a width as a number: the file has one there. Export with a free batch (dynamic_axes), since a file
+    of one batch has numbers also where code takes sizes of tensors. Optimizers must be made anew."""
     import torch
 
     from . import _recipe
@@ -203,5 +208,5 @@ def apply(module: "torch.nn.Module", recipe: Union[Path, Mapping[str, Any]]) -> 
     for path, number in groups.items():
         _set_sizes(module.get_submodule(path), number)
     for text in _recipe.held_widths(module, recipe):
-        warnings.warn(f"the code of the module holds a width that is another now: {text}", stacklevel=3)
+        warnings.warn(f"the code of the module may hold a width that is another now: {text}", stacklevel=3)
     return module

@@ -35,9 +35,12 @@ std::string reasonOf(const DriftReport &report) {
                                            *feature.psi, *feature.psiThreshold)
                       : isKs ? fmt::format("{} (KS {:.3f}, limit {:.3f})", plain(feature.name),
                                            *feature.ks, *feature.ksThreshold)
-                             : fmt::format("{} ({:.2f} % missing, {:.2f} % out of range)",
+                             : fmt::format("{} ({:.2f} % missing, {:.2f} % out of range, {:.2f} % "
+                                           "new, {:.2f} % lost)",
                                            plain(feature.name), 100 * feature.missing,
-                                           100 * feature.outOfRange.value_or(0)));
+                                           100 * feature.outOfRange.value_or(0),
+                                           100 * feature.newValues.value_or(0),
+                                           100 * feature.lostValues.value_or(0)));
     }
   }
   size_t more = names.size() - std::min(names.size(), kMaxNamed);
@@ -89,13 +92,24 @@ bool Alerts::getsTraffic(const std::string &model, const std::string &version) c
 }
 
 void Alerts::evaluateDrift(const MonitoredVersion &version) {
-  if (version.inARow != kWindowsToAct) { // once for drift that stays
+  // Once for drift that stays, and once more where it comes to the outputs.
+  bool isOutput = version.outputsInARow == kWindowsToAct;
+  if (version.inARow != kWindowsToAct && !isOutput) {
     return;
   }
   std::string reason = reasonOf(*version.last);
   log(fmt::format("model '{}' version {}: {}", version.model, version.number, reason),
       LogLevel::Warning);
-  act(options.onDrift, "drift", version.model, version.number, reason, std::nullopt);
+  MonitoringAction action = options.onDrift;
+  if (action == MonitoringAction::RollbackAny) {
+    action = MonitoringAction::Rollback;
+  } else if (action == MonitoringAction::Rollback && !isOutput) {
+    // What is asked has changed: the version before would be asked the same.
+    action = MonitoringAction::Webhook;
+    drift.setAction(version.model, version.number,
+                    fmt::format("not rolled back, since no output drifts: {}", reason));
+  }
+  act(action, "drift", version.model, version.number, reason, std::nullopt);
 }
 
 void Alerts::evaluateCanaries() {

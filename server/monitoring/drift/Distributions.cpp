@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <vector>
 
 namespace tenon::server {
 namespace {
@@ -142,6 +143,46 @@ double outsideTail(uint64_t count, uint64_t rows, uint64_t referenceRows) {
     probability *= (n - k) / (n + m - 2 - k);
   }
   return std::clamp(1 - inside, 0.0, 1.0);
+}
+
+double onlyInOneTail(uint64_t count, uint64_t rows, uint64_t otherRows,
+                     std::span<const std::pair<uint64_t, uint64_t>> groups) {
+  if (count == 0) {
+    return 1;
+  }
+  struct Chance {
+    double size, many, logarithm; ///< that all rows of a value are in the sample
+  };
+  std::vector<Chance> chances;
+  double n = static_cast<double>(rows), all = static_cast<double>(rows + otherRows);
+  for (const auto &[size, many] : groups) {
+    if (size <= rows) {
+      double k = static_cast<double>(size);
+      chances.push_back({k, static_cast<double>(many), logChoose(n, k) - logChoose(all, k)});
+    }
+  }
+  auto exponent = [&](double t) {
+    double total = -t * static_cast<double>(count);
+    for (const Chance &each : chances) {
+      // log(1 + p (e^(t size) - 1)), without an overflow
+      double high = each.logarithm + t * each.size;
+      total +=
+          each.many * (high > 0 ? high + std::log(std::exp(-high) * -std::expm1(each.logarithm) + 1)
+                                : std::log1p(std::exp(high) - std::exp(each.logarithm)));
+    }
+    return total;
+  };
+  double low = 0, high = 1;
+  while (high < 1024 && exponent(2 * high) < exponent(high)) {
+    high *= 2;
+  }
+  high *= 2;
+  for (int i = 0; i < 100; ++i) { // it is convex
+    double left = low + (high - low) / 3, right = high - (high - low) / 3;
+    bool isLeft = exponent(left) <= exponent(right);
+    (isLeft ? high : low) = isLeft ? right : left;
+  }
+  return std::exp(std::min(0.0, exponent((low + high) / 2)));
 }
 
 ShareInterval wilsonInterval(uint64_t right, uint64_t rows) {

@@ -1,10 +1,12 @@
-// Statistics of counts and their distributions under no change, as bindings/python/tenon/drift.py
-// computes them: the two give equal numbers. Free of everything else.
+// Statistics of counts and their distributions under no change, as
+// bindings/python/tenon/_distributions.py computes them: the two give equal numbers. Free of
+// everything else.
 
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <utility>
 
 namespace tenon::server {
 
@@ -30,6 +32,12 @@ double moreOftenTail(uint64_t count, uint64_t rows, uint64_t referenceCount,
 /// P(so many or more of `rows` new values lie outside of all of `referenceRows`), for samples of
 /// one continuous distribution.
 double outsideTail(uint64_t count, uint64_t rows, uint64_t referenceRows);
+
+/// At least P(so many or more of `rows` have values that none of `otherRows` has), for samples of
+/// one distribution. `groups`: (size, how many) of the values of both samples together. Chernoff's
+/// bound, which negative association allows (K. Joag-Dev, F. Proschan, Ann. Stat. 11, 1983).
+double onlyInOneTail(uint64_t count, uint64_t rows, uint64_t otherRows,
+                     std::span<const std::pair<uint64_t, uint64_t>> groups);
 
 struct ShareInterval {
   double low = 0, high = 1;

@@ -46,7 +46,9 @@ void DriftMonitor::notify(std::function<void()> callback) {
 
 void DriftMonitor::restart(const std::string &model) {
   for (auto &[key, version] : versions) {
-    version->inARow = key.first == model ? 0 : version->inARow;
+    if (key.first == model) {
+      version->inARow = version->outputsInARow = 0;
+    }
   }
 }
 
@@ -107,6 +109,14 @@ void DriftMonitor::readReference(const std::shared_ptr<MonitoredVersion> &versio
                   : fmt::format("model '{}' version {} is served, but not monitored: {}",
                                 version->model, version->number, problem.toString()),
               problem.isOk() ? LogLevel::Info : LogLevel::Warning);
+          if (reference && options.onDrift == MonitoringAction::Rollback &&
+              std::all_of(reference->ports().begin(), reference->ports().end(),
+                          [](const MonitoredPort &port) { return port.isInput; })) {
+            log(fmt::format("model '{}' version {} is not rolled back for drift: its reference has "
+                            "no outputs, and inputs alone roll back by --on-drift rollback-any",
+                            version->model, version->number),
+                LogLevel::Warning);
+          }
         });
       });
 }
@@ -230,6 +240,7 @@ void DriftMonitor::take(const std::shared_ptr<MonitoredVersion> &version,
     ++version->windows;
     version->drifted += report.isDrift;
     version->inARow = report.isDrift ? version->inARow + 1 : 0;
+    version->outputsInARow = report.isOutputDrift ? version->outputsInARow + 1 : 0;
     version->last = std::move(report);
     events.onWindow(*version);
   }

@@ -37,7 +37,8 @@ struct MonitoredVersion {
   std::shared_ptr<DriftWindow> window;             ///< the thread's
   std::optional<DriftReport> last;
   uint64_t windows = 0, drifted = 0, inARow = 0; ///< drifted: of the windows; inARow: the last ones
-  uint64_t collected = 0;                        ///< rows in the window that is not full
+  uint64_t outputsInARow = 0; ///< of the last windows, those in which an output drifted
+  uint64_t collected = 0;     ///< rows in the window that is not full
   std::shared_ptr<SampledAccuracy> accuracy = std::make_shared<SampledAccuracy>();
   std::string action; ///< what was done about it
 };

@@ -4,7 +4,6 @@
 #include "server/monitoring/drift/DriftReference.h"
 
 #include "runtime/tensors/Npy.h"
-#include "runtime/tensors/VisitType.h"
 #include "support/Shape.h"
 #include "support/text/NearestName.h"
 
@@ -13,15 +12,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <limits>
-#include <memory>
 
 namespace tenon::server {
 namespace {
 
 constexpr size_t kMaxColumns = 64;
 constexpr double kMinShare = 0.05; // of the reference, for a value to have a bin of its own
+constexpr double kMinOwnRows = 20; // the same
+constexpr double kMinGroup = 0.1;  // for neighbours among the rarer values to have one together
 constexpr size_t kMaxValues = 20;  // of a feature whose bins are its values
 constexpr size_t kBins = 10;
 /// Values of all features together: some hundred MiB with what is counted.
@@ -36,85 +34,6 @@ Status bad(std::string_view what, std::string_view hint) {
 /// Arrays of labels stand in data sets beside the inputs.
 bool isLabelName(std::string_view name) {
   return name == "labels" || name == "label" || name == "targets" || name == "y";
-}
-
-template <typename T> double load(const std::byte *elements, size_t i) {
-  T value;
-  std::memcpy(&value, elements + i * sizeof(T), sizeof(T));
-  return static_cast<double>(value);
-}
-
-/// Adds as NumPy does, so that figures of a row have equal bits: pairwise, in blocks of eight
-/// running sums.
-double pairwiseSum(const double *values, size_t count) {
-  constexpr size_t kBlock = 128;
-  if (count > kBlock) {
-    size_t half = count / 2 - count / 2 % 8;
-    double left = pairwiseSum(values, half);
-    return left + pairwiseSum(values + half, count - half);
-  }
-  double sums[8] = {}, total = 0;
-  size_t at = 0;
-  if (count >= 8) {
-    std::copy_n(values, 8, sums);
-    for (at = 8; at + 8 <= count; at += 8) {
-      for (size_t k = 0; k < 8; ++k) {
-        sums[k] += values[at + k];
-      }
-    }
-    total =
-        ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
-  }
-  for (; at < count; ++at) {
-    total += values[at];
-  }
-  return total;
-}
-
-void findRange(const double *values, size_t count, double &least, double &largest) {
-  double low[8], high[8];
-  std::fill_n(low, 8, values[0]);
-  std::fill_n(high, 8, values[0]);
-  size_t whole = count - count % 8;
-  for (size_t i = 0; i < whole; i += 8) {
-    for (size_t k = 0; k < 8; ++k) {
-      low[k] = values[i + k] < low[k] ? values[i + k] : low[k];
-      high[k] = values[i + k] > high[k] ? values[i + k] : high[k];
-    }
-  }
-  least = *std::min_element(low, low + 8);
-  largest = *std::max_element(high, high + 8);
-  for (size_t i = whole; i < count; ++i) {
-    least = std::min(least, values[i]);
-    largest = std::max(largest, values[i]);
-  }
-}
-
-void squareDistances(double *values, size_t count, double mean) {
-  for (size_t i = 0; i < count; ++i) {
-    values[i] = (values[i] - mean) * (values[i] - mean);
-  }
-}
-
-/// Mean, standard deviation, least and largest. Each loop does one thing, so that compilers make
-/// vectors of it.
-template <typename T> void summarize(const std::byte *elements, size_t count, double *figures) {
-  std::unique_ptr<double[]> row = std::make_unique_for_overwrite<double[]>(count);
-  double *values = row.get(), size = static_cast<double>(count);
-  for (size_t i = 0; i < count; ++i) {
-    values[i] = load<T>(elements, i);
-  }
-  double mean = pairwiseSum(values, count) / size;
-  // The sum also is no number where infinities of both signs are.
-  if (std::isnan(mean) &&
-      std::any_of(values, values + count, [](double each) { return std::isnan(each); })) {
-    std::fill_n(figures, 4, std::numeric_limits<double>::quiet_NaN());
-    return;
-  }
-  figures[0] = mean;
-  findRange(values, count, figures[2], figures[3]);
-  squareDistances(values, count, mean);
-  figures[1] = std::sqrt(pairwiseSum(values, count) / size);
 }
 
 uint64_t sumOf(std::span<const uint32_t> counts) {
@@ -181,12 +100,22 @@ DriftFeature featureOf(std::string name, std::vector<double> column) {
   }
   feature.fillBuckets();
   feature.hasOwnBins = feature.values.size() <= kMaxValues;
-  double present = static_cast<double>(column.size());
+  feature.isRepeated = feature.hasOwnBins || 2 * feature.values.size() <= column.size();
+  double present = static_cast<double>(column.size()), rows = 0;
   for (size_t i = 0; feature.hasOwnBins && i < feature.values.size(); ++i) {
-    uint64_t count = feature.upTo[i] - (i > 0 ? feature.upTo[i - 1] : 0);
-    if (static_cast<double>(count) >= std::max(1.0, kMinShare * present)) {
-      feature.edges.push_back(static_cast<uint32_t>(i));
+    double count = static_cast<double>(feature.times(i));
+    if (count >= std::max(kMinOwnRows, kMinShare * present)) {
+      feature.own.push_back(static_cast<uint32_t>(i));
+      continue;
     }
+    rows += count;
+    if (rows >= std::max(1.0, kMinGroup * present)) {
+      feature.edges.push_back(static_cast<uint32_t>(i));
+      rows = 0;
+    }
+  }
+  if (feature.hasOwnBins && !feature.edges.empty()) {
+    feature.edges.pop_back(); // the last group has all that is above
   }
   for (size_t i = 1; !feature.hasOwnBins && i < kBins; ++i) {
     // At a value, so that one that is frequent lies in one bin.
@@ -200,7 +129,7 @@ DriftFeature featureOf(std::string name, std::vector<double> column) {
   }
   std::vector<uint32_t> counts(feature.cells());
   for (size_t i = 0; i < feature.values.size(); ++i) {
-    counts[2 * i + 1] = static_cast<uint32_t>(feature.upTo[i] - (i > 0 ? feature.upTo[i - 1] : 0));
+    counts[2 * i + 1] = static_cast<uint32_t>(feature.times(i));
   }
   feature.bins = feature.binsOf(counts);
   return feature;
@@ -220,6 +149,30 @@ bool fits(const ModelPort &port, const std::vector<int64_t> &dims, bool isWhole)
   return true;
 }
 
+/// Whether values of an array can be compared with those of a port: whole numbers of any type, or
+/// floating-point ones that are not narrower, which are rounded to its type.
+bool isReadAs(DType array, DType port) {
+  return array == port
+             ? isNumeric(port)
+             : isNumeric(array) && isNumeric(port) && isFloating(array) == isFloating(port) &&
+                   (!isFloating(port) || bitWidth(array) > bitWidth(port));
+}
+
+/// The same values in the type of a port.
+Result<Tensor> convert(const Tensor &array, DType dtype, std::string_view where) {
+  TENON_ASSIGN(Tensor converted, Tensor::create(array.name, dtype, array.dims));
+  for (int64_t i = 0; i < array.elements(); ++i) {
+    double value = elementAsDouble(array, i);
+    if (!isFloating(dtype) && std::abs(value) >= std::ldexp(1.0, int(bitWidth(dtype)) - 1)) {
+      return bad(fmt::format("{}: '{}' has {}, which {} does not have", where, array.name, value,
+                             nameOf(dtype)),
+                 "save the array as the model takes or gives it");
+    }
+    setElement(converted, i, value);
+  }
+  return converted;
+}
+
 /// The port that an array is called after.
 Result<MonitoredPort> portOf(const ModelPorts &model, const std::string &name, DType dtype,
                              const std::vector<int64_t> &dims, std::string_view where) {
@@ -231,13 +184,13 @@ Result<MonitoredPort> portOf(const ModelPorts &model, const std::string &name, D
       if (port.name != name) {
         continue;
       }
-      if (port.dtype != dtype || !isNumeric(dtype)) {
+      if (!isReadAs(dtype, port.dtype)) {
         return bad(fmt::format("{}: '{}' is {}, but the model has {}", where, name, nameOf(dtype),
                                nameOf(port.dtype)),
                    "save the array as the model takes or gives it");
       }
       MonitoredPort monitored = {
-          .isInput = ports == &model.inputs, .place = i, .dtype = dtype, .rowDims = {}};
+          .isInput = ports == &model.inputs, .place = i, .dtype = port.dtype, .rowDims = {}};
       monitored.isWhole = fits(port, dims, true);
       if (!monitored.isWhole && !fits(port, dims, false)) {
         return bad(fmt::format("{}: '{}' is {}, whose rows are none of the model", where, name,
@@ -275,41 +228,30 @@ size_t DriftFeature::cellOf(double value) const {
 }
 
 std::vector<uint64_t> DriftFeature::binsOf(std::span<const uint32_t> counts) const {
-  std::vector<uint64_t> found(edges.size() + 1);
-  if (hasOwnBins) {
-    found.back() = sumOf(counts);
-    for (size_t i = 0; i < edges.size(); ++i) {
-      found[i] = counts[2 * edges[i] + 1];
-      found.back() -= found[i];
-    }
-    return found;
+  std::vector<uint64_t> found;
+  for (uint32_t place : own) {
+    found.push_back(counts[2 * size_t(place) + 1]);
   }
-  size_t start = 0;
+  size_t start = 0, nextOwn = 0;
   for (size_t bin = 0; bin <= edges.size(); ++bin) {
     size_t end = bin < edges.size() ? 2 * size_t(edges[bin]) + 2 : counts.size();
-    found[bin] = sumOf(counts.subspan(start, end - start));
+    found.push_back(sumOf(counts.subspan(start, end - start)));
+    for (; nextOwn < own.size() && 2 * size_t(own[nextOwn]) + 1 < end; ++nextOwn) {
+      found.back() -= found[nextOwn];
+    }
     start = end;
   }
   return found;
 }
 
-void featuresOfRow(const MonitoredPort &port, Bytes elements, double *features) {
-  size_t count = elements.size() / (bitWidth(port.dtype) / 8);
-  visitType(port.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    if (port.isSummarized) {
-      summarize<T>(elements.data(), count, features);
-      return;
-    }
-    for (size_t i = 0; i < count; ++i) {
-      features[i] = load<T>(elements.data(), i);
-    }
-  });
-}
-
-Status DriftReference::add(const Tensor &array, const MonitoredPort &given,
+Status DriftReference::add(const Tensor &given, const MonitoredPort &monitoredPort,
                            std::string_view where) {
-  MonitoredPort port = given;
+  MonitoredPort port = monitoredPort;
+  Tensor converted;
+  if (given.dtype != port.dtype) {
+    TENON_ASSIGN(converted, convert(given, port.dtype, where));
+  }
+  const Tensor &array = given.dtype != port.dtype ? converted : given;
   uint64_t rows = static_cast<uint64_t>(array.dims[0]),
            elements = static_cast<uint64_t>(array.elements());
   if (rows < kMinRows || elements == 0) {
@@ -333,6 +275,7 @@ Status DriftReference::add(const Tensor &array, const MonitoredPort &given,
   std::vector<std::string> names = namesOf(array.name, port);
   for (size_t i = 0; i < names.size(); ++i) {
     columns.push_back(featureOf(names[i], std::move(found[i])));
+    columns.back().isInput = port.isInput;
     if (columns.back().present() == 0) {
       return bad(fmt::format("{}: '{}' is NaN in all rows", where, names[i]),
                  "give data that has values, or leave the array out");

@@ -27,8 +27,11 @@ struct DriftFeature {
   uint64_t rows = 0;          ///< of the reference, missing ones too
   std::vector<double> values; ///< of the reference: distinct, ascending
   std::vector<uint64_t> upTo; ///< rows of the reference up to each value
-  bool hasOwnBins = false; ///< few values: those in `edges` have a bin each, all others share one
-  std::vector<uint32_t> edges; ///< places in `values`: the last of each bin but the last bin
+  bool isInput = true;
+  bool hasOwnBins = false;     ///< few values: those in `own` have a bin each
+  bool isRepeated = false;     ///< its values come again, so that new and lost ones are counted
+  std::vector<uint32_t> own;   ///< places in `values`
+  std::vector<uint32_t> edges; ///< the same: the last of each bin of all others but the last bin
   std::vector<uint64_t> bins;  ///< rows of the reference in each bin
 
   /// Where a value is to be looked for: the range of `values` between them is in as many buckets,
@@ -41,6 +44,7 @@ struct DriftFeature {
   uint64_t present() const { return upTo.empty() ? 0 : upTo.back(); }
   size_t cells() const { return 2 * values.size() + 1; }
   size_t cellOf(double value) const;
+  uint64_t times(size_t value) const { return upTo[value] - (value > 0 ? upTo[value - 1] : 0); }
   /// Rows in each bin, of rows in each cell.
   std::vector<uint64_t> binsOf(std::span<const uint32_t> counts) const;
 };
@@ -71,7 +75,7 @@ public:
   uint64_t rows() const { return maxRows; }
 
 private:
-  Status add(const Tensor &array, const MonitoredPort &port, std::string_view where);
+  Status add(const Tensor &given, const MonitoredPort &port, std::string_view where);
 
   std::vector<MonitoredPort> monitored;
   std::vector<DriftFeature> columns;

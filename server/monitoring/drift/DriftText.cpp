@@ -24,7 +24,7 @@ std::string timeOf(std::chrono::system_clock::time_point time) {
 }
 
 Json featureJson(const FeatureDrift &feature) {
-  Json json = {{"feature", feature.name}};
+  Json json = {{"feature", feature.name}, {"port", feature.isInput ? "input" : "output"}};
   auto put = [&](const char *name, const std::optional<double> &value) {
     if (value) {
       json[name] = *value;
@@ -34,6 +34,8 @@ Json featureJson(const FeatureDrift &feature) {
   put("psi_threshold", feature.psiThreshold);
   put("ks", feature.ks);
   put("ks_threshold", feature.ksThreshold);
+  put("new", feature.newValues);
+  put("lost", feature.lostValues);
   json["missing"] = feature.missing;
   put("out_of_range", feature.outOfRange);
   json["drift"] = feature.isDrift;

@@ -12,9 +12,14 @@ namespace {
 
 constexpr size_t kPending = 512;
 // How the allowed false alarms are shared out among the statistics of a feature; one of few values
-// has no KS.
-constexpr double kPsiShare = 0.45, kPsiShareAlone = 0.9, kKsShare = 0.45, kMissingShare = 0.05,
-                 kRangeShare = 0.05;
+// has no KS, one whose values do not come again no new and lost ones.
+constexpr double kContinuousShare = 0.45, kRepeatedShare = 0.35, kValuesShare = 0.7,
+                 kNewShare = 0.1, kMissingShare = 0.05, kRangeShare = 0.05;
+
+/// Of PSI, and of KS where there is one.
+double shapeShare(const DriftFeature &feature) {
+  return feature.hasOwnBins ? kValuesShare : feature.isRepeated ? kRepeatedShare : kContinuousShare;
+}
 
 /// The largest distance of the two empirical distribution functions, which is behind some cell.
 double ksOf(const DriftFeature &feature, std::span<const uint32_t> cells, uint64_t present) {
@@ -36,7 +41,8 @@ DriftWindow::DriftWindow(std::shared_ptr<const DriftReference> given, uint64_t r
                          double falseAlarms)
     : reference(std::move(given)), size(rows),
       share(falseAlarms / static_cast<double>(reference->features().size())),
-      ksQuantile(kolmogorovQuantile(share * kKsShare)) {
+      ksQuantile(kolmogorovQuantile(share * kContinuousShare)),
+      ksQuantileOfRepeated(kolmogorovQuantile(share * kRepeatedShare)) {
   for (const DriftFeature &feature : reference->features()) {
     counted.push_back({.cells = std::vector<uint32_t>(feature.cells()), .pending = {}});
     counted.back().pending.reserve(kPending);
@@ -95,6 +101,7 @@ DriftReport DriftWindow::report() {
     countPending(reference->features()[i], counted[i]);
     FeatureDrift found = compare(reference->features()[i], counted[i]);
     report.isDrift = report.isDrift || found.isDrift;
+    report.isOutputDrift = report.isOutputDrift || (found.isDrift && !found.isInput);
     report.features.push_back(std::move(found));
     std::fill(counted[i].cells.begin(), counted[i].cells.end(), 0);
     counted[i].rows = counted[i].missing = 0;
@@ -106,6 +113,7 @@ DriftReport DriftWindow::report() {
 FeatureDrift DriftWindow::compare(const DriftFeature &feature, const Counts &counts) {
   FeatureDrift found;
   found.name = feature.name;
+  found.isInput = feature.isInput;
   found.rows = counts.rows;
   if (counts.rows == 0) {
     return found;
@@ -121,6 +129,9 @@ FeatureDrift DriftWindow::compare(const DriftFeature &feature, const Counts &cou
   found.outOfRange = static_cast<double>(outside) / static_cast<double>(present);
   found.isDrift =
       found.isDrift || outsideTail(outside, present, referencePresent) < share * kRangeShare;
+  if (feature.isRepeated) {
+    found.isDrift = compareValues(feature, counts, found) || found.isDrift;
+  }
   if (std::min(present, referencePresent) < kMinRows) {
     return found;
   }
@@ -134,7 +145,7 @@ FeatureDrift DriftWindow::compare(const DriftFeature &feature, const Counts &cou
   }
   unsigned freedom = static_cast<unsigned>(base.size()) - 1;
   double unit = 1 / static_cast<double>(present) + 1 / static_cast<double>(referencePresent);
-  double psiShare = share * (feature.hasOwnBins ? kPsiShareAlone : kPsiShare);
+  double psiShare = share * shapeShare(feature);
   found.psi = psiOf(base, window);
   found.psiThreshold = freedom ? unit * psiQuantile(psiShare, freedom) : 0;
   found.isDrift = found.isDrift || (freedom && chi2Tail(*found.psi / unit, freedom) < psiShare);
@@ -142,10 +153,32 @@ FeatureDrift DriftWindow::compare(const DriftFeature &feature, const Counts &cou
     double factor =
         kolmogorovFactor(static_cast<double>(present), static_cast<double>(referencePresent));
     found.ks = ksOf(feature, counts.cells, present);
-    found.ksThreshold = ksQuantile / factor;
-    found.isDrift = found.isDrift || kolmogorovTail(*found.ks * factor) < share * kKsShare;
+    found.ksThreshold = (feature.isRepeated ? ksQuantileOfRepeated : ksQuantile) / factor;
+    found.isDrift = found.isDrift || kolmogorovTail(*found.ks * factor) < psiShare;
   }
   return found;
+}
+
+bool DriftWindow::compareValues(const DriftFeature &feature, const Counts &counts,
+                                FeatureDrift &found) const {
+  uint64_t present = counts.rows - counts.missing, known = 0, lost = 0;
+  std::map<uint64_t, uint64_t> sizes; // of the values in both samples together
+  for (size_t i = 0; i < feature.values.size(); ++i) {
+    uint64_t here = counts.cells[2 * i + 1], before = feature.times(i);
+    known += here;
+    lost += here == 0 ? before : 0;
+    ++sizes[here + before];
+  }
+  // Which of the new rows are equal is not kept; as many different values are the likelier.
+  uint64_t added = present - known;
+  if (added > 0) {
+    sizes[1] += added;
+  }
+  std::vector<std::pair<uint64_t, uint64_t>> groups(sizes.begin(), sizes.end());
+  found.newValues = static_cast<double>(added) / static_cast<double>(present);
+  found.lostValues = static_cast<double>(lost) / static_cast<double>(feature.present());
+  return onlyInOneTail(added, present, feature.present(), groups) < share * kNewShare ||
+         onlyInOneTail(lost, feature.present(), present, groups) < share * kNewShare;
 }
 
 double DriftWindow::psiQuantile(double tail, unsigned freedom) {

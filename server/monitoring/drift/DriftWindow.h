@@ -16,18 +16,22 @@ namespace tenon::server {
 
 struct FeatureDrift {
   std::string name;
+  bool isInput = true;
   uint64_t rows = 0;
   double missing = 0;               ///< share of the rows
   std::optional<double> outOfRange; ///< share of those that are there; none where there is none
   std::optional<double> psi, psiThreshold; ///< from 30 rows on
   std::optional<double> ks, ksThreshold;   ///< of features of many values
+  /// Of features whose values come again: the share of the rows whose values the reference does not
+  /// have, and of the reference's whose values the window does not have.
+  std::optional<double> newValues, lostValues;
   bool isDrift = false;
 };
 
 struct DriftReport {
   std::chrono::system_clock::time_point since, until; ///< when the window's rows came
   uint64_t rows = 0;
-  bool isDrift = false;
+  bool isDrift = false, isOutputDrift = false; ///< of any feature, and of an output's
   std::vector<FeatureDrift> features;
 };
 
@@ -60,6 +64,8 @@ private:
   static void countPending(const DriftFeature &feature, Counts &counts);
   DriftReport report();
   FeatureDrift compare(const DriftFeature &feature, const Counts &counts);
+  /// Whether more values are new or lost than by chance.
+  bool compareValues(const DriftFeature &feature, const Counts &counts, FeatureDrift &found) const;
   double psiQuantile(double tail, unsigned freedom);
 
   std::shared_ptr<const DriftReference> reference;
@@ -69,7 +75,7 @@ private:
   std::chrono::system_clock::time_point since;
   std::vector<Counts> counted; ///< one for each feature
   std::map<std::pair<double, unsigned>, double> quantiles;
-  double ksQuantile;
+  double ksQuantile, ksQuantileOfRepeated;
   std::vector<double> row;
 };
 

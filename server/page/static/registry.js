@@ -128,7 +128,7 @@ function updateDrift(element, model) {
     const [mark, name, figures] = item.children;
     showChip(mark, feature.drift ? "bad" : "good", feature.drift ? "drift" : "same");
     setText(name, visible(feature.feature));
-    setText(figures, `PSI ${figure(feature.psi, feature.psi_threshold)} · KS ${figure(feature.ks, feature.ks_threshold)} · missing ${whole(feature.missing ?? 0)} · out of range ${whole(feature.out_of_range ?? 0)}`);
+    setText(figures, `PSI ${figure(feature.psi, feature.psi_threshold)} · KS ${figure(feature.ks, feature.ks_threshold)} · missing ${whole(feature.missing ?? 0)} · out of range ${whole(feature.out_of_range ?? 0)} · new values ${whole(feature.new ?? 0)} · lost ${whole(feature.lost ?? 0)}`);
   });
 }
 

@@ -36,6 +36,10 @@ TEST(Distributions, AreThoseOfSciPy) {
   EXPECT_EQ(moreOftenTail(0, 4, 0, 4), 1);
   // One new value beside nine others is the least or the largest in 2 of 10 orders.
   EXPECT_NEAR(outsideTail(1, 1, 9), 0.2, 1e-14);
+  // Of 30 rows two are equal and in the window of 10: a bound of what is so in 10/30 9/29 of cases.
+  std::pair<uint64_t, uint64_t> groups[] = {{2, 1}, {28, 1}};
+  EXPECT_NEAR(onlyInOneTail(2, 10, 20, groups), 90.0 / 870, 1e-6);
+  EXPECT_EQ(onlyInOneTail(0, 10, 20, groups), 1);
   ShareInterval interval = wilsonInterval(8, 10);
   EXPECT_NEAR(interval.low, 0.4901625, 1e-6);
   EXPECT_NEAR(interval.high, 0.9433178, 1e-6);
@@ -152,6 +156,61 @@ TEST(Drift, FewValuesHaveTheirOwnBins) {
   EXPECT_FALSE(report.isDrift);
   EXPECT_FALSE(report.features[0].ks);
   EXPECT_TRUE(feed(window, other)[0].isDrift);
+}
+
+TEST(Drift, FindsNewAndLostValues) {
+  // Half are 0 and half are one of 19 rare values; then the rare ones become one that is new, or
+  // one of them; and of 40 equal ones every other goes.
+  std::vector<double> reference, same, isNew, one, forty, alike, every;
+  for (int i = 0; i < 4000; ++i) {
+    double rare = i % 2 ? 0 : 1 + i / 2 % 19;
+    reference.push_back(rare);
+    forty.push_back(i % 40);
+    if (i < 1000) {
+      same.push_back(rare);
+      isNew.push_back(rare > 0 ? 5.5 : 0);
+      one.push_back(rare > 0 ? 5 : 0);
+      alike.push_back(i * 7 % 40);
+      every.push_back(i % 20 * 2);
+    }
+  }
+  DriftWindow window(referenceOf(reference), 1000, 0.01);
+  EXPECT_FALSE(feed(window, same)[0].isDrift);
+  DriftReport report = feed(window, isNew)[0];
+  EXPECT_TRUE(report.isDrift);
+  EXPECT_DOUBLE_EQ(*report.features[0].newValues, 0.5);
+  EXPECT_DOUBLE_EQ(*report.features[0].lostValues, 0.5);
+  EXPECT_TRUE(feed(window, one)[0].isDrift);
+  DriftWindow categories(referenceOf(forty), 1000, 0.01);
+  EXPECT_FALSE(feed(categories, alike)[0].isDrift);
+  report = feed(categories, every)[0];
+  EXPECT_TRUE(report.isDrift);
+  EXPECT_DOUBLE_EQ(*report.features[0].lostValues, 0.5);
+}
+
+TEST(Drift, ReferencesOfOtherTypesAreComparedByValue) {
+  std::vector<double> tenths, whole;
+  for (int i = 0; i < 300; ++i) {
+    tenths.push_back(i % 3 * 0.1);
+    whole.push_back(i % 3);
+  }
+  for (auto [given, taken] : {std::pair(DType::F64, DType::F32),
+                              {DType::F32, DType::F16},
+                              {DType::I64, DType::I32},
+                              {DType::I32, DType::I64}}) {
+    const std::vector<double> &values = isFloating(given) ? tenths : whole;
+    Tensor array = column("x", values, given), sent = column("x", values, taken);
+    Result<DriftReference> made =
+        DriftReference::make(std::span(&array, 1), portsOf(taken), "here");
+    ASSERT_TRUE(made.isOk()) << made.takeStatus().toString();
+    DriftWindow window(std::make_shared<DriftReference>(std::move(*made)), values.size(), 0.01);
+    SampledRows rows = {values.size(), sent.bytes()};
+    DriftReport report = window.add(std::span(&rows, 1))[0];
+    EXPECT_FALSE(report.isDrift);
+    EXPECT_DOUBLE_EQ(*report.features[0].newValues, 0);
+  }
+  Tensor large = column("x", std::vector<double>(50, 1e10), DType::I64);
+  EXPECT_FALSE(DriftReference::make(std::span(&large, 1), portsOf(DType::I32), "here").isOk());
 }
 
 TEST(Drift, RefusesReferencesThatDoNotFit) {

@@ -36,34 +36,52 @@ __attribute__((target("avx2,fma"))) void sum(const Half *data, size_t count) {
   use(sums);
 }
 
-/// Least seconds in which every thread has done `work` once.
+/// Rounds, of which the best counts: so many at least, and more until several are as fast as that,
+/// as long as they are short. What others leave of a busy machine is in few of them.
+class Rounds {
+public:
+  explicit Rounds(int least) : fewest(least) {}
+
+  void add(double seconds) {
+    best = count == 0 ? seconds : std::min(best, seconds);
+    near = seconds > kNear * best                        ? near
+           : count > 0 && seconds * kNear < previousBest ? 1
+                                                         : near + 1;
+    previousBest = best;
+    spent += seconds;
+    ++count;
+  }
+  bool isEnough() const { return count >= fewest && (near >= kAlike || spent >= kMaxSeconds); }
+  double least() const { return best; }
+
+private:
+  static constexpr double kNear = 1.02, kMaxSeconds = 0.1;
+  static constexpr int kAlike = 3;
+  int fewest, count = 0, near = 0;
+  double best = 0, previousBest = 0, spent = 0;
+};
+
+/// Least seconds in which every thread has done `work` once: of a round those of the slowest, each
+/// by its own clock, as the last to wake up starts late.
 double bestSeconds(const CpuProbeRequest &request, const std::function<void(unsigned)> &work) {
-  double best = 0;
-  Clock::time_point start;
-  int round = 0;
-  // Entered with all threads waiting: first when a round starts, then when it ends.
-  bool runs = false;
-  std::barrier meet(request.threads, [&]() noexcept {
-    if (runs) {
-      double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-      best = round++ == 0 ? seconds : std::min(best, seconds);
-    } else {
-      start = Clock::now();
-    }
-    runs = !runs;
-  });
+  Rounds rounds(request.rounds);
+  std::vector<double> own(request.threads);
+  std::barrier start(request.threads);
+  std::barrier end(request.threads, [&]() noexcept { rounds.add(*std::ranges::max_element(own)); });
   std::vector<std::jthread> pool;
   for (unsigned thread = 0; thread < request.threads; ++thread) {
     pool.emplace_back([&, thread] {
-      for (int i = 0; i < request.rounds; ++i) {
-        meet.arrive_and_wait();
+      do {
+        start.arrive_and_wait();
+        Clock::time_point began = Clock::now();
         work(thread);
-        meet.arrive_and_wait();
-      }
+        own[thread] = std::chrono::duration<double>(Clock::now() - began).count();
+        end.arrive_and_wait();
+      } while (!rounds.isEnough());
     });
   }
   pool.clear();
-  return best;
+  return rounds.least();
 }
 
 /// Bytes a second that threads read of `each` bytes of their own, `times` over.
@@ -108,16 +126,15 @@ void probeUnits(const CpuProbeRequest &request, CpuProbe &probe) {
 Result<double> probeMeeting(const CpuProbeRequest &request) {
   TENON_ASSIGN(std::unique_ptr<ThreadPool> pool, ThreadPool::create(request.threads));
   ThreadPool::Caller caller(*pool);
-  double best = 0;
-  for (int round = 0; round <= request.rounds; ++round) {
+  Rounds rounds(request.rounds + 1);
+  while (!rounds.isEnough()) {
     Clock::time_point start = Clock::now();
     for (int i = 0; i < kMeetings; ++i) {
       pool->parallelFor(request.threads, [](int64_t, int64_t, unsigned) {});
     }
-    double seconds = std::chrono::duration<double>(Clock::now() - start).count() / kMeetings;
-    best = round == 0 ? seconds : std::min(best, seconds);
+    rounds.add(std::chrono::duration<double>(Clock::now() - start).count());
   }
-  return best;
+  return rounds.least() / kMeetings;
 }
 
 } // namespace

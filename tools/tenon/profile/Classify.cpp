@@ -39,6 +39,11 @@ void setFloors(const Profile &profile, double allWeights, double lanes, RegionFi
   if (const ComputeLimit *unit = limits.best(region.numbers(), profile.features)) {
     // Without products an operation takes the place of a multiply-add, which counts as two.
     double rate = unit->operations * (region.computes.empty() ? 0.5 : 1) * part;
+    if (unit->unit.starts_with("AMX") && region.tileShare > 1) {
+      region.kernelFlops *= region.tileShare;
+      region.kernelWork = "in whole tiles";
+      region.tileShare = 1; // counted
+    }
     floors.compute = region.kernelFlops / rate;
     floors.unit = unit->unit;
   }
@@ -51,26 +56,6 @@ void setFloors(const Profile &profile, double allWeights, double lanes, RegionFi
   floors.memory = weights + rest;
   floors.level = weights > rest ? ofWeights.level : ofOthers.level;
   floors.launch = profile.isGpu || (region.isParallel && lanes > 1) ? limits.launchSeconds : 0;
-}
-
-/// F(m x m, 3 x 3) multiplies (m + 2)^2 times for each tile of m^2 results, where a convolution
-/// multiplies 9 times for each of them. Tiles at the edges are whole; the transforms before and
-/// behind are not counted.
-double kernelFlopsOf(const RegionFigures &region) {
-  constexpr std::string_view kName = "conv_winograd";
-  size_t at = region.kernel.find(kName);
-  if (at == std::string::npos || at + kName.size() == region.kernel.size()) {
-    return region.flops;
-  }
-  double m = region.kernel[at + kName.size()] - '0', results = 1, tiled = 1;
-  if (!region.writes.empty() && region.writes.front().dims.size() == 4) {
-    for (size_t axis : {size_t{2}, size_t{3}}) {
-      double size = static_cast<double>(region.writes.front().dims[axis]);
-      results *= size;
-      tiled *= std::ceil(size / m) * m;
-    }
-  }
-  return region.flops * (m + 2) * (m + 2) / (9 * m * m) * tiled / std::max(results, 1.0);
 }
 
 struct Nearest {
@@ -154,16 +139,31 @@ void classifyDisturbed(const Nearest &nearest, RegionFigures &region) {
                   region.limit));
 }
 
-void classifyRegion(const Profile &profile, double allWeights, RegionFigures &region) {
-  double threads = profile.limits.threads;
+/// How many threads of a region are busy on average; all of them where that was not counted.
+double busyThreadsOf(const Profile &profile, const RegionFigures &region) {
   bool isCounted = !profile.isGpu && !profile.measured.isDisturbed && region.busySeconds > 0;
-  double busyThreads = isCounted ? region.busySeconds / region.seconds : threads;
-  bool isOneThread = threads > 1 && busyThreads < kOneThread;
-  region.kernelFlops = kernelFlopsOf(region);
-  setFloors(profile, allWeights, isOneThread ? 1 : threads, region);
+  return isCounted ? region.busySeconds / region.seconds : profile.limits.threads;
+}
+
+bool runsOnOneThread(const Profile &profile, const RegionFigures &region) {
+  return profile.limits.threads > 1 && busyThreadsOf(profile, region) < kOneThread;
+}
+
+/// How near a region is to its nearest limit.
+Nearest limitOf(const Profile &profile, double allWeights, RegionFigures &region) {
+  region.kernelFlops = region.kernelFlops > 0 ? region.kernelFlops : region.flops;
+  setFloors(profile, allWeights, runsOnOneThread(profile, region) ? 1 : profile.limits.threads,
+            region);
   Nearest nearest = nearestOf(region.floors);
   region.limit = nearest.limit;
   region.limitShare = region.seconds > 0 ? nearest.floor / region.seconds : 0;
+  return nearest;
+}
+
+void classifyRegion(const Profile &profile, double allWeights, RegionFigures &region) {
+  double threads = profile.limits.threads, busyThreads = busyThreadsOf(profile, region);
+  bool isOneThread = runsOnOneThread(profile, region);
+  Nearest nearest = limitOf(profile, allWeights, region);
   if (region.seconds < kShortest) {
     set(region, Bound::Short, "shorter than what the clock tells apart");
     return;
@@ -225,6 +225,13 @@ void classify(Profile &profile) {
   double allWeights = 0;
   for (const RegionFigures &region : profile.regions) {
     allWeights += region.weightBytes;
+  }
+  // A limit is the best that was measured: where a region is a little above it, that is the limit.
+  for (RegionFigures &region : profile.regions) {
+    Nearest nearest = limitOf(profile, allWeights, region);
+    if (region.limitShare > 1 && region.limitShare <= kAbove && region.seconds >= kShortest) {
+      profile.limits.raise(nearest.limit, region.limitShare);
+    }
   }
   for (RegionFigures &region : profile.regions) {
     classifyRegion(profile, allWeights, region);

@@ -1,6 +1,7 @@
 // Joins steps, regions and nodes: the steps are the plan's, the regions and nodes those of the
 // engine's records, which are data and may not fit together.
 
+#include "tools/tenon/profile/KernelWork.h"
 #include "tools/tenon/profile/Profile.h"
 
 #include "support/DType.h"
@@ -288,6 +289,7 @@ Status joinRecords(const engine::EngineFile &file, const engine::Plan &plan, Pro
                                   : regionOfStep(plan.instructions[step.instruction], profile);
       addStep(step, row, records.sizes, region);
     }
+    countKernelWork(records.graph, records.sizes, profile);
   } catch (const Json::exception &) {
     return unfit();
   } catch (const std::out_of_range &) {

@@ -48,6 +48,15 @@ void Limits::take(const Limits &other) {
   launchSeconds = std::min(launchSeconds, other.launchSeconds);
 }
 
+void Limits::raise(std::string_view limit, double times) {
+  for (ComputeLimit &each : compute) {
+    each.operations *= each.unit == limit ? times : 1;
+  }
+  for (MemoryLimit &each : memory) {
+    each.bytes *= each.level == limit ? times : 1;
+  }
+}
+
 Result<Limits> measureCpuLimits(unsigned threads) {
   TENON_ASSIGN(CpuProbe probe, probeCpu({threads, kRounds, kMemoryBytes, kCacheReads}));
   Limits limits;

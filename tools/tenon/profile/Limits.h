@@ -8,6 +8,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tenon::tool {
@@ -42,6 +43,8 @@ struct Limits {
   const MemoryLimit &holding(double bytes) const;
   /// The better of each limit, of two measurements of the same machine.
   void take(const Limits &other);
+  /// Of a unit or a level, by its name.
+  void raise(std::string_view limit, double times);
 };
 
 /// Takes about a second of all `threads`.

@@ -62,8 +62,10 @@ struct RegionFigures {
   double medianSeconds = 0; ///< the medians of its steps together
   std::optional<double> oneThreadSeconds, inARowSeconds;
   double flops = 0, bytes = 0, weightBytes = 0;
-  /// What the kernel computes for them: Winograd's filtering multiplies less than the model says.
+  /// What the kernel computes for them, and how where that is other than what the model says.
   double kernelFlops = 0;
+  std::string kernelWork;      ///< "by Winograd's filtering"
+  double tileShare = 1;        ///< of kernelFlops, what whole tiles of a matrix unit compute
   double extraOutputBytes = 0; ///< of values that are written only as --tap makes them outputs
   bool isParallel = true;      ///< whether there is more than one part to share
   double predictedSeconds = 0; ///< by the cost model

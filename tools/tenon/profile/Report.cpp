@@ -46,6 +46,7 @@ Json toJson(const RegionFigures &region) {
           {"predicted_us", region.predictedSeconds * 1e6},
           {"flops", region.flops},
           {"kernel_flops", region.kernelFlops},
+          {"kernel_work", region.kernelWork},
           {"bytes", region.bytes},
           {"weights_bytes", region.weightBytes},
           {"floors_us",
@@ -148,13 +149,13 @@ std::string ruleText(const Advice &advice) {
   return advice.rule + (advice.changesNumbers ? ", rounds otherwise" : "");
 }
 
-/// The model's operations, and the kernel's where these are fewer.
+/// The model's operations, and the kernel's where these are others.
 std::string flopsText(const OperatorGroup &group, const RegionFigures &region) {
   std::string text = countText(group.flops, "FLOP");
   double share = region.flops > 0 ? region.kernelFlops / region.flops : 1;
   return share == 1 ? text
-                    : fmt::format("{} ({} by Winograd's filtering)", text,
-                                  countText(group.flops * share, "FLOP"));
+                    : fmt::format("{} ({} {})", text, countText(group.flops * share, "FLOP"),
+                                  region.kernelWork);
 }
 
 std::string groupText(const Profile &profile, const OperatorGroup &group, size_t number) {

@@ -5,11 +5,13 @@
 #include "runtime/device/cpu/CpuFeatures.h"
 #include "runtime/tensors/Npy.h"
 #include "support/files/AtomicFile.h"
+#include "support/files/MappedFile.h"
 #include "support/files/OutputPath.h"
 #include "support/files/ScratchFolder.h"
 #include "tools/tenon/engines/OutputCheck.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/model/CompilerBridge.h"
+#include "tools/tenon/model/DataFile.h"
 #include "tools/tenon/prune/SampledSizes.h"
 #include "tools/tenon/target/Target.h"
 
@@ -128,6 +130,7 @@ public:
 
   double ratio = 0;
   std::string bytes;
+  std::optional<DataFile> data; ///< beside them
   std::optional<Timing> timing;
 
 private:
@@ -169,7 +172,10 @@ Status PruneWork::check() {
 
 Status PruneWork::make(double share) {
   TENON_TRY(pruner.choose(share));
-  TENON_ASSIGN(bytes, pruner.write());
+  TENON_ASSIGN(std::string place, resolveOutput(request.output));
+  data.emplace(path, dataNameOf(place), std::vector<std::string>());
+  TENON_ASSIGN(bytes, pruner.write(&*data));
+  TENON_TRY(data->commit());
   TENON_ASSIGN(AtomicFile file, AtomicFile::create(path));
   TENON_TRY(file.append(std::as_bytes(std::span(bytes))));
   TENON_TRY(file.commit());
@@ -291,6 +297,18 @@ Status checkPlaces(const PruneRequest &request, const std::vector<std::string> &
   return Status::ok();
 }
 
+/// From the folder where the model was made to that of the output.
+Status copyData(const DataFile &made, const PruneRequest &request, std::vector<std::string> reads) {
+  TENON_ASSIGN(std::string place, resolveOutput(request.output));
+  for (std::string &file : dataFilesOf(request.model)) {
+    reads.push_back(std::move(file));
+  }
+  DataFile data(place, made.location(), std::move(reads));
+  TENON_ASSIGN(MappedFile bytes, MappedFile::open(made.path()));
+  TENON_TRY(data.append(bytes.bytes()));
+  return data.commit();
+}
+
 } // namespace
 
 Result<PruneOutcome> pruneModel(const PruneRequest &request, TaskListener &listener) {
@@ -315,12 +333,21 @@ Result<PruneOutcome> pruneModel(const PruneRequest &request, TaskListener &liste
   TENON_ASSIGN(ScratchFolder folder, ScratchFolder::create("tenon-prune"));
   PruneWork work(request, pruner, std::move(shapes), folder, listener);
   TENON_TRY(request.ratio ? work.byRatio(*request.ratio) : work.byLatency(*request.latency));
-  PruneOutcome outcome{pruner.info(),      request.model, request.output,
-                       request.importance, work.ratio,    bytesOfModel(request.model),
-                       work.bytes.size(),  work.timing};
+  PruneOutcome outcome{pruner.info(),
+                       request.model,
+                       request.output,
+                       request.importance,
+                       work.ratio,
+                       bytesOfModel(request.model),
+                       work.bytes.size() + work.data->size(),
+                       work.timing};
   if (!request.recipe.empty()) {
     std::string text = dumpJson(recipeOf(outcome), 1) + "\n";
     TENON_TRY(recipe->append(std::as_bytes(std::span(text))));
+  }
+  if (work.data->isUsed()) {
+    TENON_TRY(copyData(*work.data, request, reads));
+    listener.note(noteOfData(*work.data));
   }
   TENON_TRY(file.append(std::as_bytes(std::span(work.bytes))));
   TENON_TRY(file.commit());

@@ -148,26 +148,36 @@ Status Observer::run(const Batch &batch, const std::vector<opt::Observation> &as
   return Status::ok();
 }
 
-/// Whether all inputs of all batches have one value each, of which no range can be learned.
+/// What the samples do not vary in, of which no range, or none that holds for others, can be
+/// learned.
 class ConstantCheck {
 public:
   void add(const Batch &batch) {
     for (const Tensor &input : batch.inputs) {
       Bytes bytes = input.bytes();
+      bool hasRows = batch.rows > 1 && !input.dims.empty() && input.dims[0] == int64_t(batch.rows);
+      size_t rows = hasRows ? batch.rows : 1, row = bytes.size() / rows;
       size_t width =
           input.elements() > 0 ? bytes.size() / static_cast<size_t>(input.elements()) : 0;
-      std::span<const std::byte> value = bytes.subspan(0, width);
       std::vector<std::byte> &first =
-          values.try_emplace(input.name, value.begin(), value.end()).first->second;
-      varies = varies || !std::equal(first.begin(), first.end(), value.begin(), value.end()) ||
-               std::memcmp(bytes.data(), bytes.data() + width, bytes.size() - width) != 0;
+          firstRows.try_emplace(input.name, bytes.begin(), bytes.begin() + row).first->second;
+      for (size_t at = 0; at < bytes.size(); at += row) {
+        Bytes own = bytes.subspan(at, row);
+        variesWithin =
+            variesWithin || std::memcmp(own.data(), own.data() + width, row - width) != 0;
+        variesBetween = variesBetween || !std::ranges::equal(own, first);
+        hasSeveral = hasSeveral || row > width;
+      }
     }
   }
-  bool isConstant() const { return !varies; }
+  bool isConstant() const { return !variesWithin && !variesBetween; }
+  /// Whether each sample has one value in each input.
+  bool isFlat() const { return hasSeveral && !variesWithin; }
+  bool areEqual() const { return !variesBetween; }
 
 private:
-  bool varies = false;
-  std::map<std::string, std::vector<std::byte>> values; ///< the first of each input
+  bool variesWithin = false, variesBetween = false, hasSeveral = false;
+  std::map<std::string, std::vector<std::byte>> firstRows; ///< of each input
 };
 
 /// Rows of each run: those of a fixed batch, or of so many samples as few runs as kMaxRows allows,
@@ -276,6 +286,21 @@ Result<Calibration> calibrate(const quant::Quantizer &quantizer, const Calibrati
         fmt::format("{}: each input has one value in all samples, of which no range can be learned",
                     request.data),
         "take samples of what the model will see");
+  }
+  bool isSaid = std::ranges::any_of(result.warnings, [](const std::string &text) {
+    return text.ends_with("samples are the same"); // where the data set has looked at all
+  });
+  if (result.samples == 1) {
+    result.warnings.push_back(
+        fmt::format("{}: one sample alone: its ranges cut off what is larger in others; take some "
+                    "hundred of what the model will see",
+                    request.data));
+  } else if (constant.areEqual() && !isSaid) {
+    result.warnings.push_back(
+        fmt::format("{}: all {} samples are the same", request.data, result.samples));
+  } else if (constant.isFlat() && !constant.areEqual()) {
+    result.warnings.push_back(fmt::format(
+        "{}: each sample has one value in all of an input, as no real one has", request.data));
   }
   return result;
 }

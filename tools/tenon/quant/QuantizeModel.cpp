@@ -4,9 +4,11 @@
 
 #include "compiler/quant/Quantize.h"
 #include "support/files/AtomicFile.h"
+#include "support/files/OutputPath.h"
 #include "tools/tenon/engines/OutputCheck.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/model/CompilerBridge.h"
+#include "tools/tenon/model/DataFile.h"
 #include "tools/tenon/quant/BeforeAfter.h"
 #include "tools/tenon/quant/QuantizeText.h"
 #include "tools/tenon/quant/SearchText.h"
@@ -72,10 +74,18 @@ Result<QuantizedModel> calibrateAndWrite(const QuantizeRequest &request,
   noteAll(calibration.warnings, listener);
   quantizer.setGrams(std::move(calibration.grams));
   TENON_TRY(quantizer.chooseRanges(calibration.seen, calibration.runs));
-  TENON_ASSIGN(std::string bytes, quantizer.write(kCalibrationKey, calibration.fingerprint));
+  const std::string &model = request.calibration.model;
+  TENON_ASSIGN(std::string place, resolveOutput(request.output));
+  std::vector<std::string> inputs = dataFilesOf(model);
+  inputs.push_back(model);
+  DataFile data(place, dataNameOf(place), std::move(inputs));
+  TENON_ASSIGN(std::string bytes, quantizer.write(kCalibrationKey, calibration.fingerprint, &data));
+  TENON_TRY(data.commit());
   TENON_TRY(commit(file, bytes));
-  Quantized outcome{quantizer.info(), calibration, bytesOfModel(request.calibration.model),
-                    bytes.size()};
+  if (data.isUsed()) {
+    listener.note(noteOfData(data));
+  }
+  Quantized outcome{quantizer.info(), calibration, bytesOfModel(model), bytes.size() + data.size()};
   QuantizedModel made = {quantizedJson(request, outcome), quantizedText(request, outcome), {}};
   TENON_TRY(writeReport(reportOf(request), page, made.json, listener));
   return made;

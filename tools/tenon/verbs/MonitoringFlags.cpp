@@ -20,7 +20,8 @@ void addShare(CLI::App &command, const std::string &name, double low, double &va
 
 Status readAction(std::string_view option, const std::string &text,
                   const server::MonitoringOptions &options, MonitoringAction &action) {
-  action = text == "rollback"                              ? MonitoringAction::Rollback
+  action = text == "rollback-any"                          ? MonitoringAction::RollbackAny
+           : text == "rollback"                            ? MonitoringAction::Rollback
            : text == "webhook" || !options.webhook.empty() ? MonitoringAction::Webhook
                                                            : MonitoringAction::None;
   bool isLost = text == "webhook" && options.webhook.empty();
@@ -52,8 +53,9 @@ void declareMonitoringFlags(CLI::App &command, MonitoringFlags &flags,
       "Rows that are compared together, 1000 by default");
   addShare(command, "--watch-share", 0.0, options.share,
            "Share of the requests that are sampled, for drift and for labels; 1 by default");
-  addChoice(command, "--on-drift", flags.onDrift, actions,
-            "What is done after three windows with drift: tell the webhook, or roll back as well");
+  addChoice(command, "--on-drift", flags.onDrift, {"webhook", "rollback", "rollback-any"},
+            "What is done after three windows with drift: tell the webhook, or roll back as well "
+            "where outputs drift; rollback-any: also where inputs alone do");
   addChoice(command, "--on-canary", flags.onCanary, actions,
             "What is done where a version that gets a part of the traffic is worse: tell the "
             "webhook, or roll back as well");

@@ -83,7 +83,7 @@ class Pipeline:
         """Adds a step and gives the text that stands for its first output in the options of others: "$engine".
 
         kind: a step's name, "module:function", or nothing with `run=[program, ...]`. name: of this step, by default its kind.
-        options: those of the step, and after, each, save, timeout, depends, outputs, as in a file.
+        options: those of the step, and after, each, save, timeout, depends, outputs, retries, resources, as in a file; `if` as {"if": ...} by **.
         """
         caller = sys._getframe(1)
         where = f"{os.path.basename(caller.f_code.co_filename)}:{caller.f_lineno}"

@@ -111,6 +111,8 @@ def run(given: argparse.Namespace) -> int:
         for row in report["steps"]:
             for path in row["saved"].values() if row["state"] in ("done", "cached") else ():
                 print(f"{row['name']}: {path}")
+            if row.get("unmet"):
+                print(f"{printable(row['name'])}: it did not run, since {printable(row['unmet'])}")
             if row.get("again"):
                 print(f"{printable(row['name'])}: it ran again, since {printable(row['again'])}")
             if now := row.get("facts", {}).get("now"):

@@ -97,6 +97,7 @@ def _register() -> None:
          **_flags("inputs:files rtol atol data:file metric* output shape* fill* seed batch:integer seconds threads:integer")},
         {"report": "report.json"},
     )  # fmt: skip
+    found["reference"] = ({"engine": Option(FILE, required=True), "data": Option(FILE, required=True), **_flags("batch:integer")}, {"reference": "reference.npz"})
     found["package"] = ({"files": Option(FILES, required=True)}, {"package": "package.zip"})
     found["push"] = (
         {"file": Option(FILE, required=True), "name": Option(TEXT, required=True), "parent": Option(ANY), "data": Option(ANY), "gate_data": Option(FILE),
@@ -298,6 +299,21 @@ def _number(text: str) -> float:
         return (float(text.rstrip("%")) / 100 if text.endswith("%") else float(text)) if text else 0.0
     except ValueError as error:
         raise StepError(f"'{text}' is neither a number nor a share such as 0.5%") from error
+
+
+def reference(run: Run, **options: Any) -> Dict[str, Any]:
+    """Data with the outputs that the engine gives for them, for `tenon.drift` and `tenon serve` to compare with."""
+    return own_process(run, {"source": "", "symbol": "reference_here", "arguments": options})
+
+
+def reference_here(run: Run, engine: str, data: str, batch: int = 64) -> Dict[str, Any]:
+    import numpy as np
+
+    from .. import drift
+
+    arrays = drift.with_outputs(engine, drift._load(data), batch=batch)
+    np.savez(run.output("reference"), **arrays)
+    return {"rows": max(len(each) for each in arrays.values())}
 
 
 def package(run: Run, files: List[str]) -> Dict[str, Any]:

@@ -16,7 +16,7 @@ NAME = re.compile(r"[A-Za-z_][\w-]*")
 REFERENCE = re.compile(r"\$([A-Za-z_][\w-]*)(?:\[([^\]]*)\])?(?:\.([A-Za-z_]\w*))?")
 PLACEHOLDER = re.compile(r"\{\{|\}\}|\{(\w+)\}")
 # Besides the options of its kind, every step takes these.
-COMMON = ("step", "run", "after", "each", "save", "timeout", "depends", "inputs", "outputs")
+COMMON = ("step", "run", "after", "each", "save", "timeout", "depends", "inputs", "outputs", "if", "retries", "retry_delay", "resources")
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -111,18 +111,20 @@ class Draft:
         for key, (_, node) in self.keys.items():
             if key == "after":
                 found += [(each.value.lstrip("$").partition("[")[0], each.where) for each in texts_of(node, "'after'")]
-            elif key not in ("step", "run", "save", "timeout", "outputs", "depends"):
+            elif key == "if":
+                found += [(match[1], each.where) for each in texts_of(node, "'if'") if (match := re.match(r"\$([A-Za-z_][\w-]*)", each.value))]
+            elif key not in ("step", "run", "save", "timeout", "outputs", "depends", "retries", "retry_delay", "resources"):
                 visit(node)
         return found
 
 
-def seconds(entry: Optional[Tuple[str, Node]]) -> Optional[float]:
+def seconds(entry: Optional[Tuple[str, Node]], name: str = "timeout") -> Optional[float]:
     if entry is None:
         return None
-    text = text_of(entry[1], "'timeout'")
+    text = text_of(entry[1], f"'{name}'")
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
     if not match or float(match[1]) == 0:
-        raise bad(entry[1].where, f"'timeout' is a time, not '{text}'", "write 30s, 10m or 2h")
+        raise bad(entry[1].where, f"'{name}' is a time, not '{text}'", "write 30s, 10m or 2h")
     return float(match[1]) * UNITS[match[2] or "s"]
 
 

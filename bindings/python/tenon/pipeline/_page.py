@@ -58,6 +58,7 @@ def _row(row: Dict[str, Any]) -> str:
     options = "; ".join(f"{key}: {value}" for key, value in row["options"].items())
     outputs = "<br>".join(f"{_escape(name)} {each['bytes']:,} B <code>{_escape(each['sha256'][:12])}</code>" for name, each in (row.get("outputs") or {}).items())
     error = f"<pre class=\"failed\">{_escape(row['error'])}\n{_escape(row.get('tail') or '')}</pre>" if row.get("error") else ""
+    error += f"<br>{_escape(row['unmet'])}" if row.get("unmet") else ""
     error += f"<br>again: {_escape(row['again'])}" if row.get("again") else ""
     seconds = f"{row['seconds']:.2f}" if "seconds" in row else "–"
     cells = [_escape(row["name"]), _escape(row["step"]), f'<span class="{row["state"]}">{row["state"]}</span>{error}', None, _escape(", ".join(row["needs"])), _escape(options), _escape(facts),

@@ -6,13 +6,15 @@ A step with `each` becomes several, one for each choice of values, called step[v
 from __future__ import annotations
 
 import dataclasses
+import functools
+import glob
 import itertools
 import os
 import re
 import shutil
 from typing import Any, Dict, List, Optional, Tuple
 
-from . import _builtin, _catalog, _yaml
+from . import _builtin, _catalog, _controls, _yaml
 from ._catalog import ANY, CALLABLE, FILE, FILES, Step
 from ._draft import COMMON, PLACEHOLDER, REFERENCE, Draft, nearest, seconds, text_of, texts_of, value_of
 from ._faults import bad
@@ -48,9 +50,18 @@ class Planned:
     save: Dict[str, str]
     timeout: Optional[float]
     program: List[str]
+    conditions: List[_controls.Condition]
+    retries: int
+    retry_delay: float
+    resources: Dict[str, float]
+
+    @functools.cached_property
+    def needed(self) -> List[str]:
+        given = [each.step for sources in self.inputs.values() for each in sources if each.step]
+        return list(dict.fromkeys([*given, *self.after, *(each.step for each in self.conditions)]))
 
     def needs(self) -> List[str]:
-        return list(dict.fromkeys([*(each.step for sources in self.inputs.values() for each in sources if each.step), *self.after]))
+        return self.needed
 
 
 @dataclasses.dataclass
@@ -151,10 +162,12 @@ class _Planner:
                 if reference[2] is not None or self.labels[base] == [""]:
                     raise bad(value.where, f"'{value.value}' is one file, which 'each' cannot repeat over", f"name a step with 'each', or write {key}: {value.value}")
                 matched[key] = {label: Text(f"${base}[{label}]" + (f".{output}" if output else ""), value.where) for label in self.labels[base]}
+            elif isinstance(value, Text) and glob.has_magic(value.value):
+                lists.append(self._matching(key, value))
             elif isinstance(value, Seq) and value.items:
                 lists.append([(key, each.value if isinstance(each, Text) else str(index), each) for index, each in enumerate(value.items)])
             else:
-                raise bad(value.where, f"'{key}' in 'each' is a list or a step with 'each'", "write [a, b]")
+                raise bad(value.where, f"'{key}' in 'each' is a list or a step with 'each'", "write [a, b], or a pattern of files such as models/*.onnx")
         shared = None
         for key, of_labels in matched.items():
             if shared is not None and list(of_labels) != shared:
@@ -173,6 +186,15 @@ class _Planner:
             seen.add(label)
         return found
 
+    def _matching(self, key: str, pattern: Text) -> List[Tuple[str, str, Node]]:
+        """The files of a pattern, called by their names without the ending where these differ."""
+        paths = sorted(os.path.relpath(each, self.folder) for each in glob.glob(os.path.join(glob.escape(self.folder), pattern.value), recursive=True) if os.path.isfile(each))
+        if not paths:
+            raise bad(pattern.where, f"no file is called '{pattern.value}'", f"check the pattern, which is relative to {self.folder}")
+        names = [os.path.splitext(os.path.basename(each))[0] for each in paths]
+        names = names if len(set(names)) == len(names) else paths
+        return [(key, name, Text(path, pattern.where)) for name, path in zip(names, paths)]
+
     def _planned(self, draft: Draft, label: str, values: Dict[str, Node]) -> Planned:
         nodes = {key: node for key, (_, node) in draft.keys.items() if key not in COMMON}
         nodes.update({key: node for key, node in values.items() if not draft.step.program})
@@ -189,7 +211,8 @@ class _Planner:
         depends = [self._path(each) for each in (texts_of(draft.keys["depends"][1], "'depends'") if "depends" in draft.keys else ())]
         name = f"{draft.name}[{label}]" if label else draft.name
         return Planned(name, draft.name, label, draft.where, draft.step, options, inputs, outputs, frozenset(several), after, depends,
-                       self._save(draft, label, outputs), seconds(draft.keys.get("timeout")), program)  # fmt: skip
+                       self._save(draft, label, outputs), seconds(draft.keys.get("timeout")), program,
+                       _controls.conditions(draft.keys.get("if"), label, self._instances), *_controls.retries(draft.keys), _controls.resources(draft.keys.get("resources")))  # fmt: skip
 
     def _base_name(self, source: Source) -> str:
         return source.path or self.outputs[source.step.partition("[")[0]][source.output]

@@ -26,6 +26,13 @@ def _perform(task: Dict[str, Any]) -> Dict[str, Any]:
         return {"failed": [error.text, error.tail]}
 
 
+def _options(task: Dict[str, Any]) -> Dict[str, Any]:
+    """What Ray has to find for a task, and how often a worker that dies is replaced."""
+    wanted = task["resources"]
+    found = {"num_cpus": wanted.get("cpu", 1), "max_retries": 1 + task["retries"]}
+    return {**found, **({"num_gpus": wanted["gpu"]} if "gpu" in wanted else {}), **({"memory": wanted["memory"]} if "memory" in wanted else {})}
+
+
 class RayExecutor:
     """On this machine alone, steps run in its own processes while Ray starts, which takes seconds; where nothing has to run, it does not start."""
 
@@ -33,6 +40,7 @@ class RayExecutor:
         """here: an executor of this process, for the time in which Ray starts."""
         if importlib.util.find_spec("ray") is None:
             raise usage("TN0105", "--executor ray needs the package Ray", "pip install ray")
+        self.has_own_resources = True
         self.jobs, self._here, self._pending, self._owned = jobs, here, set(), False
         self._remote: Any = None
         self._error: Optional[BaseException] = None
@@ -77,10 +85,11 @@ class RayExecutor:
         if not self._remote:
             if self._starting.ident is None:
                 self._starting.start()
-            if self._error is None and not task["alone"]:  # what measures has nothing beside it, not even Ray's start
+            # What measures has nothing beside it, not even Ray's start; what asks for resources, or has its own number of tries, is for Ray to place.
+            if self._error is None and not task["alone"] and not task["resources"]:
                 return self._here.submit(task, progress)
             self._wait()
-        reference = self._remote.remote(task)
+        reference = self._remote.options(**_options(task)).remote(task)
         result: "concurrent.futures.Future[Dict[str, Any]]" = concurrent.futures.Future()
         self._pending.add(reference)
 

@@ -13,9 +13,11 @@ import subprocess
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from ._faults import StepError
-from ._store import digest
+from ._store import digest, hash_file
 from ._task import Run, arguments, write_json
 
+PINS = ("data = ", "seconds >= ", "repetitions >= ", "machine = ")  # of rules, what they are measured on
+ADDED = "interface >= champion"  # to the rules of engines, unless they say something else of it
 EVENT_DIGITS = 16  # of an event's hash that facts show
 
 
@@ -43,8 +45,8 @@ def gate(run: Run, version: str, alias: str, data: str = "", rules: List[str] = 
     place = _registry_flag(run, registry)
     reference = _reference(run, version, place)
     target = f"{re.split('[:@]', reference)[0]}@{alias}"
-    if rules and run.tenon("registry", "gate", *place, "--", target)["rules"] != rules:
-        run.tenon("registry", "gate", *place, *arguments({"rule": rules}), "--", target)
+    if rules and not _are_rules(run.tenon("registry", "gate", *place, "--", target)["rules"], rules, data):
+        run.tenon("registry", "gate", *place, *arguments({"rule": rules, **({"data": data} if data else {})}), "--", target)
     more = arguments({key: value for key, value in (("data", data), ("seconds", seconds)) if value})
     answer = run.tenon("registry", "gate", *place, *more, "--", reference, alias)
     reference = f"{answer['name']}:{answer['version']}"
@@ -53,6 +55,15 @@ def gate(run: Run, version: str, alias: str, data: str = "", rules: List[str] = 
     write_json(run.output("version"), {"name": answer["name"], "version": answer["version"], "hash": known.get("hash", "")})
     return {"version": reference, "alias": alias, "gate": answer["verdict"], "champion": answer["champion"], "created": known.get("created", ""),
             "gate_event": _event(run, place, reference, alias, "gate")}  # fmt: skip
+
+
+def _are_rules(now: List[str], rules: List[str], data: str) -> bool:
+    """Whether an alias has these rules, and measures on these data if it says on which."""
+    if "interface any" in rules and any(each.startswith("interface") for each in now):
+        return False
+    own = [each for each in now if not each.startswith(PINS) and (each != ADDED or each in rules)]
+    pinned = [each for each in now if each.startswith("data = ")]
+    return own == [each for each in rules if each != "interface any"] and (not pinned or not os.path.isfile(data) or pinned[0].endswith(hash_file(data)))
 
 
 def promote(run: Run, version: str, alias: str, reason: str = "", expect: str = "", registry: str = "") -> Dict[str, Any]:
@@ -126,7 +137,7 @@ def _looked_push(ask: Ask, task: Mapping[str, Any], facts: Mapping[str, Any], la
     given = task["arguments"]
     if missing := _other_version(ask, facts, facts["version"]):
         return missing, {}
-    if "gate_event" in facts and (missing := _no_gate(_events(ask, facts, given["gate"]), facts, [])):
+    if "gate_event" in facts and (missing := _no_gate(_events(ask, facts, given["gate"]), facts)):
         return missing, {}
     return _looked_promote(ask, task, facts, last) if facts.get("alias") else ("", {})
 
@@ -138,7 +149,7 @@ def _looked_gate(ask: Ask, task: Mapping[str, Any], facts: Mapping[str, Any], la
     if last != task["key"]:
         return "another version was measured since", {}
     events = _events(ask, facts, facts["alias"])
-    return _no_gate(events, facts, given.get("rules") or []), {}
+    return _no_gate(events, facts), {}
 
 
 def _looked_promote(ask: Ask, task: Mapping[str, Any], facts: Mapping[str, Any], last: str) -> Tuple[str, Dict[str, Any]]:
@@ -181,14 +192,13 @@ def _number(facts: Mapping[str, Any]) -> int:
     return int(facts["version"].partition(":")[2])
 
 
-def _no_gate(events: List[Dict[str, Any]], facts: Mapping[str, Any], rules: List[str]) -> str:
+def _no_gate(events: List[Dict[str, Any]], facts: Mapping[str, Any]) -> str:
     """Why a gate that was passed does not hold: it is not there, its rules are others, or another version took the champion's place before it was of use."""
     if not _has(events, facts["gate_event"]):
         return "the registry knows of no such gate"
     place = next(index for index, each in enumerate(events) if each["hash"].startswith(facts["gate_event"]))
     before, after = events[:place], events[place + 1 :]
-    now, then = _rules(events), _rules(before)
-    if now != then or (rules and now != rules):
+    if _rules(events) != _rules(before):
         return "the rules of the alias are others"
     moves = [each for each in after if each["action"] in ("promote", "rollback")]
     if moves and not any(each["action"] == "promote" and each["version"] == _number(facts) for each in moves) and moves[-1]["version"] != (facts.get("champion") or 0):

@@ -14,7 +14,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
-from . import _builtin, _code, _plan, _registry, _task
+from . import _builtin, _code, _controls, _plan, _registry, _task
 from ._catalog import CALLABLE
 from ._faults import StepError, failed
 from ._local import Executor, LocalExecutor, machine, tool_command
@@ -40,6 +40,7 @@ class _Runner:
         self.running: Dict[concurrent.futures.Future, Planned] = {}
         self.looking: Dict[concurrent.futures.Future, Tuple[Planned, Dict[str, Any]]] = {}  # whether what a step did outside still stands
         self.lookers = concurrent.futures.ThreadPoolExecutor(max(1, min(executor.jobs, 16)), "tenon-pipeline-look")
+        self.pool = None if getattr(executor, "has_own_resources", False) else _controls.Pool()
         self.undone: Set[str] = set()  # steps that run again because it does not
         self._contents: Dict[str, Any] = {}
         self._code: Dict[Tuple[str, str], Any] = {}
@@ -131,6 +132,7 @@ class _Runner:
             "key": key, "name": step.name, "step": step.step.name, "work": self.store.folder, "folder": os.path.abspath(self.plan.folder), "tool": self.tool,
             "outputs": step.outputs, "timeout": step.timeout, "marks": marks, "inputs": list(dict.fromkeys(each for name in sorted(paths) for each in paths[name])), "origins": self.origins(step),
             "arguments": arguments, "again": again or self._runs_anyway(step), "alone": measured(step)[0],
+            "retries": step.retries, "retry_delay": step.retry_delay, "resources": step.resources,
             "objects": [[source.step, self._output(source)] for sources in step.inputs.values() for source in sources if source.step],
             "threads": max(1, len(os.sched_getaffinity(0)) // self.executor.jobs), "tool_version": self.version(),
         }  # fmt: skip
@@ -193,21 +195,32 @@ class _Runner:
         moved = True
         while moved:
             moved = False
+            if any(measured(each)[0] for each in self.running.values()):
+                return
             for step in list(waiting.values()):
+                if len(self.running) + len(self.looking) >= self.executor.ahead:
+                    return  # of many steps those that cannot start are not looked at
                 states = {self.states.get(name) for name in step.needs()}
                 if states & {"failed", "skipped"}:
                     del waiting[step.name]
                     self._end(step, "skipped")
-                elif states <= {"done", "cached"} and len(self.running) + len(self.looking) < self.executor.ahead and not any(measured(each)[0] for each in self.running.values()):
+                elif states <= {"done", "cached"} and (not self.pool or self.pool.has(step.resources) or self.pool.lacks(step.resources)):
                     del waiting[step.name]
                     moved |= self._begin(step, ready_alone)
 
     def _begin(self, step: Planned, ready_alone: List[Planned]) -> bool:
         """Takes a step's result if there is one, else starts it; gives whether it has ended."""
         try:
+            if unmet := next(filter(None, (each.unmet(self.results[each.step]["facts"]) for each in step.conditions)), ""):
+                self.rows[step.name]["unmet"] = unmet
+                self._end(step, "skipped")
+                return True
             key = self.key(step)
         except OSError as error:
             self._fail(step, StepError(f"'{error.filename}' cannot be read: {error.strerror}"))
+            return True
+        except StepError as error:
+            self._fail(step, error)
             return True
         self.rows[step.name]["key"] = key
         found = None if self._runs_anyway(step) else self.store.result(key)
@@ -220,7 +233,7 @@ class _Runner:
             self._save(step, "cached")
             return True
         self._start(step, ready_alone)
-        return False
+        return step.name in self.states and self.states[step.name] == "failed"
 
     def _seen(self, future: concurrent.futures.Future, ready_alone: List[Planned]) -> None:
         """What a step did outside stands, so that its result is used; or it does not, and the step runs."""
@@ -240,7 +253,9 @@ class _Runner:
             self.store.save_last(name, self.rows[step.name]["key"])
 
     def _start(self, step: Planned, ready_alone: List[Planned]) -> None:
-        if measured(step)[0]:
+        if self.pool and (lacks := self.pool.lacks(step.resources)):
+            self._fail(step, StepError(lacks))
+        elif measured(step)[0]:
             ready_alone.append(step)
         else:
             self._submit(step)
@@ -251,10 +266,14 @@ class _Runner:
         self.rows[step.name]["started"] = time.time()
         self._tell(step, "started")
         task = self.task(step, self.rows[step.name]["key"], step.name in self.undone)
+        if self.pool and step.resources:
+            task["environment"] = self.pool.take(step.name, step.resources)
         self.running[self.executor.submit(task, lambda phase, fraction: self._tell(step, "running", phase=phase, fraction=fraction))] = step
 
     def _take(self, future: concurrent.futures.Future) -> None:
         step = self.running.pop(future)
+        if self.pool:
+            self.pool.give_back(step.name)
         try:
             self.results[step.name] = future.result()
         except StepError as error:

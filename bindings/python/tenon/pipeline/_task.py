@@ -83,7 +83,7 @@ class Run:
             out = stack.enter_context(open(output, "wb")) if output else log
             try:
                 process = subprocess.Popen([*_tied(), *command], cwd=folder or self.folder, stdin=subprocess.DEVNULL, stdout=out, stderr=log,
-                                           env={**os.environ, **more}, pass_fds=[self._handle], start_new_session=True)  # fmt: skip
+                                           env={**os.environ, **self.task.get("environment", {}), **more}, pass_fds=[self._handle], start_new_session=True)  # fmt: skip
             except OSError as error:
                 raise StepError(f"'{command[0]}' cannot be started: {error.strerror}") from error
             with self._stop.watching(process, self.task.get("timeout")):
@@ -123,17 +123,21 @@ class Stop:
     """Ends the programs of steps: all of them, or one that takes too long."""
 
     def __init__(self) -> None:
-        self._lock, self._processes, self._late, self._set = threading.Lock(), set(), set(), False
+        self._lock, self._processes, self._late, self._stopped = threading.Lock(), set(), set(), threading.Event()
 
     def is_set(self) -> bool:
-        return self._set
+        return self._stopped.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it was stopped within some seconds."""
+        return self._stopped.wait(seconds)
 
     def late(self, process: subprocess.Popen) -> bool:
         return process.pid in self._late
 
     def set(self) -> None:
         with self._lock:
-            self._set = True
+            self._stopped.set()
             for process in self._processes:
                 _kill(process)
 
@@ -146,7 +150,7 @@ class Stop:
         timer = threading.Timer(timeout, too_late) if timeout else None
         with self._lock:
             self._processes.add(process)
-            if self._set:
+            if self._stopped.is_set():
                 _kill(process)
         try:
             if timer:
@@ -214,6 +218,20 @@ def write_json(path: str, answer: Any) -> None:
 def perform(task: Mapping[str, Any], progress: Callable[[str, float], None] = _NO_PROGRESS, stop: Optional[Stop] = None) -> Dict[str, Any]:
     """Runs a step unless another process just has; gives its result. Raises StepError."""
     store, key, stop = Store(task["work"]), task["key"], stop or Stop()
+    for left in range(task["retries"], -1, -1):
+        try:
+            return _perform_once(task, progress, stop, store, key)
+        except StepError as error:
+            if left == 0 or stop.is_set():
+                tried = f"{error.text}, the last of {task['retries'] + 1} times" if task["retries"] and not stop.is_set() else error.text
+                raise StepError(tried, error.tail) from error
+        progress(f"failed, {left} more to try", 0.0)
+        if stop.wait(task["retry_delay"]):
+            raise StepError("it was stopped")
+    raise AssertionError("not reached")
+
+
+def _perform_once(task: Mapping[str, Any], progress: Callable[[str, float], None], stop: "Stop", store: Store, key: str) -> Dict[str, Any]:
     with store.lock(key) as handle:
         if not task["again"] and (found := store.result(key)):
             return found
