@@ -22,6 +22,18 @@ Result<int64_t> Registry::aliasOf(const std::string &name, const std::string &al
   return isFound ? query.number(0) : 0;
 }
 
+Result<std::map<std::string, int64_t>> Registry::objectsAt(const std::string &alias) {
+  std::map<std::string, int64_t> versions;
+  Query query(*database, "SELECT object, version FROM alias WHERE name = $1", alias);
+  while (true) {
+    TENON_ASSIGN(bool hasRow, query.next());
+    if (!hasRow) {
+      return versions;
+    }
+    versions[query.text(0)] = query.number(1);
+  }
+}
+
 Status Registry::checkGate(const Version &version, const std::string &alias, int64_t champion) {
   TENON_ASSIGN(Terms wanted, terms(version.name, alias));
   if (wanted.rules.empty()) {

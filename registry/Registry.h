@@ -143,6 +143,8 @@ public:
   /// Objects by name: those behind `after`, at most so many.
   Result<std::vector<Object>> objects(const std::string &after, int64_t most);
   Result<Object> object(const std::string &name);
+  /// Of all objects that have the alias, the versions that it is at, by their names.
+  Result<std::map<std::string, int64_t>> objectsAt(const std::string &alias);
   /// Of an object, the newest first.
   Result<std::vector<Version>> versions(const std::string &name);
   /// TN1003. A deleted version is found by its number only.

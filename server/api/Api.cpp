@@ -95,14 +95,14 @@ struct Api::Operations {
       onAnswer(Status::error(ErrorId::NotServed,
                              "the models come from a folder, which keeps no history",
                              "serve registry:NAME@ALIAS"));
-    } else if (asked.model != api.admin->reference().name) {
+    } else if (!api.models.catalog.model(asked.model).isOk()) {
       onAnswer(noModel(asked.model));
     } else if (asked.operation == Operation::RegistryHistory) {
-      api.admin->query(onText);
+      api.admin->query(asked.model, onText);
     } else if (asked.operation == Operation::RegistryPromote) {
-      api.admin->promote(body, asked.by, onText);
+      api.admin->promote(asked.model, body, asked.by, onText);
     } else {
-      api.admin->rollback(body, asked.by, onText);
+      api.admin->rollback(asked.model, body, asked.by, onText);
     }
   }
   /// Answers once the version's ports are known.

@@ -121,18 +121,13 @@ Result<std::string> describeMove(Result<registry::Move> moved) {
 
 } // namespace
 
-std::unique_ptr<RegistryAdmin> RegistryAdmin::of(const std::string &models, std::string folder,
+std::unique_ptr<RegistryAdmin> RegistryAdmin::of(const std::optional<Selection> &selection,
+                                                 std::string folder,
                                                  std::vector<std::string> trusted,
                                                  boost::asio::any_io_executor executor) {
-  Result<registry::Reference> served =
-      models.starts_with(kRegistryScheme)
-          ? registry::parseReference(models.substr(kRegistryScheme.size()))
-          : registry::Reference();
-  bool isAlias = served.isOk() && !served->alias.empty();
-  return isAlias
-             ? std::unique_ptr<RegistryAdmin>(new RegistryAdmin(
-                   std::move(*served), std::move(folder), std::move(trusted), std::move(executor)))
-             : nullptr;
+  return selection ? std::unique_ptr<RegistryAdmin>(new RegistryAdmin(
+                         *selection, std::move(folder), std::move(trusted), std::move(executor)))
+                   : nullptr;
 }
 
 RegistryAdmin::~RegistryAdmin() {
@@ -156,22 +151,27 @@ void RegistryAdmin::submit(std::string by,
   });
 }
 
-Status RegistryAdmin::checkServed(registry::Registry &registry, int64_t version) const {
+Status RegistryAdmin::checkServed(registry::Registry &registry,
+                                  const registry::Reference &version) const {
   std::optional<signing::Trust> trust;
   if (!trusted.empty()) {
     TENON_ASSIGN(trust, signing::Trust::open(trusted));
   }
-  TENON_ASSIGN(registry::Version found, registry.find({served.name, version, ""}));
+  TENON_ASSIGN(registry::Version found, registry.find(version));
   return server::checkServed(registry, found, trust ? &*trust : nullptr);
 }
 
-void RegistryAdmin::query(OnAnswer onAnswer) {
+void RegistryAdmin::query(const std::string &model, OnAnswer onAnswer) {
   submit(
-      "serve", [this](registry::Registry &registry) { return describe(registry, served); },
+      "serve",
+      [followed = *served.of(model)](registry::Registry &registry) {
+        return describe(registry, followed);
+      },
       std::move(onAnswer));
 }
 
-void RegistryAdmin::promote(std::string_view settings, std::string by, OnAnswer onAnswer) {
+void RegistryAdmin::promote(const std::string &model, std::string_view settings, std::string by,
+                            OnAnswer onAnswer) {
   Result<MoveRequest> asked = parseMove(settings);
   if (asked.isOk() && asked->version == 0) {
     asked = Status::error(ErrorId::BadRequest, "the request names no version to promote");
@@ -182,15 +182,18 @@ void RegistryAdmin::promote(std::string_view settings, std::string by, OnAnswer 
   }
   submit(
       std::move(by),
-      [this, asked = std::move(*asked)](registry::Registry &registry) -> Result<std::string> {
-        TENON_TRY(checkServed(registry, asked.version));
-        return describeMove(registry.promote({served.name, asked.version, ""}, served.alias,
-                                             asked.expected, asked.reason));
+      [this, followed = *served.of(model),
+       asked = std::move(*asked)](registry::Registry &registry) -> Result<std::string> {
+        registry::Reference version = {followed.name, asked.version, ""};
+        TENON_TRY(checkServed(registry, version));
+        return describeMove(
+            registry.promote(version, followed.alias, asked.expected, asked.reason));
       },
       std::move(onAnswer));
 }
 
-void RegistryAdmin::rollback(std::string_view settings, std::string by, OnAnswer onAnswer) {
+void RegistryAdmin::rollback(const std::string &model, std::string_view settings, std::string by,
+                             OnAnswer onAnswer) {
   Result<MoveRequest> asked = parseMove(settings);
   if (!asked.isOk()) {
     onAnswer(asked.takeStatus());
@@ -198,9 +201,10 @@ void RegistryAdmin::rollback(std::string_view settings, std::string by, OnAnswer
   }
   submit(
       std::move(by),
-      [this, asked = std::move(*asked)](registry::Registry &registry) -> Result<std::string> {
+      [followed = *served.of(model),
+       asked = std::move(*asked)](registry::Registry &registry) -> Result<std::string> {
         return describeMove(
-            registry.rollback(served.name, served.alias, asked.expected, asked.reason));
+            registry.rollback(followed.name, followed.alias, asked.expected, asked.reason));
       },
       std::move(onAnswer));
 }

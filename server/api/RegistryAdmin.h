@@ -5,6 +5,7 @@
 #pragma once
 
 #include "registry/Registry.h"
+#include "server/repository/Selection.h"
 #include "support/Result.h"
 
 #include <boost/asio/any_io_executor.hpp>
@@ -23,38 +24,40 @@ public:
   /// admin is gone.
   using OnAnswer = std::function<void(Result<std::string>)>;
 
-  /// `models` is what is served; null where that is not registry:NAME@ALIAS.
+  /// Null where nothing of a registry is served.
   /// With `trusted`, paths of PEM files, only what is signed by one of them is promoted.
-  static std::unique_ptr<RegistryAdmin> of(const std::string &models, std::string folder,
-                                           std::vector<std::string> trusted,
+  static std::unique_ptr<RegistryAdmin> of(const std::optional<Selection> &selection,
+                                           std::string folder, std::vector<std::string> trusted,
                                            boost::asio::any_io_executor executor);
   /// Waits for what is under way.
   ~RegistryAdmin();
 
-  const registry::Reference &reference() const { return served; }
+  const Selection &selection() const { return served; }
 
-  /// {"name", "alias", "version", "rules", "versions": [...], "events": [...]}, the newest first,
-  /// 200 at most of each.
-  void query(OnAnswer onAnswer);
-  /// Moves the alias to a version: `settings` is {"version": 3, "expected": 2, "reason": "..."}.
-  /// `expected`, which may be missing, is where the alias has to be, else TN1006. TN0806, and what
-  /// Registry::promote gives; `by` goes into the history.
-  void promote(std::string_view settings, std::string by, OnAnswer onAnswer);
+  /// Of what a model follows: {"name", "alias", "version", "rules", "versions": [...], "events":
+  /// [...]}, the newest first, 200 at most of each. The model is served.
+  void query(const std::string &model, OnAnswer onAnswer);
+  /// Moves the model's alias to a version: `settings` is {"version": 3, "expected": 2, "reason":
+  /// "..."}. `expected`, which may be missing, is where the alias has to be, else TN1006. TN0806,
+  /// and what Registry::promote gives; `by` goes into the history.
+  void promote(const std::string &model, std::string_view settings, std::string by,
+               OnAnswer onAnswer);
   /// Moves the alias back: `settings` is {"expected": 3, "reason": "..."}.
-  void rollback(std::string_view settings, std::string by, OnAnswer onAnswer);
+  void rollback(const std::string &model, std::string_view settings, std::string by,
+                OnAnswer onAnswer);
 
 private:
-  RegistryAdmin(registry::Reference served, std::string folder, std::vector<std::string> trusted,
+  RegistryAdmin(Selection served, std::string folder, std::vector<std::string> trusted,
                 boost::asio::any_io_executor executor)
       : served(std::move(served)), folder(std::move(folder)), trusted(std::move(trusted)),
         executor(std::move(executor)) {}
   /// What this server would refuse to serve is not promoted through it.
-  Status checkServed(registry::Registry &registry, int64_t version) const;
+  Status checkServed(registry::Registry &registry, const registry::Reference &version) const;
   /// Does `work` by the thread.
   void submit(std::string by, std::function<Result<std::string>(registry::Registry &)> work,
               OnAnswer onAnswer);
 
-  const registry::Reference served;
+  const Selection served;
   const std::string folder;
   const std::vector<std::string> trusted;
   const boost::asio::any_io_executor executor;

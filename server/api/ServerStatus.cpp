@@ -98,9 +98,13 @@ std::string describeStatus(const ModelServer &models, const ErrorRing &errors,
                  started, wallClock(), models.catalog.isReady(), models.catalog.isDraining(),
                  fmt::join(Histogram::kBounds, ","));
   // Names in a registry have no characters that JSON escapes.
-  text += admin ? fmt::format("{{\"model\":\"{}\",\"alias\":\"{}\"}}", admin->reference().name,
-                              admin->reference().alias)
-                : "null";
+  std::optional<registry::Reference> followed;
+  if (admin) {
+    followed = admin->selection().only();
+  }
+  text += followed ? fmt::format("{{\"model\":\"{}\",\"alias\":\"{}\"}}", followed->name,
+                                 followed->alias)
+                   : "null";
   appendMachine(text, models);
   text += ",\"index\":" + textOf(describeIndex(models.catalog, false)) + ",\"models\":{";
   std::string_view comma;

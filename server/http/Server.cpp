@@ -137,11 +137,10 @@ Result<std::unique_ptr<ModelRepository>> openRepository(const ServerOptions &opt
   if (!options.trusted.empty()) {
     TENON_ASSIGN(trust, signing::Trust::open(options.trusted));
   }
-  if (options.models.starts_with(kRegistryScheme)) {
+  if (options.selection) {
     TENON_ASSIGN(std::unique_ptr<RegistryRepository> repository,
-                 RegistryRepository::open(options.registry,
-                                          options.models.substr(kRegistryScheme.size()),
-                                          std::move(trust), options.log));
+                 RegistryRepository::open(options.registry, *options.selection, std::move(trust),
+                                          options.log));
     return std::unique_ptr<ModelRepository>(std::move(repository));
   }
   TENON_ASSIGN(ModelFolder opened, ModelFolder::open(options.models, options.isLenient));
@@ -184,10 +183,10 @@ Status serve(const ServerOptions &options) {
   std::signal(SIGPIPE, SIG_IGN);
   raiseFileLimit();
   Alerts::RegistryRollback rollback;
-  if (options.models.starts_with(kRegistryScheme)) {
-    rollback = [&](int64_t version, const std::string &reason) {
-      return RegistryRepository::rollback(
-          options.registry, options.models.substr(kRegistryScheme.size()), version, reason);
+  if (options.selection) {
+    rollback = [&](const std::string &model, int64_t version, const std::string &reason) {
+      return RegistryRepository::rollback(options.registry, *options.selection->of(model), version,
+                                          reason);
     };
   }
   server->monitoring.alerts.begin(server->models.catalog, server->models.traffic,

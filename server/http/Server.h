@@ -5,11 +5,13 @@
 
 #include "server/monitoring/MonitoringOptions.h"
 #include "server/protocol/Log.h"
+#include "server/repository/Selection.h"
 #include "support/Result.h"
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,8 +19,9 @@
 namespace tenon::server {
 
 struct ServerOptions {
-  std::string models; ///< an engine file, a folder of them, a Triton folder, or registry:NAME@ALIAS
-  std::string registry; ///< the folder of that registry
+  std::string models; ///< an engine file, a folder of them or a Triton folder; unless `selection`
+  std::optional<Selection> selection; ///< of the registry
+  std::string registry;               ///< where it is
   /// PEM files of keys and authorities: only models that one of them has signed are loaded. Any are
   /// where it is empty.
   std::vector<std::string> trusted;

@@ -47,7 +47,7 @@ struct ServerContext {
                 [this](std::function<void()> task, std::function<void()> then) {
                   work.run(std::move(task), std::move(then));
                 }}),
-        admin(RegistryAdmin::of(options.models, options.registry, options.trusted,
+        admin(RegistryAdmin::of(options.selection, options.registry, options.trusted,
                                 context.get_executor())),
         api(models, errors, admin.get(), monitoring, connectionCounts, options.version),
         tokens(std::move(tokens)), drained(context) {}

@@ -1,22 +1,22 @@
-// The version at an alias of a registry as the one model of a server, which follows the alias. A
-// thread looks where it is, and reads a new version's file whole before the server hears of it.
+// Versions at aliases of a registry as the models of a server, which follows them: one alias of one
+// object, of several, or of every one that has it. A thread looks where they are, and reads a new
+// version's file whole before the server hears of it.
 
 #pragma once
 
 #include "registry/Registry.h"
 #include "server/protocol/Log.h"
 #include "server/repository/ModelRepository.h"
+#include "server/repository/Selection.h"
 
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
 
 namespace tenon::server {
-
-/// "registry:", which begins what is served from one.
-inline constexpr std::string_view kRegistryScheme = "registry:";
 
 /// What a server asks of a version before it serves it: TN0804 where it is no engine, TN1005; with
 /// `trust`, which may be null, TN1015 and TN1016.
@@ -25,17 +25,17 @@ Status checkServed(registry::Registry &registry, const registry::Version &versio
 
 class RegistryRepository final : public ModelRepository {
 public:
-  /// `what` is NAME@ALIAS. TN1001, TN1003, TN1004, TN1005 where there is nothing to serve; TN0804
-  /// where it is no engine. With `trust` versions without a signature of somebody who is trusted
-  /// are not served: TN1015, TN1016.
+  /// TN1001, TN1003, TN1005 where there is nothing to serve; TN0804 where what is named is no
+  /// engine, or no engine is at the alias. With `trust` versions without a signature of somebody
+  /// who is trusted are not served: TN1015, TN1016.
   static Result<std::unique_ptr<RegistryRepository>> open(const std::string &folder,
-                                                          const std::string &what,
+                                                          Selection selection,
                                                           std::optional<signing::Trust> trust,
                                                           Log log);
   ~RegistryRepository() override;
-  /// Moves the alias of `what` back from `version` as `tenon registry rollback` does, and gives the
-  /// version that it is at then. TN1006, TN1012. Any thread.
-  static Result<int64_t> rollback(const std::string &folder, const std::string &what,
+  /// Moves an alias back from `version` as `tenon registry rollback` does, and gives the version
+  /// that it is at then. TN1006, TN1012. Any thread.
+  static Result<int64_t> rollback(const std::string &folder, const registry::Reference &reference,
                                   int64_t version, const std::string &reason);
 
   Result<std::vector<FoundModel>> scan() const override;
@@ -43,29 +43,35 @@ public:
   void watch(std::function<void(const std::string &name)> onChange) override;
 
 private:
-  RegistryRepository(std::string folder, registry::Reference reference,
+  RegistryRepository(Selection selection, registry::Registry registry,
                      std::optional<signing::Trust> trust, Log log)
-      : folder(std::move(folder)), reference(std::move(reference)), trust(std::move(trust)),
-        log(std::move(log)) {}
+      : selection(std::move(selection)), trust(std::move(trust)), log(std::move(log)),
+        registry(std::move(registry)) {}
   /// The file of the data that the engine was calibrated or tested with (--data of push), which its
-  /// requests are compared with; empty where it names none, or gc took it.
-  std::string dataOf(registry::Registry &registry, const registry::Version &version) const;
-  /// The version that the alias is at, checked; a model with a problem where that cannot be served.
-  Result<FoundModel> resolve(registry::Registry &registry) const;
-  /// One poll; says whether another version is to be served.
-  bool poll();
+  /// requests are compared with; empty where it names none, or it cannot be had.
+  std::string dataOf(const registry::Version &version);
+  /// A version, checked; a model with a problem where it cannot be served.
+  FoundModel resolve(const registry::Version &version);
+  bool isSelected(const registry::Version &version) const;
+  /// Which version each model is to be of, by name.
+  Result<std::map<std::string, int64_t>> wanted();
+  /// Whether another version of the model is to be served.
+  bool follow(const std::string &name, int64_t version);
+  void tell(const std::string &what, const Status &problem);
+  /// One look; the names of models that are others now.
+  std::vector<std::string> poll();
   void run(const std::function<void(const std::string &name)> &onChange);
 
-  const std::string folder;
-  const registry::Reference reference;
+  const Selection selection;
   const std::optional<signing::Trust> trust;
   const Log log;
-  std::optional<registry::Registry> opened; ///< the thread's
-  Status trouble;                           ///< of the last poll; the thread's
+  registry::Registry registry;               ///< the thread's, once it runs
+  std::map<std::string, int64_t> passedOver; ///< by name: versions that are not selected; the same
+  std::map<std::string, std::string> troubles; ///< that were told, by what they are of; the same
   mutable std::mutex mutex;
   std::condition_variable wake;
-  FoundModel present;    ///< under the mutex
-  bool isEnding = false; ///< under the mutex
+  bool isEnding = false;                     ///< with the mutex
+  std::map<std::string, FoundModel> present; ///< with the mutex
   std::thread thread;
 };
 

@@ -394,7 +394,7 @@ class Gates(RegistryTest):
 
 class Serving(RegistryTest):
     def serve(self, *arguments, **more):
-        return Server(f"registry:{arguments[0]}", "--registry", self.folder / self.registry, **more)
+        return Server(f"registry:{arguments[0]}", *arguments[1:], "--registry", self.folder / self.registry, **more)
 
     def version(self, server):
         status, value = server.infer()
@@ -415,6 +415,35 @@ class Serving(RegistryTest):
             self.assertEqual(2, self.version(server))
             server.call("POST", "/v2/repository/models/cnn/load")
             self.assertEqual(2, self.version(server))
+
+    def test_many_models(self):
+        """One server follows an alias for every engine that has it, with one query; what is no engine or not selected is passed over."""
+        for name, team in (("first", "vision"), ("second", "vision"), ("third", "speech")):
+            for engine in ("cnn", "near"):
+                self.get("push", name, f"{engine}.tenon", "--meta", f"team={team}")
+            self.get("promote", f"{name}:1", "live")
+        self.get("push", "test", "test.npz")
+        self.get("promote", "test:1", "live")
+        listed = lambda server: {row["name"]: row["version"] for row in server.post("/v2/repository/index")[1] if row["state"] == "READY"}
+        version = lambda server, name: server.infer(name)[1].get("model_version")
+        with self.serve("@live") as server:
+            server.wait_until(lambda: listed(server) == {"first": "1", "second": "1", "third": "1"})
+            self.get("promote", "second:2", "live")
+            server.wait_until(lambda: listed(server) == {"first": "1", "second": "2", "third": "1"})
+            self.assertEqual(("1", "2"), (version(server, "first"), version(server, "second")))
+            self.get("push", "fourth", "cnn.tenon")
+            self.get("promote", "fourth:1", "live")
+            server.wait_until(lambda: "fourth" in listed(server))
+            # Each is moved by itself.
+            self.assertEqual(2, server.post("/v2/tenon/models/third/promote", {"version": 2})[1]["to"])
+            server.wait_until(lambda: version(server, "third") == "2")
+            self.assertEqual("1", version(server, "first"))
+            self.assertEqual(404, server.post("/v2/tenon/models/nothing/promote", {"version": 2})[0])
+            self.assertIsNone(json.loads(server.get("/v2/tenon/status")[1])["registry"])
+        with self.serve("@live", "--select", "team=vision") as server:
+            server.wait_until(lambda: set(listed(server)) == {"first", "second"})
+        with self.serve("first@live", "registry:third@live") as server:
+            server.wait_until(lambda: set(listed(server)) == {"first", "third"})
 
     def test_damaged_version(self):
         """What was served is served on, and the reason is in the index and once in the log; a push of the same bytes mends it."""
@@ -446,7 +475,7 @@ class Serving(RegistryTest):
         self.get("push", "cnn", "cnn.tenon")
         self.get("push", "model", CNN)
         self.get("promote", "model:1", "live")
-        for what, code in (("cnn@live", "TN1003"), ("cnm@live", "TN1003"), ("cnn", "TN1004"), ("cnn:1", "TN1004"), ("model@live", "TN0804"), ("../x@live", "TN1004")):
+        for what, code in (("@live", "TN0804"), ("@1", "TN1004"), ("cnn@live", "TN1003"), ("cnm@live", "TN1003"), ("cnn", "TN1004"), ("cnn:1", "TN1004"), ("model@live", "TN0804"), ("../x@live", "TN1004")):
             with self.assertRaisesRegex(RuntimeError, code):
                 self.serve(what)
         with self.assertRaisesRegex(RuntimeError, "TN1001"):

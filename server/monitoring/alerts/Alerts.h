@@ -21,10 +21,10 @@ constexpr uint64_t kWindowsToAct = 3;
 
 class Alerts {
 public:
-  /// Goes back from `version` in the registry that the models come from, and gives the version that
-  /// is served then; TN1006 where the alias is elsewhere by then. Any thread.
-  using RegistryRollback =
-      std::function<Result<int64_t>(int64_t version, const std::string &reason)>;
+  /// Goes back from `version` of a model in the registry that the models come from, and gives the
+  /// version that is served then; TN1006 where the alias is elsewhere by then. Any thread.
+  using RegistryRollback = std::function<Result<int64_t>(const std::string &model, int64_t version,
+                                                         const std::string &reason)>;
 
   /// `thread` does what waits for the registry; it is stopped before this goes. What could not be
   /// delivered is told by `onFailure`, in any thread.

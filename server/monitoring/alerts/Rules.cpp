@@ -188,7 +188,7 @@ void Alerts::rollBack(const std::string &model, const std::string &version,
   acted[model] = 0;
   if (registryRollback) {
     thread.post([this, model, version, reason] {
-      Result<int64_t> to = registryRollback(versionNumber(version).value_or(0), reason);
+      Result<int64_t> to = registryRollback(model, versionNumber(version).value_or(0), reason);
       boost::asio::post(executor, [this, model, version, reason, to = std::move(to)] {
         endRollback(model, version, reason, to);
       });

@@ -5,7 +5,7 @@
 #include "server/api/Operations.h"
 #include "server/http/Server.h"
 #include "server/protocol/Routes.h"
-#include "server/repository/RegistryRepository.h"
+#include "server/repository/Selection.h"
 #include "server/worker/Worker.h"
 #include "server/worker_pool/Device.h"
 #include "support/WallClock.h"
@@ -30,6 +30,8 @@ constexpr const char *kWorkerFlag = "--as-worker";
 
 struct ServeFlags {
   server::ServerOptions options;
+  std::vector<std::string> models;
+  std::string select;
   RegistryFlags registry;
   uint64_t maxBodyMebibytes = 64;
   uint64_t maxMemoryMebibytes = 0;
@@ -69,7 +71,7 @@ Status runServe(ServeFlags &flags, Terminal &terminal) {
     return Status::ok();
   }
   server::ServerOptions &options = flags.options;
-  if (options.models.empty()) {
+  if (flags.models.empty()) {
     return Status::error(ErrorId::BadArgument, "there is nothing to serve",
                          "give an engine file or a folder of them");
   }
@@ -77,8 +79,14 @@ Status runServe(ServeFlags &flags, Terminal &terminal) {
     return Status::error(ErrorId::BadCertificate, "TLS takes a certificate and its key",
                          "give both --tls-cert and --tls-key");
   }
-  if (options.models.starts_with(server::kRegistryScheme)) {
+  if (flags.models.size() > 1 || flags.models.front().starts_with(server::kRegistryScheme)) {
+    TENON_ASSIGN(options.selection, server::parseSelection(flags.models, flags.select));
     TENON_ASSIGN(options.registry, registryFolder(flags.registry));
+  } else if (!flags.select.empty()) {
+    return Status::error(ErrorId::BadArgument, "--select chooses among the engines of a registry",
+                         "serve registry:@ALIAS");
+  } else {
+    options.models = flags.models.front();
   }
   TENON_TRY(readMonitoringFlags(flags.monitoring, options.monitoring));
   if (!terminal.ownsProcess()) {
@@ -114,9 +122,13 @@ Action declareServe(CLI::App &command) {
   std::shared_ptr<ServeFlags> flags = std::make_shared<ServeFlags>();
   server::ServerOptions &options = flags->options;
   command.add_option(
-      "MODELS", options.models,
+      "MODELS", flags->models,
       "An engine, a folder of engines, a folder as Triton has it: MODEL/VERSION/model.tenon with "
-      "MODEL/config.pbtxt; or registry:NAME@ALIAS, which follows the alias");
+      "MODEL/config.pbtxt; or registry:NAME@ALIAS, which follows the alias (repeat for more), or "
+      "registry:@ALIAS, which follows it for every engine that has it");
+  command.add_option("--select", flags->select,
+                     "KEY=VALUE,...: of registry:@ALIAS those versions only that `registry push "
+                     "--meta` gave these");
   command.add_option("--registry", flags->registry.folder, kRegistryHelp);
   command
       .add_option("--require-signature", options.trusted,

@@ -1,0 +1,100 @@
+#include "server/repository/Selection.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace tenon::server {
+namespace {
+
+Status parseTags(const std::string &select, Selection &selection) {
+  for (size_t begin = 0; begin < select.size();) {
+    size_t end = std::min(select.find(',', begin), select.size());
+    std::string pair = select.substr(begin, end - begin);
+    size_t equals = pair.find('=');
+    if (equals == pair.npos || equals == 0) {
+      return Status::error(ErrorId::BadArgument,
+                           fmt::format("--select '{}' is not KEY=VALUE", pair),
+                           "for example --select team=vision,stage=beta: what `tenon registry push "
+                           "--meta` gave");
+    }
+    selection.tags.emplace_back(pair.substr(0, equals), pair.substr(equals + 1));
+    begin = end + 1;
+  }
+  return Status::ok();
+}
+
+} // namespace
+
+std::string Selection::text() const {
+  std::vector<std::string> texts;
+  for (const registry::Reference &each : named) {
+    texts.push_back(each.text());
+  }
+  if (!everywhere.empty()) {
+    texts.push_back("@" + everywhere);
+  }
+  return fmt::format("{}", fmt::join(texts, " "));
+}
+
+std::optional<registry::Reference> Selection::of(const std::string &model) const {
+  if (std::optional<registry::Reference> one = only()) {
+    return one; // whatever the server calls it
+  }
+  std::vector<registry::Reference>::const_iterator found =
+      std::ranges::find(named, model, &registry::Reference::name);
+  return found != named.end() ? std::optional(*found)
+         : everywhere.empty() ? std::nullopt
+                              : std::optional(registry::Reference{model, 0, everywhere});
+}
+
+std::optional<registry::Reference> Selection::only() const {
+  return everywhere.empty() && named.size() == 1 ? std::optional(named.front()) : std::nullopt;
+}
+
+Result<Selection> parseSelection(std::span<const std::string> models, const std::string &select) {
+  Selection selection;
+  for (const std::string &each : models) {
+    if (!each.starts_with(kRegistryScheme)) {
+      return Status::error(
+          ErrorId::BadArgument,
+          fmt::format("'{}' is of no registry, and only models of one registry are "
+                      "served together by their names",
+                      each),
+          "put the engines into one folder, and serve that");
+    }
+    std::string what = each.substr(kRegistryScheme.size());
+    if (what.starts_with('@')) {
+      TENON_TRY(registry::checkAlias(what.substr(1)));
+      if (!selection.everywhere.empty()) {
+        return Status::error(ErrorId::BadArgument, "one alias is followed everywhere, not two",
+                             "name the others: registry:NAME@ALIAS");
+      }
+      selection.everywhere = what.substr(1);
+      continue;
+    }
+    TENON_ASSIGN(registry::Reference reference, registry::parseReference(what));
+    if (reference.alias.empty()) {
+      return Status::error(ErrorId::BadObjectName, fmt::format("'{}' names no alias", what),
+                           "serve registry:NAME@ALIAS, which follows the alias, or "
+                           "registry:@ALIAS, which follows it everywhere");
+    }
+    if (std::ranges::find(selection.named, reference.name, &registry::Reference::name) !=
+        selection.named.end()) {
+      return Status::error(
+          ErrorId::BadArgument,
+          fmt::format("'{}' is named twice, and a model follows one alias", reference.name),
+          "serve one of them");
+    }
+    selection.named.push_back(std::move(reference));
+  }
+  TENON_TRY(parseTags(select, selection));
+  if (!selection.tags.empty() && selection.everywhere.empty()) {
+    return Status::error(ErrorId::BadArgument, "--select chooses among the engines at an alias",
+                         "serve registry:@ALIAS");
+  }
+  return selection;
+}
+
+} // namespace tenon::server

@@ -1,0 +1,36 @@
+// What a server takes from a registry, as its command line says it.
+
+#pragma once
+
+#include "registry/Reference.h"
+#include "support/Result.h"
+
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tenon::server {
+
+/// "registry:", which begins what is served from one.
+inline constexpr std::string_view kRegistryScheme = "registry:";
+
+struct Selection {
+  std::vector<registry::Reference> named; ///< NAME@ALIAS, each of another object
+  std::string everywhere; ///< an alias: of every object that has it the engine is served
+  std::vector<std::pair<std::string, std::string>> tags; ///< that versions of `everywhere` have
+
+  /// As it was written, for people.
+  std::string text() const;
+  /// What a model of the server follows.
+  std::optional<registry::Reference> of(const std::string &model) const;
+  /// The one that is followed; none where there may be several.
+  std::optional<registry::Reference> only() const;
+};
+
+/// `models` are registry:NAME@ALIAS or registry:@ALIAS, `select` is KEY=VALUE,KEY=VALUE or empty.
+/// TN1004 for a reference that names no alias; TN0105.
+Result<Selection> parseSelection(std::span<const std::string> models, const std::string &select);
+
+} // namespace tenon::server
