@@ -164,7 +164,7 @@ Status RegistryAdmin::checkServed(registry::Registry &registry,
 void RegistryAdmin::query(const std::string &model, OnAnswer onAnswer) {
   submit(
       "serve",
-      [followed = *served.of(model)](registry::Registry &registry) {
+      [followed = served.of(model).front()](registry::Registry &registry) {
         return describe(registry, followed);
       },
       std::move(onAnswer));
@@ -182,7 +182,7 @@ void RegistryAdmin::promote(const std::string &model, std::string_view settings,
   }
   submit(
       std::move(by),
-      [this, followed = *served.of(model),
+      [this, followed = served.of(model).front(),
        asked = std::move(*asked)](registry::Registry &registry) -> Result<std::string> {
         registry::Reference version = {followed.name, asked.version, ""};
         TENON_TRY(checkServed(registry, version));
@@ -201,7 +201,7 @@ void RegistryAdmin::rollback(const std::string &model, std::string_view settings
   }
   submit(
       std::move(by),
-      [followed = *served.of(model),
+      [followed = served.of(model).front(),
        asked = std::move(*asked)](registry::Registry &registry) -> Result<std::string> {
         return describeMove(
             registry.rollback(followed.name, followed.alias, asked.expected, asked.reason));

@@ -185,8 +185,15 @@ Status serve(const ServerOptions &options) {
   Alerts::RegistryRollback rollback;
   if (options.selection) {
     rollback = [&](const std::string &model, int64_t version, const std::string &reason) {
-      return RegistryRepository::rollback(options.registry, *options.selection->of(model), version,
-                                          reason);
+      // Of the aliases that the model follows the one that is at the version.
+      Result<int64_t> last = noModel(model);
+      for (const registry::Reference &each : options.selection->of(model)) {
+        last = RegistryRepository::rollback(options.registry, each, version, reason);
+        if (last.isOk() || last.status().id() != ErrorId::AliasMoved) {
+          break;
+        }
+      }
+      return last;
     };
   }
   server->monitoring.alerts.begin(server->models.catalog, server->models.traffic,

@@ -27,6 +27,8 @@ struct FoundModel {
   std::vector<FoundVersion> versions;
   /// Why the model cannot be loaded, if so: its configuration, no version.
   Status problem;
+  /// The version for requests that name none and whose traffic is not split; 0: the newest.
+  int64_t preferred = 0;
 };
 
 /// The number that a version is called; none for other names, such as 01.

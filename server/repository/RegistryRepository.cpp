@@ -12,6 +12,18 @@ namespace {
 /// Between two looks: an alias that moved is followed well within two seconds.
 constexpr std::chrono::milliseconds kPeriod{500};
 
+/// Whether the versions of a model are those, and their files are there: one that came from another
+/// machine may have been removed from this one's cache since.
+bool areServed(const FoundModel &model, const std::vector<int64_t> &numbers) {
+  return model.versions.size() == numbers.size() && model.preferred == numbers.front() &&
+         std::ranges::all_of(model.versions, [&](const FoundVersion &each) {
+           std::error_code ignored;
+           int64_t number = versionNumber(each.version).value_or(0);
+           return std::ranges::find(numbers, number) != numbers.end() &&
+                  std::filesystem::exists(each.path, ignored);
+         });
+}
+
 } // namespace
 
 Status checkServed(registry::Registry &registry, const registry::Version &version,
@@ -33,13 +45,16 @@ RegistryRepository::open(const std::string &folder, Selection selection,
                registry::Registry::open(folder, {.by = "serve", .clock = {}}));
   std::unique_ptr<RegistryRepository> repository(new RegistryRepository(
       std::move(selection), std::move(registry), std::move(trust), std::move(log)));
-  TENON_ASSIGN(auto versions, repository->wanted());
-  for (const auto &[name, version] : versions) {
-    repository->follow(name, version);
+  TENON_ASSIGN(Wanted versions, repository->wanted());
+  for (const auto &[name, numbers] : versions) {
+    repository->follow(name, numbers);
   }
   for (const registry::Reference &each : repository->selection.named) {
-    TENON_ASSIGN(registry::Version version, repository->registry.find(each));
-    TENON_TRY(repository->present[each.name].problem);
+    if (repository->selection.of(each.name).front().alias ==
+        each.alias) { // a canary may come later
+      TENON_TRY(repository->registry.find(each).takeStatus());
+      TENON_TRY(repository->present[each.name].problem);
+    }
   }
   if (repository->present.empty()) {
     return Status::error(ErrorId::BadModelFolder,
@@ -102,16 +117,27 @@ std::string RegistryRepository::dataOf(const registry::Version &version) {
   return status.isOk() ? registry.pathOf(*found) : "";
 }
 
-FoundModel RegistryRepository::resolve(const registry::Version &version) {
+FoundModel RegistryRepository::resolve(const std::vector<registry::Version> &versions) {
+  const registry::Version &first = versions.front();
   FoundModel model;
-  model.name = version.name;
-  model.versions = {{std::to_string(version.number), registry.pathOf(version),
-                     trust ? version.blob.hash : "", Status::ok()}};
-  std::string data = dataOf(version);
+  model.name = first.name;
+  model.preferred = first.number;
+  for (const registry::Version &version : versions) {
+    Status problem = checkServed(registry, version, trust ? &*trust : nullptr);
+    if (version.number == first.number) {
+      model.problem = problem;
+      problem = Status::ok();
+    }
+    model.versions.push_back({std::to_string(version.number), registry.pathOf(version),
+                              trust ? version.blob.hash : "", std::move(problem)});
+  }
+  std::ranges::sort(model.versions, {}, [](const FoundVersion &each) {
+    return versionNumber(each.version).value_or(0);
+  });
+  std::string data = dataOf(first);
   if (!data.empty()) {
     model.config.parameters.emplace_back("drift_reference", data);
   }
-  model.problem = checkServed(registry, version, trust ? &*trust : nullptr);
   return model;
 }
 
@@ -125,62 +151,71 @@ bool RegistryRepository::isSelected(const registry::Version &version) const {
           }));
 }
 
-Result<std::map<std::string, int64_t>> RegistryRepository::wanted() {
-  std::map<std::string, int64_t> versions;
-  if (!selection.everywhere.empty()) {
-    TENON_ASSIGN(versions, registry.objectsAt(selection.everywhere));
-  }
+Result<RegistryRepository::Wanted> RegistryRepository::wanted() {
+  Wanted versions;
   for (const registry::Reference &each : selection.named) {
-    TENON_ASSIGN(versions[each.name], registry.aliasOf(each.name, each.alias));
+    TENON_ASSIGN(int64_t at, registry.aliasOf(each.name, each.alias));
+    std::vector<int64_t> &numbers = versions[each.name];
+    bool isNew = std::ranges::find(numbers, at) == numbers.end();
+    if (numbers.empty() || (at != 0 && isNew)) { // a canary need not be there
+      numbers.push_back(at);
+    }
+  }
+  if (!selection.everywhere.empty()) {
+    TENON_ASSIGN(auto everywhere, registry.objectsAt(selection.everywhere));
+    for (const auto &[name, at] : everywhere) {
+      versions.try_emplace(name, std::vector<int64_t>{at});
+    }
   }
   return versions;
 }
 
-bool RegistryRepository::follow(const std::string &name, int64_t number) {
-  std::map<std::string, int64_t>::iterator passed = passedOver.find(name);
-  if (passed != passedOver.end() && passed->second == number) {
+bool RegistryRepository::follow(const std::string &name, const std::vector<int64_t> &numbers) {
+  Wanted::iterator passed = passedOver.find(name);
+  if (passed != passedOver.end() && passed->second == numbers) {
     return false;
   }
-  std::string served;
-  bool isSound = false;
+  std::optional<FoundModel> served;
   {
     std::lock_guard lock(mutex);
     std::map<std::string, FoundModel>::const_iterator found = present.find(name);
     if (found != present.end()) {
-      served = found->second.versions.front().version;
-      // A file that came from another machine may have been removed from this one's cache since.
-      std::error_code ignored;
-      bool isThere = std::filesystem::exists(found->second.versions.front().path, ignored);
-      isSound = found->second.problem.isOk();
-      if (isSound && isThere && std::to_string(number) == served) {
-        troubles.erase(name);
-        return false;
-      }
+      served = found->second;
     }
   }
-  std::optional<registry::Reference> reference = selection.of(name);
-  Result<registry::Version> version =
-      registry.find(number != 0 || !reference ? registry::Reference{name, number, ""} : *reference);
-  if (version.isOk() && !isSelected(*version)) {
-    passedOver[name] = number;
-    if (!served.empty()) {
+  if (served && served->problem.isOk() && areServed(*served, numbers)) {
+    troubles.erase(name);
+    return false;
+  }
+  std::vector<registry::Reference> references = selection.of(name);
+  std::string what = references.empty() ? name : references.front().text();
+  std::vector<registry::Version> versions;
+  for (int64_t number : numbers) {
+    Result<registry::Version> version =
+        registry.find(number != 0 ? registry::Reference{name, number, ""} : references.front());
+    if (!version.isOk()) {
+      tell(what, version.takeStatus());
+      return false;
+    }
+    versions.push_back(std::move(*version));
+  }
+  if (!isSelected(versions.front())) {
+    passedOver[name] = numbers;
+    if (served) {
       log(fmt::format("'{}' is not selected any more; version {} of it is served on",
-                      version->text(), served),
+                      versions.front().text(), served->preferred),
           LogLevel::Warning);
     }
     return false;
   }
-  std::optional<FoundModel> found;
-  if (version.isOk()) {
-    found = resolve(*version);
-  }
-  tell(reference ? reference->text() : name, found ? found->problem : version.takeStatus());
-  if (!found || (!served.empty() && !isSound && !found->problem.isOk() &&
-                 found->versions.front().version == served)) {
+  FoundModel found = resolve(versions);
+  tell(what, found.problem);
+  if (served && !served->problem.isOk() && !found.problem.isOk() &&
+      found.preferred == served->preferred) {
     return false;
   }
   std::lock_guard lock(mutex);
-  present[name] = std::move(*found);
+  present[name] = std::move(found);
   return true;
 }
 
@@ -205,11 +240,11 @@ void RegistryRepository::watch(std::function<void(const std::string &name)> onCh
 
 std::vector<std::string> RegistryRepository::poll() {
   std::vector<std::string> changed;
-  Result<std::map<std::string, int64_t>> versions = wanted();
-  tell(selection.text(), versions.isOk() ? Status::ok() : versions.status());
+  Result<Wanted> versions = wanted();
+  tell(selection.text(), versions.isOk() ? Status::ok() : versions.takeStatus());
   if (versions.isOk()) {
-    for (const auto &[name, version] : *versions) {
-      if (follow(name, version)) {
+    for (const auto &[name, numbers] : *versions) {
+      if (follow(name, numbers)) {
         changed.push_back(name);
       }
     }

@@ -50,13 +50,15 @@ private:
   /// The file of the data that the engine was calibrated or tested with (--data of push), which its
   /// requests are compared with; empty where it names none, or it cannot be had.
   std::string dataOf(const registry::Version &version);
-  /// A version, checked; a model with a problem where it cannot be served.
-  FoundModel resolve(const registry::Version &version);
+  /// Versions, checked, of which the first is preferred; a model with a problem where that cannot
+  /// be served.
+  FoundModel resolve(const std::vector<registry::Version> &versions);
   bool isSelected(const registry::Version &version) const;
-  /// Which version each model is to be of, by name.
-  Result<std::map<std::string, int64_t>> wanted();
-  /// Whether another version of the model is to be served.
-  bool follow(const std::string &name, int64_t version);
+  using Wanted = std::map<std::string, std::vector<int64_t>>;
+  /// Which versions each model is to have, by name, the preferred one first; 0: the alias is gone.
+  Result<Wanted> wanted();
+  /// Whether the model is to have other versions.
+  bool follow(const std::string &name, const std::vector<int64_t> &numbers);
   void tell(const std::string &what, const Status &problem);
   /// One look; the names of models that are others now.
   std::vector<std::string> poll();
@@ -65,8 +67,8 @@ private:
   const Selection selection;
   const std::optional<signing::Trust> trust;
   const Log log;
-  registry::Registry registry;               ///< the thread's, once it runs
-  std::map<std::string, int64_t> passedOver; ///< by name: versions that are not selected; the same
+  registry::Registry registry; ///< the thread's, once it runs
+  Wanted passedOver;           ///< by name: versions that are not selected; the same
   std::map<std::string, std::string> troubles; ///< that were told, by what they are of; the same
   mutable std::mutex mutex;
   std::condition_variable wake;

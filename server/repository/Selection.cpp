@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 
 namespace tenon::server {
 namespace {
@@ -38,19 +39,24 @@ std::string Selection::text() const {
   return fmt::format("{}", fmt::join(texts, " "));
 }
 
-std::optional<registry::Reference> Selection::of(const std::string &model) const {
-  if (std::optional<registry::Reference> one = only()) {
-    return one; // whatever the server calls it
+std::vector<registry::Reference> Selection::of(const std::string &model) const {
+  // The server may call its only model as it likes.
+  std::string name = only() ? named.front().name : model;
+  std::vector<registry::Reference> followed;
+  std::ranges::copy_if(named, std::back_inserter(followed),
+                       [&](const registry::Reference &each) { return each.name == name; });
+  if (followed.empty() && !everywhere.empty()) {
+    followed.push_back({model, 0, everywhere});
   }
-  std::vector<registry::Reference>::const_iterator found =
-      std::ranges::find(named, model, &registry::Reference::name);
-  return found != named.end() ? std::optional(*found)
-         : everywhere.empty() ? std::nullopt
-                              : std::optional(registry::Reference{model, 0, everywhere});
+  return followed;
 }
 
 std::optional<registry::Reference> Selection::only() const {
-  return everywhere.empty() && named.size() == 1 ? std::optional(named.front()) : std::nullopt;
+  bool isOne =
+      everywhere.empty() && std::ranges::all_of(named, [&](const registry::Reference &each) {
+        return each.name == named.front().name;
+      });
+  return isOne ? std::optional(named.front()) : std::nullopt;
 }
 
 Result<Selection> parseSelection(std::span<const std::string> models, const std::string &select) {
@@ -79,13 +85,6 @@ Result<Selection> parseSelection(std::span<const std::string> models, const std:
       return Status::error(ErrorId::BadObjectName, fmt::format("'{}' names no alias", what),
                            "serve registry:NAME@ALIAS, which follows the alias, or "
                            "registry:@ALIAS, which follows it everywhere");
-    }
-    if (std::ranges::find(selection.named, reference.name, &registry::Reference::name) !=
-        selection.named.end()) {
-      return Status::error(
-          ErrorId::BadArgument,
-          fmt::format("'{}' is named twice, and a model follows one alias", reference.name),
-          "serve one of them");
     }
     selection.named.push_back(std::move(reference));
   }

@@ -17,15 +17,17 @@ namespace tenon::server {
 inline constexpr std::string_view kRegistryScheme = "registry:";
 
 struct Selection {
-  std::vector<registry::Reference> named; ///< NAME@ALIAS, each of another object
+  /// NAME@ALIAS. Several of one object are versions of one model: the first answers requests that
+  /// name none, the others what traffic gives them.
+  std::vector<registry::Reference> named;
   std::string everywhere; ///< an alias: of every object that has it the engine is served
   std::vector<std::pair<std::string, std::string>> tags; ///< that versions of `everywhere` have
 
   /// As it was written, for people.
   std::string text() const;
-  /// What a model of the server follows.
-  std::optional<registry::Reference> of(const std::string &model) const;
-  /// The one that is followed; none where there may be several.
+  /// What a model of the server follows, the one that answers first; empty where it is not of this.
+  std::vector<registry::Reference> of(const std::string &model) const;
+  /// The one that is followed; none where there may be several models.
   std::optional<registry::Reference> only() const;
 };
 

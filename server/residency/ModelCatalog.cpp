@@ -49,6 +49,7 @@ std::vector<std::shared_ptr<Version>> ModelCatalog::beginLoads(FoundModel found,
   Model &model = models[found.name];
   model.name = found.name;
   model.problem = found.problem;
+  model.preferred = found.preferred;
   std::vector<std::shared_ptr<Version>> begun;
   for (const std::string &note : found.config.notes) {
     residency.log(note, LogLevel::Warning);
@@ -203,6 +204,11 @@ Result<std::shared_ptr<Version>> ModelCatalog::find(const std::string &name,
     return noVersion(name, version);
   }
   if (version.empty()) {
+    std::map<int64_t, std::shared_ptr<Version>>::const_iterator preferred =
+        versions.find(model->preferred);
+    if (preferred != versions.end() && preferred->second->isServing()) {
+      return preferred->second;
+    }
     for (std::map<int64_t, std::shared_ptr<Version>>::const_reverse_iterator it = versions.rbegin();
          it != versions.rend(); ++it) {
       if (it->second->isServing()) {

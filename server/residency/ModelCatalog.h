@@ -19,6 +19,7 @@ struct Model {
   std::string name;
   Status problem; ///< of the last load, and of the repository or the configuration
   std::map<int64_t, std::shared_ptr<Version>> versions;
+  int64_t preferred = 0; ///< as FoundModel has it
 };
 
 class ModelCatalog {
@@ -52,7 +53,8 @@ public:
   const std::map<std::string, Model> &all() const { return models; }
   /// TN0810.
   Result<const Model *> model(const std::string &name) const;
-  /// TN0810; an empty version means the newest that is ready, or else the newest.
+  /// TN0810; an empty version means the preferred one, the newest that is ready, or else the
+  /// newest.
   Result<std::shared_ptr<Version>> find(const std::string &model, const std::string &version) const;
 
   Residency residency;

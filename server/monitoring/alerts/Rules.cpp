@@ -186,6 +186,20 @@ void Alerts::rollBack(const std::string &model, const std::string &version,
     return;
   }
   acted[model] = 0;
+  if (stable) { // at once; where the canary is at an alias, that goes back too
+    Status status = traffic->set(model, {{{*stable, 1}}, std::nullopt});
+    endRollback(model, version, reason,
+                status.isOk() ? Result<int64_t>(0) : Result<int64_t>(std::move(status)));
+    if (registryRollback) {
+      thread.post([this, model, version, reason] {
+        Result<int64_t> to = registryRollback(model, versionNumber(version).value_or(0), reason);
+        std::string ending = to.isOk() ? fmt::format("is at version {} again", *to)
+                                       : fmt::format("stays: {}", to.status().toString());
+        log(fmt::format("the alias of model '{}' version {} {}", model, version, ending));
+      });
+    }
+    return;
+  }
   if (registryRollback) {
     thread.post([this, model, version, reason] {
       Result<int64_t> to = registryRollback(model, versionNumber(version).value_or(0), reason);
@@ -195,9 +209,7 @@ void Alerts::rollBack(const std::string &model, const std::string &version,
     });
     return;
   }
-  // The split before may be "all to the newest", which is the canary.
-  Status status =
-      stable ? traffic->set(model, {{{*stable, 1}}, std::nullopt}) : traffic->rollback(model);
+  Status status = traffic->rollback(model);
   endRollback(model, version, reason,
               status.isOk() ? Result<int64_t>(0) : Result<int64_t>(std::move(status)));
 }
