@@ -2,11 +2,15 @@
 
 #include "registry/FolderLock.h"
 #include "registry/Schema.h"
+#include "support/files/MappedFile.h"
 
 #include <fmt/format.h>
 #include <sqlite3.h>
 
+#include <span>
 #include <utility>
+
+#include <unistd.h>
 
 namespace tenon::registry {
 namespace {
@@ -54,7 +58,11 @@ public:
     }
   }
 
+  SqliteRows(SqliteDatabase &database, Status status)
+      : database(database), refused(std::move(status)) {}
+
   Result<bool> next() override {
+    TENON_TRY(refused);
     int code = failure == SQLITE_OK ? sqlite3_step(prepared.get()) : failure;
     if (code != SQLITE_ROW && code != SQLITE_DONE) {
       return database.problem();
@@ -93,6 +101,7 @@ private:
   SqliteDatabase &database;
   std::unique_ptr<sqlite3_stmt, Finalizer> prepared;
   int failure = 0; ///< of preparing and binding
+  Status refused;
 };
 
 } // namespace
@@ -107,27 +116,79 @@ void SqliteDatabase::Closer::operator()(sqlite3 *open) const { sqlite3_close_v2(
 
 Result<std::unique_ptr<SqliteDatabase>>
 SqliteDatabase::open(const std::string &folder, bool creates, std::chrono::milliseconds patience) {
+  std::unique_ptr<SqliteDatabase> database(new SqliteDatabase(folder, nullptr, patience));
+  database->isForeign = !creates && ::access(folder.c_str(), W_OK) != 0;
+  TENON_TRY(database->connect(creates));
+  return database;
+}
+
+Status SqliteDatabase::connect(bool creates) {
+  bool isQuiet = FileStamp::of(pathIn(folder) + "-wal").bytes == 0;
+  isCopy = isForeign && isQuiet;
+  if (isCopy) {
+    return copy();
+  }
   int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE |
               (creates ? SQLITE_OPEN_CREATE : 0);
   sqlite3 *opened = nullptr;
   int code = sqlite3_open_v2(pathIn(folder).c_str(), &opened, flags, nullptr);
-  std::unique_ptr<SqliteDatabase> database(new SqliteDatabase(folder, opened, patience));
+  connection.reset(opened);
   if (code != SQLITE_OK) {
     return describe(code, pathIn(folder), sqlite3_errstr(code));
   }
-  // The log and its index stay, without which who may not write cannot read.
-  int stays = 1;
-  sqlite3_file_control(opened, "main", SQLITE_FCNTL_PERSIST_WAL, &stays);
   sqlite3_busy_timeout(opened, static_cast<int>(patience.count()));
-  TENON_TRY(database->run("PRAGMA journal_mode = WAL"));
-  // Nothing of a commit that failed stays in the log either.
-  TENON_TRY(database->run("PRAGMA journal_size_limit = 0"));
-  TENON_TRY(database->run("PRAGMA synchronous = FULL"));
-  TENON_TRY(database->run("PRAGMA foreign_keys = ON"));
+  TENON_TRY(run("PRAGMA journal_mode = WAL"));
+  TENON_TRY(run("PRAGMA synchronous = FULL"));
+  TENON_TRY(run("PRAGMA foreign_keys = ON"));
   // Whoever wrote the file wrote its schema too: no function of it runs beyond SQLite's own
   // harmless ones.
-  TENON_TRY(database->run("PRAGMA trusted_schema = OFF"));
-  return database;
+  return run("PRAGMA trusted_schema = OFF");
+}
+
+Status SqliteDatabase::copy() {
+  std::string path = pathIn(folder);
+  FileStamp before = FileStamp::of(path);
+  TENON_ASSIGN(FileReader file, FileReader::open(path));
+  unsigned char *bytes = static_cast<unsigned char *>(sqlite3_malloc64(file.size() + 1));
+  if (!bytes) {
+    return describe(SQLITE_NOMEM, path, "no memory for a copy");
+  }
+  Status read = file.read(0, std::as_writable_bytes(std::span(bytes, file.size())));
+  // Whoever writes has a log that is not empty, until what it has is in the database.
+  bool isWhole =
+      read.isOk() && FileStamp::of(path) == before && FileStamp::of(path + "-wal").bytes == 0;
+  if (!isWhole) {
+    sqlite3_free(bytes);
+    TENON_TRY(read);
+    return Status::error(ErrorId::RegistryBusy, fmt::format("'{}' is written to", path),
+                         "try again when the other process has ended");
+  }
+  // A copy in memory has no log beside it: the two bytes of the header that say so.
+  constexpr size_t kWriteVersion = 18, kReadVersion = 19;
+  if (file.size() > kReadVersion) {
+    bytes[kWriteVersion] = bytes[kReadVersion] = 1;
+  }
+  sqlite3 *opened = nullptr;
+  int code =
+      sqlite3_open_v2(":memory:", &opened, SQLITE_OPEN_READWRITE | SQLITE_OPEN_EXRESCODE, nullptr);
+  connection.reset(opened);
+  sqlite3_int64 size = static_cast<sqlite3_int64>(file.size());
+  code = code == SQLITE_OK
+             ? sqlite3_deserialize(opened, "main", bytes, size, size,
+                                   SQLITE_DESERIALIZE_FREEONCLOSE | SQLITE_DESERIALIZE_READONLY)
+             : code;
+  if (code != SQLITE_OK) {
+    return describe(code, path, sqlite3_errstr(code));
+  }
+  copied = before;
+  return run("PRAGMA trusted_schema = OFF");
+}
+
+Status SqliteDatabase::refresh() {
+  bool isCurrent = !isCopy || sqlite3_get_autocommit(connection.get()) == 0 ||
+                   (FileStamp::of(pathIn(folder)) == copied &&
+                    FileStamp::of(pathIn(folder) + "-wal").bytes == 0);
+  return isCurrent ? Status::ok() : connect(false);
 }
 
 Status SqliteDatabase::checkFormat() {
@@ -163,7 +224,9 @@ Status SqliteDatabase::run(const char *statements) {
 
 std::unique_ptr<Rows> SqliteDatabase::query(std::string_view statement,
                                             std::vector<Value> arguments) {
-  return std::make_unique<SqliteRows>(*this, statement, arguments);
+  Status status = refresh();
+  return status.isOk() ? std::make_unique<SqliteRows>(*this, statement, arguments)
+                       : std::make_unique<SqliteRows>(*this, std::move(status));
 }
 
 Status SqliteDatabase::problem() const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "registry/Database.h"
+#include "support/files/FileStamp.h"
 
 struct sqlite3;
 
@@ -48,9 +49,19 @@ private:
   SqliteDatabase(std::string folder, sqlite3 *open, std::chrono::milliseconds patience)
       : folder(std::move(folder)), connection(open), patience(patience) {}
 
+  Status connect(bool creates);
+  /// Reads the whole database, for a user who cannot write beside it, as SQLite does to read it.
+  /// TN1002 where somebody writes just then.
+  Status copy();
+  /// Copies it again where it has changed.
+  Status refresh();
+
   std::string folder;
   std::unique_ptr<sqlite3, Closer> connection;
   std::chrono::milliseconds patience;
+  bool isForeign = false; ///< this user may not write to the folder
+  bool isCopy = false;
+  FileStamp copied; ///< of the database, when it was
 };
 
 /// TN1001 for what is at `where`: "is no registry", "does not exist".

@@ -200,10 +200,13 @@ Result<Verified> Registry::verify(const std::string &head) {
   // One state of the database for all of it.
   TENON_TRY(database->beginReading());
   Status sound = database->checkSound();
-  Status compared = sound.isOk() ? compareWithHistory(verified, head) : sound;
+  bool isDamaged = sound.id() == ErrorId::BadRegistry;
+  Status compared = isDamaged ? Status::ok() : compareWithHistory(verified, head);
   database->rollback();
-  if (!compared.isOk()) {
-    verified.problems.push_back(std::move(compared));
+  for (Status *status : {&compared, &sound}) {
+    if (!status->isOk()) {
+      verified.problems.push_back(std::move(*status));
+    }
   }
   TENON_ASSIGN(FilesLock lock, keepFiles());
   // The files of versions that the history has, whatever the tables say.

@@ -200,12 +200,15 @@ class Starts(ServingTest):
 
     @unittest.skipUnless(os.geteuid() == 0, "files of root's need root")
     def test_a_registry_on_a_volume(self):
-        """As Kubernetes gives a volume to a pod's group; the chart mounts it writable, because SQLite writes beside its database."""
+        """As Kubernetes gives a volume to a pod's group: readable is enough to serve, and what nobody else may read is refused."""
         registry = self.folder / "registry"
         for arguments in (["push", "cnn", self.folder / "models/cnn.tenon"], ["promote", "cnn:1", "production"]):
             subprocess.run([TENON, "registry", *arguments, "--registry", registry, "--quiet"], check=True, stdout=subprocess.DEVNULL)
         user = ("setpriv", f"--reuid={USER}", f"--regid={USER}", f"--groups={USER}", "--no-new-privs")
-        with self.assertRaisesRegex(RuntimeError, "TN0109"):
+        with Server("registry:cnn@production", "--registry", registry, prefix=user) as server:
+            self.assertEqual(200, server.infer()[0])
+        subprocess.run(["chmod", "-R", "o-rwx", registry], check=True)
+        with self.assertRaisesRegex(RuntimeError, "TN0109|TN1001"):
             Server("registry:cnn@production", "--registry", registry, prefix=user)
         subprocess.run(["sh", "-c", f"chgrp -R {USER} {registry} && chmod -R g+rwX {registry}"], check=True)
         with Server("registry:cnn@production", "--registry", registry, prefix=user) as server:

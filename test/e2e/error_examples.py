@@ -277,7 +277,8 @@ class Runs:
         blob.chmod(0o644)
         blob.write_text("thirD")
         with contextlib.closing(sqlite3.connect(self.folder / "altered/registry.db")) as database:
-            database.executescript("DROP TRIGGER event_is_immutable; UPDATE event SET by = 'somebody else' WHERE id = 2")
+            trigger = database.execute("SELECT sql FROM sqlite_schema WHERE name = 'event_is_immutable'").fetchone()[0]
+            database.executescript(f"DROP TRIGGER event_is_immutable; UPDATE event SET by = 'somebody else' WHERE id = 2; {trigger}")
         (self.folder / "model.pkl").write_bytes(pickle.dumps({"weights": [1.0]}))
 
     def example(self, command):

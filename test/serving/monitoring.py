@@ -62,7 +62,7 @@ class Monitoring(ServingTest):
         # One that watches, and had something to tell.
         reference = cls.folder / "reference.npz"
         np.savez(reference, image=np.random.default_rng(1).random((50, 1, 28, 28), np.float32))
-        with Server(cls.folder / "models", "--drift-reference", f"cnn={reference}", "--drift-window", 30, "--on-drift", "rollback", "--webhook", "http://127.0.0.1:1", "--otlp", "http://127.0.0.1:1") as server:
+        with Server(cls.folder / "models", "--drift-reference", f"cnn={reference}", "--drift-window", 30, "--on-drift", "rollback-any", "--webhook", "http://127.0.0.1:1", "--otlp", "http://127.0.0.1:1") as server:
             server.wait_until(lambda: server.get("/v2/models/cnn/drift")[0] == 200)
             server.post("/v2/models/cnn/infer", {"id": "a", **request()})
             server.post("/v2/models/cnn/labels", [{"id": "a", "label": 1}])

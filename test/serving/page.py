@@ -384,7 +384,7 @@ class Promotions(PageTest):
             compile_cnn(path, "--target", target, "--shape", f"image:[1..{63 + version}]x1x28x28")
             cls.registry("push", "cnn", path, "--note", "<b>note</b>")
         cls.registry("promote", "cnn:1", "live")
-        cls.registry("gate", "cnn@live", "--rule", "size <= champion + 1%")
+        cls.registry("gate", "cnn@live", "--rule", "size <= champion + 1%", "--rule", "interface any")
         for version in (2, 3):
             cls.registry("gate", f"cnn:{version}", "live", "--seconds", "0.2", may_fail=True)
 
