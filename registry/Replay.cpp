@@ -17,8 +17,7 @@ std::string textOf(const Replay::Number &version) {
   return fmt::format("{}:{}", version.first, version.second);
 }
 
-} // namespace
-
+/// The role that an action takes; admin for what is unknown.
 Role roleOf(std::string_view action) {
   if (action == "push" || action == "sign" || action == "gate") {
     return Role::Push;
@@ -26,6 +25,8 @@ Role roleOf(std::string_view action) {
   return action == "promote" || action == "rollback" || action == "rules" ? Role::Promote
                                                                           : Role::Admin;
 }
+
+} // namespace
 
 Status Replay::mayDo(const Event &event) const {
   if (tokens.empty()) {

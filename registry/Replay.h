@@ -20,9 +20,6 @@
 
 namespace tenon::registry {
 
-/// The role that an action takes, as events name it; admin for what is unknown.
-Role roleOf(std::string_view action);
-
 struct Replay {
   using Place = std::pair<std::string, std::string>; ///< an object and an alias
   using Number = std::pair<std::string, int64_t>;    ///< an object and a version

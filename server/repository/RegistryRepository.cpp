@@ -183,12 +183,12 @@ bool RegistryRepository::follow(const std::string &name, const std::vector<int64
       served = found->second;
     }
   }
-  if (served && served->problem.isOk() && areServed(*served, numbers)) {
-    troubles.erase(name);
-    return false;
-  }
   std::vector<registry::Reference> references = selection.of(name);
   std::string what = references.empty() ? name : references.front().text();
+  if (served && served->problem.isOk() && areServed(*served, numbers)) {
+    troubles.erase(what);
+    return false;
+  }
   std::vector<registry::Version> versions;
   for (int64_t number : numbers) {
     Result<registry::Version> version =
