@@ -59,17 +59,6 @@ Result<bool> parsePin(const std::string &text, Terms &terms) {
   return true;
 }
 
-/// "rule: reason" of the rows that have the outcome.
-std::string reasonsOf(const Json &figures, GateOutcome outcome) {
-  std::vector<std::string> reasons;
-  for (const Json &row : figures) {
-    if (row.value("verdict", "") == nameOf(outcome)) {
-      reasons.push_back(fmt::format("'{}': {}", row.value("rule", ""), row.value("reason", "")));
-    }
-  }
-  return fmt::format("{}", fmt::join(reasons, "; "));
-}
-
 Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
 double numberOf(const Json &value) {
@@ -94,6 +83,16 @@ Status forged(std::string_view what) {
 
 std::string numberText(int64_t version) {
   return version ? fmt::format("version {}", version) : "no version";
+}
+
+std::string reasonsOf(const Json &figures, GateOutcome outcome) {
+  std::vector<std::string> reasons;
+  for (const Json &row : figures) {
+    if (row.value("verdict", "") == nameOf(outcome)) {
+      reasons.push_back(fmt::format("'{}': {}", row.value("rule", ""), row.value("reason", "")));
+    }
+  }
+  return fmt::format("{}", fmt::join(reasons, "; "));
 }
 
 bool Terms::needsData() const {

@@ -64,6 +64,8 @@ struct GateResult {
 
 /// [{"rule", "verdict", "value", "interval_95", "limit", "reason"}, ...].
 Json figuresOf(std::span<const RuleResult> results);
+/// "'rule': reason; ..." of the rows that have the outcome.
+std::string reasonsOf(const Json &figures, GateOutcome outcome);
 /// The detail of a gate's event, and back.
 Json detailOf(const GateResult &result);
 GateResult resultOf(const Event &event);

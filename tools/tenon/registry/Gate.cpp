@@ -7,6 +7,7 @@
 #include "support/files/ScratchFolder.h"
 #include "support/text/Printable.h"
 #include "tools/tenon/cli/Options.h"
+#include "tools/tenon/engines/ChildProcess.h"
 #include "tools/tenon/gate/MeasureRules.h"
 #include "tools/tenon/registry/Stage.h"
 #include "tools/tenon/registry/Subcommands.h"
@@ -47,10 +48,17 @@ struct Staged {
   int64_t champion = 0;
 };
 
-/// What times are measured on: the models of the processor and, where there is one, the GPU.
+/// What times are measured on: the models of the processor and, where there is one, the GPU. The
+/// driver is asked in a process of its own: measuring relies on this one having used no GPU yet.
 std::string machineText() {
-  Result<target::Target> gpu = localGpu();
-  return withoutControls(cpuInfo("model name") + (gpu.isOk() ? ", " + gpu->name : ""));
+  auto work = [] {
+    Result<target::Target> gpu = localGpu();
+    return Json{{"gpu", gpu.isOk() ? gpu->name : ""}};
+  };
+  Result<Json> asked =
+      inChild(work, Status::error(ErrorId::UnsupportedTarget, "the driver gives no answer"));
+  std::string gpu = asked.isOk() ? asked->value("gpu", "") : "";
+  return withoutControls(cpuInfo("model name") + (gpu.empty() ? "" : ", " + gpu));
 }
 
 Result<std::string> hashOf(const std::string &path) {
@@ -71,6 +79,7 @@ Status stageData(const std::string &named, Registry &registry, Staged &staged) {
     TENON_ASSIGN(registry::Version version, registry.find(reference));
     TENON_ASSIGN(path, stage(registry, version, staged.folder));
     staged.conditions.data = std::string(kScheme) + version.text();
+    staged.conditions.dataHash = version.blob.hash; // which `stage` has checked
   } else {
     std::error_code error;
     std::string copy = fmt::format("{}/data{}", staged.folder.path(),
@@ -80,8 +89,8 @@ Status stageData(const std::string &named, Registry &registry, Staged &staged) {
       return writeError(error.value(), "copy", copy);
     }
     path = copy;
+    TENON_ASSIGN(staged.conditions.dataHash, hashOf(path));
   }
-  TENON_ASSIGN(staged.conditions.dataHash, hashOf(path));
   staged.subjects.data = path;
   return Status::ok();
 }
@@ -153,19 +162,12 @@ Status rulesOf(const GateFlags &flags, Registry &registry, Terminal &terminal) {
 }
 
 /// What the caller is told besides the rows: nothing where the gate is passed.
-Status statusOf(GateOutcome outcome, const std::vector<RuleResult> &results,
-                const std::string &what) {
-  if (outcome == GateOutcome::Passed) {
+Status statusOf(const registry::GateResult &result, const std::string &what) {
+  if (result.outcome == GateOutcome::Passed) {
     return Status::ok();
   }
-  std::string reasons;
-  for (const RuleResult &each : results) {
-    if (each.outcome == outcome) {
-      reasons +=
-          fmt::format("{}'{}': {}", reasons.empty() ? "" : "; ", each.rule.text, each.reason);
-    }
-  }
-  return outcome == GateOutcome::Refused
+  std::string reasons = registry::reasonsOf(result.figures, result.outcome);
+  return result.outcome == GateOutcome::Refused
              ? Status::error(ErrorId::GateRefused,
                              fmt::format("{} is refused by {}", what, reasons),
                              "promote a version that keeps the rules, or change them")
@@ -266,8 +268,7 @@ Status measure(const GateFlags &flags, const registry::Reference &reference, Reg
   result.figures = registry::figuresOf(results);
   TENON_TRY(registry.record(candidate.name, result));
   printResult(candidate, result, results, terminal);
-  return statusOf(result.outcome, results,
-                  fmt::format("{} for '{}'", candidate.text(), flags.alias));
+  return statusOf(result, fmt::format("{} for '{}'", candidate.text(), flags.alias));
 }
 
 Status gate(const GateFlags &flags, const RegistryFlags &where, Terminal &terminal) {
