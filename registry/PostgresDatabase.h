@@ -62,8 +62,8 @@ private:
   Result<Reply> executeOnce(const std::string &statement, const std::vector<Value> &arguments);
   Status wait();
   Status begin(const std::string &statements);
-  /// Columns with their types, and keys.
-  Status readColumns(Definitions &has);
+  /// What a statement of the schema's name gives: names and texts.
+  Status readDefinitions(const char *statement, Definitions &found);
   Status lost(std::string_view why);
   Status describe(const PGresult &result) const;
   /// The number of an advisory lock of this registry.

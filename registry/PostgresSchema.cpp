@@ -28,6 +28,24 @@ constexpr const char *kPostgresTriggers[] = {
     "never_changes()",
 };
 
+/// What there is in a schema: names and texts, as compareDefinitions takes them.
+constexpr const char *kDefinitions[] = {
+    "SELECT 'trigger ' || tgname, pg_get_triggerdef(t.oid, true) || CASE WHEN tgenabled = 'O' THEN "
+    "'' ELSE ', which is off' END FROM pg_trigger t JOIN pg_class c ON c.oid = tgrelid JOIN "
+    "pg_namespace n ON n.oid = relnamespace WHERE nspname = $1 AND NOT tgisinternal",
+    "SELECT 'function ' || proname, prosrc FROM pg_proc JOIN pg_namespace n ON n.oid = "
+    "pronamespace WHERE nspname = $1",
+    "SELECT 'view ' || viewname, '' FROM pg_views WHERE schemaname = $1",
+    "SELECT 'column ' || relname || '.' || attname, format_type(atttypid, atttypmod) || CASE WHEN "
+    "attnotnull THEN ' NOT NULL' ELSE '' END FROM pg_attribute a JOIN pg_class c ON c.oid = "
+    "attrelid JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = $1 AND relkind = 'r' AND "
+    "attnum > 0 AND NOT attisdropped",
+    "SELECT 'key ' || relname || ' ' || replace(pg_get_constraintdef(k.oid), '\"', ''), CASE WHEN "
+    "convalidated THEN '' ELSE 'not validated' END FROM pg_constraint k JOIN pg_class c ON c.oid = "
+    "conrelid JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = $1 AND contype IN ('p', "
+    "'f')",
+};
+
 std::string replaced(std::string text, std::string_view from, std::string_view to) {
   for (size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size())) {
     text.replace(at, from.size(), to);
@@ -69,43 +87,24 @@ Status PostgresDatabase::makeTables(const std::string &blobs) {
   return transaction.commit();
 }
 
+Status PostgresDatabase::readDefinitions(const char *statement, Definitions &found) {
+  Query query(*this, statement, address.schema);
+  std::string prefix = address.schema + ".";
+  while (true) {
+    TENON_ASSIGN(bool hasRow, query.next());
+    if (!hasRow) {
+      return Status::ok();
+    }
+    found[replaced(query.text(0), prefix, "")] = replaced(query.text(1), prefix, "");
+  }
+}
+
 Status PostgresDatabase::checkSound() {
   Definitions has, should;
-  // Triggers as PostgreSQL writes them, and whether they are on.
-  Query triggers(*this,
-                 "SELECT tgname, pg_get_triggerdef(t.oid, true), tgenabled::text FROM pg_trigger t "
-                 "JOIN pg_class c ON c.oid = tgrelid JOIN pg_namespace n ON n.oid = relnamespace "
-                 "WHERE nspname = $1 AND NOT tgisinternal",
-                 address.schema);
-  while (true) {
-    TENON_ASSIGN(bool hasRow, triggers.next());
-    if (!hasRow) {
-      break;
-    }
-    std::string text = replaced(triggers.text(1), address.schema + ".", "");
-    has["trigger " + triggers.text(0)] = text + (triggers.text(2) == "O" ? "" : ", which is off");
-  }
-  Query functions(*this,
-                  "SELECT proname, prosrc FROM pg_proc JOIN pg_namespace n ON n.oid = pronamespace "
-                  "WHERE nspname = $1",
-                  address.schema);
-  while (true) {
-    TENON_ASSIGN(bool hasRow, functions.next());
-    if (!hasRow) {
-      break;
-    }
-    has["function " + functions.text(0)] = functions.text(1);
-  }
-  Query views(*this, "SELECT viewname FROM pg_views WHERE schemaname = $1", address.schema);
-  while (true) {
-    TENON_ASSIGN(bool hasRow, views.next());
-    if (!hasRow) {
-      break;
-    }
-    has["view " + views.text(0)] = "";
+  for (const char *statement : kDefinitions) {
+    TENON_TRY(readDefinitions(statement, has));
   }
   // Columns and keys, of the same text that SQLite is told.
-  TENON_TRY(readColumns(has));
   TENON_TRY(SqliteDatabase::columnsOf(kTables, should));
   TENON_TRY(SqliteDatabase::columnsOf(kLaterTables, should));
   for (const char *trigger : kPostgresTriggers) {
@@ -115,37 +114,6 @@ Status PostgresDatabase::checkSound() {
   }
   should["function never_changes"] = kNeverChanges;
   return compareDefinitions(has, should);
-}
-
-Status PostgresDatabase::readColumns(Definitions &has) {
-  Query columns(*this,
-                "SELECT relname, attname, format_type(atttypid, atttypmod), attnotnull::int FROM "
-                "pg_attribute a JOIN pg_class c ON c.oid = attrelid JOIN pg_namespace n ON n.oid = "
-                "relnamespace WHERE nspname = $1 AND relkind = 'r' AND attnum > 0 AND NOT "
-                "attisdropped",
-                address.schema);
-  while (true) {
-    TENON_ASSIGN(bool hasRow, columns.next());
-    if (!hasRow) {
-      break;
-    }
-    has[fmt::format("column {}.{}", columns.text(0), columns.text(1))] =
-        fmt::format("{}{}", columns.text(2), columns.number(3) ? " NOT NULL" : "");
-  }
-  Query keys(*this,
-             "SELECT relname, contype::text, pg_get_constraintdef(k.oid), convalidated::int FROM "
-             "pg_constraint k JOIN pg_class c ON c.oid = conrelid JOIN pg_namespace n ON n.oid = "
-             "relnamespace WHERE nspname = $1 AND contype IN ('p', 'f')",
-             address.schema);
-  while (true) {
-    TENON_ASSIGN(bool hasRow, keys.next());
-    if (!hasRow) {
-      return Status::ok();
-    }
-    has[fmt::format("key {} {}", keys.text(0),
-                    replaced(replaced(keys.text(2), address.schema + ".", ""), "\"", ""))] =
-        keys.number(3) ? "" : "not validated";
-  }
 }
 
 } // namespace tenon::registry
