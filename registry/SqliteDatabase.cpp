@@ -8,12 +8,15 @@
 #include <sqlite3.h>
 
 #include <span>
+#include <thread>
 #include <utility>
 
 #include <unistd.h>
 
 namespace tenon::registry {
 namespace {
+
+constexpr std::chrono::milliseconds kCopyAgain{5};
 
 Status describe(int code, const std::string &path, std::string_view said) {
   std::string message = fmt::format("'{}': {}", path, said);
@@ -123,11 +126,26 @@ SqliteDatabase::open(const std::string &folder, bool creates, std::chrono::milli
 }
 
 Status SqliteDatabase::connect(bool creates) {
-  bool isQuiet = FileStamp::of(pathIn(folder) + "-wal").bytes == 0;
-  isCopy = isForeign && isQuiet;
-  if (isCopy) {
-    return copy();
+  if (!isForeign || ::access(pathIn(folder).c_str(), R_OK) != 0) {
+    return openFile(creates);
   }
+  std::chrono::steady_clock::time_point end = std::chrono::steady_clock::now() + patience;
+  while (true) {
+    isCopy = FileStamp::of(pathIn(folder) + "-wal").bytes == 0;
+    Status status = isCopy ? copy() : openFile(false);
+    if (status.isOk() && !isCopy) {
+      status = hasTables().takeStatus(); // from here on the log stays, where there is one
+    }
+    // Somebody has begun to write just now, or has ended and taken the log away.
+    bool passes = status.id() == ErrorId::RegistryBusy || status.id() == ErrorId::FileNotPermitted;
+    if (!passes || std::chrono::steady_clock::now() >= end) {
+      return status;
+    }
+    std::this_thread::sleep_for(kCopyAgain);
+  }
+}
+
+Status SqliteDatabase::openFile(bool creates) {
   int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE |
               (creates ? SQLITE_OPEN_CREATE : 0);
   sqlite3 *opened = nullptr;

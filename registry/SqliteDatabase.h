@@ -50,8 +50,9 @@ private:
       : folder(std::move(folder)), connection(open), patience(patience) {}
 
   Status connect(bool creates);
+  Status openFile(bool creates);
   /// Reads the whole database, for a user who cannot write beside it, as SQLite does to read it.
-  /// TN1002 where somebody writes just then.
+  /// TN1002 where somebody writes just then, which `connect` waits for.
   Status copy();
   /// Copies it again where it has changed.
   Status refresh();

@@ -146,6 +146,23 @@ class Commands(RegistryTest):
         self.assertEqual([0, 1], sorted(each.returncode for each in done))
         self.assertIn("TN1006", "".join(each.stderr for each in done))
 
+    @unittest.skipUnless(os.geteuid() == 0, "another user needs root")
+    def test_reader_beside_a_writer(self):
+        """Who may not write beside the database reads it all the same, also while somebody writes."""
+        for name in ("images", "test"):
+            self.get("push", "data", f"{name}.npz")
+        self.folder.chmod(0o755)
+        subprocess.run(["chmod", "-R", "a+rX", self.folder / self.registry], check=True)
+        reader = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", TENON, "registry", "list", "--json", "--registry", self.folder / self.registry]
+        writer = threading.Thread(target=lambda: [self.get("promote", f"data:{i % 2 + 1}", "live") for i in range(30)])
+        writer.start()
+        is_last = False
+        while not is_last:
+            is_last = not writer.is_alive()
+            done = subprocess.run(reader, capture_output=True, text=True, cwd="/", env=dict(self.environment, HOME="/nonexistent"), timeout=60)
+            self.assertEqual(0, done.returncode, done.stderr)
+        self.assertEqual({"live": 2}, json.loads(done.stdout)["objects"][0]["aliases"])
+
     def zipped(self, entries):
         made = io.BytesIO()
         with zipfile.ZipFile(made, "w") as archive:
