@@ -125,7 +125,8 @@ Action declareServe(CLI::App &command) {
       "MODELS", flags->models,
       "An engine, a folder of engines, a folder as Triton has it: MODEL/VERSION/model.tenon with "
       "MODEL/config.pbtxt; or registry:NAME@ALIAS, which follows the alias (repeat for more), or "
-      "registry:@ALIAS, which follows it for every engine that has it");
+      "registry:@ALIAS, which follows it for every engine that has it, or "
+      "registry:NAMESPACE/@ALIAS for those of a namespace");
   command.add_option("--select", flags->select,
                      "KEY=VALUE,...: of registry:@ALIAS those versions only that `registry push "
                      "--meta` gave these");
