@@ -62,7 +62,7 @@ static: setup
 BUILDER ?= podman
 image: static
 	@mkdir -p build/image
-	@cp build/static/bin/tenon LICENSE docs/third-party.md deploy/image/Containerfile build/image
+	@cp build/static/bin/tenon LICENSE docs/reference/third-party.md deploy/image/Containerfile build/image
 	@$(BUILDER) build $(BUILD_FLAGS) --file build/image/Containerfile --tag tenon:$$(build/static/bin/tenon --version | sed 's/[^0-9]*\([0-9.]*\).*/\1/') build/image
 
 $(BUILD)/build.ninja: setup

@@ -17,11 +17,11 @@ import tenon
 SOURCE = pathlib.Path(os.environ["TENON_SOURCE_DIR"])
 # A line of code that looks at what a page's block has written; the pages themselves check their numbers.
 AFTER = {
-    "drift.md": "import json; assert [json.load(open(name))['drift'] for name in ('same.json', 'darker.json')] == [False, True]",
-    "pipeline.md": "import os; assert all(os.path.exists(name) for name in ('out/fashion.zip', 'out/fashion-cpu-avx512.tenon', 'fashion.html', 'functions.html'))",
-    "transformers.md": "import os; assert os.path.exists('encoder.tenon')",
-    "start.md": "import os; assert all(os.path.exists(name) for name in ('model.html', 'bert.tenon', 'bert.html', 'module.tenon'))",
-    "guides.md": """
+    "guides/drift.md": "import json; assert [json.load(open(name))['drift'] for name in ('same.json', 'darker.json')] == [False, True]",
+    "guides/pipeline.md": "import os; assert all(os.path.exists(name) for name in ('out/fashion.zip', 'out/fashion-cpu-avx512.tenon', 'fashion.html', 'functions.html'))",
+    "guides/transformers.md": "import os; assert os.path.exists('encoder.tenon')",
+    "guides/start.md": "import os; assert all(os.path.exists(name) for name in ('model.html', 'bert.tenon', 'bert.html', 'module.tenon'))",
+    "guides/recipes.md": """
 from fastapi.testclient import TestClient
 import app
 client = TestClient(app.app)
@@ -65,10 +65,10 @@ class Guide(unittest.TestCase):
         for name in PAGES:
             with self.subTest(name):
                 printed = self.run_page(name)
-                if name == "transformers.md":
+                if name == "guides/transformers.md":
                     lines = printed[0].splitlines()
                     self.assertEqual([lines[0], lines[-1]], ["[]", "[]"])
-                if name == "guides.md":
+                if name == "guides/recipes.md":
                     accuracies = [float(word) for word in re.findall(r"onnx +([\d.]+) %", "".join(printed))]
                     self.assertEqual(2, len(accuracies))
                     self.assertGreater(min(accuracies), 90)
