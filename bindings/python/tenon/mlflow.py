@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import tempfile
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from ._errors import BadInputError, usage
 
@@ -59,13 +59,13 @@ def fetch(uri: str, folder: str, *, tracking_uri: Optional[str] = None) -> Dict[
     return {"model": os.path.join(folder, os.path.basename(model)), "name": named[1], "version": str(version.version), "run": version.run_id, "metrics": dict(metrics)}
 
 
-def _model_of(place: str, uri: str) -> str:
+def _model_of(place: str, uri: str, endings: Tuple[str, ...] = (".onnx", ".pt2")) -> str:
     """The one file under `place` that Tenon reads."""
-    found = sorted(os.path.join(base, name) for base, _, names in os.walk(place) for name in names if name.endswith((".onnx", ".pt2")))
+    found = sorted(os.path.join(base, name) for base, _, names in os.walk(place) for name in names if name.endswith(endings))
     if len(found) == 1:
         return found[0]
     files = [name for _, _, names in os.walk(place) for name in names]
-    what = f"{len(found)} models" if found else f"no .onnx or .pt2 among {', '.join(sorted(files)[:8]) or 'no files'}"
+    what = f"{len(found)} models" if found else f"no {' or '.join(endings)} among {', '.join(sorted(files)[:8]) or 'no files'}"
     hint = "log the model by mlflow.onnx.log_model, or its file by log_artifact"
     raise BadInputError(f"TN0105: '{uri}' has {what} ({hint})", "TN0105", hint)
 

@@ -25,6 +25,7 @@ constexpr Subcommand kSubcommands[] = {
     {"promote", "move an alias to a version", declareRegistryPromote},
     {"rollback", "move an alias back to where it was", declareRegistryRollback},
     {"history", "say what happened, when and by whom", declareRegistryHistory},
+    {"tag", "say something of a version, or of an object", declareRegistryTag},
     {"watch", "tell another system what happens", declareRegistryWatch},
     {"gc", "delete what nobody needs", declareRegistryCollect},
     {"verify", "hash every file and check the history", declareRegistryVerify},
