@@ -49,6 +49,10 @@ class Site(unittest.TestCase):
     def test_lengths(self):
         self.assertEqual([], length_faults({name: len(page.read_text()) for name, page in self.pages.items()}, LONG))
 
+    def test_readme(self):
+        """README is read to its end."""
+        self.assertLessEqual((SOURCE / "README.md").read_text().count("\n"), 120)
+
     def test_titles(self):
         self.assertEqual([], [name for name, page in self.pages.items() if not re.match(r"(<!--.*-->\s*)?# ", page.read_text())])
 
