@@ -40,9 +40,9 @@ constexpr Verb kVerbs[] = {
      "tenon check model.onnx --target cpu\ntenon check model.tenon", declareCheck},
     {"compile", "compile a model to an engine",
      "tenon compile bert.onnx -o bert.tenon --shape input_ids:[1..8]x[1..512]", declareCompile},
-    {"quantize", "make a model of 8-bit integers from a trained one and samples",
+    {"quantize", "quantize a trained model to 8 bits, with samples",
      "tenon quantize model.onnx --data calib.npz -o model.int8.onnx", declareQuantize},
-    {"prune", "make a narrower model: channels, attention heads and FFN widths are removed",
+    {"prune", "remove channels, attention heads and FFN widths from a model",
      "tenon prune model.onnx --ratio 30% -o narrow.onnx", declarePrune},
     {"run", "run an engine or a model once",
      "tenon run model.tenon --inputs x.npz -o out.npz\n"
@@ -52,14 +52,14 @@ constexpr Verb kVerbs[] = {
     {"bench", "measure latency, throughput, load time and memory",
      "tenon bench model.tenon --threads 2 --batch 8\ntenon bench new.tenon --ab old.tenon",
      declareBench},
-    {"profile", "say what the model's operators cost, what holds each back, and what to try",
+    {"profile", "show what the model's operators cost, what limits each, and what to try",
      "tenon profile model.tenon --top 5\ntenon profile bert.onnx --shape input_ids:1x128",
      declareProfile},
-    {"tune", "measure which kernels are the fastest for a model on this machine, and use them",
+    {"tune", "measure which kernels are fastest for a model on this machine, and use them",
      "tenon tune model.onnx -o model.tenon --time 60s\ntenon tune bert.onnx --shape "
      "input_ids:1x128 --time 2m",
      declareTune},
-    {"cache", "look into what tune has measured: list it, explain misses, move it, tidy up",
+    {"cache", "manage tune's measurements: list, explain misses, export and import, tidy up",
      "tenon cache ls\ntenon cache explain model.onnx\ntenon cache export -o measured.tuning\ntenon "
      "cache import measured.tuning",
      declareCache},
@@ -67,7 +67,7 @@ constexpr Verb kVerbs[] = {
      "tenon compare compiled:model.onnx model.onnx --layers\n"
      "tenon compare model.tenon model.onnx --inputs x.npz",
      declareCompare},
-    {"accuracy", "measure how well models do on labelled data, with intervals, and what they cost",
+    {"accuracy", "measure accuracy on labelled data, with intervals, and the cost of models",
      "tenon accuracy model.onnx new.tenon --data test.npz --metric top1\n"
      "tenon accuracy new.tenon --data test.npz --metric cosine --reference model.onnx",
      declareAccuracy},
@@ -85,13 +85,13 @@ constexpr Verb kVerbs[] = {
      "tenon registry promote cnn:1 production --registry models.registry\n"
      "tenon registry history --registry models.registry",
      declareRegistry, false},
-    {"sign", "sign a model or engine, as OpenSSF Model Signing has it",
+    {"sign", "sign a model or engine in the format of OpenSSF Model Signing",
      "tenon sign model.tenon --key key.pem\ntenon sign folder/ --key key.pem --certificate-chain "
      "chain.pem -o model.sig",
      declareSign},
-    {"verify", "verify that a model or engine is what somebody trusted has signed",
+    {"verify", "verify that a trusted key has signed a model or engine",
      "tenon verify model.tenon --trusted public.pem", declareVerify},
-    {"serve", "serve engines over HTTP, as KServe v2 and Triton's clients speak it",
+    {"serve", "serve engines over HTTP and gRPC, for KServe v2 and Triton clients",
      "tenon serve model.tenon\ntenon serve models/ --port 9000\ntenon serve models/ --address "
      "0.0.0.0 --token-file tokens",
      declareServe, false},
@@ -185,8 +185,8 @@ public:
       declareCommon(*command, flags);
       if (verb.takesVersions) {
         command->add_option("--registry", flags.registry,
-                            "The folder of the registry for registry:NAME@ALIAS in the place of a "
-                            "file; the user's own by default");
+                            "Registry folder for registry:NAME@ALIAS in place of a file; the "
+                            "user's own by default");
       }
       Action action = verb.declare(*command);
       tidyDefaults(*command);
