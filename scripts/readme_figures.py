@@ -20,10 +20,10 @@ BEGIN, END = "<!-- Written by scripts/readme_figures.py. -->\n", "<!-- End of wh
 
 # (what, kind of page, its row of the machine, columns of the case, column of the ratio, against)
 KINDS = [
-    ("nets of torchvision, timm and transformers, FP32, batch 1", "nets-cpu", "machine", ["net"], "better peer / Tenon", "the better of ONNX Runtime 1.32.0 and OpenVINO 2026.4.1"),
+    ("models of torchvision, timm and transformers, FP32, batch 1", "nets-cpu", "machine", ["net"], "better peer / Tenon", "the better of ONNX Runtime 1.32.0 and OpenVINO 2026.4.1"),
     ("models that Python packages ship", "real-models", "machine", ["package", "model"], "times", "ONNX Runtime 1.31.1"),
     ("published programs, with all that they do around their models", "programs", "machine", ["program"], "times as fast", "ONNX Runtime"),
-    ("nets and operators, fp16, batch 1", "nets", "GPU", ["case"], "better peer / Tenon", "the better of torch 2.11.0 in a CUDA graph and Inductor"),
+    ("models and operators, fp16, batch 1", "nets", "GPU", ["case"], "better peer / Tenon", "the better of torch 2.11.0 in a CUDA graph and Inductor"),
     ("BERT, ResNet-50, ViT, Llama-shaped decoding, fp16 and bf16", "h200", "machine", ["case"], "best of all / tenon's", "the best of torch 2.11.0 eager, in a CUDA graph and by max-autotune"),
 ]
 

@@ -16,7 +16,7 @@ TENON = pathlib.Path(os.environ["TENON_BUILD_DIR"]) / "bin/tenon"
 LONGEST = 12000
 NOT_READ = {"adr", "api", "measurements", "ops"}
 # Pages that are not rewritten yet, by their names. They may only become fewer.
-PENDING = {"platform.md", "registry-at-scale.md", "deploy.md", "recipes.md", "start.md", "README.md", "CONTRIBUTING.md"}
+PENDING = {"platform.md", "registry-at-scale.md", "deploy.md"}
 
 # What is not said, and a sentence that says it.
 PATTERNS = {
@@ -91,7 +91,7 @@ class Prose(unittest.TestCase):
     def test_pending(self):
         names = {page.name for page in pages()}
         self.assertEqual(set(), PENDING - names, "these pages are gone: remove them from the list")
-        self.assertLessEqual(len(PENDING), 7)
+        self.assertLessEqual(len(PENDING), 3)
 
     def test_help(self):
         verbs = json.loads(subprocess.run([TENON, "help", "--json"], capture_output=True, check=True).stdout)["verbs"]
