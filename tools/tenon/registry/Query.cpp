@@ -237,7 +237,7 @@ Status history(const LookFlags &flags, const RegistryFlags &where, Terminal &ter
 RegistryTask declareRegistryList(CLI::App &command) {
   std::shared_ptr<LookFlags> flags = std::make_shared<LookFlags>();
   command.add_option("NAME", flags->what,
-                     "The object whose versions are listed; all objects without it");
+                     "The object whose versions to list; without it, all objects");
   return [flags](const RegistryFlags &where, Terminal &terminal) {
     return list(*flags, where, terminal);
   };
@@ -247,9 +247,9 @@ RegistryTask declareRegistryShow(CLI::App &command) {
   std::shared_ptr<LookFlags> flags = std::make_shared<LookFlags>();
   command.add_option("REF", flags->what, "NAME:VERSION, NAME@ALIAS, or NAME for the newest")
       ->required();
-  addOutput(command, flags->output, "Writes the version's file, whose hash is checked first");
+  addOutput(command, flags->output, "Write the version's file, after a check of its hash");
   command.add_option("--signature", flags->signature,
-                     "Writes the version's last signature, which `tenon verify` takes");
+                     "Write the version's last signature, for `tenon verify`");
   return [flags](const RegistryFlags &where, Terminal &terminal) {
     return show(*flags, where, terminal);
   };
@@ -257,11 +257,11 @@ RegistryTask declareRegistryShow(CLI::App &command) {
 
 RegistryTask declareRegistryHistory(CLI::App &command) {
   std::shared_ptr<LookFlags> flags = std::make_shared<LookFlags>();
-  command.add_option("NAME", flags->what, "An object, or NAME@ALIAS; everything without it");
+  command.add_option("NAME", flags->what, "An object, or NAME@ALIAS; without it, everything");
   addNumber(
       command, "--last", {1, kMaxRows},
       [flags](uint64_t number) { flags->last = static_cast<int64_t>(number); },
-      "So many events, the last ones");
+      "Show only the last N events");
   return [flags](const RegistryFlags &where, Terminal &terminal) {
     return history(*flags, where, terminal);
   };

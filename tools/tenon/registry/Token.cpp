@@ -80,10 +80,9 @@ Status run(const TokenFlags &flags, const RegistryFlags &where, Terminal &termin
 RegistryTask declareRegistryToken(CLI::App &command) {
   std::shared_ptr<TokenFlags> flags = std::make_shared<TokenFlags>();
   addChoice(command, "WHAT", flags->what, {"add", "list", "revoke"}, "What to do")->required();
-  command.add_option("NAME", flags->name,
-                     "The token's name, by which the history tells who it was");
+  command.add_option("NAME", flags->name, "The token's name in the history");
   addChoice(command, "--role", flags->role, registry::kRoles,
-            "What it allows, each also what those before it do: looking; pushing and gating; "
+            "What it allows; each role includes those before it: reading; pushing and gating; "
             "moving aliases and setting their rules; gc and tokens");
   return [flags](const RegistryFlags &where, Terminal &terminal) {
     return run(*flags, where, terminal);
