@@ -1,4 +1,4 @@
-"""Checks docs/claims.md: what it quotes is on the page, the test that it names exists, and no page promises more in strong words.
+"""Checks docs/explanation/claims.md: what it quotes is on the page, the test that it names exists, and no page promises more in strong words.
 
 Relies on ctest for the names of the tests in the folder of the build, and on prose.py for the pages that are read.
 """
@@ -13,20 +13,17 @@ import prose
 
 SOURCE = pathlib.Path(os.environ["TENON_SOURCE_DIR"])
 BUILD = pathlib.Path(os.environ["TENON_BUILD_DIR"])
+LIST = SOURCE / "docs/explanation/claims.md"
 STRONG = re.compile(r"\b(?:never|always|every|proven|guarantee[sd]?)\b", re.I)
 
 
 def rows(text):
     """(page, claim, test, function) of each row."""
-    return re.findall(r"^\| ([\w-]+\.md) \| (.*) \| `([\w.-]+)`: `([\w.]+)` \|$", text, re.M)
+    return re.findall(r"^\| ([\w/-]+\.md) \| (.*) \| `([\w.-]+)`: `([\w.]+)` \|$", text, re.M)
 
 
 def plain(text):
     return " ".join(text.split())
-
-
-def page_of(name):
-    return next(page for page in prose.pages() if page.name == name)
 
 
 def is_there(test, function, files):
@@ -48,12 +45,12 @@ class Claims(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.rows = rows(page_of("claims.md").read_text())
+        cls.rows = rows(LIST.read_text())
         cls.files = [(path, path.read_text(errors="ignore")) for path in (SOURCE / "test").rglob("*") if path.suffix in (".py", ".cpp")]
 
     def test_quotations(self):
         self.assertGreater(len(self.rows), 60)
-        self.assertEqual([], [(name, claim) for name, claim, *_ in self.rows if plain(claim) not in plain(page_of(name).read_text())])
+        self.assertEqual([], [(name, claim) for name, claim, *_ in self.rows if plain(claim) not in plain((SOURCE / "docs" / name).read_text())])
 
     def test_each_has_a_test(self):
         listed = subprocess.run(["ctest", "-N"], cwd=BUILD, capture_output=True, text=True, check=True).stdout
@@ -63,8 +60,8 @@ class Claims(unittest.TestCase):
 
     def test_strong_words(self):
         claims = [claim for _, claim, *_ in self.rows]
-        read = [page for page in prose.pages() if page.name not in prose.PENDING | {"claims.md"}]
-        self.assertEqual({}, {page.name: found for page in read if (found := unlisted(prose.without_title(page), claims))})
+        read = [page for page in prose.pages() if page != LIST and prose.name_of(page) not in prose.PENDING]
+        self.assertEqual({}, {prose.name_of(page): found for page in read if (found := unlisted(prose.without_title(page), claims))})
 
     def test_planted(self):
         self.assertEqual([("a.md", "it holds", "e2e_cache", "test_x")], rows("| page | claim | test |\n| a.md | it holds | `e2e_cache`: `test_x` |\n"))

@@ -20,7 +20,7 @@ void declareTargetFlags(CLI::App &command, TargetFlags &flags) {
       .add_option("--target", flags.targets,
                   "cpu for all CPU levels, some of them (cpu:avx2,avx512), the best of this "
                   "machine (cpu:native), or a GPU: cuda (this machine's), cuda:h200, cuda:sm_90; "
-                  "separate several with commas; docs/targets.md")
+                  "separate several with commas; docs/reference/targets.md")
       ->allow_extra_args(false);
   command.add_option("--device-profile", flags.deviceProfile,
                      "A file written by doctor --calibrate; its rates and sizes replace those of "
@@ -66,7 +66,7 @@ void declareBudgetFlag(CLI::App &command, double &seconds) {
 void declareStoreFlag(CLI::App &command, std::string &store) {
   command.add_option(
       "--store", store,
-      "Folder of the tuning store; by default one beside the compile cache (docs/tune.md)");
+      "Folder of the tuning store; by default one beside the compile cache (docs/guides/tune.md)");
 }
 
 void declareStrictFlag(CLI::App &command, bool &strict) {
