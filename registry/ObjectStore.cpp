@@ -105,8 +105,8 @@ Result<bool> ObjectStore::has(const Blob &blob) {
 }
 
 Status ObjectStore::remove(const std::vector<std::string> &hashes) {
-  TENON_TRY(client.remove(hashes));
-  return cache.remove(hashes);
+  // What this machine has of them stays until it is trimmed: a push may be sending it just now.
+  return client.remove(hashes);
 }
 
 Status ObjectStore::removeUnfinished() { return client.abortUploads(kAbandoned); }

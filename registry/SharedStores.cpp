@@ -168,10 +168,11 @@ Result<Stores> openShared(const std::string &url, bool creates,
   Result<std::string> kept = database->blobsOf();
   bool isAbsent = !kept.isOk() && kept.status().id() == ErrorId::BadRegistry;
   bool isNew = creates && isAbsent;
+  std::unique_ptr<BlobStore> blobs;
   if (isNew) {
     TENON_TRY(checkBlobs(url, address.blobs));
-    TENON_ASSIGN(std::unique_ptr<BlobStore> made, openBlobs(address.blobs, address.partBytes));
-    TENON_TRY(made->create());
+    TENON_ASSIGN(blobs, openBlobs(address.blobs, address.partBytes));
+    TENON_TRY(blobs->create());
     TENON_TRY(database->makeTables(address.blobs));
     kept = database->blobsOf();
   }
@@ -180,7 +181,9 @@ Result<Stores> openShared(const std::string &url, bool creates,
     return badUrl(url, fmt::format("keeps its files at '{}', not at '{}'", *kept, address.blobs));
   }
   TENON_TRY(checkBlobs(url, *kept));
-  TENON_ASSIGN(std::unique_ptr<BlobStore> blobs, openBlobs(*kept, address.partBytes));
+  if (!blobs) {
+    TENON_ASSIGN(blobs, openBlobs(*kept, address.partBytes));
+  }
   return Stores{std::move(database), std::move(blobs)};
 }
 

@@ -97,7 +97,9 @@ class Contract:
                          {str(path.relative_to(self.folder / "out-words")): path.read_bytes() for path in (self.folder / "out-words").rglob("*") if path.is_file()})
         self.refused("TN0105", "show", "words:1", "-o", "out-words")
         shutil.rmtree(self.folder / "out-words")
-        self.assertEqual((["words:1"], 2), tuple(self.get("gc", "--keep", "1")[key] for key in ("deleted_versions", "deleted_files")))
+        collected = self.get("gc", "--keep", "1")
+        self.assertEqual((["words:1"], 2), (collected["deleted_versions"], collected["deleted_files"]))
+        self.assertFalse(self.stored(pushed["hash"]).exists())
         self.assertTrue(self.stored(files[1]["sha256"]).exists())
         self.assertEqual(files, self.get("show", "words:1")["files"], "what it was stays known")
         self.assertSound()
@@ -320,6 +322,7 @@ class Shared(places.InServers, Contract, unittest.TestCase):
         """Starts a command, and returns when the request that is to wait has come."""
         running = subprocess.Popen(self.command(*command), cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         shared.wait_until(lambda: not self.servers.proxy.faults, command[0])
+        self.addCleanup(running.communicate)
         return running
 
     def test_gc_during_a_push(self):
@@ -391,7 +394,7 @@ class Shared(places.InServers, Contract, unittest.TestCase):
                 self.push("large", large)
                 self.assertEqual(3, len(self.parts()), "nothing was left of it")
             else:
-                self.fail(None, None, None, None, "slow")
+                self.fail(None, None, None, None, "gone")
                 killed = self.begin("push", "large", large, "--kind", "report")
                 killed.kill()
                 killed.wait()
@@ -405,7 +408,7 @@ class Shared(places.InServers, Contract, unittest.TestCase):
             self.assertEqual(large.read_bytes(), (self.folder / "out.txt").read_bytes())
         self.assertSound()
         large.write_bytes(b"four\n" * 2_400_000)
-        self.fail(None, None, None, "slow")
+        self.fail(None, None, None, "gone")
         killed = self.begin("push", "large", large, "--kind", "report")
         killed.kill()
         killed.wait()

@@ -159,7 +159,7 @@ class ObjectStore:
 class ObjectProxy(http.server.ThreadingHTTPServer):
     """Before the object store. `faults` are taken one a request that has a key, the last one again and again where `stays`:
 
-    None: none; a number: that status, with an error as S3 has it; "cut": the connection ends; "short": half the body; "wrong": other bytes;
+    None: none; a number: that status, with an error as S3 has it; "cut": the connection ends; "gone": after two seconds; "short": half the body; "wrong": other bytes;
     "slow": a pause of two seconds first; "old": uploads that have not ended were begun years ago. `pause` comes before each request, in seconds.
     """
 
@@ -199,7 +199,8 @@ class ObjectRequest(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.server.requests.append((self.command, self.path))
         fault = self.server.fault()
-        if fault == "cut":
+        if fault in ("cut", "gone"):
+            time.sleep(2 if fault == "gone" else 0)
             self.close_connection = True
             return
         if isinstance(fault, int):
