@@ -1,4 +1,4 @@
-"""Checks that README, docs and help keep to the words of the field and to plain sentences, and that no page is long.
+"""Checks that README, docs and help keep to the words of the field and to plain sentences.
 
 Relies on git for the list of pages and on `tenon help --json` for the help. Each pattern comes with a sentence in which it must be found.
 Pages that are written from sources (operations, interfaces) and those of the past (decisions, measurements) are not read.
@@ -13,10 +13,9 @@ import unittest
 
 SOURCE = pathlib.Path(os.environ["TENON_SOURCE_DIR"])
 TENON = pathlib.Path(os.environ["TENON_BUILD_DIR"]) / "bin/tenon"
-LONGEST = 12000
 NOT_READ = {"adr", "api", "measurements", "ops"}
 # Pages that are not rewritten yet, by their names. They may only become fewer.
-PENDING = {"platform.md", "registry-at-scale.md", "deploy.md"}
+PENDING = {"docs/platform.md", "docs/registry-at-scale.md", "docs/deploy.md"}
 
 # What is not said, and a sentence that says it.
 PATTERNS = {
@@ -66,6 +65,10 @@ def pages():
     return [SOURCE / path for path in paths if not NOT_READ & set(path.parts) and (SOURCE / path).exists()]
 
 
+def name_of(page):
+    return str(page.relative_to(SOURCE))
+
+
 def without_title(page):
     """The title of an error's page is that of the error, which its messages and its table share."""
     text = page.read_text()
@@ -84,12 +87,12 @@ class Prose(unittest.TestCase):
     maxDiff = None
 
     def test_pages(self):
-        read = [page for page in pages() if page.name not in PENDING]
+        read = [page for page in pages() if name_of(page) not in PENDING]
         self.assertGreater(len(read), 200)
-        self.assertEqual({}, {page.name: found for page in read if (found := faults(without_title(page)))})
+        self.assertEqual({}, {name_of(page): found for page in read if (found := faults(without_title(page)))})
 
     def test_pending(self):
-        names = {page.name for page in pages()}
+        names = {name_of(page) for page in pages()}
         self.assertEqual(set(), PENDING - names, "these pages are gone: remove them from the list")
         self.assertLessEqual(len(PENDING), 3)
 
@@ -98,9 +101,6 @@ class Prose(unittest.TestCase):
         texts = list(help_texts(verbs))
         self.assertGreater(len(texts), 200)
         self.assertEqual({}, {name: found for name, text in texts if (found := faults(text))})
-
-    def test_lengths(self):
-        self.assertEqual([], [page.name for page in pages() if len(page.read_text()) > LONGEST and page.name not in PENDING])
 
     def test_planted(self):
         for pattern, sentence in PATTERNS.items():

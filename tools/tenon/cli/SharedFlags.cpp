@@ -81,7 +81,7 @@ void declareSeededFlags(CLI::App &command, InputFlags &flags) {
   addNumber(
       command, "--batch", {1, kMaxInputBatch},
       [&flags](uint64_t number) { flags.batch = static_cast<int64_t>(number); },
-      "Size of dimension 0 of every input");
+      "Size of dimension 0 of all inputs");
   command
       .add_option(
           "--fill", flags.fills,

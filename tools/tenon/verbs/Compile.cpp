@@ -146,7 +146,7 @@ Action declareCompile(CLI::App &command) {
   command.add_option("--ptxas", flags->ptxas,
                      "The ptxas for --cubin; by default the first one found");
   command.add_flag("--guard", request.guard,
-                   "Check every load and store of CPU code against its buffers (slow; for finding "
+                   "Check the loads and stores of CPU code against its buffers (slow; for finding "
                    "bugs in Tenon)");
   command
       .add_option(
