@@ -58,13 +58,18 @@ Json describe(const registry::Version &version, const registry::Object &object) 
           {"deleted", version.isDeleted}};
 }
 
-Status listObjects(Registry &registry, Terminal &terminal) {
+Status listObjects(Registry &registry, const std::string &what, Terminal &terminal) {
+  std::string space;
+  if (!what.empty()) {
+    TENON_ASSIGN(space, registry::parseNamespace(what));
+  }
   TENON_ASSIGN(std::vector<registry::Object> objects,
-               registry.objects("", std::numeric_limits<int64_t>::max()));
+               registry.objects("", std::numeric_limits<int64_t>::max(), space));
   Json rows = Json::array();
-  std::string text = objects.empty() ? "the registry is empty\n"
-                                     : fmt::format("{:<24} {:<7} {:>7}  {}\n", "name", "kind",
-                                                   "newest", "aliases");
+  std::string text =
+      objects.empty()
+          ? fmt::format("{} is empty\n", space.empty() ? "the registry" : "'" + space + "'")
+          : fmt::format("{:<24} {:<7} {:>7}  {}\n", "name", "kind", "newest", "aliases");
   for (const registry::Object &object : objects) {
     Json aliases = Json::object();
     for (const registry::Alias &alias : object.aliases) {
@@ -103,8 +108,9 @@ Status listVersions(Registry &registry, const std::string &name, Terminal &termi
 
 Status list(const LookFlags &flags, const RegistryFlags &where, Terminal &terminal) {
   TENON_ASSIGN(Registry registry, openRegistry(where));
-  return flags.what.empty() ? listObjects(registry, terminal)
-                            : listVersions(registry, flags.what, terminal);
+  return flags.what.empty() || flags.what.ends_with('/')
+             ? listObjects(registry, flags.what, terminal)
+             : listVersions(registry, flags.what, terminal);
 }
 
 /// The file of a version where the user asked for it, whole or not at all.
@@ -214,16 +220,7 @@ Status history(const LookFlags &flags, const RegistryFlags &where, Terminal &ter
   std::string text;
   for (std::vector<registry::Event>::reverse_iterator event = events.rbegin();
        event != events.rend(); ++event) {
-    rows.push_back({{"id", event->id},
-                    {"time", registry::timeText(event->time)},
-                    {"by", event->by},
-                    {"action", event->action},
-                    {"object", event->object},
-                    {"version", event->version},
-                    {"alias", event->alias},
-                    {"from", event->from},
-                    {"detail", event->detail},
-                    {"hash", event->hash}});
+    rows.push_back(registry::describe(*event));
     text += fmt::format("{:>6}  {}  {:<10} {}\n", event->id, registry::timeText(event->time),
                         event->by, sentenceOf(*event));
   }
@@ -237,7 +234,8 @@ Status history(const LookFlags &flags, const RegistryFlags &where, Terminal &ter
 RegistryTask declareRegistryList(CLI::App &command) {
   std::shared_ptr<LookFlags> flags = std::make_shared<LookFlags>();
   command.add_option("NAME", flags->what,
-                     "The object whose versions to list; without it, all objects");
+                     "The object whose versions to list, or NAMESPACE/ for the objects in it; "
+                     "without it, all objects");
   return [flags](const RegistryFlags &where, Terminal &terminal) {
     return list(*flags, where, terminal);
   };

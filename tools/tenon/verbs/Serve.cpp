@@ -125,7 +125,8 @@ Action declareServe(CLI::App &command) {
       "MODELS", flags->models,
       "An engine, a folder of engines, or a Triton folder: MODEL/VERSION/model.tenon with "
       "MODEL/config.pbtxt; or registry:NAME@ALIAS, which follows the alias (repeat for more), or "
-      "registry:@ALIAS, which follows it for each engine that has it");
+      "registry:@ALIAS, which follows it for each engine that has it, or "
+      "registry:NAMESPACE/@ALIAS for those of a namespace");
   command.add_option("--select", flags->select,
                      "KEY=VALUE,...: of registry:@ALIAS, only versions with this metadata "
                      "(`registry push --meta`)");
