@@ -21,7 +21,7 @@ LONG = {
 
 def entries(settings):
     """The files and folders that the navigation names."""
-    return re.findall(r"^ *- .*: (\S+(?:\.md|/))$", settings.split("\nnav:\n")[1], re.M)
+    return re.findall(r"^ *- (?:.*: )?(\S+(?:\.md|/))$", settings.split("\nnav:\n")[1], re.M)
 
 
 def navigation_faults(named, pages):
@@ -47,6 +47,10 @@ class Site(unittest.TestCase):
 
     def test_lengths(self):
         self.assertEqual([], length_faults({name: len(page.read_text()) for name, page in self.pages.items()}, LONG))
+
+    def test_readme(self):
+        """README is read to its end."""
+        self.assertLessEqual((SOURCE / "README.md").read_text().count("\n"), 120)
 
     def test_titles(self):
         self.assertEqual([], [name for name, page in self.pages.items() if not re.match(r"(<!--.*-->\s*)?# ", page.read_text())])
