@@ -96,17 +96,16 @@ Status run(const TokenFlags &flags, const RegistryFlags &where, Terminal &termin
 RegistryTask declareRegistryToken(CLI::App &command) {
   std::shared_ptr<TokenFlags> flags = std::make_shared<TokenFlags>();
   addChoice(command, "WHAT", flags->what, {"add", "list", "revoke"}, "What to do")->required();
-  command.add_option("NAME", flags->name,
-                     "The token's name, by which the history tells who it was");
+  command.add_option("NAME", flags->name, "The token's name in the history");
   command
       .add_option("--role", flags->roles,
-                  "What it allows: read, push, promote or admin, each also what those before it "
-                  "do: looking; pushing and gating; moving aliases and setting their rules; gc and "
-                  "tokens. ROLE:NAMESPACE/ allows it for objects of a namespace (repeat for more)")
+                  "What it allows: read, push (and gate), promote (and set rules) or admin (gc and "
+                  "tokens); each role includes those before it. ROLE:NAMESPACE/ allows it for the "
+                  "objects of a namespace (repeat for more)")
       ->allow_extra_args(false);
   command.add_option("--namespace", flags->space, "The namespace of roles that name none");
   command.add_option("--expires", flags->expires,
-                     "When it ends: 2027-01-31, 2027-01-31T12:00:00Z, or after 30d, 12h, 15m");
+                     "When it expires: 2027-01-31, 2027-01-31T12:00:00Z, or after 30d, 12h, 15m");
   return [flags](const RegistryFlags &where, Terminal &terminal) {
     return run(*flags, where, terminal);
   };

@@ -24,11 +24,11 @@ constexpr Subcommand kSubcommands[] = {
     {"gate", "set the rules of an alias, or measure a version by them", declareRegistryGate},
     {"promote", "move an alias to a version", declareRegistryPromote},
     {"rollback", "move an alias back to where it was", declareRegistryRollback},
-    {"history", "say what happened, when and by whom", declareRegistryHistory},
-    {"tag", "say something of a version, or of an object", declareRegistryTag},
-    {"watch", "tell another system what happens", declareRegistryWatch},
-    {"gc", "delete what nobody needs", declareRegistryCollect},
-    {"verify", "hash every file and check the history", declareRegistryVerify},
+    {"history", "show what happened, when and by whom", declareRegistryHistory},
+    {"tag", "describe a version, or an object, after it was made", declareRegistryTag},
+    {"watch", "report events to another system", declareRegistryWatch},
+    {"gc", "delete versions that nothing uses", declareRegistryCollect},
+    {"verify", "hash the stored files and check the history", declareRegistryVerify},
     {"token", "add, list and revoke tokens, which say who may do what", declareRegistryToken},
 };
 
