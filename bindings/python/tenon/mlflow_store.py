@@ -28,7 +28,7 @@ from mlflow.store.model_registry.abstract_store import AbstractStore
 from mlflow.utils.search_utils import SearchModelUtils, SearchModelVersionUtils
 
 from ._errors import BadInputError
-from .mlflow import _model_of
+from .mlflow import _model_of, _with_weights
 
 __all__ = ["TenonStore"]
 
@@ -155,11 +155,11 @@ class TenonStore(AbstractStore):
         with tempfile.TemporaryDirectory(prefix="tenon-mlflow-") as scratch:
             place = local_model_path or (source if os.path.exists(source) else mlflow.artifacts.download_artifacts(artifact_uri=source, dst_path=scratch))
             try:
-                file = place if os.path.isfile(place) else _model_of(place, source, (".onnx", ".pt2", ".tenon"))
+                files = [place] if os.path.isfile(place) else _with_weights(_model_of(place, source, (".onnx", ".pt2", ".tenon")))
             except BadInputError as error:
                 raise MlflowException(str(error), error_code=INVALID_PARAMETER_VALUE) from error
             pairs = [word for key, value in meta.items() for word in ("--meta", f"{key}={value}")]
-            made = self._tenon("push", *pairs, *(["--note", description] if description else []), "--", _in(name), file)
+            made = self._tenon("push", *pairs, *(["--note", description] if description else []), "--", _in(name), *files)
         for tag in tags or []:
             self.set_model_version_tag(name, made["version"], tag)
         for key, value in self._waiting.pop(name, {}).items():
@@ -174,7 +174,7 @@ class TenonStore(AbstractStore):
         with tempfile.TemporaryDirectory(prefix="tenon-mlflow-") as scratch:
             row = self._tenon("show", "--", origin)
             file = os.path.join(scratch, row["file"])
-            self._tenon("show", "-o", file, "--", origin)
+            self._tenon("show", "-o", file, "--", origin)  # a folder, where the version is of several files
             made = self._tenon("push", "--parent", origin, "--meta", f"{_SOURCE}=models:/{src_mv.name}/{src_mv.version}", "--", _in(dst_name), file)
         return self.get_model_version(dst_name, made["version"])
 
