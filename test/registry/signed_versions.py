@@ -124,7 +124,7 @@ class Versions(VersionTest):
         self.assertEqual(2, len(self.get("show", "words")["signatures"]))
         self.get("promote", "words", "live", "--require-signature", "mine.pub.pem")
         self.get("show", "words", "-o", "copy", "--signature", "copy.sig")
-        self.done("verify", "copy", "--signature", "copy.sig", "--key", "other.pub.pem")
+        self.done("verify", "copy", "--signature", "copy.sig", "--trusted", "other.pub.pem")
         (words / "more/labels.txt").write_text("dog\n")
         self.get("push", "words", words)
         self.refused("TN1016", "registry", "sign", "words:2", "--signature", words / "model.sig")
