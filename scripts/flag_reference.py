@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what follows from the flags of the verbs: docs/flags.md, and the flags that a pipeline's steps take.
+"""Writes what follows from the flags of the verbs: docs/reference/flags.md, and the flags that a pipeline's steps take.
 
     scripts/flag_reference.py            writes them
     scripts/flag_reference.py --check    exits with 1 if they are not what it would write
@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PAGE, STEPS = ROOT / "docs/flags.md", ROOT / "bindings/python/tenon/pipeline/_flags.py"
+PAGE, STEPS = ROOT / "docs/reference/flags.md", ROOT / "bindings/python/tenon/pipeline/_flags.py"
 TENON = pathlib.Path(os.environ.get("TENON_BUILD_DIR", ROOT / "build/dev")) / "bin/tenon"
 NOTE = "Written by scripts/flag_reference.py"
 

@@ -38,8 +38,8 @@ tenon = tenon.torch:backend
 
 
 def notices():
-    """{name in the wheel: path} of the licence texts of what is linked in, which docs/third-party.md lists."""
-    packages = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs/third-party.md").read_text(), re.M)
+    """{name in the wheel: path} of the licence texts of what is linked in, which docs/reference/third-party.md lists."""
+    packages = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs/reference/third-party.md").read_text(), re.M)
     paths = {package: pathlib.Path("/usr/share/doc") / package / "copyright" for package in packages}
     return {f"third-party/{package}": path for package, path in paths.items() if path.exists()}
 

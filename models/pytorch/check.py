@@ -5,7 +5,7 @@ With --door backend the models run under torch.compile(model, backend="tenon") i
 
 Relies on scripts/requirements-torch.txt (run it with .venv-torch/bin/python) and on a built tenon. One model at a time, each
 step in a process of its own with a limit on memory and time. What was exported is kept in --folder and not made again;
-results are merged into results.json, so that --only and --failed update a part of it. docs/pytorch-models.md is written from them.
+results are merged into results.json, so that --only and --failed update a part of it. docs/reference/pytorch-models.md is written from them.
 """
 
 import argparse
@@ -181,7 +181,7 @@ def main():
     parser.add_argument("--door", choices=("export", "backend"), default="export")
     parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "build/pytorch-models")
     parser.add_argument("--results", type=pathlib.Path, default=HERE / "results.json")
-    parser.add_argument("--page", type=pathlib.Path, default=ROOT / "docs/pytorch-models.md")
+    parser.add_argument("--page", type=pathlib.Path, default=ROOT / "docs/reference/pytorch-models.md")
     parser.add_argument("--only", nargs="+", metavar="PATTERN", help="models whose name or family matches one")
     parser.add_argument("--failed", action="store_true", help="those that failed, and those without a result")
     parser.add_argument("--keep", action="store_true", help="keep the exported programs (40 GB) for another run")

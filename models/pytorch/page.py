@@ -1,4 +1,4 @@
-"""Writes docs/pytorch-models.md from the results of check.py. Relies on scripts/requirements-torch.txt for the versions."""
+"""Writes docs/reference/pytorch-models.md from the results of check.py. Relies on scripts/requirements-torch.txt for the versions."""
 
 import collections
 import pathlib

@@ -50,7 +50,7 @@ class Wheel(unittest.TestCase):
         self.assertIn(b"Apache License", text)
         self.assertIn(b"LLVM Exceptions", text)
         notices = [name for name in self.archive.namelist() if "/third-party/" in name]
-        self.assertEqual(len(notices), (SOURCE / "docs/third-party.md").read_text().count("\n| `"))
+        self.assertEqual(len(notices), (SOURCE / "docs/reference/third-party.md").read_text().count("\n| `"))
 
     def test_record(self):
         (record,) = [name for name in self.archive.namelist() if name.endswith("/RECORD")]

@@ -22,20 +22,20 @@ SECTION = "## What it cannot do yet"
 # "page PATH" for a file of docs by a glob, "page PATH # HEADING" for a part of one.
 CLAIMS = [
     (r"AMD's or Intel's GPUs", ["compile --target ~ rocm", "compile --target ~ hip", "compile --target ~ xpu", "page docs/measurements/*amd-gpu*.md"]),
-    (r"on several GPUs at once", ["compile --gpus", "compile --ranks", "compile --tensor-parallel", "run --devices", "page docs/*several-gpus*.md"]),
-    (r"Windows or macOS", ["page docs/installing.md # Windows", "page docs/installing.md # macOS"]),
+    (r"on several GPUs at once", ["compile --gpus", "compile --ranks", "compile --tensor-parallel", "run --devices", "page docs/**/*several-gpus*.md"]),
+    (r"Windows or macOS", ["page docs/guides/installing.md # Windows", "page docs/guides/installing.md # macOS"]),
     (r"no Arm machine has been measured", ["page docs/measurements/*arm*.md", "page docs/measurements/*graviton*.md"]),
     (r"Train\.", ["verb train", "verb finetune"]),
-    (r"no paged KV cache", ["serve --kv-cache", "serve --kv-pages", "serve --kv-memory", "metric tenon_kv_pages", "page docs/serving.md # KV cache"]),
-    (r"not the steps of sequences", ["serve --continuous-batching", "metric tenon_generated_tokens_total", "page docs/serving.md # Continuous batching"]),
-    (r"does not batch|neither batches|without batching", ["page docs/serving.md # Batches of requests", "serve --max-batch"]),
+    (r"no paged KV cache", ["serve --kv-cache", "serve --kv-pages", "serve --kv-memory", "metric tenon_kv_pages", "page docs/guides/serving.md # KV cache"]),
+    (r"not the steps of sequences", ["serve --continuous-batching", "metric tenon_generated_tokens_total", "page docs/guides/serving.md # Continuous batching"]),
+    (r"does not batch|neither batches|without batching", ["page docs/guides/serving.md # Batches of requests", "serve --max-batch"]),
     (r"budget of memory|memory budget", ["serve --memory-budget", "serve --gpu-memory-budget", "metric tenon_memory_budget_bytes"]),
-    (r"Handle strings", ["page docs/strings.md", "run --strings"]),
-    (r"sequences as inputs or outputs", ["page docs/sequences.md"]),
+    (r"Handle strings", ["page docs/**/strings.md", "run --strings"]),
+    (r"sequences as inputs or outputs", ["page docs/**/sequences.md"]),
     (r"no known bound on their iterations", ["compile --max-iterations", "run --max-iterations"]),
     (r"Choose 8 bits while it compiles", ["compile --precision=int8", "compile --allow=int8", "compile --data"]),
     (r"Train a pruned model on", ["prune --data", "prune --epochs"]),
-    (r"Tune on GPUs", ["tune --device", "tune --gpu", "page docs/tune.md # GPUs"]),
+    (r"Tune on GPUs", ["tune --device", "tune --gpu", "page docs/guides/tune.md # GPUs"]),
     (r"cannot quantize", ["verb quantize"]),
     (r"cannot prune", ["verb prune"]),
 ]
@@ -114,14 +114,14 @@ class Readme(unittest.TestCase):
         def planted(text):
             return faults(f"{SECTION}\n\n- Train.\n- {text}\n", self.known)
 
-        self.assertTrue(planted("[`tenon serve`](docs/serving.md) does not batch requests or keep to a budget of memory yet."))
+        self.assertTrue(planted("[`tenon serve`](docs/guides/serving.md) does not batch requests or keep to a budget of memory yet."))
         self.assertEqual(1, len(planted("It does not batch requests.")))
         self.assertEqual(3, len(planted("There is no memory budget.")))
         self.assertEqual(1, len(planted("It cannot quantize.")))
         self.assertEqual(["no row says what would make this untrue: Sing."], planted("Sing."))
-        for witness in ("verb registry push", "serve --memory-budget", "compile --precision=fp16", "compile --target ~ cuda", "metric tenon_memory_budget_bytes", "page docs/serving.md # Batches"):
+        for witness in ("verb registry push", "serve --memory-budget", "compile --precision=fp16", "compile --target ~ cuda", "metric tenon_memory_budget_bytes", "page docs/guides/serving.md # Batches"):
             self.assertTrue(self.known.exists(witness), witness)
-        for witness in ("verb sing", "serve --sing", "compile --precision=int3", "compile --target ~ rocm", "metric tenon_songs", "page docs/serving.md # Songs", "page docs/songs*.md"):
+        for witness in ("verb sing", "serve --sing", "compile --precision=int3", "compile --target ~ rocm", "metric tenon_songs", "page docs/guides/serving.md # Songs", "page docs/**/songs*.md"):
             self.assertFalse(self.known.exists(witness), witness)
 
     @unittest.skipUnless(RUNTIME, "no library of the runtime is given")

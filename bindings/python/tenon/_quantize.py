@@ -53,7 +53,7 @@ def quantize(
     DequantizeLinear with block_size.
 
     With `accuracy_drop` (a share: 0.005, or "0.5%" as on the command line) or `latency` (seconds: 0.004, or "4ms") it searches
-    for the fastest form that loses at most that, or the most accurate that takes at most that: docs/quantize.md. Losses are
+    for the fastest form that loses at most that, or the most accurate that takes at most that: docs/guides/quantize.md. Losses are
     measured on `test`, data as above with `labels` if there are any, by `metric`; `budget` is in seconds, `state` the path of a
     file that a search goes on from. A search that finds nothing raises Error with id "TN0116". `report` is the path of a page
     in HTML."""

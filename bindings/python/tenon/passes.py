@@ -1,5 +1,5 @@
 # One file, since its C interface is one struct.
-"""Passes of your own over a model's graph, in Python. docs/passes.md is the guide.
+"""Passes of your own over a model's graph, in Python. docs/guides/passes.md is the guide.
 
     import math
     import tenon

@@ -2,7 +2,7 @@
 
     clients.py [--differences]        with the option, prints every difference instead of testing
 
-Each known difference names its row in docs/serving-triton.md; one that is not seen any more fails too. Skipped where `scripts/setup.sh triton` was
+Each known difference names its row in docs/guides/serving-triton.md; one that is not seen any more fails too. Skipped where `scripts/setup.sh triton` was
 not run. Runs in .venv-serving.
 """
 
@@ -106,7 +106,7 @@ class Comparison(ImageTest):
             self.assertEqual(self.expected.ravel().tolist(), each, name)
 
     def test_differences(self):
-        seen, page = set(), (SOURCE / "docs/serving-triton.md").read_text()
+        seen, page = set(), (SOURCE / "docs/guides/serving-triton.md").read_text()
         for kind in KINDS:
             for name, (ours, theirs) in self.differences(kind).items():
                 self.assertTrue(known(name), f"{name}: Tenon {ours}, Triton {theirs}")

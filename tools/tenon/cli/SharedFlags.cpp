@@ -21,7 +21,7 @@ void declareTargetFlags(CLI::App &command, TargetFlags &flags) {
                   "cpu for all CPU levels, some of them (cpu:avx2,avx512), the best of this "
                   "machine (cpu:native), or a GPU: "
                   "cuda (this machine's), cuda:h200, cuda:sm_90; separate several by commas; "
-                  "docs/targets.md")
+                  "docs/reference/targets.md")
       ->allow_extra_args(false);
   command.add_option("--device-profile", flags.deviceProfile,
                      "A file written by doctor --calibrate; its rates and sizes replace those of "
@@ -69,7 +69,7 @@ void declareBudgetFlag(CLI::App &command, double &seconds) {
 void declareStoreFlag(CLI::App &command, std::string &store) {
   command.add_option(
       "--store", store,
-      "Folder of the tuning store; by default one beside the compile cache (docs/tune.md)");
+      "Folder of the tuning store; by default one beside the compile cache (docs/guides/tune.md)");
 }
 
 void declareStrictFlag(CLI::App &command, bool &strict) {

@@ -43,7 +43,7 @@ Action declareAccuracy(CLI::App &command) {
       .add_option("--data", flags->request.data,
                   "Samples and labels: an npz with an array for each input and 'labels', a .jsonl, "
                   "or a folder of "
-                  "pictures; docs/accuracy.md")
+                  "pictures; docs/guides/accuracy.md")
       ->required();
   command
       .add_option("--metric", flags->request.metrics,

@@ -154,8 +154,9 @@ Action declareCompile(CLI::App &command) {
           "Make this inner value of the model an output too (repeat for more), or all of them")
       ->allow_extra_args(false);
   command
-      .add_option("--plugin", flags->plugins,
-                  "Load passes of your own from a shared object (repeat for more); docs/passes.md")
+      .add_option(
+          "--plugin", flags->plugins,
+          "Load passes of your own from a shared object (repeat for more); docs/guides/passes.md")
       ->allow_extra_args(false);
   command
       .add_option("--kernel", flags->kernels,

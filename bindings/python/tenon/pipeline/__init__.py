@@ -8,7 +8,7 @@
     engine = p.add("compile", model=model, target=["cpu:avx2"])
     report = p.run()
 
-A step runs only if its inputs' contents, its options, its code or the tool changed since it ran; docs/pipeline.md has the steps.
+A step runs only if its inputs' contents, its options, its code or the tool changed since it ran; docs/guides/pipeline.md has the steps.
 """
 
 from __future__ import annotations
