@@ -142,6 +142,19 @@ Result<std::optional<Version>> Registry::sameVersion(const PushRequest &request,
   }
 }
 
+Status Registry::checkRelations(const PushRequest &request) {
+  for (const char *relation : kRelations) {
+    Json named = request.facts.value(relation, Json());
+    if (!named.is_string()) {
+      continue;
+    }
+    TENON_ASSIGN(Reference reference, parseReference(named.get<std::string>()));
+    TENON_ASSIGN(Version version, find(reference));
+    TENON_TRY(checkRelation(relation, request.kind, version.kind).prefix(version.text()));
+  }
+  return Status::ok();
+}
+
 Result<Pushed> Registry::push(const PushRequest &request) {
   TENON_TRY(checkName(request.name));
   TENON_TRY(checkRemark("the note", request.note));
@@ -161,6 +174,7 @@ Result<Pushed> Registry::push(const PushRequest &request) {
                          "leave some out");
   }
   TENON_TRY(allow(Role::Push)); // before the file is copied
+  TENON_TRY(checkRelations(request));
   TENON_ASSIGN(FilesLock lock, keepFiles());
   TENON_ASSIGN(Blob blob, blobs->put(request.path, request.stamp));
 

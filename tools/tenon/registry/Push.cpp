@@ -17,7 +17,7 @@ namespace tenon::tool {
 namespace {
 
 struct PushFlags {
-  std::string name, path, kind, parent, data, note;
+  std::string name, path, kind, parent, data, tuning, note;
   std::vector<std::string> pairs, certificates;
   std::string key;
 };
@@ -66,6 +66,9 @@ Status push(const PushFlags &flags, const RegistryFlags &where, Terminal &termin
   request.facts = std::move(artifact.facts);
   TENON_ASSIGN(request.facts["parent"], resolve(registry, flags.parent));
   TENON_ASSIGN(request.facts["data"], resolve(registry, flags.data));
+  if (!flags.tuning.empty()) { // versions of before it have no such fact
+    TENON_ASSIGN(request.facts["tuning"], resolve(registry, flags.tuning));
+  }
   request.circumstances = {{"machine", cpuInfo("model name")},
                            {"pushed_by", "tenon " TENON_VERSION}};
   request.facts["meta"] = std::move(meta);
@@ -101,6 +104,7 @@ RegistryTask declareRegistryPush(CLI::App &command) {
                      "The version that it was made from: NAME:VERSION or NAME@ALIAS");
   command.add_option("--data", flags->data,
                      "The version of the data that it was trained or calibrated with");
+  command.add_option("--tuning", flags->tuning, "The version of the record that it was tuned with");
   command.add_option("--meta", flags->pairs, "KEY=VALUE, kept with the version (repeat for more)")
       ->allow_extra_args(false);
   command.add_option("--note", flags->note, "A line for people");
