@@ -3,6 +3,7 @@
 
 #include "registry/Registry.h"
 
+#include "registry/SearchIndex.h"
 #include "registry/Sha256.h"
 #include "support/WallClock.h"
 #include "support/text/NearestName.h"
@@ -210,6 +211,7 @@ Result<Pushed> Registry::push(const PushRequest &request) {
                   {"file", version.file}, {"created", version.created}, {"facts", sha256Of(facts)},
                   {"note", version.note}};
   TENON_TRY(add(std::move(event)));
+  TENON_TRY(addTags(*database, version));
   TENON_TRY(signPushed(request, version));
   TENON_TRY(finish(transaction));
   return Pushed{std::move(version), false};

@@ -14,6 +14,7 @@
 #include "registry/Gate.h"
 #include "registry/History.h"
 #include "registry/Reference.h"
+#include "registry/Search.h"
 #include "registry/Stores.h"
 #include "registry/Token.h"
 #include "registry/signing/Trust.h"
@@ -49,6 +50,8 @@ struct Options {
   /// What opens a registry that has tokens; where empty, what $TENON_REGISTRY_TOKEN says. Its name
   /// takes the place of `by`.
   std::string token = "";
+  /// Whether $TENON_REGISTRY_TOKEN counts: not where somebody else than this process asks.
+  bool takesEnvironment = true;
 };
 
 struct Version;
@@ -101,6 +104,17 @@ struct Object {
   std::vector<Alias> aliases;
 };
 
+/// A version that `search` found.
+struct FoundVersion {
+  Version version;
+  std::vector<std::string> aliases;
+  std::map<std::string, double> metrics; ///< as gates measured them last
+};
+struct Found {
+  std::vector<FoundVersion> versions; ///< the newest first
+  std::optional<SearchPlace> next;    ///< where the next page begins, if there may be one
+};
+
 /// An alias moved.
 struct Move {
   std::string name;
@@ -137,12 +151,21 @@ public:
   /// Makes one where there is none.
   static Result<Registry> create(const std::string &where, Options options);
 
+  /// Whether it has tokens, and so knows who asks.
+  bool knowsWhoAsks() const { return !tokenName.empty(); }
+
+  /// TN1014 where the registry has tokens and that of the options is none of them now, or of a
+  /// lower role.
+  Status allow(Role role);
+
   /// Stores a file as the next version. Durable when it returns.
   Result<Pushed> push(const PushRequest &request);
 
   /// Objects by name: those behind `after`, at most so many.
   Result<std::vector<Object>> objects(const std::string &after, int64_t most);
   Result<Object> object(const std::string &name);
+  /// Versions that are not deleted and that have everything that is asked for, by one query.
+  Result<Found> search(const Search &search);
   /// Of all objects that have the alias, the versions that it is at, by their names.
   Result<std::map<std::string, int64_t>> objectsAt(const std::string &alias);
   /// Of an object, the newest first.
@@ -215,9 +238,6 @@ private:
 
   /// Finds out whose token it is: TN1014.
   Status identify();
-  /// TN1014 where the registry has tokens and that of the options is none of them now, or of a
-  /// lower role.
-  Status allow(Role role);
   /// Commits. Where the connection was lost in that, looks whether the last event of `add` is
   /// there.
   Status finish(Transaction &transaction);

@@ -1,5 +1,7 @@
 #include "registry/Replay.h"
 
+#include "registry/SearchIndex.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -95,6 +97,9 @@ Status Replay::gate(const Event &event) {
   Status follows = checkResult(alias.terms, result);
   if (!follows.isOk()) {
     return impossible(event, fmt::format("is a gate that cannot be: {}", follows.message()));
+  }
+  for (const auto &[name, value] : metricsOf(result.figures)) {
+    metrics[{event.object, event.version}][name] = value;
   }
   alias.results[event.version].push_back(std::move(result));
   return Status::ok();

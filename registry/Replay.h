@@ -38,6 +38,7 @@ struct Replay {
   std::map<Number, Json> versions; ///< what the events say of them
   std::set<Number> deleted;
   std::map<Place, Alias> aliases;
+  std::map<Number, std::map<std::string, double>> metrics; ///< that gates measured last
   std::map<std::string, Json> tokens; ///< by name: role, hash, created, revoked
   std::vector<Event> signatures;
 

@@ -56,7 +56,7 @@ Result<Role> parseRole(std::string_view text) {
 }
 
 Status Registry::identify() {
-  if (options.token.empty()) {
+  if (options.token.empty() && options.takesEnvironment) {
     options.token = environment(kTokenVariable);
   }
   TENON_TRY(allow(Role::Read));

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace tenon::server {
@@ -64,6 +65,21 @@ constexpr Route kRoutes[] = {
     {Get, "v2/tenon/models/{model}/history", Operation::RegistryHistory},
     {Post, "v2/tenon/models/{model}/promote", Operation::RegistryPromote},
     {Post, "v2/tenon/models/{model}/rollback", Operation::RegistryRollback},
+    {Get, "v2/registry/objects", Operation::RegistryObjects},
+    {Get, "v2/registry/search", Operation::RegistrySearch},
+    {Get, "v2/registry/history", Operation::RegistryEvents},
+    {Get, "v2/registry/objects/{object}", Operation::RegistryObject},
+    {Get, "v2/registry/objects/{object}/history", Operation::RegistryEvents},
+    {Post, "v2/registry/objects/{object}/versions", Operation::RegistryPush},
+    {Get, "v2/registry/objects/{object}/versions/{version}", Operation::RegistryVersion},
+    {Get, "v2/registry/objects/{object}/versions/{version}/file", Operation::RegistryFile},
+    {Get, "v2/registry/objects/{object}/aliases/{alias}", Operation::RegistryVersion},
+    {Get, "v2/registry/objects/{object}/aliases/{alias}/file", Operation::RegistryFile},
+    {Post, "v2/registry/objects/{object}/aliases/{alias}", Operation::RegistryAliasPromote},
+    {Post, "v2/registry/objects/{object}/aliases/{alias}/rollback",
+     Operation::RegistryAliasRollback},
+    {Get, "v2/registry/objects/{object}/aliases/{alias}/rules", Operation::RegistryRules},
+    {Post, "v2/registry/objects/{object}/aliases/{alias}/rules", Operation::SetRegistryRules},
     // TraceSetting and LogSettings read and set by one call; since nothing can be set, they take
     // the role of reading.
     {Post, "inference.GRPCInferenceService/ServerLive", Operation::ServerLive, Grpc},
@@ -132,8 +148,8 @@ Result<std::string> decodeSegment(std::string_view segment) {
       i += 2;
     }
     unsigned char byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f || c == '/' || c == '\\') {
-      return badTarget("a control character or an encoded slash");
+    if (byte < 0x20 || byte == 0x7f || c == '\\') {
+      return badTarget("a control character or a backslash");
     }
     text += c;
   }
@@ -173,10 +189,14 @@ bool matches(const Route &route, std::span<const std::string> segments, RouteMat
   for (size_t i = 0; i < segments.size(); ++i) {
     size_t slash = path.find('/');
     std::string_view part = path.substr(0, slash);
-    if (part == "{model}" && !segments[i].empty()) {
-      match.model = segments[i];
-    } else if (part == "{version}" && !segments[i].empty()) {
-      match.version = segments[i];
+    std::string *named = part == "{model}"     ? &match.model
+                         : part == "{version}" ? &match.version
+                         : part == "{object}"  ? &match.object
+                         : part == "{alias}"   ? &match.alias
+                                               : nullptr;
+    bool hasSlash = segments[i].find('/') != std::string::npos;
+    if (named && !segments[i].empty() && (!hasSlash || named == &match.object)) {
+      *named = segments[i];
     } else if (part == "{region}" ? segments[i].empty() : part != segments[i]) {
       return false;
     }
@@ -203,9 +223,17 @@ Result<RouteMatch> matchRoute(std::string_view method, std::string_view target) 
     }
     // HEAD is answered as GET, and its reply written without the body.
     if (nameOf(route.method) == (method == "HEAD" ? "GET" : method)) {
+      size_t query = target.find('?');
+      match.query =
+          query == target.npos ? "" : target.substr(query + 1, target.find('#') - query - 1);
       return match;
     }
     otherMethod = true;
+  }
+  bool hasSlash = std::ranges::any_of(
+      segments, [](const std::string &each) { return each.find('/') != std::string::npos; });
+  if (hasSlash) {
+    return badTarget("an encoded slash, where no name has one");
   }
   if (otherMethod) {
     return Status::error(ErrorId::NoSuchRoute,

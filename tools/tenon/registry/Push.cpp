@@ -1,6 +1,7 @@
 // `tenon registry push`: looks at the file, then stores it with what is known of where it comes
 // from.
 
+#include "registry/Describe.h"
 #include "tools/tenon/cli/Options.h"
 #include "tools/tenon/print/Format.h"
 #include "tools/tenon/registry/Artifact.h"
@@ -17,7 +18,7 @@ namespace tenon::tool {
 namespace {
 
 struct PushFlags {
-  std::string name, path, kind, parent, data, note;
+  std::string name, path, kind, parent, data, note, caller;
   std::vector<std::string> pairs, certificates;
   std::string key;
 };
@@ -61,7 +62,7 @@ Status push(const PushFlags &flags, const RegistryFlags &where, Terminal &termin
   }
   request.stamp = FileStamp::of(flags.path);
   TENON_ASSIGN(Artifact artifact, examine(flags.path, flags.kind));
-  TENON_ASSIGN(registry::Registry registry, createRegistry(where));
+  TENON_ASSIGN(registry::Registry registry, createRegistry(where, flags.caller));
   request.kind = artifact.kind;
   request.facts = std::move(artifact.facts);
   TENON_ASSIGN(request.facts["parent"], resolve(registry, flags.parent));
@@ -72,12 +73,7 @@ Status push(const PushFlags &flags, const RegistryFlags &where, Terminal &termin
   TENON_ASSIGN(registry::Pushed pushed, registry.push(request));
   const registry::Version &made = pushed.version;
   if (terminal.json()) {
-    terminal.printJson("registry.push", {{"name", made.name},
-                                         {"version", made.number},
-                                         {"kind", made.kind},
-                                         {"hash", made.blob.hash},
-                                         {"bytes", made.blob.bytes},
-                                         {"existing", pushed.isExisting}});
+    terminal.printJson("registry.push", registry::describe(pushed));
   } else {
     terminal.print(fmt::format("{} {}: {}, {}, sha256 {}\n", made.text(),
                                pushed.isExisting ? "was there already" : "is stored", made.kind,
@@ -104,6 +100,7 @@ RegistryTask declareRegistryPush(CLI::App &command) {
   command.add_option("--meta", flags->pairs, "KEY=VALUE, kept with the version (repeat for more)")
       ->allow_extra_args(false);
   command.add_option("--note", flags->note, "A line for people");
+  command.add_option("--for", flags->caller, "")->group(""); // whom a server pushes for
   CLI::Option *key = command.add_option(
       "--sign", flags->key,
       "PEM file of a private key, whose signature of the file is stored with the version");

@@ -1,5 +1,6 @@
 // `tenon registry list`, `show` and `history`: what is there, and what happened.
 
+#include "registry/Describe.h"
 #include "support/files/AtomicFile.h"
 #include "support/files/MappedFile.h"
 #include "tools/tenon/cli/Options.h"
@@ -34,30 +35,6 @@ std::string aliasesText(const std::vector<registry::Alias> &aliases) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-std::vector<std::string> aliasesAt(const registry::Object &object, int64_t version) {
-  std::vector<std::string> names;
-  for (const registry::Alias &alias : object.aliases) {
-    if (alias.version == version) {
-      names.push_back(alias.name);
-    }
-  }
-  return names;
-}
-
-Json describe(const registry::Version &version, const registry::Object &object) {
-  return {{"name", version.name},
-          {"version", version.number},
-          {"kind", version.kind},
-          {"hash", version.blob.hash},
-          {"bytes", version.blob.bytes},
-          {"file", version.file},
-          {"created", registry::timeText(version.created)},
-          {"facts", version.facts},
-          {"note", version.note},
-          {"aliases", aliasesAt(object, version.number)},
-          {"deleted", version.isDeleted}};
-}
-
 Status listObjects(Registry &registry, Terminal &terminal) {
   TENON_ASSIGN(std::vector<registry::Object> objects,
                registry.objects("", std::numeric_limits<int64_t>::max()));
@@ -66,14 +43,7 @@ Status listObjects(Registry &registry, Terminal &terminal) {
                                      : fmt::format("{:<24} {:<7} {:>7}  {}\n", "name", "kind",
                                                    "newest", "aliases");
   for (const registry::Object &object : objects) {
-    Json aliases = Json::object();
-    for (const registry::Alias &alias : object.aliases) {
-      aliases[alias.name] = alias.version;
-    }
-    rows.push_back({{"name", object.name},
-                    {"kind", object.kind},
-                    {"newest", object.newest},
-                    {"aliases", aliases}});
+    rows.push_back(registry::describe(object));
     text += fmt::format("{:<24} {:<7} {:>7}  {}\n", object.name, object.kind, object.newest,
                         aliasesText(object.aliases));
   }
@@ -88,13 +58,13 @@ Status listVersions(Registry &registry, const std::string &name, Terminal &termi
   std::string text = fmt::format("{:>7}  {:<24}  {:>10}  {:<12}  {:<20}  {}\n", "version",
                                  "created", "size", "sha256", "aliases", "note");
   for (const registry::Version &version : versions) {
-    rows.push_back(describe(version, object));
+    std::vector<std::string> aliases = registry::aliasesAt(object, version.number);
+    rows.push_back(registry::describe(version, aliases));
     text += fmt::format("{:>7}  {:<24}  {:>10}  {:<12}  {:<20}  {}\n", version.number,
                         registry::timeText(version.created),
                         version.isDeleted ? "deleted" : formatBytes(version.blob.bytes),
                         version.blob.hash.substr(0, 12),
-                        fmt::format("{}", fmt::join(aliasesAt(object, version.number), ", ")),
-                        version.note);
+                        fmt::format("{}", fmt::join(aliases, ", ")), version.note);
   }
   terminal.json() ? terminal.printJson("registry.list", {{"versions", rows}})
                   : terminal.print(text);
@@ -131,7 +101,8 @@ Status show(const LookFlags &flags, const RegistryFlags &where, Terminal &termin
   }
   TENON_ASSIGN(std::vector<std::string> bundles, registry.signatures(version));
   TENON_TRY(writeSignature(bundles, version, flags.signature));
-  Json row = describe(version, object);
+  std::vector<std::string> aliases = registry::aliasesAt(object, version.number);
+  Json row = registry::describe(version, aliases);
   row["signatures"] = signersOf(bundles);
   if (terminal.json()) {
     terminal.printJson("registry.show", std::move(row));
@@ -142,8 +113,8 @@ Status show(const LookFlags &flags, const RegistryFlags &where, Terminal &termin
   text += fmt::format("  {:<10} {}\n  {:<10} {}\n  {:<10} {}\n  {:<10} {}\n", "created",
                       registry::timeText(version.created), "file", version.file, "size",
                       formatBytes(version.blob.bytes), "sha256", version.blob.hash);
-  text += fmt::format("  {:<10} {}\n  {:<10} {}\n", "aliases",
-                      fmt::join(aliasesAt(object, version.number), ", "), "note", version.note);
+  text += fmt::format("  {:<10} {}\n  {:<10} {}\n", "aliases", fmt::join(aliases, ", "), "note",
+                      version.note);
   for (const Json &signer : row["signatures"]) {
     text += fmt::format("  {:<10} {}\n", "signed by", signer.get<std::string>());
   }
@@ -214,16 +185,7 @@ Status history(const LookFlags &flags, const RegistryFlags &where, Terminal &ter
   std::string text;
   for (std::vector<registry::Event>::reverse_iterator event = events.rbegin();
        event != events.rend(); ++event) {
-    rows.push_back({{"id", event->id},
-                    {"time", registry::timeText(event->time)},
-                    {"by", event->by},
-                    {"action", event->action},
-                    {"object", event->object},
-                    {"version", event->version},
-                    {"alias", event->alias},
-                    {"from", event->from},
-                    {"detail", event->detail},
-                    {"hash", event->hash}});
+    rows.push_back(registry::describe(*event));
     text += fmt::format("{:>6}  {}  {:<10} {}\n", event->id, registry::timeText(event->time),
                         event->by, sentenceOf(*event));
   }
