@@ -128,9 +128,9 @@ Status Registry::collectFiles(bool isDryRun, Collected &collected) {
 }
 
 Result<Collected> Registry::collect(std::optional<int64_t> keep, bool isDryRun) {
-  TENON_TRY(allow(Role::Admin));
+  TENON_TRY(allow(Role::Admin, ""));
   TENON_ASSIGN(FilesLock lock, database->lockFiles(LockKind::Alone));
-  TENON_ASSIGN(Transaction transaction, beginAs(Role::Admin));
+  TENON_ASSIGN(Transaction transaction, beginAs(Role::Admin, ""));
   Collected collected;
   if (keep) {
     TENON_ASSIGN(std::vector<Version> going, superfluous(*keep));

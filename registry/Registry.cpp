@@ -52,13 +52,14 @@ Registry::Registry(std::string where, Stores stores, Options options)
   if (!this->options.clock) {
     this->options.clock = wallClock;
   }
+  rights.grants = {{Role::Admin, ""}};
 }
 
 Result<Registry> Registry::open(const std::string &where, Options options, bool creates) {
   TENON_TRY(checkRemark("who does it", options.by));
   TENON_ASSIGN(Stores stores, openStores(where, creates, options.patience));
   Registry registry(shownRegistry(where), std::move(stores), std::move(options));
-  TENON_TRY(registry.identify());
+  TENON_TRY(registry.enter());
   return registry;
 }
 
@@ -76,14 +77,17 @@ Result<int64_t> Registry::now() {
   return told ? *told : options.clock();
 }
 
-Result<Transaction> Registry::beginAs(Role role) {
+Result<Transaction> Registry::beginAs(Role role, const std::string &name) {
   TENON_ASSIGN(Transaction transaction, Transaction::begin(*database));
-  TENON_TRY(allow(role));
+  TENON_TRY(allow(role, name));
   return transaction;
 }
 
 Status Registry::add(Event event) {
   TENON_ASSIGN(event.time, now());
+  if (rights.isExpired(event.time)) { // since it was asked
+    TENON_TRY(identify());
+  }
   event.by = options.by;
   if (!options.caller.empty() && options.caller != event.by) {
     event.detail["caller"] = options.caller;
@@ -161,11 +165,11 @@ Result<Pushed> Registry::push(const PushRequest &request) {
                          fmt::format("the facts of the version take {} bytes", facts.size()),
                          "leave some out");
   }
-  TENON_TRY(allow(Role::Push)); // before the file is copied
+  TENON_TRY(allow(Role::Push, request.name)); // before the file is copied
   TENON_ASSIGN(FilesLock lock, keepFiles());
   TENON_ASSIGN(Blob blob, blobs->put(request.path, request.stamp));
 
-  TENON_ASSIGN(Transaction transaction, beginAs(Role::Push));
+  TENON_ASSIGN(Transaction transaction, beginAs(Role::Push, request.name));
   Query object(*database, "SELECT kind, newest FROM object WHERE name = $1", request.name);
   TENON_ASSIGN(bool isKnown, object.next());
   if (isKnown && object.text(0) != request.kind) {
@@ -217,11 +221,14 @@ Result<Pushed> Registry::push(const PushRequest &request) {
   return Pushed{std::move(version), false};
 }
 
-Result<std::vector<Object>> Registry::objects(const std::string &after, int64_t most) {
+Result<std::vector<Object>> Registry::objects(const std::string &after, int64_t most,
+                                              const std::string &space) {
   std::vector<Object> objects;
   Query query(*database,
-              "SELECT name, kind, newest FROM object WHERE name > $1 ORDER BY name LIMIT $2", after,
-              most);
+              fmt::format("SELECT name, kind, newest FROM object WHERE name > $1 AND {} AND {} "
+                          "ORDER BY name LIMIT $2",
+                          isSeen("name"), isBelow("name", space)),
+              after, most);
   while (true) {
     TENON_ASSIGN(bool hasRow, query.next());
     if (!hasRow) {
@@ -255,7 +262,7 @@ Result<Object> Registry::object(const std::string &name) {
   TENON_TRY(checkName(name));
   Query query(*database, "SELECT kind, newest FROM object WHERE name = $1", name);
   TENON_ASSIGN(bool isKnown, query.next());
-  if (!isKnown) {
+  if (!isKnown || !rights.allow(Role::Read, name)) {
     TENON_ASSIGN(std::vector<Object> near, objects("", 1000));
     std::vector<std::string> names;
     for (const Object &each : near) {
@@ -314,7 +321,7 @@ Result<Version> Registry::find(const Reference &reference) {
                                                    "number > $2 ORDER BY number DESC LIMIT 1",
               reference.name, number);
   TENON_ASSIGN(bool isFound, query.next());
-  if (isFound) {
+  if (isFound && rights.allow(Role::Read, reference.name)) {
     return readVersion(query);
   }
   TENON_ASSIGN(Object known, object(reference.name));

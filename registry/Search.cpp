@@ -11,12 +11,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <ctime>
 
 namespace tenon::registry {
 namespace {
 
-constexpr int64_t kSecond = 1000, kHour = 3600 * kSecond, kDay = 24 * kHour;
+constexpr int64_t kHour = 3'600'000, kDay = 24 * kHour;
 
 Status badSearch(std::string_view text, std::string_view why, std::string_view hint) {
   return Status::error(ErrorId::BadArgument,
@@ -93,7 +92,8 @@ std::string hasMetric(const Rule &bound, const std::string &number, Statement &m
                      number, name, bound.isAtLeast ? ">=" : "<=", made.argument(bound.limit));
 }
 
-Statement statementOf(const Search &search) {
+/// `isSeen`: the condition on the objects that somebody may look at.
+Statement statementOf(const Search &search, const std::string &isSeen) {
   Statement made;
   std::string number = "version", from;
   std::vector<Tag> tags = search.tags;
@@ -116,7 +116,7 @@ Statement statementOf(const Search &search) {
     from = fmt::format("tag d WHERE d.key = {} AND d.value = {}", key, made.argument(first.second));
     tags.erase(tags.begin(), tags.begin() + (tags.empty() ? 0 : 1));
   }
-  from += conditions(search, number, made);
+  from += " AND " + isSeen + conditions(search, number, made);
   for (const Tag &tag : tags) {
     from += hasTag(tag, number, made);
   }
@@ -165,16 +165,7 @@ Result<int64_t> parseTime(std::string_view text, int64_t now) {
     return count && *count <= now / unit ? Result<int64_t>(now - *count * unit)
                                          : badSearch(text, "is no time", kHint);
   }
-  std::string date(text.substr(0, 20));
-  std::tm parts = {};
-  const char *end = ::strptime(date.c_str(), "%Y-%m-%d", &parts);
-  if (end && *end == 'T') {
-    end = ::strptime(end, "T%H:%M:%SZ", &parts);
-  }
-  if (!end || *end != '\0' || date.size() != text.size() || parts.tm_year < 70) {
-    return badSearch(text, "is no time", kHint);
-  }
-  return static_cast<int64_t>(::timegm(&parts)) * kSecond;
+  return parseTime(text);
 }
 
 std::string SearchPlace::text() const { return fmt::format("{}:{}:{}", created, version, name); }
@@ -219,7 +210,7 @@ std::optional<std::string> likeOf(std::string_view name) {
 }
 
 Result<Found> Registry::search(const Search &search) {
-  Statement statement = statementOf(search);
+  Statement statement = statementOf(search, isSeen("d.object"));
   Query rows(*database, statement.text, statement.arguments);
   std::map<std::pair<std::string, int64_t>, FoundVersion> found;
   while (true) {

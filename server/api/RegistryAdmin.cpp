@@ -197,7 +197,7 @@ void RegistryAdmin::admit(const Question &asked, std::function<void(Result<PushC
   submit<PushCall>(
       [this, asked]() -> Result<PushCall> {
         TENON_ASSIGN(registry::Registry registry, openFor(asked));
-        TENON_TRY(registry.allow(registry::Role::Push));
+        TENON_TRY(registry.allow(registry::Role::Push, asked.object));
         TENON_ASSIGN(PushCall call, parsePush(asked));
         call.registry = folder;
         return call;

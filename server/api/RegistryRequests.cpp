@@ -57,7 +57,7 @@ public:
                    decodeParameter(equals == part.npos ? "" : part.substr(equals + 1)));
       if (std::ranges::find(names, name) == names.end()) {
         return badParameter(fmt::format("the request has no parameter '{}'", name.substr(0, 100)),
-                            "docs/registry-interfaces.md lists them");
+                            "docs/guides/registry-interfaces.md lists them");
       }
       parameters.all.emplace_back(std::move(name), std::move(value));
     }

@@ -1,9 +1,10 @@
 // Matches targets segment by segment, decoded after they are split, so that an encoded slash never
-// makes two segments of one.
+// makes two segments of one: it stands in the name of a model, or in a name that nothing has.
 
 #include "server/protocol/Routes.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <vector>
@@ -153,7 +154,8 @@ Result<std::string> decodeSegment(std::string_view segment) {
     }
     text += c;
   }
-  if (text == "." || text == "..") {
+  std::string between = '/' + text + '/';
+  if (between.find("/./") != text.npos || between.find("/../") != text.npos) {
     return badTarget("a part of it is '.' or '..'");
   }
   return text;
@@ -186,17 +188,22 @@ bool matches(const Route &route, std::span<const std::string> segments, RouteMat
   match.route = &route;
   match.operation = route.operation;
   std::string_view path = route.path;
+  size_t parts = static_cast<size_t>(std::ranges::count(path, '/')) + 1;
+  size_t more = segments.size() - std::min(parts, segments.size()); // of the model's name
   for (size_t i = 0; i < segments.size(); ++i) {
     size_t slash = path.find('/');
     std::string_view part = path.substr(0, slash);
-    std::string *named = part == "{model}"     ? &match.model
-                         : part == "{version}" ? &match.version
-                         : part == "{object}"  ? &match.object
-                         : part == "{alias}"   ? &match.alias
-                                               : nullptr;
-    bool hasSlash = segments[i].find('/') != std::string::npos;
-    if (named && !segments[i].empty() && (!hasSlash || named == &match.object)) {
-      *named = segments[i];
+    std::string *name = part == "{model}"    ? &match.model
+                        : part == "{object}" ? &match.object
+                                             : nullptr;
+    std::string *other = part == "{version}" ? &match.version
+                         : part == "{alias}" ? &match.alias
+                                             : nullptr;
+    if (name && !segments[i].empty()) {
+      *name = fmt::format("{}", fmt::join(segments.subspan(i, more + 1), "/"));
+      i += more;
+    } else if (other && !segments[i].empty()) {
+      *other = segments[i];
     } else if (part == "{region}" ? segments[i].empty() : part != segments[i]) {
       return false;
     }
@@ -209,33 +216,35 @@ bool matches(const Route &route, std::span<const std::string> segments, RouteMat
   return false;
 }
 
+size_t lengthOf(const RouteMatch &match) { return match.model.size() + match.object.size(); }
+
 } // namespace
 
 std::span<const Route> allRoutes() { return kRoutes; }
 
 Result<RouteMatch> matchRoute(std::string_view method, std::string_view target) {
-  bool otherMethod = false;
   TENON_ASSIGN(std::vector<std::string> segments, splitTarget(target));
-  RouteMatch match;
+  RouteMatch match, best;
+  bool isFound = false; // with the method that is asked for
   for (const Route &route : kRoutes) {
-    if (route.transport != Http || !matches(route, segments, match)) {
+    if (route.transport != Http || !matches(route, segments, match) ||
+        (best.route && lengthOf(match) > lengthOf(best))) {
       continue;
     }
     // HEAD is answered as GET, and its reply written without the body.
-    if (nameOf(route.method) == (method == "HEAD" ? "GET" : method)) {
-      size_t query = target.find('?');
-      match.query =
-          query == target.npos ? "" : target.substr(query + 1, target.find('#') - query - 1);
-      return match;
+    bool isMethod = nameOf(route.method) == (method == "HEAD" ? "GET" : method);
+    bool isShorter = !best.route || lengthOf(match) < lengthOf(best);
+    if (isShorter || (isMethod && !isFound)) {
+      best = match;
+      isFound = isMethod;
     }
-    otherMethod = true;
   }
-  bool hasSlash = std::ranges::any_of(
-      segments, [](const std::string &each) { return each.find('/') != std::string::npos; });
-  if (hasSlash) {
-    return badTarget("an encoded slash, where no name has one");
+  if (isFound) {
+    size_t query = std::min(target.find('?'), target.size());
+    best.query = target.substr(query, target.find('#') - query).substr(query < target.size());
+    return best;
   }
-  if (otherMethod) {
+  if (best.route) {
     return Status::error(ErrorId::NoSuchRoute,
                          fmt::format("the path takes another method than {}", method.substr(0, 32)),
                          "`tenon serve --routes` lists paths and methods");

@@ -1,4 +1,4 @@
-"""tenon.registry over a folder and over a server's HTTP, and the examples of docs/registry-interfaces.md. Runs in the environment of in_wheel.py."""
+"""tenon.registry over a folder and over a server's HTTP, and the examples of docs/guides/registry-interfaces.md. Runs in the environment of in_wheel.py."""
 
 import os
 import pathlib
@@ -135,7 +135,7 @@ class OverHttp(Calls, unittest.TestCase):
 class Page(unittest.TestCase):
     @unittest.skipIf(not shutil.which("curl"), "no curl")
     def test_examples(self):
-        page = (SOURCE / "docs/registry-interfaces.md").read_text()
+        page = (SOURCE / "docs/guides/registry-interfaces.md").read_text()
         with tempfile.TemporaryDirectory() as folder:
             (pathlib.Path(folder) / "bin").mkdir()
             (pathlib.Path(folder) / "bin/tenon").symlink_to(TOOL)

@@ -35,13 +35,18 @@ std::string aliasesText(const std::vector<registry::Alias> &aliases) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-Status listObjects(Registry &registry, Terminal &terminal) {
+Status listObjects(Registry &registry, const std::string &what, Terminal &terminal) {
+  std::string space;
+  if (!what.empty()) {
+    TENON_ASSIGN(space, registry::parseNamespace(what));
+  }
   TENON_ASSIGN(std::vector<registry::Object> objects,
-               registry.objects("", std::numeric_limits<int64_t>::max()));
+               registry.objects("", std::numeric_limits<int64_t>::max(), space));
   Json rows = Json::array();
-  std::string text = objects.empty() ? "the registry is empty\n"
-                                     : fmt::format("{:<24} {:<7} {:>7}  {}\n", "name", "kind",
-                                                   "newest", "aliases");
+  std::string text =
+      objects.empty()
+          ? fmt::format("{} is empty\n", space.empty() ? "the registry" : "'" + space + "'")
+          : fmt::format("{:<24} {:<7} {:>7}  {}\n", "name", "kind", "newest", "aliases");
   for (const registry::Object &object : objects) {
     rows.push_back(registry::describe(object));
     text += fmt::format("{:<24} {:<7} {:>7}  {}\n", object.name, object.kind, object.newest,
@@ -73,8 +78,9 @@ Status listVersions(Registry &registry, const std::string &name, Terminal &termi
 
 Status list(const LookFlags &flags, const RegistryFlags &where, Terminal &terminal) {
   TENON_ASSIGN(Registry registry, openRegistry(where));
-  return flags.what.empty() ? listObjects(registry, terminal)
-                            : listVersions(registry, flags.what, terminal);
+  return flags.what.empty() || flags.what.ends_with('/')
+             ? listObjects(registry, flags.what, terminal)
+             : listVersions(registry, flags.what, terminal);
 }
 
 /// The file of a version where the user asked for it, whole or not at all.
@@ -199,7 +205,8 @@ Status history(const LookFlags &flags, const RegistryFlags &where, Terminal &ter
 RegistryTask declareRegistryList(CLI::App &command) {
   std::shared_ptr<LookFlags> flags = std::make_shared<LookFlags>();
   command.add_option("NAME", flags->what,
-                     "The object whose versions are listed; all objects without it");
+                     "The object whose versions to list, or NAMESPACE/ for the objects in it; "
+                     "without it, all objects");
   return [flags](const RegistryFlags &where, Terminal &terminal) {
     return list(*flags, where, terminal);
   };
@@ -209,9 +216,9 @@ RegistryTask declareRegistryShow(CLI::App &command) {
   std::shared_ptr<LookFlags> flags = std::make_shared<LookFlags>();
   command.add_option("REF", flags->what, "NAME:VERSION, NAME@ALIAS, or NAME for the newest")
       ->required();
-  addOutput(command, flags->output, "Writes the version's file, whose hash is checked first");
+  addOutput(command, flags->output, "Write the version's file, after a check of its hash");
   command.add_option("--signature", flags->signature,
-                     "Writes the version's last signature, which `tenon verify` takes");
+                     "Write the version's last signature, for `tenon verify`");
   return [flags](const RegistryFlags &where, Terminal &terminal) {
     return show(*flags, where, terminal);
   };
@@ -219,11 +226,11 @@ RegistryTask declareRegistryShow(CLI::App &command) {
 
 RegistryTask declareRegistryHistory(CLI::App &command) {
   std::shared_ptr<LookFlags> flags = std::make_shared<LookFlags>();
-  command.add_option("NAME", flags->what, "An object, or NAME@ALIAS; everything without it");
+  command.add_option("NAME", flags->what, "An object, or NAME@ALIAS; without it, everything");
   addNumber(
       command, "--last", {1, kMaxRows},
       [flags](uint64_t number) { flags->last = static_cast<int64_t>(number); },
-      "So many events, the last ones");
+      "Show only the last N events");
   return [flags](const RegistryFlags &where, Terminal &terminal) {
     return history(*flags, where, terminal);
   };
