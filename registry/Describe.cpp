@@ -37,13 +37,6 @@ Json describe(const Object &object) {
           {"aliases", aliases}};
 }
 
-Json describe(const Event &event) {
-  return {{"id", event.id},         {"time", timeText(event.time)}, {"by", event.by},
-          {"action", event.action}, {"object", event.object},       {"version", event.version},
-          {"alias", event.alias},   {"from", event.from},           {"detail", event.detail},
-          {"hash", event.hash}};
-}
-
 Json describe(const Move &move) {
   return {{"name", move.name},
           {"alias", move.alias},

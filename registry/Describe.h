@@ -15,8 +15,6 @@ std::vector<std::string> aliasesAt(const Object &object, int64_t version);
 Json describe(const Version &version, const std::vector<std::string> &aliases);
 /// {"name", "kind", "newest", "aliases": {"production": 3}}
 Json describe(const Object &object);
-/// {"id", "time", "by", "action", "object", "version", "alias", "from", "detail", "hash"}
-Json describe(const Event &event);
 /// {"name", "alias", "from", "to"}; `from` is null where the alias was at none.
 Json describe(const Move &move);
 /// {"versions": [a version with "metrics"], "next": null or where the next page begins}
