@@ -263,7 +263,7 @@ class RegistryServer(Server):
     """Of a registry alone."""
 
     def __init__(self, registry, *arguments):
-        super().__init__("--registry", registry, *arguments)
+        super().__init__(f"--registry={registry}", *arguments)
 
 
 if __name__ == "__main__":
