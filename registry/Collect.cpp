@@ -23,6 +23,7 @@
 
 #include "registry/Registry.h"
 #include "registry/Schema.h"
+#include "registry/SearchIndex.h"
 
 #include <fmt/format.h>
 
@@ -87,8 +88,8 @@ Result<std::vector<Version>> Registry::superfluous(int64_t keep) {
   TENON_ASSIGN(std::set<Number> needed, this->needed());
   std::vector<Version> found;
   std::map<std::string, int64_t> kept;
-  Query query(*database, "SELECT object, number, hash, bytes FROM version WHERE blob IS NOT NULL "
-                         "ORDER BY object, number DESC");
+  Query query(*database, "SELECT object, number, created, facts, kind FROM version WHERE blob IS "
+                         "NOT NULL ORDER BY object, number DESC");
   while (true) {
     TENON_ASSIGN(bool hasRow, query.next());
     if (!hasRow) {
@@ -97,6 +98,9 @@ Result<std::vector<Version>> Registry::superfluous(int64_t keep) {
     Version version;
     version.name = query.text(0);
     version.number = query.number(1);
+    version.created = query.number(2);
+    version.facts = parseJson(query.text(3));
+    version.kind = query.text(4);
     if (++kept[version.name] > keep && !needed.contains({version.name, version.number})) {
       found.push_back(std::move(version));
     }
@@ -151,6 +155,7 @@ Status Registry::deleteVersions(int64_t keep, std::vector<std::string> &deleted)
         break;
       }
     }
+    TENON_TRY(removeFromIndex(*database, version));
     Event event;
     event.action = "delete";
     event.object = version.name;

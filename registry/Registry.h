@@ -17,6 +17,7 @@
 #include "registry/History.h"
 #include "registry/Lineage.h"
 #include "registry/Reference.h"
+#include "registry/Search.h"
 #include "registry/Stores.h"
 #include "registry/Token.h"
 #include "registry/signing/Trust.h"
@@ -52,6 +53,8 @@ struct Options {
   /// What opens a registry that has tokens; where empty, what $TENON_REGISTRY_TOKEN says. Its name
   /// takes the place of `by`.
   std::string token = "";
+  /// Whether $TENON_REGISTRY_TOKEN counts: not where somebody else than this process asks.
+  bool takesEnvironment = true;
 };
 
 struct Version;
@@ -112,6 +115,17 @@ struct Object {
   std::vector<Alias> aliases;
 };
 
+/// A version that `search` found.
+struct FoundVersion {
+  Version version;
+  std::vector<std::string> aliases;
+  std::map<std::string, double> metrics; ///< as gates measured them last
+};
+struct Found {
+  std::vector<FoundVersion> versions; ///< the newest first
+  std::optional<SearchPlace> next;    ///< where the next page begins, if there may be one
+};
+
 /// An alias moved.
 struct Move {
   std::string name;
@@ -148,6 +162,12 @@ public:
   /// Makes one where there is none.
   static Result<Registry> create(const std::string &where, Options options);
 
+  /// Whether it has tokens, and so knows who asks.
+  bool knowsWhoAsks() const { return !tokenName.empty(); }
+
+  /// TN1014 where the token does not allow it now; `name` as Rights::allow takes it.
+  Status allow(Role role, const std::string &name);
+
   /// Stores a file as the next version. Durable when it returns.
   Result<Pushed> push(const PushRequest &request);
 
@@ -155,6 +175,8 @@ public:
   Result<std::vector<Object>> objects(const std::string &after, int64_t most,
                                       const std::string &space = "");
   Result<Object> object(const std::string &name);
+  /// Versions that are not deleted and that have everything that is asked for, by one query.
+  Result<Found> search(const Search &search);
   /// Of all objects that have the alias, the versions that it is at, by their names.
   Result<std::map<std::string, int64_t>> objectsAt(const std::string &alias);
   /// Of an object, the newest first.
@@ -258,8 +280,6 @@ private:
   Status identify();
   /// As somebody who opens it, which is kept as the last use of the token.
   Status enter();
-  /// TN1014 where the token does not allow it now; `name` as Rights::allow takes it.
-  Status allow(Role role, const std::string &name);
   /// As a condition of SQL: the objects in `column` that the token may look at.
   std::string isSeen(std::string_view column) const;
   Result<std::vector<Token>> allTokens();

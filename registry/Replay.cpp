@@ -1,5 +1,6 @@
 #include "registry/Replay.h"
 
+#include "registry/SearchIndex.h"
 #include "registry/Sha256.h"
 
 #include <fmt/format.h>
@@ -160,6 +161,9 @@ Status Replay::gate(const Event &event) {
   Status follows = checkResult(alias.terms, result);
   if (!follows.isOk()) {
     return impossible(event, fmt::format("is a gate that cannot be: {}", follows.message()));
+  }
+  for (const auto &[name, value] : metricsOf(result.figures)) {
+    metrics[{event.object, event.version}][name] = value;
   }
   alias.results[event.version].push_back(std::move(result));
   return Status::ok();

@@ -43,6 +43,7 @@ struct Replay {
   std::map<Number, Json> versions; ///< what the events say of them
   std::set<Number> deleted;
   std::map<Place, Alias> aliases;
+  std::map<Number, std::map<std::string, double>> metrics; ///< that gates measured last
   std::map<std::string, Json> tokens;                    ///< by name: role, hash, created, revoked
   std::map<Number, std::vector<std::string>> signatures; ///< of a version, the newest first
   uint64_t signatureCount = 0;                           ///< how many there are of all

@@ -233,7 +233,10 @@ const char *nameOf(GateOutcome outcome) {
                                            : "undecided";
 }
 
-Result<Rule> parseRule(std::string_view text) {
+namespace {
+
+/// A rule in any direction.
+Result<Rule> parseComparison(std::string_view text) {
   constexpr size_t kMaxText = 200;
   std::vector<std::string> words = wordsOf(text);
   if (words == std::vector<std::string>{"loads"}) {
@@ -265,18 +268,39 @@ Result<Rule> parseRule(std::string_view text) {
   rule.metric = words[0];
   rule.family = metric->family;
   rule.isAtLeast = words[1] == ">=";
-  if (rule.isAtLeast != metric->isHigherBetter) {
-    return badRule(
-        text,
-        fmt::format("{} is better where it is {}", metric->name,
-                    metric->isHigherBetter ? "higher" : "lower"),
-        fmt::format("write {} {} LIMIT", metric->name, metric->isHigherBetter ? ">=" : "<="));
-  }
+  rule.isReversed = rule.isAtLeast != metric->isHigherBetter;
   TENON_TRY(parseLimit(*metric, words, text, rule));
   for (const std::string &word : words) {
     rule.text += (rule.text.empty() ? "" : " ") + word;
   }
   return rule;
+}
+
+} // namespace
+
+Result<Rule> parseRule(std::string_view text) {
+  TENON_ASSIGN(Rule rule, parseComparison(text));
+  if (rule.isReversed) {
+    bool isHigherBetter = !rule.isAtLeast;
+    return badRule(text,
+                   fmt::format("{} is better where it is {}", rule.metric,
+                               isHigherBetter ? "higher" : "lower"),
+                   fmt::format("write {} {} LIMIT", rule.metric, isHigherBetter ? ">=" : "<="));
+  }
+  return rule;
+}
+
+Result<Rule> parseBound(std::string_view text) {
+  std::string spaced(text);
+  size_t at = std::min(spaced.find(">="), spaced.find("<="));
+  if (at != spaced.npos) {
+    spaced.insert(at + 2, " ").insert(at, " ");
+  }
+  TENON_ASSIGN(Rule bound, parseComparison(spaced));
+  return bound.baseline == Baseline::None && bound.kind == LimitKind::Value
+             ? Result<Rule>(std::move(bound))
+             : badRule(text, "versions are searched by values, not beside another version",
+                       "for example 'top1 >= 85%'");
 }
 
 RuleResult decide(const Rule &rule, const std::optional<Measured> &measured) {

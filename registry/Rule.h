@@ -45,7 +45,8 @@ enum class Baseline {
 struct Rule {
   std::string metric;
   MetricFamily family = MetricFamily::Share;
-  bool isAtLeast = false; ///< >=, else <=
+  bool isAtLeast = false;  ///< >=, else <=
+  bool isReversed = false; ///< a worse model keeps it: no rule of a gate
   LimitKind kind = LimitKind::Value;
   Baseline baseline = Baseline::None;
   double limit = 0;
@@ -55,6 +56,9 @@ struct Rule {
 /// TN1009 for an unknown metric, a limit that is no finite number, or a direction that makes a
 /// worse model pass.
 Result<Rule> parseRule(std::string_view text);
+/// METRIC >= NUMBER or METRIC <= NUMBER, of what `search` looks for: in both directions, and the
+/// spaces may be left out. TN1009.
+Result<Rule> parseBound(std::string_view text);
 
 /// A value with its 95 % interval, of what the rule's LimitKind says; low and high are the value
 /// where it has no noise.

@@ -92,9 +92,7 @@ struct Api::Operations {
                              OnAnswer onAnswer) {
     auto onText = [onAnswer](Result<std::string> text) { onAnswer(toAnswer(std::move(text))); };
     if (!api.admin) {
-      onAnswer(Status::error(ErrorId::NotServed,
-                             "the models come from a folder, which keeps no history",
-                             "serve registry:NAME@ALIAS"));
+      onAnswer(noRegistry());
     } else if (!api.models.catalog.model(asked.model).isOk()) {
       onAnswer(noModel(asked.model));
     } else if (asked.operation == Operation::RegistryHistory) {
@@ -106,6 +104,20 @@ struct Api::Operations {
     } else {
       api.admin->rollback(asked.model, body, asked.by, onText);
     }
+  }
+  static void askRegistry(Api &api, const Question &asked, std::string_view body,
+                          OnAnswer onAnswer) {
+    if (!api.admin) {
+      onAnswer(noRegistry());
+      return;
+    }
+    api.admin->ask(asked, std::string(body),
+                   [onAnswer](Result<std::string> text) { onAnswer(toAnswer(std::move(text))); });
+  }
+  static Status noRegistry() {
+    return Status::error(ErrorId::NotServed,
+                         "the models come from a folder, which keeps no history",
+                         "serve registry:NAME@ALIAS");
   }
   /// Answers once the version's ports are known.
   static void awaitPorts(Api &api, const Question &asked, std::string_view, OnAnswer onAnswer) {
@@ -217,7 +229,25 @@ const Api::Operations::Entry Api::Operations::kAll[] = {
     {Operation::RegistryLineage, "RegistryLineage", Role::Read, changeRegistry, nullptr},
     {Operation::RegistryPromote, "RegistryPromote", Role::Admin, changeRegistry, nullptr},
     {Operation::RegistryRollback, "RegistryRollback", Role::Admin, changeRegistry, nullptr},
+    // Where the registry has tokens, these may be asked with them too: then its roles decide.
+    {Operation::RegistryObjects, "RegistryObjects", Role::Read, askRegistry, nullptr},
+    {Operation::RegistrySearch, "RegistrySearch", Role::Read, askRegistry, nullptr},
+    {Operation::RegistryEvents, "RegistryEvents", Role::Read, askRegistry, nullptr},
+    {Operation::RegistryObject, "RegistryObject", Role::Read, askRegistry, nullptr},
+    {Operation::RegistryVersion, "RegistryVersion", Role::Read, askRegistry, nullptr},
+    {Operation::RegistryFile, "RegistryFile", Role::Read, nullptr, nullptr},
+    {Operation::RegistryPush, "RegistryPush", Role::Admin, nullptr, nullptr},
+    {Operation::RegistryAliasPromote, "RegistryAliasPromote", Role::Admin, askRegistry, nullptr},
+    {Operation::RegistryAliasRollback, "RegistryAliasRollback", Role::Admin, askRegistry, nullptr},
+    {Operation::RegistryRules, "RegistryRules", Role::Read, askRegistry, nullptr},
+    {Operation::SetRegistryRules, "RegistryRules", Role::Admin, askRegistry, nullptr},
 };
+
+Result<RegistryAdmin *> Api::registry(const Question &asked) const {
+  return admin             ? Result<RegistryAdmin *>(admin)
+         : asked.isUnknown ? unknownToken()
+                           : Operations::noRegistry();
+}
 
 const Api::Operations::Entry &Api::Operations::of(Operation operation) {
   return *std::find_if(std::begin(kAll), std::end(kAll),
@@ -227,6 +257,8 @@ const Api::Operations::Entry &Api::Operations::of(Operation operation) {
 std::string_view nameOf(Operation operation) { return Api::Operations::of(operation).name; }
 
 Role roleOf(Operation operation) { return Api::Operations::of(operation).role; }
+
+bool isOfRegistry(Operation operation) { return operation >= Operation::RegistryObjects; }
 
 void Api::perform(const Question &asked, std::string_view body, OnAnswer callback) {
   const Operations::Entry &entry = Operations::of(asked.operation);

@@ -57,6 +57,9 @@ public:
   /// An error that a request of the model had elsewhere than here, for the page.
   void note(std::string_view model, const Status &status) { errors.add(model, status); }
 
+  /// TN0818 where the models come from a folder; TN0815 where nobody there knows the token.
+  Result<RegistryAdmin *> registry(const Question &asked) const;
+
   bool isReady() const { return models.catalog.isReady(); }
 
 private:

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include "server/api/RegistryRequests.h"
 #include "server/monitoring/MonitoringOptions.h"
 #include "server/protocol/Log.h"
 #include "server/repository/Selection.h"
@@ -34,6 +35,8 @@ struct ServerOptions {
   /// PEM files of TLS, both or none.
   std::string certificates, key;
   uint64_t maxBody = uint64_t(64) << 20;
+  uint64_t maxPush = uint64_t(16) << 30; ///< of a file that is pushed, which goes to the disk
+  PushFile pushFile;                     ///< puts such a file into the registry
   /// What all requests hold together: bodies, tensors and replies; more is refused. 0: a third of
   /// the memory that the process may use, at most 1 GiB.
   uint64_t maxMemory = 0;

@@ -67,7 +67,7 @@ RegistryRepository::open(const std::string &folder, Selection selection,
       TENON_TRY(repository->present[each.name].problem);
     }
   }
-  if (repository->present.empty()) {
+  if (repository->present.empty() && !repository->selection.isEmpty()) {
     return Status::error(ErrorId::BadModelFolder,
                          fmt::format("no engine of the registry is at '{}'{}",
                                      repository->selection.text(),

@@ -20,9 +20,9 @@ import places  # noqa: E402
 import shared  # noqa: E402
 
 TABLES = {"blob": ["hash"], "object": ["name"], "version": ["object", "number"], "alias": ["object", "name"], "event": ["id"], "rule": ["object", "alias", "position"], "token": ["name"],
-          "part": ["object", "number", "path"], "removal": ["hash"]}
+          "part": ["object", "number", "path"], "removal": ["hash"], "tag": ["key", "value", "created", "object", "version"], "metric": ["object", "version", "name"]}
 FREE = {("token", "used"), ("removal", "since")}  # when a token was used last, and how much gc has removed, is no event
-TEXTS = ("hash", "name", "kind", "object", "blob", "file", "facts", "note", "by", "action", "alias", "detail", "previous", "text", "role", "path")
+TEXTS = ("hash", "name", "kind", "object", "blob", "file", "facts", "note", "by", "action", "alias", "detail", "previous", "text", "role", "path", "key")
 
 
 EVERY = 4 if os.environ.get("TENON_ALL_EDITS", "") == "" else 1  # of those of data in PostgreSQL, which takes a second for each three
@@ -87,7 +87,7 @@ class Edits:
             columns = self.columns(table)
             for column in columns:
                 if (table, column) not in FREE:
-                    value = f'"{column}" || \'x\'' if column in TEXTS else f'"{column}" + 1000'
+                    value = f'"{column}" || \'x\'' if column in TEXTS or (table, column) == ("tag", "value") else f'"{column}" + 1000'
                     yield f"{table}.{column}", f'UPDATE {table} SET "{column}" = {value}'
             yield f"rows of {table} gone", f"DELETE FROM {table}"
             first = {name: f'"{name}" || \'x\'' if name in TEXTS else f'"{name}" + 1000' for name in key[-1:]}

@@ -1,6 +1,7 @@
 // `tenon registry push`: looks at the file, then stores it with what is known of where it comes
 // from.
 
+#include "registry/Describe.h"
 #include "tools/tenon/cli/Options.h"
 #include "tools/tenon/print/Format.h"
 #include "tools/tenon/registry/Artifact.h"
@@ -18,7 +19,7 @@ namespace tenon::tool {
 namespace {
 
 struct PushFlags {
-  std::string name, kind, parent, data, tuning, note, main;
+  std::string name, kind, parent, data, tuning, note, main, caller;
   std::vector<std::string> paths, pairs, certificates;
   std::string key;
 };
@@ -76,7 +77,7 @@ Status push(const PushFlags &flags, const RegistryFlags &where, Terminal &termin
     TENON_ASSIGN(request.sign, signatureBy(flags.key, flags.certificates));
   }
   TENON_ASSIGN(Artifact artifact, look(flags, request));
-  TENON_ASSIGN(registry::Registry registry, createRegistry(where));
+  TENON_ASSIGN(registry::Registry registry, createRegistry(where, flags.caller));
   request.kind = artifact.kind;
   request.facts = std::move(artifact.facts);
   TENON_ASSIGN(request.facts["parent"], resolve(registry, flags.parent));
@@ -90,13 +91,7 @@ Status push(const PushFlags &flags, const RegistryFlags &where, Terminal &termin
   TENON_ASSIGN(registry::Pushed pushed, registry.push(request));
   const registry::Version &made = pushed.version;
   if (terminal.json()) {
-    terminal.printJson("registry.push", {{"name", made.name},
-                                         {"version", made.number},
-                                         {"kind", made.kind},
-                                         {"hash", made.blob.hash},
-                                         {"bytes", made.blob.bytes},
-                                         {"files", registry::rowsOf(made.parts)},
-                                         {"existing", pushed.isExisting}});
+    terminal.printJson("registry.push", registry::describe(pushed));
   } else {
     terminal.print(fmt::format("{} {}: {}, {}, sha256 {}\n", made.text(),
                                pushed.isExisting ? "was there already" : "is stored", made.kind,
@@ -128,6 +123,7 @@ RegistryTask declareRegistryPush(CLI::App &command) {
   command.add_option("--meta", flags->pairs, "KEY=VALUE, kept with the version (repeat for more)")
       ->allow_extra_args(false);
   command.add_option("--note", flags->note, "A note in one line");
+  command.add_option("--for", flags->caller, "")->group(""); // whom a server pushes for
   CLI::Option *key = command.add_option(
       "--sign", flags->key,
       "PEM file of a private key; its signature of the file is stored with the version");

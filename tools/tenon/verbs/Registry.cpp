@@ -20,6 +20,7 @@ constexpr Subcommand kSubcommands[] = {
     {"push", "store a file as the next version of an object", declareRegistryPush},
     {"sign", "sign a version", declareRegistrySign},
     {"list", "list objects, or the versions of one", declareRegistryList},
+    {"search", "find versions by tags, metrics, kind, name and date", declareRegistrySearch},
     {"show", "show a version, or write its file", declareRegistryShow},
     {"gate", "set the rules of an alias, or measure a version by them", declareRegistryGate},
     {"promote", "move an alias to a version", declareRegistryPromote},

@@ -35,6 +35,7 @@ struct ServeFlags {
   RegistryFlags registry;
   uint64_t maxBodyMebibytes = 64;
   uint64_t maxMemoryMebibytes = 0;
+  uint64_t maxPushMebibytes = 16 << 10;
   double slowestSeconds = 10;
   double drainSeconds = 30;
   MonitoringFlags monitoring;
@@ -71,15 +72,18 @@ Status runServe(ServeFlags &flags, Terminal &terminal) {
     return Status::ok();
   }
   server::ServerOptions &options = flags.options;
-  if (flags.models.empty()) {
+  bool isRegistryAlone = flags.models.empty() && !flags.registry.folder.empty();
+  if (flags.models.empty() && !isRegistryAlone) {
     return Status::error(ErrorId::BadArgument, "there is nothing to serve",
-                         "give an engine file or a folder of them");
+                         "give an engine file or a folder of them, or --registry alone for its "
+                         "interface");
   }
   if (options.certificates.empty() != options.key.empty()) {
     return Status::error(ErrorId::BadCertificate, "TLS takes a certificate and its key",
                          "give both --tls-cert and --tls-key");
   }
-  if (flags.models.size() > 1 || flags.models.front().starts_with(server::kRegistryScheme)) {
+  if (isRegistryAlone || flags.models.size() > 1 ||
+      flags.models.front().starts_with(server::kRegistryScheme)) {
     TENON_ASSIGN(options.selection, server::parseSelection(flags.models, flags.select));
     TENON_ASSIGN(options.registry, registryFolder(flags.registry));
   } else if (!flags.select.empty()) {
@@ -94,6 +98,8 @@ Status runServe(ServeFlags &flags, Terminal &terminal) {
                          "run `tenon serve`");
   }
   options.maxBody = flags.maxBodyMebibytes << 20;
+  options.maxPush = flags.maxPushMebibytes << 20;
+  options.pushFile = pushFor;
   options.maxMemory = flags.maxMemoryMebibytes << 20;
   options.slowest = milliseconds(flags.slowestSeconds);
   options.drain = milliseconds(flags.drainSeconds);
@@ -170,6 +176,9 @@ Action declareServe(CLI::App &command) {
          "The same for each GPU; unlimited by default");
   number("--max-body", {1, 4095}, flags->maxBodyMebibytes,
          "Maximum body of a request in MiB, also after decompression; 64 by default");
+  number("--max-push", {1, 1 << 24}, flags->maxPushMebibytes,
+         "Maximum size in MiB of a file that is pushed into the registry through the server; it is "
+         "written to the disk as it comes; 16384 by default");
   number("--max-memory,--max-bodies", {1, 1 << 20}, flags->maxMemoryMebibytes,
          "Memory limit of all requests in MiB: bodies, tensors and replies; more is refused (429). "
          "By default a third of the memory that the process may use, at most 1024");
