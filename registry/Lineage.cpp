@@ -150,7 +150,9 @@ Result<Lineage> Registry::lineage(const Version &version, size_t most) {
   std::vector<Lineage::Edge> all;
   std::map<Number, Lineage::Node> known;
   // One pass over what names others: who was made from a version is written at none.
-  Query versions(*database, "SELECT object, number, kind, blob, facts FROM version");
+  Query versions(*database,
+                 fmt::format("SELECT object, number, kind, blob, facts FROM version WHERE {}",
+                             isSeen("object")));
   while (true) {
     TENON_ASSIGN(bool hasRow, versions.next());
     if (!hasRow) {
@@ -183,7 +185,10 @@ Result<Lineage> Registry::lineage(const Version &version, size_t most) {
     if (!hasRow) {
       break;
     }
-    known[{aliases.text(0), aliases.number(1)}].aliases.push_back(aliases.text(2));
+    auto found = known.find({aliases.text(0), aliases.number(1)});
+    if (found != known.end()) {
+      found->second.aliases.push_back(aliases.text(2));
+    }
   }
   Edges above, below;
   for (const Lineage::Edge &edge : all) {
@@ -204,7 +209,8 @@ Result<Lineage> Registry::lineage(const Version &version, size_t most) {
     }
     for (const Lineage::Edge &edge : all) {
       bool isInside = side->contains(edge.from) && side->contains(edge.to);
-      if (isInside && std::ranges::find(lineage.edges, edge) == lineage.edges.end()) {
+      bool isSeen = known.contains(edge.from) && known.contains(edge.to);
+      if (isInside && isSeen && std::ranges::find(lineage.edges, edge) == lineage.edges.end()) {
         lineage.edges.push_back(edge);
       }
     }

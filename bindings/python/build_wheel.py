@@ -116,6 +116,8 @@ def pack(build_folder, output):
         wheel.add(place, path.read_bytes())
     for place, path in BINARIES.items():
         wheel.add(place, stripped(pathlib.Path(build_folder) / path), executable=True)
+    for path in sorted((ROOT / "docs").rglob("*.md")):  # what `tenon help` names
+        wheel.add(f"tenon/{path.relative_to(ROOT)}", path.read_bytes())
     info = f"tenon-{version()}.dist-info"
     wheel.add(f"{info}/METADATA", metadata())
     wheel.add(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: tenon\nRoot-Is-Purelib: false\nTag: py3-none-{PLATFORM}\n")

@@ -134,8 +134,8 @@ class Quantize(ToolTest):
 
     @unittest.skipUnless(PICTURES.exists(), "dataset-fashion-mnist is not installed")
     def test_page(self):
-        """docs/guides/quantize.md as it stands."""
-        page = (SOURCE / "docs/guides/quantize.md").read_text()
+        """docs/guides/quantize.md and docs/explanation/quantize-methods.md as they stand."""
+        page = (SOURCE / "docs/guides/quantize.md").read_text() + (SOURCE / "docs/explanation/quantize-methods.md").read_text()
         folder = self.folder / "page"
         folder.mkdir()
         shutil.copy(CNN, folder / "model.onnx")
