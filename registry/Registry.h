@@ -191,6 +191,13 @@ public:
   /// TN1015, TN1016 unless one of them is of somebody who is trusted.
   Status requireSignature(const Version &version, const signing::Trust &trust);
 
+  using Tags = std::map<std::string, std::string>;
+  /// Sets tags of a version, or of the object where it is 0, and takes away those whose value is
+  /// null: what people say of it later, where facts are what it was made from. TN1003, TN1004.
+  Status tag(const std::string &name, int64_t version, const Json &changes);
+  /// Of an object, by the number of the version; 0 has the object's own.
+  Result<std::map<int64_t, Tags>> tags(const std::string &name);
+
   Result<Terms> terms(const std::string &name, const std::string &alias);
   /// Takes the place of those that were; results by those count no longer.
   Status setTerms(const std::string &name, const std::string &alias, const Terms &terms);

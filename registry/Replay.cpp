@@ -21,7 +21,7 @@ std::string textOf(const Replay::Number &version) {
 
 /// The role that an action takes of its object; admin for what is unknown.
 Role roleOf(std::string_view action) {
-  if (action == "push" || action == "sign" || action == "gate") {
+  if (action == "push" || action == "sign" || action == "tag" || action == "gate") {
     return Role::Push;
   }
   return action == "promote" || action == "rollback" || action == "rules" ? Role::Promote
@@ -218,6 +218,10 @@ Status Replay::take(const Event &event) {
                ? Status::ok()
                : impossible(event, fmt::format("deletes {}, which is at an alias or was not there",
                                                textOf(version)));
+  }
+  if (event.action == "tag") {
+    bool isKnown = event.version == 0 ? objects.contains(event.object) : versions.contains(version);
+    return isKnown ? Status::ok() : impossible(event, "tags what was not there");
   }
   if (event.action == "sign") {
     std::vector<std::string> &bundles = signatures[version];

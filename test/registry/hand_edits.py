@@ -146,6 +146,8 @@ class Edits:
         yield "a token twice", lambda: self.forge("token", 0, name="", detail={"name": "root", "role": "read", "hash": "0", "created": 1})
         yield "a revocation of what never was", lambda: self.forge("revoke", 0, name="", detail={"name": "x"})
         yield "a signature of what never was", lambda: self.forge("sign", 77, detail={"bundle": "{}"})
+        yield "a tag of what never was", lambda: self.forge("tag", 77, detail={"tags": {"a": "b"}})
+        yield "a tag by whoever reads", lambda: self.forge("tag", 1, by="a-read", detail={"tags": {"a": "b"}})
         yield "an unknown action", lambda: self.forge("bless", 1)
 
     def file_edits(self):

@@ -48,7 +48,9 @@ std::vector<std::string> aliasesAt(const registry::Object &object, int64_t versi
   return names;
 }
 
-Json describe(const registry::Version &version, const registry::Object &object) {
+using Tags = std::map<int64_t, Registry::Tags>;
+
+Json describe(const registry::Version &version, const registry::Object &object, Tags &tags) {
   return {{"name", version.name},
           {"version", version.number},
           {"kind", version.kind},
@@ -60,6 +62,7 @@ Json describe(const registry::Version &version, const registry::Object &object) 
           {"facts", version.facts},
           {"note", version.note},
           {"aliases", aliasesAt(object, version.number)},
+          {"tags", tags[version.number]},
           {"deleted", version.isDeleted}};
 }
 
@@ -94,11 +97,12 @@ Status listObjects(Registry &registry, const std::string &what, Terminal &termin
 Status listVersions(Registry &registry, const std::string &name, Terminal &terminal) {
   TENON_ASSIGN(registry::Object object, registry.object(name));
   TENON_ASSIGN(std::vector<registry::Version> versions, registry.versions(name));
+  TENON_ASSIGN(Tags tags, registry.tags(name));
   Json rows = Json::array();
   std::string text = fmt::format("{:>7}  {:<24}  {:>10}  {:<12}  {:<20}  {}\n", "version",
                                  "created", "size", "sha256", "aliases", "note");
   for (const registry::Version &version : versions) {
-    rows.push_back(describe(version, object));
+    rows.push_back(describe(version, object, tags));
     text += fmt::format("{:>7}  {:<24}  {:>10}  {:<12}  {:<20}  {}\n", version.number,
                         registry::timeText(version.created),
                         version.isDeleted ? "deleted" : formatBytes(version.blob.bytes),
@@ -106,7 +110,7 @@ Status listVersions(Registry &registry, const std::string &name, Terminal &termi
                         fmt::format("{}", fmt::join(aliasesAt(object, version.number), ", ")),
                         version.note);
   }
-  terminal.json() ? terminal.printJson("registry.list", {{"versions", rows}})
+  terminal.json() ? terminal.printJson("registry.list", {{"versions", rows}, {"tags", tags[0]}})
                   : terminal.print(text);
   return Status::ok();
 }
@@ -169,7 +173,8 @@ Status show(const LookFlags &flags, const RegistryFlags &where, Terminal &termin
   }
   TENON_ASSIGN(std::vector<std::string> bundles, registry.signatures(version));
   TENON_TRY(writeSignature(bundles, version, flags.signature));
-  Json row = describe(version, object);
+  TENON_ASSIGN(Tags tags, registry.tags(version.name));
+  Json row = describe(version, object, tags);
   row["signatures"] = signersOf(bundles);
   if (terminal.json()) {
     terminal.printJson("registry.show", std::move(row));
@@ -188,6 +193,9 @@ Status show(const LookFlags &flags, const RegistryFlags &where, Terminal &termin
   }
   for (const Json &signer : row["signatures"]) {
     text += fmt::format("  {:<10} {}\n", "signed by", signer.get<std::string>());
+  }
+  for (const auto &[key, value] : tags[version.number]) {
+    text += fmt::format("  {:<10} {}={}\n", "tag", key, value);
   }
   for (const auto &[key, value] : version.facts.items()) {
     if (!value.is_null()) {
@@ -232,6 +240,10 @@ std::string sentenceOf(const registry::Event &event) {
   if (event.action == "sign") {
     return fmt::format("signed {}:{} by {}", event.object, event.version,
                        signerOf(event.detail.value("bundle", "")));
+  }
+  if (event.action == "tag") {
+    return fmt::format("tagged {}: {}", registry::Reference{event.object, event.version, ""}.text(),
+                       dumpJson(event.detail.value("tags", Json::object())));
   }
   if (event.action == "rules") {
     return fmt::format("set the rules of {}: {}", what,

@@ -33,6 +33,7 @@ RegistryTask declareRegistryCollect(CLI::App &command);
 RegistryTask declareRegistryVerify(CLI::App &command);
 RegistryTask declareRegistryToken(CLI::App &command);
 RegistryTask declareRegistrySign(CLI::App &command);
+RegistryTask declareRegistryTag(CLI::App &command);
 RegistryTask declareRegistryWatch(CLI::App &command);
 
 /// What --registry does.

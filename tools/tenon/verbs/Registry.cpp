@@ -25,6 +25,7 @@ constexpr Subcommand kSubcommands[] = {
     {"promote", "move an alias to a version", declareRegistryPromote},
     {"rollback", "move an alias back to where it was", declareRegistryRollback},
     {"history", "show what happened, when and by whom", declareRegistryHistory},
+    {"tag", "describe a version, or an object, after it was made", declareRegistryTag},
     {"watch", "report events to another system", declareRegistryWatch},
     {"gc", "delete versions that nothing uses", declareRegistryCollect},
     {"verify", "hash the stored files and check the history", declareRegistryVerify},
