@@ -105,7 +105,8 @@ Status checkRelation(std::string_view relation, std::string_view kind, std::stri
       ErrorId::BadArgument,
       relation == "parent"
           ? fmt::format("a version of kind {} is not made from one of kind {}", kind, other)
-          : fmt::format("a version of kind {} takes no place of {}", other, relation),
+          : fmt::format("--{0} names a version of kind {0}, and this one is of kind {1}", relation,
+                        other),
       "--parent names the model that an engine was compiled from, --data the data set, --tuning "
       "the record");
 }
